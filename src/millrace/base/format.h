@@ -1,0 +1,22 @@
+// Text for people: formatting without exposing fmt (LibTorch's include folder shadows Debian's with another version).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace millrace {
+
+[[nodiscard]] std::string with_commas(std::int64_t value);  // 1,115,394
+[[nodiscard]] std::string human_bytes(double bytes);        // "3.1 GB" (powers of 1000), "812 kB", "17 B"
+[[nodiscard]] std::string human_duration(double seconds);   // "0.8 s", "42 s", "3 min 10 s", "2 h 05 min", "3 d 4 h"
+[[nodiscard]] std::string human_rate(double per_second);    // "18.4k", "3.21M", "742", "0.52"
+[[nodiscard]] std::string fixed(double value, int digits);  // 2.3170; "nan", "inf", "-inf" spelled so
+[[nodiscard]] std::string significant(double value,
+                                      int digits);  // shortest with `digits` significant digits: 1e-03, 0.0523, 12.4
+[[nodiscard]] std::string percent(double fraction, int digits = 0);  // "12 %"
+[[nodiscard]] std::string quoted(std::string_view text);             // "…" with control bytes and invalid UTF-8 escaped
+// The candidate nearest to `word` by Damerau-Levenshtein distance, or "" when none is near enough to suggest.
+[[nodiscard]] std::string nearest(std::string_view word, const std::string* begin, const std::string* end);
+
+}  // namespace millrace

@@ -1,0 +1,58 @@
+// The file system as snapshots, caches and run files see it. All writes of theirs go through one Fs, so that tests can fail
+// call k, fill the disk or lose unsynced data. Reading of training data does not go through here.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace millrace {
+
+// Thrown by Fs calls. Carries errno, so that callers can tell a full disk from a missing file.
+class FsError : public std::exception {
+ public:
+  FsError(std::string call, std::filesystem::path path, int error_number);
+  [[nodiscard]] const char* what() const noexcept override { return text_.c_str(); }
+  [[nodiscard]] int error_number() const noexcept { return error_number_; }
+  [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
+
+ private:
+  std::filesystem::path path_;
+  int error_number_;
+  std::string text_;
+};
+
+// A file open for writing. Destruction closes without throwing; call close() to see its errors.
+class WritableFile {
+ public:
+  virtual ~WritableFile() = default;
+  virtual void write(std::span<const std::byte> bytes) = 0;  // whole span or FsError
+  virtual void sync() = 0;                                   // fsync
+  virtual void close() = 0;
+};
+
+// Thread-safe. Paths are used as given. Every call throws FsError on failure unless it says otherwise.
+class Fs {
+ public:
+  virtual ~Fs() = default;
+  virtual std::unique_ptr<WritableFile> create(const std::filesystem::path& path) = 0;  // truncates
+  virtual std::unique_ptr<WritableFile> append(const std::filesystem::path& path) = 0;  // creates if missing
+  virtual void rename(const std::filesystem::path& from, const std::filesystem::path& to) = 0;
+  virtual void remove_all(const std::filesystem::path& path) = 0;  // no error if missing
+  virtual void create_directories(const std::filesystem::path& path) = 0;
+  virtual void sync_directory(const std::filesystem::path& path) = 0;
+  [[nodiscard]] virtual std::string read_file(const std::filesystem::path& path) = 0;
+  [[nodiscard]] virtual bool exists(const std::filesystem::path& path) = 0;                    // never throws
+  [[nodiscard]] virtual std::vector<std::string> list(const std::filesystem::path& path) = 0;  // names, sorted
+  [[nodiscard]] virtual std::uint64_t free_bytes(const std::filesystem::path& path) = 0;
+  static Fs& real();  // the process's file system
+};
+
+// Writes `path` whole or not at all: temporary file beside it, fsync, rename, fsync of the folder.
+void write_atomically(Fs& fs, const std::filesystem::path& path, std::string_view text);
+
+}  // namespace millrace

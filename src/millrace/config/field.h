@@ -1,0 +1,99 @@
+// How a config struct describes itself: a consteval fields() list beside its members drives reading, flags, help and docs.
+//
+//   struct OptimConfig {
+//     double learning_rate = 3e-4;
+//     static consteval auto fields() {
+//       using C = OptimConfig;
+//       return std::tuple{config::field<&C::learning_rate>("Learning rate after warm-up.").above(0)};
+//     }
+//   };
+//
+// Members may be: bool, integers, floating point, std::string, std::filesystem::path, enums (enumerator names are the legal
+// words), std::optional, std::vector, std::map<std::string, T>, std::variant, Auto<T>, and structs with fields() themselves.
+// A member missing from fields(), a C array or a base class is a compile error (checked where the schema is made).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+namespace millrace::config {
+
+// A value, or "auto": Millrace chooses and says why. Default: auto.
+template <class T>
+class Auto {
+ public:
+  using value_type = T;
+  constexpr Auto() = default;
+  constexpr Auto(T value) : value_(std::move(value)) {}  // NOLINT(google-explicit-constructor): Auto<int> x = 3
+  [[nodiscard]] constexpr bool is_auto() const noexcept { return !value_.has_value(); }
+  [[nodiscard]] constexpr const T& value() const { return *value_; }  // only when !is_auto()
+  [[nodiscard]] constexpr T value_or(T chosen) const { return value_ ? *value_ : std::move(chosen); }
+  friend constexpr bool operator==(const Auto&, const Auto&) = default;
+
+ private:
+  std::optional<T> value_;
+};
+
+// What fields() says of one member. Bounds apply to the number, each element of a vector, or the value inside optional/Auto.
+template <auto Member>
+struct FieldSpec {
+  std::string_view help;
+  double minimum = -std::numeric_limits<double>::infinity();
+  double maximum = std::numeric_limits<double>::infinity();
+  bool minimum_open = false;  // value must be > minimum, not >=
+  bool maximum_open = false;
+  std::int64_t exact_size = -1;  // of a vector; -1 = any
+  bool is_required = false;
+  std::string_view unit_text;
+
+  consteval FieldSpec min(double value) const {
+    FieldSpec s = *this;
+    s.minimum = value;
+    s.minimum_open = false;
+    return s;
+  }
+  consteval FieldSpec max(double value) const {
+    FieldSpec s = *this;
+    s.maximum = value;
+    s.maximum_open = false;
+    return s;
+  }
+  consteval FieldSpec above(double value) const {
+    FieldSpec s = *this;
+    s.minimum = value;
+    s.minimum_open = true;
+    return s;
+  }
+  consteval FieldSpec below(double value) const {
+    FieldSpec s = *this;
+    s.maximum = value;
+    s.maximum_open = true;
+    return s;
+  }
+  consteval FieldSpec size(std::int64_t value) const {
+    FieldSpec s = *this;
+    s.exact_size = value;
+    return s;
+  }
+  consteval FieldSpec required() const {
+    FieldSpec s = *this;
+    s.is_required = true;
+    return s;
+  }
+  consteval FieldSpec unit(std::string_view value) const {
+    FieldSpec s = *this;
+    s.unit_text = value;
+    return s;
+  }
+};
+
+template <auto Member>
+consteval FieldSpec<Member> field(std::string_view help) {
+  return FieldSpec<Member>{.help = help};
+}
+
+}  // namespace millrace::config

@@ -1,0 +1,100 @@
+// The schema of a config at run time, the layers it is merged from, and the resolved result with the origin of each value.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "millrace/base/error.h"
+#include "millrace/base/json.h"
+#include "millrace/config/field.h"
+
+namespace millrace::config {
+
+// One leaf: "optim.learning_rate". Made from fields() by schema_of(); nothing here depends on the struct's type any more.
+struct Leaf {
+  std::string path;  // dotted
+  std::string type;  // "number", "integer", "true|false", "text", "adamw|adam|sgd", "auto|integer", "list of numbers", ...
+  std::string help;
+  Json default_value;
+  bool required = false;
+  std::vector<std::string> choices;  // legal words of an enum
+  // Checks and converts one value to canonical JSON (numbers of the right kind, enum words). `scalar_text` is true when the
+  // value came as text (flags, environment, YAML scalars) and must be parsed by type. Adds problems (what and next) and
+  // returns the default when it can't.
+  std::function<Json(const Json& value, bool scalar_text, std::vector<Problem>& problems)> canonical;
+};
+
+struct Schema {
+  std::vector<Leaf> leaves;                   // in order of declaration
+  std::map<std::string, std::string> groups;  // section path -> its help
+  [[nodiscard]] const Leaf* find(std::string_view path) const;
+  Schema& operator+=(const Schema& other);  // sections of `other` are added; a leaf declared twice is an InternalError
+};
+
+// An accepted other name of a key, in files (flat or dotted) and as a flag. `convert` maps the old value to the new one;
+// null = unchanged. A null result means "leave the key alone".
+struct Alias {
+  std::string name;
+  std::string path;
+  std::function<Json(const Json&)> convert;
+  std::string note;  // for the reference, e.g. "as in the original's TOML"
+};
+
+// A resolved config: every leaf has a value, canonical, with where it came from.
+struct Resolved {
+  Json values;  // nested: values["optim"]["learning_rate"]
+  std::map<std::string, std::string>
+      origins;  // "optim.learning_rate" -> "flag --optim.learning_rate", "default", "preset small", "file a.toml:7"
+  std::vector<std::string> notices;  // e.g. resume = null in TOML accepted as empty
+};
+
+// Collects layers, lowest precedence first, then resolve() checks all of them at once.
+// preset < files in order < environment (MILLRACE_OPTIM__LEARNING_RATE) < flags; aliases are accepted in all.
+class Layers {
+ public:
+  explicit Layers(const Schema& schema, std::span<const Alias> aliases = {});
+  void add_values(const Json& values, const std::string& origin);  // defaults of a recipe, a preset: nested or dotted keys
+  void add_file(const std::filesystem::path& path);  // .json (comments allowed) .toml .yaml .yml; problems are kept, not thrown
+  void add_text(std::string_view text, std::string_view suffix, const std::string& name);  // the same from memory
+  void add_environment();  // of this process, prefix MILLRACE_; MILLRACE_TORCH and names without "__" are not ours
+  void add_environment(std::span<const std::pair<std::string, std::string>> variables);
+  // Takes --section.key=value, --section.key value, --flag, --no-flag and aliases from `words`; what is not one is returned in
+  // order. Hyphen and underscore alike; a bare boolean takes the next word only if it is true or false. Unknown --words are
+  // problems.
+  std::vector<std::string> add_flags(std::span<const std::string> words);
+  void add_problem(Problem problem);
+  // Throws ConfigError with all problems (unknown keys with the nearest legal one, wrong types, out of range, missing, ...).
+  [[nodiscard]] Resolved resolve() const;
+
+ private:
+  struct Value;
+  const Schema* schema_;
+  std::vector<Alias> aliases_;
+  std::vector<Problem> problems_;
+  std::vector<std::string> notices_;
+  struct Set {
+    std::string path;
+    Json value;
+    bool scalar_text;
+    std::string origin;
+  };
+  std::vector<Set> sets_;
+};
+
+// Parses one config file's text into a tree: comments in JSON, duplicate keys are problems, positions kept for messages.
+// Returned in `origins`: dotted path -> "name:line".
+Json parse_text(std::string_view text, std::string_view suffix, const std::string& name,
+                std::map<std::string, std::string>& origins, std::vector<Problem>& problems, std::vector<std::string>& notices,
+                bool& scalars_are_text);
+
+// --help's option list for these leaves, grouped by section; width in columns.
+[[nodiscard]] std::string help_text(const Schema& schema, int width = 100);
+// Markdown table per section: key, type, default, help; then the aliases.
+[[nodiscard]] std::string reference_markdown(const Schema& schema, std::span<const Alias> aliases);
+
+}  // namespace millrace::config

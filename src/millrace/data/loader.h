@@ -1,0 +1,99 @@
+// The loader: index plan -> tickets -> reader threads -> ring of slots -> batches in order. Torch-free.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "millrace/base/json.h"
+#include "millrace/data/source.h"
+
+namespace millrace::data {
+
+// Memory for slots. The default maps huge-page-advised memory and faults it once; train binds one that also pins it.
+class Arena {
+ public:
+  virtual ~Arena() = default;
+  virtual std::byte* allocate(std::size_t bytes) = 0;  // 64-byte aligned, faulted; DeviceError when there is not enough
+  virtual void release(std::byte* memory, std::size_t bytes) noexcept = 0;
+  static std::shared_ptr<Arena> host();
+};
+
+enum class BadSamples : std::uint8_t { fail, skip, substitute, quarantine };
+
+struct LoaderOptions {
+  std::int64_t batch_size = 1;  // samples per rank and micro-step; per data set when grouped
+  bool shuffle = false;
+  bool drop_last = false;
+  std::uint64_t seed = 0;
+  int readers = -1;  // 0 = in the calling thread; -1 = chosen: see Loader::readers_reason
+  int prefetch = 2;  // batches ready ahead of the consumer, at least 1
+  int rank = 0;
+  int world_size = 1;
+  BadSamples bad_samples = BadSamples::fail;
+  double max_bad_fraction = 0.001;               // of an epoch's samples; above it the run fails whatever the policy
+  std::uint64_t max_buffer_bytes = 1ULL << 30U;  // byte budget of all slots
+  std::shared_ptr<Arena> arena;                  // null = Arena::host()
+  std::function<void(const std::string&)> warn;  // one line per warning; null = dropped
+};
+
+// A batch in host memory. Owns its slot: destroying it (on any thread) gives the slot back.
+struct HostGroup {
+  std::span<const Field> fields;          // of the data set; valid while the loader lives
+  std::vector<std::byte*> data;           // first byte of each field, 64-byte aligned, rows contiguous
+  std::vector<std::int64_t> positions;    // position in the epoch of each row; size() = number of rows
+  std::span<const std::int64_t> indices;  // sample index of each row; valid while the batch lives
+};
+
+struct HostBatch {
+  std::vector<HostGroup> groups;
+  std::uint64_t epoch = 0;
+  std::uint64_t index = 0;     // batch number within the epoch
+  std::shared_ptr<void> slot;  // the memory; copy it to keep the memory alive
+};
+
+struct LoaderCounters {
+  std::uint64_t batches = 0;
+  std::uint64_t samples = 0;
+  std::uint64_t bad_samples = 0;
+  double wait_seconds = 0;  // time next() spent waiting
+  double read_seconds = 0;  // sum over readers of time in Source::read
+};
+
+// Order: a keyed bijection of [0, size) per (seed, epoch): O(1) memory, any position addressable. Rank r of w takes rows
+// [r*b, (r+1)*b) of each global batch of w*b rows. The same options give the same stream of bytes for any number of readers.
+// next() and the other calls belong to one thread; batches may be destroyed on any thread.
+class Loader {
+ public:
+  Loader(Pipeline pipeline, LoaderOptions options);  // ConfigError when nothing would ever be delivered
+  ~Loader();                                         // stops the readers; outstanding batches stay valid
+  Loader(const Loader&) = delete;
+  Loader& operator=(const Loader&) = delete;
+
+  // Next batch in order, nullopt at the end of the epoch; the call after that begins the next epoch (its samples are being
+  // read already). Throws DataError with the sample named. Order, content and errors do not depend on the number of readers.
+  [[nodiscard]] std::optional<HostBatch> next();
+  [[nodiscard]] std::uint64_t epoch() const noexcept;             // epoch of the next batch
+  [[nodiscard]] std::int64_t batches_per_epoch() const noexcept;  // of this rank (equal on all ranks)
+  [[nodiscard]] std::int64_t samples_per_epoch() const noexcept;  // over all data sets and ranks
+  // {fingerprint, seed, epoch, next batch, quarantine}: O(1) apart from the quarantine list. load_state() refuses another
+  // fingerprint, batch size or seed with a SnapshotError that names both values.
+  [[nodiscard]] Json state() const;
+  void load_state(const Json& state);
+  void restart(std::uint64_t epoch = 0);  // drop what is prepared and begin that epoch: early stop of a validation pass, tests
+  [[nodiscard]] LoaderCounters counters() const;
+  [[nodiscard]] int readers() const noexcept;                 // in use now
+  [[nodiscard]] std::string readers_reason() const;           // one line for the plan
+  [[nodiscard]] std::uint64_t buffer_bytes() const noexcept;  // all slots
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace millrace::data

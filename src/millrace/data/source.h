@@ -1,0 +1,79 @@
+// What a data set is to the loader: named fields of fixed shape, a size, and a function that writes samples into given memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "millrace/base/field.h"
+#include "millrace/base/philox.h"
+
+namespace millrace::data {
+
+// Where the samples of one read() go: for each field the first byte of its first row. Row r of field f starts at
+// field_data[f] + r * fields()[f].bytes(). Rows of a field are contiguous, so a source may write them all with one copy.
+struct Rows {
+  std::span<std::byte* const> field_data;
+  std::byte* row(std::size_t field, std::size_t index, std::size_t row_bytes) const {
+    return field_data[field] + index * row_bytes;
+  }
+};
+
+// Randomness of a read: rng(i) is a stream of its own for the i-th index of the call, keyed by seed, epoch and the sample's
+// position in the epoch. The same sample drawn at the same position gives the same numbers on any number of readers.
+class ReadRandom {
+ public:
+  ReadRandom(std::uint64_t seed, std::uint64_t epoch, std::span<const std::int64_t> positions) noexcept
+      : seed_(seed), epoch_(epoch), positions_(positions) {}
+  // `operation` tells several independent uses within one source apart (crop, flip, ...).
+  [[nodiscard]] Philox operator()(std::size_t i, std::uint64_t operation = 0) const noexcept {
+    return Philox(make_key(seed_, epoch_, static_cast<std::uint64_t>(positions_[i]), operation));
+  }
+
+ private:
+  std::uint64_t seed_;
+  std::uint64_t epoch_;
+  std::span<const std::int64_t> positions_;
+};
+
+// A data set. Const and thread-safe: read() is called from several reader threads at once. Never calls ATen, never uses OpenMP.
+class Source {
+ public:
+  virtual ~Source() = default;
+  [[nodiscard]] virtual std::span<const Field> fields() const = 0;  // fixed for the life of the source
+  [[nodiscard]] virtual std::int64_t size() const = 0;              // number of samples
+  // Writes sample indices[i] to row i of every field. Throws DataError naming file and sample when one can't be read.
+  virtual void read(std::span<const std::int64_t> indices, Rows rows, const ReadRandom& random) const = 0;
+  // Identifies content and reading options; part of the loader's state, so that a resume on other data is noticed.
+  [[nodiscard]] virtual std::string fingerprint() const = 0;
+  // Samples that are cheap enough to be read many per call: how many one ticket should claim. 1 for files that are decoded.
+  [[nodiscard]] virtual std::int64_t samples_per_ticket() const { return 1; }
+  // True when reading waits (disk, network) rather than computes: readers may then outnumber the cores.
+  [[nodiscard]] virtual bool waits() const { return false; }
+};
+
+// One data set of a pipeline.
+struct Dataset {
+  std::string name;  // "" when there is only one
+  std::shared_ptr<const Source> source;
+};
+
+// What Recipe::data returns: the data sets and how samples become batches. Sizes left empty come from the run's config.
+struct Pipeline {
+  std::vector<Dataset> datasets;  // one: plain batches; several: grouped batches, batch_size rows of each data set in turn order
+  std::optional<std::int64_t> batch_size;  // samples per rank and micro-step (per data set when grouped)
+  std::optional<bool> shuffle;             // default: data.shuffle for training, false for validation
+  std::optional<bool> drop_last;           // default: data.drop_last for training, false for validation
+};
+
+[[nodiscard]] inline Pipeline single(std::shared_ptr<const Source> source) {
+  Pipeline pipeline;
+  pipeline.datasets.push_back({"", std::move(source)});
+  return pipeline;
+}
+
+}  // namespace millrace::data

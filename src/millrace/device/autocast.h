@@ -1,0 +1,41 @@
+// RAII autocast: C++ LibTorch has none.
+#pragma once
+
+#include <c10/core/Device.h>
+#include <c10/core/ScalarType.h>
+
+#include <optional>
+
+namespace millrace::device {
+
+// Autocast on for the calling thread until destruction; casts of weights are cached and dropped at the outermost exit, before
+// the optimiser changes them. nullopt = leaves everything as it is. Do not hold one over backward().
+class Autocast {
+ public:
+  Autocast(c10::DeviceType device, std::optional<c10::ScalarType> dtype);
+  ~Autocast();
+  Autocast(const Autocast&) = delete;
+  Autocast& operator=(const Autocast&) = delete;
+
+ private:
+  bool active_;
+  c10::DeviceType device_;
+  bool was_enabled_ = false;
+  bool was_cached_ = false;
+  c10::ScalarType was_dtype_ = c10::ScalarType::Float;
+};
+
+// Autocast off for the calling thread until destruction: for losses and layers that must stay fp32.
+class NoAutocast {
+ public:
+  explicit NoAutocast(c10::DeviceType device);
+  ~NoAutocast();
+  NoAutocast(const NoAutocast&) = delete;
+  NoAutocast& operator=(const NoAutocast&) = delete;
+
+ private:
+  c10::DeviceType device_;
+  bool was_enabled_;
+};
+
+}  // namespace millrace::device

@@ -1,0 +1,73 @@
+// The device a run uses, behind one interface: nothing else in the tree knows CUDA.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace millrace::device {
+
+struct MemoryCounters {
+  std::uint64_t allocated_bytes = 0;
+  std::uint64_t reserved_bytes = 0;
+  std::uint64_t peak_bytes = 0;
+  std::uint64_t total_bytes = 0;
+};
+
+// What the CUDA plugin (libmillrace_cuda.so) implements; the CPU one is built in. Thread-safe unless a call says otherwise.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  [[nodiscard]] virtual int device_count() const = 0;
+  [[nodiscard]] virtual std::string device_name(int index) const = 0;
+  [[nodiscard]] virtual std::pair<int, int> compute_capability(int index) const = 0;  // {0,0} on the CPU
+  [[nodiscard]] virtual bool has_fast_bf16(int index) const = 0;
+  [[nodiscard]] virtual MemoryCounters memory(int index) const = 0;  // counters only, no synchronisation; each call is counted
+  virtual void synchronize(int index) = 0;
+  virtual void pin(std::byte* memory, std::size_t bytes) = 0;  // page-lock existing memory; no-op on the CPU
+  virtual void unpin(std::byte* memory) noexcept = 0;
+};
+
+// CPU backend, always there.
+Backend& cpu();
+// The CUDA plugin's backend, opened on first call; null when there is no plugin, no driver or no GPU (`reason` says which).
+Backend* cuda(std::string* reason = nullptr);
+Backend& backend_of(c10::Device device);  // DeviceError when there is none
+
+struct Choice {
+  c10::Device device = c10::Device(c10::kCPU);
+  std::string reason;   // one line for the plan
+  std::string warning;  // e.g. a GPU is there but this LibTorch is CPU-only; empty = none
+};
+// "auto", "cpu", "cuda", "cuda:1"; ConfigError with the devices there are for anything else.
+[[nodiscard]] Choice choose(const std::string& wish, int local_rank = 0);
+
+// How often Backend::memory was called since start: tests pin it to zero between log lines.
+[[nodiscard]] std::uint64_t memory_queries() noexcept;
+
+// What this CPU can do, read once.
+struct Cpu {
+  std::string name;
+  int physical_cores = 1;  // that this process may use
+  int logical_cores = 1;
+  bool avx2 = false, avx512 = false, avx512_bf16 = false, amx_bf16 = false;
+  std::string capability;  // what ATen uses: "DEFAULT", "AVX2", "AVX512"
+};
+[[nodiscard]] const Cpu& cpu_info();
+
+[[nodiscard]] std::uint64_t peak_resident_bytes();  // of this process
+[[nodiscard]] std::uint64_t resident_bytes();
+[[nodiscard]] std::uint64_t available_memory_bytes();  // cgroup-aware
+
+// Switchboard row "keep_memory": make glibc's malloc keep freed memory instead of returning it page by page (456,000 page
+// faults a step were measured without it). Must run before the first large allocation. Peak memory is unchanged.
+void keep_freed_memory() noexcept;
+
+void set_threads(int intra_op);  // ATen's and OpenMP's intra-op threads
+
+}  // namespace millrace::device

@@ -1,0 +1,58 @@
+// Fused CPU kernels for what ATen does serially or in many passes: dropout, causal attention with dropout, residual + norm, GELU,
+// cross-entropy. All are differentiable, take fp32 or bf16, any shape, and have a portable path; AVX-512 paths are chosen at run
+// time. Random bits come from Philox with the given key, so forward and backward agree, and every path draws the same bits.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+namespace millrace::kernels {
+
+// How an element's keep bit is made: element i of a site (row-major index) is kept when the i-th 16-bit word of the Philox stream
+// is >= round(p * 65536). Stream: block b = philox4x32({b, b >> 32, 0, 0}, key); the order of the 8 words of 16 consecutive
+// blocks within 128 elements is fixed and written down in dropout_bits.h. Kept elements are scaled by 1 / (1 - p).
+struct Dropout {
+  double p = 0.0;         // 0 = off (no numbers drawn)
+  std::uint64_t key = 0;  // of this site; see core/random.h
+};
+
+enum class Path : std::uint8_t { best, portable };
+// Process-wide, for tests and for --off=fused_kernels: portable makes every kernel take its plain C++ path.
+void set_path(Path path) noexcept;
+[[nodiscard]] Path path() noexcept;
+[[nodiscard]] std::string_view instruction_set() noexcept;  // "avx512_bf16", "avx512", "portable": what `best` uses here
+
+// dropout(x), or residual + dropout(x). The result has the residual's dtype when there is one (autocast keeps residuals fp32).
+at::Tensor dropout(const at::Tensor& x, Dropout dropout);
+at::Tensor dropout_add(const at::Tensor& x, const at::Tensor& residual, Dropout dropout);
+
+// Scaled dot-product attention with a causal mask and dropout on the weights. q, k, v: (B, T, H, D), any strides with the last
+// dimension contiguous (views of one packed projection are fine); result (B, T, H, D) contiguous. scale = 1/sqrt(D) when unset.
+at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, Dropout dropout,
+                            std::optional<double> scale = {});
+
+// y = layer_norm(x) * weight + bias over the last dimension; y has dtype `out` (default x's).
+at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, double eps,
+                      std::optional<at::ScalarType> out = {});
+// r' = residual + dropout(x), y = layer_norm(r'): one pass. Returns {r', y}; r' has the residual's dtype, y has x's.
+std::pair<at::Tensor, at::Tensor> dropout_add_layer_norm(const at::Tensor& x, const at::Tensor& residual,
+                                                         const at::Tensor& weight, const at::Tensor& bias, double eps,
+                                                         Dropout dropout);
+
+// dropout(gelu(x)) with the exact (erf) GELU.
+at::Tensor gelu_dropout(const at::Tensor& x, Dropout dropout);
+
+// Sum over rows of -log softmax(logits)[target], in fp32; rows with target == ignore_index count nothing. logits (N, V), target
+// (N) int64. Returns {sum (differentiable), count}, both fp32 scalars.
+std::pair<at::Tensor, at::Tensor> cross_entropy_sum(const at::Tensor& logits, const at::Tensor& target,
+                                                    std::int64_t ignore_index = -100);
+
+// x W^T + b with x bf16 and weights kept fp32: the weight's bf16 copy is made once per optimiser step (keyed on the tensor's
+// version counter) and the weight gradient is accumulated in fp32. x (..., in), weight (out, in), bias (out) or undefined.
+at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
+
+}  // namespace millrace::kernels

@@ -1,0 +1,30 @@
+// Sums that stay on the device until someone asks.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <map>
+#include <string>
+#include <string_view>
+
+namespace millrace::metrics {
+
+// Weighted means by name. add() never waits for the device; means() reads everything back with one copy.
+class Board {
+ public:
+  // mean of `name` += sum / count. Both scalars (any float type), detached by add(). The tensors may live on any device.
+  void add(std::string_view name, const at::Tensor& sum, const at::Tensor& count);
+  void add(std::string_view name, double sum, double count);
+  [[nodiscard]] std::map<std::string, double> means() const;  // sum / count; NaN where the count is zero
+  void reset();
+  [[nodiscard]] bool empty() const noexcept { return sums_.empty(); }
+
+ private:
+  struct Sum {
+    at::Tensor sum;    // f64 scalar
+    at::Tensor count;  // f64 scalar
+  };
+  std::map<std::string, Sum, std::less<>> sums_;
+};
+
+}  // namespace millrace::metrics

@@ -1,0 +1,63 @@
+// Settings of an optimiser and its schedule: section "optim" of a run's config.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "millrace/config/field.h"
+
+namespace millrace::optim {
+
+enum class Algorithm : std::uint8_t { adamw, adam, sgd };
+enum class ScheduleKind : std::uint8_t { constant, linear, cosine, warmup_cosine, step, one_cycle, plateau };
+
+struct OptimConfig {
+  Algorithm name = Algorithm::adamw;
+  double learning_rate = 1e-3;
+  std::vector<double> betas = {0.9, 0.999};
+  double eps = 1e-8;
+  double weight_decay = 0.01;
+  bool decay_only_matrices = false;
+  double momentum = 0.9;
+  config::Auto<bool> fused;
+  double clip_norm = 0.0;
+  double clip_value = 0.0;
+  ScheduleKind schedule = ScheduleKind::constant;
+  std::int64_t warmup_steps = 0;
+  double min_learning_rate = 0.0;
+  std::int64_t decay_every = 0;
+  double decay_factor = 0.1;
+  std::int64_t plateau_patience = 10;
+  double plateau_threshold = 1e-4;
+  std::int64_t accumulate = 1;
+
+  static consteval auto fields() {
+    using C = OptimConfig;
+    using config::field;
+    return std::tuple{
+        field<&C::name>("Update rule."),
+        field<&C::learning_rate>("Learning rate after warm-up.").above(0),
+        field<&C::betas>("Decay rates of Adam's first and second moment.").size(2),
+        field<&C::eps>("Added to the square root of Adam's second moment.").above(0),
+        field<&C::weight_decay>("Decoupled (adamw) or L2 (adam, sgd) weight decay.").min(0),
+        field<&C::decay_only_matrices>("Decay tensors of two and more dimensions only, not biases and norms."),
+        field<&C::momentum>("Momentum of sgd.").min(0).below(1),
+        field<&C::fused>("One fused kernel for all parameters instead of a loop of small ones."),
+        field<&C::clip_norm>("Scale the gradient down to this L2 norm; 0 = off.").min(0),
+        field<&C::clip_value>("Clamp each gradient element to +-this; 0 = off.").min(0),
+        field<&C::schedule>("How the learning rate moves with the step."),
+        field<&C::warmup_steps>("Steps of linear warm-up from 0 before the schedule.").min(0),
+        field<&C::min_learning_rate>("Where linear, cosine and one_cycle end; the floor of step and plateau.").min(0),
+        field<&C::decay_every>("Steps between decays of schedule step.").min(0),
+        field<&C::decay_factor>("Factor of a decay of schedules step and plateau.").above(0).below(1),
+        field<&C::plateau_patience>("Validations without improvement before plateau decays.").min(0),
+        field<&C::plateau_threshold>("Relative improvement that counts for plateau.").min(0),
+        field<&C::accumulate>("Micro-batches per step.").min(1)};
+  }
+};
+
+}  // namespace millrace::optim

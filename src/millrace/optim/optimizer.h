@@ -1,0 +1,61 @@
+// Optimisers on fused kernels, with learning rate and step count as tensors: no host value enters an update, so a step can be
+// recorded and replayed, and a step whose gradients are not finite is skipped on the device.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "millrace/core/batch.h"
+#include "millrace/optim/config.h"
+
+namespace millrace::optim {
+
+struct NamedParameter {
+  std::string name;
+  at::Tensor value;
+};
+
+// Parameters that share settings. `learning_rate_scale` multiplies the schedule's rate; `weight_decay` overrides the config's.
+struct ParameterGroup {
+  std::vector<NamedParameter> parameters;
+  double learning_rate_scale = 1.0;
+  std::optional<double> weight_decay;
+};
+
+// What an update did, as device tensors; nothing is read back.
+struct StepReport {
+  at::Tensor gradient_norm;  // scalar f32: norm of the divided gradient before clipping
+  at::Tensor found_inf;      // scalar f32: 1 when the step was skipped
+};
+
+class Optimizer {
+ public:
+  // Keeps references to the parameters (their .grad is read at step()). `fused=false` runs the plain path: a per-tensor loop
+  // of ATen ops with the same arithmetic.
+  Optimizer(std::vector<ParameterGroup> groups, OptimConfig config, bool fused = true);
+  ~Optimizer();
+  Optimizer(const Optimizer&) = delete;
+  Optimizer& operator=(const Optimizer&) = delete;
+
+  // One update with gradients g = .grad * nominal / count (both scalars f32 on the parameters' device; count 0 = skip), after
+  // clipping. Parameters without a gradient are left alone. Sets nothing to zero: see zero_grad().
+  StepReport step(const at::Tensor& nominal, const at::Tensor& count);
+  void set_learning_rate(double learning_rate);  // of the schedule, before group scales
+  void zero_grad();                              // drops the gradients
+  [[nodiscard]] const std::vector<ParameterGroup>& groups() const noexcept;
+
+  // State under "<parameter name>.<exp_avg|exp_avg_sq|momentum_buffer|step>", as torch.optim names them.
+  [[nodiscard]] State state() const;
+  void load_state(const State& state);  // SnapshotError on a missing tensor or another shape
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace millrace::optim

@@ -1,0 +1,12 @@
+// The recipes that ship with Millrace: one table.
+#pragma once
+
+#include <span>
+
+#include "millrace/train/entry.h"
+
+namespace millrace::recipes {
+
+[[nodiscard]] std::span<const Entry> all();
+
+}  // namespace millrace::recipes

@@ -1,0 +1,58 @@
+// Snapshots of a run: written whole or not at all, checked when read, the newest valid one is used.
+//
+//   <run>/snapshots/step-00001200/{model.safetensors, optimizer.safetensors, state.safetensors, state.json, manifest.json}
+//
+// A snapshot is written to a temporary folder, every file and folder is synced, then it is renamed. manifest.json holds size
+// and CRC32C of every file and of every tensor. Nothing of LibTorch's own serialisation is used.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "millrace/base/fs.h"
+#include "millrace/core/batch.h"
+
+namespace millrace::snapshot {
+
+// What a snapshot holds. `models` has one entry per objective model ("model" when there is one; file <name>.safetensors).
+struct Content {
+  std::int64_t step = 0;
+  std::map<std::string, Tensors> models;
+  std::map<std::string, State> parts;  // "optimizer", "loader", "schedule", "recipe", "rng", "counters", ...
+  Json config = Json::object();
+};
+
+struct Found {
+  std::filesystem::path path;
+  std::int64_t step = 0;
+};
+
+// Saves under `run`/snapshots/step-NNNNNNNN; replaces one of the same step. Tensors may live on any device; returns the folder.
+// SnapshotError (what: file, bytes and the system's reason) when it can't be written; what was there before stays valid.
+std::filesystem::path save(Fs& fs, const std::filesystem::path& run, const Content& content);
+
+// All snapshots of a run in order of step, without looking inside.
+[[nodiscard]] std::vector<Found> list(Fs& fs, const std::filesystem::path& run);
+
+// Reads and checks one. SnapshotError names the file and, for a flipped bit, the tensor.
+[[nodiscard]] Content load(Fs& fs, const std::filesystem::path& snapshot);
+
+// The newest valid one; each damaged one is handed to `passed_over` (path, reason) and skipped. nullopt when there is none.
+[[nodiscard]] std::optional<Content> load_newest(
+    Fs& fs, const std::filesystem::path& run,
+    const std::function<void(const std::filesystem::path&, const std::string&)>& passed_over);
+
+// Removes old ones: keeps the newest `keep_last`, those in `keep_steps` (the best), and every one it could not list. Temporary
+// folders of killed saves go too. Never throws; a file that can't be removed is handed to `warn`.
+void retain(Fs& fs, const std::filesystem::path& run, std::int64_t keep_last, const std::vector<std::int64_t>& keep_steps,
+            const std::function<void(const std::string&)>& warn);
+
+// SHA-256 over (name, dtype, shape, bytes) of all tensors in order of name, then the canonical JSON of all parts. Times,
+// paths, thread and reader counts are never put into parts, so equal runs have equal digests.
+[[nodiscard]] std::string digest(const Content& content);
+
+}  // namespace millrace::snapshot

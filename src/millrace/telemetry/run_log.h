@@ -1,0 +1,84 @@
+// What a run writes while it goes: log.jsonl, TensorBoard events, lines for people. A log that can't be written never stops
+// training: the first failure is reported once, later ones are counted.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "millrace/base/fs.h"
+#include "millrace/base/json.h"
+
+namespace millrace::telemetry {
+
+// One JSON object a line, appended and flushed per line. "kind" says what it is: start, step, validation, snapshot, notice,
+// warning, end. Adds "time" (seconds since the run's start) itself. After a resume new lines are appended; a line cut by a
+// crash is completed with a newline first.
+class RunLog {
+ public:
+  RunLog(Fs& fs, const std::filesystem::path& file, std::function<void(const std::string&)> warn);
+  ~RunLog();
+  void write(std::string_view kind, Json values);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// TensorBoard scalar and text events (TFRecord framing with masked CRC32C, protobuf encoded by hand): the real `tensorboard`
+// package reads them. One file per process: events.out.tfevents.<unix seconds>.<host>.<pid>.
+class EventWriter {
+ public:
+  EventWriter(Fs& fs, const std::filesystem::path& folder, std::function<void(const std::string&)> warn);
+  ~EventWriter();
+  void scalar(std::string_view tag, std::int64_t step, double value);
+  void text(std::string_view tag, std::int64_t step, std::string_view value);
+  void flush();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// What the progress line shows.
+struct Progress {
+  std::int64_t step = 0;
+  std::int64_t total_steps = 0;
+  std::uint64_t epoch = 0;
+  double loss = 0;
+  double rate = 0;        // units per second
+  std::string rate_unit;  // "tok/s", "samples/s"
+  double data_wait_share = 0;
+  std::optional<double> eta_seconds;
+  std::string extra;  // e.g. memory
+};
+
+// Lines on a terminal are redrawn in place between log lines; elsewhere plain lines only. NO_COLOR is respected. All output of
+// a run goes through one Console, so that lines and the progress line do not mix.
+class Console {
+ public:
+  enum class Mode : std::uint8_t { automatic, plain, quiet };
+  explicit Console(Mode mode = Mode::automatic, int file_descriptor = 1);
+  ~Console();
+  void line(std::string_view text);     // one finished line (or several)
+  void heading(std::string_view text);  // bold on a terminal
+  void notice(std::string_view text);
+  void warning(std::string_view text);      // to stderr, yellow on a terminal
+  void progress(const Progress& progress);  // redraws; at most ~10 a second; nothing when not a terminal
+  void end_progress();
+  [[nodiscard]] bool is_terminal() const noexcept;
+  [[nodiscard]] int width() const noexcept;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// The log line: "step  300/800  epoch 2  loss 2.3170  lr 1.0e-03  18.4k tok/s  wait 1 %  ETA 42 s".
+[[nodiscard]] std::string to_text(const Progress& progress);
+
+}  // namespace millrace::telemetry

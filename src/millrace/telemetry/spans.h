@@ -1,0 +1,71 @@
+// Where a step's time goes: spans and counters per thread, without locks in the hot path.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace millrace::telemetry {
+
+// Phases of a step as the timeline reports them.
+enum class Phase : std::uint8_t { data_wait, prepare, forward, backward, optimizer, log, validate, snapshot, other };
+inline constexpr std::size_t kPhases = 9;
+[[nodiscard]] std::string_view name_of(Phase phase) noexcept;
+
+// Adds the time until its end to a phase of the current step. Two clock reads and one add; nesting is the caller's business.
+class Timeline;
+class Span {
+ public:
+  Span(Timeline& timeline, Phase phase) noexcept;
+  ~Span();
+  Span(const Span&) = delete;
+  Span& operator=(const Span&) = delete;
+
+ private:
+  Timeline* timeline_;
+  Phase phase_;
+  std::int64_t begin_ns_;
+};
+
+// Times of steps. Owned and used by the loop's thread; other threads count through Counter.
+class Timeline {
+ public:
+  void begin_step() noexcept;
+  void end_step();
+  void add(Phase phase, std::int64_t nanoseconds) noexcept;
+  struct Summary {
+    std::int64_t steps = 0;
+    double step_ms_p50 = 0, step_ms_p95 = 0;
+    std::array<double, kPhases> share{};  // of the total time of all steps; sums to 1
+    double seconds = 0;                   // sum of all steps
+  };
+  [[nodiscard]] Summary window() const;  // since the last reset_window()
+  void reset_window();
+  [[nodiscard]] Summary total() const;  // since construction; quantiles from a bounded reservoir
+
+ private:
+  struct Accumulated;
+  std::array<std::int64_t, kPhases> current_{};
+  std::array<std::int64_t, kPhases> window_{};
+  std::array<std::int64_t, kPhases> total_{};
+  std::vector<float> window_ms_;
+  std::vector<float> total_ms_;  // reservoir
+  std::int64_t total_steps_ = 0;
+  std::int64_t step_begin_ns_ = 0;
+  bool in_step_ = false;
+};
+
+// A named counter that any thread may bump: one cache line per thread, summed when read. Register once, keep for the process.
+class Counter {
+ public:
+  explicit Counter(std::string_view name);  // same name = same counter
+  void add(std::int64_t value) const noexcept;
+  [[nodiscard]] std::int64_t total() const;
+
+ private:
+  std::uint32_t index_;
+};
+
+}  // namespace millrace::telemetry

@@ -1,0 +1,149 @@
+// The sections every run has. A recipe adds its own (recipe.*, and more if it likes); see train/entry.h.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "millrace/config/field.h"
+#include "millrace/optim/config.h"
+
+namespace millrace {
+
+enum class BadSamplePolicy : std::uint8_t { fail, skip, substitute, quarantine };
+enum class Precision : std::uint8_t { fp32, bf16 };
+
+struct DataConfig {
+  std::string dir;
+  std::int64_t batch_size = 4;
+  config::Auto<std::int64_t> workers;
+  std::int64_t prefetch = 2;
+  config::Auto<bool> pin_memory;
+  bool persistent_workers = true;
+  bool shuffle = true;
+  bool drop_last = false;
+  BadSamplePolicy bad_samples = BadSamplePolicy::fail;
+
+  static consteval auto fields() {
+    using C = DataConfig;
+    using config::field;
+    return std::tuple{field<&C::dir>("Folder of the input data (--data). Empty: the preset makes its own."),
+                      field<&C::batch_size>("Samples per rank and micro-step.").min(1),
+                      field<&C::workers>("Reader threads; 0 = read in the calling thread.").min(0).max(256),
+                      field<&C::prefetch>("Batches ready ahead of the step.").min(1).max(1024),
+                      field<&C::pin_memory>("Page-locked host memory for copies to a GPU."),
+                      field<&C::persistent_workers>("Accepted for compatibility: readers always live for the whole run."),
+                      field<&C::shuffle>("New random order each epoch (training only)."),
+                      field<&C::drop_last>("Drop an epoch's last smaller batch (training only)."),
+                      field<&C::bad_samples>("What to do with a sample that can't be read.")};
+  }
+};
+
+struct PrecisionConfig {
+  config::Auto<Precision> dtype;
+  static consteval auto fields() {
+    using C = PrecisionConfig;
+    return std::tuple{config::field<&C::dtype>("Arithmetic of the forward and backward pass; weights stay fp32.")};
+  }
+};
+
+struct TrainConfig {
+  std::int64_t epochs = 10;
+  std::int64_t max_steps = 0;
+  std::int64_t seed = 0;
+  std::string resume = "auto";
+  std::int64_t validate_every = 0;
+  std::int64_t validate_batches = 0;
+  std::int64_t early_stop_patience = 0;
+  std::vector<std::string> off;
+
+  static consteval auto fields() {
+    using C = TrainConfig;
+    using config::field;
+    return std::tuple{
+        field<&C::epochs>("Passes over the training data; 0 = until max_steps.").min(0),
+        field<&C::max_steps>("Stop after this many steps; 0 = by epochs alone.").min(0),
+        field<&C::seed>("Seed of everything random."),
+        field<&C::resume>("auto = go on from the run folder's newest snapshot; never; or the path of a run or snapshot."),
+        field<&C::validate_every>("Steps between validations; 0 = at the end of each epoch.").min(0),
+        field<&C::validate_batches>("Batches of a validation; 0 = the whole validation split.").min(0),
+        field<&C::early_stop_patience>("Stop after this many validations without improvement; 0 = off.").min(0),
+        field<&C::off>("Switchboard rows to turn off (--off=a,b). millrace list --switches names them.")};
+  }
+};
+
+struct SnapshotConfig {
+  std::int64_t every_steps = 0;
+  std::int64_t every_epochs = 1;
+  std::int64_t keep_last = 3;
+  bool keep_best = true;
+  static consteval auto fields() {
+    using C = SnapshotConfig;
+    using config::field;
+    return std::tuple{field<&C::every_steps>("Steps between snapshots; 0 = by epochs alone.").min(0),
+                      field<&C::every_epochs>("Epochs between snapshots; 0 = by steps alone.").min(0),
+                      field<&C::keep_last>("How many of the newest to keep.").min(1),
+                      field<&C::keep_best>("Also keep the one with the lowest validation loss.")};
+  }
+};
+
+struct LogConfig {
+  std::int64_t every = 50;
+  bool tensorboard = true;
+  bool gpu_memory = false;
+  static consteval auto fields() {
+    using C = LogConfig;
+    using config::field;
+    return std::tuple{
+        field<&C::every>("Steps between log lines. The only reads of the loss on the host besides validation.").min(1),
+        field<&C::tensorboard>("Write TensorBoard event files into the run folder."),
+        field<&C::gpu_memory>("Add the allocator's memory counters to the log line.")};
+  }
+};
+
+struct DeviceConfig {
+  std::string name = "auto";
+  config::Auto<std::int64_t> threads;
+  static consteval auto fields() {
+    using C = DeviceConfig;
+    using config::field;
+    return std::tuple{field<&C::name>("auto, cpu, cuda or cuda:<index>."),
+                      field<&C::threads>("Intra-op threads of the CPU; auto = the physical cores this process may use.").min(1)};
+  }
+};
+
+struct RunNames {
+  std::string dir;
+  std::string name;
+  static consteval auto fields() {
+    using C = RunNames;
+    using config::field;
+    return std::tuple{
+        field<&C::dir>("Run folder (--run); the same folder again resumes. Empty: runs/<recipe>/<name or date-time>."),
+        field<&C::name>("Name of the run folder below runs/<recipe>/.")};
+  }
+};
+
+struct RunConfig {
+  DataConfig data;
+  PrecisionConfig precision;
+  optim::OptimConfig optim;
+  TrainConfig train;
+  SnapshotConfig snapshot;
+  LogConfig log;
+  DeviceConfig device;
+  RunNames run;
+
+  static consteval auto fields() {
+    using C = RunConfig;
+    using config::field;
+    return std::tuple{field<&C::data>("Input."),           field<&C::precision>("Number formats."),
+                      field<&C::optim>("Optimiser."),      field<&C::train>("Length and order of the run."),
+                      field<&C::snapshot>("Saved state."), field<&C::log>("Log lines and event files."),
+                      field<&C::device>("Where to run."),  field<&C::run>("Where the run's files go.")};
+  }
+};
+
+}  // namespace millrace

@@ -1,0 +1,46 @@
+// The switchboard: every optimisation is one row of one table, with a name, an off switch and a check against the plain path.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace millrace {
+
+enum class Equality : std::uint8_t { bits, tolerance, statistical };
+
+// A row says what the optimisation replaces and how "on = off" is meant for it.
+struct SwitchRow {
+  std::string_view name;        // as in --off=name
+  std::string_view help;        // what it does, one line
+  std::string_view plain_path;  // what runs when it is off
+  Equality equality;            // how results with it equal those without
+  double tolerance;             // relative, for Equality::tolerance
+  bool per_process;             // can only be set before the first tensor is made: checked in child processes
+};
+
+// All rows there are. A claim that is not in this table does not exist.
+[[nodiscard]] std::span<const SwitchRow> switch_rows();
+
+// Which rows are on in a run, with the reason of each.
+class Switches {
+ public:
+  struct Setting {
+    const SwitchRow* row;
+    bool on;
+    std::string reason;  // "default", "--off", or why the precondition does not hold on this machine
+  };
+  // `off` names rows to turn off; an unknown name is a ConfigError with the nearest one.
+  explicit Switches(std::span<const std::string> off = {});
+  [[nodiscard]] bool on(std::string_view name) const;      // InternalError for a name that is not in the table
+  void refuse(std::string_view name, std::string reason);  // precondition does not hold
+  void explain(std::string_view name, std::string reason);
+  [[nodiscard]] const std::vector<Setting>& settings() const noexcept { return settings_; }
+
+ private:
+  std::vector<Setting> settings_;
+};
+
+}  // namespace millrace
