@@ -1,6 +1,6 @@
 # One folder of src/millrace = one static library = one namespace; x.h, x.cpp, x_test.cpp side by side.
 #
-#   mr_folder(data DEPENDS base core LINK ZLIB::ZLIB [TORCH | PCH] [TEST_LINK ...])
+#   mr_folder(data DEPENDS base core LINK ZLIB::ZLIB PRIVATE_LINK yaml-cpp [TORCH | PCH] [TEST_LINK ...])
 #
 # Library millrace_<folder> (alias millrace::<folder>) is made of *.cpp and detail/*.cpp, the test program
 # millrace_<folder>_test of *_test.cpp. A new file needs no edit here. PCH implies TORCH and shares one precompiled torch/nn.h.
@@ -13,7 +13,7 @@ function(mr_warnings target)
 endfunction()
 
 function(mr_folder folder)
-  cmake_parse_arguments(arg "TORCH;PCH" "" "DEPENDS;LINK;TEST_LINK" ${ARGN})
+  cmake_parse_arguments(arg "TORCH;PCH" "" "DEPENDS;LINK;PRIVATE_LINK;TEST_LINK" ${ARGN})
   set(dir "${CMAKE_SOURCE_DIR}/src/millrace/${folder}")
   if(NOT IS_DIRECTORY "${dir}")
     return()
@@ -43,11 +43,17 @@ function(mr_folder folder)
     target_link_libraries(${target} ${scope} millrace_${dep})
   endforeach()
   target_link_libraries(${target} ${scope} ${arg_LINK})
+  if(sources)
+    target_link_libraries(${target} PRIVATE ${arg_PRIVATE_LINK})
+  endif()
   if(arg_TORCH OR arg_PCH)
     target_link_libraries(${target} ${scope} TorchWheel::cpu)
   endif()
   if(arg_PCH AND sources)
     target_precompile_headers(${target} REUSE_FROM millrace_pch)
+  endif()
+  if(EXISTS "${dir}/folder.cmake")
+    include("${dir}/folder.cmake")  # per-file compile flags and the like
   endif()
   install(TARGETS ${target} EXPORT MillraceTargets ARCHIVE DESTINATION lib)
   if(tests AND MILLRACE_TESTS)
