@@ -16,7 +16,8 @@ struct Message {
   std::string next;
 };
 
-// Base of all errors Millrace throws. what() is the whole text as the terminal shows it:
+// Base of all errors Millrace throws. Exit code 1 (failed) unless a class says otherwise. what() is the whole text as the
+// terminal shows it:
 //   DataError  sample 18231 of a.h5 has shape [32,64,63], the batch expects [32,64,64]
 //     where    field "vis", reader 3, step 412
 //     next     repair or remove the file, or set data.bad_samples="skip"
@@ -27,6 +28,9 @@ class Error : public std::exception {
   [[nodiscard]] const Message& message() const noexcept { return message_; }
   [[nodiscard]] std::string_view kind() const noexcept { return kind_; }
   [[nodiscard]] int exit_code() const noexcept { return exit_code_; }
+
+ protected:
+  Error(std::string_view kind, Message message, int exit_code, std::string text);  // for a class with a layout of its own
 
  private:
   std::string kind_;

@@ -12,6 +12,11 @@ namespace millrace {
 // Continues from `crc` (0 to begin), so crc32c(b, crc32c(a)) = crc32c(a ++ b). Uses SSE4.2 where the CPU has it.
 [[nodiscard]] std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t crc = 0) noexcept;
 
+namespace detail {
+// The same number on any CPU; for tests and CPUs without SSE4.2.
+[[nodiscard]] std::uint32_t crc32c_without_sse(std::span<const std::byte> bytes, std::uint32_t crc = 0) noexcept;
+}  // namespace detail
+
 class Sha256 {
  public:
   Sha256() noexcept;

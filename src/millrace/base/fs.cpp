@@ -1,0 +1,169 @@
+#include "millrace/base/fs.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <system_error>
+#include <utility>
+
+namespace millrace {
+namespace {
+
+namespace stdfs = std::filesystem;
+
+// Closes on destruction; release() hands the descriptor over.
+class Descriptor {
+ public:
+  explicit Descriptor(int number) noexcept : number_(number) {}
+  ~Descriptor() {
+    if (number_ >= 0) ::close(number_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  [[nodiscard]] int number() const noexcept { return number_; }
+  int release() noexcept { return std::exchange(number_, -1); }
+
+ private:
+  int number_;
+};
+
+int open_retrying(const stdfs::path& path, int flags, mode_t mode = 0) noexcept {
+  for (;;) {
+    const int number = ::open(path.c_str(), flags | O_CLOEXEC, mode);
+    if (number >= 0 || errno != EINTR) return number;
+  }
+}
+
+class PosixFile final : public WritableFile {
+ public:
+  PosixFile(stdfs::path path, int flags)
+      : path_(std::move(path)), descriptor_(open_retrying(path_, O_WRONLY | O_CREAT | flags, 0666)) {
+    if (descriptor_.number() < 0) throw FsError("open", path_, errno);
+  }
+  void write(std::span<const std::byte> bytes) override {
+    while (!bytes.empty()) {
+      const ssize_t written = ::write(descriptor_.number(), bytes.data(), bytes.size());
+      if (written < 0 && errno == EINTR) continue;
+      if (written < 0) throw FsError("write", path_, errno);
+      if (written == 0) throw FsError("write", path_, ENOSPC);  // a device that takes nothing would loop for ever
+      bytes = bytes.subspan(static_cast<std::size_t>(written));
+    }
+  }
+  void sync() override {
+    if (::fsync(descriptor_.number()) != 0) throw FsError("fsync", path_, errno);
+  }
+  void close() override {
+    const int number = descriptor_.release();
+    if (number >= 0 && ::close(number) != 0 && errno != EINTR) throw FsError("close", path_, errno);
+  }
+
+ private:
+  stdfs::path path_;
+  Descriptor descriptor_;
+};
+
+class PosixFs final : public Fs {
+ public:
+  std::unique_ptr<WritableFile> create(const stdfs::path& path) override { return std::make_unique<PosixFile>(path, O_TRUNC); }
+  std::unique_ptr<WritableFile> append(const stdfs::path& path) override { return std::make_unique<PosixFile>(path, O_APPEND); }
+  void rename(const stdfs::path& from, const stdfs::path& to) override {
+    if (::rename(from.c_str(), to.c_str()) != 0) throw FsError("rename", to, errno);
+  }
+  void remove_all(const stdfs::path& path) override {
+    std::error_code code;
+    stdfs::remove_all(path, code);
+    if (code) throw FsError("remove", path, code.value());
+  }
+  void create_directories(const stdfs::path& path) override {
+    std::error_code code;
+    stdfs::create_directories(path, code);
+    if (!code && !stdfs::is_directory(path, code) && !code) code = std::make_error_code(std::errc::not_a_directory);
+    if (code) throw FsError("create folder", path, code.value());
+  }
+  void sync_directory(const stdfs::path& path) override {
+    const Descriptor folder(open_retrying(path, O_RDONLY | O_DIRECTORY));
+    if (folder.number() < 0) throw FsError("open folder", path, errno);
+    // Some network file systems can't sync a folder and say EINVAL: nothing more can be done there.
+    if (::fsync(folder.number()) != 0 && errno != EINVAL) throw FsError("fsync folder", path, errno);
+  }
+  std::string read_file(const stdfs::path& path) override {
+    // O_NONBLOCK: a named pipe in a file's place must not hang us; it is refused below.
+    const Descriptor file(open_retrying(path, O_RDONLY | O_NONBLOCK));
+    if (file.number() < 0) throw FsError("open", path, errno);
+    struct stat info {};
+    if (::fstat(file.number(), &info) != 0) throw FsError("stat", path, errno);
+    if (S_ISDIR(info.st_mode)) throw FsError("read", path, EISDIR);
+    if (!S_ISREG(info.st_mode)) throw FsError("read (not a regular file)", path, EINVAL);
+    std::string text(static_cast<std::size_t>(info.st_size), '\0');
+    std::size_t used = 0;
+    while (used < text.size()) {
+      const ssize_t got = ::read(file.number(), text.data() + used, text.size() - used);
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0) throw FsError("read", path, errno);
+      if (got == 0) break;
+      used += static_cast<std::size_t>(got);
+    }
+    text.resize(used);
+    return text;
+  }
+  bool exists(const stdfs::path& path) override {
+    std::error_code code;
+    return stdfs::exists(path, code);
+  }
+  std::vector<std::string> list(const stdfs::path& path) override {
+    std::error_code code;
+    stdfs::directory_iterator entry(path, code);
+    std::vector<std::string> names;
+    for (; !code && entry != stdfs::directory_iterator(); entry.increment(code)) {
+      names.push_back(entry->path().filename().string());
+    }
+    if (code) throw FsError("list", path, code.value());
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+  std::uint64_t free_bytes(const stdfs::path& path) override {
+    struct statvfs info {};
+    if (::statvfs(path.c_str(), &info) != 0) throw FsError("statvfs", path, errno);
+    return std::uint64_t{info.f_bavail} * info.f_frsize;
+  }
+};
+
+}  // namespace
+
+FsError::FsError(std::string call, std::filesystem::path path, int error_number)
+    : path_(std::move(path)),
+      error_number_(error_number),
+      text_(std::move(call) + " " + path_.string() + ": " + std::generic_category().message(error_number)) {}
+
+Fs& Fs::real() {
+  static PosixFs fs;
+  return fs;
+}
+
+void write_atomically(Fs& fs, const std::filesystem::path& path, std::string_view text) {
+  static std::atomic<std::uint64_t> counter{0};
+  stdfs::path temporary = path;
+  temporary += ".tmp." + std::to_string(::getpid()) + "." + std::to_string(counter.fetch_add(1));
+  try {
+    const std::unique_ptr<WritableFile> file = fs.create(temporary);
+    file->write(std::as_bytes(std::span(text.data(), text.size())));
+    file->sync();
+    file->close();
+    fs.rename(temporary, path);
+  } catch (const FsError&) {
+    try {
+      fs.remove_all(temporary);
+    } catch (const FsError&) {  // the first failure is the one to report
+    }
+    throw;
+  }
+  fs.sync_directory(path.has_parent_path() ? path.parent_path() : stdfs::path("."));
+}
+
+}  // namespace millrace

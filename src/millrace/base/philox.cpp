@@ -1,0 +1,31 @@
+#include "millrace/base/philox.h"
+
+#include <cmath>
+#include <numbers>
+
+namespace millrace {
+
+std::uint64_t Philox::below(std::uint64_t bound) noexcept {
+  // Rejection from the largest multiple of `bound` in 32 or 64 bits: short draws cost one number, not two.
+  if (bound <= 0xFFFFFFFFU) {
+    const auto small = static_cast<std::uint32_t>(bound);
+    const std::uint32_t reject = (0U - small) % small;  // 2^32 mod bound
+    for (;;) {
+      const std::uint32_t draw = (*this)();
+      if (draw >= reject) return draw % small;
+    }
+  }
+  const std::uint64_t reject = (0ULL - bound) % bound;
+  for (;;) {
+    const std::uint64_t high = (*this)();
+    const std::uint64_t draw = high << 32U | (*this)();
+    if (draw >= reject) return draw % bound;
+  }
+}
+
+double Philox::normal() noexcept {
+  const double radius = std::sqrt(-2.0 * std::log(1.0 - uniform()));  // 1 - u is in (0, 1]: never log(0)
+  return radius * std::cos(2.0 * std::numbers::pi * uniform());
+}
+
+}  // namespace millrace
