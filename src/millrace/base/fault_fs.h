@@ -1,0 +1,65 @@
+// A file system that fails on purpose, for tests of everything that writes files.
+#pragma once
+
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "millrace/base/fs.h"
+
+namespace millrace {
+
+// What goes wrong. Calls are counted from 0: every call of Fs except exists(), and write, sync and close of its files.
+struct Faults {
+  std::int64_t fail_at = -1;                                           // this call fails; -1 = none
+  int error_number = 5;                                                // with this errno (EIO)
+  bool keeps_failing = false;                                          // and all calls after it, as when the machine dies
+  bool tears_write = false;                                            // a write that fails leaves its first half in the file
+  std::uint64_t capacity = std::numeric_limits<std::uint64_t>::max();  // bytes in all; then ENOSPC, after what still fits
+};
+
+// Passes calls on to `real` until a fault is due. Thread-safe; files must not outlive it.
+class FaultFs : public Fs {
+ public:
+  explicit FaultFs(Fs& real, Faults faults = {}) : real_(real), faults_(faults) {}
+
+  // How many calls there were: run once without faults, then again with each of them failing.
+  [[nodiscard]] std::int64_t calls() const;
+  // One line per call, "write a/b" and the like, in order.
+  [[nodiscard]] std::vector<std::string> log() const;
+  // What a power cut leaves: every file written through here is cut back to the size of its last sync().
+  void drop_unsynced();
+
+  std::unique_ptr<WritableFile> create(const std::filesystem::path& path) override;
+  std::unique_ptr<WritableFile> append(const std::filesystem::path& path) override;
+  void rename(const std::filesystem::path& from, const std::filesystem::path& to) override;
+  void remove_all(const std::filesystem::path& path) override;
+  void create_directories(const std::filesystem::path& path) override;
+  void sync_directory(const std::filesystem::path& path) override;
+  [[nodiscard]] std::string read_file(const std::filesystem::path& path) override;
+  [[nodiscard]] bool exists(const std::filesystem::path& path) override;
+  [[nodiscard]] std::vector<std::string> list(const std::filesystem::path& path) override;
+  [[nodiscard]] std::uint64_t free_bytes(const std::filesystem::path& path) override;
+
+ private:
+  class File;
+  struct Sizes {
+    std::filesystem::path path;
+    std::uint64_t written;
+    std::uint64_t synced;
+  };
+  void count(const char* call, const std::filesystem::path& path);  // throws when this call is to fail
+  [[nodiscard]] bool is_due(const char* call, const std::filesystem::path& path);
+  std::unique_ptr<WritableFile> track(std::unique_ptr<WritableFile> file, const std::filesystem::path& path, std::uint64_t size);
+
+  Fs& real_;
+  Faults faults_;
+  mutable std::mutex mutex_;  // guards what follows
+  std::uint64_t bytes_ = 0;
+  std::vector<std::string> log_;
+  std::vector<std::shared_ptr<Sizes>> files_;
+};
+
+}  // namespace millrace
