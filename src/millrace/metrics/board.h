@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "millrace/base/json.h"
+
 namespace millrace::metrics {
 
 // Weighted means by name. add() never waits for the device; means() reads everything back with one copy.
@@ -16,6 +18,10 @@ class Board {
   void add(std::string_view name, const at::Tensor& sum, const at::Tensor& count);
   void add(std::string_view name, double sum, double count);
   [[nodiscard]] std::map<std::string, double> means() const;  // sum / count; NaN where the count is zero
+  // Sums and counts as JSON numbers, exact: a mean that spans a snapshot goes on as if nothing had happened. Waits for the
+  // device.
+  [[nodiscard]] Json state() const;
+  void load_state(const Json& state);  // replaces what is there; members that are not {sum, count} are left out
   void reset();
   [[nodiscard]] bool empty() const noexcept { return sums_.empty(); }
 

@@ -1,0 +1,129 @@
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/zeros.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+#include <thread>
+
+#include "millrace/base/error.h"
+#include "millrace/core/batch.h"
+#include "millrace/core/random.h"
+#include "millrace/core/state.h"
+
+namespace millrace {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+template <class Call>
+std::string message_of(Call call) {
+  try {
+    call();
+  } catch (const InternalError& error) {
+    return error.what();
+  }
+  return "no InternalError";
+}
+
+TEST(Batch, OfFieldsCountsRowsAndPositions) {
+  const Batch batch(Tensors{{"input", at::zeros({3, 2})}, {"target", at::zeros({3})}});
+  EXPECT_EQ(batch.rows(), 3);
+  EXPECT_THAT(batch.groups().front().positions, ElementsAre(0, 1, 2));
+  EXPECT_EQ(batch["input"].dim(), 2);
+  EXPECT_TRUE(batch.has("target"));
+  EXPECT_FALSE(batch.has("Target"));
+}
+
+TEST(Batch, MissingFieldNamesTheOnesThereAre) {
+  const Batch batch(Tensors{{"input", at::zeros({3})}, {"target", at::zeros({3})}});
+  EXPECT_THAT(message_of([&] { (void)batch["mask"]; }), HasSubstr("the batch has no field \"mask\"; fields: input, target"));
+}
+
+TEST(Batch, UnequalRowsAreRefused) {
+  const auto make = [] { (void)Batch(Tensors{{"a", at::zeros({3})}, {"b", at::zeros({4})}}); };
+  EXPECT_THAT(message_of(make), HasSubstr("field \"b\" has 4 rows, \"a\" has 3"));
+  EXPECT_THAT(message_of([] { (void)Batch(Tensors{{"a", at::zeros({})}}); }), HasSubstr("field \"a\" has no first dimension"));
+}
+
+TEST(Batch, GroupedBatchAddsRowsAndRefusesPlainAccess) {
+  std::vector<Group> groups(2);
+  groups[0] = {.name = "left", .fields = {{"x", at::zeros({2})}}, .positions = {5, 6}};
+  groups[1] = {.name = "right", .fields = {{"x", at::zeros({3})}}, .positions = {7, 8, 9}};
+  const Batch batch(std::move(groups), 4);
+  EXPECT_EQ(batch.rows(), 5);
+  EXPECT_EQ(batch.epoch(), 4U);
+  EXPECT_THAT(message_of([&] { (void)batch["x"]; }), HasSubstr("batch of 2 groups: use groups()"));
+}
+
+TEST(Batch, SetReplacesAndAdds) {
+  Batch batch;
+  batch.set("x", at::zeros({2}));
+  batch.set("x", at::arange(4));
+  EXPECT_EQ(batch["x"].size(0), 4);
+  EXPECT_EQ(batch.rows(), 0);  // positions come from the loader, not from fields added later
+}
+
+TEST(State, MergeAndSplitAreInverse) {
+  State whole;
+  merge(whole, "optim", State{.tensors = {{"w.step", at::zeros({})}}, .json = {{"k", 1}}});
+  merge(whole, "optimx", State{.tensors = {{"w", at::zeros({2})}}, .json = {{"k", 2}}});
+  const State part = split(whole, "optim");
+  ASSERT_EQ(part.tensors.size(), 1U);
+  EXPECT_EQ(part.tensors.begin()->first, "w.step");
+  EXPECT_EQ(part.json, (Json{{"k", 1}}));
+  EXPECT_TRUE(split(whole, "loader").tensors.empty());
+  EXPECT_THAT(message_of([&] { merge(whole, "optim", {}); }), HasSubstr("two parts of the state are called \"optim\""));
+}
+
+std::vector<std::uint64_t> keys(std::uint64_t seed, std::uint64_t step, std::uint64_t micro_step, int count) {
+  const RandomScope scope(seed, step, micro_step);
+  std::vector<std::uint64_t> result;
+  for (int i = 0; i < count; ++i) result.push_back(RandomScope::next_key());
+  return result;
+}
+
+TEST(RandomScope, KeysAreAFunctionOfSeedStepMicroStepAndSite) {
+  EXPECT_EQ(keys(1, 2, 3, 4), keys(1, 2, 3, 4));
+  std::set<std::uint64_t> all;
+  for (std::uint64_t seed = 0; seed < 2; ++seed) {
+    for (std::uint64_t step = 0; step < 2; ++step) {
+      for (std::uint64_t micro_step = 0; micro_step < 2; ++micro_step) {
+        for (const std::uint64_t key : keys(seed, step, micro_step, 4)) all.insert(key);
+      }
+    }
+  }
+  EXPECT_EQ(all.size(), 32U);
+}
+
+TEST(RandomScope, InnerScopeLeavesTheOuterSitesAlone) {
+  const std::vector<std::uint64_t> expected = keys(1, 0, 0, 2);
+  const RandomScope outer(1, 0, 0);
+  EXPECT_EQ(RandomScope::next_key(), expected[0]);
+  (void)keys(9, 9, 9, 3);
+  EXPECT_EQ(RandomScope::next_key(), expected[1]);
+}
+
+TEST(RandomScope, OutsideAnyScopeTheDefaultGeneratorDecides) {
+  const auto draw = [] {
+    at::Generator(at::detail::getDefaultCPUGenerator()).set_current_seed(7);
+    return std::pair(RandomScope::next_key(), RandomScope::next_key());
+  };
+  const auto first = draw();
+  EXPECT_EQ(first, draw());
+  EXPECT_NE(first.first, first.second);
+}
+
+TEST(RandomScope, IsThreadLocal) {
+  const RandomScope scope(1, 0, 0);
+  const std::vector<std::uint64_t> expected = keys(1, 0, 0, 1);
+  std::uint64_t elsewhere = 0;
+  std::thread([&] { elsewhere = RandomScope::next_key(); }).join();
+  EXPECT_NE(elsewhere, expected[0]);
+  EXPECT_EQ(RandomScope::next_key(), expected[0]);  // the other thread did not use up a site
+}
+
+}  // namespace
+}  // namespace millrace

@@ -1,0 +1,98 @@
+#include "millrace/metrics/board.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/scalar_tensor.h>
+#include <ATen/record_function.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <memory>
+#include <string>
+
+#include "millrace/base/error.h"
+
+namespace millrace::metrics {
+namespace {
+
+at::Tensor scalar(double value, at::ScalarType dtype = at::kFloat) { return at::scalar_tensor(value, dtype); }
+
+TEST(Board, MeansAreSumsOverCounts) {
+  Board board;
+  EXPECT_TRUE(board.empty());
+  board.add("loss", scalar(6), scalar(2));
+  board.add("loss", scalar(3), scalar(1));
+  board.add("accuracy", 1.0, 4.0);
+  board.add("accuracy", scalar(2, at::kBFloat16), scalar(4, at::kLong));
+  const auto means = board.means();
+  ASSERT_EQ(means.size(), 2U);
+  EXPECT_EQ(means.at("loss"), 3.0);
+  EXPECT_EQ(means.at("accuracy"), 3.0 / 8.0);
+  EXPECT_EQ(board.means(), means);  // reading changes nothing
+}
+
+TEST(Board, ZeroCountIsNan) {
+  Board board;
+  board.add("x", 0.0, 0.0);
+  EXPECT_TRUE(std::isnan(board.means().at("x")));
+}
+
+TEST(Board, ResetForgets) {
+  Board board;
+  board.add("x", 1.0, 1.0);
+  board.reset();
+  EXPECT_TRUE(board.empty());
+  EXPECT_TRUE(board.means().empty());
+}
+
+TEST(Board, AddsInDouble) {
+  Board board;
+  board.add("x", scalar(16777216.0), scalar(1));  // 2^24: adding 1 to it in float changes nothing
+  for (int i = 0; i < 5; ++i) board.add("x", scalar(1), scalar(0));
+  EXPECT_EQ(board.means().at("x"), 16777221.0);
+}
+
+TEST(Board, KeepsNoGraphAndNoReferenceToTheAddend) {
+  Board board;
+  at::Tensor loss = scalar(2);
+  loss.set_requires_grad(true);
+  board.add("x", loss, scalar(1));
+  const at::Tensor plain = scalar(5);
+  board.add("y", plain, scalar(1));
+  plain.fill_(7);
+  EXPECT_EQ(board.means().at("x"), 2.0);
+  EXPECT_EQ(board.means().at("y"), 5.0);
+}
+
+TEST(Board, RefusesWhatIsNoScalar) {
+  Board board;
+  EXPECT_THROW(board.add("x", at::empty({2}), scalar(1)), InternalError);
+}
+
+// The meta device has no values: any read-back of it throws, so passing proves that add() waits for nothing.
+TEST(Board, AddReadsNothingBack) {
+  Board board;
+  const at::Tensor there = at::empty({}, at::TensorOptions().device(at::kMeta));
+  board.add("x", scalar(1), scalar(1));  // first seen on the CPU, then on a device: the sum moves there
+  board.add("x", there, there);
+  board.add("x", 1.0, 1.0);
+  EXPECT_THROW((void)board.means(), std::exception);
+}
+
+int copies = 0;
+
+TEST(Board, MeansReadsBackOnce) {
+  Board board;
+  for (int i = 0; i < 20; ++i) board.add("metric " + std::to_string(i), scalar(i), scalar(1));
+  copies = 0;
+  const auto handle = at::addThreadLocalCallback(at::RecordFunctionCallback([](const at::RecordFunction& function) {
+                                                   const std::string name = function.name();
+                                                   copies += name == "aten::item" || name == "aten::copy_" ? 1 : 0;
+                                                   return std::unique_ptr<at::ObserverContext>();
+                                                 }).scopes({at::RecordScope::FUNCTION}));
+  EXPECT_EQ(board.means().at("metric 19"), 19.0);
+  at::removeCallback(handle);
+  EXPECT_LE(copies, 1);
+}
+
+}  // namespace
+}  // namespace millrace::metrics
