@@ -1,0 +1,114 @@
+#include "millrace/format/csv.h"
+
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <utility>
+
+#include "millrace/base/error.h"
+
+namespace millrace::format {
+namespace {
+
+std::string csv_cell(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  std::string result = "\"";
+  for (const char c : text) {
+    if (c == '"') result += '"';
+    result += c;
+  }
+  return result + '"';
+}
+
+std::optional<std::int64_t> to_step(std::string_view text) {
+  std::int64_t step = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), step);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return step;
+}
+
+}  // namespace
+
+std::string csv_number(double value) {
+  if (std::isnan(value)) return "nan";
+  std::array<char, 40> buffer{};
+  const auto [end, error] = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value);
+  MR_CHECK(error == std::errc(), "40 characters hold any double");
+  return {buffer.data(), end};
+}
+
+std::string csv_line(std::span<const std::string> cells) {
+  std::string line;
+  for (const std::string& cell : cells) {
+    if (&cell != cells.data()) line += ',';
+    line += csv_cell(cell);
+  }
+  return line;
+}
+
+CsvTable parse_csv(std::string_view text) {
+  CsvTable table;
+  std::vector<std::string> row;
+  std::string cell;
+  bool is_quoted = false;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const char c = text[at];
+    if (c == '"' && is_quoted && at + 1 < text.size() && text[at + 1] == '"') {
+      cell += text[++at];
+    } else if (c == '"' && (is_quoted || cell.empty())) {
+      is_quoted = !is_quoted;
+    } else if (c == ',' && !is_quoted) {
+      row.push_back(std::exchange(cell, {}));
+    } else if (c == '\n' && !is_quoted) {
+      if (!cell.empty() && cell.back() == '\r') cell.pop_back();
+      row.push_back(std::exchange(cell, {}));
+      table.rows.push_back(std::exchange(row, {}));
+    } else {
+      cell += c;
+    }
+  }
+  table.complete = row.empty() && cell.empty() && !is_quoted;
+  if (!table.complete) {
+    row.push_back(std::move(cell));
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
+CsvWriter::CsvWriter(Fs& fs, const std::filesystem::path& path, std::vector<std::string> columns, Warn warn,
+                     std::optional<std::int64_t> keep_through)
+    : columns_(std::move(columns)), file_(fs, path, std::move(warn)) {
+  file_.guarded([&] { take_over(fs, keep_through); });
+}
+
+void CsvWriter::take_over(Fs& fs, std::optional<std::int64_t> keep_through) {
+  if (!fs.exists(file_.path())) return;
+  const std::string text = fs.read_file(file_.path());
+  CsvTable table = parse_csv(text);
+  if (!table.complete) table.rows.pop_back();
+  if (table.rows.empty()) return fs.remove_all(file_.path());
+  if (table.rows.front() != columns_) {
+    std::filesystem::path aside = file_.path();
+    aside += ".old";
+    return fs.rename(file_.path(), aside);
+  }
+  std::string kept = csv_line(columns_) + "\n";
+  for (std::size_t i = 1; i < table.rows.size(); ++i) {
+    const std::vector<std::string>& row = table.rows[i];
+    const std::optional<std::int64_t> step = to_step(row.front());
+    if (row.size() == columns_.size() && step && (!keep_through || *step <= *keep_through)) kept += csv_line(row) + "\n";
+  }
+  if (kept != text) write_atomically(fs, file_.path(), kept);
+  has_head_ = true;
+}
+
+void CsvWriter::row(std::int64_t step, std::span<const std::string> cells) {
+  MR_CHECK(cells.size() + 1 == columns_.size(), "a CSV row needs one cell per column");
+  if (!has_head_ && !file_.write_line(csv_line(columns_))) return;
+  has_head_ = true;
+  std::vector<std::string> row = {std::to_string(step)};
+  row.insert(row.end(), cells.begin(), cells.end());
+  file_.write_line(csv_line(row));
+}
+
+}  // namespace millrace::format

@@ -1,0 +1,44 @@
+// CSV as RFC 4180 has it: a table that grows by rows and survives kills and resumes.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "millrace/base/fs.h"
+#include "millrace/format/log_file.h"
+
+namespace millrace::format {
+
+// Shortest text that reads back as the same number; "nan", "inf", "-inf".
+[[nodiscard]] std::string csv_number(double value);
+// Cells with commas, quotes or line breaks are quoted. Without a newline at the end.
+[[nodiscard]] std::string csv_line(std::span<const std::string> cells);
+
+struct CsvTable {
+  std::vector<std::vector<std::string>> rows;
+  bool complete = true;  // false: the text ends inside its last row (no newline, or an open quote)
+};
+[[nodiscard]] CsvTable parse_csv(std::string_view text);
+
+// Appends rows to a table whose first column is the step. A file that can't be written never stops the run (see LogFile).
+class CsvWriter {
+ public:
+  // Goes on with an existing file of the same columns, without a row that was cut and without the rows after step
+  // `keep_through` (of a run that is resumed there); a file with other columns is kept as "<path>.old".
+  CsvWriter(Fs& fs, const std::filesystem::path& path, std::vector<std::string> columns, Warn warn,
+            std::optional<std::int64_t> keep_through = std::nullopt);
+  void row(std::int64_t step, std::span<const std::string> cells);  // one cell per column after the first
+
+ private:
+  void take_over(Fs& fs, std::optional<std::int64_t> keep_through);
+  std::vector<std::string> columns_;
+  LogFile file_;
+  bool has_head_ = false;
+};
+
+}  // namespace millrace::format
