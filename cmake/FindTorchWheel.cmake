@@ -1,7 +1,8 @@
 # Finds LibTorch inside an installed PyPI wheel of torch 2.11 and defines the imported target TorchWheel::cpu.
 # find_package(Torch) is not used: with a CUDA wheel it insists on a CUDA toolkit even for CPU programs.
 #
-# Input    MILLRACE_TORCH   cache or environment variable: the site-packages folder that holds torch/ (or torch/ itself)
+# Input    MILLRACE_TORCH           cache or environment variable: the site-packages folder that holds torch/ (or torch/ itself)
+#          MILLRACE_TORCH_DEFAULT   the same, taken when neither is given (an installed Millrace names the one it was built with)
 # Output   TorchWheel_FOUND, TorchWheel_VERSION, TorchWheel_SITE, TorchWheel_HAS_CUDA, target TorchWheel::cpu
 include(FindPackageHandleStandardArgs)
 

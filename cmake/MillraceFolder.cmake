@@ -3,9 +3,10 @@
 #   mr_folder(data DEPENDS base core LINK ZLIB::ZLIB PRIVATE_LINK yaml-cpp [TORCH | PCH] [TEST_LINK ...])
 #
 # Library millrace_<folder> (alias millrace::<folder>) is made of *.cpp and detail/*.cpp, the test program
-# millrace_<folder>_test of *_test.cpp. A new file needs no edit here. PCH implies TORCH and shares one precompiled torch/nn.h.
+# millrace_<folder>_test of *_test.cpp; *.h are its public headers, detail/*.h stay inside. A new file needs no edit here.
+# PCH implies TORCH and shares one precompiled torch/nn.h.
 include_guard(GLOBAL)
-set(MILLRACE_TEST_TARGETS "" CACHE INTERNAL "")
+set(MILLRACE_FOLDERS "" CACHE INTERNAL "")
 
 function(mr_warnings target)
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor
@@ -18,10 +19,13 @@ function(mr_folder folder)
   if(NOT IS_DIRECTORY "${dir}")
     return()
   endif()
-  file(GLOB sources CONFIGURE_DEPENDS "${dir}/*.cpp" "${dir}/detail/*.cpp")
+  set(sub detail)
   if(folder STREQUAL "recipes")
-    file(GLOB sources CONFIGURE_DEPENDS "${dir}/*.cpp" "${dir}/*/*.cpp")
+    set(sub *)  # a folder per recipe
   endif()
+  file(GLOB sources CONFIGURE_DEPENDS "${dir}/*.cpp" "${dir}/${sub}/*.cpp")
+  file(GLOB headers CONFIGURE_DEPENDS "${dir}/*.h" "${dir}/${sub}/*.h")
+  list(FILTER headers EXCLUDE REGEX "/detail/")
   set(tests ${sources})
   list(FILTER tests INCLUDE REGEX "_test\\.cpp$")
   list(FILTER sources EXCLUDE REGEX "_test\\.cpp$")
@@ -38,7 +42,9 @@ function(mr_folder folder)
   endif()
   add_library(millrace::${name} ALIAS ${target})
   set_target_properties(${target} PROPERTIES EXPORT_NAME ${name})
-  target_include_directories(${target} ${scope} "$<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/src>" "$<INSTALL_INTERFACE:include>")
+  # The public headers: installed, and each compiled alone by `./dev check headers`. They carry the include folder.
+  target_sources(${target} ${scope} FILE_SET HEADERS BASE_DIRS "${CMAKE_SOURCE_DIR}/src" FILES ${headers})
+  target_compile_features(${target} ${scope} cxx_std_20)
   foreach(dep IN LISTS arg_DEPENDS)
     target_link_libraries(${target} ${scope} millrace_${dep})
   endforeach()
@@ -55,7 +61,8 @@ function(mr_folder folder)
   if(EXISTS "${dir}/folder.cmake")
     include("${dir}/folder.cmake")  # per-file compile flags and the like
   endif()
-  install(TARGETS ${target} EXPORT MillraceTargets ARCHIVE DESTINATION lib)
+  install(TARGETS ${target} EXPORT MillraceTargets ARCHIVE DESTINATION lib FILE_SET HEADERS DESTINATION include)
+  set(MILLRACE_FOLDERS ${MILLRACE_FOLDERS} ${target} CACHE INTERNAL "")
   if(tests AND MILLRACE_TESTS)
     mr_test(${target}_test unit ${tests})
     target_link_libraries(${target}_test PRIVATE ${target} ${arg_TEST_LINK})
@@ -73,5 +80,4 @@ function(mr_test target label)
   target_compile_definitions(${target} PRIVATE MILLRACE_SOURCE_DIR="${CMAKE_SOURCE_DIR}" MILLRACE_BUILD_DIR="${CMAKE_BINARY_DIR}")
   add_test(NAME ${target} COMMAND ${target})
   set_tests_properties(${target} PROPERTIES LABELS ${label} WORKING_DIRECTORY "${CMAKE_BINARY_DIR}")
-  set(MILLRACE_TEST_TARGETS ${MILLRACE_TEST_TARGETS} ${target} CACHE INTERNAL "")
 endfunction()

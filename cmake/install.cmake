@@ -1,0 +1,17 @@
+# What `cmake --install` leaves for other projects: find_package(Millrace) and the target millrace::millrace (everything).
+# Headers and libraries of the folders are installed by mr_folder, the program by programs.cmake.
+include(CMakePackageConfigHelpers)
+set(config_dir lib/cmake/Millrace)
+
+add_library(millrace_all INTERFACE)
+add_library(millrace::millrace ALIAS millrace_all)
+set_target_properties(millrace_all PROPERTIES EXPORT_NAME millrace)
+target_link_libraries(millrace_all INTERFACE ${MILLRACE_FOLDERS})
+install(TARGETS millrace_all EXPORT MillraceTargets)
+install(EXPORT MillraceTargets NAMESPACE millrace:: DESTINATION ${config_dir})
+
+configure_package_config_file(cmake/MillraceConfig.cmake.in "${CMAKE_BINARY_DIR}/MillraceConfig.cmake"
+  INSTALL_DESTINATION ${config_dir})
+write_basic_package_version_file("${CMAKE_BINARY_DIR}/MillraceConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
+install(FILES "${CMAKE_BINARY_DIR}/MillraceConfig.cmake" "${CMAKE_BINARY_DIR}/MillraceConfigVersion.cmake"
+  cmake/FindTorchWheel.cmake DESTINATION ${config_dir})

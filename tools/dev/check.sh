@@ -1,0 +1,85 @@
+# ./dev check: what CI runs beside the tests, cheapest first. Sourced by ./dev.
+
+check_stages=(format tidy headers asan tsan clang-tidy)
+torch_free=(base format config telemetry data)
+
+word_check() {
+  local stage began failed=() stages=("$@")
+  ((${#stages[@]})) || stages=("${check_stages[@]}")
+  for stage in "${stages[@]}"; do
+    declare -F "check_${stage//-/_}" >/dev/null || fail "unknown stage \"$stage\"" "./dev check" "stages are: ${check_stages[*]}" 2
+  done
+  set_up program check
+  for stage in "${stages[@]}"; do
+    began=$SECONDS
+    # A process of its own: `fail` ends the stage, not the check.
+    if (set -e; "check_${stage//-/_}"); then
+      say "check $stage: ok ($((SECONDS - began)) s)"
+    else
+      say "check $stage: FAILED ($((SECONDS - began)) s)"
+      failed+=("$stage")
+    fi
+  done
+  ((${#failed[@]} == 0)) || fail "${#failed[@]} of ${#stages[@]} checks failed: ${failed[*]}" "see above" "./dev check ${failed[*]}"
+}
+
+cpp_files() { # tracked and new files, not ignored ones
+  git -C "$root" ls-files --cached --others --exclude-standard -- '*.h' '*.cpp' '*.cu'
+}
+
+word_format() {
+  set_up check
+  (cd "$root" && cpp_files | xargs -d '\n' -r clang-format-14 -i)
+  say "formatted $(cpp_files | wc -l) files"
+}
+
+check_format() {
+  (cd "$root" && cpp_files | xargs -d '\n' -r clang-format-14 --dry-run -Werror) ||
+    fail "files are not in the house format" "the lines above" "./dev format"
+}
+
+check_tidy() {
+  python3 "$root/tools/tidy.py"
+}
+
+check_headers() { # every public header compiles alone
+  lock "$build"
+  (cd "$root" && configure release "$build" -DMILLRACE_BENCH=OFF -DMILLRACE_TORCH="${MILLRACE_TORCH:-}")
+  compile "$build" --quiet all_verify_interface_header_sets
+  unlock
+}
+
+check_asan() { sanitize asan; }
+check_tsan() { sanitize tsan; }
+
+sanitize() { # sanitize PRESET: the folders without LibTorch
+  local folder=$root/build/$1
+  lock "$folder"
+  (cd "$root" && configure "$1" "$folder")
+  compile "$folder" --quiet all
+  unlock
+  python3 "$root/tools/run_tests.py" --build "$folder" --quiet --no-python
+}
+
+# All torch-free folders, and whatever else changed since the last commit's parent.
+check_clang_tidy() {
+  local folder=$root/build/tidy file
+  # Without the precompiled header: it is g++'s.
+  (cd "$root" && configure release "$folder" -DMILLRACE_TORCH="${MILLRACE_TORCH:-}" -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON \
+    -DMILLRACE_BENCH=OFF -DMILLRACE_CUDA=OFF)
+  (
+    cd "$root"
+    {
+      for file in "${torch_free[@]}"; do printf '%s\n' "src/millrace/$file"/*.cpp "src/millrace/$file"/detail/*.cpp; done
+      changed_files
+    } | sort -u | grep -v '_test\.cpp$' | while IFS= read -r file; do
+      grep -qF "$root/$file\"" "$folder/compile_commands.json" && printf '%s\n' "$file"
+    done | xargs -d '\n' -r -P "$(job_count)" -n 1 clang-tidy-14 -p "$folder" --quiet
+  ) 2>"$folder/clang-tidy.log" || fail "clang-tidy has objections" "the lines above" "mend them; .clang-tidy says which rules hold"
+}
+
+changed_files() {
+  local base
+  base=$(git -C "$root" rev-parse -q --verify HEAD~1 || git -C "$root" rev-parse HEAD)
+  git -C "$root" diff --name-only --diff-filter=d "$base" -- 'src/*.cpp'
+}

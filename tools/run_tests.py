@@ -1,0 +1,201 @@
+#!/usr/bin/env python3
+"""Runs the test programs that CMake registered, and the Python tests of tools/, and closes with one line of totals.
+
+    tools/run_tests.py --build build/release [--long] [--label L] [--only REGEX] [--quiet] [--no-python] [--gtest_...]
+
+A GoogleTest program reports each case through an XML file; any other test counts as one, by its exit status (its
+SKIP_RETURN_CODE means skipped). Skipped cases are listed with their reasons. The exit status is 1 when something failed or
+nothing ran.
+"""
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+import xml.etree.ElementTree as ElementTree
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+HANG_SECONDS = 1800  # a test program that runs longer is stuck; it is stopped and counted as failed
+LEFT_OUT = "long"    # the label that only --long includes
+
+
+@dataclass
+class Tally:
+    passed: int = 0
+    failed: list = field(default_factory=list)   # names
+    skipped: list = field(default_factory=list)  # (name, reason)
+
+    def add(self, other):
+        self.passed += other.passed
+        self.failed += other.failed
+        self.skipped += other.skipped
+
+    def line(self):
+        return f"{self.passed} passed, {len(self.failed)} failed, {len(self.skipped)} skipped"
+
+
+@dataclass
+class Test:
+    name: str
+    command: list
+    labels: list
+    folder: str
+    environment: dict
+    skip_code: int = None
+
+
+def registered_tests(build):
+    """The tests of a build folder, from ctest's own list."""
+    listing = subprocess.run(["ctest", "--test-dir", str(build), "--show-only=json-v1"], check=True, capture_output=True, text=True)
+    tests = []
+    for entry in json.loads(listing.stdout)["tests"]:
+        properties = {p["name"]: p["value"] for p in entry.get("properties", [])}
+        tests.append(Test(entry["name"], entry.get("command", []), properties.get("LABELS", []),
+                          properties.get("WORKING_DIRECTORY", str(build)),
+                          dict(e.split("=", 1) for e in properties.get("ENVIRONMENT", [])),
+                          properties.get("SKIP_RETURN_CODE")))
+    return tests
+
+
+def python_tests():
+    """tools/*_test.py: unittest files, run by this script in a process of their own."""
+    return [Test(f"tools/{path.name}", [sys.executable, __file__, "--unittest", str(path)], ["unit"], str(ROOT), {})
+            for path in sorted((ROOT / "tools").glob("*_test.py"))]
+
+
+def wanted(test, options):
+    if LEFT_OUT in test.labels and not (options.long or options.label == LEFT_OUT):
+        return False
+    if options.label and options.label not in test.labels:
+        return False
+    return not options.only or re.search(options.only, test.name) is not None
+
+
+def read_report(program, path):
+    """Counts of a GoogleTest XML report (tools/*_test.py write the same form)."""
+    tally = Tally()
+    for case in ElementTree.parse(path).getroot().iter("testcase"):
+        name = f"{program}: {case.get('classname')}.{case.get('name')}"
+        skipped = case.find("skipped")
+        if case.find("failure") is not None:
+            tally.failed.append(name)
+        elif skipped is not None:
+            reason = (skipped.get("message") or "").strip().splitlines()
+            tally.skipped.append((name, reason[-1] if reason else "no reason given"))
+        elif case.get("status") == "run":
+            tally.passed += 1
+    return tally
+
+
+def judge(test, status, report):
+    """What one finished program adds. A program that dies, or fails without a failed case, is itself a failure."""
+    if not report.exists():
+        if status == 0:
+            return Tally(passed=1)
+        if test.skip_code is not None and status == test.skip_code:
+            return Tally(skipped=[(test.name, f"exit status {status}")])
+        return Tally(failed=[f"{test.name}: {describe(status)}"])
+    tally = read_report(test.name, report)
+    if status != 0 and not tally.failed:
+        tally.failed.append(f"{test.name}: {describe(status)} after its report")
+    return tally
+
+
+def describe(status):
+    if status is None:
+        return f"still running after {HANG_SECONDS} s, stopped"
+    return f"ended by signal {-status}" if status < 0 else f"exit status {status}"
+
+
+def run(test, quiet, gtest_flags):
+    """Runs one program; prints its output only when something in it failed."""
+    with tempfile.TemporaryDirectory() as scratch:
+        report = Path(scratch) / "report.xml"
+        environment = {**os.environ, **test.environment, "GTEST_OUTPUT": f"xml:{report}", "GTEST_COLOR": "no"}
+        for flag in gtest_flags:  # --gtest_filter=X is GTEST_FILTER=X in the environment, which other programs ignore
+            name, _, value = flag.removeprefix("--").partition("=")
+            environment[name.upper()] = value or "1"
+        began = time.monotonic()
+        try:
+            done = subprocess.run(test.command, cwd=test.folder, env=environment, stdin=subprocess.DEVNULL,
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=HANG_SECONDS)
+            status, output = done.returncode, done.stdout
+        except subprocess.TimeoutExpired as late:
+            status, output = None, late.stdout or b""
+        except OSError as error:
+            status, output = 127, f"{test.command[0]}: {error.strerror}\n".encode()
+        tally = judge(test, status, report)
+    verdict = "FAIL" if tally.failed else "ok" if tally.passed else "skip" if tally.skipped else "none"
+    if tally.failed:
+        sys.stdout.write(output.decode(errors="replace"))
+    if tally.failed or not quiet:
+        print(f"  {verdict:<5}{test.name:<40}{tally.line()}  ({time.monotonic() - began:.1f} s)", flush=True)
+    return tally
+
+
+def run_unittest(path):
+    """Runs one unittest file and leaves a report in GoogleTest's form where GTEST_OUTPUT says."""
+    sys.path.insert(0, str(Path(path).parent))
+    suite = unittest.defaultTestLoader.loadTestsFromName(Path(path).stem)
+    names = [case.id() for group in suite for case in (group if isinstance(group, unittest.TestSuite) else [group])]
+    result = unittest.TextTestRunner(verbosity=1).run(suite)
+    bad = {case.id() for case, _ in result.failures + result.errors}
+    bad |= {case.test_case.id() for case, _ in result.failures + result.errors if hasattr(case, "test_case")}
+    skipped = {case.id(): reason for case, reason in result.skipped}
+    root = ElementTree.Element("testsuites")
+    for name in names:
+        case = ElementTree.SubElement(root, "testcase", classname=name.rpartition(".")[0], name=name.rpartition(".")[2], status="run")
+        if name in bad:
+            ElementTree.SubElement(case, "failure")
+        elif name in skipped:
+            ElementTree.SubElement(case, "skipped", message=skipped[name])
+    target = os.environ.get("GTEST_OUTPUT", "")
+    if target.startswith("xml:"):
+        ElementTree.ElementTree(root).write(target.removeprefix("xml:"))
+    return 0 if result.wasSuccessful() else 1
+
+
+def parse(arguments):
+    parser = argparse.ArgumentParser(prog="run_tests.py", description=__doc__.splitlines()[0])
+    parser.add_argument("--build", type=Path, default=ROOT / "build/release")
+    parser.add_argument("--long", action="store_true", help="also the long set")
+    parser.add_argument("--label", help="only tests with this label")
+    parser.add_argument("--only", metavar="REGEX", help="only test programs whose name matches")
+    parser.add_argument("--quiet", action="store_true", help="one line per failing program, and the totals")
+    parser.add_argument("--no-python", action="store_true", help="leave out tools/*_test.py")
+    parser.add_argument("--unittest", metavar="FILE", help=argparse.SUPPRESS)
+    options, rest = parser.parse_known_args(arguments)
+    unknown = [word for word in rest if not word.startswith("--gtest_")]
+    if unknown:
+        parser.error(f"unknown argument {unknown[0]} (GoogleTest's own start with --gtest_)")
+    return options, rest
+
+
+def main(arguments):
+    options, gtest_flags = parse(arguments)
+    if options.unittest:
+        return run_unittest(options.unittest)
+    tests = registered_tests(options.build) + ([] if options.no_python else python_tests())
+    total = Tally()
+    for test in tests:
+        if wanted(test, options):
+            total.add(run(test, options.quiet, gtest_flags))
+    for name, reason in total.skipped:
+        print(f"  skipped  {name}: {reason}")
+    for name in total.failed:
+        print(f"  FAILED   {name}")
+    if not total.passed and not total.failed:
+        print("Error  no test ran\n  where    the filters given\n  next     ./dev help lists them", file=sys.stderr)
+    (options.build / "test-summary.txt").write_text(total.line() + "\n")
+    print(total.line())
+    return 0 if total.passed and not total.failed else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

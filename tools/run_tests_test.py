@@ -1,0 +1,133 @@
+"""Tests of tools/run_tests.py: what counts as passed, failed and skipped, and the closing line."""
+import contextlib
+import io
+import os
+import stat
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+from types import SimpleNamespace
+
+import run_tests
+from run_tests import Tally, Test
+
+REPORT = """<testsuites><testsuite name="Loader">
+<testcase name="orders" status="run" result="completed" classname="Loader"/>
+<testcase name="stops" status="run" classname="Loader"><failure message="no">no</failure></testcase>
+<testcase name="pins" status="run" classname="Loader"><skipped message="file.cpp:3&#x0A;no GPU here&#x0A;"/></testcase>
+<testcase name="DISABLED_x" status="notrun" classname="Loader"/>
+</testsuite></testsuites>"""
+
+
+class Judging(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.report = Path(scratch.name) / "report.xml"
+
+    def judge(self, status, skip_code=None):
+        return run_tests.judge(Test("prog", [], [], "", {}, skip_code), status, self.report)
+
+    def test_report_is_counted_case_by_case(self):
+        self.report.write_text(REPORT)
+        tally = self.judge(1)
+        self.assertEqual(tally.line(), "1 passed, 1 failed, 1 skipped")
+        self.assertEqual(tally.failed, ["prog: Loader.stops"])
+        self.assertEqual(tally.skipped, [("prog: Loader.pins", "no GPU here")])
+
+    def test_death_after_a_clean_report_is_a_failure(self):
+        self.report.write_text('<testsuites><testcase name="a" classname="b" status="run"/></testsuites>')
+        self.assertEqual(self.judge(-11).failed, ["prog: ended by signal 11 after its report"])
+
+    def test_program_without_report_counts_once(self):
+        self.assertEqual(self.judge(0).line(), "1 passed, 0 failed, 0 skipped")
+        self.assertEqual(self.judge(-6).failed, ["prog: ended by signal 6"])
+        self.assertEqual(self.judge(4, skip_code=4).line(), "0 passed, 0 failed, 1 skipped")
+        self.assertEqual(self.judge(4).line(), "0 passed, 1 failed, 0 skipped")
+
+    def test_hang_is_a_failure(self):
+        self.assertIn("still running", self.judge(None).failed[0])
+
+
+class Choosing(unittest.TestCase):
+    def choose(self, labels, **options):
+        defaults = {"long": False, "label": None, "only": None}
+        return run_tests.wanted(Test("millrace_data_test", [], labels, "", {}), SimpleNamespace(**{**defaults, **options}))
+
+    def test_long_set_needs_to_be_asked_for(self):
+        self.assertTrue(self.choose(["unit"]))
+        self.assertFalse(self.choose(["long"]))
+        self.assertTrue(self.choose(["long"], long=True))
+        self.assertTrue(self.choose(["long"], label="long"))
+
+    def test_label_and_name(self):
+        self.assertFalse(self.choose(["unit"], label="ranks"))
+        self.assertTrue(self.choose(["unit"], only="data"))
+        self.assertFalse(self.choose(["unit"], only="config"))
+
+
+class Running(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.folder = Path(scratch.name)
+
+    def program(self, text):
+        path = self.folder / "program"
+        path.write_text("#!/bin/sh\n" + text)
+        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+        return Test("program", [str(path)], [], str(self.folder), {"GREETING": "hello"})
+
+    def run_quietly(self, test, flags=()):
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            tally = run_tests.run(test, False, flags)
+        return tally, out.getvalue()
+
+    def test_output_is_shown_only_on_failure(self):
+        self.assertNotIn("secret", self.run_quietly(self.program("echo secret"))[1])
+        self.assertIn("secret", self.run_quietly(self.program("echo secret; exit 3"))[1])
+
+    def test_environment_and_gtest_flags_reach_the_program(self):
+        test = self.program('echo "$GREETING $GTEST_FILTER"; exit 1')
+        self.assertIn("hello Loader*", self.run_quietly(test, ["--gtest_filter=Loader*"])[1])
+
+    def test_missing_program_is_a_failure(self):
+        tally, out = self.run_quietly(Test("gone", [str(self.folder / "gone")], [], str(self.folder), {}))
+        self.assertEqual(tally.line(), "0 passed, 1 failed, 0 skipped")
+        self.assertIn("No such file", out)
+
+    def test_python_file_reports_each_case(self):
+        (self.folder / "sample_test.py").write_text(
+            "import unittest\nclass T(unittest.TestCase):\n  def test_a(self): pass\n  def test_b(self): self.fail('x')\n"
+            "  @unittest.skip('no disk')\n  def test_c(self): pass\n")
+        test = Test("sample", [sys.executable, run_tests.__file__, "--unittest", str(self.folder / "sample_test.py")],
+                    [], str(self.folder), {})
+        tally, _ = self.run_quietly(test)
+        self.assertEqual(tally.line(), "1 passed, 1 failed, 1 skipped")
+        self.assertEqual(tally.skipped[0][1], "no disk")
+
+    def test_file_that_cannot_be_imported_is_a_failure(self):
+        (self.folder / "broken_test.py").write_text("import no_such_module\n")
+        test = Test("broken", [sys.executable, run_tests.__file__, "--unittest", str(self.folder / "broken_test.py")],
+                    [], str(self.folder), {})
+        self.assertEqual(self.run_quietly(test)[0].passed, 0)
+        self.assertTrue(self.run_quietly(test)[0].failed)
+
+
+class Arguments(unittest.TestCase):
+    def test_unknown_argument_is_refused(self):
+        done = subprocess.run([sys.executable, run_tests.__file__, "--lonng"], capture_output=True, text=True, env=os.environ)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("--lonng", done.stderr)
+
+    def test_totals_add_up(self):
+        total = Tally()
+        total.add(Tally(passed=2, skipped=[("a", "b")]))
+        total.add(Tally(passed=1, failed=["c"]))
+        self.assertEqual(total.line(), "3 passed, 1 failed, 1 skipped")
+
+
+if __name__ == "__main__":
+    unittest.main()
