@@ -16,8 +16,8 @@
 namespace millrace::telemetry {
 
 // One JSON object a line, appended and flushed per line. "kind" says what it is: start, step, validation, snapshot, notice,
-// warning, end. Adds "time" (seconds since the run's start) itself. After a resume new lines are appended; a line cut by a
-// crash is completed with a newline first.
+// warning, end. Adds "time" (seconds since this RunLog was made) itself. Thread-safe. After a resume new lines are appended; a
+// line cut by a crash is completed with a newline first.
 class RunLog {
  public:
   RunLog(Fs& fs, const std::filesystem::path& file, std::function<void(const std::string&)> warn);
@@ -30,7 +30,8 @@ class RunLog {
 };
 
 // TensorBoard scalar and text events (TFRecord framing with masked CRC32C, protobuf encoded by hand): the real `tensorboard`
-// package reads them. One file per process: events.out.tfevents.<unix seconds>.<host>.<pid>.
+// package reads them. One file per process: events.out.tfevents.<unix seconds>.<host>.<pid>. Events are kept until flush(),
+// the destructor or 64 kB; after a failed write they go on in a new file, since readers stop at a torn record. Thread-safe.
 class EventWriter {
  public:
   EventWriter(Fs& fs, const std::filesystem::path& folder, std::function<void(const std::string&)> warn);
@@ -55,10 +56,12 @@ struct Progress {
   double data_wait_share = 0;
   std::optional<double> eta_seconds;
   std::string extra;  // e.g. memory
+  std::optional<double> learning_rate;
 };
 
 // Lines on a terminal are redrawn in place between log lines; elsewhere plain lines only. NO_COLOR is respected. All output of
-// a run goes through one Console, so that lines and the progress line do not mix.
+// a run goes through one Console, so that lines and the progress line do not mix. Thread-safe. Output that fails (a closed
+// pipe, a full disk) is dropped. automatic: a terminal gets progress, colours and redrawing; plain: never; quiet: warnings only.
 class Console {
  public:
   enum class Mode : std::uint8_t { automatic, plain, quiet };

@@ -29,7 +29,8 @@ class Span {
   std::int64_t begin_ns_;
 };
 
-// Times of steps. Owned and used by the loop's thread; other threads count through Counter.
+// Times of steps. Owned and used by the loop's thread; other threads count through Counter. Only what happens between
+// begin_step() and end_step() counts: a loop puts its validation and snapshots inside to see their share.
 class Timeline {
  public:
   void begin_step() noexcept;
@@ -38,21 +39,25 @@ class Timeline {
   struct Summary {
     std::int64_t steps = 0;
     double step_ms_p50 = 0, step_ms_p95 = 0;
-    std::array<double, kPhases> share{};  // of the total time of all steps; sums to 1
+    std::array<double, kPhases> share{};  // of the total time of all steps; sums to 1 (0 each without steps)
     double seconds = 0;                   // sum of all steps
   };
   [[nodiscard]] Summary window() const;  // since the last reset_window()
   void reset_window();
-  [[nodiscard]] Summary total() const;  // since construction; quantiles from a bounded reservoir
+  [[nodiscard]] Summary total() const;  // since construction; quantiles of both from a bounded reservoir
 
  private:
-  struct Accumulated;
+  struct Accumulated {
+    std::int64_t steps = 0;
+    std::int64_t nanoseconds = 0;
+    std::array<std::int64_t, kPhases> phase_ns{};
+    std::vector<float> step_ms;  // all of them at first, then an even sample
+    void add(std::int64_t step_ns, const std::array<std::int64_t, kPhases>& phases);
+    [[nodiscard]] Summary summary() const;
+  };
   std::array<std::int64_t, kPhases> current_{};
-  std::array<std::int64_t, kPhases> window_{};
-  std::array<std::int64_t, kPhases> total_{};
-  std::vector<float> window_ms_;
-  std::vector<float> total_ms_;  // reservoir
-  std::int64_t total_steps_ = 0;
+  Accumulated window_;
+  Accumulated total_;
   std::int64_t step_begin_ns_ = 0;
   bool in_step_ = false;
 };
