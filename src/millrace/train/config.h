@@ -55,6 +55,7 @@ struct TrainConfig {
   std::int64_t seed = 0;
   std::string resume = "auto";
   std::int64_t validate_every = 0;
+  bool validate_at_start = false;
   std::int64_t validate_batches = 0;
   std::int64_t early_stop_patience = 0;
   std::vector<std::string> off;

@@ -67,6 +67,19 @@ struct StepBenchOptions {
   std::vector<std::string> off;
   Json overrides = Json::object();  // dotted keys over the shape's config, e.g. {"recipe.model_dropout": 0}
 };
+// Step by step, for benches that interleave it with a peer.
+class StepBench {
+ public:
+  StepBench(const Entry& entry, const StepBenchOptions& options);  // the batch is made; no step is done yet
+  ~StepBench();
+  double step();                                                   // one step, the loss read at its end; milliseconds
+  [[nodiscard]] Json report(const std::vector<double>& ms) const;  // of these steps
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+  StepBenchOptions options_;
+};
+
 // {recipe, shape, precision, steps, ms: [...], ms_p50, ms_min, first_step_s_since_process_start, peak_memory_bytes, loss_first,
 // loss_last, switches, ...}
 [[nodiscard]] Json bench_step(const Entry& entry, const StepBenchOptions& options);

@@ -1,0 +1,142 @@
+// `millrace bench step`: one training step on synthetic input, timed.
+#include <torch/nn.h>
+
+#include <algorithm>
+
+#include "millrace/base/clock.h"
+#include "millrace/base/error.h"
+#include "millrace/base/format.h"
+#include "millrace/config/schema_of.h"
+#include "millrace/device/device.h"
+#include "millrace/train/session.h"
+
+namespace millrace {
+namespace {
+
+const BenchShape& find_shape(const Entry& entry, const std::string& name) {
+  std::vector<std::string> names;
+  for (const BenchShape& shape : entry.bench_shapes) {
+    if (shape.name == name) return shape;
+    names.push_back(shape.name);
+  }
+  std::string all;
+  for (const std::string& known : names) all += (all.empty() ? "" : ", ") + known;
+  throw UsageError(
+      {"recipe " + entry.name + " has no bench shape " + quoted(name), "--shape", all.empty() ? "it has none" : "it has " + all});
+}
+
+std::optional<at::ScalarType> autocast_of(const std::string& word, at::Device device) {
+  if (word == "fp32") return std::nullopt;
+  if (word == "bf16") return at::kBFloat16;
+  if (word == "auto") return precision::hardware_has_fast_bf16(device, nullptr) ? std::optional(at::kBFloat16) : std::nullopt;
+  throw UsageError({"there is no precision " + quoted(word), "--precision", "it is auto, fp32 or bf16"});
+}
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+}  // namespace
+
+struct StepBench::Impl {
+  config::Resolved config;
+  RunConfig shared;
+  Switches switches;
+  std::unique_ptr<Recipe> recipe;
+  telemetry::Timeline timeline;
+  std::unique_ptr<Stepper> stepper;
+  Batch batch;
+  std::int64_t step = 0;
+  std::optional<double> first_step_seconds;
+  double loss_first = 0;
+  at::Tensor loss;
+};
+
+StepBench::StepBench(const Entry& entry, const StepBenchOptions& options) : impl_(std::make_unique<Impl>()), options_(options) {
+  const BenchShape& shape = find_shape(entry, options.shape);
+  const config::Schema schema = schema_of(entry);
+  const auto aliases = aliases_of(entry);
+  config::Layers layers(schema, aliases);
+  layers.add_values(entry.defaults, "recipe");
+  layers.add_values(shape.config, "shape " + shape.name);
+  layers.add_values(options.overrides, "flag");
+  Impl& impl = *impl_;
+  impl.config = layers.resolve();
+  impl.shared = config::read<RunConfig>(impl.config.values);
+  impl.switches = Switches(options.off);
+  const at::Device device = device::choose(impl.shared.device.name).device;
+  device::set_threads(static_cast<int>(options.threads));
+  Context context;
+  context.device = device;
+  context.switches = &impl.switches;
+  context.seed = static_cast<std::uint64_t>(impl.shared.train.seed);
+  context.notice = [](const std::string&) {};
+  torch::manual_seed(context.seed);
+  impl.recipe = entry.make(impl.config.values, context);
+  impl.recipe->model().to(device);
+  impl.recipe->model().train();
+  StepperOptions stepper{
+      .device = device, .seed = context.seed, .autocast = autocast_of(options.precision, device), .total_steps = 1'000'000};
+  if (!impl.switches.on("autocast")) stepper.autocast.reset();
+  impl.stepper = std::make_unique<Stepper>(*impl.recipe, impl.switches, impl.timeline, stepper);
+  impl.batch = shape.batch(impl.config.values, context.seed);
+}
+
+StepBench::~StepBench() = default;
+
+double StepBench::step() {
+  Impl& impl = *impl_;
+  const double begin = steady_seconds();
+  impl.timeline.begin_step();
+  impl.stepper->begin_step(impl.step++);
+  const StepResult result = impl.stepper->accumulate(impl.batch);
+  impl.stepper->update();
+  impl.timeline.end_step();
+  // The one read a step of the peers has too: without it a device would still be busy.
+  impl.loss = result.losses[0].sum / result.losses[0].count;
+  const double loss = impl.loss.item<double>();
+  if (!impl.first_step_seconds) {
+    impl.first_step_seconds = seconds_since_process_start();
+    impl.loss_first = loss;
+  }
+  return (steady_seconds() - begin) * 1e3;
+}
+
+Json StepBench::report(const std::vector<double>& ms) const {
+  const Impl& impl = *impl_;
+  Json shares = Json::object();
+  const auto times = impl.timeline.total();
+  for (std::size_t i = 0; i < telemetry::kPhases; ++i) {
+    shares[std::string(telemetry::name_of(static_cast<telemetry::Phase>(i)))] = times.share[i];
+  }
+  Json switches = Json::object();
+  for (const auto& setting : impl.switches.settings()) switches[std::string(setting.row->name)] = setting.on;
+  return {{"shape", options_.shape},
+          {"precision", options_.precision},
+          {"threads", options_.threads},
+          {"steps", ms.size()},
+          {"ms", ms},
+          {"ms_p50", median(ms)},
+          {"ms_min", ms.empty() ? 0.0 : *std::min_element(ms.begin(), ms.end())},
+          {"first_step_s_since_process_start", impl.first_step_seconds.value_or(0.0)},
+          {"peak_memory_bytes", device::peak_resident_bytes()},
+          {"loss_first", impl.loss_first},
+          {"loss_last", impl.loss.defined() ? impl.loss.item<double>() : 0.0},
+          {"shares", std::move(shares)},
+          {"switches", std::move(switches)},
+          {"versions", versions()}};
+}
+
+Json bench_step(const Entry& entry, const StepBenchOptions& options) {
+  StepBench bench(entry, options);
+  for (std::int64_t i = 0; i < std::max<std::int64_t>(options.warmup, 1); ++i) bench.step();
+  std::vector<double> ms;
+  for (std::int64_t i = 0; i < options.steps; ++i) ms.push_back(bench.step());
+  Json report = bench.report(ms);
+  report["recipe"] = entry.name;
+  return report;
+}
+
+}  // namespace millrace

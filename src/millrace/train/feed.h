@@ -1,0 +1,16 @@
+// From loader slots to batches on the run's device.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "millrace/core/batch.h"
+#include "millrace/data/loader.h"
+
+namespace millrace {
+
+[[nodiscard]] at::ScalarType scalar_type_of(DType dtype);
+
+// Tensors are views of the slot on the CPU (the slot returns when the last of them dies), copies elsewhere.
+[[nodiscard]] Batch to_batch(data::HostBatch host, at::Device device);
+
+}  // namespace millrace

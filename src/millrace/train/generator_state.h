@@ -1,0 +1,24 @@
+// The state of ATen's default CPU generator. Layers draw from counters (core/random.h); recipes may still use at::randn and the
+// like.
+#pragma once
+
+#include "millrace/core/batch.h"
+
+namespace millrace {
+
+[[nodiscard]] State generator_state();
+void set_generator_state(const State& state);  // leaves it alone when the state has none
+
+// Puts the generator back at the end of a scope that must leave no trace (trials, samples).
+class KeepGenerator {
+ public:
+  KeepGenerator() : state_(generator_state()) {}
+  ~KeepGenerator() { set_generator_state(state_); }
+  KeepGenerator(const KeepGenerator&) = delete;
+  KeepGenerator& operator=(const KeepGenerator&) = delete;
+
+ private:
+  State state_;
+};
+
+}  // namespace millrace

@@ -1,0 +1,34 @@
+// The plan of a run: every choice, with its reason.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "millrace/base/json.h"
+
+namespace millrace {
+
+struct Choice {
+  std::string option;  // config key or switch name
+  std::string value;
+  std::string origin;  // "auto", "flag", "file …", "preset …", "default", "snapshot"
+  std::string reason;
+  bool by_trial = false;
+};
+
+class Plan {
+ public:
+  void set(Choice choice);  // replaces one of the same option
+  [[nodiscard]] const Choice* find(const std::string& option) const;
+  [[nodiscard]] const std::vector<Choice>& choices() const noexcept { return choices_; }
+  // Values that trials chose, as {option: value}: part of the snapshot and never tried again, since another choice would change
+  // bits.
+  [[nodiscard]] Json trial_choices() const;
+  [[nodiscard]] Json to_json() const;
+  [[nodiscard]] std::string to_text() const;  // aligned lines for people
+
+ private:
+  std::vector<Choice> choices_;
+};
+
+}  // namespace millrace

@@ -1,0 +1,102 @@
+#include "millrace/train/run.h"
+
+#include <torch/nn.h>
+
+#include "millrace/base/error.h"
+#include "millrace/base/format.h"
+#include "millrace/config/schema_of.h"
+#include "millrace/train/session.h"
+
+namespace millrace {
+namespace {
+
+Json precision_of_amp(const Json& amp) { return amp == Json(true) || amp == Json("true") ? Json("auto") : Json("fp32"); }
+
+Json precision_word(const Json& word) {
+  static const std::map<std::string, std::string> words = {{"32-true", "fp32"},    {"float32", "fp32"},  {"32", "fp32"},
+                                                           {"bf16-mixed", "bf16"}, {"bfloat16", "bf16"}, {"bf16-true", "bf16"}};
+  if (!word.is_string()) return word;
+  const auto it = words.find(word.get<std::string>());
+  return it == words.end() ? word : Json(it->second);
+}
+
+// A preset that is started without input makes its own, once: into a temporary folder first, so that a kill leaves no half of it.
+void make_missing_data(const Entry& entry, const std::string& preset, config::Resolved& config, Fs& fs,
+                       telemetry::Console& console) {
+  if (!entry.needs_data || !entry.needs_data(config.values)) return;
+  const bool can_make = entry.make_data && !preset.empty();
+  if (!can_make) {
+    throw ConfigError({"recipe " + entry.name + " has no input", "data.dir and the recipe's own keys are empty",
+                       entry.make_data ? "give --data DIR, or a --preset, which makes its own data" : "give --data DIR"});
+  }
+  const std::filesystem::path folder = std::filesystem::path("runs") / "data" / (entry.name + "-" + preset);
+  if (!fs.exists(folder)) {
+    console.notice("no input given: making the sample data of preset " + preset + " in " + folder.string());
+    const std::filesystem::path temporary = folder.string() + ".part";
+    fs.remove_all(temporary);
+    fs.create_directories(temporary);
+    constexpr std::uint64_t data_seed = 0;
+    entry.make_data(preset, temporary, data_seed);
+    fs.rename(temporary, folder);
+  } else {
+    console.notice("no input given: using the sample data in " + folder.string());
+  }
+  config.values["data"]["dir"] = folder.string();
+  config.origins["data.dir"] = "preset " + preset;
+}
+
+}  // namespace
+
+config::Schema schema_of(const Entry& entry) {
+  config::Schema schema = config::schema_of<RunConfig>();
+  schema += entry.sections;
+  return schema;
+}
+
+std::vector<config::Alias> aliases_of(const Entry& entry) {
+  std::vector<config::Alias> aliases = {
+      {"data", "data.dir", nullptr, "input folder"},
+      {"run_dir", "run.dir", nullptr, ""},
+      {"off", "train.off", nullptr, "switches to turn off"},
+      {"amp", "precision.dtype", precision_of_amp, "true = auto, false = fp32"},
+      {"amp_dtype", "precision.dtype", precision_word, ""},
+      {"precision", "precision.dtype", precision_word, "also 32-true, bf16-mixed"},
+      {"seed", "train.seed", nullptr, ""},
+      {"epochs", "train.epochs", nullptr, ""},
+      {"max_steps", "train.max_steps", nullptr, ""},
+      {"batch_size", "data.batch_size", nullptr, ""},
+      {"learning_rate", "optim.learning_rate", nullptr, ""},
+      {"clip_grad_norm", "optim.clip_norm", nullptr, ""},
+      {"num_workers", "data.workers", nullptr, ""},
+      {"pin_memory", "data.pin_memory", nullptr, ""},
+      {"device", "device.name", nullptr, ""},
+      {"resume", "train.resume", nullptr, ""},
+  };
+  for (const config::Alias& own : entry.aliases) {
+    std::erase_if(aliases, [&](const config::Alias& shared) { return shared.name == own.name; });
+    aliases.push_back(own);
+  }
+  return aliases;
+}
+
+RunOutcome run_training(const RunRequest& request) {
+  Fs& fs = request.fs == nullptr ? Fs::real() : *request.fs;
+  const Entry& entry = *request.entry;
+  SessionRequest session;
+  session.recipe = entry.name;
+  session.preset = request.preset;
+  session.config = request.config;
+  make_missing_data(entry, request.preset, session.config, fs, *request.console);
+  session.make = entry.make;
+  session.free_on_resume = entry.free_on_resume;
+  session.config_folder = request.config_folder;
+  session.run_folder = choose_run_folder(entry.name, config::read<RunNames>(session.config.values.at("run")));
+  session.command_line = request.command_line;
+  session.fresh = request.fresh;
+  session.dry_run = request.dry_run;
+  session.console = request.console;
+  session.fs = &fs;
+  return Session(std::move(session)).run();
+}
+
+}  // namespace millrace

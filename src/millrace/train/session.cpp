@@ -1,0 +1,276 @@
+#include "millrace/train/session.h"
+
+#include <torch/nn.h>
+
+#include <array>
+#include <cmath>
+#include <cstdlib>
+
+#include "millrace/base/error.h"
+#include "millrace/base/format.h"
+#include "millrace/config/schema_of.h"
+#include "millrace/device/device.h"
+#include "millrace/format/csv.h"
+#include "millrace/train/feed.h"
+#include "millrace/train/generator_state.h"
+
+namespace millrace {
+namespace {
+
+data::BadSamples policy_of(BadSamplePolicy policy) {
+  switch (policy) {
+    case BadSamplePolicy::fail:
+      return data::BadSamples::fail;
+    case BadSamplePolicy::skip:
+      return data::BadSamples::skip;
+    case BadSamplePolicy::substitute:
+      return data::BadSamples::substitute;
+    case BadSamplePolicy::quarantine:
+      return data::BadSamples::quarantine;
+  }
+  return data::BadSamples::fail;
+}
+
+std::int64_t steps_of(const RunConfig& config, std::int64_t batches_per_epoch) {
+  const std::int64_t per_epoch = (batches_per_epoch + config.optim.accumulate - 1) / config.optim.accumulate;
+  const std::int64_t by_epochs = config.train.epochs * per_epoch;
+  if (config.train.max_steps == 0) return by_epochs;
+  return config.train.epochs == 0 ? config.train.max_steps : std::min(by_epochs, config.train.max_steps);
+}
+
+}  // namespace
+
+data::LoaderOptions loader_options(const RunConfig& config, const Switches& switches, const data::Pipeline& pipeline, Split split,
+                                   telemetry::Console& console) {
+  const bool training = split == Split::train;
+  data::LoaderOptions options;
+  options.batch_size = pipeline.batch_size.value_or(config.data.batch_size);
+  options.shuffle = pipeline.shuffle.value_or(training && config.data.shuffle);
+  options.drop_last = pipeline.drop_last.value_or(training && config.data.drop_last);
+  options.seed = static_cast<std::uint64_t>(config.train.seed);
+  options.readers = config.data.workers.is_auto() ? -1 : static_cast<int>(config.data.workers.value());
+  if (!switches.on("loader_threads")) options.readers = 0;
+  options.prefetch = static_cast<int>(config.data.prefetch);
+  options.bad_samples = policy_of(config.data.bad_samples);
+  options.warn = [&console](const std::string& text) { console.warning(text); };
+  return options;
+}
+
+std::filesystem::path cache_folder() {
+  if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && *cache != '\0')
+    return std::filesystem::path(cache) / "millrace";
+  if (const char* home = std::getenv("HOME"); home != nullptr && *home != '\0')
+    return std::filesystem::path(home) / ".cache" / "millrace";
+  return std::filesystem::path("runs") / "cache";
+}
+
+Session::Session(SessionRequest request)
+    : request_(std::move(request)), config_(config::read<RunConfig>(request_.config.values)), switches_(config_.train.off) {
+  if (request_.fs == nullptr) request_.fs = &Fs::real();
+  if (config_.train.epochs == 0 && config_.train.max_steps == 0) {
+    throw ConfigError({"the run has no end: train.epochs and train.max_steps are both 0", "train", "set one of them"});
+  }
+}
+
+Session::~Session() = default;
+
+RunOutcome Session::run() {
+  choose_device();
+  if (!request_.dry_run) open_folder();
+  if (resumed_ && already_complete()) return finish(std::nullopt, "");
+  make_recipe();
+  make_loaders();
+  if (already_complete()) return finish(std::nullopt, "");
+  make_stepper();
+  if (request_.dry_run) {
+    introduce();
+    return {Json::object(), request_.run_folder, 0};
+  }
+  make_trainer();
+  restore();
+  decide_precision();
+  introduce();
+  show_samples("the model before training");
+  try {
+    const Ending ending = trainer_->run();
+    if (ending != Ending::signal) show_samples("the model after " + with_commas(trainer_->step()) + " steps");
+    return finish(ending, "");
+  } catch (const Error& error) {
+    trainer_->save_after_error();
+    finish(std::nullopt, error.what());
+    throw;
+  }
+}
+
+void Session::origin_choice(const std::string& key, std::string value, std::string reason) {
+  const auto it = request_.config.origins.find(key);
+  plan_.set({key, std::move(value), it == request_.config.origins.end() ? "default" : it->second, std::move(reason)});
+}
+
+void Session::choose_device() {
+  const device::Choice choice = device::choose(config_.device.name);
+  context_.device = choice.device;
+  origin_choice("device.name", choice.device.str(), choice.reason);
+  if (!choice.warning.empty()) request_.console->warning(choice.warning);
+  const auto& cpu = device::cpu_info();
+  const bool automatic = config_.device.threads.is_auto();
+  const auto threads = static_cast<int>(config_.device.threads.value_or(cpu.physical_cores));
+  device::set_threads(threads);
+  origin_choice("device.threads", std::to_string(threads),
+                automatic ? "the physical cores this process may use, " + cpu.capability + " code path" : "");
+}
+
+void Session::open_folder() {
+  if (request_.run_folder.empty()) return;
+  Fs& fs = *request_.fs;
+  const std::filesystem::path& folder = request_.run_folder;
+  const auto warn = [this](const std::string& text) { request_.console->warning(text); };
+  try {
+    fs.create_directories(folder);
+  } catch (const FsError& error) {
+    throw UsageError({"can't make the run folder " + folder.string(), error.what(), "choose another folder with --run"});
+  }
+  lock_ = std::make_unique<RunLock>(folder);
+  if (request_.fresh) clear_run_folder(fs, folder);
+  std::filesystem::path from = folder;
+  const std::string& resume = config_.train.resume;
+  const bool own = resume.empty() || resume == "auto";
+  if (!own && resume != "never") from = resume;
+  if (resume == "never" && !snapshot::list(fs, folder).empty()) {
+    throw UsageError({"the run folder " + folder.string() + " holds a run already", "train.resume=never",
+                      "start over with --fresh, or choose another folder with --run"});
+  }
+  if (resume != "never") {
+    const auto passed_over = [&](const std::filesystem::path& path, const std::string& reason) {
+      warn("snapshot " + path.string() + " is damaged and passed over: " + reason);
+    };
+    const bool one = fs.exists(from / "manifest.json");
+    resumed_ = one ? std::optional(snapshot::load(fs, from)) : snapshot::load_newest(fs, from, passed_over);
+    if (resumed_) resumed_from_ = (own ? folder : from).string();
+    if (!own && !resumed_) {
+      throw SnapshotError(
+          {"there is no valid snapshot in " + from.string(), "train.resume", "give the folder of a run or of a snapshot"});
+    }
+  }
+  if (resumed_ && own) {
+    auto problems = forbidden_changes(resumed_->config, request_.config, request_.free_on_resume);
+    if (!problems.empty()) throw ConfigError(std::move(problems));
+  }
+  log_ = std::make_unique<telemetry::RunLog>(fs, folder / "log.jsonl", warn);
+  if (config_.log.tensorboard) events_ = std::make_unique<telemetry::EventWriter>(fs, folder, warn);
+}
+
+// From a snapshot alone when max_steps says so, else once the length of an epoch is known.
+bool Session::already_complete() const {
+  if (!resumed_) return false;
+  if (config_.train.max_steps > 0 && resumed_->step >= config_.train.max_steps) return true;
+  return total_steps_ > 0 && config_.train.epochs > 0 && resumed_->step >= total_steps_;
+}
+
+void Session::make_recipe() {
+  context_.switches = &switches_;
+  context_.run_folder = request_.run_folder;
+  context_.config_folder = request_.config_folder;
+  context_.cache_folder = cache_folder();
+  context_.seed = static_cast<std::uint64_t>(config_.train.seed);
+  context_.notice = [this](const std::string& text) { notices_.push_back(text); };
+  torch::manual_seed(context_.seed);
+  recipe_ = request_.make(request_.config.values, context_);
+  recipe_->before_training();
+  recipe_->model().to(context_.device);
+}
+
+void Session::make_loaders() {
+  data::Pipeline pipeline = recipe_->data(Split::train);
+  if (pipeline.datasets.empty())
+    throw ConfigError({"recipe " + request_.recipe + " has no training data", "data", "name its input; see --help"});
+  trial_pipeline_ = pipeline;
+  auto options = loader_options(config_, switches_, pipeline, Split::train, *request_.console);
+  loader_ = std::make_unique<data::Loader>(std::move(pipeline), options);
+  origin_choice("data.workers", std::to_string(loader_->readers()), loader_->readers_reason());
+  if (data::Pipeline held_out = recipe_->data(Split::validation); !held_out.datasets.empty()) {
+    options = loader_options(config_, switches_, held_out, Split::validation, *request_.console);
+    validation_ = std::make_unique<data::Loader>(std::move(held_out), options);
+  }
+  total_steps_ = steps_of(config_, loader_->batches_per_epoch());
+}
+
+void Session::make_stepper() {
+  StepperOptions options{.device = context_.device, .seed = context_.seed, .autocast = std::nullopt, .total_steps = total_steps_};
+  if (!config_.precision.dtype.is_auto() && config_.precision.dtype.value() == Precision::bf16) options.autocast = at::kBFloat16;
+  if (!switches_.on("autocast")) options.autocast.reset();
+  stepper_ = std::make_unique<Stepper>(*recipe_, switches_, timeline_, options);
+  if (!config_.precision.dtype.is_auto()) origin_choice("precision.dtype", options.autocast ? "bf16" : "fp32", "");
+}
+
+// A trial decides once per run; a resumed run keeps what its snapshot says, since another format would change its bits.
+void Session::decide_precision() {
+  if (!config_.precision.dtype.is_auto()) return;
+  precision::Decision decision;
+  std::string origin = "auto";
+  const Json* kept = nullptr;
+  if (resumed_) {
+    const auto part = resumed_->parts.find("trainer");
+    if (part != resumed_->parts.end() && part->second.json.contains("choices")) kept = &part->second.json["choices"];
+  }
+  if (kept != nullptr && kept->contains("precision.dtype")) {
+    if ((*kept)["precision.dtype"] == "bf16") decision.autocast = at::kBFloat16;
+    decision.reason = "as the run began";
+    origin = "snapshot";
+  } else if (!switches_.on("autocast")) {
+    decision.reason = "--off=autocast";
+  } else {
+    const KeepGenerator no_trace;
+    auto options = loader_options(config_, switches_, *trial_pipeline_, Split::train, *request_.console);
+    options.readers = 0;
+    data::Loader trial_loader(*trial_pipeline_, options);
+    std::optional<Batch> batch;
+    if (auto host = trial_loader.next()) batch = recipe_->prepare(to_batch(std::move(*host), context_.device));
+    decision = precision::choose(context_.device,
+                                 [&](std::optional<at::ScalarType> dtype) { return stepper_->try_precision(*batch, dtype); });
+  }
+  stepper_->set_autocast(decision.autocast);
+  plan_.set({"precision.dtype", decision.autocast ? "bf16" : "fp32", origin, decision.reason, /*by_trial=*/true});
+}
+
+void Session::make_trainer() {
+  facts_ = recipe_->describe();
+  TrainerParts parts;
+  parts.config = &config_;
+  parts.config_values = request_.config.values;
+  parts.recipe = recipe_.get();
+  parts.stepper = stepper_.get();
+  parts.timeline = &timeline_;
+  parts.loader = loader_.get();
+  parts.validation = validation_.get();
+  parts.console = request_.console;
+  parts.log = log_.get();
+  parts.events = events_.get();
+  parts.fs = request_.fs;
+  parts.run_folder = request_.run_folder;
+  parts.plan = &plan_;
+  parts.device = context_.device;
+  parts.total_steps = total_steps_;
+  parts.rate_unit = facts_.value("rate_unit", "samples");
+  parts.units_per_sample = facts_.value("units_per_sample", 1.0);
+  if (!request_.run_folder.empty()) {
+    const std::int64_t epochs_kept = resumed_ ? resumed_->parts["trainer"].json.value("epoch", std::int64_t{0}) : 0;
+    auto table = std::make_shared<format::CsvWriter>(
+        *request_.fs, request_.run_folder / "history.csv",
+        std::vector<std::string>{"epoch", "train_loss", "val_loss", "seconds", parts.rate_unit + "_per_s"},
+        [this](const std::string& text) { request_.console->warning(text); }, epochs_kept);
+    parts.history = [table](std::uint64_t epoch, double train, double validation, double seconds, double rate) {
+      const std::array<std::string, 4> cells = {format::csv_number(train),
+                                                std::isnan(validation) ? "" : format::csv_number(validation), fixed(seconds, 3),
+                                                fixed(rate, 1)};
+      table->row(static_cast<std::int64_t>(epoch), cells);
+    };
+  }
+  trainer_ = std::make_unique<Trainer>(std::move(parts));
+}
+
+void Session::restore() {
+  if (resumed_) trainer_->restore(*resumed_);
+}
+
+}  // namespace millrace

@@ -1,0 +1,84 @@
+// One training session, from a typed config and a recipe factory to the summary. run_training() and train() are both this.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "millrace/train/run.h"
+#include "millrace/train/run_folder.h"
+#include "millrace/train/trainer.h"
+
+namespace millrace {
+
+struct SessionRequest {
+  std::string recipe;
+  std::string preset;
+  config::Resolved config;
+  std::function<std::unique_ptr<Recipe>(const Json& config, const Context& context)> make;
+  std::vector<std::string> free_on_resume;
+  std::filesystem::path config_folder;
+  std::filesystem::path run_folder;  // "" = nothing is written
+  std::vector<std::string> command_line;
+  bool fresh = false;
+  bool dry_run = false;
+  telemetry::Console* console = nullptr;
+  Fs* fs = nullptr;
+};
+
+// Set-up in order: folder and lock, what to resume from, device and threads, recipe, loaders, precision; then the loop.
+class Session {
+ public:
+  explicit Session(SessionRequest request);
+  ~Session();
+  RunOutcome run();
+
+ private:
+  void open_folder();
+  bool already_complete() const;
+  void choose_device();
+  void make_recipe();
+  void make_loaders();
+  void make_stepper();
+  void decide_precision();
+  void make_trainer();
+  void restore();
+  void introduce();
+  void show_samples(const std::string& title);
+  RunOutcome finish(std::optional<Ending> ending, const std::string& error);
+  void origin_choice(const std::string& key, std::string value, std::string reason);
+
+  SessionRequest request_;
+  RunConfig config_;
+  Switches switches_;
+  Plan plan_;
+  Context context_;
+  std::unique_ptr<RunLock> lock_;
+  std::unique_ptr<telemetry::RunLog> log_;
+  std::unique_ptr<telemetry::EventWriter> events_;
+  std::function<void(std::uint64_t, double, double, double, double)> history_;
+  std::optional<snapshot::Content> resumed_;
+  std::string resumed_from_;
+  std::vector<std::string> notices_;
+  std::unique_ptr<Recipe> recipe_;
+  std::unique_ptr<data::Loader> loader_;
+  std::unique_ptr<data::Loader> validation_;
+  std::optional<data::Pipeline> trial_pipeline_;
+  telemetry::Timeline timeline_;
+  std::unique_ptr<Stepper> stepper_;
+  std::unique_ptr<Trainer> trainer_;
+  std::int64_t total_steps_ = 0;
+  Json facts_ = Json::object();
+};
+
+// Sample options of a pipeline from the run's config and the pipeline's own wishes.
+[[nodiscard]] data::LoaderOptions loader_options(const RunConfig& config, const Switches& switches,
+                                                 const data::Pipeline& pipeline, Split split, telemetry::Console& console);
+// $XDG_CACHE_HOME/millrace, else ~/.cache/millrace, else runs/cache.
+[[nodiscard]] std::filesystem::path cache_folder();
+[[nodiscard]] Json versions();  // of Millrace, LibTorch, the compiler, the CPU capability
+
+}  // namespace millrace

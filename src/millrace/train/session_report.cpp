@@ -1,0 +1,150 @@
+// What a session tells: the plan before the first step, the summary after the last.
+#include <torch/nn.h>
+#include <torch/version.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "millrace/base/format.h"
+#include "millrace/base/signals.h"
+#include "millrace/base/version.h"
+#include "millrace/device/device.h"
+#include "millrace/train/generator_state.h"
+#include "millrace/train/session.h"
+
+namespace millrace {
+namespace {
+
+std::string fact_text(const Json& value) {
+  if (value.is_number_integer()) return with_commas(value.get<std::int64_t>());
+  if (value.is_number_float()) return significant(value.get<double>(), 4);
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+std::int64_t parameter_count(const torch::nn::Module& model) {
+  std::int64_t count = 0;
+  for (const at::Tensor& parameter : model.parameters()) count += parameter.numel();
+  return count;
+}
+
+// The largest shares of a step's time, most first: "backward 61 %, forward 29 %, optimizer 9 %".
+std::string share_text(const Json& shares) {
+  std::vector<std::pair<double, std::string>> sorted;
+  for (const auto& [name, value] : shares.items()) sorted.emplace_back(value.get<double>(), name);
+  std::sort(sorted.rbegin(), sorted.rend());
+  std::string text;
+  for (const auto& [share, name] : sorted) {
+    if (share >= 0.005) text += (text.empty() ? "" : ", ") + name + " " + percent(share);
+  }
+  return text;
+}
+
+}  // namespace
+
+Json versions() {
+  return {{"millrace", kVersion},
+          {"libtorch", TORCH_VERSION},
+          {"compiler", "g++ " __VERSION__},
+          {"cpu_capability", device::cpu_info().capability}};
+}
+
+void Session::introduce() {
+  telemetry::Console& console = *request_.console;
+  console.heading("Millrace " + std::string(kVersion) + "  recipe " + request_.recipe +
+                  (request_.preset.empty() ? "" : "  preset " + request_.preset) +
+                  (request_.run_folder.empty() ? "" : "  run " + request_.run_folder.string()));
+  for (const std::string& notice : request_.config.notices) console.notice(notice);
+  for (const std::string& notice : notices_) console.notice(notice);
+  for (const Switches::Setting& setting : switches_.settings()) {
+    if (!setting.on || setting.reason != "default") {
+      plan_.set({std::string(setting.row->name), setting.on ? "on" : "off", setting.reason == "--off" ? "flag" : "auto",
+                 setting.reason});
+    }
+  }
+  const std::int64_t global_batch = config_.data.batch_size * config_.optim.accumulate;
+  std::string text = "plan\n" + plan_.to_text();
+  text += "  model                " + with_commas(parameter_count(recipe_->model())) + " parameters\n";
+  text += "  data                 " + with_commas(loader_->samples_per_epoch()) + " samples an epoch, " +
+          with_commas(loader_->batches_per_epoch()) + " batches; global batch " + with_commas(global_batch) + "\n";
+  text += "  length               " + with_commas(total_steps_) + " steps";
+  for (const auto& [key, value] : facts_.items()) {
+    if (key == "rate_unit" || key == "units_per_sample" || key == "parameters") continue;
+    text += "\n  " + key + std::string(key.size() < 21 ? 21 - key.size() : 1, ' ') + fact_text(value);
+  }
+  console.line(text);
+  if (resumed_)
+    console.line("resumed from step " + with_commas(trainer_ ? trainer_->step() : resumed_->step) + " of " + resumed_from_);
+  if (request_.run_folder.empty() || request_.dry_run) return;
+  write_config(*request_.fs, request_.run_folder, request_.config);
+  write_atomically(*request_.fs, request_.run_folder / "plan.json", plan_.to_json().dump(2) + "\n");
+  log_->write("start", {{"recipe", request_.recipe},
+                        {"preset", request_.preset},
+                        {"command", request_.command_line},
+                        {"step", trainer_->step()},
+                        {"plan", plan_.to_json()},
+                        {"versions", versions()}});
+}
+
+void Session::show_samples(const std::string& title) {
+  if (resumed_ && title.find("before") != std::string::npos) return;
+  torch::nn::Module& model = recipe_->model();
+  model.eval();
+  const at::NoGradGuard no_grad;
+  const KeepGenerator no_trace;
+  const auto texts = recipe_->samples(trainer_->step());
+  model.train();
+  if (texts.empty()) return;
+  request_.console->heading(title);
+  for (const std::string& text : texts) {
+    request_.console->line(text);
+    if (events_) events_->text("sample", trainer_->step(), text);
+  }
+}
+
+RunOutcome Session::finish(std::optional<Ending> ending, const std::string& error) {
+  telemetry::Console& console = *request_.console;
+  RunOutcome outcome;
+  outcome.run_folder = request_.run_folder;
+  const std::filesystem::path file = request_.run_folder / "summary.json";
+  if (!ending && error.empty()) {
+    console.line("already complete at step " + with_commas(resumed_->step) +
+                 ": raise train.max_steps or train.epochs, or start over with --fresh");
+    if (request_.fs->exists(file)) outcome.summary = Json::parse(request_.fs->read_file(file), nullptr, false);
+    return outcome;
+  }
+  Json summary = trainer_->results();
+  summary["recipe"] = request_.recipe;
+  summary["preset"] = request_.preset;
+  summary["run"] = request_.run_folder.string();
+  summary["exit_reason"] = ending ? std::string(name_of(*ending)) : "error";
+  if (!error.empty()) summary["error"] = error;
+  summary["choices"] = plan_.to_json();
+  summary["versions"] = versions();
+  summary["parameters"] = parameter_count(recipe_->model());
+  summary["peak_memory_bytes"] = device::peak_resident_bytes();
+  summary["state_sha256"] = snapshot::digest(trainer_->content());
+  if (ending == Ending::signal) outcome.exit_code = exit_code_for(pending_signal());
+  if (!request_.run_folder.empty()) {
+    try {
+      write_atomically(*request_.fs, file, summary.dump(2) + "\n");
+    } catch (const FsError& failure) {
+      console.warning(std::string("summary.json could not be written: ") + failure.what());
+    }
+    log_->write("end", {{"step", trainer_->step()}, {"exit_reason", summary["exit_reason"]}});
+  }
+  if (error.empty()) {
+    std::string text = ending == Ending::signal ? std::string("stopped by ") + signal_name(pending_signal()) + ", saved at step "
+                                                : "done at step ";
+    text += with_commas(trainer_->step()) + "  loss " + fact_text(summary["loss"]["first"]) + " -> " +
+            fact_text(summary["loss"]["last"]);
+    for (const auto& [name, metric] : summary["metrics"].items()) text += "  " + name + " " + fact_text(metric["last"]);
+    text += "\nstep " + fixed(summary["step_ms"]["p50"].get<double>(), 1) + " ms (median): " + share_text(summary["shares"]);
+    text += "\npeak memory " + human_bytes(static_cast<double>(device::peak_resident_bytes()));
+    if (!request_.run_folder.empty()) text += ", run folder " + request_.run_folder.string();
+    console.line(text);
+  }
+  outcome.summary = std::move(summary);
+  return outcome;
+}
+
+}  // namespace millrace

@@ -1,0 +1,85 @@
+// One training step: micro-batches through every objective, then the updates. The same code trains, is tried for precision
+// and is timed by `millrace bench step`.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "millrace/optim/schedule.h"
+#include "millrace/precision/precision.h"
+#include "millrace/telemetry/spans.h"
+#include "millrace/train/recipe.h"
+#include "millrace/train/switchboard.h"
+
+namespace millrace {
+
+struct StepperOptions {
+  at::Device device = at::kCPU;
+  std::uint64_t seed = 0;
+  std::optional<at::ScalarType> autocast;  // nullopt = fp32
+  std::int64_t total_steps = 0;            // for schedules; 0 = open end
+};
+
+// Used by the loop's thread only. Nothing here reads a device value on the host except with device_skip off.
+class Stepper {
+ public:
+  Stepper(Recipe& recipe, const Switches& switches, telemetry::Timeline& timeline, StepperOptions options);
+  ~Stepper();
+
+  void begin_step(std::int64_t step);         // 0-based; sets the learning rates
+  StepResult accumulate(const Batch& batch);  // one micro-step of a prepared batch: all objectives forward and backward
+  void update();                              // all objectives' optimisers, then gradients are dropped
+  // Losses of a prepared batch without gradients, in evaluation mode.
+  StepResult evaluate(const Batch& batch);
+
+  // Forward and backward at the current weights in a format, gradients dropped, buffers put back: nothing changes.
+  precision::Trial try_precision(const Batch& batch, std::optional<at::ScalarType> autocast);
+  void set_autocast(std::optional<at::ScalarType> autocast) { options_.autocast = autocast; }
+
+  [[nodiscard]] std::size_t objectives() const noexcept { return lanes_.size(); }
+  [[nodiscard]] const std::string& objective_name(std::size_t i) const { return lanes_[i].objective.name; }
+  [[nodiscard]] const std::vector<optim::ParameterGroup>& parameter_groups(std::size_t i) const {
+    return lanes_[i].optimizer->groups();
+  }
+  [[nodiscard]] double learning_rate(std::size_t i) const { return lanes_[i].learning_rate; }
+  [[nodiscard]] const at::Tensor& gradient_norm() const noexcept { return gradient_norm_; }  // of objective 0, last update
+  [[nodiscard]] const at::Tensor& skipped() const noexcept { return skipped_; }              // f64 scalar: skipped updates so far
+  [[nodiscard]] const at::Tensor& skipped_in_a_row() const noexcept { return skipped_in_a_row_; }
+
+  void observe_validation(double loss);  // for plateau schedules
+  [[nodiscard]] State state() const;     // optimisers, plateaus, skip counts
+  void load_state(const State& state);
+
+ private:
+  struct Lane {
+    Objective objective;
+    std::unique_ptr<optim::Optimizer> optimizer;
+    std::optional<optim::Plateau> plateau;
+    std::vector<at::Tensor> parameters;
+    double nominal = 0;  // of this step; 0 = no micro-batch yet
+    at::Tensor count;    // of this step so far
+    double learning_rate = 0;
+  };
+  Loss forward(Lane& lane, const Batch& batch, const Tensors& earlier, bool training, std::optional<at::ScalarType> autocast);
+  void freeze_all_but(const Lane& lane);
+  void unfreeze();
+  bool host_says_skip(const Lane& lane) const;
+
+  Recipe& recipe_;
+  const Switches& switches_;
+  telemetry::Timeline& timeline_;
+  StepperOptions options_;
+  std::vector<Lane> lanes_;
+  std::int64_t step_ = 0;
+  std::uint64_t micro_step_ = 0;
+  at::Tensor gradient_norm_;
+  at::Tensor skipped_;
+  at::Tensor skipped_in_a_row_;
+};
+
+}  // namespace millrace

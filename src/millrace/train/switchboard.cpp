@@ -1,0 +1,90 @@
+#include "millrace/train/switchboard.h"
+
+#include <algorithm>
+#include <array>
+
+#include "millrace/base/error.h"
+#include "millrace/base/format.h"
+
+namespace millrace {
+namespace {
+
+constexpr std::array kRows = {
+    SwitchRow{"autocast", "bf16 arithmetic where the hardware does it well and a trial agrees", "fp32 throughout",
+              Equality::tolerance, 0.05, false},
+    SwitchRow{"fused_optimizer", "one kernel updates all parameters", "a loop of ATen operations per parameter",
+              Equality::tolerance, 1e-5, false},
+    SwitchRow{"device_skip", "steps with non-finite gradients are skipped on the device",
+              "the host reads the gradient norm each step and decides", Equality::bits, 0.0, false},
+    SwitchRow{"keep_memory", "the allocator keeps freed memory for the next step",
+              "freed memory goes back to the system page by page", Equality::bits, 0.0, true},
+    SwitchRow{"fused_dropout", "one parallel pass per dropout, counter-based random bits",
+              "a scalar reference that draws the same bits one by one", Equality::bits, 0.0, false},
+    SwitchRow{"fused_attention", "causal attention in blocks, no mask, dropout inside",
+              "mask, softmax, dropout and products as ATen operations", Equality::tolerance, 1e-4, false},
+    SwitchRow{"fused_norm", "residual, dropout and layer norm in one pass", "three ATen operations", Equality::tolerance, 1e-4,
+              false},
+    SwitchRow{"fused_gelu", "GELU and dropout in one pass", "ATen's GELU, then dropout", Equality::tolerance, 1e-4, false},
+    SwitchRow{"fused_loss", "cross-entropy and its gradient in one pass", "ATen's log-softmax and loss", Equality::tolerance,
+              1e-4, false},
+    SwitchRow{"bf16_weights", "a weight's bf16 copy is made once a step, its gradient summed in fp32", "autocast's own casts",
+              Equality::tolerance, 0.05, false},
+    SwitchRow{"token_cache", "text is encoded once into a token file", "text is encoded at every start, in memory",
+              Equality::bits, 0.0, false},
+    SwitchRow{"loader_threads", "reader threads where reading is slow enough to need them",
+              "samples are read in the loop's thread", Equality::bits, 0.0, false},
+};
+
+std::string known_names(std::string_view wrong) {
+  std::vector<std::string> names;
+  for (const SwitchRow& row : kRows) names.emplace_back(row.name);
+  const std::string near = nearest(wrong, names.data(), names.data() + names.size());
+  if (!near.empty()) return "did you mean " + near + "?";
+  std::string all;
+  for (const std::string& name : names) all += (all.empty() ? "" : ", ") + name;
+  return "the switches are " + all;
+}
+
+}  // namespace
+
+std::span<const SwitchRow> switch_rows() { return kRows; }
+
+Switches::Switches(std::span<const std::string> off) {
+  for (const SwitchRow& row : kRows) settings_.push_back({&row, true, "default"});
+  std::vector<Problem> problems;
+  for (const std::string& raw : off) {
+    std::string name = raw;
+    std::replace(name.begin(), name.end(), '-', '_');
+    const auto it = std::find_if(settings_.begin(), settings_.end(), [&](const Setting& s) { return s.row->name == name; });
+    if (it == settings_.end()) {
+      problems.push_back({"there is no switch " + quoted(raw), "train.off", known_names(name)});
+    } else {
+      it->on = false;
+      it->reason = "--off";
+    }
+  }
+  if (!problems.empty()) throw ConfigError(std::move(problems));
+}
+
+bool Switches::on(std::string_view name) const {
+  const auto it = std::find_if(settings_.begin(), settings_.end(), [&](const Setting& s) { return s.row->name == name; });
+  MR_CHECK(it != settings_.end(), "no switch named " + std::string(name));
+  return it->on;
+}
+
+void Switches::refuse(std::string_view name, std::string reason) {
+  for (Setting& setting : settings_) {
+    if (setting.row->name != name || setting.reason == "--off") continue;
+    setting.on = false;
+    setting.reason = std::move(reason);
+    return;
+  }
+}
+
+void Switches::explain(std::string_view name, std::string reason) {
+  for (Setting& setting : settings_) {
+    if (setting.row->name == name && setting.reason != "--off") setting.reason = std::move(reason);
+  }
+}
+
+}  // namespace millrace

@@ -1,0 +1,231 @@
+#include "millrace/train/trainer.h"
+
+#include <torch/nn.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "millrace/base/clock.h"
+#include "millrace/base/error.h"
+#include "millrace/base/format.h"
+#include "millrace/base/signals.h"
+#include "millrace/train/feed.h"
+
+namespace millrace {
+
+using telemetry::Phase;
+using telemetry::Span;
+
+std::string_view name_of(Ending ending) noexcept {
+  switch (ending) {
+    case Ending::max_steps:
+      return "max_steps";
+    case Ending::epochs_done:
+      return "epochs";
+    case Ending::early_stop:
+      return "early_stop";
+    case Ending::signal:
+      return "signal";
+  }
+  return "";
+}
+
+Trainer::Trainer(TrainerParts parts) : parts_(std::move(parts)), loader_state_(parts_.loader->state()) {
+  validation_pending_ = parts_.config->train.validate_at_start && parts_.validation != nullptr;
+}
+
+Ending Trainer::run() {
+  parts_.recipe->model().train();
+  window_begin_ns_ = epoch_begin_ns_ = steady_nanoseconds();
+  while (true) {
+    if (validation_pending_) validate();
+    if (snapshot_due()) save(false);
+    if (const auto ending = reason_to_stop()) {
+      finish(*ending);
+      return *ending;
+    }
+
+    parts_.timeline->begin_step();
+    parts_.stepper->begin_step(step_);
+    if (accumulate()) {
+      parts_.stepper->update();
+      finish_step();
+    }
+    parts_.timeline->end_step();
+
+    if (step_ == 1 || step_ % parts_.config->log.every == 0)
+      log();  // with validation and snapshots all that waits for the device
+    validation_pending_ = validation_due(epoch_ended_);
+    if (epoch_ended_) end_epoch();
+    if (parts_.console->is_terminal()) parts_.console->progress(progress());
+  }
+}
+
+// The saved state is that of a run that goes on: the last validation of a run that was long enough is for its report alone.
+void Trainer::finish(Ending ending) {
+  if (window_steps_ > 0) log();
+  save(true);
+  if (ending != Ending::signal && parts_.validation != nullptr && validated_step_ != step_) validate();
+  parts_.console->end_progress();
+}
+
+std::optional<Ending> Trainer::natural_end() const {
+  const TrainConfig& train = parts_.config->train;
+  if (train.early_stop_patience > 0 && validations_without_gain_ >= train.early_stop_patience) return Ending::early_stop;
+  if (train.max_steps > 0 && step_ >= train.max_steps) return Ending::max_steps;
+  if (train.epochs > 0 && epoch_ >= static_cast<std::uint64_t>(train.epochs)) return Ending::epochs_done;
+  return std::nullopt;
+}
+
+std::optional<Ending> Trainer::reason_to_stop() const {
+  if (pending_signal() != 0) return Ending::signal;
+  return natural_end();
+}
+
+std::optional<Batch> Trainer::next_batch() {
+  const Span span(*parts_.timeline, Phase::data_wait);
+  std::optional<data::HostBatch> host = parts_.loader->next();
+  if (!host) {
+    epoch_ended_ = true;
+    return std::nullopt;
+  }
+  if (static_cast<std::int64_t>(host->index) + 1 >= parts_.loader->batches_per_epoch()) {
+    epoch_ended_ = true;
+    MR_CHECK(!parts_.loader->next(), "the loader went on after its epoch's last batch");
+  }
+  return to_batch(std::move(*host), parts_.device);
+}
+
+// Up to optim.accumulate micro-batches of one epoch; what is left of an epoch is a step of its own. False: there was none.
+bool Trainer::accumulate() {
+  pending_.clear();
+  pending_rows_ = 0;
+  for (std::int64_t i = 0; i < parts_.config->optim.accumulate && !epoch_ended_; ++i) {
+    std::optional<Batch> batch = next_batch();
+    if (!batch) break;
+    pending_rows_ += batch->rows();
+    {
+      const Span span(*parts_.timeline, Phase::prepare);
+      batch = parts_.recipe->prepare(std::move(*batch));
+    }
+    pending_.push_back(parts_.stepper->accumulate(*batch));
+  }
+  return !pending_.empty();
+}
+
+void Trainer::finish_step() {
+  ++step_;
+  ++window_steps_;
+  for (const StepResult& result : pending_) {
+    for (std::size_t i = 0; i < result.losses.size(); ++i) {
+      window_.add(parts_.stepper->objective_name(i), result.losses[i].sum, result.losses[i].count);
+      epoch_board_.add(parts_.stepper->objective_name(i), result.losses[i].sum, result.losses[i].count);
+    }
+  }
+  pending_.clear();
+  samples_ += pending_rows_;
+  window_samples_ += pending_rows_;
+  epoch_samples_ += pending_rows_;
+  session_samples_ += pending_rows_;
+  loader_state_ = parts_.loader->state();
+  if (!first_step_seconds_) first_step_seconds_ = seconds_since_process_start();
+}
+
+bool Trainer::validation_due(bool epoch_ended) const {
+  if (parts_.validation == nullptr) return false;
+  const std::int64_t every = parts_.config->train.validate_every;
+  return every > 0 ? step_ % every == 0 : epoch_ended;
+}
+
+bool Trainer::snapshot_due() const {
+  if (parts_.run_folder.empty() || saved_step_ == step_ || step_ == 0) return false;
+  const SnapshotConfig& config = parts_.config->snapshot;
+  if (config.every_steps > 0 && step_ % config.every_steps == 0) return true;
+  return epoch_save_due_ || (config.keep_best && improved_);
+}
+
+void Trainer::end_epoch() {
+  epoch_ended_ = false;
+  ++epoch_;
+  const std::int64_t every = parts_.config->snapshot.every_epochs;
+  epoch_save_due_ = every > 0 && epoch_ % static_cast<std::uint64_t>(every) == 0;
+  const double seconds = static_cast<double>(steady_nanoseconds() - epoch_begin_ns_) * 1e-9;
+  EpochRow row{epoch_, 0.0, seconds, static_cast<double>(epoch_samples_) * parts_.units_per_sample / std::max(seconds, 1e-9)};
+  const auto means = epoch_board_.means();
+  if (const auto it = means.find(parts_.stepper->objective_name(0)); it != means.end()) row.train_loss = it->second;
+  epoch_row_ = row;
+  epoch_board_.reset();
+  epoch_samples_ = 0;
+  epoch_begin_ns_ = steady_nanoseconds();
+  if (!validation_pending_) write_history(std::nan(""));
+}
+
+void Trainer::validate() {
+  const std::int64_t begin = steady_nanoseconds();
+  std::optional<std::map<std::string, double>> means;
+  {
+    const Span span(*parts_.timeline, Phase::validate);
+    means = validation_means(*parts_.recipe, *parts_.stepper, *parts_.validation, parts_.device,
+                             parts_.config->train.validate_batches);
+    parts_.recipe->model().train();
+  }
+  const std::int64_t spent = steady_nanoseconds() - begin;
+  window_begin_ns_ += spent;
+  epoch_begin_ns_ += spent;
+  if (!means) return;  // a signal came: the snapshot says that this validation is still due
+  validation_pending_ = false;
+  validated_step_ = step_;
+  note_validation(*means);
+}
+
+std::optional<std::map<std::string, double>> validation_means(Recipe& recipe, Stepper& stepper, data::Loader& loader,
+                                                              at::Device device, std::int64_t limit) {
+  const at::NoGradGuard no_grad;
+  metrics::Board board;
+  recipe.model().eval();
+  loader.restart(0);
+  for (std::int64_t i = 0; (limit == 0 || i < limit) && pending_signal() == 0; ++i) {
+    std::optional<data::HostBatch> host = loader.next();
+    if (!host) break;
+    const Batch batch = recipe.prepare(to_batch(std::move(*host), device));
+    const StepResult result = stepper.evaluate(batch);
+    for (std::size_t k = 0; k < result.losses.size(); ++k) {
+      board.add("val_" + stepper.objective_name(k), result.losses[k].sum, result.losses[k].count);
+    }
+    recipe.measure(batch, result, board);
+  }
+  if (pending_signal() != 0) return std::nullopt;
+  return board.means();
+}
+
+telemetry::Progress Trainer::progress() const {
+  telemetry::Progress now;
+  now.step = step_;
+  now.total_steps = parts_.total_steps;
+  now.epoch = epoch_ + 1;
+  now.loss = loss_last_;
+  now.rate = log_rate_;
+  now.rate_unit = parts_.rate_unit + "/s";
+  now.data_wait_share = wait_share_;
+  if (parts_.total_steps > 0 && window_steps_ > 0) {
+    const double elapsed = static_cast<double>(steady_nanoseconds() - window_begin_ns_) * 1e-9;
+    now.eta_seconds = elapsed / static_cast<double>(window_steps_) * static_cast<double>(parts_.total_steps - step_);
+  }
+  return now;
+}
+
+void Trainer::check_divergence(double skipped_in_a_row) const {
+  constexpr double limit = 10;
+  if (skipped_in_a_row < limit) return;
+  const auto kept = parts_.run_folder.empty() ? std::vector<snapshot::Found>{} : snapshot::list(*parts_.fs, parts_.run_folder);
+  throw TrainingDiverged({"the gradients were not finite in " + fixed(skipped_in_a_row, 0) + " steps in a row",
+                          "step " + std::to_string(step_) + "; none of these steps changed the weights",
+                          (kept.empty() ? std::string() : "the last good snapshot is " + kept.back().path.string() + "; ") +
+                              "lower optim.learning_rate, set optim.clip_norm, or try precision.dtype=fp32"});
+}
+
+void Trainer::record(std::string_view kind, Json values) const {
+  if (parts_.log != nullptr) parts_.log->write(kind, std::move(values));
+}
+
+}  // namespace millrace

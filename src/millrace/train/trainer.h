@@ -1,0 +1,135 @@
+// The loop: steps, and what happens every N of them.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "millrace/base/fs.h"
+#include "millrace/data/loader.h"
+#include "millrace/metrics/board.h"
+#include "millrace/snapshot/snapshot.h"
+#include "millrace/telemetry/run_log.h"
+#include "millrace/telemetry/spans.h"
+#include "millrace/train/config.h"
+#include "millrace/train/plan.h"
+#include "millrace/train/stepper.h"
+
+namespace millrace {
+
+// What a trainer works with; all of it outlives the trainer. Null pointers leave the matching output out.
+struct TrainerParts {
+  const RunConfig* config = nullptr;
+  Json config_values;  // as saved in snapshots
+  Recipe* recipe = nullptr;
+  Stepper* stepper = nullptr;
+  telemetry::Timeline* timeline = nullptr;
+  data::Loader* loader = nullptr;
+  data::Loader* validation = nullptr;  // null = no validation
+  telemetry::Console* console = nullptr;
+  telemetry::RunLog* log = nullptr;
+  telemetry::EventWriter* events = nullptr;
+  Fs* fs = nullptr;
+  std::filesystem::path run_folder;  // "" = nothing is written
+  const Plan* plan = nullptr;
+  at::Device device = at::kCPU;
+  std::int64_t total_steps = 0;  // 0 = open end (then epochs is 0 and max_steps is 0: refused before)
+  std::string rate_unit = "samples";
+  double units_per_sample = 1.0;
+  // One row per finished epoch, for history.csv; validation loss NaN where there was none. Null = not wanted.
+  std::function<void(std::uint64_t epoch, double train_loss, double validation_loss, double seconds, double rate)> history;
+};
+
+// Losses ("val_<objective>") and the recipe's own metrics over one pass of `loader` in evaluation mode, which the model is left
+// in. `limit` batches, 0 = all. nullopt when a stop signal came first.
+[[nodiscard]] std::optional<std::map<std::string, double>> validation_means(Recipe& recipe, Stepper& stepper,
+                                                                            data::Loader& loader, at::Device device,
+                                                                            std::int64_t limit);
+
+struct Metric {
+  double last = 0;
+  double best =
+      0;  // lowest for losses ("val_loss", "val_<objective>"); of the others, the value at the step of the best val_loss
+  std::int64_t best_step = 0;
+};
+
+enum class Ending : std::uint8_t { max_steps, epochs_done, early_stop, signal };
+[[nodiscard]] std::string_view name_of(Ending ending) noexcept;  // "max_steps", "epochs", "early_stop", "signal"
+
+// Belongs to the loop's thread. The order of what happens after a step is fixed: log, end of epoch, validation, snapshot.
+class Trainer {
+ public:
+  explicit Trainer(TrainerParts parts);
+
+  void restore(const snapshot::Content& content);  // SnapshotError when it does not fit the recipe
+  // Trains until something ends it; a snapshot of the final state is saved before this returns. Throws TrainingDiverged,
+  // DataError, SnapshotError …; content() is then still the state at the edge of the last whole step.
+  Ending run();
+  void save_after_error() noexcept;  // that state, if it is not saved yet; never throws
+
+  [[nodiscard]] snapshot::Content content() const;  // of the whole state now; waits for the device
+  [[nodiscard]] std::int64_t step() const noexcept { return step_; }
+  [[nodiscard]] Json results() const;  // summary.json's part about losses, metrics, samples, rates, shares
+
+ private:
+  struct EpochRow {
+    std::uint64_t epoch = 0;
+    double train_loss = 0;
+    double seconds = 0;
+    double rate = 0;
+  };
+  [[nodiscard]] std::optional<Ending> natural_end() const;
+  [[nodiscard]] std::optional<Ending> reason_to_stop() const;
+  bool accumulate();
+  std::optional<Batch> next_batch();
+  void finish_step();
+  void finish(Ending ending);
+  void log();
+  void end_epoch();
+  void write_history(double validation_loss);
+  void validate();
+  void note_validation(const std::map<std::string, double>& means);
+  void save(bool required);
+  [[nodiscard]] bool validation_due(bool epoch_ended) const;
+  [[nodiscard]] bool snapshot_due() const;
+  void check_divergence(double skipped_in_a_row) const;
+  [[nodiscard]] telemetry::Progress progress() const;
+  void record(std::string_view kind, Json values) const;
+
+  TrainerParts parts_;
+  std::int64_t step_ = 0;
+  std::int64_t samples_ = 0;
+  std::uint64_t epoch_ = 0;
+  Json loader_state_;                // at the edge of the last whole step: what a snapshot saves
+  std::vector<StepResult> pending_;  // of the step under way; counted when it is whole
+  std::int64_t pending_rows_ = 0;
+  bool epoch_ended_ = false;
+  bool validation_pending_ = false;    // due now, or cut short by the stop that the snapshot was saved for
+  std::optional<EpochRow> epoch_row_;  // of the epoch that ended, until its validation is known
+  bool epoch_save_due_ = false;
+  std::int64_t saved_step_ = -1;
+  std::int64_t validated_step_ = -1;
+  bool improved_ = false;
+  std::int64_t validations_without_gain_ = 0;
+  metrics::Board window_;       // since the last log line
+  metrics::Board epoch_board_;  // since the epoch began
+  std::optional<double> loss_first_;
+  double loss_last_ = 0;
+  double log_rate_ = 0;
+  double wait_share_ = 0;
+  std::map<std::string, Metric> metrics_;
+  std::int64_t window_samples_ = 0;
+  std::int64_t window_steps_ = 0;
+  std::int64_t window_begin_ns_ = 0;
+  std::int64_t epoch_begin_ns_ = 0;
+  std::int64_t epoch_samples_ = 0;
+  std::optional<double> first_step_seconds_;  // since the process started
+  std::int64_t session_samples_ = 0;          // of this process
+};
+
+}  // namespace millrace

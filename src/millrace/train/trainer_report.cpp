@@ -1,0 +1,154 @@
+// What the trainer says: log lines, validation lines, history, and its share of the summary.
+#include <algorithm>
+#include <cmath>
+
+#include "millrace/base/clock.h"
+#include "millrace/base/format.h"
+#include "millrace/device/device.h"
+#include "millrace/train/trainer.h"
+
+namespace millrace {
+namespace {
+
+std::string metric_text(const std::map<std::string, double>& means, const std::string& first) {
+  std::string text;
+  if (const auto it = means.find(first); it != means.end()) text = first + " " + fixed(it->second, 4);
+  for (const auto& [name, value] : means) {
+    if (name != first) text += "  " + name + " " + fixed(value, 4);
+  }
+  return text;
+}
+
+Json shares_of(const telemetry::Timeline::Summary& times) {
+  Json shares = Json::object();
+  for (std::size_t i = 0; i < telemetry::kPhases; ++i) {
+    shares[std::string(telemetry::name_of(static_cast<telemetry::Phase>(i)))] = times.share[i];
+  }
+  return shares;
+}
+
+// JSON has no NaN: a value that is not finite is written as text, so that nothing is silently lost.
+Json number(double value) { return std::isfinite(value) ? Json(value) : Json(fixed(value, 0)); }
+
+}  // namespace
+
+void Trainer::log() {
+  const telemetry::Span span(*parts_.timeline, telemetry::Phase::log);
+  const auto means = window_.means();
+  const double grad_norm = parts_.stepper->gradient_norm().item<double>();
+  const double skipped = parts_.stepper->skipped().item<double>();
+  const double in_a_row = parts_.stepper->skipped_in_a_row().item<double>();
+  const double elapsed = static_cast<double>(steady_nanoseconds() - window_begin_ns_) * 1e-9;
+  const auto times = parts_.timeline->window();
+  log_rate_ = static_cast<double>(window_samples_) * parts_.units_per_sample / std::max(elapsed, 1e-9);
+  wait_share_ = times.share[static_cast<std::size_t>(telemetry::Phase::data_wait)];
+  if (const auto it = means.find(parts_.stepper->objective_name(0)); it != means.end()) loss_last_ = it->second;
+  if (!loss_first_) loss_first_ = loss_last_;
+
+  telemetry::Progress line = progress();
+  line.learning_rate = parts_.stepper->learning_rate(0);
+  for (const auto& [name, value] : means) {
+    if (name != parts_.stepper->objective_name(0)) line.extra += (line.extra.empty() ? "" : "  ") + name + " " + fixed(value, 4);
+  }
+  if (skipped > 0) line.extra += "  skipped " + fixed(skipped, 0);
+  if (parts_.config->log.gpu_memory) {
+    const auto memory = device::backend_of(parts_.device).memory(parts_.device.has_index() ? parts_.device.index() : 0);
+    line.extra += "  GPU " + human_bytes(static_cast<double>(memory.allocated_bytes)) + " allocated, " +
+                  human_bytes(static_cast<double>(memory.reserved_bytes)) + " reserved";
+  }
+  parts_.console->line(telemetry::to_text(line));
+
+  Json values = {{"step", step_},
+                 {"epoch", epoch_ + 1},
+                 {"lr", parts_.stepper->learning_rate(0)},
+                 {"grad_norm", number(grad_norm)},
+                 {"skipped", skipped},
+                 {"samples", samples_},
+                 {parts_.rate_unit + "_per_s", log_rate_},
+                 {"step_ms_p50", times.step_ms_p50},
+                 {"step_ms_p95", times.step_ms_p95},
+                 {"shares", shares_of(times)}};
+  for (const auto& [name, value] : means) values[name] = number(value);
+  record("step", std::move(values));
+  if (parts_.events != nullptr) {
+    for (const auto& [name, value] : means) parts_.events->scalar(name + "/train", step_, value);
+    parts_.events->scalar("lr", step_, parts_.stepper->learning_rate(0));
+    parts_.events->scalar("grad_norm", step_, grad_norm);
+    parts_.events->scalar(parts_.rate_unit + "_per_s", step_, log_rate_);
+    parts_.events->scalar("data_wait_share", step_, wait_share_);
+    parts_.events->scalar("step_ms_p50", step_, times.step_ms_p50);
+    parts_.events->flush();
+  }
+  window_.reset();
+  window_samples_ = window_steps_ = 0;
+  window_begin_ns_ = steady_nanoseconds();
+  parts_.timeline->reset_window();
+  check_divergence(in_a_row);
+}
+
+void Trainer::note_validation(const std::map<std::string, double>& means) {
+  const std::string first = "val_" + parts_.stepper->objective_name(0);
+  const auto it = means.find(first);
+  const double loss = it == means.end() ? std::nan("") : it->second;
+  const auto before = metrics_.find(first);
+  const bool gained = std::isfinite(loss) && (before == metrics_.end() || !(before->second.best <= loss));
+  for (const auto& [name, value] : means) {
+    Metric& metric = metrics_[name];
+    metric.last = value;
+    if (gained) {
+      metric.best = value;
+      metric.best_step = step_;
+    }
+  }
+  improved_ = improved_ || gained;
+  validations_without_gain_ = gained ? 0 : validations_without_gain_ + 1;
+  parts_.stepper->observe_validation(loss);
+
+  const Metric& metric = metrics_[first];
+  std::string line = "validation  step " + std::to_string(step_) + "  " + metric_text(means, first);
+  if (!gained) line += "  (best " + fixed(metric.best, 4) + " at step " + std::to_string(metric.best_step) + ")";
+  parts_.console->line(line);
+  Json values = {{"step", step_}};
+  for (const auto& [name, value] : means) {
+    values[name] = number(value);
+    if (parts_.events != nullptr) parts_.events->scalar(name.starts_with("val_") ? name.substr(4) + "/val" : name, step_, value);
+  }
+  record("validation", std::move(values));
+  write_history(loss);
+}
+
+void Trainer::write_history(double validation_loss) {
+  if (!epoch_row_) return;
+  const EpochRow row = *epoch_row_;
+  epoch_row_.reset();
+  if (parts_.history) parts_.history(row.epoch, row.train_loss, validation_loss, row.seconds, row.rate);
+  record("epoch", {{"epoch", row.epoch},
+                   {"step", step_},
+                   {"train_loss", number(row.train_loss)},
+                   {"seconds", row.seconds},
+                   {parts_.rate_unit + "_per_s", row.rate}});
+}
+
+Json Trainer::results() const {
+  const auto times = parts_.timeline->total();
+  Json metrics = Json::object();
+  for (const auto& [name, metric] : metrics_) {
+    metrics[name] = {{"last", number(metric.last)}, {"best", number(metric.best)}, {"best_step", metric.best_step}};
+  }
+  Json all = {{"steps", step_},
+              {"epochs", epoch_},
+              {"samples", samples_},
+              {"metrics", std::move(metrics)},
+              {"loss", {{"first", number(loss_first_.value_or(0.0))}, {"last", number(loss_last_)}}},
+              {"step_ms", {{"p50", times.step_ms_p50}, {"p95", times.step_ms_p95}}},
+              {"shares", shares_of(times)},
+              {"skipped_steps", parts_.stepper->skipped().item<double>()}};
+  const double seconds = times.seconds;
+  all["samples_per_s"] = seconds > 0 ? static_cast<double>(session_samples_) / seconds : 0.0;
+  if (parts_.rate_unit != "samples")
+    all[parts_.rate_unit + "_per_s"] = all["samples_per_s"].get<double>() * parts_.units_per_sample;
+  if (first_step_seconds_) all["time_to_first_step_s"] = *first_step_seconds_;
+  return all;
+}
+
+}  // namespace millrace

@@ -1,0 +1,122 @@
+// What of a run is saved, and how it is put back.
+#include <torch/nn.h>
+
+#include <cmath>
+
+#include "millrace/base/clock.h"
+#include "millrace/base/error.h"
+#include "millrace/train/generator_state.h"
+#include "millrace/train/model_state.h"
+#include "millrace/train/trainer.h"
+
+namespace millrace {
+namespace {
+
+// JSON has no NaN: what is not finite is saved as null and comes back as NaN.
+Json number_or_null(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
+double number_or_nan(const Json& value) { return value.is_null() ? std::nan("") : value.get<double>(); }
+
+}  // namespace
+
+snapshot::Content Trainer::content() const {
+  snapshot::Content content;
+  content.step = step_;
+  content.config = parts_.config_values;
+  content.models = model_tensors(parts_.recipe->model(), *parts_.stepper);
+  content.parts["optimizer"] = parts_.stepper->state();
+  content.parts["loader"].json = loader_state_;
+  content.parts["recipe"] = parts_.recipe->state();
+  content.parts["rng"] = generator_state();
+  Json& json = content.parts["trainer"].json;
+  json = {{"step", step_},
+          {"samples", samples_},
+          {"epoch", epoch_},
+          {"validation_pending", validation_pending_},
+          {"validations_without_gain", validations_without_gain_},
+          {"epoch_sums", epoch_board_.state()},
+          {"epoch_samples", epoch_samples_}};
+  json["metrics"] = Json::object();
+  for (const auto& [name, metric] : metrics_)
+    json["metrics"][name] = {number_or_null(metric.last), number_or_null(metric.best), metric.best_step};
+  if (loss_first_) json["loss_first"] = number_or_null(*loss_first_);
+  if (epoch_row_) json["epoch_row"] = {epoch_row_->epoch, number_or_null(epoch_row_->train_loss)};
+  if (parts_.plan != nullptr) json["choices"] = parts_.plan->trial_choices();
+  return content;
+}
+
+void Trainer::restore(const snapshot::Content& content) {
+  load_model_tensors(parts_.recipe->model(), content.models);
+  const auto part = [&](const char* name) -> const State& {
+    const auto it = content.parts.find(name);
+    if (it == content.parts.end()) {
+      throw SnapshotError({std::string("the snapshot has no part \"") + name + "\"", "step " + std::to_string(content.step),
+                           "resume from another snapshot, or start over with --fresh"});
+    }
+    return it->second;
+  };
+  parts_.stepper->load_state(part("optimizer"));
+  parts_.loader->load_state(part("loader").json);
+  loader_state_ = parts_.loader->state();
+  parts_.recipe->load_state(part("recipe"));
+  set_generator_state(part("rng"));
+  const Json& json = part("trainer").json;
+  try {
+    step_ = json.at("step").get<std::int64_t>();
+    samples_ = json.at("samples").get<std::int64_t>();
+    epoch_ = json.at("epoch").get<std::uint64_t>();
+    validation_pending_ = json.at("validation_pending").get<bool>() && parts_.validation != nullptr;
+    validations_without_gain_ = json.at("validations_without_gain").get<std::int64_t>();
+    epoch_board_.load_state(json.at("epoch_sums"));
+    epoch_samples_ = json.at("epoch_samples").get<std::int64_t>();
+    for (const auto& [name, m] : json.at("metrics").items()) {
+      metrics_[name] = {number_or_nan(m.at(0)), number_or_nan(m.at(1)), m.at(2).get<std::int64_t>()};
+    }
+    if (json.contains("loss_first")) loss_first_ = number_or_nan(json["loss_first"]);
+    if (json.contains("epoch_row"))
+      epoch_row_ = EpochRow{json["epoch_row"].at(0).get<std::uint64_t>(), number_or_nan(json["epoch_row"].at(1)), 0, 0};
+  } catch (const Json::exception& error) {
+    throw SnapshotError(
+        {"the snapshot's trainer part can't be read", error.what(), "resume from another snapshot, or start over with --fresh"});
+  }
+  saved_step_ = step_;
+}
+
+void Trainer::save(bool required) {
+  if (parts_.run_folder.empty() || saved_step_ == step_) return;
+  const std::int64_t begin = steady_nanoseconds();
+  {
+    const telemetry::Span span(*parts_.timeline, telemetry::Phase::snapshot);
+    try {
+      const auto folder = snapshot::save(*parts_.fs, parts_.run_folder, content());
+      saved_step_ = step_;
+      epoch_save_due_ = false;
+      improved_ = false;
+      record("snapshot", {{"step", step_}, {"path", folder.string()}});
+      std::vector<std::int64_t> keep;
+      const auto best = metrics_.find("val_" + parts_.stepper->objective_name(0));
+      if (parts_.config->snapshot.keep_best && best != metrics_.end()) keep.push_back(best->second.best_step);
+      snapshot::retain(*parts_.fs, parts_.run_folder, parts_.config->snapshot.keep_last, keep,
+                       [&](const std::string& text) { parts_.console->warning(text); });
+    } catch (const SnapshotError& error) {
+      if (required) throw;
+      // Training goes on: the next save may find room again, and the previous snapshot is still there.
+      parts_.console->warning(std::string(error.what()));
+      record("warning", {{"step", step_}, {"text", error.what()}});
+      epoch_save_due_ = false;
+      improved_ = false;
+    }
+  }
+  const std::int64_t spent = steady_nanoseconds() - begin;
+  window_begin_ns_ += spent;
+  epoch_begin_ns_ += spent;
+}
+
+void Trainer::save_after_error() noexcept {
+  try {
+    if (step_ > 0) save(true);
+  } catch (const std::exception& error) {
+    parts_.console->warning(std::string("the state at the last whole step could not be saved: ") + error.what());
+  }
+}
+
+}  // namespace millrace
