@@ -183,6 +183,7 @@ def main(arguments):
         return run_unittest(options.unittest)
     tests = registered_tests(options.build) + ([] if options.no_python else python_tests())
     total = Tally()
+    began = time.monotonic()
     for test in tests:
         if wanted(test, options):
             total.add(run(test, options.quiet, gtest_flags))
@@ -193,7 +194,7 @@ def main(arguments):
     if not total.passed and not total.failed:
         print("Error  no test ran\n  where    the filters given\n  next     ./dev help lists them", file=sys.stderr)
     (options.build / "test-summary.txt").write_text(total.line() + "\n")
-    print(total.line())
+    print(f"{time.monotonic() - began:.0f} s in all\n{total.line()}")
     return 0 if total.passed and not total.failed else 1
 
 
