@@ -16,6 +16,10 @@ namespace millrace {
                                       int digits);  // shortest with `digits` significant digits: 1e-03, 0.0523, 12.4
 [[nodiscard]] std::string percent(double fraction, int digits = 0);  // "12 %"
 [[nodiscard]] std::string quoted(std::string_view text);             // "…" with control bytes and invalid UTF-8 escaped
+// The same: beside these, std::quoted of <iomanip> would be found first for arguments from std.
+[[nodiscard]] inline std::string quoted(const std::string& text) { return quoted(std::string_view(text)); }
+[[nodiscard]] inline std::string quoted(std::string& text) { return quoted(std::string_view(text)); }
+[[nodiscard]] inline std::string quoted(const char* text) { return quoted(std::string_view(text)); }
 // The candidate nearest to `word` by Damerau-Levenshtein distance, or "" when none is near enough to suggest.
 [[nodiscard]] std::string nearest(std::string_view word, const std::string* begin, const std::string* end);
 

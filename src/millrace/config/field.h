@@ -48,7 +48,7 @@ struct FieldSpec {
   bool maximum_open = false;
   std::int64_t exact_size = -1;  // of a vector; -1 = any
   bool is_required = false;
-  std::string_view unit_text;
+  std::string_view unit_text = {};
 
   consteval FieldSpec min(double value) const {
     FieldSpec s = *this;

@@ -20,8 +20,11 @@ struct Leaf {
   std::string path;  // dotted
   std::string type;  // "number", "integer", "true|false", "text", "adamw|adam|sgd", "auto|integer", "list of numbers", ...
   std::string help;
+  std::string range;  // ">= 0 and < 1", "2 values"; empty without limits
+  std::string unit;   // "s", "bytes"; empty mostly
   Json default_value;
   bool required = false;
+  bool is_boolean = false;           // as a flag it may stand without a value, and with --no- before it
   std::vector<std::string> choices;  // legal words of an enum
   // Checks and converts one value to canonical JSON (numbers of the right kind, enum words). `scalar_text` is true when the
   // value came as text (flags, environment, YAML scalars) and must be parsed by type. Adds problems (what and next) and
@@ -72,18 +75,24 @@ class Layers {
   [[nodiscard]] Resolved resolve() const;
 
  private:
-  struct Value;
-  const Schema* schema_;
-  std::vector<Alias> aliases_;
-  std::vector<Problem> problems_;
-  std::vector<std::string> notices_;
   struct Set {
     std::string path;
     Json value;
     bool scalar_text;
     std::string origin;
   };
-  std::vector<Set> sets_;
+  struct Layer;
+  void walk(const Json& tree, const std::string& prefix, Layer& layer);
+  void set(const std::string& name, const Json& value, const std::string& origin, Layer& layer);
+  void unknown(const std::string& name, const std::string& origin, const std::string& flag_prefix);
+  [[nodiscard]] const Alias* alias(std::string_view name) const;
+  [[nodiscard]] bool is_section(const std::string& path) const;
+
+  const Schema* schema_;
+  std::vector<Alias> aliases_;
+  std::vector<Problem> problems_;
+  std::vector<std::string> notices_;
+  std::vector<Set> sets_;  // in order of precedence, lowest first
 };
 
 // Parses one config file's text into a tree: comments in JSON, duplicate keys are problems, positions kept for messages.

@@ -1,0 +1,59 @@
+#include "millrace/config/schema.h"
+
+#include <algorithm>
+
+#include "millrace/base/format.h"
+#include "millrace/config/schema_of.h"
+
+namespace millrace::config {
+
+const Leaf* Schema::find(std::string_view path) const {
+  const auto found = std::ranges::find(leaves, path, &Leaf::path);
+  return found == leaves.end() ? nullptr : &*found;
+}
+
+Schema& Schema::operator+=(const Schema& other) {
+  for (const Leaf& leaf : other.leaves) {
+    MR_CHECK(find(leaf.path) == nullptr, "config key " + quoted(leaf.path) + " is declared twice");
+    leaves.push_back(leaf);
+  }
+  groups.insert(other.groups.begin(), other.groups.end());
+  return *this;
+}
+
+void detail::wrong_kind(const char* expected, const Json& value) {
+  throw InternalError({.what = std::string("a config value is ") + shown(value) + ", read() expected " + expected,
+                       .where = "",
+                       .next = "resolve the config before reading it"});
+}
+
+ValueType detail::wrap(ValueType::Kind kind, ValueType inner) {
+  ValueType type{.kind = kind};
+  type.inner.push_back(std::move(inner));
+  return type;
+}
+
+Leaf detail::make_leaf(std::string path, std::string_view help, std::string_view unit, ValueType type, const Limits& limits,
+                       Json default_value, bool required) {
+  Leaf leaf{.path = std::move(path),
+            .type = type_text(type),
+            .help = std::string(help),
+            .range = limits_text(type, limits),
+            .unit = std::string(unit),
+            .default_value = std::move(default_value),
+            .required = required,
+            .is_boolean = is_boolean(type)};
+  const ValueType* inner = &type;
+  for (; !inner->inner.empty() && inner->kind != ValueType::Kind::choice; inner = &inner->inner.front()) {
+    if (inner->kind == ValueType::Kind::automatic) leaf.choices.emplace_back("auto");
+  }
+  if (inner->words.empty()) leaf.choices.clear();
+  leaf.choices.insert(leaf.choices.end(), inner->words.begin(), inner->words.end());
+  leaf.canonical = [type = std::move(type), limits, name = leaf.path, fallback = leaf.default_value](
+                       const Json& value, bool scalar_text, std::vector<Problem>& problems) {
+    return canonical_value(type, limits, value, name, scalar_text, problems).value_or(fallback);
+  };
+  return leaf;
+}
+
+}  // namespace millrace::config

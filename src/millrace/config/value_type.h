@@ -1,0 +1,68 @@
+// The type of a config value at run time, and the one check of a value against its type.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "millrace/base/error.h"
+#include "millrace/base/json.h"
+
+namespace millrace::config {
+
+// Legal numbers, and the legal size of a list.
+struct Limits {
+  double minimum = -std::numeric_limits<double>::infinity();
+  double maximum = std::numeric_limits<double>::infinity();
+  bool minimum_open = false;
+  bool maximum_open = false;
+  std::int64_t exact_size = -1;  // -1 = any
+};
+
+struct RecordField;
+
+struct ValueType {
+  enum class Kind : std::uint8_t { boolean, integer, number, text, path, word, nullable, automatic, list, map, choice, record };
+  Kind kind = Kind::text;
+  std::int64_t lowest = 0;               // of an integer
+  std::uint64_t highest = 0;             // of an integer
+  double largest = 0;                    // magnitude of a number
+  std::vector<std::string> words = {};   // of an enum
+  std::vector<ValueType> inner = {};     // nullable, automatic, list, map: one; choice: the alternatives
+  std::vector<RecordField> fields = {};  // of a record
+};
+
+struct RecordField {
+  std::string name;
+  ValueType type;
+  Limits limits;
+  Json default_value;
+  bool required = false;
+};
+
+// "integer", "adamw|adam|sgd", "auto|integer", "list of numbers", ...
+[[nodiscard]] std::string type_text(const ValueType& type);
+// "> 0", ">= 0 and < 1", "2 values"; empty without limits.
+[[nodiscard]] std::string limits_text(const ValueType& type, const Limits& limits);
+// For messages: "an integer >= 1", "one of adamw, adam, sgd", "\"auto\" or a number > 0", ...
+[[nodiscard]] std::string expectation_text(const ValueType& type, const Limits& limits);
+// Whether a flag of this type may stand without a value.
+[[nodiscard]] bool is_boolean(const ValueType& type);
+
+// The canonical form of `value`: integers as integers, numbers as doubles, enums as their word, lists and maps element by
+// element. With `scalar_text`, strings are parsed by type. On failure nullopt, and a problem (what and next) is added that calls
+// the value `path`.
+[[nodiscard]] std::optional<Json> canonical_value(const ValueType& type, const Limits& limits, const Json& value,
+                                                  const std::string& path, bool scalar_text, std::vector<Problem>& problems);
+
+// `value` for a message: compact JSON, cut when long.
+[[nodiscard]] std::string shown(const Json& value);
+// A string from a flag, a variable or a YAML scalar as the JSON value it looks like; text when it looks like none.
+[[nodiscard]] Json guessed(const std::string& text);
+
+// Whether canonical JSON `value` is one of this type, without conversion (3 is no number, 3.0 no integer).
+[[nodiscard]] bool is_exactly(const ValueType& type, const Json& value);
+
+}  // namespace millrace::config
