@@ -1,0 +1,31 @@
+// A text whose best possible loss is known: a Markov chain over sixteen letters.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+namespace millrace::recipes::language_model {
+
+// order 1: the next letter is the last one plus d (mod 16), with d = 1, 3, 6, 10 drawn with probability 1/2, 1/4, 1/8, 1/8.
+// order 2: plus twice the letter before, so that the last letter alone is not enough.
+struct SampleText {
+  int order = 1;
+  std::int64_t training_letters = 200'000;
+  std::int64_t validation_letters = 20'000;  // the end of the text: recipe.val_fraction = validation / all
+  [[nodiscard]] double validation_share() const noexcept {
+    return static_cast<double>(validation_letters) / static_cast<double>(training_letters + validation_letters);
+  }
+};
+
+// Nats per letter: of the chain given all before it, the lowest loss any model can reach; and of single letters.
+inline constexpr double kEntropyRate = 1.2130075659799042;
+inline constexpr double kUnigramEntropy = 2.7725887222397811;
+
+// A pure function of its arguments.
+[[nodiscard]] std::string sample_text(const SampleText& text, std::uint64_t seed);
+
+// Writes letters.txt and truth.json into the existing folder `out`.
+void write_sample_text(const SampleText& text, const std::filesystem::path& out, std::uint64_t seed);
+
+}  // namespace millrace::recipes::language_model

@@ -1,0 +1,117 @@
+#include "millrace/recipes/language_model/presets.h"
+
+#include <filesystem>
+
+namespace millrace::recipes::language_model {
+namespace {
+
+struct Size {
+  int width, layers, heads, positions;
+};
+
+Json shape(Size size, std::int64_t seq_len, double dropout = 0.1) {
+  return {{"recipe.model_embd", size.width},          {"recipe.model_layer", size.layers}, {"recipe.model_head", size.heads},
+          {"recipe.model_positions", size.positions}, {"recipe.seq_len", seq_len},         {"recipe.model_dropout", dropout}};
+}
+
+Json training(std::int64_t batch_size, double learning_rate, std::int64_t max_steps) {
+  Json json = {{"data.batch_size", batch_size}, {"optim.learning_rate", learning_rate}};
+  if (max_steps > 0) json.update({{"train.max_steps", max_steps}, {"train.epochs", 0}, {"train.validate_every", max_steps / 4}});
+  return json;
+}
+
+Json join(Json a, const Json& b) {
+  a.update(b);
+  return a;
+}
+
+Json own_text(const std::string& preset) { return {{"recipe.val_fraction", sample_text_of(preset)->validation_share()}}; }
+
+// The small repository whose published validation loss this size is compared with: short context, no dropout, warm-up and cosine.
+Json nano() {
+  Json json = join(shape({128, 4, 4, 64}, 65, 0.0), training(12, 1e-3, 2000));
+  json.update({{"recipe.tokenizer", "bytes"},
+               {"optim.schedule", "warmup_cosine"},
+               {"optim.warmup_steps", 100},
+               {"optim.min_learning_rate", 1e-4},
+               {"optim.betas", {0.9, 0.99}},
+               {"optim.weight_decay", 0.1},
+               {"optim.decay_only_matrices", true}});
+  return json;
+}
+
+config::Alias plain(std::string name, std::string path) {
+  return {std::move(name), std::move(path), nullptr, "as in the original's TOML"};
+}
+
+// What the original wrote as an empty string or null is "not given" here.
+Json given(const Json& value) { return value.is_string() && value.get<std::string>().empty() ? Json() : value; }
+
+Json stem(const Json& value) {
+  return value.is_string() ? Json(std::filesystem::path(value.get<std::string>()).stem().string()) : value;
+}
+
+bool is_false(const Json& value) {
+  return value == Json(false) || (value.is_string() && (value == "false" || value == "False" || value == "0"));
+}
+
+}  // namespace
+
+Json defaults() {
+  return {{"data.batch_size", 4},       {"optim.learning_rate", 1e-4}, {"optim.clip_norm", 1.0},
+          {"snapshot.every_epochs", 5}, {"log.every", 100}};
+}
+
+std::optional<SampleText> sample_text_of(const std::string& preset) {
+  if (preset == "smoke") return SampleText{1, 200'000, 20'000};
+  if (preset == "smoke_order2") return SampleText{2, 200'000, 20'000};
+  if (preset == "small") return SampleText{1, 2'000'000, 100'000};
+  if (preset == "full") return SampleText{1, 50'000'000, 1'000'000};
+  return std::nullopt;
+}
+
+std::vector<std::pair<std::string, Json>> presets() {
+  const Json smoke = join(shape({64, 2, 2, 64}, 64), training(32, 1e-3, 400));
+  return {
+      {"smoke", join(smoke, own_text("smoke"))},
+      {"smoke_order2", join(smoke, own_text("smoke_order2"))},
+      {"small", join(join(shape({128, 4, 4, 128}, 128), training(16, 1e-3, 800)), own_text("small"))},
+      {"full", join(join(shape({768, 12, 12, 1024}, 1024), training(12, 3e-4, 0)), own_text("full"))},
+      {"nano", nano()},
+      {"test", join(shape({128, 2, 4, 128}, 128), training(16, 1e-3, 300))},
+      {"small_model", join(shape({384, 6, 6, 512}, 512), training(12, 5e-4, 0))},
+      {"large_model", join(shape({1024, 24, 16, 2048}, 1024), training(4, 1e-4, 0))},
+      {"bigwill", join(shape({1536, 6, 12, 512}, 512), training(4, 1e-4, 0))},
+  };
+}
+
+std::vector<config::Alias> aliases() {
+  std::vector<config::Alias> list;
+  for (const char* key : {"sources", "seq_len", "model_positions", "model_embd", "model_layer", "model_head", "model_activation",
+                          "model_dropout", "embd_pdrop", "attn_pdrop", "resid_pdrop", "val_fraction", "tokenizer", "vocab_from"}) {
+    list.push_back(plain(key, std::string("recipe.") + key));
+  }
+  for (const char* key : {"max_length", "temperature", "top_k", "top_p", "beam_size", "max_context_length", "prompt"}) {
+    list.push_back(plain(key, std::string("generate.") + key));
+  }
+  list.push_back({"model_seed", "generate.prompt", given, "the original's name of the text to continue"});
+  list.push_back(plain("model_name", "run.name"));
+  list.push_back({"model_path", "run.name", stem, "its stem names the run, where model.safetensors is written"});
+  list.push_back({"device", "device.name", given, "as in the original's TOML"});
+  list.push_back({"resume", "train.resume", given, "path of a run or snapshot; empty or null: not given"});
+  list.push_back({"resume_path", "train.resume", given, "as in the original's train_model"});
+  list.push_back({"start_epoch", "train.resume", [](const Json&) { return Json(); },
+                  "accepted: a resumed run knows its epoch"});
+  list.push_back({"use_amp", "precision.dtype", [](const Json& value) { return Json(is_false(value) ? "fp32" : "auto"); },
+                  "true = auto, false = fp32"});
+  list.push_back(plain("log_gpu_memory", "log.gpu_memory"));
+  list.push_back(plain("num_workers", "data.workers"));
+  list.push_back(plain("pin_memory", "data.pin_memory"));
+  for (const auto& [key, path] : {std::pair{"epochs", "train.epochs"}, {"batch_size", "data.batch_size"},
+                                  {"learning_rate", "optim.learning_rate"}}) {
+    list.push_back(plain(key, path));
+  }
+  return list;
+}
+
+}  // namespace millrace::recipes::language_model
