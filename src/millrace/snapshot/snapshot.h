@@ -1,14 +1,16 @@
 // Snapshots of a run: written whole or not at all, checked when read, the newest valid one is used.
 //
-//   <run>/snapshots/step-00001200/{model.safetensors, optimizer.safetensors, state.safetensors, state.json, manifest.json}
+//   <run>/snapshots/step-00001200/{model.safetensors, optimizer.safetensors, ..., state.json, manifest.json}
 //
+// One safetensors file per model and per part that has tensors; state.json holds the config and the JSON of all parts.
 // A snapshot is written to a temporary folder, every file and folder is synced, then it is renamed. manifest.json holds size
-// and CRC32C of every file and of every tensor. Nothing of LibTorch's own serialisation is used.
+// and CRC32C of every file and of every tensor, and its own. Nothing of LibTorch's own serialisation is used.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -19,6 +21,8 @@
 namespace millrace::snapshot {
 
 // What a snapshot holds. `models` has one entry per objective model ("model" when there is one; file <name>.safetensors).
+// Names of models and parts become file names: letters, digits, '_', '-' and '.', no name twice. JSON numbers may be infinite
+// or NaN. Tensors of a loaded snapshot are contiguous, on the CPU and without gradient.
 struct Content {
   std::int64_t step = 0;
   std::map<std::string, Tensors> models;
@@ -33,6 +37,7 @@ struct Found {
 
 // Saves under `run`/snapshots/step-NNNNNNNN; replaces one of the same step. Tensors may live on any device; returns the folder.
 // SnapshotError (what: file, bytes and the system's reason) when it can't be written; what was there before stays valid.
+// Any thread, also beside retain(); one save at a time per run and step.
 std::filesystem::path save(Fs& fs, const std::filesystem::path& run, const Content& content);
 
 // All snapshots of a run in order of step, without looking inside.
@@ -46,13 +51,18 @@ std::filesystem::path save(Fs& fs, const std::filesystem::path& run, const Conte
     Fs& fs, const std::filesystem::path& run,
     const std::function<void(const std::filesystem::path&, const std::string&)>& passed_over);
 
+// All tensors of one safetensors file. SnapshotError when it can't be read or is damaged.
+[[nodiscard]] Tensors read_tensors(const std::filesystem::path& file);
+// The opposite; written whole or not at all.
+void write_tensors(Fs& fs, const std::filesystem::path& file, const Tensors& tensors);
+
 // Removes old ones: keeps the newest `keep_last`, those in `keep_steps` (the best), and every one it could not list. Temporary
 // folders of killed saves go too. Never throws; a file that can't be removed is handed to `warn`.
 void retain(Fs& fs, const std::filesystem::path& run, std::int64_t keep_last, const std::vector<std::int64_t>& keep_steps,
             const std::function<void(const std::string&)>& warn);
 
-// SHA-256 over (name, dtype, shape, bytes) of all tensors in order of name, then the canonical JSON of all parts. Times,
-// paths, thread and reader counts are never put into parts, so equal runs have equal digests.
+// SHA-256 over (name, dtype, shape, bytes) of all tensors in order of name, then the canonical JSON of all parts; neither the
+// step nor the config. Times, paths, thread and reader counts are never put into parts, so equal runs have equal digests.
 [[nodiscard]] std::string digest(const Content& content);
 
 }  // namespace millrace::snapshot

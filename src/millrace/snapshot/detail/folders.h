@@ -1,0 +1,54 @@
+// Names of folders under <run>/snapshots.
+//
+//   step-00001200               a snapshot
+//   .tmp-step-00001200-<pid>    one being written, or left by a killed save
+//   .tmp-gone-step-00001200-<pid>   one being removed
+//   .old-step-00001200-<pid>    the one that a new one of the same step is just replacing; valid until the new one is in place
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "millrace/base/fs.h"
+
+namespace millrace::snapshot::detail {
+
+inline constexpr std::string_view kTemporary = ".tmp-";
+inline constexpr std::string_view kRemoved = ".tmp-gone-";
+inline constexpr std::string_view kReplaced = ".old-";
+
+[[nodiscard]] std::filesystem::path snapshots_of(const std::filesystem::path& run);
+[[nodiscard]] std::string folder_name(std::int64_t step);
+[[nodiscard]] std::string beside_name(std::string_view prefix, std::int64_t step);  // with this process's id
+
+// Step of "step-NNNNNNNN"; nullopt for any other name.
+[[nodiscard]] std::optional<std::int64_t> step_of(std::string_view name);
+// Step of ".old-step-NNNNNNNN-<pid>".
+[[nodiscard]] std::optional<std::int64_t> step_of_replaced(std::string_view name);
+
+struct Candidate {
+  std::string name;
+  std::int64_t step = 0;
+  bool is_replaced = false;
+};
+// In order of step, a replaced one before the one that replaced it. FsError.
+[[nodiscard]] std::vector<Candidate> candidates(Fs& fs, const std::filesystem::path& snapshots);
+
+// While it lives, retain() leaves the folder alone.
+class WritingFolder {
+ public:
+  explicit WritingFolder(std::filesystem::path path);
+  ~WritingFolder();
+  WritingFolder(const WritingFolder&) = delete;
+  WritingFolder& operator=(const WritingFolder&) = delete;
+  [[nodiscard]] static bool is_written(const std::filesystem::path& path);
+
+ private:
+  std::filesystem::path path_;
+};
+
+}  // namespace millrace::snapshot::detail

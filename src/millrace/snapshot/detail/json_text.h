@@ -1,0 +1,18 @@
+// JSON as snapshots store it: canonical, with infinite numbers and NaN, and parsed without trust.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "millrace/base/json.h"
+
+namespace millrace::snapshot::detail {
+
+// Equal values give equal text. A number JSON can't write becomes {"$number": "inf"} ("-inf", "nan"). Text that is not UTF-8
+// throws Json::exception.
+[[nodiscard]] std::string to_canonical(const Json& value, int indent = -1);
+// The opposite. nullopt when it is not JSON or nests deeper than anything we write.
+[[nodiscard]] std::optional<Json> from_canonical(std::string_view text);
+
+}  // namespace millrace::snapshot::detail

@@ -1,0 +1,105 @@
+#include "millrace/snapshot/detail/manifest.h"
+
+#include <algorithm>
+#include <cctype>
+#include <limits>
+#include <span>
+#include <utility>
+
+#include "millrace/base/hash.h"
+#include "millrace/snapshot/detail/json_text.h"
+
+namespace millrace::snapshot::detail {
+namespace {
+
+// "crc32c" is the first key in order of name, so the text always begins like this.
+constexpr std::string_view kBegin = "{\n \"crc32c\": \"";
+constexpr std::size_t kHexDigits = 8;
+
+std::uint32_t crc_of(std::string_view text) { return crc32c(std::as_bytes(std::span(text.data(), text.size()))); }
+
+std::uint32_t from_hex(const Json& value) {
+  const auto& text = value.get_ref<const std::string&>();
+  std::uint32_t number = 0;
+  for (const char c : text) {
+    const bool is_digit = c >= '0' && c <= '9';
+    if (text.size() != kHexDigits || (!is_digit && (c < 'a' || c > 'f'))) throw std::out_of_range("not a checksum: " + text);
+    number = number << 4U | static_cast<std::uint32_t>(is_digit ? c - '0' : c - 'a' + 10);
+  }
+  return number;
+}
+
+Manifest from_json(const Json& json) {
+  Manifest manifest;
+  if (const auto& format = json.at("format"); format != kFormat) {
+    throw std::out_of_range("it has format " + format.dump() + ", this program reads format " + std::to_string(kFormat));
+  }
+  manifest.step = json.at("step").get<std::int64_t>();
+  for (const auto& [name, entry] : json.at("files").get_ref<const Json::object_t&>()) {
+    if (!is_plain_name(name)) throw std::out_of_range("a file can't be named like this");
+    FileRecord record;
+    record.bytes = entry.at("bytes").get<std::uint64_t>();
+    record.crc32c = from_hex(entry.at("crc32c"));
+    if (entry.contains("tensors")) {
+      record.header_crc32c = from_hex(entry.at("header_crc32c"));
+      for (const auto& [tensor, crc] : entry.at("tensors").get_ref<const Json::object_t&>())
+        record.tensors[tensor] = from_hex(crc);
+    }
+    manifest.files.emplace(name, std::move(record));
+  }
+  return manifest;
+}
+
+}  // namespace
+
+bool is_plain_name(std::string_view name) noexcept {
+  constexpr std::size_t kLongest = 200;
+  const auto is_plain = [](unsigned char c) { return std::isalnum(c) != 0 || c == '_' || c == '-' || c == '.'; };
+  return !name.empty() && name.size() <= kLongest && name.front() != '.' && std::all_of(name.begin(), name.end(), is_plain);
+}
+
+std::string hex(std::uint32_t value) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string text(kHexDigits, '0');
+  for (std::size_t i = kHexDigits; i-- > 0; value >>= 4U) text[i] = kDigits[value & 0xFU];
+  return text;
+}
+
+std::string to_text(const Manifest& manifest) {
+  Json files = Json::object();
+  for (const auto& [name, record] : manifest.files) {
+    Json& entry = files[name] = {{"bytes", record.bytes}, {"crc32c", hex(record.crc32c)}};
+    if (!record.header_crc32c) continue;
+    entry["header_crc32c"] = hex(*record.header_crc32c);
+    entry["tensors"] = Json::object();
+    for (const auto& [tensor, crc] : record.tensors) entry["tensors"][tensor] = hex(crc);
+  }
+  const Json json = {{"crc32c", hex(0)}, {"files", std::move(files)}, {"format", kFormat}, {"step", manifest.step}};
+  std::string text = to_canonical(json, 1) + "\n";
+  const std::uint32_t crc = crc_of(std::string_view(text).substr(kBegin.size() + kHexDigits));
+  return text.replace(kBegin.size(), kHexDigits, hex(crc));
+}
+
+ParsedManifest parse_manifest(std::string_view text) {
+  ParsedManifest result;
+  const std::size_t rest = kBegin.size() + kHexDigits;
+  if (text.size() < rest || text.substr(0, kBegin.size()) != kBegin ||
+      text.substr(kBegin.size(), kHexDigits) != hex(crc_of(text.substr(rest)))) {
+    result.problem = "its bytes changed after it was written (CRC32C differs)";
+    return result;
+  }
+  try {
+    const std::optional<Json> json = from_canonical(text);
+    if (json)
+      result.manifest = from_json(*json);
+    else
+      result.problem = "it is not JSON";
+  } catch (const Json::exception& error) {
+    result.problem = error.what();
+  } catch (const std::out_of_range& error) {
+    result.problem = error.what();
+  }
+  return result;
+}
+
+}  // namespace millrace::snapshot::detail

@@ -1,0 +1,44 @@
+// manifest.json: what a snapshot consists of, so that any changed byte is found and named.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace millrace::snapshot::detail {
+
+inline constexpr int kFormat = 1;
+inline constexpr const char* kManifestFile = "manifest.json";
+inline constexpr const char* kStateFile = "state.json";
+inline constexpr const char* kTensorSuffix = ".safetensors";
+
+struct FileRecord {
+  std::uint64_t bytes = 0;
+  std::uint32_t crc32c = 0;
+  std::optional<std::uint32_t> header_crc32c;    // of tensor files
+  std::map<std::string, std::uint32_t> tensors;  // name -> CRC32C
+};
+
+struct Manifest {
+  std::int64_t step = 0;
+  std::map<std::string, FileRecord> files;  // without the manifest itself
+};
+
+// Letters, digits, '_', '-' and '.', not first: what names of models and parts and so of files are made of.
+[[nodiscard]] bool is_plain_name(std::string_view name) noexcept;
+
+// The text begins with the CRC32C of all that follows it.
+[[nodiscard]] std::string to_text(const Manifest& manifest);
+
+// Either a manifest or why there is none.
+struct ParsedManifest {
+  Manifest manifest;
+  std::string problem;
+};
+[[nodiscard]] ParsedManifest parse_manifest(std::string_view text);
+
+[[nodiscard]] std::string hex(std::uint32_t value);
+
+}  // namespace millrace::snapshot::detail

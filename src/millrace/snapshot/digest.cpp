@@ -1,0 +1,42 @@
+#include "millrace/base/error.h"
+#include "millrace/base/hash.h"
+#include "millrace/snapshot/detail/json_text.h"
+#include "millrace/snapshot/detail/tensors.h"
+#include "millrace/snapshot/snapshot.h"
+
+namespace millrace::snapshot {
+namespace {
+
+// A zero byte ends each word, so that no two contents give the same stream.
+void add_word(Sha256& hash, std::string_view word) {
+  hash.update(word);
+  hash.update(std::string_view("\0", 1));
+}
+
+}  // namespace
+
+std::string digest(const Content& content) {
+  Tensors all;
+  for (const auto& [model, tensors] : content.models) {
+    for (const auto& [name, tensor] : tensors) all.emplace("models/" + model + "/" + name, tensor);
+  }
+  Json parts = Json::object();
+  for (const auto& [part, state] : content.parts) {
+    parts[part] = state.json;
+    for (const auto& [name, tensor] : state.tensors) all.emplace("parts/" + part + "/" + name, tensor);
+  }
+  Sha256 hash;
+  for (const auto& [name, tensor] : all) {
+    const std::optional<DType> dtype = detail::dtype_of(tensor.scalar_type());
+    MR_CHECK(dtype.has_value(), "the digest knows no bytes for tensor " + name);
+    const at::Tensor host = detail::on_host(tensor);
+    add_word(hash, name);
+    add_word(hash, name_of(*dtype));
+    add_word(hash, to_text(host.sizes().vec()));
+    hash.update(detail::bytes_of(host));
+  }
+  hash.update(detail::to_canonical(parts));
+  return hash.hex();
+}
+
+}  // namespace millrace::snapshot

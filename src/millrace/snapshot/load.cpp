@@ -1,0 +1,163 @@
+#include <ATen/ops/empty.h>
+#include <c10/util/Exception.h>
+
+#include <utility>
+
+#include "millrace/base/error.h"
+#include "millrace/base/format.h"
+#include "millrace/base/hash.h"
+#include "millrace/format/safetensors.h"
+#include "millrace/snapshot/detail/folders.h"
+#include "millrace/snapshot/detail/json_text.h"
+#include "millrace/snapshot/detail/manifest.h"
+#include "millrace/snapshot/detail/tensors.h"
+#include "millrace/snapshot/snapshot.h"
+
+namespace millrace::snapshot {
+namespace {
+
+constexpr std::uintmax_t kMostManifestBytes = std::uintmax_t{32} << 20U;
+constexpr std::uintmax_t kMostStateBytes = std::uintmax_t{256} << 20U;
+
+// Reads one snapshot's folder; all its errors name the snapshot.
+class Loader {
+ public:
+  Loader(Fs& fs, std::filesystem::path folder) : fs_(fs), folder_(std::move(folder)) {}
+
+  Content load() {
+    read_manifest();
+    const std::optional<Json> state = detail::from_canonical(read_text(detail::kStateFile, kMostStateBytes));
+    if (!state) refuse(detail::kStateFile, "is not JSON, or nested too deeply");
+    try {
+      return assemble(*state);
+    } catch (const Json::exception& error) {
+      refuse(detail::kStateFile, std::string("lacks something: ") + error.what());
+    }
+  }
+
+ private:
+  [[noreturn]] void refuse(const std::string& file, const std::string& why) const {
+    throw SnapshotError({folder_.filename().string() + " can't be used: " + file + " " + why, (folder_ / file).string(),
+                         "resume from an older snapshot, or copy this one again"});
+  }
+
+  std::string read_small(const std::string& file, std::uintmax_t most_bytes) const {
+    std::error_code code;
+    const std::uintmax_t size = std::filesystem::file_size(folder_ / file, code);  // an error code for all but regular files
+    if (!code && size > most_bytes) refuse(file, "is too large: " + human_bytes(static_cast<double>(size)));
+    try {
+      return fs_.read_file(folder_ / file);
+    } catch (const FsError& error) {
+      refuse(file, std::string("can't be read: ") + error.what());
+    }
+  }
+
+  void read_manifest() {
+    detail::ParsedManifest parsed = detail::parse_manifest(read_small(detail::kManifestFile, kMostManifestBytes));
+    if (!parsed.problem.empty()) refuse(detail::kManifestFile, "is damaged: " + parsed.problem);
+    manifest_ = std::move(parsed.manifest);
+  }
+
+  [[nodiscard]] const detail::FileRecord& record_of(const std::string& file) const {
+    const auto found = manifest_.files.find(file);
+    if (found == manifest_.files.end()) refuse(detail::kManifestFile, "says nothing about " + file);
+    return found->second;
+  }
+
+  void check_size(const std::string& file, std::uint64_t size, std::uint64_t expected) const {
+    if (size == expected) return;
+    refuse(file, "is damaged: it has " + with_commas(static_cast<std::int64_t>(size)) + " bytes, the manifest says " +
+                     with_commas(static_cast<std::int64_t>(expected)));
+  }
+
+  std::string read_text(const std::string& file, std::uintmax_t most_bytes) const {
+    const detail::FileRecord& record = record_of(file);
+    std::string text = read_small(file, most_bytes);
+    check_size(file, text.size(), record.bytes);
+    if (crc32c(std::as_bytes(std::span(text))) != record.crc32c) refuse(file, "is damaged: CRC32C differs from the manifest's");
+    return text;
+  }
+
+  Tensors read_tensors(const std::string& name) const {
+    const std::string file = name + detail::kTensorSuffix;
+    const detail::FileRecord& record = record_of(file);
+    try {
+      const format::SafetensorsFile stored(folder_ / file);
+      check_size(file, stored.bytes(), record.bytes);
+      if (stored.header_crc32c() != record.header_crc32c || stored.tensors().size() != record.tensors.size()) {
+        refuse(file, "is damaged: its header differs from the one written");
+      }
+      Tensors tensors;
+      for (const format::StoredTensor& tensor : stored.tensors())
+        tensors.emplace(tensor.name, read_tensor(stored, tensor, record));
+      return tensors;
+    } catch (const DataError& error) {
+      refuse(file, "is damaged: " + error.message().what);
+    } catch (const c10::Error& error) {
+      refuse(file, std::string("does not fit into memory: ") + error.what_without_backtrace());
+    }
+  }
+
+  at::Tensor read_tensor(const format::SafetensorsFile& stored, const format::StoredTensor& tensor,
+                         const detail::FileRecord& record) const {
+    const auto expected = record.tensors.find(tensor.name);
+    const std::string file = stored.path().filename().string();
+    if (expected == record.tensors.end())
+      refuse(file, "is damaged: the manifest knows no tensor " + millrace::quoted(tensor.name));
+    at::Tensor result = at::empty(tensor.shape, at::TensorOptions().dtype(detail::scalar_type_of(tensor.dtype)));
+    const std::span<std::byte> bytes = detail::bytes_of(result);
+    stored.read(tensor, bytes);
+    if (crc32c(bytes) != expected->second) {
+      refuse(file, "is damaged: bytes of tensor " + millrace::quoted(tensor.name) + " changed after they were written");
+    }
+    return result;
+  }
+
+  Content assemble(const Json& state) const {
+    Content content;
+    content.step = state.at("step").get<std::int64_t>();
+    if (content.step != manifest_.step) refuse(detail::kStateFile, "belongs to another step than the manifest");
+    content.config = state.at("config");
+    for (const Json& model : state.at("models")) {
+      const auto& name = model.get_ref<const std::string&>();
+      content.models.emplace(name, read_tensors(name));
+    }
+    for (const auto& [name, part] : state.at("parts").get_ref<const Json::object_t&>()) {
+      State& loaded = content.parts[name];
+      loaded.json = part.at("json");
+      if (part.at("has_tensors").get<bool>()) loaded.tensors = read_tensors(name);
+    }
+    return content;
+  }
+
+  Fs& fs_;
+  std::filesystem::path folder_;
+  detail::Manifest manifest_;
+};
+
+}  // namespace
+
+Content load(Fs& fs, const std::filesystem::path& snapshot) { return Loader(fs, snapshot).load(); }
+
+std::optional<Content> load_newest(Fs& fs, const std::filesystem::path& run,
+                                   const std::function<void(const std::filesystem::path&, const std::string&)>& passed_over) {
+  const std::filesystem::path snapshots = detail::snapshots_of(run);
+  std::vector<detail::Candidate> candidates;
+  try {
+    candidates = detail::candidates(fs, snapshots);
+  } catch (const FsError& error) {
+    throw SnapshotError(
+        {std::string("can't look for snapshots: ") + error.what(), snapshots.string(), "check the folder's permissions"});
+  }
+  for (auto candidate = candidates.rbegin(); candidate != candidates.rend(); ++candidate) {
+    const std::filesystem::path path = snapshots / candidate->name;
+    try {
+      return load(fs, path);
+    } catch (const SnapshotError& error) {
+      if (passed_over) passed_over(path, error.message().what);
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace millrace::snapshot

@@ -1,0 +1,75 @@
+#include <algorithm>
+
+#include "millrace/base/error.h"
+#include "millrace/snapshot/detail/folders.h"
+#include "millrace/snapshot/snapshot.h"
+
+namespace millrace::snapshot {
+namespace {
+
+// Runs one removal; a failure is told and the others go on.
+template <class Work>
+void warned(const std::function<void(const std::string&)>& warn, const Work& work) {
+  try {
+    work();
+  } catch (const FsError& error) {
+    if (warn) warn(std::string("can't remove an old snapshot: ") + error.what());
+  }
+}
+
+// What killed saves left. A replaced snapshot whose successor never came goes back to its place.
+void clear_leftovers(Fs& fs, const std::filesystem::path& snapshots, const std::function<void(const std::string&)>& warn) {
+  for (const std::string& name : fs.list(snapshots)) {
+    const std::filesystem::path path = snapshots / name;
+    if (name.starts_with(detail::kTemporary) && !detail::WritingFolder::is_written(path)) {
+      warned(warn, [&] { fs.remove_all(path); });
+    }
+    const auto step = detail::step_of_replaced(name);
+    if (!step) continue;
+    const std::filesystem::path successor = snapshots / detail::folder_name(*step);
+    warned(warn, [&] { fs.exists(successor) ? fs.remove_all(path) : fs.rename(path, successor); });
+  }
+}
+
+}  // namespace
+
+std::vector<Found> list(Fs& fs, const std::filesystem::path& run) {
+  const std::filesystem::path snapshots = detail::snapshots_of(run);
+  std::vector<Found> found;
+  try {
+    // In order of step and the replaced one first: the last of a step is the one that counts.
+    for (const detail::Candidate& candidate : detail::candidates(fs, snapshots)) {
+      if (!found.empty() && found.back().step == candidate.step) found.pop_back();
+      found.push_back({snapshots / candidate.name, candidate.step});
+    }
+  } catch (const FsError& error) {
+    throw SnapshotError(
+        {std::string("can't look for snapshots: ") + error.what(), snapshots.string(), "check the folder's permissions"});
+  }
+  return found;
+}
+
+void retain(Fs& fs, const std::filesystem::path& run, std::int64_t keep_last, const std::vector<std::int64_t>& keep_steps,
+            const std::function<void(const std::string&)>& warn) {
+  const std::filesystem::path snapshots = detail::snapshots_of(run);
+  if (!fs.exists(snapshots)) return;
+  warned(warn, [&] {
+    clear_leftovers(fs, snapshots, warn);
+    std::vector<detail::Candidate> found = detail::candidates(fs, snapshots);
+    std::erase_if(found, [](const detail::Candidate& candidate) { return candidate.is_replaced; });
+    const auto kept = static_cast<std::size_t>(std::max<std::int64_t>(keep_last, 1));
+    for (std::size_t i = 0; i + kept < found.size(); ++i) {
+      const std::int64_t step = found[i].step;
+      if (std::find(keep_steps.begin(), keep_steps.end(), step) != keep_steps.end()) continue;
+      // Out of sight first: a removal that is cut short must not leave half a snapshot behind.
+      const std::filesystem::path doomed = snapshots / detail::beside_name(detail::kRemoved, step);
+      warned(warn, [&] {
+        fs.remove_all(doomed);
+        fs.rename(snapshots / found[i].name, doomed);
+        fs.remove_all(doomed);
+      });
+    }
+  });
+}
+
+}  // namespace millrace::snapshot
