@@ -60,6 +60,7 @@ struct Resolved {
 // preset < files in order < environment (MILLRACE_OPTIM__LEARNING_RATE) < flags; aliases are accepted in all.
 class Layers {
  public:
+  // `schema` must outlive this; an alias of a key that isn't in it is an InternalError.
   explicit Layers(const Schema& schema, std::span<const Alias> aliases = {});
   void add_values(const Json& values, const std::string& origin);  // defaults of a recipe, a preset: nested or dotted keys
   void add_file(const std::filesystem::path& path);  // .json (comments allowed) .toml .yaml .yml; problems are kept, not thrown
@@ -83,10 +84,13 @@ class Layers {
   };
   struct Layer;
   void walk(const Json& tree, const std::string& prefix, Layer& layer);
+  void add_key(const std::string& name, const Json& value, Layer& layer);
   void set(const std::string& name, const Json& value, const std::string& origin, Layer& layer);
-  void unknown(const std::string& name, const std::string& origin, const std::string& flag_prefix);
+  void add_flag(const std::string& name, const std::string* value, std::span<const std::string> words, std::size_t& next);
+  void unknown(const std::string& name, const std::string& what, const std::string& origin, const std::string& dashes);
   [[nodiscard]] const Alias* alias(std::string_view name) const;
-  [[nodiscard]] bool is_section(const std::string& path) const;
+  [[nodiscard]] bool is_section(std::string_view path) const;
+  [[nodiscard]] std::string suggestion(const std::string& name) const;
 
   const Schema* schema_;
   std::vector<Alias> aliases_;

@@ -1,0 +1,128 @@
+// Settings from the command line and the environment.
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "millrace/base/format.h"
+#include "millrace/base/utf8.h"
+#include "millrace/config/layer.h"
+#include "millrace/config/schema.h"
+
+namespace millrace::config {
+namespace {
+
+constexpr std::string_view kPrefix = "MILLRACE_";
+
+std::string with_underscores(std::string_view name) {
+  std::string text(name);
+  std::ranges::replace(text, '-', '_');
+  return text;
+}
+
+// "OPTIM__LEARNING_RATE" -> "optim.learning_rate".
+std::string path_of_variable(std::string_view name) {
+  std::string path = to_lower(name);
+  for (std::size_t at = path.find("__"); at != std::string::npos; at = path.find("__", at + 1)) path.replace(at, 2, ".");
+  return path;
+}
+
+}  // namespace
+
+void Layers::add_environment() {
+  std::vector<std::pair<std::string, std::string>> variables;
+  for (char** entry = ::environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text(*entry);
+    const std::size_t equals = text.find('=');
+    if (equals != std::string_view::npos) variables.emplace_back(text.substr(0, equals), text.substr(equals + 1));
+  }
+  std::ranges::sort(variables);
+  add_environment(variables);
+}
+
+void Layers::add_environment(std::span<const std::pair<std::string, std::string>> variables) {
+  std::string current;
+  Layer layer{.origin_of = [&](const std::string&) { return "environment " + current; }, .scalar_text = true};
+  for (const auto& [name, value] : variables) {
+    if (!name.starts_with(kPrefix) || name.find("__") == std::string::npos) continue;
+    current = name;
+    const std::string path = path_of_variable(std::string_view(name).substr(kPrefix.size()));
+    if (schema_->find(path) == nullptr && alias(path) == nullptr) {
+      unknown(path, "unknown variable " + quoted(name) + ", for key " + quoted(path), "environment", "");
+    } else {
+      set(path, value, layer.origin_of(path), layer);
+    }
+  }
+}
+
+std::vector<std::string> Layers::add_flags(std::span<const std::string> words) {
+  std::vector<std::string> rest;
+  for (std::size_t next = 0; next < words.size();) {
+    const std::string& word = words[next++];
+    if (word == "--") {
+      rest.insert(rest.end(), words.begin() + static_cast<std::ptrdiff_t>(next), words.end());
+      break;
+    }
+    if (!word.starts_with("--")) {
+      rest.push_back(word);
+      continue;
+    }
+    const std::size_t equals = word.find('=');
+    const std::string value = equals == std::string::npos ? "" : word.substr(equals + 1);
+    add_flag(word.substr(2, equals == std::string::npos ? equals : equals - 2), equals == std::string::npos ? nullptr : &value,
+             words, next);
+  }
+  return rest;
+}
+
+// `value` is the text after "=", null without one; `next` is the index of the following word, moved on when that is the value.
+void Layers::add_flag(const std::string& name, const std::string* value, std::span<const std::string> words, std::size_t& next) {
+  Layer layer{.origin_of = {}, .scalar_text = true, .refuses_repeats = false};
+  const std::string origin = "flag --" + name;
+  const auto refuse = [&](const std::string& what, const std::string& remedy) {
+    problems_.push_back({.what = what, .where = "command line", .next = remedy});
+  };
+  struct Target {
+    const Leaf* leaf;
+    bool is_converted;
+  };
+  const auto find = [&](const std::string& path) -> Target {
+    if (const Leaf* leaf = schema_->find(path)) return {leaf, false};
+    const Alias* other = alias(path);
+    return other == nullptr ? Target{nullptr, false} : Target{schema_->find(other->path), static_cast<bool>(other->convert)};
+  };
+
+  const std::string path = with_underscores(name);
+  const Target target = find(path);
+  if (target.leaf == nullptr && path.starts_with("no_")) {
+    const Target negated = find(path.substr(3));
+    if (negated.leaf != nullptr && (negated.leaf->is_boolean || negated.is_converted)) {
+      if (value != nullptr) {
+        refuse("flag --" + name + " takes no value", "write --" + name.substr(3) + "=" + *value);
+      } else {
+        set(path.substr(3), false, origin, layer);
+      }
+      return;
+    }
+  }
+  if (target.leaf == nullptr) {
+    unknown(path, "unknown flag --" + name, "command line", "--");
+    return;
+  }
+  if (value != nullptr) {
+    set(path, *value, origin, layer);
+    return;
+  }
+  const std::string* word = next < words.size() ? &words[next] : nullptr;
+  const bool is_truth = word != nullptr && (*word == "true" || *word == "false");
+  const bool is_word = word != nullptr && !word->starts_with("--");
+  if (is_truth || (is_word && !target.leaf->is_boolean)) {
+    ++next;
+    set(path, *word, origin, layer);
+  } else if (target.leaf->is_boolean || target.is_converted) {
+    set(path, true, origin, layer);
+  } else {
+    refuse("flag --" + name + " has no value", "write --" + name + "=<" + target.leaf->type + ">");
+  }
+}
+
+}  // namespace millrace::config

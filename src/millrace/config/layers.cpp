@@ -1,0 +1,225 @@
+#include <algorithm>
+#include <charconv>
+#include <system_error>
+
+#include "millrace/base/format.h"
+#include "millrace/base/fs.h"
+#include "millrace/base/utf8.h"
+#include "millrace/config/layer.h"
+#include "millrace/config/schema.h"
+#include "millrace/config/value_type.h"
+
+namespace millrace::config {
+namespace {
+
+constexpr std::uintmax_t kLargestFile = 16U << 20U;
+
+std::string normalized(std::string_view name) {
+  std::string text(name);
+  std::ranges::replace(text, '-', '_');
+  return text;
+}
+
+std::string_view last_part(std::string_view path) { return path.substr(path.rfind('.') + 1); }
+
+// The line in "file name:line"; 0 when there is none.
+std::size_t line_of(std::string_view origin) {
+  const std::size_t colon = origin.rfind(':');
+  std::size_t line = 0;
+  if (colon != std::string_view::npos) std::from_chars(origin.data() + colon + 1, origin.data() + origin.size(), line);
+  return line;
+}
+
+// Where bytes stand that are not UTF-8, in `value` or anything inside it.
+bool is_valid_text(const Json& value) {
+  if (value.is_string()) return !first_invalid_utf8(value.get_ref<const std::string&>());
+  return !value.is_structured() || std::ranges::all_of(value, is_valid_text);
+}
+
+void assign(Json& values, std::string_view path, Json value) {
+  Json* node = &values;
+  for (std::size_t begin = 0;;) {
+    const std::size_t dot = path.find('.', begin);
+    node = &(*node)[std::string(path.substr(begin, dot == std::string_view::npos ? dot : dot - begin))];
+    if (dot == std::string_view::npos) break;
+    begin = dot + 1;
+  }
+  *node = std::move(value);
+}
+
+}  // namespace
+
+Layers::Layers(const Schema& schema, std::span<const Alias> aliases)
+    : schema_(&schema), aliases_(aliases.begin(), aliases.end()) {
+  for (const Alias& each : aliases_) {
+    MR_CHECK(schema.find(each.path) != nullptr,
+             "alias " + quoted(each.name) + " stands for " + quoted(each.path) + ", which is no key");
+  }
+}
+
+const Alias* Layers::alias(std::string_view name) const {
+  const auto found = std::ranges::find_if(aliases_, [&](const Alias& each) { return normalized(each.name) == normalized(name); });
+  return found == aliases_.end() ? nullptr : &*found;
+}
+
+bool Layers::is_section(std::string_view path) const {
+  const std::string prefix = std::string(path) + ".";
+  return std::ranges::any_of(schema_->leaves, [&](const Leaf& leaf) { return leaf.path.starts_with(prefix); }) ||
+         std::ranges::any_of(aliases_, [&](const Alias& each) { return each.name.starts_with(prefix); });
+}
+
+std::string Layers::suggestion(const std::string& name) const {
+  std::vector<std::string> names;
+  std::vector<std::string> last_parts;
+  for (const Leaf& leaf : schema_->leaves) names.push_back(leaf.path);
+  for (const std::string& path : names) last_parts.emplace_back(last_part(path));
+  const std::string last(last_part(name));
+  if (const auto same = std::ranges::find(last_parts, last); same != last_parts.end()) {
+    return names[static_cast<std::size_t>(same - last_parts.begin())];
+  }
+  for (const Alias& each : aliases_) names.push_back(each.name);
+  const std::string near = nearest(name, names.data(), names.data() + names.size());
+  if (!near.empty()) return near;
+  const std::string near_last = nearest(last, last_parts.data(), last_parts.data() + last_parts.size());
+  if (near_last.empty()) return "";
+  return names[static_cast<std::size_t>(std::ranges::find(last_parts, near_last) - last_parts.begin())];
+}
+
+void Layers::unknown(const std::string& name, const std::string& what, const std::string& origin, const std::string& dashes) {
+  std::string next;
+  const std::string near = suggestion(name);
+  if (!near.empty()) {
+    next = "did you mean " + dashes + near + "?";
+  } else {
+    const std::size_t dot = name.find('.');
+    const std::string section = dot == std::string::npos ? "" : name.substr(0, dot);
+    const bool is_known = !section.empty() && is_section(section);
+    std::vector<std::string> words;
+    for (const Leaf& leaf : schema_->leaves) {
+      const bool is_inside = is_known && leaf.path.starts_with(section + ".");
+      const std::string word = is_inside ? leaf.path : leaf.path.substr(0, leaf.path.find('.'));
+      if ((is_inside || !is_known) && std::ranges::count(words, word) == 0) words.push_back(word);
+    }
+    next = is_known ? "remove it; the keys there are " : "remove it; the sections are ";
+    for (std::size_t i = 0; i < words.size(); ++i) next += (i == 0 ? "" : ", ") + words[i];
+  }
+  problems_.push_back({.what = what, .where = origin, .next = std::move(next)});
+}
+
+void Layers::walk(const Json& tree, const std::string& prefix, Layer& layer) {
+  std::vector<std::pair<std::size_t, std::string>> names;  // in order of the file, so that problems come in that order
+  for (const auto& item : tree.items()) names.emplace_back(line_of(layer.origin_of(prefix + item.key())), item.key());
+  std::ranges::stable_sort(names, {}, [](const auto& name) { return name.first; });
+  for (const auto& [line, name] : names) add_key(prefix + name, tree[name], layer);
+}
+
+void Layers::add_key(const std::string& name, const Json& value, Layer& layer) {
+  const std::string origin = layer.origin_of(name);
+  if (schema_->find(name) != nullptr) {
+    set(name, value, origin, layer);
+  } else if (value.is_object() && is_section(name)) {
+    walk(value, name + ".", layer);
+  } else if (alias(name) != nullptr) {
+    set(name, value, origin, layer);
+  } else if (is_section(name)) {
+    const auto first = std::ranges::find_if(schema_->leaves, [&](const Leaf& leaf) { return leaf.path.starts_with(name + "."); });
+    const std::string example = first == schema_->leaves.end() ? name + ".<key>" : first->path;
+    problems_.push_back({.what = name + " is " + shown(value) + ", but " + name + " is a section",
+                         .where = origin,
+                         .next = "set a key of the section, such as " + example});
+  } else {
+    unknown(name, "unknown key " + quoted(name), origin, "");
+  }
+}
+
+void Layers::set(const std::string& name, const Json& value, const std::string& origin, Layer& layer) {
+  if (!is_valid_text(value)) {
+    problems_.push_back({.what = name + " is not UTF-8 text", .where = origin, .next = "write it in UTF-8"});
+    return;
+  }
+  const Alias* other = schema_->find(name) == nullptr ? alias(name) : nullptr;
+  const std::string& path = other == nullptr ? name : other->path;
+  Json converted = value;
+  if (other != nullptr && other->convert) {
+    try {
+      converted = other->convert(layer.scalar_text && value.is_string() ? guessed(value.get_ref<const std::string&>()) : value);
+    } catch (const std::exception&) {
+      problems_.push_back({.what = name + " is " + shown(value) + ", which has no meaning for " + path,
+                           .where = origin,
+                           .next = "set " + path + " instead"});
+      return;
+    }
+    if (converted.is_null()) return;
+  }
+  const auto [first, is_new] = layer.seen.try_emplace(path, name + ", at " + origin);
+  if (!is_new && layer.refuses_repeats) {
+    problems_.push_back({.what = path + " is set twice, the second time as " + name,
+                         .where = origin,
+                         .next = "remove one of them; the first is " + first->second});
+    return;
+  }
+  sets_.push_back({.path = path, .value = std::move(converted), .scalar_text = layer.scalar_text, .origin = origin});
+}
+
+void Layers::add_values(const Json& values, const std::string& origin) {
+  Layer layer{.origin_of = [&](const std::string&) { return origin; }};
+  MR_CHECK(values.is_object() || values.is_null(), "values of a config must be an object");
+  walk(values.is_null() ? Json::object() : values, "", layer);
+}
+
+void Layers::add_file(const std::filesystem::path& path) {
+  const auto refuse = [&](const std::string& what, const std::string& next) {
+    problems_.push_back({.what = what, .where = path.string(), .next = next});
+  };
+  std::error_code ignored;
+  if (std::filesystem::is_regular_file(path, ignored) && std::filesystem::file_size(path, ignored) > kLargestFile) {
+    refuse("the config file is larger than 16 MB", "is this the right file?");
+    return;
+  }
+  try {
+    add_text(Fs::real().read_file(path), path.extension().string(), path.string());
+  } catch (const FsError& error) {
+    refuse("can't read the config file: " + std::generic_category().message(error.error_number()),
+           "check the path and its permissions");
+  }
+}
+
+void Layers::add_text(std::string_view text, std::string_view suffix, const std::string& name) {
+  std::map<std::string, std::string> origins;
+  Layer layer{.origin_of = [&](const std::string& path) {
+    const auto found = origins.find(path);
+    return "file " + (found == origins.end() ? name : found->second);
+  }};
+  const std::size_t before = problems_.size();
+  const Json tree = parse_text(text, suffix, name, origins, problems_, notices_, layer.scalar_text);
+  for (std::size_t i = before; i < problems_.size(); ++i) problems_[i].where = "file " + problems_[i].where;
+  walk(tree, "", layer);
+}
+
+void Layers::add_problem(Problem problem) { problems_.push_back(std::move(problem)); }
+
+Resolved Layers::resolve() const {
+  std::vector<Problem> problems = problems_;
+  Resolved resolved{.values = Json::object(), .origins = {}, .notices = notices_};
+  for (const Leaf& leaf : schema_->leaves) {
+    assign(resolved.values, leaf.path, leaf.default_value);
+    resolved.origins[leaf.path] = "default";
+  }
+  for (const Set& each : sets_) {
+    const std::size_t before = problems.size();
+    Json value = schema_->find(each.path)->canonical(each.value, each.scalar_text, problems);
+    for (std::size_t i = before; i < problems.size(); ++i) problems[i].where = each.origin;
+    assign(resolved.values, each.path, std::move(value));
+    resolved.origins[each.path] = each.origin;
+  }
+  for (const Leaf& leaf : schema_->leaves) {
+    if (!leaf.required || resolved.origins[leaf.path] != "default") continue;
+    problems.push_back({.what = leaf.path + " is required and not set",
+                        .where = "no file, variable or flag sets it",
+                        .next = "add it to the config, or --" + leaf.path + "=<" + leaf.type + ">: " + leaf.help});
+  }
+  if (!problems.empty()) throw ConfigError(std::move(problems));
+  return resolved;
+}
+
+}  // namespace millrace::config

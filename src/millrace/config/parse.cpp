@@ -1,0 +1,52 @@
+// One config file's text into a tree, by its suffix.
+#include <algorithm>
+
+#include "millrace/base/format.h"
+#include "millrace/base/utf8.h"
+#include "millrace/config/schema.h"
+#include "millrace/config/tree_builder.h"
+
+namespace millrace::config {
+namespace {
+
+constexpr std::size_t kLargestText = 16U << 20U;
+
+// False, with a problem, for bytes that no config holds.
+bool is_text(std::string_view text, detail::TreeBuilder& tree) {
+  if (text.size() > kLargestText) {
+    tree.problem("the file has " + human_bytes(static_cast<double>(text.size())) + ", a config has at most 16 MB", 0,
+                 "is this the right file?");
+    return false;
+  }
+  const std::size_t bad = std::min(first_invalid_utf8(text).value_or(text.size()), text.find('\0'));
+  if (bad >= text.size()) return true;
+  const auto line = 1 + static_cast<std::size_t>(std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(bad), '\n'));
+  tree.problem("byte " + std::to_string(bad) + " of the file is not UTF-8 text", line, "save the file as UTF-8");
+  return false;
+}
+
+}  // namespace
+
+Json parse_text(std::string_view text, std::string_view suffix, const std::string& name,
+                std::map<std::string, std::string>& origins, std::vector<Problem>& problems, std::vector<std::string>& notices,
+                bool& scalars_are_text) {
+  detail::TreeBuilder tree(name, origins, problems);
+  scalars_are_text = false;
+  if (!is_text(text, tree)) return Json::object();
+  if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
+  const std::string kind = to_lower(suffix);
+  if (kind == ".json") {
+    detail::parse_json(text, tree);
+  } else if (kind == ".toml") {
+    detail::parse_toml(text, tree, notices);
+  } else if (kind == ".yaml" || kind == ".yml") {
+    scalars_are_text = true;
+    detail::parse_yaml(text, tree);
+  } else {
+    tree.problem("config files are told apart by their suffix, and " + quoted(suffix) + " is none of them", 0,
+                 "name the file .json, .toml, .yaml or .yml");
+  }
+  return tree.take();
+}
+
+}  // namespace millrace::config

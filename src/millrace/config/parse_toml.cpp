@@ -1,0 +1,113 @@
+// TOML through toml++. The originals' files hold `resume = null`, which TOML doesn't have: taken as null, with a notice.
+#include <algorithm>
+#include <set>
+#include <sstream>
+
+#include <toml++/toml.h>
+
+#include "millrace/base/format.h"
+#include "millrace/config/tree_builder.h"
+
+namespace millrace::config::detail {
+namespace {
+
+struct NullPatch {
+  std::string text;             // the same with "" for each null
+  std::set<std::size_t> lines;  // where
+};
+
+// Replaces `key = null` lines outside multi-line strings; byte positions stay the same.
+NullPatch patch_nulls(std::string_view text) {
+  NullPatch patch{.text = std::string(text)};
+  constexpr std::string_view kSpace = " \t\r";
+  bool inside_string = false;
+  std::size_t line = 1;
+  for (std::size_t begin = 0; begin < text.size(); ++line) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    const std::string_view content = text.substr(begin, end - begin);
+    const std::size_t equals = content.find('=');
+    if (!inside_string && equals != std::string_view::npos &&
+        content.substr(0, equals).find_first_of("#\"'") == std::string_view::npos) {
+      const std::size_t value = content.find_first_not_of(kSpace, equals + 1);
+      if (value != std::string_view::npos && content.substr(value).starts_with("null")) {
+        const std::size_t rest = content.find_first_not_of(kSpace, value + 4);
+        if (rest == std::string_view::npos || content[rest] == '#') {
+          patch.text.replace(begin + value, 4, "\"\"  ");
+          patch.lines.insert(line);
+        }
+      }
+    }
+    for (const std::string_view quote : {"\"\"\"", "'''"}) {
+      for (std::size_t at = content.find(quote); at != std::string_view::npos; at = content.find(quote, at + 3)) {
+        inside_string = !inside_string;
+      }
+    }
+    begin = end + 1;
+  }
+  return patch;
+}
+
+class Walker {
+ public:
+  Walker(TreeBuilder& tree, const std::set<std::size_t>& null_lines) : tree_(tree), null_lines_(null_lines) {}
+
+  bool table(const toml::table& table) {
+    if (!tree_.begin(Json::object(), table.source().begin.line)) return false;
+    // In order of the file, so that problems come in that order too.
+    std::vector<std::pair<const toml::key*, const toml::node*>> items;
+    for (const auto& [key, node] : table) items.emplace_back(&key, &node);
+    std::ranges::stable_sort(items, {}, [](const auto& item) { return item.first->source().begin.line; });
+    for (const auto& [key, node] : items) {
+      if (!tree_.key(std::string(key->str()), key->source().begin.line) || !value(*node)) return false;
+    }
+    return tree_.end();
+  }
+
+ private:
+  bool value(const toml::node& node) {
+    const std::size_t line = node.source().begin.line;
+    if (const toml::table* table_node = node.as_table()) return table(*table_node);
+    if (const toml::array* array = node.as_array()) {
+      if (!tree_.begin(Json::array(), line)) return false;
+      return std::ranges::all_of(*array, [&](const toml::node& item) { return value(item); }) && tree_.end();
+    }
+    return tree_.value(scalar(node, line), line);
+  }
+
+  Json scalar(const toml::node& node, std::size_t line) const {
+    if (const auto* text = node.as_string()) {
+      if (text->get().empty() && null_lines_.contains(line)) return nullptr;
+      return text->get();
+    }
+    if (const auto* number = node.as_integer()) return number->get();
+    if (const auto* number = node.as_floating_point()) return number->get();
+    if (const auto* truth = node.as_boolean()) return truth->get();
+    std::ostringstream text;  // dates and times: no key has such a type, so the text serves the message
+    node.visit([&](const auto& any) {
+      if constexpr (toml::is_date<decltype(any)> || toml::is_time<decltype(any)> || toml::is_date_time<decltype(any)>) {
+        text << any.get();
+      }
+    });
+    return text.str();
+  }
+
+  TreeBuilder& tree_;
+  const std::set<std::size_t>& null_lines_;
+};
+
+}  // namespace
+
+void parse_toml(std::string_view text, TreeBuilder& tree, std::vector<std::string>& notices) {
+  const NullPatch patch = patch_nulls(text);
+  try {
+    const toml::table root = toml::parse(std::string_view(patch.text));
+    for (const std::size_t line : patch.lines) notices.push_back(tree.place(line) + ": null is not TOML; taken as empty");
+    Walker(tree, patch.lines).table(root);
+  } catch (const toml::parse_error& error) {
+    const toml::source_position at = error.source().begin;
+    tree.problem("syntax error in TOML: " + std::string(error.description()), at.line,
+                 "correct this place; text stands in quotes, lists in brackets", at.column);
+  }
+}
+
+}  // namespace millrace::config::detail

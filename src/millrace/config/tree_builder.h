@@ -1,0 +1,54 @@
+// What the three file formats have in common: a tree built from events, with the line of each key, and its problems.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "millrace/base/error.h"
+#include "millrace/base/json.h"
+
+namespace millrace::config::detail {
+
+// Fed by a parser in document order. Each call returns false when the parser should stop: the text is too deep or too large.
+class TreeBuilder {
+ public:
+  TreeBuilder(std::string name, std::map<std::string, std::string>& origins, std::vector<Problem>& problems)
+      : name_(std::move(name)), origins_(origins), problems_(problems) {}
+
+  bool key(std::string text, std::size_t line);
+  bool value(Json value, std::size_t line);
+  bool begin(Json container, std::size_t line);  // an empty object or array
+  bool end();
+  // The document; an empty object when it isn't one (with a problem).
+  [[nodiscard]] Json take();
+  void problem(std::string what, std::size_t line, std::string next, std::size_t column = 0);
+  [[nodiscard]] std::string place(std::size_t line, std::size_t column = 0) const;  // "name:line:column"
+  [[nodiscard]] bool expects_key() const noexcept { return !open_.empty() && open_.back().is_object() && !has_key_; }
+
+ private:
+  bool add(Json value);
+  bool count_value(std::size_t line);
+
+  std::string name_;
+  std::map<std::string, std::string>& origins_;
+  std::vector<Problem>& problems_;
+  std::vector<Json> open_;                 // containers from the root to the innermost
+  std::vector<std::string> paths_;         // dotted path of each of them
+  std::vector<std::string> pending_keys_;  // key under which each of them goes into its parent
+  std::string key_;
+  bool has_key_ = false;
+  Json root_;
+  bool has_root_ = false;
+  std::size_t values_ = 0;
+};
+
+// One per format; text is valid UTF-8 without a byte order mark.
+void parse_json(std::string_view text, TreeBuilder& tree);
+void parse_toml(std::string_view text, TreeBuilder& tree, std::vector<std::string>& notices);
+void parse_yaml(std::string_view text, TreeBuilder& tree);
+
+}  // namespace millrace::config::detail
