@@ -1,5 +1,5 @@
-// The command line. Users with recipes of their own write: int main(int c, char** v) { return millrace::cli_main(c, v, recipes);
-// }
+// The command line. A program with recipes of its own is one line:
+//   int main(int argc, char** argv) { return millrace::cli_main(argc, argv, recipes); }
 #pragma once
 
 #include <span>
@@ -9,7 +9,7 @@
 namespace millrace {
 
 // Runs the command in argv with these recipes and returns the exit code:
-// 0 done, 1 failed, 2 usage or config, 128 + n after signal n. Never throws.
+// 0 done, 1 failed, 2 usage or config, 128 + n after signal n. Never throws; what went wrong is on stderr.
 int cli_main(int argc, char** argv, std::span<const Entry> recipes);
 
 }  // namespace millrace

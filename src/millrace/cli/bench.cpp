@@ -1,0 +1,107 @@
+#include <iostream>
+
+#include "millrace/base/format.h"
+#include "millrace/cli/command.h"
+#include "millrace/cli/command_config.h"
+#include "millrace/cli/text.h"
+#include "millrace/train/run.h"
+
+namespace millrace::cli {
+namespace {
+
+constexpr std::string_view kHelp =
+    R"(Times one training step (zero, forward, loss, backward, clip, update) on synthetic input made once.
+
+  --shape NAME          a shape of the recipe (default cpu-small; an unknown one lists them)
+  --precision WORD      auto, fp32 or bf16 (default auto)
+  --threads N           intra-op threads (default 2)
+  --steps N             timed steps (default 9)
+  --warmup N            steps before them (default 3)
+  --off ROW,ROW         switchboard rows to turn off
+  --section.key=VALUE   over the shape's config, such as --recipe.model_dropout=0
+  --rounds stdin        repeat for each line read from stdin and print one JSON line per round, so that another program can be
+                        timed in between
+  --json                the whole result as JSON
+)";
+
+void print_result(const Json& result) {
+  const auto text = [&](const char* key) { return result.contains(key) ? result[key].dump() : std::string("-"); };
+  const auto number = [&](const char* key, int digits) {
+    return result.contains(key) && result[key].is_number() ? fixed(result[key].get<double>(), digits) : std::string("-");
+  };
+  print("step of " + result.value("recipe", "") + " at " + result.value("shape", "") + ", " + result.value("precision", "") +
+        ", " + text("threads") + " threads, " + text("steps") + " timed steps\n");
+  std::vector<std::vector<std::string>> rows = {
+      {"  ms p50", number("ms_p50", 2)},
+      {"  ms lowest", number("ms_min", 2)},
+      {"  first step, seconds after process start", number("first_step_s_since_process_start", 3)},
+      {"  loss of the first and the last step", number("loss_first", 4) + " " + number("loss_last", 4)}};
+  if (result.contains("peak_memory_bytes") && result["peak_memory_bytes"].is_number()) {
+    rows.push_back({"  peak memory", human_bytes(result["peak_memory_bytes"].get<double>())});
+  }
+  print(table(rows));
+}
+
+StepBenchOptions take_options(const Entry& entry, Arguments& arguments) {
+  StepBenchOptions options;
+  options.shape = arguments.value("shape").value_or(options.shape);
+  options.precision = arguments.value("precision").value_or(options.precision);
+  options.threads = arguments.integer("threads", options.threads, 1);
+  options.steps = arguments.integer("steps", options.steps, 1);
+  options.warmup = arguments.integer("warmup", options.warmup, 0);
+  options.off = take_off(arguments);
+  std::vector<std::string> shapes;
+  for (const auto& shape : entry.bench_shapes) {
+    shapes.push_back(shape.name);
+  }
+  if (std::find(shapes.begin(), shapes.end(), options.shape) == shapes.end()) {
+    arguments.problems().push_back(
+        {"recipe " + entry.name + " has no bench shape " + millrace::quoted(options.shape), "flag --shape=" + options.shape,
+         shapes.empty() ? "this recipe has none" : suggestion(options.shape, shapes) + "shapes: " + joined(shapes, ", ")});
+  }
+  if (options.precision != "auto" && options.precision != "fp32" && options.precision != "bf16") {
+    arguments.problems().push_back({"precision " + millrace::quoted(options.precision) + " is unknown",
+                                    "flag --precision=" + options.precision, "legal words: auto, fp32, bf16"});
+  }
+  return options;
+}
+
+int run(const Invocation& call) {
+  Arguments arguments(call.words);
+  const auto what = arguments.positional();
+  if (what != "step") {
+    throw UsageError({what ? "there is no bench " + millrace::quoted(*what) : call.program + " bench needs the word step",
+                      call.program + " bench", "write " + call.program + " bench step RECIPE"});
+  }
+  const Entry& entry = take_recipe(arguments, call.recipes, "bench step");
+  const bool json = arguments.flag("json");
+  const auto rounds = arguments.value("rounds");
+  if (rounds && *rounds != "stdin") {
+    arguments.problems().push_back(
+        {"rounds come from stdin, not from " + millrace::quoted(*rounds), "flag --rounds=" + *rounds, "write --rounds=stdin"});
+  }
+  StepBenchOptions options = take_options(entry, arguments);
+  options.overrides = config_overrides(entry, arguments);
+  keep_memory_unless_off(options.off);
+  if (rounds) {
+    for (std::string line; std::getline(std::cin, line) && line != "quit";) {
+      print_json_line(bench_step(entry, options));
+    }
+    return 0;
+  }
+  const Json result = bench_step(entry, options);
+  json ? print_json(result) : print_result(result);
+  return 0;
+}
+
+}  // namespace
+
+constinit const Command kBench = {
+    .name = "bench",
+    .arguments = "step RECIPE [--shape NAME] [--precision auto|fp32|bf16] [--threads N] [--steps N] [--off ROW,ROW] [--json]",
+    .summary = "time the training step of a recipe at a named shape",
+    .group = "Look at things",
+    .help = kHelp,
+    .run = run};
+
+}  // namespace millrace::cli

@@ -1,0 +1,119 @@
+#include <cstdio>
+#include <exception>
+#include <filesystem>
+
+#include "millrace/base/format.h"
+#include "millrace/cli/arguments.h"
+#include "millrace/cli/command.h"
+#include "millrace/cli/failure.h"
+#include "millrace/cli/main.h"
+#include "millrace/cli/text.h"
+#include "millrace/cli/version.h"
+
+namespace millrace {
+namespace {
+
+using cli::Command;
+using cli::Invocation;
+
+const Command* find_command(const std::string& name) {
+  for (const Command* command : cli::commands()) {
+    if (command->name == name) {
+      return command;
+    }
+  }
+  return nullptr;
+}
+
+const RecipeCommand* find_recipe_command(const Invocation& call, const std::string& name) {
+  for (const Entry& entry : call.recipes) {
+    for (const RecipeCommand& command : entry.commands) {
+      if (cli::with_underscores(command.name) == cli::with_underscores(name)) {
+        return &command;
+      }
+    }
+  }
+  return nullptr;
+}
+
+bool asks_for_help(const std::vector<std::string>& words) {
+  for (const auto& word : words) {
+    if (word == "--help" || word == "-h") {
+      return true;
+    }
+  }
+  return false;
+}
+
+[[noreturn]] void unknown_command(const Invocation& call, const std::string& name) {
+  std::vector<std::string> names;
+  for (const Command* command : cli::commands()) {
+    if (!command->group.empty()) {
+      names.emplace_back(command->name);
+    }
+  }
+  for (const Entry& entry : call.recipes) {
+    for (const RecipeCommand& command : entry.commands) {
+      names.push_back(command.name);
+    }
+  }
+  throw UsageError({"there is no command " + millrace::quoted(name), call.program,
+                    cli::suggestion(name, names) + call.program + " --help lists the commands"});
+}
+
+int dispatch(Invocation call) {
+  if (call.words.empty() || call.words[0] == "--help" || call.words[0] == "-h" ||
+      call.words == std::vector<std::string>{"help"}) {
+    cli::print(cli::top_help(call));
+    return 0;
+  }
+  if (call.words[0] == "--version") {
+    cli::print(cli::version_text());
+    return 0;
+  }
+  const bool help_first = call.words[0] == "help";
+  const std::string name = call.words[help_first ? 1 : 0];
+  call.words.erase(call.words.begin(), call.words.begin() + (help_first ? 2 : 1));
+  const std::string spelled = name == "make_data" ? "make-data" : name == "docs_config" ? "docs-config" : name;
+  if (const Command* command = find_command(spelled)) {
+    if (help_first || asks_for_help(call.words)) {
+      cli::print(cli::command_help(*command, call));
+      return 0;
+    }
+    return command->run(call);
+  }
+  if (const RecipeCommand* command = find_recipe_command(call, name)) {
+    if (help_first) {
+      call.words = {"--help"};
+    }
+    return command->run(call.words);
+  }
+  unknown_command(call, name);
+}
+
+}  // namespace
+
+int cli_main(int argc, char** argv, std::span<const Entry> recipes) {
+  int exit_code = 1;
+  try {
+    Invocation call;
+    call.recipes = recipes;
+    if (argc > 0) {
+      call.program = std::filesystem::path(argv[0]).filename().string();
+      call.words.assign(argv + 1, argv + argc);
+    }
+    exit_code = dispatch(std::move(call));
+  } catch (...) {
+    const cli::Failure failure = cli::describe(std::current_exception());
+    std::fflush(stdout);
+    std::fprintf(stderr, "%s\n", failure.text.c_str());
+    return failure.exit_code;
+  }
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    std::fputs("FileError  the output could not be written\n  next     check the disk or the program behind the pipe\n", stderr);
+    return exit_code == 0 ? 1 : exit_code;
+  }
+  return exit_code;
+}
+
+}  // namespace millrace

@@ -1,0 +1,38 @@
+// What a command of the program is. One file per command; commands.cpp is the table.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "millrace/train/entry.h"
+
+namespace millrace::cli {
+
+struct Invocation {
+  std::string program = "millrace";  // or the name of a user's own program
+  std::span<const Entry> recipes;
+  std::vector<std::string> words;  // after the command's name
+};
+
+struct Command {
+  std::string_view name;
+  std::string_view arguments;  // "RECIPE [FILE]...", for the usage line
+  std::string_view summary;    // its line in `millrace --help`
+  std::string_view group;      // heading it stands under there; "" = not listed
+  std::string_view help;       // what `millrace NAME --help` says under the usage line
+  int (*run)(const Invocation& call);
+  std::string (*more_help)(const Invocation& call) = nullptr;  // what depends on the words, e.g. a recipe's keys
+};
+
+// All commands in the order of --help.
+[[nodiscard]] std::span<const Command* const> commands();
+
+// `millrace --help` and `millrace NAME --help`.
+[[nodiscard]] std::string top_help(const Invocation& call);
+[[nodiscard]] std::string command_help(const Command& command, const Invocation& call);
+
+extern const Command kTrain, kPredict, kEval, kInspect, kRuns, kList, kConfig, kBench, kMakeData, kNew, kDocsConfig;
+
+}  // namespace millrace::cli

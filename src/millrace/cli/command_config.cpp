@@ -1,0 +1,166 @@
+#include "millrace/cli/command_config.h"
+
+#include <algorithm>
+
+#include "millrace/base/format.h"
+#include "millrace/cli/text.h"
+#include "millrace/device/device.h"
+#include "millrace/train/run.h"
+
+namespace millrace::cli {
+namespace {
+
+bool names_a_config_file(const std::string& word) {
+  const std::string suffix = std::filesystem::path(word).extension().string();
+  return suffix == ".json" || suffix == ".toml" || suffix == ".yaml" || suffix == ".yml";
+}
+
+const Json& value_at(const Json& values, std::string path) {
+  std::replace(path.begin(), path.end(), '.', '/');
+  return values.at(Json::json_pointer("/" + path));
+}
+
+void add_preset(config::Layers& layers, const Entry& entry, const std::string& preset) {
+  std::vector<std::string> names;
+  for (const auto& [name, values] : entry.presets) {
+    if (with_underscores(preset) == name) {
+      layers.add_values(values, "preset " + name);
+      return;
+    }
+    names.push_back(name);
+  }
+  layers.add_problem({"recipe " + entry.name + " has no preset " + millrace::quoted(preset), "flag --preset=" + preset,
+                      names.empty() ? "leave --preset away: this recipe has none"
+                                    : suggestion(preset, names) + "presets: " + joined(names, ", ")});
+}
+
+// The words that are neither config flags nor their values; the flags themselves are checked later, on the real layers.
+std::vector<std::string> without_flags(const config::Schema& schema, const std::vector<config::Alias>& aliases,
+                                       const std::vector<std::string>& words) {
+  config::Layers layers(schema, aliases);
+  return layers.add_flags(words);
+}
+
+void add_plain_flags(config::Layers& layers, Arguments& arguments) {
+  if (const auto run = arguments.value("run")) {
+    layers.add_values(Json{{"run.dir", *run}}, "flag --run");
+  }
+  if (const auto data = arguments.value("data")) {
+    layers.add_values(Json{{"data.dir", *data}}, "flag --data");
+  }
+  if (const auto off = take_off(arguments); !off.empty()) {
+    layers.add_values(Json{{"train.off", off}}, "flag --off");
+  }
+}
+
+void add_problems(config::Layers& layers, Arguments& arguments) {
+  for (auto& problem : arguments.problems()) {
+    layers.add_problem(std::move(problem));
+  }
+  arguments.problems().clear();
+}
+
+void add_unexpected_words(config::Layers& layers, const std::vector<std::string>& words) {
+  for (const auto& word : words) {
+    layers.add_problem({"unexpected word " + millrace::quoted(word), "command line",
+                        "config files end in .json, .toml, .yaml or .yml; values are written --section.key=value"});
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> take_off(Arguments& arguments) {
+  std::vector<std::string> rows;
+  for (const auto& list : arguments.values({"off"})) {
+    for (std::size_t begin = 0; begin <= list.size();) {
+      const std::size_t end = std::min(list.find(',', begin), list.size());
+      if (end > begin) {
+        rows.push_back(with_underscores(list.substr(begin, end - begin)));
+      }
+      begin = end + 1;
+    }
+  }
+  return rows;
+}
+
+CommandConfig resolve_command_config(const Entry& entry, Arguments& arguments) {
+  const config::Schema schema = schema_of(entry);
+  const std::vector<config::Alias> aliases = aliases_of(entry);
+  const auto preset = arguments.value("preset");
+  std::vector<std::string> files = arguments.values({"environment_file", "e"});
+  for (auto& file : arguments.values({"config", "config_file", "c"})) {
+    files.push_back(std::move(file));
+  }
+  // Taken here already, so that their values are not mistaken for files.
+  Arguments plain(arguments.words());
+  config::Layers flags(schema, aliases);
+  add_plain_flags(flags, plain);
+  std::vector<std::string> leftovers = without_flags(schema, aliases, plain.words());
+  const auto first_other = std::stable_partition(leftovers.begin(), leftovers.end(), names_a_config_file);
+  files.insert(files.end(), leftovers.begin(), first_other);
+  leftovers.erase(leftovers.begin(), first_other);
+
+  config::Layers layers(schema, aliases);
+  layers.add_values(entry.defaults, "recipe " + entry.name);
+  if (preset) {
+    add_preset(layers, entry, *preset);
+  }
+  for (const auto& file : files) {
+    layers.add_file(file);
+  }
+  layers.add_environment();
+  add_plain_flags(layers, arguments);
+  const std::vector<std::string> flag_words = arguments.rest();
+  static_cast<void>(layers.add_flags(flag_words));  // what it returns are the files added above and `leftovers`
+  add_unexpected_words(layers, leftovers);
+  add_problems(layers, arguments);
+
+  CommandConfig result;
+  result.resolved = layers.resolve();
+  result.preset = preset ? with_underscores(*preset) : "";
+  result.config_folder = files.empty() ? std::filesystem::current_path() : std::filesystem::absolute(files.front()).parent_path();
+  return result;
+}
+
+std::string config_table(const config::Schema& schema, const config::Resolved& resolved) {
+  std::vector<std::vector<std::string>> rows = {{"key", "value", "from"}};
+  for (const auto& leaf : schema.leaves) {
+    const auto origin = resolved.origins.find(leaf.path);
+    rows.push_back(
+        {leaf.path, value_at(resolved.values, leaf.path).dump(), origin == resolved.origins.end() ? "" : origin->second});
+  }
+  return table(rows);
+}
+
+Json config_overrides(const Entry& entry, Arguments& arguments) {
+  config::Schema schema = schema_of(entry);
+  for (auto& leaf : schema.leaves) {
+    leaf.required = false;  // the run's own config has them
+  }
+  config::Layers layers(schema, aliases_of(entry));
+  add_plain_flags(layers, arguments);
+  const std::vector<std::string> flag_words = arguments.rest();
+  add_unexpected_words(layers, layers.add_flags(flag_words));
+  add_problems(layers, arguments);
+  const config::Resolved resolved = layers.resolve();
+  Json overrides = Json::object();
+  for (const auto& leaf : schema.leaves) {
+    const auto origin = resolved.origins.find(leaf.path);
+    if (origin != resolved.origins.end() && origin->second.starts_with("flag")) {
+      overrides[leaf.path] = value_at(resolved.values, leaf.path);
+    }
+  }
+  return overrides;
+}
+
+void keep_memory_unless_off(const std::vector<std::string>& off) {
+  if (std::find(off.begin(), off.end(), "keep_memory") == off.end()) {
+    device::keep_freed_memory();
+  }
+}
+
+void keep_memory_unless_off(const config::Resolved& resolved) {
+  keep_memory_unless_off(resolved.values.at("train").at("off").get<std::vector<std::string>>());
+}
+
+}  // namespace millrace::cli

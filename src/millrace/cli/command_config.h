@@ -1,0 +1,35 @@
+// From the words of a command to a resolved config: presets, files, environment and flags in their order.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "millrace/cli/arguments.h"
+#include "millrace/config/schema.h"
+
+namespace millrace::cli {
+
+struct CommandConfig {
+  config::Resolved resolved;
+  std::string preset;                   // "" = none
+  std::filesystem::path config_folder;  // of the first config file, else the current folder
+};
+
+// Takes --preset, --config (also --config-file, -c, --environment-file, -e), --run, --data, --off, bare config files and every
+// config flag. All mistakes, those in `arguments.problems()` included, come in one ConfigError.
+[[nodiscard]] CommandConfig resolve_command_config(const Entry& entry, Arguments& arguments);
+
+// Every key with its value and origin, one a line.
+[[nodiscard]] std::string config_table(const config::Schema& schema, const config::Resolved& resolved);
+
+// For predict and eval: only what the command line says, as {"dotted.key": value}; what it leaves open keeps the run's value.
+[[nodiscard]] Json config_overrides(const Entry& entry, Arguments& arguments);
+
+// Words of --off=a,b in all its forms.
+[[nodiscard]] std::vector<std::string> take_off(Arguments& arguments);
+
+// Switchboard row keep_memory has to act before the first large allocation, so the command line does it.
+void keep_memory_unless_off(const std::vector<std::string>& off);
+void keep_memory_unless_off(const config::Resolved& resolved);
+
+}  // namespace millrace::cli

@@ -1,0 +1,66 @@
+#include <array>
+
+#include "millrace/cli/command.h"
+#include "millrace/cli/version.h"
+
+namespace millrace::cli {
+namespace {
+
+std::string padded(std::string text, std::size_t width) {
+  text.resize(std::max(text.size() + 2, width), ' ');
+  return text;
+}
+
+}  // namespace
+
+std::span<const Command* const> commands() {
+  static constexpr std::array<const Command*, 11> kAll = {&kTrain,  &kPredict, &kEval,     &kInspect, &kRuns,      &kList,
+                                                          &kConfig, &kBench,   &kMakeData, &kNew,     &kDocsConfig};
+  return kAll;
+}
+
+std::string top_help(const Invocation& call) {
+  constexpr std::size_t kColumn = 26;
+  std::string text = "Millrace " + version_number() +
+                     " trains deep-learning models on LibTorch and says why it does what it does.\n\nusage: " + call.program +
+                     " COMMAND ...\n";
+  std::string_view group;
+  for (const Command* command : commands()) {
+    if (command->group.empty()) {
+      continue;
+    }
+    if (command->group != group) {
+      group = command->group;
+      text += "\n" + std::string(group) + "\n";
+    }
+    const std::string_view first_words = command->arguments.substr(0, command->arguments.find(" ["));
+    text += padded("  " + std::string(command->name) + " " + std::string(first_words), kColumn) + std::string(command->summary) +
+            "\n";
+  }
+  bool heading = false;
+  for (const Entry& entry : call.recipes) {
+    for (const RecipeCommand& command : entry.commands) {
+      text += heading ? "" : "\nCommands of recipes\n";
+      heading = true;
+      text += padded("  " + command.name, kColumn) + command.help + " (" + entry.name + ")\n";
+    }
+  }
+  text += "\n" + padded("  --version", kColumn) + "versions of Millrace, LibTorch and the compiler, and what this CPU can do\n" +
+          padded("  --help", kColumn) + "this text; COMMAND --help says more, train RECIPE --help lists every config key\n" +
+          "\nExit codes: 0 done, 1 failed, 2 usage or config, 128 + n stopped by signal n (the run is saved first).\n";
+  return text;
+}
+
+std::string command_help(const Command& command, const Invocation& call) {
+  std::string text = "usage: " + call.program + " " + std::string(command.name);
+  if (!command.arguments.empty()) {
+    text += " " + std::string(command.arguments);
+  }
+  text += "\n\n" + std::string(command.help);
+  if (command.more_help != nullptr) {
+    text += command.more_help(call);
+  }
+  return text;
+}
+
+}  // namespace millrace::cli

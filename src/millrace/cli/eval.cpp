@@ -1,0 +1,44 @@
+#include "millrace/base/format.h"
+#include "millrace/cli/command.h"
+#include "millrace/cli/text.h"
+#include "millrace/cli/trained.h"
+
+namespace millrace::cli {
+namespace {
+
+constexpr std::string_view kHelp =
+    R"(Prints the metrics of a trained model over its recipe's validation split.
+
+  --from PATH           run folder (its best snapshot, else the newest), snapshot folder, or .safetensors file of weights
+  --data DIR            other data than the run's
+  --section.key=VALUE   over the run's config
+  --preset, --config    with a .safetensors file of weights only: the config they were trained with
+  --json                as JSON
+)";
+
+int run(const Invocation& call) {
+  Arguments arguments(call.words);
+  const Entry& entry = take_recipe(arguments, call.recipes, "eval");
+  const bool json = arguments.flag("json");
+  telemetry::Console console(telemetry::Console::Mode::automatic, json ? 2 : 1);
+  Loaded loaded = load_trained(entry, arguments, "eval", console);
+  console.line(loaded.which);
+  const std::map<std::string, double> metrics = evaluate(loaded, console);
+  std::vector<std::vector<std::string>> rows = {{"metric", "value"}};
+  for (const auto& [name, value] : metrics) {
+    rows.push_back({name, significant(value, 6)});
+  }
+  json ? print_json({{"from", loaded.snapshot.string()}, {"metrics", metrics}}) : print(table(rows));
+  return 0;
+}
+
+}  // namespace
+
+constinit const Command kEval = {.name = "eval",
+                                 .arguments = "RECIPE --from PATH [--data DIR] [--section.key=VALUE]... [--json]",
+                                 .summary = "metrics of a trained model over the validation split",
+                                 .group = "Train and use a model",
+                                 .help = kHelp,
+                                 .run = run};
+
+}  // namespace millrace::cli

@@ -1,0 +1,38 @@
+#include "millrace/cli/arguments.h"
+#include "millrace/cli/command.h"
+#include "millrace/cli/inspect_report.h"
+#include "millrace/cli/text.h"
+
+namespace millrace::cli {
+namespace {
+
+constexpr std::string_view kHelp =
+    R"(Says what is in a run folder, a snapshot folder, a .safetensors file or a token file, and checks it. Exit code 1 when
+something in it is damaged.
+
+  --json                as JSON
+)";
+
+int run(const Invocation& call) {
+  Arguments arguments(call.words);
+  const bool json = arguments.flag("json");
+  const auto path = arguments.positional();
+  arguments.finish("inspect");
+  if (!path) {
+    throw UsageError({"millrace inspect needs a path", "millrace inspect", "write millrace inspect PATH"});
+  }
+  const Report report = inspect_path(*path);
+  json ? print_json(report.to_json(*path)) : print(report.to_text(*path));
+  return report.problems.empty() ? 0 : 1;
+}
+
+}  // namespace
+
+constinit const Command kInspect = {.name = "inspect",
+                                    .arguments = "PATH [--json]",
+                                    .summary = "names, shapes, types and checks of a run, snapshot or file",
+                                    .group = "Look at things",
+                                    .help = kHelp,
+                                    .run = run};
+
+}  // namespace millrace::cli

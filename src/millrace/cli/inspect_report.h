@@ -1,0 +1,25 @@
+// What is in a file or folder, and whether it is whole: for `millrace inspect`.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "millrace/base/json.h"
+
+namespace millrace::cli {
+
+struct Report {
+  std::string kind;                                        // "snapshot", "run", "safetensors file", "token file"
+  std::vector<std::pair<std::string, std::string>> facts;  // label, value
+  std::vector<std::vector<std::string>> table;             // first row = headings; empty = none
+  std::vector<std::string> problems;                       // what is damaged; empty = whole
+  Json details = Json::object();                           // for --json
+  [[nodiscard]] std::string to_text(const std::filesystem::path& path) const;
+  [[nodiscard]] Json to_json(const std::filesystem::path& path) const;
+};
+
+// UsageError when the path does not exist or is of no kind that is known here. Damage is a problem of the report, not an error.
+[[nodiscard]] Report inspect_path(const std::filesystem::path& path);
+
+}  // namespace millrace::cli

@@ -1,0 +1,80 @@
+#include "millrace/base/format.h"
+#include "millrace/cli/arguments.h"
+#include "millrace/cli/command.h"
+#include "millrace/cli/text.h"
+#include "millrace/train/switchboard.h"
+
+namespace millrace::cli {
+namespace {
+
+constexpr std::string_view kHelp =
+    R"(Lists the recipes of this program with their presets.
+
+  --switches            the switchboard instead: every optimisation, what runs when it is off (--off=NAME), and how results
+                        with it equal those without: bits, within a tolerance, or in distribution
+  --json                as JSON
+)";
+
+std::string equality_text(const SwitchRow& row) {
+  switch (row.equality) {
+    case Equality::bits:
+      return "bits";
+    case Equality::tolerance:
+      return "within " + significant(row.tolerance, 2);
+    case Equality::statistical:
+      return "statistical";
+  }
+  return "";
+}
+
+void list_switches(bool json) {
+  std::vector<std::vector<std::string>> rows = {{"switch", "on = off", "what it does", "when off"}};
+  Json all = Json::array();
+  for (const SwitchRow& row : switch_rows()) {
+    rows.push_back({std::string(row.name), equality_text(row), std::string(row.help), std::string(row.plain_path)});
+    all.push_back({{"name", row.name},
+                   {"help", row.help},
+                   {"plain_path", row.plain_path},
+                   {"equality", equality_text(row)},
+                   {"per_process", row.per_process}});
+  }
+  json ? print_json(all) : print(table(rows));
+}
+
+void list_recipes(const Invocation& call, bool json) {
+  std::vector<std::vector<std::string>> rows = {{"recipe", "presets", "what it is"}};
+  Json all = Json::array();
+  for (const Entry& entry : call.recipes) {
+    std::vector<std::string> presets;
+    for (const auto& [name, values] : entry.presets) {
+      presets.push_back(name);
+    }
+    std::vector<std::string> shapes;
+    for (const auto& shape : entry.bench_shapes) {
+      shapes.push_back(shape.name);
+    }
+    rows.push_back({entry.name, joined(presets, ", "), entry.summary});
+    all.push_back({{"name", entry.name}, {"summary", entry.summary}, {"presets", presets}, {"bench_shapes", shapes}});
+  }
+  json ? print_json(all) : print(table(rows));
+}
+
+int run(const Invocation& call) {
+  Arguments arguments(call.words);
+  const bool json = arguments.flag("json");
+  const bool switches = arguments.flag("switches");
+  arguments.finish("list");
+  switches ? list_switches(json) : list_recipes(call, json);
+  return 0;
+}
+
+}  // namespace
+
+constinit const Command kList = {.name = "list",
+                                 .arguments = "[--switches] [--json]",
+                                 .summary = "recipes and their presets; --switches: every optimisation",
+                                 .group = "Look at things",
+                                 .help = kHelp,
+                                 .run = run};
+
+}  // namespace millrace::cli

@@ -1,0 +1,86 @@
+#include <filesystem>
+
+#include "millrace/base/format.h"
+#include "millrace/cli/arguments.h"
+#include "millrace/cli/command.h"
+#include "millrace/cli/text.h"
+
+namespace millrace::cli {
+namespace {
+
+constexpr std::string_view kHelp =
+    R"(Writes sample data whose best possible result is known. The same seed gives the same bytes.
+
+  --preset NAME         size of the data (default: the recipe's first preset)
+  --out DIR             a new or empty folder (default: runs/data/<recipe>-<preset>)
+  --seed N              (default 0)
+)";
+
+// Makes the folder. A folder that holds something is refused: the files of two data sets must not mix.
+void claim_folder(const std::filesystem::path& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error || !std::filesystem::is_directory(folder)) {
+    throw UsageError({"can't make the folder " + folder.string(), error ? error.message() : "a file of that name exists",
+                      "choose another folder with --out"});
+  }
+  if (!std::filesystem::is_empty(folder)) {
+    throw UsageError({"the folder " + folder.string() + " is not empty", "--out",
+                      "choose another folder with --out, or remove this one first"});
+  }
+}
+
+std::string choose_preset(const Entry& entry, const std::string& wish) {
+  std::vector<std::string> names;
+  for (const auto& [name, values] : entry.presets) {
+    if (name == wish) {
+      return name;
+    }
+    names.push_back(name);
+  }
+  if (wish.empty()) {
+    return names.empty() ? "smoke" : names.front();
+  }
+  throw UsageError({"recipe " + entry.name + " has no preset " + millrace::quoted(wish), "flag --preset=" + wish,
+                    suggestion(wish, names) + "presets: " + joined(names, ", ")});
+}
+
+int run(const Invocation& call) {
+  Arguments arguments(call.words);
+  const Entry& entry = take_recipe(arguments, call.recipes, "make-data");
+  const std::string wish = with_underscores(arguments.value("preset").value_or(""));
+  const auto out = arguments.value("out");
+  const std::int64_t seed = arguments.integer("seed", 0, 0);
+  arguments.finish("make-data");
+  if (!entry.make_data) {
+    throw UsageError(
+        {"recipe " + entry.name + " makes no sample data", "millrace make-data", "give it your own data with --data"});
+  }
+  const std::string preset = choose_preset(entry, wish);
+  const std::filesystem::path folder =
+      out ? std::filesystem::path(*out) : std::filesystem::path("runs") / "data" / (entry.name + "-" + preset);
+  claim_folder(folder);
+  entry.make_data(preset, folder, static_cast<std::uint64_t>(seed));
+  std::vector<std::vector<std::string>> rows;
+  for (const auto& file : std::filesystem::directory_iterator(folder)) {
+    if (file.is_regular_file()) {
+      rows.push_back({"  " + file.path().filename().string(), human_bytes(static_cast<double>(file.file_size()))});
+    }
+  }
+  std::sort(rows.begin(), rows.end());
+  print("data for preset " + preset + " of " + entry.name + ", seed " + std::to_string(seed) + ", in " + folder.string() + "\n" +
+        table(rows) + "next: " + call.program + " train " + entry.name + " --preset " + preset + " --data " + folder.string() +
+        "\n");
+  return 0;
+}
+
+}  // namespace
+
+constinit const Command kMakeData = {.name = "make-data",
+                                     .arguments = "RECIPE [--preset NAME] [--out DIR] [--seed N]",
+                                     .summary = "write sample data with a known best result",
+                                     .group = "Make things",
+                                     .help = kHelp,
+                                     .run = run};
+
+}  // namespace millrace::cli

@@ -1,0 +1,29 @@
+// What the files of a run folder say about it.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "millrace/base/json.h"
+
+namespace millrace::cli {
+
+struct RunRow {
+  std::filesystem::path folder;
+  std::string recipe;  // "" when nothing tells
+  std::int64_t step = 0;
+  std::optional<double> loss;  // the newest training loss that was logged
+  std::string state;           // "running", what summary.json says, "stopped" (it can go on), "new" (no snapshot yet)
+  std::string when;            // of the last line that was written, local time
+  [[nodiscard]] Json to_json() const;
+};
+
+[[nodiscard]] bool is_run_folder(const std::filesystem::path& folder);
+[[nodiscard]] RunRow read_run(const std::filesystem::path& folder);
+// All run folders below `root`, newest first. Damaged files leave their part of a row empty.
+[[nodiscard]] std::vector<RunRow> find_runs(const std::filesystem::path& root);
+
+}  // namespace millrace::cli

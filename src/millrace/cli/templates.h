@@ -1,0 +1,16 @@
+// The files that `millrace new` writes, as they stand in templates/ (made into a source by folder.cmake).
+#pragma once
+
+#include <span>
+#include <string_view>
+
+namespace millrace::cli {
+
+struct Template {
+  std::string_view name;
+  std::string_view text;  // "my_recipe" and "MyRecipe" stand for the recipe's name
+};
+
+[[nodiscard]] std::span<const Template> templates();
+
+}  // namespace millrace::cli

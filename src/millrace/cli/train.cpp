@@ -1,0 +1,69 @@
+#include "millrace/base/signals.h"
+#include "millrace/cli/command.h"
+#include "millrace/cli/command_config.h"
+#include "millrace/cli/recipe_help.h"
+#include "millrace/cli/text.h"
+#include "millrace/train/run.h"
+
+namespace millrace::cli {
+namespace {
+
+constexpr std::string_view kHelp =
+    R"(Trains a recipe. With --run DIR the same command again goes on where DIR's newest valid snapshot is; without it each
+run gets a folder of its own, runs/<recipe>/<date-time>. SIGINT, SIGTERM, SIGHUP and SIGUSR1 finish the step, save and leave.
+
+  FILE, --config FILE   config file: .json (comments allowed), .toml, .yaml; may be given several times, later files win
+  --preset NAME         values below those of the files; without input data a preset makes its own
+  --run DIR             run folder: new, or to go on with
+  --data DIR            folder of the input data
+  --section.key=VALUE   one value; hyphen and underscore are alike, --x and --no-x set a true|false key
+  --off ROW,ROW         switchboard rows to turn off (millrace list --switches)
+  --fresh               start over in a folder that holds a run: its files are removed
+  --dry-run             print the resolved config and the plan, and stop
+  --json                print summary.json on stdout when done; everything else goes to stderr
+
+Precedence: flag > environment (MILLRACE_OPTIM__LEARNING_RATE=1e-3) > files in order > preset > the recipe's defaults.
+)";
+
+int run(const Invocation& call) {
+  Arguments arguments(call.words);
+  const Entry& entry = take_recipe(arguments, call.recipes, "train");
+  const bool json = arguments.flag("json");
+  RunRequest request;
+  request.entry = &entry;
+  request.fresh = arguments.flag("fresh");
+  request.dry_run = arguments.flag("dry-run");
+  CommandConfig config = resolve_command_config(entry, arguments);
+  keep_memory_unless_off(config.resolved);
+  telemetry::Console console(telemetry::Console::Mode::automatic, json ? 2 : 1);
+  if (request.dry_run) {
+    console.line(config_table(schema_of(entry), config.resolved));
+  }
+  request.config = std::move(config.resolved);
+  request.preset = std::move(config.preset);
+  request.config_folder = std::move(config.config_folder);
+  request.command_line = {call.program, "train"};
+  request.command_line.insert(request.command_line.end(), call.words.begin(), call.words.end());
+  request.console = &console;
+  if (!request.dry_run) {
+    install_signal_handlers();
+  }
+  const RunOutcome outcome = run_training(request);
+  if (json && !request.dry_run) {
+    print_json(outcome.summary);
+  }
+  return outcome.exit_code;
+}
+
+}  // namespace
+
+constinit const Command kTrain = {
+    .name = "train",
+    .arguments = "RECIPE [FILE]... [--preset NAME] [--run DIR] [--data DIR] [--section.key=VALUE]... [options]",
+    .summary = "train a recipe, or go on with an interrupted run",
+    .group = "Train and use a model",
+    .help = kHelp,
+    .run = run,
+    .more_help = recipe_help};
+
+}  // namespace millrace::cli
