@@ -43,10 +43,10 @@ struct LoaderOptions {
 };
 
 // A batch in host memory. Owns its slot: destroying it (on any thread) gives the slot back.
-struct HostGroup {
-  std::span<const Field> fields;          // of the data set; valid while the loader lives
-  std::vector<std::byte*> data;           // first byte of each field, 64-byte aligned, rows contiguous
-  std::vector<std::int64_t> positions;    // position in the epoch of each row; size() = number of rows
+struct HostGroup {                      // groups stand in the order of the pipeline's data sets; one that is through has no rows
+  std::span<const Field> fields;        // of the data set; valid while the loader lives
+  std::vector<std::byte*> data;         // first byte of each field, 64-byte aligned, rows contiguous
+  std::vector<std::int64_t> positions;  // position in the epoch of each row; size() = number of rows
   std::span<const std::int64_t> indices;  // sample index of each row; valid while the batch lives
 };
 
@@ -67,6 +67,12 @@ struct LoaderCounters {
 
 // Order: a keyed bijection of [0, size) per (seed, epoch): O(1) memory, any position addressable. Rank r of w takes rows
 // [r*b, (r+1)*b) of each global batch of w*b rows. The same options give the same stream of bytes for any number of readers.
+//   last batch      without drop_last the ragged rest is dealt to the ranks in order, as evenly as it goes: all ranks have
+//   equally
+//                   many batches, and one may get no rows when there are fewer rows than ranks
+//   grouped         an epoch lasts until the longest data set is through; with drop_last each group is either full or empty
+//   bad samples     skip leaves rows out, so a batch may be smaller, even empty; substitute draws another sample by
+//                   (seed, epoch, position, attempt); quarantine also remembers the bad one and does not read it again
 // next() and the other calls belong to one thread; batches may be destroyed on any thread.
 class Loader {
  public:
@@ -76,7 +82,8 @@ class Loader {
   Loader& operator=(const Loader&) = delete;
 
   // Next batch in order, nullopt at the end of the epoch; the call after that begins the next epoch (its samples are being
-  // read already). Throws DataError with the sample named. Order, content and errors do not depend on the number of readers.
+  // read already). Throws DataError with the sample, its batch and its reader named, and throws it again until restart() or
+  // load_state(). Order, content and errors do not depend on the number of readers.
   [[nodiscard]] std::optional<HostBatch> next();
   [[nodiscard]] std::uint64_t epoch() const noexcept;             // epoch of the next batch
   [[nodiscard]] std::int64_t batches_per_epoch() const noexcept;  // of this rank (equal on all ranks)

@@ -1,0 +1,150 @@
+// The engine's work for data sets: which samples a batch holds, reading them into its slot, and what happens to bad ones.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "millrace/base/error.h"
+#include "millrace/data/detail/order.h"
+#include "millrace/data/loader.h"
+
+namespace millrace::data::detail {
+
+// A row whose sample could not be read, and what became of it.
+struct BadRow {
+  std::size_t group = 0;
+  std::int64_t row = 0;
+  std::int64_t index = 0;  // the sample that was to stand there
+  bool replaced = false;
+  int reader = -1;                   // -1 = the calling thread
+  std::exception_ptr error;          // null when the sample was in quarantine and not read again
+  std::vector<std::int64_t> failed;  // samples whose read failed here: `index` and replacements tried
+};
+
+struct GroupSlot {
+  std::vector<std::byte*> data;  // one per field
+  std::vector<std::int64_t> indices;
+  std::vector<std::int64_t> positions;
+  std::int64_t rows = 0;
+};
+
+// Memory and bookkeeping of one batch.
+struct BatchSlot {
+  BatchSlot(std::shared_ptr<Arena> from, std::size_t size) : arena(std::move(from)), memory(arena->allocate(size)), bytes(size) {}
+  ~BatchSlot() { arena->release(memory, bytes); }
+  BatchSlot(const BatchSlot&) = delete;
+  BatchSlot& operator=(const BatchSlot&) = delete;
+
+  const std::shared_ptr<Arena> arena;
+  std::byte* const memory;
+  const std::size_t bytes;
+  std::vector<GroupSlot> groups;
+  std::mutex mutex;
+  std::vector<BadRow> bad;  // protected by mutex while tickets run
+};
+
+// What the work needs to know of the options; constant after construction.
+struct WorkOptions {
+  std::int64_t batch_size = 1;
+  bool shuffle = false;
+  bool drop_last = false;
+  std::uint64_t seed = 0;
+  int rank = 0;
+  int world_size = 1;
+  BadSamples bad_samples = BadSamples::fail;
+};
+
+// Samples not to be read again, by data set. Grows as batches are delivered; readers look at a frozen copy.
+using Quarantine = std::set<std::pair<std::size_t, std::int64_t>>;
+
+class BatchWork {
+ public:
+  using Slot = BatchSlot;
+
+  BatchWork(std::vector<Dataset> datasets, WorkOptions options, std::shared_ptr<Arena> arena);
+
+  [[nodiscard]] std::uint64_t batches_per_epoch() const noexcept { return batches_per_epoch_; }
+  [[nodiscard]] std::size_t slot_bytes() const noexcept { return slot_bytes_; }
+  [[nodiscard]] const std::vector<Dataset>& datasets() const noexcept { return datasets_; }
+  [[nodiscard]] std::int64_t samples() const noexcept;            // of all data sets
+  [[nodiscard]] std::int64_t samples_per_epoch() const noexcept;  // of those, the delivered ones, over all ranks
+  // Rows of this rank in batches [0, count) of an epoch, over all data sets.
+  [[nodiscard]] std::int64_t rows_before(std::int64_t count) const noexcept;
+
+  // What the engine asks for.
+  std::unique_ptr<BatchSlot> make_slot();
+  [[nodiscard]] std::uint64_t tickets() const noexcept { return tickets_; }
+  void begin(BatchSlot& slot, std::uint64_t batch) noexcept;
+  void run(BatchSlot& slot, std::uint64_t batch, std::uint64_t ticket, int reader) noexcept;
+  void starved(std::size_t lent) { on_starved(lent); }
+  void stalled(std::uint64_t batch, double seconds) { on_stalled(batch, seconds); }
+
+  // Set by the loader before the engine starts; called in the consumer's thread.
+  std::function<void(std::size_t lent)> on_starved = [](std::size_t) {};
+  std::function<void(std::uint64_t batch, double seconds)> on_stalled = [](std::uint64_t, double) {};
+
+  void set_quarantine(Quarantine quarantine);
+  [[nodiscard]] double read_seconds() const noexcept;
+  // "reader 2 has been reading sample 17 of data set "x" for 12 s", one per reader that is inside Source::read.
+  [[nodiscard]] std::vector<std::string> activity() const;
+  // "sample 17 of data set "x"", the name left out when it is empty.
+  [[nodiscard]] std::string sample_name(std::size_t group, std::int64_t index) const;
+
+ private:
+  // One data set's part of the plan.
+  struct Part {
+    std::shared_ptr<const Source> source;
+    std::vector<std::size_t> field_bytes;    // of one row
+    std::vector<std::size_t> field_offsets;  // in the slot
+    BatchSlices slices;
+    std::uint64_t seed = 0;
+    std::int64_t rows_per_ticket = 1;
+    std::uint64_t first_ticket = 0;
+    std::uint64_t end_ticket = 0;
+  };
+  // What one reader is at, for the message about a stall. A cache line each.
+  struct alignas(64) Activity {
+    std::atomic<std::int64_t> since{0};  // steady nanoseconds; 0 = not reading
+    std::atomic<std::int64_t> index{0};
+    std::atomic<std::size_t> group{0};
+    std::atomic<std::int64_t> read_nanoseconds{0};
+  };
+  struct Block {
+    const Part& part;
+    std::size_t group;
+    std::int64_t first_row;
+    std::int64_t rows;
+    std::uint64_t epoch;
+    int reader;
+  };
+
+  void lay_out();
+  void read_block(BatchSlot& slot, const Block& block);
+  void read_rows(BatchSlot& slot, const Block& block, std::span<const std::int64_t> indices, std::int64_t first_row) const;
+  void read_one(BatchSlot& slot, const Block& block, std::int64_t row, std::exception_ptr error);
+  void replace(BatchSlot& slot, const Block& block, BadRow& bad) const;
+  [[nodiscard]] bool quarantined(std::size_t group, std::int64_t index) const;
+  Activity& activity_of(int reader) const { return activities_[reader < 0 ? 0 : 1 + static_cast<std::size_t>(reader) % 64]; }
+
+  const std::vector<Dataset> datasets_;
+  const WorkOptions options_;
+  const std::shared_ptr<Arena> arena_;
+  std::vector<Part> parts_;
+  std::uint64_t tickets_ = 0;
+  std::uint64_t batches_per_epoch_ = 0;
+  std::size_t slot_bytes_ = 0;
+  mutable std::array<Activity, 65> activities_;  // [0] is the calling thread; more readers than 64 share
+  mutable std::mutex quarantine_mutex_;
+  std::shared_ptr<const Quarantine> quarantine_;
+  std::atomic<bool> has_quarantine_{false};
+};
+
+}  // namespace millrace::data::detail

@@ -1,0 +1,58 @@
+#include "millrace/data/detail/input_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+#include "millrace/base/error.h"
+#include "millrace/base/format.h"
+
+namespace millrace::data::detail {
+namespace {
+
+std::string reason(int error_number) { return std::generic_category().message(error_number); }
+
+}  // namespace
+
+InputFile::InputFile(std::filesystem::path path) : path_(std::move(path)) {
+  descriptor_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (descriptor_ < 0) {
+    throw DataError({.what = quoted(path_.string()) + " can't be opened: " + reason(errno),
+                     .where = "",
+                     .next = "check the path and its permissions"});
+  }
+  struct stat status {};
+  if (::fstat(descriptor_, &status) != 0 || !S_ISREG(status.st_mode)) {
+    ::close(descriptor_);
+    throw DataError({.what = quoted(path_.string()) + " is not a regular file", .where = "", .next = "name a file"});
+  }
+  size_ = static_cast<std::uint64_t>(status.st_size);
+}
+
+InputFile::~InputFile() { ::close(descriptor_); }
+
+void InputFile::read(std::uint64_t offset, std::span<std::byte> out) const {
+  while (!out.empty()) {
+    const ssize_t got = ::pread(descriptor_, out.data(), out.size(), static_cast<off_t>(offset));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) {
+      throw DataError({.what = quoted(path_.string()) + " can't be read: " + reason(errno),
+                       .where = "byte " + std::to_string(offset),
+                       .next = "check the disk"});
+    }
+    if (got == 0) {
+      throw DataError(
+          {.what = quoted(path_.string()) + " has become shorter: " + std::to_string(out.size()) + " bytes are missing",
+           .where = "byte " + std::to_string(offset),
+           .next = "don't change data while it is read"});
+    }
+    out = out.subspan(static_cast<std::size_t>(got));
+    offset += static_cast<std::uint64_t>(got);
+  }
+}
+
+}  // namespace millrace::data::detail

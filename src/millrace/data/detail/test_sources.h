@@ -1,0 +1,87 @@
+// Sources for tests: contents that can be computed, delays and failures on request.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "millrace/base/error.h"
+#include "millrace/data/loader.h"
+#include "millrace/data/source.h"
+
+namespace millrace::data::detail {
+
+// Two fields: "id" (i64: the sample's index) and "noise" (u32 [3]: drawn from ReadRandom, so that a change of keys shows).
+class CountingSource final : public Source {
+ public:
+  explicit CountingSource(std::int64_t size, std::int64_t samples_per_ticket = 1)
+      : size_(size), samples_per_ticket_(samples_per_ticket) {}
+
+  std::function<void(std::int64_t index)> before;  // may throw or wait
+  std::string print = "counting";
+  mutable std::atomic<std::int64_t> reads{0};
+
+  [[nodiscard]] std::span<const Field> fields() const override { return fields_; }
+  [[nodiscard]] std::int64_t size() const override { return size_; }
+  [[nodiscard]] std::string fingerprint() const override { return print + " " + std::to_string(size_); }
+  [[nodiscard]] std::int64_t samples_per_ticket() const override { return samples_per_ticket_; }
+  void read(std::span<const std::int64_t> indices, Rows rows, const ReadRandom& random) const override {
+    for (std::size_t i = 0; i < indices.size(); ++i) {
+      if (before) before(indices[i]);
+      ++reads;
+      std::memcpy(rows.row(0, i, 8), &indices[i], 8);
+      Philox draw = random(i);
+      const std::uint32_t noise[3] = {draw(), draw(), random(i, 1)()};
+      std::memcpy(rows.row(1, i, 12), noise, sizeof noise);
+    }
+  }
+
+ private:
+  std::vector<Field> fields_ = {{"id", DType::i64, {}}, {"noise", DType::u32, {3}}};
+  std::int64_t size_;
+  std::int64_t samples_per_ticket_;
+};
+
+// What a batch delivers, copied out.
+struct Delivered {
+  std::uint64_t epoch = 0;
+  std::uint64_t index = 0;
+  std::vector<std::vector<std::int64_t>> ids;  // by group
+  std::vector<std::vector<std::int64_t>> positions;
+  std::string bytes;  // of all fields of all groups
+  friend bool operator==(const Delivered&, const Delivered&) = default;
+};
+
+inline Delivered copy_of(const HostBatch& batch) {
+  Delivered out{.epoch = batch.epoch, .index = batch.index, .ids = {}, .positions = {}, .bytes = {}};
+  for (const HostGroup& group : batch.groups) {
+    out.ids.emplace_back(group.indices.begin(), group.indices.end());
+    out.positions.push_back(group.positions);
+    for (std::size_t f = 0; f < group.fields.size(); ++f) {
+      out.bytes.append(reinterpret_cast<const char*>(group.data[f]), group.fields[f].bytes() * group.positions.size());
+    }
+  }
+  return out;
+}
+
+inline std::vector<Delivered> epoch_of(Loader& loader) {
+  std::vector<Delivered> batches;
+  while (auto batch = loader.next()) batches.push_back(copy_of(*batch));
+  return batches;
+}
+
+inline std::vector<std::int64_t> ids_of(const std::vector<Delivered>& batches, std::size_t group = 0) {
+  std::vector<std::int64_t> ids;
+  for (const Delivered& batch : batches) ids.insert(ids.end(), batch.ids[group].begin(), batch.ids[group].end());
+  return ids;
+}
+
+}  // namespace millrace::data::detail

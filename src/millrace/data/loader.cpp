@@ -1,0 +1,413 @@
+#include "millrace/data/loader.h"
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+
+#include "millrace/base/clock.h"
+#include "millrace/base/error.h"
+#include "millrace/base/format.h"
+#include "millrace/data/detail/batch_work.h"
+#include "millrace/data/detail/engine.h"
+#include "millrace/data/detail/loader_state.h"
+
+namespace millrace::data {
+namespace {
+
+using detail::BadRow;
+using detail::BatchSlot;
+using detail::BatchWork;
+using detail::GroupSlot;
+
+constexpr std::string_view kRepair =
+    "repair or remove the sample, or set data.bad_samples=\"skip\" (counted and logged), \"substitute\" or \"quarantine\"";
+
+[[noreturn]] void refuse(std::string what, std::string where, std::string next) {
+  throw ConfigError(Message{.what = std::move(what), .where = std::move(where), .next = std::move(next)});
+}
+
+void check(const Pipeline& pipeline, const LoaderOptions& options) {
+  if (pipeline.datasets.empty()) refuse("the pipeline has no data set", "the recipe's data()", "give it at least one");
+  for (const Dataset& dataset : pipeline.datasets) {
+    if (!dataset.source) refuse("data set \"" + dataset.name + "\" has no source", "the recipe's data()", "give it one");
+    if (dataset.source->size() < 1) {
+      refuse(dataset.name.empty() ? "the data set has no samples" : "data set \"" + dataset.name + "\" has no samples", "data",
+             "check the paths and filters of the data");
+    }
+  }
+  const auto at_least_one = [](std::int64_t value, std::string key) {
+    if (value < 1) refuse(key + " is " + std::to_string(value), key, "set it to 1 or more");
+  };
+  at_least_one(options.batch_size, "data.batch_size");
+  at_least_one(options.prefetch, "data.prefetch");
+  if (options.readers < -1 || options.readers > 1024) {
+    refuse("data.workers is " + std::to_string(options.readers), "data.workers", "set it to auto, or from 0 to 1024");
+  }
+  if (!(options.max_bad_fraction >= 0 && options.max_bad_fraction <= 1)) {
+    refuse("the greatest fraction of bad samples is " + significant(options.max_bad_fraction, 6), "max_bad_fraction",
+           "set it between 0 and 1");
+  }
+  MR_CHECK(options.world_size >= 1 && options.rank >= 0 && options.rank < options.world_size, "rank lies outside the world");
+  std::int64_t global = 0;
+  if (__builtin_mul_overflow(options.batch_size, options.world_size, &global)) {
+    refuse("the global batch is too large", "data.batch_size", "lower it");
+  }
+}
+
+detail::WorkOptions work_options(const LoaderOptions& options) {
+  return {.batch_size = options.batch_size,
+          .shuffle = options.shuffle,
+          .drop_last = options.drop_last,
+          .seed = options.seed,
+          .rank = options.rank,
+          .world_size = options.world_size,
+          .bad_samples = options.bad_samples};
+}
+
+std::string time_text(double seconds) {
+  return seconds < 1e-3 ? fixed(seconds * 1e6, 0) + " us" : fixed(seconds * 1e3, 1) + " ms";
+}
+
+// Seconds the calling thread takes for a batch, nullopt when a sample of it is bad. Big batches are read in part.
+std::optional<double> batch_read_seconds(BatchWork& work) {
+  constexpr double kLimit = 0.02;
+  const std::unique_ptr<BatchSlot> slot = work.make_slot();
+  double best = 0;
+  for (int pass = 0; pass < 3; ++pass) {  // the first pass also faults pages and warms caches
+    work.begin(*slot, 0);
+    const double began = steady_seconds();
+    std::uint64_t ticket = 0;
+    double passed = 0;
+    while (ticket < work.tickets() && passed < kLimit) {
+      work.run(*slot, 0, ticket++, -1);
+      passed = steady_seconds() - began;
+    }
+    if (!slot->bad.empty()) return std::nullopt;
+    const double whole = passed * static_cast<double>(work.tickets()) / static_cast<double>(ticket);
+    best = pass == 0 ? whole : std::min(best, whole);
+    if (passed > 1e-3) break;
+  }
+  return best;
+}
+
+struct ReaderChoice {
+  int readers = 0;
+  std::string reason;
+};
+
+ReaderChoice choose_readers(BatchWork& work, int wanted) {
+  if (wanted >= 0) return {wanted, std::to_string(wanted) + " readers: as configured"};
+  // Below this a hand-over between threads costs a good part of the read, and the step is longer anyway.
+  constexpr double kCheap = 200e-6;
+  const std::optional<double> seconds = batch_read_seconds(work);
+  if (seconds && *seconds < kCheap) {
+    return {0, "no readers: a batch is read in " + time_text(*seconds) + " in the calling thread"};
+  }
+  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  const bool waits =
+      std::any_of(work.datasets().begin(), work.datasets().end(), [](const Dataset& d) { return d.source->waits(); });
+  const int readers = waits ? std::clamp(2 * cores, 4, 8) : std::clamp(cores - 2, 1, 4);
+  std::string reason = std::to_string(readers) + (readers == 1 ? " reader: " : " readers: ");
+  reason += seconds ? "a batch takes " + time_text(*seconds) + " to read" : "the first batch holds a sample that can't be read";
+  return {readers, reason + (waits ? ", mostly waiting" : "") + "; " + std::to_string(cores) + " cores"};
+}
+
+std::size_t slot_count(const BatchWork& work, const LoaderOptions& options) {
+  // One more than `prefetch` is with the consumer, and one is being asked for while it still holds the last.
+  const auto wanted = static_cast<std::size_t>(options.prefetch) + 2;
+  const std::size_t bytes = std::max<std::size_t>(work.slot_bytes(), 1);
+  const std::size_t affordable = options.max_buffer_bytes / bytes;
+  if (affordable < 2) {
+    refuse("one batch takes " + human_bytes(static_cast<double>(bytes)) + ", and two must fit into the loader's buffer of " +
+               human_bytes(static_cast<double>(options.max_buffer_bytes)),
+           "data.batch_size", "lower data.batch_size, or give the loader a larger buffer");
+  }
+  return std::min(wanted, affordable);
+}
+
+// Removes the bad rows of a group: later rows move up.
+void drop_rows(GroupSlot& group, std::span<const Field> fields, const std::vector<std::int64_t>& rows) {
+  std::int64_t kept = rows.front();
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const std::int64_t from = rows[i] + 1;
+    const std::int64_t end = i + 1 < rows.size() ? rows[i + 1] : group.rows;
+    const auto count = static_cast<std::size_t>(end - from);
+    for (std::size_t f = 0; f < fields.size(); ++f) {
+      const std::size_t bytes = fields[f].bytes();
+      std::memmove(group.data[f] + static_cast<std::size_t>(kept) * bytes, group.data[f] + static_cast<std::size_t>(from) * bytes,
+                   count * bytes);
+    }
+    std::copy(group.indices.begin() + from, group.indices.begin() + end, group.indices.begin() + kept);
+    std::copy(group.positions.begin() + from, group.positions.begin() + end, group.positions.begin() + kept);
+    kept += end - from;
+  }
+  group.rows = kept;
+}
+
+Message reason_of(const BadRow& bad, const std::string& sample) {
+  if (!bad.error) return {.what = sample + " is in quarantine and no replacement could be read", .where = "", .next = ""};
+  try {
+    std::rethrow_exception(bad.error);
+  } catch (const DataError& error) {
+    return error.message();
+  } catch (const Error&) {
+    throw;
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const std::exception& error) {
+    return {.what = sample + " can't be read: " + error.what(), .where = "", .next = ""};
+  }
+}
+
+}  // namespace
+
+struct Loader::Impl {
+  Impl(Pipeline pipeline, LoaderOptions given)
+      : options(std::move(given)),
+        work(std::make_shared<BatchWork>(std::move(pipeline.datasets), work_options(options),
+                                         options.arena ? options.arena : Arena::host())) {
+    if (work->batches_per_epoch() == 0) {
+      refuse("no batch is left: " + with_commas(work->samples()) + " samples, batch size " + with_commas(options.batch_size) +
+                 (options.world_size > 1 ? " on each of " + std::to_string(options.world_size) + " ranks" : "") +
+                 ", and drop_last drops the incomplete one",
+             "data.drop_last", "lower data.batch_size, or set data.drop_last=false");
+    }
+    slots = slot_count(*work, options);
+    work->on_starved = [this](std::size_t lent) { starved(lent); };
+    work->on_stalled = [this](std::uint64_t late, double seconds) { stalled(late, seconds); };
+    const ReaderChoice choice = choose_readers(*work, options.readers);
+    reason = choice.reason;
+    probe_seconds = work->read_seconds();
+    detail::EngineOptions engine_options{.readers = choice.readers, .slots = slots};
+    engine_options.ahead = std::min(static_cast<std::size_t>(options.prefetch), std::max<std::size_t>(slots, 3) - 2);
+    engine.emplace(work, engine_options);
+  }
+
+  ~Impl() {
+    if (engine->stop()) return;
+    for (const std::string& line : work->activity()) warn("the loader ends without waiting: " + line);
+  }
+
+  void warn(const std::string& line) const {
+    if (options.warn) options.warn(line);
+  }
+
+  void starved(std::size_t lent) {
+    const std::uint64_t bytes = work->slot_bytes() * (engine->slots() + 1);
+    if (bytes > options.max_buffer_bytes) {
+      throw DataError({.what = std::to_string(lent) + " batches are kept, and one more would take the loader's buffer to " +
+                               human_bytes(static_cast<double>(bytes)) + " of at most " +
+                               human_bytes(static_cast<double>(options.max_buffer_bytes)),
+                       .where = place(batch),
+                       .next = "let batches go, or clone the tensors that are to be kept"});
+    }
+    if (!std::exchange(warned_starved, true)) {
+      warn(std::to_string(lent) + " batches are kept at once: each takes another " +
+           human_bytes(static_cast<double>(work->slot_bytes())) + "; clone the tensors that are to be kept");
+    }
+  }
+
+  void stalled(std::uint64_t sequence, double seconds) const {
+    const std::uint64_t per_epoch = work->batches_per_epoch();
+    std::string line = "batch " + std::to_string(sequence % per_epoch) + " of epoch " + std::to_string(sequence / per_epoch) +
+                       " has not come for " + human_duration(seconds);
+    for (const std::string& reader : work->activity()) line += "; " + reader;
+    warn(line);
+  }
+
+  [[nodiscard]] std::string place(std::uint64_t in_epoch) const {
+    return "batch " + std::to_string(in_epoch) + " of epoch " + std::to_string(epoch);
+  }
+
+  [[nodiscard]] std::uint64_t sequence() const { return epoch * work->batches_per_epoch() + batch; }
+
+  // The error of a bad row with sample, batch and reader added to what the source said.
+  [[nodiscard]] DataError error_of(const BadRow& bad) const {
+    const std::string sample = work->sample_name(bad.group, bad.index);
+    Message message = reason_of(bad, sample);
+    const bool named = message.what.find(sample) != std::string::npos;
+    std::string where = message.where.empty() ? "" : message.where + "\n";
+    if (!named) where += sample + ", ";
+    message.where = where + place(batch) + (bad.reader < 0 ? "" : ", reader " + std::to_string(bad.reader));
+    if (message.next.empty()) message.next = kRepair;
+    return DataError(std::move(message));
+  }
+
+  // Deals with the bad rows of a batch that is due. Throws when the policy or the ceiling says so, before anything changes.
+  void settle(BatchSlot& slot) {
+    std::sort(slot.bad.begin(), slot.bad.end(),
+              [](const BadRow& a, const BadRow& b) { return std::pair(a.group, a.row) < std::pair(b.group, b.row); });
+    const bool skips = options.bad_samples == BadSamples::skip;
+    for (const BadRow& bad : slot.bad) {
+      const DataError error = error_of(bad);  // throws itself what is not about a sample
+      if (!bad.replaced && !skips) throw error;
+    }
+    check_ceiling(slot);
+    bad_in_epoch += slot.bad.size();
+    counters.bad_samples += slot.bad.size();
+    bool grew = false;
+    for (const BadRow& bad : slot.bad) {
+      report(bad);
+      if (options.bad_samples != BadSamples::quarantine) continue;
+      for (const std::int64_t index : bad.failed) grew |= quarantine.emplace(bad.group, index).second;
+    }
+    if (grew) work->set_quarantine(quarantine);
+    if (!skips) return;
+    for (std::size_t group = 0; group < slot.groups.size(); ++group) {
+      std::vector<std::int64_t> rows;
+      for (const BadRow& bad : slot.bad) {
+        if (bad.group == group) rows.push_back(bad.row);
+      }
+      if (!rows.empty()) drop_rows(slot.groups[group], work->datasets()[group].source->fields(), rows);
+    }
+  }
+
+  void check_ceiling(const BatchSlot& slot) const {
+    const auto rows = work->rows_before(static_cast<std::int64_t>(work->batches_per_epoch()));
+    const std::uint64_t bad = bad_in_epoch + slot.bad.size();
+    if (static_cast<double>(bad) <= options.max_bad_fraction * static_cast<double>(rows)) return;
+    const DataError last = error_of(slot.bad.back());
+    throw DataError({.what = with_commas(static_cast<std::int64_t>(bad)) + " of " + with_commas(rows) + " samples of epoch " +
+                             std::to_string(epoch) + " could not be read, more than the fraction " +
+                             significant(options.max_bad_fraction, 3) + " that is allowed; the last: " + last.message().what,
+                     .where = last.message().where,
+                     .next = "repair the data, or allow a greater fraction of bad samples"});
+  }
+
+  void report(const BadRow& bad) {
+    constexpr std::uint64_t kNamed = 3;
+    if (++reported_in_epoch > kNamed || !bad.error) return;
+    const DataError error = error_of(bad);
+    warn(work->sample_name(bad.group, bad.index) + (bad.replaced ? " is replaced: " : " is left out: ") + error.message().what +
+         " (" + place(batch) + ")");
+  }
+
+  void end_epoch() {
+    if (bad_in_epoch > 0) {
+      warn("epoch " + std::to_string(epoch) + ": " + with_commas(static_cast<std::int64_t>(bad_in_epoch)) + " bad samples " +
+           (options.bad_samples == BadSamples::skip ? "left out" : "replaced"));
+    }
+    ++epoch;
+    batch = 0;
+    bad_in_epoch = 0;
+    reported_in_epoch = 0;
+  }
+
+  std::optional<HostBatch> next() {
+    if (failed) std::rethrow_exception(failed);
+    if (batch == work->batches_per_epoch()) {
+      end_epoch();
+      return std::nullopt;
+    }
+    const std::int64_t began = steady_nanoseconds();
+    std::shared_ptr<BatchSlot> slot;
+    try {
+      slot = engine->next();
+      counters.wait_seconds += static_cast<double>(steady_nanoseconds() - began) * 1e-9;
+      if (!slot->bad.empty()) settle(*slot);
+    } catch (...) {
+      failed = std::current_exception();
+      throw;
+    }
+    HostBatch result = hand_over(std::move(slot));
+    ++batch;
+    ++counters.batches;
+    return result;
+  }
+
+  HostBatch hand_over(std::shared_ptr<BatchSlot> slot) {
+    HostBatch result;
+    result.epoch = epoch;
+    result.index = batch;
+    result.groups.reserve(slot->groups.size());
+    for (std::size_t group = 0; group < slot->groups.size(); ++group) {
+      const GroupSlot& here = slot->groups[group];
+      result.groups.push_back({.fields = work->datasets()[group].source->fields(),
+                               .data = here.data,
+                               .positions = {here.positions.begin(), here.positions.begin() + here.rows},
+                               .indices = {here.indices.data(), static_cast<std::size_t>(here.rows)}});
+      counters.samples += static_cast<std::uint64_t>(here.rows);
+    }
+    result.slot = std::move(slot);
+    return result;
+  }
+
+  void go_to(std::uint64_t new_epoch, std::uint64_t new_batch) {
+    epoch = new_epoch;
+    batch = new_batch;
+    failed = nullptr;
+    bad_in_epoch = 0;
+    reported_in_epoch = 0;
+    engine->restart(sequence());
+  }
+
+  [[nodiscard]] detail::LoaderState state() const {
+    return {.fingerprint = detail::fingerprint_of(work->datasets()),
+            .seed = options.seed,
+            .global_batch_size = options.batch_size * options.world_size,
+            .shuffle = options.shuffle,
+            .drop_last = options.drop_last,
+            .epoch = epoch,
+            .next_batch = batch,
+            .bad_in_epoch = bad_in_epoch,
+            .quarantine = quarantine};
+  }
+
+  LoaderOptions options;
+  std::shared_ptr<BatchWork> work;
+  std::size_t slots = 0;
+  std::string reason;
+  double probe_seconds = 0;  // spent in read() to choose the readers
+  std::optional<detail::Engine<BatchWork>> engine;
+  std::uint64_t epoch = 0;
+  std::uint64_t batch = 0;  // next one of the epoch; batches_per_epoch = the end has not been told yet
+  std::uint64_t bad_in_epoch = 0;
+  std::uint64_t reported_in_epoch = 0;
+  detail::Quarantine quarantine;
+  std::exception_ptr failed;  // thrown again until restart() or load_state()
+  bool warned_starved = false;
+  LoaderCounters counters;
+};
+
+Loader::Loader(Pipeline pipeline, LoaderOptions options) {
+  check(pipeline, options);
+  impl_ = std::make_unique<Impl>(std::move(pipeline), std::move(options));
+}
+
+Loader::~Loader() = default;
+
+std::optional<HostBatch> Loader::next() { return impl_->next(); }
+
+std::uint64_t Loader::epoch() const noexcept { return impl_->epoch; }
+
+std::int64_t Loader::batches_per_epoch() const noexcept { return static_cast<std::int64_t>(impl_->work->batches_per_epoch()); }
+
+std::int64_t Loader::samples_per_epoch() const noexcept { return impl_->work->samples_per_epoch(); }
+
+Json Loader::state() const { return detail::to_json(impl_->state()); }
+
+void Loader::load_state(const Json& state) {
+  const detail::LoaderState loaded = detail::loader_state_from(state, impl_->state(), *impl_->work);
+  impl_->quarantine = loaded.quarantine;
+  impl_->work->set_quarantine(loaded.quarantine);
+  impl_->go_to(loaded.epoch, loaded.next_batch);
+  impl_->bad_in_epoch = loaded.bad_in_epoch;
+}
+
+void Loader::restart(std::uint64_t epoch) { impl_->go_to(epoch, 0); }
+
+LoaderCounters Loader::counters() const {
+  LoaderCounters counters = impl_->counters;
+  counters.read_seconds = impl_->work->read_seconds() - impl_->probe_seconds;
+  return counters;
+}
+
+int Loader::readers() const noexcept { return impl_->engine->readers(); }
+
+std::string Loader::readers_reason() const { return impl_->reason; }
+
+std::uint64_t Loader::buffer_bytes() const noexcept {
+  return impl_->work->slot_bytes() * std::max(impl_->slots, impl_->engine->slots());
+}
+
+}  // namespace millrace::data

@@ -1,0 +1,89 @@
+// A long row of token ids: where it lies (memory or a file read by pread), and the token file.
+//
+// Token file, little-endian: header (magic "MRTOKENS", u32 version, u32 bytes per token), the tokens, zeros up to a multiple of
+// 8, u64 first token of each document, JSON of the writer, footer (counts, CRC32C of each part, of the footer itself). Counts
+// stand at the end so that a corpus is written in one pass.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "millrace/base/fs.h"
+#include "millrace/base/json.h"
+
+namespace millrace::data {
+
+// Const and thread-safe.
+class TokenArray {
+ public:
+  // All ids must be below vocab_size: DataError names the first that is not. `fingerprint` identifies the content.
+  static std::shared_ptr<const TokenArray> in_memory(std::vector<std::uint16_t> tokens, std::uint64_t vocab_size,
+                                                     std::vector<std::int64_t> documents, std::string fingerprint);
+  static std::shared_ptr<const TokenArray> in_memory(std::vector<std::uint32_t> tokens, std::uint64_t vocab_size,
+                                                     std::vector<std::int64_t> documents, std::string fingerprint);
+  // Every byte is checked against the file's checksums and every id against vocab_size before this returns; DataError names what
+  // is wrong and where. Up to 64 MiB are then kept in memory, more is read by pread as it is needed.
+  static std::shared_ptr<const TokenArray> open(const std::filesystem::path& path);
+  // A file of bare little-endian ids of 2 or 4 bytes, as other programs write them: nothing says which, so the caller does.
+  static std::shared_ptr<const TokenArray> open_bare(const std::filesystem::path& path, std::size_t token_bytes,
+                                                     std::uint64_t vocab_size);
+
+  virtual ~TokenArray() = default;
+  TokenArray(const TokenArray&) = delete;
+  TokenArray& operator=(const TokenArray&) = delete;
+
+  [[nodiscard]] std::int64_t size() const noexcept { return size_; }
+  [[nodiscard]] std::size_t token_bytes() const noexcept { return token_bytes_; }  // 2 or 4
+  [[nodiscard]] std::uint64_t vocab_size() const noexcept { return vocab_size_; }
+  [[nodiscard]] std::span<const std::int64_t> documents() const noexcept { return documents_; }  // first token of each
+  [[nodiscard]] const std::string& fingerprint() const noexcept { return fingerprint_; }
+  [[nodiscard]] const Json& notes() const noexcept { return notes_; }       // what the writer gave along; null for others
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }  // path, or "tokens in memory"
+  [[nodiscard]] virtual bool in_memory() const noexcept = 0;
+  // Tokens [first, first + count), which must exist. DataError when the file has changed under us.
+  virtual void read(std::int64_t first, std::int64_t count, std::byte* out) const = 0;
+
+ protected:
+  TokenArray() = default;
+  std::int64_t size_ = 0;
+  std::size_t token_bytes_ = 2;
+  std::uint64_t vocab_size_ = 0;
+  std::vector<std::int64_t> documents_;
+  std::string fingerprint_;
+  Json notes_;
+  std::string name_;
+};
+
+// Writes a token file under a temporary name and gives it its own at finish(); without finish() nothing is left.
+class TokenFileWriter {
+ public:
+  TokenFileWriter(Fs& fs, std::filesystem::path path, std::uint64_t vocab_size);  // 2 bytes a token up to 65,536 ids, else 4
+  ~TokenFileWriter();
+  TokenFileWriter(const TokenFileWriter&) = delete;
+  TokenFileWriter& operator=(const TokenFileWriter&) = delete;
+
+  void begin_document() { documents_.push_back(count_); }
+  void append(std::span<const std::uint32_t> tokens);
+  void finish(const Json& notes);
+
+ private:
+  void write(std::span<const std::byte> bytes);
+
+  Fs& fs_;
+  std::filesystem::path path_;
+  std::filesystem::path temporary_;
+  std::unique_ptr<WritableFile> file_;
+  std::uint64_t vocab_size_;
+  std::uint32_t token_bytes_;
+  std::uint64_t count_ = 0;
+  std::uint32_t crc_ = 0;
+  std::vector<std::uint64_t> documents_;
+  std::vector<std::uint16_t> narrow_;
+};
+
+}  // namespace millrace::data
