@@ -62,7 +62,8 @@ std::uint64_t little_endian(std::span<const std::byte> bytes) noexcept {
 
 }  // namespace
 
-SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : path_(path), descriptor_(open_regular(path, bytes_)) {
+SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : path_(path) {
+  descriptor_ = open_regular(path_, bytes_);
   try {
     if (bytes_ < detail::kLengthBytes) {
       refuse(path_, "not a safetensors file: " + std::to_string(bytes_) + " bytes, the header alone has at least 10");
