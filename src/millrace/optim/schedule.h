@@ -8,9 +8,18 @@
 
 namespace millrace::optim {
 
-// Learning rate of step `step` (0-based) of `total_steps`. total_steps may be 0 for schedules that do not need it (constant,
-// step); those that do throw ConfigError naming train.max_steps. Formulas: docs in schedule.cpp's tests; cosine is
-// min + (base - min) * (1 + cos(pi * t)) / 2 with t the share of the steps after warm-up.
+// ConfigError when the schedule lacks a number it needs: total_steps (linear, cosine, warmup_cosine, one_cycle) or decay_every
+// (step). total_steps is 0 when the run has no end.
+void check_schedule(const OptimConfig& config, std::int64_t total_steps);
+
+// Learning rate of step `step` (0-based) of `total_steps`; throws as check_schedule(). The first W = warmup_steps steps rise
+// linearly, base * (step + 1) / W. After them, with s = step - W and t = s / (total_steps - W), at most 1:
+//   constant, plateau       base (the caller multiplies by Plateau::factor)
+//   linear                  base + (min - base) * t
+//   cosine, warmup_cosine   min + (base - min) * (1 + cos(pi * t)) / 2
+//   step                    base * decay_factor ^ floor(s / decay_every), not below min
+// one_cycle rises along half a cosine from base / 25 to base at step R - 1 and falls along another to min at the last step; R is
+// W, or 30 % of the steps when W is 0.
 [[nodiscard]] double learning_rate_at(const OptimConfig& config, std::int64_t step, std::int64_t total_steps);
 
 // Reduce-on-plateau (as torch.optim.lr_scheduler.ReduceLROnPlateau, mode "min", relative threshold).

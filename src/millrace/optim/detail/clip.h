@@ -1,0 +1,22 @@
+// Norm and clipping of gradients on the device.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <vector>
+
+namespace millrace::optim::detail {
+
+// Gradients of one dtype each.
+using GradientLists = std::vector<std::vector<at::Tensor>*>;
+
+// L2 norm over all lists as an f32 scalar on their device; a zero on `device` when there is no gradient.
+[[nodiscard]] at::Tensor norm_of(const GradientLists& lists, const at::Device& device);
+
+// Multiplies by `factor` (a scalar on the device), then clamps each element to +-limit, in place.
+void scale_and_clamp(const GradientLists& lists, const at::Tensor& factor, double limit);
+
+// What torch's clip_grad_norm_ multiplies by: limit / (norm + 1e-6), at most 1.
+[[nodiscard]] at::Tensor clip_coefficient(const at::Tensor& norm, double limit);
+
+}  // namespace millrace::optim::detail

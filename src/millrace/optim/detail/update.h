@@ -1,0 +1,35 @@
+// One update of many tensors that share settings: ATen's fused kernels, and the same arithmetic as a loop of single operations.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <vector>
+
+#include "millrace/optim/config.h"
+
+namespace millrace::optim::detail {
+
+// Tensors of the parameters that take part in a step, index by index; all of one dtype and on one device.
+struct Lists {
+  std::vector<at::Tensor> parameters;
+  std::vector<at::Tensor> gradients;
+  std::vector<at::Tensor> first;   // exp_avg or momentum_buffer; empty for sgd without momentum
+  std::vector<at::Tensor> second;  // exp_avg_sq; empty for sgd
+  std::vector<at::Tensor> steps;   // f32 scalars, already counting this step
+};
+
+// Scalars on the device. Gradients are divided by `scale`; nothing changes when found_inf is 1.
+struct Scalars {
+  at::Tensor learning_rate;
+  at::Tensor scale;
+  at::Tensor found_inf;
+};
+
+// Neither reads a device value on the host.
+void update_fused(const OptimConfig& config, double weight_decay, Lists& lists, const Scalars& scalars);
+void update_plain(const OptimConfig& config, double weight_decay, Lists& lists, const Scalars& scalars);
+
+// What fused kernels read the learning rate as.
+[[nodiscard]] at::ScalarType learning_rate_dtype(const at::Device& device);
+
+}  // namespace millrace::optim::detail

@@ -1,0 +1,261 @@
+#include "millrace/optim/optimizer.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "millrace/base/error.h"
+#include "millrace/base/field.h"
+#include "millrace/optim/detail/clip.h"
+#include "millrace/optim/detail/update.h"
+
+namespace millrace::optim {
+
+namespace {
+
+// Everything of one parameter; `index` is its place in the step counters.
+struct Slot {
+  std::string name;
+  at::Tensor value;
+  at::Tensor first;
+  at::Tensor second;
+  at::Tensor step;
+  std::size_t index = 0;
+};
+
+// Parameters that one fused call can update.
+struct Bucket {
+  double learning_rate_scale = 1.0;
+  double weight_decay = 0.0;
+  bool fused = false;
+  at::Tensor learning_rate;
+  std::vector<Slot> slots;
+  detail::Lists lists;  // of the step under way
+};
+
+// Equal but for the strides of dimensions of size one, which no kernel follows.
+bool same_layout(const at::Tensor& a, const at::Tensor& b) {
+  if (a.scalar_type() != b.scalar_type() || a.sizes() != b.sizes()) return false;
+  for (std::int64_t i = 0; i < a.dim(); ++i) {
+    if (a.size(i) > 1 && a.stride(i) != b.stride(i)) return false;
+  }
+  return true;
+}
+
+// The gradient laid out as its parameter: fused kernels walk both as flat memory.
+at::Tensor matching_gradient(const at::Tensor& value) {
+  at::Tensor& gradient = value.mutable_grad();
+  if (!same_layout(gradient, value)) gradient = at::empty_like(value.detach()).copy_(gradient.detach());
+  return gradient.detach();
+}
+
+const char* word_of(Algorithm algorithm) {
+  switch (algorithm) {
+    case Algorithm::adamw:
+      return "adamw";
+    case Algorithm::adam:
+      return "adam";
+    case Algorithm::sgd:
+      return "sgd";
+  }
+  return "?";
+}
+
+std::string shape_of(const at::Tensor& tensor) {
+  return std::string(c10::toString(tensor.scalar_type())) + " " + to_text(Shape(tensor.sizes().begin(), tensor.sizes().end()));
+}
+
+}  // namespace
+
+struct Optimizer::Impl {
+  OptimConfig config;
+  std::vector<ParameterGroup> groups;
+  std::vector<Bucket> buckets;
+  at::Device device = at::kCPU;
+  at::Tensor steps;                 // f32, one counter per parameter, advanced by one operation; Slot::step are views
+  std::vector<float> participants;  // of the last step: 1 where there was a gradient
+  at::Tensor participants_there;    // the same on the device
+
+  Impl(std::vector<ParameterGroup> parameter_groups, OptimConfig settings, bool fused)
+      : config(std::move(settings)), groups(std::move(parameter_groups)) {
+    std::size_t count = 0;
+    std::set<std::string> names;
+    std::set<const void*> seen;
+    for (const ParameterGroup& group : groups) {
+      for (const NamedParameter& parameter : group.parameters) {
+        MR_CHECK(parameter.value.defined() && at::isFloatingType(parameter.value.scalar_type()),
+                 "parameter \"" + parameter.name + "\" holds no floating-point numbers");
+        MR_CHECK(names.insert(parameter.name).second && seen.insert(parameter.value.unsafeGetTensorImpl()).second,
+                 "parameter \"" + parameter.name + "\" is given twice");
+        if (count == 0) device = parameter.value.device();
+        MR_CHECK(parameter.value.device() == device, "parameter \"" + parameter.name + "\" is on another device");
+        ++count;
+      }
+    }
+    steps = at::zeros({static_cast<std::int64_t>(count)}, at::TensorOptions().dtype(at::kFloat).device(device));
+    fill_buckets(fused);
+  }
+
+  void fill_buckets(bool fused) {
+    using Key = std::tuple<double, double, bool, at::ScalarType>;
+    std::map<Key, Bucket> by_key;
+    const bool fusable = fused && (device.is_cpu() || device.is_cuda());
+    std::size_t index = 0;
+    for (const ParameterGroup& group : groups) {
+      for (const NamedParameter& parameter : group.parameters) {
+        const double decay = weight_decay_of(group, parameter.value);
+        const bool fuse = fusable && parameter.value.is_non_overlapping_and_dense();
+        Bucket& bucket = by_key[{group.learning_rate_scale, decay, fuse, parameter.value.scalar_type()}];
+        bucket.learning_rate_scale = group.learning_rate_scale;
+        bucket.weight_decay = decay;
+        bucket.fused = fuse;
+        bucket.slots.push_back(make_slot(parameter, index++));
+      }
+    }
+    for (auto& [key, bucket] : by_key) {
+      const auto options = at::TensorOptions().dtype(detail::learning_rate_dtype(device)).device(device);
+      bucket.learning_rate = at::scalar_tensor(config.learning_rate * bucket.learning_rate_scale, options);
+      buckets.push_back(std::move(bucket));
+    }
+  }
+
+  [[nodiscard]] double weight_decay_of(const ParameterGroup& group, const at::Tensor& value) const {
+    if (group.weight_decay) return *group.weight_decay;
+    return config.decay_only_matrices && value.dim() < 2 ? 0.0 : config.weight_decay;
+  }
+
+  [[nodiscard]] Slot make_slot(const NamedParameter& parameter, std::size_t index) const {
+    Slot slot{.name = parameter.name, .value = parameter.value, .index = index};
+    const bool adam = config.name != Algorithm::sgd;
+    if (adam || config.momentum != 0.0) slot.first = at::zeros_like(parameter.value.detach());
+    if (adam) slot.second = at::zeros_like(parameter.value.detach());
+    if (adam) slot.step = steps.select(0, static_cast<std::int64_t>(index));
+    return slot;
+  }
+
+  // Gathers the parameters that have a gradient.
+  detail::GradientLists gather() {
+    std::vector<float> present(static_cast<std::size_t>(steps.numel()), 0.0F);
+    detail::GradientLists gradients;
+    for (Bucket& bucket : buckets) {
+      bucket.lists = {};
+      for (const Slot& slot : bucket.slots) {
+        if (!slot.value.grad().defined()) continue;
+        present[slot.index] = 1.0F;
+        bucket.lists.parameters.push_back(slot.value);
+        bucket.lists.gradients.push_back(matching_gradient(slot.value));
+        if (slot.first.defined()) bucket.lists.first.push_back(slot.first);
+        if (slot.second.defined()) bucket.lists.second.push_back(slot.second);
+        if (slot.step.defined()) bucket.lists.steps.push_back(slot.step);
+      }
+      gradients.push_back(&bucket.lists.gradients);
+    }
+    if (present != participants) {
+      participants_there = at::tensor(present).to(steps.device(), /*non_blocking=*/true);
+      participants = std::move(present);
+    }
+    return gradients;
+  }
+
+  StepReport step(const at::Tensor& nominal, const at::Tensor& count) {
+    const at::NoGradGuard no_grad;
+    const detail::GradientLists gradients = gather();
+    const at::Tensor factor = (nominal / count).to(at::kFloat);
+    const at::Tensor norm = detail::norm_of(gradients, device) * factor;
+    const at::Tensor found_inf = (norm - norm).ne(0).to(at::kFloat);  // inf - inf and nan - nan are nan, which equals nothing
+    at::Tensor scale = (count / nominal).to(at::kFloat);
+    at::Tensor norm_to_clip = norm;
+    if (config.clip_value > 0.0) {
+      detail::scale_and_clamp(gradients, factor, config.clip_value);
+      scale = at::ones_like(scale);
+      if (config.clip_norm > 0.0) norm_to_clip = detail::norm_of(gradients, device);
+    }
+    if (config.clip_norm > 0.0) scale = scale / detail::clip_coefficient(norm_to_clip, config.clip_norm);
+    if (config.name != Algorithm::sgd) steps.add_(participants_there * (1.0 - found_inf));
+    for (Bucket& bucket : buckets) {
+      if (bucket.lists.parameters.empty()) continue;
+      const auto update = bucket.fused ? detail::update_fused : detail::update_plain;
+      update(config, bucket.weight_decay, bucket.lists, {bucket.learning_rate, scale, found_inf});
+      bucket.lists = {};
+    }
+    return {.gradient_norm = norm, .found_inf = found_inf};
+  }
+
+  [[nodiscard]] Tensors state_tensors() const {
+    Tensors tensors;
+    for (const Bucket& bucket : buckets) {
+      for (const Slot& slot : bucket.slots) {
+        const bool adam = config.name != Algorithm::sgd;
+        if (slot.first.defined()) tensors.emplace(slot.name + (adam ? ".exp_avg" : ".momentum_buffer"), slot.first);
+        if (slot.second.defined()) tensors.emplace(slot.name + ".exp_avg_sq", slot.second);
+        if (slot.step.defined()) tensors.emplace(slot.name + ".step", slot.step);
+      }
+    }
+    return tensors;
+  }
+
+  // Throws before anything is changed.
+  void check(const Tensors& own, const State& given) const {
+    const auto refuse = [](std::string what, const std::string& name) {
+      throw SnapshotError({.what = std::move(what),
+                           .where = "snapshot, optimiser state \"" + name + "\"",
+                           .next = "resume with the model and the optimiser the snapshot was made with, or start with --fresh"});
+    };
+    const Json algorithm = given.json.is_object() ? given.json.value("algorithm", Json()) : Json();
+    if (algorithm != word_of(config.name)) {
+      refuse("the snapshot's optimiser is " + algorithm.dump() + ", the run's is \"" + word_of(config.name) + "\"", "algorithm");
+    }
+    for (const auto& [name, tensor] : own) {
+      const auto found = given.tensors.find(name);
+      if (found == given.tensors.end() || !found->second.defined()) refuse("the optimiser's state lacks a tensor", name);
+      if (found->second.sizes() != tensor.sizes() || found->second.scalar_type() != tensor.scalar_type()) {
+        refuse("the optimiser's state has " + shape_of(found->second) + ", the model needs " + shape_of(tensor), name);
+      }
+    }
+    for (const auto& [name, tensor] : given.tensors) {
+      if (!own.contains(name)) refuse("the optimiser's state has a tensor this model does not", name);
+    }
+  }
+};
+
+Optimizer::Optimizer(std::vector<ParameterGroup> groups, OptimConfig config, bool fused)
+    : impl_(std::make_unique<Impl>(std::move(groups), std::move(config), fused)) {}
+Optimizer::~Optimizer() = default;
+
+StepReport Optimizer::step(const at::Tensor& nominal, const at::Tensor& count) { return impl_->step(nominal, count); }
+
+void Optimizer::set_learning_rate(double learning_rate) {
+  if (learning_rate == impl_->config.learning_rate) return;
+  impl_->config.learning_rate = learning_rate;
+  for (Bucket& bucket : impl_->buckets) bucket.learning_rate.fill_(learning_rate * bucket.learning_rate_scale);
+}
+
+void Optimizer::zero_grad() {
+  for (const ParameterGroup& group : impl_->groups) {
+    for (const NamedParameter& parameter : group.parameters) parameter.value.mutable_grad() = at::Tensor();
+  }
+}
+
+const std::vector<ParameterGroup>& Optimizer::groups() const noexcept { return impl_->groups; }
+
+State Optimizer::state() const {
+  return {.tensors = impl_->state_tensors(), .json = {{"algorithm", word_of(impl_->config.name)}}};
+}
+
+void Optimizer::load_state(const State& state) {
+  const Tensors own = impl_->state_tensors();
+  impl_->check(own, state);
+  const at::NoGradGuard no_grad;
+  for (const auto& [name, tensor] : own) tensor.copy_(state.tensors.at(name));
+}
+
+}  // namespace millrace::optim

@@ -1,0 +1,139 @@
+#include "millrace/optim/schedule.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numbers>
+
+#include "millrace/base/error.h"
+
+namespace millrace::optim {
+
+namespace {
+
+// One-cycle as published by its author's library and torch: rise over 30 % of the steps, from 1/25 of the peak.
+constexpr double kOneCycleRise = 0.3;
+constexpr double kOneCycleStart = 1.0 / 25.0;
+
+// From `from` at share 0 to `to` at share 1 along half a cosine.
+double cosine_between(double from, double to, double share) {
+  return to + (from - to) * (1.0 + std::cos(std::numbers::pi * share)) / 2.0;
+}
+
+double one_cycle(const OptimConfig& config, std::int64_t step, std::int64_t total_steps) {
+  const double peak = config.learning_rate;
+  const auto total = static_cast<double>(total_steps);
+  const double rise = config.warmup_steps > 0 ? static_cast<double>(config.warmup_steps) : kOneCycleRise * total;
+  const double top = std::clamp(rise - 1.0, 0.0, total - 1.0);  // the step of the peak
+  const auto now = static_cast<double>(step);
+  if (now < top) return cosine_between(peak * kOneCycleStart, peak, now / top);
+  const double fall = total - 1.0 - top;
+  return fall <= 0.0 ? peak : cosine_between(peak, config.min_learning_rate, std::min(1.0, (now - top) / fall));
+}
+
+bool needs_total(ScheduleKind kind) {
+  return kind == ScheduleKind::linear || kind == ScheduleKind::cosine || kind == ScheduleKind::warmup_cosine ||
+         kind == ScheduleKind::one_cycle;
+}
+
+const char* word_of(ScheduleKind kind) {
+  switch (kind) {
+    case ScheduleKind::constant:
+      return "constant";
+    case ScheduleKind::linear:
+      return "linear";
+    case ScheduleKind::cosine:
+      return "cosine";
+    case ScheduleKind::warmup_cosine:
+      return "warmup_cosine";
+    case ScheduleKind::step:
+      return "step";
+    case ScheduleKind::one_cycle:
+      return "one_cycle";
+    case ScheduleKind::plateau:
+      return "plateau";
+  }
+  return "?";
+}
+
+double after_warmup(const OptimConfig& config, std::int64_t step, std::int64_t steps) {
+  const double base = config.learning_rate;
+  const double share = steps > 0 ? std::min(1.0, static_cast<double>(step) / static_cast<double>(steps)) : 1.0;
+  switch (config.schedule) {
+    case ScheduleKind::linear:
+      return base + (config.min_learning_rate - base) * share;
+    case ScheduleKind::cosine:
+    case ScheduleKind::warmup_cosine:
+      return cosine_between(base, config.min_learning_rate, share);
+    case ScheduleKind::step: {
+      const auto decays = static_cast<double>(step / config.decay_every);
+      return std::max(std::min(base, config.min_learning_rate), base * std::pow(config.decay_factor, decays));
+    }
+    default:
+      return base;
+  }
+}
+
+}  // namespace
+
+void check_schedule(const OptimConfig& config, std::int64_t total_steps) {
+  const std::string where = std::string("optim.schedule = ") + word_of(config.schedule);
+  if (needs_total(config.schedule) && total_steps <= 0) {
+    throw ConfigError({.what = "the schedule must know how many steps the run has",
+                       .where = where + ", train.max_steps = " + std::to_string(total_steps),
+                       .next = "set train.max_steps or train.epochs, or use schedule constant, step or plateau"});
+  }
+  if (config.schedule == ScheduleKind::step && config.decay_every <= 0) {
+    throw ConfigError({.what = "the schedule must know after how many steps to decay",
+                       .where = where + ", optim.decay_every = " + std::to_string(config.decay_every),
+                       .next = "set optim.decay_every to a number of steps above 0"});
+  }
+}
+
+double learning_rate_at(const OptimConfig& config, std::int64_t step, std::int64_t total_steps) {
+  check_schedule(config, total_steps);
+  if (config.schedule == ScheduleKind::one_cycle) return one_cycle(config, step, total_steps);
+  if (step < config.warmup_steps) {
+    return config.learning_rate * (static_cast<double>(step + 1) / static_cast<double>(config.warmup_steps));
+  }
+  return after_warmup(config, step - config.warmup_steps, total_steps - config.warmup_steps);
+}
+
+Plateau::Plateau(const OptimConfig& config)
+    : decay_(config.decay_factor),
+      threshold_(config.plateau_threshold),
+      patience_(config.plateau_patience),
+      min_factor_(std::min(1.0, config.min_learning_rate / config.learning_rate)),
+      best_(std::numeric_limits<double>::infinity()) {}
+
+void Plateau::observe(double metric) {
+  if (metric < best_ * (1.0 - threshold_)) {
+    best_ = metric;
+    bad_ = 0;
+  } else {
+    ++bad_;
+  }
+  if (bad_ <= patience_) return;
+  factor_ = std::max(factor_ * decay_, min_factor_);
+  bad_ = 0;
+}
+
+Json Plateau::state() const {
+  Json state = {{"factor", factor_}, {"bad", bad_}};
+  if (std::isfinite(best_)) state["best"] = best_;  // JSON has no infinity
+  return state;
+}
+
+void Plateau::load_state(const Json& state) {
+  const auto is_number = [&](const char* key) { return state.is_object() && state.contains(key) && state[key].is_number(); };
+  if (!is_number("factor") || !is_number("bad") || (state.contains("best") && !is_number("best"))) {
+    throw SnapshotError({.what = "the state of schedule plateau is incomplete",
+                         .where = "snapshot, schedule: " + state.dump().substr(0, 200),
+                         .next = "use an older snapshot, or start with --fresh"});
+  }
+  factor_ = state["factor"].get<double>();
+  bad_ = state["bad"].get<std::int64_t>();
+  best_ = state.contains("best") ? state["best"].get<double>() : std::numeric_limits<double>::infinity();
+}
+
+}  // namespace millrace::optim

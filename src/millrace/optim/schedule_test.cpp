@@ -1,0 +1,165 @@
+#include "millrace/optim/schedule.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <numbers>
+
+#include "millrace/base/error.h"
+
+namespace millrace::optim {
+namespace {
+
+using testing::HasSubstr;
+
+OptimConfig config(ScheduleKind kind, std::int64_t warmup = 0) {
+  OptimConfig c;
+  c.schedule = kind;
+  c.learning_rate = 0.4;
+  c.min_learning_rate = 0.1;
+  c.warmup_steps = warmup;
+  c.decay_every = 3;
+  c.decay_factor = 0.5;
+  return c;
+}
+
+template <class Call>
+std::string config_error_of(Call call) {
+  try {
+    call();
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "no ConfigError";
+}
+
+TEST(Schedule, WarmupRisesLinearlyAndReachesTheBase) {
+  for (const auto kind : {ScheduleKind::constant, ScheduleKind::linear, ScheduleKind::cosine, ScheduleKind::warmup_cosine,
+                          ScheduleKind::step, ScheduleKind::plateau}) {
+    const OptimConfig c = config(kind, 4);
+    for (int step = 0; step < 4; ++step) EXPECT_DOUBLE_EQ(learning_rate_at(c, step, 20), 0.1 * (step + 1));
+    EXPECT_DOUBLE_EQ(learning_rate_at(c, 4, 20), 0.4);
+  }
+}
+
+TEST(Schedule, ConstantAndPlateauStayAtTheBase) {
+  for (const auto kind : {ScheduleKind::constant, ScheduleKind::plateau}) {
+    for (const std::int64_t step : {0, 1, 1000000}) EXPECT_DOUBLE_EQ(learning_rate_at(config(kind), step, 0), 0.4);
+  }
+}
+
+TEST(Schedule, LinearAndCosineFollowTheirFormulas) {
+  for (const std::int64_t warmup : {0, 5}) {
+    for (std::int64_t step = warmup; step < 20; ++step) {
+      const double t = static_cast<double>(step - warmup) / static_cast<double>(20 - warmup);
+      EXPECT_DOUBLE_EQ(learning_rate_at(config(ScheduleKind::linear, warmup), step, 20), 0.4 - 0.3 * t);
+      const double cosine = 0.1 + 0.3 * 0.5 * (1 + std::cos(std::numbers::pi * t));
+      EXPECT_DOUBLE_EQ(learning_rate_at(config(ScheduleKind::cosine, warmup), step, 20), cosine);
+      EXPECT_DOUBLE_EQ(learning_rate_at(config(ScheduleKind::warmup_cosine, warmup), step, 20), cosine);
+    }
+  }
+}
+
+TEST(Schedule, StaysAtTheEndBeyondTheLastStep) {
+  for (const auto kind : {ScheduleKind::linear, ScheduleKind::cosine, ScheduleKind::one_cycle}) {
+    EXPECT_DOUBLE_EQ(learning_rate_at(config(kind), 20, 20), 0.1);
+    EXPECT_DOUBLE_EQ(learning_rate_at(config(kind), 500, 20), 0.1);
+  }
+}
+
+TEST(Schedule, StepDecaysDownToTheFloor) {
+  const OptimConfig c = config(ScheduleKind::step, 2);
+  const double expected[] = {0.2, 0.4, 0.4, 0.4, 0.4, 0.2, 0.2, 0.2, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1};
+  for (int step = 0; step < 15; ++step) EXPECT_DOUBLE_EQ(learning_rate_at(c, step, 0), expected[step]) << step;
+}
+
+TEST(Schedule, OneCycleStartsPeaksAndEnds) {
+  const OptimConfig c = config(ScheduleKind::one_cycle);
+  EXPECT_DOUBLE_EQ(learning_rate_at(c, 0, 100), 0.4 / 25);
+  EXPECT_DOUBLE_EQ(learning_rate_at(c, 29, 100), 0.4);
+  EXPECT_DOUBLE_EQ(learning_rate_at(c, 99, 100), 0.1);
+  EXPECT_DOUBLE_EQ(learning_rate_at(config(ScheduleKind::one_cycle, 11), 10, 100), 0.4);
+  for (int step = 1; step < 100; ++step) {
+    const double change = learning_rate_at(c, step, 100) - learning_rate_at(c, step - 1, 100);
+    EXPECT_EQ(change > 0, step <= 29) << step;
+  }
+}
+
+TEST(Schedule, ShortRunsAreFinite) {
+  for (const auto kind : {ScheduleKind::linear, ScheduleKind::cosine, ScheduleKind::one_cycle}) {
+    for (std::int64_t total = 1; total < 5; ++total) {
+      for (std::int64_t warmup = 0; warmup < 7; ++warmup) {
+        for (std::int64_t step = 0; step < total; ++step) {
+          const double rate = learning_rate_at(config(kind, warmup), step, total);
+          EXPECT_TRUE(rate > 0 && rate <= 0.4) << rate;
+        }
+      }
+    }
+  }
+}
+
+TEST(Schedule, WhatIsMissingIsNamed) {
+  for (const auto kind : {ScheduleKind::linear, ScheduleKind::cosine, ScheduleKind::warmup_cosine, ScheduleKind::one_cycle}) {
+    EXPECT_THAT(config_error_of([&] { (void)learning_rate_at(config(kind), 0, 0); }), HasSubstr("set train.max_steps"));
+  }
+  OptimConfig c = config(ScheduleKind::step);
+  c.decay_every = 0;
+  EXPECT_EQ(config_error_of([&] { check_schedule(c, 10); }),
+            "ConfigError  the schedule must know after how many steps to decay\n"
+            "  where    optim.schedule = step, optim.decay_every = 0\n"
+            "  next     set optim.decay_every to a number of steps above 0");
+  EXPECT_EQ(config_error_of([] { check_schedule(config(ScheduleKind::cosine), 0); }),
+            "ConfigError  the schedule must know how many steps the run has\n"
+            "  where    optim.schedule = cosine, train.max_steps = 0\n"
+            "  next     set train.max_steps or train.epochs, or use schedule constant, step or plateau");
+}
+
+OptimConfig plateau_config() {
+  OptimConfig c = config(ScheduleKind::plateau);
+  c.plateau_patience = 1;
+  c.plateau_threshold = 0.1;
+  return c;
+}
+
+TEST(Plateau, DecaysAfterPatienceAndStopsAtTheFloor) {
+  Plateau plateau(plateau_config());
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  // Improvement means more than 10 % below the best. Patience 1: the second bad one in a row decays, floor 0.1 / 0.4.
+  const double metrics[] = {1.0, 0.95, 0.8, 0.79, 0.78, nan, 0.77, 0.6, 9, 9, 9, 9};
+  const double factors[] = {1.0, 1.0, 1.0, 1.0, 0.5, 0.5, 0.25, 0.25, 0.25, 0.25, 0.25, 0.25};
+  for (std::size_t i = 0; i < std::size(metrics); ++i) {
+    plateau.observe(metrics[i]);
+    EXPECT_DOUBLE_EQ(plateau.factor(), factors[i]) << i;
+  }
+}
+
+TEST(Plateau, StateContinuesExactly) {
+  for (int stop = 0; stop < 6; ++stop) {
+    Plateau whole(plateau_config());
+    Plateau before(plateau_config());
+    const double metrics[] = {1.0, 1.0, 0.5, 0.5, 0.5, 0.5};
+    for (int i = 0; i < stop; ++i) {
+      whole.observe(metrics[i]);
+      before.observe(metrics[i]);
+    }
+    Plateau after(plateau_config());
+    after.load_state(Json::parse(before.state().dump()));
+    for (int i = stop; i < 6; ++i) {
+      whole.observe(metrics[i]);
+      after.observe(metrics[i]);
+    }
+    EXPECT_EQ(after.state(), whole.state());
+  }
+}
+
+TEST(Plateau, RefusesADamagedState) {
+  for (const char* text : {"{}", "[]", "3", R"({"factor": "x", "bad": 1})", R"({"factor": 1, "bad": 1, "best": null})"}) {
+    Plateau plateau(plateau_config());
+    EXPECT_THROW(plateau.load_state(Json::parse(text)), SnapshotError) << text;
+  }
+}
+
+}  // namespace
+}  // namespace millrace::optim
