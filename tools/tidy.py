@@ -1,0 +1,293 @@
+#!/usr/bin/env python3
+"""House rules that a compiler can't check. Prints one line per violation, which says what to do; exit status 1 if there is one.
+
+    tools/tidy.py [--root DIR]
+
+The floors stand in ARCHITECTURE.md's table: that table is read, compared with the tree and with CMakeLists.txt, and enforced.
+"""
+import argparse
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+MAX_FUNCTION_LINES = 70
+MAX_FILE_LINES = 500
+MAX_ARCHITECTURE_LINES = 150
+SOURCE = (".h", ".cpp", ".inl", ".cu", ".cuh")
+CODE = SOURCE + (".py", ".sh", ".cmake", ".in")
+TEXT = CODE + (".md", ".txt", ".json", ".toml", ".yaml", ".yml", "")
+RECORD_SECTIONS = ("## Context", "## Decision", "## What we gave up", "## How to check it still holds")
+# Written in pieces, so that this file does not break its own rules.
+OPEN_ENDS = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|XX" + r"X|HA" + r"CK)\b")
+MACHINE_PATH = re.compile(r"(?<![\w.$}~)\]/-])/(?:ho" + r"me|ro" + r"ot|wo" + r"rk|tm" + r"p|mn" + r"t|Us" + r"ers)/(?=\w)")
+REGISTRY_HOST = re.compile(r"(?:py" + r"pi\.org|pythonho" + r"sted\.org|download\.py" + r"torch\.org|deb\.deb" + r"ian\.org|"
+                           r"security\.deb" + r"ian\.org|index\.crat" + r"es\.io|registry\.np" + r"mjs\.org)")
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(["<])([^">]+)[">]', re.MULTILINE)
+FLOOR_ROW = re.compile(r"^\|\s*(\d+)\s*\|\s*`(?:src/millrace/)?([\w/<>]+)`")
+
+
+class Tree:
+    """The files of a checkout, read once, and the violations found in them."""
+
+    def __init__(self, root):
+        self.root = root
+        self.files = {}
+        for name in sorted(list_files(root)):
+            path = root / name
+            if path.is_file() and not path.is_symlink() and (path.suffix in TEXT or name.endswith(".in")):
+                try:
+                    self.files[name] = path.read_text(encoding="utf-8")
+                except UnicodeDecodeError:
+                    continue
+        self.found = []
+
+    def say(self, name, line, message):
+        self.found.append((name, line, message))
+
+    def sources(self, suffixes=SOURCE):
+        return ((name, text) for name, text in self.files.items() if name.endswith(suffixes))
+
+
+def list_files(root):
+    """Tracked and new files; without git every file outside hidden and build folders."""
+    if (root / ".git").exists():
+        listing = subprocess.run(["git", "-C", str(root), "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
+                                 check=True, capture_output=True, text=True).stdout
+        return [name for name in listing.split("\0") if name]
+    names = (path.relative_to(root) for path in root.rglob("*"))
+    return [str(name) for name in names if not any(part.startswith(".") or part == "build" for part in name.parts)]
+
+
+def line_of(text, offset):
+    return text.count("\n", 0, offset) + 1
+
+
+def without_comments_and_strings(text):
+    """Same length and lines, with comments and the insides of literals blanked."""
+    pattern = re.compile(r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|(?<![0-9a-fA-F])\'(?:\\.|[^\'\\\n])+\'', re.DOTALL)
+    return pattern.sub(lambda match: re.sub(r"[^\n]", " ", match.group()), text)
+
+
+# -- floors -----------------------------------------------------------------------------------------------------------------
+
+def floors_of(tree):
+    """{folder: floor} from ARCHITECTURE.md."""
+    floors = {}
+    for number, line in enumerate(tree.files.get("ARCHITECTURE.md", "").splitlines(), 1):
+        row = FLOOR_ROW.match(line)
+        if row:
+            folder = row.group(2).split("/")[0]
+            if folder in floors:
+                tree.say("ARCHITECTURE.md", number, f"folder {folder} stands twice in the floors table; keep one row")
+            floors[folder] = int(row.group(1))
+    return floors
+
+
+def check_floors_table(tree, floors):
+    prefix = "src/millrace/"
+    there = {name[len(prefix):].split("/")[0] for name in tree.files if name.startswith(prefix) and name.count("/") > 2}
+    for folder in sorted(there - set(floors)):
+        tree.say("ARCHITECTURE.md", 1, f"folder src/millrace/{folder} is not in the floors table; add its row")
+    for folder in sorted(set(floors) - there):
+        tree.say("ARCHITECTURE.md", 1, f"the floors table names src/millrace/{folder}, which does not exist; remove the row")
+    cmake = tree.files.get("CMakeLists.txt", "")
+    built = set(re.findall(r"\bmr_folder\((\w+)", cmake))
+    for folder in sorted(there - built):
+        tree.say("CMakeLists.txt", 1, f"src/millrace/{folder} is not built; add mr_folder({folder} ...)")
+    for match in re.finditer(r"\bmr_folder\((\w+)\s+DEPENDS\s+((?:[a-z_]+\s*)+)", cmake):
+        folder, line = match.group(1), line_of(cmake, match.start())
+        for other in match.group(2).split():
+            if other in floors and folder in floors and floors[other] >= floors[folder]:
+                tree.say("CMakeLists.txt", line, f"{folder} (floor {floors[folder]}) may not link {other} (floor {floors[other]}); "
+                                                 "depend on lower floors only - ARCHITECTURE.md, Floors")
+
+
+def check_includes(tree, floors):
+    headers = {name for name in tree.files if name.startswith("src/")}
+    for name, text in tree.sources():
+        parts = name.split("/")
+        folder = parts[2] if name.startswith("src/millrace/") and len(parts) > 3 else None
+        for match in INCLUDE.finditer(text):
+            line, target = line_of(text, match.start()), match.group(2)
+            if target.startswith("millrace/"):
+                if match.group(1) == "<":
+                    tree.say(name, line, f"write #include \"{target}\" with quotes: it is ours")
+                if "src/" + target not in headers:
+                    tree.say(name, line, f"{target} does not exist below src/")
+                if folder is not None:
+                    check_own_include(tree, floors, name, line, folder, target)
+            check_foreign_include(tree, name, line, folder, target)
+
+
+def check_own_include(tree, floors, name, line, folder, target):
+    parts = target.split("/")
+    other = parts[1]
+    if len(parts) == 2 or other not in floors or folder not in floors:
+        return
+    if other != folder and floors[other] >= floors[folder]:
+        where = "sideways" if floors[other] == floors[folder] else "up"
+        tree.say(name, line, f"{folder} (floor {floors[folder]}) may not include {other} (floor {floors[other]}): that is {where}; "
+                             "take what you need as a value or a function and let a higher floor pass it - ARCHITECTURE.md, Floors")
+    if other != folder and "detail" in parts:
+        tree.say(name, line, f"{target} is internal to {other}; include a header outside detail/")
+    own = name.split("/")
+    if folder == other == "recipes" and len(own) > 4 and len(parts) > 3 and own[3] != parts[2]:
+        tree.say(name, line, f"recipe {own[3]} may not include recipe {parts[2]}; move what both need to a lower floor")
+
+
+def check_foreign_include(tree, name, line, folder, target):
+    if target in ("torch/torch.h", "torch/all.h", "torch/extension.h"):
+        tree.say(name, line, f"<{target}> costs 10-20 s and 1.2 GB a file; include <ATen/ops/NAME.h> for each operation, or <torch/nn.h>")
+    elif target in ("ATen/ATen.h", "ATen/Functions.h", "ATen/NativeFunctions.h"):
+        tree.say(name, line, f"<{target}> brings every operation; include <ATen/ops/NAME.h> for each one used")
+    elif name.endswith(".h") and (target.startswith("torch/") or target.startswith("ATen/ops/")):
+        if folder not in ("recipes", "nn") and not target.startswith("torch/headeronly/"):
+            tree.say(name, line, f"<{target}> is heavy for a header; include <ATen/core/Tensor.h> or declare the class, and move "
+                                 "the code that needs it into the .cpp")
+    if re.match(r"(fmt|spdlog)/", target) and not re.match(r"src/millrace/base/[^/]+\.cpp$", name):
+        tree.say(name, line, f"<{target}>: LibTorch's include folder shadows it with another version; use millrace/base/format.h")
+
+
+# -- size -------------------------------------------------------------------------------------------------------------------
+
+NOT_A_FUNCTION = re.compile(r"(?:^|\s)(?:namespace|class|struct|union|enum|extern)\b")
+
+
+def long_functions(text):
+    """(line, lines) of each function that is too long. A function is a brace block at namespace or class level behind a ')'."""
+    code = without_comments_and_strings(text)
+    code = re.sub(r"^[ \t]*#(?:[^\n\\]|\\.|\\\n)*", lambda m: re.sub(r"[^\n]", " ", m.group()), code, flags=re.MULTILINE)
+    head_begin, i = 0, 0
+    while i < len(code):
+        char = code[i]
+        if char == ";" or char == "}":
+            head_begin = i + 1
+        elif char == "{":
+            head = code[head_begin:i]
+            if NOT_A_FUNCTION.search(re.sub(r"<[^<>{}]*>", "", head)) and not re.search(r"\)\s*(?:const|noexcept|override|final|\s)*$", head):
+                head_begin = i + 1  # a namespace or a class: look inside
+            else:
+                i = end_of_definition(code, i)
+                begin = head_begin + re.match(r"(?:\s*(?:public|private|protected)\s*:(?!:))*\s*", head).end()
+                lines = code.count("\n", begin, i) + 1
+                if ")" in head and lines > MAX_FUNCTION_LINES:
+                    yield line_of(code, begin), lines
+                head_begin = i + 1
+        i += 1
+
+
+def end_of_definition(code, open_brace):
+    """Offset of the last '}' of a definition whose first '{' is given; a constructor's a_{1}, b_{2} {body} is one definition."""
+    depth, i = 0, open_brace
+    while i < len(code):
+        if code[i] == "{":
+            depth += 1
+        elif code[i] == "}":
+            depth -= 1
+            if depth == 0 and not re.match(r"\s*(?:,|\{)", code[i + 1:i + 400]):
+                return i
+        i += 1
+    return len(code) - 1
+
+
+def check_sizes(tree):
+    for name, text in tree.sources(CODE):
+        lines = text.count("\n")
+        if lines > MAX_FILE_LINES:
+            tree.say(name, lines, f"{lines} lines; split the file by idea, {MAX_FILE_LINES} are the most")
+    for name, text in tree.sources():
+        for line, lines in long_functions(text):
+            tree.say(name, line, f"a function of {lines} lines; split it, {MAX_FUNCTION_LINES} are the most")
+    lines = tree.files.get("ARCHITECTURE.md", "").count("\n")
+    if lines > MAX_ARCHITECTURE_LINES:
+        tree.say("ARCHITECTURE.md", lines, f"{lines} lines; {MAX_ARCHITECTURE_LINES} are the most, move detail to a decision record")
+
+
+# -- text -------------------------------------------------------------------------------------------------------------------
+
+def check_text(tree):
+    for name, text in tree.files.items():
+        for pattern, message in (
+                (OPEN_ENDS, "finish it or write an issue; no open ends in the tree"),
+                (MACHINE_PATH, "a path of one machine; take it from an argument, the environment or the test's own folder"),
+                (REGISTRY_HOST, "a registry's host name; let pip or apt use what the machine is set up with")):
+            for match in pattern.finditer(text):
+                tree.say(name, line_of(text, match.start()), f"\"{match.group().strip()}\": {message}")
+
+
+def check_guards(tree):
+    for name, text in tree.sources((".h", ".cuh")):
+        lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("//")]
+        if not lines or lines[0].strip() != "#pragma once":
+            tree.say(name, 1, "a header begins with a comment that states what it is, then #pragma once")
+        elif not text.startswith("//"):
+            tree.say(name, 1, "a header begins with a comment that states its contract")
+
+
+# -- house papers -----------------------------------------------------------------------------------------------------------
+
+def check_records(tree):
+    names = sorted(name for name in tree.files if re.match(r"docs/decisions/\d", name))
+    index = tree.files.get("docs/decisions/README.md", "")
+    for expected, name in enumerate(names, 1):
+        file = name.rsplit("/", 1)[1]
+        if not re.fullmatch(r"\d{4}-[a-z0-9-]+\.md", file) or int(file[:4]) != expected:
+            tree.say(name, 1, f"decision records are numbered without gaps: this one should begin with {expected:04}-")
+        if file not in index:
+            tree.say("docs/decisions/README.md", 1, f"{file} is not listed; add its line")
+        headings = [line.strip() for line in tree.files[name].splitlines() if line.startswith("## ")]
+        for section in RECORD_SECTIONS:
+            if section not in headings:
+                tree.say(name, 1, f"section \"{section}\" is missing; a record says context, decision, cost and how to check it")
+
+
+def check_versions(tree):
+    changelog = tree.files.get("CHANGELOG.md", "")
+    found = re.search(r'kVersion = "([\d.]+)"', tree.files.get("src/millrace/base/version.h", ""))
+    project = re.search(r"project\(millrace VERSION ([\d.]+)", tree.files.get("CMakeLists.txt", ""))
+    if found and project and found.group(1) != project.group(1):
+        tree.say("src/millrace/base/version.h", 1, f"kVersion is {found.group(1)}, CMakeLists.txt says {project.group(1)}; make them equal")
+    entries = re.findall(r"^## \[([^\]]+)\]", changelog, re.MULTILINE)
+    if "Unreleased" not in entries and (not project or project.group(1) not in entries):
+        tree.say("CHANGELOG.md", 1, "add an entry \"## [Unreleased]\", or one of the version in CMakeLists.txt")
+
+
+def check_links(tree):
+    for name, text in tree.files.items():
+        if not name.endswith(".md"):
+            continue
+        for match in re.finditer(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", text):
+            target = (tree.root / name).parent / match.group(1)
+            if not target.exists():
+                tree.say(name, line_of(text, match.start()), f"the link to {match.group(1)} leads nowhere")
+
+
+def tidy(root):
+    """All violations below `root`, as (file, line, message)."""
+    tree = Tree(root)
+    floors = floors_of(tree)
+    check_floors_table(tree, floors)
+    check_includes(tree, floors)
+    check_sizes(tree)
+    check_text(tree)
+    check_guards(tree)
+    check_records(tree)
+    check_versions(tree)
+    check_links(tree)
+    return sorted(tree.found)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parent.parent)
+    found = tidy(parser.parse_args().root)
+    for name, line, message in found:
+        print(f"{name}:{line}: {message}")
+    if found:
+        print(f"house rules broken: {len(found)}", file=sys.stderr)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,268 @@
+"""Tests of tools/tidy.py: a small tree that obeys every rule, and each rule broken once in it."""
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+import tidy
+
+TOOL = Path(tidy.__file__)
+RECORD = "# 0001 Floors\n\n## Context\nc\n\n## Decision\nd\n\n## What we gave up\ng\n\n## How to check it still holds\nh\n"
+GOOD = {
+    "ARCHITECTURE.md": "# A\n\n| floor | folder | holds |\n|---|---|---|\n| 0 | `base` | errors |\n| 3 | `data` | loader |\n"
+                       "| 3 | `nn` | layers |\n| 4 | `train` | loop |\n",
+    "CMakeLists.txt": "project(millrace VERSION 0.1.0 LANGUAGES CXX)\nmr_folder(base)\nmr_folder(data DEPENDS base)\n"
+                      "mr_folder(nn DEPENDS base TORCH)\nmr_folder(train DEPENDS data nn PCH)\n",
+    "CHANGELOG.md": "# Changelog\n\n## [Unreleased]\n- x\n",
+    "docs/decisions/README.md": "[0001-floors.md](0001-floors.md)\n",
+    "docs/decisions/0001-floors.md": RECORD,
+    "src/millrace/base/version.h": '// The version.\n#pragma once\ninline constexpr const char* kVersion = "0.1.0";\n',
+    "src/millrace/base/error.h": "// Errors.\n#pragma once\n",
+    "src/millrace/base/error.cpp": '#include "millrace/base/error.h"\n\n#include <fmt/core.h>\n',
+    "src/millrace/data/loader.h": '// The loader.\n#pragma once\n\n#include "millrace/base/error.h"\n',
+    "src/millrace/data/detail/ring.h": "// Slots.\n#pragma once\n",
+    "src/millrace/nn/layers.h": "// Layers.\n#pragma once\n#include <torch/nn.h>\n",
+    "src/millrace/train/run.h": '// Runs.\n#pragma once\n#include <ATen/core/Tensor.h>\n#include "millrace/data/loader.h"\n',
+    "src/millrace/train/run.cpp": '#include "millrace/train/run.h"\n\n#include <ATen/ops/add.h>\n\nint run() { return 0; }\n',
+}
+
+
+def function(lines, head="int f(int x)"):
+    return head + " {\n" + "  ++x;\n" * (lines - 2) + "}\n"
+
+
+class Planted(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.root = Path(scratch.name)
+        for name, text in GOOD.items():
+            self.write(name, text)
+
+    def write(self, name, text):
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    def append(self, name, text):
+        self.write(name, (self.root / name).read_text() + text)
+
+    def expect(self, name, words, line=None):
+        """Exactly one violation, in this file, whose message holds these words."""
+        found = tidy.tidy(self.root)
+        self.assertEqual([entry[0] for entry in found], [name], found)
+        for word in words:
+            self.assertIn(word, found[0][2])
+        if line is not None:
+            self.assertEqual(found[0][1], line)
+
+    def expect_clean(self):
+        self.assertEqual(tidy.tidy(self.root), [])
+
+    def test_the_good_tree_is_good(self):
+        self.expect_clean()
+
+    # floors
+
+    def test_include_up(self):
+        self.append("src/millrace/base/error.h", '#include "millrace/train/run.h"\n')
+        self.expect("src/millrace/base/error.h", ["base (floor 0)", "train (floor 4)", "up", "value or a function", "ARCHITECTURE.md"], 3)
+
+    def test_include_sideways(self):
+        self.append("src/millrace/data/loader.h", '#include "millrace/nn/layers.h"\n')
+        self.expect("src/millrace/data/loader.h", ["data (floor 3)", "nn (floor 3)", "sideways"])
+
+    def test_include_of_internals(self):
+        self.append("src/millrace/train/run.h", '#include "millrace/data/detail/ring.h"\n')
+        self.expect("src/millrace/train/run.h", ["internal to data"])
+
+    def test_include_of_own_internals_is_fine(self):
+        self.append("src/millrace/data/loader.h", '#include "millrace/data/detail/ring.h"\n')
+        self.expect_clean()
+
+    def test_include_that_does_not_exist(self):
+        self.append("src/millrace/train/run.h", '#include "millrace/data/gone.h"\n')
+        self.expect("src/millrace/train/run.h", ["does not exist"])
+
+    def test_include_of_ours_in_angle_brackets(self):
+        self.append("src/millrace/train/run.h", "#include <millrace/data/loader.h>\n")
+        self.expect("src/millrace/train/run.h", ["quotes"])
+
+    def test_recipe_that_uses_another_recipe(self):
+        self.append("ARCHITECTURE.md", "| 5 | `recipes` | recipes |\n")
+        self.append("CMakeLists.txt", "mr_folder(recipes DEPENDS train PCH)\n")
+        self.write("src/millrace/recipes/a/model.h", "// A.\n#pragma once\n")
+        self.write("src/millrace/recipes/b/model.cpp", '#include "millrace/recipes/a/model.h"\n')
+        self.write("src/millrace/recipes/registry.cpp", '#include "millrace/recipes/a/model.h"\n')
+        self.expect("src/millrace/recipes/b/model.cpp", ["recipe b may not include recipe a"])
+
+    def test_folder_without_a_row(self):
+        self.write("src/millrace/doctor/rules.h", "// Rules.\n#pragma once\n")
+        self.append("CMakeLists.txt", "mr_folder(doctor DEPENDS base)\n")
+        self.expect("ARCHITECTURE.md", ["src/millrace/doctor", "add its row"])
+
+    def test_row_without_a_folder(self):
+        self.append("ARCHITECTURE.md", "| 3 | `doctor` | rules |\n")
+        self.expect("ARCHITECTURE.md", ["src/millrace/doctor", "does not exist"])
+
+    def test_row_that_stands_twice(self):
+        self.append("ARCHITECTURE.md", "| 3 | `data` | loader |\n")
+        self.expect("ARCHITECTURE.md", ["twice"], 9)
+
+    def test_folder_that_is_not_built(self):
+        self.append("ARCHITECTURE.md", "| 3 | `doctor` | rules |\n")
+        self.write("src/millrace/doctor/rules.h", "// Rules.\n#pragma once\n")
+        self.expect("CMakeLists.txt", ["mr_folder(doctor"])
+
+    def test_library_that_links_up(self):
+        self.write("CMakeLists.txt", GOOD["CMakeLists.txt"].replace("data DEPENDS base", "data DEPENDS base train"))
+        self.expect("CMakeLists.txt", ["data (floor 3)", "train (floor 4)"], 3)
+
+    # includes of others
+
+    def test_torch_whole(self):
+        self.append("src/millrace/train/run.cpp", "#include <torch/torch.h>\n")
+        self.expect("src/millrace/train/run.cpp", ["<torch/torch.h>", "ATen/ops"])
+
+    def test_torch_whole_outside_src(self):
+        self.write("bench/step.cpp", "  #  include <torch/torch.h>\n")
+        self.expect("bench/step.cpp", ["<torch/torch.h>"], 1)
+
+    def test_all_of_aten(self):
+        self.append("src/millrace/train/run.cpp", "#include <ATen/ATen.h>\n")
+        self.expect("src/millrace/train/run.cpp", ["every operation"])
+
+    def test_heavy_header(self):
+        self.append("src/millrace/train/run.h", "#include <torch/nn.h>\n")
+        self.expect("src/millrace/train/run.h", ["heavy", "ATen/core/Tensor.h"])
+
+    def test_operation_in_a_header(self):
+        self.append("src/millrace/train/run.h", "#include <ATen/ops/add.h>\n")
+        self.expect("src/millrace/train/run.h", ["heavy"])
+
+    def test_fmt_outside_base(self):
+        self.append("src/millrace/train/run.cpp", "#include <fmt/core.h>\n")
+        self.expect("src/millrace/train/run.cpp", ["base/format.h"])
+
+    def test_fmt_in_a_header_of_base(self):
+        self.append("src/millrace/base/error.h", "#include <fmt/core.h>\n")
+        self.expect("src/millrace/base/error.h", ["base/format.h"])
+
+    # sizes
+
+    def test_function_at_the_limit(self):
+        self.append("src/millrace/train/run.cpp", function(70))
+        self.expect_clean()
+
+    def test_long_function(self):
+        self.append("src/millrace/train/run.cpp", "namespace a {\n" + function(71) + "}  // namespace a\n")
+        self.expect("src/millrace/train/run.cpp", ["71 lines", "70"], 7)
+
+    def test_long_method(self):
+        self.append("src/millrace/train/run.cpp", "class A final : public B {\n public:\n" + function(80, "  void f(int x) const override") + "};\n")
+        self.expect("src/millrace/train/run.cpp", ["80 lines"])
+
+    def test_long_constructor_with_braced_members(self):
+        self.append("src/millrace/train/run.cpp", function(75, "A::A(int x) : a_{x}, b_{x}"))
+        self.expect("src/millrace/train/run.cpp", ["75 lines"])
+
+    def test_braces_in_text_and_comments_do_not_count(self):
+        noise = 'const char* a = "{ (";  // {\nchar b = \'{\'; /* { */ const char* c = R"x(")" { )x";\n'
+        self.append("src/millrace/train/run.cpp", noise + function(30, "int g(int x)") + function(71))
+        self.expect("src/millrace/train/run.cpp", ["71 lines"])
+
+    def test_long_table_is_no_function(self):
+        self.append("src/millrace/train/run.cpp", "constexpr int kTable[] = {\n" + "  1,\n" * 100 + "};\n")
+        self.expect_clean()
+
+    def test_long_file(self):
+        self.write("tools/long.py", "x = 1\n" * 501)
+        self.expect("tools/long.py", ["501 lines"])
+
+    def test_long_architecture_page(self):
+        self.append("ARCHITECTURE.md", "\nx" * 150)
+        self.expect("ARCHITECTURE.md", ["150 are the most"])
+
+    # text
+
+    def test_machine_path(self):
+        self.append("src/millrace/train/run.cpp", 'const char* p = "' + "/ho" + 'me/someone/x";\n')
+        self.expect("src/millrace/train/run.cpp", ["one machine"], 6)
+
+    def test_path_of_the_environment_is_fine(self):
+        self.write("tools/x.sh", 'cache=$HOME' + "/wo" + 'rk/x\nlocal=./' + "tm" + "p/x\n")
+        self.expect_clean()
+
+    def test_registry_host(self):
+        self.write("tools/fetch.sh", "pip install --index-url https://py" + "pi.org/simple x\n")
+        self.expect("tools/fetch.sh", ["registry"])
+
+    def test_open_end(self):
+        self.append("src/millrace/train/run.cpp", "// TO" + "DO: later\n")
+        self.expect("src/millrace/train/run.cpp", ["open ends"])
+
+    # headers and papers
+
+    def test_header_without_pragma(self):
+        self.write("src/millrace/train/more.h", "// More.\n#ifndef MORE_H_\n#define MORE_H_\n#endif\n")
+        self.expect("src/millrace/train/more.h", ["#pragma once"])
+
+    def test_header_without_contract(self):
+        self.write("src/millrace/train/more.h", "#pragma once\n")
+        self.expect("src/millrace/train/more.h", ["contract"])
+
+    def test_record_without_its_cost(self):
+        self.write("docs/decisions/0001-floors.md", RECORD.replace("## What we gave up", "## Gains"))
+        self.expect("docs/decisions/0001-floors.md", ["What we gave up"])
+
+    def test_record_with_a_gap_in_the_numbers(self):
+        self.write("docs/decisions/0003-loop.md", RECORD)
+        self.append("docs/decisions/README.md", "[0003-loop.md](0003-loop.md)\n")
+        self.expect("docs/decisions/0003-loop.md", ["0002-"])
+
+    def test_record_that_is_not_listed(self):
+        self.write("docs/decisions/0002-loop.md", RECORD)
+        self.expect("docs/decisions/README.md", ["0002-loop.md"])
+
+    def test_versions_that_differ(self):
+        self.write("src/millrace/base/version.h", GOOD["src/millrace/base/version.h"].replace("0.1.0", "0.2.0"))
+        self.expect("src/millrace/base/version.h", ["0.2.0", "0.1.0"])
+
+    def test_changelog_without_an_entry(self):
+        self.write("CHANGELOG.md", "# Changelog\n\n## [0.0.9]\n")
+        self.expect("CHANGELOG.md", ["Unreleased"])
+
+    def test_changelog_with_the_version(self):
+        self.write("CHANGELOG.md", "# Changelog\n\n## [0.1.0] - 2025-01-01\n")
+        self.expect_clean()
+
+    def test_dead_link(self):
+        self.write("README.md", "[x](docs/decisions/README.md#top) [y](https://example.org) [z](gone.md)\n")
+        self.expect("README.md", ["gone.md"])
+
+    # the program
+
+    def run_tool(self):
+        return subprocess.run([sys.executable, str(TOOL), "--root", str(self.root)], capture_output=True, text=True)
+
+    def test_exit_status_and_output(self):
+        self.assertEqual((self.run_tool().returncode, self.run_tool().stdout), (0, ""))
+        self.append("src/millrace/train/run.cpp", "#include <torch/torch.h>\n")
+        result = self.run_tool()
+        self.assertEqual(result.returncode, 1)
+        self.assertTrue(result.stdout.startswith("src/millrace/train/run.cpp:6: <torch/torch.h>"), result.stdout)
+        self.assertEqual(result.stderr, "house rules broken: 1\n")
+
+    def test_only_files_that_git_would_keep(self):
+        if shutil.which("git") is None:
+            self.skipTest("no git here")
+        subprocess.run(["git", "init", "-q", str(self.root)], check=True)
+        self.write(".gitignore", "/build/\n")
+        self.write("build/x.cpp", "#include <torch/torch.h>\n")
+        self.expect_clean()
+
+
+if __name__ == "__main__":
+    unittest.main()
