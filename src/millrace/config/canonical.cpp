@@ -179,6 +179,9 @@ class Checker {
 
   std::optional<Json> text(const ValueType& type, const Json& value, const std::string& path) {
     if (value.is_null()) return Json("");  // `resume = null` in the originals' TOML, `key:` in YAML
+    if (value.is_string() && value.get_ref<const std::string&>().find('\0') != std::string::npos) {
+      return problem(path + " holds a NUL byte", "remove it");
+    }
     if (value.is_string()) return value;
     return wrong(type, value, path, value.is_primitive() ? "write it in quotes" : "");
   }

@@ -169,6 +169,7 @@ void Layers::add_values(const Json& values, const std::string& origin) {
 
 void Layers::add_file(const std::filesystem::path& path) {
   const auto refuse = [&](const std::string& what, const std::string& next) {
+    is_complete_ = false;
     problems_.push_back({.what = what, .where = path.string(), .next = next});
   };
   std::error_code ignored;
@@ -191,7 +192,9 @@ void Layers::add_text(std::string_view text, std::string_view suffix, const std:
     return "file " + (found == origins.end() ? name : found->second);
   }};
   const std::size_t before = problems_.size();
-  const Json tree = parse_text(text, suffix, name, origins, problems_, notices_, layer.scalar_text);
+  bool is_complete = true;
+  const Json tree = parse_text(text, suffix, name, origins, problems_, notices_, layer.scalar_text, &is_complete);
+  is_complete_ = is_complete_ && is_complete;
   for (std::size_t i = before; i < problems_.size(); ++i) problems_[i].where = "file " + problems_[i].where;
   walk(tree, "", layer);
 }
@@ -213,7 +216,7 @@ Resolved Layers::resolve() const {
     resolved.origins[each.path] = each.origin;
   }
   for (const Leaf& leaf : schema_->leaves) {
-    if (!leaf.required || resolved.origins[leaf.path] != "default") continue;
+    if (!leaf.required || !is_complete_ || resolved.origins[leaf.path] != "default") continue;
     problems.push_back({.what = leaf.path + " is required and not set",
                         .where = "no file, variable or flag sets it",
                         .next = "add it to the config, or --" + leaf.path + "=<" + leaf.type + ">: " + leaf.help});

@@ -29,9 +29,10 @@ bool is_text(std::string_view text, detail::TreeBuilder& tree) {
 
 Json parse_text(std::string_view text, std::string_view suffix, const std::string& name,
                 std::map<std::string, std::string>& origins, std::vector<Problem>& problems, std::vector<std::string>& notices,
-                bool& scalars_are_text) {
+                bool& scalars_are_text, bool* is_complete) {
   detail::TreeBuilder tree(name, origins, problems);
   scalars_are_text = false;
+  if (is_complete != nullptr) *is_complete = false;
   if (!is_text(text, tree)) return Json::object();
   if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
   const std::string kind = to_lower(suffix);
@@ -46,7 +47,9 @@ Json parse_text(std::string_view text, std::string_view suffix, const std::strin
     tree.problem("config files are told apart by their suffix, and " + quoted(suffix) + " is none of them", 0,
                  "name the file .json, .toml, .yaml or .yml");
   }
-  return tree.take();
+  Json root = tree.take();
+  if (is_complete != nullptr) *is_complete = tree.is_complete();
+  return root;
 }
 
 }  // namespace millrace::config

@@ -62,7 +62,7 @@ class Handler : public nlohmann::json_sax<Json> {
     if (error.id == 406) {
       tree_.problem(last_token + " is too large for a number", error_line, "write a smaller number");
     } else {
-      tree_.problem("syntax error in JSON: " + reason(error.what()), error_line, hint(at, line_start), at - line_start + 1);
+      tree_.problem("syntax error in JSON: " + reason(error.what()), error_line, hint(at), at - line_start + 1);
     }
     return false;
   }
@@ -79,7 +79,7 @@ class Handler : public nlohmann::json_sax<Json> {
     return std::string(text);
   }
 
-  std::string hint(std::size_t at, std::size_t line_start) const {
+  std::string hint(std::size_t at) const {
     const auto before_space = [&](std::size_t end) {
       while (end > 0 && std::isspace(static_cast<unsigned char>(text_[end - 1])) != 0) --end;
       return end;
@@ -87,12 +87,8 @@ class Handler : public nlohmann::json_sax<Json> {
     const std::size_t previous = before_space(at);
     if (at >= text_.size()) return "the file ends too early: close what is open, with } or ]";
     if (previous > 0 && text_[previous - 1] == ',' && (text_[at] == '}' || text_[at] == ']')) return "remove the comma before it";
-    const std::string_view line = text_.substr(line_start, text_.substr(line_start).find('\n'));
-    for (std::size_t i = 1; i + 1 < line.size(); ++i) {
-      const bool digits = std::isdigit(static_cast<unsigned char>(line[i - 1])) != 0 &&
-                          std::isdigit(static_cast<unsigned char>(line[i + 1])) != 0;
-      if (line[i] == '-' && digits) return "a range such as 6-8 is no value: choose one number in it";
-    }
+    const std::string range = range_hint(line_at(text_, at), "");
+    if (!range.empty()) return range;
     if (text_[at] == '\'') return "JSON's text stands in double quotes";
     if (text_[at] == '"') return "a comma or colon is missing before it";
     return "correct this place; keys and text stand in double quotes";

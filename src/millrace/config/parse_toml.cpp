@@ -105,8 +105,10 @@ void parse_toml(std::string_view text, TreeBuilder& tree, std::vector<std::strin
     Walker(tree, patch.lines).table(root);
   } catch (const toml::parse_error& error) {
     const toml::source_position at = error.source().begin;
+    std::size_t offset = 0;
+    for (toml::source_index line = 1; line < at.line && offset < text.size(); ++line) offset = text.find('\n', offset) + 1;
     tree.problem("syntax error in TOML: " + std::string(error.description()), at.line,
-                 "correct this place; text stands in quotes, lists in brackets", at.column);
+                 range_hint(line_at(text, offset), "correct this place; text stands in quotes, lists in brackets"), at.column);
   }
 }
 

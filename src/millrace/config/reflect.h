@@ -79,9 +79,9 @@ concept HasFields = std::is_class_v<T> && requires {
 };
 
 template <class C, class M>
-M member_type_of(M C::*);
+std::type_identity<M> member_type_of(M C::*);
 template <auto Member>
-using MemberType = decltype(member_type_of(Member));
+using MemberType = typename decltype(member_type_of(Member))::type;
 
 template <class... Specs>
 consteval bool names_are_distinct(const std::tuple<Specs...>& specs) {

@@ -96,14 +96,15 @@ class Layers {
   std::vector<Alias> aliases_;
   std::vector<Problem> problems_;
   std::vector<std::string> notices_;
-  std::vector<Set> sets_;  // in order of precedence, lowest first
+  std::vector<Set> sets_;    // in order of precedence, lowest first
+  bool is_complete_ = true;  // false: a file was unreadable, so what is missing may stand in it
 };
 
 // Parses one config file's text into a tree: comments in JSON, duplicate keys are problems, positions kept for messages.
-// Returned in `origins`: dotted path -> "name:line".
+// Returned in `origins`: dotted path -> "name:line"; in `is_complete` false when a problem cut the text short.
 Json parse_text(std::string_view text, std::string_view suffix, const std::string& name,
                 std::map<std::string, std::string>& origins, std::vector<Problem>& problems, std::vector<std::string>& notices,
-                bool& scalars_are_text);
+                bool& scalars_are_text, bool* is_complete = nullptr);
 
 // --help's option list for these leaves, grouped by section; width in columns.
 [[nodiscard]] std::string help_text(const Schema& schema, int width = 100);

@@ -18,6 +18,7 @@ std::string TreeBuilder::place(std::size_t line, std::size_t column) const {
 }
 
 void TreeBuilder::problem(std::string what, std::size_t line, std::string next, std::size_t column) {
+  is_complete_ = false;
   problems_.push_back({.what = std::move(what), .where = place(line, column), .next = std::move(next)});
 }
 
@@ -30,7 +31,9 @@ bool TreeBuilder::count_value(std::size_t line) {
 bool TreeBuilder::key(std::string text, std::size_t line) {
   const std::string path = paths_.back().empty() ? text : paths_.back() + "." + text;
   if (open_.back().contains(text)) {
-    problem("key " + quoted(path) + " appears twice", line, "remove one of them; the first is at " + origins_[path]);
+    problems_.push_back({.what = "key " + quoted(path) + " appears twice",
+                         .where = place(line),
+                         .next = "remove one of them; the first is at " + origins_[path]});
   } else {
     origins_[path] = place(line);
   }
@@ -86,9 +89,26 @@ Json TreeBuilder::take() {
   while (!open_.empty()) end();  // the parser stopped half-way: what it got is still checked
   if (!has_root_ || root_.is_null()) return Json::object();
   if (root_.is_object()) return std::move(root_);
+  if (!is_complete_) return Json::object();
   problem(std::string("the file holds ") + (root_.is_array() ? "a list" : "a single value") + ", expected sections with keys", 1,
           "write the keys of the config, such as optim.learning_rate");
   return Json::object();
+}
+
+std::string_view line_at(std::string_view text, std::size_t at) {
+  const std::size_t begin = text.substr(0, at).rfind('\n');
+  text.remove_prefix(begin == std::string_view::npos ? 0 : begin + 1);
+  return text.substr(0, text.find('\n'));
+}
+
+std::string range_hint(std::string_view line, std::string otherwise) {
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  for (std::size_t i = 1; i + 1 < line.size(); ++i) {
+    if (line[i] == '-' && is_digit(line[i - 1]) && is_digit(line[i + 1])) {
+      return "a range such as 6-8 is no value: choose one number in it";
+    }
+  }
+  return otherwise;
 }
 
 }  // namespace millrace::config::detail

@@ -25,8 +25,11 @@ class TreeBuilder {
   bool end();
   // The document; an empty object when it isn't one (with a problem).
   [[nodiscard]] Json take();
+  // A problem that ends the reading of this text.
   void problem(std::string what, std::size_t line, std::string next, std::size_t column = 0);
   [[nodiscard]] std::string place(std::size_t line, std::size_t column = 0) const;  // "name:line:column"
+  // False once a problem has cut the text short, so that what is missing may only be unread.
+  [[nodiscard]] bool is_complete() const noexcept { return is_complete_; }
   [[nodiscard]] bool expects_key() const noexcept { return !open_.empty() && open_.back().is_object() && !has_key_; }
 
  private:
@@ -44,7 +47,13 @@ class TreeBuilder {
   Json root_;
   bool has_root_ = false;
   std::size_t values_ = 0;
+  bool is_complete_ = true;
 };
+
+// What to do about a syntax error in `line`: a remedy when it holds a range such as 6-8, else `otherwise`.
+[[nodiscard]] std::string range_hint(std::string_view line, std::string otherwise);
+// The line of `text` that holds byte `at`.
+[[nodiscard]] std::string_view line_at(std::string_view text, std::size_t at);
 
 // One per format; text is valid UTF-8 without a byte order mark.
 void parse_json(std::string_view text, TreeBuilder& tree);
