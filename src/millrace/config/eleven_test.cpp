@@ -8,10 +8,10 @@ namespace millrace::config {
 namespace {
 
 constexpr std::string_view kExpected = R"(ConfigError  11 problems in the config
-   1  key \"optim.momentum\" appears twice
+   1  key "optim.momentum" appears twice
         where    file run.json:6
         next     remove one of them; the first is at run.json:5
-   2  unknown key \"optim.lerning_rate\"
+   2  unknown key "optim.lerning_rate"
         where    file run.json:4
         next     did you mean optim.learning_rate?
    3  syntax error in TOML: Error while parsing date: expected 4-digit year, saw '-'
@@ -26,19 +26,19 @@ constexpr std::string_view kExpected = R"(ConfigError  11 problems in the config
    6  optim.betas has 1 value, expected 2
         where    file run.json:7
         next     write a list of 2 numbers >= 0 and < 1
-   7  model.dropout is \"a lot\", expected a number >= 0 and < 1 or null
+   7  model.dropout is "a lot", expected a number >= 0 and < 1 or null
         where    file model.yaml:2
         next     write a number >= 0 and < 1 or null
-   8  unknown key \"model.blocks[0].widht\"
+   8  unknown key "model.blocks[0].widht"
         where    file model.yaml:3
-        next     did you mean \"model.blocks[0].width\"?
-   9  data.batch_size is \"6-8\", expected an integer >= 1
+        next     did you mean "model.blocks[0].width"?
+   9  data.batch_size is "6-8", expected an integer >= 1
         where    environment MILLRACE_DATA__BATCH_SIZE
         next     6-8 is a range: choose one number in it, such as 6
-  10  optim.name is \"adamx\", expected one of adamw, adam, sgd
+  10  optim.name is "adamx", expected one of adamw, adam, sgd
         where    flag --optim.name
-        next     did you mean \"adamw\"?
-  11  optim.learning_rate is \"1e999\", too large for a number
+        next     did you mean "adamw"?
+  11  optim.learning_rate is "1e999", too large for a number
         where    flag --lr
         next     choose a smaller number
 )";

@@ -12,7 +12,7 @@
 namespace millrace::config {
 namespace {
 
-constexpr std::uintmax_t kLargestFile = 16U << 20U;
+constexpr std::uintmax_t kLargestFile = 1U << 20U;
 
 std::string normalized(std::string_view name) {
   std::string text(name);
@@ -174,7 +174,7 @@ void Layers::add_file(const std::filesystem::path& path) {
   };
   std::error_code ignored;
   if (std::filesystem::is_regular_file(path, ignored) && std::filesystem::file_size(path, ignored) > kLargestFile) {
-    refuse("the config file is larger than 16 MB", "is this the right file?");
+    refuse("the config file is larger than 1 MB", "is this the right file?");
     return;
   }
   try {

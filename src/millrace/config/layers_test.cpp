@@ -213,7 +213,7 @@ TEST_F(Files, ThatCantBeReadAreProblems) {
   EXPECT_THAT(problems_of(folder_ / "pipe.toml"), HasSubstr("can't read the config file"));
   EXPECT_THAT(problems_of(folder_ / "loop.yaml"), HasSubstr("Too many levels of symbolic links"));
   EXPECT_THAT(problems_of(folder_ / "a.txt"), HasSubstr("next     name the file .json, .toml, .yaml or .yml"));
-  EXPECT_THAT(problems_of(folder_ / "huge.json"), HasSubstr("larger than 16 MB"));
+  EXPECT_THAT(problems_of(folder_ / "huge.json"), HasSubstr("larger than 1 MB"));
 }
 
 }  // namespace

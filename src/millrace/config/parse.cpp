@@ -9,12 +9,12 @@
 namespace millrace::config {
 namespace {
 
-constexpr std::size_t kLargestText = 16U << 20U;
+constexpr std::size_t kLargestText = 1U << 20U;  // parsed in a second by any of the three
 
 // False, with a problem, for bytes that no config holds.
 bool is_text(std::string_view text, detail::TreeBuilder& tree) {
   if (text.size() > kLargestText) {
-    tree.problem("the file has " + human_bytes(static_cast<double>(text.size())) + ", a config has at most 16 MB", 0,
+    tree.problem("the file has " + human_bytes(static_cast<double>(text.size())) + ", a config has at most 1 MB", 0,
                  "is this the right file?");
     return false;
   }

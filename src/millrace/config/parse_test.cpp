@@ -143,7 +143,7 @@ TEST(ParseText, BytesThatAreNoTextAreRefused) {
   for (const char* suffix : {".json", ".toml", ".yaml"}) {
     EXPECT_EQ(problem_of("a\n\xFF", suffix), "byte 2 of the file is not UTF-8 text | f:2 | save the file as UTF-8");
     EXPECT_THAT(problem_of(std::string_view("{}\0", 3), suffix), HasSubstr("byte 2 of the file"));
-    EXPECT_THAT(problem_of(std::string((16U << 20U) + 1, ' '), suffix), HasSubstr("a config has at most 16 MB"));
+    EXPECT_THAT(problem_of(std::string((1U << 20U) + 1, ' '), suffix), HasSubstr("a config has at most 1 MB"));
   }
 }
 
