@@ -191,6 +191,11 @@ class Planted(unittest.TestCase):
         self.append("src/millrace/train/run.cpp", 'const char* p = "' + "/ho" + 'me/someone/x";\n')
         self.expect("src/millrace/train/run.cpp", ["one machine"], 6)
 
+    def test_scratch_path(self):
+        self.append("src/millrace/train/run.cpp", 'const char* p = "' + "/tm" + 'p/x";\n')
+        self.write("src/millrace/train/run_test.cpp", 'const char* p = "' + "/tm" + 'p/x";\n')
+        self.expect("src/millrace/train/run.cpp", ["one machine"])
+
     def test_path_of_the_environment_is_fine(self):
         self.write("tools/x.sh", 'cache=$HOME' + "/wo" + 'rk/x\nlocal=./' + "tm" + "p/x\n")
         self.expect_clean()

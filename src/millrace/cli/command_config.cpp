@@ -6,6 +6,7 @@
 #include "millrace/cli/text.h"
 #include "millrace/device/device.h"
 #include "millrace/train/run.h"
+#include "millrace/train/switchboard.h"
 
 namespace millrace::cli {
 namespace {
@@ -50,6 +51,14 @@ void add_plain_flags(config::Layers& layers, Arguments& arguments) {
   }
   if (const auto off = take_off(arguments); !off.empty()) {
     layers.add_values(Json{{"train.off", off}}, "flag --off");
+    try {
+      static_cast<void>(Switches(off));
+    } catch (const ConfigError& error) {
+      for (Problem problem : error.problems()) {
+        problem.where = "flag --off";
+        layers.add_problem(std::move(problem));
+      }
+    }
   }
 }
 

@@ -1,8 +1,8 @@
 #include "millrace/base/format.h"
 #include "millrace/cli/command.h"
-#include "millrace/cli/tensor_file.h"
 #include "millrace/cli/text.h"
 #include "millrace/cli/trained.h"
+#include "millrace/snapshot/snapshot.h"
 
 namespace millrace::cli {
 namespace {
@@ -32,11 +32,11 @@ int run(const Invocation& call) {
                       "write millrace predict " + entry.name + " --from RUN --input F.safetensors --output G.safetensors"});
   }
   telemetry::Console console(telemetry::Console::Mode::automatic, json ? 2 : 1);
-  const Tensors inputs = read_tensors(*input);
+  const Tensors inputs = snapshot::read_tensors(*input);
   const Loaded loaded = load_trained(entry, arguments, "predict", console);
   console.line(loaded.which);
   const Tensors outputs = loaded.recipe->predict(inputs);
-  write_tensors(*output, outputs);
+  snapshot::write_tensors(Fs::real(), *output, outputs);
   Json all = Json::object();
   std::vector<std::vector<std::string>> rows;
   for (const auto& [name, tensor] : outputs) {
