@@ -1,9 +1,13 @@
 #include "millrace/data/token_array.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <bit>
 #include <cstring>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -244,6 +248,12 @@ class FileTokens final : public TokenArray {
   std::vector<std::byte> kept_;
 };
 
+// Of its own for every writer: two runs may make the same file at the same time.
+std::filesystem::path part_name(const std::filesystem::path& path) {
+  static std::atomic<unsigned> count{0};
+  return path.string() + '.' + std::to_string(::getpid()) + '-' + std::to_string(count++) + ".part";
+}
+
 }  // namespace
 
 std::shared_ptr<const TokenArray> TokenArray::in_memory(std::vector<std::uint16_t> tokens, std::uint64_t vocab_size,
@@ -273,7 +283,7 @@ std::shared_ptr<const TokenArray> TokenArray::open_bare(const std::filesystem::p
 TokenFileWriter::TokenFileWriter(Fs& fs, std::filesystem::path path, std::uint64_t vocab_size)
     : fs_(fs),
       path_(std::move(path)),
-      temporary_(path_.string() + ".part"),
+      temporary_(part_name(path_)),
       file_(fs.create(temporary_)),
       vocab_size_(vocab_size),
       token_bytes_(vocab_size <= 65536 ? 2 : 4) {

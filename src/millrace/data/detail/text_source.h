@@ -1,0 +1,35 @@
+// One text file, read in order: checked UTF-8 without its byte-order mark, hashed on the way.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <string_view>
+
+namespace millrace::data::detail {
+
+// What tells whether a file is still the one that was read.
+struct SourceStamp {
+  std::uint64_t size = 0;
+  std::int64_t changed = 0;  // nanoseconds, the file's modification time
+  std::string sha256;        // "" = not read
+};
+
+struct TextSource {
+  std::filesystem::path path;
+  std::string label;  // source 2 of 3: "letters.txt"
+};
+
+// Size and time only. DataError when the file can't be opened or is empty.
+[[nodiscard]] SourceStamp stamp_of(const TextSource& source);
+[[nodiscard]] std::string sha256_of(const TextSource& source);
+
+struct TextRead {
+  SourceStamp stamp;
+  bool had_mark = false;
+};
+// Hands the text on in pieces that end between code points. DataError at the first byte that is not UTF-8.
+TextRead read_text(const TextSource& source, const std::function<void(std::string_view)>& piece);
+
+}  // namespace millrace::data::detail
