@@ -15,3 +15,15 @@ configure_package_config_file(cmake/MillraceConfig.cmake.in "${CMAKE_BINARY_DIR}
 write_basic_package_version_file("${CMAKE_BINARY_DIR}/MillraceConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
 install(FILES "${CMAKE_BINARY_DIR}/MillraceConfig.cmake" "${CMAKE_BINARY_DIR}/MillraceConfigVersion.cmake"
   cmake/FindTorchWheel.cmake DESTINATION ${config_dir})
+
+# What `cmake --install` needs built, without the tests.
+add_custom_target(millrace_installable)
+add_dependencies(millrace_installable ${MILLRACE_FOLDERS})
+if(TARGET millrace)
+  add_dependencies(millrace_installable millrace)
+endif()
+
+if(MILLRACE_TESTS AND TARGET millrace)
+  add_test(NAME install_consumer COMMAND "${CMAKE_SOURCE_DIR}/tests/install_consumer/run.sh" "${CMAKE_BINARY_DIR}")
+  set_tests_properties(install_consumer PROPERTIES LABELS slow)
+endif()

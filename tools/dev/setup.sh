@@ -157,7 +157,8 @@ fetch_wheels() { # fetch_wheels GROUP FILE
 fetch_wheel() { # fetch_wheel FOLDER NAME==VERSION REQUIREMENT
   local log=$deps/pip.log one=$deps/one-requirement.txt
   printf '%s\n' "$3" >"$one"
-  say "  $2 (${3##*# })"
+  local mb=${3##*# }
+  ((${mb%%.*} < 5)) || say "  $2 ($mb)"
   rm -rf "$1.part"
   if ! run "$venv/bin/python" -m pip download --quiet --no-cache-dir --no-deps --only-binary :all: --disable-pip-version-check \
     --require-hashes -r "$one" -d "$1.part" >"$log" 2>&1 </dev/null; then

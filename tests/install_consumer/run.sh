@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Installs the build into a temporary prefix and uses it as others would: find_package in a small program, then the recipe
+# folder that `millrace new` writes is built and trained.
+#   tests/install_consumer/run.sh BUILD_FOLDER
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+build=$1
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+prefix=$scratch/prefix
+
+expect() { # expect WHAT COMMAND...
+  "${@:2}" || { echo "FAILED: $1" >&2 && exit 1; }
+}
+
+cmake --install "$build" --prefix "$prefix" >/dev/null
+expect "the installed program starts" "$prefix/bin/millrace" --version
+expect "no test or internal header is installed" \
+  test -z "$(find "$prefix/include" -name '*_test.h' -o -path '*/detail/*')"
+
+cmake -S "$here" -B "$scratch/consumer" -DCMAKE_PREFIX_PATH="$prefix" >/dev/null
+cmake --build "$scratch/consumer"
+expect "the consumer reports the version" grep -q '^0\.1\.0 .*nothing here' <("$scratch/consumer/consumer")
+
+cd "$scratch"
+"$prefix/bin/millrace" new toy
+cd toy
+cmake -B build -DCMAKE_PREFIX_PATH="$prefix" >/dev/null
+cmake --build build
+expect "the new recipe trains" ./build/toy train toy --config smoke.json --max_steps=60 --run "$scratch/run"
+expect "its run has a summary" test -s "$scratch/run/summary.json"
