@@ -95,8 +95,10 @@ void FaultFs::drop_unsynced() {
 
 std::unique_ptr<WritableFile> FaultFs::track(std::unique_ptr<WritableFile> file, const stdfs::path& path, std::uint64_t size) {
   const std::lock_guard lock(mutex_);
-  std::erase_if(files_, [&](const auto& known) { return known->path == path; });
-  files_.push_back(std::make_shared<Sizes>(Sizes{.path = path, .written = size, .synced = size}));
+  const auto known = std::ranges::find_if(files_, [&](const auto& each) { return each->path == path; });
+  const std::uint64_t synced = known == files_.end() ? size : std::min(size, (*known)->synced);
+  if (known != files_.end()) files_.erase(known);
+  files_.push_back(std::make_shared<Sizes>(Sizes{.path = path, .written = size, .synced = synced}));
   return std::make_unique<File>(*this, std::move(file), files_.back());
 }
 

@@ -1,0 +1,81 @@
+#include "millrace/base/signals.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <thread>
+
+#include "millrace/base/clock.h"
+
+namespace millrace {
+namespace {
+
+TEST(Signals, TheFirstIsKept) {
+  install_signal_handlers();
+  for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGUSR1}) {
+    reset_pending_signal_for_test();
+    EXPECT_EQ(pending_signal(), 0);
+    ::raise(number);
+    EXPECT_EQ(pending_signal(), number);
+  }
+  reset_pending_signal_for_test();
+  EXPECT_EQ(exit_code_for(SIGTERM), 143);
+  EXPECT_STREQ(signal_name(SIGHUP), "SIGHUP");
+  EXPECT_STREQ(signal_name(SIGSEGV), "signal");
+}
+
+TEST(SignalsDeathTest, ASecondOneLeavesAtOnce) {
+  EXPECT_EXIT(
+      {
+        install_signal_handlers();
+        ::raise(SIGTERM);
+        ::raise(SIGINT);
+      },
+      ::testing::ExitedWithCode(130), "");
+}
+
+TEST(Signals, AClosedPipeIsAFailedWrite) {
+  install_signal_handlers();
+  int ends[2] = {};
+  ASSERT_EQ(::pipe(ends), 0);
+  ::close(ends[0]);
+  EXPECT_EQ(::write(ends[1], "x", 1), -1);
+  EXPECT_EQ(errno, EPIPE);
+  ::close(ends[1]);
+}
+
+TEST(Signals, WorkersBlockThem) {
+  std::thread([] {
+    block_signals_in_this_thread();
+    sigset_t set;
+    ::pthread_sigmask(SIG_BLOCK, nullptr, &set);
+    for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGUSR1}) EXPECT_EQ(::sigismember(&set, number), 1);
+    EXPECT_EQ(::sigismember(&set, SIGSEGV), 0);
+  }).join();
+  sigset_t set;
+  ::pthread_sigmask(SIG_BLOCK, nullptr, &set);
+  EXPECT_EQ(::sigismember(&set, SIGTERM), 0);
+}
+
+TEST(Clock, RunsForward) {
+  const std::int64_t before = steady_nanoseconds();
+  const double alive = seconds_since_process_start();
+  EXPECT_GE(steady_nanoseconds(), before);
+  EXPECT_GE(seconds_since_process_start(), alive);
+  EXPECT_GT(alive, -0.02);  // the kernel counts the start in ticks of 10 ms
+  EXPECT_LT(alive, 3600);
+  EXPECT_GT(unix_seconds(), 1.7e9);
+}
+
+TEST(Clock, FolderTimeSortsAndHasNoColon) {
+  const std::string text = folder_time(1.7e9);
+  EXPECT_EQ(text.size(), 19U);
+  EXPECT_EQ(text[10], 'T');
+  EXPECT_EQ(text.find(':'), std::string::npos);
+  EXPECT_LT(text, folder_time(1.7e9 + 1));
+}
+
+}  // namespace
+}  // namespace millrace
