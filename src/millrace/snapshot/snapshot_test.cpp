@@ -1,0 +1,448 @@
+#include "millrace/snapshot/snapshot.h"
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/complex.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+#include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <limits>
+
+#include "millrace/base/error.h"
+#include "millrace/base/fault_fs.h"
+#include "millrace/base/philox.h"
+#include "millrace/snapshot/detail/tensors.h"
+
+namespace millrace::snapshot {
+namespace {
+
+namespace stdfs = std::filesystem;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::string bytes_of(const at::Tensor& tensor) {
+  const at::Tensor host = detail::on_host(tensor);
+  const std::span<std::byte> bytes = detail::bytes_of(host);
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+void expect_equal(const Tensors& a, const Tensors& b) {
+  ASSERT_EQ(a.size(), b.size());
+  for (const auto& [name, tensor] : a) {
+    ASSERT_TRUE(b.contains(name)) << name;
+    const at::Tensor& other = b.find(name)->second;
+    EXPECT_EQ(tensor.scalar_type(), other.scalar_type()) << name;
+    EXPECT_EQ(tensor.sizes(), other.sizes()) << name;
+    EXPECT_EQ(bytes_of(tensor), bytes_of(other)) << name;
+  }
+}
+
+void expect_equal(const Content& a, const Content& b) {
+  EXPECT_EQ(a.step, b.step);
+  EXPECT_EQ(a.config, b.config);
+  ASSERT_EQ(a.models.size(), b.models.size());
+  for (const auto& [name, tensors] : a.models) expect_equal(tensors, b.models.at(name));
+  ASSERT_EQ(a.parts.size(), b.parts.size());
+  for (const auto& [name, part] : a.parts) {
+    expect_equal(part.tensors, b.parts.at(name).tensors);
+    EXPECT_EQ(part.json, b.parts.at(name).json) << name;
+  }
+  EXPECT_EQ(digest(a), digest(b));
+}
+
+Content small(std::int64_t step, double value = 0) {
+  Content content;
+  content.step = step;
+  content.models["model"] = {{"weight", at::full({5, 3}, static_cast<double>(step) + value)},
+                             {"bias", at::full({3}, static_cast<double>(step), at::kBFloat16)}};
+  content.parts["optimizer"] = {{{"moment", at::full({5, 3}, 0.5)}}, {{"steps", step}}};
+  content.parts["loader"] = {{}, {{"epoch", 1}, {"next", 17}}};
+  content.config = {{"seed", 7}};
+  return content;
+}
+
+// These tests sync thousands of files: where there is a file system in memory, that costs nothing.
+stdfs::path scratch() {
+  const stdfs::path memory = "/dev/shm";
+  return ::access(memory.c_str(), W_OK) == 0 ? memory : stdfs::temp_directory_path();
+}
+
+class SnapshotTest : public testing::Test {
+ protected:
+  SnapshotTest() : run_(scratch() / ("millrace-snapshot-" + std::to_string(::getpid()))) {
+    stdfs::remove_all(run_);
+    stdfs::create_directories(run_);
+  }
+  ~SnapshotTest() override { stdfs::remove_all(run_); }
+
+  stdfs::path save_real(const Content& content) { return save(Fs::real(), run_, content); }
+  std::optional<Content> newest() {
+    return load_newest(Fs::real(), run_, [this](const stdfs::path& path, const std::string& reason) {
+      passed_.push_back(path.filename().string() + ": " + reason);
+    });
+  }
+  void retain_real(std::int64_t keep_last, const std::vector<std::int64_t>& keep_steps = {}) {
+    retain(Fs::real(), run_, keep_last, keep_steps, [this](const std::string& line) { warnings_.push_back(line); });
+  }
+  [[nodiscard]] std::vector<std::string> names() const {
+    return stdfs::exists(run_ / "snapshots") ? Fs::real().list(run_ / "snapshots") : std::vector<std::string>{};
+  }
+  static std::string text_of(const stdfs::path& path) {
+    std::ifstream file(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  static void put(const stdfs::path& path, const std::string& text) {
+    stdfs::remove(path);
+    std::ofstream(path, std::ios::binary) << text;
+  }
+  static std::string refusal(const stdfs::path& snapshot) {
+    try {
+      static_cast<void>(load(Fs::real(), snapshot));
+    } catch (const SnapshotError& error) {
+      EXPECT_FALSE(error.message().where.empty());
+      EXPECT_FALSE(error.message().next.empty());
+      return error.message().what;
+    }
+    return "accepted";
+  }
+  std::string save_refusal(const Content& content) {
+    try {
+      save_real(content);
+    } catch (const SnapshotError& error) {
+      return error.message().what;
+    }
+    return "saved";
+  }
+
+  // How many calls of the file system `work` makes.
+  static std::int64_t count_calls(const std::function<void(Fs&)>& work) {
+    FaultFs fs(Fs::real());
+    work(fs);
+    return fs.calls();
+  }
+
+  stdfs::path run_;
+  std::vector<std::string> passed_;
+  std::vector<std::string> warnings_;
+};
+
+TEST_F(SnapshotTest, EverythingComesBackBitForBit) {
+  Content content;
+  content.step = 123456789;
+  const std::uint32_t odd_nan = 0x7FC12345U;
+  at::Tensor nan = at::zeros({2});
+  std::memcpy(nan.data_ptr(), &odd_nan, 4);
+  Tensors& model = content.models["model.first"];
+  model = {{"nan", nan}, {"scalar", at::tensor(2.5)}, {"empty", at::empty({0, 7})}, {"none", at::zeros({0}, at::kLong)}};
+  for (const at::ScalarType type : {at::kBool, at::kByte, at::kChar, at::kShort, at::kUInt16, at::kInt, at::kUInt32, at::kLong,
+                                    at::kUInt64, at::kHalf, at::kBFloat16, at::kFloat, at::kDouble, at::kComplexFloat}) {
+    model.emplace(c10::toString(type), at::arange(6).to(type).reshape({2, 3}));
+  }
+  model.emplace("transposed", at::arange(6).reshape({2, 3}).t());
+  model.emplace("conjugated", at::complex(at::ones({2}), at::ones({2})).conj());
+  model.emplace("needs grad", at::randn({3}).requires_grad_());
+  content.models["model.second"] = {};
+  const double infinity = std::numeric_limits<double>::infinity();
+  content.parts["schedule"].json = {{"best", infinity}, {"worst", {-infinity, 0.1, -0.0}}, {"big", 18446744073709551615U}};
+  content.parts["loader"] = {{{"order", at::arange(3)}}, Json::array()};
+  content.parts["empty"] = {};
+  content.config = {{"a", {{"b", nullptr}}}};
+
+  const stdfs::path path = save_real(content);
+  EXPECT_EQ(path, run_ / "snapshots" / "step-123456789");
+  EXPECT_THAT(Fs::real().list(path), ElementsAre("loader.safetensors", "manifest.json", "model.first.safetensors",
+                                                 "model.second.safetensors", "state.json"));
+  const Content loaded = load(Fs::real(), path);
+  expect_equal(content, loaded);
+  EXPECT_TRUE(at::equal(loaded.models.at("model.first").at("transposed"), at::arange(6).reshape({2, 3}).t()));
+  EXPECT_FALSE(loaded.models.at("model.first").at("conjugated").is_conj());
+  EXPECT_EQ(bytes_of(loaded.models.at("model.first").at("nan")).substr(0, 4), std::string("\x45\x23\xC1\x7F"));
+}
+
+TEST_F(SnapshotTest, NotANumberComesBackToo) {
+  Content content = small(1);
+  content.parts["schedule"].json = {{"best", std::nan("")}};
+  const Content loaded = load(Fs::real(), save_real(content));
+  EXPECT_TRUE(std::isnan(loaded.parts.at("schedule").json.at("best").get<double>()));
+}
+
+TEST_F(SnapshotTest, EqualContentsAreEqualFilesAndDigests) {
+  const stdfs::path path = save_real(small(7));
+  std::map<std::string, std::string> before;
+  for (const std::string& name : Fs::real().list(path)) before[name] = text_of(path / name);
+  save_real(small(7));
+  for (const auto& [name, text] : before) EXPECT_EQ(text_of(path / name), text) << name;
+  EXPECT_THAT(names(), ElementsAre("step-00000007"));
+}
+
+TEST_F(SnapshotTest, TheDigestSeesEveryChangeThatMatters) {
+  const std::string base = digest(small(7));
+  EXPECT_EQ(base.size(), 64U);
+  const auto changed = [](const std::function<void(Content&)>& change) {
+    Content content = small(7);
+    change(content);
+    return digest(content);
+  };
+  EXPECT_EQ(base, changed([](Content& c) { c.config = {{"data", {{"readers", 8}}}}; }));
+  EXPECT_EQ(base, changed([](Content& c) { c.models["model"]["weight"] = c.models["model"]["weight"].t().contiguous().t(); }));
+  EXPECT_NE(base, changed([](Content& c) { c.models["model"]["weight"][0][0] += 1e-3; }));
+  EXPECT_NE(base, changed([](Content& c) { c.models["model"]["weight"] = c.models["model"]["weight"].reshape({3, 5}); }));
+  EXPECT_NE(base, changed([](Content& c) { c.models["model"]["bias"] = c.models["model"]["bias"].view(at::kHalf); }));
+  EXPECT_NE(base, changed([](Content& c) { c.parts["loader"].json["next"] = 18; }));
+  EXPECT_NE(base, changed([](Content& c) {
+              auto node = c.models["model"].extract("bias");
+              node.key() = "bia";
+              c.models["model"].insert(std::move(node));
+            }));
+}
+
+TEST_F(SnapshotTest, AFlippedBitIsAlwaysFoundAndNamed) {
+  const stdfs::path path = save_real(small(3));
+  const std::vector<std::string> files = Fs::real().list(path);
+  Philox random(300);
+  int tensors_named = 0;
+  for (int i = 0; i < 300; ++i) {
+    const std::string& file = files[static_cast<std::size_t>(i) % files.size()];
+    const std::string good = text_of(path / file);
+    std::string bad = good;
+    const std::size_t at = random.below(bad.size());
+    bad[at] = static_cast<char>(bad[at] ^ static_cast<char>(1U << random.below(8)));
+    put(path / file, bad);
+    const std::string reason = refusal(path);
+    EXPECT_THAT(reason, HasSubstr("step-00000003 can't be used: " + file + " is damaged")) << "byte " << at;
+    tensors_named += reason.find("bytes of tensor \"") != std::string::npos ? 1 : 0;
+    put(path / file, good);
+  }
+  EXPECT_GT(tensors_named, 20);
+  EXPECT_EQ(refusal(path), "accepted");
+}
+
+TEST_F(SnapshotTest, TheDamagedTensorIsNamedAndTheSnapshotBeforeIsUsed) {
+  save_real(small(3));
+  const stdfs::path path = save_real(small(4));
+  std::string text = text_of(path / "model.safetensors");
+  text.back() = static_cast<char>(text.back() ^ 1);  // the smallest elements come last: bias
+  put(path / "model.safetensors", text);
+  const std::optional<Content> content = newest();
+  ASSERT_TRUE(content.has_value());
+  expect_equal(small(3), *content);
+  EXPECT_THAT(passed_, ElementsAre("step-00000004: step-00000004 can't be used: model.safetensors is damaged: bytes of tensor "
+                                   "\"bias\" changed after they were written"));
+}
+
+TEST_F(SnapshotTest, CutGrownMissingAndExchangedFilesAreRefused) {
+  const stdfs::path path = save_real(small(3));
+  const stdfs::path other = save_real(small(4));
+  for (const std::string& file : Fs::real().list(path)) {
+    const std::string good = text_of(path / file);
+    for (const std::size_t size : {std::size_t{0}, std::size_t{1}, good.size() / 2, good.size() - 1}) {
+      put(path / file, good.substr(0, size));
+      EXPECT_THAT(refusal(path), HasSubstr(file)) << size;
+    }
+    put(path / file, good + "x");
+    EXPECT_THAT(refusal(path), HasSubstr(file)) << "grown";
+    put(path / file, text_of(other / file));
+    if (file != "optimizer.safetensors") {  // equal in both
+      EXPECT_THAT(refusal(path), HasSubstr("is damaged")) << "exchanged " << file;
+    }
+    stdfs::remove(path / file);
+    EXPECT_THAT(refusal(path), HasSubstr(file)) << "missing";
+    stdfs::create_directory(path / file);
+    EXPECT_THAT(refusal(path), HasSubstr(file)) << "folder";
+    stdfs::remove(path / file);
+    put(path / file, good);
+  }
+  EXPECT_EQ(refusal(path), "accepted");
+  EXPECT_THAT(refusal(run_ / "none"), HasSubstr("manifest.json can't be read"));
+}
+
+TEST_F(SnapshotTest, NewestOfNoneIsNone) {
+  EXPECT_FALSE(newest().has_value());
+  EXPECT_THAT(list(Fs::real(), run_), ElementsAre());
+  stdfs::create_directories(run_ / "snapshots" / "step-00000009");
+  EXPECT_FALSE(newest().has_value());
+  EXPECT_EQ(passed_.size(), 1U);
+}
+
+TEST_F(SnapshotTest, ListSortsByNumberAndLeavesStrangersAlone) {
+  for (const std::int64_t step : std::vector<std::int64_t>{100, 20, 123456789012}) save_real(small(step));
+  for (const char* name : {"step-1", "step-0000000x", "notes", ".tmp-step-00000001-1"}) {
+    stdfs::create_directories(run_ / "snapshots" / name);
+  }
+  std::vector<std::int64_t> steps;
+  for (const Found& found : list(Fs::real(), run_)) steps.push_back(found.step);
+  EXPECT_THAT(steps, ElementsAre(20, 100, 123456789012));
+}
+
+TEST_F(SnapshotTest, WhatCannotBeStoredIsNamed) {
+  Content content = small(1);
+  content.models["model"]["weight"] = at::zeros({2}, at::kComplexDouble);
+  EXPECT_EQ(save_refusal(content),
+            "can't save the snapshot of step 1: tensor \"weight\" can't be stored in a safetensors file: the format has no dtype "
+            "c128");
+  content.models["model"]["weight"] = at::Tensor();
+  EXPECT_THAT(save_refusal(content), HasSubstr("tensor \"weight\" of model.safetensors can't be stored: it is undefined"));
+  content.models["model"]["weight"] = at::ones({2}).to_sparse();
+  EXPECT_THAT(save_refusal(content), HasSubstr("it is not dense"));
+  content.models["model"]["weight"] = at::empty({2}, at::TensorOptions().device(at::kMeta));
+  EXPECT_THAT(save_refusal(content), HasSubstr("meta"));
+  content = small(1);
+  content.parts["model"].tensors["x"] = at::ones({1});
+  EXPECT_THAT(save_refusal(content), HasSubstr("two parts have the name model"));
+  content = small(1);
+  content.models["../up"] = {};
+  EXPECT_THAT(save_refusal(content), HasSubstr("can't be the name of a file"));
+  content = small(1);
+  content.parts["loader"].json["file"] = "\xFF";
+  EXPECT_THAT(save_refusal(content), HasSubstr("not valid JSON"));
+  EXPECT_THAT(save_refusal(small(-1)), HasSubstr("steps begin at 0"));
+  EXPECT_THAT(names(), ElementsAre());
+}
+
+TEST_F(SnapshotTest, RetentionKeepsTheLastAndTheBest) {
+  for (const std::int64_t step : {1, 2, 3, 10, 9, 100}) save_real(small(step));
+  stdfs::create_directories(run_ / "snapshots" / ".tmp-step-00000050-1");
+  put(run_ / "snapshots" / "notes", "mine");
+  retain_real(2, {2});
+  EXPECT_THAT(names(), ElementsAre("notes", "step-00000002", "step-00000010", "step-00000100"));
+  retain_real(0);
+  EXPECT_THAT(names(), ElementsAre("notes", "step-00000100")) << "the newest always stays";
+  EXPECT_THAT(warnings_, ElementsAre());
+}
+
+// A crash between the two renames of a replacement, each half.
+TEST_F(SnapshotTest, AReplacementCutShortLosesNothing) {
+  save_real(small(1));
+  const stdfs::path path = save_real(small(2));
+  const stdfs::path aside = run_ / "snapshots" / ".old-step-00000002-1";
+  stdfs::rename(path, aside);
+  ASSERT_EQ(list(Fs::real(), run_).size(), 2U);
+  EXPECT_EQ(list(Fs::real(), run_).back().path, aside);
+  expect_equal(small(2), *newest());
+  save_real(small(2, 0.5));  // the next save of that step
+  expect_equal(small(2, 0.5), *newest());
+  EXPECT_EQ(list(Fs::real(), run_).back().path, path);
+  put(path / "state.json", "");
+  expect_equal(small(2), *newest());
+  stdfs::remove_all(path);
+  retain_real(2);
+  EXPECT_THAT(names(), ElementsAre("step-00000001", "step-00000002"));
+  expect_equal(small(2), *newest());
+}
+
+// Every call of a save fails once, alone or with all calls after it (as when the machine stops there).
+TEST_F(SnapshotTest, AFailureOfAnyCallLeavesAValidSnapshot) {
+  for (const bool replaces : {false, true}) {
+    const Content before = small(replaces ? 2 : 1);
+    const Content after = small(2, 0.5);
+    const std::int64_t calls = count_calls([&](Fs& fs) {
+      save_real(before);
+      save(fs, run_, after);
+    });
+    ASSERT_GT(calls, 20);
+    for (std::int64_t k = 0; k < calls; ++k) {
+      for (const bool dies : {false, true}) {
+        stdfs::remove_all(run_ / "snapshots");
+        save_real(before);
+        FaultFs fs(Fs::real(), {.fail_at = k, .keeps_failing = dies, .tears_write = true});
+        bool failed = false;
+        try {
+          save(fs, run_, after);
+        } catch (const SnapshotError& error) {
+          failed = true;
+          EXPECT_THAT(error.message().what, HasSubstr("Input/output error"));
+          EXPECT_THAT(error.message().what, HasSubstr("can't write "));
+          EXPECT_EQ(error.message().where, (run_ / "snapshots").string());
+        }
+        passed_.clear();
+        const std::optional<Content> content = newest();
+        ASSERT_TRUE(content.has_value()) << fs.log().back();
+        EXPECT_THAT(passed_, ElementsAre()) << "nothing half-written may look like a snapshot";
+        if (!failed) expect_equal(after, *content);
+        if (digest(*content) != digest(after)) expect_equal(before, *content);
+        save_real(after);
+        retain_real(1);
+        EXPECT_THAT(names(), ElementsAre("step-00000002")) << "nothing may be left over";
+        expect_equal(after, *newest());
+      }
+    }
+  }
+}
+
+TEST_F(SnapshotTest, PowerLossKeepsWhatWasReportedSaved) {
+  FaultFs fs(Fs::real());
+  save(fs, run_, small(1));
+  fs.drop_unsynced();
+  expect_equal(small(1), *newest());
+}
+
+TEST_F(SnapshotTest, AFullDiskNamesTheFileAndItsSize) {
+  save_real(small(1));
+  for (std::uint64_t capacity = 0; capacity < 1200; capacity += 100) {
+    FaultFs fs(Fs::real(), {.capacity = capacity});
+    try {
+      save(fs, run_, small(2));
+      FAIL() << "saved on " << capacity << " bytes";
+    } catch (const SnapshotError& error) {
+      EXPECT_THAT(error.message().what, testing::AnyOf(HasSubstr("No space left on device"), HasSubstr("are free")));
+      EXPECT_THAT(error.message().what, HasSubstr("the snapshot of step 2"));
+      EXPECT_THAT(error.message().next, HasSubstr("free space there, or lower snapshot.keep_last"));
+    }
+    EXPECT_THAT(names(), ElementsAre("step-00000001"));
+  }
+}
+
+class NearlyFull : public FaultFs {
+ public:
+  using FaultFs::FaultFs;
+  std::uint64_t free_bytes(const stdfs::path&) override { return 1000; }
+};
+
+TEST_F(SnapshotTest, TooLittleSpaceIsSaidBeforeWriting) {
+  NearlyFull fs(Fs::real());
+  try {
+    save(fs, run_, small(2));
+    FAIL();
+  } catch (const SnapshotError& error) {
+    EXPECT_THAT(error.message().what,
+                testing::MatchesRegex("can't save the snapshot of step 2: it needs [0-9,]+ bytes, 1,000 are free"));
+  }
+  EXPECT_THAT(names(), ElementsAre());
+}
+
+TEST_F(SnapshotTest, RetentionSurvivesAnyFailure) {
+  const auto prepare = [&] {
+    stdfs::remove_all(run_ / "snapshots");
+    for (const std::int64_t step : {1, 2, 3}) save_real(small(step));
+    stdfs::create_directories(run_ / "snapshots" / ".tmp-step-00000050-1");
+  };
+  const auto warn = [this](const std::string& line) { warnings_.push_back(line); };
+  prepare();
+  const std::int64_t calls = count_calls([&](Fs& fs) { retain(fs, run_, 1, {}, warn); });
+  ASSERT_GT(calls, 5);
+  for (std::int64_t k = 0; k < calls; ++k) {
+    prepare();
+    FaultFs fs(Fs::real(), {.fail_at = k});
+    warnings_.clear();
+    retain(fs, run_, 1, {}, warn);
+    EXPECT_THAT(warnings_, ElementsAre(HasSubstr("can't remove an old snapshot: "))) << k;
+    passed_.clear();
+    expect_equal(small(3), *newest());
+    for (const Found& found : list(Fs::real(), run_)) EXPECT_EQ(refusal(found.path), "accepted");
+    retain_real(1);
+    EXPECT_THAT(names(), ElementsAre("step-00000003"));
+  }
+}
+
+}  // namespace
+}  // namespace millrace::snapshot
