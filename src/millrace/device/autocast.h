@@ -1,4 +1,4 @@
-// RAII autocast: C++ LibTorch has none.
+// Guards for number formats: autocast (C++ LibTorch has no guard for it) and TF32.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -36,6 +36,21 @@ class NoAutocast {
  private:
   c10::DeviceType device_;
   bool was_enabled_;
+};
+
+// Whether fp32 matrix products and convolutions on a GPU may use TF32 (10 bits of mantissa), until destruction. Of the whole
+// process, unlike autocast: hold it on the loop's thread only. Nothing changes on a CPU.
+class Tf32 {
+ public:
+  explicit Tf32(bool allowed);
+  ~Tf32();
+  Tf32(const Tf32&) = delete;
+  Tf32& operator=(const Tf32&) = delete;
+
+ private:
+  static void set(bool matmul, bool convolution);
+  bool was_matmul_;
+  bool was_convolution_;
 };
 
 }  // namespace millrace::device

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace millrace::device {
@@ -27,15 +28,19 @@ class Backend {
   [[nodiscard]] virtual std::string device_name(int index) const = 0;
   [[nodiscard]] virtual std::pair<int, int> compute_capability(int index) const = 0;  // {0,0} on the CPU
   [[nodiscard]] virtual bool has_fast_bf16(int index) const = 0;
-  [[nodiscard]] virtual MemoryCounters memory(int index) const = 0;  // counters only, no synchronisation; each call is counted
+  [[nodiscard]] MemoryCounters memory(int index) const;  // counters only, no synchronisation; each call is counted
   virtual void synchronize(int index) = 0;
   virtual void pin(std::byte* memory, std::size_t bytes) = 0;  // page-lock existing memory; no-op on the CPU
   virtual void unpin(std::byte* memory) noexcept = 0;
+
+ private:
+  [[nodiscard]] virtual MemoryCounters read_memory(int index) const = 0;
 };
 
 // CPU backend, always there.
 Backend& cpu();
-// The CUDA plugin's backend, opened on first call; null when there is no plugin, no driver or no GPU (`reason` says which).
+// The CUDA plugin's backend, opened on first call from the program's folder, lib/ in it or ../lib beside it; null when there is
+// no plugin, no driver or no GPU (`reason` says which).
 Backend* cuda(std::string* reason = nullptr);
 Backend& backend_of(c10::Device device);  // DeviceError when there is none
 
@@ -44,7 +49,7 @@ struct Choice {
   std::string reason;   // one line for the plan
   std::string warning;  // e.g. a GPU is there but this LibTorch is CPU-only; empty = none
 };
-// "auto", "cpu", "cuda", "cuda:1"; ConfigError with the devices there are for anything else.
+// "auto", "cpu", "cuda" (this rank's GPU), "cuda:1"; ConfigError with the devices there are for anything else.
 [[nodiscard]] Choice choose(const std::string& wish, int local_rank = 0);
 
 // How often Backend::memory was called since start: tests pin it to zero between log lines.
@@ -65,7 +70,7 @@ struct Cpu {
 [[nodiscard]] std::uint64_t available_memory_bytes();  // cgroup-aware
 
 // Switchboard row "keep_memory": make glibc's malloc keep freed memory instead of returning it page by page (456,000 page
-// faults a step were measured without it). Must run before the first large allocation. Peak memory is unchanged.
+// faults a step were measured without it). Must run before the first large allocation.
 void keep_freed_memory() noexcept;
 
 void set_threads(int intra_op);  // ATen's and OpenMP's intra-op threads

@@ -1,0 +1,66 @@
+#include <ATen/Parallel.h>
+#include <ATen/Version.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <numeric>
+#include <thread>
+#include <vector>
+
+#include "millrace/device/detail/machine.h"
+#include "millrace/device/device.h"
+
+namespace millrace::device {
+
+namespace {
+
+// Logical CPUs this process may run on.
+std::vector<int> allowed_cpus() {
+  std::vector<int> cpus;
+  for (int size = CPU_SETSIZE; size <= (1 << 20); size *= 4) {  // the call fails until the set covers the machine
+    const std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> set(CPU_ALLOC(static_cast<std::size_t>(size)),
+                                                               [](cpu_set_t* memory) { CPU_FREE(memory); });
+    const std::size_t bytes = CPU_ALLOC_SIZE(static_cast<std::size_t>(size));
+    if (!set || sched_getaffinity(0, bytes, set.get()) != 0) continue;
+    for (int cpu = 0; cpu < size; ++cpu) {
+      if (CPU_ISSET_S(static_cast<std::size_t>(cpu), bytes, set.get())) cpus.push_back(cpu);
+    }
+    break;
+  }
+  if (cpus.empty()) cpus.resize(std::max(1U, std::thread::hardware_concurrency()));
+  return cpus;
+}
+
+Cpu read_cpu() {
+  const detail::Machine machine;
+  const std::vector<int> cpus = allowed_cpus();
+  const std::set<std::string> flags = machine.cpu_flags();
+  Cpu cpu;
+  cpu.name = machine.cpu_name();
+  cpu.logical_cores = static_cast<int>(cpus.size());
+  cpu.physical_cores = machine.physical_cores(cpus);
+  if (const auto quota = machine.cpu_quota()) {
+    const int whole = std::max(1, static_cast<int>(std::ceil(std::min(*quota, 1e6))));
+    cpu.logical_cores = std::min(cpu.logical_cores, whole);
+    cpu.physical_cores = std::min(cpu.physical_cores, whole);
+  }
+  cpu.avx2 = flags.contains("avx2");
+  cpu.avx512 = flags.contains("avx512f");
+  cpu.avx512_bf16 = flags.contains("avx512_bf16");
+  cpu.amx_bf16 = flags.contains("amx_bf16");
+  cpu.capability = at::get_cpu_capability();
+  return cpu;
+}
+
+}  // namespace
+
+const Cpu& cpu_info() {
+  static const Cpu cpu = read_cpu();
+  return cpu;
+}
+
+void set_threads(int intra_op) { at::set_num_threads(std::max(1, intra_op)); }
+
+}  // namespace millrace::device

@@ -1,0 +1,94 @@
+// libmillrace_cuda.so: everything of Millrace that needs CUDA. Linking LibTorch's CUDA libraries registers their kernels.
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "millrace/base/error.h"
+#include "millrace/base/format.h"
+#include "millrace/device/detail/plugin.h"
+
+namespace millrace::device {
+
+namespace {
+
+c10::DeviceIndex as_index(int index) { return static_cast<c10::DeviceIndex>(index); }
+
+class CudaBackend final : public Backend {
+ public:
+  CudaBackend() {
+    for (int i = 0; i < c10::cuda::device_count(); ++i) {
+      cudaDeviceProp properties{};
+      if (cudaGetDeviceProperties(&properties, i) != cudaSuccess) break;
+      devices_.push_back({properties.name, {properties.major, properties.minor}, properties.totalGlobalMem});
+    }
+  }
+  [[nodiscard]] int device_count() const override { return static_cast<int>(devices_.size()); }
+  [[nodiscard]] std::string device_name(int index) const override { return at(index).name; }
+  [[nodiscard]] std::pair<int, int> compute_capability(int index) const override { return at(index).capability; }
+  [[nodiscard]] bool has_fast_bf16(int index) const override { return at(index).capability.first >= 8; }
+
+  void synchronize(int index) override {
+    const c10::cuda::CUDAGuard guard(as_index(index));
+    check(cudaDeviceSynchronize(), "the GPU reported an error while the program waited for it", "cuda:" + std::to_string(index));
+  }
+
+  void pin(std::byte* memory, std::size_t bytes) override {
+    check(cudaHostRegister(memory, bytes, cudaHostRegisterDefault),
+          human_bytes(static_cast<double>(bytes)) + " of host memory can't be page-locked", "loader slots");
+  }
+
+  void unpin(std::byte* memory) noexcept override { cudaHostUnregister(memory); }
+
+ private:
+  struct Device {
+    std::string name;
+    std::pair<int, int> capability;
+    std::uint64_t total_bytes;
+  };
+
+  [[nodiscard]] const Device& at(int index) const {
+    MR_CHECK(index >= 0 && index < device_count(), "no GPU " + std::to_string(index));
+    return devices_[static_cast<std::size_t>(index)];
+  }
+
+  // The allocator's own bookkeeping: nothing is asked of the driver, so nothing waits for the GPU.
+  [[nodiscard]] MemoryCounters read_memory(int index) const override {
+    using c10::CachingAllocator::StatType;
+    MemoryCounters counters{.total_bytes = at(index).total_bytes};
+    if (!c10::cuda::CUDACachingAllocator::get()->initialized()) return counters;
+    const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(as_index(index));
+    constexpr auto kAll = static_cast<std::size_t>(StatType::AGGREGATE);
+    counters.allocated_bytes = static_cast<std::uint64_t>(stats.allocated_bytes[kAll].current);
+    counters.reserved_bytes = static_cast<std::uint64_t>(stats.reserved_bytes[kAll].current);
+    counters.peak_bytes = static_cast<std::uint64_t>(stats.allocated_bytes[kAll].peak);
+    return counters;
+  }
+
+  static void check(cudaError_t status, const std::string& what, const std::string& where) {
+    if (status == cudaSuccess) return;
+    (void)cudaGetLastError();  // a later call would report it again
+    throw DeviceError({.what = what + ": " + cudaGetErrorString(status),
+                       .where = where,
+                       .next = "run again with CUDA_LAUNCH_BLOCKING=1 to see which operation failed, or with device.name=cpu"});
+  }
+
+  std::vector<Device> devices_;
+};
+
+}  // namespace
+
+}  // namespace millrace::device
+
+extern "C" __attribute__((visibility("default"))) millrace::device::Backend* millrace_cuda_backend(int interface) {
+  if (interface != millrace::device::detail::kPluginInterface) return nullptr;
+  try {
+    static millrace::device::CudaBackend backend;
+    return &backend;
+  } catch (...) {
+    return nullptr;
+  }
+}

@@ -1,0 +1,147 @@
+#include "millrace/device/detail/machine.h"
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+#include <vector>
+
+namespace millrace::device::detail {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::streamsize kLongestFile = 1 << 16;  // enough of /proc/cpuinfo for its first processor
+
+std::optional<std::uint64_t> to_number(std::string_view text) {
+  std::uint64_t value = 0;
+  const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (result.ec != std::errc() || result.ptr == text.data()) return std::nullopt;
+  return value;
+}
+
+template <class T>
+void keep_least(std::optional<T>& least, std::optional<T> value) {
+  if (value && (!least || *value < *least)) least = value;
+}
+
+}  // namespace
+
+std::string Machine::read(const fs::path& path) const {
+  std::ifstream file(root_ / path.relative_path(), std::ios::binary);
+  std::string text(static_cast<std::size_t>(kLongestFile), '\0');
+  file.read(text.data(), kLongestFile);
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  return text;
+}
+
+std::optional<std::uint64_t> Machine::number_after(const fs::path& path, const std::string& key) const {
+  std::istringstream lines(read(path));
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with(key)) continue;
+    const std::size_t digit = line.find_first_not_of(" \t:", key.size());
+    if (digit != std::string::npos && digit > key.size()) return to_number(std::string_view(line).substr(digit));
+  }
+  return std::nullopt;
+}
+
+std::string Machine::cpu_name() const {
+  std::istringstream lines(read("proc/cpuinfo"));
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t colon = line.find(": ");
+    if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
+  }
+  return "";
+}
+
+std::set<std::string> Machine::cpu_flags() const {
+  std::istringstream lines(read("proc/cpuinfo"));
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t colon = line.find(':');
+    if (!line.starts_with("flags") || colon == std::string::npos) continue;
+    std::istringstream words(line.substr(colon + 1));
+    return {std::istream_iterator<std::string>(words), {}};
+  }
+  return {};
+}
+
+int Machine::physical_cores(std::span<const int> logical) const {
+  std::set<std::string> cores;
+  for (const int cpu : logical) {
+    const fs::path topology = fs::path("sys/devices/system/cpu") / ("cpu" + std::to_string(cpu)) / "topology";
+    const std::string package = read(topology / "physical_package_id");
+    const std::string core = read(topology / "core_id");
+    cores.insert(core.empty() || package.empty() ? "cpu" + std::to_string(cpu) : package + "/" + core);
+  }
+  return std::max(1, static_cast<int>(cores.size()));
+}
+
+std::vector<fs::path> Machine::groups(const std::string& controller) const {
+  std::vector<fs::path> folders;
+  std::istringstream lines(read("proc/self/cgroup"));
+  for (std::string line; std::getline(lines, line);) {  // "4:cpu,cpuacct:/a/b" (version 1) or "0::/a/b" (version 2)
+    const std::size_t first = line.find(':');
+    const std::size_t second = first == std::string::npos ? first : line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const std::string controllers = line.substr(first + 1, second - first - 1);
+    fs::path mount = "sys/fs/cgroup";
+    if (!controllers.empty()) {
+      if (("," + controllers + ",").find("," + controller + ",") == std::string::npos) continue;
+      mount /= controller;  // a link to the folder that is named after all of them
+    }
+    // Inside a container the outer part of the path is not mounted; those levels read as unlimited.
+    fs::path inner = fs::path(line.substr(second + 1)).relative_path();
+    for (; !inner.empty(); inner = inner.parent_path()) folders.push_back(mount / inner);
+    folders.push_back(mount);
+  }
+  return folders;
+}
+
+std::optional<double> Machine::cpu_quota() const {
+  std::optional<double> least;
+  for (const fs::path& folder : groups("cpu")) {
+    std::istringstream line(read(folder / "cpu.max"));
+    std::string quota;
+    std::string period;
+    line >> quota >> period;
+    if (quota.empty()) {
+      quota = read(folder / "cpu.cfs_quota_us");
+      period = read(folder / "cpu.cfs_period_us");
+    }
+    const auto numerator = to_number(quota);  // "max" and "-1" are no numbers: no limit
+    const auto denominator = to_number(period);
+    if (numerator && denominator && *denominator > 0) {
+      keep_least<double>(least, static_cast<double>(*numerator) / static_cast<double>(*denominator));
+    }
+  }
+  return least;
+}
+
+std::optional<std::uint64_t> Machine::available_memory() const {
+  std::optional<std::uint64_t> least;
+  if (const auto kilobytes = number_after("proc/meminfo", "MemAvailable")) least = *kilobytes * 1024;
+  for (const fs::path& folder : groups("memory")) {
+    auto limit = to_number(read(folder / "memory.max"));
+    auto used = to_number(read(folder / "memory.current"));
+    auto cache = number_after(folder / "memory.stat", "inactive_file");
+    if (!used) {
+      limit = to_number(read(folder / "memory.limit_in_bytes"));
+      used = to_number(read(folder / "memory.usage_in_bytes"));
+      cache = number_after(folder / "memory.stat", "total_inactive_file");
+    }
+    if (!limit || !used) continue;
+    const std::uint64_t kept = *used - std::min(*used, cache.value_or(0));  // the kernel drops unused file pages first
+    keep_least<std::uint64_t>(least, *limit - std::min(*limit, kept));
+  }
+  return least;
+}
+
+bool Machine::has_nvidia_gpu() const {
+  std::error_code ignored;
+  const fs::directory_iterator gpus(root_ / "proc/driver/nvidia/gpus", ignored);
+  return gpus != fs::directory_iterator() || fs::exists(root_ / "dev/nvidia0", ignored);
+}
+
+}  // namespace millrace::device::detail

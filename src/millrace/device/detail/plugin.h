@@ -1,0 +1,26 @@
+// How the program and libmillrace_cuda.so meet: one C function, found by name.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "millrace/device/device.h"
+
+namespace millrace::device::detail {
+
+inline constexpr const char* kPluginFile = "libmillrace_cuda.so";
+inline constexpr const char* kPluginEntry = "millrace_cuda_backend";
+// Raised with every change of Backend; a plugin of another number is refused.
+inline constexpr int kPluginInterface = 1;
+
+// The plugin's function: its backend, or null when it was built for another interface. Never throws.
+using PluginEntry = Backend* (*)(int interface);
+
+// Opens the first plugin in `folders` that exists. Null with a reason when there is none, or it can't be used.
+Backend* open_plugin(const std::vector<std::filesystem::path>& folders, std::string& reason);
+
+// choose() with the machine as arguments: `cuda` may be null, `why_no_cuda` says why, `has_gpu` is what the kernel says.
+Choice choose(const std::string& wish, int local_rank, const Backend* cuda, const std::string& why_no_cuda, bool has_gpu);
+
+}  // namespace millrace::device::detail

@@ -1,0 +1,106 @@
+#include "millrace/device/device.h"
+
+#include <atomic>
+#include <charconv>
+
+#include "millrace/base/error.h"
+#include "millrace/device/detail/machine.h"
+#include "millrace/device/detail/plugin.h"
+
+namespace millrace::device {
+
+namespace {
+
+std::atomic<std::uint64_t> queries{0};
+
+class CpuBackend final : public Backend {
+ public:
+  [[nodiscard]] int device_count() const override { return 1; }
+  [[nodiscard]] std::string device_name(int) const override { return cpu_info().name; }
+  [[nodiscard]] std::pair<int, int> compute_capability(int) const override { return {0, 0}; }
+  [[nodiscard]] bool has_fast_bf16(int) const override { return cpu_info().avx512_bf16 || cpu_info().amx_bf16; }
+  void synchronize(int) override {}
+  void pin(std::byte*, std::size_t) override {}
+  void unpin(std::byte*) noexcept override {}
+
+ private:
+  [[nodiscard]] MemoryCounters read_memory(int) const override {
+    const std::uint64_t resident = resident_bytes();
+    return {.allocated_bytes = resident,
+            .reserved_bytes = resident,
+            .peak_bytes = peak_resident_bytes(),
+            .total_bytes = resident + available_memory_bytes()};
+  }
+};
+
+std::string list_devices(const Backend* cuda, const std::string& why_no_cuda) {
+  std::string list = "cpu";
+  for (int i = 0; cuda != nullptr && i < cuda->device_count(); ++i) {
+    list += ", cuda:" + std::to_string(i) + " (" + cuda->device_name(i) + ")";
+  }
+  return cuda != nullptr ? list : list + "; no cuda: " + why_no_cuda;
+}
+
+// 1 of "cuda:1", `local_rank` of "cuda"; nullopt when `wish` is neither.
+std::optional<int> cuda_index(const std::string& wish, int local_rank) {
+  if (wish == "cuda") return local_rank;
+  if (!wish.starts_with("cuda:")) return std::nullopt;
+  int index = -1;
+  const char* const end = wish.data() + wish.size();
+  const auto parsed = std::from_chars(wish.data() + 5, end, index);
+  return parsed.ec == std::errc() && parsed.ptr == end && index >= 0 ? std::optional(index) : std::nullopt;
+}
+
+Choice choose_gpu(int index, const Backend& cuda) {
+  const auto [major, minor] = cuda.compute_capability(index);
+  return {.device = c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(index)),
+          .reason = cuda.device_name(index) + ", compute capability " + std::to_string(major) + "." + std::to_string(minor)};
+}
+
+}  // namespace
+
+MemoryCounters Backend::memory(int index) const {
+  queries.fetch_add(1, std::memory_order_relaxed);
+  return read_memory(index);
+}
+
+std::uint64_t memory_queries() noexcept { return queries.load(std::memory_order_relaxed); }
+
+Backend& cpu() {
+  static CpuBackend backend;
+  return backend;
+}
+
+Backend& backend_of(c10::Device device) {
+  if (device.is_cpu()) return cpu();
+  std::string reason = "Millrace drives CPUs and NVIDIA GPUs only";
+  Backend* const backend = device.is_cuda() ? cuda(&reason) : nullptr;
+  const int index = device.has_index() ? device.index() : 0;
+  if (backend != nullptr && index < backend->device_count()) return *backend;
+  throw DeviceError({.what = "device " + device.str() + " can't be used" + (reason.empty() ? "" : ": " + reason),
+                     .where = "devices: " + list_devices(backend, reason),
+                     .next = "set device.name to one of them, or to auto"});
+}
+
+Choice detail::choose(const std::string& wish, int local_rank, const Backend* cuda, const std::string& why_no_cuda,
+                      bool has_gpu) {
+  if (wish == "cpu") return {.reason = "as asked"};
+  if (wish == "auto" && cuda == nullptr) {
+    Choice choice{.reason = "no GPU to use: " + why_no_cuda};
+    if (has_gpu) choice.warning = "this machine has a GPU, and the run will not use it: " + why_no_cuda;
+    return choice;
+  }
+  const std::optional<int> index = cuda_index(wish == "auto" ? "cuda" : wish, local_rank);
+  if (index && cuda != nullptr && *index < cuda->device_count()) return choose_gpu(*index, *cuda);
+  std::string what = "device.name \"" + wish + "\" is no device";
+  if (index && cuda == nullptr) what = "device.name \"" + wish + "\" needs a GPU that this program can use";
+  if (index && cuda != nullptr) {
+    what = "device.name \"" + wish + "\" needs GPU " + std::to_string(*index) + ", and there " +
+           (cuda->device_count() == 1 ? "is 1" : "are " + std::to_string(cuda->device_count()));
+  }
+  throw ConfigError({.what = what,
+                     .where = "devices: " + list_devices(cuda, why_no_cuda),
+                     .next = "use auto, cpu" + std::string(cuda != nullptr ? ", cuda or cuda:<number>" : "")});
+}
+
+}  // namespace millrace::device

@@ -1,0 +1,42 @@
+#include <malloc.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <string>
+
+#include "millrace/device/detail/machine.h"
+#include "millrace/device/device.h"
+
+namespace millrace::device {
+
+namespace {
+
+// A line "<key>:   123 kB" of /proc/self/status. getrusage's peak would do for the other one, but it survives exec: a small
+// program started by a large one would report the large one's.
+std::uint64_t status_bytes(const std::string& key) {
+  std::ifstream file("/proc/self/status");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with(key + ":")) return std::stoull(line.substr(key.size() + 1)) * 1024;
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::uint64_t peak_resident_bytes() { return status_bytes("VmHWM"); }
+std::uint64_t resident_bytes() { return status_bytes("VmRSS"); }
+
+std::uint64_t available_memory_bytes() {
+  const auto available = detail::Machine().available_memory();
+  return available ? *available
+                   : static_cast<std::uint64_t>(sysconf(_SC_AVPHYS_PAGES)) * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+void keep_freed_memory() noexcept {
+  // Large blocks come from the heap instead of a mapping each (M_MMAP_THRESHOLD would do the same, but stops at 2 GB and, in
+  // older glibc, at 32 MB), and the heap's end is never given back.
+  mallopt(M_MMAP_MAX, 0);
+  mallopt(M_TRIM_THRESHOLD, -1);
+}
+
+}  // namespace millrace::device

@@ -1,0 +1,76 @@
+#include <dlfcn.h>
+
+#include "millrace/device/detail/machine.h"
+#include "millrace/device/detail/plugin.h"
+
+namespace millrace::device {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+bool has_driver() {
+  void* const driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
+  if (driver != nullptr) dlclose(driver);
+  return driver != nullptr;
+}
+
+struct Opened {
+  Backend* backend = nullptr;
+  std::string reason;
+};
+
+Opened open_cuda() {
+  Opened opened;
+  if (!has_driver()) {
+    opened.reason = "no NVIDIA driver (libcuda.so.1 is not there)";
+    return opened;
+  }
+  std::error_code ignored;
+  const fs::path folder = fs::read_symlink("/proc/self/exe", ignored).parent_path();
+  Backend* const backend = detail::open_plugin({folder, folder / "lib", folder.parent_path() / "lib"}, opened.reason);
+  if (backend == nullptr) return opened;
+  if (backend->device_count() == 0) {
+    opened.reason = "the NVIDIA driver lists no GPU";
+    return opened;
+  }
+  opened.backend = backend;
+  return opened;
+}
+
+}  // namespace
+
+Backend* detail::open_plugin(const std::vector<fs::path>& folders, std::string& reason) {
+  for (const fs::path& folder : folders) {
+    const fs::path file = folder / kPluginFile;
+    std::error_code ignored;
+    if (!fs::exists(file, ignored)) continue;
+    // Never closed: LibTorch's CUDA libraries come with it, and their kernels stay registered.
+    void* const library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) {
+      const char* const error = dlerror();
+      reason = "the CUDA plugin does not load: " + std::string(error != nullptr ? error : "unknown error");
+      return nullptr;
+    }
+    const auto entry = reinterpret_cast<PluginEntry>(dlsym(library, kPluginEntry));
+    Backend* const backend = entry == nullptr ? nullptr : entry(kPluginInterface);
+    if (backend == nullptr) reason = "the CUDA plugin " + file.string() + " is of another Millrace version";
+    return backend;
+  }
+  reason = std::string("this build has no CUDA plugin (") + kPluginFile + ")";
+  return nullptr;
+}
+
+Backend* cuda(std::string* reason) {
+  static const Opened opened = open_cuda();
+  if (reason != nullptr) *reason = opened.reason;
+  return opened.backend;
+}
+
+Choice choose(const std::string& wish, int local_rank) {
+  std::string reason;
+  const Backend* const backend = cuda(&reason);
+  return detail::choose(wish, local_rank, backend, reason, detail::Machine().has_nvidia_gpu());
+}
+
+}  // namespace millrace::device
