@@ -20,7 +20,9 @@
 
 #include "millrace/base/error.h"
 #include "millrace/base/fault_fs.h"
+#include "millrace/base/hash.h"
 #include "millrace/base/philox.h"
+#include "millrace/snapshot/detail/manifest.h"
 #include "millrace/snapshot/detail/tensors.h"
 
 namespace millrace::snapshot {
@@ -266,6 +268,37 @@ TEST_F(SnapshotTest, CutGrownMissingAndExchangedFilesAreRefused) {
   EXPECT_THAT(refusal(run_ / "none"), HasSubstr("manifest.json can't be read"));
 }
 
+// Checksums keep accidents out, not people: what is well-summed but senseless must be refused too.
+TEST_F(SnapshotTest, CraftedManifestsAndStatesAreRefused) {
+  const stdfs::path path = save_real(small(3));
+  const auto signed_text = [](const std::string& rest) {
+    return "{\n \"crc32c\": \"" + detail::hex(crc32c(std::as_bytes(std::span(rest)))) + rest;
+  };
+  const std::string good = text_of(path / "manifest.json");
+  const std::string deep = "\", \"x\": " + std::string(1000000, '[');
+  for (const std::string& rest : std::initializer_list<std::string>{
+           "", "\"}", "\", \"format\": 2}", "\", \"format\": 1}", "\", \"format\": 1, \"step\": \"x\"}",
+           "\", \"format\": 1, \"step\": 3, \"files\": []}", "\", \"format\": 1, \"step\": 3, \"files\": {\"../x\": {}}}",
+           "\", \"format\": 1, \"step\": 3, \"files\": {\"x\": 5}}",
+           "\", \"format\": 1, \"step\": 3, \"files\": {\"x\": {\"bytes\": -1, \"crc32c\": \"0000000g\"}}}", deep, deep + "}"}) {
+    put(path / "manifest.json", signed_text(rest));
+    EXPECT_THAT(refusal(path), HasSubstr("manifest.json is damaged: ")) << rest.substr(0, 100);
+  }
+  put(path / "manifest.json", signed_text("\", \"format\": 1, \"step\": 3, \"files\": {}}"));
+  EXPECT_THAT(refusal(path), HasSubstr("manifest.json says nothing about state.json"));
+
+  for (const std::string& state : std::initializer_list<std::string>{
+           "", "[]", "{}", R"({"step":3})", R"({"step":4,"config":{},"models":[],"parts":{}})",
+           R"({"step":3,"config":{},"models":["../../etc"],"parts":{}})", R"({"step":3,"config":{},"models":[5],"parts":{}})",
+           R"({"step":3,"config":{},"models":[],"parts":{"a":1}})", std::string(1000000, '{'), std::string(1000000, '[')}) {
+    put(path / "state.json", state);
+    detail::Manifest manifest = detail::parse_manifest(good).manifest;
+    manifest.files["state.json"] = {state.size(), crc32c(std::as_bytes(std::span(state))), std::nullopt, {}};
+    put(path / "manifest.json", detail::to_text(manifest));
+    EXPECT_THAT(refusal(path), HasSubstr("step-00000003 can't be used: ")) << state.substr(0, 100);
+  }
+}
+
 TEST_F(SnapshotTest, NewestOfNoneIsNone) {
   EXPECT_FALSE(newest().has_value());
   EXPECT_THAT(list(Fs::real(), run_), ElementsAre());
@@ -364,6 +397,7 @@ TEST_F(SnapshotTest, AFailureOfAnyCallLeavesAValidSnapshot) {
           EXPECT_THAT(error.message().what, HasSubstr("can't write "));
           EXPECT_EQ(error.message().where, (run_ / "snapshots").string());
         }
+        if (dies) fs.drop_unsynced();
         passed_.clear();
         const std::optional<Content> content = newest();
         ASSERT_TRUE(content.has_value()) << fs.log().back();
