@@ -1,0 +1,93 @@
+#include "millrace/precision/precision.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <vector>
+
+#include "millrace/device/device.h"
+
+namespace millrace::precision {
+namespace {
+
+using testing::HasSubstr;
+
+const c10::Device kCpu(c10::kCPU);
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+class Precision : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string reason;
+    if (!hardware_has_fast_bf16(kCpu, &reason)) GTEST_SKIP() << reason;
+  }
+  // A trial that answers the same for each format.
+  static Decision decide(const Trial& fp32, const Trial& bf16) {
+    return choose(kCpu, [&](std::optional<c10::ScalarType> format) { return format ? bf16 : fp32; });
+  }
+};
+
+TEST(PrecisionHardware, FollowsTheCpu) {
+  const device::Cpu& cpu = device::cpu_info();
+  std::string reason;
+  const bool fast = hardware_has_fast_bf16(kCpu, &reason);
+  EXPECT_EQ(fast, cpu.avx512_bf16 || cpu.amx_bf16);
+  EXPECT_EQ(hardware_has_fast_bf16(kCpu, nullptr), fast);
+  EXPECT_THAT(reason, HasSubstr(fast ? "the CPU has " : "the CPU has neither AVX512_BF16 nor AMX"));
+  const Decision decision = choose(kCpu, {});
+  EXPECT_EQ(decision.autocast.has_value(), fast);
+  EXPECT_EQ(decision.reason, (fast ? "bf16: " : "fp32: ") + reason);
+}
+
+TEST(PrecisionHardware, NoTrialOnHardwareThatIsSlowAtIt) {
+  if (hardware_has_fast_bf16(kCpu, nullptr)) GTEST_SKIP() << "this CPU is fast at bf16";
+  int trials = 0;
+  (void)choose(kCpu, [&](std::optional<c10::ScalarType>) { return ++trials, Trial{}; });
+  EXPECT_EQ(trials, 0);
+}
+
+TEST_F(Precision, TakesBf16WhenItIsFasterAndAgrees) {
+  const Decision decision = decide({871.04, 4.2512, 1.02}, {512.3, 4.2507, 1.013});
+  EXPECT_EQ(decision.autocast, c10::kBFloat16);
+  EXPECT_EQ(decision.reason,
+            "bf16: a trial measured 512.3 ms a step in bf16, 871.0 in fp32; loss 4.2507 and 4.2512, gradient norm 1.01 and 1.02");
+}
+
+TEST_F(Precision, StaysWithFp32OtherwiseAndSaysWhy) {
+  const Trial good{100, 2.0, 1.0};
+  const auto reason = [&](const Trial& bf16) {
+    const Decision decision = decide(good, bf16);
+    EXPECT_EQ(decision.autocast, std::nullopt);
+    return decision.reason;
+  };
+  EXPECT_EQ(reason({100, 2.0, 1.0}), "fp32: a trial found bf16 no faster: 100.0 ms a step in bf16, 100.0 in fp32");
+  EXPECT_EQ(reason({50, 2.1, 1.0}),
+            "fp32: the loss of a trial step is 2.1 in bf16, 2 in fp32; 5.0 % apart, at most 2 % is allowed");
+  EXPECT_EQ(reason({50, 2.0, 0.8}),
+            "fp32: the gradient's norm of a trial step is 0.8 in bf16, 1 in fp32; 20.0 % apart, at most 10 % is allowed");
+  EXPECT_EQ(reason({50, kNan, 1.0}), "fp32: a trial step is finite, the same in bf16 is not");
+  EXPECT_EQ(reason({50, 2.0, std::numeric_limits<double>::infinity()}), "fp32: a trial step is finite, the same in bf16 is not");
+  EXPECT_EQ(decide({100, kNan, 1.0}, {50, kNan, 1.0}).reason, "fp32: a trial step is not finite even in fp32");
+}
+
+TEST_F(Precision, AgreesJustInsideTheLimits) {
+  EXPECT_TRUE(decide({100, 100.0, 100.0}, {50, 101.9, 109.9}).autocast.has_value());
+  EXPECT_TRUE(decide({100, 0.0, 0.0}, {50, 0.0, 0.0}).autocast.has_value());
+  EXPECT_FALSE(decide({100, 0.0, 1.0}, {50, 0.1, 1.0}).autocast.has_value());
+}
+
+TEST_F(Precision, AlternatesAndTakesTheMedian) {
+  std::vector<bool> order;
+  const Decision decision = choose(kCpu, [&](std::optional<c10::ScalarType> format) {
+    order.push_back(format.has_value());
+    const bool first = order.size() <= 2;  // the first step of each sets things up
+    return Trial{format ? (first ? 9000.0 : 50.0) : (first ? 500.0 : 100.0), 1.0, 1.0};
+  });
+  EXPECT_THAT(order, testing::ElementsAre(false, true, false, true, false, true));
+  EXPECT_EQ(decision.autocast, c10::kBFloat16);
+  EXPECT_THAT(decision.reason, HasSubstr("50.0 ms a step in bf16, 100.0 in fp32"));
+}
+
+}  // namespace
+}  // namespace millrace::precision
