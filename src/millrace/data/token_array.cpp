@@ -280,13 +280,17 @@ std::shared_ptr<const TokenArray> TokenArray::open_bare(const std::filesystem::p
   return tokens;
 }
 
-TokenFileWriter::TokenFileWriter(Fs& fs, std::filesystem::path path, std::uint64_t vocab_size)
+TokenFileWriter::TokenFileWriter(Fs& fs, std::filesystem::path path, std::uint64_t vocab_size, std::filesystem::path temporary)
     : fs_(fs),
       path_(std::move(path)),
-      temporary_(part_name(path_)),
+      temporary_(std::move(temporary)),
       file_(fs.create(temporary_)),
       vocab_size_(vocab_size),
-      token_bytes_(vocab_size <= 65536 ? 2 : 4) {
+      token_bytes_(vocab_size <= 65536 ? 2 : 4) {}
+
+// Delegates, so that the destructor removes the file when the first write fails.
+TokenFileWriter::TokenFileWriter(Fs& fs, const std::filesystem::path& path, std::uint64_t vocab_size)
+    : TokenFileWriter(fs, path, vocab_size, part_name(path)) {
   Header header;
   header.token_bytes = token_bytes_;
   write(bytes_of(header));

@@ -62,7 +62,8 @@ class TokenArray {
 // Writes a token file under a temporary name and gives it its own at finish(); without finish() nothing is left.
 class TokenFileWriter {
  public:
-  TokenFileWriter(Fs& fs, std::filesystem::path path, std::uint64_t vocab_size);  // 2 bytes a token up to 65,536 ids, else 4
+  TokenFileWriter(Fs& fs, const std::filesystem::path& path,
+                  std::uint64_t vocab_size);  // 2 bytes a token up to 65,536 ids, else 4
   ~TokenFileWriter();
   TokenFileWriter(const TokenFileWriter&) = delete;
   TokenFileWriter& operator=(const TokenFileWriter&) = delete;
@@ -72,6 +73,7 @@ class TokenFileWriter {
   void finish(const Json& notes);
 
  private:
+  TokenFileWriter(Fs& fs, std::filesystem::path path, std::uint64_t vocab_size, std::filesystem::path temporary);
   void write(std::span<const std::byte> bytes);
 
   Fs& fs_;
