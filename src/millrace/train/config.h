@@ -69,6 +69,7 @@ struct TrainConfig {
         field<&C::seed>("Seed of everything random."),
         field<&C::resume>("auto = go on from the run folder's newest snapshot; never; or the path of a run or snapshot."),
         field<&C::validate_every>("Steps between validations; 0 = at the end of each epoch.").min(0),
+        field<&C::validate_at_start>("Also validate before the first step: the loss to compare with."),
         field<&C::validate_batches>("Batches of a validation; 0 = the whole validation split.").min(0),
         field<&C::early_stop_patience>("Stop after this many validations without improvement; 0 = off.").min(0),
         field<&C::off>("Switchboard rows to turn off (--off=a,b). millrace list --switches names them.")};

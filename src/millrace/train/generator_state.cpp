@@ -5,7 +5,7 @@
 namespace millrace {
 
 State generator_state() {
-  const at::Generator generator = at::detail::getDefaultCPUGenerator();
+  at::Generator generator = at::detail::getDefaultCPUGenerator();
   const std::scoped_lock lock(generator.mutex());
   State state;
   state.tensors["cpu"] = generator.get_state();

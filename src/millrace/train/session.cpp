@@ -95,7 +95,7 @@ RunOutcome Session::run() {
     const Ending ending = trainer_->run();
     if (ending != Ending::signal) show_samples("the model after " + with_commas(trainer_->step()) + " steps");
     return finish(ending, "");
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {  // LibTorch's too: the last whole step is worth keeping whatever went wrong
     trainer_->save_after_error();
     finish(std::nullopt, error.what());
     throw;

@@ -1,0 +1,100 @@
+// Resumed = uninterrupted, to the bit, wherever a run was stopped.
+#include <gtest/gtest.h>
+
+#include "toys.h"
+
+namespace millrace {
+namespace {
+
+struct Case {
+  const char* name;
+  Json config;
+};
+
+Json with(Json config, const Json& more) {
+  config.update(more);
+  return config;
+}
+
+// 41 rows in batches of 4: eleven batches an epoch, the last of one row per set; accumulated by 3: four steps, the last partial.
+const std::vector<Case>& cases() {
+  static const std::vector<Case> all = {
+      {"plain", {}},
+      {"accumulated", {{"optim.accumulate", 3}}},
+      {"dropout", {{"toy.dropout", 0.3}}},
+      {"bf16", {{"precision.dtype", "bf16"}, {"toy.dropout", 0.2}}},
+      {"sgd_plateau",
+       {{"optim.name", "sgd"}, {"optim.schedule", "plateau"}, {"optim.plateau_patience", 0}, {"optim.clip_norm", 1.0}}},
+      {"cosine", {{"optim.schedule", "cosine"}, {"optim.warmup_steps", 4}, {"optim.clip_value", 0.1}}},
+      {"readers", {{"data.workers", 2}}},
+      {"no_bad_steps", {{"toy.bad_from", 5}, {"toy.bad_steps", 2}}},
+  };
+  return all;
+}
+
+class Resume : public testing::TestWithParam<std::tuple<std::size_t, int>> {};
+
+TEST_P(Resume, AfterAStopEqualsTheUninterruptedRun) {
+  const auto& [index, stop] = GetParam();
+  const Case& c = cases()[index];
+  // Schedules know the run's length, so both runs must have the same one; the first half ends by a signal-free stop at `stop`.
+  const Json whole = with(c.config, {{"train.epochs", 3}, {"train.validate_every", 7}, {"snapshot.every_epochs", 0}});
+  const RunOutcome straight = toys::run(toys::grouped_regression(), "", whole);
+  const toys::TemporaryFolder folder;
+  int seen = 0;
+  toys::at_point = [&](const char* point) {
+    if (std::string_view(point) == "loss" && seen++ == stop) throw std::runtime_error("stopped by the test");
+  };
+  EXPECT_THROW((void)toys::run(toys::grouped_regression(), folder.path(), with(whole, {{"snapshot.every_steps", 1}})),
+               std::runtime_error);
+  toys::at_point = nullptr;
+  Json second = with(whole, {{"snapshot.every_steps", 4}});
+  if (c.config.contains("data.workers")) second["data.workers"] = 0;
+  const RunOutcome resumed = toys::run(toys::grouped_regression(), folder.path(), second);
+  EXPECT_EQ(resumed.summary["state_sha256"], straight.summary["state_sha256"]) << c.name << " stopped at forward pass " << stop;
+  EXPECT_EQ(resumed.summary["samples"], straight.summary["samples"]);
+}
+
+// Forward passes, validation's among them: in the first step, mid-epoch, around the epoch's end, in the second epoch.
+INSTANTIATE_TEST_SUITE_P(Stops, Resume, testing::Combine(testing::Range<std::size_t>(0, 8), testing::Values(1, 4, 10, 11, 23)),
+                         [](const auto& info) {
+                           return std::string(cases()[std::get<0>(info.param)].name) + "_at_" +
+                                  std::to_string(std::get<1>(info.param));
+                         });
+
+TEST(Resume, ALongerRunGoesOnAsIfItHadNeverEnded) {
+  const toys::TemporaryFolder folder;
+  (void)toys::run(toys::grouped_regression(), folder.path(), {{"train.max_steps", 13}});
+  const RunOutcome resumed = toys::run(toys::grouped_regression(), folder.path(), {{"train.max_steps", 29}});
+  const RunOutcome straight = toys::run(toys::grouped_regression(), "", {{"train.max_steps", 29}});
+  EXPECT_EQ(resumed.summary["state_sha256"], straight.summary["state_sha256"]);
+}
+
+TEST(Resume, ChainsOfThree) {
+  const toys::TemporaryFolder folder;
+  for (const int steps : {3, 12, 20, 31}) (void)toys::run(toys::adversarial(), folder.path(), {{"train.max_steps", steps}});
+  const RunOutcome chained = toys::run(toys::adversarial(), folder.path(), {{"train.max_steps", 40}});
+  const RunOutcome straight = toys::run(toys::adversarial(), "", {{"train.max_steps", 40}});
+  EXPECT_EQ(chained.summary["state_sha256"], straight.summary["state_sha256"]);
+}
+
+TEST(Resume, EqualRunsAreEqual) {
+  const RunOutcome one = toys::run(toys::grouped_regression(), "", {{"toy.dropout", 0.5}});
+  const RunOutcome two = toys::run(toys::grouped_regression(), "", {{"toy.dropout", 0.5}});
+  const RunOutcome other = toys::run(toys::grouped_regression(), "", {{"toy.dropout", 0.5}, {"train.seed", 1}});
+  EXPECT_EQ(one.summary["state_sha256"], two.summary["state_sha256"]);
+  EXPECT_NE(one.summary["state_sha256"], other.summary["state_sha256"]);
+}
+
+TEST(Resume, FromAnotherRunsSnapshotStartsThere) {
+  const toys::TemporaryFolder first;
+  const toys::TemporaryFolder second;
+  (void)toys::run(toys::grouped_regression(), first.path(), {{"train.max_steps", 9}});
+  const RunOutcome resumed =
+      toys::run(toys::grouped_regression(), second.path(), {{"train.max_steps", 15}, {"train.resume", first.path().string()}});
+  const RunOutcome straight = toys::run(toys::grouped_regression(), "", {{"train.max_steps", 15}});
+  EXPECT_EQ(resumed.summary["state_sha256"], straight.summary["state_sha256"]);
+}
+
+}  // namespace
+}  // namespace millrace

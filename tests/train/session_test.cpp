@@ -1,0 +1,152 @@
+// A session from config to summary, on the toys.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "millrace/base/error.h"
+#include "millrace/snapshot/snapshot.h"
+#include "toys.h"
+
+namespace millrace {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(Adversarial, BothObjectivesMoveTheirOwnParametersAndTheGeneratorLearns) {
+  const RunOutcome before = toys::run(toys::adversarial(), "", {{"train.max_steps", 1}});
+  const RunOutcome after = toys::run(toys::adversarial(), "", {});
+  const double gap_before = before.summary["metrics"]["mean_gap"]["last"].get<double>();
+  const double gap_after = after.summary["metrics"]["mean_gap"]["last"].get<double>();
+  EXPECT_GT(gap_before, 1.5);
+  EXPECT_LT(gap_after, 0.5) << "the generator's points must have moved to the data";
+  EXPECT_TRUE(after.summary["metrics"].contains("val_generator"));
+  EXPECT_TRUE(after.summary["metrics"].contains("val_discriminator"));
+}
+
+TEST(Adversarial, WeightsAreSavedPerObjective) {
+  const toys::TemporaryFolder folder;
+  (void)toys::run(toys::adversarial(), folder.path(), {{"train.max_steps", 2}});
+  const auto found = snapshot::list(Fs::real(), folder.path());
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_TRUE(std::filesystem::exists(found[0].path / "model.generator.safetensors"));
+  EXPECT_TRUE(std::filesystem::exists(found[0].path / "model.discriminator.safetensors"));
+}
+
+TEST(GroupedRegression, LearnsFromThreeShapesAtOnce) {
+  const RunOutcome run = toys::run(toys::grouped_regression(), "", {{"train.epochs", 60}});
+  EXPECT_LT(run.summary["metrics"]["val_loss"]["last"].get<double>(), 0.25);
+  EXPECT_GT(run.summary["loss"]["first"].get<double>(), 1.0);
+  EXPECT_EQ(run.summary["exit_reason"], "epochs");
+  EXPECT_EQ(run.summary["samples"], 60 * 3 * 41);
+}
+
+TEST(Session, WritesTheFilesOfARun) {
+  const toys::TemporaryFolder folder;
+  const RunOutcome run = toys::run(toys::grouped_regression(), folder.path(), {});
+  for (const char* name : {"config.json", "plan.json", "log.jsonl", "summary.json", "history.csv", "snapshots"}) {
+    EXPECT_TRUE(std::filesystem::exists(folder.path() / name)) << name;
+  }
+  std::ifstream file(folder.path() / "summary.json");
+  const Json summary = Json::parse(file);
+  EXPECT_EQ(summary["state_sha256"], run.summary["state_sha256"]);
+  EXPECT_EQ(summary["state_sha256"].get<std::string>().size(), 64U);
+  EXPECT_EQ(run.exit_code, 0);
+  std::ifstream history(folder.path() / "history.csv");
+  int lines = 0;
+  for (std::string line; std::getline(history, line);) ++lines;
+  EXPECT_EQ(lines, 1 + 3);
+}
+
+TEST(Session, ADryRunWritesNothing) {
+  const toys::TemporaryFolder folder;
+  const Entry entry = toys::grouped_regression();
+  const config::Schema schema = schema_of(entry);
+  config::Layers layers(schema);
+  layers.add_values(entry.defaults, "recipe");
+  layers.add_values({{"run.dir", (folder.path() / "run").string()}}, "test");
+  telemetry::Console console(telemetry::Console::Mode::quiet);
+  RunRequest request{.entry = &entry, .config = layers.resolve(), .dry_run = true, .console = &console};
+  EXPECT_EQ(run_training(request).exit_code, 0);
+  EXPECT_FALSE(std::filesystem::exists(folder.path() / "run"));
+}
+
+TEST(Session, ARunWithoutAnEndIsAConfigError) {
+  try {
+    (void)toys::run(toys::grouped_regression(), "", {{"train.epochs", 0}});
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("train.epochs and train.max_steps are both 0"));
+  }
+}
+
+TEST(Session, AFolderInUseIsRefused) {
+  const toys::TemporaryFolder folder;
+  const RunLock lock(folder.path());
+  EXPECT_THROW((void)toys::run(toys::grouped_regression(), folder.path(), {}), UsageError);
+}
+
+TEST(Session, ACompleteRunSaysSoAndKeepsItsSummary) {
+  const toys::TemporaryFolder folder;
+  const RunOutcome first = toys::run(toys::grouped_regression(), folder.path(), {});
+  const RunOutcome again = toys::run(toys::grouped_regression(), folder.path(), {});
+  EXPECT_EQ(again.exit_code, 0);
+  EXPECT_EQ(again.summary["state_sha256"], first.summary["state_sha256"]);
+  EXPECT_EQ(snapshot::list(Fs::real(), folder.path()).back().step, first.summary["steps"].get<std::int64_t>());
+}
+
+TEST(Session, FreshStartsOver) {
+  const toys::TemporaryFolder folder;
+  const RunOutcome first = toys::run(toys::grouped_regression(), folder.path(), {});
+  const RunOutcome again = toys::run(toys::grouped_regression(), folder.path(), {{"train.max_steps", 3}}, /*fresh=*/true);
+  EXPECT_EQ(again.summary["steps"], 3);
+  EXPECT_EQ(snapshot::list(Fs::real(), folder.path()).size(), 1U);
+}
+
+TEST(Session, AChangedConfigOnResumeIsRefusedWithTheDifference) {
+  const toys::TemporaryFolder folder;
+  (void)toys::run(toys::grouped_regression(), folder.path(), {{"train.max_steps", 4}});
+  try {
+    (void)toys::run(toys::grouped_regression(), folder.path(),
+                    {{"train.max_steps", 8}, {"optim.learning_rate", 0.5}, {"toy.noise", 0.3}});
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_EQ(error.problems().size(), 2U);
+    EXPECT_THAT(error.what(), HasSubstr("optim.learning_rate is 0.5, the run in this folder was started with 0.02"));
+    EXPECT_EQ(error.exit_code(), 2);
+  }
+}
+
+TEST(Session, EarlyStopEndsCleanly) {
+  // Too high a rate: validation gets no better after the first epochs.
+  const RunOutcome run = toys::run(toys::grouped_regression(), "",
+                                   {{"train.epochs", 400}, {"train.early_stop_patience", 2}, {"optim.learning_rate", 0.05}});
+  EXPECT_EQ(run.summary["exit_reason"], "early_stop");
+  EXPECT_EQ(run.exit_code, 0);
+  EXPECT_LT(run.summary["epochs"].get<int>(), 400);
+}
+
+TEST(Session, ADamagedSnapshotIsPassedOverAndTheOneBeforeIsUsed) {
+  const toys::TemporaryFolder folder;
+  const Json slow = {{"snapshot.every_steps", 5}, {"snapshot.every_epochs", 0}, {"snapshot.keep_best", false}};
+  Json first = slow;
+  first["train.max_steps"] = 20;
+  (void)toys::run(toys::grouped_regression(), folder.path(), first);
+  const auto found = snapshot::list(Fs::real(), folder.path());
+  ASSERT_GE(found.size(), 2U);
+  const auto file = found.back().path / "model.safetensors";
+  std::fstream bytes(file, std::ios::in | std::ios::out | std::ios::binary);
+  bytes.seekg(-3, std::ios::end);
+  const int byte = bytes.get();
+  bytes.seekp(-3, std::ios::end);
+  bytes.put(static_cast<char>(byte ^ 4));
+  bytes.close();
+  Json longer = slow;
+  longer["train.max_steps"] = 25;
+  const RunOutcome damaged = toys::run(toys::grouped_regression(), folder.path(), longer);
+  const RunOutcome whole = toys::run(toys::grouped_regression(), "", longer);
+  EXPECT_EQ(damaged.summary["state_sha256"], whole.summary["state_sha256"]);
+}
+
+}  // namespace
+}  // namespace millrace

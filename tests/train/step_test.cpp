@@ -1,0 +1,104 @@
+// What a step does: accumulation, skips, switches.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "millrace/base/error.h"
+#include "millrace/snapshot/snapshot.h"
+#include "toys.h"
+
+namespace millrace {
+namespace {
+
+Tensors weights_after(const Json& config) {
+  const toys::TemporaryFolder folder;
+  (void)toys::run(toys::grouped_regression(), folder.path(), config);
+  auto content = snapshot::load_newest(Fs::real(), folder.path(), [](const auto&, const auto&) {});
+  return content->models.at("model");
+}
+
+double largest_difference(const Tensors& a, const Tensors& b) {
+  double largest = 0;
+  for (const auto& [name, tensor] : a) largest = std::max(largest, (tensor - b.at(name)).abs().max().item<double>());
+  return largest;
+}
+
+const Json kFewSteps = {{"train.epochs", 0}, {"train.max_steps", 5}, {"data.shuffle", false}, {"toy.rows", 40}};
+
+Json few(const Json& more) {
+  Json config = kFewSteps;
+  config.update(more);
+  return config;
+}
+
+TEST(Step, FourMicroBatchesOfTwoEqualOneBatchOfEight) {
+  const Tensors one = weights_after(few({{"data.batch_size", 8}}));
+  const Tensors four = weights_after(few({{"data.batch_size", 2}, {"optim.accumulate", 4}}));
+  EXPECT_LT(largest_difference(one, four), 1e-6);
+  const Tensors other = weights_after(few({{"data.batch_size", 2}, {"optim.accumulate", 2}}));
+  EXPECT_GT(largest_difference(one, other), 1e-4) << "the comparison must be able to fail";
+}
+
+TEST(Step, APartialAccumulationAtTheEndOfAnEpochIsAStepOfItsOwn) {
+  // 41 rows a set in batches of 4: eleven micro-batches; by four: steps of 4, 4 and 3.
+  const RunOutcome run = toys::run(toys::grouped_regression(), "", {{"train.epochs", 2}, {"optim.accumulate", 4}});
+  EXPECT_EQ(run.summary["steps"], 6);
+  EXPECT_EQ(run.summary["samples"], 2 * 3 * 41);
+}
+
+TEST(Step, ANonFiniteStepChangesNothingAndIsCounted) {
+  const Tensors before = weights_after(few({{"train.max_steps", 3}, {"toy.bad_from", 3}}));
+  const Tensors after = weights_after(few({{"train.max_steps", 4}, {"toy.bad_from", 3}}));
+  EXPECT_EQ(largest_difference(before, after), 0.0);
+  const RunOutcome run = toys::run(toys::grouped_regression(), "", few({{"toy.bad_from", 3}, {"toy.bad_steps", 1}}));
+  EXPECT_EQ(run.summary["skipped_steps"], 1.0);
+}
+
+TEST(Step, TenNonFiniteStepsInARowEndTheRunAndNameTheLastGoodSnapshot) {
+  const toys::TemporaryFolder folder;
+  try {
+    (void)toys::run(toys::grouped_regression(), folder.path(),
+                    few({{"train.max_steps", 60},
+                         {"toy.bad_from", 7},
+                         {"toy.bad_steps", 50},
+                         {"snapshot.every_steps", 5},
+                         {"log.every", 1}}));
+    FAIL();
+  } catch (const TrainingDiverged& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("not finite in 10 steps in a row"));
+    EXPECT_THAT(error.what(), testing::HasSubstr("step-00000015"));
+  }
+}
+
+class SwitchedOff : public testing::TestWithParam<const char*> {};
+
+TEST_P(SwitchedOff, EqualsOnAsItsRowDeclares) {
+  const std::string name = GetParam();
+  const auto rows = switch_rows();
+  const auto row = std::find_if(rows.begin(), rows.end(), [&](const SwitchRow& r) { return r.name == name; });
+  ASSERT_NE(row, rows.end());
+  const Json config = few({{"toy.dropout", 0.25}, {"toy.bad_from", 2}});
+  Json off = config;
+  off["train.off"] = {name};
+  const double difference = largest_difference(weights_after(config), weights_after(off));
+  if (row->equality == Equality::bits) {
+    EXPECT_EQ(difference, 0.0);
+  } else {
+    EXPECT_LT(difference, row->tolerance);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Rows, SwitchedOff,
+                         testing::Values("fused_optimizer", "device_skip", "fused_dropout", "loader_threads", "autocast"));
+
+TEST(Switches, AnUnknownNameIsAConfigErrorWithTheNearest) {
+  const std::vector<std::string> off = {"fused-dropuot"};
+  try {
+    const Switches switches(off);
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("did you mean fused_dropout?"));
+  }
+}
+
+}  // namespace
+}  // namespace millrace

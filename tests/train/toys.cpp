@@ -1,0 +1,38 @@
+#include "toys.h"
+
+#include <unistd.h>
+
+#include <atomic>
+
+namespace millrace::toys {
+
+RunOutcome run(const Entry& entry, const std::filesystem::path& folder, const Json& overrides, bool fresh, Fs* fs) {
+  const config::Schema schema = schema_of(entry);
+  const auto aliases = aliases_of(entry);
+  config::Layers layers(schema, aliases);
+  layers.add_values(entry.defaults, "recipe");
+  layers.add_values(overrides, "test");
+  if (!folder.empty()) layers.add_values({{"run.dir", folder.string()}}, "test");
+  telemetry::Console console(telemetry::Console::Mode::quiet);
+  RunRequest request;
+  request.entry = &entry;
+  request.config = layers.resolve();
+  request.console = &console;
+  request.fresh = fresh;
+  request.fs = fs;
+  return run_training(request);
+}
+
+TemporaryFolder::TemporaryFolder() {
+  static std::atomic<int> count{0};
+  path_ =
+      std::filesystem::temp_directory_path() / ("millrace-test-" + std::to_string(::getpid()) + "-" + std::to_string(count++));
+  std::filesystem::create_directories(path_);
+}
+
+TemporaryFolder::~TemporaryFolder() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
+}  // namespace millrace::toys

@@ -1,0 +1,41 @@
+// Two toy recipes that exercise what the shipped recipes will need of the frame, and a short way to run them.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <string>
+
+#include "millrace/train/run.h"
+#include "millrace/train/session.h"
+
+namespace millrace::toys {
+
+// A generator and a discriminator on 2-D points: two objectives in one step, each with its own optimiser. The data is a shifted
+// Gaussian; the generator learns its mean.
+[[nodiscard]] Entry adversarial();
+
+// Regression over three data sets of different shapes: grouped batches, a shared trunk and one head each. toy.bad_from and
+// toy.bad_steps make the loss of those steps NaN.
+[[nodiscard]] Entry grouped_regression();
+
+// Called by grouped_regression at named points ("read", "loss", "measure"), so that a test can raise a signal there.
+extern std::function<void(const char* point)> at_point;
+
+// Resolves `overrides` (dotted keys) over the recipe's defaults and runs it quietly in `folder` ("" = no files).
+RunOutcome run(const Entry& entry, const std::filesystem::path& folder, const Json& overrides, bool fresh = false,
+               Fs* fs = nullptr);
+
+// A fresh folder below the test's temporary folder, removed at the end of the scope.
+class TemporaryFolder {
+ public:
+  TemporaryFolder();
+  ~TemporaryFolder();
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+}  // namespace millrace::toys
