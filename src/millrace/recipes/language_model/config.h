@@ -8,11 +8,10 @@
 #include <vector>
 
 #include "millrace/config/field.h"
+#include "millrace/data/text_tokens.h"
 
 namespace millrace::recipes::language_model {
 
-enum class TokenizerKind : std::uint8_t { basic, bytes };
-enum class VocabFrom : std::uint8_t { all, first_50000 };
 enum class Separator : std::uint8_t { none, eos };
 enum class Positions : std::uint8_t { sinusoidal, learned };
 enum class Activation : std::uint8_t { gelu, relu };
@@ -20,8 +19,8 @@ enum class Attention : std::uint8_t { causal, explicit_, math };
 
 struct RecipeConfig {
   std::vector<std::string> sources;
-  TokenizerKind tokenizer = TokenizerKind::basic;
-  VocabFrom vocab_from = VocabFrom::all;
+  data::TokenizerKind tokenizer = data::TokenizerKind::basic;
+  data::VocabularyFrom vocab_from = data::VocabularyFrom::all;
   Separator separator = Separator::none;
   std::int64_t seq_len = 512;
   std::int64_t overlap = 0;
@@ -61,7 +60,9 @@ struct RecipeConfig {
         field<&C::model_dropout>("Dropout everywhere the three keys below do not say otherwise.").min(0).below(1),
         field<&C::embd_pdrop>("Dropout of embeddings and positions.").min(0).below(1),
         field<&C::attn_pdrop>("Dropout of attention weights.").min(0).below(1),
-        field<&C::resid_pdrop>("Dropout of what a block adds to the residual, and inside its feed-forward layer.").min(0).below(1),
+        field<&C::resid_pdrop>("Dropout of what a block adds to the residual, and inside its feed-forward layer.")
+            .min(0)
+            .below(1),
         field<&C::tied>("The output layer shares the embedding's matrix."),
         field<&C::embedding_scale>("Multiply embeddings by sqrt(model_embd): without it the positions drown the tokens."),
         field<&C::positions>("Fixed sines and cosines, or a learned table."),

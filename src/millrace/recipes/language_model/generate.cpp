@@ -82,9 +82,8 @@ std::int64_t choose_token(std::span<const float> logits, const GenerateConfig& c
   std::iota(order.begin(), order.end(), 0U);
   std::size_t kept = config.temperature == 0 ? 1 : logits.size();
   if (config.top_k > 0) kept = std::min(kept, static_cast<std::size_t>(config.top_k));
-  std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(kept), order.end(), [&](std::size_t a, std::size_t b) {
-    return logits[a] != logits[b] ? logits[a] > logits[b] : a < b;
-  });
+  std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(kept), order.end(),
+                    [&](std::size_t a, std::size_t b) { return logits[a] != logits[b] ? logits[a] > logits[b] : a < b; });
   if (kept == 1) return static_cast<std::int64_t>(order.front());
 
   std::vector<double> cumulative(kept);

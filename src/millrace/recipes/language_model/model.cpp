@@ -13,27 +13,12 @@
 #include <string>
 #include <utility>
 
-#include "millrace/base/error.h"
-
 namespace millrace::recipes::language_model {
 namespace {
 
 constexpr double kNormEps = 1e-5;
 
-void check_shape(const ModelConfig& c) {
-  std::vector<Problem> problems;
-  const auto number = [](std::int64_t value) { return std::to_string(value); };
-  if (c.width % c.heads != 0) {
-    problems.push_back({"a width of " + number(c.width) + " can't be divided among " + number(c.heads) + " heads",
-                        "recipe.model_embd, recipe.model_head", "make model_embd a multiple of model_head"});
-  }
-  if (c.width % 2 != 0) {
-    problems.push_back({"a width of " + number(c.width) + " is odd: positions are pairs of sine and cosine", "recipe.model_embd",
-                        "use an even width, such as " + number(c.width + 1)});
-  }
-  if (c.vocab_size < 1) problems.push_back({"a model needs a vocabulary of at least one token", "recipe.vocab_size", ""});
-  if (!problems.empty()) throw ConfigError(std::move(problems));
-}
+std::int64_t hidden_width(const ModelConfig& config) { return config.hidden > 0 ? config.hidden : 4 * config.width; }
 
 std::shared_ptr<Affine> linear(std::int64_t out, std::int64_t in, at::Device device, bool with_bias = true) {
   return std::make_shared<Affine>(std::vector<std::int64_t>{out, in}, with_bias, device);
@@ -49,6 +34,23 @@ at::ScalarType compute_type(at::Device device, at::ScalarType of_weights) {
 }
 
 }  // namespace
+
+std::vector<Problem> shape_problems(const ModelConfig& c) {
+  std::vector<Problem> problems;
+  const auto number = [](std::int64_t value) { return std::to_string(value); };
+  if (c.width % c.heads != 0) {
+    problems.push_back({"a width of " + number(c.width) + " can't be divided among " + number(c.heads) + " heads",
+                        "recipe.model_embd, recipe.model_head", "make model_embd a multiple of model_head"});
+  }
+  if (c.width % 2 != 0) {
+    problems.push_back({"a width of " + number(c.width) + " is odd: positions are pairs of sine and cosine", "recipe.model_embd",
+                        "use an even width, such as " + number(c.width + 1)});
+  }
+  if (c.vocab_size < 1) {
+    problems.push_back({"a model needs a vocabulary of at least one token", "recipe.vocab_size", "give it the tokenizer's size"});
+  }
+  return problems;
+}
 
 ModelConfig model_config(const RecipeConfig& recipe, std::int64_t vocab_size) {
   return {.vocab_size = vocab_size,
@@ -68,7 +70,8 @@ ModelConfig model_config(const RecipeConfig& recipe, std::int64_t vocab_size) {
 
 std::int64_t parameter_count(const ModelConfig& c) {
   const std::int64_t d = c.width;
-  const std::int64_t block = 4 * (d * d + d) + (4 * d * d + 4 * d) + (4 * d * d + d) + 4 * d;
+  const std::int64_t f = hidden_width(c);
+  const std::int64_t block = 4 * (d * d + d) + (d * f + f) + (f * d + d) + 4 * d;
   return c.vocab_size * d * (c.tied ? 1 : 2) + c.layers * block + 2 * d + (c.learned_positions ? c.positions * d : 0);
 }
 
@@ -97,8 +100,8 @@ at::Tensor Attend::forward(const at::Tensor& x, const AttentionMask& mask) {
     };
     attended = masked(heads(*w_q_), heads(*w_k_), heads(*w_v_), mask).transpose(1, 2).flatten(2);
   } else {
-    attended = nn::causal_self_attention(x, {w_q_->weight, w_q_->bias, w_k_->weight, w_k_->bias, w_v_->weight, w_v_->bias}, heads_,
-                                         is_training() ? dropout_ : 0.0, paths_);
+    attended = nn::causal_self_attention(x, {w_q_->weight, w_q_->bias, w_k_->weight, w_k_->bias, w_v_->weight, w_v_->bias},
+                                         heads_, is_training() ? dropout_ : 0.0, paths_);
   }
   return nn::linear(attended, w_o_->weight, w_o_->bias, paths_);
 }
@@ -120,14 +123,14 @@ FeedForward::FeedForward(const ModelConfig& config, const nn::Paths& paths, at::
     : activation_(config.activation),
       dropout_(config.residual_dropout),
       paths_(paths),
-      fc1_(register_module("fc1", linear(4 * config.width, config.width, device))),
-      fc2_(register_module("fc2", linear(config.width, 4 * config.width, device))) {}
+      fc1_(register_module("fc1", linear(hidden_width(config), config.width, device))),
+      fc2_(register_module("fc2", linear(config.width, hidden_width(config), device))) {}
 
 at::Tensor FeedForward::forward(const at::Tensor& x) {
   const double dropout = is_training() ? dropout_ : 0.0;
   const at::Tensor hidden = nn::linear(x, fc1_->weight, fc1_->bias, paths_);
-  const at::Tensor active =
-      activation_ == Activation::gelu ? nn::gelu_dropout(hidden, dropout, paths_) : nn::dropout(at::relu(hidden), dropout, paths_);
+  const at::Tensor active = activation_ == Activation::gelu ? nn::gelu_dropout(hidden, dropout, paths_)
+                                                            : nn::dropout(at::relu(hidden), dropout, paths_);
   return nn::linear(active, fc2_->weight, fc2_->bias, paths_);
 }
 
@@ -139,7 +142,7 @@ Block::Block(const ModelConfig& config, const nn::Paths& paths, at::Device devic
 
 Transformer::Transformer(const ModelConfig& config, std::uint64_t seed, const nn::Paths& paths, at::Device device)
     : config_(config), paths_(paths) {
-  check_shape(config_);
+  if (auto problems = shape_problems(config_); !problems.empty()) throw ConfigError(std::move(problems));
   const auto table = [&](const char* name, std::int64_t rows) {
     auto holder = register_module(name, std::make_shared<torch::nn::Module>());
     return holder->register_module("embedding", linear(rows, config_.width, device, false));
@@ -151,7 +154,8 @@ Transformer::Transformer(const ModelConfig& config, std::uint64_t seed, const nn
     blocks_.push_back(list->register_module(std::to_string(i), std::make_shared<Block>(config_, paths_, device)));
   }
   ln_f_ = register_module("ln_f", norm(config_.width, device));
-  if (!config_.tied) output_projection_ = register_module("output_projection", linear(config_.vocab_size, config_.width, device, false));
+  if (!config_.tied)
+    output_projection_ = register_module("output_projection", linear(config_.vocab_size, config_.width, device, false));
   if (device.type() != at::kMeta) initialise(seed);
 }
 

@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "millrace/base/error.h"
 #include "millrace/nn/functional.h"
 #include "millrace/recipes/language_model/config.h"
 #include "millrace/recipes/language_model/mask_cache.h"
@@ -20,6 +21,7 @@ struct ModelConfig {
   std::int64_t width = 768;
   std::int64_t layers = 12;
   std::int64_t heads = 12;
+  std::int64_t hidden = 0;  // of the feed-forward layers; 0 = 4 * width
   Activation activation = Activation::gelu;
   double embedding_dropout = 0.1;
   double attention_dropout = 0.1;
@@ -31,7 +33,9 @@ struct ModelConfig {
 };
 
 [[nodiscard]] ModelConfig model_config(const RecipeConfig& recipe, std::int64_t vocab_size);
-// V d + L (4(d^2+d) + (4d^2+4d) + (4d^2+d) + 4d) + 2d [+ V d untied] [+ T d learned positions].
+// What no model can have: heads that do not divide the width, an odd width.
+[[nodiscard]] std::vector<Problem> shape_problems(const ModelConfig& config);
+// V d + L (4(d^2+d) + (d f + f) + (f d + d) + 4d) + 2d [+ V d untied] [+ T d learned positions], f = hidden.
 [[nodiscard]] std::int64_t parameter_count(const ModelConfig& config);
 
 // Weight and perhaps bias under torch's names, without torch's own initialisation.
@@ -84,7 +88,8 @@ struct Block : torch::nn::Module {
 class Transformer : public torch::nn::Module {
  public:
   // Weights are a function of `seed`; on the meta device they have shapes only. ConfigError when the shape is impossible.
-  explicit Transformer(const ModelConfig& config, std::uint64_t seed = 0, const nn::Paths& paths = {}, at::Device device = at::kCPU);
+  explicit Transformer(const ModelConfig& config, std::uint64_t seed = 0, const nn::Paths& paths = {},
+                       at::Device device = at::kCPU);
 
   // tokens (B,T) int64, T <= positions -> logits (B,T,V). `padding` (B,T) is true at real tokens; with it, attention takes the
   // explicit path and rows without any real token before them give zeros.

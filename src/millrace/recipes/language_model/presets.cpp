@@ -58,8 +58,11 @@ bool is_false(const Json& value) {
 }  // namespace
 
 Json defaults() {
-  return {{"data.batch_size", 4},       {"optim.learning_rate", 1e-4}, {"optim.clip_norm", 1.0},
-          {"snapshot.every_epochs", 5}, {"log.every", 100}};
+  return {{"data.batch_size", 4},
+          {"optim.learning_rate", 1e-4},
+          {"optim.clip_norm", 1.0},
+          {"snapshot.every_epochs", 5},
+          {"log.every", 100}};
 }
 
 std::optional<SampleText> sample_text_of(const std::string& preset) {
@@ -87,8 +90,9 @@ std::vector<std::pair<std::string, Json>> presets() {
 
 std::vector<config::Alias> aliases() {
   std::vector<config::Alias> list;
-  for (const char* key : {"sources", "seq_len", "model_positions", "model_embd", "model_layer", "model_head", "model_activation",
-                          "model_dropout", "embd_pdrop", "attn_pdrop", "resid_pdrop", "val_fraction", "tokenizer", "vocab_from"}) {
+  for (const char* key :
+       {"sources", "seq_len", "model_positions", "model_embd", "model_layer", "model_head", "model_activation", "model_dropout",
+        "embd_pdrop", "attn_pdrop", "resid_pdrop", "val_fraction", "tokenizer", "vocab_from"}) {
     list.push_back(plain(key, std::string("recipe.") + key));
   }
   for (const char* key : {"max_length", "temperature", "top_k", "top_p", "beam_size", "max_context_length", "prompt"}) {
@@ -100,15 +104,14 @@ std::vector<config::Alias> aliases() {
   list.push_back({"device", "device.name", given, "as in the original's TOML"});
   list.push_back({"resume", "train.resume", given, "path of a run or snapshot; empty or null: not given"});
   list.push_back({"resume_path", "train.resume", given, "as in the original's train_model"});
-  list.push_back({"start_epoch", "train.resume", [](const Json&) { return Json(); },
-                  "accepted: a resumed run knows its epoch"});
+  list.push_back({"start_epoch", "train.resume", [](const Json&) { return Json(); }, "accepted: a resumed run knows its epoch"});
   list.push_back({"use_amp", "precision.dtype", [](const Json& value) { return Json(is_false(value) ? "fp32" : "auto"); },
                   "true = auto, false = fp32"});
   list.push_back(plain("log_gpu_memory", "log.gpu_memory"));
   list.push_back(plain("num_workers", "data.workers"));
   list.push_back(plain("pin_memory", "data.pin_memory"));
-  for (const auto& [key, path] : {std::pair{"epochs", "train.epochs"}, {"batch_size", "data.batch_size"},
-                                  {"learning_rate", "optim.learning_rate"}}) {
+  for (const auto& [key, path] :
+       {std::pair{"epochs", "train.epochs"}, {"batch_size", "data.batch_size"}, {"learning_rate", "optim.learning_rate"}}) {
     list.push_back(plain(key, path));
   }
   return list;

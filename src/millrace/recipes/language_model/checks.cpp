@@ -1,0 +1,69 @@
+#include "millrace/recipes/language_model/checks.h"
+
+#include <string>
+
+#include "millrace/base/error.h"
+
+namespace millrace::recipes::language_model {
+
+void check(const RecipeConfig& recipe) {
+  std::vector<Problem> problems = shape_problems(model_config(recipe, 1));
+  const std::int64_t inputs = recipe.seq_len - 1;  // the last token of a sequence is only a target
+  if (inputs > recipe.model_positions) {
+    problems.push_back({"sequences of " + std::to_string(recipe.seq_len) + " tokens need " + std::to_string(inputs) +
+                            " positions, the model has " + std::to_string(recipe.model_positions),
+                        "recipe.seq_len, recipe.model_positions",
+                        "lower seq_len to <= " + std::to_string(recipe.model_positions + 1) + ", or raise model_positions"});
+  }
+  if (recipe.overlap >= recipe.seq_len) {
+    problems.push_back({"an overlap of " + std::to_string(recipe.overlap) + " tokens leaves nothing new in sequences of " +
+                            std::to_string(recipe.seq_len),
+                        "recipe.overlap, recipe.seq_len", "lower overlap below seq_len"});
+  }
+  if (!problems.empty()) throw ConfigError(std::move(problems));
+}
+
+void check_vocabulary(const RecipeConfig& recipe, std::int64_t known) {
+  if (recipe.vocab_size == 0 || recipe.vocab_size >= known) return;
+  throw ConfigError(Message{"an embedding of " + std::to_string(recipe.vocab_size) + " rows has no room for the text's " +
+                                std::to_string(known) + " tokens",
+                            "recipe.vocab_size", "raise it to at least " + std::to_string(known) + ", or leave it 0"});
+}
+
+at::Tensor checked_tokens(const Tensors& inputs, const ModelConfig& model) {
+  const auto found = inputs.find("tokens");
+  if (found == inputs.end()) {
+    throw UsageError(
+        {"the input has no tensor \"tokens\"", "predict", "give token ids of shape (batch, length) under that name"});
+  }
+  const at::Tensor& tokens = found->second;
+  if (!at::isIntegralType(tokens.scalar_type(), /*includeBool=*/false) || tokens.dim() != 2 || tokens.numel() == 0) {
+    throw UsageError({"\"tokens\" must be integers of shape (batch, length), not empty", "predict",
+                      "millrace inspect shows what the file holds"});
+  }
+  if (tokens.size(1) > model.positions) {
+    throw UsageError({"\"tokens\" is " + std::to_string(tokens.size(1)) + " long, the model has " +
+                          std::to_string(model.positions) + " positions",
+                      "predict", "cut it into pieces of at most that length"});
+  }
+  const at::Tensor ids = tokens.to(at::kCPU, at::kLong).contiguous();
+  const auto* id = ids.const_data_ptr<std::int64_t>();
+  for (std::int64_t i = 0; i < ids.numel(); ++i) {
+    if (id[i] >= 0 && id[i] < model.vocab_size) continue;
+    throw UsageError({"token " + std::to_string(id[i]) + " is not in the vocabulary of " + std::to_string(model.vocab_size),
+                      "\"tokens\" row " + std::to_string(i / ids.size(1)) + ", place " + std::to_string(i % ids.size(1)),
+                      "encode the text with this model's own tokenizer"});
+  }
+  return ids;
+}
+
+double training_bytes(const ModelConfig& model, std::int64_t rows, std::int64_t length) {
+  constexpr double kWeightsGradientsMoments = 4 + 4 + 8;
+  const bool keeps_scores = model.attention != Attention::causal;
+  const double per_token = 34.0 * static_cast<double>(model.width) +
+                           (keeps_scores ? 5.0 * static_cast<double>(model.heads) * static_cast<double>(length) : 0.0);
+  return kWeightsGradientsMoments * static_cast<double>(parameter_count(model)) +
+         static_cast<double>(rows * length * model.layers) * per_token;
+}
+
+}  // namespace millrace::recipes::language_model

@@ -1,0 +1,22 @@
+// What a language model refuses, in words; and what it will need of memory.
+#pragma once
+
+#include "millrace/core/batch.h"
+#include "millrace/recipes/language_model/config.h"
+#include "millrace/recipes/language_model/model.h"
+
+namespace millrace::recipes::language_model {
+
+// ConfigError with every combination of keys that can't work.
+void check(const RecipeConfig& recipe);
+// ConfigError when recipe.vocab_size has no room for the tokenizer's `known` tokens.
+void check_vocabulary(const RecipeConfig& recipe, std::int64_t known);
+
+// "tokens" of a prediction as int64 (B,T); UsageError when it is missing, has another shape or type, is longer than the model's
+// positions or holds an id beyond the vocabulary (the first is named).
+[[nodiscard]] at::Tensor checked_tokens(const Tensors& inputs, const ModelConfig& model);
+
+// Bytes of a training run at its peak: weights, gradients, Adam's moments, activations of a micro-batch under autocast.
+[[nodiscard]] double training_bytes(const ModelConfig& model, std::int64_t rows, std::int64_t length);
+
+}  // namespace millrace::recipes::language_model

@@ -1,0 +1,83 @@
+#include "millrace/recipes/language_model/corpus.h"
+
+#include <algorithm>
+
+#include "millrace/base/error.h"
+#include "millrace/train/switchboard.h"
+
+namespace millrace::recipes::language_model {
+namespace {
+
+namespace stdfs = std::filesystem;
+
+bool is_file(const stdfs::path& path) {
+  std::error_code ignored;
+  return stdfs::is_regular_file(path, ignored);
+}
+
+std::vector<stdfs::path> text_files_of(const std::string& folder) {
+  std::vector<stdfs::path> files;
+  std::error_code failure;
+  for (const auto& entry : stdfs::directory_iterator(folder, failure)) {
+    if (entry.path().extension() == ".txt" && is_file(entry.path())) files.push_back(entry.path());
+  }
+  if (files.empty()) {
+    throw DataError({folder.empty() ? "there is no text to learn from" : "there is no .txt file in " + folder,
+                     failure && !folder.empty() ? "data.dir: " + failure.message() : "recipe.sources, data.dir",
+                     "name text files with --sources a.txt,b.txt, or their folder with --data DIR"});
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+}  // namespace
+
+std::vector<stdfs::path> find_sources(const RecipeConfig& recipe, const std::string& data_folder,
+                                      const stdfs::path& config_folder) {
+  if (recipe.sources.empty()) return text_files_of(data_folder);
+  std::vector<stdfs::path> files;
+  const stdfs::path here = stdfs::current_path();
+  for (std::size_t i = 0; i < recipe.sources.size(); ++i) {
+    const stdfs::path source = recipe.sources[i];
+    const stdfs::path beside_config = config_folder / source;  // an absolute source stays as it is
+    if (is_file(beside_config)) {
+      files.push_back(beside_config);
+    } else if (is_file(here / source)) {
+      files.push_back(here / source);
+    } else {
+      const std::string looked = source.is_absolute()                             ? source.parent_path().string()
+                                 : config_folder.empty() || config_folder == here ? here.string()
+                                                                                  : config_folder.string() + ", " + here.string();
+      throw DataError({"source " + std::to_string(i + 1) + " of " + std::to_string(recipe.sources.size()) + ": " +
+                           source.string() + " does not exist",
+                       "looked in " + looked,
+                       "correct recipe.sources; paths are relative to the config file or the current folder"});
+    }
+  }
+  return files;
+}
+
+data::TextTokens read_corpus(const RecipeConfig& recipe, const std::string& data_folder,
+                             std::shared_ptr<const data::Tokenizer> tokenizer, const Context& context) {
+  data::TextOptions options;
+  options.sources = find_sources(recipe, data_folder, context.config_folder);
+  options.kind = recipe.tokenizer;
+  options.vocabulary_from = recipe.vocab_from;
+  options.tokenizer = std::move(tokenizer);
+  options.end_between_sources = recipe.separator == Separator::eos;
+  const bool caches = context.switches == nullptr || context.switches->on("token_cache");
+  if (caches && !context.cache_folder.empty()) options.cache_folder = context.cache_folder / "tokens";
+  data::TextTokens text = data::tokens_of_text(options);
+  if (context.notice) {
+    for (const std::string& notice : text.notices) context.notice(notice);
+  }
+  return text;
+}
+
+std::vector<std::int64_t> tokens_of_prompt(const data::Tokenizer& tokenizer, const std::string& prompt) {
+  std::vector<std::int64_t> tokens = tokenizer.encode(prompt.empty() ? "\n" : prompt);
+  if (prompt.empty() && tokens == std::vector<std::int64_t>{data::Tokenizer::kUnknown}) tokens = {data::Tokenizer::kBegin};
+  return tokens;
+}
+
+}  // namespace millrace::recipes::language_model

@@ -1,0 +1,13 @@
+// The language model's row in the table of recipes.
+#pragma once
+
+#include "millrace/train/entry.h"
+
+namespace millrace::recipes::language_model {
+
+[[nodiscard]] Entry entry();
+
+// `millrace generate`: writes text with a trained model. Returns the exit code.
+int generate_command(std::span<const std::string> words);
+
+}  // namespace millrace::recipes::language_model

@@ -1,0 +1,153 @@
+#include "millrace/recipes/language_model/recipe.h"
+
+#include <cmath>
+#include <numbers>
+
+#include "millrace/base/error.h"
+#include "millrace/base/format.h"
+#include "millrace/config/schema_of.h"
+#include "millrace/recipes/language_model/checks.h"
+#include "millrace/recipes/language_model/corpus.h"
+#include "millrace/recipes/language_model/generate.h"
+#include "millrace/train/config.h"
+#include "millrace/train/switchboard.h"
+
+namespace millrace::recipes::language_model {
+
+// ---- 1 config: the keys and their defaults are in config.h, the named sizes in presets.cpp
+
+LanguageModel::LanguageModel(const Json& config, const Context& context)
+    : config_(config),
+      context_(context),
+      recipe_(config::read<RecipeConfig>(config.at("recipe"))),
+      generate_(config::read<GenerateConfig>(config.at("generate"))),
+      paths_(paths_of(context.switches)) {
+  check(recipe_);
+}
+
+LanguageModel::LanguageModel(const Json& config, const Context& context, std::shared_ptr<Transformer> model,
+                             std::shared_ptr<const data::Tokenizer> tokenizer)
+    : LanguageModel(config, context) {
+  model_ = std::move(model);
+  tokenizer_ = std::move(tokenizer);
+}
+
+// ---- 2 data
+
+void LanguageModel::before_training() {
+  data::TextTokens text = read_corpus(recipe_, config::read<DataConfig>(config_.at("data")).dir, tokenizer_, context_);
+  tokenizer_ = std::move(text.tokenizer);
+  tokens_ = std::move(text.tokens);
+}
+
+data::TokenWindows LanguageModel::windows(Split split) const {
+  const std::int64_t all = tokens_->size();
+  const std::int64_t training = all - std::llround(recipe_.val_fraction * static_cast<double>(all));
+  return split == Split::train ? data::TokenWindows{recipe_.seq_len, recipe_.overlap, 0, training}
+                               : data::TokenWindows{recipe_.seq_len, recipe_.overlap, training, all};
+}
+
+data::Pipeline LanguageModel::data(Split split) {
+  if (split == Split::validation && recipe_.val_fraction == 0) return {};
+  const auto source = std::make_shared<data::TokenSource>(tokens_, windows(split));
+  if (context_.notice)
+    context_.notice(with_commas(source->size()) + (split == Split::train ? " training" : " validation") + " sequences, " +
+                    with_commas(source->tokens_left_out()) + " tokens left over at the end");
+  return data::single(source);
+}
+
+Batch LanguageModel::prepare(Batch batch) {
+  const at::Tensor tokens = batch["tokens"].to(at::kLong);
+  batch.set("input", tokens.narrow(1, 0, tokens.size(1) - 1));
+  batch.set("target", tokens.narrow(1, 1, tokens.size(1) - 1));
+  return batch;
+}
+
+// ---- 3 model
+
+Transformer& LanguageModel::model() {
+  if (!model_) {
+    if (!tokenizer_ && recipe_.vocab_size == 0) before_training();  // weights without a snapshot: the text knows its characters
+    const std::int64_t known = tokenizer_ ? tokenizer_->vocab_size() : 0;
+    check_vocabulary(recipe_, known);
+    model_ = std::make_shared<Transformer>(model_config(recipe_, std::max(known, recipe_.vocab_size)), context_.seed, paths_);
+  }
+  return *model_;
+}
+
+// ---- 4 loss
+
+std::vector<Objective> LanguageModel::objectives() {
+  const auto batch_size = static_cast<double>(config::read<DataConfig>(config_.at("data")).batch_size);
+  const auto loss = [this, nominal = batch_size * static_cast<double>(recipe_.seq_len - 1)](const Batch& batch,
+                                                                                            const StepContext&) {
+    auto [sum, count] = nn::cross_entropy_sum(model().forward(batch["input"]), batch["target"], data::Tokenizer::kPad, paths_);
+    return Loss{.sum = std::move(sum), .count = std::move(count), .nominal_count = nominal};
+  };
+  return {{.optim = config::read<optim::OptimConfig>(config_.at("optim")), .loss = loss}};
+}
+
+// ---- 5 metrics
+
+void LanguageModel::measure(const Batch&, const StepResult& result, metrics::Board& board) {
+  board.add("bits_per_char", result.losses[0].sum / std::numbers::ln2, result.losses[0].count);
+}
+
+// ---- what a trained model is used for
+
+State LanguageModel::state() const {
+  State state;
+  if (tokenizer_) state.json["tokenizer"] = tokenizer_->to_json();
+  return state;
+}
+
+void LanguageModel::load_state(const State& state) {
+  if (state.json.contains("tokenizer")) tokenizer_ = data::Tokenizer::from_json(state.json["tokenizer"]);
+}
+
+Tensors LanguageModel::predict(const Tensors& inputs) {
+  const at::Tensor tokens = checked_tokens(inputs, model().config());
+  torch::NoGradGuard no_grad;
+  return {{"logits", model().forward(tokens.to(model().device())).to(at::kFloat)}};
+}
+
+std::string LanguageModel::write(const std::string& prompt, const GenerateConfig& config, bool beam) {
+  std::vector<std::int64_t> tokens = tokens_of_prompt(*tokenizer_, prompt);
+  const auto written = beam ? beam_search(model(), tokens, config, data::Tokenizer::kEnd).tokens
+                            : write_tokens(model(), std::move(tokens), config, data::Tokenizer::kEnd);
+  return tokenizer_->decode(written);
+}
+
+std::vector<std::string> LanguageModel::samples(std::int64_t) {
+  constexpr std::int64_t kCharacters = 300;
+  constexpr std::int64_t kParametersMax = 20'000'000;  // a large model would keep a CPU busy for minutes
+  if (!tokenizer_ || (context_.device.is_cpu() && parameter_count(model().config()) > kParametersMax)) return {};
+  GenerateConfig config = generate_;
+  config.max_length = kCharacters;
+  return {write(config.prompt, config, /*beam=*/false)};
+}
+
+Json LanguageModel::describe() const {
+  Json facts = {{"rate_unit", "tok"}, {"units_per_sample", recipe_.seq_len - 1}};
+  if (model_) {
+    facts["parameters"] = parameter_count(model_->config());
+    facts["vocabulary"] = model_->config().vocab_size;
+    const auto rows = config::read<DataConfig>(config_.at("data")).batch_size;
+    facts["memory estimate"] = human_bytes(training_bytes(model_->config(), rows, recipe_.seq_len - 1));
+  }
+  if (tokens_) facts["tokens"] = tokens_->size();
+  return facts;
+}
+
+nn::Paths paths_of(const Switches* switches) {
+  const auto on = [switches](const char* name) { return switches == nullptr || switches->on(name); };
+  return {.fused_dropout = on("fused_dropout"),
+          .fused_attention = on("fused_attention"),
+          .fused_norm = on("fused_norm"),
+          .fused_gelu = on("fused_gelu"),
+          .fused_loss = on("fused_loss"),
+          .weight_cache = on("bf16_weights"),
+          .packed_qkv = on("fused_attention")};
+}
+
+}  // namespace millrace::recipes::language_model

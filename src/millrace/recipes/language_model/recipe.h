@@ -1,0 +1,62 @@
+// Recipe "language_model": predict the next character of a text.
+//   data     UTF-8 files, encoded once into a token file; windows of seq_len tokens
+//   model    GPT-2-style decoder (model.h)
+//   loss     cross-entropy of each next token
+//   metrics  bits per character
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "millrace/data/token_source.h"
+#include "millrace/data/tokenizer.h"
+#include "millrace/recipes/language_model/config.h"
+#include "millrace/recipes/language_model/model.h"
+#include "millrace/train/entry.h"
+
+namespace millrace::recipes::language_model {
+
+class LanguageModel final : public Recipe {
+ public:
+  // `config` is the whole resolved config of a run. ConfigError when its parts do not fit each other.
+  LanguageModel(const Json& config, const Context& context);
+  // With a model and a tokenizer made elsewhere; config's own model keys are passed over.
+  LanguageModel(const Json& config, const Context& context, std::shared_ptr<Transformer> model,
+                std::shared_ptr<const data::Tokenizer> tokenizer);
+
+  void before_training() override;  // encodes the sources; with a tokenizer from a snapshot its characters stay as they are
+  data::Pipeline data(Split split) override;
+  Batch prepare(Batch batch) override;  // "tokens" -> "input", "target": int64 views, one token apart
+  Transformer& model() override;
+  std::vector<Objective> objectives() override;
+  void measure(const Batch& batch, const StepResult& result, metrics::Board& board) override;
+
+  State state() const override;  // the tokenizer
+  void load_state(const State& state) override;
+  Tensors predict(const Tensors& inputs) override;  // "tokens" (B,T) any integers -> "logits" (B,T,V)
+  Json describe() const override;
+  std::vector<std::string> samples(std::int64_t step) override;  // 300 characters
+
+  // What the model writes after `prompt`, which is not part of the result. An empty prompt is a new line.
+  [[nodiscard]] std::string write(const std::string& prompt, const GenerateConfig& config, bool beam);
+  [[nodiscard]] const GenerateConfig& generate_config() const noexcept { return generate_; }
+
+ private:
+  data::TokenWindows windows(Split split) const;
+
+  Json config_;
+  Context context_;
+  RecipeConfig recipe_;
+  GenerateConfig generate_;
+  nn::Paths paths_;
+  std::shared_ptr<const data::Tokenizer> tokenizer_;
+  std::shared_ptr<const data::TokenArray> tokens_;
+  std::shared_ptr<Transformer> model_;
+};
+
+// Which fused paths the switchboard leaves on; null = all.
+[[nodiscard]] nn::Paths paths_of(const Switches* switches);
+
+}  // namespace millrace::recipes::language_model

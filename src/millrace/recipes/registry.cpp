@@ -1,0 +1,16 @@
+#include "millrace/recipes/registry.h"
+
+#include <array>
+
+#include "millrace/recipes/language_model/entry.h"
+
+namespace millrace::recipes {
+
+std::span<const Entry> all() {
+  static const std::array kEntries = {
+      language_model::entry(),
+  };
+  return kEntries;
+}
+
+}  // namespace millrace::recipes
