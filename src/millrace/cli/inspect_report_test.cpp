@@ -1,0 +1,143 @@
+#include "millrace/cli/inspect_report.h"
+
+#include <ATen/ops/arange.h>
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "millrace/base/error.h"
+#include "millrace/cli/run_table.h"
+#include "millrace/data/token_array.h"
+#include "millrace/snapshot/snapshot.h"
+
+namespace millrace::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+class InspectTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    root_ =
+        fs::path(testing::TempDir()) / ("inspect_" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()));
+    fs::remove_all(root_);
+    fs::create_directories(root_ / "toy");
+  }
+  void TearDown() override { fs::remove_all(root_); }
+
+  fs::path make_run(const std::string& name, std::int64_t steps) {
+    const fs::path run = root_ / "toy" / name;
+    fs::create_directories(run);
+    for (std::int64_t step = 10; step <= steps; step += 10) {
+      snapshot::Content content;
+      content.step = step;
+      content.models["model"] = {{"weight", at::arange(6).to(at::kFloat).reshape({2, 3})}};
+      content.parts["loader"].json = {{"epoch", 1}};
+      snapshot::save(Fs::real(), run, content);
+    }
+    write(run / "log.jsonl", "{\"kind\":\"step\",\"step\":" + std::to_string(steps + 2) + ",\"loss\":0.5}\n{\"kind\":\"st");
+    return run;
+  }
+  static void write(const fs::path& file, const std::string& text) { std::ofstream(file) << text; }
+  static void flip_a_bit(const fs::path& file) {
+    std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
+    stream.seekg(-3, std::ios::end);
+    const char byte = static_cast<char>(stream.get() ^ 4);
+    stream.seekp(-3, std::ios::end);
+    stream.put(byte);
+  }
+
+  fs::path root_;
+};
+
+TEST_F(InspectTest, SnapshotWholeAndDamaged) {
+  const fs::path run = make_run("a", 20);
+  const fs::path snapshot = snapshot::list(Fs::real(), run).back().path;
+  Report report = inspect_path(snapshot);
+  EXPECT_THAT(report.problems, IsEmpty());
+  EXPECT_EQ(report.kind, "snapshot");
+  const std::string text = report.to_text("S");
+  EXPECT_THAT(text, HasSubstr("snapshot S\n"));
+  EXPECT_THAT(text, testing::ContainsRegex("model/weight +f32 +\\[2,3\\] +24\n"));
+  EXPECT_EQ(report.to_json("S")["step"], 20);
+  flip_a_bit(snapshot / "model.safetensors");
+  report = inspect_path(snapshot);
+  ASSERT_EQ(report.problems.size(), 1U);
+  EXPECT_THAT(report.problems[0], HasSubstr("weight"));
+  EXPECT_FALSE(report.to_json("S")["whole"].get<bool>());
+}
+
+TEST_F(InspectTest, RunListsItsSnapshots) {
+  const fs::path run = make_run("a", 30);
+  flip_a_bit(snapshot::list(Fs::real(), run)[1].path / "model.safetensors");
+  const Report report = inspect_path(run);
+  EXPECT_EQ(report.kind, "run");
+  EXPECT_EQ(report.problems.size(), 1U);
+  EXPECT_THAT(report.to_text(run), testing::ContainsRegex("step-00000020 +20 +[^ ]+ [kM]?B +damaged\n"));
+  EXPECT_THAT(report.to_text(run), testing::ContainsRegex("step-00000030 +30 +[^ ]+ [kM]?B +whole\n"));
+}
+
+TEST_F(InspectTest, SafetensorsFile) {
+  const fs::path file = root_ / "w.safetensors";
+  snapshot::write_tensors(Fs::real(), file, {{"a", at::arange(4)}});
+  EXPECT_THAT(inspect_path(file).to_text(file), testing::ContainsRegex("a +i64 +\\[4\\] +32\n"));
+  fs::resize_file(file, fs::file_size(file) - 1);
+  EXPECT_EQ(inspect_path(file).problems.size(), 1U);
+  write(file, "");
+  EXPECT_EQ(inspect_path(file).problems.size(), 1U);
+}
+
+TEST_F(InspectTest, TokenFile) {
+  const fs::path file = root_ / "corpus.tokens";
+  data::TokenFileWriter writer(Fs::real(), file, 50);
+  writer.begin_document();
+  writer.append(std::vector<std::uint32_t>{1, 2, 49});
+  writer.finish({{"tokenizer", "basic"}});
+  const Report report = inspect_path(file);
+  EXPECT_THAT(report.problems, IsEmpty());
+  EXPECT_EQ(report.details["tokens"], 3);
+  EXPECT_EQ(report.details["vocab_size"], 50);
+  flip_a_bit(file);
+  EXPECT_EQ(inspect_path(file).problems.size(), 1U);
+}
+
+TEST_F(InspectTest, SaysWhenItCannotTell) {
+  EXPECT_THROW(static_cast<void>(inspect_path(root_ / "gone")), UsageError);
+  EXPECT_THROW(static_cast<void>(inspect_path(root_)), UsageError);
+  write(root_ / "notes.txt", "hello");
+  EXPECT_THROW(static_cast<void>(inspect_path(root_ / "notes.txt")), UsageError);
+}
+
+TEST_F(InspectTest, RunsAreFoundWithTheirState) {
+  make_run("stopped", 20);
+  write(make_run("done", 10) / "summary.json",
+        R"({"recipe": "toy", "steps": 15, "loss": {"first": 2.0, "last": 0.25}, "exit_reason": "max_steps"})");
+  write(make_run("cut", 0) / "summary.json", "{\"recipe\": \"to");
+  const fs::path running = make_run("running", 10);
+  const int lock = ::open((running / "lock").c_str(), O_RDWR | O_CREAT, 0644);
+  ASSERT_EQ(::flock(lock, LOCK_EX | LOCK_NB), 0);
+  std::map<std::string, RunRow> rows;
+  for (const RunRow& row : find_runs(root_)) rows[row.folder.filename()] = row;
+  ::close(lock);
+  ASSERT_EQ(rows.size(), 4U);
+  EXPECT_EQ(rows["stopped"].state, "stopped");
+  EXPECT_EQ(rows["stopped"].step, 22);
+  EXPECT_EQ(rows["stopped"].loss, 0.5);
+  EXPECT_EQ(rows["stopped"].recipe, "toy");
+  EXPECT_EQ(rows["done"].state, "max_steps");
+  EXPECT_EQ(rows["done"].step, 15);
+  EXPECT_EQ(rows["done"].loss, 0.25);
+  EXPECT_EQ(rows["cut"].state, "new");
+  EXPECT_EQ(rows["running"].state, "running");
+  EXPECT_EQ(rows["running"].when.size(), 19U);
+  EXPECT_THAT(find_runs(root_ / "gone"), IsEmpty());
+}
+
+}  // namespace
+}  // namespace millrace::cli

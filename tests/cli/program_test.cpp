@@ -1,0 +1,201 @@
+// The program as a child process: texts, exit codes, refusals. Golden texts are in golden/; MILLRACE_UPDATE_GOLDEN=1 writes them.
+#include <gmock/gmock.h>
+
+#include <cstdlib>
+
+#include "millrace/base/fs.h"
+#include "millrace/base/json.h"
+#include "millrace/format/safetensors.h"
+#include "process.h"
+
+namespace millrace::test {
+namespace {
+
+using testing::HasSubstr;
+using testing::MatchesRegex;
+using testing::StartsWith;
+
+Result millrace(std::vector<std::string> words, const Options& options = {}) {
+  words.insert(words.begin(), MILLRACE_PROGRAM);
+  return run(words, options);
+}
+
+void expect_golden(const std::string& name, const std::string& text) {
+  const std::filesystem::path file = std::filesystem::path(MILLRACE_SOURCE_DIR) / "tests/cli/golden" / name;
+  if (std::getenv("MILLRACE_UPDATE_GOLDEN") != nullptr) {
+    write_text(file, text);
+  }
+  EXPECT_EQ(text, read_text(file)) << "if the new text is right: MILLRACE_UPDATE_GOLDEN=1 millrace_program_test writes " << name;
+}
+
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  for (std::size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size())) {
+    text.replace(at, from.size(), to);
+  }
+  return text;
+}
+
+const std::vector<std::string> kCommands = {"train", "predict", "eval",  "inspect",   "runs",
+                                            "list",  "config",  "bench", "make-data", "new"};
+
+TEST(Help, Top) {
+  const Result result = millrace({"--help"});
+  EXPECT_EQ(result.exit_code, 0);
+  expect_golden("help.txt", result.out);
+  for (const auto& words : {std::vector<std::string>{}, {"-h"}, {"help"}}) {
+    EXPECT_EQ(millrace(words).out, result.out);
+  }
+}
+
+TEST(Help, Train) { expect_golden("help_train.txt", millrace({"train", "--help"}).out); }
+
+TEST(Help, TrainRecipeListsEveryKey) {
+  const Result result = millrace({"train", "language-model", "--help"});
+  EXPECT_EQ(result.exit_code, 0);
+  expect_golden("help_train_language_model.txt", result.out);
+  EXPECT_EQ(millrace({"help", "train", "language_model"}).out, result.out);
+  EXPECT_EQ(millrace({"train", "--help", "language_model"}).out, result.out);
+}
+
+TEST(Help, OfEveryCommand) {
+  for (const auto& command : kCommands) {
+    const Result result = millrace({command, "--help"});
+    EXPECT_EQ(result.exit_code, 0) << command;
+    EXPECT_THAT(result.out, StartsWith("usage: millrace " + command + " ")) << command;
+    EXPECT_EQ(result.err, "") << command;
+    EXPECT_EQ(millrace({"help", command}).out, result.out) << command;
+  }
+  EXPECT_EQ(millrace({"make_data", "--help"}).out, millrace({"make-data", "--help"}).out);
+}
+
+TEST(Help, OfARecipesOwnCommand) { EXPECT_EQ(millrace({"generate", "--help"}).exit_code, 0); }
+
+TEST(Version, FourLines) {
+  const Result result = millrace({"--version"});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_THAT(result.out, MatchesRegex("Millrace 0\\.1\\.0\nLibTorch 2\\.11\\.[0-9]+\ncompiler [^\n]+\nCPU      [^\n]+, "
+                                       "[0-9]+ cores?, ATen uses [A-Z0-9_]+\n"));
+}
+
+TEST(List, RecipesAndSwitches) {
+  expect_golden("list.txt", millrace({"list"}).out);
+  expect_golden("list_switches.txt", millrace({"list", "--switches"}).out);
+  EXPECT_EQ(Json::parse(millrace({"list", "--json"}).out)[0]["name"], "language_model");
+  EXPECT_TRUE(Json::parse(millrace({"list", "--switches", "--json"}).out).is_array());
+}
+
+TEST(Errors, UnknownWords) {
+  const auto error = [](std::vector<std::string> words) {
+    const Result result = millrace(std::move(words));
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_EQ(result.out, "");
+    return result.err;
+  };
+  expect_golden("errors.txt", error({"trian", "language_model"}) + error({"frobnicate"}) + error({"train"}) +
+                                  error({"train", "langage_model"}) + error({"list", "--swiches"}) + error({"bench"}) +
+                                  error({"bench", "step", "language_model", "--shape=cpu-smal", "--steps=0"}) +
+                                  error({"eval", "language_model"}) + error({"predict", "language_model", "--input=x"}) +
+                                  error({"inspect"}) + error({"config", "language_model"}) + error({"inspect", "gone"}));
+}
+
+TEST(Errors, ElevenMistakesElevenMessages) {
+  const Scratch scratch;
+  write_text(scratch.path() / "wrong.json",
+             "{\n  // eleven mistakes of different kinds, six of them here\n  \"optim\": {\n    \"learing_rate\": 1e-3,\n"
+             "    \"weight_decay\": -1,\n    \"schedule\": \"cosin\",\n    \"betas\": [0.9],\n    \"eps\": \"small\",\n"
+             "    \"eps\": 1e-8\n  }\n}\n");
+  Options options{.folder = scratch.path()};
+  options.environment = {{"MILLRACE_TRAIN__EPOCHS", "ten"}};
+  const Result result = millrace(
+      {"train", "language_model", "wrong.json", "--preset=smal", "--train.max_steps=1.5", "--off=autocats", "--data"}, options);
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_EQ(result.out, "");
+  expect_golden("eleven_mistakes.txt", result.err);
+  std::size_t places = 0;
+  for (std::size_t at = 0; (at = result.err.find("where ", at)) != std::string::npos; ++at) ++places;
+  EXPECT_EQ(places, 11U);
+  EXPECT_FALSE(std::filesystem::exists(scratch.path() / "runs"));
+}
+
+TEST(Config, ExplainSaysWhereValuesCameFrom) {
+  const Scratch scratch;
+  const Result result =
+      millrace({"config", "explain", "language_model", "--preset=smoke", "--json", "--train.seed=5"}, {.folder = scratch.path()});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json json = Json::parse(result.out);
+  EXPECT_EQ(json["values"]["train"]["seed"], 5);
+  EXPECT_EQ(json["origins"]["train.seed"], "flag --train.seed");
+}
+
+TEST(Reference, IsUpToDate) {
+  EXPECT_EQ(millrace({"docs-config"}).out, read_text(std::filesystem::path(MILLRACE_SOURCE_DIR) / "docs/reference/config.md"))
+      << "./dev docs writes it";
+}
+
+TEST(Output, ThatCannotBeWrittenIsAFailure) {
+  if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "no full device here";
+  const Result result = millrace({"list"}, {.out_file = "/dev/full"});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, HasSubstr("could not be written"));
+}
+
+TEST(Inspect, ExitCodeSaysWhetherAFileIsWhole) {
+  const Scratch scratch;
+  const std::filesystem::path file = scratch.path() / "w.safetensors";
+  const auto out = Fs::real().create(file);
+  const std::vector<Field> fields = {{"w", DType::u8, {3}}};
+  const std::vector<std::byte> bytes(3);
+  format::write_safetensors(*out, fields, [&](std::size_t) { return std::span<const std::byte>(bytes); });
+  out->close();
+  EXPECT_EQ(millrace({"inspect", file.string()}).exit_code, 0);
+  EXPECT_EQ(Json::parse(millrace({"inspect", file.string(), "--json"}).out)["tensors"][0]["shape"], Json{3});
+  std::filesystem::resize_file(file, std::filesystem::file_size(file) - 1);
+  const Result damaged = millrace({"inspect", file.string()});
+  EXPECT_EQ(damaged.exit_code, 1);
+  EXPECT_THAT(damaged.out, HasSubstr("damaged: "));
+}
+
+TEST(Runs, EmptyFolder) {
+  const Scratch scratch;
+  EXPECT_EQ(millrace({"runs"}, {.folder = scratch.path()}).out, "no runs below runs\n");
+  EXPECT_EQ(millrace({"runs", "--json"}, {.folder = scratch.path()}).out, "[]\n");
+}
+
+TEST(MakeData, SameSeedSameBytesAndNoMixing) {
+  const Scratch scratch;
+  const Options here{.folder = scratch.path()};
+  const auto make = [&](const std::string& out, const std::string& seed) {
+    return millrace({"make-data", "language_model", "--preset=smoke", "--out", out, "--seed", seed}, here);
+  };
+  ASSERT_EQ(make("a", "1").exit_code, 0);
+  ASSERT_EQ(make("b", "1").exit_code, 0);
+  ASSERT_EQ(make("c", "2").exit_code, 0);
+  bool differs = false;
+  for (const auto& file : std::filesystem::directory_iterator(scratch.path() / "a")) {
+    const auto name = file.path().filename();
+    EXPECT_EQ(read_text(file.path()), read_text(scratch.path() / "b" / name)) << name;
+    differs = differs || read_text(file.path()) != read_text(scratch.path() / "c" / name);
+  }
+  EXPECT_TRUE(differs);
+  const Result again = make("a", "1");
+  EXPECT_EQ(again.exit_code, 2);
+  EXPECT_THAT(again.err, HasSubstr("the folder a is not empty"));
+}
+
+TEST(New, RefusesBadNamesAndTakenFolders) {
+  const Scratch scratch;
+  const Options here{.folder = scratch.path()};
+  for (const char* name : {"Toy", "1toy", "to/y", "to y", "..", "", "t\xc3\xb6y"}) {
+    const Result result = millrace({"new", name}, here);
+    EXPECT_EQ(result.exit_code, 2) << name;
+    EXPECT_THAT(result.err, HasSubstr("can't be the name of a recipe")) << name;
+  }
+  EXPECT_THAT(millrace({"new", "language_model"}, here).err, HasSubstr("there is a recipe language_model already"));
+  EXPECT_EQ(millrace({"new", "toy"}, here).exit_code, 0);
+  const Result again = millrace({"new", "toy"}, here);
+  EXPECT_EQ(again.exit_code, 2);
+  EXPECT_THAT(again.err, HasSubstr("the folder toy exists already"));
+}
+
+}  // namespace
+}  // namespace millrace::test

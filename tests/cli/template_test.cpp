@@ -1,0 +1,55 @@
+// What `millrace new` writes: its files, and that the recipe among them trains, resumes and predicts (compiled as my_recipe).
+#include <gmock/gmock.h>
+
+#include "millrace/base/json.h"
+#include "process.h"
+
+namespace millrace::test {
+namespace {
+
+using testing::HasSubstr;
+
+Result my_recipe(std::vector<std::string> words, const Scratch& scratch) {
+  words.insert(words.begin(), MY_RECIPE_PROGRAM);
+  return run(words, {.folder = scratch.path()});
+}
+
+TEST(Template, FilesCarryTheName) {
+  const Scratch scratch;
+  ASSERT_EQ(run({MILLRACE_PROGRAM, "new", "star_finder"}, {.folder = scratch.path()}).exit_code, 0);
+  const auto folder = scratch.path() / "star_finder";
+  for (const char* name : {"CMakeLists.txt", "main.cpp", "recipe.cpp", "smoke.json", "README.md"}) {
+    const std::string text = read_text(folder / name);
+    EXPECT_FALSE(text.empty()) << name;
+    EXPECT_EQ(text.find("my_recipe"), std::string::npos) << name;
+    EXPECT_EQ(text.find("MyRecipe"), std::string::npos) << name;
+  }
+  EXPECT_THAT(read_text(folder / "recipe.cpp"), HasSubstr("class StarFinder final : public Recipe"));
+  EXPECT_THAT(read_text(folder / "CMakeLists.txt"), HasSubstr("find_package(Millrace"));
+}
+
+TEST(Template, TrainsResumesAndEvaluates) {
+  const Scratch scratch;
+  const std::string smoke = std::string(MY_RECIPE_FOLDER) + "/smoke.json";
+  const auto train = [&](const std::string& steps) {
+    return my_recipe({"train", "my_recipe", smoke, "--run", "r", "--max_steps=" + steps, "--json"}, scratch);
+  };
+  const Result first = train("150");
+  ASSERT_EQ(first.exit_code, 0) << first.err;
+  const Result second = train("300");
+  ASSERT_EQ(second.exit_code, 0) << second.err;
+  const Json summary = Json::parse(second.out);
+  EXPECT_EQ(summary["steps"], 300);
+  EXPECT_LT(summary["metrics"]["val_loss"]["last"].get<double>(), 0.01);
+
+  const Result eval = my_recipe({"eval", "my_recipe", "--from", "r", "--json"}, scratch);
+  ASSERT_EQ(eval.exit_code, 0) << eval.err;
+  const Json metrics = Json::parse(eval.out)["metrics"];
+  EXPECT_TRUE(metrics.contains("val_loss") || metrics.contains("loss")) << eval.out;
+  EXPECT_THAT(my_recipe({"runs"}, scratch).out, HasSubstr("no runs below runs"));
+  EXPECT_THAT(my_recipe({"runs", "--root", "."}, scratch).out, HasSubstr("300"));
+  EXPECT_EQ(my_recipe({"inspect", "r"}, scratch).exit_code, 0);
+}
+
+}  // namespace
+}  // namespace millrace::test
