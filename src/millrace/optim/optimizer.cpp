@@ -15,6 +15,7 @@
 
 #include "millrace/base/error.h"
 #include "millrace/base/field.h"
+#include "millrace/config/reflect.h"
 #include "millrace/optim/detail/clip.h"
 #include "millrace/optim/detail/update.h"
 
@@ -58,16 +59,8 @@ at::Tensor matching_gradient(const at::Tensor& value) {
   return gradient.detach();
 }
 
-const char* word_of(Algorithm algorithm) {
-  switch (algorithm) {
-    case Algorithm::adamw:
-      return "adamw";
-    case Algorithm::adam:
-      return "adam";
-    case Algorithm::sgd:
-      return "sgd";
-  }
-  return "?";
+std::string word_of(Algorithm value) {
+  return std::string(config::detail::kEnumNames<Algorithm>[static_cast<std::size_t>(value)]);
 }
 
 std::string shape_of(const at::Tensor& tensor) {

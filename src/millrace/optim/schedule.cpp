@@ -6,6 +6,7 @@
 #include <numbers>
 
 #include "millrace/base/error.h"
+#include "millrace/config/reflect.h"
 
 namespace millrace::optim {
 
@@ -36,24 +37,8 @@ bool needs_total(ScheduleKind kind) {
          kind == ScheduleKind::one_cycle;
 }
 
-const char* word_of(ScheduleKind kind) {
-  switch (kind) {
-    case ScheduleKind::constant:
-      return "constant";
-    case ScheduleKind::linear:
-      return "linear";
-    case ScheduleKind::cosine:
-      return "cosine";
-    case ScheduleKind::warmup_cosine:
-      return "warmup_cosine";
-    case ScheduleKind::step:
-      return "step";
-    case ScheduleKind::one_cycle:
-      return "one_cycle";
-    case ScheduleKind::plateau:
-      return "plateau";
-  }
-  return "?";
+std::string word_of(ScheduleKind value) {
+  return std::string(config::detail::kEnumNames<ScheduleKind>[static_cast<std::size_t>(value)]);
 }
 
 double after_warmup(const OptimConfig& config, std::int64_t step, std::int64_t steps) {
@@ -77,7 +62,7 @@ double after_warmup(const OptimConfig& config, std::int64_t step, std::int64_t s
 }  // namespace
 
 void check_schedule(const OptimConfig& config, std::int64_t total_steps) {
-  const std::string where = std::string("optim.schedule = ") + word_of(config.schedule);
+  const std::string where = "optim.schedule = " + word_of(config.schedule);
   if (needs_total(config.schedule) && total_steps <= 0) {
     throw ConfigError({.what = "the schedule must know how many steps the run has",
                        .where = where + ", train.max_steps = " + std::to_string(total_steps),
