@@ -57,9 +57,9 @@ TEST_P(Resume, AfterAStopEqualsTheUninterruptedRun) {
 
 // Forward passes, validation's among them: in the first step, mid-epoch, around the epoch's end, in the second epoch.
 INSTANTIATE_TEST_SUITE_P(Stops, Resume, testing::Combine(testing::Range<std::size_t>(0, 8), testing::Values(1, 4, 10, 11, 23)),
-                         [](const auto& info) {
-                           return std::string(cases()[std::get<0>(info.param)].name) + "_at_" +
-                                  std::to_string(std::get<1>(info.param));
+                         [](const auto& param_info) {
+                           return std::string(cases()[std::get<0>(param_info.param)].name) + "_at_" +
+                                  std::to_string(std::get<1>(param_info.param));
                          });
 
 TEST(Resume, ALongerRunGoesOnAsIfItHadNeverEnded) {

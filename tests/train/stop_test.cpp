@@ -48,9 +48,9 @@ INSTANTIATE_TEST_SUITE_P(Points, Stop,
                                          std::tuple{"loss", SIGTERM, 16}, std::tuple{"measure", SIGTERM, 2},
                                          std::tuple{"measure", SIGTERM, 14}, std::tuple{"loss", SIGINT, 9},
                                          std::tuple{"loss", SIGHUP, 9}, std::tuple{"loss", SIGUSR1, 9}),
-                         [](const auto& info) {
-                           return std::string(std::get<0>(info.param)) + "_" + std::to_string(std::get<1>(info.param)) + "_" +
-                                  std::to_string(std::get<2>(info.param));
+                         [](const auto& param_info) {
+                           return std::string(std::get<0>(param_info.param)) + "_" + std::to_string(std::get<1>(param_info.param)) + "_" +
+                                  std::to_string(std::get<2>(param_info.param));
                          });
 
 // Raises SIGTERM while a snapshot's file is being written.

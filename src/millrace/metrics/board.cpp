@@ -65,6 +65,23 @@ std::map<std::string, double> Board::means() const {
   return means;
 }
 
+Json Board::state() const {
+  Json state = Json::object();
+  for (const auto& [name, entry] : sums_)
+    state[name] = {{"sum", entry.sum.item<double>()}, {"count", entry.count.item<double>()}};
+  return state;
+}
+
+void Board::load_state(const Json& state) {
+  sums_.clear();
+  for (const auto& [name, entry] : state.items()) {
+    if (entry.is_object() && entry.contains("sum") && entry.contains("count") && entry["sum"].is_number() &&
+        entry["count"].is_number()) {
+      add(name, entry["sum"].get<double>(), entry["count"].get<double>());
+    }
+  }
+}
+
 void Board::reset() { sums_.clear(); }
 
 }  // namespace millrace::metrics

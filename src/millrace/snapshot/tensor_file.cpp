@@ -1,0 +1,61 @@
+// A safetensors file alone, without the manifest a snapshot has: input and output of predict, weights from elsewhere.
+#include <vector>
+
+#include "millrace/base/error.h"
+#include "millrace/base/format.h"
+#include "millrace/format/safetensors.h"
+#include "millrace/snapshot/detail/tensors.h"
+#include "millrace/snapshot/snapshot.h"
+
+#include <ATen/ops/empty.h>
+
+namespace millrace::snapshot {
+
+Tensors read_tensors(const std::filesystem::path& file) {
+  try {
+    const format::SafetensorsFile stored(file);
+    Tensors tensors;
+    for (const format::StoredTensor& tensor : stored.tensors()) {
+      at::Tensor result = at::empty(tensor.shape, at::TensorOptions().dtype(detail::scalar_type_of(tensor.dtype)));
+      stored.read(tensor, detail::bytes_of(result));
+      tensors.emplace(tensor.name, std::move(result));
+    }
+    return tensors;
+  } catch (const DataError& error) {
+    throw SnapshotError(error.message());
+  } catch (const c10::Error& error) {
+    throw SnapshotError(
+        {file.string() + " does not fit into memory", error.what_without_backtrace(), "free memory, or give a smaller file"});
+  }
+}
+
+void write_tensors(Fs& fs, const std::filesystem::path& file, const Tensors& tensors) {
+  std::vector<Field> fields;
+  std::vector<at::Tensor> values;
+  for (const auto& [name, tensor] : tensors) {
+    const auto dtype = detail::dtype_of(tensor.scalar_type());
+    if (!dtype)
+      throw SnapshotError(
+          {"tensor " + quoted(name) + " has a type no safetensors file holds", file.string(), "convert it first"});
+    fields.push_back({name, *dtype, Shape(tensor.sizes().begin(), tensor.sizes().end())});
+    values.push_back(tensor);
+  }
+  const std::filesystem::path temporary = file.string() + ".part";
+  try {
+    const auto out = fs.create(temporary);
+    at::Tensor host;  // keeps the bytes of the tensor that is being written alive
+    format::write_safetensors(*out, fields, [&](std::size_t i) {
+      host = detail::on_host(values[i]);
+      return std::span<const std::byte>(detail::bytes_of(host));
+    });
+    out->sync();
+    out->close();
+    fs.rename(temporary, file);
+  } catch (const DataError& error) {
+    throw SnapshotError(error.message());
+  } catch (const FsError& error) {
+    throw SnapshotError({"can't write " + file.string(), error.what(), "free space or choose another place"});
+  }
+}
+
+}  // namespace millrace::snapshot
