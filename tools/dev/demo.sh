@@ -34,8 +34,8 @@ demo_run_folder() {
   echo "$folder"
 }
 
-demo_is_complete() { # a run that ends on its own says so in its summary; a killed or stopped one does not
-  grep -qs '"exit_reason": *"\(done\|complete\)' "$1/summary.json"
+demo_is_complete() { # a run that ended on its own says so in its summary; a killed or stopped one does not
+  grep -Eqs '"exit_reason": *"(max_steps|epochs|early_stop)"' "$1/summary.json"
 }
 
 # The path of a text to learn from; made once. Debian's `fortunes` (English epigrams, verse, quotations), unpacked, not
@@ -58,18 +58,16 @@ demo_text() {
 
 unpack_fortunes() {
   have apt-get || return 1
-  local part=$demo_folder/fortunes.part apt=(apt-get -o APT::Sandbox::User=root)
+  local part=$demo_folder/fortunes.part
   rm -rf "$part"
   mkdir -p "$part"
   say "fetching the demo's text: Debian package \"fortunes\", 1 MB" >&2
   (
     cd "$part"
     exec >"$deps/fortunes.log" 2>&1 </dev/null
-    "${apt[@]}" download fortunes fortunes-min && exit 0
-    # No package lists on this machine (or no right to write them): make our own.
-    apt+=(-o "Dir::State::lists=$deps/apt/lists" -o "Dir::Cache=$deps/apt/cache")
-    mkdir -p "$deps/apt/lists/partial" "$deps/apt/cache/archives/partial"
-    "${apt[@]}" update -qq && "${apt[@]}" download fortunes fortunes-min
+    apt-get -o APT::Sandbox::User=root download fortunes fortunes-min && exit 0
+    # No package lists on this machine: make our own.
+    private_lists && private_apt download fortunes fortunes-min
   ) 9>&- || return 1
   local package
   for package in "$part"/*.deb; do

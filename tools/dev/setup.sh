@@ -21,7 +21,7 @@ set_up() { # set_up GROUP...
     wanted+=(${packages[$group]})
   done
   lock "$deps"
-  if ((no_root)) || [[ -e $sysroot/.complete ]]; then
+  if ((no_root)) || [[ -e $sysroot/.have ]]; then
     set_up_sysroot "${wanted[@]}"
   else
     set_up_packages "${wanted[@]}"
@@ -136,8 +136,13 @@ make_venv() {
     fail "the pinned wheels are for Python 3.11, this machine has $("$python" --version)" "$python" \
       "use Debian 12 (see Containerfile), or set MILLRACE_TORCH to a site-packages folder with torch 2.11" 2
   rm -rf "$venv"
-  run "$python" -m venv "$venv" >"$deps/venv.log" 2>&1 || fail "python3 could not make a virtual environment" "$deps/venv.log" \
-    "read that file, then run the same ./dev again"
+  # pip is unpacked, not installed by ensurepip: that one looks in /usr, whichever python runs it.
+  local bundled=${python%/bin/*}/share/python-wheels wheel
+  run "$python" -m venv --without-pip "$venv" >"$deps/venv.log" 2>&1 &&
+    for wheel in "$bundled"/{pip,setuptools}-*.whl; do
+      "$python" -m zipfile -e "$wheel" "$venv/lib/python3.11/site-packages" || break
+    done && "$venv/bin/python" -m pip --version >>"$deps/venv.log" 2>&1 ||
+    fail "python3 could not make a virtual environment" "$deps/venv.log" "read that file, then run the same ./dev again"
   touch "$venv/.millrace-venv"
 }
 
