@@ -47,6 +47,7 @@ Batch to_batch(data::HostBatch host, at::Device device) {
   groups.reserve(host.groups.size());
   for (data::HostGroup& from : host.groups) {
     Group group;
+    group.name = std::string(from.name);
     for (std::size_t f = 0; f < from.fields.size(); ++f) {
       const Field& field = from.fields[f];
       std::vector<std::int64_t> sizes{static_cast<std::int64_t>(from.positions.size())};

@@ -11,6 +11,7 @@
 #include "millrace/config/schema.h"
 #include "millrace/telemetry/run_log.h"
 #include "millrace/train/entry.h"
+#include "millrace/train/switchboard.h"
 
 namespace millrace {
 
