@@ -53,6 +53,7 @@ void retain(Fs& fs, const std::filesystem::path& run, std::int64_t keep_last, co
             const std::function<void(const std::string&)>& warn) {
   const std::filesystem::path snapshots = detail::snapshots_of(run);
   if (!fs.exists(snapshots)) return;
+  const std::lock_guard lock(detail::moves_mutex());
   warned(warn, [&] {
     clear_leftovers(fs, snapshots, warn);
     std::vector<detail::Candidate> found = detail::candidates(fs, snapshots);

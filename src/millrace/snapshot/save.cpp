@@ -151,6 +151,7 @@ detail::FileRecord write_text(Fs& fs, const std::filesystem::path& folder, const
 // Puts the finished folder in its place. Whatever call is the last before a crash, a whole snapshot of this step stays if
 // there was one: the old one goes aside first, where load_newest() looks too.
 void publish(Fs& fs, TemporaryFolder& finished, const std::filesystem::path& snapshots, std::int64_t step) {
+  const std::lock_guard lock(detail::moves_mutex());
   const std::filesystem::path target = snapshots / detail::folder_name(step);
   if (!fs.exists(target)) {
     finished.move_to(target);

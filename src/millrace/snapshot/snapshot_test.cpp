@@ -17,6 +17,7 @@
 #include <fstream>
 #include <iterator>
 #include <limits>
+#include <thread>
 
 #include "millrace/base/error.h"
 #include "millrace/base/fault_fs.h"
@@ -452,6 +453,20 @@ TEST_F(SnapshotTest, TooLittleSpaceIsSaidBeforeWriting) {
                 testing::MatchesRegex("can't save the snapshot of step 2: it needs [0-9,]+ bytes, 1,000 are free"));
   }
   EXPECT_THAT(names(), ElementsAre());
+}
+
+TEST_F(SnapshotTest, SavingAndRemovingInTwoThreadsDoNotDisturbEachOther) {
+  std::thread saver([this] {
+    for (const std::int64_t step : {1, 2, 2, 3, 3, 3, 4, 4, 4, 4}) {
+      for (int again = 0; again < 5; ++again) save_real(small(step));
+    }
+  });
+  for (int i = 0; i < 200; ++i) retain_real(1);
+  saver.join();
+  retain_real(1);
+  EXPECT_THAT(warnings_, ElementsAre());
+  EXPECT_THAT(names(), ElementsAre("step-00000004"));
+  expect_equal(small(4), *newest());
 }
 
 TEST_F(SnapshotTest, RetentionSurvivesAnyFailure) {

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <mutex>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -68,6 +67,11 @@ std::vector<Candidate> candidates(Fs& fs, const std::filesystem::path& snapshots
            std::tuple(b.step, !b.is_replaced, std::string_view(b.name));
   });
   return found;
+}
+
+std::mutex& moves_mutex() {
+  static std::mutex mutex;
+  return mutex;
 }
 
 WritingFolder::WritingFolder(std::filesystem::path path) : path_(std::move(path)) {

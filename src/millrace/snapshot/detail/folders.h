@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -37,6 +38,9 @@ struct Candidate {
 };
 // In order of step, a replaced one before the one that replaced it. FsError.
 [[nodiscard]] std::vector<Candidate> candidates(Fs& fs, const std::filesystem::path& snapshots);
+
+// Held while snapshots change places, so that a save and a retain() of two threads do not see each other half-way.
+[[nodiscard]] std::mutex& moves_mutex();
 
 // While it lives, retain() leaves the folder alone.
 class WritingFolder {
