@@ -5,6 +5,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -35,6 +36,10 @@ at::Tensor dropout_add(const at::Tensor& x, const at::Tensor& residual, Dropout 
 at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, Dropout dropout,
                             std::optional<double> scale = {});
 
+// The same with queries, keys and values side by side in one tensor (B, T, 3 H D), as linear_packed gives them: their gradients
+// come back in one tensor too, without slicing and adding. Result (B, T, H, D).
+at::Tensor causal_attention_packed(const at::Tensor& qkv, std::int64_t heads, Dropout dropout, std::optional<double> scale = {});
+
 // y = layer_norm(x) * weight + bias over the last dimension; y has dtype `out` (default x's).
 at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, double eps,
                       std::optional<at::ScalarType> out = {});
@@ -51,8 +56,16 @@ at::Tensor gelu_dropout(const at::Tensor& x, Dropout dropout);
 std::pair<at::Tensor, at::Tensor> cross_entropy_sum(const at::Tensor& logits, const at::Tensor& target,
                                                     std::int64_t ignore_index = -100);
 
-// x W^T + b with x bf16 and weights kept fp32: the weight's bf16 copy is made once per optimiser step (keyed on the tensor's
-// version counter) and the weight gradient is accumulated in fp32. x (..., in), weight (out, in), bias (out) or undefined.
+// x W^T + b with x bf16 and weights kept fp32: the weight's bf16 copy is made once per step (keyed on the tensor's version
+// counter) and the weight gradient is accumulated in fp32. x (..., in), weight (out, in), bias (out) or undefined.
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
+// Several linear layers of one input as one product: the results side by side in the last dimension. weights: (out_i, in), biases
+// as many (out_i), or none.
+at::Tensor linear_packed(const at::Tensor& x, at::TensorList weights, at::TensorList biases);
+// ATen's fused optimisers write parameters without moving their version counters. linear guards against it (a backward pass also
+// ends a copy's life), but a step taken after another forward pass would go unseen: whoever calls one of them says so here.
+void weights_changed(at::TensorList weights);
+// Number of bf16 copies held now. A copy goes with its weight, at the latest when the next copy is made.
+[[nodiscard]] std::size_t weight_copies();
 
 }  // namespace millrace::kernels

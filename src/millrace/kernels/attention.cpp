@@ -1,0 +1,140 @@
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/scaled_dot_product_attention.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <array>
+#include <cmath>
+
+#include "millrace/kernels/arguments.h"
+#include "millrace/kernels/kernels.h"
+#include "millrace/kernels/parallel.h"
+#include "millrace/kernels/plain.h"
+
+namespace millrace::kernels {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+using Heads = std::array<at::Tensor, 3>;  // queries, keys, values, each (B, T, H, D)
+
+detail::HeadView view_of(const at::Tensor& x) { return {x.data_ptr(), x.stride(0), x.stride(1), x.stride(2)}; }
+
+at::Tensor with_contiguous_rows(const at::Tensor& x) { return x.stride(3) == 1 || x.size(3) == 1 ? x : x.contiguous(); }
+
+// (B, T, 3 H D) seen as queries, keys and values.
+Heads heads_of(const at::Tensor& packed, std::int64_t heads) {
+  const at::Tensor five = packed.view({packed.size(0), packed.size(1), 3, heads, packed.size(2) / (3 * heads)});
+  return {five.select(2, 0), five.select(2, 1), five.select(2, 2)};
+}
+
+detail::Attention arguments(const Heads& in, const at::Tensor& out, const at::Tensor& log_sums, double scale, Dropout site) {
+  return {.q = view_of(in[0]),
+          .k = view_of(in[1]),
+          .v = view_of(in[2]),
+          .out = view_of(out),
+          .out_gradient = {},
+          .q_gradient = {},
+          .k_gradient = {},
+          .v_gradient = {},
+          .log_sums = log_sums.data_ptr<float>(),
+          .type = type_of(in[0]),
+          .batch = in[0].size(0),
+          .rows = in[0].size(1),
+          .heads = in[0].size(2),
+          .head_size = in[0].size(3),
+          .scale = static_cast<float>(scale),
+          .keep = keep_of(site)};
+}
+
+void run(const detail::Attention& args, bool backward) {
+  const detail::Table& table = detail::table();
+  const std::size_t bytes = table.attention_scratch(args, backward);
+  parallel(args.batch * args.heads, [&](std::int64_t begin, std::int64_t end) {
+    (backward ? table.attention_backward : table.attention_forward)(args, begin, end, scratch(bytes));
+  });
+}
+
+struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
+  // q, k, v (B, T, H, D), or q alone as the packed (B, T, 3 H D) with `heads` heads.
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& q, const std::optional<at::Tensor>& k,
+                            const std::optional<at::Tensor>& v, std::int64_t heads, double scale, double p, std::int64_t key) {
+    const at::Tensor packed = k ? at::Tensor() : q.contiguous();
+    const Heads in =
+        k ? Heads{with_contiguous_rows(q), with_contiguous_rows(*k), with_contiguous_rows(*v)} : heads_of(packed, heads);
+    at::Tensor out = at::empty(in[0].sizes(), in[0].options());
+    at::Tensor log_sums = at::empty({in[0].size(0), in[0].size(2), in[0].size(1)}, in[0].options().dtype(at::kFloat));
+    run(arguments(in, out, log_sums, scale, {p, static_cast<std::uint64_t>(key)}), false);
+    if (k) {
+      context->save_for_backward({out, log_sums, in[0], in[1], in[2]});
+    } else {
+      context->save_for_backward({out, log_sums, packed});
+    }
+    context->saved_data["heads"] = heads;
+    context->saved_data["scale"] = scale;
+    context->saved_data["p"] = p;
+    context->saved_data["key"] = key;
+    return out;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const variable_list saved = context->get_saved_variables();
+    const bool is_packed = saved.size() == 3;
+    const std::int64_t heads = context->saved_data["heads"].toInt();
+    const Heads in = is_packed ? heads_of(saved[2], heads) : Heads{saved[2], saved[3], saved[4]};
+    const at::Tensor out_gradient = with_contiguous_rows(gradients[0]);
+    at::Tensor packed_gradient = is_packed ? at::empty_like(saved[2]) : at::Tensor();
+    const auto fresh = [](const at::Tensor& x) { return at::empty(x.sizes(), x.options()); };
+    const Heads out = is_packed ? heads_of(packed_gradient, heads) : Heads{fresh(in[0]), fresh(in[1]), fresh(in[2])};
+    detail::Attention args =
+        arguments(in, saved[0], saved[1], context->saved_data["scale"].toDouble(),
+                  {context->saved_data["p"].toDouble(), static_cast<std::uint64_t>(context->saved_data["key"].toInt())});
+    args.out_gradient = view_of(out_gradient);
+    args.q_gradient = view_of(out[0]);
+    args.k_gradient = view_of(out[1]);
+    args.v_gradient = view_of(out[2]);
+    run(args, true);
+    if (is_packed) return {packed_gradient, {}, {}, {}, {}, {}, {}};
+    return {out[0], out[1], out[2], {}, {}, {}, {}};
+  }
+};
+
+bool fits(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+  return has_kernel(q) && has_kernel(k) && has_kernel(v) && q.scalar_type() == k.scalar_type() &&
+         q.scalar_type() == v.scalar_type();
+}
+
+}  // namespace
+
+at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, Dropout site,
+                            std::optional<double> scale) {
+  TORCH_CHECK(q.dim() == 4 && k.sizes().equals(q.sizes()) && v.sizes().equals(q.sizes()),
+              "causal_attention: q, k, v of one shape (B, T, H, D) expected, got ", q.sizes(), ", ", k.sizes(), ", ", v.sizes());
+  if (fits(q, k, v)) {
+    const double factor = scale.value_or(1.0 / std::sqrt(static_cast<double>(q.size(3))));
+    return AttentionFunction::apply(q, optional(k), optional(v), q.size(2), factor, site.p, static_cast<std::int64_t>(site.key));
+  }
+  if (q.is_cpu()) {
+    at::Tensor keep;
+    if (site.p > 0.0) keep = dropout_mask({q.size(0), q.size(2), q.size(1), q.size(1)}, site);
+    return causal_attention_with_mask(q, k, v, keep, site.p, scale);
+  }
+  const auto heads_first = [](const at::Tensor& x) { return x.transpose(1, 2); };
+  return at::scaled_dot_product_attention(heads_first(q), heads_first(k), heads_first(v), {}, site.p, true, scale)
+      .transpose(1, 2)
+      .contiguous();
+}
+
+at::Tensor causal_attention_packed(const at::Tensor& qkv, std::int64_t heads, Dropout site, std::optional<double> scale) {
+  TORCH_CHECK(qkv.dim() == 3 && heads > 0 && qkv.size(2) % (3 * heads) == 0,
+              "causal_attention_packed: (B, T, 3 H D) with H = ", heads, " expected, got ", qkv.sizes());
+  if (!has_kernel(qkv)) {
+    const Heads in = heads_of(qkv.contiguous(), heads);
+    return causal_attention(in[0], in[1], in[2], site, scale);
+  }
+  const double factor = scale.value_or(1.0 / std::sqrt(static_cast<double>(qkv.size(2)) / static_cast<double>(3 * heads)));
+  return AttentionFunction::apply(qkv, std::optional<at::Tensor>(), std::optional<at::Tensor>(), heads, factor, site.p,
+                                  static_cast<std::int64_t>(site.key));
+}
+
+}  // namespace millrace::kernels

@@ -1,0 +1,334 @@
+// Causal attention with dropout, one (batch, head) at a time: four query rows against all keys up to them, so that scores stay in
+// the first cache level and nothing of size T * T is written. Any T and head size: operands are packed into zero-padded scratch.
+#pragma once
+
+#include "millrace/kernels/detail/elementwise.inl"
+#include "millrace/kernels/detail/tile.inl"
+
+namespace {
+
+// Sizes of the packed operands. Rows are padded to 64 (one panel of scores), head columns to 16, words of a row to 16.
+struct AttentionShape {
+  std::int64_t rows, padded_rows, size, width, words, row_words;
+};
+template <class T>
+inline AttentionShape attention_shape(const Attention& a) {
+  const std::int64_t width = round_up(a.head_size, 16);
+  const std::int64_t words = width / kPerWord<T>;
+  return {a.rows, round_up(a.rows, 64), a.head_size, width, words, round_up(words, 16)};
+}
+
+inline constexpr std::int64_t kQueryBlock = 128;  // rows of the backward pass whose weights are kept at once
+
+struct AttentionScratch {
+  std::uint32_t *q_rows, *g_rows, *k_rows, *v_rows;      // [padded_rows][row_words]: A operands
+  std::uint32_t *k_columns, *v_columns;                  // [row_words][padded_rows]: transposed
+  std::uint32_t *q_pairs, *g_pairs, *k_pairs, *v_pairs;  // [padded_rows / per word][width]: B operands along the rows
+  float *scores, *weight_gradients;                      // [4][padded_rows]
+  std::uint32_t *weights, *score_gradients;              // [4][padded_rows] in T
+  std::uint32_t *block_weights, *block_gradients;        // [kQueryBlock / per word][padded_rows]
+  float *k_gradient, *v_gradient;                        // [padded_rows][width]
+  std::uint8_t* bits;
+  std::size_t bytes;
+};
+
+template <class T>
+AttentionScratch attention_scratch_of(const Attention& a, bool backward, void* memory) {
+  const AttentionShape s = attention_shape<T>(a);
+  AttentionScratch out{};
+  auto* base = static_cast<char*>(memory);
+  const auto take_one = [&]<class P>(P*& pointer, std::int64_t bytes) {
+    pointer = reinterpret_cast<P*>(base + out.bytes);
+    out.bytes += static_cast<std::size_t>(round_up(bytes, 64));
+  };
+  const auto take = [&](std::int64_t bytes, auto&... pointers) { (take_one(pointers, bytes), ...); };
+  const std::int64_t packed = 4 * s.padded_rows * s.row_words;
+  const std::int64_t paired = 4 * s.padded_rows / kPerWord<T> * s.width;
+  const std::int64_t strip = 4 * 4 * s.padded_rows;
+  const std::int64_t block = 4 * kQueryBlock / kPerWord<T> * s.padded_rows;
+  take(packed, out.q_rows, out.k_rows, out.v_rows, out.k_columns);
+  take(strip, out.scores, out.weights);
+  take(paired, out.v_pairs);
+  take(s.rows / 8 + 128, out.bits);
+  if (!backward) return out;
+  take(packed, out.g_rows, out.v_columns);
+  take(paired, out.q_pairs, out.g_pairs, out.k_pairs);
+  take(strip, out.weight_gradients, out.score_gradients);
+  take(block, out.block_weights, out.block_gradients);
+  take(4 * s.padded_rows * s.width, out.k_gradient, out.v_gradient);
+  return out;
+}
+
+std::size_t attention_scratch(const Attention& a, bool backward) {
+  return a.type == Type::f32 ? attention_scratch_of<float>(a, backward, nullptr).bytes
+                             : attention_scratch_of<std::uint16_t>(a, backward, nullptr).bytes;
+}
+
+template <class T>
+inline T* head_of(const HeadView& view, std::int64_t batch, std::int64_t head) {
+  return static_cast<T*>(view.data) + batch * view.batch_stride + head * view.head_stride;
+}
+
+template <class T>
+void pack_rows(const AttentionShape& s, const T* x, std::int64_t stride, std::uint32_t* out) {
+  const auto bytes = static_cast<std::int64_t>(sizeof(T)) * s.size;
+  for (std::int64_t t = 0; t < s.padded_rows; ++t) {
+    auto* row = reinterpret_cast<char*>(out + t * s.row_words);
+    const std::int64_t filled = t < s.rows ? bytes : 0;
+    copy_bytes(row, x + t * stride, filled);
+    clear_bytes(row + filled, 4 * s.row_words - filled);
+  }
+}
+
+void pack_columns(const AttentionShape& s, const std::uint32_t* rows, std::uint32_t* out) {
+  for (std::int64_t t = 0; t < s.padded_rows; t += 16) {
+    for (std::int64_t w = 0; w < s.row_words; w += 16) {
+      transpose(rows + t * s.row_words + w, s.row_words, out + w * s.padded_rows + t, s.padded_rows);
+    }
+  }
+}
+
+// Returns where the pairs lie: for fp32 the packed rows already are what is wanted.
+template <class T>
+const std::uint32_t* pack_pairs(const AttentionShape& s, const std::uint32_t* rows, std::uint32_t* out) {
+  if constexpr (sizeof(T) == 4) {
+    return rows;
+  } else {
+    for (std::int64_t t = 0; t < s.padded_rows; t += 2) {
+      const auto* low = reinterpret_cast<const std::uint16_t*>(rows + t * s.row_words);
+      const auto* high = reinterpret_cast<const std::uint16_t*>(rows + (t + 1) * s.row_words);
+      for (std::int64_t j = 0; j < s.width; j += 16) store_words(out + t / 2 * s.width + j, zip(low + j, high + j));
+    }
+    return out;
+  }
+}
+
+// out (4 x columns) = four packed rows times the transposed operand.
+template <class T>
+inline void strip_product(const AttentionShape& s, const std::uint32_t* rows, const std::uint32_t* transposed,
+                          std::int64_t columns, float* out) {
+  for (std::int64_t p = 0; p < columns; p += 64) {
+    with_vectors((columns - p) / 16, [&](auto vectors) {
+      constexpr int kVectors = decltype(vectors)::value;
+      F c[4][kVectors];
+      clear(c);
+      tile<T, false>(s.words, rows, s.row_words, transposed + p, s.padded_rows, c);
+      for (int i = 0; i < 4; ++i) {
+        for (int j = 0; j < kVectors; ++j) store(out + i * s.padded_rows + p + 16 * j, c[i][j]);
+      }
+    });
+  }
+}
+
+// Four rows of `out` (at most `rows` of them exist) = strip (4 x keys, in T) times pairs.
+template <class T>
+inline void strip_times_pairs(const AttentionShape& s, const std::uint32_t* strip, std::int64_t keys, const std::uint32_t* pairs,
+                              T* out, std::int64_t stride, std::int64_t rows) {
+  for (std::int64_t p = 0; p < s.width; p += 64) {
+    with_vectors((s.width - p) / 16, [&](auto vectors) {
+      constexpr int kVectors = decltype(vectors)::value;
+      F c[4][kVectors];
+      clear(c);
+      tile<T, false>(keys / kPerWord<T>, strip, s.padded_rows / kPerWord<T>, pairs + p, s.width, c);
+      for (int i = 0; i < 4 && i < rows; ++i) {
+        for (int j = 0; j < kVectors; ++j) {
+          const std::int64_t column = p + 16 * j;
+          if (column < s.size) store_some(out + i * stride + column, c[i][j], s.size - column);
+        }
+      }
+    });
+  }
+}
+
+// scores of one row -> weights after softmax and dropout, for `columns` columns of which `valid` count.
+template <class T>
+inline float softmax_row(const Attention& a, float* scores, std::int64_t columns, std::int64_t valid, const RowBits& keep,
+                         T* out) {
+  F top = splat(-3.0e38F);
+  for (std::int64_t j = 0; j < columns; j += 16) {
+    const F x = select(lanes_below(valid - j), mul(load(scores + j), splat(a.scale)), splat(-3.0e38F));
+    store(scores + j, x);
+    top = max(top, x);
+  }
+  const float highest = largest(top);
+  F total = splat(0.0F);
+  for (std::int64_t j = 0; j < columns; j += 16) {
+    const F x = keep_lanes(lanes_below(valid - j), exponential(sub(load(scores + j), splat(highest))));
+    store(scores + j, x);
+    total = add(total, x);
+  }
+  const float all = sum(total);
+  const F factor = splat(a.keep.scale / all);
+  for (std::int64_t j = 0; j < columns; j += 16) store(out + j, keep_lanes(keep.lanes(j), mul(load(scores + j), factor)));
+  return highest + __builtin_logf(all);
+}
+
+template <class T>
+void attention_forward_of(const Attention& a, std::int64_t first, std::int64_t last, void* memory) {
+  const AttentionShape s = attention_shape<T>(a);
+  const AttentionScratch m = attention_scratch_of<T>(a, false, memory);
+  auto* weights = reinterpret_cast<T*>(m.weights);
+  for (std::int64_t item = first; item < last; ++item) {
+    const std::int64_t batch = item / a.heads;
+    const std::int64_t head = item % a.heads;
+    pack_rows(s, head_of<T>(a.q, batch, head), a.q.row_stride, m.q_rows);
+    pack_rows(s, head_of<T>(a.k, batch, head), a.k.row_stride, m.k_rows);
+    pack_rows(s, head_of<T>(a.v, batch, head), a.v.row_stride, m.v_rows);
+    pack_columns(s, m.k_rows, m.k_columns);
+    const std::uint32_t* v_pairs = pack_pairs<T>(s, m.v_rows, m.v_pairs);
+    T* out = head_of<T>(a.out, batch, head);
+    for (std::int64_t t = 0; t < s.rows; t += 4) {
+      const std::int64_t columns = round_up(t + 4, 16);
+      strip_product<T>(s, m.q_rows + t * s.row_words, m.k_columns, columns, m.scores);
+      for (std::int64_t i = 0; i < 4; ++i) {
+        const std::int64_t row = t + i < s.rows ? t + i : s.rows - 1;  // rows past the end repeat the last and are not stored
+        const RowBits keep = row_bits(a.keep, (item * s.rows + row) * s.rows, row + 1, m.bits);
+        const float log_sum = softmax_row(a, m.scores + i * s.padded_rows, columns, row + 1, keep, weights + i * s.padded_rows);
+        a.log_sums[item * s.rows + row] = t + i < s.rows ? log_sum : a.log_sums[item * s.rows + row];
+      }
+      strip_times_pairs(s, m.weights, t + 4, v_pairs, out + t * a.out.row_stride, a.out.row_stride, s.rows - t);
+    }
+  }
+}
+
+// For one query row: dropped weights, and the gradient of its scores.
+template <class T>
+inline void backward_row(const Attention& a, const float* scores, const float* weight_gradients, std::int64_t columns,
+                         std::int64_t valid, float log_sum, float delta, const RowBits& keep, T* weights, T* score_gradients) {
+  const F keep_scale = splat(a.keep.scale);
+  const F scale = splat(a.scale);
+  for (std::int64_t j = 0; j < columns; j += 16) {
+    const F x = sub(mul(load(scores + j), scale), splat(log_sum));
+    const F p = keep_lanes(lanes_below(valid - j), exponential(x));
+    const Mask mask = keep.lanes(j);
+    const F g = keep_lanes(mask, mul(load(weight_gradients + j), keep_scale));
+    store(weights + j, keep_lanes(mask, mul(p, keep_scale)));
+    store(score_gradients + j, mul(mul(p, scale), sub(g, splat(delta))));
+  }
+}
+
+// Four rows of strips -> word rows of the block, so that the block can be the transposed operand.
+template <class T>
+inline void store_block_rows(const AttentionShape& s, const std::uint32_t* strip, std::int64_t columns, std::uint32_t* block) {
+  const auto* rows = reinterpret_cast<const T*>(strip);
+  for (std::int64_t i = 0; i < 4; i += kPerWord<T>) {
+    std::uint32_t* out = block + i / kPerWord<T> * s.padded_rows;
+    for (std::int64_t j = 0; j < columns; j += 16) {
+      if constexpr (sizeof(T) == 4) {
+        __builtin_memcpy(out + j, rows + i * s.padded_rows + j, 64);
+      } else {
+        store_words(out + j, zip(rows + i * s.padded_rows + j, rows + (i + 1) * s.padded_rows + j));
+      }
+    }
+  }
+}
+
+// accumulated (4 keys from `key` on) += block^T pairs, over the block's query rows that see them; begins at zero for keys that no
+// earlier block saw.
+template <class T>
+inline void add_key_gradients(const AttentionShape& s, const std::uint32_t* block, const std::uint32_t* pairs, std::int64_t key,
+                              std::int64_t block_begin, std::int64_t block_end, float* accumulated) {
+  const std::int64_t begin = key > block_begin ? key : block_begin;
+  const std::uint32_t* a = block + (begin - block_begin) / kPerWord<T> * s.padded_rows + key;
+  const std::uint32_t* b = pairs + begin / kPerWord<T> * s.width;
+  for (std::int64_t p = 0; p < s.width; p += 64) {
+    with_vectors((s.width - p) / 16, [&](auto vectors) {
+      constexpr int kVectors = decltype(vectors)::value;
+      F c[4][kVectors];
+      clear(c);
+      tile<T, true>((block_end - begin) / kPerWord<T>, a, s.padded_rows, b + p, s.width, c);
+      for (int i = 0; i < 4; ++i) {
+        for (int j = 0; j < kVectors; ++j) {
+          float* to = accumulated + (key + i) * s.width + p + 16 * j;
+          store(to, key < block_begin ? add(load(to), c[i][j]) : c[i][j]);
+        }
+      }
+    });
+  }
+}
+
+template <class T>
+void store_gradient(const AttentionShape& s, const float* accumulated, T* out, std::int64_t stride) {
+  for (std::int64_t t = 0; t < s.rows; ++t) {
+    for (std::int64_t j = 0; j < s.size; j += 16)
+      store_some(out + t * stride + j, load(accumulated + t * s.width + j), s.size - j);
+  }
+}
+
+struct Pairs {
+  const std::uint32_t *q, *g, *k;
+};
+
+// The four query rows from t on: gradients of their scores into the block, and their part of the query gradient.
+template <class T>
+void backward_strip(const Attention& a, const AttentionShape& s, const AttentionScratch& m, const Pairs& pairs, std::int64_t item,
+                    std::int64_t t, std::int64_t block_begin) {
+  const std::int64_t batch = item / a.heads;
+  const std::int64_t head = item % a.heads;
+  const T* out = head_of<T>(a.out, batch, head);
+  const T* gradient = head_of<T>(a.out_gradient, batch, head);
+  const std::int64_t columns = round_up(t + 4, 16);
+  strip_product<T>(s, m.q_rows + t * s.row_words, m.k_columns, columns, m.scores);
+  strip_product<T>(s, m.g_rows + t * s.row_words, m.v_columns, columns, m.weight_gradients);
+  for (std::int64_t i = 0; i < 4; ++i) {
+    const std::int64_t at = i * s.padded_rows;
+    T* weights = reinterpret_cast<T*>(m.weights) + at;
+    T* score_gradients = reinterpret_cast<T*>(m.score_gradients) + at;
+    const std::int64_t row = t + i;
+    if (row >= s.rows) {
+      clear_bytes(weights, columns * static_cast<std::int64_t>(sizeof(T)));
+      clear_bytes(score_gradients, columns * static_cast<std::int64_t>(sizeof(T)));
+      continue;
+    }
+    F products = splat(0.0F);
+    for (std::int64_t j = 0; j < s.size; j += 16) {
+      products = fma(load_some(out + row * a.out.row_stride + j, s.size - j),
+                     load_some(gradient + row * a.out_gradient.row_stride + j, s.size - j), products);
+    }
+    const RowBits keep = row_bits(a.keep, (item * s.rows + row) * s.rows, row + 1, m.bits);
+    backward_row(a, m.scores + at, m.weight_gradients + at, columns, row + 1, a.log_sums[item * s.rows + row], sum(products),
+                 keep, weights, score_gradients);
+  }
+  const std::int64_t word_row = (t - block_begin) / kPerWord<T> * s.padded_rows;
+  store_block_rows<T>(s, m.weights, columns, m.block_weights + word_row);
+  store_block_rows<T>(s, m.score_gradients, columns, m.block_gradients + word_row);
+  strip_times_pairs(s, m.score_gradients, t + 4, pairs.k, head_of<T>(a.q_gradient, batch, head) + t * a.q_gradient.row_stride,
+                    a.q_gradient.row_stride, s.rows - t);
+}
+
+template <class T>
+void attention_backward_of(const Attention& a, std::int64_t first, std::int64_t last, void* memory) {
+  const AttentionShape s = attention_shape<T>(a);
+  const AttentionScratch m = attention_scratch_of<T>(a, true, memory);
+  for (std::int64_t item = first; item < last; ++item) {
+    const std::int64_t batch = item / a.heads;
+    const std::int64_t head = item % a.heads;
+    pack_rows(s, head_of<T>(a.q, batch, head), a.q.row_stride, m.q_rows);
+    pack_rows(s, head_of<T>(a.k, batch, head), a.k.row_stride, m.k_rows);
+    pack_rows(s, head_of<T>(a.v, batch, head), a.v.row_stride, m.v_rows);
+    pack_rows(s, head_of<T>(a.out_gradient, batch, head), a.out_gradient.row_stride, m.g_rows);
+    pack_columns(s, m.k_rows, m.k_columns);
+    pack_columns(s, m.v_rows, m.v_columns);
+    const Pairs pairs{pack_pairs<T>(s, m.q_rows, m.q_pairs), pack_pairs<T>(s, m.g_rows, m.g_pairs),
+                      pack_pairs<T>(s, m.k_rows, m.k_pairs)};
+    for (std::int64_t begin = 0; begin < s.rows; begin += kQueryBlock) {
+      const std::int64_t end = begin + kQueryBlock < s.rows ? begin + kQueryBlock : round_up(s.rows, 4);
+      for (std::int64_t t = begin; t < end; t += 4) backward_strip<T>(a, s, m, pairs, item, t, begin);
+      for (std::int64_t key = 0; key < end; key += 4) {
+        add_key_gradients<T>(s, m.block_gradients, pairs.q, key, begin, end, m.k_gradient);
+        add_key_gradients<T>(s, m.block_weights, pairs.g, key, begin, end, m.v_gradient);
+      }
+    }
+    store_gradient(s, m.k_gradient, head_of<T>(a.k_gradient, batch, head), a.k_gradient.row_stride);
+    store_gradient(s, m.v_gradient, head_of<T>(a.v_gradient, batch, head), a.v_gradient.row_stride);
+  }
+}
+
+void attention_forward(const Attention& a, std::int64_t first, std::int64_t last, void* scratch) {
+  with_type(a.type, [&](auto* x) { attention_forward_of<typename Pointee<decltype(x)>::type>(a, first, last, scratch); });
+}
+void attention_backward(const Attention& a, std::int64_t first, std::int64_t last, void* scratch) {
+  with_type(a.type, [&](auto* x) { attention_backward_of<typename Pointee<decltype(x)>::type>(a, first, last, scratch); });
+}
+
+}  // namespace

@@ -1,0 +1,158 @@
+// Keep bits, dropout, GELU and the exponential, for sixteen lanes at a time.
+#pragma once
+
+#include "millrace/kernels/detail/table.h"
+
+namespace {
+
+using namespace millrace::kernels::detail;
+
+inline F exponential(F x) {  // 2^n * polynomial, 1e-7 relative; NaN passes through, below -87 counts as e^-87
+  x = min(splat(88.0F), max(splat(-87.0F), x));
+  const F n = round_to_int(mul(x, splat(1.44269504F)));
+  const F r = fnma(n, splat(-2.12194440e-4F), fnma(n, splat(0.693359375F), x));
+  F p = fma(splat(1.3981999507e-3F), r, splat(8.3334519073e-3F));
+  p = fma(p, r, splat(4.1665795894e-2F));
+  p = fma(p, r, splat(1.6666665459e-1F));
+  p = fma(p, r, splat(5.0000001201e-1F));
+  return times_power_of_two(fma(mul(p, r), r, add(r, splat(1.0F))), n);
+}
+
+template <class T>
+inline F load_some(const T* p, std::int64_t n) {
+  return n >= 16 ? load(p) : load_first(p, static_cast<int>(n));
+}
+template <class T>
+inline void store_some(T* p, F x, std::int64_t n) {
+  if (n >= 16) {
+    store(p, x);
+  } else {
+    store_first(p, x, static_cast<int>(n));
+  }
+}
+inline Mask lanes_below(std::int64_t n) { return static_cast<Mask>(n >= 16 ? 0xFFFFU : n <= 0 ? 0U : (1U << n) - 1U); }
+
+// The 128 keep bits of a group, in order.
+struct GroupBits {
+  std::uint32_t word[4];
+  [[nodiscard]] inline Mask lanes(int vector) const { return static_cast<Mask>(word[vector / 2] >> (16 * (vector % 2))); }
+};
+inline GroupBits group_bits(const Keep& keep, std::int64_t group) {
+  if (keep.threshold == 0) return {{~0U, ~0U, ~0U, ~0U}};
+  if (keep.threshold > 0xFFFFU) return {{0, 0, 0, 0}};
+  const Words random = philox(static_cast<std::uint64_t>(group) * 16U, keep.key);
+  GroupBits bits;
+  for (int w = 0; w < 4; ++w) bits.word[w] = halves_at_least(random.word[w], keep.threshold);
+  return bits;
+}
+
+void keep_bits(const Keep& keep, std::int64_t first_group, std::int64_t groups, std::uint8_t* bits) {
+  for (std::int64_t g = 0; g < groups; ++g) {
+    const GroupBits group = group_bits(keep, first_group + g);
+    __builtin_memcpy(bits + 16 * g, group.word, 16);
+  }
+}
+
+// The keep bits of `count` elements from any first element on, for kernels whose rows do not start at a group. The buffer holds
+// row_bits_size(count) bytes.
+struct RowBits {
+  const std::uint8_t* bits;  // null = keep all
+  std::int64_t offset;
+  [[nodiscard]] inline Mask lanes(std::int64_t i) const {
+    if (bits == nullptr) return static_cast<Mask>(0xFFFFU);
+    std::uint32_t word;
+    __builtin_memcpy(&word, bits + (offset + i) / 8, 4);
+    return static_cast<Mask>(word >> ((offset + i) % 8));
+  }
+};
+inline RowBits row_bits(const Keep& keep, std::int64_t first, std::int64_t count, std::uint8_t* buffer) {
+  if (keep.threshold == 0) return {nullptr, 0};
+  const std::int64_t group = first / 128;
+  keep_bits(keep, group, (first + count - 1) / 128 - group + 1, buffer);
+  return {buffer, first % 128};
+}
+
+// Calls body(first element, lanes wanted, keep mask) for each vector of the groups.
+template <class Body>
+inline void for_each_vector(const Keep& keep, std::int64_t count, std::int64_t first_group, std::int64_t last_group, Body body) {
+  for (std::int64_t g = first_group; g < last_group; ++g) {
+    const GroupBits bits = group_bits(keep, g);
+    for (int v = 0; v < 8; ++v) {
+      const std::int64_t i = g * 128 + 16 * v;
+      if (i >= count) return;
+      body(i, count - i, bits.lanes(v));
+    }
+  }
+}
+
+template <class X, class O>
+void dropout_of(const DropoutArgs& a, std::int64_t first_group, std::int64_t last_group) {
+  const auto* x = static_cast<const X*>(a.x);
+  const auto* residual = static_cast<const O*>(a.residual);
+  auto* out = static_cast<O*>(a.out);
+  const F scale = splat(a.keep.scale);
+  for_each_vector(a.keep, a.count, first_group, last_group, [&](std::int64_t i, std::int64_t n, Mask mask) {
+    F y = keep_lanes(mask, mul(load_some(x + i, n), scale));
+    if (residual != nullptr) y = add(load_some(residual + i, n), y);
+    store_some(out + i, y, n);
+  });
+}
+
+struct Gauss {
+  F cdf, pdf;
+};
+inline Gauss gauss(F x) {  // error function by Abramowitz and Stegun 7.1.26, 1.5e-7
+  const F e = exponential(mul(mul(x, x), splat(-0.5F)));
+  const F z = mul(absolute(x), splat(0.70710678F));
+  const F t = reciprocal(fma(z, splat(0.3275911F), splat(1.0F)));
+  F p = fma(splat(1.061405429F), t, splat(-1.453152027F));
+  p = fma(p, t, splat(1.421413741F));
+  p = fma(p, t, splat(-0.284496736F));
+  p = fma(p, t, splat(0.254829592F));
+  const F tail = mul(mul(p, t), mul(e, splat(0.5F)));
+  return {select(not_negative(x), sub(splat(1.0F), tail), tail), mul(e, splat(0.39894228F))};
+}
+
+template <class X>
+void gelu_of(const GeluArgs& a, std::int64_t first_group, std::int64_t last_group) {
+  const auto* x = static_cast<const X*>(a.x);
+  const auto* gradient = static_cast<const X*>(a.gradient);
+  auto* out = static_cast<X*>(a.out);
+  const F scale = splat(a.keep.scale);
+  for_each_vector(a.keep, a.count, first_group, last_group, [&](std::int64_t i, std::int64_t n, Mask mask) {
+    const F v = load_some(x + i, n);
+    const Gauss g = gauss(v);
+    const F y = gradient == nullptr ? mul(v, g.cdf) : mul(load_some(gradient + i, n), fma(v, g.pdf, g.cdf));
+    store_some(out + i, keep_lanes(mask, mul(y, scale)), n);
+  });
+}
+
+// One branch per pair of types, so that the loops above know theirs.
+template <class Run>
+inline void with_type(Type type, Run run) {
+  if (type == Type::f32) {
+    run(static_cast<float*>(nullptr));
+  } else {
+    run(static_cast<std::uint16_t*>(nullptr));
+  }
+}
+template <class T>
+struct Pointee;
+template <class T>
+struct Pointee<T*> {
+  using type = T;
+};
+
+void dropout(const DropoutArgs& a, std::int64_t first_group, std::int64_t last_group) {
+  with_type(a.x_type, [&](auto* x) {
+    with_type(a.out_type, [&](auto* out) {
+      dropout_of<typename Pointee<decltype(x)>::type, typename Pointee<decltype(out)>::type>(a, first_group, last_group);
+    });
+  });
+}
+
+void gelu(const GeluArgs& a, std::int64_t first_group, std::int64_t last_group) {
+  with_type(a.type, [&](auto* x) { gelu_of<typename Pointee<decltype(x)>::type>(a, first_group, last_group); });
+}
+
+}  // namespace

@@ -1,0 +1,129 @@
+// The raw kernels behind kernels.h: plain pointers in, one share of the work per call. One table per instruction set, all made
+// from the same templates (*.inl). The files that define the tables are compiled with the instruction set's flags and include
+// nothing with inline functions of its own, so that no such code can end up in the rest of the program.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace millrace::kernels::detail {
+
+enum class Type : std::uint8_t { f32, bf16 };
+
+// A site's dropout; see dropout_bits.h.
+struct Keep {
+  std::uint64_t key = 0;
+  std::uint32_t threshold = 0;  // 0 = keep all
+  float scale = 1.0F;
+};
+
+// out = keep * scale * x (+ residual). A residual has the type of out. The same call on the gradient is the backward pass.
+struct DropoutArgs {
+  const void* x;
+  const void* residual;  // may be null
+  void* out;
+  Type x_type, out_type;
+  std::int64_t count;
+  Keep keep;
+};
+
+// One row is `width` elements. With a branch: sum = residual + keep * scale * branch, else sum = residual and is not written.
+struct NormForward {
+  const void* residual;
+  const void* branch;  // may be null; its type is that of y
+  void* sum;           // type of residual
+  void* y;
+  const float *weight, *bias;
+  float* statistics;  // mean and 1/deviation of each row
+  Type residual_type, y_type;
+  std::int64_t width;
+  float epsilon;
+  Keep keep;
+};
+
+struct NormBackward {
+  const void* sum;
+  const void* y_gradient;    // may be null
+  const void* sum_gradient;  // may be null
+  void* residual_gradient;   // type of residual
+  void* branch_gradient;     // may be null
+  const float *statistics, *weight;
+  Type residual_type, y_type;
+  std::int64_t width;
+  Keep keep;
+};
+
+// out = dropout(gelu(x)), or with a gradient: out = keep * scale * gradient * gelu'(x).
+struct GeluArgs {
+  const void* x;
+  const void* gradient;  // null in the forward pass
+  void* out;
+  Type type;
+  std::int64_t count;
+  Keep keep;
+};
+
+// A (B, T, H, D) view; strides in elements, the last dimension is contiguous.
+struct HeadView {
+  void* data;
+  std::int64_t batch_stride, row_stride, head_stride;
+};
+
+struct Attention {
+  HeadView q, k, v, out;
+  HeadView out_gradient, q_gradient, k_gradient, v_gradient;  // backward only
+  float* log_sums;                                            // (B, H, T): log of the sum of exp(scores), saved for backward
+  Type type;
+  std::int64_t batch, rows, heads, head_size;
+  float scale;
+  Keep keep;
+};
+
+struct CrossEntropy {
+  const void* logits;
+  const std::int64_t* targets;
+  float* log_sums;        // (N): written forward, read backward
+  void* gradient;         // backward
+  const float* upstream;  // backward: gradient of the sum
+  Type type;
+  std::int64_t classes, ignore_index;
+};
+
+// What a share of the rows adds up to; `bad_row` is the first row with a target outside [0, classes), or -1.
+struct CrossEntropySum {
+  double loss = 0;
+  std::int64_t count = 0;
+  std::int64_t bad_row = -1;
+};
+
+// weight_gradient (out, in) fp32 = y_gradient^T x, bias_gradient = its column sums; operands bf16, contiguous, `rows` rows.
+// First pack both operands (shares of panels), then multiply (shares of tiles).
+struct WeightGradient {
+  const std::uint16_t *y_gradient, *x;
+  std::uint32_t *packed_y, *packed_x;
+  float *weight_gradient, *bias_gradient;  // the latter may be null
+  std::int64_t rows, out, in;
+};
+
+struct Table {
+  const char* name;
+  void (*keep_bits)(const Keep&, std::int64_t first_group, std::int64_t groups, std::uint8_t* bits);  // 16 bytes a group
+  void (*dropout)(const DropoutArgs&, std::int64_t first_group, std::int64_t last_group);
+  void (*norm_forward)(const NormForward&, std::int64_t first_row, std::int64_t last_row, float* scratch);
+  void (*norm_backward)(const NormBackward&, std::int64_t first_row, std::int64_t last_row, float* scratch,
+                        float* weight_gradient, float* bias_gradient);  // adds to the last two
+  void (*gelu)(const GeluArgs&, std::int64_t first_group, std::int64_t last_group);
+  std::size_t (*attention_scratch)(const Attention&, bool backward);  // bytes each caller of the next two provides
+  void (*attention_forward)(const Attention&, std::int64_t first_head, std::int64_t last_head, void* scratch);
+  void (*attention_backward)(const Attention&, std::int64_t first_head, std::int64_t last_head, void* scratch);
+  CrossEntropySum (*cross_entropy_forward)(const CrossEntropy&, std::int64_t first_row, std::int64_t last_row);
+  void (*cross_entropy_backward)(const CrossEntropy&, std::int64_t first_row, std::int64_t last_row);
+  void (*pack_weight_gradient)(const WeightGradient&, std::int64_t first_panel, std::int64_t last_panel);
+  void (*multiply_weight_gradient)(const WeightGradient&, std::int64_t first_tile, std::int64_t last_tile);
+};
+
+const Table& portable_table() noexcept;
+const Table& avx512_table() noexcept;
+const Table& avx512_bf16_table() noexcept;
+
+}  // namespace millrace::kernels::detail

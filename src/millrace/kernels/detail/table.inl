@@ -1,0 +1,27 @@
+// The table of this file's instruction set.
+#pragma once
+
+#include "millrace/kernels/detail/attention.inl"
+#include "millrace/kernels/detail/elementwise.inl"
+#include "millrace/kernels/detail/rows.inl"
+#include "millrace/kernels/detail/weight_gradient.inl"
+
+namespace {
+
+constexpr Table make_table(const char* name) {
+  return {name,
+          keep_bits,
+          dropout,
+          norm_forward,
+          norm_backward,
+          gelu,
+          attention_scratch,
+          attention_forward,
+          attention_backward,
+          cross_entropy_forward,
+          cross_entropy_backward,
+          pack_weight_gradient,
+          multiply_weight_gradient};
+}
+
+}  // namespace

@@ -1,0 +1,50 @@
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/gelu.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "millrace/kernels/arguments.h"
+#include "millrace/kernels/kernels.h"
+#include "millrace/kernels/parallel.h"
+
+namespace millrace::kernels {
+namespace {
+
+// All contiguous; `gradient` undefined in the forward pass.
+at::Tensor run(const at::Tensor& x, const at::Tensor& gradient, Dropout site) {
+  at::Tensor out = at::empty_like(x);
+  const detail::GeluArgs args{.x = x.const_data_ptr(),
+                              .gradient = gradient.defined() ? gradient.const_data_ptr() : nullptr,
+                              .out = out.mutable_data_ptr(),
+                              .type = type_of(x),
+                              .count = x.numel(),
+                              .keep = keep_of(site)};
+  const detail::Table& table = detail::table();
+  parallel((args.count + kDropoutGroup - 1) / kDropoutGroup,
+           [&](std::int64_t begin, std::int64_t end) { table.gelu(args, begin, end); });
+  return out;
+}
+
+struct GeluFunction : torch::autograd::Function<GeluFunction> {
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x, double p, std::int64_t key) {
+    context->saved_data["p"] = p;
+    context->saved_data["key"] = key;
+    const at::Tensor input = x.contiguous();
+    context->save_for_backward({input});
+    return run(input, {}, {p, static_cast<std::uint64_t>(key)});
+  }
+
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 const torch::autograd::variable_list& gradients) {
+    const Dropout site{context->saved_data["p"].toDouble(), static_cast<std::uint64_t>(context->saved_data["key"].toInt())};
+    return {run(context->get_saved_variables()[0], gradients[0].contiguous(), site), {}, {}};
+  }
+};
+
+}  // namespace
+
+at::Tensor gelu_dropout(const at::Tensor& x, Dropout site) {
+  if (!has_kernel(x)) return dropout(at::gelu(x), site);
+  return GeluFunction::apply(x, site.p, static_cast<std::int64_t>(site.key));
+}
+
+}  // namespace millrace::kernels

@@ -1,0 +1,52 @@
+#include "millrace/kernels/plain.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/matmul.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/softmax.h>
+#include <ATen/ops/where.h>
+
+#include <cmath>
+#include <limits>
+
+#include "millrace/kernels/arguments.h"
+#include "millrace/kernels/parallel.h"
+
+namespace millrace::kernels {
+
+at::Tensor dropout_with_mask(const at::Tensor& x, const at::Tensor& keep, double p) {
+  const auto narrow = x.scalar_type() == at::kBFloat16 || x.scalar_type() == at::kHalf;
+  const at::Tensor wide = narrow ? x.to(at::kFloat) : x;
+  const at::Tensor y = at::where(keep, wide * static_cast<double>(dropout_scale(p)), at::Scalar(0.0));
+  return y.to(x.scalar_type());
+}
+
+at::Tensor causal_attention_with_mask(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& keep,
+                                      double p, std::optional<double> scale) {
+  const double factor = scale.value_or(1.0 / std::sqrt(static_cast<double>(q.size(3))));
+  const at::Tensor queries = q.transpose(1, 2);
+  const at::Tensor past = at::ones({q.size(1), q.size(1)}, q.options().dtype(at::kBool)).tril();
+  at::Tensor scores = at::matmul(queries, k.transpose(1, 2).transpose(2, 3)) * factor;
+  scores = scores.masked_fill(past.logical_not(), -std::numeric_limits<double>::infinity());
+  at::Tensor weights = at::softmax(scores, -1);
+  if (keep.defined()) weights = dropout_with_mask(weights, keep, p);
+  return at::matmul(weights.to(v.scalar_type()), v.transpose(1, 2)).transpose(1, 2).contiguous();
+}
+
+at::Tensor dropout_mask(at::IntArrayRef sizes, Dropout site) {
+  if (site.p >= 1.0) return at::empty(sizes, at::kBool).fill_(false);
+  return dropout(at::ones(sizes, at::kFloat), site).to(at::kBool);
+}
+
+at::Tensor dropout_mask_reference(at::IntArrayRef sizes, Dropout dropout) {
+  at::Tensor mask = at::empty(sizes, at::kBool);
+  auto* out = mask.data_ptr<bool>();
+  const std::uint32_t threshold = dropout_threshold(dropout.p);
+  parallel(mask.numel(), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) out[i] = dropout_keeps(dropout.key, threshold, static_cast<std::uint64_t>(i));
+  });
+  return mask;
+}
+
+}  // namespace millrace::kernels

@@ -1,0 +1,20 @@
+// The same results through ATen's own operations: what kernels do not take (fp64, CUDA, ...) and the plain path of the switches.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "millrace/kernels/kernels.h"
+
+namespace millrace::kernels {
+
+// x with dropout, from ATen operations and a given keep mask (bool, of x's shape, on its device); equal to dropout() to the bit.
+at::Tensor dropout_with_mask(const at::Tensor& x, const at::Tensor& keep, double p);
+
+// causal_attention from ATen operations, with a keep mask (B, H, T, T) or undefined; any floating type and device.
+at::Tensor causal_attention_with_mask(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& keep,
+                                      double p, std::optional<double> scale = {});
+
+// The keep mask of a site as the kernels draw it (dropout_mask_reference draws the same from the scalar reference).
+at::Tensor dropout_mask(at::IntArrayRef sizes, Dropout dropout);
+
+}  // namespace millrace::kernels
