@@ -26,7 +26,7 @@ build_targets() { # build_targets TARGET...
   lock "$build"
   require_space "$([[ -e $program ]] && echo 500 || echo 3000)" "$build" "building"
   (
-    cd "$root"
+    cd "$root" || exit
     configure release "$build" -DMILLRACE_BENCH="${MILLRACE_BENCH:-OFF}" -DMILLRACE_TORCH="${MILLRACE_TORCH:-}"
   )
   [[ -e $program ]] || say "building $* with $(job_count) jobs; the first time takes some minutes (LibTorch's headers are large)"

@@ -37,6 +37,8 @@ set_up() { # set_up GROUP...
 
 # ------------------------------------------------------------------------------------------------ Debian packages
 
+is_root() { ((EUID == 0)); }
+
 absent_packages() { # those of the arguments that are not installed, one line
   local package state absent=()
   for package; do
@@ -54,7 +56,7 @@ set_up_packages() {
   [[ -n $absent ]] || return 0
   # shellcheck disable=SC2206
   local list=($absent)
-  if ((EUID != 0)); then
+  if ! is_root; then
     if have sudo && { sudo -n true 2>/dev/null || [[ -t 0 ]]; }; then
       as_root=(sudo)
     else

@@ -6,7 +6,7 @@
 apt_private=$deps/apt
 
 set_up_sysroot() { # set_up_sysroot PACKAGE...
-  have apt-get && have dpkg-deb || fail "packages cannot be fetched: this is no Debian or Ubuntu" "needed: $*" \
+  { have apt-get && have dpkg-deb; } || fail "packages cannot be fetched: this is no Debian or Ubuntu" "needed: $*" \
     "install their equivalents by hand, or use the Containerfile" 2
   local package absent=()
   for package; do
@@ -22,13 +22,16 @@ set_up_sysroot() { # set_up_sysroot PACKAGE...
   use_sysroot
 }
 
-private_apt() { # apt-get with lists and archives of our own, so that it needs no rights
+# apt-get with lists and archives of our own, so that it needs no rights. It is told that nothing is installed: what is on
+# this machine may be half of what we need, the sysroot is to be whole.
+private_apt() {
   run env DEBIAN_FRONTEND=noninteractive apt-get -qq -o "Dir::State=$apt_private/state" -o "Dir::Cache=$apt_private/cache" \
-    -o Dir::State::status=/var/lib/dpkg/status -o Debug::NoLocking=1 -o APT::Sandbox::User=root "$@" </dev/null
+    -o "Dir::State::status=$apt_private/nothing" -o Debug::NoLocking=1 -o APT::Sandbox::User=root "$@" </dev/null
 }
 
 private_lists() {
   mkdir -p "$apt_private"/state/lists/partial "$apt_private"/cache/archives/partial
+  : >"$apt_private/nothing"
   private_apt update
 }
 
@@ -38,20 +41,11 @@ fetch_packages() { # fetch_packages PACKAGE...
   say "fetching Debian's package lists (9 MB)"
   private_lists >"$log" 2>&1 || fail "apt-get could not fetch the package lists: $(grep -m 1 '^[EW]:' "$log")" "$log" \
     "check the network, then run the same ./dev again"
-  mb=$(private_apt install --no-install-recommends -y --print-uris "$@" libc6 2>/dev/null |
+  mb=$(private_apt install --no-install-recommends -y --print-uris "$@" 2>/dev/null |
     awk "/^'/ { bytes += \$3 } END { printf \"%d\", bytes / 1e6 + 0.5 }")
   say "fetching Debian packages without root, $mb MB: $*"
-  # Those this machine has installed are asked for too, where we must link against them or start them from here.
-  { private_apt install --no-install-recommends -y --download-only "$@" &&
-    (cd "$apt_private/cache/archives" && private_apt download libc6 $(installed_among "$@")); } >"$log" 2>&1 ||
+  private_apt install --no-install-recommends -y --download-only "$@" >"$log" 2>&1 ||
     fail "apt-get could not fetch the packages: $(grep -m 1 '^E:' "$log")" "$log" "check the network, then run the same ./dev again"
-}
-
-installed_among() {
-  local package
-  for package; do
-    [[ $(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null) != installed ]] || echo "$package"
-  done
 }
 
 unpack_packages() {
@@ -71,9 +65,7 @@ unpack_packages() {
   for package in "$apt_private"/cache/archives/libc6_*.deb; do
     unpack_package "$package"
   done
-  for library in "$sysroot"/run/lib{c,m,dl,rt,pthread}.so*; do # left by an earlier round
-    rm -f "$library"
-  done
+  rm -f "$sysroot"/run/{libc,libm,libdl,librt,libpthread}.so* # linked by a second round
   rm -f "$apt_private"/cache/archives/*.deb
   local tool
   for tool in g++ gcc; do
