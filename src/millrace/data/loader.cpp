@@ -322,7 +322,8 @@ struct Loader::Impl {
     result.groups.reserve(slot->groups.size());
     for (std::size_t group = 0; group < slot->groups.size(); ++group) {
       const GroupSlot& here = slot->groups[group];
-      result.groups.push_back({.fields = work->datasets()[group].source->fields(),
+      result.groups.push_back({.name = work->datasets()[group].name,
+                               .fields = work->datasets()[group].source->fields(),
                                .data = here.data,
                                .positions = {here.positions.begin(), here.positions.begin() + here.rows},
                                .indices = {here.indices.data(), static_cast<std::size_t>(here.rows)}});

@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "millrace/base/json.h"
@@ -42,14 +43,16 @@ struct LoaderOptions {
   std::function<void(const std::string&)> warn;  // one line per warning; null = dropped
 };
 
-// A batch in host memory. Owns its slot: destroying it (on any thread) gives the slot back.
-struct HostGroup {                      // groups stand in the order of the pipeline's data sets; one that is through has no rows
-  std::span<const Field> fields;        // of the data set; valid while the loader lives
-  std::vector<std::byte*> data;         // first byte of each field, 64-byte aligned, rows contiguous
-  std::vector<std::int64_t> positions;  // position in the epoch of each row; size() = number of rows
+// Groups stand in the order of the pipeline's data sets; one that is through has no rows.
+struct HostGroup {
+  std::string_view name;                  // of the data set; valid while the loader lives
+  std::span<const Field> fields;          // of the data set; valid while the loader lives
+  std::vector<std::byte*> data;           // first byte of each field, 64-byte aligned, rows contiguous
+  std::vector<std::int64_t> positions;    // position in the epoch of each row; size() = number of rows
   std::span<const std::int64_t> indices;  // sample index of each row; valid while the batch lives
 };
 
+// A batch in host memory. Owns its slot: destroying it (on any thread) gives the slot back.
 struct HostBatch {
   std::vector<HostGroup> groups;
   std::uint64_t epoch = 0;

@@ -161,6 +161,8 @@ TEST(Loader, groups_keep_their_data_sets_apart) {
   std::sort(ids.begin(), ids.end());
   for (std::int64_t i = 0; i < 25; ++i) EXPECT_EQ(ids[static_cast<std::size_t>(i)], i);
 
+  loader.restart();
+  EXPECT_EQ(loader.next()->groups[1].name, "long");
   Loader readers(pipeline(), shuffled(4, 3));
   EXPECT_EQ(epoch_of(readers), batches);
   LoaderOptions dropping = shuffled(4, 0);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <numeric>
+#include <utility>
 
 #include "millrace/base/philox.h"
 
@@ -49,12 +50,24 @@ void Order::fill(std::int64_t first, std::span<std::int64_t> out) const noexcept
     std::iota(out.begin(), out.end(), first);
     return;
   }
-  // One straight pass, then the few that fell outside: a walk inside the first loop would cost a mispredicted branch per row.
-  for (std::size_t i = 0; i < out.size(); ++i) {
-    out[i] = static_cast<std::int64_t>(permute(static_cast<std::uint64_t>(first) + i));
-  }
-  for (std::int64_t& index : out) {
-    while (index >= size_) index = static_cast<std::int64_t>(permute(static_cast<std::uint64_t>(index)));
+  // The rows that fell outside are listed without a branch and walked on together: a walk of its own for each row would cost a
+  // mispredicted branch in every third and keep the processor from overlapping them.
+  constexpr std::size_t kBlock = 256;
+  std::array<std::uint32_t, kBlock> outside;
+  for (std::size_t begin = 0; begin < out.size(); begin += kBlock) {
+    const std::span<std::int64_t> block = out.subspan(begin, std::min(kBlock, out.size() - begin));
+    const std::uint64_t from = static_cast<std::uint64_t>(first) + begin;
+    std::size_t count = 0;
+    const auto place = [&](std::uint32_t row, std::uint64_t x) {
+      block[row] = static_cast<std::int64_t>(permute(x));
+      outside[count] = row;
+      count += block[row] >= size_ ? 1 : 0;
+    };
+    for (std::uint32_t row = 0; row < block.size(); ++row) place(row, from + row);
+    while (count > 0) {
+      const std::size_t listed = std::exchange(count, 0);
+      for (std::size_t i = 0; i < listed; ++i) place(outside[i], static_cast<std::uint64_t>(block[outside[i]]));
+    }
   }
 }
 

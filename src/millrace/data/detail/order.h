@@ -20,7 +20,7 @@ class Order {
   [[nodiscard]] std::int64_t operator[](std::int64_t position) const noexcept;
 
  private:
-  static constexpr int kRounds = 6;  // four pass our tests of uniformity too; two more are the margin
+  static constexpr std::size_t kRounds = 4;  // what Luby and Rackoff need for an order that can't be told from a random one
   [[nodiscard]] std::uint64_t permute(std::uint64_t x) const noexcept;
 
   std::int64_t size_;
