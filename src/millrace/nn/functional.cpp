@@ -1,0 +1,141 @@
+#include "millrace/nn/functional.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/autocast_mode.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/gelu.h>
+#include <ATen/ops/layer_norm.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/log_softmax.h>
+#include <ATen/ops/nll_loss.h>
+#include <ATen/ops/stack.h>
+
+#include <array>
+#include <cmath>
+
+#include "millrace/base/error.h"
+#include "millrace/core/random.h"
+#include "millrace/kernels/dropout_bits.h"
+#include "millrace/kernels/kernels.h"
+#include "millrace/kernels/plain.h"
+
+namespace millrace::nn {
+namespace {
+
+// One key per site, on every path, so that turning a path off leaves the other sites' bits alone.
+kernels::Dropout next_site(double p) { return p > 0.0 ? kernels::Dropout{p, RandomScope::next_key()} : kernels::Dropout{}; }
+
+at::Tensor plain_mask(const at::Tensor& like, at::IntArrayRef sizes, kernels::Dropout site) {
+  return kernels::dropout_mask_reference(sizes, site).to(like.device());
+}
+
+at::Tensor dropout_at(const at::Tensor& x, kernels::Dropout site, const Paths& paths) {
+  if (site.p <= 0.0) return x;
+  if (paths.fused_dropout) return kernels::dropout(x, site);
+  return kernels::dropout_with_mask(x, plain_mask(x, x.sizes(), site), site.p);
+}
+
+at::Tensor dropout_add_at(const at::Tensor& x, const at::Tensor& residual, kernels::Dropout site, const Paths& paths) {
+  if (paths.fused_dropout) return kernels::dropout_add(x, residual, site);
+  return residual + dropout_at(x.to(residual.scalar_type()), site, paths);
+}
+
+// What autocast computes matrix products in, or nothing when it is off.
+std::optional<at::ScalarType> autocast_type(const at::Tensor& x) {
+  const auto device = x.device().type();
+  if (!at::autocast::is_autocast_enabled(device)) return std::nullopt;
+  return at::autocast::get_autocast_dtype(device);
+}
+
+// Autocast would cast x; the kernels want it cast already.
+at::Tensor for_product(const at::Tensor& x) {
+  const auto type = autocast_type(x);
+  return type && x.scalar_type() == at::kFloat ? x.to(*type) : x;
+}
+
+bool all_defined(const QkvWeights& w) { return w.b_q.defined() && w.b_k.defined() && w.b_v.defined(); }
+
+}  // namespace
+
+at::Tensor dropout(const at::Tensor& x, double p, const Paths& paths) { return dropout_at(x, next_site(p), paths); }
+
+at::Tensor dropout_add(const at::Tensor& x, const at::Tensor& residual, double p, const Paths& paths) {
+  return dropout_add_at(x, residual, next_site(p), paths);
+}
+
+at::Tensor gelu_dropout(const at::Tensor& x, double p, const Paths& paths) {
+  const kernels::Dropout site = next_site(p);
+  if (paths.fused_gelu && (paths.fused_dropout || site.p <= 0.0)) return kernels::gelu_dropout(x, site);
+  const at::Tensor y = paths.fused_gelu ? kernels::gelu_dropout(x, {}) : at::gelu(x);
+  return dropout_at(y, site, paths);
+}
+
+at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, const Paths& paths) {
+  if (paths.weight_cache) {
+    const at::Tensor input = for_product(x);
+    if (input.is_cpu() && input.scalar_type() == at::kBFloat16) return kernels::linear(input, weight, bias);
+  }
+  return at::linear(x, weight, bias.defined() ? std::optional<at::Tensor>(bias) : std::nullopt);
+}
+
+at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, double eps, const Paths& paths) {
+  const at::ScalarType out = autocast_type(x).value_or(x.scalar_type());
+  if (paths.fused_norm) return kernels::layer_norm(x, weight, bias, eps, out);
+  return at::layer_norm(x, weight.sizes(), weight, bias, eps).to(out);
+}
+
+std::pair<at::Tensor, at::Tensor> dropout_add_layer_norm(const at::Tensor& x, const at::Tensor& residual,
+                                                         const at::Tensor& weight, const at::Tensor& bias, double eps, double p,
+                                                         const Paths& paths) {
+  const kernels::Dropout site = next_site(p);
+  const bool types_agree = x.scalar_type() == autocast_type(x).value_or(residual.scalar_type());
+  if (paths.fused_norm && paths.fused_dropout && types_agree) {
+    return kernels::dropout_add_layer_norm(x, residual, weight, bias, eps, site);
+  }
+  const at::Tensor sum = dropout_add_at(x, residual, site, paths);
+  return {sum, layer_norm(sum, weight, bias, eps, paths)};
+}
+
+at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double p, const Paths& paths) {
+  const kernels::Dropout site = next_site(p);
+  if (paths.fused_attention) return kernels::causal_attention(for_product(q), for_product(k), for_product(v), site);
+  at::Tensor keep;
+  if (site.p > 0.0) keep = plain_mask(q, {q.size(0), q.size(2), q.size(1), q.size(1)}, site);
+  return kernels::causal_attention_with_mask(q, k, v, keep, site.p);
+}
+
+at::Tensor causal_self_attention(const at::Tensor& x, const QkvWeights& weights, std::int64_t heads, double p,
+                                 const Paths& paths) {
+  const at::Tensor input = for_product(x);
+  const bool packs = paths.packed_qkv && paths.weight_cache && input.is_cpu() && input.scalar_type() == at::kBFloat16;
+  if (packs && paths.fused_attention) {
+    const std::array<at::Tensor, 3> w{weights.w_q, weights.w_k, weights.w_v};
+    const std::array<at::Tensor, 3> b{weights.b_q, weights.b_k, weights.b_v};
+    const at::Tensor qkv = kernels::linear_packed(input, w, all_defined(weights) ? at::TensorList(b) : at::TensorList());
+    return kernels::causal_attention_packed(qkv, heads, next_site(p)).flatten(2);
+  }
+  const auto split = [heads](const at::Tensor& y) { return y.unflatten(2, {heads, y.size(2) / heads}); };
+  return causal_attention(split(linear(input, weights.w_q, weights.b_q, paths)),
+                          split(linear(input, weights.w_k, weights.b_k, paths)),
+                          split(linear(input, weights.w_v, weights.b_v, paths)), p, paths)
+      .flatten(2);
+}
+
+std::pair<at::Tensor, at::Tensor> cross_entropy_sum(const at::Tensor& logits, const at::Tensor& target, std::int64_t ignore_index,
+                                                    const Paths& paths) {
+  const at::Tensor rows = logits.reshape({-1, logits.size(-1)});
+  const at::Tensor targets = target.reshape({-1});
+  if (paths.fused_loss) return kernels::cross_entropy_sum(rows, targets, ignore_index);
+  const at::Tensor logs = at::log_softmax(rows.to(at::kFloat), 1);
+  return {at::nll_loss(logs, targets, {}, at::Reduction::Sum, ignore_index), targets.ne(ignore_index).sum().to(at::kFloat)};
+}
+
+at::Tensor sinusoidal_positions(std::int64_t length, std::int64_t width) {
+  MR_CHECK(width % 2 == 0, "sinusoidal positions need an even width");
+  const auto fp64 = at::TensorOptions().dtype(at::kDouble);
+  const at::Tensor rates = (at::arange(0, width, 2, fp64) * (-std::log(10000.0) / static_cast<double>(width))).exp();
+  const at::Tensor angles = at::arange(0, length, 1, fp64).unsqueeze(1) * rates;
+  return at::stack({angles.sin(), angles.cos()}, 2).reshape({length, width}).to(at::kFloat);
+}
+
+}  // namespace millrace::nn
