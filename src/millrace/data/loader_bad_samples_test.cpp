@@ -245,17 +245,17 @@ TEST(BadSamples, when_no_replacement_can_be_read_the_run_fails) {
 
 TEST(BadSamples, errors_that_are_not_about_a_sample_pass_through) {
   for (const int readers : {0, 2}) {
-    auto source = std::make_shared<CountingSource>(50);
-    source->before = [](std::int64_t index) {
+    auto memory = std::make_shared<CountingSource>(50);
+    memory->before = [](std::int64_t index) {
       if (index == 20) throw std::bad_alloc();
     };
-    LoaderOptions options = with(BadSamples::substitute, readers);
-    Loader loader(single(source), options);
+    Loader loader(single(memory), with(BadSamples::substitute, readers));
     EXPECT_THROW(error_at_end<DataError>(loader), std::bad_alloc);
-    source->before = [](std::int64_t index) {
+    auto device = std::make_shared<CountingSource>(50);
+    device->before = [](std::int64_t index) {
       if (index == 20) throw DeviceError({.what = "no device", .where = "", .next = ""});
     };
-    Loader other(single(source), options);
+    Loader other(single(device), with(BadSamples::substitute, readers));
     EXPECT_EQ(error_at_end<DeviceError>(other).message().what, "no device");
   }
 }
