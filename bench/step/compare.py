@@ -1,0 +1,137 @@
+"""The training step of language_model against Python torch: same shape, same machine, one run, interleaved.
+
+    tools/python-peer bench/step/compare.py build/release/millrace [--rounds 9] [--steps 3] [--dropout 0.1 0] [--json FILE]
+
+For fp32 and bf16 and each dropout, three programs stay alive (ours, Python eager, Python torch.compile with a cold cache) and take
+turns: a round is a few steps of each, a figure the median of the rounds' ratios with its 95 % interval. The bar is against the
+faster of the two Python ways. Exits 1 when a bar is missed. The first step counts from process start, less one step.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from statistics import median
+
+HERE = Path(__file__).resolve().parent
+BARS = {("fp32", True): 0.75, ("bf16", True): 0.60, ("fp32", False): 1.0, ("bf16", False): 0.80}
+FIRST_STEP_BAR_S = 0.6
+
+
+class Program:
+    """A child that runs a round of steps for each line it gets and answers with one line of JSON."""
+
+    def __init__(self, command, environment=None):
+        self.child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+        self.times = []
+
+    def read(self):
+        line = self.child.stdout.readline()
+        if not line:
+            sys.exit(f"Error  {self.child.args[0]} ended without an answer\n  next     run it by hand: {' '.join(self.child.args)}")
+        return json.loads(line)
+
+    def round(self):
+        self.child.stdin.write("go\n")
+        self.child.stdin.flush()
+        answer = self.read()
+        self.times.append(median(answer["ms"]))
+        return answer
+
+    def close(self):
+        self.child.stdin.close()
+        self.child.wait()
+
+
+def ours(options, dtype, dropout):
+    overrides = [] if dropout > 0 else [f"--recipe.{name}=0" for name in options.dropout_keys]
+    return Program([options.program, "bench", "step", "language_model", "--shape", "cpu-small", "--precision", dtype, "--threads",
+                    str(options.threads), "--warmup", "1", "--steps", str(options.steps), "--rounds", "stdin", "--json", *overrides])
+
+
+def peer(options, mode, dtype, dropout, cache):
+    environment = dict(os.environ, TORCHINDUCTOR_CACHE_DIR=cache)
+    return Program([sys.executable, str(HERE / "gpt_step_peer.py"), "--mode", mode, "--dtype", dtype, "--dropout", str(dropout),
+                    "--threads", str(options.threads), "--steps", str(options.steps)], environment)
+
+
+def interval(ratios):
+    """Median and the order statistics that enclose it with 95 %."""
+    ordered = sorted(ratios)
+    n = len(ordered)
+    reach = int(0.98 * n**0.5)
+    return median(ordered), ordered[max(0, n // 2 - reach)], ordered[min(n - 1, n // 2 + reach)]
+
+
+def measure(options, dtype, dropout):
+    with tempfile.TemporaryDirectory() as cache:
+        programs = {"eager": peer(options, "eager", dtype, dropout, cache)}
+        first = {"eager": programs["eager"].read()["first_step_s_since_process_start"]}
+        if options.compile:
+            programs["compile"] = peer(options, "compile", dtype, dropout, cache)
+            first["compile"] = programs["compile"].read()["first_step_s_since_process_start"]
+        programs["ours"] = ours(options, dtype, dropout)
+        first["ours"] = programs["ours"].round()["first_step_s_since_process_start"]
+        for program in programs.values():
+            program.round()
+            program.times.clear()
+        for _ in range(options.rounds):
+            for program in programs.values():
+                program.round()
+        for program in programs.values():
+            program.close()
+    times = {name: program.times for name, program in programs.items()}
+    rival = min((name for name in times if name != "ours"), key=lambda name: median(times[name]))
+    ratio, low, high = interval([a / b for a, b in zip(times["ours"], times[rival])])
+    step = {name: median(values) for name, values in times.items()}
+    start = {name: first[name] - step[name] / 1e3 for name in first}
+    return {"dtype": dtype, "dropout": dropout, "step_ms": step, "rival": rival, "ratio": ratio, "interval": [low, high],
+            "bar": BARS[dtype, dropout > 0], "first_step_less_one_s": start, "round_ms": times}
+
+
+def print_table(results):
+    print(f"{'dtype':6}{'dropout':>8}{'ours ms':>10}{'eager ms':>10}{'compile ms':>12}{'ratio':>8}{'95 %':>16}{'bar':>7}"
+          f"{'first step less one, s: ours':>31}{'eager':>8}{'compile':>9}")
+    for r in results:
+        cell = lambda values, name, form: format(values[name], form) if name in values else "-"
+        low, high = r["interval"]
+        print(f"{r['dtype']:6}{r['dropout']:8g}{r['step_ms']['ours']:10.1f}{r['step_ms']['eager']:10.1f}"
+              f"{cell(r['step_ms'], 'compile', '.1f'):>12}{r['ratio']:8.3f}{f'{low:.3f}..{high:.3f}':>16}{r['bar']:7.2f}"
+              f"{r['first_step_less_one_s']['ours']:31.2f}{r['first_step_less_one_s']['eager']:8.2f}"
+              f"{cell(r['first_step_less_one_s'], 'compile', '.2f'):>9}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("program", help="the millrace program")
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--steps", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--dtypes", nargs="+", default=["fp32", "bf16"], choices=["fp32", "bf16"])
+    parser.add_argument("--dropout", nargs="+", type=float, default=[0.1, 0.0])
+    parser.add_argument("--dropout-keys", nargs="+", default=["model_dropout"])
+    parser.add_argument("--no-compile", dest="compile", action="store_false", help="leave torch.compile out")
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    results = []
+    for dtype in options.dtypes:
+        for dropout in options.dropout:
+            results.append(measure(options, dtype, dropout))
+            print_table(results[-1:])
+    print()
+    print_table(results)
+    print(f"threads {options.threads}, rounds {options.rounds} of {options.steps} steps, load average {os.getloadavg()[0]:.1f}")
+    if options.json:
+        options.json.write_text(json.dumps({"results": results, "load_average": os.getloadavg()}, indent=1) + "\n")
+    missed = [r for r in results if r["ratio"] > r["bar"] or r["first_step_less_one_s"]["ours"] > FIRST_STEP_BAR_S]
+    for r in missed:
+        print(f"missed: {r['dtype']} dropout {r['dropout']:g}: ratio {r['ratio']:.3f} (bar {r['bar']}), first step "
+              f"{r['first_step_less_one_s']['ours']:.2f} s + one step (bar {FIRST_STEP_BAR_S})")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,125 @@
+"""One training step of the language_model bench shape in Python torch, as a careful user would write it.
+
+    tools/python-peer bench/step/gpt_step_peer.py --mode eager|compile --dtype fp32|bf16 [--dropout 0.1] [--steps 3]
+
+384 wide, 6 layers, 6 heads, context 256, batch 8, 70 tokens; scaled tied embedding, sinusoidal positions, pre-norm blocks, exact
+GELU, causal scaled_dot_product_attention; fused AdamW, clip by norm 1; bf16 by autocast. The first step runs at once and is
+reported as one JSON line; then each line on stdin times `steps` steps and answers with {"ms": [...]}. "quit" or end of input ends.
+"""
+
+import argparse
+import json
+import math
+import os
+import sys
+import time
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+VOCABULARY, WIDTH, LAYERS, HEADS, CONTEXT, BATCH = 70, 384, 6, 6, 256, 8
+
+
+def seconds_since_process_start():
+    with open("/proc/self/stat") as file:
+        ticks = int(file.read().rsplit(")", 1)[1].split()[19])
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+
+
+class Block(nn.Module):
+    def __init__(self, dropout):
+        super().__init__()
+        self.ln1, self.ln2 = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
+        self.w_q, self.w_k, self.w_v, self.w_o = (nn.Linear(WIDTH, WIDTH) for _ in range(4))
+        self.fc1, self.fc2 = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
+        self.dropout = dropout
+
+    def forward(self, x):
+        def heads(y):
+            return y.view(BATCH, CONTEXT, HEADS, WIDTH // HEADS).transpose(1, 2)
+
+        n = self.ln1(x)
+        a = functional.scaled_dot_product_attention(
+            heads(self.w_q(n)), heads(self.w_k(n)), heads(self.w_v(n)), dropout_p=self.dropout, is_causal=True)
+        a = self.w_o(a.transpose(1, 2).reshape(BATCH, CONTEXT, WIDTH))
+        x = x + functional.dropout(a, self.dropout)
+        h = functional.dropout(functional.gelu(self.fc1(self.ln2(x))), self.dropout)
+        return x + functional.dropout(self.fc2(h), self.dropout)
+
+
+class Model(nn.Module):
+    def __init__(self, dropout):
+        super().__init__()
+        self.embedding = nn.Embedding(VOCABULARY, WIDTH)
+        self.blocks = nn.ModuleList(Block(dropout) for _ in range(LAYERS))
+        self.ln_f = nn.LayerNorm(WIDTH)
+        self.dropout = dropout
+        rates = torch.exp(torch.arange(0, WIDTH, 2) * (-math.log(10000.0) / WIDTH))
+        angles = torch.arange(CONTEXT).unsqueeze(1) * rates
+        self.register_buffer("positions", torch.stack([angles.sin(), angles.cos()], 2).reshape(CONTEXT, WIDTH))
+        for module in self.modules():
+            if isinstance(module, (nn.Linear, nn.Embedding)):
+                nn.init.normal_(module.weight, std=0.02)
+            if isinstance(module, nn.Linear):
+                nn.init.zeros_(module.bias)
+
+    def forward(self, tokens):
+        x = functional.dropout(self.embedding(tokens) * math.sqrt(WIDTH), self.dropout)
+        x = functional.dropout(x + self.positions, self.dropout)
+        for block in self.blocks:
+            x = block(x)
+        return functional.linear(self.ln_f(x), self.embedding.weight)
+
+
+def make_step(options):
+    torch.manual_seed(0)
+    model = Model(options.dropout)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.01, fused=True)
+    window = torch.randint(0, VOCABULARY, (BATCH, CONTEXT + 1))
+    tokens, targets = window[:, :-1].contiguous(), window[:, 1:].reshape(-1)
+
+    def loss_of(tokens, targets):
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=options.dtype == "bf16"):
+            logits = model(tokens)
+        return functional.cross_entropy(logits.float().view(-1, VOCABULARY), targets)
+
+    forward = torch.compile(loss_of) if options.mode == "compile" else loss_of
+
+    def step():
+        optimizer.zero_grad(set_to_none=True)
+        loss = forward(tokens, targets)
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        return loss
+
+    return step
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--mode", choices=["eager", "compile"], default="eager")
+    parser.add_argument("--dtype", choices=["fp32", "bf16"], default="fp32")
+    parser.add_argument("--dropout", type=float, default=0.1)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--steps", type=int, default=3, help="timed steps per line of input")
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    step = make_step(options)
+    first = step().item()
+    print(json.dumps({"first_step_s_since_process_start": seconds_since_process_start(), "loss_first": first}), flush=True)
+    step()
+    for line in sys.stdin:
+        if line.strip() == "quit":
+            break
+        times = []
+        for _ in range(options.steps):
+            begin = time.perf_counter()
+            loss = step()
+            times.append(1e3 * (time.perf_counter() - begin))
+        print(json.dumps({"ms": times, "loss_last": loss.item()}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
