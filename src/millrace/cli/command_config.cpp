@@ -21,6 +21,13 @@ const Json& value_at(const Json& values, std::string path) {
   return values.at(Json::json_pointer("/" + path));
 }
 
+config::Schema without_required(config::Schema schema) {
+  for (auto& leaf : schema.leaves) {
+    leaf.required = false;
+  }
+  return schema;
+}
+
 void add_preset(config::Layers& layers, const Entry& entry, const std::string& preset) {
   std::vector<std::string> names;
   for (const auto& [name, values] : entry.presets) {
@@ -131,6 +138,18 @@ CommandConfig resolve_command_config(const Entry& entry, Arguments& arguments) {
   return result;
 }
 
+config::Schema schema_with_defaults(const Entry& entry) {
+  config::Schema schema = without_required(schema_of(entry));
+  config::Layers layers(schema);
+  layers.add_values(entry.defaults, "recipe " + entry.name);
+  const config::Resolved resolved = layers.resolve();
+  config::Schema result = schema_of(entry);
+  for (auto& leaf : result.leaves) {
+    leaf.default_value = value_at(resolved.values, leaf.path);
+  }
+  return result;
+}
+
 std::string config_table(const config::Schema& schema, const config::Resolved& resolved) {
   std::vector<std::vector<std::string>> rows = {{"key", "value", "from"}};
   for (const auto& leaf : schema.leaves) {
@@ -142,10 +161,7 @@ std::string config_table(const config::Schema& schema, const config::Resolved& r
 }
 
 Json config_overrides(const Entry& entry, Arguments& arguments) {
-  config::Schema schema = schema_of(entry);
-  for (auto& leaf : schema.leaves) {
-    leaf.required = false;  // the run's own config has them
-  }
+  const config::Schema schema = without_required(schema_of(entry));  // the run's own config has what is required
   config::Layers layers(schema, aliases_of(entry));
   add_plain_flags(layers, arguments);
   const std::vector<std::string> flag_words = arguments.rest();

@@ -19,6 +19,9 @@ struct CommandConfig {
 // config flag. All mistakes, those in `arguments.problems()` included, come in one ConfigError.
 [[nodiscard]] CommandConfig resolve_command_config(const Entry& entry, Arguments& arguments);
 
+// The schema of a recipe's run with the recipe's own defaults in it.
+[[nodiscard]] config::Schema schema_with_defaults(const Entry& entry);
+
 // Every key with its value and origin, one a line.
 [[nodiscard]] std::string config_table(const config::Schema& schema, const config::Resolved& resolved);
 

@@ -115,6 +115,13 @@ TEST_F(CommandConfigTest, OverridesHoldOnlyWhatFlagsSay) {
   EXPECT_THROW(static_cast<void>(config_overrides(entry_, wrong)), ConfigError);
 }
 
+TEST_F(CommandConfigTest, HelpShowsTheRecipesOwnDefaults) {
+  const config::Schema schema = schema_with_defaults(entry_);
+  EXPECT_EQ(schema.find("recipe.width")->default_value, 5);
+  EXPECT_EQ(schema.find("data.prefetch")->default_value, 2);
+  EXPECT_TRUE(schema.find("recipe.title")->required);
+}
+
 TEST_F(CommandConfigTest, TableShowsEveryKey) {
   const CommandConfig config = resolve({"--recipe.title=x"});
   const config::Schema schema = schema_of(entry_);

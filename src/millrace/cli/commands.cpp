@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 
 #include "millrace/cli/command.h"
@@ -9,6 +10,13 @@ namespace {
 std::string padded(std::string text, std::size_t width) {
   text.resize(std::max(text.size() + 2, width), ' ');
   return text;
+}
+
+// "RECIPE --from PATH [--json]" -> "RECIPE".
+std::string first_words(std::string_view arguments) {
+  const std::size_t end = std::min(arguments.find("--"), arguments.find('['));
+  const std::string words(arguments.substr(0, end));
+  return words.substr(0, words.find_last_not_of(' ') + 1);
 }
 
 }  // namespace
@@ -33,9 +41,8 @@ std::string top_help(const Invocation& call) {
       group = command->group;
       text += "\n" + std::string(group) + "\n";
     }
-    const std::string_view first_words = command->arguments.substr(0, command->arguments.find(" ["));
-    text += padded("  " + std::string(command->name) + " " + std::string(first_words), kColumn) + std::string(command->summary) +
-            "\n";
+    text += padded("  " + std::string(command->name) + " " + first_words(command->arguments), kColumn) +
+            std::string(command->summary) + "\n";
   }
   bool heading = false;
   for (const Entry& entry : call.recipes) {

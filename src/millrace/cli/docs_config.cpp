@@ -15,6 +15,15 @@ std::string flat_values(const Json& values, const std::string& prefix = "") {
   return text;
 }
 
+// Its sections one level below the headings here.
+std::string reference(const config::Schema& schema, const std::vector<config::Alias>& aliases) {
+  std::string text = "\n" + config::reference_markdown(schema, aliases);
+  for (std::size_t at = text.find("\n## "); at != std::string::npos; at = text.find("\n## ", at + 1)) {
+    text.insert(at + 1, "#");
+  }
+  return text.substr(1);
+}
+
 int run(const Invocation& call) {
   Arguments arguments(call.words);
   arguments.finish("docs-config");
@@ -25,7 +34,7 @@ int run(const Invocation& call) {
       "JSON, TOML or YAML file, in the environment (`MILLRACE_OPTIM__LEARNING_RATE`) or on the command line\n"
       "(`--optim.learning_rate=1e-3`). Flags win over the environment, the environment over files, files over the preset.\n\n"
       "## Every recipe\n\n" +
-      config::reference_markdown(schema_of(shared), aliases_of(shared));
+      reference(schema_of(shared), aliases_of(shared));
   for (const Entry& entry : call.recipes) {
     text += "\n## Recipe `" + entry.name + "`\n\n" + entry.summary + "\n\n";
     if (!entry.defaults.empty()) {
@@ -34,7 +43,7 @@ int run(const Invocation& call) {
     for (const auto& [name, values] : entry.presets) {
       text += "Preset `" + name + "`: " + flat_values(values) + ".\n\n";
     }
-    text += config::reference_markdown(entry.sections, entry.aliases);
+    text += reference(entry.sections, entry.aliases);
   }
   print(text);
   return 0;

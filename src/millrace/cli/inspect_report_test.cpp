@@ -118,6 +118,8 @@ TEST_F(InspectTest, RunsAreFoundWithTheirState) {
   make_run("stopped", 20);
   write(make_run("done", 10) / "summary.json",
         R"({"recipe": "toy", "steps": 15, "loss": {"first": 2.0, "last": 0.25}, "exit_reason": "max_steps"})");
+  write(make_run("failed", 10) / "summary.json", R"({"exit_reason": "error"})");
+  write(make_run("signalled", 10) / "summary.json", R"({"exit_reason": "signal"})");
   write(make_run("cut", 0) / "summary.json", "{\"recipe\": \"to");
   const fs::path running = make_run("running", 10);
   const int lock = ::open((running / "lock").c_str(), O_RDWR | O_CREAT, 0644);
@@ -125,14 +127,16 @@ TEST_F(InspectTest, RunsAreFoundWithTheirState) {
   std::map<std::string, RunRow> rows;
   for (const RunRow& row : find_runs(root_)) rows[row.folder.filename()] = row;
   ::close(lock);
-  ASSERT_EQ(rows.size(), 4U);
+  ASSERT_EQ(rows.size(), 6U);
   EXPECT_EQ(rows["stopped"].state, "stopped");
   EXPECT_EQ(rows["stopped"].step, 22);
   EXPECT_EQ(rows["stopped"].loss, 0.5);
   EXPECT_EQ(rows["stopped"].recipe, "toy");
-  EXPECT_EQ(rows["done"].state, "max_steps");
+  EXPECT_EQ(rows["done"].state, "done: max_steps");
   EXPECT_EQ(rows["done"].step, 15);
   EXPECT_EQ(rows["done"].loss, 0.25);
+  EXPECT_EQ(rows["failed"].state, "failed");
+  EXPECT_EQ(rows["signalled"].state, "stopped");
   EXPECT_EQ(rows["cut"].state, "new");
   EXPECT_EQ(rows["running"].state, "running");
   EXPECT_EQ(rows["running"].when.size(), 19U);

@@ -28,10 +28,11 @@ std::string equality_text(const SwitchRow& row) {
 }
 
 void list_switches(bool json) {
-  std::vector<std::vector<std::string>> rows = {{"switch", "on = off", "what it does", "when off"}};
+  std::vector<std::vector<std::string>> rows = {{"switch", "on = off", "what it does, and what runs when it is off"}};
   Json all = Json::array();
   for (const SwitchRow& row : switch_rows()) {
-    rows.push_back({std::string(row.name), equality_text(row), std::string(row.help), std::string(row.plain_path)});
+    rows.push_back({std::string(row.name), equality_text(row), std::string(row.help)});
+    rows.push_back({"", "", "  off: " + std::string(row.plain_path)});
     all.push_back({{"name", row.name},
                    {"help", row.help},
                    {"plain_path", row.plain_path},
@@ -42,7 +43,7 @@ void list_switches(bool json) {
 }
 
 void list_recipes(const Invocation& call, bool json) {
-  std::vector<std::vector<std::string>> rows = {{"recipe", "presets", "what it is"}};
+  std::vector<std::vector<std::string>> rows = {{"recipe", "what it is"}};
   Json all = Json::array();
   for (const Entry& entry : call.recipes) {
     std::vector<std::string> presets;
@@ -53,7 +54,10 @@ void list_recipes(const Invocation& call, bool json) {
     for (const auto& shape : entry.bench_shapes) {
       shapes.push_back(shape.name);
     }
-    rows.push_back({entry.name, joined(presets, ", "), entry.summary});
+    rows.push_back({entry.name, entry.summary});
+    if (!presets.empty()) {
+      rows.push_back({"", "  presets: " + joined(presets, ", ")});
+    }
     all.push_back({{"name", entry.name}, {"summary", entry.summary}, {"presets", presets}, {"bench_shapes", shapes}});
   }
   json ? print_json(all) : print(table(rows));

@@ -1,6 +1,7 @@
 #include "millrace/cli/recipe_help.h"
 
 #include "millrace/cli/arguments.h"
+#include "millrace/cli/command_config.h"
 #include "millrace/cli/text.h"
 #include "millrace/train/run.h"
 
@@ -37,7 +38,8 @@ std::string recipe_help(const Invocation& call) {
     if (!word.starts_with("-")) {
       const Entry& entry = take_recipe(arguments, call.recipes, "train");
       return "\n" + entry.name + ": " + entry.summary + "\n" + presets_of(entry) +
-             "\nKeys, in files and as --section.key=value\n\n" + config::help_text(schema_of(entry)) + aliases_text(entry);
+             "\nKeys, in files and as --section.key=value\n\n" + config::help_text(schema_with_defaults(entry)) +
+             aliases_text(entry);
     }
   }
   return "\nRecipes: " + joined(names_of(call.recipes), ", ") + "\nmillrace train RECIPE --help lists every key of a recipe.\n";

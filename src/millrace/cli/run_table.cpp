@@ -65,6 +65,16 @@ bool is_locked(const fs::path& folder) {
   return locked;
 }
 
+std::string state_after(const std::string& reason, bool can_go_on) {
+  if (reason == "error") {
+    return "failed";
+  }
+  if (!reason.empty() && reason != "signal") {
+    return "done: " + reason;
+  }
+  return can_go_on ? "stopped" : "new";
+}
+
 std::string time_of(const fs::path& folder) {
   std::time_t newest = 0;
   for (const char* name : {"summary.json", "log.jsonl", "config.json"}) {
@@ -111,10 +121,8 @@ RunRow read_run(const fs::path& folder) {
   row.loss = row.loss ? row.loss : number_at(line, "/loss"_json_pointer);
   if (is_locked(folder)) {
     row.state = "running";
-  } else if (const std::string reason = text_at(summary, "exit_reason"); !reason.empty()) {
-    row.state = reason;
   } else {
-    row.state = snapshots.empty() ? "new" : "stopped";
+    row.state = state_after(text_at(summary, "exit_reason"), !snapshots.empty());
   }
   row.when = time_of(folder);
   return row;

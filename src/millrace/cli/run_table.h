@@ -16,7 +16,7 @@ struct RunRow {
   std::string recipe;  // "" when nothing tells
   std::int64_t step = 0;
   std::optional<double> loss;  // the newest training loss that was logged
-  std::string state;           // "running", what summary.json says, "stopped" (it can go on), "new" (no snapshot yet)
+  std::string state;           // "running", "done: <why>", "failed", "stopped" (it can go on), "new" (no snapshot yet)
   std::string when;            // of the last line that was written, local time
   [[nodiscard]] Json to_json() const;
 };
