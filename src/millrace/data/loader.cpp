@@ -300,14 +300,15 @@ struct Loader::Impl {
       return std::nullopt;
     }
     const std::int64_t began = steady_nanoseconds();
-    std::shared_ptr<BatchSlot> slot;
-    try {
-      slot = engine->next();
-      counters.wait_seconds += static_cast<double>(steady_nanoseconds() - began) * 1e-9;
-      if (!slot->bad.empty()) settle(*slot);
-    } catch (...) {
-      failed = std::current_exception();
-      throw;
+    std::shared_ptr<BatchSlot> slot = engine->next();
+    counters.wait_seconds += static_cast<double>(steady_nanoseconds() - began) * 1e-9;
+    if (!slot->bad.empty()) {
+      try {
+        settle(*slot);
+      } catch (...) {
+        failed = std::current_exception();  // the engine is past this batch
+        throw;
+      }
     }
     HostBatch result = hand_over(std::move(slot));
     ++batch;

@@ -23,7 +23,10 @@ static_assert(std::endian::native == std::endian::little, "token files are littl
 
 constexpr std::uint32_t kVersion = 1;
 constexpr std::uint64_t kKeepInMemory = std::uint64_t{64} << 20U;
-constexpr std::size_t kChunk = std::size_t{1} << 20U;  // a multiple of every token size
+constexpr std::size_t kChunk = std::size_t{1} << 20U;          // a multiple of every token size
+constexpr std::uint64_t kMaxNotes = std::uint64_t{16} << 20U;  // sizes in a file are believed up to here
+constexpr std::uint64_t kMaxDocuments = std::uint64_t{1} << 27U;
+constexpr int kMaxNotesDepth = 8;
 constexpr std::uint64_t kMaxVocab = std::uint64_t{1} << 32U;
 
 struct Header {
@@ -125,6 +128,8 @@ class FileTokens final : public TokenArray {
     if (footer.tokens > middle / token_bytes_ || footer.documents > middle / 8 || footer.notes_bytes > middle) {
       damaged("counts that exceed the file", "footer");
     }
+    if (footer.notes_bytes > kMaxNotes || footer.documents > kMaxDocuments)
+      damaged("an index or notes beyond all measure", "footer");
     const std::uint64_t token_end = begin_ + footer.tokens * token_bytes_;
     const std::uint64_t documents_at = token_end + padding_after(token_end);
     const std::uint64_t notes_at = documents_at + footer.documents * 8;
@@ -194,7 +199,8 @@ class FileTokens final : public TokenArray {
     file_.read(at, std::as_writable_bytes(std::span(text)));
     if (crc32c(std::as_bytes(std::span(text))) != footer.notes_crc)
       damaged("a wrong checksum", "notes at byte " + std::to_string(at));
-    notes_ = Json::parse(text, nullptr, false);
+    const auto shallow = [](int depth, Json::parse_event_t, Json&) { return depth <= kMaxNotesDepth; };
+    notes_ = Json::parse(text, shallow, false);
     if (!notes_.is_object() || !notes_.contains("fingerprint") || !notes_["fingerprint"].is_string()) {
       damaged("notes that are not the writer's", "notes at byte " + std::to_string(at));
     }

@@ -10,6 +10,7 @@
 
 #include "millrace/base/error.h"
 #include "millrace/base/fault_fs.h"
+#include "millrace/base/hash.h"
 #include "millrace/base/philox.h"
 #include "millrace/data/loader.h"
 #include "millrace/data/text_tokens.h"
@@ -146,6 +147,27 @@ TEST_F(TokenTest, every_flipped_bit_truncation_and_growth_is_noticed) {
     for (std::uint64_t n = 1 + draw.below(8); n > 0; --n) mutant[draw.below(mutant.size())] = static_cast<char>(draw());
     if (mutant != good) {
       ASSERT_FALSE(opens(mutant));
+    }
+  }
+}
+
+// A footer that lies with a right checksum: counts are held against the file's size before anything is allocated.
+TEST_F(TokenTest, counts_beyond_the_file_are_refused) {
+  const std::string good = read(token_file({5, 6, 7, 8, 9}, 300));
+  constexpr std::size_t kFooter = 48;
+  for (std::size_t field = 0; field < 4; ++field) {
+    for (const std::uint64_t lie : {std::uint64_t{0}, std::uint64_t{7}, std::uint64_t{1} << 32U, std::uint64_t{1} << 60U,
+                                    std::uint64_t{1} << 61U, std::uint64_t{1} << 63U, ~std::uint64_t{0}}) {
+      std::string mutant = good;
+      std::string footer = mutant.substr(good.size() - kFooter);
+      std::memcpy(footer.data() + field * 8, &lie, 8);
+      const std::uint32_t crc = crc32c(std::as_bytes(std::span(footer).first(kFooter - 4)));
+      std::memcpy(footer.data() + kFooter - 4, &crc, 4);
+      mutant.replace(good.size() - kFooter, kFooter, footer);
+      const auto path = write("mutant.tokens", mutant);
+      const std::string what = data_error([&] { (void)TokenArray::open(path); }).what;
+      const bool larger_vocabulary = field == 2 && lie == std::uint64_t{1} << 32U;  // nothing in the file speaks against it
+      EXPECT_EQ(what == "no error", larger_vocabulary) << "field " << field << " = " << lie << ": " << what;
     }
   }
 }
