@@ -34,12 +34,12 @@ TEST(Template, TrainsResumesAndEvaluates) {
   const auto train = [&](const std::string& steps) {
     return my_recipe({"train", "my_recipe", smoke, "--run", "r", "--max_steps=" + steps, "--json"}, scratch);
   };
-  const Result first = train("150");
+  const Result first = train("300");
   ASSERT_EQ(first.exit_code, 0) << first.err;
-  const Result second = train("300");
+  const Result second = train("600");
   ASSERT_EQ(second.exit_code, 0) << second.err;
   const Json summary = Json::parse(second.out);
-  EXPECT_EQ(summary["steps"], 300);
+  EXPECT_EQ(summary["steps"], 600);
   EXPECT_LT(summary["metrics"]["val_loss"]["last"].get<double>(), 0.01);
 
   const Result eval = my_recipe({"eval", "my_recipe", "--from", "r", "--json"}, scratch);
@@ -47,7 +47,7 @@ TEST(Template, TrainsResumesAndEvaluates) {
   const Json metrics = Json::parse(eval.out)["metrics"];
   EXPECT_TRUE(metrics.contains("val_loss") || metrics.contains("loss")) << eval.out;
   EXPECT_THAT(my_recipe({"runs"}, scratch).out, HasSubstr("no runs below runs"));
-  EXPECT_THAT(my_recipe({"runs", "--root", "."}, scratch).out, HasSubstr("300"));
+  EXPECT_THAT(my_recipe({"runs", "--root", "."}, scratch).out, HasSubstr("600"));
   EXPECT_EQ(my_recipe({"inspect", "r"}, scratch).exit_code, 0);
 }
 

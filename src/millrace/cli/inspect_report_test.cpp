@@ -98,7 +98,9 @@ TEST_F(InspectTest, TokenFile) {
   data::TokenFileWriter writer(Fs::real(), file, 50);
   writer.begin_document();
   writer.append(std::vector<std::uint32_t>{1, 2, 49});
-  writer.finish({{"tokenizer", "basic"}});
+  writer.finish({{"fingerprint", "f00d"}});
+  const std::string whole = inspect_path(file).to_text(file);
+  EXPECT_THAT(whole, HasSubstr("f00d"));
   const Report report = inspect_path(file);
   EXPECT_THAT(report.problems, IsEmpty());
   EXPECT_EQ(report.details["tokens"], 3);
