@@ -82,6 +82,22 @@ TEST(Learning, EvaluationOfTheSavedModelGivesTheRunsLoss) {
   EXPECT_NEAR(evaluate(loaded, console).at("val_loss"), metric(smoke_run(), "val_loss", "best"), 1e-2);
 }
 
+TEST(Learning, GenerateCommandWritesWithATrainedRun) {
+  const std::string run = smoke_run().run_folder.string();
+  const auto output = [&](const std::vector<std::string>& words) {
+    ::testing::internal::CaptureStdout();
+    EXPECT_EQ(generate_command(words), 0);
+    return ::testing::internal::GetCapturedStdout();
+  };
+  const std::string greedy = output({"--from", run, "abc", "--max_length=10", "--temperature", "0"});
+  EXPECT_THAT(greedy, ::testing::MatchesRegex("abc[a-p]{10}\n"));
+  EXPECT_EQ(output({"--from=" + run, "--generate.prompt=abc", "--max_length=10", "--beam", "--beam_size=1"}), greedy);
+  EXPECT_THAT(output({"--help"}), ::testing::StartsWith("usage: millrace generate"));
+  EXPECT_THROW(generate_command(std::vector<std::string>{"--from", run, "--train.seed=3"}), UsageError);
+  EXPECT_THROW(generate_command(std::vector<std::string>{"--from", run, "two", "prompts"}), ConfigError);
+  EXPECT_THROW(generate_command(std::vector<std::string>{"--from", run + "/nothing"}), UsageError);
+}
+
 TEST(Learning, ResumedRunsEqualUninterruptedOnes) {
   const auto folder = test_folder();
   const auto run = [&](const char* name, int steps) {

@@ -115,7 +115,7 @@ TEST_P(Parity, TwentyAdamWSteps) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Paths, Parity, ::testing::Bool(), [](const auto& info) { return info.param ? "fused" : "plain"; });
+INSTANTIATE_TEST_SUITE_P(Paths, Parity, ::testing::Bool(), [](const auto& path) { return path.param ? "fused" : "plain"; });
 
 }  // namespace
 }  // namespace millrace::recipes::language_model

@@ -49,7 +49,8 @@ INSTANTIATE_TEST_SUITE_P(Points, Stop,
                                          std::tuple{"measure", SIGTERM, 14}, std::tuple{"loss", SIGINT, 9},
                                          std::tuple{"loss", SIGHUP, 9}, std::tuple{"loss", SIGUSR1, 9}),
                          [](const auto& param_info) {
-                           return std::string(std::get<0>(param_info.param)) + "_" + std::to_string(std::get<1>(param_info.param)) + "_" +
+                           return std::string(std::get<0>(param_info.param)) + "_" +
+                                  std::to_string(std::get<1>(param_info.param)) + "_" +
                                   std::to_string(std::get<2>(param_info.param));
                          });
 

@@ -38,6 +38,7 @@ struct RecipeConfig {
   bool tied = true;
   bool embedding_scale = true;
   Positions positions = Positions::sinusoidal;
+  double position_scale = 1.0;
   config::Auto<Attention> attention;
 
   static consteval auto fields() {
@@ -66,6 +67,7 @@ struct RecipeConfig {
         field<&C::tied>("The output layer shares the embedding's matrix."),
         field<&C::embedding_scale>("Multiply embeddings by sqrt(model_embd): without it the positions drown the tokens."),
         field<&C::positions>("Fixed sines and cosines, or a learned table."),
+        field<&C::position_scale>("Factor of the sines and cosines: .03 makes them as large as unscaled embeddings.").above(0),
         field<&C::attention>("causal needs no mask at all; explicit builds and caches one; math is the textbook formula.")};
   }
 };

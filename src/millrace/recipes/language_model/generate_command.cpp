@@ -28,7 +28,7 @@ Continues PROMPT with a trained language model and prints the text. The model is
   --interactive         continue each line that is typed
   --max_length N        tokens to write (100)       --temperature T   0 = always the likeliest token (0.8)
   --top_k N             draw from the N likeliest (50); 0 = all       --top_p P   smallest set of that probability (0.9)
-  --beam_size N         candidates of --beam (5)    --generate.seed N   another seed, another text (0)
+  --beam_size N         candidates of --beam (5)    --seed N          another seed, another text (0)
   --device D            auto, cpu, cuda, cuda:1
 )";
 
@@ -64,7 +64,8 @@ Request parse(std::span<const std::string> words) {
     } else if (auto config = value_of("--config", i)) {
       request.config_file = std::move(config);
     } else {
-      request.flags.push_back(words[i]);
+      const bool seed = words[i] == "--seed" || words[i].starts_with("--seed=");  // of the draws: training has another
+      request.flags.push_back(seed ? "--generate." + words[i].substr(2) : words[i]);
     }
   }
   return request;
@@ -146,6 +147,7 @@ void interact(LanguageModel& model, bool beam) {
     std::cout << line << model.write(line, model.generate_config(), beam) << "\n";
     std::cerr << "> " << std::flush;
   }
+  std::cerr << "\n";
 }
 
 }  // namespace

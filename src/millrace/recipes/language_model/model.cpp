@@ -65,6 +65,7 @@ ModelConfig model_config(const RecipeConfig& recipe, std::int64_t vocab_size) {
           .tied = recipe.tied,
           .embedding_scale = recipe.embedding_scale,
           .learned_positions = recipe.positions == Positions::learned,
+          .position_scale = recipe.position_scale,
           .attention = recipe.attention.value_or(Attention::causal)};
 }
 
@@ -195,7 +196,7 @@ at::Tensor Transformer::embed(const at::Tensor& tokens) {
   if (config_.embedding_scale) x = x * std::sqrt(static_cast<double>(config_.width));
   x = nn::dropout(x, dropout, paths_);
   if (!config_.learned_positions && (!sinusoids_.defined() || sinusoids_.device() != x.device())) {
-    sinusoids_ = nn::sinusoidal_positions(config_.positions, config_.width).to(x.device());
+    sinusoids_ = (nn::sinusoidal_positions(config_.positions, config_.width) * config_.position_scale).to(x.device());
   }
   const at::Tensor& table = config_.learned_positions ? position_embedding_->weight : sinusoids_;
   return nn::dropout(x + table.narrow(0, 0, tokens.size(1)), dropout, paths_);

@@ -29,6 +29,7 @@ struct ModelConfig {
   bool tied = true;
   bool embedding_scale = true;
   bool learned_positions = false;
+  double position_scale = 1.0;  // of the sinusoids
   Attention attention = Attention::causal;
 };
 

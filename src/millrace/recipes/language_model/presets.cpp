@@ -1,6 +1,7 @@
 #include "millrace/recipes/language_model/presets.h"
 
 #include <filesystem>
+#include <sstream>
 
 namespace millrace::recipes::language_model {
 namespace {
@@ -16,7 +17,12 @@ Json shape(Size size, std::int64_t seq_len, double dropout = 0.1) {
 
 Json training(std::int64_t batch_size, double learning_rate, std::int64_t max_steps) {
   Json json = {{"data.batch_size", batch_size}, {"optim.learning_rate", learning_rate}};
-  if (max_steps > 0) json.update({{"train.max_steps", max_steps}, {"train.epochs", 0}, {"train.validate_every", max_steps / 4}});
+  if (max_steps > 0) {
+    json.update({{"train.max_steps", max_steps},
+                 {"train.epochs", 0},
+                 {"train.validate_every", max_steps / 4},
+                 {"snapshot.every_steps", max_steps / 8}});
+  }
   return json;
 }
 
@@ -28,9 +34,14 @@ Json join(Json a, const Json& b) {
 Json own_text(const std::string& preset) { return {{"recipe.val_fraction", sample_text_of(preset)->validation_share()}}; }
 
 // The small repository whose published validation loss this size is compared with: short context, no dropout, warm-up and cosine.
+// It learns its positions from the size of its embeddings on; sines scaled to that size (.7 * .03 = .02) do the same without
+// weights.
 Json nano() {
   Json json = join(shape({128, 4, 4, 64}, 65, 0.0), training(12, 1e-3, 2000));
   json.update({{"recipe.tokenizer", "bytes"},
+               {"recipe.embedding_scale", false},
+               {"recipe.position_scale", 0.08},
+               {"recipe.overlap", 64},
                {"optim.schedule", "warmup_cosine"},
                {"optim.warmup_steps", 100},
                {"optim.min_learning_rate", 1e-4},
@@ -49,6 +60,15 @@ Json given(const Json& value) { return value.is_string() && value.get<std::strin
 
 Json stem(const Json& value) {
   return value.is_string() ? Json(std::filesystem::path(value.get<std::string>()).stem().string()) : value;
+}
+
+// One text, or several with commas between them, as a list.
+Json list_of(const Json& value) {
+  if (!value.is_string()) return value;
+  Json list = Json::array();
+  std::istringstream words(value.get<std::string>());
+  for (std::string word; std::getline(words, word, ',');) list.push_back(word);
+  return list;
 }
 
 bool is_false(const Json& value) {
@@ -91,15 +111,16 @@ std::vector<std::pair<std::string, Json>> presets() {
 std::vector<config::Alias> aliases() {
   std::vector<config::Alias> list;
   for (const char* key :
-       {"sources", "seq_len", "model_positions", "model_embd", "model_layer", "model_head", "model_activation", "model_dropout",
+       {"seq_len", "model_positions", "model_embd", "model_layer", "model_head", "model_activation", "model_dropout",
         "embd_pdrop", "attn_pdrop", "resid_pdrop", "val_fraction", "tokenizer", "vocab_from"}) {
     list.push_back(plain(key, std::string("recipe.") + key));
   }
   for (const char* key : {"max_length", "temperature", "top_k", "top_p", "beam_size", "max_context_length", "prompt"}) {
     list.push_back(plain(key, std::string("generate.") + key));
   }
+  list.push_back({"sources", "recipe.sources", list_of, "one text, or several with commas between them"});
   list.push_back({"model_seed", "generate.prompt", given, "the original's name of the text to continue"});
-  list.push_back(plain("model_name", "run.name"));
+  list.push_back({"model_name", "run.name", [](const Json&) { return Json(); }, "accepted: model_path names the run"});
   list.push_back({"model_path", "run.name", stem, "its stem names the run, where model.safetensors is written"});
   list.push_back({"device", "device.name", given, "as in the original's TOML"});
   list.push_back({"resume", "train.resume", given, "path of a run or snapshot; empty or null: not given"});

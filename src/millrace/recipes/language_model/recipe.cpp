@@ -44,7 +44,7 @@ data::TokenWindows LanguageModel::windows(Split split) const {
   const std::int64_t all = tokens_->size();
   const std::int64_t training = all - std::llround(recipe_.val_fraction * static_cast<double>(all));
   return split == Split::train ? data::TokenWindows{recipe_.seq_len, recipe_.overlap, 0, training}
-                               : data::TokenWindows{recipe_.seq_len, recipe_.overlap, training, all};
+                               : data::TokenWindows{recipe_.seq_len, 0, training, all};  // each token is judged once
 }
 
 data::Pipeline LanguageModel::data(Split split) {
@@ -124,11 +124,12 @@ std::vector<std::string> LanguageModel::samples(std::int64_t) {
   if (!tokenizer_ || (context_.device.is_cpu() && parameter_count(model().config()) > kParametersMax)) return {};
   GenerateConfig config = generate_;
   config.max_length = kCharacters;
-  return {write(config.prompt, config, /*beam=*/false)};
+  constexpr std::int64_t kNoEnd = -1;  // an untrained model would soon stop by chance
+  return {tokenizer_->decode(write_tokens(model(), tokens_of_prompt(*tokenizer_, config.prompt), config, kNoEnd))};
 }
 
 Json LanguageModel::describe() const {
-  Json facts = {{"rate_unit", "tok"}, {"units_per_sample", recipe_.seq_len - 1}};
+  Json facts = {{"rate_unit", "tokens"}, {"units_per_sample", recipe_.seq_len - 1}};
   if (model_) {
     facts["parameters"] = parameter_count(model_->config());
     facts["vocabulary"] = model_->config().vocab_size;

@@ -11,6 +11,8 @@
 #include <fstream>
 
 #include "millrace/base/error.h"
+#include "millrace/config/schema_of.h"
+#include "millrace/data/token_source.h"
 #include "millrace/recipes/language_model/checks.h"
 #include "millrace/recipes/language_model/corpus.h"
 #include "millrace/recipes/language_model/entry.h"
@@ -85,7 +87,7 @@ TEST_F(RecipeTest, PresetsHaveTheParametersOfTheirPage) {
 TEST_F(RecipeTest, TheOriginalsTomlIsRead) {
   const config::Resolved config = resolve("", Json::object(), R"(
 sources = "corpus.txt"
-model_name = "small"
+model_name = "a small one"
 model_path = "trained/small_model.pt"
 epochs = 20
 batch_size = 12
@@ -138,26 +140,26 @@ val_fraction = 0.0
   EXPECT_EQ(v["data"]["pin_memory"], false);
   EXPECT_EQ(v["recipe"]["val_fraction"], 0.0);
   ASSERT_EQ(config.notices.size(), 1U);
-  EXPECT_THAT(config.notices[0], ::testing::HasSubstr("original.toml:15"));
+  EXPECT_THAT(config.notices[0], ::testing::HasSubstr("original.toml:16"));
 }
 
 TEST_F(RecipeTest, ContradictionsAreRefusedAllAtOnce) {
   EXPECT_EQ(refusal([&] {
               recipe({{"recipe.seq_len", 600}, {"recipe.overlap", 600}, {"recipe.model_embd", 65}, {"recipe.model_head", 2}});
             }),
-            "ConfigError  4 problems\n"
-            "  1  a width of 65 can't be divided among 2 heads\n"
-            "     where    recipe.model_embd, recipe.model_head\n"
-            "     next     make model_embd a multiple of model_head\n"
-            "  2  a width of 65 is odd: positions are pairs of sine and cosine\n"
-            "     where    recipe.model_embd\n"
-            "     next     use an even width, such as 66\n"
-            "  3  sequences of 600 tokens need 599 positions, the model has 64\n"
-            "     where    recipe.seq_len, recipe.model_positions\n"
-            "     next     lower seq_len to <= 65, or raise model_positions\n"
-            "  4  an overlap of 600 tokens leaves nothing new in sequences of 600\n"
-            "     where    recipe.overlap, recipe.seq_len\n"
-            "     next     lower overlap below seq_len");
+            "ConfigError  4 problems in the config\n"
+            "   1  a width of 65 can't be divided among 2 heads\n"
+            "        where    recipe.model_embd, recipe.model_head\n"
+            "        next     make model_embd a multiple of model_head\n"
+            "   2  a width of 65 is odd: positions are pairs of sine and cosine\n"
+            "        where    recipe.model_embd\n"
+            "        next     use an even width, such as 66\n"
+            "   3  sequences of 600 tokens need 599 positions, the model has 64\n"
+            "        where    recipe.seq_len, recipe.model_positions\n"
+            "        next     lower seq_len to <= 65, or raise model_positions\n"
+            "   4  an overlap of 600 tokens leaves nothing new in sequences of 600\n"
+            "        where    recipe.overlap, recipe.seq_len\n"
+            "        next     lower overlap below seq_len");
 }
 
 TEST_F(RecipeTest, MissingTextIsNamedWithThePlacesLookedAt) {
