@@ -32,7 +32,8 @@ TEST(Template, TrainsResumesAndEvaluates) {
   const Scratch scratch;
   const std::string smoke = std::string(MY_RECIPE_FOLDER) + "/smoke.json";
   const auto train = [&](const std::string& steps) {
-    return my_recipe({"train", "my_recipe", smoke, "--run", "r", "--max_steps=" + steps, "--json"}, scratch);
+    return my_recipe({"train", "my_recipe", smoke, "--run", "r", "--max_steps=" + steps, "--device.threads=1", "--json"},
+                     scratch);
   };
   const Result first = train("300");
   ASSERT_EQ(first.exit_code, 0) << first.err;
