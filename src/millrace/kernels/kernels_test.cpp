@@ -4,6 +4,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_foreach_add.h>
 #include <ATen/ops/_fused_adamw.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/layer_norm.h>
@@ -224,10 +225,22 @@ TEST_P(Kernels, LinearPackedEqualsSeparateLayers) {
   }
 }
 
-TEST_P(Kernels, LinearTakesFp32ThroughAten) {
-  const at::Tensor x = at::randn({4, 6});
-  const at::Tensor weight = at::randn({3, 6});
-  EXPECT_TRUE(equal_bits(linear(x, weight, at::Tensor()), at::linear(x, weight)));
+TEST_P(Kernels, LinearTakesFp32) {
+  const std::vector<std::array<std::int64_t, 3>> shapes{{1, 3, 2}, {7, 17, 5}, {33, 129, 70}, {130, 40, 200}};
+  for (const auto& [rows, in, out] : shapes) {
+    const auto kernel = [](const Tensors& x) {
+      return Tensors{linear(x[0], x[1], x[2]), linear_packed(x[0], {x[1], x[1]}, {}), linear(x[0], x[1], at::Tensor())};
+    };
+    const auto reference = [](const Tensors& x) {
+      const at::Tensor y = at::linear(x[0], x[1]);
+      return Tensors{y + x[2], at::cat({y, y}, -1), y};
+    };
+    expect_agreement(kernel, reference, {at::randn({rows, in}), at::randn({out, in}), at::randn({out})}, 1e-5);
+    const auto alone = [](const Tensors& x) { return Tensors{linear(x[0], x[1].t(), x[2])}; };  // a weight that is a view
+    const auto plain = [](const Tensors& x) { return Tensors{at::linear(x[0], x[1].t(), x[2])}; };
+    expect_agreement(alone, plain, {strided_randn({2, rows, in}, at::kFloat), at::randn({in, out}), at::randn({out})}, 1e-5,
+                     true);
+  }
 }
 
 TEST(WeightCopies, FollowEveryWayAWeightChanges) {

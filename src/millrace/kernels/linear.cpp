@@ -9,7 +9,7 @@
 
 #include "millrace/kernels/arguments.h"
 #include "millrace/kernels/kernels.h"
-#include "millrace/kernels/parallel.h"
+#include "millrace/kernels/product.h"
 #include "millrace/kernels/weight_cache.h"
 
 namespace millrace::kernels {
@@ -22,40 +22,29 @@ struct LinearGradients {
   at::Tensor weight, bias;  // fp32; bias undefined when not wanted
 };
 
-// From dy (rows, out) and x (rows, in), bf16 and contiguous.
+// From dy (rows, out) and x (rows, in), contiguous and of one type.
 LinearGradients weight_gradients(const at::Tensor& dy, const at::Tensor& x, bool wants_bias) {
-  const std::int64_t rows = dy.size(0);
-  const std::int64_t out = dy.size(1);
-  const std::int64_t in = x.size(1);
-  const auto fp32 = dy.options().dtype(at::kFloat);
-  LinearGradients result{at::empty({out, in}, fp32), wants_bias ? at::empty({out}, fp32) : at::Tensor()};
-  const std::int64_t pairs = (rows + 1) / 2;
-  const std::int64_t y_stride = (out + 47) / 48 * 48;
-  const std::int64_t x_panels = (in + 63) / 64;
-  const at::Tensor packed = at::empty({pairs * (y_stride + 64 * x_panels)}, dy.options().dtype(at::kInt));
-  auto* words = reinterpret_cast<std::uint32_t*>(packed.mutable_data_ptr<int>());
-  const detail::WeightGradient args{.y_gradient = static_cast<const std::uint16_t*>(dy.const_data_ptr()),
-                                    .x = static_cast<const std::uint16_t*>(x.const_data_ptr()),
-                                    .packed_y = words,
-                                    .packed_x = words + pairs * y_stride,
-                                    .weight_gradient = result.weight.mutable_data_ptr<float>(),
-                                    .bias_gradient = wants_bias ? result.bias.mutable_data_ptr<float>() : nullptr,
-                                    .rows = rows,
-                                    .out = out,
-                                    .in = in};
-  const detail::Table& table = detail::table();
-  parallel((out + 15) / 16 + x_panels,
-           [&](std::int64_t begin, std::int64_t end) { table.pack_weight_gradient(args, begin, end); });
-  parallel(x_panels * ((out + 191) / 192),
-           [&](std::int64_t begin, std::int64_t end) { table.multiply_weight_gradient(args, begin, end); });
-  return result;
+  if (dy.scalar_type() == at::kBFloat16) {
+    at::Tensor bias = wants_bias ? at::empty({dy.size(1)}, dy.options().dtype(at::kFloat)) : at::Tensor();
+    return {product_of_transposed(dy, x, bias), bias};
+  }
+  const bool ours = dy.size(1) >= kProductRows;
+  return {ours ? product_of_transposed(dy, x, {}) : at::mm(dy.t(), x), wants_bias ? dy.sum(0) : at::Tensor()};
 }
 
 struct LinearFunction : torch::autograd::Function<LinearFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, at::TensorList weights, at::TensorList biases) {
-    const at::Tensor weight = bf16_copy(weights);
+    const bool fp32 = x.scalar_type() == at::kFloat;
+    const auto side_by_side = [fp32](at::TensorList parts) {
+      if (!fp32) return bf16_copy(parts);
+      return parts.size() == 1 ? parts[0].contiguous() : at::cat(parts);
+    };
+    const at::Tensor weight = side_by_side(weights);
+    const at::Tensor bias = biases.empty() ? at::Tensor() : side_by_side(biases);
     const at::Tensor rows = x.reshape({-1, x.size(-1)}).contiguous();
-    at::Tensor y = biases.empty() ? at::mm(rows, weight.t()) : at::addmm(bf16_copy(biases), rows, weight.t());
+    const at::Tensor y = fp32             ? product_with_transposed(rows, weight, bias)
+                         : bias.defined() ? at::addmm(bias, rows, weight.t())
+                                          : at::mm(rows, weight.t());
     context->save_for_backward({rows, weight});
     std::vector<std::int64_t> outs;
     for (const at::Tensor& w : weights) outs.push_back(w.size(0));
@@ -74,7 +63,10 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
     const bool has_bias = context->saved_data["bias"].toBool();
     const at::Tensor dy = gradients[0].reshape({-1, gradients[0].size(-1)}).contiguous();
     variable_list result(1 + outs.size() * (has_bias ? 2 : 1));
-    if (context->needs_input_grad(0)) result[0] = at::mm(dy, saved[1]).view(context->saved_data["sizes"].toIntVector());
+    if (context->needs_input_grad(0)) {
+      const at::Tensor dx = dy.scalar_type() == at::kFloat ? product(dy, saved[1]) : at::mm(dy, saved[1]);
+      result[0] = dx.view(context->saved_data["sizes"].toIntVector());
+    }
     bool wants_weights = false;
     for (std::size_t i = 1; i < result.size(); ++i) wants_weights = wants_weights || context->needs_input_grad(i);
     if (!wants_weights) return result;
@@ -90,9 +82,14 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
 };
 
 bool fits(const at::Tensor& x, at::TensorList weights, at::TensorList biases) {
-  const auto is_fp32 = [](const at::Tensor& w) { return has_kernel(w) && w.scalar_type() == at::kFloat && w.is_leaf(); };
-  return has_kernel(x) && x.scalar_type() == at::kBFloat16 && x.numel() > 0 && x.dim() > 0 &&
-         std::ranges::all_of(weights, is_fp32) && std::ranges::all_of(biases, is_fp32);
+  const auto is_fp32 = [](const at::Tensor& w) { return has_kernel(w) && w.scalar_type() == at::kFloat; };
+  const auto is_leaf = [](const at::Tensor& w) { return w.is_leaf(); };
+  if (!has_kernel(x) || x.numel() == 0 || x.dim() == 0 || !std::ranges::all_of(weights, is_fp32) ||
+      !std::ranges::all_of(biases, is_fp32)) {
+    return false;
+  }
+  if (x.scalar_type() == at::kFloat) return fp32_products_pay() && x.numel() / x.size(-1) >= kProductRows;
+  return std::ranges::all_of(weights, is_leaf) && std::ranges::all_of(biases, is_leaf);
 }
 
 }  // namespace

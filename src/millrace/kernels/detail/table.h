@@ -96,13 +96,41 @@ struct CrossEntropySum {
   std::int64_t bad_row = -1;
 };
 
-// weight_gradient (out, in) fp32 = y_gradient^T x, bias_gradient = its column sums; operands bf16, contiguous, `rows` rows.
-// First pack both operands (shares of panels), then multiply (shares of tiles).
-struct WeightGradient {
-  const std::uint16_t *y_gradient, *x;
-  std::uint32_t *packed_y, *packed_x;
-  float *weight_gradient, *bias_gradient;  // the latter may be null
-  std::int64_t rows, out, in;
+// A matrix (rows, columns), contiguous, as panels of kPanelColumns columns of words (one fp32 number, or two bf16 neighbours
+// along the axis a product sums over), each panel `words` rows high.
+inline constexpr std::int64_t kPanelColumns = 64;
+struct Pack {
+  enum class Layout : std::uint8_t {
+    rows,        // fp32, summed over its rows
+    transposed,  // fp32, summed over its columns
+    pairs        // bf16, summed over its rows
+  };
+  const void* matrix;
+  std::uint32_t* panels;
+  std::int64_t rows, columns;
+  Layout layout;
+};
+
+// A bf16 matrix (rows, columns) as words, pairs of rows side by side: words[pair * stride + column]. Shares are strips of 16
+// columns.
+struct WordRows {
+  const std::uint16_t* matrix;
+  std::uint32_t* words;
+  float* column_sums;  // may be null
+  std::int64_t rows, columns, stride;
+};
+
+// c (rows, columns) = a times panels + bias, fp32. a's word (row, word) is a[row * a_stride + word], or with word_major
+// a[word * a_stride + row]; bf16 is always word_major, with room for six rows. fp32 needs six rows.
+// Shares are work items: panels times row_groups.
+struct Product {
+  const std::uint32_t* a;
+  const std::uint32_t* panels;
+  const float* bias;  // may be null
+  float* c;
+  std::int64_t a_stride, rows, columns, words, row_groups;
+  Type type;
+  bool word_major;
 };
 
 struct Table {
@@ -118,8 +146,9 @@ struct Table {
   void (*attention_backward)(const Attention&, std::int64_t first_head, std::int64_t last_head, void* scratch);
   CrossEntropySum (*cross_entropy_forward)(const CrossEntropy&, std::int64_t first_row, std::int64_t last_row);
   void (*cross_entropy_backward)(const CrossEntropy&, std::int64_t first_row, std::int64_t last_row);
-  void (*pack_weight_gradient)(const WeightGradient&, std::int64_t first_panel, std::int64_t last_panel);
-  void (*multiply_weight_gradient)(const WeightGradient&, std::int64_t first_tile, std::int64_t last_tile);
+  void (*pack_panels)(const Pack&, std::int64_t first_panel, std::int64_t last_panel);
+  void (*pack_word_rows)(const WordRows&, std::int64_t first_strip, std::int64_t last_strip);
+  void (*multiply)(const Product&, std::int64_t first_work, std::int64_t last_work);
 };
 
 const Table& portable_table() noexcept;

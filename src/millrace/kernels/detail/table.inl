@@ -3,8 +3,8 @@
 
 #include "millrace/kernels/detail/attention.inl"
 #include "millrace/kernels/detail/elementwise.inl"
+#include "millrace/kernels/detail/product.inl"
 #include "millrace/kernels/detail/rows.inl"
-#include "millrace/kernels/detail/weight_gradient.inl"
 
 namespace {
 
@@ -20,8 +20,9 @@ constexpr Table make_table(const char* name) {
           attention_backward,
           cross_entropy_forward,
           cross_entropy_backward,
-          pack_weight_gradient,
-          multiply_weight_gradient};
+          pack_panels,
+          pack_word_rows,
+          multiply};
 }
 
 }  // namespace

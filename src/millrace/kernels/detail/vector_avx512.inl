@@ -114,10 +114,10 @@ inline void transpose(const std::uint32_t* in, std::int64_t in_stride, std::uint
 struct Words {
   U word[4];
 };
-struct Product {
+struct WideProduct {
   U high, low;
 };
-inline Product multiply_wide(U a, U factor) {
+inline WideProduct multiply_wide(U a, U factor) {
   const U even = _mm512_mul_epu32(a, factor);
   const U odd = _mm512_mul_epu32(_mm512_srli_epi64(a, 32), factor);
   return {_mm512_mask_mov_epi32(_mm512_srli_epi64(even, 32), 0xAAAA, odd),
@@ -134,8 +134,8 @@ inline Words philox(std::uint64_t first, std::uint64_t key) {
   auto k0 = static_cast<std::uint32_t>(key);
   auto k1 = static_cast<std::uint32_t>(key >> 32U);
   for (int round = 0; round < 10; ++round) {
-    const Product a = multiply_wide(c0, m0);
-    const Product b = multiply_wide(c2, m1);
+    const WideProduct a = multiply_wide(c0, m0);
+    const WideProduct b = multiply_wide(c2, m1);
     c0 = _mm512_ternarylogic_epi32(b.high, c1, _mm512_set1_epi32(static_cast<int>(k0)), 0x96);
     c1 = b.low;
     c2 = _mm512_ternarylogic_epi32(a.high, c3, _mm512_set1_epi32(static_cast<int>(k1)), 0x96);

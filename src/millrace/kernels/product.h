@@ -1,0 +1,24 @@
+// Matrix products summed and stored in fp32, for linear layers. All operands contiguous, on the CPU.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace millrace::kernels {
+
+// fp32 products need at least this many rows in their result.
+inline constexpr std::int64_t kProductRows = 6;
+
+// Whether the fp32 products are faster here than ATen's: on AMD processors with AVX-512, where its library takes AVX2 code.
+[[nodiscard]] bool fp32_products_pay() noexcept;
+
+// x (rows, in) times w (out, in)^T, plus bias (out) if defined; fp32.
+at::Tensor product_with_transposed(const at::Tensor& x, const at::Tensor& w, const at::Tensor& bias);
+
+// x (rows, out) times w (out, in); fp32.
+at::Tensor product(const at::Tensor& x, const at::Tensor& w);
+
+// y (rows, out)^T times x (rows, in), both fp32 or both bf16: (out, in) in fp32. column_sums: undefined, or (out) fp32 that gets
+// y's column sums (bf16 only).
+at::Tensor product_of_transposed(const at::Tensor& y, const at::Tensor& x, const at::Tensor& column_sums);
+
+}  // namespace millrace::kernels
