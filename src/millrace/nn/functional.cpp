@@ -18,6 +18,7 @@
 #include "millrace/kernels/dropout_bits.h"
 #include "millrace/kernels/kernels.h"
 #include "millrace/kernels/plain.h"
+#include "millrace/kernels/product.h"
 
 namespace millrace::nn {
 namespace {
@@ -53,6 +54,13 @@ at::Tensor for_product(const at::Tensor& x) {
   return type && x.scalar_type() == at::kFloat ? x.to(*type) : x;
 }
 
+// Whether kernels::linear is to multiply this input (as for_product gives it).
+bool takes_own_product(const at::Tensor& input, const Paths& paths) {
+  if (!input.is_cpu()) return false;
+  if (input.scalar_type() == at::kBFloat16) return paths.weight_cache;
+  return input.scalar_type() == at::kFloat && paths.fp32_products && kernels::fp32_products_pay();
+}
+
 bool all_defined(const QkvWeights& w) { return w.b_q.defined() && w.b_k.defined() && w.b_v.defined(); }
 
 }  // namespace
@@ -71,10 +79,8 @@ at::Tensor gelu_dropout(const at::Tensor& x, double p, const Paths& paths) {
 }
 
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, const Paths& paths) {
-  if (paths.weight_cache) {
-    const at::Tensor input = for_product(x);
-    if (input.is_cpu() && input.scalar_type() == at::kBFloat16) return kernels::linear(input, weight, bias);
-  }
+  const at::Tensor input = for_product(x);
+  if (takes_own_product(input, paths)) return kernels::linear(input, weight, bias);
   return at::linear(x, weight, bias.defined() ? std::optional<at::Tensor>(bias) : std::nullopt);
 }
 
@@ -107,8 +113,7 @@ at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::
 at::Tensor causal_self_attention(const at::Tensor& x, const QkvWeights& weights, std::int64_t heads, double p,
                                  const Paths& paths) {
   const at::Tensor input = for_product(x);
-  const bool packs = paths.packed_qkv && paths.weight_cache && input.is_cpu() && input.scalar_type() == at::kBFloat16;
-  if (packs && paths.fused_attention) {
+  if (paths.packed_qkv && paths.fused_attention && takes_own_product(input, paths)) {
     const std::array<at::Tensor, 3> w{weights.w_q, weights.w_k, weights.w_v};
     const std::array<at::Tensor, 3> b{weights.b_q, weights.b_k, weights.b_v};
     const at::Tensor qkv = kernels::linear_packed(input, w, all_defined(weights) ? at::TensorList(b) : at::TensorList());

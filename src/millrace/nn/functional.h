@@ -17,8 +17,9 @@ struct Paths {
   bool fused_norm = true;       // dropout, add and at::layer_norm one after the other; tolerance
   bool fused_gelu = true;       // at::gelu, then dropout; tolerance
   bool fused_loss = true;       // log_softmax and nll_loss in fp32; tolerance
-  bool weight_cache = true;     // at::linear (autocast casts the weight in every forward pass); tolerance
+  bool weight_cache = true;     // under bf16: at::linear (autocast casts the weight in every forward pass); tolerance
   bool packed_qkv = true;       // three products for queries, keys and values; tolerance
+  bool fp32_products = true;    // in fp32: at::linear; tolerance
 };
 
 // p is the probability to drop: pass 0 outside training. With p = 0 no key is drawn.
