@@ -117,7 +117,8 @@ Loaded load_for_inference(const Entry& entry, const std::filesystem::path& from,
   context.config_folder = std::filesystem::current_path();
   context.cache_folder = cache_folder();
   context.seed = static_cast<std::uint64_t>(shared.train.seed);
-  context.notice = [&console](const std::string& text) { console.notice(text); };
+  context.notice = [](const std::string&) {
+  };  // the recipe may outlive the caller's console, and what it says was said in training
   loaded.recipe = entry.make(loaded.config.values, context);
   loaded.recipe->load_state(weights.recipe);
   load_model_tensors(loaded.recipe->model(), weights.models);

@@ -163,8 +163,14 @@ void Session::open_folder() {
 // From a snapshot alone when max_steps says so, else once the length of an epoch is known.
 bool Session::already_complete() const {
   if (!resumed_) return false;
-  if (config_.train.max_steps > 0 && resumed_->step >= config_.train.max_steps) return true;
-  return total_steps_ > 0 && config_.train.epochs > 0 && resumed_->step >= total_steps_;
+  const bool by_steps = config_.train.max_steps > 0 && resumed_->step >= config_.train.max_steps;
+  const bool by_epochs = total_steps_ > 0 && config_.train.epochs > 0 && resumed_->step >= total_steps_;
+  if (!by_steps && !by_epochs) return false;
+  // A kill between the last snapshot and the summary leaves a run that still has its end to report.
+  const std::filesystem::path file = request_.run_folder / "summary.json";
+  if (!request_.fs->exists(file)) return false;
+  const Json summary = Json::parse(request_.fs->read_file(file), nullptr, /*allow_exceptions=*/false);
+  return summary.is_object() && summary.value("steps", std::int64_t{-1}) == resumed_->step;
 }
 
 void Session::make_recipe() {

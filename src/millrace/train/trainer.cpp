@@ -103,6 +103,7 @@ bool Trainer::accumulate() {
   for (std::int64_t i = 0; i < parts_.config->optim.accumulate && !epoch_ended_; ++i) {
     std::optional<Batch> batch = next_batch();
     if (!batch) break;
+    if (batch->rows() == 0) continue;  // data.bad_samples=skip left nothing of it
     pending_rows_ += batch->rows();
     {
       const Span span(*parts_.timeline, Phase::prepare);
