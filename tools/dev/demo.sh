@@ -12,7 +12,7 @@ word_demo() {
   cat <<NEXT
 
 The run is in ${run_folder#"$PWD"/}. What to type next, from $root:
-  build/release/millrace generate language_model --from ${run_folder#"$root"/} --prompt "The "
+  build/release/millrace generate "the " --from ${run_folder#"$root"/}
   build/release/millrace train language_model --preset small --recipe.sources=YOUR_TEXT_FILE
   build/release/millrace list
   ./dev test
@@ -20,7 +20,8 @@ NEXT
 }
 
 train_demo() { # train_demo TEXT RUN_FOLDER ARGUMENT...
-  (cd "$root" && run "$program" train language_model --preset small --recipe.sources="$1" --run "${2#"$root"/}" "${@:3}")
+  (cd "$root" && run "$program" train language_model --preset small --recipe.sources="$1" --run "${2#"$root"/}" \
+    --train.max_steps=4000 --train.validate_every=500 --snapshot.every_steps=500 --log.every=250 "${@:3}") # three minutes on two cores
 }
 
 # The newest demo folder when its run was cut short (it is resumed), else a new one.
