@@ -87,7 +87,8 @@ std::string human_duration(double seconds) {
   const auto whole = static_cast<std::int64_t>(std::llround(seconds));
   if (whole < 3600) return fmt::format("{} min {} s", whole / 60, whole % 60);
   const std::int64_t minutes = (whole + 30) / 60;
-  if (minutes < 24 * 60) return fmt::format("{} h {:02} min", minutes / 60, minutes % 60);
+  constexpr std::int64_t day_minutes = 1440;
+  if (minutes < day_minutes) return fmt::format("{} h {:02} min", minutes / 60, minutes % 60);
   const std::int64_t hours = (whole + 1800) / 3600;
   return fmt::format("{} d {} h", hours / 24, hours % 24);
 }
@@ -109,7 +110,7 @@ std::string fixed(double value, int digits) {
 }
 
 std::string significant(double value, int digits) {
-  const std::string special = spelled_out(value);
+  std::string special = spelled_out(value);
   if (!special.empty()) return special;
   if (value == 0) return "0";
   const std::string scientific = fmt::format("{:.{}e}", value, std::max(digits, 1) - 1);

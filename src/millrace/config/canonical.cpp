@@ -268,7 +268,7 @@ class Checker {
     if (!items.is_object()) return wrong(type, value, path, "write an object: {\"name\": value}");
     bool is_valid = true;
     for (auto& [key, item] : items.items()) {
-      std::optional<Json> checked = check(type.inner.front(), item, path + "." + key);
+      std::optional<Json> checked = check(type.inner.front(), item, std::string(path).append(".").append(key));
       is_valid = is_valid && checked.has_value();
       if (checked) item = *std::move(checked);
     }
@@ -334,7 +334,7 @@ std::optional<Json> canonical_value(const ValueType& type, const Limits& limits,
 Json guessed(const std::string& text) {
   if (text == "true" || text == "false") return text == "true";
   if (text == "null") return nullptr;
-  const Json number = number_in(text);
+  Json number = number_in(text);
   if (number.is_number() && std::isfinite(number.get<double>())) return number;
   return text;
 }

@@ -99,7 +99,7 @@ std::string help_text(const Schema& schema, int width) {
   for (const std::string& section : sections(schema)) {
     const std::string help = group_help(schema, section);
     if (!text.empty()) text += '\n';
-    if (!section.empty()) text += section + (help.empty() ? "" : ": " + help) + "\n";
+    if (!section.empty()) text.append(section).append(help.empty() ? "" : ": ").append(help).append("\n");
     for (const Leaf& leaf : schema.leaves) {
       if (section_of(leaf.path) != section) continue;
       const std::string option = "  --" + leaf.path;

@@ -78,7 +78,7 @@ std::string Layers::suggestion(const std::string& name) const {
     return names[static_cast<std::size_t>(same - last_parts.begin())];
   }
   for (const Alias& each : aliases_) names.push_back(each.name);
-  const std::string near = nearest(name, names.data(), names.data() + names.size());
+  std::string near = nearest(name, names.data(), names.data() + names.size());
   if (!near.empty()) return near;
   const std::string near_last = nearest(last, last_parts.data(), last_parts.data() + last_parts.size());
   if (near_last.empty()) return "";
@@ -115,12 +115,11 @@ void Layers::walk(const Json& tree, const std::string& prefix, Layer& layer) {
 
 void Layers::add_key(const std::string& name, const Json& value, Layer& layer) {
   const std::string origin = layer.origin_of(name);
-  if (schema_->find(name) != nullptr) {
+  const bool is_subtree = value.is_object() && is_section(name);
+  if (schema_->find(name) != nullptr || (!is_subtree && alias(name) != nullptr)) {
     set(name, value, origin, layer);
-  } else if (value.is_object() && is_section(name)) {
+  } else if (is_subtree) {
     walk(value, name + ".", layer);
-  } else if (alias(name) != nullptr) {
-    set(name, value, origin, layer);
   } else if (is_section(name)) {
     const auto first = std::ranges::find_if(schema_->leaves, [&](const Leaf& leaf) { return leaf.path.starts_with(name + "."); });
     const std::string example = first == schema_->leaves.end() ? name + ".<key>" : first->path;

@@ -27,7 +27,7 @@ class Reader {
     ++*this;
     return before;
   }
-  friend bool operator==(const Reader& a, const Reader& b) { return a.at_ == b.at_; }
+  [[maybe_unused]] friend bool operator==(const Reader& a, const Reader& b) { return a.at_ == b.at_; }
   friend bool operator!=(const Reader& a, const Reader& b) { return a.at_ != b.at_; }
 
  private:
@@ -87,7 +87,7 @@ class Handler : public nlohmann::json_sax<Json> {
     const std::size_t previous = before_space(at);
     if (at >= text_.size()) return "the file ends too early: close what is open, with } or ]";
     if (previous > 0 && text_[previous - 1] == ',' && (text_[at] == '}' || text_[at] == ']')) return "remove the comma before it";
-    const std::string range = range_hint(line_at(text_, at), "");
+    std::string range = range_hint(line_at(text_, at), "");
     if (!range.empty()) return range;
     if (text_[at] == '\'') return "JSON's text stands in double quotes";
     if (text_[at] == '"') return "a comma or colon is missing before it";

@@ -26,12 +26,12 @@ struct RecordField;
 struct ValueType {
   enum class Kind : std::uint8_t { boolean, integer, number, text, path, word, nullable, automatic, list, map, choice, record };
   Kind kind = Kind::text;
-  std::int64_t lowest = 0;               // of an integer
-  std::uint64_t highest = 0;             // of an integer
-  double largest = 0;                    // magnitude of a number
-  std::vector<std::string> words = {};   // of an enum
-  std::vector<ValueType> inner = {};     // nullable, automatic, list, map: one; choice: the alternatives
-  std::vector<RecordField> fields = {};  // of a record
+  std::int64_t lowest = 0;              // of an integer
+  std::uint64_t highest = 0;            // of an integer
+  double largest = 0;                   // magnitude of a number
+  std::vector<std::string> words = {};  // of an enum
+  std::vector<ValueType> inner = {};    // nullable, automatic, list, map: one; choice: the alternatives
+  std::vector<RecordField> fields;      // of a record
 };
 
 struct RecordField {

@@ -35,7 +35,7 @@ void check(const Pipeline& pipeline, const LoaderOptions& options) {
              "check the paths and filters of the data");
     }
   }
-  const auto at_least_one = [](std::int64_t value, std::string key) {
+  const auto at_least_one = [](std::int64_t value, const std::string& key) {
     if (value < 1) refuse(key + " is " + std::to_string(value), key, "set it to 1 or more");
   };
   at_least_one(options.batch_size, "data.batch_size");

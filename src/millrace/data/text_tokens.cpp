@@ -79,8 +79,8 @@ class Sink {
 
 class FileSink final : public Sink {
  public:
-  FileSink(Fs& fs, std::filesystem::path path, std::int64_t vocab_size)
-      : writer(fs, std::move(path), static_cast<std::uint64_t>(vocab_size)) {}
+  FileSink(Fs& fs, const std::filesystem::path& path, std::int64_t vocab_size)
+      : writer(fs, path, static_cast<std::uint64_t>(vocab_size)) {}
   void begin_document() override { writer.begin_document(); }
   void append(std::span<const std::uint32_t> tokens) override { writer.append(tokens); }
   TokenFileWriter writer;
