@@ -72,6 +72,7 @@ std::string Layers::suggestion(const std::string& name) const {
   std::vector<std::string> names;
   std::vector<std::string> last_parts;
   for (const Leaf& leaf : schema_->leaves) names.push_back(leaf.path);
+  last_parts.reserve(names.size());
   for (const std::string& path : names) last_parts.emplace_back(last_part(path));
   const std::string last(last_part(name));
   if (const auto same = std::ranges::find(last_parts, last); same != last_parts.end()) {
