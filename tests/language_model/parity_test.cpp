@@ -40,7 +40,7 @@ class Parity : public ::testing::TestWithParam<bool> {  // fused kernels or ATen
     folder_ = std::filesystem::path(MILLRACE_BUILD_DIR) / ("language_model_parity_" + std::to_string(GetParam()));
     std::filesystem::create_directories(folder_);
     const bool on = GetParam();
-    nn::Paths paths{on, on, on, on, on, on, on};
+    nn::Paths paths{on, on, on, on, on, on, on, on};
     model_ = std::make_unique<Transformer>(ModelConfig{.vocab_size = 43,
                                                        .positions = 48,
                                                        .width = 64,

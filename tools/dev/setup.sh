@@ -130,22 +130,40 @@ set_up_wheels() { # set_up_wheels GROUP: the wheels of its requirements file, in
   rm -rf "${wheels:?}/$1"
 }
 
+# The Python the venv is made from: the one of Debian's packages, which ./dev installs itself (in the sysroot when there is no
+# root), before whatever else PATH offers.
+base_python() {
+  local candidate
+  for candidate in "$sysroot/bin/python3" "$sysroot/usr/bin/python3" /usr/bin/python3 "$(command -v python3)"; do
+    [[ -x $candidate && $(run "$candidate" -c 'import sys; print("%d.%d" % sys.version_info[:2])') == 3.11 ]] &&
+      echo "$candidate" && return 0
+  done
+  fail "the pinned wheels are for Python 3.11, this machine has $(python3 --version 2>&1)" "$(command -v python3)" \
+    "use Debian 12 (see Containerfile), or set MILLRACE_TORCH to a site-packages folder with torch 2.11" 2
+}
+
 make_venv() {
   [[ -x $venv/bin/python && -e $venv/.millrace-venv ]] && return 0
   local python
-  python=$(command -v python3)
-  [[ $("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])') == 3.11 ]] ||
-    fail "the pinned wheels are for Python 3.11, this machine has $("$python" --version)" "$python" \
-      "use Debian 12 (see Containerfile), or set MILLRACE_TORCH to a site-packages folder with torch 2.11" 2
+  python=$(base_python) || exit
   rm -rf "$venv"
-  # pip is unpacked, not installed by ensurepip: that one looks in /usr, whichever python runs it.
-  local bundled=${python%/bin/*}/share/python-wheels wheel
-  run "$python" -m venv --without-pip "$venv" >"$deps/venv.log" 2>&1 &&
-    for wheel in "$bundled"/{pip,setuptools}-*.whl; do
-      "$python" -m zipfile -e "$wheel" "$venv/lib/python3.11/site-packages" || break
-    done && "$venv/bin/python" -m pip --version >>"$deps/venv.log" 2>&1 ||
+  new_venv "$python" >"$deps/venv.log" 2>&1 ||
     fail "python3 could not make a virtual environment" "$deps/venv.log" "read that file, then run the same ./dev again"
   touch "$venv/.millrace-venv"
+}
+
+new_venv() { # new_venv PYTHON
+  local bundled=${1%/bin/*}/share/python-wheels wheel
+  if ! compgen -G "$bundled/pip-*.whl" >/dev/null; then # a Python from elsewhere brings its own pip
+    run "$1" -m venv "$venv"
+    return
+  fi
+  # Debian's pip is unpacked, not installed by ensurepip: that one looks in /usr, whichever python runs it.
+  run "$1" -m venv --without-pip "$venv" || return
+  for wheel in "$bundled"/pip-*.whl "$bundled"/setuptools-*.whl; do
+    run "$1" -m zipfile -e "$wheel" "$venv/lib/python3.11/site-packages" || return
+  done
+  run "$venv/bin/python" -m pip --version
 }
 
 # Every wheel of FILE under .deps/wheels/GROUP. Each is kept as soon as it is whole, so a killed run goes on where it was.

@@ -116,7 +116,7 @@ TEST(Model, AttentionPathsAgree) {
   const at::Tensor tokens = random_tokens(3, 29);
   torch::NoGradGuard no_grad;
   for (const bool on : {true, false}) {
-    const nn::Paths paths{on, on, on, on, on, on, on};
+    const nn::Paths paths{on, on, on, on, on, on, on, on};
     const auto logits = [&](Attention attention) {
       Transformer model(tiny(attention), 1, paths);
       model.eval();

@@ -91,6 +91,7 @@ std::vector<Objective> LanguageModel::objectives() {
 
 void LanguageModel::measure(const Batch&, const StepResult& result, metrics::Board& board) {
   board.add("bits_per_char", result.losses[0].sum / std::numbers::ln2, result.losses[0].count);
+  if (model().mask_cache_size() > 0) board.add("mask_cache_bytes", static_cast<double>(model().mask_cache_bytes()), 1.0);
 }
 
 // ---- what a trained model is used for
