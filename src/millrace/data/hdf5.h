@@ -1,0 +1,65 @@
+// HDF5 files: reading at the speed of pread and decode, and writing. The library itself runs only in a child process
+// (millrace-hdf5): a file that crashes it is a DataError here. The child returns the chunk table and digests of the first chunks
+// as the library decodes them; this process reads chunks with pread, undoes their filters on the calling thread and checks itself
+// against those digests at open. Layouts this process does not know are read by the child, serially, through a pipe.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "millrace/base/field.h"
+
+namespace millrace::data {
+
+// One data set of a file as it is stored. A compound of two floats {r,i} of equal size without padding is c64 or c128.
+struct Hdf5Dataset {
+  std::string name;  // full path, "/index_map/freq"
+  DType dtype = DType::f32;
+  Shape shape;
+  Shape chunk;                 // empty: contiguous
+  bool through_child = false;  // read by the library in the child: correct, serial
+  std::string reason;          // why, when through_child
+};
+
+// An open file. read() is const and thread-safe; everything else is fixed once open.
+class Hdf5File {
+ public:
+  // Starts the child for the metadata of `datasets` (empty: all of the file). Throws DataError: no HDF5 file, truncated, crashed
+  // the library, a data set is missing (the message lists what is there) or of a type with no DType.
+  [[nodiscard]] static std::shared_ptr<const Hdf5File> open(const std::filesystem::path& path,
+                                                            std::span<const std::string> datasets = {});
+  virtual ~Hdf5File() = default;
+  [[nodiscard]] virtual const std::filesystem::path& path() const = 0;
+  [[nodiscard]] virtual std::span<const Hdf5Dataset> datasets() const = 0;
+  // Throws DataError naming the file, the data set and those it has.
+  [[nodiscard]] virtual const Hdf5Dataset& dataset(std::string_view name) const = 0;
+  // The block of `count` elements per axis from `offset`, in C order and this machine's byte order, into `out`, which holds
+  // exactly its bytes. Throws DataError: outside the data set, truncated, a filter's check fails.
+  virtual void read(std::string_view name, std::span<const std::int64_t> offset, std::span<const std::int64_t> count,
+                    std::span<std::byte> out) const = 0;
+  // Advises the kernel that the block will be read soon (posix_fadvise); never fails.
+  virtual void will_need(std::string_view name, std::span<const std::int64_t> offset,
+                         std::span<const std::int64_t> count) const = 0;
+};
+
+// What write_hdf5 puts into a file.
+struct Hdf5Array {
+  std::string name;  // "/vis"; groups on the way are made
+  DType dtype = DType::f32;
+  Shape shape;
+  std::span<const std::byte> bytes;  // C order
+  Shape chunk = {};                  // empty: contiguous
+  int deflate = 0;                   // 0 to 9; needs chunks
+  bool shuffle = false;              // needs chunks
+};
+
+// Writes a new file under a temporary name, syncs it and renames it to `path`. Throws DataError with the library's own words.
+void write_hdf5(const std::filesystem::path& path, std::span<const Hdf5Array> arrays);
+
+}  // namespace millrace::data
