@@ -129,10 +129,19 @@ class Wheels(Dev):
         self.write(".deps/venv/.millrace-program", "older")
         left_over = self.write(".deps/venv/lib/left-over.py", "")
         self.fake("python3", "echo 3.10")
-        done = self.bash("set_up_wheels program")
+        done = self.bash("python_candidates() { command -v python3; }; set_up_wheels program")
         self.assertFalse(left_over.exists())
-        self.assertEqual(done.returncode, 2)
+        self.assertEqual(done.returncode, 2, done.stderr)
         self.assertIn("the pinned wheels are for Python 3.11", done.stderr)
+
+    def test_debians_python_comes_before_another_one_on_the_path(self):
+        self.fake("python3", "echo called; exit 9")
+        self.assertEqual(self.bash("python_candidates | tail -n 2").stdout.split()[0], "/usr/bin/python3")
+
+    def test_a_python_from_elsewhere_brings_its_own_pip(self):
+        fake = self.write("elsewhere/bin/python3", '#!/bin/bash\necho "$@"\n')
+        fake.chmod(0o755)
+        self.assertEqual(self.bash(f"new_venv '{fake}'").stdout, f"-m venv {self.scratch}/.deps/venv\n")
 
     def test_named_torch_is_checked(self):
         done = self.bash("set_up_torch", MILLRACE_TORCH="/nowhere")

@@ -132,12 +132,14 @@ set_up_wheels() { # set_up_wheels GROUP: the wheels of its requirements file, in
 
 # The Python the venv is made from: the one of Debian's packages, which ./dev installs itself (in the sysroot when there is no
 # root), before whatever else PATH offers.
+python_candidates() { printf '%s\n' "$sysroot/bin/python3" "$sysroot/usr/bin/python3" /usr/bin/python3 "$(command -v python3)"; }
+
 base_python() {
   local candidate
-  for candidate in "$sysroot/bin/python3" "$sysroot/usr/bin/python3" /usr/bin/python3 "$(command -v python3)"; do
+  while IFS= read -r candidate; do
     [[ -x $candidate && $(run "$candidate" -c 'import sys; print("%d.%d" % sys.version_info[:2])') == 3.11 ]] &&
       echo "$candidate" && return 0
-  done
+  done < <(python_candidates)
   fail "the pinned wheels are for Python 3.11, this machine has $(python3 --version 2>&1)" "$(command -v python3)" \
     "use Debian 12 (see Containerfile), or set MILLRACE_TORCH to a site-packages folder with torch 2.11" 2
 }
