@@ -66,6 +66,18 @@ StepBenchOptions take_options(const Entry& entry, Arguments& arguments) {
   return options;
 }
 
+// One model for all rounds: only the first has the warm-up steps.
+void run_rounds(const Entry& entry, const StepBenchOptions& options) {
+  StepBench bench(entry, options);
+  std::int64_t warmup = options.warmup;
+  for (std::string line; std::getline(std::cin, line) && line != "quit"; warmup = 0) {
+    for (std::int64_t i = 0; i < warmup; ++i) bench.step();
+    std::vector<double> ms;
+    for (std::int64_t i = 0; i < options.steps; ++i) ms.push_back(bench.step());
+    print_json_line(bench.report(ms));
+  }
+}
+
 int run(const Invocation& call) {
   Arguments arguments(call.words);
   const auto what = arguments.positional();
@@ -84,9 +96,7 @@ int run(const Invocation& call) {
   options.overrides = config_overrides(entry, arguments);
   keep_memory_unless_off(options.off);
   if (rounds) {
-    for (std::string line; std::getline(std::cin, line) && line != "quit";) {
-      print_json_line(bench_step(entry, options));
-    }
+    run_rounds(entry, options);
     return 0;
   }
   const Json result = bench_step(entry, options);

@@ -15,16 +15,12 @@ constexpr std::string_view kHelp =
   --json                as JSON
 )";
 
+std::string_view word_of(Equality equality) {
+  return equality == Equality::bits ? "bits" : equality == Equality::tolerance ? "tolerance" : "statistical";
+}
+
 std::string equality_text(const SwitchRow& row) {
-  switch (row.equality) {
-    case Equality::bits:
-      return "bits";
-    case Equality::tolerance:
-      return "within " + significant(row.tolerance, 2);
-    case Equality::statistical:
-      return "statistical";
-  }
-  return "";
+  return row.equality == Equality::tolerance ? "within " + significant(row.tolerance, 2) : std::string(word_of(row.equality));
 }
 
 void list_switches(bool json) {
@@ -36,7 +32,8 @@ void list_switches(bool json) {
     all.push_back({{"name", row.name},
                    {"help", row.help},
                    {"plain_path", row.plain_path},
-                   {"equality", equality_text(row)},
+                   {"equality", word_of(row.equality)},
+                   {"tolerance", row.tolerance},
                    {"per_process", row.per_process}});
   }
   json ? print_json(all) : print(table(rows));

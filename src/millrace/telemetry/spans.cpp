@@ -55,7 +55,12 @@ void Timeline::end_step() {
 }
 
 void Timeline::add(Phase phase, std::int64_t nanoseconds) noexcept {
-  if (in_step_) current_[index_of(phase)] += nanoseconds;
+  if (in_step_) {
+    current_[index_of(phase)] += nanoseconds;
+    return;
+  }
+  window_.add_between(phase, nanoseconds);
+  total_.add_between(phase, nanoseconds);
 }
 
 Timeline::Summary Timeline::window() const { return window_.summary(); }
@@ -64,11 +69,16 @@ void Timeline::reset_window() { window_ = Accumulated{}; }
 
 Timeline::Summary Timeline::total() const { return total_.summary(); }
 
-void Timeline::Accumulated::add(std::int64_t step_ns, const std::array<std::int64_t, kPhases>& phases) {
+void Timeline::Accumulated::add_between(Phase phase, std::int64_t nanoseconds) noexcept {
+  between_ns += nanoseconds;
+  phase_ns[index_of(phase)] += nanoseconds;
+}
+
+void Timeline::Accumulated::add(std::int64_t nanoseconds, const std::array<std::int64_t, kPhases>& phases) {
   ++steps;
-  nanoseconds += step_ns;
+  step_ns += nanoseconds;
   for (std::size_t i = 0; i < kPhases; ++i) phase_ns[i] += phases[i];
-  const float ms = static_cast<float>(step_ns) * 1e-6F;
+  const float ms = static_cast<float>(nanoseconds) * 1e-6F;
   if (step_ms.size() < kReservoir) {
     step_ms.push_back(ms);
     return;
@@ -81,12 +91,13 @@ void Timeline::Accumulated::add(std::int64_t step_ns, const std::array<std::int6
 Timeline::Summary Timeline::Accumulated::summary() const {
   Summary result;
   result.steps = steps;
-  result.seconds = static_cast<double>(nanoseconds) * 1e-9;
+  result.seconds = static_cast<double>(step_ns) * 1e-9;
   std::vector<float> sorted = step_ms;
   result.step_ms_p50 = quantile(sorted, 0.50);
   result.step_ms_p95 = quantile(sorted, 0.95);
-  for (std::size_t i = 0; i < kPhases && nanoseconds > 0; ++i) {
-    result.share[i] = static_cast<double>(phase_ns[i]) / static_cast<double>(nanoseconds);
+  const std::int64_t all_ns = step_ns + between_ns;
+  for (std::size_t i = 0; i < kPhases && all_ns > 0; ++i) {
+    result.share[i] = static_cast<double>(phase_ns[i]) / static_cast<double>(all_ns);
   }
   return result;
 }

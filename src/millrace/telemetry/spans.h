@@ -29,8 +29,8 @@ class Span {
   std::int64_t begin_ns_;
 };
 
-// Times of steps. Owned and used by the loop's thread; other threads count through Counter. Only what happens between
-// begin_step() and end_step() counts: a loop puts its validation and snapshots inside to see their share.
+// Times of steps, and of what the loop does between them (validation, snapshots). Owned and used by the loop's thread; other
+// threads count through Counter.
 class Timeline {
  public:
   void begin_step() noexcept;
@@ -39,8 +39,8 @@ class Timeline {
   struct Summary {
     std::int64_t steps = 0;
     double step_ms_p50 = 0, step_ms_p95 = 0;
-    std::array<double, kPhases> share{};  // of the total time of all steps; sums to 1 (0 each without steps)
-    double seconds = 0;                   // sum of all steps
+    std::array<double, kPhases> share{};  // of all time that was counted, in steps and between them; sums to 1 (or all are 0)
+    double seconds = 0;                   // sum of all steps, without what came between them
   };
   [[nodiscard]] Summary window() const;  // since the last reset_window()
   void reset_window();
@@ -49,10 +49,12 @@ class Timeline {
  private:
   struct Accumulated {
     std::int64_t steps = 0;
-    std::int64_t nanoseconds = 0;
+    std::int64_t step_ns = 0;
+    std::int64_t between_ns = 0;
     std::array<std::int64_t, kPhases> phase_ns{};
     std::vector<float> step_ms;  // all of them at first, then an even sample
-    void add(std::int64_t step_ns, const std::array<std::int64_t, kPhases>& phases);
+    void add(std::int64_t nanoseconds, const std::array<std::int64_t, kPhases>& phases);
+    void add_between(Phase phase, std::int64_t nanoseconds) noexcept;
     [[nodiscard]] Summary summary() const;
   };
   std::array<std::int64_t, kPhases> current_{};

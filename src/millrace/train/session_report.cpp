@@ -27,7 +27,7 @@ std::int64_t parameter_count(const torch::nn::Module& model) {
   return count;
 }
 
-// The largest shares of a step's time, most first: "backward 61 %, forward 29 %, optimizer 9 %".
+// The largest shares of the run's time, most first: "backward 61 %, forward 29 %, optimizer 9 %".
 std::string share_text(const Json& shares) {
   std::vector<std::pair<double, std::string>> sorted;
   for (const auto& [name, value] : shares.items()) sorted.emplace_back(value.get<double>(), name);
@@ -138,7 +138,7 @@ RunOutcome Session::finish(std::optional<Ending> ending, const std::string& erro
     text += with_commas(trainer_->step()) + "  loss " + fact_text(summary["loss"]["first"]) + " -> " +
             fact_text(summary["loss"]["last"]);
     for (const auto& [name, metric] : summary["metrics"].items()) text += "  " + name + " " + fact_text(metric["last"]);
-    text += "\nstep " + fixed(summary["step_ms"]["p50"].get<double>(), 1) + " ms (median): " + share_text(summary["shares"]);
+    text += "\nstep " + fixed(summary["step_ms"]["p50"].get<double>(), 1) + " ms (median); time: " + share_text(summary["shares"]);
     text += "\npeak memory " + human_bytes(static_cast<double>(device::peak_resident_bytes()));
     if (!request_.run_folder.empty()) text += ", run folder " + request_.run_folder.string();
     console.line(text);

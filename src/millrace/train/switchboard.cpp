@@ -29,6 +29,8 @@ constexpr std::array kRows = {
               1e-4, false},
     SwitchRow{"bf16_weights", "a weight's bf16 copy is made once a step, its gradient summed in fp32", "autocast's own casts",
               Equality::tolerance, 0.05, false},
+    SwitchRow{"fp32_products", "fp32 products of our own on CPUs where they are faster", "the linear algebra library's",
+              Equality::tolerance, 1e-4, false},
     SwitchRow{"token_cache", "text is encoded once into a token file", "text is encoded at every start, in memory",
               Equality::bits, 0.0, false},
     SwitchRow{"loader_threads", "reader threads where reading is slow enough to need them",

@@ -149,7 +149,8 @@ nn::Paths paths_of(const Switches* switches) {
           .fused_gelu = on("fused_gelu"),
           .fused_loss = on("fused_loss"),
           .weight_cache = on("bf16_weights"),
-          .packed_qkv = on("fused_attention")};
+          .packed_qkv = on("fused_attention"),
+          .fp32_products = on("fp32_products")};
 }
 
 }  // namespace millrace::recipes::language_model
