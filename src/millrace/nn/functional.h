@@ -12,7 +12,7 @@ namespace millrace::nn {
 
 // true = the fused kernel of kernels/kernels.h, false = its plain path:
 struct Paths {
-  bool fused_dropout = true;    // ATen multiply with a mask of the scalar reference bits; equal to the bit
+  bool fused_dropout = true;    // a mask of the scalar reference: drops the same elements; tolerance where fused with others
   bool fused_attention = true;  // explicit (T, T) scores, softmax, mask; equal within tolerance
   bool fused_norm = true;       // dropout, add and at::layer_norm one after the other; tolerance
   bool fused_gelu = true;       // at::gelu, then dropout; tolerance
