@@ -86,6 +86,19 @@ TEST(Resume, EqualRunsAreEqual) {
   EXPECT_NE(one.summary["state_sha256"], other.summary["state_sha256"]);
 }
 
+// As a kill between the last save and the summary leaves it.
+TEST(Resume, ARunThatOnlyHasItsEndToReportReportsTheSameState) {
+  for (const int every : {5, 7}) {  // the last step is validated in the loop, or for the report alone
+    const toys::TemporaryFolder folder;
+    const Json config = {{"train.max_steps", 20}, {"train.validate_every", every}};
+    const RunOutcome straight = toys::run(toys::grouped_regression(), folder.path(), config);
+    std::filesystem::remove(folder.path() / "summary.json");
+    const RunOutcome resumed = toys::run(toys::grouped_regression(), folder.path(), config);
+    EXPECT_EQ(resumed.summary["state_sha256"], straight.summary["state_sha256"]) << "validated every " << every;
+    EXPECT_EQ(resumed.summary["metrics"]["val_loss"]["best"], straight.summary["metrics"]["val_loss"]["best"]);
+  }
+}
+
 TEST(Resume, FromAnotherRunsSnapshotStartsThere) {
   const toys::TemporaryFolder first;
   const toys::TemporaryFolder second;

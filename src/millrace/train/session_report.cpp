@@ -122,7 +122,7 @@ RunOutcome Session::finish(std::optional<Ending> ending, const std::string& erro
   summary["versions"] = versions();
   summary["parameters"] = parameter_count(recipe_->model());
   summary["peak_memory_bytes"] = device::peak_resident_bytes();
-  summary["state_sha256"] = snapshot::digest(trainer_->content());
+  summary["state_sha256"] = trainer_->state_sha256();
   if (ending == Ending::signal) outcome.exit_code = exit_code_for(pending_signal());
   if (!request_.run_folder.empty()) {
     try {
@@ -138,7 +138,8 @@ RunOutcome Session::finish(std::optional<Ending> ending, const std::string& erro
     text += with_commas(trainer_->step()) + "  loss " + fact_text(summary["loss"]["first"]) + " -> " +
             fact_text(summary["loss"]["last"]);
     for (const auto& [name, metric] : summary["metrics"].items()) text += "  " + name + " " + fact_text(metric["last"]);
-    text += "\nstep " + fixed(summary["step_ms"]["p50"].get<double>(), 1) + " ms (median); time: " + share_text(summary["shares"]);
+    text +=
+        "\nstep " + fixed(summary["step_ms"]["p50"].get<double>(), 1) + " ms (median); time: " + share_text(summary["shares"]);
     text += "\npeak memory " + human_bytes(static_cast<double>(device::peak_resident_bytes()));
     if (!request_.run_folder.empty()) text += ", run folder " + request_.run_folder.string();
     console.line(text);

@@ -65,6 +65,7 @@ Ending Trainer::run() {
 void Trainer::finish(Ending ending) {
   if (window_steps_ > 0) log();
   save(true);
+  state_sha256_ = snapshot::digest(content());
   if (ending != Ending::signal && parts_.validation != nullptr && validated_step_ != step_) validate();
   parts_.console->end_progress();
 }

@@ -74,6 +74,8 @@ class Trainer {
 
   [[nodiscard]] snapshot::Content content() const;  // of the whole state now; waits for the device
   [[nodiscard]] std::int64_t step() const noexcept { return step_; }
+  // Of the state as it was saved at the run's end, or as it is now when the run was cut short.
+  [[nodiscard]] std::string state_sha256() const { return state_sha256_.empty() ? snapshot::digest(content()) : state_sha256_; }
   [[nodiscard]] Json results() const;  // summary.json's part about losses, metrics, samples, rates, shares
 
  private:
@@ -114,6 +116,7 @@ class Trainer {
   bool epoch_save_due_ = false;
   std::int64_t saved_step_ = -1;
   std::int64_t validated_step_ = -1;
+  std::string state_sha256_;
   bool improved_ = false;
   std::int64_t validations_without_gain_ = 0;
   metrics::Board window_;       // since the last log line
