@@ -1,10 +1,10 @@
 # One folder of src/millrace = one static library = one namespace; x.h, x.cpp, x_test.cpp side by side.
 #
-#   mr_folder(data DEPENDS base core LINK ZLIB::ZLIB PRIVATE_LINK yaml-cpp [TORCH | PCH] [TEST_LINK ...])
+#   mr_folder(data DEPENDS base core LINK ZLIB::ZLIB PRIVATE_LINK yaml-cpp [TORCH | PCH name] [TEST_LINK ...])
 #
 # Library millrace_<folder> (alias millrace::<folder>) is made of *.cpp and detail/*.cpp, the test program
 # millrace_<folder>_test of *_test.cpp; *.h are its public headers, detail/*.h stay inside. A new file needs no edit here.
-# PCH implies TORCH and shares one precompiled torch/nn.h.
+# PCH implies TORCH and uses the precompiled headers of target millrace_pch_<name>.
 include_guard(GLOBAL)
 set(MILLRACE_FOLDERS "" CACHE INTERNAL "")
 
@@ -14,7 +14,7 @@ function(mr_warnings target)
 endfunction()
 
 function(mr_folder folder)
-  cmake_parse_arguments(arg "TORCH;PCH" "" "DEPENDS;LINK;PRIVATE_LINK;TEST_LINK" ${ARGN})
+  cmake_parse_arguments(arg "TORCH" "PCH" "DEPENDS;LINK;PRIVATE_LINK;TEST_LINK" ${ARGN})
   set(dir "${CMAKE_SOURCE_DIR}/src/millrace/${folder}")
   if(NOT IS_DIRECTORY "${dir}")
     return()
@@ -56,7 +56,7 @@ function(mr_folder folder)
     target_link_libraries(${target} ${scope} TorchWheel::cpu)
   endif()
   if(arg_PCH AND sources)
-    target_precompile_headers(${target} REUSE_FROM millrace_pch)
+    target_precompile_headers(${target} REUSE_FROM millrace_pch_${arg_PCH})
   endif()
   if(EXISTS "${dir}/folder.cmake")
     include("${dir}/folder.cmake")  # per-file compile flags and the like
@@ -67,9 +67,18 @@ function(mr_folder folder)
     mr_test(${target}_test unit ${tests})
     target_link_libraries(${target}_test PRIVATE ${target} ${arg_TEST_LINK})
     if(arg_PCH)
-      target_precompile_headers(${target}_test REUSE_FROM millrace_pch)
+      target_precompile_headers(${target}_test REUSE_FROM millrace_pch_${arg_PCH})
     endif()
   endif()
+endfunction()
+
+# Target millrace_pch_<name>: headers compiled once for every target that says REUSE_FROM it.
+function(mr_precompiled name)
+  add_library(millrace_pch_${name} STATIC "${CMAKE_SOURCE_DIR}/cmake/pch.cpp")
+  target_link_libraries(millrace_pch_${name} PUBLIC TorchWheel::cpu nlohmann_json::nlohmann_json)
+  target_include_directories(millrace_pch_${name} PUBLIC "${CMAKE_SOURCE_DIR}/src")
+  target_precompile_headers(millrace_pch_${name} PRIVATE ${ARGN})
+  mr_warnings(millrace_pch_${name})  # g++ refuses a precompiled header made without -Wpedantic
 endfunction()
 
 # A GoogleTest program with a ctest label (unit, slow, ranks, interop, gpu). ./dev test runs them and adds up passed, failed, skipped.

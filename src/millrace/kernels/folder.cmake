@@ -10,3 +10,6 @@ set_source_files_properties("${dir}/detail/table_avx512.cpp" PROPERTIES COMPILE_
 set_source_files_properties("${dir}/detail/table_avx512_bf16.cpp" PROPERTIES COMPILE_FLAGS "${_avx512_flags} -mavx512bf16")
 # The wheel's libgomp is linked already; this turns on at::parallel_for's OpenMP body in the one file that calls it.
 set_source_files_properties("${dir}/parallel.cpp" PROPERTIES COMPILE_FLAGS "-fopenmp")
+# A precompiled header is made for one set of flags.
+set_source_files_properties("${dir}/detail/table_portable.cpp" "${dir}/detail/table_avx512.cpp"
+  "${dir}/detail/table_avx512_bf16.cpp" "${dir}/parallel.cpp" PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
