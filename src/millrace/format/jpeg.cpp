@@ -51,30 +51,13 @@ void on_progress(j_common_ptr info) {
   std::longjmp(reports->stop, 1);
 }
 
-struct Decoder {
-  Reports reports;
-  jpeg_progress_mgr progress{};
-  jpeg_decompress_struct info{};
-
-  Decoder() {
-    info.err = jpeg_std_error(&reports.manager);
-    reports.manager.error_exit = stop;
-    reports.manager.emit_message = on_message;
-    progress.progress_monitor = on_progress;
-  }
-  ~Decoder() { jpeg_destroy_decompress(&info); }
-  Decoder(const Decoder&) = delete;
-  Decoder& operator=(const Decoder&) = delete;
-};
-
 // The functions below that call setjmp own nothing: longjmp passes destructors by.
 
-bool read_header(Decoder& decoder, std::span<const std::byte> bytes) {
-  if (setjmp(decoder.reports.stop) != 0) return false;
-  jpeg_create_decompress(&decoder.info);
-  decoder.info.progress = &decoder.progress;
-  jpeg_mem_src(&decoder.info, reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size());
-  jpeg_read_header(&decoder.info, TRUE);
+bool read_header(Reports& reports, jpeg_decompress_struct& info, std::span<const std::byte> bytes) {
+  if (setjmp(reports.stop) != 0) return false;
+  jpeg_create_decompress(&info);
+  jpeg_mem_src(&info, reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size());
+  jpeg_read_header(&info, TRUE);
   return true;
 }
 
@@ -85,18 +68,17 @@ struct Request {
   bool ends = false;  // the file ends with the end marker: what follows the part needs no look
 };
 
-bool start(Decoder& decoder, const Request& request) {
-  if (setjmp(decoder.reports.stop) != 0) return false;
-  decoder.info.out_color_space = request.channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
-  decoder.info.scale_num = 1;
-  decoder.info.scale_denom = static_cast<unsigned>(request.reduction);
-  jpeg_start_decompress(&decoder.info);
+bool start(Reports& reports, jpeg_decompress_struct& info, const Request& request) {
+  if (setjmp(reports.stop) != 0) return false;
+  info.out_color_space = request.channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
+  info.scale_num = 1;
+  info.scale_denom = static_cast<unsigned>(request.reduction);
+  jpeg_start_decompress(&info);
   return true;
 }
 
-bool read_part(Decoder& decoder, const Request& request, std::byte* row, std::byte* out) {
-  if (setjmp(decoder.reports.stop) != 0) return false;
-  jpeg_decompress_struct& info = decoder.info;
+bool read_part(Reports& reports, jpeg_decompress_struct& info, const Request& request, std::byte* row, std::byte* out) {
+  if (setjmp(reports.stop) != 0) return false;
   const PicturePart& part = request.part;
   const auto left = static_cast<JDIMENSION>(part.left);
   const JDIMENSION whole_width = info.output_width;
@@ -120,40 +102,26 @@ bool read_part(Decoder& decoder, const Request& request, std::byte* row, std::by
   return true;
 }
 
-PictureSize size_of(const Decoder& decoder) {
-  return {.height = decoder.info.image_height,
-          .width = decoder.info.image_width,
-          .stored = decoder.info.num_components == 1 ? Pixels::gray : Pixels::rgb};
-}
-
-void open(Decoder& decoder, PictureFile file, std::uint64_t file_bytes) {
-  if (!is_jpeg(file.bytes)) refuse(file.path, "not a JPEG file: it does not begin with \\xFF\\xD8");
-  const auto fail = [&](const std::string& why) { refuse(file.path, "the JPEG file can't be decoded: " + why); };
-  if (!read_header(decoder, file.bytes)) fail(decoder.reports.text.data());
-  const jpeg_decompress_struct& info = decoder.info;
-  if (info.jpeg_color_space == JCS_CMYK || info.jpeg_color_space == JCS_YCCK) fail("it has the colours of a printer (CMYK)");
-  if (info.arith_code != FALSE) fail("it is coded arithmetically");
-  // Each block of 8 x 8 takes at least one bit.
-  std::uint64_t blocks = 0;
-  for (int i = 0; i < info.num_components; ++i) {
-    blocks += static_cast<std::uint64_t>(info.comp_info[i].width_in_blocks) * info.comp_info[i].height_in_blocks;
-  }
-  if (blocks / 8 > file_bytes) {
-    fail("its header announces " + std::to_string(info.image_width) + " x " + std::to_string(info.image_height) + " pixels, " +
-         std::to_string(file_bytes) + " bytes can't hold that");
-  }
-}
-
 }  // namespace
+
+struct JpegPicture::Decoder {
+  Reports reports;
+  jpeg_progress_mgr progress{};
+  jpeg_decompress_struct info{};
+
+  Decoder() {
+    info.err = jpeg_std_error(&reports.manager);
+    reports.manager.error_exit = stop;
+    reports.manager.emit_message = on_message;
+    progress.progress_monitor = on_progress;
+  }
+  ~Decoder() { jpeg_destroy_decompress(&info); }
+  Decoder(const Decoder&) = delete;
+  Decoder& operator=(const Decoder&) = delete;
+};
 
 bool is_jpeg(std::span<const std::byte> start) noexcept {
   return start.size() >= 3 && start[0] == std::byte{0xFF} && start[1] == std::byte{0xD8} && start[2] == std::byte{0xFF};
-}
-
-PictureSize jpeg_size(PictureFile file, std::uint64_t file_bytes) {
-  Decoder decoder;
-  open(decoder, file, file_bytes);
-  return size_of(decoder);
 }
 
 PictureSize reduced(const PictureSize& size, int reduction) noexcept {
@@ -169,26 +137,48 @@ int largest_reduction(const PictureSize& size, std::int64_t height, std::int64_t
   return 1;
 }
 
-void decode_jpeg(PictureFile file, Pixels pixels, int reduction, const PicturePart& part, std::span<std::byte> out) {
-  Decoder decoder;
-  open(decoder, file, file.bytes.size());
-  const PictureSize whole = reduced(size_of(decoder), reduction);
+JpegPicture::JpegPicture(PictureFile file, std::uint64_t file_bytes) : file_(file), decoder_(std::make_unique<Decoder>()) {
+  if (!is_jpeg(file.bytes)) refuse(file.path, "not a JPEG file: it does not begin with \\xFF\\xD8");
+  const auto fail = [&](const std::string& why) { refuse(file.path, "the JPEG file can't be decoded: " + why); };
+  if (!read_header(decoder_->reports, decoder_->info, file.bytes)) fail(decoder_->reports.text.data());
+  const jpeg_decompress_struct& info = decoder_->info;
+  if (info.jpeg_color_space == JCS_CMYK || info.jpeg_color_space == JCS_YCCK) fail("it has the colours of a printer (CMYK)");
+  if (info.arith_code != FALSE) fail("it is coded arithmetically");
+  // Each block of 8 x 8 takes at least one bit.
+  std::uint64_t blocks = 0;
+  for (int i = 0; i < info.num_components; ++i) {
+    blocks += static_cast<std::uint64_t>(info.comp_info[i].width_in_blocks) * info.comp_info[i].height_in_blocks;
+  }
+  if (blocks / 8 > file_bytes) {
+    fail("its header announces " + std::to_string(info.image_width) + " x " + std::to_string(info.image_height) + " pixels, " +
+         std::to_string(file_bytes) + " bytes can't hold that");
+  }
+  size_ = {
+      .height = info.image_height, .width = info.image_width, .stored = info.num_components == 1 ? Pixels::gray : Pixels::rgb};
+}
+
+JpegPicture::~JpegPicture() = default;
+
+void JpegPicture::decode(Pixels pixels, int reduction, const PicturePart& part, std::span<std::byte> out) {
+  const PictureSize whole = reduced(size_, reduction);
   const auto channels = static_cast<std::size_t>(pixels);
-  MR_CHECK(part.top >= 0 && part.left >= 0 && part.height > 0 && part.width > 0 && part.top <= whole.height - part.height &&
-               part.left <= whole.width - part.width,
-           "a part lies inside the picture");
+  MR_CHECK(lies_in(part, whole), "a part lies inside the picture");
   MR_CHECK(out.size() == static_cast<std::size_t>(part.height) * static_cast<std::size_t>(part.width) * channels,
            "the memory for a part must have the part's size");
-  const std::size_t end = file.bytes.size();
+  const std::size_t end = file_.bytes.size();
   const Request request{.part = part,
                         .channels = channels,
                         .reduction = reduction,
-                        .ends = file.bytes[end - 2] == std::byte{0xFF} && file.bytes[end - 1] == std::byte{0xD9}};
+                        .ends = file_.bytes[end - 2] == std::byte{0xFF} && file_.bytes[end - 1] == std::byte{0xD9}};
   thread_local std::vector<std::byte> row;
   const std::size_t row_bytes = static_cast<std::size_t>(whole.width) * channels;
   if (row.size() < row_bytes) row.resize(row_bytes);
-  if (!start(decoder, request) || !read_part(decoder, request, row.data(), out.data())) {
-    refuse(file.path, "the JPEG file is damaged or cut off: " + std::string(decoder.reports.text.data()));
+  Decoder& decoder = *decoder_;
+  // After the header: creating the decoder clears it.
+  decoder.info.progress = &decoder.progress;
+  if (!start(decoder.reports, decoder.info, request) ||
+      !read_part(decoder.reports, decoder.info, request, row.data(), out.data())) {
+    refuse(file_.path, "the JPEG file is damaged or cut off: " + std::string(decoder.reports.text.data()));
   }
 }
 

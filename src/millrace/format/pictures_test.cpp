@@ -31,12 +31,14 @@ std::vector<std::byte> decode(const std::vector<std::byte>& bytes, Pixels pixels
 
 std::vector<std::byte> decode(const std::vector<std::byte>& bytes, Pixels pixels, int reduction, const PicturePart& part) {
   std::vector<std::byte> out(static_cast<std::size_t>(part.height * part.width) * static_cast<std::size_t>(pixels));
-  decode_jpeg({bytes, kPath}, pixels, reduction, part, out);
+  JpegPicture({bytes, kPath}, bytes.size()).decode(pixels, reduction, part, out);
   return out;
 }
 
+PictureSize jpeg_size(const std::vector<std::byte>& bytes) { return JpegPicture({bytes, kPath}, bytes.size()).size(); }
+
 std::vector<std::byte> decode_whole(const std::vector<std::byte>& bytes, Pixels pixels = Pixels::rgb, int reduction = 1) {
-  const PictureSize size = reduced(jpeg_size({bytes, kPath}, bytes.size()), reduction);
+  const PictureSize size = reduced(jpeg_size(bytes), reduction);
   return decode(bytes, pixels, reduction, {0, 0, size.height, size.width});
 }
 
@@ -137,7 +139,7 @@ TEST(Png, WrittenWholeOrNotAtAll) {
 TEST(Jpeg, SizeAndReductionsOfIt) {
   const PictureSize size{.height = 37, .width = 50, .stored = Pixels::rgb};
   const std::vector<std::byte> bytes = encode_jpeg(size, picture(size, 4), {});
-  EXPECT_EQ(jpeg_size({bytes, kPath}, bytes.size()), size);
+  EXPECT_EQ(jpeg_size(bytes), size);
   EXPECT_EQ(reduced(size, 8), (PictureSize{5, 7, Pixels::rgb}));
   EXPECT_EQ(largest_reduction(size, 37, 50), 1);
   EXPECT_EQ(largest_reduction(size, 19, 25), 2);
@@ -185,7 +187,7 @@ TEST(Jpeg, APartIsThatPartOfTheWhole) {
 TEST(Jpeg, GrayFilesGiveColourToo) {
   const PictureSize size{.height = 9, .width = 10, .stored = Pixels::gray};
   const std::vector<std::byte> bytes = encode_jpeg(size, picture(size, 7), {});
-  EXPECT_EQ(jpeg_size({bytes, kPath}, bytes.size()), size);
+  EXPECT_EQ(jpeg_size(bytes), size);
   const std::vector<std::byte> gray = decode_whole(bytes, Pixels::gray);
   const std::vector<std::byte> rgb = decode_whole(bytes, Pixels::rgb);
   for (std::size_t i = 0; i < gray.size(); ++i) ASSERT_EQ(rgb[3 * i + i % 3], gray[i]);

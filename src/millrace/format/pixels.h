@@ -24,6 +24,11 @@ struct PicturePart {
   std::int64_t width = 0;
 };
 
+[[nodiscard]] constexpr bool lies_in(const PicturePart& part, const PictureSize& size) noexcept {
+  return part.top >= 0 && part.left >= 0 && part.height > 0 && part.width > 0 && part.top <= size.height - part.height &&
+         part.left <= size.width - part.width;
+}
+
 // A file's bytes and the name its errors carry.
 struct PictureFile {
   std::span<const std::byte> bytes;
