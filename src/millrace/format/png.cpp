@@ -20,7 +20,7 @@ namespace {
 constexpr std::string_view kMagic("\x89PNG\r\n\x1A\n", 8);
 constexpr std::size_t kChunkFrame = 12;  // length, name, CRC
 constexpr std::size_t kStart = 33;       // magic and the header's chunk
-constexpr std::uint8_t kGray = 0, kPalette = 3, kGrayAlpha = 4;
+constexpr std::uint8_t kGray = 0, kGrayAlpha = 4;
 
 struct FreeContext {
   void operator()(spng_ctx* context) const noexcept { spng_ctx_free(context); }
