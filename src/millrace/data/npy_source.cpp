@@ -13,6 +13,7 @@ namespace millrace::data {
 
 NpySource::NpySource(std::vector<NpyField> arrays) {
   std::vector<std::filesystem::path> paths;
+  paths.reserve(arrays.size());
   for (const NpyField& array : arrays) paths.push_back(array.path);
   fingerprint_ = "npy " + detail::fingerprint_of_files(paths, "arrays");
   std::size_t sample_bytes = 0;
