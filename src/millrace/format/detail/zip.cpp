@@ -25,7 +25,7 @@ std::uint64_t number(std::span<const std::byte> bytes, std::size_t at, std::size
 }
 
 void put(std::string& to, std::uint64_t value, std::size_t width) {
-  for (std::size_t i = 0; i < width; ++i) to += static_cast<char>(value >> (8 * i) & 0xFFU);
+  for (; width > 0; --width, value >>= 8U) to += static_cast<char>(value & 0xFFU);
 }
 
 std::vector<std::byte> part(const InputFile& file, std::uint64_t offset, std::uint64_t bytes) {
