@@ -1,22 +1,18 @@
 #include "millrace/cli/inspect_report.h"
 
 #include <algorithm>
-#include <fstream>
 
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
+#include "millrace/cli/inspect_files.h"
 #include "millrace/cli/run_table.h"
 #include "millrace/cli/text.h"
-#include "millrace/data/token_array.h"
-#include "millrace/format/safetensors.h"
 #include "millrace/snapshot/snapshot.h"
 
 namespace millrace::cli {
 namespace {
 
 namespace fs = std::filesystem;
-
-const std::vector<std::string> kTensorHeadings = {"tensor", "dtype", "shape", "bytes"};
 
 std::uint64_t bytes_below(const fs::path& folder) {
   std::uint64_t bytes = 0;
@@ -32,85 +28,11 @@ std::string one_line(const Error& error) {
   return error.message().where.empty() ? text : text + " (" + error.message().where + ")";
 }
 
-// Names, shapes and sizes of a safetensors file; adds them to what is there.
-void add_tensors(Report& report, const fs::path& path, const std::string& prefix) {
-  const format::SafetensorsFile file(path);
-  Json& all = report.details["tensors"];
-  for (const format::StoredTensor& tensor : file.tensors()) {
-    report.table.push_back({prefix + tensor.name, std::string(name_of(tensor.dtype)), to_text(tensor.shape),
-                            with_commas(static_cast<std::int64_t>(tensor.bytes))});
-    all.push_back({{"file", path.filename().string()},
-                   {"name", tensor.name},
-                   {"dtype", name_of(tensor.dtype)},
-                   {"shape", tensor.shape},
-                   {"bytes", tensor.bytes}});
-  }
-}
-
-std::int64_t elements_in(const fs::path& path) {
-  std::int64_t count = 0;
-  const format::SafetensorsFile file(path);
-  for (const auto& tensor : file.tensors()) {
-    count += element_count(tensor.shape).value_or(0);
-  }
-  return count;
-}
-
-Report inspect_safetensors(const fs::path& path) {
-  Report report;
-  report.kind = "safetensors file";
-  report.table.push_back(kTensorHeadings);
-  try {
-    add_tensors(report, path, "");
-    const format::SafetensorsFile file(path);
-    report.facts = {{"tensors", std::to_string(file.tensors().size())},
-                    {"elements", with_commas(elements_in(path))},
-                    {"size", human_bytes(static_cast<double>(file.bytes()))}};
-    for (const auto& [key, value] : file.metadata()) {
-      report.facts.emplace_back("metadata " + key, value);
-      report.details["metadata"][key] = value;
-    }
-    report.facts.emplace_back("check", "header, offsets and sizes agree; the file itself holds no checksum");
-  } catch (const Error& error) {
-    report.table.clear();
-    report.problems.push_back(one_line(error));
-  }
-  return report;
-}
-
-bool is_token_file(const fs::path& path) {
-  char magic[8] = {};
-  std::ifstream stream(path, std::ios::binary);
-  return stream.read(magic, sizeof magic) && std::string_view(magic, sizeof magic) == "MRTOKENS";
-}
-
-Report inspect_tokens(const fs::path& path) {
-  Report report;
-  report.kind = "token file";
-  report.facts.emplace_back("size", human_bytes(static_cast<double>(fs::file_size(path))));
-  try {
-    const auto tokens = data::TokenArray::open(path);
-    const auto documents = static_cast<std::int64_t>(tokens->documents().size());
-    report.facts.insert(report.facts.end(),
-                        {{"tokens", with_commas(tokens->size())},
-                         {"bytes per token", std::to_string(tokens->token_bytes())},
-                         {"vocabulary", with_commas(static_cast<std::int64_t>(tokens->vocab_size()))},
-                         {"documents", with_commas(documents)},
-                         {"fingerprint", tokens->fingerprint()},
-                         {"check", "CRC32C of every part agrees, every token is below the vocabulary's size"}});
-    report.details = {{"tokens", tokens->size()}, {"token_bytes", tokens->token_bytes()}, {"vocab_size", tokens->vocab_size()},
-                      {"documents", documents},   {"fingerprint", tokens->fingerprint()}, {"notes", tokens->notes()}};
-  } catch (const Error& error) {
-    report.problems.push_back(one_line(error));
-  }
-  return report;
-}
-
 Report inspect_snapshot(const fs::path& path) {
   Report report;
   report.kind = "snapshot";
   report.facts.emplace_back("size", human_bytes(static_cast<double>(bytes_below(path))));
-  report.table.push_back(kTensorHeadings);
+  report.table.push_back({"tensor", "dtype", "shape", "bytes"});
   try {
     const snapshot::Content content = snapshot::load(Fs::real(), path);
     report.facts.emplace_back("step", with_commas(content.step));
@@ -133,6 +55,18 @@ Report inspect_snapshot(const fs::path& path) {
     }
   }
   std::sort(report.table.begin() + 1, report.table.end());
+  return report;
+}
+
+Report inspect_file(const fs::path& path, const FileFormat& format) {
+  Report report;
+  report.kind = format.kind;
+  try {
+    format.describe(path, report);
+  } catch (const Error& error) {
+    report.table.clear();
+    report.problems.push_back(one_line(error));
+  }
   return report;
 }
 
@@ -199,13 +133,14 @@ Report inspect_path(const fs::path& path) {
     if (is_run_folder(path)) {
       return inspect_run(path);
     }
-  } else if (path.extension() == ".safetensors") {
-    return inspect_safetensors(path);
-  } else if (is_token_file(path)) {
-    return inspect_tokens(path);
+  } else {
+    for (const FileFormat& format : file_formats()) {
+      if (format.recognises(path)) return inspect_file(path, format);
+    }
   }
   throw UsageError({"can't tell what " + path.string() + " is", "millrace inspect",
-                    "give a run folder, a snapshot folder (step-...), a .safetensors file or a token file"});
+                    "give a run folder, a snapshot folder (step-...), or a file: .safetensors, .npy, .npz, .nii, .nii.gz, .png, "
+                    ".jpg, tokens"});
 }
 
 }  // namespace millrace::cli

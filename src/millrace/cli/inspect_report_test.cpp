@@ -11,6 +11,8 @@
 #include "millrace/base/error.h"
 #include "millrace/cli/run_table.h"
 #include "millrace/data/token_array.h"
+#include "millrace/format/npy.h"
+#include "millrace/format/png.h"
 #include "millrace/snapshot/snapshot.h"
 
 namespace millrace::cli {
@@ -107,6 +109,29 @@ TEST_F(InspectTest, TokenFile) {
   EXPECT_EQ(report.details["vocab_size"], 50);
   flip_a_bit(file);
   EXPECT_EQ(inspect_path(file).problems.size(), 1U);
+}
+
+TEST_F(InspectTest, ArraysVolumesAndPictures) {
+  const auto text_of = [](const fs::path& file) { return inspect_path(file).to_text(file); };
+  const std::string values(24, '\1');
+  const auto bytes = std::as_bytes(std::span(values));
+  const auto npy = Fs::real().create(root_ / "a.npy");
+  format::write_npy(*npy, DType::f32, {2, 3}, bytes);
+  npy->close();
+  EXPECT_THAT(text_of(root_ / "a.npy"), testing::ContainsRegex("NumPy array .*a.npy\n(.*\n)*  shape +\\[2,3\\]\n"));
+  const auto npz = Fs::real().create(root_ / "a.npz");
+  format::write_npz(*npz, std::vector<format::NpzArray>{{{"x", DType::f32, {2, 3}}, bytes}});
+  npz->close();
+  EXPECT_THAT(text_of(root_ / "a.npz"), testing::ContainsRegex("x +f32 +\\[2,3\\] +24\n"));
+  format::write_png(Fs::real(), root_ / "a.png", {2, 4, format::Pixels::rgb}, bytes);
+  EXPECT_THAT(text_of(root_ / "a.png"), testing::ContainsRegex("pixels +4 x 2\n"));
+  for (const char* name : {"a.npy", "a.npz", "a.png"}) {
+    EXPECT_THAT(inspect_path(root_ / name).problems, IsEmpty()) << name;
+    fs::resize_file(root_ / name, fs::file_size(root_ / name) - 1);
+    EXPECT_EQ(inspect_path(root_ / name).problems.size(), 1U) << name;
+  }
+  write(root_ / "a.nii", "no volume");
+  EXPECT_THAT(inspect_path(root_ / "a.nii").problems[0], HasSubstr("not a NIfTI file, or cut off: 9 bytes"));
 }
 
 TEST_F(InspectTest, SaysWhenItCannotTell) {

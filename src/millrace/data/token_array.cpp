@@ -14,7 +14,7 @@
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
 #include "millrace/base/hash.h"
-#include "millrace/data/detail/input_file.h"
+#include "millrace/base/input_file.h"
 
 namespace millrace::data {
 namespace {
@@ -249,7 +249,7 @@ class FileTokens final : public TokenArray {
     return crc;
   }
 
-  detail::InputFile file_;
+  InputFile file_;
   std::uint64_t begin_ = 0;
   std::vector<std::byte> kept_;
 };

@@ -10,8 +10,8 @@
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
 #include "millrace/base/hash.h"
+#include "millrace/base/input_file.h"
 #include "millrace/base/utf8.h"
-#include "millrace/data/detail/input_file.h"
 
 namespace millrace::data::detail {
 namespace {

@@ -5,8 +5,9 @@
 #include <cstdint>
 #include <filesystem>
 #include <span>
+#include <vector>
 
-namespace millrace::data::detail {
+namespace millrace {
 
 class InputFile {
  public:
@@ -16,15 +17,19 @@ class InputFile {
   InputFile(const InputFile&) = delete;
   InputFile& operator=(const InputFile&) = delete;
 
-  [[nodiscard]] std::uint64_t size() const noexcept { return size_; }  // when it was opened
+  [[nodiscard]] std::uint64_t size() const noexcept { return size_; }               // when it was opened
+  [[nodiscard]] std::int64_t modified_ns() const noexcept { return modified_ns_; }  // its modification time then
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
   // Exactly these bytes; DataError when the file ends before or the disk fails.
   void read(std::uint64_t offset, std::span<std::byte> out) const;
+  // The whole file, as long as it was when opened. `buffer` is grown when needed and never shrunk: keep one per thread.
+  std::span<const std::byte> read_all(std::vector<std::byte>& buffer) const;
 
  private:
   std::filesystem::path path_;
   int descriptor_ = -1;
   std::uint64_t size_ = 0;
+  std::int64_t modified_ns_ = 0;
 };
 
-}  // namespace millrace::data::detail
+}  // namespace millrace

@@ -1,4 +1,4 @@
-#include "millrace/data/detail/input_file.h"
+#include "millrace/base/input_file.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -11,7 +11,7 @@
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
 
-namespace millrace::data::detail {
+namespace millrace {
 namespace {
 
 std::string reason(int error_number) { return std::generic_category().message(error_number); }
@@ -31,6 +31,7 @@ InputFile::InputFile(std::filesystem::path path) : path_(std::move(path)) {
     throw DataError({.what = quoted(path_.string()) + " is not a regular file", .where = "", .next = "name a file"});
   }
   size_ = static_cast<std::uint64_t>(status.st_size);
+  modified_ns_ = std::int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec;
 }
 
 InputFile::~InputFile() { ::close(descriptor_); }
@@ -55,4 +56,11 @@ void InputFile::read(std::uint64_t offset, std::span<std::byte> out) const {
   }
 }
 
-}  // namespace millrace::data::detail
+std::span<const std::byte> InputFile::read_all(std::vector<std::byte>& buffer) const {
+  if (buffer.size() < size_) buffer.resize(size_);
+  const std::span<std::byte> whole = std::span(buffer).first(size_);
+  read(0, whole);
+  return whole;
+}
+
+}  // namespace millrace

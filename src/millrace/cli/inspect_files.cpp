@@ -1,0 +1,167 @@
+#include "millrace/cli/inspect_files.h"
+
+#include <fstream>
+#include <vector>
+
+#include "millrace/base/format.h"
+#include "millrace/base/input_file.h"
+#include "millrace/data/image.h"
+#include "millrace/data/nifti.h"
+#include "millrace/data/token_array.h"
+#include "millrace/format/npy.h"
+#include "millrace/format/safetensors.h"
+
+namespace millrace::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+template <const char*... kExtensions>
+bool has_extension(const fs::path& path) {
+  const std::string name = path.filename().string();
+  return (name.ends_with(kExtensions) || ...);
+}
+
+constexpr char kSafetensors[] = ".safetensors", kNpy[] = ".npy", kNpz[] = ".npz", kPng[] = ".png", kJpg[] = ".jpg",
+               kJpeg[] = ".jpeg";
+constexpr char kNii[] = ".nii", kNiiGz[] = ".nii.gz", kHdr[] = ".hdr", kHdrGz[] = ".hdr.gz", kImg[] = ".img",
+               kImgGz[] = ".img.gz";
+
+bool is_token_file(const fs::path& path) {
+  char magic[8] = {};
+  std::ifstream stream(path, std::ios::binary);
+  return stream.read(magic, sizeof magic) && std::string_view(magic, sizeof magic) == "MRTOKENS";
+}
+
+void add_size(Report& report, const fs::path& path) {
+  report.facts.emplace_back("size", human_bytes(static_cast<double>(fs::file_size(path))));
+}
+
+void describe_safetensors(const fs::path& path, Report& report) {
+  add_tensors(report, path, "");
+  const format::SafetensorsFile file(path);
+  std::int64_t elements = 0;
+  for (const auto& tensor : file.tensors()) elements += element_count(tensor.shape).value_or(0);
+  report.facts = {{"tensors", std::to_string(file.tensors().size())},
+                  {"elements", with_commas(elements)},
+                  {"size", human_bytes(static_cast<double>(file.bytes()))}};
+  for (const auto& [key, value] : file.metadata()) {
+    report.facts.emplace_back("metadata " + key, value);
+    report.details["metadata"][key] = value;
+  }
+  report.facts.emplace_back("check", "header, offsets and sizes agree; the file itself holds no checksum");
+}
+
+void describe_tokens(const fs::path& path, Report& report) {
+  add_size(report, path);
+  const auto tokens = data::TokenArray::open(path);
+  const auto documents = static_cast<std::int64_t>(tokens->documents().size());
+  report.facts.insert(report.facts.end(), {{"tokens", with_commas(tokens->size())},
+                                           {"bytes per token", std::to_string(tokens->token_bytes())},
+                                           {"vocabulary", with_commas(static_cast<std::int64_t>(tokens->vocab_size()))},
+                                           {"documents", with_commas(documents)},
+                                           {"fingerprint", tokens->fingerprint()},
+                                           {"check", "CRC32C of every part agrees, every token is below the vocabulary's size"}});
+  report.details = {{"tokens", tokens->size()}, {"token_bytes", tokens->token_bytes()}, {"vocab_size", tokens->vocab_size()},
+                    {"documents", documents},   {"fingerprint", tokens->fingerprint()}, {"notes", tokens->notes()}};
+}
+
+void describe_npy(const fs::path& path, Report& report) {
+  add_size(report, path);
+  const format::NpyLayout layout = format::NpyFile(path).layout();
+  report.facts.insert(report.facts.end(), {{"dtype", std::string(name_of(layout.dtype))},
+                                           {"shape", to_text(layout.shape)},
+                                           {"order", layout.fortran ? "Fortran" : "C"},
+                                           {"bytes", layout.swapped ? "big-endian" : "little-endian"},
+                                           {"check", "header and size agree; the file itself holds no checksum"}});
+  report.details = {{"dtype", name_of(layout.dtype)}, {"shape", layout.shape}, {"fortran_order", layout.fortran}};
+}
+
+void describe_npz(const fs::path& path, Report& report) {
+  add_size(report, path);
+  report.table.push_back({"array", "dtype", "shape", "bytes"});
+  const format::NpzFile file(path);
+  report.details["arrays"] = Json::array();
+  for (const format::NpzEntry& entry : file.entries()) {
+    std::vector<std::byte> bytes(entry.layout.bytes);
+    file.read(entry, bytes);
+    report.table.push_back({entry.name, std::string(name_of(entry.layout.dtype)), to_text(entry.layout.shape),
+                            with_commas(static_cast<std::int64_t>(entry.layout.bytes))});
+    report.details["arrays"].push_back(
+        {{"name", entry.name}, {"dtype", name_of(entry.layout.dtype)}, {"shape", entry.layout.shape}});
+  }
+  report.facts.emplace_back("arrays", std::to_string(file.entries().size()));
+  report.facts.emplace_back("check", "CRC-32 of every array agrees");
+}
+
+void describe_nifti(const fs::path& path, Report& report) {
+  add_size(report, path);
+  const data::NiftiFile file(path);
+  const data::NiftiHeader& header = file.header();
+  std::vector<std::byte> voxels(header.voxel_bytes);
+  file.read(voxels);
+  std::string spacing;
+  for (std::size_t i = 1; i <= header.shape.size(); ++i) spacing += (i == 1 ? "" : " x ") + significant(header.pixdim[i], 5);
+  report.facts.insert(
+      report.facts.end(),
+      {{"version", std::to_string(header.version) + (header.swapped ? ", other byte order" : "")},
+       {"dtype", std::string(name_of(header.dtype))},
+       {"shape", to_text(header.shape) + " (slowest axis first)"},
+       {"spacing", spacing + " (x first)"},
+       {"value",
+        header.scaled ? "stored * " + significant(header.slope, 6) + " + " + significant(header.intercept, 6) : "as stored"},
+       {"description", quoted(header.description)},
+       {"extensions", std::to_string(header.extensions.size())},
+       {"check", "header and voxels agree; gzip data has its CRC-32"}});
+  report.table.push_back({"affine", "x", "y", "z", "offset"});
+  const char* const axes[] = {"x mm", "y mm", "z mm"};
+  for (std::size_t row = 0; row < 3; ++row) {
+    report.table.push_back({axes[row]});
+    for (const double value : header.affine[row]) report.table.back().push_back(significant(value, 6));
+  }
+  report.details = {{"version", header.version}, {"dtype", name_of(header.dtype)}, {"shape", header.shape},
+                    {"slope", header.slope},     {"intercept", header.intercept},  {"affine", header.affine}};
+}
+
+void describe_image(const fs::path& path, Report& report) {
+  add_size(report, path);
+  data::Image image(path);
+  const data::PictureSize size = image.size();
+  std::vector<std::byte> pixels(static_cast<std::size_t>(size.height * size.width) * static_cast<std::size_t>(size.stored));
+  image.decode(size.stored, 1, {0, 0, size.height, size.width}, pixels);
+  const std::string colours = size.stored == data::Pixels::gray ? "gray" : "colour";
+  report.facts.insert(report.facts.end(), {{"pixels", std::to_string(size.width) + " x " + std::to_string(size.height)},
+                                           {"channels", colours},
+                                           {"check", "the whole picture decodes"}});
+  report.details = {{"height", size.height}, {"width", size.width}, {"channels", colours}};
+}
+
+constexpr FileFormat kFormats[] = {
+    {"safetensors file", has_extension<kSafetensors>, describe_safetensors},
+    {"NumPy array", has_extension<kNpy>, describe_npy},
+    {"NumPy archive", has_extension<kNpz>, describe_npz},
+    {"NIfTI volume", has_extension<kNii, kNiiGz, kHdr, kHdrGz, kImg, kImgGz>, describe_nifti},
+    {"image", has_extension<kPng, kJpg, kJpeg>, describe_image},
+    {"token file", is_token_file, describe_tokens},
+};
+
+}  // namespace
+
+std::span<const FileFormat> file_formats() { return kFormats; }
+
+void add_tensors(Report& report, const fs::path& path, const std::string& prefix) {
+  if (report.table.empty()) report.table.push_back({"tensor", "dtype", "shape", "bytes"});
+  const format::SafetensorsFile file(path);
+  Json& all = report.details["tensors"];
+  for (const format::StoredTensor& tensor : file.tensors()) {
+    report.table.push_back({prefix + tensor.name, std::string(name_of(tensor.dtype)), to_text(tensor.shape),
+                            with_commas(static_cast<std::int64_t>(tensor.bytes))});
+    all.push_back({{"file", path.filename().string()},
+                   {"name", tensor.name},
+                   {"dtype", name_of(tensor.dtype)},
+                   {"shape", tensor.shape},
+                   {"bytes", tensor.bytes}});
+  }
+}
+
+}  // namespace millrace::cli

@@ -1,0 +1,14 @@
+// The files of a data set.
+#pragma once
+
+#include <filesystem>
+#include <span>
+#include <string>
+
+namespace millrace::data::detail {
+
+// "4 files 3f0a…": SHA-256 over path, size and modification time of each, in order. DataError when one can't be opened, or
+// there are none (`what` says of what: "volumes").
+[[nodiscard]] std::string fingerprint_of_files(std::span<const std::filesystem::path> files, const std::string& what);
+
+}  // namespace millrace::data::detail

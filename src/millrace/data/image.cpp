@@ -1,0 +1,73 @@
+#include "millrace/data/image.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "millrace/base/error.h"
+#include "millrace/base/input_file.h"
+#include "millrace/format/png.h"
+
+namespace millrace::data {
+namespace {
+
+[[noreturn]] void refuse(const std::filesystem::path& path) {
+  throw DataError({"neither a PNG nor a JPEG file", path.string(), "use an intact PNG or JPEG file"});
+}
+
+}  // namespace
+
+PictureSize image_size(const std::filesystem::path& path) {
+  const InputFile file(path);
+  // Enough for nearly every header; a JPEG may have a colour profile or a small picture of itself before its own.
+  for (std::uint64_t most = std::uint64_t{1} << 16U;; most = file.size()) {
+    std::vector<std::byte> start(std::min(file.size(), most));
+    file.read(0, start);
+    if (format::is_png(start)) return format::png_size({start, path}, file.size());
+    if (!format::is_jpeg(start)) refuse(path);
+    try {
+      return format::JpegPicture({start, path}, file.size()).size();
+    } catch (const DataError&) {
+      if (start.size() == file.size()) throw;
+    }
+  }
+}
+
+Image::Image(std::filesystem::path path) : path_(std::move(path)) {
+  thread_local std::vector<std::byte> kept;
+  bytes_ = InputFile(path_).read_all(kept);
+  const format::PictureFile file{bytes_, path_};
+  if (format::is_png(bytes_)) {
+    size_ = format::png_size(file, bytes_.size());
+  } else if (format::is_jpeg(bytes_)) {
+    jpeg_ = std::make_unique<format::JpegPicture>(file, bytes_.size());
+    size_ = jpeg_->size();
+  } else {
+    refuse(path_);
+  }
+}
+
+int Image::largest_reduction(std::int64_t height, std::int64_t width) const noexcept {
+  return jpeg_ ? format::largest_reduction(size_, height, width) : 1;
+}
+
+void Image::decode(Pixels pixels, int reduction, const PicturePart& part, std::span<std::byte> out) {
+  if (jpeg_) return jpeg_->decode(pixels, reduction, part, out);
+  MR_CHECK(reduction == 1 && format::lies_in(part, size_), "a part lies inside the picture");
+  const auto channels = static_cast<std::size_t>(pixels);
+  const format::PictureFile file{bytes_, path_};
+  if (part.height == size_.height && part.width == size_.width) return format::decode_png(file, pixels, out);
+  thread_local std::vector<std::byte> kept;
+  const std::size_t pitch = static_cast<std::size_t>(size_.width) * channels;
+  const std::size_t bytes = static_cast<std::size_t>(size_.height) * pitch;
+  if (kept.size() < bytes) kept.resize(bytes);
+  format::decode_png(file, pixels, std::span(kept).first(bytes));
+  const std::size_t row_bytes = static_cast<std::size_t>(part.width) * channels;
+  MR_CHECK(out.size() == static_cast<std::size_t>(part.height) * row_bytes, "the memory for a part must have the part's size");
+  const std::byte* from =
+      kept.data() + static_cast<std::size_t>(part.top) * pitch + static_cast<std::size_t>(part.left) * channels;
+  for (std::size_t at = 0; at < out.size(); at += row_bytes, from += pitch) std::memcpy(out.data() + at, from, row_bytes);
+}
+
+}  // namespace millrace::data

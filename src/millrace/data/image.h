@@ -1,0 +1,40 @@
+// A PNG or JPEG file, told apart by its content.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <memory>
+#include <span>
+
+#include "millrace/format/jpeg.h"
+#include "millrace/format/pixels.h"
+
+namespace millrace::data {
+
+using format::PicturePart;
+using format::PictureSize;
+using format::Pixels;
+
+// From the header: little of the file is read. DataError: neither PNG nor JPEG, or damaged.
+[[nodiscard]] PictureSize image_size(const std::filesystem::path& path);
+
+// An image read from disk into memory that each thread keeps: one at a time for each thread, used by that thread.
+class Image {
+ public:
+  explicit Image(std::filesystem::path path);
+
+  [[nodiscard]] const PictureSize& size() const noexcept { return size_; }
+  // The largest of 1, 2, 4, 8 by which the image can be decoded smaller and still has so many rows and columns; 1 for PNG.
+  [[nodiscard]] int largest_reduction(std::int64_t height, std::int64_t width) const noexcept;
+  // Rows and columns of the image reduced by `reduction`, into the caller's memory: height * width * channels bytes, channels
+  // last. Once for each object. DataError when the file is damaged or cut off.
+  void decode(Pixels pixels, int reduction, const PicturePart& part, std::span<std::byte> out);
+
+ private:
+  std::filesystem::path path_;
+  std::span<const std::byte> bytes_;
+  PictureSize size_;
+  std::unique_ptr<format::JpegPicture> jpeg_;  // null: a PNG
+};
+
+}  // namespace millrace::data

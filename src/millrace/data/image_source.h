@@ -1,0 +1,51 @@
+// PNG and JPEG files as samples: a crop of each, perhaps flipped, as bytes or normalised.
+#pragma once
+
+#include <array>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "millrace/data/image.h"
+#include "millrace/data/source.h"
+
+namespace millrace::data {
+
+struct ImageSamples {
+  std::string field = "image";
+  std::int64_t height = 224;  // of the crop; images are never resized, smaller ones are an error
+  std::int64_t width = 224;
+  Pixels pixels = Pixels::rgb;
+  bool random_crop = true;   // drawn anew at each read; false: the middle
+  bool random_flip = false;  // left and right change places in half of the reads
+  // Decodes a JPEG at 1/2, 1/4 or 1/8 when that still covers the crop: the crop then shows more of the image, for less work.
+  bool reduce = false;
+  // f32 [channels, height, width] of (value / 255 - mean) / deviation; false: u8 [height, width, channels].
+  bool normalise = true;
+  std::array<float, 3> mean = {0, 0, 0};  // of a channel; gray takes the first
+  std::array<float, 3> deviation = {1, 1, 1};
+};
+
+// Sample i is file i. The numbers are a function of the file and of the read's random stream alone. DataError naming the file
+// when it is damaged or smaller than the crop; ConfigError for a crop or a deviation that is not above 0.
+class ImageSource final : public Source {
+ public:
+  ImageSource(std::vector<std::filesystem::path> files, ImageSamples samples);
+
+  [[nodiscard]] std::span<const Field> fields() const override { return {&field_, 1}; }
+  [[nodiscard]] std::int64_t size() const override { return static_cast<std::int64_t>(files_.size()); }
+  void read(std::span<const std::int64_t> indices, Rows rows, const ReadRandom& random) const override;
+  [[nodiscard]] std::string fingerprint() const override { return fingerprint_; }
+
+ private:
+  void read_one(const std::filesystem::path& path, Philox draws, std::span<std::byte> out) const;
+
+  std::vector<std::filesystem::path> files_;
+  ImageSamples samples_;
+  Field field_;
+  std::array<std::array<float, 256>, 3> normalised_{};  // of each byte, for each channel
+  std::string fingerprint_;
+};
+
+}  // namespace millrace::data

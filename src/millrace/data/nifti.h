@@ -1,0 +1,82 @@
+// NIfTI volumes (nifti1.h and nifti2.h of the NIfTI Data Format Working Group): .nii, .nii.gz, and the pair .hdr/.img (also .gz),
+// in either byte order. Axes are given slowest first, as arrays in C order have them: an x, y, z volume has shape [z,y,x].
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "millrace/base/field.h"
+
+namespace millrace {
+class InputFile;
+}
+
+namespace millrace::data {
+
+struct NiftiExtension {
+  std::int32_t code = 0;     // 4 is AFNI's, 6 a comment, ...
+  std::uint64_t offset = 0;  // of its content in the header's file, decompressed
+  std::uint64_t bytes = 0;
+};
+
+struct NiftiHeader {
+  int version = 1;       // 1 or 2
+  bool pair = false;     // voxels in a file of their own (.img)
+  bool swapped = false;  // the other byte order
+  DType dtype = DType::i16;
+  Shape shape;                     // slowest axis first: [t,z,y,x]
+  std::uint64_t voxel_offset = 0;  // in the voxels' file, decompressed
+  std::uint64_t voxel_bytes = 0;
+  // value = stored * slope + intercept. A stored slope of 0, or one that is not finite, means "none" and reads as 1 and 0.
+  double slope = 1;
+  double intercept = 0;
+  bool scaled = false;             // false: values are as stored
+  std::array<double, 8> pixdim{};  // as stored: [1] to [7] are the sizes of a voxel along x, y, z, t, ...
+  std::int16_t qform_code = 0, sform_code = 0;
+  // Voxel (i, j, k, 1) along x, y, z to millimetres: by the sform, else the qform, else voxel sizes about the volume's centre
+  // with x flipped, as nibabel does. Row by row.
+  std::array<std::array<double, 4>, 4> affine{};
+  std::string description;
+  std::vector<NiftiExtension> extensions;
+};
+
+// A volume open for reading: its header is read and checked against the file's size. Const and thread-safe. Compressed files are
+// inflated whole at each read, into memory that each thread keeps (as much as the largest file and volume it met). DataError
+// names the file and what is wrong: no NIfTI header, an impossible one, voxels missing, a gzip stream that is damaged or holds
+// more than the header says.
+class NiftiFile {
+ public:
+  explicit NiftiFile(const std::filesystem::path& path);  // of a pair, either file
+  ~NiftiFile();
+  NiftiFile(NiftiFile&& other) noexcept;
+  NiftiFile& operator=(NiftiFile&&) = delete;
+  NiftiFile(const NiftiFile&) = delete;
+  NiftiFile& operator=(const NiftiFile&) = delete;
+
+  [[nodiscard]] const NiftiHeader& header() const noexcept { return header_; }
+  [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
+  [[nodiscard]] std::vector<std::byte> extension(const NiftiExtension& extension) const;
+
+  // The block of `size` voxels per axis from `offset` (slowest axis first, inside the volume), in C order: the stored numbers in
+  // this machine's byte order. Copies no more than the block; of an uncompressed file it reads little more than the block.
+  void read(std::span<const std::int64_t> offset, std::span<const std::int64_t> size, std::span<std::byte> out) const;
+  // The same, scaled in double and rounded to float. DataError for complex voxels.
+  void read_scaled(std::span<const std::int64_t> offset, std::span<const std::int64_t> size, std::span<float> out) const;
+  // All voxels.
+  void read(std::span<std::byte> out) const;
+  void read_scaled(std::span<float> out) const;
+
+ private:
+  std::filesystem::path path_;
+  std::unique_ptr<InputFile> head_;    // the header's file
+  std::unique_ptr<InputFile> voxels_;  // of a pair; else null, and head_ has them
+  NiftiHeader header_;
+};
+
+}  // namespace millrace::data

@@ -1,0 +1,38 @@
+// NIfTI files as samples: whole volumes, or a block of each.
+#pragma once
+
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "millrace/data/source.h"
+
+namespace millrace::data {
+
+struct NiftiSamples {
+  std::string field = "volume";
+  Shape patch = {};       // one size for each axis, slowest first; empty: whole volumes, all of one shape
+  bool random = true;     // where the patch lies is drawn anew at each read; false: in the middle
+  bool as_float = false;  // values scaled by slope and intercept as f32; false: the numbers as stored, all files of one dtype
+};
+
+// Sample i is file i. Opens the first file for its dtype and shape; the others are judged when they are read. A file that does
+// not fit is a DataError naming it.
+class NiftiSource final : public Source {
+ public:
+  NiftiSource(std::vector<std::filesystem::path> files, NiftiSamples samples);
+
+  [[nodiscard]] std::span<const Field> fields() const override { return {&field_, 1}; }
+  [[nodiscard]] std::int64_t size() const override { return static_cast<std::int64_t>(files_.size()); }
+  void read(std::span<const std::int64_t> indices, Rows rows, const ReadRandom& random) const override;
+  [[nodiscard]] std::string fingerprint() const override { return fingerprint_; }
+
+ private:
+  std::vector<std::filesystem::path> files_;
+  NiftiSamples samples_;
+  Field field_;
+  std::string fingerprint_;
+};
+
+}  // namespace millrace::data

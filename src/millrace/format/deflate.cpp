@@ -1,0 +1,102 @@
+#include "millrace/format/deflate.h"
+
+#include <libdeflate.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <limits>
+#include <memory>
+#include <new>
+
+namespace millrace::format {
+namespace {
+
+struct FreeDecompressor {
+  void operator()(libdeflate_decompressor* decompressor) const noexcept { libdeflate_free_decompressor(decompressor); }
+};
+struct FreeCompressor {
+  void operator()(libdeflate_compressor* compressor) const noexcept { libdeflate_free_compressor(compressor); }
+};
+struct EndInflate {
+  void operator()(z_stream* stream) const noexcept { ::inflateEnd(stream); }
+};
+
+libdeflate_decompressor& decompressor() {
+  thread_local const std::unique_ptr<libdeflate_decompressor, FreeDecompressor> kept(libdeflate_alloc_decompressor());
+  if (!kept) throw std::bad_alloc();
+  return *kept;
+}
+
+std::string announced(std::size_t bytes) { return std::to_string(bytes) + " bytes that are announced"; }
+
+// What a result other than success means when `room` bytes were announced.
+std::string problem_of(libdeflate_result result, std::size_t room) {
+  if (result == LIBDEFLATE_INSUFFICIENT_SPACE) return "the compressed data holds more than the " + announced(room);
+  if (result == LIBDEFLATE_SHORT_OUTPUT) return "the compressed data holds less than the " + announced(room);
+  return "the compressed data is damaged or cut off";
+}
+
+}  // namespace
+
+std::uint32_t crc32(std::span<const std::byte> bytes, std::uint32_t crc) noexcept {
+  return libdeflate_crc32(crc, bytes.data(), bytes.size());
+}
+
+std::string inflate(std::span<const std::byte> in, std::span<std::byte> out) {
+  std::size_t used = 0;
+  const libdeflate_result result =
+      libdeflate_deflate_decompress_ex(&decompressor(), in.data(), in.size(), out.data(), out.size(), &used, nullptr);
+  if (result != LIBDEFLATE_SUCCESS) return problem_of(result, out.size());
+  return used == in.size() ? "" : std::to_string(in.size() - used) + " bytes follow the compressed data";
+}
+
+std::string gunzip(std::span<const std::byte> in, std::span<std::byte> out) {
+  const std::size_t whole = out.size();
+  std::size_t at = 0;
+  do {
+    std::size_t used = 0;
+    std::size_t written = 0;
+    const libdeflate_result result =
+        libdeflate_gzip_decompress_ex(&decompressor(), in.data() + at, in.size() - at, out.data(), out.size(), &used, &written);
+    if (result != LIBDEFLATE_SUCCESS) {
+      return problem_of(result, whole) + (at == 0 ? "" : " (the gzip member that begins at byte " + std::to_string(at) + ")");
+    }
+    at += used;
+    out = out.subspan(written);
+  } while (at < in.size());
+  return out.empty() ? "" : problem_of(LIBDEFLATE_SHORT_OUTPUT, whole);
+}
+
+std::string inflate_head(DeflateFrame frame, std::span<const std::byte> in, std::span<std::byte> out, std::size_t& written) {
+  constexpr std::size_t kMost = std::numeric_limits<uInt>::max();
+  z_stream stream{};
+  const int window = frame == DeflateFrame::gzip ? 16 + MAX_WBITS : -MAX_WBITS;
+  if (::inflateInit2(&stream, window) != Z_OK) throw std::bad_alloc();
+  const std::unique_ptr<z_stream, EndInflate> ends(&stream);
+  // zlib does not write to its input.
+  stream.next_in = const_cast<Bytef*>(reinterpret_cast<const Bytef*>(in.data()));
+  stream.avail_in = static_cast<uInt>(std::min(in.size(), kMost));
+  stream.next_out = reinterpret_cast<Bytef*>(out.data());
+  stream.avail_out = static_cast<uInt>(std::min(out.size(), kMost));
+  int status = Z_OK;
+  while (stream.avail_out > 0 && status == Z_OK) {
+    status = ::inflate(&stream, Z_SYNC_FLUSH);
+    if (status == Z_STREAM_END && frame == DeflateFrame::gzip && stream.avail_in > 0) status = ::inflateReset(&stream);
+  }
+  written = out.size() - stream.avail_out;
+  if (stream.avail_out == 0 || status == Z_STREAM_END) return "";
+  return "the compressed data is damaged or cut off";
+}
+
+std::vector<std::byte> deflate(DeflateFrame frame, std::span<const std::byte> in, int level) {
+  const std::unique_ptr<libdeflate_compressor, FreeCompressor> compressor(libdeflate_alloc_compressor(level));
+  if (!compressor) throw std::bad_alloc();
+  const bool gzip = frame == DeflateFrame::gzip;
+  std::vector<std::byte> out(gzip ? libdeflate_gzip_compress_bound(compressor.get(), in.size())
+                                  : libdeflate_deflate_compress_bound(compressor.get(), in.size()));
+  const auto compress = gzip ? libdeflate_gzip_compress : libdeflate_deflate_compress;
+  out.resize(compress(compressor.get(), in.data(), in.size(), out.data(), out.size()));
+  return out;
+}
+
+}  // namespace millrace::format

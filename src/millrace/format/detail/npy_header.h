@@ -1,0 +1,35 @@
+// The header of a .npy file: a Python dictionary as text, parsed without Python.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "millrace/format/npy.h"
+
+namespace millrace::format::detail {
+
+inline constexpr std::size_t kNpyPrologue = 12;          // magic, version and length take at most this
+inline constexpr std::uint64_t kNpyHeaderLimit = 65536;  // a header is some 100 bytes; objects and records may need more
+
+// Bytes of the header in all, or `problem`. `start` is what the file begins with, kNpyPrologue bytes of it when it has so many.
+struct NpyPrologue {
+  std::uint64_t text_at = 0;
+  std::uint64_t header_bytes = 0;
+  std::string problem;
+};
+[[nodiscard]] NpyPrologue parse_prologue(std::span<const std::byte> start);
+
+// Checks everything the text alone can tell, and that the elements fill exactly the rest of `whole_bytes`.
+struct ParsedNpy {
+  NpyLayout layout;
+  std::string problem;
+};
+[[nodiscard]] ParsedNpy parse_npy(std::string_view text, std::uint64_t header_bytes, std::uint64_t whole_bytes);
+
+// Header of version 1.0 for an array in C order; DataError as write_npy says.
+[[nodiscard]] std::string npy_header(DType dtype, const Shape& shape, std::size_t bytes);
+
+// Elements as they lie in the file to C order and this machine's byte order. `in` and `out` have layout.bytes and don't overlap.
+void to_native(const NpyLayout& layout, std::span<const std::byte> in, std::span<std::byte> out);
+
+}  // namespace millrace::format::detail

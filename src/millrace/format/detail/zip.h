@@ -1,0 +1,43 @@
+// Zip archives (PKWARE's APPNOTE) as far as NumPy uses them: members stored or deflated, zip64; no encryption, one disk.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "millrace/base/fs.h"
+#include "millrace/base/input_file.h"
+
+namespace millrace::format::detail {
+
+struct ZipMember {
+  std::string name;
+  std::uint64_t offset = 0;      // of its data in the file
+  std::uint64_t compressed = 0;  // bytes there; inside the file
+  std::uint64_t bytes = 0;       // decompressed; no more than the compressed ones can give
+  std::uint32_t crc32 = 0;
+  bool deflated = false;
+};
+
+// Members in order of name, from the directory at the end; `problem` or "". DataError when the file can't be read.
+struct ParsedZip {
+  std::vector<ZipMember> members;
+  std::string problem;
+};
+[[nodiscard]] ParsedZip read_zip_directory(const InputFile& file);
+
+// Writes an archive: members with data, then the directory. Sizes above 4 GiB in zip64's way.
+class ZipWriter {
+ public:
+  explicit ZipWriter(WritableFile& file) : file_(file) {}
+  void add(const std::string& name, std::span<const std::byte> bytes, bool deflated);
+  void finish();
+
+ private:
+  void write(std::span<const std::byte> bytes);
+  WritableFile& file_;
+  std::uint64_t at_ = 0;
+  std::string directory_;
+  std::uint64_t members_ = 0;
+};
+
+}  // namespace millrace::format::detail

@@ -1,0 +1,100 @@
+// NumPy's files: .npy holds one array (versions 1 to 3 of the format), .npz is a zip of them. Arrays are given in C order and
+// this machine's byte order whatever the file has. Every size is checked against the file before memory is taken; a file that is
+// cut off, holds more than it says, or has objects or records in it is a DataError that names it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "millrace/base/field.h"
+#include "millrace/base/fs.h"
+
+namespace millrace {
+class InputFile;
+}
+
+namespace millrace::format {
+
+// How an array lies in its file.
+struct NpyLayout {
+  DType dtype = DType::f32;
+  Shape shape;                     // the whole array's
+  bool fortran = false;            // first axis fastest
+  bool swapped = false;            // the other byte order
+  std::uint64_t bytes = 0;         // of the elements
+  std::uint64_t header_bytes = 0;  // before them
+};
+
+// A .npy file open for reading. Const and thread-safe.
+class NpyFile {
+ public:
+  explicit NpyFile(const std::filesystem::path& path);
+  ~NpyFile();
+  NpyFile(NpyFile&& other) noexcept;
+  NpyFile& operator=(NpyFile&&) = delete;
+  NpyFile(const NpyFile&) = delete;
+  NpyFile& operator=(const NpyFile&) = delete;
+
+  [[nodiscard]] const NpyLayout& layout() const noexcept { return layout_; }
+  [[nodiscard]] const InputFile& file() const noexcept { return *file_; }
+  // The whole array; `out` has layout().bytes.
+  void read(std::span<std::byte> out) const;
+  // Rows [first, first + count) of the first axis, by pread of these alone. An array in Fortran order has its rows scattered:
+  // one short pread for each element of a row. `out` has their bytes; the rows must be inside the array, which must have an axis.
+  void read_rows(std::int64_t first, std::int64_t count, std::span<std::byte> out) const;
+
+ private:
+  std::unique_ptr<InputFile> file_;
+  NpyLayout layout_;
+};
+
+// An array of a .npz file.
+struct NpzEntry {
+  std::string name;  // without ".npy"
+  NpyLayout layout;
+  std::uint64_t offset = 0;      // of the member's data in the file
+  std::uint64_t compressed = 0;  // its bytes there
+  std::uint32_t crc32 = 0;       // of the member, decompressed
+  bool deflated = false;
+};
+
+// A .npz file open for reading: stored and deflated members, zip64. Const and thread-safe.
+class NpzFile {
+ public:
+  explicit NpzFile(const std::filesystem::path& path);
+  ~NpzFile();
+  NpzFile(NpzFile&& other) noexcept;
+  NpzFile& operator=(NpzFile&&) = delete;
+  NpzFile(const NpzFile&) = delete;
+  NpzFile& operator=(const NpzFile&) = delete;
+
+  [[nodiscard]] const std::vector<NpzEntry>& entries() const noexcept { return entries_; }  // in order of name
+  [[nodiscard]] const NpzEntry* find(std::string_view name) const noexcept;
+  [[nodiscard]] const InputFile& file() const noexcept { return *file_; }
+  // The whole array, its CRC checked; `out` has entry.layout.bytes.
+  void read(const NpzEntry& entry, std::span<std::byte> out) const;
+
+ private:
+  std::unique_ptr<InputFile> file_;
+  std::vector<NpzEntry> entries_;
+};
+
+// Writes an array as version 1.0, C order; `bytes` has the shape's. Sync and close are the caller's. DataError: bf16, which
+// NumPy has not, or a shape whose size is impossible.
+void write_npy(WritableFile& file, DType dtype, const Shape& shape, std::span<const std::byte> bytes);
+
+// One array of a .npz file to write; `field.shape` is the whole shape.
+struct NpzArray {
+  Field field;
+  std::span<const std::byte> bytes;
+};
+// Equal arrays give equal bytes: members have no dates. DataError as above, and for two arrays of one name.
+void write_npz(WritableFile& file, std::span<const NpzArray> arrays, bool deflated = false);
+
+}  // namespace millrace::format

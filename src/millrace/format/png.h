@@ -1,0 +1,29 @@
+// PNG pictures (the W3C's "PNG Specification, third edition"), decoded by libspng into given memory. Palettes, 1 to 16 bits and
+// interlacing are read; 16 bits keep their upper 8; an alpha channel is dropped, as Pillow's convert("RGB") does.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "millrace/base/fs.h"
+#include "millrace/format/pixels.h"
+
+namespace millrace::format {
+
+[[nodiscard]] bool is_png(std::span<const std::byte> start) noexcept;
+
+// From the header; `start` is the file's first 33 bytes or more, `file_bytes` its size. DataError: no PNG, or a size that so few
+// bytes can't hold.
+[[nodiscard]] PictureSize png_size(PictureFile start, std::uint64_t file_bytes);
+
+// `out` has height * width * channels bytes. Every chunk's CRC is checked first. Gray of a coloured picture is
+// (19595 R + 38470 G + 7471 B + 32768) >> 16, ITU-R 601 as Pillow rounds it. DataError names chunk and byte.
+void decode_png(PictureFile file, Pixels pixels, std::span<std::byte> out);
+
+// `pixels` has the size's bytes; equal pictures give equal bytes.
+[[nodiscard]] std::vector<std::byte> encode_png(const PictureSize& size, std::span<const std::byte> pixels);
+// The same into a file, whole or not at all.
+void write_png(Fs& fs, const std::filesystem::path& path, const PictureSize& size, std::span<const std::byte> pixels);
+
+}  // namespace millrace::format
