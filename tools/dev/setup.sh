@@ -9,7 +9,7 @@ sysroot=$deps/sysroot
 declare -A packages=(
   [program]="g++ binutils cmake ninja-build ccache python3 python3-venv nlohmann-json3-dev libfmt-dev libtomlplusplus-dev
              libyaml-cpp-dev libcli11-dev libgtest-dev libgmock-dev
-             libhdf5-dev libdeflate-dev liblz4-dev libzstd-dev"
+             libhdf5-dev libdeflate-dev liblz4-dev liblzf-dev libzstd-dev"
   [peers]="python3-dev libbenchmark-dev"
   [check]="clang-format-14 clang-tidy-14"
 )

@@ -7,8 +7,8 @@ namespace millrace::cli {
 namespace {
 
 constexpr std::string_view kHelp =
-    R"(Says what is in a run folder, a snapshot folder, a .safetensors file or a token file, and checks it. Exit code 1 when
-something in it is damaged.
+    R"(Says what is in a run folder, a snapshot folder, a .safetensors file, an HDF5 file or a token file, and checks it. Exit
+code 1 when something in it is damaged.
 
   --json                as JSON
 )";

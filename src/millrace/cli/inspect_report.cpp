@@ -7,6 +7,7 @@
 #include "millrace/base/format.h"
 #include "millrace/cli/run_table.h"
 #include "millrace/cli/text.h"
+#include "millrace/data/hdf5.h"
 #include "millrace/data/token_array.h"
 #include "millrace/format/safetensors.h"
 #include "millrace/snapshot/snapshot.h"
@@ -101,6 +102,51 @@ Report inspect_tokens(const fs::path& path) {
     report.details = {{"tokens", tokens->size()}, {"token_bytes", tokens->token_bytes()}, {"vocab_size", tokens->vocab_size()},
                       {"documents", documents},   {"fingerprint", tokens->fingerprint()}, {"notes", tokens->notes()}};
   } catch (const Error& error) {
+    report.problems.push_back(one_line(error));
+  }
+  return report;
+}
+
+bool is_hdf5(const fs::path& path) {
+  char magic[8] = {};
+  std::ifstream stream(path, std::ios::binary);
+  const bool has_magic = stream.read(magic, sizeof magic) && std::string_view(magic, sizeof magic) == "\x89HDF\r\n\x1a\n";
+  return has_magic || path.extension() == ".h5" || path.extension() == ".hdf5" || path.extension() == ".uvh5";
+}
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
+  return text.empty() ? "-" : text;
+}
+
+Report inspect_hdf5(const fs::path& path) {
+  Report report;
+  report.kind = "HDF5 file";
+  report.facts.emplace_back("size", human_bytes(static_cast<double>(fs::file_size(path))));
+  try {
+    const auto file = data::Hdf5File::open(path);
+    report.facts.emplace_back("datasets", std::to_string(file->datasets().size()));
+    report.table.push_back({"dataset", "dtype", "shape", "chunks", "filters", "read by"});
+    for (const data::Hdf5Dataset& dataset : file->datasets()) {
+      const std::string chunk = dataset.chunk.empty() ? "-" : to_text(dataset.chunk);
+      const std::vector<std::string> filters = file->filters(dataset.name);
+      report.table.push_back({dataset.name, std::string(name_of(dataset.dtype)), to_text(dataset.shape), chunk, joined(filters),
+                              dataset.through_child ? "the HDF5 library: " + dataset.reason : "millrace"});
+      report.details["datasets"].push_back({{"name", dataset.name},
+                                            {"dtype", name_of(dataset.dtype)},
+                                            {"shape", dataset.shape},
+                                            {"chunk", dataset.chunk},
+                                            {"filters", filters},
+                                            {"library_only", dataset.reason}});
+    }
+    for (const data::Hdf5Unreadable& dataset : file->unreadable()) {
+      report.table.push_back({dataset.name, "-", "-", "-", "-", "nobody: " + dataset.reason});
+      report.details["unreadable"].push_back({{"name", dataset.name}, {"reason", dataset.reason}});
+    }
+    report.facts.emplace_back("check", "structure and the first blocks of each dataset agree with the HDF5 library");
+  } catch (const Error& error) {
+    report.table.clear();
     report.problems.push_back(one_line(error));
   }
   return report;
@@ -203,9 +249,11 @@ Report inspect_path(const fs::path& path) {
     return inspect_safetensors(path);
   } else if (is_token_file(path)) {
     return inspect_tokens(path);
+  } else if (is_hdf5(path)) {
+    return inspect_hdf5(path);
   }
   throw UsageError({"can't tell what " + path.string() + " is", "millrace inspect",
-                    "give a run folder, a snapshot folder (step-...), a .safetensors file or a token file"});
+                    "give a run folder, a snapshot folder (step-...), a .safetensors file, an HDF5 file or a token file"});
 }
 
 }  // namespace millrace::cli

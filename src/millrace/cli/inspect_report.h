@@ -10,7 +10,7 @@
 namespace millrace::cli {
 
 struct Report {
-  std::string kind;                                        // "snapshot", "run", "safetensors file", "token file"
+  std::string kind;                                        // "snapshot", "run", "safetensors file", "HDF5 file", "token file"
   std::vector<std::pair<std::string, std::string>> facts;  // label, value
   std::vector<std::vector<std::string>> table;             // first row = headings; empty = none
   std::vector<std::string> problems;                       // what is damaged; empty = whole

@@ -7,12 +7,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "millrace/base/error.h"
 #include "millrace/base/field.h"
 
 namespace millrace::data {
@@ -41,17 +43,21 @@ class Hdf5File {
   [[nodiscard]] static std::shared_ptr<const Hdf5File> open(const std::filesystem::path& path,
                                                             std::span<const std::string> datasets = {});
   // The same for many files with few starts of the child, each file still read in a process of its own; in the order of `paths`.
+  // With `failed`, the DataError of a file goes there with the file's index, and its place stays null.
+  using OnFailure = std::function<void(std::size_t, const DataError&)>;
   [[nodiscard]] static std::vector<std::shared_ptr<const Hdf5File>> open_all(std::span<const std::filesystem::path> paths,
-                                                                             std::span<const std::string> datasets = {});
+                                                                             std::span<const std::string> datasets = {},
+                                                                             const OnFailure& failed = {});
   virtual ~Hdf5File() = default;
   [[nodiscard]] virtual const std::filesystem::path& path() const = 0;
   [[nodiscard]] virtual std::span<const Hdf5Dataset> datasets() const = 0;
   // Those left out of datasets(), when all of the file was asked for.
-  [[nodiscard]] virtual std::span<const Hdf5Unreadable> unreadable() const = 0;
-  [[nodiscard]] virtual std::uint64_t size() const noexcept = 0;        // bytes of the file when it was opened
-  [[nodiscard]] virtual std::int64_t modified_ns() const noexcept = 0;  // its modification time then
-  // The filters of a data set in the order they were applied: "shuffle", "deflate", "fletcher32", "lz4", "zstd", "filter 32001".
-  [[nodiscard]] virtual std::vector<std::string> filters(std::string_view name) const = 0;
+  [[nodiscard]] virtual std::span<const Hdf5Unreadable> unreadable() const { return {}; }
+  [[nodiscard]] virtual std::uint64_t size() const noexcept { return 0; }        // bytes of the file when it was opened
+  [[nodiscard]] virtual std::int64_t modified_ns() const noexcept { return 0; }  // its modification time then
+  // The filters of a data set in the order they were applied: "shuffle", "deflate", "fletcher32", "lzf", "lz4", "zstd", "filter
+  // 32001".
+  [[nodiscard]] virtual std::vector<std::string> filters(std::string_view) const { return {}; }
   // Throws DataError naming the file, the data set and those it has.
   [[nodiscard]] virtual const Hdf5Dataset& dataset(std::string_view name) const = 0;
   // The block of `count` elements per axis from `offset`, in C order and this machine's byte order, into `out`, which holds

@@ -1,6 +1,7 @@
 #include "millrace/data/detail/chunk_filters.h"
 
 #include <libdeflate.h>
+#include <lzf.h>
 #include <lz4.h>
 #include <zstd.h>
 
@@ -19,6 +20,7 @@ namespace {
 constexpr std::uint32_t kDeflate = 1;
 constexpr std::uint32_t kShuffle = 2;
 constexpr std::uint32_t kFletcher32 = 3;
+constexpr std::uint32_t kLzf = 32000;
 constexpr std::uint32_t kLz4 = 32004;
 constexpr std::uint32_t kZstd = 32015;
 
@@ -42,6 +44,13 @@ const char* inflate(std::span<const std::byte> in, std::span<std::byte> out) {
     default:
       return "its deflate data are damaged";
   }
+}
+
+const char* undo_lzf(std::span<const std::byte> in, std::span<std::byte> out) {
+  constexpr std::size_t kMost = ~0U;
+  if (in.size() > kMost || out.size() > kMost) return "its lzf data are too long";
+  const unsigned got = lzf_decompress(in.data(), static_cast<unsigned>(in.size()), out.data(), static_cast<unsigned>(out.size()));
+  return got == out.size() ? nullptr : "its lzf data are damaged";
 }
 
 std::uint64_t big_endian(const std::byte* from, int bytes) {
@@ -142,10 +151,11 @@ std::span<std::byte> room(std::vector<std::byte>& buffer, std::size_t bytes) {
   return std::span(buffer).first(bytes);
 }
 
-bool is_compression(std::uint32_t filter) { return filter == kDeflate || filter == kLz4 || filter == kZstd; }
+bool is_compression(std::uint32_t filter) { return filter == kDeflate || filter == kLzf || filter == kLz4 || filter == kZstd; }
 
 const char* decompress(std::uint32_t filter, std::span<const std::byte> in, std::span<std::byte> out) {
   if (filter == kDeflate) return inflate(in, out);
+  if (filter == kLzf) return undo_lzf(in, out);
   return filter == kLz4 ? undo_lz4(in, out) : undo_zstd(in, out);
 }
 
@@ -205,6 +215,7 @@ bool is_plausible(std::span<const std::uint32_t> filters, std::uint32_t mask, st
   for (std::size_t i = 0; i < filters.size(); ++i) {
     if ((mask >> i & 1U) != 0) continue;
     if (filters[i] == kDeflate) ratio = 1032;
+    if (filters[i] == kLzf) ratio = 132;  // 264 bytes from two
     if (filters[i] == kLz4) ratio = 255;
     if (filters[i] == kZstd) ratio = 43'691;  // blocks of 128 KiB from three bytes
   }

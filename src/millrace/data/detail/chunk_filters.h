@@ -1,4 +1,4 @@
-// Undoes the filters of an HDF5 chunk: deflate (1), shuffle (2), fletcher32 (3), lz4 (32004), zstd (32015).
+// Undoes the filters of an HDF5 chunk: deflate (1), shuffle (2), fletcher32 (3), lzf (32000), lz4 (32004), zstd (32015).
 #pragma once
 
 #include <cstddef>

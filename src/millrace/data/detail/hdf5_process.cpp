@@ -151,10 +151,11 @@ Hdf5Process::Hdf5Process(const std::string& job, std::span<const int> files) {
 }
 
 Hdf5Process::~Hdf5Process() {
+  if (process_ >= 0) {
+    ::kill(process_, SIGKILL);
+    static_cast<void>(how_it_ended());
+  }
   ::close(socket_);
-  if (process_ < 0) return;
-  ::kill(process_, SIGKILL);
-  static_cast<void>(how_it_ended());
 }
 
 bool Hdf5Process::send(std::span<const std::byte> bytes) {
@@ -198,6 +199,10 @@ std::optional<std::string> Hdf5Process::receive_frame() {
 
 std::string Hdf5Process::how_it_ended() {
   if (process_ < 0) return "ended before";
+  // One that still has its end of the socket talks nonsense and would not end by itself.
+  std::byte next{};
+  errno = 0;
+  if (::recv(socket_, &next, 1, MSG_PEEK | MSG_DONTWAIT) > 0 || errno == EAGAIN) ::kill(process_, SIGKILL);
   int status = 0;
   while (::waitpid(process_, &status, 0) < 0 && errno == EINTR) {
   }

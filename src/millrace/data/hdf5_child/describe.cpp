@@ -60,7 +60,7 @@ std::vector<std::uint32_t> filters_of(hid_t creation, std::size_t element_bytes,
     if (H5Zfilter_avail(id) <= 0) {
       throw LibraryError("filter " + std::to_string(id) + " (" + name.data() + "), which is not known here");
     }
-    const bool compresses = id == H5Z_FILTER_DEFLATE || id == 32004 || id == 32015;
+    const bool compresses = id == H5Z_FILTER_DEFLATE || id == 32000 || id == 32004 || id == 32015;
     compressors += static_cast<int>(compresses);
     if (!compresses && id != H5Z_FILTER_SHUFFLE && id != H5Z_FILTER_FLETCHER32) reason = "filter " + std::string(name.data());
     if (id == H5Z_FILTER_SHUFFLE && value != element_bytes) reason = "shuffled by other units than its elements";

@@ -1,5 +1,6 @@
-// The filters 32004 (lz4) and 32015 (zstd) as their registration with The HDF Group describes them.
+// The filters 32000 (lzf, reading only), 32004 (lz4) and 32015 (zstd), as registered with The HDF Group.
 #include <lz4.h>
+#include <lzf.h>
 #include <zstd.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 namespace millrace::data::hdf5_child {
 namespace {
 
+constexpr H5Z_filter_t kLzf = 32000;
 constexpr H5Z_filter_t kLz4 = 32004;
 constexpr H5Z_filter_t kZstd = 32015;
 constexpr std::size_t kLz4Block = std::size_t{1} << 30U;
@@ -94,6 +96,18 @@ std::size_t lz4_filter(unsigned flags, std::size_t, const unsigned*, std::size_t
   return (flags & H5Z_FLAG_REVERSE) != 0 ? lz4_decode(bytes, buffer_size, buffer) : lz4_encode(bytes, buffer_size, buffer);
 }
 
+// The third of its values is the chunk's size.
+std::size_t lzf_filter(unsigned flags, std::size_t values, const unsigned* value, std::size_t bytes, std::size_t* buffer_size,
+                       void** buffer) {
+  if ((flags & H5Z_FLAG_REVERSE) == 0 || values < 3 || value[2] == 0 || value[2] / 264 > bytes) return 0;
+  void* made = std::malloc(value[2]);
+  if (made == nullptr) return 0;
+  const unsigned size = lzf_decompress(*buffer, static_cast<unsigned>(bytes), made, value[2]);
+  if (size != 0) return exchange(buffer, buffer_size, made, value[2], size);
+  std::free(made);
+  return 0;
+}
+
 std::size_t zstd_filter(unsigned flags, std::size_t values, const unsigned* value, std::size_t bytes, std::size_t* buffer_size,
                         void** buffer) {
   if (bytes == 0) return 0;
@@ -115,6 +129,7 @@ std::size_t zstd_filter(unsigned flags, std::size_t values, const unsigned* valu
 
 void register_filters() {
   static const H5Z_class2_t kClasses[] = {
+      {H5Z_CLASS_T_VERS, kLzf, 0, 1, "lzf", nullptr, nullptr, lzf_filter},
       {H5Z_CLASS_T_VERS, kLz4, 1, 1, "lz4", nullptr, nullptr, lz4_filter},
       {H5Z_CLASS_T_VERS, kZstd, 1, 1, "zstd", nullptr, nullptr, zstd_filter},
   };
