@@ -104,7 +104,10 @@ Plan plan_of(const OpenDataset& dataset, hid_t file) {
   }
   if (layout == H5D_CONTIGUOUS) {
     if (H5Pget_external_count(creation) > 0) throw LibraryError("data in external files");
-    plan.address = H5Dget_offset(dataset.id.get());
+    // Asked first: with a user block the library gives a wrong address for data that were never written.
+    H5D_space_status_t status = H5D_SPACE_STATUS_NOT_ALLOCATED;
+    check(H5Dget_space_status(dataset.id.get(), &status));
+    if (status == H5D_SPACE_STATUS_ALLOCATED) plan.address = H5Dget_offset(dataset.id.get());
     H5Eclear2(H5E_DEFAULT);
   }
   if (layout == H5D_CHUNKED) {
