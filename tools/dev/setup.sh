@@ -9,7 +9,8 @@ sysroot=$deps/sysroot
 declare -A packages=(
   [program]="g++ binutils cmake make ninja-build ccache python3 python3-venv nlohmann-json3-dev libfmt-dev libtomlplusplus-dev
              libyaml-cpp-dev libcli11-dev libgtest-dev libgmock-dev
-             libdeflate-dev zlib1g-dev libspng-dev libjpeg62-turbo-dev"
+             libdeflate-dev zlib1g-dev libspng-dev libjpeg62-turbo-dev
+             libhdf5-dev liblz4-dev liblzf-dev libzstd-dev"
   [peers]="python3-dev libbenchmark-dev"
   [check]="clang-format-14 clang-tidy-14"
 )

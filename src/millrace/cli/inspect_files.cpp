@@ -5,6 +5,7 @@
 
 #include "millrace/base/format.h"
 #include "millrace/base/input_file.h"
+#include "millrace/data/hdf5.h"
 #include "millrace/data/image.h"
 #include "millrace/data/nifti.h"
 #include "millrace/data/token_array.h"
@@ -26,12 +27,16 @@ constexpr char kSafetensors[] = ".safetensors", kNpy[] = ".npy", kNpz[] = ".npz"
                kJpeg[] = ".jpeg";
 constexpr char kNii[] = ".nii", kNiiGz[] = ".nii.gz", kHdr[] = ".hdr", kHdrGz[] = ".hdr.gz", kImg[] = ".img",
                kImgGz[] = ".img.gz";
+constexpr char kH5[] = ".h5", kHdf5[] = ".hdf5", kUvh5[] = ".uvh5";
 
-bool is_token_file(const fs::path& path) {
-  char magic[8] = {};
+bool begins_with(const fs::path& path, std::string_view magic) {
+  std::string bytes(magic.size(), '\0');
   std::ifstream stream(path, std::ios::binary);
-  return stream.read(magic, sizeof magic) && std::string_view(magic, sizeof magic) == "MRTOKENS";
+  return stream.read(bytes.data(), static_cast<std::streamsize>(bytes.size())) && bytes == magic;
 }
+
+bool is_token_file(const fs::path& path) { return begins_with(path, "MRTOKENS"); }
+bool is_hdf5(const fs::path& path) { return begins_with(path, "\x89HDF\r\n\x1a\n") || has_extension<kH5, kHdf5, kUvh5>(path); }
 
 void add_size(Report& report, const fs::path& path) {
   report.facts.emplace_back("size", human_bytes(static_cast<double>(fs::file_size(path))));
@@ -123,6 +128,36 @@ void describe_nifti(const fs::path& path, Report& report) {
                     {"slope", header.slope},     {"intercept", header.intercept},  {"affine", header.affine}};
 }
 
+std::string words(const std::vector<std::string>& all) {
+  std::string text;
+  for (const std::string& word : all) text += (text.empty() ? "" : " ") + word;
+  return text.empty() ? "-" : text;
+}
+
+void describe_hdf5(const fs::path& path, Report& report) {
+  add_size(report, path);
+  const auto file = data::Hdf5File::open(path);
+  report.facts.emplace_back("datasets", std::to_string(file->datasets().size()));
+  report.table.push_back({"dataset", "dtype", "shape", "chunks", "filters", "read by"});
+  for (const data::Hdf5Dataset& dataset : file->datasets()) {
+    const std::vector<std::string> filters = file->filters(dataset.name);
+    report.table.push_back({dataset.name, std::string(name_of(dataset.dtype)), to_text(dataset.shape),
+                            dataset.chunk.empty() ? "-" : to_text(dataset.chunk), words(filters),
+                            dataset.through_child ? "the HDF5 library: " + dataset.reason : "millrace"});
+    report.details["datasets"].push_back({{"name", dataset.name},
+                                          {"dtype", name_of(dataset.dtype)},
+                                          {"shape", dataset.shape},
+                                          {"chunk", dataset.chunk},
+                                          {"filters", filters},
+                                          {"library_only", dataset.reason}});
+  }
+  for (const data::Hdf5Unreadable& dataset : file->unreadable()) {
+    report.table.push_back({dataset.name, "-", "-", "-", "-", "nobody: " + dataset.reason});
+    report.details["unreadable"].push_back({{"name", dataset.name}, {"reason", dataset.reason}});
+  }
+  report.facts.emplace_back("check", "structure and the first blocks of each dataset agree with the HDF5 library");
+}
+
 void describe_image(const fs::path& path, Report& report) {
   add_size(report, path);
   data::Image image(path);
@@ -143,6 +178,7 @@ constexpr FileFormat kFormats[] = {
     {"NIfTI volume", has_extension<kNii, kNiiGz, kHdr, kHdrGz, kImg, kImgGz>, describe_nifti},
     {"image", has_extension<kPng, kJpg, kJpeg>, describe_image},
     {"token file", is_token_file, describe_tokens},
+    {"HDF5 file", is_hdf5, describe_hdf5},
 };
 
 }  // namespace

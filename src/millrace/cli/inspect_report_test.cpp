@@ -10,6 +10,7 @@
 
 #include "millrace/base/error.h"
 #include "millrace/cli/run_table.h"
+#include "millrace/data/hdf5.h"
 #include "millrace/data/token_array.h"
 #include "millrace/format/npy.h"
 #include "millrace/format/png.h"
@@ -132,6 +133,22 @@ TEST_F(InspectTest, ArraysVolumesAndPictures) {
   }
   write(root_ / "a.nii", "no volume");
   EXPECT_THAT(inspect_path(root_ / "a.nii").problems[0], HasSubstr("not a NIfTI file, or cut off: 9 bytes"));
+}
+
+TEST_F(InspectTest, Hdf5File) {
+  const fs::path file = root_ / "sky.h5";
+  const std::vector<float> values(24, 1.5F);
+  data::Hdf5Array vis{.name = "/vis", .dtype = DType::f32, .shape = {4, 6}, .bytes = std::as_bytes(std::span(values))};
+  vis.chunk = {2, 6};
+  vis.deflate = 4;
+  vis.shuffle = true;
+  data::write_hdf5(file, std::span(&vis, 1));
+  const Report report = inspect_path(file);
+  EXPECT_THAT(report.problems, IsEmpty());
+  EXPECT_THAT(report.to_text(file), testing::ContainsRegex("/vis +f32 +\\[4,6\\] +\\[2,6\\] +shuffle deflate +millrace\n"));
+  EXPECT_EQ(report.details["datasets"][0]["filters"], Json({"shuffle", "deflate"}));
+  fs::resize_file(file, fs::file_size(file) - 1);
+  EXPECT_THAT(inspect_path(file).problems, testing::ElementsAre(HasSubstr("truncated file")));
 }
 
 TEST_F(InspectTest, SaysWhenItCannotTell) {
