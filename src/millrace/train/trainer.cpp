@@ -119,8 +119,8 @@ void Trainer::finish_step() {
   ++window_steps_;
   for (const StepResult& result : pending_) {
     for (std::size_t i = 0; i < result.losses.size(); ++i) {
-      window_.add(parts_.stepper->objective_name(i), result.losses[i].sum, result.losses[i].count);
-      epoch_board_.add(parts_.stepper->objective_name(i), result.losses[i].sum, result.losses[i].count);
+      window_.add(parts_.stepper->objective_name(i), result.losses[i]);
+      epoch_board_.add(parts_.stepper->objective_name(i), result.losses[i]);
     }
   }
   pending_.clear();
@@ -191,7 +191,7 @@ std::optional<std::map<std::string, double>> validation_means(Recipe& recipe, St
     const Batch batch = recipe.prepare(to_batch(std::move(*host), device));
     const StepResult result = stepper.evaluate(batch);
     for (std::size_t k = 0; k < result.losses.size(); ++k) {
-      board.add("val_" + stepper.objective_name(k), result.losses[k].sum, result.losses[k].count);
+      board.add("val_" + stepper.objective_name(k), result.losses[k]);
     }
     recipe.measure(batch, result, board);
   }
