@@ -158,7 +158,7 @@ void Trainer::end_epoch() {
   epoch_board_.reset();
   epoch_samples_ = 0;
   epoch_begin_ns_ = steady_nanoseconds();
-  if (!validation_pending_) write_history(std::nan(""));
+  if (!validation_pending_) write_history({});
 }
 
 void Trainer::validate() {
@@ -177,6 +177,7 @@ void Trainer::validate() {
   validation_pending_ = false;
   validated_step_ = step_;
   note_validation(*means);
+  draw();
 }
 
 std::optional<std::map<std::string, double>> validation_means(Recipe& recipe, Stepper& stepper, data::Loader& loader,
