@@ -14,11 +14,12 @@ configure_package_config_file(cmake/MillraceConfig.cmake.in "${CMAKE_BINARY_DIR}
   INSTALL_DESTINATION ${config_dir})
 write_basic_package_version_file("${CMAKE_BINARY_DIR}/MillraceConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
 install(FILES "${CMAKE_BINARY_DIR}/MillraceConfig.cmake" "${CMAKE_BINARY_DIR}/MillraceConfigVersion.cmake"
-  cmake/FindTorchWheel.cmake DESTINATION ${config_dir})
+  cmake/FindTorchWheel.cmake cmake/FindDeflate.cmake cmake/FindLz4.cmake DESTINATION ${config_dir})
 
 # What `cmake --install` needs built, without the tests.
 add_custom_target(millrace_installable)
 add_dependencies(millrace_installable ${MILLRACE_FOLDERS})
+add_dependencies(millrace_installable millrace-hdf5)
 if(TARGET millrace)
   add_dependencies(millrace_installable millrace)
 endif()

@@ -8,7 +8,8 @@ sysroot=$deps/sysroot
 # Debian packages of a group. ./dev asks for groups; `peers` adds what Python's torch.compile needs to build its kernels.
 declare -A packages=(
   [program]="g++ binutils cmake ninja-build ccache python3 python3-venv nlohmann-json3-dev libfmt-dev libtomlplusplus-dev
-             libyaml-cpp-dev libcli11-dev libgtest-dev libgmock-dev"
+             libyaml-cpp-dev libcli11-dev libgtest-dev libgmock-dev
+             libhdf5-dev libdeflate-dev liblz4-dev libzstd-dev"
   [peers]="python3-dev libbenchmark-dev"
   [check]="clang-format-14 clang-tidy-14"
 )

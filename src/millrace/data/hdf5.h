@@ -27,6 +27,12 @@ struct Hdf5Dataset {
   std::string reason;          // why, when through_child
 };
 
+// A data set that can't be read, and why: "text", "filter 32001 (blosc), which is not known here".
+struct Hdf5Unreadable {
+  std::string name;
+  std::string reason;
+};
+
 // An open file. read() is const and thread-safe; everything else is fixed once open.
 class Hdf5File {
  public:
@@ -34,9 +40,18 @@ class Hdf5File {
   // the library, a data set is missing (the message lists what is there) or of a type with no DType.
   [[nodiscard]] static std::shared_ptr<const Hdf5File> open(const std::filesystem::path& path,
                                                             std::span<const std::string> datasets = {});
+  // The same for many files with few starts of the child, each file still read in a process of its own; in the order of `paths`.
+  [[nodiscard]] static std::vector<std::shared_ptr<const Hdf5File>> open_all(std::span<const std::filesystem::path> paths,
+                                                                             std::span<const std::string> datasets = {});
   virtual ~Hdf5File() = default;
   [[nodiscard]] virtual const std::filesystem::path& path() const = 0;
   [[nodiscard]] virtual std::span<const Hdf5Dataset> datasets() const = 0;
+  // Those left out of datasets(), when all of the file was asked for.
+  [[nodiscard]] virtual std::span<const Hdf5Unreadable> unreadable() const = 0;
+  [[nodiscard]] virtual std::uint64_t size() const noexcept = 0;        // bytes of the file when it was opened
+  [[nodiscard]] virtual std::int64_t modified_ns() const noexcept = 0;  // its modification time then
+  // The filters of a data set in the order they were applied: "shuffle", "deflate", "fletcher32", "lz4", "zstd", "filter 32001".
+  [[nodiscard]] virtual std::vector<std::string> filters(std::string_view name) const = 0;
   // Throws DataError naming the file, the data set and those it has.
   [[nodiscard]] virtual const Hdf5Dataset& dataset(std::string_view name) const = 0;
   // The block of `count` elements per axis from `offset`, in C order and this machine's byte order, into `out`, which holds
@@ -55,8 +70,11 @@ struct Hdf5Array {
   Shape shape;
   std::span<const std::byte> bytes;  // C order
   Shape chunk = {};                  // empty: contiguous
-  int deflate = 0;                   // 0 to 9; needs chunks
-  bool shuffle = false;              // needs chunks
+  int deflate = 0;                   // 0 to 9; needs chunks, as all that follow
+  bool shuffle = false;
+  bool lz4 = false;
+  int zstd = 0;  // 1 to 19; at most one of deflate, lz4, zstd
+  bool fletcher32 = false;
 };
 
 // Writes a new file under a temporary name, syncs it and renames it to `path`. Throws DataError with the library's own words.

@@ -18,6 +18,7 @@ class InputFile {
 
   [[nodiscard]] std::uint64_t size() const noexcept { return size_; }  // when it was opened
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
+  [[nodiscard]] int descriptor() const noexcept { return descriptor_; }  // stays this object's
   // Exactly these bytes; DataError when the file ends before or the disk fails.
   void read(std::uint64_t offset, std::span<std::byte> out) const;
 

@@ -1,0 +1,15 @@
+# Filters of HDF5 chunks, and millrace-hdf5: the program beside ours that alone calls libhdf5.
+find_package(Deflate REQUIRED)
+find_package(Lz4 REQUIRED)
+find_package(zstd REQUIRED)
+find_package(Hdf5Serial REQUIRED)
+target_link_libraries(${target} PRIVATE Deflate::Deflate Lz4::Lz4 zstd::libzstd_shared)
+set_source_files_properties("${dir}/detail/hdf5_process.cpp" PROPERTIES COMPILE_DEFINITIONS
+  "MILLRACE_HDF5_BUILT=\"${CMAKE_BINARY_DIR}/millrace-hdf5\";MILLRACE_HDF5_INSTALLED=\"${CMAKE_INSTALL_FULL_BINDIR}/millrace-hdf5\"")
+file(GLOB child_sources CONFIGURE_DEPENDS "${dir}/hdf5_child/*.cpp")
+add_executable(millrace-hdf5 ${child_sources})
+mr_warnings(millrace-hdf5)
+target_link_libraries(millrace-hdf5 PRIVATE millrace_base Hdf5Serial::Hdf5Serial Lz4::Lz4 zstd::libzstd_shared)
+set_target_properties(millrace-hdf5 PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}")
+install(TARGETS millrace-hdf5 RUNTIME DESTINATION bin)
+add_dependencies(${target} millrace-hdf5)  # whoever links the reader can run it

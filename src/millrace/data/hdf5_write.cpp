@@ -1,0 +1,97 @@
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <system_error>
+
+#include "millrace/base/error.h"
+#include "millrace/base/format.h"
+#include "millrace/base/fs.h"
+#include "millrace/data/detail/hdf5_process.h"
+#include "millrace/data/detail/hdf5_wire.h"
+#include "millrace/data/hdf5.h"
+
+namespace millrace::data {
+namespace {
+
+using detail::Hdf5Codec;
+
+[[noreturn]] void failed(const std::filesystem::path& path, const std::string& why) {
+  throw DataError({.what = quoted(path.string()) + " can't be written: " + why,
+                   .where = "",
+                   .next = "check the disk's space, the folder and its permissions"});
+}
+
+// A new file of its own for every writer, which is removed unless it was renamed.
+class PartFile {
+ public:
+  explicit PartFile(const std::filesystem::path& path) : path_(path) {
+    static std::atomic<unsigned> count{0};
+    part_ = path.string() + '.' + std::to_string(::getpid()) + '-' + std::to_string(count++) + ".part";
+    descriptor_ = ::open(part_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (descriptor_ < 0) failed(path, std::generic_category().message(errno));
+  }
+  ~PartFile() {
+    ::close(descriptor_);
+    if (!part_.empty()) ::unlink(part_.c_str());
+  }
+  PartFile(const PartFile&) = delete;
+  PartFile& operator=(const PartFile&) = delete;
+  [[nodiscard]] int descriptor() const noexcept { return descriptor_; }
+  void keep() {
+    if (::fsync(descriptor_) != 0) failed(path_, std::generic_category().message(errno));
+    Fs::real().rename(part_, path_);
+    part_.clear();
+    Fs::real().sync_directory(path_.has_parent_path() ? path_.parent_path() : ".");
+  }
+
+ private:
+  std::filesystem::path path_;
+  std::string part_;
+  int descriptor_ = -1;
+};
+
+void put(detail::WireWriter& request, const Hdf5Array& array) {
+  const auto count = element_count(array.shape);
+  MR_CHECK(
+      count && static_cast<std::size_t>(*count) * size_of(array.dtype) == array.bytes.size(),
+      "array " + array.name + " " + to_text(array.shape) + " does not have " + std::to_string(array.bytes.size()) + " bytes");
+  MR_CHECK(array.chunk.empty() || array.chunk.size() == array.shape.size(), "chunks of " + array.name + " have another rank");
+  const bool filtered = array.deflate > 0 || array.lz4 || array.zstd > 0 || array.shuffle || array.fletcher32;
+  MR_CHECK(!filtered || !array.chunk.empty(), "filters of " + array.name + " need chunks");
+  MR_CHECK((array.deflate > 0) + array.lz4 + (array.zstd > 0) <= 1, "more than one compression for " + array.name);
+  Hdf5Codec codec = array.deflate > 0 ? Hdf5Codec::deflate : Hdf5Codec::none;
+  if (array.lz4) codec = Hdf5Codec::lz4;
+  if (array.zstd > 0) codec = Hdf5Codec::zstd;
+  request.text(array.name).put(array.dtype).list(std::span<const std::int64_t>(array.shape));
+  request.list(std::span<const std::int64_t>(array.chunk))
+      .put(codec)
+      .put(std::int32_t{array.zstd > 0 ? array.zstd : array.deflate});
+  request.put(array.shuffle).put(array.fletcher32);
+}
+
+}  // namespace
+
+void write_hdf5(const std::filesystem::path& path, std::span<const Hdf5Array> arrays) {
+  detail::WireWriter request;
+  request.put(static_cast<std::uint32_t>(arrays.size()));
+  for (const Hdf5Array& array : arrays) put(request, array);
+  PartFile part(path);
+  const int descriptor = part.descriptor();
+  detail::Hdf5Process child("write", std::span(&descriptor, 1));
+  bool alive = child.send_frame(request.bytes());
+  for (std::size_t i = 0; alive && i < arrays.size(); ++i) alive = child.send(arrays[i].bytes);
+  // It may have answered before it took everything.
+  const auto answer = child.receive_frame();
+  if (!answer) failed(path, "the HDF5 library's process " + child.how_it_ended());
+  detail::WireReader words(*answer);
+  if (words.get<detail::Hdf5Answer>() != detail::Hdf5Answer::ok) failed(path, words.text());
+  try {
+    part.keep();
+  } catch (const FsError& error) {
+    failed(path, error.what());
+  }
+}
+
+}  // namespace millrace::data
