@@ -52,7 +52,8 @@ TEST_P(Parity, OutputLossEveryGradientAndTheRunningStatistics) {
   std::size_t compared = 0;
   for (const auto& named : model.named_parameters()) {
     const at::Tensor& expected = theirs.at("grad." + named.key());
-    const bool before_norm = named.key().ends_with("conv1.bias") || named.key() == "deconv1.bias" || named.key() == "deconv2.bias";
+    const bool before_norm =
+        named.key().ends_with("conv1.bias") || named.key() == "deconv1.bias" || named.key() == "deconv2.bias";
     if (before_norm) {  // a batch norm takes a shift away again: its gradient is rounding alone
       EXPECT_LE(difference(named.value().grad(), expected), 1e-5) << named.key();
     } else {
