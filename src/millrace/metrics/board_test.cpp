@@ -1,7 +1,10 @@
 #include "millrace/metrics/board.h"
 
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/zeros_like.h>
 #include <ATen/record_function.h>
 #include <gtest/gtest.h>
 

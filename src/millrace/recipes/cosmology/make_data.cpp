@@ -1,7 +1,7 @@
 #include "millrace/recipes/cosmology/make_data.h"
 
+#include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <numbers>
 
 #include "millrace/base/fs.h"

@@ -1,8 +1,6 @@
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/empty.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <iostream>
 #include <optional>
@@ -30,7 +28,8 @@ constexpr std::string_view kHelp = R"(usage: millrace pca fit [--config FILE | -
        millrace pca validate --pca-components FILE [--config FILE | --preset NAME] [--data DIR] [options]
 
 fit accumulates the covariance of frequencies over training samples in fp64, one sample in memory at a time, and writes the
-components to --output: by default pca_components_nfg<N>.safetensors in the folder of the run, where training finds it.
+components to --output: by default pca_components_nfg<N>.safetensors in the folder of the run that the config names, where training
+finds it, else in the current folder (then give it to train as recipe.pca_components_path).
 validate times stored components against components of each batch, and compares what the two leave.
 
   --output FILE         where fit writes
@@ -133,7 +132,7 @@ Task task_of(const Request& request) {
   check(task.recipe);
   const stdfs::path folder = request.config_file ? stdfs::path(*request.config_file).parent_path() : stdfs::path();
   const SkyFolders folders = sky_folders(task.config, folder);
-  task.sky = open_sky(task.recipe, folders.signal, folders.foreground, task.seed, data::Hdf5File::open);
+  task.sky = open_sky(task.recipe, folders.signal, folders.foreground, task.seed, open_hdf5);
   for (const std::string& text : task.sky.told) std::cout << text << "\n";
   return task;
 }
@@ -147,8 +146,12 @@ std::string eigenvalue_text(const nn::ForegroundPca& pca) {
 
 int fit(const Request& request) {
   const Task task = task_of(request);
+  const RunNames& run = task.shared.run;
+  const bool has_run = !run.dir.empty() || !run.name.empty();
+  const stdfs::path file = pca_file_name(task.recipe.n_fg);
   const stdfs::path output = request.output ? stdfs::path(*request.output)
-                                            : choose_run_folder("cosmology", task.shared.run) / pca_file_name(task.recipe.n_fg);
+                             : has_run      ? choose_run_folder("cosmology", run) / file
+                                            : file;
   telemetry::Console console(telemetry::Console::Mode::automatic, 2);
   const double begin = steady_seconds();
   double told = begin;
@@ -201,17 +204,11 @@ int validate(const Request& request) {
   const at::Device device = device::choose(task.shared.device.name).device;
   device::set_threads(static_cast<int>(task.shared.device.threads.value_or(device::cpu_info().physical_cores)));
 
-  const SkySource source(task.sky.train, task.sky.shape, {.dataset = task.recipe.vis_dataset, .ra_keep = task.recipe.ra_keep});
+  const SkySource source = training_source(task.recipe, task.sky);
   const std::int64_t samples = std::min(request.num_samples.value_or(5), source.size());
-  std::vector<std::int64_t> sizes = source.fields()[0].shape;
-  sizes.insert(sizes.begin(), 1);
   Comparison all;
   for (std::int64_t i = 0; i < samples; ++i) {
-    const at::Tensor x = at::empty(sizes, at::kComplexFloat);
-    const at::Tensor y = at::empty(sizes, at::kComplexFloat);
-    const std::array<std::byte*, 2> fields{static_cast<std::byte*>(x.mutable_data_ptr()),
-                                           static_cast<std::byte*>(y.mutable_data_ptr())};
-    source.read({&i, 1}, {fields}, data::ReadRandom(task.seed, 0, {&i, 1}));
+    const at::Tensor x = training_input(source, i, task.seed).unsqueeze(0);
     compare(pca, nn::as_pixels(x).to(device), task.recipe, all);
   }
   const auto n = static_cast<double>(samples);

@@ -1,13 +1,19 @@
 // The recipe's model, losses, preprocessing, data and refusals; whole runs are in tests/cosmology.
 #include "millrace/recipes/cosmology/recipe.h"
 
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/view_as_real.h>
+#include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -38,6 +44,10 @@ class MemorySky final : public data::Hdf5File {
   }
   const stdfs::path& path() const override { return path_; }
   std::span<const data::Hdf5Dataset> datasets() const override { return sets_; }
+  std::span<const data::Hdf5Unreadable> unreadable() const override { return {}; }
+  std::uint64_t size() const noexcept override { return bytes_.size(); }
+  std::int64_t modified_ns() const noexcept override { return 0; }
+  std::vector<std::string> filters(std::string_view) const override { return {}; }
   const data::Hdf5Dataset& dataset(std::string_view) const override { return sets_.front(); }
   void read(std::string_view, std::span<const std::int64_t>, std::span<const std::int64_t> count,
             std::span<std::byte> out) const override {
@@ -67,7 +77,7 @@ at::Tensor tensor_of(Cube cube, const SkySize& size) {
   return at::from_blob(cube.data(), {size.baselines, size.frequencies, size.ra}, at::kComplexDouble).clone();
 }
 
-class Recipe : public ::testing::Test {
+class CosmologyTest : public ::testing::Test {
  protected:
   void SetUp() override {
     folder_ = stdfs::path(MILLRACE_BUILD_DIR) / "cosmology_recipe_test" /
@@ -91,7 +101,11 @@ class Recipe : public ::testing::Test {
     return std::make_shared<MemorySky>(path, "/vis", DType::c64, kTiny.shape(), bytes_of(cube));
   }
   OpenSky opener() {
-    return [this](const stdfs::path& path, std::span<const std::string>) { return open(path); };
+    return [this](std::span<const stdfs::path> paths) {
+      std::vector<SkyFile> files;
+      for (const stdfs::path& path : paths) files.push_back(open(path));
+      return files;
+    };
   }
   static config::Resolved resolve(const Json& values, const std::string& json = "") {
     const Entry row = entry();
@@ -134,7 +148,7 @@ class Recipe : public ::testing::Test {
 
 // ---- model and loss
 
-TEST_F(Recipe, ParameterCountsAndShapesAreThoseOfThePage) {
+TEST_F(CosmologyTest, ParameterCountsAndShapesAreThoseOfThePage) {
   for (const auto& [filters, count] :
        std::map<std::int64_t, std::int64_t>{{4, 33'614}, {7, 101'915}, {8, 132'890}, {16, 528'434}, {32, 2'107'490}}) {
     const UNet model({.filters = filters});
@@ -153,7 +167,7 @@ TEST_F(Recipe, ParameterCountsAndShapesAreThoseOfThePage) {
     EXPECT_TRUE(names.contains(name)) << name;
 }
 
-TEST_F(Recipe, LogMseIsExactOverAccumulation) {
+TEST_F(CosmologyTest, LogMseIsExactOverAccumulation) {
   const at::Tensor x = at::randn({4, 2, 8, 8, 4});
   const at::Tensor y = at::randn({4, 2, 8, 8, 4});
   UNet model({.filters = 4}, 3);
@@ -184,7 +198,7 @@ TEST_F(Recipe, LogMseIsExactOverAccumulation) {
   }
 }
 
-TEST_F(Recipe, RecomputeChangesNeitherLossNorRunningStatistics) {
+TEST_F(CosmologyTest, RecomputeChangesNeitherLossNorRunningStatistics) {
   const at::Tensor x = at::randn({2, 2, 8, 8, 4});
   std::vector<Tensors> results;
   for (const bool recompute : {false, true}) {
@@ -199,7 +213,7 @@ TEST_F(Recipe, RecomputeChangesNeitherLossNorRunningStatistics) {
   for (const auto& [name, value] : results[0]) EXPECT_TRUE(at::equal(value, results[1].at(name))) << name;
 }
 
-TEST_F(Recipe, OtherLossesAreTheirFormulas) {
+TEST_F(CosmologyTest, OtherLossesAreTheirFormulas) {
   const at::Tensor a = at::randn({50}, at::kDouble) * 3;
   const at::Tensor b = at::randn({50}, at::kDouble);
   const auto mean = [](const Loss& loss) { return (loss.sum / loss.count).item<double>(); };
@@ -209,7 +223,7 @@ TEST_F(Recipe, OtherLossesAreTheirFormulas) {
 
 // ---- preprocessing
 
-TEST_F(Recipe, LayoutIsSampleMajorChunksAndComesBack) {
+TEST_F(CosmologyTest, LayoutIsSampleMajorChunksAndComesBack) {
   const at::Tensor z = at::randn({3, 4, 8, 16}, at::kComplexFloat);
   const at::Tensor volumes = to_volumes(nn::as_pixels(z), 2);
   EXPECT_EQ(volumes.sizes(), (std::vector<std::int64_t>{6, 2, 8, 8, 4}));
@@ -218,7 +232,7 @@ TEST_F(Recipe, LayoutIsSampleMajorChunksAndComesBack) {
   EXPECT_TRUE(at::equal(to_sky(volumes, 2), z));
 }
 
-TEST_F(Recipe, NoiseDependsOnThePositionAlone) {
+TEST_F(CosmologyTest, NoiseDependsOnThePositionAlone) {
   const std::vector<std::int64_t> positions = {7, 9};
   at::Tensor both = at::zeros({2, 4, 8, 32});
   add_noise(both, 2.0, {1, 3, positions});
@@ -229,7 +243,7 @@ TEST_F(Recipe, NoiseDependsOnThePositionAlone) {
   EXPECT_FALSE(at::equal(both[0], both[1]));
 }
 
-TEST_F(Recipe, ForegroundOfRankKLeavesNothingOfItself) {  // acceptance 3 and 6 of the page, at its size
+TEST_F(CosmologyTest, ForegroundOfRankKLeavesNothingOfItself) {  // acceptance 3 and 6 of the page, at its size
   const SkySize size{12, 128, 256, 10, 3};
   const auto pixels = [&](const Cube& cube) { return at::view_as_real(tensor_of(cube, size)).flatten(-2); };
   nn::PcaFit fit;
@@ -259,7 +273,7 @@ TEST_F(Recipe, ForegroundOfRankKLeavesNothingOfItself) {  // acceptance 3 and 6 
 
 // ---- data
 
-TEST_F(Recipe, BatchesDoNotDependOnReadersAndForegroundsAreDrawnByPosition) {
+TEST_F(CosmologyTest, BatchesDoNotDependOnReadersAndForegroundsAreDrawnByPosition) {
   const Sky all = sky();
   const auto source = std::make_shared<SkySource>(all.train, all.shape, SkyOptions{.ra_keep = 12});
   const auto first_batches = [&](int readers) {
@@ -285,7 +299,7 @@ TEST_F(Recipe, BatchesDoNotDependOnReadersAndForegroundsAreDrawnByPosition) {
   EXPECT_EQ(first_batches(4), plain);
 }
 
-TEST_F(Recipe, ASplitIsDrawnOncePerSeedAndNeverEmpty) {
+TEST_F(CosmologyTest, ASplitIsDrawnOncePerSeedAndNeverEmpty) {
   const std::vector<stdfs::path> one = {"a.h5"};
   std::vector<stdfs::path> many;
   for (int i = 0; i < 400; ++i) many.emplace_back("f" + std::to_string(i) + ".h5");
@@ -299,7 +313,7 @@ TEST_F(Recipe, ASplitIsDrawnOncePerSeedAndNeverEmpty) {
   EXPECT_EQ(split_sky(many, one, 3, 7).signal.train.size(), 7U);
 }
 
-TEST_F(Recipe, AnEpochOfTheTinySkyTrains) {
+TEST_F(CosmologyTest, AnEpochOfTheTinySkyTrains) {
   Cosmology tiny_recipe = recipe();
   tiny_recipe.before_training();
   EXPECT_TRUE(stdfs::exists(folder_ / "pca_components_nfg3.safetensors"));
@@ -315,8 +329,7 @@ TEST_F(Recipe, AnEpochOfTheTinySkyTrains) {
   Batch batch = tiny_recipe.prepare(Batch(Tensors{{"x", x}, {"y", y}}));
   EXPECT_EQ(batch["input"].sizes(), (std::vector<std::int64_t>{2, 2, 8, 8, 4}));
   EXPECT_LT(batch["input"].abs().max().item<double>(), 100.0);
-  EXPECT_TRUE(at::equal(to_sky(batch["target"] / 1e5, 2), y) ||
-              (to_sky(batch["target"] / 1e5, 2) - y).abs().max().item<double>() < 1e-10);
+  EXPECT_LT((to_sky(batch["target"] / 1e5, 2) - y).abs().max().item<double>(), 1e-10);
   const Tensors predicted = tiny_recipe.predict({{"x", x}});
   EXPECT_EQ(predicted.at("signal").sizes(), x.sizes());
   EXPECT_THAT(refusal([&] { (void)tiny_recipe.predict({{"y", y}}); }), HasSubstr("no complex tensor \"x\""));
@@ -328,7 +341,7 @@ TEST_F(Recipe, AnEpochOfTheTinySkyTrains) {
 
 // ---- refusals, as in section 2 of the page
 
-TEST_F(Recipe, EveryFaultOfTheInputHasItsText) {
+TEST_F(CosmologyTest, EveryFaultOfTheInputHasItsText) {
   const auto memory = [](const stdfs::path& path, std::string name, DType dtype, Shape shape) {
     std::vector<std::byte> bytes(static_cast<std::size_t>(*element_count(shape)) * size_of(dtype));
     return std::make_shared<MemorySky>(path, std::move(name), dtype, std::move(shape), std::move(bytes));
@@ -347,8 +360,6 @@ TEST_F(Recipe, EveryFaultOfTheInputHasItsText) {
   EXPECT_EQ(refused(), "DataError  s2.h5: dataset /vis is missing (has: /map)\n  where    " + s2 + name_it);
   alter("s2.h5", [&](const stdfs::path& path) { return memory(path, "/vis", DType::f64, {4, 8, 16}); });
   EXPECT_EQ(refused(), "DataError  s2.h5: /vis is float64, expected complex {r,i}\n  where    " + s2 + name_it);
-  alter("s2.h5", [&](const stdfs::path& path) { return memory(path, "/vis", DType::c64, {4, 7, 16}); });
-  EXPECT_THAT(refused(), HasSubstr("s2.h5"));
   alter("s2.h5", [&](const stdfs::path& path) { return memory(path, "/vis", DType::c64, {4, 12, 16}); });
   EXPECT_THAT(refused(), ::testing::MatchesRegex("DataError  s[0-9].h5 /vis is .4,(12|8),16., s[0-9].h5 has .4,(12|8),16.\n"
                                                  "  where    .*\n  next     remove or regrid the file"));
@@ -374,7 +385,7 @@ TEST_F(Recipe, EveryFaultOfTheInputHasItsText) {
   }
 }
 
-TEST_F(Recipe, ComponentsOfOtherDataAreRefused) {
+TEST_F(CosmologyTest, ComponentsOfOtherDataAreRefused) {
   const Sky all = sky();
   RecipeConfig config = config::read<RecipeConfig>(tiny().at("recipe"));
   nn::ForegroundPca pca = fit_pca(config, all, 1, 100);
@@ -392,7 +403,7 @@ TEST_F(Recipe, ComponentsOfOtherDataAreRefused) {
             "DataError  pca file has 8 frequencies, data have 16" + next);
 }
 
-TEST_F(Recipe, KeysThatDoNotFitAreRefused) {
+TEST_F(CosmologyTest, KeysThatDoNotFitAreRefused) {
   EXPECT_EQ(
       refusal([&] {
         (void)recipe({{"recipe.ra_keep", 20}});
@@ -401,7 +412,7 @@ TEST_F(Recipe, KeysThatDoNotFitAreRefused) {
       "is halved twice: choose a multiple");
 }
 
-TEST_F(Recipe, TheOriginalsJsonIsReadUnchanged) {
+TEST_F(CosmologyTest, TheOriginalsJsonIsReadUnchanged) {
   const config::Resolved config = resolve(Json::object(), R"({
   "_comment": "a key that begins with an underscore is a comment",
   "model_params": {"filters": 32, "noiseamp": 1e-7, "n_fg": 9, "model_path": "./models/", "model_dir": "./models/",

@@ -94,6 +94,8 @@ std::vector<double> frequencies_of(const data::Hdf5File& file, const RecipeConfi
 
 }  // namespace
 
+std::vector<SkyFile> open_hdf5(std::span<const std::filesystem::path> paths) { return data::Hdf5File::open_all(paths); }
+
 std::vector<std::filesystem::path> sky_paths(const std::filesystem::path& folder, const std::string& key) {
   std::vector<std::filesystem::path> files;
   std::error_code error;
@@ -144,20 +146,18 @@ Sky open_sky(const RecipeConfig& recipe, const std::filesystem::path& signal_dir
   SkyFile first;
   Sha256 digest;
   const auto take = [&](const std::vector<std::filesystem::path>& paths, std::vector<SkyFile>& files) {
-    for (const auto& path : paths) {
-      SkyFile file = open(path, {});
+    for (SkyFile& file : open(paths)) {
       const data::Hdf5Dataset& cube = cube_of(*file, recipe);
       if (!first) {
         first = file;
         sky.shape = cube.shape;
         check_sizes(*file, cube.shape, recipe);
       } else if (cube.shape != sky.shape) {
-        check_sizes(*file, cube.shape, recipe);
         throw DataError({name_of_file(*file) + " " + recipe.vis_dataset + " is " + to_text(cube.shape) + ", " +
                              name_of_file(*first) + " has " + to_text(sky.shape),
                          file->path().string(), "remove or regrid the file"});
       }
-      digest.update(name_of_file(*file) + to_text(cube.shape) + "\n");
+      digest.update(name_of_file(*file) + to_text(cube.shape) + std::to_string(file->size()) + "\n");
       files.push_back(std::move(file));
     }
     digest.update("|");

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -14,8 +15,9 @@
 namespace millrace::recipes::cosmology {
 
 using SkyFile = std::shared_ptr<const data::Hdf5File>;
-// How a file is opened: data::Hdf5File::open, or a test's own.
-using OpenSky = std::function<SkyFile(const std::filesystem::path& path, std::span<const std::string> datasets)>;
+// How files are opened, in order: open_hdf5, or a test's own.
+using OpenSky = std::function<std::vector<SkyFile>(std::span<const std::filesystem::path> paths)>;
+[[nodiscard]] std::vector<SkyFile> open_hdf5(std::span<const std::filesystem::path> paths);
 
 // One side of the split.
 struct SkyFiles {
@@ -27,7 +29,7 @@ struct Sky {
   Shape shape;                    // (baselines, frequencies, RA) of every file
   std::vector<double> freq_mhz;   // centres of the channels
   std::vector<std::string> told;  // notices
-  std::string fingerprint;        // of names, shapes and the keys that choose from them
+  std::string fingerprint;        // of names, sizes, shapes and the keys that choose from them
 };
 
 // Every *.h5 and *.hdf5 of a folder by name; DataError when there is none (`key` names the folder in it).

@@ -21,19 +21,27 @@ constexpr auto kAgain = "fit it again: millrace pca fit --config FILE";
 
 std::string pca_file_name(std::int64_t n_fg) { return "pca_components_nfg" + std::to_string(n_fg) + ".safetensors"; }
 
-nn::ForegroundPca fit_pca(const RecipeConfig& recipe, const Sky& sky, std::uint64_t seed, std::int64_t num_samples,
-                          const std::function<void(std::int64_t, std::int64_t)>& progress) {
-  const SkySource source(sky.train, sky.shape, {.dataset = recipe.vis_dataset, .ra_keep = recipe.ra_keep});
-  const std::int64_t count = std::min(num_samples, source.size());
-  const std::vector<std::int64_t> sizes = source.fields()[0].shape;
-  const at::Tensor x = at::empty(sizes, at::kComplexFloat);
-  const at::Tensor y = at::empty(sizes, at::kComplexFloat);
+SkySource training_source(const RecipeConfig& recipe, const Sky& sky) {
+  return {sky.train, sky.shape, {.dataset = recipe.vis_dataset, .ra_keep = recipe.ra_keep}};
+}
+
+at::Tensor training_input(const SkySource& source, std::int64_t index, std::uint64_t seed) {
+  const at::Tensor x = at::empty(source.fields()[0].shape, at::kComplexFloat);
+  const at::Tensor y = at::empty(source.fields()[1].shape, at::kComplexFloat);
   const std::array<std::byte*, 2> fields{static_cast<std::byte*>(x.mutable_data_ptr()),
                                          static_cast<std::byte*>(y.mutable_data_ptr())};
+  const std::span<const std::int64_t> one(&index, 1);
+  source.read(one, {fields}, data::ReadRandom(seed, 0, one));
+  return x;
+}
+
+nn::ForegroundPca fit_pca(const RecipeConfig& recipe, const Sky& sky, std::uint64_t seed, std::int64_t num_samples,
+                          const std::function<void(std::int64_t, std::int64_t)>& progress) {
+  const SkySource source = training_source(recipe, sky);
+  const std::int64_t count = std::min(num_samples, source.size());
   nn::PcaFit fit;
   for (std::int64_t i = 0; i < count; ++i) {
-    source.read({&i, 1}, {fields}, data::ReadRandom(seed, 0, {&i, 1}));
-    fit.add(nn::as_pixels(x));
+    fit.add(nn::as_pixels(training_input(source, i, seed)));
     if (progress) progress(i + 1, count);
   }
   nn::ForegroundPca pca = fit.finish(recipe.n_fg);

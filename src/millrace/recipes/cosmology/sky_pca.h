@@ -14,6 +14,10 @@ using Tell = std::function<void(const std::string&)>;
 
 [[nodiscard]] std::string pca_file_name(std::int64_t n_fg);  // "pca_components_nfg11.safetensors"
 
+// The contaminated x of one training sample, complex64 (baselines, frequencies, ra_keep), as a fit sees it.
+[[nodiscard]] at::Tensor training_input(const SkySource& source, std::int64_t index, std::uint64_t seed);
+[[nodiscard]] SkySource training_source(const RecipeConfig& recipe, const Sky& sky);  // without augmentation
+
 // Fitted on the first min(num_samples, all) training samples: contaminated x after the cut, before noise; one sample in memory at
 // a time. `progress` gets (done, all) after each.
 [[nodiscard]] nn::ForegroundPca fit_pca(const RecipeConfig& recipe, const Sky& sky, std::uint64_t seed, std::int64_t num_samples,
