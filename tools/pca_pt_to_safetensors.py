@@ -24,7 +24,7 @@ def convert(stored, name):
     def tensor(*keys):
         for key in keys:
             if key in stored:
-                return torch.as_tensor(stored[key]).double().reshape(torch.as_tensor(stored[key]).shape)
+                return torch.as_tensor(stored[key]).double()
         return None
 
     foreground = tensor("fg_components", "components")

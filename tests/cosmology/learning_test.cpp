@@ -7,6 +7,8 @@
 #include <fstream>
 #include <string>
 
+#include "millrace/data/hdf5.h"
+#include "millrace/nn/pca.h"
 #include "millrace/recipes/cosmology/entry.h"
 #include "millrace/recipes/cosmology/presets.h"
 #include "millrace/train/run.h"
@@ -97,6 +99,27 @@ TEST(Learning, AResumedRunIsTheUninterruptedOne) {
   const Json whole = train(steps(4), "whole").summary;
   (void)train(steps(2), "half");
   EXPECT_EQ(train(steps(4), "half", /*goes_on=*/true).summary.at("state_sha256"), whole.at("state_sha256"));
+}
+
+// Visibilities of the simulated radio sky: what eleven components hold of them, known from elsewhere.
+TEST(RealSky, ElevenComponentsHoldTheForeground) {
+  const stdfs::path path = stdfs::path(MILLRACE_SOURCE_DIR) / ".." / "shared" / "data" / "cosmology" / "PyGSM_Jy_downselect.uvh5";
+  if (!stdfs::exists(path)) GTEST_SKIP() << "no " << path;
+  const std::vector<std::string> names = {"/Data/visdata"};
+  const auto file = data::Hdf5File::open(path, names);
+  const Shape shape = file->dataset(names[0]).shape;
+  ASSERT_EQ(shape, (Shape{500, 1, 128, 1}));
+  at::Tensor stored = at::empty(shape, at::kComplexDouble);
+  const Shape zero(4, 0);
+  file->read(names[0], zero, shape, {static_cast<std::byte*>(stored.mutable_data_ptr()), stored.nbytes()});
+  const at::Tensor sky = stored.view({100, 5, 128}).permute({1, 2, 0}).contiguous();  // (baselines, frequencies, times)
+  const auto explained = [](const at::Tensor& x) {
+    nn::PcaFit fit;
+    fit.add(nn::as_pixels(x.contiguous()));
+    return fit.finish(11).variance_explained();
+  };
+  EXPECT_NEAR(explained(sky), 0.99999999813, 1e-9);
+  EXPECT_NEAR(explained(sky.narrow(0, 1, 4)), 0.99999833257, 1e-9);  // without the auto-correlation
 }
 
 }  // namespace
