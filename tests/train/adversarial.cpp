@@ -60,7 +60,8 @@ class Adversarial final : public Recipe {
     generator.loss = [this](const Batch& batch, const StepContext&) {
       const at::Tensor fake = pair_->generator(batch["noise"]);
       const at::Tensor wrong = at::softplus(-pair_->discriminator->forward(fake)).sum();
-      return Loss{wrong, count(batch), static_cast<double>(batch.rows()), {{"fake", fake}}};
+      return Loss{
+          .sum = wrong, .count = count(batch), .nominal_count = static_cast<double>(batch.rows()), .outputs = {{"fake", fake}}};
     };
     Objective discriminator{.name = "discriminator", .parameters = {group("discriminator.")}, .optim = optim_, .loss = {}};
     discriminator.loss = [this](const Batch& batch, const StepContext& context) {

@@ -130,7 +130,10 @@ class GroupedRegression final : public Recipe {
     }
     const bool bad = toy_.bad_from >= 0 && context.step >= toy_.bad_from && context.step < toy_.bad_from + toy_.bad_steps;
     if (context.training && bad) sum = sum * std::numeric_limits<double>::quiet_NaN();
-    return {sum, at::full({}, static_cast<double>(batch.rows())), 8.0, {{"absolute_error", absolute}}};
+    return {.sum = sum,
+            .count = at::full({}, static_cast<double>(batch.rows())),
+            .nominal_count = 8.0,
+            .outputs = {{"absolute_error", absolute}}};
   }
 
   ToyConfig toy_;

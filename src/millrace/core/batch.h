@@ -54,6 +54,12 @@ class Batch {
   std::uint64_t epoch_ = 0;
 };
 
+// What logs and metrics show of a loss whose count says nothing to people.
+struct LossReport {
+  at::Tensor sum, count;   // scalars; added up over batches and ranks, then divided
+  bool logarithm = false;  // show the natural logarithm of the quotient
+};
+
 // What a loss returns. The trainer divides the sum of all sums by the sum of all counts, once per step, so that ragged
 // batches, accumulation and ranks cannot change the result.
 struct Loss {
@@ -62,6 +68,9 @@ struct Loss {
   // Nominal count of a full micro-batch, known before the step without a read-back: backward runs on sum / nominal, so that
   // half precision never sees huge numbers. Any positive constant gives the same result in exact arithmetic.
   double nominal_count = 1.0;
+  // Shown instead of sum / count. A log(S/N) loss has sum = S and count = S, detached: its gradient is exact over accumulation
+  // and ranks, its quotient is always 1; it reports S, N and the logarithm.
+  std::optional<LossReport> report = std::nullopt;
   Tensors outputs;  // detached by the trainer; handed to later objectives and to Recipe::measure
 };
 

@@ -1,8 +1,11 @@
 #include "millrace/metrics/board.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/stack.h>
 
+#include <algorithm>
+#include <cmath>
 #include <limits>
 #include <vector>
 
@@ -30,16 +33,51 @@ void accumulate(at::Tensor& total, const at::Tensor& value) {
 
 }  // namespace
 
-void Board::add(std::string_view name, const at::Tensor& sum, const at::Tensor& count) {
-  Sum& entry = sums_[std::string(name)];
-  accumulate(entry.sum, sum);
-  accumulate(entry.count, count);
+void Board::add(std::string_view name, Reading reading, std::vector<at::Tensor> values) {
+  Sums& entry = sums_[std::string(name)];
+  entry.reading = reading;
+  entry.parts.resize(values.size());
+  for (std::size_t i = 0; i < values.size(); ++i) accumulate(entry.parts[i], values[i]);
 }
 
+void Board::add(std::string_view name, const at::Tensor& sum, const at::Tensor& count) { add(name, Reading::mean, {sum, count}); }
+
 void Board::add(std::string_view name, double sum, double count) {
-  Sum& entry = sums_[std::string(name)];
-  accumulate(entry.sum, at::scalar_tensor(sum, at::kDouble));
-  accumulate(entry.count, at::scalar_tensor(count, at::kDouble));
+  add(name, Reading::mean, {at::scalar_tensor(sum, at::kDouble), at::scalar_tensor(count, at::kDouble)});
+}
+
+void Board::add_log(std::string_view name, const at::Tensor& sum, const at::Tensor& count) {
+  add(name, Reading::log_mean, {sum, count});
+}
+
+void Board::add(std::string_view name, const Loss& loss) {
+  if (!loss.report) {
+    add(name, loss.sum, loss.count);
+  } else {
+    add(name, loss.report->logarithm ? Reading::log_mean : Reading::mean, {loss.report->sum, loss.report->count});
+  }
+}
+
+void Board::add_correlation(std::string_view name, const at::Tensor& x, const at::Tensor& y) {
+  MR_CHECK(x.sizes() == y.sizes(), "a correlation is of two tensors of one shape");
+  const auto wide = zero_on(x.device()).scalar_type();
+  const at::Tensor a = x.detach().to(wide);
+  const at::Tensor b = y.detach().to(wide);
+  add(name, Reading::correlation,
+      {at::scalar_tensor(static_cast<double>(x.numel()), at::kDouble), a.sum(), b.sum(), (a * a).sum(), (b * b).sum(),
+       (a * b).sum()});
+}
+
+double Board::read(Reading reading, const double* value) {
+  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+  if (reading == Reading::correlation) {
+    const double n = value[0];
+    const double spread = std::sqrt((n * value[3] - value[1] * value[1]) * (n * value[4] - value[2] * value[2]));
+    return spread > 0 ? (n * value[5] - value[1] * value[2]) / spread : kNone;
+  }
+  if (value[1] == 0.0) return kNone;
+  const double mean = value[0] / value[1];
+  return reading == Reading::log_mean ? std::log(mean) : mean;
 }
 
 std::map<std::string, double> Board::means() const {
@@ -47,38 +85,57 @@ std::map<std::string, double> Board::means() const {
   if (sums_.empty()) return means;
   at::Device device = at::kCPU;  // the device read back from; sums on the CPU travel there first, which costs no wait
   for (const auto& [name, entry] : sums_) {
-    if (!entry.sum.is_cpu()) device = entry.sum.device();
-    if (!entry.count.is_cpu()) device = entry.count.device();
+    for (const at::Tensor& part : entry.parts) {
+      if (!part.is_cpu()) device = part.device();
+    }
   }
   const at::TensorOptions options = zero_on(device).options();
   std::vector<at::Tensor> parts;
   for (const auto& [name, entry] : sums_) {
-    parts.push_back(entry.sum.to(options, /*non_blocking=*/true));
-    parts.push_back(entry.count.to(options, /*non_blocking=*/true));
+    for (const at::Tensor& part : entry.parts) parts.push_back(part.to(options, /*non_blocking=*/true));
   }
   const at::Tensor host = at::stack(parts).to(at::TensorOptions().dtype(at::kDouble).device(at::kCPU));
   const double* value = host.const_data_ptr<double>();
   for (const auto& [name, entry] : sums_) {
-    means[name] = value[1] == 0.0 ? std::numeric_limits<double>::quiet_NaN() : value[0] / value[1];
-    value += 2;
+    means[name] = read(entry.reading, value);
+    value += entry.parts.size();
   }
   return means;
 }
 
+// Means as {sum, count}; the others as {reading, sums}.
 Json Board::state() const {
   Json state = Json::object();
-  for (const auto& [name, entry] : sums_)
-    state[name] = {{"sum", entry.sum.item<double>()}, {"count", entry.count.item<double>()}};
+  for (const auto& [name, entry] : sums_) {
+    if (entry.reading == Reading::mean) {
+      state[name] = {{"sum", entry.parts[0].item<double>()}, {"count", entry.parts[1].item<double>()}};
+      continue;
+    }
+    Json sums = Json::array();
+    for (const at::Tensor& part : entry.parts) sums.push_back(part.item<double>());
+    state[name] = {{"reading", entry.reading == Reading::log_mean ? "log_mean" : "correlation"}, {"sums", std::move(sums)}};
+  }
   return state;
 }
 
 void Board::load_state(const Json& state) {
   sums_.clear();
+  const auto numbers = [](const Json& list, std::size_t size) {
+    return list.is_array() && list.size() == size &&
+           std::all_of(list.begin(), list.end(), [](const Json& value) { return value.is_number(); });
+  };
   for (const auto& [name, entry] : state.items()) {
-    if (entry.is_object() && entry.contains("sum") && entry.contains("count") && entry["sum"].is_number() &&
-        entry["count"].is_number()) {
+    if (!entry.is_object()) continue;
+    if (entry.contains("sum") && entry.contains("count") && entry["sum"].is_number() && entry["count"].is_number()) {
       add(name, entry["sum"].get<double>(), entry["count"].get<double>());
+      continue;
     }
+    const Json sums = entry.value("sums", Json::array());
+    const bool correlation = entry.value("reading", Json()) == "correlation";
+    if (!numbers(sums, correlation ? 6 : 2)) continue;
+    std::vector<at::Tensor> values;
+    for (const Json& value : sums) values.push_back(at::scalar_tensor(value.get<double>(), at::kDouble));
+    add(name, correlation ? Reading::correlation : Reading::log_mean, std::move(values));
   }
 }
 

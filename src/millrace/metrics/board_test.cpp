@@ -1,7 +1,10 @@
 #include "millrace/metrics/board.h"
 
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/zeros_like.h>
 #include <ATen/record_function.h>
 #include <gtest/gtest.h>
 
@@ -66,6 +69,30 @@ TEST(Board, KeepsNoGraphAndNoReferenceToTheAddend) {
 TEST(Board, RefusesWhatIsNoScalar) {
   Board board;
   EXPECT_THROW(board.add("x", at::empty({2}), scalar(1)), InternalError);
+}
+
+TEST(Board, LogarithmsAndCorrelationsAreReadFromTheirSums) {
+  Board board;
+  board.add_log("log", scalar(1), scalar(4));
+  board.add_log("log", scalar(7), scalar(4));  // log((1 + 7) / (4 + 4)), not the mean of two logarithms
+  const at::Tensor x = at::arange(12, at::kFloat);
+  const at::Tensor y = x * 2.0 + at::arange(12, at::kFloat).remainder(3);
+  board.add_correlation("r", x.narrow(0, 0, 5), y.narrow(0, 0, 5));
+  board.add_correlation("r", x.narrow(0, 5, 7), y.narrow(0, 5, 7));
+  board.add_correlation("flat", x, at::zeros_like(x));
+  Loss loss{.sum = scalar(3), .count = scalar(3), .report = LossReport{scalar(6), scalar(2), true}};
+  board.add("loss", loss);
+  const at::Tensor a = x - x.mean();
+  const at::Tensor b = y - y.mean();
+  const double r = ((a * b).sum() / (a.norm() * b.norm())).item<double>();
+  Board again;
+  again.load_state(board.state());
+  for (const Board* each : {&board, &again}) {
+    EXPECT_DOUBLE_EQ(each->means().at("log"), 0.0);
+    EXPECT_NEAR(each->means().at("r"), r, 1e-6);
+    EXPECT_TRUE(std::isnan(each->means().at("flat")));
+    EXPECT_DOUBLE_EQ(each->means().at("loss"), std::log(3.0));
+  }
 }
 
 // The meta device has no values: any read-back of it throws, so passing proves that add() waits for nothing.

@@ -2,12 +2,14 @@
 
 #include <array>
 
+#include "millrace/recipes/cosmology/entry.h"
 #include "millrace/recipes/language_model/entry.h"
 
 namespace millrace::recipes {
 
 std::span<const Entry> all() {
   static const std::array kEntries = {
+      cosmology::entry(),
       language_model::entry(),
   };
   return kEntries;

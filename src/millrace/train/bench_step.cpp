@@ -95,7 +95,7 @@ double StepBench::step() {
   impl.stepper->update();
   impl.timeline.end_step();
   // The one read a step of the peers has too: without it a device would still be busy.
-  impl.loss = result.losses[0].sum / result.losses[0].count;
+  impl.loss = shown(result.losses[0]);
   const double loss = impl.loss.item<double>();
   if (!impl.first_step_seconds) {
     impl.first_step_seconds = seconds_since_process_start();

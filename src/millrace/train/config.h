@@ -94,6 +94,7 @@ struct SnapshotConfig {
 struct LogConfig {
   std::int64_t every = 50;
   bool tensorboard = true;
+  bool images = true;
   bool gpu_memory = false;
   static consteval auto fields() {
     using C = LogConfig;
@@ -101,6 +102,7 @@ struct LogConfig {
     return std::tuple{
         field<&C::every>("Steps between log lines. The only reads of the loss on the host besides validation.").min(1),
         field<&C::tensorboard>("Write TensorBoard event files into the run folder."),
+        field<&C::images>("Keep the recipe's pictures of each validation in the run folder."),
         field<&C::gpu_memory>("Add the allocator's memory counters to the log line.")};
   }
 };
@@ -118,13 +120,15 @@ struct DeviceConfig {
 
 struct RunNames {
   std::string dir;
+  std::string parent;
   std::string name;
   static consteval auto fields() {
     using C = RunNames;
     using config::field;
     return std::tuple{
         field<&C::dir>("Run folder (--run); the same folder again resumes. Empty: runs/<recipe>/<name or date-time>."),
-        field<&C::name>("Name of the run folder below runs/<recipe>/.")};
+        field<&C::parent>("Folder of the run folders. Empty: runs/<recipe>."),
+        field<&C::name>("Name of the run folder below run.parent.")};
   }
 };
 

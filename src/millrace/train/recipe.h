@@ -11,6 +11,7 @@
 #include "millrace/data/source.h"
 #include "millrace/metrics/board.h"
 #include "millrace/optim/optimizer.h"
+#include "millrace/train/picture.h"
 
 namespace torch::nn {
 class Module;
@@ -69,10 +70,12 @@ class Recipe {
   virtual Tensors predict(const Tensors& inputs);  // default: UsageError "recipe does not predict"
   virtual Json describe() const {
     return Json::object();
-  }  // facts for inspect and the start lines (parameter count, sequences, ...)
+  }  // facts for inspect and the start lines (parameter count, sequences, ...); "history": metrics that get a column in
+     // history.csv
   virtual std::vector<std::string> samples(std::int64_t) {
     return {};
-  }  // what to show of the model in words, before and after (generated text)
+  }                                                   // what to show of the model in words, before and after (generated text)
+  virtual std::vector<Picture> draw() { return {}; }  // after a validation, of what it measured; kept in <run>/pictures
 };
 
 }  // namespace millrace

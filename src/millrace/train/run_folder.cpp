@@ -36,7 +36,8 @@ void flatten(const Json& value, const std::string& prefix, std::map<std::string,
 
 std::filesystem::path choose_run_folder(const std::string& recipe, const RunNames& names) {
   if (!names.dir.empty()) return names.dir;
-  const std::filesystem::path parent = std::filesystem::path("runs") / recipe;
+  const std::filesystem::path parent =
+      names.parent.empty() ? std::filesystem::path("runs") / recipe : std::filesystem::path(names.parent);
   if (!names.name.empty()) return parent / names.name;
   const std::string base = date_time();
   std::filesystem::path folder = parent / base;

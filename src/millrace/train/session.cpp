@@ -2,7 +2,6 @@
 
 #include <torch/nn.h>
 
-#include <array>
 #include <cmath>
 #include <cstdlib>
 
@@ -261,14 +260,21 @@ void Session::make_trainer() {
   parts.units_per_sample = facts_.value("units_per_sample", 1.0);
   if (!request_.run_folder.empty()) {
     const std::int64_t epochs_kept = resumed_ ? resumed_->parts["trainer"].json.value("epoch", std::int64_t{0}) : 0;
+    const auto extra = facts_.value("history", std::vector<std::string>{});
+    const std::string loss = "val_" + stepper_->objective_name(0);
+    std::vector<std::string> columns = {"epoch", "train_loss", "val_loss", "seconds", parts.rate_unit + "_per_s"};
+    columns.insert(columns.end(), extra.begin(), extra.end());
     auto table = std::make_shared<format::CsvWriter>(
-        *request_.fs, request_.run_folder / "history.csv",
-        std::vector<std::string>{"epoch", "train_loss", "val_loss", "seconds", parts.rate_unit + "_per_s"},
+        *request_.fs, request_.run_folder / "history.csv", std::move(columns),
         [this](const std::string& text) { request_.console->warning(text); }, epochs_kept);
-    parts.history = [table](std::uint64_t epoch, double train, double validation, double seconds, double rate) {
-      const std::array<std::string, 4> cells = {format::csv_number(train),
-                                                std::isnan(validation) ? "" : format::csv_number(validation), fixed(seconds, 3),
-                                                fixed(rate, 1)};
+    parts.history = [table, extra, loss](std::uint64_t epoch, double train, const std::map<std::string, double>& means,
+                                         double seconds, double rate) {
+      const auto cell = [&means](const std::string& name) {
+        const auto it = means.find(name);
+        return it == means.end() || std::isnan(it->second) ? std::string() : format::csv_number(it->second);
+      };
+      std::vector<std::string> cells = {format::csv_number(train), cell(loss), fixed(seconds, 3), fixed(rate, 1)};
+      for (const std::string& name : extra) cells.push_back(cell(name));
       table->row(static_cast<std::int64_t>(epoch), cells);
     };
   }

@@ -59,7 +59,6 @@ class Session {
   std::unique_ptr<RunLock> lock_;
   std::unique_ptr<telemetry::RunLog> log_;
   std::unique_ptr<telemetry::EventWriter> events_;
-  std::function<void(std::uint64_t, double, double, double, double)> history_;
   std::optional<snapshot::Content> resumed_;
   std::string resumed_from_;
   std::vector<std::string> notices_;

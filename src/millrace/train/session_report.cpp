@@ -68,7 +68,7 @@ void Session::introduce() {
           with_commas(loader_->batches_per_epoch()) + " batches; global batch " + with_commas(global_batch) + "\n";
   text += "  length               " + with_commas(total_steps_) + " steps";
   for (const auto& [key, value] : facts_.items()) {
-    if (key == "rate_unit" || key == "units_per_sample" || key == "parameters") continue;
+    if (key == "rate_unit" || key == "units_per_sample" || key == "parameters" || key == "history") continue;
     text += "\n  " + key + std::string(key.size() < 21 ? 21 - key.size() : 1, ' ') + fact_text(value);
   }
   console.line(text);

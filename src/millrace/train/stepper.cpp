@@ -35,11 +35,19 @@ std::vector<at::Tensor> trained(const std::vector<optim::ParameterGroup>& groups
 Loss detached(Loss loss) {
   loss.sum = loss.sum.detach();
   loss.count = loss.count.detach();
+  if (loss.report) loss.report = {loss.report->sum.detach(), loss.report->count.detach(), loss.report->logarithm};
   for (auto& [name, tensor] : loss.outputs) tensor = tensor.detach();
   return loss;
 }
 
 }  // namespace
+
+at::Tensor shown(const Loss& loss) {
+  const at::Tensor& sum = loss.report ? loss.report->sum : loss.sum;
+  const at::Tensor& count = loss.report ? loss.report->count : loss.count;
+  const at::Tensor mean = sum.detach().to(at::kDouble) / count.detach().to(at::kDouble);
+  return loss.report && loss.report->logarithm ? mean.log() : mean;
+}
 
 Stepper::Stepper(Recipe& recipe, const Switches& switches, telemetry::Timeline& timeline, StepperOptions options)
     : recipe_(recipe), switches_(switches), timeline_(timeline), options_(options) {
@@ -167,7 +175,7 @@ precision::Trial Stepper::try_precision(const Batch& batch, std::optional<at::Sc
     for (const at::Tensor& parameter : lane.parameters) {
       if (parameter.grad().defined()) norms.push_back(parameter.grad().norm().to(at::kFloat));
     }
-    trial.loss = (loss.sum.to(at::kDouble) / loss.count.to(at::kDouble)).item<double>();
+    trial.loss = shown(loss).item<double>();
     trial.gradient_norm = norms.empty() ? 0.0 : at::stack(norms).norm().item<double>();
     unfreeze();
   }

@@ -25,6 +25,9 @@ struct StepperOptions {
   std::int64_t total_steps = 0;            // for schedules; 0 = open end
 };
 
+// What a loss's report, or else its sum over its count, comes to: an fp64 scalar on its device.
+[[nodiscard]] at::Tensor shown(const Loss& loss);
+
 // Used by the loop's thread only. Nothing here reads a device value on the host except with device_skip off.
 class Stepper {
  public:

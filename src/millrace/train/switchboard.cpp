@@ -33,6 +33,12 @@ constexpr std::array kRows = {
               Equality::tolerance, 1e-4, false},
     SwitchRow{"token_cache", "text is encoded once into a token file", "text is encoded at every start, in memory",
               Equality::bits, 0.0, false},
+    SwitchRow{"fused_activation", "smooth_leaky in one pass forward and one backward", "its formula as ATen operations",
+              Equality::tolerance, 1e-4, false},
+    SwitchRow{"fused_padding", "circular padding and concatenation before a convolution as one copy", "ATen's cat, then its pad",
+              Equality::tolerance, 1e-4, false},
+    SwitchRow{"stored_pca", "foreground components fitted once over training data", "components of each batch alone",
+              Equality::statistical, 0.0, false},
     SwitchRow{"loader_threads", "reader threads where reading is slow enough to need them",
               "samples are read in the loop's thread", Equality::bits, 0.0, false},
 };

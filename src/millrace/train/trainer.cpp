@@ -120,8 +120,8 @@ void Trainer::finish_step() {
   ++window_steps_;
   for (const StepResult& result : pending_) {
     for (std::size_t i = 0; i < result.losses.size(); ++i) {
-      window_.add(parts_.stepper->objective_name(i), result.losses[i].sum, result.losses[i].count);
-      epoch_board_.add(parts_.stepper->objective_name(i), result.losses[i].sum, result.losses[i].count);
+      window_.add(parts_.stepper->objective_name(i), result.losses[i]);
+      epoch_board_.add(parts_.stepper->objective_name(i), result.losses[i]);
     }
   }
   pending_.clear();
@@ -159,7 +159,7 @@ void Trainer::end_epoch() {
   epoch_board_.reset();
   epoch_samples_ = 0;
   epoch_begin_ns_ = steady_nanoseconds();
-  if (!validation_pending_) write_history(std::nan(""));
+  if (!validation_pending_) write_history({});
 }
 
 void Trainer::validate() {
@@ -178,6 +178,7 @@ void Trainer::validate() {
   validation_pending_ = false;
   validated_step_ = step_;
   note_validation(*means);
+  draw();
 }
 
 std::optional<std::map<std::string, double>> validation_means(Recipe& recipe, Stepper& stepper, data::Loader& loader,
@@ -192,7 +193,7 @@ std::optional<std::map<std::string, double>> validation_means(Recipe& recipe, St
     const Batch batch = recipe.prepare(to_batch(std::move(*host), device));
     const StepResult result = stepper.evaluate(batch);
     for (std::size_t k = 0; k < result.losses.size(); ++k) {
-      board.add("val_" + stepper.objective_name(k), result.losses[k].sum, result.losses[k].count);
+      board.add("val_" + stepper.objective_name(k), result.losses[k]);
     }
     recipe.measure(batch, result, board);
   }

@@ -41,8 +41,10 @@ struct TrainerParts {
   std::int64_t total_steps = 0;  // 0 = open end (then epochs is 0 and max_steps is 0: refused before)
   std::string rate_unit = "samples";
   double units_per_sample = 1.0;
-  // One row per finished epoch, for history.csv; validation loss NaN where there was none. Null = not wanted.
-  std::function<void(std::uint64_t epoch, double train_loss, double validation_loss, double seconds, double rate)> history;
+  // One row per finished epoch, for history.csv; no means where there was no validation. Null = not wanted.
+  std::function<void(std::uint64_t epoch, double train_loss, const std::map<std::string, double>& means, double seconds,
+                     double rate)>
+      history;
 };
 
 // Losses ("val_<objective>") and the recipe's own metrics over one pass of `loader` in evaluation mode, which the model is left
@@ -93,7 +95,8 @@ class Trainer {
   void finish(Ending ending);
   void log();
   void end_epoch();
-  void write_history(double validation_loss);
+  void write_history(const std::map<std::string, double>& means);
+  void draw() const;
   void validate();
   void note_validation(const std::map<std::string, double>& means);
   void save(bool required);

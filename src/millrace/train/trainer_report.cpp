@@ -5,6 +5,7 @@
 #include "millrace/base/clock.h"
 #include "millrace/base/format.h"
 #include "millrace/device/device.h"
+#include "millrace/format/png.h"
 #include "millrace/train/trainer.h"
 
 namespace millrace {
@@ -114,19 +115,36 @@ void Trainer::note_validation(const std::map<std::string, double>& means) {
     if (parts_.events != nullptr) parts_.events->scalar(name.starts_with("val_") ? name.substr(4) + "/val" : name, step_, value);
   }
   record("validation", std::move(values));
-  write_history(loss);
+  write_history(means);
 }
 
-void Trainer::write_history(double validation_loss) {
+void Trainer::write_history(const std::map<std::string, double>& means) {
   if (!epoch_row_) return;
   const EpochRow row = *epoch_row_;
   epoch_row_.reset();
-  if (parts_.history) parts_.history(row.epoch, row.train_loss, validation_loss, row.seconds, row.rate);
+  if (parts_.history) parts_.history(row.epoch, row.train_loss, means, row.seconds, row.rate);
   record("epoch", {{"epoch", row.epoch},
                    {"step", step_},
                    {"train_loss", number(row.train_loss)},
                    {"seconds", row.seconds},
                    {parts_.rate_unit + "_per_s", row.rate}});
+}
+
+// A picture that can't be written is a warning, never the end of a run.
+void Trainer::draw() const {
+  if (parts_.run_folder.empty() || !parts_.config->log.images) return;
+  const auto pictures = parts_.recipe->draw();
+  if (pictures.empty()) return;
+  const std::filesystem::path folder = parts_.run_folder / "pictures";
+  try {
+    parts_.fs->create_directories(folder);
+    for (const Picture& picture : pictures) {
+      format::write_png(*parts_.fs, folder / (picture.name + ".png"), {picture.height, picture.width, format::Pixels::rgb},
+                        std::as_bytes(std::span(picture.rgb)));
+    }
+  } catch (const FsError& error) {
+    parts_.console->warning(std::string("pictures could not be written: ") + error.what());
+  }
 }
 
 Json Trainer::results() const {

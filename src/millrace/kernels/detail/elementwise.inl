@@ -127,6 +127,33 @@ void gelu_of(const GeluArgs& a, std::int64_t first_group, std::int64_t last_grou
   });
 }
 
+// With c = x clamped to [-1, 1]: s(x) = (-|c|^3/3 + c^2 + 2c + 1/3 + min(x + 1, 0) + 3 max(x - 1, 0)) / 3.5, without a branch. A
+// NaN passes through the clamp (as the second argument).
+template <class X>
+void smooth_leaky_of(const SmoothLeakyArgs& a, std::int64_t first_group, std::int64_t last_group) {
+  const auto* x = static_cast<const X*>(a.x);
+  const auto* gradient = static_cast<const X*>(a.gradient);
+  auto* out = static_cast<X*>(a.out);
+  const F one = splat(1.0F);
+  const F scale = splat(1.0F / 3.5F);
+  const std::int64_t end = last_group * 128 < a.count ? last_group * 128 : a.count;
+  for (std::int64_t i = first_group * 128; i < end; i += 16) {
+    const F v = load_some(x + i, end - i);
+    const F c = min(one, max(splat(-1.0F), v));
+    F y;
+    if (gradient == nullptr) {
+      const F inner = fma(fma(absolute(c), splat(-1.0F / 3.0F), one), mul(c, c), fma(c, splat(2.0F), splat(1.0F / 3.0F)));
+      const F below = min(add(v, one), splat(0.0F));
+      const F above = mul(max(sub(v, one), splat(0.0F)), splat(3.0F));
+      y = mul(add(inner, add(below, above)), scale);
+    } else {
+      const F slope = fma(c, sub(splat(2.0F), absolute(c)), splat(2.0F));
+      y = mul(mul(load_some(gradient + i, end - i), slope), scale);
+    }
+    store_some(out + i, y, end - i);
+  }
+}
+
 // One branch per pair of types, so that the loops above know theirs.
 template <class Run>
 inline void with_type(Type type, Run run) {
@@ -153,6 +180,10 @@ void dropout(const DropoutArgs& a, std::int64_t first_group, std::int64_t last_g
 
 void gelu(const GeluArgs& a, std::int64_t first_group, std::int64_t last_group) {
   with_type(a.type, [&](auto* x) { gelu_of<typename Pointee<decltype(x)>::type>(a, first_group, last_group); });
+}
+
+void smooth_leaky(const SmoothLeakyArgs& a, std::int64_t first_group, std::int64_t last_group) {
+  with_type(a.type, [&](auto* x) { smooth_leaky_of<typename Pointee<decltype(x)>::type>(a, first_group, last_group); });
 }
 
 }  // namespace

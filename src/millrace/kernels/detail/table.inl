@@ -15,6 +15,7 @@ constexpr Table make_table(const char* name) {
           norm_forward,
           norm_backward,
           gelu,
+          smooth_leaky,
           attention_scratch,
           attention_forward,
           attention_backward,

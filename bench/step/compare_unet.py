@@ -1,0 +1,70 @@
+"""The training step of cosmology against Python torch: same shape, same machine, one run, interleaved.
+
+    tools/python-peer bench/step/compare_unet.py build/release/millrace [--rounds 9] [--steps 1] [--compile] [--json FILE]
+
+Ours and Python (eager contiguous, eager channels-last, with --compile also torch.compile) take turns in fp32 and bf16. The bar, 0.8, is
+against contiguous eager, the way the original runs. Exits 1 when it is missed.
+"""
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+from statistics import median
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+from compare import Program, interval
+
+BAR = 0.8
+
+
+def measure(options, dtype):
+    def peer(*words):
+        return Program([sys.executable, str(HERE / "unet_step_peer.py"), "--dtype", dtype, "--threads", str(options.threads), "--steps",
+                        str(options.steps), *words])
+
+    programs = {"eager": peer(), "eager_channels_last": peer("--channels-last")}
+    if options.compile:
+        programs["compile"] = peer("--mode", "compile")
+    for program in programs.values():
+        program.read()
+    programs["ours"] = Program([options.program, "bench", "step", "cosmology", "--shape", "cpu-small", "--precision", dtype, "--threads",
+                                str(options.threads), "--warmup", "1", "--steps", str(options.steps), "--rounds", "stdin", "--json"])
+    for round_ in range(options.rounds + 1):
+        for program in programs.values():
+            program.round()
+            if round_ == 0:
+                program.times.clear()
+    for program in programs.values():
+        program.close()
+    times = {name: program.times for name, program in programs.items()}
+    ratios = {name: interval([a / b for a, b in zip(times["ours"], times[name])]) for name in times if name != "ours"}
+    return {"dtype": dtype, "step_ms": {name: median(values) for name, values in times.items()}, "ratios": ratios, "round_ms": times}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("program", help="the millrace program")
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--steps", type=int, default=1)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--dtypes", nargs="+", default=["fp32", "bf16"], choices=["fp32", "bf16"])
+    parser.add_argument("--compile", action="store_true", help="also torch.compile (minutes to start)")
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    results = []
+    for dtype in options.dtypes:
+        results.append(measure(options, dtype))
+        row = results[-1]
+        print(dtype, "  ".join(f"{name} {ms:.1f} ms" for name, ms in row["step_ms"].items()))
+        for name, (ratio, low, high) in row["ratios"].items():
+            print(f"  ours / {name}: {ratio:.3f} ({low:.3f}..{high:.3f})")
+    if options.json:
+        options.json.write_text(json.dumps({"results": results, "load_average": os.getloadavg()}, indent=1) + "\n")
+    return 1 if any(row["ratios"]["eager"][0] > BAR for row in results) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

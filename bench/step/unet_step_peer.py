@@ -1,0 +1,79 @@
+"""One training step of the cosmology bench shape in Python torch, as a careful user would write it.
+
+    tools/python-peer bench/step/unet_step_peer.py --mode eager|compile --dtype fp32|bf16 [--channels-last] [--steps 3]
+
+The U-Net of tests/cosmology/unet.py with 16 filters on (1, 2, 64, 64, 48), log of the mean squared error, clip by value 1, fused Adam;
+bf16 by autocast. Answers on stdin and stdout as gpt_step_peer.py does.
+"""
+
+import argparse
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+import torch
+from torch import nn
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "cosmology"))
+from unet import UNet
+
+
+def seconds_since_process_start():
+    with open("/proc/self/stat") as file:
+        ticks = int(file.read().rsplit(")", 1)[1].split()[19])
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+
+
+def make_step(options):
+    torch.manual_seed(0)
+    layout = torch.channels_last_3d if options.channels_last else torch.contiguous_format
+    model = UNet(16).to(memory_format=layout)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, fused=True)
+    target = torch.randn(1, 2, 64, 64, 48)
+    x = (target * 0.5 + torch.randn_like(target)).contiguous(memory_format=layout)
+
+    def loss_of(x, target):
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=options.dtype == "bf16"):
+            predicted = model(x)
+        return torch.log(torch.mean((predicted.float() - target) ** 2))
+
+    forward = torch.compile(loss_of) if options.mode == "compile" else loss_of
+
+    def step():
+        optimizer.zero_grad(set_to_none=True)
+        loss = forward(x, target)
+        loss.backward()
+        nn.utils.clip_grad_value_(model.parameters(), 1.0)
+        optimizer.step()
+        return loss
+
+    return step
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--mode", choices=["eager", "compile"], default="eager")
+    parser.add_argument("--dtype", choices=["fp32", "bf16"], default="fp32")
+    parser.add_argument("--channels-last", action="store_true")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--steps", type=int, default=3, help="timed steps per line of input")
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    step = make_step(options)
+    first = step().item()
+    print(json.dumps({"first_step_s_since_process_start": seconds_since_process_start(), "loss_first": first}), flush=True)
+    for line in sys.stdin:
+        if line.strip() == "quit":
+            break
+        times = []
+        for _ in range(options.steps):
+            begin = time.perf_counter()
+            loss = step()
+            times.append(1e3 * (time.perf_counter() - begin))
+        print(json.dumps({"ms": times, "loss_last": loss.item()}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

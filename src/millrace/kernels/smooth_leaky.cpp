@@ -1,0 +1,55 @@
+#include "millrace/kernels/smooth_leaky.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/where.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "millrace/kernels/arguments.h"
+#include "millrace/kernels/parallel.h"
+
+namespace millrace::kernels {
+namespace {
+
+constexpr std::int64_t kGroup = 128;
+
+// `x` dense in any order; `gradient` undefined in the forward pass, else laid out as x.
+at::Tensor run(const at::Tensor& x, const at::Tensor& gradient) {
+  at::Tensor out = at::empty_like(x);
+  const detail::SmoothLeakyArgs args{.x = x.const_data_ptr(),
+                                     .gradient = gradient.defined() ? gradient.const_data_ptr() : nullptr,
+                                     .out = out.mutable_data_ptr(),
+                                     .type = type_of(x),
+                                     .count = x.numel()};
+  const detail::Table& table = detail::table();
+  parallel((args.count + kGroup - 1) / kGroup,
+           [&](std::int64_t begin, std::int64_t end) { table.smooth_leaky(args, begin, end); });
+  return out;
+}
+
+struct SmoothLeakyFunction : torch::autograd::Function<SmoothLeakyFunction> {
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x) {
+    const at::Tensor input = x.is_non_overlapping_and_dense() ? x : x.contiguous();
+    context->save_for_backward({input});
+    return run(input, {});
+  }
+
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 const torch::autograd::variable_list& gradients) {
+    const at::Tensor x = context->get_saved_variables()[0];
+    const at::Tensor& gradient = gradients[0];
+    return {run(x, gradient.strides() == x.strides() ? gradient : at::empty_like(x).copy_(gradient))};
+  }
+};
+
+}  // namespace
+
+at::Tensor smooth_leaky(const at::Tensor& x) { return has_kernel(x) ? SmoothLeakyFunction::apply(x) : smooth_leaky_plain(x); }
+
+at::Tensor smooth_leaky_plain(const at::Tensor& x) {
+  const at::Tensor size = x.abs();
+  const at::Tensor middle = x * x - size * size * size / 3.0 + x * 2.0 + 1.0 / 3.0;
+  return at::where(x < -1.0, x, at::where(x < 1.0, middle, x * 3.0)) / 3.5;
+}
+
+}  // namespace millrace::kernels

@@ -1,0 +1,88 @@
+// The kernels of 3-D convolutional networks against ATen: smooth_leaky and circular_pad, values and gradients, both layouts.
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/linspace.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/tensor.h>
+
+#include <limits>
+
+#include "millrace/kernels/circular_pad.h"
+#include "millrace/kernels/smooth_leaky.h"
+#include "millrace/kernels/test_support.h"
+
+namespace millrace::kernels {
+namespace {
+
+class Volume : public EachTable {};
+INSTANTIATE_TEST_SUITE_P(Tables, Volume, testing::ValuesIn(detail::usable_tables().begin(), detail::usable_tables().end()),
+                         table_name);
+
+TEST_P(Volume, SmoothLeakyHasItsKnownValues) {
+  const double inf = std::numeric_limits<double>::infinity();
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const at::Tensor x = at::tensor({-3.0, -1.0, 0.0, 0.5, 1.0, 2.0, -inf, inf, nan}).to(at::kFloat);
+  const std::vector<double> expected = {-3 / 3.5, -1 / 3.5, 1 / 10.5, (-0.125 / 3 + 0.25 + 1 + 1.0 / 3) / 3.5, 3 / 3.5, 6 / 3.5};
+  for (const at::Tensor& y : {smooth_leaky(x), smooth_leaky_plain(x)}) {
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      EXPECT_NEAR(y[static_cast<std::int64_t>(i)].item<double>(), expected[i], 1e-6);
+    }
+    EXPECT_EQ(y[6].item<double>(), -inf);
+    EXPECT_EQ(y[7].item<double>(), inf);
+    EXPECT_TRUE(std::isnan(y[8].item<double>()));
+  }
+}
+
+TEST_P(Volume, SmoothLeakyGradientIsTheSlope) {
+  at::Tensor x = at::tensor({-1.0, 0.0, 1.0}).to(at::kFloat).requires_grad_();
+  smooth_leaky(x).sum().backward();
+  constexpr double kStep = 1e-4;
+  const at::Tensor at_x = x.detach().to(at::kDouble);
+  const at::Tensor central = (smooth_leaky_plain(at_x + kStep) - smooth_leaky_plain(at_x - kStep)) / (2 * kStep);
+  EXPECT_LE((x.grad() - central).abs().max().item<double>(), 1e-3);
+  EXPECT_NEAR(x.grad()[0].item<double>(), 1 / 3.5, 1e-6);
+  EXPECT_NEAR(x.grad()[1].item<double>(), 2 / 3.5, 1e-6);
+  EXPECT_NEAR(x.grad()[2].item<double>(), 3 / 3.5, 1e-6);
+}
+
+TEST_P(Volume, SmoothLeakyAgreesWithAtenInAnyLayout) {
+  const auto kernel = [](const Tensors& x) { return Tensors{smooth_leaky(x[0])}; };
+  const auto reference = [](const Tensors& x) { return Tensors{smooth_leaky_plain(x[0])}; };
+  for (const auto type : {at::kFloat, at::kBFloat16}) {
+    const double tolerance = type == at::kFloat ? 1e-6 : 1e-2;
+    for (const bool strided : {false, true}) {
+      expect_agreement(kernel, reference, {(at::randn({2, 5, 3, 4, 7}) * 2).to(type)}, tolerance, strided);
+      expect_agreement(kernel, reference, {strided_randn({3, 33}, type)}, tolerance, strided);
+    }
+    const at::Tensor last = at::randn({2, 5, 3, 4, 7}).to(type).contiguous(at::MemoryFormat::ChannelsLast3d);
+    expect_agreement(kernel, reference, {last}, tolerance);
+    EXPECT_TRUE(smooth_leaky(last).is_contiguous(at::MemoryFormat::ChannelsLast3d));
+  }
+  EXPECT_EQ(smooth_leaky(at::randn({0, 3})).numel(), 0);
+}
+
+TEST_P(Volume, CircularPadIsCatAndPad) {
+  for (const auto type : {at::kFloat, at::kBFloat16}) {
+    for (const auto layout : {at::MemoryFormat::Contiguous, at::MemoryFormat::ChannelsLast3d}) {
+      for (const std::vector<std::int64_t>& sizes : std::vector<std::vector<std::int64_t>>{{2, 3, 4, 5, 6}, {1, 2, 1, 2, 3}}) {
+        std::vector<std::int64_t> more = sizes;
+        more[1] = 5;
+        const at::Tensor x = at::randn(sizes).to(type).contiguous(layout);
+        const at::Tensor y = at::randn(more).to(type).contiguous(layout);
+        EXPECT_TRUE(equal_bits(circular_pad(x), circular_pad_plain(x).contiguous()));
+        EXPECT_TRUE(equal_bits(circular_pad(x, y), circular_pad_plain(x, y).contiguous()));
+        EXPECT_TRUE(circular_pad(x, y).is_contiguous(layout));
+        const double tolerance = type == at::kFloat ? 1e-6 : 1e-2;
+        for (const bool strided : {false, true}) {
+          expect_agreement([](const Tensors& in) { return Tensors{circular_pad(in[0])}; },
+                           [](const Tensors& in) { return Tensors{circular_pad_plain(in[0])}; }, {x}, tolerance, strided);
+          expect_agreement([](const Tensors& in) { return Tensors{circular_pad(in[0], in[1])}; },
+                           [](const Tensors& in) { return Tensors{circular_pad_plain(in[0], in[1])}; }, {x, y}, tolerance,
+                           strided);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace millrace::kernels

@@ -1,0 +1,174 @@
+#include "millrace/nn/pca.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/baddbmm.h>
+#include <ATen/ops/bmm.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/linalg_eigh.h>
+#include <ATen/ops/outer.h>
+#include <ATen/ops/view_as_real.h>
+#include <ATen/ops/zeros.h>
+
+#include <vector>
+
+#include "millrace/base/error.h"
+#include "millrace/device/autocast.h"
+#include "millrace/format/safetensors.h"
+
+namespace millrace::nn {
+namespace {
+
+constexpr auto kAgain = "fit it again: millrace pca fit --config FILE";
+
+std::span<std::byte> bytes_of(const at::Tensor& x) {
+  return {static_cast<std::byte*>(x.mutable_data_ptr()), static_cast<std::size_t>(x.nbytes())};
+}
+
+Shape shape_of(const at::Tensor& x) { return {x.sizes().begin(), x.sizes().end()}; }
+
+at::Tensor read_array(const format::SafetensorsFile& file, std::string_view name, std::size_t dimensions) {
+  const format::StoredTensor* stored = file.find(name);
+  const std::string want = "expected fp64 of " + std::to_string(dimensions) + " dimensions";
+  if (stored == nullptr) {
+    std::string all;
+    for (const auto& tensor : file.tensors()) all += (all.empty() ? "" : ", ") + tensor.name;
+    throw DataError({file.path().string() + " has no " + std::string(name) + " (it has: " + all + ")", "pca file", kAgain});
+  }
+  if (stored->dtype != DType::f64 || stored->shape.size() != dimensions) {
+    throw DataError(
+        {std::string(name) + " is " + std::string(name_of(stored->dtype)) + " " + to_text(stored->shape) + ", " + want,
+         file.path().string(), kAgain});
+  }
+  at::Tensor value = at::empty(stored->shape, at::kDouble);
+  file.read(*stored, bytes_of(value));
+  if (!value.isfinite().all().item<bool>())
+    throw DataError({std::string(name) + " holds numbers that are not finite", file.path().string(), kAgain});
+  return value;
+}
+
+}  // namespace
+
+ForegroundPca::ForegroundPca(at::Tensor mean, at::Tensor eigenvalues, at::Tensor vectors, std::int64_t n_fg)
+    : mean_(std::move(mean)), eigenvalues_(std::move(eigenvalues)), vectors_(std::move(vectors)), n_fg_(n_fg) {
+  MR_CHECK(n_fg_ >= 1 && n_fg_ < frequencies(), "n_fg must be between 1 and the number of frequencies");
+}
+
+double ForegroundPca::variance_explained() const {
+  return (eigenvalues_.narrow(0, 0, n_fg_).sum() / eigenvalues_.sum()).item<double>();
+}
+
+const ForegroundPca::OnDevice& ForegroundPca::on(const at::Tensor& like) const {
+  if (!cached_ || cached_->mean.device() != like.device() || cached_->mean.scalar_type() != like.scalar_type()) {
+    const auto options = like.options();
+    const at::Tensor a = components().to(options).contiguous();
+    cached_ = OnDevice{mean_.to(options).unsqueeze(1), a, a.t().contiguous()};
+  }
+  return *cached_;
+}
+
+at::Tensor ForegroundPca::clean(const at::Tensor& x) const {
+  MR_CHECK(x.dim() >= 2 && x.size(-2) == frequencies(), "the second-last axis must be the PCA's frequencies");
+  const device::NoAutocast full(x.device().type());
+  const device::Tf32 exact(false);
+  const OnDevice& own = on(x);
+  const at::Tensor d = (x - own.mean).reshape({-1, x.size(-2), x.size(-1)});
+  const std::int64_t planes = d.size(0);
+  const at::Tensor strength = at::bmm(own.transposed.expand({planes, -1, -1}), d);
+  return at::baddbmm(d, own.components.expand({planes, -1, -1}), strength, 1, -1).reshape(x.sizes());
+}
+
+void ForegroundPca::save(Fs& fs, const std::filesystem::path& path) const {
+  std::vector<std::pair<std::string, at::Tensor>> arrays = {
+      {"fg_components", components().contiguous()},
+      {"signal_components", vectors_.narrow(1, n_fg_, frequencies() - n_fg_).contiguous()},
+      {"eigenvalues", eigenvalues_},
+      {"mean_per_freq", mean_}};
+  if (freq_mhz.defined()) arrays.emplace_back("freq_mhz", freq_mhz);
+  std::vector<Field> fields;
+  for (auto& [name, value] : arrays) {
+    value = value.contiguous();
+    fields.push_back({name, DType::f64, shape_of(value)});
+  }
+  format::Metadata metadata(facts.begin(), facts.end());
+  metadata["N_FG"] = std::to_string(n_fg_);
+  metadata["N_freq"] = std::to_string(frequencies());
+  const std::filesystem::path temporary = path.string() + ".part";
+  const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
+  try {
+    fs.create_directories(folder);
+    const auto out = fs.create(temporary);
+    format::write_safetensors(
+        *out, fields, [&](std::size_t i) { return std::span<const std::byte>(bytes_of(arrays[i].second)); }, metadata);
+    out->sync();
+    out->close();
+    fs.rename(temporary, path);
+    fs.sync_directory(folder);
+  } catch (const FsError& error) {
+    throw DataError({"can't write " + path.string(), error.what(), "free space or choose another place with --output"});
+  }
+}
+
+ForegroundPca ForegroundPca::load(const std::filesystem::path& path) {
+  const format::SafetensorsFile file(path);
+  const at::Tensor foreground = read_array(file, "fg_components", 2);
+  const at::Tensor rest = read_array(file, "signal_components", 2);
+  const at::Tensor eigenvalues = read_array(file, "eigenvalues", 1);
+  const at::Tensor mean = read_array(file, "mean_per_freq", 1);
+  const std::int64_t f = mean.size(0);
+  const std::int64_t n_fg = foreground.size(1);
+  const bool fits = foreground.size(0) == f && rest.size(0) == f && n_fg >= 1 && n_fg + rest.size(1) == f &&
+                    eigenvalues.size(0) == f && n_fg < f;
+  if (!fits) {
+    throw DataError({"fg_components " + to_text(shape_of(foreground)) + ", signal_components " + to_text(shape_of(rest)) +
+                         ", eigenvalues " + to_text(shape_of(eigenvalues)) + " and mean_per_freq " + to_text(shape_of(mean)) +
+                         " do not belong together",
+                     path.string(), kAgain});
+  }
+  at::Tensor vectors = at::empty({f, f}, at::kDouble);
+  vectors.narrow(1, 0, n_fg).copy_(foreground);
+  vectors.narrow(1, n_fg, f - n_fg).copy_(rest);
+  ForegroundPca pca(mean, eigenvalues, vectors, n_fg);
+  if (file.find("freq_mhz") != nullptr) pca.freq_mhz = read_array(file, "freq_mhz", 1);
+  pca.facts.insert(file.metadata().begin(), file.metadata().end());
+  return pca;
+}
+
+void PcaFit::add(const at::Tensor& x) {
+  MR_CHECK(x.dim() >= 2 && x.is_floating_point(), "a PCA is fitted on real (..., F, P)");
+  const at::Tensor planes = x.reshape({-1, x.size(-2), x.size(-1)});
+  for (std::int64_t i = 0; i < planes.size(0); ++i) {  // one plane in fp64 at a time
+    at::Tensor d = planes[i].to(at::kCPU, at::kDouble);
+    if (!origin_.defined()) {
+      const at::Tensor first = planes.to(at::kCPU, at::kDouble);
+      origin_ = first.mean(at::IntArrayRef{0, 2}).unsqueeze(1);
+      sum_ = at::zeros({d.size(0)}, at::kDouble);
+      products_ = at::zeros({d.size(0), d.size(0)}, at::kDouble);
+    }
+    MR_CHECK(d.size(0) == sum_.size(0), "the number of frequencies must stay the same");
+    d = d - origin_;
+    sum_ += d.sum(1);
+    products_.addmm_(d, d.t());
+    pixels_ += d.size(1);
+  }
+}
+
+at::Tensor PcaFit::mean() const { return origin_.squeeze(1) + sum_ / static_cast<double>(pixels_); }
+
+at::Tensor PcaFit::covariance() const {
+  MR_CHECK(pixels_ >= 2, "a covariance needs two pixels");
+  const auto n = static_cast<double>(pixels_);
+  const at::Tensor mean = sum_ / n;
+  return (products_ - at::outer(mean, mean) * n) / (n - 1.0);
+}
+
+ForegroundPca PcaFit::finish(std::int64_t n_fg) const {
+  const auto [rising, columns] = at::linalg_eigh(covariance());
+  at::Tensor vectors = columns.flip(1);
+  const at::Tensor largest = vectors.gather(0, std::get<1>(vectors.abs().max(0, /*keepdim=*/true)));
+  vectors = (vectors * largest.sign()).contiguous();
+  return {mean(), rising.flip(0).contiguous(), vectors, n_fg};
+}
+
+at::Tensor as_pixels(const at::Tensor& x) { return at::view_as_real(x).flatten(-2); }
+
+}  // namespace millrace::nn

@@ -1,0 +1,43 @@
+#include "millrace/nn/volume.h"
+
+#include <ATen/autocast_mode.h>
+#include <ATen/ops/conv3d.h>
+
+#include <array>
+
+#include "millrace/kernels/circular_pad.h"
+#include "millrace/kernels/smooth_leaky.h"
+
+namespace millrace::nn {
+namespace {
+
+thread_local bool recomputing = false;
+
+// What autocast would cast before the convolution is cast before the padding: half the bytes to copy.
+at::Tensor for_convolution(const at::Tensor& x) {
+  const auto device = x.device().type();
+  if (!at::autocast::is_autocast_enabled(device) || x.scalar_type() != at::kFloat) return x;
+  return x.to(at::autocast::get_autocast_dtype(device));
+}
+
+}  // namespace
+
+at::Tensor smooth_leaky(const at::Tensor& x, const VolumePaths& paths) {
+  return paths.fused_activation ? kernels::smooth_leaky(x) : kernels::smooth_leaky_plain(x);
+}
+
+at::Tensor circular_conv3d(const at::Tensor& x, const at::Tensor& more, const at::Tensor& weight, const at::Tensor& bias,
+                           std::int64_t stride, const VolumePaths& paths) {
+  const at::Tensor first = for_convolution(x);
+  const at::Tensor second = more.defined() ? for_convolution(more) : more;
+  const at::Tensor padded =
+      paths.fused_padding ? kernels::circular_pad(first, second) : kernels::circular_pad_plain(first, second);
+  const std::array<std::int64_t, 3> strides{stride, stride, stride};
+  return at::conv3d(padded, weight, bias, strides);
+}
+
+RecomputeScope::RecomputeScope() noexcept : outer_(recomputing) { recomputing = true; }
+RecomputeScope::~RecomputeScope() { recomputing = outer_; }
+bool RecomputeScope::active() noexcept { return recomputing; }
+
+}  // namespace millrace::nn

@@ -1,0 +1,90 @@
+// Sections "recipe" and "memory" of a cosmology run's config.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "millrace/config/field.h"
+
+namespace millrace::recipes::cosmology {
+
+enum class Activation : std::uint8_t { smooth_leaky, silu };
+enum class LossKind : std::uint8_t { logmse, mse, logcosh };
+enum class PcaMode : std::uint8_t { auto_, batch };
+enum class Transform : std::uint8_t { linear, arcsinh };
+
+struct RecipeConfig {
+  std::string signal_dir;
+  std::string foreground_dir;
+  std::string vis_dataset = "/vis";
+  std::vector<double> band_mhz = {500, 600};
+  std::int64_t ra_keep = 1024;
+  std::int64_t split = 4;
+  double scale = 1e5;
+  std::int64_t filters = 16;
+  Activation act = Activation::smooth_leaky;
+  LossKind loss = LossKind::logmse;
+  std::int64_t n_fg = 11;
+  PcaMode pca = PcaMode::auto_;
+  std::string pca_components_path;
+  std::int64_t pca_num_samples = 100;
+  bool add_noise = true;
+  double noise_amp = 1.5e-7;
+  std::int64_t num_train = -1;
+  bool ra_shift = false;
+  Transform target_transform = Transform::linear;
+  bool predict_residual = false;
+
+  static consteval auto fields() {
+    using C = RecipeConfig;
+    using config::field;
+    return std::tuple{
+        field<&C::signal_dir>("Folder of HDF5 files with the signal alone. Empty: data.dir/signal."),
+        field<&C::foreground_dir>("Folder of HDF5 files with foreground. Empty: data.dir/foreground."),
+        field<&C::vis_dataset>("Name of the visibilities in each file: complex (baselines, frequencies, RA)."),
+        field<&C::band_mhz>("Lower and upper edge of the band, for files without /index_map/freq.").size(2).above(0),
+        field<&C::ra_keep>("RA samples kept from the start; the rest is masked and never read.").min(4),
+        field<&C::split>("Chunks along RA; each is a sample of the network.").min(1),
+        field<&C::scale>("Factor after cleaning, so that the network sees numbers around one.").above(0),
+        field<&C::filters>("Channels of the U-Net's first layer.").min(1),
+        field<&C::act>("Activation."),
+        field<&C::loss>("logmse is the logarithm of the step's mean squared error, exact over accumulation."),
+        field<&C::n_fg>("Principal components taken as foreground.").min(1),
+        field<&C::pca>("auto: components fitted once over training data; batch: anew for each batch, to compare with."),
+        field<&C::pca_components_path>("Components from millrace pca fit. Empty: the run folder's, else fitted at the start."),
+        field<&C::pca_num_samples>("Training samples the fit at the start of train takes; more than there are: all.").min(1),
+        field<&C::add_noise>("Add noise to the input, in training and validation."),
+        field<&C::noise_amp>("Standard deviation of the noise in kelvin, of real and imaginary parts each.").min(0),
+        field<&C::num_train>("Signal files to train on; -1 = all.").min(-1),
+        field<&C::ra_shift>("Roll input and target by the same random offset along RA (training only)."),
+        field<&C::target_transform>("arcsinh squeezes input and target after scaling."),
+        field<&C::predict_residual>("The network predicts target minus input.")};
+  }
+};
+
+struct MemoryConfig {
+  config::Auto<bool> recompute;
+
+  static consteval auto fields() {
+    using C = MemoryConfig;
+    return std::tuple{config::field<&C::recompute>(
+        "Keep only the inputs of layer1 to layer6 and run them again in the backward pass; auto = false.")};
+  }
+};
+
+// The sections a cosmology run adds to its config.
+struct Sections {
+  RecipeConfig recipe;
+  MemoryConfig memory;
+
+  static consteval auto fields() {
+    using C = Sections;
+    using config::field;
+    return std::tuple{field<&C::recipe>("The sky, its foreground and the network."), field<&C::memory>("Memory against time.")};
+  }
+};
+
+}  // namespace millrace::recipes::cosmology

@@ -1,0 +1,54 @@
+#include "millrace/recipes/cosmology/entry.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/randn.h>
+
+#include "millrace/base/error.h"
+#include "millrace/config/schema_of.h"
+#include "millrace/recipes/cosmology/presets.h"
+#include "millrace/recipes/cosmology/recipe.h"
+
+namespace millrace::recipes::cosmology {
+namespace {
+
+bool needs_data(const Json& config) {
+  const Json& recipe = config.at("recipe");
+  return recipe.at("signal_dir") == "" && recipe.at("foreground_dir") == "" && config.at("data").at("dir") == "";
+}
+
+void make_data(const std::string& preset, const std::filesystem::path& out, std::uint64_t seed) {
+  const auto size = sample_sky_of(preset);
+  if (!size) throw ConfigError(Message{"preset " + preset + " makes no sky", "preset " + preset, "take smoke, small or full"});
+  write_sample_sky(*size, out, seed);
+}
+
+// One chunk of random numbers in the network's layout.
+BenchShape cpu_small() {
+  return {.name = "cpu-small",
+          .help = "filters 16, input (1,2,64,64,48), log-MSE, clip by value 1",
+          .config = {{"recipe.filters", 16}, {"recipe.ra_keep", 64}, {"recipe.split", 1}, {"data.batch_size", 1}},
+          .batch = [](const Json&, std::uint64_t seed) {
+            auto generator = at::make_generator<at::CPUGeneratorImpl>(seed);
+            const at::Tensor target = at::randn({1, 2, 64, 64, 48}, generator);
+            return Batch(Tensors{{"input", target * 0.5 + at::randn(target.sizes(), generator)}, {"target", target}});
+          }};
+}
+
+}  // namespace
+
+Entry entry() {
+  return {.name = "cosmology",
+          .summary = "3-D U-Net that recovers the 21 cm signal after PCA foreground removal",
+          .sections = config::schema_of<Sections>(),
+          .defaults = defaults(),
+          .presets = presets(),
+          .aliases = aliases(),
+          .make = [](const Json& config, const Context& context) { return std::make_unique<Cosmology>(config, context); },
+          .free_on_resume = {},
+          .needs_data = needs_data,
+          .make_data = make_data,
+          .commands = {{"pca", "fit foreground components, or compare them with those of each batch", pca_command}},
+          .bench_shapes = {cpu_small()}};
+}
+
+}  // namespace millrace::recipes::cosmology

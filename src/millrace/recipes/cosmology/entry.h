@@ -1,0 +1,13 @@
+// The cosmology recipe's row in the table of recipes.
+#pragma once
+
+#include "millrace/train/entry.h"
+
+namespace millrace::recipes::cosmology {
+
+[[nodiscard]] Entry entry();
+
+// `millrace pca fit|validate`: fits foreground components, compares them with components of each batch. Returns the exit code.
+int pca_command(std::span<const std::string> words);
+
+}  // namespace millrace::recipes::cosmology

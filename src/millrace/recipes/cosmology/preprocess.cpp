@@ -1,0 +1,75 @@
+#include "millrace/recipes/cosmology/preprocess.h"
+
+#include <ATen/Context.h>
+#include <ATen/ops/complex.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/view_as_complex.h>
+
+#include "millrace/base/philox.h"
+#include "millrace/device/autocast.h"
+
+namespace millrace::recipes::cosmology {
+namespace {
+
+constexpr std::uint64_t kNoiseKey = 22;
+
+at::Tensor scaled(const at::Tensor& volumes, const RecipeConfig& recipe) {
+  const at::Tensor value = volumes * recipe.scale;
+  return recipe.target_transform == Transform::arcsinh ? value.asinh() : value;
+}
+
+}  // namespace
+
+at::Tensor to_volumes(const at::Tensor& pixels, std::int64_t split) {
+  const std::int64_t chunk = pixels.size(3) / 2 / split;
+  return pixels.view({pixels.size(0), pixels.size(1), pixels.size(2), split, chunk, 2})
+      .permute({0, 3, 5, 4, 2, 1})
+      .reshape({pixels.size(0) * split, 2, chunk, pixels.size(2), pixels.size(1)});
+}
+
+at::Tensor to_sky(const at::Tensor& volumes, std::int64_t split) {
+  const auto size = [&](std::int64_t i) { return volumes.size(i); };
+  const at::Tensor parts =
+      volumes.reshape({size(0) / split, split, 2, size(2), size(3), size(4)}).permute({0, 5, 4, 1, 3, 2}).contiguous();
+  return at::view_as_complex(parts).reshape({size(0) / split, size(4), size(3), split * size(2)});
+}
+
+void add_noise(at::Tensor& x, double amp, const NoiseKey& key) {
+  at::Generator generator = at::globalContext().defaultGenerator(x.device()).clone();
+  for (std::int64_t row = 0; row < x.size(0); ++row) {
+    generator.set_current_seed(
+        make_key(key.seed, kNoiseKey, key.epoch, static_cast<std::uint64_t>(key.positions[static_cast<std::size_t>(row)])));
+    at::Tensor part = x[row];
+    part.add_(at::randn(part.sizes(), generator, part.options()), amp);
+  }
+}
+
+at::Tensor clean_by_batch(const at::Tensor& pixels, std::int64_t n_fg) {
+  const at::Tensor parts = pixels.unflatten(3, {pixels.size(3) / 2, 2});
+  std::vector<at::Tensor> cleaned;
+  for (std::int64_t part = 0; part < 2; ++part) {
+    const at::Tensor x = parts.select(4, part);
+    nn::PcaFit fit;
+    fit.add(x);
+    cleaned.push_back(fit.finish(n_fg).clean(x));
+  }
+  return at::stack(cleaned, 4).flatten(3);
+}
+
+Volumes preprocess(const at::Tensor& x, const at::Tensor& y, const RecipeConfig& recipe, const nn::ForegroundPca* pca,
+                   const NoiseKey& key) {
+  const at::NoGradGuard no_grad;
+  const device::NoAutocast full(x.device().type());
+  at::Tensor pixels = nn::as_pixels(x);
+  if (recipe.add_noise && recipe.noise_amp > 0) {
+    pixels = pixels.clone();  // the slot it is a view of may be read again
+    add_noise(pixels, recipe.noise_amp, key);
+  }
+  const at::Tensor clean = pca != nullptr ? pca->clean(pixels) : clean_by_batch(pixels, recipe.n_fg);
+  const at::Tensor input = scaled(to_volumes(clean, recipe.split), recipe);
+  const at::Tensor target = scaled(to_volumes(nn::as_pixels(y), recipe.split), recipe);
+  return {input, recipe.predict_residual ? target - input : target};
+}
+
+}  // namespace millrace::recipes::cosmology

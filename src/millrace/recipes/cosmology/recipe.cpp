@@ -1,0 +1,129 @@
+#include "millrace/recipes/cosmology/recipe.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/softplus.h>
+
+#include <numbers>
+
+#include "millrace/base/error.h"
+#include "millrace/config/schema_of.h"
+#include "millrace/recipes/cosmology/pictures.h"
+#include "millrace/recipes/cosmology/preprocess.h"
+#include "millrace/recipes/cosmology/sky_pca.h"
+#include "millrace/recipes/cosmology/sky_source.h"
+#include "millrace/train/config.h"
+#include "millrace/train/switchboard.h"
+
+namespace millrace::recipes::cosmology {
+
+// ---- 1 config: the keys and their defaults are in config.h, the named sizes in presets.cpp
+
+Cosmology::Cosmology(const Json& config, const Context& context, OpenSky open)
+    : config_(config),
+      context_(context),
+      open_(std::move(open)),
+      recipe_(config::read<RecipeConfig>(config.at("recipe"))),
+      recompute_(config::read<MemoryConfig>(config.at("memory")).recompute.value_or(false)) {
+  check(recipe_);
+  const auto on = [&](const char* name) { return context.switches == nullptr || context.switches->on(name); };
+  paths_ = {.fused_activation = on("fused_activation"), .fused_padding = on("fused_padding")};
+  if (!on("stored_pca")) recipe_.pca = PcaMode::batch;
+}
+
+// ---- 2 data
+
+void Cosmology::before_training() {
+  const SkyFolders folders = sky_folders(config_, context_.config_folder);
+  sky_ = open_sky(recipe_, folders.signal, folders.foreground, context_.seed, open_);
+  for (const std::string& text : sky_->told) context_.notice(text);
+  if (recipe_.pca == PcaMode::batch) return;
+  if (pca_) {  // a trained model keeps its own
+    check_pca(*pca_, recipe_, *sky_, "the model's snapshot", context_.notice);
+  } else {
+    pca_ = stored_pca(recipe_, *sky_, recipe_.pca_components_path, context_.run_folder, context_.seed, context_.notice);
+  }
+}
+
+data::Pipeline Cosmology::data(Split split) {
+  const bool training = split == Split::train;
+  const SkyOptions options{.dataset = recipe_.vis_dataset, .ra_keep = recipe_.ra_keep, .rolls = training && recipe_.ra_shift};
+  return data::single(std::make_shared<SkySource>(training ? sky_->train : sky_->validation, sky_->shape, options));
+}
+
+Batch Cosmology::prepare(Batch batch) {
+  const NoiseKey key{context_.seed, batch.epoch(), batch.groups().front().positions};
+  Volumes volumes = preprocess(batch["x"], batch["y"], recipe_, pca_ ? &*pca_ : nullptr, key);
+  batch.set("input", std::move(volumes.input));
+  batch.set("target", std::move(volumes.target));
+  return batch;
+}
+
+// ---- 3 model
+
+UNet& Cosmology::model() {
+  if (!model_) {
+    const ModelConfig config{.filters = recipe_.filters, .act = recipe_.act, .recompute = recompute_};
+    model_ = std::make_shared<UNet>(config, context_.seed, paths_);
+  }
+  return *model_;
+}
+
+// ---- 4 loss
+
+Loss loss_of(const at::Tensor& predicted, const at::Tensor& target, LossKind kind) {
+  const at::Tensor error = predicted - target;
+  const auto elements = static_cast<double>(error.numel());
+  const at::Tensor count = at::scalar_tensor(elements, error.options());
+  if (kind == LossKind::logcosh) {
+    const at::Tensor terms = error + at::softplus(-2.0 * error) - std::numbers::ln2;
+    return {.sum = terms.sum(), .count = count, .nominal_count = elements};
+  }
+  const at::Tensor sum = error.square().sum();
+  if (kind == LossKind::mse) return {.sum = sum, .count = count, .nominal_count = elements};
+  const at::Tensor self = sum.detach().clamp_min(1e-12 * elements);  // the gradient of log S is that of S over S
+  return {.sum = sum, .count = self, .nominal_count = elements, .report = LossReport{self, count, true}};
+}
+
+std::vector<Objective> Cosmology::objectives() {
+  const auto loss = [this](const Batch& batch, const StepContext&) {
+    const at::Tensor predicted = model().forward(batch["input"]).to(at::kFloat);
+    Loss result = loss_of(predicted, batch["target"], recipe_.loss);
+    result.outputs = {{"predicted", predicted}};
+    return result;
+  };
+  return {{.optim = config::read<optim::OptimConfig>(config_.at("optim")), .loss = loss}};
+}
+
+// ---- 5 metrics
+
+void Cosmology::measure(const Batch& batch, const StepResult& result, metrics::Board& board) {
+  const at::Tensor& input = batch["input"];
+  const auto whole = [&](const at::Tensor& x) { return recipe_.predict_residual ? x + input : x; };
+  const at::Tensor truth = whole(batch["target"]);
+  const at::Tensor recovered = whole(result.outputs().at("predicted"));
+  const at::Tensor power = truth.square().sum();
+  const at::Tensor left = (input - truth).square().sum();
+  board.add_correlation("corr", recovered, truth);
+  board.add_correlation("pca_corr", input, truth);
+  board.add("residual_power", (recovered - truth).square().sum(), power);
+  board.add("pca_residual_power", left, power);
+  board.add_log("pca_logmse", left, at::scalar_tensor(static_cast<double>(truth.numel()), truth.options()));
+  DelaySpectra here;
+  here.add(truth, recovered, input);
+  board.add("delay_residual", here.residual.sum(), here.truth.sum());
+  board.add("pca_delay_residual", here.input_residual.sum(), here.truth.sum());
+  spectra_ += here;
+  if (shown_.empty()) shown_ = {{"input", input[0].clone()}, {"truth", truth[0].clone()}, {"recovered", recovered[0].clone()}};
+}
+
+std::vector<Picture> Cosmology::draw() {
+  if (shown_.empty()) return {};
+  std::vector<Picture> pictures = {draw_maps(shown_.at("input"), shown_.at("truth"), shown_.at("recovered")),
+                                   draw_delay(spectra_)};
+  shown_.clear();
+  spectra_ = {};
+  return pictures;
+}
+
+}  // namespace millrace::recipes::cosmology

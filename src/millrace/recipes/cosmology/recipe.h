@@ -1,0 +1,64 @@
+// Recipe "cosmology": recover the 21 cm signal after its foreground was removed by principal components.
+//   data     HDF5 visibilities, signal plus a foreground drawn for it; cleaned, scaled and cut into chunks on the device
+//   model    3-D U-Net with two levels (model.h)
+//   loss     log of the mean squared error, exact over accumulation
+//   metrics  correlation with the true signal, residual power, delay spectra; each also of the cleaned input alone
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "millrace/nn/pca.h"
+#include "millrace/recipes/cosmology/config.h"
+#include "millrace/recipes/cosmology/model.h"
+#include "millrace/recipes/cosmology/sky_files.h"
+#include "millrace/recipes/cosmology/spectra.h"
+#include "millrace/train/entry.h"
+
+namespace millrace::recipes::cosmology {
+
+class Cosmology final : public Recipe {
+ public:
+  // `config` is the whole resolved config of a run. ConfigError when its parts do not fit each other.
+  Cosmology(const Json& config, const Context& context, OpenSky open = open_hdf5);
+
+  void before_training() override;  // opens all files (headers only); finds or fits the foreground components
+  data::Pipeline data(Split split) override;
+  Batch prepare(Batch batch) override;  // "x", "y" complex (B,bl,f,RA) -> "input", "target" (B*split,2,RA/split,f,bl)
+  UNet& model() override;
+  std::vector<Objective> objectives() override;
+  void measure(const Batch& batch, const StepResult& result, metrics::Board& board) override;
+
+  State state() const override;  // the foreground components
+  void load_state(const State& state) override;
+  Tensors predict(const Tensors& inputs) override;  // "x" complex (B,bl,f,RA) in kelvin -> "signal", the same shape
+  Json describe() const override;
+  std::vector<Picture> draw() override;
+
+ private:
+  Json config_;
+  Context context_;
+  OpenSky open_;
+  RecipeConfig recipe_;
+  bool recompute_;
+  nn::VolumePaths paths_;
+  std::optional<Sky> sky_;
+  std::optional<nn::ForegroundPca> pca_;
+  std::shared_ptr<UNet> model_;
+  DelaySpectra spectra_;  // of the validation under way
+  Tensors shown_;         // its first chunk: "input", "truth", "recovered" (2,R,f,bl)
+};
+
+// The folders a config names: recipe.signal_dir, else data.dir/signal; recipe.foreground_dir, else data.dir/foreground. A
+// relative one is looked up in the config's folder first.
+struct SkyFolders {
+  std::filesystem::path signal, foreground;
+};
+[[nodiscard]] SkyFolders sky_folders(const Json& config, const std::filesystem::path& config_folder);
+
+// Sum and count of a loss over fp32 predictions and targets; see recipe page section 5.
+[[nodiscard]] Loss loss_of(const at::Tensor& predicted, const at::Tensor& target, LossKind kind);
+
+}  // namespace millrace::recipes::cosmology

@@ -1,0 +1,175 @@
+#include "millrace/recipes/cosmology/sky_files.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "millrace/base/error.h"
+#include "millrace/base/format.h"
+#include "millrace/base/hash.h"
+#include "millrace/base/philox.h"
+
+namespace millrace::recipes::cosmology {
+namespace {
+
+constexpr std::uint64_t kSplitKey = 21;  // of the split's draws among the other uses of the seed
+constexpr double kTrainingShare = 0.9;
+constexpr auto kFrequencies = "/index_map/freq";
+
+std::string name_of_file(const data::Hdf5File& file) { return file.path().filename().string(); }
+
+SplitPaths split_list(const std::vector<std::filesystem::path>& files, Philox& random, const std::string& what,
+                      std::vector<std::string>& told) {
+  SplitPaths split;
+  for (const auto& file : files) (random.uniform() < kTrainingShare ? split.train : split.validation).push_back(file);
+  for (auto [empty, full, side] :
+       {std::tuple{&split.train, &split.validation, "training"}, std::tuple{&split.validation, &split.train, "validation"}}) {
+    if (!empty->empty() || full->empty()) continue;
+    empty->push_back(full->back());
+    if (full->size() > 1) full->pop_back();
+    told.push_back("the draw left no " + what + " file for " + side + ": it gets " + empty->back().filename().string() +
+                   (full->back() == empty->back() ? ", the only one there is" : ""));
+  }
+  return split;
+}
+
+// The complex cube of a file, or why it can't be used.
+const data::Hdf5Dataset& cube_of(const data::Hdf5File& file, const RecipeConfig& recipe) {
+  const std::string next = "name the dataset with recipe.vis_dataset; a uvh5 file: run tools/uvh5_to_vis.py";
+  const auto sets = file.datasets();
+  const auto it = std::find_if(sets.begin(), sets.end(), [&](const auto& set) { return set.name == recipe.vis_dataset; });
+  if (it == sets.end()) {
+    std::string all;
+    for (const auto& set : sets) all += (all.empty() ? "" : ", ") + set.name;
+    throw DataError(
+        {name_of_file(file) + ": dataset " + recipe.vis_dataset + " is missing (has: " + all + ")", file.path().string(), next});
+  }
+  if (it->dtype != DType::c64 && it->dtype != DType::c128) {
+    const std::string type = it->dtype == DType::f64   ? "float64"
+                             : it->dtype == DType::f32 ? "float32"
+                                                       : std::string(name_of(it->dtype));
+    throw DataError({name_of_file(file) + ": " + recipe.vis_dataset + " is " + type + ", expected complex {r,i}",
+                     file.path().string(), next});
+  }
+  if (it->shape.size() != 3) {
+    throw DataError(
+        {name_of_file(file) + ": " + recipe.vis_dataset + " is " + to_text(it->shape) + ", expected [baselines,frequencies,RA]",
+         file.path().string(), next});
+  }
+  return *it;
+}
+
+void check_sizes(const data::Hdf5File& file, const Shape& shape, const RecipeConfig& recipe) {
+  const std::string where = file.path().string();
+  if (shape[2] < recipe.ra_keep) {
+    throw DataError(
+        {name_of_file(file) + " has " + std::to_string(shape[2]) + " RA samples, ra_keep is " + std::to_string(recipe.ra_keep),
+         where, "lower recipe.ra_keep (it must divide by 4*split = " + std::to_string(4 * recipe.split) + ")"});
+  }
+  for (const auto& [size, what] : {std::pair{shape[0], "baselines"}, std::pair{shape[1], "frequencies"}}) {
+    if (size % 4 == 0) continue;
+    throw DataError({name_of_file(file) + " has " + std::to_string(size) + " " + what + ", which does not divide by 4", where,
+                     "regrid or cut the files: the U-Net halves each axis twice"});
+  }
+  if (recipe.n_fg >= shape[1]) {
+    throw DataError({"n_fg is " + std::to_string(recipe.n_fg) + ", " + name_of_file(file) + " has " + std::to_string(shape[1]) +
+                         " frequencies",
+                     where, "lower recipe.n_fg"});
+  }
+}
+
+std::vector<double> frequencies_of(const data::Hdf5File& file, const RecipeConfig& recipe, std::int64_t count) {
+  std::vector<double> centres(static_cast<std::size_t>(count));
+  const auto sets = file.datasets();
+  const auto it = std::find_if(sets.begin(), sets.end(), [](const auto& set) { return set.name == kFrequencies; });
+  if (it != sets.end() && it->dtype == DType::f64 && it->shape == Shape{count}) {
+    const std::int64_t zero = 0;
+    file.read(kFrequencies, {&zero, 1}, {&count, 1}, std::as_writable_bytes(std::span(centres)));
+    return centres;
+  }
+  const double low = recipe.band_mhz[0];
+  const double width = (recipe.band_mhz[1] - low) / static_cast<double>(count);
+  for (std::int64_t i = 0; i < count; ++i) centres[static_cast<std::size_t>(i)] = low + (static_cast<double>(i) + 0.5) * width;
+  return centres;
+}
+
+}  // namespace
+
+std::vector<SkyFile> open_hdf5(std::span<const std::filesystem::path> paths) { return data::Hdf5File::open_all(paths); }
+
+std::vector<std::filesystem::path> sky_paths(const std::filesystem::path& folder, const std::string& key) {
+  std::vector<std::filesystem::path> files;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    const std::string suffix = entry.path().extension().string();
+    if ((suffix == ".h5" || suffix == ".hdf5") && !entry.is_directory()) files.push_back(entry.path());
+  }
+  if (files.empty()) {
+    throw DataError({key + " holds no .h5 file", folder.string() + (error ? ": " + error.message() : ""),
+                     "set recipe." + key + ", or make some: millrace make-data cosmology"});
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+SplitOfSky split_sky(const std::vector<std::filesystem::path>& signal, const std::vector<std::filesystem::path>& foreground,
+                     std::uint64_t seed, std::int64_t num_train) {
+  SplitOfSky split;
+  Philox random(make_key(seed, kSplitKey));
+  split.signal = split_list(signal, random, "signal", split.told);
+  split.foreground = split_list(foreground, random, "foreground", split.told);
+  if (num_train >= 0 && static_cast<std::size_t>(num_train) < split.signal.train.size())
+    split.signal.train.resize(static_cast<std::size_t>(num_train));
+  return split;
+}
+
+void check(const RecipeConfig& recipe) {
+  std::vector<Problem> problems;
+  if (recipe.ra_keep % (4 * recipe.split) != 0) {
+    problems.push_back(
+        {"ra_keep " + std::to_string(recipe.ra_keep) + " does not divide by 4*split = " + std::to_string(4 * recipe.split),
+         "recipe.ra_keep, recipe.split", "each chunk is halved twice: choose a multiple"});
+  }
+  if (recipe.num_train == 0)
+    problems.push_back({"num_train is 0: there is nothing to train on", "recipe.num_train", "-1 takes all files"});
+  if (!(recipe.band_mhz[0] < recipe.band_mhz[1]))
+    problems.push_back({"the band ends before it begins", "recipe.band_mhz", "write its lower edge first"});
+  if (!problems.empty()) throw ConfigError(std::move(problems));
+}
+
+Sky open_sky(const RecipeConfig& recipe, const std::filesystem::path& signal_dir, const std::filesystem::path& foreground_dir,
+             std::uint64_t seed, const OpenSky& open) {
+  const auto signal = sky_paths(signal_dir, "signal_dir");
+  const auto foreground = sky_paths(foreground_dir, "foreground_dir");
+  SplitOfSky split = split_sky(signal, foreground, seed, recipe.num_train);
+  Sky sky;
+  sky.told = std::move(split.told);
+  SkyFile first;
+  Sha256 digest;
+  const auto take = [&](const std::vector<std::filesystem::path>& paths, std::vector<SkyFile>& files) {
+    for (SkyFile& file : open(paths)) {
+      const data::Hdf5Dataset& cube = cube_of(*file, recipe);
+      if (!first) {
+        first = file;
+        sky.shape = cube.shape;
+        check_sizes(*file, cube.shape, recipe);
+      } else if (cube.shape != sky.shape) {
+        throw DataError({name_of_file(*file) + " " + recipe.vis_dataset + " is " + to_text(cube.shape) + ", " +
+                             name_of_file(*first) + " has " + to_text(sky.shape),
+                         file->path().string(), "remove or regrid the file"});
+      }
+      digest.update(name_of_file(*file) + to_text(cube.shape) + std::to_string(file->size()) + "\n");
+      files.push_back(std::move(file));
+    }
+    digest.update("|");
+  };
+  take(split.signal.train, sky.train.signal);
+  take(split.foreground.train, sky.train.foreground);
+  take(split.signal.validation, sky.validation.signal);
+  take(split.foreground.validation, sky.validation.foreground);
+  digest.update(recipe.vis_dataset + " " + std::to_string(recipe.ra_keep));
+  sky.fingerprint = digest.hex();
+  sky.freq_mhz = frequencies_of(*first, recipe, sky.shape[1]);
+  return sky;
+}
+
+}  // namespace millrace::recipes::cosmology

@@ -1,0 +1,58 @@
+// The input of a cosmology run: two folders of HDF5 files, which of them train, and whether they fit each other.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "millrace/data/hdf5.h"
+#include "millrace/recipes/cosmology/config.h"
+
+namespace millrace::recipes::cosmology {
+
+using SkyFile = std::shared_ptr<const data::Hdf5File>;
+// How files are opened, in order: open_hdf5, or a test's own.
+using OpenSky = std::function<std::vector<SkyFile>(std::span<const std::filesystem::path> paths)>;
+[[nodiscard]] std::vector<SkyFile> open_hdf5(std::span<const std::filesystem::path> paths);
+
+// One side of the split.
+struct SkyFiles {
+  std::vector<SkyFile> signal, foreground;
+};
+
+struct Sky {
+  SkyFiles train, validation;
+  Shape shape;                    // (baselines, frequencies, RA) of every file
+  std::vector<double> freq_mhz;   // centres of the channels
+  std::vector<std::string> told;  // notices
+  std::string fingerprint;        // of names, sizes, shapes and the keys that choose from them
+};
+
+// Every *.h5 and *.hdf5 of a folder by name; DataError when there is none (`key` names the folder in it).
+[[nodiscard]] std::vector<std::filesystem::path> sky_paths(const std::filesystem::path& folder, const std::string& key);
+
+struct SplitPaths {
+  std::vector<std::filesystem::path> train, validation;
+};
+// generator(seed) draws u for each file, signal files first: u < 0.9 trains. A list with an empty side gets the last file of the
+// other.
+struct SplitOfSky {
+  SplitPaths signal, foreground;
+  std::vector<std::string> told;
+};
+[[nodiscard]] SplitOfSky split_sky(const std::vector<std::filesystem::path>& signal,
+                                   const std::vector<std::filesystem::path>& foreground, std::uint64_t seed,
+                                   std::int64_t num_train);
+
+// ConfigError with the keys that can't go together (n_fg, split, ra_keep).
+void check(const RecipeConfig& recipe);
+
+// Opens all files, headers only, and compares them: DataError names the first that does not fit.
+[[nodiscard]] Sky open_sky(const RecipeConfig& recipe, const std::filesystem::path& signal_dir,
+                           const std::filesystem::path& foreground_dir, std::uint64_t seed, const OpenSky& open);
+
+}  // namespace millrace::recipes::cosmology

@@ -1,0 +1,99 @@
+#include "millrace/recipes/cosmology/sky_pca.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/tensor.h>
+
+#include <algorithm>
+#include <array>
+
+#include "millrace/base/clock.h"
+#include "millrace/base/error.h"
+#include "millrace/base/format.h"
+
+namespace millrace::recipes::cosmology {
+namespace {
+
+constexpr auto kAgain = "fit it again: millrace pca fit --config FILE";
+
+[[noreturn]] void refuse(const std::string& what, const std::string& where) { throw DataError({what, where, kAgain}); }
+
+}  // namespace
+
+std::string pca_file_name(std::int64_t n_fg) { return "pca_components_nfg" + std::to_string(n_fg) + ".safetensors"; }
+
+SkySource training_source(const RecipeConfig& recipe, const Sky& sky) {
+  return {sky.train, sky.shape, {.dataset = recipe.vis_dataset, .ra_keep = recipe.ra_keep}};
+}
+
+at::Tensor training_input(const SkySource& source, std::int64_t index, std::uint64_t seed) {
+  const at::Tensor x = at::empty(source.fields()[0].shape, at::kComplexFloat);
+  const at::Tensor y = at::empty(source.fields()[1].shape, at::kComplexFloat);
+  const std::array<std::byte*, 2> fields{static_cast<std::byte*>(x.mutable_data_ptr()),
+                                         static_cast<std::byte*>(y.mutable_data_ptr())};
+  const std::span<const std::int64_t> one(&index, 1);
+  source.read(one, {fields}, data::ReadRandom(seed, 0, one));
+  return x;
+}
+
+nn::ForegroundPca fit_pca(const RecipeConfig& recipe, const Sky& sky, std::uint64_t seed, std::int64_t num_samples,
+                          const std::function<void(std::int64_t, std::int64_t)>& progress) {
+  const SkySource source = training_source(recipe, sky);
+  const std::int64_t count = std::min(num_samples, source.size());
+  nn::PcaFit fit;
+  for (std::int64_t i = 0; i < count; ++i) {
+    fit.add(nn::as_pixels(training_input(source, i, seed)));
+    if (progress) progress(i + 1, count);
+  }
+  nn::ForegroundPca pca = fit.finish(recipe.n_fg);
+  pca.facts = {{"num_samples", std::to_string(count)}, {"split_seed", std::to_string(seed)}, {"fingerprint", sky.fingerprint}};
+  pca.freq_mhz = at::tensor(sky.freq_mhz, at::kDouble);
+  return pca;
+}
+
+void check_pca(const nn::ForegroundPca& pca, const RecipeConfig& recipe, const Sky& sky, const std::string& where,
+               const Tell& tell) {
+  const std::int64_t frequencies = sky.shape[1];
+  if (pca.frequencies() != frequencies) {
+    refuse("pca file has " + std::to_string(pca.frequencies()) + " frequencies, data have " + std::to_string(frequencies), where);
+  }
+  if (pca.n_fg() != recipe.n_fg) {
+    refuse("pca file has n_fg " + std::to_string(pca.n_fg()) + ", recipe.n_fg is " + std::to_string(recipe.n_fg), where);
+  }
+  if (pca.freq_mhz.defined()) {
+    constexpr double kApart = 1e-3;  // MHz
+    const at::Tensor apart = (pca.freq_mhz - at::tensor(sky.freq_mhz, at::kDouble)).abs();
+    if (apart.max().item<double>() > kApart) {
+      const auto i = apart.argmax().item<std::int64_t>();
+      refuse("pca file has channel " + std::to_string(i) + " at " + fixed(pca.freq_mhz[i].item<double>(), 3) +
+                 " MHz, data have " + fixed(sky.freq_mhz[static_cast<std::size_t>(i)], 3) + " MHz",
+             where);
+    }
+  }
+  const auto fingerprint = pca.facts.find("fingerprint");
+  if (tell && fingerprint != pca.facts.end() && fingerprint->second != sky.fingerprint) {
+    tell("the pca components of " + where + " were fitted on other files or another split than this run's");
+  }
+}
+
+nn::ForegroundPca stored_pca(const RecipeConfig& recipe, const Sky& sky, const std::filesystem::path& components,
+                             const std::filesystem::path& run_folder, std::uint64_t seed, const Tell& tell) {
+  const std::filesystem::path own = run_folder.empty() ? run_folder : run_folder / pca_file_name(recipe.n_fg);
+  const std::filesystem::path path = !components.empty() ? components : own;
+  if (!path.empty() && (!components.empty() || std::filesystem::exists(path))) {
+    nn::ForegroundPca pca = nn::ForegroundPca::load(path);
+    check_pca(pca, recipe, sky, path.string(), tell);
+    if (tell) tell("pca components of " + path.string());
+    return pca;
+  }
+  const double begin = steady_seconds();
+  nn::ForegroundPca pca = fit_pca(recipe, sky, seed, recipe.pca_num_samples);
+  if (!own.empty()) pca.save(Fs::real(), own);
+  if (tell) {
+    tell("pca fitted on " + pca.facts.at("num_samples") + " training samples in " + human_duration(steady_seconds() - begin) +
+         ": " + std::to_string(recipe.n_fg) + " components hold " + significant(pca.variance_explained() * 100, 12) +
+         " % of the variance" + (own.empty() ? "" : "; kept in " + own.string()));
+  }
+  return pca;
+}
+
+}  // namespace millrace::recipes::cosmology

@@ -1,0 +1,35 @@
+// The foreground components of a run: found, checked against the data, or fitted on its training samples.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <string>
+
+#include "millrace/nn/pca.h"
+#include "millrace/recipes/cosmology/sky_source.h"
+
+namespace millrace::recipes::cosmology {
+
+using Tell = std::function<void(const std::string&)>;
+
+[[nodiscard]] std::string pca_file_name(std::int64_t n_fg);  // "pca_components_nfg11.safetensors"
+
+// The contaminated x of one training sample, complex64 (baselines, frequencies, ra_keep), as a fit sees it.
+[[nodiscard]] at::Tensor training_input(const SkySource& source, std::int64_t index, std::uint64_t seed);
+[[nodiscard]] SkySource training_source(const RecipeConfig& recipe, const Sky& sky);  // without augmentation
+
+// Fitted on the first min(num_samples, all) training samples: contaminated x after the cut, before noise; one sample in memory at
+// a time. `progress` gets (done, all) after each.
+[[nodiscard]] nn::ForegroundPca fit_pca(const RecipeConfig& recipe, const Sky& sky, std::uint64_t seed, std::int64_t num_samples,
+                                        const std::function<void(std::int64_t, std::int64_t)>& progress = {});
+
+// DataError when the components are not of this data's channels or not n_fg; a fingerprint of other data is told.
+void check_pca(const nn::ForegroundPca& pca, const RecipeConfig& recipe, const Sky& sky, const std::string& where,
+               const Tell& tell);
+
+// recipe.pca_components_path, else the run folder's, else fitted and saved there (nowhere when `run_folder` is empty). Says
+// which.
+[[nodiscard]] nn::ForegroundPca stored_pca(const RecipeConfig& recipe, const Sky& sky, const std::filesystem::path& components,
+                                           const std::filesystem::path& run_folder, std::uint64_t seed, const Tell& tell);
+
+}  // namespace millrace::recipes::cosmology

@@ -1,0 +1,39 @@
+// Samples of a sky: y = a signal file, x = y plus a foreground file drawn for it, cut to the RA that is kept.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "millrace/data/source.h"
+#include "millrace/recipes/cosmology/sky_files.h"
+
+namespace millrace::recipes::cosmology {
+
+struct SkyOptions {
+  std::string dataset = "/vis";
+  std::int64_t ra_keep = 0;
+  bool rolls = false;  // x and y by one random offset along RA
+};
+
+// Fields "x" and "y", complex64 (baselines, frequencies, ra_keep). The foreground of a sample is drawn uniformly with replacement
+// from the generator of (seed, epoch, position): the same for any number of readers, and in validation the same each time.
+class SkySource final : public data::Source {
+ public:
+  SkySource(SkyFiles files, const Shape& shape, SkyOptions options);
+
+  [[nodiscard]] std::span<const Field> fields() const override { return fields_; }
+  [[nodiscard]] std::int64_t size() const override { return static_cast<std::int64_t>(files_.signal.size()); }
+  void read(std::span<const std::int64_t> indices, data::Rows rows, const data::ReadRandom& random) const override;
+  [[nodiscard]] std::string fingerprint() const override { return fingerprint_; }
+
+ private:
+  void read_file(const data::Hdf5File& file, std::int64_t roll, bool adds, float* out) const;
+  [[noreturn]] void refuse_value(const data::Hdf5File& file, std::int64_t place, double value) const;
+
+  SkyFiles files_;
+  SkyOptions options_;
+  std::vector<Field> fields_;
+  std::string fingerprint_;
+};
+
+}  // namespace millrace::recipes::cosmology

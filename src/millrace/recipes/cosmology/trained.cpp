@@ -1,0 +1,90 @@
+// What a trained model keeps, tells and is used for.
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros_like.h>
+
+#include "millrace/base/error.h"
+#include "millrace/base/format.h"
+#include "millrace/config/schema_of.h"
+#include "millrace/recipes/cosmology/preprocess.h"
+#include "millrace/recipes/cosmology/recipe.h"
+#include "millrace/train/config.h"
+
+namespace millrace::recipes::cosmology {
+namespace {
+
+std::filesystem::path found(const std::string& named, const Json& config, const char* below,
+                            const std::filesystem::path& config_folder) {
+  const std::filesystem::path path = named.empty()
+                                         ? config::read<DataConfig>(config.at("data")).dir / std::filesystem::path(below)
+                                         : std::filesystem::path(named);
+  if (path.is_relative() && std::filesystem::exists(config_folder / path)) return config_folder / path;
+  return path;
+}
+
+}  // namespace
+
+SkyFolders sky_folders(const Json& config, const std::filesystem::path& config_folder) {
+  const auto recipe = config::read<RecipeConfig>(config.at("recipe"));
+  return {found(recipe.signal_dir, config, "signal", config_folder),
+          found(recipe.foreground_dir, config, "foreground", config_folder)};
+}
+
+State Cosmology::state() const {
+  State state;
+  if (!pca_) return state;
+  state.tensors = {{"pca.mean", pca_->mean()}, {"pca.eigenvalues", pca_->eigenvalues()}, {"pca.vectors", pca_->vectors()}};
+  if (pca_->freq_mhz.defined()) state.tensors["pca.freq_mhz"] = pca_->freq_mhz;
+  state.json["pca"] = {{"n_fg", pca_->n_fg()}, {"facts", pca_->facts}};
+  return state;
+}
+
+void Cosmology::load_state(const State& state) {
+  if (!state.json.contains("pca") || !state.tensors.contains("pca.vectors")) return;
+  const auto tensor = [&](const char* name) { return state.tensors.at(name).to(at::kCPU); };
+  pca_.emplace(tensor("pca.mean"), tensor("pca.eigenvalues"), tensor("pca.vectors"),
+               state.json["pca"].at("n_fg").get<std::int64_t>());
+  pca_->facts = state.json["pca"].at("facts").get<std::map<std::string, std::string>>();
+  if (state.tensors.contains("pca.freq_mhz")) pca_->freq_mhz = tensor("pca.freq_mhz");
+}
+
+Tensors Cosmology::predict(const Tensors& inputs) {
+  const auto it = inputs.find("x");
+  const bool usable = it != inputs.end() && it->second.is_complex() && it->second.dim() == 4 && it->second.numel() > 0;
+  if (!usable) {
+    throw UsageError({"the input has no complex tensor \"x\" of shape (batch, baselines, frequencies, RA)", "predict",
+                      "give visibilities in kelvin under that name; millrace inspect shows what a file holds"});
+  }
+  const at::Tensor x = it->second.to(context_.device, at::kComplexFloat).contiguous();
+  const std::string shape = to_text(Shape(x.sizes().begin(), x.sizes().end()));
+  if (x.size(1) % 4 != 0 || x.size(2) % 4 != 0 || x.size(3) % (4 * recipe_.split) != 0 ||
+      (pca_ && x.size(2) != pca_->frequencies())) {
+    throw UsageError({"\"x\" is " + shape +
+                          ": baselines and frequencies must divide by 4, RA by 4*split = " + std::to_string(4 * recipe_.split) +
+                          (pca_ ? ", and the model has " + std::to_string(pca_->frequencies()) + " frequencies" : std::string()),
+                      "predict", "cut or regrid the input"});
+  }
+  RecipeConfig quiet = recipe_;
+  quiet.add_noise = false;  // real visibilities bring their own
+  torch::NoGradGuard no_grad;
+  const at::Tensor input = preprocess(x, at::zeros_like(x), quiet, pca_ ? &*pca_ : nullptr, {}).input;
+  at::Tensor signal = model().forward(input).to(at::kFloat);
+  if (recipe_.predict_residual) signal = signal + input;
+  if (recipe_.target_transform == Transform::arcsinh) signal = signal.sinh();
+  return {{"signal", to_sky(signal / recipe_.scale, recipe_.split)}};
+}
+
+Json Cosmology::describe() const {
+  Json facts = {{"history", {"corr", "residual_power", "pca_corr"}}, {"parameters", parameter_count(recipe_.filters)}};
+  if (sky_) {
+    facts["sky"] = to_text(sky_->shape) + " baselines, frequencies, RA; " + std::to_string(sky_->train.signal.size()) + "+" +
+                   std::to_string(sky_->validation.signal.size()) + " signal and " +
+                   std::to_string(sky_->train.foreground.size()) + "+" + std::to_string(sky_->validation.foreground.size()) +
+                   " foreground files (training+validation)";
+    const Shape chunk{2, recipe_.ra_keep / recipe_.split, sky_->shape[1], sky_->shape[0]};
+    facts["chunks"] = std::to_string(recipe_.split) + " a sample, " + to_text(chunk) + " each";
+  }
+  return facts;
+}
+
+}  // namespace millrace::recipes::cosmology

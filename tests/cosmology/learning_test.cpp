@@ -1,0 +1,126 @@
+// Whole runs of the smoke preset: what the recipe promises of learning, and equalities that need a run.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/nn.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "millrace/data/hdf5.h"
+#include "millrace/nn/pca.h"
+#include "millrace/recipes/cosmology/entry.h"
+#include "millrace/recipes/cosmology/presets.h"
+#include "millrace/train/run.h"
+
+namespace millrace::recipes::cosmology {
+namespace {
+
+namespace stdfs = std::filesystem;
+
+stdfs::path base() { return stdfs::path(MILLRACE_BUILD_DIR) / "cosmology_runs"; }
+
+// The sky of the smoke preset, made once per program.
+std::string smoke_sky() {
+  static const std::string folder = [] {
+    const stdfs::path path = base() / "smoke_sky";
+    stdfs::remove_all(path);
+    stdfs::create_directories(path);
+    write_sample_sky(*sample_sky_of("smoke"), path, 0);
+    return path.string();
+  }();
+  return folder;
+}
+
+RunOutcome train(const Json& values, const std::string& name, bool goes_on = false) {
+  const stdfs::path run = base() / name;
+  if (!goes_on) stdfs::remove_all(run);
+  const Entry row = entry();
+  const config::Schema schema = schema_of(row);
+  const auto aliases = aliases_of(row);
+  config::Layers layers(schema, aliases);
+  layers.add_values(row.defaults, "recipe");
+  layers.add_values(row.presets.front().second, "preset smoke");
+  layers.add_values({{"run.dir", run.string()}, {"data.dir", smoke_sky()}, {"log.tensorboard", false}}, "test");
+  layers.add_values(values, "test");
+  telemetry::Console console(telemetry::Console::Mode::quiet);
+  RunRequest request;
+  request.entry = &row;
+  request.config = layers.resolve();
+  request.preset = "smoke";
+  request.console = &console;
+  return run_training(request);
+}
+
+double metric(const RunOutcome& outcome, const std::string& name) {
+  return outcome.summary.at("metrics").at(name).at("last").get<double>();
+}
+
+TEST(Learning, TheSmokePresetBeatsPrincipalComponentsAlone) {
+  const RunOutcome run = train({{"precision.dtype", "fp32"}}, "smoke");
+  EXPECT_EQ(run.summary.at("parameters"), 33'614);
+  const double gain = metric(run, "pca_logmse") - metric(run, "val_loss");
+  std::cout << "logmse " << metric(run, "val_loss") << ", of PCA alone " << metric(run, "pca_logmse") << ", corr "
+            << metric(run, "corr") << ", of PCA alone " << metric(run, "pca_corr") << "\n";
+  EXPECT_GE(gain, 0.04);  // half of what the page's reference run gained
+  EXPECT_GT(metric(run, "corr"), metric(run, "pca_corr"));
+  EXPECT_LT(metric(run, "residual_power"), metric(run, "pca_residual_power"));
+  for (const char* file : {"pca_components_nfg4.safetensors", "pictures/maps.png", "pictures/delay.png", "summary.json"})
+    EXPECT_TRUE(stdfs::exists(run.run_folder / file)) << file;
+  std::ifstream table(run.run_folder / "history.csv");
+  std::string head;
+  std::getline(table, head);
+  EXPECT_EQ(head, "epoch,train_loss,val_loss,seconds,samples_per_s,corr,residual_power,pca_corr");
+}
+
+TEST(Learning, ReadersRecomputeAndStoredComponentsDoNotChangeARun) {
+  const Json few = {{"train.max_steps", 6}, {"train.validate_every", 3}, {"precision.dtype", "fp32"}, {"device.threads", 1}};
+  const auto with = [&](Json more, const std::string& name) {
+    more.update(few);
+    return train(more, name).summary;
+  };
+  const Json plain = with({{"data.workers", 0}}, "readers_0");
+  for (const int readers : {1, 4}) {
+    EXPECT_EQ(with({{"data.workers", readers}}, "readers_" + std::to_string(readers)).at("state_sha256"),
+              plain.at("state_sha256"));
+  }
+  const Json again = with({{"memory.recompute", true}}, "recompute");
+  EXPECT_EQ(again.at("loss"), plain.at("loss"));
+  EXPECT_EQ(again.at("metrics").at("val_loss"),
+            plain.at("metrics").at("val_loss"));  // in evaluation mode: running statistics too
+  const std::string file = (base() / "readers_0" / "pca_components_nfg4.safetensors").string();
+  EXPECT_EQ(with({{"recipe.pca_components_path", file}}, "components").at("loss"), plain.at("loss"));
+}
+
+TEST(Learning, AResumedRunIsTheUninterruptedOne) {
+  const auto steps = [](int count) {
+    return Json{{"train.max_steps", count}, {"train.validate_every", 2}, {"device.threads", 1}, {"precision.dtype", "fp32"}};
+  };
+  const Json whole = train(steps(4), "whole").summary;
+  (void)train(steps(2), "half");
+  EXPECT_EQ(train(steps(4), "half", /*goes_on=*/true).summary.at("state_sha256"), whole.at("state_sha256"));
+}
+
+// Visibilities of the simulated radio sky: what eleven components hold of them, known from elsewhere.
+TEST(RealSky, ElevenComponentsHoldTheForeground) {
+  const stdfs::path path = stdfs::path(MILLRACE_SOURCE_DIR) / ".." / "shared" / "data" / "cosmology" / "PyGSM_Jy_downselect.uvh5";
+  if (!stdfs::exists(path)) GTEST_SKIP() << "no " << path;
+  const std::vector<std::string> names = {"/Data/visdata"};
+  const auto file = data::Hdf5File::open(path, names);
+  const Shape shape = file->dataset(names[0]).shape;
+  ASSERT_EQ(shape, (Shape{500, 1, 128, 1}));
+  at::Tensor stored = at::empty(shape, at::kComplexDouble);
+  const Shape zero(4, 0);
+  file->read(names[0], zero, shape, {static_cast<std::byte*>(stored.mutable_data_ptr()), stored.nbytes()});
+  const at::Tensor sky = stored.view({100, 5, 128}).permute({1, 2, 0}).contiguous();  // (baselines, frequencies, times)
+  const auto explained = [](const at::Tensor& x) {
+    nn::PcaFit fit;
+    fit.add(nn::as_pixels(x.contiguous()));
+    return fit.finish(11).variance_explained();
+  };
+  EXPECT_NEAR(explained(sky), 0.99999999813, 1e-9);
+  EXPECT_NEAR(explained(sky.narrow(0, 1, 4)), 0.99999833257, 1e-9);  // without the auto-correlation
+}
+
+}  // namespace
+}  // namespace millrace::recipes::cosmology
