@@ -1,8 +1,8 @@
 #include "millrace/data/detail/chunk_filters.h"
 
 #include <libdeflate.h>
-#include <lzf.h>
 #include <lz4.h>
+#include <lzf.h>
 #include <zstd.h>
 
 #include <algorithm>
