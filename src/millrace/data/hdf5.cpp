@@ -408,14 +408,16 @@ std::vector<std::shared_ptr<const Hdf5File>> Hdf5File::open_all(std::span<const 
     if (some.empty()) continue;
     detail::Hdf5Process child("describe", descriptors);
     bool alive = child.send_frame(request.bytes());
-    for (const auto& [i, file] : some) {
+    for (const auto& one : some) {
+      const std::size_t i = one.first;
+      const std::shared_ptr<File>& file = one.second;
       std::optional<std::string> answer;
       if (alive) answer = child.receive_frame();
       alive = answer.has_value();
-      attempt(i, [&, &self = file] {
-        if (!alive) no_answer(self->path(), child);
-        self->load(*answer, datasets.empty());
-        files[i] = self;
+      attempt(i, [&] {
+        if (!alive) no_answer(file->path(), child);
+        file->load(*answer, datasets.empty());
+        files[i] = file;
       });
     }
   }

@@ -40,9 +40,11 @@ void limit(int what, rlim_t soft, rlim_t hard) {
 std::uint64_t g_memory = 0;
 
 // No core files, no new descriptors (so no other file, no socket, no plug-in), bounded memory.
-void confine(int descriptors, std::uint64_t file_bytes) {
+void confine([[maybe_unused]] int descriptors, std::uint64_t file_bytes) {
   limit(RLIMIT_CORE, 0, 0);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they open pipes to probe memory
   limit(RLIMIT_NOFILE, static_cast<rlim_t>(descriptors), static_cast<rlim_t>(descriptors));
+#endif
   g_memory = kMemory + 2 * std::min<std::uint64_t>(file_bytes, kMostMemory / 4);
   allow_memory(0);
 }

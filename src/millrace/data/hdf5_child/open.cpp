@@ -1,6 +1,9 @@
 #include "millrace/data/hdf5_child/open.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <array>
 
 #include "millrace/data/hdf5_child/driver.h"
 #include "millrace/data/hdf5_child/jobs.h"
@@ -53,6 +56,20 @@ void refuse_foreign_links(hid_t file, const std::string& name) {
   }
 }
 
+// A writer at work marks version 3 of the superblock (byte 11: 1 = write, 4 = single writer, many readers). The library looks at
+// the mark with its own drivers only.
+void refuse_unfinished(hid_t file, int descriptor) {
+  const Id creation = owned(H5Fget_create_plist(file));
+  hsize_t userblock = 0;
+  check(H5Pget_userblock(creation.get(), &userblock));
+  std::array<unsigned char, 12> block{};
+  const auto size = static_cast<ssize_t>(block.size());
+  if (::pread(descriptor, block.data(), block.size(), static_cast<off_t>(userblock)) != size) return;
+  if (block[8] >= 3 && (block[11] & 5U) != 0) {
+    throw LibraryError("it is open for write, or its writer died (h5clear -s takes the mark away)");
+  }
+}
+
 std::size_t chunk_bytes(const OpenDataset& dataset) {
   std::vector<hsize_t> chunk(dataset.shape.size());
   if (H5Pget_layout(dataset.creation.get()) != H5D_CHUNKED) return 0;
@@ -68,7 +85,9 @@ std::size_t chunk_bytes(const OpenDataset& dataset) {
 
 Id open_file(int descriptor) {
   const Id access = owned(driver_access(descriptor));
-  return owned(H5Fopen(kDriverFileName, H5F_ACC_RDONLY, access.get()));
+  Id file = owned(H5Fopen(kDriverFileName, H5F_ACC_RDONLY, access.get()));
+  refuse_unfinished(file.get(), descriptor);
+  return file;
 }
 
 OpenDataset open_dataset(hid_t file, const std::string& name) {
