@@ -71,6 +71,7 @@ Picture draw_maps(const at::Tensor& input, const at::Tensor& truth, const at::Te
   const std::int64_t zoom = std::max<std::int64_t>(1, 256 / std::max(rows, columns));
   const double scale = 3 * std::max(panels[1].square().mean().sqrt().item<double>(), 1e-30);
   Picture picture = blank("maps", 4 * columns * zoom + 3 * kGap, rows * zoom);
+  std::fill(picture.rgb.begin(), picture.rgb.end(), std::uint8_t{90});  // shows between the panels
   for (std::size_t panel = 0; panel < panels.size(); ++panel) {
     const double* value = panels[panel].const_data_ptr<double>();
     const std::int64_t left = static_cast<std::int64_t>(panel) * (columns * zoom + kGap);
