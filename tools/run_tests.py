@@ -63,9 +63,16 @@ def registered_tests(build):
     return tests
 
 
+def interpreter(test):
+    """Tests named *_peer_test.py need the Python beside our LibTorch, once it is set up."""
+    peer = ROOT / "tools/python-peer"
+    ready = (ROOT / ".deps/venv/.millrace-peers").exists()
+    return [str(peer)] if ready and test.name.endswith("_peer_test.py") else [sys.executable]
+
+
 def python_tests():
     """tools/*_test.py: unittest files, run by this script in a process of their own."""
-    return [Test(f"tools/{path.name}", [sys.executable, __file__, "--unittest", str(path)], ["unit"], str(ROOT), {})
+    return [Test(f"tools/{path.name}", [*interpreter(path), __file__, "--unittest", str(path)], ["unit"], str(ROOT), {})
             for path in sorted((ROOT / "tools").glob("*_test.py"))]
 
 
