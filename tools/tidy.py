@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 MAX_FUNCTION_LINES = 70
+MAX_FILE_KILOBYTES = 256
 MAX_FILE_LINES = 500
 MAX_ARCHITECTURE_LINES = 150
 SOURCE = (".h", ".cpp", ".inl", ".cu", ".cuh")
@@ -34,8 +35,11 @@ class Tree:
     def __init__(self, root):
         self.root = root
         self.files = {}
+        self.kilobytes = {}
         for name in sorted(list_files(root)):
             path = root / name
+            if path.is_file():
+                self.kilobytes[name] = path.stat().st_size // 1000
             if path.is_file() and not path.is_symlink() and (path.suffix in TEXT or name.endswith(".in")):
                 try:
                     self.files[name] = path.read_text(encoding="utf-8")
@@ -200,6 +204,9 @@ def check_sizes(tree):
     for name, text in tree.sources():
         for line, lines in long_functions(text):
             tree.say(name, line, f"a function of {lines} lines; split it, {MAX_FUNCTION_LINES} are the most")
+    for name, kilobytes in tree.kilobytes.items():
+        if kilobytes > MAX_FILE_KILOBYTES:
+            tree.say(name, 1, f"{kilobytes} kB; data, wheels and pictures do not belong into the tree, fetch or generate them")
     lines = tree.files.get("ARCHITECTURE.md", "").count("\n")
     if lines > MAX_ARCHITECTURE_LINES:
         tree.say("ARCHITECTURE.md", lines, f"{lines} lines; {MAX_ARCHITECTURE_LINES} are the most, move detail to a decision record")

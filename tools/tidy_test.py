@@ -235,6 +235,10 @@ class Planted(unittest.TestCase):
         self.write("src/millrace/base/version.h", GOOD["src/millrace/base/version.h"].replace("0.1.0", "0.2.0"))
         self.expect("src/millrace/base/version.h", ["0.2.0", "0.1.0"])
 
+    def test_a_large_file(self):
+        self.write("numbers.whl", "x" * 300_000)
+        self.expect("numbers.whl", ["300 kB"])
+
     def test_changelog_without_an_entry(self):
         self.write("CHANGELOG.md", "# Changelog\n\n## [0.0.9]\n")
         self.expect("CHANGELOG.md", ["Unreleased"])
