@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <thread>
 
 #include "millrace/base/clock.h"
 #include "millrace/base/error.h"
@@ -10,6 +9,8 @@
 #include "millrace/data/detail/batch_work.h"
 #include "millrace/data/detail/engine.h"
 #include "millrace/data/detail/loader_state.h"
+#include "millrace/data/detail/readers.h"
+#include "millrace/data/detail/tuner.h"
 
 namespace millrace::data {
 namespace {
@@ -44,7 +45,7 @@ void check(const Pipeline& pipeline, const LoaderOptions& options) {
     refuse("data.workers is " + std::to_string(options.readers), "data.workers", "set it to auto, or from 0 to 1024");
   }
   if (!(options.max_bad_fraction >= 0 && options.max_bad_fraction <= 1)) {
-    refuse("the greatest fraction of bad samples is " + significant(options.max_bad_fraction, 6), "max_bad_fraction",
+    refuse("the greatest fraction of bad samples is " + significant(options.max_bad_fraction, 6), "data.max_bad_fraction",
            "set it between 0 and 1");
   }
   MR_CHECK(options.world_size >= 1 && options.rank >= 0 && options.rank < options.world_size, "rank lies outside the world");
@@ -64,54 +65,6 @@ detail::WorkOptions work_options(const LoaderOptions& options) {
           .bad_samples = options.bad_samples};
 }
 
-std::string time_text(double seconds) {
-  return seconds < 1e-3 ? fixed(seconds * 1e6, 0) + " us" : fixed(seconds * 1e3, 1) + " ms";
-}
-
-// Seconds the calling thread takes for a batch, nullopt when a sample of it is bad. Big batches are read in part.
-std::optional<double> batch_read_seconds(BatchWork& work) {
-  constexpr double kLimit = 0.02;
-  const std::unique_ptr<BatchSlot> slot = work.make_slot();
-  double best = 0;
-  for (int pass = 0; pass < 3; ++pass) {  // the first pass also faults pages and warms caches
-    work.begin(*slot, 0);
-    const double began = steady_seconds();
-    std::uint64_t ticket = 0;
-    double passed = 0;
-    while (ticket < work.tickets() && passed < kLimit) {
-      work.run(*slot, 0, ticket++, -1);
-      passed = steady_seconds() - began;
-    }
-    if (!slot->bad.empty()) return std::nullopt;
-    const double whole = passed * static_cast<double>(work.tickets()) / static_cast<double>(ticket);
-    best = pass == 0 ? whole : std::min(best, whole);
-    if (passed > 1e-3) break;
-  }
-  return best;
-}
-
-struct ReaderChoice {
-  int readers = 0;
-  std::string reason;
-};
-
-ReaderChoice choose_readers(BatchWork& work, int wanted) {
-  if (wanted >= 0) return {wanted, std::to_string(wanted) + " readers: as configured"};
-  // Below this a hand-over between threads costs a good part of the read, and the step is longer anyway.
-  constexpr double kCheap = 200e-6;
-  const std::optional<double> seconds = batch_read_seconds(work);
-  if (seconds && *seconds < kCheap) {
-    return {0, "no readers: a batch is read in " + time_text(*seconds) + " in the calling thread"};
-  }
-  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  const bool waits =
-      std::any_of(work.datasets().begin(), work.datasets().end(), [](const Dataset& d) { return d.source->waits(); });
-  const int readers = waits ? std::clamp(2 * cores, 4, 8) : std::clamp(cores - 2, 1, 4);
-  std::string reason = std::to_string(readers) + (readers == 1 ? " reader: " : " readers: ");
-  reason += seconds ? "a batch takes " + time_text(*seconds) + " to read" : "the first batch holds a sample that can't be read";
-  return {readers, reason + (waits ? ", mostly waiting" : "") + "; " + std::to_string(cores) + " cores"};
-}
-
 std::size_t slot_count(const BatchWork& work, const LoaderOptions& options) {
   // One more than `prefetch` is with the consumer, and one is being asked for while it still holds the last.
   const auto wanted = static_cast<std::size_t>(options.prefetch) + 2;
@@ -120,7 +73,7 @@ std::size_t slot_count(const BatchWork& work, const LoaderOptions& options) {
   if (affordable < 2) {
     refuse("one batch takes " + human_bytes(static_cast<double>(bytes)) + ", and two must fit into the loader's buffer of " +
                human_bytes(static_cast<double>(options.max_buffer_bytes)),
-           "data.batch_size", "lower data.batch_size, or give the loader a larger buffer");
+           "data.batch_size", "lower data.batch_size, or raise data.max_buffer_bytes");
   }
   return std::min(wanted, affordable);
 }
@@ -175,12 +128,65 @@ struct Loader::Impl {
     slots = slot_count(*work, options);
     work->on_starved = [this](std::size_t lent) { starved(lent); };
     work->on_stalled = [this](std::uint64_t late, double seconds) { stalled(late, seconds); };
-    const ReaderChoice choice = choose_readers(*work, options.readers);
+    const detail::ReaderChoice choice = detail::choose_readers(*work, options.readers);
     reason = choice.reason;
     probe_seconds = work->read_seconds();
     detail::EngineOptions engine_options{.readers = choice.readers, .slots = slots};
     engine_options.ahead = std::min(static_cast<std::size_t>(options.prefetch), std::max<std::size_t>(slots, 3) - 2);
+    engine_options.max_ahead = std::max(engine_options.ahead, most_ahead());
     engine.emplace(work, engine_options);
+    stages = {choice.readers, engine_options.ahead};
+    tuner.emplace(detail::Limits{.chooses_readers = options.readers < 0,
+                                 .cores = detail::usable_cores(),
+                                 .tickets = static_cast<std::size_t>(work->tickets()),
+                                 .max_ahead = engine_options.max_ahead});
+    if (options.adapts) begin_interval(kFirstLook);
+  }
+
+  // Slots beyond those being read: one with the consumer and one it asks for.
+  [[nodiscard]] std::size_t most_ahead() const {
+    constexpr std::size_t kMost = 256;
+    const std::size_t affordable = options.max_buffer_bytes / std::max<std::size_t>(work->slot_bytes(), 1);
+    return std::clamp<std::size_t>(affordable, 3, kMost + 2) - 2;
+  }
+
+  // Starts to measure; the next look is at least so many nanoseconds away.
+  void begin_interval(std::int64_t length) {
+    interval = length;
+    const detail::ThreadUsage usage = engine->usage();
+    mark = {.seconds = steady_seconds(),
+            .waited = counters.wait_seconds,
+            .batches = counters.batches,
+            .read_seconds = work->read_seconds(),
+            .cpu_seconds = usage.cpu_seconds + usage.queued_seconds,
+            .slowest_read = 0};
+    (void)work->take_slowest_seconds();
+    next_look = steady_nanoseconds() + interval;
+  }
+
+  // Looks after the stages: seldom when there is nothing to do.
+  void look() {
+    const detail::ThreadUsage usage = engine->usage();
+    detail::Measured now{.seconds = steady_seconds() - mark.seconds,
+                         .waited = counters.wait_seconds - mark.waited,
+                         .batches = counters.batches - mark.batches,
+                         .read_seconds = work->read_seconds() - mark.read_seconds,
+                         .cpu_seconds = usage.cpu_seconds + usage.queued_seconds - mark.cpu_seconds,
+                         .slowest_read = std::max(mark.slowest_read, work->take_slowest_seconds())};
+    if (!detail::Tuner::enough(now)) {
+      mark.slowest_read = now.slowest_read;
+      next_look = steady_nanoseconds() + interval;
+      return;
+    }
+    const std::optional<detail::Change> change = tuner->look(stages, now);
+    if (!change) return begin_interval(std::min(2 * interval, kLastLook));
+    if (change->stages.readers != stages.readers) engine->set_readers(change->stages.readers);
+    slots = std::max(slots, change->stages.ahead + 2);
+    engine->set_stages(change->stages.ahead, slots);
+    stages = change->stages;
+    reason = change->reason;
+    if (options.note) options.note("loader: " + reason);
+    begin_interval(kFirstLook);
   }
 
   ~Impl() {
@@ -211,7 +217,9 @@ struct Loader::Impl {
     const std::uint64_t per_epoch = work->batches_per_epoch();
     std::string line = "batch " + std::to_string(sequence % per_epoch) + " of epoch " + std::to_string(sequence / per_epoch) +
                        " has not come for " + human_duration(seconds);
-    for (const std::string& reader : work->activity()) line += "; " + reader;
+    std::vector<std::string> reading = work->activity(sequence);
+    if (reading.empty()) reading = work->activity();
+    for (const std::string& reader : reading) line += "; " + reader;
     warn(line);
   }
 
@@ -227,7 +235,7 @@ struct Loader::Impl {
     Message message = reason_of(bad, sample);
     const bool named = message.what.find(sample) != std::string::npos;
     std::string where = message.where.empty() ? "" : message.where + "\n";
-    if (!named) where += sample + ", ";
+    if (!named) where += work->sample_label(bad.group, bad.index) + ", ";
     message.where = where + place(batch) + (bad.reader < 0 ? "" : ", reader " + std::to_string(bad.reader));
     if (message.next.empty()) message.next = kRepair;
     return DataError(std::move(message));
@@ -301,7 +309,8 @@ struct Loader::Impl {
     }
     const std::int64_t began = steady_nanoseconds();
     std::shared_ptr<BatchSlot> slot = engine->next();
-    counters.wait_seconds += static_cast<double>(steady_nanoseconds() - began) * 1e-9;
+    const std::int64_t now = steady_nanoseconds();
+    counters.wait_seconds += static_cast<double>(now - began) * 1e-9;
     if (!slot->bad.empty()) {
       try {
         settle(*slot);
@@ -313,6 +322,7 @@ struct Loader::Impl {
     HostBatch result = hand_over(std::move(slot));
     ++batch;
     ++counters.batches;
+    if (options.adapts && now >= next_look) look();
     return result;
   }
 
@@ -355,6 +365,9 @@ struct Loader::Impl {
             .quarantine = quarantine};
   }
 
+  static constexpr std::int64_t kFirstLook = 100'000'000;  // nanoseconds
+  static constexpr std::int64_t kLastLook = 4'000'000'000;
+
   LoaderOptions options;
   std::shared_ptr<BatchWork> work;
   std::size_t slots = 0;
@@ -368,6 +381,11 @@ struct Loader::Impl {
   detail::Quarantine quarantine;
   std::exception_ptr failed;  // thrown again until restart() or load_state()
   bool warned_starved = false;
+  std::optional<detail::Tuner> tuner;
+  detail::Stages stages;
+  detail::Measured mark;  // counters when the interval began
+  std::int64_t interval = 0;
+  std::int64_t next_look = 0;
   LoaderCounters counters;
 };
 

@@ -39,8 +39,10 @@ struct LoaderOptions {
   BadSamples bad_samples = BadSamples::fail;
   double max_bad_fraction = 0.001;               // of an epoch's samples; above it the run fails whatever the policy
   std::uint64_t max_buffer_bytes = 1ULL << 30U;  // byte budget of all slots
+  bool adapts = true;  // more readers (when chosen) and batches ahead while the consumer waits; bits do not depend on it
   std::shared_ptr<Arena> arena;                  // null = Arena::host()
   std::function<void(const std::string&)> warn;  // one line per warning; null = dropped
+  std::function<void(const std::string&)> note;  // one line per choice made anew
 };
 
 // Groups stand in the order of the pipeline's data sets; one that is through has no rows.
@@ -98,7 +100,7 @@ class Loader {
   void restart(std::uint64_t epoch = 0);  // drop what is prepared and begin that epoch: early stop of a validation pass, tests
   [[nodiscard]] LoaderCounters counters() const;
   [[nodiscard]] int readers() const noexcept;                 // in use now
-  [[nodiscard]] std::string readers_reason() const;           // one line for the plan
+  [[nodiscard]] std::string readers_reason() const;           // one line for the plan; of the latest choice
   [[nodiscard]] std::uint64_t buffer_bytes() const noexcept;  // all slots
 
  private:

@@ -284,6 +284,7 @@ TEST(Loader, a_consumer_that_keeps_every_batch_is_warned_once_and_served) {
   for (const int readers : {0, 2}) {
     std::vector<std::string> warnings;
     LoaderOptions options = shuffled(4, readers);
+    options.adapts = false;  // the number of slots stands in the text
     options.warn = [&](const std::string& line) { warnings.push_back(line); };
     Loader loader(counting(100), options);
     Loader reference(counting(100), shuffled(4, 0));
@@ -299,6 +300,7 @@ TEST(Loader, a_consumer_that_keeps_more_than_the_budget_is_stopped) {
   for (const int readers : {0, 2}) {
     LoaderOptions options = shuffled(4, readers);
     options.max_buffer_bytes = 6 * 128;
+    options.adapts = false;
     Loader loader(counting(100), options);
     std::deque<HostBatch> kept;
     const DataError error = error_of<DataError>([&] {
@@ -339,9 +341,47 @@ TEST(Loader, chooses_no_readers_for_cheap_samples_and_says_so) {
   slow->before = [](std::int64_t) { std::this_thread::sleep_for(std::chrono::milliseconds(1)); };
   Loader dear(single(slow), shuffled(4, -1));
   EXPECT_GE(dear.readers(), 1);
-  EXPECT_THAT(dear.readers_reason(), testing::MatchesRegex("[0-9]+ readers?: a batch takes [0-9.]+ ms to read; [0-9]+ cores"));
+  EXPECT_THAT(dear.readers_reason(),
+              testing::MatchesRegex("[0-9]+ readers?: a batch takes [0-9.]+ ms to read, mostly waiting; [0-9]+ cores"));
   Loader told(counting(100), shuffled(4, 2));
   EXPECT_EQ(told.readers_reason(), "2 readers: as configured");
+}
+
+TEST(Loader, more_readers_are_taken_when_they_sleep_and_the_stream_is_the_same) {
+  std::vector<Delivered> expected;
+  {
+    Loader loader(counting(400), shuffled(4, 0));
+    expected = epoch_of(loader);
+  }
+  auto source = std::make_shared<CountingSource>(400);
+  source->before = [](std::int64_t index) { std::this_thread::sleep_for(std::chrono::milliseconds(index % 40 == 0 ? 40 : 4)); };
+  std::vector<std::string> notes;
+  LoaderOptions options = shuffled(4, -1);
+  options.note = [&](const std::string& line) { notes.push_back(line); };
+  Loader loader(single(source), options);
+  const int before = loader.readers();
+  ASSERT_EQ(epoch_of(loader), expected);
+  loader.restart();
+  ASSERT_EQ(epoch_of(loader), expected);
+  ASSERT_FALSE(notes.empty());
+  EXPECT_GT(loader.readers(), before);
+  EXPECT_THAT(notes[0], testing::MatchesRegex("loader: [0-9]+ readers, [0-9]+ batches ahead: the step waited [0-9]+ % of the "
+                                              "time; readers sleep [0-9]+ % of theirs"));
+}
+
+TEST(Loader, announces_every_sample_some_batches_before_it_is_read) {
+  for (const std::int64_t samples_per_ticket : {1, 3}) {
+    auto source = std::make_shared<CountingSource>(100, samples_per_ticket);
+    source->is_advised = true;
+    Loader loader(single(source), shuffled(4, 0));
+    const std::vector<std::int64_t> first = ids_of(epoch_of(loader));
+    const auto ahead = static_cast<std::ptrdiff_t>(samples_per_ticket == 1 ? 16 : 32);  // 16 tickets: 4 or 8 batches
+    ASSERT_EQ(source->advised.size(), 100U);
+    EXPECT_TRUE(std::equal(first.begin() + ahead, first.end(), source->advised.begin()));
+    const std::vector<std::int64_t> second = ids_of(epoch_of(loader));
+    EXPECT_TRUE(std::equal(second.begin(), second.begin() + ahead, source->advised.begin() + (100 - ahead)))
+        << "the next epoch's first samples come at the end of this one";
+  }
 }
 
 TEST(Loader, ends_while_a_reader_is_stuck) {
@@ -366,7 +406,8 @@ TEST(Loader, ends_while_a_reader_is_stuck) {
   }
   ASSERT_EQ(warnings.size(), 1U);
   EXPECT_THAT(warnings[0],
-              testing::MatchesRegex("the loader ends without waiting: reader [01] has been reading sample 5 for .*"));
+              testing::MatchesRegex(
+                  "the loader ends without waiting: reader [01] has been reading sample 5 \\(counting.h5 row 5\\) for .*"));
   *open = true;
   open->notify_all();
   while (!alive.expired()) std::this_thread::yield();

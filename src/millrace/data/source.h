@@ -33,11 +33,22 @@ class ReadRandom {
   [[nodiscard]] Philox operator()(std::size_t i, std::uint64_t operation = 0) const noexcept {
     return Philox(make_key(seed_, epoch_, static_cast<std::uint64_t>(positions_[i]), operation));
   }
+  // For a call on indices [first, first + count) of this one.
+  [[nodiscard]] ReadRandom part(std::size_t first, std::size_t count) const noexcept {
+    return {seed_, epoch_, positions_.subspan(first, count)};
+  }
 
  private:
   std::uint64_t seed_;
   std::uint64_t epoch_;
   std::span<const std::int64_t> positions_;
+};
+
+// What of a data set a cache may keep (see cached_source.h).
+enum class Keeps : std::uint8_t {
+  nothing,  // it is in memory already, or as cheap to read as a copy
+  rows,     // read() draws no random numbers: the rows it wrote
+  parts     // what load() brings; finish() makes rows of it, with random numbers if it likes
 };
 
 // A data set. Const and thread-safe: read() is called from several reader threads at once. Never calls ATen, never uses OpenMP.
@@ -54,6 +65,24 @@ class Source {
   [[nodiscard]] virtual std::int64_t samples_per_ticket() const { return 1; }
   // True when reading waits (disk, network) rather than computes: readers may then outnumber the cores.
   [[nodiscard]] virtual bool waits() const { return false; }
+  // Where sample `index` comes from, for people: a path, or a path and a place in it. "" = nothing to add to its number.
+  [[nodiscard]] virtual std::string describe(std::int64_t) const { return {}; }
+
+  // Look-ahead: when looks_ahead(), will_need() is called once for (nearly) every sample some batches before it is read, by the
+  // reader threads. For advice to the system (posix_fadvise); it neither waits nor throws.
+  [[nodiscard]] virtual bool looks_ahead() const { return false; }
+  virtual void will_need(std::span<const std::int64_t>) const noexcept {}
+
+  // Keeping. A part is what is stored and decoded at once: a sample, or what several samples are cut from. Parts are kept in the
+  // type they are stored in. read() of a sample gives the same bytes as load() of its part and then finish().
+  [[nodiscard]] virtual Keeps keeps() const { return Keeps::nothing; }
+  [[nodiscard]] virtual std::int64_t parts() const { return size(); }
+  [[nodiscard]] virtual std::int64_t part_of(std::int64_t index) const { return index; }
+  // The rest is asked of Keeps::parts only.
+  [[nodiscard]] virtual std::size_t part_bytes(std::int64_t) const { return 0; }
+  virtual void load(std::int64_t /*part*/, std::span<std::byte> /*bytes*/) const {}  // throws as read() does
+  // Writes row 0 of `rows` with the randomness random(0).
+  virtual void finish(std::int64_t /*index*/, std::span<const std::byte> /*part*/, Rows /*rows*/, const ReadRandom&) const {}
 };
 
 // One data set of a pipeline.

@@ -14,6 +14,7 @@ constexpr std::size_t kAlignment = 64;
 constexpr std::uint64_t kOrderUse = 0x6F72646572ULL;  // keeps the order's key apart from those of ReadRandom
 constexpr std::uint64_t kReplaceUse = 0x73756273ULL;
 constexpr std::uint64_t kMaxReplacements = 16;
+constexpr std::uint64_t kTicketsAhead = 16;  // of look-ahead, at least: what a disk takes at once
 
 [[noreturn]] void too_large(const Field& field) {
   throw ConfigError(
@@ -55,6 +56,7 @@ BatchWork::BatchWork(std::vector<Dataset> datasets, WorkOptions options, std::sh
     batches_per_epoch_ = std::max(batches_per_epoch_, static_cast<std::uint64_t>(part.slices.batches()));
     parts_.push_back(std::move(part));
   }
+  look_ahead_batches_ = (kTicketsAhead + tickets_ - 1) / std::max<std::uint64_t>(tickets_, 1);
   lay_out();
 }
 
@@ -125,6 +127,7 @@ void BatchWork::run(BatchSlot& slot, std::uint64_t batch, std::uint64_t ticket, 
   std::size_t group = 0;
   while (ticket >= parts_[group].end_ticket) ++group;
   const Part& part = parts_[group];
+  if (part.source->looks_ahead()) look_ahead(part, batch + look_ahead_batches_, ticket);
   const std::int64_t first_row = static_cast<std::int64_t>(ticket - part.first_ticket) * part.rows_per_ticket;
   const std::int64_t rows = std::min(part.rows_per_ticket, slot.groups[group].rows - first_row);
   if (rows <= 0) return;
@@ -132,6 +135,7 @@ void BatchWork::run(BatchSlot& slot, std::uint64_t batch, std::uint64_t ticket, 
   Activity& activity = activity_of(reader);
   const std::int64_t began = steady_nanoseconds();
   activity.group.store(group, std::memory_order_relaxed);
+  activity.batch.store(batch, std::memory_order_relaxed);
   activity.since.store(began, std::memory_order_relaxed);
   try {
     read_block(slot, block);
@@ -140,16 +144,38 @@ void BatchWork::run(BatchSlot& slot, std::uint64_t batch, std::uint64_t ticket, 
     slot.bad.push_back({.group = group, .row = first_row, .reader = reader, .error = std::current_exception(), .failed = {}});
   }
   activity.since.store(0, std::memory_order_relaxed);
-  activity.read_nanoseconds.fetch_add(steady_nanoseconds() - began, std::memory_order_relaxed);
+  const std::int64_t passed = steady_nanoseconds() - began;
+  activity.read_nanoseconds.fetch_add(passed, std::memory_order_relaxed);
+  // Readers that share an entry may lose one to the other: it is a measurement.
+  if (passed > activity.slowest_nanoseconds.load(std::memory_order_relaxed)) {
+    activity.slowest_nanoseconds.store(passed, std::memory_order_relaxed);
+  }
+}
+
+Order BatchWork::order_of(const Part& part, std::uint64_t epoch) const noexcept {
+  return options_.shuffle ? Order(part.slices.size, make_key(part.seed, epoch, kOrderUse)) : Order(part.slices.size);
+}
+
+// The order is a function of the position, so what will be read is known without a list; and as each ticket announces one some
+// batches on, none is announced twice.
+void BatchWork::look_ahead(const Part& part, std::uint64_t batch, std::uint64_t ticket) const noexcept {
+  const RowRange range = part.slices.slice(static_cast<std::int64_t>(batch % batches_per_epoch_), options_.rank);
+  const std::int64_t first_row = static_cast<std::int64_t>(ticket - part.first_ticket) * part.rows_per_ticket;
+  const Order order = order_of(part, batch / batches_per_epoch_);
+  std::array<std::int64_t, 64> indices{};
+  const std::int64_t end = std::min(first_row + part.rows_per_ticket, range.count);
+  for (std::int64_t row = first_row; row < end; row += static_cast<std::int64_t>(indices.size())) {
+    const auto count = static_cast<std::size_t>(std::min<std::int64_t>(end - row, indices.size()));
+    order.fill(range.first + row, {indices.data(), count});
+    part.source->will_need({indices.data(), count});
+  }
 }
 
 void BatchWork::read_block(BatchSlot& slot, const Block& block) {
   GroupSlot& here = slot.groups[block.group];
   const std::span indices(here.indices.data() + block.first_row, static_cast<std::size_t>(block.rows));
   const Part& part = block.part;
-  const Order order =
-      options_.shuffle ? Order(part.slices.size, make_key(part.seed, block.epoch, kOrderUse)) : Order(part.slices.size);
-  order.fill(here.positions[static_cast<std::size_t>(block.first_row)], indices);
+  order_of(part, block.epoch).fill(here.positions[static_cast<std::size_t>(block.first_row)], indices);
 
   const bool any_quarantined =
       has_quarantine_.load(std::memory_order_acquire) &&
@@ -253,16 +279,24 @@ double BatchWork::read_seconds() const noexcept {
   return static_cast<double>(sum) * 1e-9;
 }
 
-std::vector<std::string> BatchWork::activity() const {
+double BatchWork::take_slowest_seconds() noexcept {
+  std::int64_t slowest = 0;
+  for (Activity& activity : activities_) {
+    slowest = std::max(slowest, activity.slowest_nanoseconds.exchange(0, std::memory_order_relaxed));
+  }
+  return static_cast<double>(slowest) * 1e-9;
+}
+
+std::vector<std::string> BatchWork::activity(std::optional<std::uint64_t> batch) const {
   std::vector<std::string> lines;
   const std::int64_t now = steady_nanoseconds();
   for (std::size_t i = 0; i < activities_.size(); ++i) {
     const Activity& activity = activities_[i];
     const std::int64_t since = activity.since.load(std::memory_order_relaxed);
-    if (since == 0) continue;
+    if (since == 0 || (batch && *batch != activity.batch.load(std::memory_order_relaxed))) continue;
     const std::string who = i == 0 ? "the calling thread" : "reader " + std::to_string(i - 1);
     lines.push_back(who + " has been reading " +
-                    sample_name(activity.group.load(std::memory_order_relaxed), activity.index.load(std::memory_order_relaxed)) +
+                    sample_label(activity.group.load(std::memory_order_relaxed), activity.index.load(std::memory_order_relaxed)) +
                     " for " + human_duration(static_cast<double>(now - since) * 1e-9));
   }
   return lines;
@@ -272,6 +306,13 @@ std::string BatchWork::sample_name(std::size_t group, std::int64_t index) const 
   std::string text = "sample " + std::to_string(index);
   if (const std::string& name = datasets_[group].name; !name.empty()) text += " of data set \"" + name + "\"";
   return text;
+}
+
+std::string BatchWork::sample_label(std::size_t group, std::int64_t index) const {
+  // A reader's group and index are read one after the other: they may belong to two tickets.
+  const bool is_one = index >= 0 && index < datasets_[group].source->size();
+  const std::string more = is_one ? datasets_[group].source->describe(index) : "";
+  return sample_name(group, index) + (more.empty() ? "" : " (" + more + ")");
 }
 
 }  // namespace millrace::data::detail

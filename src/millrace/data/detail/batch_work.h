@@ -93,10 +93,13 @@ class BatchWork {
 
   void set_quarantine(Quarantine quarantine);
   [[nodiscard]] double read_seconds() const noexcept;
-  // "reader 2 has been reading sample 17 of data set "x" for 12 s", one per reader that is inside Source::read.
-  [[nodiscard]] std::vector<std::string> activity() const;
+  [[nodiscard]] double take_slowest_seconds() noexcept;  // longest ticket since the last call
+  // "reader 2 has been reading sample 17 of data set "x" (a.h5) for 12 s", one per reader that is inside Source::read; of one
+  // batch, or of all.
+  [[nodiscard]] std::vector<std::string> activity(std::optional<std::uint64_t> batch = std::nullopt) const;
   // "sample 17 of data set "x"", the name left out when it is empty.
   [[nodiscard]] std::string sample_name(std::size_t group, std::int64_t index) const;
+  [[nodiscard]] std::string sample_label(std::size_t group, std::int64_t index) const;  // and in brackets what the source says
 
  private:
   // One data set's part of the plan.
@@ -115,7 +118,9 @@ class BatchWork {
     std::atomic<std::int64_t> since{0};  // steady nanoseconds; 0 = not reading
     std::atomic<std::int64_t> index{0};
     std::atomic<std::size_t> group{0};
+    std::atomic<std::uint64_t> batch{0};
     std::atomic<std::int64_t> read_nanoseconds{0};
+    std::atomic<std::int64_t> slowest_nanoseconds{0};
   };
   struct Block {
     const Part& part;
@@ -127,6 +132,8 @@ class BatchWork {
   };
 
   void lay_out();
+  [[nodiscard]] Order order_of(const Part& part, std::uint64_t epoch) const noexcept;
+  void look_ahead(const Part& part, std::uint64_t batch, std::uint64_t ticket) const noexcept;
   void read_block(BatchSlot& slot, const Block& block);
   void read_rows(BatchSlot& slot, const Block& block, std::span<const std::int64_t> indices, std::int64_t first_row) const;
   void read_one(BatchSlot& slot, const Block& block, std::int64_t row, std::exception_ptr error);
@@ -140,6 +147,7 @@ class BatchWork {
   std::vector<Part> parts_;
   std::uint64_t tickets_ = 0;
   std::uint64_t batches_per_epoch_ = 0;
+  std::uint64_t look_ahead_batches_ = 1;
   std::size_t slot_bytes_ = 0;
   mutable std::array<Activity, 65> activities_;  // [0] is the calling thread; more readers than 64 share
   mutable std::mutex quarantine_mutex_;

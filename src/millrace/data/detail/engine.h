@@ -24,18 +24,20 @@
 #include <vector>
 
 #include "millrace/base/signals.h"
+#include "millrace/data/detail/thread_usage.h"
 
 namespace millrace::data::detail {
 
 struct EngineOptions {
   int readers = 0;                                    // 0: tickets run in next(), in the calling thread
   std::size_t ahead = 2;                              // batches prepared ahead of the consumer
+  std::size_t max_ahead = 0;                          // what set_stages may raise it to; at least `ahead`
   std::size_t slots = 4;                              // made at most, unless the consumer keeps them all
   std::chrono::milliseconds first_stall{10'000};      // Work::stalled is called after this long, then after twice as long, ...
   std::chrono::milliseconds shutdown_patience{1000};  // readers that are stuck in a ticket for longer are left behind
 };
 
-// next(), restart() and destruction belong to one thread. A lent slot may die on any thread, also after the engine.
+// All calls belong to one thread. A lent slot may die on any thread, also after the engine.
 template <class Work>
 class Engine {
  public:
@@ -43,13 +45,7 @@ class Engine {
 
   Engine(std::shared_ptr<Work> work, EngineOptions options, std::uint64_t first_batch = 0)
       : state_(std::make_shared<State>(std::move(work), options)) {
-    for (int reader = 0; reader < options.readers; ++reader) {
-      try {
-        threads_.emplace_back([state = state_, reader] { serve(state, reader); });
-      } catch (const std::system_error&) {
-        break;  // a limit on threads: go on with those there are
-      }
-    }
+    start_readers(options.readers);
     try {
       restart(first_batch);
     } catch (...) {
@@ -61,7 +57,8 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  [[nodiscard]] int readers() const noexcept { return static_cast<int>(threads_.size()); }
+  [[nodiscard]] int readers() const noexcept { return std::min(state_->active.load(), static_cast<int>(threads_.size())); }
+  [[nodiscard]] ThreadUsage usage() const { return usage_of(threads_, state_->thread_ids()); }  // of all readers since they began
   [[nodiscard]] std::size_t slots() const {
     const std::lock_guard lock(state_->mutex);
     return state_->made;
@@ -82,19 +79,31 @@ class Engine {
     return {slot.release(), [state = state_](Slot* back) noexcept { give_back(*state, std::unique_ptr<Slot>(back)); }};
   }
 
+  // From now on. More readers are started; those too many sleep after their ticket. At least 1, unless there never was one.
+  void set_readers(int readers) {
+    const bool first = threads_.empty();
+    start_readers(readers);
+    const std::lock_guard lock(state_->mutex);
+    state_->readers_wake.notify_all();
+    state_->parked_wake.notify_all();
+    if (first && !threads_.empty()) begin_run(position_);
+  }
+  // From now on; `ahead` at most EngineOptions::max_ahead. Slots there are too many are freed as they come back.
+  void set_stages(std::size_t ahead, std::size_t slots) {
+    const std::lock_guard lock(state_->mutex);
+    state_->ahead = std::min(ahead, state_->cells);
+    state_->slots = slots;
+  }
+
   // Drops what is prepared; next() goes on with that batch. Does not wait for tickets in progress.
   void restart(std::uint64_t first_batch) {
     position_ = first_batch;
     if (threads_.empty()) return;
-    auto run = std::make_shared<Run>(first_batch, state_->options.ahead);
     {
       const std::lock_guard lock(state_->mutex);
-      if (state_->run) close(*state_, *state_->run);
-      state_->run = run;
-      state_->position = first_batch;
-      state_->readers_wake.notify_all();
+      begin_run(first_batch);
     }
-    make_slots(*run);
+    make_slots(*state_->run);  // only this thread replaces it
   }
 
   // Ends the readers. False when one is stuck in a ticket: it is left behind and frees what it holds when it comes back.
@@ -106,6 +115,7 @@ class Engine {
     freed.swap(state_->free);
     state_->made -= freed.size();
     state_->readers_wake.notify_all();
+    state_->parked_wake.notify_all();
     const int started = threads_.empty() ? state_->exited : static_cast<int>(threads_.size());
     const bool all =
         state_->exited_wake.wait_for(lock, state_->options.shutdown_patience, [&] { return state_->exited == started; });
@@ -140,15 +150,31 @@ class Engine {
 
   // Shared with readers and lent slots: lives until the last of them is gone.
   struct State {
-    State(std::shared_ptr<Work> w, EngineOptions o) : work(std::move(w)), options(o), tickets(work->tickets()) {}
+    State(std::shared_ptr<Work> w, EngineOptions o)
+        : work(std::move(w)),
+          options(o),
+          tickets(work->tickets()),
+          cells(std::max(o.ahead, o.max_ahead)),
+          ahead(o.ahead),
+          slots(o.slots) {}
+    std::vector<int> thread_ids() {
+      const std::lock_guard lock(mutex);
+      return ids;
+    }
     const std::shared_ptr<Work> work;
     const EngineOptions options;
     const std::uint64_t tickets;
+    const std::size_t cells;
     std::mutex mutex;
     std::condition_variable readers_wake;   // new tickets, a new run, or stop
+    std::condition_variable parked_wake;    // more readers may work, or stop
     std::condition_variable consumer_wake;  // a batch is done or a slot is back
     std::condition_variable exited_wake;
+    std::atomic<int> active{0};  // readers that may take tickets: those with a smaller number
     // Protected by mutex:
+    std::size_t ahead;
+    std::size_t slots;
+    std::vector<int> ids;  // of the system, by reader
     std::vector<std::unique_ptr<Slot>> free;
     std::shared_ptr<Run> run;
     std::uint64_t position = 0;
@@ -176,7 +202,7 @@ class Engine {
 
   // Gives free slots to the batches whose turn it is. Under the mutex.
   static void assign(State& state, Run& run) noexcept {
-    while (!state.free.empty() && run.assigned < state.position + run.cells.size()) {
+    while (!state.free.empty() && run.assigned < state.position + state.ahead) {
       Cell& cell = run.cells[run.assigned % run.cells.size()];
       cell.slot = std::move(state.free.back());
       state.free.pop_back();
@@ -191,7 +217,7 @@ class Engine {
 
   // Under the mutex. A slot beyond the limit is freed rather than kept.
   static void put_back(State& state, std::unique_ptr<Slot> slot) noexcept {
-    if (state.stopping || state.made > state.options.slots) {
+    if (state.stopping || state.made > state.slots) {
       slot.reset();
       --state.made;
     } else {
@@ -240,10 +266,10 @@ class Engine {
     return false;
   }
 
-  // False when the run was closed or the engine stops.
-  static bool wait_for_tickets(State& state, Run& run) {
-    const auto there = [&run] {
-      return run.closed.load(std::memory_order_relaxed) ||
+  // False when the run was closed, the engine stops or this reader is one too many.
+  static bool wait_for_tickets(State& state, Run& run, int reader) {
+    const auto there = [&run, &state, reader] {
+      return run.closed.load(std::memory_order_relaxed) || reader >= state.active.load(std::memory_order_relaxed) ||
              run.next_ticket.load(std::memory_order_relaxed) < run.ticket_limit.load(std::memory_order_relaxed);
     };
     if (!spin_until(there)) {
@@ -252,14 +278,15 @@ class Engine {
       state.readers_wake.wait(lock, there);
       --state.idle;
     }
-    return !run.closed.load();
+    return !run.closed.load() && reader < state.active.load();
   }
 
   static void work_on(State& state, Run& run, int reader) {
     std::uint64_t ticket = 0;
     for (;;) {
+      if (reader >= state.active.load(std::memory_order_relaxed)) return;
       if (!claim(run, ticket)) {
-        if (wait_for_tickets(state, run)) continue;
+        if (wait_for_tickets(state, run, reader)) continue;
         return;
       }
       const std::uint64_t batch = run.first + ticket / state.tickets;
@@ -281,9 +308,13 @@ class Engine {
   static void serve(const std::shared_ptr<State>& state, int reader) {
     block_signals_in_this_thread();
     std::unique_lock lock(state->mutex);
+    state->ids[static_cast<std::size_t>(reader)] = this_thread_id();
     for (;;) {
-      state->readers_wake.wait(lock, [&] { return state->stopping || (state->run && !state->run->closed.load()); });
+      const auto parked = [&] { return reader >= state->active.load(); };
+      state->parked_wake.wait(lock, [&] { return state->stopping || !parked(); });
+      state->readers_wake.wait(lock, [&] { return state->stopping || parked() || (state->run && !state->run->closed.load()); });
       if (state->stopping) break;
+      if (parked()) continue;
       const std::shared_ptr<Run> run = state->run;
       ++run->readers;
       lock.unlock();
@@ -293,6 +324,29 @@ class Engine {
     }
     ++state->exited;
     state->exited_wake.notify_all();
+  }
+
+  void start_readers(int readers) {
+    state_->active = readers;
+    for (int reader = static_cast<int>(threads_.size()); reader < readers; ++reader) {
+      {
+        const std::lock_guard lock(state_->mutex);
+        state_->ids.resize(static_cast<std::size_t>(reader) + 1);
+      }
+      try {
+        threads_.emplace_back([state = state_, reader] { serve(state, reader); });
+      } catch (const std::system_error&) {
+        return;  // a limit on threads: go on with those there are
+      }
+    }
+  }
+
+  // Under the mutex.
+  void begin_run(std::uint64_t first_batch) {
+    if (state_->run) close(*state_, *state_->run);
+    state_->run = std::make_shared<Run>(first_batch, state_->cells);
+    state_->position = first_batch;
+    state_->readers_wake.notify_all();
   }
 
   std::unique_ptr<Slot> add_slot() {
@@ -315,7 +369,7 @@ class Engine {
       }
     }
     if (!slot) {
-      if (made >= state_->options.slots) state_->work->starved(made);
+      if (made >= state_->slots) state_->work->starved(made);
       slot = add_slot();
     }
     Work& work = *state_->work;
@@ -330,7 +384,7 @@ class Engine {
       {
         const std::lock_guard lock(state_->mutex);
         assign(*state_, run);
-        if (run.assigned >= position_ + run.cells.size() || state_->made >= state_->options.slots) return;
+        if (run.assigned >= position_ + state_->ahead || state_->made >= state_->slots) return;
       }
       std::unique_ptr<Slot> slot = add_slot();
       const std::lock_guard lock(state_->mutex);

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -27,6 +28,10 @@ class CountingSource final : public Source {
 
   std::function<void(std::int64_t index)> before;  // may throw or wait
   std::string print = "counting";
+  Keeps kept = Keeps::nothing;  // rows: "noise" is then a function of the index alone; parts: "id" is the part
+  bool is_advised = false;
+  mutable std::mutex advice_mutex;
+  mutable std::vector<std::int64_t> advised;
   mutable std::atomic<std::int64_t> reads{0};
 
   [[nodiscard]] std::span<const Field> fields() const override { return fields_; }
@@ -38,13 +43,34 @@ class CountingSource final : public Source {
       if (before) before(indices[i]);
       ++reads;
       std::memcpy(rows.row(0, i, 8), &indices[i], 8);
-      Philox draw = random(i);
-      const std::uint32_t noise[3] = {draw(), draw(), random(i, 1)()};
-      std::memcpy(rows.row(1, i, 12), noise, sizeof noise);
+      write_noise(indices[i], rows.row(1, i, 12), random, i);
     }
+  }
+  [[nodiscard]] std::string describe(std::int64_t index) const override { return print + ".h5 row " + std::to_string(index); }
+  [[nodiscard]] bool looks_ahead() const override { return is_advised; }
+  void will_need(std::span<const std::int64_t> indices) const noexcept override {
+    const std::lock_guard lock(advice_mutex);
+    advised.insert(advised.end(), indices.begin(), indices.end());
+  }
+  [[nodiscard]] Keeps keeps() const override { return kept; }
+  [[nodiscard]] std::size_t part_bytes(std::int64_t) const override { return 8; }
+  void load(std::int64_t part, std::span<std::byte> bytes) const override {
+    if (before) before(part);
+    ++reads;
+    std::memcpy(bytes.data(), &part, 8);
+  }
+  void finish(std::int64_t index, std::span<const std::byte> part, Rows rows, const ReadRandom& random) const override {
+    std::memcpy(rows.row(0, 0, 8), part.data(), 8);
+    write_noise(index, rows.row(1, 0, 12), random, 0);
   }
 
  private:
+  void write_noise(std::int64_t index, std::byte* to, const ReadRandom& random, std::size_t i) const {
+    Philox draw = kept == Keeps::rows ? Philox(static_cast<std::uint64_t>(index)) : random(i);
+    const std::uint32_t noise[3] = {draw(), draw(), kept == Keeps::rows ? draw() : random(i, 1)()};
+    std::memcpy(to, noise, sizeof noise);
+  }
+
   std::vector<Field> fields_ = {{"id", DType::i64, {}}, {"noise", DType::u32, {3}}};
   std::int64_t size_;
   std::int64_t samples_per_ticket_;
