@@ -8,8 +8,10 @@
 
 #include "millrace/base/error.h"
 #include "millrace/base/fs.h"
+#include "millrace/data/cached_source.h"
 #include "millrace/data/detail/nifti_maker.h"
 #include "millrace/data/image_source.h"
+#include "millrace/data/loader.h"
 #include "millrace/data/nifti.h"
 #include "millrace/data/nifti_source.h"
 #include "millrace/data/npy_source.h"
@@ -116,6 +118,76 @@ TEST_F(FileSourcesTest, NiftiPatchesAreDrawnFromTheReadsStream) {
   std::sort(corners.begin(), corners.end());
   EXPECT_GT(std::unique(corners.begin(), corners.end()) - corners.begin(), 15) << "of 3 * 3 * 3 places";
   EXPECT_EQ(read<std::int16_t>(NiftiSource(files, {.patch = {2, 3, 4}, .random = false}), {2})[0], 3 * 81 + 3 * 9 + 2);
+}
+
+TEST_F(FileSourcesTest, VolumesFromTheCacheGiveTheSamePatches) {
+  const std::vector<stdfs::path> files = {volume("a.nii", 0), volume("b.nii.gz", 5), volume("c.nii", 7, {9, 9, 9})};
+  for (const NiftiSamples& samples : {NiftiSamples{.patch = {2, 3, 4}}, NiftiSamples{.patch = {2, 3, 4}, .random = false},
+                                      NiftiSamples{.patch = {3, 2, 2}, .as_float = true}}) {
+    const auto source = std::make_shared<NiftiSource>(files, samples);
+    ASSERT_EQ(source->part_bytes(2) - source->part_bytes(0), (729U - 120U) * 2U) << "the type they are stored in";
+    const auto cache = std::make_shared<SampleCache>(cache_payload(*source));
+    const CachedSource cached(source, cache);
+    for (std::uint64_t epoch = 0; epoch < 5; ++epoch) {
+      EXPECT_EQ(read<std::uint8_t>(cached, {2, 0, 1, 0}, epoch), read<std::uint8_t>(*source, {2, 0, 1, 0}, epoch));
+    }
+    EXPECT_EQ(cache->counters().misses, 4U) << "0 was asked for twice in the call that read it";
+    EXPECT_EQ(cache->counters().hits, 16U);
+  }
+}
+
+// Acceptance: a corrupt file under each policy.
+TEST_F(FileSourcesTest, ATruncatedVolumeIsDealtWithAsThePolicySays) {
+  std::vector<stdfs::path> files;
+  for (int i = 0; i < 8; ++i) files.push_back(volume("v" + std::to_string(i) + ".nii.gz", 100 * i));
+  stdfs::resize_file(files[3], stdfs::file_size(files[3]) / 2);
+  const auto source = std::make_shared<NiftiSource>(files, NiftiSamples{});
+  for (const bool kept : {false, true}) {
+    for (const int readers : {0, 2}) {
+      const auto loader_of = [&](BadSamples policy) {
+        LoaderOptions options;
+        options.batch_size = 2;
+        options.readers = readers;
+        options.bad_samples = policy;
+        options.max_bad_fraction = 0.2;
+        Pipeline pipeline = single(source);
+        if (kept) use_cache(pipeline, std::make_shared<SampleCache>(cache_payload(*source)));
+        return std::make_unique<Loader>(std::move(pipeline), options);
+      };
+      const auto ids_of = [](Loader& loader) {
+        std::vector<std::int64_t> ids;
+        while (auto batch = loader.next()) {
+          for (std::size_t row = 0; row < batch->groups[0].indices.size(); ++row) {
+            std::int16_t first = 0;
+            std::memcpy(&first, batch->groups[0].data[0] + row * 240, sizeof first);
+            EXPECT_EQ(first, 100 * batch->groups[0].indices[row]);
+            ids.push_back(batch->groups[0].indices[row]);
+          }
+        }
+        return ids;
+      };
+      try {
+        const auto loader = loader_of(BadSamples::fail);
+        (void)ids_of(*loader);
+        FAIL();
+      } catch (const DataError& error) {
+        EXPECT_THAT(error.what(), HasSubstr("v3.nii.gz"));
+        EXPECT_THAT(error.what(), HasSubstr("batch 1 of epoch 0"));
+      }
+      const auto skips = loader_of(BadSamples::skip);
+      EXPECT_THAT(ids_of(*skips), testing::ElementsAre(0, 1, 2, 4, 5, 6, 7));
+      EXPECT_EQ(skips->counters().bad_samples, 1U);
+      for (const BadSamples policy : {BadSamples::substitute, BadSamples::quarantine}) {
+        const auto replaces = loader_of(policy);
+        const std::vector<std::int64_t> ids = ids_of(*replaces);
+        EXPECT_EQ(ids.size(), 8U);
+        EXPECT_THAT(ids, testing::Not(testing::Contains(3)));
+        EXPECT_EQ(replaces->counters().bad_samples, 1U);
+        const bool listed = replaces->state()["quarantine"].dump() == "[[0,3]]";
+        EXPECT_EQ(listed, policy == BadSamples::quarantine);
+      }
+    }
+  }
 }
 
 TEST_F(FileSourcesTest, NiftiFilesThatDoNotFitAreNamed) {

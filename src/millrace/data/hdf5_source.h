@@ -41,8 +41,10 @@ class Hdf5Source final : public Source {
   [[nodiscard]] std::string fingerprint() const override { return fingerprint_; }
   [[nodiscard]] std::int64_t samples_per_ticket() const override { return samples_per_ticket_; }
   // "c07.h5" or "c07.h5 row 12".
-  [[nodiscard]] std::string describe(std::int64_t index) const;
-  void will_need(std::span<const std::int64_t> indices) const noexcept;
+  [[nodiscard]] std::string describe(std::int64_t index) const override;
+  [[nodiscard]] bool looks_ahead() const override { return true; }
+  void will_need(std::span<const std::int64_t> indices) const noexcept override;
+  [[nodiscard]] Keeps keeps() const override { return Keeps::rows; }
   [[nodiscard]] std::span<const std::shared_ptr<const Hdf5File>> files() const noexcept { return files_; }
 
  private:

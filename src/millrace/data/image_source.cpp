@@ -70,6 +70,10 @@ void ImageSource::read(std::span<const std::int64_t> indices, Rows rows, const R
   }
 }
 
+void ImageSource::will_need(std::span<const std::int64_t> indices) const noexcept {
+  for (const std::int64_t index : indices) detail::will_need_file(files_[static_cast<std::size_t>(index)]);
+}
+
 void ImageSource::read_one(const std::filesystem::path& path, Philox draws, std::span<std::byte> out) const {
   Image image(path);
   if (image.size().height < samples_.height || image.size().width < samples_.width) {

@@ -37,6 +37,15 @@ class ImageSource final : public Source {
   [[nodiscard]] std::int64_t size() const override { return static_cast<std::int64_t>(files_.size()); }
   void read(std::span<const std::int64_t> indices, Rows rows, const ReadRandom& random) const override;
   [[nodiscard]] std::string fingerprint() const override { return fingerprint_; }
+  [[nodiscard]] std::string describe(std::int64_t index) const override {
+    return files_[static_cast<std::size_t>(index)].string();
+  }
+  [[nodiscard]] bool looks_ahead() const override { return true; }
+  void will_need(std::span<const std::int64_t> indices) const noexcept override;
+  // Finished crops, when nothing about them is random.
+  [[nodiscard]] Keeps keeps() const override {
+    return samples_.random_crop || samples_.random_flip ? Keeps::nothing : Keeps::rows;
+  }
 
  private:
   void read_one(const std::filesystem::path& path, Philox draws, std::span<std::byte> out) const;

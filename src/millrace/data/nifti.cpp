@@ -194,11 +194,7 @@ void NiftiFile::read(std::span<const std::int64_t> offset, std::span<const std::
   if (is_gzip(file)) {
     const std::span<std::byte> whole = scratch(plain, header_.voxel_offset + header_.voxel_bytes);
     if (const std::string problem = format::gunzip(file.read_all(packed), whole); !problem.empty()) refuse(file, problem);
-    const std::byte* const voxels = whole.data() + header_.voxel_offset;
-    walk(shape, size_of(header_.dtype), offset, size, [&](std::uint64_t from, auto rows, auto pitch, auto row_bytes) {
-      copy_rows(voxels + from, rows, pitch, row_bytes, to);
-      to += rows * row_bytes;
-    });
+    cut(header_, whole.subspan(header_.voxel_offset), offset, size, out);
   } else {
     walk(shape, size_of(header_.dtype), offset, size, [&](std::uint64_t from, auto rows, auto pitch, auto row_bytes) {
       // One read from the first row to the last; what lies between them costs less than a call for each row.
@@ -225,6 +221,26 @@ void NiftiFile::read_scaled(std::span<const std::int64_t> offset, std::span<cons
   const std::span<std::byte> raw = scratch(stored, out.size() * size_of(header_.dtype));
   read(offset, size, raw);
   convert(header_, raw, out);
+}
+
+void cut(const NiftiHeader& header, std::span<const std::byte> voxels, std::span<const std::int64_t> offset,
+         std::span<const std::int64_t> size, std::span<std::byte> out) {
+  std::byte* to = out.data();
+  walk(header.shape, size_of(header.dtype), offset, size, [&](std::uint64_t from, auto rows, auto pitch, auto row_bytes) {
+    copy_rows(voxels.data() + from, rows, pitch, row_bytes, to);
+    to += rows * row_bytes;
+  });
+}
+
+void cut_scaled(const NiftiHeader& header, std::span<const std::byte> voxels, std::span<const std::int64_t> offset,
+                std::span<const std::int64_t> size, std::span<float> out) {
+  if (header.dtype == DType::f32 && !header.scaled) return cut(header, voxels, offset, size, std::as_writable_bytes(out));
+  const Scale convert = scale_of(header.dtype);
+  MR_CHECK(convert != nullptr, "complex voxels are not scaled");
+  thread_local std::vector<std::byte> stored;
+  const std::span<std::byte> raw = scratch(stored, out.size() * size_of(header.dtype));
+  cut(header, voxels, offset, size, raw);
+  convert(header, raw, out);
 }
 
 void NiftiFile::read(std::span<std::byte> out) const { read(Shape(header_.shape.size(), 0), header_.shape, out); }

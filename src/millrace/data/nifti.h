@@ -79,4 +79,11 @@ class NiftiFile {
   NiftiHeader header_;
 };
 
+// The same from a whole volume in memory, as read() gave it: of the header, dtype, shape and scaling count. For
+// cut_scaled the dtype is not complex.
+void cut(const NiftiHeader& header, std::span<const std::byte> voxels, std::span<const std::int64_t> offset,
+         std::span<const std::int64_t> size, std::span<std::byte> out);
+void cut_scaled(const NiftiHeader& header, std::span<const std::byte> voxels, std::span<const std::int64_t> offset,
+                std::span<const std::int64_t> size, std::span<float> out);
+
 }  // namespace millrace::data

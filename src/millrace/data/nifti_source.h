@@ -1,11 +1,13 @@
 // NIfTI files as samples: whole volumes, or a block of each.
 #pragma once
 
+#include <atomic>
 #include <filesystem>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "millrace/data/nifti.h"
 #include "millrace/data/source.h"
 
 namespace millrace::data {
@@ -27,11 +29,26 @@ class NiftiSource final : public Source {
   [[nodiscard]] std::int64_t size() const override { return static_cast<std::int64_t>(files_.size()); }
   void read(std::span<const std::int64_t> indices, Rows rows, const ReadRandom& random) const override;
   [[nodiscard]] std::string fingerprint() const override { return fingerprint_; }
+  [[nodiscard]] std::string describe(std::int64_t index) const override {
+    return files_[static_cast<std::size_t>(index)].string();
+  }
+  [[nodiscard]] bool looks_ahead() const override { return true; }
+  void will_need(std::span<const std::int64_t> indices) const noexcept override;
+  // A part is a whole volume as stored; where the patch lies is drawn after it.
+  [[nodiscard]] Keeps keeps() const override { return Keeps::parts; }
+  [[nodiscard]] std::size_t part_bytes(std::int64_t part) const override;
+  void load(std::int64_t part, std::span<std::byte> bytes) const override;
+  void finish(std::int64_t index, std::span<const std::byte> part, Rows rows, const ReadRandom& random) const override;
 
  private:
+  void judge(const std::filesystem::path& path, const NiftiHeader& header) const;
+  [[nodiscard]] Shape place(const Shape& volume, Philox draws) const;
+
   std::vector<std::filesystem::path> files_;
   NiftiSamples samples_;
   Field field_;
+  std::size_t first_bytes_ = 0;                          // of the first file's part
+  mutable std::vector<std::atomic<std::size_t>> sizes_;  // of each part, 0 = not asked yet
   std::string fingerprint_;
 };
 

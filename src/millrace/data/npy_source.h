@@ -29,6 +29,7 @@ class NpySource final : public Source {
   void read(std::span<const std::int64_t> indices, Rows rows, const ReadRandom& random) const override;
   [[nodiscard]] std::string fingerprint() const override { return fingerprint_; }
   [[nodiscard]] std::int64_t samples_per_ticket() const override { return samples_per_ticket_; }
+  [[nodiscard]] Keeps keeps() const override { return Keeps::rows; }
 
  private:
   struct Array {
@@ -52,6 +53,12 @@ class NpzSource final : public Source {
   [[nodiscard]] std::int64_t size() const override { return static_cast<std::int64_t>(files_.size()); }
   void read(std::span<const std::int64_t> indices, Rows rows, const ReadRandom& random) const override;
   [[nodiscard]] std::string fingerprint() const override { return fingerprint_; }
+  [[nodiscard]] Keeps keeps() const override { return Keeps::rows; }
+  [[nodiscard]] std::string describe(std::int64_t index) const override {
+    return files_[static_cast<std::size_t>(index)].string();
+  }
+  [[nodiscard]] bool looks_ahead() const override { return true; }
+  void will_need(std::span<const std::int64_t> indices) const noexcept override;
 
  private:
   std::vector<std::filesystem::path> files_;

@@ -11,4 +11,7 @@ namespace millrace::data::detail {
 // there are none (`what` says of what: "volumes").
 [[nodiscard]] std::string fingerprint_of_files(std::span<const std::filesystem::path> files, const std::string& what);
 
+// Advises the system that the file will be read soon (posix_fadvise); never fails.
+void will_need_file(const std::filesystem::path& path) noexcept;
+
 }  // namespace millrace::data::detail
