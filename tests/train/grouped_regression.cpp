@@ -51,6 +51,7 @@ class WatchedSource final : public data::Source {
   [[nodiscard]] std::int64_t size() const override { return inner_.size(); }
   [[nodiscard]] std::string fingerprint() const override { return inner_.fingerprint(); }
   [[nodiscard]] std::int64_t samples_per_ticket() const override { return inner_.samples_per_ticket(); }
+  [[nodiscard]] data::Keeps keeps() const override { return data::Keeps::rows; }
   void read(std::span<const std::int64_t> indices, data::Rows rows, const data::ReadRandom& random) const override {
     reach("read");
     inner_.read(indices, rows, random);

@@ -51,6 +51,8 @@ data::LoaderOptions loader_options(const RunConfig& config, const Switches& swit
   if (!switches.on("loader_threads")) options.readers = 0;
   options.prefetch = static_cast<int>(config.data.prefetch);
   options.bad_samples = policy_of(config.data.bad_samples);
+  options.max_bad_fraction = config.data.max_bad_fraction;
+  options.max_buffer_bytes = static_cast<std::uint64_t>(config.data.max_buffer_bytes);
   options.warn = [&console](const std::string& text) { console.warning(text); };
   return options;
 }
@@ -185,15 +187,40 @@ void Session::make_recipe() {
   recipe_->model().to(context_.device);
 }
 
+void Session::choose_cache(data::Pipeline& training, data::Pipeline& held_out) {
+  const config::Auto<CacheMode>& mode = config_.data.cache;
+  data::CacheWish wish = data::CacheWish::automatic;
+  if (!mode.is_auto()) wish = mode.value() == CacheMode::off ? data::CacheWish::off : data::CacheWish::ram;
+  std::vector<data::Dataset> datasets = training.datasets;
+  datasets.insert(datasets.end(), held_out.datasets.begin(), held_out.datasets.end());
+  data::CacheChoice choice{nullptr, "off: --off=sample_cache"};
+  if (switches_.on("sample_cache")) {
+    const auto budget = static_cast<std::uint64_t>(config_.data.cache_bytes.value_or(0));
+    choice = data::choose_cache(datasets, wish, device::available_memory_bytes(), budget);
+  }
+  if (choice.cache && !mode.is_auto() && mode.value() == CacheMode::device)
+    choice.reason += "; host memory also serves \"device\"";
+  cache_ = choice.cache;
+  data::use_cache(training, cache_);
+  data::use_cache(held_out, cache_);
+  origin_choice("data.cache", cache_ ? "ram" : "off", choice.reason);
+}
+
 void Session::make_loaders() {
   data::Pipeline pipeline = recipe_->data(Split::train);
   if (pipeline.datasets.empty())
     throw ConfigError({"recipe " + request_.recipe + " has no training data", "data", "name its input; see --help"});
   trial_pipeline_ = pipeline;
+  data::Pipeline held_out = recipe_->data(Split::validation);
+  choose_cache(pipeline, held_out);
   auto options = loader_options(config_, switches_, pipeline, Split::train, *request_.console);
+  options.note = [this](const std::string& text) {
+    request_.console->notice(text);
+    if (log_) log_->write("loader", {{"choice", text}});
+  };
   loader_ = std::make_unique<data::Loader>(std::move(pipeline), options);
   origin_choice("data.workers", std::to_string(loader_->readers()), loader_->readers_reason());
-  if (data::Pipeline held_out = recipe_->data(Split::validation); !held_out.datasets.empty()) {
+  if (!held_out.datasets.empty()) {
     options = loader_options(config_, switches_, held_out, Split::validation, *request_.console);
     validation_ = std::make_unique<data::Loader>(std::move(held_out), options);
   }
@@ -248,6 +275,7 @@ void Session::make_trainer() {
   parts.timeline = &timeline_;
   parts.loader = loader_.get();
   parts.validation = validation_.get();
+  parts.cache = cache_.get();
   parts.console = request_.console;
   parts.log = log_.get();
   parts.events = events_.get();

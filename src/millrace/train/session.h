@@ -35,6 +35,7 @@ class Session {
   explicit Session(SessionRequest request);
   ~Session();
   RunOutcome run();
+  Json ceiling(double seconds);  // instead of run(): see bench_recipe_loader; loader_bench.cpp
 
  private:
   void open_folder();
@@ -42,6 +43,7 @@ class Session {
   void choose_device();
   void make_recipe();
   void make_loaders();
+  void choose_cache(data::Pipeline& training, data::Pipeline& held_out);
   void make_stepper();
   void decide_precision();
   void make_trainer();
@@ -66,6 +68,7 @@ class Session {
   std::unique_ptr<data::Loader> loader_;
   std::unique_ptr<data::Loader> validation_;
   std::optional<data::Pipeline> trial_pipeline_;
+  std::shared_ptr<data::SampleCache> cache_;  // null = off
   telemetry::Timeline timeline_;
   std::unique_ptr<Stepper> stepper_;
   std::unique_ptr<Trainer> trainer_;

@@ -41,6 +41,8 @@ constexpr std::array kRows = {
               Equality::statistical, 0.0, false},
     SwitchRow{"loader_threads", "reader threads where reading is slow enough to need them",
               "samples are read in the loop's thread", Equality::bits, 0.0, false},
+    SwitchRow{"sample_cache", "samples stay in memory once read, where they fit (data.cache)", "every sample is read each time",
+              Equality::bits, 0.0, false},
 };
 
 std::string known_names(std::string_view wrong) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "millrace/base/fs.h"
+#include "millrace/data/cached_source.h"
 #include "millrace/data/loader.h"
 #include "millrace/metrics/board.h"
 #include "millrace/snapshot/snapshot.h"
@@ -30,7 +31,8 @@ struct TrainerParts {
   Stepper* stepper = nullptr;
   telemetry::Timeline* timeline = nullptr;
   data::Loader* loader = nullptr;
-  data::Loader* validation = nullptr;  // null = no validation
+  data::Loader* validation = nullptr;        // null = no validation
+  const data::SampleCache* cache = nullptr;  // null = off
   telemetry::Console* console = nullptr;
   telemetry::RunLog* log = nullptr;
   telemetry::EventWriter* events = nullptr;
@@ -128,6 +130,7 @@ class Trainer {
   double loss_last_ = 0;
   double log_rate_ = 0;
   double wait_share_ = 0;
+  data::CacheCounters cache_logged_;  // at the last log line
   std::map<std::string, Metric> metrics_;
   std::int64_t window_samples_ = 0;
   std::int64_t window_steps_ = 0;

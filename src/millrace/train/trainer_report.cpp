@@ -57,6 +57,11 @@ void Trainer::log() {
     line.extra += "  GPU " + human_bytes(static_cast<double>(memory.allocated_bytes)) + " allocated, " +
                   human_bytes(static_cast<double>(memory.reserved_bytes)) + " reserved";
   }
+  const data::CacheCounters cache = parts_.cache != nullptr ? parts_.cache->counters() : data::CacheCounters{};
+  const data::CacheCounters fresh{.hits = cache.hits - cache_logged_.hits, .misses = cache.misses - cache_logged_.misses};
+  cache_logged_ = cache;
+  if (fresh.misses > 0)
+    line.extra += "  cache " + percent(fresh.hit_rate()) + " of " + human_bytes(static_cast<double>(cache.bytes));
   parts_.console->line(telemetry::to_text(line));
 
   Json values = {{"step", step_},
@@ -70,6 +75,10 @@ void Trainer::log() {
                  {"step_ms_p95", times.step_ms_p95},
                  {"shares", shares_of(times)}};
   for (const auto& [name, value] : means) values[name] = number(value);
+  if (parts_.cache != nullptr) {
+    values["cache_hit_rate"] = fresh.hit_rate();
+    values["cache_bytes"] = cache.bytes;
+  }
   record("step", std::move(values));
   if (parts_.events != nullptr) {
     for (const auto& [name, value] : means) parts_.events->scalar(name + "/train", step_, value);
@@ -78,6 +87,7 @@ void Trainer::log() {
     parts_.events->scalar(parts_.rate_unit + "_per_s", step_, log_rate_);
     parts_.events->scalar("data_wait_share", step_, wait_share_);
     parts_.events->scalar("step_ms_p50", step_, times.step_ms_p50);
+    if (parts_.cache != nullptr) parts_.events->scalar("cache_hit_rate", step_, fresh.hit_rate());
     parts_.events->flush();
   }
   window_.reset();
@@ -165,6 +175,21 @@ Json Trainer::results() const {
   all["samples_per_s"] = seconds > 0 ? static_cast<double>(session_samples_) / seconds : 0.0;
   if (parts_.rate_unit != "samples")
     all[parts_.rate_unit + "_per_s"] = all["samples_per_s"].get<double>() * parts_.units_per_sample;
+  const data::LoaderCounters read = parts_.loader->counters();
+  all["loader"] = {{"readers", parts_.loader->readers()},
+                   {"reason", parts_.loader->readers_reason()},
+                   {"buffer_bytes", parts_.loader->buffer_bytes()},
+                   {"bad_samples", read.bad_samples},
+                   {"wait_s", read.wait_seconds},
+                   {"read_s", read.read_seconds}};
+  if (parts_.cache != nullptr) {
+    const data::CacheCounters cache = parts_.cache->counters();
+    all["cache"] = {{"hit_rate", cache.hit_rate()},
+                    {"hits", cache.hits},
+                    {"misses", cache.misses},
+                    {"bytes", cache.bytes},
+                    {"budget_bytes", cache.budget_bytes}};
+  }
   if (first_step_seconds_) all["time_to_first_step_s"] = *first_step_seconds_;
   return all;
 }
