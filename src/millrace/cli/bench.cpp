@@ -1,6 +1,7 @@
 #include <iostream>
 
 #include "millrace/base/format.h"
+#include "millrace/cli/bench_loader.h"
 #include "millrace/cli/command.h"
 #include "millrace/cli/command_config.h"
 #include "millrace/cli/text.h"
@@ -10,7 +11,7 @@ namespace millrace::cli {
 namespace {
 
 constexpr std::string_view kHelp =
-    R"(Times one training step (zero, forward, loss, backward, clip, update) on synthetic input made once.
+    R"(step: times one training step (zero, forward, loss, backward, clip, update) on synthetic input made once.
 
   --shape NAME          a shape of the recipe (default cpu-small; an unknown one lists them)
   --precision WORD      auto, fp32 or bf16 (default auto)
@@ -22,6 +23,15 @@ constexpr std::string_view kHelp =
   --rounds stdin        repeat for each line read from stdin and print one JSON line per round, so that another program can be
                         timed in between
   --json                the whole result as JSON
+
+loader: times the loader on a workload that a small JSON file describes, or in a recipe's run.
+
+  FILE.json             the workload: millrace bench loader FILE.json [--step-ms 50]
+  --step-ms N           a convolution of about N ms eats the batches on the same cores; also the ceiling with replayed batches
+  --quick               without the pass that digests an epoch's bytes
+  --seconds N           how long each measurement takes (default 3)
+  --recipe NAME         instead of FILE: what the loader of that recipe's run could feed, what its step could eat, and which of
+                        them bounds the run; with --preset, config files and --section.key=VALUE as in train
 )";
 
 void print_result(const Json& result) {
@@ -81,9 +91,11 @@ void run_rounds(const Entry& entry, const StepBenchOptions& options) {
 int run(const Invocation& call) {
   Arguments arguments(call.words);
   const auto what = arguments.positional();
+  if (what == "loader") return bench_loader(call, arguments);
   if (what != "step") {
-    throw UsageError({what ? "there is no bench " + millrace::quoted(*what) : call.program + " bench needs the word step",
-                      call.program + " bench", "write " + call.program + " bench step RECIPE"});
+    throw UsageError(
+        {what ? "there is no bench " + millrace::quoted(*what) : call.program + " bench needs the word step or loader",
+         call.program + " bench", "write " + call.program + " bench step RECIPE, or bench loader FILE.json"});
   }
   const Entry& entry = take_recipe(arguments, call.recipes, "bench step");
   const bool json = arguments.flag("json");
@@ -106,12 +118,12 @@ int run(const Invocation& call) {
 
 }  // namespace
 
-constinit const Command kBench = {
-    .name = "bench",
-    .arguments = "step RECIPE [--shape NAME] [--precision auto|fp32|bf16] [--threads N] [--steps N] [--off ROW,ROW] [--json]",
-    .summary = "time the training step of a recipe at a named shape",
-    .group = "Look at things",
-    .help = kHelp,
-    .run = run};
+constinit const Command kBench = {.name = "bench",
+                                  .arguments = "step|loader WHAT [options]",
+                                  .summary = "time a recipe's training step, or a loader",
+                                  .group = "Look at things",
+                                  .help = kHelp,
+                                  .run = run,
+                                  .more_help = [](const Invocation&) { return bench_loader_help(); }};
 
 }  // namespace millrace::cli

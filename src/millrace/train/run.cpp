@@ -5,6 +5,7 @@
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
 #include "millrace/config/schema_of.h"
+#include "millrace/train/loader_bench.h"
 #include "millrace/train/session.h"
 
 namespace millrace {
@@ -79,7 +80,9 @@ std::vector<config::Alias> aliases_of(const Entry& entry) {
   return aliases;
 }
 
-RunOutcome run_training(const RunRequest& request) {
+namespace {
+
+SessionRequest session_request(const RunRequest& request) {
   Fs& fs = request.fs == nullptr ? Fs::real() : *request.fs;
   const Entry& entry = *request.entry;
   SessionRequest session;
@@ -90,13 +93,22 @@ RunOutcome run_training(const RunRequest& request) {
   session.make = entry.make;
   session.free_on_resume = entry.free_on_resume;
   session.config_folder = request.config_folder;
-  session.run_folder = choose_run_folder(entry.name, config::read<RunNames>(session.config.values.at("run")));
   session.command_line = request.command_line;
   session.fresh = request.fresh;
   session.dry_run = request.dry_run;
   session.console = request.console;
   session.fs = &fs;
+  return session;
+}
+
+}  // namespace
+
+RunOutcome run_training(const RunRequest& request) {
+  SessionRequest session = session_request(request);
+  session.run_folder = choose_run_folder(session.recipe, config::read<RunNames>(session.config.values.at("run")));
   return Session(std::move(session)).run();
 }
+
+Json bench_recipe_loader(const RunRequest& request, double seconds) { return Session(session_request(request)).ceiling(seconds); }
 
 }  // namespace millrace

@@ -1,0 +1,50 @@
+// `millrace bench loader`: what a loader gives, alone, before a step that eats cores, or in a recipe's run.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+
+#include "millrace/data/workload.h"
+#include "millrace/train/run.h"
+
+namespace millrace {
+
+// A step that does nothing but convolve (8 x 64 x 56 x 56 with 64 x 64 x 3 x 3, fp32, so many times) on all intra-op threads:
+// what a loader shares its cores with.
+class ConvolutionStep {
+ public:
+  explicit ConvolutionStep(std::int64_t passes);
+  [[nodiscard]] static ConvolutionStep for_milliseconds(double milliseconds);  // finds out how many passes that takes
+  ConvolutionStep(const ConvolutionStep&) = delete;
+  ConvolutionStep& operator=(const ConvolutionStep&) = delete;
+  ~ConvolutionStep();
+  void operator()();
+  [[nodiscard]] std::int64_t passes() const noexcept { return passes_; }
+
+ private:
+  struct Tensors;
+  std::unique_ptr<Tensors> tensors_;
+  std::int64_t passes_ = 1;
+};
+
+// Samples a second of `consume` fed with a few batches read before: what a step eats when reading costs nothing.
+[[nodiscard]] double replayed_rate(const data::Pipeline& pipeline, data::LoaderOptions options, double seconds,
+                                   const std::function<void(data::HostBatch)>& consume);
+
+struct LoaderBenchOptions {
+  double seconds = 3;
+  double step_ms = 0;  // 0 = no step
+  bool digest = true;  // one more epoch, not timed
+};
+
+// {kind, samples_per_s, first_batch_ms, turn_round_ms_p50, cpu_s_per_1000, wait_ms_p50, wait_ms_p99, peak_memory_bytes, digest,
+// readers, reason, cache, ...}; with a step also ceiling_samples_per_s: the same batches replayed before the same step.
+[[nodiscard]] Json bench_workload(const data::Workload& workload, const std::filesystem::path& folder,
+                                  const LoaderBenchOptions& options);
+
+// The ceiling test of a recipe's run: {loader_samples_per_s, step_samples_per_s, run_samples_per_s, bound, verdict, ...}. Writes
+// no run folder.
+[[nodiscard]] Json bench_recipe_loader(const RunRequest& request, double seconds);
+
+}  // namespace millrace
