@@ -1,9 +1,15 @@
-// Our half of the loader's bench: answers one command per line of standard input with one line of JSON. compare.py is the other.
+// Our half of the loader's bench: answers one command per line of standard input with one line of JSON. compare.py and
+// compare_files.py are the other.
 //   bench_loader FOLDER
-//     WORKLOAD time SECONDS    batches for that long: rate, microseconds per batch, epoch turn-round
-//     WORKLOAD digest          sum over all samples of an epoch of the hash of their bytes, so that order does not matter
-//     WORKLOAD streams         hash of two epochs in order, for 0, 1, 2 and 8 readers
-// WORKLOAD is rows (x.bin, y.bin: f32 [20] and [5]) or tokens (tokens.bin: u16; windows of 257).
+//     WORKLOAD time SECONDS [PASSES]  batches for that long: rate, microseconds per batch, epoch turn-round, ...; with PASSES
+//                                     each batch feeds a step of so many convolutions
+//     WORKLOAD ceiling SECONDS PASSES the same step fed with replayed batches
+//     WORKLOAD bound SECONDS          samples a second of Source::read alone, in as many threads as the loader has readers
+//     WORKLOAD digest                 sum over all samples of an epoch of the hash of their bytes, so that order does not matter
+//     WORKLOAD streams                hash of two epochs in order, for 0, 1, 2 and 8 readers
+//     passes MILLISECONDS             how many convolutions take that long
+// WORKLOAD is rows (x.bin, y.bin: f32 [20] and [5]), tokens (tokens.bin: u16; windows of 257), or the name of a description
+// FOLDER/WORKLOAD.json (see data/workload.h).
 #include <ATen/ops/from_blob.h>
 
 #include <algorithm>
@@ -12,7 +18,9 @@
 #include <fstream>
 #include <iostream>
 #include <iterator>
+#include <map>
 #include <sstream>
+#include <thread>
 
 #include "millrace/base/clock.h"
 #include "millrace/base/error.h"
@@ -21,7 +29,9 @@
 #include "millrace/data/loader.h"
 #include "millrace/data/memory_source.h"
 #include "millrace/data/token_source.h"
+#include "millrace/data/workload.h"
 #include "millrace/train/feed.h"
+#include "millrace/train/loader_bench.h"
 
 namespace millrace {
 namespace {
@@ -144,6 +154,93 @@ std::string stream(data::Loader loader, const std::vector<std::string>& names) {
   return hash.hex();
 }
 
+// Described by a file: opened once, its cache filled by the first pass.
+struct Described {
+  data::OpenWorkload open;
+  data::Loader loader;
+  explicit Described(data::OpenWorkload opened) : open(std::move(opened)), loader(open.pipeline, open.options) {}
+};
+
+// What the loader could give at best: reading alone, into the same memory again and again.
+Json bound(Described& described, double seconds) {
+  const std::vector<data::Dataset>& datasets = described.open.pipeline.datasets;
+  const int threads = std::max({1, described.loader.readers(), static_cast<int>(std::thread::hardware_concurrency())});
+  std::atomic<std::int64_t> samples{0};
+  std::vector<std::thread> readers;
+  const double began = steady_seconds();
+  for (int reader = 0; reader < threads; ++reader) {
+    readers.emplace_back([&, reader] {
+      // One data set a thread: of groups any will do, since their samples cost alike.
+      const data::Source& source = *datasets[static_cast<std::size_t>(reader) % datasets.size()].source;
+      const std::int64_t count = std::min(source.samples_per_ticket(), described.open.options.batch_size);
+      std::vector<std::vector<std::byte>> memory;
+      std::vector<std::byte*> fields;
+      for (const Field& field : source.fields()) {
+        memory.emplace_back(field.bytes() * static_cast<std::size_t>(count));
+        fields.push_back(memory.back().data());
+      }
+      const std::vector<std::int64_t> positions(static_cast<std::size_t>(count), 0);
+      std::vector<std::int64_t> indices(static_cast<std::size_t>(count));
+      Philox draw(static_cast<std::uint64_t>(reader));
+      while (steady_seconds() - began < seconds) {
+        for (std::int64_t& index : indices)
+          index = static_cast<std::int64_t>(draw.below(static_cast<std::uint64_t>(source.size())));
+        source.read(indices, data::Rows{fields}, data::ReadRandom(1, 0, positions));
+        samples += count;
+      }
+    });
+  }
+  for (std::thread& reader : readers) reader.join();
+  return {{"rate", static_cast<double>(samples) / (steady_seconds() - began)}, {"threads", threads}};
+}
+
+Json stream_of(const data::OpenWorkload& open) {
+  Json streams = Json::object();
+  for (const int readers : {0, 1, 2, 8}) {
+    data::LoaderOptions options = open.options;
+    options.readers = readers;
+    data::Loader loader(open.pipeline, options);
+    Sha256 hash;
+    for (int epoch = 0; epoch < 2; ++epoch) {
+      while (const auto batch = loader.next()) {
+        for (const data::HostGroup& group : batch->groups) {
+          for (std::size_t f = 0; f < group.fields.size(); ++f) {
+            hash.update({reinterpret_cast<const char*>(group.data[f]), group.fields[f].bytes() * group.positions.size()});
+          }
+        }
+      }
+    }
+    streams[std::to_string(readers)] = hash.hex();
+  }
+  return streams;
+}
+
+Json answer(Described& described, std::istream& words) {
+  std::string verb;
+  double seconds = 0;
+  std::int64_t passes = 0;
+  words >> verb >> seconds >> passes;
+  if (verb == "bound") return bound(described, seconds);
+  if (verb == "streams") return stream_of(described.open);
+  if (verb == "digest") {
+    described.loader.restart();
+    const data::StreamDigest digest = data::digest_epoch(described.loader);
+    return {{"digest", digest.digest}, {"rows", digest.samples}};
+  }
+  ConvolutionStep step(passes);
+  const auto consume = [&](data::HostBatch host) {
+    const Batch batch = to_batch(std::move(host), at::kCPU);
+    if (passes > 0) step();
+  };
+  if (verb == "ceiling") return {{"rate", replayed_rate(described.open.pipeline, described.open.options, seconds, consume)}};
+  const data::LoaderRates rates = data::measure_loader(described.loader, seconds, consume);
+  Json reply = rates.to_json();
+  reply["rate"] = reply["samples_per_s"];
+  reply["readers"] = described.loader.readers_reason();
+  if (described.open.cache) reply["cache_hit_rate"] = described.open.cache->counters().hit_rate();
+  return reply;
+}
+
 Json answer(const Workload& workload, data::Loader& loader, std::istream& words) {
   std::string verb;
   double seconds = 0;
@@ -156,16 +253,35 @@ Json answer(const Workload& workload, data::Loader& loader, std::istream& words)
   return streams;
 }
 
+// A workload of one of the two built-in names, with its loader.
+struct BuiltIn {
+  explicit BuiltIn(Workload made) : workload(std::move(made)), loader(open(workload, -1)) {}
+  Workload workload;
+  data::Loader loader;
+};
+
 int run(const std::string& folder) {
-  const Workload rows = rows_of(folder);
-  const Workload tokens = tokens_of(folder);
-  data::Loader rows_loader = open(rows, -1);
-  data::Loader tokens_loader = open(tokens, -1);
+  std::map<std::string, BuiltIn> built_in;
+  std::map<std::string, Described> described;
   for (std::string line; std::getline(std::cin, line);) {
     std::istringstream words(line);
-    std::string workload;
-    words >> workload;
-    const Json reply = workload == "rows" ? answer(rows, rows_loader, words) : answer(tokens, tokens_loader, words);
+    std::string name;
+    words >> name;
+    Json reply;
+    if (name == "passes") {
+      double milliseconds = 0;
+      words >> milliseconds;
+      reply = {{"passes", ConvolutionStep::for_milliseconds(milliseconds).passes()}};
+    } else if (name == "rows" || name == "tokens") {
+      const auto it = built_in.try_emplace(name, name == "rows" ? rows_of(folder) : tokens_of(folder)).first;
+      reply = answer(it->second.workload, it->second.loader, words);
+    } else {
+      auto it = described.find(name);
+      if (it == described.end()) {
+        it = described.try_emplace(name, data::open_workload(data::read_workload(folder + "/" + name + ".json"), folder)).first;
+      }
+      reply = answer(it->second, words);
+    }
     std::cout << reply.dump() << std::endl;
   }
   return 0;
