@@ -415,6 +415,8 @@ TEST(Loader, ends_while_a_reader_is_stuck) {
 
 #ifdef __SANITIZE_ADDRESS__
 constexpr std::size_t kSlackKib = 512 * 1024;  // it keeps freed memory for a while to catch later uses
+#elif defined(__SANITIZE_THREAD__)
+constexpr std::size_t kSlackKib = 16 * 1024;  // its shadow of what was touched
 #else
 constexpr std::size_t kSlackKib = 2048;
 #endif
