@@ -99,7 +99,7 @@ class CachedSource::Claim {
 };
 
 std::uint64_t cache_payload(const Source& source) {
-  const auto parts = static_cast<std::uint64_t>(source.parts());
+  const auto parts = static_cast<std::uint64_t>(source.keeps() == Keeps::rows ? source.size() : source.parts());
   const std::uint64_t each = kBlockOverhead + 2 * sizeof(void*);  // and its entry of the table
   switch (source.keeps()) {
     case Keeps::nothing:
@@ -115,11 +115,15 @@ std::uint64_t cache_payload(const Source& source) {
 }
 
 CachedSource::CachedSource(std::shared_ptr<const Source> source, std::shared_ptr<SampleCache> cache)
-    : source_(std::move(source)), cache_(std::move(cache)), keeps_(source_->keeps()) {
+    : source_(std::move(source)),
+      cache_(std::move(cache)),
+      keeps_(source_->keeps()),
+      parts_per_sample_(source_->parts_per_sample()) {
   MR_CHECK(keeps_ != Keeps::nothing, "a source that keeps nothing needs no cache");
+  MR_CHECK(parts_per_sample_ >= 1 && parts_per_sample_ <= kMostParts, "a sample has one to kMostParts parts");
   for (const Field& field : source_->fields()) field_bytes_.push_back(field.bytes());
   row_bytes_ = row_bytes_of(*source_);
-  const auto parts = static_cast<std::size_t>(source_->parts());
+  const auto parts = static_cast<std::size_t>(keeps_ == Keeps::rows ? source_->size() : source_->parts());
   if (!cache_->take(parts * sizeof(Entry))) return;
   table_bytes_ = parts * sizeof(Entry);
   table_ = std::vector<Entry>(parts);
@@ -129,13 +133,13 @@ CachedSource::~CachedSource() {
   std::uint64_t bytes = table_bytes_;
   for (std::size_t part = 0; part < table_.size(); ++part) {
     if (table_[part].stage.load() != Stage::kept) continue;
-    bytes += kBlockOverhead + (keeps_ == Keeps::rows ? row_bytes_ : source_->part_bytes(static_cast<std::int64_t>(part)));
+    bytes += kBlockOverhead + bytes_of(static_cast<std::int64_t>(part));
   }
   cache_->give_back(bytes);
 }
 
-std::size_t CachedSource::bytes_of(std::int64_t index) const {
-  return keeps_ == Keeps::rows ? row_bytes_ : source_->part_bytes(source_->part_of(index));
+std::size_t CachedSource::bytes_of(std::int64_t part) const {
+  return keeps_ == Keeps::rows ? row_bytes_ : source_->part_bytes(part);
 }
 
 void CachedSource::read(std::span<const std::int64_t> indices, Rows rows, const ReadRandom& random) const {
@@ -143,47 +147,39 @@ void CachedSource::read(std::span<const std::int64_t> indices, Rows rows, const 
     cache_->count(0, indices.size());
     return source_->read(indices, rows, random);
   }
+  if (keeps_ == Keeps::rows) return read_rows(indices, rows, random);
+  for (std::size_t i = 0; i < indices.size(); ++i) {
+    const RowAt row(rows, i, field_bytes_);
+    if (!make_of_parts(indices[i], row.rows(), random.part(i, 1)))
+      source_->read(indices.subspan(i, 1), row.rows(), random.part(i, 1));
+  }
+}
+
+// Neighbours that are not there yet are read together.
+void CachedSource::read_rows(std::span<const std::int64_t> indices, Rows rows, const ReadRandom& random) const {
   std::uint64_t hits = 0;
   std::size_t at = 0;
   while (at < indices.size()) {
     if (kept(indices[at])) {
-      copy_kept(indices[at], RowAt(rows, at, field_bytes_).rows(), random.part(at, 1));
+      copy_row(indices[at], RowAt(rows, at, field_bytes_).rows());
       ++hits;
       ++at;
       continue;
     }
-    std::size_t end = at + 1;
-    while (end < indices.size() && !kept(indices[end])) ++end;
-    cache_->count(0, end - at);
-    read_run(indices.subspan(at, end - at), RowAt(rows, at, field_bytes_).rows(), random.part(at, end - at));
-    at = end;
+    const std::size_t begin = at;
+    while (at < indices.size() && !kept(indices[at])) ++at;
+    cache_->count(0, at - begin);
+    source_->read(indices.subspan(begin, at - begin), RowAt(rows, begin, field_bytes_).rows(), random.part(begin, at - begin));
+    for (std::size_t i = begin; i < at; ++i) keep_row(indices[i], RowAt(rows, i, field_bytes_).rows());
   }
   cache_->count(hits, 0);
 }
 
-void CachedSource::copy_kept(std::int64_t index, Rows row, const ReadRandom& random) const {
+void CachedSource::copy_row(std::int64_t index, Rows row) const {
   const std::byte* bytes = entry_of(index).bytes.get();
-  if (keeps_ == Keeps::parts) return source_->finish(index, {bytes, bytes_of(index)}, row, random);
   for (std::size_t f = 0; f < field_bytes_.size(); ++f) {
     std::memcpy(row.field_data[f], bytes, field_bytes_[f]);
     bytes += field_bytes_[f];
-  }
-}
-
-// Neighbouring samples that are not there yet.
-void CachedSource::read_run(std::span<const std::int64_t> indices, Rows rows, const ReadRandom& random) const {
-  if (keeps_ == Keeps::rows) {
-    source_->read(indices, rows, random);
-    for (std::size_t i = 0; i < indices.size(); ++i) keep_row(indices[i], RowAt(rows, i, field_bytes_).rows());
-    return;
-  }
-  for (std::size_t i = 0; i < indices.size(); ++i) {
-    const RowAt row(rows, i, field_bytes_);
-    if (kept(indices[i]) || load_part(indices[i])) {
-      copy_kept(indices[i], row.rows(), random.part(i, 1));
-    } else {
-      source_->read(indices.subspan(i, 1), row.rows(), random.part(i, 1));
-    }
   }
 }
 
@@ -198,20 +194,57 @@ void CachedSource::keep_row(std::int64_t index, Rows row) const {
   claim.keep();
 }
 
+// False when no part of it is kept and there is no room for one: reading it whole is then the cheaper way. What is missing beside
+// kept parts is loaded for this once.
+bool CachedSource::make_of_parts(std::int64_t index, Rows row, const ReadRandom& random) const {
+  std::array<std::int64_t, kMostParts> numbers{};
+  const std::span<std::int64_t> parts(numbers.data(), parts_per_sample_);
+  source_->parts_of(index, random, parts);
+  const auto is_kept = [this](std::int64_t part) { return kept(part); };
+  const bool hit = std::all_of(parts.begin(), parts.end(), is_kept);
+  cache_->count(hit ? 1 : 0, hit ? 0 : 1);
+  if (!hit) {
+    for (const std::int64_t part : parts) {
+      if (!kept(part)) load_part(part);
+    }
+    if (std::none_of(parts.begin(), parts.end(), is_kept)) return false;
+  }
+  static thread_local std::array<std::vector<std::byte>, kMostParts> passing;
+  std::array<std::span<const std::byte>, kMostParts> bytes;
+  for (std::size_t p = 0; p < parts.size(); ++p) {
+    const std::size_t size = bytes_of(parts[p]);
+    if (kept(parts[p])) {
+      bytes[p] = {entry_of(parts[p]).bytes.get(), size};
+      continue;
+    }
+    passing[p].resize(size);
+    source_->load(parts[p], passing[p]);
+    bytes[p] = passing[p];
+  }
+  source_->finish(index, {bytes.data(), parts.size()}, row, random);
+  return true;
+}
+
 // False when there is no room, or another reader is at it.
-bool CachedSource::load_part(std::int64_t index) const {
-  const std::size_t size = bytes_of(index);
-  Claim claim(*cache_, entry_of(index), size);
+bool CachedSource::load_part(std::int64_t part) const {
+  const std::size_t size = bytes_of(part);
+  Claim claim(*cache_, entry_of(part), size);
   if (claim.bytes() == nullptr) return false;
-  source_->load(source_->part_of(index), {claim.bytes(), size});
+  source_->load(part, {claim.bytes(), size});
   claim.keep();
   return true;
 }
 
-void CachedSource::will_need(std::span<const std::int64_t> indices) const noexcept {
-  if (table_.empty()) return source_->will_need(indices);
+void CachedSource::will_need(std::span<const std::int64_t> indices, const ReadRandom& random) const noexcept {
+  if (table_.empty()) return source_->will_need(indices, random);
+  std::array<std::int64_t, kMostParts> numbers{};
+  const std::span<std::int64_t> parts(numbers.data(), keeps_ == Keeps::rows ? 1 : parts_per_sample_);
   for (std::size_t i = 0; i < indices.size(); ++i) {
-    if (!kept(indices[i])) source_->will_need(indices.subspan(i, 1));
+    const ReadRandom own = random.part(i, 1);
+    parts[0] = indices[i];
+    if (keeps_ == Keeps::parts) source_->parts_of(indices[i], own, parts);
+    if (!std::all_of(parts.begin(), parts.end(), [this](std::int64_t part) { return kept(part); }))
+      source_->will_need(indices.subspan(i, 1), own);
   }
 }
 

@@ -63,7 +63,8 @@ class CachedSource final : public Source {
   [[nodiscard]] bool waits() const override { return source_->waits(); }
   [[nodiscard]] std::string describe(std::int64_t index) const override { return source_->describe(index); }
   [[nodiscard]] bool looks_ahead() const override { return source_->looks_ahead(); }
-  void will_need(std::span<const std::int64_t> indices) const noexcept override;  // without those that are kept
+  // Without those that are kept.
+  void will_need(std::span<const std::int64_t> indices, const ReadRandom& random) const noexcept override;
 
  private:
   enum class Stage : std::uint8_t { absent, loading, kept };
@@ -73,19 +74,19 @@ class CachedSource final : public Source {
   };
   class Claim;
 
-  [[nodiscard]] Entry& entry_of(std::int64_t index) const { return table_[static_cast<std::size_t>(source_->part_of(index))]; }
-  [[nodiscard]] bool kept(std::int64_t index) const {
-    return entry_of(index).stage.load(std::memory_order_acquire) == Stage::kept;
-  }
-  [[nodiscard]] std::size_t bytes_of(std::int64_t index) const;
-  void copy_kept(std::int64_t index, Rows row, const ReadRandom& random) const;
-  void read_run(std::span<const std::int64_t> indices, Rows rows, const ReadRandom& random) const;
-  bool load_part(std::int64_t index) const;
+  [[nodiscard]] Entry& entry_of(std::int64_t part) const { return table_[static_cast<std::size_t>(part)]; }
+  [[nodiscard]] bool kept(std::int64_t part) const { return entry_of(part).stage.load(std::memory_order_acquire) == Stage::kept; }
+  [[nodiscard]] std::size_t bytes_of(std::int64_t part) const;
+  void read_rows(std::span<const std::int64_t> indices, Rows rows, const ReadRandom& random) const;
+  void copy_row(std::int64_t index, Rows row) const;
   void keep_row(std::int64_t index, Rows row) const;
+  bool make_of_parts(std::int64_t index, Rows row, const ReadRandom& random) const;
+  bool load_part(std::int64_t part) const;
 
   const std::shared_ptr<const Source> source_;
   const std::shared_ptr<SampleCache> cache_;
   const Keeps keeps_;
+  const std::size_t parts_per_sample_;
   std::vector<std::size_t> field_bytes_;  // of a row
   std::size_t row_bytes_ = 0;             // of all fields
   std::uint64_t table_bytes_ = 0;

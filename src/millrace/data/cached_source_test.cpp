@@ -95,6 +95,60 @@ TEST(CachedSource, keeps_what_came_first_when_not_all_fits) {
   EXPECT_EQ(source->reads, 100 + 75);
 }
 
+// Sample i is a part of its own and one of three that is drawn for it.
+class DrawnSource final : public Source {
+ public:
+  [[nodiscard]] std::span<const Field> fields() const override { return {&field_, 1}; }
+  [[nodiscard]] std::int64_t size() const override { return 40; }
+  [[nodiscard]] std::string fingerprint() const override { return "drawn"; }
+  void read(std::span<const std::int64_t> indices, Rows rows, const ReadRandom& random) const override {
+    for (std::size_t i = 0; i < indices.size(); ++i) {
+      std::array<std::int64_t, 2> parts{};
+      parts_of(indices[i], random.part(i, 1), parts);
+      std::memcpy(rows.row(0, i, 16), parts.data(), 16);
+    }
+    wholes += static_cast<std::int64_t>(indices.size());
+  }
+  [[nodiscard]] Keeps keeps() const override { return Keeps::parts; }
+  [[nodiscard]] std::int64_t parts() const override { return 43; }
+  [[nodiscard]] std::size_t parts_per_sample() const override { return 2; }
+  void parts_of(std::int64_t index, const ReadRandom& random, std::span<std::int64_t> parts) const override {
+    parts[0] = index;
+    parts[1] = 40 + static_cast<std::int64_t>(random(0).below(3));
+  }
+  [[nodiscard]] std::size_t part_bytes(std::int64_t) const override { return 8; }
+  void load(std::int64_t part, std::span<std::byte> bytes) const override {
+    ++loads;
+    std::memcpy(bytes.data(), &part, 8);
+  }
+  void finish(std::int64_t, std::span<const std::span<const std::byte>> parts, Rows rows, const ReadRandom&) const override {
+    for (std::size_t p = 0; p < 2; ++p) std::memcpy(rows.row(0, 0, 16) + 8 * p, parts[p].data(), 8);
+  }
+  mutable std::atomic<std::int64_t> wholes{0}, loads{0};
+
+ private:
+  Field field_{"parts", DType::i64, {2}};
+};
+
+TEST(CachedSource, parts_that_samples_share_are_loaded_once) {
+  Loader plain(single(std::make_shared<DrawnSource>()), shuffled(0));
+  const auto expected = epochs_of(plain, 3);
+  const auto source = std::make_shared<DrawnSource>();
+  const std::uint64_t payload = cache_payload(*source);
+  {
+    Loader loader(cached(source, std::make_shared<SampleCache>(payload)), shuffled(0));
+    EXPECT_EQ(epochs_of(loader, 3), expected);
+    EXPECT_EQ(source->loads, 43);
+    EXPECT_EQ(source->wholes, 0);
+  }
+  for (const std::uint64_t budget : {payload / 2, std::uint64_t{43 * 16 + 1}}) {  // the latter: the table, and no part
+    for (const int readers : {0, 3}) {
+      Loader loader(cached(std::make_shared<DrawnSource>(), std::make_shared<SampleCache>(budget)), shuffled(readers));
+      EXPECT_EQ(epochs_of(loader, 3), expected) << budget << " bytes, " << readers << " readers";
+    }
+  }
+}
+
 TEST(CachedSource, a_sample_that_fails_is_not_kept_and_costs_nothing) {
   for (const Keeps keeps : {Keeps::rows, Keeps::parts}) {
     const auto source = counting(keeps, 40);

@@ -157,7 +157,7 @@ void Hdf5Source::read(std::span<const std::int64_t> indices, Rows rows, const Re
   }
 }
 
-void Hdf5Source::will_need(std::span<const std::int64_t> indices) const noexcept {
+void Hdf5Source::will_need(std::span<const std::int64_t> indices, const ReadRandom&) const noexcept {
   for (const std::int64_t index : indices) {
     for (std::size_t f = 0; f < fields_.size(); ++f) {
       with_block(f, index, 1,

@@ -43,7 +43,7 @@ class Hdf5Source final : public Source {
   // "c07.h5" or "c07.h5 row 12".
   [[nodiscard]] std::string describe(std::int64_t index) const override;
   [[nodiscard]] bool looks_ahead() const override { return true; }
-  void will_need(std::span<const std::int64_t> indices) const noexcept override;
+  void will_need(std::span<const std::int64_t> indices, const ReadRandom& random) const noexcept override;
   [[nodiscard]] Keeps keeps() const override { return Keeps::rows; }
   [[nodiscard]] std::span<const std::shared_ptr<const Hdf5File>> files() const noexcept { return files_; }
 

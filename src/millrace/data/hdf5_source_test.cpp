@@ -84,7 +84,7 @@ TEST_F(Hdf5SourceTest, OneSampleARowOverSeveralFiles) {
   EXPECT_EQ(read(source, {1, 2, 3, 0, 5}), (std::vector<float>{3, 4, 5, 100, 101, 102, 103, 104, 105, 0, 1, 2, 109, 110, 111}));
   EXPECT_EQ(source.describe(3), files[1].string() + " row 1");
   const std::vector<std::int64_t> ahead = {0, 5};
-  source.will_need(ahead);
+  source.will_need(ahead, ReadRandom(0, 0, ahead));
 }
 
 TEST_F(Hdf5SourceTest, FilesThatDisagreeAreNamed) {

@@ -70,7 +70,7 @@ void ImageSource::read(std::span<const std::int64_t> indices, Rows rows, const R
   }
 }
 
-void ImageSource::will_need(std::span<const std::int64_t> indices) const noexcept {
+void ImageSource::will_need(std::span<const std::int64_t> indices, const ReadRandom&) const noexcept {
   for (const std::int64_t index : indices) detail::will_need_file(files_[static_cast<std::size_t>(index)]);
 }
 

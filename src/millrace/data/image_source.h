@@ -41,7 +41,7 @@ class ImageSource final : public Source {
     return files_[static_cast<std::size_t>(index)].string();
   }
   [[nodiscard]] bool looks_ahead() const override { return true; }
-  void will_need(std::span<const std::int64_t> indices) const noexcept override;
+  void will_need(std::span<const std::int64_t> indices, const ReadRandom& random) const noexcept override;
   // Finished crops, when nothing about them is random.
   [[nodiscard]] Keeps keeps() const override {
     return samples_.random_crop || samples_.random_flip ? Keeps::nothing : Keeps::rows;

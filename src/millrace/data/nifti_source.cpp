@@ -104,7 +104,7 @@ void NiftiSource::read(std::span<const std::int64_t> indices, Rows rows, const R
   }
 }
 
-void NiftiSource::will_need(std::span<const std::int64_t> indices) const noexcept {
+void NiftiSource::will_need(std::span<const std::int64_t> indices, const ReadRandom&) const noexcept {
   for (const std::int64_t index : indices) detail::will_need_file(files_[static_cast<std::size_t>(index)]);
 }
 
@@ -139,7 +139,9 @@ void NiftiSource::load(std::int64_t part, std::span<std::byte> bytes) const {
   file.read(bytes.subspan(sizeof kept));
 }
 
-void NiftiSource::finish(std::int64_t, std::span<const std::byte> part, Rows rows, const ReadRandom& random) const {
+void NiftiSource::finish(std::int64_t, std::span<const std::span<const std::byte>> parts, Rows rows,
+                         const ReadRandom& random) const {
+  const std::span<const std::byte> part = parts[0];
   KeptVolume kept;
   std::memcpy(&kept, part.data(), sizeof kept);
   NiftiHeader header;

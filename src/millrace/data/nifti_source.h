@@ -33,12 +33,13 @@ class NiftiSource final : public Source {
     return files_[static_cast<std::size_t>(index)].string();
   }
   [[nodiscard]] bool looks_ahead() const override { return true; }
-  void will_need(std::span<const std::int64_t> indices) const noexcept override;
+  void will_need(std::span<const std::int64_t> indices, const ReadRandom& random) const noexcept override;
   // A part is a whole volume as stored; where the patch lies is drawn after it.
   [[nodiscard]] Keeps keeps() const override { return Keeps::parts; }
   [[nodiscard]] std::size_t part_bytes(std::int64_t part) const override;
   void load(std::int64_t part, std::span<std::byte> bytes) const override;
-  void finish(std::int64_t index, std::span<const std::byte> part, Rows rows, const ReadRandom& random) const override;
+  void finish(std::int64_t index, std::span<const std::span<const std::byte>> parts, Rows rows,
+              const ReadRandom& random) const override;
 
  private:
   void judge(const std::filesystem::path& path, const NiftiHeader& header) const;

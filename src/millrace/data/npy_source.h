@@ -58,7 +58,7 @@ class NpzSource final : public Source {
     return files_[static_cast<std::size_t>(index)].string();
   }
   [[nodiscard]] bool looks_ahead() const override { return true; }
-  void will_need(std::span<const std::int64_t> indices) const noexcept override;
+  void will_need(std::span<const std::int64_t> indices, const ReadRandom& random) const noexcept override;
 
  private:
   std::vector<std::filesystem::path> files_;

@@ -51,6 +51,8 @@ enum class Keeps : std::uint8_t {
   parts     // what load() brings; finish() makes rows of it, with random numbers if it likes
 };
 
+inline constexpr std::size_t kMostParts = 4;
+
 // A data set. Const and thread-safe: read() is called from several reader threads at once. Never calls ATen, never uses OpenMP.
 class Source {
  public:
@@ -69,20 +71,23 @@ class Source {
   [[nodiscard]] virtual std::string describe(std::int64_t) const { return {}; }
 
   // Look-ahead: when looks_ahead(), will_need() is called once for (nearly) every sample some batches before it is read, by the
-  // reader threads. For advice to the system (posix_fadvise); it neither waits nor throws.
+  // reader threads, with the randomness of that read. For advice to the system (posix_fadvise); it neither waits nor throws.
   [[nodiscard]] virtual bool looks_ahead() const { return false; }
-  virtual void will_need(std::span<const std::int64_t>) const noexcept {}
+  virtual void will_need(std::span<const std::int64_t>, const ReadRandom&) const noexcept {}
 
-  // Keeping. A part is what is stored and decoded at once: a sample, or what several samples are cut from. Parts are kept in the
-  // type they are stored in. read() of a sample gives the same bytes as load() of its part and then finish().
+  // Keeping. A part is what is stored and decoded at once: a sample, what several samples are cut from, or one of several files
+  // that a sample is made of. Keeps::rows: each sample is a part.
   [[nodiscard]] virtual Keeps keeps() const { return Keeps::nothing; }
+  // The rest is asked of Keeps::parts only. read() of a sample gives the same bytes as load() of its parts and then finish().
   [[nodiscard]] virtual std::int64_t parts() const { return size(); }
-  [[nodiscard]] virtual std::int64_t part_of(std::int64_t index) const { return index; }
-  // The rest is asked of Keeps::parts only.
+  [[nodiscard]] virtual std::size_t parts_per_sample() const { return 1; }  // at most kMostParts
+  // Which ones, in the order of finish(); those that are drawn come from random(0).
+  virtual void parts_of(std::int64_t index, const ReadRandom&, std::span<std::int64_t> parts) const { parts[0] = index; }
   [[nodiscard]] virtual std::size_t part_bytes(std::int64_t) const { return 0; }
   virtual void load(std::int64_t /*part*/, std::span<std::byte> /*bytes*/) const {}  // throws as read() does
   // Writes row 0 of `rows` with the randomness random(0).
-  virtual void finish(std::int64_t /*index*/, std::span<const std::byte> /*part*/, Rows /*rows*/, const ReadRandom&) const {}
+  virtual void finish(std::int64_t /*index*/, std::span<const std::span<const std::byte>> /*parts*/, Rows /*rows*/,
+                      const ReadRandom&) const {}
 };
 
 // One data set of a pipeline.

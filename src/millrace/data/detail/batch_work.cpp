@@ -161,13 +161,16 @@ Order BatchWork::order_of(const Part& part, std::uint64_t epoch) const noexcept 
 void BatchWork::look_ahead(const Part& part, std::uint64_t batch, std::uint64_t ticket) const noexcept {
   const RowRange range = part.slices.slice(static_cast<std::int64_t>(batch % batches_per_epoch_), options_.rank);
   const std::int64_t first_row = static_cast<std::int64_t>(ticket - part.first_ticket) * part.rows_per_ticket;
-  const Order order = order_of(part, batch / batches_per_epoch_);
+  const std::uint64_t epoch = batch / batches_per_epoch_;
+  const Order order = order_of(part, epoch);
   std::array<std::int64_t, 64> indices{};
+  std::array<std::int64_t, 64> positions{};
   const std::int64_t end = std::min(first_row + part.rows_per_ticket, range.count);
   for (std::int64_t row = first_row; row < end; row += static_cast<std::int64_t>(indices.size())) {
     const auto count = static_cast<std::size_t>(std::min<std::int64_t>(end - row, indices.size()));
     order.fill(range.first + row, {indices.data(), count});
-    part.source->will_need({indices.data(), count});
+    std::iota(positions.begin(), positions.begin() + static_cast<std::ptrdiff_t>(count), range.first + row);
+    part.source->will_need({indices.data(), count}, ReadRandom(part.seed, epoch, {positions.data(), count}));
   }
 }
 

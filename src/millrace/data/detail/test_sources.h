@@ -48,7 +48,7 @@ class CountingSource final : public Source {
   }
   [[nodiscard]] std::string describe(std::int64_t index) const override { return print + ".h5 row " + std::to_string(index); }
   [[nodiscard]] bool looks_ahead() const override { return is_advised; }
-  void will_need(std::span<const std::int64_t> indices) const noexcept override {
+  void will_need(std::span<const std::int64_t> indices, const ReadRandom&) const noexcept override {
     const std::lock_guard lock(advice_mutex);
     advised.insert(advised.end(), indices.begin(), indices.end());
   }
@@ -59,8 +59,9 @@ class CountingSource final : public Source {
     ++reads;
     std::memcpy(bytes.data(), &part, 8);
   }
-  void finish(std::int64_t index, std::span<const std::byte> part, Rows rows, const ReadRandom& random) const override {
-    std::memcpy(rows.row(0, 0, 8), part.data(), 8);
+  void finish(std::int64_t index, std::span<const std::span<const std::byte>> parts, Rows rows,
+              const ReadRandom& random) const override {
+    std::memcpy(rows.row(0, 0, 8), parts[0].data(), 8);
     write_noise(index, rows.row(1, 0, 12), random, 0);
   }
 

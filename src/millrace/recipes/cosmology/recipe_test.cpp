@@ -20,6 +20,7 @@
 
 #include "millrace/base/error.h"
 #include "millrace/config/schema_of.h"
+#include "millrace/data/cached_source.h"
 #include "millrace/data/loader.h"
 #include "millrace/recipes/cosmology/entry.h"
 #include "millrace/recipes/cosmology/make_data.h"
@@ -275,14 +276,16 @@ TEST_F(CosmologyTest, ForegroundOfRankKLeavesNothingOfItself) {  // acceptance 3
 
 TEST_F(CosmologyTest, BatchesDoNotDependOnReadersAndForegroundsAreDrawnByPosition) {
   const Sky all = sky();
-  const auto source = std::make_shared<SkySource>(all.train, all.shape, SkyOptions{.ra_keep = 12});
-  const auto first_batches = [&](int readers) {
+  const auto source = std::make_shared<SkySource>(all.train, all.shape, SkyOptions{.ra_keep = 12, .rolls = true});
+  const auto first_batches = [&](int readers, const std::shared_ptr<data::SampleCache>& cache = nullptr) {
     data::LoaderOptions options;
     options.batch_size = 2;
     options.shuffle = true;
     options.seed = 4;
     options.readers = readers;
-    data::Loader loader(data::single(source), options);
+    data::Pipeline pipeline = data::single(source);
+    data::use_cache(pipeline, cache);
+    data::Loader loader(std::move(pipeline), options);
     std::vector<std::byte> bytes;
     for (int epoch = 0; epoch < 4; ++epoch) {
       while (auto batch = loader.next()) {
@@ -297,6 +300,13 @@ TEST_F(CosmologyTest, BatchesDoNotDependOnReadersAndForegroundsAreDrawnByPositio
   ASSERT_FALSE(plain.empty());
   EXPECT_EQ(first_batches(1), plain);
   EXPECT_EQ(first_batches(4), plain);
+  const std::uint64_t payload = data::cache_payload(*source);
+  for (const std::uint64_t budget : {payload, payload / 2, payload / 8}) {
+    const auto cache = std::make_shared<data::SampleCache>(budget);
+    EXPECT_EQ(first_batches(0, cache), plain);
+    EXPECT_EQ(cache->counters().hits > 0, budget > payload / 8);
+    EXPECT_EQ(first_batches(2, cache), plain);
+  }
 }
 
 TEST_F(CosmologyTest, ASplitIsDrawnOncePerSeedAndNeverEmpty) {

@@ -75,7 +75,7 @@ void SkySource::read_file(const data::Hdf5File& file, std::int64_t roll, bool ad
     file.read(options_.dataset, offset, shape, std::as_writable_bytes(std::span(values)));
     if (const std::int64_t bad = first_not_finite(values.data(), count); bad >= 0)
       refuse_value(file, bad, static_cast<double>(values[static_cast<std::size_t>(bad)]));
-    deliver(values.data(), shape[0] * shape[1], row, 2 * roll, adds, out);
+    deliver(values.data(), rows_of_file(), row, 2 * roll, adds, out);
   };
   static thread_local std::vector<double> wide;
   static thread_local std::vector<float> narrow;
@@ -86,17 +86,59 @@ void SkySource::read_file(const data::Hdf5File& file, std::int64_t roll, bool ad
   }
 }
 
+const data::Hdf5File& SkySource::file_of(std::int64_t part) const {
+  return part < size() ? *files_.signal[static_cast<std::size_t>(part)]
+                       : *files_.foreground[static_cast<std::size_t>(part - size())];
+}
+
+std::int64_t SkySource::roll_of(const data::ReadRandom& random, std::size_t i) const {
+  return options_.rolls ? static_cast<std::int64_t>(random(i, kRoll).below(static_cast<std::uint64_t>(options_.ra_keep))) : 0;
+}
+
+std::int64_t SkySource::parts() const { return size() + static_cast<std::int64_t>(files_.foreground.size()); }
+
+void SkySource::parts_of(std::int64_t index, const data::ReadRandom& random, std::span<std::int64_t> parts) const {
+  parts[0] = index;
+  parts[1] = size() + static_cast<std::int64_t>(random(0, kForeground).below(files_.foreground.size()));
+}
+
 void SkySource::read(std::span<const std::int64_t> indices, data::Rows rows, const data::ReadRandom& random) const {
   for (std::size_t i = 0; i < indices.size(); ++i) {
     auto* x = reinterpret_cast<float*>(rows.row(0, i, fields_[0].bytes()));
     auto* y = reinterpret_cast<float*>(rows.row(1, i, fields_[1].bytes()));
-    const auto drawn = static_cast<std::size_t>(random(i, kForeground).below(files_.foreground.size()));
-    const std::int64_t roll =
-        options_.rolls ? static_cast<std::int64_t>(random(i, kRoll).below(static_cast<std::uint64_t>(options_.ra_keep))) : 0;
-    read_file(*files_.signal[static_cast<std::size_t>(indices[i])], roll, false, y);
+    std::array<std::int64_t, 2> parts{};
+    parts_of(indices[i], random.part(i, 1), parts);
+    const std::int64_t roll = roll_of(random, i);
+    read_file(file_of(parts[0]), roll, false, y);
     std::memcpy(x, y, fields_[0].bytes());
-    read_file(*files_.foreground[drawn], roll, true, x);
+    read_file(file_of(parts[1]), roll, true, x);
   }
 }
+
+void SkySource::load(std::int64_t part, std::span<std::byte> bytes) const {
+  read_file(file_of(part), 0, false, reinterpret_cast<float*>(bytes.data()));
+}
+
+void SkySource::finish(std::int64_t, std::span<const std::span<const std::byte>> parts, data::Rows rows,
+                       const data::ReadRandom& random) const {
+  auto* x = reinterpret_cast<float*>(rows.row(0, 0, 0));
+  auto* y = reinterpret_cast<float*>(rows.row(1, 0, 0));
+  const std::int64_t row = 2 * fields_[0].shape[2];
+  const std::int64_t roll = 2 * roll_of(random, 0);
+  deliver(reinterpret_cast<const float*>(parts[0].data()), rows_of_file(), row, roll, false, y);
+  std::memcpy(x, y, fields_[0].bytes());
+  deliver(reinterpret_cast<const float*>(parts[1].data()), rows_of_file(), row, roll, true, x);
+}
+
+void SkySource::will_need(std::span<const std::int64_t> indices, const data::ReadRandom& random) const noexcept {
+  constexpr std::array<std::int64_t, 3> kOffset{0, 0, 0};
+  for (std::size_t i = 0; i < indices.size(); ++i) {
+    std::array<std::int64_t, 2> parts{};
+    parts_of(indices[i], random.part(i, 1), parts);
+    for (const std::int64_t part : parts) file_of(part).will_need(options_.dataset, kOffset, fields_[0].shape);
+  }
+}
+
+std::string SkySource::describe(std::int64_t index) const { return file_of(index).path().string(); }
 
 }  // namespace millrace::recipes::cosmology

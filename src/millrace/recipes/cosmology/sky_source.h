@@ -25,8 +25,23 @@ class SkySource final : public data::Source {
   [[nodiscard]] std::int64_t size() const override { return static_cast<std::int64_t>(files_.signal.size()); }
   void read(std::span<const std::int64_t> indices, data::Rows rows, const data::ReadRandom& random) const override;
   [[nodiscard]] std::string fingerprint() const override { return fingerprint_; }
+  [[nodiscard]] std::string describe(std::int64_t index) const override;
+  [[nodiscard]] bool looks_ahead() const override { return true; }
+  void will_need(std::span<const std::int64_t> indices, const data::ReadRandom& random) const noexcept override;
+  // Two parts: the signal file and the foreground file, cut, as complex64. The latter serves many samples.
+  [[nodiscard]] data::Keeps keeps() const override { return data::Keeps::parts; }
+  [[nodiscard]] std::int64_t parts() const override;
+  [[nodiscard]] std::size_t parts_per_sample() const override { return 2; }
+  void parts_of(std::int64_t index, const data::ReadRandom& random, std::span<std::int64_t> parts) const override;
+  [[nodiscard]] std::size_t part_bytes(std::int64_t) const override { return fields_[0].bytes(); }
+  void load(std::int64_t part, std::span<std::byte> bytes) const override;
+  void finish(std::int64_t index, std::span<const std::span<const std::byte>> parts, data::Rows rows,
+              const data::ReadRandom& random) const override;
 
  private:
+  [[nodiscard]] const data::Hdf5File& file_of(std::int64_t part) const;
+  [[nodiscard]] std::int64_t roll_of(const data::ReadRandom& random, std::size_t i) const;
+  [[nodiscard]] std::int64_t rows_of_file() const { return fields_[0].shape[0] * fields_[0].shape[1]; }
   void read_file(const data::Hdf5File& file, std::int64_t roll, bool adds, float* out) const;
   [[noreturn]] void refuse_value(const data::Hdf5File& file, std::int64_t place, double value) const;
 
