@@ -113,6 +113,11 @@ def check_includes(tree, floors):
     for name, text in tree.sources():
         parts = name.split("/")
         folder = parts[2] if name.startswith("src/millrace/") and len(parts) > 3 else None
+        own = name[:-4] + ".h"
+        first = INCLUDE.search(text)
+        if name.endswith(".cpp") and own in headers and (first is None or "src/" + first.group(2) != own):
+            tree.say(name, line_of(text, first.start()) if first else 1,
+                     f"include {own[4:]} first: so it is known to compile alone (cmake/MillraceFolder.cmake)")
         for match in INCLUDE.finditer(text):
             line, target = line_of(text, match.start()), match.group(2)
             if target.startswith("millrace/"):
@@ -143,7 +148,7 @@ def check_own_include(tree, floors, name, line, folder, target):
 
 def check_foreign_include(tree, name, line, folder, target):
     if target in ("torch/torch.h", "torch/all.h", "torch/extension.h"):
-        tree.say(name, line, f"<{target}> costs 10-20 s and 1.2 GB a file; include <ATen/ops/NAME.h> for each operation, or <torch/nn.h>")
+        tree.say(name, line, f"<{target}> costs 10-20 s and 1.2 GB a file; include <ATen/ops/NAME.h> for each operation, or <torch/nn/module.h>")
     elif target in ("ATen/ATen.h", "ATen/Functions.h", "ATen/NativeFunctions.h"):
         tree.say(name, line, f"<{target}> brings every operation; include <ATen/ops/NAME.h> for each one used")
     elif name.endswith(".h") and (target.startswith("torch/") or target.startswith("ATen/ops/")):

@@ -120,6 +120,10 @@ class Planted(unittest.TestCase):
         self.write("CMakeLists.txt", GOOD["CMakeLists.txt"].replace("data DEPENDS base", "data DEPENDS base train"))
         self.expect("CMakeLists.txt", ["data (floor 3)", "train (floor 4)"], 3)
 
+    def test_own_header_comes_first(self):
+        self.write("src/millrace/base/error.cpp", "// Errors.\n#include <string>\n#include \"millrace/base/error.h\"\n")
+        self.expect("src/millrace/base/error.cpp", ["include millrace/base/error.h first"], 2)
+
     # includes of others
 
     def test_torch_whole(self):

@@ -2,7 +2,7 @@
 // usage: mask_cache [FORWARDS] [THREADS]
 #include <ATen/Parallel.h>
 #include <ATen/ops/randint.h>
-#include <torch/nn.h>
+#include <torch/nn/module.h>
 
 #include <algorithm>
 #include <chrono>

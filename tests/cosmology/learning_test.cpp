@@ -1,7 +1,7 @@
 // Whole runs of the smoke preset: what the recipe promises of learning, and equalities that need a run.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <torch/nn.h>
+#include <torch/nn/module.h>
 
 #include <filesystem>
 #include <fstream>

@@ -1,7 +1,7 @@
 // Our U-Net against the same one in Python torch 2.11: same weights, same batch.
 #include <ATen/ops/randn.h>
 #include <gtest/gtest.h>
-#include <torch/nn.h>
+#include <torch/nn/module.h>
 
 #include <cstdlib>
 #include <filesystem>

@@ -1,7 +1,7 @@
 // Whole runs on text whose best possible loss is known.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <torch/nn.h>
+#include <torch/nn/module.h>
 
 #include "millrace/device/device.h"
 #include "millrace/recipes/language_model.h"

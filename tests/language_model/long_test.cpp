@@ -1,6 +1,6 @@
 // Runs on a real text, minutes each; skipped where the text is absent. learning_test.cpp is the twin on made text.
 #include <gtest/gtest.h>
-#include <torch/nn.h>
+#include <torch/nn/module.h>
 
 #include "runs.h"
 

@@ -1,7 +1,7 @@
 // Our decoder against the same one in Python torch 2.11: same weights, same batch.
 #include <ATen/ops/randint.h>
 #include <gtest/gtest.h>
-#include <torch/nn.h>
+#include <torch/nn/module.h>
 
 #include <cstdlib>
 #include <filesystem>

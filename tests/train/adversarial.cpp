@@ -1,5 +1,8 @@
 // Toy recipe: an adversarial pair on 2-D points.
-#include <torch/nn.h>
+#include <torch/nn/module.h>
+#include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/linear.h>
 
 #include "millrace/config/schema_of.h"
 #include "millrace/data/memory_source.h"

@@ -1,6 +1,6 @@
 // The plain C++ call, and a trained model put to use.
 #include <gtest/gtest.h>
-#include <torch/nn.h>
+#include <torch/nn/modules/linear.h>
 
 #include "millrace/base/error.h"
 #include "millrace/data/memory_source.h"

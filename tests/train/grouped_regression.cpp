@@ -1,5 +1,6 @@
 // Toy recipe: regression over three data sets of different shapes, a shared trunk and one head each.
-#include <torch/nn.h>
+#include <torch/nn/module.h>
+#include <torch/nn/modules/linear.h>
 
 #include <array>
 #include <limits>

@@ -9,7 +9,7 @@
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
-#include <torch/nn.h>
+#include <torch/nn/module.h>
 
 #include <filesystem>
 #include <fstream>

@@ -1,5 +1,5 @@
 // `millrace bench step`: one training step on synthetic input, timed.
-#include <torch/nn.h>
+#include <torch/nn/module.h>
 
 #include <algorithm>
 
@@ -77,6 +77,7 @@ StepBench::StepBench(const Entry& entry, const StepBenchOptions& options) : impl
   impl.recipe = entry.make(impl.config.values, context);
   impl.recipe->model().to(device);
   impl.recipe->model().train();
+  if (!impl.shared.device.layout.is_auto()) impl.recipe->set_layout(impl.shared.device.layout.value());
   StepperOptions stepper{
       .device = device, .seed = context.seed, .autocast = autocast_of(options.precision, device), .total_steps = 1'000'000};
   if (!impl.switches.on("autocast")) stepper.autocast.reset();

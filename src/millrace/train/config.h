@@ -7,7 +7,7 @@
 #include <tuple>
 #include <vector>
 
-#include "millrace/config/field.h"
+#include "millrace/config/schema_of.h"
 #include "millrace/optim/config.h"
 
 namespace millrace {
@@ -15,6 +15,7 @@ namespace millrace {
 enum class BadSamplePolicy : std::uint8_t { fail, skip, substitute, quarantine };
 enum class CacheMode : std::uint8_t { off, ram, device };
 enum class Precision : std::uint8_t { fp32, bf16 };
+enum class Layout : std::uint8_t { contiguous, channels_last };
 
 struct DataConfig {
   std::string dir;
@@ -119,11 +120,13 @@ struct LogConfig {
 struct DeviceConfig {
   std::string name = "auto";
   config::Auto<std::int64_t> threads;
+  config::Auto<Layout> layout;
   static consteval auto fields() {
     using C = DeviceConfig;
     using config::field;
     return std::tuple{field<&C::name>("auto, cpu, cuda or cuda:<index>."),
-                      field<&C::threads>("Intra-op threads of the CPU; auto = the physical cores this process may use.").min(1)};
+                      field<&C::threads>("Intra-op threads of the CPU; auto = the physical cores this process may use.").min(1),
+                      field<&C::layout>("Memory layout of images and volumes, where a recipe has a choice; auto = by a trial.")};
   }
 };
 
@@ -162,3 +165,12 @@ struct RunConfig {
 };
 
 }  // namespace millrace
+
+// Compiled once, in config.cpp: each costs a file that calls it seconds.
+namespace millrace::config {
+extern template RunConfig read<RunConfig>(const Json&);
+extern template DataConfig read<DataConfig>(const Json&);
+extern template RunNames read<RunNames>(const Json&);
+extern template optim::OptimConfig read<optim::OptimConfig>(const Json&);
+extern template Schema schema_of<RunConfig>(std::string_view);
+}  // namespace millrace::config

@@ -1,5 +1,5 @@
 // A trained model, ready to be used: for predict, eval and the recipes' own commands.
-#include <torch/nn.h>
+#include <torch/nn/module.h>
 
 #include "millrace/base/error.h"
 #include "millrace/config/schema_of.h"

@@ -2,7 +2,7 @@
 
 #include <ATen/ops/convolution.h>
 #include <ATen/ops/rand.h>
-#include <torch/nn.h>
+#include <torch/nn/module.h>
 
 #include <algorithm>
 #include <deque>
@@ -145,6 +145,7 @@ Json Session::ceiling(double seconds) {
   make_loaders();
   make_stepper();
   decide_precision();
+  decide_layout();
   introduce();
   std::int64_t step = 0;
   const auto consume = [&](data::HostBatch host) {

@@ -1,6 +1,6 @@
 #include "millrace/train/model_state.h"
 
-#include <torch/nn.h>
+#include <torch/nn/module.h>
 
 #include <vector>
 

@@ -19,7 +19,8 @@ class Module;
 
 namespace millrace {
 
-class Switches;  // train/switchboard.h
+class Switches;                    // train/switchboard.h
+enum class Layout : std::uint8_t;  // train/config.h
 
 // What the trainer tells a recipe when it is made.
 struct Context {
@@ -60,6 +61,8 @@ class Recipe {
   virtual data::Pipeline data(Split split) = 0;         // an empty pipeline for validation = no validation
   virtual Batch prepare(Batch batch) { return batch; }  // on the device: layout, scaling
   virtual torch::nn::Module& model() = 0;
+  // From now on the model computes in this layout; results agree within rounding. False: it has only one.
+  virtual bool set_layout(Layout) { return false; }
   virtual std::vector<Objective> objectives() = 0;  // called once
   virtual void measure(const Batch&, const StepResult&, metrics::Board&) {
   }  // device-side sums; the losses are added by the trainer

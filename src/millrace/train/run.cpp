@@ -1,6 +1,6 @@
 #include "millrace/train/run.h"
 
-#include <torch/nn.h>
+#include <torch/nn/module.h>
 
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"

@@ -1,6 +1,6 @@
 #include "millrace/train/session.h"
 
-#include <torch/nn.h>
+#include <torch/nn/module.h>
 
 #include <cmath>
 #include <cstdlib>
@@ -90,6 +90,7 @@ RunOutcome Session::run() {
   make_trainer();
   restore();
   decide_precision();
+  decide_layout();
   introduce();
   show_samples("the model before training");
   try {
@@ -235,29 +236,39 @@ void Session::make_stepper() {
   if (!config_.precision.dtype.is_auto()) origin_choice("precision.dtype", options.autocast ? "bf16" : "fp32", "");
 }
 
+// What the snapshot says that a trial chose; null when it says nothing.
+const Json* Session::kept_choice(const std::string& option) const {
+  if (!resumed_) return nullptr;
+  const auto part = resumed_->parts.find("trainer");
+  if (part == resumed_->parts.end() || !part->second.json.contains("choices")) return nullptr;
+  const Json& choices = part->second.json["choices"];
+  const auto kept = choices.find(option);
+  return kept == choices.end() ? nullptr : &*kept;
+}
+
+std::optional<Batch> Session::trial_batch() const {
+  auto options = loader_options(config_, switches_, *trial_pipeline_, Split::train, *request_.console);
+  options.readers = 0;
+  data::Loader trial_loader(*trial_pipeline_, options);
+  auto host = trial_loader.next();
+  if (!host) return std::nullopt;
+  return recipe_->prepare(to_batch(std::move(*host), context_.device));
+}
+
 // A trial decides once per run; a resumed run keeps what its snapshot says, since another format would change its bits.
 void Session::decide_precision() {
   if (!config_.precision.dtype.is_auto()) return;
   precision::Decision decision;
   std::string origin = "auto";
-  const Json* kept = nullptr;
-  if (resumed_) {
-    const auto part = resumed_->parts.find("trainer");
-    if (part != resumed_->parts.end() && part->second.json.contains("choices")) kept = &part->second.json["choices"];
-  }
-  if (kept != nullptr && kept->contains("precision.dtype")) {
-    if ((*kept)["precision.dtype"] == "bf16") decision.autocast = at::kBFloat16;
+  if (const Json* kept = kept_choice("precision.dtype")) {
+    if (*kept == "bf16") decision.autocast = at::kBFloat16;
     decision.reason = "as the run began";
     origin = "snapshot";
   } else if (!switches_.on("autocast")) {
     decision.reason = "--off=autocast";
   } else {
     const KeepGenerator no_trace;
-    auto options = loader_options(config_, switches_, *trial_pipeline_, Split::train, *request_.console);
-    options.readers = 0;
-    data::Loader trial_loader(*trial_pipeline_, options);
-    std::optional<Batch> batch;
-    if (auto host = trial_loader.next()) batch = recipe_->prepare(to_batch(std::move(*host), context_.device));
+    const std::optional<Batch> batch = trial_batch();
     decision = precision::choose(context_.device,
                                  [&](std::optional<at::ScalarType> dtype) { return stepper_->try_precision(*batch, dtype); });
   }

@@ -46,6 +46,9 @@ class Session {
   void choose_cache(data::Pipeline& training, data::Pipeline& held_out);
   void make_stepper();
   void decide_precision();
+  void decide_layout();  // layout_trial.cpp
+  [[nodiscard]] const Json* kept_choice(const std::string& option) const;
+  [[nodiscard]] std::optional<Batch> trial_batch() const;  // a first batch, prepared
   void make_trainer();
   void restore();
   void introduce();

@@ -1,5 +1,5 @@
 // What a session tells: the plan before the first step, the summary after the last.
-#include <torch/nn.h>
+#include <torch/nn/module.h>
 #include <torch/version.h>
 
 #include <algorithm>

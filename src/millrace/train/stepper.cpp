@@ -1,6 +1,6 @@
 #include "millrace/train/stepper.h"
 
-#include <torch/nn.h>
+#include <torch/nn/module.h>
 
 #include <chrono>
 #include <cmath>

@@ -43,6 +43,7 @@ class Stepper {
   // Forward and backward at the current weights in a format, gradients dropped, buffers put back: nothing changes.
   precision::Trial try_precision(const Batch& batch, std::optional<at::ScalarType> autocast);
   void set_autocast(std::optional<at::ScalarType> autocast) { options_.autocast = autocast; }
+  [[nodiscard]] std::optional<at::ScalarType> autocast() const noexcept { return options_.autocast; }
 
   [[nodiscard]] std::size_t objectives() const noexcept { return lanes_.size(); }
   [[nodiscard]] const std::string& objective_name(std::size_t i) const { return lanes_[i].objective.name; }

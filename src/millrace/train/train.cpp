@@ -1,6 +1,6 @@
 #include "millrace/train/train.h"
 
-#include <torch/nn.h>
+#include <torch/nn/module.h>
 
 #include "millrace/config/schema_of.h"
 #include "millrace/train/session.h"

@@ -1,6 +1,6 @@
 #include "millrace/train/trainer.h"
 
-#include <torch/nn.h>
+#include <torch/nn/module.h>
 
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,5 @@
 // What of a run is saved, and how it is put back.
-#include <torch/nn.h>
+#include <torch/nn/module.h>
 
 #include <cmath>
 

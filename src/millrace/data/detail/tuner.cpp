@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "millrace/base/format.h"
 
@@ -10,6 +11,7 @@ namespace {
 
 constexpr double kTolerated = 0.02;       // share of waiting that is left alone
 constexpr double kWorse = 0.85;           // of the rate before: clearly worse, not noise
+constexpr double kBetter = 1.05;          // what more batches ahead must give: they cost memory, and the cores' caches
 constexpr double kBusy = 0.9;             // share of its time that a reader reads when nothing holds it up
 constexpr double kWorthAThread = 500e-6;  // seconds of reading a batch in the consumer's thread
 constexpr std::uint64_t kEnoughBatches = 4;
@@ -61,11 +63,17 @@ std::optional<Change> Tuner::look(const Stages& now, const Measured& measured) {
     settled_ = true;
     return back;
   }
-  rate_before_ = 0;
+  const double before = std::exchange(rate_before_, 0.0);
   if (waiting < kTolerated) return std::nullopt;
+  if (before > 0 && rate < kBetter * before && now.readers == before_.readers && now.ahead > before_.ahead) {
+    Change back{before_, std::to_string(before_.ahead) + " batches ahead again: " + std::to_string(now.ahead) + " gave " +
+                             percent(rate / before) + " of the rate"};
+    ahead_settled_ = true;
+    return back;
+  }
   Stages next = now;
   if (!settled_) next.readers = readers_for(now.readers, measured);
-  if (next.readers > 0) next.ahead = ahead_for(now, next.readers, measured);
+  if (next.readers > 0 && !ahead_settled_) next.ahead = ahead_for(now, next.readers, measured);
   if (next == now) return std::nullopt;
   before_ = now;
   rate_before_ = rate;

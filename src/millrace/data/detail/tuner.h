@@ -42,8 +42,7 @@ struct Change {
 //   readers  the time inside reads over the time the consumer does not wait, at most doubled at a time. Readers that
 //            compute stay within the cores, those that sleep a share s of their time within cores / (1 - s).
 //   ahead    slowest read / time of a batch + 1, and enough tickets for all readers: a slow sample then holds up nobody. Only
-//   while
-//            readers pause.
+//            while readers pause, and taken back when it gives nothing.
 class Tuner {
  public:
   explicit Tuner(Limits limits) : limits_(limits) {}
@@ -59,7 +58,8 @@ class Tuner {
   Limits limits_;
   Stages before_;           // the last change began here ...
   double rate_before_ = 0;  // ... at so many batches a second; 0 = nothing to compare with
-  bool settled_ = false;    // a change made it worse: no more of it
+  bool settled_ = false;    // more readers made it worse: no more of them
+  bool ahead_settled_ = false;
 };
 
 }  // namespace millrace::data::detail

@@ -85,6 +85,20 @@ TEST(Tuner, takes_a_change_back_that_made_it_worse) {
   EXPECT_FALSE(tuner.look({1, 2}, measured(0.5, 1, 1))) << "not tried again";
 }
 
+TEST(Tuner, takes_more_ahead_back_that_gave_nothing) {
+  Tuner tuner({.chooses_readers = false, .cores = 2, .max_readers = 64, .tickets = 16, .max_ahead = 100});
+  ASSERT_TRUE(tuner.look({2, 2}, measured(0.3, 1, 0.1, 0.3)));
+  const auto change = tuner.look({2, 7}, measured(0.3, 1, 0.1, 0.3));
+  ASSERT_TRUE(change);
+  EXPECT_EQ(change->stages, (Stages{2, 2}));
+  EXPECT_EQ(change->reason, "2 batches ahead again: 7 gave 100 % of the rate");
+  EXPECT_FALSE(tuner.look({2, 2}, measured(0.3, 1, 0.1, 0.3))) << "not tried again";
+
+  Tuner helped({.chooses_readers = false, .cores = 2, .max_readers = 64, .tickets = 16, .max_ahead = 100});
+  ASSERT_TRUE(helped.look({2, 2}, measured(0.03, 1, 0.1, 0.3)));
+  EXPECT_FALSE(helped.look({2, 7}, measured(0.0, 1, 0.1, 0.3))) << "the same rate, but nothing waits any more";
+}
+
 TEST(Tuner, begins_with_readers_when_reading_in_the_callers_thread_got_dear) {
   Tuner tuner(kTwoCores);
   EXPECT_FALSE(tuner.look({0, 2}, measured(0.005, 0.005, 0)));

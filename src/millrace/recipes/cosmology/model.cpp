@@ -113,7 +113,8 @@ at::Tensor UNet::up(const Convolution& deconv, torch::nn::BatchNorm3d& norm, con
 at::Tensor UNet::forward(const at::Tensor& x) {
   MR_CHECK(x.dim() == 5 && x.size(1) == 2 && x.size(2) % 4 == 0 && x.size(3) % 4 == 0 && x.size(4) % 4 == 0,
            "the U-Net takes (N, 2, D, H, W), D, H and W divisible by 4");
-  const at::Tensor whole = run(*layer1_, x);
+  const at::Tensor whole =
+      run(*layer1_, x.contiguous(channels_last_ ? at::MemoryFormat::ChannelsLast3d : at::MemoryFormat::Contiguous));
   const at::Tensor half = run(*layer3_, run(*layer2_, whole));
   const at::Tensor quarter = run(*layer5_, run(*layer4_, half));
   const at::Tensor joined = run(*layer6_, up(*deconv1_, deconv_batchnorm1_, quarter), half);

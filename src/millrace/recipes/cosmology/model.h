@@ -2,7 +2,8 @@
 // original, so that safetensors move both ways.
 #pragma once
 
-#include <torch/nn.h>
+#include <torch/nn/module.h>
+#include <torch/nn/modules/batchnorm.h>
 
 #include <cstdint>
 #include <memory>
@@ -62,6 +63,7 @@ class UNet : public torch::nn::Module {
   at::Tensor forward(const at::Tensor& x);
 
   [[nodiscard]] const ModelConfig& config() const noexcept { return config_; }
+  void set_channels_last(bool channels_last) noexcept { channels_last_ = channels_last; }  // what forward() computes in
 
  private:
   at::Tensor run(Layer& layer, const at::Tensor& x, const at::Tensor& skip = {});
@@ -70,6 +72,7 @@ class UNet : public torch::nn::Module {
 
   ModelConfig config_;
   nn::VolumePaths paths_;
+  bool channels_last_ = false;
   std::shared_ptr<Layer> layer1_, layer2_, layer3_, layer4_, layer5_, layer6_, layer7_;
   std::shared_ptr<Convolution> deconv1_, deconv2_, deconv4_;
   torch::nn::BatchNorm3d deconv_batchnorm1_, deconv_batchnorm2_;

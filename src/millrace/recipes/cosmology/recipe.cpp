@@ -69,6 +69,11 @@ UNet& Cosmology::model() {
   return *model_;
 }
 
+bool Cosmology::set_layout(Layout layout) {
+  model().set_channels_last(layout == Layout::channels_last);
+  return true;
+}
+
 // ---- 4 loss
 
 Loss loss_of(const at::Tensor& predicted, const at::Tensor& target, LossKind kind) {

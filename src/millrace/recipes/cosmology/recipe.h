@@ -28,6 +28,7 @@ class Cosmology final : public Recipe {
   data::Pipeline data(Split split) override;
   Batch prepare(Batch batch) override;  // "x", "y" complex (B,bl,f,RA) -> "input", "target" (B*split,2,RA/split,f,bl)
   UNet& model() override;
+  bool set_layout(Layout layout) override;
   std::vector<Objective> objectives() override;
   void measure(const Batch& batch, const StepResult& result, metrics::Board& board) override;
 

@@ -199,6 +199,27 @@ TEST_F(CosmologyTest, LogMseIsExactOverAccumulation) {
   }
 }
 
+TEST_F(CosmologyTest, ChannelsLastIsTheSameNetwork) {
+  const at::Tensor x = at::randn({2, 2, 8, 8, 4});
+  std::vector<Tensors> results;
+  for (const bool channels_last : {false, true}) {
+    UNet model({.filters = 4}, 3);
+    model.set_channels_last(channels_last);
+    const at::Tensor y = model.forward(x);
+    EXPECT_EQ(y.is_contiguous(at::MemoryFormat::ChannelsLast3d), channels_last);
+    y.square().mean().backward();
+    Tensors result = {{"output", y.detach()}};
+    for (const auto& named : model.named_buffers()) result[named.key()] = named.value().clone();
+    for (const auto& named : model.named_parameters()) result["grad." + named.key()] = named.value().grad();
+    results.push_back(std::move(result));
+  }
+  for (const auto& [name, value] : results[0]) {
+    // The gradient of a bias before a batch norm is zero in exact arithmetic.
+    const double scale = std::max(1e-3, value.abs().max().item<double>());
+    EXPECT_LE((results[1].at(name) - value).abs().max().item<double>(), 1e-4 * scale) << name;
+  }
+}
+
 TEST_F(CosmologyTest, RecomputeChangesNeitherLossNorRunningStatistics) {
   const at::Tensor x = at::randn({2, 2, 8, 8, 4});
   std::vector<Tensors> results;

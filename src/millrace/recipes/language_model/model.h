@@ -2,7 +2,7 @@
 // Python original, so that safetensors move both ways.
 #pragma once
 
-#include <torch/nn.h>
+#include <torch/nn/module.h>
 
 #include <cstdint>
 #include <memory>

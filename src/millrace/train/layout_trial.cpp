@@ -1,0 +1,72 @@
+// Which memory layout a run's images or volumes have: tried once, as the number format is.
+#include <torch/nn/module.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "millrace/base/format.h"
+#include "millrace/train/feed.h"
+#include "millrace/train/generator_state.h"
+#include "millrace/train/session.h"
+
+namespace millrace {
+namespace {
+
+constexpr int kRounds = 3;         // the first step of each layout sets things up
+constexpr double kWorthIt = 0.97;  // of the contiguous step's time: less is noise
+constexpr double kTolerance = 0.02;
+
+struct Tried {
+  double ms = 0;
+  double loss = 0;
+};
+
+Tried median(std::array<precision::Trial, kRounds> trials) {
+  const auto by = [&](auto member) {
+    std::sort(trials.begin(), trials.end(), [&](const auto& a, const auto& b) { return a.*member < b.*member; });
+    return trials[kRounds / 2].*member;
+  };
+  return {by(&precision::Trial::step_ms), by(&precision::Trial::loss)};
+}
+
+}  // namespace
+
+// Another layout adds in another order, so a resumed run keeps its own.
+void Session::decide_layout() {
+  if (!recipe_->set_layout(Layout::contiguous)) return;
+  const auto use = [this](bool channels_last, const std::string& origin, std::string reason) {
+    recipe_->set_layout(channels_last ? Layout::channels_last : Layout::contiguous);
+    plan_.set({"device.layout", channels_last ? "channels_last" : "contiguous", origin, std::move(reason), /*by_trial=*/true});
+  };
+  if (!config_.device.layout.is_auto()) {
+    const bool channels_last = config_.device.layout.value() == Layout::channels_last && switches_.on("channels_last");
+    recipe_->set_layout(channels_last ? Layout::channels_last : Layout::contiguous);
+    return origin_choice("device.layout", channels_last ? "channels_last" : "contiguous", "");
+  }
+  if (const Json* kept = kept_choice("device.layout")) return use(*kept == "channels_last", "snapshot", "as the run began");
+  if (!switches_.on("channels_last")) return use(false, "auto", "--off=channels_last");
+
+  const KeepGenerator no_trace;
+  const std::optional<Batch> batch = trial_batch();
+  if (!batch) return use(false, "auto", "no batch to try it on");
+  std::array<precision::Trial, kRounds> plain, last;
+  for (int round = 0; round < kRounds; ++round) {
+    recipe_->set_layout(Layout::contiguous);
+    plain[static_cast<std::size_t>(round)] = stepper_->try_precision(*batch, stepper_->autocast());
+    recipe_->set_layout(Layout::channels_last);
+    last[static_cast<std::size_t>(round)] = stepper_->try_precision(*batch, stepper_->autocast());
+  }
+  const Tried a = median(plain);
+  const Tried b = median(last);
+  const std::string times = fixed(b.ms, 1) + " ms a step channels-last, " + fixed(a.ms, 1) + " contiguous";
+  const bool agrees = std::abs(a.loss - b.loss) <= kTolerance * std::abs(a.loss);
+  if (!agrees) {
+    return use(
+        false, "auto",
+        "losses of a trial step differ: " + significant(b.loss, 5) + " channels-last, " + significant(a.loss, 5) + " contiguous");
+  }
+  use(b.ms < kWorthIt * a.ms, "auto", "a trial measured " + times);
+}
+
+}  // namespace millrace
