@@ -1,12 +1,15 @@
 // The kernels of 3-D convolutional networks against ATen: smooth_leaky and circular_pad, values and gradients, both layouts.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/linspace.h>
+#include <ATen/ops/matmul.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
 
 #include <limits>
 
 #include "millrace/kernels/circular_pad.h"
+#include "millrace/kernels/remove_components.h"
 #include "millrace/kernels/smooth_leaky.h"
 #include "millrace/kernels/test_support.h"
 
@@ -58,6 +61,27 @@ TEST_P(Volume, SmoothLeakyAgreesWithAtenInAnyLayout) {
     EXPECT_TRUE(smooth_leaky(last).is_contiguous(at::MemoryFormat::ChannelsLast3d));
   }
   EXPECT_EQ(smooth_leaky(at::randn({0, 3})).numel(), 0);
+}
+
+TEST_P(Volume, ComponentsGoAsTheirFormulaSays) {
+  for (const std::int64_t pixels : {1, 16, 63, 64, 200}) {
+    for (const std::int64_t count : {1, 4, 7, 11}) {
+      const at::Tensor x = at::randn({2, 3, 18, pixels}, at::kDouble);
+      const at::Tensor mean = at::randn({18, 1}, at::kDouble);
+      const at::Tensor components = at::randn({18, count}, at::kDouble) / 4;
+      const at::Tensor expected = remove_components_plain(x, mean, components);
+      const at::Tensor d = x - mean;
+      EXPECT_LE((expected - (d - components.matmul(components.t().matmul(d)))).abs().max().item<double>(), 1e-12);
+      const auto f32 = [](const at::Tensor& value) { return value.to(at::kFloat); };
+      const double size = d.abs().max().item<double>() * (1 + static_cast<double>(count));
+      for (const at::Tensor& clean :
+           {remove_components(f32(x), f32(mean), f32(components)), remove_components_plain(f32(x), f32(mean), f32(components)),
+            remove_components(f32(x).transpose(0, 1), f32(mean), f32(components)).transpose(0, 1)}) {
+        EXPECT_LE((clean - expected).abs().max().item<double>(), 2e-6 * size) << pixels << " pixels, " << count << " components";
+      }
+    }
+  }
+  EXPECT_EQ(remove_components(at::zeros({0, 4, 5}), at::zeros({4, 1}), at::zeros({4, 2})).numel(), 0);
 }
 
 TEST_P(Volume, CircularPadIsCatAndPad) {

@@ -1,8 +1,6 @@
 #include "millrace/nn/pca.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/baddbmm.h>
-#include <ATen/ops/bmm.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/linalg_eigh.h>
 #include <ATen/ops/outer.h>
@@ -14,6 +12,7 @@
 #include "millrace/base/error.h"
 #include "millrace/device/autocast.h"
 #include "millrace/format/safetensors.h"
+#include "millrace/kernels/remove_components.h"
 
 namespace millrace::nn {
 namespace {
@@ -61,20 +60,18 @@ const ForegroundPca::OnDevice& ForegroundPca::on(const at::Tensor& like) const {
   if (!cached_ || cached_->mean.device() != like.device() || cached_->mean.scalar_type() != like.scalar_type()) {
     const auto options = like.options();
     const at::Tensor a = components().to(options).contiguous();
-    cached_ = OnDevice{mean_.to(options).unsqueeze(1), a, a.t().contiguous()};
+    cached_ = OnDevice{mean_.to(options).unsqueeze(1), a};
   }
   return *cached_;
 }
 
-at::Tensor ForegroundPca::clean(const at::Tensor& x) const {
+at::Tensor ForegroundPca::clean(const at::Tensor& x, bool fused) const {
   MR_CHECK(x.dim() >= 2 && x.size(-2) == frequencies(), "the second-last axis must be the PCA's frequencies");
   const device::NoAutocast full(x.device().type());
   const device::Tf32 exact(false);
   const OnDevice& own = on(x);
-  const at::Tensor d = (x - own.mean).reshape({-1, x.size(-2), x.size(-1)});
-  const std::int64_t planes = d.size(0);
-  const at::Tensor strength = at::bmm(own.transposed.expand({planes, -1, -1}), d);
-  return at::baddbmm(d, own.components.expand({planes, -1, -1}), strength, 1, -1).reshape(x.sizes());
+  return fused ? kernels::remove_components(x, own.mean, own.components)
+               : kernels::remove_components_plain(x, own.mean, own.components);
 }
 
 void ForegroundPca::save(Fs& fs, const std::filesystem::path& path) const {

@@ -31,7 +31,8 @@ class ForegroundPca {
 
   // x (..., F, P), P pixels along the last axis, fp32 or fp64 on any device. Outside autocast and without TF32: the signal is
   // 1e-5 of what is removed.
-  [[nodiscard]] at::Tensor clean(const at::Tensor& x) const;
+  // `fused`: in one pass where there is a kernel for it (kernels/remove_components.h).
+  [[nodiscard]] at::Tensor clean(const at::Tensor& x, bool fused = true) const;
 
   // What else its file says: "num_samples", "split_seed", "fingerprint" of the data; centres of the channels in MHz (may be
   // undefined).
@@ -46,7 +47,7 @@ class ForegroundPca {
 
  private:
   struct OnDevice {
-    at::Tensor mean, components, transposed;
+    at::Tensor mean, components;
   };
   const OnDevice& on(const at::Tensor& like) const;
 

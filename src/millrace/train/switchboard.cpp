@@ -39,6 +39,8 @@ constexpr std::array kRows = {
               Equality::tolerance, 1e-4, false},
     SwitchRow{"fused_padding", "circular padding and concatenation before a convolution as one copy", "ATen's cat, then its pad",
               Equality::tolerance, 1e-4, false},
+    SwitchRow{"fused_projection", "components are taken out of the pixels in one pass", "two matrix products over all pixels",
+              Equality::tolerance, 1e-2, false},
     SwitchRow{"stored_pca", "foreground components fitted once over training data", "components of each batch alone",
               Equality::statistical, 0.0, false},
     SwitchRow{"loader_threads", "reader threads where reading is slow enough to need them",

@@ -142,6 +142,15 @@ struct Product {
   bool word_major;
 };
 
+// out = d - vectors (vectors^T d) with d = x - mean, of planes (frequencies, pixels). Shares are tiles of 64 pixels of a plane.
+struct Components {
+  const float* x;
+  float* out;
+  const float* mean;     // (frequencies)
+  const float* vectors;  // (frequencies, count): a component a column; count is a multiple of 4, made up with zeros
+  std::int64_t frequencies, pixels, count;
+};
+
 struct Table {
   const char* name;
   void (*keep_bits)(const Keep&, std::int64_t first_group, std::int64_t groups, std::uint8_t* bits);  // 16 bytes a group
@@ -158,6 +167,8 @@ struct Table {
   void (*cross_entropy_backward)(const CrossEntropy&, std::int64_t first_row, std::int64_t last_row);
   void (*pack_panels)(const Pack&, std::int64_t first_panel, std::int64_t last_panel);
   void (*pack_word_rows)(const WordRows&, std::int64_t first_strip, std::int64_t last_strip);
+  std::size_t (*components_scratch)(const Components&);  // bytes each caller of the next provides
+  void (*remove_components)(const Components&, std::int64_t first_tile, std::int64_t last_tile, void* scratch);
   void (*multiply)(const Product&, std::int64_t first_work, std::int64_t last_work);
 };
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "millrace/kernels/detail/attention.inl"
+#include "millrace/kernels/detail/components.inl"
 #include "millrace/kernels/detail/elementwise.inl"
 #include "millrace/kernels/detail/product.inl"
 #include "millrace/kernels/detail/rows.inl"
@@ -23,6 +24,8 @@ constexpr Table make_table(const char* name) {
           cross_entropy_backward,
           pack_panels,
           pack_word_rows,
+          components_scratch,
+          remove_components,
           multiply};
 }
 

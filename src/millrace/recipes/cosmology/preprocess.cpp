@@ -58,7 +58,7 @@ at::Tensor clean_by_batch(const at::Tensor& pixels, std::int64_t n_fg) {
 }
 
 Volumes preprocess(const at::Tensor& x, const at::Tensor& y, const RecipeConfig& recipe, const nn::ForegroundPca* pca,
-                   const NoiseKey& key) {
+                   const NoiseKey& key, bool fused) {
   const at::NoGradGuard no_grad;
   const device::NoAutocast full(x.device().type());
   at::Tensor pixels = nn::as_pixels(x);
@@ -66,7 +66,7 @@ Volumes preprocess(const at::Tensor& x, const at::Tensor& y, const RecipeConfig&
     pixels = pixels.clone();  // the slot it is a view of may be read again
     add_noise(pixels, recipe.noise_amp, key);
   }
-  const at::Tensor clean = pca != nullptr ? pca->clean(pixels) : clean_by_batch(pixels, recipe.n_fg);
+  const at::Tensor clean = pca != nullptr ? pca->clean(pixels, fused) : clean_by_batch(pixels, recipe.n_fg);
   const at::Tensor input = scaled(to_volumes(clean, recipe.split), recipe);
   const at::Tensor target = scaled(to_volumes(nn::as_pixels(y), recipe.split), recipe);
   return {input, recipe.predict_residual ? target - input : target};

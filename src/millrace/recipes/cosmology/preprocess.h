@@ -34,8 +34,8 @@ struct Volumes {
   at::Tensor input, target;
 };
 // Order: noise, PCA, scale, layout; the target is never cleaned. fp32 throughout, also under autocast. `pca` null =
-// clean_by_batch.
+// clean_by_batch; `fused` = the components go in one pass.
 [[nodiscard]] Volumes preprocess(const at::Tensor& x, const at::Tensor& y, const RecipeConfig& recipe,
-                                 const nn::ForegroundPca* pca, const NoiseKey& key);
+                                 const nn::ForegroundPca* pca, const NoiseKey& key, bool fused = true);
 
 }  // namespace millrace::recipes::cosmology

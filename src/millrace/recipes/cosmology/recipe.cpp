@@ -28,6 +28,7 @@ Cosmology::Cosmology(const Json& config, const Context& context, OpenSky open)
   check(recipe_);
   const auto on = [&](const char* name) { return context.switches == nullptr || context.switches->on(name); };
   paths_ = {.fused_activation = on("fused_activation"), .fused_padding = on("fused_padding")};
+  fused_projection_ = on("fused_projection");
   if (!on("stored_pca")) recipe_.pca = PcaMode::batch;
 }
 
@@ -53,7 +54,7 @@ data::Pipeline Cosmology::data(Split split) {
 
 Batch Cosmology::prepare(Batch batch) {
   const NoiseKey key{context_.seed, batch.epoch(), batch.groups().front().positions};
-  Volumes volumes = preprocess(batch["x"], batch["y"], recipe_, pca_ ? &*pca_ : nullptr, key);
+  Volumes volumes = preprocess(batch["x"], batch["y"], recipe_, pca_ ? &*pca_ : nullptr, key, fused_projection_);
   batch.set("input", std::move(volumes.input));
   batch.set("target", std::move(volumes.target));
   return batch;

@@ -45,6 +45,7 @@ class Cosmology final : public Recipe {
   RecipeConfig recipe_;
   bool recompute_;
   nn::VolumePaths paths_;
+  bool fused_projection_ = true;
   std::optional<Sky> sky_;
   std::optional<nn::ForegroundPca> pca_;
   std::shared_ptr<UNet> model_;
