@@ -180,7 +180,7 @@ void compare(const nn::ForegroundPca& pca, const at::Tensor& pixels, const Recip
   const auto timed = [](double& milliseconds, const auto& run) {
     const double begin = steady_seconds();
     at::Tensor result = run();
-    (void)result.sum().item<float>();  // a device would still be busy
+    if (!result.is_cpu()) (void)result.flatten()[0].item<float>();  // a device would still be busy
     milliseconds += (steady_seconds() - begin) * 1e3;
     return result;
   };
@@ -198,6 +198,7 @@ void compare(const nn::ForegroundPca& pca, const at::Tensor& pixels, const Recip
 int validate(const Request& request) {
   if (!request.components)
     throw UsageError({"validate needs --pca-components FILE", "millrace pca validate", "millrace pca fit writes one"});
+  device::keep_freed_memory();  // as a training run does
   const Task task = task_of(request);
   const nn::ForegroundPca pca = nn::ForegroundPca::load(*request.components);
   check_pca(pca, task.recipe, task.sky, *request.components, [](const std::string& text) { std::cout << text << "\n"; });
