@@ -144,6 +144,30 @@ TEST(Inspect, ExitCodeSaysWhetherAFileIsWhole) {
   EXPECT_THAT(damaged.out, HasSubstr("damaged: "));
 }
 
+TEST(Bench, AblateComparesARowInWholeRuns) {
+  const Scratch scratch;
+  Options options{.folder = scratch.path()};
+  options.environment = {{"XDG_CACHE_HOME", scratch.path().string()}};
+  const Result result = millrace({"bench", "--ablate", "language_model", "--preset", "smoke", "--rows=fused_loss,device-skip",
+                                  "--rounds=1", "--steps=3", "--json"},
+                                 options);
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json rows = Json::parse(result.out).at("rows");
+  ASSERT_EQ(rows.size(), 2U);
+  EXPECT_EQ(rows[0].at("row"), "device_skip");
+  EXPECT_EQ(rows[0].at("equality"), "to the bit");
+  EXPECT_EQ(rows[1].at("row"), "fused_loss");
+  EXPECT_LE(rows[1].at("loss_apart").get<double>(), 1e-4);
+  for (const Json& row : rows) {
+    EXPECT_TRUE(row.at("equal").get<bool>());
+    EXPECT_GT(row.at("on_ms").get<double>(), 0);
+    EXPECT_GT(row.at("off_ms").get<double>(), 0);
+  }
+  const Result failed = millrace({"bench", "ablate", "language_model", "--sources=missing.txt", "--rounds=1"}, options);
+  EXPECT_EQ(failed.exit_code, 2);
+  EXPECT_THAT(failed.err, HasSubstr("missing.txt"));
+}
+
 TEST(Runs, EmptyFolder) {
   const Scratch scratch;
   EXPECT_EQ(millrace({"runs"}, {.folder = scratch.path()}).out, "no runs below runs\n");

@@ -65,7 +65,7 @@ TEST(Learning, TheSmokePresetBeatsPrincipalComponentsAlone) {
   EXPECT_GE(gain, 0.04);  // half of what the page's reference run gained
   EXPECT_GT(metric(run, "corr"), metric(run, "pca_corr"));
   EXPECT_LT(metric(run, "residual_power"), metric(run, "pca_residual_power"));
-  for (const char* file : {"pca_components_nfg4.safetensors", "pictures/maps.png", "pictures/delay.png", "summary.json"})
+  for (const char* file : {"pca_components_nfg4.safetensors", "pictures/maps.png", "pictures/delay_residual.png", "summary.json"})
     EXPECT_TRUE(stdfs::exists(run.run_folder / file)) << file;
   std::ifstream table(run.run_folder / "history.csv");
   std::string head;

@@ -141,6 +141,7 @@ TEST(TensorBoardInterop, ThePackageReadsOurEvents) {
     events.scalar("bad \xFF tag", 1, std::numeric_limits<double>::quiet_NaN());
     events.flush();
     events.text("sample", 300, "To be, or not \xC3\xA9\nto be");
+    events.image("val/picture", 7, 2, 3, "the bytes of a file");
   }
   const PythonResult python = run_python(R"(
 import json, math, sys
@@ -153,6 +154,7 @@ texts = [(e.step, [t.decode() for t in tensor_util.make_ndarray(e.tensor_proto).
 bad = [t for t in tags["scalars"] if t.startswith("bad")][0]
 print(json.dumps({
     "version": events.file_version, "scalars": sorted(tags["scalars"]), "texts": texts,
+    "images": [[e.step, e.height, e.width, e.encoded_image_string.decode()] for e in events.Images("val/picture")],
     "plugin": events.SummaryMetadata("sample").plugin_data.plugin_name,
     "nan": math.isnan(events.Scalars(bad)[0].value),
     "wall": all(e.wall_time > 1.6e9 for e in events.Scalars("train/loss")),
@@ -166,6 +168,7 @@ print(json.dumps({
   EXPECT_EQ(read.at("scalars"), Json({"bad \xEF\xBF\xBD tag", "train/loss"}));
   EXPECT_EQ(read.at("texts"), Json::parse(R"([[300,["To be, or not é\nto be"]]])"));
   EXPECT_EQ(read.at("plugin"), "text");
+  EXPECT_EQ(read.at("images"), Json::parse(R"([[7,2,3,"the bytes of a file"]])"));
   EXPECT_EQ(read.at("nan"), true);
   EXPECT_EQ(read.at("wall"), true);
   ASSERT_EQ(read.at("loss").size(), 4U);

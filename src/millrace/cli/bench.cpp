@@ -1,6 +1,7 @@
 #include <iostream>
 
 #include "millrace/base/format.h"
+#include "millrace/cli/bench_ablate.h"
 #include "millrace/cli/bench_loader.h"
 #include "millrace/cli/command.h"
 #include "millrace/cli/command_config.h"
@@ -32,6 +33,14 @@ loader: times the loader on a workload that a small JSON file describes, or in a
   --seconds N           how long each measurement takes (default 3)
   --recipe NAME         instead of FILE: what the loader of that recipe's run could feed, what its step could eat, and which of
                         them bounds the run; with --preset, config files and --section.key=VALUE as in train
+
+ablate (or --ablate): short runs of a recipe with each switchboard row off and on, in turns: time, memory, equality, and what the
+guides say of it. Exit code 1 when a row is not as equal as it declares.
+
+  RECIPE                with --preset, config files and --section.key=VALUE as in train
+  --rows ROW,ROW        these only (default: all)
+  --steps N             of each run (default 20)
+  --rounds N            pairs of runs for each row (default 3)
 )";
 
 void print_result(const Json& result) {
@@ -90,12 +99,15 @@ void run_rounds(const Entry& entry, const StepBenchOptions& options) {
 
 int run(const Invocation& call) {
   Arguments arguments(call.words);
+  if (arguments.flag("ablate")) return bench_ablate(call, arguments);
   const auto what = arguments.positional();
+  if (what == "ablate") return bench_ablate(call, arguments);
   if (what == "loader") return bench_loader(call, arguments);
   if (what != "step") {
     throw UsageError(
-        {what ? "there is no bench " + millrace::quoted(*what) : call.program + " bench needs the word step or loader",
-         call.program + " bench", "write " + call.program + " bench step RECIPE, or bench loader FILE.json"});
+        {what ? "there is no bench " + millrace::quoted(*what) : call.program + " bench needs the word step, loader or ablate",
+         call.program + " bench",
+         "write " + call.program + " bench step RECIPE, bench loader FILE.json, or bench ablate RECIPE"});
   }
   const Entry& entry = take_recipe(arguments, call.recipes, "bench step");
   const bool json = arguments.flag("json");
@@ -119,8 +131,8 @@ int run(const Invocation& call) {
 }  // namespace
 
 constinit const Command kBench = {.name = "bench",
-                                  .arguments = "step|loader WHAT [options]",
-                                  .summary = "time a recipe's training step, or a loader",
+                                  .arguments = "step|loader|ablate WHAT [options]",
+                                  .summary = "time a recipe's training step, a loader, or each row of the switchboard",
                                   .group = "Look at things",
                                   .help = kHelp,
                                   .run = run,

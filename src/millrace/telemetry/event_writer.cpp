@@ -172,6 +172,19 @@ void EventWriter::text(std::string_view tag, std::int64_t step, std::string_view
   impl_->push(summary_event(step, entry));
 }
 
+void EventWriter::image(std::string_view tag, std::int64_t step, std::int64_t height, std::int64_t width,
+                        std::string_view rgb_png) {
+  Encoder image;
+  image.varint(1, static_cast<std::uint64_t>(height));
+  image.varint(2, static_cast<std::uint64_t>(width));
+  image.varint(3, 3);  // colour space RGB
+  image.bytes(4, rgb_png);
+  Encoder entry;
+  entry.bytes(1, valid_utf8(tag));
+  entry.bytes(4, image.text());
+  impl_->push(summary_event(step, entry));
+}
+
 void EventWriter::flush() {
   const std::lock_guard lock(impl_->mutex);
   impl_->flush_locked();

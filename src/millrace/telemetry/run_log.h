@@ -38,6 +38,7 @@ class EventWriter {
   ~EventWriter();
   void scalar(std::string_view tag, std::int64_t step, double value);
   void text(std::string_view tag, std::int64_t step, std::string_view value);
+  void image(std::string_view tag, std::int64_t step, std::int64_t height, std::int64_t width, std::string_view rgb_png);
   void flush();
 
  private:

@@ -28,8 +28,10 @@ Json Plan::trial_choices() const {
 
 Json Plan::to_json() const {
   Json all = Json::array();
-  for (const Choice& c : choices_)
+  for (const Choice& c : choices_) {
     all.push_back({{"option", c.option}, {"value", c.value}, {"origin", c.origin}, {"reason", c.reason}});
+    if (c.by_trial) all.back()["by_trial"] = true;
+  }
   return all;
 }
 

@@ -74,7 +74,7 @@ class Recipe {
   virtual Json describe() const {
     return Json::object();
   }  // facts for inspect and the start lines (parameter count, sequences, ...); "history": metrics that get a column in
-     // history.csv
+     // history.csv; "metric_tags": what stands before their names in event files
   virtual std::vector<std::string> samples(std::int64_t) {
     return {};
   }                                                   // what to show of the model in words, before and after (generated text)

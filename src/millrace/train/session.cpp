@@ -296,6 +296,7 @@ void Session::make_trainer() {
   parts.device = context_.device;
   parts.total_steps = total_steps_;
   parts.rate_unit = facts_.value("rate_unit", "samples");
+  parts.metric_tags = facts_.value("metric_tags", "");
   parts.units_per_sample = facts_.value("units_per_sample", 1.0);
   if (!request_.run_folder.empty()) {
     const std::int64_t epochs_kept = resumed_ ? resumed_->parts["trainer"].json.value("epoch", std::int64_t{0}) : 0;

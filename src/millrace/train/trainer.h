@@ -42,6 +42,7 @@ struct TrainerParts {
   at::Device device = at::kCPU;
   std::int64_t total_steps = 0;  // 0 = open end (then epochs is 0 and max_steps is 0: refused before)
   std::string rate_unit = "samples";
+  std::string metric_tags;  // before the names of validation metrics in event files, e.g. "val/"
   double units_per_sample = 1.0;
   // One row per finished epoch, for history.csv; no means where there was no validation. Null = not wanted.
   std::function<void(std::uint64_t epoch, double train_loss, const std::map<std::string, double>& means, double seconds,

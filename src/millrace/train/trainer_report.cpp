@@ -87,6 +87,8 @@ void Trainer::log() {
     parts_.events->scalar(parts_.rate_unit + "_per_s", step_, log_rate_);
     parts_.events->scalar("data_wait_share", step_, wait_share_);
     parts_.events->scalar("step_ms_p50", step_, times.step_ms_p50);
+    const double prepare = times.share[static_cast<std::size_t>(telemetry::Phase::prepare)];
+    parts_.events->scalar("time/preprocess_ms", step_, prepare * elapsed * 1e3 / static_cast<double>(window_steps_));
     if (parts_.cache != nullptr) parts_.events->scalar("cache_hit_rate", step_, fresh.hit_rate());
     parts_.events->flush();
   }
@@ -122,7 +124,7 @@ void Trainer::note_validation(const std::map<std::string, double>& means) {
   Json values = {{"step", step_}};
   for (const auto& [name, value] : means) {
     values[name] = number(value);
-    if (parts_.events != nullptr) parts_.events->scalar(name.starts_with("val_") ? name.substr(4) + "/val" : name, step_, value);
+    if (parts_.events != nullptr) parts_.events->scalar(name.starts_with("val_") ? name.substr(4) + "/val" : parts_.metric_tags + name, step_, value);
   }
   record("validation", std::move(values));
   write_history(means);
@@ -133,6 +135,7 @@ void Trainer::write_history(const std::map<std::string, double>& means) {
   const EpochRow row = *epoch_row_;
   epoch_row_.reset();
   if (parts_.history) parts_.history(row.epoch, row.train_loss, means, row.seconds, row.rate);
+  if (parts_.events != nullptr) parts_.events->scalar("time/epoch_s", step_, row.seconds);
   record("epoch", {{"epoch", row.epoch},
                    {"step", step_},
                    {"train_loss", number(row.train_loss)},
@@ -149,8 +152,10 @@ void Trainer::draw() const {
   try {
     parts_.fs->create_directories(folder);
     for (const Picture& picture : pictures) {
-      format::write_png(*parts_.fs, folder / (picture.name + ".png"), {picture.height, picture.width, format::Pixels::rgb},
-                        std::as_bytes(std::span(picture.rgb)));
+      const auto png = format::encode_png({picture.height, picture.width, format::Pixels::rgb}, std::as_bytes(std::span(picture.rgb)));
+      const std::string_view bytes(reinterpret_cast<const char*>(png.data()), png.size());
+      write_atomically(*parts_.fs, folder / (picture.name + ".png"), bytes);
+      if (parts_.events != nullptr) parts_.events->image("val/" + picture.name, step_, picture.height, picture.width, bytes);
     }
   } catch (const FsError& error) {
     parts_.console->warning(std::string("pictures could not be written: ") + error.what());

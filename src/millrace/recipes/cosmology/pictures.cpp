@@ -62,8 +62,10 @@ void draw_line(Picture& picture, const Axes& axes, const at::Tensor& logarithms,
 
 Picture draw_maps(const at::Tensor& input, const at::Tensor& truth, const at::Tensor& recovered) {
   constexpr std::int64_t kGap = 6;
-  const auto map = [](const at::Tensor& volume) {
-    return volume.select(0, 0).select(2, 0).to(at::kCPU, at::kDouble).contiguous();  // (R, f)
+  // Signals are sparse: a baseline without one would show nothing but what the network makes up.
+  const auto baseline = truth.select(0, 0).square().sum(at::IntArrayRef{0, 1}).argmax().item<std::int64_t>();
+  const auto map = [baseline](const at::Tensor& volume) {
+    return volume.select(0, 0).select(2, baseline).to(at::kCPU, at::kDouble).contiguous();  // (R, f)
   };
   const std::array<at::Tensor, 4> panels{map(input), map(truth), map(recovered), map(recovered - truth)};
   const std::int64_t rows = panels[0].size(0);
@@ -98,7 +100,7 @@ Picture draw_delay(const DelaySpectra& spectra) {
     high = std::max(high, line.max().item<double>());
   }
   const Axes axes{std::floor(std::max(low, high - 12)), std::floor(high) + 1, 512, 320};
-  Picture picture = blank("delay", axes.width, axes.height);
+  Picture picture = blank("delay_residual", axes.width, axes.height);
   for (double decade = axes.low; decade <= axes.high; ++decade) {
     for (std::int64_t x = 0; x < axes.width; ++x) put(picture, x, axes.y(decade), {220, 220, 220});
   }

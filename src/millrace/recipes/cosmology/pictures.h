@@ -9,10 +9,11 @@
 namespace millrace::recipes::cosmology {
 
 // "maps": input, truth, recovered and residual (recovered - truth) from left to right, the real part over RA (down) and frequency
-// (across) of the first baseline of one chunk (2, R, f, bl); blue below zero, red above, one scale: three times the truth's rms.
+// (across) of one chunk (2, R, f, bl), the baseline with the most signal; blue below zero, red above, one scale: three times the
+// truth's rms.
 [[nodiscard]] Picture draw_maps(const at::Tensor& input, const at::Tensor& truth, const at::Tensor& recovered);
 
-// "delay": power against delay, logarithmic, a grey line every decade: truth black, recovered green, what is left of it
+// "delay_residual": power against delay, logarithmic, a grey line every decade: truth black, recovered green, what is left of it
 // (recovered - truth) blue, what the input alone leaves red.
 [[nodiscard]] Picture draw_delay(const DelaySpectra& spectra);
 

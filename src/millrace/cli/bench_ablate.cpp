@@ -1,0 +1,210 @@
+#include "millrace/cli/bench_ablate.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <filesystem>
+#include <map>
+
+#include <unistd.h>
+
+#include "millrace/base/format.h"
+#include "millrace/cli/child_run.h"
+#include "millrace/cli/command_config.h"
+#include "millrace/cli/text.h"
+#include "millrace/train/switchboard.h"
+
+namespace millrace::cli {
+namespace {
+
+constexpr double kNoise = 0.03;  // of a step's time
+
+// What the five guides say a row is worth.
+struct Claim {
+  std::string_view row, text;
+};
+constexpr std::array kClaims = {
+    Claim{"autocast", "1.5-2x, 25-50 % less memory (language_model, autoencoder_3d)"},
+    Claim{"fused_attention", "5-15 % by cached masks (language_model)"},
+    Claim{"stored_pca", "100x a batch, 5-10x a run (cosmology)"},
+    Claim{"fused_projection", "2-3x for preprocessing on the device (cosmology)"},
+    Claim{"loader_threads", "2x (cosmology), 10-20 % (language_model)"},
+    Claim{"sample_cache", "enable it when the data fits (cosmology)"},
+};
+
+// A scratch folder for the runs, removed with everything in it.
+class Scratch {
+ public:
+  Scratch() {
+    std::string name = (std::filesystem::temp_directory_path() / "millrace-ablate-XXXXXX").string();
+    if (::mkdtemp(name.data()) == nullptr)
+      throw UsageError({"can't make a folder for the runs", name, "set TMPDIR to a folder that can be written"});
+    path_ = name;
+  }
+  ~Scratch() {
+    std::error_code none;
+    std::filesystem::remove_all(path_, none);
+  }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+// What one whole run measured.
+struct Seen {
+  double step_ms = 0, memory = 0, loss = 0;
+  std::string state;
+};
+
+Seen seen_in(const Json& summary) {
+  return {.step_ms = summary["step_ms"]["p50"],
+          .memory = summary["peak_memory_bytes"],
+          .loss = summary["loss"]["last"].is_number() ? summary["loss"]["last"].get<double>() : std::nan(""),
+          .state = summary["state_sha256"]};
+}
+
+struct Plan {
+  std::vector<std::string> words;  // of the run: recipe, files, keys
+  std::filesystem::path folder;
+  std::int64_t steps = 20;
+};
+
+Json run_once(const Plan& plan, const std::string& off) {
+  std::vector<std::string> words = {"train"};
+  words.insert(words.end(), plan.words.begin(), plan.words.end());
+  for (const auto& [key, value] : std::map<std::string, std::string>{{"run", (plan.folder / "run").string()},
+                                                                     {"train.max_steps", std::to_string(plan.steps)},
+                                                                     {"train.resume", "never"},
+                                                                     {"train.validate_batches", "1"},
+                                                                     {"log.every", std::to_string(plan.steps)},
+                                                                     {"log.tensorboard", "false"},
+                                                                     {"log.images", "false"}})
+    words.push_back("--" + key + "=" + value);
+  words.insert(words.end(), {"--fresh", "--json"});
+  if (!off.empty()) words.push_back("--off=" + off);
+  return child_json(words);
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+struct Row {
+  const SwitchRow* row = nullptr;
+  double on_ms = 0, off_ms = 0, ratio = 0, memory = 0;  // ratio: off / on; memory: off - on
+  double difference = 0;                                // of the last loss, relative
+  bool same_state = false;
+  std::string claim;
+
+  // As its row declares.
+  [[nodiscard]] bool equal() const {
+    if (same_state) return true;
+    if (row->equality == Equality::bits) return false;
+    return row->equality == Equality::statistical || difference <= row->tolerance;
+  }
+  [[nodiscard]] std::string equality() const {
+    if (same_state) return "to the bit";
+    const std::string apart = "loss " + significant(difference, 2) + " apart";
+    return equal() ? apart : "DIFFERS: " + apart;
+  }
+  [[nodiscard]] std::string verdict() const {
+    if (ratio > 1 + kNoise) return fixed(ratio, 2) + "x as fast with it";
+    if (ratio < 1 - kNoise) return "does not help here: " + fixed(1 / ratio, 2) + "x as fast without";
+    return same_state ? "no difference here" : "no faster here";
+  }
+};
+
+Row measure(const Plan& plan, const SwitchRow& row, std::int64_t rounds) {
+  std::vector<double> on_ms, off_ms, ratios, memory;
+  Seen on, off;
+  for (std::int64_t round = 0; round < rounds; ++round) {
+    on = seen_in(run_once(plan, ""));
+    off = seen_in(run_once(plan, std::string(row.name)));
+    on_ms.push_back(on.step_ms);
+    off_ms.push_back(off.step_ms);
+    ratios.push_back(off.step_ms / on.step_ms);
+    memory.push_back(off.memory - on.memory);
+  }
+  Row result{.row = &row, .on_ms = median(on_ms), .off_ms = median(off_ms), .ratio = median(ratios), .memory = median(memory)};
+  result.same_state = on.state == off.state;
+  result.difference = on.loss == off.loss ? 0.0 : std::abs(off.loss - on.loss) / std::abs(on.loss);
+  const auto claim = std::find_if(kClaims.begin(), kClaims.end(), [&](const Claim& c) { return c.row == row.name; });
+  if (claim != kClaims.end()) result.claim = claim->text;
+  return result;
+}
+
+// Choices that a trial makes would differ between runs; the first run's are kept.
+void pin_choices(Plan& plan, const Json& summary) {
+  for (const Json& choice : summary["choices"]) {
+    const std::string option = choice.value("option", "");
+    if (choice.value("by_trial", false) && option.find('.') != std::string::npos)
+      plan.words.push_back("--" + option + "=" + choice.value("value", ""));
+  }
+}
+
+std::vector<const SwitchRow*> chosen_rows(const std::vector<std::string>& names) {
+  const Switches known(names);  // refuses what does not exist
+  std::vector<const SwitchRow*> rows;
+  for (const Switches::Setting& setting : known.settings()) {
+    if (names.empty() || !setting.on) rows.push_back(setting.row);
+  }
+  return rows;
+}
+
+Json to_json(const Row& row) {
+  return {{"row", row.row->name},       {"on_ms", row.on_ms},         {"off_ms", row.off_ms}, {"off_over_on", row.ratio},
+          {"memory_bytes", row.memory}, {"equality", row.equality()}, {"equal", row.equal()}, {"loss_apart", row.difference},
+          {"verdict", row.verdict()},   {"guides", row.claim}};
+}
+
+std::string signed_bytes(double bytes) { return (bytes < 0 ? "-" : "+") + human_bytes(std::abs(bytes)); }
+
+}  // namespace
+
+int bench_ablate(const Invocation& call, Arguments& arguments) {
+  const Entry& entry = take_recipe(arguments, call.recipes, "bench ablate");
+  const bool json = arguments.flag("json");
+  const std::int64_t rounds = arguments.integer("rounds", 3, 1);
+  Plan plan;
+  plan.steps = arguments.integer("steps", 20, 2);
+  std::vector<std::string> names;
+  for (const std::string& list : arguments.values({"rows"})) {
+    for (std::size_t at = 0; at <= list.size();) {
+      const std::size_t end = std::min(list.find(',', at), list.size());
+      names.push_back(list.substr(at, end - at));
+      at = end + 1;
+    }
+  }
+  const std::vector<const SwitchRow*> rows = chosen_rows(names);
+  plan.words = arguments.words();
+  plan.words.insert(plan.words.begin(), entry.name);
+  (void)resolve_command_config(entry, arguments);  // all mistakes now, in this command's name
+  const Scratch scratch;
+  plan.folder = scratch.path();
+  pin_choices(plan, run_once(plan, ""));  // also makes data, caches and components
+
+  Json all = Json::array();
+  std::vector<std::vector<std::string>> table_rows = {
+      {"row", "on, ms", "off, ms", "memory off", "equality", "verdict", "guides"}};
+  bool equal = true;
+  for (const SwitchRow* row : rows) {
+    const Row seen = measure(plan, *row, rounds);
+    equal = equal && seen.equal();
+    all.push_back(to_json(seen));
+    table_rows.push_back({std::string(row->name), fixed(seen.on_ms, 2), fixed(seen.off_ms, 2), signed_bytes(seen.memory),
+                          seen.equality(), seen.verdict(), seen.claim.empty() ? "-" : seen.claim});
+  }
+  if (json) {
+    print_json({{"recipe", entry.name}, {"steps", plan.steps}, {"rounds", rounds}, {"rows", std::move(all)}});
+  } else {
+    print("each row off against on: " + entry.name + ", runs of " + std::to_string(plan.steps) + " steps, median of " +
+          std::to_string(rounds) + " pairs\n" + table(table_rows));
+  }
+  return equal ? 0 : 1;
+}
+
+}  // namespace millrace::cli
