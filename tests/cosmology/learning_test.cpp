@@ -74,7 +74,11 @@ TEST(Learning, TheSmokePresetBeatsPrincipalComponentsAlone) {
 }
 
 TEST(Learning, ReadersRecomputeAndStoredComponentsDoNotChangeARun) {
-  const Json few = {{"train.max_steps", 6}, {"train.validate_every", 3}, {"precision.dtype", "fp32"}, {"device.threads", 1}};
+  const Json few = {{"train.max_steps", 6},
+                    {"train.validate_every", 3},
+                    {"precision.dtype", "fp32"},
+                    {"device.layout", "contiguous"},
+                    {"device.threads", 1}};
   const auto with = [&](Json more, const std::string& name) {
     more.update(few);
     return train(more, name).summary;
@@ -94,7 +98,11 @@ TEST(Learning, ReadersRecomputeAndStoredComponentsDoNotChangeARun) {
 
 TEST(Learning, AResumedRunIsTheUninterruptedOne) {
   const auto steps = [](int count) {
-    return Json{{"train.max_steps", count}, {"train.validate_every", 2}, {"device.threads", 1}, {"precision.dtype", "fp32"}};
+    return Json{{"train.max_steps", count},
+                {"train.validate_every", 2},
+                {"device.threads", 1},
+                {"precision.dtype", "fp32"},
+                {"device.layout", "contiguous"}};
   };
   const Json whole = train(steps(4), "whole").summary;
   (void)train(steps(2), "half");
