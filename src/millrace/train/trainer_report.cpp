@@ -124,7 +124,8 @@ void Trainer::note_validation(const std::map<std::string, double>& means) {
   Json values = {{"step", step_}};
   for (const auto& [name, value] : means) {
     values[name] = number(value);
-    if (parts_.events != nullptr) parts_.events->scalar(name.starts_with("val_") ? name.substr(4) + "/val" : parts_.metric_tags + name, step_, value);
+    if (parts_.events != nullptr)
+      parts_.events->scalar(name.starts_with("val_") ? name.substr(4) + "/val" : parts_.metric_tags + name, step_, value);
   }
   record("validation", std::move(values));
   write_history(means);
@@ -152,7 +153,8 @@ void Trainer::draw() const {
   try {
     parts_.fs->create_directories(folder);
     for (const Picture& picture : pictures) {
-      const auto png = format::encode_png({picture.height, picture.width, format::Pixels::rgb}, std::as_bytes(std::span(picture.rgb)));
+      const auto png =
+          format::encode_png({picture.height, picture.width, format::Pixels::rgb}, std::as_bytes(std::span(picture.rgb)));
       const std::string_view bytes(reinterpret_cast<const char*>(png.data()), png.size());
       write_atomically(*parts_.fs, folder / (picture.name + ".png"), bytes);
       if (parts_.events != nullptr) parts_.events->image("val/" + picture.name, step_, picture.height, picture.width, bytes);

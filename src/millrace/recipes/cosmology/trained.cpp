@@ -75,7 +75,9 @@ Tensors Cosmology::predict(const Tensors& inputs) {
 }
 
 Json Cosmology::describe() const {
-  Json facts = {{"history", {"corr", "residual_power", "pca_corr"}}, {"metric_tags", "val/"}, {"parameters", parameter_count(recipe_.filters)}};
+  Json facts = {{"history", {"corr", "residual_power", "pca_corr"}},
+                {"metric_tags", "val/"},
+                {"parameters", parameter_count(recipe_.filters)}};
   if (sky_) {
     facts["sky"] = to_text(sky_->shape) + " baselines, frequencies, RA; " + std::to_string(sky_->train.signal.size()) + "+" +
                    std::to_string(sky_->validation.signal.size()) + " signal and " +
