@@ -1,7 +1,9 @@
 // Millrace in a program of your own: a module, some data, a loss, one call.
 //   build/release/examples/example_own_program [RUN_FOLDER]
 // With a run folder it saves there, and the same command again goes on or says that it is complete.
-#include <torch/nn.h>
+#include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/linear.h>
 
 #include <cmath>
 #include <cstdio>

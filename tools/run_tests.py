@@ -17,13 +17,11 @@ import tempfile
 import time
 import unittest
 import xml.etree.ElementTree as ElementTree
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 HANG_SECONDS = 1800  # a test program that runs longer is stuck; it is stopped and counted as failed
-AT_ONCE = 2          # programs: most of them leave a core idle
 LEFT_OUT = "long"    # the label that only --long includes
 
 
@@ -141,11 +139,10 @@ def run(test, quiet, gtest_flags):
             status, output = 127, f"{test.command[0]}: {error.strerror}\n".encode()
         tally = judge(test, status, report)
     verdict = "FAIL" if tally.failed else "ok" if tally.passed else "skip" if tally.skipped else "none"
-    said = output.decode(errors="replace") if tally.failed else ""
+    if tally.failed:
+        sys.stdout.write(output.decode(errors="replace"))
     if tally.failed or not quiet:
-        said += f"  {verdict:<5}{test.name:<40}{tally.line()}  ({time.monotonic() - began:.1f} s)\n"
-    sys.stdout.write(said)  # in one go: another program may be running beside it
-    sys.stdout.flush()
+        print(f"  {verdict:<5}{test.name:<40}{tally.line()}  ({time.monotonic() - began:.1f} s)", flush=True)
     return tally
 
 
@@ -194,10 +191,9 @@ def main(arguments):
     tests = registered_tests(options.build) + ([] if options.no_python else python_tests())
     total = Tally()
     began = time.monotonic()
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        chosen = [test for test in tests if wanted(test, options)]
-        for tally in pool.map(lambda test: run(test, options.quiet, gtest_flags), chosen):
-            total.add(tally)
+    for test in tests:  # one by one: two that train on all cores at once wait for each other at every barrier
+        if wanted(test, options):
+            total.add(run(test, options.quiet, gtest_flags))
     for name, reason in total.skipped:
         print(f"  skipped  {name}: {reason}")
     for name in total.failed:
