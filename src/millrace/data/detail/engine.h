@@ -307,6 +307,7 @@ class Engine {
 
   static void serve(const std::shared_ptr<State>& state, int reader) {
     block_signals_in_this_thread();
+    yield_to_the_step();
     std::unique_lock lock(state->mutex);
     state->ids[static_cast<std::size_t>(reader)] = this_thread_id();
     for (;;) {
