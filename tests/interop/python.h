@@ -30,8 +30,9 @@ inline std::string shell_quoted(const std::string& text) {
 }
 
 // Runs `code` with `arguments` as sys.argv[1:].
-inline PythonResult run_python(const std::string& code, const std::vector<std::string>& arguments = {}) {
-  std::string command = shell_quoted(python()) + " -c " + shell_quoted(code);
+inline PythonResult run_python(const std::string& code, const std::vector<std::string>& arguments = {},
+                               const std::string& interpreter = python()) {
+  std::string command = shell_quoted(interpreter) + " -c " + shell_quoted(code);
   for (const std::string& argument : arguments) command += " " + shell_quoted(argument);
   PythonResult result;
   std::FILE* const pipe = ::popen((command + " 2>&1").c_str(), "r");
@@ -39,6 +40,13 @@ inline PythonResult run_python(const std::string& code, const std::vector<std::s
   for (int c = std::fgetc(pipe); c != EOF; c = std::fgetc(pipe)) result.output += static_cast<char>(c);
   result.status = ::pclose(pipe);
   return result;
+}
+
+// The interpreter in which `import torch` works without a GPU's libraries; empty when there is none.
+inline std::string torch_python() {
+  const char* named = std::getenv("MILLRACE_PYTHON");
+  const std::filesystem::path path = named != nullptr ? named : MILLRACE_SOURCE_DIR "/tools/python-peer";
+  return python().empty() ? "" : path.string();
 }
 
 // Why a test can't run here; empty when `packages` can be imported.

@@ -12,6 +12,7 @@
 #include "millrace/format/deflate.h"
 #include "millrace/format/npy.h"
 #include "millrace/format/png.h"
+#include "millrace/format/pt.h"
 #include "millrace/format/safetensors.h"
 
 namespace millrace::data {
@@ -135,6 +136,24 @@ TEST(Mutants, Jpeg) {
     const std::string file = Fs::real().read_file(std::filesystem::path(MILLRACE_SOURCE_DIR) / "tests" / "pictures" / name);
     expect_survives_mutants({".jpg", file, 200, false, read_image});
   }
+}
+
+TEST(Mutants, Pt) {
+  std::string file;
+  TextFile out(file);
+  const std::string data = noise(800);
+  const std::vector<Field> fields = {{"a", DType::f32, {20, 9}}, {"b", DType::u16, {40}}};
+  format::write_pt(out, fields, [&](std::size_t i) { return i == 0 ? bytes_of(data).first(720) : bytes_of(data).subspan(720); });
+  expect_survives_mutants({".pt", file, file.size(), true, [](const std::filesystem::path& path) {
+                             format::PtFile pt(path);
+                             std::string all;
+                             for (const format::PtTensor& tensor : pt.tensors()) {
+                               std::string bytes(tensor.bytes, '\0');
+                               pt.read(tensor, std::as_writable_bytes(std::span(bytes)));
+                               all += tensor.name + named(tensor.dtype, tensor.shape, bytes);
+                             }
+                             return all;
+                           }});
 }
 
 TEST(Mutants, Safetensors) {

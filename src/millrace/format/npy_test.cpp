@@ -308,7 +308,7 @@ TEST_F(NpzTest, HostileArchivesAreRefusedWithAReason) {
     put(std::string(whole).replace(at, bytes.size(), bytes));
     return refusal<NpzFile>();
   };
-  EXPECT_EQ(changed(whole.size() - 1, "\1"), "no list of members at the end: not a .npz file, or it was cut off");
+  EXPECT_EQ(changed(whole.size() - 1, "\1"), "no list of members at the end: not a zip archive, or it was cut off");
   EXPECT_EQ(changed(entry + 8, "\1"), "member \"b.npy\" is encrypted");
   EXPECT_EQ(changed(entry + 10, "\14"), "member \"b.npy\" is compressed by the unknown method 12");
   EXPECT_THAT(changed(entry + 16, "\1\2\3\4"), HasSubstr("array \"b\" is damaged: its CRC-32 differs"));

@@ -13,8 +13,9 @@ namespace {
 
 constexpr std::uint32_t kLocal = 0x04034b50, kEntry = 0x02014b50, kEnd = 0x06054b50, kEnd64 = 0x06064b50, kLocator64 = 0x07064b50;
 constexpr std::size_t kLocalBytes = 30, kEntryBytes = 46, kEndBytes = 22, kEnd64Bytes = 56, kLocator64Bytes = 20;
-constexpr std::uint64_t kFull16 = 0xFFFF, kFull32 = 0xFFFFFFFF;  // "the number stands in the zip64 record"
-constexpr std::uint16_t kZip64Extra = 1;
+constexpr std::uint64_t kFull16 = 0xFFFF, kFull32 = 0xFFFFFFFF;   // "the number stands in the zip64 record"
+constexpr std::uint16_t kZip64Extra = 1, kPaddingExtra = 0x4246;  // the second as PyTorch's writer has it: "FB"
+constexpr std::size_t kZip64LocalExtra = 20;
 constexpr std::uint16_t kEncrypted = 1, kUtf8Name = 1U << 11U;
 constexpr std::uint16_t kStored = 0, kDeflated = 8;
 
@@ -140,7 +141,7 @@ ParsedZip read_zip_directory(const InputFile& file) {
   ParsedZip result;
   const std::optional<Directory> directory = find_directory(file);
   if (!directory) {
-    result.problem = "no list of members at the end: not a .npz file, or it was cut off";
+    result.problem = "no list of members at the end: not a zip archive, or it was cut off";
     return result;
   }
   const std::vector<std::byte> bytes = part(file, directory->offset, directory->bytes);
@@ -165,7 +166,7 @@ void ZipWriter::write(std::span<const std::byte> bytes) {
   at_ += bytes.size();
 }
 
-void ZipWriter::add(const std::string& name, std::span<const std::byte> bytes, bool deflated) {
+void ZipWriter::add(const std::string& name, std::span<const std::byte> bytes, bool deflated, std::size_t alignment) {
   const std::vector<std::byte> packed = deflated ? deflate(DeflateFrame::raw, bytes) : std::vector<std::byte>();
   const std::span<const std::byte> data = deflated ? std::span<const std::byte>(packed) : bytes;
   constexpr std::uint64_t kVersion = 45;            // the first with zip64
@@ -179,10 +180,14 @@ void ZipWriter::add(const std::string& name, std::span<const std::byte> bytes, b
   put(common, kFull32, 4);
   put(common, kFull32, 4);
   put(common, name.size(), 2);
+  // An extra field of nothing moves the data to its place; it has at least its own 4 bytes.
+  const std::uint64_t plain_end = at_ + kLocalBytes + name.size() + kZip64LocalExtra;
+  std::size_t padding = (alignment - plain_end % alignment) % alignment;
+  if (padding > 0 && padding < 4) padding += (4 / alignment + 1) * alignment;
   std::string local;
   put(local, kLocal, 4);
   local += common;
-  put(local, 20, 2);
+  put(local, kZip64LocalExtra + padding, 2);
   local += name;
   put(directory_, kEntry, 4);
   put(directory_, kVersion, 2);
@@ -198,6 +203,11 @@ void ZipWriter::add(const std::string& name, std::span<const std::byte> bytes, b
     put(*extra, data.size(), 8);
   }
   put(directory_, at_, 8);
+  if (padding > 0) {
+    put(local, kPaddingExtra, 2);
+    put(local, padding - 4, 2);
+    local.append(padding - 4, '\0');
+  }
   ++members_;
   write(std::as_bytes(std::span(local)));
   write(data);

@@ -1,4 +1,5 @@
-// Zip archives (PKWARE's APPNOTE) as far as NumPy uses them: members stored or deflated, zip64; no encryption, one disk.
+// Zip archives (PKWARE's APPNOTE) as far as NumPy and PyTorch use them: members stored or deflated, zip64; no encryption, one
+// disk.
 #pragma once
 
 #include <string>
@@ -29,7 +30,8 @@ struct ParsedZip {
 class ZipWriter {
  public:
   explicit ZipWriter(WritableFile& file) : file_(file) {}
-  void add(const std::string& name, std::span<const std::byte> bytes, bool deflated);
+  // The data begins at a multiple of `alignment` bytes of the file.
+  void add(const std::string& name, std::span<const std::byte> bytes, bool deflated, std::size_t alignment = 1);
   void finish();
 
  private:

@@ -1,0 +1,79 @@
+// The part of Python's pickle that torch.save writes (protocol 2), read as data. Nothing is called and nothing is imported: a
+// global is a word of a fixed list, a call becomes a node that its reader interprets. Every other opcode and global is refused
+// by name, whatever it would have been used for.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "millrace/base/field.h"
+
+namespace millrace::format::detail {
+
+enum class PickleWordKind : std::uint8_t {
+  ordered_dict,       // collections.OrderedDict
+  size,               // torch.Size
+  device,             // torch.device
+  storage,            // torch.FloatStorage ... of `dtype`
+  untyped_storage,    // torch.storage.UntypedStorage
+  dtype,              // torch.float32 ...
+  rebuild_tensor,     // (storage, offset, sizes, strides)
+  rebuild_tensor_v2,  // (storage, offset, sizes, strides, requires_grad, hooks[, metadata])
+  rebuild_tensor_v3,  // (storage, offset, sizes, strides, requires_grad, hooks, dtype[, metadata])
+  rebuild_parameter,  // (tensor, requires_grad, hooks[, state])
+};
+
+// A global that may occur.
+struct PickleWord {
+  std::string_view module, name;
+  PickleWordKind kind;
+  DType dtype = DType::f32;  // of storage and dtype
+};
+[[nodiscard]] std::span<const PickleWord> pickle_words() noexcept;
+
+enum class PickleKind : std::uint8_t {
+  none,
+  boolean,
+  integer,
+  unsigned_integer,
+  real,
+  text,
+  list,
+  tuple,
+  dict,
+  word,
+  call,
+  persistent
+};
+
+// Other nodes are named by their index. Containers may be shared and may hold themselves.
+struct PickleNode {
+  PickleKind kind = PickleKind::none;
+  union {
+    std::int64_t integer = 0;        // boolean (0, 1), integer
+    std::uint64_t unsigned_integer;  // above the largest std::int64_t
+    double real;
+  };
+  const PickleWord* word = nullptr;  // word; call: what would be called
+  std::string_view text;             // valid UTF-8, in the pickle's bytes
+  std::vector<std::uint32_t> items;  // list, tuple: elements; dict: key, value, key, ...; call: arguments; persistent: the id
+};
+
+struct Pickled {
+  std::vector<PickleNode> nodes;
+  std::uint32_t root = 0;
+  std::string problem;  // "" or what is wrong, with the byte; then the rest is worth nothing
+};
+
+inline constexpr std::size_t kMostPickleNodes = 2'000'000;  // some 80,000 tensors; bounds the memory to 200 MB
+
+// `bytes` must outlive the result. Memory grows with what the bytes can hold, up to the limit above; time is linear.
+[[nodiscard]] Pickled unpickle(std::string_view bytes);
+
+// "a list", "text", "torch.FloatStorage": for messages.
+[[nodiscard]] std::string describe(const PickleNode& node);
+
+}  // namespace millrace::format::detail

@@ -1,0 +1,84 @@
+// Files of Python's torch.save, as data: tensors and plain values in dicts, lists and tuples. Nothing in a file is called; what
+// asks for it is refused by name (detail/pickle.h). Files of torch 1.6 and later: a zip archive of data.pkl and one member for
+// each storage. TorchScript archives hold code and are refused.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "millrace/base/field.h"
+#include "millrace/base/fs.h"
+#include "millrace/base/json.h"
+#include "millrace/format/safetensors.h"
+
+namespace millrace {
+class InputFile;
+}
+
+namespace millrace::format {
+
+// A tensor of a file: a view of a storage.
+struct PtTensor {
+  std::string name;  // keys and places on the way to it, joined by '.'; "tensor" when the file is one tensor alone
+  DType dtype = DType::f32;
+  Shape shape;
+  std::vector<std::int64_t> strides;  // in elements, none negative
+  std::size_t storage = 0;            // index of the storage
+  std::uint64_t first = 0;            // element of the storage
+  std::uint64_t bytes = 0;            // of the elements, row-major
+};
+
+// A number, text, truth value or null beside the tensors.
+struct PtValue {
+  std::string name;
+  Json value;
+};
+
+// A file open for reading. The constructor reads and checks everything but the elements: afterwards every tensor lies inside its
+// storage and every storage inside the file, and all tensors together reach over at most 16 times the file's size. Memory is
+// bounded by the size of the file. One thread at a time. DataError names the file and what is wrong with it.
+class PtFile {
+ public:
+  explicit PtFile(const std::filesystem::path& path);
+  ~PtFile();
+  PtFile(PtFile&& other) noexcept;
+  PtFile& operator=(PtFile&&) = delete;
+  PtFile(const PtFile&) = delete;
+  PtFile& operator=(const PtFile&) = delete;
+
+  [[nodiscard]] const std::vector<PtTensor>& tensors() const noexcept { return tensors_; }  // in order of name
+  [[nodiscard]] const std::vector<PtValue>& values() const noexcept { return values_; }     // in order of name
+  [[nodiscard]] const PtTensor* find(std::string_view name) const noexcept;
+  // Row-major; `into` has tensor.bytes. The storage's CRC-32 is checked first.
+  void read(const PtTensor& tensor, std::span<std::byte> into);
+
+ private:
+  struct Storage {
+    std::string member;
+    std::uint64_t offset = 0;  // in the file
+    std::uint64_t bytes = 0;
+    std::uint32_t crc32 = 0;
+    bool checked = false;
+  };
+  void check(Storage& storage);
+  std::unique_ptr<InputFile> file_;
+  std::vector<Storage> storages_;
+  std::vector<PtTensor> tensors_;
+  std::vector<PtValue> values_;
+};
+
+// True for a file that begins as a zip archive does: torch.save's, whatever its name.
+[[nodiscard]] bool looks_like_pt(const std::filesystem::path& path) noexcept;
+
+// Writes what torch.save writes of an OrderedDict of tensors; torch.load reads it with weights_only=True. Elements begin at
+// multiples of 64 bytes, so that it can be mapped. Equal tensors in equal order give equal bytes. One array is asked for at a
+// time. Sync and close are the caller's. DataError when a tensor can't be stored (name, size); FsError as the file gives it.
+void write_pt(WritableFile& file, std::span<const Field> tensors, const TensorBytes& bytes_of);
+
+}  // namespace millrace::format
