@@ -25,7 +25,7 @@ extern std::function<void(const char* point)> at_point;
 RunOutcome run(const Entry& entry, const std::filesystem::path& folder, const Json& overrides, bool fresh = false,
                Fs* fs = nullptr);
 
-// A fresh folder below the test's temporary folder, removed at the end of the scope.
+// A fresh temporary folder, in memory where that is possible; removed at the end of the scope.
 class TemporaryFolder {
  public:
   TemporaryFolder();

@@ -49,7 +49,7 @@ std::vector<Found> list(Fs& fs, const std::filesystem::path& run) {
   return found;
 }
 
-void retain(Fs& fs, const std::filesystem::path& run, std::int64_t keep_last, const std::vector<std::int64_t>& keep_steps,
+void retain(Fs& fs, const std::filesystem::path& run, const Retention& retention,
             const std::function<void(const std::string&)>& warn) {
   const std::filesystem::path snapshots = detail::snapshots_of(run);
   if (!fs.exists(snapshots)) return;
@@ -58,17 +58,23 @@ void retain(Fs& fs, const std::filesystem::path& run, std::int64_t keep_last, co
     clear_leftovers(fs, snapshots, warn);
     std::vector<detail::Candidate> found = detail::candidates(fs, snapshots);
     std::erase_if(found, [](const detail::Candidate& candidate) { return candidate.is_replaced; });
-    const auto kept = static_cast<std::size_t>(std::max<std::int64_t>(keep_last, 1));
+    const auto kept = static_cast<std::size_t>(std::max<std::int64_t>(retention.keep_last, 1));
+    // Out of sight first, and that on disk: a removal that is cut short must not leave half a snapshot behind.
+    std::vector<std::filesystem::path> doomed;
     for (std::size_t i = 0; i + kept < found.size(); ++i) {
       const std::int64_t step = found[i].step;
-      if (std::find(keep_steps.begin(), keep_steps.end(), step) != keep_steps.end()) continue;
-      // Out of sight first: a removal that is cut short must not leave half a snapshot behind.
-      const std::filesystem::path doomed = snapshots / detail::beside_name(detail::kRemoved, step);
+      if (retention.keep_every > 0 && step % retention.keep_every == 0) continue;
+      if (std::find(retention.keep_steps.begin(), retention.keep_steps.end(), step) != retention.keep_steps.end()) continue;
+      const std::filesystem::path hidden = snapshots / detail::beside_name(detail::kRemoved, step);
       warned(warn, [&] {
-        fs.remove_all(doomed);
-        fs.rename(snapshots / found[i].name, doomed);
-        fs.remove_all(doomed);
+        fs.remove_all(hidden);
+        fs.rename(snapshots / found[i].name, hidden);
+        doomed.push_back(hidden);
       });
+    }
+    if (!doomed.empty()) fs.sync_directory(snapshots);
+    for (const std::filesystem::path& path : doomed) {
+      warned(warn, [&] { fs.remove_all(path); });
     }
   });
 }

@@ -51,14 +51,24 @@ std::filesystem::path save(Fs& fs, const std::filesystem::path& run, const Conte
     Fs& fs, const std::filesystem::path& run,
     const std::function<void(const std::filesystem::path&, const std::string&)>& passed_over);
 
-// All tensors of one safetensors file. SnapshotError when it can't be read or is damaged.
+// All tensors of one safetensors file or file of Python's torch.save, which its first bytes tell apart. SnapshotError when it
+// can't be read, is damaged, or holds what would be code.
 [[nodiscard]] Tensors read_tensors(const std::filesystem::path& file);
-// The opposite; written whole or not at all.
+[[nodiscard]] bool is_pt_name(const std::filesystem::path& file);  // .pt, .pth
+// The opposite; torch.save's form when the name says so. Written whole or not at all.
 void write_tensors(Fs& fs, const std::filesystem::path& file, const Tensors& tensors);
 
-// Removes old ones: keeps the newest `keep_last`, those in `keep_steps` (the best), and every one it could not list. Temporary
-// folders of killed saves go too. Never throws; a file that can't be removed is handed to `warn`.
-void retain(Fs& fs, const std::filesystem::path& run, std::int64_t keep_last, const std::vector<std::int64_t>& keep_steps,
+// Which snapshots stay. The newest always does.
+struct Retention {
+  std::int64_t keep_last = 1;            // of the newest
+  std::int64_t keep_every = 0;           // also each whose step is a multiple of it; 0 = none
+  std::vector<std::int64_t> keep_steps;  // also these: the best
+};
+
+// Removes the others, but for those it could not list and the one being written. Temporary folders of killed saves go too. A
+// snapshot that is cut off by a crash while it is removed is never seen half. Never throws; what can't be removed is handed to
+// `warn`.
+void retain(Fs& fs, const std::filesystem::path& run, const Retention& retention,
             const std::function<void(const std::string&)>& warn);
 
 // SHA-256 over (name, dtype, shape, bytes) of all tensors in order of name, then the canonical JSON of all parts; neither the

@@ -1,8 +1,9 @@
-// A safetensors file alone, without the manifest a snapshot has: input and output of predict, weights from elsewhere.
+// One file of tensors alone, without the manifest a snapshot has: input and output of predict, weights from and for elsewhere.
 #include <vector>
 
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
+#include "millrace/format/pt.h"
 #include "millrace/format/safetensors.h"
 #include "millrace/snapshot/detail/tensors.h"
 #include "millrace/snapshot/snapshot.h"
@@ -10,17 +11,31 @@
 #include <ATen/ops/empty.h>
 
 namespace millrace::snapshot {
+namespace {
+
+// Of a SafetensorsFile or a PtFile.
+template <class File>
+Tensors read_all(File stored) {
+  Tensors tensors;
+  for (const auto& tensor : stored.tensors()) {
+    at::Tensor result = at::empty(tensor.shape, at::TensorOptions().dtype(detail::scalar_type_of(tensor.dtype)));
+    stored.read(tensor, detail::bytes_of(result));
+    tensors.emplace(tensor.name, std::move(result));
+  }
+  return tensors;
+}
+
+}  // namespace
+
+bool is_pt_name(const std::filesystem::path& file) {
+  const std::filesystem::path extension = file.extension();
+  return extension == ".pt" || extension == ".pth";
+}
 
 Tensors read_tensors(const std::filesystem::path& file) {
   try {
-    const format::SafetensorsFile stored(file);
-    Tensors tensors;
-    for (const format::StoredTensor& tensor : stored.tensors()) {
-      at::Tensor result = at::empty(tensor.shape, at::TensorOptions().dtype(detail::scalar_type_of(tensor.dtype)));
-      stored.read(tensor, detail::bytes_of(result));
-      tensors.emplace(tensor.name, std::move(result));
-    }
-    return tensors;
+    return is_pt_name(file) || format::looks_like_pt(file) ? read_all(format::PtFile(file))
+                                                           : read_all(format::SafetensorsFile(file));
   } catch (const DataError& error) {
     throw SnapshotError(error.message());
   } catch (const c10::Error& error) {
@@ -35,8 +50,7 @@ void write_tensors(Fs& fs, const std::filesystem::path& file, const Tensors& ten
   for (const auto& [name, tensor] : tensors) {
     const auto dtype = detail::dtype_of(tensor.scalar_type());
     if (!dtype)
-      throw SnapshotError(
-          {"tensor " + quoted(name) + " has a type no safetensors file holds", file.string(), "convert it first"});
+      throw SnapshotError({"tensor " + quoted(name) + " has a type no such file holds", file.string(), "convert it first"});
     fields.push_back({name, *dtype, Shape(tensor.sizes().begin(), tensor.sizes().end())});
     values.push_back(tensor);
   }
@@ -44,10 +58,12 @@ void write_tensors(Fs& fs, const std::filesystem::path& file, const Tensors& ten
   try {
     const auto out = fs.create(temporary);
     at::Tensor host;  // keeps the bytes of the tensor that is being written alive
-    format::write_safetensors(*out, fields, [&](std::size_t i) {
+    const format::TensorBytes bytes_of = [&](std::size_t i) {
       host = detail::on_host(values[i]);
       return std::span<const std::byte>(detail::bytes_of(host));
-    });
+    };
+    is_pt_name(file) ? format::write_pt(*out, fields, bytes_of)
+                     : static_cast<void>(format::write_safetensors(*out, fields, bytes_of));
     out->sync();
     out->close();
     fs.rename(temporary, file);

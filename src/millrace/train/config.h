@@ -16,6 +16,8 @@ enum class BadSamplePolicy : std::uint8_t { fail, skip, substitute, quarantine }
 enum class CacheMode : std::uint8_t { off, ram, device };
 enum class Precision : std::uint8_t { fp32, bf16 };
 enum class Layout : std::uint8_t { contiguous, channels_last };
+enum class BestIs : std::uint8_t { lowest, highest };
+enum class OnSaveError : std::uint8_t { continue_, stop };
 
 struct DataConfig {
   std::string dir;
@@ -91,13 +93,22 @@ struct SnapshotConfig {
   std::int64_t every_epochs = 1;
   std::int64_t keep_last = 3;
   bool keep_best = true;
+  std::string best_metric;
+  BestIs best_is = BestIs::lowest;
+  std::int64_t keep_every = 0;
+  OnSaveError on_error = OnSaveError::continue_;
   static consteval auto fields() {
     using C = SnapshotConfig;
     using config::field;
-    return std::tuple{field<&C::every_steps>("Steps between snapshots; 0 = by epochs alone.").min(0),
-                      field<&C::every_epochs>("Epochs between snapshots; 0 = by steps alone.").min(0),
-                      field<&C::keep_last>("How many of the newest to keep.").min(1),
-                      field<&C::keep_best>("Also keep the one with the lowest validation loss.")};
+    return std::tuple{
+        field<&C::every_steps>("Steps between snapshots; 0 = by epochs alone.").min(0),
+        field<&C::every_epochs>("Epochs between snapshots; 0 = by steps alone.").min(0),
+        field<&C::keep_last>("How many of the newest to keep.").min(1),
+        field<&C::keep_best>("Also keep the best one by snapshot.best_metric."),
+        field<&C::best_metric>("Validation metric that decides what is best, also for early stopping. Empty: the loss."),
+        field<&C::best_is>("Which value of that metric is best."),
+        field<&C::keep_every>("Also keep each one whose step is a multiple of this; 0 = none.").min(0),
+        field<&C::on_error>("When one can't be written: warn and go on, or stop. The final one must be written.")};
   }
 };
 

@@ -292,6 +292,7 @@ void Session::make_trainer() {
   parts.events = events_.get();
   parts.fs = request_.fs;
   parts.run_folder = request_.run_folder;
+  parts.saves_in_background = switches_.on("async_snapshot");
   parts.plan = &plan_;
   parts.device = context_.device;
   parts.total_steps = total_steps_;

@@ -47,6 +47,8 @@ constexpr std::array kRows = {
               "samples are read in the loop's thread", Equality::bits, 0.0, false},
     SwitchRow{"sample_cache", "samples stay in memory once read, where they fit (data.cache)", "every sample is read each time",
               Equality::bits, 0.0, false},
+    SwitchRow{"async_snapshot", "training goes on while a copy of the state is written by a thread of its own",
+              "the loop waits until a snapshot is on disk", Equality::bits, 0.0, false},
 };
 
 std::string known_names(std::string_view wrong) {

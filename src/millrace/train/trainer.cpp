@@ -32,6 +32,9 @@ std::string_view name_of(Ending ending) noexcept {
 
 Trainer::Trainer(TrainerParts parts) : parts_(std::move(parts)), loader_state_(parts_.loader->state()) {
   validation_pending_ = parts_.config->train.validate_at_start && parts_.validation != nullptr;
+  if (!parts_.run_folder.empty()) {
+    writer_ = std::make_unique<snapshot::Writer>(*parts_.fs, parts_.run_folder, parts_.saves_in_background);
+  }
 }
 
 Ending Trainer::run() {
@@ -39,6 +42,7 @@ Ending Trainer::run() {
   window_begin_ns_ = epoch_begin_ns_ = steady_nanoseconds();
   while (true) {
     if (validation_pending_) validate();
+    note_save(OnFailure::as_configured);
     if (snapshot_due()) save(false);
     if (const auto ending = reason_to_stop()) {
       finish(*ending);
@@ -220,6 +224,7 @@ telemetry::Progress Trainer::progress() const {
 void Trainer::check_divergence(double skipped_in_a_row) const {
   constexpr double limit = 10;
   if (skipped_in_a_row < limit) return;
+  if (writer_ != nullptr) writer_->wait();  // what it saves may be the one to name
   const auto kept = parts_.run_folder.empty() ? std::vector<snapshot::Found>{} : snapshot::list(*parts_.fs, parts_.run_folder);
   throw TrainingDiverged({"the gradients were not finite in " + fixed(skipped_in_a_row, 0) + " steps in a row",
                           "step " + std::to_string(step_) + "; none of these steps changed the weights",

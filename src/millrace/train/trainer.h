@@ -15,6 +15,7 @@
 #include "millrace/data/loader.h"
 #include "millrace/metrics/board.h"
 #include "millrace/snapshot/snapshot.h"
+#include "millrace/snapshot/writer.h"
 #include "millrace/telemetry/run_log.h"
 #include "millrace/telemetry/spans.h"
 #include "millrace/train/config.h"
@@ -38,6 +39,7 @@ struct TrainerParts {
   telemetry::EventWriter* events = nullptr;
   Fs* fs = nullptr;
   std::filesystem::path run_folder;  // "" = nothing is written
+  bool saves_in_background = false;  // snapshots; else in the loop's thread
   const Plan* plan = nullptr;
   at::Device device = at::kCPU;
   std::int64_t total_steps = 0;  // 0 = open end (then epochs is 0 and max_steps is 0: refused before)
@@ -58,8 +60,7 @@ struct TrainerParts {
 
 struct Metric {
   double last = 0;
-  double best =
-      0;  // lowest for losses ("val_loss", "val_<objective>"); of the others, the value at the step of the best val_loss
+  double best = 0;  // of snapshot.best_metric (the validation loss), the lowest or highest; of the others, the value at that step
   std::int64_t best_step = 0;
 };
 
@@ -103,6 +104,9 @@ class Trainer {
   void validate();
   void note_validation(const std::map<std::string, double>& means);
   void save(bool required);
+  enum class OnFailure : std::uint8_t { warn, as_configured, end };
+  void note_save(OnFailure on_failure);
+  [[nodiscard]] std::string judged_metric() const;
   [[nodiscard]] bool validation_due(bool epoch_ended) const;
   [[nodiscard]] bool snapshot_due() const;
   void check_divergence(double skipped_in_a_row) const;
@@ -120,7 +124,12 @@ class Trainer {
   bool validation_pending_ = false;    // due now, or cut short by the stop that the snapshot was saved for
   std::optional<EpochRow> epoch_row_;  // of the epoch that ended, until its validation is known
   bool epoch_save_due_ = false;
-  std::int64_t saved_step_ = -1;
+  std::unique_ptr<snapshot::Writer> writer_;  // null when nothing is written
+  std::int64_t saved_step_ = -1;              // saved, or being saved
+  struct {
+    std::int64_t done = 0, failed = 0;
+    double blocked_ms = 0, write_ms = 0;
+  } saves_;
   std::int64_t validated_step_ = -1;
   std::string state_sha256_;
   bool improved_ = false;

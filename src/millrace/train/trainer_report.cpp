@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "millrace/base/clock.h"
+#include "millrace/base/error.h"
 #include "millrace/base/format.h"
 #include "millrace/device/device.h"
 #include "millrace/format/png.h"
@@ -99,12 +100,28 @@ void Trainer::log() {
   check_divergence(in_a_row);
 }
 
+std::string Trainer::judged_metric() const {
+  const std::string& wish = parts_.config->snapshot.best_metric;
+  return wish.empty() ? "val_" + parts_.stepper->objective_name(0) : wish;
+}
+
 void Trainer::note_validation(const std::map<std::string, double>& means) {
-  const std::string first = "val_" + parts_.stepper->objective_name(0);
-  const auto it = means.find(first);
-  const double loss = it == means.end() ? std::nan("") : it->second;
+  const auto value_of = [&](const std::string& name) {
+    const auto it = means.find(name);
+    return it == means.end() ? std::nan("") : it->second;
+  };
+  const std::string first = judged_metric();
+  if (!means.contains(first) && !parts_.config->snapshot.best_metric.empty()) {
+    std::string names;
+    for (const auto& [name, value] : means) names += (names.empty() ? "" : ", ") + name;
+    throw ConfigError({"validation gives no metric " + quoted(first), "snapshot.best_metric", "it gives " + names});
+  }
+  const double judged = value_of(first);
+  const bool highest = parts_.config->snapshot.best_is == BestIs::highest;
   const auto before = metrics_.find(first);
-  const bool gained = std::isfinite(loss) && (before == metrics_.end() || !(before->second.best <= loss));
+  const bool equal_or_worse =
+      before != metrics_.end() && (highest ? before->second.best >= judged : before->second.best <= judged);
+  const bool gained = std::isfinite(judged) && !equal_or_worse;
   for (const auto& [name, value] : means) {
     Metric& metric = metrics_[name];
     metric.last = value;
@@ -115,7 +132,7 @@ void Trainer::note_validation(const std::map<std::string, double>& means) {
   }
   improved_ = improved_ || gained;
   validations_without_gain_ = gained ? 0 : validations_without_gain_ + 1;
-  parts_.stepper->observe_validation(loss);
+  parts_.stepper->observe_validation(value_of("val_" + parts_.stepper->objective_name(0)));
 
   const Metric& metric = metrics_[first];
   std::string line = "validation  step " + std::to_string(step_) + "  " + metric_text(means, first);
@@ -197,6 +214,8 @@ Json Trainer::results() const {
                     {"bytes", cache.bytes},
                     {"budget_bytes", cache.budget_bytes}};
   }
+  all["snapshots"] = {
+      {"saved", saves_.done}, {"failed", saves_.failed}, {"blocked_ms", saves_.blocked_ms}, {"write_ms", saves_.write_ms}};
   if (first_step_seconds_) all["time_to_first_step_s"] = *first_step_seconds_;
   return all;
 }

@@ -81,29 +81,47 @@ void Trainer::restore(const snapshot::Content& content) {
   saved_step_ = step_;
 }
 
+// A snapshot that could not be written: training goes on, since the previous one is still there and the next save may find
+// room again, unless snapshot.on_error says otherwise.
+void Trainer::note_save(OnFailure on_failure) {
+  const std::optional<snapshot::Saved> saved = writer_ == nullptr ? std::nullopt : writer_->take();
+  if (!saved) return;
+  for (const std::string& text : saved->warnings) parts_.console->warning(text);
+  saves_.blocked_ms += saved->blocked_ms;
+  saves_.write_ms += saved->write_ms;
+  ++(saved->error ? saves_.failed : saves_.done);
+  if (!saved->error) {
+    record("snapshot", {{"step", saved->step},
+                        {"path", saved->path.string()},
+                        {"blocked_ms", saved->blocked_ms},
+                        {"write_ms", saved->write_ms}});
+    return;
+  }
+  if (saved_step_ == saved->step) saved_step_ = -1;
+  const bool stops = on_failure == OnFailure::as_configured && parts_.config->snapshot.on_error == OnSaveError::stop;
+  if (stops || on_failure == OnFailure::end) throw *saved->error;
+  parts_.console->warning(saved->error->what());
+  record("warning", {{"step", step_}, {"text", saved->error->what()}});
+}
+
 void Trainer::save(bool required) {
-  if (parts_.run_folder.empty() || saved_step_ == step_) return;
+  if (writer_ == nullptr) return;
   const std::int64_t begin = steady_nanoseconds();
   {
     const telemetry::Span span(*parts_.timeline, telemetry::Phase::snapshot);
-    try {
-      const auto folder = snapshot::save(*parts_.fs, parts_.run_folder, content());
+    writer_->wait();
+    note_save(required ? OnFailure::warn : OnFailure::as_configured);  // of an earlier step, or a first try of this one
+    if (saved_step_ != step_) {
+      snapshot::Retention retention{
+          .keep_last = parts_.config->snapshot.keep_last, .keep_every = parts_.config->snapshot.keep_every, .keep_steps = {}};
+      const auto best = metrics_.find(judged_metric());
+      if (parts_.config->snapshot.keep_best && best != metrics_.end()) retention.keep_steps.push_back(best->second.best_step);
       saved_step_ = step_;
       epoch_save_due_ = false;
       improved_ = false;
-      record("snapshot", {{"step", step_}, {"path", folder.string()}});
-      std::vector<std::int64_t> keep;
-      const auto best = metrics_.find("val_" + parts_.stepper->objective_name(0));
-      if (parts_.config->snapshot.keep_best && best != metrics_.end()) keep.push_back(best->second.best_step);
-      snapshot::retain(*parts_.fs, parts_.run_folder, parts_.config->snapshot.keep_last, keep,
-                       [&](const std::string& text) { parts_.console->warning(text); });
-    } catch (const SnapshotError& error) {
-      if (required) throw;
-      // Training goes on: the next save may find room again, and the previous snapshot is still there.
-      parts_.console->warning(std::string(error.what()));
-      record("warning", {{"step", step_}, {"text", error.what()}});
-      epoch_save_due_ = false;
-      improved_ = false;
+      writer_->begin(content(), std::move(retention));
+      if (required) writer_->wait();
+      if (required || !parts_.saves_in_background) note_save(required ? OnFailure::end : OnFailure::as_configured);
     }
   }
   const std::int64_t spent = steady_nanoseconds() - begin;

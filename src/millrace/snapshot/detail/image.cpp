@@ -1,0 +1,153 @@
+#include "millrace/snapshot/detail/image.h"
+
+#include <ATen/ops/from_blob.h>
+#include <c10/util/Exception.h>
+
+#include <cstdlib>
+#include <new>
+#include <utility>
+
+#include "millrace/base/error.h"
+#include "millrace/base/format.h"
+#include "millrace/snapshot/detail/folders.h"
+#include "millrace/snapshot/detail/json_text.h"
+#include "millrace/snapshot/detail/manifest.h"
+#include "millrace/snapshot/detail/tensors.h"
+
+namespace millrace::snapshot::detail {
+namespace {
+
+constexpr std::uint64_t kAlignment = 64;
+
+std::uint64_t aligned(std::uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+// Why a tensor can't be written byte by byte; "" when it can.
+std::string problem_of(const at::Tensor& tensor) {
+  if (!tensor.defined()) return "it is undefined";
+  if (tensor.layout() != at::kStrided || tensor.is_nested()) return "it is not dense";
+  if (tensor.is_meta()) return "it has no data (meta device)";
+  if (!dtype_of(tensor.scalar_type())) return std::string("no file holds ") + c10::toString(tensor.scalar_type());
+  return "";
+}
+
+// Fields and name; `tensors` gets the tensors in the order of the fields.
+ImageFile describe(const std::string& name, const Tensors& named, std::vector<at::Tensor>& tensors) {
+  ImageFile file;
+  file.name = name + kTensorSuffix;
+  for (const auto& [tensor_name, tensor] : named) {
+    if (const std::string problem = problem_of(tensor); !problem.empty()) {
+      throw SnapshotError(
+          {"tensor " + millrace::quoted(tensor_name) + " of " + file.name + " can't be stored: " + problem, "", ""});
+    }
+    file.fields.push_back({tensor_name, *dtype_of(tensor.scalar_type()), tensor.sizes().vec()});
+    tensors.push_back(tensor);
+  }
+  file.bytes = format::safetensors_bytes(file.fields);
+  return file;
+}
+
+std::string state_text(const Content& content) {
+  Json models = Json::array();
+  for (const auto& [name, tensors] : content.models) models.push_back(name);
+  Json parts = Json::object();
+  for (const auto& [name, part] : content.parts) parts[name] = {{"json", part.json}, {"has_tensors", !part.tensors.empty()}};
+  return to_canonical(
+             {{"step", content.step}, {"models", std::move(models)}, {"parts", std::move(parts)}, {"config", content.config}},
+             1) +
+         "\n";
+}
+
+// `bytes_of` makes a file's access to bytes from its tensors.
+Image make(const Content& content, const std::function<format::TensorBytes(std::vector<at::Tensor>)>& bytes_of) {
+  Image image;
+  image.step = content.step;
+  const auto add = [&](const std::string& name, const Tensors& named) {
+    if (!is_plain_name(name)) throw SnapshotError({millrace::quoted(name) + " can't be the name of a file", "", ""});
+    for (const ImageFile& file : image.files) {
+      if (file.name == name + kTensorSuffix) throw SnapshotError({"two parts have the name " + name, "", ""});
+    }
+    std::vector<at::Tensor> tensors;
+    image.files.push_back(describe(name, named, tensors));
+    image.files.back().bytes_of = bytes_of(std::move(tensors));
+  };
+  for (const auto& [name, tensors] : content.models) add(name, tensors);
+  for (const auto& [name, part] : content.parts) {
+    if (!part.tensors.empty()) add(name, part.tensors);
+  }
+  image.state = state_text(content);
+  return image;
+}
+
+// Of what can be stored; make() refuses the rest by name.
+std::uint64_t bytes_of_all(const Content& content) {
+  std::uint64_t bytes = 0;
+  const auto add = [&](const Tensors& tensors) {
+    for (const auto& [name, tensor] : tensors) bytes += problem_of(tensor).empty() ? aligned(tensor.nbytes()) : 0;
+  };
+  for (const auto& [name, tensors] : content.models) add(tensors);
+  for (const auto& [name, part] : content.parts) add(part.tensors);
+  return bytes;
+}
+
+}  // namespace
+
+void HostMemory::Free::operator()(std::byte* memory) const noexcept { std::free(memory); }
+
+std::byte* HostMemory::get(std::uint64_t bytes) {
+  if (bytes > capacity_) {
+    memory_.reset();  // first: both at once may be more than there is
+    capacity_ = 0;
+    memory_.reset(static_cast<std::byte*>(std::aligned_alloc(kAlignment, aligned(bytes))));
+    if (memory_ == nullptr) throw std::bad_alloc();
+    capacity_ = aligned(bytes);
+  }
+  return memory_.get();
+}
+
+Image image_of(const Content& content) {
+  return make(content, [](std::vector<at::Tensor> tensors) {
+    // Keeps the bytes of the tensor that is being written alive.
+    return [tensors = std::move(tensors), host = std::make_shared<at::Tensor>()](std::size_t i) {
+      *host = on_host(tensors[i]);
+      return std::span<const std::byte>(detail::bytes_of(*host));
+    };
+  });
+}
+
+Image image_in(HostMemory& memory, const Content& content) {
+  std::byte* next = memory.get(bytes_of_all(content));
+  return make(content, [&](const std::vector<at::Tensor>& tensors) {
+    std::vector<std::span<const std::byte>> copies;
+    copies.reserve(tensors.size());
+    for (const at::Tensor& tensor : tensors) {
+      const std::uint64_t bytes = tensor.nbytes();
+      if (bytes > 0) at::from_blob(next, tensor.sizes(), at::TensorOptions().dtype(tensor.scalar_type())).copy_(tensor.detach());
+      copies.emplace_back(next, bytes);
+      next += aligned(bytes);
+    }
+    return [copies = std::move(copies)](std::size_t i) { return copies[i]; };
+  });
+}
+
+void saving(const std::filesystem::path& run, std::int64_t step, const std::function<void()>& stage) {
+  const auto refuse = [&](std::string why, std::string next) {
+    throw SnapshotError({"can't save the snapshot of step " + std::to_string(step) + ": " + std::move(why),
+                         snapshots_of(run).string(), std::move(next)});
+  };
+  if (step < 0) refuse("steps begin at 0", "");
+  try {
+    stage();
+  } catch (const SnapshotError& error) {
+    refuse(error.message().what, error.message().next);
+  } catch (const DataError& error) {
+    refuse(error.message().what, "rename the tensor or store it in another type");
+  } catch (const Json::exception& error) {
+    refuse(std::string("its state is not valid JSON: ") + error.what(), "report this; texts in a state must be UTF-8");
+  } catch (const c10::Error& error) {
+    refuse(std::string("a tensor can't be copied: ") + error.what_without_backtrace(), "see whether the device failed");
+  } catch (const std::bad_alloc&) {
+    refuse("there is no memory for a copy of the state", "write it without a copy: --off=async_snapshot");
+  }
+}
+
+}  // namespace millrace::snapshot::detail

@@ -1,0 +1,21 @@
+// Small snapshots for the tests of this folder; defined in test_content_test.cpp.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "millrace/snapshot/snapshot.h"
+
+namespace millrace::snapshot::detail {
+
+[[nodiscard]] std::string text_of(const at::Tensor& tensor);  // its bytes
+void expect_equal(const Tensors& a, const Tensors& b);
+void expect_equal(const Content& a, const Content& b);
+
+// A model, an optimiser and a loader of a few hundred bytes, different for each step and value.
+[[nodiscard]] Content small(std::int64_t step, double value = 0);
+
+// These tests sync thousands of files: where there is a file system in memory, that costs nothing.
+[[nodiscard]] std::filesystem::path scratch();
+
+}  // namespace millrace::snapshot::detail

@@ -1,0 +1,120 @@
+#include "millrace/snapshot/writer.h"
+
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "millrace/base/clock.h"
+#include "millrace/base/signals.h"
+#include "millrace/snapshot/detail/image.h"
+
+namespace millrace::snapshot {
+namespace {
+
+double milliseconds_since(std::int64_t begin_ns) { return static_cast<double>(steady_nanoseconds() - begin_ns) * 1e-6; }
+
+// What `stage` throws goes into the result.
+void attempt(Saved& saved, const std::filesystem::path& run, const std::function<void()>& stage) {
+  try {
+    detail::saving(run, saved.step, stage);
+  } catch (const SnapshotError& error) {
+    saved.error = error;
+  } catch (const std::exception& error) {  // a mistake of ours; it must not leave a thread
+    saved.error = SnapshotError({"can't save the snapshot of step " + std::to_string(saved.step) + ": " + error.what(),
+                                 run.string(), "report this; --off=async_snapshot saves in the loop's thread"});
+  }
+}
+
+}  // namespace
+
+struct Writer::Impl {
+  struct Job {
+    detail::Image image;
+    Retention retention;
+    Saved saved;
+  };
+
+  Impl(Fs& fs_, std::filesystem::path run_) : fs(fs_), run(std::move(run_)) {}
+
+  void write(Job& work) const {
+    const std::int64_t begin = steady_nanoseconds();
+    attempt(work.saved, run, [&] { work.saved.path = detail::write_image(fs, run, work.image); });
+    if (!work.saved.error) retain(fs, run, work.retention, [&](const std::string& text) { work.saved.warnings.push_back(text); });
+    work.saved.write_ms = milliseconds_since(begin);
+  }
+
+  void serve() {
+    block_signals_in_this_thread();
+    std::unique_lock lock(mutex);
+    while (true) {
+      changed.wait(lock, [&] { return job.has_value() || is_ending; });
+      if (!job) return;
+      lock.unlock();
+      write(*job);  // nobody else touches a job before `job` is empty again
+      lock.lock();
+      result = std::move(job->saved);
+      job.reset();
+      changed.notify_all();
+    }
+  }
+
+  Fs& fs;
+  const std::filesystem::path run;
+  detail::HostMemory memory;  // the writing thread's while there is a job, else the caller's
+  std::thread thread;         // not joinable: saves in the caller's thread
+
+  std::mutex mutex;  // guards what follows
+  std::condition_variable changed;
+  std::optional<Job> job;
+  std::optional<Saved> result;
+  bool is_ending = false;
+};
+
+Writer::Writer(Fs& fs, std::filesystem::path run, bool in_background) : impl_(std::make_unique<Impl>(fs, std::move(run))) {
+  if (in_background) impl_->thread = std::thread([this] { impl_->serve(); });
+}
+
+Writer::~Writer() {
+  if (!impl_->thread.joinable()) return;
+  {
+    const std::lock_guard lock(impl_->mutex);
+    impl_->is_ending = true;
+  }
+  impl_->changed.notify_all();
+  impl_->thread.join();
+}
+
+void Writer::begin(const Content& content, Retention retention) {
+  const std::int64_t begin_ns = steady_nanoseconds();
+  wait();
+  Impl::Job job{.image = {}, .retention = std::move(retention), .saved = {}};
+  job.saved.step = content.step;
+  const bool in_background = impl_->thread.joinable();
+  attempt(job.saved, impl_->run,
+          [&] { job.image = in_background ? detail::image_in(impl_->memory, content) : detail::image_of(content); });
+  const bool failed = job.saved.error.has_value();
+  if (!failed && !in_background) impl_->write(job);
+  job.saved.blocked_ms = milliseconds_since(begin_ns);
+  const std::lock_guard lock(impl_->mutex);
+  if (failed || !in_background) {
+    impl_->result = std::move(job.saved);
+    return;
+  }
+  impl_->result.reset();
+  impl_->job = std::move(job);
+  impl_->changed.notify_all();
+}
+
+void Writer::wait() {
+  std::unique_lock lock(impl_->mutex);
+  impl_->changed.wait(lock, [&] { return !impl_->job; });
+}
+
+std::optional<Saved> Writer::take() {
+  const std::lock_guard lock(impl_->mutex);
+  return std::exchange(impl_->result, std::nullopt);
+}
+
+}  // namespace millrace::snapshot

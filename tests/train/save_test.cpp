@@ -1,0 +1,238 @@
+// Snapshots of a run whose disk fails, fills up, or is slow: training goes on, and the run ends as if nothing had been.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <fstream>
+
+#include "millrace/base/error.h"
+#include "millrace/base/fault_fs.h"
+#include "millrace/snapshot/snapshot.h"
+#include "toys.h"
+
+namespace millrace {
+namespace {
+
+using testing::HasSubstr;
+
+const Json kConfig = {{"train.epochs", 0},         {"train.max_steps", 12},      {"train.validate_every", 6},
+                      {"snapshot.every_steps", 3}, {"snapshot.every_epochs", 0}, {"snapshot.keep_last", 2},
+                      {"log.tensorboard", false},  {"data.workers", 0},          {"log.images", false}};
+
+Json with(const Json& more) {
+  Json config = kConfig;
+  config.update(more);
+  return config;
+}
+
+std::vector<Json> log_of(const std::filesystem::path& folder, const std::string& kind) {
+  std::vector<Json> lines;
+  std::ifstream file(folder / "log.jsonl");
+  for (std::string line; std::getline(file, line);) {
+    Json json = Json::parse(line, nullptr, false);
+    if (json.is_object() && json.value("kind", "") == kind) lines.push_back(std::move(json));
+  }
+  return lines;
+}
+
+std::map<std::string, std::string> snapshot_files(const std::filesystem::path& folder) {
+  std::map<std::string, std::string> all;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder / "snapshots")) {
+    const bool names_its_folder = entry.path().filename() == "state.json" || entry.path().filename() == "manifest.json";
+    if (entry.is_regular_file() && !names_its_folder)
+      all[entry.path().lexically_relative(folder).string()] = Fs::real().read_file(entry.path());
+  }
+  return all;
+}
+
+// The state of a run that nothing disturbed.
+const std::string& straight_hash() {
+  static const std::string hash = toys::run(toys::grouped_regression(), "", kConfig).summary["state_sha256"].get<std::string>();
+  return hash;
+}
+
+// What is on disk is whole, and the same command brings the run to the same end.
+void expect_goes_on(const std::filesystem::path& folder, const Json& config, const std::string& what) {
+  std::string damaged;
+  if (std::filesystem::exists(folder)) {
+    static_cast<void>(snapshot::load_newest(
+        Fs::real(), folder, [&](const auto& path, const std::string& why) { damaged += path.string() + " " + why; }));
+  }
+  EXPECT_EQ(damaged, "") << what;
+  const RunOutcome again = toys::run(toys::grouped_regression(), folder, config);
+  EXPECT_EQ(again.summary["state_sha256"], straight_hash()) << what;
+  EXPECT_EQ(snapshot::list(Fs::real(), folder).back().step, 12) << what;
+}
+
+TEST(Save, InTheBackgroundWritesTheBytesOfABlockingSave) {
+  const toys::TemporaryFolder on;
+  const toys::TemporaryFolder off;
+  const Json config = with({{"snapshot.keep_last", 100}, {"snapshot.every_steps", 1}});
+  Json plain = config;
+  plain["train.off"] = {"async_snapshot"};
+  (void)toys::run(toys::grouped_regression(), on.path(), config);
+  (void)toys::run(toys::grouped_regression(), off.path(), plain);
+  const auto expected = snapshot_files(off.path());
+  EXPECT_EQ(expected.size(), 12U * 3);
+  EXPECT_EQ(snapshot_files(on.path()), expected);
+}
+
+TEST(Save, TheLogTellsHowLongTheLoopWaitedAndHowLongItWasWritten) {
+  const toys::TemporaryFolder folder;
+  const RunOutcome run = toys::run(toys::grouped_regression(), folder.path(), kConfig);
+  const auto saved = log_of(folder.path(), "snapshot");
+  ASSERT_EQ(saved.size(), 4U);
+  EXPECT_EQ(saved.back()["step"], 12);
+  for (const Json& line : saved) {
+    EXPECT_GT(line["blocked_ms"].get<double>(), 0.0);
+    EXPECT_GT(line["write_ms"].get<double>(), 0.0);
+  }
+  EXPECT_EQ(run.summary["snapshots"]["saved"], 4);
+  EXPECT_EQ(run.summary["snapshots"]["failed"], 0);
+}
+
+class FailingSave : public testing::TestWithParam<bool> {};  // in the background
+
+// Each call of the file system in turn, alone: no abort, and the previous snapshot loads.
+TEST_P(FailingSave, WhicheverCallFailsTheRunEndsAsIfItHadNot) {
+  const Json config = GetParam() ? kConfig : with({{"train.off", {"async_snapshot"}}});
+  std::int64_t calls = 0;
+  {
+    const toys::TemporaryFolder folder;
+    FaultFs fs(Fs::real());
+    (void)toys::run(toys::grouped_regression(), folder.path(), config, false, &fs);
+    calls = fs.calls();
+  }
+  ASSERT_GT(calls, 100);
+  int went_on = 0;
+  for (std::int64_t k = 0; k < calls; ++k) {
+    const toys::TemporaryFolder folder;
+    FaultFs fs(Fs::real(), {.fail_at = k, .error_number = k % 2 == 0 ? EIO : ENOSPC, .tears_write = true});
+    std::string how;
+    try {
+      how = toys::run(toys::grouped_regression(), folder.path(), config, false, &fs).summary["state_sha256"].get<std::string>();
+      ++went_on;
+    } catch (const Error& error) {
+      how = error.what();
+    } catch (const FsError& error) {
+      how = error.what();
+    }
+    if (how.size() == 64) {
+      EXPECT_EQ(how, straight_hash());
+    }
+    expect_goes_on(folder.path(), config,
+                   "call " + std::to_string(k) + ": " + (k < fs.calls() ? fs.log()[static_cast<std::size_t>(k)] : "not reached") +
+                       "; " + how);
+  }
+  EXPECT_GT(went_on, calls * 8 / 10) << "one failure is no reason to stop, but at the start and at the very end";
+}
+
+TEST_P(FailingSave, OnAFullDiskTrainingGoesOnAndNothingIsTorn) {
+  const Json config = GetParam() ? kConfig : with({{"train.off", {"async_snapshot"}}});
+  // All that a run writes, logs too.
+  std::uint64_t needed = 0;
+  {
+    const toys::TemporaryFolder folder;
+    (void)toys::run(toys::grouped_regression(), folder.path(), with({{"snapshot.keep_last", 100}}));
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder.path()))
+      needed += entry.is_regular_file() ? entry.file_size() : 0;
+  }
+  constexpr std::uint64_t kSizes = 64;
+  // A save wants some room to spare before it begins.
+  const std::uint64_t most = needed * 11 / 10 + (std::uint64_t{128} << 10U);
+  int finished = 0;
+  for (std::uint64_t i = 0; i < kSizes; ++i) {
+    const toys::TemporaryFolder folder;
+    FaultFs fs(Fs::real(), {.capacity = most * i / (kSizes - 1)});
+    std::string how;
+    try {
+      how = toys::run(toys::grouped_regression(), folder.path(), config, false, &fs).summary["state_sha256"].get<std::string>();
+      ++finished;
+    } catch (const Error& error) {
+      how = error.what();
+    } catch (const FsError& error) {
+      how = error.what();
+    }
+    if (how.size() == 64) {
+      EXPECT_EQ(how, straight_hash());
+    }
+    expect_goes_on(folder.path(), config, std::to_string(most * i / (kSizes - 1)) + " bytes: " + how);
+  }
+  EXPECT_GT(finished, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Where, FailingSave, testing::Bool(),
+                         [](const auto& param_info) { return param_info.param ? "background" : "loop"; });
+
+// Every file of a snapshot of these steps fails.
+class BrokenAt final : public FaultFs {
+ public:
+  BrokenAt(std::int64_t step) : FaultFs(Fs::real()), name_("step-0000000" + std::to_string(step)) {}
+  std::unique_ptr<WritableFile> create(const std::filesystem::path& path) override {
+    if (path.string().find(name_) != std::string::npos) throw FsError("open", path, EIO);
+    return FaultFs::create(path);
+  }
+
+ private:
+  std::string name_;
+};
+
+TEST(Save, AFailureIsAWarningAndThePreviousSnapshotStays) {
+  const toys::TemporaryFolder folder;
+  BrokenAt fs(6);
+  const RunOutcome run = toys::run(toys::grouped_regression(), folder.path(), with({{"snapshot.keep_last", 5}}), false, &fs);
+  EXPECT_EQ(run.summary["state_sha256"], straight_hash());
+  EXPECT_EQ(run.summary["snapshots"]["failed"], 1);
+  const auto warnings = log_of(folder.path(), "warning");
+  ASSERT_EQ(warnings.size(), 1U);
+  EXPECT_THAT(warnings[0]["text"].get<std::string>(),
+              HasSubstr("can't save the snapshot of step 6: can't write model.safetensors"));
+  std::vector<std::int64_t> steps;
+  for (const auto& found : snapshot::list(Fs::real(), folder.path())) steps.push_back(found.step);
+  EXPECT_THAT(steps, testing::ElementsAre(3, 9, 12));
+}
+
+TEST(Save, AFailureStopsTheRunWhereThatIsWished) {
+  for (const char* const off : {"", "async_snapshot"}) {
+    const toys::TemporaryFolder folder;
+    BrokenAt fs(6);
+    Json config = with({{"snapshot.on_error", "stop"}, {"train.max_steps", 9}});
+    if (*off != '\0') config["train.off"] = {off};
+    EXPECT_THROW((void)toys::run(toys::grouped_regression(), folder.path(), config, false, &fs), SnapshotError);
+    config["train.max_steps"] = 12;
+    expect_goes_on(folder.path(), config, "stopped");
+  }
+}
+
+TEST(Save, KeepsTheLastTheBestAndEveryNth) {
+  const toys::TemporaryFolder folder;
+  const RunOutcome run = toys::run(toys::grouped_regression(), folder.path(),
+                                   with({{"snapshot.every_steps", 1},
+                                         {"snapshot.keep_last", 1},
+                                         {"snapshot.keep_every", 5},
+                                         {"train.validate_every", 1},
+                                         {"snapshot.best_metric", "absolute_error"},
+                                         {"snapshot.best_is", "highest"}}));
+  const auto& metric = run.summary["metrics"]["absolute_error"];
+  EXPECT_GE(metric["best"].get<double>(), metric["last"].get<double>()) << "the highest";
+  std::vector<std::int64_t> steps;
+  for (const auto& found : snapshot::list(Fs::real(), folder.path())) steps.push_back(found.step);
+  std::vector<std::int64_t> expected = {metric["best_step"].get<std::int64_t>(), 5, 10, 12};
+  std::sort(expected.begin(), expected.end());
+  expected.erase(std::unique(expected.begin(), expected.end()), expected.end());
+  EXPECT_EQ(steps, expected);
+}
+
+TEST(Save, AnUnknownBestMetricIsNamedWithThoseThereAre) {
+  const toys::TemporaryFolder folder;
+  try {
+    (void)toys::run(toys::grouped_regression(), folder.path(), with({{"snapshot.best_metric", "accuracy"}}));
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("validation gives no metric \"accuracy\""));
+    EXPECT_THAT(error.what(), HasSubstr("it gives absolute_error, val_loss"));
+  }
+}
+
+}  // namespace
+}  // namespace millrace
