@@ -28,8 +28,8 @@ void expect_golden(const std::string& name, const std::string& text) {
   EXPECT_EQ(text, read_text(file)) << "if the new text is right: MILLRACE_UPDATE_GOLDEN=1 millrace_program_test writes " << name;
 }
 
-const std::vector<std::string> kCommands = {"train", "predict", "eval",  "inspect",   "runs",
-                                            "list",  "config",  "bench", "make-data", "new"};
+const std::vector<std::string> kCommands = {"train", "predict", "eval",   "export", "import",    "inspect",
+                                            "runs",  "list",    "config", "bench",  "make-data", "new"};
 
 TEST(Help, Top) {
   const Result result = millrace({"--help"});

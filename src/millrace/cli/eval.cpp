@@ -9,10 +9,10 @@ namespace {
 constexpr std::string_view kHelp =
     R"(Prints the metrics of a trained model over its recipe's validation split.
 
-  --from PATH           run folder (its best snapshot, else the newest), snapshot folder, or .safetensors file of weights
+  --from PATH           run folder (its best snapshot, else the newest), snapshot folder, .safetensors or .pt file
   --data DIR            other data than the run's
   --section.key=VALUE   over the run's config
-  --preset, --config    with a .safetensors file of weights only: the config they were trained with
+  --preset, --config    with a file of weights only: the config they were trained with
   --json                as JSON
 )";
 

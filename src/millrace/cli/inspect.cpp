@@ -7,8 +7,8 @@ namespace millrace::cli {
 namespace {
 
 constexpr std::string_view kHelp =
-    R"(Says what is in a run folder, a snapshot folder or a file, and checks it: .safetensors, HDF5, .npy, .npz, NIfTI (.nii,
-.nii.gz, .hdr, .img), .png, .jpg, token files. Exit code 1 when something in it is damaged.
+    R"(Says what is in a run folder, a snapshot folder or a file, and checks it: .safetensors, .pt, HDF5, .npy, .npz, NIfTI
+(.nii, .nii.gz, .hdr, .img), .png, .jpg, token files. Exit code 1 when something in it is damaged.
 
   --json                as JSON
 )";

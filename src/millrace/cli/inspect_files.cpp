@@ -10,6 +10,7 @@
 #include "millrace/data/nifti.h"
 #include "millrace/data/token_array.h"
 #include "millrace/format/npy.h"
+#include "millrace/format/pt.h"
 #include "millrace/format/safetensors.h"
 
 namespace millrace::cli {
@@ -27,6 +28,7 @@ constexpr char kSafetensors[] = ".safetensors", kNpy[] = ".npy", kNpz[] = ".npz"
                kJpeg[] = ".jpeg";
 constexpr char kNii[] = ".nii", kNiiGz[] = ".nii.gz", kHdr[] = ".hdr", kHdrGz[] = ".hdr.gz", kImg[] = ".img",
                kImgGz[] = ".img.gz";
+constexpr char kPt[] = ".pt", kPth[] = ".pth";
 constexpr char kH5[] = ".h5", kHdf5[] = ".hdf5", kUvh5[] = ".uvh5";
 
 bool begins_with(const fs::path& path, std::string_view magic) {
@@ -36,6 +38,7 @@ bool begins_with(const fs::path& path, std::string_view magic) {
 }
 
 bool is_token_file(const fs::path& path) { return begins_with(path, "MRTOKENS"); }
+bool is_pt(const fs::path& path) { return has_extension<kPt, kPth>(path) || format::looks_like_pt(path); }
 bool is_hdf5(const fs::path& path) { return begins_with(path, "\x89HDF\r\n\x1a\n") || has_extension<kH5, kHdf5, kUvh5>(path); }
 
 void add_size(Report& report, const fs::path& path) {
@@ -97,6 +100,23 @@ void describe_npz(const fs::path& path, Report& report) {
   }
   report.facts.emplace_back("arrays", std::to_string(file.entries().size()));
   report.facts.emplace_back("check", "CRC-32 of every array agrees");
+}
+
+void describe_pt(const fs::path& path, Report& report) {
+  add_size(report, path);
+  report.table.push_back({"tensor", "dtype", "shape", "bytes"});
+  format::PtFile file(path);
+  for (const format::PtTensor& tensor : file.tensors()) {
+    std::vector<std::byte> elements(tensor.bytes);
+    file.read(tensor, elements);
+    report.table.push_back({tensor.name, std::string(name_of(tensor.dtype)), to_text(tensor.shape),
+                            with_commas(static_cast<std::int64_t>(tensor.bytes))});
+    report.details["tensors"].push_back({{"name", tensor.name}, {"dtype", name_of(tensor.dtype)}, {"shape", tensor.shape}});
+  }
+  for (const format::PtValue& value : file.values()) report.details["values"][value.name] = value.value;
+  report.facts.insert(report.facts.end(), {{"tensors", std::to_string(file.tensors().size())},
+                                           {"other values", std::to_string(file.values().size())},
+                                           {"check", "nothing but plain data in it; CRC-32 of every storage agrees"}});
 }
 
 void describe_nifti(const fs::path& path, Report& report) {
@@ -175,6 +195,7 @@ constexpr FileFormat kFormats[] = {
     {"safetensors file", has_extension<kSafetensors>, describe_safetensors},
     {"NumPy array", has_extension<kNpy>, describe_npy},
     {"NumPy archive", has_extension<kNpz>, describe_npz},
+    {"PyTorch file", is_pt, describe_pt},
     {"NIfTI volume", has_extension<kNii, kNiiGz, kHdr, kHdrGz, kImg, kImgGz>, describe_nifti},
     {"image", has_extension<kPng, kJpg, kJpeg>, describe_image},
     {"token file", is_token_file, describe_tokens},

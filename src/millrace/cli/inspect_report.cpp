@@ -139,8 +139,8 @@ Report inspect_path(const fs::path& path) {
     }
   }
   throw UsageError({"can't tell what " + path.string() + " is", "millrace inspect",
-                    "give a run folder, a snapshot folder (step-...), or a file: .safetensors, .h5, .npy, .npz, .nii, .nii.gz, "
-                    ".png, .jpg, tokens"});
+                    "give a run folder, a snapshot folder (step-...), or a file: .safetensors, .pt, .h5, .npy, .npz, .nii, "
+                    ".nii.gz, .png, .jpg, tokens"});
 }
 
 }  // namespace millrace::cli

@@ -11,11 +11,11 @@ constexpr std::string_view kHelp =
     R"(Runs a trained model on new input: tensors in, tensors out. Which names and shapes a recipe takes and gives is in its
 README; a wrong one is named.
 
-  --from PATH           run folder (its best snapshot, else the newest), snapshot folder, or .safetensors file of weights
-  --input FILE          safetensors file with the inputs
-  --output FILE         safetensors file to write
+  --from PATH           run folder (its best snapshot, else the newest), snapshot folder, .safetensors or .pt file
+  --input FILE          .safetensors or .pt file with the inputs
+  --output FILE         .safetensors or .pt file to write
   --section.key=VALUE   over the run's config, such as --device.name=cpu
-  --preset, --config    with a .safetensors file of weights only: the config they were trained with
+  --preset, --config    with a file of weights only: the config they were trained with
   --json                names, shapes and types of the outputs as JSON
 )";
 

@@ -10,8 +10,9 @@ Loaded load_trained(const Entry& entry, Arguments& arguments, const std::string&
   const std::string place = "millrace " + command;
   const auto from = arguments.value("from");
   if (!from) {
-    throw UsageError({place + " needs a trained model", place,
-                      "add --from with a run folder (runs/" + entry.name + "/...), a snapshot folder or a .safetensors file"});
+    throw UsageError(
+        {place + " needs a trained model", place,
+         "add --from with a run folder (runs/" + entry.name + "/...), a snapshot folder, a .safetensors or a .pt file"});
   }
   if (!std::filesystem::exists(*from)) {
     throw UsageError({"there is no file or folder " + *from, "flag --from", "millrace runs lists the runs below ./runs"});

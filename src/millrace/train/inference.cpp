@@ -4,70 +4,13 @@
 #include "millrace/base/error.h"
 #include "millrace/config/schema_of.h"
 #include "millrace/device/device.h"
-#include "millrace/format/safetensors.h"
-#include "millrace/snapshot/snapshot.h"
 #include "millrace/train/feed.h"
 #include "millrace/train/model_state.h"
 #include "millrace/train/session.h"
+#include "millrace/train/weights.h"
 
 namespace millrace {
 namespace {
-
-struct Weights {
-  std::map<std::string, Tensors> models;
-  State recipe;
-  std::filesystem::path path;
-  std::string which;
-};
-
-std::int64_t best_step(const snapshot::Content& content) {
-  const auto trainer = content.parts.find("trainer");
-  if (trainer == content.parts.end() || !trainer->second.json.contains("metrics")) return -1;
-  for (const auto& [name, metric] : trainer->second.json["metrics"].items()) {
-    if (name.starts_with("val_") && metric.is_array() && metric.size() == 3) return metric[2].get<std::int64_t>();
-  }
-  return -1;
-}
-
-Weights from_snapshot(const snapshot::Content& content, const std::filesystem::path& path, const std::string& what) {
-  Weights weights;
-  weights.models = content.models;
-  if (const auto part = content.parts.find("recipe"); part != content.parts.end()) weights.recipe = part->second;
-  weights.path = path;
-  weights.which = what + " step " + std::to_string(content.step) + " of " + path.parent_path().parent_path().string();
-  return weights;
-}
-
-// The best snapshot of a run if it is still there and whole, else the newest whole one.
-Weights from_run(Fs& fs, const std::filesystem::path& run, telemetry::Console& console) {
-  const auto newest = snapshot::load_newest(fs, run, [&](const std::filesystem::path& path, const std::string& reason) {
-    console.warning("snapshot " + path.string() + " is damaged and passed over: " + reason);
-  });
-  if (!newest) {
-    throw SnapshotError({"there is no valid snapshot in " + run.string(), "--from",
-                         "give the folder of a run that has saved, a snapshot, or a .safetensors file"});
-  }
-  const std::int64_t best = best_step(*newest);
-  std::filesystem::path newest_path;
-  for (const snapshot::Found& found : snapshot::list(fs, run)) {
-    if (found.step == newest->step) newest_path = found.path;
-    if (found.step != best || best == newest->step) continue;
-    try {
-      return from_snapshot(snapshot::load(fs, found.path), found.path, "best snapshot,");
-    } catch (const SnapshotError& error) {
-      console.warning("the best snapshot " + found.path.string() + " is damaged and passed over: " + error.message().what);
-    }
-  }
-  return from_snapshot(*newest, newest_path, best == newest->step ? "best snapshot," : "newest snapshot,");
-}
-
-Weights from_file(const std::filesystem::path& path) {
-  Weights weights;
-  weights.models["model"] = snapshot::read_tensors(path);
-  weights.path = path;
-  weights.which = "weights of " + path.string();
-  return weights;
-}
 
 void override_values(config::Resolved& config, const Json& overrides) {
   for (const auto& [key, value] : overrides.items()) {
@@ -83,23 +26,10 @@ void override_values(config::Resolved& config, const Json& overrides) {
 Loaded load_for_inference(const Entry& entry, const std::filesystem::path& from, const config::Resolved* config,
                           const Json& overrides, telemetry::Console& console) {
   Fs& fs = Fs::real();
-  if (!fs.exists(from))
-    throw UsageError(
-        {from.string() + " does not exist", "--from", "give the folder of a run, a snapshot, or a .safetensors file"});
   Loaded loaded;
-  Weights weights;
-  std::filesystem::path run;
-  if (std::filesystem::is_regular_file(from)) {
-    weights = from_file(from);
-  } else if (fs.exists(from / "manifest.json")) {
-    weights = from_snapshot(snapshot::load(fs, from), from, "snapshot,");
-    run = from.parent_path().parent_path();
-  } else {
-    weights = from_run(fs, from, console);
-    run = from;
-  }
-  if (!run.empty()) {
-    loaded.config = read_config(fs, run);
+  const Weights weights = load_weights(fs, from, console);
+  if (!weights.run.empty()) {
+    loaded.config = read_config(fs, weights.run);
   } else if (config != nullptr) {
     loaded.config = *config;
   } else {

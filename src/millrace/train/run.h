@@ -46,11 +46,11 @@ struct Loaded {
   config::Resolved config;
   std::unique_ptr<Switches> switches;
   std::unique_ptr<Recipe> recipe;  // weights loaded, eval mode
-  std::filesystem::path snapshot;  // or the safetensors file
+  std::filesystem::path snapshot;  // or the file of weights
   std::string which;               // one line: "best snapshot of RUN, step 600 (val_loss 1.71)"
 };
 
-// `from` is a run folder (best snapshot if there is one, else the newest valid), a snapshot folder, or a .safetensors file
+// `from` is a run folder (best snapshot if there is one, else the newest valid), a snapshot folder, or a .safetensors or .pt file
 // (then `config` must be given). Values in `overrides` replace those of the run's config (device, data.dir, generate.*).
 Loaded load_for_inference(const Entry& entry, const std::filesystem::path& from, const config::Resolved* config,
                           const Json& overrides, telemetry::Console& console);

@@ -1,0 +1,75 @@
+#include <algorithm>
+
+#include "millrace/base/format.h"
+#include "millrace/cli/command.h"
+#include "millrace/cli/weights_file.h"
+#include "millrace/format/pt.h"
+#include "millrace/snapshot/snapshot.h"
+
+namespace millrace::cli {
+namespace {
+
+constexpr std::string_view kHelp =
+    R"(Turns a file of Python's torch.save into one of tensors alone. Nothing in it is run: what is no tensor, number, text or
+container of these is refused by name. Tensors in containers get the way to them as a name: "model.layer.weight".
+
+  FILE                  .pt or .pth of torch 1.6 or later, or .safetensors
+  --to FILE             .safetensors, or .pt or .pth
+  --part NAME           only the tensors below this name, without it: --part model_state_dict
+  --json                as JSON
+
+predict, eval and generate read .pt files of weights as they are: --from FILE.pt.
+)";
+
+std::string values_of(const std::filesystem::path& path) {
+  constexpr std::size_t kShown = 10;
+  if (!format::looks_like_pt(path)) return "";
+  const format::PtFile file(path);
+  std::string text;
+  for (std::size_t i = 0; i < std::min(kShown, file.values().size()); ++i) {
+    text += (i == 0 ? "" : ", ") + file.values()[i].name + " = " +
+            file.values()[i].value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  }
+  const std::size_t more = file.values().size() - std::min(kShown, file.values().size());
+  return more == 0 ? text : text + " and " + std::to_string(more) + " more";
+}
+
+Tensors part_of(const Tensors& all, const std::string& part) {
+  const std::string prefix = part + ".";
+  Tensors tensors;
+  for (const auto& [name, tensor] : all) {
+    if (name.starts_with(prefix)) tensors.emplace(name.substr(prefix.size()), tensor);
+  }
+  if (!tensors.empty()) return tensors;
+  std::vector<std::string> parts;
+  for (const auto& [name, tensor] : all) {
+    const std::string first = name.substr(0, name.find('.'));
+    if (parts.empty() || parts.back() != first) parts.push_back(first);
+  }
+  throw UsageError({"no tensor lies below " + quoted(part), "flag --part", "the file has " + joined(parts, ", ")});
+}
+
+int run(const Invocation& call) {
+  Arguments arguments(call.words);
+  const bool json = arguments.flag("json");
+  const auto part = arguments.value("part");
+  const std::filesystem::path to = take_target(arguments, "import");
+  const auto from = arguments.positional();
+  arguments.finish("import");
+  if (!from)
+    throw UsageError({"millrace import needs a file", "millrace import", "write millrace import FILE.pt --to FILE.safetensors"});
+  const Tensors all = snapshot::read_tensors(*from);
+  write_weights(to, part ? part_of(all, *part) : all, *from, values_of(*from), json);
+  return 0;
+}
+
+}  // namespace
+
+constinit const Command kImport = {.name = "import",
+                                   .arguments = "FILE --to FILE [--part NAME] [--json]",
+                                   .summary = "weights of a Python .pt file as .safetensors",
+                                   .group = "Train and use a model",
+                                   .help = kHelp,
+                                   .run = run};
+
+}  // namespace millrace::cli

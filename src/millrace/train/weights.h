@@ -1,0 +1,26 @@
+// The weights of a trained model, wherever they lie.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include "millrace/base/fs.h"
+#include "millrace/core/batch.h"
+#include "millrace/telemetry/run_log.h"
+
+namespace millrace {
+
+struct Weights {
+  std::map<std::string, Tensors> models;  // as in snapshot::Content
+  State recipe;                           // the recipe's own part; empty for a file of tensors
+  std::filesystem::path path;             // snapshot folder or file
+  std::filesystem::path run;              // folder of the run it belongs to; "" for a file of tensors
+  std::string which;                      // one line: "best snapshot, step 600 of runs/x"
+};
+
+// `from` is a run folder (its best snapshot, else the newest whole one), a snapshot folder, or a .safetensors or .pt file.
+// UsageError when it does not exist; SnapshotError when it holds nothing whole.
+[[nodiscard]] Weights load_weights(Fs& fs, const std::filesystem::path& from, telemetry::Console& console);
+
+}  // namespace millrace
