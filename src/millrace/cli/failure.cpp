@@ -9,6 +9,7 @@
 #include "millrace/base/error.h"
 #include "millrace/base/fs.h"
 #include "millrace/base/json.h"
+#include "millrace/device/tensor_memory.h"
 
 namespace millrace::cli {
 namespace {
@@ -43,13 +44,9 @@ Failure describe(const std::exception_ptr& exception) {
             1};
   } catch (const std::bad_alloc&) {
     return out_of_memory("");
-  } catch (const c10::OutOfMemoryError& error) {
-    return out_of_memory(first_line(error.what_without_backtrace()));
   } catch (const c10::Error& error) {
     const std::string text = first_line(error.what_without_backtrace());
-    if (text.find("not enough memory") != std::string::npos || text.find("can't allocate memory") != std::string::npos) {
-      return out_of_memory(text);
-    }
+    if (device::is_out_of_memory(error)) return out_of_memory(text);
     return {to_text("InternalError", {"LibTorch refused an operation: " + text, "", std::string(kReport)}), 1};
   } catch (const Json::exception& error) {
     return {to_text("InternalError", {error.what(), "a JSON value", std::string(kReport)}), 1};

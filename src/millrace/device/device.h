@@ -32,6 +32,8 @@ class Backend {
   virtual void synchronize(int index) = 0;
   virtual void pin(std::byte* memory, std::size_t bytes) = 0;  // page-lock existing memory; no-op on the CPU
   virtual void unpin(std::byte* memory) noexcept = 0;
+  virtual void reset_peak(int) {}      // of memory(): what is allocated now is the peak
+  virtual void release_cached(int) {}  // gives memory that no tensor uses back to the device
 
  private:
   [[nodiscard]] virtual MemoryCounters read_memory(int index) const = 0;

@@ -43,6 +43,14 @@ class CudaBackend final : public Backend {
 
   void unpin(std::byte* memory) noexcept override { cudaHostUnregister(memory); }
 
+  void reset_peak(int index) override {
+    if (c10::cuda::CUDACachingAllocator::get()->initialized()) c10::cuda::CUDACachingAllocator::resetPeakStats(as_index(index));
+  }
+
+  void release_cached(int) override {
+    if (c10::cuda::CUDACachingAllocator::get()->initialized()) c10::cuda::CUDACachingAllocator::emptyCache();
+  }
+
  private:
   struct Device {
     std::string name;

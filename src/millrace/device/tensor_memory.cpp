@@ -1,0 +1,98 @@
+#include "millrace/device/tensor_memory.h"
+
+#include <c10/core/CPUAllocator.h>
+#include <c10/core/impl/alloc_cpu.h>
+#include <c10/util/Exception.h>
+#include <malloc.h>
+
+#include <atomic>
+#include <new>
+#include <string_view>
+
+#include "millrace/base/format.h"
+#include "millrace/device/device.h"
+
+namespace millrace::device {
+namespace {
+
+std::atomic<std::uint64_t> live{0};
+std::atomic<std::uint64_t> peak{0};
+std::atomic<std::uint64_t> limit{0};
+
+void add(std::uint64_t bytes) noexcept {
+  const std::uint64_t now = live.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+  std::uint64_t highest = peak.load(std::memory_order_relaxed);
+  while (now > highest && !peak.compare_exchange_weak(highest, now, std::memory_order_relaxed)) {
+  }
+}
+
+// The C library knows the size of a block: no header of ours, no table.
+void release(void* memory) {
+  if (memory == nullptr) return;
+  c10::profiledCPUMemoryReporter().Delete(memory);
+  live.fetch_sub(malloc_usable_size(memory), std::memory_order_relaxed);
+  c10::free_cpu(memory);
+}
+
+class Counting final : public c10::Allocator {
+ public:
+  c10::DataPtr allocate(std::size_t bytes) override {
+    const std::uint64_t most = limit.load(std::memory_order_relaxed);
+    const std::uint64_t now = live.load(std::memory_order_relaxed);
+    TORCH_CHECK_WITH(OutOfMemoryError, most == 0 || now + bytes <= most, "a tensor of ", human_bytes(static_cast<double>(bytes)),
+                     " does not fit: tensors hold ", human_bytes(static_cast<double>(now)), " of ",
+                     human_bytes(static_cast<double>(most)));
+    void* const memory = c10::alloc_cpu(bytes);
+    if (memory != nullptr) add(malloc_usable_size(memory));
+    c10::profiledCPUMemoryReporter().New(memory, bytes);
+    return {memory, memory, &release, c10::Device(c10::DeviceType::CPU)};
+  }
+  bool is_simple_data_ptr(const c10::DataPtr& data) const override { return data.get_context() == data.get(); }
+  c10::DeleterFnPtr raw_deleter() const override { return &release; }
+  void copy_data(void* to, const void* from, std::size_t bytes) const override { default_copy_data(to, from, bytes); }
+};
+
+}  // namespace
+
+void count_tensor_memory() {
+  // Never destroyed: tensors of static objects are freed after main.
+  static const bool installed = [] {
+    c10::SetCPUAllocator(new Counting);
+    return true;
+  }();
+  (void)installed;
+}
+
+TensorMemory tensor_memory(c10::Device device) {
+  if (device.is_cpu()) return {live.load(std::memory_order_relaxed), peak.load(std::memory_order_relaxed)};
+  const MemoryCounters counters = backend_of(device).memory(device.has_index() ? device.index() : 0);
+  return {counters.allocated_bytes, counters.peak_bytes};
+}
+
+void reset_peak_tensor_memory(c10::Device device) {
+  if (device.is_cpu()) {
+    peak.store(live.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  } else {
+    backend_of(device).reset_peak(device.has_index() ? device.index() : 0);
+  }
+}
+
+void release_cached_memory(c10::Device device) {
+  if (!device.is_cpu()) backend_of(device).release_cached(device.has_index() ? device.index() : 0);
+}
+
+void limit_tensor_memory(std::uint64_t bytes) noexcept { limit.store(bytes, std::memory_order_relaxed); }
+
+std::uint64_t tensor_memory_limit() noexcept { return limit.load(std::memory_order_relaxed); }
+
+bool is_out_of_memory(const std::exception& error) noexcept {
+  if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr) return true;
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return true;
+  // LibTorch's own allocator of host memory throws a plain c10::Error.
+  const auto* const other = dynamic_cast<const c10::Error*>(&error);
+  if (other == nullptr) return false;
+  const std::string_view text = other->what_without_backtrace();
+  return text.find("not enough memory") != std::string_view::npos || text.find("can't allocate memory") != std::string_view::npos;
+}
+
+}  // namespace millrace::device

@@ -1,0 +1,62 @@
+#include "millrace/device/tensor_memory.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+#include <c10/util/Exception.h>
+#include <gtest/gtest.h>
+
+#include <new>
+
+namespace millrace::device {
+namespace {
+
+constexpr std::int64_t kMegabyte = 1 << 20;
+constexpr double kSlack = 16384;  // the C library rounds blocks up to pages
+
+at::Tensor bytes(std::int64_t count) { return at::empty({count}, at::kByte); }
+
+TEST(TensorMemory, CountsWhatIsAliveAndThePeak) {
+  count_tensor_memory();
+  count_tensor_memory();
+  const std::uint64_t before = tensor_memory().live_bytes;
+  reset_peak_tensor_memory();
+  {
+    const at::Tensor kept = bytes(kMegabyte);
+    (void)bytes(3 * kMegabyte);
+    EXPECT_NEAR(static_cast<double>(tensor_memory().live_bytes - before), kMegabyte, kSlack);
+    EXPECT_NEAR(static_cast<double>(tensor_memory().peak_bytes - before), 4 * kMegabyte, kSlack);
+    reset_peak_tensor_memory();
+    EXPECT_EQ(tensor_memory().peak_bytes, tensor_memory().live_bytes);
+    (void)bytes(0);
+  }
+  EXPECT_EQ(tensor_memory().live_bytes, before);
+}
+
+TEST(TensorMemory, ATensorBeyondTheLimitIsRefusedAndTheNextOneThatFitsIsNot) {
+  count_tensor_memory();
+  limit_tensor_memory(tensor_memory().live_bytes + 2 * kMegabyte);
+  try {
+    (void)bytes(3 * kMegabyte);
+    ADD_FAILURE() << "nothing was refused";
+  } catch (const c10::OutOfMemoryError& error) {
+    EXPECT_TRUE(is_out_of_memory(error));
+    EXPECT_NE(std::string(error.what()).find("a tensor of 3.1 MB does not fit"), std::string::npos) << error.what();
+  }
+  EXPECT_EQ(bytes(kMegabyte).numel(), kMegabyte);
+  limit_tensor_memory(0);
+  EXPECT_EQ(bytes(3 * kMegabyte).numel(), 3 * kMegabyte);
+}
+
+TEST(TensorMemory, KnowsWhichErrorsMeanThatMemoryRanOut) {
+  EXPECT_TRUE(is_out_of_memory(std::bad_alloc()));
+  EXPECT_FALSE(is_out_of_memory(std::runtime_error("can't allocate memory")));
+  try {
+    (void)at::empty({std::int64_t{1} << 46}, at::kByte);  // LibTorch's own refusal
+    ADD_FAILURE() << "64 TB were given";
+  } catch (const std::exception& error) {
+    EXPECT_TRUE(is_out_of_memory(error)) << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace millrace::device
