@@ -106,6 +106,21 @@ TEST(RandomScope, InnerScopeLeavesTheOuterSitesAlone) {
   EXPECT_EQ(RandomScope::next_key(), expected[1]);
 }
 
+TEST(RandomScope, GoesOnFromAPlace) {
+  EXPECT_FALSE(RandomScope::place().has_value());
+  const std::vector<std::uint64_t> expected = keys(1, 2, 3, 4);
+  const RandomScope outer(1, 2, 3);
+  (void)RandomScope::next_key();
+  const auto place = RandomScope::place();
+  ASSERT_TRUE(place.has_value());
+  for (int pass = 0; pass < 2; ++pass) {
+    const RandomScope again(*place);
+    EXPECT_EQ(RandomScope::next_key(), expected[1]);
+    EXPECT_EQ(RandomScope::next_key(), expected[2]);
+  }
+  EXPECT_EQ(RandomScope::next_key(), expected[1]) << "the outer scope stands where it stood";
+}
+
 TEST(RandomScope, OutsideAnyScopeTheDefaultGeneratorDecides) {
   const auto draw = [] {
     at::Generator(at::detail::getDefaultCPUGenerator()).set_current_seed(7);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 namespace millrace {
 
@@ -9,6 +10,12 @@ namespace millrace {
 // thread owns LibTorch. Each next_key() call within a forward pass is one site; the order of calls is the model's order.
 class RandomScope {
  public:
+  // Where a scope stands: a part of the forward pass that is computed a second time goes on from the same site.
+  struct Place {
+    std::uint64_t seed = 0, step = 0, micro_step = 0, site = 0;
+  };
+
+  explicit RandomScope(const Place& place) noexcept;
   RandomScope(std::uint64_t seed, std::uint64_t step, std::uint64_t micro_step) noexcept;
   ~RandomScope();
   RandomScope(const RandomScope&) = delete;
@@ -17,12 +24,10 @@ class RandomScope {
   // Key of the next site of the innermost scope. Outside any scope: drawn from ATen's default CPU generator, so that a layer
   // used alone behaves as torch users expect (torch.manual_seed repeats it).
   [[nodiscard]] static std::uint64_t next_key();
+  [[nodiscard]] static std::optional<Place> place() noexcept;  // of the innermost scope; nullopt outside any
 
  private:
-  std::uint64_t seed_;
-  std::uint64_t step_;
-  std::uint64_t micro_step_;
-  std::uint64_t site_ = 0;
+  Place place_;
   RandomScope* outer_;
 };
 

@@ -1,0 +1,270 @@
+#include "millrace/memory/block.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Context.h>
+#include <ATen/autocast_mode.h>
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/saved_variable_hooks.h>
+#include <torch/nn/module.h>
+
+#include <algorithm>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "millrace/base/error.h"
+#include "millrace/base/format.h"
+#include "millrace/core/random.h"
+#include "millrace/device/autocast.h"
+#include "millrace/memory/detail/saving.h"
+
+namespace millrace::memory {
+namespace {
+
+thread_local BlockScope* scope = nullptr;
+thread_local bool inside_block = false;
+
+class InsideBlock {
+ public:
+  InsideBlock() noexcept : outer_(std::exchange(inside_block, true)) {}
+  ~InsideBlock() { inside_block = outer_; }
+  InsideBlock(const InsideBlock&) = delete;
+  InsideBlock& operator=(const InsideBlock&) = delete;
+
+ private:
+  bool outer_;
+};
+
+bool matches(std::string_view pattern, std::string_view name) {
+  if (pattern.empty()) return name.empty();
+  if (pattern.front() == '*') return matches(pattern.substr(1), name) || (!name.empty() && matches(pattern, name.substr(1)));
+  return !name.empty() && (pattern.front() == '?' || pattern.front() == name.front()) &&
+         matches(pattern.substr(1), name.substr(1));
+}
+
+// State of the generators that layers without keys of their own draw from, and back to it.
+class Generators {
+ public:
+  explicit Generators(c10::Device device) {
+    add(at::detail::getDefaultCPUGenerator());
+    if (!device.is_cpu()) add(at::globalContext().defaultGenerator(device));
+  }
+  void restore() {
+    for (auto& [generator, state] : states_) {
+      const std::scoped_lock lock(generator.mutex());
+      generator.set_state(state);
+    }
+  }
+
+ private:
+  void add(at::Generator generator) {
+    const std::scoped_lock lock(generator.mutex());
+    at::Tensor state = generator.get_state();
+    states_.emplace_back(std::move(generator), std::move(state));
+  }
+  std::vector<std::pair<at::Generator, at::Tensor>> states_;
+};
+
+// What a second pass may move and must not.
+class KeepState {
+ public:
+  KeepState(const torch::nn::Module& part, c10::Device device) : generators_(device) {
+    for (const at::Tensor& buffer : part.buffers()) buffers_.emplace_back(buffer, buffer.clone());
+  }
+  ~KeepState() {
+    const at::NoGradGuard no_grad;
+    for (auto& [buffer, value] : buffers_) buffer.copy_(value);
+    generators_.restore();
+  }
+  KeepState(const KeepState&) = delete;
+  KeepState& operator=(const KeepState&) = delete;
+
+ private:
+  Generators generators_;
+  std::vector<std::pair<at::Tensor, at::Tensor>> buffers_;
+};
+
+struct LastIsSaved {};  // ends a second pass: what comes after is not wanted
+
+// One run of a block through the forward pass, shared by all that it saved.
+class Pass {
+ public:
+  Pass(std::string_view name, const torch::nn::Module& part, c10::Device device, std::function<void()> run, Watcher* watcher,
+       std::size_t index)
+      : name_(name), part_(part), device_(device), run_(std::move(run)), watcher_(watcher), index_(index), generators_(device) {
+    if (at::autocast::is_autocast_enabled(device.type())) autocast_ = at::autocast::get_autocast_dtype(device.type());
+    place_ = RandomScope::place();
+  }
+
+  std::size_t add(const at::Tensor& tensor) {
+    shapes_ = shapes_ * 31 + shape_of(tensor);
+    return saved_++;
+  }
+
+  void backward_begins() {
+    if (watcher_ != nullptr && !std::exchange(told_, true)) watcher_->backward_begins(index_);
+  }
+
+  at::Tensor take(std::size_t i) {
+    backward_begins();
+    if (tensors_.size() != saved_ || !tensors_[i].defined()) compute();
+    return std::move(tensors_[i]);
+  }
+
+  // In the second pass.
+  void fill(const at::Tensor& tensor) {
+    seen_shapes_ = seen_shapes_ * 31 + shape_of(tensor);
+    tensors_.push_back(tensor);
+    if (tensors_.size() == saved_) throw LastIsSaved{};
+  }
+
+ private:
+  void compute();
+
+  static std::uint64_t shape_of(const at::Tensor& tensor) {
+    auto hash = static_cast<std::uint64_t>(tensor.scalar_type());
+    for (const std::int64_t size : tensor.sizes()) hash = hash * 1000003 + static_cast<std::uint64_t>(size);
+    return hash;
+  }
+
+  std::string name_;
+  const torch::nn::Module& part_;
+  c10::Device device_;
+  std::function<void()> run_;
+  Watcher* watcher_;
+  std::size_t index_;
+  Generators generators_;
+  std::optional<at::ScalarType> autocast_;
+  std::optional<RandomScope::Place> place_;
+  std::size_t saved_ = 0;
+  std::uint64_t shapes_ = 0;
+  std::uint64_t seen_shapes_ = 0;
+  bool told_ = false;
+  std::vector<at::Tensor> tensors_;  // of the second pass, each until it is taken
+};
+
+// Keeps nothing: the pass has it made again.
+struct Forgotten final : torch::autograd::SavedVariableHooks {
+  explicit Forgotten(std::shared_ptr<Pass> of) : pass(std::move(of)) {}
+  void call_pack_hook(const at::Tensor& tensor) override { index = pass->add(tensor); }
+  at::Tensor call_unpack_hook() override { return pass->take(index); }
+  std::shared_ptr<Pass> pass;
+  std::size_t index = 0;
+};
+
+// Keeps the tensor, and tells when it is wanted.
+struct Kept final : torch::autograd::SavedVariableHooks {
+  explicit Kept(std::shared_ptr<Pass> of) : pass(std::move(of)) {}
+  void call_pack_hook(const at::Tensor& tensor) override { kept = tensor; }
+  at::Tensor call_unpack_hook() override {
+    pass->backward_begins();
+    return kept;
+  }
+  std::shared_ptr<Pass> pass;
+  at::Tensor kept;
+};
+
+// Of the second pass, whose graph nobody goes through.
+struct Filling final : torch::autograd::SavedVariableHooks {
+  explicit Filling(Pass& of) : pass(of) {}
+  void call_pack_hook(const at::Tensor& tensor) override { pass.fill(tensor); }
+  at::Tensor call_unpack_hook() override { throw InternalError({"a block ran a backward pass inside its forward pass", "", ""}); }
+  Pass& pass;
+};
+
+class SecondPass final : public detail::Saver {
+ public:
+  explicit SecondPass(Pass& pass) : pass_(pass) {}
+  std::unique_ptr<torch::autograd::SavedVariableHooks> hooks() override { return std::make_unique<Filling>(pass_); }
+
+ private:
+  Pass& pass_;
+};
+
+void Pass::compute() {
+  if (watcher_ != nullptr) watcher_->second_pass_begins(index_);
+  tensors_.clear();
+  tensors_.reserve(saved_);
+  seen_shapes_ = 0;
+  {
+    const InsideBlock inside;
+    const KeepState keep(part_, device_);
+    generators_.restore();
+    const at::AutoGradMode with_grad(true);
+    const device::Autocast autocast(device_.type(), autocast_);
+    std::optional<RandomScope> random;
+    if (place_) random.emplace(*place_);
+    SecondPass filling(*this);
+    const detail::SaverScope saver(&filling);
+    try {
+      run_();
+    } catch (const LastIsSaved&) {
+    }
+  }
+  if (tensors_.size() != saved_ || seen_shapes_ != shapes_) {
+    throw InternalError({"block " + quoted(name_) + " ran differently the second time: it saved " + std::to_string(saved_) +
+                             " tensors for its gradient, then " + std::to_string(tensors_.size()) + " of other shapes or number",
+                         "memory.recompute",
+                         "a block must be a function of what it captures and of parameters; leave it out of memory.recompute"});
+  }
+  if (watcher_ != nullptr) watcher_->second_pass_ends(index_);
+}
+
+}  // namespace
+
+Recompute::Recompute(std::vector<std::string> patterns) {
+  for (std::string& pattern : patterns) {
+    if (pattern == "none" || pattern == "false" || pattern == "auto" || pattern.empty()) continue;
+    patterns_.push_back(pattern == "all" || pattern == "true" ? "*" : std::move(pattern));
+  }
+}
+
+bool Recompute::takes(std::string_view block) const {
+  return std::ranges::any_of(patterns_, [block](const std::string& pattern) { return matches(pattern, block); });
+}
+
+std::vector<std::string> Recompute::unmatched(const std::vector<std::string>& blocks) const {
+  std::vector<std::string> lost;
+  for (const std::string& pattern : patterns_) {
+    if (std::ranges::none_of(blocks, [&](const std::string& block) { return matches(pattern, block); })) lost.push_back(pattern);
+  }
+  return lost;
+}
+
+BlockScope::BlockScope(const Recompute& recompute, c10::Device device, Watcher* watcher, std::vector<std::string>* seen)
+    : recompute_(recompute), device_(device), watcher_(watcher), seen_(seen), outer_(std::exchange(scope, this)) {}
+
+BlockScope::~BlockScope() { scope = outer_; }
+
+bool wants_block(std::string_view name) {
+  if (scope == nullptr || inside_block || !at::GradMode::is_enabled()) return false;
+  if (scope->seen_ != nullptr && std::ranges::find(*scope->seen_, name) == scope->seen_->end()) scope->seen_->emplace_back(name);
+  return scope->watcher_ != nullptr || scope->recompute_.takes(name);
+}
+
+struct BlockGuard::Impl final : detail::Saver {
+  Impl(std::shared_ptr<Pass> of, bool recomputed) : pass(std::move(of)), forgets(recomputed), saver(this) {}
+  std::unique_ptr<torch::autograd::SavedVariableHooks> hooks() override {
+    if (forgets) return std::make_unique<Forgotten>(pass);
+    return std::make_unique<Kept>(pass);
+  }
+  std::shared_ptr<Pass> pass;
+  bool forgets;
+  InsideBlock inside;
+  detail::SaverScope saver;
+};
+
+BlockGuard::BlockGuard(std::string_view name, const torch::nn::Module& part, std::function<void()> run)
+    : watcher_(scope->watcher_) {
+  const bool recomputed = scope->recompute_.takes(name);
+  const std::size_t index = watcher_ == nullptr ? 0 : watcher_->forward_begins(name);
+  if (!recomputed) run = nullptr;
+  impl_ = std::make_unique<Impl>(std::make_shared<Pass>(name, part, scope->device_, std::move(run), watcher_, index), recomputed);
+}
+
+BlockGuard::~BlockGuard() {
+  impl_.reset();
+  if (watcher_ != nullptr) watcher_->forward_ends();
+}
+
+}  // namespace millrace::memory

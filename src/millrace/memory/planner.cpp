@@ -1,0 +1,134 @@
+#include "millrace/memory/planner.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <set>
+#include <utility>
+
+#include "millrace/base/error.h"
+
+namespace millrace::memory {
+namespace {
+
+using Kind = Segment::Kind;
+
+std::uint64_t growth(const Segment& segment) {
+  return segment.end_bytes > segment.begin_bytes ? segment.end_bytes - segment.begin_bytes : 0;
+}
+
+std::uint64_t minus(std::uint64_t a, std::uint64_t b) { return a > b ? a - b : 0; }
+
+// The step that keeps everything, from the one that keeps nothing.
+StepProfile as_if_kept(StepProfile profile) {
+  std::uint64_t alive = 0;
+  for (Segment& segment : profile.segments) {
+    const std::uint64_t own = segment.block < 0 ? 0 : profile.second_pass_bytes[static_cast<std::size_t>(segment.block)];
+    if (segment.kind == Kind::backward) alive = minus(alive, own);
+    segment.peak_bytes += alive + (segment.kind == Kind::forward ? own : 0);
+    segment.begin_bytes += alive;
+    if (segment.kind == Kind::forward) alive += own;
+    segment.end_bytes += alive;
+  }
+  return profile;
+}
+
+}  // namespace
+
+std::uint64_t Budget::bytes(std::uint64_t plain_peak) const noexcept {
+  return static_cast<std::uint64_t>(std::llround(is_share ? amount * static_cast<double>(plain_peak) : amount));
+}
+
+std::optional<Budget> parse_budget(std::string_view text) {
+  double amount = 0;
+  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), amount);
+  if (error != std::errc() || !std::isfinite(amount) || amount <= 0) return std::nullopt;
+  std::string_view unit(rest, static_cast<std::size_t>(text.data() + text.size() - rest));
+  while (unit.starts_with(' ')) unit.remove_prefix(1);
+  if (unit == "%") return Budget{amount / 100, true};
+  struct Unit {
+    std::string_view name;
+    double factor;
+  };
+  constexpr double kKi = 1024;
+  constexpr std::array kUnits = {
+      Unit{"", 1},     Unit{"B", 1},     Unit{"kB", 1e3},  Unit{"KB", 1e3},        Unit{"MB", 1e6},
+      Unit{"GB", 1e9}, Unit{"TB", 1e12}, Unit{"KiB", kKi}, Unit{"MiB", kKi * kKi}, Unit{"GiB", kKi * kKi * kKi}};
+  const auto found = std::ranges::find(kUnits, unit, &Unit::name);
+  constexpr double kMost = 1e15;  // a petabyte: beyond is a slip of the keyboard
+  if (found == kUnits.end() || amount * found->factor > kMost) return std::nullopt;
+  return Budget{amount * found->factor, false};
+}
+
+Planner::Planner(StepProfile recomputed, std::optional<StepProfile> plain)
+    : recomputed_(std::move(recomputed)), measured_plain_(plain.has_value()) {
+  plain_ = plain ? std::move(*plain) : as_if_kept(recomputed_);
+  const auto same = [](const Segment& a, const Segment& b) { return a.kind == b.kind && a.block == b.block; };
+  MR_CHECK(plain_.blocks == recomputed_.blocks && std::ranges::equal(plain_.segments, recomputed_.segments, same),
+           "the step took another course when its blocks were recomputed");
+  saved_.resize(plain_.blocks.size());
+  std::vector<double> ms(plain_.blocks.size());
+  for (std::size_t i = 0; i < plain_.segments.size(); ++i) {
+    const Segment& kept = plain_.segments[i];
+    if (kept.kind != Kind::forward) continue;
+    const auto block = static_cast<std::size_t>(kept.block);
+    saved_[block] = minus(growth(kept), growth(recomputed_.segments[i]));
+    // The first of two trials runs on cold memory: the shortest time counts.
+    ms[block] = std::min({kept.ms, recomputed_.segments[i].ms,
+                          recomputed_.second_pass_ms[block] > 0 ? recomputed_.second_pass_ms[block] : kept.ms});
+  }
+  for (std::size_t i = 0; i < saved_.size(); ++i) {
+    auto cost = std::ranges::find(costs_, plain_.blocks[i], &BlockCost::name);
+    if (cost == costs_.end()) cost = costs_.insert(costs_.end(), BlockCost{plain_.blocks[i]});
+    cost->saved_bytes += saved_[i];
+    cost->ms += ms[i];
+  }
+}
+
+std::uint64_t Planner::predict(const std::vector<std::string>& blocks) const {
+  const std::set<std::string_view> again(blocks.begin(), blocks.end());
+  const auto is_again = [&](std::size_t block) { return again.contains(plain_.blocks[block]); };
+  std::uint64_t peak = 0;
+  std::uint64_t gone = 0;     // of the blocks between their passes, saved bytes of those that are recomputed
+  std::uint64_t present = 0;  // and of the others
+  for (std::size_t i = 0; i < plain_.segments.size(); ++i) {
+    const Segment& segment = plain_.segments[i];
+    const auto block = static_cast<std::size_t>(std::max<std::int64_t>(segment.block, 0));
+    const bool own = segment.kind != Kind::gap && is_again(block);
+    if (segment.kind == Kind::backward) {
+      std::uint64_t& sum = is_again(block) ? gone : present;
+      sum = minus(sum, saved_[block]);
+    }
+    peak = std::max(peak, own ? recomputed_.segments[i].peak_bytes + present : minus(segment.peak_bytes, gone));
+    if (segment.kind == Kind::forward) (is_again(block) ? gone : present) += saved_[block];
+  }
+  return peak;
+}
+
+RecomputePlan Planner::choose(std::uint64_t bytes) const {
+  std::vector<BlockCost> order = costs_;
+  std::ranges::stable_sort(order, [](const BlockCost& a, const BlockCost& b) {
+    return static_cast<double>(a.saved_bytes) * b.ms > static_cast<double>(b.saved_bytes) * a.ms;
+  });
+  std::vector<std::string> chosen;
+  for (const BlockCost& cost : order) {
+    if (predict(chosen) <= bytes) break;
+    if (cost.saved_bytes > 0) chosen.push_back(cost.name);
+  }
+  const bool fits = predict(chosen) <= bytes;
+  for (std::size_t i = chosen.size(); fits && i-- > 0;) {
+    std::vector<std::string> fewer = chosen;
+    fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
+    if (predict(fewer) <= bytes) chosen = std::move(fewer);
+  }
+  RecomputePlan plan{.blocks = {}, .predicted_bytes = predict(chosen), .extra_ms = 0, .fits = fits};
+  for (const BlockCost& cost : costs_) {  // in the model's order
+    if (std::ranges::find(chosen, cost.name) == chosen.end()) continue;
+    plan.blocks.push_back(cost.name);
+    plan.extra_ms += cost.ms;
+  }
+  return plan;
+}
+
+}  // namespace millrace::memory

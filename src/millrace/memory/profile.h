@@ -1,0 +1,54 @@
+// One training step seen through its blocks: bytes alive and milliseconds, part by part.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "millrace/memory/block.h"
+
+namespace millrace::memory {
+
+// A stretch of a step: before, in or after a block's forward pass, or from where the backward pass enters a block to where it
+// enters the next one.
+struct Segment {
+  enum class Kind : std::uint8_t { gap, forward, backward };
+  Kind kind = Kind::gap;
+  std::int64_t block = -1;  // index into StepProfile::blocks; of a gap the block before it, -1 = none yet
+  std::uint64_t peak_bytes = 0;
+  std::uint64_t begin_bytes = 0, end_bytes = 0;  // alive
+  double ms = 0;
+};
+
+struct StepProfile {
+  std::vector<std::string> blocks;               // a name for each run of a block, in order
+  std::vector<Segment> segments;                 // in order
+  std::vector<std::uint64_t> second_pass_bytes;  // by block: what a second pass brought back; 0 = there was none
+  std::vector<double> second_pass_ms;
+  [[nodiscard]] std::uint64_t peak_bytes() const noexcept;
+};
+
+// Watches one step. Waits for the device at each border: for trials only.
+class Profiler final : public Watcher {
+ public:
+  explicit Profiler(c10::Device device);
+  std::size_t forward_begins(std::string_view block) override;
+  void forward_ends() override;
+  void backward_begins(std::size_t index) override;
+  void second_pass_begins(std::size_t index) override;
+  void second_pass_ends(std::size_t index) override;
+  [[nodiscard]] StepProfile finish();  // at the end of the backward pass
+
+ private:
+  void next(Segment::Kind kind, std::int64_t block);
+  void close();
+
+  c10::Device device_;
+  StepProfile profile_;
+  Segment open_;
+  double begin_ms_ = 0;
+  std::uint64_t second_pass_live_ = 0;
+  double second_pass_begin_ms_ = 0;
+};
+
+}  // namespace millrace::memory
