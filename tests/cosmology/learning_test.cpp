@@ -88,7 +88,7 @@ TEST(Learning, ReadersRecomputeAndStoredComponentsDoNotChangeARun) {
     EXPECT_EQ(with({{"data.workers", readers}}, "readers_" + std::to_string(readers)).at("state_sha256"),
               plain.at("state_sha256"));
   }
-  const Json again = with({{"memory.recompute", true}}, "recompute");
+  const Json again = with({{"memory.recompute", Json::array({"all"})}}, "recompute");
   EXPECT_EQ(again.at("loss"), plain.at("loss"));
   EXPECT_EQ(again.at("metrics").at("val_loss"),
             plain.at("metrics").at("val_loss"));  // in evaluation mode: running statistics too

@@ -27,6 +27,7 @@ class Switched : public testing::Test {
                                       "--train.validate_every=25",
                                       "--recipe.sources=" + text_.string(),
                                       "--recipe.model_dropout=0.1",
+                                      "--memory.recompute=all",  // so that its row has something to turn off
                                       bf16 ? "--precision.dtype=bf16" : "--precision.dtype=fp32",
                                       "--json"};
     if (!off.empty()) words.push_back("--off=" + off);

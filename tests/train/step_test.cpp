@@ -89,7 +89,7 @@ TEST_P(SwitchedOff, EqualsOnAsItsRowDeclares) {
 
 INSTANTIATE_TEST_SUITE_P(Rows, SwitchedOff,
                          testing::Values("fused_optimizer", "device_skip", "fused_dropout", "loader_threads", "sample_cache",
-                                         "async_snapshot", "autocast"));
+                                         "async_snapshot", "autocast", "recompute", "memory_recovery"));
 
 TEST(Switches, AnUnknownNameIsAConfigErrorWithTheNearest) {
   const std::vector<std::string> off = {"fused-dropuot"};

@@ -2,7 +2,7 @@
 #include "millrace/cli/bench_loader.h"
 
 #include "millrace/base/format.h"
-#include "millrace/cli/command_config.h"
+#include "millrace/cli/take_run.h"
 #include "millrace/cli/text.h"
 #include "millrace/device/device.h"
 #include "millrace/train/loader_bench.h"
@@ -64,16 +64,8 @@ int bench_recipe(const Invocation& call, Arguments& arguments, const std::string
     throw UsageError({"there is no recipe " + millrace::quoted(name), "flag --recipe=" + name,
                       suggestion(name, names_of(call.recipes)) + "recipes: " + joined(names_of(call.recipes), ", ")});
   }
-  CommandConfig config = resolve_command_config(*entry, arguments);
-  keep_memory_unless_off(config.resolved);
   telemetry::Console console(telemetry::Console::Mode::automatic, json ? 2 : 1);
-  RunRequest request;
-  request.entry = &*entry;
-  request.config = std::move(config.resolved);
-  request.preset = std::move(config.preset);
-  request.config_folder = std::move(config.config_folder);
-  request.console = &console;
-  const Json result = bench_recipe_loader(request, seconds);
+  const Json result = bench_recipe_loader(take_run(*entry, arguments, console), seconds);
   json ? print_json(result) : print_ceiling(result);
   return 0;
 }

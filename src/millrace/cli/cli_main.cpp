@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <filesystem>
@@ -74,7 +75,8 @@ int dispatch(Invocation call) {
   const bool help_first = call.words[0] == "help";
   const std::string name = call.words[help_first ? 1 : 0];
   call.words.erase(call.words.begin(), call.words.begin() + (help_first ? 2 : 1));
-  const std::string spelled = name == "make_data" ? "make-data" : name == "docs_config" ? "docs-config" : name;
+  std::string spelled = name;
+  std::replace(spelled.begin(), spelled.end(), '_', '-');
   if (const Command* command = find_command(spelled)) {
     if (help_first || asks_for_help(call.words)) {
       cli::print(cli::command_help(*command, call));

@@ -11,8 +11,6 @@
 namespace millrace::nn {
 namespace {
 
-thread_local bool recomputing = false;
-
 // What autocast would cast before the convolution is cast before the padding: half the bytes to copy.
 at::Tensor for_convolution(const at::Tensor& x) {
   const auto device = x.device().type();
@@ -35,9 +33,5 @@ at::Tensor circular_conv3d(const at::Tensor& x, const at::Tensor& more, const at
   const std::array<std::int64_t, 3> strides{stride, stride, stride};
   return at::conv3d(padded, weight, bias, strides);
 }
-
-RecomputeScope::RecomputeScope() noexcept : outer_(recomputing) { recomputing = true; }
-RecomputeScope::~RecomputeScope() { recomputing = outer_; }
-bool RecomputeScope::active() noexcept { return recomputing; }
 
 }  // namespace millrace::nn

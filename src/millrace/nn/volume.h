@@ -22,18 +22,4 @@ at::Tensor smooth_leaky(const at::Tensor& x, const VolumePaths& paths);
 at::Tensor circular_conv3d(const at::Tensor& x, const at::Tensor& more, const at::Tensor& weight, const at::Tensor& bias,
                            std::int64_t stride, const VolumePaths& paths);
 
-// While one lives on this thread, layers leave running statistics alone: a pass that is computed a second time must not count
-// twice.
-class RecomputeScope {
- public:
-  RecomputeScope() noexcept;
-  ~RecomputeScope();
-  RecomputeScope(const RecomputeScope&) = delete;
-  RecomputeScope& operator=(const RecomputeScope&) = delete;
-  [[nodiscard]] static bool active() noexcept;
-
- private:
-  bool outer_;
-};
-
 }  // namespace millrace::nn

@@ -8,6 +8,8 @@
 #include "millrace/base/format.h"
 #include "millrace/config/schema_of.h"
 #include "millrace/device/device.h"
+#include "millrace/device/tensor_memory.h"
+#include "millrace/train/memory_choice.h"
 #include "millrace/train/session.h"
 
 namespace millrace {
@@ -52,6 +54,8 @@ struct StepBench::Impl {
   std::optional<double> first_step_seconds;
   double loss_first = 0;
   at::Tensor loss;
+  MemoryChoice memory;
+  std::uint64_t resident_bytes = 0;  // before the first step
 };
 
 StepBench::StepBench(const Entry& entry, const StepBenchOptions& options) : impl_(std::make_unique<Impl>()), options_(options) {
@@ -65,6 +69,8 @@ StepBench::StepBench(const Entry& entry, const StepBenchOptions& options) : impl
   Impl& impl = *impl_;
   impl.config = layers.resolve();
   impl.shared = config::read<RunConfig>(impl.config.values);
+  check_memory(impl.shared.memory);
+  device::count_tensor_memory();
   impl.switches = Switches(options.off);
   const at::Device device = device::choose(impl.shared.device.name).device;
   device::set_threads(static_cast<int>(options.threads));
@@ -81,8 +87,17 @@ StepBench::StepBench(const Entry& entry, const StepBenchOptions& options) : impl
   StepperOptions stepper{
       .device = device, .seed = context.seed, .autocast = autocast_of(options.precision, device), .total_steps = 1'000'000};
   if (!impl.switches.on("autocast")) stepper.autocast.reset();
+  stepper.offload_bytes = offload_bytes(impl.shared.memory, device, impl.switches);
+  stepper.recovers = impl.switches.on("memory_recovery");
   impl.stepper = std::make_unique<Stepper>(*impl.recipe, impl.switches, impl.timeline, stepper);
   impl.batch = shape.batch(impl.config.values, context.seed);
+  if (impl.switches.on("recompute")) {
+    impl.memory = impl.shared.memory.budget.empty() ? named_memory(impl.shared.memory)
+                                                    : try_memory(*impl.stepper, impl.batch, impl.shared.memory, false);
+  }
+  impl.stepper->set_recompute(impl.memory.recompute);
+  impl.resident_bytes = device::resident_bytes();
+  device::reset_peak_tensor_memory(device);
 }
 
 StepBench::~StepBench() = default;
@@ -114,7 +129,12 @@ Json StepBench::report(const std::vector<double>& ms) const {
   }
   Json switches = Json::object();
   for (const auto& setting : impl.switches.settings()) switches[std::string(setting.row->name)] = setting.on;
+  Json memory = {{"step_peak_bytes", device::tensor_memory(impl.stepper->device()).peak_bytes},
+                 {"resident_before_bytes", impl.resident_bytes},
+                 {"recompute", impl.memory.recompute.patterns()}};
+  for (const auto& [key, value] : impl.memory.trial.items()) memory[key] = value;
   return {{"shape", options_.shape},
+          {"memory", std::move(memory)},
           {"precision", options_.precision},
           {"threads", options_.threads},
           {"steps", ms.size()},

@@ -61,6 +61,30 @@ struct PrecisionConfig {
   }
 };
 
+struct MemoryConfig {
+  std::vector<std::string> recompute = {"auto"};
+  std::string budget;
+  std::string limit = "auto";
+  std::int64_t split = 1;
+  std::string offload;
+
+  static consteval auto fields() {
+    using C = MemoryConfig;
+    using config::field;
+    return std::tuple{
+        field<&C::recompute>("Blocks to compute again in the backward pass: names, patterns (layer*), all or none. auto = what "
+                             "memory.budget needs, all when memory runs out."),
+        field<&C::budget>("Most memory for tensors in a step: bytes (800 MB) or a share of what a step takes without recompute "
+                          "(60%). Empty: no budget."),
+        field<&C::limit>("Most memory for tensors on a CPU, in bytes (2 GB); a step beyond is tried again with less. auto = what "
+                         "is free at the start."),
+        field<&C::split>(
+            "Micro-steps that each batch is cut into; the global batch stays. A run doubles it when memory runs out.")
+            .min(1),
+        field<&C::offload>("On a GPU, activations of at least this size (1 MB) wait in host memory. Empty: none.")};
+  }
+};
+
 struct TrainConfig {
   std::int64_t epochs = 10;
   std::int64_t max_steps = 0;
@@ -158,6 +182,7 @@ struct RunNames {
 struct RunConfig {
   DataConfig data;
   PrecisionConfig precision;
+  MemoryConfig memory;
   optim::OptimConfig optim;
   TrainConfig train;
   SnapshotConfig snapshot;
@@ -168,10 +193,15 @@ struct RunConfig {
   static consteval auto fields() {
     using C = RunConfig;
     using config::field;
-    return std::tuple{field<&C::data>("Input."),           field<&C::precision>("Number formats."),
-                      field<&C::optim>("Optimiser."),      field<&C::train>("Length and order of the run."),
-                      field<&C::snapshot>("Saved state."), field<&C::log>("Log lines and event files."),
-                      field<&C::device>("Where to run."),  field<&C::run>("Where the run's files go.")};
+    return std::tuple{field<&C::data>("Input."),
+                      field<&C::precision>("Number formats."),
+                      field<&C::memory>("Memory against time."),
+                      field<&C::optim>("Optimiser."),
+                      field<&C::train>("Length and order of the run."),
+                      field<&C::snapshot>("Saved state."),
+                      field<&C::log>("Log lines and event files."),
+                      field<&C::device>("Where to run."),
+                      field<&C::run>("Where the run's files go.")};
   }
 };
 

@@ -6,6 +6,7 @@
 #include "millrace/base/format.h"
 #include "millrace/config/schema_of.h"
 #include "millrace/train/loader_bench.h"
+#include "millrace/train/memory_search.h"
 #include "millrace/train/session.h"
 
 namespace millrace {
@@ -107,6 +108,18 @@ RunOutcome run_training(const RunRequest& request) {
   SessionRequest session = session_request(request);
   session.run_folder = choose_run_folder(session.recipe, config::read<RunNames>(session.config.values.at("run")));
   return Session(std::move(session)).run();
+}
+
+Json estimate_memory(const RunRequest& request) { return Session(session_request(request)).estimate(); }
+
+Json find_max_batch(const RunRequest& request, const MaxBatchOptions& options) {
+  SessionRequest session = session_request(request);
+  Json result = search_max_batch(options, [&session](std::int64_t batch_size) {
+    session.config.values["data"]["batch_size"] = batch_size;
+    return Session(session).try_whole_step();
+  });
+  result["recipe"] = session.recipe;
+  return result;
 }
 
 Json bench_recipe_loader(const RunRequest& request, double seconds) { return Session(session_request(request)).ceiling(seconds); }

@@ -79,7 +79,8 @@ bool may_change_on_resume(const std::string& path, std::span<const std::string> 
       "data.workers",    "data.prefetch",    "data.pin_memory",       "data.persistent_workers", "data.dir",
       "data.cache",      "data.cache_bytes", "data.max_buffer_bytes", "train.validate_every",    "train.validate_batches",
       "device.name"};
-  if (path.starts_with("log.") || path.starts_with("snapshot.") || path.starts_with("run.")) return true;
+  if (path.starts_with("log.") || path.starts_with("memory.") || path.starts_with("snapshot.") || path.starts_with("run."))
+    return true;
   const auto covers = [&](const std::string& key) { return key.ends_with('.') ? path.starts_with(key) : path == key; };
   return std::find(keys.begin(), keys.end(), path) != keys.end() || std::any_of(recipe_keys.begin(), recipe_keys.end(), covers);
 }

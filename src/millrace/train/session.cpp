@@ -2,6 +2,7 @@
 
 #include <torch/nn/module.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 
@@ -9,9 +10,11 @@
 #include "millrace/base/format.h"
 #include "millrace/config/schema_of.h"
 #include "millrace/device/device.h"
+#include "millrace/device/tensor_memory.h"
 #include "millrace/format/csv.h"
 #include "millrace/train/feed.h"
 #include "millrace/train/generator_state.h"
+#include "millrace/train/split.h"
 
 namespace millrace {
 namespace {
@@ -71,6 +74,8 @@ Session::Session(SessionRequest request)
   if (config_.train.epochs == 0 && config_.train.max_steps == 0) {
     throw ConfigError({"the run has no end: train.epochs and train.max_steps are both 0", "train", "set one of them"});
   }
+  check_memory(config_.memory);
+  device::count_tensor_memory();
 }
 
 Session::~Session() = default;
@@ -91,6 +96,7 @@ RunOutcome Session::run() {
   restore();
   decide_precision();
   decide_layout();
+  decide_memory();
   introduce();
   show_samples("the model before training");
   try {
@@ -114,6 +120,7 @@ void Session::choose_device() {
   context_.device = choice.device;
   origin_choice("device.name", choice.device.str(), choice.reason);
   if (!choice.warning.empty()) request_.console->warning(choice.warning);
+  if (context_.device.is_cpu() && switches_.on("memory_recovery")) memory_limit_.emplace(config_.memory.limit);
   const auto& cpu = device::cpu_info();
   const bool automatic = config_.device.threads.is_auto();
   const auto threads = static_cast<int>(config_.device.threads.value_or(cpu.physical_cores));
@@ -230,6 +237,8 @@ void Session::make_loaders() {
 
 void Session::make_stepper() {
   StepperOptions options{.device = context_.device, .seed = context_.seed, .autocast = std::nullopt, .total_steps = total_steps_};
+  options.recovers = switches_.on("memory_recovery");
+  options.offload_bytes = offload_bytes(config_.memory, context_.device, switches_);
   if (!config_.precision.dtype.is_auto() && config_.precision.dtype.value() == Precision::bf16) options.autocast = at::kBFloat16;
   if (!switches_.on("autocast")) options.autocast.reset();
   stepper_ = std::make_unique<Stepper>(*recipe_, switches_, timeline_, options);
@@ -252,7 +261,9 @@ std::optional<Batch> Session::trial_batch() const {
   data::Loader trial_loader(*trial_pipeline_, options);
   auto host = trial_loader.next();
   if (!host) return std::nullopt;
-  return recipe_->prepare(to_batch(std::move(*host), context_.device));
+  Batch batch = to_batch(std::move(*host), context_.device);
+  const std::int64_t parts = parts_of(batch, config_.memory.split);
+  return recipe_->prepare(parts == 1 ? std::move(batch) : part_of(batch, 0, parts));
 }
 
 // A trial decides once per run; a resumed run keeps what its snapshot says, since another format would change its bits.
@@ -274,6 +285,22 @@ void Session::decide_precision() {
   }
   stepper_->set_autocast(decision.autocast);
   plan_.set({"precision.dtype", decision.autocast ? "bf16" : "fp32", origin, decision.reason, /*by_trial=*/true});
+}
+
+// Unlike precision it changes no bits, so a resumed run may choose anew.
+void Session::decide_memory() {
+  if (!switches_.on("recompute")) {
+    memory_ = {.recompute = memory::Recompute(), .value = "none", .reason = "--off=recompute"};
+  } else if (config_.memory.budget.empty()) {
+    memory_ = named_memory(config_.memory);
+  } else {
+    const KeepGenerator no_trace;
+    const std::optional<Batch> batch = trial_batch();
+    const bool with_gradients = config_.optim.accumulate > 1 || config_.memory.split > 1;
+    memory_ = batch ? try_memory(*stepper_, *batch, config_.memory, with_gradients) : named_memory(config_.memory);
+  }
+  stepper_->set_recompute(memory_.recompute);
+  origin_choice(config_.memory.budget.empty() ? "memory.recompute" : "memory.budget", memory_.value, memory_.reason);
 }
 
 void Session::make_trainer() {
@@ -299,6 +326,9 @@ void Session::make_trainer() {
   parts.rate_unit = facts_.value("rate_unit", "samples");
   parts.metric_tags = facts_.value("metric_tags", "");
   parts.units_per_sample = facts_.value("units_per_sample", 1.0);
+  parts.recovers = switches_.on("memory_recovery");
+  const auto& wish = config_.memory.recompute;
+  parts.may_recompute = switches_.on("recompute") && std::ranges::find(wish, "auto") != wish.end();
   if (!request_.run_folder.empty()) {
     const std::int64_t epochs_kept = resumed_ ? resumed_->parts["trainer"].json.value("epoch", std::int64_t{0}) : 0;
     const auto extra = facts_.value("history", std::vector<std::string>{});

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "millrace/train/memory_choice.h"
 #include "millrace/train/run.h"
 #include "millrace/train/run_folder.h"
 #include "millrace/train/trainer.h"
@@ -36,6 +37,8 @@ class Session {
   ~Session();
   RunOutcome run();
   Json ceiling(double seconds);  // instead of run(): see bench_recipe_loader; loader_bench.cpp
+  Json estimate();               // instead of run(): see estimate_memory; memory_search.cpp
+  Json try_whole_step();         // instead of run(): a step, a validation batch and another step; see find_max_batch
 
  private:
   void open_folder();
@@ -47,8 +50,10 @@ class Session {
   void make_stepper();
   void decide_precision();
   void decide_layout();  // layout_trial.cpp
+  void decide_memory();
   [[nodiscard]] const Json* kept_choice(const std::string& option) const;
-  [[nodiscard]] std::optional<Batch> trial_batch() const;  // a first batch, prepared
+  // A prepared micro-batch as the first step's; leaves no trace.
+  [[nodiscard]] std::optional<Batch> trial_batch() const;
   void make_trainer();
   void restore();
   void introduce();
@@ -61,6 +66,8 @@ class Session {
   Switches switches_;
   Plan plan_;
   Context context_;
+  std::optional<MemoryLimit> memory_limit_;
+  MemoryChoice memory_;
   std::unique_ptr<RunLock> lock_;
   std::unique_ptr<telemetry::RunLog> log_;
   std::unique_ptr<telemetry::EventWriter> events_;

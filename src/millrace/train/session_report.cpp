@@ -122,6 +122,7 @@ RunOutcome Session::finish(std::optional<Ending> ending, const std::string& erro
   summary["versions"] = versions();
   summary["parameters"] = parameter_count(recipe_->model());
   summary["peak_memory_bytes"] = device::peak_resident_bytes();
+  for (const auto& [key, value] : memory_.trial.items()) summary["memory"][key == "recompute" ? "planned" : key] = value;
   summary["state_sha256"] = trainer_->state_sha256();
   if (ending == Ending::signal) outcome.exit_code = exit_code_for(pending_signal());
   if (!request_.run_folder.empty()) {
@@ -141,6 +142,10 @@ RunOutcome Session::finish(std::optional<Ending> ending, const std::string& erro
     text +=
         "\nstep " + fixed(summary["step_ms"]["p50"].get<double>(), 1) + " ms (median); time: " + share_text(summary["shares"]);
     text += "\npeak memory " + human_bytes(static_cast<double>(device::peak_resident_bytes()));
+    if (memory_.trial.contains("predicted_bytes")) {
+      text += ", tensors of a step " + human_bytes(summary["memory"]["step_peak_bytes"].get<double>()) + " (predicted " +
+              human_bytes(memory_.trial["predicted_bytes"].get<double>()) + ")";
+    }
     if (!request_.run_folder.empty()) text += ", run folder " + request_.run_folder.string();
     console.line(text);
   }

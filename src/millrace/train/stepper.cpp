@@ -4,10 +4,12 @@
 
 #include <chrono>
 #include <cmath>
+#include <utility>
 
 #include "millrace/base/error.h"
 #include "millrace/core/random.h"
 #include "millrace/device/autocast.h"
+#include "millrace/memory/offload.h"
 
 namespace millrace {
 namespace {
@@ -74,13 +76,20 @@ Stepper::~Stepper() = default;
 
 void Stepper::begin_step(std::int64_t step) {
   step_ = step;
+  if (options_.recovers) note_edge();
+  forget_micro_steps();
+  for (Lane& lane : lanes_) {
+    lane.learning_rate = optim::learning_rate_at(lane.objective.optim, step, options_.total_steps);
+    if (lane.plateau) lane.learning_rate *= lane.plateau->factor();
+    lane.optimizer->set_learning_rate(lane.learning_rate);
+  }
+}
+
+void Stepper::forget_micro_steps() {
   micro_step_ = 0;
   for (Lane& lane : lanes_) {
     lane.nominal = 0;
     lane.count = at::Tensor();
-    lane.learning_rate = optim::learning_rate_at(lane.objective.optim, step, options_.total_steps);
-    if (lane.plateau) lane.learning_rate *= lane.plateau->factor();
-    lane.optimizer->set_learning_rate(lane.learning_rate);
   }
 }
 
@@ -88,6 +97,12 @@ Loss Stepper::forward(Lane& lane, const Batch& batch, const Tensors& earlier, bo
                       std::optional<at::ScalarType> autocast) {
   const device::Autocast guard(options_.device.type(), autocast);
   const StepContext context{.step = step_, .training = training, .earlier = &earlier};
+  std::optional<memory::OffloadScope> offload;
+  if (training && options_.offload_bytes > 0) {
+    offload.emplace(options_.device, options_.offload_bytes, recipe_.model().parameters());
+  }
+  std::optional<memory::BlockScope> blocks;
+  if (training) blocks.emplace(options_.recompute, options_.device, watcher_, blocks_known_ ? nullptr : &blocks_);
   Loss loss = lane.objective.loss(batch, context);
   MR_CHECK(loss.sum.defined() && loss.sum.dim() == 0, "objective " + lane.objective.name + " must return a scalar sum");
   MR_CHECK(loss.count.defined() && loss.nominal_count > 0,
@@ -119,6 +134,7 @@ StepResult Stepper::accumulate(const Batch& batch) {
     result.losses.push_back(std::move(loss));
   }
   unfreeze();
+  if (!std::exchange(blocks_known_, true) && !trying_) check_blocks(options_.recompute);
   return result;
 }
 

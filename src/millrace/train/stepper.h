@@ -5,11 +5,13 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "millrace/memory/profile.h"
 #include "millrace/optim/schedule.h"
 #include "millrace/precision/precision.h"
 #include "millrace/telemetry/spans.h"
@@ -23,6 +25,9 @@ struct StepperOptions {
   std::uint64_t seed = 0;
   std::optional<at::ScalarType> autocast;  // nullopt = fp32
   std::int64_t total_steps = 0;            // for schedules; 0 = open end
+  memory::Recompute recompute;             // blocks of the model to compute again
+  std::uint64_t offload_bytes = 0;         // activations of at least this size go to host memory; 0 = none
+  bool recovers = true;                    // abandon_step() will be asked for: begin_step() notes what a step moves
 };
 
 // What a loss's report, or else its sum over its count, comes to: an fp64 scalar on its device.
@@ -37,6 +42,8 @@ class Stepper {
   void begin_step(std::int64_t step);         // 0-based; sets the learning rates
   StepResult accumulate(const Batch& batch);  // one micro-step of a prepared batch: all objectives forward and backward
   void update();                              // all objectives' optimisers, then gradients are dropped
+  // Before update(), and after a failed accumulate(): as begin_step() found it, but for that step being begun.
+  void abandon_step();
   // Losses of a prepared batch without gradients, in evaluation mode.
   StepResult evaluate(const Batch& batch);
 
@@ -44,6 +51,18 @@ class Stepper {
   precision::Trial try_precision(const Batch& batch, std::optional<at::ScalarType> autocast);
   void set_autocast(std::optional<at::ScalarType> autocast) { options_.autocast = autocast; }
   [[nodiscard]] std::optional<at::ScalarType> autocast() const noexcept { return options_.autocast; }
+
+  // One accumulate() of a prepared batch with every block watched, then abandoned: nothing changes. `with_gradients`: as in a
+  // step's second micro-step, when gradients are there already.
+  memory::StepProfile profile_memory(const Batch& batch, const memory::Recompute& recompute, bool with_gradients);
+  [[nodiscard]] at::Device device() const noexcept { return options_.device; }
+  void set_recompute(memory::Recompute recompute) { options_.recompute = std::move(recompute); }
+  bool recompute_all();  // false when nothing more can be: it is so already, or the model has no blocks
+  [[nodiscard]] const memory::Recompute& recompute() const noexcept { return options_.recompute; }
+  void check_blocks(const memory::Recompute& recompute) const;  // ConfigError for a name that none of blocks() has
+  [[nodiscard]] const std::vector<std::string>& blocks() const noexcept { return blocks_; }  // after the first accumulate()
+  // Bytes of a part of the state: "parameters", "buffers", "gradients" (those there are), "optimizer".
+  [[nodiscard]] std::map<std::string, std::uint64_t> state_bytes() const;
 
   [[nodiscard]] std::size_t objectives() const noexcept { return lanes_.size(); }
   [[nodiscard]] const std::string& objective_name(std::size_t i) const { return lanes_[i].objective.name; }
@@ -70,6 +89,9 @@ class Stepper {
     double learning_rate = 0;
   };
   Loss forward(Lane& lane, const Batch& batch, const Tensors& earlier, bool training, std::optional<at::ScalarType> autocast);
+  void forget_micro_steps();
+  void note_edge();
+  void return_to_edge();
   void freeze_all_but(const Lane& lane);
   void unfreeze();
   bool host_says_skip(const Lane& lane) const;
@@ -84,6 +106,12 @@ class Stepper {
   at::Tensor gradient_norm_;
   at::Tensor skipped_;
   at::Tensor skipped_in_a_row_;
+  std::vector<std::string> blocks_;  // the model's, in order
+  bool blocks_known_ = false;
+  bool trying_ = false;  // within profile_memory
+  memory::Watcher* watcher_ = nullptr;
+  std::vector<at::Tensor> edge_buffers_;  // at begin_step
+  State edge_generator_;
 };
 
 }  // namespace millrace

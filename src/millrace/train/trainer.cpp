@@ -9,7 +9,9 @@
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
 #include "millrace/base/signals.h"
+#include "millrace/device/tensor_memory.h"
 #include "millrace/train/feed.h"
+#include "millrace/train/split.h"
 
 namespace millrace {
 
@@ -30,7 +32,8 @@ std::string_view name_of(Ending ending) noexcept {
   return "";
 }
 
-Trainer::Trainer(TrainerParts parts) : parts_(std::move(parts)), loader_state_(parts_.loader->state()) {
+Trainer::Trainer(TrainerParts parts)
+    : parts_(std::move(parts)), loader_state_(parts_.loader->state()), split_(parts_.config->memory.split) {
   validation_pending_ = parts_.config->train.validate_at_start && parts_.validation != nullptr;
   if (!parts_.run_folder.empty()) {
     writer_ = std::make_unique<snapshot::Writer>(*parts_.fs, parts_.run_folder, parts_.saves_in_background);
@@ -40,6 +43,7 @@ Trainer::Trainer(TrainerParts parts) : parts_(std::move(parts)), loader_state_(p
 Ending Trainer::run() {
   parts_.recipe->model().train();
   window_begin_ns_ = epoch_begin_ns_ = steady_nanoseconds();
+  forget_peak();
   while (true) {
     if (validation_pending_) validate();
     note_save(OnFailure::as_configured);
@@ -67,6 +71,7 @@ Ending Trainer::run() {
 
 // The saved state is that of a run that goes on: the last validation of a run that was long enough is for its report alone.
 void Trainer::finish(Ending ending) {
+  note_peak();
   if (window_steps_ > 0) log();
   save(true);
   state_sha256_ = snapshot::digest(content());
@@ -102,7 +107,7 @@ std::optional<Batch> Trainer::next_batch() {
 }
 
 // Up to optim.accumulate micro-batches of one epoch; what is left of an epoch is a step of its own. False: there was none.
-bool Trainer::accumulate() {
+bool Trainer::gather() {
   pending_.clear();
   pending_rows_ = 0;
   for (std::int64_t i = 0; i < parts_.config->optim.accumulate && !epoch_ended_; ++i) {
@@ -110,11 +115,16 @@ bool Trainer::accumulate() {
     if (!batch) break;
     if (batch->rows() == 0) continue;  // data.bad_samples=skip left nothing of it
     pending_rows_ += batch->rows();
-    {
-      const Span span(*parts_.timeline, Phase::prepare);
-      batch = parts_.recipe->prepare(std::move(*batch));
+    for (const Group& group : batch->groups()) widest_batch_ = std::max(widest_batch_, group.rows());
+    const std::int64_t parts = parts_of(*batch, split_);
+    for (std::int64_t part = 0; part < parts; ++part) {
+      Batch micro = parts == 1 ? std::move(*batch) : part_of(*batch, part, parts);
+      {
+        const Span span(*parts_.timeline, Phase::prepare);
+        micro = parts_.recipe->prepare(std::move(micro));
+      }
+      pending_.push_back(parts_.stepper->accumulate(micro));
     }
-    pending_.push_back(parts_.stepper->accumulate(*batch));
   }
   return !pending_.empty();
 }
@@ -168,13 +178,14 @@ void Trainer::end_epoch() {
 
 void Trainer::validate() {
   const std::int64_t begin = steady_nanoseconds();
+  note_peak();
   std::optional<std::map<std::string, double>> means;
   {
     const Span span(*parts_.timeline, Phase::validate);
-    means = validation_means(*parts_.recipe, *parts_.stepper, *parts_.validation, parts_.device,
-                             parts_.config->train.validate_batches);
+    means = validation_that_fits();
     parts_.recipe->model().train();
   }
+  forget_peak();
   const std::int64_t spent = steady_nanoseconds() - begin;
   window_begin_ns_ += spent;
   epoch_begin_ns_ += spent;
@@ -186,7 +197,7 @@ void Trainer::validate() {
 }
 
 std::optional<std::map<std::string, double>> validation_means(Recipe& recipe, Stepper& stepper, data::Loader& loader,
-                                                              at::Device device, std::int64_t limit) {
+                                                              at::Device device, std::int64_t limit, std::int64_t split) {
   const at::NoGradGuard no_grad;
   metrics::Board board;
   recipe.model().eval();
@@ -194,12 +205,16 @@ std::optional<std::map<std::string, double>> validation_means(Recipe& recipe, St
   for (std::int64_t i = 0; (limit == 0 || i < limit) && pending_signal() == 0; ++i) {
     std::optional<data::HostBatch> host = loader.next();
     if (!host) break;
-    const Batch batch = recipe.prepare(to_batch(std::move(*host), device));
-    const StepResult result = stepper.evaluate(batch);
-    for (std::size_t k = 0; k < result.losses.size(); ++k) {
-      board.add("val_" + stepper.objective_name(k), result.losses[k]);
+    Batch whole = to_batch(std::move(*host), device);
+    const std::int64_t parts = parts_of(whole, split);
+    for (std::int64_t part = 0; part < parts; ++part) {
+      const Batch batch = recipe.prepare(parts == 1 ? std::move(whole) : part_of(whole, part, parts));
+      const StepResult result = stepper.evaluate(batch);
+      for (std::size_t k = 0; k < result.losses.size(); ++k) {
+        board.add("val_" + stepper.objective_name(k), result.losses[k]);
+      }
+      recipe.measure(batch, result, board);
     }
-    recipe.measure(batch, result, board);
   }
   if (pending_signal() != 0) return std::nullopt;
   return board.means();

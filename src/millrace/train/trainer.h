@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "millrace/base/error.h"
 #include "millrace/base/fs.h"
 #include "millrace/data/cached_source.h"
 #include "millrace/data/loader.h"
@@ -46,6 +47,8 @@ struct TrainerParts {
   std::string rate_unit = "samples";
   std::string metric_tags;  // before the names of validation metrics in event files, e.g. "val/"
   double units_per_sample = 1.0;
+  bool recovers = true;       // from a step that runs out of memory
+  bool may_recompute = true;  // then also by recomputing what the config does not name
   // One row per finished epoch, for history.csv; no means where there was no validation. Null = not wanted.
   std::function<void(std::uint64_t epoch, double train_loss, const std::map<std::string, double>& means, double seconds,
                      double rate)>
@@ -53,10 +56,10 @@ struct TrainerParts {
 };
 
 // Losses ("val_<objective>") and the recipe's own metrics over one pass of `loader` in evaluation mode, which the model is left
-// in. `limit` batches, 0 = all. nullopt when a stop signal came first.
+// in. `limit` batches, 0 = all; each in `split` parts. nullopt when a stop signal came first.
 [[nodiscard]] std::optional<std::map<std::string, double>> validation_means(Recipe& recipe, Stepper& stepper,
                                                                             data::Loader& loader, at::Device device,
-                                                                            std::int64_t limit);
+                                                                            std::int64_t limit, std::int64_t split = 1);
 
 struct Metric {
   double last = 0;
@@ -94,6 +97,13 @@ class Trainer {
   [[nodiscard]] std::optional<Ending> natural_end() const;
   [[nodiscard]] std::optional<Ending> reason_to_stop() const;
   bool accumulate();
+  bool gather();
+  void split_further(const std::string& where, const std::string& reason);
+  void tell_memory(const std::string& text, Json values) const;
+  [[nodiscard]] Message no_room(const std::string& where, const std::string& reason) const;
+  void note_peak();
+  void forget_peak();
+  [[nodiscard]] Json memory_results() const;
   std::optional<Batch> next_batch();
   void finish_step();
   void finish(Ending ending);
@@ -102,6 +112,7 @@ class Trainer {
   void write_history(const std::map<std::string, double>& means);
   void draw() const;
   void validate();
+  std::optional<std::map<std::string, double>> validation_that_fits();
   void note_validation(const std::map<std::string, double>& means);
   void save(bool required);
   enum class OnFailure : std::uint8_t { warn, as_configured, end };
@@ -120,6 +131,9 @@ class Trainer {
   Json loader_state_;                // at the edge of the last whole step: what a snapshot saves
   std::vector<StepResult> pending_;  // of the step under way; counted when it is whole
   std::int64_t pending_rows_ = 0;
+  std::int64_t split_ = 1;             // parts of a batch; only grows
+  std::int64_t widest_batch_ = 1;      // rows of a batch's largest group, so far
+  std::uint64_t step_peak_bytes_ = 0;  // of tensors, in steps alone
   bool epoch_ended_ = false;
   bool validation_pending_ = false;    // due now, or cut short by the stop that the snapshot was saved for
   std::optional<EpochRow> epoch_row_;  // of the epoch that ended, until its validation is known

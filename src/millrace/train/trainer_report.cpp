@@ -216,6 +216,7 @@ Json Trainer::results() const {
   }
   all["snapshots"] = {
       {"saved", saves_.done}, {"failed", saves_.failed}, {"blocked_ms", saves_.blocked_ms}, {"write_ms", saves_.write_ms}};
+  all["memory"] = memory_results();
   if (first_step_seconds_) all["time_to_first_step_s"] = *first_step_seconds_;
   return all;
 }

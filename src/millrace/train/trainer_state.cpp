@@ -34,7 +34,8 @@ snapshot::Content Trainer::content() const {
           {"validation_pending", validation_pending_},
           {"validations_without_gain", validations_without_gain_},
           {"epoch_sums", epoch_board_.state()},
-          {"epoch_samples", epoch_samples_}};
+          {"epoch_samples", epoch_samples_},
+          {"memory_split", split_}};
   json["metrics"] = Json::object();
   for (const auto& [name, metric] : metrics_)
     json["metrics"][name] = {number_or_null(metric.last), number_or_null(metric.best), metric.best_step};
@@ -68,6 +69,7 @@ void Trainer::restore(const snapshot::Content& content) {
     validations_without_gain_ = json.at("validations_without_gain").get<std::int64_t>();
     epoch_board_.load_state(json.at("epoch_sums"));
     epoch_samples_ = json.at("epoch_samples").get<std::int64_t>();
+    split_ = std::max(split_, json.value("memory_split", std::int64_t{1}));
     for (const auto& [name, m] : json.at("metrics").items()) {
       metrics_[name] = {number_or_nan(m.at(0)), number_or_nan(m.at(1)), m.at(2).get<std::int64_t>()};
     }
@@ -107,6 +109,7 @@ void Trainer::note_save(OnFailure on_failure) {
 void Trainer::save(bool required) {
   if (writer_ == nullptr) return;
   const std::int64_t begin = steady_nanoseconds();
+  note_peak();
   {
     const telemetry::Span span(*parts_.timeline, telemetry::Phase::snapshot);
     writer_->wait();
@@ -124,6 +127,7 @@ void Trainer::save(bool required) {
       if (required || !parts_.saves_in_background) note_save(required ? OnFailure::end : OnFailure::as_configured);
     }
   }
+  forget_peak();
   const std::int64_t spent = steady_nanoseconds() - begin;
   window_begin_ns_ += spent;
   epoch_begin_ns_ += spent;

@@ -1,4 +1,4 @@
-// Sections "recipe" and "memory" of a cosmology run's config.
+// Section "recipe" of a cosmology run's config.
 #pragma once
 
 #include <cstdint>
@@ -65,25 +65,14 @@ struct RecipeConfig {
   }
 };
 
-struct MemoryConfig {
-  config::Auto<bool> recompute;
-
-  static consteval auto fields() {
-    using C = MemoryConfig;
-    return std::tuple{config::field<&C::recompute>(
-        "Keep only the inputs of layer1 to layer6 and run them again in the backward pass; auto = false.")};
-  }
-};
-
-// The sections a cosmology run adds to its config.
+// The section a cosmology run adds to its config.
 struct Sections {
   RecipeConfig recipe;
-  MemoryConfig memory;
 
   static consteval auto fields() {
     using C = Sections;
     using config::field;
-    return std::tuple{field<&C::recipe>("The sky, its foreground and the network."), field<&C::memory>("Memory against time.")};
+    return std::tuple{field<&C::recipe>("The sky, its foreground and the network.")};
   }
 };
 

@@ -1,8 +1,6 @@
 #include "millrace/recipes/cosmology/model.h"
 
 #include <ATen/CPUGeneratorImpl.h>
-#include <ATen/ops/batch_norm.h>
-#include <ATen/ops/cat.h>
 #include <ATen/ops/conv_transpose3d.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/silu.h>
@@ -11,7 +9,7 @@
 #include <cmath>
 
 #include "millrace/base/error.h"
-#include "millrace/nn/recompute.h"
+#include "millrace/memory/block.h"
 
 namespace millrace::recipes::cosmology {
 namespace {
@@ -22,15 +20,8 @@ at::Tensor activate(const at::Tensor& x, Activation act, const nn::VolumePaths& 
   return act == Activation::silu ? at::silu(x) : nn::smooth_leaky(x, paths);
 }
 
-// The module's own forward pass would count a recomputed pass twice.
-at::Tensor normalise(torch::nn::BatchNorm3d& norm, const at::Tensor& x) {
-  const bool training = norm->is_training();
-  const bool counts = training && !nn::RecomputeScope::active();
-  if (counts) norm->num_batches_tracked.add_(1);
-  const bool keeps = counts || !training;
-  const auto kept = [keeps](const at::Tensor& value) { return keeps ? std::optional<at::Tensor>(value) : std::nullopt; };
-  return at::batch_norm(x, norm->weight, norm->bias, kept(norm->running_mean), kept(norm->running_var), training,
-                        norm->options.momentum().value_or(0.1), norm->options.eps(), /*cudnn_enabled=*/true);
+at::Tensor run(const char* name, Layer& layer, const at::Tensor& x, const at::Tensor& skip = {}) {
+  return memory::block(name, layer, [&layer, x, skip] { return layer.forward(x, skip); });
 }
 
 }  // namespace
@@ -49,7 +40,7 @@ Block::Block(std::int64_t in, std::int64_t out, std::int64_t stride, Activation 
 }
 
 at::Tensor Block::forward(const at::Tensor& x, const at::Tensor& skip) {
-  return activate(normalise(bn1_, nn::circular_conv3d(x, skip, conv1_->weight, conv1_->bias, stride_, paths_)), act_, paths_);
+  return activate(bn1_->forward(nn::circular_conv3d(x, skip, conv1_->weight, conv1_->bias, stride_, paths_)), act_, paths_);
 }
 
 Layer::Layer(std::int64_t in, std::int64_t out, int blocks, std::int64_t stride, Activation act, const nn::VolumePaths& paths) {
@@ -98,27 +89,21 @@ void UNet::initialise(std::uint64_t seed) {
   }
 }
 
-at::Tensor UNet::run(Layer& layer, const at::Tensor& x, const at::Tensor& skip) {
-  if (!config_.recompute || !is_training()) return layer.forward(x, skip);
-  const at::Tensor input = skip.defined() ? at::cat({x, skip}, 1) : x;
-  return nn::recompute([&layer](const at::Tensor& kept) { return layer.forward(kept); }, input);
-}
-
 at::Tensor UNet::up(const Convolution& deconv, torch::nn::BatchNorm3d& norm, const at::Tensor& x) {
   constexpr std::array<std::int64_t, 3> kTwo{2, 2, 2};
   constexpr std::array<std::int64_t, 3> kOne{1, 1, 1};
-  return activate(normalise(norm, at::conv_transpose3d(x, deconv.weight, deconv.bias, kTwo, kOne, kOne)), config_.act, paths_);
+  return activate(norm->forward(at::conv_transpose3d(x, deconv.weight, deconv.bias, kTwo, kOne, kOne)), config_.act, paths_);
 }
 
 at::Tensor UNet::forward(const at::Tensor& x) {
   MR_CHECK(x.dim() == 5 && x.size(1) == 2 && x.size(2) % 4 == 0 && x.size(3) % 4 == 0 && x.size(4) % 4 == 0,
            "the U-Net takes (N, 2, D, H, W), D, H and W divisible by 4");
-  const at::Tensor whole =
-      run(*layer1_, x.contiguous(channels_last_ ? at::MemoryFormat::ChannelsLast3d : at::MemoryFormat::Contiguous));
-  const at::Tensor half = run(*layer3_, run(*layer2_, whole));
-  const at::Tensor quarter = run(*layer5_, run(*layer4_, half));
-  const at::Tensor joined = run(*layer6_, up(*deconv1_, deconv_batchnorm1_, quarter), half);
-  const at::Tensor full = layer7_->forward(up(*deconv2_, deconv_batchnorm2_, joined), whole);
+  const at::Tensor volume = x.contiguous(channels_last_ ? at::MemoryFormat::ChannelsLast3d : at::MemoryFormat::Contiguous);
+  const at::Tensor whole = run("layer1", *layer1_, volume);
+  const at::Tensor half = run("layer3", *layer3_, run("layer2", *layer2_, whole));
+  const at::Tensor quarter = run("layer5", *layer5_, run("layer4", *layer4_, half));
+  const at::Tensor joined = run("layer6", *layer6_, up(*deconv1_, deconv_batchnorm1_, quarter), half);
+  const at::Tensor full = run("layer7", *layer7_, up(*deconv2_, deconv_batchnorm2_, joined), whole);
   return nn::circular_conv3d(full, {}, deconv4_->weight, deconv4_->bias, 1, paths_);
 }
 

@@ -16,7 +16,6 @@ namespace millrace::recipes::cosmology {
 struct ModelConfig {
   std::int64_t filters = 16;
   Activation act = Activation::smooth_leaky;
-  bool recompute = false;  // layer1 to layer6 keep their inputs only; training only
 };
 
 // 2052 f^2 + 195 f + 2.
@@ -59,14 +58,13 @@ class UNet : public torch::nn::Module {
   // Weights are a function of `seed`.
   explicit UNet(const ModelConfig& config, std::uint64_t seed = 0, const nn::VolumePaths& paths = {});
 
-  // (N, 2, D, H, W) with D, H and W divisible by 4; the result has the same shape.
+  // (N, 2, D, H, W) with D, H and W divisible by 4; the result has the same shape. Memory blocks: layer1 to layer7.
   at::Tensor forward(const at::Tensor& x);
 
   [[nodiscard]] const ModelConfig& config() const noexcept { return config_; }
   void set_channels_last(bool channels_last) noexcept { channels_last_ = channels_last; }  // what forward() computes in
 
  private:
-  at::Tensor run(Layer& layer, const at::Tensor& x, const at::Tensor& skip = {});
   at::Tensor up(const Convolution& deconv, torch::nn::BatchNorm3d& norm, const at::Tensor& x);
   void initialise(std::uint64_t seed);
 

@@ -120,7 +120,9 @@ std::vector<config::Alias> aliases() {
       "training_params", "load_model", "train.resume", [](const Json& value) { return is_true(value) ? Json("auto") : Json(); },
       "true = go on from the run folder");
   training("mixed_precision", "precision.dtype", precision_of);
-  training("use_grad_checkpoint", "memory.recompute");
+  training("use_grad_checkpoint", "memory.recompute", [](const Json& value) {
+    return is_true(value) ? Json{"layer1", "layer2", "layer3", "layer4", "layer5", "layer6"} : Json{"none"};
+  });
   add("training_params", "use_compile", "train.resume", nothing, "accepted: there is nothing to compile");
   add("training_params", "compile_mode", "train.resume", nothing, "accepted: there is nothing to compile");
   for (const char* key : {"signal_dir", "foreground_dir"}) list.push_back({key, std::string("recipe.") + key, nullptr, ""});

@@ -20,11 +20,7 @@ namespace millrace::recipes::cosmology {
 // ---- 1 config: the keys and their defaults are in config.h, the named sizes in presets.cpp
 
 Cosmology::Cosmology(const Json& config, const Context& context, OpenSky open)
-    : config_(config),
-      context_(context),
-      open_(std::move(open)),
-      recipe_(config::read<RecipeConfig>(config.at("recipe"))),
-      recompute_(config::read<MemoryConfig>(config.at("memory")).recompute.value_or(false)) {
+    : config_(config), context_(context), open_(std::move(open)), recipe_(config::read<RecipeConfig>(config.at("recipe"))) {
   check(recipe_);
   const auto on = [&](const char* name) { return context.switches == nullptr || context.switches->on(name); };
   paths_ = {.fused_activation = on("fused_activation"), .fused_padding = on("fused_padding")};
@@ -64,7 +60,7 @@ Batch Cosmology::prepare(Batch batch) {
 
 UNet& Cosmology::model() {
   if (!model_) {
-    const ModelConfig config{.filters = recipe_.filters, .act = recipe_.act, .recompute = recompute_};
+    const ModelConfig config{.filters = recipe_.filters, .act = recipe_.act};
     model_ = std::make_shared<UNet>(config, context_.seed, paths_);
   }
   return *model_;

@@ -43,7 +43,6 @@ class Cosmology final : public Recipe {
   Context context_;
   OpenSky open_;
   RecipeConfig recipe_;
-  bool recompute_;
   nn::VolumePaths paths_;
   bool fused_projection_ = true;
   std::optional<Sky> sky_;

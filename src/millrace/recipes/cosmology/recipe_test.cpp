@@ -22,6 +22,7 @@
 #include "millrace/config/schema_of.h"
 #include "millrace/data/cached_source.h"
 #include "millrace/data/loader.h"
+#include "millrace/memory/block.h"
 #include "millrace/recipes/cosmology/entry.h"
 #include "millrace/recipes/cosmology/make_data.h"
 #include "millrace/recipes/cosmology/preprocess.h"
@@ -224,8 +225,13 @@ TEST_F(CosmologyTest, RecomputeChangesNeitherLossNorRunningStatistics) {
   const at::Tensor x = at::randn({2, 2, 8, 8, 4});
   std::vector<Tensors> results;
   for (const bool recompute : {false, true}) {
-    UNet model({.filters = 4, .recompute = recompute}, 3);
-    const at::Tensor loss = model.forward(x).square().mean();
+    UNet model({.filters = 4}, 3);
+    const memory::Recompute blocks({recompute ? "all" : "none"});
+    at::Tensor loss;
+    {
+      const memory::BlockScope scope(blocks, at::kCPU);
+      loss = model.forward(x).square().mean();
+    }
     loss.backward();
     Tensors result = {{"loss", loss.detach()}};
     for (const auto& named : model.named_buffers()) result[named.key()] = named.value().clone();
@@ -468,7 +474,7 @@ TEST_F(CosmologyTest, TheOriginalsJsonIsReadUnchanged) {
   EXPECT_EQ(config.values.at("optim").at("accumulate"), 2);
   EXPECT_EQ(config.values.at("run").at("name"), "unet_small");
   EXPECT_EQ(config.values.at("run").at("parent"), "./models/");
-  EXPECT_EQ(config.values.at("memory").at("recompute"), true);
+  EXPECT_EQ(config.values.at("memory").at("recompute"), (Json{"layer1", "layer2", "layer3", "layer4", "layer5", "layer6"}));
   EXPECT_EQ(config.values.at("train").at("seed"), 43);
   EXPECT_THAT(refusal([] { (void)resolve(Json::object(), R"({"model_params": {"levels": 3}})"); }),
               HasSubstr("unknown key \"model_params.levels\""));

@@ -11,7 +11,10 @@
 
 #include <cmath>
 #include <string>
+#include <tuple>
 #include <utility>
+
+#include "millrace/memory/block.h"
 
 namespace millrace::recipes::language_model {
 namespace {
@@ -180,14 +183,20 @@ at::Tensor Transformer::forward(const at::Tensor& tokens, const at::Tensor& padd
   // `x` is the residual stream, `y` its norm that feeds the next branch: adding a branch and norming is one pass.
   at::Tensor x = embed(tokens);
   at::Tensor y = nn::layer_norm(x, blocks_.front()->ln1->weight, blocks_.front()->ln1->bias, kNormEps, paths_);
-  const auto add = [&](const at::Tensor& branch, const Affine& norm) {
-    std::tie(x, y) = nn::dropout_add_layer_norm(branch, x, norm.weight, norm.bias, kNormEps, dropout, paths_);
-  };
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
-    add(blocks_[i]->attention->forward(y, mask), *blocks_[i]->ln2);
-    add(blocks_[i]->feed_forward->forward(y), i + 1 < blocks_.size() ? *blocks_[i + 1]->ln1 : *ln_f_);
+    const Affine& next = i + 1 < blocks_.size() ? *blocks_[i + 1]->ln1 : *ln_f_;
+    std::tie(x, y) = memory::block("transformer_blocks." + std::to_string(i), *blocks_[i],
+                                   [this, &block = *blocks_[i], &next, mask, dropout, x, y] {
+                                     const auto middle = add(block.attention->forward(y, mask), x, *block.ln2, dropout);
+                                     return add(block.feed_forward->forward(middle.second), middle.first, next, dropout);
+                                   });
   }
   return nn::linear(y, config_.tied ? embedding_->weight : output_projection_->weight, {}, paths_);
+}
+
+std::pair<at::Tensor, at::Tensor> Transformer::add(const at::Tensor& branch, const at::Tensor& x, const Affine& norm,
+                                                   double dropout) const {
+  return nn::dropout_add_layer_norm(branch, x, norm.weight, norm.bias, kNormEps, dropout, paths_);
 }
 
 at::Tensor Transformer::embed(const at::Tensor& tokens) {

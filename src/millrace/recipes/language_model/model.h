@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "millrace/base/error.h"
@@ -93,7 +94,7 @@ class Transformer : public torch::nn::Module {
                        at::Device device = at::kCPU);
 
   // tokens (B,T) int64, T <= positions -> logits (B,T,V). `padding` (B,T) is true at real tokens; with it, attention takes the
-  // explicit path and rows without any real token before them give zeros.
+  // explicit path and rows without any real token before them give zeros. Memory blocks: transformer_blocks.0 and so on.
   at::Tensor forward(const at::Tensor& tokens, const at::Tensor& padding = {});
 
   [[nodiscard]] const ModelConfig& config() const noexcept { return config_; }
@@ -114,6 +115,8 @@ class Transformer : public torch::nn::Module {
 
  private:
   at::Tensor embed(const at::Tensor& tokens);
+  // The residual stream with a branch added, and its norm.
+  std::pair<at::Tensor, at::Tensor> add(const at::Tensor& branch, const at::Tensor& x, const Affine& norm, double dropout) const;
   AttentionMask attention_mask(const at::Tensor& tokens, const at::Tensor& padding);
   void initialise(std::uint64_t seed);
 

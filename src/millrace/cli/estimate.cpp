@@ -1,0 +1,70 @@
+#include "millrace/base/format.h"
+#include "millrace/cli/command.h"
+#include "millrace/cli/recipe_help.h"
+#include "millrace/cli/take_run.h"
+#include "millrace/cli/text.h"
+#include "millrace/train/memory_search.h"
+
+namespace millrace::cli {
+namespace {
+
+constexpr std::string_view kHelp =
+    R"(Says what a step of a run will hold, and what each block of the model that is recomputed saves and costs: a step is tried
+twice on the run's own data. With --memory.budget also what that budget would recompute. Nothing is written.
+
+  FILE, --config FILE, --preset, --data, --off, --section.key=VALUE   as in train
+  --json                as JSON
+)";
+
+std::string bytes(const Json& result, const char* key) { return human_bytes(result.at(key).get<double>()); }
+
+void print_estimate(const Json& result) {
+  print("a step of " + result["recipe"].get<std::string>() + ", batch " + result["batch_size"].dump() +
+        (result["split"] == 1 ? "" : " in " + result["split"].dump() + " parts") + ", " + result["precision"].get<std::string>() +
+        "\n");
+  std::vector<std::vector<std::string>> rows = {
+      {"  parameters, gradients, optimiser",
+       bytes(result, "parameters_bytes") + ", " + bytes(result, "gradients_bytes") + ", " + bytes(result, "optimizer_bytes")},
+      {"  peak, nothing recomputed",
+       bytes(result, "plain_bytes") + (result["plain_measured"].get<bool>() ? "" : " (it does not fit: worked out)")},
+      {"  peak, every block recomputed", bytes(result, "recomputed_bytes")},
+      {"  free", bytes(result, "available_bytes")}};
+  if (result.contains("budget_bytes")) {
+    rows.push_back(
+        {"  budget", bytes(result, "budget_bytes") + (result["fits"].get<bool>() ? "" : ": recompute alone can't meet it")});
+    rows.push_back({"  recomputed for it", joined(result["recompute"].get<std::vector<std::string>>(), ", ")});
+    rows.push_back({"  its price, ms a step", fixed(result["extra_ms"].get<double>(), 1)});
+  }
+  rows.push_back({"  predicted peak of the run", bytes(result, "predicted_bytes")});
+  print(table(rows));
+  if (result["blocks"].empty()) {
+    print("the recipe names no blocks: nothing can be recomputed\n");
+    return;
+  }
+  rows = {{"  block", "saves", "costs ms"}};
+  for (const Json& block : result["blocks"])
+    rows.push_back({"  " + block["name"].get<std::string>(), bytes(block, "saved_bytes"), fixed(block["ms"].get<double>(), 2)});
+  print(table(rows));
+}
+
+int run(const Invocation& call) {
+  Arguments arguments(call.words);
+  const Entry& entry = take_recipe(arguments, call.recipes, "estimate");
+  const bool json = arguments.flag("json");
+  telemetry::Console console(telemetry::Console::Mode::quiet, json ? 2 : 1);
+  const Json result = estimate_memory(take_run(entry, arguments, console));
+  json ? print_json(result) : print_estimate(result);
+  return 0;
+}
+
+}  // namespace
+
+constinit const Command kEstimate = {.name = "estimate",
+                                     .arguments = "RECIPE [FILE]... [--preset NAME] [--section.key=VALUE]... [--json]",
+                                     .summary = "the memory a run will need, and what recompute would save",
+                                     .group = "Look at things",
+                                     .help = kHelp,
+                                     .run = run,
+                                     .more_help = recipe_help};
+
+}  // namespace millrace::cli

@@ -1,0 +1,72 @@
+#include "millrace/base/format.h"
+#include "millrace/cli/command.h"
+#include "millrace/cli/recipe_help.h"
+#include "millrace/cli/take_run.h"
+#include "millrace/cli/text.h"
+#include "millrace/train/memory_search.h"
+
+namespace millrace::cli {
+namespace {
+
+constexpr std::string_view kHelp =
+    R"(Finds the largest data.batch_size that runs: each size tried does a whole step with its update, a batch of validation and a
+second step, on the run's own data. On a CPU memory ends at memory.limit (auto = what is free). Nothing is written.
+
+  --from N              the first size tried (default 1); then doubling, then halving the gap
+  --most N              never try more (default: the training set)
+  FILE, --config FILE, --preset, --data, --off, --section.key=VALUE   as in train
+  --json                as JSON
+)";
+
+std::string why(const std::string& bound) {
+  if (bound == "data") return "it takes the whole training set in one batch";
+  if (bound == "most") return "larger ones were not asked for";
+  return bound == "config" ? "a larger one is refused" : "a larger one runs out of memory";
+}
+
+void print_result(const Json& result) {
+  std::vector<std::vector<std::string>> rows = {{"  batch size", "step ms", "samples/s", "peak of tensors"}};
+  for (const Json& one : result["tried"]) {
+    std::vector<std::string> row = {"  " + one["batch_size"].dump()};
+    if (one["fits"].get<bool>()) {
+      row.insert(row.end(), {fixed(one["step_ms"].get<double>(), 1), fixed(one["samples_per_s"].get<double>(), 1),
+                             human_bytes(one["peak_bytes"].get<double>())});
+    } else {
+      row.push_back(one["reason"].get<std::string>());
+    }
+    rows.push_back(std::move(row));
+  }
+  print(table(rows));
+  const auto size = result["batch_size"].get<std::int64_t>();
+  if (size == 0) {
+    print("not even the first size fits: start lower with --from, or see millrace estimate\n");
+    return;
+  }
+  print("data.batch_size=" + std::to_string(size) + ": " + why(result["bound"].get<std::string>()) + "\n");
+}
+
+int run(const Invocation& call) {
+  Arguments arguments(call.words);
+  const Entry& entry = take_recipe(arguments, call.recipes, "max-batch");
+  const bool json = arguments.flag("json");
+  MaxBatchOptions options;
+  options.from = arguments.integer("from", options.from, 1);
+  options.most = arguments.integer("most", options.most, 0);
+  telemetry::Console console(telemetry::Console::Mode::quiet, json ? 2 : 1);
+  const Json result = find_max_batch(take_run(entry, arguments, console), options);
+  json ? print_json(result) : print_result(result);
+  return result["batch_size"].get<std::int64_t>() == 0 ? 1 : 0;
+}
+
+}  // namespace
+
+constinit const Command kMaxBatch = {
+    .name = "max-batch",
+    .arguments = "RECIPE [FILE]... [--from N] [--most N] [--preset NAME] [--section.key=VALUE]... [--json]",
+    .summary = "the largest batch size that runs here",
+    .group = "Look at things",
+    .help = kHelp,
+    .run = run,
+    .more_help = recipe_help};
+
+}  // namespace millrace::cli

@@ -1,0 +1,19 @@
+#include "millrace/cli/take_run.h"
+
+#include "millrace/cli/command_config.h"
+
+namespace millrace::cli {
+
+RunRequest take_run(const Entry& entry, Arguments& arguments, telemetry::Console& console) {
+  CommandConfig config = resolve_command_config(entry, arguments);
+  keep_memory_unless_off(config.resolved);
+  RunRequest request;
+  request.entry = &entry;
+  request.config = std::move(config.resolved);
+  request.preset = std::move(config.preset);
+  request.config_folder = std::move(config.config_folder);
+  request.console = &console;
+  return request;
+}
+
+}  // namespace millrace::cli

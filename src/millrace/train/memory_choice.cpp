@@ -1,0 +1,127 @@
+#include "millrace/train/memory_choice.h"
+
+#include "millrace/base/error.h"
+#include "millrace/base/format.h"
+#include "millrace/device/device.h"
+#include "millrace/device/tensor_memory.h"
+
+namespace millrace {
+namespace {
+
+using memory::Planner;
+using memory::Recompute;
+using memory::StepProfile;
+
+std::string joined(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text.empty() ? "none" : text;
+}
+
+std::string bytes_text(std::uint64_t bytes) { return human_bytes(static_cast<double>(bytes)); }
+
+// nullopt when it does not fit into memory.
+std::optional<StepProfile> profile(Stepper& stepper, const Batch& batch, const Recompute& recompute, bool with_gradients,
+                                   at::Device device) {
+  try {
+    return stepper.profile_memory(batch, recompute, with_gradients);
+  } catch (const std::exception& error) {
+    if (!device::is_out_of_memory(error)) throw;
+  }
+  device::release_cached_memory(device);
+  return std::nullopt;
+}
+
+}  // namespace
+
+void check_memory(const MemoryConfig& config) {
+  std::vector<Problem> problems;
+  if (!config.budget.empty() && !memory::parse_budget(config.budget)) {
+    problems.push_back(
+        {"budget " + quoted(config.budget) + " is no amount of memory", "memory.budget",
+         "write bytes, such as 800 MB or 1.5 GiB, or a share of what a step takes without recompute, such as 60%"});
+  }
+  if (!config.budget.empty() && Recompute(config.recompute).any()) {
+    problems.push_back({"memory.budget chooses blocks to recompute, and memory.recompute names some",
+                        "memory.budget, memory.recompute", "leave memory.recompute at auto, or memory.budget empty"});
+  }
+  const auto limit =
+      config.limit == "auto" ? memory::Budget{1, false} : memory::parse_budget(config.limit).value_or(memory::Budget{});
+  if (limit.amount == 0 || limit.is_share)
+    problems.push_back(
+        {"limit " + quoted(config.limit) + " is no amount of memory", "memory.limit", "write auto, or bytes, such as 2 GB"});
+  if (!config.offload.empty() && memory::parse_budget(config.offload).value_or(memory::Budget{0, true}).is_share) {
+    problems.push_back({"offload " + quoted(config.offload) + " is no amount of memory", "memory.offload",
+                        "write the size, such as 1 MB, from which on a tensor goes to host memory, or leave it empty"});
+  }
+  if (!problems.empty()) throw ConfigError(std::move(problems));
+}
+
+std::uint64_t offload_bytes(const MemoryConfig& config, at::Device device, Switches& switches) {
+  if (config.offload.empty()) return 0;
+  if (device.is_cpu()) switches.refuse("offload", "the run is on a CPU: its memory is the host's already");
+  return switches.on("offload") ? memory::parse_budget(config.offload).value_or(memory::Budget{}).bytes(0) : 0;
+}
+
+MemoryChoice named_memory(const MemoryConfig& config) {
+  MemoryChoice choice{.recompute = Recompute(config.recompute), .value = {}, .reason = {}};
+  choice.value = joined(choice.recompute.patterns());
+  if (choice.value == "*") choice.value = "all";
+  const bool automatic = std::ranges::find(config.recompute, "auto") != config.recompute.end();
+  if (!choice.recompute.any() && automatic) choice.reason = "until memory runs out: then everything that can be";
+  return choice;
+}
+
+MemoryChoice try_memory(Stepper& stepper, const Batch& batch, const MemoryConfig& config, bool with_gradients) {
+  const at::Device device = stepper.device();
+  const Recompute all({"all"});
+  std::optional<StepProfile> recomputed = profile(stepper, batch, all, with_gradients, device);
+  if (!recomputed) {
+    throw DeviceError({"a step does not fit into memory, even when every block is recomputed",
+                       std::to_string(batch.rows()) + " samples on " + device.str(),
+                       "lower data.batch_size and raise optim.accumulate by the same factor, or raise memory.split"});
+  }
+  const Planner planner(std::move(*recomputed), profile(stepper, batch, Recompute(), with_gradients, device));
+  std::vector<std::string> every;
+  Json blocks = Json::array();
+  for (const memory::BlockCost& cost : planner.costs()) {
+    every.push_back(cost.name);
+    blocks.push_back({{"name", cost.name}, {"saved_bytes", cost.saved_bytes}, {"ms", cost.ms}});
+  }
+  MemoryChoice choice = named_memory(config);
+  stepper.check_blocks(choice.recompute);
+  choice.trial = {{"plain_bytes", planner.plain_bytes()},
+                  {"plain_measured", planner.measured_plain()},
+                  {"recomputed_bytes", planner.predict(every)},
+                  {"blocks", std::move(blocks)}};
+  if (config.budget.empty()) {
+    std::erase_if(every, [&](const std::string& name) { return !choice.recompute.takes(name); });
+    choice.trial["recompute"] = every;
+    choice.trial["predicted_bytes"] = planner.predict(every);
+    return choice;
+  }
+  const std::uint64_t budget = memory::parse_budget(config.budget)->bytes(planner.plain_bytes());
+  memory::RecomputePlan plan = planner.choose(budget);
+  choice.recompute = Recompute(plan.blocks);
+  choice.value = joined(plan.blocks);
+  choice.reason = "a step takes " + bytes_text(plan.predicted_bytes) + " of the budget's " + bytes_text(budget) + ", " +
+                  bytes_text(planner.plain_bytes()) + " without; recomputing costs " + fixed(plan.extra_ms, 1) + " ms";
+  if (!plan.fits) choice.reason += "; more can't be saved by recompute: lower data.batch_size, or raise memory.split";
+  choice.trial["budget_bytes"] = budget;
+  choice.trial["predicted_bytes"] = plan.predicted_bytes;
+  choice.trial["recompute"] = plan.blocks;
+  choice.trial["extra_ms"] = plan.extra_ms;
+  choice.trial["fits"] = plan.fits;
+  return choice;
+}
+
+MemoryLimit::MemoryLimit(const std::string& limit) : outer_(device::tensor_memory_limit()) {
+  device::count_tensor_memory();
+  const std::uint64_t bytes = limit == "auto" ? device::tensor_memory().live_bytes + device::available_memory_bytes()
+                                              : memory::parse_budget(limit).value_or(memory::Budget{}).bytes(0);
+  device::limit_tensor_memory(outer_ == 0 ? bytes : std::min(outer_, bytes));
+}
+
+MemoryLimit::~MemoryLimit() { device::limit_tensor_memory(outer_); }
+
+}  // namespace millrace

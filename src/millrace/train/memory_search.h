@@ -1,0 +1,32 @@
+// What a run would hold, found by trying: `millrace estimate` and `millrace max-batch`.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "millrace/base/json.h"
+#include "millrace/train/run.h"
+
+namespace millrace {
+
+// One step tried twice, with everything kept and with every block recomputed: {recipe, batch_size, split, parameters_bytes,
+// buffers_bytes, gradients_bytes, optimizer_bytes, available_bytes} and MemoryChoice::trial. Writes no run folder.
+[[nodiscard]] Json estimate_memory(const RunRequest& request);
+
+struct MaxBatchOptions {
+  std::int64_t from = 1;  // the first size tried
+  std::int64_t most = 0;  // 0 = the training set
+};
+
+// The largest batch size that ran a step with its update, a batch of validation and a second step: doubling until one fails, then
+// halving the gap down to a sixteenth. {recipe, batch_size (0 = not even `from`), bound ("memory", "data", "config", "most"),
+// limit_bytes, tried: [{batch_size, fits, step_ms, samples_per_s, peak_bytes} or {batch_size, fits, reason}]}. Writes no run
+// folder.
+[[nodiscard]] Json find_max_batch(const RunRequest& request, const MaxBatchOptions& options);
+
+// The search itself, over a function that runs such a step: it returns {fits, samples_per_epoch, whole_epoch, peak_bytes, ...} or
+// throws, for want of memory or otherwise.
+[[nodiscard]] Json search_max_batch(const MaxBatchOptions& options,
+                                    const std::function<Json(std::int64_t batch_size)>& whole_step);
+
+}  // namespace millrace

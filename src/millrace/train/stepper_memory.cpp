@@ -1,0 +1,103 @@
+// The stepper's side of memory: a step that can be taken back, and trials that watch what it holds.
+#include <torch/nn.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "millrace/base/error.h"
+#include "millrace/base/format.h"
+#include "millrace/train/generator_state.h"
+#include "millrace/train/stepper.h"
+
+namespace millrace {
+
+// Buffers move in a forward pass (running statistics), parameters only in update().
+void Stepper::note_edge() {
+  const at::NoGradGuard no_grad;
+  const std::vector<at::Tensor> buffers = recipe_.model().buffers();
+  if (edge_buffers_.size() != buffers.size()) {
+    edge_buffers_.clear();
+    for (const at::Tensor& buffer : buffers) edge_buffers_.push_back(buffer.clone());
+  } else {
+    for (std::size_t i = 0; i < buffers.size(); ++i) edge_buffers_[i].copy_(buffers[i]);
+  }
+  edge_generator_ = generator_state();
+}
+
+void Stepper::abandon_step() {
+  MR_CHECK(options_.recovers, "this stepper notes no edges");
+  return_to_edge();
+}
+
+void Stepper::return_to_edge() {
+  const at::NoGradGuard no_grad;
+  unfreeze();
+  for (Lane& lane : lanes_) lane.optimizer->zero_grad();
+  std::vector<at::Tensor> buffers = recipe_.model().buffers();
+  for (std::size_t i = 0; i < buffers.size(); ++i) buffers[i].copy_(edge_buffers_.at(i));
+  set_generator_state(edge_generator_);
+  forget_micro_steps();
+}
+
+memory::StepProfile Stepper::profile_memory(const Batch& batch, const memory::Recompute& recompute, bool with_gradients) {
+  const bool training = recipe_.model().is_training();
+  recipe_.model().train();
+  begin_step(step_);
+  note_edge();
+  trying_ = true;
+  memory::Recompute kept = std::exchange(options_.recompute, recompute);
+  std::optional<memory::Profiler> profiler;
+  const auto end = [&] {
+    watcher_ = nullptr;
+    trying_ = false;
+    options_.recompute = std::move(kept);
+    recipe_.model().train(training);
+    return_to_edge();
+  };
+  try {
+    std::optional<StepResult> before;  // a step keeps what its micro-steps gave
+    if (with_gradients) before = accumulate(batch);
+    profiler.emplace(options_.device);
+    watcher_ = &*profiler;
+    (void)accumulate(batch);
+  } catch (...) {
+    end();
+    throw;
+  }
+  memory::StepProfile profile = profiler->finish();
+  end();
+  return profile;
+}
+
+bool Stepper::recompute_all() {
+  const auto kept = [this](const std::string& block) { return !options_.recompute.takes(block); };
+  if (std::ranges::none_of(blocks_, kept)) return false;
+  options_.recompute = memory::Recompute({"all"});
+  return true;
+}
+
+// A name that takes no block is a slip; found before the first update.
+void Stepper::check_blocks(const memory::Recompute& recompute) const {
+  const std::vector<std::string> lost = recompute.unmatched(blocks_);
+  if (lost.empty()) return;
+  std::string names;
+  for (const std::string& block : blocks_) names += (names.empty() ? "" : ", ") + block;
+  throw ConfigError(
+      {"the model has no block " + quoted(lost.front()), "memory.recompute",
+       blocks_.empty() ? "its recipe names no blocks: leave memory.recompute at auto or none" : "its blocks are " + names});
+}
+
+std::map<std::string, std::uint64_t> Stepper::state_bytes() const {
+  std::map<std::string, std::uint64_t> bytes = {{"parameters", 0}, {"buffers", 0}, {"gradients", 0}, {"optimizer", 0}};
+  for (const at::Tensor& parameter : recipe_.model().parameters()) {
+    bytes["parameters"] += parameter.nbytes();
+    if (parameter.grad().defined()) bytes["gradients"] += parameter.grad().nbytes();
+  }
+  for (const at::Tensor& buffer : recipe_.model().buffers()) bytes["buffers"] += buffer.nbytes();
+  for (const Lane& lane : lanes_) {
+    for (const auto& [name, tensor] : lane.optimizer->state().tensors) bytes["optimizer"] += tensor.nbytes();
+  }
+  return bytes;
+}
+
+}  // namespace millrace
