@@ -15,8 +15,10 @@ import sys
 import time
 
 import torch
+from tensor_peak import tensor_peak
 from torch import nn
 from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
 VOCABULARY, WIDTH, LAYERS, HEADS, CONTEXT, BATCH = 70, 384, 6, 6, 256, 8
 
@@ -49,8 +51,9 @@ class Block(nn.Module):
 
 
 class Model(nn.Module):
-    def __init__(self, dropout):
+    def __init__(self, dropout, recompute):
         super().__init__()
+        self.recompute = recompute
         self.embedding = nn.Embedding(VOCABULARY, WIDTH)
         self.blocks = nn.ModuleList(Block(dropout) for _ in range(LAYERS))
         self.ln_f = nn.LayerNorm(WIDTH)
@@ -68,16 +71,17 @@ class Model(nn.Module):
         x = functional.dropout(self.embedding(tokens) * math.sqrt(WIDTH), self.dropout)
         x = functional.dropout(x + self.positions, self.dropout)
         for block in self.blocks:
-            x = block(x)
+            x = checkpoint(block, x, use_reentrant=False) if self.recompute else block(x)
         return functional.linear(self.ln_f(x), self.embedding.weight)
 
 
 def make_step(options):
     torch.manual_seed(0)
-    model = Model(options.dropout)
+    model = Model(options.dropout, options.recompute)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.01, fused=True)
     window = torch.randint(0, VOCABULARY, (BATCH, CONTEXT + 1))
     tokens, targets = window[:, :-1].contiguous(), window[:, 1:].reshape(-1)
+    inputs = (tokens, targets)
 
     def loss_of(tokens, targets):
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=options.dtype == "bf16"):
@@ -94,7 +98,7 @@ def make_step(options):
         optimizer.step()
         return loss
 
-    return step
+    return step, lambda: tensor_peak(step, model, optimizer, inputs)
 
 
 def main():
@@ -102,13 +106,16 @@ def main():
     parser.add_argument("--mode", choices=["eager", "compile"], default="eager")
     parser.add_argument("--dtype", choices=["fp32", "bf16"], default="fp32")
     parser.add_argument("--dropout", type=float, default=0.1)
+    parser.add_argument("--recompute", action="store_true", help="torch.utils.checkpoint")
+    parser.add_argument("--peak", action="store_true", help="also report the peak of tensor bytes, from a profiled step")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--steps", type=int, default=3, help="timed steps per line of input")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    step = make_step(options)
+    step, peak = make_step(options)
     first = step().item()
-    print(json.dumps({"first_step_s_since_process_start": seconds_since_process_start(), "loss_first": first}), flush=True)
+    print(json.dumps({"first_step_s_since_process_start": seconds_since_process_start(), "loss_first": first,
+                      **({"tensor_peak_bytes": peak()} if options.peak else {})}), flush=True)
     step()
     for line in sys.stdin:
         if line.strip() == "quit":

@@ -11,10 +11,13 @@ import json
 import os
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import torch
+from tensor_peak import tensor_peak
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "cosmology"))
 from unet import UNet
@@ -32,7 +35,13 @@ def make_step(options):
     model = UNet(16).to(memory_format=layout)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, fused=True)
     target = torch.randn(1, 2, 64, 64, 48)
+    if options.recompute:
+        for name in ("layer1", "layer2", "layer3", "layer4", "layer5", "layer6"):
+            layer = getattr(model, name)
+            layer.forward = partial(checkpoint, layer.forward, use_reentrant=False)
     x = (target * 0.5 + torch.randn_like(target)).contiguous(memory_format=layout)
+
+    inputs = (x, target)
 
     def loss_of(x, target):
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=options.dtype == "bf16"):
@@ -49,7 +58,7 @@ def make_step(options):
         optimizer.step()
         return loss
 
-    return step
+    return step, lambda: tensor_peak(step, model, optimizer, inputs)
 
 
 def main():
@@ -57,13 +66,16 @@ def main():
     parser.add_argument("--mode", choices=["eager", "compile"], default="eager")
     parser.add_argument("--dtype", choices=["fp32", "bf16"], default="fp32")
     parser.add_argument("--channels-last", action="store_true")
+    parser.add_argument("--recompute", action="store_true", help="torch.utils.checkpoint")
+    parser.add_argument("--peak", action="store_true", help="also report the peak of tensor bytes, from a profiled step")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--steps", type=int, default=3, help="timed steps per line of input")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    step = make_step(options)
+    step, peak = make_step(options)
     first = step().item()
-    print(json.dumps({"first_step_s_since_process_start": seconds_since_process_start(), "loss_first": first}), flush=True)
+    print(json.dumps({"first_step_s_since_process_start": seconds_since_process_start(), "loss_first": first,
+                      **({"tensor_peak_bytes": peak()} if options.peak else {})}), flush=True)
     for line in sys.stdin:
         if line.strip() == "quit":
             break

@@ -1,0 +1,29 @@
+"""Peak bytes of tensors in a step of a Python program, as torch's own allocator reports them to its profiler."""
+
+import json
+import tempfile
+from pathlib import Path
+
+import torch
+
+
+def bytes_of(tensors):
+    """Of distinct storages."""
+    storages = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in tensors}
+    return sum(storages.values())
+
+
+def tensor_peak(step, model, optimizer, inputs):
+    """Runs one step whose gradients are dropped first; what is there before it counts too."""
+    optimizer.zero_grad(set_to_none=True)
+    there = [*model.parameters(), *model.buffers(), *inputs]
+    for state in optimizer.state.values():
+        there += [value for value in state.values() if torch.is_tensor(value)]
+    before = bytes_of(there)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
+        step()
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "trace.json"
+        profile.export_chrome_trace(str(file))
+        events = json.loads(file.read_text())["traceEvents"]
+    return before + max(event["args"]["Total Allocated"] for event in events if event.get("name") == "[memory]")
