@@ -1,5 +1,7 @@
 #include "millrace/precision/precision.h"
 
+#include <c10/util/Exception.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -14,6 +16,8 @@ namespace {
 constexpr int kRounds = 3;  // a median of three also forgives the first step of each format, which sets things up
 constexpr double kLossTolerance = 0.02;
 constexpr double kNormTolerance = 0.10;
+constexpr double kCosine = 0.9;
+constexpr int kTensorCores = 7;  // first compute capability with fast fp16 products
 
 using Trials = std::array<Trial, kRounds>;
 
@@ -32,39 +36,60 @@ bool all_finite(const Trials& trials) {
 Trial median(const Trials& trials) {
   return {.step_ms = median(trials, &Trial::step_ms),
           .loss = median(trials, &Trial::loss),
-          .gradient_norm = median(trials, &Trial::gradient_norm)};
+          .gradient_norm = median(trials, &Trial::gradient_norm),
+          .gradient_cosine = median(trials, &Trial::gradient_cosine)};
 }
 
 double relative_difference(double value, double reference) {
   return value == reference ? 0.0 : std::abs(value - reference) / std::abs(reference);
 }
 
-std::string differs(const char* what, double value, double reference, double tolerance) {
-  return std::string("fp32: ") + what + " of a trial step is " + significant(value, 4) + " in bf16, " +
+std::string differs(const std::string& format, const char* what, double value, double reference, double tolerance) {
+  return std::string("fp32: ") + what + " of a trial step is " + significant(value, 4) + " in " + format + ", " +
          significant(reference, 4) + " in fp32; " + percent(relative_difference(value, reference), 1) + " apart, at most " +
          percent(tolerance) + " is allowed";
 }
 
-Decision judge(const Trials& fp32, const Trials& bf16) {
+Decision judge(c10::ScalarType format, const Trials& fp32, const Trials& narrow) {
+  const std::string name = name_of(format);
   if (!all_finite(fp32)) return {.reason = "fp32: a trial step is not finite even in fp32"};
-  if (!all_finite(bf16)) return {.reason = "fp32: a trial step is finite, the same in bf16 is not"};
+  if (!all_finite(narrow)) return {.reason = "fp32: a trial step is finite, the same in " + name + " is not"};
   const Trial full = median(fp32);
-  const Trial half = median(bf16);
+  const Trial half = median(narrow);
   if (relative_difference(half.loss, full.loss) > kLossTolerance) {
-    return {.reason = differs("the loss", half.loss, full.loss, kLossTolerance)};
+    return {.reason = differs(name, "the loss", half.loss, full.loss, kLossTolerance)};
   }
   if (relative_difference(half.gradient_norm, full.gradient_norm) > kNormTolerance) {
-    return {.reason = differs("the gradient's norm", half.gradient_norm, full.gradient_norm, kNormTolerance)};
+    return {.reason = differs(name, "the gradient's norm", half.gradient_norm, full.gradient_norm, kNormTolerance)};
   }
-  const std::string times = fixed(half.step_ms, 1) + " ms a step in bf16, " + fixed(full.step_ms, 1) + " in fp32";
-  if (!(half.step_ms < full.step_ms)) return {.reason = "fp32: a trial found bf16 no faster: " + times};
-  return {.autocast = c10::kBFloat16,
-          .reason = "bf16: a trial measured " + times + "; loss " + significant(half.loss, 5) + " and " +
+  if (!(half.gradient_cosine >= kCosine)) {
+    return {.reason = "fp32: the gradient of a trial step in " + name + " points elsewhere: its cosine with fp32's is " +
+                      fixed(half.gradient_cosine, 3) + ", at least " + fixed(kCosine, 1) + " is wanted"};
+  }
+  const std::string times = fixed(half.step_ms, 1) + " ms a step in " + name + ", " + fixed(full.step_ms, 1) + " in fp32";
+  if (!(half.step_ms < full.step_ms)) return {.reason = "fp32: a trial found " + name + " no faster: " + times};
+  return {.autocast = format,
+          .reason = name + ": a trial measured " + times + "; loss " + significant(half.loss, 5) + " and " +
                     significant(full.loss, 5) + ", gradient norm " + significant(half.gradient_norm, 3) + " and " +
-                    significant(full.gradient_norm, 3)};
+                    significant(full.gradient_norm, 3) + ", cosine " + fixed(half.gradient_cosine, 4)};
+}
+
+int major_capability(c10::Device device) {
+  const int index = device.has_index() ? device.index() : 0;
+  return device::backend_of(device).compute_capability(index).first;
 }
 
 }  // namespace
+
+std::string name_of(std::optional<c10::ScalarType> format) {
+  if (format == c10::kBFloat16) return "bf16";
+  return format == c10::kHalf ? "fp16" : "fp32";
+}
+
+std::optional<c10::ScalarType> format_of(std::string_view name) {
+  if (name == "bf16") return c10::kBFloat16;
+  return name == "fp16" ? std::optional(c10::kHalf) : std::nullopt;
+}
 
 bool hardware_has_fast_bf16(c10::Device device, std::string* reason) {
   const device::Backend& backend = device::backend_of(device);
@@ -81,17 +106,41 @@ bool hardware_has_fast_bf16(c10::Device device, std::string* reason) {
   return fast;
 }
 
-Decision choose(c10::Device device, const std::function<Trial(std::optional<c10::ScalarType>)>& run_trial) {
+std::string remark_on(c10::Device device, std::optional<c10::ScalarType> format) {
   std::string hardware;
-  if (!hardware_has_fast_bf16(device, &hardware)) return {.reason = "fp32: " + hardware};
-  if (!run_trial) return {.autocast = c10::kBFloat16, .reason = "bf16: " + hardware};
+  if (format == c10::kBFloat16 && !hardware_has_fast_bf16(device, &hardware)) return "slow here: " + hardware;
+  if (format != c10::kHalf) return "";
+  if (device.is_cpu()) return "slow here: the CPU's fp16 arithmetic is fp32's with conversions around it";
+  return device.is_cuda() && major_capability(device) < kTensorCores ? "slow here: fp16 products need compute capability 7.0"
+                                                                     : "";
+}
+
+Decision choose(c10::Device device, const RunTrial& run_trial) {
+  std::string hardware;
+  c10::ScalarType format = c10::kBFloat16;
+  if (!hardware_has_fast_bf16(device, &hardware)) {
+    if (!device.is_cuda() || major_capability(device) < kTensorCores) return {.reason = "fp32: " + hardware};
+    format = c10::kHalf;
+  }
+  if (!run_trial) return {.autocast = format, .reason = name_of(format) + ": " + hardware};
+  return confirm(format, run_trial);
+}
+
+Decision confirm(c10::ScalarType format, const RunTrial& run_trial) {
   Trials fp32;
-  Trials bf16;
+  Trials narrow;
   for (std::size_t round = 0; round < kRounds; ++round) {
     fp32[round] = run_trial(std::nullopt);
-    bf16[round] = run_trial(c10::kBFloat16);
+    try {
+      narrow[round] = run_trial(format);
+    } catch (const c10::OutOfMemoryError&) {
+      throw;
+    } catch (const c10::Error& error) {
+      const std::string text = error.what_without_backtrace();
+      return {.reason = "fp32: a trial step in " + name_of(format) + " failed: " + text.substr(0, text.find('\n'))};
+    }
   }
-  return judge(fp32, bf16);
+  return judge(format, fp32, narrow);
 }
 
 }  // namespace millrace::precision

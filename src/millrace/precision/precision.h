@@ -7,6 +7,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 
 namespace millrace::precision {
 
@@ -20,12 +21,24 @@ struct Trial {
   double step_ms = 0;
   double loss = 0;
   double gradient_norm = 0;
+  double gradient_cosine = 1;  // between this gradient and the one of the fp32 trial before it
 };
+// Runs a step without updating anything, in fp32 (nullopt) or under autocast.
+using RunTrial = std::function<Trial(std::optional<c10::ScalarType>)>;
 
-// `auto`: bf16 where the hardware does it well (CPU: AVX512_BF16 or AMX; CUDA: compute capability >= 8.0) and a trial agrees:
-// faster than fp32, loss within 2 %, gradient norm within 10 %, all finite. `run_trial` runs a step without updating anything and
-// is called with the format to use, alternating; empty = no trial (the hardware alone decides).
-[[nodiscard]] Decision choose(c10::Device device, const std::function<Trial(std::optional<c10::ScalarType>)>& run_trial);
+// "fp32", "bf16", "fp16", and back; a word that is none of them is fp32.
+[[nodiscard]] std::string name_of(std::optional<c10::ScalarType> format);
+[[nodiscard]] std::optional<c10::ScalarType> format_of(std::string_view name);
+
+// `auto`: what the hardware does well, confirmed by a trial: bf16 (CPU: AVX512_BF16 or AMX; CUDA: compute capability >= 8.0),
+// else fp16 (CUDA: 7.0 and up), else fp32. Empty `run_trial` = no trial (the hardware alone decides).
+[[nodiscard]] Decision choose(c10::Device device, const RunTrial& run_trial);
+// A trial of `format` against fp32, alternating: taken when it is faster, the loss is within 2 %, the gradient's norm within 10
+// %, its cosine at least .9, and all is finite. An error of LibTorch in it decides for fp32.
+[[nodiscard]] Decision confirm(c10::ScalarType format, const RunTrial& run_trial);
+
 [[nodiscard]] bool hardware_has_fast_bf16(c10::Device device, std::string* reason);
+// What the plan says of a format that was asked for on a device that is slow at it; "" when there is nothing to say.
+[[nodiscard]] std::string remark_on(c10::Device device, std::optional<c10::ScalarType> format);
 
 }  // namespace millrace::precision

@@ -1,5 +1,6 @@
 #include "millrace/precision/precision.h"
 
+#include <c10/util/Exception.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -48,10 +49,11 @@ TEST(PrecisionHardware, NoTrialOnHardwareThatIsSlowAtIt) {
 }
 
 TEST_F(Precision, TakesBf16WhenItIsFasterAndAgrees) {
-  const Decision decision = decide({871.04, 4.2512, 1.02}, {512.3, 4.2507, 1.013});
+  const Decision decision = decide({871.04, 4.2512, 1.02}, {512.3, 4.2507, 1.013, 0.99934});
   EXPECT_EQ(decision.autocast, c10::kBFloat16);
   EXPECT_EQ(decision.reason,
-            "bf16: a trial measured 512.3 ms a step in bf16, 871.0 in fp32; loss 4.2507 and 4.2512, gradient norm 1.01 and 1.02");
+            "bf16: a trial measured 512.3 ms a step in bf16, 871.0 in fp32; loss 4.2507 and 4.2512, gradient norm 1.01 and 1.02, "
+            "cosine 0.9993");
 }
 
 TEST_F(Precision, StaysWithFp32OtherwiseAndSaysWhy) {
@@ -66,6 +68,9 @@ TEST_F(Precision, StaysWithFp32OtherwiseAndSaysWhy) {
             "fp32: the loss of a trial step is 2.1 in bf16, 2 in fp32; 5.0 % apart, at most 2 % is allowed");
   EXPECT_EQ(reason({50, 2.0, 0.8}),
             "fp32: the gradient's norm of a trial step is 0.8 in bf16, 1 in fp32; 20.0 % apart, at most 10 % is allowed");
+  EXPECT_EQ(
+      reason({50, 2.0, 1.0, 0.5}),
+      "fp32: the gradient of a trial step in bf16 points elsewhere: its cosine with fp32's is 0.500, at least 0.9 is wanted");
   EXPECT_EQ(reason({50, kNan, 1.0}), "fp32: a trial step is finite, the same in bf16 is not");
   EXPECT_EQ(reason({50, 2.0, std::numeric_limits<double>::infinity()}), "fp32: a trial step is finite, the same in bf16 is not");
   EXPECT_EQ(decide({100, kNan, 1.0}, {50, kNan, 1.0}).reason, "fp32: a trial step is not finite even in fp32");
@@ -87,6 +92,33 @@ TEST_F(Precision, AlternatesAndTakesTheMedian) {
   EXPECT_THAT(order, testing::ElementsAre(false, true, false, true, false, true));
   EXPECT_EQ(decision.autocast, c10::kBFloat16);
   EXPECT_THAT(decision.reason, HasSubstr("50.0 ms a step in bf16, 100.0 in fp32"));
+}
+
+TEST(PrecisionTrial, Fp16IsTriedLikeBf16) {
+  const auto trial = [](std::optional<c10::ScalarType> format) { return Trial{format ? 50.0 : 100.0, 2.0, 1.0, 0.999}; };
+  const Decision decision = confirm(c10::kHalf, trial);
+  EXPECT_EQ(decision.autocast, c10::kHalf);
+  EXPECT_THAT(decision.reason, testing::StartsWith("fp16: a trial measured 50.0 ms a step in fp16, 100.0 in fp32; loss 2"));
+}
+
+TEST(PrecisionTrial, AnErrorOfTheTrialDecidesForFp32) {
+  const auto trial = [](std::optional<c10::ScalarType> format) {
+    TORCH_CHECK(!format, "\"conv\" not implemented for 'Half'\nmore");
+    return Trial{100, 1, 1};
+  };
+  const Decision decision = confirm(c10::kHalf, trial);
+  EXPECT_EQ(decision.autocast, std::nullopt);
+  EXPECT_EQ(decision.reason, "fp32: a trial step in fp16 failed: \"conv\" not implemented for 'Half'");
+}
+
+TEST(PrecisionNames, ThereAndBack) {
+  for (const char* name : {"fp32", "bf16", "fp16"}) EXPECT_EQ(name_of(format_of(name)), name);
+}
+
+TEST(PrecisionHardware, SlowFormatsAreRemarkedOn) {
+  EXPECT_EQ(remark_on(kCpu, std::nullopt), "");
+  EXPECT_THAT(remark_on(kCpu, c10::kHalf), HasSubstr("slow here"));
+  EXPECT_EQ(remark_on(kCpu, c10::kBFloat16).empty(), hardware_has_fast_bf16(kCpu, nullptr));
 }
 
 }  // namespace
