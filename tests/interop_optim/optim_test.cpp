@@ -10,12 +10,15 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <limits>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "millrace/base/json.h"
 #include "millrace/optim/optimizer.h"
 #include "millrace/optim/schedule.h"
+#include "millrace/precision/loss_scale.h"
 #include "python.h"
 
 namespace millrace::optim {
@@ -167,6 +170,42 @@ TEST_F(OptimInterop, PlateauEqualsTorchs) {
     plateau.observe(metrics[i]);
     EXPECT_NEAR(0.4 * plateau.factor(), expected("plateau")[i].get<double>(), 1e-12) << i;
   }
+}
+
+// Scale and counter are equal at every step, through overflows that the scale itself makes and some that it does not.
+void expect_scaled_like(const Json& theirs, double clip_norm) {
+  const at::Tensor w = numbers({4, 3}, 1, 0.7).set_requires_grad(true);
+  OptimConfig config;
+  config.name = Algorithm::sgd;
+  config.learning_rate = 0.01;
+  config.weight_decay = 0.0;
+  config.clip_norm = clip_norm;
+  Optimizer optimizer({{.parameters = {{"w", w}}}}, config, true);
+  precision::LossScale scale(at::kCPU, {.growth_interval = 4});
+  const at::Tensor one = at::scalar_tensor(1.0F, at::kFloat);
+  std::set<double> scales;
+  for (int step = 0; step < 60; ++step) {
+    const at::Tensor x = numbers({4, 3}, 0.3 * step, 1.3) * 300;
+    optimizer.zero_grad();
+    ((w.to(at::kHalf) * x.to(at::kHalf)).to(at::kFloat).sum() * scale.scale()).backward();
+    const double bad = step == 21 ? std::numeric_limits<double>::quiet_NaN() : -std::numeric_limits<double>::infinity();
+    if (step == 20 || step == 21 || step == 40) w.mutable_grad()[1][2] = bad;
+    scale.update(optimizer.step(one / scale.scale(), one).found_inf);
+    const auto row = theirs[static_cast<std::size_t>(step)].get<std::vector<double>>();
+    ASSERT_EQ(scale.scale().item<double>(), row[0]) << step;
+    ASSERT_EQ(scale.state().tensors.at("growth_tracker").item<double>(), row[1]) << step;
+    const at::Tensor weights = w.detach().flatten().to(at::kDouble);
+    for (std::size_t i = 0; i < 12; ++i)
+      ASSERT_NEAR(weights.const_data_ptr<double>()[i], row[i + 2], 1e-6 * std::max(1.0, std::abs(row[i + 2])))
+          << step << " " << i;
+    scales.insert(row[0]);
+  }
+  EXPECT_GE(scales.size(), 9U) << "the sequence must exercise the rule";
+}
+
+TEST_F(OptimInterop, TheLossScaleFollowsTorchsStepByStep) {
+  expect_scaled_like(expected("grad_scaler"), 0.0);
+  expect_scaled_like(expected("grad_scaler clipped"), 50.0);
 }
 
 }  // namespace

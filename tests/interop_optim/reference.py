@@ -79,7 +79,30 @@ def plateau(metrics):
     return values
 
 
+def grad_scaler(clip_norm=0.0):
+    """A product in half precision overflows by itself where the scale is too large; some steps are spoilt besides."""
+    w = torch.nn.Parameter(numbers((4, 3), 1, 0.7))
+    optimizer = torch.optim.SGD([w], lr=0.01, momentum=0.9)
+    scaler = torch.amp.GradScaler("cpu", growth_interval=4)
+    rows = []
+    for step in range(60):
+        x = numbers((4, 3), 0.3 * step, 1.3) * 300
+        optimizer.zero_grad()
+        scaler.scale((w.half() * x.half()).float().sum()).backward()
+        if step in (20, 21, 40):
+            w.grad[1, 2] = math.nan if step == 21 else -math.inf
+        if clip_norm:
+            scaler.unscale_(optimizer)
+            torch.nn.utils.clip_grad_norm_([w], clip_norm)
+        scaler.step(optimizer)
+        scaler.update()
+        rows.append([scaler.get_scale(), scaler._get_growth_tracker(), *w.detach().flatten().tolist()])
+    return rows
+
+
 result = {
+    "grad_scaler": grad_scaler(),
+    "grad_scaler clipped": grad_scaler(clip_norm=50.0),
     "adamw": run(adamw, True),
     "adam": run(adam, True),
     "sgd": run(sgd, True),

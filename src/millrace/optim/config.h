@@ -14,6 +14,7 @@ namespace millrace::optim {
 
 enum class Algorithm : std::uint8_t { adamw, adam, sgd };
 enum class ScheduleKind : std::uint8_t { constant, linear, cosine, warmup_cosine, step, one_cycle, plateau };
+enum class RateScaling : std::uint8_t { none, linear, sqrt };
 
 struct OptimConfig {
   Algorithm name = Algorithm::adamw;
@@ -28,12 +29,17 @@ struct OptimConfig {
   double clip_value = 0.0;
   ScheduleKind schedule = ScheduleKind::constant;
   std::int64_t warmup_steps = 0;
+  double warmup_frac = 0.0;
   double min_learning_rate = 0.0;
   std::int64_t decay_every = 0;
   double decay_factor = 0.1;
   std::int64_t plateau_patience = 10;
   double plateau_threshold = 1e-4;
   std::int64_t accumulate = 1;
+  RateScaling lr_scaling = RateScaling::none;
+  std::int64_t lr_scaling_batch = 0;
+  double ema_decay = 0.0;
+  double spike_zscore = 0.0;
 
   static consteval auto fields() {
     using C = OptimConfig;
@@ -51,12 +57,22 @@ struct OptimConfig {
         field<&C::clip_value>("Clamp each gradient element to +-this; 0 = off.").min(0),
         field<&C::schedule>("How the learning rate moves with the step."),
         field<&C::warmup_steps>("Steps of linear warm-up from 0 before the schedule.").min(0),
+        field<&C::warmup_frac>("The same as a share of the run, for schedules that end; used when warmup_steps is 0.")
+            .min(0)
+            .below(1),
         field<&C::min_learning_rate>("Where linear, cosine and one_cycle end; the floor of step and plateau.").min(0),
         field<&C::decay_every>("Steps between decays of schedule step.").min(0),
         field<&C::decay_factor>("Factor of a decay of schedules step and plateau.").above(0).below(1),
         field<&C::plateau_patience>("Validations without improvement before plateau decays.").min(0),
         field<&C::plateau_threshold>("Relative improvement that counts for plateau.").min(0),
-        field<&C::accumulate>("Micro-batches per step.").min(1)};
+        field<&C::accumulate>("Micro-batches per step.").min(1),
+        field<&C::lr_scaling>("Multiply learning_rate by global batch / lr_scaling_batch, or by its square root."),
+        field<&C::lr_scaling_batch>("Global batch that learning_rate was chosen for.").min(0),
+        field<&C::ema_decay>("Keep a running mean of the weights for validation and use (about .999); 0 = off.").min(0).below(1),
+        field<&C::spike_zscore>(
+            "Skip a step whose loss or gradient norm is this many standard deviations above recent ones (about "
+            "6); 0 = off.")
+            .min(0)};
   }
 };
 

@@ -77,6 +77,7 @@ struct Optimizer::Impl {
   at::Tensor steps;                 // f32, one counter per parameter, advanced by one operation; Slot::step are views
   std::vector<float> participants;  // of the last step: 1 where there was a gradient
   at::Tensor participants_there;    // the same on the device
+  at::Tensor scale;                 // of the step under way: what its gradients are divided by
 
   Impl(std::vector<ParameterGroup> parameter_groups, OptimConfig settings, bool fused)
       : config(std::move(settings)), groups(std::move(parameter_groups)) {
@@ -159,13 +160,14 @@ struct Optimizer::Impl {
     return gradients;
   }
 
-  StepReport step(const at::Tensor& nominal, const at::Tensor& count) {
+  StepReport prepare(const at::Tensor& nominal, const at::Tensor& count) {
     const at::NoGradGuard no_grad;
     const detail::GradientLists gradients = gather();
     const at::Tensor factor = (nominal / count).to(at::kFloat);
     const at::Tensor norm = detail::norm_of(gradients, device) * factor;
-    const at::Tensor found_inf = (norm - norm).ne(0).to(at::kFloat);  // inf - inf and nan - nan are nan, which equals nothing
-    at::Tensor scale = (count / nominal).to(at::kFloat);
+    const at::Tensor square = norm * norm;                                // Adam's second moment must hold it too
+    const at::Tensor found_inf = (square - square).ne(0).to(at::kFloat);  // inf - inf and nan - nan are nan, which equals nothing
+    scale = (count / nominal).to(at::kFloat);
     at::Tensor norm_to_clip = norm;
     if (config.clip_value > 0.0) {
       detail::scale_and_clamp(gradients, factor, config.clip_value);
@@ -173,14 +175,18 @@ struct Optimizer::Impl {
       if (config.clip_norm > 0.0) norm_to_clip = detail::norm_of(gradients, device);
     }
     if (config.clip_norm > 0.0) scale = scale / detail::clip_coefficient(norm_to_clip, config.clip_norm);
-    if (config.name != Algorithm::sgd) steps.add_(participants_there * (1.0 - found_inf));
+    return {.gradient_norm = norm, .found_inf = found_inf};
+  }
+
+  void apply(const at::Tensor& skip) {
+    const at::NoGradGuard no_grad;
+    if (config.name != Algorithm::sgd) steps.add_(participants_there * (1.0 - skip));
     for (Bucket& bucket : buckets) {
       if (bucket.lists.parameters.empty()) continue;
       const auto update = bucket.fused ? detail::update_fused : detail::update_plain;
-      update(config, bucket.weight_decay, bucket.lists, {bucket.learning_rate, scale, found_inf});
+      update(config, bucket.weight_decay, bucket.lists, {bucket.learning_rate, scale, skip});
       bucket.lists = {};
     }
-    return {.gradient_norm = norm, .found_inf = found_inf};
   }
 
   [[nodiscard]] Tensors state_tensors() const {
@@ -224,7 +230,15 @@ Optimizer::Optimizer(std::vector<ParameterGroup> groups, OptimConfig config, boo
     : impl_(std::make_unique<Impl>(std::move(groups), std::move(config), fused)) {}
 Optimizer::~Optimizer() = default;
 
-StepReport Optimizer::step(const at::Tensor& nominal, const at::Tensor& count) { return impl_->step(nominal, count); }
+StepReport Optimizer::step(const at::Tensor& nominal, const at::Tensor& count) {
+  StepReport report = impl_->prepare(nominal, count);
+  impl_->apply(report.found_inf);
+  return report;
+}
+
+StepReport Optimizer::prepare(const at::Tensor& nominal, const at::Tensor& count) { return impl_->prepare(nominal, count); }
+
+void Optimizer::apply(const at::Tensor& skip) { impl_->apply(skip); }
 
 void Optimizer::set_learning_rate(double learning_rate) {
   if (learning_rate == impl_->config.learning_rate) return;

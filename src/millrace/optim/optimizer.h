@@ -28,10 +28,10 @@ struct ParameterGroup {
   std::optional<double> weight_decay;
 };
 
-// What an update did, as device tensors; nothing is read back.
+// What a step's gradients are like, as device tensors; nothing is read back.
 struct StepReport {
   at::Tensor gradient_norm;  // scalar f32: norm of the divided gradient before clipping
-  at::Tensor found_inf;      // scalar f32: 1 when that norm is not finite, and the step was skipped
+  at::Tensor found_inf;      // scalar f32: 1 when that norm or its square is not finite, else 0
 };
 
 class Optimizer {
@@ -47,8 +47,12 @@ class Optimizer {
   // One update with gradients g = .grad * nominal / count (both scalars f32 on the parameters' device; count 0 = skip), after
   // clipping: by value first, then by the norm of what is left (torch's clip_grad_norm_). Parameters without a gradient are left
   // alone. A skipped step leaves parameters, state and step counters as they are, to the bit. Gradients may be overwritten but
-  // not set to zero: see zero_grad().
+  // not set to zero: see zero_grad(). It is prepare(), then apply() with what was found.
   StepReport step(const at::Tensor& nominal, const at::Tensor& count);
+  // The two halves, for a caller that has more to say about whether a step counts: apply() follows its prepare() and skips when
+  // `skip` (scalar f32 on the device) is 1; it must be 1 where found_inf is.
+  StepReport prepare(const at::Tensor& nominal, const at::Tensor& count);
+  void apply(const at::Tensor& skip);
   void set_learning_rate(double learning_rate);  // of the schedule, before group scales
   void zero_grad();                              // drops the gradients
   [[nodiscard]] const std::vector<ParameterGroup>& groups() const noexcept;

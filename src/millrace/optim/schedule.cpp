@@ -32,13 +32,9 @@ double one_cycle(const OptimConfig& config, std::int64_t step, std::int64_t tota
   return fall <= 0.0 ? peak : cosine_between(peak, config.min_learning_rate, std::min(1.0, (now - top) / fall));
 }
 
-bool needs_total(ScheduleKind kind) {
-  return kind == ScheduleKind::linear || kind == ScheduleKind::cosine || kind == ScheduleKind::warmup_cosine ||
-         kind == ScheduleKind::one_cycle;
-}
-
-std::string word_of(ScheduleKind value) {
-  return std::string(config::detail::kEnumNames<ScheduleKind>[static_cast<std::size_t>(value)]);
+template <class E>
+std::string word_of(E value) {
+  return std::string(config::detail::kEnumNames<E>[static_cast<std::size_t>(value)]);
 }
 
 double after_warmup(const OptimConfig& config, std::int64_t step, std::int64_t steps) {
@@ -61,9 +57,29 @@ double after_warmup(const OptimConfig& config, std::int64_t step, std::int64_t s
 
 }  // namespace
 
+bool needs_length(ScheduleKind kind) noexcept {
+  return kind == ScheduleKind::linear || kind == ScheduleKind::cosine || kind == ScheduleKind::warmup_cosine ||
+         kind == ScheduleKind::one_cycle;
+}
+
+OptimConfig settled(OptimConfig config, std::int64_t total_steps, std::int64_t global_batch) {
+  if (config.warmup_steps == 0 && needs_length(config.schedule))
+    config.warmup_steps = std::llround(config.warmup_frac * static_cast<double>(total_steps));
+  if (config.lr_scaling == RateScaling::none) return config;
+  if (config.lr_scaling_batch == 0) {
+    throw ConfigError({.what = "the learning rate can't be scaled: the batch it was chosen for is not given",
+                       .where = "optim.lr_scaling = " + word_of(config.lr_scaling) + ", optim.lr_scaling_batch = 0",
+                       .next = "set optim.lr_scaling_batch to that global batch, or optim.lr_scaling to none"});
+  }
+  if (global_batch == 0) return config;
+  const double ratio = static_cast<double>(global_batch) / static_cast<double>(config.lr_scaling_batch);
+  config.learning_rate *= config.lr_scaling == RateScaling::sqrt ? std::sqrt(ratio) : ratio;
+  return config;
+}
+
 void check_schedule(const OptimConfig& config, std::int64_t total_steps) {
   const std::string where = "optim.schedule = " + word_of(config.schedule);
-  if (needs_total(config.schedule) && total_steps <= 0) {
+  if (needs_length(config.schedule) && total_steps <= 0) {
     throw ConfigError({.what = "the schedule must know how many steps the run has",
                        .where = where + ", train.max_steps = " + std::to_string(total_steps),
                        .next = "set train.max_steps or train.epochs, or use schedule constant, step or plateau"});

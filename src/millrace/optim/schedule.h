@@ -8,6 +8,15 @@
 
 namespace millrace::optim {
 
+// Whether the schedule moves over the run's whole length: linear, cosine, warmup_cosine, one_cycle.
+[[nodiscard]] bool needs_length(ScheduleKind kind) noexcept;
+
+// The settings of one run: warmup_frac as warmup_steps where the schedule ends and no steps are given; learning_rate scaled to
+// `global_batch` as lr_scaling says (linear after Goyal et al. 2017, arXiv:1706.02677; sqrt keeps the noise of Adam's steps).
+// total_steps and global_batch are 0 where they are not known, and leave it alone. ConfigError when lr_scaling has no batch to
+// compare with.
+[[nodiscard]] OptimConfig settled(OptimConfig config, std::int64_t total_steps, std::int64_t global_batch);
+
 // ConfigError when the schedule lacks a number it needs: total_steps (linear, cosine, warmup_cosine, one_cycle) or decay_every
 // (step). total_steps is 0 when the run has no end.
 void check_schedule(const OptimConfig& config, std::int64_t total_steps);

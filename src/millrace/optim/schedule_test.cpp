@@ -44,6 +44,35 @@ TEST(Schedule, WarmupRisesLinearlyAndReachesTheBase) {
   }
 }
 
+TEST(Settled, AShareOfTheRunBecomesStepsWhereTheScheduleEnds) {
+  OptimConfig c = config(ScheduleKind::cosine);
+  c.warmup_frac = 0.15;
+  EXPECT_EQ(settled(c, 30, 8).warmup_steps, 5);
+  EXPECT_EQ(settled(c, 0, 8).warmup_steps, 0);
+  c.warmup_steps = 2;
+  EXPECT_EQ(settled(c, 30, 8).warmup_steps, 2) << "steps that are given win";
+  OptimConfig open_end = config(ScheduleKind::constant);
+  open_end.warmup_frac = 0.15;
+  EXPECT_EQ(settled(open_end, 30, 8).warmup_steps, 0);
+}
+
+TEST(Settled, TheRateFollowsTheGlobalBatch) {
+  OptimConfig c = config(ScheduleKind::cosine);
+  EXPECT_EQ(settled(c, 30, 8).learning_rate, 0.4);
+  c.lr_scaling_batch = 2;
+  c.lr_scaling = RateScaling::linear;
+  EXPECT_DOUBLE_EQ(settled(c, 30, 8).learning_rate, 1.6);
+  EXPECT_EQ(settled(c, 30, 8).min_learning_rate, 0.1);
+  EXPECT_EQ(settled(c, 30, 0).learning_rate, 0.4);
+  c.lr_scaling = RateScaling::sqrt;
+  EXPECT_DOUBLE_EQ(settled(c, 30, 8).learning_rate, 0.8);
+  c.lr_scaling_batch = 0;
+  EXPECT_EQ(config_error_of([&] { (void)settled(c, 30, 8); }),
+            "ConfigError  the learning rate can't be scaled: the batch it was chosen for is not given\n"
+            "  where    optim.lr_scaling = sqrt, optim.lr_scaling_batch = 0\n"
+            "  next     set optim.lr_scaling_batch to that global batch, or optim.lr_scaling to none");
+}
+
 TEST(Schedule, ConstantAndPlateauStayAtTheBase) {
   for (const auto kind : {ScheduleKind::constant, ScheduleKind::plateau}) {
     for (const std::int64_t step : {0, 1, 1000000}) EXPECT_DOUBLE_EQ(learning_rate_at(config(kind), step, 0), 0.4);

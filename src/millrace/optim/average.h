@@ -1,0 +1,49 @@
+// A running mean of the weights: often better than the last weights, and never part of the training itself.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <vector>
+
+#include "millrace/core/batch.h"
+#include "millrace/optim/optimizer.h"
+
+namespace millrace::optim {
+
+// After each update: average += (weight - average) * (1 - d), d = min(decay, (1 + n) / (10 + n)) with n updates before this one,
+// so that a short run is not ruled by its first weights. Buffers are not averaged. Everything stays on the device.
+class Average {
+ public:
+  // Keeps references to the parameters; the average starts as what they are now.
+  Average(const std::vector<ParameterGroup>& groups, double decay);
+
+  void update(const at::Tensor& skip);  // scalar f32 on the device; 1 leaves everything as it is
+
+  // The averaged weights by parameter name, the live tensors: copy what must not change with the next update.
+  [[nodiscard]] const Tensors& weights() const noexcept { return weights_; }
+  [[nodiscard]] const at::Tensor& updates() const noexcept { return updates_; }  // scalar f32: n
+  // SnapshotError when a weight is missing or has another shape; nothing is changed then.
+  void load(const Tensors& weights, const at::Tensor& updates);
+
+ private:
+  friend class AverageInUse;
+  double decay_;
+  std::vector<NamedParameter> parameters_;
+  Tensors weights_;
+  at::Tensor updates_;
+};
+
+// While it lives the parameters hold the averaged weights. No step and no load in that time.
+class AverageInUse {
+ public:
+  explicit AverageInUse(const Average& average);
+  ~AverageInUse();
+  AverageInUse(AverageInUse&& other) noexcept = default;
+  AverageInUse(const AverageInUse&) = delete;
+  AverageInUse& operator=(const AverageInUse&) = delete;
+
+ private:
+  std::vector<std::pair<at::Tensor, at::Tensor>> originals_;  // parameter, its own memory
+};
+
+}  // namespace millrace::optim

@@ -1,0 +1,58 @@
+#include "millrace/optim/spike.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/maximum.h>
+#include <ATen/ops/minimum.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros.h>
+
+#include "millrace/base/error.h"
+
+namespace millrace::optim {
+namespace {
+
+constexpr double kLeastSpread = 0.01;  // of the mean: a loss that hardly moves must not make a spike of every ripple
+
+}  // namespace
+
+SpikeRule::SpikeRule(c10::Device device, std::int64_t count, double zscore) : zscore_(zscore) {
+  const auto options = at::TensorOptions(at::kDouble).device(device);
+  window_ = at::zeros({kWindow, count}, options);
+  seen_ = at::zeros({}, options);
+}
+
+at::Tensor SpikeRule::judge(const at::Tensor& values, const at::Tensor& bad) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor now = values.to(at::kDouble);
+  const at::Tensor mean = window_.mean(0);
+  const at::Tensor spread = at::maximum(window_.std(0, /*unbiased=*/false), mean.abs() * kLeastSpread);
+  const at::Tensor limit = mean + spread * zscore_;
+  const at::Tensor full = seen_.ge(static_cast<double>(kWindow));
+  const at::Tensor counts = bad.eq(0);
+  const at::Tensor spike = now.gt(limit).any().logical_and(full).logical_and(counts);
+  const at::Tensor entry = at::where(full, at::minimum(now, limit), now);
+  const at::Tensor moved = at::cat({window_.narrow(0, 1, kWindow - 1), entry.unsqueeze(0)});
+  window_.copy_(at::where(counts, moved, window_));
+  seen_.add_(counts);
+  return spike.to(at::kFloat);
+}
+
+State SpikeRule::state() const { return {.tensors = {{"spike_window", window_}, {"spike_seen", seen_}}}; }
+
+void SpikeRule::load_state(const State& state) {
+  for (const auto& [name, own] : this->state().tensors) {
+    const auto it = state.tensors.find(name);
+    if (it == state.tensors.end() || it->second.sizes() != own.sizes()) {
+      throw SnapshotError({.what = "the snapshot's \"" + name + "\" is missing or of another shape",
+                           .where = "snapshot, part \"optimizer\"",
+                           .next = "resume with the optim.spike_zscore of the run, or start with --fresh"});
+    }
+  }
+  const at::NoGradGuard no_grad;
+  window_.copy_(state.tensors.at("spike_window"));
+  seen_.copy_(state.tensors.at("spike_seen"));
+}
+
+}  // namespace millrace::optim
