@@ -96,6 +96,16 @@ TEST(Learning, ReadersRecomputeAndStoredComponentsDoNotChangeARun) {
   EXPECT_EQ(with({{"recipe.pca_components_path", file}}, "components").at("loss"), plain.at("loss"));
 }
 
+TEST(Learning, Fp16FollowsFp32) {
+  const auto in = [](const char* dtype) {
+    return train({{"train.max_steps", 12}, {"train.validate_every", 12}, {"precision.dtype", dtype}, {"optim.ema_decay", 0.5}},
+                 dtype);
+  };
+  const RunOutcome fp16 = in("fp16");
+  EXPECT_LT(fp16.summary.at("skipped_steps").get<double>(), 10.0) << "the loss scale finds its place";
+  EXPECT_NEAR(metric(fp16, "val_loss"), metric(in("fp32"), "val_loss"), 0.1);
+}
+
 TEST(Learning, AResumedRunIsTheUninterruptedOne) {
   const auto steps = [](int count) {
     return Json{{"train.max_steps", count},

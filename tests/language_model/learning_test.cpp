@@ -109,6 +109,17 @@ TEST(Learning, ResumedRunsEqualUninterruptedOnes) {
   EXPECT_EQ(run("parts", 100).summary.at("state_sha256"), whole);
 }
 
+TEST(Learning, Fp16FollowsFp32) {
+  const auto folder = test_folder();
+  const auto loss_in = [&](const char* dtype) {
+    return metric(
+        train("smoke", on_smoke_data({{"train.max_steps", 40}, {"train.validate_every", 40}, {"precision.dtype", dtype}}),
+              folder / dtype),
+        "val_loss");
+  };
+  EXPECT_NEAR(loss_in("fp16"), loss_in("fp32"), 0.15);
+}
+
 TEST(Learning, TrainModelTakesTheOriginalsArguments) {
   const auto folder = test_folder();
   const auto tokenizer = data::Tokenizer::basic(U"abcdefghijklmnop");

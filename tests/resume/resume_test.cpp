@@ -1,6 +1,6 @@
 // Recipes x number formats x readers x places to stop: resumed = uninterrupted, to the bit.
 #include <gtest/gtest.h>
-#include <torch/nn.h>
+#include <torch/nn/module.h>
 
 #include <fstream>
 #include <map>

@@ -15,7 +15,7 @@ constexpr std::string_view kHelp =
     R"(step: times one training step (zero, forward, loss, backward, clip, update) on synthetic input made once.
 
   --shape NAME          a shape of the recipe (default cpu-small; an unknown one lists them)
-  --precision WORD      auto, fp32 or bf16 (default auto)
+  --precision WORD      auto, fp32, bf16 or fp16 (default auto)
   --threads N           intra-op threads (default 2)
   --steps N             timed steps (default 9)
   --warmup N            steps before them (default 3)
@@ -78,9 +78,10 @@ StepBenchOptions take_options(const Entry& entry, Arguments& arguments) {
         {"recipe " + entry.name + " has no bench shape " + millrace::quoted(options.shape), "flag --shape=" + options.shape,
          shapes.empty() ? "this recipe has none" : suggestion(options.shape, shapes) + "shapes: " + joined(shapes, ", ")});
   }
-  if (options.precision != "auto" && options.precision != "fp32" && options.precision != "bf16") {
+  if (options.precision != "auto" && options.precision != "fp32" && options.precision != "bf16" &&
+      options.precision != "fp16") {
     arguments.problems().push_back({"precision " + millrace::quoted(options.precision) + " is unknown",
-                                    "flag --precision=" + options.precision, "legal words: auto, fp32, bf16"});
+                                    "flag --precision=" + options.precision, "legal words: auto, fp32, bf16, fp16"});
   }
   return options;
 }

@@ -29,9 +29,9 @@ const BenchShape& find_shape(const Entry& entry, const std::string& name) {
 
 std::optional<at::ScalarType> autocast_of(const std::string& word, at::Device device) {
   if (word == "fp32") return std::nullopt;
-  if (word == "bf16") return at::kBFloat16;
+  if (word == "bf16" || word == "fp16") return precision::format_of(word);
   if (word == "auto") return precision::hardware_has_fast_bf16(device, nullptr) ? std::optional(at::kBFloat16) : std::nullopt;
-  throw UsageError({"there is no precision " + quoted(word), "--precision", "it is auto, fp32 or bf16"});
+  throw UsageError({"there is no precision " + quoted(word), "--precision", "it is auto, fp32, bf16 or fp16"});
 }
 
 double median(std::vector<double> values) {

@@ -14,7 +14,7 @@ namespace millrace {
 
 enum class BadSamplePolicy : std::uint8_t { fail, skip, substitute, quarantine };
 enum class CacheMode : std::uint8_t { off, ram, device };
-enum class Precision : std::uint8_t { fp32, bf16 };
+enum class Precision : std::uint8_t { fp32, bf16, fp16 };
 enum class Layout : std::uint8_t { contiguous, channels_last };
 enum class BestIs : std::uint8_t { lowest, highest };
 enum class OnSaveError : std::uint8_t { continue_, stop };
@@ -94,6 +94,7 @@ struct TrainConfig {
   bool validate_at_start = false;
   std::int64_t validate_batches = 0;
   std::int64_t early_stop_patience = 0;
+  double early_stop_delta = 0.0;
   std::vector<std::string> off;
 
   static consteval auto fields() {
@@ -108,6 +109,7 @@ struct TrainConfig {
         field<&C::validate_at_start>("Also validate before the first step: the loss to compare with."),
         field<&C::validate_batches>("Batches of a validation; 0 = the whole validation split.").min(0),
         field<&C::early_stop_patience>("Stop after this many validations without improvement; 0 = off.").min(0),
+        field<&C::early_stop_delta>("Smallest improvement that counts for early_stop_patience.").min(0),
         field<&C::off>("Switchboard rows to turn off (--off=a,b). millrace list --switches names them.")};
   }
 };

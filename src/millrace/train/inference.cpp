@@ -73,7 +73,7 @@ std::map<std::string, double> evaluate(Loaded& loaded, telemetry::Console& conso
   const at::Device device =
       loaded.recipe->model().parameters().empty() ? at::Device(at::kCPU) : loaded.recipe->model().parameters()[0].device();
   Stepper stepper(*loaded.recipe, *loaded.switches, timeline,
-                  {.device = device, .seed = static_cast<std::uint64_t>(config.train.seed)});
+                  {.device = device, .seed = static_cast<std::uint64_t>(config.train.seed), .trains = false});
   loaded.recipe->model().eval();
   return validation_means(*loaded.recipe, stepper, loader, device, config.train.validate_batches)
       .value_or(std::map<std::string, double>{});

@@ -15,10 +15,12 @@ namespace {
 Json precision_of_amp(const Json& amp) { return amp == Json(true) || amp == Json("true") ? Json("auto") : Json("fp32"); }
 
 Json precision_word(const Json& word) {
-  static const std::map<std::string, std::string> words = {{"32-true", "fp32"},    {"float32", "fp32"},  {"32", "fp32"},
-                                                           {"bf16-mixed", "bf16"}, {"bfloat16", "bf16"}, {"bf16-true", "bf16"}};
-  if (!word.is_string()) return word;
-  const auto it = words.find(word.get<std::string>());
+  static const std::map<std::string, std::string> words = {
+      {"32-true", "fp32"},    {"float32", "fp32"},  {"32", "fp32"},        {"none", "fp32"},     {"no", "fp32"},
+      {"bf16-mixed", "bf16"}, {"bfloat16", "bf16"}, {"bf16-true", "bf16"}, {"16-mixed", "fp16"}, {"16-true", "fp16"},
+      {"fp16-mixed", "fp16"}, {"float16", "fp16"},  {"half", "fp16"},      {"16", "fp16"}};
+  if (!word.is_string() && !word.is_number_integer()) return word;
+  const auto it = words.find(word.is_string() ? word.get<std::string>() : word.dump());
   return it == words.end() ? word : Json(it->second);
 }
 
@@ -61,8 +63,9 @@ std::vector<config::Alias> aliases_of(const Entry& entry) {
       {"run_dir", "run.dir", nullptr, ""},
       {"off", "train.off", nullptr, "switches to turn off"},
       {"amp", "precision.dtype", precision_of_amp, "true = auto, false = fp32"},
-      {"amp_dtype", "precision.dtype", precision_word, ""},
-      {"precision", "precision.dtype", precision_word, "also 32-true, bf16-mixed"},
+      {"amp_dtype", "precision.dtype", precision_word, "also none"},
+      {"mixed_precision", "precision.dtype", precision_word, "also no"},
+      {"precision", "precision.dtype", precision_word, "also 32-true, bf16-mixed, 16-mixed, 32, 16"},
       {"seed", "train.seed", nullptr, ""},
       {"epochs", "train.epochs", nullptr, ""},
       {"max_steps", "train.max_steps", nullptr, ""},

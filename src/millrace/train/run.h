@@ -61,7 +61,7 @@ std::map<std::string, double> evaluate(Loaded& loaded, telemetry::Console& conso
 // `millrace bench step`.
 struct StepBenchOptions {
   std::string shape = "cpu-small";
-  std::string precision = "auto";  // fp32 | bf16
+  std::string precision = "auto";  // fp32 | bf16 | fp16
   std::int64_t threads = 2;
   std::int64_t steps = 9;
   std::int64_t warmup = 3;

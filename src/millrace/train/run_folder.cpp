@@ -74,11 +74,11 @@ void clear_run_folder(Fs& fs, const std::filesystem::path& run_folder) {
 }
 
 bool may_change_on_resume(const std::string& path, std::span<const std::string> recipe_keys) {
-  static const std::array<std::string_view, 16> keys = {
-      "train.max_steps", "train.epochs",     "train.resume",          "train.validate_at_start", "train.early_stop_patience",
-      "data.workers",    "data.prefetch",    "data.pin_memory",       "data.persistent_workers", "data.dir",
-      "data.cache",      "data.cache_bytes", "data.max_buffer_bytes", "train.validate_every",    "train.validate_batches",
-      "device.name"};
+  static const std::array<std::string_view, 17> keys = {
+      "train.max_steps", "train.epochs",          "train.resume",          "train.validate_at_start", "train.early_stop_patience",
+      "data.workers",    "data.prefetch",         "data.pin_memory",       "data.persistent_workers", "data.dir",
+      "data.cache",      "data.cache_bytes",      "data.max_buffer_bytes", "train.validate_every",    "train.validate_batches",
+      "device.name",     "train.early_stop_delta"};
   if (path.starts_with("log.") || path.starts_with("memory.") || path.starts_with("snapshot.") || path.starts_with("run."))
     return true;
   const auto covers = [&](const std::string& key) { return key.ends_with('.') ? path.starts_with(key) : path == key; };

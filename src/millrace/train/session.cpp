@@ -3,6 +3,7 @@
 #include <torch/nn/module.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdlib>
 
@@ -235,24 +236,52 @@ void Session::make_loaders() {
   total_steps_ = steps_of(config_, loader_->batches_per_epoch());
 }
 
-void Session::make_stepper() {
-  StepperOptions options{.device = context_.device, .seed = context_.seed, .autocast = std::nullopt, .total_steps = total_steps_};
-  options.recovers = switches_.on("memory_recovery");
-  options.offload_bytes = offload_bytes(config_.memory, context_.device, switches_);
-  if (!config_.precision.dtype.is_auto() && config_.precision.dtype.value() == Precision::bf16) options.autocast = at::kBFloat16;
-  if (!switches_.on("autocast")) options.autocast.reset();
-  stepper_ = std::make_unique<Stepper>(*recipe_, switches_, timeline_, options);
-  if (!config_.precision.dtype.is_auto()) origin_choice("precision.dtype", options.autocast ? "bf16" : "fp32", "");
-}
-
-// What the snapshot says that a trial chose; null when it says nothing.
+// What a trial or a fallback decided before the snapshot; null when nothing did.
 const Json* Session::kept_choice(const std::string& option) const {
   if (!resumed_) return nullptr;
   const auto part = resumed_->parts.find("trainer");
   if (part == resumed_->parts.end() || !part->second.json.contains("choices")) return nullptr;
   const Json& choices = part->second.json["choices"];
-  const auto kept = choices.find(option);
-  return kept == choices.end() ? nullptr : &*kept;
+  const auto it = choices.find(option);
+  return it != choices.end() && it->is_string() ? &*it : nullptr;
+}
+
+// As far as it is known before a trial. A resumed run keeps what its snapshot says, since another format would change its bits.
+std::optional<at::ScalarType> Session::known_format() const {
+  if (!switches_.on("autocast") || kept_choice("precision.fallback") != nullptr) return std::nullopt;
+  if (!config_.precision.dtype.is_auto()) {
+    constexpr std::array<const char*, 3> words = {"fp32", "bf16", "fp16"};
+    return precision::format_of(words[static_cast<std::size_t>(config_.precision.dtype.value())]);
+  }
+  const Json* kept = kept_choice("precision.dtype");
+  return kept == nullptr ? std::nullopt : precision::format_of(kept->get<std::string>());
+}
+
+void Session::make_stepper() {
+  StepperOptions options{
+      .device = context_.device, .seed = context_.seed, .autocast = known_format(), .total_steps = total_steps_};
+  options.recovers = switches_.on("memory_recovery");
+  options.offload_bytes = offload_bytes(config_.memory, context_.device, switches_);
+  options.global_batch = config_.data.batch_size * config_.optim.accumulate;
+  stepper_ = std::make_unique<Stepper>(*recipe_, switches_, timeline_, options);
+  const optim::OptimConfig& given = config_.optim;
+  if (given.lr_scaling != optim::RateScaling::none) {
+    origin_choice("optim.learning_rate", significant(optim::settled(given, total_steps_, options.global_batch).learning_rate, 6),
+                  significant(given.learning_rate, 6) + (given.lr_scaling == optim::RateScaling::sqrt ? " x sqrt(" : " x (") +
+                      with_commas(options.global_batch) + " / " + with_commas(given.lr_scaling_batch) + ")");
+  }
+  const std::string key = "optim.warmup_frac";
+  const auto origin = request_.config.origins.find(key);
+  const bool asked = origin != request_.config.origins.end() && !origin->second.starts_with("recipe");
+  if (given.warmup_frac > 0 && asked && !optim::needs_length(given.schedule))
+    origin_choice(key, significant(given.warmup_frac, 3), "without effect: the schedule has no end; see optim.warmup_steps");
+  if (!config_.precision.dtype.is_auto()) {
+    const std::string off = switches_.on("autocast") ? "" : "--off=autocast";
+    origin_choice("precision.dtype", precision::name_of(options.autocast),
+                  off.empty() ? precision::remark_on(context_.device, options.autocast) : off);
+  }
+  if (const Json* fallback = kept_choice("precision.fallback"))
+    plan_.set({"precision.fallback", fallback->get<std::string>(), "snapshot", "as the run went on", /*by_trial=*/true});
 }
 
 std::optional<Batch> Session::trial_batch() const {
@@ -266,25 +295,24 @@ std::optional<Batch> Session::trial_batch() const {
   return recipe_->prepare(parts == 1 ? std::move(batch) : part_of(batch, 0, parts));
 }
 
-// A trial decides once per run; a resumed run keeps what its snapshot says, since another format would change its bits.
+// A trial decides once per run.
 void Session::decide_precision() {
   if (!config_.precision.dtype.is_auto()) return;
-  precision::Decision decision;
-  std::string origin = "auto";
   if (const Json* kept = kept_choice("precision.dtype")) {
-    if (*kept == "bf16") decision.autocast = at::kBFloat16;
-    decision.reason = "as the run began";
-    origin = "snapshot";
-  } else if (!switches_.on("autocast")) {
-    decision.reason = "--off=autocast";
-  } else {
-    const KeepGenerator no_trace;
-    const std::optional<Batch> batch = trial_batch();
-    decision = precision::choose(context_.device,
-                                 [&](std::optional<at::ScalarType> dtype) { return stepper_->try_precision(*batch, dtype); });
+    plan_.set({"precision.dtype", kept->get<std::string>(), "snapshot", "as the run began", /*by_trial=*/true});
+    return;
   }
+  precision::Decision decision{.autocast = std::nullopt, .reason = "--off=autocast"};
+  if (switches_.on("autocast")) decision = try_precisions();
   stepper_->set_autocast(decision.autocast);
-  plan_.set({"precision.dtype", decision.autocast ? "bf16" : "fp32", origin, decision.reason, /*by_trial=*/true});
+  plan_.set({"precision.dtype", precision::name_of(decision.autocast), "auto", decision.reason, /*by_trial=*/true});
+}
+
+precision::Decision Session::try_precisions() {
+  const KeepGenerator no_trace;
+  const std::optional<Batch> batch = trial_batch();
+  return precision::choose(context_.device,
+                           [&](std::optional<at::ScalarType> dtype) { return stepper_->try_precision(*batch, dtype); });
 }
 
 // Unlike precision it changes no bits, so a resumed run may choose anew.

@@ -49,6 +49,8 @@ class Session {
   void choose_cache(data::Pipeline& training, data::Pipeline& held_out);
   void make_stepper();
   void decide_precision();
+  [[nodiscard]] precision::Decision try_precisions();
+  [[nodiscard]] std::optional<at::ScalarType> known_format() const;
   void decide_layout();  // layout_trial.cpp
   void decide_memory();
   [[nodiscard]] const Json* kept_choice(const std::string& option) const;

@@ -91,6 +91,7 @@ void Session::show_samples(const std::string& title) {
   model.eval();
   const at::NoGradGuard no_grad;
   const KeepGenerator no_trace;
+  const auto average = stepper_->use_average();
   const auto texts = recipe_->samples(trainer_->step());
   model.train();
   if (texts.empty()) return;

@@ -2,14 +2,17 @@
 
 #include <torch/nn/module.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "millrace/base/error.h"
 #include "millrace/core/random.h"
 #include "millrace/device/autocast.h"
 #include "millrace/memory/offload.h"
+#include "millrace/train/generator_state.h"
 
 namespace millrace {
 namespace {
@@ -34,12 +37,40 @@ std::vector<at::Tensor> trained(const std::vector<optim::ParameterGroup>& groups
   return all;
 }
 
+void add_to(std::optional<Loss>& total, const Loss& loss) {
+  if (!total) {
+    total = Loss{.sum = loss.sum, .count = loss.count, .report = loss.report, .outputs = {}};
+    return;
+  }
+  total->sum = total->sum + loss.sum;
+  total->count = total->count + loss.count;
+  if (loss.report)
+    total->report = {total->report->sum + loss.report->sum, total->report->count + loss.report->count, loss.report->logarithm};
+}
+
 Loss detached(Loss loss) {
   loss.sum = loss.sum.detach();
   loss.count = loss.count.detach();
   if (loss.report) loss.report = {loss.report->sum.detach(), loss.report->count.detach(), loss.report->logarithm};
   for (auto& [name, tensor] : loss.outputs) tensor = tensor.detach();
   return loss;
+}
+
+// Of two gradients of the same parameters; 1 where there is nothing to compare.
+double cosine(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
+  double product = 0;
+  double squares_a = 0;
+  double squares_b = 0;
+  for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
+    if (!a[i].defined() || !b[i].defined()) continue;
+    const auto sum = [](const at::Tensor& x, const at::Tensor& y) {
+      return (x.detach() * y.detach()).sum(at::kDouble).item<double>();
+    };
+    product += sum(a[i], b[i]);
+    squares_a += sum(a[i], a[i]);
+    squares_b += sum(b[i], b[i]);
+  }
+  return squares_a > 0 && squares_b > 0 ? product / std::sqrt(squares_a * squares_b) : 1.0;
 }
 
 }  // namespace
@@ -52,15 +83,23 @@ at::Tensor shown(const Loss& loss) {
 }
 
 Stepper::Stepper(Recipe& recipe, const Switches& switches, telemetry::Timeline& timeline, StepperOptions options)
-    : recipe_(recipe), switches_(switches), timeline_(timeline), options_(options) {
+    : recipe_(recipe),
+      switches_(switches),
+      timeline_(timeline),
+      options_(options),
+      buffers_(options.trains ? recipe.model().buffers() : std::vector<at::Tensor>()) {
   torch::nn::Module& model = recipe.model();
   for (Objective& objective : recipe.objectives()) {
+    objective.optim = optim::settled(objective.optim, options.total_steps, options.global_batch);
     Lane lane;
     auto groups = groups_of(objective, model);
     lane.parameters = trained(groups);
     bool fused = switches.on("fused_optimizer");
     if (!objective.optim.fused.is_auto()) fused = fused && objective.optim.fused.value();
+    if (options.trains && objective.optim.ema_decay > 0)
+      lane.average = std::make_unique<optim::Average>(groups, objective.optim.ema_decay);
     lane.optimizer = std::make_unique<optim::Optimizer>(std::move(groups), objective.optim, fused);
+    lane.norm = at::zeros({}, at::TensorOptions(at::kFloat).device(options.device));
     if (objective.optim.schedule == optim::ScheduleKind::plateau) lane.plateau.emplace(objective.optim);
     lane.objective = std::move(objective);
     lanes_.push_back(std::move(lane));
@@ -70,13 +109,19 @@ Stepper::Stepper(Recipe& recipe, const Switches& switches, telemetry::Timeline& 
   gradient_norm_ = at::zeros({}, at::TensorOptions(at::kFloat).device(options_.device));
   skipped_ = at::zeros({}, f64);
   skipped_in_a_row_ = at::zeros({}, f64);
+  spiked_ = at::zeros({}, f64);
+  const double zscore = lanes_.front().objective.optim.spike_zscore;
+  if (zscore > 0) spikes_.emplace(options_.device, 2 * static_cast<std::int64_t>(lanes_.size()), zscore);
+  set_autocast(options_.autocast);
 }
 
 Stepper::~Stepper() = default;
 
 void Stepper::begin_step(std::int64_t step) {
   step_ = step;
-  if (options_.recovers) note_edge();
+  trial_reference_.clear();
+  buffers_.begin();
+  if (options_.recovers) edge_generator_ = generator_state();
   forget_micro_steps();
   for (Lane& lane : lanes_) {
     lane.learning_rate = optim::learning_rate_at(lane.objective.optim, step, options_.total_steps);
@@ -90,6 +135,7 @@ void Stepper::forget_micro_steps() {
   for (Lane& lane : lanes_) {
     lane.nominal = 0;
     lane.count = at::Tensor();
+    lane.seen.reset();
   }
 }
 
@@ -125,11 +171,14 @@ StepResult Stepper::accumulate(const Batch& batch) {
       const Span span(timeline_, Phase::backward);
       if (lane.nominal == 0) lane.nominal = loss.nominal_count;
       // One constant per step: in exact arithmetic it cancels, and half precision never sees the undivided sum.
-      (loss.sum / lane.nominal).backward();
+      const at::Tensor mean = loss.sum / lane.nominal;
+      (lane.scale ? mean * lane.scale->scale() : mean).backward();
     }
     loss = detached(std::move(loss));
-    const at::Tensor count = loss.count.to(at::kFloat);
+    // Of a loss that is not finite the difference is NaN, and with it the step bad, even where its gradient is fine.
+    const at::Tensor count = loss.count.to(at::kFloat) + (loss.sum - loss.sum).to(at::kFloat);
     lane.count = lane.count.defined() ? lane.count + count : count;
+    if (spikes_) add_to(lane.seen, loss);
     for (const auto& [name, tensor] : loss.outputs) earlier[name] = tensor;
     result.losses.push_back(std::move(loss));
   }
@@ -138,23 +187,116 @@ StepResult Stepper::accumulate(const Batch& batch) {
   return result;
 }
 
+// What each objective's gradients are like; true when the host, asked by device_skip off, says that the step does not count.
+bool Stepper::judge_lanes() {
+  const bool asks_host = !switches_.on("device_skip");
+  std::vector<bool> bad;
+  for (const Lane& lane : lanes_) bad.push_back(asks_host && host_says_skip(lane));
+  const bool skips = std::find(bad.begin(), bad.end(), true) != bad.end();
+  for (std::size_t i = 0; i < lanes_.size(); ++i) {
+    Lane& lane = lanes_[i];
+    if (skips) {
+      lane.bad = at::full({}, bad[i] ? 1.0 : 0.0, lane.norm.options());
+      continue;
+    }
+    const at::Tensor nominal = at::full({}, lane.nominal, lane.norm.options());
+    const optim::StepReport report = lane.optimizer->prepare(lane.scale ? nominal / lane.scale->scale() : nominal, lane.count);
+    lane.bad = report.found_inf;
+    lane.norm = report.gradient_norm;
+  }
+  if (!skips) gradient_norm_ = lanes_.front().norm;
+  return skips;
+}
+
 void Stepper::update() {
   const Span span(timeline_, Phase::optimizer);
   const at::NoGradGuard no_grad;
-  at::Tensor skipped;
-  for (Lane& lane : lanes_) {
-    if (!switches_.on("device_skip") && host_says_skip(lane)) {
-      skipped = at::ones({}, gradient_norm_.options());
-    } else {
-      const at::Tensor nominal = at::full({}, lane.nominal, gradient_norm_.options());
-      const optim::StepReport report = lane.optimizer->step(nominal, lane.count);
-      skipped = skipped.defined() ? at::maximum(skipped, report.found_inf) : report.found_inf;
-      if (&lane == &lanes_.front()) gradient_norm_ = report.gradient_norm;
-    }
-    lane.optimizer->zero_grad();
+  const bool host_skips = judge_lanes();
+  at::Tensor bad = lanes_.front().bad;
+  for (std::size_t i = 1; i < lanes_.size(); ++i) bad = at::maximum(bad, lanes_[i].bad);
+  at::Tensor skip = bad;
+  if (spikes_) {
+    const at::Tensor spike = spikes_->judge(watched(), bad);
+    spiked_ += spike;
+    skip = at::maximum(bad, spike);
   }
-  skipped_ += skipped;
-  skipped_in_a_row_ = (skipped_in_a_row_ + 1) * skipped;
+  for (Lane& lane : lanes_) {
+    if (!host_skips) lane.optimizer->apply(skip);
+    lane.optimizer->zero_grad();
+    if (lane.scale) lane.scale->update(lane.bad);
+    if (lane.average) lane.average->update(skip);
+  }
+  buffers_.settle(skip);
+  tally(bad);
+}
+
+void Stepper::tally(const at::Tensor& bad) {
+  skipped_ += bad;
+  skipped_in_a_row_ = (skipped_in_a_row_ + 1) * bad;
+  if (overflow_) overflow_->update(bad, skipped_in_a_row_, smallest_scale());
+}
+
+// Of each objective the gradient's norm and the loss as it is shown.
+at::Tensor Stepper::watched() const {
+  std::vector<at::Tensor> values;
+  for (const Lane& lane : lanes_) {
+    values.push_back(lane.norm.to(at::kDouble));
+    values.push_back(shown(*lane.seen));
+  }
+  return at::stack(values);
+}
+
+at::Tensor Stepper::smallest_scale() const {
+  at::Tensor smallest;
+  for (const Lane& lane : lanes_) {
+    if (lane.scale) smallest = smallest.defined() ? at::minimum(smallest, lane.scale->scale()) : lane.scale->scale();
+  }
+  return smallest;
+}
+
+void Stepper::set_autocast(std::optional<at::ScalarType> autocast) {
+  options_.autocast = autocast;
+  overflow_.reset();
+  if (autocast && options_.trains) overflow_.emplace(options_.device, *autocast);
+  for (Lane& lane : lanes_) {
+    lane.scale = autocast == at::kHalf && options_.trains ? std::make_unique<precision::LossScale>(options_.device) : nullptr;
+  }
+}
+
+std::optional<std::string> Stepper::overflow() const {
+  return overflow_ && overflow_->given_up() ? std::optional(overflow_->reason()) : std::nullopt;
+}
+
+std::optional<double> Stepper::loss_scale() const {
+  const at::Tensor smallest = smallest_scale();
+  return smallest.defined() ? std::optional(smallest.item<double>()) : std::nullopt;
+}
+
+bool Stepper::is_finite() const {
+  const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> tensors = recipe_.model().parameters();
+  for (at::Tensor& buffer : buffers_.moving()) tensors.push_back(std::move(buffer));
+  std::erase_if(tensors, [](const at::Tensor& t) { return t.numel() == 0 || !at::isFloatingType(t.scalar_type()); });
+  if (tensors.empty()) return true;
+  std::vector<at::Tensor> largest = at::_foreach_norm(tensors, std::numeric_limits<double>::infinity());
+  for (at::Tensor& one : largest) one = one.to(at::kDouble);
+  return at::isfinite(at::stack(largest)).all().item<bool>();
+}
+
+Tensors Stepper::averaged_weights() const {
+  Tensors all;
+  for (const Lane& lane : lanes_) {
+    if (lane.average) all.insert(lane.average->weights().begin(), lane.average->weights().end());
+  }
+  return all;
+}
+
+std::vector<optim::AverageInUse> Stepper::use_average() const {
+  std::vector<optim::AverageInUse> lent;
+  for (const Lane& lane : lanes_) {
+    if (lane.average) lent.emplace_back(*lane.average);
+  }
+  return lent;
 }
 
 bool Stepper::host_says_skip(const Lane& lane) const {
@@ -177,28 +319,47 @@ StepResult Stepper::evaluate(const Batch& batch) {
 }
 
 precision::Trial Stepper::try_precision(const Batch& batch, std::optional<at::ScalarType> autocast) {
-  std::vector<std::pair<at::Tensor, at::Tensor>> buffers;
-  for (const at::Tensor& buffer : recipe_.model().buffers()) buffers.emplace_back(buffer, buffer.clone());
-  const auto begin = std::chrono::steady_clock::now();
+  if (autocast != at::kHalf) return try_scaled(batch, autocast, 1.0);
   precision::Trial trial;
-  {
-    const RandomScope random(options_.seed, 0, 0);
-    Lane& lane = lanes_.front();
-    freeze_all_but(lane);
-    const Loss loss = forward(lane, batch, {}, true, autocast);
-    (loss.sum / loss.nominal_count).backward();
-    std::vector<at::Tensor> norms;
-    for (const at::Tensor& parameter : lane.parameters) {
-      if (parameter.grad().defined()) norms.push_back(parameter.grad().norm().to(at::kFloat));
-    }
-    trial.loss = shown(loss).item<double>();
-    trial.gradient_norm = norms.empty() ? 0.0 : at::stack(norms).norm().item<double>();
-    unfreeze();
+  for (const double scale : {65536.0, 4096.0, 256.0}) {  // where a run's own scale would soon settle
+    trial = try_scaled(batch, autocast, scale);
+    if (std::isfinite(trial.gradient_norm)) break;
   }
+  return trial;
+}
+
+precision::Trial Stepper::try_scaled(const Batch& batch, std::optional<at::ScalarType> autocast, double scale) {
+  struct PutBack {
+    Stepper& stepper;
+    ~PutBack() {
+      stepper.unfreeze();
+      for (Lane& lane : stepper.lanes_) lane.optimizer->zero_grad();
+      stepper.buffers_.settle(at::ones({}, stepper.gradient_norm_.options()));
+    }
+  };
+  buffers_.begin();
+  const PutBack put_back{*this};
+  const auto begin = std::chrono::steady_clock::now();
+  const RandomScope random(options_.seed, 0, 0);
+  Lane& lane = lanes_.front();
+  freeze_all_but(lane);
+  const Loss loss = forward(lane, batch, {}, true, autocast);
+  (loss.sum / loss.nominal_count * scale).backward();
+  std::vector<at::Tensor> gradients;
+  std::vector<at::Tensor> norms;
+  for (const at::Tensor& parameter : lane.parameters) {
+    gradients.push_back(parameter.grad());
+    if (parameter.grad().defined()) norms.push_back(parameter.grad().norm().to(at::kFloat));
+  }
+  precision::Trial trial;
+  trial.loss = shown(loss).item<double>();
+  trial.gradient_norm = norms.empty() ? 0.0 : at::stack(norms).norm().item<double>() / scale;
   trial.step_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
-  for (Lane& lane : lanes_) lane.optimizer->zero_grad();
-  const at::NoGradGuard no_grad;
-  for (auto& [buffer, saved] : buffers) buffer.copy_(saved);
+  if (autocast) {
+    trial.gradient_cosine = cosine(gradients, trial_reference_);
+  } else {
+    trial_reference_ = std::move(gradients);
+  }
   return trial;
 }
 
@@ -221,45 +382,6 @@ void Stepper::observe_validation(double loss) {
   for (Lane& lane : lanes_) {
     if (lane.plateau) lane.plateau->observe(loss);
   }
-}
-
-State Stepper::state() const {
-  State all;
-  for (const Lane& lane : lanes_) {
-    const State one = lane.optimizer->state();
-    const std::string prefix = lanes_.size() == 1 ? "" : lane.objective.name + "/";
-    for (const auto& [name, tensor] : one.tensors) all.tensors[prefix + name] = tensor;
-    Json& json = all.json["objectives"][lane.objective.name];
-    json["optimizer"] = one.json;
-    if (lane.plateau) json["plateau"] = lane.plateau->state();
-  }
-  all.tensors["skipped"] = skipped_;
-  all.tensors["skipped_in_a_row"] = skipped_in_a_row_;
-  return all;
-}
-
-void Stepper::load_state(const State& state) {
-  for (Lane& lane : lanes_) {
-    const std::string prefix = lanes_.size() == 1 ? "" : lane.objective.name + "/";
-    State one;
-    for (const auto& [name, tensor] : state.tensors) {
-      if (name.starts_with(prefix)) one.tensors[name.substr(prefix.size())] = tensor;
-    }
-    one.tensors.erase("skipped");
-    one.tensors.erase("skipped_in_a_row");
-    const auto objectives = state.json.find("objectives");
-    if (objectives == state.json.end() || !objectives->contains(lane.objective.name)) {
-      throw SnapshotError({"the snapshot has no optimiser state of objective \"" + lane.objective.name + "\"",
-                           "part \"optimizer\"", "resume with the recipe that wrote it, or start over with --fresh"});
-    }
-    const Json& json = (*objectives)[lane.objective.name];
-    one.json = json.value("optimizer", Json::object());
-    lane.optimizer->load_state(one);
-    if (lane.plateau && json.contains("plateau")) lane.plateau->load_state(json["plateau"]);
-  }
-  const at::NoGradGuard no_grad;
-  if (const auto it = state.tensors.find("skipped"); it != state.tensors.end()) skipped_.copy_(it->second);
-  if (const auto it = state.tensors.find("skipped_in_a_row"); it != state.tensors.end()) skipped_in_a_row_.copy_(it->second);
 }
 
 }  // namespace millrace

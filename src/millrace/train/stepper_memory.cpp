@@ -1,5 +1,5 @@
 // The stepper's side of memory: a step that can be taken back, and trials that watch what it holds.
-#include <torch/nn.h>
+#include <torch/nn/module.h>
 
 #include <algorithm>
 #include <utility>
@@ -11,30 +11,15 @@
 
 namespace millrace {
 
-// Buffers move in a forward pass (running statistics), parameters only in update().
-void Stepper::note_edge() {
-  const at::NoGradGuard no_grad;
-  const std::vector<at::Tensor> buffers = recipe_.model().buffers();
-  if (edge_buffers_.size() != buffers.size()) {
-    edge_buffers_.clear();
-    for (const at::Tensor& buffer : buffers) edge_buffers_.push_back(buffer.clone());
-  } else {
-    for (std::size_t i = 0; i < buffers.size(); ++i) edge_buffers_[i].copy_(buffers[i]);
-  }
-  edge_generator_ = generator_state();
-}
-
 void Stepper::abandon_step() {
   MR_CHECK(options_.recovers, "this stepper notes no edges");
   return_to_edge();
 }
 
 void Stepper::return_to_edge() {
-  const at::NoGradGuard no_grad;
   unfreeze();
   for (Lane& lane : lanes_) lane.optimizer->zero_grad();
-  std::vector<at::Tensor> buffers = recipe_.model().buffers();
-  for (std::size_t i = 0; i < buffers.size(); ++i) buffers[i].copy_(edge_buffers_.at(i));
+  buffers_.put_back();
   set_generator_state(edge_generator_);
   forget_micro_steps();
 }
@@ -43,7 +28,7 @@ memory::StepProfile Stepper::profile_memory(const Batch& batch, const memory::Re
   const bool training = recipe_.model().is_training();
   recipe_.model().train();
   begin_step(step_);
-  note_edge();
+  edge_generator_ = generator_state();
   trying_ = true;
   memory::Recompute kept = std::exchange(options_.recompute, recompute);
   std::optional<memory::Profiler> profiler;

@@ -10,8 +10,8 @@ namespace millrace {
 namespace {
 
 constexpr std::array kRows = {
-    SwitchRow{"autocast", "bf16 arithmetic where the hardware does it well and a trial agrees", "fp32 throughout",
-              Equality::tolerance, 0.05, false},
+    SwitchRow{"autocast", "half precision where it is asked for, or the hardware does it well and a trial agrees",
+              "fp32 throughout", Equality::tolerance, 0.05, false},
     SwitchRow{"channels_last", "images and volumes in channels-last layout where a trial finds it faster", "contiguous tensors",
               Equality::tolerance, 1e-3, false},
     SwitchRow{"fused_optimizer", "one kernel updates all parameters", "a loop of ATen operations per parameter",

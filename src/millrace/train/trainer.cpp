@@ -61,8 +61,10 @@ Ending Trainer::run() {
     }
     parts_.timeline->end_step();
 
-    if (step_ == 1 || step_ % parts_.config->log.every == 0)
+    if (step_ == 1 || step_ % parts_.config->log.every == 0) {
       log();  // with validation and snapshots all that waits for the device
+      fall_back_if_due();
+    }
     validation_pending_ = validation_due(epoch_ended_);
     if (epoch_ended_) end_epoch();
     if (parts_.console->is_terminal()) parts_.console->progress(progress());
@@ -182,6 +184,7 @@ void Trainer::validate() {
   std::optional<std::map<std::string, double>> means;
   {
     const Span span(*parts_.timeline, Phase::validate);
+    const auto average = parts_.stepper->use_average();
     means = validation_that_fits();
     parts_.recipe->model().train();
   }
@@ -239,12 +242,42 @@ telemetry::Progress Trainer::progress() const {
 void Trainer::check_divergence(double skipped_in_a_row) const {
   constexpr double limit = 10;
   if (skipped_in_a_row < limit) return;
+  throw TrainingDiverged({"the loss or its gradients were not finite in " + fixed(skipped_in_a_row, 0) + " steps in a row",
+                          "step " + std::to_string(step_) + "; none of these steps changed the weights",
+                          last_good() + "lower optim.learning_rate, set optim.clip_norm, or try precision.dtype=fp32"});
+}
+
+std::string Trainer::last_good() const {
   if (writer_ != nullptr) writer_->wait();  // what it saves may be the one to name
   const auto kept = parts_.run_folder.empty() ? std::vector<snapshot::Found>{} : snapshot::list(*parts_.fs, parts_.run_folder);
-  throw TrainingDiverged({"the gradients were not finite in " + fixed(skipped_in_a_row, 0) + " steps in a row",
-                          "step " + std::to_string(step_) + "; none of these steps changed the weights",
-                          (kept.empty() ? std::string() : "the last good snapshot is " + kept.back().path.string() + "; ") +
-                              "lower optim.learning_rate, set optim.clip_norm, or try precision.dtype=fp32"});
+  return kept.empty() ? std::string() : "the last good snapshot is " + kept.back().path.string() + "; ";
+}
+
+// Gradients may be finite and what they lead to may not: such a state is never saved.
+void Trainer::require_finite() const {
+  if (parts_.stepper->is_finite()) return;
+  throw TrainingDiverged({"a weight or a running statistic is not finite", "step " + std::to_string(step_) + ", before saving it",
+                          last_good() + "lower optim.learning_rate, or set optim.clip_norm"});
+}
+
+// After the loop's own log lines and nowhere else: when a run falls back must not depend on where it was stopped and saved.
+void Trainer::fall_back_if_due() {
+  const std::optional<std::string> reason = parts_.stepper->overflow();
+  if (!reason) return;
+  const std::string from = precision::name_of(parts_.stepper->autocast());
+  parts_.stepper->set_autocast(std::nullopt);
+  parts_.stepper->forgive();
+  const std::string step = std::to_string(step_);
+  parts_.console->warning("the run goes on in fp32 from step " + step + ": in " + from + " " + *reason);
+  record("precision", {{"step", step_}, {"from", from}, {"to", "fp32"}, {"reason", *reason}});
+  if (parts_.plan == nullptr) return;
+  parts_.plan->set({"precision.fallback", "fp32 from step " + step, from, *reason, /*by_trial=*/true});
+  if (parts_.run_folder.empty()) return;
+  try {
+    write_atomically(*parts_.fs, parts_.run_folder / "plan.json", parts_.plan->to_json().dump(2) + "\n");
+  } catch (const FsError& error) {
+    parts_.console->warning(std::string("plan.json could not be written: ") + error.what());
+  }
 }
 
 void Trainer::record(std::string_view kind, Json values) const {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -41,7 +42,7 @@ struct TrainerParts {
   Fs* fs = nullptr;
   std::filesystem::path run_folder;  // "" = nothing is written
   bool saves_in_background = false;  // snapshots; else in the loop's thread
-  const Plan* plan = nullptr;
+  Plan* plan = nullptr;              // a fallback to fp32 is written into it
   at::Device device = at::kCPU;
   std::int64_t total_steps = 0;  // 0 = open end (then epochs is 0 and max_steps is 0: refused before)
   std::string rate_unit = "samples";
@@ -121,6 +122,9 @@ class Trainer {
   [[nodiscard]] bool validation_due(bool epoch_ended) const;
   [[nodiscard]] bool snapshot_due() const;
   void check_divergence(double skipped_in_a_row) const;
+  void require_finite() const;
+  [[nodiscard]] std::string last_good() const;
+  void fall_back_if_due();
   [[nodiscard]] telemetry::Progress progress() const;
   void record(std::string_view kind, Json values) const;
 
@@ -148,8 +152,9 @@ class Trainer {
   std::string state_sha256_;
   bool improved_ = false;
   std::int64_t validations_without_gain_ = 0;
-  metrics::Board window_;       // since the last log line
-  metrics::Board epoch_board_;  // since the epoch began
+  double early_stop_best_ = std::numeric_limits<double>::quiet_NaN();  // of the last gain that counted for patience
+  metrics::Board window_;                                              // since the last log line
+  metrics::Board epoch_board_;                                         // since the epoch began
   std::optional<double> loss_first_;
   double loss_last_ = 0;
   double log_rate_ = 0;

@@ -1,5 +1,5 @@
 // What the trainer does when memory runs out: everything it can recompute, then smaller micro-steps. The global batch stays.
-#include <torch/nn.h>
+#include <torch/nn/module.h>
 
 #include <algorithm>
 

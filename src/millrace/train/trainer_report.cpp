@@ -29,6 +29,14 @@ Json shares_of(const telemetry::Timeline::Summary& times) {
   return shares;
 }
 
+std::string counts_text(double skipped, double spikes, std::optional<double> scale) {
+  std::string text;
+  if (skipped > 0) text += "  skipped " + fixed(skipped, 0);
+  if (spikes > 0) text += "  spikes " + fixed(spikes, 0);
+  if (scale) text += "  scale " + significant(*scale, 6);
+  return text;
+}
+
 // JSON has no NaN: a value that is not finite is written as text, so that nothing is silently lost.
 Json number(double value) { return std::isfinite(value) ? Json(value) : Json(fixed(value, 0)); }
 
@@ -52,7 +60,9 @@ void Trainer::log() {
   for (const auto& [name, value] : means) {
     if (name != parts_.stepper->objective_name(0)) line.extra += (line.extra.empty() ? "" : "  ") + name + " " + fixed(value, 4);
   }
-  if (skipped > 0) line.extra += "  skipped " + fixed(skipped, 0);
+  const double spikes = parts_.stepper->spikes().item<double>();
+  const std::optional<double> scale = parts_.stepper->loss_scale();
+  line.extra += counts_text(skipped, spikes, scale);
   if (parts_.config->log.gpu_memory) {
     const auto memory = device::backend_of(parts_.device).memory(parts_.device.has_index() ? parts_.device.index() : 0);
     line.extra += "  GPU " + human_bytes(static_cast<double>(memory.allocated_bytes)) + " allocated, " +
@@ -76,6 +86,8 @@ void Trainer::log() {
                  {"step_ms_p95", times.step_ms_p95},
                  {"shares", shares_of(times)}};
   for (const auto& [name, value] : means) values[name] = number(value);
+  if (spikes > 0) values["spikes"] = spikes;
+  if (scale) values["loss_scale"] = *scale;
   if (parts_.cache != nullptr) {
     values["cache_hit_rate"] = fresh.hit_rate();
     values["cache_bytes"] = cache.bytes;
@@ -85,6 +97,7 @@ void Trainer::log() {
     for (const auto& [name, value] : means) parts_.events->scalar(name + "/train", step_, value);
     parts_.events->scalar("lr", step_, parts_.stepper->learning_rate(0));
     parts_.events->scalar("grad_norm", step_, grad_norm);
+    if (scale) parts_.events->scalar("scale", step_, *scale);
     parts_.events->scalar(parts_.rate_unit + "_per_s", step_, log_rate_);
     parts_.events->scalar("data_wait_share", step_, wait_share_);
     parts_.events->scalar("step_ms_p50", step_, times.step_ms_p50);
@@ -97,7 +110,8 @@ void Trainer::log() {
   window_samples_ = window_steps_ = 0;
   window_begin_ns_ = steady_nanoseconds();
   parts_.timeline->reset_window();
-  check_divergence(in_a_row);
+  // Half precision has a rule of its own: while a loss scale finds its place, many steps in a row may overflow.
+  if (!parts_.stepper->autocast()) check_divergence(in_a_row);
 }
 
 std::string Trainer::judged_metric() const {
@@ -131,7 +145,11 @@ void Trainer::note_validation(const std::map<std::string, double>& means) {
     }
   }
   improved_ = improved_ || gained;
-  validations_without_gain_ = gained ? 0 : validations_without_gain_ + 1;
+  const double delta = parts_.config->train.early_stop_delta;
+  const bool too_little = highest ? early_stop_best_ + delta >= judged : early_stop_best_ - delta <= judged;
+  const bool enough = std::isfinite(judged) && !too_little;  // NaN at first, and nothing is too little
+  validations_without_gain_ = enough ? 0 : validations_without_gain_ + 1;
+  if (enough) early_stop_best_ = judged;
   parts_.stepper->observe_validation(value_of("val_" + parts_.stepper->objective_name(0)));
 
   const Metric& metric = metrics_[first];
@@ -194,7 +212,8 @@ Json Trainer::results() const {
               {"loss", {{"first", number(loss_first_.value_or(0.0))}, {"last", number(loss_last_)}}},
               {"step_ms", {{"p50", times.step_ms_p50}, {"p95", times.step_ms_p95}}},
               {"shares", shares_of(times)},
-              {"skipped_steps", parts_.stepper->skipped().item<double>()}};
+              {"skipped_steps", parts_.stepper->skipped().item<double>()},
+              {"spike_steps", parts_.stepper->spikes().item<double>()}};
   const double seconds = times.seconds;
   all["samples_per_s"] = seconds > 0 ? static_cast<double>(session_samples_) / seconds : 0.0;
   if (parts_.rate_unit != "samples")

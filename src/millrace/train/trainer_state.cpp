@@ -24,6 +24,8 @@ snapshot::Content Trainer::content() const {
   content.config = parts_.config_values;
   content.models = model_tensors(parts_.recipe->model(), *parts_.stepper);
   content.parts["optimizer"] = parts_.stepper->state();
+  if (Tensors average = parts_.stepper->averaged_weights(); !average.empty())
+    content.parts["average"].tensors = std::move(average);
   content.parts["loader"].json = loader_state_;
   content.parts["recipe"] = parts_.recipe->state();
   content.parts["rng"] = generator_state();
@@ -33,6 +35,7 @@ snapshot::Content Trainer::content() const {
           {"epoch", epoch_},
           {"validation_pending", validation_pending_},
           {"validations_without_gain", validations_without_gain_},
+          {"early_stop_best", number_or_null(early_stop_best_)},
           {"epoch_sums", epoch_board_.state()},
           {"epoch_samples", epoch_samples_},
           {"memory_split", split_}};
@@ -55,7 +58,8 @@ void Trainer::restore(const snapshot::Content& content) {
     }
     return it->second;
   };
-  parts_.stepper->load_state(part("optimizer"));
+  const auto average = content.parts.find("average");
+  parts_.stepper->load_state(part("optimizer"), average == content.parts.end() ? Tensors() : average->second.tensors);
   parts_.loader->load_state(part("loader").json);
   loader_state_ = parts_.loader->state();
   parts_.recipe->load_state(part("recipe"));
@@ -73,6 +77,7 @@ void Trainer::restore(const snapshot::Content& content) {
     for (const auto& [name, m] : json.at("metrics").items()) {
       metrics_[name] = {number_or_nan(m.at(0)), number_or_nan(m.at(1)), m.at(2).get<std::int64_t>()};
     }
+    if (json.contains("early_stop_best")) early_stop_best_ = number_or_nan(json["early_stop_best"]);
     if (json.contains("loss_first")) loss_first_ = number_or_nan(json["loss_first"]);
     if (json.contains("epoch_row"))
       epoch_row_ = EpochRow{json["epoch_row"].at(0).get<std::uint64_t>(), number_or_nan(json["epoch_row"].at(1)), 0, 0};
@@ -115,6 +120,7 @@ void Trainer::save(bool required) {
     writer_->wait();
     note_save(required ? OnFailure::warn : OnFailure::as_configured);  // of an earlier step, or a first try of this one
     if (saved_step_ != step_) {
+      require_finite();
       snapshot::Retention retention{
           .keep_last = parts_.config->snapshot.keep_last, .keep_every = parts_.config->snapshot.keep_every, .keep_steps = {}};
       const auto best = metrics_.find(judged_metric());

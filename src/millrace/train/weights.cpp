@@ -18,10 +18,18 @@ std::int64_t best_step(const snapshot::Content& content) {
 Weights from_snapshot(const snapshot::Content& content, const std::filesystem::path& path, const std::string& what) {
   Weights weights;
   weights.models = content.models;
+  const auto average = content.parts.find("average");
+  const bool averaged = average != content.parts.end();
+  for (auto& [file, tensors] : weights.models) {
+    for (auto& [name, tensor] : tensors) {
+      if (averaged && average->second.tensors.contains(name)) tensor = average->second.tensors.at(name);
+    }
+  }
   if (const auto part = content.parts.find("recipe"); part != content.parts.end()) weights.recipe = part->second;
   weights.path = path;
   weights.run = path.parent_path().parent_path();
   weights.which = what + " step " + std::to_string(content.step) + " of " + weights.run.string();
+  if (averaged) weights.which += ", averaged weights";
   return weights;
 }
 

@@ -12,7 +12,7 @@
 namespace millrace {
 
 struct Weights {
-  std::map<std::string, Tensors> models;  // as in snapshot::Content
+  std::map<std::string, Tensors> models;  // as in snapshot::Content; averaged where the run kept an average
   State recipe;                           // the recipe's own part; empty for a file of tensors
   std::filesystem::path path;             // snapshot folder or file
   std::filesystem::path run;              // folder of the run it belongs to; "" for a file of tensors

@@ -43,17 +43,12 @@ Json only_v1(const Json& value) {
   throw std::invalid_argument("model_version");
 }
 
-Json none_only(const Json& value) {
-  if (value == Json(0) || value == Json(0.0) || value == Json(false)) return {};
-  throw std::invalid_argument("not supported");
-}
-
 }  // namespace
 
 Json defaults() {
   return {{"data.batch_size", 4},      {"optim.name", "adam"},    {"optim.learning_rate", 1e-4},
           {"optim.weight_decay", 0.0}, {"optim.clip_value", 1.0}, {"train.epochs", 100},
-          {"train.seed", 42},          {"log.every", 50}};
+          {"train.seed", 42},          {"log.every", 50},        {"optim.warmup_frac", 0.05}};
 }
 
 std::optional<SkySize> sample_sky_of(const std::string& preset) {
@@ -108,14 +103,13 @@ std::vector<config::Alias> aliases() {
   training("weight_decay", "optim.weight_decay");
   training("gradient_clip", "optim.clip_value");
   training("lr_schedule", "optim.schedule", schedule_of);
-  add("training_params", "warmup_frac", "optim.warmup_steps", nothing,
-      "accepted: one_cycle warms up by itself; else optim.warmup_steps");
+  training("warmup_frac", "optim.warmup_frac");
   training("grad_accum_steps", "optim.accumulate");
-  add("training_params", "ema_decay", "optim.momentum", none_only, "0 only: there is no averaging of weights yet");
+  training("ema_decay", "optim.ema_decay");
   training("epochs", "train.epochs");
   training("seed", "train.seed");
   training("early_stopping_patience", "train.early_stop_patience");
-  add("training_params", "early_stopping_min_delta", "train.early_stop_patience", nothing, "accepted: any improvement counts");
+  training("early_stopping_min_delta", "train.early_stop_delta");
   add(
       "training_params", "load_model", "train.resume", [](const Json& value) { return is_true(value) ? Json("auto") : Json(); },
       "true = go on from the run folder");

@@ -459,7 +459,7 @@ TEST_F(CosmologyTest, TheOriginalsJsonIsReadUnchanged) {
     "use_compile": true, "compile_mode": "default", "use_grad_checkpoint": true, "seed": 43, "load_model": false, "add_noise": false,
     "cosmopath": "/sky/signal/", "galpath": "/sky/galaxy/", "num_train": 128, "target_transform": "arcsinh", "predict_residual": true,
     "ra_shift_aug": true, "optimizer": "adamw", "weight_decay": 1e-4, "lr_schedule": "onecycle", "warmup_frac": 0.05,
-    "grad_accum_steps": 2}})");
+    "grad_accum_steps": 2, "ema_decay": 0.999}})");
   const auto recipe = config::read<RecipeConfig>(config.values.at("recipe"));
   EXPECT_EQ(recipe.filters, 32);
   EXPECT_EQ(recipe.noise_amp, 1e-7);
@@ -471,6 +471,10 @@ TEST_F(CosmologyTest, TheOriginalsJsonIsReadUnchanged) {
   EXPECT_EQ(recipe.target_transform, Transform::arcsinh);
   EXPECT_EQ(config.values.at("optim").at("clip_value"), 0.5);
   EXPECT_EQ(config.values.at("optim").at("schedule"), "one_cycle");
+  EXPECT_EQ(config.values.at("optim").at("warmup_frac"), 0.05);
+  EXPECT_EQ(config.values.at("optim").at("ema_decay"), 0.999);
+  EXPECT_EQ(config.values.at("train").at("early_stop_patience"), 7);
+  EXPECT_EQ(config.values.at("train").at("early_stop_delta"), 1e-4);
   EXPECT_EQ(config.values.at("optim").at("accumulate"), 2);
   EXPECT_EQ(config.values.at("run").at("name"), "unet_small");
   EXPECT_EQ(config.values.at("run").at("parent"), "./models/");
