@@ -5,6 +5,7 @@
 #include <torch/nn/module.h>
 
 #include "millrace/core/random.h"
+#include "millrace/device/tensor_memory.h"
 #include "millrace/memory/block.h"
 #include "millrace/recipes/language_model/model.h"
 #include "millrace/recipes/registry.h"
@@ -27,11 +28,13 @@ struct Small {
 
 std::vector<Small> small_shapes() {
   const Json words = {{"recipe.model_embd", 96}, {"recipe.model_layer", 5}, {"recipe.model_head", 3}};
-  const Json sky = {{"recipe.filters", 4}};
+  // Where no single operation's scratch space is most of what a step takes.
+  const Json sky = {{"recipe.filters", 8}};
+  const Json small_sky = {{"recipe.filters", 4}};
   return {{"decoder", "language_model", "fp32", words},
           {"decoder_bf16", "language_model", "bf16", words},
           {"unet", "cosmology", "fp32", sky},
-          {"unet_bf16", "cosmology", "bf16", sky}};
+          {"unet_bf16", "cosmology", "bf16", small_sky}};
 }
 
 class SmallShape : public testing::TestWithParam<std::size_t> {
@@ -50,7 +53,10 @@ class SmallShape : public testing::TestWithParam<std::size_t> {
 
 TEST_P(SmallShape, RecomputedStepsEndInTheSameLossAndHoldLess) {
   const Json plain = steps({{"memory.recompute", Json::array({"none"})}});
+  const std::uint64_t live = device::tensor_memory().live_bytes;
   const Json all = steps({{"memory.recompute", Json::array({"all"})}});
+  // A second pass leaves nothing behind; the C library rounds a block now this way, now that.
+  EXPECT_NEAR(static_cast<double>(device::tensor_memory().live_bytes), static_cast<double>(live), 4096);
   EXPECT_EQ(plain["loss_first"], all["loss_first"]);
   EXPECT_EQ(plain["loss_last"], all["loss_last"]);
   EXPECT_NE(plain["loss_first"], plain["loss_last"]);

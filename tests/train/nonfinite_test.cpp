@@ -2,7 +2,7 @@
 #include <ATen/record_function.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <torch/nn/module.h>
+#include <torch/nn/modules/linear.h>
 
 #include <atomic>
 #include <limits>
@@ -71,8 +71,8 @@ class Net final : public Recipe {
   std::shared_ptr<NetImpl> net_ = std::make_shared<NetImpl>();
 };
 
-struct Run {
-  Run(std::optional<at::ScalarType> format, optim::OptimConfig config, bool pair = false, Switches rows = Switches())
+struct Bench {
+  Bench(std::optional<at::ScalarType> format, optim::OptimConfig config, bool pair = false, Switches rows = Switches())
       : recipe(std::move(config), pair),
         switches(std::move(rows)),
         stepper(recipe, switches, timeline, {.seed = 1, .autocast = format}) {}
@@ -145,7 +145,7 @@ class NonFinite : public testing::TestWithParam<Injection> {};
 
 TEST_P(NonFinite, AStepLeavesEveryBitAndTheNextOneCounts) {
   const auto [format, where, bad_one] = GetParam();
-  Run run(precision::format_of(format), everything());
+  Bench run(precision::format_of(format), everything());
   run.settle();
   const Tensors before = run.state();
   const double skipped = run.skipped();
@@ -160,19 +160,20 @@ TEST_P(NonFinite, AStepLeavesEveryBitAndTheNextOneCounts) {
                                             "a.second.bias", "o.second.weight.exp_avg", "o.first.bias.step", "o.spike_window"}));
 }
 
+std::string name_of(const testing::TestParamInfo<Injection>& injection) {
+  constexpr std::array names = {"nowhere", "loss", "loss_alone", "gradient", "input", "empty"};
+  const auto& [format, where, bad_one] = injection.param;
+  return std::string(format) + "_" + names[static_cast<std::size_t>(where)] + "_" + std::to_string(bad_one);
+}
+
 INSTANTIATE_TEST_SUITE_P(Injected, NonFinite,
                          testing::Combine(testing::Values("fp32", "bf16", "fp16"),
                                           testing::Values(Where::loss, Where::loss_alone, Where::gradient, Where::input),
                                           testing::Values(0, 1)),
-                         [](const auto& param_info) {
-                           constexpr std::array names = {"nowhere", "loss", "loss_alone", "gradient", "input", "empty"};
-                           return std::string(std::get<0>(param_info.param)) + "_" +
-                                  names[static_cast<std::size_t>(std::get<1>(param_info.param))] + "_" +
-                                  std::to_string(std::get<2>(param_info.param));
-                         });
+                         name_of);
 
 TEST(NonFiniteStep, NothingToCountIsSkippedToo) {
-  Run run(std::nullopt, everything());
+  Bench run(std::nullopt, everything());
   run.step();
   const Tensors before = run.state();
   run.step(Where::empty);
@@ -180,7 +181,7 @@ TEST(NonFiniteStep, NothingToCountIsSkippedToo) {
 }
 
 TEST(NonFiniteStep, OneObjectiveHoldsTheOtherBack) {
-  Run run(std::nullopt, everything(), /*pair=*/true);
+  Bench run(std::nullopt, everything(), /*pair=*/true);
   run.step();
   const Tensors before = run.state();
   run.step(Where::loss);  // of the first objective alone
@@ -191,9 +192,9 @@ TEST(NonFiniteStep, OneObjectiveHoldsTheOtherBack) {
 TEST(NonFiniteStep, TheHostsDecisionIsTheDevices) {
   const std::vector<std::string> off = {"device_skip"};
   for (const char* format : {"fp32", "fp16"}) {
-    Run device(precision::format_of(format), everything());
-    Run host(precision::format_of(format), everything(), false, Switches(off));
-    for (Run* each : {&device, &host}) {
+    Bench device(precision::format_of(format), everything());
+    Bench host(precision::format_of(format), everything(), false, Switches(off));
+    for (Bench* each : {&device, &host}) {
       each->settle();
       for (const Where where : {Where::loss_alone, Where::nowhere, Where::gradient, Where::nowhere}) each->step(where);
     }
@@ -204,7 +205,7 @@ TEST(NonFiniteStep, TheHostsDecisionIsTheDevices) {
 }
 
 TEST(NonFiniteStep, ASpikeIsLeftOutAndCountedApart) {
-  Run run(std::nullopt, everything());
+  Bench run(std::nullopt, everything());
   for (int i = 0; i < 70; ++i) run.step();
   EXPECT_EQ(run.stepper.spikes().item<double>(), 0.0);
   const Tensors before = run.state();
@@ -221,9 +222,9 @@ TEST(NonFiniteStep, ASpikeIsLeftOutAndCountedApart) {
 
 TEST(NonFiniteStep, TheStateSavedIsTheStateGoneOnFrom) {
   for (const char* format : {"fp32", "bf16", "fp16"}) {
-    Run whole(precision::format_of(format), everything());
+    Bench whole(precision::format_of(format), everything());
     for (int i = 0; i < 70; ++i) whole.step(i % 9 == 8 ? Where::gradient : Where::nowhere);
-    Run resumed(precision::format_of(format), everything());
+    Bench resumed(precision::format_of(format), everything());
     {
       const at::NoGradGuard no_grad;
       auto from = whole.recipe.model().named_parameters();
@@ -233,7 +234,7 @@ TEST(NonFiniteStep, TheStateSavedIsTheStateGoneOnFrom) {
     }
     resumed.stepper.load_state(whole.stepper.state(), whole.stepper.averaged_weights());
     resumed.steps = whole.steps;
-    for (Run* each : {&whole, &resumed}) {
+    for (Bench* each : {&whole, &resumed}) {
       for (int i = 0; i < 10; ++i) each->step(i == 4 ? Where::input : Where::nowhere);
     }
     EXPECT_THAT(differing(whole.state(), resumed.state()), testing::IsEmpty()) << format;
@@ -283,7 +284,7 @@ class Counted {
 TEST(Watch, NothingIsReadBackInAStep) {
   for (const char* format : {"fp32", "bf16", "fp16"}) {
     for (const bool pair : {false, true}) {
-      Run run(precision::format_of(format), everything(), pair);
+      Bench run(precision::format_of(format), everything(), pair);
       run.step();
       const Counted counted;
       for (const Where where : {Where::nowhere, Where::gradient, Where::nowhere, Where::input}) run.step(where, 2);
@@ -295,7 +296,7 @@ TEST(Watch, NothingIsReadBackInAStep) {
 
 TEST(Watch, TheCountSeesAHostThatAsks) {
   const std::vector<std::string> off = {"device_skip"};
-  Run run(std::nullopt, everything(), false, Switches(off));
+  Bench run(std::nullopt, everything(), false, Switches(off));
   run.step();
   const Counted counted;
   run.step();

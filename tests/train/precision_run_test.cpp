@@ -225,7 +225,7 @@ TEST(EarlyStop, AGainBelowTheDeltaIsNone) {
 
 TEST(Saved, AStateThatIsNotFiniteNeverIs) {
   const toys::TemporaryFolder folder;
-  const Json config = {{"optim.name", "sgd"}, {"optim.learning_rate", 3.3e38}, {"snapshot.every_steps", 1}, {"log.every", 1}};
+  const Json config = {{"optim.name", "sgd"}, {"optim.learning_rate", 1e60}, {"snapshot.every_steps", 1}, {"log.every", 1}};
   try {  // a gradient that is fine, at a rate that is not
     (void)toys::run(toys::grouped_regression(), folder.path(), config);
     FAIL();
@@ -233,7 +233,8 @@ TEST(Saved, AStateThatIsNotFiniteNeverIs) {
     EXPECT_THAT(error.what(), HasSubstr("a weight or a running statistic is not finite"));
   }
   for (const snapshot::Found& found : snapshot::list(Fs::real(), folder.path())) {
-    for (const auto& [name, tensor] : snapshot::load(Fs::real(), found.path).models.at("model")) {
+    const auto saved = snapshot::load(Fs::real(), found.path);
+    for (const auto& [name, tensor] : saved.models.at("model")) {
       EXPECT_TRUE(tensor.isfinite().all().item<bool>()) << found.path << " " << name;
     }
   }

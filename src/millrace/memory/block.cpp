@@ -42,6 +42,12 @@ bool matches(std::string_view pattern, std::string_view name) {
          matches(pattern.substr(1), name.substr(1));
 }
 
+bool covers(std::string_view pattern, std::string_view block) {
+  if (matches(pattern, block)) return true;
+  const std::size_t dot = block.rfind('.');
+  return dot != std::string_view::npos && covers(pattern, block.substr(0, dot));
+}
+
 // State of the generators that layers without keys of their own draw from, and back to it.
 class Generators {
  public:
@@ -84,8 +90,6 @@ class KeepState {
   std::vector<std::pair<at::Tensor, at::Tensor>> buffers_;
 };
 
-struct LastIsSaved {};  // ends a second pass: what comes after is not wanted
-
 // One run of a block through the forward pass, shared by all that it saved.
 class Pass {
  public:
@@ -115,7 +119,6 @@ class Pass {
   void fill(const at::Tensor& tensor) {
     seen_shapes_ = seen_shapes_ * 31 + shape_of(tensor);
     tensors_.push_back(tensor);
-    if (tensors_.size() == saved_) throw LastIsSaved{};
   }
 
  private:
@@ -196,10 +199,7 @@ void Pass::compute() {
     if (place_) random.emplace(*place_);
     SecondPass filling(*this);
     const detail::SaverScope saver(&filling);
-    try {
-      run_();
-    } catch (const LastIsSaved&) {
-    }
+    run_();  // to its end: stopped by an exception, a custom autograd function would keep its outputs, and they it, for good
   }
   if (tensors_.size() != saved_ || seen_shapes_ != shapes_) {
     throw InternalError({"block " + quoted(name_) + " ran differently the second time: it saved " + std::to_string(saved_) +
@@ -220,13 +220,13 @@ Recompute::Recompute(std::vector<std::string> patterns) {
 }
 
 bool Recompute::takes(std::string_view block) const {
-  return std::ranges::any_of(patterns_, [block](const std::string& pattern) { return matches(pattern, block); });
+  return std::ranges::any_of(patterns_, [block](const std::string& pattern) { return covers(pattern, block); });
 }
 
 std::vector<std::string> Recompute::unmatched(const std::vector<std::string>& blocks) const {
   std::vector<std::string> lost;
   for (const std::string& pattern : patterns_) {
-    if (std::ranges::none_of(blocks, [&](const std::string& block) { return matches(pattern, block); })) lost.push_back(pattern);
+    if (std::ranges::none_of(blocks, [&](const std::string& block) { return covers(pattern, block); })) lost.push_back(pattern);
   }
   return lost;
 }

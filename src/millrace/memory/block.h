@@ -16,8 +16,8 @@ class Module;
 
 namespace millrace::memory {
 
-// Which blocks to compute again: names, or patterns in which * stands for any characters and ? for one. Among them the words
-// "all" (or "true") and "none", "false", "auto", which add nothing.
+// Which blocks to compute again: names, or patterns in which * stands for any characters and ? for one; "a" takes "a.b" too.
+// Among them the words "all" (or "true") and "none", "false", "auto", which add nothing.
 class Recompute {
  public:
   Recompute() = default;
@@ -81,8 +81,8 @@ class BlockGuard {
 };
 
 // run(), the forward pass of `part`, as block `name`. When the block is recomputed, nothing that `run` saves for its gradient is
-// kept; the first time the backward pass wants some of it, `run` runs again, in the same autocast and random state, up to what is
-// saved last, and its result is dropped. Bits do not change, since the gradients are those of the first pass.
+// kept; the first time the backward pass wants some of it, `run` runs again, in the same autocast and random state, and its
+// result is dropped. Bits do not change, since the gradients are those of the first pass.
 //
 // `run` captures its inputs by value (it lives until the backward pass has come past it, and so must `part`) and returns tensors;
 // it is a function of them and of parameters. Buffers of `part` may move (running statistics): they are put back after the second

@@ -243,6 +243,7 @@ TEST(RecomputeNames, PatternsAndWords) {
   EXPECT_FALSE(Recompute({"auto"}).any());
   const Recompute some({"layer?", "encoder.*.attention"});
   EXPECT_TRUE(some.takes("layer1"));
+  EXPECT_TRUE(some.takes("layer1.0.conv"));
   EXPECT_FALSE(some.takes("layer12"));
   EXPECT_TRUE(some.takes("encoder.3.attention"));
   EXPECT_FALSE(some.takes("encoder.3.mlp"));

@@ -32,6 +32,28 @@ std::optional<StepProfile> profile(Stepper& stepper, const Batch& batch, const R
   return std::nullopt;
 }
 
+// A plan whose prediction a trial has measured: what neighbouring blocks save twice, or not at all, no sum over blocks knows.
+memory::RecomputePlan confirmed(Stepper& stepper, const Batch& batch, const Planner& planner, std::uint64_t budget,
+                                bool with_gradients) {
+  constexpr int kMostTrials = 4;
+  std::uint64_t aim = budget;
+  memory::RecomputePlan plan = planner.choose(aim);
+  for (int trial = 0; trial < kMostTrials && !plan.blocks.empty(); ++trial) {
+    const auto measured = profile(stepper, batch, Recompute(plan.blocks), with_gradients, stepper.device());
+    if (!measured) break;
+    const std::uint64_t error = measured->peak_bytes() > plan.predicted_bytes ? measured->peak_bytes() - plan.predicted_bytes : 0;
+    const bool could_save_more = plan.fits;
+    plan.predicted_bytes = measured->peak_bytes();
+    plan.fits = plan.predicted_bytes <= budget;
+    if (plan.fits || !could_save_more || error >= aim) break;
+    aim -= error;
+    memory::RecomputePlan next = planner.choose(aim);
+    if (next.blocks == plan.blocks) break;
+    plan = std::move(next);
+  }
+  return plan;
+}
+
 }  // namespace
 
 void check_memory(const MemoryConfig& config) {
@@ -101,7 +123,7 @@ MemoryChoice try_memory(Stepper& stepper, const Batch& batch, const MemoryConfig
     return choice;
   }
   const std::uint64_t budget = memory::parse_budget(config.budget)->bytes(planner.plain_bytes());
-  memory::RecomputePlan plan = planner.choose(budget);
+  const memory::RecomputePlan plan = confirmed(stepper, batch, planner, budget, with_gradients);
   choice.recompute = Recompute(plan.blocks);
   choice.value = joined(plan.blocks);
   choice.reason = "a step takes " + bytes_text(plan.predicted_bytes) + " of the budget's " + bytes_text(budget) + ", " +

@@ -20,10 +20,6 @@ at::Tensor activate(const at::Tensor& x, Activation act, const nn::VolumePaths& 
   return act == Activation::silu ? at::silu(x) : nn::smooth_leaky(x, paths);
 }
 
-at::Tensor run(const char* name, Layer& layer, const at::Tensor& x, const at::Tensor& skip = {}) {
-  return memory::block(name, layer, [&layer, x, skip] { return layer.forward(x, skip); });
-}
-
 }  // namespace
 
 std::int64_t parameter_count(std::int64_t filters) { return 2052 * filters * filters + 195 * filters + 2; }
@@ -43,15 +39,20 @@ at::Tensor Block::forward(const at::Tensor& x, const at::Tensor& skip) {
   return activate(bn1_->forward(nn::circular_conv3d(x, skip, conv1_->weight, conv1_->bias, stride_, paths_)), act_, paths_);
 }
 
-Layer::Layer(std::int64_t in, std::int64_t out, int blocks, std::int64_t stride, Activation act, const nn::VolumePaths& paths) {
+Layer::Layer(std::string name, std::int64_t in, std::int64_t out, int blocks, std::int64_t stride, Activation act,
+             const nn::VolumePaths& paths)
+    : name_(std::move(name)) {
   for (int i = 0; i < blocks; ++i) {
     blocks_.push_back(register_module(std::to_string(i), std::make_shared<Block>(i == 0 ? in : out, out, stride, act, paths)));
   }
 }
 
 at::Tensor Layer::forward(const at::Tensor& x, const at::Tensor& skip) {
-  at::Tensor y = blocks_.front()->forward(x, skip);
-  for (std::size_t i = 1; i < blocks_.size(); ++i) y = blocks_[i]->forward(y);
+  at::Tensor y = x;
+  for (std::size_t i = 0; i < blocks_.size(); ++i) {
+    y = memory::block(name_ + "." + std::to_string(i), *blocks_[i],
+                      [&block = *blocks_[i], y, and_skip = i == 0 ? skip : at::Tensor()] { return block.forward(y, and_skip); });
+  }
   return y;
 }
 
@@ -59,7 +60,7 @@ UNet::UNet(const ModelConfig& config, std::uint64_t seed, const nn::VolumePaths&
     : config_(config), paths_(paths), deconv_batchnorm1_(2 * config.filters), deconv_batchnorm2_(config.filters) {
   const std::int64_t f = config.filters;
   const auto layer = [&](const char* name, std::int64_t in, std::int64_t out, int blocks, std::int64_t stride) {
-    return register_module(name, std::make_shared<Layer>(in, out, blocks, stride, config.act, paths));
+    return register_module(name, std::make_shared<Layer>(name, in, out, blocks, stride, config.act, paths));
   };
   layer1_ = layer("layer1", 2, f, 2, 1);
   layer2_ = layer("layer2", f, 2 * f, 1, 2);
@@ -89,21 +90,23 @@ void UNet::initialise(std::uint64_t seed) {
   }
 }
 
-at::Tensor UNet::up(const Convolution& deconv, torch::nn::BatchNorm3d& norm, const at::Tensor& x) {
-  constexpr std::array<std::int64_t, 3> kTwo{2, 2, 2};
-  constexpr std::array<std::int64_t, 3> kOne{1, 1, 1};
-  return activate(norm->forward(at::conv_transpose3d(x, deconv.weight, deconv.bias, kTwo, kOne, kOne)), config_.act, paths_);
+at::Tensor UNet::up(const char* name, const Convolution& deconv, torch::nn::BatchNorm3d& norm, const at::Tensor& x) {
+  return memory::block(name, *norm, [this, &deconv, &norm, x] {
+    constexpr std::array<std::int64_t, 3> kTwo{2, 2, 2};
+    constexpr std::array<std::int64_t, 3> kOne{1, 1, 1};
+    return activate(norm->forward(at::conv_transpose3d(x, deconv.weight, deconv.bias, kTwo, kOne, kOne)), config_.act, paths_);
+  });
 }
 
 at::Tensor UNet::forward(const at::Tensor& x) {
   MR_CHECK(x.dim() == 5 && x.size(1) == 2 && x.size(2) % 4 == 0 && x.size(3) % 4 == 0 && x.size(4) % 4 == 0,
            "the U-Net takes (N, 2, D, H, W), D, H and W divisible by 4");
   const at::Tensor volume = x.contiguous(channels_last_ ? at::MemoryFormat::ChannelsLast3d : at::MemoryFormat::Contiguous);
-  const at::Tensor whole = run("layer1", *layer1_, volume);
-  const at::Tensor half = run("layer3", *layer3_, run("layer2", *layer2_, whole));
-  const at::Tensor quarter = run("layer5", *layer5_, run("layer4", *layer4_, half));
-  const at::Tensor joined = run("layer6", *layer6_, up(*deconv1_, deconv_batchnorm1_, quarter), half);
-  const at::Tensor full = run("layer7", *layer7_, up(*deconv2_, deconv_batchnorm2_, joined), whole);
+  const at::Tensor whole = layer1_->forward(volume);
+  const at::Tensor half = layer3_->forward(layer2_->forward(whole));
+  const at::Tensor quarter = layer5_->forward(layer4_->forward(half));
+  const at::Tensor joined = layer6_->forward(up("deconv1", *deconv1_, deconv_batchnorm1_, quarter), half);
+  const at::Tensor full = layer7_->forward(up("deconv2", *deconv2_, deconv_batchnorm2_, joined), whole);
   return nn::circular_conv3d(full, {}, deconv4_->weight, deconv4_->bias, 1, paths_);
 }
 

@@ -7,6 +7,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "millrace/nn/volume.h"
 #include "millrace/recipes/cosmology/config.h"
@@ -43,13 +45,15 @@ class Block : public torch::nn::Module {
   torch::nn::BatchNorm3d bn1_;
 };
 
-// Blocks one after the other, named "0", "1".
+// Blocks one after the other, named "0", "1"; memory blocks "<name>.0", "<name>.1".
 class Layer : public torch::nn::Module {
  public:
-  Layer(std::int64_t in, std::int64_t out, int blocks, std::int64_t stride, Activation act, const nn::VolumePaths& paths);
+  Layer(std::string name, std::int64_t in, std::int64_t out, int blocks, std::int64_t stride, Activation act,
+        const nn::VolumePaths& paths);
   at::Tensor forward(const at::Tensor& x, const at::Tensor& skip = {});
 
  private:
+  std::string name_;
   std::vector<std::shared_ptr<Block>> blocks_;
 };
 
@@ -58,14 +62,15 @@ class UNet : public torch::nn::Module {
   // Weights are a function of `seed`.
   explicit UNet(const ModelConfig& config, std::uint64_t seed = 0, const nn::VolumePaths& paths = {});
 
-  // (N, 2, D, H, W) with D, H and W divisible by 4; the result has the same shape. Memory blocks: layer1 to layer7.
+  // (N, 2, D, H, W) with D, H and W divisible by 4; the result has the same shape. Memory blocks: layer1.0 to
+  // layer7.1, deconv1, deconv2.
   at::Tensor forward(const at::Tensor& x);
 
   [[nodiscard]] const ModelConfig& config() const noexcept { return config_; }
   void set_channels_last(bool channels_last) noexcept { channels_last_ = channels_last; }  // what forward() computes in
 
  private:
-  at::Tensor up(const Convolution& deconv, torch::nn::BatchNorm3d& norm, const at::Tensor& x);
+  at::Tensor up(const char* name, const Convolution& deconv, torch::nn::BatchNorm3d& norm, const at::Tensor& x);
   void initialise(std::uint64_t seed);
 
   ModelConfig config_;
