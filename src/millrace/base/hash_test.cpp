@@ -9,7 +9,7 @@
 namespace millrace {
 namespace {
 
-std::span<const std::byte> bytes_of(std::string_view text) { return std::as_bytes(std::span(text.data(), text.size())); }
+std::span<const std::byte> bytes_in(std::string_view text) { return std::as_bytes(std::span(text.data(), text.size())); }
 
 std::string sha256(std::string_view text) {
   Sha256 hash;
@@ -18,10 +18,10 @@ std::string sha256(std::string_view text) {
 }
 
 TEST(Crc32c, PublishedVectors) {
-  EXPECT_EQ(crc32c(bytes_of("")), 0U);
-  EXPECT_EQ(crc32c(bytes_of("123456789")), 0xE3069283U);
-  EXPECT_EQ(crc32c(bytes_of(std::string(32, '\0'))), 0x8A9136AAU);
-  EXPECT_EQ(crc32c(bytes_of(std::string(32, '\xFF'))), 0x62A8AB43U);
+  EXPECT_EQ(crc32c(bytes_in("")), 0U);
+  EXPECT_EQ(crc32c(bytes_in("123456789")), 0xE3069283U);
+  EXPECT_EQ(crc32c(bytes_in(std::string(32, '\0'))), 0x8A9136AAU);
+  EXPECT_EQ(crc32c(bytes_in(std::string(32, '\xFF'))), 0x62A8AB43U);
 }
 
 TEST(Crc32c, PortableAndFastAgreeAndContinue) {

@@ -35,9 +35,10 @@ class Reader {
   const char** position_;
 };
 
-class Handler : public nlohmann::json_sax<Json> {
+class JsonHandler : public nlohmann::json_sax<Json> {
  public:
-  Handler(std::string_view text, TreeBuilder& tree) : text_(text), tree_(tree), position_(text.data()), counted_(text.data()) {}
+  JsonHandler(std::string_view text, TreeBuilder& tree)
+      : text_(text), tree_(tree), position_(text.data()), counted_(text.data()) {}
   const char** position() { return &position_; }
 
   bool null() override { return tree_.value(nullptr, line()); }
@@ -114,7 +115,7 @@ void parse_json(std::string_view text, TreeBuilder& tree) {
     tree.problem("the file is empty", 1, "write {} for a config without settings");
     return;
   }
-  Handler handler(text, tree);
+  JsonHandler handler(text, tree);
   const Reader begin(text.data(), handler.position());
   const Reader end(text.data() + text.size(), handler.position());
   Json::sax_parse(begin, end, &handler, Json::input_format_t::json, true, true);

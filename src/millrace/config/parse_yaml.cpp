@@ -13,9 +13,9 @@ namespace {
 // Ends the parsing after a problem that is already noted.
 struct Stop {};
 
-class Handler final : public YAML::EventHandler {
+class YamlHandler final : public YAML::EventHandler {
  public:
-  explicit Handler(TreeBuilder& tree) : tree_(tree) {}
+  explicit YamlHandler(TreeBuilder& tree) : tree_(tree) {}
 
   void OnDocumentStart(const YAML::Mark&) override {}
   void OnDocumentEnd() override {}
@@ -67,7 +67,7 @@ void parse_yaml(std::string_view text, TreeBuilder& tree) {
   std::istringstream stream{std::string(text)};
   try {
     YAML::Parser parser(stream);
-    Handler handler(tree);
+    YamlHandler handler(tree);
     parser.HandleNextDocument(handler);
   } catch (const Stop&) {
   } catch (const YAML::Exception& error) {

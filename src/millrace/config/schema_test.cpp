@@ -46,7 +46,7 @@ using test::ModelSection;
 using test::Settings;
 using ::testing::ElementsAre;
 
-enum class Words : std::uint8_t { new_, old, rare = 100 };
+enum class Spelling : std::uint8_t { new_, old, rare = 100 };
 struct Base {
   int x = 0;
 };
@@ -67,10 +67,10 @@ struct Forgetful {
 
 TEST(Reflect, NamesMembersAndEnumerators) {
   EXPECT_EQ(detail::member_name<&ModelSection::start_from>(), "start_from");
-  EXPECT_EQ(detail::kEnumNames<Words>[0], "new");
-  EXPECT_EQ(detail::kEnumNames<Words>[1], "old");
-  EXPECT_EQ(detail::kEnumNames<Words>[2], "");
-  EXPECT_EQ(detail::kEnumNames<Words>[100], "rare");
+  EXPECT_EQ(detail::kEnumNames<Spelling>[0], "new");
+  EXPECT_EQ(detail::kEnumNames<Spelling>[1], "old");
+  EXPECT_EQ(detail::kEnumNames<Spelling>[2], "");
+  EXPECT_EQ(detail::kEnumNames<Spelling>[100], "rare");
 }
 
 TEST(Reflect, SeesWhatTheCompilerRefuses) {

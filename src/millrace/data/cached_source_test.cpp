@@ -2,12 +2,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cstring>
-#include <fstream>
 
 #include "millrace/data/detail/test_sources.h"
+#include "millrace/data/detail/test_support.h"
 #include "millrace/data/loader.h"
 #include "millrace/data/memory_source.h"
 
@@ -17,6 +16,7 @@ namespace {
 using detail::CountingSource;
 using detail::Delivered;
 using detail::epoch_of;
+using detail::resident_kib;
 using testing::HasSubstr;
 
 std::shared_ptr<CountingSource> counting(Keeps keeps, std::int64_t size = 103, std::int64_t samples_per_ticket = 1) {
@@ -196,14 +196,6 @@ TEST(CacheChoice, decides_by_size_against_free_memory_and_says_why) {
   EXPECT_EQ(choose(CacheWish::automatic, 0, 50'000).reason, "ram: 40 kB to keep, data.cache_bytes is 50 kB");
   const std::vector<Dataset> nothing = {{"", counting(Keeps::nothing)}};
   EXPECT_EQ(choose_cache(nothing, CacheWish::ram, 1 << 30).reason, "off: the data is in memory already");
-}
-
-std::size_t resident_kib() {
-  std::ifstream file("/proc/self/statm");
-  std::size_t total = 0;
-  std::size_t resident = 0;
-  file >> total >> resident;
-  return resident * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)) / 1024;
 }
 
 // Big enough that one per cent of it is more than what an allocator rounds by.

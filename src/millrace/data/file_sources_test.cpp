@@ -10,6 +10,7 @@
 #include "millrace/base/fs.h"
 #include "millrace/data/cached_source.h"
 #include "millrace/data/detail/nifti_maker.h"
+#include "millrace/data/detail/test_support.h"
 #include "millrace/data/image_source.h"
 #include "millrace/data/loader.h"
 #include "millrace/data/nifti.h"
@@ -22,6 +23,7 @@ namespace millrace::data {
 namespace {
 
 namespace stdfs = std::filesystem;
+using detail::text_of;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -35,8 +37,6 @@ std::string refusal(const Do& act) {
   }
   return "accepted";
 }
-
-std::string text_of(std::span<const std::byte> bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
 
 // Field `field` of the samples `indices`, read in one call as the epoch's positions 0, 1, ...
 template <class T>

@@ -2,14 +2,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <deque>
-#include <fstream>
 #include <numeric>
 
 #include "millrace/data/detail/test_sources.h"
+#include "millrace/data/detail/test_support.h"
 
 namespace millrace::data {
 namespace {
@@ -19,6 +18,7 @@ using detail::CountingSource;
 using detail::Delivered;
 using detail::epoch_of;
 using detail::ids_of;
+using detail::resident_kib;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -43,14 +43,6 @@ E error_of(const F& call) {
     return error;
   }
   throw std::runtime_error("no error was thrown");
-}
-
-std::size_t resident_kib() {
-  std::ifstream file("/proc/self/statm");
-  std::size_t total = 0;
-  std::size_t resident = 0;
-  file >> total >> resident;
-  return resident * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)) / 1024;
 }
 
 TEST(Loader, streams_are_the_same_for_any_number_of_readers_and_any_tickets) {

@@ -7,6 +7,7 @@
 #include "millrace/base/fs.h"
 #include "millrace/data/detail/mutants.h"
 #include "millrace/data/detail/nifti_maker.h"
+#include "millrace/data/detail/test_support.h"
 #include "millrace/data/image.h"
 #include "millrace/data/nifti.h"
 #include "millrace/format/deflate.h"
@@ -19,10 +20,9 @@ namespace millrace::data {
 namespace {
 
 using detail::expect_survives_mutants;
+using detail::text_of;
 
 std::span<const std::byte> bytes_of(const std::string& text) { return std::as_bytes(std::span(text)); }
-
-std::string text_of(std::span<const std::byte> bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
 
 // A file in memory, for writers that take one.
 class TextFile final : public WritableFile {

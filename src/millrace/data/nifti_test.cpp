@@ -64,14 +64,14 @@ class NiftiTest : public testing::Test {
   stdfs::path path_;
 };
 
-std::vector<std::int16_t> counting(std::size_t size) {
+std::vector<std::int16_t> ramp(std::size_t size) {
   std::vector<std::int16_t> values(size);
   for (std::size_t i = 0; i < size; ++i) values[i] = static_cast<std::int16_t>(i * 7 - 100);
   return values;
 }
 
 TEST_F(NiftiTest, BothVersionsAndByteOrdersPlainAndPackedAreTheSame) {
-  const std::vector<std::int16_t> values = counting(2 * 3 * 4 * 5);
+  const std::vector<std::int16_t> values = ramp(2 * 3 * 4 * 5);
   for (const int version : {1, 2}) {
     for (const bool swapped : {false, true}) {
       NiftiMaker maker{.version = version, .swapped = swapped, .dim = {5, 4, 3, 2}, .slope = 2, .intercept = -1};
@@ -95,7 +95,7 @@ TEST_F(NiftiTest, BothVersionsAndByteOrdersPlainAndPackedAreTheSame) {
 }
 
 TEST_F(NiftiTest, ABlockIsThatPartOfTheVolume) {
-  const std::vector<std::int16_t> values = counting(4 * 3 * 5 * 6);
+  const std::vector<std::int16_t> values = ramp(4 * 3 * 5 * 6);
   const std::string whole = NiftiMaker{.dim = {6, 5, 3, 4}}.file(values);
   put(path_, whole);
   put(folder_ / "v.nii.gz", gzip(whole));
@@ -116,12 +116,12 @@ TEST_F(NiftiTest, ABlockIsThatPartOfTheVolume) {
     for (const char* name : {"v.nii", "v.nii.gz"})
       EXPECT_EQ(read<std::int16_t>(NiftiFile(folder_ / name), offset, size), expected);
   }
-  put(path_, NiftiMaker{.dim = {6}}.file(counting(6)));
+  put(path_, NiftiMaker{.dim = {6}}.file(ramp(6)));
   EXPECT_THAT(read<std::int16_t>(NiftiFile(path_), {2}, {3}), ElementsAre(-86, -79, -72));
 }
 
 TEST_F(NiftiTest, APairIsFoundFromEitherName) {
-  const std::vector<std::int16_t> values = counting(24);
+  const std::vector<std::int16_t> values = ramp(24);
   NiftiMaker maker{.dim = {4, 3, 2}, .pair = true};
   put(folder_ / "p.hdr", maker.header());
   put(folder_ / "p.img", NiftiMaker::voxels(values, false));
@@ -152,7 +152,7 @@ TEST_F(NiftiTest, ScalingFollowsTheStandard) {
 
 TEST_F(NiftiTest, TheAffineComesFromSformQformOrVoxelSizes) {
   NiftiMaker maker{.dim = {3, 5, 7}, .pixdim = {2, 3, 4}};
-  put(path_, maker.file(counting(105)));
+  put(path_, maker.file(ramp(105)));
   using Row = std::array<double, 4>;
   EXPECT_THAT(NiftiFile(path_).header().affine,
               ElementsAre(Row{-2, 0, 0, 2}, Row{0, 3, 0, -6}, Row{0, 0, 4, -12}, Row{0, 0, 0, 1}));
@@ -160,21 +160,21 @@ TEST_F(NiftiTest, TheAffineComesFromSformQformOrVoxelSizes) {
   maker.qform = 1;
   maker.quatern = {1, 0, 0};
   maker.qoffset = {10, 20, 30};
-  put(path_, maker.file(counting(105)));
+  put(path_, maker.file(ramp(105)));
   EXPECT_THAT(NiftiFile(path_).header().affine,
               ElementsAre(Row{2, 0, 0, 10}, Row{0, -3, 0, 20}, Row{0, 0, -4, 30}, Row{0, 0, 0, 1}));
   maker.qfac = -1;
-  put(path_, maker.file(counting(105)));
+  put(path_, maker.file(ramp(105)));
   EXPECT_EQ(NiftiFile(path_).header().affine[2][2], 4);
   maker.sform = 2;
   maker.srow = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
-  put(path_, maker.file(counting(105)));
+  put(path_, maker.file(ramp(105)));
   EXPECT_THAT(NiftiFile(path_).header().affine,
               ElementsAre(Row{1, 2, 3, 4}, Row{5, 6, 7, 8}, Row{9, 10, 11, 12}, Row{0, 0, 0, 1}));
 }
 
 TEST_F(NiftiTest, ExtensionsAreListedAndRead) {
-  const std::vector<std::int16_t> values = counting(2);
+  const std::vector<std::int16_t> values = ramp(2);
   const NiftiMaker maker{.dim = {2}, .extensions = {{6, "a comment"}, {4, "<xml/>"}}};
   put(path_, maker.file(values));
   put(folder_ / "v.nii.gz", gzip(maker.file(values)));
@@ -191,7 +191,7 @@ TEST_F(NiftiTest, ExtensionsAreListedAndRead) {
 TEST_F(NiftiTest, HostileHeadersAreRefusedWithAReason) {
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
   constexpr float kInf = std::numeric_limits<float>::infinity();
-  const std::string good = NiftiMaker{.dim = {2, 2}}.file(counting(4));
+  const std::string good = NiftiMaker{.dim = {2, 2}}.file(ramp(4));
   const auto with = [&]<class T>(std::size_t at, T value) {
     std::string bytes = good;
     std::memcpy(bytes.data() + at, &value, sizeof value);
@@ -235,14 +235,14 @@ TEST_F(NiftiTest, HostileHeadersAreRefusedWithAReason) {
     put(path_, c.file);
     EXPECT_THAT(refusal(path_), HasSubstr(c.reason));
   }
-  std::string bomb = NiftiMaker{.dim = {2}, .extensions = {{6, "text"}}}.file(counting(2));
+  std::string bomb = NiftiMaker{.dim = {2}, .extensions = {{6, "text"}}}.file(ramp(2));
   for (const std::int32_t size : {-8, 7, 17, std::numeric_limits<std::int32_t>::max()}) {
     std::memcpy(bomb.data() + 352, &size, sizeof size);
     put(path_, bomb);
     EXPECT_THAT(refusal(path_),
                 HasSubstr("the extension at byte 352 announces " + std::to_string(size) + " bytes, there are 16"));
   }
-  std::string shapes = NiftiMaker{.version = 2, .dim = {2, 2}}.file(counting(4));
+  std::string shapes = NiftiMaker{.version = 2, .dim = {2, 2}}.file(ramp(4));
   const std::int64_t huge = std::int64_t{1} << 62;
   std::memcpy(shapes.data() + 24, &huge, sizeof huge);
   put(path_, shapes);
@@ -251,7 +251,7 @@ TEST_F(NiftiTest, HostileHeadersAreRefusedWithAReason) {
 
 TEST_F(NiftiTest, PackedFilesThatLieAreRefused) {
   const stdfs::path packed = folder_ / "v.nii.gz";
-  const std::string whole = NiftiMaker{.dim = {40, 50}}.file(counting(2000));
+  const std::string whole = NiftiMaker{.dim = {40, 50}}.file(ramp(2000));
   const std::string good = gzip(whole);
   put(packed, good);
   EXPECT_EQ(refusal(packed), "accepted");
@@ -283,7 +283,7 @@ TEST_F(NiftiTest, PackedFilesThatLieAreRefused) {
 }
 
 TEST_F(NiftiTest, MembersOfOneFileAreJoined) {
-  const std::vector<std::int16_t> values = counting(2000);
+  const std::vector<std::int16_t> values = ramp(2000);
   const std::string whole = NiftiMaker{.dim = {40, 50}}.file(values);
   put(folder_ / "v.nii.gz", gzip(whole.substr(0, 200)) + gzip(whole.substr(200, 1000)) + gzip(whole.substr(1200)));
   EXPECT_EQ(read<std::int16_t>(NiftiFile(folder_ / "v.nii.gz")), values);
@@ -297,7 +297,7 @@ TEST_F(NiftiTest, ThingsThatAreNoFilesAreRefused) {
 }
 
 TEST_F(NiftiTest, AFileThatShrinksIsNoticed) {
-  put(path_, NiftiMaker{.dim = {2, 2}}.file(counting(4)));
+  put(path_, NiftiMaker{.dim = {2, 2}}.file(ramp(4)));
   const NiftiFile file(path_);
   stdfs::resize_file(path_, 355);
   std::vector<std::byte> out(8);

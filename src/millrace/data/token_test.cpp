@@ -193,14 +193,14 @@ TEST_F(TokenTest, large_files_are_read_where_they_lie_and_shrinking_is_noticed) 
   EXPECT_THAT(error.what, HasSubstr("has become shorter: 6 bytes are missing"));
 }
 
-std::shared_ptr<const TokenArray> counting(std::uint16_t count) {
+std::shared_ptr<const TokenArray> counted(std::uint16_t count) {
   std::vector<std::uint16_t> tokens(count);
   std::iota(tokens.begin(), tokens.end(), std::uint16_t{0});
   return TokenArray::in_memory(std::move(tokens), count, {}, "counting");
 }
 
 TEST_F(TokenTest, windows_start_where_the_page_says) {
-  const TokenSource source(counting(100), {.seq_len = 17, .overlap = 1, .begin = 10, .end = 90});
+  const TokenSource source(counted(100), {.seq_len = 17, .overlap = 1, .begin = 10, .end = 90});
   EXPECT_EQ(source.size(), 4);  // 10, 26, 42, 58; 74 would end at 91
   EXPECT_EQ(source.tokens_left_out(), 15);
   EXPECT_EQ(source.fields()[0], (Field{"tokens", DType::u16, {17}}));
@@ -212,14 +212,14 @@ TEST_F(TokenTest, windows_start_where_the_page_says) {
   EXPECT_EQ(rows[16], 74);
   EXPECT_EQ(rows[17], 10);
   EXPECT_EQ(source.fingerprint(), "counting [10,90) windows 17 overlap 1");
-  EXPECT_EQ(TokenSource(counting(100), {.seq_len = 10}).size(), 10);
+  EXPECT_EQ(TokenSource(counted(100), {.seq_len = 10}).size(), 10);
 }
 
 TEST_F(TokenTest, windows_that_do_not_fit_are_told_with_both_numbers) {
-  const Message error = data_error([] { TokenSource(counting(12'000), {.seq_len = 16'384}); });
+  const Message error = data_error([] { TokenSource(counted(12'000), {.seq_len = 16'384}); });
   EXPECT_EQ(error.what, "12,000 tokens, seq_len 16,384: not one sequence");
   EXPECT_EQ(error.next, "lower seq_len to <= 12000, or give more text");
-  EXPECT_THROW(TokenSource(counting(100), {.seq_len = 8, .overlap = 8}), ConfigError);
+  EXPECT_THROW(TokenSource(counted(100), {.seq_len = 8, .overlap = 8}), ConfigError);
 }
 
 TEST_F(TokenTest, text_becomes_lower_case_tokens_of_its_own_characters) {

@@ -27,7 +27,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-[[noreturn]] void refuse(std::string what, std::string where, std::string next) {
+[[noreturn]] void refuse_workload(std::string what, std::string where, std::string next) {
   throw ConfigError(Message{.what = std::move(what), .where = std::move(where), .next = std::move(next)});
 }
 
@@ -54,7 +54,8 @@ std::vector<fs::path> files_of(const Workload& workload, const fs::path& folder)
     }
     std::sort(found.begin() + static_cast<std::ptrdiff_t>(before), found.end());
   }
-  if (found.empty()) refuse("kind \"" + workload.kind + "\" needs files, and there are none", "files", "name files or a pattern");
+  if (found.empty())
+    refuse_workload("kind \"" + workload.kind + "\" needs files, and there are none", "files", "name files or a pattern");
   return found;
 }
 
@@ -71,7 +72,8 @@ std::vector<MemoryArray> arrays_of(const Workload& workload, const fs::path& fol
   std::vector<MemoryArray> arrays;
   for (const auto& [name, file] : workload.arrays) {
     const auto shape = workload.shapes.find(name);
-    if (shape == workload.shapes.end()) refuse("array \"" + name + "\" has no shape", "shapes." + name, "give that of one row");
+    if (shape == workload.shapes.end())
+      refuse_workload("array \"" + name + "\" has no shape", "shapes." + name, "give that of one row");
     const std::string bytes = read_bytes(folder / file);
     std::vector<float> values(bytes.size() / sizeof(float));
     std::memcpy(values.data(), bytes.data(), values.size() * sizeof(float));
@@ -150,7 +152,7 @@ class SleepingSource final : public Source {
 Pipeline sleeping(const Workload& workload, const fs::path&) { return single(std::make_shared<SleepingSource>(workload)); }
 
 Pipeline hdf5(const Workload& workload, const fs::path& folder) {
-  if (workload.names.empty()) refuse("kind \"hdf5\" needs the names of data sets", "names", "give one or more");
+  if (workload.names.empty()) refuse_workload("kind \"hdf5\" needs the names of data sets", "names", "give one or more");
   std::vector<Hdf5Field> fields;
   for (const std::string& name : workload.names) fields.push_back({name.substr(name.find_last_of('/') + 1), name});
   const std::vector<fs::path> files = files_of(workload, folder);
@@ -169,7 +171,7 @@ Pipeline image(const Workload& workload, const fs::path& folder) {
     samples.height = workload.crop[0];
     samples.width = workload.crop[1];
   } else if (!workload.crop.empty()) {
-    refuse("a crop of an image has a height and a width", "crop", "give two numbers");
+    refuse_workload("a crop of an image has a height and a width", "crop", "give two numbers");
   }
   samples.mean = {0.485F, 0.456F, 0.406F};
   samples.deviation = {0.229F, 0.224F, 0.225F};
@@ -219,7 +221,7 @@ OpenWorkload open_workload(const Workload& workload, const fs::path& folder) {
   if (kind == std::end(kKinds)) {
     std::string all;
     for (const WorkloadKind& known : kKinds) all += (all.empty() ? "" : ", ") + std::string(known.name);
-    refuse("there is no kind " + quoted(workload.kind), "kind", "it is one of " + all);
+    refuse_workload("there is no kind " + quoted(workload.kind), "kind", "it is one of " + all);
   }
   OpenWorkload open;
   open.pipeline = kind->open(workload, folder);

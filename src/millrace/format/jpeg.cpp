@@ -21,7 +21,7 @@ namespace {
 constexpr int kMostScans = 500;     // each costs a pass over the whole picture; encoders make some ten
 constexpr JDIMENSION kContext = 2;  // columns beside a part that smooth upsampling looks at
 
-[[noreturn]] void refuse(const std::filesystem::path& path, std::string what) {
+[[noreturn]] void refuse_jpeg(const std::filesystem::path& path, std::string what) {
   throw DataError({std::move(what), path.string(), "use an intact JPEG file: copy or write it again"});
 }
 
@@ -138,8 +138,8 @@ int largest_reduction(const PictureSize& size, std::int64_t height, std::int64_t
 }
 
 JpegPicture::JpegPicture(PictureFile file, std::uint64_t file_bytes) : file_(file), decoder_(std::make_unique<Decoder>()) {
-  if (!is_jpeg(file.bytes)) refuse(file.path, "not a JPEG file: it does not begin with \\xFF\\xD8");
-  const auto fail = [&](const std::string& why) { refuse(file.path, "the JPEG file can't be decoded: " + why); };
+  if (!is_jpeg(file.bytes)) refuse_jpeg(file.path, "not a JPEG file: it does not begin with \\xFF\\xD8");
+  const auto fail = [&](const std::string& why) { refuse_jpeg(file.path, "the JPEG file can't be decoded: " + why); };
   if (!read_header(decoder_->reports, decoder_->info, file.bytes)) fail(decoder_->reports.text.data());
   const jpeg_decompress_struct& info = decoder_->info;
   if (info.jpeg_color_space == JCS_CMYK || info.jpeg_color_space == JCS_YCCK) fail("it has the colours of a printer (CMYK)");
@@ -178,7 +178,7 @@ void JpegPicture::decode(Pixels pixels, int reduction, const PicturePart& part, 
   decoder.info.progress = &decoder.progress;
   if (!start(decoder.reports, decoder.info, request) ||
       !read_part(decoder.reports, decoder.info, request, row.data(), out.data())) {
-    refuse(file_.path, "the JPEG file is damaged or cut off: " + std::string(decoder.reports.text.data()));
+    refuse_jpeg(file_.path, "the JPEG file is damaged or cut off: " + std::string(decoder.reports.text.data()));
   }
 }
 

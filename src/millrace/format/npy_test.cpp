@@ -12,15 +12,16 @@
 #include "millrace/base/error.h"
 #include "millrace/base/input_file.h"
 #include "millrace/format/deflate.h"
+#include "millrace/format/detail/test_bytes.h"
 
 namespace millrace::format {
 namespace {
 
 namespace stdfs = std::filesystem;
+using detail::bytes_of;
+using detail::raw;
 using testing::HasSubstr;
 using testing::StartsWith;
-
-std::span<const std::byte> bytes_of(const std::string& text) { return std::as_bytes(std::span(text)); }
 
 class NpyTest : public testing::Test {
  protected:
@@ -74,11 +75,6 @@ class NpyTest : public testing::Test {
   stdfs::path folder_;
   stdfs::path path_;
 };
-
-template <class T>
-std::string raw(const std::vector<T>& values) {
-  return {reinterpret_cast<const char*>(values.data()), sizeof(T) * values.size()};
-}
 
 TEST_F(NpyTest, EveryDtypeComesBackWithItsBytes) {
   for (const DType dtype : {DType::boolean, DType::u8, DType::i8, DType::i16, DType::u16, DType::i32, DType::u32, DType::i64,

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::string_view kSuffix = ".npy";
 
-[[noreturn]] void refuse(const InputFile& file, std::string what) {
+[[noreturn]] void refuse_npz(const InputFile& file, std::string what) {
   throw DataError(
       {std::move(what), file.path().string(), "use an intact .npz file of plain numbers: write it again with numpy.savez"});
 }
@@ -40,7 +40,7 @@ std::vector<std::byte> head_of(const InputFile& file, const detail::ZipMember& m
 NpyLayout layout_of(const InputFile& file, const detail::ZipMember& member) {
   std::string problem;
   const std::vector<std::byte> head = head_of(file, member, detail::kNpyPrologue + detail::kNpyHeaderLimit, problem);
-  const auto fail = [&](const std::string& what) { refuse(file, "member " + quoted(member.name) + ": " + what); };
+  const auto fail = [&](const std::string& what) { refuse_npz(file, "member " + quoted(member.name) + ": " + what); };
   if (!problem.empty()) fail(problem);
   const detail::NpyPrologue prologue = detail::parse_prologue(std::span(head).first(std::min(head.size(), detail::kNpyPrologue)));
   if (!prologue.problem.empty()) fail(prologue.problem);
@@ -55,9 +55,9 @@ NpyLayout layout_of(const InputFile& file, const detail::ZipMember& member) {
 
 NpzFile::NpzFile(const std::filesystem::path& path) : file_(std::make_unique<InputFile>(path)) {
   detail::ParsedZip zip = detail::read_zip_directory(*file_);
-  if (!zip.problem.empty()) refuse(*file_, std::move(zip.problem));
+  if (!zip.problem.empty()) refuse_npz(*file_, std::move(zip.problem));
   for (detail::ZipMember& member : zip.members) {
-    if (!member.name.ends_with(kSuffix)) refuse(*file_, "member " + quoted(member.name) + " is no .npy file");
+    if (!member.name.ends_with(kSuffix)) refuse_npz(*file_, "member " + quoted(member.name) + " is no .npy file");
     NpyLayout layout = layout_of(*file_, member);
     entries_.push_back({.name = member.name.substr(0, member.name.size() - kSuffix.size()),
                         .layout = std::move(layout),
@@ -86,11 +86,11 @@ void NpzFile::read(const NpzEntry& entry, std::span<std::byte> out) const {
   if (entry.deflated) {
     unpacked.resize(layout.header_bytes + layout.bytes);
     if (const std::string problem = inflate(packed, unpacked); !problem.empty()) {
-      refuse(*file_, "array " + quoted(entry.name) + ": " + problem);
+      refuse_npz(*file_, "array " + quoted(entry.name) + ": " + problem);
     }
     member = unpacked;
   }
-  if (format::crc32(member) != entry.crc32) refuse(*file_, "array " + quoted(entry.name) + " is damaged: its CRC-32 differs");
+  if (format::crc32(member) != entry.crc32) refuse_npz(*file_, "array " + quoted(entry.name) + " is damaged: its CRC-32 differs");
   detail::to_native(layout, member.subspan(layout.header_bytes), out);
 }
 

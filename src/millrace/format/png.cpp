@@ -33,7 +33,7 @@ Context context(int flags) {
   return result;
 }
 
-[[noreturn]] void refuse(const std::filesystem::path& path, std::string what) {
+[[noreturn]] void refuse_png(const std::filesystem::path& path, std::string what) {
   throw DataError({std::move(what), path.string(), "use an intact PNG file: copy or write it again"});
 }
 
@@ -55,9 +55,10 @@ struct Header {
 
 Header parse_header(PictureFile file, std::uint64_t file_bytes) {
   const std::span<const std::byte> bytes = file.bytes;
-  if (!is_png(bytes)) refuse(file.path, "not a PNG file: it does not begin with \\x89PNG");
-  if (bytes.size() < kStart) refuse(file.path, "the PNG file is cut off: " + std::to_string(bytes.size()) + " bytes");
-  if (number(bytes, 8) != 13 || name_at(bytes, 12) != "IHDR") refuse(file.path, "the PNG file does not begin with an IHDR chunk");
+  if (!is_png(bytes)) refuse_png(file.path, "not a PNG file: it does not begin with \\x89PNG");
+  if (bytes.size() < kStart) refuse_png(file.path, "the PNG file is cut off: " + std::to_string(bytes.size()) + " bytes");
+  if (number(bytes, 8) != 13 || name_at(bytes, 12) != "IHDR")
+    refuse_png(file.path, "the PNG file does not begin with an IHDR chunk");
   Header header;
   header.size.width = static_cast<std::int64_t>(number(bytes, 16));
   header.size.height = static_cast<std::int64_t>(number(bytes, 20));
@@ -67,13 +68,14 @@ Header parse_header(PictureFile file, std::uint64_t file_bytes) {
   constexpr std::int64_t kMost = 0x7FFFFFFF;
   const std::string shape = std::to_string(header.size.width) + " x " + std::to_string(header.size.height);
   if (header.size.width < 1 || header.size.height < 1 || header.size.width > kMost || header.size.height > kMost) {
-    refuse(file.path, "the PNG header announces " + shape + " pixels");
+    refuse_png(file.path, "the PNG header announces " + shape + " pixels");
   }
   // Each row has at least one bit a pixel and a filter byte; nothing expands more than the compression's limit.
   const std::uint64_t least =
       static_cast<std::uint64_t>(header.size.height) * (1 + static_cast<std::uint64_t>(header.size.width) / 8);
   if (least / kDeflateMostExpansion > file_bytes) {
-    refuse(file.path, "the PNG header announces " + shape + " pixels, " + std::to_string(file_bytes) + " bytes can't hold that");
+    refuse_png(file.path,
+               "the PNG header announces " + shape + " pixels, " + std::to_string(file_bytes) + " bytes can't hold that");
   }
   return header;
 }
@@ -83,17 +85,17 @@ void check_chunks(PictureFile file) {
   const std::span<const std::byte> bytes = file.bytes;
   for (std::size_t at = kMagic.size();;) {
     if (bytes.size() - at < kChunkFrame) {
-      refuse(file.path, "the PNG file is cut off at byte " + std::to_string(bytes.size()) + ": no IEND chunk");
+      refuse_png(file.path, "the PNG file is cut off at byte " + std::to_string(bytes.size()) + ": no IEND chunk");
     }
     const std::uint64_t length = number(bytes, at);
     const std::string_view name = name_at(bytes, at + 4);
     const std::string who = "PNG chunk " + quoted(name) + " at byte " + std::to_string(at);
     if (length > bytes.size() - at - kChunkFrame) {
-      refuse(file.path, who + " announces " + std::to_string(length) + " bytes, " +
-                            std::to_string(bytes.size() - at - kChunkFrame) + " follow: the file was cut off");
+      refuse_png(file.path, who + " announces " + std::to_string(length) + " bytes, " +
+                                std::to_string(bytes.size() - at - kChunkFrame) + " follow: the file was cut off");
     }
     if (crc32(bytes.subspan(at + 4, 4 + length)) != number(bytes, at + 8 + length))
-      refuse(file.path, who + " is damaged: its CRC differs");
+      refuse_png(file.path, who + " is damaged: its CRC differs");
     at += kChunkFrame + length;
     if (name == "IEND") return;
   }
@@ -110,7 +112,7 @@ void decode(PictureFile file, spng_format format, std::span<std::byte> out) {
     MR_CHECK(needed == out.size(), "the memory for a picture must have the picture's size");
     status = spng_decode_image(decoder.get(), out.data(), out.size(), format, 0);
   }
-  if (status != SPNG_OK) refuse(file.path, "the PNG file can't be decoded: " + std::string(spng_strerror(status)));
+  if (status != SPNG_OK) refuse_png(file.path, "the PNG file can't be decoded: " + std::string(spng_strerror(status)));
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ constexpr std::uint64_t kMostPickleBytes = std::uint64_t{64} << 20U;
 constexpr std::uint64_t kMostReach = 16;  // times the file's size
 constexpr std::size_t kPiece = std::size_t{1} << 18U;
 
-[[noreturn]] void refuse(
+[[noreturn]] void refuse_pt(
     const InputFile& file, std::string what,
     std::string next = "in Python, save the model's state_dict() alone: torch.save(model.state_dict(), path)") {
   throw DataError({std::move(what), file.path().string(), std::move(next)});
@@ -34,7 +34,7 @@ void refuse_other_kinds(const InputFile& file) {
   std::string start(std::min<std::uint64_t>(file.size(), kLegacy.size()), '\0');
   file.read(0, std::as_writable_bytes(std::span(start)));
   if (start == kLegacy) {
-    refuse(file, "this .pt file has the form from before torch 1.6", "load and save it again with a newer torch");
+    refuse_pt(file, "this .pt file has the form from before torch 1.6", "load and save it again with a newer torch");
   }
 }
 
@@ -46,11 +46,11 @@ const detail::ZipMember* find_member(const std::vector<detail::ZipMember>& membe
 }
 
 std::string read_member(const InputFile& file, const detail::ZipMember& member) {
-  if (member.deflated) refuse(file, "member " + quoted(member.name) + " is compressed; torch.save stores it as it is");
+  if (member.deflated) refuse_pt(file, "member " + quoted(member.name) + " is compressed; torch.save stores it as it is");
   std::string text(member.bytes, '\0');
   file.read(member.offset, std::as_writable_bytes(std::span(text)));
   if (crc32(std::as_bytes(std::span(text))) != member.crc32)
-    refuse(file, "member " + quoted(member.name) + " is damaged: its CRC-32 differs", kAgain);
+    refuse_pt(file, "member " + quoted(member.name) + " is damaged: its CRC-32 differs", kAgain);
   return text;
 }
 
@@ -60,17 +60,17 @@ std::string prefix_of(const InputFile& file, const std::vector<detail::ZipMember
   for (const detail::ZipMember& member : members) {
     const std::string path = "/" + member.name + "/";
     if (path.find("/../") != std::string::npos || path.starts_with("//")) {
-      refuse(file, "member " + quoted(member.name) + " leads out of the archive");
+      refuse_pt(file, "member " + quoted(member.name) + " leads out of the archive");
     }
     if (member.name.ends_with("/constants.pkl") || member.name.find("/code/") != std::string::npos) {
-      refuse(file, "this is a TorchScript archive: it holds code (member " + quoted(member.name) + ")");
+      refuse_pt(file, "this is a TorchScript archive: it holds code (member " + quoted(member.name) + ")");
     }
     if (!member.name.ends_with(kPickle)) continue;
     if (!prefix.empty())
-      refuse(file, "there are two pickles: members " + quoted(prefix + std::string(kPickle)) + " and " + quoted(member.name));
+      refuse_pt(file, "there are two pickles: members " + quoted(prefix + std::string(kPickle)) + " and " + quoted(member.name));
     prefix = member.name.substr(0, member.name.size() - kPickle.size());
   }
-  if (prefix.empty()) refuse(file, "this zip archive has no data.pkl: torch.save did not write it");
+  if (prefix.empty()) refuse_pt(file, "this zip archive has no data.pkl: torch.save did not write it");
   return prefix;
 }
 
@@ -111,37 +111,37 @@ bool is_row_major(const PtTensor& tensor) {
 PtFile::PtFile(const std::filesystem::path& path) : file_(std::make_unique<InputFile>(path)) {
   refuse_other_kinds(*file_);
   const detail::ParsedZip zip = detail::read_zip_directory(*file_);
-  if (!zip.problem.empty()) refuse(*file_, zip.problem, kAgain);
+  if (!zip.problem.empty()) refuse_pt(*file_, zip.problem, kAgain);
   const std::string prefix = prefix_of(*file_, zip.members);
   if (const detail::ZipMember* order = find_member(zip.members, prefix + "/byteorder")) {
     constexpr std::uint64_t kWord = 16;
     const std::string word = order->bytes <= kWord ? read_member(*file_, *order) : "";
     if (word != "little")
-      refuse(*file_, "its numbers are in the byte order " + quoted(word), "save it on a little-endian machine");
+      refuse_pt(*file_, "its numbers are in the byte order " + quoted(word), "save it on a little-endian machine");
   }
   const detail::ZipMember* const pickle = find_member(zip.members, prefix + std::string(kPickle));
   if (pickle->bytes > kMostPickleBytes) {
-    refuse(*file_, "data.pkl has " + human_bytes(static_cast<double>(pickle->bytes)) +
-                       "; a dict of tensors takes some 200 bytes for each");
+    refuse_pt(*file_, "data.pkl has " + human_bytes(static_cast<double>(pickle->bytes)) +
+                          "; a dict of tensors takes some 200 bytes for each");
   }
   const std::string text = read_member(*file_, *pickle);
   const detail::Pickled pickled = detail::unpickle(text);
-  if (!pickled.problem.empty()) refuse(*file_, "data.pkl: " + pickled.problem);
+  if (!pickled.problem.empty()) refuse_pt(*file_, "data.pkl: " + pickled.problem);
   detail::PtContent content = detail::interpret(pickled);
-  if (!content.problem.empty()) refuse(*file_, "data.pkl: " + content.problem);
+  if (!content.problem.empty()) refuse_pt(*file_, "data.pkl: " + content.problem);
   for (const detail::PtStorageClaim& claim : content.storages) {
     const std::string name = prefix + "/data/" + claim.key;
     const detail::ZipMember* const member = find_member(zip.members, name);
-    if (member == nullptr) refuse(*file_, "member " + quoted(name) + " is missing");
-    if (member->deflated) refuse(*file_, "member " + quoted(name) + " is compressed; torch.save stores it as it is");
+    if (member == nullptr) refuse_pt(*file_, "member " + quoted(name) + " is missing");
+    if (member->deflated) refuse_pt(*file_, "member " + quoted(name) + " is compressed; torch.save stores it as it is");
     if (member->bytes != claim.bytes) {
-      refuse(*file_, "member " + quoted(name) + " has " + std::to_string(member->bytes) + " bytes, data.pkl says " +
-                         std::to_string(claim.bytes));
+      refuse_pt(*file_, "member " + quoted(name) + " has " + std::to_string(member->bytes) + " bytes, data.pkl says " +
+                            std::to_string(claim.bytes));
     }
     storages_.push_back({name, member->offset, member->bytes, member->crc32, false});
   }
   if (content.reach / kMostReach > file_->size())
-    refuse(*file_, "its tensors share storages so often that they reach over 16 times the file's size");
+    refuse_pt(*file_, "its tensors share storages so often that they reach over 16 times the file's size");
   tensors_ = std::move(content.tensors);
   values_ = std::move(content.values);
 }
@@ -166,7 +166,7 @@ void PtFile::check(Storage& storage) {
   }
   if (crc == storage.crc32) return;
   storage.checked = false;
-  refuse(*file_, "member " + quoted(storage.member) + " is damaged: its CRC-32 differs", kAgain);
+  refuse_pt(*file_, "member " + quoted(storage.member) + " is damaged: its CRC-32 differs", kAgain);
 }
 
 void PtFile::read(const PtTensor& tensor, std::span<std::byte> into) {
@@ -179,7 +179,7 @@ void PtFile::read(const PtTensor& tensor, std::span<std::byte> into) {
     if (tensor.bytes != storage.bytes) check(storage);
     file_->read(begin, into);
     if (tensor.bytes == storage.bytes && crc32(into) != storage.crc32) {
-      refuse(*file_, "member " + quoted(storage.member) + " is damaged: its CRC-32 differs", kAgain);
+      refuse_pt(*file_, "member " + quoted(storage.member) + " is damaged: its CRC-32 differs", kAgain);
     }
     return;
   }

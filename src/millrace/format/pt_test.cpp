@@ -9,22 +9,18 @@
 
 #include "millrace/base/error.h"
 #include "millrace/format/detail/pickle.h"
+#include "millrace/format/detail/test_bytes.h"
 #include "millrace/format/detail/zip.h"
 
 namespace millrace::format {
 namespace {
 
 namespace stdfs = std::filesystem;
+using detail::bytes_of;
+using detail::raw;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using namespace std::string_literals;
-
-std::span<const std::byte> bytes_of(const std::string& text) { return std::as_bytes(std::span(text)); }
-
-template <class T>
-std::string raw(const std::vector<T>& values) {
-  return {reinterpret_cast<const char*>(values.data()), sizeof(T) * values.size()};
-}
 
 // Opcodes as Python's pickler writes them.
 std::string text(const std::string& value) {

@@ -18,7 +18,7 @@ namespace {
 // A single pread returns at most 2^31 bytes.
 constexpr std::size_t kMostPerRead = std::size_t{1} << 30U;
 
-[[noreturn]] void refuse(const std::filesystem::path& path, std::string what) {
+[[noreturn]] void refuse_safetensors(const std::filesystem::path& path, std::string what) {
   throw DataError({std::move(what), path.string(), "use an intact safetensors file: copy or download it again"});
 }
 
@@ -33,7 +33,7 @@ void read_at(int descriptor, const std::filesystem::path& path, std::uint64_t of
     const ssize_t got = ::pread(descriptor, into.data(), std::min(into.size(), kMostPerRead), static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) refuse_errno(path, "can't read the file", errno);
-    if (got == 0) refuse(path, "the file became shorter while it was read (at byte " + std::to_string(offset) + ")");
+    if (got == 0) refuse_safetensors(path, "the file became shorter while it was read (at byte " + std::to_string(offset) + ")");
     into = into.subspan(static_cast<std::size_t>(got));
     offset += static_cast<std::uint64_t>(got);
   }
@@ -48,7 +48,7 @@ int open_regular(const std::filesystem::path& path, std::uint64_t& bytes) {
   if (failed != 0 || !S_ISREG(status.st_mode)) {
     ::close(descriptor);
     if (failed != 0) refuse_errno(path, "can't ask for the file's size", failed);
-    refuse(path, S_ISDIR(status.st_mode) ? "this is a folder, not a safetensors file" : "this is not a regular file");
+    refuse_safetensors(path, S_ISDIR(status.st_mode) ? "this is a folder, not a safetensors file" : "this is not a regular file");
   }
   bytes = static_cast<std::uint64_t>(status.st_size);
   return descriptor;
@@ -66,21 +66,21 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : path_(path
   descriptor_ = open_regular(path_, bytes_);
   try {
     if (bytes_ < detail::kLengthBytes) {
-      refuse(path_, "not a safetensors file: " + std::to_string(bytes_) + " bytes, the header alone has at least 10");
+      refuse_safetensors(path_, "not a safetensors file: " + std::to_string(bytes_) + " bytes, the header alone has at least 10");
     }
     std::string header(detail::kLengthBytes, '\0');
     read_at(descriptor_, path_, 0, std::as_writable_bytes(std::span(header)));
     const std::uint64_t length = little_endian(std::as_bytes(std::span(header)));
     if (length > bytes_ - detail::kLengthBytes || length > detail::kHeaderLimit) {
-      refuse(path_, "not a safetensors file, or cut off: it announces a header of " + std::to_string(length) +
-                        " bytes, the file has " + std::to_string(bytes_));
+      refuse_safetensors(path_, "not a safetensors file, or cut off: it announces a header of " + std::to_string(length) +
+                                    " bytes, the file has " + std::to_string(bytes_));
     }
     header.resize(detail::kLengthBytes + length);
     const std::span text = std::span(header).subspan(detail::kLengthBytes);
     read_at(descriptor_, path_, detail::kLengthBytes, std::as_writable_bytes(text));
     header_crc32c_ = crc32c(std::as_bytes(std::span(header)));
     detail::ParsedHeader parsed = detail::parse_header({text.data(), text.size()}, bytes_ - header.size());
-    if (!parsed.problem.empty()) refuse(path_, std::move(parsed.problem));
+    if (!parsed.problem.empty()) refuse_safetensors(path_, std::move(parsed.problem));
     tensors_ = std::move(parsed.header.tensors);
     metadata_ = std::move(parsed.header.metadata);
     for (StoredTensor& tensor : tensors_) tensor.offset += header.size();

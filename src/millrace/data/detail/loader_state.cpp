@@ -11,21 +11,21 @@ namespace {
 constexpr std::int64_t kVersion = 1;
 constexpr const char* kWhere = "loader state of the snapshot";
 
-[[noreturn]] void damaged(const std::string& what) {
+[[noreturn]] void damaged_state(const std::string& what) {
   throw SnapshotError({.what = what, .where = kWhere, .next = "resume from another snapshot"});
 }
 
 template <class T>
 T take(const Json& json, const char* key) {
   const auto found = json.find(key);
-  if (found == json.end()) damaged("the loader's state has no \"" + std::string(key) + "\"");
+  if (found == json.end()) damaged_state("the loader's state has no \"" + std::string(key) + "\"");
   bool fits = false;
   if constexpr (std::is_same_v<T, std::string>) fits = found->is_string();
   if constexpr (std::is_same_v<T, bool>) fits = found->is_boolean();
   if constexpr (std::is_same_v<T, std::uint64_t>)
     fits = found->is_number_unsigned() || (found->is_number_integer() && *found >= 0);
   if constexpr (std::is_same_v<T, std::int64_t>) fits = found->is_number_integer();
-  if (!fits) damaged("\"" + std::string(key) + "\" of the loader's state is " + quoted(found->dump().substr(0, 80)));
+  if (!fits) damaged_state("\"" + std::string(key) + "\" of the loader's state is " + quoted(found->dump().substr(0, 80)));
   return found->get<T>();
 }
 
@@ -47,16 +47,16 @@ void expect_same(const T& saved, const T& now, const std::string& name, const st
 Quarantine take_quarantine(const Json& json, const BatchWork& work) {
   Quarantine quarantine;
   const auto found = json.find("quarantine");
-  if (found == json.end() || !found->is_array()) damaged("the loader's state has no list \"quarantine\"");
+  if (found == json.end() || !found->is_array()) damaged_state("the loader's state has no list \"quarantine\"");
   for (const Json& entry : *found) {
     const bool pair = entry.is_array() && entry.size() == 2 && entry[0].is_number_integer() && entry[1].is_number_integer();
-    if (!pair) damaged("an entry of \"quarantine\" is not [data set, sample]");
+    if (!pair) damaged_state("an entry of \"quarantine\" is not [data set, sample]");
     const auto group = entry[0].get<std::int64_t>();
     const auto index = entry[1].get<std::int64_t>();
     const auto groups = static_cast<std::int64_t>(work.datasets().size());
     if (group < 0 || group >= groups || index < 0 || index >= work.datasets()[static_cast<std::size_t>(group)].source->size()) {
-      damaged("\"quarantine\" names sample " + std::to_string(index) + " of data set " + std::to_string(group) +
-              ", which does not exist");
+      damaged_state("\"quarantine\" names sample " + std::to_string(index) + " of data set " + std::to_string(group) +
+                    ", which does not exist");
     }
     quarantine.emplace(static_cast<std::size_t>(group), index);
   }
@@ -91,10 +91,10 @@ Json to_json(const LoaderState& state) {
 }
 
 LoaderState loader_state_from(const Json& json, const LoaderState& current, const BatchWork& work) {
-  if (!json.is_object()) damaged("the loader's state is not an object");
+  if (!json.is_object()) damaged_state("the loader's state is not an object");
   const auto version = take<std::int64_t>(json, "version");
   if (version != kVersion)
-    damaged("the loader's state has version " + std::to_string(version) + ", this program reads version 1");
+    damaged_state("the loader's state has version " + std::to_string(version) + ", this program reads version 1");
   LoaderState state{.fingerprint = take<std::string>(json, "fingerprint"),
                     .seed = take<std::uint64_t>(json, "seed"),
                     .global_batch_size = take<std::int64_t>(json, "global_batch_size"),
@@ -114,8 +114,8 @@ LoaderState loader_state_from(const Json& json, const LoaderState& current, cons
   std::uint64_t sequence = 0;
   if (state.next_batch > work.batches_per_epoch() || __builtin_mul_overflow(state.epoch, work.batches_per_epoch(), &sequence) ||
       sequence > (std::uint64_t{1} << 62U) / work.tickets()) {
-    damaged("the loader's state stands at batch " + std::to_string(state.next_batch) + " of epoch " +
-            std::to_string(state.epoch) + ", an epoch has " + std::to_string(work.batches_per_epoch()) + " batches");
+    damaged_state("the loader's state stands at batch " + std::to_string(state.next_batch) + " of epoch " +
+                  std::to_string(state.epoch) + ", an epoch has " + std::to_string(work.batches_per_epoch()) + " batches");
   }
   state.quarantine = take_quarantine(json, work);
   return state;

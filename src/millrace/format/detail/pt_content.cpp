@@ -18,7 +18,7 @@ constexpr std::size_t kMostDimensions = 64;  // torch's own
 constexpr std::size_t kLongestName = 1000;
 constexpr std::size_t kMostNameBytes = std::size_t{1} << 26U;  // of all names together
 
-struct Refused {
+struct RefusedContent {
   std::string why;
 };
 
@@ -33,7 +33,7 @@ class Interpreter {
       visit(root, is_container ? "" : "tensor", 0);
       in_order(content_.tensors);
       in_order(content_.values);
-    } catch (Refused& refused) {
+    } catch (RefusedContent& refused) {
       content_.problem = std::move(refused.why);
     }
     return std::move(content_);
@@ -47,14 +47,14 @@ class Interpreter {
     std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.name < b.name; });
     const auto twice =
         std::adjacent_find(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.name == b.name; });
-    if (twice != entries.end()) throw Refused{"the name " + quoted(twice->name) + " occurs twice"};
+    if (twice != entries.end()) throw RefusedContent{"the name " + quoted(twice->name) + " occurs twice"};
   }
 
   // Shared containers are entered each time: a few bytes can stand for any number of entries, so these are counted.
   void visit(const PickleNode& value, const std::string& name, std::size_t level) {
-    if (level > kMostLevels) throw Refused{"it is nested more than 64 levels deep, or holds itself"};
+    if (level > kMostLevels) throw RefusedContent{"it is nested more than 64 levels deep, or holds itself"};
     if (++visits_ > kMostPickleNodes || (name_bytes_ += name.size()) > kMostNameBytes) {
-      throw Refused{"its containers are shared so often that it would grow beyond all bounds"};
+      throw RefusedContent{"its containers are shared so often that it would grow beyond all bounds"};
     }
     switch (value.kind) {
       case PickleKind::dict:
@@ -68,7 +68,7 @@ class Interpreter {
           visit(node(value.items[i]), joined(name, std::to_string(i)), level + 1);
         return;
       case PickleKind::persistent:
-        throw Refused{quoted(name) + " is a storage without a tensor"};
+        throw RefusedContent{quoted(name) + " is a storage without a tensor"};
       case PickleKind::call:
         if (value.word->kind != Kind::device) return add_tensor(value, name);
         [[fallthrough]];
@@ -79,14 +79,14 @@ class Interpreter {
 
   static std::string joined(const std::string& path, const std::string& key) {
     std::string name = path.empty() ? key : path + "." + key;
-    if (name.size() > kLongestName) throw Refused{"a name has more than " + std::to_string(kLongestName) + " bytes"};
+    if (name.size() > kLongestName) throw RefusedContent{"a name has more than " + std::to_string(kLongestName) + " bytes"};
     return name;
   }
   static std::string key_text(const PickleNode& key) {
     if (key.kind == PickleKind::text && key.text.size() <= kLongestName) return std::string(key.text);
     if (key.kind == PickleKind::integer) return std::to_string(key.integer);
-    if (key.kind == PickleKind::text) throw Refused{"a name has more than " + std::to_string(kLongestName) + " bytes"};
-    throw Refused{"a key of a dict is " + describe(key) + "; texts and whole numbers can be read"};
+    if (key.kind == PickleKind::text) throw RefusedContent{"a name has more than " + std::to_string(kLongestName) + " bytes"};
+    throw RefusedContent{"a key of a dict is " + describe(key) + "; texts and whole numbers can be read"};
   }
 
   Json plain(const PickleNode& value) const {
@@ -109,7 +109,7 @@ class Interpreter {
           const PickleNode& part = node(item);
           const bool is_text = part.kind == PickleKind::text && part.text.size() <= kLongestName;
           if (!is_text && part.kind != PickleKind::integer)
-            throw Refused{"torch.device has an argument that is " + describe(part)};
+            throw RefusedContent{"torch.device has an argument that is " + describe(part)};
           text += (text.empty() ? "" : ":") + (is_text ? std::string(part.text) : std::to_string(part.integer));
         }
         return text;
@@ -123,10 +123,10 @@ class Interpreter {
     const PickleNode* made = &call;
     if (call.word->kind == Kind::rebuild_parameter) {
       if (call.items.empty() || node(call.items[0]).kind != PickleKind::call)
-        throw Refused{quoted(name) + " is a parameter of no tensor"};
+        throw RefusedContent{quoted(name) + " is a parameter of no tensor"};
       made = &node(call.items[0]);
     }
-    const auto refuse = [&](const std::string& why) { throw Refused{"tensor " + quoted(name) + " " + why}; };
+    const auto refuse = [&](const std::string& why) { throw RefusedContent{"tensor " + quoted(name) + " " + why}; };
     const Kind kind = made->word->kind;
     const std::size_t least = kind == Kind::rebuild_tensor ? 4 : kind == Kind::rebuild_tensor_v2 ? 6 : 7;
     const bool is_tensor = kind == Kind::rebuild_tensor || kind == Kind::rebuild_tensor_v2 || kind == Kind::rebuild_tensor_v3;
@@ -158,7 +158,7 @@ class Interpreter {
       if (number.kind == PickleKind::integer && number.integer >= 0) numbers.push_back(number.integer);
     }
     if (!short_enough || numbers.size() != tuple.items.size()) {
-      throw Refused{"tensor " + quoted(name) + " has " + what + " that are not up to 64 whole numbers from 0 on"};
+      throw RefusedContent{"tensor " + quoted(name) + " has " + what + " that are not up to 64 whole numbers from 0 on"};
     }
     return numbers;
   }
@@ -172,21 +172,21 @@ class Interpreter {
                        node(id.items[4]).integer >= 0;
     const PickleWord* const type = known ? node(id.items[1]).word : nullptr;
     if (type == nullptr || (type->kind != Kind::storage && type->kind != Kind::untyped_storage)) {
-      throw Refused{"tensor " + quoted(name) + " has a storage that is not described as torch describes one"};
+      throw RefusedContent{"tensor " + quoted(name) + " has a storage that is not described as torch describes one"};
     }
     if (type->kind == Kind::storage) dtype = type->dtype;
     const std::uint64_t width = type->kind == Kind::storage ? size_of(type->dtype) : 1;
     const auto elements = static_cast<std::uint64_t>(node(id.items[4]).integer);
     if (elements > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()) / width) {
-      throw Refused{"tensor " + quoted(name) + " has a storage of impossible size"};
+      throw RefusedContent{"tensor " + quoted(name) + " has a storage of impossible size"};
     }
     std::string key(node(id.items[2]).text);
     const auto [found, fresh] = by_key_.emplace(key, content_.storages.size());
     if (fresh) content_.storages.push_back({std::move(key), elements * width});
     if (content_.storages[found->second].bytes != elements * width) {
-      throw Refused{"storage " + quoted(found->first) +
-                    " has two sizes: " + std::to_string(content_.storages[found->second].bytes) + " and " +
-                    std::to_string(elements * width) + " bytes"};
+      throw RefusedContent{"storage " + quoted(found->first) +
+                           " has two sizes: " + std::to_string(content_.storages[found->second].bytes) + " and " +
+                           std::to_string(elements * width) + " bytes"};
     }
     return found->second;
   }
