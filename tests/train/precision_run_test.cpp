@@ -38,16 +38,6 @@ Json in_pieces(const Json& config, std::vector<int> stops, const std::filesystem
   return toys::run(toys::grouped_regression(), folder, with(config, {{"snapshot.every_steps", 3}})).summary;
 }
 
-std::vector<Json> log_of(const std::filesystem::path& run, const std::string& kind) {
-  std::vector<Json> found;
-  std::ifstream file(run / "log.jsonl");
-  for (std::string line; std::getline(file, line);) {
-    const Json entry = Json::parse(line);
-    if (entry.at("kind") == kind) found.push_back(entry);
-  }
-  return found;
-}
-
 const Json* choice(const Json& summary, const std::string& option) {
   for (const Json& each : summary.at("choices")) {
     if (each.at("option") == option) return &each;
@@ -125,7 +115,7 @@ TEST(Fallback, IsSaidOnceAndKept) {
   const Json config = with(kRun, {{"precision.dtype", "fp16"}, {"toy.bad_from", 3}, {"toy.bad_steps", 25}, {"log.every", 5}});
   const Json summary = toys::run(toys::grouped_regression(), folder.path(), config).summary;
   EXPECT_GE(summary.at("skipped_steps").get<double>(), 25.0);
-  const auto records = log_of(folder.path(), "precision");
+  const auto records = toys::log_of(folder.path(), "precision");
   ASSERT_EQ(records.size(), 1U);
   EXPECT_EQ(records.back().at("to"), "fp32");
   EXPECT_EQ(records.back().at("from"), "fp16");

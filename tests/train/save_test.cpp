@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
-#include <fstream>
 
 #include "millrace/base/error.h"
 #include "millrace/base/fault_fs.h"
@@ -23,16 +22,6 @@ Json with(const Json& more) {
   Json config = kConfig;
   config.update(more);
   return config;
-}
-
-std::vector<Json> log_of(const std::filesystem::path& folder, const std::string& kind) {
-  std::vector<Json> lines;
-  std::ifstream file(folder / "log.jsonl");
-  for (std::string line; std::getline(file, line);) {
-    Json json = Json::parse(line, nullptr, false);
-    if (json.is_object() && json.value("kind", "") == kind) lines.push_back(std::move(json));
-  }
-  return lines;
 }
 
 std::map<std::string, std::string> snapshot_files(const std::filesystem::path& folder) {
@@ -80,7 +69,7 @@ TEST(Save, InTheBackgroundWritesTheBytesOfABlockingSave) {
 TEST(Save, TheLogTellsHowLongTheLoopWaitedAndHowLongItWasWritten) {
   const toys::TemporaryFolder folder;
   const RunOutcome run = toys::run(toys::grouped_regression(), folder.path(), kConfig);
-  const auto saved = log_of(folder.path(), "snapshot");
+  const auto saved = toys::log_of(folder.path(), "snapshot");
   ASSERT_EQ(saved.size(), 4U);
   EXPECT_EQ(saved.back()["step"], 12);
   for (const Json& line : saved) {
@@ -183,7 +172,7 @@ TEST(Save, AFailureIsAWarningAndThePreviousSnapshotStays) {
   const RunOutcome run = toys::run(toys::grouped_regression(), folder.path(), with({{"snapshot.keep_last", 5}}), false, &fs);
   EXPECT_EQ(run.summary["state_sha256"], straight_hash());
   EXPECT_EQ(run.summary["snapshots"]["failed"], 1);
-  const auto warnings = log_of(folder.path(), "warning");
+  const auto warnings = toys::log_of(folder.path(), "warning");
   ASSERT_EQ(warnings.size(), 1U);
   EXPECT_THAT(warnings[0]["text"].get<std::string>(),
               HasSubstr("can't save the snapshot of step 6: can't write model.safetensors"));

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <fstream>
 
 namespace millrace::toys {
 
@@ -21,6 +22,16 @@ RunOutcome run(const Entry& entry, const std::filesystem::path& folder, const Js
   request.fresh = fresh;
   request.fs = fs;
   return run_training(request);
+}
+
+std::vector<Json> log_of(const std::filesystem::path& run, const std::string& kind) {
+  std::vector<Json> lines;
+  std::ifstream file(run / "log.jsonl");
+  for (std::string line; std::getline(file, line);) {
+    Json json = Json::parse(line, nullptr, false);
+    if (json.is_object() && json.value("kind", "") == kind) lines.push_back(std::move(json));
+  }
+  return lines;
 }
 
 TemporaryFolder::TemporaryFolder() {

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "millrace/train/run.h"
 #include "millrace/train/session.h"
@@ -24,6 +25,9 @@ extern std::function<void(const char* point)> at_point;
 // Resolves `overrides` (dotted keys) over the recipe's defaults and runs it quietly in `folder` ("" = no files).
 RunOutcome run(const Entry& entry, const std::filesystem::path& folder, const Json& overrides, bool fresh = false,
                Fs* fs = nullptr);
+
+// The lines of a run's log.jsonl of one kind; a line that a crash cut short is left out.
+std::vector<Json> log_of(const std::filesystem::path& run, const std::string& kind);
 
 // A fresh temporary folder, in memory where that is possible; removed at the end of the scope.
 class TemporaryFolder {

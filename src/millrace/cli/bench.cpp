@@ -11,7 +11,7 @@
 namespace millrace::cli {
 namespace {
 
-constexpr std::string_view kHelp =
+constexpr std::string_view kBenchHelp =
     R"(step: times one training step (zero, forward, loss, backward, clip, update) on synthetic input made once.
 
   --shape NAME          a shape of the recipe (default cpu-small; an unknown one lists them)
@@ -78,8 +78,7 @@ StepBenchOptions take_options(const Entry& entry, Arguments& arguments) {
         {"recipe " + entry.name + " has no bench shape " + millrace::quoted(options.shape), "flag --shape=" + options.shape,
          shapes.empty() ? "this recipe has none" : suggestion(options.shape, shapes) + "shapes: " + joined(shapes, ", ")});
   }
-  if (options.precision != "auto" && options.precision != "fp32" && options.precision != "bf16" &&
-      options.precision != "fp16") {
+  if (options.precision != "auto" && options.precision != "fp32" && options.precision != "bf16" && options.precision != "fp16") {
     arguments.problems().push_back({"precision " + millrace::quoted(options.precision) + " is unknown",
                                     "flag --precision=" + options.precision, "legal words: auto, fp32, bf16, fp16"});
   }
@@ -98,7 +97,7 @@ void run_rounds(const Entry& entry, const StepBenchOptions& options) {
   }
 }
 
-int run(const Invocation& call) {
+int run_bench(const Invocation& call) {
   Arguments arguments(call.words);
   if (arguments.flag("ablate")) return bench_ablate(call, arguments);
   const auto what = arguments.positional();
@@ -135,8 +134,8 @@ constinit const Command kBench = {.name = "bench",
                                   .arguments = "step|loader|ablate WHAT [options]",
                                   .summary = "time a recipe's training step, a loader, or each row of the switchboard",
                                   .group = "Look at things",
-                                  .help = kHelp,
-                                  .run = run,
+                                  .help = kBenchHelp,
+                                  .run = run_bench,
                                   .more_help = [](const Invocation&) { return bench_loader_help(); }};
 
 }  // namespace millrace::cli

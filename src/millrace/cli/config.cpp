@@ -7,14 +7,14 @@
 namespace millrace::cli {
 namespace {
 
-constexpr std::string_view kHelp =
+constexpr std::string_view kConfigHelp =
     R"(Prints every value a training run would use and where it came from, then the plan: what Millrace chooses by itself and
 why. Takes the options of millrace train; nothing is trained. millrace train RECIPE --dry-run does the same.
 
   --json                values and origins as one JSON object, without the plan
 )";
 
-int run(const Invocation& call) {
+int run_config(const Invocation& call) {
   Arguments arguments(call.words);
   const std::string place = call.program + " config";
   if (call.words.empty() || call.words.front() != "explain") {
@@ -39,7 +39,7 @@ constinit const Command kConfig = {.name = "config",
                                    .arguments = "explain RECIPE [options of train]",
                                    .summary = "the resolved config with the origin of each value, and the plan",
                                    .group = "Look at things",
-                                   .help = kHelp,
-                                   .run = run};
+                                   .help = kConfigHelp,
+                                   .run = run_config};
 
 }  // namespace millrace::cli

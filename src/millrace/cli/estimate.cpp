@@ -8,7 +8,7 @@
 namespace millrace::cli {
 namespace {
 
-constexpr std::string_view kHelp =
+constexpr std::string_view kEstimateHelp =
     R"(Says what a step of a run will hold, and what each block of the model that is recomputed saves and costs: a step is tried
 twice on the run's own data. With --memory.budget also what that budget would recompute. Nothing is written.
 
@@ -47,7 +47,7 @@ void print_estimate(const Json& result) {
   print(table(rows));
 }
 
-int run(const Invocation& call) {
+int run_estimate(const Invocation& call) {
   Arguments arguments(call.words);
   const Entry& entry = take_recipe(arguments, call.recipes, "estimate");
   const bool json = arguments.flag("json");
@@ -63,8 +63,8 @@ constinit const Command kEstimate = {.name = "estimate",
                                      .arguments = "RECIPE [FILE]... [--preset NAME] [--section.key=VALUE]... [--json]",
                                      .summary = "the memory a run will need, and what recompute would save",
                                      .group = "Look at things",
-                                     .help = kHelp,
-                                     .run = run,
+                                     .help = kEstimateHelp,
+                                     .run = run_estimate,
                                      .more_help = recipe_help};
 
 }  // namespace millrace::cli

@@ -6,7 +6,7 @@
 namespace millrace::cli {
 namespace {
 
-constexpr std::string_view kHelp =
+constexpr std::string_view kEvalHelp =
     R"(Prints the metrics of a trained model over its recipe's validation split.
 
   --from PATH           run folder (its best snapshot, else the newest), snapshot folder, .safetensors or .pt file
@@ -16,7 +16,7 @@ constexpr std::string_view kHelp =
   --json                as JSON
 )";
 
-int run(const Invocation& call) {
+int run_eval(const Invocation& call) {
   Arguments arguments(call.words);
   const Entry& entry = take_recipe(arguments, call.recipes, "eval");
   const bool json = arguments.flag("json");
@@ -38,7 +38,7 @@ constinit const Command kEval = {.name = "eval",
                                  .arguments = "RECIPE --from PATH [--data DIR] [--section.key=VALUE]... [--json]",
                                  .summary = "metrics of a trained model over the validation split",
                                  .group = "Train and use a model",
-                                 .help = kHelp,
-                                 .run = run};
+                                 .help = kEvalHelp,
+                                 .run = run_eval};
 
 }  // namespace millrace::cli

@@ -5,7 +5,7 @@
 namespace millrace::cli {
 namespace {
 
-constexpr std::string_view kHelp =
+constexpr std::string_view kExportHelp =
     R"(Writes the weights of a trained model into one file for other programs, under the names they have here. In Python:
 torch.load(FILE.pt, weights_only=True), or safetensors.torch.load_file(FILE.safetensors).
 
@@ -14,7 +14,7 @@ torch.load(FILE.pt, weights_only=True), or safetensors.torch.load_file(FILE.safe
   --json                as JSON
 )";
 
-int run(const Invocation& call) {
+int run_export(const Invocation& call) {
   Arguments arguments(call.words);
   const bool json = arguments.flag("json");
   const auto from = arguments.value("from");
@@ -37,7 +37,7 @@ constinit const Command kExport = {.name = "export",
                                    .arguments = "--from PATH --to FILE [--json]",
                                    .summary = "a trained model's weights as .safetensors or .pt, for other programs",
                                    .group = "Train and use a model",
-                                   .help = kHelp,
-                                   .run = run};
+                                   .help = kExportHelp,
+                                   .run = run_export};
 
 }  // namespace millrace::cli

@@ -9,7 +9,7 @@
 namespace millrace::cli {
 namespace {
 
-constexpr std::string_view kHelp =
+constexpr std::string_view kImportHelp =
     R"(Turns a file of Python's torch.save into one of tensors alone. Nothing in it is run: what is no tensor, number, text or
 container of these is refused by name. Tensors in containers get the way to them as a name: "model.layer.weight".
 
@@ -49,7 +49,7 @@ Tensors part_of(const Tensors& all, const std::string& part) {
   throw UsageError({"no tensor lies below " + quoted(part), "flag --part", "the file has " + joined(parts, ", ")});
 }
 
-int run(const Invocation& call) {
+int run_import(const Invocation& call) {
   Arguments arguments(call.words);
   const bool json = arguments.flag("json");
   const auto part = arguments.value("part");
@@ -69,7 +69,7 @@ constinit const Command kImport = {.name = "import",
                                    .arguments = "FILE --to FILE [--part NAME] [--json]",
                                    .summary = "weights of a Python .pt file as .safetensors",
                                    .group = "Train and use a model",
-                                   .help = kHelp,
-                                   .run = run};
+                                   .help = kImportHelp,
+                                   .run = run_import};
 
 }  // namespace millrace::cli

@@ -6,14 +6,14 @@
 namespace millrace::cli {
 namespace {
 
-constexpr std::string_view kHelp =
+constexpr std::string_view kInspectHelp =
     R"(Says what is in a run folder, a snapshot folder or a file, and checks it: .safetensors, .pt, HDF5, .npy, .npz, NIfTI
 (.nii, .nii.gz, .hdr, .img), .png, .jpg, token files. Exit code 1 when something in it is damaged.
 
   --json                as JSON
 )";
 
-int run(const Invocation& call) {
+int run_inspect(const Invocation& call) {
   Arguments arguments(call.words);
   const bool json = arguments.flag("json");
   const auto path = arguments.positional();
@@ -32,7 +32,7 @@ constinit const Command kInspect = {.name = "inspect",
                                     .arguments = "PATH [--json]",
                                     .summary = "names, shapes, types and checks of a run, snapshot or file",
                                     .group = "Look at things",
-                                    .help = kHelp,
-                                    .run = run};
+                                    .help = kInspectHelp,
+                                    .run = run_inspect};
 
 }  // namespace millrace::cli

@@ -7,7 +7,7 @@
 namespace millrace::cli {
 namespace {
 
-constexpr std::string_view kHelp =
+constexpr std::string_view kListHelp =
     R"(Lists the recipes of this program with their presets.
 
   --switches            the switchboard instead: every optimisation, what runs when it is off (--off=NAME), and how results
@@ -60,7 +60,7 @@ void list_recipes(const Invocation& call, bool json) {
   json ? print_json(all) : print(table(rows));
 }
 
-int run(const Invocation& call) {
+int run_list(const Invocation& call) {
   Arguments arguments(call.words);
   const bool json = arguments.flag("json");
   const bool switches = arguments.flag("switches");
@@ -75,7 +75,7 @@ constinit const Command kList = {.name = "list",
                                  .arguments = "[--switches] [--json]",
                                  .summary = "recipes and their presets; --switches: every optimisation",
                                  .group = "Look at things",
-                                 .help = kHelp,
-                                 .run = run};
+                                 .help = kListHelp,
+                                 .run = run_list};
 
 }  // namespace millrace::cli

@@ -8,7 +8,7 @@
 namespace millrace::cli {
 namespace {
 
-constexpr std::string_view kHelp =
+constexpr std::string_view kMakeDataHelp =
     R"(Writes sample data whose best possible result is known. The same seed gives the same bytes.
 
   --preset NAME         size of the data (default: the recipe's first preset)
@@ -45,7 +45,7 @@ std::string choose_preset(const Entry& entry, const std::string& wish) {
                     suggestion(wish, names) + "presets: " + joined(names, ", ")});
 }
 
-int run(const Invocation& call) {
+int run_make_data(const Invocation& call) {
   Arguments arguments(call.words);
   const Entry& entry = take_recipe(arguments, call.recipes, "make-data");
   const std::string wish = with_underscores(arguments.value("preset").value_or(""));
@@ -80,7 +80,7 @@ constinit const Command kMakeData = {.name = "make-data",
                                      .arguments = "RECIPE [--preset NAME] [--out DIR] [--seed N]",
                                      .summary = "write sample data with a known best result",
                                      .group = "Make things",
-                                     .help = kHelp,
-                                     .run = run};
+                                     .help = kMakeDataHelp,
+                                     .run = run_make_data};
 
 }  // namespace millrace::cli

@@ -8,7 +8,7 @@
 namespace millrace::cli {
 namespace {
 
-constexpr std::string_view kHelp =
+constexpr std::string_view kMaxBatchHelp =
     R"(Finds the largest data.batch_size that runs: each size tried does a whole step with its update, a batch of validation and a
 second step, on the run's own data. On a CPU memory ends at memory.limit (auto = what is free). Nothing is written.
 
@@ -24,7 +24,7 @@ std::string why(const std::string& bound) {
   return bound == "config" ? "a larger one is refused" : "a larger one runs out of memory";
 }
 
-void print_result(const Json& result) {
+void print_found(const Json& result) {
   std::vector<std::vector<std::string>> rows = {{"  batch size", "step ms", "samples/s", "peak of tensors"}};
   for (const Json& one : result["tried"]) {
     std::vector<std::string> row = {"  " + one["batch_size"].dump()};
@@ -45,7 +45,7 @@ void print_result(const Json& result) {
   print("data.batch_size=" + std::to_string(size) + ": " + why(result["bound"].get<std::string>()) + "\n");
 }
 
-int run(const Invocation& call) {
+int run_max_batch(const Invocation& call) {
   Arguments arguments(call.words);
   const Entry& entry = take_recipe(arguments, call.recipes, "max-batch");
   const bool json = arguments.flag("json");
@@ -54,7 +54,7 @@ int run(const Invocation& call) {
   options.most = arguments.integer("most", options.most, 0);
   telemetry::Console console(telemetry::Console::Mode::quiet, json ? 2 : 1);
   const Json result = find_max_batch(take_run(entry, arguments, console), options);
-  json ? print_json(result) : print_result(result);
+  json ? print_json(result) : print_found(result);
   return result["batch_size"].get<std::int64_t>() == 0 ? 1 : 0;
 }
 
@@ -65,8 +65,8 @@ constinit const Command kMaxBatch = {
     .arguments = "RECIPE [FILE]... [--from N] [--most N] [--preset NAME] [--section.key=VALUE]... [--json]",
     .summary = "the largest batch size that runs here",
     .group = "Look at things",
-    .help = kHelp,
-    .run = run,
+    .help = kMaxBatchHelp,
+    .run = run_max_batch,
     .more_help = recipe_help};
 
 }  // namespace millrace::cli

@@ -12,7 +12,7 @@
 namespace millrace::cli {
 namespace {
 
-constexpr std::string_view kHelp =
+constexpr std::string_view kNewHelp =
     R"(Makes the folder NAME with a recipe of your own, complete and small: a regression on generated points. It builds against an
 installed Millrace and is yours to change. NAME is a lower-case word: letters, digits and underscores.
 )";
@@ -50,7 +50,7 @@ std::string replaced(std::string text, std::string_view from, const std::string&
   return text;
 }
 
-int run(const Invocation& call) {
+int run_new(const Invocation& call) {
   Arguments arguments(call.words);
   const auto name = arguments.positional();
   arguments.finish("new");
@@ -80,7 +80,7 @@ constinit const Command kNew = {.name = "new",
                                 .arguments = "NAME",
                                 .summary = "make a folder with a recipe of your own",
                                 .group = "Make things",
-                                .help = kHelp,
-                                .run = run};
+                                .help = kNewHelp,
+                                .run = run_new};
 
 }  // namespace millrace::cli

@@ -7,7 +7,7 @@
 namespace millrace::cli {
 namespace {
 
-constexpr std::string_view kHelp =
+constexpr std::string_view kPredictHelp =
     R"(Runs a trained model on new input: tensors in, tensors out. Which names and shapes a recipe takes and gives is in its
 README; a wrong one is named.
 
@@ -21,7 +21,7 @@ README; a wrong one is named.
 
 std::string shape_text(const at::Tensor& tensor) { return to_text(tensor.sizes().vec()); }
 
-int run(const Invocation& call) {
+int run_predict(const Invocation& call) {
   Arguments arguments(call.words);
   const Entry& entry = take_recipe(arguments, call.recipes, "predict");
   const bool json = arguments.flag("json");
@@ -54,7 +54,7 @@ constinit const Command kPredict = {
     .arguments = "RECIPE --from PATH --input FILE --output FILE [--section.key=VALUE]... [--json]",
     .summary = "run a trained model on new input, tensors in and out",
     .group = "Train and use a model",
-    .help = kHelp,
-    .run = run};
+    .help = kPredictHelp,
+    .run = run_predict};
 
 }  // namespace millrace::cli

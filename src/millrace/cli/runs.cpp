@@ -7,7 +7,7 @@
 namespace millrace::cli {
 namespace {
 
-constexpr std::string_view kHelp =
+constexpr std::string_view kRunsHelp =
     R"(Lists the run folders below ./runs, newest first. A run that is "stopped" goes on with
 millrace train RECIPE --run FOLDER and the options it was started with.
 
@@ -15,7 +15,7 @@ millrace train RECIPE --run FOLDER and the options it was started with.
   --json                as JSON
 )";
 
-int run(const Invocation& call) {
+int run_runs(const Invocation& call) {
   Arguments arguments(call.words);
   const std::filesystem::path root = arguments.value("root").value_or("runs");
   const bool json = arguments.flag("json");
@@ -41,7 +41,7 @@ constinit const Command kRuns = {.name = "runs",
                                  .arguments = "[--root DIR] [--json]",
                                  .summary = "runs below ./runs: recipe, step, loss, state, when",
                                  .group = "Look at things",
-                                 .help = kHelp,
-                                 .run = run};
+                                 .help = kRunsHelp,
+                                 .run = run_runs};
 
 }  // namespace millrace::cli

@@ -8,7 +8,7 @@
 namespace millrace::cli {
 namespace {
 
-constexpr std::string_view kHelp =
+constexpr std::string_view kTrainHelp =
     R"(Trains a recipe. With --run DIR the same command again goes on where DIR's newest valid snapshot is; without it each
 run gets a folder of its own, runs/<recipe>/<date-time>. SIGINT, SIGTERM, SIGHUP and SIGUSR1 finish the step, save and leave.
 
@@ -25,7 +25,7 @@ run gets a folder of its own, runs/<recipe>/<date-time>. SIGINT, SIGTERM, SIGHUP
 Precedence: flag > environment (MILLRACE_OPTIM__LEARNING_RATE=1e-3) > files in order > preset > the recipe's defaults.
 )";
 
-int run(const Invocation& call) {
+int run_train(const Invocation& call) {
   Arguments arguments(call.words);
   const Entry& entry = take_recipe(arguments, call.recipes, "train");
   const bool json = arguments.flag("json");
@@ -62,8 +62,8 @@ constinit const Command kTrain = {
     .arguments = "RECIPE [FILE]... [--preset NAME] [--run DIR] [--data DIR] [--section.key=VALUE]... [options]",
     .summary = "train a recipe, or go on with an interrupted run",
     .group = "Train and use a model",
-    .help = kHelp,
-    .run = run,
+    .help = kTrainHelp,
+    .run = run_train,
     .more_help = recipe_help};
 
 }  // namespace millrace::cli

@@ -13,7 +13,7 @@
 namespace millrace::kernels {
 namespace {
 
-constexpr std::uint64_t kKey = 0xFEDCBA9876543210ULL;
+constexpr std::uint64_t kAttentionKey = 0xFEDCBA9876543210ULL;
 
 class AttentionKernels : public EachTable {};
 INSTANTIATE_TEST_SUITE_P(Tables, AttentionKernels,
@@ -23,7 +23,9 @@ struct Shape {
   std::int64_t batch, rows, heads, size;
 };
 
-at::Tensor mask_of(const Shape& s, double p) { return dropout_mask_reference({s.batch, s.heads, s.rows, s.rows}, {p, kKey}); }
+at::Tensor mask_of(const Shape& s, double p) {
+  return dropout_mask_reference({s.batch, s.heads, s.rows, s.rows}, {p, kAttentionKey});
+}
 
 TEST_P(AttentionKernels, AgreeWithAtenForAnyShape) {
   const std::vector<Shape> shapes{{1, 1, 1, 1},  {2, 7, 3, 40},  {1, 17, 2, 16},  {2, 129, 1, 64}, {1, 70, 2, 256},
@@ -31,7 +33,7 @@ TEST_P(AttentionKernels, AgreeWithAtenForAnyShape) {
   for (const Shape& s : shapes) {
     for (const double p : {0.0, 0.2}) {
       const at::Tensor keep = p > 0.0 ? mask_of(s, p) : at::Tensor();
-      const auto kernel = [&](const Tensors& in) { return Tensors{causal_attention(in[0], in[1], in[2], {p, kKey})}; };
+      const auto kernel = [&](const Tensors& in) { return Tensors{causal_attention(in[0], in[1], in[2], {p, kAttentionKey})}; };
       const auto reference = [&](const Tensors& in) { return Tensors{causal_attention_with_mask(in[0], in[1], in[2], keep, p)}; };
       const auto input = [&](at::ScalarType type) { return at::randn({s.batch, s.rows, s.heads, s.size}).to(type); };
       SCOPED_TRACE(testing::Message() << s.batch << " " << s.rows << " " << s.heads << " " << s.size << " p " << p);
@@ -44,7 +46,9 @@ TEST_P(AttentionKernels, AgreeWithAtenForAnyShape) {
 TEST_P(AttentionKernels, TakeStridedInputsAndGradients) {
   const Shape s{2, 21, 2, 24};
   const at::Tensor keep = mask_of(s, 0.1);
-  const auto kernel = [&](const Tensors& in) { return Tensors{causal_attention(in[0], in[1], in[2], {0.1, kKey}, 0.3)}; };
+  const auto kernel = [&](const Tensors& in) {
+    return Tensors{causal_attention(in[0], in[1], in[2], {0.1, kAttentionKey}, 0.3)};
+  };
   const auto reference = [&](const Tensors& in) {
     return Tensors{causal_attention_with_mask(in[0], in[1], in[2], keep, 0.1, 0.3)};
   };
@@ -58,8 +62,8 @@ TEST_P(AttentionKernels, PackedEqualsThreeTensorsToTheBit) {
     const at::Tensor packed = at::randn({2, 37, 3 * 2 * 16}).to(type).requires_grad_();
     const at::Tensor apart = packed.detach().clone().requires_grad_();
     const at::Tensor five = apart.view({2, 37, 3, 2, 16});
-    const at::Tensor out = causal_attention_packed(packed, 2, {0.1, kKey});
-    const at::Tensor expected = causal_attention(five.select(2, 0), five.select(2, 1), five.select(2, 2), {0.1, kKey});
+    const at::Tensor out = causal_attention_packed(packed, 2, {0.1, kAttentionKey});
+    const at::Tensor expected = causal_attention(five.select(2, 0), five.select(2, 1), five.select(2, 2), {0.1, kAttentionKey});
     EXPECT_TRUE(equal_bits(out, expected));
     const at::Tensor gradient = at::randn(out.sizes()).to(type);
     out.backward(gradient);
@@ -72,10 +76,10 @@ TEST_P(AttentionKernels, AreCausal) {
   const at::Tensor q = at::randn({1, 90, 1, 32});
   const at::Tensor k = at::randn({1, 90, 1, 32});
   const at::Tensor v = at::randn({1, 90, 1, 32});
-  const at::Tensor before = causal_attention(q, k, v, {0.1, kKey});
+  const at::Tensor before = causal_attention(q, k, v, {0.1, kAttentionKey});
   k.narrow(1, 50, 40).fill_(1e4);
   v.narrow(1, 50, 40).fill_(-7.0);
-  const at::Tensor after = causal_attention(q, k, v, {0.1, kKey});
+  const at::Tensor after = causal_attention(q, k, v, {0.1, kAttentionKey});
   EXPECT_TRUE(equal_bits(before.narrow(1, 0, 50), after.narrow(1, 0, 50)));
   EXPECT_FALSE(equal_bits(before, after));
 }
@@ -83,7 +87,7 @@ TEST_P(AttentionKernels, AreCausal) {
 TEST_P(AttentionKernels, TakeEmptyBatches) {
   for (const Shape& s : std::vector<Shape>{{0, 5, 2, 16}, {2, 0, 2, 16}}) {
     const at::Tensor q = at::randn({s.batch, s.rows, s.heads, s.size}).requires_grad_();
-    const at::Tensor out = causal_attention(q, q, q, {0.1, kKey});
+    const at::Tensor out = causal_attention(q, q, q, {0.1, kAttentionKey});
     EXPECT_TRUE(out.sizes().equals(q.sizes()));
     out.sum().backward();
     EXPECT_TRUE(q.grad().sizes().equals(q.sizes()));
@@ -94,7 +98,7 @@ TEST_P(AttentionKernels, SlopeWithDropoutEqualsTheGradient) {
   const Tensors in{at::randn({2, 40, 2, 32}), at::randn({2, 40, 2, 32}), at::randn({2, 40, 2, 32})};
   const at::Tensor weight = at::randn({2, 40, 2, 32}, at::kDouble);
   const auto value = [&](const Tensors& x) {
-    return (causal_attention(x[0], x[1], x[2], {0.3, kKey}).to(at::kDouble) * weight).sum();
+    return (causal_attention(x[0], x[1], x[2], {0.3, kAttentionKey}).to(at::kDouble) * weight).sum();
   };
   for (std::size_t i = 0; i < 3; ++i) {
     Tensors leaves{in[0].clone(), in[1].clone(), in[2].clone()};
@@ -127,7 +131,7 @@ TEST_P(AttentionKernels, GiveTheSameBitsForAnyThreadCount) {
   for (const int n : {1, 2, 3}) {
     at::set_num_threads(n);
     const at::Tensor packed = x.clone().requires_grad_();
-    const at::Tensor out = causal_attention_packed(packed, 5, {0.1, kKey});
+    const at::Tensor out = causal_attention_packed(packed, 5, {0.1, kAttentionKey});
     out.square().sum().backward();
     results.push_back(at::cat({out.detach().flatten(), packed.grad().flatten()}));
   }
@@ -145,14 +149,15 @@ TEST_P(AttentionKernels, LargeScoresDoNotOverflow) {
 
 TEST(Attention, TakesFp64ThroughAten) {
   const at::Tensor q = at::randn({1, 9, 2, 8}, at::kDouble);
-  const at::Tensor expected = causal_attention_with_mask(q, q, q, dropout_mask_reference({1, 2, 9, 9}, {0.2, kKey}), 0.2);
-  EXPECT_TRUE(equal_bits(causal_attention(q, q, q, {0.2, kKey}), expected));
+  const at::Tensor expected =
+      causal_attention_with_mask(q, q, q, dropout_mask_reference({1, 2, 9, 9}, {0.2, kAttentionKey}), 0.2);
+  EXPECT_TRUE(equal_bits(causal_attention(q, q, q, {0.2, kAttentionKey}), expected));
 }
 
 TEST(Attention, MeanWithDropoutIsTheMeanWithout) {
   const at::Tensor q = at::randn({8, 128, 4, 16});
   const at::Tensor v = at::ones({8, 128, 4, 16});
-  EXPECT_NEAR(causal_attention(q, q, v, {0.1, kKey}).mean().item<double>(), 1.0, 5e-3);
+  EXPECT_NEAR(causal_attention(q, q, v, {0.1, kAttentionKey}).mean().item<double>(), 1.0, 5e-3);
 }
 
 TEST(Attention, RefusesShapesThatDoNotBelongTogether) {

@@ -18,7 +18,7 @@
 namespace millrace::kernels {
 namespace {
 
-constexpr std::uint64_t kKey = 0x0123456789ABCDEFULL;
+constexpr std::uint64_t kDropoutKey = 0x0123456789ABCDEFULL;
 
 class DropoutKernels : public EachTable {};
 INSTANTIATE_TEST_SUITE_P(Tables, DropoutKernels,
@@ -26,16 +26,16 @@ INSTANTIATE_TEST_SUITE_P(Tables, DropoutKernels,
 
 TEST(DropoutBits, FollowTheWrittenMap) {
   // Element 300: group 2, position 44, so block 16 * 2 + (44 % 32) / 2 = 38, word 1, lower half.
-  const PhiloxBlock block = philox4x32({38, 0, 0, 0}, kKey);
+  const PhiloxBlock block = philox4x32({38, 0, 0, 0}, kDropoutKey);
   const std::uint32_t half = block[1] & 0xFFFFU;
-  EXPECT_TRUE(dropout_keeps(kKey, half, 300));
-  EXPECT_FALSE(dropout_keeps(kKey, half + 1, 300));
-  EXPECT_TRUE(dropout_keeps(kKey, block[1] >> 16U, 301));
+  EXPECT_TRUE(dropout_keeps(kDropoutKey, half, 300));
+  EXPECT_FALSE(dropout_keeps(kDropoutKey, half + 1, 300));
+  EXPECT_TRUE(dropout_keeps(kDropoutKey, block[1] >> 16U, 301));
   // Beyond 2^35 elements the block index needs its upper word.
   const std::uint64_t far = (std::uint64_t{1} << 37U) + 96;
-  const PhiloxBlock far_block = philox4x32({0, 4, 0, 0}, kKey);
-  EXPECT_TRUE(dropout_keeps(kKey, far_block[3] & 0xFFFFU, far));
-  EXPECT_FALSE(dropout_keeps(kKey, (far_block[3] & 0xFFFFU) + 1, far));
+  const PhiloxBlock far_block = philox4x32({0, 4, 0, 0}, kDropoutKey);
+  EXPECT_TRUE(dropout_keeps(kDropoutKey, far_block[3] & 0xFFFFU, far));
+  EXPECT_FALSE(dropout_keeps(kDropoutKey, (far_block[3] & 0xFFFFU) + 1, far));
 }
 
 TEST(DropoutBits, ThresholdAndScaleAtTheEnds) {
@@ -48,13 +48,13 @@ TEST(DropoutBits, ThresholdAndScaleAtTheEnds) {
 }
 
 TEST_P(DropoutKernels, KeepBitsFarOutEqualTheReference) {
-  const detail::Keep keep{.key = kKey, .threshold = 20000, .scale = 1.0F};
+  const detail::Keep keep{.key = kDropoutKey, .threshold = 20000, .scale = 1.0F};
   for (const std::int64_t group : {std::int64_t{0}, std::int64_t{1} << 28, (std::int64_t{1} << 30) + 5}) {
     std::array<std::uint8_t, 32> bits{};
     GetParam()->keep_bits(keep, group, 2, bits.data());
     for (std::uint64_t i = 0; i < 256; ++i) {
       const bool kept = ((bits[i / 8] >> (i % 8)) & 1) != 0;
-      ASSERT_EQ(kept, dropout_keeps(kKey, 20000, static_cast<std::uint64_t>(group) * 128 + i)) << group << " " << i;
+      ASSERT_EQ(kept, dropout_keeps(kDropoutKey, 20000, static_cast<std::uint64_t>(group) * 128 + i)) << group << " " << i;
     }
   }
 }
@@ -64,9 +64,9 @@ TEST_P(DropoutKernels, EqualTheScalarReferenceToTheBitForAnyCount) {
     for (const double p : {1e-6, 0.1, 0.5, 0.999, 1.0}) {
       for (const auto type : {at::kFloat, at::kBFloat16}) {
         const at::Tensor x = at::randn({n}).to(type);
-        const at::Tensor mask = dropout_mask_reference({n}, {p, kKey});
-        EXPECT_TRUE(equal_bits(dropout(x, {p, kKey}), dropout_with_mask(x, mask, p))) << n << " " << p << " " << type;
-        EXPECT_TRUE(p == 1.0 || equal_bits(dropout_mask({n}, {p, kKey}), mask));
+        const at::Tensor mask = dropout_mask_reference({n}, {p, kDropoutKey});
+        EXPECT_TRUE(equal_bits(dropout(x, {p, kDropoutKey}), dropout_with_mask(x, mask, p))) << n << " " << p << " " << type;
+        EXPECT_TRUE(p == 1.0 || equal_bits(dropout_mask({n}, {p, kDropoutKey}), mask));
       }
     }
   }
@@ -75,17 +75,17 @@ TEST_P(DropoutKernels, EqualTheScalarReferenceToTheBitForAnyCount) {
 TEST_P(DropoutKernels, BackwardUsesTheForwardMask) {
   const at::Tensor x = at::randn({5, 77}).requires_grad_();
   const at::Tensor gradient = strided_randn({5, 77}, at::kFloat);
-  dropout(x, {0.3, kKey}).backward(gradient);
-  EXPECT_TRUE(equal_bits(x.grad(), dropout_with_mask(gradient, dropout_mask_reference({5, 77}, {0.3, kKey}), 0.3)));
+  dropout(x, {0.3, kDropoutKey}).backward(gradient);
+  EXPECT_TRUE(equal_bits(x.grad(), dropout_with_mask(gradient, dropout_mask_reference({5, 77}, {0.3, kDropoutKey}), 0.3)));
 }
 
 TEST_P(DropoutKernels, AddsAResidualOfAnotherType) {
-  const at::Tensor mask = dropout_mask_reference({3, 50}, {0.2, kKey});
+  const at::Tensor mask = dropout_mask_reference({3, 50}, {0.2, kDropoutKey});
   for (const auto x_type : {at::kFloat, at::kBFloat16}) {
     for (const auto residual_type : {at::kFloat, at::kBFloat16}) {
       const at::Tensor x = strided_randn({3, 50}, x_type).detach().requires_grad_();
       const at::Tensor residual = at::randn({3, 50}).to(residual_type).requires_grad_();
-      const at::Tensor y = dropout_add(x, residual, {0.2, kKey});
+      const at::Tensor y = dropout_add(x, residual, {0.2, kDropoutKey});
       const at::Tensor wide = residual.to(at::kFloat) + dropout_with_mask(x.to(at::kFloat), mask, 0.2);
       EXPECT_TRUE(equal_bits(y, wide.to(residual_type))) << x_type << " " << residual_type;
       const at::Tensor gradient = at::randn({3, 50}).to(residual_type);
@@ -104,20 +104,20 @@ TEST_P(DropoutKernels, ProbabilityZeroIsTheInput) {
 
 TEST_P(DropoutKernels, TakeWhatTheyHaveNoKernelForThroughAten) {
   const at::Tensor x = at::randn({6, 30}, at::kDouble).requires_grad_();
-  const at::Tensor mask = dropout_mask_reference({6, 30}, {0.4, kKey});
-  const at::Tensor y = dropout(x, {0.4, kKey});
+  const at::Tensor mask = dropout_mask_reference({6, 30}, {0.4, kDropoutKey});
+  const at::Tensor y = dropout(x, {0.4, kDropoutKey});
   EXPECT_TRUE(equal_bits(y, dropout_with_mask(x, mask, 0.4)));
   y.sum().backward();
   EXPECT_TRUE(equal_bits(x.grad().ne(0), mask));
   const at::Tensor row = at::randn({30});
-  EXPECT_TRUE(dropout_add(row.to(at::kBFloat16), at::zeros({6, 30}), {0.4, kKey}).sizes().equals({6, 30}));  // broadcasts
+  EXPECT_TRUE(dropout_add(row.to(at::kBFloat16), at::zeros({6, 30}), {0.4, kDropoutKey}).sizes().equals({6, 30}));  // broadcasts
 }
 
 TEST_P(DropoutKernels, GeluWithDropoutAgreesWithAten) {
   for (const std::int64_t n : {1, 17, 129, 3000}) {
     for (const double p : {0.0, 0.25}) {
-      const at::Tensor mask = dropout_mask_reference({n}, {p, kKey});
-      const auto kernel = [&](const Tensors& in) { return Tensors{gelu_dropout(in[0], {p, kKey})}; };
+      const at::Tensor mask = dropout_mask_reference({n}, {p, kDropoutKey});
+      const auto kernel = [&](const Tensors& in) { return Tensors{gelu_dropout(in[0], {p, kDropoutKey})}; };
       const auto reference = [&](const Tensors& in) { return Tensors{dropout_with_mask(at::gelu(in[0]), mask, p)}; };
       expect_agreement(kernel, reference, {at::randn({n}) * 3}, 2e-6, true);
       expect_agreement(kernel, reference, {(at::randn({n}) * 3).to(at::kBFloat16)}, 8e-3);
@@ -130,25 +130,25 @@ TEST_P(DropoutKernels, GeluWithDropoutAgreesWithAten) {
 TEST_P(DropoutKernels, NeedNoGraph) {
   const at::Tensor x = at::randn({100}).requires_grad_();
   const at::NoGradGuard no_grad;
-  EXPECT_FALSE(dropout(x, {0.5, kKey}).requires_grad());
-  EXPECT_FALSE(gelu_dropout(x, {0.5, kKey}).requires_grad());
+  EXPECT_FALSE(dropout(x, {0.5, kDropoutKey}).requires_grad());
+  EXPECT_FALSE(gelu_dropout(x, {0.5, kDropoutKey}).requires_grad());
 }
 
 TEST_P(DropoutKernels, GiveTheSameBitsForAnyThreadCount) {
   const at::Tensor x = at::randn({100003});
   const int threads = at::get_num_threads();
   at::set_num_threads(1);
-  const at::Tensor one = dropout(x, {0.1, kKey});
+  const at::Tensor one = dropout(x, {0.1, kDropoutKey});
   for (const int n : {2, 3}) {
     at::set_num_threads(n);
-    EXPECT_TRUE(equal_bits(dropout(x, {0.1, kKey}), one));
+    EXPECT_TRUE(equal_bits(dropout(x, {0.1, kDropoutKey}), one));
   }
   at::set_num_threads(threads);
 }
 
 TEST(DropoutStatistics, KeepRateAndNeighboursAreIndependent) {
   constexpr std::int64_t kCount = std::int64_t{1} << 22;
-  const at::Tensor kept = dropout(at::ones({kCount}), {0.1, kKey}).ne(0).to(at::kFloat);
+  const at::Tensor kept = dropout(at::ones({kCount}), {0.1, kDropoutKey}).ne(0).to(at::kFloat);
   const double deviation = std::sqrt(0.09 / kCount);
   EXPECT_NEAR(kept.mean().item<double>(), 0.9, 4 * deviation + 1e-5);  // p is a multiple of 2^-16
   const at::Tensor centred = kept - 0.9;
@@ -156,7 +156,7 @@ TEST(DropoutStatistics, KeepRateAndNeighboursAreIndependent) {
     const at::Tensor product = centred.narrow(0, 0, kCount - lag) * centred.narrow(0, lag, kCount - lag);
     EXPECT_NEAR(product.mean().item<double>() / 0.09, 0.0, 5.0 / std::sqrt(static_cast<double>(kCount))) << "lag " << lag;
   }
-  const at::Tensor other = dropout(at::ones({kCount}), {0.1, kKey + 1}).ne(0).to(at::kFloat) - 0.9;
+  const at::Tensor other = dropout(at::ones({kCount}), {0.1, kDropoutKey + 1}).ne(0).to(at::kFloat) - 0.9;
   EXPECT_NEAR((centred * other).mean().item<double>() / 0.09, 0.0, 5.0 / std::sqrt(static_cast<double>(kCount)));
 }
 

@@ -24,7 +24,7 @@
 namespace millrace::kernels {
 namespace {
 
-constexpr std::uint64_t kKey = 0x55AA55AA12345678ULL;
+constexpr std::uint64_t kKernelsKey = 0x55AA55AA12345678ULL;
 
 class Kernels : public EachTable {};
 INSTANTIATE_TEST_SUITE_P(Tables, Kernels, testing::ValuesIn(detail::usable_tables().begin(), detail::usable_tables().end()),
@@ -52,9 +52,9 @@ TEST_P(Kernels, DropoutAddLayerNormAgreesWithItsParts) {
   for (const std::int64_t width : {1, 7, 17, 129, 384}) {
     for (const double p : {0.0, 0.3}) {
       for (const auto type : {at::kFloat, at::kBFloat16}) {
-        const at::Tensor mask = dropout_mask_reference({2, 35, width}, {p, kKey});
+        const at::Tensor mask = dropout_mask_reference({2, 35, width}, {p, kKernelsKey});
         const auto kernel = [&](const Tensors& x) {
-          const auto [sum, y] = dropout_add_layer_norm(x[0], x[1], x[2], x[3], 1e-5, {p, kKey});
+          const auto [sum, y] = dropout_add_layer_norm(x[0], x[1], x[2], x[3], 1e-5, {p, kKernelsKey});
           return Tensors{sum, y};
         };
         const auto reference = [&](const Tensors& x) {
@@ -75,8 +75,8 @@ TEST_P(Kernels, DropoutAddLayerNormAgreesWithItsParts) {
 TEST_P(Kernels, DropoutAddLayerNormDrawsTheBitsOfDropoutAdd) {
   const at::Tensor x = at::randn({13, 77}).to(at::kBFloat16);
   const at::Tensor residual = at::randn({13, 77});
-  const at::Tensor sum = dropout_add_layer_norm(x, residual, at::ones({77}), at::zeros({77}), 1e-5, {0.4, kKey}).first;
-  EXPECT_TRUE(equal_bits(sum, dropout_add(x, residual, {0.4, kKey})));
+  const at::Tensor sum = dropout_add_layer_norm(x, residual, at::ones({77}), at::zeros({77}), 1e-5, {0.4, kKernelsKey}).first;
+  EXPECT_TRUE(equal_bits(sum, dropout_add(x, residual, {0.4, kKernelsKey})));
 }
 
 TEST_P(Kernels, NormTakesAGradientOfOneOutputOnly) {
@@ -84,11 +84,11 @@ TEST_P(Kernels, NormTakesAGradientOfOneOutputOnly) {
     const at::Tensor x = at::randn({5, 20}).requires_grad_();
     const at::Tensor residual = at::randn({5, 20}).requires_grad_();
     const at::Tensor weight = at::ones({20}).requires_grad_();
-    const auto [sum, y] = dropout_add_layer_norm(x, residual, weight, at::zeros({20}), 1e-5, {0.5, kKey});
+    const auto [sum, y] = dropout_add_layer_norm(x, residual, weight, at::zeros({20}), 1e-5, {0.5, kKernelsKey});
     const at::Tensor gradient = at::randn({5, 20});
     (of_sum ? sum : y).backward(gradient);
     EXPECT_EQ(equal_bits(residual.grad(), gradient), of_sum);
-    const at::Tensor mask = dropout_mask_reference({5, 20}, {0.5, kKey});
+    const at::Tensor mask = dropout_mask_reference({5, 20}, {0.5, kKernelsKey});
     EXPECT_TRUE(equal_bits(x.grad(), dropout_with_mask(residual.grad(), mask, 0.5)));
   }
 }

@@ -1,6 +1,8 @@
 #include "millrace/train/buffer_guard.h"
 
-#include <ATen/ATen.h>
+#include <ATen/ops/_foreach_copy.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/where.h>
 
 #include <map>
 

@@ -37,6 +37,12 @@ std::string counts_text(double skipped, double spikes, std::optional<double> sca
   return text;
 }
 
+std::string gpu_memory_text(at::Device device) {
+  const auto memory = device::backend_of(device).memory(device.has_index() ? device.index() : 0);
+  return "  GPU " + human_bytes(static_cast<double>(memory.allocated_bytes)) + " allocated, " +
+         human_bytes(static_cast<double>(memory.reserved_bytes)) + " reserved";
+}
+
 // JSON has no NaN: a value that is not finite is written as text, so that nothing is silently lost.
 Json number(double value) { return std::isfinite(value) ? Json(value) : Json(fixed(value, 0)); }
 
@@ -63,11 +69,7 @@ void Trainer::log() {
   const double spikes = parts_.stepper->spikes().item<double>();
   const std::optional<double> scale = parts_.stepper->loss_scale();
   line.extra += counts_text(skipped, spikes, scale);
-  if (parts_.config->log.gpu_memory) {
-    const auto memory = device::backend_of(parts_.device).memory(parts_.device.has_index() ? parts_.device.index() : 0);
-    line.extra += "  GPU " + human_bytes(static_cast<double>(memory.allocated_bytes)) + " allocated, " +
-                  human_bytes(static_cast<double>(memory.reserved_bytes)) + " reserved";
-  }
+  if (parts_.config->log.gpu_memory) line.extra += gpu_memory_text(parts_.device);
   const data::CacheCounters cache = parts_.cache != nullptr ? parts_.cache->counters() : data::CacheCounters{};
   const data::CacheCounters fresh{.hits = cache.hits - cache_logged_.hits, .misses = cache.misses - cache_logged_.misses};
   cache_logged_ = cache;
