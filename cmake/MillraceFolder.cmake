@@ -44,9 +44,9 @@ function(mr_folder folder)
   add_library(millrace::${name} ALIAS ${target})
   set_target_properties(${target} PROPERTIES EXPORT_NAME ${name})
   # The public headers: installed, and each compiled alone by `./dev check headers`. They carry the include folder. x.h that x.cpp
-  # includes first (tools/tidy.py sees to it) has been compiled alone then, unless a precompiled header came before it.
+  # includes first (tools/tidy.py sees to it) is compiled alone when x.cpp is: here, or, without LibTorch, by the clang-tidy stage.
   set(proven)
-  if(NOT arg_PCH)
+  if(NOT arg_PCH AND NOT (arg_TORCH AND arg_UNITY))
     foreach(header IN LISTS headers)
       string(REGEX REPLACE "\\.h$" ".cpp" source "${header}")
       if(source IN_LIST sources)
@@ -74,6 +74,9 @@ function(mr_folder folder)
   endif()
   if(arg_UNITY AND NOT CMAKE_DISABLE_PRECOMPILE_HEADERS)  # clang-tidy takes every file by itself
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${arg_UNITY})
+    if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND sources)  # g++ takes a source that another one includes for a header
+      target_compile_options(${target} PRIVATE -Wno-subobject-linkage)
+    endif()
   endif()
   if(EXISTS "${dir}/folder.cmake")
     include("${dir}/folder.cmake")  # per-file compile flags and the like
@@ -99,12 +102,16 @@ function(mr_precompiled name)
   mr_warnings(millrace_pch_${name})  # g++ refuses a precompiled header made without -Wpedantic
 endfunction()
 
+# What happens on all cores at once, or measures; the other tests run side by side, a core each (tools/run_tests.py).
+set(MILLRACE_TESTS_ALONE millrace_device_test millrace_kernels_test millrace_data_test millrace_session_test
+  language_model_learning_test)
+
 # A GoogleTest program with a ctest label (unit, slow, ranks, interop, gpu). ./dev test runs them and adds up passed, failed, skipped.
 function(mr_test target label)
   add_executable(${target} ${ARGN})
   mr_warnings(${target})
-  # A quarter less to compile; what is tested keeps its own optimisation.
-  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1> $<$<CONFIG:RelWithDebInfo>:-O0>)
+  # A quarter less to compile, under sanitizers half; what is tested keeps its own flags.
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1> $<$<CONFIG:RelWithDebInfo>:-O0 -fno-sanitize=undefined>)
   if(NOT CMAKE_DISABLE_PRECOMPILE_HEADERS)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 5)
   endif()
@@ -112,4 +119,7 @@ function(mr_test target label)
   target_compile_definitions(${target} PRIVATE MILLRACE_SOURCE_DIR="${CMAKE_SOURCE_DIR}" MILLRACE_BUILD_DIR="${CMAKE_BINARY_DIR}")
   add_test(NAME ${target} COMMAND ${target})
   set_tests_properties(${target} PROPERTIES LABELS ${label} WORKING_DIRECTORY "${CMAKE_BINARY_DIR}")
+  if(target IN_LIST MILLRACE_TESTS_ALONE)
+    set_tests_properties(${target} PROPERTIES RUN_SERIAL ON)
+  endif()
 endfunction()

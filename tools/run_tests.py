@@ -6,23 +6,30 @@
 A GoogleTest program reports each case through an XML file; any other test counts as one, by its exit status (its
 SKIP_RETURN_CODE means skipped). Skipped cases are listed with their reasons. The exit status is 1 when something failed or
 nothing ran.
+
+Programs run side by side, each on a core of its own: two that train on all cores at once wait for each other at every barrier.
+Those that CMake marked RUN_SERIAL come first, one by one, on all cores.
 """
 import argparse
 import json
 import os
+import queue
 import re
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 import xml.etree.ElementTree as ElementTree
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 HANG_SECONDS = 1800  # a test program that runs longer is stuck; it is stopped and counted as failed
 LEFT_OUT = "long"    # the label that only --long includes
+PRINTING = threading.Lock()
 
 
 @dataclass
@@ -48,6 +55,7 @@ class Test:
     folder: str
     environment: dict
     skip_code: int = None
+    alone: bool = False
 
 
 def registered_tests(build):
@@ -59,7 +67,7 @@ def registered_tests(build):
         tests.append(Test(entry["name"], entry.get("command", []), properties.get("LABELS", []),
                           properties.get("WORKING_DIRECTORY", str(build)),
                           dict(e.split("=", 1) for e in properties.get("ENVIRONMENT", [])),
-                          properties.get("SKIP_RETURN_CODE")))
+                          properties.get("SKIP_RETURN_CODE"), bool(properties.get("RUN_SERIAL"))))
     return tests
 
 
@@ -139,11 +147,29 @@ def run(test, quiet, gtest_flags):
             status, output = 127, f"{test.command[0]}: {error.strerror}\n".encode()
         tally = judge(test, status, report)
     verdict = "FAIL" if tally.failed else "ok" if tally.passed else "skip" if tally.skipped else "none"
-    if tally.failed:
-        sys.stdout.write(output.decode(errors="replace"))
-    if tally.failed or not quiet:
-        print(f"  {verdict:<5}{test.name:<40}{tally.line()}  ({time.monotonic() - began:.1f} s)", flush=True)
+    with PRINTING:
+        if tally.failed:
+            sys.stdout.write(output.decode(errors="replace"))
+        if tally.failed or not quiet:
+            print(f"  {verdict:<5}{test.name:<40}{tally.line()}  ({time.monotonic() - began:.1f} s)", flush=True)
     return tally
+
+
+def run_all(tests, run_one):
+    """The tallies of all tests, in no order: those that want all cores first, then one on each core, slow ones first."""
+    total = Tally()
+    for test in tests:
+        if test.alone:
+            total.add(run_one(test))
+    cores = queue.SimpleQueue()
+    for core in sorted(os.sched_getaffinity(0)):
+        cores.put(core)
+    others = sorted((test for test in tests if not test.alone), key=lambda test: "slow" not in test.labels)
+    # A thread's cores are those of the programs it starts.
+    with ThreadPoolExecutor(cores.qsize(), initializer=lambda: os.sched_setaffinity(0, {cores.get()})) as pool:
+        for tally in pool.map(run_one, others):
+            total.add(tally)
+    return total
 
 
 def run_unittest(path):
@@ -189,11 +215,8 @@ def main(arguments):
     if options.unittest:
         return run_unittest(options.unittest)
     tests = registered_tests(options.build) + ([] if options.no_python else python_tests())
-    total = Tally()
     began = time.monotonic()
-    for test in tests:  # one by one: two that train on all cores at once wait for each other at every barrier
-        if wanted(test, options):
-            total.add(run(test, options.quiet, gtest_flags))
+    total = run_all([test for test in tests if wanted(test, options)], lambda test: run(test, options.quiet, gtest_flags))
     for name, reason in total.skipped:
         print(f"  skipped  {name}: {reason}")
     for name in total.failed:

@@ -68,6 +68,26 @@ class Choosing(unittest.TestCase):
         self.assertFalse(self.choose(["unit"], only="config"))
 
 
+class Scheduling(unittest.TestCase):
+    def test_those_marked_have_all_cores_and_the_others_one_each(self):
+        tests = [Test(name, [], labels, "", {}, alone=name.startswith("all")) for name, labels in
+                 [("quick", ["unit"]), ("all_b", []), ("slow", ["slow"]), ("all_a", [])]]
+        cores = {}
+        order = []
+
+        def run_one(test):
+            cores[test.name] = len(os.sched_getaffinity(0))
+            order.append(test.name)
+            return Tally(passed=1)
+
+        before = os.sched_getaffinity(0)
+        total = run_tests.run_all(tests, run_one)
+        self.assertEqual(total.passed, 4)
+        self.assertEqual(order[:2], ["all_b", "all_a"])
+        self.assertEqual(cores, {"all_a": len(before), "all_b": len(before), "quick": 1, "slow": 1})
+        self.assertEqual(os.sched_getaffinity(0), before)
+
+
 class Running(unittest.TestCase):
     def setUp(self):
         scratch = tempfile.TemporaryDirectory()

@@ -97,7 +97,7 @@ struct NormFunction : torch::autograd::Function<NormFunction> {
   }
 };
 
-bool fits(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+bool norm_fits(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
   return has_kernel(x) && has_kernel(weight) && has_kernel(bias) && x.numel() > 0 && x.dim() > 0 && weight.dim() == 1 &&
          weight.size(0) == x.size(-1) && bias.sizes().equals(weight.sizes());
 }
@@ -112,14 +112,14 @@ at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::T
                       std::optional<at::ScalarType> out) {
   const at::ScalarType type = out.value_or(x.scalar_type());
   const bool has_type = type == at::kFloat || type == at::kBFloat16;
-  if (!has_type || !fits(x, weight, bias)) return plain_norm(x, weight, bias, epsilon).to(type);
+  if (!has_type || !norm_fits(x, weight, bias)) return plain_norm(x, weight, bias, epsilon).to(type);
   return NormFunction::apply(x, std::optional<at::Tensor>(), weight, bias, epsilon, type, 0.0, std::int64_t{0})[0];
 }
 
 std::pair<at::Tensor, at::Tensor> dropout_add_layer_norm(const at::Tensor& x, const at::Tensor& residual,
                                                          const at::Tensor& weight, const at::Tensor& bias, double epsilon,
                                                          Dropout site) {
-  if (!has_kernel(x) || !x.sizes().equals(residual.sizes()) || !fits(residual, weight, bias)) {
+  if (!has_kernel(x) || !x.sizes().equals(residual.sizes()) || !norm_fits(residual, weight, bias)) {
     const at::Tensor sum = dropout_add(x, residual, site);
     return {sum, layer_norm(sum, weight, bias, epsilon, x.scalar_type())};
   }

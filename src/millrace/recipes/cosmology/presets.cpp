@@ -48,7 +48,7 @@ Json only_v1(const Json& value) {
 Json defaults() {
   return {{"data.batch_size", 4},      {"optim.name", "adam"},    {"optim.learning_rate", 1e-4},
           {"optim.weight_decay", 0.0}, {"optim.clip_value", 1.0}, {"train.epochs", 100},
-          {"train.seed", 42},          {"log.every", 50},        {"optim.warmup_frac", 0.05}};
+          {"train.seed", 42},          {"log.every", 50},         {"optim.warmup_frac", 0.05}};
 }
 
 std::optional<SkySize> sample_sky_of(const std::string& preset) {
