@@ -27,6 +27,7 @@ REGISTRY_HOST = re.compile(r"(?:py" + r"pi\.org|pythonho" + r"sted\.org|download
                            r"security\.deb" + r"ian\.org|index\.crat" + r"es\.io|registry\.np" + r"mjs\.org)")
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(["<])([^">]+)[">]', re.MULTILINE)
 FLOOR_ROW = re.compile(r"^\|\s*(\d+)\s*\|\s*`(?:src/millrace/)?([\w/<>]+)`")
+RESERVED = re.compile(r"^[ \t]*(?:#[ \t]*define|struct|class|enum(?: class)?|namespace|using)[ \t]+(_[A-Z]\w*|\w*__\w*)", re.MULTILINE)
 
 
 class Tree:
@@ -231,6 +232,12 @@ def check_text(tree):
                 tree.say(name, line_of(text, match.start()), f"\"{match.group().strip()}\": {message}")
 
 
+def check_names(tree):
+    for name, text in tree.sources():
+        for match in RESERVED.finditer(text):
+            tree.say(name, line_of(text, match.start(1)), f"{match.group(1)} is a name of the compiler's (C++ [lex.name]); choose another")
+
+
 def check_guards(tree):
     for name, text in tree.sources((".h", ".cuh")):
         lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("//")]
@@ -286,6 +293,7 @@ def tidy(root):
     check_includes(tree, floors)
     check_sizes(tree)
     check_text(tree)
+    check_names(tree)
     check_guards(tree)
     check_records(tree)
     check_versions(tree)

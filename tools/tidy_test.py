@@ -212,6 +212,12 @@ class Planted(unittest.TestCase):
         self.append("src/millrace/train/run.cpp", "// TO" + "DO: later\n")
         self.expect("src/millrace/train/run.cpp", ["open ends"])
 
+    def test_name_of_the_compiler(self):
+        self.append("src/millrace/train/run.cpp", "int n = __LINE__;\nstruct _Private {};\n")
+        self.expect("src/millrace/train/run.cpp", ["_Private is a name of the compiler's"], 7)
+        self.write("src/millrace/train/run.cpp", '#include "millrace/train/run.h"\n#define MR__X 1\n')
+        self.expect("src/millrace/train/run.cpp", ["MR__X is a name"], 2)
+
     # headers and papers
 
     def test_header_without_pragma(self):
