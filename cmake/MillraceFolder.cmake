@@ -103,8 +103,7 @@ function(mr_precompiled name)
 endfunction()
 
 # What happens on all cores at once, or measures; the other tests run side by side, a core each (tools/run_tests.py).
-set(MILLRACE_TESTS_ALONE millrace_device_test millrace_kernels_test millrace_data_test millrace_session_test
-  language_model_learning_test)
+set(MILLRACE_TESTS_ALONE millrace_device_test millrace_kernels_test millrace_data_test language_model_learning_test)
 
 # A GoogleTest program with a ctest label (unit, slow, ranks, interop, gpu). ./dev test runs them and adds up passed, failed, skipped.
 function(mr_test target label)

@@ -87,6 +87,8 @@ struct Plan {
   std::int64_t steps = 20;
 };
 
+std::string flag(std::string_view key, std::string_view value) { return std::string("--").append(key).append("=").append(value); }
+
 Json run_once(const Plan& plan, const std::string& off) {
   std::vector<std::string> words = {"train"};
   words.insert(words.end(), plan.words.begin(), plan.words.end());
@@ -97,7 +99,7 @@ Json run_once(const Plan& plan, const std::string& off) {
                                                                      {"log.every", std::to_string(plan.steps)},
                                                                      {"log.tensorboard", "false"},
                                                                      {"log.images", "false"}})
-    words.push_back("--" + key + "=" + value);
+    words.push_back(flag(key, value));
   words.insert(words.end(), {"--fresh", "--json"});
   if (!off.empty()) words.push_back("--off=" + off);
   return child_json(words);
@@ -129,7 +131,7 @@ struct Row {
     return equal() ? apart : "DIFFERS: " + apart;
   }
   [[nodiscard]] std::string verdict() const {
-    const std::string saves = memory > kNoise * memory_on ? "saves " + human_bytes(memory) : "";
+    std::string saves = memory > kNoise * memory_on ? "saves " + human_bytes(memory) : "";
     if (ratio > 1 + kNoise && least_ratio > 1) return fixed(ratio, 2) + "x as fast with it" + (saves.empty() ? "" : ", " + saves);
     if (ratio < 1 - kNoise && most_ratio < 1) {
       if (!saves.empty()) return saves + ", takes " + fixed(1 / ratio, 2) + "x the time";
@@ -146,8 +148,7 @@ struct Row {
 };
 
 Row measure(Plan plan, const SwitchRow& row, std::int64_t rounds) {
-  if (const Occasion* const occasion = occasion_of(row.name))
-    plan.words.push_back("--" + std::string(occasion->key) + "=" + std::string(occasion->value));
+  if (const Occasion* const occasion = occasion_of(row.name)) plan.words.push_back(flag(occasion->key, occasion->value));
   std::vector<double> on_ms, off_ms, ratios, memory;
   Seen on, off;
   for (std::int64_t round = 0; round < rounds; ++round) {
@@ -175,7 +176,7 @@ void pin_choices(Plan& plan, const Json& summary) {
   for (const Json& choice : summary["choices"]) {
     const std::string option = choice.value("option", "");
     if (choice.value("by_trial", false) && option.find('.') != std::string::npos)
-      plan.words.push_back("--" + option + "=" + choice.value("value", ""));
+      plan.words.push_back(flag(option, choice.value("value", "")));
   }
 }
 

@@ -216,7 +216,7 @@ TEST_F(CosmologyTest, ChannelsLastIsTheSameNetwork) {
   }
   for (const auto& [name, value] : results[0]) {
     // The gradient of a bias before a batch norm is zero in exact arithmetic.
-    const double scale = std::max(1e-3, value.abs().max().item<double>());
+    const double scale = std::max(1e-2, value.abs().max().item<double>());
     EXPECT_LE((results[1].at(name) - value).abs().max().item<double>(), 1e-4 * scale) << name;
   }
 }
