@@ -8,6 +8,7 @@
 
 #include <unistd.h>
 
+#include "millrace/base/error.h"
 #include "millrace/base/format.h"
 #include "millrace/cli/child_run.h"
 #include "millrace/cli/command_config.h"
@@ -181,10 +182,14 @@ void pin_choices(Plan& plan, const Json& summary) {
 }
 
 std::vector<const SwitchRow*> chosen_rows(const std::vector<std::string>& names) {
-  const Switches known(names);  // refuses what does not exist
   std::vector<const SwitchRow*> rows;
-  for (const Switches::Setting& setting : known.settings()) {
-    if (names.empty() || !setting.on) rows.push_back(setting.row);
+  try {
+    const Switches known(names);
+    for (const Switches::Setting& setting : known.settings()) {
+      if (names.empty() || !setting.on) rows.push_back(setting.row);
+    }
+  } catch (const ConfigError& error) {  // it knows names from train.off
+    throw UsageError({error.message().what, "flag --rows", error.message().next});
   }
   return rows;
 }

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::string_view kEstimateHelp =
     R"(Says what a step of a run will hold, and what each block of the model that is recomputed saves and costs: a step is tried
-twice on the run's own data. With --memory.budget also what that budget would recompute. Nothing is written.
+twice on the run's own data. With --memory.budget also what that budget would recompute. It writes no run.
 
   FILE, --config FILE, --preset, --data, --off, --section.key=VALUE   as in train
   --json                as JSON

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::string_view kMaxBatchHelp =
     R"(Finds the largest data.batch_size that runs: each size tried does a whole step with its update, a batch of validation and a
-second step, on the run's own data. On a CPU memory ends at memory.limit (auto = what is free). Nothing is written.
+second step, on the run's own data. On a CPU memory ends at memory.limit (auto = what is free). It writes no run.
 
   --from N              the first size tried (default 1); then doubling, then halving the gap
   --most N              never try more (default: the training set)
