@@ -2,7 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cerrno>
+#include <chrono>
+#include <thread>
 
 #include "millrace/base/error.h"
 #include "millrace/base/fault_fs.h"
@@ -80,44 +83,85 @@ TEST(Save, TheLogTellsHowLongTheLoopWaitedAndHowLongItWasWritten) {
   EXPECT_EQ(run.summary["snapshots"]["failed"], 0);
 }
 
-class FailingSave : public testing::TestWithParam<bool> {};  // in the background
-
-// Each call of the file system in turn, alone: no abort, and the previous snapshot loads.
-TEST_P(FailingSave, WhicheverCallFailsTheRunEndsAsIfItHadNot) {
-  const Json config = GetParam() ? kConfig : with({{"train.off", {"async_snapshot"}}});
-  std::int64_t calls = 0;
-  {
-    const toys::TemporaryFolder folder;
-    FaultFs fs(Fs::real());
-    (void)toys::run(toys::grouped_regression(), folder.path(), config, false, &fs);
-    calls = fs.calls();
+// Holds each save of a step back until the training is `lag` steps further, and a while longer for it to go too far.
+class HeldBack final : public FaultFs {
+ public:
+  HeldBack(const std::atomic<std::int64_t>& begun, std::int64_t lag) : FaultFs(Fs::real()), begun_(begun), lag_(lag) {}
+  void sync_directory(const std::filesystem::path& path) override {
+    const std::string name = path.filename().string();
+    const std::string start = ".tmp-step-";
+    if (const std::int64_t step = name.starts_with(start) ? std::stoll(name.substr(start.size(), 8)) : 0; step > 0 && step < 12) {
+      while (begun_ < step + lag_) std::this_thread::sleep_for(std::chrono::milliseconds(1));  // a hang = waited too early
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      ahead_.push_back(begun_ - step);
+    }
+    FaultFs::sync_directory(path);
   }
-  ASSERT_GT(calls, 100);
-  int went_on = 0;
-  for (std::int64_t k = 0; k < calls; ++k) {
+  [[nodiscard]] const std::vector<std::int64_t>& ahead() const { return ahead_; }
+
+ private:
+  const std::atomic<std::int64_t>& begun_;
+  std::int64_t lag_;
+  std::vector<std::int64_t> ahead_;
+};
+
+TEST(Save, TrainingGoesOnBesideItForSoManySteps) {
+  for (const std::int64_t lag : {0, 1, 2}) {
     const toys::TemporaryFolder folder;
-    FaultFs fs(Fs::real(), {.fail_at = k, .error_number = k % 2 == 0 ? EIO : ENOSPC, .tears_write = true});
+    std::atomic<std::int64_t> begun{0};
+    toys::at_point = [&](const char* point) { begun += std::string_view(point) == "loss" ? 1 : 0; };
+    HeldBack fs(begun, lag);
+    const RunOutcome run = toys::run(toys::grouped_regression(), folder.path(),
+                                     with({{"snapshot.max_lag", lag}, {"train.validate_every", 100}}), false, &fs);
+    toys::at_point = nullptr;
+    EXPECT_THAT(fs.ahead(), testing::ElementsAre(lag, lag, lag));
+    EXPECT_EQ(run.summary["state_sha256"],
+              toys::run(toys::grouped_regression(), "", with({{"train.validate_every", 100}})).summary["state_sha256"]);
+    EXPECT_GE(run.summary["snapshots"]["lag_ms"].get<double>(), 3 * 20.0 * 0.9);
+    EXPECT_GT(run.summary["snapshots"]["lag_share"].get<double>(), 0.0);
+  }
+}
+
+class FailingSave : public testing::TestWithParam<bool> {  // in the background
+ protected:
+  static Json config() { return GetParam() ? kConfig : with({{"train.off", {"async_snapshot"}}}); }
+  // A run's digest, or what it ended with; then the same command again, on a disk that works.
+  static std::string outcome(FaultFs& fs, const std::string& fault) {
+    const toys::TemporaryFolder folder;
     std::string how;
     try {
-      how = toys::run(toys::grouped_regression(), folder.path(), config, false, &fs).summary["state_sha256"].get<std::string>();
-      ++went_on;
+      how = toys::run(toys::grouped_regression(), folder.path(), config(), false, &fs).summary["state_sha256"].get<std::string>();
+      EXPECT_EQ(how, straight_hash()) << fault;
     } catch (const Error& error) {
       how = error.what();
     } catch (const FsError& error) {
       how = error.what();
     }
-    if (how.size() == 64) {
-      EXPECT_EQ(how, straight_hash());
-    }
-    expect_goes_on(folder.path(), config,
-                   "call " + std::to_string(k) + ": " + (k < fs.calls() ? fs.log()[static_cast<std::size_t>(k)] : "not reached") +
-                       "; " + how);
+    expect_goes_on(folder.path(), config(), fault + ": " + how);
+    return how;
   }
-  EXPECT_GT(went_on, calls * 8 / 10) << "one failure is no reason to stop, but at the start and at the very end";
+};
+
+// Each call of the file system in turn, alone: no abort, and the previous snapshot loads.
+TEST_P(FailingSave, WhicheverCallFailsTheRunEndsAsIfItHadNot) {
+  std::vector<std::string> calls;
+  {
+    const toys::TemporaryFolder folder;
+    FaultFs fs(Fs::real());
+    (void)toys::run(toys::grouped_regression(), folder.path(), config(), false, &fs);
+    calls = fs.log();
+  }
+  ASSERT_GT(calls.size(), 100U);
+  std::size_t went_on = 0;
+  for (std::size_t k = 0; k < calls.size(); ++k) {
+    FaultFs fs(Fs::real(),
+               {.fail_at = static_cast<std::int64_t>(k), .error_number = k % 2 == 0 ? EIO : ENOSPC, .tears_write = true});
+    went_on += outcome(fs, "call " + std::to_string(k) + ", " + calls[k]) == straight_hash() ? 1 : 0;
+  }
+  EXPECT_GT(went_on, calls.size() * 8 / 10) << "one failure is no reason to stop, but at the start and at the very end";
 }
 
 TEST_P(FailingSave, OnAFullDiskTrainingGoesOnAndNothingIsTorn) {
-  const Json config = GetParam() ? kConfig : with({{"train.off", {"async_snapshot"}}});
   // All that a run writes, logs too.
   std::uint64_t needed = 0;
   {
@@ -131,21 +175,9 @@ TEST_P(FailingSave, OnAFullDiskTrainingGoesOnAndNothingIsTorn) {
   const std::uint64_t most = needed * 11 / 10 + (std::uint64_t{128} << 10U);
   int finished = 0;
   for (std::uint64_t i = 0; i < kSizes; ++i) {
-    const toys::TemporaryFolder folder;
-    FaultFs fs(Fs::real(), {.capacity = most * i / (kSizes - 1)});
-    std::string how;
-    try {
-      how = toys::run(toys::grouped_regression(), folder.path(), config, false, &fs).summary["state_sha256"].get<std::string>();
-      ++finished;
-    } catch (const Error& error) {
-      how = error.what();
-    } catch (const FsError& error) {
-      how = error.what();
-    }
-    if (how.size() == 64) {
-      EXPECT_EQ(how, straight_hash());
-    }
-    expect_goes_on(folder.path(), config, std::to_string(most * i / (kSizes - 1)) + " bytes: " + how);
+    const std::uint64_t capacity = most * i / (kSizes - 1);
+    FaultFs fs(Fs::real(), {.capacity = capacity});
+    finished += outcome(fs, std::to_string(capacity) + " bytes") == straight_hash() ? 1 : 0;
   }
   EXPECT_GT(finished, 0);
 }

@@ -112,6 +112,11 @@ void Writer::wait() {
   impl_->changed.wait(lock, [&] { return !impl_->job; });
 }
 
+bool Writer::busy() {
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->job.has_value();
+}
+
 std::optional<Saved> Writer::take() {
   const std::lock_guard lock(impl_->mutex);
   return std::exchange(impl_->result, std::nullopt);

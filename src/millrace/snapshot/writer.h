@@ -37,6 +37,7 @@ class Writer {
   // or the state is to blame for: take() tells. A result that nobody took is lost.
   void begin(const Content& content, Retention retention);
   void wait();                  // until no save is under way
+  [[nodiscard]] bool busy();    // a save is under way
   std::optional<Saved> take();  // the result of the save that ended since the last call; never waits
 
  private:

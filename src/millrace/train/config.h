@@ -122,6 +122,7 @@ struct SnapshotConfig {
   std::string best_metric;
   BestIs best_is = BestIs::lowest;
   std::int64_t keep_every = 0;
+  std::int64_t max_lag = 1;
   OnSaveError on_error = OnSaveError::continue_;
   static consteval auto fields() {
     using C = SnapshotConfig;
@@ -134,6 +135,9 @@ struct SnapshotConfig {
         field<&C::best_metric>("Validation metric that decides what is best, also for early stopping. Empty: the loss."),
         field<&C::best_is>("Which value of that metric is best."),
         field<&C::keep_every>("Also keep each one whose step is a multiple of this; 0 = none.").min(0),
+        field<&C::max_lag>("Steps the training may go on while one is being written; then it waits. A crash loses at most the "
+                           "steps between two snapshots and these.")
+            .min(0),
         field<&C::on_error>("When one can't be written: warn and go on, or stop. The final one must be written.")};
   }
 };

@@ -39,6 +39,19 @@ std::string share_text(const Json& shares) {
   return text;
 }
 
+// What waiting for saves cost, where that is worth a word, and what would hide it.
+std::string lag_advice(const Json& summary, std::int64_t max_lag) {
+  constexpr double kWorthAWord = 0.02;
+  const Json& saves = summary["snapshots"];
+  const double step_ms = summary["step_ms"]["p50"].get<double>();
+  if (saves["lag_share"].get<double>() < kWorthAWord || saves["saved"] == 0 || step_ms <= 0) return "";
+  const double save_ms = saves["write_ms"].get<double>() / saves["saved"].get<double>();
+  const auto enough = std::max(max_lag + 1, static_cast<std::int64_t>(std::ceil(save_ms / step_ms)));
+  return "\nwaited for snapshots " + percent(saves["lag_share"].get<double>()) + " of the time: writing one takes " +
+         fixed(save_ms, 0) + " ms. With --snapshot.max_lag=" + std::to_string(enough) +
+         " that would be hidden, and a crash could lose " + std::to_string(enough - max_lag) + " more steps; or save less often";
+}
+
 }  // namespace
 
 Json versions() {
@@ -148,6 +161,7 @@ RunOutcome Session::finish(std::optional<Ending> ending, const std::string& erro
               human_bytes(memory_.trial["predicted_bytes"].get<double>()) + ")";
     }
     if (!request_.run_folder.empty()) text += ", run folder " + request_.run_folder.string();
+    text += lag_advice(summary, config_.snapshot.max_lag);
     console.line(text);
   }
   outcome.summary = std::move(summary);

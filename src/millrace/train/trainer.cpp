@@ -48,6 +48,7 @@ Ending Trainer::run() {
     if (validation_pending_) validate();
     note_save(OnFailure::as_configured);
     if (snapshot_due()) save(false);
+    bound_lag();
     if (const auto ending = reason_to_stop()) {
       finish(*ending);
       return *ending;
@@ -189,9 +190,7 @@ void Trainer::validate() {
     parts_.recipe->model().train();
   }
   forget_peak();
-  const std::int64_t spent = steady_nanoseconds() - begin;
-  window_begin_ns_ += spent;
-  epoch_begin_ns_ += spent;
+  leave_out(steady_nanoseconds() - begin);
   if (!means) return;  // a signal came: the snapshot says that this validation is still due
   validation_pending_ = false;
   validated_step_ = step_;

@@ -116,6 +116,8 @@ class Trainer {
   std::optional<std::map<std::string, double>> validation_that_fits();
   void note_validation(const std::map<std::string, double>& means);
   void save(bool required);
+  void bound_lag();
+  void leave_out(std::int64_t nanoseconds) noexcept;
   enum class OnFailure : std::uint8_t { warn, as_configured, end };
   void note_save(OnFailure on_failure);
   [[nodiscard]] std::string judged_metric() const;
@@ -146,7 +148,7 @@ class Trainer {
   std::int64_t saved_step_ = -1;              // saved, or being saved
   struct {
     std::int64_t done = 0, failed = 0;
-    double blocked_ms = 0, write_ms = 0;
+    double blocked_ms = 0, write_ms = 0, lag_ms = 0;  // waited for the copy, written, waited by snapshot.max_lag
   } saves_;
   std::int64_t validated_step_ = -1;
   std::string state_sha256_;

@@ -235,8 +235,12 @@ Json Trainer::results() const {
                     {"bytes", cache.bytes},
                     {"budget_bytes", cache.budget_bytes}};
   }
-  all["snapshots"] = {
-      {"saved", saves_.done}, {"failed", saves_.failed}, {"blocked_ms", saves_.blocked_ms}, {"write_ms", saves_.write_ms}};
+  all["snapshots"] = {{"saved", saves_.done},
+                      {"failed", saves_.failed},
+                      {"blocked_ms", saves_.blocked_ms},
+                      {"write_ms", saves_.write_ms},
+                      {"lag_ms", saves_.lag_ms},
+                      {"lag_share", seconds > 0 ? saves_.lag_ms * 1e-3 / seconds : 0.0}};
   all["memory"] = memory_results();
   if (first_step_seconds_) all["time_to_first_step_s"] = *first_step_seconds_;
   return all;

@@ -111,6 +111,25 @@ void Trainer::note_save(OnFailure on_failure) {
   record("warning", {{"step", step_}, {"text", saved->error->what()}});
 }
 
+// What a crash may cost is bounded: a save that takes longer than snapshot.max_lag steps is waited for.
+void Trainer::bound_lag() {
+  if (writer_ == nullptr || !writer_->busy() || step_ - saved_step_ < parts_.config->snapshot.max_lag) return;
+  const std::int64_t begin = steady_nanoseconds();
+  {
+    const telemetry::Span span(*parts_.timeline, telemetry::Phase::snapshot);
+    writer_->wait();
+  }
+  const std::int64_t spent = steady_nanoseconds() - begin;
+  saves_.lag_ms += static_cast<double>(spent) * 1e-6;
+  leave_out(spent);
+}
+
+// Of the rates: time that was not spent on steps.
+void Trainer::leave_out(std::int64_t nanoseconds) noexcept {
+  window_begin_ns_ += nanoseconds;
+  epoch_begin_ns_ += nanoseconds;
+}
+
 void Trainer::save(bool required) {
   if (writer_ == nullptr) return;
   const std::int64_t begin = steady_nanoseconds();
@@ -134,9 +153,7 @@ void Trainer::save(bool required) {
     }
   }
   forget_peak();
-  const std::int64_t spent = steady_nanoseconds() - begin;
-  window_begin_ns_ += spent;
-  epoch_begin_ns_ += spent;
+  leave_out(steady_nanoseconds() - begin);
 }
 
 void Trainer::save_after_error() noexcept {
