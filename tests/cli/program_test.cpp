@@ -106,6 +106,16 @@ TEST(Errors, ElevenMistakesElevenMessages) {
   EXPECT_FALSE(std::filesystem::exists(scratch.path() / "runs"));
 }
 
+TEST(Errors, WhatNoValueTellsAloneIsSaidBeforeAnythingIsMade) {
+  const Scratch scratch;
+  const Result result =
+      millrace({"train", "language_model", "--preset=smoke", "--memory.budget=lots", "--train.epochs=0", "--train.max_steps=0"},
+               {.folder = scratch.path()});
+  EXPECT_EQ(result.exit_code, 2);
+  expect_golden("contradictions.txt", result.err);
+  EXPECT_FALSE(std::filesystem::exists(scratch.path() / "runs"));
+}
+
 TEST(Config, ExplainSaysWhereValuesCameFrom) {
   const Scratch scratch;
   const Result result =

@@ -133,6 +133,7 @@ CommandConfig resolve_command_config(const Entry& entry, Arguments& arguments) {
 
   CommandConfig result;
   result.resolved = layers.resolve();
+  if (auto problems = run_problems(result.resolved); !problems.empty()) throw ConfigError(std::move(problems));
   result.preset = preset ? with_underscores(*preset) : "";
   result.config_folder = files.empty() ? std::filesystem::current_path() : std::filesystem::absolute(files.front()).parent_path();
   return result;

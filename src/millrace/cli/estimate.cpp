@@ -35,7 +35,11 @@ void print_estimate(const Json& result) {
     rows.push_back({"  recomputed for it", joined(result["recompute"].get<std::vector<std::string>>(), ", ")});
     rows.push_back({"  its price, ms a step", fixed(result["extra_ms"].get<double>(), 1)});
   }
-  rows.push_back({"  predicted peak of the run", bytes(result, "predicted_bytes")});
+  rows.push_back({"  predicted peak of the run", bytes(result, "predicted_bytes") + ", " + result["peak_in"].get<std::string>()});
+  if (result.contains("split_that_fits")) {
+    rows.push_back({"  within the budget", bytes(result, "split_bytes") + " with every block recomputed and --memory.split=" +
+                                               result["split_that_fits"].dump()});
+  }
   print(table(rows));
   if (result["blocks"].empty()) {
     print("the recipe names no blocks: nothing can be recomputed\n");

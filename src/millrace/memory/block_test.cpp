@@ -302,6 +302,12 @@ TEST_F(Block, ThePlannersPredictionsComeTrue) {
   EXPECT_LT(little.blocks.size(), 4U);
   EXPECT_GT(little.extra_ms, 0.0);
   EXPECT_FALSE(planner.choose(1).fits);
+  const Peak plain_peak = planner.peak({});
+  EXPECT_EQ(plain_peak.bytes, plain.peak_bytes());
+  const Segment& highest = *std::ranges::max_element(plain.segments, {}, &Segment::peak_bytes);
+  EXPECT_EQ(plain_peak.where, plain.where(highest));
+  EXPECT_EQ(plain.where({.kind = Segment::Kind::backward, .block = 3}), "in the backward pass of part3");
+  EXPECT_EQ(plain.where({.kind = Segment::Kind::gap, .block = -1}), "before the first block");
 }
 
 }  // namespace

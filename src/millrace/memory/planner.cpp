@@ -86,10 +86,11 @@ Planner::Planner(StepProfile recomputed, std::optional<StepProfile> plain)
   }
 }
 
-std::uint64_t Planner::predict(const std::vector<std::string>& blocks) const {
+Peak Planner::peak(const std::vector<std::string>& blocks) const {
   const std::set<std::string_view> again(blocks.begin(), blocks.end());
   const auto is_again = [&](std::size_t block) { return again.contains(plain_.blocks[block]); };
-  std::uint64_t peak = 0;
+  std::uint64_t most = 0;
+  std::size_t at = 0;
   std::uint64_t gone = 0;     // of the blocks between their passes, saved bytes of those that are recomputed
   std::uint64_t present = 0;  // and of the others
   for (std::size_t i = 0; i < plain_.segments.size(); ++i) {
@@ -100,10 +101,14 @@ std::uint64_t Planner::predict(const std::vector<std::string>& blocks) const {
       std::uint64_t& sum = is_again(block) ? gone : present;
       sum = minus(sum, saved_[block]);
     }
-    peak = std::max(peak, own ? recomputed_.segments[i].peak_bytes + present : minus(segment.peak_bytes, gone));
+    const std::uint64_t here = own ? recomputed_.segments[i].peak_bytes + present : minus(segment.peak_bytes, gone);
+    if (here > most) {
+      most = here;
+      at = i;
+    }
     if (segment.kind == Kind::forward) (is_again(block) ? gone : present) += saved_[block];
   }
-  return peak;
+  return {most, plain_.segments.empty() ? "" : plain_.where(plain_.segments[at])};
 }
 
 RecomputePlan Planner::choose(std::uint64_t bytes) const {
@@ -122,7 +127,8 @@ RecomputePlan Planner::choose(std::uint64_t bytes) const {
     fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
     if (predict(fewer) <= bytes) chosen = std::move(fewer);
   }
-  RecomputePlan plan{.blocks = {}, .predicted_bytes = predict(chosen), .extra_ms = 0, .fits = fits};
+  Peak at = peak(chosen);
+  RecomputePlan plan{.blocks = {}, .peak_in = std::move(at.where), .predicted_bytes = at.bytes, .extra_ms = 0, .fits = fits};
   for (const BlockCost& cost : costs_) {  // in the model's order
     if (std::ranges::find(chosen, cost.name) == chosen.end()) continue;
     plan.blocks.push_back(cost.name);

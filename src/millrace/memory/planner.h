@@ -27,8 +27,15 @@ struct BlockCost {
   double ms = 0;                  // what that costs
 };
 
+// Where a step holds most.
+struct Peak {
+  std::uint64_t bytes = 0;
+  std::string where;  // "in the backward pass of layer1", "after the forward pass of layer7", "before the first block"
+};
+
 struct RecomputePlan {
   std::vector<std::string> blocks;  // to recompute
+  std::string peak_in;              // Peak::where
   std::uint64_t predicted_bytes = 0;
   double extra_ms = 0;
   bool fits = true;  // false: all blocks together are not enough
@@ -46,7 +53,8 @@ class Planner {
   [[nodiscard]] std::uint64_t plain_bytes() const { return predict({}); }
   [[nodiscard]] bool measured_plain() const noexcept { return measured_plain_; }
   // Peak of a step that recomputes these.
-  [[nodiscard]] std::uint64_t predict(const std::vector<std::string>& blocks) const;
+  [[nodiscard]] Peak peak(const std::vector<std::string>& blocks) const;
+  [[nodiscard]] std::uint64_t predict(const std::vector<std::string>& blocks) const { return peak(blocks).bytes; }
   // Most saved bytes per recomputed millisecond first, until the prediction is within `bytes`; then without those that turn out
   // not to be needed.
   [[nodiscard]] RecomputePlan choose(std::uint64_t bytes) const;

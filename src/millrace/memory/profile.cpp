@@ -22,6 +22,20 @@ std::uint64_t StepProfile::peak_bytes() const noexcept {
   return peak;
 }
 
+std::string StepProfile::where(const Segment& segment) const {
+  if (segment.block < 0) return "before the first block";
+  const std::string& name = blocks[static_cast<std::size_t>(segment.block)];
+  switch (segment.kind) {
+    case Segment::Kind::gap:
+      return "after the forward pass of " + name;
+    case Segment::Kind::forward:
+      return "in the forward pass of " + name;
+    case Segment::Kind::backward:
+      return "in the backward pass of " + name;
+  }
+  return name;
+}
+
 Profiler::Profiler(c10::Device device) : device_(device) {
   device::reset_peak_tensor_memory(device_);
   open_.begin_bytes = device::tensor_memory(device_).live_bytes;

@@ -26,6 +26,7 @@ struct StepProfile {
   std::vector<std::uint64_t> second_pass_bytes;  // by block: what a second pass brought back; 0 = there was none
   std::vector<double> second_pass_ms;
   [[nodiscard]] std::uint64_t peak_bytes() const noexcept;
+  [[nodiscard]] std::string where(const Segment& segment) const;  // "in the backward pass of layer1"
 };
 
 // Watches one step. Waits for the device at each border: for trials only.

@@ -69,7 +69,7 @@ StepBench::StepBench(const Entry& entry, const StepBenchOptions& options) : impl
   Impl& impl = *impl_;
   impl.config = layers.resolve();
   impl.shared = config::read<RunConfig>(impl.config.values);
-  check_memory(impl.shared.memory);
+  if (auto problems = memory_problems(impl.shared.memory); !problems.empty()) throw ConfigError(std::move(problems));
   device::count_tensor_memory();
   impl.switches = Switches(options.off);
   const at::Device device = device::choose(impl.shared.device.name).device;

@@ -141,11 +141,7 @@ Json bench_workload(const data::Workload& workload, const std::filesystem::path&
 
 Json Session::ceiling(double seconds) {
   choose_device();
-  make_recipe();
-  make_loaders();
-  make_stepper();
-  decide_precision();
-  decide_layout();
+  make_step();
   introduce();
   std::int64_t step = 0;
   const auto consume = [&](data::HostBatch host) {

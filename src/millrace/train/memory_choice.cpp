@@ -4,6 +4,7 @@
 #include "millrace/base/format.h"
 #include "millrace/device/device.h"
 #include "millrace/device/tensor_memory.h"
+#include "millrace/train/split.h"
 
 namespace millrace {
 namespace {
@@ -54,9 +55,21 @@ memory::RecomputePlan confirmed(Stepper& stepper, const Batch& batch, const Plan
   return plan;
 }
 
+// The fewest micro-steps, by twos, of which one with everything recomputed holds no more than `budget`, and what it holds.
+std::optional<std::pair<std::int64_t, std::uint64_t>> split_that_fits(Stepper& stepper, const Batch& batch,
+                                                                      std::uint64_t budget) {
+  constexpr std::int64_t kMost = 64;
+  for (std::int64_t parts = 2; parts <= kMost && parts_of(batch, parts) == parts; parts *= 2) {
+    const auto measured =
+        profile(stepper, part_of(batch, 0, parts), Recompute({"all"}), /*with_gradients=*/true, stepper.device());
+    if (measured && measured->peak_bytes() <= budget) return std::pair(parts, measured->peak_bytes());
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
-void check_memory(const MemoryConfig& config) {
+std::vector<Problem> memory_problems(const MemoryConfig& config) {
   std::vector<Problem> problems;
   if (!config.budget.empty() && !memory::parse_budget(config.budget)) {
     problems.push_back(
@@ -76,7 +89,7 @@ void check_memory(const MemoryConfig& config) {
     problems.push_back({"offload " + quoted(config.offload) + " is no amount of memory", "memory.offload",
                         "write the size, such as 1 MB, from which on a tensor goes to host memory, or leave it empty"});
   }
-  if (!problems.empty()) throw ConfigError(std::move(problems));
+  return problems;
 }
 
 std::uint64_t offload_bytes(const MemoryConfig& config, at::Device device, Switches& switches) {
@@ -119,7 +132,9 @@ MemoryChoice try_memory(Stepper& stepper, const Batch& batch, const MemoryConfig
   if (config.budget.empty()) {
     std::erase_if(every, [&](const std::string& name) { return !choice.recompute.takes(name); });
     choice.trial["recompute"] = every;
-    choice.trial["predicted_bytes"] = planner.predict(every);
+    memory::Peak peak = planner.peak(every);
+    choice.trial["predicted_bytes"] = peak.bytes;
+    choice.trial["peak_in"] = std::move(peak.where);
     return choice;
   }
   const std::uint64_t budget = memory::parse_budget(config.budget)->bytes(planner.plain_bytes());
@@ -128,12 +143,23 @@ MemoryChoice try_memory(Stepper& stepper, const Batch& batch, const MemoryConfig
   choice.value = joined(plan.blocks);
   choice.reason = "a step takes " + bytes_text(plan.predicted_bytes) + " of the budget's " + bytes_text(budget) + ", " +
                   bytes_text(planner.plain_bytes()) + " without; recomputing costs " + fixed(plan.extra_ms, 1) + " ms";
-  if (!plan.fits) choice.reason += "; more can't be saved by recompute: lower data.batch_size, or raise memory.split";
+  if (!plan.fits) {
+    choice.reason += "; recompute can't save more, the peak is " + plan.peak_in + ": ";
+    if (const auto smaller = split_that_fits(stepper, batch, budget)) {
+      const std::int64_t split = smaller->first * config.split;
+      choice.reason += "--memory.split=" + std::to_string(split) + " takes " + bytes_text(smaller->second);
+      choice.trial["split_that_fits"] = split;
+      choice.trial["split_bytes"] = smaller->second;
+    } else {
+      choice.reason += batch.rows() > 1 ? "smaller micro-steps are not within it either" : "the micro-step is one sample already";
+    }
+  }
   choice.trial["budget_bytes"] = budget;
   choice.trial["predicted_bytes"] = plan.predicted_bytes;
   choice.trial["recompute"] = plan.blocks;
   choice.trial["extra_ms"] = plan.extra_ms;
   choice.trial["fits"] = plan.fits;
+  choice.trial["peak_in"] = plan.peak_in;
   return choice;
 }
 

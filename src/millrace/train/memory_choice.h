@@ -14,12 +14,13 @@ struct MemoryChoice {
   std::string value;  // for the plan: "layer1, layer2"
   std::string reason;
   // {plain_bytes, plain_measured, recomputed_bytes, blocks: [{name, saved_bytes, ms}], and with a budget budget_bytes,
-  // predicted_bytes, recompute, fits}; empty without trials.
+  // predicted_bytes, recompute, fits, peak_in; where it does not fit also split_that_fits and split_bytes, if some split does};
+  // empty without trials.
   Json trial = Json::object();
 };
 
-// ConfigError when memory.budget or memory.limit are neither bytes nor a share.
-void check_memory(const MemoryConfig& config);
+// When memory.budget, memory.limit or memory.offload are no amounts. `where` begins with the option.
+[[nodiscard]] std::vector<Problem> memory_problems(const MemoryConfig& config);
 
 // Trials of a prepared batch, as estimate shows them and the budget needs them. DeviceError when not even a step that recomputes
 // everything fits. `with_gradients`: see Stepper::profile_memory.

@@ -28,11 +28,7 @@ DataError no_batch() {
 
 Json Session::estimate() {
   choose_device();
-  make_recipe();
-  make_loaders();
-  make_stepper();
-  decide_precision();
-  decide_layout();
+  make_step();
   const std::optional<Batch> batch = trial_batch();
   if (!batch) throw no_batch();
   Json result = try_memory(*stepper_, *batch, config_.memory, config_.optim.accumulate > 1 || config_.memory.split > 1).trial;
@@ -53,11 +49,7 @@ Json Session::estimate() {
 Json Session::try_whole_step() {
   choose_device();
   if (context_.device.is_cpu() && !memory_limit_) memory_limit_.emplace(config_.memory.limit);
-  make_recipe();
-  make_loaders();
-  make_stepper();
-  decide_precision();
-  decide_layout();
+  make_step();
   decide_memory();
   recipe_->model().train();
   device::reset_peak_tensor_memory(context_.device);

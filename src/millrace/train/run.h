@@ -20,6 +20,9 @@ namespace millrace {
 // Aliases all recipes share (--amp, --epochs, --batch_size, --config-file ... see docs), then the recipe's own.
 [[nodiscard]] std::vector<config::Alias> aliases_of(const Entry& entry);
 
+// What is wrong with values that the schema takes, one by one or together.
+[[nodiscard]] std::vector<Problem> run_problems(const config::Resolved& config);
+
 struct RunRequest {
   const Entry* entry = nullptr;
   config::Resolved config;

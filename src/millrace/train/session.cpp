@@ -69,13 +69,22 @@ std::filesystem::path cache_folder() {
   return std::filesystem::path("runs") / "cache";
 }
 
+std::vector<Problem> run_problems(const config::Resolved& config) {
+  const auto run = config::read<RunConfig>(config.values);
+  std::vector<Problem> problems = memory_problems(run.memory);
+  if (run.train.epochs == 0 && run.train.max_steps == 0)
+    problems.push_back({"the run has no end: train.epochs and train.max_steps are both 0", "train", "set one of them"});
+  for (Problem& problem : problems) {
+    const auto origin = config.origins.find(problem.where);
+    if (origin != config.origins.end()) problem.where = origin->second;
+  }
+  return problems;
+}
+
 Session::Session(SessionRequest request)
     : request_(std::move(request)), config_(config::read<RunConfig>(request_.config.values)), switches_(config_.train.off) {
   if (request_.fs == nullptr) request_.fs = &Fs::real();
-  if (config_.train.epochs == 0 && config_.train.max_steps == 0) {
-    throw ConfigError({"the run has no end: train.epochs and train.max_steps are both 0", "train", "set one of them"});
-  }
-  check_memory(config_.memory);
+  if (auto problems = run_problems(request_.config); !problems.empty()) throw ConfigError(std::move(problems));
   device::count_tensor_memory();
 }
 
@@ -109,6 +118,14 @@ RunOutcome Session::run() {
     finish(std::nullopt, error.what());
     throw;
   }
+}
+
+void Session::make_step() {
+  make_recipe();
+  make_loaders();
+  make_stepper();
+  decide_precision();
+  decide_layout();
 }
 
 void Session::origin_choice(const std::string& key, std::string value, std::string reason) {

@@ -48,6 +48,7 @@ class Session {
   void make_loaders();
   void choose_cache(data::Pipeline& training, data::Pipeline& held_out);
   void make_stepper();
+  void make_step();  // all that a step needs, without a run around it
   void decide_precision();
   [[nodiscard]] precision::Decision try_precisions();
   [[nodiscard]] std::optional<at::ScalarType> known_format() const;
