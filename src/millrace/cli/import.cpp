@@ -49,15 +49,6 @@ Tensors part_of(const Tensors& all, const std::string& part) {
   throw UsageError({"no tensor lies below " + quoted(part), "flag --part", "the file has " + joined(parts, ", ")});
 }
 
-Tensors read_foreign(const std::string& file) {
-  try {
-    return snapshot::read_tensors(file);
-  } catch (const SnapshotError& error) {  // somebody else's file is no snapshot
-    const Message& message = error.message();
-    throw DataError({message.what, message.where.empty() ? file : message.where, message.next});
-  }
-}
-
 int run_import(const Invocation& call) {
   Arguments arguments(call.words);
   const bool json = arguments.flag("json");
@@ -67,7 +58,7 @@ int run_import(const Invocation& call) {
   arguments.finish("import");
   if (!from)
     throw UsageError({"millrace import needs a file", "millrace import", "write millrace import FILE.pt --to FILE.safetensors"});
-  const Tensors all = read_foreign(*from);
+  const Tensors all = snapshot::read_tensors(*from);
   write_weights(to, part ? part_of(all, *part) : all, *from, values_of(*from), json);
   return 0;
 }

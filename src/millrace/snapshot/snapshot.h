@@ -51,11 +51,11 @@ std::filesystem::path save(Fs& fs, const std::filesystem::path& run, const Conte
     Fs& fs, const std::filesystem::path& run,
     const std::function<void(const std::filesystem::path&, const std::string&)>& passed_over);
 
-// All tensors of one safetensors file or file of Python's torch.save, which its first bytes tell apart. SnapshotError when it
+// All tensors of one safetensors file or file of Python's torch.save, which its first bytes tell apart. DataError when it
 // can't be read, is damaged, or holds what would be code.
 [[nodiscard]] Tensors read_tensors(const std::filesystem::path& file);
 [[nodiscard]] bool is_pt_name(const std::filesystem::path& file);  // .pt, .pth
-// The opposite; torch.save's form when the name says so. Written whole or not at all.
+// The opposite; torch.save's form when the name says so. Written whole or not at all; DataError when that can't be.
 void write_tensors(Fs& fs, const std::filesystem::path& file, const Tensors& tensors);
 
 // Which snapshots stay. The newest always does.

@@ -37,9 +37,10 @@ Tensors read_tensors(const std::filesystem::path& file) {
     return is_pt_name(file) || format::looks_like_pt(file) ? read_all(format::PtFile(file))
                                                            : read_all(format::SafetensorsFile(file));
   } catch (const DataError& error) {
-    throw SnapshotError(error.message());
+    if (!error.message().where.empty()) throw;
+    throw DataError({error.message().what, file.string(), error.message().next});
   } catch (const c10::Error& error) {
-    throw SnapshotError(
+    throw DataError(
         {file.string() + " does not fit into memory", error.what_without_backtrace(), "free memory, or give a smaller file"});
   }
 }
@@ -49,8 +50,7 @@ void write_tensors(Fs& fs, const std::filesystem::path& file, const Tensors& ten
   std::vector<at::Tensor> values;
   for (const auto& [name, tensor] : tensors) {
     const auto dtype = detail::dtype_of(tensor.scalar_type());
-    if (!dtype)
-      throw SnapshotError({"tensor " + quoted(name) + " has a type no such file holds", file.string(), "convert it first"});
+    if (!dtype) throw DataError({"tensor " + quoted(name) + " has a type no such file holds", file.string(), "convert it first"});
     fields.push_back({name, *dtype, Shape(tensor.sizes().begin(), tensor.sizes().end())});
     values.push_back(tensor);
   }
@@ -67,10 +67,8 @@ void write_tensors(Fs& fs, const std::filesystem::path& file, const Tensors& ten
     out->sync();
     out->close();
     fs.rename(temporary, file);
-  } catch (const DataError& error) {
-    throw SnapshotError(error.message());
   } catch (const FsError& error) {
-    throw SnapshotError({"can't write " + file.string(), error.what(), "free space or choose another place"});
+    throw DataError({"can't write " + file.string(), error.what(), "free space or choose another place"});
   }
 }
 
