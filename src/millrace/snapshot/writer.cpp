@@ -36,7 +36,7 @@ struct Writer::Impl {
     Saved saved;
   };
 
-  Impl(Fs& fs_, std::filesystem::path run_) : fs(fs_), run(std::move(run_)) {}
+  Impl(Fs& file_system, std::filesystem::path run_folder) : fs(file_system), run(std::move(run_folder)) {}
 
   void write(Job& work) const {
     const std::int64_t begin = steady_nanoseconds();

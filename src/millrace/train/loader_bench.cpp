@@ -5,6 +5,7 @@
 #include <torch/nn/module.h>
 
 #include <algorithm>
+#include <cmath>
 #include <deque>
 
 #include "millrace/base/clock.h"
@@ -76,7 +77,7 @@ ConvolutionStep ConvolutionStep::for_milliseconds(double milliseconds) {
     one();
     best = std::min(best, (steady_seconds() - began) * 1e3);
   }
-  return ConvolutionStep(std::max<std::int64_t>(1, static_cast<std::int64_t>(milliseconds / best + 0.5)));
+  return ConvolutionStep(std::max<std::int64_t>(1, std::llround(milliseconds / best)));
 }
 
 ConvolutionStep::~ConvolutionStep() = default;

@@ -67,7 +67,7 @@ Json Session::try_whole_step() {
       rows += batch.rows();
       const std::int64_t parts = parts_of(batch, config_.memory.split);
       for (std::int64_t part = 0; part < parts; ++part) {
-        const StepResult result = stepper_->accumulate(recipe_->prepare(part_of(batch, part, parts)));
+        const StepResult result = stepper_->accumulate(recipe_->prepare(take_part(batch, part, parts)));
         (void)shown(result.losses[0]).item<double>();  // a device would still be busy
       }
     }

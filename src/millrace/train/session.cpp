@@ -309,7 +309,7 @@ std::optional<Batch> Session::trial_batch() const {
   if (!host) return std::nullopt;
   Batch batch = to_batch(std::move(*host), context_.device);
   const std::int64_t parts = parts_of(batch, config_.memory.split);
-  return recipe_->prepare(parts == 1 ? std::move(batch) : part_of(batch, 0, parts));
+  return recipe_->prepare(take_part(batch, 0, parts));
 }
 
 // A trial decides once per run.

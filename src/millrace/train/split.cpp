@@ -1,6 +1,7 @@
 #include "millrace/train/split.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace millrace {
 
@@ -22,6 +23,10 @@ Batch part_of(const Batch& batch, std::int64_t i, std::int64_t parts) {
     groups.push_back(std::move(group));
   }
   return Batch(std::move(groups), batch.epoch());
+}
+
+Batch take_part(Batch& batch, std::int64_t i, std::int64_t parts) {
+  return parts == 1 ? std::move(batch) : part_of(batch, i, parts);
 }
 
 }  // namespace millrace

@@ -13,4 +13,7 @@ namespace millrace {
 // Rows [n i / parts, n (i + 1) / parts) of each of its groups: views, in the batch's order.
 [[nodiscard]] Batch part_of(const Batch& batch, std::int64_t i, std::int64_t parts);
 
+// The same. The whole batch, where it has one part, is moved out of `batch`: what prepares it may free it.
+[[nodiscard]] Batch take_part(Batch& batch, std::int64_t i, std::int64_t parts);
+
 }  // namespace millrace

@@ -121,7 +121,7 @@ bool Trainer::gather() {
     for (const Group& group : batch->groups()) widest_batch_ = std::max(widest_batch_, group.rows());
     const std::int64_t parts = parts_of(*batch, split_);
     for (std::int64_t part = 0; part < parts; ++part) {
-      Batch micro = parts == 1 ? std::move(*batch) : part_of(*batch, part, parts);
+      Batch micro = take_part(*batch, part, parts);
       {
         const Span span(*parts_.timeline, Phase::prepare);
         micro = parts_.recipe->prepare(std::move(micro));
@@ -210,7 +210,7 @@ std::optional<std::map<std::string, double>> validation_means(Recipe& recipe, St
     Batch whole = to_batch(std::move(*host), device);
     const std::int64_t parts = parts_of(whole, split);
     for (std::int64_t part = 0; part < parts; ++part) {
-      const Batch batch = recipe.prepare(parts == 1 ? std::move(whole) : part_of(whole, part, parts));
+      const Batch batch = recipe.prepare(take_part(whole, part, parts));
       const StepResult result = stepper.evaluate(batch);
       for (std::size_t k = 0; k < result.losses.size(); ++k) {
         board.add("val_" + stepper.objective_name(k), result.losses[k]);
