@@ -53,6 +53,18 @@ TEST(Inference, ARunsBestSnapshotGivesItsValidationMetrics) {
   EXPECT_THROW((void)loaded.recipe->predict({}), UsageError);
 }
 
+TEST(Inference, TheValidationAfterTheLastSnapshotCountsToo) {
+  const toys::TemporaryFolder folder;
+  const Entry entry = toys::grouped_regression();
+  const RunOutcome run =
+      toys::run(entry, folder.path(), {{"train.epochs", 0}, {"train.max_steps", 10}, {"train.validate_every", 4}});
+  ASSERT_EQ(run.summary["metrics"]["val_loss"]["best_step"], 10) << "the toy's loss falls";
+  telemetry::Console console(telemetry::Console::Mode::quiet);
+  Loaded loaded = load_for_inference(entry, folder.path(), nullptr, Json::object(), console);
+  EXPECT_EQ(loaded.which, "best snapshot, step 10 of " + folder.path().string());
+  EXPECT_DOUBLE_EQ(evaluate(loaded, console).at("val_loss"), run.summary["metrics"]["val_loss"]["best"].get<double>());
+}
+
 TEST(Inference, AFolderWithoutASnapshotIsAClearError) {
   const toys::TemporaryFolder folder;
   telemetry::Console console(telemetry::Console::Mode::quiet);

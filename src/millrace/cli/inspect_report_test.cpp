@@ -35,7 +35,7 @@ class InspectTest : public testing::Test {
   void TearDown() override { fs::remove_all(root_); }
 
   fs::path make_run(const std::string& name, std::int64_t steps) {
-    const fs::path run = root_ / "toy" / name;
+    const fs::path run = root_ / "mine" / name;
     fs::create_directories(run);
     for (std::int64_t step = 10; step <= steps; step += 10) {
       snapshot::Content content;
@@ -44,7 +44,8 @@ class InspectTest : public testing::Test {
       content.parts["loader"].json = {{"epoch", 1}};
       snapshot::save(Fs::real(), run, content);
     }
-    write(run / "log.jsonl", "{\"kind\":\"step\",\"step\":" + std::to_string(steps + 2) + ",\"loss\":0.5}\n{\"kind\":\"st");
+    write(run / "log.jsonl", "{\"kind\":\"start\",\"recipe\":\"toy\"}\n{\"kind\":\"step\",\"step\":" + std::to_string(steps + 2) +
+                                 ",\"loss\":0.5}\n{\"kind\":\"st");
     return run;
   }
   static void write(const fs::path& file, const std::string& text) { std::ofstream(file) << text; }

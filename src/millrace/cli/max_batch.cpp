@@ -25,14 +25,14 @@ std::string why(const std::string& bound) {
 }
 
 void print_found(const Json& result) {
-  std::vector<std::vector<std::string>> rows = {{"  batch size", "step ms", "samples/s", "peak of tensors"}};
+  std::vector<std::vector<std::string>> rows = {{"  batch size", "step ms", "samples/s", "peak of tensors", ""}};
   for (const Json& one : result["tried"]) {
     std::vector<std::string> row = {"  " + one["batch_size"].dump()};
     if (one["fits"].get<bool>()) {
       row.insert(row.end(), {fixed(one["step_ms"].get<double>(), 1), fixed(one["samples_per_s"].get<double>(), 1),
                              human_bytes(one["peak_bytes"].get<double>())});
     } else {
-      row.push_back(one["reason"].get<std::string>());
+      row.insert(row.end(), {"-", "-", "-", one["reason"].get<std::string>()});
     }
     rows.push_back(std::move(row));
   }

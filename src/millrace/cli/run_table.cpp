@@ -46,6 +46,18 @@ Json last_step_line(const fs::path& folder) {
   return found;
 }
 
+// The "start" line of log.jsonl, which names the recipe before there is a summary; null when there is none near its beginning.
+Json start_line(const fs::path& folder) {
+  std::ifstream stream(folder / "log.jsonl", std::ios::binary);
+  constexpr int kLines = 20;
+  std::string text;
+  for (int i = 0; i < kLines && std::getline(stream, text); ++i) {
+    Json line = Json::parse(text, nullptr, false);
+    if (line.is_object() && line.value("kind", Json()) == "start") return line;
+  }
+  return {};
+}
+
 std::optional<double> number_at(const Json& json, const Json::json_pointer& place) {
   const bool there = json.is_object() && json.contains(place) && json.at(place).is_number();
   return there ? std::optional(json.at(place).get<double>()) : std::nullopt;
@@ -109,9 +121,8 @@ RunRow read_run(const fs::path& folder) {
   RunRow row;
   row.folder = folder;
   row.recipe = text_at(summary, "recipe");
-  if (row.recipe.empty()) {
-    row.recipe = folder.parent_path().filename().string();
-  }
+  row.recipe = row.recipe.empty() ? text_at(start_line(folder), "recipe") : row.recipe;
+  row.recipe = row.recipe.empty() ? folder.parent_path().filename().string() : row.recipe;
   const auto step = [](const std::optional<double>& number) { return static_cast<std::int64_t>(number.value_or(0)); };
   row.step = std::max(step(number_at(summary, "/steps"_json_pointer)), step(number_at(line, "/step"_json_pointer)));
   if (!snapshots.empty()) {

@@ -1,6 +1,7 @@
 #include <malloc.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 #include <string>
 
@@ -25,6 +26,16 @@ std::uint64_t status_bytes(const std::string& key) {
 
 std::uint64_t peak_resident_bytes() { return status_bytes("VmHWM"); }
 std::uint64_t resident_bytes() { return status_bytes("VmRSS"); }
+
+std::uint64_t private_resident_bytes() {
+  static const auto page = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+  std::ifstream numbers("/proc/self/statm");
+  std::uint64_t size = 0;
+  std::uint64_t resident = 0;
+  std::uint64_t shared = 0;
+  numbers >> size >> resident >> shared;
+  return (resident - std::min(resident, shared)) * page;
+}
 
 std::uint64_t available_memory_bytes() {
   const auto available = detail::Machine().available_memory();

@@ -18,6 +18,8 @@ namespace {
 std::atomic<std::uint64_t> live{0};
 std::atomic<std::uint64_t> peak{0};
 std::atomic<std::uint64_t> limit{0};
+std::atomic<std::uint64_t> resident_limit{0};
+std::atomic<std::uint64_t> unchecked{0};
 
 void add(std::uint64_t bytes) noexcept {
   const std::uint64_t now = live.fetch_add(bytes, std::memory_order_relaxed) + bytes;
@@ -34,6 +36,19 @@ void release(void* memory) {
   c10::free_cpu(memory);
 }
 
+void check_resident(std::uint64_t bytes) {
+  constexpr std::uint64_t kWorthALook = std::uint64_t{16} << 20U;
+  const std::uint64_t most = resident_limit.load(std::memory_order_relaxed);
+  if (most == 0 || unchecked.fetch_add(bytes, std::memory_order_relaxed) + bytes < kWorthALook) return;
+  unchecked.store(0, std::memory_order_relaxed);
+  if (private_resident_bytes() + bytes <= most) return;
+  malloc_trim(0);  // what the C library keeps for later is resident too
+  const std::uint64_t now = private_resident_bytes();
+  TORCH_CHECK_WITH(OutOfMemoryError, now + bytes <= most, "a tensor of ", human_bytes(static_cast<double>(bytes)),
+                   " does not fit: the process holds ", human_bytes(static_cast<double>(now)), " of ",
+                   human_bytes(static_cast<double>(most)));
+}
+
 class Counting final : public c10::Allocator {
  public:
   c10::DataPtr allocate(std::size_t bytes) override {
@@ -42,6 +57,7 @@ class Counting final : public c10::Allocator {
     TORCH_CHECK_WITH(OutOfMemoryError, most == 0 || now + bytes <= most, "a tensor of ", human_bytes(static_cast<double>(bytes)),
                      " does not fit: tensors hold ", human_bytes(static_cast<double>(now)), " of ",
                      human_bytes(static_cast<double>(most)));
+    check_resident(bytes);
     void* const memory = c10::alloc_cpu(bytes);
     if (memory != nullptr) add(malloc_usable_size(memory));
     c10::profiledCPUMemoryReporter().New(memory, bytes);
@@ -78,12 +94,20 @@ void reset_peak_tensor_memory(c10::Device device) {
 }
 
 void release_cached_memory(c10::Device device) {
-  if (!device.is_cpu()) backend_of(device).release_cached(device.has_index() ? device.index() : 0);
+  if (device.is_cpu()) {
+    malloc_trim(0);
+  } else {
+    backend_of(device).release_cached(device.has_index() ? device.index() : 0);
+  }
 }
 
 void limit_tensor_memory(std::uint64_t bytes) noexcept { limit.store(bytes, std::memory_order_relaxed); }
 
 std::uint64_t tensor_memory_limit() noexcept { return limit.load(std::memory_order_relaxed); }
+
+void limit_resident_memory(std::uint64_t bytes) noexcept { resident_limit.store(bytes, std::memory_order_relaxed); }
+
+std::uint64_t resident_memory_limit() noexcept { return resident_limit.load(std::memory_order_relaxed); }
 
 bool is_out_of_memory(const std::exception& error) noexcept {
   if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr) return true;

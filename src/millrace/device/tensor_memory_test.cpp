@@ -2,10 +2,16 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/ones.h>
 #include <c10/util/Exception.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
+#include <memory>
 #include <new>
+#include <vector>
+
+#include "millrace/device/device.h"
 
 namespace millrace::device {
 namespace {
@@ -45,6 +51,32 @@ TEST(TensorMemory, ATensorBeyondTheLimitIsRefusedAndTheNextOneThatFitsIsNot) {
   EXPECT_EQ(bytes(kMegabyte).numel(), kMegabyte);
   limit_tensor_memory(0);
   EXPECT_EQ(bytes(3 * kMegabyte).numel(), 3 * kMegabyte);
+}
+
+TEST(TensorMemory, WhatTheProcessHoldsCountsAgainstItsLimitAndWhatItKeepsFreeDoesNot) {
+  count_tensor_memory();
+  const auto filled = [](std::int64_t megabytes) { return at::ones({megabytes * kMegabyte}, at::kByte); };
+  release_cached_memory(at::kCPU);
+  const std::uint64_t begin = private_resident_bytes();
+  std::vector<std::unique_ptr<char[]>> kept;  // blocks small enough for the heap: freed, they stay resident
+  for (int i = 0; i < 640; ++i) {
+    kept.push_back(std::make_unique<char[]>(100'000));
+    std::memset(kept.back().get(), 1, 100'000);
+  }
+  limit_resident_memory(private_resident_bytes() + 40 * kMegabyte);
+  EXPECT_EQ(filled(32).numel(), 32 * kMegabyte);
+  try {
+    (void)filled(64);
+    ADD_FAILURE() << "nothing was refused";
+  } catch (const c10::OutOfMemoryError& error) {
+    EXPECT_NE(std::string(error.what()).find("does not fit: the process holds "), std::string::npos) << error.what();
+  }
+  kept.clear();
+  EXPECT_EQ(filled(64).numel(), 64 * kMegabyte);
+  limit_resident_memory(begin);
+  EXPECT_THROW((void)filled(64), c10::OutOfMemoryError);
+  limit_resident_memory(0);
+  EXPECT_EQ(filled(64).numel(), 64 * kMegabyte);
 }
 
 TEST(TensorMemory, KnowsWhichErrorsMeanThatMemoryRanOut) {

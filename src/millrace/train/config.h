@@ -76,8 +76,8 @@ struct MemoryConfig {
                              "memory.budget needs, all when memory runs out."),
         field<&C::budget>("Most memory for tensors in a step: bytes (800 MB) or a share of what a step takes without recompute "
                           "(60%). Empty: no budget."),
-        field<&C::limit>("Most memory for tensors on a CPU, in bytes (2 GB); a step beyond is tried again with less. auto = what "
-                         "is free at the start."),
+        field<&C::limit>("Most memory for tensors on a CPU, in bytes (2 GB); a step beyond is tried again with less. auto = the "
+                         "whole process within nine tenths of what is free at the start."),
         field<&C::split>(
             "Micro-steps that each batch is cut into; the global batch stays. A run doubles it when memory runs out.")
             .min(1),

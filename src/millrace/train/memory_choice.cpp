@@ -163,13 +163,23 @@ MemoryChoice try_memory(Stepper& stepper, const Batch& batch, const MemoryConfig
   return choice;
 }
 
-MemoryLimit::MemoryLimit(const std::string& limit) : outer_(device::tensor_memory_limit()) {
+MemoryLimit::MemoryLimit(const std::string& limit)
+    : outer_(device::tensor_memory_limit()), outer_resident_(device::resident_memory_limit()) {
   device::count_tensor_memory();
-  const std::uint64_t bytes = limit == "auto" ? device::tensor_memory().live_bytes + device::available_memory_bytes()
-                                              : memory::parse_budget(limit).value_or(memory::Budget{}).bytes(0);
+  if (limit == "auto") {
+    // The rest is for scratch memory of an operation under way, and for the system.
+    constexpr double kShare = 0.9;
+    const auto free = kShare * static_cast<double>(device::available_memory_bytes());
+    device::limit_resident_memory(device::private_resident_bytes() + static_cast<std::uint64_t>(free));
+    return;
+  }
+  const std::uint64_t bytes = memory::parse_budget(limit).value_or(memory::Budget{}).bytes(0);
   device::limit_tensor_memory(outer_ == 0 ? bytes : std::min(outer_, bytes));
 }
 
-MemoryLimit::~MemoryLimit() { device::limit_tensor_memory(outer_); }
+MemoryLimit::~MemoryLimit() {
+  device::limit_tensor_memory(outer_);
+  device::limit_resident_memory(outer_resident_);
+}
 
 }  // namespace millrace

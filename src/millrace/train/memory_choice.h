@@ -32,7 +32,7 @@ struct MemoryChoice {
 // Without a budget: what the config names.
 [[nodiscard]] MemoryChoice named_memory(const MemoryConfig& config);
 
-// Limits the bytes of CPU tensors as memory.limit says, until destruction; "auto" = what is free now.
+// Limits the bytes of CPU tensors as memory.limit says, until destruction; "auto" limits the process to what is free now.
 class MemoryLimit {
  public:
   explicit MemoryLimit(const std::string& limit);
@@ -42,6 +42,7 @@ class MemoryLimit {
 
  private:
   std::uint64_t outer_;
+  std::uint64_t outer_resident_;
 };
 
 }  // namespace millrace

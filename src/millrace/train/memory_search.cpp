@@ -24,6 +24,22 @@ DataError no_batch() {
       {"there is no batch to try a step with", "the training data", "give more samples, or set data.drop_last=false"});
 }
 
+// What a batch of `size` would come to by what `ran` took, where that is more than there is; else 0. A step may not simply be
+// tried then: an operation's scratch memory is taken without asking, and the system would end the process.
+std::uint64_t too_much(const Json& ran, std::int64_t size) {
+  if (!ran.is_object() || !ran.contains("resident_bytes")) return 0;
+  const auto before = ran["resident_before_bytes"].get<double>();
+  const double grown = std::max(ran["resident_bytes"].get<double>() - before, 0.0);
+  const double needed = before + grown * static_cast<double>(size) / ran["batch_size"].get<double>();
+  return needed > ran["limit_bytes"].get<double>() ? static_cast<std::uint64_t>(needed) : 0;
+}
+
+Json refused(std::uint64_t needed, const Json& ran) {
+  return {{"fits", false},
+          {"reason", "by what " + ran["batch_size"].dump() + " took it needs " + human_bytes(static_cast<double>(needed)) +
+                         " of " + human_bytes(ran["limit_bytes"].get<double>())}};
+}
+
 }  // namespace
 
 Json Session::estimate() {
@@ -49,6 +65,8 @@ Json Session::estimate() {
 Json Session::try_whole_step() {
   choose_device();
   if (context_.device.is_cpu() && !memory_limit_) memory_limit_.emplace(config_.memory.limit);
+  device::release_cached_memory(context_.device);  // what a size tried before has left
+  const std::uint64_t before = device::private_resident_bytes();
   make_step();
   decide_memory();
   recipe_->model().train();
@@ -82,18 +100,23 @@ Json Session::try_whole_step() {
   const std::uint64_t peak = device::tensor_memory(context_.device).peak_bytes;
   // Batches on their way are host memory that no tensor counter sees.
   const std::uint64_t limit = device::tensor_memory_limit();
-  if (context_.device.is_cpu() && peak + loader_->buffer_bytes() > limit) {
+  if (context_.device.is_cpu() && limit > 0 && peak + loader_->buffer_bytes() > limit) {
     throw c10::OutOfMemoryError(
         {__func__, __FILE__, static_cast<std::uint32_t>(__LINE__)},
         "the loader's " + human_bytes(static_cast<double>(loader_->buffer_bytes())) + " of batches do not fit as well");
   }
-  return {{"fits", true},
-          {"peak_bytes", peak},
-          {"limit_bytes", context_.device.is_cpu() ? limit : device::backend_of(context_.device).memory(0).total_bytes},
-          {"step_ms", seconds * 1e3},
-          {"samples_per_s", static_cast<double>(rows) / std::max(seconds, 1e-9)},
-          {"samples_per_epoch", loader_->samples_per_epoch()},
-          {"whole_epoch", loader_->batches_per_epoch() <= 1}};
+  Json result = {{"fits", true},
+                 {"peak_bytes", peak},
+                 {"limit_bytes", context_.device.is_cpu() ? limit : device::backend_of(context_.device).memory(0).total_bytes},
+                 {"step_ms", seconds * 1e3},
+                 {"samples_per_s", static_cast<double>(rows) / std::max(seconds, 1e-9)},
+                 {"samples_per_epoch", loader_->samples_per_epoch()},
+                 {"whole_epoch", loader_->batches_per_epoch() <= 1}};
+  if (!context_.device.is_cpu() || limit > 0) return result;
+  result["limit_bytes"] = device::resident_memory_limit();
+  result["resident_before_bytes"] = before;
+  result["resident_bytes"] = device::private_resident_bytes();  // freed memory that is kept counts: the most there was
+  return result;
 }
 
 Json search_max_batch(const MaxBatchOptions& options, const std::function<Json(std::int64_t batch_size)>& whole_step) {
@@ -102,8 +125,9 @@ Json search_max_batch(const MaxBatchOptions& options, const std::function<Json(s
   std::string bound = "memory";
   const auto fits = [&](std::int64_t size) {
     Json result;
+    const std::uint64_t needed = too_much(best, size);
     try {
-      result = whole_step(size);
+      result = needed == 0 ? whole_step(size) : refused(needed, best);
     } catch (const Error& error) {
       if (best.is_null()) throw;  // nothing ran yet: the mistake is not the size
       bound = "config";
@@ -116,7 +140,10 @@ Json search_max_batch(const MaxBatchOptions& options, const std::function<Json(s
     }
     result["batch_size"] = size;
     tried.push_back(result);
-    if (!result.at("fits").get<bool>()) return false;
+    if (!result.at("fits").get<bool>()) {
+      if (needed > 0) bound = "memory";
+      return false;
+    }
     best = std::move(result);
     return true;
   };

@@ -6,13 +6,26 @@
 namespace millrace {
 namespace {
 
-std::int64_t best_step(const snapshot::Content& content) {
-  const auto trainer = content.parts.find("trainer");
-  if (trainer == content.parts.end() || !trainer->second.json.contains("metrics")) return -1;
-  for (const auto& [name, metric] : trainer->second.json["metrics"].items()) {
-    if (name.starts_with("val_") && metric.is_array() && metric.size() == 3) return metric[2].get<std::int64_t>();
+// Of the validation loss, whose entry names the step that the run judged best; -1 = unknown.
+std::int64_t best_step(const Json& metrics, const char* place) {
+  for (const auto& [name, metric] : metrics.items()) {
+    if (name.starts_with("val_")) return metric.at(Json::json_pointer(place)).get<std::int64_t>();
   }
   return -1;
+}
+
+// As the newest snapshot knows it; but the last validation of a run comes after its last snapshot, and only its summary knows.
+std::int64_t best_step(Fs& fs, const std::filesystem::path& run, const snapshot::Content& newest) {
+  const std::filesystem::path file = run / "summary.json";
+  try {
+    if (fs.exists(file)) {
+      const Json summary = Json::parse(fs.read_file(file));
+      if (summary.at("steps") == newest.step) return best_step(summary.at("metrics"), "/best_step");
+    }
+    return best_step(newest.parts.at("trainer").json.at("metrics"), "/2");
+  } catch (const std::exception&) {  // a summary or a snapshot of another hand
+    return -1;
+  }
 }
 
 Weights from_snapshot(const snapshot::Content& content, const std::filesystem::path& path, const std::string& what) {
@@ -42,7 +55,7 @@ Weights from_run(Fs& fs, const std::filesystem::path& run, telemetry::Console& c
     throw SnapshotError({"there is no valid snapshot in " + run.string(), "--from",
                          "give the folder of a run that has saved, a snapshot, or a .safetensors or .pt file"});
   }
-  const std::int64_t best = best_step(*newest);
+  const std::int64_t best = best_step(fs, run, *newest);
   std::filesystem::path newest_path;
   for (const snapshot::Found& found : snapshot::list(fs, run)) {
     if (found.step == newest->step) newest_path = found.path;
