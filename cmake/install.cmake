@@ -19,10 +19,11 @@ install(FILES "${CMAKE_BINARY_DIR}/MillraceConfig.cmake" "${CMAKE_BINARY_DIR}/Mi
 # What `cmake --install` needs built, without the tests.
 add_custom_target(millrace_installable)
 add_dependencies(millrace_installable ${MILLRACE_FOLDERS})
-add_dependencies(millrace_installable millrace-hdf5)
-if(TARGET millrace)
-  add_dependencies(millrace_installable millrace)
-endif()
+foreach(target millrace millrace-hdf5 millrace_cuda)
+  if(TARGET ${target})
+    add_dependencies(millrace_installable ${target})
+  endif()
+endforeach()
 
 if(MILLRACE_TESTS AND TARGET millrace)
   add_test(NAME install_consumer COMMAND "${CMAKE_SOURCE_DIR}/tests/install_consumer/run.sh" "${CMAKE_BINARY_DIR}")
