@@ -1,3 +1,7 @@
+#include <algorithm>
+#include <array>
+#include <cstdio>
+
 #include "millrace/base/format.h"
 #include "millrace/cli/command.h"
 #include "millrace/cli/recipe_help.h"
@@ -24,19 +28,27 @@ std::string why(const std::string& bound) {
   return bound == "config" ? "a larger one is refused" : "a larger one runs out of memory";
 }
 
-void print_found(const Json& result) {
-  std::vector<std::vector<std::string>> rows = {{"  batch size", "step ms", "samples/s", "peak of tensors", ""}};
-  for (const Json& one : result["tried"]) {
-    std::vector<std::string> row = {"  " + one["batch_size"].dump()};
-    if (one["fits"].get<bool>()) {
-      row.insert(row.end(), {fixed(one["step_ms"].get<double>(), 1), fixed(one["samples_per_s"].get<double>(), 1),
-                             human_bytes(one["peak_bytes"].get<double>())});
-    } else {
-      row.insert(row.end(), {"-", "-", "-", one["reason"].get<std::string>()});
-    }
-    rows.push_back(std::move(row));
+constexpr std::array<int, 4> kWidths = {12, 9, 11, 17};
+
+std::string right(const std::string& text, std::size_t column) {
+  const auto width = static_cast<std::size_t>(kWidths[column]);
+  return std::string(width - std::min(width, text.size()), ' ') + text;
+}
+
+// A size takes from seconds to minutes: each line comes when it is known.
+void print_tried(const Json& one) {
+  std::string line = right(one["batch_size"].dump(), 0);
+  if (one["fits"].get<bool>()) {
+    line += right(fixed(one["step_ms"].get<double>(), 1), 1) + right(fixed(one["samples_per_s"].get<double>(), 1), 2) +
+            right(human_bytes(one["peak_bytes"].get<double>()), 3);
+  } else {
+    line += "  " + one["reason"].get<std::string>();
   }
-  print(table(rows));
+  print(line + "\n");
+  std::fflush(stdout);
+}
+
+void print_found(const Json& result) {
   const auto size = result["batch_size"].get<std::int64_t>();
   if (size == 0) {
     print("not even the first size fits: start lower with --from, or see millrace estimate\n");
@@ -53,7 +65,12 @@ int run_max_batch(const Invocation& call) {
   options.from = arguments.integer("from", options.from, 1);
   options.most = arguments.integer("most", options.most, 0);
   telemetry::Console console(telemetry::Console::Mode::quiet, json ? 2 : 1);
-  const Json result = find_max_batch(take_run(entry, arguments, console), options);
+  const RunRequest request = take_run(entry, arguments, console);
+  if (!json) {
+    print(right("batch size", 0) + right("step ms", 1) + right("samples/s", 2) + right("peak of tensors", 3) + "\n");
+    options.tell = print_tried;
+  }
+  const Json result = find_max_batch(request, options);
   json ? print_json(result) : print_found(result);
   return result["batch_size"].get<std::int64_t>() == 0 ? 1 : 0;
 }

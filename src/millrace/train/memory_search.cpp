@@ -71,11 +71,11 @@ Json Session::try_whole_step() {
   decide_memory();
   recipe_->model().train();
   device::reset_peak_tensor_memory(context_.device);
-  double begin = steady_seconds();
-  std::int64_t rows = 0;
+  double seconds = 0;  // of the step with the most rows: an epoch's last batch may be smaller
+  std::int64_t most_rows = 0;
   for (std::int64_t step = 0; step < 2; ++step) {
-    begin = steady_seconds();
-    rows = 0;
+    const double begin = steady_seconds();
+    std::int64_t rows = 0;
     stepper_->begin_step(step);
     for (std::int64_t i = 0; i < config_.optim.accumulate; ++i) {
       auto host = loader_->next();
@@ -91,12 +91,15 @@ Json Session::try_whole_step() {
     }
     if (rows == 0) throw no_batch();
     stepper_->update();
+    if (rows >= most_rows) {
+      seconds = steady_seconds() - begin;
+      most_rows = rows;
+    }
     if (step == 0 && validation_ != nullptr) {
       (void)validation_means(*recipe_, *stepper_, *validation_, context_.device, 1, config_.memory.split);
       recipe_->model().train();
     }
   }
-  const double seconds = steady_seconds() - begin;
   const std::uint64_t peak = device::tensor_memory(context_.device).peak_bytes;
   // Batches on their way are host memory that no tensor counter sees.
   const std::uint64_t limit = device::tensor_memory_limit();
@@ -109,7 +112,7 @@ Json Session::try_whole_step() {
                  {"peak_bytes", peak},
                  {"limit_bytes", context_.device.is_cpu() ? limit : device::backend_of(context_.device).memory(0).total_bytes},
                  {"step_ms", seconds * 1e3},
-                 {"samples_per_s", static_cast<double>(rows) / std::max(seconds, 1e-9)},
+                 {"samples_per_s", static_cast<double>(most_rows) / std::max(seconds, 1e-9)},
                  {"samples_per_epoch", loader_->samples_per_epoch()},
                  {"whole_epoch", loader_->batches_per_epoch() <= 1}};
   if (!context_.device.is_cpu() || limit > 0) return result;
@@ -140,6 +143,7 @@ Json search_max_batch(const MaxBatchOptions& options, const std::function<Json(s
     }
     result["batch_size"] = size;
     tried.push_back(result);
+    if (options.tell) options.tell(result);
     if (!result.at("fits").get<bool>()) {
       if (needed > 0) bound = "memory";
       return false;

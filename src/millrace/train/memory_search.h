@@ -14,8 +14,9 @@ namespace millrace {
 [[nodiscard]] Json estimate_memory(const RunRequest& request);
 
 struct MaxBatchOptions {
-  std::int64_t from = 1;  // the first size tried
-  std::int64_t most = 0;  // 0 = the training set
+  std::int64_t from = 1;                                // the first size tried
+  std::int64_t most = 0;                                // 0 = the training set
+  std::function<void(const Json& one)> tell = nullptr;  // each of `tried`, when it is known
 };
 
 // The largest batch size that ran a step with its update, a batch of validation and a second step: doubling until one fails, then
