@@ -76,5 +76,16 @@ TEST_F(Switched, EveryRowOffEqualsOnInAWholeRun) {
   EXPECT_NE(digest("fused_attention"), on[false].at("state_sha256"));
 }
 
+// What a trial of the number format keeps to compare with must be gone before memory is measured.
+TEST_F(Switched, ABudgetIsMetAfterOtherTrials) {
+  const test::Result result =
+      test::run({MILLRACE_PROGRAM, "train", "language_model", "--preset=smoke", "--run", (scratch_.path() / "budget").string(),
+                 "--train.max_steps=3", "--recipe.sources=" + text_.string(), "--memory.budget=90%", "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json memory = Json::parse(result.out).at("memory");
+  EXPECT_NEAR(memory.at("step_peak_bytes").get<double>() / memory.at("predicted_bytes").get<double>(), 1.0, 0.01) << memory;
+  EXPECT_LE(memory.at("step_peak_bytes").get<double>(), memory.at("budget_bytes").get<double>());
+}
+
 }  // namespace
 }  // namespace millrace

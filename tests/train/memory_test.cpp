@@ -1,9 +1,13 @@
 // Memory: a step that runs out is taken back and tried with less; searches that try.
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/equal.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "millrace/base/error.h"
 #include "millrace/device/tensor_memory.h"
+#include "millrace/precision/precision.h"
 #include "millrace/snapshot/snapshot.h"
 #include "millrace/train/memory_choice.h"
 #include "millrace/train/memory_search.h"
@@ -139,6 +143,18 @@ TEST(Memory, AValidationThatDoesNotFitIsSplitToo) {
   toys::at_point = nullptr;
   EXPECT_EQ(run.summary["memory"]["split"], 2);
   EXPECT_TRUE(run.summary["metrics"].contains("val_loss"));
+}
+
+TEST(Memory, ATrialThatDoesNotFitIsMadeOnLess) {
+  if (std::string reason; !precision::hardware_has_fast_bf16(at::kCPU, &reason)) GTEST_SKIP() << "no trial: " << reason;
+  int passes = 0;
+  toys::at_point = [&](const char* point) {
+    if (std::string_view(point) == "loss" && passes++ == 0) throw c10::OutOfMemoryError({"", "", 0}, "not enough memory");
+  };
+  const RunOutcome run = toys::run(toys::grouped_regression(), "", wide({{"precision.dtype", "auto"}}));
+  toys::at_point = nullptr;
+  EXPECT_EQ(run.summary["memory"]["split"], 1) << "the step itself fits";
+  EXPECT_THAT(run.summary["choices"].dump(), HasSubstr("a trial "));
 }
 
 TEST(Memory, ALimitOrABudgetThatIsNoAmountIsAConfigError) {

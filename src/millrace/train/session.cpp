@@ -312,6 +312,21 @@ std::optional<Batch> Session::trial_batch() const {
   return recipe_->prepare(take_part(batch, 0, parts));
 }
 
+bool Session::try_on_batch(const std::function<void(const Batch&)>& trial) const {
+  const KeepGenerator no_trace;
+  const std::optional<Batch> batch = trial_batch();
+  if (!batch) return false;
+  for (std::int64_t parts = 1;; parts *= 2) {
+    try {
+      trial(part_of(*batch, 0, parts));
+      return true;
+    } catch (const std::exception& error) {
+      if (!device::is_out_of_memory(error) || parts_of(*batch, 2 * parts) < 2 * parts) throw;
+    }
+    device::release_cached_memory(context_.device);
+  }
+}
+
 // A trial decides once per run.
 void Session::decide_precision() {
   if (!config_.precision.dtype.is_auto()) return;
@@ -326,10 +341,13 @@ void Session::decide_precision() {
 }
 
 precision::Decision Session::try_precisions() {
-  const KeepGenerator no_trace;
-  const std::optional<Batch> batch = trial_batch();
-  return precision::choose(context_.device,
-                           [&](std::optional<at::ScalarType> dtype) { return stepper_->try_precision(*batch, dtype); });
+  precision::Decision decision{.autocast = std::nullopt, .reason = "fp32: no batch to try it on"};
+  (void)try_on_batch([&](const Batch& batch) {
+    decision = precision::choose(context_.device,
+                                 [&](std::optional<at::ScalarType> dtype) { return stepper_->try_precision(batch, dtype); });
+  });
+  stepper_->end_trials();
+  return decision;
 }
 
 // Unlike precision it changes no bits, so a resumed run may choose anew.

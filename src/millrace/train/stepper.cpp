@@ -119,7 +119,6 @@ Stepper::~Stepper() = default;
 
 void Stepper::begin_step(std::int64_t step) {
   step_ = step;
-  trial_reference_.clear();
   buffers_.begin();
   if (options_.recovers) edge_generator_ = generator_state();
   forget_micro_steps();
@@ -368,7 +367,7 @@ void Stepper::freeze_all_but(const Lane& lane) {
   for (Lane& other : lanes_) {
     for (at::Tensor& parameter : other.parameters) parameter.set_requires_grad(false);
   }
-  for (at::Tensor parameter : lane.parameters) parameter.set_requires_grad(true);
+  for (const at::Tensor& parameter : lane.parameters) parameter.set_requires_grad(true);
 }
 
 void Stepper::unfreeze() {

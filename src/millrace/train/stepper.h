@@ -60,6 +60,7 @@ class Stepper {
 
   // Forward and backward at the current weights in a format, gradients dropped, buffers put back: nothing changes.
   precision::Trial try_precision(const Batch& batch, std::optional<at::ScalarType> autocast);
+  void end_trials() { trial_reference_.clear(); }             // what they keep to compare with
   void set_autocast(std::optional<at::ScalarType> autocast);  // from here on; fp16 begins with a fresh loss scale
   [[nodiscard]] std::optional<at::ScalarType> autocast() const noexcept { return options_.autocast; }
   // Why half precision should be given up now, one line; nullopt when it should not, or in fp32. Waits for the device.
@@ -146,7 +147,7 @@ class Stepper {
   std::optional<precision::OverflowRule> overflow_;  // under autocast
   std::optional<optim::SpikeRule> spikes_;
   BufferGuard buffers_;
-  std::vector<at::Tensor> trial_reference_;  // gradients of the last fp32 trial, until the first step
+  std::vector<at::Tensor> trial_reference_;  // gradients of the last fp32 trial
 };
 
 }  // namespace millrace
