@@ -230,5 +230,20 @@ TEST(MaxBatch, DoublesThenHalvesTheGapAndReturnsOnlyWhatRan) {
   EXPECT_EQ(found["batch_size"], 0);
 }
 
+TEST(MaxBatch, DoesNotTryWhatWouldTakeMoreThanTheProcessMayHold) {
+  std::vector<std::int64_t> tried;
+  const auto step = [&tried](std::int64_t size) -> Json {
+    tried.push_back(size);
+    return {{"fits", true},         {"samples_per_epoch", 1000},    {"whole_epoch", false},
+            {"peak_bytes", size},   {"limit_bytes", 1000},          {"step_ms", 1.0},
+            {"samples_per_s", 1.0}, {"resident_before_bytes", 100}, {"resident_bytes", 100 + 10 * size}};
+  };
+  const Json found = search_max_batch({}, step);
+  EXPECT_THAT(tried, ElementsAre(1, 2, 4, 8, 16, 32, 64, 80, 88)) << "90 would be the last";
+  EXPECT_EQ(found["batch_size"], 88);
+  EXPECT_EQ(found["bound"], "memory");
+  EXPECT_EQ(found["tried"][7]["reason"], "by what 64 took it needs 1.4 kB of 1.0 kB");
+}
+
 }  // namespace
 }  // namespace millrace

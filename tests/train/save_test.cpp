@@ -91,7 +91,7 @@ class HeldBack final : public FaultFs {
     const std::string name = path.filename().string();
     const std::string start = ".tmp-step-";
     if (const std::int64_t step = name.starts_with(start) ? std::stoll(name.substr(start.size(), 8)) : 0; step > 0 && step < 12) {
-      while (begun_ < step + lag_) std::this_thread::sleep_for(std::chrono::milliseconds(1));  // a hang = waited too early
+      for (int i = 0; i < 20'000 && begun_ < step + lag_; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
       ahead_.push_back(begun_ - step);
     }
@@ -119,6 +119,7 @@ TEST(Save, TrainingGoesOnBesideItForSoManySteps) {
               toys::run(toys::grouped_regression(), "", with({{"train.validate_every", 100}})).summary["state_sha256"]);
     EXPECT_GT(run.summary["snapshots"]["lag_ms"].get<double>(), 0.0);
     EXPECT_GT(run.summary["snapshots"]["lag_share"].get<double>(), 0.0);
+    EXPECT_THAT(run.summary["snapshots"]["advice"].get<std::string>(), testing::StartsWith("waited for snapshots "));
   }
 }
 

@@ -35,7 +35,8 @@ void print_estimate(const Json& result) {
     rows.push_back({"  recomputed for it", joined(result["recompute"].get<std::vector<std::string>>(), ", ")});
     rows.push_back({"  its price, ms a step", fixed(result["extra_ms"].get<double>(), 1)});
   }
-  rows.push_back({"  predicted peak of the run", bytes(result, "predicted_bytes") + ", " + result["peak_in"].get<std::string>()});
+  const auto where = result["peak_in"].get<std::string>();
+  rows.push_back({"  predicted peak of the run", bytes(result, "predicted_bytes") + (where.empty() ? "" : ", " + where)});
   if (result.contains("split_that_fits")) {
     rows.push_back({"  within the budget", bytes(result, "split_bytes") + " with every block recomputed and --memory.split=" +
                                                result["split_that_fits"].dump()});

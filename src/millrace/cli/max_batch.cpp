@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::string_view kMaxBatchHelp =
     R"(Finds the largest data.batch_size that runs: each size tried does a whole step with its update, a batch of validation and a
-second step, on the run's own data. On a CPU memory ends at memory.limit (auto = what is free). It writes no run.
+second step, on the run's own data. On a CPU memory ends at memory.limit (auto = nine tenths of what is free). It writes no run.
 
   --from N              the first size tried (default 1); then doubling, then halving the gap
   --most N              never try more (default: the training set)
@@ -28,11 +28,10 @@ std::string why(const std::string& bound) {
   return bound == "config" ? "a larger one is refused" : "a larger one runs out of memory";
 }
 
-constexpr std::array<int, 4> kWidths = {12, 9, 11, 17};
+constexpr std::array<std::size_t, 4> kWidths = {12, 9, 11, 17};
 
 std::string right(const std::string& text, std::size_t column) {
-  const auto width = static_cast<std::size_t>(kWidths[column]);
-  return std::string(width - std::min(width, text.size()), ' ') + text;
+  return std::string(kWidths[column] - std::min(kWidths[column], text.size()), ' ') + text;
 }
 
 // A size takes from seconds to minutes: each line comes when it is known.

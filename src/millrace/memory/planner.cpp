@@ -108,7 +108,7 @@ Peak Planner::peak(const std::vector<std::string>& blocks) const {
     }
     if (segment.kind == Kind::forward) (is_again(block) ? gone : present) += saved_[block];
   }
-  return {most, plain_.segments.empty() ? "" : plain_.where(plain_.segments[at])};
+  return {most, plain_.blocks.empty() ? "" : plain_.where(plain_.segments[at])};
 }
 
 RecomputePlan Planner::choose(std::uint64_t bytes) const {

@@ -144,7 +144,7 @@ MemoryChoice try_memory(Stepper& stepper, const Batch& batch, const MemoryConfig
   choice.reason = "a step takes " + bytes_text(plan.predicted_bytes) + " of the budget's " + bytes_text(budget) + ", " +
                   bytes_text(planner.plain_bytes()) + " without; recomputing costs " + fixed(plan.extra_ms, 1) + " ms";
   if (!plan.fits) {
-    choice.reason += "; recompute can't save more, the peak is " + plan.peak_in + ": ";
+    choice.reason += "; recompute can't save more" + (plan.peak_in.empty() ? "" : ", the peak is " + plan.peak_in) + ": ";
     if (const auto smaller = split_that_fits(stepper, batch, budget)) {
       const std::int64_t split = smaller->first * config.split;
       choice.reason += "--memory.split=" + std::to_string(split) + " takes " + bytes_text(smaller->second);

@@ -45,11 +45,15 @@ std::string lag_advice(const Json& summary, std::int64_t max_lag) {
   const Json& saves = summary["snapshots"];
   const double step_ms = summary["step_ms"]["p50"].get<double>();
   if (saves["lag_share"].get<double>() < kWorthAWord || saves["saved"] == 0 || step_ms <= 0) return "";
-  const double save_ms = saves["write_ms"].get<double>() / saves["saved"].get<double>();
+  const double count = saves["saved"].get<double>();
+  const double save_ms = saves["write_ms"].get<double>() / count;
   const auto enough = std::max(max_lag + 1, static_cast<std::int64_t>(std::ceil(save_ms / step_ms)));
-  return "\nwaited for snapshots " + percent(saves["lag_share"].get<double>()) + " of the time: writing one takes " +
-         fixed(save_ms, 0) + " ms. With --snapshot.max_lag=" + std::to_string(enough) +
-         " that would be hidden, and a crash could lose " + std::to_string(enough - max_lag) + " more steps; or save less often";
+  const std::string text = "waited for snapshots " + percent(saves["lag_share"].get<double>()) +
+                           " of the time: writing one takes " + fixed(save_ms, 1) + " ms, a step " + fixed(step_ms, 1) + ". ";
+  if (static_cast<double>(enough) * count >= summary["steps"].get<double>())
+    return text + "Save less often";  // the next one waits
+  return text + "With --snapshot.max_lag=" + std::to_string(enough) + " that would be hidden, and a crash could lose " +
+         std::to_string(enough - max_lag) + " more steps; or save less often";
 }
 
 }  // namespace
@@ -137,6 +141,7 @@ RunOutcome Session::finish(std::optional<Ending> ending, const std::string& erro
   summary["parameters"] = parameter_count(recipe_->model());
   summary["peak_memory_bytes"] = device::peak_resident_bytes();
   for (const auto& [key, value] : memory_.trial.items()) summary["memory"][key == "recompute" ? "planned" : key] = value;
+  summary["snapshots"]["advice"] = lag_advice(summary, config_.snapshot.max_lag);
   summary["state_sha256"] = trainer_->state_sha256();
   if (ending == Ending::signal) outcome.exit_code = exit_code_for(pending_signal());
   if (!request_.run_folder.empty()) {
@@ -161,7 +166,7 @@ RunOutcome Session::finish(std::optional<Ending> ending, const std::string& erro
               human_bytes(memory_.trial["predicted_bytes"].get<double>()) + ")";
     }
     if (!request_.run_folder.empty()) text += ", run folder " + request_.run_folder.string();
-    text += lag_advice(summary, config_.snapshot.max_lag);
+    if (const auto advice = summary["snapshots"]["advice"].get<std::string>(); !advice.empty()) text += "\n" + advice;
     console.line(text);
   }
   outcome.summary = std::move(summary);

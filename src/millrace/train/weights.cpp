@@ -17,13 +17,13 @@ std::int64_t best_step(const Json& metrics, const char* place) {
 // As the newest snapshot knows it; but the last validation of a run comes after its last snapshot, and only its summary knows.
 std::int64_t best_step(Fs& fs, const std::filesystem::path& run, const snapshot::Content& newest) {
   const std::filesystem::path file = run / "summary.json";
+  const Json summary = fs.exists(file) ? Json::parse(fs.read_file(file), nullptr, /*allow_exceptions=*/false) : Json();
+  const bool is_of_it = summary.is_object() && summary.value("steps", Json()) == newest.step && summary.contains("metrics");
+  const auto trainer = newest.parts.find("trainer");
   try {
-    if (fs.exists(file)) {
-      const Json summary = Json::parse(fs.read_file(file));
-      if (summary.at("steps") == newest.step) return best_step(summary.at("metrics"), "/best_step");
-    }
-    return best_step(newest.parts.at("trainer").json.at("metrics"), "/2");
-  } catch (const std::exception&) {  // a summary or a snapshot of another hand
+    if (is_of_it) return best_step(summary["metrics"], "/best_step");
+    return trainer == newest.parts.end() ? -1 : best_step(trainer->second.json.at("metrics"), "/2");
+  } catch (const Json::exception&) {  // of another hand
     return -1;
   }
 }
