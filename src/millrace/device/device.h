@@ -69,7 +69,7 @@ struct Cpu {
 
 [[nodiscard]] std::uint64_t peak_resident_bytes();  // of this process
 [[nodiscard]] std::uint64_t resident_bytes();
-[[nodiscard]] std::uint64_t private_resident_bytes();  // without pages of files, which the system can drop; some microseconds
+[[nodiscard]] std::uint64_t private_resident_bytes();  // without pages of files, which the system can drop
 [[nodiscard]] std::uint64_t available_memory_bytes();  // cgroup-aware
 
 // Switchboard row "keep_memory": make glibc's malloc keep freed memory instead of returning it page by page (456,000 page

@@ -30,7 +30,8 @@ struct BlockCost {
 // Where a step holds most.
 struct Peak {
   std::uint64_t bytes = 0;
-  std::string where;  // "in the backward pass of layer1", "after the forward pass of layer7", "before the first block"; "" without blocks
+  std::string
+      where;  // "in the backward pass of layer1", "after the forward pass of layer7", "before the first block"; "" without blocks
 };
 
 struct RecomputePlan {

@@ -51,7 +51,7 @@ void Session::decide_layout() {
   if (!switches_.on("channels_last")) return use(false, "auto", "--off=channels_last");
 
   std::array<precision::Trial, kRounds> plain, last;
-  const bool tried = try_on_batch([&](const Batch& batch) {
+  const auto how = try_on_batch([&](const Batch& batch) {
     for (std::size_t round = 0; round < kRounds; ++round) {
       recipe_->set_layout(Layout::contiguous);
       plain[round] = stepper_->try_precision(batch, stepper_->autocast());
@@ -60,7 +60,7 @@ void Session::decide_layout() {
     }
   });
   stepper_->end_trials();
-  if (!tried) return use(false, "auto", "no batch to try it on");
+  if (!how) return use(false, "auto", "no batch to try it on");
   const Tried a = best(plain);
   const Tried b = best(last);
   const std::string times = fixed(b.ms, 1) + " ms a step channels-last, " + fixed(a.ms, 1) + " contiguous";
@@ -70,7 +70,7 @@ void Session::decide_layout() {
         false, "auto",
         "losses of a trial step differ: " + significant(b.loss, 5) + " channels-last, " + significant(a.loss, 5) + " contiguous");
   }
-  use(b.ms < kWorthIt * a.ms, "auto", "a trial measured " + times);
+  use(b.ms < kWorthIt * a.ms, "auto", "a trial measured " + times + *how);
 }
 
 }  // namespace millrace

@@ -21,12 +21,13 @@ struct MaxBatchOptions {
 
 // The largest batch size that ran a step with its update, a batch of validation and a second step: doubling until one fails, then
 // halving the gap down to a sixteenth. {recipe, batch_size (0 = not even `from`), bound ("memory", "data", "config", "most"),
-// limit_bytes, tried: [{batch_size, fits, step_ms, samples_per_s, peak_bytes} or {batch_size, fits, reason}]}. Writes no run
-// folder.
+// limit_bytes, tried: [{batch_size, fits, step_ms, samples_per_s, peak_bytes, limit_bytes, on a CPU without memory.limit also
+// resident_before_bytes, resident_bytes} or {batch_size, fits, reason}]}. Writes no run folder.
 [[nodiscard]] Json find_max_batch(const RunRequest& request, const MaxBatchOptions& options);
 
 // The search itself, over a function that runs such a step: it returns {fits, samples_per_epoch, whole_epoch, peak_bytes, ...} or
-// throws, for want of memory or otherwise.
+// throws, for want of memory or otherwise. A size that by what the largest one took (resident_bytes) would not be within
+// limit_bytes is not tried.
 [[nodiscard]] Json search_max_batch(const MaxBatchOptions& options,
                                     const std::function<Json(std::int64_t batch_size)>& whole_step);
 

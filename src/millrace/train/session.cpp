@@ -312,14 +312,14 @@ std::optional<Batch> Session::trial_batch() const {
   return recipe_->prepare(take_part(batch, 0, parts));
 }
 
-bool Session::try_on_batch(const std::function<void(const Batch&)>& trial) const {
+std::optional<std::string> Session::try_on_batch(const std::function<void(const Batch&)>& trial) const {
   const KeepGenerator no_trace;
   const std::optional<Batch> batch = trial_batch();
-  if (!batch) return false;
+  if (!batch) return std::nullopt;
   for (std::int64_t parts = 1;; parts *= 2) {
     try {
       trial(part_of(*batch, 0, parts));
-      return true;
+      return parts == 1 ? "" : "; tried on 1/" + std::to_string(parts) + " of a batch, which is what fits into memory";
     } catch (const std::exception& error) {
       if (!device::is_out_of_memory(error) || parts_of(*batch, 2 * parts) < 2 * parts) throw;
     }
@@ -342,11 +342,12 @@ void Session::decide_precision() {
 
 precision::Decision Session::try_precisions() {
   precision::Decision decision{.autocast = std::nullopt, .reason = "fp32: no batch to try it on"};
-  (void)try_on_batch([&](const Batch& batch) {
+  const auto how = try_on_batch([&](const Batch& batch) {
     decision = precision::choose(context_.device,
                                  [&](std::optional<at::ScalarType> dtype) { return stepper_->try_precision(batch, dtype); });
   });
   stepper_->end_trials();
+  decision.reason += how.value_or("");
   return decision;
 }
 

@@ -57,8 +57,9 @@ class Session {
   [[nodiscard]] const Json* kept_choice(const std::string& option) const;
   // A prepared micro-batch as the first step's; leaves no trace.
   [[nodiscard]] std::optional<Batch> trial_batch() const;
-  // Calls it with that batch, or with the half, the quarter … that fits into memory; false = there is no batch.
-  bool try_on_batch(const std::function<void(const Batch&)>& trial) const;
+  // Calls it with that batch, or with the half, the quarter … that fits into memory. What to add to the reason of a choice that
+  // rests on it: "" for the whole batch; nullopt = there is no batch.
+  std::optional<std::string> try_on_batch(const std::function<void(const Batch&)>& trial) const;
   void make_trainer();
   void restore();
   void introduce();

@@ -49,11 +49,11 @@ std::string lag_advice(const Json& summary, std::int64_t max_lag) {
   const double save_ms = saves["write_ms"].get<double>() / count;
   const auto enough = std::max(max_lag + 1, static_cast<std::int64_t>(std::ceil(save_ms / step_ms)));
   const std::string text = "waited for snapshots " + percent(saves["lag_share"].get<double>()) +
-                           " of the time: writing one takes " + fixed(save_ms, 1) + " ms, a step " + fixed(step_ms, 1) + ". ";
+                           " of the time: writing one takes " + fixed(save_ms, 1) + " ms, a step " + fixed(step_ms, 1) + " ms. ";
   if (static_cast<double>(enough) * count >= summary["steps"].get<double>())
     return text + "Save less often";  // the next one waits
   return text + "With --snapshot.max_lag=" + std::to_string(enough) + " that would be hidden, and a crash could lose " +
-         std::to_string(enough - max_lag) + " more steps; or save less often";
+         std::to_string(enough - max_lag) + (enough - max_lag == 1 ? " step more" : " steps more") + "; or save less often";
 }
 
 }  // namespace
