@@ -16,7 +16,6 @@
 namespace millrace::snapshot {
 namespace {
 
-constexpr std::uintmax_t kMostManifestBytes = std::uintmax_t{32} << 20U;
 constexpr std::uintmax_t kMostStateBytes = std::uintmax_t{256} << 20U;
 
 // Reads one snapshot's folder; all its errors name the snapshot.
@@ -26,12 +25,20 @@ class Loader {
 
   Content load() {
     read_manifest();
-    const std::optional<Json> state = detail::from_canonical(read_text(detail::kStateFile, kMostStateBytes));
-    if (!state) refuse(detail::kStateFile, "is not JSON, or nested too deeply");
+    const Json state = read_state();
     try {
-      return assemble(*state);
+      return assemble(state);
     } catch (const Json::exception& error) {
       refuse(detail::kStateFile, std::string("lacks something: ") + error.what());
+    }
+  }
+
+  // One tensor at a time is in memory.
+  void check() {
+    read_manifest();
+    static_cast<void>(read_state());
+    for (const auto& [file, record] : manifest_.files) {
+      if (file != detail::kStateFile) read_file(file, [](const std::string&, const at::Tensor&) {});
     }
   }
 
@@ -53,7 +60,7 @@ class Loader {
   }
 
   void read_manifest() {
-    detail::ParsedManifest parsed = detail::parse_manifest(read_small(detail::kManifestFile, kMostManifestBytes));
+    detail::ParsedManifest parsed = detail::parse_manifest(read_small(detail::kManifestFile, detail::kMostManifestBytes));
     if (!parsed.problem.empty()) refuse(detail::kManifestFile, "is damaged: " + parsed.problem);
     manifest_ = std::move(parsed.manifest);
   }
@@ -78,8 +85,20 @@ class Loader {
     return text;
   }
 
+  [[nodiscard]] Json read_state() const {
+    std::optional<Json> state = detail::from_canonical(read_text(detail::kStateFile, kMostStateBytes));
+    if (!state) refuse(detail::kStateFile, "is not JSON, or nested too deeply");
+    return *std::move(state);
+  }
+
   Tensors read_tensors(const std::string& name) const {
-    const std::string file = name + detail::kTensorSuffix;
+    Tensors tensors;
+    read_file(name + detail::kTensorSuffix,
+              [&](const std::string& tensor, at::Tensor value) { tensors.emplace(tensor, std::move(value)); });
+    return tensors;
+  }
+
+  void read_file(const std::string& file, const std::function<void(const std::string&, at::Tensor)>& take) const {
     const detail::FileRecord& record = record_of(file);
     try {
       const format::SafetensorsFile stored(folder_ / file);
@@ -87,10 +106,7 @@ class Loader {
       if (stored.header_crc32c() != record.header_crc32c || stored.tensors().size() != record.tensors.size()) {
         refuse(file, "is damaged: its header differs from the one written");
       }
-      Tensors tensors;
-      for (const format::StoredTensor& tensor : stored.tensors())
-        tensors.emplace(tensor.name, read_tensor(stored, tensor, record));
-      return tensors;
+      for (const format::StoredTensor& tensor : stored.tensors()) take(tensor.name, read_tensor(stored, tensor, record));
     } catch (const DataError& error) {
       refuse(file, "is damaged: " + error.message().what);
     } catch (const c10::Error& error) {
@@ -135,24 +151,44 @@ class Loader {
   detail::Manifest manifest_;
 };
 
-}  // namespace
-
-Content load(Fs& fs, const std::filesystem::path& snapshot) { return Loader(fs, snapshot).load(); }
-
-std::optional<Content> load_newest(Fs& fs, const std::filesystem::path& run,
-                                   const std::function<void(const std::filesystem::path&, const std::string&)>& passed_over) {
-  const std::filesystem::path snapshots = detail::snapshots_of(run);
-  std::vector<detail::Candidate> candidates;
+// In order of step.
+std::vector<detail::Candidate> candidates_of(Fs& fs, const std::filesystem::path& snapshots) {
   try {
-    candidates = detail::candidates(fs, snapshots);
+    return detail::candidates(fs, snapshots);
   } catch (const FsError& error) {
     throw SnapshotError(
         {std::string("can't look for snapshots: ") + error.what(), snapshots.string(), "check the folder's permissions"});
   }
+}
+
+}  // namespace
+
+Content load(Fs& fs, const std::filesystem::path& snapshot) { return Loader(fs, snapshot).load(); }
+
+void check(Fs& fs, const std::filesystem::path& snapshot) { Loader(fs, snapshot).check(); }
+
+std::vector<Found> list(Fs& fs, const std::filesystem::path& run) {
+  const std::filesystem::path snapshots = detail::snapshots_of(run);
+  std::vector<Found> found;
+  for (const detail::Candidate& candidate : candidates_of(fs, snapshots)) {
+    // The replaced one comes first: the one that replaced it is the one that counts.
+    if (!found.empty() && found.back().step == candidate.step && found.back().copy == candidate.copy) found.pop_back();
+    found.push_back({snapshots / candidate.name, candidate.step, candidate.copy});
+  }
+  return found;
+}
+
+std::optional<Content> load_newest(Fs& fs, const std::filesystem::path& run,
+                                   const std::function<void(const std::filesystem::path&, const std::string&)>& passed_over,
+                                   std::filesystem::path* found) {
+  const std::filesystem::path snapshots = detail::snapshots_of(run);
+  const std::vector<detail::Candidate> candidates = candidates_of(fs, snapshots);
   for (auto candidate = candidates.rbegin(); candidate != candidates.rend(); ++candidate) {
     const std::filesystem::path path = snapshots / candidate->name;
     try {
-      return load(fs, path);
+      Content content = load(fs, path);
+      if (found != nullptr) *found = path;
+      return content;
     } catch (const SnapshotError& error) {
       if (passed_over) passed_over(path, error.message().what);
     }

@@ -6,6 +6,7 @@
 #include "millrace/base/error.h"
 #include "millrace/base/power_loss.h"
 #include "millrace/snapshot/detail/test_content.h"
+#include "millrace/snapshot/keeper.h"
 
 namespace millrace::snapshot {
 namespace {
@@ -18,6 +19,13 @@ Content content_of(std::int64_t step, double value = 0) {
   Content content = small(step, value);
   content.models["model"]["large"] = at::full({600}, static_cast<double>(step) + value);
   return content;
+}
+
+void retain(Fs& fs, const stdfs::path& run) {
+  const auto fail = [](const std::string& text) { ADD_FAILURE() << text; };
+  Keeper keeper(fs, run);
+  keeper.clear_leftovers({::getpid()}, fail);
+  keeper.retain({.keep_last = 1}, fail);
 }
 
 class PowerLossTest : public testing::Test {
@@ -35,7 +43,7 @@ class PowerLossTest : public testing::Test {
     PowerLossFs fs(Fs::real(), run_);
     save(fs, run_, after);
     const std::size_t durable = fs.changes();
-    retain(fs, run_, {.keep_last = 1}, [](const std::string& text) { ADD_FAILURE() << text; });
+    retain(fs, run_);
     std::int64_t states = 0;
     fs.for_each_state(0, 12, [&](const PowerLossFs::State& state) {
       ++states;
@@ -58,7 +66,7 @@ class PowerLossTest : public testing::Test {
       }
       // And the next save and removal find their way.
       save(Fs::real(), copy_, content_of(9));
-      retain(Fs::real(), copy_, {.keep_last = 1}, [](const std::string& text) { ADD_FAILURE() << text; });
+      retain(Fs::real(), copy_);
       ASSERT_EQ(Fs::real().list(copy_ / "snapshots"), std::vector<std::string>{"step-00000009"});
     });
     RecordProperty("states", std::to_string(states));

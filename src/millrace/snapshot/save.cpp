@@ -28,7 +28,7 @@ class TemporaryFolder {
     if (is_moved_) return;
     try {
       fs_.remove_all(path_);
-    } catch (const FsError&) {  // retain() tries again
+    } catch (const FsError&) {  // the next process clears it
     }
   }
   TemporaryFolder(const TemporaryFolder&) = delete;
@@ -82,16 +82,24 @@ detail::FileRecord write_text(Fs& fs, const std::filesystem::path& folder, const
   });
 }
 
-// Puts the finished folder in its place. Whatever call is the last before a crash, a whole snapshot of this step stays if
-// there was one: the old one goes aside first, where load_newest() looks too.
-void publish(Fs& fs, TemporaryFolder& finished, const std::filesystem::path& snapshots, std::int64_t step) {
+bool is_taken(const std::filesystem::path& path) {
+  std::error_code code;
+  return std::filesystem::exists(std::filesystem::symlink_status(path, code));
+}
+
+// Puts the finished folder in its place and tells which that is. Whatever call is the last before a crash, a whole snapshot of
+// this step stays if there was one: the old one goes aside first, where load_newest() looks too.
+std::filesystem::path publish(Fs& fs, TemporaryFolder& finished, const std::filesystem::path& snapshots, std::int64_t step) {
   const std::lock_guard lock(detail::moves_mutex());
-  const std::filesystem::path target = snapshots / detail::folder_name(step);
-  if (!fs.exists(target)) {
+  int copy = 1;
+  std::filesystem::path target = snapshots / detail::folder_name(step);
+  while (is_taken(target) && !detail::is_our_snapshot(fs, target, step)) target = snapshots / detail::folder_name(step, ++copy);
+  if (!is_taken(target)) {
     finished.move_to(target);
-    return fs.sync_directory(snapshots);
+    fs.sync_directory(snapshots);
+    return target;
   }
-  const std::filesystem::path aside = snapshots / detail::beside_name(detail::kReplaced, step);
+  const std::filesystem::path aside = snapshots / detail::beside_name(detail::kReplaced, target.filename().string());
   fs.remove_all(aside);  // of an earlier crash; `target` is whole
   fs.rename(target, aside);
   try {
@@ -102,6 +110,7 @@ void publish(Fs& fs, TemporaryFolder& finished, const std::filesystem::path& sna
   }
   fs.sync_directory(snapshots);
   fs.remove_all(aside);
+  return target;
 }
 
 }  // namespace
@@ -120,15 +129,14 @@ std::filesystem::path detail::write_image(Fs& fs, const std::filesystem::path& r
                                with_commas(static_cast<std::int64_t>(free)) + " are free",
                            "", "free space there, or lower snapshot.keep_last"});
     }
-    TemporaryFolder folder(fs, snapshots / beside_name(kTemporary, image.step));
+    TemporaryFolder folder(fs, snapshots / beside_name(kTemporary, folder_name(image.step)));
     Manifest manifest;
     manifest.step = image.step;
     for (const ImageFile& file : image.files) manifest.files[file.name] = write_tensors(fs, folder.path(), file);
     manifest.files[kStateFile] = write_text(fs, folder.path(), kStateFile, image.state);
     write_text(fs, folder.path(), kManifestFile, to_text(manifest));
     fs.sync_directory(folder.path());
-    publish(fs, folder, snapshots, image.step);
-    return snapshots / folder_name(image.step);
+    return publish(fs, folder, snapshots, image.step);
   });
 }
 

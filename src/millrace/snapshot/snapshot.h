@@ -33,11 +33,13 @@ struct Content {
 struct Found {
   std::filesystem::path path;
   std::int64_t step = 0;
+  int copy = 1;  // 2 … where something else had the name of the step
 };
 
-// Saves under `run`/snapshots/step-NNNNNNNN; replaces one of the same step. Tensors may live on any device; returns the folder.
-// SnapshotError (what: file, bytes and the system's reason) when it can't be written; what was there before stays valid.
-// Any thread, also beside retain(); one save at a time per run and step.
+// Saves under `run`/snapshots/step-NNNNNNNN; replaces a snapshot of the same step. A folder of that name that is damaged or is
+// not ours stays: the snapshot is then called step-NNNNNNNN.2. Tensors may live on any device; returns the folder. SnapshotError
+// (what: file, bytes and the system's reason) when it can't be written; what was there before stays valid. Any thread, also
+// beside a Keeper; one save at a time per run and step.
 std::filesystem::path save(Fs& fs, const std::filesystem::path& run, const Content& content);
 
 // All snapshots of a run in order of step, without looking inside.
@@ -45,11 +47,15 @@ std::filesystem::path save(Fs& fs, const std::filesystem::path& run, const Conte
 
 // Reads and checks one. SnapshotError names the file and, for a flipped bit, the tensor.
 [[nodiscard]] Content load(Fs& fs, const std::filesystem::path& snapshot);
+// The same without keeping what was read.
+void check(Fs& fs, const std::filesystem::path& snapshot);
 
-// The newest valid one; each damaged one is handed to `passed_over` (path, reason) and skipped. nullopt when there is none.
+// The newest valid one, and where it was found; each damaged one is handed to `passed_over` (path, reason) and skipped. nullopt
+// when there is none.
 [[nodiscard]] std::optional<Content> load_newest(
     Fs& fs, const std::filesystem::path& run,
-    const std::function<void(const std::filesystem::path&, const std::string&)>& passed_over);
+    const std::function<void(const std::filesystem::path&, const std::string&)>& passed_over,
+    std::filesystem::path* found = nullptr);
 
 // All tensors of one safetensors file or file of Python's torch.save, which its first bytes tell apart. DataError when it
 // can't be read, is damaged, or holds what would be code.
@@ -57,19 +63,6 @@ std::filesystem::path save(Fs& fs, const std::filesystem::path& run, const Conte
 [[nodiscard]] bool is_pt_name(const std::filesystem::path& file);  // .pt, .pth
 // The opposite; torch.save's form when the name says so. Written whole or not at all; DataError when that can't be.
 void write_tensors(Fs& fs, const std::filesystem::path& file, const Tensors& tensors);
-
-// Which snapshots stay. The newest always does.
-struct Retention {
-  std::int64_t keep_last = 1;            // of the newest
-  std::int64_t keep_every = 0;           // also each whose step is a multiple of it; 0 = none
-  std::vector<std::int64_t> keep_steps;  // also these: the best
-};
-
-// Removes the others, but for those it could not list and the one being written. Temporary folders of killed saves go too. A
-// snapshot that is cut off by a crash while it is removed is never seen half. Never throws; what can't be removed is handed to
-// `warn`.
-void retain(Fs& fs, const std::filesystem::path& run, const Retention& retention,
-            const std::function<void(const std::string&)>& warn);
 
 // SHA-256 over (name, dtype, shape, bytes) of all tensors in order of name, then the canonical JSON of all parts; neither the
 // step nor the config. Times, paths, thread and reader counts are never put into parts, so equal runs have equal digests.

@@ -36,12 +36,16 @@ struct Writer::Impl {
     Saved saved;
   };
 
-  Impl(Fs& file_system, std::filesystem::path run_folder) : fs(file_system), run(std::move(run_folder)) {}
+  Impl(Fs& file_system, std::filesystem::path run_folder, const std::filesystem::path& began_from)
+      : fs(file_system), run(std::move(run_folder)), keeper(fs, run, began_from) {}
 
-  void write(Job& work) const {
+  void write(Job& work) {
     const std::int64_t begin = steady_nanoseconds();
     attempt(work.saved, run, [&] { work.saved.path = detail::write_image(fs, run, work.image); });
-    if (!work.saved.error) retain(fs, run, work.retention, [&](const std::string& text) { work.saved.warnings.push_back(text); });
+    if (!work.saved.error) {
+      keeper.wrote(work.saved.path);
+      keeper.retain(work.retention, [&](const std::string& text) { work.saved.warnings.push_back(text); });
+    }
     work.saved.write_ms = milliseconds_since(begin);
   }
 
@@ -62,6 +66,7 @@ struct Writer::Impl {
 
   Fs& fs;
   const std::filesystem::path run;
+  Keeper keeper;              // of whoever writes, like `memory`
   detail::HostMemory memory;  // the writing thread's while there is a job, else the caller's
   std::thread thread;         // not joinable: saves in the caller's thread
 
@@ -72,7 +77,8 @@ struct Writer::Impl {
   bool is_ending = false;
 };
 
-Writer::Writer(Fs& fs, std::filesystem::path run, bool in_background) : impl_(std::make_unique<Impl>(fs, std::move(run))) {
+Writer::Writer(Fs& fs, std::filesystem::path run, bool in_background, const std::filesystem::path& began_from)
+    : impl_(std::make_unique<Impl>(fs, std::move(run), began_from)) {
   if (in_background) impl_->thread = std::thread([this] { impl_->serve(); });
 }
 

@@ -10,6 +10,7 @@
 
 #include "millrace/base/error.h"
 #include "millrace/base/fs.h"
+#include "millrace/snapshot/keeper.h"
 #include "millrace/snapshot/snapshot.h"
 
 namespace millrace::snapshot {
@@ -28,7 +29,8 @@ struct Saved {
 class Writer {
  public:
   // in_background: keeps a thread, and host memory for a copy of the state. Else begin() writes, without a copy.
-  Writer(Fs& fs, std::filesystem::path run, bool in_background);
+  // `began_from`: see Keeper.
+  Writer(Fs& fs, std::filesystem::path run, bool in_background, const std::filesystem::path& began_from = {});
   ~Writer();  // waits for the save under way
   Writer(const Writer&) = delete;
   Writer& operator=(const Writer&) = delete;

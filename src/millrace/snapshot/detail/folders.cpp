@@ -14,6 +14,12 @@ namespace {
 constexpr std::string_view kStep = "step-";
 constexpr std::size_t kDigits = 8;
 
+template <class Number>
+bool read_number(std::string_view digits, Number& number) {
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  return error == std::errc() && !digits.empty() && end == digits.data() + digits.size();
+}
+
 std::mutex& writing_mutex() {
   static std::mutex mutex;
   return mutex;
@@ -28,43 +34,51 @@ std::multiset<std::filesystem::path>& writing_folders() {
 
 std::filesystem::path snapshots_of(const std::filesystem::path& run) { return run / "snapshots"; }
 
-std::string folder_name(std::int64_t step) {
+std::string folder_name(std::int64_t step, int copy) {
   std::string digits = std::to_string(step);
   if (digits.size() < kDigits) digits.insert(0, kDigits - digits.size(), '0');
-  return std::string(kStep) + digits;
+  return std::string(kStep) + digits + (copy > 1 ? "." + std::to_string(copy) : "");
 }
 
-std::string beside_name(std::string_view prefix, std::int64_t step) {
-  return std::string(prefix) + folder_name(step) + "-" + std::to_string(::getpid());
+std::string beside_name(std::string_view prefix, std::string_view folder) {
+  return std::string(prefix) + std::string(folder) + "-" + std::to_string(::getpid());
 }
 
-std::optional<std::int64_t> step_of(std::string_view name) {
+std::optional<FolderName> parse_name(std::string_view name) {
   if (!name.starts_with(kStep)) return std::nullopt;
-  const std::string_view digits = name.substr(kStep.size());
-  std::int64_t step = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), step);
+  const std::size_t dot = name.find('.');
+  FolderName parsed;
+  parsed.folder = name;
+  const bool read =
+      read_number(name.substr(kStep.size(), dot == std::string_view::npos ? dot : dot - kStep.size()), parsed.step) &&
+      (dot == std::string_view::npos || read_number(name.substr(dot + 1), parsed.copy));
   // The name must be the one we would give: "step-1" or "step--0000001" are somebody else's.
-  if (error != std::errc() || step < 0 || end != digits.data() + digits.size() || folder_name(step) != name) return std::nullopt;
-  return step;
+  if (!read || parsed.step < 0 || folder_name(parsed.step, parsed.copy) != name) return std::nullopt;
+  return parsed;
 }
 
-std::optional<std::int64_t> step_of_replaced(std::string_view name) {
-  if (!name.starts_with(kReplaced)) return std::nullopt;
-  name.remove_prefix(kReplaced.size());
+std::optional<FolderName> parse_beside(std::string_view prefix, std::string_view name) {
+  if (!name.starts_with(prefix)) return std::nullopt;
+  name.remove_prefix(prefix.size());
   const std::size_t dash = name.rfind('-');
-  return dash == std::string_view::npos ? std::nullopt : step_of(name.substr(0, dash));
+  if (dash == std::string_view::npos) return std::nullopt;
+  std::optional<FolderName> parsed = parse_name(name.substr(0, dash));
+  if (!parsed || !read_number(name.substr(dash + 1), parsed->process) || parsed->process <= 0) return std::nullopt;
+  return parsed;
 }
 
 std::vector<Candidate> candidates(Fs& fs, const std::filesystem::path& snapshots) {
   std::vector<Candidate> found;
   if (!fs.exists(snapshots)) return found;
   for (const std::string& name : fs.list(snapshots)) {
-    if (const auto step = step_of(name)) found.push_back({name, *step, false});
-    if (const auto step = step_of_replaced(name)) found.push_back({name, *step, true});
+    auto parsed = parse_name(name);
+    const bool is_replaced = !parsed;
+    if (is_replaced) parsed = parse_beside(kReplaced, name);
+    if (parsed) found.push_back({name, parsed->step, parsed->copy, is_replaced});
   }
   std::sort(found.begin(), found.end(), [](const Candidate& a, const Candidate& b) {
-    return std::tuple(a.step, !a.is_replaced, std::string_view(a.name)) <
-           std::tuple(b.step, !b.is_replaced, std::string_view(b.name));
+    return std::tuple(a.step, a.copy, !a.is_replaced, std::string_view(a.name)) <
+           std::tuple(b.step, b.copy, !b.is_replaced, std::string_view(b.name));
   });
   return found;
 }

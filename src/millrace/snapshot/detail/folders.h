@@ -1,6 +1,7 @@
 // Names of folders under <run>/snapshots.
 //
 //   step-00001200               a snapshot
+//   step-00001200.2             a snapshot of a step whose name something else has taken: a damaged one, or what is not ours
 //   .tmp-step-00001200-<pid>    one being written, or left by a killed save
 //   .tmp-gone-step-00001200-<pid>   one being removed
 //   .old-step-00001200-<pid>    the one that a new one of the same step is just replacing; valid until the new one is in place
@@ -23,26 +24,32 @@ inline constexpr std::string_view kRemoved = ".tmp-gone-";
 inline constexpr std::string_view kReplaced = ".old-";
 
 [[nodiscard]] std::filesystem::path snapshots_of(const std::filesystem::path& run);
-[[nodiscard]] std::string folder_name(std::int64_t step);
-[[nodiscard]] std::string beside_name(std::string_view prefix, std::int64_t step);  // with this process's id
+[[nodiscard]] std::string folder_name(std::int64_t step, int copy = 1);
+[[nodiscard]] std::string beside_name(std::string_view prefix, std::string_view folder);  // with this process's id
 
-// Step of "step-NNNNNNNN"; nullopt for any other name.
-[[nodiscard]] std::optional<std::int64_t> step_of(std::string_view name);
-// Step of ".old-step-NNNNNNNN-<pid>".
-[[nodiscard]] std::optional<std::int64_t> step_of_replaced(std::string_view name);
+struct FolderName {
+  std::int64_t step = 0;
+  int copy = 1;
+  std::string folder;  // "step-NNNNNNNN", "step-NNNNNNNN.2"
+  long process = 0;    // 0 = not beside a folder
+};
+// What a name stands for; nullopt for a name that none of these functions gives.
+[[nodiscard]] std::optional<FolderName> parse_name(std::string_view name);
+[[nodiscard]] std::optional<FolderName> parse_beside(std::string_view prefix, std::string_view name);
 
 struct Candidate {
   std::string name;
   std::int64_t step = 0;
+  int copy = 1;
   bool is_replaced = false;
 };
-// In order of step, a replaced one before the one that replaced it. FsError.
+// In order of step, a replaced one before the one that replaced it; by name alone. FsError.
 [[nodiscard]] std::vector<Candidate> candidates(Fs& fs, const std::filesystem::path& snapshots);
 
-// Held while snapshots change places, so that a save and a retain() of two threads do not see each other half-way.
+// Held while snapshots change places, so that a save and a Keeper of two threads do not see each other half-way.
 [[nodiscard]] std::mutex& moves_mutex();
 
-// While it lives, retain() leaves the folder alone.
+// While it lives, a Keeper leaves the folder alone.
 class WritingFolder {
  public:
   explicit WritingFolder(std::filesystem::path path);

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cctype>
-#include <limits>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "millrace/base/hash.h"
 #include "millrace/snapshot/detail/json_text.h"
@@ -50,7 +50,52 @@ Manifest from_json(const Json& json) {
   return manifest;
 }
 
+bool is_folder(const std::filesystem::path& path) {
+  std::error_code code;
+  return std::filesystem::is_directory(std::filesystem::symlink_status(path, code));
+}
+
+bool is_file(const std::filesystem::path& path) {
+  std::error_code code;
+  return std::filesystem::is_regular_file(std::filesystem::symlink_status(path, code));
+}
+
 }  // namespace
+
+bool is_our_snapshot(Fs& fs, const std::filesystem::path& folder, std::int64_t step) noexcept {
+  try {
+    std::error_code code;
+    if (!is_folder(folder) || !is_file(folder / kManifestFile) ||
+        std::filesystem::file_size(folder / kManifestFile, code) > kMostManifestBytes || code) {
+      return false;
+    }
+    const ParsedManifest parsed = parse_manifest(fs.read_file(folder / kManifestFile));
+    if (!parsed.problem.empty() || parsed.manifest.step != step) return false;
+    const std::vector<std::string> names = fs.list(folder);
+    const auto is_ours = [&](const std::string& name) {
+      if (name == kManifestFile) return true;
+      const auto record = parsed.manifest.files.find(name);
+      return record != parsed.manifest.files.end() && is_file(folder / name) &&
+             std::filesystem::file_size(folder / name, code) == record->second.bytes && !code;
+    };
+    return names.size() == parsed.manifest.files.size() + 1 && std::all_of(names.begin(), names.end(), is_ours);
+  } catch (const std::exception&) {  // what can't be looked at is left alone
+    return false;
+  }
+}
+
+bool is_our_leftover(Fs& fs, const std::filesystem::path& folder) noexcept {
+  try {
+    if (!is_folder(folder)) return false;
+    const std::vector<std::string> names = fs.list(folder);
+    return std::all_of(names.begin(), names.end(), [&](const std::string& name) {
+      const bool has_name = name == kManifestFile || name == kStateFile || (is_plain_name(name) && name.ends_with(kTensorSuffix));
+      return has_name && is_file(folder / name);
+    });
+  } catch (const std::exception&) {
+    return false;
+  }
+}
 
 bool is_plain_name(std::string_view name) noexcept {
   constexpr std::size_t kLongest = 200;

@@ -2,14 +2,18 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <string>
 #include <string_view>
 
+#include "millrace/base/fs.h"
+
 namespace millrace::snapshot::detail {
 
 inline constexpr int kFormat = 1;
+inline constexpr std::uintmax_t kMostManifestBytes = std::uintmax_t{32} << 20U;
 inline constexpr const char* kManifestFile = "manifest.json";
 inline constexpr const char* kStateFile = "state.json";
 inline constexpr const char* kTensorSuffix = ".safetensors";
@@ -40,5 +44,11 @@ struct ParsedManifest {
 [[nodiscard]] ParsedManifest parse_manifest(std::string_view text);
 
 [[nodiscard]] std::string hex(std::uint32_t value);
+
+// Whether Millrace made this folder and nobody put anything into it: a manifest of that step, and the files that it names, each
+// of its size, and no other entry. What is in the files is not looked at. Never throws.
+[[nodiscard]] bool is_our_snapshot(Fs& fs, const std::filesystem::path& folder, std::int64_t step) noexcept;
+// Whether a save that was cut short can have left it: a folder of nothing but files with names of a snapshot's. Never throws.
+[[nodiscard]] bool is_our_leftover(Fs& fs, const std::filesystem::path& folder) noexcept;
 
 }  // namespace millrace::snapshot::detail

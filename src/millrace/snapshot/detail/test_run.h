@@ -1,0 +1,95 @@
+// A run folder with snapshots for the tests of this folder.
+#pragma once
+
+#include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "millrace/base/error.h"
+#include "millrace/base/fault_fs.h"
+#include "millrace/snapshot/detail/test_content.h"
+#include "millrace/snapshot/keeper.h"
+
+namespace millrace::snapshot::detail {
+
+namespace stdfs = std::filesystem;
+
+// A run folder for a test, and what the tests of this folder do with it.
+class RunTest : public testing::Test {
+ protected:
+  RunTest() : run_(scratch() / ("millrace-snapshot-" + std::to_string(::getpid()))) {
+    stdfs::remove_all(run_);
+    stdfs::create_directories(run_);
+  }
+  ~RunTest() override { stdfs::remove_all(run_); }
+
+  stdfs::path save_real(const Content& content) { return save(Fs::real(), run_, content); }
+  std::optional<Content> newest() {
+    return load_newest(Fs::real(), run_, [this](const stdfs::path& path, const std::string& reason) {
+      passed_.push_back(path.filename().string() + ": " + reason);
+    });
+  }
+  void retain_real(std::int64_t keep_last, const std::vector<std::int64_t>& keep_steps = {}) {
+    retain_in(Fs::real(), {keep_last, 0, keep_steps});
+  }
+  // As a process does that starts in the run and saves nothing.
+  void retain_in(Fs& fs, const Retention& retention) {
+    const auto tell = [this](const std::string& line) { warnings_.push_back(line); };
+    Keeper keeper(fs, run_);
+    keeper.clear_leftovers({1}, tell);
+    keeper.retain(retention, tell);
+  }
+  [[nodiscard]] std::vector<std::string> names() const {
+    return stdfs::exists(run_ / "snapshots") ? Fs::real().list(run_ / "snapshots") : std::vector<std::string>{};
+  }
+  static std::string text_of(const stdfs::path& path) {
+    std::ifstream file(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  static void put(const stdfs::path& path, const std::string& text) {
+    stdfs::remove(path);
+    std::ofstream(path, std::ios::binary) << text;
+  }
+  static void flip_last_byte(const stdfs::path& path) {
+    std::string text = text_of(path);
+    text.back() = static_cast<char>(text.back() ^ 4);
+    put(path, text);
+  }
+  static std::string refusal(const stdfs::path& snapshot) {
+    try {
+      static_cast<void>(load(Fs::real(), snapshot));
+    } catch (const SnapshotError& error) {
+      EXPECT_FALSE(error.message().where.empty());
+      EXPECT_FALSE(error.message().next.empty());
+      return error.message().what;
+    }
+    return "accepted";
+  }
+  std::string save_refusal(const Content& content) {
+    try {
+      save_real(content);
+    } catch (const SnapshotError& error) {
+      return error.message().what;
+    }
+    return "saved";
+  }
+
+  // How many calls of the file system `work` makes.
+  static std::int64_t count_calls(const std::function<void(Fs&)>& work) {
+    FaultFs fs(Fs::real());
+    work(fs);
+    return fs.calls();
+  }
+
+  stdfs::path run_;
+  std::vector<std::string> passed_;
+  std::vector<std::string> warnings_;
+};
+
+}  // namespace millrace::snapshot::detail
