@@ -29,13 +29,15 @@ struct ToyConfig {
   std::int64_t rows = 41;
   std::int64_t bad_from = -1;
   std::int64_t bad_steps = 1;
+  std::int64_t nan_until = 0;
   static consteval auto fields() {
     using C = ToyConfig;
     return std::tuple{config::field<&C::noise>("Noise of the targets.").min(0),
                       config::field<&C::dropout>("Dropout of the trunk.").min(0).below(1),
                       config::field<&C::rows>("Rows of each data set.").min(1),
                       config::field<&C::bad_from>("First step whose loss is NaN; -1 = none."),
-                      config::field<&C::bad_steps>("How many steps from there have a NaN loss.").min(0)};
+                      config::field<&C::bad_steps>("How many steps from there have a NaN loss.").min(0),
+                      config::field<&C::nan_until>("Validations before this step have a NaN loss.").min(0)};
   }
 };
 
@@ -132,6 +134,7 @@ class GroupedRegression final : public Recipe {
     }
     const bool bad = toy_.bad_from >= 0 && context.step >= toy_.bad_from && context.step < toy_.bad_from + toy_.bad_steps;
     if (context.training && bad) sum = sum * std::numeric_limits<double>::quiet_NaN();
+    if (!context.training && context.step < toy_.nan_until) sum = sum * std::numeric_limits<double>::quiet_NaN();
     return {.sum = sum,
             .count = at::full({}, static_cast<double>(batch.rows())),
             .nominal_count = 8.0,

@@ -82,7 +82,7 @@ TEST(Session, ARunWithoutAnEndIsAConfigError) {
 
 TEST(Session, AFolderInUseIsRefused) {
   const toys::TemporaryFolder folder;
-  const RunLock lock(folder.path());
+  const RunFolder held(Fs::real(), {folder.path()}, "grouped_regression", /*fresh=*/false);
   EXPECT_THROW((void)toys::run(toys::grouped_regression(), folder.path(), {}), UsageError);
 }
 

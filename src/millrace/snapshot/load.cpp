@@ -134,6 +134,7 @@ class Loader {
     content.step = state.at("step").get<std::int64_t>();
     if (content.step != manifest_.step) refuse(detail::kStateFile, "belongs to another step than the manifest");
     content.config = state.at("config");
+    content.report = state.value("report", Json::object());
     for (const Json& model : state.at("models")) {
       const auto& name = model.get_ref<const std::string&>();
       content.models.emplace(name, read_tensors(name));
@@ -162,6 +163,8 @@ std::vector<detail::Candidate> candidates_of(Fs& fs, const std::filesystem::path
 }
 
 }  // namespace
+
+bool is_ours(Fs& fs, const Found& found) noexcept { return detail::is_our_snapshot(fs, found.path, found.step); }
 
 Content load(Fs& fs, const std::filesystem::path& snapshot) { return Loader(fs, snapshot).load(); }
 

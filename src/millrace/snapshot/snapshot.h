@@ -28,6 +28,7 @@ struct Content {
   std::map<std::string, Tensors> models;
   std::map<std::string, State> parts;  // "optimizer", "loader", "schedule", "recipe", "rng", "counters", ...
   Json config = Json::object();
+  Json report = Json::object();  // what the run's reports go on with; no part of the state, so neither of its digest
 };
 
 struct Found {
@@ -44,6 +45,9 @@ std::filesystem::path save(Fs& fs, const std::filesystem::path& run, const Conte
 
 // All snapshots of a run in order of step, without looking inside.
 [[nodiscard]] std::vector<Found> list(Fs& fs, const std::filesystem::path& run);
+
+// Whether Millrace made it and nobody put anything into it; what is in its files is not looked at. Never throws.
+[[nodiscard]] bool is_ours(Fs& fs, const Found& found) noexcept;
 
 // Reads and checks one. SnapshotError names the file and, for a flipped bit, the tensor.
 [[nodiscard]] Content load(Fs& fs, const std::filesystem::path& snapshot);

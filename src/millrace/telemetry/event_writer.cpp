@@ -185,6 +185,8 @@ void EventWriter::image(std::string_view tag, std::int64_t step, std::int64_t he
   impl_->push(summary_event(step, entry));
 }
 
+std::string EventWriter::file_name() const { return impl_->base.filename().string(); }
+
 void EventWriter::flush() {
   const std::lock_guard lock(impl_->mutex);
   impl_->flush_locked();

@@ -27,7 +27,8 @@ struct Context {
   at::Device device = at::kCPU;
   Ranks ranks;
   const Switches* switches = nullptr;   // which optimisations are on; lives as long as the run
-  std::filesystem::path run_folder;     // may be empty (predict, bench)
+  std::filesystem::path run_folder;     // to read from; may be empty (predict, bench, a run that starts over)
+  std::filesystem::path new_files;      // what is to stay in the run folder is written here before the first step; may be empty
   std::filesystem::path config_folder;  // relative input paths are looked up here first, then in the current folder
   std::filesystem::path cache_folder;   // for token files and the like
   std::uint64_t seed = 0;

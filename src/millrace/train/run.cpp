@@ -109,7 +109,7 @@ SessionRequest session_request(const RunRequest& request) {
 
 RunOutcome run_training(const RunRequest& request) {
   SessionRequest session = session_request(request);
-  session.run_folder = choose_run_folder(session.recipe, config::read<RunNames>(session.config.values.at("run")));
+  session.run_place = place_of_run(session.recipe, config::read<RunNames>(session.config.values.at("run")));
   return Session(std::move(session)).run();
 }
 

@@ -2,18 +2,29 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 #include <ctime>
 
+#include "millrace/base/error.h"
 #include "millrace/base/format.h"
+#include "millrace/snapshot/keeper.h"
+#include "millrace/snapshot/snapshot.h"
+#include "millrace/train/run_files.h"
+#include "millrace/train/set_aside.h"
 
 namespace millrace {
 namespace {
+
+namespace stdfs = std::filesystem;
+
+constexpr std::string_view kStaging = ".new-";  // and the process
 
 std::string date_time() {
   const std::time_t now = std::time(nullptr);
@@ -24,91 +35,314 @@ std::string date_time() {
   return text.data();
 }
 
-void flatten(const Json& value, const std::string& prefix, std::map<std::string, Json>& out) {
-  if (value.is_object() && !value.empty()) {
-    for (const auto& [key, child] : value.items()) flatten(child, prefix.empty() ? key : prefix + "." + key, out);
-  } else {
-    out[prefix] = value;
-  }
+stdfs::file_type type_of(const stdfs::path& path) {
+  std::error_code code;
+  return stdfs::symlink_status(path, code).type();
+}
+
+bool is_there(const stdfs::path& path) { return type_of(path) != stdfs::file_type::not_found; }
+
+std::optional<long> number_in(std::string_view text) {
+  long number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const bool whole = error == std::errc() && end == text.data() + text.size() && number > 0;
+  return whole ? std::optional(number) : std::nullopt;
+}
+
+// The process of "<name>.tmp.<process>.<n>", as write_atomically() names what it writes.
+std::optional<long> process_of_temporary(const std::string& name) {
+  const std::size_t last = name.rfind('.');
+  const std::size_t middle = last == std::string::npos || last == 0 ? last : name.rfind('.', last - 1);
+  if (middle == std::string::npos || middle < 4 || name.compare(middle - 4, 4, ".tmp") != 0) return std::nullopt;
+  return number_in(std::string_view(name).substr(middle + 1, last - middle - 1));
+}
+
+[[noreturn]] void cannot_use(const stdfs::path& folder, const std::string& why) {
+  throw UsageError({"can't write to the run folder " + folder.string(), why, "choose another folder with --run"});
+}
+
+// Nothing but processes, or nothing yet: left by one that was killed at once.
+bool is_bare_lock(const stdfs::path& file) {
+  std::error_code code;
+  if (stdfs::file_size(file, code) > 4096 || code) return false;
+  const std::string text = Fs::real().read_file(file);
+  return text.find_first_not_of("0123456789\n") == std::string::npos;
+}
+
+std::string joined_names(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
 }
 
 }  // namespace
 
-std::filesystem::path choose_run_folder(const std::string& recipe, const RunNames& names) {
-  if (!names.dir.empty()) return names.dir;
-  const std::filesystem::path parent =
-      names.parent.empty() ? std::filesystem::path("runs") / recipe : std::filesystem::path(names.parent);
-  if (!names.name.empty()) return parent / names.name;
-  const std::string base = date_time();
-  std::filesystem::path folder = parent / base;
-  for (int i = 2; std::filesystem::exists(folder); ++i) folder = parent / (base + "-" + std::to_string(i));
-  return folder;
-}
-
-RunLock::RunLock(const std::filesystem::path& run_folder) {
-  const std::filesystem::path file = run_folder / "lock";
-  descriptor_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (descriptor_ < 0) {
-    throw UsageError({"can't write to the run folder " + run_folder.string(), file.string() + ": " + std::strerror(errno),
-                      "choose another folder with --run"});
+// <run>/lock, held for the life of the object. Its lines are the processes that were at work in the folder since it was last in
+// order.
+class RunFolder::Lock {
+ public:
+  // Null when the folder went away meanwhile.
+  static std::unique_ptr<Lock> take(const stdfs::path& folder) {
+    const stdfs::path file = folder / run_files::kLock;
+    std::unique_ptr<Lock> lock(new Lock);
+    lock->descriptor_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0644);
+    if (lock->descriptor_ < 0) {
+      if (errno == ENOENT && !is_there(folder)) return nullptr;
+      cannot_use(folder, file.string() + ": " + std::strerror(errno));
+    }
+    struct stat opened {};
+    ::fstat(lock->descriptor_, &opened);
+    if (!S_ISREG(opened.st_mode)) cannot_use(folder, file.string() + " is not a regular file");
+    if (::flock(lock->descriptor_, LOCK_EX | LOCK_NB) != 0) {
+      if (errno == EWOULDBLOCK) {
+        throw UsageError({"another process is training in " + folder.string(), file.string(),
+                          "wait for it, stop it, or choose another folder with --run"});
+      }
+      throw UsageError({"can't lock the run folder " + folder.string() + ": " + std::strerror(errno), file.string(),
+                        "some network file systems can't lock: choose a folder on another disk with --run"});
+    }
+    return lock->is_in(folder) ? std::move(lock) : nullptr;
   }
-  if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
-    ::close(descriptor_);
-    throw UsageError({"another process is training in " + run_folder.string(), file.string(),
-                      "wait for it, stop it, or choose another folder with --run"});
+  // Whether a process that opens the folder by this path finds this very lock.
+  [[nodiscard]] bool is_in(const stdfs::path& folder) const {
+    struct stat opened {};
+    struct stat named {};
+    return ::fstat(descriptor_, &opened) == 0 && ::stat((folder / run_files::kLock).c_str(), &named) == 0 &&
+           named.st_ino == opened.st_ino && named.st_dev == opened.st_dev;
+  }
+  ~Lock() {
+    if (descriptor_ >= 0) ::close(descriptor_);
+  }
+  Lock(const Lock&) = delete;
+  Lock& operator=(const Lock&) = delete;
+
+  [[nodiscard]] std::set<long> processes() const {
+    std::array<char, 4096> text{};
+    const ssize_t size = ::pread(descriptor_, text.data(), text.size(), 0);
+    std::set<long> found;
+    std::string_view rest(text.data(), static_cast<std::size_t>(std::max<ssize_t>(size, 0)));
+    while (!rest.empty()) {
+      const std::size_t end = std::min(rest.find('\n'), rest.size());
+      if (const auto number = number_in(rest.substr(0, end))) found.insert(*number);
+      rest.remove_prefix(std::min(end + 1, rest.size()));
+    }
+    return found;
+  }
+  // A disk that is full costs no more than a leftover that nobody clears.
+  void set_processes(const std::set<long>& processes) const {
+    std::string text;
+    for (const long process : processes) text += std::to_string(process) + "\n";
+    static_cast<void>(::ftruncate(descriptor_, 0) == 0 && ::pwrite(descriptor_, text.data(), text.size(), 0) > 0);
+  }
+
+ private:
+  Lock() = default;
+  int descriptor_ = -1;
+};
+
+RunPlace place_of_run(const std::string& recipe, const RunNames& names) {
+  if (!names.dir.empty()) return {names.dir};
+  const stdfs::path parent = names.parent.empty() ? stdfs::path("runs") / recipe : stdfs::path(names.parent);
+  return names.name.empty() ? RunPlace{parent / date_time(), true} : RunPlace{parent / names.name};
+}
+
+RunFolder::RunFolder(Fs& fs, const RunPlace& place, std::string recipe, bool fresh)
+    : fs_(fs), recipe_(std::move(recipe)), fresh_(fresh) {
+  try {
+    while (lock_ == nullptr) {
+      claim(place);
+      if (!made_) refuse_what_is_not_ours();  // before anything is written here
+      lock_ = Lock::take(path_);
+    }
+    refuse_what_is_not_ours();
+    if (auto record = read_record(fs_, path_)) {
+      is_run_ = true;
+      record_ = *std::move(record);
+    }
+    if (is_run_ && !fresh_ && !record_.recipe.empty() && record_.recipe != recipe_) {
+      throw UsageError({path_.string() + " is a run of recipe " + record_.recipe + ", not of " + recipe_,
+                        (path_ / run_files::kRun).string(),
+                        "choose another folder with --run, or replace that run here with --fresh"});
+    }
+    processes_ = lock_->processes();
+    std::set<long> all = processes_;
+    all.insert(::getpid());
+    lock_->set_processes(all);
+    settle_replacement();
+  } catch (const FsError& error) {
+    cannot_use(path_, error.what());
   }
 }
 
-RunLock::~RunLock() {
-  ::flock(descriptor_, LOCK_UN);
-  ::close(descriptor_);
-}
-
-void clear_run_folder(Fs& fs, const std::filesystem::path& run_folder) {
-  if (!fs.exists(run_folder)) return;
-  for (const std::string& name : fs.list(run_folder)) {
-    const bool ours = name == "snapshots" || name == "log.jsonl" || name == "summary.json" || name == "plan.json" ||
-                      name == "config.json" || name == "history.csv" || name.starts_with("events.out.tfevents.");
-    if (ours) fs.remove_all(run_folder / name);
+RunFolder::~RunFolder() {
+  try {
+    if (!staging_.empty()) fs_.remove_all(staging_);
+    if (!has_begun_ && made_) {
+      stdfs::remove(path_ / run_files::kLock);
+      stdfs::remove(path_);  // no more than an empty folder
+    }
+    if (has_begun_ && !has_saved_) {
+      settle_replacement();
+      if (!branch_.empty()) restore_branch(fs_, path_, record_, branch_);
+    }
+  } catch (const std::exception&) {  // the next process puts it in order
   }
 }
 
-bool may_change_on_resume(const std::string& path, std::span<const std::string> recipe_keys) {
-  static const std::array<std::string_view, 17> keys = {
-      "train.max_steps", "train.epochs",          "train.resume",          "train.validate_at_start", "train.early_stop_patience",
-      "data.workers",    "data.prefetch",         "data.pin_memory",       "data.persistent_workers", "data.dir",
-      "data.cache",      "data.cache_bytes",      "data.max_buffer_bytes", "train.validate_every",    "train.validate_batches",
-      "device.name",     "train.early_stop_delta"};
-  if (path.starts_with("log.") || path.starts_with("memory.") || path.starts_with("snapshot.") || path.starts_with("run."))
-    return true;
-  const auto covers = [&](const std::string& key) { return key.ends_with('.') ? path.starts_with(key) : path == key; };
-  return std::find(keys.begin(), keys.end(), path) != keys.end() || std::any_of(recipe_keys.begin(), recipe_keys.end(), covers);
-}
-
-std::vector<Problem> forbidden_changes(const Json& saved, const config::Resolved& now, std::span<const std::string> recipe_keys) {
-  std::map<std::string, Json> before;
-  std::map<std::string, Json> after;
-  flatten(saved, "", before);
-  flatten(now.values, "", after);
-  std::vector<Problem> problems;
-  for (const auto& [path, value] : after) {
-    const auto it = before.find(path);
-    if (it == before.end() || it->second == value || may_change_on_resume(path, recipe_keys)) continue;
-    const auto origin = now.origins.find(path);
-    problems.push_back({path + " is " + value.dump() + ", the run in this folder was started with " + it->second.dump(),
-                        origin == now.origins.end() ? "" : origin->second,
-                        "put the old value back, choose another folder with --run, or start over here with --fresh"});
+void RunFolder::claim(const RunPlace& place) {
+  path_ = place.folder;
+  try {
+    if (place.folder.has_parent_path()) fs_.create_directories(place.folder.parent_path());
+  } catch (const FsError& error) {
+    throw UsageError({"can't make the run folder " + path_.string(), error.what(), "choose another folder with --run"});
   }
-  return problems;
+  for (int i = 2; true; ++i) {
+    made_ = ::mkdir(path_.c_str(), 0777) == 0;  // of several processes one makes it
+    if (made_) return;
+    const int error = errno;
+    if (error == EEXIST && !place.takes_next_name && stdfs::is_directory(path_)) return;
+    if (error != EEXIST || !place.takes_next_name) {
+      throw UsageError({"can't make the run folder " + path_.string(),
+                        error == EEXIST ? "a file of that name exists" : std::strerror(error),
+                        "choose another folder with --run"});
+    }
+    path_ = place.folder.string() + "-" + std::to_string(i);
+  }
 }
 
-void write_config(Fs& fs, const std::filesystem::path& run_folder, const config::Resolved& config) {
+void RunFolder::refuse_what_is_not_ours() const {
+  const auto record = read_record(fs_, path_);
+  std::vector<std::string> foreign;
+  for (const char* name : run_files::kAll) {
+    const stdfs::file_type type = type_of(path_ / name);
+    if (type == stdfs::file_type::not_found) continue;
+    const bool is_folder = name == std::string_view(run_files::kSnapshots) || name == std::string_view(run_files::kPictures) ||
+                           name == std::string_view(run_files::kBranches) || name == std::string_view(run_files::kOldRun);
+    if (type != (is_folder ? stdfs::file_type::directory : stdfs::file_type::regular)) {
+      cannot_use(path_, (path_ / name).string() + (is_folder ? " is not a folder" : " is not a regular file") +
+                            (type == stdfs::file_type::symlink ? " but a link" : ""));
+    }
+    if (!record && (name != std::string_view(run_files::kLock) || !is_bare_lock(path_ / name))) foreign.emplace_back(name);
+  }
+  if (foreign.empty()) return;
+  throw UsageError(
+      {path_.string() + " holds files that a run would write, and no run of Millrace's made them: " + joined_names(foreign),
+       path_.string(), "choose another folder with --run, or move these files"});
+}
+
+bool RunFolder::has_snapshot() const {
+  const auto found = snapshot::list(fs_, path_);
+  return std::any_of(found.begin(), found.end(), [&](const snapshot::Found& each) { return snapshot::is_ours(fs_, each); });
+}
+
+void RunFolder::settle_replacement() {
+  if (record_.replacement == Replacement::none) {
+    // Nothing is in it: what a start that was cut off before its first move made, or one that was put back.
+    if (record_.owns(run_files::kOldRun)) fs_.remove_all(path_ / run_files::kOldRun);
+  } else if (record_.replacement == Replacement::complete && has_snapshot()) {
+    drop_old_run(fs_, path_, record_);
+  } else {
+    restore_old_run(fs_, path_, record_);
+  }
+}
+
+stdfs::path RunFolder::staging() {
+  if (staging_.empty()) {
+    staging_ = path_ / (std::string(kStaging) + std::to_string(::getpid()));
+    fs_.create_directories(staging_);
+  }
+  return staging_;
+}
+
+void RunFolder::clear_leftovers() {
+  snapshot::Keeper(fs_, path_).clear_leftovers(processes_, nullptr);
+  for (const stdfs::path& folder : {path_, path_ / run_files::kPictures}) {
+    if (!fs_.exists(folder)) continue;
+    for (const std::string& name : fs_.list(folder)) {
+      const stdfs::path path = folder / name;
+      const auto process =
+          name.starts_with(kStaging) ? number_in(std::string_view(name).substr(kStaging.size())) : process_of_temporary(name);
+      const auto type = name.starts_with(kStaging) ? stdfs::file_type::directory : stdfs::file_type::regular;
+      if (process && processes_.contains(*process) && type_of(path) == type && path != staging_) fs_.remove_all(path);
+    }
+  }
+  lock_->set_processes({::getpid()});
+}
+
+std::vector<std::string> RunFolder::begin(std::optional<std::int64_t> branches_after) {
+  std::vector<std::string> told;
+  try {
+    clear_leftovers();
+    if (is_run_ && fresh_) {
+      set_old_run_aside(fs_, path_, record_);
+      told.push_back("the old run in " + path_.string() + " is replaced: it goes when the first new snapshot is on the disk");
+    } else if (is_run_ && branches_after) {
+      branch_ = set_branch_aside(fs_, path_, record_, *branches_after);
+      if (!branch_.empty()) told.push_back("later snapshots are set aside: --run " + branch_.string() + " goes on with them");
+    }
+    has_begun_ = true;
+    record_.recipe = recipe_;
+    record_.files.insert(run_files::kAll.begin(), run_files::kAll.end());
+    write_record(fs_, path_, record_);
+    if (!staging_.empty()) {
+      for (const std::string& name : fs_.list(staging_)) fs_.rename(staging_ / name, own(name));
+      fs_.remove_all(staging_);
+      staging_.clear();
+    }
+  } catch (const FsError& error) {
+    cannot_use(path_, error.what());
+  }
+  return told;
+}
+
+stdfs::path RunFolder::own(const std::string& name) {
+  const stdfs::path path = path_ / name;
+  if (record_.owns(name)) return path;
+  if (is_there(path)) {
+    throw UsageError({path.string() + " is not of this run: it is not overwritten", path.string(),
+                      "move it, or choose another folder with --run"});
+  }
+  record_.files.insert(name);
+  write_record(fs_, path_, record_);
+  return path;
+}
+
+void RunFolder::write(const char* name, const std::string& text) {
+  write_atomically(fs_, own(name), text);
+  written_[name] = text;
+}
+
+std::string RunFolder::hold() {
+  if (lock_ != nullptr && lock_->is_in(path_)) return "";
+  const bool is_elsewhere = is_there(path_);
+  fs_.create_directories(path_);
+  lock_ = Lock::take(path_);
+  if (!fs_.exists(path_ / run_files::kRun)) write_record(fs_, path_, record_);
+  for (const auto& [name, text] : written_) {
+    if (!fs_.exists(path_ / name)) write_atomically(fs_, path_ / name, text);
+  }
+  return "the run folder " + path_.string() + " was " + (is_elsewhere ? "replaced by another one" : "moved or deleted") +
+         " while the run went on: its snapshots go on in a new folder of that name, and what it wrote before is where it was "
+         "moved to";
+}
+
+void RunFolder::saved() {
+  has_saved_ = true;
+  branch_.clear();
+  if (record_.replacement == Replacement::none) return;
+  try {
+    drop_old_run(fs_, path_, record_);
+  } catch (const FsError&) {  // the next process does it
+  }
+}
+
+std::string config_text(const config::Resolved& config) {
   const Json all = {{"values", config.values}, {"origins", config.origins}};
-  write_atomically(fs, run_folder / "config.json", all.dump(2) + "\n");
+  return all.dump(2) + "\n";
 }
 
-config::Resolved read_config(Fs& fs, const std::filesystem::path& run_folder) {
-  const std::filesystem::path file = run_folder / "config.json";
+config::Resolved read_config(Fs& fs, const stdfs::path& run_folder) {
+  const stdfs::path file = run_folder / run_files::kConfig;
   try {
     const Json all = Json::parse(fs.read_file(file));
     config::Resolved config;
@@ -119,6 +353,19 @@ config::Resolved read_config(Fs& fs, const std::filesystem::path& run_folder) {
     throw SnapshotError({"can't read the config of the run in " + run_folder.string(), file.string() + ": " + error.what(),
                          "give the folder of a run that millrace train wrote"});
   }
+}
+
+RunState state_of_run(const Json& summary, std::int64_t newest_step) {
+  const auto text = [&](const char* key) {
+    const Json value = summary.is_object() ? summary.value(key, Json()) : Json();
+    return value.is_string() ? value.get<std::string>() : std::string();
+  };
+  const std::string reason = text("exit_reason");
+  if (reason == "error") return RunState::failed;
+  const Json steps = summary.is_object() ? summary.value("steps", Json()) : Json();
+  const bool is_of_newest = steps.is_number() && steps >= newest_step;
+  if (!reason.empty() && reason != "signal" && is_of_newest) return RunState::finished;
+  return newest_step > 0 ? RunState::stopped : RunState::unsaved;
 }
 
 }  // namespace millrace

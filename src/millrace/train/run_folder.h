@@ -1,46 +1,91 @@
-// The folder of a run: its name, its lock, whether it holds a run already, and what may change when it is resumed.
+// The folder of a run while a process trains in it: the one owner of the question what in it may be written, set aside or
+// deleted.
+//
+// Millrace touches what run.json names as its own, and nothing else. A folder in which a file of the user's has a name that a run
+// needs is refused before anything is written.
 #pragma once
 
 #include <filesystem>
-#include <span>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "millrace/base/fs.h"
 #include "millrace/base/json.h"
 #include "millrace/config/schema.h"
 #include "millrace/train/config.h"
+#include "millrace/train/run_record.h"
 
 namespace millrace {
 
-// runs/<recipe>/<run.name, else date-time> below the current folder, or run.dir. A date-time that is taken gets "-2", "-3" …
-[[nodiscard]] std::filesystem::path choose_run_folder(const std::string& recipe, const RunNames& names);
+struct RunPlace {
+  std::filesystem::path folder;
+  bool takes_next_name = false;  // a folder that is there already is another run's: "-2", "-3" … are tried
+};
+// run.dir, or runs/<recipe>/<run.name, else date-time> below the current folder.
+[[nodiscard]] RunPlace place_of_run(const std::string& recipe, const RunNames& names);
 
-// Holds <run>/lock for the life of the process. Throws UsageError when another process has it.
-class RunLock {
+// Belongs to the loop's thread.
+class RunFolder {
  public:
-  explicit RunLock(const std::filesystem::path& run_folder);
-  ~RunLock();
-  RunLock(const RunLock&) = delete;
-  RunLock& operator=(const RunLock&) = delete;
+  // Makes the folder where there is none, and locks it. UsageError when it can't be made or locked, another process trains in it,
+  // it is a run of another recipe, or it holds what is not a run's. What a --fresh start left when it was killed is put in order.
+  RunFolder(Fs& fs, const RunPlace& place, std::string recipe, bool fresh);
+  // Without begin(): the folder is as it was before. Without saved(): what begin() set aside is put back.
+  ~RunFolder();
+  RunFolder(const RunFolder&) = delete;
+  RunFolder& operator=(const RunFolder&) = delete;
+
+  [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
+  // A folder for what is made before the first step and is to stay in the run: begin() moves it there. Made at the first call.
+  std::filesystem::path staging();
+
+  // The first step can be taken. With `fresh` the old run is set aside, else a branch is made of the snapshots of steps after
+  // `branches_after`, if given. What is to be told of it. UsageError.
+  std::vector<std::string> begin(std::optional<std::int64_t> branches_after);
+  [[nodiscard]] bool has_begun() const noexcept { return has_begun_; }
+  // The path of a file that the run is about to write. UsageError when it is somebody else's.
+  std::filesystem::path own(const std::string& name);
+  void write(const char* name, const std::string& text);  // whole or not at all. FsError, UsageError
+  // Before a snapshot is written: a folder that was moved or deleted meanwhile is made anew. What is to be told of it, or "".
+  std::string hold();
+  void saved();  // a snapshot of this process is on the disk: the run that it replaces goes
 
  private:
-  int descriptor_ = -1;
+  class Lock;
+  void claim(const RunPlace& place);
+  void refuse_what_is_not_ours() const;
+  void clear_leftovers();
+  void settle_replacement();
+  [[nodiscard]] bool has_snapshot() const;
+
+  Fs& fs_;
+  const std::string recipe_;
+  const bool fresh_;
+  std::filesystem::path path_;
+  bool made_ = false;  // by this process
+  std::unique_ptr<Lock> lock_;
+  std::set<long> processes_;  // that were at work here before and may have left something
+  bool is_run_ = false;       // before this process
+  RunRecord record_;
+  std::filesystem::path staging_;
+  std::filesystem::path branch_;
+  bool has_begun_ = false;
+  bool has_saved_ = false;
+  std::map<std::string, std::string> written_;  // texts that a folder made anew needs
 };
 
-// Removes what a run wrote (snapshots, logs, event files, summary), nothing else; for --fresh.
-void clear_run_folder(Fs& fs, const std::filesystem::path& run_folder);
-
-// Keys whose value may differ on resume: they change how long or how loudly a run goes on, never its bits. `recipe_keys` are the
-// recipe's own ones; one that ends with a dot stands for a whole section.
-[[nodiscard]] bool may_change_on_resume(const std::string& path, std::span<const std::string> recipe_keys);
-
-// Differences between the config a snapshot was made with and the present one that are not allowed, as problems.
-[[nodiscard]] std::vector<Problem> forbidden_changes(const Json& saved, const config::Resolved& now,
-                                                     std::span<const std::string> recipe_keys = {});
-
 // config.json: the resolved values, and the origin of each.
-void write_config(Fs& fs, const std::filesystem::path& run_folder, const config::Resolved& config);
+[[nodiscard]] std::string config_text(const config::Resolved& config);
 [[nodiscard]] config::Resolved read_config(Fs& fs, const std::filesystem::path& run_folder);  // SnapshotError when unreadable
+
+// How the run in a folder stands, by its summary (null = none) and its newest snapshot (0 = none). Finished: the steps and the
+// last validation are done. A run that failed or was stopped there goes on there.
+enum class RunState : std::uint8_t { unsaved, stopped, failed, finished };
+[[nodiscard]] RunState state_of_run(const Json& summary, std::int64_t newest_step);
 
 }  // namespace millrace

@@ -15,6 +15,7 @@
 #include "millrace/format/csv.h"
 #include "millrace/train/feed.h"
 #include "millrace/train/generator_state.h"
+#include "millrace/train/run_files.h"
 #include "millrace/train/split.h"
 
 namespace millrace {
@@ -100,13 +101,14 @@ RunOutcome Session::run() {
   make_stepper();
   if (request_.dry_run) {
     introduce();
-    return {Json::object(), request_.run_folder, 0};
+    return {Json::object(), request_.run_place.folder, 0};
   }
   make_trainer();
   restore();
   decide_precision();
   decide_layout();
   decide_memory();
+  begin_folder();
   introduce();
   show_samples("the model before training");
   try {
@@ -147,62 +149,12 @@ void Session::choose_device() {
                 automatic ? "the physical cores this process may use, " + cpu.capability + " code path" : "");
 }
 
-void Session::open_folder() {
-  if (request_.run_folder.empty()) return;
-  Fs& fs = *request_.fs;
-  const std::filesystem::path& folder = request_.run_folder;
-  const auto warn = [this](const std::string& text) { request_.console->warning(text); };
-  try {
-    fs.create_directories(folder);
-  } catch (const FsError& error) {
-    throw UsageError({"can't make the run folder " + folder.string(), error.what(), "choose another folder with --run"});
-  }
-  lock_ = std::make_unique<RunLock>(folder);
-  if (request_.fresh) clear_run_folder(fs, folder);
-  std::filesystem::path from = folder;
-  const std::string& resume = config_.train.resume;
-  const bool own = resume.empty() || resume == "auto";
-  if (!own && resume != "never") from = resume;
-  if (resume == "never" && !snapshot::list(fs, folder).empty()) {
-    throw UsageError({"the run folder " + folder.string() + " holds a run already", "train.resume=never",
-                      "start over with --fresh, or choose another folder with --run"});
-  }
-  if (resume != "never") {
-    const auto passed_over = [&](const std::filesystem::path& path, const std::string& reason) {
-      warn("snapshot " + path.string() + " is damaged and passed over: " + reason);
-    };
-    const bool one = fs.exists(from / "manifest.json");
-    resumed_ = one ? std::optional(snapshot::load(fs, from)) : snapshot::load_newest(fs, from, passed_over);
-    if (resumed_) resumed_from_ = (own ? folder : from).string();
-    if (!own && !resumed_) {
-      throw SnapshotError(
-          {"there is no valid snapshot in " + from.string(), "train.resume", "give the folder of a run or of a snapshot"});
-    }
-  }
-  if (resumed_ && own) {
-    auto problems = forbidden_changes(resumed_->config, request_.config, request_.free_on_resume);
-    if (!problems.empty()) throw ConfigError(std::move(problems));
-  }
-  log_ = std::make_unique<telemetry::RunLog>(fs, folder / "log.jsonl", warn);
-  if (config_.log.tensorboard) events_ = std::make_unique<telemetry::EventWriter>(fs, folder, warn);
-}
-
-// From a snapshot alone when max_steps says so, else once the length of an epoch is known.
-bool Session::already_complete() const {
-  if (!resumed_) return false;
-  const bool by_steps = config_.train.max_steps > 0 && resumed_->step >= config_.train.max_steps;
-  const bool by_epochs = total_steps_ > 0 && config_.train.epochs > 0 && resumed_->step >= total_steps_;
-  if (!by_steps && !by_epochs) return false;
-  // A kill between the last snapshot and the summary leaves a run that still has its end to report.
-  const std::filesystem::path file = request_.run_folder / "summary.json";
-  if (!request_.fs->exists(file)) return false;
-  const Json summary = Json::parse(request_.fs->read_file(file), nullptr, /*allow_exceptions=*/false);
-  return summary.is_object() && summary.value("steps", std::int64_t{-1}) == resumed_->step;
-}
-
 void Session::make_recipe() {
   context_.switches = &switches_;
-  context_.run_folder = request_.run_folder;
+  if (folder_ != nullptr) {
+    if (!request_.fresh) context_.run_folder = folder_->path();
+    context_.new_files = folder_->staging();
+  }
   context_.config_folder = request_.config_folder;
   context_.cache_folder = cache_folder();
   context_.seed = static_cast<std::uint64_t>(config_.train.seed);
@@ -242,7 +194,7 @@ void Session::make_loaders() {
   auto options = loader_options(config_, switches_, pipeline, Split::train, *request_.console);
   options.note = [this](const std::string& text) {
     request_.console->notice(text);
-    if (log_) log_->write("loader", {{"choice", text}});
+    if (folder_ != nullptr && folder_->has_begun()) log_->write("loader", {{"choice", text}});
   };
   loader_ = std::make_unique<data::Loader>(std::move(pipeline), options);
   origin_choice("data.workers", std::to_string(loader_->readers()), loader_->readers_reason());
@@ -382,7 +334,8 @@ void Session::make_trainer() {
   parts.log = log_.get();
   parts.events = events_.get();
   parts.fs = request_.fs;
-  parts.run_folder = request_.run_folder;
+  parts.folder = folder_.get();
+  parts.began_from = resumed_ ? resumed_from_ : std::filesystem::path();
   parts.saves_in_background = switches_.on("async_snapshot");
   parts.plan = &plan_;
   parts.device = context_.device;
@@ -393,17 +346,22 @@ void Session::make_trainer() {
   parts.recovers = switches_.on("memory_recovery");
   const auto& wish = config_.memory.recompute;
   parts.may_recompute = switches_.on("recompute") && std::ranges::find(wish, "auto") != wish.end();
-  if (!request_.run_folder.empty()) {
+  if (folder_ != nullptr) {
     const std::int64_t epochs_kept = resumed_ ? resumed_->parts["trainer"].json.value("epoch", std::int64_t{0}) : 0;
     const auto extra = facts_.value("history", std::vector<std::string>{});
     const std::string loss = "val_" + stepper_->objective_name(0);
     std::vector<std::string> columns = {"epoch", "train_loss", "val_loss", "seconds", parts.rate_unit + "_per_s"};
     columns.insert(columns.end(), extra.begin(), extra.end());
-    auto table = std::make_shared<format::CsvWriter>(
-        *request_.fs, request_.run_folder / "history.csv", std::move(columns),
-        [this](const std::string& text) { request_.console->warning(text); }, epochs_kept);
-    parts.history = [table, extra, loss](std::uint64_t epoch, double train, const std::map<std::string, double>& means,
-                                         double seconds, double rate) {
+    // Opened at the first row: rows of later epochs go then, and not before the first step can be taken.
+    const auto open = [this, columns = std::move(columns), epochs_kept] {
+      return std::make_shared<format::CsvWriter>(
+          *request_.fs, folder_->path() / run_files::kHistory, columns,
+          [this](const std::string& text) { request_.console->warning(text); }, epochs_kept);
+    };
+    parts.history = [open, table = std::shared_ptr<format::CsvWriter>(), extra, loss](std::uint64_t epoch, double train,
+                                                                                      const std::map<std::string, double>& means,
+                                                                                      double seconds, double rate) mutable {
+      if (table == nullptr) table = open();
       const auto cell = [&means](const std::string& name) {
         const auto it = means.find(name);
         return it == means.end() || std::isnan(it->second) ? std::string() : format::csv_number(it->second);

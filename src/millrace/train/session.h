@@ -22,7 +22,7 @@ struct SessionRequest {
   std::function<std::unique_ptr<Recipe>(const Json& config, const Context& context)> make;
   std::vector<std::string> free_on_resume;
   std::filesystem::path config_folder;
-  std::filesystem::path run_folder;  // "" = nothing is written
+  RunPlace run_place;  // no folder = nothing is written
   std::vector<std::string> command_line;
   bool fresh = false;
   bool dry_run = false;
@@ -41,8 +41,10 @@ class Session {
   Json try_whole_step();         // instead of run(): a step, a validation batch and another step; see find_max_batch
 
  private:
-  void open_folder();
-  bool already_complete() const;
+  void open_folder();  // session_folder.cpp
+  void find_snapshot();
+  void begin_folder();
+  [[nodiscard]] bool already_complete() const;
   void choose_device();
   void make_recipe();
   void make_loaders();
@@ -74,11 +76,12 @@ class Session {
   Context context_;
   std::optional<MemoryLimit> memory_limit_;
   MemoryChoice memory_;
-  std::unique_ptr<RunLock> lock_;
+  std::unique_ptr<RunFolder> folder_;  // null when nothing is written
   std::unique_ptr<telemetry::RunLog> log_;
   std::unique_ptr<telemetry::EventWriter> events_;
   std::optional<snapshot::Content> resumed_;
-  std::string resumed_from_;
+  std::filesystem::path resumed_from_;
+  std::optional<std::int64_t> branches_after_;  // train.resume names an older snapshot: the later ones make way
   std::vector<std::string> notices_;
   std::unique_ptr<Recipe> recipe_;
   std::unique_ptr<data::Loader> loader_;

@@ -10,6 +10,7 @@
 #include "millrace/base/version.h"
 #include "millrace/device/device.h"
 #include "millrace/train/generator_state.h"
+#include "millrace/train/run_files.h"
 #include "millrace/train/session.h"
 
 namespace millrace {
@@ -35,6 +36,22 @@ std::string share_text(const Json& shares) {
   std::string text;
   for (const auto& [share, name] : sorted) {
     if (share >= 0.005) text += (text.empty() ? "" : ", ") + name + " " + percent(share);
+  }
+  return text;
+}
+
+// "" where no step was made.
+std::string loss_text(const Json& loss) {
+  return loss["last"].is_null() ? "" : "  loss " + fact_text(loss["first"]) + " -> " + fact_text(loss["last"]);
+}
+
+std::string metrics_text(const Json& metrics) {
+  std::string text;
+  for (const auto& [name, metric] : metrics.items()) {
+    const Json& last = metric["last"];
+    text += "  " + name + (last.is_number() ? " " + fact_text(last) : " is not a number");
+    if (!last.is_number() && metric["best_step"].is_number())
+      text += " (best " + fact_text(metric["best"]) + " at step " + fact_text(metric["best_step"]) + ")";
   }
   return text;
 }
@@ -69,7 +86,7 @@ void Session::introduce() {
   telemetry::Console& console = *request_.console;
   console.heading("Millrace " + std::string(kVersion) + "  recipe " + request_.recipe +
                   (request_.preset.empty() ? "" : "  preset " + request_.preset) +
-                  (request_.run_folder.empty() ? "" : "  run " + request_.run_folder.string()));
+                  (folder_ == nullptr ? "" : "  run " + folder_->path().string()));
   for (const std::string& notice : request_.config.notices) console.notice(notice);
   for (const std::string& notice : notices_) console.notice(notice);
   for (const Switches::Setting& setting : switches_.settings()) {
@@ -89,11 +106,13 @@ void Session::introduce() {
     text += "\n  " + key + std::string(key.size() < 21 ? 21 - key.size() : 1, ' ') + fact_text(value);
   }
   console.line(text);
-  if (resumed_)
-    console.line("resumed from step " + with_commas(trainer_ ? trainer_->step() : resumed_->step) + " of " + resumed_from_);
-  if (request_.run_folder.empty() || request_.dry_run) return;
-  write_config(*request_.fs, request_.run_folder, request_.config);
-  write_atomically(*request_.fs, request_.run_folder / "plan.json", plan_.to_json().dump(2) + "\n");
+  if (resumed_) {
+    console.line("resumed from step " + with_commas(resumed_->step) + " of " +
+                 resumed_from_.parent_path().parent_path().string());
+  }
+  if (folder_ == nullptr) return;
+  folder_->write(run_files::kConfig, config_text(request_.config));
+  folder_->write(run_files::kPlan, plan_.to_json().dump(2) + "\n");
   log_->write("start", {{"recipe", request_.recipe},
                         {"preset", request_.preset},
                         {"command", request_.command_line},
@@ -122,18 +141,18 @@ void Session::show_samples(const std::string& title) {
 RunOutcome Session::finish(std::optional<Ending> ending, const std::string& error) {
   telemetry::Console& console = *request_.console;
   RunOutcome outcome;
-  outcome.run_folder = request_.run_folder;
-  const std::filesystem::path file = request_.run_folder / "summary.json";
+  outcome.run_folder = folder_ == nullptr ? std::filesystem::path() : folder_->path();
   if (!ending && error.empty()) {
     console.line("already complete at step " + with_commas(resumed_->step) +
                  ": raise train.max_steps or train.epochs, or start over with --fresh");
-    if (request_.fs->exists(file)) outcome.summary = Json::parse(request_.fs->read_file(file), nullptr, false);
+    const std::string text = request_.fs->read_file(folder_->path() / run_files::kSummary);
+    outcome.summary = Json::parse(text, nullptr, /*allow_exceptions=*/false);
     return outcome;
   }
   Json summary = trainer_->results();
   summary["recipe"] = request_.recipe;
   summary["preset"] = request_.preset;
-  summary["run"] = request_.run_folder.string();
+  summary["run"] = outcome.run_folder.string();
   summary["exit_reason"] = ending ? std::string(name_of(*ending)) : "error";
   if (!error.empty()) summary["error"] = error;
   summary["choices"] = plan_.to_json();
@@ -144,9 +163,9 @@ RunOutcome Session::finish(std::optional<Ending> ending, const std::string& erro
   summary["snapshots"]["advice"] = lag_advice(summary, config_.snapshot.max_lag);
   summary["state_sha256"] = trainer_->state_sha256();
   if (ending == Ending::signal) outcome.exit_code = exit_code_for(pending_signal());
-  if (!request_.run_folder.empty()) {
+  if (folder_ != nullptr) {
     try {
-      write_atomically(*request_.fs, file, summary.dump(2) + "\n");
+      folder_->write(run_files::kSummary, summary.dump(2) + "\n");
     } catch (const FsError& failure) {
       console.warning(std::string("summary.json could not be written: ") + failure.what());
     }
@@ -155,17 +174,15 @@ RunOutcome Session::finish(std::optional<Ending> ending, const std::string& erro
   if (error.empty()) {
     std::string text = ending == Ending::signal ? std::string("stopped by ") + signal_name(pending_signal()) + ", saved at step "
                                                 : "done at step ";
-    text += with_commas(trainer_->step()) + "  loss " + fact_text(summary["loss"]["first"]) + " -> " +
-            fact_text(summary["loss"]["last"]);
-    for (const auto& [name, metric] : summary["metrics"].items()) text += "  " + name + " " + fact_text(metric["last"]);
-    text +=
-        "\nstep " + fixed(summary["step_ms"]["p50"].get<double>(), 1) + " ms (median); time: " + share_text(summary["shares"]);
+    text += with_commas(trainer_->step()) + loss_text(summary["loss"]) + metrics_text(summary["metrics"]);
+    if (const double ms = summary["step_ms"]["p50"].get<double>(); ms > 0)
+      text += "\nstep " + fixed(ms, 1) + " ms (median); time: " + share_text(summary["shares"]);
     text += "\npeak memory " + human_bytes(static_cast<double>(device::peak_resident_bytes()));
     if (memory_.trial.contains("predicted_bytes")) {
       text += ", tensors of a step " + human_bytes(summary["memory"]["step_peak_bytes"].get<double>()) + " (predicted " +
               human_bytes(memory_.trial["predicted_bytes"].get<double>()) + ")";
     }
-    if (!request_.run_folder.empty()) text += ", run folder " + request_.run_folder.string();
+    if (folder_ != nullptr) text += ", run folder " + folder_->path().string();
     if (const auto advice = summary["snapshots"]["advice"].get<std::string>(); !advice.empty()) text += "\n" + advice;
     console.line(text);
   }

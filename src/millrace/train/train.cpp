@@ -43,7 +43,7 @@ Json train(torch::nn::Module& module, data::Pipeline pipeline, std::function<Los
   SessionRequest request;
   request.recipe = "train";
   request.config.values = config::write(options.config);
-  request.run_folder = options.config.run.dir;
+  request.run_place.folder = options.config.run.dir;
   request.console = &console;
   request.make = [&](const Json&, const Context&) {
     return std::make_unique<ModuleRecipe>(module, std::move(pipeline), std::move(options.validation), std::move(loss),

@@ -11,6 +11,7 @@
 #include "millrace/base/signals.h"
 #include "millrace/device/tensor_memory.h"
 #include "millrace/train/feed.h"
+#include "millrace/train/run_files.h"
 #include "millrace/train/split.h"
 
 namespace millrace {
@@ -35,8 +36,9 @@ std::string_view name_of(Ending ending) noexcept {
 Trainer::Trainer(TrainerParts parts)
     : parts_(std::move(parts)), loader_state_(parts_.loader->state()), split_(parts_.config->memory.split) {
   validation_pending_ = parts_.config->train.validate_at_start && parts_.validation != nullptr;
-  if (!parts_.run_folder.empty()) {
-    writer_ = std::make_unique<snapshot::Writer>(*parts_.fs, parts_.run_folder, parts_.saves_in_background);
+  if (parts_.folder != nullptr) {
+    writer_ =
+        std::make_unique<snapshot::Writer>(*parts_.fs, parts_.folder->path(), parts_.saves_in_background, parts_.began_from);
   }
 }
 
@@ -49,10 +51,7 @@ Ending Trainer::run() {
     note_save(OnFailure::as_configured);
     if (snapshot_due()) save(false);
     bound_lag();
-    if (const auto ending = reason_to_stop()) {
-      finish(*ending);
-      return *ending;
-    }
+    if (const auto ending = reason_to_stop()) return finish(*ending);
 
     parts_.timeline->begin_step();
     parts_.stepper->begin_step(step_);
@@ -72,14 +71,19 @@ Ending Trainer::run() {
   }
 }
 
-// The saved state is that of a run that goes on: the last validation of a run that was long enough is for its report alone.
-void Trainer::finish(Ending ending) {
+// The saved state is that of a run that goes on: the last validation of a run that was long enough is for its report alone. A
+// signal during that validation leaves a run that still has it to do.
+Ending Trainer::finish(Ending ending) {
   note_peak();
-  if (window_steps_ > 0) log();
+  const bool goes_on = ending == Ending::signal;
+  if (!window_.empty() && !goes_on) log();
   save(true);
   state_sha256_ = snapshot::digest(content());
-  if (ending != Ending::signal && parts_.validation != nullptr && validated_step_ != step_) validate();
+  if (!window_.empty()) log();  // after the save: the run that goes on counts these steps in its next line
+  const bool validates = !goes_on && parts_.validation != nullptr && validated_step_ != step_;
+  if (validates) validate();
   parts_.console->end_progress();
+  return validates && validated_step_ != step_ ? Ending::signal : ending;
 }
 
 std::optional<Ending> Trainer::natural_end() const {
@@ -157,7 +161,7 @@ bool Trainer::validation_due(bool epoch_ended) const {
 }
 
 bool Trainer::snapshot_due() const {
-  if (parts_.run_folder.empty() || saved_step_ == step_ || step_ == 0) return false;
+  if (parts_.folder == nullptr || saved_step_ == step_ || step_ == 0) return false;
   const SnapshotConfig& config = parts_.config->snapshot;
   if (config.every_steps > 0 && step_ % config.every_steps == 0) return true;
   return epoch_save_due_ || (config.keep_best && improved_);
@@ -192,6 +196,7 @@ void Trainer::validate() {
   forget_peak();
   leave_out(steady_nanoseconds() - begin);
   if (!means) return;  // a signal came: the snapshot says that this validation is still due
+  if (validation_pending_ && saved_step_ == step_) saved_step_ = -1;  // what was saved does not know of it
   validation_pending_ = false;
   validated_step_ = step_;
   note_validation(*means);
@@ -227,7 +232,7 @@ telemetry::Progress Trainer::progress() const {
   now.step = step_;
   now.total_steps = parts_.total_steps;
   now.epoch = epoch_ + 1;
-  now.loss = loss_last_;
+  now.loss = loss_last_.value_or(std::nan(""));
   now.rate = log_rate_;
   now.rate_unit = parts_.rate_unit + "/s";
   now.data_wait_share = wait_share_;
@@ -248,7 +253,7 @@ void Trainer::check_divergence(double skipped_in_a_row) const {
 
 std::string Trainer::last_good() const {
   if (writer_ != nullptr) writer_->wait();  // what it saves may be the one to name
-  const auto kept = parts_.run_folder.empty() ? std::vector<snapshot::Found>{} : snapshot::list(*parts_.fs, parts_.run_folder);
+  const auto kept = parts_.folder == nullptr ? std::vector<snapshot::Found>{} : snapshot::list(*parts_.fs, parts_.folder->path());
   return kept.empty() ? std::string() : "the last good snapshot is " + kept.back().path.string() + "; ";
 }
 
@@ -271,9 +276,9 @@ void Trainer::fall_back_if_due() {
   record("precision", {{"step", step_}, {"from", from}, {"to", "fp32"}, {"reason", *reason}});
   if (parts_.plan == nullptr) return;
   parts_.plan->set({"precision.fallback", "fp32 from step " + step, from, *reason, /*by_trial=*/true});
-  if (parts_.run_folder.empty()) return;
+  if (parts_.folder == nullptr) return;
   try {
-    write_atomically(*parts_.fs, parts_.run_folder / "plan.json", parts_.plan->to_json().dump(2) + "\n");
+    parts_.folder->write(run_files::kPlan, parts_.plan->to_json().dump(2) + "\n");
   } catch (const FsError& error) {
     parts_.console->warning(std::string("plan.json could not be written: ") + error.what());
   }

@@ -22,6 +22,7 @@
 #include "millrace/telemetry/spans.h"
 #include "millrace/train/config.h"
 #include "millrace/train/plan.h"
+#include "millrace/train/run_folder.h"
 #include "millrace/train/stepper.h"
 
 namespace millrace {
@@ -40,7 +41,8 @@ struct TrainerParts {
   telemetry::RunLog* log = nullptr;
   telemetry::EventWriter* events = nullptr;
   Fs* fs = nullptr;
-  std::filesystem::path run_folder;  // "" = nothing is written
+  RunFolder* folder = nullptr;       // null = nothing is written
+  std::filesystem::path began_from;  // the snapshot that the run goes on from; "" = none
   bool saves_in_background = false;  // snapshots; else in the loop's thread
   Plan* plan = nullptr;              // a fallback to fp32 is written into it
   at::Device device = at::kCPU;
@@ -63,9 +65,11 @@ struct TrainerParts {
                                                                             std::int64_t limit, std::int64_t split = 1);
 
 struct Metric {
-  double last = 0;
-  double best = 0;  // of snapshot.best_metric (the validation loss), the lowest or highest; of the others, the value at that step
-  std::int64_t best_step = 0;
+  double last = std::numeric_limits<double>::quiet_NaN();
+  // Of snapshot.best_metric (the validation loss), the lowest or highest; of the others, the value at that step. NaN is never
+  // best: until there is a number, `best` is NaN and best_step -1.
+  double best = std::numeric_limits<double>::quiet_NaN();
+  std::int64_t best_step = -1;
 };
 
 enum class Ending : std::uint8_t { max_steps, epochs_done, early_stop, signal };
@@ -107,7 +111,7 @@ class Trainer {
   [[nodiscard]] Json memory_results() const;
   std::optional<Batch> next_batch();
   void finish_step();
-  void finish(Ending ending);
+  Ending finish(Ending ending);
   void log();
   void end_epoch();
   void write_history(const std::map<std::string, double>& means);
@@ -158,7 +162,7 @@ class Trainer {
   metrics::Board window_;                                              // since the last log line
   metrics::Board epoch_board_;                                         // since the epoch began
   std::optional<double> loss_first_;
-  double loss_last_ = 0;
+  std::optional<double> loss_last_;
   double log_rate_ = 0;
   double wait_share_ = 0;
   data::CacheCounters cache_logged_;  // at the last log line

@@ -7,6 +7,7 @@
 #include "millrace/base/format.h"
 #include "millrace/device/device.h"
 #include "millrace/format/png.h"
+#include "millrace/train/run_files.h"
 #include "millrace/train/trainer.h"
 
 namespace millrace {
@@ -45,6 +46,7 @@ std::string gpu_memory_text(at::Device device) {
 
 // JSON has no NaN: a value that is not finite is written as text, so that nothing is silently lost.
 Json number(double value) { return std::isfinite(value) ? Json(value) : Json(fixed(value, 0)); }
+Json number(std::optional<double> value) { return value ? number(*value) : Json(); }  // null: there was none
 
 }  // namespace
 
@@ -104,7 +106,8 @@ void Trainer::log() {
     parts_.events->scalar("data_wait_share", step_, wait_share_);
     parts_.events->scalar("step_ms_p50", step_, times.step_ms_p50);
     const double prepare = times.share[static_cast<std::size_t>(telemetry::Phase::prepare)];
-    parts_.events->scalar("time/preprocess_ms", step_, prepare * elapsed * 1e3 / static_cast<double>(window_steps_));
+    parts_.events->scalar("time/preprocess_ms", step_,
+                          prepare * elapsed * 1e3 / static_cast<double>(std::max<std::int64_t>(window_steps_, 1)));
     if (parts_.cache != nullptr) parts_.events->scalar("cache_hit_rate", step_, fresh.hit_rate());
     parts_.events->flush();
   }
@@ -156,7 +159,8 @@ void Trainer::note_validation(const std::map<std::string, double>& means) {
 
   const Metric& metric = metrics_[first];
   std::string line = "validation  step " + std::to_string(step_) + "  " + metric_text(means, first);
-  if (!gained) line += "  (best " + fixed(metric.best, 4) + " at step " + std::to_string(metric.best_step) + ")";
+  if (!gained && metric.best_step >= 0)
+    line += "  (best " + fixed(metric.best, 4) + " at step " + std::to_string(metric.best_step) + ")";
   parts_.console->line(line);
   Json values = {{"step", step_}};
   for (const auto& [name, value] : means) {
@@ -183,21 +187,23 @@ void Trainer::write_history(const std::map<std::string, double>& means) {
 
 // A picture that can't be written is a warning, never the end of a run.
 void Trainer::draw() const {
-  if (parts_.run_folder.empty() || !parts_.config->log.images) return;
+  if (parts_.folder == nullptr || !parts_.config->log.images) return;
   const auto pictures = parts_.recipe->draw();
   if (pictures.empty()) return;
-  const std::filesystem::path folder = parts_.run_folder / "pictures";
+  const std::string folder = run_files::kPictures;
   try {
-    parts_.fs->create_directories(folder);
+    parts_.fs->create_directories(parts_.folder->path() / folder);
     for (const Picture& picture : pictures) {
       const auto png =
           format::encode_png({picture.height, picture.width, format::Pixels::rgb}, std::as_bytes(std::span(picture.rgb)));
       const std::string_view bytes(reinterpret_cast<const char*>(png.data()), png.size());
-      write_atomically(*parts_.fs, folder / (picture.name + ".png"), bytes);
+      write_atomically(*parts_.fs, parts_.folder->own(folder + "/" + picture.name + ".png"), bytes);
       if (parts_.events != nullptr) parts_.events->image("val/" + picture.name, step_, picture.height, picture.width, bytes);
     }
   } catch (const FsError& error) {
     parts_.console->warning(std::string("pictures could not be written: ") + error.what());
+  } catch (const UsageError& error) {
+    parts_.console->warning("pictures could not be written: " + error.message().what);
   }
 }
 
@@ -205,13 +211,16 @@ Json Trainer::results() const {
   const auto times = parts_.timeline->total();
   Json metrics = Json::object();
   for (const auto& [name, metric] : metrics_) {
-    metrics[name] = {{"last", number(metric.last)}, {"best", number(metric.best)}, {"best_step", metric.best_step}};
+    const bool has_best = metric.best_step >= 0;
+    metrics[name] = {{"last", number(metric.last)},
+                     {"best", has_best ? number(metric.best) : Json()},
+                     {"best_step", has_best ? Json(metric.best_step) : Json()}};
   }
   Json all = {{"steps", step_},
               {"epochs", epoch_},
               {"samples", samples_},
               {"metrics", std::move(metrics)},
-              {"loss", {{"first", number(loss_first_.value_or(0.0))}, {"last", number(loss_last_)}}},
+              {"loss", {{"first", number(loss_first_)}, {"last", number(loss_last_)}}},
               {"step_ms", {{"p50", times.step_ms_p50}, {"p95", times.step_ms_p95}}},
               {"shares", shares_of(times)},
               {"skipped_steps", parts_.stepper->skipped().item<double>()},

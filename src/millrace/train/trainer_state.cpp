@@ -45,6 +45,7 @@ snapshot::Content Trainer::content() const {
   if (loss_first_) json["loss_first"] = number_or_null(*loss_first_);
   if (epoch_row_) json["epoch_row"] = {epoch_row_->epoch, number_or_null(epoch_row_->train_loss)};
   if (parts_.plan != nullptr) json["choices"] = parts_.plan->trial_choices();
+  content.report = {{"window", window_.state()}, {"loss_last", loss_last_ ? number_or_null(*loss_last_) : Json()}};
   return content;
 }
 
@@ -81,6 +82,8 @@ void Trainer::restore(const snapshot::Content& content) {
     if (json.contains("loss_first")) loss_first_ = number_or_nan(json["loss_first"]);
     if (json.contains("epoch_row"))
       epoch_row_ = EpochRow{json["epoch_row"].at(0).get<std::uint64_t>(), number_or_nan(json["epoch_row"].at(1)), 0, 0};
+    window_.load_state(content.report.value("window", Json::object()));
+    if (const Json last = content.report.value("loss_last", Json()); last.is_number()) loss_last_ = last.get<double>();
   } catch (const Json::exception& error) {
     throw SnapshotError(
         {"the snapshot's trainer part can't be read", error.what(), "resume from another snapshot, or start over with --fresh"});
@@ -98,6 +101,7 @@ void Trainer::note_save(OnFailure on_failure) {
   saves_.write_ms += saved->write_ms;
   ++(saved->error ? saves_.failed : saves_.done);
   if (!saved->error) {
+    parts_.folder->saved();
     record("snapshot", {{"step", saved->step},
                         {"path", saved->path.string()},
                         {"blocked_ms", saved->blocked_ms},
@@ -143,10 +147,12 @@ void Trainer::save(bool required) {
       snapshot::Retention retention{
           .keep_last = parts_.config->snapshot.keep_last, .keep_every = parts_.config->snapshot.keep_every, .keep_steps = {}};
       const auto best = metrics_.find(judged_metric());
-      if (parts_.config->snapshot.keep_best && best != metrics_.end()) retention.keep_steps.push_back(best->second.best_step);
+      if (parts_.config->snapshot.keep_best && best != metrics_.end() && best->second.best_step >= 0)
+        retention.keep_steps.push_back(best->second.best_step);
       saved_step_ = step_;
       epoch_save_due_ = false;
       improved_ = false;
+      if (const std::string moved = parts_.folder->hold(); !moved.empty()) parts_.console->warning(moved);
       writer_->begin(content(), std::move(retention));
       if (required) writer_->wait();
       if (required || !parts_.saves_in_background) note_save(required ? OnFailure::end : OnFailure::as_configured);

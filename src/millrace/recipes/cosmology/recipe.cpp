@@ -38,7 +38,7 @@ void Cosmology::before_training() {
   if (pca_) {  // a trained model keeps its own
     check_pca(*pca_, recipe_, *sky_, "the model's snapshot", context_.notice);
   } else {
-    pca_ = stored_pca(recipe_, *sky_, recipe_.pca_components_path, context_.run_folder, context_.seed, context_.notice);
+    pca_ = stored_pca(recipe_, *sky_, recipe_.pca_components_path, context_, context_.notice);
   }
 }
 

@@ -87,7 +87,7 @@ class CosmologyTest : public ::testing::Test {
     stdfs::remove_all(folder_);
     for (const char* name : {"signal", "foreground"}) stdfs::create_directories(folder_ / name);
     context_.config_folder = folder_;
-    context_.run_folder = folder_;
+    context_.run_folder = context_.new_files = folder_;
     context_.seed = 1;
     context_.notice = [this](const std::string& text) { notices_.push_back(text); };
     for (int file = 0; file < kTiny.files; ++file) {

@@ -76,9 +76,9 @@ void check_pca(const nn::ForegroundPca& pca, const RecipeConfig& recipe, const S
 }
 
 nn::ForegroundPca stored_pca(const RecipeConfig& recipe, const Sky& sky, const std::filesystem::path& components,
-                             const std::filesystem::path& run_folder, std::uint64_t seed, const Tell& tell) {
-  const std::filesystem::path own = run_folder.empty() ? run_folder : run_folder / pca_file_name(recipe.n_fg);
-  const std::filesystem::path path = !components.empty() ? components : own;
+                             const Context& run, const Tell& tell) {
+  const std::string name = pca_file_name(recipe.n_fg);
+  const std::filesystem::path path = !components.empty() ? components : run.run_folder.empty() ? "" : run.run_folder / name;
   if (!path.empty() && (!components.empty() || std::filesystem::exists(path))) {
     nn::ForegroundPca pca = nn::ForegroundPca::load(path);
     check_pca(pca, recipe, sky, path.string(), tell);
@@ -86,12 +86,12 @@ nn::ForegroundPca stored_pca(const RecipeConfig& recipe, const Sky& sky, const s
     return pca;
   }
   const double begin = steady_seconds();
-  nn::ForegroundPca pca = fit_pca(recipe, sky, seed, recipe.pca_num_samples);
-  if (!own.empty()) pca.save(Fs::real(), own);
+  nn::ForegroundPca pca = fit_pca(recipe, sky, run.seed, recipe.pca_num_samples);
+  if (!run.new_files.empty()) pca.save(Fs::real(), run.new_files / name);
   if (tell) {
     tell("pca fitted on " + pca.facts.at("num_samples") + " training samples in " + human_duration(steady_seconds() - begin) +
          ": " + std::to_string(recipe.n_fg) + " components hold " + significant(pca.variance_explained() * 100, 12) +
-         " % of the variance" + (own.empty() ? "" : "; kept in " + own.string()));
+         " % of the variance" + (run.new_files.empty() ? "" : "; kept in the run folder as " + name));
   }
   return pca;
 }

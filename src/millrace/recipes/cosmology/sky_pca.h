@@ -27,9 +27,9 @@ using Tell = std::function<void(const std::string&)>;
 void check_pca(const nn::ForegroundPca& pca, const RecipeConfig& recipe, const Sky& sky, const std::string& where,
                const Tell& tell);
 
-// recipe.pca_components_path, else the run folder's, else fitted and saved there (nowhere when `run_folder` is empty). Says
+// recipe.pca_components_path, else the run folder's, else fitted and kept with the run's new files, if there is a run. Says
 // which.
 [[nodiscard]] nn::ForegroundPca stored_pca(const RecipeConfig& recipe, const Sky& sky, const std::filesystem::path& components,
-                                           const std::filesystem::path& run_folder, std::uint64_t seed, const Tell& tell);
+                                           const Context& run, const Tell& tell);
 
 }  // namespace millrace::recipes::cosmology

@@ -51,9 +51,12 @@ std::string state_text(const Content& content) {
   for (const auto& [name, tensors] : content.models) models.push_back(name);
   Json parts = Json::object();
   for (const auto& [name, part] : content.parts) parts[name] = {{"json", part.json}, {"has_tensors", !part.tensors.empty()}};
-  return to_canonical(
-             {{"step", content.step}, {"models", std::move(models)}, {"parts", std::move(parts)}, {"config", content.config}},
-             1) +
+  return to_canonical({{"step", content.step},
+                       {"models", std::move(models)},
+                       {"parts", std::move(parts)},
+                       {"config", content.config},
+                       {"report", content.report}},
+                      1) +
          "\n";
 }
 

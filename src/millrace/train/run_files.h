@@ -1,0 +1,25 @@
+// The names of what a run writes into its folder.
+#pragma once
+
+#include <array>
+
+namespace millrace::run_files {
+
+inline constexpr const char* kLock = "lock";             // held while a process trains; the processes that did
+inline constexpr const char* kRun = "run.json";          // that this is a run, of which recipe, and which files are its own
+inline constexpr const char* kConfig = "config.json";    // the resolved config
+inline constexpr const char* kPlan = "plan.json";        // what was chosen, and why
+inline constexpr const char* kLog = "log.jsonl";         // all that happened
+inline constexpr const char* kSummary = "summary.json";  // how it ended
+inline constexpr const char* kHistory = "history.csv";   // a row per epoch
+inline constexpr const char* kHistoryBefore = "history.csv.old";  // of other columns
+inline constexpr const char* kSnapshots = "snapshots";
+inline constexpr const char* kPictures = "pictures";
+inline constexpr const char* kBranches = "branches";  // snapshots that a run left behind when it went on from an older one
+inline constexpr const char* kOldRun = ".old-run";    // what --fresh replaces, until the new run has its first snapshot
+
+// Every run has or may have these.
+inline constexpr std::array<const char*, 12> kAll = {kLock,    kRun,           kConfig,    kPlan,     kLog,      kSummary,
+                                                     kHistory, kHistoryBefore, kSnapshots, kPictures, kBranches, kOldRun};
+
+}  // namespace millrace::run_files

@@ -1,0 +1,67 @@
+#include "millrace/train/run_record.h"
+
+#include <array>
+
+#include "millrace/base/json.h"
+#include "millrace/base/version.h"
+#include "millrace/train/run_files.h"
+
+namespace millrace {
+namespace {
+
+constexpr int kFormat = 1;
+constexpr std::array<const char*, 3> kReplacements = {"none", "under way", "complete"};
+
+Json read_json(Fs& fs, const std::filesystem::path& file) {
+  if (!std::filesystem::is_regular_file(file)) return nullptr;
+  return Json::parse(fs.read_file(file), nullptr, /*allow_exceptions=*/false);
+}
+
+// By its config.json, the first thing that such a run wrote.
+std::optional<RunRecord> read_unrecorded(Fs& fs, const std::filesystem::path& run_folder) {
+  const Json config = read_json(fs, run_folder / run_files::kConfig);
+  const bool is_ours = config.is_object() && config.size() == 2 && config.value("values", Json()).is_object() &&
+                       config.value("origins", Json()).is_object();
+  if (!is_ours) return std::nullopt;
+  RunRecord record;
+  for (const char* name : run_files::kAll) {
+    if (fs.exists(run_folder / name)) record.files.insert(name);
+  }
+  for (const std::string& name : fs.list(run_folder)) {
+    if (name.starts_with("events.out.tfevents.")) record.files.insert(name);
+  }
+  return record;
+}
+
+}  // namespace
+
+std::optional<RunRecord> read_record(Fs& fs, const std::filesystem::path& run_folder) {
+  const std::filesystem::path file = run_folder / run_files::kRun;
+  std::error_code code;
+  if (!std::filesystem::exists(std::filesystem::symlink_status(file, code))) return read_unrecorded(fs, run_folder);
+  const Json json = read_json(fs, file);
+  try {
+    if (!json.is_object() || json.at("format") != kFormat) return std::nullopt;
+    RunRecord record;
+    record.recipe = json.at("recipe").get<std::string>();
+    record.files = json.at("files").get<std::set<std::string>>();
+    const auto word = json.at("replacement").get<std::string>();
+    for (std::size_t i = 0; i < kReplacements.size(); ++i) {
+      if (word == kReplacements[i]) record.replacement = static_cast<Replacement>(i);
+    }
+    return record;
+  } catch (const Json::exception&) {
+    return std::nullopt;
+  }
+}
+
+void write_record(Fs& fs, const std::filesystem::path& run_folder, const RunRecord& record) {
+  const Json json = {{"format", kFormat},
+                     {"recipe", record.recipe},
+                     {"millrace", kVersion},
+                     {"files", record.files},
+                     {"replacement", kReplacements[static_cast<std::size_t>(record.replacement)]}};
+  write_atomically(fs, run_folder / run_files::kRun, json.dump(2) + "\n");
+}
+
+}  // namespace millrace

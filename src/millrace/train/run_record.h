@@ -1,0 +1,30 @@
+// run.json: what makes a folder a run, and what in it is Millrace's.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "millrace/base/fs.h"
+
+namespace millrace {
+
+// A --fresh start on its way; see RunFolder.
+enum class Replacement : std::uint8_t { none, under_way, complete };
+
+struct RunRecord {
+  std::string recipe;
+  std::set<std::string> files;  // paths below the run folder that Millrace made or is about to make; it touches no others
+  Replacement replacement = Replacement::none;
+
+  [[nodiscard]] bool owns(const std::string& name) const { return files.contains(name); }
+};
+
+// The record of a run folder; of a run of a Millrace that kept none, what it wrote by its names. nullopt: there is no run, or
+// run.json is somebody else's.
+[[nodiscard]] std::optional<RunRecord> read_record(Fs& fs, const std::filesystem::path& run_folder);
+void write_record(Fs& fs, const std::filesystem::path& run_folder, const RunRecord& record);  // FsError
+
+}  // namespace millrace

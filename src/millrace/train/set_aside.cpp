@@ -1,0 +1,146 @@
+#include "millrace/train/set_aside.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "millrace/base/json.h"
+#include "millrace/snapshot/keeper.h"
+#include "millrace/snapshot/snapshot.h"
+#include "millrace/train/run_files.h"
+
+namespace millrace {
+namespace {
+
+namespace stdfs = std::filesystem;
+
+bool is_there(const stdfs::path& path) {
+  std::error_code code;
+  return stdfs::exists(stdfs::symlink_status(path, code));
+}
+
+// A file at a time, so that what is somebody else's stays where it is; both folders are left durable.
+void move_file(Fs& fs, const stdfs::path& from, const stdfs::path& to) {
+  if (!is_there(from)) return;
+  fs.create_directories(to.parent_path());
+  fs.rename(from, to);
+}
+
+// Those of steps after `after` that Millrace made. A damaged one may be somebody else's: it stays.
+std::vector<stdfs::path> snapshots_after(Fs& fs, const stdfs::path& run, std::int64_t after) {
+  std::vector<stdfs::path> found;
+  for (const snapshot::Found& each : snapshot::list(fs, run)) {
+    if (each.step > after && snapshot::is_ours(fs, each)) found.push_back(each.path);
+  }
+  return found;
+}
+
+void move_snapshots(Fs& fs, const stdfs::path& from, const stdfs::path& to, std::int64_t after) {
+  const std::vector<stdfs::path> found = snapshots_after(fs, from, after);
+  if (found.empty()) return;
+  fs.create_directories(to / run_files::kSnapshots);
+  for (const stdfs::path& path : found) fs.rename(path, to / run_files::kSnapshots / path.filename());
+  fs.sync_directory(to / run_files::kSnapshots);
+  fs.sync_directory(from / run_files::kSnapshots);
+}
+
+// What a run's record names and what is moved with it: neither the lock nor the record, which are the folder's, nor whole
+// folders.
+std::vector<std::string> movable(const RunRecord& record) {
+  std::vector<std::string> names;
+  for (const std::string& name : record.files) {
+    const bool stays = name == run_files::kLock || name == run_files::kRun || name == run_files::kSnapshots ||
+                       name == run_files::kPictures || name == run_files::kOldRun || name.starts_with(run_files::kBranches);
+    if (!stays) names.push_back(name);
+  }
+  return names;
+}
+
+// The copy of a file that both lines of a run go on with.
+void copy_file(Fs& fs, const stdfs::path& from, const stdfs::path& to, const char* name, RunRecord& copied) {
+  if (!fs.exists(from / name)) return;
+  write_atomically(fs, to / name, fs.read_file(from / name));
+  copied.files.insert(name);
+}
+
+constexpr std::int64_t kAll = -1;
+
+}  // namespace
+
+void set_old_run_aside(Fs& fs, const stdfs::path& run, RunRecord& record) {
+  const stdfs::path old = run / run_files::kOldRun;
+  fs.create_directories(old);
+  write_record(fs, old, record);
+  record.files.insert(run_files::kOldRun);
+  record.replacement = Replacement::under_way;
+  write_record(fs, run, record);
+  for (const std::string& name : movable(record)) move_file(fs, run / name, old / name);
+  move_snapshots(fs, run, old, kAll);
+  fs.sync_directory(old);
+  fs.sync_directory(run);
+  std::erase_if(record.files, [](const std::string& name) {
+    return !name.starts_with(run_files::kBranches) && name != run_files::kOldRun && name != run_files::kLock;
+  });
+  record.replacement = Replacement::complete;
+  write_record(fs, run, record);
+}
+
+void restore_old_run(Fs& fs, const stdfs::path& run, RunRecord& record) {
+  const stdfs::path old = run / run_files::kOldRun;
+  std::optional<RunRecord> before = read_record(fs, old);
+  if (!before) return;  // cut off before anything was moved
+  if (record.replacement == Replacement::complete) {
+    for (const std::string& name : movable(record)) fs.remove_all(run / name);
+    record.replacement = Replacement::under_way;  // from here on files of the old run are in both places
+    write_record(fs, run, record);
+  }
+  for (const std::string& name : movable(*before)) move_file(fs, old / name, run / name);
+  move_snapshots(fs, old, run, kAll);
+  fs.sync_directory(run);
+  record = *std::move(before);
+  write_record(fs, run, record);
+  fs.remove_all(old);
+}
+
+void drop_old_run(Fs& fs, const stdfs::path& run, RunRecord& record) {
+  fs.remove_all(run / run_files::kOldRun);
+  record.files.erase(run_files::kOldRun);
+  record.replacement = Replacement::none;
+  write_record(fs, run, record);
+}
+
+stdfs::path set_branch_aside(Fs& fs, const stdfs::path& run, RunRecord& record, std::int64_t step) {
+  const std::vector<stdfs::path> later = snapshots_after(fs, run, step);
+  if (later.empty()) return {};
+  const stdfs::path branches = run / run_files::kBranches;
+  const std::string newest = later.back().filename().string();
+  stdfs::path branch = branches / newest;
+  for (int i = 2; is_there(branch); ++i) branch = branches / (newest + "-" + std::to_string(i));
+  fs.create_directories(branch);
+  record.files.insert((stdfs::path(run_files::kBranches) / branch.filename()).string());
+  write_record(fs, run, record);
+
+  RunRecord own;
+  own.recipe = record.recipe;
+  own.files = {run_files::kLock, run_files::kRun, run_files::kSnapshots};
+  for (const char* name : {run_files::kConfig, run_files::kPlan, run_files::kHistory}) copy_file(fs, run, branch, name, own);
+  const stdfs::path summary = run / run_files::kSummary;
+  const Json told = fs.exists(summary) ? Json::parse(fs.read_file(summary), nullptr, /*allow_exceptions=*/false) : Json();
+  const bool moves_summary = told.is_object() && told.value("steps", Json()).is_number() && told["steps"] > step;
+  if (moves_summary) own.files.insert(run_files::kSummary);
+  write_record(fs, branch, own);
+  move_snapshots(fs, run, branch, step);
+  if (moves_summary) move_file(fs, summary, branch / run_files::kSummary);
+  fs.sync_directory(run);
+  return branch;
+}
+
+void restore_branch(Fs& fs, const stdfs::path& run, RunRecord& record, const stdfs::path& branch) {
+  move_snapshots(fs, branch, run, kAll);
+  move_file(fs, branch / run_files::kSummary, run / run_files::kSummary);
+  fs.sync_directory(run);
+  fs.remove_all(branch);
+  record.files.erase((stdfs::path(run_files::kBranches) / branch.filename()).string());
+  write_record(fs, run, record);
+}
+
+}  // namespace millrace
