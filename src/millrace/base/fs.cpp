@@ -141,6 +141,39 @@ FsError::FsError(std::string call, std::filesystem::path path, int error_number)
       error_number_(error_number),
       text_(std::move(call) + " " + path_.string() + ": " + std::generic_category().message(error_number)) {}
 
+std::string remedy_for(int error_number) {
+  switch (error_number) {
+    case EMFILE:
+      return "this process may open no more files: raise the limit (ulimit -n 65536) and try again";
+    case ENFILE:
+      return "the machine can open no more files: end programs that hold many, or have fs.file-max raised";
+    case EFBIG:
+      return "a file may not become as large: raise the limit (ulimit -f unlimited), or write to another file system";
+    case ENOSPC:
+      return "free space there, or choose another place (df -h shows the space, df -i the number of files left)";
+    case EDQUOT:
+      return "your quota there is used up: remove files of yours, or choose another place";
+    case EACCES:
+    case EPERM:
+      return "check the permissions of the path and of the folders above it";
+    case EROFS:
+      return "the file system is read-only: choose another place, or have it mounted for writing";
+    case ENAMETOOLONG:
+      return "use a shorter name or path";
+    case ENOENT:
+    case ENOTDIR:
+      return "check the path: a folder or file in it does not exist";
+    case EISDIR:
+      return "name a file: the path leads to a folder";
+    case ELOOP:
+      return "mend or remove the symbolic link: it leads back to itself";
+    case EIO:
+      return "check the disk (dmesg says more), or choose another place";
+    default:
+      return "check the path and its permissions";
+  }
+}
+
 Fs& Fs::real() {
   static PosixFs fs;
   return fs;

@@ -26,6 +26,9 @@ class FsError : public std::exception {
   std::string text_;
 };
 
+// What to do about a file that can't be opened, read or written for this reason: the `next` of a message.
+[[nodiscard]] std::string remedy_for(int error_number);
+
 // A file open for writing. Destruction closes without throwing; call close() to see its errors.
 class WritableFile {
  public:

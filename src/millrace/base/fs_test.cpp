@@ -75,6 +75,24 @@ TEST_F(Folder, ErrorsCarryErrnoAndPath) {
   }
 }
 
+TEST(Remedy, FitsTheReason) {
+  EXPECT_THAT(remedy_for(EMFILE), HasSubstr("ulimit -n"));
+  EXPECT_THAT(remedy_for(ENFILE), HasSubstr("fs.file-max"));
+  EXPECT_THAT(remedy_for(EFBIG), HasSubstr("ulimit -f"));
+  EXPECT_THAT(remedy_for(ENOSPC), HasSubstr("free space"));
+  EXPECT_THAT(remedy_for(EDQUOT), HasSubstr("quota"));
+  EXPECT_THAT(remedy_for(EACCES), HasSubstr("permissions"));
+  EXPECT_EQ(remedy_for(EPERM), remedy_for(EACCES));
+  EXPECT_THAT(remedy_for(EROFS), HasSubstr("read-only"));
+  EXPECT_THAT(remedy_for(ENAMETOOLONG), HasSubstr("shorter"));
+  EXPECT_THAT(remedy_for(ENOENT), HasSubstr("does not exist"));
+  EXPECT_THAT(remedy_for(ENOTDIR), HasSubstr("does not exist"));
+  EXPECT_THAT(remedy_for(EISDIR), HasSubstr("folder"));
+  EXPECT_THAT(remedy_for(ELOOP), HasSubstr("symbolic link"));
+  EXPECT_THAT(remedy_for(EIO), HasSubstr("disk"));
+  EXPECT_EQ(remedy_for(EINVAL), "check the path and its permissions");
+}
+
 TEST_F(Folder, APipeInAFilesPlaceDoesNotHang) {
   ASSERT_EQ(::mkfifo((folder_ / "pipe").c_str(), 0600), 0);
   EXPECT_EQ(errno_of([&] { static_cast<void>(fs_.read_file(folder_ / "pipe")); }), EINVAL);

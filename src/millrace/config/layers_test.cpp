@@ -208,7 +208,7 @@ TEST_F(Files, ThatCantBeReadAreProblems) {
   std::filesystem::resize_file(folder_ / "huge.json", 5'000'000'000);
   EXPECT_EQ(problems_of(folder_ / "none.json"),
             "ConfigError  can't read the config file: No such file or directory\n  where    " + (folder_ / "none.json").string() +
-                "\n  next     check the path and its permissions");
+                "\n  next     check the path: a folder or file in it does not exist");
   EXPECT_THAT(problems_of(folder_ / "folder.json"), HasSubstr("Is a directory"));
   EXPECT_THAT(problems_of(folder_ / "pipe.toml"), HasSubstr("can't read the config file"));
   EXPECT_THAT(problems_of(folder_ / "loop.yaml"), HasSubstr("Too many levels of symbolic links"));
