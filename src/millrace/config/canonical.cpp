@@ -12,6 +12,8 @@ namespace {
 
 using Kind = ValueType::Kind;
 
+constexpr double kMostExact = 9007199254740991;  // above it a double stands for several integers
+
 std::string_view trimmed(std::string_view text) {
   constexpr std::string_view kSpace = " \t\r\n";
   const std::size_t begin = text.find_first_not_of(kSpace);
@@ -148,21 +150,27 @@ class Checker {
     if (parsed.is_number_float()) {  // 1e3 and 5.0 are integers written in another way
       const auto real = parsed.get<double>();
       if (std::isnan(real) || (std::isfinite(real) && real != std::floor(real))) return wrong(type, value, path);
-      if (std::abs(real) >= 9007199254740992.0) return too_large(type, value, path);
+      if (std::abs(real) > kMostExact) return too_large(type, value, path, static_cast<std::uint64_t>(kMostExact));
       parsed = static_cast<std::int64_t>(real);
     }
     const bool is_negative = !parsed.is_number_unsigned() && parsed.get<std::int64_t>() < 0;
     if (is_negative ? parsed.get<std::int64_t>() < type.lowest : parsed.get<std::uint64_t>() > type.highest) {
-      return too_large(type, value, path);
+      return too_large(type, value, path, type.highest);
     }
     if (!is_within_limits(parsed.get<double>())) return out_of_range(type, value, path);
     return parsed;
   }
 
-  std::optional<Json> too_large(const ValueType& type, const Json& value, const std::string& path) {
-    if (!limits_text(type, limits_).empty()) return out_of_range(type, value, path);
+  // Says both ends: that steps are >= 0 does not help who wrote 1e30.
+  std::optional<Json> too_large(const ValueType& type, const Json& value, const std::string& path, std::uint64_t highest) {
+    highest = std::min(highest, type.highest);
+    if (limits_.maximum < static_cast<double>(highest)) return out_of_range(type, value, path);
+    std::int64_t lowest = type.lowest;
+    if (std::isfinite(limits_.minimum)) {
+      lowest = std::max(lowest, static_cast<std::int64_t>(std::floor(limits_.minimum)) + (limits_.minimum_open ? 1 : 0));
+    }
     return problem(path + " is " + shown(value) + ", out of range",
-                   "choose an integer from " + std::to_string(type.lowest) + " to " + std::to_string(type.highest));
+                   "choose an integer from " + std::to_string(lowest) + " to " + std::to_string(highest));
   }
 
   std::optional<Json> number(const ValueType& type, const Json& value, const std::string& path) {

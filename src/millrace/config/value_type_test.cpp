@@ -53,6 +53,11 @@ TEST(Integer, KnowsTheRangeOfItsType) {
   EXPECT_EQ(canonical("model.bits", 255), "255");
   EXPECT_EQ(canonical("model.bits", 256), "model.bits is 256, out of range | choose an integer from 0 to 255");
   EXPECT_EQ(canonical("model.bits", -1), "model.bits is -1, out of range | choose an integer from 0 to 255");
+  EXPECT_EQ(canonical("data.batch_size", 1e18),
+            "data.batch_size is 1e+18, out of range | choose an integer from 1 to 9007199254740991");
+  EXPECT_EQ(from_text("data.batch_size", "9223372036854775808"),
+            "data.batch_size is \"9223372036854775808\", out of range | choose an integer from 1 to 9223372036854775807");
+  EXPECT_EQ(canonical("data.workers", 1e18), "data.workers is 1e+18, out of range | choose a value >= 0 and <= 256");
   EXPECT_THAT(canonical("data.batch_size", 18446744073709551615ULL), HasSubstr("out of range"));
   EXPECT_THAT(canonical("data.batch_size", 1e300), HasSubstr("out of range"));
   EXPECT_EQ(canonical("data.batch_size", 9223372036854775807LL), "9223372036854775807");
