@@ -12,6 +12,7 @@ namespace {
 
 using Kind = ValueType::Kind;
 
+constexpr int kDeepest = 32;  // what lies deeper is the value of no key, and a copy of it would need a stack of that depth
 constexpr double kMostExact = 9007199254740991;  // above it a double stands for several integers
 
 std::string_view trimmed(std::string_view text) {
@@ -19,6 +20,12 @@ std::string_view trimmed(std::string_view text) {
   const std::size_t begin = text.find_first_not_of(kSpace);
   if (begin == std::string_view::npos) return "";
   return text.substr(begin, text.find_last_not_of(kSpace) - begin + 1);
+}
+
+// Text of a flag, variable or YAML scalar as JSON, without what is nested too deeply; discarded when it is none.
+Json json_in(std::string_view text) {
+  const auto is_shallow = [](int depth, Json::parse_event_t, Json&) { return depth <= kDeepest; };
+  return Json::parse(trimmed(text), is_shallow, false, true);
 }
 
 // Text that is one number as JSON writes it, a leading + or . or a bare "nan" aside. Null when it isn't; infinity on overflow.
@@ -257,8 +264,8 @@ class Checker {
   static Json split(const std::string& source) {
     const std::string_view whole = trimmed(source);
     if (whole.starts_with('[')) {
-      Json parsed = Json::parse(whole, nullptr, false, true);
-      if (parsed.is_array()) return parsed;
+      Json items = json_in(whole);
+      if (items.is_array()) return items;
     }
     Json items = Json::array();
     if (whole.empty()) return items;
@@ -272,7 +279,7 @@ class Checker {
 
   std::optional<Json> map(const ValueType& type, const Json& value, const std::string& path) {
     Json items = value;
-    if (const std::string* source = source_text(value)) items = Json::parse(trimmed(*source), nullptr, false, true);
+    if (const std::string* source = source_text(value)) items = json_in(*source);
     if (!items.is_object()) return wrong(type, value, path, "write an object: {\"name\": value}");
     bool is_valid = true;
     for (auto& [key, item] : items.items()) {
@@ -296,7 +303,7 @@ class Checker {
 
   std::optional<Json> record(const ValueType& type, const Json& value, const std::string& path) {
     Json items = value;
-    if (const std::string* source = source_text(value)) items = Json::parse(trimmed(*source), nullptr, false, true);
+    if (const std::string* source = source_text(value)) items = json_in(*source);
     if (!items.is_object()) return wrong(type, value, path);
     const std::size_t before = problems_.size();
     Json result = Json::object();

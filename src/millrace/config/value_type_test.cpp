@@ -49,6 +49,22 @@ TEST(Integer, AcceptsWholeNumbersInRange) {
   EXPECT_EQ(canonical("data.workers", 257), "data.workers is 257, out of range | choose a value >= 0 and <= 256");
 }
 
+TEST(FromText, NoDepthCrashes) {
+  const std::string deep = std::string(60'000, '[') + std::string(60'000, ']');
+  std::string object;
+  for (int i = 0; i < 20'000; ++i) object += "{\"a\":";
+  object += "1" + std::string(20'000, '}');
+  for (const std::string& text : {deep, "[" + deep + ", 0.9]", "[0.9, " + object + "]", object, "[" + deep, object.substr(1)}) {
+    for (const Leaf& leaf : test::settings_schema().leaves) {
+      std::vector<Problem> problems;
+      static_cast<void>(leaf.canonical(text, true, problems));
+      if (leaf.path == "optim.betas" || leaf.path == "model.sizes" || leaf.path == "model.blocks") {
+        EXPECT_FALSE(problems.empty()) << leaf.path;
+      }
+    }
+  }
+}
+
 TEST(Integer, KnowsTheRangeOfItsType) {
   EXPECT_EQ(canonical("model.bits", 255), "255");
   EXPECT_EQ(canonical("model.bits", 256), "model.bits is 256, out of range | choose an integer from 0 to 255");
