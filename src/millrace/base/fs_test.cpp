@@ -75,6 +75,24 @@ TEST_F(Folder, ErrorsCarryErrnoAndPath) {
   }
 }
 
+TEST(Remedy, FitsTheReason) {
+  EXPECT_THAT(remedy_for(EMFILE), HasSubstr("ulimit -n"));
+  EXPECT_THAT(remedy_for(ENFILE), HasSubstr("fs.file-max"));
+  EXPECT_THAT(remedy_for(EFBIG), HasSubstr("ulimit -f"));
+  EXPECT_THAT(remedy_for(ENOSPC), HasSubstr("free space"));
+  EXPECT_THAT(remedy_for(EDQUOT), HasSubstr("quota"));
+  EXPECT_THAT(remedy_for(EACCES), HasSubstr("permissions"));
+  EXPECT_EQ(remedy_for(EPERM), remedy_for(EACCES));
+  EXPECT_THAT(remedy_for(EROFS), HasSubstr("read-only"));
+  EXPECT_THAT(remedy_for(ENAMETOOLONG), HasSubstr("shorter"));
+  EXPECT_THAT(remedy_for(ENOENT), HasSubstr("does not exist"));
+  EXPECT_THAT(remedy_for(ENOTDIR), HasSubstr("does not exist"));
+  EXPECT_THAT(remedy_for(EISDIR), HasSubstr("folder"));
+  EXPECT_THAT(remedy_for(ELOOP), HasSubstr("symbolic link"));
+  EXPECT_THAT(remedy_for(EIO), HasSubstr("disk"));
+  EXPECT_EQ(remedy_for(EINVAL), "check the path and its permissions");
+}
+
 TEST_F(Folder, APipeInAFilesPlaceDoesNotHang) {
   ASSERT_EQ(::mkfifo((folder_ / "pipe").c_str(), 0600), 0);
   EXPECT_EQ(errno_of([&] { static_cast<void>(fs_.read_file(folder_ / "pipe")); }), EINVAL);
@@ -84,6 +102,53 @@ TEST_F(Folder, AtomicWritesLeaveNoTemporaryFile) {
   write_atomically(fs_, folder_ / "state", "first");
   write_atomically(fs_, folder_ / "state", "second");
   EXPECT_EQ(fs_.read_file(folder_ / "state"), "second");
+  EXPECT_THAT(fs_.list(folder_), ElementsAre("state"));
+}
+
+TEST_F(Folder, ANewFileTakesNothingThatIsThere) {
+  fs_.create(folder_ / "mine")->write(bytes_of("mine"));
+  std::filesystem::create_symlink("mine", folder_ / "link");
+  std::filesystem::create_symlink("nowhere", folder_ / "dangling");
+  for (const char* name : {"mine", "link", "dangling"}) {
+    EXPECT_EQ(errno_of([&] { fs_.create_new(folder_ / name); }), EEXIST) << name;
+  }
+  EXPECT_EQ(fs_.read_file(folder_ / "mine"), "mine");
+  fs_.create_new(folder_ / "new")->write(bytes_of("new"));
+  EXPECT_EQ(fs_.read_file(folder_ / "new"), "new");
+}
+
+// A process of this number may have died here, and somebody may lay links in our way.
+TEST_F(Folder, AtomicWritesTouchNoOtherFile) {
+  fs_.create(folder_ / "victim")->write(bytes_of("mine"));
+  std::filesystem::path next;
+  {
+    const AtomicFile probe(fs_, folder_ / "state");
+    next = probe.temporary();
+  }
+  EXPECT_THAT(fs_.list(folder_), ElementsAre("victim"));
+  const std::string stem = next.string().substr(0, next.string().rfind('.') + 1);
+  const auto number = std::stoull(next.extension().string().substr(1));
+  std::filesystem::create_symlink("victim", stem + std::to_string(number + 1));
+  fs_.create(stem + std::to_string(number + 2))->write(bytes_of("left"));
+  write_atomically(fs_, folder_ / "state", "new");
+  EXPECT_EQ(fs_.read_file(folder_ / "state"), "new");
+  EXPECT_EQ(fs_.read_file(folder_ / "victim"), "mine");
+  EXPECT_EQ(fs_.read_file(stem + std::to_string(number + 2)), "left");
+  EXPECT_EQ(fs_.list(folder_).size(), 4U);
+}
+
+TEST_F(Folder, WritersOfOneFileDoNotMeet) {
+  AtomicFile first(fs_, folder_ / "state");
+  AtomicFile second(fs_, folder_ / "state");
+  first.file().write(bytes_of("first"));
+  second.file().write(bytes_of("second"));
+  second.finish();
+  EXPECT_EQ(fs_.read_file(folder_ / "state"), "second");
+  first.finish();
+  EXPECT_EQ(fs_.read_file(folder_ / "state"), "first");
+  EXPECT_THROW(write_atomically(fs_, folder_ / "state", [](WritableFile&) { throw std::runtime_error("no more"); }),
+               std::runtime_error);
+  EXPECT_EQ(fs_.read_file(folder_ / "state"), "first");
   EXPECT_THAT(fs_.list(folder_), ElementsAre("state"));
 }
 

@@ -10,6 +10,7 @@
 
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
+#include "millrace/base/fs.h"
 
 namespace millrace {
 namespace {
@@ -21,9 +22,10 @@ std::string reason(int error_number) { return std::generic_category().message(er
 InputFile::InputFile(std::filesystem::path path) : path_(std::move(path)) {
   descriptor_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor_ < 0) {
-    throw DataError({.what = quoted(path_.string()) + " can't be opened: " + reason(errno),
+    const int error_number = errno;
+    throw DataError({.what = quoted(path_.string()) + " can't be opened: " + reason(error_number),
                      .where = "",
-                     .next = "check the path and its permissions"});
+                     .next = remedy_for(error_number)});
   }
   struct stat status {};
   if (::fstat(descriptor_, &status) != 0 || !S_ISREG(status.st_mode)) {
@@ -41,9 +43,10 @@ void InputFile::read(std::uint64_t offset, std::span<std::byte> out) const {
     const ssize_t got = ::pread(descriptor_, out.data(), out.size(), static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) {
-      throw DataError({.what = quoted(path_.string()) + " can't be read: " + reason(errno),
+      const int error_number = errno;
+      throw DataError({.what = quoted(path_.string()) + " can't be read: " + reason(error_number),
                        .where = "byte " + std::to_string(offset),
-                       .next = "check the disk"});
+                       .next = remedy_for(error_number)});
     }
     if (got == 0) {
       throw DataError(

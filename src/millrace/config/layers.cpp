@@ -182,7 +182,7 @@ void Layers::add_file(const std::filesystem::path& path) {
     add_text(Fs::real().read_file(path), path.extension().string(), path.string());
   } catch (const FsError& error) {
     refuse("can't read the config file: " + std::generic_category().message(error.error_number()),
-           "check the path and its permissions");
+           remedy_for(error.error_number()));
   }
 }
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "millrace/base/error.h"
+#include "millrace/base/fs.h"
 #include "millrace/base/hash.h"
 #include "millrace/format/detail/safetensors_header.h"
 #include "millrace/format/safetensors.h"
@@ -23,8 +24,7 @@ constexpr std::size_t kMostPerRead = std::size_t{1} << 30U;
 }
 
 [[noreturn]] void refuse_errno(const std::filesystem::path& path, const std::string& what, int error_number) {
-  throw DataError(
-      {what + ": " + std::generic_category().message(error_number), path.string(), "check the path and its permissions"});
+  throw DataError({what + ": " + std::generic_category().message(error_number), path.string(), remedy_for(error_number)});
 }
 
 // Whole span, or DataError.
