@@ -168,6 +168,15 @@ INSTANTIATE_TEST_SUITE_P(Recipes, Chain,
                            return std::get<0>(param_info.param) + "_" + std::get<1>(param_info.param);
                          });
 
+// What is fitted before the first step is read from its file then.
+TEST(Cosmology, KilledBetweenTheFitAndTheFirstSnapshotItIsTheSameRun) {
+  const toys::TemporaryFolder folder;
+  EXPECT_THROW((void)run("cosmology", folder.path(), "fp32", 0, 0), Stopped);
+  ASSERT_TRUE(std::filesystem::exists(folder.path() / "pca_components_nfg2.safetensors"));
+  ASSERT_FALSE(std::filesystem::exists(folder.path() / "snapshots" / "step-00000000"));
+  EXPECT_EQ(run("cosmology", folder.path(), "fp32", 0).summary["state_sha256"], straight("cosmology", "fp32").hash);
+}
+
 TEST(Recipes, AllAreAmongThose) { EXPECT_EQ(recipes::all().size(), 2U) << "add the new one to this file's lists"; }
 
 }  // namespace

@@ -1,14 +1,21 @@
 // The plain C++ call, and a trained model put to use.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/nn/modules/linear.h>
+#include <unistd.h>
+
+#include <fstream>
 
 #include "millrace/base/error.h"
 #include "millrace/data/memory_source.h"
+#include "millrace/snapshot/snapshot.h"
 #include "millrace/train/train.h"
 #include "toys.h"
 
 namespace millrace {
 namespace {
+
+using testing::HasSubstr;
 
 data::Pipeline line_points() {
   Philox random(5);
@@ -72,6 +79,111 @@ TEST(Inference, AFolderWithoutASnapshotIsAClearError) {
                SnapshotError);
   EXPECT_THROW((void)load_for_inference(toys::grouped_regression(), folder.path() / "none", nullptr, Json::object(), console),
                UsageError);
+}
+
+std::string refusal(const Entry& entry, const std::filesystem::path& from) {
+  telemetry::Console console(telemetry::Console::Mode::quiet);
+  try {
+    (void)load_for_inference(entry, from, nullptr, Json::object(), console);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "loaded";
+}
+
+void write(const std::filesystem::path& file, const std::string& text) { std::ofstream(file) << text; }
+
+TEST(Inference, ARunOfAnotherRecipeIsNamedBeforeItIsRead) {
+  const toys::TemporaryFolder folder;
+  const std::filesystem::path& run = folder.path();
+  (void)toys::run(toys::grouped_regression(), run, {{"train.epochs", 1}});
+  const std::string own = toys::grouped_regression().name;
+  const Entry other = toys::adversarial();
+  const std::string expected = "UsageError  the run in " + run.string() + " is of recipe " + own + ", not of " + other.name +
+                               "\n  where    --from\n  next     give a run of " + other.name +
+                               ", or use this one by its own recipe: millrace eval " + own + " --from " + run.string() +
+                               ", or millrace predict " + own + " ...";
+  const std::filesystem::path snapshot = snapshot::list(Fs::real(), run).back().path;
+  EXPECT_EQ(refusal(other, run), expected);
+  EXPECT_EQ(refusal(other, snapshot), expected);
+  EXPECT_EQ(refusal(other, snapshot.string() + "/"), expected);
+  EXPECT_EQ(refusal(toys::grouped_regression(), snapshot.string() + "/"), "loaded");
+  write(run / "summary.json", "{\"recipe\": 5");
+  EXPECT_EQ(refusal(other, run), expected) << "the log knows it too";
+  write(run / "run.json", "{\"recipe\": \"elsewhere\"}");
+  EXPECT_THAT(refusal(toys::grouped_regression(), run), HasSubstr("is of recipe elsewhere, not of " + own)) << "asked first";
+  std::filesystem::remove(run / "run.json");
+  for (const char* text : {"", "[]", "{\"kind\":[]}\n{\"kind\":\"start\",\"recipe\":null}\n\xff\n"}) {
+    write(run / "log.jsonl", text);
+    EXPECT_THAT(refusal(other, run), HasSubstr("SnapshotError  the saved weights do not fit the model")) << text;
+    EXPECT_EQ(refusal(toys::grouped_regression(), run), "loaded");
+  }
+}
+
+TEST(Inference, AConfigOfAnotherHandIsRefused) {
+  const toys::TemporaryFolder folder;
+  (void)toys::run(toys::grouped_regression(), folder.path(), {{"train.epochs", 1}});
+  const std::filesystem::path file = folder.path() / "config.json";
+  const Json good = Json::parse(Fs::real().read_file(file));
+  for (const auto& [place, value] : std::vector<std::pair<const char*, Json>>{{"/values/optim/learning_rate", "fast"},
+                                                                              {"/values/device/threads", -4},
+                                                                              {"/values/train/off", 5},
+                                                                              {"/values/toy", Json::array()},
+                                                                              {"/values", 1e308}}) {
+    Json json = good;
+    json[Json::json_pointer(place)] = value;
+    write(file, json.dump());
+    EXPECT_THAT(refusal(toys::grouped_regression(), folder.path()), HasSubstr("SnapshotError  the config of the run in"))
+        << place;
+  }
+}
+
+TEST(Inference, ABestStepThatIsNoNumberIsNotBest) {
+  const toys::TemporaryFolder folder;
+  (void)toys::run(toys::grouped_regression(), folder.path(),
+                  {{"train.epochs", 0}, {"train.max_steps", 8}, {"train.validate_every", 4}, {"snapshot.every_steps", 4}});
+  const std::filesystem::path file = folder.path() / "summary.json";
+  Json summary = Json::parse(Fs::real().read_file(file));
+  telemetry::Console console(telemetry::Console::Mode::quiet);
+  const auto which = [&](const Json& best, const Json& step) {
+    summary["metrics"]["val_loss"] = {{"last", best}, {"best", best}, {"best_step", step}};
+    write(file, summary.dump());
+    return load_for_inference(toys::grouped_regression(), folder.path(), nullptr, Json::object(), console).which;
+  };
+  EXPECT_THAT(which(1.5, 4), testing::StartsWith("best snapshot, step 4"));
+  EXPECT_THAT(which("nan", 4), testing::StartsWith("newest snapshot, step 8"));
+  EXPECT_THAT(which(nullptr, 4), testing::StartsWith("newest snapshot, step 8"));
+  EXPECT_THAT(which(1.5, 1e308), testing::StartsWith("newest snapshot, step 8"));
+}
+
+// As somebody who may not look: root may look everywhere.
+TEST(Inference, AFolderThatCantBeReadIsNotAnEmptyOne) {
+  const toys::TemporaryFolder folder;
+  (void)toys::run(toys::grouped_regression(), folder.path(), {{"train.epochs", 1}});
+  const std::filesystem::path snapshots = folder.path() / "snapshots";
+  const uid_t me = ::geteuid();
+  constexpr uid_t kNobody = 65534;
+  if (me == 0 && ::seteuid(kNobody) != 0) GTEST_SKIP() << "this process can't be anybody but root";
+  const auto become = [me](uid_t user) { EXPECT_TRUE(me != 0 || ::seteuid(user) == 0); };
+  const auto told = [&](const std::filesystem::path& closed, std::filesystem::perms permissions) {
+    become(0);
+    const auto before = std::filesystem::status(closed).permissions();
+    std::filesystem::permissions(closed, permissions);
+    become(kNobody);
+    std::string text = refusal(toys::grouped_regression(), folder.path());
+    become(0);
+    std::filesystem::permissions(closed, before);
+    become(kNobody);
+    return text;
+  };
+  using std::filesystem::perms;
+  EXPECT_THAT(told(snapshots, perms::none),
+              HasSubstr("can't look for snapshots: list " + snapshots.string() + ": Permission denied"));
+  EXPECT_THAT(told(snapshots, perms::owner_read | perms::group_read | perms::others_read),
+              HasSubstr("manifest.json: Permission denied"));
+  EXPECT_THAT(told(folder.path(), perms::none),
+              HasSubstr("can't look for snapshots: Permission denied\n  where    " + snapshots.string()));
+  become(0);
 }
 
 }  // namespace

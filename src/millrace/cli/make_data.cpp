@@ -4,6 +4,8 @@
 #include "millrace/cli/arguments.h"
 #include "millrace/cli/command.h"
 #include "millrace/cli/text.h"
+#include "millrace/telemetry/run_log.h"
+#include "millrace/train/sample_data.h"
 
 namespace millrace::cli {
 namespace {
@@ -16,18 +18,25 @@ constexpr std::string_view kMakeDataHelp =
   --seed N              (default 0)
 )";
 
-// Makes the folder. A folder that holds something is refused: the files of two data sets must not mix.
-void claim_folder(const std::filesystem::path& folder) {
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (error || !std::filesystem::is_directory(folder)) {
-    throw UsageError({"can't make the folder " + folder.string(), error ? error.message() : "a file of that name exists",
-                      "choose another folder with --out"});
+// A folder that holds something is refused: the files of two data sets must not mix.
+[[noreturn]] void refuse_used_folder(const std::filesystem::path& folder) {
+  if (!std::filesystem::is_directory(folder)) {
+    throw UsageError(
+        {"can't make the folder " + folder.string(), "a file of that name exists", "choose another folder with --out"});
   }
-  if (!std::filesystem::is_empty(folder)) {
-    throw UsageError({"the folder " + folder.string() + " is not empty", "--out",
-                      "choose another folder with --out, or remove this one first"});
-  }
+  throw UsageError(
+      {"the folder " + folder.string() + " is not empty", "--out", "choose another folder with --out, or remove this one first"});
+}
+
+void make_folder(const Entry& entry, const std::string& preset, const std::filesystem::path& folder, std::uint64_t seed) {
+  telemetry::Console console(telemetry::Console::Mode::automatic, 2);
+  Fs& fs = Fs::real();
+  const bool made = !has_sample_data(fs, folder) &&
+                    make_sample_data(fs, folder,
+                                     {.make = [&](const std::filesystem::path& out) { entry.make_data(preset, out, seed); },
+                                      .begin = {},
+                                      .tell = [&](const std::string& text) { console.notice(text); }});
+  if (!made) refuse_used_folder(folder);
 }
 
 std::string choose_preset(const Entry& entry, const std::string& wish) {
@@ -59,8 +68,7 @@ int run_make_data(const Invocation& call) {
   const std::string preset = choose_preset(entry, wish);
   const std::filesystem::path folder =
       out ? std::filesystem::path(*out) : std::filesystem::path("runs") / "data" / (entry.name + "-" + preset);
-  claim_folder(folder);
-  entry.make_data(preset, folder, static_cast<std::uint64_t>(seed));
+  make_folder(entry, preset, folder, static_cast<std::uint64_t>(seed));
   std::vector<std::vector<std::string>> rows;
   for (const auto& file : std::filesystem::directory_iterator(folder)) {
     if (file.is_regular_file()) {

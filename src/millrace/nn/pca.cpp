@@ -19,6 +19,10 @@ namespace {
 
 constexpr auto kAgain = "fit it again: millrace pca fit --config FILE";
 
+// Written for other readers; here the shapes say them.
+constexpr auto kForeground = "N_FG";
+constexpr auto kFrequencies = "N_freq";
+
 std::span<std::byte> bytes_of(const at::Tensor& x) {
   return {static_cast<std::byte*>(x.mutable_data_ptr()), static_cast<std::size_t>(x.nbytes())};
 }
@@ -87,8 +91,8 @@ void ForegroundPca::save(Fs& fs, const std::filesystem::path& path) const {
     fields.push_back({name, DType::f64, shape_of(value)});
   }
   format::Metadata metadata(facts.begin(), facts.end());
-  metadata["N_FG"] = std::to_string(n_fg_);
-  metadata["N_freq"] = std::to_string(frequencies());
+  metadata[kForeground] = std::to_string(n_fg_);
+  metadata[kFrequencies] = std::to_string(frequencies());
   try {
     if (path.has_parent_path()) fs.create_directories(path.parent_path());
     write_atomically(fs, path, [&](WritableFile& out) {
@@ -121,7 +125,14 @@ ForegroundPca ForegroundPca::load(const std::filesystem::path& path) {
   vectors.narrow(1, n_fg, f - n_fg).copy_(rest);
   ForegroundPca pca(mean, eigenvalues, vectors, n_fg);
   if (file.find("freq_mhz") != nullptr) pca.freq_mhz = read_array(file, "freq_mhz", 1);
-  pca.facts.insert(file.metadata().begin(), file.metadata().end());
+  if (pca.freq_mhz.defined() && pca.freq_mhz.size(0) != f) {
+    throw DataError({"freq_mhz has " + std::to_string(pca.freq_mhz.size(0)) + " channels, mean_per_freq " + std::to_string(f),
+                     path.string(), kAgain});
+  }
+  // The facts that were saved and no more: a run that reads its own components again keeps its state.
+  for (const auto& [name, value] : file.metadata()) {
+    if (name != kForeground && name != kFrequencies) pca.facts[name] = value;
+  }
   return pca;
 }
 

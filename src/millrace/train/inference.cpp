@@ -12,13 +12,53 @@
 namespace millrace {
 namespace {
 
+std::string with_slashes(std::string key) {
+  std::replace(key.begin(), key.end(), '.', '/');
+  return key;
+}
+
 void override_values(config::Resolved& config, const Json& overrides) {
   for (const auto& [key, value] : overrides.items()) {
-    std::string pointer = "/" + key;
-    std::replace(pointer.begin(), pointer.end(), '.', '/');
-    config.values[Json::json_pointer(pointer)] = value;
+    config.values[Json::json_pointer("/" + with_slashes(key))] = value;
     config.origins[key] = "flag --" + key;
   }
+}
+
+// Another recipe's run has another recipe's config: said before anything is read with this one's eyes.
+void require_recipe(Fs& fs, const Entry& entry, const std::filesystem::path& run) {
+  const std::string recipe = recipe_of_run(fs, run);
+  if (recipe.empty() || recipe == entry.name) return;
+  throw UsageError({"the run in " + run.string() + " is of recipe " + recipe + ", not of " + entry.name, "--from",
+                    "give a run of " + entry.name + ", or use this one by its own recipe: millrace eval " + recipe + " --from " +
+                        run.string() + ", or millrace predict " + recipe + " ..."});
+}
+
+// What the run's file says, taken as far as the recipe's schema goes and checked by it: a key that is new has its default.
+config::Resolved config_of_run(Fs& fs, const Entry& entry, const std::filesystem::path& run) {
+  config::Resolved saved = read_config(fs, run);
+  const auto refuse = [&](const std::string& what, const std::string& where) {
+    throw SnapshotError({"the config of the run in " + run.string() + " is none of recipe " + entry.name + ": " + what, where,
+                         "give a run of this recipe; millrace runs says which recipe a run is of"});
+  };
+  const std::string file = (run / "config.json").string();
+  const config::Schema schema = schema_of(entry);
+  for (const auto& [section, help] : entry.sections.groups) {
+    const Json::json_pointer place("/" + with_slashes(section));
+    if (!saved.values.contains(place) || !saved.values.at(place).is_object()) refuse("it has no section " + section, file);
+  }
+  Json known = Json::object();
+  for (const config::Leaf& leaf : schema.leaves) {
+    const Json::json_pointer place("/" + with_slashes(leaf.path));
+    if (saved.values.contains(place)) known[leaf.path] = saved.values.at(place);
+  }
+  config::Layers layers(schema);
+  layers.add_values(known, file);
+  try {
+    saved.values = layers.resolve().values;
+  } catch (const ConfigError& error) {
+    refuse(error.problems().front().what, error.problems().front().where);
+  }
+  return saved;
 }
 
 }  // namespace
@@ -27,9 +67,10 @@ Loaded load_for_inference(const Entry& entry, const std::filesystem::path& from,
                           const Json& overrides, telemetry::Console& console) {
   Fs& fs = Fs::real();
   Loaded loaded;
+  if (const std::filesystem::path run = run_folder_of(fs, from); !run.empty()) require_recipe(fs, entry, run);
   const Weights weights = load_weights(fs, from, console);
   if (!weights.run.empty()) {
-    loaded.config = read_config(fs, weights.run);
+    loaded.config = config_of_run(fs, entry, weights.run);
   } else if (config != nullptr) {
     loaded.config = *config;
   } else {

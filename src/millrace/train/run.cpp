@@ -7,6 +7,7 @@
 #include "millrace/config/schema_of.h"
 #include "millrace/train/loader_bench.h"
 #include "millrace/train/memory_search.h"
+#include "millrace/train/sample_data.h"
 #include "millrace/train/session.h"
 
 namespace millrace {
@@ -24,7 +25,7 @@ Json precision_word(const Json& word) {
   return it == words.end() ? word : Json(it->second);
 }
 
-// A preset that is started without input makes its own, once: into a temporary folder first, so that a kill leaves no half of it.
+// A preset that is started without input makes its own, once.
 void make_missing_data(const Entry& entry, const std::string& preset, config::Resolved& config, Fs& fs,
                        telemetry::Console& console) {
   if (!entry.needs_data || !entry.needs_data(config.values)) return;
@@ -34,17 +35,16 @@ void make_missing_data(const Entry& entry, const std::string& preset, config::Re
                        entry.make_data ? "give --data DIR, or a --preset, which makes its own data" : "give --data DIR"});
   }
   const std::filesystem::path folder = std::filesystem::path("runs") / "data" / (entry.name + "-" + preset);
-  if (!fs.exists(folder)) {
-    console.notice("no input given: making the sample data of preset " + preset + " in " + folder.string());
-    const std::filesystem::path temporary = folder.string() + ".part";
-    fs.remove_all(temporary);
-    fs.create_directories(temporary);
-    constexpr std::uint64_t data_seed = 0;
-    entry.make_data(preset, temporary, data_seed);
-    fs.rename(temporary, folder);
-  } else {
-    console.notice("no input given: using the sample data in " + folder.string());
-  }
+  constexpr std::uint64_t data_seed = 0;
+  const bool made =
+      !has_sample_data(fs, folder) &&
+      make_sample_data(
+          fs, folder,
+          {.make = [&](const std::filesystem::path& out) { entry.make_data(preset, out, data_seed); },
+           .begin =
+               [&] { console.notice("no input given: making the sample data of preset " + preset + " in " + folder.string()); },
+           .tell = [&](const std::string& text) { console.notice(text); }});
+  if (!made) console.notice("no input given: using the sample data in " + folder.string());
   config.values["data"]["dir"] = folder.string();
   config.origins["data.dir"] = "preset " + preset;
 }

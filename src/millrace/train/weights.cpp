@@ -1,28 +1,85 @@
 #include "millrace/train/weights.h"
 
+#include <cerrno>
+#include <cstdint>
+#include <fstream>
+#include <optional>
+#include <sstream>
+#include <system_error>
+
 #include "millrace/base/error.h"
+#include "millrace/base/json.h"
 #include "millrace/snapshot/snapshot.h"
 
 namespace millrace {
 namespace {
 
+// Null when there is none to read: what a crash cut, or another hand wrote, must not end a search.
+Json read_json(Fs& fs, const std::filesystem::path& file) {
+  try {
+    return Json::parse(fs.read_file(file), nullptr, /*allow_exceptions=*/false);
+  } catch (const FsError&) {
+    return {};
+  }
+}
+
+std::string recipe_in(const Json& json) {
+  if (!json.is_object()) return "";
+  const auto recipe = json.find("recipe");
+  return recipe != json.end() && recipe->is_string() ? recipe->get<std::string>() : "";
+}
+
+// Of the "start" line, which is the first of a log that may be long.
+std::string recipe_in_log(const std::filesystem::path& file) {
+  std::error_code code;
+  if (!std::filesystem::is_regular_file(file, code)) return "";
+  constexpr std::streamsize kEnough = 1 << 20;
+  std::string head(kEnough, '\0');
+  std::ifstream stream(file, std::ios::binary);
+  stream.read(head.data(), kEnough);
+  head.resize(static_cast<std::size_t>(stream.gcount()));
+  std::istringstream lines(std::move(head));
+  for (std::string text; std::getline(lines, text);) {
+    const Json line = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+    const bool starts = line.is_object() && line.contains("kind") && line["kind"] == "start";
+    if (const std::string recipe = starts ? recipe_in(line) : ""; !recipe.empty()) return recipe;
+  }
+  return "";
+}
+
+// The run that a snapshot belongs to, also when the path is "." or ends in a slash.
+std::filesystem::path run_of_snapshot(const std::filesystem::path& snapshot) {
+  const auto plain = [](const std::filesystem::path& path) {
+    const std::filesystem::path normal = path.lexically_normal();
+    return normal.has_filename() ? normal : normal.parent_path();
+  };
+  const std::filesystem::path given = plain(snapshot);
+  const bool tells = given.parent_path().has_parent_path() && given.filename() != "." && given.filename() != "..";
+  const std::filesystem::path whole = tells ? given : plain(std::filesystem::absolute(snapshot));
+  return whole.parent_path().parent_path();
+}
+
+// -1 unless it names a step at which the metric was a number.
+std::int64_t step_of_metric(const Json& best, const Json& step) {
+  return best.is_number() && step.is_number_integer() ? step.get<std::int64_t>() : -1;
+}
+
 // Of the validation loss, whose entry names the step that the run judged best; -1 = unknown.
-std::int64_t best_step(const Json& metrics, const char* place) {
+std::int64_t best_step(const Json& metrics, const char* best, const char* step) {
   for (const auto& [name, metric] : metrics.items()) {
-    if (name.starts_with("val_")) return metric.at(Json::json_pointer(place)).get<std::int64_t>();
+    if (name.starts_with("val_")) return step_of_metric(metric.at(Json::json_pointer(best)), metric.at(Json::json_pointer(step)));
   }
   return -1;
 }
 
 // As the newest snapshot knows it; but the last validation of a run comes after its last snapshot, and only its summary knows.
 std::int64_t best_step(Fs& fs, const std::filesystem::path& run, const snapshot::Content& newest) {
-  const std::filesystem::path file = run / "summary.json";
-  const Json summary = fs.exists(file) ? Json::parse(fs.read_file(file), nullptr, /*allow_exceptions=*/false) : Json();
-  const bool is_of_it = summary.is_object() && summary.value("steps", Json()) == newest.step && summary.contains("metrics");
+  const Json summary = read_json(fs, run / "summary.json");
   const auto trainer = newest.parts.find("trainer");
   try {
-    if (is_of_it) return best_step(summary["metrics"], "/best_step");
-    return trainer == newest.parts.end() ? -1 : best_step(trainer->second.json.at("metrics"), "/2");
+    const bool is_of_it = summary.is_object() && summary.value("steps", Json()) == newest.step && summary.contains("metrics");
+    if (is_of_it) return best_step(summary["metrics"], "/best", "/best_step");
+    return trainer == newest.parts.end() ? -1 : best_step(trainer->second.json.at("metrics"), "/1", "/2");
   } catch (const Json::exception&) {  // of another hand
     return -1;
   }
@@ -40,21 +97,34 @@ Weights from_snapshot(const snapshot::Content& content, const std::filesystem::p
   }
   if (const auto part = content.parts.find("recipe"); part != content.parts.end()) weights.recipe = part->second;
   weights.path = path;
-  weights.run = path.parent_path().parent_path();
+  weights.run = run_of_snapshot(path);
   weights.which = what + " step " + std::to_string(content.step) + " of " + weights.run.string();
   if (averaged) weights.which += ", averaged weights";
   return weights;
 }
 
+// A folder that can't be looked into is not an empty one.
+void require_reachable(const std::filesystem::path& snapshots) {
+  std::error_code code;
+  (void)std::filesystem::status(snapshots, code);
+  if (!code || code == std::errc::no_such_file_or_directory || code == std::errc::not_a_directory) return;
+  throw SnapshotError({"can't look for snapshots: " + code.message(), snapshots.string(), "check the folder's permissions"});
+}
+
+[[noreturn]] void no_snapshot(const std::filesystem::path& run, const std::string& passed_over) {
+  throw SnapshotError({"there is no valid snapshot in " + run.string(), passed_over.empty() ? "--from" : passed_over,
+                       "give the folder of a run that has saved, a snapshot, or a .safetensors or .pt file"});
+}
+
 // The best snapshot of a run if it is still there and whole, else the newest whole one.
 Weights from_run(Fs& fs, const std::filesystem::path& run, telemetry::Console& console) {
+  require_reachable(run / "snapshots");
+  std::string first;
   const auto newest = snapshot::load_newest(fs, run, [&](const std::filesystem::path& path, const std::string& reason) {
+    if (first.empty()) first = reason;
     console.warning("snapshot " + path.string() + " is damaged and passed over: " + reason);
   });
-  if (!newest) {
-    throw SnapshotError({"there is no valid snapshot in " + run.string(), "--from",
-                         "give the folder of a run that has saved, a snapshot, or a .safetensors or .pt file"});
-  }
+  if (!newest) no_snapshot(run, first);
   const std::int64_t best = best_step(fs, run, *newest);
   std::filesystem::path newest_path;
   for (const snapshot::Found& found : snapshot::list(fs, run)) {
@@ -78,6 +148,18 @@ Weights from_file(const std::filesystem::path& path) {
 }
 
 }  // namespace
+
+std::string recipe_of_run(Fs& fs, const std::filesystem::path& run) {
+  for (const char* file : {"run.json", "summary.json"}) {
+    if (std::string recipe = recipe_in(read_json(fs, run / file)); !recipe.empty()) return recipe;
+  }
+  return recipe_in_log(run / "log.jsonl");
+}
+
+std::filesystem::path run_folder_of(Fs& fs, const std::filesystem::path& from) {
+  if (!std::filesystem::is_directory(from)) return {};
+  return fs.exists(from / "manifest.json") ? run_of_snapshot(from) : from;
+}
 
 Weights load_weights(Fs& fs, const std::filesystem::path& from, telemetry::Console& console) {
   if (!fs.exists(from)) {
