@@ -167,10 +167,12 @@ TEST(Output, ThatIsTheResultMustArrive) {
 
 TEST(Output, ThatIsClosedOrFullDoesNotStopARunNorLandInItsFiles) {
   const Scratch scratch;
-  const std::string train = "\"$0\" train language_model --preset=smoke --train.max_steps=1 --run ";
-  EXPECT_EQ(through_shell(train + "a >&- 2>&- <&-", {.folder = scratch.path()}).exit_code, 0);
-  EXPECT_EQ(read_text(scratch.path() / "a/lock"), "");
-  EXPECT_THAT(read_text(scratch.path() / "a/summary.json"), HasSubstr("\"exit_reason\""));
+  const std::string train = "\"$0\" train language_model --preset=smoke --device.threads=1 --train.max_steps=1 --run ";
+  for (const char* closed : {">&-", ">&- 2>&- <&-"}) {
+    EXPECT_EQ(through_shell(train + "a --fresh " + closed, {.folder = scratch.path()}).exit_code, 0) << closed;
+    EXPECT_EQ(read_text(scratch.path() / "a/lock"), "") << closed;
+    EXPECT_THAT(read_text(scratch.path() / "a/summary.json"), HasSubstr("\"exit_reason\"")) << closed;
+  }
   if (!std::filesystem::exists("/dev/full")) return;
   EXPECT_EQ(through_shell(train + "b >/dev/full", {.folder = scratch.path()}).exit_code, 0);
 }
