@@ -36,10 +36,10 @@ class Result:
 class Live:
     """A program that runs; its output goes to a file, so that it can be watched."""
 
-    def __init__(self, world, words, cwd):
+    def __init__(self, world, words, cwd, under):
         self.words = [str(word) for word in words]
         self.log = tempfile.NamedTemporaryFile(dir=world.logs, delete=False)
-        self.process = subprocess.Popen([str(world.program), *self.words], cwd=cwd, env=world.env, stdin=subprocess.DEVNULL,
+        self.process = subprocess.Popen([*under, str(world.program), *self.words], cwd=cwd, env=world.env, stdin=subprocess.DEVNULL,
                                         stdout=self.log, stderr=subprocess.STDOUT, start_new_session=True)
 
     def text(self):
@@ -92,11 +92,11 @@ class World:
             expect(self.call("make-data", recipe, "--preset", "smoke", "--out", data), 0)
         self.data_hashes = {self.lm.name: hash_of_tree(self.lm), self.co.name: hash_of_tree(self.co)}
 
-    def start(self, *words, cwd=None):
-        return Live(self, words, cwd or self.folder)
+    def start(self, *words, cwd=None, under=()):
+        return Live(self, words, cwd or self.folder, under)
 
-    def call(self, *words, cwd=None):
-        return self.start(*words, cwd=cwd).wait()
+    def call(self, *words, cwd=None, under=()):
+        return self.start(*words, cwd=cwd, under=under).wait()
 
     def new_folder(self, name):
         path = self.folder / name
