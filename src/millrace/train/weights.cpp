@@ -33,7 +33,7 @@ std::string recipe_in(const Json& json) {
 std::string recipe_in_log(const std::filesystem::path& file) {
   std::error_code code;
   if (!std::filesystem::is_regular_file(file, code)) return "";
-  constexpr std::streamsize kEnough = 1 << 20;
+  constexpr std::streamsize kEnough = 4 << 20;  // it names all files of the data
   std::string head(kEnough, '\0');
   std::ifstream stream(file, std::ios::binary);
   stream.read(head.data(), kEnough);
