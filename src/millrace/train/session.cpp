@@ -15,6 +15,7 @@
 #include "millrace/format/csv.h"
 #include "millrace/train/feed.h"
 #include "millrace/train/generator_state.h"
+#include "millrace/train/snapshot_check.h"
 #include "millrace/train/split.h"
 
 namespace millrace {
@@ -93,6 +94,7 @@ Session::~Session() = default;
 RunOutcome Session::run() {
   choose_device();
   if (!request_.dry_run) open_folder();
+  if (resumed_) check_trainer_part(*resumed_);
   if (resumed_ && already_complete()) return finish(std::nullopt, "");
   make_recipe();
   make_loaders();

@@ -71,7 +71,7 @@ void Trainer::restore(const snapshot::Content& content) {
     epoch_ = json.at("epoch").get<std::uint64_t>();
     validation_pending_ = json.at("validation_pending").get<bool>() && parts_.validation != nullptr;
     validations_without_gain_ = json.at("validations_without_gain").get<std::int64_t>();
-    epoch_board_.load_state(json.at("epoch_sums"));
+    epoch_board_.load_state(SavedJson(json, "trainer")["epoch_sums"]);
     epoch_samples_ = json.at("epoch_samples").get<std::int64_t>();
     split_ = std::max(split_, json.value("memory_split", std::int64_t{1}));
     for (const auto& [name, m] : json.at("metrics").items()) {

@@ -6,6 +6,7 @@
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
 #include "millrace/config/schema_of.h"
+#include "millrace/core/saved_json.h"
 #include "millrace/recipes/language_model/checks.h"
 #include "millrace/recipes/language_model/corpus.h"
 #include "millrace/recipes/language_model/generate.h"
@@ -103,7 +104,11 @@ State LanguageModel::state() const {
 }
 
 void LanguageModel::load_state(const State& state) {
-  if (state.json.contains("tokenizer")) tokenizer_ = data::Tokenizer::from_json(state.json["tokenizer"]);
+  if (state.tensors.empty() && state.json.empty()) return;  // weights alone
+  const SavedJson saved = SavedJson(state.json, "recipe")["tokenizer"];
+  auto tokenizer = data::Tokenizer::from_json(saved.json());
+  if (tokens_ && tokenizer->fingerprint() != tokenizer_->fingerprint()) saved.refuse("the tokenizer of this run's text");
+  tokenizer_ = std::move(tokenizer);
 }
 
 Tensors LanguageModel::predict(const Tensors& inputs) {
@@ -113,6 +118,7 @@ Tensors LanguageModel::predict(const Tensors& inputs) {
 }
 
 std::string LanguageModel::write(const std::string& prompt, const GenerateConfig& config, bool beam) {
+  if (!tokenizer_) before_training();  // as in model()
   std::vector<std::int64_t> tokens = tokens_of_prompt(*tokenizer_, prompt);
   const auto written = beam ? beam_search(model(), tokens, config, data::Tokenizer::kEnd).tokens
                             : write_tokens(model(), std::move(tokens), config, data::Tokenizer::kEnd);
