@@ -11,6 +11,7 @@
 #include "millrace/recipes/language_model/corpus.h"
 #include "millrace/recipes/language_model/generate.h"
 #include "millrace/train/config.h"
+#include "millrace/train/model_size.h"
 #include "millrace/train/switchboard.h"
 
 namespace millrace::recipes::language_model {
@@ -71,7 +72,11 @@ Transformer& LanguageModel::model() {
     if (!tokenizer_ && recipe_.vocab_size == 0) before_training();  // weights without a snapshot: the text knows its characters
     const std::int64_t known = tokenizer_ ? tokenizer_->vocab_size() : 0;
     check_vocabulary(recipe_, known);
-    model_ = std::make_shared<Transformer>(model_config(recipe_, std::max(known, recipe_.vocab_size)), context_.seed, paths_);
+    const ModelConfig config = model_config(recipe_, std::max(known, recipe_.vocab_size));
+    const ModelSize size = size_of_model(config);
+    check_model_size(size.parameters, size.bytes,
+                     "recipe.model_embd, recipe.model_layer, recipe.model_positions, recipe.vocab_size");
+    model_ = std::make_shared<Transformer>(config, context_.seed, paths_);
   }
   return *model_;
 }
