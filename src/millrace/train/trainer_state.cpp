@@ -72,7 +72,7 @@ void Trainer::restore(const snapshot::Content& content) {
     epoch_ = json.at("epoch").get<std::uint64_t>();
     validation_pending_ = json.at("validation_pending").get<bool>() && parts_.validation != nullptr;
     validations_without_gain_ = json.at("validations_without_gain").get<std::int64_t>();
-    epoch_board_.load_state(json.at("epoch_sums"));
+    epoch_board_.load_state(SavedJson(json, "trainer")["epoch_sums"]);
     epoch_samples_ = json.at("epoch_samples").get<std::int64_t>();
     split_ = std::max(split_, json.value("memory_split", std::int64_t{1}));
     for (const auto& [name, m] : json.at("metrics").items()) {
@@ -82,8 +82,9 @@ void Trainer::restore(const snapshot::Content& content) {
     if (json.contains("loss_first")) loss_first_ = number_or_nan(json["loss_first"]);
     if (json.contains("epoch_row"))
       epoch_row_ = EpochRow{json["epoch_row"].at(0).get<std::uint64_t>(), number_or_nan(json["epoch_row"].at(1)), 0, 0};
-    window_.load_state(content.report.value("window", Json::object()));
-    if (const Json last = content.report.value("loss_last", Json()); last.is_number()) loss_last_ = last.get<double>();
+    const SavedJson report(content.report, "report");
+    if (const auto window = report.find("window")) window_.load_state(*window);
+    if (const auto last = report.find("loss_last"); last && !last->json().is_null()) loss_last_ = last->number_or_nan();
   } catch (const Json::exception& error) {
     throw SnapshotError(
         {"the snapshot's trainer part can't be read", error.what(), "resume from another snapshot, or start over with --fresh"});

@@ -9,6 +9,7 @@
 
 #include "millrace/base/error.h"
 #include "millrace/base/json.h"
+#include "millrace/core/saved_json.h"
 #include "millrace/snapshot/snapshot.h"
 
 namespace millrace {
@@ -95,7 +96,9 @@ Weights from_snapshot(const snapshot::Content& content, const std::filesystem::p
       if (averaged && average->second.tensors.contains(name)) tensor = average->second.tensors.at(name);
     }
   }
-  if (const auto part = content.parts.find("recipe"); part != content.parts.end()) weights.recipe = part->second;
+  const auto recipe = content.parts.find("recipe");
+  if (recipe == content.parts.end()) refuse_part("recipe", "it is missing");
+  weights.recipe = recipe->second;
   weights.path = path;
   weights.run = run_of_snapshot(path);
   weights.which = what + " step " + std::to_string(content.step) + " of " + weights.run.string();
