@@ -159,11 +159,15 @@ TEST_F(RunFolderTest, FreshRemovesTheOldRunWhenTheNewOneHasSavedAndNothingElse) 
                                                    {"pictures/photo.jpg", "e"},
                                                    {"events.out.tfevents.mine", "f"},
                                                    {".tmp-step-00000001-1", "g"},
-                                                   {"config.json.tmp.1.1", "h"}};
+                                                   {"config.json.tmp.1.1", "h"},
+                                                   {"notes.txt.tmp." + std::to_string(::getpid()) + ".1", "i"}};
   for (const auto& [name, text] : mine) put(folder() / name, text);
+  const stdfs::path leftover = folder() / ("summary.json.tmp." + std::to_string(::getpid()) + ".1");
+  put(leftover, "of a killed process");
   const RunOutcome again = run(folder(), {{"train.max_steps", 3}}, /*fresh=*/true);
   EXPECT_EQ(again.summary["steps"], 3);
   for (const auto& [name, text] : mine) EXPECT_EQ(text_of(folder() / name), text) << name;
+  EXPECT_FALSE(stdfs::exists(leftover));
   EXPECT_FALSE(stdfs::exists(folder() / ".old-run"));
   EXPECT_THAT(snapshots_in(folder()),
               ElementsAre("photo.jpg", "step-00000001", "step-00000002", "step-00000002.2", "step-00000003", "step-00000099"));

@@ -91,14 +91,13 @@ std::string state_text(const Json& summary, std::int64_t newest_step) {
   return "";
 }
 
-// The step of the newest snapshot; nullopt when there is none. Only folders with a manifest count: others have such names too.
+// The step of the newest snapshot; nullopt when there is none. Folders with such names that are damaged or somebody else's don't
+// count.
 std::optional<std::int64_t> newest_snapshot(const fs::path& folder) {
-  std::optional<std::int64_t> step;
-  for (const snapshot::Found& found : snapshot::list(Fs::real(), folder)) {
-    std::error_code error;
-    if (fs::is_regular_file(found.path / "manifest.json", error)) step = found.step;
-  }
-  return step;
+  const std::vector<snapshot::Found> found = snapshot::list(Fs::real(), folder);
+  const auto newest =
+      std::find_if(found.rbegin(), found.rend(), [](const snapshot::Found& each) { return snapshot::is_ours(Fs::real(), each); });
+  return newest == found.rend() ? std::nullopt : std::optional(newest->step);
 }
 
 std::string time_of(const fs::path& folder) {

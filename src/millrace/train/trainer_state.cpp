@@ -135,6 +135,14 @@ void Trainer::leave_out(std::int64_t nanoseconds) noexcept {
   epoch_begin_ns_ += nanoseconds;
 }
 
+// A folder that can't be made anew is told by the save that fails there.
+void Trainer::hold_folder() {
+  try {
+    if (const std::string moved = parts_.folder->hold(); !moved.empty()) parts_.console->warning(moved);
+  } catch (const FsError&) {
+  }
+}
+
 void Trainer::save(bool required) {
   if (writer_ == nullptr) return;
   const std::int64_t begin = steady_nanoseconds();
@@ -153,7 +161,7 @@ void Trainer::save(bool required) {
       saved_step_ = step_;
       epoch_save_due_ = false;
       improved_ = false;
-      if (const std::string moved = parts_.folder->hold(); !moved.empty()) parts_.console->warning(moved);
+      hold_folder();
       writer_->begin(content(), std::move(retention));
       if (required) writer_->wait();
       if (required || !parts_.saves_in_background) note_save(required ? OnFailure::end : OnFailure::as_configured);
