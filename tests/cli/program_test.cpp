@@ -138,20 +138,84 @@ TEST(Output, ThatCannotBeWrittenIsAFailure) {
   EXPECT_THAT(result.err, HasSubstr("could not be written"));
 }
 
+// The program, as "$0", started by a line of a shell.
+Result through_shell(const std::string& line, const Options& options) {
+  return run({"/bin/sh", "-c", line, MILLRACE_PROGRAM}, options);
+}
+
+void write_weights(const std::filesystem::path& file, std::int64_t count) {
+  write_atomically(Fs::real(), file, [&](WritableFile& out) {
+    const std::vector<Field> fields = {{"w", DType::u8, {count}}};
+    const std::vector<std::byte> bytes(static_cast<std::size_t>(count));
+    format::write_safetensors(out, fields, [&](std::size_t) { return std::span<const std::byte>(bytes); });
+  });
+}
+
+TEST(Output, ThatIsTheResultMustArrive) {
+  if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "no full device here";
+  const Scratch scratch;
+  const Options full{.folder = scratch.path(), .out_file = "/dev/full"};
+  for (const std::vector<std::string>& words : {std::vector<std::string>{"config", "explain", "language_model", "--preset=smoke"},
+                                                {"train", "language_model", "--preset=smoke", "--dry-run"},
+                                                {"runs"}}) {
+    const Result result = millrace(words, full);
+    EXPECT_EQ(result.exit_code, 1) << words[0];
+    EXPECT_THAT(result.err, HasSubstr("FileError  the output could not be written\n  next     ")) << words[0];
+  }
+  EXPECT_EQ(through_shell("\"$0\" list >&-", {.folder = scratch.path()}).exit_code, 1);
+}
+
+TEST(Output, ThatIsClosedOrFullDoesNotStopARunNorLandInItsFiles) {
+  const Scratch scratch;
+  const std::string train = "\"$0\" train language_model --preset=smoke --device.threads=1 --train.max_steps=1 --run ";
+  for (const char* closed : {">&-", ">&- 2>&- <&-"}) {
+    EXPECT_EQ(through_shell(train + "a --fresh " + closed, {.folder = scratch.path()}).exit_code, 0) << closed;
+    EXPECT_EQ(read_text(scratch.path() / "a/lock"), "") << closed;
+    EXPECT_THAT(read_text(scratch.path() / "a/summary.json"), HasSubstr("\"exit_reason\"")) << closed;
+  }
+  if (!std::filesystem::exists("/dev/full")) return;
+  EXPECT_EQ(through_shell(train + "b >/dev/full", {.folder = scratch.path()}).exit_code, 0);
+}
+
+TEST(Start, WithoutACurrentFolder) {
+  const Scratch scratch;
+  std::filesystem::create_directory(scratch.path() / "gone");
+  const Result result = through_shell("rmdir ../gone && exec \"$0\" list", {.folder = scratch.path() / "gone"});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, HasSubstr("FileError  the current folder was deleted\n"));
+  EXPECT_THAT(result.err, HasSubstr("  next     change to a folder that exists (cd) and try again\n"));
+}
+
+TEST(Import, WritesItsFileWholeOrNotAtAll) {
+  const Scratch scratch;
+  const Options here{.folder = scratch.path()};
+  write_weights(scratch.path() / "w.safetensors", 5000);
+  write_text(scratch.path() / "victim", "mine");
+  write_text(scratch.path() / "x.pt.part", "mine too");
+  std::filesystem::create_symlink("victim", scratch.path() / "y.pt.part");
+  for (const char* to : {"x.pt", "y.pt"}) {
+    const Result result = millrace({"import", "w.safetensors", "--to", to}, here);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_TRUE(std::filesystem::is_regular_file(std::filesystem::symlink_status(scratch.path() / to)));
+  }
+  EXPECT_EQ(read_text(scratch.path() / "victim"), "mine");
+  EXPECT_EQ(read_text(scratch.path() / "x.pt.part"), "mine too");
+  const Result limited = through_shell("ulimit -f 2; \"$0\" import w.safetensors --to z.pt", here);
+  EXPECT_EQ(limited.exit_code, 1);
+  EXPECT_THAT(limited.err, HasSubstr("ulimit -f"));
+  EXPECT_EQ(Fs::real().list(scratch.path()).size(), 6U);
+}
+
 TEST(Inspect, ExitCodeSaysWhetherAFileIsWhole) {
   const Scratch scratch;
   const std::filesystem::path file = scratch.path() / "w.safetensors";
-  const auto out = Fs::real().create(file);
-  const std::vector<Field> fields = {{"w", DType::u8, {3}}};
-  const std::vector<std::byte> bytes(3);
-  format::write_safetensors(*out, fields, [&](std::size_t) { return std::span<const std::byte>(bytes); });
-  out->close();
+  write_weights(file, 3);
   EXPECT_EQ(millrace({"inspect", file.string()}).exit_code, 0);
   EXPECT_EQ(Json::parse(millrace({"inspect", file.string(), "--json"}).out)["tensors"][0]["shape"], Json{3});
   std::filesystem::resize_file(file, std::filesystem::file_size(file) - 1);
   const Result damaged = millrace({"inspect", file.string()});
   EXPECT_EQ(damaged.exit_code, 1);
-  EXPECT_THAT(damaged.out, HasSubstr("damaged: "));
+  EXPECT_THAT(damaged.out, HasSubstr("problem: "));
 }
 
 TEST(Bench, AblateComparesARowInWholeRuns) {
@@ -182,6 +246,21 @@ TEST(Runs, EmptyFolder) {
   const Scratch scratch;
   EXPECT_EQ(millrace({"runs"}, {.folder = scratch.path()}).out, "no runs below runs\n");
   EXPECT_EQ(millrace({"runs", "--json"}, {.folder = scratch.path()}).out, "[]\n");
+}
+
+TEST(Runs, SayWhichFolderIsMissing) {
+  const Scratch scratch;
+  write_text(scratch.path() / "file", "x");
+  for (const char* root : {"gone", "file"}) {
+    const Result result = millrace({"runs", "--root", root}, {.folder = scratch.path()});
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_THAT(result.err, StartsWith("UsageError  " + std::string(root)));
+    EXPECT_THAT(result.err, HasSubstr("\n  where    flag --root\n  next     name the folder"));
+  }
+  std::filesystem::create_directories(scratch.path() / "runs/toy/a\n\x1b[2J/snapshots");
+  const Result result = millrace({"runs"}, {.folder = scratch.path()});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_THAT(result.out, HasSubstr("\"runs/toy/a\\n\\x1b[2J\"  toy"));
 }
 
 TEST(MakeData, SameSeedSameBytesAndNoMixing) {

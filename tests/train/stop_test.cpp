@@ -16,6 +16,8 @@ const Json kConfig = {{"train.epochs", 3}, {"train.validate_every", 7}, {"snapsh
 class Stop : public testing::TestWithParam<std::tuple<const char*, int, int>> {
  protected:
   void SetUp() override {
+    // Where the tests were started with & by a script, SIGINT is ignored, and stays so.
+    for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGUSR1}) std::signal(number, SIG_DFL);
     install_signal_handlers();
     reset_pending_signal_for_test();
   }
@@ -63,6 +65,7 @@ class SignalFs final : public Fs {
       ::kill(::getpid(), SIGTERM);  // of the process: a thread's own would stay blocked
     return real_.create(path);
   }
+  std::unique_ptr<WritableFile> create_new(const std::filesystem::path& path) override { return real_.create_new(path); }
   std::unique_ptr<WritableFile> append(const std::filesystem::path& path) override { return real_.append(path); }
   void rename(const std::filesystem::path& from, const std::filesystem::path& to) override { real_.rename(from, to); }
   void remove_all(const std::filesystem::path& path) override { real_.remove_all(path); }

@@ -107,6 +107,11 @@ std::unique_ptr<WritableFile> FaultFs::create(const stdfs::path& path) {
   return track(real_.create(path), path, 0);
 }
 
+std::unique_ptr<WritableFile> FaultFs::create_new(const stdfs::path& path) {
+  count("create", path);
+  return track(real_.create_new(path), path, 0);
+}
+
 std::unique_ptr<WritableFile> FaultFs::append(const stdfs::path& path) {
   count("append", path);
   const std::uint64_t size = real_.exists(path) ? stdfs::file_size(path) : 0;

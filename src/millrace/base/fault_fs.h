@@ -33,6 +33,7 @@ class FaultFs : public Fs {
   void drop_unsynced();
 
   std::unique_ptr<WritableFile> create(const std::filesystem::path& path) override;
+  std::unique_ptr<WritableFile> create_new(const std::filesystem::path& path) override;
   std::unique_ptr<WritableFile> append(const std::filesystem::path& path) override;
   void rename(const std::filesystem::path& from, const std::filesystem::path& to) override;
   void remove_all(const std::filesystem::path& path) override;

@@ -152,6 +152,16 @@ std::string quoted(std::string_view text) {
   return result + '"';
 }
 
+std::string printable(std::string_view text) {
+  for (std::size_t at = 0; at < text.size();) {
+    const Utf8Step step = decode_utf8(text, at);
+    const bool is_control = step.code_point < 0x20 || (step.code_point >= 0x7F && step.code_point < 0xA0);
+    if (!step.valid || is_control) return quoted(text);
+    at += step.size;
+  }
+  return std::string(text);
+}
+
 std::string nearest(std::string_view word, const std::string* begin, const std::string* end) {
   if (word.empty() || word.size() > kLongestWord) return "";
   const std::size_t allowed = std::max<std::size_t>(1, word.size() / 3);

@@ -20,6 +20,8 @@ namespace millrace {
 [[nodiscard]] inline std::string quoted(const std::string& text) { return quoted(std::string_view(text)); }
 [[nodiscard]] inline std::string quoted(std::string& text) { return quoted(std::string_view(text)); }
 [[nodiscard]] inline std::string quoted(const char* text) { return quoted(std::string_view(text)); }
+// As it is when it is one line of plain text, else quoted: for names in tables, that could be anything a file system holds.
+[[nodiscard]] std::string printable(std::string_view text);
 // The candidate nearest to `word` by Damerau-Levenshtein distance, or "" when none is near enough to suggest.
 [[nodiscard]] std::string nearest(std::string_view word, const std::string* begin, const std::string* end);
 

@@ -135,5 +135,15 @@ TEST(LowerCase, IsTheSimpleMapping) {
   EXPECT_EQ(changed, 1433);
 }
 
+TEST(Printable, QuotesWhatIsNoPlainLine) {
+  EXPECT_EQ(printable("runs/größe \"a\""), "runs/größe \"a\"");
+  EXPECT_EQ(printable(""), "");
+  EXPECT_EQ(printable("a\nb"), "\"a\\nb\"");
+  EXPECT_EQ(printable("a\x1b[2J"), "\"a\\x1b[2J\"");
+  EXPECT_EQ(printable("a\xff"), "\"a\\xff\"");
+  EXPECT_EQ(printable("a\xc2\x9bJ"), "\"a\\u009bJ\"");
+  EXPECT_EQ(printable("a\x7f"), "\"a\\x7f\"");
+}
+
 }  // namespace
 }  // namespace millrace

@@ -71,6 +71,9 @@ class PosixFile final : public WritableFile {
 class PosixFs final : public Fs {
  public:
   std::unique_ptr<WritableFile> create(const stdfs::path& path) override { return std::make_unique<PosixFile>(path, O_TRUNC); }
+  std::unique_ptr<WritableFile> create_new(const stdfs::path& path) override {
+    return std::make_unique<PosixFile>(path, O_EXCL | O_NOFOLLOW);
+  }
   std::unique_ptr<WritableFile> append(const stdfs::path& path) override { return std::make_unique<PosixFile>(path, O_APPEND); }
   void rename(const stdfs::path& from, const stdfs::path& to) override {
     if (::rename(from.c_str(), to.c_str()) != 0) throw FsError("rename", to, errno);
@@ -179,24 +182,46 @@ Fs& Fs::real() {
   return fs;
 }
 
-void write_atomically(Fs& fs, const std::filesystem::path& path, std::string_view text) {
+AtomicFile::AtomicFile(Fs& fs, std::filesystem::path path) : fs_(fs), path_(std::move(path)) {
   static std::atomic<std::uint64_t> counter{0};
-  stdfs::path temporary = path;
-  temporary += ".tmp." + std::to_string(::getpid()) + "." + std::to_string(counter.fetch_add(1));
-  try {
-    const std::unique_ptr<WritableFile> file = fs.create(temporary);
-    file->write(std::as_bytes(std::span(text.data(), text.size())));
-    file->sync();
-    file->close();
-    fs.rename(temporary, path);
-  } catch (const FsError&) {
+  constexpr int kTries = 100;  // names may be taken: a process of the same number died here, or runs in another container
+  for (int i = 1; !file_; ++i) {
+    stdfs::path name = path_;
+    name += ".tmp." + std::to_string(::getpid()) + "." + std::to_string(counter.fetch_add(1));
     try {
-      fs.remove_all(temporary);
-    } catch (const FsError&) {  // the first failure is the one to report
+      file_ = fs_.create_new(name);
+      temporary_ = std::move(name);
+    } catch (const FsError& error) {
+      if (error.error_number() != EEXIST || i == kTries) throw;
     }
-    throw;
   }
-  fs.sync_directory(path.has_parent_path() ? path.parent_path() : stdfs::path("."));
+}
+
+AtomicFile::~AtomicFile() {
+  if (temporary_.empty()) return;
+  file_.reset();
+  try {
+    fs_.remove_all(temporary_);
+  } catch (const FsError&) {  // the failure that brought us here is the one to report
+  }
+}
+
+void AtomicFile::finish() {
+  file_->sync();
+  file_->close();
+  fs_.rename(temporary_, path_);
+  temporary_.clear();
+  fs_.sync_directory(path_.has_parent_path() ? path_.parent_path() : stdfs::path("."));
+}
+
+void write_atomically(Fs& fs, const std::filesystem::path& path, const std::function<void(WritableFile&)>& write) {
+  AtomicFile file(fs, path);
+  write(file.file());
+  file.finish();
+}
+
+void write_atomically(Fs& fs, const std::filesystem::path& path, std::string_view text) {
+  write_atomically(fs, path, [&](WritableFile& file) { file.write(std::as_bytes(std::span(text.data(), text.size()))); });
 }
 
 }  // namespace millrace

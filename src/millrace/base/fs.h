@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -43,6 +44,8 @@ class Fs {
  public:
   virtual ~Fs() = default;
   virtual std::unique_ptr<WritableFile> create(const std::filesystem::path& path) = 0;  // truncates
+  // EEXIST when anything has that name, a link that leads nowhere too.
+  virtual std::unique_ptr<WritableFile> create_new(const std::filesystem::path& path) = 0;
   virtual std::unique_ptr<WritableFile> append(const std::filesystem::path& path) = 0;  // creates if missing
   virtual void rename(const std::filesystem::path& from, const std::filesystem::path& to) = 0;
   virtual void remove_all(const std::filesystem::path& path) = 0;  // no error if missing
@@ -55,7 +58,27 @@ class Fs {
   static Fs& real();  // the process's file system
 };
 
-// Writes `path` whole or not at all: temporary file beside it, fsync, rename, fsync of the folder.
+// A file that appears under its name whole or not at all. Until finish() its bytes are in a new file beside it, of a name that
+// nobody else has, so that several writers of one path don't meet: the last one wins.
+class AtomicFile {
+ public:
+  AtomicFile(Fs& fs, std::filesystem::path path);
+  ~AtomicFile();  // without finish(), or after one that failed, nothing is left
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+  [[nodiscard]] WritableFile& file() noexcept { return *file_; }
+  [[nodiscard]] const std::filesystem::path& temporary() const noexcept { return temporary_; }
+  void finish();  // fsync, rename, fsync of the folder
+
+ private:
+  Fs& fs_;
+  std::filesystem::path path_;
+  std::filesystem::path temporary_;  // "" once it has its name
+  std::unique_ptr<WritableFile> file_;
+};
+
+// The same for a file that is written in one go; what `write` throws leaves nothing.
+void write_atomically(Fs& fs, const std::filesystem::path& path, const std::function<void(WritableFile&)>& write);
 void write_atomically(Fs& fs, const std::filesystem::path& path, std::string_view text);
 
 }  // namespace millrace

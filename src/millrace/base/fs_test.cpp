@@ -105,6 +105,53 @@ TEST_F(Folder, AtomicWritesLeaveNoTemporaryFile) {
   EXPECT_THAT(fs_.list(folder_), ElementsAre("state"));
 }
 
+TEST_F(Folder, ANewFileTakesNothingThatIsThere) {
+  fs_.create(folder_ / "mine")->write(bytes_of("mine"));
+  std::filesystem::create_symlink("mine", folder_ / "link");
+  std::filesystem::create_symlink("nowhere", folder_ / "dangling");
+  for (const char* name : {"mine", "link", "dangling"}) {
+    EXPECT_EQ(errno_of([&] { fs_.create_new(folder_ / name); }), EEXIST) << name;
+  }
+  EXPECT_EQ(fs_.read_file(folder_ / "mine"), "mine");
+  fs_.create_new(folder_ / "new")->write(bytes_of("new"));
+  EXPECT_EQ(fs_.read_file(folder_ / "new"), "new");
+}
+
+// A process of this number may have died here, and somebody may lay links in our way.
+TEST_F(Folder, AtomicWritesTouchNoOtherFile) {
+  fs_.create(folder_ / "victim")->write(bytes_of("mine"));
+  std::filesystem::path next;
+  {
+    const AtomicFile probe(fs_, folder_ / "state");
+    next = probe.temporary();
+  }
+  EXPECT_THAT(fs_.list(folder_), ElementsAre("victim"));
+  const std::string stem = next.string().substr(0, next.string().rfind('.') + 1);
+  const auto number = std::stoull(next.extension().string().substr(1));
+  std::filesystem::create_symlink("victim", stem + std::to_string(number + 1));
+  fs_.create(stem + std::to_string(number + 2))->write(bytes_of("left"));
+  write_atomically(fs_, folder_ / "state", "new");
+  EXPECT_EQ(fs_.read_file(folder_ / "state"), "new");
+  EXPECT_EQ(fs_.read_file(folder_ / "victim"), "mine");
+  EXPECT_EQ(fs_.read_file(stem + std::to_string(number + 2)), "left");
+  EXPECT_EQ(fs_.list(folder_).size(), 4U);
+}
+
+TEST_F(Folder, WritersOfOneFileDoNotMeet) {
+  AtomicFile first(fs_, folder_ / "state");
+  AtomicFile second(fs_, folder_ / "state");
+  first.file().write(bytes_of("first"));
+  second.file().write(bytes_of("second"));
+  second.finish();
+  EXPECT_EQ(fs_.read_file(folder_ / "state"), "second");
+  first.finish();
+  EXPECT_EQ(fs_.read_file(folder_ / "state"), "first");
+  EXPECT_THROW(write_atomically(fs_, folder_ / "state", [](WritableFile&) { throw std::runtime_error("no more"); }),
+               std::runtime_error);
+  EXPECT_EQ(fs_.read_file(folder_ / "state"), "first");
+  EXPECT_THAT(fs_.list(folder_), ElementsAre("state"));
+}
+
 TEST_F(Folder, AtomicWritesAreWholeOrNotAtAllWhicheverCallFails) {
   FaultFs counter(fs_);
   write_atomically(counter, folder_ / "state", "new content");

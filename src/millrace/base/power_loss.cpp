@@ -108,10 +108,23 @@ std::unique_ptr<WritableFile> PowerLossFs::create(const stdfs::path& path) {
     log_.push_back({.kind = Change::Kind::truncate, .node = found->second});
     return std::make_unique<File>(*this, std::move(file), found->second);
   }
+  return added(std::move(file), path);
+}
+
+// A file that was not there; the mutex is held.
+std::unique_ptr<WritableFile> PowerLossFs::added(std::unique_ptr<WritableFile> file, const stdfs::path& path) {
+  const std::size_t folder = node_at(path.parent_path());
   const std::size_t node = add_node(false, "");
-  nodes_[folder].now[name] = node;
-  log_.push_back({.kind = Change::Kind::entry, .node = folder, .name = name, .target = node});
+  nodes_[folder].now[path.filename().string()] = node;
+  log_.push_back({.kind = Change::Kind::entry, .node = folder, .name = path.filename().string(), .target = node});
   return std::make_unique<File>(*this, std::move(file), node);
+}
+
+std::unique_ptr<WritableFile> PowerLossFs::create_new(const stdfs::path& path) {
+  std::unique_ptr<WritableFile> file = real_.create_new(path);
+  if (!below_root(path)) return std::make_unique<File>(*this, std::move(file), std::nullopt);
+  const std::lock_guard lock(mutex_);
+  return added(std::move(file), path);
 }
 
 std::unique_ptr<WritableFile> PowerLossFs::append(const stdfs::path& path) {
@@ -119,13 +132,8 @@ std::unique_ptr<WritableFile> PowerLossFs::append(const stdfs::path& path) {
   std::unique_ptr<WritableFile> file = real_.append(path);
   if (!below_root(path)) return std::make_unique<File>(*this, std::move(file), std::nullopt);
   const std::lock_guard lock(mutex_);
-  const std::size_t folder = node_at(path.parent_path());
-  const std::string name = path.filename().string();
-  if (was_there) return std::make_unique<File>(*this, std::move(file), nodes_[folder].now.at(name));
-  const std::size_t node = add_node(false, "");
-  nodes_[folder].now[name] = node;
-  log_.push_back({.kind = Change::Kind::entry, .node = folder, .name = name, .target = node});
-  return std::make_unique<File>(*this, std::move(file), node);
+  if (was_there) return std::make_unique<File>(*this, std::move(file), node_at(path));
+  return added(std::move(file), path);
 }
 
 void PowerLossFs::rename(const stdfs::path& from, const stdfs::path& to) {

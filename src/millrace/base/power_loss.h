@@ -41,6 +41,7 @@ class PowerLossFs : public Fs {
   void for_each_state(std::size_t first, unsigned most_open, const std::function<void(const State&)>& visit) const;
 
   std::unique_ptr<WritableFile> create(const std::filesystem::path& path) override;
+  std::unique_ptr<WritableFile> create_new(const std::filesystem::path& path) override;
   std::unique_ptr<WritableFile> append(const std::filesystem::path& path) override;
   void rename(const std::filesystem::path& from, const std::filesystem::path& to) override;
   void remove_all(const std::filesystem::path& path) override;
@@ -71,6 +72,7 @@ class PowerLossFs : public Fs {
   [[nodiscard]] std::optional<std::string> below_root(const std::filesystem::path& path) const;
   std::size_t node_at(const std::filesystem::path& path) const;
   std::size_t add_node(bool is_folder, std::string bytes);
+  std::unique_ptr<WritableFile> added(std::unique_ptr<WritableFile> file, const std::filesystem::path& path);
   void note(Change change);
   void remember_folder(const std::filesystem::path& folder, std::size_t node);
   void forget(std::size_t folder, const std::string& name);

@@ -30,7 +30,11 @@ void install_signal_handlers() {
   action.sa_handler = &on_signal;
   action.sa_flags = SA_RESTART;
   ::sigemptyset(&action.sa_mask);
-  for (const Row& row : kCaught) ::sigaction(row.number, &action, nullptr);
+  for (const Row& row : kCaught) {
+    struct sigaction before {};
+    const bool is_ignored = ::sigaction(row.number, nullptr, &before) == 0 && before.sa_handler == SIG_IGN;
+    if (!is_ignored) ::sigaction(row.number, &action, nullptr);  // nohup, or a shell's trap '' INT
+  }
   struct sigaction ignore {};
   ignore.sa_handler = SIG_IGN;  // a closed pipe is a failed write, with an error we can report
   ::sigaction(SIGPIPE, &ignore, nullptr);

@@ -3,8 +3,9 @@
 
 namespace millrace {
 
-// Catches SIGTERM, SIGINT, SIGHUP and SIGUSR1 and ignores SIGPIPE, for the whole process. The first signal is kept for
-// pending_signal(); a second one leaves at once with 128 + n, which loses nothing that is already on disk.
+// Catches SIGTERM, SIGINT, SIGHUP and SIGUSR1 and ignores SIGPIPE, for the whole process. One that was ignored before, as SIGHUP
+// under nohup, stays ignored. The first signal is kept for pending_signal(); a second one leaves at once with 128 + n, which
+// loses nothing that is already on disk.
 void install_signal_handlers();
 // The first signal that came, 0 while there is none. Safe from any thread.
 [[nodiscard]] int pending_signal() noexcept;

@@ -12,7 +12,13 @@
 namespace millrace {
 namespace {
 
+// Where the tests were started with & by a script, SIGINT is ignored, and would stay so.
+void forget_what_was_ignored() {
+  for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGUSR1}) ::signal(number, SIG_DFL);
+}
+
 TEST(Signals, TheFirstIsKept) {
+  forget_what_was_ignored();
   install_signal_handlers();
   for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGUSR1}) {
     reset_pending_signal_for_test();
@@ -26,9 +32,26 @@ TEST(Signals, TheFirstIsKept) {
   EXPECT_STREQ(signal_name(SIGSEGV), "signal");
 }
 
+TEST(SignalsDeathTest, WhatWasIgnoredAtTheStartStaysIgnored) {
+  EXPECT_EXIT(
+      {
+        forget_what_was_ignored();
+        ::signal(SIGHUP, SIG_IGN);
+        ::signal(SIGINT, SIG_IGN);
+        install_signal_handlers();
+        ::raise(SIGHUP);
+        ::raise(SIGINT);
+        const bool none = pending_signal() == 0;
+        ::raise(SIGTERM);
+        ::_exit(none && pending_signal() == SIGTERM ? 0 : 1);
+      },
+      ::testing::ExitedWithCode(0), "");
+}
+
 TEST(SignalsDeathTest, ASecondOneLeavesAtOnce) {
   EXPECT_EXIT(
       {
+        forget_what_was_ignored();
         install_signal_handlers();
         ::raise(SIGTERM);
         ::raise(SIGINT);

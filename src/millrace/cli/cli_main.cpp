@@ -1,9 +1,14 @@
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 #include <filesystem>
 
 #include "millrace/base/format.h"
+#include "millrace/base/process.h"
 #include "millrace/cli/arguments.h"
 #include "millrace/cli/command.h"
 #include "millrace/cli/failure.h"
@@ -62,6 +67,28 @@ bool asks_for_help(const std::vector<std::string>& words) {
                     cli::suggestion(name, names) + call.program + " --help lists the commands"});
 }
 
+void say(const char* text) {
+  if (::write(STDERR_FILENO, text, std::strlen(text)) < 0) ::_exit(1);
+}
+
+// Without a current folder LibTorch's MKL ends the process while it is loaded, and names a library as the reason. So this runs
+// before any library's own code does, and uses next to nothing of them.
+void refuse_deleted_folder(int, char**, char** environment) {
+  char path[1];
+  if (::getcwd(path, sizeof path) != nullptr || errno != ENOENT) return;
+  say("FileError  the current folder was deleted\n");
+  for (char** entry = environment; entry != nullptr && *entry != nullptr; ++entry) {
+    if (std::strncmp(*entry, "PWD=", 4) != 0) continue;
+    say("  where    ");
+    say(*entry + 4);
+    say("\n");
+  }
+  say("  next     change to a folder that exists (cd) and try again\n");
+  ::_exit(1);
+}
+
+__attribute__((section(".preinit_array"), used)) void (*before_libraries)(int, char**, char**) = &refuse_deleted_folder;
+
 int dispatch(Invocation call) {
   if (call.words.empty() || call.words[0] == "--help" || call.words[0] == "-h" ||
       call.words == std::vector<std::string>{"help"}) {
@@ -96,6 +123,7 @@ int dispatch(Invocation call) {
 }  // namespace
 
 int cli_main(int argc, char** argv, std::span<const Entry> recipes) {
+  prepare_process();
   int exit_code = 1;
   try {
     Invocation call;
@@ -112,7 +140,7 @@ int cli_main(int argc, char** argv, std::span<const Entry> recipes) {
     return failure.exit_code;
   }
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
-    std::fputs("FileError  the output could not be written\n  next     check the disk or the program behind the pipe\n", stderr);
+    std::fprintf(stderr, "%s\n", cli::output_error().what());
     return exit_code == 0 ? 1 : exit_code;
   }
   return exit_code;

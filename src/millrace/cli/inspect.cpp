@@ -8,7 +8,8 @@ namespace {
 
 constexpr std::string_view kInspectHelp =
     R"(Says what is in a run folder, a snapshot folder or a file, and checks it: .safetensors, .pt, HDF5, .npy, .npz, NIfTI
-(.nii, .nii.gz, .hdr, .img), .png, .jpg, token files. Exit code 1 when something in it is damaged.
+(.nii, .nii.gz, .hdr, .img), .png, .jpg, token files. Exit code 1 when something in it is damaged
+or can't be read.
 
   --json                as JSON
 )";

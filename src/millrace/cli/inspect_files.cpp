@@ -1,10 +1,12 @@
 #include "millrace/cli/inspect_files.h"
 
-#include <fstream>
+#include <algorithm>
+#include <span>
 #include <vector>
 
 #include "millrace/base/format.h"
 #include "millrace/base/input_file.h"
+#include "millrace/base/utf8.h"
 #include "millrace/data/hdf5.h"
 #include "millrace/data/image.h"
 #include "millrace/data/nifti.h"
@@ -20,7 +22,7 @@ namespace fs = std::filesystem;
 
 template <const char*... kExtensions>
 bool has_extension(const fs::path& path) {
-  const std::string name = path.filename().string();
+  const std::string name = to_lower(path.filename().string());
   return (name.ends_with(kExtensions) || ...);
 }
 
@@ -28,18 +30,23 @@ constexpr char kSafetensors[] = ".safetensors", kNpy[] = ".npy", kNpz[] = ".npz"
                kJpeg[] = ".jpeg";
 constexpr char kNii[] = ".nii", kNiiGz[] = ".nii.gz", kHdr[] = ".hdr", kHdrGz[] = ".hdr.gz", kImg[] = ".img",
                kImgGz[] = ".img.gz";
-constexpr char kPt[] = ".pt", kPth[] = ".pth";
+constexpr char kPt[] = ".pt", kPth[] = ".pth", kTokens[] = ".tokens";
 constexpr char kH5[] = ".h5", kHdf5[] = ".hdf5", kUvh5[] = ".uvh5";
 
 bool begins_with(const fs::path& path, std::string_view magic) {
-  std::string bytes(magic.size(), '\0');
-  std::ifstream stream(path, std::ios::binary);
-  return stream.read(bytes.data(), static_cast<std::streamsize>(bytes.size())) && bytes == magic;
+  const InputFile file(path);
+  std::string bytes(std::min<std::uint64_t>(file.size(), magic.size()), '\0');
+  file.read(0, std::as_writable_bytes(std::span(bytes)));
+  return bytes == magic;
 }
 
-bool is_token_file(const fs::path& path) { return begins_with(path, "MRTOKENS"); }
-bool is_pt(const fs::path& path) { return has_extension<kPt, kPth>(path) || format::looks_like_pt(path); }
-bool is_hdf5(const fs::path& path) { return begins_with(path, "\x89HDF\r\n\x1a\n") || has_extension<kH5, kHdf5, kUvh5>(path); }
+bool is_npy(const fs::path& path) { return has_extension<kNpy>(path) || begins_with(path, "\x93NUMPY"); }
+bool is_pt(const fs::path& path) { return has_extension<kPt, kPth>(path) || begins_with(path, "PK\3\4"); }
+bool is_image(const fs::path& path) {
+  return has_extension<kPng, kJpg, kJpeg>(path) || begins_with(path, "\x89PNG\r\n\x1a\n") || begins_with(path, "\xff\xd8\xff");
+}
+bool is_token_file(const fs::path& path) { return has_extension<kTokens>(path) || begins_with(path, "MRTOKENS"); }
+bool is_hdf5(const fs::path& path) { return has_extension<kH5, kHdf5, kUvh5>(path) || begins_with(path, "\x89HDF\r\n\x1a\n"); }
 
 void add_size(Report& report, const fs::path& path) {
   report.facts.emplace_back("size", human_bytes(static_cast<double>(fs::file_size(path))));
@@ -193,11 +200,11 @@ void describe_image(const fs::path& path, Report& report) {
 
 constexpr FileFormat kFormats[] = {
     {"safetensors file", has_extension<kSafetensors>, describe_safetensors},
-    {"NumPy array", has_extension<kNpy>, describe_npy},
+    {"NumPy array", is_npy, describe_npy},
     {"NumPy archive", has_extension<kNpz>, describe_npz},
     {"PyTorch file", is_pt, describe_pt},
     {"NIfTI volume", has_extension<kNii, kNiiGz, kHdr, kHdrGz, kImg, kImgGz>, describe_nifti},
-    {"image", has_extension<kPng, kJpg, kJpeg>, describe_image},
+    {"image", is_image, describe_image},
     {"token file", is_token_file, describe_tokens},
     {"HDF5 file", is_hdf5, describe_hdf5},
 };

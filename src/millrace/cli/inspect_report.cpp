@@ -1,9 +1,14 @@
 #include "millrace/cli/inspect_report.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
+#include "millrace/base/fs.h"
+#include "millrace/base/input_file.h"
 #include "millrace/cli/inspect_files.h"
 #include "millrace/cli/run_table.h"
 #include "millrace/cli/text.h"
@@ -14,11 +19,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// What can't be read counts nothing: the checks say why.
 std::uint64_t bytes_below(const fs::path& folder) {
   std::uint64_t bytes = 0;
   std::error_code error;
-  for (const auto& entry : fs::recursive_directory_iterator(folder, error)) {
-    bytes += entry.is_regular_file() ? entry.file_size() : 0;
+  constexpr auto kOptions = fs::directory_options::skip_permission_denied;
+  for (fs::recursive_directory_iterator entry(folder, kOptions, error); !error && entry != fs::recursive_directory_iterator();
+       entry.increment(error)) {
+    std::error_code ignored;
+    const std::uintmax_t size = entry->is_regular_file(ignored) ? entry->file_size(ignored) : 0;
+    bytes += ignored ? 0 : size;
   }
   return bytes;
 }
@@ -44,12 +54,13 @@ Report inspect_snapshot(const fs::path& path) {
   } catch (const Error& error) {
     report.problems.push_back(one_line(error));
   }
-  for (const auto& entry : fs::directory_iterator(path)) {
-    if (entry.path().extension() != ".safetensors") {
+  for (const std::string& name : Fs::real().list(path)) {
+    const fs::path file = path / name;
+    if (file.extension() != ".safetensors") {
       continue;
     }
     try {
-      add_tensors(report, entry.path(), entry.path().stem().string() + "/");
+      add_tensors(report, file, file.stem().string() + "/");
     } catch (const Error&) {
       continue;  // named by the check above
     }
@@ -59,6 +70,7 @@ Report inspect_snapshot(const fs::path& path) {
 }
 
 Report inspect_file(const fs::path& path, const FileFormat& format) {
+  const InputFile readable(path);  // who may not read it can't tell damage
   Report report;
   report.kind = format.kind;
   try {
@@ -70,6 +82,15 @@ Report inspect_file(const fs::path& path, const FileFormat& format) {
   return report;
 }
 
+std::vector<snapshot::Found> snapshots_of(const fs::path& run, Report& report) {
+  try {
+    return snapshot::list(Fs::real(), run);
+  } catch (const SnapshotError& error) {
+    report.problems.push_back(one_line(error));
+    return {};
+  }
+}
+
 Report inspect_run(const fs::path& path) {
   Report report;
   report.kind = "run";
@@ -79,12 +100,12 @@ Report inspect_run(const fs::path& path) {
                   {"last written", row.when},      {"size", human_bytes(static_cast<double>(bytes_below(path)))}};
   report.details = row.to_json();
   report.table.push_back({"snapshot", "step", "size", "check"});
-  for (const snapshot::Found& found : snapshot::list(Fs::real(), path)) {
+  for (const snapshot::Found& found : snapshots_of(path, report)) {
     std::string state = "whole";
     try {
       static_cast<void>(snapshot::load(Fs::real(), found.path));
     } catch (const Error& error) {
-      state = "damaged";
+      state = ::access((found.path / "manifest.json").c_str(), R_OK) != 0 && errno == EACCES ? "unreadable" : "damaged";
       report.problems.push_back(one_line(error));
     }
     const std::string name = found.path.filename().string();
@@ -97,17 +118,19 @@ Report inspect_run(const fs::path& path) {
 }  // namespace
 
 std::string Report::to_text(const fs::path& path) const {
-  std::string text = kind + " " + path.string() + "\n";
+  std::string text = kind + " " + printable(path.string()) + "\n";
   std::vector<std::vector<std::string>> rows;
   for (const auto& [label, value] : facts) {
-    rows.push_back({"  " + label, " " + value});
+    rows.push_back({"  " + printable(label), " " + printable(value)});
   }
   text += cli::table(rows);
   if (table.size() > 1) {
-    text += "\n" + cli::table(table);
+    rows = table;
+    for (std::vector<std::string>& row : rows) std::ranges::transform(row, row.begin(), printable);
+    text += "\n" + cli::table(rows);
   }
   for (const auto& problem : problems) {
-    text += "\ndamaged: " + problem + "\n";
+    text += "\nproblem: " + printable(problem) + "\n";
   }
   return text;
 }
@@ -122,23 +145,27 @@ Json Report::to_json(const fs::path& path) const {
 }
 
 Report inspect_path(const fs::path& path) {
-  if (!fs::exists(path)) {
-    throw UsageError(
-        {"there is no file or folder " + path.string(), "millrace inspect", "millrace runs lists the runs below ./runs"});
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (status.type() == fs::file_type::not_found) {
+    throw UsageError({"there is no file or folder " + printable(path.string()), "millrace inspect",
+                      "millrace runs lists the runs below ./runs"});
   }
-  if (fs::is_directory(path)) {
-    if (fs::exists(path / "manifest.json") || path.filename().string().starts_with("step-")) {
+  if (error) throw FsError("look at", path, error.value());
+  if (fs::is_directory(status)) {
+    if (fs::exists(path / "manifest.json", error) || path.filename().string().starts_with("step-")) {
       return inspect_snapshot(path);
     }
     if (is_run_folder(path)) {
       return inspect_run(path);
     }
+    static_cast<void>(Fs::real().list(path));  // an error for a folder that may not be looked into
   } else {
     for (const FileFormat& format : file_formats()) {
       if (format.recognises(path)) return inspect_file(path, format);
     }
   }
-  throw UsageError({"can't tell what " + path.string() + " is", "millrace inspect",
+  throw UsageError({"can't tell what " + printable(path.string()) + " is", "millrace inspect",
                     "give a run folder, a snapshot folder (step-...), or a file: .safetensors, .pt, .h5, .npy, .npz, .nii, "
                     ".nii.gz, .png, .jpg, tokens"});
 }

@@ -4,11 +4,13 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <fstream>
 
 #include "millrace/base/error.h"
+#include "millrace/base/fs.h"
 #include "millrace/cli/run_table.h"
 #include "millrace/data/hdf5.h"
 #include "millrace/data/token_array.h"
@@ -150,6 +152,115 @@ TEST_F(InspectTest, Hdf5File) {
   EXPECT_EQ(report.details["datasets"][0]["filters"], Json({"shuffle", "deflate"}));
   fs::resize_file(file, fs::file_size(file) - 1);
   EXPECT_THAT(inspect_path(file).problems, testing::ElementsAre(HasSubstr("truncated file")));
+}
+
+TEST_F(InspectTest, ADamagedFileOfAKnownKindIsNeverUnknown) {
+  const std::vector<std::byte> bytes(600, std::byte{1});
+  snapshot::write_tensors(Fs::real(), root_ / "a.safetensors", {{"a", at::arange(400)}});
+  snapshot::write_tensors(Fs::real(), root_ / "a.pt", {{"a", at::arange(400)}});
+  write_atomically(Fs::real(), root_ / "a.npy", [&](WritableFile& file) { format::write_npy(file, DType::f32, {150}, bytes); });
+  write_atomically(Fs::real(), root_ / "a.npz", [&](WritableFile& file) {
+    format::write_npz(file, std::vector<format::NpzArray>{{{"x", DType::f32, {150}}, bytes}});
+  });
+  format::write_png(Fs::real(), root_ / "a.png", {10, 20, format::Pixels::rgb}, bytes);
+  data::write_hdf5(root_ / "a.h5",
+                   std::vector<data::Hdf5Array>{{.name = "/x", .dtype = DType::f32, .shape = {150}, .bytes = bytes}});
+  data::TokenFileWriter tokens(Fs::real(), root_ / "a.tokens", 50);
+  tokens.append(std::vector<std::uint32_t>(300, 7));
+  tokens.finish({{"fingerprint", "f00d"}});
+  const std::map<std::string, std::size_t> magic = {{"a.safetensors", 0}, {"a.pt", 4}, {"a.npy", 6},   {"a.npz", 4},
+                                                    {"a.png", 8},         {"a.h5", 8}, {"a.tokens", 8}};
+  for (const auto& [name, begin] : magic) {
+    const std::string whole = Fs::real().read_file(root_ / name);
+    EXPECT_THAT(inspect_path(root_ / name).problems, IsEmpty()) << name;
+    const std::string bad = "bad" + fs::path(name).extension().string();
+    for (const std::string& text :
+         {whole.substr(0, begin), whole.substr(0, 10), whole.substr(0, whole.size() / 2),
+          whole.substr(0, begin) + std::string(whole.size(), '\xA5'), std::string(200, '\xA5'), std::string()}) {
+      write(root_ / bad, text);
+      EXPECT_EQ(inspect_path(root_ / bad).problems.size(), 1U) << name << ' ' << text.size();
+      if (begin == 0 || text.size() < begin || text.substr(0, begin) != whole.substr(0, begin)) continue;
+      write(root_ / "nameless", text);
+      EXPECT_EQ(inspect_path(root_ / "nameless").problems.size(), 1U) << name << ' ' << text.size();
+    }
+    fs::rename(root_ / bad, root_ / ("A" + fs::path(name).extension().string()));
+  }
+  write(root_ / "photo", "\xFF\xD8\xFF\xE0 cut");
+  EXPECT_EQ(inspect_path(root_ / "photo").problems.size(), 1U);
+  for (const char* name : {"a.nii", "a.nii.gz", "a.jpg", "a.hdf5", "A.NII", "B.H5"}) {
+    write(root_ / name, "no such thing");
+    EXPECT_EQ(inspect_path(root_ / name).problems.size(), 1U) << name;
+  }
+}
+
+// Neither who may not read a file nor who finds a pipe in its place knows damage.
+TEST_F(InspectTest, WhatCannotBeReadIsNotCalledDamaged) {
+  ASSERT_EQ(::mkfifo((root_ / "pipe.png").c_str(), 0600), 0);
+  ASSERT_EQ(::mkfifo((root_ / "pipe").c_str(), 0600), 0);
+  EXPECT_THROW(static_cast<void>(inspect_path(root_ / "pipe.png")), DataError);
+  EXPECT_THROW(static_cast<void>(inspect_path(root_ / "pipe")), DataError);
+  fs::create_symlink("loop", root_ / "loop");
+  EXPECT_THROW(static_cast<void>(inspect_path(root_ / "loop")), FsError);
+  write(root_ / "secret.npy", "x");
+  fs::permissions(root_ / "secret.npy", fs::perms::none);
+  if (::access((root_ / "secret.npy").c_str(), R_OK) == 0) GTEST_SKIP() << "this user may read everything";
+  EXPECT_THROW(static_cast<void>(inspect_path(root_ / "secret.npy")), DataError);
+}
+
+TEST_F(InspectTest, StrangeThingsAmongSnapshotsAreNoSteps) {
+  const fs::path run = make_run("a", 10);
+  fs::create_symlink("step-00000500", run / "snapshots/step-00000500");
+  fs::create_directories(run / "snapshots/step-00000099");
+  write(run / "snapshots/step-00000098", "a file");
+  EXPECT_EQ(read_run(run).step, 12);
+  const Report report = inspect_path(run);
+  EXPECT_EQ(report.problems.size(), 3U);
+  const std::string text = report.to_text(run);
+  EXPECT_THAT(text, testing::ContainsRegex("step-00000010 +10 +[^ ]+ [kM]?B +whole\n"));
+  for (const char* name : {"98 +98", "99 +99", "500 +500"}) {
+    EXPECT_THAT(text, testing::ContainsRegex(std::string(name) + " +0 B +damaged\n"));
+  }
+}
+
+TEST_F(InspectTest, OneOddFolderIsOneRow) {
+  make_run("whole", 10);
+  const fs::path odd = make_run("odd", 0);
+  write(odd / "snapshots", "a file");
+  const fs::path piped = root_ / "mine/piped";
+  fs::create_directories(piped / "snapshots");
+  for (const char* name : {"summary.json", "log.jsonl", "lock"}) ASSERT_EQ(::mkfifo((piped / name).c_str(), 0600), 0);
+  fs::create_symlink("loop", root_ / "mine/loop");
+  write(make_run("huge", 0) / "summary.json", R"({"steps": 1e300, "recipe": "a\u001b[2J", "exit_reason": "error"})");
+  const fs::path closed = make_run("closed", 10);
+  const fs::path inside = make_run("inside", 10) / "snapshots";
+  fs::permissions(closed, fs::perms::none);
+  fs::permissions(inside, fs::perms::none);
+  std::map<std::string, RunRow> rows;
+  for (const RunRow& row : find_runs(root_)) rows[row.folder.filename()] = row;
+  const Report report = inspect_path(odd);
+  const bool may_all = ::access(closed.c_str(), R_OK) == 0;
+  fs::permissions(closed, fs::perms::owner_all);
+  fs::permissions(inside, fs::perms::owner_all);
+  ASSERT_EQ(rows.size(), 6U);
+  EXPECT_EQ(rows["whole"].state, "stopped");
+  EXPECT_THAT(rows["odd"].state, testing::AllOf(testing::StartsWith("unreadable: "), HasSubstr("Not a directory")));
+  EXPECT_EQ(rows["odd"].step, 2);
+  EXPECT_EQ(rows["piped"].state, "new");
+  EXPECT_EQ(rows["huge"].step, 1'000'000'000'000'000);
+  EXPECT_THAT(report.problems, ElementsAre(HasSubstr("Not a directory")));
+  if (may_all) GTEST_SKIP() << "this user may look into every folder";
+  EXPECT_THAT(rows["closed"].state, HasSubstr("unreadable: Permission denied"));
+  EXPECT_THAT(rows["inside"].state, HasSubstr("Permission denied"));
+}
+
+TEST_F(InspectTest, NamesCannotSteerTheTerminal) {
+  const fs::path run = make_run("a\n\x1b[2Jb", 10);
+  const std::string text = inspect_path(run).to_text(run);
+  EXPECT_EQ(text.find('\x1b'), std::string::npos);
+  EXPECT_THAT(text, HasSubstr("/a\\n\\x1b[2Jb\"\n"));
+  const fs::path file = root_ / "w.safetensors";
+  snapshot::write_tensors(Fs::real(), file, {{"a\x1b[2J", at::arange(4)}});
+  EXPECT_THAT(inspect_path(file).to_text(file), testing::ContainsRegex("\"a\\\\x1b\\[2J\" +i64"));
 }
 
 TEST_F(InspectTest, SaysWhenItCannotTell) {

@@ -6,10 +6,10 @@
 
 #include <algorithm>
 #include <ctime>
-#include <fstream>
-#include <iterator>
 
+#include "millrace/base/error.h"
 #include "millrace/base/fs.h"
+#include "millrace/base/input_file.h"
 #include "millrace/snapshot/snapshot.h"
 
 namespace millrace::cli {
@@ -17,45 +17,44 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Parsed, or null: a file that a crash cut must not hide the other runs.
-Json read_json(const fs::path& file) {
-  std::ifstream stream(file, std::ios::binary);
-  return stream ? Json::parse(stream, nullptr, false) : Json();
+constexpr int kDeepest = 3;                            // runs/<recipe>/<name> and one folder more
+constexpr std::uint64_t kMostSummary = 64ULL << 20U;   // bytes
+constexpr std::uint64_t kMostBeginning = 4ULL << 20U;  // the start line names all files of the data
+constexpr std::uint64_t kEnd = 1ULL << 16U;
+
+// The first or last bytes; none when it is no file or can't be read: a crash or a stranger must not hide the other runs.
+std::string part_of(const fs::path& path, std::uint64_t most, bool from_end) {
+  try {
+    const InputFile file(path);
+    std::string text(std::min(file.size(), most), '\0');
+    file.read(from_end ? file.size() - text.size() : 0, std::as_writable_bytes(std::span(text)));
+    return text;
+  } catch (const DataError&) {
+    return "";
+  }
 }
 
-std::string end_of(const fs::path& file, std::streamoff bytes) {
-  std::ifstream stream(file, std::ios::binary | std::ios::ate);
-  const std::streamoff size = stream ? static_cast<std::streamoff>(stream.tellg()) : 0;
-  stream.seekg(std::max<std::streamoff>(0, size - bytes));
-  return {std::istreambuf_iterator<char>(stream), {}};
-}
+// Parsed, or null.
+Json read_json(const fs::path& file) { return Json::parse(part_of(file, kMostSummary, false), nullptr, false); }
 
-// The newest "step" line of log.jsonl; null when there is none near its end.
-Json last_step_line(const fs::path& folder) {
-  const std::string text = end_of(folder / "log.jsonl", 1 << 16);
+// The first or the last line of this kind in log.jsonl, near its beginning or end; null when there is none.
+Json log_line(const fs::path& folder, std::string_view kind) {
+  const bool is_last = kind == "step";
+  const std::string text = part_of(folder / "log.jsonl", is_last ? kEnd : kMostBeginning, is_last);
+  constexpr int kLines = 20;
   Json found;
-  for (std::size_t begin = 0; begin < text.size();) {
+  int lines = 0;
+  for (std::size_t begin = 0; begin < text.size() && (is_last || lines < kLines); ++lines) {
     const std::size_t end = std::min(text.find('\n', begin), text.size());
     Json line = Json::parse(text.begin() + static_cast<std::ptrdiff_t>(begin), text.begin() + static_cast<std::ptrdiff_t>(end),
                             nullptr, false);
-    if (line.is_object() && line.value("kind", Json()) == "step") {
+    if (line.is_object() && line.value("kind", Json()) == Json(kind)) {
       found = std::move(line);
+      if (!is_last) break;
     }
     begin = end + 1;
   }
   return found;
-}
-
-// The "start" line of log.jsonl, which names the recipe before there is a summary; null when there is none near its beginning.
-Json start_line(const fs::path& folder) {
-  std::ifstream stream(folder / "log.jsonl", std::ios::binary);
-  constexpr int kLines = 20;
-  std::string text;
-  for (int i = 0; i < kLines && std::getline(stream, text); ++i) {
-    Json line = Json::parse(text, nullptr, false);
-    if (line.is_object() && line.value("kind", Json()) == "start") return line;
-  }
-  return {};
 }
 
 std::optional<double> number_at(const Json& json, const Json::json_pointer& place) {
@@ -63,12 +62,17 @@ std::optional<double> number_at(const Json& json, const Json::json_pointer& plac
   return there ? std::optional(json.at(place).get<double>()) : std::nullopt;
 }
 
+std::int64_t step_at(const Json& json, const Json::json_pointer& place) {
+  constexpr double kMost = 1e15;  // what a stranger wrote must fit
+  return static_cast<std::int64_t>(std::clamp(number_at(json, place).value_or(0), 0.0, kMost));
+}
+
 std::string text_at(const Json& json, const std::string& key) {
   return json.is_object() && json.contains(key) && json[key].is_string() ? json[key].get<std::string>() : "";
 }
 
 bool is_locked(const fs::path& folder) {
-  const int descriptor = ::open((folder / "lock").c_str(), O_RDONLY | O_CLOEXEC);
+  const int descriptor = ::open((folder / "lock").c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (descriptor < 0) {
     return false;
   }
@@ -87,6 +91,16 @@ std::string state_after(const std::string& reason, bool can_go_on) {
   return can_go_on ? "stopped" : "new";
 }
 
+// The step of the newest snapshot; nullopt when there is none. Only folders with a manifest count: others have such names too.
+std::optional<std::int64_t> newest_snapshot(const fs::path& folder) {
+  std::optional<std::int64_t> step;
+  for (const snapshot::Found& found : snapshot::list(Fs::real(), folder)) {
+    std::error_code error;
+    if (fs::is_regular_file(found.path / "manifest.json", error)) step = found.step;
+  }
+  return step;
+}
+
 std::string time_of(const fs::path& folder) {
   std::time_t newest = 0;
   for (const char* name : {"summary.json", "log.jsonl", "config.json"}) {
@@ -103,6 +117,27 @@ std::string time_of(const fs::path& folder) {
   return newest == 0 ? "" : std::string(text, std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", &local));
 }
 
+// The runs in a folder and those below it. A folder that can't be read is a row of its own.
+void add_runs(const fs::path& folder, int depth, std::vector<RunRow>& rows) {
+  std::error_code error;
+  fs::directory_iterator entry(folder, error);
+  for (; depth < kDeepest && !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    std::error_code ignored;
+    if (!entry->is_directory(ignored)) continue;
+    if (is_run_folder(entry->path())) {
+      rows.push_back(read_run(entry->path()));
+    } else if (!entry->is_symlink(ignored)) {
+      add_runs(entry->path(), depth + 1, rows);
+    }
+  }
+  if (error && error != std::errc::no_such_file_or_directory) {
+    RunRow row;
+    row.folder = folder;
+    row.state = "unreadable: " + error.message();
+    rows.push_back(std::move(row));
+  }
+}
+
 }  // namespace
 
 Json RunRow::to_json() const {
@@ -111,49 +146,36 @@ Json RunRow::to_json() const {
 }
 
 bool is_run_folder(const fs::path& folder) {
-  return fs::exists(folder / "log.jsonl") || fs::exists(folder / "summary.json") || fs::is_directory(folder / "snapshots");
+  std::error_code error;
+  return fs::exists(folder / "log.jsonl", error) || fs::exists(folder / "summary.json", error) ||
+         fs::is_directory(folder / "snapshots", error);
 }
 
 RunRow read_run(const fs::path& folder) {
   const Json summary = read_json(folder / "summary.json");
-  const Json line = last_step_line(folder);
-  const auto snapshots = snapshot::list(Fs::real(), folder);
+  const Json line = log_line(folder, "step");
   RunRow row;
   row.folder = folder;
   row.recipe = text_at(summary, "recipe");
-  row.recipe = row.recipe.empty() ? text_at(start_line(folder), "recipe") : row.recipe;
+  row.recipe = row.recipe.empty() ? text_at(log_line(folder, "start"), "recipe") : row.recipe;
   row.recipe = row.recipe.empty() ? folder.parent_path().filename().string() : row.recipe;
-  const auto step = [](const std::optional<double>& number) { return static_cast<std::int64_t>(number.value_or(0)); };
-  row.step = std::max(step(number_at(summary, "/steps"_json_pointer)), step(number_at(line, "/step"_json_pointer)));
-  if (!snapshots.empty()) {
-    row.step = std::max(row.step, snapshots.back().step);
-  }
+  row.step = std::max(step_at(summary, "/steps"_json_pointer), step_at(line, "/step"_json_pointer));
   row.loss = number_at(summary, "/loss/last"_json_pointer);
   row.loss = row.loss ? row.loss : number_at(line, "/loss"_json_pointer);
-  if (is_locked(folder)) {
-    row.state = "running";
-  } else {
-    row.state = state_after(text_at(summary, "exit_reason"), !snapshots.empty());
-  }
   row.when = time_of(folder);
+  try {
+    const auto snapshot = newest_snapshot(folder);
+    row.step = std::max(row.step, snapshot.value_or(0));
+    row.state = is_locked(folder) ? "running" : state_after(text_at(summary, "exit_reason"), snapshot.has_value());
+  } catch (const SnapshotError& error) {
+    row.state = "unreadable: " + error.message().what;
+  }
   return row;
 }
 
 std::vector<RunRow> find_runs(const fs::path& root) {
   std::vector<RunRow> rows;
-  std::error_code error;
-  auto entry = fs::recursive_directory_iterator(root, fs::directory_options::skip_permission_denied, error);
-  for (; !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
-    if (!entry->is_directory()) {
-      continue;
-    }
-    if (is_run_folder(entry->path())) {
-      rows.push_back(read_run(entry->path()));
-      entry.disable_recursion_pending();
-    } else if (entry.depth() >= 2) {
-      entry.disable_recursion_pending();
-    }
-  }
+  add_runs(root, 0, rows);
   std::sort(rows.begin(), rows.end(),
             [](const RunRow& a, const RunRow& b) { return a.when != b.when ? a.when > b.when : a.folder < b.folder; });
   return rows;

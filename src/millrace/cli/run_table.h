@@ -16,14 +16,16 @@ struct RunRow {
   std::string recipe;  // "" when nothing tells
   std::int64_t step = 0;
   std::optional<double> loss;  // the newest training loss that was logged
-  std::string state;           // "running", "done: <why>", "failed", "stopped" (it can go on), "new" (no snapshot yet)
-  std::string when;            // of the last line that was written, local time
+  std::string
+      state;         // "running", "done: <why>", "failed", "stopped" (it can go on), "new" (no snapshot yet), "unreadable: <why>"
+  std::string when;  // of the last line that was written, local time
   [[nodiscard]] Json to_json() const;
 };
 
 [[nodiscard]] bool is_run_folder(const std::filesystem::path& folder);
 [[nodiscard]] RunRow read_run(const std::filesystem::path& folder);
-// All run folders below `root`, newest first. Damaged files leave their part of a row empty.
+// All run folders below `root`, newest first. Damaged files leave their part of a row empty; a folder that can't be looked into
+// is a row whose state says why.
 [[nodiscard]] std::vector<RunRow> find_runs(const std::filesystem::path& root);
 
 }  // namespace millrace::cli

@@ -17,20 +17,27 @@ millrace train RECIPE --run FOLDER and the options it was started with.
 
 int run_runs(const Invocation& call) {
   Arguments arguments(call.words);
-  const std::filesystem::path root = arguments.value("root").value_or("runs");
+  const auto named = arguments.value("root");
+  const std::filesystem::path root = named.value_or("runs");
   const bool json = arguments.flag("json");
   arguments.finish("runs");
+  std::error_code error;
+  if (named && !std::filesystem::is_directory(root, error)) {
+    const bool is_there = std::filesystem::exists(std::filesystem::symlink_status(root, error));
+    throw UsageError({printable(root.string()) + (is_there ? " is no folder that can be looked into" : " does not exist"),
+                      "flag --root", "name the folder that holds the runs; without --root it is ./runs"});
+  }
   std::vector<std::vector<std::string>> rows = {{"run", "recipe", "step", "loss", "state", "when"}};
   Json all = Json::array();
   for (const RunRow& row : find_runs(root)) {
-    rows.push_back(
-        {row.folder.string(), row.recipe, with_commas(row.step), row.loss ? fixed(*row.loss, 4) : "-", row.state, row.when});
+    rows.push_back({printable(row.folder.string()), printable(row.recipe), with_commas(row.step),
+                    row.loss ? fixed(*row.loss, 4) : "-", printable(row.state), row.when});
     all.push_back(row.to_json());
   }
   if (json) {
     print_json(all);
   } else {
-    print(rows.size() == 1 ? "no runs below " + root.string() + "\n" : table(rows));
+    print(rows.size() == 1 ? "no runs below " + printable(root.string()) + "\n" : table(rows));
   }
   return 0;
 }

@@ -28,6 +28,10 @@ void print_json_line(const Json& value) {
   std::fflush(stdout);
 }
 
+Error output_error() {
+  return {"FileError", {"the output could not be written", "", "check the disk or the program behind the pipe"}, 1};
+}
+
 std::string table(const std::vector<std::vector<std::string>>& rows) {
   std::vector<std::size_t> widths;
   std::vector<bool> to_the_right;

@@ -49,6 +49,7 @@ int run_train(const Invocation& call) {
     install_signal_handlers();
   }
   const RunOutcome outcome = run_training(request);
+  if (request.dry_run && console.has_failed()) throw output_error();
   if (json && !request.dry_run) {
     print_json(outcome.summary);
   }

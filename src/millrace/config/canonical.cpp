@@ -12,11 +12,20 @@ namespace {
 
 using Kind = ValueType::Kind;
 
+constexpr int kDeepest = 32;  // what lies deeper is the value of no key, and a copy of it would need a stack of that depth
+constexpr double kMostExact = 9007199254740991;  // above it a double stands for several integers
+
 std::string_view trimmed(std::string_view text) {
   constexpr std::string_view kSpace = " \t\r\n";
   const std::size_t begin = text.find_first_not_of(kSpace);
   if (begin == std::string_view::npos) return "";
   return text.substr(begin, text.find_last_not_of(kSpace) - begin + 1);
+}
+
+// Text of a flag, variable or YAML scalar as JSON, without what is nested too deeply; discarded when it is none.
+Json json_in(std::string_view text) {
+  const auto is_shallow = [](int depth, Json::parse_event_t, Json&) { return depth <= kDeepest; };
+  return Json::parse(trimmed(text), is_shallow, false, true);
 }
 
 // Text that is one number as JSON writes it, a leading + or . or a bare "nan" aside. Null when it isn't; infinity on overflow.
@@ -148,21 +157,27 @@ class Checker {
     if (parsed.is_number_float()) {  // 1e3 and 5.0 are integers written in another way
       const auto real = parsed.get<double>();
       if (std::isnan(real) || (std::isfinite(real) && real != std::floor(real))) return wrong(type, value, path);
-      if (std::abs(real) >= 9007199254740992.0) return too_large(type, value, path);
+      if (std::abs(real) > kMostExact) return too_large(type, value, path, static_cast<std::uint64_t>(kMostExact));
       parsed = static_cast<std::int64_t>(real);
     }
     const bool is_negative = !parsed.is_number_unsigned() && parsed.get<std::int64_t>() < 0;
     if (is_negative ? parsed.get<std::int64_t>() < type.lowest : parsed.get<std::uint64_t>() > type.highest) {
-      return too_large(type, value, path);
+      return too_large(type, value, path, type.highest);
     }
     if (!is_within_limits(parsed.get<double>())) return out_of_range(type, value, path);
     return parsed;
   }
 
-  std::optional<Json> too_large(const ValueType& type, const Json& value, const std::string& path) {
-    if (!limits_text(type, limits_).empty()) return out_of_range(type, value, path);
+  // Says both ends: that steps are >= 0 does not help who wrote 1e30.
+  std::optional<Json> too_large(const ValueType& type, const Json& value, const std::string& path, std::uint64_t highest) {
+    highest = std::min(highest, type.highest);
+    if (limits_.maximum < static_cast<double>(highest)) return out_of_range(type, value, path);
+    std::int64_t lowest = type.lowest;
+    if (std::isfinite(limits_.minimum)) {
+      lowest = std::max(lowest, static_cast<std::int64_t>(std::floor(limits_.minimum)) + (limits_.minimum_open ? 1 : 0));
+    }
     return problem(path + " is " + shown(value) + ", out of range",
-                   "choose an integer from " + std::to_string(type.lowest) + " to " + std::to_string(type.highest));
+                   "choose an integer from " + std::to_string(lowest) + " to " + std::to_string(highest));
   }
 
   std::optional<Json> number(const ValueType& type, const Json& value, const std::string& path) {
@@ -249,8 +264,8 @@ class Checker {
   static Json split(const std::string& source) {
     const std::string_view whole = trimmed(source);
     if (whole.starts_with('[')) {
-      Json parsed = Json::parse(whole, nullptr, false, true);
-      if (parsed.is_array()) return parsed;
+      Json items = json_in(whole);
+      if (items.is_array()) return items;
     }
     Json items = Json::array();
     if (whole.empty()) return items;
@@ -264,7 +279,7 @@ class Checker {
 
   std::optional<Json> map(const ValueType& type, const Json& value, const std::string& path) {
     Json items = value;
-    if (const std::string* source = source_text(value)) items = Json::parse(trimmed(*source), nullptr, false, true);
+    if (const std::string* source = source_text(value)) items = json_in(*source);
     if (!items.is_object()) return wrong(type, value, path, "write an object: {\"name\": value}");
     bool is_valid = true;
     for (auto& [key, item] : items.items()) {
@@ -288,7 +303,7 @@ class Checker {
 
   std::optional<Json> record(const ValueType& type, const Json& value, const std::string& path) {
     Json items = value;
-    if (const std::string* source = source_text(value)) items = Json::parse(trimmed(*source), nullptr, false, true);
+    if (const std::string* source = source_text(value)) items = json_in(*source);
     if (!items.is_object()) return wrong(type, value, path);
     const std::size_t before = problems_.size();
     Json result = Json::object();

@@ -177,6 +177,26 @@ TEST(Layers, TextMustBeUtf8) {
   EXPECT_THAT(text_of_problems(layers), HasSubstr("data.cache is not UTF-8 text\n  where    flag --data.cache"));
 }
 
+TEST(Layers, AnyNumberOfDotsIsAnUnknownKey) {
+  std::string dots = "a";
+  std::string scores = "MILLRACE_A";
+  for (int i = 0; i < 20'000; ++i) {
+    dots += ".a";
+    scores += "__A";
+  }
+  for (const std::string& start : {std::string(), std::string("optim."), std::string("no-")}) {
+    Layers layers = make_layers();
+    const std::vector<std::string> words = {"--" + start + dots + "=1"};
+    static_cast<void>(layers.add_flags(words));
+    EXPECT_THROW(static_cast<void>(layers.resolve()), ConfigError);
+  }
+  Layers layers = make_layers();
+  const std::vector<std::pair<std::string, std::string>> variables = {{scores, "1"}};
+  layers.add_environment(variables);
+  layers.add_values({{dots, 1}}, "preset x");
+  EXPECT_THROW(static_cast<void>(layers.resolve()), ConfigError);
+}
+
 class Files : public ::testing::Test {
  protected:
   void SetUp() override {

@@ -107,6 +107,15 @@ TEST(ParseYaml, RefusesWhatAConfigDoesNotNeed) {
   EXPECT_THAT(problem_of("just text\n", ".yml"), HasSubstr("the file holds a single value"));
 }
 
+TEST(ParseYaml, HoldsOneDocument) {
+  EXPECT_EQ(problem_of("a: 1\n---\nb: 2\n", ".yaml"),
+            "the file holds a second document | f:2 | remove it and its --- line: a config is one document");
+  EXPECT_THAT(problem_of("--- # one\na: 1\n...\n---\na: 1\n", ".yaml"), HasSubstr("| f:4 |"));
+  const Parsed parsed = parse("---\na: 1\n...\n", ".yaml");
+  EXPECT_THAT(parsed.problems, IsEmpty());
+  EXPECT_EQ(parsed.tree["a"], "1");
+}
+
 TEST(ParseText, RepeatedKeysNameBothPlaces) {
   const Parsed parsed = parse("{\"a\": {\"b\": 1,\n\"b\": {\"c\": 3}},\n\"a\": 4}", ".json");
   ASSERT_EQ(parsed.problems.size(), 2U);
@@ -164,6 +173,52 @@ TEST(ParseText, DepthAndNumberOfValuesAreBounded) {
   std::string dashes;
   for (int i = 0; i < 20'000; ++i) dashes += "- ";
   EXPECT_EQ(parse(dashes, ".yaml").problems.size(), 1U);
+}
+
+std::string repeated(std::string_view text, int times) {
+  std::string result;
+  for (int i = 0; i < times; ++i) result += text;
+  return result;
+}
+
+TEST(ParseText, NoDepthCrashes) {
+  constexpr int kDeep = 100'000;
+  const std::string dots = repeated("a.", kDeep) + "a";
+  EXPECT_EQ(problem_of("x = 1\n" + dots + " = 1", ".toml"),
+            "a key has more than 32 dots | f:2 | sections hold keys, and keys hold values or lists");
+  const std::string quoted_dots = repeated("\"a\" . ", kDeep);
+  const std::vector<std::string> deep = {"[" + dots + "]",
+                                         "[[" + dots + "]]",
+                                         "x = {" + dots + " = 1}",
+                                         "x = [{y = 1, " + dots + " = 1}]",
+                                         quoted_dots + "a = 1",
+                                         "x = { y = \"\"\"b\"\"\"\", " + dots + " = 1}",
+                                         "x = { y = '''b''''', " + dots + " = 1}",
+                                         "x = { y = \"\\\\\", " + dots + " = 1}",
+                                         "x = '\\'\n" + dots + " = 1",
+                                         "# \"\"\"\n" + dots + " = 1"};
+  for (const std::string& text : deep) {
+    EXPECT_THAT(problem_of(text, ".toml"), HasSubstr("a key has more than 32 dots | f:")) << text.substr(0, 40);
+  }
+  for (const std::string& text : {repeated("? ", kDeep), "a: " + repeated("{a: ", 50'000), repeated("- ? ", 20'000),
+                                  repeated("!!map ", 20'000), "a: " + repeated("[{", 20'000)}) {
+    EXPECT_EQ(parse(text, ".yaml").problems.size(), 1U) << text.substr(0, 40);
+  }
+  std::string blocks;
+  for (std::size_t i = 0; i < 1000; ++i) blocks += std::string(i, ' ') + "a:\n";
+  EXPECT_THAT(problem_of(blocks, ".yaml"), HasSubstr("values are nested more than 32 deep | f:33"));
+  EXPECT_EQ(problem_of(repeated("{\"a\":", kDeep), ".json"),
+            "values are nested more than 32 deep | f:1 | sections hold keys, and keys hold values or lists");
+}
+
+TEST(ParseToml, DotsInTextAreNoDepth) {
+  const std::string files = repeated("\"a.b.c\", '.d.e.f', ", 40);
+  const std::string many = repeated(".", 40);
+  const Parsed parsed =
+      parse("files = [" + files + "]\nlong = \"\"\"\n" + many + "\\\"\"\"\"\n# " + many + "\n" + repeated("x.", 20) + "y = 1.5\n",
+            ".toml");
+  EXPECT_THAT(parsed.problems, IsEmpty());
+  EXPECT_EQ(parsed.tree["files"].size(), 80U);
 }
 
 TEST(ParseText, EveryTruncationEndsInATreeOrAProblem) {

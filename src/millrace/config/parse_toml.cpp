@@ -11,6 +11,8 @@
 namespace millrace::config::detail {
 namespace {
 
+constexpr std::size_t kMostDots = 32;  // of one key; toml++ itself bounds brackets
+
 struct NullPatch {
   std::string text;             // the same with "" for each null
   std::set<std::size_t> lines;  // where
@@ -45,6 +47,40 @@ NullPatch patch_nulls(std::string_view text) {
     begin = end + 1;
   }
   return patch;
+}
+
+// The line of a key with more dots than sections can be deep, 0 when there is none: toml++ goes down a level of its own stack for
+// each. Text and comments are passed over, as it does.
+std::size_t line_of_deep_key(std::string_view text) {
+  // Behind the end of text that begins at `at`, or where toml++ will stop because it is never closed.
+  const auto past = [&](std::size_t at, std::string_view end, bool has_escapes) {
+    for (; at < text.size() && !text.substr(at).starts_with(end); ++at) {
+      if (end.size() == 1 && text[at] == '\n') return at;
+      if (has_escapes && text[at] == '\\') ++at;
+    }
+    return std::min(at + end.size(), text.size());
+  };
+  std::size_t line = 1;
+  std::size_t dots = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t begin = at++;
+    const char c = text[begin];
+    if (c == '"' || c == '\'') {
+      const bool is_long = text.substr(begin).starts_with(std::string(3, c));
+      const std::string end(is_long ? 3 : 1, c);
+      at = past(begin + end.size(), end, c == '"');
+      for (int i = 0; is_long && i < 2 && at < text.size() && text[at] == c; ++i) ++at;  // two more may belong to the text
+    } else if (c == '#') {
+      at = std::min(text.find('\n', at), text.size());
+    } else if (c == '.') {
+      if (++dots > kMostDots) return line;
+    } else if (std::string_view("=,[]{}\n").find(c) != std::string_view::npos) {
+      dots = 0;
+    }
+    const auto from = text.begin() + static_cast<std::ptrdiff_t>(begin);
+    line += static_cast<std::size_t>(std::count(from, from + static_cast<std::ptrdiff_t>(at - begin), '\n'));
+  }
+  return 0;
 }
 
 class Walker {
@@ -98,6 +134,11 @@ class Walker {
 }  // namespace
 
 void parse_toml(std::string_view text, TreeBuilder& tree, std::vector<std::string>& notices) {
+  if (const std::size_t line = line_of_deep_key(text); line > 0) {
+    tree.problem("a key has more than " + std::to_string(kMostDots) + " dots", line,
+                 "sections hold keys, and keys hold values or lists");
+    return;
+  }
   const NullPatch patch = patch_nulls(text);
   try {
     const toml::table root = toml::parse(std::string_view(patch.text));

@@ -17,7 +17,10 @@ class YamlHandler final : public YAML::EventHandler {
  public:
   explicit YamlHandler(TreeBuilder& tree) : tree_(tree) {}
 
-  void OnDocumentStart(const YAML::Mark&) override {}
+  void OnDocumentStart(const YAML::Mark& mark) override {
+    if (++documents_ > 1)
+      refuse(mark, "the file holds a second document", "remove it and its --- line: a config is one document");
+  }
   void OnDocumentEnd() override {}
   void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     refuse_anchor(mark, anchor);
@@ -59,6 +62,7 @@ class YamlHandler final : public YAML::EventHandler {
   }
 
   TreeBuilder& tree_;
+  int documents_ = 0;
 };
 
 }  // namespace
@@ -68,7 +72,8 @@ void parse_yaml(std::string_view text, TreeBuilder& tree) {
   try {
     YAML::Parser parser(stream);
     YamlHandler handler(tree);
-    parser.HandleNextDocument(handler);
+    while (parser.HandleNextDocument(handler)) {
+    }
   } catch (const Stop&) {
   } catch (const YAML::Exception& error) {
     const std::size_t line = error.mark.line < 0 ? 0 : static_cast<std::size_t>(error.mark.line) + 1;

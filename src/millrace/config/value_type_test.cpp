@@ -49,10 +49,31 @@ TEST(Integer, AcceptsWholeNumbersInRange) {
   EXPECT_EQ(canonical("data.workers", 257), "data.workers is 257, out of range | choose a value >= 0 and <= 256");
 }
 
+TEST(FromText, NoDepthCrashes) {
+  const std::string deep = std::string(60'000, '[') + std::string(60'000, ']');
+  std::string object;
+  for (int i = 0; i < 20'000; ++i) object += "{\"a\":";
+  object += "1" + std::string(20'000, '}');
+  for (const std::string& text : {deep, "[" + deep + ", 0.9]", "[0.9, " + object + "]", object, "[" + deep, object.substr(1)}) {
+    for (const Leaf& leaf : test::settings_schema().leaves) {
+      std::vector<Problem> problems;
+      static_cast<void>(leaf.canonical(text, true, problems));
+      if (leaf.path == "optim.betas" || leaf.path == "model.sizes" || leaf.path == "model.blocks") {
+        EXPECT_FALSE(problems.empty()) << leaf.path;
+      }
+    }
+  }
+}
+
 TEST(Integer, KnowsTheRangeOfItsType) {
   EXPECT_EQ(canonical("model.bits", 255), "255");
   EXPECT_EQ(canonical("model.bits", 256), "model.bits is 256, out of range | choose an integer from 0 to 255");
   EXPECT_EQ(canonical("model.bits", -1), "model.bits is -1, out of range | choose an integer from 0 to 255");
+  EXPECT_EQ(canonical("data.batch_size", 1e18),
+            "data.batch_size is 1e+18, out of range | choose an integer from 1 to 9007199254740991");
+  EXPECT_EQ(from_text("data.batch_size", "9223372036854775808"),
+            "data.batch_size is \"9223372036854775808\", out of range | choose an integer from 1 to 9223372036854775807");
+  EXPECT_EQ(canonical("data.workers", 1e18), "data.workers is 1e+18, out of range | choose a value >= 0 and <= 256");
   EXPECT_THAT(canonical("data.batch_size", 18446744073709551615ULL), HasSubstr("out of range"));
   EXPECT_THAT(canonical("data.batch_size", 1e300), HasSubstr("out of range"));
   EXPECT_EQ(canonical("data.batch_size", 9223372036854775807LL), "9223372036854775807");

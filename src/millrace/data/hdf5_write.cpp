@@ -1,7 +1,6 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cerrno>
 #include <system_error>
 
@@ -17,39 +16,25 @@ namespace {
 
 using detail::Hdf5Codec;
 
-[[noreturn]] void failed(const std::filesystem::path& path, const std::string& why) {
-  throw DataError({.what = quoted(path.string()) + " can't be written: " + why,
-                   .where = "",
-                   .next = "check the disk's space, the folder and its permissions"});
+[[noreturn]] void failed(const std::filesystem::path& path, const std::string& why, const std::string& next) {
+  throw DataError({.what = quoted(path.string()) + " can't be written: " + why, .where = "", .next = next});
 }
 
-// A new file of its own for every writer, which is removed unless it was renamed.
-class PartFile {
+constexpr auto kCheck = "check the disk's space, the folder and its permissions";
+
+// The child reads what it wrote, so the file's own descriptor, for writing only, does not serve it.
+class ForChild {
  public:
-  explicit PartFile(const std::filesystem::path& path) : path_(path) {
-    static std::atomic<unsigned> count{0};
-    part_ = path.string() + '.' + std::to_string(::getpid()) + '-' + std::to_string(count++) + ".part";
-    descriptor_ = ::open(part_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (descriptor_ < 0) failed(path, std::generic_category().message(errno));
+  explicit ForChild(const std::filesystem::path& file) : descriptor_(::open(file.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC)) {
+    if (descriptor_ < 0) throw FsError("open", file, errno);
   }
-  ~PartFile() {
-    ::close(descriptor_);
-    if (!part_.empty()) ::unlink(part_.c_str());
-  }
-  PartFile(const PartFile&) = delete;
-  PartFile& operator=(const PartFile&) = delete;
-  [[nodiscard]] int descriptor() const noexcept { return descriptor_; }
-  void keep() {
-    if (::fsync(descriptor_) != 0) failed(path_, std::generic_category().message(errno));
-    Fs::real().rename(part_, path_);
-    part_.clear();
-    Fs::real().sync_directory(path_.has_parent_path() ? path_.parent_path() : ".");
-  }
+  ~ForChild() { ::close(descriptor_); }
+  ForChild(const ForChild&) = delete;
+  ForChild& operator=(const ForChild&) = delete;
+  [[nodiscard]] int number() const noexcept { return descriptor_; }
 
  private:
-  std::filesystem::path path_;
-  std::string part_;
-  int descriptor_ = -1;
+  int descriptor_;
 };
 
 void put(detail::WireWriter& request, const Hdf5Array& array) {
@@ -77,20 +62,21 @@ void write_hdf5(const std::filesystem::path& path, std::span<const Hdf5Array> ar
   detail::WireWriter request;
   request.put(static_cast<std::uint32_t>(arrays.size()));
   for (const Hdf5Array& array : arrays) put(request, array);
-  PartFile part(path);
-  const int descriptor = part.descriptor();
-  detail::Hdf5Process child("write", std::span(&descriptor, 1));
-  bool alive = child.send_frame(request.bytes());
-  for (std::size_t i = 0; alive && i < arrays.size(); ++i) alive = child.send(arrays[i].bytes);
-  // It may have answered before it took everything.
-  const auto answer = child.receive_frame();
-  if (!answer) failed(path, "the HDF5 library's process " + child.how_it_ended());
-  detail::WireReader words(*answer);
-  if (words.get<detail::Hdf5Answer>() != detail::Hdf5Answer::ok) failed(path, words.text());
   try {
-    part.keep();
+    AtomicFile file(Fs::real(), path);
+    const ForChild opened(file.temporary());
+    const int descriptor = opened.number();
+    detail::Hdf5Process child("write", std::span(&descriptor, 1));
+    bool alive = child.send_frame(request.bytes());
+    for (std::size_t i = 0; alive && i < arrays.size(); ++i) alive = child.send(arrays[i].bytes);
+    // It may have answered before it took everything.
+    const auto answer = child.receive_frame();
+    if (!answer) failed(path, "the HDF5 library's process " + child.how_it_ended(), kCheck);
+    detail::WireReader words(*answer);
+    if (words.get<detail::Hdf5Answer>() != detail::Hdf5Answer::ok) failed(path, words.text(), kCheck);
+    file.finish();
   } catch (const FsError& error) {
-    failed(path, error.what());
+    failed(path, std::generic_category().message(error.error_number()), remedy_for(error.error_number()));
   }
 }
 

@@ -1,10 +1,7 @@
 #include "millrace/data/token_array.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <bit>
 #include <cstring>
 #include <limits>
@@ -254,12 +251,6 @@ class FileTokens final : public TokenArray {
   std::vector<std::byte> kept_;
 };
 
-// Of its own for every writer: two runs may make the same file at the same time.
-std::filesystem::path part_name(const std::filesystem::path& path) {
-  static std::atomic<unsigned> count{0};
-  return path.string() + '.' + std::to_string(::getpid()) + '-' + std::to_string(count++) + ".part";
-}
-
 }  // namespace
 
 std::shared_ptr<const TokenArray> TokenArray::in_memory(std::vector<std::uint16_t> tokens, std::uint64_t vocab_size,
@@ -286,33 +277,12 @@ std::shared_ptr<const TokenArray> TokenArray::open_bare(const std::filesystem::p
   return tokens;
 }
 
-TokenFileWriter::TokenFileWriter(Fs& fs, std::filesystem::path path, std::uint64_t vocab_size, std::filesystem::path temporary)
-    : fs_(fs),
-      path_(std::move(path)),
-      temporary_(std::move(temporary)),
-      file_(fs.create(temporary_)),
-      vocab_size_(vocab_size),
-      token_bytes_(vocab_size <= 65536 ? 2 : 4) {}
-
-// Delegates, so that the destructor removes the file when the first write fails.
 TokenFileWriter::TokenFileWriter(Fs& fs, const std::filesystem::path& path, std::uint64_t vocab_size)
-    : TokenFileWriter(fs, path, vocab_size, part_name(path)) {
+    : file_(fs, path), vocab_size_(vocab_size), token_bytes_(vocab_size <= 65536 ? 2 : 4) {
   Header header;
   header.token_bytes = token_bytes_;
   write(bytes_of(header));
 }
-
-TokenFileWriter::~TokenFileWriter() {
-  if (!file_) return;
-  file_.reset();
-  try {
-    fs_.remove_all(temporary_);
-  } catch (const FsError&) {
-    // the error that brought us here is the one to tell
-  }
-}
-
-void TokenFileWriter::write(std::span<const std::byte> bytes) { file_->write(bytes); }
 
 void TokenFileWriter::append(std::span<const std::uint32_t> tokens) {
   std::span<const std::byte> bytes = std::as_bytes(tokens);
@@ -341,11 +311,7 @@ void TokenFileWriter::finish(const Json& notes) {
                 .notes_crc = crc32c(std::as_bytes(std::span(text)))};
   footer.own_crc = own_crc(footer);
   write(bytes_of(footer));
-  file_->sync();
-  file_->close();
-  fs_.rename(temporary_, path_);
-  file_.reset();
-  fs_.sync_directory(path_.parent_path());
+  file_.finish();
 }
 
 }  // namespace millrace::data

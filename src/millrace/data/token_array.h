@@ -64,22 +64,15 @@ class TokenFileWriter {
  public:
   TokenFileWriter(Fs& fs, const std::filesystem::path& path,
                   std::uint64_t vocab_size);  // 2 bytes a token up to 65,536 ids, else 4
-  ~TokenFileWriter();
-  TokenFileWriter(const TokenFileWriter&) = delete;
-  TokenFileWriter& operator=(const TokenFileWriter&) = delete;
 
   void begin_document() { documents_.push_back(count_); }
   void append(std::span<const std::uint32_t> tokens);
   void finish(const Json& notes);
 
  private:
-  TokenFileWriter(Fs& fs, std::filesystem::path path, std::uint64_t vocab_size, std::filesystem::path temporary);
-  void write(std::span<const std::byte> bytes);
+  void write(std::span<const std::byte> bytes) { file_.file().write(bytes); }
 
-  Fs& fs_;
-  std::filesystem::path path_;
-  std::filesystem::path temporary_;
-  std::unique_ptr<WritableFile> file_;
+  AtomicFile file_;
   std::uint64_t vocab_size_;
   std::uint32_t token_bytes_;
   std::uint64_t count_ = 0;

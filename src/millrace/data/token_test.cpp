@@ -346,7 +346,7 @@ TEST_F(TokenTest, a_file_system_that_fails_anywhere_leaves_tokens_in_memory_and_
     EXPECT_THAT(text.notices, ElementsAre(HasSubstr("tokens are kept in memory, the token file can't be written")));
     if (!std::filesystem::exists(cache)) continue;
     for (const auto& entry : std::filesystem::directory_iterator(cache)) {
-      EXPECT_NE(entry.path().extension(), ".part") << "call " << call;
+      EXPECT_EQ(entry.path().extension(), ".tokens") << "call " << call;
     }
   }
   EXPECT_GE(failed, 6);

@@ -89,19 +89,14 @@ void ForegroundPca::save(Fs& fs, const std::filesystem::path& path) const {
   format::Metadata metadata(facts.begin(), facts.end());
   metadata["N_FG"] = std::to_string(n_fg_);
   metadata["N_freq"] = std::to_string(frequencies());
-  const std::filesystem::path temporary = path.string() + ".part";
-  const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
   try {
-    fs.create_directories(folder);
-    const auto out = fs.create(temporary);
-    format::write_safetensors(
-        *out, fields, [&](std::size_t i) { return std::span<const std::byte>(bytes_of(arrays[i].second)); }, metadata);
-    out->sync();
-    out->close();
-    fs.rename(temporary, path);
-    fs.sync_directory(folder);
+    if (path.has_parent_path()) fs.create_directories(path.parent_path());
+    write_atomically(fs, path, [&](WritableFile& out) {
+      format::write_safetensors(
+          out, fields, [&](std::size_t i) { return std::span<const std::byte>(bytes_of(arrays[i].second)); }, metadata);
+    });
   } catch (const FsError& error) {
-    throw DataError({"can't write " + path.string(), error.what(), "free space or choose another place with --output"});
+    throw DataError({"can't write " + path.string(), error.what(), remedy_for(error.error_number())});
   }
 }
 

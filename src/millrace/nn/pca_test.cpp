@@ -11,6 +11,7 @@
 #include <gmock/gmock.h>
 #include <torch/nn/module.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 
@@ -123,6 +124,10 @@ TEST_F(Pca, AFileGivesTheSameAndAKilledWriteLeavesNone) {
     FaultFs faults(Fs::real(), {.fail_at = call, .keeps_failing = true, .tears_write = true});
     EXPECT_THAT(refusal([&] { pca.save(faults, path); }), HasSubstr("can't write")) << call;
     EXPECT_FALSE(std::filesystem::exists(path)) << call;
+    std::filesystem::remove_all(folder_);
+    FaultFs full(Fs::real(), {.fail_at = call, .error_number = ENOSPC, .tears_write = true});
+    EXPECT_THAT(refusal([&] { pca.save(full, path); }), HasSubstr("free space")) << call;
+    EXPECT_TRUE(!std::filesystem::exists(folder_) || std::filesystem::is_empty(folder_)) << call;
   }
   pca.save(Fs::real(), path);
   const ForegroundPca again = ForegroundPca::load(path);

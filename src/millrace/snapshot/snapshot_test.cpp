@@ -412,6 +412,26 @@ TEST_F(SnapshotTest, TooLittleSpaceIsSaidBeforeWriting) {
   EXPECT_THAT(names(), ElementsAre());
 }
 
+TEST_F(SnapshotTest, AFileOfTensorsThatFailsLeavesNothing) {
+  for (const char* name : {"a.safetensors", "a.pt"}) {
+    FaultFs counting(Fs::real());
+    write_tensors(counting, run_ / name, {{"w", at::ones({100})}});
+    stdfs::remove(run_ / name);
+    stdfs::create_symlink("victim", run_ / (name + std::string(".part")));
+    for (std::int64_t k = 0; k < counting.calls() - 1; ++k) {  // the last syncs the folder
+      FaultFs fs(Fs::real(), {.fail_at = k, .error_number = EFBIG, .tears_write = true});
+      try {
+        write_tensors(fs, run_ / name, {{"w", at::ones({100})}});
+        FAIL() << k;
+      } catch (const DataError& error) {
+        EXPECT_THAT(error.message().next, HasSubstr("ulimit -f")) << k;
+      }
+      EXPECT_EQ(Fs::real().list(run_), std::vector<std::string>{name + std::string(".part")}) << k;
+    }
+    stdfs::remove(run_ / (name + std::string(".part")));
+  }
+}
+
 TEST_F(SnapshotTest, SavingAndRemovingInTwoThreadsDoNotDisturbEachOther) {
   std::thread saver([this] {
     for (const std::int64_t step : {1, 2, 2, 3, 3, 3, 4, 4, 4, 4}) {

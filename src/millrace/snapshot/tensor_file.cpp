@@ -54,21 +54,18 @@ void write_tensors(Fs& fs, const std::filesystem::path& file, const Tensors& ten
     fields.push_back({name, *dtype, Shape(tensor.sizes().begin(), tensor.sizes().end())});
     values.push_back(tensor);
   }
-  const std::filesystem::path temporary = file.string() + ".part";
+  at::Tensor host;  // keeps the bytes of the tensor that is being written alive
+  const format::TensorBytes bytes_of = [&](std::size_t i) {
+    host = detail::on_host(values[i]);
+    return std::span<const std::byte>(detail::bytes_of(host));
+  };
   try {
-    const auto out = fs.create(temporary);
-    at::Tensor host;  // keeps the bytes of the tensor that is being written alive
-    const format::TensorBytes bytes_of = [&](std::size_t i) {
-      host = detail::on_host(values[i]);
-      return std::span<const std::byte>(detail::bytes_of(host));
-    };
-    is_pt_name(file) ? format::write_pt(*out, fields, bytes_of)
-                     : static_cast<void>(format::write_safetensors(*out, fields, bytes_of));
-    out->sync();
-    out->close();
-    fs.rename(temporary, file);
+    write_atomically(fs, file, [&](WritableFile& out) {
+      is_pt_name(file) ? format::write_pt(out, fields, bytes_of)
+                       : static_cast<void>(format::write_safetensors(out, fields, bytes_of));
+    });
   } catch (const FsError& error) {
-    throw DataError({"can't write " + file.string(), error.what(), "free space or choose another place"});
+    throw DataError({"can't write " + file.string(), error.what(), remedy_for(error.error_number())});
   }
 }
 

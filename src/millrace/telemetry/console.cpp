@@ -21,13 +21,15 @@ constexpr std::string_view kBold = "\x1b[1m";
 constexpr std::string_view kYellow = "\x1b[33m";
 constexpr std::string_view kPlain = "\x1b[0m";
 
-void write_all(int descriptor, std::string_view text) noexcept {
+// False when something of it was lost.
+bool write_all(int descriptor, std::string_view text) noexcept {
   while (!text.empty()) {
     const ssize_t written = ::write(descriptor, text.data(), text.size());
     if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return;
+    if (written <= 0) return false;
     text.remove_prefix(static_cast<std::size_t>(written));
   }
+  return true;
 }
 
 bool is_capable_terminal(int descriptor) {
@@ -109,7 +111,7 @@ struct Console::Impl {
   void print(std::string_view text) {
     std::string out = drawn.empty() ? "" : std::string(kEraseLine);
     out.append(text).append("\n").append(drawn);
-    write_all(descriptor, out);
+    has_failed = !write_all(descriptor, out) || has_failed;
   }
 
   const int descriptor;
@@ -120,6 +122,7 @@ struct Console::Impl {
   std::mutex mutex;   // guards all below and the order of output
   std::string drawn;  // the progress line on the screen
   double drawn_at = 0;
+  bool has_failed = false;
 };
 
 Console::Console(Mode mode, int file_descriptor) : impl_(std::make_unique<Impl>(mode, file_descriptor)) {}
@@ -163,6 +166,11 @@ void Console::end_progress() {
   if (impl_->drawn.empty()) return;
   write_all(impl_->descriptor, kEraseLine);
   impl_->drawn.clear();
+}
+
+bool Console::has_failed() const {
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->has_failed;
 }
 
 bool Console::is_terminal() const noexcept { return impl_->is_terminal; }

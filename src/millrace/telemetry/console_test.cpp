@@ -91,6 +91,18 @@ class Pipe {
   std::array<int, 2> ends_{};
 };
 
+TEST(Console, KnowsThatLinesWereLost) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe(ends.data()), 0);
+  Console console(Console::Mode::plain, ends[1]);
+  console.line("read");
+  EXPECT_FALSE(console.has_failed());
+  ::close(ends[1]);
+  console.line("lost");
+  EXPECT_TRUE(console.has_failed());
+  ::close(ends[0]);
+}
+
 TEST(ProgressText, IsTheLogLine) {
   EXPECT_EQ(to_text(progress_at(300)), "step 300/800  epoch 2  loss 2.3170  lr 1e-03  18.4k tok/s  wait 1 %  ETA 42 s");
   EXPECT_THAT(to_text(progress_at(9)), StartsWith("step   9/800  epoch 2"));

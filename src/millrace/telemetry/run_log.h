@@ -62,7 +62,8 @@ struct Progress {
 
 // Lines on a terminal are redrawn in place between log lines; elsewhere plain lines only. NO_COLOR is respected. All output of
 // a run goes through one Console, so that lines and the progress line do not mix. Thread-safe. Output that fails (a closed
-// pipe, a full disk) is dropped. automatic: a terminal gets progress, colours and redrawing; plain: never; quiet: warnings only.
+// pipe, a full disk) is dropped, and has_failed() says so. automatic: a terminal gets progress, colours and redrawing; plain:
+// never; quiet: warnings only.
 class Console {
  public:
   enum class Mode : std::uint8_t { automatic, plain, quiet };
@@ -74,6 +75,7 @@ class Console {
   void warning(std::string_view text);      // to stderr, yellow on a terminal
   void progress(const Progress& progress);  // redraws; at most ~10 a second; nothing when not a terminal
   void end_progress();
+  [[nodiscard]] bool has_failed() const;  // lines were lost; warnings, on stderr, don't count
   [[nodiscard]] bool is_terminal() const noexcept;
   [[nodiscard]] int width() const noexcept;
 

@@ -1,0 +1,10 @@
+// What a program asks of the system once, before anything else.
+#pragma once
+
+namespace millrace {
+
+// Descriptors 0 to 2 that are closed lead to /dev/null, so that no file gets their number and takes what is printed; reading and
+// writing them stays an error. A write beyond the largest file allowed (ulimit -f) fails with EFBIG; it would end the process.
+void prepare_process();
+
+}  // namespace millrace
