@@ -222,7 +222,7 @@ void RunFolder::refuse_what_is_not_ours() const {
     const stdfs::file_type type = type_of(path_ / name);
     if (type == stdfs::file_type::not_found) continue;
     const bool is_folder = name == std::string_view(run_files::kSnapshots) || name == std::string_view(run_files::kPictures) ||
-                           name == std::string_view(run_files::kBranches) || name == std::string_view(run_files::kOldRun);
+                           name == std::string_view(run_files::kBranches);
     if (type != (is_folder ? stdfs::file_type::directory : stdfs::file_type::regular)) {
       cannot_use(path_, (path_ / name).string() + (is_folder ? " is not a folder" : " is not a regular file") +
                             (type == stdfs::file_type::symlink ? " but a link" : ""));
@@ -241,10 +241,8 @@ bool RunFolder::has_snapshot() const {
 }
 
 void RunFolder::settle_replacement() {
-  if (record_.replacement == Replacement::none) {
-    // Nothing is in it: what a start that was cut off before its first move made, or one that was put back.
-    if (record_.owns(run_files::kOldRun)) fs_.remove_all(path_ / run_files::kOldRun);
-  } else if (record_.replacement == Replacement::complete && has_snapshot()) {
+  if (record_.replacement == Replacement::none) return;
+  if (record_.replacement == Replacement::complete && has_snapshot()) {
     drop_old_run(fs_, path_, record_);
   } else {
     restore_old_run(fs_, path_, record_);

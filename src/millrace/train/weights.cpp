@@ -11,6 +11,7 @@
 #include "millrace/base/json.h"
 #include "millrace/core/saved_json.h"
 #include "millrace/snapshot/snapshot.h"
+#include "millrace/train/run_record.h"
 
 namespace millrace {
 namespace {
@@ -150,6 +151,13 @@ Weights from_file(const std::filesystem::path& path) {
   return weights;
 }
 
+// While a --fresh start has not saved yet, what there is is the run that it replaces.
+std::filesystem::path run_with_snapshots(Fs& fs, const std::filesystem::path& run) {
+  const auto record = read_record(fs, run);
+  const bool is_replaced = record && !record->old_run.empty() && snapshot::list(fs, run).empty();
+  return is_replaced ? run / record->old_run : run;
+}
+
 }  // namespace
 
 std::string recipe_of_run(Fs& fs, const std::filesystem::path& run) {
@@ -171,8 +179,9 @@ Weights load_weights(Fs& fs, const std::filesystem::path& from, telemetry::Conso
   }
   if (std::filesystem::is_regular_file(from)) return from_file(from);
   if (fs.exists(from / "manifest.json")) return from_snapshot(snapshot::load(fs, from), from, "snapshot,");
-  Weights weights = from_run(fs, from, console);
-  weights.run = from;
+  const std::filesystem::path run = run_with_snapshots(fs, from);
+  Weights weights = from_run(fs, run, console);
+  weights.run = run;
   return weights;
 }
 
