@@ -11,6 +11,9 @@
 #include <charconv>
 #include <cstddef>
 
+#include "millrace/base/error.h"
+#include "millrace/base/format.h"
+
 namespace millrace {
 namespace {
 
@@ -61,6 +64,25 @@ std::uint64_t thread_stack_bytes() noexcept {
   (void)::pthread_attr_getstacksize(&attributes, &bytes);
   (void)::pthread_attr_destroy(&attributes);
   return bytes;
+}
+
+std::string start_refusal() {
+  // `millrace --version` with LibTorch 2.11 of the CUDA wheel takes 430 MiB, and 5 descriptors; the rest is for other versions of
+  // the system's libraries. tests/limits finds out when it is too little.
+  constexpr std::uint64_t kAddressSpace = std::uint64_t{480} << 20U;
+  constexpr std::uint64_t kFiles = 16;
+  if (const auto limit = limit_of(RLIMIT_AS); limit && *limit < kAddressSpace) {
+    return to_text("DeviceError", {"the address space of this process is limited to " + human_bytes(static_cast<double>(*limit)) +
+                                       " (ulimit -v), and the program takes " + human_bytes(static_cast<double>(kAddressSpace)) +
+                                       " merely to start",
+                                   "", "raise the limit (ulimit -v unlimited) and try again"});
+  }
+  if (const auto limit = limit_of(RLIMIT_NOFILE); limit && *limit < kFiles) {
+    return to_text("DeviceError", {"this process may open " + std::to_string(*limit) +
+                                       " files (ulimit -n), and the program needs " + std::to_string(kFiles) + " merely to start",
+                                   "", "raise the limit (ulimit -n 65536) and try again"});
+  }
+  return "";
 }
 
 }  // namespace millrace

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 namespace millrace {
 
@@ -24,5 +25,9 @@ void keep_address_space(std::uint64_t bytes) noexcept;
 [[nodiscard]] bool may_map(std::uint64_t bytes) noexcept;
 
 [[nodiscard]] std::uint64_t thread_stack_bytes() noexcept;  // that a new thread maps
+
+// What to say and end with exit code 1 when the limits of this process do not even let a program start that links LibTorch; ""
+// when they do. Its libraries are mapped, and run code of theirs, before main: where they fail, the program can say nothing.
+[[nodiscard]] std::string start_refusal();
 
 }  // namespace millrace

@@ -39,6 +39,24 @@ TEST(Limits, WhatIsLeftOfALimitIsWhatCanStillBeMapped) {
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
 }
 
+std::string refusal_below(int resource, rlim_t most) {
+  rlimit before{};
+  ::getrlimit(static_cast<__rlimit_resource_t>(resource), &before);
+  const rlimit limit{most, before.rlim_max};
+  ::setrlimit(static_cast<__rlimit_resource_t>(resource), &limit);
+  const std::string text = start_refusal();
+  ::setrlimit(static_cast<__rlimit_resource_t>(resource), &before);
+  return text;
+}
+
+TEST(Limits, WhatDoesNotLetAProgramStartIsNamed) {
+  EXPECT_EQ(start_refusal(), "");
+  EXPECT_EQ(refusal_below(RLIMIT_NOFILE, 15),
+            "DeviceError  this process may open 15 files (ulimit -n), and the program needs 16 merely to start\n"
+            "  next     raise the limit (ulimit -n 65536) and try again");
+  EXPECT_EQ(refusal_below(RLIMIT_NOFILE, 16), "");
+}
+
 TEST(Limits, WithoutALimitOrAReserveAnythingMayBeMapped) {
   EXPECT_EQ(kept_address_space(), 0U);
   EXPECT_TRUE(may_map(~std::uint64_t{0}));
