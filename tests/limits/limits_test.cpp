@@ -35,8 +35,8 @@ struct Limit {
 
 constexpr Limit kAddressSpace{"ulimit -v", RLIMIT_AS, 1U << 20U, 300, 2000};
 constexpr Limit kThreads{"ulimit -u", RLIMIT_NPROC, 1, 0, 20};
-constexpr Limit kFiles{"ulimit -n", RLIMIT_NOFILE, 1, 5, 125};
-constexpr Limit kFileSize{"ulimit -f", RLIMIT_FSIZE, 1U << 10U, 0, 1200};
+constexpr Limit kFiles{"ulimit -n", RLIMIT_NOFILE, 1, 5, 160};
+constexpr Limit kFileSize{"ulimit -f", RLIMIT_FSIZE, 1U << 10U, 8, 1200};
 constexpr uid_t kNobody = 65534;
 
 std::uint64_t steps_asked_for() {
@@ -81,10 +81,10 @@ class Limits : public testing::TestWithParam<const char*> {
   }
 
   [[nodiscard]] Result train(const std::string& name, int most_steps, std::function<void()> before = {}) const {
-    return run({MILLRACE_PROGRAM, "train", GetParam(), "--preset", "smoke", "--precision.dtype=fp32", "--data",
-                (home_ / "data").string(), "--run", (home_ / name).string(), "--max_steps", std::to_string(most_steps)},
+    return run({MILLRACE_PROGRAM, "train", GetParam(), "--preset", "smoke", "--precision.dtype=fp32", "--device.threads=2",
+                "--data", (home_ / "data").string(), "--run", (home_ / name).string(), "--max_steps", std::to_string(most_steps)},
                {.folder = home_,
-                .environment = {{"XDG_CACHE_HOME", (home_ / "cache").string()}},
+                .environment = {{"XDG_CACHE_HOME", (home_ / "cache").string()}, {"OMP_WAIT_POLICY", "passive"}},
                 .input = {},
                 .out_file = {},
                 .before = std::move(before)});
