@@ -31,6 +31,7 @@ void redirect(const std::filesystem::path& file, int flags, int to) {
   std::vector<char*> arguments;
   for (const auto& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
+  if (options.before) options.before();
   ::execv(arguments[0], arguments.data());
   ::_exit(127);
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,6 +20,7 @@ struct Options {
   std::vector<std::pair<std::string, std::string>> environment;  // over this process's
   std::string input;
   std::filesystem::path out_file;  // where stdout goes instead of Result::out
+  std::function<void()> before;    // runs in the child, last of all
 };
 
 Result run(const std::vector<std::string>& words, const Options& options = {});

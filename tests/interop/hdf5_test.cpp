@@ -172,6 +172,13 @@ f = h5py.File("open.h5", "w", libver="latest"); f["a"] = np.arange(4.0); f.swmr_
     const std::vector<std::string> wanted = {name};
     EXPECT_THAT(failure([&] { static_cast<void>(Hdf5File::open(path, wanted)); }), HasSubstr(words)) << name;
   }
+  std::map<std::string, std::string> reasons;
+  const auto all = Hdf5File::open(path);
+  for (const auto& dataset : all->unreadable()) reasons[dataset.name] = dataset.reason;
+  EXPECT_EQ(reasons["/link"], "/link is a link to another file") << "named, so that a search for it can say why";
+  EXPECT_EQ(reasons["/group"], "/group is a link to another file");
+  EXPECT_EQ(reasons["/external"], "data in external files");
+  EXPECT_THAT(failure([&] { (void)all->dataset("/measureless"); }), HasSubstr("can't be read: it is a shape beyond all measure"));
   const std::vector<std::string> bomb = {"/bomb"};
   const auto file = Hdf5File::open(path, bomb);  // its size is no lie: what is asked for is read
   EXPECT_EQ(file->dataset("/bomb").reason, "more than 4194304 chunks");

@@ -2,15 +2,18 @@
 #include <gtest/gtest.h>
 #include <torch/nn/module.h>
 
-#include <fstream>
 #include <map>
 
-#include "millrace/base/philox.h"
 #include "millrace/recipes/registry.h"
+#include "small_runs.h"
 #include "toys.h"
 
 namespace millrace {
 namespace {
+
+using small_runs::data_of;
+using small_runs::entry_of;
+using small_runs::small_config;
 
 struct Stopped : std::exception {};
 
@@ -48,39 +51,6 @@ class Interrupted final : public Recipe {
   std::vector<std::int64_t>* steps_;
   std::int64_t passes_ = 0;
 };
-
-// Small enough for hundreds of runs: five batches an epoch, accumulated by two, so three steps of which the last is partial.
-Json small_config(const std::string& recipe) {
-  if (recipe == "cosmology") {
-    return {{"recipe.ra_keep", 32},  {"recipe.split", 2},       {"recipe.n_fg", 2},     {"recipe.filters", 2},
-            {"recipe.num_train", 5}, {"recipe.ra_shift", true}, {"data.batch_size", 2}, {"recipe.pca_num_samples", 2}};
-  }
-  return {{"recipe.model_embd", 16}, {"recipe.model_layer", 1},     {"recipe.model_head", 2}, {"recipe.model_positions", 16},
-          {"recipe.seq_len", 16},    {"recipe.model_dropout", 0.2}, {"data.batch_size", 4}};
-}
-
-const Entry& entry_of(const std::string& name) {
-  for (const Entry& entry : recipes::all()) {
-    if (entry.name == name) return entry;
-  }
-  throw std::out_of_range(name);
-}
-
-// Made once for the process.
-const std::filesystem::path& data_of(const std::string& recipe) {
-  static std::map<std::string, toys::TemporaryFolder> folders;
-  const bool is_new = !folders.contains(recipe);
-  const std::filesystem::path& folder = folders[recipe].path();
-  if (!is_new) return folder;
-  if (recipe == "language_model") {
-    Philox random(make_key(5));
-    std::ofstream text(folder / "text.txt");
-    for (int i = 0; i < 360; ++i) text << static_cast<char>('a' + random.below(9));
-  } else {
-    entry_of(recipe).make_data("smoke", folder, 0);
-  }
-  return folder;
-}
 
 RunOutcome run(const std::string& recipe, const std::filesystem::path& folder, const std::string& precision, int readers,
                std::int64_t stop = -1, std::vector<std::int64_t>* steps = nullptr) {

@@ -157,14 +157,20 @@ TEST_F(RunFolderTest, FreshRemovesTheOldRunWhenTheNewOneHasSavedAndNothingElse) 
                                                    {"snapshots/step-00000099/photo.jpg", "c"},
                                                    {"snapshots/step-00000002/photo.jpg", "d"},
                                                    {"pictures/photo.jpg", "e"},
+                                                   {".old-run/photo.jpg", "j"},
+                                                   {".old-run/config.json", "k"},
                                                    {"events.out.tfevents.mine", "f"},
                                                    {".tmp-step-00000001-1", "g"},
-                                                   {"config.json.tmp.1.1", "h"}};
+                                                   {"config.json.tmp.1.1", "h"},
+                                                   {"notes.txt.tmp." + std::to_string(::getpid()) + ".1", "i"}};
   for (const auto& [name, text] : mine) put(folder() / name, text);
+  const stdfs::path leftover = folder() / ("summary.json.tmp." + std::to_string(::getpid()) + ".1");
+  put(leftover, "of a killed process");
   const RunOutcome again = run(folder(), {{"train.max_steps", 3}}, /*fresh=*/true);
   EXPECT_EQ(again.summary["steps"], 3);
   for (const auto& [name, text] : mine) EXPECT_EQ(text_of(folder() / name), text) << name;
-  EXPECT_FALSE(stdfs::exists(folder() / ".old-run"));
+  EXPECT_FALSE(stdfs::exists(leftover));
+  EXPECT_FALSE(stdfs::exists(folder() / ".old-run-2"));
   EXPECT_THAT(snapshots_in(folder()),
               ElementsAre("photo.jpg", "step-00000001", "step-00000002", "step-00000002.2", "step-00000003", "step-00000099"));
   EXPECT_EQ(toys::log_of(folder(), "start").size(), 1U) << "the old log is gone";
@@ -199,11 +205,25 @@ TEST_F(RunFolderTest, AFreshStartThatDiesAnywhereLeavesOneOfTheTwoRunsWhole) {
       EXPECT_EQ(text_of(copy / "summary.json"), text_of(folder() / "summary.json")) << k << ": not the old one but one like it";
     }
     ++(is_old ? old_ones : new_ones);
-    EXPECT_FALSE(stdfs::exists(copy / ".old-run")) << k;
+    for (const std::string& name : Fs::real().list(copy)) EXPECT_FALSE(name.starts_with(".old-run")) << k;
     if (ended) break;
   }
   EXPECT_GT(old_ones, 5);
   EXPECT_GT(new_ones, 5);
+}
+
+// Who uses a run while --fresh replaces it and has not saved yet gets the old one.
+TEST_F(RunFolderTest, ARunThatIsBeingReplacedCanStillBeUsed) {
+  const RunOutcome old = run(folder(), {{"train.max_steps", 2}});
+  toys::at_point = [&](const char* point) {
+    if (std::string_view(point) != "loss") return;
+    toys::at_point = nullptr;
+    telemetry::Console console(telemetry::Console::Mode::quiet);
+    const Loaded loaded = load_for_inference(toys::grouped_regression(), folder(), nullptr, Json::object(), console);
+    EXPECT_THAT(loaded.which, HasSubstr("step 2 of "));
+  };
+  (void)run(folder(), {{"train.max_steps", 3}}, /*fresh=*/true);
+  EXPECT_FALSE(toys::at_point);
 }
 
 // ---- what is the user's

@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "millrace/base/format.h"
+#include "millrace/base/limits.h"
 #include "millrace/base/process.h"
 #include "millrace/cli/arguments.h"
 #include "millrace/cli/command.h"
@@ -73,7 +74,7 @@ void say(const char* text) {
 
 // Without a current folder LibTorch's MKL ends the process while it is loaded, and names a library as the reason. So this runs
 // before any library's own code does, and uses next to nothing of them.
-void refuse_deleted_folder(int, char**, char** environment) {
+void refuse_deleted_folder(char** environment) {
   char path[1];
   if (::getcwd(path, sizeof path) != nullptr || errno != ENOENT) return;
   say("FileError  the current folder was deleted\n");
@@ -87,7 +88,20 @@ void refuse_deleted_folder(int, char**, char** environment) {
   ::_exit(1);
 }
 
-__attribute__((section(".preinit_array"), used)) void (*before_libraries)(int, char**, char**) = &refuse_deleted_folder;
+// For programs of `millrace new`: `millrace` itself has asked before.
+void refuse_small_limits() {
+  const std::string refusal = start_refusal();
+  if (refusal.empty()) return;
+  say((refusal + "\n").c_str());
+  ::_exit(1);
+}
+
+void look_around(int, char**, char** environment) {
+  refuse_deleted_folder(environment);
+  refuse_small_limits();
+}
+
+__attribute__((section(".preinit_array"), used)) void (*before_libraries)(int, char**, char**) = &look_around;
 
 int dispatch(Invocation call) {
   if (call.words.empty() || call.words[0] == "--help" || call.words[0] == "-h" ||

@@ -1,14 +1,19 @@
 #include "millrace/cli/failure.h"
 
 #include <c10/util/Exception.h>
+#include <sys/resource.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <new>
 #include <string_view>
+#include <system_error>
 
 #include "millrace/base/error.h"
 #include "millrace/base/fs.h"
 #include "millrace/base/json.h"
+#include "millrace/base/limits.h"
+#include "millrace/device/limits.h"
 #include "millrace/device/tensor_memory.h"
 
 namespace millrace::cli {
@@ -18,14 +23,37 @@ constexpr std::string_view kReport =
     "check the sizes in the config against the data (millrace config explain, millrace inspect); when they are right, this is a "
     "mistake in Millrace: report it with the command line and the run's log.jsonl";
 
+std::string first_line(std::string_view text) { return std::string(text.substr(0, text.find('\n'))); }
+
 Failure out_of_memory(const std::string& detail) {
-  return {to_text("DeviceError", {"out of memory" + (detail.empty() ? "" : ": " + detail), "",
-                                  "lower data.batch_size and raise optim.accumulate by the same factor (the result stays the "
-                                  "same), use a smaller model, or free memory"}),
+  const std::string raise = limit_of(RLIMIT_AS) || limit_of(RLIMIT_DATA) ? "raise the limit, " : "";
+  return {to_text("DeviceError", {"out of memory" + (detail.empty() ? "" : ": " + detail), device::memory_account(),
+                                  raise + "lower data.batch_size and raise optim.accumulate by the same factor (the result stays "
+                                          "the same), use a smaller model, or free memory"}),
           1};
 }
 
-std::string first_line(std::string_view text) { return std::string(text.substr(0, text.find('\n'))); }
+Failure file_failure(const std::string& what, const std::filesystem::path& path, int error_number) {
+  return {to_text("FileError", {what, path.string(), remedy_for(error_number)}), 1};
+}
+
+bool is_errno(const std::error_code& code) {
+  return code.category() == std::generic_category() || code.category() == std::system_category();
+}
+
+// std::thread, locks and clocks throw these; the number says what the system refused.
+Failure system_failure(const std::system_error& error) {
+  const std::error_code& code = error.code();
+  if (is_errno(code) && code.value() == ENOMEM) return out_of_memory("");
+  if (is_errno(code) && code.value() == EAGAIN) {
+    return {to_text("DeviceError", {"no further thread could be made: " + code.message(), device::thread_account(),
+                                    "raise the limit, end other programs, or use fewer threads (--device.threads=1 "
+                                    "--data.workers=0)"}),
+            1};
+  }
+  if (is_errno(code)) return file_failure(first_line(error.what()), {}, code.value());
+  return {to_text("InternalError", {first_line(error.what()), "", std::string(kReport)}), 1};
+}
 
 }  // namespace
 
@@ -35,13 +63,11 @@ Failure describe(const std::exception_ptr& exception) {
   } catch (const Error& error) {
     return {error.what(), error.exit_code()};
   } catch (const FsError& error) {
-    return {to_text("FileError", {error.what(), error.path().string(),
-                                  "check that the path exists, that you may use it, and that the disk is not full"}),
-            1};
+    return file_failure(error.what(), error.path(), error.error_number());
   } catch (const std::filesystem::filesystem_error& error) {
-    return {to_text("FileError", {error.code().message(), error.path1().string(),
-                                  "check that the path exists, that you may use it, and that the disk is not full"}),
-            1};
+    return file_failure(error.code().message(), error.path1(), error.code().value());
+  } catch (const std::system_error& error) {
+    return system_failure(error);
   } catch (const std::bad_alloc&) {
     return out_of_memory("");
   } catch (const c10::Error& error) {
@@ -51,6 +77,7 @@ Failure describe(const std::exception_ptr& exception) {
   } catch (const Json::exception& error) {
     return {to_text("InternalError", {error.what(), "a JSON value", std::string(kReport)}), 1};
   } catch (const std::exception& error) {
+    if (device::is_out_of_memory(error)) return out_of_memory(first_line(error.what()));
     return {to_text("InternalError", {first_line(error.what()), "", std::string(kReport)}), 1};
   } catch (...) {
     return {to_text("InternalError", {"an exception of unknown type", "", std::string(kReport)}), 1};

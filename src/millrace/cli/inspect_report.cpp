@@ -99,6 +99,10 @@ Report inspect_run(const fs::path& path) {
                   {"step", with_commas(row.step)}, {"loss", row.loss ? fixed(*row.loss, 4) : "-"},
                   {"last written", row.when},      {"size", human_bytes(static_cast<double>(bytes_below(path)))}};
   report.details = row.to_json();
+  for (const fs::path& branch : branches_of(path)) {
+    report.facts.emplace_back("branch", branch.string() + ", step " + with_commas(read_run(branch).step));
+    report.details["branches"].push_back(branch.string());
+  }
   report.table.push_back({"snapshot", "step", "size", "check"});
   for (const snapshot::Found& found : snapshots_of(path, report)) {
     std::string state = "whole";

@@ -270,12 +270,24 @@ TEST_F(InspectTest, SaysWhenItCannotTell) {
   EXPECT_THROW(static_cast<void>(inspect_path(root_ / "notes.txt")), UsageError);
 }
 
+TEST_F(InspectTest, BranchesAreRowsOfTheirOwn) {
+  const fs::path run = make_run("a", 10);
+  make_run("a/branches/step-00000030", 30);
+  write(run / "branches/notes.txt", "mine");
+  std::vector<std::string> names;
+  for (const RunRow& row : find_runs(root_)) names.push_back(row.folder.lexically_relative(root_ / "mine").string());
+  EXPECT_THAT(names, testing::UnorderedElementsAre("a", "a/branches/step-00000030"));
+  EXPECT_THAT(inspect_path(run).to_text(run), testing::ContainsRegex("branch +[^ ]+a/branches/step-00000030, step 32"));
+}
+
 TEST_F(InspectTest, RunsAreFoundWithTheirState) {
   make_run("stopped", 20);
   write(make_run("done", 10) / "summary.json",
         R"({"recipe": "toy", "steps": 15, "loss": {"first": 2.0, "last": 0.25}, "exit_reason": "max_steps"})");
   write(make_run("failed", 10) / "summary.json", R"({"exit_reason": "error"})");
   write(make_run("signalled", 10) / "summary.json", R"({"exit_reason": "signal"})");
+  // Made longer and then killed: the summary is of the shorter run.
+  write(make_run("extended", 20) / "summary.json", R"({"steps": 15, "exit_reason": "max_steps"})");
   write(make_run("cut", 0) / "summary.json", "{\"recipe\": \"to");
   const fs::path running = make_run("running", 10);
   const int lock = ::open((running / "lock").c_str(), O_RDWR | O_CREAT, 0644);
@@ -283,7 +295,8 @@ TEST_F(InspectTest, RunsAreFoundWithTheirState) {
   std::map<std::string, RunRow> rows;
   for (const RunRow& row : find_runs(root_)) rows[row.folder.filename()] = row;
   ::close(lock);
-  ASSERT_EQ(rows.size(), 6U);
+  ASSERT_EQ(rows.size(), 7U);
+  EXPECT_EQ(rows["extended"].state, "stopped");
   EXPECT_EQ(rows["stopped"].state, "stopped");
   EXPECT_EQ(rows["stopped"].step, 22);
   EXPECT_EQ(rows["stopped"].loss, 0.5);

@@ -1,6 +1,11 @@
-// The program `millrace`: the command line with the recipes of this tree.
+// millrace-torch, which the program `millrace` (launcher/main.cpp) becomes: the command line with the recipes of this tree.
 #include "millrace/cli/main.h"
+
+#include <sys/prctl.h>
 
 #include "millrace/recipes/registry.h"
 
-int main(int argc, char** argv) { return millrace::cli_main(argc, argv, millrace::recipes::all()); }
+int main(int argc, char** argv) {
+  ::prctl(PR_SET_NAME, "millrace");  // what ps, top and killall know it by
+  return millrace::cli_main(argc, argv, millrace::recipes::all());
+}

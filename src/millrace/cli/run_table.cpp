@@ -11,15 +11,17 @@
 #include "millrace/base/fs.h"
 #include "millrace/base/input_file.h"
 #include "millrace/snapshot/snapshot.h"
+#include "millrace/train/run_files.h"
+#include "millrace/train/run_folder.h"
+#include "millrace/train/weights.h"
 
 namespace millrace::cli {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kDeepest = 3;                            // runs/<recipe>/<name> and one folder more
-constexpr std::uint64_t kMostSummary = 64ULL << 20U;   // bytes
-constexpr std::uint64_t kMostBeginning = 4ULL << 20U;  // the start line names all files of the data
+constexpr int kDeepest = 3;                           // runs/<recipe>/<name> and one folder more
+constexpr std::uint64_t kMostSummary = 64ULL << 20U;  // bytes
 constexpr std::uint64_t kEnd = 1ULL << 16U;
 
 // The first or last bytes; none when it is no file or can't be read: a crash or a stranger must not hide the other runs.
@@ -37,21 +39,15 @@ std::string part_of(const fs::path& path, std::uint64_t most, bool from_end) {
 // Parsed, or null.
 Json read_json(const fs::path& file) { return Json::parse(part_of(file, kMostSummary, false), nullptr, false); }
 
-// The first or the last line of this kind in log.jsonl, near its beginning or end; null when there is none.
-Json log_line(const fs::path& folder, std::string_view kind) {
-  const bool is_last = kind == "step";
-  const std::string text = part_of(folder / "log.jsonl", is_last ? kEnd : kMostBeginning, is_last);
-  constexpr int kLines = 20;
+// The last "step" line of log.jsonl; null when there is none near its end.
+Json last_step_line(const fs::path& folder) {
+  const std::string text = part_of(folder / run_files::kLog, kEnd, true);
   Json found;
-  int lines = 0;
-  for (std::size_t begin = 0; begin < text.size() && (is_last || lines < kLines); ++lines) {
+  for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = std::min(text.find('\n', begin), text.size());
     Json line = Json::parse(text.begin() + static_cast<std::ptrdiff_t>(begin), text.begin() + static_cast<std::ptrdiff_t>(end),
                             nullptr, false);
-    if (line.is_object() && line.value("kind", Json()) == Json(kind)) {
-      found = std::move(line);
-      if (!is_last) break;
-    }
+    if (line.is_object() && line.value("kind", Json()) == "step") found = std::move(line);
     begin = end + 1;
   }
   return found;
@@ -81,24 +77,27 @@ bool is_locked(const fs::path& folder) {
   return locked;
 }
 
-std::string state_after(const std::string& reason, bool can_go_on) {
-  if (reason == "error") {
-    return "failed";
+std::string state_text(const Json& summary, std::int64_t newest_step) {
+  switch (state_of_run(summary, newest_step)) {
+    case RunState::unsaved:
+      return "new";
+    case RunState::stopped:
+      return "stopped";
+    case RunState::failed:
+      return "failed";
+    case RunState::finished:
+      return "done: " + text_at(summary, "exit_reason");
   }
-  if (!reason.empty() && reason != "signal") {
-    return "done: " + reason;
-  }
-  return can_go_on ? "stopped" : "new";
+  return "";
 }
 
-// The step of the newest snapshot; nullopt when there is none. Only folders with a manifest count: others have such names too.
+// The step of the newest snapshot; nullopt when there is none. Folders with such names that are damaged or somebody else's don't
+// count.
 std::optional<std::int64_t> newest_snapshot(const fs::path& folder) {
-  std::optional<std::int64_t> step;
-  for (const snapshot::Found& found : snapshot::list(Fs::real(), folder)) {
-    std::error_code error;
-    if (fs::is_regular_file(found.path / "manifest.json", error)) step = found.step;
-  }
-  return step;
+  const std::vector<snapshot::Found> found = snapshot::list(Fs::real(), folder);
+  const auto newest =
+      std::find_if(found.rbegin(), found.rend(), [](const snapshot::Found& each) { return snapshot::is_ours(Fs::real(), each); });
+  return newest == found.rend() ? std::nullopt : std::optional(newest->step);
 }
 
 std::string time_of(const fs::path& folder) {
@@ -126,6 +125,7 @@ void add_runs(const fs::path& folder, int depth, std::vector<RunRow>& rows) {
     if (!entry->is_directory(ignored)) continue;
     if (is_run_folder(entry->path())) {
       rows.push_back(read_run(entry->path()));
+      for (const fs::path& branch : branches_of(entry->path())) rows.push_back(read_run(branch));
     } else if (!entry->is_symlink(ignored)) {
       add_runs(entry->path(), depth + 1, rows);
     }
@@ -145,19 +145,29 @@ Json RunRow::to_json() const {
           {"loss", loss ? Json(*loss) : Json()}, {"state", state},   {"when", when}};
 }
 
+std::vector<fs::path> branches_of(const fs::path& run) {
+  std::error_code error;
+  std::vector<fs::path> branches;
+  for (fs::directory_iterator entry(run / run_files::kBranches, error); !error && entry != fs::directory_iterator();
+       entry.increment(error)) {
+    if (is_run_folder(entry->path())) branches.push_back(entry->path());
+  }
+  std::sort(branches.begin(), branches.end());
+  return branches;
+}
+
 bool is_run_folder(const fs::path& folder) {
   std::error_code error;
-  return fs::exists(folder / "log.jsonl", error) || fs::exists(folder / "summary.json", error) ||
-         fs::is_directory(folder / "snapshots", error);
+  return fs::exists(folder / run_files::kRun, error) || fs::exists(folder / "log.jsonl", error) ||
+         fs::exists(folder / "summary.json", error) || fs::is_directory(folder / "snapshots", error);
 }
 
 RunRow read_run(const fs::path& folder) {
   const Json summary = read_json(folder / "summary.json");
-  const Json line = log_line(folder, "step");
+  const Json line = last_step_line(folder);
   RunRow row;
   row.folder = folder;
-  row.recipe = text_at(summary, "recipe");
-  row.recipe = row.recipe.empty() ? text_at(log_line(folder, "start"), "recipe") : row.recipe;
+  row.recipe = recipe_of_run(Fs::real(), folder);
   row.recipe = row.recipe.empty() ? folder.parent_path().filename().string() : row.recipe;
   row.step = std::max(step_at(summary, "/steps"_json_pointer), step_at(line, "/step"_json_pointer));
   row.loss = number_at(summary, "/loss/last"_json_pointer);
@@ -166,7 +176,7 @@ RunRow read_run(const fs::path& folder) {
   try {
     const auto snapshot = newest_snapshot(folder);
     row.step = std::max(row.step, snapshot.value_or(0));
-    row.state = is_locked(folder) ? "running" : state_after(text_at(summary, "exit_reason"), snapshot.has_value());
+    row.state = is_locked(folder) ? "running" : state_text(summary, snapshot.value_or(0));
   } catch (const SnapshotError& error) {
     row.state = "unreadable: " + error.message().what;
   }

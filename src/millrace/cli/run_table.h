@@ -23,6 +23,8 @@ struct RunRow {
 };
 
 [[nodiscard]] bool is_run_folder(const std::filesystem::path& folder);
+// What a run left behind when it went on from an older snapshot: run folders below it, by name.
+[[nodiscard]] std::vector<std::filesystem::path> branches_of(const std::filesystem::path& run);
 [[nodiscard]] RunRow read_run(const std::filesystem::path& folder);
 // All run folders below `root`, newest first. Damaged files leave their part of a row empty; a folder that can't be looked into
 // is a row whose state says why.

@@ -18,7 +18,7 @@ run gets a folder of its own, runs/<recipe>/<date-time>. SIGINT, SIGTERM, SIGHUP
   --data DIR            folder of the input data
   --section.key=VALUE   one value; hyphen and underscore are alike, --x and --no-x set a true|false key
   --off ROW,ROW         switchboard rows to turn off (millrace list --switches)
-  --fresh               start over in a folder that holds a run: its files are removed
+  --fresh               start over in a folder that holds a run, which is removed when the new one has saved
   --dry-run             print the resolved config and the plan, and stop
   --json                print summary.json on stdout when done; everything else goes to stderr
 

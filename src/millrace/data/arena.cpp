@@ -1,4 +1,5 @@
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -6,6 +7,7 @@
 
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
+#include "millrace/base/limits.h"
 #include "millrace/data/loader.h"
 
 namespace millrace::data {
@@ -24,12 +26,14 @@ class HostArena final : public Arena {
  public:
   std::byte* allocate(std::size_t bytes) override {
     const std::size_t size = rounded(bytes);
-    void* memory = size < bytes ? MAP_FAILED : ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    const bool fits = size >= bytes && may_map(size);
+    void* memory = fits ? ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) : MAP_FAILED;
     if (memory == MAP_FAILED) {
-      throw DeviceError(
-          {.what = "no memory for a batch of " + human_bytes(static_cast<double>(bytes)) + ": " + std::strerror(ENOMEM),
-           .where = "host memory of the loader",
-           .next = "lower data.batch_size or data.prefetch"});
+      const bool limited = limit_of(RLIMIT_AS).has_value();
+      throw DeviceError({.what = "no memory for a batch of " + human_bytes(static_cast<double>(bytes)) + ": " +
+                                 (limited ? "the address space is limited (ulimit -v)" : std::strerror(ENOMEM)),
+                         .where = "host memory of the loader",
+                         .next = "lower data.batch_size or data.prefetch" + std::string(limited ? ", or raise the limit" : "")});
     }
     if (size >= kHugePage) ::madvise(memory, size, MADV_HUGEPAGE);  // advice: 5 times faster to fault where it is taken
     auto* first = static_cast<std::byte*>(memory);

@@ -75,11 +75,7 @@ class File final : public Hdf5File {
     detail::Hdf5Contents contents = detail::read_contents(answer, file_.path(), file_.size());
     layouts_ = std::move(contents.readable);
     unreadable_ = std::move(contents.unreadable);
-    if (!all && !unreadable_.empty()) {
-      throw DataError({.what = label(unreadable_.front().name) + " can't be read: it is " + unreadable_.front().reason,
-                       .where = quoted(file_.path().string()),
-                       .next = "name another dataset, or write this one in numbers (millrace inspect shows all of the file)"});
-    }
+    if (!all && !unreadable_.empty()) cannot_be_read(unreadable_.front());
     for (Hdf5Layout& layout : layouts_) {
       file_.with([&](const InputFile& file) { check_against_library(file, layout); });
       datasets_.push_back(layout.dataset);
@@ -139,6 +135,12 @@ class File final : public Hdf5File {
     return file_.path().filename().string() + ": dataset " + std::string(name);
   }
 
+  [[noreturn]] void cannot_be_read(const Hdf5Unreadable& dataset) const {
+    throw DataError({.what = label(dataset.name) + " can't be read: it is " + dataset.reason,
+                     .where = quoted(file_.path().string()),
+                     .next = "name another dataset, or write this one in numbers (millrace inspect shows all of the file)"});
+  }
+
   static void advise(const InputFile& file, const Hdf5Layout& layout, Sizes offset, Sizes count) {
     const auto want = [&](std::uint64_t from, std::uint64_t bytes) {
       ::posix_fadvise(file.descriptor(), static_cast<off_t>(from), static_cast<off_t>(bytes), POSIX_FADV_WILLNEED);
@@ -159,6 +161,9 @@ class File final : public Hdf5File {
   [[nodiscard]] std::size_t index_of(std::string_view name) const {
     const auto found = by_name_.find(without_slash(name));
     if (found != by_name_.end()) return found->second;
+    for (const Hdf5Unreadable& dataset : unreadable_) {
+      if (without_slash(dataset.name) == without_slash(name)) cannot_be_read(dataset);
+    }
     std::string has;
     for (const Hdf5Dataset& dataset : datasets_) has += (has.empty() ? "" : ", ") + dataset.name;
     throw DataError({.what = label(name) + " is missing (has: " + (has.empty() ? "nothing" : has) + ")",

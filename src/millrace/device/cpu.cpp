@@ -9,8 +9,11 @@
 #include <thread>
 #include <vector>
 
+#include "millrace/base/error.h"
+#include "millrace/base/format.h"
 #include "millrace/device/detail/machine.h"
 #include "millrace/device/device.h"
+#include "millrace/device/limits.h"
 
 namespace millrace::device {
 
@@ -61,6 +64,23 @@ const Cpu& cpu_info() {
   return cpu;
 }
 
-void set_threads(int intra_op) { at::set_num_threads(std::max(1, intra_op)); }
+void set_threads(int intra_op) {
+  const int threads = std::max(1, intra_op);
+  if (threads > most_threads()) {
+    throw ConfigError({with_commas(threads) + " threads are far more than the " + std::to_string(cpu_info().logical_cores) +
+                           (cpu_info().logical_cores == 1 ? " CPU" : " CPUs") +
+                           " this process may use: they would wait for each other",
+                       "device.threads", "leave it at auto, or choose " + std::to_string(most_threads()) + " at most"});
+  }
+  static int made = 0;  // of each pool: once they are there, nothing more is asked of the system
+  if (threads <= made) return at::set_num_threads(threads);
+  guard_address_space(threads);
+  // ATen makes a second pool of as many threads as OpenMP's, and hangs when it can't; OpenMP ends the process.
+  constexpr int kOthers = 2;  // the readers' and the writer's say themselves when they can't be made
+  require_threads(2 * (threads - 1) + kOthers);
+  at::set_num_threads(threads);
+  made = threads;
+  at::parallel_for(0, threads, 1, [](std::int64_t, std::int64_t) {});
+}
 
 }  // namespace millrace::device

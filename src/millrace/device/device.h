@@ -70,12 +70,14 @@ struct Cpu {
 [[nodiscard]] std::uint64_t peak_resident_bytes();  // of this process
 [[nodiscard]] std::uint64_t resident_bytes();
 [[nodiscard]] std::uint64_t private_resident_bytes();  // without pages of files, which the system can drop
-[[nodiscard]] std::uint64_t available_memory_bytes();  // cgroup-aware
+[[nodiscard]] std::uint64_t available_memory_bytes();  // below the limits of the control group and `ulimit -v`
 
 // Switchboard row "keep_memory": make glibc's malloc keep freed memory instead of returning it page by page (456,000 page
 // faults a step were measured without it). Must run before the first large allocation.
 void keep_freed_memory() noexcept;
 
-void set_threads(int intra_op);  // ATen's and OpenMP's intra-op threads
+// ATen's and OpenMP's intra-op threads, made here. ConfigError for more than most_threads(), DeviceError where the system does
+// not allow them (device/limits.h). Call it before anything is computed.
+void set_threads(int intra_op);
 
 }  // namespace millrace::device

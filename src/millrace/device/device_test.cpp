@@ -1,21 +1,32 @@
 #include "millrace/device/device.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <array>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <stdexcept>
+#include <string>
+#include <vector>
 
 #include "millrace/base/error.h"
+#include "millrace/base/limits.h"
 #include "millrace/device/detail/plugin.h"
+#include "millrace/device/limits.h"
 
 namespace millrace::device {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 
 class FakeGpus final : public Backend {
@@ -196,6 +207,73 @@ TEST(Cpu, SetThreadsSetsAtens) {
   set_threads(0);
   EXPECT_EQ(at::get_num_threads(), 1);
   set_threads(before);
+}
+
+TEST(Threads, FarMoreThanTheCpusAreRefused) {
+  EXPECT_GE(most_threads(), 16);
+  EXPECT_GE(most_threads(), cpu_info().logical_cores);
+  try {
+    set_threads(most_threads() + 1);
+    ADD_FAILURE() << "accepted";
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("this process may use"));
+    EXPECT_THAT(error.what(), HasSubstr("choose " + std::to_string(most_threads()) + " at most"));
+  }
+}
+
+// What `body` says when it throws, in a process of its own with this limit; "" when it does not.
+template <class Body>
+std::string said_below(int resource, std::uint64_t most, Body body) {
+  std::array<int, 2> pipe{};
+  if (::pipe(pipe.data()) != 0) return "no pipe";
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const rlimit limit{most, most};
+    std::string text;
+    if (::setrlimit(static_cast<__rlimit_resource_t>(resource), &limit) != 0) text = "no limit";
+    try {
+      body();
+    } catch (const std::exception& error) {
+      text = error.what();
+    }
+    ::_exit(::write(pipe[1], text.data(), text.size()) < 0 ? 1 : 0);
+  }
+  ::close(pipe[1]);
+  std::string text(4096, '\0');
+  const ssize_t got = ::read(pipe[0], text.data(), text.size());
+  text.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
+  ::close(pipe[0]);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return status == 0 ? text : "died of " + std::to_string(status);
+}
+
+TEST(Threads, WithoutAddressSpaceForTheirStacksTheLimitIsNamed) {
+  EXPECT_THAT(said_below(RLIMIT_AS, mapped_bytes() + (std::uint64_t{20} << 20U), [] { require_threads(64); }),
+              AllOf(HasSubstr("of the 64 threads that this needs"), HasSubstr("ulimit -v"), HasSubstr("--device.threads=1")));
+  EXPECT_EQ(said_below(RLIMIT_AS, mapped_bytes() + (std::uint64_t{4} << 30U), [] { require_threads(4); }), "");
+}
+
+TEST(AddressSpace, TooLittleIsRefusedBeforeAnythingIsComputed) {
+  EXPECT_THAT(said_below(RLIMIT_AS, mapped_bytes() + library_address_space(1) / 2, [] { guard_address_space(1); }),
+              AllOf(HasSubstr("is limited to"), HasSubstr("(ulimit -v)"), HasSubstr("raise the limit")));
+}
+
+TEST(AddressSpace, TensorsLeaveToLibrariesWhatTheyNeed) {
+  const std::uint64_t most = mapped_bytes() + library_address_space(1) + (std::uint64_t{100} << 20U);
+  const std::string said = said_below(RLIMIT_AS, most, [] {
+    guard_address_space(1);
+    std::vector<at::Tensor> kept;
+    try {
+      while (true) kept.push_back(at::empty({std::int64_t{4} << 20}, at::kByte));
+    } catch (const std::exception& error) {
+      const std::uint64_t left = address_space_left().value_or(0);
+      if (left < library_address_space(1)) throw std::runtime_error("only " + std::to_string(left) + " bytes are left");
+      if (kept.size() < 10) throw std::runtime_error("refused after " + std::to_string(kept.size()));
+      throw;
+    }
+  });
+  EXPECT_THAT(said, AllOf(HasSubstr("a tensor of 4.2 MB does not fit"), HasSubstr("(ulimit -v)")));
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 # libmillrace_cuda.so (MILLRACE_CUDA=ON): opened by the program at start when there is an NVIDIA driver.
 target_link_libraries(${target} PRIVATE ${CMAKE_DL_LIBS})
+# The wheel's libgomp is linked already; this turns on the one parallel region here.
+set_source_files_properties("${dir}/cpu.cpp" PROPERTIES COMPILE_FLAGS "-fopenmp")
 if(MILLRACE_CUDA AND NOT TARGET millrace_cuda)
   if(NOT TorchWheel_HAS_CUDA)
     message(FATAL_ERROR "MILLRACE_CUDA needs a torch wheel with CUDA; ${TorchWheel_SITE} has the CPU one\n"

@@ -4,12 +4,15 @@
 #include <c10/core/impl/alloc_cpu.h>
 #include <c10/util/Exception.h>
 #include <malloc.h>
+#include <sys/resource.h>
+#include <oneapi/dnnl/dnnl_common.hpp>
 
 #include <atomic>
 #include <new>
 #include <string_view>
 
 #include "millrace/base/format.h"
+#include "millrace/base/limits.h"
 #include "millrace/device/device.h"
 
 namespace millrace::device {
@@ -20,6 +23,7 @@ std::atomic<std::uint64_t> peak{0};
 std::atomic<std::uint64_t> limit{0};
 std::atomic<std::uint64_t> resident_limit{0};
 std::atomic<std::uint64_t> unchecked{0};
+std::atomic<std::uint64_t> unmapped{0};  // bytes of tensors since the last look at the address space
 
 void add(std::uint64_t bytes) noexcept {
   const std::uint64_t now = live.fetch_add(bytes, std::memory_order_relaxed) + bytes;
@@ -49,6 +53,35 @@ void check_resident(std::uint64_t bytes) {
                    human_bytes(static_cast<double>(most)));
 }
 
+[[noreturn]] void refuse_address_space(std::uint64_t bytes) {
+  const std::uint64_t mapped = mapped_bytes();
+  malloc_trim(0);  // what it keeps is lost to all others
+  TORCH_CHECK_WITH(OutOfMemoryError, false, "a tensor of ", human_bytes(static_cast<double>(bytes)),
+                   " does not fit: ", human_bytes(static_cast<double>(mapped)), " of ",
+                   human_bytes(static_cast<double>(limit_of(RLIMIT_AS).value_or(0))),
+                   " of address space (ulimit -v) are in use, and libraries need the rest");
+}
+
+// c10's allocator, but what it takes from the system leaves the address space that is to be kept. Memory that the C library had
+// at hand is always taken: hence a look before and one after.
+void* take_memory(std::uint64_t bytes) {
+  constexpr std::uint64_t kWorthALook = std::uint64_t{1} << 20U;
+  if (kept_address_space() == 0) return c10::alloc_cpu(bytes);
+  const bool looks = unmapped.fetch_add(bytes, std::memory_order_relaxed) + bytes >= kWorthALook;
+  const std::uint64_t before = looks ? mapped_bytes() : 0;
+  void* memory = nullptr;
+  try {
+    memory = c10::alloc_cpu(bytes);
+  } catch (const c10::Error&) {
+    refuse_address_space(bytes);
+  }
+  if (!looks) return memory;
+  unmapped.store(0, std::memory_order_relaxed);
+  if (may_map(0) || mapped_bytes() <= before) return memory;
+  c10::free_cpu(memory);
+  refuse_address_space(bytes);
+}
+
 class Counting final : public c10::Allocator {
  public:
   c10::DataPtr allocate(std::size_t bytes) override {
@@ -58,7 +91,7 @@ class Counting final : public c10::Allocator {
                      " does not fit: tensors hold ", human_bytes(static_cast<double>(now)), " of ",
                      human_bytes(static_cast<double>(most)));
     check_resident(bytes);
-    void* const memory = c10::alloc_cpu(bytes);
+    void* const memory = take_memory(bytes);
     if (memory != nullptr) add(malloc_usable_size(memory));
     c10::profiledCPUMemoryReporter().New(memory, bytes);
     return {memory, memory, &release, c10::Device(c10::DeviceType::CPU)};
@@ -112,6 +145,9 @@ std::uint64_t resident_memory_limit() noexcept { return resident_limit.load(std:
 bool is_out_of_memory(const std::exception& error) noexcept {
   if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr) return true;
   if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return true;
+  // oneDNN says little: its code generator has no other reason to fail at run time.
+  if (const auto* const primitive = dynamic_cast<const dnnl::error*>(&error))
+    return primitive->status == dnnl_out_of_memory || primitive->status == dnnl_runtime_error;
   // LibTorch's own allocator of host memory throws a plain c10::Error.
   const auto* const other = dynamic_cast<const c10::Error*>(&error);
   if (other == nullptr) return false;

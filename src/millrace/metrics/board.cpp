@@ -4,7 +4,6 @@
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/stack.h>
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -118,23 +117,19 @@ Json Board::state() const {
   return state;
 }
 
-void Board::load_state(const Json& state) {
+void Board::load_state(const SavedJson& state) {
   sums_.clear();
-  const auto numbers = [](const Json& list, std::size_t size) {
-    return list.is_array() && list.size() == size &&
-           std::all_of(list.begin(), list.end(), [](const Json& value) { return value.is_number(); });
-  };
-  for (const auto& [name, entry] : state.items()) {
-    if (!entry.is_object()) continue;
-    if (entry.contains("sum") && entry.contains("count") && entry["sum"].is_number() && entry["count"].is_number()) {
-      add(name, entry["sum"].get<double>(), entry["count"].get<double>());
+  for (const auto& [name, entry] : state.members()) {
+    if (const auto sum = entry.find("sum")) {
+      add(name, sum->number(), entry["count"].number());
       continue;
     }
-    const Json sums = entry.value("sums", Json::array());
-    const bool correlation = entry.value("reading", Json()) == "correlation";
-    if (!numbers(sums, correlation ? 6 : 2)) continue;
+    const std::string reading = entry["reading"].text();
+    if (reading != "log_mean" && reading != "correlation") entry["reading"].refuse("\"log_mean\" or \"correlation\"");
+    const bool correlation = reading == "correlation";
     std::vector<at::Tensor> values;
-    for (const Json& value : sums) values.push_back(at::scalar_tensor(value.get<double>(), at::kDouble));
+    for (const SavedJson& value : entry["sums"].list(correlation ? 6 : 2))
+      values.push_back(at::scalar_tensor(value.number(), at::kDouble));
     add(name, correlation ? Reading::correlation : Reading::log_mean, std::move(values));
   }
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "millrace/core/batch.h"
+#include "millrace/core/saved_json.h"
 
 namespace millrace::metrics {
 
@@ -28,7 +29,7 @@ class Board {
   [[nodiscard]] std::map<std::string, double> means() const;  // NaN where the count is zero
   // All sums as JSON numbers, exact: a mean that spans a snapshot goes on as if nothing had happened. Waits for the device.
   [[nodiscard]] Json state() const;
-  void load_state(const Json& state);  // replaces what is there; members that state() does not write are left out
+  void load_state(const SavedJson& state);  // replaces what is there; SnapshotError for what state() does not write
   void reset();
   [[nodiscard]] bool empty() const noexcept { return sums_.empty(); }
 

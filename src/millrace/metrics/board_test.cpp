@@ -86,13 +86,34 @@ TEST(Board, LogarithmsAndCorrelationsAreReadFromTheirSums) {
   const at::Tensor b = y - y.mean();
   const double r = ((a * b).sum() / (a.norm() * b.norm())).item<double>();
   Board again;
-  again.load_state(board.state());
+  again.load_state(SavedJson(board.state(), "trainer"));
   for (const Board* each : {&board, &again}) {
     EXPECT_DOUBLE_EQ(each->means().at("log"), 0.0);
     EXPECT_NEAR(each->means().at("r"), r, 1e-6);
     EXPECT_TRUE(std::isnan(each->means().at("flat")));
     EXPECT_DOUBLE_EQ(each->means().at("loss"), std::log(3.0));
   }
+}
+
+TEST(Board, ASavedOneOfAnotherHandIsRefusedByName) {
+  const auto refusal = [](const char* text) {
+    const Json saved = Json::parse(text);
+    Board board;
+    try {
+      board.load_state(SavedJson(saved, "trainer"));
+    } catch (const SnapshotError& error) {
+      return error.message().what;
+    }
+    return std::string("accepted");
+  };
+  const std::string begin = "the snapshot's trainer part can't be used: ";
+  EXPECT_EQ(refusal("[]"), begin + "it is [], not an object");
+  EXPECT_EQ(refusal(R"({"a": 5})"), begin + "a is 5, not an object");
+  EXPECT_EQ(refusal(R"({"a": {"sum": 1, "count": "x"}})"), begin + "a/count is \"x\", not a number");
+  EXPECT_EQ(refusal(R"({"a": {"reading": "log_mean", "sums": [1]}})"), begin + "a/sums is [1], not a list of 2");
+  EXPECT_EQ(refusal(R"({"a": {"reading": "max", "sums": [1, 2]}})"),
+            begin + "a/reading is \"max\", not \"log_mean\" or \"correlation\"");
+  EXPECT_EQ(refusal(R"({"a": {"sum": 1, "count": 2}})"), "accepted");
 }
 
 // The meta device has no values: any read-back of it throws, so passing proves that add() waits for nothing.

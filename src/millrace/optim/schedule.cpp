@@ -108,7 +108,7 @@ Plateau::Plateau(const OptimConfig& config)
       best_(std::numeric_limits<double>::infinity()) {}
 
 void Plateau::observe(double metric) {
-  if (metric < best_ * (1.0 - threshold_)) {
+  if (std::isfinite(metric) && metric < best_ * (1.0 - threshold_)) {
     best_ = metric;
     bad_ = 0;
   } else {
@@ -125,16 +125,15 @@ Json Plateau::state() const {
   return state;
 }
 
-void Plateau::load_state(const Json& state) {
-  const auto is_number = [&](const char* key) { return state.is_object() && state.contains(key) && state[key].is_number(); };
-  if (!is_number("factor") || !is_number("bad") || (state.contains("best") && !is_number("best"))) {
-    throw SnapshotError({.what = "the state of schedule plateau is incomplete",
-                         .where = "snapshot, schedule: " + state.dump().substr(0, 200),
-                         .next = "use an older snapshot, or start with --fresh"});
-  }
-  factor_ = state["factor"].get<double>();
-  bad_ = state["bad"].get<std::int64_t>();
-  best_ = state.contains("best") ? state["best"].get<double>() : std::numeric_limits<double>::infinity();
+void Plateau::load_state(const SavedJson& state) {
+  const double factor = state["factor"].number();
+  if (!(factor >= 0.0 && factor <= 1.0)) state["factor"].refuse("a number >= 0 and <= 1");
+  const auto best = state.find("best");
+  const double lowest = best ? best->number() : std::numeric_limits<double>::infinity();
+  if (best && !std::isfinite(lowest)) best->refuse("a number");
+  bad_ = state["bad"].integer(0);
+  factor_ = factor;
+  best_ = lowest;
 }
 
 }  // namespace millrace::optim

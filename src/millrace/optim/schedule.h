@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "millrace/base/json.h"
+#include "millrace/core/saved_json.h"
 #include "millrace/optim/config.h"
 
 namespace millrace::optim {
@@ -35,10 +35,10 @@ void check_schedule(const OptimConfig& config, std::int64_t total_steps);
 class Plateau {
  public:
   explicit Plateau(const OptimConfig& config);
-  void observe(double metric);                                      // after each validation; NaN counts as no improvement
+  void observe(double metric);                                      // after each validation; what is not finite is no improvement
   [[nodiscard]] double factor() const noexcept { return factor_; }  // multiplies the base rate
   [[nodiscard]] Json state() const;
-  void load_state(const Json& state);
+  void load_state(const SavedJson& state);  // SnapshotError for what state() does not write
 
  private:
   double decay_;

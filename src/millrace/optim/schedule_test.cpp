@@ -174,7 +174,8 @@ TEST(Plateau, StateContinuesExactly) {
       before.observe(metrics[i]);
     }
     Plateau after(plateau_config());
-    after.load_state(Json::parse(before.state().dump()));
+    const Json saved = Json::parse(before.state().dump());
+    after.load_state(SavedJson(saved, "optimizer"));
     for (int i = stop; i < 6; ++i) {
       whole.observe(metrics[i]);
       after.observe(metrics[i]);
@@ -184,10 +185,23 @@ TEST(Plateau, StateContinuesExactly) {
 }
 
 TEST(Plateau, RefusesADamagedState) {
-  for (const char* text : {"{}", "[]", "3", R"({"factor": "x", "bad": 1})", R"({"factor": 1, "bad": 1, "best": null})"}) {
+  for (const char* text : {"{}", "[]", "3", R"({"factor": "x", "bad": 1})", R"({"factor": 1, "bad": 1, "best": null})",
+                           R"({"factor": -1, "bad": 1})", R"({"factor": 1, "bad": -1})", R"({"factor": 1, "bad": 1e308})"}) {
     Plateau plateau(plateau_config());
-    EXPECT_THROW(plateau.load_state(Json::parse(text)), SnapshotError) << text;
+    const Json saved = Json::parse(text);
+    EXPECT_THROW(plateau.load_state(SavedJson(saved, "optimizer")), SnapshotError) << text;
+    EXPECT_EQ(plateau.factor(), 1.0);
   }
+}
+
+TEST(Plateau, WhatIsNoNumberIsNeverBest) {
+  Plateau plateau(plateau_config());
+  for (const double metric : {std::nan(""), -std::numeric_limits<double>::infinity()}) {
+    plateau.observe(metric);
+    EXPECT_FALSE(plateau.state().contains("best")) << metric;
+  }
+  plateau.observe(2.0);
+  EXPECT_EQ(plateau.state()["best"], 2.0);
 }
 
 }  // namespace

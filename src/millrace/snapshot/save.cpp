@@ -53,9 +53,8 @@ auto writing(const std::string& file, std::uint64_t bytes, const Work& work) {
     return work();
   } catch (const FsError& error) {
     const bool is_full = error.error_number() == ENOSPC || error.error_number() == EDQUOT;
-    throw SnapshotError(
-        {"can't write " + file + " (" + human_bytes(static_cast<double>(bytes)) + "): " + error.what(), "",
-         is_full ? "free space there, or lower snapshot.keep_last" : "check the disk and the folder's permissions"});
+    throw SnapshotError({"can't write " + file + " (" + human_bytes(static_cast<double>(bytes)) + "): " + error.what(), "",
+                         is_full ? "free space there, or lower snapshot.keep_last" : remedy_for(error.error_number())});
   }
 }
 

@@ -104,7 +104,8 @@ struct TrainConfig {
         field<&C::epochs>("Passes over the training data; 0 = until max_steps.").min(0),
         field<&C::max_steps>("Stop after this many steps; 0 = by epochs alone.").min(0),
         field<&C::seed>("Seed of everything random."),
-        field<&C::resume>("auto = go on from the run folder's newest snapshot; never; or the path of a run or snapshot."),
+        field<&C::resume>("auto = go on from the run folder's newest snapshot; never; or the path of a run or snapshot to "
+                          "begin from: later ones in the run folder become a branch."),
         field<&C::validate_every>("Steps between validations; 0 = at the end of each epoch.").min(0),
         field<&C::validate_at_start>("Also validate before the first step: the loss to compare with."),
         field<&C::validate_batches>("Batches of a validation; 0 = the whole validation split.").min(0),

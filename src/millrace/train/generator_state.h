@@ -7,7 +7,8 @@
 namespace millrace {
 
 [[nodiscard]] State generator_state();
-void set_generator_state(const State& state);  // leaves it alone when the state has none
+// Leaves it alone when the state has none. SnapshotError when it is none of this generator.
+void set_generator_state(const State& state);
 
 // Puts the generator back at the end of a scope that must leave no trace (trials, samples).
 class KeepGenerator {

@@ -16,10 +16,11 @@ inline constexpr const char* kHistoryBefore = "history.csv.old";  // of other co
 inline constexpr const char* kSnapshots = "snapshots";
 inline constexpr const char* kPictures = "pictures";
 inline constexpr const char* kBranches = "branches";  // snapshots that a run left behind when it went on from an older one
-inline constexpr const char* kOldRun = ".old-run";    // what --fresh replaces, until the new run has its first snapshot
+inline constexpr const char* kOldRun =
+    ".old-run";  // what --fresh replaces, until the new run has saved; where that is taken, ".old-run-2" …
 
 // Every run has or may have these.
-inline constexpr std::array<const char*, 12> kAll = {kLock,    kRun,           kConfig,    kPlan,     kLog,      kSummary,
-                                                     kHistory, kHistoryBefore, kSnapshots, kPictures, kBranches, kOldRun};
+inline constexpr std::array<const char*, 11> kAll = {kLock,    kRun,           kConfig,    kPlan,     kLog,     kSummary,
+                                                     kHistory, kHistoryBefore, kSnapshots, kPictures, kBranches};
 
 }  // namespace millrace::run_files

@@ -49,12 +49,17 @@ std::optional<long> number_in(std::string_view text) {
   return whole ? std::optional(number) : std::nullopt;
 }
 
-// The process of "<name>.tmp.<process>.<n>", as write_atomically() names what it writes.
-std::optional<long> process_of_temporary(const std::string& name) {
-  const std::size_t last = name.rfind('.');
-  const std::size_t middle = last == std::string::npos || last == 0 ? last : name.rfind('.', last - 1);
-  if (middle == std::string::npos || middle < 4 || name.compare(middle - 4, 4, ".tmp") != 0) return std::nullopt;
-  return number_in(std::string_view(name).substr(middle + 1, last - middle - 1));
+// "<name>.tmp.<process>.<n>", as write_atomically() calls what it writes.
+struct Temporary {
+  std::string name;
+  long process = 0;
+};
+std::optional<Temporary> parse_temporary(const std::string& text) {
+  const std::size_t middle = text.rfind(".tmp.");
+  const std::size_t last = text.rfind('.');
+  if (middle == std::string::npos || last <= middle + 4) return std::nullopt;
+  const auto process = number_in(std::string_view(text).substr(middle + 5, last - middle - 5));
+  return process ? std::optional(Temporary{text.substr(0, middle), *process}) : std::nullopt;
 }
 
 [[noreturn]] void cannot_use(const stdfs::path& folder, const std::string& why) {
@@ -217,7 +222,7 @@ void RunFolder::refuse_what_is_not_ours() const {
     const stdfs::file_type type = type_of(path_ / name);
     if (type == stdfs::file_type::not_found) continue;
     const bool is_folder = name == std::string_view(run_files::kSnapshots) || name == std::string_view(run_files::kPictures) ||
-                           name == std::string_view(run_files::kBranches) || name == std::string_view(run_files::kOldRun);
+                           name == std::string_view(run_files::kBranches);
     if (type != (is_folder ? stdfs::file_type::directory : stdfs::file_type::regular)) {
       cannot_use(path_, (path_ / name).string() + (is_folder ? " is not a folder" : " is not a regular file") +
                             (type == stdfs::file_type::symlink ? " but a link" : ""));
@@ -236,10 +241,8 @@ bool RunFolder::has_snapshot() const {
 }
 
 void RunFolder::settle_replacement() {
-  if (record_.replacement == Replacement::none) {
-    // Nothing is in it: what a start that was cut off before its first move made, or one that was put back.
-    if (record_.owns(run_files::kOldRun)) fs_.remove_all(path_ / run_files::kOldRun);
-  } else if (record_.replacement == Replacement::complete && has_snapshot()) {
+  if (record_.replacement == Replacement::none) return;
+  if (record_.replacement == Replacement::complete && has_snapshot()) {
     drop_old_run(fs_, path_, record_);
   } else {
     restore_old_run(fs_, path_, record_);
@@ -256,14 +259,20 @@ stdfs::path RunFolder::staging() {
 
 void RunFolder::clear_leftovers() {
   snapshot::Keeper(fs_, path_).clear_leftovers(processes_, nullptr);
-  for (const stdfs::path& folder : {path_, path_ / run_files::kPictures}) {
-    if (!fs_.exists(folder)) continue;
-    for (const std::string& name : fs_.list(folder)) {
-      const stdfs::path path = folder / name;
-      const auto process =
-          name.starts_with(kStaging) ? number_in(std::string_view(name).substr(kStaging.size())) : process_of_temporary(name);
-      const auto type = name.starts_with(kStaging) ? stdfs::file_type::directory : stdfs::file_type::regular;
-      if (process && processes_.contains(*process) && type_of(path) == type && path != staging_) fs_.remove_all(path);
+  const auto is_ours = [&](const std::string& name) {
+    return record_.owns(name) || std::find(run_files::kAll.begin(), run_files::kAll.end(), name) != run_files::kAll.end();
+  };
+  for (const stdfs::path& below : {stdfs::path(), stdfs::path(run_files::kPictures)}) {
+    if (!fs_.exists(path_ / below)) continue;
+    for (const std::string& name : fs_.list(path_ / below)) {
+      const stdfs::path path = path_ / below / name;
+      const auto temporary = parse_temporary(name);
+      const bool is_temporary = temporary && processes_.contains(temporary->process) &&
+                                is_ours((below / temporary->name).string()) && type_of(path) == stdfs::file_type::regular;
+      const auto stager = name.starts_with(kStaging) ? number_in(std::string_view(name).substr(kStaging.size())) : std::nullopt;
+      const bool is_staging =
+          stager && processes_.contains(*stager) && path != staging_ && type_of(path) == stdfs::file_type::directory;
+      if (is_temporary || is_staging) fs_.remove_all(path);
     }
   }
   lock_->set_processes({::getpid()});

@@ -45,6 +45,7 @@ std::optional<RunRecord> read_record(Fs& fs, const std::filesystem::path& run_fo
     RunRecord record;
     record.recipe = json.at("recipe").get<std::string>();
     record.files = json.at("files").get<std::set<std::string>>();
+    record.old_run = json.at("old_run").get<std::string>();
     const auto word = json.at("replacement").get<std::string>();
     for (std::size_t i = 0; i < kReplacements.size(); ++i) {
       if (word == kReplacements[i]) record.replacement = static_cast<Replacement>(i);
@@ -56,11 +57,9 @@ std::optional<RunRecord> read_record(Fs& fs, const std::filesystem::path& run_fo
 }
 
 void write_record(Fs& fs, const std::filesystem::path& run_folder, const RunRecord& record) {
-  const Json json = {{"format", kFormat},
-                     {"recipe", record.recipe},
-                     {"millrace", kVersion},
-                     {"files", record.files},
-                     {"replacement", kReplacements[static_cast<std::size_t>(record.replacement)]}};
+  const Json json = {{"format", kFormat},         {"recipe", record.recipe},
+                     {"millrace", kVersion},      {"files", record.files},
+                     {"old_run", record.old_run}, {"replacement", kReplacements[static_cast<std::size_t>(record.replacement)]}};
   write_atomically(fs, run_folder / run_files::kRun, json.dump(2) + "\n");
 }
 

@@ -18,6 +18,7 @@ struct RunRecord {
   std::string recipe;
   std::set<std::string> files;  // paths below the run folder that Millrace made or is about to make; it touches no others
   Replacement replacement = Replacement::none;
+  std::string old_run;  // the folder, below this one, of the run that is being replaced; "" = none
 
   [[nodiscard]] bool owns(const std::string& name) const { return files.contains(name); }
 };

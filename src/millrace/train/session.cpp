@@ -16,6 +16,7 @@
 #include "millrace/train/feed.h"
 #include "millrace/train/generator_state.h"
 #include "millrace/train/run_files.h"
+#include "millrace/train/snapshot_check.h"
 #include "millrace/train/split.h"
 
 namespace millrace {
@@ -94,6 +95,7 @@ Session::~Session() = default;
 RunOutcome Session::run() {
   choose_device();
   if (!request_.dry_run) open_folder();
+  if (resumed_) check_trainer_part(*resumed_);
   if (resumed_ && already_complete()) return finish(std::nullopt, "");
   make_recipe();
   make_loaders();

@@ -49,7 +49,7 @@ std::vector<std::string> movable(const RunRecord& record) {
   std::vector<std::string> names;
   for (const std::string& name : record.files) {
     const bool stays = name == run_files::kLock || name == run_files::kRun || name == run_files::kSnapshots ||
-                       name == run_files::kPictures || name == run_files::kOldRun || name.starts_with(run_files::kBranches);
+                       name == run_files::kPictures || name.starts_with(run_files::kBranches);
     if (!stays) names.push_back(name);
   }
   return names;
@@ -64,46 +64,66 @@ void copy_file(Fs& fs, const stdfs::path& from, const stdfs::path& to, const cha
 
 constexpr std::int64_t kAll = -1;
 
+// A name that nothing has.
+stdfs::path free_name(const stdfs::path& wish) {
+  stdfs::path path = wish;
+  for (int i = 2; is_there(path); ++i) path = wish.string() + "-" + std::to_string(i);
+  return path;
+}
+
+// What Millrace put into a folder that was set aside, the record last; then the folders, where nothing else is in them.
+void remove_set_aside(Fs& fs, const stdfs::path& folder) {
+  if (const auto record = read_record(fs, folder)) {
+    for (const std::string& name : movable(*record)) fs.remove_all(folder / name);
+    for (const stdfs::path& path : snapshots_after(fs, folder, kAll)) fs.remove_all(path);
+    fs.remove_all(folder / run_files::kRun);
+  }
+  std::error_code not_empty;
+  for (const char* name : {run_files::kSnapshots, run_files::kPictures}) stdfs::remove(folder / name, not_empty);
+  stdfs::remove(folder, not_empty);
+}
+
 }  // namespace
 
 void set_old_run_aside(Fs& fs, const stdfs::path& run, RunRecord& record) {
-  const stdfs::path old = run / run_files::kOldRun;
-  fs.create_directories(old);
-  write_record(fs, old, record);
-  record.files.insert(run_files::kOldRun);
-  record.replacement = Replacement::under_way;
+  const RunRecord before = record;
+  const stdfs::path old = free_name(run / run_files::kOldRun);
+  record.old_run = old.filename().string();
+  record.replacement = Replacement::under_way;  // from here on files of the old run are in both places
   write_record(fs, run, record);
-  for (const std::string& name : movable(record)) move_file(fs, run / name, old / name);
+  fs.create_directories(old);
+  write_record(fs, old, before);
+  for (const std::string& name : movable(before)) move_file(fs, run / name, old / name);
   move_snapshots(fs, run, old, kAll);
   fs.sync_directory(old);
   fs.sync_directory(run);
-  std::erase_if(record.files, [](const std::string& name) {
-    return !name.starts_with(run_files::kBranches) && name != run_files::kOldRun && name != run_files::kLock;
-  });
+  std::erase_if(record.files,
+                [](const std::string& name) { return !name.starts_with(run_files::kBranches) && name != run_files::kLock; });
   record.replacement = Replacement::complete;
   write_record(fs, run, record);
 }
 
 void restore_old_run(Fs& fs, const stdfs::path& run, RunRecord& record) {
-  const stdfs::path old = run / run_files::kOldRun;
-  std::optional<RunRecord> before = read_record(fs, old);
-  if (!before) return;  // cut off before anything was moved
-  if (record.replacement == Replacement::complete) {
-    for (const std::string& name : movable(record)) fs.remove_all(run / name);
-    record.replacement = Replacement::under_way;  // from here on files of the old run are in both places
+  const stdfs::path old = run / record.old_run;
+  if (std::optional<RunRecord> before = read_record(fs, old)) {  // else nothing was moved yet, or all is back
+    if (record.replacement == Replacement::complete) {
+      for (const std::string& name : movable(record)) fs.remove_all(run / name);
+      record.replacement = Replacement::under_way;
+      write_record(fs, run, record);
+    }
+    for (const std::string& name : movable(*before)) move_file(fs, old / name, run / name);
+    move_snapshots(fs, old, run, kAll);
+    record.files = std::move(before->files);
+    record.recipe = before->recipe;
+    fs.sync_directory(run);
     write_record(fs, run, record);
   }
-  for (const std::string& name : movable(*before)) move_file(fs, old / name, run / name);
-  move_snapshots(fs, old, run, kAll);
-  fs.sync_directory(run);
-  record = *std::move(before);
-  write_record(fs, run, record);
-  fs.remove_all(old);
+  drop_old_run(fs, run, record);
 }
 
 void drop_old_run(Fs& fs, const stdfs::path& run, RunRecord& record) {
-  fs.remove_all(run / run_files::kOldRun);
-  record.files.erase(run_files::kOldRun);
+  remove_set_aside(fs, run / record.old_run);
+  record.old_run.clear();
   record.replacement = Replacement::none;
   write_record(fs, run, record);
 }
@@ -113,8 +133,7 @@ stdfs::path set_branch_aside(Fs& fs, const stdfs::path& run, RunRecord& record, 
   if (later.empty()) return {};
   const stdfs::path branches = run / run_files::kBranches;
   const std::string newest = later.back().filename().string();
-  stdfs::path branch = branches / newest;
-  for (int i = 2; is_there(branch); ++i) branch = branches / (newest + "-" + std::to_string(i));
+  const stdfs::path branch = free_name(branches / newest);
   fs.create_directories(branch);
   record.files.insert((stdfs::path(run_files::kBranches) / branch.filename()).string());
   write_record(fs, run, record);
@@ -138,7 +157,7 @@ void restore_branch(Fs& fs, const stdfs::path& run, RunRecord& record, const std
   move_snapshots(fs, branch, run, kAll);
   move_file(fs, branch / run_files::kSummary, run / run_files::kSummary);
   fs.sync_directory(run);
-  fs.remove_all(branch);
+  remove_set_aside(fs, branch);
   record.files.erase((stdfs::path(run_files::kBranches) / branch.filename()).string());
   write_record(fs, run, record);
 }

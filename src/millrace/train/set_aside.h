@@ -10,8 +10,9 @@
 
 namespace millrace {
 
-// --fresh: the files of `record` and the snapshots go to <run>/.old-run; what is not Millrace's stays, and so do branches.
-// Whatever call is the last before a crash, restore_old_run() or drop_old_run() finds its way by record.replacement. FsError.
+// --fresh: the files of `record` and the snapshots go to a new folder, record.old_run; what is not Millrace's stays, and so do
+// branches. Whatever call is the last before a crash, restore_old_run() or drop_old_run() finds its way by record.replacement.
+// What somebody put into that folder meanwhile stays there. FsError.
 void set_old_run_aside(Fs& fs, const std::filesystem::path& run, RunRecord& record);
 // Puts it back; what the new run wrote goes.
 void restore_old_run(Fs& fs, const std::filesystem::path& run, RunRecord& record);

@@ -5,6 +5,8 @@
 #include <string_view>
 
 #include "millrace/base/error.h"
+#include "millrace/base/field.h"
+#include "millrace/core/saved_json.h"
 #include "millrace/train/stepper.h"
 
 namespace millrace {
@@ -26,6 +28,20 @@ std::pair<State, State> split(const State& state, const std::string& prefix) {
     (is_own(rest) ? parts.first : parts.second).tensors[rest] = tensor;
   }
   return parts;
+}
+
+// A counter that is there has the shape of its own.
+void check_saved(const State& state, const std::string& name, const at::Tensor& own) {
+  const auto it = state.tensors.find(name);
+  if (it == state.tensors.end() || it->second.sizes() == own.sizes()) return;
+  refuse_part("optimizer", "tensor \"" + name + "\" is " + to_text(Shape(it->second.sizes().begin(), it->second.sizes().end())) +
+                               ", not " + to_text(Shape(own.sizes().begin(), own.sizes().end())));
+}
+
+void copy_saved(const State& state, const std::string& name, at::Tensor& own) {
+  check_saved(state, name, own);
+  const at::NoGradGuard no_grad;
+  if (const auto it = state.tensors.find(name); it != state.tensors.end()) own.copy_(it->second);
 }
 
 }  // namespace
@@ -56,17 +72,18 @@ State Stepper::state() const {
 }
 
 void Stepper::load_state(const State& state, const Tensors& average) {
+  const auto objectives = SavedJson(state.json, "optimizer")["objectives"];
   for (Lane& lane : lanes_) {
     auto [own, one] = split(state, lanes_.size() == 1 ? "" : lane.objective.name + "/");
-    const auto objectives = state.json.find("objectives");
-    if (objectives == state.json.end() || !objectives->contains(lane.objective.name)) {
+    const auto objective = objectives.find(lane.objective.name);
+    if (!objective) {
       throw SnapshotError({"the snapshot has no optimiser state of objective \"" + lane.objective.name + "\"",
                            "part \"optimizer\"", "resume with the recipe that wrote it, or start over with --fresh"});
     }
-    const Json& json = (*objectives)[lane.objective.name];
-    one.json = json.value("optimizer", Json::object());
+    one.json = (*objective)["optimizer"].json();
     lane.optimizer->load_state(one);
-    if (lane.plateau && json.contains("plateau")) lane.plateau->load_state(json["plateau"]);
+    const auto plateau = objective->find("plateau");
+    if (lane.plateau && plateau) lane.plateau->load_state(*plateau);
     // Another run's snapshot may know neither of scales nor of averages: they begin here then.
     if (lane.scale && own.tensors.contains("loss_scale")) lane.scale->load_state(own);
     if (!lane.average) continue;
@@ -76,14 +93,13 @@ void Stepper::load_state(const State& state, const Tensors& average) {
       lane.average->load(average, own.tensors["ema_updates"]);
     }
   }
-  const at::NoGradGuard no_grad;
-  const auto copy = [&state](const char* name, at::Tensor& target) {
-    if (const auto it = state.tensors.find(name); it != state.tensors.end()) target.copy_(it->second);
-  };
-  copy("skipped", skipped_);
-  copy("skipped_in_a_row", skipped_in_a_row_);
-  copy("spikes", spiked_);
-  if (overflow_) overflow_->load_state(state);
+  copy_saved(state, "skipped", skipped_);
+  copy_saved(state, "skipped_in_a_row", skipped_in_a_row_);
+  copy_saved(state, "spikes", spiked_);
+  if (overflow_) {
+    for (auto& [name, own] : overflow_->state().tensors) check_saved(state, name, own);
+    overflow_->load_state(state);
+  }
   if (spikes_ && state.tensors.contains("spike_window")) spikes_->load_state(state);
 }
 

@@ -120,6 +120,7 @@ class Trainer {
   std::optional<std::map<std::string, double>> validation_that_fits();
   void note_validation(const std::map<std::string, double>& means);
   void save(bool required);
+  void hold_folder();
   void bound_lag();
   void leave_out(std::int64_t nanoseconds) noexcept;
   enum class OnFailure : std::uint8_t { warn, as_configured, end };

@@ -72,7 +72,7 @@ void Trainer::restore(const snapshot::Content& content) {
     epoch_ = json.at("epoch").get<std::uint64_t>();
     validation_pending_ = json.at("validation_pending").get<bool>() && parts_.validation != nullptr;
     validations_without_gain_ = json.at("validations_without_gain").get<std::int64_t>();
-    epoch_board_.load_state(json.at("epoch_sums"));
+    epoch_board_.load_state(SavedJson(json, "trainer")["epoch_sums"]);
     epoch_samples_ = json.at("epoch_samples").get<std::int64_t>();
     split_ = std::max(split_, json.value("memory_split", std::int64_t{1}));
     for (const auto& [name, m] : json.at("metrics").items()) {
@@ -82,8 +82,9 @@ void Trainer::restore(const snapshot::Content& content) {
     if (json.contains("loss_first")) loss_first_ = number_or_nan(json["loss_first"]);
     if (json.contains("epoch_row"))
       epoch_row_ = EpochRow{json["epoch_row"].at(0).get<std::uint64_t>(), number_or_nan(json["epoch_row"].at(1)), 0, 0};
-    window_.load_state(content.report.value("window", Json::object()));
-    if (const Json last = content.report.value("loss_last", Json()); last.is_number()) loss_last_ = last.get<double>();
+    const SavedJson report(content.report, "report");
+    if (const auto window = report.find("window")) window_.load_state(*window);
+    if (const auto last = report.find("loss_last"); last && !last->json().is_null()) loss_last_ = last->number_or_nan();
   } catch (const Json::exception& error) {
     throw SnapshotError(
         {"the snapshot's trainer part can't be read", error.what(), "resume from another snapshot, or start over with --fresh"});
@@ -134,6 +135,14 @@ void Trainer::leave_out(std::int64_t nanoseconds) noexcept {
   epoch_begin_ns_ += nanoseconds;
 }
 
+// A folder that can't be made anew is told by the save that fails there.
+void Trainer::hold_folder() {
+  try {
+    if (const std::string moved = parts_.folder->hold(); !moved.empty()) parts_.console->warning(moved);
+  } catch (const FsError&) {
+  }
+}
+
 void Trainer::save(bool required) {
   if (writer_ == nullptr) return;
   const std::int64_t begin = steady_nanoseconds();
@@ -152,7 +161,7 @@ void Trainer::save(bool required) {
       saved_step_ = step_;
       epoch_save_due_ = false;
       improved_ = false;
-      if (const std::string moved = parts_.folder->hold(); !moved.empty()) parts_.console->warning(moved);
+      hold_folder();
       writer_->begin(content(), std::move(retention));
       if (required) writer_->wait();
       if (required || !parts_.saves_in_background) note_save(required ? OnFailure::end : OnFailure::as_configured);

@@ -9,7 +9,9 @@
 
 #include "millrace/base/error.h"
 #include "millrace/base/json.h"
+#include "millrace/core/saved_json.h"
 #include "millrace/snapshot/snapshot.h"
+#include "millrace/train/run_record.h"
 
 namespace millrace {
 namespace {
@@ -33,7 +35,7 @@ std::string recipe_in(const Json& json) {
 std::string recipe_in_log(const std::filesystem::path& file) {
   std::error_code code;
   if (!std::filesystem::is_regular_file(file, code)) return "";
-  constexpr std::streamsize kEnough = 1 << 20;
+  constexpr std::streamsize kEnough = 4 << 20;  // it names all files of the data
   std::string head(kEnough, '\0');
   std::ifstream stream(file, std::ios::binary);
   stream.read(head.data(), kEnough);
@@ -95,7 +97,9 @@ Weights from_snapshot(const snapshot::Content& content, const std::filesystem::p
       if (averaged && average->second.tensors.contains(name)) tensor = average->second.tensors.at(name);
     }
   }
-  if (const auto part = content.parts.find("recipe"); part != content.parts.end()) weights.recipe = part->second;
+  const auto recipe = content.parts.find("recipe");
+  if (recipe == content.parts.end()) refuse_part("recipe", "it is missing");
+  weights.recipe = recipe->second;
   weights.path = path;
   weights.run = run_of_snapshot(path);
   weights.which = what + " step " + std::to_string(content.step) + " of " + weights.run.string();
@@ -147,6 +151,13 @@ Weights from_file(const std::filesystem::path& path) {
   return weights;
 }
 
+// While a --fresh start has not saved yet, what there is is the run that it replaces.
+std::filesystem::path run_with_snapshots(Fs& fs, const std::filesystem::path& run) {
+  const auto record = read_record(fs, run);
+  const bool is_replaced = record && !record->old_run.empty() && snapshot::list(fs, run).empty();
+  return is_replaced ? run / record->old_run : run;
+}
+
 }  // namespace
 
 std::string recipe_of_run(Fs& fs, const std::filesystem::path& run) {
@@ -168,8 +179,9 @@ Weights load_weights(Fs& fs, const std::filesystem::path& from, telemetry::Conso
   }
   if (std::filesystem::is_regular_file(from)) return from_file(from);
   if (fs.exists(from / "manifest.json")) return from_snapshot(snapshot::load(fs, from), from, "snapshot,");
-  Weights weights = from_run(fs, from, console);
-  weights.run = from;
+  const std::filesystem::path run = run_with_snapshots(fs, from);
+  Weights weights = from_run(fs, run, console);
+  weights.run = run;
   return weights;
 }
 

@@ -23,6 +23,7 @@
 #include <utility>
 #include <vector>
 
+#include "millrace/base/limits.h"
 #include "millrace/base/signals.h"
 #include "millrace/data/detail/thread_usage.h"
 
@@ -330,6 +331,7 @@ class Engine {
   void start_readers(int readers) {
     state_->active = readers;
     for (int reader = static_cast<int>(threads_.size()); reader < readers; ++reader) {
+      if (!may_map(thread_stack_bytes())) return;  // a limit on address space: as with one on threads
       {
         const std::lock_guard lock(state_->mutex);
         state_->ids.resize(static_cast<std::size_t>(reader) + 1);

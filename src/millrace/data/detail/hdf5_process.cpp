@@ -18,6 +18,7 @@
 
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
+#include "millrace/base/fs.h"
 #include "millrace/data/detail/hdf5_wire.h"
 
 namespace millrace::data::detail {
@@ -103,10 +104,12 @@ class Actions {
 };
 
 [[noreturn]] void cannot_start(const std::string& program, int error_number) {
+  std::string next = remedy_for(error_number);
+  if (error_number == EAGAIN) next = "raise the limit on processes (ulimit -u), or end other programs";
+  if (error_number == ENOMEM) next = "free memory, or raise the limit of address space (ulimit -v)";
   throw DataError({.what = "the program that reads HDF5 files can't be started: " + reason(error_number),
                    .where = quoted(program),
-                   .next = error_number == EMFILE || error_number == EAGAIN ? "raise the limits on processes and open files"
-                                                                            : "check the program and its permissions"});
+                   .next = std::move(next)});
 }
 
 }  // namespace

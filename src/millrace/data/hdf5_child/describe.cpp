@@ -22,6 +22,7 @@ constexpr std::uint64_t kMaxChunks = std::uint64_t{1} << 22U;
 constexpr std::int64_t kMaxChunkBytes = std::int64_t{1} << 30U;
 constexpr std::int64_t kMaxDigestBytes = std::int64_t{1} << 24U;
 constexpr std::size_t kMaxListed = 100'000;
+constexpr std::ptrdiff_t kMaxLevels = 64;
 
 struct Plan {
   std::vector<std::uint32_t> filters;
@@ -256,16 +257,43 @@ void put_dataset(WireWriter& out, const OpenDataset& dataset, hid_t file) {
   put_digests(out, dataset, blocks);
 }
 
+// Ends a walk that a file could make as long as it likes: the library finds each object by its whole path.
+struct Walk {
+  std::vector<std::string> names;
+  std::size_t seen = 0;
+  std::string refusal;
+
+  herr_t goes_on(std::string_view name) {
+    if (++seen > kMaxListed) refusal = "more than " + std::to_string(kMaxListed) + " objects";
+    if (std::count(name.begin(), name.end(), '/') >= kMaxLevels)
+      refusal = "groups nested more than " + std::to_string(kMaxLevels) + " deep";
+    return refusal.empty() ? 0 : 1;
+  }
+  void end(herr_t result) {
+    check(result);
+    if (!refusal.empty()) throw LibraryError(refusal);
+    seen = 0;
+  }
+};
+
 herr_t collect_dataset(hid_t, const char* name, const H5O_info_t* info, void* to) {
-  auto& names = *static_cast<std::vector<std::string>*>(to);
-  if (info->type == H5O_TYPE_DATASET) names.push_back('/' + std::string(name));
-  return names.size() > kMaxListed ? -1 : 0;
+  auto& walk = *static_cast<Walk*>(to);
+  if (info->type == H5O_TYPE_DATASET) walk.names.push_back('/' + std::string(name));
+  return walk.goes_on(name);
+}
+
+// Of other files, which are named so that their refusal is told.
+herr_t collect_foreign_link(hid_t, const char* name, const H5L_info_t* info, void* to) {
+  auto& walk = *static_cast<Walk*>(to);
+  if (info->type == H5L_TYPE_EXTERNAL) walk.names.push_back('/' + std::string(name));
+  return walk.goes_on(name);
 }
 
 std::vector<std::string> all_datasets(hid_t file) {
-  std::vector<std::string> names;
-  check(H5Ovisit2(file, H5_INDEX_NAME, H5_ITER_INC, collect_dataset, &names, H5O_INFO_BASIC));
-  return names;
+  Walk walk;
+  walk.end(H5Ovisit2(file, H5_INDEX_NAME, H5_ITER_INC, collect_dataset, &walk, H5O_INFO_BASIC));
+  walk.end(H5Lvisit(file, H5_INDEX_NAME, H5_ITER_INC, collect_foreign_link, &walk));
+  return std::move(walk.names);
 }
 
 }  // namespace

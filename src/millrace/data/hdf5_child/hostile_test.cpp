@@ -181,6 +181,23 @@ TEST_F(Hdf5Hostile, EveryTruncationIsRefused) {
   }
 }
 
+TEST_F(Hdf5Hostile, GroupsNestedWithoutEndAreRefusedAtOnce) {
+  const float value = 1.0F;
+  const auto refusal = [&](int levels) {
+    std::string name;
+    for (int level = 0; level < levels; ++level) name += "/g";
+    const Hdf5Array array{.name = name + "/a", .dtype = DType::f32, .shape = {1}, .bytes = std::as_bytes(std::span(&value, 1))};
+    write_hdf5(root_ / "nested.h5", std::span(&array, 1));
+    try {
+      return Hdf5File::open(root_ / "nested.h5")->datasets()[0].name == array.name ? std::string("accepted") : "something else";
+    } catch (const DataError& error) {
+      return error.message().what;
+    }
+  };
+  EXPECT_EQ(refusal(60), "accepted");
+  EXPECT_EQ(refusal(100), "nested.h5 is no sound HDF5 file: groups nested more than 64 deep");
+}
+
 TEST_F(Hdf5Hostile, BytesBehindTheEndChangeNothing) {
   for (const std::string& text : originals()) {
     const std::vector<fs::path> paths = write_all({text, text + 'x'});

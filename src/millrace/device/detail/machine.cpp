@@ -138,6 +138,24 @@ std::optional<std::uint64_t> Machine::available_memory() const {
   return least;
 }
 
+std::optional<std::uint64_t> Machine::memory_limit() const {
+  constexpr std::uint64_t kNone = std::uint64_t{1} << 60U;  // version 1 says "none" as a number
+  std::optional<std::uint64_t> least;
+  for (const fs::path& folder : groups("memory")) {
+    for (const char* const file : {"memory.max", "memory.limit_in_bytes"}) {
+      const auto limit = to_number(read(folder / file));
+      if (limit && *limit < kNone) keep_least<std::uint64_t>(least, limit);
+    }
+  }
+  return least;
+}
+
+std::optional<std::uint64_t> Machine::thread_limit() const {
+  std::optional<std::uint64_t> least;
+  for (const fs::path& folder : groups("pids")) keep_least<std::uint64_t>(least, to_number(read(folder / "pids.max")));
+  return least;
+}
+
 bool Machine::has_nvidia_gpu() const {
   std::error_code ignored;
   const fs::directory_iterator gpus(root_ / "proc/driver/nvidia/gpus", ignored);

@@ -24,6 +24,9 @@ class Machine {
   [[nodiscard]] std::optional<double> cpu_quota() const;
   // Free memory of the machine, or what is left below the tightest control group's limit if that is less.
   [[nodiscard]] std::optional<std::uint64_t> available_memory() const;
+  // The tightest of the process's control groups.
+  [[nodiscard]] std::optional<std::uint64_t> memory_limit() const;
+  [[nodiscard]] std::optional<std::uint64_t> thread_limit() const;  // processes and threads
   [[nodiscard]] bool has_nvidia_gpu() const;
 
  private:

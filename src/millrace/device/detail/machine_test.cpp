@@ -110,6 +110,23 @@ TEST_F(MachineTest, MemoryBelowALimitOfVersion1) {
   EXPECT_EQ(machine().available_memory(), 5096U);
 }
 
+TEST_F(MachineTest, TightestLimitsOfTheGroups) {
+  EXPECT_EQ(machine().memory_limit(), std::nullopt);
+  EXPECT_EQ(machine().thread_limit(), std::nullopt);
+  put("proc/self/cgroup", "0::/a/b\n");
+  put("sys/fs/cgroup/a/b/memory.max", "max\n");
+  put("sys/fs/cgroup/a/memory.max", "5000\n");
+  put("sys/fs/cgroup/a/b/pids.max", "70\n");
+  put("sys/fs/cgroup/a/pids.max", "100\n");
+  EXPECT_EQ(machine().memory_limit(), 5000);
+  EXPECT_EQ(machine().thread_limit(), 70);
+  put("proc/self/cgroup", "5:memory:/c\n6:pids:/c\n");
+  put("sys/fs/cgroup/memory/c/memory.limit_in_bytes", "9223372036854771712\n");
+  put("sys/fs/cgroup/pids/c/pids.max", "max\n");
+  EXPECT_EQ(machine().memory_limit(), std::nullopt);
+  EXPECT_EQ(machine().thread_limit(), std::nullopt);
+}
+
 TEST_F(MachineTest, MalformedFilesAreUnknown) {
   put("proc/cpuinfo", "model name\nflags\n");
   put("proc/meminfo", "MemAvailable\nMemAvailable: many kB\n");

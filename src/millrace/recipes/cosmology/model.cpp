@@ -22,7 +22,11 @@ at::Tensor activate(const at::Tensor& x, Activation act, const nn::VolumePaths& 
 
 }  // namespace
 
-std::int64_t parameter_count(std::int64_t filters) { return 2052 * filters * filters + 195 * filters + 2; }
+double parameters_of(double filters) { return 2052 * filters * filters + 195 * filters + 2; }
+
+std::int64_t parameter_count(std::int64_t filters) {
+  return static_cast<std::int64_t>(parameters_of(static_cast<double>(filters)));
+}
 
 Convolution::Convolution(std::int64_t first, std::int64_t second, std::int64_t out) {
   weight = register_parameter("weight", at::empty({first, second, 3, 3, 3}, at::kFloat));

@@ -22,6 +22,7 @@ struct ModelConfig {
 
 // 2052 f^2 + 195 f + 2.
 [[nodiscard]] std::int64_t parameter_count(std::int64_t filters);
+[[nodiscard]] double parameters_of(double filters);  // also of those that no memory holds
 
 // Weight and bias under torch's names, without torch's own initialisation. A transposed convolution's weight is (in, out, 3, 3,
 // 3).

@@ -13,6 +13,7 @@
 #include "millrace/recipes/cosmology/sky_pca.h"
 #include "millrace/recipes/cosmology/sky_source.h"
 #include "millrace/train/config.h"
+#include "millrace/train/model_size.h"
 #include "millrace/train/switchboard.h"
 
 namespace millrace::recipes::cosmology {
@@ -61,6 +62,8 @@ Batch Cosmology::prepare(Batch batch) {
 UNet& Cosmology::model() {
   if (!model_) {
     const ModelConfig config{.filters = recipe_.filters, .act = recipe_.act};
+    const double parameters = parameters_of(static_cast<double>(recipe_.filters));
+    check_model_size(parameters, sizeof(float) * parameters, "recipe.filters");
     model_ = std::make_shared<UNet>(config, context_.seed, paths_);
   }
   return *model_;

@@ -46,7 +46,7 @@ class MemorySky final : public data::Hdf5File {
   }
   const stdfs::path& path() const override { return path_; }
   std::span<const data::Hdf5Dataset> datasets() const override { return sets_; }
-  std::span<const data::Hdf5Unreadable> unreadable() const override { return {}; }
+  std::span<const data::Hdf5Unreadable> unreadable() const override { return not_readable; }
   std::uint64_t size() const noexcept override { return bytes_.size(); }
   std::int64_t modified_ns() const noexcept override { return 0; }
   std::vector<std::string> filters(std::string_view) const override { return {}; }
@@ -60,6 +60,8 @@ class MemorySky final : public data::Hdf5File {
       std::memcpy(out.data() + i * kept, bytes_.data() + i * row, kept);
   }
   void will_need(std::string_view, std::span<const std::int64_t>, std::span<const std::int64_t>) const override {}
+
+  std::vector<data::Hdf5Unreadable> not_readable;
 
  private:
   stdfs::path path_;
@@ -395,6 +397,14 @@ TEST_F(CosmologyTest, EveryFaultOfTheInputHasItsText) {
   alter("s2.h5", [&](const stdfs::path& path) { return memory(path, "/map", DType::c64, {4, 8, 16}); });
   const std::string name_it = "\n  next     name the dataset with recipe.vis_dataset; a uvh5 file: run tools/uvh5_to_vis.py";
   EXPECT_EQ(refused(), "DataError  s2.h5: dataset /vis is missing (has: /map)\n  where    " + s2 + name_it);
+  alter("s2.h5", [&](const stdfs::path& path) {
+    const auto file = memory(path, "/map", DType::c64, {4, 8, 16});
+    file->not_readable = {{"/vis", "data in external files"}};
+    return file;
+  });
+  EXPECT_EQ(refused(),
+            "DataError  s2.h5: dataset /vis can't be read: data in external files\n  where    " + s2 +
+                "\n  next     write it anew in numbers, all in this file, or name another dataset with recipe.vis_dataset");
   alter("s2.h5", [&](const stdfs::path& path) { return memory(path, "/vis", DType::f64, {4, 8, 16}); });
   EXPECT_EQ(refused(), "DataError  s2.h5: /vis is float64, expected complex {r,i}\n  where    " + s2 + name_it);
   alter("s2.h5", [&](const stdfs::path& path) { return memory(path, "/vis", DType::c64, {4, 12, 16}); });

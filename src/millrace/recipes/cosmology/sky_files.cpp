@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
@@ -37,11 +38,17 @@ const data::Hdf5Dataset& cube_of(const data::Hdf5File& file, const RecipeConfig&
   const std::string next = "name the dataset with recipe.vis_dataset; a uvh5 file: run tools/uvh5_to_vis.py";
   const auto sets = file.datasets();
   const auto it = std::find_if(sets.begin(), sets.end(), [&](const auto& set) { return set.name == recipe.vis_dataset; });
+  for (const auto& [name, reason] : file.unreadable()) {
+    if (recipe.vis_dataset == name || recipe.vis_dataset.starts_with(name + "/"))
+      throw DataError({name_of_file(file) + ": dataset " + recipe.vis_dataset + " can't be read: " + reason, file.path().string(),
+                       "write it anew in numbers, all in this file, or name another dataset with recipe.vis_dataset"});
+  }
   if (it == sets.end()) {
     std::string all;
     for (const auto& set : sets) all += (all.empty() ? "" : ", ") + set.name;
     throw DataError(
-        {name_of_file(file) + ": dataset " + recipe.vis_dataset + " is missing (has: " + all + ")", file.path().string(), next});
+        {name_of_file(file) + ": dataset " + recipe.vis_dataset + " is missing (has: " + (all.empty() ? "nothing" : all) + ")",
+         file.path().string(), next});
   }
   if (it->dtype != DType::c64 && it->dtype != DType::c128) {
     const std::string type = it->dtype == DType::f64   ? "float64"
@@ -124,10 +131,11 @@ SplitOfSky split_sky(const std::vector<std::filesystem::path>& signal, const std
 
 void check(const RecipeConfig& recipe) {
   std::vector<Problem> problems;
-  if (recipe.ra_keep % (4 * recipe.split) != 0) {
-    problems.push_back(
-        {"ra_keep " + std::to_string(recipe.ra_keep) + " does not divide by 4*split = " + std::to_string(4 * recipe.split),
-         "recipe.ra_keep, recipe.split", "each chunk is halved twice: choose a multiple"});
+  if (recipe.ra_keep % 4 != 0 || recipe.ra_keep / 4 % recipe.split != 0) {  // 64 bits need not hold 4*split
+    const bool fits = recipe.split <= std::numeric_limits<std::int64_t>::max() / 4;
+    problems.push_back({"ra_keep " + std::to_string(recipe.ra_keep) + " does not divide by 4*split = " +
+                            (fits ? std::to_string(4 * recipe.split) : "4*" + std::to_string(recipe.split)),
+                        "recipe.ra_keep, recipe.split", "each chunk is halved twice: choose a multiple"});
   }
   if (recipe.num_train == 0)
     problems.push_back({"num_train is 0: there is nothing to train on", "recipe.num_train", "-1 takes all files"});

@@ -6,8 +6,10 @@
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
 #include "millrace/config/schema_of.h"
+#include "millrace/core/saved_json.h"
 #include "millrace/recipes/cosmology/preprocess.h"
 #include "millrace/recipes/cosmology/recipe.h"
+#include "millrace/recipes/cosmology/sky_pca.h"
 #include "millrace/train/config.h"
 
 namespace millrace::recipes::cosmology {
@@ -20,6 +22,17 @@ std::filesystem::path found(const std::string& named, const Json& config, const 
                                          : std::filesystem::path(named);
   if (path.is_relative() && std::filesystem::exists(config_folder / path)) return config_folder / path;
   return path;
+}
+
+at::Tensor saved_tensor(const State& state, const std::string& name, const Shape& shape) {
+  const auto found = state.tensors.find(name);
+  if (found == state.tensors.end()) refuse_part("recipe", "tensor \"" + name + "\" is missing");
+  const at::Tensor& tensor = found->second;
+  if (tensor.scalar_type() != at::kDouble || tensor.sizes() != at::IntArrayRef(shape))
+    refuse_part("recipe", "tensor \"" + name + "\" is " + c10::toString(tensor.scalar_type()) + " " +
+                              to_text(Shape(tensor.sizes().begin(), tensor.sizes().end())) + ", not Double " + to_text(shape));
+  if (!tensor.isfinite().all().item<bool>()) refuse_part("recipe", "tensor \"" + name + "\" holds numbers that are not finite");
+  return tensor.to(at::kCPU);
 }
 
 }  // namespace
@@ -40,12 +53,18 @@ State Cosmology::state() const {
 }
 
 void Cosmology::load_state(const State& state) {
-  if (!state.json.contains("pca") || !state.tensors.contains("pca.vectors")) return;
-  const auto tensor = [&](const char* name) { return state.tensors.at(name).to(at::kCPU); };
-  pca_.emplace(tensor("pca.mean"), tensor("pca.eigenvalues"), tensor("pca.vectors"),
-               state.json["pca"].at("n_fg").get<std::int64_t>());
-  pca_->facts = state.json["pca"].at("facts").get<std::map<std::string, std::string>>();
-  if (state.tensors.contains("pca.freq_mhz")) pca_->freq_mhz = tensor("pca.freq_mhz");
+  if (state.tensors.empty() && state.json.empty()) return;  // weights alone, or pca=batch
+  const SavedJson json = SavedJson(state.json, "recipe")["pca"];
+  const auto found = state.tensors.find("pca.mean");
+  const std::int64_t channels = found != state.tensors.end() && found->second.dim() == 1 ? found->second.size(0) : 0;
+  if (channels < 2) refuse_part("recipe", "tensor \"pca.mean\" is missing or no list of channels");
+  nn::ForegroundPca pca(saved_tensor(state, "pca.mean", {channels}), saved_tensor(state, "pca.eigenvalues", {channels}),
+                        saved_tensor(state, "pca.vectors", {channels, channels}), json["n_fg"].integer(1, channels - 1));
+  for (const auto& [fact, value] : json["facts"].members()) pca.facts[fact] = value.text();
+  if (state.tensors.contains("pca.freq_mhz")) pca.freq_mhz = saved_tensor(state, "pca.freq_mhz", {channels});
+  if (pca.n_fg() != recipe_.n_fg) json["n_fg"].refuse("recipe.n_fg = " + std::to_string(recipe_.n_fg));
+  if (sky_) check_pca(pca, recipe_, *sky_, "the snapshot", {});
+  pca_ = std::move(pca);
 }
 
 Tensors Cosmology::predict(const Tensors& inputs) {

@@ -23,6 +23,16 @@ constexpr double kNormEps = 1e-5;
 
 std::int64_t hidden_width(const ModelConfig& config) { return config.hidden > 0 ? config.hidden : 4 * config.width; }
 
+// Of sizes that a config may give, which 64 bits need not hold.
+template <class Number>
+Number parameters_in(const ModelConfig& c) {
+  const auto d = static_cast<Number>(c.width);
+  const Number f = c.hidden > 0 ? static_cast<Number>(c.hidden) : 4 * d;
+  const Number block = 4 * (d * d + d) + (d * f + f) + (f * d + d) + 4 * d;
+  return static_cast<Number>(c.vocab_size) * d * (c.tied ? 1 : 2) + static_cast<Number>(c.layers) * block + 2 * d +
+         (c.learned_positions ? static_cast<Number>(c.positions) * d : 0);
+}
+
 std::shared_ptr<Affine> linear(std::int64_t out, std::int64_t in, at::Device device, bool with_bias = true) {
   return std::make_shared<Affine>(std::vector<std::int64_t>{out, in}, with_bias, device);
 }
@@ -72,11 +82,14 @@ ModelConfig model_config(const RecipeConfig& recipe, std::int64_t vocab_size) {
           .attention = recipe.attention.value_or(Attention::causal)};
 }
 
-std::int64_t parameter_count(const ModelConfig& c) {
-  const std::int64_t d = c.width;
-  const std::int64_t f = hidden_width(c);
-  const std::int64_t block = 4 * (d * d + d) + (d * f + f) + (f * d + d) + 4 * d;
-  return c.vocab_size * d * (c.tied ? 1 : 2) + c.layers * block + 2 * d + (c.learned_positions ? c.positions * d : 0);
+std::int64_t parameter_count(const ModelConfig& c) { return parameters_in<std::int64_t>(c); }
+
+ModelSize size_of_model(const ModelConfig& c) {
+  constexpr double kFloat = 4;
+  constexpr double kBlock = 16 << 10;  // of a block's modules and tensors beside their numbers, about
+  const auto parameters = parameters_in<double>(c);
+  const double sinusoids = c.learned_positions ? 0.0 : static_cast<double>(c.positions) * static_cast<double>(c.width);
+  return {parameters, kFloat * (parameters + sinusoids) + kBlock * static_cast<double>(c.layers)};
 }
 
 Affine::Affine(std::vector<std::int64_t> weight_shape, bool with_bias, at::Device device) {

@@ -39,6 +39,12 @@ struct ModelConfig {
 [[nodiscard]] std::vector<Problem> shape_problems(const ModelConfig& config);
 // V d + L (4(d^2+d) + (d f + f) + (f d + d) + 4d) + 2d [+ V d untied] [+ T d learned positions], f = hidden.
 [[nodiscard]] std::int64_t parameter_count(const ModelConfig& config);
+// Of any sizes, also of those that no memory holds.
+struct ModelSize {
+  double parameters;
+  double bytes;  // of the model and its table of positions, without gradients
+};
+[[nodiscard]] ModelSize size_of_model(const ModelConfig& config);
 
 // Weight and perhaps bias under torch's names, without torch's own initialisation.
 struct Affine : torch::nn::Module {

@@ -6,10 +6,12 @@
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
 #include "millrace/config/schema_of.h"
+#include "millrace/core/saved_json.h"
 #include "millrace/recipes/language_model/checks.h"
 #include "millrace/recipes/language_model/corpus.h"
 #include "millrace/recipes/language_model/generate.h"
 #include "millrace/train/config.h"
+#include "millrace/train/model_size.h"
 #include "millrace/train/switchboard.h"
 
 namespace millrace::recipes::language_model {
@@ -70,7 +72,11 @@ Transformer& LanguageModel::model() {
     if (!tokenizer_ && recipe_.vocab_size == 0) before_training();  // weights without a snapshot: the text knows its characters
     const std::int64_t known = tokenizer_ ? tokenizer_->vocab_size() : 0;
     check_vocabulary(recipe_, known);
-    model_ = std::make_shared<Transformer>(model_config(recipe_, std::max(known, recipe_.vocab_size)), context_.seed, paths_);
+    const ModelConfig config = model_config(recipe_, std::max(known, recipe_.vocab_size));
+    const ModelSize size = size_of_model(config);
+    check_model_size(size.parameters, size.bytes,
+                     "recipe.model_embd, recipe.model_layer, recipe.model_positions, recipe.vocab_size");
+    model_ = std::make_shared<Transformer>(config, context_.seed, paths_);
   }
   return *model_;
 }
@@ -103,7 +109,11 @@ State LanguageModel::state() const {
 }
 
 void LanguageModel::load_state(const State& state) {
-  if (state.json.contains("tokenizer")) tokenizer_ = data::Tokenizer::from_json(state.json["tokenizer"]);
+  if (state.tensors.empty() && state.json.empty()) return;  // weights alone
+  const SavedJson saved = SavedJson(state.json, "recipe")["tokenizer"];
+  auto tokenizer = data::Tokenizer::from_json(saved.json());
+  if (tokens_ && tokenizer->fingerprint() != tokenizer_->fingerprint()) saved.refuse("the tokenizer of this run's text");
+  tokenizer_ = std::move(tokenizer);
 }
 
 Tensors LanguageModel::predict(const Tensors& inputs) {
@@ -113,6 +123,7 @@ Tensors LanguageModel::predict(const Tensors& inputs) {
 }
 
 std::string LanguageModel::write(const std::string& prompt, const GenerateConfig& config, bool beam) {
+  if (!tokenizer_) before_training();  // as in model()
   std::vector<std::int64_t> tokens = tokens_of_prompt(*tokenizer_, prompt);
   const auto written = beam ? beam_search(model(), tokens, config, data::Tokenizer::kEnd).tokens
                             : write_tokens(model(), std::move(tokens), config, data::Tokenizer::kEnd);

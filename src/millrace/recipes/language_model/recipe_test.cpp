@@ -11,6 +11,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <sstream>
 
 #include "millrace/base/error.h"
@@ -227,6 +228,23 @@ TEST_F(RecipeTest, TheVocabularyTravelsWithTheState) {
   EXPECT_EQ(second.state().json, first.state().json);
   const GenerateConfig config{.max_length = 5};
   EXPECT_EQ(second.write("abc", config, false), first.write("abc", config, false));
+}
+
+TEST_F(RecipeTest, AModelThatNoMemoryHoldsIsCountedFirst) {
+  write_file("a.txt", "abcdefghijklmnop");
+  const std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  for (const auto& [key, value] : std::vector<std::pair<std::string, std::int64_t>>{{"recipe.model_layer", std::int64_t{1} << 31},
+                                                                                    {"recipe.model_layer", most},
+                                                                                    {"recipe.model_embd", std::int64_t{1} << 40},
+                                                                                    {"recipe.model_positions", most - 1},
+                                                                                    {"recipe.vocab_size", most}}) {
+    LanguageModel model = recipe({{"recipe.sources", {"a.txt"}}, {key, value}});
+    model.before_training();
+    EXPECT_THAT(refusal([&] { model.model(); }),
+                ::testing::ContainsRegex("ConfigError  a model of [0-9.e+]+ parameters takes [0-9.e+]+ [A-Z]+ before its first "
+                                         "step, .* are free\n  where    recipe.model_embd, recipe.model_layer, "))
+        << key << " " << value;
+  }
 }
 
 TEST_F(RecipeTest, AnEmbeddingTooSmallForTheTextIsRefused) {

@@ -2,6 +2,7 @@
 
 #include <ATen/ops/from_blob.h>
 #include <c10/util/Exception.h>
+#include <sys/resource.h>
 
 #include <cstdlib>
 #include <new>
@@ -9,6 +10,7 @@
 
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
+#include "millrace/base/limits.h"
 #include "millrace/snapshot/detail/folders.h"
 #include "millrace/snapshot/detail/json_text.h"
 #include "millrace/snapshot/detail/manifest.h"
@@ -149,7 +151,8 @@ void saving(const std::filesystem::path& run, std::int64_t step, const std::func
   } catch (const c10::Error& error) {
     refuse(std::string("a tensor can't be copied: ") + error.what_without_backtrace(), "see whether the device failed");
   } catch (const std::bad_alloc&) {
-    refuse("there is no memory for a copy of the state", "write it without a copy: --off=async_snapshot");
+    const std::string limit = limit_of(RLIMIT_AS) ? " within the limit of address space (ulimit -v)" : "";
+    refuse("there is no memory for a copy of the state" + limit, "write it without a copy: --off=async_snapshot");
   }
 }
 

@@ -1,0 +1,46 @@
+// The program `millrace` as users start it: sees whether LibTorch can be loaded at all, then becomes millrace-torch beside it.
+#include <sys/auxv.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <string>
+#include <system_error>
+
+#include "millrace/base/error.h"
+#include "millrace/base/fs.h"
+#include "millrace/base/limits.h"
+
+namespace millrace {
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path own_folder() {
+  std::error_code error;
+  const fs::path self = fs::read_symlink("/proc/self/exe", error);
+  if (!error) return self.parent_path();
+  const auto* const name = reinterpret_cast<const char*>(::getauxval(AT_EXECFN));  // without /proc
+  return fs::path(name == nullptr ? "" : name).parent_path();
+}
+
+// What to say when it comes back.
+std::string become(char** argv) {
+  if (std::string refusal = start_refusal(); !refusal.empty()) return refusal;
+  const fs::path program = own_folder() / "millrace-torch";
+  ::execv(program.c_str(), argv);
+  const int error_number = errno;
+  return to_text("FileError",
+                 {"the program " + program.string() + " can't be started: " + std::generic_category().message(error_number),
+                  "millrace becomes it",
+                  error_number == ENOENT ? "install millrace again: both belong into one folder" : remedy_for(error_number)});
+}
+
+}  // namespace
+}  // namespace millrace
+
+int main(int, char** argv) {
+  std::fprintf(stderr, "%s\n", millrace::become(argv).c_str());
+  return 1;
+}

@@ -1,0 +1,49 @@
+// The JSON of a snapshot's part, read with distrust: its checksums may be right and its values of another hand.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "millrace/base/json.h"
+
+namespace millrace {
+
+// A place in the part's JSON, which must outlive it. Whatever is asked for and not there, of another kind or out of range is a
+// SnapshotError that names part, place and value.
+class SavedJson {
+ public:
+  SavedJson(const Json& json, std::string part) : SavedJson(json, std::move(part), "") {}
+
+  [[nodiscard]] const Json& json() const noexcept { return *json_; }
+  [[nodiscard]] SavedJson operator[](const std::string& key) const;           // of an object
+  [[nodiscard]] std::optional<SavedJson> find(const std::string& key) const;  // the same; nullopt when the key is missing
+  [[nodiscard]] std::vector<std::pair<std::string, SavedJson>> members() const;
+  [[nodiscard]] std::vector<SavedJson> list(std::size_t size) const;  // an array of this length
+
+  [[nodiscard]] std::int64_t integer(std::int64_t lowest, std::int64_t highest = std::numeric_limits<std::int64_t>::max()) const;
+  [[nodiscard]] double number() const;
+  [[nodiscard]] double number_or_nan() const;  // null is NaN
+  [[nodiscard]] bool boolean() const;
+  [[nodiscard]] std::string text() const;
+
+  [[noreturn]] void refuse(const std::string& expected) const;  // "… is 5, not `expected`"
+
+ private:
+  SavedJson(const Json& json, std::string part, std::string place)
+      : json_(&json), part_(std::move(part)), place_(std::move(place)) {}
+  [[nodiscard]] SavedJson below(const Json& json, const std::string& key) const { return {json, part_, place_ + "/" + key}; }
+
+  const Json* json_;
+  std::string part_;
+  std::string place_;
+};
+
+// SnapshotError: the part `part` can't be used; `problem` says why.
+[[noreturn]] void refuse_part(const std::string& part, const std::string& problem);
+
+}  // namespace millrace

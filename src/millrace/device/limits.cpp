@@ -1,0 +1,131 @@
+#include "millrace/device/limits.h"
+
+#include <malloc.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "millrace/base/error.h"
+#include "millrace/base/format.h"
+#include "millrace/base/limits.h"
+#include "millrace/device/detail/machine.h"
+#include "millrace/device/device.h"
+#include "millrace/device/tensor_memory.h"
+
+namespace millrace::device {
+namespace {
+
+constexpr std::uint64_t kShared = std::uint64_t{160} << 20U;
+constexpr std::uint64_t kOfEachThread = std::uint64_t{8} << 20U;
+
+std::string bytes_text(std::uint64_t bytes) { return human_bytes(static_cast<double>(bytes)); }
+
+// Threads that wait for each other, so that all are there at once.
+class Crowd {
+ public:
+  Crowd() = default;
+  ~Crowd() {
+    {
+      const std::lock_guard lock(mutex_);
+      may_go_ = true;
+    }
+    wake_.notify_all();
+    for (std::thread& thread : threads_) thread.join();
+  }
+  Crowd(const Crowd&) = delete;
+  Crowd& operator=(const Crowd&) = delete;
+  void add() {
+    threads_.emplace_back([this] {
+      std::unique_lock lock(mutex_);
+      wake_.wait(lock, [this] { return may_go_; });
+    });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool may_go_ = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace
+
+int most_threads() {
+  constexpr int kTimes = 4;
+  constexpr int kAlways = 16;  // a small machine may try what a larger one will do
+  return std::max(kTimes * cpu_info().logical_cores, kAlways);
+}
+
+void require_threads(int count) {
+  int made = 0;
+  try {
+    Crowd crowd;
+    for (; made < count; ++made) crowd.add();
+  } catch (const std::system_error& error) {
+    throw DeviceError({"only " + std::to_string(made) + " of the " + std::to_string(count) +
+                           " threads that this needs could be made: " + error.code().message(),
+                       thread_account(), "raise the limit, end other programs, or use fewer threads (--device.threads=1)"});
+  }
+}
+
+std::uint64_t library_address_space(int threads) noexcept {
+  // tests/limits: with 64 MB in all, oneDNN crashed in 3 of 40 runs of the cosmology recipe; with 96 in none of 60.
+  return kShared + kOfEachThread * static_cast<std::uint64_t>(threads);
+}
+
+void guard_address_space(int threads) {
+  const std::optional<std::uint64_t> left = address_space_left();
+  if (!left) return;
+  // The C library reserves 64 MB for the small blocks of each thread: no more than a thirty-second of what there is.
+  constexpr std::uint64_t kArena = std::uint64_t{64} << 20U;
+  const std::uint64_t arenas = std::clamp<std::uint64_t>(*left / (32 * kArena), 1, 1024);
+  mallopt(M_ARENA_MAX, static_cast<int>(arenas));
+  // OpenMP's threads, and as many of LibTorch's second pool.
+  const std::uint64_t stacks = 2 * static_cast<std::uint64_t>(threads - 1) * thread_stack_bytes();
+  const std::uint64_t needed = stacks + library_address_space(threads);
+  if (*left < needed) {
+    const std::uint64_t limit = limit_of(RLIMIT_AS).value_or(0);
+    throw DeviceError({"the address space of this process is limited to " + bytes_text(limit) +
+                           " (ulimit -v), too little to compute anything: the program and its libraries take " +
+                           bytes_text(limit - *left + needed) + " with " + std::to_string(threads) +
+                           (threads == 1 ? " thread" : " threads"),
+                       "ulimit -v",
+                       "raise the limit (ulimit -v unlimited)" +
+                           std::string(threads == 1 ? "" : ", or use fewer threads (--device.threads=1)")});
+  }
+  count_tensor_memory();
+  keep_address_space(library_address_space(threads) + (arenas > 1 ? kArena : 0));
+}
+
+std::string memory_account() {
+  std::string text = "peak resident " + bytes_text(peak_resident_bytes());
+  if (const auto limit = limit_of(RLIMIT_AS))
+    text += "; the address space is limited to " + bytes_text(*limit) + " (ulimit -v), " + bytes_text(mapped_bytes()) +
+            " of it are in use";
+  if (const auto limit = limit_of(RLIMIT_DATA)) text += "; data are limited to " + bytes_text(*limit) + " (ulimit -d)";
+  if (const auto limit = detail::Machine().memory_limit())
+    text += "; the control group is limited to " + bytes_text(*limit) + " (memory.max)";
+  return text + "; " + bytes_text(available_memory_bytes()) + " are free";
+}
+
+std::string thread_account() {
+  std::vector<std::string> limits;
+  if (const auto limit = limit_of(RLIMIT_NPROC))
+    limits.push_back(with_commas(static_cast<std::int64_t>(*limit)) + " processes and threads of this user (ulimit -u)");
+  if (const auto limit = detail::Machine().thread_limit())
+    limits.push_back(with_commas(static_cast<std::int64_t>(*limit)) + " of the control group (pids.max)");
+  if (const auto limit = limit_of(RLIMIT_AS))
+    limits.push_back(bytes_text(*limit) + " of address space (ulimit -v), of which " + bytes_text(mapped_bytes()) +
+                     " are in use and a stack takes " + bytes_text(thread_stack_bytes()));
+  std::string text;
+  for (const std::string& limit : limits) text += (text.empty() ? "limits: " : "; ") + limit;
+  return text.empty() ? "no limit of this process is known: the machine's own (kernel.threads-max) may be reached" : text;
+}
+
+}  // namespace millrace::device

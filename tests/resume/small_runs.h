@@ -1,0 +1,49 @@
+// The shipped recipes in a size that trains in no time.
+#pragma once
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <stdexcept>
+#include <string>
+
+#include "millrace/base/philox.h"
+#include "millrace/recipes/registry.h"
+#include "toys.h"
+
+namespace millrace::small_runs {
+
+// Small enough for hundreds of runs: five batches an epoch, accumulated by two, so three steps of which the last is partial.
+inline Json small_config(const std::string& recipe) {
+  if (recipe == "cosmology") {
+    return {{"recipe.ra_keep", 32},  {"recipe.split", 2},       {"recipe.n_fg", 2},     {"recipe.filters", 2},
+            {"recipe.num_train", 5}, {"recipe.ra_shift", true}, {"data.batch_size", 2}, {"recipe.pca_num_samples", 2}};
+  }
+  return {{"recipe.model_embd", 16}, {"recipe.model_layer", 1},     {"recipe.model_head", 2}, {"recipe.model_positions", 16},
+          {"recipe.seq_len", 16},    {"recipe.model_dropout", 0.2}, {"data.batch_size", 4}};
+}
+
+inline const Entry& entry_of(const std::string& name) {
+  for (const Entry& entry : recipes::all()) {
+    if (entry.name == name) return entry;
+  }
+  throw std::out_of_range(name);
+}
+
+// Made once for the process.
+inline const std::filesystem::path& data_of(const std::string& recipe) {
+  static std::map<std::string, toys::TemporaryFolder> folders;
+  const bool is_new = !folders.contains(recipe);
+  const std::filesystem::path& folder = folders[recipe].path();
+  if (!is_new) return folder;
+  if (recipe == "language_model") {
+    Philox random(make_key(5));
+    std::ofstream text(folder / "text.txt");
+    for (int i = 0; i < 360; ++i) text << static_cast<char>('a' + random.below(9));
+  } else {
+    entry_of(recipe).make_data("smoke", folder, 0);
+  }
+  return folder;
+}
+
+}  // namespace millrace::small_runs
