@@ -66,7 +66,6 @@ def main():
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
     failed = False
-    lines = []
     try:
         world = World(wish.program, folder)
         for part in wish.part or PARTS:
@@ -78,11 +77,12 @@ def main():
                 numbers = [int(wish.only)]
             else:
                 numbers = range(small if wish.rounds is None else max(1, round(wish.rounds * share)))
-            work(world, wish.seed, numbers, report)
-            lines.append(f"{part:<10} {report.done:>6} {report.violations:>11}")
-            print(f"part         rounds  violations\n{lines[-1]}", flush=True)
-            for text, count in sorted(report.notes.items()):
-                print(f"    {count} x {text}", flush=True)
+            try:
+                work(world, wish.seed, numbers, report)
+            finally:  # interrupted, too: what was tried until then
+                print(f"part         rounds  violations\n{part:<10} {report.done:>8} {report.violations:>11}", flush=True)
+                for text, count in sorted(report.notes.items()):
+                    print(f"    {count} x {text}", flush=True)
             failed = failed or report.violations > 0
     finally:
         if not wish.keep:

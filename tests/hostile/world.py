@@ -196,7 +196,7 @@ def is_whole_snapshot(folder):
 def whole_snapshots(run):
     """Steps of what looks like a whole snapshot; in a run that --fresh is just replacing those of the old one too."""
     steps = set()
-    for snapshots in (Path(run) / "snapshots", Path(run) / ".old-run" / "snapshots"):
+    for snapshots in (Path(run) / "snapshots", *Path(run).glob(".old-run*/snapshots")):
         for folder in snapshots.glob("*step-*"):
             if not folder.name.startswith(".tmp-") and is_whole_snapshot(folder):
                 steps.add(int(re.search(r"step-(\d+)", folder.name).group(1)))
