@@ -157,10 +157,11 @@ Report inspect_path(const fs::path& path) {
   }
   if (error) throw FsError("look at", path, error.value());
   if (fs::is_directory(status)) {
-    if (fs::exists(path / "manifest.json", error) || path.filename().string().starts_with("step-")) {
+    const bool is_run = is_run_folder(path);  // a branch has the name of its last snapshot
+    if (fs::exists(path / "manifest.json", error) || (path.filename().string().starts_with("step-") && !is_run)) {
       return inspect_snapshot(path);
     }
-    if (is_run_folder(path)) {
+    if (is_run) {
       return inspect_run(path);
     }
     static_cast<void>(Fs::real().list(path));  // an error for a folder that may not be looked into

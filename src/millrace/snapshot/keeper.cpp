@@ -91,6 +91,7 @@ void Keeper::retain(const Retention& retention, const Tell& warn) {
     std::vector<std::filesystem::path> hidden;
     for (const std::string& name : not_kept(retention, warn)) {
       const std::filesystem::path place = snapshots_ / detail::beside_name(detail::kRemoved, name);
+      if (detail::is_taken(place) && !detail::is_our_leftover(fs_, place)) continue;  // somebody has the name: it stays
       warned(warn, [&] {
         fs_.remove_all(place);
         fs_.rename(snapshots_ / name, place);

@@ -166,6 +166,17 @@ std::vector<detail::Candidate> candidates_of(Fs& fs, const std::filesystem::path
 
 bool is_ours(Fs& fs, const Found& found) noexcept { return detail::is_our_snapshot(fs, found.path, found.step); }
 
+std::vector<std::string> files_of(Fs& fs, const Found& found) noexcept {
+  return detail::files_of_snapshot(fs, found.path, found.step);
+}
+
+std::filesystem::path free_place(const std::filesystem::path& run, std::int64_t step) {
+  const auto place = [&](int copy) { return detail::snapshots_of(run) / detail::folder_name(step, copy); };
+  int copy = 1;
+  while (detail::is_taken(place(copy))) ++copy;
+  return place(copy);
+}
+
 Content load(Fs& fs, const std::filesystem::path& snapshot) { return Loader(fs, snapshot).load(); }
 
 void check(Fs& fs, const std::filesystem::path& snapshot) { Loader(fs, snapshot).check(); }

@@ -81,24 +81,34 @@ detail::FileRecord write_text(Fs& fs, const std::filesystem::path& folder, const
   });
 }
 
-bool is_taken(const std::filesystem::path& path) {
-  std::error_code code;
-  return std::filesystem::exists(std::filesystem::symlink_status(path, code));
+// Of this process, which may have the number of one that left something here; what is not ours keeps its name.
+std::filesystem::path temporary_place(Fs& fs, const std::filesystem::path& snapshots, std::int64_t step) {
+  for (int copy = 1;; ++copy) {
+    const auto place = snapshots / detail::beside_name(detail::kTemporary, detail::folder_name(step, copy));
+    if (!detail::is_taken(place) || detail::is_our_leftover(fs, place)) return place;
+  }
 }
 
 // Puts the finished folder in its place and tells which that is. Whatever call is the last before a crash, a whole snapshot of
 // this step stays if there was one: the old one goes aside first, where load_newest() looks too.
 std::filesystem::path publish(Fs& fs, TemporaryFolder& finished, const std::filesystem::path& snapshots, std::int64_t step) {
   const std::lock_guard lock(detail::moves_mutex());
+  const auto aside_of = [&](const std::filesystem::path& path) {
+    return snapshots / detail::beside_name(detail::kReplaced, path.filename().string());
+  };
+  const auto can_be_replaced = [&](const std::filesystem::path& path) {
+    const std::filesystem::path aside = aside_of(path);
+    return detail::is_our_snapshot(fs, path, step) && (!detail::is_taken(aside) || detail::is_our_leftover(fs, aside));
+  };
   int copy = 1;
   std::filesystem::path target = snapshots / detail::folder_name(step);
-  while (is_taken(target) && !detail::is_our_snapshot(fs, target, step)) target = snapshots / detail::folder_name(step, ++copy);
-  if (!is_taken(target)) {
+  while (detail::is_taken(target) && !can_be_replaced(target)) target = snapshots / detail::folder_name(step, ++copy);
+  if (!detail::is_taken(target)) {
     finished.move_to(target);
     fs.sync_directory(snapshots);
     return target;
   }
-  const std::filesystem::path aside = snapshots / detail::beside_name(detail::kReplaced, target.filename().string());
+  const std::filesystem::path aside = aside_of(target);
   fs.remove_all(aside);  // of an earlier crash; `target` is whole
   fs.rename(target, aside);
   try {
@@ -128,7 +138,7 @@ std::filesystem::path detail::write_image(Fs& fs, const std::filesystem::path& r
                                with_commas(static_cast<std::int64_t>(free)) + " are free",
                            "", "free space there, or lower snapshot.keep_last"});
     }
-    TemporaryFolder folder(fs, snapshots / beside_name(kTemporary, folder_name(image.step)));
+    TemporaryFolder folder(fs, temporary_place(fs, snapshots, image.step));
     Manifest manifest;
     manifest.step = image.step;
     for (const ImageFile& file : image.files) manifest.files[file.name] = write_tensors(fs, folder.path(), file);

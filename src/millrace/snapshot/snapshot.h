@@ -49,6 +49,11 @@ std::filesystem::path save(Fs& fs, const std::filesystem::path& run, const Conte
 // Whether Millrace made it and nobody put anything into it; what is in its files is not looked at. Never throws.
 [[nodiscard]] bool is_ours(Fs& fs, const Found& found) noexcept;
 
+// The files of such a snapshot, also where somebody put something beside them; empty for what is not ours. Never throws.
+[[nodiscard]] std::vector<std::string> files_of(Fs& fs, const Found& found) noexcept;
+// Where a snapshot of this step finds a place in `run`: the first name that nothing has.
+[[nodiscard]] std::filesystem::path free_place(const std::filesystem::path& run, std::int64_t step);
+
 // Reads and checks one. SnapshotError names the file and, for a flipped bit, the tensor.
 [[nodiscard]] Content load(Fs& fs, const std::filesystem::path& snapshot);
 // The same without keeping what was read.

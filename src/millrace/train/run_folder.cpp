@@ -24,7 +24,8 @@ namespace {
 
 namespace stdfs = std::filesystem;
 
-constexpr std::string_view kStaging = ".new-";  // and the process
+constexpr std::string_view kStaging = ".new-";             // and the process
+constexpr const char* kStagingMark = ".made-by-millrace";  // a folder of such a name without it is somebody else's
 
 std::string date_time() {
   const std::time_t now = std::time(nullptr);
@@ -90,7 +91,10 @@ class RunFolder::Lock {
   static std::unique_ptr<Lock> take(const stdfs::path& folder) {
     const stdfs::path file = folder / run_files::kLock;
     std::unique_ptr<Lock> lock(new Lock);
-    lock->descriptor_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0644);
+    constexpr int kFlags = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+    lock->descriptor_ = ::open(file.c_str(), kFlags | O_EXCL, 0644);
+    lock->made_ = lock->descriptor_ >= 0;
+    if (!lock->made_ && errno == EEXIST) lock->descriptor_ = ::open(file.c_str(), kFlags, 0644);
     if (lock->descriptor_ < 0) {
       if (errno == ENOENT && !is_there(folder)) return nullptr;
       cannot_use(folder, file.string() + ": " + std::strerror(errno));
@@ -98,7 +102,14 @@ class RunFolder::Lock {
     struct stat opened {};
     ::fstat(lock->descriptor_, &opened);
     if (!S_ISREG(opened.st_mode)) cannot_use(folder, file.string() + " is not a regular file");
-    if (::flock(lock->descriptor_, LOCK_EX | LOCK_NB) != 0) {
+    // `millrace runs` holds each lock for a moment to see whether it is held.
+    constexpr timespec kMoment{0, 2'000'000};
+    int taken = ::flock(lock->descriptor_, LOCK_EX | LOCK_NB);
+    for (int i = 0; taken != 0 && errno == EWOULDBLOCK && i < 10; ++i) {
+      ::nanosleep(&kMoment, nullptr);
+      taken = ::flock(lock->descriptor_, LOCK_EX | LOCK_NB);
+    }
+    if (taken != 0) {
       if (errno == EWOULDBLOCK) {
         throw UsageError({"another process is training in " + folder.string(), file.string(),
                           "wait for it, stop it, or choose another folder with --run"});
@@ -137,12 +148,15 @@ class RunFolder::Lock {
   void set_processes(const std::set<long>& processes) const {
     std::string text;
     for (const long process : processes) text += std::to_string(process) + "\n";
-    static_cast<void>(::ftruncate(descriptor_, 0) == 0 && ::pwrite(descriptor_, text.data(), text.size(), 0) > 0);
+    if (::pwrite(descriptor_, text.data(), text.size(), 0) == static_cast<ssize_t>(text.size()))
+      static_cast<void>(::ftruncate(descriptor_, static_cast<off_t>(text.size())));
   }
+  [[nodiscard]] bool made() const noexcept { return made_; }  // the file, not only the lock
 
  private:
   Lock() = default;
   int descriptor_ = -1;
+  bool made_ = false;
 };
 
 RunPlace place_of_run(const std::string& recipe, const RunNames& names) {
@@ -180,12 +194,11 @@ RunFolder::RunFolder(Fs& fs, const RunPlace& place, std::string recipe, bool fre
 }
 
 RunFolder::~RunFolder() {
+  if (lock_ == nullptr || !lock_->is_in(path_)) return;  // it was moved: another one may be in its place
   try {
     if (!staging_.empty()) fs_.remove_all(staging_);
-    if (!has_begun_ && made_) {
-      stdfs::remove(path_ / run_files::kLock);
-      stdfs::remove(path_);  // no more than an empty folder
-    }
+    if (!has_begun_ && lock_->made()) stdfs::remove(path_ / run_files::kLock);
+    if (!has_begun_ && made_) stdfs::remove(path_);  // no more than an empty folder
     if (has_begun_ && !has_saved_) {
       settle_replacement();
       if (!branch_.empty()) restore_branch(fs_, path_, record_, branch_);
@@ -250,10 +263,13 @@ void RunFolder::settle_replacement() {
 }
 
 stdfs::path RunFolder::staging() {
-  if (staging_.empty()) {
-    staging_ = path_ / (std::string(kStaging) + std::to_string(::getpid()));
-    fs_.create_directories(staging_);
-  }
+  if (!staging_.empty()) return staging_;
+  const std::string name = std::string(kStaging) + std::to_string(::getpid());
+  stdfs::path place = path_ / name;
+  for (int i = 2; is_there(place); ++i) place = path_ / (name + "-" + std::to_string(i));
+  fs_.create_directories(place);
+  staging_ = place;
+  fs_.create(place / kStagingMark)->close();
   return staging_;
 }
 
@@ -269,9 +285,8 @@ void RunFolder::clear_leftovers() {
       const auto temporary = parse_temporary(name);
       const bool is_temporary = temporary && processes_.contains(temporary->process) &&
                                 is_ours((below / temporary->name).string()) && type_of(path) == stdfs::file_type::regular;
-      const auto stager = name.starts_with(kStaging) ? number_in(std::string_view(name).substr(kStaging.size())) : std::nullopt;
-      const bool is_staging =
-          stager && processes_.contains(*stager) && path != staging_ && type_of(path) == stdfs::file_type::directory;
+      const bool is_staging = name.starts_with(kStaging) && path != staging_ && type_of(path) == stdfs::file_type::directory &&
+                              is_there(path / kStagingMark);
       if (is_temporary || is_staging) fs_.remove_all(path);
     }
   }
@@ -280,6 +295,7 @@ void RunFolder::clear_leftovers() {
 
 std::vector<std::string> RunFolder::begin(std::optional<std::int64_t> branches_after) {
   std::vector<std::string> told;
+  if (!is_run_) refuse_what_is_not_ours();  // somebody may have put it here since the start
   try {
     clear_leftovers();
     if (is_run_ && fresh_) {
@@ -294,7 +310,9 @@ std::vector<std::string> RunFolder::begin(std::optional<std::int64_t> branches_a
     record_.files.insert(run_files::kAll.begin(), run_files::kAll.end());
     write_record(fs_, path_, record_);
     if (!staging_.empty()) {
-      for (const std::string& name : fs_.list(staging_)) fs_.rename(staging_ / name, own(name));
+      for (const std::string& name : fs_.list(staging_)) {
+        if (name != kStagingMark) keep(name);
+      }
       fs_.remove_all(staging_);
       staging_.clear();
     }
@@ -304,7 +322,16 @@ std::vector<std::string> RunFolder::begin(std::optional<std::int64_t> branches_a
   return told;
 }
 
+// What the run read in its folder and keeps unchanged is its own from then on.
+void RunFolder::keep(const std::string& staged) {
+  const stdfs::path path = path_ / staged;
+  const bool is_same = type_of(path) == stdfs::file_type::regular && fs_.read_file(path) == fs_.read_file(staging_ / staged);
+  if (is_same && record_.files.insert(staged).second) write_record(fs_, path_, record_);
+  if (!is_same) fs_.rename(staging_ / staged, own(staged));
+}
+
 stdfs::path RunFolder::own(const std::string& name) {
+  look_after();
   const stdfs::path path = path_ / name;
   if (record_.owns(name)) return path;
   if (is_there(path)) {
@@ -317,28 +344,36 @@ stdfs::path RunFolder::own(const std::string& name) {
 }
 
 void RunFolder::write(const char* name, const std::string& text) {
+  look_after();
   write_atomically(fs_, own(name), text);
   written_[name] = text;
 }
 
-std::string RunFolder::hold() {
-  if (lock_ != nullptr && lock_->is_in(path_)) return "";
-  const bool is_elsewhere = is_there(path_);
+void RunFolder::look_after() {
+  if (!has_begun_ || (lock_ != nullptr && lock_->is_in(path_))) return;
+  if (is_there(path_)) {
+    throw UsageError({"the run folder " + path_.string() + " was replaced by another one while the run went on",
+                      "nothing more is written there",
+                      "go on with --run and the folder that this run's was moved to: it holds what had been saved"});
+  }
   fs_.create_directories(path_);
   lock_ = Lock::take(path_);
-  if (!fs_.exists(path_ / run_files::kRun)) write_record(fs_, path_, record_);
-  for (const auto& [name, text] : written_) {
-    if (!fs_.exists(path_ / name)) write_atomically(fs_, path_ / name, text);
-  }
-  return "the run folder " + path_.string() + " was " + (is_elsewhere ? "replaced by another one" : "moved or deleted") +
-         " while the run went on: its snapshots go on in a new folder of that name, and what it wrote before is where it was "
-         "moved to";
+  write_record(fs_, path_, record_);
+  for (const auto& [name, text] : written_) write_atomically(fs_, path_ / name, text);
+  told_ = "the run folder " + path_.string() +
+          " was moved or deleted while the run went on: its snapshots go on in a new folder of " +
+          "that name, and what it wrote before is where it was moved to";
+}
+
+std::string RunFolder::hold() {
+  look_after();
+  return std::exchange(told_, "");
 }
 
 void RunFolder::saved() {
   has_saved_ = true;
   branch_.clear();
-  if (record_.replacement == Replacement::none) return;
+  if (record_.replacement == Replacement::none || !lock_->is_in(path_)) return;
   try {
     drop_old_run(fs_, path_, record_);
   } catch (const FsError&) {  // the next process does it

@@ -41,6 +41,7 @@ class RunFolder {
   RunFolder& operator=(const RunFolder&) = delete;
 
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
+  [[nodiscard]] bool is_replaced() const noexcept { return is_run_ && fresh_; }  // by begin(): what is there is the old run's
   // A folder for what is made before the first step and is to stay in the run: begin() moves it there. Made at the first call.
   std::filesystem::path staging();
 
@@ -52,11 +53,14 @@ class RunFolder {
   std::filesystem::path own(const std::string& name);
   void write(const char* name, const std::string& text);  // whole or not at all. FsError, UsageError
   // Before a snapshot is written: a folder that was moved or deleted meanwhile is made anew. What is to be told of it, or "".
+  // UsageError, as in own() and write(), when another folder is in its place.
   std::string hold();
   void saved();  // a snapshot of this process is on the disk: the run that it replaces goes
 
  private:
   class Lock;
+  void look_after();
+  void keep(const std::string& staged);
   void claim(const RunPlace& place);
   void refuse_what_is_not_ours() const;
   void clear_leftovers();
@@ -74,6 +78,7 @@ class RunFolder {
   RunRecord record_;
   std::filesystem::path staging_;
   std::filesystem::path branch_;
+  std::string told_;
   bool has_begun_ = false;
   bool has_saved_ = false;
   std::map<std::string, std::string> written_;  // texts that a folder made anew needs

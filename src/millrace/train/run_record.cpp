@@ -1,5 +1,6 @@
 #include "millrace/train/run_record.h"
 
+#include <algorithm>
 #include <array>
 
 #include "millrace/base/json.h"
@@ -15,6 +16,17 @@ constexpr std::array<const char*, 3> kReplacements = {"none", "under way", "comp
 Json read_json(Fs& fs, const std::filesystem::path& file) {
   if (!std::filesystem::is_regular_file(file)) return nullptr;
   return Json::parse(fs.read_file(file), nullptr, /*allow_exceptions=*/false);
+}
+
+// A path that stays below the run folder.
+bool is_below(const std::string& name) {
+  const std::filesystem::path path = name;
+  if (name.empty() || path.is_absolute()) return false;
+  return std::none_of(path.begin(), path.end(), [](const auto& part) { return part.empty() || part == "." || part == ".."; });
+}
+
+bool is_old_run(const std::string& name) {
+  return name.empty() || (name.starts_with(run_files::kOldRun) && name.find('/') == std::string::npos);
 }
 
 // By its config.json, the first thing that such a run wrote.
@@ -47,6 +59,10 @@ std::optional<RunRecord> read_record(Fs& fs, const std::filesystem::path& run_fo
     record.files = json.at("files").get<std::set<std::string>>();
     record.old_run = json.at("old_run").get<std::string>();
     const auto word = json.at("replacement").get<std::string>();
+    // Of another hand: what it names might be anybody's.
+    const bool is_ours = std::all_of(record.files.begin(), record.files.end(), is_below) && is_old_run(record.old_run) &&
+                         (word == kReplacements[0]) == record.old_run.empty();
+    if (!is_ours) return std::nullopt;
     for (std::size_t i = 0; i < kReplacements.size(); ++i) {
       if (word == kReplacements[i]) record.replacement = static_cast<Replacement>(i);
     }

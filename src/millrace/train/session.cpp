@@ -107,6 +107,7 @@ RunOutcome Session::run() {
   }
   make_trainer();
   restore();
+  if (already_complete()) return finish(std::nullopt, "");
   decide_precision();
   decide_layout();
   decide_memory();
@@ -154,7 +155,7 @@ void Session::choose_device() {
 void Session::make_recipe() {
   context_.switches = &switches_;
   if (folder_ != nullptr) {
-    if (!request_.fresh) context_.run_folder = folder_->path();
+    if (!folder_->is_replaced()) context_.run_folder = folder_->path();
     context_.new_files = folder_->staging();
   }
   context_.config_folder = request_.config_folder;

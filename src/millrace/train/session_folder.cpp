@@ -91,7 +91,8 @@ bool Session::already_complete() const {
   if (!resumed_ || folder_ == nullptr) return false;
   const bool by_steps = config_.train.max_steps > 0 && resumed_->step >= config_.train.max_steps;
   const bool by_epochs = total_steps_ > 0 && config_.train.epochs > 0 && resumed_->step >= total_steps_;
-  if (!by_steps && !by_epochs) return false;
+  const bool by_validations = trainer_ != nullptr && trainer_->has_ended();  // an early stop is known last
+  if (!by_steps && !by_epochs && !by_validations) return false;
   // A run that was killed, stopped or failed after its last step still has its last validation and its summary to make.
   return state_of_run(read_summary(*request_.fs, folder_->path()), resumed_->step) == RunState::finished;
 }

@@ -168,6 +168,8 @@ RunOutcome Session::finish(std::optional<Ending> ending, const std::string& erro
       folder_->write(run_files::kSummary, summary.dump(2) + "\n");
     } catch (const FsError& failure) {
       console.warning(std::string("summary.json could not be written: ") + failure.what());
+    } catch (const UsageError& failure) {
+      console.warning("summary.json could not be written: " + failure.message().what);
     }
     log_->write("end", {{"step", trainer_->step()}, {"exit_reason", summary["exit_reason"]}});
   }

@@ -18,27 +18,42 @@ bool is_there(const stdfs::path& path) {
   return stdfs::exists(stdfs::symlink_status(path, code));
 }
 
-// A file at a time, so that what is somebody else's stays where it is; both folders are left durable.
+// A name that nothing has.
+stdfs::path free_name(const stdfs::path& wish) {
+  stdfs::path path = wish;
+  for (int i = 2; is_there(path); ++i) path = wish.string() + "-" + std::to_string(i);
+  return path;
+}
+
+// A file at a time, so that what is somebody else's stays where it is, also in the place that ours is to have.
 void move_file(Fs& fs, const stdfs::path& from, const stdfs::path& to) {
   if (!is_there(from)) return;
   fs.create_directories(to.parent_path());
-  fs.rename(from, to);
+  fs.rename(from, free_name(to));
 }
 
-// Those of steps after `after` that Millrace made. A damaged one may be somebody else's: it stays.
-std::vector<stdfs::path> snapshots_after(Fs& fs, const stdfs::path& run, std::int64_t after) {
-  std::vector<stdfs::path> found;
-  for (const snapshot::Found& each : snapshot::list(fs, run)) {
-    if (each.step > after && snapshot::is_ours(fs, each)) found.push_back(each.path);
-  }
+// Those of steps after `after` that Millrace made, also where somebody put something into them. A damaged one may be somebody
+// else's: it stays.
+std::vector<snapshot::Found> snapshots_after(Fs& fs, const stdfs::path& run, std::int64_t after) {
+  std::vector<snapshot::Found> found = snapshot::list(fs, run);
+  std::erase_if(found, [&](const snapshot::Found& each) { return each.step <= after || snapshot::files_of(fs, each).empty(); });
   return found;
 }
 
 void move_snapshots(Fs& fs, const stdfs::path& from, const stdfs::path& to, std::int64_t after) {
-  const std::vector<stdfs::path> found = snapshots_after(fs, from, after);
+  const std::vector<snapshot::Found> found = snapshots_after(fs, from, after);
   if (found.empty()) return;
   fs.create_directories(to / run_files::kSnapshots);
-  for (const stdfs::path& path : found) fs.rename(path, to / run_files::kSnapshots / path.filename());
+  for (const snapshot::Found& each : found) {
+    const stdfs::path place = snapshot::free_place(to, each.step);
+    if (snapshot::is_ours(fs, each)) {
+      fs.rename(each.path, place);
+      continue;
+    }
+    fs.create_directories(place);
+    for (const std::string& name : snapshot::files_of(fs, each)) fs.rename(each.path / name, place / name);
+    fs.sync_directory(place);
+  }
   fs.sync_directory(to / run_files::kSnapshots);
   fs.sync_directory(from / run_files::kSnapshots);
 }
@@ -64,19 +79,19 @@ void copy_file(Fs& fs, const stdfs::path& from, const stdfs::path& to, const cha
 
 constexpr std::int64_t kAll = -1;
 
-// A name that nothing has.
-stdfs::path free_name(const stdfs::path& wish) {
-  stdfs::path path = wish;
-  for (int i = 2; is_there(path); ++i) path = wish.string() + "-" + std::to_string(i);
-  return path;
-}
-
 // What Millrace put into a folder that was set aside, the record last; then the folders, where nothing else is in them.
 void remove_set_aside(Fs& fs, const stdfs::path& folder) {
   if (const auto record = read_record(fs, folder)) {
     for (const std::string& name : movable(*record)) fs.remove_all(folder / name);
-    for (const stdfs::path& path : snapshots_after(fs, folder, kAll)) fs.remove_all(path);
+    for (const snapshot::Found& each : snapshots_after(fs, folder, kAll)) {
+      if (snapshot::is_ours(fs, each)) fs.remove_all(each.path);
+    }
     fs.remove_all(folder / run_files::kRun);
+  }
+  if (fs.exists(folder)) {
+    for (const std::string& name : fs.list(folder)) {  // a record that was cut short while it was written
+      if (name.starts_with(std::string(run_files::kRun) + ".tmp.")) fs.remove_all(folder / name);
+    }
   }
   std::error_code not_empty;
   for (const char* name : {run_files::kSnapshots, run_files::kPictures}) stdfs::remove(folder / name, not_empty);
@@ -129,10 +144,10 @@ void drop_old_run(Fs& fs, const stdfs::path& run, RunRecord& record) {
 }
 
 stdfs::path set_branch_aside(Fs& fs, const stdfs::path& run, RunRecord& record, std::int64_t step) {
-  const std::vector<stdfs::path> later = snapshots_after(fs, run, step);
+  const std::vector<snapshot::Found> later = snapshots_after(fs, run, step);
   if (later.empty()) return {};
   const stdfs::path branches = run / run_files::kBranches;
-  const std::string newest = later.back().filename().string();
+  const std::string newest = later.back().path.filename().string();
   const stdfs::path branch = free_name(branches / newest);
   fs.create_directories(branch);
   record.files.insert((stdfs::path(run_files::kBranches) / branch.filename()).string());
@@ -147,8 +162,8 @@ stdfs::path set_branch_aside(Fs& fs, const stdfs::path& run, RunRecord& record, 
   const bool moves_summary = told.is_object() && told.value("steps", Json()).is_number() && told["steps"] > step;
   if (moves_summary) own.files.insert(run_files::kSummary);
   write_record(fs, branch, own);
+  if (moves_summary) move_file(fs, summary, branch / run_files::kSummary);  // first: without it the run is not finished
   move_snapshots(fs, run, branch, step);
-  if (moves_summary) move_file(fs, summary, branch / run_files::kSummary);
   fs.sync_directory(run);
   return branch;
 }

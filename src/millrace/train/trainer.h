@@ -88,6 +88,7 @@ class Trainer {
 
   [[nodiscard]] snapshot::Content content() const;  // of the whole state now; waits for the device
   [[nodiscard]] std::int64_t step() const noexcept { return step_; }
+  [[nodiscard]] bool has_ended() const { return !validation_pending_ && natural_end().has_value(); }  // no step is left to do
   // Of the state as it was saved at the run's end, or as it is now when the run was cut short.
   [[nodiscard]] std::string state_sha256() const { return state_sha256_.empty() ? snapshot::digest(content()) : state_sha256_; }
   [[nodiscard]] Json results() const;  // summary.json's part about losses, metrics, samples, rates, shares

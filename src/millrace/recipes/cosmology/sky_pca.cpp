@@ -82,6 +82,9 @@ nn::ForegroundPca stored_pca(const RecipeConfig& recipe, const Sky& sky, const s
   if (!path.empty() && (!components.empty() || std::filesystem::exists(path))) {
     nn::ForegroundPca pca = nn::ForegroundPca::load(path);
     check_pca(pca, recipe, sky, path.string(), tell);
+    // What was in the run folder is the run's from now on.
+    if (components.empty() && !run.new_files.empty() && run.new_files != run.run_folder)
+      write_atomically(Fs::real(), run.new_files / name, Fs::real().read_file(path));
     if (tell) tell("pca components of " + path.string());
     return pca;
   }

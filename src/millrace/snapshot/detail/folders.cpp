@@ -83,6 +83,11 @@ std::vector<Candidate> candidates(Fs& fs, const std::filesystem::path& snapshots
   return found;
 }
 
+bool is_taken(const std::filesystem::path& path) {
+  std::error_code code;
+  return std::filesystem::exists(std::filesystem::symlink_status(path, code));
+}
+
 std::mutex& moves_mutex() {
   static std::mutex mutex;
   return mutex;

@@ -46,6 +46,8 @@ struct Candidate {
 // In order of step, a replaced one before the one that replaced it; by name alone. FsError.
 [[nodiscard]] std::vector<Candidate> candidates(Fs& fs, const std::filesystem::path& snapshots);
 
+[[nodiscard]] bool is_taken(const std::filesystem::path& path);  // by anything, a link that leads nowhere included
+
 // Held while snapshots change places, so that a save and a Keeper of two threads do not see each other half-way.
 [[nodiscard]] std::mutex& moves_mutex();
 

@@ -62,24 +62,32 @@ bool is_file(const std::filesystem::path& path) {
 
 }  // namespace
 
-bool is_our_snapshot(Fs& fs, const std::filesystem::path& folder, std::int64_t step) noexcept {
+std::vector<std::string> files_of_snapshot(Fs& fs, const std::filesystem::path& folder, std::int64_t step) noexcept {
   try {
     std::error_code code;
     if (!is_folder(folder) || !is_file(folder / kManifestFile) ||
         std::filesystem::file_size(folder / kManifestFile, code) > kMostManifestBytes || code) {
-      return false;
+      return {};
     }
     const ParsedManifest parsed = parse_manifest(fs.read_file(folder / kManifestFile));
-    if (!parsed.problem.empty() || parsed.manifest.step != step) return false;
-    const std::vector<std::string> names = fs.list(folder);
-    const auto is_ours = [&](const std::string& name) {
-      if (name == kManifestFile) return true;
-      const auto record = parsed.manifest.files.find(name);
-      return record != parsed.manifest.files.end() && is_file(folder / name) &&
-             std::filesystem::file_size(folder / name, code) == record->second.bytes && !code;
-    };
-    return names.size() == parsed.manifest.files.size() + 1 && std::all_of(names.begin(), names.end(), is_ours);
+    if (!parsed.problem.empty() || parsed.manifest.step != step) return {};
+    std::vector<std::string> names;
+    for (const auto& [name, record] : parsed.manifest.files) {
+      if (!is_file(folder / name) || std::filesystem::file_size(folder / name, code) != record.bytes || code) return {};
+      names.push_back(name);
+    }
+    names.emplace_back(kManifestFile);
+    return names;
   } catch (const std::exception&) {  // what can't be looked at is left alone
+    return {};
+  }
+}
+
+bool is_our_snapshot(Fs& fs, const std::filesystem::path& folder, std::int64_t step) noexcept {
+  const std::vector<std::string> names = files_of_snapshot(fs, folder, step);
+  try {
+    return !names.empty() && fs.list(folder).size() == names.size();
+  } catch (const std::exception&) {
     return false;
   }
 }

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "millrace/base/fs.h"
 
@@ -48,6 +49,8 @@ struct ParsedManifest {
 // Whether Millrace made this folder and nobody put anything into it: a manifest of that step, and the files that it names, each
 // of its size, and no other entry. What is in the files is not looked at. Never throws.
 [[nodiscard]] bool is_our_snapshot(Fs& fs, const std::filesystem::path& folder, std::int64_t step) noexcept;
+// Those files, the manifest last, also where there are other entries; empty for what is not ours. Never throws.
+[[nodiscard]] std::vector<std::string> files_of_snapshot(Fs& fs, const std::filesystem::path& folder, std::int64_t step) noexcept;
 // Whether a save that was cut short can have left it: a folder of nothing but files with names of a snapshot's. Never throws.
 [[nodiscard]] bool is_our_leftover(Fs& fs, const std::filesystem::path& folder) noexcept;
 
