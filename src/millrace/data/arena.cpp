@@ -26,7 +26,7 @@ class HostArena final : public Arena {
  public:
   std::byte* allocate(std::size_t bytes) override {
     const std::size_t size = rounded(bytes);
-    const bool fits = size >= bytes && may_map(size);
+    const bool fits = size >= bytes && (size < kHugePage || may_map(size));  // small ones may come out of the reserve
     void* memory = fits ? ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) : MAP_FAILED;
     if (memory == MAP_FAILED) {
       const bool limited = limit_of(RLIMIT_AS).has_value();
