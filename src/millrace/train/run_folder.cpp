@@ -351,7 +351,8 @@ void RunFolder::write(const char* name, const std::string& text) {
 
 void RunFolder::look_after() {
   if (!has_begun_ || (lock_ != nullptr && lock_->is_in(path_))) return;
-  if (is_there(path_)) {
+  // Without these it is what the save that was under way made anew.
+  if (is_there(path_ / run_files::kLock) || is_there(path_ / run_files::kRun)) {
     throw UsageError({"the run folder " + path_.string() + " was replaced by another one while the run went on",
                       "nothing more is written there",
                       "go on with --run and the folder that this run's was moved to: it holds what had been saved"});
@@ -359,7 +360,9 @@ void RunFolder::look_after() {
   fs_.create_directories(path_);
   lock_ = Lock::take(path_);
   write_record(fs_, path_, record_);
-  for (const auto& [name, text] : written_) write_atomically(fs_, path_ / name, text);
+  for (const auto& [name, text] : written_) {
+    if (!is_there(path_ / name)) write_atomically(fs_, path_ / name, text);
+  }
   told_ = "the run folder " + path_.string() +
           " was moved or deleted while the run went on: its snapshots go on in a new folder of " +
           "that name, and what it wrote before is where it was moved to";
