@@ -146,8 +146,7 @@ TEST(Failure, KeepsTheExitCodeOfOurErrors) {
 }
 
 TEST(Failure, TurnsForeignExceptionsIntoTheThreeParts) {
-  EXPECT_THAT(text_of([] { throw std::bad_alloc(); }),
-              HasSubstr("1 DeviceError  out of memory\n  where    peak resident "));
+  EXPECT_THAT(text_of([] { throw std::bad_alloc(); }), HasSubstr("1 DeviceError  out of memory\n  where    peak resident "));
   EXPECT_THAT(text_of([] { throw std::runtime_error("line one\nline two"); }),
               testing::AllOf(HasSubstr("1 InternalError  line one\n"), testing::Not(HasSubstr("line two"))));
   EXPECT_THAT(text_of([] { throw FsError("write", "a/b", ENOSPC); }), HasSubstr("1 FileError  "));
