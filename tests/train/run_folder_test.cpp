@@ -278,6 +278,26 @@ TEST_F(RunFolderTest, ARunOfAnotherRecipeIsNamed) {
   }
 }
 
+TEST_F(RunFolderTest, AConfigNestedWithoutEndIsRefused) {
+  put(folder() / "config.json", R"({"values": )" + std::string(100'000, '['));
+  EXPECT_THROW((void)read_config(Fs::real(), folder()), SnapshotError);
+}
+
+// What run.json names is only touched where it is below the run folder.
+TEST_F(RunFolderTest, ARecordOfAnotherHandIsNoRecord) {
+  const stdfs::path precious = root_.path() / "precious";
+  put(precious, "mine");
+  for (const std::string& name : {std::string("../precious"), precious.string(), std::string("a/../../precious")}) {
+    stdfs::remove_all(folder());
+    const Json record = {
+        {"format", 1}, {"recipe", "grouped_regression"}, {"files", {name}}, {"old_run", ".old-run"}, {"replacement", "complete"}};
+    put(folder() / "run.json", record.dump());
+    put(folder() / ".old-run" / "run.json", record.dump());
+    EXPECT_THAT(refusal(folder(), {}), HasSubstr("no run of Millrace's made them: run.json"));
+    EXPECT_EQ(text_of(precious), "mine");
+  }
+}
+
 TEST_F(RunFolderTest, RunsThatBeginInTheSameSecondGetFoldersOfTheirOwn) {
   const RunPlace place{root_.path() / "runs" / "2026-01-01-000000", true};
   const RunFolder first(Fs::real(), place, "toy", false);

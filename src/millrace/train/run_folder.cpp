@@ -11,6 +11,7 @@
 #include <charconv>
 #include <cstring>
 #include <ctime>
+#include <stdexcept>
 
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
@@ -376,7 +377,7 @@ std::string RunFolder::hold() {
 void RunFolder::saved() {
   has_saved_ = true;
   branch_.clear();
-  if (record_.replacement == Replacement::none || !lock_->is_in(path_)) return;
+  if (record_.replacement == Replacement::none || lock_ == nullptr || !lock_->is_in(path_)) return;
   try {
     drop_old_run(fs_, path_, record_);
   } catch (const FsError&) {  // the next process does it
@@ -391,7 +392,11 @@ std::string config_text(const config::Resolved& config) {
 config::Resolved read_config(Fs& fs, const stdfs::path& run_folder) {
   const stdfs::path file = run_folder / run_files::kConfig;
   try {
-    const Json all = Json::parse(fs.read_file(file));
+    const Json all = Json::parse(fs.read_file(file), [](int depth, Json::parse_event_t, Json&) {
+      constexpr int kDeepest = 64;  // copies of values go down as deep
+      if (depth > kDeepest) throw std::runtime_error("it is nested too deeply");
+      return true;
+    });
     config::Resolved config;
     config.values = all.at("values");
     if (all.contains("origins")) config.origins = all["origins"].get<std::map<std::string, std::string>>();
