@@ -164,12 +164,15 @@ TEST_F(RunFolderTest, FreshRemovesTheOldRunWhenTheNewOneHasSavedAndNothingElse) 
                                                    {"config.json.tmp.1.1", "h"},
                                                    {"notes.txt.tmp." + std::to_string(::getpid()) + ".1", "i"}};
   for (const auto& [name, text] : mine) put(folder() / name, text);
+  const stdfs::path staging = folder() / (".new-" + std::to_string(::getpid()) + "-7");
+  stdfs::create_directories(staging);  // as a process leaves it that is killed between its last two removals
   const stdfs::path leftover = folder() / ("summary.json.tmp." + std::to_string(::getpid()) + ".1");
   put(leftover, "of a killed process");
   const RunOutcome again = run(folder(), {{"train.max_steps", 3}}, /*fresh=*/true);
   EXPECT_EQ(again.summary["steps"], 3);
   for (const auto& [name, text] : mine) EXPECT_EQ(text_of(folder() / name), text) << name;
   EXPECT_FALSE(stdfs::exists(leftover));
+  EXPECT_FALSE(stdfs::exists(staging));
   EXPECT_FALSE(stdfs::exists(folder() / ".old-run-2"));
   EXPECT_THAT(snapshots_in(folder()),
               ElementsAre("photo.jpg", "step-00000001", "step-00000002", "step-00000002.2", "step-00000003", "step-00000099"));

@@ -26,7 +26,7 @@ void warned(const Keeper::Tell& warn, const Work& work) {
 
 }  // namespace
 
-Keeper::Keeper(Fs& fs, std::filesystem::path run, const std::filesystem::path& began_from)
+Keeper::Keeper(Fs& fs, const std::filesystem::path& run, const std::filesystem::path& began_from)
     : fs_(fs), snapshots_(detail::snapshots_of(run)) {
   if (began_from.empty() || began_from.parent_path() != snapshots_) return;
   began_from_ = began_from.filename().string();

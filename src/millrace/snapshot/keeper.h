@@ -26,7 +26,7 @@ class Keeper {
  public:
   using Tell = std::function<void(const std::string&)>;
   // `began_from`: the snapshot that the process went on from ("" = none); it is whole and always stays.
-  Keeper(Fs& fs, std::filesystem::path run, const std::filesystem::path& began_from = {});
+  Keeper(Fs& fs, const std::filesystem::path& run, const std::filesystem::path& began_from = {});
 
   // This process wrote it: it is whole, and stays until the next one is written.
   void wrote(const std::filesystem::path& snapshot);

@@ -84,7 +84,7 @@ detail::FileRecord write_text(Fs& fs, const std::filesystem::path& folder, const
 // Of this process, which may have the number of one that left something here; what is not ours keeps its name.
 std::filesystem::path temporary_place(Fs& fs, const std::filesystem::path& snapshots, std::int64_t step) {
   for (int copy = 1;; ++copy) {
-    const auto place = snapshots / detail::beside_name(detail::kTemporary, detail::folder_name(step, copy));
+    auto place = snapshots / detail::beside_name(detail::kTemporary, detail::folder_name(step, copy));
     if (!detail::is_taken(place) || detail::is_our_leftover(fs, place)) return place;
   }
 }

@@ -64,6 +64,12 @@ std::optional<Temporary> parse_temporary(const std::string& text) {
   return process ? std::optional(Temporary{text.substr(0, middle), *process}) : std::nullopt;
 }
 
+// Of ".new-<process>" or ".new-<process>-<n>"; 0 = neither.
+long process_of_staging(const std::string& name) {
+  const std::string_view rest = std::string_view(name).substr(kStaging.size());
+  return number_in(rest.substr(0, rest.find('-'))).value_or(0);
+}
+
 [[noreturn]] void cannot_use(const stdfs::path& folder, const std::string& why) {
   throw UsageError({"can't write to the run folder " + folder.string(), why, "choose another folder with --run"});
 }
@@ -286,9 +292,11 @@ void RunFolder::clear_leftovers() {
       const auto temporary = parse_temporary(name);
       const bool is_temporary = temporary && processes_.contains(temporary->process) &&
                                 is_ours((below / temporary->name).string()) && type_of(path) == stdfs::file_type::regular;
-      const bool is_staging = name.starts_with(kStaging) && path != staging_ && type_of(path) == stdfs::file_type::directory &&
-                              is_there(path / kStagingMark);
-      if (is_temporary || is_staging) fs_.remove_all(path);
+      const bool is_staging = name.starts_with(kStaging) && path != staging_ && type_of(path) == stdfs::file_type::directory;
+      // A process that was killed while it made or removed its folder leaves it empty.
+      const bool is_ours_now = is_staging && (is_there(path / kStagingMark) ||
+                                              (processes_.contains(process_of_staging(name)) && fs_.list(path).empty()));
+      if (is_temporary || is_ours_now) fs_.remove_all(path);
     }
   }
   lock_->set_processes({::getpid()});
@@ -333,7 +341,7 @@ void RunFolder::keep(const std::string& staged) {
 
 stdfs::path RunFolder::own(const std::string& name) {
   look_after();
-  const stdfs::path path = path_ / name;
+  stdfs::path path = path_ / name;
   if (record_.owns(name)) return path;
   if (is_there(path)) {
     throw UsageError({path.string() + " is not of this run: it is not overwritten", path.string(),

@@ -148,7 +148,7 @@ stdfs::path set_branch_aside(Fs& fs, const stdfs::path& run, RunRecord& record, 
   if (later.empty()) return {};
   const stdfs::path branches = run / run_files::kBranches;
   const std::string newest = later.back().path.filename().string();
-  const stdfs::path branch = free_name(branches / newest);
+  stdfs::path branch = free_name(branches / newest);
   fs.create_directories(branch);
   record.files.insert((stdfs::path(run_files::kBranches) / branch.filename()).string());
   write_record(fs, run, record);
