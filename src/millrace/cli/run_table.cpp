@@ -102,7 +102,7 @@ std::optional<std::int64_t> newest_snapshot(const fs::path& folder) {
 
 std::string time_of(const fs::path& folder) {
   std::time_t newest = 0;
-  for (const char* name : {"summary.json", "log.jsonl", "config.json"}) {
+  for (const char* name : {run_files::kSummary, run_files::kLog, run_files::kConfig}) {
     std::error_code error;
     const auto written = fs::last_write_time(folder / name, error);
     if (!error) {
@@ -158,12 +158,12 @@ std::vector<fs::path> branches_of(const fs::path& run) {
 
 bool is_run_folder(const fs::path& folder) {
   std::error_code error;
-  return fs::exists(folder / run_files::kRun, error) || fs::exists(folder / "log.jsonl", error) ||
-         fs::exists(folder / "summary.json", error) || fs::is_directory(folder / "snapshots", error);
+  return fs::exists(folder / run_files::kRun, error) || fs::exists(folder / run_files::kLog, error) ||
+         fs::exists(folder / run_files::kSummary, error) || fs::is_directory(folder / run_files::kSnapshots, error);
 }
 
 RunRow read_run(const fs::path& folder) {
-  const Json summary = read_json(folder / "summary.json");
+  const Json summary = read_json(folder / run_files::kSummary);
   const Json line = last_step_line(folder);
   RunRow row;
   row.folder = folder;

@@ -11,6 +11,7 @@
 #include "millrace/base/json.h"
 #include "millrace/core/saved_json.h"
 #include "millrace/snapshot/snapshot.h"
+#include "millrace/train/run_files.h"
 #include "millrace/train/run_record.h"
 
 namespace millrace {
@@ -76,7 +77,7 @@ std::int64_t best_step(const Json& metrics, const char* best, const char* step) 
 
 // As the newest snapshot knows it; but the last validation of a run comes after its last snapshot, and only its summary knows.
 std::int64_t best_step(Fs& fs, const std::filesystem::path& run, const snapshot::Content& newest) {
-  const Json summary = read_json(fs, run / "summary.json");
+  const Json summary = read_json(fs, run / run_files::kSummary);
   const auto trainer = newest.parts.find("trainer");
   try {
     const bool is_of_it = summary.is_object() && summary.value("steps", Json()) == newest.step && summary.contains("metrics");
@@ -161,10 +162,10 @@ std::filesystem::path run_with_snapshots(Fs& fs, const std::filesystem::path& ru
 }  // namespace
 
 std::string recipe_of_run(Fs& fs, const std::filesystem::path& run) {
-  for (const char* file : {"run.json", "summary.json"}) {
+  for (const char* file : {run_files::kRun, run_files::kSummary}) {
     if (std::string recipe = recipe_in(read_json(fs, run / file)); !recipe.empty()) return recipe;
   }
-  return recipe_in_log(run / "log.jsonl");
+  return recipe_in_log(run / run_files::kLog);
 }
 
 std::filesystem::path run_folder_of(Fs& fs, const std::filesystem::path& from) {
