@@ -45,7 +45,7 @@ std::string recipe_in_log(const std::filesystem::path& file) {
   for (std::string text; std::getline(lines, text);) {
     const Json line = Json::parse(text, nullptr, /*allow_exceptions=*/false);
     const bool starts = line.is_object() && line.contains("kind") && line["kind"] == "start";
-    if (const std::string recipe = starts ? recipe_in(line) : ""; !recipe.empty()) return recipe;
+    if (std::string recipe = starts ? recipe_in(line) : ""; !recipe.empty()) return recipe;
   }
   return "";
 }
