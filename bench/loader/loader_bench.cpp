@@ -31,7 +31,7 @@
 #include "millrace/data/token_source.h"
 #include "millrace/data/workload.h"
 #include "millrace/train/feed.h"
-#include "millrace/train/loader_bench.h"
+#include "millrace/measure/loader_bench.h"
 
 namespace millrace {
 namespace {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "millrace/base/clock.h"
+#include "millrace/measure/step_bench.h"
 #include "millrace/optim/optimizer.h"
 #include "millrace/precision/loss_scale.h"
 #include "millrace/precision/overflow_rule.h"

@@ -104,7 +104,7 @@ TEST(Decoder, RecomputeChangesNoGradientWithDropout) {
       const memory::Recompute blocks({word});
       at::Tensor loss;
       {
-        const RandomScope random(1, 2, 3);
+        const RandomScope random({.seed = 1, .epoch = 2});
         const memory::BlockScope scope(blocks, at::kCPU);
         loss = model.forward(tokens).square().mean();
       }

@@ -43,7 +43,7 @@ class Interrupted final : public Recipe {
   void before_training() override { inner_->before_training(); }
   State state() const override { return inner_->state(); }
   void load_state(const State& state) override { inner_->load_state(state); }
-  Json describe() const override { return inner_->describe(); }
+  Facts facts() const override { return inner_->facts(); }
 
  private:
   std::unique_ptr<Recipe> inner_;

@@ -15,10 +15,12 @@ struct ToyConfig {
   double mean_x = 2.0;
   double mean_y = -1.0;
   std::int64_t points = 256;
+  std::int64_t discriminator_from = 0;
   static consteval auto fields() {
     using C = ToyConfig;
     return std::tuple{config::field<&C::mean_x>("Mean of the data."), config::field<&C::mean_y>("Mean of the data."),
-                      config::field<&C::points>("How many points.").min(1)};
+                      config::field<&C::points>("How many points.").min(1),
+                      config::field<&C::discriminator_from>("First epoch of the discriminator.").min(0)};
   }
 };
 
@@ -63,15 +65,16 @@ class Adversarial final : public Recipe {
     generator.loss = [this](const Batch& batch, const StepContext&) {
       const at::Tensor fake = pair_->generator(batch["noise"]);
       const at::Tensor wrong = at::softplus(-pair_->discriminator->forward(fake)).sum();
-      return Loss{
-          .sum = wrong, .count = count(batch), .nominal_count = static_cast<double>(batch.rows()), .outputs = {{"fake", fake}}};
+      return Loss{.terms = {{.sum = wrong, .count = count(batch), .nominal_count = static_cast<double>(batch.rows())}},
+                  .outputs = {{"fake", fake}}};
     };
     Objective discriminator{.name = "discriminator", .parameters = {group("discriminator.")}, .optim = optim_, .loss = {}};
-    discriminator.loss = [this](const Batch& batch, const StepContext& context) {
+    discriminator.loss = [this](const Batch& batch, const StepContext& context) -> std::optional<Loss> {
+      if (context.training && context.epoch < static_cast<std::uint64_t>(toy_.discriminator_from)) return std::nullopt;
       const at::Tensor& fake = context.earlier->at("fake");
       const at::Tensor sum = at::softplus(pair_->discriminator->forward(fake)).sum() +
                              at::softplus(-pair_->discriminator->forward(batch["point"])).sum();
-      return Loss{sum, count(batch), static_cast<double>(batch.rows()), {}};
+      return Loss{.terms = {{sum, count(batch), static_cast<double>(batch.rows())}}};
     };
     return {std::move(generator), std::move(discriminator)};
   }

@@ -40,7 +40,7 @@ TEST(PlainCall, TrainsAModuleInPlace) {
   config.precision.dtype = Precision::fp32;
   const auto loss = [&](const Batch& batch) {
     const at::Tensor error = line(batch["x"]) - batch["y"];
-    return Loss{error.square().sum(), at::full({}, static_cast<double>(batch.rows())), 20.0, {}};
+    return Loss{.terms = {{error.square().sum(), at::full({}, static_cast<double>(batch.rows())), 20.0}}};
   };
   const Json summary = train(*line, line_points(), loss, {.config = config, .validation = line_points(), .print = false});
   EXPECT_NEAR(line->weight.item<double>(), 3.0, 0.02);

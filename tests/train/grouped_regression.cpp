@@ -5,6 +5,7 @@
 #include <array>
 #include <limits>
 
+#include "millrace/base/error.h"
 #include "millrace/config/schema_of.h"
 #include "millrace/data/memory_source.h"
 #include "millrace/nn/functional.h"
@@ -30,6 +31,7 @@ struct ToyConfig {
   std::int64_t bad_from = -1;
   std::int64_t bad_steps = 1;
   std::int64_t nan_until = 0;
+  std::int64_t unreadable = 0;
   static consteval auto fields() {
     using C = ToyConfig;
     return std::tuple{config::field<&C::noise>("Noise of the targets.").min(0),
@@ -37,7 +39,8 @@ struct ToyConfig {
                       config::field<&C::rows>("Rows of each data set.").min(1),
                       config::field<&C::bad_from>("First step whose loss is NaN; -1 = none."),
                       config::field<&C::bad_steps>("How many steps from there have a NaN loss.").min(0),
-                      config::field<&C::nan_until>("Validations before this step have a NaN loss.").min(0)};
+                      config::field<&C::nan_until>("Validations before this step have a NaN loss.").min(0),
+                      config::field<&C::unreadable>("Every so manieth row can't be read; 0 = none.").min(0)};
   }
 };
 
@@ -49,7 +52,8 @@ struct Sections {
 // Passes reads on and reports them, as a slow disk would be noticed.
 class WatchedSource final : public data::Source {
  public:
-  explicit WatchedSource(std::vector<data::MemoryArray> arrays) : inner_(std::move(arrays)) {}
+  WatchedSource(std::vector<data::MemoryArray> arrays, std::int64_t unreadable)
+      : inner_(std::move(arrays)), unreadable_(unreadable) {}
   [[nodiscard]] std::span<const Field> fields() const override { return inner_.fields(); }
   [[nodiscard]] std::int64_t size() const override { return inner_.size(); }
   [[nodiscard]] std::string fingerprint() const override { return inner_.fingerprint(); }
@@ -57,11 +61,16 @@ class WatchedSource final : public data::Source {
   [[nodiscard]] data::Keeps keeps() const override { return data::Keeps::rows; }
   void read(std::span<const std::int64_t> indices, data::Rows rows, const data::ReadRandom& random) const override {
     reach("read");
+    for (const std::int64_t index : indices) {
+      if (unreadable_ > 0 && index % unreadable_ == 0)
+        throw DataError({"the row can't be read", "row " + std::to_string(index), "set data.bad_samples=skip"});
+    }
     inner_.read(indices, rows, random);
   }
 
  private:
   data::MemorySource inner_;
+  std::int64_t unreadable_;
 };
 
 struct TrunkAndHeadsImpl : torch::nn::Module {
@@ -98,7 +107,8 @@ class GroupedRegression final : public Recipe {
       }
       pipeline.datasets.push_back({"set" + std::to_string(i), std::make_shared<WatchedSource>(
                                                                   std::vector{data::memory_array("x", {kWidths[i]}, std::move(x)),
-                                                                              data::memory_array("y", {1}, std::move(y))})});
+                                                                              data::memory_array("y", {1}, std::move(y))},
+                                                                  toy_.unreadable)});
     }
     return pipeline;
   }
@@ -135,9 +145,7 @@ class GroupedRegression final : public Recipe {
     const bool bad = toy_.bad_from >= 0 && context.step >= toy_.bad_from && context.step < toy_.bad_from + toy_.bad_steps;
     if (context.training && bad) sum = sum * std::numeric_limits<double>::quiet_NaN();
     if (!context.training && context.step < toy_.nan_until) sum = sum * std::numeric_limits<double>::quiet_NaN();
-    return {.sum = sum,
-            .count = at::full({}, static_cast<double>(batch.rows())),
-            .nominal_count = 8.0,
+    return {.terms = {{.sum = sum, .count = at::full({}, static_cast<double>(batch.rows())), .nominal_count = 8.0}},
             .outputs = {{"absolute_error", absolute}}};
   }
 

@@ -7,11 +7,11 @@
 
 #include "millrace/base/error.h"
 #include "millrace/device/tensor_memory.h"
+#include "millrace/measure/memory_search.h"
 #include "millrace/precision/precision.h"
 #include "millrace/snapshot/snapshot.h"
 #include "millrace/train/memory_choice.h"
-#include "millrace/train/memory_search.h"
-#include "millrace/train/split.h"
+#include "millrace/train/micro_batches.h"
 #include "toys.h"
 
 namespace millrace {
@@ -44,7 +44,7 @@ std::string limit_between(const RunOutcome& whole, const RunOutcome& halves) {
 
 TEST(Memory, AStepThatDoesNotFitIsSplitAndEqualsARunStartedAtThatSplit) {
   const RunOutcome whole = toys::run(toys::grouped_regression(), "", wide({}));
-  const RunOutcome halves = toys::run(toys::grouped_regression(), "", wide({{"memory.split", 2}}));
+  const RunOutcome halves = toys::run(toys::grouped_regression(), "", wide({{"memory.micro_batches", 2}}));
   EXPECT_NE(whole.summary["state_sha256"], halves.summary["state_sha256"]) << "the comparison must be able to fail";
   const std::string limit = limit_between(whole, halves);
   const toys::TemporaryFolder folder;
@@ -53,8 +53,8 @@ TEST(Memory, AStepThatDoesNotFitIsSplitAndEqualsARunStartedAtThatSplit) {
   EXPECT_THAT(
       testing::internal::GetCapturedStderr(),
       testing::ContainsRegex("out of memory in step 1 \\(a tensor of .* does not fit: tensors hold .*\\): each batch is cut "
-                             "into 2 parts from now on; the global batch stays"));
-  EXPECT_EQ(recovered.summary["memory"]["split"], 2);
+                             "into 2 micro-batches from now on; the global batch stays"));
+  EXPECT_EQ(recovered.summary["memory"]["micro_batches"], 2);
   EXPECT_EQ(recovered.summary["samples"], whole.summary["samples"]);
   EXPECT_EQ(recovered.summary["steps"], whole.summary["steps"]);
   EXPECT_EQ(recovered.summary["state_sha256"], halves.summary["state_sha256"]);
@@ -64,7 +64,7 @@ TEST(Memory, AStepThatDoesNotFitIsSplitAndEqualsARunStartedAtThatSplit) {
 
 TEST(Memory, AnyStepIsRecoveredWhereverItFails) {
   const RunOutcome whole = toys::run(toys::grouped_regression(), "", wide({}));
-  const RunOutcome halves = toys::run(toys::grouped_regression(), "", wide({{"memory.split", 2}}));
+  const RunOutcome halves = toys::run(toys::grouped_regression(), "", wide({{"memory.micro_batches", 2}}));
   const auto limit = std::stoull(limit_between(whole, halves));
   // Forward passes: two a step. The fourth is the second micro-batch of the second step.
   for (const int failing : {1, 2, 3, 4}) {
@@ -74,29 +74,29 @@ TEST(Memory, AnyStepIsRecoveredWhereverItFails) {
     };
     const RunOutcome recovered = toys::run(toys::grouped_regression(), "", wide({}));
     toys::at_point = nullptr;
-    EXPECT_EQ(recovered.summary["memory"]["split"], 2) << failing;
+    EXPECT_EQ(recovered.summary["memory"]["micro_batches"], 2) << failing;
     // The same steps whole, the rest in halves, by way of a snapshot.
     const toys::TemporaryFolder folder;
     const int steps = (failing - 1) / 2;
     if (steps > 0) (void)toys::run(toys::grouped_regression(), folder.path(), wide({{"train.max_steps", steps}}));
-    const RunOutcome expected = toys::run(toys::grouped_regression(), folder.path(), wide({{"memory.split", 2}}));
+    const RunOutcome expected = toys::run(toys::grouped_regression(), folder.path(), wide({{"memory.micro_batches", 2}}));
     EXPECT_EQ(recovered.summary["state_sha256"], expected.summary["state_sha256"]) << "failed in forward pass " << failing;
   }
 }
 
 TEST(Memory, AResumedRunGoesOnInParts) {
   const toys::TemporaryFolder folder;
-  (void)toys::run(toys::grouped_regression(), folder.path(), wide({{"memory.split", 4}, {"train.max_steps", 2}}));
+  (void)toys::run(toys::grouped_regression(), folder.path(), wide({{"memory.micro_batches", 4}, {"train.max_steps", 2}}));
   const RunOutcome resumed = toys::run(toys::grouped_regression(), folder.path(), wide({}));
-  EXPECT_EQ(resumed.summary["memory"]["split"], 4);
-  const RunOutcome straight = toys::run(toys::grouped_regression(), "", wide({{"memory.split", 4}}));
+  EXPECT_EQ(resumed.summary["memory"]["micro_batches"], 4);
+  const RunOutcome straight = toys::run(toys::grouped_regression(), "", wide({{"memory.micro_batches", 4}}));
   EXPECT_EQ(resumed.summary["state_sha256"], straight.summary["state_sha256"]);
 }
 
 TEST(Memory, PartsOfABatchEqualSmallerBatchesAccumulated) {
   const Json few = {{"train.epochs", 0}, {"train.max_steps", 3}, {"data.shuffle", false}, {"toy.rows", 64}};
   Json parts = few;
-  parts.update({{"data.batch_size", 16}, {"memory.split", 4}});
+  parts.update({{"data.batch_size", 16}, {"memory.micro_batches", 4}});
   Json batches = few;
   batches.update({{"data.batch_size", 4}, {"optim.accumulate", 4}});
   const RunOutcome one = toys::run(toys::grouped_regression(), "", parts);
@@ -142,7 +142,7 @@ TEST(Memory, AValidationThatDoesNotFitIsSplitToo) {
   };
   const RunOutcome run = toys::run(toys::grouped_regression(), "", wide({{"train.validate_every", 2}}));
   toys::at_point = nullptr;
-  EXPECT_EQ(run.summary["memory"]["split"], 2);
+  EXPECT_EQ(run.summary["memory"]["micro_batches"], 2);
   EXPECT_TRUE(run.summary["metrics"].contains("val_loss"));
 }
 
@@ -154,7 +154,7 @@ TEST(Memory, ATrialThatDoesNotFitIsMadeOnLess) {
   };
   const RunOutcome run = toys::run(toys::grouped_regression(), "", wide({{"precision.dtype", "auto"}}));
   toys::at_point = nullptr;
-  EXPECT_EQ(run.summary["memory"]["split"], 1) << "the step itself fits";
+  EXPECT_EQ(run.summary["memory"]["micro_batches"], 1) << "the step itself fits";
   EXPECT_THAT(run.summary["choices"].dump(), AllOf(HasSubstr("a trial "), HasSubstr("tried on 1/2 of a batch")));
 }
 
@@ -179,25 +179,6 @@ TEST(Memory, ABlockThatTheModelDoesNotHaveIsAConfigError) {
   } catch (const ConfigError& error) {
     EXPECT_THAT(error.what(), HasSubstr("the model has no block \"trunk\""));
   }
-}
-
-TEST(Split, LeavesNoPartWithoutRowsAndKeepsTheOrder) {
-  std::vector<Group> groups(2);
-  groups[0].fields["x"] = at::arange(10).reshape({5, 2});
-  groups[0].positions = {7, 3, 9, 1, 4};
-  groups[1].fields["x"] = at::arange(3);
-  groups[1].positions = {0, 1, 2};
-  const Batch batch(std::move(groups), 6);
-  EXPECT_EQ(parts_of(batch, 8), 3);
-  EXPECT_EQ(parts_of(batch, 2), 2);
-  const Batch first = part_of(batch, 0, 2);
-  const Batch second = part_of(batch, 1, 2);
-  EXPECT_EQ(second.epoch(), 6U);
-  EXPECT_THAT(first.groups()[0].positions, ElementsAre(7, 3));
-  EXPECT_THAT(second.groups()[0].positions, ElementsAre(9, 1, 4));
-  EXPECT_TRUE(at::equal(at::cat({first.groups()[0].fields.at("x"), second.groups()[0].fields.at("x")}),
-                        batch.groups()[0].fields.at("x")));
-  EXPECT_EQ(first.rows() + second.rows(), batch.rows());
 }
 
 TEST(MaxBatch, DoublesThenHalvesTheGapAndReturnsOnlyWhatRan) {

@@ -63,7 +63,7 @@ class Net final : public Recipe {
     if (bad == Where::loss) sum = sum * nan;
     if (bad == Where::loss_alone) sum = sum + nan;  // its gradient is fine
     const double rows = bad == Where::empty ? 0.0 : static_cast<double>(batch.rows());
-    return {.sum = sum, .count = at::full({}, rows), .nominal_count = 5.0, .outputs = {}};
+    return {.terms = {{.sum = sum, .count = at::full({}, rows), .nominal_count = 5.0}}};
   }
 
   optim::OptimConfig config_;
@@ -200,24 +200,24 @@ TEST(NonFiniteStep, TheHostsDecisionIsTheDevices) {
     }
     EXPECT_EQ(device.skipped(), host.skipped());
     EXPECT_THAT(differing(device.state(), host.state()), testing::IsEmpty()) << format;
-    EXPECT_EQ(device.stepper.loss_scale(), host.stepper.loss_scale());
+    EXPECT_EQ(device.stepper.reports()[0].loss_scale, host.stepper.reports()[0].loss_scale);
   }
 }
 
 TEST(NonFiniteStep, ASpikeIsLeftOutAndCountedApart) {
   Bench run(std::nullopt, everything());
   for (int i = 0; i < 70; ++i) run.step();
-  EXPECT_EQ(run.stepper.spikes().item<double>(), 0.0);
+  EXPECT_EQ(run.stepper.reports()[0].spikes, 0.0);
   const Tensors before = run.state();
   run.stepper.begin_step(run.steps);
   const at::Tensor x = at::ones({4, 6}) * at::arange(4, at::kFloat).unsqueeze(1);
   run.stepper.accumulate(Batch(Tensors{{"x", x}, {"y", at::full({4, 1}, 1e4)}}));  // a mislabelled batch
   run.stepper.update();
-  EXPECT_EQ(run.stepper.spikes().item<double>(), 1.0);
+  EXPECT_EQ(run.stepper.reports()[0].spikes, 1.0);
   EXPECT_EQ(run.skipped(), 0.0);
   EXPECT_THAT(differing(before, run.state()), testing::UnorderedElementsAre("o.spike_window", "o.spike_seen", "o.spikes"));
   run.step();
-  EXPECT_EQ(run.stepper.spikes().item<double>(), 1.0);
+  EXPECT_EQ(run.stepper.reports()[0].spikes, 1.0);
 }
 
 TEST(NonFiniteStep, TheStateSavedIsTheStateGoneOnFrom) {
@@ -238,7 +238,7 @@ TEST(NonFiniteStep, TheStateSavedIsTheStateGoneOnFrom) {
       for (int i = 0; i < 10; ++i) each->step(i == 4 ? Where::input : Where::nowhere);
     }
     EXPECT_THAT(differing(whole.state(), resumed.state()), testing::IsEmpty()) << format;
-    EXPECT_EQ(whole.stepper.loss_scale(), resumed.stepper.loss_scale());
+    EXPECT_EQ(whole.stepper.reports()[0].loss_scale, resumed.stepper.reports()[0].loss_scale);
     EXPECT_EQ(whole.skipped(), resumed.skipped());
   }
 }

@@ -180,12 +180,12 @@ TEST(Average, BeginsWithTheWeightsOfARunThatHadNone) {
 
 TEST(Rate, IsScaledToTheGlobalBatchAndThePlanSaysSo) {
   const Json base = {{"train.max_steps", 12}, {"optim.accumulate", 2}, {"data.batch_size", 4}, {"optim.learning_rate", 0.01}};
-  const Json scaled = straight(with(base, {{"optim.lr_scaling", "sqrt"}, {"optim.lr_scaling_batch", 2}}));
+  const Json scaled = straight(with(base, {{"optim.lr_scaling", "sqrt"}, {"optim.lr_scaling_batch", 6}}));
   const Json given = straight(with(base, {{"optim.learning_rate", 0.02}}));
   EXPECT_EQ(scaled.at("loss"), given.at("loss"));
   EXPECT_EQ(choice(scaled, "optim.learning_rate")->at("value"), "0.02");
-  EXPECT_EQ(choice(scaled, "optim.learning_rate")->at("reason"), "0.01 x sqrt(8 / 2)");
-  const Json linear = straight(with(base, {{"optim.lr_scaling", "linear"}, {"optim.lr_scaling_batch", 4}}));
+  EXPECT_EQ(choice(scaled, "optim.learning_rate")->at("reason"), "0.01 x sqrt(24 / 6)");
+  const Json linear = straight(with(base, {{"optim.lr_scaling", "linear"}, {"optim.lr_scaling_batch", 12}}));
   EXPECT_EQ(linear.at("loss"), given.at("loss"));
   try {
     (void)straight(with(base, {{"optim.lr_scaling", "linear"}}));

@@ -6,6 +6,7 @@
 #include "millrace/cli/command.h"
 #include "millrace/cli/command_config.h"
 #include "millrace/cli/text.h"
+#include "millrace/measure/step_bench.h"
 #include "millrace/train/run.h"
 
 namespace millrace::cli {

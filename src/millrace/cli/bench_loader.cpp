@@ -5,7 +5,7 @@
 #include "millrace/cli/take_run.h"
 #include "millrace/cli/text.h"
 #include "millrace/device/device.h"
-#include "millrace/train/loader_bench.h"
+#include "millrace/measure/loader_bench.h"
 
 namespace millrace::cli {
 namespace {

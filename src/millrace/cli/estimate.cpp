@@ -3,7 +3,7 @@
 #include "millrace/cli/recipe_help.h"
 #include "millrace/cli/take_run.h"
 #include "millrace/cli/text.h"
-#include "millrace/train/memory_search.h"
+#include "millrace/measure/memory_search.h"
 
 namespace millrace::cli {
 namespace {
@@ -20,7 +20,7 @@ std::string bytes(const Json& result, const char* key) { return human_bytes(resu
 
 void print_estimate(const Json& result) {
   print("a step of " + result["recipe"].get<std::string>() + ", batch " + result["batch_size"].dump() +
-        (result["split"] == 1 ? "" : " in " + result["split"].dump() + " parts") + ", " + result["precision"].get<std::string>() +
+        (result["micro_batches"] == 1 ? "" : " in " + result["micro_batches"].dump() + " micro-batches") + ", " + result["precision"].get<std::string>() +
         "\n");
   std::vector<std::vector<std::string>> rows = {
       {"  parameters, gradients, optimiser",
@@ -37,9 +37,9 @@ void print_estimate(const Json& result) {
   }
   const auto where = result["peak_in"].get<std::string>();
   rows.push_back({"  predicted peak of the run", bytes(result, "predicted_bytes") + (where.empty() ? "" : ", " + where)});
-  if (result.contains("split_that_fits")) {
-    rows.push_back({"  within the budget", bytes(result, "split_bytes") + " with every block recomputed and --memory.split=" +
-                                               result["split_that_fits"].dump()});
+  if (result.contains("micro_batches_that_fit")) {
+    rows.push_back({"  within the budget", bytes(result, "bytes_that_fit") + " with every block recomputed and --memory.micro_batches=" +
+                                               result["micro_batches_that_fit"].dump()});
   }
   print(table(rows));
   if (result["blocks"].empty()) {

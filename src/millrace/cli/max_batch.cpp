@@ -7,7 +7,7 @@
 #include "millrace/cli/recipe_help.h"
 #include "millrace/cli/take_run.h"
 #include "millrace/cli/text.h"
-#include "millrace/train/memory_search.h"
+#include "millrace/measure/memory_search.h"
 
 namespace millrace::cli {
 namespace {

@@ -1,8 +1,10 @@
 #include "millrace/core/batch.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "millrace/base/error.h"
+#include "millrace/base/format.h"
 
 namespace millrace {
 
@@ -51,6 +53,16 @@ std::int64_t Batch::rows() const noexcept {
   std::int64_t rows = 0;
   for (const Group& group : groups_) rows += group.rows();
   return rows;
+}
+
+const LossTerm& Loss::term(std::string_view name) const {
+  const auto it = std::find_if(terms.begin(), terms.end(), [&](const LossTerm& t) { return t.name == name; });
+  if (it == terms.end()) {
+    std::string known;
+    for (const LossTerm& t : terms) known += (known.empty() ? "" : ", ") + quoted(t.name);
+    throw InternalError({"a loss without a term " + quoted(name), known.empty() ? "it has no terms" : "it has " + known, ""});
+  }
+  return *it;
 }
 
 }  // namespace millrace

@@ -54,24 +54,35 @@ class Batch {
   std::uint64_t epoch_ = 0;
 };
 
-// What logs and metrics show of a loss whose count says nothing to people.
+// What logs and metrics show of a term whose count says nothing to people.
 struct LossReport {
   at::Tensor sum, count;   // scalars; added up over batches and ranks, then divided
   bool logarithm = false;  // show the natural logarithm of the quotient
 };
 
-// What a loss returns. The trainer divides the sum of all sums by the sum of all counts, once per step, so that ragged
-// batches, accumulation and ranks cannot change the result.
-struct Loss {
+// One mean of a loss. The trainer divides the sum of all its sums by the sum of all its counts over the global batch of a step,
+// so that ragged batches, micro-batches and ranks cannot change the result.
+struct LossTerm {
   at::Tensor sum;    // scalar with gradient
-  at::Tensor count;  // scalar without gradient, on the loss's device; how many things `sum` adds up
+  at::Tensor count;  // scalar without gradient, on the sum's device; how many things `sum` adds up. 0 = the term has nothing here
   // Nominal count of a full micro-batch, known before the step without a read-back: backward runs on sum / nominal, so that
   // half precision never sees huge numbers. Any positive constant gives the same result in exact arithmetic.
   double nominal_count = 1.0;
-  // Shown instead of sum / count. A log(S/N) loss has sum = S and count = S, detached: its gradient is exact over accumulation
+  // Shown instead of sum / count. A log(S/N) loss has sum = S and count = S, detached: its gradient is exact over micro-batches
   // and ranks, its quotient is always 1; it reports S, N and the logarithm.
   std::optional<LossReport> report = std::nullopt;
-  Tensors outputs;  // detached by the trainer; handed to later objectives and to Recipe::measure
+  std::string name = "";  // of one of several terms, where logs show it; unique within its loss
+  double weight = 1.0;    // factor of this mean in the loss
+  // The count is the same for each row of a batch (its voxels, its tokens). Terms of this kind share a backward pass; each other
+  // term of a loss with several has a pass of its own where a step has more than one micro-batch. Checked: see Stepper.
+  bool per_row = false;
+};
+
+// What an objective is to make smaller: the sum of weight * mean over its terms.
+struct Loss {
+  std::vector<LossTerm> terms;  // none = the objective was absent; see Objective::loss
+  Tensors outputs = {};         // detached by the trainer; handed to later objectives and to Recipe::measure
+  [[nodiscard]] const LossTerm& term(std::string_view name = "") const;  // InternalError when there is none of that name
 };
 
 // Named tensors and a JSON value: what one part of a run (loader, optimiser, schedule, recipe) needs to go on exactly.

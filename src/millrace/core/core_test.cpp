@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "millrace/base/error.h"
+#include "millrace/core/agreement.h"
 #include "millrace/core/batch.h"
 #include "millrace/core/random.h"
 #include "millrace/core/state.h"
@@ -78,53 +79,92 @@ TEST(State, MergeAndSplitAreInverse) {
   EXPECT_THAT(message_of([&] { merge(whole, "optim", {}); }), HasSubstr("two parts of the state are called \"optim\""));
 }
 
-std::vector<std::uint64_t> keys(std::uint64_t seed, std::uint64_t step, std::uint64_t micro_step, int count) {
-  const RandomScope scope(seed, step, micro_step);
+std::uint64_t next_key() { return RandomScope::next_site(1).key; }
+
+std::vector<std::uint64_t> keys(std::uint64_t seed, std::uint64_t epoch, int count) {
+  const RandomScope scope({.seed = seed, .epoch = epoch});
   std::vector<std::uint64_t> result;
-  for (int i = 0; i < count; ++i) result.push_back(RandomScope::next_key());
+  for (int i = 0; i < count; ++i) result.push_back(next_key());
   return result;
 }
 
-TEST(RandomScope, KeysAreAFunctionOfSeedStepMicroStepAndSite) {
-  EXPECT_EQ(keys(1, 2, 3, 4), keys(1, 2, 3, 4));
+TEST(RandomScope, KeysAreAFunctionOfSeedEpochAndSite) {
+  EXPECT_EQ(keys(1, 2, 4), keys(1, 2, 4));
   std::set<std::uint64_t> all;
   for (std::uint64_t seed = 0; seed < 2; ++seed) {
-    for (std::uint64_t step = 0; step < 2; ++step) {
-      for (std::uint64_t micro_step = 0; micro_step < 2; ++micro_step) {
-        for (const std::uint64_t key : keys(seed, step, micro_step, 4)) all.insert(key);
-      }
+    for (std::uint64_t epoch = 0; epoch < 2; ++epoch) {
+      for (const std::uint64_t key : keys(seed, epoch, 4)) all.insert(key);
     }
   }
-  EXPECT_EQ(all.size(), 32U);
+  EXPECT_EQ(all.size(), 16U);
+}
+
+Group rows_of(std::string name, std::int64_t first, std::int64_t count) {
+  Group group;
+  group.name = std::move(name);
+  for (std::int64_t i = 0; i < count; ++i) group.positions.push_back(first + i);
+  return group;
+}
+
+Batch batch_of(std::vector<Group> groups, std::uint64_t epoch) { return Batch(std::move(groups), epoch); }
+
+TEST(RandomScope, ASiteRunsOverTheRowsOfTheEpoch) {
+  const auto site_of = [](std::int64_t first, std::int64_t count, std::int64_t elements) {
+    std::vector<Group> groups;
+    groups.push_back(rows_of("", first, count));
+    const RandomScope scope(5, batch_of(std::move(groups), 3));
+    return RandomScope::next_site(elements);
+  };
+  const RandomSite whole = site_of(40, 8, 8 * 6);
+  const RandomSite second_half = site_of(44, 4, 4 * 6);
+  EXPECT_EQ(whole.key, second_half.key);
+  EXPECT_EQ(whole.first, 40 * 6);
+  EXPECT_EQ(second_half.first, 44 * 6);
+  EXPECT_EQ(site_of(44, 4, 7).first, 0) << "not a multiple of the rows";
+}
+
+TEST(RandomScope, ARowScopeCountsTheRowsOfOneGroup) {
+  std::vector<Group> groups;
+  groups.push_back(rows_of("a", 10, 4));
+  groups.push_back(rows_of("b", 30, 2));
+  const Batch batch = batch_of(std::move(groups), 0);
+  const RandomScope scope(5, batch);
+  EXPECT_EQ(RandomScope::next_site(12).first, 40 * 2) << "rows of both groups";
+  {
+    const RowScope rows(batch.groups()[1]);
+    EXPECT_EQ(RandomScope::next_site(6).first, 30 * 3);
+  }
+  EXPECT_EQ(RandomScope::next_site(12).first, 40 * 2);
+  EXPECT_EQ(RandomScope::place()->site, 3U);
 }
 
 TEST(RandomScope, InnerScopeLeavesTheOuterSitesAlone) {
-  const std::vector<std::uint64_t> expected = keys(1, 0, 0, 2);
-  const RandomScope outer(1, 0, 0);
-  EXPECT_EQ(RandomScope::next_key(), expected[0]);
-  (void)keys(9, 9, 9, 3);
-  EXPECT_EQ(RandomScope::next_key(), expected[1]);
+  const std::vector<std::uint64_t> expected = keys(1, 0, 2);
+  const RandomScope outer({.seed = 1});
+  EXPECT_EQ(next_key(), expected[0]);
+  (void)keys(9, 9, 3);
+  EXPECT_EQ(next_key(), expected[1]);
 }
 
 TEST(RandomScope, GoesOnFromAPlace) {
   EXPECT_FALSE(RandomScope::place().has_value());
-  const std::vector<std::uint64_t> expected = keys(1, 2, 3, 4);
-  const RandomScope outer(1, 2, 3);
-  (void)RandomScope::next_key();
+  const std::vector<std::uint64_t> expected = keys(1, 2, 4);
+  const RandomScope outer({.seed = 1, .epoch = 2});
+  (void)next_key();
   const auto place = RandomScope::place();
   ASSERT_TRUE(place.has_value());
   for (int pass = 0; pass < 2; ++pass) {
     const RandomScope again(*place);
-    EXPECT_EQ(RandomScope::next_key(), expected[1]);
-    EXPECT_EQ(RandomScope::next_key(), expected[2]);
+    EXPECT_EQ(next_key(), expected[1]);
+    EXPECT_EQ(next_key(), expected[2]);
   }
-  EXPECT_EQ(RandomScope::next_key(), expected[1]) << "the outer scope stands where it stood";
+  EXPECT_EQ(next_key(), expected[1]) << "the outer scope stands where it stood";
 }
 
 TEST(RandomScope, OutsideAnyScopeTheDefaultGeneratorDecides) {
   const auto draw = [] {
     at::Generator(at::detail::getDefaultCPUGenerator()).set_current_seed(7);
-    return std::pair(RandomScope::next_key(), RandomScope::next_key());
+    return std::pair(next_key(), next_key());
   };
   const auto first = draw();
   EXPECT_EQ(first, draw());
@@ -132,12 +172,26 @@ TEST(RandomScope, OutsideAnyScopeTheDefaultGeneratorDecides) {
 }
 
 TEST(RandomScope, IsThreadLocal) {
-  const RandomScope scope(1, 0, 0);
-  const std::vector<std::uint64_t> expected = keys(1, 0, 0, 1);
+  const RandomScope scope({.seed = 1});
+  const std::vector<std::uint64_t> expected = keys(1, 0, 1);
   std::uint64_t elsewhere = 0;
-  std::thread([&] { elsewhere = RandomScope::next_key(); }).join();
+  std::thread([&] { elsewhere = next_key(); }).join();
   EXPECT_NE(elsewhere, expected[0]);
-  EXPECT_EQ(RandomScope::next_key(), expected[0]);  // the other thread did not use up a site
+  EXPECT_EQ(next_key(), expected[0]);  // the other thread did not use up a site
+}
+
+TEST(Agreement, OneProcessAgreesWithItself) {
+  Agreement& alone = Agreement::of_one();
+  EXPECT_TRUE(alone.alone());
+  EXPECT_EQ(alone.sum(std::int64_t{7}), 7);
+  EXPECT_TRUE(alone.any(true));
+  EXPECT_FALSE(alone.any(false));
+  EXPECT_EQ(alone.from_root(Json{{"a", 1}}), (Json{{"a", 1}}));
+  std::vector<at::Tensor> values = {at::arange(3)};
+  const void* const before = values[0].data_ptr();
+  alone.sum(values);
+  EXPECT_EQ(values[0].data_ptr(), before);
+  EXPECT_TRUE(values[0].equal(at::arange(3)));
 }
 
 }  // namespace

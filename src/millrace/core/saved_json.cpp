@@ -43,10 +43,10 @@ std::vector<std::pair<std::string, SavedJson>> SavedJson::members() const {
   return all;
 }
 
-std::vector<SavedJson> SavedJson::list(std::size_t size) const {
-  if (!json_->is_array() || json_->size() != size) refuse("a list of " + std::to_string(size));
+std::vector<SavedJson> SavedJson::list(std::optional<std::size_t> size) const {
+  if (!json_->is_array() || (size && json_->size() != *size)) refuse("a list" + (size ? " of " + std::to_string(*size) : ""));
   std::vector<SavedJson> all;
-  for (std::size_t i = 0; i < size; ++i) all.push_back(below((*json_)[i], std::to_string(i)));
+  for (std::size_t i = 0; i < json_->size(); ++i) all.push_back(below((*json_)[i], std::to_string(i)));
   return all;
 }
 

@@ -23,7 +23,7 @@ class SavedJson {
   [[nodiscard]] SavedJson operator[](const std::string& key) const;           // of an object
   [[nodiscard]] std::optional<SavedJson> find(const std::string& key) const;  // the same; nullopt when the key is missing
   [[nodiscard]] std::vector<std::pair<std::string, SavedJson>> members() const;
-  [[nodiscard]] std::vector<SavedJson> list(std::size_t size) const;  // an array of this length
+  [[nodiscard]] std::vector<SavedJson> list(std::optional<std::size_t> size = {}) const;  // an array, of this length
 
   [[nodiscard]] std::int64_t integer(std::int64_t lowest, std::int64_t highest = std::numeric_limits<std::int64_t>::max()) const;
   [[nodiscard]] double number() const;

@@ -262,7 +262,7 @@ TextTokens tokens_of_text(const TextOptions& options) {
   const std::string fingerprint = content_fingerprint(*found.tokenizer, found.stamps, options.end_between_sources);
   TextTokens result{.tokenizer = found.tokenizer};
   Counts counts;
-  if (caches) {
+  if (caches && options.writes_cache) {
     try {
       Fs& fs = options.fs ? *options.fs : Fs::real();
       fs.create_directories(options.cache_folder);

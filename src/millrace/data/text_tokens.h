@@ -23,6 +23,7 @@ struct TextOptions {
   std::shared_ptr<const Tokenizer> tokenizer;  // ... unless there is one already: a resumed run's
   bool end_between_sources = false;            // an end token between sources
   std::filesystem::path cache_folder;          // empty = no file, the tokens stay in memory
+  bool writes_cache = true;                    // false: a file that is there is used, none is made
   Fs* fs = nullptr;                            // writes of the cache; null = Fs::real()
 };
 

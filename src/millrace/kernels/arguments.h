@@ -17,7 +17,22 @@ inline bool has_kernel(const at::Tensor& x) {
 inline detail::Type type_of(at::ScalarType type) { return type == at::kFloat ? detail::Type::f32 : detail::Type::bf16; }
 inline detail::Type type_of(const at::Tensor& x) { return type_of(x.scalar_type()); }
 
-inline detail::Keep keep_of(Dropout dropout) { return {dropout.key, dropout_threshold(dropout.p), dropout_scale(dropout.p)}; }
+inline detail::Keep keep_of(Dropout dropout) {
+  return {dropout.key, dropout.first, dropout_threshold(dropout.p), dropout_scale(dropout.p)};
+}
+
+// What the backward pass of an autograd function needs of its dropout.
+template <class Context>
+void remember(Context* context, Dropout site) {
+  context->saved_data["p"] = site.p;
+  context->saved_data["key"] = static_cast<std::int64_t>(site.key);
+  context->saved_data["first"] = site.first;
+}
+template <class Context>
+[[nodiscard]] Dropout remembered(Context* context) {
+  auto& saved = context->saved_data;
+  return {saved["p"].toDouble(), static_cast<std::uint64_t>(saved["key"].toInt()), saved["first"].toInt()};
+}
 
 // An undefined tensor given to Function::apply aborts the program in LibTorch 2.11; an empty optional does not.
 inline std::optional<at::Tensor> optional(const at::Tensor& x) {

@@ -58,13 +58,13 @@ void run(const detail::Attention& args, bool backward) {
 struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
   // q, k, v (B, T, H, D), or q alone as the packed (B, T, 3 H D) with `heads` heads.
   static at::Tensor forward(AutogradContext* context, const at::Tensor& q, const std::optional<at::Tensor>& k,
-                            const std::optional<at::Tensor>& v, std::int64_t heads, double scale, double p, std::int64_t key) {
+                            const std::optional<at::Tensor>& v, std::int64_t heads, double scale, Dropout site) {
     const at::Tensor packed = k ? at::Tensor() : q.contiguous();
     const Heads in =
         k ? Heads{with_contiguous_rows(q), with_contiguous_rows(*k), with_contiguous_rows(*v)} : heads_of(packed, heads);
     at::Tensor out = at::empty(in[0].sizes(), in[0].options());
     at::Tensor log_sums = at::empty({in[0].size(0), in[0].size(2), in[0].size(1)}, in[0].options().dtype(at::kFloat));
-    run(arguments(in, out, log_sums, scale, {p, static_cast<std::uint64_t>(key)}), false);
+    run(arguments(in, out, log_sums, scale, site), false);
     if (k) {
       context->save_for_backward({out, log_sums, in[0], in[1], in[2]});
     } else {
@@ -72,8 +72,7 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
     }
     context->saved_data["heads"] = heads;
     context->saved_data["scale"] = scale;
-    context->saved_data["p"] = p;
-    context->saved_data["key"] = key;
+    remember(context, site);
     return out;
   }
 
@@ -86,16 +85,14 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
     at::Tensor packed_gradient = is_packed ? at::empty_like(saved[2]) : at::Tensor();
     const auto fresh = [](const at::Tensor& x) { return at::empty(x.sizes(), x.options()); };
     const Heads out = is_packed ? heads_of(packed_gradient, heads) : Heads{fresh(in[0]), fresh(in[1]), fresh(in[2])};
-    detail::Attention args =
-        arguments(in, saved[0], saved[1], context->saved_data["scale"].toDouble(),
-                  {context->saved_data["p"].toDouble(), static_cast<std::uint64_t>(context->saved_data["key"].toInt())});
+    detail::Attention args = arguments(in, saved[0], saved[1], context->saved_data["scale"].toDouble(), remembered(context));
     args.out_gradient = view_of(out_gradient);
     args.q_gradient = view_of(out[0]);
     args.k_gradient = view_of(out[1]);
     args.v_gradient = view_of(out[2]);
     run(args, true);
-    if (is_packed) return {packed_gradient, {}, {}, {}, {}, {}, {}};
-    return {out[0], out[1], out[2], {}, {}, {}, {}};
+    if (is_packed) return {packed_gradient, {}, {}, {}, {}, {}};
+    return {out[0], out[1], out[2], {}, {}, {}};
   }
 };
 
@@ -112,7 +109,7 @@ at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::
               "causal_attention: q, k, v of one shape (B, T, H, D) expected, got ", q.sizes(), ", ", k.sizes(), ", ", v.sizes());
   if (fits(q, k, v)) {
     const double factor = scale.value_or(1.0 / std::sqrt(static_cast<double>(q.size(3))));
-    return AttentionFunction::apply(q, optional(k), optional(v), q.size(2), factor, site.p, static_cast<std::int64_t>(site.key));
+    return AttentionFunction::apply(q, optional(k), optional(v), q.size(2), factor, site);
   }
   if (q.is_cpu()) {
     at::Tensor keep;
@@ -133,8 +130,7 @@ at::Tensor causal_attention_packed(const at::Tensor& qkv, std::int64_t heads, Dr
     return causal_attention(in[0], in[1], in[2], site, scale);
   }
   const double factor = scale.value_or(1.0 / std::sqrt(static_cast<double>(qkv.size(2)) / static_cast<double>(3 * heads)));
-  return AttentionFunction::apply(qkv, std::optional<at::Tensor>(), std::optional<at::Tensor>(), heads, factor, site.p,
-                                  static_cast<std::int64_t>(site.key));
+  return AttentionFunction::apply(qkv, std::optional<at::Tensor>(), std::optional<at::Tensor>(), heads, factor, site);
 }
 
 }  // namespace millrace::kernels

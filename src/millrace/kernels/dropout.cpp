@@ -29,23 +29,21 @@ at::Tensor run(const at::Tensor& x, const at::Tensor& residual, at::ScalarType t
 
 struct DropoutFunction : torch::autograd::Function<DropoutFunction> {
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x,
-                            const std::optional<at::Tensor>& residual, double p, std::int64_t key) {
-    context->saved_data["p"] = p;
-    context->saved_data["key"] = key;
+                            const std::optional<at::Tensor>& residual, Dropout site) {
+    remember(context, site);
     context->saved_data["type"] = static_cast<std::int64_t>(x.scalar_type());
     context->saved_data["residual"] = residual.has_value();
-    const Dropout site{p, static_cast<std::uint64_t>(key)};
     if (!residual) return run(x.contiguous(), {}, x.scalar_type(), site);
     return run(x.contiguous(), residual->contiguous(), residual->scalar_type(), site);
   }
 
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  const torch::autograd::variable_list& gradients) {
-    const Dropout site{context->saved_data["p"].toDouble(), static_cast<std::uint64_t>(context->saved_data["key"].toInt())};
+    const Dropout site = remembered(context);
     const auto type = static_cast<at::ScalarType>(context->saved_data["type"].toInt());
     at::Tensor x_gradient;
     if (context->needs_input_grad(0)) x_gradient = run(gradients[0].contiguous(), {}, type, site);
-    return {x_gradient, context->saved_data["residual"].toBool() ? gradients[0] : at::Tensor(), {}, {}};
+    return {x_gradient, context->saved_data["residual"].toBool() ? gradients[0] : at::Tensor(), {}};
   }
 };
 
@@ -53,7 +51,7 @@ struct DropoutFunction : torch::autograd::Function<DropoutFunction> {
 
 at::Tensor dropout(const at::Tensor& x, Dropout site) {
   if (site.p <= 0.0) return x;
-  if (has_kernel(x)) return DropoutFunction::apply(x, std::optional<at::Tensor>(), site.p, static_cast<std::int64_t>(site.key));
+  if (has_kernel(x)) return DropoutFunction::apply(x, std::optional<at::Tensor>(), site);
   if (x.is_cpu()) return dropout_with_mask(x, dropout_mask(x.sizes(), site), site.p);
   return at::dropout(x, site.p, true);
 }
@@ -62,7 +60,7 @@ at::Tensor dropout_add(const at::Tensor& x, const at::Tensor& residual, Dropout 
   if (!has_kernel(x) || !has_kernel(residual) || !x.sizes().equals(residual.sizes())) {
     return residual + dropout(x, site).to(residual.scalar_type());
   }
-  return DropoutFunction::apply(x, optional(residual), site.p, static_cast<std::int64_t>(site.key));
+  return DropoutFunction::apply(x, optional(residual), site);
 }
 
 }  // namespace millrace::kernels

@@ -72,6 +72,30 @@ TEST_P(DropoutKernels, EqualTheScalarReferenceToTheBitForAnyCount) {
   }
 }
 
+// Rows 3, 4, 5, ... of a larger tensor: what the larger one keeps there, wherever the first element lies.
+TEST_P(DropoutKernels, APartOfATensorDropsWhatTheWholeDropsThere) {
+  for (const std::int64_t width : {1, 16, 77, 128, 384}) {
+    const at::Tensor x = at::randn({9, width});
+    const at::Tensor residual = at::randn({9, width});
+    const at::Tensor scale = at::ones({width});
+    const Dropout whole{.p = 0.3, .key = kDropoutKey, .first = 0};
+    const at::Tensor rows = at::ones({9, 4, 2, 8});
+    for (const std::int64_t first : {3, 4}) {
+      const Dropout part{.p = 0.3, .key = kDropoutKey, .first = first * width};
+      const auto cut = [&](const at::Tensor& t) { return t.narrow(0, first, 9 - first); };
+      EXPECT_TRUE(equal_bits(dropout(cut(x), part), cut(dropout(x, whole)))) << width;
+      EXPECT_TRUE(equal_bits(gelu_dropout(cut(x), part), cut(gelu_dropout(x, whole)))) << width;
+      EXPECT_TRUE(equal_bits(dropout_add_layer_norm(cut(x), cut(residual), scale, scale, 1e-5, part).second,
+                             cut(dropout_add_layer_norm(x, residual, scale, scale, 1e-5, whole).second)))
+          << width;
+      EXPECT_TRUE(equal_bits(dropout_mask_reference({9 - first, width}, part), cut(dropout_mask_reference({9, width}, whole))));
+      const Dropout weights{.p = 0.3, .key = kDropoutKey, .first = first * 2 * 4 * 4};
+      EXPECT_TRUE(
+          equal_bits(causal_attention(cut(rows), cut(rows), cut(rows), weights), cut(causal_attention(rows, rows, rows, whole))));
+    }
+  }
+}
+
 TEST_P(DropoutKernels, BackwardUsesTheForwardMask) {
   const at::Tensor x = at::randn({5, 77}).requires_grad_();
   const at::Tensor gradient = strided_randn({5, 77}, at::kFloat);

@@ -25,18 +25,16 @@ at::Tensor run(const at::Tensor& x, const at::Tensor& gradient, Dropout site) {
 }
 
 struct GeluFunction : torch::autograd::Function<GeluFunction> {
-  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x, double p, std::int64_t key) {
-    context->saved_data["p"] = p;
-    context->saved_data["key"] = key;
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x, Dropout site) {
+    remember(context, site);
     const at::Tensor input = x.contiguous();
     context->save_for_backward({input});
-    return run(input, {}, {p, static_cast<std::uint64_t>(key)});
+    return run(input, {}, site);
   }
 
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  const torch::autograd::variable_list& gradients) {
-    const Dropout site{context->saved_data["p"].toDouble(), static_cast<std::uint64_t>(context->saved_data["key"].toInt())};
-    return {run(context->get_saved_variables()[0], gradients[0].contiguous(), site), {}, {}};
+    return {run(context->get_saved_variables()[0], gradients[0].contiguous(), remembered(context)), {}};
   }
 };
 
@@ -44,7 +42,7 @@ struct GeluFunction : torch::autograd::Function<GeluFunction> {
 
 at::Tensor gelu_dropout(const at::Tensor& x, Dropout site) {
   if (!has_kernel(x)) return dropout(at::gelu(x), site);
-  return GeluFunction::apply(x, site.p, static_cast<std::int64_t>(site.key));
+  return GeluFunction::apply(x, site);
 }
 
 }  // namespace millrace::kernels

@@ -13,16 +13,20 @@
 
 namespace millrace::kernels {
 
-// How an element's keep bit is made: element i of a site (row-major index) is kept when the i-th 16-bit word of the Philox stream
-// is >= round(p * 65536). Stream: block b = philox4x32({b, b >> 32, 0, 0}, key); the order of the 8 words of 16 consecutive
-// blocks within 128 elements is fixed and written down in dropout_bits.h. Kept elements are scaled by 1 / (1 - p).
+// How an element's keep bit is made: element i of a site (row-major index, counted from `first`) is kept when the i-th 16-bit
+// word of the Philox stream is >= round(p * 65536). Stream: block b = philox4x32({b, b >> 32, 0, 0}, key); the order of the 8
+// words of 16 consecutive blocks within 128 elements is fixed and written down in dropout_bits.h. Kept elements are scaled by 1 /
+// (1 - p).
 struct Dropout {
   double p = 0.0;         // 0 = off (no numbers drawn)
   std::uint64_t key = 0;  // of this site; see core/random.h
+  // Number of the tensor's first element: a tensor that holds rows n, n + 1, ... of a larger one drops what the larger one drops
+  // there. Not negative.
+  std::int64_t first = 0;
 };
 
 enum class Path : std::uint8_t { best, portable };
-// Process-wide, for tests and for --off=fused_kernels: portable makes every kernel take its plain C++ path.
+// Process-wide, for tests: portable makes every kernel take its plain C++ path.
 void set_path(Path path) noexcept;
 [[nodiscard]] Path path() noexcept;
 [[nodiscard]] std::string_view instruction_set() noexcept;  // "avx512_bf16", "avx512", "portable": what `best` uses here

@@ -23,8 +23,8 @@ float* row_scratch(std::int64_t width) {
 struct NormFunction : torch::autograd::Function<NormFunction> {
   // Without a branch the result is {y}, with one {sum, y}.
   static variable_list forward(AutogradContext* context, const at::Tensor& residual, const std::optional<at::Tensor>& branch,
-                               const at::Tensor& weight, const at::Tensor& bias, double epsilon, at::ScalarType y_type, double p,
-                               std::int64_t key) {
+                               const at::Tensor& weight, const at::Tensor& bias, double epsilon, at::ScalarType y_type,
+                               Dropout site) {
     const at::Tensor input = residual.contiguous();
     const at::Tensor dropped = branch ? branch->contiguous() : at::Tensor();
     const at::Tensor scale = weight.to(at::kFloat).contiguous();
@@ -45,12 +45,11 @@ struct NormFunction : torch::autograd::Function<NormFunction> {
                                    .y_type = type_of(y_type),
                                    .width = width,
                                    .epsilon = static_cast<float>(epsilon),
-                                   .keep = keep_of({p, static_cast<std::uint64_t>(key)})};
+                                   .keep = keep_of(site)};
     const detail::Table& table = detail::table();
     parallel(rows, [&](std::int64_t begin, std::int64_t end) { table.norm_forward(args, begin, end, row_scratch(width)); });
     context->save_for_backward({sum, statistics, scale});
-    context->saved_data["p"] = p;
-    context->saved_data["key"] = key;
+    remember(context, site);
     context->saved_data["branch"] = branch.has_value();
     context->saved_data["y_type"] = static_cast<std::int64_t>(y_type);
     context->saved_data["weight_type"] = static_cast<std::int64_t>(weight.scalar_type());
@@ -72,18 +71,17 @@ struct NormFunction : torch::autograd::Function<NormFunction> {
     at::Tensor residual_gradient = at::empty_like(sum);
     at::Tensor branch_gradient;
     if (has_branch && context->needs_input_grad(1)) branch_gradient = at::empty(sum.sizes(), sum.options().dtype(y_type));
-    const detail::NormBackward args{
-        .sum = sum.const_data_ptr(),
-        .y_gradient = y_gradient.defined() ? y_gradient.const_data_ptr() : nullptr,
-        .sum_gradient = sum_gradient.defined() ? sum_gradient.const_data_ptr() : nullptr,
-        .residual_gradient = residual_gradient.mutable_data_ptr(),
-        .branch_gradient = branch_gradient.defined() ? branch_gradient.mutable_data_ptr() : nullptr,
-        .statistics = saved[1].const_data_ptr<float>(),
-        .weight = saved[2].const_data_ptr<float>(),
-        .residual_type = type_of(sum),
-        .y_type = type_of(y_type),
-        .width = width,
-        .keep = keep_of({context->saved_data["p"].toDouble(), static_cast<std::uint64_t>(context->saved_data["key"].toInt())})};
+    const detail::NormBackward args{.sum = sum.const_data_ptr(),
+                                    .y_gradient = y_gradient.defined() ? y_gradient.const_data_ptr() : nullptr,
+                                    .sum_gradient = sum_gradient.defined() ? sum_gradient.const_data_ptr() : nullptr,
+                                    .residual_gradient = residual_gradient.mutable_data_ptr(),
+                                    .branch_gradient = branch_gradient.defined() ? branch_gradient.mutable_data_ptr() : nullptr,
+                                    .statistics = saved[1].const_data_ptr<float>(),
+                                    .weight = saved[2].const_data_ptr<float>(),
+                                    .residual_type = type_of(sum),
+                                    .y_type = type_of(y_type),
+                                    .width = width,
+                                    .keep = keep_of(remembered(context))};
     const RowChunks chunks(sum.numel() / width);
     at::Tensor partial = at::zeros({2, chunks.count, width}, sum.options().dtype(at::kFloat));
     auto* partial_data = partial.mutable_data_ptr<float>();
@@ -113,7 +111,7 @@ at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::T
   const at::ScalarType type = out.value_or(x.scalar_type());
   const bool has_type = type == at::kFloat || type == at::kBFloat16;
   if (!has_type || !norm_fits(x, weight, bias)) return plain_norm(x, weight, bias, epsilon).to(type);
-  return NormFunction::apply(x, std::optional<at::Tensor>(), weight, bias, epsilon, type, 0.0, std::int64_t{0})[0];
+  return NormFunction::apply(x, std::optional<at::Tensor>(), weight, bias, epsilon, type, Dropout{})[0];
 }
 
 std::pair<at::Tensor, at::Tensor> dropout_add_layer_norm(const at::Tensor& x, const at::Tensor& residual,
@@ -123,8 +121,7 @@ std::pair<at::Tensor, at::Tensor> dropout_add_layer_norm(const at::Tensor& x, co
     const at::Tensor sum = dropout_add(x, residual, site);
     return {sum, layer_norm(sum, weight, bias, epsilon, x.scalar_type())};
   }
-  const variable_list out = NormFunction::apply(residual, optional(x), weight, bias, epsilon, x.scalar_type(), site.p,
-                                                static_cast<std::int64_t>(site.key));
+  const variable_list out = NormFunction::apply(residual, optional(x), weight, bias, epsilon, x.scalar_type(), site);
   return {out[0], out[1]};
 }
 

@@ -44,7 +44,8 @@ at::Tensor dropout_mask_reference(at::IntArrayRef sizes, Dropout dropout) {
   auto* out = mask.data_ptr<bool>();
   const std::uint32_t threshold = dropout_threshold(dropout.p);
   parallel(mask.numel(), [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) out[i] = dropout_keeps(dropout.key, threshold, static_cast<std::uint64_t>(i));
+    for (std::int64_t i = begin; i < end; ++i)
+      out[i] = dropout_keeps(dropout.key, threshold, static_cast<std::uint64_t>(dropout.first + i));
   });
   return mask;
 }

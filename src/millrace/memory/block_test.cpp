@@ -23,7 +23,7 @@ using testing::HasSubstr;
 
 // A mask of the scope's keys, as the fused layers draw theirs.
 at::Tensor keyed_dropout(const at::Tensor& x) {
-  at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(RandomScope::next_key());
+  at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(RandomScope::next_site(x.numel()).key);
   return x * at::empty_like(x).bernoulli_(0.7, generator);
 }
 
@@ -69,7 +69,7 @@ Outcome train(const Recompute& recompute, std::optional<at::ScalarType> autocast
     const std::uint64_t before = device::tensor_memory().live_bytes;
     at::Tensor loss;
     {
-      const RandomScope random(1, static_cast<std::uint64_t>(step), 0);
+      const RandomScope random({.seed = 1, .epoch = static_cast<std::uint64_t>(step)});
       const device::Autocast guard(at::kCPU, autocast);
       const BlockScope scope(recompute, at::kCPU);
       loss = net.forward(x);
@@ -214,7 +214,7 @@ TEST_F(Block, OffloadedTensorsComeBackAsTheyWere) {
     at::Tensor loss;
     std::uint64_t moved = 0;
     {
-      const RandomScope random(1, 0, 0);
+      const RandomScope random({.seed = 1});
       std::optional<OffloadScope> offload;
       if (least_bytes) offload.emplace(at::kCPU, *least_bytes, net.parameters());
       loss = net.forward(x);

@@ -4,6 +4,7 @@
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/stack.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -13,6 +14,8 @@
 namespace millrace::metrics {
 
 namespace {
+
+constexpr std::size_t kPerTerm = 3;
 
 // Double where the device has it: long runs of small addends would drown in a float sum.
 at::Tensor zero_on(const at::Device& device) {
@@ -32,6 +35,20 @@ void accumulate(at::Tensor& total, const at::Tensor& value) {
 
 }  // namespace
 
+std::string_view Board::word_of(Reading reading) {
+  switch (reading) {
+    case Reading::mean:
+      return "mean";
+    case Reading::log_mean:
+      return "log_mean";
+    case Reading::correlation:
+      return "correlation";
+    case Reading::total:
+      return "total";
+  }
+  return "";
+}
+
 void Board::add(std::string_view name, Reading reading, std::vector<at::Tensor> values) {
   Sums& entry = sums_[std::string(name)];
   entry.reading = reading;
@@ -50,11 +67,27 @@ void Board::add_log(std::string_view name, const at::Tensor& sum, const at::Tens
 }
 
 void Board::add(std::string_view name, const Loss& loss) {
-  if (!loss.report) {
-    add(name, loss.sum, loss.count);
-  } else {
-    add(name, loss.report->logarithm ? Reading::log_mean : Reading::mean, {loss.report->sum, loss.report->count});
+  const bool plain = loss.terms.size() == 1 && loss.terms.front().weight == 1.0;
+  for (const LossTerm& term : loss.terms) {
+    const at::Tensor& sum = term.report ? term.report->sum : term.sum;
+    const at::Tensor& count = term.report ? term.report->count : term.count;
+    const Reading reading = term.report && term.report->logarithm ? Reading::log_mean : Reading::mean;
+    add(plain ? std::string(name) : std::string(name) + "/" + term.name, reading, {sum, count});
+    if (!plain) add_to_total(name, term.name, reading, {sum, count, count.detach().to(at::kDouble) * term.weight});
   }
+}
+
+void Board::add_to_total(std::string_view name, std::string_view term, Reading reading, const std::vector<at::Tensor>& values) {
+  Sums& entry = sums_[std::string(name)];
+  entry.reading = Reading::total;
+  const auto it = std::find(entry.terms.begin(), entry.terms.end(), term);
+  const auto first = static_cast<std::size_t>(it - entry.terms.begin()) * kPerTerm;
+  if (it == entry.terms.end()) {
+    entry.terms.emplace_back(term);
+    entry.readings.push_back(reading);
+    entry.parts.resize(entry.parts.size() + kPerTerm);
+  }
+  for (std::size_t i = 0; i < kPerTerm; ++i) accumulate(entry.parts[first + i], values[i]);
 }
 
 void Board::add_correlation(std::string_view name, const at::Tensor& x, const at::Tensor& y) {
@@ -79,6 +112,17 @@ double Board::read(Reading reading, const double* value) {
   return reading == Reading::log_mean ? std::log(mean) : mean;
 }
 
+double Board::read(const Sums& entry, const double* value) {
+  if (entry.reading != Reading::total) return read(entry.reading, value);
+  double total = std::numeric_limits<double>::quiet_NaN();
+  for (std::size_t i = 0; i < entry.terms.size(); ++i, value += kPerTerm) {
+    if (value[1] == 0.0) continue;
+    const double part = value[2] / value[1] * read(entry.readings[i], value);
+    total = std::isnan(total) ? part : total + part;
+  }
+  return total;
+}
+
 std::map<std::string, double> Board::means() const {
   std::map<std::string, double> means;
   if (sums_.empty()) return means;
@@ -96,13 +140,13 @@ std::map<std::string, double> Board::means() const {
   const at::Tensor host = at::stack(parts).to(at::TensorOptions().dtype(at::kDouble).device(at::kCPU));
   const double* value = host.const_data_ptr<double>();
   for (const auto& [name, entry] : sums_) {
-    means[name] = read(entry.reading, value);
+    means[name] = read(entry, value);
     value += entry.parts.size();
   }
   return means;
 }
 
-// Means as {sum, count}; the others as {reading, sums}.
+// Means as {sum, count}; the others as {reading, sums}, totals with their terms.
 Json Board::state() const {
   Json state = Json::object();
   for (const auto& [name, entry] : sums_) {
@@ -112,25 +156,53 @@ Json Board::state() const {
     }
     Json sums = Json::array();
     for (const at::Tensor& part : entry.parts) sums.push_back(part.item<double>());
-    state[name] = {{"reading", entry.reading == Reading::log_mean ? "log_mean" : "correlation"}, {"sums", std::move(sums)}};
+    state[name] = {{"reading", word_of(entry.reading)}, {"sums", std::move(sums)}};
+    if (entry.reading != Reading::total) continue;
+    Json terms = Json::array();
+    for (std::size_t i = 0; i < entry.terms.size(); ++i)
+      terms.push_back({{"name", entry.terms[i]}, {"reading", word_of(entry.readings[i])}});
+    state[name]["terms"] = std::move(terms);
   }
   return state;
 }
 
+void Board::add_saved(std::string_view name, const SavedJson& saved) {
+  if (const auto sum = saved.find("sum")) return add(name, sum->number(), saved["count"].number());
+  const std::string word = saved["reading"].text();
+  const auto reading_of = [](const SavedJson& where, const std::string& text) {
+    if (text == "mean") return Reading::mean;
+    if (text != "log_mean") where.refuse("\"mean\" or \"log_mean\"");
+    return Reading::log_mean;
+  };
+  if (word != "log_mean" && word != "correlation" && word != "total")
+    saved["reading"].refuse("\"log_mean\", \"correlation\" or \"total\"");
+  std::vector<std::pair<std::string, Reading>> terms;
+  if (word == "total") {
+    for (const SavedJson& term : saved["terms"].list())
+      terms.emplace_back(term["name"].text(), reading_of(term["reading"], term["reading"].text()));
+  }
+  const std::size_t count = word == "total" ? kPerTerm * terms.size() : word == "correlation" ? 6 : 2;
+  std::vector<at::Tensor> values;
+  for (const SavedJson& value : saved["sums"].list(count)) values.push_back(at::scalar_tensor(value.number(), at::kDouble));
+  if (word != "total") return add(name, word == "correlation" ? Reading::correlation : Reading::log_mean, std::move(values));
+  for (std::size_t i = 0; i < terms.size(); ++i) {
+    const auto first = values.begin() + static_cast<std::ptrdiff_t>(kPerTerm * i);
+    add_to_total(name, terms[i].first, terms[i].second, {first, first + kPerTerm});
+  }
+}
+
 void Board::load_state(const SavedJson& state) {
   sums_.clear();
-  for (const auto& [name, entry] : state.members()) {
-    if (const auto sum = entry.find("sum")) {
-      add(name, sum->number(), entry["count"].number());
-      continue;
-    }
-    const std::string reading = entry["reading"].text();
-    if (reading != "log_mean" && reading != "correlation") entry["reading"].refuse("\"log_mean\" or \"correlation\"");
-    const bool correlation = reading == "correlation";
-    std::vector<at::Tensor> values;
-    for (const SavedJson& value : entry["sums"].list(correlation ? 6 : 2))
-      values.push_back(at::scalar_tensor(value.number(), at::kDouble));
-    add(name, correlation ? Reading::correlation : Reading::log_mean, std::move(values));
+  for (const auto& [name, entry] : state.members()) add_saved(name, entry);
+}
+
+void Board::sum_over(Agreement& agreement) {
+  if (agreement.alone()) return;
+  const std::vector<Json> all = agreement.gather(state());
+  sums_.clear();
+  for (const Json& one : all) {
+    const SavedJson saved(one, "metrics of another rank");
+    for (const auto& [name, entry] : saved.members()) add_saved(name, entry);
   }
 }
 

@@ -80,7 +80,7 @@ TEST(Board, LogarithmsAndCorrelationsAreReadFromTheirSums) {
   board.add_correlation("r", x.narrow(0, 0, 5), y.narrow(0, 0, 5));
   board.add_correlation("r", x.narrow(0, 5, 7), y.narrow(0, 5, 7));
   board.add_correlation("flat", x, at::zeros_like(x));
-  Loss loss{.sum = scalar(3), .count = scalar(3), .report = LossReport{scalar(6), scalar(2), true}};
+  const Loss loss{.terms = {{.sum = scalar(3), .count = scalar(3), .report = LossReport{scalar(6), scalar(2), true}}}};
   board.add("loss", loss);
   const at::Tensor a = x - x.mean();
   const at::Tensor b = y - y.mean();
@@ -92,6 +92,28 @@ TEST(Board, LogarithmsAndCorrelationsAreReadFromTheirSums) {
     EXPECT_NEAR(each->means().at("r"), r, 1e-6);
     EXPECT_TRUE(std::isnan(each->means().at("flat")));
     EXPECT_DOUBLE_EQ(each->means().at("loss"), std::log(3.0));
+  }
+}
+
+TEST(Board, ALossOfSeveralTermsIsTheSumOfTheirWeightedMeans) {
+  const auto loss = [](double a, double a_count, double b, double b_count) {
+    return Loss{.terms = {{.sum = scalar(a), .count = scalar(a_count), .name = "a"},
+                          {.sum = scalar(b), .count = scalar(b_count), .name = "b", .weight = 0.5}}};
+  };
+  Board board;
+  board.add("loss", loss(1, 2, 3, 1));
+  board.add("loss", loss(5, 4, 0, 0));  // b has nothing here
+  board.add("none", Loss{});
+  board.add("nothing", loss(0, 0, 0, 0));
+  Board again;
+  again.load_state(SavedJson(board.state(), "trainer"));
+  for (const Board* each : {&board, &again}) {
+    const auto means = each->means();
+    EXPECT_DOUBLE_EQ(means.at("loss/a"), 1.0);
+    EXPECT_DOUBLE_EQ(means.at("loss/b"), 3.0);
+    EXPECT_DOUBLE_EQ(means.at("loss"), 1.0 + 0.5 * 3.0);
+    EXPECT_FALSE(means.contains("none"));
+    EXPECT_TRUE(std::isnan(means.at("nothing")));
   }
 }
 
@@ -112,7 +134,7 @@ TEST(Board, ASavedOneOfAnotherHandIsRefusedByName) {
   EXPECT_EQ(refusal(R"({"a": {"sum": 1, "count": "x"}})"), begin + "a/count is \"x\", not a number");
   EXPECT_EQ(refusal(R"({"a": {"reading": "log_mean", "sums": [1]}})"), begin + "a/sums is [1], not a list of 2");
   EXPECT_EQ(refusal(R"({"a": {"reading": "max", "sums": [1, 2]}})"),
-            begin + "a/reading is \"max\", not \"log_mean\" or \"correlation\"");
+            begin + "a/reading is \"max\", not \"log_mean\", \"correlation\" or \"total\"");
   EXPECT_EQ(refusal(R"({"a": {"sum": 1, "count": 2}})"), "accepted");
 }
 

@@ -24,7 +24,15 @@ namespace millrace::nn {
 namespace {
 
 // One key per site, on every path, so that turning a path off leaves the other sites' bits alone.
-kernels::Dropout next_site(double p) { return p > 0.0 ? kernels::Dropout{p, RandomScope::next_key()} : kernels::Dropout{}; }
+kernels::Dropout next_site(double p, std::int64_t elements) {
+  if (p <= 0.0) return {};
+  const RandomSite site = RandomScope::next_site(elements);
+  return {p, site.key, site.first};
+}
+
+std::int64_t attention_weights(std::int64_t rows, std::int64_t length, std::int64_t heads) {
+  return rows * heads * length * length;
+}
 
 at::Tensor plain_mask(const at::Tensor& like, at::IntArrayRef sizes, kernels::Dropout site) {
   return kernels::dropout_mask_reference(sizes, site).to(like.device());
@@ -65,14 +73,14 @@ bool all_defined(const QkvWeights& w) { return w.b_q.defined() && w.b_k.defined(
 
 }  // namespace
 
-at::Tensor dropout(const at::Tensor& x, double p, const Paths& paths) { return dropout_at(x, next_site(p), paths); }
+at::Tensor dropout(const at::Tensor& x, double p, const Paths& paths) { return dropout_at(x, next_site(p, x.numel()), paths); }
 
 at::Tensor dropout_add(const at::Tensor& x, const at::Tensor& residual, double p, const Paths& paths) {
-  return dropout_add_at(x, residual, next_site(p), paths);
+  return dropout_add_at(x, residual, next_site(p, x.numel()), paths);
 }
 
 at::Tensor gelu_dropout(const at::Tensor& x, double p, const Paths& paths) {
-  const kernels::Dropout site = next_site(p);
+  const kernels::Dropout site = next_site(p, x.numel());
   if (paths.fused_gelu && (paths.fused_dropout || site.p <= 0.0)) return kernels::gelu_dropout(x, site);
   const at::Tensor y = paths.fused_gelu ? kernels::gelu_dropout(x, {}) : at::gelu(x);
   return dropout_at(y, site, paths);
@@ -93,7 +101,7 @@ at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::T
 std::pair<at::Tensor, at::Tensor> dropout_add_layer_norm(const at::Tensor& x, const at::Tensor& residual,
                                                          const at::Tensor& weight, const at::Tensor& bias, double eps, double p,
                                                          const Paths& paths) {
-  const kernels::Dropout site = next_site(p);
+  const kernels::Dropout site = next_site(p, x.numel());
   const bool types_agree = x.scalar_type() == autocast_type(x).value_or(residual.scalar_type());
   if (paths.fused_norm && paths.fused_dropout && types_agree) {
     return kernels::dropout_add_layer_norm(x, residual, weight, bias, eps, site);
@@ -103,7 +111,7 @@ std::pair<at::Tensor, at::Tensor> dropout_add_layer_norm(const at::Tensor& x, co
 }
 
 at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double p, const Paths& paths) {
-  const kernels::Dropout site = next_site(p);
+  const kernels::Dropout site = next_site(p, attention_weights(q.size(0), q.size(1), q.size(2)));
   if (paths.fused_attention) return kernels::causal_attention(for_product(q), for_product(k), for_product(v), site);
   at::Tensor keep;
   if (site.p > 0.0) keep = plain_mask(q, {q.size(0), q.size(2), q.size(1), q.size(1)}, site);
@@ -117,7 +125,7 @@ at::Tensor causal_self_attention(const at::Tensor& x, const QkvWeights& weights,
     const std::array<at::Tensor, 3> w{weights.w_q, weights.w_k, weights.w_v};
     const std::array<at::Tensor, 3> b{weights.b_q, weights.b_k, weights.b_v};
     const at::Tensor qkv = kernels::linear_packed(input, w, all_defined(weights) ? at::TensorList(b) : at::TensorList());
-    return kernels::causal_attention_packed(qkv, heads, next_site(p)).flatten(2);
+    return kernels::causal_attention_packed(qkv, heads, next_site(p, attention_weights(x.size(0), x.size(1), heads))).flatten(2);
   }
   const auto split = [heads](const at::Tensor& y) { return y.unflatten(2, {heads, y.size(2) / heads}); };
   return causal_attention(split(linear(input, weights.w_q, weights.b_q, paths)),

@@ -47,7 +47,7 @@ at::Tensor pass(const Function& function, const Inputs& inputs, const Paths& pat
   }
   at::Tensor out;
   {
-    const RandomScope scope(3, 1, 0);
+    const RandomScope scope({.seed = 3, .epoch = 1});
     std::optional<Bf16> autocast;
     if (bf16) autocast.emplace();
     out = function(leaves, paths);
@@ -154,9 +154,9 @@ TEST(Functional, CrossEntropyAgreesWithThePlainPathAndCounts) {
 TEST(Functional, ProbabilityZeroDrawsNoKeyAndEverySiteDrawsOne) {
   const at::Tensor x = at::randn({4, 8});
   const auto key_after = [&](const std::function<void(const Paths&)>& calls, const Paths& paths) {
-    const RandomScope scope(9, 2, 0);
+    const RandomScope scope({.seed = 9, .epoch = 2});
     calls(paths);
-    return RandomScope::next_key();
+    return RandomScope::next_site(1).key;
   };
   const auto none = [](const Paths&) {};
   const auto zero = [&](const Paths& paths) { dropout(gelu_dropout(dropout_add(x, x, 0.0, paths), 0.0, paths), 0.0, paths); };

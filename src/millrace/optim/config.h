@@ -14,6 +14,7 @@ namespace millrace::optim {
 
 enum class Algorithm : std::uint8_t { adamw, adam, sgd };
 enum class ScheduleKind : std::uint8_t { constant, linear, cosine, warmup_cosine, step, one_cycle, plateau };
+enum class ScheduleUnit : std::uint8_t { step, epoch };
 enum class RateScaling : std::uint8_t { none, linear, sqrt };
 
 struct OptimConfig {
@@ -28,6 +29,7 @@ struct OptimConfig {
   double clip_norm = 0.0;
   double clip_value = 0.0;
   ScheduleKind schedule = ScheduleKind::constant;
+  ScheduleUnit schedule_by = ScheduleUnit::step;
   std::int64_t warmup_steps = 0;
   double warmup_frac = 0.0;
   double min_learning_rate = 0.0;
@@ -56,6 +58,7 @@ struct OptimConfig {
         field<&C::clip_norm>("Scale the gradient down to this L2 norm; 0 = off.").min(0),
         field<&C::clip_value>("Clamp each gradient element to +-this; 0 = off.").min(0),
         field<&C::schedule>("How the learning rate moves with the step."),
+        field<&C::schedule_by>("What the schedule counts: warmup_steps and decay_every are epochs with epoch."),
         field<&C::warmup_steps>("Steps of linear warm-up from 0 before the schedule.").min(0),
         field<&C::warmup_frac>("The same as a share of the run, for schedules that end; used when warmup_steps is 0.")
             .min(0)

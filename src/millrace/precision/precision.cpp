@@ -13,13 +13,20 @@ namespace millrace::precision {
 
 namespace {
 
-constexpr int kRounds = 3;  // the first step of each format sets things up
+constexpr std::size_t kRounds = 3;  // the first step of each format sets things up
 constexpr double kLossTolerance = 0.02;
 constexpr double kNormTolerance = 0.10;
 constexpr double kCosine = 0.9;
 constexpr int kTensorCores = 7;  // first compute capability with fast fp16 products
 
 using Trials = std::array<Trial, kRounds>;
+
+// Of objective i of each trial.
+Trials objective_of(const Trials& trials, std::size_t i) {
+  Trials all;
+  for (std::size_t round = 0; round < kRounds; ++round) all[round] = i == 0 ? trials[round] : trials[round].others.at(i - 1);
+  return all;
+}
 
 double median(const Trials& trials, double Trial::*member) {
   std::array<double, kRounds> values{};
@@ -47,34 +54,46 @@ double relative_difference(double value, double reference) {
   return value == reference ? 0.0 : std::abs(value - reference) / std::abs(reference);
 }
 
-std::string differs(const std::string& format, const char* what, double value, double reference, double tolerance) {
-  return std::string("fp32: ") + what + " of a trial step is " + significant(value, 4) + " in " + format + ", " +
-         significant(reference, 4) + " in fp32; " + percent(relative_difference(value, reference), 1) + " apart, at most " +
-         percent(tolerance) + " is allowed";
+std::string differs(const std::string& format, const std::string& what, double value, double reference, double tolerance) {
+  return "fp32: " + what + " of a trial step is " + significant(value, 4) + " in " + format + ", " + significant(reference, 4) +
+         " in fp32; " + percent(relative_difference(value, reference), 1) + " apart, at most " + percent(tolerance) +
+         " is allowed";
+}
+
+// Why the trials of one objective decide for fp32; "" when they agree.
+std::string disagreement(const std::string& format, const Trials& fp32, const Trials& narrow) {
+  const std::string of = fp32[0].objective.empty() ? "" : " of " + fp32[0].objective;
+  if (!all_finite(fp32)) return "fp32: a trial step" + of + " is not finite even in fp32";
+  if (!all_finite(narrow)) return "fp32: a trial step" + of + " is finite, the same in " + format + " is not";
+  const Trial full = median(fp32);
+  const Trial half = median(narrow);
+  if (relative_difference(half.loss, full.loss) > kLossTolerance)
+    return differs(format, "the loss" + of, half.loss, full.loss, kLossTolerance);
+  if (relative_difference(half.gradient_norm, full.gradient_norm) > kNormTolerance)
+    return differs(format, "the gradient's norm" + of, half.gradient_norm, full.gradient_norm, kNormTolerance);
+  if (half.gradient_cosine >= kCosine) return "";
+  return "fp32: the gradient" + of + " of a trial step in " + format + " points elsewhere: its cosine with fp32's is " +
+         fixed(half.gradient_cosine, 3) + ", at least " + fixed(kCosine, 1) + " is wanted";
 }
 
 Decision judge(c10::ScalarType format, const Trials& fp32, const Trials& narrow) {
   const std::string name = name_of(format);
-  if (!all_finite(fp32)) return {.reason = "fp32: a trial step is not finite even in fp32"};
-  if (!all_finite(narrow)) return {.reason = "fp32: a trial step is finite, the same in " + name + " is not"};
+  std::string figures;
+  for (std::size_t i = 0; i <= fp32[0].others.size(); ++i) {
+    const Trials wide = objective_of(fp32, i);
+    const Trials small = objective_of(narrow, i);
+    if (std::string reason = disagreement(name, wide, small); !reason.empty()) return {.reason = std::move(reason)};
+    const Trial full = median(wide);
+    const Trial half = median(small);
+    figures += "; " + (wide[0].objective.empty() ? "" : wide[0].objective + ": ") + "loss " + significant(half.loss, 5) +
+               " and " + significant(full.loss, 5) + ", gradient norm " + significant(half.gradient_norm, 3) + " and " +
+               significant(full.gradient_norm, 3) + ", cosine " + fixed(half.gradient_cosine, 4);
+  }
   const Trial full = median(fp32);
   const Trial half = median(narrow);
-  if (relative_difference(half.loss, full.loss) > kLossTolerance) {
-    return {.reason = differs(name, "the loss", half.loss, full.loss, kLossTolerance)};
-  }
-  if (relative_difference(half.gradient_norm, full.gradient_norm) > kNormTolerance) {
-    return {.reason = differs(name, "the gradient's norm", half.gradient_norm, full.gradient_norm, kNormTolerance)};
-  }
-  if (!(half.gradient_cosine >= kCosine)) {
-    return {.reason = "fp32: the gradient of a trial step in " + name + " points elsewhere: its cosine with fp32's is " +
-                      fixed(half.gradient_cosine, 3) + ", at least " + fixed(kCosine, 1) + " is wanted"};
-  }
   const std::string times = fixed(half.step_ms, 1) + " ms a step in " + name + ", " + fixed(full.step_ms, 1) + " in fp32";
   if (!(half.step_ms < full.step_ms)) return {.reason = "fp32: a trial found " + name + " no faster: " + times};
-  return {.autocast = format,
-          .reason = name + ": a trial measured " + times + "; loss " + significant(half.loss, 5) + " and " +
-                    significant(full.loss, 5) + ", gradient norm " + significant(half.gradient_norm, 3) + " and " +
-                    significant(full.gradient_norm, 3) + ", cosine " + fixed(half.gradient_cosine, 4)};
+  return {.autocast = format, .reason = name + ": a trial measured " + times + figures};
 }
 
 int major_capability(c10::Device device) {

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace millrace::precision {
 
@@ -21,7 +22,9 @@ struct Trial {
   double step_ms = 0;
   double loss = 0;
   double gradient_norm = 0;
-  double gradient_cosine = 1;  // between this gradient and the one of the fp32 trial before it
+  double gradient_cosine = 1;      // between this gradient and the one of the fp32 trial before it
+  std::string objective = {};      // "" where there is one
+  std::vector<Trial> others = {};  // of a step of several objectives the rest; each must agree, step_ms is the whole step's
 };
 // Runs a step without updating anything, in fp32 (nullopt) or under autocast.
 using RunTrial = std::function<Trial(std::optional<c10::ScalarType>)>;
@@ -34,7 +37,7 @@ using RunTrial = std::function<Trial(std::optional<c10::ScalarType>)>;
 // else fp16 (CUDA: 7.0 and up), else fp32. Empty `run_trial` = no trial (the hardware alone decides).
 [[nodiscard]] Decision choose(c10::Device device, const RunTrial& run_trial);
 // A trial of `format` against fp32, alternating: taken when it is faster, the loss is within 2 %, the gradient's norm within 10
-// %, its cosine at least .9, and all is finite. An error of LibTorch in it decides for fp32.
+// %, its cosine at least .9, of every objective, and all is finite. An error of LibTorch in it decides for fp32.
 [[nodiscard]] Decision confirm(c10::ScalarType format, const RunTrial& run_trial);
 
 [[nodiscard]] bool hardware_has_fast_bf16(c10::Device device, std::string* reason);

@@ -101,6 +101,20 @@ TEST(PrecisionTrial, Fp16IsTriedLikeBf16) {
   EXPECT_THAT(decision.reason, testing::StartsWith("fp16: a trial measured 50.0 ms a step in fp16, 100.0 in fp32; loss 2"));
 }
 
+TEST(PrecisionTrial, EveryObjectiveMustAgree) {
+  const auto decide = [](double second_loss) {
+    return confirm(c10::kHalf, [second_loss](std::optional<c10::ScalarType> format) {
+      Trial trial{format ? 50.0 : 100.0, 2.0, 1.0, 1.0, "generator"};
+      trial.others.push_back({0.0, format ? second_loss : 3.0, 1.0, 1.0, "discriminator"});
+      return trial;
+    });
+  };
+  EXPECT_EQ(decide(3.3).reason,
+            "fp32: the loss of discriminator of a trial step is 3.3 in fp16, 3 in fp32; 10.0 % apart, at most 2 % is allowed");
+  EXPECT_THAT(decide(3.0).reason,
+              HasSubstr("; generator: loss 2 and 2, gradient norm 1 and 1, cosine 1.0000; discriminator: loss 3"));
+}
+
 TEST(PrecisionTrial, AnErrorOfTheTrialDecidesForFp32) {
   const auto trial = [](std::optional<c10::ScalarType> format) {
     TORCH_CHECK(!format, "\"conv\" not implemented for 'Half'\nmore");

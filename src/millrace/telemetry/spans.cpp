@@ -54,6 +54,11 @@ void Timeline::end_step() {
   total_.add(step_ns, current_);
 }
 
+void Timeline::drop_step() noexcept {
+  in_step_ = false;
+  for (std::size_t i = 0; i < kPhases; ++i) add(static_cast<Phase>(i), current_[i]);
+}
+
 void Timeline::add(Phase phase, std::int64_t nanoseconds) noexcept {
   if (in_step_) {
     current_[index_of(phase)] += nanoseconds;

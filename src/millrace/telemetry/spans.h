@@ -35,6 +35,7 @@ class Timeline {
  public:
   void begin_step() noexcept;
   void end_step();
+  void drop_step() noexcept;  // what was under way is no step after all: its phases count as time between steps
   void add(Phase phase, std::int64_t nanoseconds) noexcept;
   struct Summary {
     std::int64_t steps = 0;

@@ -17,6 +17,7 @@ enum class CacheMode : std::uint8_t { off, ram, device };
 enum class Precision : std::uint8_t { fp32, bf16, fp16 };
 enum class Layout : std::uint8_t { contiguous, channels_last };
 enum class BestIs : std::uint8_t { lowest, highest };
+enum class FrozenWeights : std::uint8_t { keep, leave_out };
 enum class OnSaveError : std::uint8_t { continue_, stop };
 
 struct DataConfig {
@@ -65,7 +66,7 @@ struct MemoryConfig {
   std::vector<std::string> recompute = {"auto"};
   std::string budget;
   std::string limit = "auto";
-  std::int64_t split = 1;
+  std::int64_t micro_batches = 1;
   std::string offload;
 
   static consteval auto fields() {
@@ -78,8 +79,9 @@ struct MemoryConfig {
                           "(60%). Empty: no budget."),
         field<&C::limit>("Most memory for tensors on a CPU, in bytes (2 GB); a step beyond is tried again with less. auto = the "
                          "whole process within nine tenths of what is free at the start."),
-        field<&C::split>(
-            "Micro-steps that each batch is cut into; the global batch stays. A run doubles it when memory runs out.")
+        field<&C::micro_batches>(
+            "Micro-batches that each batch is cut into, one after the other in memory; the global batch stays. A "
+            "run doubles it when memory runs out.")
             .min(1),
         field<&C::offload>("On a GPU, activations of at least this size (1 MB) wait in host memory. Empty: none.")};
   }
@@ -90,6 +92,7 @@ struct TrainConfig {
   std::int64_t max_steps = 0;
   std::int64_t seed = 0;
   std::string resume = "auto";
+  std::string weights;
   std::int64_t validate_every = 0;
   bool validate_at_start = false;
   std::int64_t validate_batches = 0;
@@ -106,6 +109,9 @@ struct TrainConfig {
         field<&C::seed>("Seed of everything random."),
         field<&C::resume>("auto = go on from the run folder's newest snapshot; never; or the path of a run or snapshot to "
                           "begin from: later ones in the run folder become a branch."),
+        field<&C::weights>(
+            "Begin with the weights of this run, snapshot or file, with a fresh optimiser and schedule. A run that has "
+            "saved goes on from its own."),
         field<&C::validate_every>("Steps between validations; 0 = at the end of each epoch.").min(0),
         field<&C::validate_at_start>("Also validate before the first step: the loss to compare with."),
         field<&C::validate_batches>("Batches of a validation; 0 = the whole validation split.").min(0),
@@ -120,11 +126,13 @@ struct SnapshotConfig {
   std::int64_t every_epochs = 1;
   std::int64_t keep_last = 3;
   bool keep_best = true;
+  std::int64_t best_count = 1;
   std::string best_metric;
   BestIs best_is = BestIs::lowest;
   std::int64_t keep_every = 0;
   std::int64_t max_lag = 1;
   OnSaveError on_error = OnSaveError::continue_;
+  FrozenWeights frozen = FrozenWeights::keep;
   static consteval auto fields() {
     using C = SnapshotConfig;
     using config::field;
@@ -132,14 +140,18 @@ struct SnapshotConfig {
         field<&C::every_steps>("Steps between snapshots; 0 = by epochs alone.").min(0),
         field<&C::every_epochs>("Epochs between snapshots; 0 = by steps alone.").min(0),
         field<&C::keep_last>("How many of the newest to keep.").min(1),
-        field<&C::keep_best>("Also keep the best one by snapshot.best_metric."),
+        field<&C::keep_best>("Also keep the best by snapshot.best_metric."),
+        field<&C::best_count>("How many of the best keep_best keeps.").min(1).max(1000),
         field<&C::best_metric>("Validation metric that decides what is best, also for early stopping. Empty: the loss."),
         field<&C::best_is>("Which value of that metric is best."),
         field<&C::keep_every>("Also keep each one whose step is a multiple of this; 0 = none.").min(0),
         field<&C::max_lag>("Steps the training may go on while one is being written; then it waits. A crash loses at most the "
                            "steps between two snapshots and these.")
             .min(0),
-        field<&C::on_error>("When one can't be written: warn and go on, or stop. The final one must be written.")};
+        field<&C::on_error>("When one can't be written: warn and go on, or stop. The final one must be written."),
+        field<&C::frozen>(
+            "Weights that are not trained: keep them in each snapshot, or leave_out: their names and hashes alone are "
+            "kept, and the recipe brings the weights.")};
   }
 };
 

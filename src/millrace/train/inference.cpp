@@ -4,9 +4,10 @@
 #include "millrace/base/error.h"
 #include "millrace/config/schema_of.h"
 #include "millrace/device/device.h"
-#include "millrace/train/feed.h"
 #include "millrace/train/model_state.h"
-#include "millrace/train/session.h"
+#include "millrace/train/run.h"
+#include "millrace/train/run_folder.h"
+#include "millrace/train/validation.h"
 #include "millrace/train/weights.h"
 
 namespace millrace {
@@ -84,15 +85,16 @@ Loaded load_for_inference(const Entry& entry, const std::filesystem::path& from,
   Context context;
   context.device = device::choose(shared.device.name).device;
   device::set_threads(static_cast<int>(shared.device.threads.value_or(device::cpu_info().physical_cores)));
+  loaded.shared = std::make_unique<RunConfig>(shared);
+  context.config = loaded.shared.get();
   context.switches = loaded.switches.get();
   context.config_folder = std::filesystem::current_path();
-  context.cache_folder = cache_folder();
+  context.places.cache_folder = cache_folder();
   context.seed = static_cast<std::uint64_t>(shared.train.seed);
-  context.notice = [](const std::string&) {
-  };  // the recipe may outlive the caller's console, and what it says was said in training
+  // Without a console for its notices: the recipe may outlive the caller's, and what it says was said in training.
   loaded.recipe = entry.make(loaded.config.values, context);
   loaded.recipe->load_state(weights.recipe);
-  load_model_tensors(loaded.recipe->model(), weights.models);
+  load_model_tensors(loaded.recipe->model(), weights.models, weights.frozen);
   loaded.recipe->model().to(context.device);
   loaded.recipe->model().eval();
   loaded.snapshot = weights.path;
@@ -116,8 +118,8 @@ std::map<std::string, double> evaluate(Loaded& loaded, telemetry::Console& conso
   Stepper stepper(*loaded.recipe, *loaded.switches, timeline,
                   {.device = device, .seed = static_cast<std::uint64_t>(config.train.seed), .trains = false});
   loaded.recipe->model().eval();
-  return validation_means(*loaded.recipe, stepper, loader, device, config.train.validate_batches)
-      .value_or(std::map<std::string, double>{});
+  const BatchWay way{*loaded.recipe, nullptr, device, config.memory.micro_batches};
+  return validation_means(way, stepper, loader, config.train.validate_batches).value_or(std::map<std::string, double>{});
 }
 
 }  // namespace millrace

@@ -6,9 +6,7 @@
 #include <cmath>
 
 #include "millrace/base/format.h"
-#include "millrace/train/feed.h"
-#include "millrace/train/generator_state.h"
-#include "millrace/train/session.h"
+#include "millrace/train/assembly.h"
 
 namespace millrace {
 namespace {
@@ -16,6 +14,8 @@ namespace {
 constexpr std::size_t kRounds = 3;  // the first step of each layout sets things up
 constexpr double kWorthIt = 0.97;   // of the contiguous step's time: less is noise
 constexpr double kTolerance = 0.02;
+constexpr const char* kContiguous = "contiguous";
+constexpr const char* kChannelsLast = "channels_last";
 
 struct Tried {
   double ms = 0;
@@ -36,20 +36,30 @@ Tried best(std::array<precision::Trial, kRounds> trials) {
 }  // namespace
 
 // Another layout adds in another order, so a resumed run keeps its own.
-void Session::decide_layout() {
+void Assembly::decide_layout() {
   if (!recipe_->set_layout(Layout::contiguous)) return;
-  const auto use = [this](bool channels_last, const std::string& origin, std::string reason) {
-    recipe_->set_layout(channels_last ? Layout::channels_last : Layout::contiguous);
-    plan_.set({"device.layout", channels_last ? "channels_last" : "contiguous", origin, std::move(reason), /*by_trial=*/true});
-  };
   if (!config_.device.layout.is_auto()) {
     const bool channels_last = config_.device.layout.value() == Layout::channels_last && switches_.on("channels_last");
     recipe_->set_layout(channels_last ? Layout::channels_last : Layout::contiguous);
-    return origin_choice("device.layout", channels_last ? "channels_last" : "contiguous", "");
+    return choose("device.layout", channels_last ? kChannelsLast : kContiguous, "");
   }
-  if (const Json* kept = kept_choice("device.layout")) return use(*kept == "channels_last", "snapshot", "as the run began");
-  if (!switches_.on("channels_last")) return use(false, "auto", "--off=channels_last");
+  Choice choice{"device.layout", kContiguous, "auto", "--off=channels_last", /*by_trial=*/true};
+  if (const Json* layout = kept("device.layout")) {
+    choice = {"device.layout", layout->get<std::string>(), "snapshot", "as the run began", /*by_trial=*/true};
+  } else if (switches_.on("channels_last")) {
+    choice = try_layouts();
+    const Json agreed = agreement().from_root({{"value", choice.value}, {"reason", choice.reason}});
+    choice.value = agreed.at("value").get<std::string>();
+    choice.reason = agreed.at("reason").get<std::string>();
+  }
+  recipe_->set_layout(choice.value == kChannelsLast ? Layout::channels_last : Layout::contiguous);
+  plan_.set(std::move(choice));
+}
 
+Choice Assembly::try_layouts() {
+  const auto chosen = [](bool channels_last, std::string reason) {
+    return Choice{"device.layout", channels_last ? kChannelsLast : kContiguous, "auto", std::move(reason), /*by_trial=*/true};
+  };
   std::array<precision::Trial, kRounds> plain, last;
   const auto how = try_on_batch([&](const Batch& batch) {
     for (std::size_t round = 0; round < kRounds; ++round) {
@@ -60,17 +70,16 @@ void Session::decide_layout() {
     }
   });
   stepper_->end_trials();
-  if (!how) return use(false, "auto", "no batch to try it on");
+  if (!how) return chosen(false, "no batch to try it on");
   const Tried a = best(plain);
   const Tried b = best(last);
-  const std::string times = fixed(b.ms, 1) + " ms a step channels-last, " + fixed(a.ms, 1) + " contiguous";
   const bool agrees = std::abs(a.loss - b.loss) <= kTolerance * std::abs(a.loss);
   if (!agrees) {
-    return use(
-        false, "auto",
-        "losses of a trial step differ: " + significant(b.loss, 5) + " channels-last, " + significant(a.loss, 5) + " contiguous");
+    return chosen(false, "losses of a trial step differ: " + significant(b.loss, 5) + " channels-last, " +
+                             significant(a.loss, 5) + " contiguous");
   }
-  use(b.ms < kWorthIt * a.ms, "auto", "a trial measured " + times + *how);
+  const std::string times = fixed(b.ms, 1) + " ms a step channels-last, " + fixed(a.ms, 1) + " contiguous";
+  return chosen(b.ms < kWorthIt * a.ms, "a trial measured " + times + *how);
 }
 
 }  // namespace millrace

@@ -4,7 +4,7 @@
 #include "millrace/base/format.h"
 #include "millrace/device/device.h"
 #include "millrace/device/tensor_memory.h"
-#include "millrace/train/split.h"
+#include "millrace/train/micro_batches.h"
 
 namespace millrace {
 namespace {
@@ -55,14 +55,14 @@ memory::RecomputePlan confirmed(Stepper& stepper, const Batch& batch, const Plan
   return plan;
 }
 
-// The fewest micro-steps, by twos, of which one with everything recomputed holds no more than `budget`, and what it holds.
-std::optional<std::pair<std::int64_t, std::uint64_t>> split_that_fits(Stepper& stepper, const Batch& batch,
-                                                                      std::uint64_t budget) {
+// The fewest micro-batches, by twos, of which one with everything recomputed holds no more than `budget`, and what it holds.
+std::optional<std::pair<std::int64_t, std::uint64_t>> micro_batches_that_fit(Stepper& stepper, const Batch& batch,
+                                                                             std::uint64_t budget) {
   constexpr std::int64_t kMost = 64;
-  for (std::int64_t parts = 2; parts <= kMost && parts_of(batch, parts) == parts; parts *= 2) {
+  for (std::int64_t count = 2; count <= kMost && micro_batches_of(batch, count) == count; count *= 2) {
     const auto measured =
-        profile(stepper, part_of(batch, 0, parts), Recompute({"all"}), /*with_gradients=*/true, stepper.device());
-    if (measured && measured->peak_bytes() <= budget) return std::pair(parts, measured->peak_bytes());
+        profile(stepper, micro_batch(batch, 0, count), Recompute({"all"}), /*with_gradients=*/true, stepper.device());
+    if (measured && measured->peak_bytes() <= budget) return std::pair(count, measured->peak_bytes());
   }
   return std::nullopt;
 }
@@ -114,7 +114,7 @@ MemoryChoice try_memory(Stepper& stepper, const Batch& batch, const MemoryConfig
   if (!recomputed) {
     throw DeviceError({"a step does not fit into memory, even when every block is recomputed",
                        std::to_string(batch.rows()) + " samples on " + device.str(),
-                       "lower data.batch_size and raise optim.accumulate by the same factor, or raise memory.split"});
+                       "lower data.batch_size and raise optim.accumulate by the same factor, or raise memory.micro_batches"});
   }
   const Planner planner(std::move(*recomputed), profile(stepper, batch, Recompute(), with_gradients, device));
   std::vector<std::string> every;
@@ -145,11 +145,11 @@ MemoryChoice try_memory(Stepper& stepper, const Batch& batch, const MemoryConfig
                   bytes_text(planner.plain_bytes()) + " without; recomputing costs " + fixed(plan.extra_ms, 1) + " ms";
   if (!plan.fits) {
     choice.reason += "; recompute can't save more" + (plan.peak_in.empty() ? "" : ", the peak is " + plan.peak_in) + ": ";
-    if (const auto smaller = split_that_fits(stepper, batch, budget)) {
-      const std::int64_t split = smaller->first * config.split;
-      choice.reason += "--memory.split=" + std::to_string(split) + " takes " + bytes_text(smaller->second);
-      choice.trial["split_that_fits"] = split;
-      choice.trial["split_bytes"] = smaller->second;
+    if (const auto smaller = micro_batches_that_fit(stepper, batch, budget)) {
+      const std::int64_t count = smaller->first * config.micro_batches;
+      choice.reason += "--memory.micro_batches=" + std::to_string(count) + " takes " + bytes_text(smaller->second);
+      choice.trial["micro_batches_that_fit"] = count;
+      choice.trial["bytes_that_fit"] = smaller->second;
     } else {
       choice.reason += batch.rows() > 1 ? "smaller micro-steps are not within it either" : "the micro-step is one sample already";
     }

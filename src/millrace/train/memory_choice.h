@@ -14,8 +14,8 @@ struct MemoryChoice {
   std::string value;  // for the plan: "layer1, layer2"
   std::string reason;
   // {plain_bytes, plain_measured, recomputed_bytes, blocks: [{name, saved_bytes, ms}], and with a budget budget_bytes,
-  // predicted_bytes, recompute, fits, peak_in; where it does not fit also split_that_fits and split_bytes, if some split does};
-  // empty without trials.
+  // predicted_bytes, recompute, fits, peak_in; where it does not fit also micro_batches_that_fit and bytes_that_fit, if some
+  // number does}; empty without trials.
   Json trial = Json::object();
 };
 

@@ -2,10 +2,14 @@
 
 #include <torch/nn/module.h>
 
+#include <set>
+#include <span>
 #include <vector>
 
 #include "millrace/base/error.h"
 #include "millrace/base/field.h"
+#include "millrace/base/format.h"
+#include "millrace/base/hash.h"
 
 namespace millrace {
 namespace {
@@ -14,9 +18,50 @@ constexpr std::size_t kListed = 8;  // names in a message before "and N more"
 
 std::string shape_text(const at::Tensor& tensor) { return to_text(Shape(tensor.sizes().begin(), tensor.sizes().end())); }
 
+bool leaves_out(const Json& frozen, const std::string& name) {
+  return frozen.is_object() && frozen.contains("sha256") && frozen["sha256"].contains(name);
+}
+
+std::string hash_of(const at::Tensor& value) {
+  const at::Tensor host = value.detach().to(at::kCPU).contiguous();
+  Sha256 hash;
+  hash.update(std::as_bytes(std::span(static_cast<const char*>(host.const_data_ptr()), host.nbytes())));
+  return hash.hex();
+}
+
+void check_frozen(const Json& frozen, const std::string& name, const at::Tensor& value) {
+  if (frozen["sha256"][name] == hash_of(value)) return;
+  const std::string source = frozen.value("source", "");
+  throw SnapshotError(
+      {"the frozen weight " + quoted(name) + " is not the one this run was trained with, and the snapshot left it out",
+       source.empty() ? "snapshot.frozen=leave_out" : "the run had it from " + source,
+       "give the recipe the weights of then, or start over with --fresh"});
+}
+
 }  // namespace
 
-std::map<std::string, Tensors> model_tensors(const torch::nn::Module& model, const Stepper& stepper) {
+std::vector<std::string> frozen_names(const torch::nn::Module& model, const Stepper& stepper) {
+  std::set<const void*> trained;
+  for (std::size_t i = 0; i < stepper.objectives(); ++i) {
+    for (const auto& group : stepper.parameter_groups(i)) {
+      for (const auto& parameter : group.parameters) trained.insert(parameter.value.unsafeGetTensorImpl());
+    }
+  }
+  std::vector<std::string> names;
+  for (const auto& item : model.named_parameters()) {
+    if (!trained.contains(item.value().unsafeGetTensorImpl())) names.push_back(item.key());
+  }
+  return names;
+}
+
+Json record_of_frozen(const torch::nn::Module& model, const Stepper& stepper, const std::string& source) {
+  Json hashes = Json::object();
+  const auto parameters = model.named_parameters();
+  for (const std::string& name : frozen_names(model, stepper)) hashes[name] = hash_of(parameters[name]);
+  return {{"source", source}, {"sha256", std::move(hashes)}};
+}
+
+std::map<std::string, Tensors> model_tensors(const torch::nn::Module& model, const Stepper& stepper, const Json& frozen) {
   std::map<const void*, std::string> owner;
   if (stepper.objectives() > 1) {
     for (std::size_t i = 0; i < stepper.objectives(); ++i) {
@@ -31,12 +76,14 @@ std::map<std::string, Tensors> model_tensors(const torch::nn::Module& model, con
     const auto it = owner.find(value.unsafeGetTensorImpl());
     models[it == owner.end() ? "model" : it->second][name] = value.detach();
   };
-  for (const auto& item : model.named_parameters()) put(item.key(), item.value());
+  for (const auto& item : model.named_parameters()) {
+    if (!leaves_out(frozen, item.key())) put(item.key(), item.value());
+  }
   for (const auto& item : model.named_buffers()) put(item.key(), item.value());
   return models;
 }
 
-void load_model_tensors(torch::nn::Module& model, const std::map<std::string, Tensors>& models) {
+void load_model_tensors(torch::nn::Module& model, const std::map<std::string, Tensors>& models, const Json& frozen) {
   const at::NoGradGuard no_grad;
   Tensors all;
   for (const auto& [file, tensors] : models) all.insert(tensors.begin(), tensors.end());
@@ -52,7 +99,13 @@ void load_model_tensors(torch::nn::Module& model, const std::map<std::string, Te
     }
     if (it != all.end()) all.erase(it);
   };
-  for (const auto& item : model.named_parameters()) copy(item.key(), item.value());
+  for (const auto& item : model.named_parameters()) {
+    if (leaves_out(frozen, item.key()) && !all.contains(item.key())) {
+      check_frozen(frozen, item.key(), item.value());
+    } else {
+      copy(item.key(), item.value());
+    }
+  }
   for (const auto& item : model.named_buffers()) copy(item.key(), item.value());
   for (const auto& [name, tensor] : all) problems.push_back(name + " is not part of the model");
   if (problems.empty()) return;

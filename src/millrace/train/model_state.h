@@ -1,11 +1,10 @@
 // A model's parameters and buffers by name, as snapshots and safetensors files hold them.
 #pragma once
 
-#include <filesystem>
 #include <map>
 #include <string>
+#include <vector>
 
-#include "millrace/base/fs.h"
 #include "millrace/core/batch.h"
 #include "millrace/train/stepper.h"
 
@@ -16,9 +15,18 @@ class Module;
 namespace millrace {
 
 // {"model": everything} for one objective; for several "model.<objective>" has that objective's parameters, "model" the rest.
-[[nodiscard]] std::map<std::string, Tensors> model_tensors(const torch::nn::Module& model, const Stepper& stepper);
+// `frozen`: a record of weights that are left out, as record_of_frozen() makes it; null = none.
+[[nodiscard]] std::map<std::string, Tensors> model_tensors(const torch::nn::Module& model, const Stepper& stepper,
+                                                           const Json& frozen = {});
 
-// Copies values in by name, dtype converted. SnapshotError lists what is missing, left over or of another shape.
-void load_model_tensors(torch::nn::Module& model, const std::map<std::string, Tensors>& models);
+// Names of the parameters that no objective trains, in the model's order.
+[[nodiscard]] std::vector<std::string> frozen_names(const torch::nn::Module& model, const Stepper& stepper);
+
+// {"source": where the recipe has them from, "sha256": {name: of the values}} of those. Reads every value.
+[[nodiscard]] Json record_of_frozen(const torch::nn::Module& model, const Stepper& stepper, const std::string& source);
+
+// Copies values in by name, dtype converted. SnapshotError lists what is missing, left over or of another shape. What `frozen`
+// records must be in the model already, and the same: SnapshotError names the first weight that is not, and its source.
+void load_model_tensors(torch::nn::Module& model, const std::map<std::string, Tensors>& models, const Json& frozen = {});
 
 }  // namespace millrace

@@ -1,8 +1,11 @@
 #include "millrace/train/recipe.h"
 
 #include "millrace/base/error.h"
+#include "millrace/train/switchboard.h"
 
 namespace millrace {
+
+bool Context::on(std::string_view row) const { return switches == nullptr || switches->on(row); }
 
 Tensors Recipe::predict(const Tensors& /*inputs*/) {
   throw UsageError({"this recipe does not predict", "Recipe::predict is not overridden",

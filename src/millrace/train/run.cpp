@@ -1,12 +1,13 @@
 #include "millrace/train/run.h"
 
+#include <stdlib.h>
 #include <torch/nn/module.h>
+
+#include <cerrno>
 
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
 #include "millrace/config/schema_of.h"
-#include "millrace/train/loader_bench.h"
-#include "millrace/train/memory_search.h"
 #include "millrace/train/sample_data.h"
 #include "millrace/train/session.h"
 
@@ -23,30 +24,6 @@ Json precision_word(const Json& word) {
   if (!word.is_string() && !word.is_number_integer()) return word;
   const auto it = words.find(word.is_string() ? word.get<std::string>() : word.dump());
   return it == words.end() ? word : Json(it->second);
-}
-
-// A preset that is started without input makes its own, once.
-void make_missing_data(const Entry& entry, const std::string& preset, config::Resolved& config, Fs& fs,
-                       telemetry::Console& console) {
-  if (!entry.needs_data || !entry.needs_data(config.values)) return;
-  const bool can_make = entry.make_data && !preset.empty();
-  if (!can_make) {
-    throw ConfigError({"recipe " + entry.name + " has no input", "data.dir and the recipe's own keys are empty",
-                       entry.make_data ? "give --data DIR, or a --preset, which makes its own data" : "give --data DIR"});
-  }
-  const std::filesystem::path folder = std::filesystem::path("runs") / "data" / (entry.name + "-" + preset);
-  constexpr std::uint64_t data_seed = 0;
-  const bool made =
-      !has_sample_data(fs, folder) &&
-      make_sample_data(
-          fs, folder,
-          {.make = [&](const std::filesystem::path& out) { entry.make_data(preset, out, data_seed); },
-           .begin =
-               [&] { console.notice("no input given: making the sample data of preset " + preset + " in " + folder.string()); },
-           .tell = [&](const std::string& text) { console.notice(text); }});
-  if (!made) console.notice("no input given: using the sample data in " + folder.string());
-  config.values["data"]["dir"] = folder.string();
-  config.origins["data.dir"] = "preset " + preset;
 }
 
 }  // namespace
@@ -72,6 +49,7 @@ std::vector<config::Alias> aliases_of(const Entry& entry) {
       {"batch_size", "data.batch_size", nullptr, ""},
       {"learning_rate", "optim.learning_rate", nullptr, ""},
       {"clip_grad_norm", "optim.clip_norm", nullptr, ""},
+      {"memory.split", "memory.micro_batches", nullptr, "its name until 0.14"},
       {"num_workers", "data.workers", nullptr, ""},
       {"pin_memory", "data.pin_memory", nullptr, ""},
       {"device", "device.name", nullptr, ""},
@@ -86,45 +64,71 @@ std::vector<config::Alias> aliases_of(const Entry& entry) {
 
 namespace {
 
-SessionRequest session_request(const RunRequest& request) {
-  Fs& fs = request.fs == nullptr ? Fs::real() : *request.fs;
-  const Entry& entry = *request.entry;
-  SessionRequest session;
-  session.recipe = entry.name;
-  session.preset = request.preset;
-  session.config = request.config;
-  make_missing_data(entry, request.preset, session.config, fs, *request.console);
-  session.make = entry.make;
-  session.free_on_resume = entry.free_on_resume;
-  session.config_folder = request.config_folder;
-  session.command_line = request.command_line;
-  session.fresh = request.fresh;
-  session.dry_run = request.dry_run;
-  session.console = request.console;
-  session.fs = &fs;
-  return session;
+std::filesystem::path make_temporary_folder() {
+  std::string name = (std::filesystem::temp_directory_path() / "millrace-look-XXXXXX").string();
+  if (::mkdtemp(name.data()) == nullptr) throw FsError("mkdtemp", name, errno);
+  return name;
 }
 
 }  // namespace
 
+SampleInput::SampleInput(const RunRequest& request, bool keeps, config::Resolved& config) {
+  const Entry& entry = *request.entry;
+  if (!entry.needs_data || !entry.needs_data(config.values)) return;
+  if (!entry.make_data || request.preset.empty()) {
+    throw ConfigError({"recipe " + entry.name + " has no input", "data.dir and the recipe's own keys are empty",
+                       entry.make_data ? "give --data DIR, or a --preset, which makes its own data" : "give --data DIR"});
+  }
+  Fs& fs = request.fs == nullptr ? Fs::real() : *request.fs;
+  telemetry::Console& console = *request.console;
+  std::filesystem::path folder = std::filesystem::path("runs") / "data" / (entry.name + "-" + request.preset);
+  std::string told = "using the sample data in " + folder.string();
+  if (!has_sample_data(fs, folder)) {
+    std::string beginning = "making the sample data of preset " + request.preset + " in " + folder.string();
+    if (!keeps) {
+      temporary_ = make_temporary_folder();
+      folder = temporary_ / "data";
+      beginning = "the sample data of preset " + request.preset + " is made for this look and then removed";
+    }
+    constexpr std::uint64_t data_seed = 0;
+    const bool made =
+        make_sample_data(fs, folder,
+                         {.make = [&](const std::filesystem::path& out) { entry.make_data(request.preset, out, data_seed); },
+                          .begin = [&] { console.notice("no input given: " + beginning); },
+                          .tell = [&](const std::string& text) { console.notice(text); }});
+    if (made) told.clear();
+  }
+  if (!told.empty()) console.notice("no input given: " + told);
+  config.values["data"]["dir"] = folder.string();
+  config.origins["data.dir"] = "preset " + request.preset;
+}
+
+SampleInput::~SampleInput() {
+  std::error_code code;
+  if (!temporary_.empty()) std::filesystem::remove_all(temporary_, code);
+}
+
+AssemblyRequest assembly_request(const RunRequest& request, config::Resolved config) {
+  return {.recipe = request.entry->name,
+          .config = std::move(config),
+          .make = request.entry->make,
+          .config_folder = request.config_folder,
+          .console = request.console};
+}
+
 RunOutcome run_training(const RunRequest& request) {
-  SessionRequest session = session_request(request);
-  session.run_place = place_of_run(session.recipe, config::read<RunNames>(session.config.values.at("run")));
+  config::Resolved config = request.config;
+  const SampleInput input(request, /*keeps=*/!request.dry_run, config);
+  SessionRequest session;
+  session.run_place = place_of_run(request.entry->name, config::read<RunNames>(config.values.at("run")));
+  session.assembly = assembly_request(request, std::move(config));
+  session.preset = request.preset;
+  session.free_on_resume = request.entry->free_on_resume;
+  session.command_line = request.command_line;
+  session.fresh = request.fresh;
+  session.dry_run = request.dry_run;
+  session.fs = request.fs;
   return Session(std::move(session)).run();
 }
-
-Json estimate_memory(const RunRequest& request) { return Session(session_request(request)).estimate(); }
-
-Json find_max_batch(const RunRequest& request, const MaxBatchOptions& options) {
-  SessionRequest session = session_request(request);
-  Json result = search_max_batch(options, [&session](std::int64_t batch_size) {
-    session.config.values["data"]["batch_size"] = batch_size;
-    return Session(session).try_whole_step();
-  });
-  result["recipe"] = session.recipe;
-  return result;
-}
-
-Json bench_recipe_loader(const RunRequest& request, double seconds) { return Session(session_request(request)).ceiling(seconds); }
 
 }  // namespace millrace

@@ -1,4 +1,5 @@
-// Running a recipe from a resolved config: what `millrace train` calls, and what predict, eval and generate start from.
+// Running a recipe from a resolved config: what `millrace train` calls, and what predict, eval, generate and measurements start
+// from.
 #pragma once
 
 #include <filesystem>
@@ -10,6 +11,7 @@
 #include "millrace/base/fs.h"
 #include "millrace/config/schema.h"
 #include "millrace/telemetry/run_log.h"
+#include "millrace/train/assembly.h"
 #include "millrace/train/entry.h"
 #include "millrace/train/switchboard.h"
 
@@ -20,7 +22,7 @@ namespace millrace {
 // Aliases all recipes share (--amp, --epochs, --batch_size, --config-file ... see docs), then the recipe's own.
 [[nodiscard]] std::vector<config::Alias> aliases_of(const Entry& entry);
 
-// What is wrong with values that the schema takes, one by one or together.
+// Problems of a config in which every value by itself is legal: values that do not fit each other.
 [[nodiscard]] std::vector<Problem> run_problems(const config::Resolved& config);
 
 struct RunRequest {
@@ -44,9 +46,27 @@ struct RunOutcome {
 // Trains until done, stopped or failed. Throws Error; an error after the first step has saved a snapshot when the state is good.
 RunOutcome run_training(const RunRequest& request);
 
+// The input of a run whose config names none: a preset makes its own in runs/data, once. With `keeps` false, for commands that
+// only look: sample data that is there is used, other is made in a temporary folder and removed with this object.
+class SampleInput {
+ public:
+  // Writes data.dir into `config`, where the entry needs it. ConfigError when there is no input and no preset to make it.
+  SampleInput(const RunRequest& request, bool keeps, config::Resolved& config);
+  ~SampleInput();
+  SampleInput(const SampleInput&) = delete;
+  SampleInput& operator=(const SampleInput&) = delete;
+
+ private:
+  std::filesystem::path temporary_;  // "" = none
+};
+
+// What an assembly is made from; `config`: the request's, with the input it has now.
+[[nodiscard]] AssemblyRequest assembly_request(const RunRequest& request, config::Resolved config);
+
 // A trained model, ready to be used on new data.
 struct Loaded {
   config::Resolved config;
+  std::unique_ptr<RunConfig> shared;  // the sections that all recipes share; the recipe refers to it, and to the switches
   std::unique_ptr<Switches> switches;
   std::unique_ptr<Recipe> recipe;  // weights loaded, eval mode
   std::filesystem::path snapshot;  // or the file of weights
@@ -60,33 +80,5 @@ Loaded load_for_inference(const Entry& entry, const std::filesystem::path& from,
 
 // Validation metrics of a loaded model over its recipe's validation split (data may be redirected by overrides).
 std::map<std::string, double> evaluate(Loaded& loaded, telemetry::Console& console);
-
-// `millrace bench step`.
-struct StepBenchOptions {
-  std::string shape = "cpu-small";
-  std::string precision = "auto";  // fp32 | bf16 | fp16
-  std::int64_t threads = 2;
-  std::int64_t steps = 9;
-  std::int64_t warmup = 3;
-  std::vector<std::string> off;
-  Json overrides = Json::object();  // dotted keys over the shape's config, e.g. {"recipe.model_dropout": 0}
-};
-// Step by step, for benches that interleave it with a peer.
-class StepBench {
- public:
-  StepBench(const Entry& entry, const StepBenchOptions& options);  // the batch is made; no step is done yet
-  ~StepBench();
-  double step();                                                   // one step, the loss read at its end; milliseconds
-  [[nodiscard]] Json report(const std::vector<double>& ms) const;  // of these steps
- private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
-  StepBenchOptions options_;
-};
-
-// {recipe, shape, precision, steps, ms: [...], ms_p50, ms_min, first_step_s_since_process_start, peak_memory_bytes, loss_first,
-// loss_last, memory: {step_peak_bytes (of tensors), resident_before_bytes, recompute, and with a budget what try_memory says},
-// switches, ...}
-[[nodiscard]] Json bench_step(const Entry& entry, const StepBenchOptions& options);
 
 }  // namespace millrace

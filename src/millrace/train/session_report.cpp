@@ -82,113 +82,126 @@ Json versions() {
           {"cpu_capability", device::cpu_info().capability}};
 }
 
-void Session::introduce() {
-  telemetry::Console& console = *request_.console;
-  console.heading("Millrace " + std::string(kVersion) + "  recipe " + request_.recipe +
-                  (request_.preset.empty() ? "" : "  preset " + request_.preset) +
-                  (folder_ == nullptr ? "" : "  run " + folder_->path().string()));
-  for (const std::string& notice : request_.config.notices) console.notice(notice);
-  for (const std::string& notice : notices_) console.notice(notice);
-  for (const Switches::Setting& setting : switches_.settings()) {
+std::string Session::plan_text() {
+  Plan& plan = assembly_.plan();
+  for (const Switches::Setting& setting : assembly_.switches().settings()) {
     if (!setting.on || setting.reason != "default") {
-      plan_.set({std::string(setting.row->name), setting.on ? "on" : "off", setting.reason == "--off" ? "flag" : "auto",
-                 setting.reason});
+      plan.set({std::string(setting.row->name), setting.on ? "on" : "off", setting.reason == "--off" ? "flag" : "auto",
+                setting.reason});
     }
   }
-  const std::int64_t global_batch = config_.data.batch_size * config_.optim.accumulate;
-  std::string text = "plan\n" + plan_.to_text();
-  text += "  model                " + with_commas(parameter_count(recipe_->model())) + " parameters\n";
-  text += "  data                 " + with_commas(loader_->samples_per_epoch()) + " samples an epoch, " +
-          with_commas(loader_->batches_per_epoch()) + " batches; global batch " + with_commas(global_batch) + "\n";
-  text += "  length               " + with_commas(total_steps_) + " steps";
-  for (const auto& [key, value] : facts_.items()) {
-    if (key == "rate_unit" || key == "units_per_sample" || key == "parameters" || key == "history") continue;
-    text += "\n  " + key + std::string(key.size() < 21 ? 21 - key.size() : 1, ' ') + fact_text(value);
-  }
-  console.line(text);
+  const data::Loader& loader = assembly_.loader();
+  std::string text = "plan\n" + plan.to_text();
+  const auto line = [&text](const std::string& name, const std::string& value) {
+    text += "  " + name + std::string(name.size() < 21 ? 21 - name.size() : 1, ' ') + value + "\n";
+  };
+  line("model", with_commas(parameter_count(assembly_.recipe().model())) + " parameters");
+  line("data", with_commas(loader.samples_per_epoch()) + " samples an epoch, " + with_commas(loader.batches_per_epoch()) +
+                   " batches; global batch " + with_commas(assembly_.global_batch()));
+  line("length", assembly_.total_steps() > 0 ? with_commas(assembly_.total_steps()) + " steps" : "open end");
+  const Facts facts = assembly_.recipe().facts();
+  for (const auto& [key, value] : facts.lines.items()) line(key, fact_text(value));
+  text.pop_back();
+  return text;
+}
+
+void Session::introduce() {
+  const AssemblyRequest& request = assembly_.request();
+  console().heading("Millrace " + std::string(kVersion) + "  recipe " + request.recipe +
+                    (request_.preset.empty() ? "" : "  preset " + request_.preset) +
+                    (folder_ == nullptr ? "" : "  run " + folder_->path().string()));
+  for (const std::string& notice : request.config.notices) console().notice(notice);
+  for (const std::string& notice : assembly_.notices()) console().notice(notice);
+  console().line(plan_text());
   if (resumed_) {
-    console.line("resumed from step " + with_commas(resumed_->step) + " of " +
-                 resumed_from_.parent_path().parent_path().string());
+    console().line("resumed from step " + with_commas(resumed_->content.step) + " of " +
+                   resumed_->from.parent_path().parent_path().string());
   }
   if (folder_ == nullptr) return;
-  folder_->write(run_files::kConfig, config_text(request_.config));
-  folder_->write(run_files::kPlan, plan_.to_json().dump(2) + "\n");
-  log_->write("start", {{"recipe", request_.recipe},
+  folder_->write(run_files::kConfig, config_text(request.config));
+  folder_->write(run_files::kPlan, assembly_.plan().to_json().dump(2) + "\n");
+  log_->write("start", {{"recipe", request.recipe},
                         {"preset", request_.preset},
                         {"command", request_.command_line},
                         {"step", trainer_->step()},
-                        {"plan", plan_.to_json()},
+                        {"plan", assembly_.plan().to_json()},
                         {"versions", versions()}});
 }
 
 void Session::show_samples(const std::string& title) {
   if (resumed_ && title.find("before") != std::string::npos) return;
-  torch::nn::Module& model = recipe_->model();
+  torch::nn::Module& model = assembly_.recipe().model();
   model.eval();
   const at::NoGradGuard no_grad;
   const KeepGenerator no_trace;
-  const auto average = stepper_->use_average();
-  const auto texts = recipe_->samples(trainer_->step());
+  const auto average = assembly_.stepper().use_average();
+  const auto texts = assembly_.recipe().samples(trainer_->step());
   model.train();
   if (texts.empty()) return;
-  request_.console->heading(title);
+  console().heading(title);
   for (const std::string& text : texts) {
-    request_.console->line(text);
+    console().line(text);
     if (events_) events_->text("sample", trainer_->step(), text);
   }
 }
 
+Json Session::summary_of(std::optional<Ending> ending, const std::string& error) {
+  Json summary = trainer_->results();
+  summary["recipe"] = assembly_.request().recipe;
+  summary["preset"] = request_.preset;
+  summary["run"] = folder_ == nullptr ? "" : folder_->path().string();
+  summary["exit_reason"] = ending ? std::string(name_of(*ending)) : "error";
+  if (!error.empty()) summary["error"] = error;
+  summary["choices"] = assembly_.plan().to_json();
+  summary["versions"] = versions();
+  summary["parameters"] = parameter_count(assembly_.recipe().model());
+  summary["peak_memory_bytes"] = device::peak_resident_bytes();
+  for (const auto& [key, value] : assembly_.memory().trial.items())
+    summary["memory"][key == "recompute" ? "planned" : key] = value;
+  summary["snapshots"]["advice"] = lag_advice(summary, assembly_.config().snapshot.max_lag);
+  summary["state_sha256"] = trainer_->state_sha256();
+  return summary;
+}
+
+std::string Session::closing_text(std::optional<Ending> ending, const Json& summary) const {
+  std::string text = ending == Ending::signal ? std::string("stopped by ") + signal_name(pending_signal()) + ", saved at step "
+                                              : "done at step ";
+  text += with_commas(trainer_->step()) + loss_text(summary["loss"]) + metrics_text(summary["metrics"]);
+  if (const double ms = summary["step_ms"]["p50"].get<double>(); ms > 0)
+    text += "\nstep " + fixed(ms, 1) + " ms (median); time: " + share_text(summary["shares"]);
+  text += "\npeak memory " + human_bytes(summary["peak_memory_bytes"].get<double>());
+  if (const Json& trial = assembly_.memory().trial; trial.contains("predicted_bytes")) {
+    text += ", tensors of a step " + human_bytes(summary["memory"]["step_peak_bytes"].get<double>()) + " (predicted " +
+            human_bytes(trial["predicted_bytes"].get<double>()) + ")";
+  }
+  if (folder_ != nullptr) text += ", run folder " + folder_->path().string();
+  const auto advice = summary["snapshots"]["advice"].get<std::string>();
+  return advice.empty() ? text : text + "\n" + advice;
+}
+
 RunOutcome Session::finish(std::optional<Ending> ending, const std::string& error) {
-  telemetry::Console& console = *request_.console;
   RunOutcome outcome;
   outcome.run_folder = folder_ == nullptr ? std::filesystem::path() : folder_->path();
   if (!ending && error.empty()) {
-    console.line("already complete at step " + with_commas(resumed_->step) +
-                 ": raise train.max_steps or train.epochs, or start over with --fresh");
+    console().line("already complete at step " + with_commas(resumed_->content.step) +
+                   ": raise train.max_steps or train.epochs, or start over with --fresh");
     const std::string text = request_.fs->read_file(folder_->path() / run_files::kSummary);
     outcome.summary = Json::parse(text, nullptr, /*allow_exceptions=*/false);
     return outcome;
   }
-  Json summary = trainer_->results();
-  summary["recipe"] = request_.recipe;
-  summary["preset"] = request_.preset;
-  summary["run"] = outcome.run_folder.string();
-  summary["exit_reason"] = ending ? std::string(name_of(*ending)) : "error";
-  if (!error.empty()) summary["error"] = error;
-  summary["choices"] = plan_.to_json();
-  summary["versions"] = versions();
-  summary["parameters"] = parameter_count(recipe_->model());
-  summary["peak_memory_bytes"] = device::peak_resident_bytes();
-  for (const auto& [key, value] : memory_.trial.items()) summary["memory"][key == "recompute" ? "planned" : key] = value;
-  summary["snapshots"]["advice"] = lag_advice(summary, config_.snapshot.max_lag);
-  summary["state_sha256"] = trainer_->state_sha256();
+  outcome.summary = summary_of(ending, error);
   if (ending == Ending::signal) outcome.exit_code = exit_code_for(pending_signal());
   if (folder_ != nullptr) {
     try {
-      folder_->write(run_files::kSummary, summary.dump(2) + "\n");
+      folder_->write(run_files::kSummary, outcome.summary.dump(2) + "\n");
     } catch (const FsError& failure) {
-      console.warning(std::string("summary.json could not be written: ") + failure.what());
+      console().warning(std::string("summary.json could not be written: ") + failure.what());
     } catch (const UsageError& failure) {
-      console.warning("summary.json could not be written: " + failure.message().what);
+      console().warning("summary.json could not be written: " + failure.message().what);
     }
-    log_->write("end", {{"step", trainer_->step()}, {"exit_reason", summary["exit_reason"]}});
+    log_->write("end", {{"step", trainer_->step()}, {"exit_reason", outcome.summary["exit_reason"]}});
   }
-  if (error.empty()) {
-    std::string text = ending == Ending::signal ? std::string("stopped by ") + signal_name(pending_signal()) + ", saved at step "
-                                                : "done at step ";
-    text += with_commas(trainer_->step()) + loss_text(summary["loss"]) + metrics_text(summary["metrics"]);
-    if (const double ms = summary["step_ms"]["p50"].get<double>(); ms > 0)
-      text += "\nstep " + fixed(ms, 1) + " ms (median); time: " + share_text(summary["shares"]);
-    text += "\npeak memory " + human_bytes(static_cast<double>(device::peak_resident_bytes()));
-    if (memory_.trial.contains("predicted_bytes")) {
-      text += ", tensors of a step " + human_bytes(summary["memory"]["step_peak_bytes"].get<double>()) + " (predicted " +
-              human_bytes(memory_.trial["predicted_bytes"].get<double>()) + ")";
-    }
-    if (folder_ != nullptr) text += ", run folder " + folder_->path().string();
-    if (const auto advice = summary["snapshots"]["advice"].get<std::string>(); !advice.empty()) text += "\n" + advice;
-    console.line(text);
-  }
-  outcome.summary = std::move(summary);
+  if (error.empty()) console().line(closing_text(ending, outcome.summary));
   return outcome;
 }
 

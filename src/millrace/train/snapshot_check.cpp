@@ -54,6 +54,13 @@ void check_trainer_part(const snapshot::Content& content) {
   for (const char* number : {"early_stop_best", "loss_first"}) {
     if (const auto value = json.find(number)) (void)value->number_or_nan();
   }
+  if (const auto ranked = json.find("best")) {
+    for (const SavedJson& best : ranked->list()) {
+      const auto numbers = best.list(2);
+      (void)numbers[0].number();
+      (void)numbers[1].integer(0, content.step);
+    }
+  }
   if (const auto row = json.find("epoch_row")) {
     const auto cells = row->list(2);
     (void)cells[0].integer(0, kMost);

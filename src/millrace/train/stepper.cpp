@@ -20,42 +20,6 @@ namespace {
 using telemetry::Phase;
 using telemetry::Span;
 
-std::vector<optim::ParameterGroup> groups_of(const Objective& objective, torch::nn::Module& model) {
-  if (!objective.parameters.empty()) return objective.parameters;
-  optim::ParameterGroup all;
-  for (const auto& item : model.named_parameters()) all.parameters.push_back({item.key(), item.value()});
-  return {std::move(all)};
-}
-
-std::vector<at::Tensor> trained(const std::vector<optim::ParameterGroup>& groups) {
-  std::vector<at::Tensor> all;
-  for (const auto& group : groups) {
-    for (const auto& parameter : group.parameters) {
-      if (parameter.value.requires_grad()) all.push_back(parameter.value);
-    }
-  }
-  return all;
-}
-
-void add_to(std::optional<Loss>& total, const Loss& loss) {
-  if (!total) {
-    total = Loss{.sum = loss.sum, .count = loss.count, .report = loss.report, .outputs = {}};
-    return;
-  }
-  total->sum = total->sum + loss.sum;
-  total->count = total->count + loss.count;
-  if (loss.report)
-    total->report = {total->report->sum + loss.report->sum, total->report->count + loss.report->count, loss.report->logarithm};
-}
-
-Loss detached(Loss loss) {
-  loss.sum = loss.sum.detach();
-  loss.count = loss.count.detach();
-  if (loss.report) loss.report = {loss.report->sum.detach(), loss.report->count.detach(), loss.report->logarithm};
-  for (auto& [name, tensor] : loss.outputs) tensor = tensor.detach();
-  return loss;
-}
-
 // Of two gradients of the same parameters; 1 where there is nothing to compare.
 double cosine(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
   double product = 0;
@@ -75,114 +39,77 @@ double cosine(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b
 
 }  // namespace
 
-at::Tensor shown(const Loss& loss) {
-  const at::Tensor& sum = loss.report ? loss.report->sum : loss.sum;
-  const at::Tensor& count = loss.report ? loss.report->count : loss.count;
-  const at::Tensor mean = sum.detach().to(at::kDouble) / count.detach().to(at::kDouble);
-  return loss.report && loss.report->logarithm ? mean.log() : mean;
-}
-
 Stepper::Stepper(Recipe& recipe, const Switches& switches, telemetry::Timeline& timeline, StepperOptions options)
     : recipe_(recipe),
       switches_(switches),
       timeline_(timeline),
       options_(options),
       buffers_(options.trains ? recipe.model().buffers() : std::vector<at::Tensor>()) {
-  torch::nn::Module& model = recipe.model();
-  for (Objective& objective : recipe.objectives()) {
-    objective.optim = optim::settled(objective.optim, options.total_steps, options.global_batch);
-    Lane lane;
-    auto groups = groups_of(objective, model);
-    lane.parameters = trained(groups);
-    bool fused = switches.on("fused_optimizer");
-    if (!objective.optim.fused.is_auto()) fused = fused && objective.optim.fused.value();
-    if (options.trains && objective.optim.ema_decay > 0)
-      lane.average = std::make_unique<optim::Average>(groups, objective.optim.ema_decay);
-    lane.optimizer = std::make_unique<optim::Optimizer>(std::move(groups), objective.optim, fused);
-    lane.norm = at::zeros({}, at::TensorOptions(at::kFloat).device(options.device));
-    if (objective.optim.schedule == optim::ScheduleKind::plateau) lane.plateau.emplace(objective.optim);
-    lane.objective = std::move(objective);
-    lanes_.push_back(std::move(lane));
-  }
+  const LaneOptions lane{.device = options.device,
+                         .fused = switches.on("fused_optimizer"),
+                         .trains = options.trains,
+                         .total_steps = options.total_steps,
+                         .steps_per_epoch = options.steps_per_epoch,
+                         .global_batch = options.global_batch};
+  for (Objective& objective : recipe.objectives()) lanes_.emplace_back(std::move(objective), recipe.model(), lane);
   MR_CHECK(!lanes_.empty(), "a recipe without objectives");
   const auto f64 = at::TensorOptions(at::kDouble).device(options_.device);
-  gradient_norm_ = at::zeros({}, at::TensorOptions(at::kFloat).device(options_.device));
   skipped_ = at::zeros({}, f64);
   skipped_in_a_row_ = at::zeros({}, f64);
-  spiked_ = at::zeros({}, f64);
-  const double zscore = lanes_.front().objective.optim.spike_zscore;
-  if (zscore > 0) spikes_.emplace(options_.device, 2 * static_cast<std::int64_t>(lanes_.size()), zscore);
   set_autocast(options_.autocast);
 }
 
 Stepper::~Stepper() = default;
 
+Agreement& Stepper::agreement() const { return options_.agreement == nullptr ? Agreement::of_one() : *options_.agreement; }
+
 void Stepper::begin_step(std::int64_t step) {
   step_ = step;
   buffers_.begin();
   if (options_.recovers) edge_generator_ = generator_state();
-  forget_micro_steps();
-  for (Lane& lane : lanes_) {
-    lane.learning_rate = optim::learning_rate_at(lane.objective.optim, step, options_.total_steps);
-    if (lane.plateau) lane.learning_rate *= lane.plateau->factor();
-    lane.optimizer->set_learning_rate(lane.learning_rate);
-  }
+  forget_micro_batches();
+  for (Lane& lane : lanes_) lane.begin_step(step);
 }
 
-void Stepper::forget_micro_steps() {
-  micro_step_ = 0;
-  for (Lane& lane : lanes_) {
-    lane.nominal = 0;
-    lane.count = at::Tensor();
-    lane.seen.reset();
-  }
+void Stepper::forget_micro_batches() {
+  for (Lane& lane : lanes_) lane.forget();
 }
 
-Loss Stepper::forward(Lane& lane, const Batch& batch, const Tensors& earlier, bool training,
-                      std::optional<at::ScalarType> autocast) {
+std::optional<Loss> Stepper::forward(Lane& lane, const Batch& batch, const Tensors& earlier, bool training,
+                                     std::optional<at::ScalarType> autocast) {
   const device::Autocast guard(options_.device.type(), autocast);
-  const StepContext context{.step = step_, .training = training, .earlier = &earlier};
+  const StepContext context{.step = step_, .epoch = batch.epoch(), .training = training, .earlier = &earlier};
   std::optional<memory::OffloadScope> offload;
   if (training && options_.offload_bytes > 0) {
     offload.emplace(options_.device, options_.offload_bytes, recipe_.model().parameters());
   }
   std::optional<memory::BlockScope> blocks;
-  if (training) blocks.emplace(options_.recompute, options_.device, watcher_, blocks_known_ ? nullptr : &blocks_);
-  Loss loss = lane.objective.loss(batch, context);
-  MR_CHECK(loss.sum.defined() && loss.sum.dim() == 0, "objective " + lane.objective.name + " must return a scalar sum");
-  MR_CHECK(loss.count.defined() && loss.nominal_count > 0,
-           "objective " + lane.objective.name + " must return a count and a positive nominal_count");
+  if (training) blocks.emplace(options_.recompute, options_.device, blocks_.watcher, blocks_.known ? nullptr : &blocks_.names);
+  std::optional<Loss> loss = lane.objective().loss(batch, context);
+  MR_CHECK(!loss || !loss->terms.empty(), "objective " + lane.objective().name + ": a loss without terms");
   return loss;
 }
 
-StepResult Stepper::accumulate(const Batch& batch) {
-  const RandomScope random(options_.seed, static_cast<std::uint64_t>(step_), micro_step_++);
+StepResult Stepper::accumulate(const Batch& batch, bool only) {
+  const RandomScope random(options_.seed, batch);
   StepResult result;
   Tensors earlier;
   for (Lane& lane : lanes_) {
     freeze_all_but(lane);
-    Loss loss;
+    std::optional<Loss> loss;
     {
       const Span span(timeline_, Phase::forward);
       loss = forward(lane, batch, earlier, true, options_.autocast);
     }
-    {
+    if (loss) {
       const Span span(timeline_, Phase::backward);
-      if (lane.nominal == 0) lane.nominal = loss.nominal_count;
-      // One constant per step: in exact arithmetic it cancels, and half precision never sees the undivided sum.
-      const at::Tensor mean = loss.sum / lane.nominal;
-      (lane.scale ? mean * lane.scale->scale() : mean).backward();
+      loss = lane.add(std::move(*loss), only && agreement().alone());
     }
-    loss = detached(std::move(loss));
-    // Of a loss that is not finite the difference is NaN, and with it the step bad, even where its gradient is fine.
-    const at::Tensor count = loss.count.to(at::kFloat) + (loss.sum - loss.sum).to(at::kFloat);
-    lane.count = lane.count.defined() ? lane.count + count : count;
-    if (spikes_) add_to(lane.seen, loss);
-    for (const auto& [name, tensor] : loss.outputs) earlier[name] = tensor;
-    result.losses.push_back(std::move(loss));
+    result.losses.push_back(loss ? std::move(*loss) : Loss{});
+    for (const auto& [name, tensor] : result.losses.back().outputs) earlier[name] = tensor;
   }
   unfreeze();
-  if (!std::exchange(blocks_known_, true) && !trying_) check_blocks(options_.recompute);
+  if (!std::exchange(blocks_.known, true) && !blocks_.trying) check_blocks(options_.recompute);
   return result;
 }
 
@@ -190,41 +117,29 @@ StepResult Stepper::accumulate(const Batch& batch) {
 bool Stepper::judge_lanes() {
   const bool asks_host = !switches_.on("device_skip");
   std::vector<bool> bad;
-  for (const Lane& lane : lanes_) bad.push_back(asks_host && host_says_skip(lane));
+  for (const Lane& lane : lanes_) bad.push_back(asks_host && lane.takes_part() && lane.host_says_skip());
   const bool skips = std::find(bad.begin(), bad.end(), true) != bad.end();
   for (std::size_t i = 0; i < lanes_.size(); ++i) {
-    Lane& lane = lanes_[i];
-    if (skips) {
-      lane.bad = at::full({}, bad[i] ? 1.0 : 0.0, lane.norm.options());
-      continue;
-    }
-    const at::Tensor nominal = at::full({}, lane.nominal, lane.norm.options());
-    const optim::StepReport report = lane.optimizer->prepare(lane.scale ? nominal / lane.scale->scale() : nominal, lane.count);
-    lane.bad = report.found_inf;
-    lane.norm = report.gradient_norm;
+    if (lanes_[i].takes_part()) lanes_[i].judge(skips ? std::optional<bool>(bad[i]) : std::nullopt);
   }
-  if (!skips) gradient_norm_ = lanes_.front().norm;
   return skips;
 }
 
 void Stepper::update() {
   const Span span(timeline_, Phase::optimizer);
   const at::NoGradGuard no_grad;
+  for (Lane& lane : lanes_) lane.sum_over(agreement());
   const bool host_skips = judge_lanes();
-  at::Tensor bad = lanes_.front().bad;
-  for (std::size_t i = 1; i < lanes_.size(); ++i) bad = at::maximum(bad, lanes_[i].bad);
+  at::Tensor bad = at::zeros({}, at::TensorOptions(at::kFloat).device(options_.device));
+  for (const Lane& lane : lanes_) {
+    if (lane.takes_part()) bad = at::maximum(bad, lane.bad());
+  }
   at::Tensor skip = bad;
-  if (spikes_) {
-    const at::Tensor spike = spikes_->judge(watched(), bad);
-    spiked_ += spike;
-    skip = at::maximum(bad, spike);
-  }
   for (Lane& lane : lanes_) {
-    if (!host_skips) lane.optimizer->apply(skip);
-    lane.optimizer->zero_grad();
-    if (lane.scale) lane.scale->update(lane.bad);
-    if (lane.average) lane.average->update(skip);
+    if (!lane.takes_part()) continue;
+    if (const auto spike = lane.spike(bad)) skip = at::maximum(skip, *spike);
   }
+  for (Lane& lane : lanes_) lane.finish(skip, !host_skips);
   buffers_.settle(skip);
   tally(bad);
 }
@@ -235,40 +150,47 @@ void Stepper::tally(const at::Tensor& bad) {
   if (overflow_) overflow_->update(bad, skipped_in_a_row_, smallest_scale());
 }
 
-// Of each objective the gradient's norm and the loss as it is shown.
-at::Tensor Stepper::watched() const {
-  std::vector<at::Tensor> values;
-  for (const Lane& lane : lanes_) {
-    values.push_back(lane.norm.to(at::kDouble));
-    values.push_back(shown(*lane.seen));
-  }
-  return at::stack(values);
-}
-
 at::Tensor Stepper::smallest_scale() const {
   at::Tensor smallest;
   for (const Lane& lane : lanes_) {
-    if (lane.scale) smallest = smallest.defined() ? at::minimum(smallest, lane.scale->scale()) : lane.scale->scale();
+    if (lane.scale() != nullptr)
+      smallest = smallest.defined() ? at::minimum(smallest, lane.scale()->scale()) : lane.scale()->scale();
   }
   return smallest;
+}
+
+std::vector<ObjectiveReport> Stepper::reports() const {
+  std::vector<at::Tensor> values;
+  for (const Lane& lane : lanes_) {
+    values.push_back(lane.norm().to(at::kDouble));
+    values.push_back(lane.spikes());
+    values.push_back(lane.scale() == nullptr ? at::ones_like(lane.spikes()) : lane.scale()->scale().to(at::kDouble));
+  }
+  const at::Tensor host = at::stack(values).to(at::kCPU);
+  const auto* value = host.const_data_ptr<double>();
+  std::vector<ObjectiveReport> reports;
+  for (const Lane& lane : lanes_) {
+    if (const auto misfit = lane.misfit()) throw InternalError({*misfit, "LossTerm::per_row", "leave per_row out there"});
+    reports.push_back({.name = lane.objective().name,
+                       .learning_rate = lane.learning_rate(),
+                       .gradient_norm = value[0],
+                       .spikes = value[1],
+                       .loss_scale = lane.scale() == nullptr ? std::nullopt : std::optional(value[2]),
+                       .present = lane.took_part()});
+    value += 3;
+  }
+  return reports;
 }
 
 void Stepper::set_autocast(std::optional<at::ScalarType> autocast) {
   options_.autocast = autocast;
   overflow_.reset();
   if (autocast && options_.trains) overflow_.emplace(options_.device, *autocast);
-  for (Lane& lane : lanes_) {
-    lane.scale = autocast == at::kHalf && options_.trains ? std::make_unique<precision::LossScale>(options_.device) : nullptr;
-  }
+  for (Lane& lane : lanes_) lane.use_scale(autocast == at::kHalf);
 }
 
 std::optional<std::string> Stepper::overflow() const {
   return overflow_ && overflow_->given_up() ? std::optional(overflow_->reason()) : std::nullopt;
-}
-
-std::optional<double> Stepper::loss_scale() const {
-  const at::Tensor smallest = smallest_scale();
-  return smallest.defined() ? std::optional(smallest.item<double>()) : std::nullopt;
 }
 
 bool Stepper::is_finite() const {
@@ -285,7 +207,7 @@ bool Stepper::is_finite() const {
 Tensors Stepper::averaged_weights() const {
   Tensors all;
   for (const Lane& lane : lanes_) {
-    if (lane.average) all.insert(lane.average->weights().begin(), lane.average->weights().end());
+    if (lane.average() != nullptr) all.insert(lane.average()->weights().begin(), lane.average()->weights().end());
   }
   return all;
 }
@@ -293,16 +215,9 @@ Tensors Stepper::averaged_weights() const {
 std::vector<optim::AverageInUse> Stepper::use_average() const {
   std::vector<optim::AverageInUse> lent;
   for (const Lane& lane : lanes_) {
-    if (lane.average) lent.emplace_back(*lane.average);
+    if (lane.average() != nullptr) lent.emplace_back(*lane.average());
   }
   return lent;
-}
-
-bool Stepper::host_says_skip(const Lane& lane) const {
-  for (const at::Tensor& parameter : lane.parameters) {
-    if (parameter.grad().defined() && !at::isfinite(parameter.grad().norm()).item<bool>()) return true;
-  }
-  return !(lane.count.item<double>() > 0);
 }
 
 StepResult Stepper::evaluate(const Batch& batch) {
@@ -310,9 +225,9 @@ StepResult Stepper::evaluate(const Batch& batch) {
   StepResult result;
   Tensors earlier;
   for (Lane& lane : lanes_) {
-    Loss loss = detached(forward(lane, batch, earlier, false, options_.autocast));
-    for (const auto& [name, tensor] : loss.outputs) earlier[name] = tensor;
-    result.losses.push_back(std::move(loss));
+    std::optional<Loss> loss = forward(lane, batch, earlier, false, options_.autocast);
+    result.losses.push_back(loss ? detached(std::move(*loss)) : Loss{});
+    for (const auto& [name, tensor] : result.losses.back().outputs) earlier[name] = tensor;
   }
   return result;
 }
@@ -332,55 +247,73 @@ precision::Trial Stepper::try_scaled(const Batch& batch, std::optional<at::Scala
     Stepper& stepper;
     ~PutBack() {
       stepper.unfreeze();
-      for (Lane& lane : stepper.lanes_) lane.optimizer->zero_grad();
-      stepper.buffers_.settle(at::ones({}, stepper.gradient_norm_.options()));
+      for (Lane& lane : stepper.lanes_) lane.optimizer().zero_grad();
+      stepper.buffers_.settle(at::ones_like(stepper.lanes_.front().norm()));
     }
   };
   buffers_.begin();
   const PutBack put_back{*this};
   const auto begin = std::chrono::steady_clock::now();
-  const RandomScope random(options_.seed, 0, 0);
-  Lane& lane = lanes_.front();
-  freeze_all_but(lane);
-  const Loss loss = forward(lane, batch, {}, true, autocast);
-  (loss.sum / loss.nominal_count * scale).backward();
-  std::vector<at::Tensor> gradients;
-  std::vector<at::Tensor> norms;
-  for (const at::Tensor& parameter : lane.parameters) {
+  const RandomScope random(options_.seed, batch);
+  trial_reference_.resize(lanes_.size());
+  std::vector<precision::Trial> trials;
+  Tensors earlier;
+  for (std::size_t i = 0; i < lanes_.size(); ++i) {
+    freeze_all_but(lanes_[i]);
+    std::optional<Loss> loss = forward(lanes_[i], batch, earlier, true, autocast);
+    if (!loss) continue;
+    trials.push_back(try_lane(i, *loss, scale, !autocast));
+    for (const auto& [name, tensor] : loss->outputs) earlier[name] = tensor.detach();
+  }
+  MR_CHECK(!trials.empty(), "no objective has a loss in the first step");
+  precision::Trial trial = std::move(trials.front());
+  trial.others.assign(std::make_move_iterator(trials.begin() + 1), std::make_move_iterator(trials.end()));
+  trial.step_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+  return trial;
+}
+
+precision::Trial Stepper::try_lane(std::size_t i, const Loss& loss, double scale, bool is_reference) {
+  const Lane& lane = lanes_[i];
+  at::Tensor total;
+  for (const LossTerm& term : loss.terms) {
+    const at::Tensor mean = term.sum / term.nominal_count * (scale * term.weight);
+    total = total.defined() ? total + mean : mean;
+  }
+  total.backward();
+  std::vector<at::Tensor> gradients, norms;
+  for (const at::Tensor& parameter : lane.parameters()) {
     gradients.push_back(parameter.grad());
     if (parameter.grad().defined()) norms.push_back(parameter.grad().norm().to(at::kFloat));
   }
   precision::Trial trial;
+  if (lanes_.size() > 1) trial.objective = lane.objective().name;
   trial.loss = shown(loss).item<double>();
   trial.gradient_norm = norms.empty() ? 0.0 : at::stack(norms).norm().item<double>() / scale;
-  trial.step_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
-  if (autocast) {
-    trial.gradient_cosine = cosine(gradients, trial_reference_);
+  if (is_reference) {
+    trial_reference_[i] = std::move(gradients);
   } else {
-    trial_reference_ = std::move(gradients);
+    trial.gradient_cosine = cosine(gradients, trial_reference_[i]);
   }
   return trial;
 }
 
 void Stepper::freeze_all_but(const Lane& lane) {
   if (lanes_.size() == 1) return;
-  for (Lane& other : lanes_) {
-    for (at::Tensor& parameter : other.parameters) parameter.set_requires_grad(false);
+  for (const Lane& other : lanes_) {
+    for (const at::Tensor& parameter : other.parameters()) parameter.set_requires_grad(false);
   }
-  for (const at::Tensor& parameter : lane.parameters) parameter.set_requires_grad(true);
+  for (const at::Tensor& parameter : lane.parameters()) parameter.set_requires_grad(true);
 }
 
 void Stepper::unfreeze() {
   if (lanes_.size() == 1) return;
-  for (Lane& lane : lanes_) {
-    for (at::Tensor& parameter : lane.parameters) parameter.set_requires_grad(true);
+  for (const Lane& lane : lanes_) {
+    for (const at::Tensor& parameter : lane.parameters()) parameter.set_requires_grad(true);
   }
 }
 
 void Stepper::observe_validation(double loss) {
-  for (Lane& lane : lanes_) {
-    if (lane.plateau) lane.plateau->observe(loss);
-  }
+  for (Lane& lane : lanes_) lane.observe_validation(loss);
 }
 
 }  // namespace millrace

@@ -11,15 +11,13 @@
 #include <string>
 #include <vector>
 
+#include "millrace/core/agreement.h"
 #include "millrace/memory/profile.h"
-#include "millrace/optim/average.h"
-#include "millrace/optim/schedule.h"
-#include "millrace/optim/spike.h"
-#include "millrace/precision/loss_scale.h"
 #include "millrace/precision/overflow_rule.h"
 #include "millrace/precision/precision.h"
 #include "millrace/telemetry/spans.h"
 #include "millrace/train/buffer_guard.h"
+#include "millrace/train/lane.h"
 #include "millrace/train/recipe.h"
 #include "millrace/train/switchboard.h"
 
@@ -30,15 +28,24 @@ struct StepperOptions {
   std::uint64_t seed = 0;
   std::optional<at::ScalarType> autocast;  // nullopt = fp32
   std::int64_t total_steps = 0;            // for schedules; 0 = open end
+  std::int64_t steps_per_epoch = 0;        // for schedules that count epochs; 0 = not known
   memory::Recompute recompute;             // blocks of the model to compute again
   std::uint64_t offload_bytes = 0;         // activations of at least this size go to host memory; 0 = none
   bool recovers = true;                    // abandon_step() will be asked for: begin_step() notes what a step moves
   std::int64_t global_batch = 0;           // for optim.lr_scaling; 0 = not known
   bool trains = true;                      // false: evaluate() alone is called, and nothing is kept for steps
+  Agreement* agreement = nullptr;          // of the run's ranks; null = one process
 };
 
-// What a loss's report, or else its sum over its count, comes to: an fp64 scalar on its device.
-[[nodiscard]] at::Tensor shown(const Loss& loss);
+// What logs and plans say of one objective, as the last update left it.
+struct ObjectiveReport {
+  std::string name;
+  double learning_rate = 0;
+  double gradient_norm = 0;
+  double spikes = 0;                 // steps left out because this objective's loss or gradient jumped, so far
+  std::optional<double> loss_scale;  // in fp16
+  bool present = true;               // it had a loss in that step
+};
 
 // Used by the loop's thread only. Nothing a step calls reads a device value on the host, except with device_skip off.
 //
@@ -50,10 +57,11 @@ class Stepper {
   Stepper(Recipe& recipe, const Switches& switches, telemetry::Timeline& timeline, StepperOptions options);
   ~Stepper();
 
-  void begin_step(std::int64_t step);         // 0-based; sets the learning rates
-  StepResult accumulate(const Batch& batch);  // one micro-step of a prepared batch: all objectives forward and backward
-  void update();                              // all objectives' optimisers, then gradients are dropped
-  // Before update(), and after a failed accumulate(): as begin_step() found it, but for that step being begun.
+  void begin_step(std::int64_t step);  // 0-based; sets the learning rates
+  // All objectives forward and backward on a prepared micro-batch. `only`: the step has no other on this rank.
+  StepResult accumulate(const Batch& batch, bool only = false);
+  void update();  // all objectives' optimisers, then gradients are dropped; collective
+  // Before update(), also after a failed accumulate(): the step begins again from where begin_step() began it.
   void abandon_step();
   // Losses of a prepared batch without gradients, in evaluation mode.
   StepResult evaluate(const Batch& batch);
@@ -75,21 +83,22 @@ class Stepper {
   bool recompute_all();  // false when nothing more can be: it is so already, or the model has no blocks
   [[nodiscard]] const memory::Recompute& recompute() const noexcept { return options_.recompute; }
   void check_blocks(const memory::Recompute& recompute) const;  // ConfigError for a name that none of blocks() has
-  [[nodiscard]] const std::vector<std::string>& blocks() const noexcept { return blocks_; }  // after the first accumulate()
+  [[nodiscard]] const std::vector<std::string>& blocks() const noexcept { return blocks_.names; }  // after the first accumulate()
   // Bytes of a part of the state: "parameters", "buffers", "gradients" (those there are), "optimizer".
   [[nodiscard]] std::map<std::string, std::uint64_t> state_bytes() const;
 
   [[nodiscard]] std::size_t objectives() const noexcept { return lanes_.size(); }
-  [[nodiscard]] const std::string& objective_name(std::size_t i) const { return lanes_[i].objective.name; }
+  [[nodiscard]] const Objective& objective(std::size_t i) const { return lanes_[i].objective(); }
+  [[nodiscard]] const std::string& objective_name(std::size_t i) const { return objective(i).name; }
   [[nodiscard]] const std::vector<optim::ParameterGroup>& parameter_groups(std::size_t i) const {
-    return lanes_[i].optimizer->groups();
+    return lanes_[i].optimizer().groups();
   }
-  [[nodiscard]] double learning_rate(std::size_t i) const { return lanes_[i].learning_rate; }
-  [[nodiscard]] const at::Tensor& gradient_norm() const noexcept { return gradient_norm_; }  // of objective 0, last update
-  [[nodiscard]] const at::Tensor& skipped() const noexcept { return skipped_; }              // f64 scalar: skipped updates so far
+  [[nodiscard]] double learning_rate(std::size_t i) const { return lanes_[i].learning_rate(); }
+  // Of every objective; waits for the device. InternalError where a term's counts are not what it says of them
+  // (LossTerm::per_row).
+  [[nodiscard]] std::vector<ObjectiveReport> reports() const;
+  [[nodiscard]] const at::Tensor& skipped() const noexcept { return skipped_; }  // f64 scalar: skipped updates so far
   [[nodiscard]] const at::Tensor& skipped_in_a_row() const noexcept { return skipped_in_a_row_; }
-  [[nodiscard]] const at::Tensor& spikes() const noexcept { return spiked_; }  // f64 scalar: steps left out as spikes
-  [[nodiscard]] std::optional<double> loss_scale() const;                      // the smallest, in fp16; waits for the device
   [[nodiscard]] bool is_finite() const;  // all parameters and running statistics; waits for the device
 
   // The averaged weights by name, empty where optim.ema_decay is 0; and the model with them until the result is destroyed.
@@ -102,31 +111,25 @@ class Stepper {
   void load_state(const State& state, const Tensors& average = {});
 
  private:
-  struct Lane {
-    Objective objective;
-    std::unique_ptr<optim::Optimizer> optimizer;
-    std::optional<optim::Plateau> plateau;
-    std::vector<at::Tensor> parameters;
-    double nominal = 0;  // of this step; 0 = no micro-batch yet
-    at::Tensor count;    // of this step so far
-    double learning_rate = 0;
-    std::unique_ptr<precision::LossScale> scale;  // fp16 only
-    std::unique_ptr<optim::Average> average;      // with optim.ema_decay
-    at::Tensor bad;                               // of this step: 1 = not finite
-    at::Tensor norm;                              // of the last gradient
-    std::optional<Loss> seen;                     // sums of this step's losses, for the spike rule
+  struct Blocks {                    // of the model, as memory.recompute names them
+    std::vector<std::string> names;  // in order
+    bool known = false;
+    bool trying = false;  // within profile_memory
+    memory::Watcher* watcher = nullptr;
   };
-  Loss forward(Lane& lane, const Batch& batch, const Tensors& earlier, bool training, std::optional<at::ScalarType> autocast);
-  void forget_micro_steps();
+  std::optional<Loss> forward(Lane& lane, const Batch& batch, const Tensors& earlier, bool training,
+                              std::optional<at::ScalarType> autocast);
+  void forget_micro_batches();
   void return_to_edge();
   void freeze_all_but(const Lane& lane);
   void unfreeze();
   precision::Trial try_scaled(const Batch& batch, std::optional<at::ScalarType> autocast, double scale);
-  bool host_says_skip(const Lane& lane) const;
+  precision::Trial try_lane(std::size_t i, const Loss& loss, double scale, bool is_reference);
   bool judge_lanes();
   void tally(const at::Tensor& bad);
-  [[nodiscard]] at::Tensor watched() const;
+  [[nodiscard]] Agreement& agreement() const;
   [[nodiscard]] at::Tensor smallest_scale() const;
+  [[nodiscard]] std::string prefix_of(const Lane& lane) const;
 
   Recipe& recipe_;
   const Switches& switches_;
@@ -134,20 +137,12 @@ class Stepper {
   StepperOptions options_;
   std::vector<Lane> lanes_;
   std::int64_t step_ = 0;
-  std::uint64_t micro_step_ = 0;
-  at::Tensor gradient_norm_;
-  at::Tensor skipped_;
-  at::Tensor skipped_in_a_row_;
-  std::vector<std::string> blocks_;  // the model's, in order
-  bool blocks_known_ = false;
-  bool trying_ = false;  // within profile_memory
-  memory::Watcher* watcher_ = nullptr;
-  State edge_generator_;  // at begin_step
-  at::Tensor spiked_;
+  at::Tensor skipped_, skipped_in_a_row_;
+  Blocks blocks_;
+  State edge_generator_;                             // at begin_step
   std::optional<precision::OverflowRule> overflow_;  // under autocast
-  std::optional<optim::SpikeRule> spikes_;
   BufferGuard buffers_;
-  std::vector<at::Tensor> trial_reference_;  // gradients of the last fp32 trial
+  std::vector<std::vector<at::Tensor>> trial_reference_;  // gradients of the last fp32 trial, by objective
 };
 
 }  // namespace millrace

@@ -18,10 +18,10 @@ void Stepper::abandon_step() {
 
 void Stepper::return_to_edge() {
   unfreeze();
-  for (Lane& lane : lanes_) lane.optimizer->zero_grad();
+  for (Lane& lane : lanes_) lane.optimizer().zero_grad();
   buffers_.put_back();
   set_generator_state(edge_generator_);
-  forget_micro_steps();
+  forget_micro_batches();
 }
 
 memory::StepProfile Stepper::profile_memory(const Batch& batch, const memory::Recompute& recompute, bool with_gradients) {
@@ -29,12 +29,12 @@ memory::StepProfile Stepper::profile_memory(const Batch& batch, const memory::Re
   recipe_.model().train();
   begin_step(step_);
   edge_generator_ = generator_state();
-  trying_ = true;
+  blocks_.trying = true;
   memory::Recompute kept = std::exchange(options_.recompute, recompute);
   std::optional<memory::Profiler> profiler;
   const auto end = [&] {
-    watcher_ = nullptr;
-    trying_ = false;
+    blocks_.watcher = nullptr;
+    blocks_.trying = false;
     options_.recompute = std::move(kept);
     recipe_.model().train(training);
     return_to_edge();
@@ -43,7 +43,7 @@ memory::StepProfile Stepper::profile_memory(const Batch& batch, const memory::Re
     std::optional<StepResult> before;  // a step keeps what its micro-steps gave
     if (with_gradients) before = accumulate(batch);
     profiler.emplace(options_.device);
-    watcher_ = &*profiler;
+    blocks_.watcher = &*profiler;
     (void)accumulate(batch);
   } catch (...) {
     end();
@@ -56,20 +56,20 @@ memory::StepProfile Stepper::profile_memory(const Batch& batch, const memory::Re
 
 bool Stepper::recompute_all() {
   const auto kept = [this](const std::string& block) { return !options_.recompute.takes(block); };
-  if (std::ranges::none_of(blocks_, kept)) return false;
+  if (std::ranges::none_of(blocks_.names, kept)) return false;
   options_.recompute = memory::Recompute({"all"});
   return true;
 }
 
 // A name that takes no block is a slip; found before the first update.
 void Stepper::check_blocks(const memory::Recompute& recompute) const {
-  const std::vector<std::string> lost = recompute.unmatched(blocks_);
+  const std::vector<std::string> lost = recompute.unmatched(blocks_.names);
   if (lost.empty()) return;
   std::string names;
-  for (const std::string& block : blocks_) names += (names.empty() ? "" : ", ") + block;
+  for (const std::string& block : blocks_.names) names += (names.empty() ? "" : ", ") + block;
   throw ConfigError(
       {"the model has no block " + quoted(lost.front()), "memory.recompute",
-       blocks_.empty() ? "its recipe names no blocks: leave memory.recompute at auto or none" : "its blocks are " + names});
+       blocks_.names.empty() ? "its recipe names no blocks: leave memory.recompute at auto or none" : "its blocks are " + names});
 }
 
 std::map<std::string, std::uint64_t> Stepper::state_bytes() const {
@@ -80,7 +80,7 @@ std::map<std::string, std::uint64_t> Stepper::state_bytes() const {
   }
   for (const at::Tensor& buffer : recipe_.model().buffers()) bytes["buffers"] += buffer.nbytes();
   for (const Lane& lane : lanes_) {
-    for (const auto& [name, tensor] : lane.optimizer->state().tensors) bytes["optimizer"] += tensor.nbytes();
+    for (const auto& [name, tensor] : lane.optimizer().state().tensors) bytes["optimizer"] += tensor.nbytes();
   }
   return bytes;
 }

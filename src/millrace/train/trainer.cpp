@@ -4,15 +4,19 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 #include "millrace/base/clock.h"
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
 #include "millrace/base/signals.h"
-#include "millrace/device/tensor_memory.h"
+#include "millrace/device/device.h"
+#include "millrace/format/png.h"
 #include "millrace/train/feed.h"
+#include "millrace/train/micro_batches.h"
+#include "millrace/train/model_state.h"
 #include "millrace/train/run_files.h"
-#include "millrace/train/split.h"
+#include "millrace/train/validation.h"
 
 namespace millrace {
 
@@ -34,234 +38,267 @@ std::string_view name_of(Ending ending) noexcept {
 }
 
 Trainer::Trainer(TrainerParts parts)
-    : parts_(std::move(parts)), loader_state_(parts_.loader->state()), split_(parts_.config->memory.split) {
-  validation_pending_ = parts_.config->train.validate_at_start && parts_.validation != nullptr;
-  if (parts_.folder != nullptr) {
-    writer_ =
-        std::make_unique<snapshot::Writer>(*parts_.fs, parts_.folder->path(), parts_.saves_in_background, parts_.began_from);
-  }
+    : parts_(std::move(parts)),
+      reporter_(parts_.sinks, parts_.names),
+      meter_(parts_.names.loss),
+      scores_(parts_.config->snapshot, parts_.config->train, "val_" + parts_.names.loss),
+      saves_(parts_.config->snapshot, parts_.place, reporter_, agreement()),
+      recovery_(parts_.recovery, parts_.config->memory.micro_batches, *parts_.recipe, *parts_.stepper, reporter_, agreement()),
+      loader_state_(parts_.loader->state()),
+      validation_pending_(parts_.config->train.validate_at_start && parts_.validation != nullptr) {
+  if (parts_.config->snapshot.frozen == FrozenWeights::leave_out)
+    frozen_ = record_of_frozen(parts_.recipe->model(), *parts_.stepper, parts_.frozen_source);
 }
 
+Agreement& Trainer::agreement() const { return parts_.agreement == nullptr ? Agreement::of_one() : *parts_.agreement; }
+
+BatchWay Trainer::way() const { return {*parts_.recipe, parts_.timeline, parts_.stepper->device(), recovery_.micro_batches()}; }
+
+// What follows a step stands before the next one: a resumed run begins there.
 Ending Trainer::run() {
   parts_.recipe->model().train();
-  window_begin_ns_ = epoch_begin_ns_ = steady_nanoseconds();
-  forget_peak();
+  meter_.start();
+  recovery_.forget_peak();
   while (true) {
     if (validation_pending_) validate();
-    note_save(OnFailure::as_configured);
-    if (snapshot_due()) save(false);
-    bound_lag();
+    saves_.note(step_);
+    if (saves_.is_due(step_, epoch_end_.save_due || scores_.wants_save())) save(false);
+    {
+      const Span span(*parts_.timeline, Phase::snapshot);
+      meter_.leave_out(saves_.bound_lag(step_));
+    }
     if (const auto ending = reason_to_stop()) return finish(*ending);
 
-    parts_.timeline->begin_step();
-    parts_.stepper->begin_step(step_);
-    if (accumulate()) {
-      parts_.stepper->update();
-      finish_step();
-    }
-    parts_.timeline->end_step();
-
-    if (step_ == 1 || step_ % parts_.config->log.every == 0) {
+    const bool stepped = take_step();
+    if (stepped && (step_ == 1 || step_ % parts_.config->log.every == 0)) {
       log();  // with validation and snapshots all that waits for the device
       fall_back_if_due();
     }
-    validation_pending_ = validation_due(epoch_ended_);
-    if (epoch_ended_) end_epoch();
-    if (parts_.console->is_terminal()) parts_.console->progress(progress());
+    if (stepped || epoch_end_.reached) validation_pending_ = validation_due(epoch_end_.reached);
+    if (epoch_end_.reached) end_epoch();
+    if (reporter_.shows_progress())
+      reporter_.progress(step_, parts_.total_steps, epoch_ + 1, meter_.last_loss(), meter_.seconds_per_step());
   }
+}
+
+// False where an epoch ended in batches of which nothing was left: then no step was made.
+bool Trainer::take_step() {
+  parts_.timeline->begin_step();
+  parts_.stepper->begin_step(step_);
+  std::vector<StepResult> results;
+  std::int64_t rows = 0;
+  recovery_.attempt(
+      {.step = step_, .where = "step " + std::to_string(step_ + 1), .may_recompute = true},
+      [&] { rows = run_micro_batches(results); },
+      [&] {
+        results.clear();
+        parts_.stepper->abandon_step();
+        parts_.loader->load_state(loader_state_);
+        epoch_end_.reached = false;
+      });
+  if (agreement().sum(rows) == 0) {
+    parts_.timeline->drop_step();
+    loader_state_ = parts_.loader->state();
+    return false;
+  }
+  parts_.stepper->update();
+  finish_step(results, rows);
+  parts_.timeline->end_step();
+  return true;
+}
+
+// Up to optim.accumulate batches of one epoch; what is left of an epoch is a step of its own.
+std::int64_t Trainer::run_micro_batches(std::vector<StepResult>& results) {
+  const std::int64_t accumulate = parts_.config->optim.accumulate;
+  std::int64_t rows = 0;
+  for (std::int64_t i = 0; i < accumulate && !epoch_end_.reached; ++i) {
+    std::optional<data::HostBatch> host = next_batch();
+    if (!host) break;
+    Batch batch = to_batch(std::move(*host), parts_.stepper->device());
+    recovery_.saw(batch);
+    rows += for_each_micro_batch(way(), std::move(batch), [&](const Batch& micro, bool only) {
+      results.push_back(parts_.stepper->accumulate(micro, only && accumulate == 1));
+    });
+  }
+  return rows;
+}
+
+std::optional<data::HostBatch> Trainer::next_batch() {
+  const Span span(*parts_.timeline, Phase::data_wait);
+  std::optional<data::HostBatch> host = parts_.loader->next();
+  if (!host) {
+    epoch_end_.reached = true;
+    return std::nullopt;
+  }
+  if (static_cast<std::int64_t>(host->index) + 1 >= parts_.loader->batches_per_epoch()) {
+    epoch_end_.reached = true;
+    MR_CHECK(!parts_.loader->next(), "the loader went on after its epoch's last batch");
+  }
+  return host;
+}
+
+void Trainer::finish_step(const std::vector<StepResult>& results, std::int64_t rows) {
+  ++step_;
+  for (const StepResult& result : results) meter_.add(*parts_.stepper, result);
+  meter_.end_step(agreement().sum(rows));
+  loader_state_ = parts_.loader->state();
 }
 
 // The saved state is that of a run that goes on: the last validation of a run that was long enough is for its report alone. A
 // signal during that validation leaves a run that still has it to do.
 Ending Trainer::finish(Ending ending) {
-  note_peak();
+  recovery_.note_peak();
   const bool goes_on = ending == Ending::signal;
-  if (!window_.empty() && !goes_on) log();
+  if (!meter_.is_empty() && !goes_on) log();
   save(true);
   state_sha256_ = snapshot::digest(content());
-  if (!window_.empty()) log();  // after the save: the run that goes on counts these steps in its next line
+  if (!meter_.is_empty()) log();  // after the save: the run that goes on counts these steps in its next line
   const bool validates = !goes_on && parts_.validation != nullptr && validated_step_ != step_;
   if (validates) validate();
-  parts_.console->end_progress();
+  reporter_.end_progress();
   return validates && validated_step_ != step_ ? Ending::signal : ending;
 }
 
 std::optional<Ending> Trainer::natural_end() const {
   const TrainConfig& train = parts_.config->train;
-  if (train.early_stop_patience > 0 && validations_without_gain_ >= train.early_stop_patience) return Ending::early_stop;
+  if (scores_.stopped_improving()) return Ending::early_stop;
   if (train.max_steps > 0 && step_ >= train.max_steps) return Ending::max_steps;
   if (train.epochs > 0 && epoch_ >= static_cast<std::uint64_t>(train.epochs)) return Ending::epochs_done;
   return std::nullopt;
 }
 
 std::optional<Ending> Trainer::reason_to_stop() const {
-  if (pending_signal() != 0) return Ending::signal;
+  if (agreement().any(pending_signal() != 0)) return Ending::signal;
   return natural_end();
-}
-
-std::optional<Batch> Trainer::next_batch() {
-  const Span span(*parts_.timeline, Phase::data_wait);
-  std::optional<data::HostBatch> host = parts_.loader->next();
-  if (!host) {
-    epoch_ended_ = true;
-    return std::nullopt;
-  }
-  if (static_cast<std::int64_t>(host->index) + 1 >= parts_.loader->batches_per_epoch()) {
-    epoch_ended_ = true;
-    MR_CHECK(!parts_.loader->next(), "the loader went on after its epoch's last batch");
-  }
-  return to_batch(std::move(*host), parts_.device);
-}
-
-// Up to optim.accumulate micro-batches of one epoch; what is left of an epoch is a step of its own. False: there was none.
-bool Trainer::gather() {
-  pending_.clear();
-  pending_rows_ = 0;
-  for (std::int64_t i = 0; i < parts_.config->optim.accumulate && !epoch_ended_; ++i) {
-    std::optional<Batch> batch = next_batch();
-    if (!batch) break;
-    if (batch->rows() == 0) continue;  // data.bad_samples=skip left nothing of it
-    pending_rows_ += batch->rows();
-    for (const Group& group : batch->groups()) widest_batch_ = std::max(widest_batch_, group.rows());
-    const std::int64_t parts = parts_of(*batch, split_);
-    for (std::int64_t part = 0; part < parts; ++part) {
-      Batch micro = take_part(*batch, part, parts);
-      {
-        const Span span(*parts_.timeline, Phase::prepare);
-        micro = parts_.recipe->prepare(std::move(micro));
-      }
-      pending_.push_back(parts_.stepper->accumulate(micro));
-    }
-  }
-  return !pending_.empty();
-}
-
-void Trainer::finish_step() {
-  ++step_;
-  ++window_steps_;
-  for (const StepResult& result : pending_) {
-    for (std::size_t i = 0; i < result.losses.size(); ++i) {
-      window_.add(parts_.stepper->objective_name(i), result.losses[i]);
-      epoch_board_.add(parts_.stepper->objective_name(i), result.losses[i]);
-    }
-  }
-  pending_.clear();
-  samples_ += pending_rows_;
-  window_samples_ += pending_rows_;
-  epoch_samples_ += pending_rows_;
-  session_samples_ += pending_rows_;
-  loader_state_ = parts_.loader->state();
-  if (!first_step_seconds_) first_step_seconds_ = seconds_since_process_start();
 }
 
 bool Trainer::validation_due(bool epoch_ended) const {
   if (parts_.validation == nullptr) return false;
   const std::int64_t every = parts_.config->train.validate_every;
-  return every > 0 ? step_ % every == 0 : epoch_ended;
-}
-
-bool Trainer::snapshot_due() const {
-  if (parts_.folder == nullptr || saved_step_ == step_ || step_ == 0) return false;
-  const SnapshotConfig& config = parts_.config->snapshot;
-  if (config.every_steps > 0 && step_ % config.every_steps == 0) return true;
-  return epoch_save_due_ || (config.keep_best && improved_);
+  return every > 0 ? step_ % every == 0 && validated_step_ != step_ : epoch_ended;
 }
 
 void Trainer::end_epoch() {
-  epoch_ended_ = false;
+  epoch_end_.reached = false;
   ++epoch_;
   const std::int64_t every = parts_.config->snapshot.every_epochs;
-  epoch_save_due_ = every > 0 && epoch_ % static_cast<std::uint64_t>(every) == 0;
-  const double seconds = static_cast<double>(steady_nanoseconds() - epoch_begin_ns_) * 1e-9;
-  EpochRow row{epoch_, 0.0, seconds, static_cast<double>(epoch_samples_) * parts_.units_per_sample / std::max(seconds, 1e-9)};
-  const auto means = epoch_board_.means();
-  if (const auto it = means.find(parts_.stepper->objective_name(0)); it != means.end()) row.train_loss = it->second;
-  epoch_row_ = row;
-  epoch_board_.reset();
-  epoch_samples_ = 0;
-  epoch_begin_ns_ = steady_nanoseconds();
+  epoch_end_.save_due = every > 0 && epoch_ % static_cast<std::uint64_t>(every) == 0;
+  epoch_end_.row = meter_.take_epoch(epoch_);
   if (!validation_pending_) write_history({});
+}
+
+void Trainer::write_history(const std::map<std::string, double>& means) {
+  if (!epoch_end_.row) return;
+  reporter_.epoch(*epoch_end_.row, step_, means);
+  epoch_end_.row.reset();
+}
+
+void Trainer::log() {
+  const Span span(*parts_.timeline, Phase::log);
+  StepRecord record{.step = step_,
+                    .total_steps = parts_.total_steps,
+                    .epoch = epoch_ + 1,
+                    .window = meter_.take_window(),
+                    .objectives = parts_.stepper->reports(),
+                    .skipped = parts_.stepper->skipped().item<double>(),
+                    .samples = meter_.samples(),
+                    .times = parts_.timeline->window(),
+                    .cache = {},
+                    .gpu_bytes = {}};
+  const double in_a_row = parts_.stepper->skipped_in_a_row().item<double>();
+  if (parts_.cache != nullptr) {
+    const data::CacheCounters now = parts_.cache->counters();
+    record.cache = now;
+    record.cache->hits -= cache_logged_.hits;
+    record.cache->misses -= cache_logged_.misses;
+    cache_logged_ = now;
+  }
+  if (parts_.config->log.gpu_memory) {
+    const at::Device device = parts_.stepper->device();
+    const auto memory = device::backend_of(device).memory(device.has_index() ? device.index() : 0);
+    record.gpu_bytes = {memory.allocated_bytes, memory.reserved_bytes};
+  }
+  reporter_.step(record);
+  parts_.timeline->reset_window();
+  // Half precision has a rule of its own: while a loss scale finds its place, many steps in a row may overflow.
+  if (!parts_.stepper->autocast()) check_divergence(in_a_row);
 }
 
 void Trainer::validate() {
   const std::int64_t begin = steady_nanoseconds();
-  note_peak();
+  recovery_.note_peak();
   std::optional<std::map<std::string, double>> means;
   {
     const Span span(*parts_.timeline, Phase::validate);
     const auto average = parts_.stepper->use_average();
-    means = validation_that_fits();
+    recovery_.attempt(
+        {.step = step_, .where = "the validation after step " + std::to_string(step_)},
+        [&] {
+          means =
+              validation_means(way(), *parts_.stepper, *parts_.validation, parts_.config->train.validate_batches, agreement());
+        },
+        [] {});
     parts_.recipe->model().train();
   }
-  forget_peak();
-  leave_out(steady_nanoseconds() - begin);
+  recovery_.forget_peak();
+  meter_.leave_out(steady_nanoseconds() - begin);
   if (!means) return;  // a signal came: the snapshot says that this validation is still due
-  if (validation_pending_ && saved_step_ == step_) saved_step_ = -1;  // what was saved does not know of it
+  if (validation_pending_ && saves_.holds(step_)) saves_.forget();  // what was saved does not know of it
   validation_pending_ = false;
   validated_step_ = step_;
   note_validation(*means);
   draw();
 }
 
-std::optional<std::map<std::string, double>> validation_means(Recipe& recipe, Stepper& stepper, data::Loader& loader,
-                                                              at::Device device, std::int64_t limit, std::int64_t split) {
-  const at::NoGradGuard no_grad;
-  metrics::Board board;
-  recipe.model().eval();
-  loader.restart(0);
-  for (std::int64_t i = 0; (limit == 0 || i < limit) && pending_signal() == 0; ++i) {
-    std::optional<data::HostBatch> host = loader.next();
-    if (!host) break;
-    Batch whole = to_batch(std::move(*host), device);
-    const std::int64_t parts = parts_of(whole, split);
-    for (std::int64_t part = 0; part < parts; ++part) {
-      const Batch batch = recipe.prepare(take_part(whole, part, parts));
-      const StepResult result = stepper.evaluate(batch);
-      for (std::size_t k = 0; k < result.losses.size(); ++k) {
-        board.add("val_" + stepper.objective_name(k), result.losses[k]);
-      }
-      recipe.measure(batch, result, board);
+void Trainer::note_validation(const std::map<std::string, double>& means) {
+  const bool gained = scores_.note(step_, means);
+  const auto loss = means.find("val_" + parts_.names.loss);
+  parts_.stepper->observe_validation(loss == means.end() ? std::nan("") : loss->second);
+  const auto judged = scores_.metrics().find(scores_.judged());
+  reporter_.validation({.step = step_,
+                        .means = means,
+                        .judged = scores_.judged(),
+                        .gained = gained,
+                        .best = judged == scores_.metrics().end() ? Metric{} : judged->second});
+  write_history(means);
+}
+
+// A picture that can't be written is a warning, never the end of a run.
+void Trainer::draw() {
+  if (parts_.place.folder == nullptr || !parts_.config->log.images) return;
+  const auto pictures = parts_.recipe->draw();
+  if (pictures.empty()) return;
+  const std::string folder = run_files::kPictures;
+  Fs& fs = *parts_.place.fs;
+  try {
+    fs.create_directories(parts_.place.folder->path() / folder);
+    for (const Picture& picture : pictures) {
+      const auto png =
+          format::encode_png({picture.height, picture.width, format::Pixels::rgb}, std::as_bytes(std::span(picture.rgb)));
+      const std::string_view bytes(reinterpret_cast<const char*>(png.data()), png.size());
+      write_atomically(fs, parts_.place.folder->own(folder + "/" + picture.name + ".png"), bytes);
+      reporter_.picture(picture, step_, bytes);
     }
+  } catch (const FsError& error) {
+    reporter_.warning(std::string("pictures could not be written: ") + error.what());
+  } catch (const UsageError& error) {
+    reporter_.warning("pictures could not be written: " + error.message().what);
   }
-  if (pending_signal() != 0) return std::nullopt;
-  return board.means();
 }
 
-telemetry::Progress Trainer::progress() const {
-  telemetry::Progress now;
-  now.step = step_;
-  now.total_steps = parts_.total_steps;
-  now.epoch = epoch_ + 1;
-  now.loss = loss_last_.value_or(std::nan(""));
-  now.rate = log_rate_;
-  now.rate_unit = parts_.rate_unit + "/s";
-  now.data_wait_share = wait_share_;
-  if (parts_.total_steps > 0 && window_steps_ > 0) {
-    const double elapsed = static_cast<double>(steady_nanoseconds() - window_begin_ns_) * 1e-9;
-    now.eta_seconds = elapsed / static_cast<double>(window_steps_) * static_cast<double>(parts_.total_steps - step_);
-  }
-  return now;
-}
-
-void Trainer::check_divergence(double skipped_in_a_row) const {
+void Trainer::check_divergence(double skipped_in_a_row) {
   constexpr double limit = 10;
   if (skipped_in_a_row < limit) return;
   throw TrainingDiverged({"the loss or its gradients were not finite in " + fixed(skipped_in_a_row, 0) + " steps in a row",
                           "step " + std::to_string(step_) + "; none of these steps changed the weights",
-                          last_good() + "lower optim.learning_rate, set optim.clip_norm, or try precision.dtype=fp32"});
-}
-
-std::string Trainer::last_good() const {
-  if (writer_ != nullptr) writer_->wait();  // what it saves may be the one to name
-  const auto kept = parts_.folder == nullptr ? std::vector<snapshot::Found>{} : snapshot::list(*parts_.fs, parts_.folder->path());
-  return kept.empty() ? std::string() : "the last good snapshot is " + kept.back().path.string() + "; ";
+                          saves_.last_good() + "lower optim.learning_rate, set optim.clip_norm, or try precision.dtype=fp32"});
 }
 
 // Gradients may be finite and what they lead to may not: such a state is never saved.
-void Trainer::require_finite() const {
-  if (parts_.stepper->is_finite()) return;
+void Trainer::require_finite() {
+  if (!agreement().any(!parts_.stepper->is_finite())) return;
   throw TrainingDiverged({"a weight or a running statistic is not finite", "step " + std::to_string(step_) + ", before saving it",
-                          last_good() + "lower optim.learning_rate, or set optim.clip_norm"});
+                          saves_.last_good() + "lower optim.learning_rate, or set optim.clip_norm"});
 }
 
 // After the loop's own log lines and nowhere else: when a run falls back must not depend on where it was stopped and saved.
@@ -272,20 +309,15 @@ void Trainer::fall_back_if_due() {
   parts_.stepper->set_autocast(std::nullopt);
   parts_.stepper->forgive();
   const std::string step = std::to_string(step_);
-  parts_.console->warning("the run goes on in fp32 from step " + step + ": in " + from + " " + *reason);
-  record("precision", {{"step", step_}, {"from", from}, {"to", "fp32"}, {"reason", *reason}});
-  if (parts_.plan == nullptr) return;
+  reporter_.warning("the run goes on in fp32 from step " + step + ": in " + from + " " + *reason);
+  reporter_.record("precision", {{"step", step_}, {"from", from}, {"to", "fp32"}, {"reason", *reason}});
   parts_.plan->set({"precision.fallback", "fp32 from step " + step, from, *reason, /*by_trial=*/true});
-  if (parts_.folder == nullptr) return;
+  if (parts_.place.folder == nullptr) return;
   try {
-    parts_.folder->write(run_files::kPlan, parts_.plan->to_json().dump(2) + "\n");
+    parts_.place.folder->write(run_files::kPlan, parts_.plan->to_json().dump(2) + "\n");
   } catch (const FsError& error) {
-    parts_.console->warning(std::string("plan.json could not be written: ") + error.what());
+    reporter_.warning(std::string("plan.json could not be written: ") + error.what());
   }
-}
-
-void Trainer::record(std::string_view kind, Json values) const {
-  if (parts_.log != nullptr) parts_.log->write(kind, std::move(values));
 }
 
 }  // namespace millrace

@@ -1,28 +1,22 @@
-// What of a run is saved, and how it is put back.
+// What of a run is saved, how it is put back, and what it came to.
 #include <torch/nn/module.h>
-
-#include <cmath>
 
 #include "millrace/base/clock.h"
 #include "millrace/base/error.h"
+#include "millrace/core/saved_json.h"
 #include "millrace/train/generator_state.h"
 #include "millrace/train/model_state.h"
+#include "millrace/train/numbers.h"
 #include "millrace/train/trainer.h"
 
 namespace millrace {
-namespace {
-
-// JSON has no NaN: what is not finite is saved as null and comes back as NaN.
-Json number_or_null(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
-double number_or_nan(const Json& value) { return value.is_null() ? std::nan("") : value.get<double>(); }
-
-}  // namespace
 
 snapshot::Content Trainer::content() const {
   snapshot::Content content;
   content.step = step_;
   content.config = parts_.config_values;
-  content.models = model_tensors(parts_.recipe->model(), *parts_.stepper);
+  content.models = model_tensors(parts_.recipe->model(), *parts_.stepper, frozen_);
+  if (!frozen_.is_null()) content.parts["frozen"].json = frozen_;
   content.parts["optimizer"] = parts_.stepper->state();
   if (Tensors average = parts_.stepper->averaged_weights(); !average.empty())
     content.parts["average"].tensors = std::move(average);
@@ -31,26 +25,20 @@ snapshot::Content Trainer::content() const {
   content.parts["rng"] = generator_state();
   Json& json = content.parts["trainer"].json;
   json = {{"step", step_},
-          {"samples", samples_},
           {"epoch", epoch_},
           {"validation_pending", validation_pending_},
-          {"validations_without_gain", validations_without_gain_},
-          {"early_stop_best", number_or_null(early_stop_best_)},
-          {"epoch_sums", epoch_board_.state()},
-          {"epoch_samples", epoch_samples_},
-          {"memory_split", split_}};
-  json["metrics"] = Json::object();
-  for (const auto& [name, metric] : metrics_)
-    json["metrics"][name] = {number_or_null(metric.last), number_or_null(metric.best), metric.best_step};
-  if (loss_first_) json["loss_first"] = number_or_null(*loss_first_);
-  if (epoch_row_) json["epoch_row"] = {epoch_row_->epoch, number_or_null(epoch_row_->train_loss)};
+          {"memory_split", recovery_.micro_batches()}};
+  scores_.write_state(json);
+  meter_.write_state(json, content.report);
+  if (epoch_end_.row) json["epoch_row"] = {epoch_end_.row->epoch, number_or_null(epoch_end_.row->train_loss)};
+  if (const auto names = frozen_names(parts_.recipe->model(), *parts_.stepper); !names.empty()) json["frozen"] = names;
   if (parts_.plan != nullptr) json["choices"] = parts_.plan->trial_choices();
-  content.report = {{"window", window_.state()}, {"loss_last", loss_last_ ? number_or_null(*loss_last_) : Json()}};
   return content;
 }
 
 void Trainer::restore(const snapshot::Content& content) {
-  load_model_tensors(parts_.recipe->model(), content.models);
+  const auto frozen = content.parts.find("frozen");
+  load_model_tensors(parts_.recipe->model(), content.models, frozen == content.parts.end() ? Json() : frozen->second.json);
   const auto part = [&](const char* name) -> const State& {
     const auto it = content.parts.find(name);
     if (it == content.parts.end()) {
@@ -65,118 +53,88 @@ void Trainer::restore(const snapshot::Content& content) {
   loader_state_ = parts_.loader->state();
   parts_.recipe->load_state(part("recipe"));
   set_generator_state(part("rng"));
-  const Json& json = part("trainer").json;
-  try {
-    step_ = json.at("step").get<std::int64_t>();
-    samples_ = json.at("samples").get<std::int64_t>();
-    epoch_ = json.at("epoch").get<std::uint64_t>();
-    validation_pending_ = json.at("validation_pending").get<bool>() && parts_.validation != nullptr;
-    validations_without_gain_ = json.at("validations_without_gain").get<std::int64_t>();
-    epoch_board_.load_state(SavedJson(json, "trainer")["epoch_sums"]);
-    epoch_samples_ = json.at("epoch_samples").get<std::int64_t>();
-    split_ = std::max(split_, json.value("memory_split", std::int64_t{1}));
-    for (const auto& [name, m] : json.at("metrics").items()) {
-      metrics_[name] = {number_or_nan(m.at(0)), number_or_nan(m.at(1)), m.at(2).get<std::int64_t>()};
-    }
-    if (json.contains("early_stop_best")) early_stop_best_ = number_or_nan(json["early_stop_best"]);
-    if (json.contains("loss_first")) loss_first_ = number_or_nan(json["loss_first"]);
-    if (json.contains("epoch_row"))
-      epoch_row_ = EpochRow{json["epoch_row"].at(0).get<std::uint64_t>(), number_or_nan(json["epoch_row"].at(1)), 0, 0};
-    const SavedJson report(content.report, "report");
-    if (const auto window = report.find("window")) window_.load_state(*window);
-    if (const auto last = report.find("loss_last"); last && !last->json().is_null()) loss_last_ = last->number_or_nan();
-  } catch (const Json::exception& error) {
-    throw SnapshotError(
-        {"the snapshot's trainer part can't be read", error.what(), "resume from another snapshot, or start over with --fresh"});
+  const SavedJson trainer(part("trainer").json, "trainer");
+  step_ = trainer["step"].integer(0);
+  epoch_ = static_cast<std::uint64_t>(trainer["epoch"].integer(0));
+  validation_pending_ = trainer["validation_pending"].boolean() && parts_.validation != nullptr;
+  if (const auto micro_batches = trainer.find("memory_split")) recovery_.use_at_least(micro_batches->integer(1));
+  scores_.load_state(trainer);
+  meter_.load_state(trainer, SavedJson(content.report, "report"));
+  if (const auto row = trainer.find("epoch_row")) {
+    const auto cells = row->list(2);
+    epoch_end_.row = EpochRow{.epoch = static_cast<std::uint64_t>(cells[0].integer(0)), .train_loss = cells[1].number_or_nan()};
   }
-  saved_step_ = step_;
+  saves_.restored(step_);
 }
 
-// A snapshot that could not be written: training goes on, since the previous one is still there and the next save may find
-// room again, unless snapshot.on_error says otherwise.
-void Trainer::note_save(OnFailure on_failure) {
-  const std::optional<snapshot::Saved> saved = writer_ == nullptr ? std::nullopt : writer_->take();
-  if (!saved) return;
-  for (const std::string& text : saved->warnings) parts_.console->warning(text);
-  saves_.blocked_ms += saved->blocked_ms;
-  saves_.write_ms += saved->write_ms;
-  ++(saved->error ? saves_.failed : saves_.done);
-  if (!saved->error) {
-    parts_.folder->saved();
-    record("snapshot", {{"step", saved->step},
-                        {"path", saved->path.string()},
-                        {"blocked_ms", saved->blocked_ms},
-                        {"write_ms", saved->write_ms}});
-    return;
-  }
-  if (saved_step_ == saved->step) saved_step_ = -1;
-  const bool stops = on_failure == OnFailure::as_configured && parts_.config->snapshot.on_error == OnSaveError::stop;
-  if (stops || on_failure == OnFailure::end) throw *saved->error;
-  parts_.console->warning(saved->error->what());
-  record("warning", {{"step", step_}, {"text", saved->error->what()}});
-}
-
-// What a crash may cost is bounded: a save that takes longer than snapshot.max_lag steps is waited for.
-void Trainer::bound_lag() {
-  if (writer_ == nullptr || !writer_->busy() || step_ - saved_step_ < parts_.config->snapshot.max_lag) return;
+void Trainer::save(bool last) {
   const std::int64_t begin = steady_nanoseconds();
+  recovery_.note_peak();
   {
     const telemetry::Span span(*parts_.timeline, telemetry::Phase::snapshot);
-    writer_->wait();
-  }
-  const std::int64_t spent = steady_nanoseconds() - begin;
-  saves_.lag_ms += static_cast<double>(spent) * 1e-6;
-  leave_out(spent);
-}
-
-// Of the rates: time that was not spent on steps.
-void Trainer::leave_out(std::int64_t nanoseconds) noexcept {
-  window_begin_ns_ += nanoseconds;
-  epoch_begin_ns_ += nanoseconds;
-}
-
-// A folder that can't be made anew is told by the save that fails there.
-void Trainer::hold_folder() {
-  try {
-    if (const std::string moved = parts_.folder->hold(); !moved.empty()) parts_.console->warning(moved);
-  } catch (const FsError&) {
-  }
-}
-
-void Trainer::save(bool required) {
-  if (writer_ == nullptr) return;
-  const std::int64_t begin = steady_nanoseconds();
-  note_peak();
-  {
-    const telemetry::Span span(*parts_.timeline, telemetry::Phase::snapshot);
-    writer_->wait();
-    note_save(required ? OnFailure::warn : OnFailure::as_configured);  // of an earlier step, or a first try of this one
-    if (saved_step_ != step_) {
-      require_finite();
-      snapshot::Retention retention{
-          .keep_last = parts_.config->snapshot.keep_last, .keep_every = parts_.config->snapshot.keep_every, .keep_steps = {}};
-      const auto best = metrics_.find(judged_metric());
-      if (parts_.config->snapshot.keep_best && best != metrics_.end() && best->second.best_step >= 0)
-        retention.keep_steps.push_back(best->second.best_step);
-      saved_step_ = step_;
-      epoch_save_due_ = false;
-      improved_ = false;
-      hold_folder();
-      writer_->begin(content(), std::move(retention));
-      if (required) writer_->wait();
-      if (required || !parts_.saves_in_background) note_save(required ? OnFailure::end : OnFailure::as_configured);
+    if (!saves_.holds(step_)) require_finite();
+    if (saves_.save(
+            step_, [this] { return content(); }, scores_.best_steps(), last)) {
+      epoch_end_.save_due = false;
+      scores_.saved();
     }
   }
-  forget_peak();
-  leave_out(steady_nanoseconds() - begin);
+  recovery_.forget_peak();
+  meter_.leave_out(steady_nanoseconds() - begin);
 }
 
 void Trainer::save_after_error() noexcept {
   try {
     if (step_ > 0) save(true);
   } catch (const std::exception& error) {
-    parts_.console->warning(std::string("the state at the last whole step could not be saved: ") + error.what());
+    reporter_.warning(std::string("the state at the last whole step could not be saved: ") + error.what());
   }
+}
+
+Json Trainer::results() const {
+  const auto times = parts_.timeline->total();
+  double spikes = 0;
+  Json objectives = Json::array();
+  for (const ObjectiveReport& objective : parts_.stepper->reports()) {
+    spikes += objective.spikes;
+    objectives.push_back({{"name", objective.name},
+                          {"learning_rate", objective.learning_rate},
+                          {"gradient_norm", number_or_text(objective.gradient_norm)},
+                          {"spikes", objective.spikes},
+                          {"loss_scale", objective.loss_scale ? Json(*objective.loss_scale) : Json()}});
+  }
+  Json all = {{"steps", step_},
+              {"epochs", epoch_},
+              {"samples", meter_.samples()},
+              {"metrics", scores_.results()},
+              {"loss", {{"first", number_or_text(meter_.first_loss())}, {"last", number_or_text(meter_.last_loss())}}},
+              {"objectives", std::move(objectives)},
+              {"step_ms", {{"p50", times.step_ms_p50}, {"p95", times.step_ms_p95}}},
+              {"shares", shares_of(times)},
+              {"skipped_steps", parts_.stepper->skipped().item<double>()},
+              {"spike_steps", spikes}};
+  all["samples_per_s"] = times.seconds > 0 ? static_cast<double>(meter_.samples_of_process()) / times.seconds : 0.0;
+  if (parts_.names.rate_unit != "samples")
+    all[parts_.names.rate_unit + "_per_s"] = all["samples_per_s"].get<double>() * parts_.names.units_per_sample;
+  const data::LoaderCounters read = parts_.loader->counters();
+  all["loader"] = {{"readers", parts_.loader->readers()},
+                   {"reason", parts_.loader->readers_reason()},
+                   {"buffer_bytes", parts_.loader->buffer_bytes()},
+                   {"bad_samples", read.bad_samples},
+                   {"wait_s", read.wait_seconds},
+                   {"read_s", read.read_seconds}};
+  if (parts_.cache != nullptr) {
+    const data::CacheCounters cache = parts_.cache->counters();
+    all["cache"] = {{"hit_rate", cache.hit_rate()},
+                    {"hits", cache.hits},
+                    {"misses", cache.misses},
+                    {"bytes", cache.bytes},
+                    {"budget_bytes", cache.budget_bytes}};
+  }
+  all["snapshots"] = saves_.results(times.seconds);
+  all["memory"] = recovery_.results();
+  if (const auto seconds = meter_.first_step_seconds()) all["time_to_first_step_s"] = *seconds;
+  return all;
 }
 
 }  // namespace millrace

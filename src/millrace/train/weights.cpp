@@ -101,6 +101,7 @@ Weights from_snapshot(const snapshot::Content& content, const std::filesystem::p
   const auto recipe = content.parts.find("recipe");
   if (recipe == content.parts.end()) refuse_part("recipe", "it is missing");
   weights.recipe = recipe->second;
+  if (const auto frozen = content.parts.find("frozen"); frozen != content.parts.end()) weights.frozen = frozen->second.json;
   weights.path = path;
   weights.run = run_of_snapshot(path);
   weights.which = what + " step " + std::to_string(content.step) + " of " + weights.run.string();

@@ -14,6 +14,7 @@ namespace millrace {
 struct Weights {
   std::map<std::string, Tensors> models;  // as in snapshot::Content; averaged where the run kept an average
   State recipe;                           // the recipe's own part; empty for a file of tensors
+  Json frozen;                            // see record_of_frozen() in model_state.h; null where nothing was left out
   std::filesystem::path path;             // snapshot folder or file
   std::filesystem::path run;              // folder of the run it belongs to; "" for a file of tensors
   std::string which;                      // one line: "best snapshot, step 600 of runs/x"

@@ -67,16 +67,32 @@ struct RowBits {
 };
 inline RowBits row_bits(const Keep& keep, std::int64_t first, std::int64_t count, std::uint8_t* buffer) {
   if (keep.threshold == 0) return {nullptr, 0};
+  first += keep.first;
   const std::int64_t group = first / 128;
   keep_bits(keep, group, (first + count - 1) / 128 - group + 1, buffer);
   return {buffer, first % 128};
 }
 
-// Calls body(first element, lanes wanted, keep mask) for each vector of the groups.
+// The same where the tensor's 128 elements lie across two groups of the site's.
+template <class Body>
+inline void for_each_vector_between(const Keep& keep, std::int64_t count, std::int64_t first, std::int64_t last, Body body) {
+  std::uint8_t buffer[2 * 16 + 4];
+  for (std::int64_t i = first; i < last; i += 128) {
+    const RowBits bits = row_bits(keep, i, 128, buffer);
+    for (std::int64_t v = 0; v < 128; v += 16) {
+      if (i + v >= count) return;
+      body(i + v, count - i - v, bits.lanes(v));
+    }
+  }
+}
+
+// Calls body(first element, lanes wanted, keep mask) for each vector of the tensor's groups of 128 elements.
 template <class Body>
 inline void for_each_vector(const Keep& keep, std::int64_t count, std::int64_t first_group, std::int64_t last_group, Body body) {
+  if (keep.first % 128 != 0) return for_each_vector_between(keep, count, 128 * first_group, 128 * last_group, body);
+  const std::int64_t offset = keep.first / 128;
   for (std::int64_t g = first_group; g < last_group; ++g) {
-    const GroupBits bits = group_bits(keep, g);
+    const GroupBits bits = group_bits(keep, offset + g);
     for (int v = 0; v < 8; ++v) {
       const std::int64_t i = g * 128 + 16 * v;
       if (i >= count) return;

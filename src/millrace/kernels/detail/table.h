@@ -13,6 +13,7 @@ enum class Type : std::uint8_t { f32, bf16 };
 // A site's dropout; see dropout_bits.h.
 struct Keep {
   std::uint64_t key = 0;
+  std::int64_t first = 0;       // number of element 0
   std::uint32_t threshold = 0;  // 0 = keep all
   float scale = 1.0F;
 };

@@ -23,10 +23,9 @@ namespace millrace::recipes::cosmology {
 Cosmology::Cosmology(const Json& config, const Context& context, OpenSky open)
     : config_(config), context_(context), open_(std::move(open)), recipe_(config::read<RecipeConfig>(config.at("recipe"))) {
   check(recipe_);
-  const auto on = [&](const char* name) { return context.switches == nullptr || context.switches->on(name); };
-  paths_ = {.fused_activation = on("fused_activation"), .fused_padding = on("fused_padding")};
-  fused_projection_ = on("fused_projection");
-  if (!on("stored_pca")) recipe_.pca = PcaMode::batch;
+  paths_ = {.fused_activation = context.on("fused_activation"), .fused_padding = context.on("fused_padding")};
+  fused_projection_ = context.on("fused_projection");
+  if (!context.on("stored_pca")) recipe_.pca = PcaMode::batch;
 }
 
 // ---- 2 data
@@ -34,11 +33,11 @@ Cosmology::Cosmology(const Json& config, const Context& context, OpenSky open)
 void Cosmology::before_training() {
   const SkyFolders folders = sky_folders(config_, context_.config_folder);
   sky_ = open_sky(recipe_, folders.signal, folders.foreground, context_.seed, open_);
-  for (const std::string& text : sky_->told) context_.notice(text);
+  for (const std::string& text : sky_->told) context_.say(text);
   if (recipe_.pca == PcaMode::batch) return;
   if (pca_) {  // a trained model keeps its own
     check_pca(*pca_, recipe_, *sky_, "the model's snapshot", context_.notice);
-  } else {
+  } else if (!context_.places.plan_only) {
     pca_ = stored_pca(recipe_, *sky_, recipe_.pca_components_path, context_, context_.notice);
   }
 }
@@ -82,12 +81,12 @@ Loss loss_of(const at::Tensor& predicted, const at::Tensor& target, LossKind kin
   const at::Tensor count = at::scalar_tensor(elements, error.options());
   if (kind == LossKind::logcosh) {
     const at::Tensor terms = error + at::softplus(-2.0 * error) - std::numbers::ln2;
-    return {.sum = terms.sum(), .count = count, .nominal_count = elements};
+    return {.terms = {{.sum = terms.sum(), .count = count, .nominal_count = elements}}};
   }
   const at::Tensor sum = error.square().sum();
-  if (kind == LossKind::mse) return {.sum = sum, .count = count, .nominal_count = elements};
+  if (kind == LossKind::mse) return {.terms = {{.sum = sum, .count = count, .nominal_count = elements}}};
   const at::Tensor self = sum.detach().clamp_min(1e-12 * elements);  // the gradient of log S is that of S over S
-  return {.sum = sum, .count = self, .nominal_count = elements, .report = LossReport{self, count, true}};
+  return {.terms = {{.sum = sum, .count = self, .nominal_count = elements, .report = LossReport{self, count, true}}}};
 }
 
 std::vector<Objective> Cosmology::objectives() {
@@ -122,13 +121,14 @@ void Cosmology::measure(const Batch& batch, const StepResult& result, metrics::B
   if (shown_.empty()) shown_ = {{"input", input[0].clone()}, {"truth", truth[0].clone()}, {"recovered", recovered[0].clone()}};
 }
 
+void Cosmology::begin_validation() {
+  spectra_ = {};
+  shown_.clear();
+}
+
 std::vector<Picture> Cosmology::draw() {
   if (shown_.empty()) return {};
-  std::vector<Picture> pictures = {draw_maps(shown_.at("input"), shown_.at("truth"), shown_.at("recovered")),
-                                   draw_delay(spectra_)};
-  shown_.clear();
-  spectra_ = {};
-  return pictures;
+  return {draw_maps(shown_.at("input"), shown_.at("truth"), shown_.at("recovered")), draw_delay(spectra_)};
 }
 
 }  // namespace millrace::recipes::cosmology

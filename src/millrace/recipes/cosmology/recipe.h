@@ -30,12 +30,13 @@ class Cosmology final : public Recipe {
   UNet& model() override;
   bool set_layout(Layout layout) override;
   std::vector<Objective> objectives() override;
+  void begin_validation() override;
   void measure(const Batch& batch, const StepResult& result, metrics::Board& board) override;
 
   State state() const override;  // the foreground components
   void load_state(const State& state) override;
   Tensors predict(const Tensors& inputs) override;  // "x" complex (B,bl,f,RA) in kelvin -> "signal", the same shape
-  Json describe() const override;
+  Facts facts() const override;
   std::vector<Picture> draw() override;
 
  private:

@@ -89,7 +89,7 @@ class CosmologyTest : public ::testing::Test {
     stdfs::remove_all(folder_);
     for (const char* name : {"signal", "foreground"}) stdfs::create_directories(folder_ / name);
     context_.config_folder = folder_;
-    context_.run_folder = context_.new_files = folder_;
+    context_.places.run_folder = context_.places.new_files = folder_;
     context_.seed = 1;
     context_.notice = [this](const std::string& text) { notices_.push_back(text); };
     for (int file = 0; file < kTiny.files; ++file) {
@@ -182,7 +182,7 @@ TEST_F(CosmologyTest, LogMseIsExactOverAccumulation) {
     for (std::int64_t i = 0; i < parts; ++i) {
       const std::int64_t rows = 4 / parts;
       const Loss loss = loss_of(model.forward(x.narrow(0, i * rows, rows)), y.narrow(0, i * rows, rows), LossKind::logmse);
-      loss.sum.backward();
+      loss.term().sum.backward();
       count = count.defined() ? count + loss.count : loss.count;
     }
     std::vector<at::Tensor> all;
@@ -246,7 +246,7 @@ TEST_F(CosmologyTest, RecomputeChangesNeitherLossNorRunningStatistics) {
 TEST_F(CosmologyTest, OtherLossesAreTheirFormulas) {
   const at::Tensor a = at::randn({50}, at::kDouble) * 3;
   const at::Tensor b = at::randn({50}, at::kDouble);
-  const auto mean = [](const Loss& loss) { return (loss.sum / loss.count).item<double>(); };
+  const auto mean = [](const Loss& loss) { return (loss.term().sum / loss.term().count).item<double>(); };
   EXPECT_NEAR(mean(loss_of(a, b, LossKind::mse)), (a - b).square().mean().item<double>(), 1e-12);
   EXPECT_NEAR(mean(loss_of(a, b, LossKind::logcosh)), (a - b).cosh().log().mean().item<double>(), 1e-9);
 }

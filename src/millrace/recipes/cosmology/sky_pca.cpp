@@ -78,23 +78,25 @@ void check_pca(const nn::ForegroundPca& pca, const RecipeConfig& recipe, const S
 nn::ForegroundPca stored_pca(const RecipeConfig& recipe, const Sky& sky, const std::filesystem::path& components,
                              const Context& run, const Tell& tell) {
   const std::string name = pca_file_name(recipe.n_fg);
-  const std::filesystem::path path = !components.empty() ? components : run.run_folder.empty() ? "" : run.run_folder / name;
+  const std::filesystem::path path = !components.empty()             ? components
+                                     : run.places.run_folder.empty() ? ""
+                                                                     : run.places.run_folder / name;
   if (!path.empty() && (!components.empty() || std::filesystem::exists(path))) {
     nn::ForegroundPca pca = nn::ForegroundPca::load(path);
     check_pca(pca, recipe, sky, path.string(), tell);
     // What was in the run folder is the run's from now on.
-    if (components.empty() && !run.new_files.empty() && run.new_files != run.run_folder)
-      write_atomically(Fs::real(), run.new_files / name, Fs::real().read_file(path));
+    if (components.empty() && !run.places.new_files.empty() && run.places.new_files != run.places.run_folder)
+      write_atomically(Fs::real(), run.places.new_files / name, Fs::real().read_file(path));
     if (tell) tell("pca components of " + path.string());
     return pca;
   }
   const double begin = steady_seconds();
   nn::ForegroundPca pca = fit_pca(recipe, sky, run.seed, recipe.pca_num_samples);
-  if (!run.new_files.empty()) pca.save(Fs::real(), run.new_files / name);
+  if (!run.places.new_files.empty()) pca.save(Fs::real(), run.places.new_files / name);
   if (tell) {
     tell("pca fitted on " + pca.facts.at("num_samples") + " training samples in " + human_duration(steady_seconds() - begin) +
          ": " + std::to_string(recipe.n_fg) + " components hold " + significant(pca.variance_explained() * 100, 12) +
-         " % of the variance" + (run.new_files.empty() ? "" : "; kept in the run folder as " + name));
+         " % of the variance" + (run.places.new_files.empty() ? "" : "; kept in the run folder as " + name));
   }
   return pca;
 }

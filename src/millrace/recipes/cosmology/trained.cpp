@@ -93,17 +93,15 @@ Tensors Cosmology::predict(const Tensors& inputs) {
   return {{"signal", to_sky(signal / recipe_.scale, recipe_.split)}};
 }
 
-Json Cosmology::describe() const {
-  Json facts = {{"history", {"corr", "residual_power", "pca_corr"}},
-                {"metric_tags", "val/"},
-                {"parameters", parameter_count(recipe_.filters)}};
+Facts Cosmology::facts() const {
+  Facts facts{.history = {"corr", "residual_power", "pca_corr"}, .metric_tags = "val/"};
   if (sky_) {
-    facts["sky"] = to_text(sky_->shape) + " baselines, frequencies, RA; " + std::to_string(sky_->train.signal.size()) + "+" +
-                   std::to_string(sky_->validation.signal.size()) + " signal and " +
-                   std::to_string(sky_->train.foreground.size()) + "+" + std::to_string(sky_->validation.foreground.size()) +
-                   " foreground files (training+validation)";
+    facts.lines["sky"] = to_text(sky_->shape) + " baselines, frequencies, RA; " + std::to_string(sky_->train.signal.size()) +
+                         "+" + std::to_string(sky_->validation.signal.size()) + " signal and " +
+                         std::to_string(sky_->train.foreground.size()) + "+" +
+                         std::to_string(sky_->validation.foreground.size()) + " foreground files (training+validation)";
     const Shape chunk{2, recipe_.ra_keep / recipe_.split, sky_->shape[1], sky_->shape[0]};
-    facts["chunks"] = std::to_string(recipe_.split) + " a sample, " + to_text(chunk) + " each";
+    facts.lines["chunks"] = std::to_string(recipe_.split) + " a sample, " + to_text(chunk) + " each";
   }
   return facts;
 }

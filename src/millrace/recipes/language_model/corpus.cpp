@@ -65,12 +65,11 @@ data::TextTokens read_corpus(const RecipeConfig& recipe, const std::string& data
   options.vocabulary_from = recipe.vocab_from;
   options.tokenizer = std::move(tokenizer);
   options.end_between_sources = recipe.separator == Separator::eos;
-  const bool caches = context.switches == nullptr || context.switches->on("token_cache");
-  if (caches && !context.cache_folder.empty()) options.cache_folder = context.cache_folder / "tokens";
+  if (context.on("token_cache") && !context.places.cache_folder.empty())
+    options.cache_folder = context.places.cache_folder / "tokens";
+  options.writes_cache = context.places.writes;
   data::TextTokens text = data::tokens_of_text(options);
-  if (context.notice) {
-    for (const std::string& notice : text.notices) context.notice(notice);
-  }
+  for (const std::string& notice : text.notices) context.say(notice);
   return text;
 }
 

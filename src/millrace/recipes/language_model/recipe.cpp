@@ -23,7 +23,7 @@ LanguageModel::LanguageModel(const Json& config, const Context& context)
       context_(context),
       recipe_(config::read<RecipeConfig>(config.at("recipe"))),
       generate_(config::read<GenerateConfig>(config.at("generate"))),
-      paths_(paths_of(context.switches)) {
+      paths_(paths_of(context)) {
   check(recipe_);
 }
 
@@ -52,9 +52,8 @@ data::TokenWindows LanguageModel::windows(Split split) const {
 data::Pipeline LanguageModel::data(Split split) {
   if (split == Split::validation && recipe_.val_fraction == 0) return {};
   const auto source = std::make_shared<data::TokenSource>(tokens_, windows(split));
-  if (context_.notice)
-    context_.notice(with_commas(source->size()) + (split == Split::train ? " training" : " validation") + " sequences, " +
-                    with_commas(source->tokens_left_out()) + " tokens left over at the end");
+  context_.say(with_commas(source->size()) + (split == Split::train ? " training" : " validation") + " sequences, " +
+               with_commas(source->tokens_left_out()) + " tokens left over at the end");
   return data::single(source);
 }
 
@@ -88,7 +87,7 @@ std::vector<Objective> LanguageModel::objectives() {
   const auto loss = [this, nominal = batch_size * static_cast<double>(recipe_.seq_len - 1)](const Batch& batch,
                                                                                             const StepContext&) {
     auto [sum, count] = nn::cross_entropy_sum(model().forward(batch["input"]), batch["target"], data::Tokenizer::kPad, paths_);
-    return Loss{.sum = std::move(sum), .count = std::move(count), .nominal_count = nominal};
+    return Loss{.terms = {{.sum = std::move(sum), .count = std::move(count), .nominal_count = nominal}}};
   };
   return {{.optim = config::read<optim::OptimConfig>(config_.at("optim")), .loss = loss}};
 }
@@ -96,7 +95,8 @@ std::vector<Objective> LanguageModel::objectives() {
 // ---- 5 metrics
 
 void LanguageModel::measure(const Batch&, const StepResult& result, metrics::Board& board) {
-  board.add("bits_per_char", result.losses[0].sum / std::numbers::ln2, result.losses[0].count);
+  const LossTerm& loss = result.losses[0].term();
+  board.add("bits_per_char", loss.sum / std::numbers::ln2, loss.count);
   if (model().mask_cache_size() > 0) board.add("mask_cache_bytes", static_cast<double>(model().mask_cache_bytes()), 1.0);
 }
 
@@ -140,28 +140,22 @@ std::vector<std::string> LanguageModel::samples(std::int64_t) {
   return {tokenizer_->decode(write_tokens(model(), tokens_of_prompt(*tokenizer_, config.prompt), config, kNoEnd))};
 }
 
-Json LanguageModel::describe() const {
-  Json facts = {{"rate_unit", "tokens"}, {"units_per_sample", recipe_.seq_len - 1}};
-  if (model_) {
-    facts["parameters"] = parameter_count(model_->config());
-    facts["vocabulary"] = model_->config().vocab_size;
-    const auto rows = config::read<DataConfig>(config_.at("data")).batch_size;
-    facts["memory estimate"] = human_bytes(training_bytes(model_->config(), rows, recipe_.seq_len - 1));
-  }
-  if (tokens_) facts["tokens"] = tokens_->size();
+Facts LanguageModel::facts() const {
+  Facts facts{.rate_unit = "tokens", .units_per_sample = static_cast<double>(recipe_.seq_len - 1)};
+  if (model_) facts.lines["vocabulary"] = model_->config().vocab_size;
+  if (tokens_) facts.lines["tokens"] = tokens_->size();
   return facts;
 }
 
-nn::Paths paths_of(const Switches* switches) {
-  const auto on = [switches](const char* name) { return switches == nullptr || switches->on(name); };
-  return {.fused_dropout = on("fused_dropout"),
-          .fused_attention = on("fused_attention"),
-          .fused_norm = on("fused_norm"),
-          .fused_gelu = on("fused_gelu"),
-          .fused_loss = on("fused_loss"),
-          .weight_cache = on("bf16_weights"),
-          .packed_qkv = on("fused_attention"),
-          .fp32_products = on("fp32_products")};
+nn::Paths paths_of(const Context& context) {
+  return {.fused_dropout = context.on("fused_dropout"),
+          .fused_attention = context.on("fused_attention"),
+          .fused_norm = context.on("fused_norm"),
+          .fused_gelu = context.on("fused_gelu"),
+          .fused_loss = context.on("fused_loss"),
+          .weight_cache = context.on("bf16_weights"),
+          .packed_qkv = context.on("fused_attention"),
+          .fp32_products = context.on("fp32_products")};
 }
 
 }  // namespace millrace::recipes::language_model

@@ -36,7 +36,7 @@ class LanguageModel final : public Recipe {
   State state() const override;  // the tokenizer
   void load_state(const State& state) override;
   Tensors predict(const Tensors& inputs) override;  // "tokens" (B,T) any integers -> "logits" (B,T,V)
-  Json describe() const override;
+  Facts facts() const override;
   std::vector<std::string> samples(std::int64_t step) override;  // 300 characters
 
   // What the model writes after `prompt`, which is not part of the result. An empty prompt is a new line.
@@ -57,6 +57,6 @@ class LanguageModel final : public Recipe {
 };
 
 // Which fused paths the switchboard leaves on; null = all.
-[[nodiscard]] nn::Paths paths_of(const Switches* switches);
+[[nodiscard]] nn::Paths paths_of(const Context& context);
 
 }  // namespace millrace::recipes::language_model

@@ -201,7 +201,7 @@ TEST_F(RecipeTest, TextBecomesTwoSplitsOfWindowsOneTokenApart) {
   const Batch batch = model.prepare(Batch(Tensors{{"tokens", at::arange(4, 20, at::kInt).view({1, 16})}}));
   EXPECT_TRUE(at::equal(batch["input"], at::arange(4, 19, at::kLong).view({1, 15})));
   EXPECT_TRUE(at::equal(batch["target"], at::arange(5, 20, at::kLong).view({1, 15})));
-  EXPECT_EQ(model.describe().at("units_per_sample"), 15);
+  EXPECT_EQ(model.facts().units_per_sample, 15);
 
   LanguageModel all = recipe({{"recipe.sources", {"a.txt"}}, {"recipe.val_fraction", 0}});
   all.before_training();

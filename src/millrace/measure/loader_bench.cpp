@@ -1,4 +1,4 @@
-#include "millrace/train/loader_bench.h"
+#include "millrace/measure/loader_bench.h"
 
 #include <ATen/ops/convolution.h>
 #include <ATen/ops/rand.h>
@@ -12,7 +12,7 @@
 #include "millrace/base/format.h"
 #include "millrace/device/device.h"
 #include "millrace/train/feed.h"
-#include "millrace/train/session.h"
+#include "millrace/train/micro_batches.h"
 
 namespace millrace {
 namespace {
@@ -140,24 +140,35 @@ Json bench_workload(const data::Workload& workload, const std::filesystem::path&
   return result;
 }
 
-Json Session::ceiling(double seconds) {
-  choose_device();
-  make_step();
-  introduce();
+Json bench_recipe_loader(const RunRequest& request, double seconds) {
+  config::Resolved config = request.config;
+  const SampleInput input(request, /*keeps=*/true, config);
+  Assembly run(assembly_request(request, std::move(config)));
+  run.choose_device();
+  run.make_recipe({.run_folder = {}, .new_files = {}, .cache_folder = cache_folder()});
+  run.make_loaders();
+  run.make_stepper();
+  run.decide();
+  run.recipe().model().train();
+  request.console->line("plan\n" + run.plan().to_text());
   std::int64_t step = 0;
   const auto consume = [&](data::HostBatch host) {
-    const Batch batch = recipe_->prepare(to_batch(std::move(host), context_.device));
-    if (batch.rows() == 0) return;
-    stepper_->begin_step(step++);
-    const StepResult result = stepper_->accumulate(batch);
-    stepper_->update();
-    (void)result.losses[0].sum.item<double>();  // a device would still be busy
+    run.stepper().begin_step(step);
+    at::Tensor loss;
+    const std::int64_t rows = for_each_micro_batch(run.way(), std::move(host), [&](const Batch& batch, bool only) {
+      loss = shown(run.stepper().accumulate(batch, only).losses[0]);
+    });
+    if (rows == 0) return;
+    run.stepper().update();
+    ++step;
+    (void)loss.item<double>();  // a device would still be busy
   };
-  const auto options = loader_options(config_, switches_, *trial_pipeline_, Split::train, *request_.console);
-  double eats = replayed_rate(*trial_pipeline_, options, seconds / 2, consume);
-  const Json fed = data::measure_loader(*loader_, seconds, [](const data::HostBatch&) {}).to_json();
-  const Json both = data::measure_loader(*loader_, seconds, consume).to_json();
-  eats = std::max(eats, replayed_rate(*trial_pipeline_, options, seconds / 2, consume));  // a neighbour can only slow it down
+  const data::Pipeline& pipeline = run.training_pipeline();
+  const auto options = run.loader_options(pipeline, Split::train);
+  double eats = replayed_rate(pipeline, options, seconds / 2, consume);
+  const Json fed = data::measure_loader(run.loader(), seconds, [](const data::HostBatch&) {}).to_json();
+  const Json both = data::measure_loader(run.loader(), seconds, consume).to_json();
+  eats = std::max(eats, replayed_rate(pipeline, options, seconds / 2, consume));  // a neighbour can only slow it down
   const double feeds = fed["samples_per_s"];
   const double runs = both["samples_per_s"];
   std::string bound = "cores";
@@ -169,7 +180,7 @@ Json Session::ceiling(double seconds) {
     bound = "loader";
     verdict = "the loader bounds the run; with free reading it would go " + significant(eats / runs, 3) + " times as fast";
   }
-  return {{"recipe", request_.recipe},
+  return {{"recipe", request.entry->name},
           {"loader_samples_per_s", feeds},
           {"step_samples_per_s", eats},
           {"run_samples_per_s", runs},
@@ -178,9 +189,9 @@ Json Session::ceiling(double seconds) {
           {"wait_ms_p99", both["wait_ms_p99"]},
           {"cpu_s_per_1000", fed["cpu_s_per_1000"]},
           {"first_batch_ms", fed["first_batch_ms"]},
-          {"readers", loader_->readers()},
-          {"reason", loader_->readers_reason()},
-          {"cache", cache_json(cache_.get(), plan_.find("data.cache")->reason)},
+          {"readers", run.loader().readers()},
+          {"reason", run.loader().readers_reason()},
+          {"cache", cache_json(run.cache(), run.plan().find("data.cache")->reason)},
           {"peak_memory_bytes", device::peak_resident_bytes()},
           {"bound", bound},
           {"verdict", verdict}};

@@ -9,8 +9,9 @@
 
 namespace millrace {
 
-// One step tried twice, with everything kept and with every block recomputed: {recipe, batch_size, split, parameters_bytes,
-// buffers_bytes, gradients_bytes, optimizer_bytes, available_bytes} and MemoryChoice::trial. Writes no run folder.
+// One step tried twice, with everything kept and with every block recomputed: {recipe, batch_size, micro_batches,
+// parameters_bytes, buffers_bytes, gradients_bytes, optimizer_bytes, available_bytes} and MemoryChoice::trial. Writes no run
+// folder.
 [[nodiscard]] Json estimate_memory(const RunRequest& request);
 
 struct MaxBatchOptions {
@@ -26,8 +27,8 @@ struct MaxBatchOptions {
 [[nodiscard]] Json find_max_batch(const RunRequest& request, const MaxBatchOptions& options);
 
 // The search itself, over a function that runs such a step: it returns {fits, samples_per_epoch, whole_epoch, peak_bytes, ...} or
-// throws, for want of memory or otherwise. A size that by what the largest one took (resident_bytes) would not be within
-// limit_bytes is not tried.
+// throws, for want of memory or otherwise. The resident_bytes of the largest size that ran say what a larger one would take: a
+// size that would take more than limit_bytes is not tried.
 [[nodiscard]] Json search_max_batch(const MaxBatchOptions& options,
                                     const std::function<Json(std::int64_t batch_size)>& whole_step);
 

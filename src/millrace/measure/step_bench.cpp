@@ -1,4 +1,5 @@
-// `millrace bench step`: one training step on synthetic input, timed.
+#include "millrace/measure/step_bench.h"
+
 #include <torch/nn/module.h>
 
 #include <algorithm>
@@ -10,7 +11,9 @@
 #include "millrace/device/device.h"
 #include "millrace/device/tensor_memory.h"
 #include "millrace/train/memory_choice.h"
+#include "millrace/train/run.h"
 #include "millrace/train/session.h"
+#include "millrace/train/stepper.h"
 
 namespace millrace {
 namespace {
@@ -76,9 +79,9 @@ StepBench::StepBench(const Entry& entry, const StepBenchOptions& options) : impl
   device::set_threads(static_cast<int>(options.threads));
   Context context;
   context.device = device;
+  context.config = &impl.shared;
   context.switches = &impl.switches;
   context.seed = static_cast<std::uint64_t>(impl.shared.train.seed);
-  context.notice = [](const std::string&) {};
   torch::manual_seed(context.seed);
   impl.recipe = entry.make(impl.config.values, context);
   impl.recipe->model().to(device);
@@ -107,7 +110,7 @@ double StepBench::step() {
   const double begin = steady_seconds();
   impl.timeline.begin_step();
   impl.stepper->begin_step(impl.step++);
-  const StepResult result = impl.stepper->accumulate(impl.batch);
+  const StepResult result = impl.stepper->accumulate(impl.batch, /*only=*/true);
   impl.stepper->update();
   impl.timeline.end_step();
   // The one read a step of the peers has too: without it a device would still be busy.

@@ -1,0 +1,34 @@
+// What the processes of a run agree on. Nothing else in the program asks how many processes there are.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "millrace/base/json.h"
+#include "millrace/core/batch.h"
+
+namespace millrace {
+
+// Every call but ranks() is collective: all processes of a run make the same calls in the same order, from the thread of the
+// training loop, and wait for each other. A process that leaves the run makes the others' next call fail with an Error.
+//
+// The result of a call is the same on all ranks, to the bit: sums are added in the order of the ranks.
+class Agreement {
+ public:
+  virtual ~Agreement() = default;
+  [[nodiscard]] virtual Ranks ranks() const = 0;
+  [[nodiscard]] virtual std::vector<Json> gather(Json mine) = 0;  // what each rank gave, by rank
+  virtual void sum(std::vector<at::Tensor>& values) = 0;          // in place, elementwise; the same sizes and types on all ranks
+
+  [[nodiscard]] bool any(bool mine);        // true when it is true on some rank
+  [[nodiscard]] Json from_root(Json mine);  // what rank 0 gave
+  [[nodiscard]] std::int64_t sum(std::int64_t mine);
+  [[nodiscard]] bool alone() const { return ranks().world_size == 1; }
+
+  // One process, which costs nothing; lives as long as the program.
+  [[nodiscard]] static Agreement& of_one() noexcept;
+};
+
+}  // namespace millrace

@@ -1,0 +1,211 @@
+#include "millrace/measure/memory_search.h"
+
+#include <c10/util/Exception.h>
+#include <torch/nn/module.h>
+
+#include <algorithm>
+#include <functional>
+
+#include "millrace/base/clock.h"
+#include "millrace/base/error.h"
+#include "millrace/base/format.h"
+#include "millrace/device/device.h"
+#include "millrace/device/tensor_memory.h"
+#include "millrace/train/generator_state.h"
+#include "millrace/train/micro_batches.h"
+#include "millrace/train/validation.h"
+
+namespace millrace {
+namespace {
+
+DataError no_batch() {
+  return DataError(
+      {"there is no batch to try a step with", "the training data", "give more samples, or set data.drop_last=false"});
+}
+
+// What a batch of `size` would come to by what `ran` took, where that is more than there is; else 0. A step may not simply be
+// tried then: an operation's scratch memory is taken without asking, and the system would end the process.
+std::uint64_t too_much(const Json& ran, std::int64_t size) {
+  if (!ran.is_object() || !ran.contains("resident_bytes")) return 0;
+  const auto before = ran["resident_before_bytes"].get<double>();
+  const double grown = std::max(ran["resident_bytes"].get<double>() - before, 0.0);
+  const double needed = before + grown * static_cast<double>(size) / ran["batch_size"].get<double>();
+  return needed > ran["limit_bytes"].get<double>() ? static_cast<std::uint64_t>(needed) : 0;
+}
+
+Json refused(std::uint64_t needed, const Json& ran) {
+  return {{"fits", false},
+          {"reason", "by what " + ran["batch_size"].dump() + " took it needs " + human_bytes(static_cast<double>(needed)) +
+                         " of " + human_bytes(ran["limit_bytes"].get<double>())}};
+}
+
+// Everything of a step but its data, made without a file being written.
+void make_step(Assembly& run) {
+  run.make_recipe({.run_folder = {}, .new_files = {}, .cache_folder = cache_folder(), .writes = false});
+  run.make_loaders();
+  run.make_stepper();
+  run.decide();
+}
+
+struct TriedStep {
+  double seconds = 0;
+  std::int64_t rows = 0;
+};
+
+TriedStep try_step(Assembly& run, std::int64_t step) {
+  const double begin = steady_seconds();
+  TriedStep tried;
+  run.stepper().begin_step(step);
+  const std::int64_t accumulate = run.config().optim.accumulate;
+  for (std::int64_t i = 0; i < accumulate; ++i) {
+    auto host = run.loader().next();
+    if (!host) host = run.loader().next();  // the next epoch's
+    if (!host) break;
+    tried.rows += for_each_micro_batch(run.way(), std::move(*host), [&](const Batch& batch, bool only) {
+      const StepResult result = run.stepper().accumulate(batch, only && accumulate == 1);
+      (void)shown(result.losses[0]).item<double>();  // a device would still be busy
+    });
+  }
+  if (tried.rows == 0) throw no_batch();
+  run.stepper().update();
+  tried.seconds = steady_seconds() - begin;
+  return tried;
+}
+
+// A step, a validation batch and another step.
+Json try_whole_step(const AssemblyRequest& request) {
+  Assembly run(request);
+  run.choose_device();
+  const at::Device device = run.context().device;
+  std::optional<MemoryLimit> limited;  // also where the run itself would not be: there is nothing to recover here
+  if (device.is_cpu() && !run.switches().on("memory_recovery")) limited.emplace(run.config().memory.limit);
+  device::release_cached_memory(device);  // what a size tried before has left
+  const std::uint64_t before = device::private_resident_bytes();
+  make_step(run);
+  run.decide_memory();
+  run.recipe().model().train();
+  device::reset_peak_tensor_memory(device);
+  TriedStep largest = try_step(run, 0);  // of the two: an epoch's last batch may be smaller
+  if (run.validation() != nullptr) {
+    (void)validation_means(run.way(), run.stepper(), *run.validation(), 1);
+    run.recipe().model().train();
+  }
+  if (const TriedStep second = try_step(run, 1); second.rows >= largest.rows) largest = second;
+  const std::uint64_t peak = device::tensor_memory(device).peak_bytes;
+  // Batches on their way are host memory that no tensor counter sees.
+  const std::uint64_t limit = device::tensor_memory_limit();
+  const std::uint64_t buffers = run.loader().buffer_bytes();
+  if (device.is_cpu() && limit > 0 && peak + buffers > limit) {
+    throw c10::OutOfMemoryError({__func__, __FILE__, static_cast<std::uint32_t>(__LINE__)},
+                                "the loader's " + human_bytes(static_cast<double>(buffers)) + " of batches do not fit as well");
+  }
+  Json result = {{"fits", true},
+                 {"peak_bytes", peak},
+                 {"limit_bytes", device.is_cpu() ? limit : device::backend_of(device).memory(0).total_bytes},
+                 {"step_ms", largest.seconds * 1e3},
+                 {"samples_per_s", static_cast<double>(largest.rows) / std::max(largest.seconds, 1e-9)},
+                 {"samples_per_epoch", run.loader().samples_per_epoch()},
+                 {"whole_epoch", run.loader().batches_per_epoch() <= 1}};
+  if (!device.is_cpu() || limit > 0) return result;
+  result["limit_bytes"] = device::resident_memory_limit();
+  result["resident_before_bytes"] = before;
+  result["resident_bytes"] = device::private_resident_bytes();  // freed memory that is kept counts: the most there was
+  return result;
+}
+
+}  // namespace
+
+Json estimate_memory(const RunRequest& request) {
+  config::Resolved config = request.config;
+  const SampleInput input(request, /*keeps=*/false, config);
+  Assembly run(assembly_request(request, std::move(config)));
+  run.choose_device();
+  make_step(run);
+  const std::optional<Batch> batch = run.trial_batch();
+  if (!batch) throw no_batch();
+  const RunConfig& values = run.config();
+  const bool with_gradients = values.optim.accumulate > 1 || values.memory.micro_batches > 1;
+  Json result = try_memory(run.stepper(), *batch, values.memory, with_gradients).trial;
+  for (const auto& [part, bytes] : run.stepper().state_bytes()) result[part + "_bytes"] = bytes;
+  result["gradients_bytes"] = result["parameters_bytes"];
+  result["recipe"] = request.entry->name;
+  result["batch_size"] = values.data.batch_size;
+  result["micro_batches"] = values.memory.micro_batches;
+  result["precision"] = run.plan().find("precision.dtype")->value;
+  const at::Device device = run.context().device;
+  result["device"] = device.str();
+  const auto counters = device::backend_of(device).memory(device.has_index() ? device.index() : 0);
+  result["available_bytes"] =
+      device.is_cpu() ? device::available_memory_bytes() : counters.total_bytes - counters.allocated_bytes;
+  return result;
+}
+
+Json find_max_batch(const RunRequest& request, const MaxBatchOptions& options) {
+  config::Resolved config = request.config;
+  const SampleInput input(request, /*keeps=*/false, config);
+  AssemblyRequest assembly = assembly_request(request, std::move(config));
+  Json result = search_max_batch(options, [&assembly](std::int64_t batch_size) {
+    assembly.config.values["data"]["batch_size"] = batch_size;
+    return try_whole_step(assembly);
+  });
+  result["recipe"] = request.entry->name;
+  return result;
+}
+
+Json search_max_batch(const MaxBatchOptions& options, const std::function<Json(std::int64_t batch_size)>& whole_step) {
+  Json tried = Json::array();
+  Json best;
+  std::string bound = "memory";
+  const auto fits = [&](std::int64_t size) {
+    Json result;
+    const std::uint64_t needed = too_much(best, size);
+    try {
+      result = needed == 0 ? whole_step(size) : refused(needed, best);
+    } catch (const Error& error) {
+      if (best.is_null()) throw;  // nothing ran yet: the mistake is not the size
+      bound = "config";
+      result = {{"fits", false}, {"reason", error.what()}};
+    } catch (const std::exception& error) {
+      if (!device::is_out_of_memory(error)) throw;
+      bound = "memory";
+      const std::string_view text = error.what();
+      result = {{"fits", false}, {"reason", text.substr(0, text.find('\n'))}};
+    }
+    result["batch_size"] = size;
+    tried.push_back(result);
+    if (options.tell) options.tell(result);
+    if (!result.at("fits").get<bool>()) {
+      if (needed > 0) bound = "memory";
+      return false;
+    }
+    best = std::move(result);
+    return true;
+  };
+  std::int64_t good = 0;
+  std::int64_t bad = 0;
+  for (std::int64_t size = std::max<std::int64_t>(options.from, 1); bad == 0;) {
+    if (!fits(size)) {
+      bad = size;
+      break;
+    }
+    good = size;
+    const std::int64_t samples = best.at("samples_per_epoch").get<std::int64_t>();
+    if (best.at("whole_epoch").get<bool>() || (options.most > 0 && size >= options.most)) {
+      bound = options.most > 0 && size >= options.most ? "most" : "data";
+      break;
+    }
+    size = std::min(size * 2, samples);
+    if (options.most > 0) size = std::min(size, options.most);
+  }
+  while (good > 0 && bad - good > std::max<std::int64_t>(1, good / 16)) {
+    const std::int64_t middle = good + (bad - good) / 2;
+    (fits(middle) ? good : bad) = middle;
+  }
+  Json result = {{"batch_size", good}, {"bound", bound}, {"tried", std::move(tried)}};
+  if (!best.is_null()) {
+    for (const char* key : {"peak_bytes", "limit_bytes", "step_ms", "samples_per_s"}) result[key] = best.at(key);
+  }
+  return result;
+}
+
+}  // namespace millrace

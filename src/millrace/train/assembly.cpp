@@ -1,0 +1,348 @@
+#include "millrace/train/assembly.h"
+
+#include <torch/nn/module.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdlib>
+
+#include "millrace/base/error.h"
+#include "millrace/base/format.h"
+#include "millrace/config/schema_of.h"
+#include "millrace/device/device.h"
+#include "millrace/device/tensor_memory.h"
+#include "millrace/train/generator_state.h"
+#include "millrace/train/model_state.h"
+#include "millrace/train/run.h"
+
+namespace millrace {
+namespace {
+
+data::BadSamples policy_of(BadSamplePolicy policy) {
+  switch (policy) {
+    case BadSamplePolicy::fail:
+      return data::BadSamples::fail;
+    case BadSamplePolicy::skip:
+      return data::BadSamples::skip;
+    case BadSamplePolicy::substitute:
+      return data::BadSamples::substitute;
+    case BadSamplePolicy::quarantine:
+      return data::BadSamples::quarantine;
+  }
+  return data::BadSamples::fail;
+}
+
+}  // namespace
+
+data::LoaderOptions loader_options(const RunConfig& config, const Switches& switches, const data::Pipeline& pipeline, Split split,
+                                   telemetry::Console& console) {
+  const bool training = split == Split::train;
+  data::LoaderOptions options;
+  options.batch_size = pipeline.batch_size.value_or(config.data.batch_size);
+  options.shuffle = pipeline.shuffle.value_or(training && config.data.shuffle);
+  options.drop_last = pipeline.drop_last.value_or(training && config.data.drop_last);
+  options.seed = static_cast<std::uint64_t>(config.train.seed);
+  options.readers = config.data.workers.is_auto() ? -1 : static_cast<int>(config.data.workers.value());
+  if (!switches.on("loader_threads")) options.readers = 0;
+  options.prefetch = static_cast<int>(config.data.prefetch);
+  options.bad_samples = policy_of(config.data.bad_samples);
+  options.max_bad_fraction = config.data.max_bad_fraction;
+  options.max_buffer_bytes = static_cast<std::uint64_t>(config.data.max_buffer_bytes);
+  options.warn = [&console](const std::string& text) { console.warning(text); };
+  return options;
+}
+
+std::filesystem::path cache_folder() {
+  if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && *cache != '\0')
+    return std::filesystem::path(cache) / "millrace";
+  if (const char* home = std::getenv("HOME"); home != nullptr && *home != '\0')
+    return std::filesystem::path(home) / ".cache" / "millrace";
+  return std::filesystem::path("runs") / "cache";
+}
+
+std::vector<Problem> run_problems(const config::Resolved& config) {
+  const auto run = config::read<RunConfig>(config.values);
+  std::vector<Problem> problems = memory_problems(run.memory);
+  if (run.train.epochs == 0 && run.train.max_steps == 0)
+    problems.push_back({"the run has no end: train.epochs and train.max_steps are both 0", "train", "set one of them"});
+  for (Problem& problem : problems) {
+    const auto origin = config.origins.find(problem.where);
+    if (origin != config.origins.end()) problem.where = origin->second;
+  }
+  return problems;
+}
+
+Assembly::Assembly(AssemblyRequest request)
+    : request_(std::move(request)), config_(config::read<RunConfig>(request_.config.values)), switches_(config_.train.off) {
+  if (auto problems = run_problems(request_.config); !problems.empty()) throw ConfigError(std::move(problems));
+  device::count_tensor_memory();
+}
+
+Assembly::~Assembly() = default;
+
+Agreement& Assembly::agreement() const noexcept {
+  return request_.agreement == nullptr ? Agreement::of_one() : *request_.agreement;
+}
+
+void Assembly::choose(const std::string& key, std::string value, std::string reason) {
+  const auto it = request_.config.origins.find(key);
+  plan_.set({key, std::move(value), it == request_.config.origins.end() ? "default" : it->second, std::move(reason)});
+}
+
+data::LoaderOptions Assembly::loader_options(const data::Pipeline& pipeline, Split split) const {
+  data::LoaderOptions options = millrace::loader_options(config_, switches_, pipeline, split, *request_.console);
+  options.rank = agreement().ranks().rank;
+  options.world_size = agreement().ranks().world_size;
+  return options;
+}
+
+BatchWay Assembly::way() { return {*recipe_, &timeline_, context_.device, config_.memory.micro_batches}; }
+
+void Assembly::choose_device() {
+  const device::Choice choice = device::choose(config_.device.name);
+  context_.device = choice.device;
+  choose("device.name", choice.device.str(), choice.reason);
+  if (!choice.warning.empty()) request_.console->warning(choice.warning);
+  if (context_.device.is_cpu() && switches_.on("memory_recovery")) memory_limit_.emplace(config_.memory.limit);
+  const auto& cpu = device::cpu_info();
+  const bool automatic = config_.device.threads.is_auto();
+  const auto threads = static_cast<int>(config_.device.threads.value_or(cpu.physical_cores));
+  device::set_threads(threads);
+  choose("device.threads", std::to_string(threads),
+         automatic ? "the physical cores this process may use, " + cpu.capability + " code path" : "");
+}
+
+void Assembly::make_recipe(const RecipePlaces& places) {
+  context_.ranks = agreement().ranks();
+  context_.config = &config_;
+  context_.switches = &switches_;
+  context_.places = places;
+  context_.config_folder = request_.config_folder;
+  context_.seed = static_cast<std::uint64_t>(config_.train.seed);
+  context_.notice = [this](const std::string& text) { notices_.push_back(text); };
+  torch::manual_seed(context_.seed);
+  recipe_ = request_.make(request_.config.values, context_);
+  if (weights_) recipe_->load_state(weights_->recipe);
+  recipe_->before_training();
+  if (weights_) load_model_tensors(recipe_->model(), weights_->models, weights_->frozen);
+  recipe_->model().to(context_.device);
+  weights_.reset();
+}
+
+void Assembly::begin_with(Weights weights) {
+  choose("train.weights", weights.path.string(), weights.which + "; optimiser and schedule begin anew");
+  weights_ = std::make_unique<Weights>(std::move(weights));
+}
+
+void Assembly::choose_cache(data::Pipeline& training, data::Pipeline& held_out) {
+  const config::Auto<CacheMode>& mode = config_.data.cache;
+  data::CacheWish wish = data::CacheWish::automatic;
+  if (!mode.is_auto()) wish = mode.value() == CacheMode::off ? data::CacheWish::off : data::CacheWish::ram;
+  std::vector<data::Dataset> datasets = training.datasets;
+  datasets.insert(datasets.end(), held_out.datasets.begin(), held_out.datasets.end());
+  data::CacheChoice choice{nullptr, "off: --off=sample_cache"};
+  if (switches_.on("sample_cache")) {
+    const auto budget = static_cast<std::uint64_t>(config_.data.cache_bytes.value_or(0));
+    choice = data::choose_cache(datasets, wish, device::available_memory_bytes(), budget);
+  }
+  if (choice.cache && !mode.is_auto() && mode.value() == CacheMode::device)
+    choice.reason += "; host memory also serves \"device\"";
+  cache_ = choice.cache;
+  data::use_cache(training, cache_);
+  data::use_cache(held_out, cache_);
+  choose("data.cache", cache_ ? "ram" : "off", choice.reason);
+}
+
+void Assembly::make_loaders(std::function<void(const std::string&)> note) {
+  data::Pipeline pipeline = recipe_->data(Split::train);
+  if (pipeline.datasets.empty())
+    throw ConfigError({"recipe " + request_.recipe + " has no training data", "data", "name its input; see --help"});
+  pipeline_ = pipeline;
+  data::Pipeline held_out = recipe_->data(Split::validation);
+  choose_cache(pipeline, held_out);
+  auto options = loader_options(pipeline, Split::train);
+  options.note = note ? std::move(note) : [this](const std::string& text) { request_.console->notice(text); };
+  loader_ = std::make_unique<data::Loader>(std::move(pipeline), options);
+  choose("data.workers", std::to_string(loader_->readers()), loader_->readers_reason());
+  if (held_out.datasets.empty()) return;
+  options = loader_options(held_out, Split::validation);
+  validation_ = std::make_unique<data::Loader>(std::move(held_out), options);
+}
+
+std::int64_t Assembly::total_steps() const {
+  if (loader_ == nullptr) return 0;
+  const std::int64_t by_epochs = config_.train.epochs * steps_per_epoch();
+  if (config_.train.max_steps == 0) return by_epochs;
+  return config_.train.epochs == 0 ? config_.train.max_steps : std::min(by_epochs, config_.train.max_steps);
+}
+
+std::int64_t Assembly::steps_per_epoch() const {
+  return (loader_->batches_per_epoch() + config_.optim.accumulate - 1) / config_.optim.accumulate;
+}
+
+std::int64_t Assembly::global_batch() const {
+  const std::int64_t batch = pipeline_->batch_size.value_or(config_.data.batch_size);
+  return batch * static_cast<std::int64_t>(pipeline_->datasets.size()) * config_.optim.accumulate *
+         agreement().ranks().world_size;
+}
+
+const Json* Assembly::kept(const std::string& option) const {
+  const auto it = kept_.find(option);
+  return it != kept_.end() && it->is_string() ? &*it : nullptr;
+}
+
+// As far as it is known before a trial. A resumed run keeps what its snapshot says, since another format would change its bits.
+std::optional<at::ScalarType> Assembly::known_format() const {
+  if (!switches_.on("autocast") || kept("precision.fallback") != nullptr) return std::nullopt;
+  if (!config_.precision.dtype.is_auto()) {
+    constexpr std::array<const char*, 3> words = {"fp32", "bf16", "fp16"};
+    return precision::format_of(words[static_cast<std::size_t>(config_.precision.dtype.value())]);
+  }
+  const Json* format = kept("precision.dtype");
+  return format == nullptr ? std::nullopt : precision::format_of(format->get<std::string>());
+}
+
+void Assembly::make_stepper(Json kept_choices) {
+  kept_ = std::move(kept_choices);
+  StepperOptions options{.device = context_.device,
+                         .seed = context_.seed,
+                         .autocast = known_format(),
+                         .total_steps = total_steps(),
+                         .steps_per_epoch = steps_per_epoch(),
+                         .recovers = switches_.on("memory_recovery"),
+                         .global_batch = global_batch(),
+                         .agreement = request_.agreement};
+  options.offload_bytes = offload_bytes(config_.memory, context_.device, switches_);
+  stepper_ = std::make_unique<Stepper>(*recipe_, switches_, timeline_, options);
+  plan_rates();
+  if (!config_.precision.dtype.is_auto()) {
+    const std::string off = switches_.on("autocast") ? "" : "--off=autocast";
+    choose("precision.dtype", precision::name_of(options.autocast),
+           off.empty() ? precision::remark_on(context_.device, options.autocast) : off);
+  }
+  if (const Json* fallback = kept("precision.fallback"))
+    plan_.set({"precision.fallback", fallback->get<std::string>(), "snapshot", "as the run went on", /*by_trial=*/true});
+}
+
+// By the objectives themselves: a recipe may give one of them a rate of its own.
+void Assembly::plan_rates() {
+  const optim::OptimConfig& given = config_.optim;
+  for (std::size_t i = 0; i < stepper_->objectives(); ++i) {
+    const optim::OptimConfig& used = stepper_->objective(i).optim;
+    std::string reason;
+    if (used.lr_scaling != optim::RateScaling::none) {
+      const bool root = used.lr_scaling == optim::RateScaling::sqrt;
+      const double ratio = static_cast<double>(global_batch()) / static_cast<double>(used.lr_scaling_batch);
+      reason = significant(used.learning_rate / (root ? std::sqrt(ratio) : ratio), 6) + (root ? " x sqrt(" : " x (") +
+               with_commas(global_batch()) + " / " + with_commas(used.lr_scaling_batch) + ")";
+    } else if (stepper_->objectives() > 1) {
+      reason = "objective " + stepper_->objective_name(i);
+    } else if (used.learning_rate != given.learning_rate) {
+      reason = "by the recipe; optim.learning_rate is " + significant(given.learning_rate, 6);
+    }
+    if (reason.empty()) continue;
+    const std::string of = stepper_->objectives() == 1 ? "" : "." + stepper_->objective_name(i);
+    choose("optim.learning_rate" + of, significant(used.learning_rate, 6), reason);
+  }
+  const std::string key = "optim.warmup_frac";
+  const auto origin = request_.config.origins.find(key);
+  const bool asked = origin != request_.config.origins.end() && !origin->second.starts_with("recipe");
+  if (given.warmup_frac > 0 && asked && !optim::needs_length(given.schedule))
+    choose(key, significant(given.warmup_frac, 3), "without effect: the schedule has no end; see optim.warmup_steps");
+}
+
+std::optional<Batch> Assembly::trial_batch() {
+  auto options = loader_options(*pipeline_, Split::train);
+  options.readers = 0;
+  data::Loader trial_loader(*pipeline_, options);
+  std::optional<Batch> first;
+  while (auto host = trial_loader.next()) {
+    for_each_micro_batch(way(), std::move(*host), [&](Batch batch, bool) {
+      if (!first) first = std::move(batch);
+    });
+    if (first) break;
+  }
+  return first;
+}
+
+std::optional<std::string> Assembly::try_on_batch(const std::function<void(const Batch&)>& trial) {
+  const KeepGenerator no_trace;
+  const std::optional<Batch> batch = trial_batch();
+  if (!batch) return std::nullopt;
+  for (std::int64_t count = 1;; count *= 2) {
+    try {
+      trial(micro_batch(*batch, 0, count));
+      return count == 1 ? "" : "; tried on 1/" + std::to_string(count) + " of a batch, which is what fits into memory";
+    } catch (const std::exception& error) {
+      if (!device::is_out_of_memory(error) || micro_batches_of(*batch, 2 * count) < 2 * count) throw;
+    }
+    device::release_cached_memory(context_.device);
+  }
+}
+
+void Assembly::decide() {
+  decide_precision();
+  decide_layout();
+}
+
+// A trial decides once per run, and rank 0 for all.
+void Assembly::decide_precision() {
+  if (!config_.precision.dtype.is_auto()) return;
+  if (const Json* format = kept("precision.dtype")) {
+    plan_.set({"precision.dtype", format->get<std::string>(), "snapshot", "as the run began", /*by_trial=*/true});
+    return;
+  }
+  precision::Decision decision{.autocast = std::nullopt, .reason = "--off=autocast"};
+  if (switches_.on("autocast")) decision = try_precisions();
+  const Json agreed =
+      agreement().from_root({{"format", precision::name_of(decision.autocast)}, {"reason", std::move(decision.reason)}});
+  const auto name = agreed.at("format").get<std::string>();
+  stepper_->set_autocast(precision::format_of(name));
+  plan_.set({"precision.dtype", name, "auto", agreed.at("reason").get<std::string>(), /*by_trial=*/true});
+}
+
+precision::Decision Assembly::try_precisions() {
+  precision::Decision decision{.autocast = std::nullopt, .reason = "fp32: no batch to try it on"};
+  const auto how = try_on_batch([&](const Batch& batch) {
+    decision = precision::choose(context_.device,
+                                 [&](std::optional<at::ScalarType> dtype) { return stepper_->try_precision(batch, dtype); });
+  });
+  stepper_->end_trials();
+  decision.reason += how.value_or("");
+  return decision;
+}
+
+// Unlike precision it changes no bits, so a resumed run may choose anew, and each rank for itself.
+void Assembly::decide_memory() {
+  if (!switches_.on("recompute")) {
+    memory_ = {.recompute = memory::Recompute(), .value = "none", .reason = "--off=recompute"};
+  } else if (config_.memory.budget.empty()) {
+    memory_ = named_memory(config_.memory);
+  } else {
+    const KeepGenerator no_trace;
+    const std::optional<Batch> batch = trial_batch();
+    const bool with_gradients = config_.optim.accumulate > 1 || config_.memory.micro_batches > 1;
+    memory_ = batch ? try_memory(*stepper_, *batch, config_.memory, with_gradients) : named_memory(config_.memory);
+  }
+  stepper_->set_recompute(memory_.recompute);
+  choose(config_.memory.budget.empty() ? "memory.recompute" : "memory.budget", memory_.value, memory_.reason);
+}
+
+void Assembly::note_undecided() {
+  const auto open = [this](const std::string& key, bool is_open, const char* reason) {
+    if (is_open) plan_.set({key, "?", "auto", reason});
+  };
+  const bool tries_format = config_.precision.dtype.is_auto() && switches_.on("autocast");
+  open("precision.dtype", tries_format, "a trial of the first step decides");
+  const bool has_layouts = recipe_->set_layout(Layout::contiguous);
+  open("device.layout", has_layouts && config_.device.layout.is_auto() && switches_.on("channels_last"),
+       "a trial of the first step decides");
+  if (!config_.memory.budget.empty() && switches_.on("recompute")) {
+    open("memory.budget", true, "trials decide what is computed again in the backward pass");
+  } else {
+    decide_memory();
+  }
+}
+
+}  // namespace millrace

@@ -1,0 +1,121 @@
+// All that a step needs, made from a resolved config: device, switches, recipe, loaders, stepper, and the choices that are left
+// to trials. A training session is an assembly with a run folder and a loop around it; a measurement is an assembly alone.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "millrace/config/schema.h"
+#include "millrace/core/agreement.h"
+#include "millrace/data/cached_source.h"
+#include "millrace/data/loader.h"
+#include "millrace/telemetry/run_log.h"
+#include "millrace/train/memory_choice.h"
+#include "millrace/train/micro_batches.h"
+#include "millrace/train/plan.h"
+#include "millrace/train/recipe.h"
+#include "millrace/train/stepper.h"
+#include "millrace/train/switchboard.h"
+#include "millrace/train/weights.h"
+
+namespace millrace {
+
+struct AssemblyRequest {
+  std::string recipe;  // its name
+  config::Resolved config;
+  std::function<std::unique_ptr<Recipe>(const Json& config, const Context& context)> make;
+  std::filesystem::path config_folder;
+  telemetry::Console* console = nullptr;  // required
+  Agreement* agreement = nullptr;         // null = one process
+};
+
+// The parts are made in the order of the functions below; each needs those before it. Belongs to one thread.
+class Assembly {
+ public:
+  explicit Assembly(AssemblyRequest request);  // ConfigError for values that do not fit each other
+  ~Assembly();
+  Assembly(const Assembly&) = delete;
+  Assembly& operator=(const Assembly&) = delete;
+
+  void choose_device();
+  // Weights that the model begins with, and the recipe's state that belongs to them; before make_recipe().
+  void begin_with(Weights weights);
+  // `places`: of files, as the recipe's context gives them.
+  void make_recipe(const RecipePlaces& places);
+  // `note`: told of what the loader changes while it runs; null = shown on the console.
+  void make_loaders(std::function<void(const std::string&)> note = nullptr);
+  // `kept`: choices of trials that a snapshot holds, {option: value}: they are not tried again, since another choice would change
+  // bits.
+  void make_stepper(Json kept = Json::object());
+  void decide();          // number format and layout, by trials where the config leaves them open; the same on all ranks
+  void decide_memory();   // what is computed again in the backward pass
+  void note_undecided();  // instead of both: into the plan, what trials would decide
+
+  [[nodiscard]] const AssemblyRequest& request() const noexcept { return request_; }
+  [[nodiscard]] const RunConfig& config() const noexcept { return config_; }
+  [[nodiscard]] const Switches& switches() const noexcept { return switches_; }
+  [[nodiscard]] Plan& plan() noexcept { return plan_; }
+  [[nodiscard]] const Context& context() const noexcept { return context_; }
+  [[nodiscard]] Agreement& agreement() const noexcept;
+  [[nodiscard]] Recipe& recipe() const { return *recipe_; }
+  [[nodiscard]] const data::Pipeline& training_pipeline() const { return *pipeline_; }
+  [[nodiscard]] data::Loader& loader() const { return *loader_; }
+  [[nodiscard]] data::Loader* validation() const noexcept { return validation_.get(); }  // null = no validation
+  [[nodiscard]] data::SampleCache* cache() const noexcept { return cache_.get(); }       // null = off
+  [[nodiscard]] telemetry::Timeline& timeline() noexcept { return timeline_; }
+  [[nodiscard]] Stepper& stepper() const { return *stepper_; }
+  [[nodiscard]] const MemoryChoice& memory() const noexcept { return memory_; }
+  [[nodiscard]] std::vector<std::string>& notices() noexcept { return notices_; }  // of the recipe, until the plan is shown
+
+  [[nodiscard]] std::int64_t total_steps() const;  // 0 = open end, or not known before make_loaders()
+  [[nodiscard]] std::int64_t steps_per_epoch() const;
+  [[nodiscard]] std::int64_t global_batch() const;  // rows of a step, over all data sets, ranks and accumulated batches
+  [[nodiscard]] data::LoaderOptions loader_options(const data::Pipeline& pipeline, Split split) const;
+  [[nodiscard]] BatchWay way();
+  // A prepared micro-batch as the first step's; leaves no trace. nullopt: there is no batch.
+  [[nodiscard]] std::optional<Batch> trial_batch();
+  // Puts a choice into the plan with the origin of its value.
+  void choose(const std::string& key, std::string value, std::string reason);
+
+ private:
+  void choose_cache(data::Pipeline& training, data::Pipeline& held_out);
+  void plan_rates();
+  void decide_precision();
+  [[nodiscard]] precision::Decision try_precisions();
+  [[nodiscard]] std::optional<at::ScalarType> known_format() const;
+  void decide_layout();  // layout_trial.cpp
+  [[nodiscard]] Choice try_layouts();
+  [[nodiscard]] const Json* kept(const std::string& option) const;
+  // Calls it with the trial batch, or with the half, the quarter … that fits into memory. What to add to the reason of a choice
+  // that rests on it: "" for the whole batch; nullopt = there is no batch.
+  std::optional<std::string> try_on_batch(const std::function<void(const Batch&)>& trial);
+
+  AssemblyRequest request_;
+  RunConfig config_;
+  Switches switches_;
+  Plan plan_;
+  Context context_;
+  std::optional<MemoryLimit> memory_limit_;
+  MemoryChoice memory_;
+  std::unique_ptr<Weights> weights_;  // until make_recipe()
+  std::vector<std::string> notices_;
+  Json kept_;
+  std::unique_ptr<Recipe> recipe_;
+  std::optional<data::Pipeline> pipeline_;  // of the training split, without a cache
+  std::shared_ptr<data::SampleCache> cache_;
+  std::unique_ptr<data::Loader> loader_, validation_;
+  telemetry::Timeline timeline_;
+  std::unique_ptr<Stepper> stepper_;
+};
+
+// $XDG_CACHE_HOME/millrace, else ~/.cache/millrace, else runs/cache.
+[[nodiscard]] std::filesystem::path cache_folder();
+// Loader options of a pipeline: the run's config, and what the pipeline itself asks for.
+[[nodiscard]] data::LoaderOptions loader_options(const RunConfig& config, const Switches& switches,
+                                                 const data::Pipeline& pipeline, Split split, telemetry::Console& console);
+
+}  // namespace millrace

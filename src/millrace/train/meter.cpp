@@ -1,0 +1,76 @@
+#include "millrace/train/meter.h"
+
+#include <utility>
+
+#include "millrace/base/clock.h"
+#include "millrace/train/numbers.h"
+
+namespace millrace {
+
+Meter::Meter(std::string first_loss) : first_loss_(std::move(first_loss)) { start(); }
+
+void Meter::start() { window_begin_ns_ = epoch_begin_ns_ = steady_nanoseconds(); }
+
+void Meter::add(const Stepper& stepper, const StepResult& result) {
+  for (std::size_t i = 0; i < result.losses.size(); ++i) {
+    window_.add(stepper.objective_name(i), result.losses[i]);
+    epoch_.add(stepper.objective_name(i), result.losses[i]);
+  }
+}
+
+void Meter::end_step(std::int64_t rows) {
+  ++window_steps_;
+  for (std::int64_t* samples : {&window_samples_, &epoch_samples_, &samples_, &process_samples_}) *samples += rows;
+  if (!first_step_seconds_) first_step_seconds_ = seconds_since_process_start();
+}
+
+void Meter::leave_out(std::int64_t nanoseconds) noexcept {
+  window_begin_ns_ += nanoseconds;
+  epoch_begin_ns_ += nanoseconds;
+}
+
+double Meter::seconds_per_step() const {
+  if (window_steps_ == 0) return 0;
+  return static_cast<double>(steady_nanoseconds() - window_begin_ns_) * 1e-9 / static_cast<double>(window_steps_);
+}
+
+Window Meter::take_window() {
+  Window window{.means = window_.means(),
+                .seconds = static_cast<double>(steady_nanoseconds() - window_begin_ns_) * 1e-9,
+                .steps = std::exchange(window_steps_, 0),
+                .samples = std::exchange(window_samples_, 0)};
+  window_.reset();
+  if (const auto it = window.means.find(first_loss_); it != window.means.end()) loss_last_ = it->second;
+  if (!loss_first_) loss_first_ = loss_last_;
+  return window;
+}
+
+EpochRow Meter::take_epoch(std::uint64_t epoch) {
+  EpochRow row{.epoch = epoch,
+               .seconds = static_cast<double>(steady_nanoseconds() - epoch_begin_ns_) * 1e-9,
+               .samples = std::exchange(epoch_samples_, 0)};
+  const auto means = epoch_.means();
+  if (const auto it = means.find(first_loss_); it != means.end()) row.train_loss = it->second;
+  epoch_.reset();
+  epoch_begin_ns_ = steady_nanoseconds();
+  return row;
+}
+
+void Meter::write_state(Json& trainer, Json& report) const {
+  trainer["samples"] = samples_;
+  trainer["epoch_sums"] = epoch_.state();
+  trainer["epoch_samples"] = epoch_samples_;
+  if (loss_first_) trainer["loss_first"] = number_or_null(*loss_first_);
+  report = {{"window", window_.state()}, {"loss_last", loss_last_ ? number_or_null(*loss_last_) : Json()}};
+}
+
+void Meter::load_state(const SavedJson& trainer, const SavedJson& report) {
+  samples_ = trainer["samples"].integer(0);
+  epoch_.load_state(trainer["epoch_sums"]);
+  epoch_samples_ = trainer["epoch_samples"].integer(0);
+  if (const auto first = trainer.find("loss_first")) loss_first_ = first->number_or_nan();
+  if (const auto window = report.find("window")) window_.load_state(*window);
+  if (const auto last = report.find("loss_last"); last && !last->json().is_null()) loss_last_ = last->number_or_nan();
+}
+
+}  // namespace millrace

@@ -1,0 +1,65 @@
+// What a run counts between two log lines and over an epoch: losses, samples, time.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "millrace/metrics/board.h"
+#include "millrace/train/stepper.h"
+
+namespace millrace {
+
+// Of the steps since the last log line.
+struct Window {
+  std::map<std::string, double> means;  // losses and their terms
+  double seconds = 0;
+  std::int64_t steps = 0;
+  std::int64_t samples = 0;
+};
+
+struct EpochRow {
+  std::uint64_t epoch = 0;  // 1-based
+  double train_loss = 0;    // of the first objective; 0 when no step of the epoch counted
+  double seconds = 0;
+  std::int64_t samples = 0;
+};
+
+// Sums of losses stay on the device until a log line or the end of an epoch asks.
+class Meter {
+ public:
+  explicit Meter(std::string first_loss);
+
+  void start();                                                // the clocks; once, before the first step
+  void add(const Stepper& stepper, const StepResult& result);  // one micro-batch of a step that counts
+  void end_step(std::int64_t rows);
+  void leave_out(std::int64_t nanoseconds) noexcept;  // from the rates: time not spent on steps
+
+  [[nodiscard]] bool is_empty() const noexcept { return window_.empty(); }
+  [[nodiscard]] double seconds_per_step() const;  // since the last log line; 0 when there was none
+  Window take_window();                           // and begins the next; waits for the device
+  EpochRow take_epoch(std::uint64_t epoch);
+
+  [[nodiscard]] std::optional<double> first_loss() const noexcept { return loss_first_; }  // of the run's first log line
+  [[nodiscard]] std::optional<double> last_loss() const noexcept { return loss_last_; }
+  [[nodiscard]] std::int64_t samples() const noexcept { return samples_; }  // of the run
+  [[nodiscard]] std::int64_t samples_of_process() const noexcept { return process_samples_; }
+  [[nodiscard]] std::optional<double> first_step_seconds() const noexcept {
+    return first_step_seconds_;
+  }  // since the process began
+
+  void write_state(Json& trainer, Json& report) const;  // the trainer's part of a snapshot, and what is for reports alone
+  void load_state(const SavedJson& trainer, const SavedJson& report);
+
+ private:
+  std::string first_loss_;
+  metrics::Board window_;
+  metrics::Board epoch_;
+  std::int64_t window_steps_ = 0, window_samples_ = 0, epoch_samples_ = 0, samples_ = 0, process_samples_ = 0;
+  std::int64_t window_begin_ns_ = 0, epoch_begin_ns_ = 0;
+  std::optional<double> loss_first_, loss_last_;
+  std::optional<double> first_step_seconds_;
+};
+
+}  // namespace millrace

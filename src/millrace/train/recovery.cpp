@@ -1,0 +1,103 @@
+#include "millrace/train/recovery.h"
+
+#include <torch/nn/module.h>
+
+#include <algorithm>
+
+#include "millrace/base/error.h"
+#include "millrace/base/format.h"
+#include "millrace/device/tensor_memory.h"
+
+namespace millrace {
+namespace {
+
+std::string reason_of(const std::exception& error) {
+  const auto* const torch_error = dynamic_cast<const c10::Error*>(&error);
+  const std::string text = torch_error == nullptr ? error.what() : torch_error->what_without_backtrace();
+  return text.substr(0, text.find('\n'));
+}
+
+bool normalises_batches(const torch::nn::Module& model) {
+  return std::ranges::any_of(model.named_buffers(), [](const auto& item) { return item.key().ends_with("running_mean"); });
+}
+
+}  // namespace
+
+Recovery::Recovery(const RecoveryWishes& wishes, std::int64_t micro_batches, Recipe& recipe, Stepper& stepper, Reporter& reporter,
+                   Agreement& agreement)
+    : wishes_(wishes),
+      micro_batches_(micro_batches),
+      recipe_(recipe),
+      stepper_(stepper),
+      reporter_(reporter),
+      agreement_(agreement) {}
+
+void Recovery::use_at_least(std::int64_t micro_batches) noexcept { micro_batches_ = std::max(micro_batches_, micro_batches); }
+
+void Recovery::saw(const Batch& batch) noexcept {
+  for (const Group& group : batch.groups()) widest_group_ = std::max(widest_group_, group.rows());
+}
+
+void Recovery::attempt(const Place& place, const std::function<void()>& run, const std::function<void()>& undo) {
+  if (!wishes_.recovers) return run();
+  while (true) {
+    std::string reason;
+    try {
+      run();
+    } catch (const std::exception& error) {
+      if (!device::is_out_of_memory(error)) throw;
+      reason = reason_of(error);
+    }  // what the failed try held is freed here
+    if (!agreement_.any(!reason.empty())) return;
+    undo();
+    device::release_cached_memory(stepper_.device());
+    need_less(place, reason.empty() ? "on another rank" : reason);
+  }
+}
+
+void Recovery::need_less(const Place& place, const std::string& reason) {
+  const bool recomputes = place.may_recompute && wishes_.may_recompute && stepper_.recompute_all();
+  if (recomputes) {
+    return tell(place,
+                "out of memory in " + place.where + " (" + reason +
+                    "): every block of the model is recomputed from now on, which changes no bit",
+                {{"recompute", "all"}});
+  }
+  if (!agreement_.any(micro_batches_ < widest_group_)) throw DeviceError(no_room(place, reason));
+  micro_batches_ *= 2;
+  std::string text = "out of memory in " + place.where + " (" + reason + "): each batch is cut into " +
+                     std::to_string(micro_batches_) + " micro-batches from now on; the global batch stays";
+  if (normalises_batches(recipe_.model())) text += ", but batch norms see a micro-batch at a time";
+  tell(place, text, {{"micro_batches", micro_batches_}});
+}
+
+void Recovery::tell(const Place& place, const std::string& text, Json values) const {
+  reporter_.warning(text);
+  values["step"] = place.step;
+  values["text"] = text;
+  reporter_.record("memory", std::move(values));
+}
+
+Message Recovery::no_room(const Place& place, const std::string& reason) const {
+  std::string table = place.where + "; tensors hold " +
+                      human_bytes(static_cast<double>(device::tensor_memory(stepper_.device()).live_bytes)) + " between steps:";
+  for (const auto& [part, bytes] : stepper_.state_bytes()) {
+    if (bytes > 0) table += " " + part + " " + human_bytes(static_cast<double>(bytes)) + ",";
+  }
+  table.back() = '.';
+  return {"out of memory with one sample at a time: " + reason, table,
+          "use a smaller model or smaller samples, set memory.recompute=all if it is off, or give the run more memory"};
+}
+
+void Recovery::note_peak() { step_peak_bytes_ = std::max(step_peak_bytes_, device::tensor_memory(stepper_.device()).peak_bytes); }
+
+void Recovery::forget_peak() { device::reset_peak_tensor_memory(stepper_.device()); }
+
+Json Recovery::results() const {
+  Json all = {{"micro_batches", micro_batches_}, {"step_peak_bytes", step_peak_bytes_}};
+  all["recompute"] = stepper_.recompute().patterns();
+  for (const auto& [part, bytes] : stepper_.state_bytes()) all[part + "_bytes"] = bytes;
+  return all;
+}
+
+}  // namespace millrace

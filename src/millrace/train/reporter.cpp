@@ -1,0 +1,209 @@
+#include "millrace/train/reporter.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "millrace/base/format.h"
+#include "millrace/train/numbers.h"
+
+namespace millrace {
+namespace {
+
+// Where a run has one objective, its figures have the plain names.
+std::string key_of(const StepRecord& record, std::size_t i, const std::string& what) {
+  return record.objectives.size() == 1 ? what : record.objectives[i].name + "." + what;
+}
+std::string tag_of(const StepRecord& record, std::size_t i, const std::string& what) {
+  return record.objectives.size() == 1 ? what : what + "/" + record.objectives[i].name;
+}
+
+double share_of(const telemetry::Timeline::Summary& times, telemetry::Phase phase) {
+  return times.share[static_cast<std::size_t>(phase)];
+}
+
+std::string rate_text(double rate) { return std::string("lr ") + significant(rate, 3); }
+
+// What one objective of several shows beside its loss.
+std::string objective_text(const ObjectiveReport& objective) {
+  if (!objective.present) return "  " + objective.name + " off";
+  std::string text = "  " + objective.name + " " + rate_text(objective.learning_rate);
+  if (objective.spikes > 0) text += " spikes " + fixed(objective.spikes, 0);
+  if (objective.loss_scale) text += " scale " + significant(*objective.loss_scale, 6);
+  return text;
+}
+
+std::string metrics_text(const std::map<std::string, double>& means, const std::string& first) {
+  std::string text;
+  if (const auto it = means.find(first); it != means.end()) text = first + " " + fixed(it->second, 4);
+  for (const auto& [name, value] : means) {
+    if (name != first) text += "  " + name + " " + fixed(value, 4);
+  }
+  return text;
+}
+
+}  // namespace
+
+Json shares_of(const telemetry::Timeline::Summary& times) {
+  Json shares = Json::object();
+  for (std::size_t i = 0; i < telemetry::kPhases; ++i)
+    shares[std::string(telemetry::name_of(static_cast<telemetry::Phase>(i)))] = times.share[i];
+  return shares;
+}
+
+Reporter::Reporter(ReportSinks sinks, RecordNames names) : sinks_(std::move(sinks)), names_(std::move(names)) {}
+
+void Reporter::record(std::string_view kind, Json values) const {
+  if (sinks_.log != nullptr) sinks_.log->write(kind, std::move(values));
+}
+
+double Reporter::rate_of(std::int64_t samples, double seconds) const {
+  return static_cast<double>(samples) * names_.units_per_sample / std::max(seconds, 1e-9);
+}
+
+void Reporter::step(const StepRecord& record) {
+  rate_ = rate_of(record.window.samples, record.window.seconds);
+  wait_share_ = share_of(record.times, telemetry::Phase::data_wait);
+  step_line(record);
+  step_json(record);
+  if (sinks_.events != nullptr) step_events(record);
+}
+
+void Reporter::step_line(const StepRecord& record) const {
+  const auto loss = record.window.means.find(names_.loss);
+  telemetry::Progress line{.step = record.step,
+                           .total_steps = record.total_steps,
+                           .epoch = record.epoch,
+                           .loss = loss == record.window.means.end() ? std::nan("") : loss->second,
+                           .rate = rate_,
+                           .rate_unit = names_.rate_unit + "/s",
+                           .data_wait_share = wait_share_};
+  const double per_step = record.window.seconds / static_cast<double>(std::max<std::int64_t>(record.window.steps, 1));
+  if (record.total_steps > 0 && record.window.steps > 0)
+    line.eta_seconds = per_step * static_cast<double>(record.total_steps - record.step);
+  for (const auto& [name, value] : record.window.means) {
+    if (name != names_.loss) line.extra += (line.extra.empty() ? "" : "  ") + name + " " + fixed(value, 4);
+  }
+  if (record.skipped > 0) line.extra += "  skipped " + fixed(record.skipped, 0);
+  if (record.objectives.size() == 1) {
+    const ObjectiveReport& only = record.objectives.front();
+    line.learning_rate = only.learning_rate;
+    if (only.spikes > 0) line.extra += "  spikes " + fixed(only.spikes, 0);
+    if (only.loss_scale) line.extra += "  scale " + significant(*only.loss_scale, 6);
+  } else {
+    for (const ObjectiveReport& objective : record.objectives) line.extra += objective_text(objective);
+  }
+  if (record.gpu_bytes) {
+    line.extra += "  GPU " + human_bytes(static_cast<double>(record.gpu_bytes->first)) + " allocated, " +
+                  human_bytes(static_cast<double>(record.gpu_bytes->second)) + " reserved";
+  }
+  if (record.cache && record.cache->misses > 0) {
+    line.extra += "  cache " + percent(record.cache->hit_rate()) + " of " + human_bytes(static_cast<double>(record.cache->bytes));
+  }
+  sinks_.console->line(telemetry::to_text(line));
+}
+
+void Reporter::step_json(const StepRecord& record) const {
+  Json values = {{"step", record.step},
+                 {"epoch", record.epoch},
+                 {"skipped", record.skipped},
+                 {"samples", record.samples},
+                 {names_.rate_unit + "_per_s", rate_},
+                 {"step_ms_p50", record.times.step_ms_p50},
+                 {"step_ms_p95", record.times.step_ms_p95},
+                 {"shares", shares_of(record.times)}};
+  for (const auto& [name, value] : record.window.means) values[name] = number_or_text(value);
+  for (std::size_t i = 0; i < record.objectives.size(); ++i) {
+    const ObjectiveReport& objective = record.objectives[i];
+    values[key_of(record, i, "lr")] = objective.learning_rate;
+    values[key_of(record, i, "grad_norm")] = number_or_text(objective.gradient_norm);
+    if (objective.spikes > 0) values[key_of(record, i, "spikes")] = objective.spikes;
+    if (objective.loss_scale) values[key_of(record, i, "loss_scale")] = *objective.loss_scale;
+    if (!objective.present) values[key_of(record, i, "absent")] = true;
+  }
+  if (record.cache) {
+    values["cache_hit_rate"] = record.cache->hit_rate();
+    values["cache_bytes"] = record.cache->bytes;
+  }
+  this->record("step", std::move(values));
+}
+
+void Reporter::step_events(const StepRecord& record) const {
+  telemetry::EventWriter& events = *sinks_.events;
+  const std::int64_t step = record.step;
+  for (const auto& [name, value] : record.window.means) events.scalar(name + "/train", step, value);
+  for (std::size_t i = 0; i < record.objectives.size(); ++i) {
+    const ObjectiveReport& objective = record.objectives[i];
+    if (!objective.present) continue;
+    events.scalar(tag_of(record, i, "lr"), step, objective.learning_rate);
+    events.scalar(tag_of(record, i, "grad_norm"), step, objective.gradient_norm);
+    if (objective.spikes > 0) events.scalar(tag_of(record, i, "spikes"), step, objective.spikes);
+    if (objective.loss_scale) events.scalar(tag_of(record, i, "scale"), step, *objective.loss_scale);
+  }
+  events.scalar(names_.rate_unit + "_per_s", step, rate_);
+  events.scalar("data_wait_share", step, wait_share_);
+  events.scalar("step_ms_p50", step, record.times.step_ms_p50);
+  const double steps = static_cast<double>(std::max<std::int64_t>(record.window.steps, 1));
+  events.scalar("time/preprocess_ms", step,
+                share_of(record.times, telemetry::Phase::prepare) * record.window.seconds * 1e3 / steps);
+  if (record.cache) events.scalar("cache_hit_rate", step, record.cache->hit_rate());
+  events.flush();
+}
+
+void Reporter::progress(std::int64_t step, std::int64_t total_steps, std::uint64_t epoch, std::optional<double> loss,
+                        double seconds_per_step) {
+  telemetry::Progress line{.step = step,
+                           .total_steps = total_steps,
+                           .epoch = epoch,
+                           .loss = loss.value_or(std::nan("")),
+                           .rate = rate_,
+                           .rate_unit = names_.rate_unit + "/s",
+                           .data_wait_share = wait_share_};
+  if (total_steps > 0 && seconds_per_step > 0) line.eta_seconds = seconds_per_step * static_cast<double>(total_steps - step);
+  sinks_.console->progress(line);
+}
+
+void Reporter::validation(const ValidationRecord& record) {
+  std::string line = "validation  step " + std::to_string(record.step) + "  " + metrics_text(record.means, record.judged);
+  if (!record.gained && record.best.best_step >= 0)
+    line += "  (best " + fixed(record.best.best, 4) + " at step " + std::to_string(record.best.best_step) + ")";
+  sinks_.console->line(line);
+  Json values = {{"step", record.step}};
+  for (const auto& [name, value] : record.means) {
+    values[name] = number_or_text(value);
+    if (sinks_.events != nullptr)
+      sinks_.events->scalar(name.starts_with("val_") ? name.substr(4) + "/val" : names_.metric_tags + name, record.step, value);
+  }
+  this->record("validation", std::move(values));
+}
+
+void Reporter::epoch(const EpochRow& row, std::int64_t step, const std::map<std::string, double>& means) {
+  const double rate = rate_of(row.samples, row.seconds);
+  if (sinks_.open_history) {
+    if (history_ == nullptr) {
+      std::vector<std::string> columns = {"epoch", "train_loss", "val_loss", "seconds", names_.rate_unit + "_per_s"};
+      columns.insert(columns.end(), names_.history.begin(), names_.history.end());
+      history_ = sinks_.open_history(std::move(columns));
+    }
+    const auto cell = [&means](const std::string& name) {
+      const auto it = means.find(name);
+      return it == means.end() || std::isnan(it->second) ? std::string() : format::csv_number(it->second);
+    };
+    std::vector<std::string> cells = {format::csv_number(row.train_loss), cell("val_" + names_.loss), fixed(row.seconds, 3),
+                                      fixed(rate, 1)};
+    for (const std::string& name : names_.history) cells.push_back(cell(name));
+    history_->row(static_cast<std::int64_t>(row.epoch), cells);
+  }
+  if (sinks_.events != nullptr) sinks_.events->scalar("time/epoch_s", step, row.seconds);
+  record("epoch", {{"epoch", row.epoch},
+                   {"step", step},
+                   {"train_loss", number_or_text(row.train_loss)},
+                   {"seconds", row.seconds},
+                   {names_.rate_unit + "_per_s", rate}});
+}
+
+void Reporter::picture(const Picture& picture, std::int64_t step, std::string_view png) {
+  if (sinks_.events != nullptr) sinks_.events->image("val/" + picture.name, step, picture.height, picture.width, png);
+}
+
+}  // namespace millrace

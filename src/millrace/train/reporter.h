@@ -1,0 +1,96 @@
+// What a run says while it goes. One record a line; console, log.jsonl, event files and history.csv are sinks of the same
+// records.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "millrace/data/cached_source.h"
+#include "millrace/format/csv.h"
+#include "millrace/telemetry/run_log.h"
+#include "millrace/telemetry/spans.h"
+#include "millrace/train/meter.h"
+#include "millrace/train/picture.h"
+#include "millrace/train/scores.h"
+#include "millrace/train/stepper.h"
+
+namespace millrace {
+
+// A log line.
+struct StepRecord {
+  std::int64_t step = 0;
+  std::int64_t total_steps = 0;  // 0 = open end
+  std::uint64_t epoch = 1;       // 1-based
+  Window window;
+  std::vector<ObjectiveReport> objectives;                           // in order
+  double skipped = 0;                                                // steps so far that were not finite
+  std::int64_t samples = 0;                                          // so far
+  telemetry::Timeline::Summary times;                                // of the window
+  std::optional<data::CacheCounters> cache;                          // since the last record; bytes: held now
+  std::optional<std::pair<std::uint64_t, std::uint64_t>> gpu_bytes;  // allocated, reserved
+};
+
+struct ValidationRecord {
+  std::int64_t step = 0;
+  std::map<std::string, double> means;
+  std::string judged;  // the metric that decides what is best
+  bool gained = false;
+  Metric best;  // of the judged one
+};
+
+// What a recipe's facts and its first objective say of the records' names and units.
+struct RecordNames {
+  std::string loss = "loss";  // of the first objective
+  std::string rate_unit = "samples";
+  double units_per_sample = 1.0;
+  std::string metric_tags;           // before the names of validation metrics in event files, e.g. "val/"
+  std::vector<std::string> history;  // metrics that get a column of history.csv
+};
+
+struct ReportSinks {
+  telemetry::Console* console = nullptr;     // required
+  telemetry::RunLog* log = nullptr;          // null = off
+  telemetry::EventWriter* events = nullptr;  // null = off
+  // history.csv with these columns, made at its first row; null = off.
+  std::function<std::unique_ptr<format::CsvWriter>(std::vector<std::string> columns)> open_history;
+};
+
+// Belongs to the loop's thread. What can't be written never stops a run: see telemetry/run_log.h and format/csv.h.
+class Reporter {
+ public:
+  Reporter(ReportSinks sinks, RecordNames names);
+
+  void step(const StepRecord& record);
+  void progress(std::int64_t step, std::int64_t total_steps, std::uint64_t epoch, std::optional<double> loss,
+                double seconds_per_step);
+  void validation(const ValidationRecord& record);
+  void epoch(const EpochRow& row, std::int64_t step, const std::map<std::string, double>& means);
+  void picture(const Picture& picture, std::int64_t step, std::string_view png);
+  void warning(const std::string& text) const { sinks_.console->warning(text); }
+  void record(std::string_view kind, Json values) const;  // a line of log.jsonl
+  void end_progress() const { sinks_.console->end_progress(); }
+  [[nodiscard]] bool shows_progress() const { return sinks_.console->is_terminal(); }
+  [[nodiscard]] const RecordNames& names() const noexcept { return names_; }
+
+ private:
+  [[nodiscard]] double rate_of(std::int64_t samples, double seconds) const;
+  void step_line(const StepRecord& record) const;
+  void step_json(const StepRecord& record) const;
+  void step_events(const StepRecord& record) const;
+
+  ReportSinks sinks_;
+  RecordNames names_;
+  std::unique_ptr<format::CsvWriter> history_;
+  double rate_ = 0;  // of the last step record
+  double wait_share_ = 0;
+};
+
+[[nodiscard]] Json shares_of(const telemetry::Timeline::Summary& times);  // {phase: share}
+
+}  // namespace millrace

@@ -1,0 +1,120 @@
+#include "millrace/train/reporter.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "millrace/base/fs.h"
+
+namespace millrace {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+class ReporterTest : public testing::Test {
+ protected:
+  void SetUp() override { std::filesystem::create_directories(folder_); }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  // What a reporter with all sinks says: its lines, and the records of log.jsonl.
+  template <class Say>
+  std::string said(Say say) {
+    testing::internal::CaptureStdout();
+    telemetry::Console console(telemetry::Console::Mode::plain);
+    {
+      const auto warn = [](const std::string&) {};
+      telemetry::RunLog log(Fs::real(), folder_ / "log.jsonl", warn);
+      Reporter reporter({.console = &console,
+                         .log = &log,
+                         .open_history =
+                             [&](std::vector<std::string> columns) {
+                               return std::make_unique<format::CsvWriter>(Fs::real(), folder_ / "history.csv", std::move(columns),
+                                                                          warn);
+                             }},
+                        {.loss = "generator", .rate_unit = "volumes", .units_per_sample = 2.0, .history = {"corr"}});
+      say(reporter);
+    }
+    return testing::internal::GetCapturedStdout();
+  }
+  std::vector<Json> records() const {
+    std::vector<Json> all;
+    std::ifstream file(folder_ / "log.jsonl");
+    for (std::string line; std::getline(file, line);) all.push_back(Json::parse(line));
+    return all;
+  }
+
+  std::filesystem::path folder_ = std::filesystem::temp_directory_path() / ("millrace-reporter-" + std::to_string(::getpid()));
+};
+
+StepRecord two_objectives() {
+  StepRecord record{.step = 40, .total_steps = 100, .epoch = 2};
+  record.window = {.means = {{"generator", 1.5}, {"discriminator", 0.25}}, .seconds = 2.0, .steps = 10, .samples = 80};
+  record.objectives = {{.name = "generator", .learning_rate = 1e-3, .gradient_norm = 2.0},
+                       {.name = "discriminator", .learning_rate = 5e-4, .gradient_norm = 3.0, .spikes = 2, .loss_scale = 1024.0}};
+  return record;
+}
+
+TEST_F(ReporterTest, EveryObjectiveIsInTheLineAndInTheLog) {
+  const std::string text = said([](Reporter& reporter) { reporter.step(two_objectives()); });
+  EXPECT_THAT(text, HasSubstr("step  40/100  epoch 2  loss 1.5000"));
+  EXPECT_THAT(text, HasSubstr("80.0 volumes/s")) << "80 samples of two volumes in 2 s";
+  EXPECT_THAT(text, HasSubstr("discriminator 0.2500"));
+  EXPECT_THAT(text, HasSubstr("generator lr 1e-03"));
+  EXPECT_THAT(text, HasSubstr("discriminator lr 5e-04 spikes 2 scale 1024"));
+  const Json record = records().at(0);
+  EXPECT_EQ(record.at("kind"), "step");
+  EXPECT_EQ(record.at("generator.lr"), 1e-3);
+  EXPECT_EQ(record.at("discriminator.grad_norm"), 3.0);
+  EXPECT_EQ(record.at("discriminator.spikes"), 2.0);
+  EXPECT_EQ(record.at("discriminator.loss_scale"), 1024.0);
+  EXPECT_FALSE(record.contains("lr"));
+}
+
+TEST_F(ReporterTest, AnAbsentObjectiveIsSaidToBeOff) {
+  const std::string text = said([](Reporter& reporter) {
+    StepRecord record = two_objectives();
+    record.objectives[1].present = false;
+    record.window.means.erase("discriminator");
+    reporter.step(record);
+  });
+  EXPECT_THAT(text, HasSubstr("discriminator off"));
+  EXPECT_EQ(records().at(0).at("discriminator.absent"), true);
+}
+
+TEST_F(ReporterTest, OneObjectiveHasThePlainNames) {
+  const std::string text = said([](Reporter& reporter) {
+    StepRecord record = two_objectives();
+    record.objectives.pop_back();
+    record.window.means["generator"] = std::nan("");
+    reporter.step(record);
+  });
+  EXPECT_THAT(text, HasSubstr("lr 1e-03"));
+  EXPECT_THAT(text, Not(HasSubstr("generator lr")));
+  EXPECT_EQ(records().at(0).at("lr"), 1e-3);
+  EXPECT_EQ(records().at(0).at("generator"), "nan") << "not a number, but not lost";
+}
+
+TEST_F(ReporterTest, AnEpochIsARowOfHistory) {
+  (void)said([](Reporter& reporter) {
+    reporter.epoch({.epoch = 1, .train_loss = 2.5, .seconds = 4, .samples = 10}, 5, {{"val_generator", 1.25}, {"corr", 0.5}});
+    reporter.epoch({.epoch = 2, .train_loss = 2.0, .seconds = 4, .samples = 10}, 10, {});
+  });
+  EXPECT_EQ(Fs::real().read_file(folder_ / "history.csv"),
+            "epoch,train_loss,val_loss,seconds,volumes_per_s,corr\n1,2.5,1.25,4.000,5.0,0.5\n2,2,,4.000,5.0,\n");
+  EXPECT_EQ(records().at(1).at("epoch"), 2);
+}
+
+TEST_F(ReporterTest, AValidationThatIsNotTheBestNamesTheBest) {
+  const std::string text = said([](Reporter& reporter) {
+    reporter.validation(
+        {.step = 9, .means = {{"val_generator", 2.0}}, .judged = "val_generator", .gained = false, .best = {2.0, 1.5, 6}});
+  });
+  EXPECT_THAT(text, HasSubstr("validation  step 9  val_generator 2.0000  (best 1.5000 at step 6)"));
+}
+
+}  // namespace
+}  // namespace millrace

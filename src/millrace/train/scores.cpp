@@ -1,0 +1,109 @@
+#include "millrace/train/scores.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "millrace/base/error.h"
+#include "millrace/base/format.h"
+#include "millrace/train/numbers.h"
+
+namespace millrace {
+
+Scores::Scores(const SnapshotConfig& snapshot, const TrainConfig& train, std::string loss)
+    : judged_(snapshot.best_metric.empty() ? std::move(loss) : snapshot.best_metric),
+      named_(!snapshot.best_metric.empty()),
+      highest_(snapshot.best_is == BestIs::highest),
+      keeps_(snapshot.keep_best ? static_cast<std::size_t>(snapshot.best_count) : 0),
+      patience_(train.early_stop_patience),
+      least_gain_(train.early_stop_delta) {}
+
+// A later step of equal value does not push an earlier one out.
+bool Scores::rank(std::int64_t step, double value) {
+  if (!std::isfinite(value) || keeps_ == 0) return false;
+  const auto worse = [&](const Best& known) { return highest_ ? known.value < value : known.value > value; };
+  const auto place = std::find_if(best_.begin(), best_.end(), worse);
+  if (static_cast<std::size_t>(place - best_.begin()) >= keeps_) return false;
+  best_.insert(place, {value, step});
+  if (best_.size() > keeps_) best_.pop_back();
+  return true;
+}
+
+bool Scores::note(std::int64_t step, const std::map<std::string, double>& means) {
+  const auto it = means.find(judged_);
+  if (it == means.end() && named_) {
+    std::string names;
+    for (const auto& [name, value] : means) names += (names.empty() ? "" : ", ") + name;
+    throw ConfigError({"validation gives no metric " + quoted(judged_), "snapshot.best_metric", "it gives " + names});
+  }
+  const double judged = it == means.end() ? std::nan("") : it->second;
+  const auto before = metrics_.find(judged_);
+  const bool equal_or_worse =
+      before != metrics_.end() && (highest_ ? before->second.best >= judged : before->second.best <= judged);
+  const bool gained = std::isfinite(judged) && !equal_or_worse;
+  for (const auto& [name, value] : means) {
+    Metric& metric = metrics_[name];
+    metric.last = value;
+    if (gained) {
+      metric.best = value;
+      metric.best_step = step;
+    }
+  }
+  wants_save_ = rank(step, judged) || wants_save_;
+  const bool too_little = highest_ ? early_stop_best_ + least_gain_ >= judged : early_stop_best_ - least_gain_ <= judged;
+  const bool enough = std::isfinite(judged) && !too_little;  // NaN at first, and nothing is too little
+  without_gain_ = enough ? 0 : without_gain_ + 1;
+  if (enough) early_stop_best_ = judged;
+  return gained;
+}
+
+std::vector<std::int64_t> Scores::best_steps() const {
+  std::vector<std::int64_t> steps;
+  for (const Best& best : best_) steps.push_back(best.step);
+  return steps;
+}
+
+bool Scores::stopped_improving() const { return patience_ > 0 && without_gain_ >= patience_; }
+
+Json Scores::results() const {
+  Json all = Json::object();
+  for (const auto& [name, metric] : metrics_) {
+    const bool has_best = metric.best_step >= 0;
+    all[name] = {{"last", number_or_text(metric.last)},
+                 {"best", has_best ? number_or_text(metric.best) : Json()},
+                 {"best_step", has_best ? Json(metric.best_step) : Json()}};
+  }
+  return all;
+}
+
+void Scores::write_state(Json& trainer) const {
+  trainer["validations_without_gain"] = without_gain_;
+  trainer["early_stop_best"] = number_or_null(early_stop_best_);
+  trainer["metrics"] = Json::object();
+  for (const auto& [name, metric] : metrics_)
+    trainer["metrics"][name] = {number_or_null(metric.last), number_or_null(metric.best), metric.best_step};
+  if (best_.size() < 2) return;
+  Json ranked = Json::array();
+  for (const Best& best : best_) ranked.push_back({best.value, best.step});
+  trainer["best"] = std::move(ranked);
+}
+
+void Scores::load_state(const SavedJson& trainer) {
+  without_gain_ = trainer["validations_without_gain"].integer(0);
+  if (const auto best = trainer.find("early_stop_best")) early_stop_best_ = best->number_or_nan();
+  for (const auto& [name, saved] : trainer["metrics"].members()) {
+    const std::vector<SavedJson> values = saved.list(3);
+    metrics_[name] = {values[0].number_or_nan(), values[1].number_or_nan(), values[2].integer(-1)};
+  }
+  best_.clear();
+  if (const auto ranked = trainer.find("best")) {
+    for (const SavedJson& saved : ranked->list()) {
+      const std::vector<SavedJson> values = saved.list(2);
+      best_.push_back({values[0].number(), values[1].integer(0)});
+    }
+  } else if (const auto judged = metrics_.find(judged_); judged != metrics_.end() && judged->second.best_step >= 0) {
+    best_.push_back({judged->second.best, judged->second.best_step});
+  }
+  if (best_.size() > keeps_) best_.resize(keeps_);
+}
+
+}  // namespace millrace

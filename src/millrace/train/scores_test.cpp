@@ -1,0 +1,101 @@
+#include "millrace/train/scores.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "millrace/base/error.h"
+
+namespace millrace {
+namespace {
+
+using testing::ElementsAre;
+
+using Means = std::map<std::string, double>;
+
+Scores scores_of(const SnapshotConfig& snapshot = {}, const TrainConfig& train = {}) { return {snapshot, train, "val_loss"}; }
+
+TEST(Scores, TheLossJudgesAndEqualIsNoGain) {
+  Scores scores = scores_of();
+  EXPECT_TRUE(scores.note(1, {{"val_loss", 2.0}, {"accuracy", 0.5}}));
+  EXPECT_FALSE(scores.note(2, {{"val_loss", 2.0}, {"accuracy", 0.9}}));
+  EXPECT_TRUE(scores.note(3, {{"val_loss", 1.0}, {"accuracy", 0.7}}));
+  const Metric& accuracy = scores.metrics().at("accuracy");
+  EXPECT_EQ(accuracy.best, 0.7) << "the value at the best step, not its own best";
+  EXPECT_EQ(accuracy.best_step, 3);
+  EXPECT_EQ(accuracy.last, 0.7);
+  EXPECT_THAT(scores.best_steps(), ElementsAre(3));
+}
+
+TEST(Scores, NaNIsNeverBest) {
+  Scores scores = scores_of();
+  EXPECT_FALSE(scores.note(1, {{"val_loss", std::nan("")}}));
+  EXPECT_EQ(scores.metrics().at("val_loss").best_step, -1);
+  EXPECT_FALSE(scores.wants_save());
+  EXPECT_TRUE(scores.note(2, {{"val_loss", 5.0}}));
+  EXPECT_FALSE(scores.note(3, {{"val_loss", std::nan("")}}));
+  EXPECT_TRUE(scores.results()["val_loss"]["last"].is_string()) << "a number JSON does not have is told as text";
+  EXPECT_EQ(scores.results()["val_loss"]["best"], 5.0);
+}
+
+TEST(Scores, KeepsTheBestSeveralAndASaveIsWantedForEach) {
+  SnapshotConfig config;
+  config.best_count = 2;
+  config.best_metric = "accuracy";
+  config.best_is = BestIs::highest;
+  Scores scores = scores_of(config);
+  const auto note = [&](std::int64_t step, double value) {
+    scores.note(step, {{"accuracy", value}});
+    const bool wanted = scores.wants_save();
+    scores.saved();
+    return wanted;
+  };
+  EXPECT_TRUE(note(1, 0.5));
+  EXPECT_TRUE(note(2, 0.4));
+  EXPECT_FALSE(note(3, 0.3));
+  EXPECT_TRUE(note(4, 0.45)) << "the second best of now";
+  EXPECT_THAT(scores.best_steps(), ElementsAre(1, 4));
+  EXPECT_FALSE(note(5, 0.45)) << "an equal one that comes later";
+  Json saved = Json::object();
+  scores.write_state(saved);
+  Scores again = scores_of(config);
+  again.load_state(SavedJson(saved, "trainer"));
+  EXPECT_THAT(again.best_steps(), ElementsAre(1, 4));
+  config.keep_best = false;
+  Scores none = scores_of(config);
+  none.note(1, {{"accuracy", 0.5}});
+  EXPECT_FALSE(none.wants_save());
+  EXPECT_TRUE(none.best_steps().empty());
+}
+
+TEST(Scores, PatienceCountsGainsOfTheLeastSize) {
+  TrainConfig train;
+  train.early_stop_patience = 2;
+  train.early_stop_delta = 0.5;
+  Scores scores = scores_of({}, train);
+  scores.note(1, {{"val_loss", 4.0}});
+  scores.note(2, {{"val_loss", 3.8}});
+  EXPECT_FALSE(scores.stopped_improving());
+  scores.note(3, {{"val_loss", 3.0}});
+  scores.note(4, {{"val_loss", 2.8}});
+  EXPECT_FALSE(scores.stopped_improving());
+  scores.note(5, {{"val_loss", 2.6}});
+  EXPECT_TRUE(scores.stopped_improving()) << "two gains of less than .5 after 3.0";
+}
+
+TEST(Scores, AMetricThatIsNotMeasuredIsNamed) {
+  SnapshotConfig config;
+  config.best_metric = "acuracy";
+  Scores scores = scores_of(config);
+  try {
+    scores.note(1, {{"val_loss", 1.0}, {"accuracy", 0.5}});
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("validation gives no metric \"acuracy\""));
+    EXPECT_THAT(error.what(), testing::HasSubstr("it gives accuracy, val_loss"));
+  }
+}
+
+}  // namespace
+}  // namespace millrace

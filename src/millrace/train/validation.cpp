@@ -1,0 +1,32 @@
+#include "millrace/train/validation.h"
+
+#include <torch/nn/module.h>
+
+#include "millrace/base/signals.h"
+#include "millrace/metrics/board.h"
+
+namespace millrace {
+
+std::optional<std::map<std::string, double>> validation_means(const BatchWay& way, Stepper& stepper, data::Loader& loader,
+                                                              std::int64_t limit, Agreement& agreement) {
+  const at::NoGradGuard no_grad;
+  metrics::Board board;
+  way.recipe.model().eval();
+  way.recipe.begin_validation();
+  loader.restart(0);
+  for (std::int64_t i = 0; limit == 0 || i < limit; ++i) {
+    if (agreement.any(pending_signal() != 0)) return std::nullopt;
+    std::optional<data::HostBatch> host = loader.next();
+    if (!host) break;
+    for_each_micro_batch({way.recipe, nullptr, way.device, way.micro_batches}, std::move(*host), [&](const Batch& batch, bool) {
+      const StepResult result = stepper.evaluate(batch);
+      for (std::size_t k = 0; k < result.losses.size(); ++k) board.add("val_" + stepper.objective_name(k), result.losses[k]);
+      way.recipe.measure(batch, result, board);
+    });
+  }
+  if (agreement.any(pending_signal() != 0)) return std::nullopt;
+  board.sum_over(agreement);
+  return board.means();
+}
+
+}  // namespace millrace

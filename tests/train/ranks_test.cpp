@@ -1,0 +1,326 @@
+// Two ranks as two threads of one process: what they agree on, and that together they are one process.
+#include <ATen/ops/full.h>
+#include <c10/util/Exception.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/nn/module.h>
+#include <torch/nn/modules/linear.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <condition_variable>
+#include <csignal>
+#include <fstream>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "millrace/base/error.h"
+#include "millrace/base/signals.h"
+#include "millrace/core/agreement.h"
+#include "millrace/data/memory_source.h"
+#include "millrace/nn/functional.h"
+#include "millrace/train/micro_batches.h"
+#include "millrace/train/session.h"
+#include "toys.h"
+
+namespace millrace {
+namespace {
+
+// Where the threads meet: each leaves something, all read all of it.
+class Table {
+ public:
+  explicit Table(int seats) : places_(static_cast<std::size_t>(seats)) {}
+
+  template <class T>
+  std::vector<T> exchange(int seat, T mine) {
+    put(seat, &mine);
+    std::vector<T> all;
+    for (const void* place : places_) all.push_back(*static_cast<const T*>(place));
+    wait();
+    return all;
+  }
+
+ private:
+  void put(int seat, const void* what) {
+    places_[static_cast<std::size_t>(seat)] = what;
+    wait();
+  }
+  void wait() {
+    std::unique_lock lock(mutex_);
+    const std::size_t round = round_;
+    if (++here_ == places_.size()) {
+      here_ = 0;
+      ++round_;
+      all_here_.notify_all();
+    } else {
+      all_here_.wait(lock, [&] { return round_ != round; });
+    }
+  }
+  std::vector<const void*> places_;
+  std::mutex mutex_;
+  std::condition_variable all_here_;
+  std::size_t here_ = 0, round_ = 0;
+};
+
+class Seat final : public Agreement {
+ public:
+  Seat(Table& table, int rank, int world) : table_(table), ranks_{rank, rank, world} {}
+  [[nodiscard]] Ranks ranks() const override { return ranks_; }
+  [[nodiscard]] std::vector<Json> gather(Json mine) override { return table_.exchange(ranks_.rank, std::move(mine)); }
+  void sum(std::vector<at::Tensor>& values) override {
+    std::vector<at::Tensor> mine;
+    for (const at::Tensor& value : values) mine.push_back(value.clone());
+    const auto all = table_.exchange(ranks_.rank, std::move(mine));
+    const at::NoGradGuard no_grad;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      at::Tensor total = all[0][i].clone();
+      for (std::size_t rank = 1; rank < all.size(); ++rank) total += all[rank][i];
+      values[i].copy_(total);
+    }
+  }
+
+ private:
+  Table& table_;
+  Ranks ranks_;
+};
+
+// Runs `body(agreement)` on `world` ranks; what they return, by rank. An exception of one is thrown here.
+template <class Body>
+auto on_ranks(int world, Body body) {
+  Table table(world);
+  std::vector<decltype(body(std::declval<Agreement&>()))> results(static_cast<std::size_t>(world));
+  std::vector<std::exception_ptr> errors(static_cast<std::size_t>(world));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < world; ++rank) {
+    threads.emplace_back([&, rank] {
+      Seat seat(table, rank, world);
+      try {
+        results[static_cast<std::size_t>(rank)] = body(seat);
+      } catch (...) {
+        errors[static_cast<std::size_t>(rank)] = std::current_exception();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const std::exception_ptr& error : errors) {
+    if (error) std::rethrow_exception(error);
+  }
+  return results;
+}
+
+constexpr std::int64_t kRows = 24;
+
+struct NetImpl : torch::nn::Module {
+  NetImpl() {
+    first = register_module("first", torch::nn::Linear(3, 7));
+    second = register_module("second", torch::nn::Linear(7, 1));
+    const at::NoGradGuard no_grad;
+    double value = 0.1;
+    for (const at::Tensor& parameter : parameters())
+      parameter.copy_((at::arange(parameter.numel(), at::kFloat) * (value += 0.2)).sin().view_as(parameter));
+  }
+  torch::nn::Linear first{nullptr}, second{nullptr};
+};
+
+// Remembers what each row of the epoch dropped.
+class Dropping final : public Recipe {
+ public:
+  data::Pipeline data(Split) override {
+    std::vector<float> x, y;
+    for (std::int64_t i = 0; i < kRows; ++i) {
+      for (int k = 0; k < 3; ++k) x.push_back(std::sin(static_cast<float>(3 * i + k)));
+      y.push_back(std::cos(static_cast<float>(i)));
+    }
+    return data::single(std::make_shared<data::MemorySource>(
+        std::vector{data::memory_array("x", {3}, std::move(x)), data::memory_array("y", {1}, std::move(y))}));
+  }
+  NetImpl& model() override { return *net_; }
+  std::vector<Objective> objectives() override {
+    Objective objective;
+    objective.loss = [this](const Batch& batch, const StepContext&) {
+      const at::Tensor kept = nn::dropout(at::ones({batch.rows(), 7}), 0.5, {});
+      const auto& positions = batch.groups()[0].positions;
+      for (std::size_t i = 0; i < positions.size(); ++i) {
+        const at::Tensor row = kept[static_cast<std::int64_t>(i)].ne(0);
+        std::string bits;
+        for (std::int64_t k = 0; k < 7; ++k) bits += row[k].item<bool>() ? '1' : '0';
+        dropped[{batch.epoch(), positions[i]}] = bits;
+      }
+      const at::Tensor error = net_->second(at::tanh(net_->first(batch["x"])) * kept) - batch["y"];
+      return Loss{
+          .terms = {{.sum = error.square().sum(), .count = at::full({}, static_cast<double>(batch.rows())), .nominal_count = 3}}};
+    };
+    return {objective};
+  }
+  std::map<std::pair<std::uint64_t, std::int64_t>, std::string> dropped;
+
+ private:
+  std::shared_ptr<NetImpl> net_ = std::make_shared<NetImpl>();
+};
+
+struct Trained {
+  std::map<std::pair<std::uint64_t, std::int64_t>, std::string> dropped;
+  std::vector<at::Tensor> parameters;
+};
+
+// Steps of eight rows in all over two epochs; the last step of an epoch has eight too.
+Trained train(Agreement& agreement, std::int64_t batch_size, std::int64_t accumulate, std::int64_t micro_batches) {
+  Dropping recipe;
+  const Switches switches;
+  telemetry::Timeline timeline;
+  Stepper stepper(recipe, switches, timeline, {.seed = 9, .agreement = &agreement});
+  data::LoaderOptions options{.batch_size = batch_size, .shuffle = true, .seed = 4};
+  options.readers = 0;
+  options.rank = agreement.ranks().rank;
+  options.world_size = agreement.ranks().world_size;
+  data::Loader loader(recipe.data(Split::train), options);
+  const BatchWay way{recipe, nullptr, at::kCPU, micro_batches};
+  for (std::int64_t step = 0; step < 2 * kRows / 8; ++step) {
+    stepper.begin_step(step);
+    for (std::int64_t i = 0; i < accumulate; ++i) {
+      auto host = loader.next();
+      if (!host) host = loader.next();  // the next epoch's
+      for_each_micro_batch(way, *std::move(host),
+                           [&](const Batch& batch, bool only) { stepper.accumulate(batch, only && accumulate == 1); });
+    }
+    stepper.update();
+  }
+  Trained trained{.dropped = recipe.dropped, .parameters = {}};
+  for (const at::Tensor& parameter : recipe.model().parameters()) trained.parameters.push_back(parameter.detach().clone());
+  return trained;
+}
+
+TEST(Ranks, DropWhatOneProcessDropsAndTrainTheSameWeights) {
+  const Trained one = train(Agreement::of_one(), 8, 1, 1);
+  ASSERT_EQ(one.dropped.size(), 2 * static_cast<std::size_t>(kRows));
+  const auto compare = [&](const std::vector<Trained>& ranks, const std::string& how) {
+    std::map<std::pair<std::uint64_t, std::int64_t>, std::string> dropped;
+    for (const Trained& rank : ranks) dropped.insert(rank.dropped.begin(), rank.dropped.end());
+    EXPECT_EQ(dropped, one.dropped) << how;
+    for (const Trained& rank : ranks) {
+      for (std::size_t i = 0; i < one.parameters.size(); ++i) {
+        EXPECT_LT((rank.parameters[i] - one.parameters[i]).abs().max().item<double>(), 1e-6) << how;
+        EXPECT_TRUE(at::equal(rank.parameters[i], ranks[0].parameters[i])) << how << ": ranks drift apart";
+      }
+    }
+  };
+  compare(on_ranks(2, [](Agreement& agreement) { return train(agreement, 4, 1, 1); }), "two ranks");
+  compare(on_ranks(4, [](Agreement& agreement) { return train(agreement, 2, 1, 1); }), "four ranks");
+  compare(on_ranks(2, [](Agreement& agreement) { return train(agreement, 2, 2, 1); }), "two ranks that accumulate");
+  compare({train(Agreement::of_one(), 8, 1, 3)}, "three micro-batches");
+  compare({train(Agreement::of_one(), 2, 4, 1)}, "four batches a step");
+  std::set<std::string> patterns;
+  for (const auto& [row, bits] : one.dropped) patterns.insert(bits);
+  EXPECT_GT(patterns.size(), 20U) << "rows must not all drop the same";
+}
+
+// Whole runs of the grouped toy; rank 0 has the folder.
+struct Ended {
+  Json summary;
+  int exit_code = 0;
+};
+
+std::vector<Ended> run_on_two(const Json& overrides, const std::filesystem::path& folder) {
+  return on_ranks(2, [&](Agreement& agreement) {
+    const Entry entry = toys::grouped_regression();
+    const config::Schema schema = schema_of(entry);
+    config::Layers layers(schema, aliases_of(entry));
+    layers.add_values(entry.defaults, "recipe");
+    layers.add_values(overrides, "test");
+    telemetry::Console console(telemetry::Console::Mode::quiet);
+    SessionRequest request;
+    request.assembly = {.recipe = entry.name,
+                        .config = layers.resolve(),
+                        .make = entry.make,
+                        .config_folder = {},
+                        .console = &console,
+                        .agreement = &agreement};
+    if (agreement.ranks().rank == 0) request.run_place.folder = folder;
+    const RunOutcome outcome = Session(std::move(request)).run();
+    return Ended{outcome.summary, outcome.exit_code};
+  });
+}
+
+class RanksOfARun : public testing::Test {
+ protected:
+  void SetUp() override {
+    for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGUSR1}) std::signal(number, SIG_DFL);
+    install_signal_handlers();
+    reset_pending_signal_for_test();
+  }
+  void TearDown() override {
+    toys::at_point = nullptr;
+    reset_pending_signal_for_test();
+  }
+  const Json kTwo = {
+      {"data.batch_size", 2}, {"train.epochs", 2}, {"toy.dropout", 0.25}, {"toy.rows", 16}, {"precision.dtype", "auto"}};
+  toys::TemporaryFolder folder_;
+};
+
+TEST_F(RanksOfARun, MetricsAndChoicesAreThoseOfBoth) {
+  const std::vector<Ended> ranks = run_on_two(kTwo, folder_.path());
+  Json one_config = kTwo;
+  one_config["data.batch_size"] = 4;
+  one_config["precision.dtype"] = "fp32";
+  EXPECT_EQ(ranks[0].summary.at("metrics"), ranks[1].summary.at("metrics"));
+  EXPECT_EQ(ranks[0].summary.at("samples"), ranks[1].summary.at("samples"));
+  const auto format_of = [](const Ended& rank) {
+    for (const Json& choice : rank.summary.at("choices")) {
+      if (choice.at("option") == "precision.dtype") return choice;
+    }
+    return Json();
+  };
+  EXPECT_FALSE(format_of(ranks[0]).is_null());
+  EXPECT_EQ(format_of(ranks[0]), format_of(ranks[1])) << "the clock of each would decide for itself";
+  Json two_config = kTwo;
+  two_config["precision.dtype"] = "fp32";
+  const toys::TemporaryFolder other;
+  const std::vector<Ended> plain = run_on_two(two_config, other.path());
+  const RunOutcome one = toys::run(toys::grouped_regression(), "", one_config);
+  EXPECT_NEAR(plain[0].summary.at("metrics").at("val_loss").at("last").get<double>(),
+              one.summary.at("metrics").at("val_loss").at("last").get<double>(), 1e-6);
+  EXPECT_EQ(plain[0].summary.at("samples"), one.summary.at("samples"));
+}
+
+TEST_F(RanksOfARun, StopAtTheSameStep) {
+  std::atomic<int> losses{0};
+  toys::at_point = [&](const char* at) {
+    if (std::string(at) == "loss" && ++losses == 9) std::raise(SIGTERM);
+  };
+  const std::vector<Ended> ranks = run_on_two(kTwo, folder_.path());
+  EXPECT_EQ(ranks[0].exit_code, 128 + SIGTERM);
+  EXPECT_EQ(ranks[1].exit_code, 128 + SIGTERM);
+  EXPECT_EQ(ranks[0].summary.at("steps"), ranks[1].summary.at("steps"));
+  EXPECT_EQ(ranks[0].summary.at("state_sha256").get<std::string>().size(), 64U);
+}
+
+TEST_F(RanksOfARun, RecoverTogetherWhenOneRunsOutOfMemory) {
+  std::atomic<bool> failed{false};
+  toys::at_point = [&](const char* at) {
+    if (std::string(at) == "loss" && !failed.exchange(true))
+      throw c10::OutOfMemoryError({__func__, __FILE__, static_cast<std::uint32_t>(__LINE__)}, "not enough for one of them");
+  };
+  Json config = kTwo;
+  config["precision.dtype"] = "fp32";
+  const std::vector<Ended> ranks = run_on_two(config, folder_.path());
+  for (const Ended& rank : ranks) {
+    EXPECT_EQ(rank.summary.at("memory").at("micro_batches"), 2);
+    EXPECT_EQ(rank.summary.at("exit_reason"), "epochs");
+  }
+  EXPECT_EQ(ranks[0].summary.at("metrics"), ranks[1].summary.at("metrics"));
+}
+
+TEST_F(RanksOfARun, EndTogetherWhenASnapshotCanNotBeWritten) {
+  Json config = kTwo;
+  config.update({{"snapshot.every_steps", 2}, {"snapshot.on_error", "stop"}, {"precision.dtype", "fp32"}});
+  std::once_flag once;
+  toys::at_point = [&](const char* at) {  // a file lies where the folder of the snapshots is to be
+    if (std::string(at) == "loss") std::call_once(once, [&] { std::ofstream(folder_.path() / "snapshots") << "in the way"; });
+  };
+  EXPECT_THROW((void)run_on_two(config, folder_.path()), Error);
+}
+
+}  // namespace
+}  // namespace millrace
