@@ -49,8 +49,9 @@ class SampleCache {
 
 class CachedSource final : public Source {
  public:
-  // `source` keeps rows or parts.
-  CachedSource(std::shared_ptr<const Source> source, std::shared_ptr<SampleCache> cache);
+  // `source` keeps rows or parts; `name` is its data set's, for messages. ConfigError when it says that it keeps rows and draws
+  // random numbers for them (read() throws the same when it does so later), or keeps parts without bytes.
+  CachedSource(std::shared_ptr<const Source> source, std::shared_ptr<SampleCache> cache, std::string name = "");
   ~CachedSource() override;
   CachedSource(const CachedSource&) = delete;
   CachedSource& operator=(const CachedSource&) = delete;
@@ -85,6 +86,7 @@ class CachedSource final : public Source {
 
   const std::shared_ptr<const Source> source_;
   const std::shared_ptr<SampleCache> cache_;
+  const std::string name_;
   const Keeps keeps_;
   const std::size_t parts_per_sample_;
   std::vector<std::size_t> field_bytes_;  // of a row

@@ -8,6 +8,7 @@
 #include "millrace/base/format.h"
 #include "millrace/data/detail/batch_work.h"
 #include "millrace/data/detail/engine.h"
+#include "millrace/data/detail/keeping.h"
 #include "millrace/data/detail/loader_state.h"
 #include "millrace/data/detail/readers.h"
 #include "millrace/data/detail/tuner.h"
@@ -35,6 +36,7 @@ void check(const Pipeline& pipeline, const LoaderOptions& options) {
       refuse(dataset.name.empty() ? "the data set has no samples" : "data set \"" + dataset.name + "\" has no samples", "data",
              "check the paths and filters of the data");
     }
+    detail::check_keeping(*dataset.source, dataset.name);
   }
   const auto at_least_one = [](std::int64_t value, const std::string& key) {
     if (value < 1) refuse(key + " is " + std::to_string(value), key, "set it to 1 or more");

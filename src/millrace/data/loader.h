@@ -81,8 +81,9 @@ struct LoaderCounters {
 // next() and the other calls belong to one thread; batches may be destroyed on any thread.
 class Loader {
  public:
-  Loader(Pipeline pipeline, LoaderOptions options);  // ConfigError when nothing would ever be delivered
-  ~Loader();                                         // stops the readers; outstanding batches stay valid
+  // ConfigError when nothing would ever be delivered, or a data set breaks its promise to a cache (see Keeps).
+  Loader(Pipeline pipeline, LoaderOptions options);
+  ~Loader();  // stops the readers; outstanding batches stay valid
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 

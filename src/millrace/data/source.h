@@ -31,23 +31,33 @@ class ReadRandom {
       : seed_(seed), epoch_(epoch), positions_(positions) {}
   // `operation` tells several independent uses within one source apart (crop, flip, ...).
   [[nodiscard]] Philox operator()(std::size_t i, std::uint64_t operation = 0) const noexcept {
+    if (drawn_ != nullptr) *drawn_ = true;
     return Philox(make_key(seed_, epoch_, static_cast<std::uint64_t>(positions_[i]), operation));
   }
   // For a call on indices [first, first + count) of this one.
   [[nodiscard]] ReadRandom part(std::size_t first, std::size_t count) const noexcept {
-    return {seed_, epoch_, positions_.subspan(first, count)};
+    ReadRandom some(seed_, epoch_, positions_.subspan(first, count));
+    some.drawn_ = drawn_;
+    return some;
+  }
+  // The same streams; `drawn` becomes true when one of them is asked for. It outlives the call.
+  [[nodiscard]] ReadRandom watched(bool& drawn) const noexcept {
+    ReadRandom same = *this;
+    same.drawn_ = &drawn;
+    return same;
   }
 
  private:
   std::uint64_t seed_;
   std::uint64_t epoch_;
   std::span<const std::int64_t> positions_;
+  bool* drawn_ = nullptr;
 };
 
 // What of a data set a cache may keep (see cached_source.h).
 enum class Keeps : std::uint8_t {
   nothing,  // it is in memory already, or as cheap to read as a copy
-  rows,     // read() draws no random numbers: the rows it wrote
+  rows,     // the rows that read() wrote. It draws no random numbers: the loader and the cache refuse a source that does
   parts     // what load() brings; finish() makes rows of it, with random numbers if it likes
 };
 
@@ -83,7 +93,7 @@ class Source {
   [[nodiscard]] virtual std::size_t parts_per_sample() const { return 1; }  // at most kMostParts
   // Which ones, in the order of finish(); those that are drawn come from random(0).
   virtual void parts_of(std::int64_t index, const ReadRandom&, std::span<std::int64_t> parts) const { parts[0] = index; }
-  [[nodiscard]] virtual std::size_t part_bytes(std::int64_t) const { return 0; }
+  [[nodiscard]] virtual std::size_t part_bytes(std::int64_t) const { return 0; }     // what load() writes, at least 1
   virtual void load(std::int64_t /*part*/, std::span<std::byte> /*bytes*/) const {}  // throws as read() does
   // Writes row 0 of `rows` with the randomness random(0).
   virtual void finish(std::int64_t /*index*/, std::span<const std::span<const std::byte>> /*parts*/, Rows /*rows*/,
