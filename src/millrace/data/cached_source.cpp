@@ -142,7 +142,10 @@ CachedSource::~CachedSource() {
 }
 
 std::size_t CachedSource::bytes_of(std::int64_t part) const {
-  return keeps_ == Keeps::rows ? row_bytes_ : source_->part_bytes(part);
+  if (keeps_ == Keeps::rows) return row_bytes_;
+  const std::size_t bytes = source_->part_bytes(part);
+  if (bytes == 0) detail::refuse_empty_part(part, name_);
+  return bytes;
 }
 
 void CachedSource::read(std::span<const std::int64_t> indices, Rows rows, const ReadRandom& random) const {

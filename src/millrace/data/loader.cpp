@@ -7,6 +7,7 @@
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
 #include "millrace/data/detail/batch_work.h"
+#include "millrace/data/detail/data_identity.h"
 #include "millrace/data/detail/engine.h"
 #include "millrace/data/detail/keeping.h"
 #include "millrace/data/detail/loader_state.h"
@@ -355,6 +356,37 @@ struct Loader::Impl {
     engine->restart(sequence());
   }
 
+  const std::vector<detail::DatasetIdentity>& identity() {
+    if (known.empty()) known = detail::identify(work->datasets());
+    return known;
+  }
+
+  void check_data(const Json& saved, const std::string& called) {
+    const auto tell = [this](const std::string& line) {
+      if (options.note) options.note(line);
+    };
+    data_check = saved.is_null() ? detail::DataCheck::unknown : detail::DataCheck::same;
+    if (saved.is_null())
+      return tell(
+          "the snapshot does not say what its data was, being of an earlier version: the run goes on with the data there is, "
+          "which could not be compared");
+    const detail::DataChanges changes = detail::changes_since(saved, identity());
+    if (changes.differ.empty()) {
+      if (!changes.renamed.empty()) tell(called + " has other names and the same content: " + detail::joined(changes.renamed));
+      return;
+    }
+    const std::string what = called + " is not what the run was begun with: " + detail::joined(changes.differ);
+    if (!options.accepts_changed) {
+      throw SnapshotError({.what = what,
+                           .where = "data of the snapshot",
+                           .next = "give the data as it was, set data.accept_changed=true to go on with what is there now, or "
+                                   "begin a new run"});
+    }
+    data_check = detail::DataCheck::changed;
+    warn(what);
+    tell("data.accept_changed: the run goes on though " + what);
+  }
+
   [[nodiscard]] detail::LoaderState state() const {
     return {.fingerprint = detail::fingerprint_of(work->datasets()),
             .seed = options.seed,
@@ -389,6 +421,8 @@ struct Loader::Impl {
   std::int64_t interval = 0;
   std::int64_t next_look = 0;
   LoaderCounters counters;
+  std::vector<detail::DatasetIdentity> known;              // of the data sets, once asked for
+  detail::DataCheck data_check = detail::DataCheck::same;  // for the next load_state()
 };
 
 Loader::Loader(Pipeline pipeline, LoaderOptions options) {
@@ -409,12 +443,17 @@ std::int64_t Loader::samples_per_epoch() const noexcept { return impl_->work->sa
 Json Loader::state() const { return detail::to_json(impl_->state()); }
 
 void Loader::load_state(const Json& state) {
-  const detail::LoaderState loaded = detail::loader_state_from(state, impl_->state(), *impl_->work);
+  const detail::LoaderState loaded = detail::loader_state_from(state, impl_->state(), *impl_->work, impl_->data_check);
+  impl_->data_check = detail::DataCheck::same;
   impl_->quarantine = loaded.quarantine;
   impl_->work->set_quarantine(loaded.quarantine);
   impl_->go_to(loaded.epoch, loaded.next_batch);
   impl_->bad_in_epoch = loaded.bad_in_epoch;
 }
+
+Json Loader::data_state() const { return detail::to_json(impl_->identity()); }
+
+void Loader::check_data(const Json& saved, const std::string& called) { impl_->check_data(saved, called); }
 
 void Loader::restart(std::uint64_t epoch) { impl_->go_to(epoch, 0); }
 

@@ -39,6 +39,7 @@ struct LoaderOptions {
   BadSamples bad_samples = BadSamples::fail;
   double max_bad_fraction = 0.001;               // of an epoch's samples; above it the run fails whatever the policy
   std::uint64_t max_buffer_bytes = 1ULL << 30U;  // byte budget of all slots
+  bool accepts_changed = false;                  // data.accept_changed: see Loader::check_data
   bool adapts = true;  // more readers (when chosen) and batches ahead while the consumer waits; bits do not depend on it
   std::shared_ptr<Arena> arena;                  // null = Arena::host()
   std::function<void(const std::string&)> warn;  // one line per warning; null = dropped
@@ -95,9 +96,19 @@ class Loader {
   [[nodiscard]] std::int64_t batches_per_epoch() const noexcept;  // of this rank (equal on all ranks)
   [[nodiscard]] std::int64_t samples_per_epoch() const noexcept;  // over all data sets and ranks
   // {fingerprint, seed, epoch, next batch, quarantine}: O(1) apart from the quarantine list. load_state() refuses another
-  // fingerprint, batch size or seed with a SnapshotError that names both values.
+  // fingerprint, batch size or seed with a SnapshotError that names both values. After check_data() let other data pass, the
+  // next load_state() goes on at that batch (at the end of the epoch when there are fewer now) without the quarantine, whose
+  // samples may be others.
   [[nodiscard]] Json state() const;
   void load_state(const Json& state);
+  // What the data is: of each data set the fingerprint, and names, sizes and digests of its files (see file_stamps.h; of more
+  // than 4,096 files 1,024 digests of neighbours). Reads them at the first call.
+  [[nodiscard]] Json data_state() const;
+  // Compares the data with data_state() of an earlier process. SnapshotError names the files that differ and how, unless
+  // LoaderOptions::accepts_changed: then warn and note say it. Null, of a snapshot that holds none: a note says that nothing
+  // could be compared. Files that have other names and the same content in the same order are the same data, with a note.
+  // `called` begins the messages.
+  void check_data(const Json& saved, const std::string& called = "the data");
   void restart(std::uint64_t epoch = 0);  // drop what is prepared and begin that epoch: early stop of a validation pass, tests
   [[nodiscard]] LoaderCounters counters() const;
   [[nodiscard]] int readers() const noexcept;                 // in use now

@@ -11,6 +11,7 @@
 
 #include "millrace/base/field.h"
 #include "millrace/base/philox.h"
+#include "millrace/data/file_stamps.h"
 
 namespace millrace::data {
 
@@ -71,8 +72,12 @@ class Source {
   [[nodiscard]] virtual std::int64_t size() const = 0;              // number of samples
   // Writes sample indices[i] to row i of every field. Throws DataError naming file and sample when one can't be read.
   virtual void read(std::span<const std::int64_t> indices, Rows rows, const ReadRandom& random) const = 0;
-  // Identifies content and reading options; part of the loader's state, so that a resume on other data is noticed.
+  // Identifies the reading options, and the content of data that comes from no file; part of the loader's state, so that a resume
+  // on other data is noticed. Not of paths and times: the same data may lie elsewhere.
   [[nodiscard]] virtual std::string fingerprint() const = 0;
+  // What is in its files, in the order in which they make samples: mostly `return stamps_of(files_)`. Asked for once, when a
+  // snapshot is to be saved or resumed from. Empty: fingerprint() says it all.
+  [[nodiscard]] virtual std::vector<FileStamp> stamps() const { return {}; }
   // Samples that are cheap enough to be read many per call: how many one ticket should claim. 1 for files that are decoded.
   [[nodiscard]] virtual std::int64_t samples_per_ticket() const { return 1; }
   // True when reading waits (disk, network) rather than computes: readers may then outnumber the cores.

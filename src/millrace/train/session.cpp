@@ -58,6 +58,7 @@ data::LoaderOptions loader_options(const RunConfig& config, const Switches& swit
   options.prefetch = static_cast<int>(config.data.prefetch);
   options.bad_samples = policy_of(config.data.bad_samples);
   options.max_bad_fraction = config.data.max_bad_fraction;
+  options.accepts_changed = config.data.accept_changed;
   options.max_buffer_bytes = static_cast<std::uint64_t>(config.data.max_buffer_bytes);
   options.warn = [&console](const std::string& text) { console.warning(text); };
   return options;
@@ -196,6 +197,7 @@ void Session::make_loaders() {
   choose_cache(pipeline, held_out);
   auto options = loader_options(config_, switches_, pipeline, Split::train, *request_.console);
   options.note = [this](const std::string& text) {
+    if (folder_ != nullptr && !folder_->has_begun()) return notices_.push_back(text);
     request_.console->notice(text);
     if (folder_ != nullptr && folder_->has_begun()) log_->write("loader", {{"choice", text}});
   };
@@ -203,6 +205,9 @@ void Session::make_loaders() {
   origin_choice("data.workers", std::to_string(loader_->readers()), loader_->readers_reason());
   if (!held_out.datasets.empty()) {
     options = loader_options(config_, switches_, held_out, Split::validation, *request_.console);
+    options.note = [this](const std::string& text) {
+      if (folder_ != nullptr && !folder_->has_begun()) notices_.push_back(text);
+    };
     validation_ = std::make_unique<data::Loader>(std::move(held_out), options);
   }
   total_steps_ = steps_of(config_, loader_->batches_per_epoch());

@@ -118,6 +118,7 @@ void Session::introduce() {
                         {"command", request_.command_line},
                         {"step", trainer_->step()},
                         {"plan", plan_.to_json()},
+                        {"notices", notices_},
                         {"versions", versions()}});
 }
 

@@ -16,6 +16,24 @@ namespace {
 Json number_or_null(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
 double number_or_nan(const Json& value) { return value.is_null() ? std::nan("") : value.get<double>(); }
 
+// Beside the state rather than in it: where the data lies, or a file that is none of the run's business any more, changes no bit.
+Json data_of(const data::Loader& training, const data::Loader* validation) {
+  Json data = {{"train", training.data_state()}};
+  if (validation != nullptr) data["validation"] = validation->data_state();
+  return data;
+}
+
+void check_data(data::Loader& training, data::Loader* validation, const Json& report) {
+  const auto data = SavedJson(report, "report").find("data");
+  const auto saved = [&](const char* split) {
+    const auto one = data ? data->find(split) : std::nullopt;
+    return one ? one->json() : Json();
+  };
+  training.check_data(saved("train"));
+  if (validation == nullptr) return;
+  if (const Json held_out = saved("validation"); !held_out.is_null()) validation->check_data(held_out, "the validation data");
+}
+
 }  // namespace
 
 snapshot::Content Trainer::content() const {
@@ -61,6 +79,7 @@ void Trainer::restore(const snapshot::Content& content) {
   };
   const auto average = content.parts.find("average");
   parts_.stepper->load_state(part("optimizer"), average == content.parts.end() ? Tensors() : average->second.tensors);
+  check_data(*parts_.loader, parts_.validation, content.report);
   parts_.loader->load_state(part("loader").json);
   loader_state_ = parts_.loader->state();
   parts_.recipe->load_state(part("recipe"));
@@ -162,7 +181,9 @@ void Trainer::save(bool required) {
       epoch_save_due_ = false;
       improved_ = false;
       hold_folder();
-      writer_->begin(content(), std::move(retention));
+      snapshot::Content state = content();
+      state.report["data"] = data_of(*parts_.loader, parts_.validation);
+      writer_->begin(std::move(state), std::move(retention));
       if (required) writer_->wait();
       if (required || !parts_.saves_in_background) note_save(required ? OnFailure::end : OnFailure::as_configured);
     }

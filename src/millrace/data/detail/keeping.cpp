@@ -27,13 +27,13 @@ void check_rows(const Source& source, const std::string& name) {
 }
 
 void check_parts(const Source& source, const std::string& name) {
-  for (std::int64_t part = 0; part < source.parts(); ++part) {
-    if (source.part_bytes(part) > 0) continue;
-    throw ConfigError(
-        Message{.what = "part " + std::to_string(part) + " of " + label(name) + " has 0 bytes, and a cache is to keep it",
-                .where = "part_bytes() of its source, which says Keeps::parts",
-                .next = "return the number of bytes that load() writes"});
+  std::size_t bytes = 1;
+  try {
+    bytes = source.part_bytes(0);
+  } catch (const DataError&) {
+    // As above.
   }
+  if (bytes == 0) refuse_empty_part(0, name);
 }
 
 }  // namespace
@@ -44,6 +44,13 @@ void refuse_drawn_rows(const std::string& name) {
                                     "first epoch",
                             .where = "keeps() of its source, which says Keeps::rows",
                             .next = "return Keeps::parts and draw in finish(), or return Keeps::nothing"});
+}
+
+void refuse_empty_part(std::int64_t part, const std::string& name) {
+  throw ConfigError(
+      Message{.what = "part " + std::to_string(part) + " of " + label(name) + " has 0 bytes, and a cache is to keep it",
+              .where = "part_bytes() of its source, which says Keeps::parts",
+              .next = "return the number of bytes that load() writes"});
 }
 
 void check_keeping(const Source& source, const std::string& name) {
