@@ -58,13 +58,14 @@ void check(const Pipeline& pipeline, const LoaderOptions& options) {
   }
 }
 
-detail::WorkOptions work_options(const LoaderOptions& options) {
-  return {.batch_size = options.batch_size,
-          .shuffle = options.shuffle,
-          .drop_last = options.drop_last,
-          .seed = options.seed,
-          .rank = options.rank,
-          .world_size = options.world_size,
+detail::WorkOptions work_options(const LoaderOptions& options, Grouping grouping) {
+  return {.order = {.grouping = grouping,
+                    .batch_size = options.batch_size,
+                    .shuffle = options.shuffle,
+                    .drop_last = options.drop_last,
+                    .seed = options.seed,
+                    .rank = options.rank,
+                    .world_size = options.world_size},
           .bad_samples = options.bad_samples};
 }
 
@@ -120,7 +121,7 @@ Message reason_of(const BadRow& bad, const std::string& sample) {
 struct Loader::Impl {
   Impl(Pipeline pipeline, LoaderOptions given)
       : options(std::move(given)),
-        work(std::make_shared<BatchWork>(std::move(pipeline.datasets), work_options(options),
+        work(std::make_shared<BatchWork>(std::move(pipeline.datasets), work_options(options, pipeline.grouping),
                                          options.arena ? options.arena : Arena::host())) {
     if (work->batches_per_epoch() == 0) {
       refuse("no batch is left: " + with_commas(work->samples()) + " samples, batch size " + with_commas(options.batch_size) +
@@ -274,7 +275,7 @@ struct Loader::Impl {
   }
 
   void check_ceiling(const BatchSlot& slot) const {
-    const auto rows = work->rows_before(static_cast<std::int64_t>(work->batches_per_epoch()));
+    const auto rows = work->order().rows_before(static_cast<std::int64_t>(work->batches_per_epoch()));
     const std::uint64_t bad = bad_in_epoch + slot.bad.size();
     if (static_cast<double>(bad) <= options.max_bad_fraction * static_cast<double>(rows)) return;
     const DataError last = error_of(slot.bad.back());
@@ -396,6 +397,7 @@ struct Loader::Impl {
             .epoch = epoch,
             .next_batch = batch,
             .bad_in_epoch = bad_in_epoch,
+            .order = work->order().order_text(),
             .quarantine = quarantine};
   }
 
@@ -438,7 +440,11 @@ std::uint64_t Loader::epoch() const noexcept { return impl_->epoch; }
 
 std::int64_t Loader::batches_per_epoch() const noexcept { return static_cast<std::int64_t>(impl_->work->batches_per_epoch()); }
 
-std::int64_t Loader::samples_per_epoch() const noexcept { return impl_->work->samples_per_epoch(); }
+std::int64_t Loader::samples_per_epoch() const noexcept { return impl_->work->order().samples_per_epoch(); }
+
+std::int64_t Loader::rows_per_batch() const noexcept { return impl_->work->order().rows_per_batch(); }
+
+std::vector<DatasetPlan> Loader::dataset_plans() const { return impl_->work->order().dataset_plans(); }
 
 Json Loader::state() const { return detail::to_json(impl_->state()); }
 

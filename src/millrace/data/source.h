@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -105,18 +106,44 @@ class Source {
                       const ReadRandom&) const {}
 };
 
-// One data set of a pipeline.
+// Weights of a data set's samples in an epoch: size() finite numbers of 0 or more, one of them above 0; a sample is drawn, with
+// replacement, in proportion to its own. Empty: that epoch is a permutation, each sample once. A pure function, since a resumed
+// run and every rank ask anew; called in any thread, once or a few times an epoch. What it throws ends the run.
+using SampleWeights = std::function<std::vector<float>(std::uint64_t epoch)>;
+
+// One data set of a pipeline. batch_size, weight and weights are for several: see Grouping.
 struct Dataset {
   std::string name;  // "" when there is only one
   std::shared_ptr<const Source> source;
+  std::optional<std::int64_t> batch_size = {};  // rows per rank and micro-step; default: Pipeline::batch_size. Not in a mix
+  std::optional<double> weight = {};            // in a mix: its share of the rows; one without counts as 1 beside one with
+  SampleWeights weights = {};                   // a single data set may have them too. They take 8 bytes a sample and epoch
 };
 
+// How several data sets share the batches of an epoch. Each batch has a group of each data set, in the order of the pipeline.
+//   each    batch_size rows of each; an epoch lasts until the longest is through, and one that is through has no rows
+//   repeat  batch_size rows of each; one that is through begins again, in an order of its own each time, until the longest is
+//           through. Its positions count on, so a sample that comes again is augmented anew
+//   cut     batch_size rows of each; an epoch ends when the shortest is through
+//   mix     batch_size rows in all. Without weights each sample of all data sets comes once an epoch. With a weight of a data
+//           set, or weights of samples, every row is drawn with replacement: a data set by its weight (or else by the sum of
+//           its samples' weights, 1 each where there are none), then a sample of it
+// An epoch of a data set with weights has as many draws as it would have samples.
+enum class Grouping : std::uint8_t { each, repeat, cut, mix };
+
 // What Recipe::data returns: the data sets and how samples become batches. Sizes left empty come from the run's config.
+//
+// A group without rows is one whose data set is through (each), to which no row of a mix fell, or whose samples were left out as
+// bad (data.bad_samples=skip). It is there all the same, so that groups keep their places: no positions, and every field a tensor
+// [0, shape of the field...] of the field's type. Recipe::prepare, the losses and Recipe::measure see it as any other group and
+// must bear it: sums over it are 0 and so are counts, but a mean over it is 0 / 0. The trainer skips a batch in which no group
+// has rows; a batch with some is theirs.
 struct Pipeline {
-  std::vector<Dataset> datasets;  // one: plain batches; several: grouped batches, batch_size rows of each data set in turn order
-  std::optional<std::int64_t> batch_size;  // samples per rank and micro-step (per data set when grouped)
+  std::vector<Dataset> datasets;           // one: plain batches; several: grouped batches, rows of each data set in turn order
+  std::optional<std::int64_t> batch_size;  // samples per rank and micro-step (per data set when grouped; in all of a mix)
   std::optional<bool> shuffle;             // default: data.shuffle for training, false for validation
   std::optional<bool> drop_last;           // default: data.drop_last for training, false for validation
+  Grouping grouping = Grouping::each;
 };
 
 [[nodiscard]] inline Pipeline single(std::shared_ptr<const Source> source) {

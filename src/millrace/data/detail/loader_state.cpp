@@ -79,16 +79,18 @@ std::string fingerprint_of(const std::vector<Dataset>& datasets) {
 Json to_json(const LoaderState& state) {
   Json quarantine = Json::array();
   for (const auto& [group, index] : state.quarantine) quarantine.push_back(Json::array({group, index}));
-  return {{"version", kVersion},
-          {"fingerprint", state.fingerprint},
-          {"seed", state.seed},
-          {"global_batch_size", state.global_batch_size},
-          {"shuffle", state.shuffle},
-          {"drop_last", state.drop_last},
-          {"epoch", state.epoch},
-          {"next_batch", state.next_batch},
-          {"bad_in_epoch", state.bad_in_epoch},
-          {"quarantine", std::move(quarantine)}};
+  Json json = {{"version", kVersion},
+               {"fingerprint", state.fingerprint},
+               {"seed", state.seed},
+               {"global_batch_size", state.global_batch_size},
+               {"shuffle", state.shuffle},
+               {"drop_last", state.drop_last},
+               {"epoch", state.epoch},
+               {"next_batch", state.next_batch},
+               {"bad_in_epoch", state.bad_in_epoch},
+               {"quarantine", std::move(quarantine)}};
+  if (!state.order.empty()) json["order"] = state.order;
+  return json;
 }
 
 LoaderState loader_state_from(const Json& json, const LoaderState& current, const BatchWork& work, DataCheck data) {
@@ -104,6 +106,7 @@ LoaderState loader_state_from(const Json& json, const LoaderState& current, cons
                     .epoch = take<std::uint64_t>(json, "epoch"),
                     .next_batch = take<std::uint64_t>(json, "next_batch"),
                     .bad_in_epoch = take<std::uint64_t>(json, "bad_in_epoch"),
+                    .order = json.contains("order") ? take<std::string>(json, "order") : "",
                     .quarantine = {}};
   const std::string anew = ", or begin a new run";
   const bool is_other = data == DataCheck::changed || (data == DataCheck::unknown && state.fingerprint != current.fingerprint);
@@ -111,6 +114,11 @@ LoaderState loader_state_from(const Json& json, const LoaderState& current, cons
     state.next_batch = std::min(state.next_batch, work.batches_per_epoch());
   } else {
     expect_same(state.fingerprint, current.fingerprint, "data of fingerprint", "give the data the run was begun with" + anew);
+  }
+  const auto grouping = [](const std::string& order) { return order.empty() ? std::string("each") : order; };
+  if (!is_other) {
+    expect_same(grouping(state.order), grouping(current.order), "data sets grouped as",
+                "give them the grouping, batch sizes and weights that they had" + anew);
   }
   expect_same(state.seed, current.seed, "seed", "set train.seed as it was" + anew);
   expect_same(state.global_batch_size, current.global_batch_size, "a batch size over all ranks of",

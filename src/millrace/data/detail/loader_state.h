@@ -20,6 +20,7 @@ struct LoaderState {
   std::uint64_t epoch = 0;
   std::uint64_t next_batch = 0;
   std::uint64_t bad_in_epoch = 0;
+  std::string order;  // of grouped and weighted data sets: BatchOrder::order_text()
   Quarantine quarantine;
 };
 
