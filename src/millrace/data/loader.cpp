@@ -423,7 +423,8 @@ struct Loader::Impl {
   std::int64_t interval = 0;
   std::int64_t next_look = 0;
   LoaderCounters counters;
-  std::vector<detail::DatasetIdentity> known;              // of the data sets, once asked for
+  std::vector<detail::DatasetIdentity> known;  // of the data sets, once asked for
+  Json known_as_json;
   detail::DataCheck data_check = detail::DataCheck::same;  // for the next load_state()
 };
 
@@ -457,7 +458,10 @@ void Loader::load_state(const Json& state) {
   impl_->bad_in_epoch = loaded.bad_in_epoch;
 }
 
-Json Loader::data_state() const { return detail::to_json(impl_->identity()); }
+Json Loader::data_state() const {
+  if (impl_->known_as_json.is_null()) impl_->known_as_json = detail::to_json(impl_->identity());
+  return impl_->known_as_json;
+}
 
 void Loader::check_data(const Json& saved, const std::string& called) { impl_->check_data(saved, called); }
 

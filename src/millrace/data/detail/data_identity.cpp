@@ -139,6 +139,7 @@ void compare_groups(const std::vector<FileGroup>& was, const std::vector<FileSta
 
 std::vector<DatasetIdentity> identify(const std::vector<Dataset>& datasets) {
   std::vector<DatasetIdentity> all;
+  all.reserve(datasets.size());
   for (const Dataset& dataset : datasets) all.push_back({dataset.name, dataset.source->fingerprint(), dataset.source->stamps()});
   return all;
 }
