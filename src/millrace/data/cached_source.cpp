@@ -7,6 +7,7 @@
 
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
+#include "millrace/data/detail/keeping.h"
 
 namespace millrace::data {
 namespace {
@@ -114,13 +115,15 @@ std::uint64_t cache_payload(const Source& source) {
   return sum;
 }
 
-CachedSource::CachedSource(std::shared_ptr<const Source> source, std::shared_ptr<SampleCache> cache)
+CachedSource::CachedSource(std::shared_ptr<const Source> source, std::shared_ptr<SampleCache> cache, std::string name)
     : source_(std::move(source)),
       cache_(std::move(cache)),
+      name_(std::move(name)),
       keeps_(source_->keeps()),
       parts_per_sample_(source_->parts_per_sample()) {
   MR_CHECK(keeps_ != Keeps::nothing, "a source that keeps nothing needs no cache");
   MR_CHECK(parts_per_sample_ >= 1 && parts_per_sample_ <= kMostParts, "a sample has one to kMostParts parts");
+  detail::check_keeping(*source_, name_);
   for (const Field& field : source_->fields()) field_bytes_.push_back(field.bytes());
   row_bytes_ = row_bytes_of(*source_);
   const auto parts = static_cast<std::size_t>(keeps_ == Keeps::rows ? source_->size() : source_->parts());
@@ -139,7 +142,10 @@ CachedSource::~CachedSource() {
 }
 
 std::size_t CachedSource::bytes_of(std::int64_t part) const {
-  return keeps_ == Keeps::rows ? row_bytes_ : source_->part_bytes(part);
+  if (keeps_ == Keeps::rows) return row_bytes_;
+  const std::size_t bytes = source_->part_bytes(part);
+  if (bytes == 0) detail::refuse_empty_part(part, name_);
+  return bytes;
 }
 
 void CachedSource::read(std::span<const std::int64_t> indices, Rows rows, const ReadRandom& random) const {
@@ -169,7 +175,10 @@ void CachedSource::read_rows(std::span<const std::int64_t> indices, Rows rows, c
     const std::size_t begin = at;
     while (at < indices.size() && !kept(indices[at])) ++at;
     cache_->count(0, at - begin);
-    source_->read(indices.subspan(begin, at - begin), RowAt(rows, begin, field_bytes_).rows(), random.part(begin, at - begin));
+    bool drawn = false;
+    source_->read(indices.subspan(begin, at - begin), RowAt(rows, begin, field_bytes_).rows(),
+                  random.part(begin, at - begin).watched(drawn));
+    if (drawn) detail::refuse_drawn_rows(name_);
     for (std::size_t i = begin; i < at; ++i) keep_row(indices[i], RowAt(rows, i, field_bytes_).rows());
   }
   cache_->count(hits, 0);
@@ -268,7 +277,7 @@ void use_cache(Pipeline& pipeline, const std::shared_ptr<SampleCache>& cache) {
   if (!cache) return;
   for (Dataset& dataset : pipeline.datasets) {
     if (dataset.source->keeps() == Keeps::nothing) continue;
-    dataset.source = std::make_shared<CachedSource>(dataset.source, cache);
+    dataset.source = std::make_shared<CachedSource>(dataset.source, cache, dataset.name);
   }
 }
 

@@ -49,8 +49,9 @@ class SampleCache {
 
 class CachedSource final : public Source {
  public:
-  // `source` keeps rows or parts.
-  CachedSource(std::shared_ptr<const Source> source, std::shared_ptr<SampleCache> cache);
+  // `source` keeps rows or parts; `name` is its data set's, for messages. ConfigError when it says that it keeps rows and draws
+  // random numbers for them, or keeps parts without bytes; read() throws the same when it shows later.
+  CachedSource(std::shared_ptr<const Source> source, std::shared_ptr<SampleCache> cache, std::string name = "");
   ~CachedSource() override;
   CachedSource(const CachedSource&) = delete;
   CachedSource& operator=(const CachedSource&) = delete;
@@ -59,6 +60,7 @@ class CachedSource final : public Source {
   [[nodiscard]] std::int64_t size() const override { return source_->size(); }
   void read(std::span<const std::int64_t> indices, Rows rows, const ReadRandom& random) const override;
   [[nodiscard]] std::string fingerprint() const override { return source_->fingerprint(); }
+  [[nodiscard]] std::vector<FileStamp> stamps() const override { return source_->stamps(); }
   [[nodiscard]] std::int64_t samples_per_ticket() const override { return source_->samples_per_ticket(); }
   [[nodiscard]] bool waits() const override { return source_->waits(); }
   [[nodiscard]] std::string describe(std::int64_t index) const override { return source_->describe(index); }
@@ -85,6 +87,7 @@ class CachedSource final : public Source {
 
   const std::shared_ptr<const Source> source_;
   const std::shared_ptr<SampleCache> cache_;
+  const std::string name_;
   const Keeps keeps_;
   const std::size_t parts_per_sample_;
   std::vector<std::size_t> field_bytes_;  // of a row

@@ -73,7 +73,7 @@ TEST(CachedSource, hits_all_from_the_second_epoch_on_and_gives_its_bytes_back) {
       Loader loader(cached(source, cache), shuffled(0));  // readers would begin a fifth
       for (int epoch = 0; epoch < 4; ++epoch) (void)epoch_of(loader);
     }
-    EXPECT_EQ(source->reads, 103);
+    EXPECT_EQ(source->reads, 103 + (keeps == Keeps::rows ? 1 : 0)) << "a sample of rows is read to see that nothing is drawn";
     const CacheCounters counters = cache->counters();
     EXPECT_EQ(counters.misses, 103U);
     EXPECT_EQ(counters.hits, 3 * 103U);
@@ -92,7 +92,7 @@ TEST(CachedSource, keeps_what_came_first_when_not_all_fits) {
   (void)epoch_of(loader);
   EXPECT_EQ(cache->counters().hits, 25U);
   EXPECT_EQ(cache->counters().bytes, bytes);
-  EXPECT_EQ(source->reads, 100 + 75);
+  EXPECT_EQ(source->reads, 1 + 100 + 75);
 }
 
 // Sample i is a part of its own and one of three that is drawn for it.
@@ -196,6 +196,80 @@ TEST(CacheChoice, decides_by_size_against_free_memory_and_says_why) {
   EXPECT_EQ(choose(CacheWish::automatic, 0, 50'000).reason, "ram: 40 kB to keep, data.cache_bytes is 50 kB");
   const std::vector<Dataset> nothing = {{"", counting(Keeps::nothing)}};
   EXPECT_EQ(choose_cache(nothing, CacheWish::ram, 1 << 30).reason, "off: the data is in memory already");
+}
+
+// Says that it keeps rows and draws numbers for some of them.
+class BrokenPromise final : public Source {
+ public:
+  explicit BrokenPromise(std::int64_t first_drawn) : first_drawn_(first_drawn) {}
+  [[nodiscard]] std::span<const Field> fields() const override { return {&field_, 1}; }
+  [[nodiscard]] std::int64_t size() const override { return 40; }
+  [[nodiscard]] std::string fingerprint() const override { return "broken"; }
+  [[nodiscard]] Keeps keeps() const override { return Keeps::rows; }
+  void read(std::span<const std::int64_t> indices, Rows rows, const ReadRandom& random) const override {
+    for (std::size_t i = 0; i < indices.size(); ++i) {
+      const std::uint32_t noise = indices[i] < first_drawn_ ? 0 : random.part(i, 1)(0)();
+      std::memcpy(rows.row(0, i, 4), &noise, 4);
+    }
+  }
+
+ private:
+  Field field_{"noise", DType::u32, {}};
+  std::int64_t first_drawn_;
+};
+
+template <class F>
+Message refusal_of(const F& call) {
+  try {
+    call();
+  } catch (const ConfigError& error) {
+    return error.message();
+  }
+  ADD_FAILURE() << "nothing was refused";
+  return {};
+}
+
+TEST(Keeping, rows_that_are_drawn_are_refused_when_the_pipeline_is_built) {
+  Pipeline pipeline;
+  pipeline.datasets = {{"patches", std::make_shared<BrokenPromise>(0)}, {"others", counting(Keeps::rows)}};
+  const std::string what =
+      "data set \"patches\" draws random numbers in read(): a cache of its rows would freeze them after the first epoch";
+  const Message cached = refusal_of([&] {
+    Pipeline copy = pipeline;
+    use_cache(copy, std::make_shared<SampleCache>(1 << 20));
+  });
+  EXPECT_EQ(cached.what, what);
+  EXPECT_EQ(cached.where, "keeps() of its source, which says Keeps::rows");
+  EXPECT_EQ(cached.next, "return Keeps::parts and draw in finish(), or return Keeps::nothing");
+  EXPECT_EQ(refusal_of([&] { const Loader loader(pipeline, shuffled(0)); }).what, what) << "without a cache too";
+}
+
+TEST(Keeping, rows_that_are_drawn_now_and_then_are_refused_before_the_first_is_kept) {
+  Loader loader(cached(std::make_shared<BrokenPromise>(39), std::make_shared<SampleCache>(1 << 20)), shuffled(0));
+  EXPECT_THAT(refusal_of([&] { (void)epoch_of(loader); }).what, HasSubstr("the data set draws random numbers in read()"));
+}
+
+TEST(Keeping, parts_without_bytes_are_refused_when_the_pipeline_is_built) {
+  class Sizeless final : public Source {
+   public:
+    [[nodiscard]] std::span<const Field> fields() const override { return {&field_, 1}; }
+    [[nodiscard]] std::int64_t size() const override { return 4; }
+    [[nodiscard]] std::string fingerprint() const override { return "sizeless"; }
+    [[nodiscard]] Keeps keeps() const override { return Keeps::parts; }
+    void read(std::span<const std::int64_t>, Rows, const ReadRandom&) const override {}
+
+   private:
+    Field field_{"x", DType::u8, {8}};
+  };
+  const Pipeline pipeline = single(std::make_shared<Sizeless>());
+  const Message refused = refusal_of([&] {
+    Pipeline copy = pipeline;
+    use_cache(copy, std::make_shared<SampleCache>(1 << 20));
+  });
+  EXPECT_EQ(refused.what, "part 0 of the data set has 0 bytes, and a cache is to keep it");
+  EXPECT_EQ(refused.where, "part_bytes() of its source, which says Keeps::parts");
+  EXPECT_EQ(refused.next, "return the number of bytes that load() writes");
+  EXPECT_THROW(const Loader loader(pipeline, shuffled(0)), ConfigError);
 }
 
 // Big enough that one per cent of it is more than what an allocator rounds by.

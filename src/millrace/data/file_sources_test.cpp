@@ -214,9 +214,12 @@ TEST_F(FileSourcesTest, FingerprintsTellFilesAndOptionsApart) {
   EXPECT_NE(before, print({.as_float = true}));
   EXPECT_NE(print({.patch = {4, 5, 6}}), before);
   EXPECT_NE(print({.patch = {1, 1, 1}}), print({.patch = {1, 1, 1}, .random = false}));
+  EXPECT_EQ(before, "nifti 1 file i16 whole [4,5,6]") << "what is in the file, stamps() says";
+  const std::vector<FileStamp> stamps = NiftiSource({a}, {}).stamps();
   stdfs::last_write_time(a, stdfs::last_write_time(a) - std::chrono::hours(1));
-  EXPECT_NE(print({}), before);
-  EXPECT_THAT(before, testing::MatchesRegex("nifti 1 file [0-9a-f]+ i16 whole \\[4,5,6\\]"));
+  EXPECT_EQ(NiftiSource({a}, {}).stamps(), stamps);
+  volume("a.nii", 1);
+  EXPECT_NE(NiftiSource({a}, {}).stamps().at(0).digest, stamps.at(0).digest);
 }
 
 TEST_F(FileSourcesTest, NpyRowsAreSamples) {

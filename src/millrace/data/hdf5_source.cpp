@@ -41,9 +41,6 @@ Hdf5Source::Hdf5Source(std::span<const std::filesystem::path> files, std::vector
   }
   first_.push_back(0);
   check_rows();
-  for (const auto& file : files_) {
-    hash.update(file->path().string() + '\n' + std::to_string(file->size()) + ' ' + std::to_string(file->modified_ns()) + '\n');
-  }
   fingerprint_ = "hdf5 " + std::to_string(files_.size()) + " files, " + std::to_string(size()) + " samples by " +
                  (samples_ == Hdf5Samples::file ? "file" : "row") + ", sha256 " + hash.hex();
   std::size_t bytes = 1;
@@ -51,6 +48,12 @@ Hdf5Source::Hdf5Source(std::span<const std::filesystem::path> files, std::vector
   constexpr std::size_t kWorthAClaim = std::size_t{1} << 18U;
   if (samples_ == Hdf5Samples::row)
     samples_per_ticket_ = std::max<std::int64_t>(1, static_cast<std::int64_t>(kWorthAClaim / bytes));
+}
+
+std::vector<FileStamp> Hdf5Source::stamps() const {
+  std::vector<std::filesystem::path> paths;
+  for (const auto& file : files_) paths.push_back(file->path());
+  return stamps_of(paths);
 }
 
 // Shape and type as the first file has them; the others must have the same.

@@ -37,8 +37,9 @@ class Hdf5Source final : public Source {
   [[nodiscard]] std::span<const Field> fields() const override { return fields_; }
   [[nodiscard]] std::int64_t size() const override { return first_.back(); }
   void read(std::span<const std::int64_t> indices, Rows rows, const ReadRandom& random) const override;
-  // Of paths, sizes, modification times, data sets and parts: not of the contents, which would have to be read.
+  // Of data sets and parts.
   [[nodiscard]] std::string fingerprint() const override { return fingerprint_; }
+  [[nodiscard]] std::vector<FileStamp> stamps() const override;
   [[nodiscard]] std::int64_t samples_per_ticket() const override { return samples_per_ticket_; }
   // "c07.h5" or "c07.h5 row 12".
   [[nodiscard]] std::string describe(std::int64_t index) const override;

@@ -72,9 +72,13 @@ TEST_F(Hdf5SourceTest, OneSampleAFileWithAPartKept) {
   const Hdf5Source other(files, {{"x", "/vis", {{0, 2}}}, {"label", "/label"}}, Hdf5Samples::file);
   EXPECT_EQ(source.fingerprint(), same.fingerprint());
   EXPECT_NE(source.fingerprint(), other.fingerprint());
+  const std::vector<FileStamp> stamps = source.stamps();
+  EXPECT_EQ(stamps.at(1).name, "b.h5");
   make("b.h5", {2, 3, 4}, 7);
-  EXPECT_NE(Hdf5Source(files, {{"x", "/vis", {{1, 3}}}, {"label", "/label"}}, Hdf5Samples::file).fingerprint(),
-            source.fingerprint());
+  const Hdf5Source changed(files, {{"x", "/vis", {{1, 3}}}, {"label", "/label"}}, Hdf5Samples::file);
+  EXPECT_EQ(changed.fingerprint(), source.fingerprint());
+  EXPECT_EQ(changed.stamps().at(0), stamps[0]);
+  EXPECT_NE(changed.stamps().at(1).digest, stamps[1].digest);
 }
 
 TEST_F(Hdf5SourceTest, OneSampleARowOverSeveralFiles) {

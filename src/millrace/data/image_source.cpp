@@ -55,7 +55,7 @@ ImageSource::ImageSource(std::vector<std::filesystem::path> files, ImageSamples 
       normalised_[c][value] = (static_cast<float>(value) / 255.0F - samples_.mean[c]) / samples_.deviation[c];
     }
   }
-  fingerprint_ = "images " + detail::fingerprint_of_files(files_, "images") + ' ' + std::string(name_of(field_.dtype)) +
+  fingerprint_ = "images " + detail::count_of_files(files_, "images") + ' ' + std::string(name_of(field_.dtype)) +
                  to_text(field_.shape) + (samples_.random_crop ? " random" : " middle") +
                  (samples_.random_flip ? " flipped" : "") + (samples_.reduce ? " reduced" : "");
   for (std::size_t c = 0; samples_.normalise && c < static_cast<std::size_t>(channels); ++c) {

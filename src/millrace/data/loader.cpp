@@ -7,7 +7,9 @@
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
 #include "millrace/data/detail/batch_work.h"
+#include "millrace/data/detail/data_identity.h"
 #include "millrace/data/detail/engine.h"
+#include "millrace/data/detail/keeping.h"
 #include "millrace/data/detail/loader_state.h"
 #include "millrace/data/detail/readers.h"
 #include "millrace/data/detail/tuner.h"
@@ -35,6 +37,7 @@ void check(const Pipeline& pipeline, const LoaderOptions& options) {
       refuse(dataset.name.empty() ? "the data set has no samples" : "data set \"" + dataset.name + "\" has no samples", "data",
              "check the paths and filters of the data");
     }
+    detail::check_keeping(*dataset.source, dataset.name);
   }
   const auto at_least_one = [](std::int64_t value, const std::string& key) {
     if (value < 1) refuse(key + " is " + std::to_string(value), key, "set it to 1 or more");
@@ -55,13 +58,14 @@ void check(const Pipeline& pipeline, const LoaderOptions& options) {
   }
 }
 
-detail::WorkOptions work_options(const LoaderOptions& options) {
-  return {.batch_size = options.batch_size,
-          .shuffle = options.shuffle,
-          .drop_last = options.drop_last,
-          .seed = options.seed,
-          .rank = options.rank,
-          .world_size = options.world_size,
+detail::WorkOptions work_options(const LoaderOptions& options, Grouping grouping) {
+  return {.order = {.grouping = grouping,
+                    .batch_size = options.batch_size,
+                    .shuffle = options.shuffle,
+                    .drop_last = options.drop_last,
+                    .seed = options.seed,
+                    .rank = options.rank,
+                    .world_size = options.world_size},
           .bad_samples = options.bad_samples};
 }
 
@@ -117,7 +121,7 @@ Message reason_of(const BadRow& bad, const std::string& sample) {
 struct Loader::Impl {
   Impl(Pipeline pipeline, LoaderOptions given)
       : options(std::move(given)),
-        work(std::make_shared<BatchWork>(std::move(pipeline.datasets), work_options(options),
+        work(std::make_shared<BatchWork>(std::move(pipeline.datasets), work_options(options, pipeline.grouping),
                                          options.arena ? options.arena : Arena::host())) {
     if (work->batches_per_epoch() == 0) {
       refuse("no batch is left: " + with_commas(work->samples()) + " samples, batch size " + with_commas(options.batch_size) +
@@ -271,7 +275,7 @@ struct Loader::Impl {
   }
 
   void check_ceiling(const BatchSlot& slot) const {
-    const auto rows = work->rows_before(static_cast<std::int64_t>(work->batches_per_epoch()));
+    const auto rows = work->order().rows_before(static_cast<std::int64_t>(work->batches_per_epoch()));
     const std::uint64_t bad = bad_in_epoch + slot.bad.size();
     if (static_cast<double>(bad) <= options.max_bad_fraction * static_cast<double>(rows)) return;
     const DataError last = error_of(slot.bad.back());
@@ -353,6 +357,37 @@ struct Loader::Impl {
     engine->restart(sequence());
   }
 
+  const std::vector<detail::DatasetIdentity>& identity() {
+    if (known.empty()) known = detail::identify(work->datasets());
+    return known;
+  }
+
+  void check_data(const Json& saved, const std::string& called) {
+    const auto tell = [this](const std::string& line) {
+      if (options.note) options.note(line);
+    };
+    data_check = saved.is_null() ? detail::DataCheck::unknown : detail::DataCheck::same;
+    if (saved.is_null())
+      return tell(
+          "the snapshot does not say what its data was, being of an earlier version: the run goes on with the data there is, "
+          "which could not be compared");
+    const detail::DataChanges changes = detail::changes_since(saved, identity());
+    if (changes.differ.empty()) {
+      if (!changes.renamed.empty()) tell(called + " has other names and the same content: " + detail::joined(changes.renamed));
+      return;
+    }
+    const std::string what = called + " is not what the run was begun with: " + detail::joined(changes.differ);
+    if (!options.accepts_changed) {
+      throw SnapshotError({.what = what,
+                           .where = "data of the snapshot",
+                           .next = "give the data as it was, set data.accept_changed=true to go on with what is there now, or "
+                                   "begin a new run"});
+    }
+    data_check = detail::DataCheck::changed;
+    warn(what);
+    tell("data.accept_changed: the run goes on though " + what);
+  }
+
   [[nodiscard]] detail::LoaderState state() const {
     return {.fingerprint = detail::fingerprint_of(work->datasets()),
             .seed = options.seed,
@@ -362,6 +397,7 @@ struct Loader::Impl {
             .epoch = epoch,
             .next_batch = batch,
             .bad_in_epoch = bad_in_epoch,
+            .order = work->order().order_text(),
             .quarantine = quarantine};
   }
 
@@ -387,6 +423,9 @@ struct Loader::Impl {
   std::int64_t interval = 0;
   std::int64_t next_look = 0;
   LoaderCounters counters;
+  std::vector<detail::DatasetIdentity> known;  // of the data sets, once asked for
+  Json known_as_json;
+  detail::DataCheck data_check = detail::DataCheck::same;  // for the next load_state()
 };
 
 Loader::Loader(Pipeline pipeline, LoaderOptions options) {
@@ -402,17 +441,29 @@ std::uint64_t Loader::epoch() const noexcept { return impl_->epoch; }
 
 std::int64_t Loader::batches_per_epoch() const noexcept { return static_cast<std::int64_t>(impl_->work->batches_per_epoch()); }
 
-std::int64_t Loader::samples_per_epoch() const noexcept { return impl_->work->samples_per_epoch(); }
+std::int64_t Loader::samples_per_epoch() const noexcept { return impl_->work->order().samples_per_epoch(); }
+
+std::int64_t Loader::rows_per_batch() const noexcept { return impl_->work->order().rows_per_batch(); }
+
+std::vector<DatasetPlan> Loader::dataset_plans() const { return impl_->work->order().dataset_plans(); }
 
 Json Loader::state() const { return detail::to_json(impl_->state()); }
 
 void Loader::load_state(const Json& state) {
-  const detail::LoaderState loaded = detail::loader_state_from(state, impl_->state(), *impl_->work);
+  const detail::LoaderState loaded = detail::loader_state_from(state, impl_->state(), *impl_->work, impl_->data_check);
+  impl_->data_check = detail::DataCheck::same;
   impl_->quarantine = loaded.quarantine;
   impl_->work->set_quarantine(loaded.quarantine);
   impl_->go_to(loaded.epoch, loaded.next_batch);
   impl_->bad_in_epoch = loaded.bad_in_epoch;
 }
+
+Json Loader::data_state() const {
+  if (impl_->known_as_json.is_null()) impl_->known_as_json = detail::to_json(impl_->identity());
+  return impl_->known_as_json;
+}
+
+void Loader::check_data(const Json& saved, const std::string& called) { impl_->check_data(saved, called); }
 
 void Loader::restart(std::uint64_t epoch) { impl_->go_to(epoch, 0); }
 

@@ -28,7 +28,7 @@ class Arena {
 enum class BadSamples : std::uint8_t { fail, skip, substitute, quarantine };
 
 struct LoaderOptions {
-  std::int64_t batch_size = 1;  // samples per rank and micro-step; per data set when grouped
+  std::int64_t batch_size = 1;  // samples per rank and micro-step; of each data set without a size of its own, or of a mix in all
   bool shuffle = false;
   bool drop_last = false;
   std::uint64_t seed = 0;
@@ -39,13 +39,14 @@ struct LoaderOptions {
   BadSamples bad_samples = BadSamples::fail;
   double max_bad_fraction = 0.001;               // of an epoch's samples; above it the run fails whatever the policy
   std::uint64_t max_buffer_bytes = 1ULL << 30U;  // byte budget of all slots
+  bool accepts_changed = false;                  // data.accept_changed: see Loader::check_data
   bool adapts = true;  // more readers (when chosen) and batches ahead while the consumer waits; bits do not depend on it
   std::shared_ptr<Arena> arena;                  // null = Arena::host()
   std::function<void(const std::string&)> warn;  // one line per warning; null = dropped
   std::function<void(const std::string&)> note;  // one line per choice made anew
 };
 
-// Groups stand in the order of the pipeline's data sets; one that is through has no rows.
+// Groups stand in the order of the pipeline's data sets; one may have no rows (see Pipeline), but has its fields.
 struct HostGroup {
   std::string_view name;                  // of the data set; valid while the loader lives
   std::span<const Field> fields;          // of the data set; valid while the loader lives
@@ -62,6 +63,14 @@ struct HostBatch {
   std::shared_ptr<void> slot;  // the memory; copy it to keep the memory alive
 };
 
+// One line of the plan.
+struct DatasetPlan {
+  std::string name;
+  std::int64_t samples = 0;
+  std::int64_t batch_size = 0;  // most rows of it in a batch of this rank
+  std::string rule;  // "repeats 3.2 times an epoch", "cut to 1,200 of 4,000 samples an epoch", "mixed: 23.4 % of the rows, ..."
+};
+
 struct LoaderCounters {
   std::uint64_t batches = 0;
   std::uint64_t samples = 0;
@@ -70,19 +79,23 @@ struct LoaderCounters {
   double read_seconds = 0;  // sum over readers of time in Source::read
 };
 
-// Order: a keyed bijection of [0, size) per (seed, epoch): O(1) memory, any position addressable. Rank r of w takes rows
-// [r*b, (r+1)*b) of each global batch of w*b rows. The same options give the same stream of bytes for any number of readers.
-//   last batch      without drop_last the ragged rest is dealt to the ranks in order, as evenly as it goes: all ranks have
-//   equally
-//                   many batches, and one may get no rows when there are fewer rows than ranks
-//   grouped         an epoch lasts until the longest data set is through; with drop_last each group is either full or empty
-//   bad samples     skip leaves rows out, so a batch may be smaller, even empty; substitute draws another sample by
-//                   (seed, epoch, position, attempt); quarantine also remembers the bad one and does not read it again
+// Order: a keyed bijection of [0, size) per (seed, epoch), and per round where a data set repeats: O(1) memory, any position
+// addressable. Draws by weight are a function of (seed, epoch, position) too. Rank r of w takes rows [r*b, (r+1)*b) of each
+// global batch of w*b rows. The same options give the same stream of bytes for any number of readers.
+//   last batch     without drop_last the ragged rest is dealt to the ranks in order, as evenly as it goes: all ranks have equally
+//                  many batches, and one may get no rows when there are fewer rows than ranks
+//   grouped        how long an epoch is and what stands in a group, see Grouping; but for a mix, with drop_last each group is
+//   either
+//                  full or empty, and data sets that repeat are always full
+//   bad samples    skip leaves rows out, so a batch may be smaller, even empty; substitute draws another sample of the data set
+//   by
+//                  (seed, epoch, position, attempt); quarantine also remembers the bad one and does not read it again
 // next() and the other calls belong to one thread; batches may be destroyed on any thread.
 class Loader {
  public:
-  Loader(Pipeline pipeline, LoaderOptions options);  // ConfigError when nothing would ever be delivered
-  ~Loader();                                         // stops the readers; outstanding batches stay valid
+  // ConfigError when nothing would ever be delivered, or a data set breaks its promise to a cache (see Keeps).
+  Loader(Pipeline pipeline, LoaderOptions options);
+  ~Loader();  // stops the readers; outstanding batches stay valid
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
@@ -94,10 +107,22 @@ class Loader {
   [[nodiscard]] std::int64_t batches_per_epoch() const noexcept;  // of this rank (equal on all ranks)
   [[nodiscard]] std::int64_t samples_per_epoch() const noexcept;  // over all data sets and ranks
   // {fingerprint, seed, epoch, next batch, quarantine}: O(1) apart from the quarantine list. load_state() refuses another
-  // fingerprint, batch size or seed with a SnapshotError that names both values.
+  // fingerprint, batch size or seed with a SnapshotError that names both values. After check_data() let other data pass, the
+  // next load_state() goes on at that batch (at the end of the epoch when there are fewer now) without the quarantine, whose
+  // samples may be others.
   [[nodiscard]] Json state() const;
   void load_state(const Json& state);
+  // What the data is: of each data set the fingerprint, and names, sizes and digests of its files (see file_stamps.h; of more
+  // than 4,096 files 1,024 digests of neighbours). Reads them at the first call.
+  [[nodiscard]] Json data_state() const;
+  // Compares the data with data_state() of an earlier process. SnapshotError names the files that differ and how, unless
+  // LoaderOptions::accepts_changed: then warn and note say it. Null, of a snapshot that holds none: a note says that nothing
+  // could be compared. Files that have other names and the same content in the same order are the same data, with a note.
+  // `called` begins the messages.
+  void check_data(const Json& saved, const std::string& called = "the data");
   void restart(std::uint64_t epoch = 0);  // drop what is prepared and begin that epoch: early stop of a validation pass, tests
+  [[nodiscard]] std::int64_t rows_per_batch() const noexcept;  // of this rank, in a full batch over all data sets
+  [[nodiscard]] std::vector<DatasetPlan> dataset_plans() const;
   [[nodiscard]] LoaderCounters counters() const;
   [[nodiscard]] int readers() const noexcept;                 // in use now
   [[nodiscard]] std::string readers_reason() const;           // one line for the plan; of the latest choice

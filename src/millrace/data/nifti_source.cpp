@@ -51,7 +51,7 @@ std::size_t kept_bytes(const NiftiHeader& header) { return sizeof(KeptVolume) + 
 
 NiftiSource::NiftiSource(std::vector<std::filesystem::path> files, NiftiSamples samples)
     : files_(std::move(files)), samples_(std::move(samples)), sizes_(files_.size()) {
-  fingerprint_ = "nifti " + detail::fingerprint_of_files(files_, "volumes");
+  fingerprint_ = "nifti " + detail::count_of_files(files_, "volumes");
   const NiftiFile first(files_.front());
   first_bytes_ = kept_bytes(first.header());
   const bool whole = samples_.patch.empty();

@@ -15,7 +15,7 @@ NpySource::NpySource(std::vector<NpyField> arrays) {
   std::vector<std::filesystem::path> paths;
   paths.reserve(arrays.size());
   for (const NpyField& array : arrays) paths.push_back(array.path);
-  fingerprint_ = "npy " + detail::fingerprint_of_files(paths, "arrays");
+  fingerprint_ = "npy " + detail::count_of_files(paths, "arrays");
   std::size_t sample_bytes = 0;
   for (NpyField& array : arrays) {
     format::NpyFile file(array.path);
@@ -43,6 +43,12 @@ NpySource::NpySource(std::vector<NpyField> arrays) {
       std::max<std::int64_t>(1, (std::int64_t{1} << 18) / std::max<std::int64_t>(1, static_cast<std::int64_t>(sample_bytes)));
 }
 
+std::vector<FileStamp> NpySource::stamps() const {
+  std::vector<std::filesystem::path> paths;
+  for (const Array& array : arrays_) paths.push_back(array.file.file().path());
+  return stamps_of(paths);
+}
+
 void NpySource::read(std::span<const std::int64_t> indices, Rows rows, const ReadRandom&) const {
   for (std::size_t f = 0; f < arrays_.size(); ++f) {
     const std::size_t row_bytes = fields_[f].bytes();
@@ -62,7 +68,7 @@ void NpySource::read(std::span<const std::int64_t> indices, Rows rows, const Rea
 }
 
 NpzSource::NpzSource(std::vector<std::filesystem::path> files, const std::vector<std::string>& names) : files_(std::move(files)) {
-  fingerprint_ = "npz " + detail::fingerprint_of_files(files_, "samples");
+  fingerprint_ = "npz " + detail::count_of_files(files_, "samples");
   const format::NpzFile first(files_.front());
   for (const format::NpzEntry& entry : first.entries()) {
     if (names.empty()) fields_.push_back({entry.name, entry.layout.dtype, entry.layout.shape});

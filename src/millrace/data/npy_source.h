@@ -28,6 +28,7 @@ class NpySource final : public Source {
   [[nodiscard]] std::int64_t size() const override { return size_; }
   void read(std::span<const std::int64_t> indices, Rows rows, const ReadRandom& random) const override;
   [[nodiscard]] std::string fingerprint() const override { return fingerprint_; }
+  [[nodiscard]] std::vector<FileStamp> stamps() const override;
   [[nodiscard]] std::int64_t samples_per_ticket() const override { return samples_per_ticket_; }
   [[nodiscard]] Keeps keeps() const override { return Keeps::rows; }
 
@@ -53,6 +54,7 @@ class NpzSource final : public Source {
   [[nodiscard]] std::int64_t size() const override { return static_cast<std::int64_t>(files_.size()); }
   void read(std::span<const std::int64_t> indices, Rows rows, const ReadRandom& random) const override;
   [[nodiscard]] std::string fingerprint() const override { return fingerprint_; }
+  [[nodiscard]] std::vector<FileStamp> stamps() const override { return stamps_of(files_); }
   [[nodiscard]] Keeps keeps() const override { return Keeps::rows; }
   [[nodiscard]] std::string describe(std::int64_t index) const override {
     return files_[static_cast<std::size_t>(index)].string();

@@ -18,6 +18,8 @@ namespace {
 using detail::SourceStamp;
 using detail::TextSource;
 
+const std::string kWhole = "sha256:";  // kind of digest: of the whole text
+
 constexpr std::int64_t kFirstCharacters = 50'000;
 
 // A file's time says nothing about changes within the tick it was taken in.
@@ -233,6 +235,9 @@ std::optional<TextTokens> from_cache(const std::filesystem::path& file, const Te
     result.characters = notes.at("characters").get<std::int64_t>();
     result.unknown = notes.at("unknown").get<std::int64_t>();
     result.notices = notes.at("notices").get<std::vector<std::string>>();
+    for (const Json& stamp : stamps) {
+      result.files.push_back({"", stamp.at("size").get<std::uint64_t>(), kWhole + stamp.at("sha256").get<std::string>()});
+    }
     result.from_cache = true;
     return result;
   } catch (const Json::exception&) {
@@ -245,9 +250,7 @@ std::optional<TextTokens> from_cache(const std::filesystem::path& file, const Te
   return std::nullopt;
 }
 
-}  // namespace
-
-TextTokens tokens_of_text(const TextOptions& options) {
+TextTokens find_or_make(const TextOptions& options) {
   const std::vector<TextSource> sources = labelled(options.sources);
   if (sources.empty()) throw DataError({.what = "there are no text files", .where = "sources", .next = "name at least one"});
   for (const TextSource& source : sources) (void)detail::stamp_of(source);  // a missing file is told before any work
@@ -261,6 +264,7 @@ TextTokens tokens_of_text(const TextOptions& options) {
   const Survey found = survey(options, sources);
   const std::string fingerprint = content_fingerprint(*found.tokenizer, found.stamps, options.end_between_sources);
   TextTokens result{.tokenizer = found.tokenizer};
+  for (const SourceStamp& stamp : found.stamps) result.files.push_back({"", stamp.size, kWhole + stamp.sha256});
   Counts counts;
   if (caches && options.writes_cache) {
     try {
@@ -283,6 +287,15 @@ TextTokens tokens_of_text(const TextOptions& options) {
   result.unknown = counts.unknown;
   result.notices = notices_of(sources, found, counts);
   result.notices.insert(result.notices.end(), trouble.begin(), trouble.end());
+  return result;
+}
+
+}  // namespace
+
+TextTokens tokens_of_text(const TextOptions& options) {
+  TextTokens result = find_or_make(options);
+  const std::vector<std::string> names = relative_names(options.sources);
+  for (std::size_t i = 0; i < names.size(); ++i) result.files[i].name = names[i];
   return result;
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "millrace/base/fs.h"
+#include "millrace/data/file_stamps.h"
 #include "millrace/data/token_array.h"
 #include "millrace/data/tokenizer.h"
 
@@ -33,6 +34,7 @@ struct TextTokens {
   std::int64_t characters = 0;               // bytes for the tokenizer `bytes`
   std::int64_t unknown = 0;                  // of them not in the vocabulary
   std::vector<std::string> notices;          // one line each: byte-order marks, unknown characters, a cache that can't be written
+  std::vector<FileStamp> files;              // the sources; digests of the whole text
   bool from_cache = false;
 };
 

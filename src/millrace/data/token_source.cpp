@@ -8,8 +8,8 @@
 
 namespace millrace::data {
 
-TokenSource::TokenSource(std::shared_ptr<const TokenArray> tokens, TokenWindows windows)
-    : tokens_(std::move(tokens)), windows_(windows) {
+TokenSource::TokenSource(std::shared_ptr<const TokenArray> tokens, TokenWindows windows, std::vector<FileStamp> files)
+    : tokens_(std::move(tokens)), files_(std::move(files)), windows_(windows) {
   if (windows_.end < 0) windows_.end = tokens_->size();
   MR_CHECK(windows_.begin >= 0 && windows_.begin <= windows_.end && windows_.end <= tokens_->size(),
            "no such part of the tokens");

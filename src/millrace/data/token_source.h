@@ -22,17 +22,20 @@ struct TokenWindows {
 class TokenSource final : public Source {
  public:
   // DataError when not one window fits; ConfigError when the overlap leaves no progress.
-  TokenSource(std::shared_ptr<const TokenArray> tokens, TokenWindows windows);
+  // `files`: what the tokens were made of (TextTokens::files), so that a resume can name the file that changed.
+  TokenSource(std::shared_ptr<const TokenArray> tokens, TokenWindows windows, std::vector<FileStamp> files = {});
 
   [[nodiscard]] std::span<const Field> fields() const override { return {&field_, 1}; }
   [[nodiscard]] std::int64_t size() const override { return size_; }
   void read(std::span<const std::int64_t> indices, Rows rows, const ReadRandom& random) const override;
   [[nodiscard]] std::string fingerprint() const override;
+  [[nodiscard]] std::vector<FileStamp> stamps() const override { return files_; }
   [[nodiscard]] std::int64_t samples_per_ticket() const override;
   [[nodiscard]] std::int64_t tokens_left_out() const noexcept;  // at the end, too few for a window
 
  private:
   std::shared_ptr<const TokenArray> tokens_;
+  std::vector<FileStamp> files_;
   TokenWindows windows_;
   Field field_;
   std::size_t row_bytes_ = 0;

@@ -48,6 +48,7 @@ data::LoaderOptions loader_options(const RunConfig& config, const Switches& swit
   options.prefetch = static_cast<int>(config.data.prefetch);
   options.bad_samples = policy_of(config.data.bad_samples);
   options.max_bad_fraction = config.data.max_bad_fraction;
+  options.accepts_changed = config.data.accept_changed;
   options.max_buffer_bytes = static_cast<std::uint64_t>(config.data.max_buffer_bytes);
   options.warn = [&console](const std::string& text) { console.warning(text); };
   return options;
@@ -162,11 +163,13 @@ void Assembly::make_loaders(std::function<void(const std::string&)> note) {
   data::Pipeline held_out = recipe_->data(Split::validation);
   choose_cache(pipeline, held_out);
   auto options = loader_options(pipeline, Split::train);
-  options.note = note ? std::move(note) : [this](const std::string& text) { request_.console->notice(text); };
+  const auto tell = note ? std::move(note) : [this](const std::string& text) { request_.console->notice(text); };
+  options.note = tell;
   loader_ = std::make_unique<data::Loader>(std::move(pipeline), options);
   choose("data.workers", std::to_string(loader_->readers()), loader_->readers_reason());
   if (held_out.datasets.empty()) return;
   options = loader_options(held_out, Split::validation);
+  options.note = [](const std::string&) {};
   validation_ = std::make_unique<data::Loader>(std::move(held_out), options);
 }
 
@@ -182,9 +185,7 @@ std::int64_t Assembly::steps_per_epoch() const {
 }
 
 std::int64_t Assembly::global_batch() const {
-  const std::int64_t batch = pipeline_->batch_size.value_or(config_.data.batch_size);
-  return batch * static_cast<std::int64_t>(pipeline_->datasets.size()) * config_.optim.accumulate *
-         agreement().ranks().world_size;
+  return loader_->rows_per_batch() * config_.optim.accumulate * agreement().ranks().world_size;
 }
 
 const Json* Assembly::kept(const std::string& option) const {

@@ -73,7 +73,7 @@ class Assembly {
 
   [[nodiscard]] std::int64_t total_steps() const;  // 0 = open end, or not known before make_loaders()
   [[nodiscard]] std::int64_t steps_per_epoch() const;
-  [[nodiscard]] std::int64_t global_batch() const;  // rows of a step, over all data sets, ranks and accumulated batches
+  [[nodiscard]] std::int64_t global_batch() const;  // rows of a full step, over all data sets, ranks and accumulated batches
   [[nodiscard]] data::LoaderOptions loader_options(const data::Pipeline& pipeline, Split split) const;
   [[nodiscard]] BatchWay way();
   // A prepared micro-batch as the first step's; leaves no trace. nullopt: there is no batch.

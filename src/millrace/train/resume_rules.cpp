@@ -18,11 +18,24 @@ void flatten(const Json& value, const std::string& prefix, std::map<std::string,
 }  // namespace
 
 bool may_change_on_resume(const std::string& path, std::span<const std::string> recipe_keys) {
-  static const std::array<std::string_view, 17> keys = {
-      "train.max_steps", "train.epochs",          "train.resume",          "train.validate_at_start", "train.early_stop_patience",
-      "data.workers",    "data.prefetch",         "data.pin_memory",       "data.persistent_workers", "data.dir",
-      "data.cache",      "data.cache_bytes",      "data.max_buffer_bytes", "train.validate_every",    "train.validate_batches",
-      "device.name",     "train.early_stop_delta"};
+  static const std::array<std::string_view, 18> keys = {"train.max_steps",
+                                                        "train.epochs",
+                                                        "train.resume",
+                                                        "train.validate_at_start",
+                                                        "train.early_stop_patience",
+                                                        "data.workers",
+                                                        "data.prefetch",
+                                                        "data.pin_memory",
+                                                        "data.persistent_workers",
+                                                        "data.dir",
+                                                        "data.cache",
+                                                        "data.cache_bytes",
+                                                        "data.max_buffer_bytes",
+                                                        "train.validate_every",
+                                                        "train.validate_batches",
+                                                        "device.name",
+                                                        "train.early_stop_delta",
+                                                        "data.accept_changed"};
   if (path.starts_with("log.") || path.starts_with("memory.") || path.starts_with("snapshot.") || path.starts_with("run."))
     return true;
   const auto covers = [&](const std::string& key) { return key.ends_with('.') ? path.starts_with(key) : path == key; };

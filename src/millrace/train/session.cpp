@@ -25,8 +25,9 @@ RunOutcome Session::run() {
     assembly_.begin_with(load_weights(*request_.fs, from, console()));
   assembly_.make_recipe(places());
   assembly_.make_loaders([this](const std::string& text) {
+    if (folder_ != nullptr && !folder_->has_begun()) return assembly_.notices().push_back(text);  // shown with the plan
     console().notice(text);
-    if (folder_ != nullptr && folder_->has_begun()) log_->write("loader", {{"choice", text}});
+    if (folder_ != nullptr) log_->write("loader", {{"choice", text}});
   });
   if (already_complete()) return finish(std::nullopt, "");
   assembly_.make_stepper(kept_choices());

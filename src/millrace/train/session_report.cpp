@@ -98,6 +98,12 @@ std::string Session::plan_text() {
   line("model", with_commas(parameter_count(assembly_.recipe().model())) + " parameters");
   line("data", with_commas(loader.samples_per_epoch()) + " samples an epoch, " + with_commas(loader.batches_per_epoch()) +
                    " batches; global batch " + with_commas(assembly_.global_batch()));
+  const auto datasets = loader.dataset_plans();
+  for (const data::DatasetPlan& dataset : datasets) {
+    if (datasets.size() == 1 && dataset.rule.empty()) break;  // the line above says it all
+    line("data " + dataset.name, with_commas(dataset.samples) + " samples, " + with_commas(dataset.batch_size) + " in a batch" +
+                                     (dataset.rule.empty() ? "" : "; " + dataset.rule));
+  }
   line("length", assembly_.total_steps() > 0 ? with_commas(assembly_.total_steps()) + " steps" : "open end");
   const Facts facts = assembly_.recipe().facts();
   for (const auto& [key, value] : facts.lines.items()) line(key, fact_text(value));
@@ -124,6 +130,7 @@ void Session::introduce() {
                         {"preset", request_.preset},
                         {"command", request_.command_line},
                         {"step", trainer_->step()},
+                        {"notices", assembly_.notices()},
                         {"plan", assembly_.plan().to_json()},
                         {"versions", versions()}});
 }

@@ -10,6 +10,20 @@
 #include "millrace/train/trainer.h"
 
 namespace millrace {
+namespace {
+
+void check_data(data::Loader& training, data::Loader* validation, const SavedJson& report) {
+  const auto data = report.find("data");
+  const auto saved = [&](const char* split) {
+    const auto one = data ? data->find(split) : std::nullopt;
+    return one ? one->json() : Json();
+  };
+  training.check_data(saved("train"));
+  if (validation == nullptr) return;
+  if (const Json held_out = saved("validation"); !held_out.is_null()) validation->check_data(held_out, "the validation data");
+}
+
+}  // namespace
 
 snapshot::Content Trainer::content() const {
   snapshot::Content content;
@@ -30,6 +44,9 @@ snapshot::Content Trainer::content() const {
           {"memory_split", recovery_.micro_batches()}};
   scores_.write_state(json);
   meter_.write_state(json, content.report);
+  // Beside the state rather than in it: where the data lies, or a file that is none of the run's business any more, changes no bit.
+  content.report["data"]["train"] = parts_.loader->data_state();
+  if (parts_.validation != nullptr) content.report["data"]["validation"] = parts_.validation->data_state();
   if (epoch_end_.row) json["epoch_row"] = {epoch_end_.row->epoch, number_or_null(epoch_end_.row->train_loss)};
   if (const auto names = frozen_names(parts_.recipe->model(), *parts_.stepper); !names.empty()) json["frozen"] = names;
   if (parts_.plan != nullptr) json["choices"] = parts_.plan->trial_choices();
@@ -49,6 +66,8 @@ void Trainer::restore(const snapshot::Content& content) {
   };
   const auto average = content.parts.find("average");
   parts_.stepper->load_state(part("optimizer"), average == content.parts.end() ? Tensors() : average->second.tensors);
+  const SavedJson report(content.report, "report");
+  check_data(*parts_.loader, parts_.validation, report);
   parts_.loader->load_state(part("loader").json);
   loader_state_ = parts_.loader->state();
   parts_.recipe->load_state(part("recipe"));
@@ -59,7 +78,7 @@ void Trainer::restore(const snapshot::Content& content) {
   validation_pending_ = trainer["validation_pending"].boolean() && parts_.validation != nullptr;
   if (const auto micro_batches = trainer.find("memory_split")) recovery_.use_at_least(micro_batches->integer(1));
   scores_.load_state(trainer);
-  meter_.load_state(trainer, SavedJson(content.report, "report"));
+  meter_.load_state(trainer, report);
   if (const auto row = trainer.find("epoch_row")) {
     const auto cells = row->list(2);
     epoch_end_.row = EpochRow{.epoch = static_cast<std::uint64_t>(cells[0].integer(0)), .train_loss = cells[1].number_or_nan()};

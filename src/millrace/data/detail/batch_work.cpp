@@ -11,8 +11,6 @@ namespace millrace::data::detail {
 namespace {
 
 constexpr std::size_t kAlignment = 64;
-constexpr std::uint64_t kOrderUse = 0x6F72646572ULL;  // keeps the order's key apart from those of ReadRandom
-constexpr std::uint64_t kReplaceUse = 0x73756273ULL;
 constexpr std::uint64_t kMaxReplacements = 16;
 constexpr std::uint64_t kTicketsAhead = 16;  // of look-ahead, at least: what a disk takes at once
 
@@ -22,6 +20,8 @@ constexpr std::uint64_t kTicketsAhead = 16;  // of look-ahead, at least: what a 
               .where = "data.batch_size",
               .next = "lower data.batch_size"});
 }
+
+std::size_t aligned(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
 // False for errors that are about the process or the program rather than about the sample.
 bool is_about_sample(const std::exception_ptr& error) {
@@ -43,105 +43,154 @@ bool is_about_sample(const std::exception_ptr& error) {
 }  // namespace
 
 BatchWork::BatchWork(std::vector<Dataset> datasets, WorkOptions options, std::shared_ptr<Arena> arena)
-    : datasets_(std::move(datasets)), options_(options), arena_(std::move(arena)) {
+    : datasets_(std::move(datasets)), options_(options), arena_(std::move(arena)), order_(datasets_, options_.order) {
+  const auto tickets_of = [](std::int64_t rows, std::int64_t each) {
+    return static_cast<std::uint64_t>((rows + each - 1) / each);
+  };
+  rows_per_ticket_ = options_.order.batch_size;
   for (std::size_t group = 0; group < datasets_.size(); ++group) {
     Part part;
     part.source = datasets_[group].source;
-    part.slices = {part.source->size(), options_.batch_size, options_.world_size, options_.drop_last};
-    part.seed = group == 0 ? options_.seed : make_key(options_.seed, group);
-    part.rows_per_ticket = std::clamp<std::int64_t>(part.source->samples_per_ticket(), 1, options_.batch_size);
+    part.seed = order_.seed(group);
+    part.rows_per_ticket = std::clamp<std::int64_t>(part.source->samples_per_ticket(), 1, order_.most_rows(group));
+    rows_per_ticket_ = std::min(rows_per_ticket_, part.rows_per_ticket);
     part.first_ticket = tickets_;
-    tickets_ += static_cast<std::uint64_t>((options_.batch_size + part.rows_per_ticket - 1) / part.rows_per_ticket);
+    if (!order_.mixes()) tickets_ += tickets_of(order_.most_rows(group), part.rows_per_ticket);
     part.end_ticket = tickets_;
-    batches_per_epoch_ = std::max(batches_per_epoch_, static_cast<std::uint64_t>(part.slices.batches()));
     parts_.push_back(std::move(part));
   }
+  if (order_.mixes()) tickets_ = tickets_of(options_.order.batch_size, rows_per_ticket_);
+  batches_per_epoch_ = static_cast<std::uint64_t>(order_.batches());
   look_ahead_batches_ = (kTicketsAhead + tickets_ - 1) / std::max<std::uint64_t>(tickets_, 1);
   lay_out();
+  if (order_.mixes()) lay_out_mix();
 }
 
 void BatchWork::lay_out() {
-  const auto rows = static_cast<std::size_t>(options_.batch_size);
-  for (Part& part : parts_) {
+  for (std::size_t group = 0; group < parts_.size(); ++group) {
+    Part& part = parts_[group];
+    const auto rows = static_cast<std::size_t>(order_.most_rows(group));
     for (const Field& field : part.source->fields()) {
       const std::size_t row_bytes = field.bytes();
       std::size_t bytes = 0;
-      if (__builtin_mul_overflow(row_bytes, rows, &bytes) || __builtin_add_overflow(bytes, kAlignment - 1, &bytes))
-        too_large(field);
+      if (__builtin_mul_overflow(row_bytes, rows, &bytes) || bytes > SIZE_MAX - kAlignment) too_large(field);
       part.field_bytes.push_back(row_bytes);
       part.field_offsets.push_back(slot_bytes_);
-      if (__builtin_add_overflow(slot_bytes_, bytes / kAlignment * kAlignment, &slot_bytes_)) too_large(field);
+      if (__builtin_add_overflow(slot_bytes_, aligned(bytes), &slot_bytes_)) too_large(field);
     }
   }
 }
 
+// The rows of a mix fall to any of its data sets, so where a group begins is known with the batch: room for the widest of them.
+void BatchWork::lay_out_mix() {
+  std::size_t widest = 0;
+  std::size_t fields = 0;
+  for (const Part& part : parts_) {
+    widest = std::max(widest, std::accumulate(part.field_bytes.begin(), part.field_bytes.end(), std::size_t{0}));
+    fields += part.field_bytes.size();
+  }
+  slot_bytes_ =
+      static_cast<std::size_t>(options_.order.batch_size) * widest + fields * kAlignment;  // less than lay_out()'s sum, or
+}  // little more
+
 std::int64_t BatchWork::samples() const noexcept {
   std::int64_t sum = 0;
-  for (const Part& part : parts_) sum += part.slices.size;
+  for (const Dataset& dataset : datasets_) sum += dataset.source->size();
   return sum;
-}
-
-std::int64_t BatchWork::samples_per_epoch() const noexcept {
-  std::int64_t sum = 0;
-  for (const Part& part : parts_) {
-    const std::int64_t full = part.slices.batches() * options_.batch_size * options_.world_size;
-    sum += options_.drop_last ? full : part.slices.size;
-  }
-  return sum;
-}
-
-std::int64_t BatchWork::rows_before(std::int64_t count) const noexcept {
-  std::int64_t rows = 0;
-  for (const Part& part : parts_) {
-    const std::int64_t batches = std::min(count, part.slices.batches());
-    if (batches == 0) continue;
-    rows += (batches - 1) * options_.batch_size + part.slices.slice(batches - 1, options_.rank).count;
-  }
-  return rows;
 }
 
 std::unique_ptr<BatchSlot> BatchWork::make_slot() {
   auto slot = std::make_unique<BatchSlot>(arena_, std::max<std::size_t>(slot_bytes_, kAlignment));
   slot->groups.resize(parts_.size());
+  if (order_.mixes()) slot->places.resize(static_cast<std::size_t>(options_.order.batch_size));
   for (std::size_t group = 0; group < parts_.size(); ++group) {
     GroupSlot& here = slot->groups[group];
-    for (const std::size_t offset : parts_[group].field_offsets) here.data.push_back(slot->memory + offset);
-    here.indices.resize(static_cast<std::size_t>(options_.batch_size));
-    here.positions.resize(static_cast<std::size_t>(options_.batch_size));
+    for (const std::size_t offset : parts_[group].field_offsets)
+      here.data.push_back(order_.mixes() ? slot->memory : slot->memory + offset);
+    here.indices.resize(static_cast<std::size_t>(order_.most_rows(group)));
+    here.positions.resize(static_cast<std::size_t>(order_.most_rows(group)));
   }
   return slot;
 }
 
 void BatchWork::begin(BatchSlot& slot, std::uint64_t batch) noexcept {
+  slot.bad.clear();
+  if (order_.mixes()) {
+    try {
+      begin_mix(slot, batch);
+    } catch (...) {  // weights that are none: told when the batch is due
+      for (GroupSlot& group : slot.groups) group.rows = 0;
+      slot.bad.push_back({.error = std::current_exception(), .failed = {}});
+    }
+    return;
+  }
   const auto in_epoch = static_cast<std::int64_t>(batch % batches_per_epoch_);
   for (std::size_t group = 0; group < parts_.size(); ++group) {
-    const RowRange range = parts_[group].slices.slice(in_epoch, options_.rank);
+    const RowRange range = order_.rows(group, in_epoch);
     GroupSlot& here = slot.groups[group];
     here.rows = range.count;
     std::iota(here.positions.begin(), here.positions.begin() + range.count, range.first);
   }
-  slot.bad.clear();
+}
+
+// Which rows fall to which data set, and where each group begins.
+void BatchWork::begin_mix(BatchSlot& slot, std::uint64_t batch) const {
+  const RowRange range = order_.mixed_rows(static_cast<std::int64_t>(batch % batches_per_epoch_));
+  const std::span places(slot.places.data(), static_cast<std::size_t>(range.count));
+  for (GroupSlot& group : slot.groups) group.rows = 0;
+  order_.fill_mixed(batch / batches_per_epoch_, range.first, places);
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    GroupSlot& here = slot.groups[places[i].group];
+    here.indices[static_cast<std::size_t>(here.rows)] = places[i].index;
+    here.positions[static_cast<std::size_t>(here.rows++)] = range.first + static_cast<std::int64_t>(i);
+  }
+  std::size_t offset = 0;
+  for (std::size_t group = 0; group < parts_.size(); ++group) {
+    GroupSlot& here = slot.groups[group];
+    for (std::size_t field = 0; field < here.data.size(); ++field) {
+      here.data[field] = slot.memory + offset;
+      offset += aligned(static_cast<std::size_t>(here.rows) * parts_[group].field_bytes[field]);
+    }
+  }
 }
 
 void BatchWork::run(BatchSlot& slot, std::uint64_t batch, std::uint64_t ticket, int reader) noexcept {
+  if (order_.mixes()) return run_mix(slot, batch, ticket, reader);
   std::size_t group = 0;
   while (ticket >= parts_[group].end_ticket) ++group;
   const Part& part = parts_[group];
-  if (part.source->looks_ahead()) look_ahead(part, batch + look_ahead_batches_, ticket);
+  if (part.source->looks_ahead()) look_ahead(group, batch + look_ahead_batches_, ticket);
   const std::int64_t first_row = static_cast<std::int64_t>(ticket - part.first_ticket) * part.rows_per_ticket;
   const std::int64_t rows = std::min(part.rows_per_ticket, slot.groups[group].rows - first_row);
-  if (rows <= 0) return;
-  const Block block{part, group, first_row, rows, batch / batches_per_epoch_, reader};
-  Activity& activity = activity_of(reader);
+  if (rows > 0) read_timed(slot, {part, group, first_row, rows, batch, batch / batches_per_epoch_, reader});
+}
+
+// A ticket takes its rows of all groups one after the other.
+void BatchWork::run_mix(BatchSlot& slot, std::uint64_t batch, std::uint64_t ticket, int reader) noexcept {
+  look_ahead_in_mix(batch + look_ahead_batches_, ticket);
+  const std::int64_t first = static_cast<std::int64_t>(ticket) * rows_per_ticket_;
+  std::int64_t begin = 0;
+  for (std::size_t group = 0; group < parts_.size(); ++group) {
+    const std::int64_t rows = slot.groups[group].rows;
+    const std::int64_t from = std::max<std::int64_t>(first - begin, 0);
+    const std::int64_t to = std::min(first + rows_per_ticket_ - begin, rows);
+    if (from < to) read_timed(slot, {parts_[group], group, from, to - from, batch, batch / batches_per_epoch_, reader});
+    begin += rows;
+  }
+}
+
+void BatchWork::read_timed(BatchSlot& slot, const Block& block) noexcept {
+  Activity& activity = activity_of(block.reader);
   const std::int64_t began = steady_nanoseconds();
-  activity.group.store(group, std::memory_order_relaxed);
-  activity.batch.store(batch, std::memory_order_relaxed);
+  activity.group.store(block.group, std::memory_order_relaxed);
+  activity.batch.store(block.batch, std::memory_order_relaxed);
   activity.since.store(began, std::memory_order_relaxed);
   try {
     read_block(slot, block);
-  } catch (...) {  // out of memory while keeping an error
+  } catch (...) {  // out of memory while keeping an error, or weights that are none
     const std::lock_guard lock(slot.mutex);
-    slot.bad.push_back({.group = group, .row = first_row, .reader = reader, .error = std::current_exception(), .failed = {}});
+    slot.bad.push_back(
+        {.group = block.group, .row = block.first_row, .reader = block.reader, .error = std::current_exception(), .failed = {}});
   }
   activity.since.store(0, std::memory_order_relaxed);
   const std::int64_t passed = steady_nanoseconds() - began;
@@ -152,33 +201,54 @@ void BatchWork::run(BatchSlot& slot, std::uint64_t batch, std::uint64_t ticket, 
   }
 }
 
-Order BatchWork::order_of(const Part& part, std::uint64_t epoch) const noexcept {
-  return options_.shuffle ? Order(part.slices.size, make_key(part.seed, epoch, kOrderUse)) : Order(part.slices.size);
-}
-
 // The order is a function of the position, so what will be read is known without a list; and as each ticket announces one some
 // batches on, none is announced twice.
-void BatchWork::look_ahead(const Part& part, std::uint64_t batch, std::uint64_t ticket) const noexcept {
-  const RowRange range = part.slices.slice(static_cast<std::int64_t>(batch % batches_per_epoch_), options_.rank);
+void BatchWork::look_ahead(std::size_t group, std::uint64_t batch, std::uint64_t ticket) const noexcept {
+  const Part& part = parts_[group];
+  const RowRange range = order_.rows(group, static_cast<std::int64_t>(batch % batches_per_epoch_));
   const std::int64_t first_row = static_cast<std::int64_t>(ticket - part.first_ticket) * part.rows_per_ticket;
   const std::uint64_t epoch = batch / batches_per_epoch_;
-  const Order order = order_of(part, epoch);
   std::array<std::int64_t, 64> indices{};
   std::array<std::int64_t, 64> positions{};
   const std::int64_t end = std::min(first_row + part.rows_per_ticket, range.count);
   for (std::int64_t row = first_row; row < end; row += static_cast<std::int64_t>(indices.size())) {
     const auto count = static_cast<std::size_t>(std::min<std::int64_t>(end - row, indices.size()));
-    order.fill(range.first + row, {indices.data(), count});
+    try {
+      order_.fill(group, epoch, range.first + row, {indices.data(), count});
+    } catch (...) {
+      return;  // the read will say why
+    }
     std::iota(positions.begin(), positions.begin() + static_cast<std::ptrdiff_t>(count), range.first + row);
     part.source->will_need({indices.data(), count}, ReadRandom(part.seed, epoch, {positions.data(), count}));
+  }
+}
+
+void BatchWork::look_ahead_in_mix(std::uint64_t batch, std::uint64_t ticket) const noexcept {
+  if (std::none_of(parts_.begin(), parts_.end(), [](const Part& part) { return part.source->looks_ahead(); })) return;
+  const RowRange range = order_.mixed_rows(static_cast<std::int64_t>(batch % batches_per_epoch_));
+  const std::uint64_t epoch = batch / batches_per_epoch_;
+  const std::int64_t first_row = static_cast<std::int64_t>(ticket) * rows_per_ticket_;
+  std::array<Place, 64> places{};
+  const std::int64_t end = std::min(first_row + rows_per_ticket_, range.count);
+  for (std::int64_t row = first_row; row < end; row += static_cast<std::int64_t>(places.size())) {
+    const auto count = static_cast<std::size_t>(std::min<std::int64_t>(end - row, places.size()));
+    try {
+      order_.fill_mixed(epoch, range.first + row, {places.data(), count});
+    } catch (...) {
+      return;
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+      const Part& part = parts_[places[i].group];
+      const std::int64_t position = range.first + row + static_cast<std::int64_t>(i);
+      if (part.source->looks_ahead()) part.source->will_need({&places[i].index, 1}, ReadRandom(part.seed, epoch, {&position, 1}));
+    }
   }
 }
 
 void BatchWork::read_block(BatchSlot& slot, const Block& block) {
   GroupSlot& here = slot.groups[block.group];
   const std::span indices(here.indices.data() + block.first_row, static_cast<std::size_t>(block.rows));
-  const Part& part = block.part;
-  order_of(part, block.epoch).fill(here.positions[static_cast<std::size_t>(block.first_row)], indices);
+  if (!order_.mixes()) order_.fill(block.group, block.epoch, here.positions[static_cast<std::size_t>(block.first_row)], indices);
 
   const bool any_quarantined =
       has_quarantine_.load(std::memory_order_acquire) &&
@@ -241,8 +311,7 @@ void BatchWork::replace(BatchSlot& slot, const Block& block, BadRow& bad) const 
   const auto row = static_cast<std::size_t>(bad.row);
   const auto position = static_cast<std::uint64_t>(here.positions[row]);
   for (std::uint64_t attempt = 1; attempt <= kMaxReplacements; ++attempt) {
-    Philox draw(make_key(block.part.seed, block.epoch, position, kReplaceUse, attempt));
-    const auto index = static_cast<std::int64_t>(draw.below(static_cast<std::uint64_t>(block.part.slices.size)));
+    const std::int64_t index = order_.replacement(block.group, block.epoch, position, attempt);
     if (index == bad.index || quarantined(block.group, index)) continue;
     try {
       read_rows(slot, block, {&index, 1}, bad.row);

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "millrace/base/error.h"
-#include "millrace/data/detail/order.h"
+#include "millrace/data/detail/batch_order.h"
 #include "millrace/data/loader.h"
 
 namespace millrace::data::detail {
@@ -47,18 +47,14 @@ struct BatchSlot {
   std::byte* const memory;
   const std::size_t bytes;
   std::vector<GroupSlot> groups;
+  std::vector<Place> places;  // of a mix
   std::mutex mutex;
   std::vector<BadRow> bad;  // protected by mutex while tickets run
 };
 
 // What the work needs to know of the options; constant after construction.
 struct WorkOptions {
-  std::int64_t batch_size = 1;
-  bool shuffle = false;
-  bool drop_last = false;
-  std::uint64_t seed = 0;
-  int rank = 0;
-  int world_size = 1;
+  BatchOrderOptions order;
   BadSamples bad_samples = BadSamples::fail;
 };
 
@@ -74,10 +70,8 @@ class BatchWork {
   [[nodiscard]] std::uint64_t batches_per_epoch() const noexcept { return batches_per_epoch_; }
   [[nodiscard]] std::size_t slot_bytes() const noexcept { return slot_bytes_; }
   [[nodiscard]] const std::vector<Dataset>& datasets() const noexcept { return datasets_; }
-  [[nodiscard]] std::int64_t samples() const noexcept;            // of all data sets
-  [[nodiscard]] std::int64_t samples_per_epoch() const noexcept;  // of those, the delivered ones, over all ranks
-  // Rows of this rank in batches [0, count) of an epoch, over all data sets.
-  [[nodiscard]] std::int64_t rows_before(std::int64_t count) const noexcept;
+  [[nodiscard]] std::int64_t samples() const noexcept;  // of all data sets
+  [[nodiscard]] const BatchOrder& order() const noexcept { return order_; }
 
   // What the engine asks for.
   std::unique_ptr<BatchSlot> make_slot();
@@ -102,15 +96,14 @@ class BatchWork {
   [[nodiscard]] std::string sample_label(std::size_t group, std::int64_t index) const;  // and in brackets what the source says
 
  private:
-  // One data set's part of the plan.
+  // One data set.
   struct Part {
     std::shared_ptr<const Source> source;
     std::vector<std::size_t> field_bytes;    // of one row
     std::vector<std::size_t> field_offsets;  // in the slot
-    BatchSlices slices;
     std::uint64_t seed = 0;
     std::int64_t rows_per_ticket = 1;
-    std::uint64_t first_ticket = 0;
+    std::uint64_t first_ticket = 0;  // not of a mix, whose tickets are counted over all its rows
     std::uint64_t end_ticket = 0;
   };
   // What one reader is at, for the message about a stall. A cache line each.
@@ -127,13 +120,18 @@ class BatchWork {
     std::size_t group;
     std::int64_t first_row;
     std::int64_t rows;
+    std::uint64_t batch;
     std::uint64_t epoch;
     int reader;
   };
 
   void lay_out();
-  [[nodiscard]] Order order_of(const Part& part, std::uint64_t epoch) const noexcept;
-  void look_ahead(const Part& part, std::uint64_t batch, std::uint64_t ticket) const noexcept;
+  void lay_out_mix();
+  void begin_mix(BatchSlot& slot, std::uint64_t batch) const;
+  void run_mix(BatchSlot& slot, std::uint64_t batch, std::uint64_t ticket, int reader) noexcept;
+  void look_ahead(std::size_t group, std::uint64_t batch, std::uint64_t ticket) const noexcept;
+  void look_ahead_in_mix(std::uint64_t batch, std::uint64_t ticket) const noexcept;
+  void read_timed(BatchSlot& slot, const Block& block) noexcept;
   void read_block(BatchSlot& slot, const Block& block);
   void read_rows(BatchSlot& slot, const Block& block, std::span<const std::int64_t> indices, std::int64_t first_row) const;
   void read_one(BatchSlot& slot, const Block& block, std::int64_t row, std::exception_ptr error);
@@ -144,7 +142,9 @@ class BatchWork {
   const std::vector<Dataset> datasets_;
   const WorkOptions options_;
   const std::shared_ptr<Arena> arena_;
+  const BatchOrder order_;
   std::vector<Part> parts_;
+  std::int64_t rows_per_ticket_ = 1;  // of a mix
   std::uint64_t tickets_ = 0;
   std::uint64_t batches_per_epoch_ = 0;
   std::uint64_t look_ahead_batches_ = 1;

@@ -4,21 +4,16 @@
 #include <unistd.h>
 
 #include "millrace/base/error.h"
-#include "millrace/base/hash.h"
 #include "millrace/base/input_file.h"
 
 namespace millrace::data::detail {
 
-std::string fingerprint_of_files(std::span<const std::filesystem::path> files, const std::string& what) {
+std::string count_of_files(std::span<const std::filesystem::path> files, const std::string& what) {
   if (files.empty()) {
     throw DataError({.what = "the list of " + what + " is empty", .where = "", .next = "name at least one file"});
   }
-  Sha256 hash;
-  for (const std::filesystem::path& path : files) {
-    const InputFile file(path);
-    hash.update(path.string() + '\0' + std::to_string(file.size()) + ' ' + std::to_string(file.modified_ns()) + '\n');
-  }
-  return std::to_string(files.size()) + (files.size() == 1 ? " file " : " files ") + hash.hex().substr(0, 16);
+  for (const std::filesystem::path& path : files) const InputFile opens(path);
+  return std::to_string(files.size()) + (files.size() == 1 ? " file" : " files");
 }
 
 void will_need_file(const std::filesystem::path& path) noexcept {

@@ -7,9 +7,8 @@
 
 namespace millrace::data::detail {
 
-// "4 files 3f0a…": SHA-256 over path, size and modification time of each, in order. DataError when one can't be opened, or
-// there are none (`what` says of what: "volumes").
-[[nodiscard]] std::string fingerprint_of_files(std::span<const std::filesystem::path> files, const std::string& what);
+// "4 files". DataError when one can't be opened, or there are none (`what` says of what: "volumes").
+[[nodiscard]] std::string count_of_files(std::span<const std::filesystem::path> files, const std::string& what);
 
 // Advises the system that the file will be read soon (posix_fadvise); never fails.
 void will_need_file(const std::filesystem::path& path) noexcept;

@@ -1,5 +1,6 @@
 #include "millrace/data/detail/loader_state.h"
 
+#include <algorithm>
 #include <type_traits>
 
 #include "millrace/base/error.h"
@@ -78,19 +79,21 @@ std::string fingerprint_of(const std::vector<Dataset>& datasets) {
 Json to_json(const LoaderState& state) {
   Json quarantine = Json::array();
   for (const auto& [group, index] : state.quarantine) quarantine.push_back(Json::array({group, index}));
-  return {{"version", kVersion},
-          {"fingerprint", state.fingerprint},
-          {"seed", state.seed},
-          {"global_batch_size", state.global_batch_size},
-          {"shuffle", state.shuffle},
-          {"drop_last", state.drop_last},
-          {"epoch", state.epoch},
-          {"next_batch", state.next_batch},
-          {"bad_in_epoch", state.bad_in_epoch},
-          {"quarantine", std::move(quarantine)}};
+  Json json = {{"version", kVersion},
+               {"fingerprint", state.fingerprint},
+               {"seed", state.seed},
+               {"global_batch_size", state.global_batch_size},
+               {"shuffle", state.shuffle},
+               {"drop_last", state.drop_last},
+               {"epoch", state.epoch},
+               {"next_batch", state.next_batch},
+               {"bad_in_epoch", state.bad_in_epoch},
+               {"quarantine", std::move(quarantine)}};
+  if (!state.order.empty()) json["order"] = state.order;
+  return json;
 }
 
-LoaderState loader_state_from(const Json& json, const LoaderState& current, const BatchWork& work) {
+LoaderState loader_state_from(const Json& json, const LoaderState& current, const BatchWork& work, DataCheck data) {
   if (!json.is_object()) damaged_state("the loader's state is not an object");
   const auto version = take<std::int64_t>(json, "version");
   if (version != kVersion)
@@ -103,9 +106,20 @@ LoaderState loader_state_from(const Json& json, const LoaderState& current, cons
                     .epoch = take<std::uint64_t>(json, "epoch"),
                     .next_batch = take<std::uint64_t>(json, "next_batch"),
                     .bad_in_epoch = take<std::uint64_t>(json, "bad_in_epoch"),
+                    .order = json.contains("order") ? take<std::string>(json, "order") : "",
                     .quarantine = {}};
   const std::string anew = ", or begin a new run";
-  expect_same(state.fingerprint, current.fingerprint, "data of fingerprint", "give the data the run was begun with" + anew);
+  const bool is_other = data == DataCheck::changed || (data == DataCheck::unknown && state.fingerprint != current.fingerprint);
+  if (is_other) {
+    state.next_batch = std::min(state.next_batch, work.batches_per_epoch());
+  } else {
+    expect_same(state.fingerprint, current.fingerprint, "data of fingerprint", "give the data the run was begun with" + anew);
+  }
+  const auto grouping = [](const std::string& order) { return order.empty() ? std::string("each") : order; };
+  if (!is_other) {
+    expect_same(grouping(state.order), grouping(current.order), "data sets grouped as",
+                "give them the grouping, batch sizes and weights that they had" + anew);
+  }
   expect_same(state.seed, current.seed, "seed", "set train.seed as it was" + anew);
   expect_same(state.global_batch_size, current.global_batch_size, "a batch size over all ranks of",
               "set data.batch_size so that ranks times batch size is as it was" + anew);
@@ -117,7 +131,7 @@ LoaderState loader_state_from(const Json& json, const LoaderState& current, cons
     damaged_state("the loader's state stands at batch " + std::to_string(state.next_batch) + " of epoch " +
                   std::to_string(state.epoch) + ", an epoch has " + std::to_string(work.batches_per_epoch()) + " batches");
   }
-  state.quarantine = take_quarantine(json, work);
+  if (!is_other) state.quarantine = take_quarantine(json, work);
   return state;
 }
 

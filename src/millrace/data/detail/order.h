@@ -1,4 +1,4 @@
-// The plan: which sample stands at a position of an epoch, and which positions make up a batch. Pure functions, O(1) memory.
+// Which sample stands at a position of an epoch, and which positions make up a batch. Pure functions, O(1) memory.
 #pragma once
 
 #include <array>

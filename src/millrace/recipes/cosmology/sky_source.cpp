@@ -56,6 +56,18 @@ SkySource::SkySource(SkyFiles files, const Shape& shape, SkyOptions options)
   fingerprint_ = "sky " + digest.hex();
 }
 
+std::vector<data::FileStamp> SkySource::stamps() const {
+  std::vector<std::filesystem::path> paths;
+  std::vector<std::string> names;
+  for (const auto& [list, role] : {std::pair{&files_.signal, "signal/"}, std::pair{&files_.foreground, "foreground/"}}) {
+    for (const SkyFile& file : *list) {
+      paths.push_back(file->path());
+      names.push_back(role + file->path().filename().string());
+    }
+  }
+  return data::stamps_of(paths, std::move(names));
+}
+
 void SkySource::refuse_value(const data::Hdf5File& file, std::int64_t place, double value) const {
   const Shape& shape = fields_[0].shape;
   const std::int64_t pixel = place / 2;

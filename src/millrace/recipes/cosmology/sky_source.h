@@ -25,6 +25,8 @@ class SkySource final : public data::Source {
   [[nodiscard]] std::int64_t size() const override { return static_cast<std::int64_t>(files_.signal.size()); }
   void read(std::span<const std::int64_t> indices, data::Rows rows, const data::ReadRandom& random) const override;
   [[nodiscard]] std::string fingerprint() const override { return fingerprint_; }
+  // "signal/a.h5", "foreground/b.h5", wherever the two folders are.
+  [[nodiscard]] std::vector<data::FileStamp> stamps() const override;
   [[nodiscard]] std::string describe(std::int64_t index) const override;
   [[nodiscard]] bool looks_ahead() const override { return true; }
   void will_need(std::span<const std::int64_t> indices, const data::ReadRandom& random) const noexcept override;

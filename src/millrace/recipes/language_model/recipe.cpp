@@ -40,6 +40,7 @@ void LanguageModel::before_training() {
   data::TextTokens text = read_corpus(recipe_, config::read<DataConfig>(config_.at("data")).dir, tokenizer_, context_);
   tokenizer_ = std::move(text.tokenizer);
   tokens_ = std::move(text.tokens);
+  files_ = std::move(text.files);
 }
 
 data::TokenWindows LanguageModel::windows(Split split) const {
@@ -51,7 +52,7 @@ data::TokenWindows LanguageModel::windows(Split split) const {
 
 data::Pipeline LanguageModel::data(Split split) {
   if (split == Split::validation && recipe_.val_fraction == 0) return {};
-  const auto source = std::make_shared<data::TokenSource>(tokens_, windows(split));
+  const auto source = std::make_shared<data::TokenSource>(tokens_, windows(split), files_);
   context_.say(with_commas(source->size()) + (split == Split::train ? " training" : " validation") + " sequences, " +
                with_commas(source->tokens_left_out()) + " tokens left over at the end");
   return data::single(source);

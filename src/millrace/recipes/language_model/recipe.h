@@ -53,6 +53,7 @@ class LanguageModel final : public Recipe {
   nn::Paths paths_;
   std::shared_ptr<const data::Tokenizer> tokenizer_;
   std::shared_ptr<const data::TokenArray> tokens_;
+  std::vector<data::FileStamp> files_;  // the text that they were made of
   std::shared_ptr<Transformer> model_;
 };
 
