@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <vector>
 
+#include "millrace/base/median.h"
 #include "millrace/recipes/language_model/model.h"
 
 namespace lm = millrace::recipes::language_model;
@@ -31,11 +32,6 @@ double forward_ms(lm::Transformer& model, const at::Tensor& tokens) {
   const auto begin = std::chrono::steady_clock::now();
   model.forward(tokens);
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
 }
 
 }  // namespace

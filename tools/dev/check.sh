@@ -49,7 +49,7 @@ check_headers() { # every public header compiles alone
   unlock
 }
 
-check_asan() { sanitize asan base format config telemetry data hdf5_hostile; }
+check_asan() { sanitize asan base test_support format config telemetry data hdf5_hostile; }
 check_tsan() { sanitize tsan base telemetry data; } # those that have threads
 
 sanitize() { # sanitize PRESET NAME...: the tests of these names, without LibTorch

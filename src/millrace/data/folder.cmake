@@ -12,6 +12,7 @@ list(FILTER child_sources EXCLUDE REGEX "_test\\.cpp$")
 add_executable(millrace-hdf5 ${child_sources})
 mr_warnings(millrace-hdf5)
 target_link_libraries(millrace-hdf5 PRIVATE millrace_base Hdf5Serial::Hdf5Serial Lz4::Lz4 liblzf::liblzf zstd::libzstd_shared)
+target_link_options(millrace-hdf5 PRIVATE LINKER:--as-needed)
 set_target_properties(millrace-hdf5 PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}")
 install(TARGETS millrace-hdf5 RUNTIME DESTINATION bin)
 add_dependencies(${target} millrace-hdf5)  # whoever links the reader can run it

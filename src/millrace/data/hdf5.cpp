@@ -164,8 +164,7 @@ class File final : public Hdf5File {
     for (const Hdf5Unreadable& dataset : unreadable_) {
       if (without_slash(dataset.name) == without_slash(name)) cannot_be_read(dataset);
     }
-    std::string has;
-    for (const Hdf5Dataset& dataset : datasets_) has += (has.empty() ? "" : ", ") + dataset.name;
+    const std::string has = joined(datasets_, ", ", &Hdf5Dataset::name);
     throw DataError({.what = label(name) + " is missing (has: " + (has.empty() ? "nothing" : has) + ")",
                      .where = quoted(file_.path().string()),
                      .next = "name one that is there"});

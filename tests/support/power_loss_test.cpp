@@ -1,4 +1,4 @@
-#include "millrace/base/power_loss.h"
+#include "tests/support/power_loss.h"
 
 #include <gmock/gmock.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include "millrace/base/fault_fs.h"
+#include "tests/support/fault_fs.h"
 
 #include <algorithm>
 #include <cerrno>
