@@ -155,11 +155,7 @@ void describe_nifti(const fs::path& path, Report& report) {
                     {"slope", header.slope},     {"intercept", header.intercept},  {"affine", header.affine}};
 }
 
-std::string words(const std::vector<std::string>& all) {
-  std::string text;
-  for (const std::string& word : all) text += (text.empty() ? "" : " ") + word;
-  return text.empty() ? "-" : text;
-}
+std::string words(const std::vector<std::string>& all) { return all.empty() ? "-" : joined(all, " "); }
 
 void describe_hdf5(const fs::path& path, Report& report) {
   add_size(report, path);

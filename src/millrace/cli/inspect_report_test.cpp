@@ -217,9 +217,8 @@ TEST_F(InspectTest, StrangeThingsAmongSnapshotsAreNoSteps) {
   EXPECT_EQ(report.problems.size(), 3U);
   const std::string text = report.to_text(run);
   EXPECT_THAT(text, testing::ContainsRegex("step-00000010 +10 +[^ ]+ [kM]?B +whole\n"));
-  for (const char* name : {"98 +98", "99 +99", "500 +500"}) {
+  for (const char* name : {"98 +98", "99 +99", "500 +500"})
     EXPECT_THAT(text, testing::ContainsRegex(std::string(name) + " +0 B +damaged\n"));
-  }
 }
 
 TEST_F(InspectTest, OneOddFolderIsOneRow) {
