@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "millrace/data/hdf5.h"
 #include "millrace/data/source.h"
+#include "millrace/hdf5/file.h"
 
 namespace millrace::data {
 
@@ -45,7 +45,7 @@ class Hdf5Source final : public Source {
   [[nodiscard]] bool looks_ahead() const override { return true; }
   void will_need(std::span<const std::int64_t> indices, const ReadRandom& random) const noexcept override;
   [[nodiscard]] Keeps keeps() const override { return Keeps::rows; }
-  [[nodiscard]] std::span<const std::shared_ptr<const Hdf5File>> files() const noexcept { return files_; }
+  [[nodiscard]] std::span<const std::shared_ptr<const hdf5::File>> files() const noexcept { return files_; }
 
  private:
   void add_field(std::size_t field);
@@ -57,7 +57,7 @@ class Hdf5Source final : public Source {
 
   std::vector<Hdf5Field> specs_;
   Hdf5Samples samples_;
-  std::vector<std::shared_ptr<const Hdf5File>> files_;
+  std::vector<std::shared_ptr<const hdf5::File>> files_;
   std::vector<std::int64_t> first_;  // sample of each file, and the number of all
   std::vector<Field> fields_;
   std::vector<Shape> begin_;  // of each field's part, without the sample's axis

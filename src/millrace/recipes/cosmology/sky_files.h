@@ -9,12 +9,12 @@
 #include <string>
 #include <vector>
 
-#include "millrace/data/hdf5.h"
+#include "millrace/hdf5/file.h"
 #include "millrace/recipes/cosmology/config.h"
 
 namespace millrace::recipes::cosmology {
 
-using SkyFile = std::shared_ptr<const data::Hdf5File>;
+using SkyFile = std::shared_ptr<const hdf5::File>;
 // How files are opened, in order: open_hdf5, or a test's own.
 using OpenSky = std::function<std::vector<SkyFile>(std::span<const std::filesystem::path> paths)>;
 [[nodiscard]] std::vector<SkyFile> open_hdf5(std::span<const std::filesystem::path> paths);

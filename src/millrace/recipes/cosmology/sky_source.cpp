@@ -56,7 +56,7 @@ SkySource::SkySource(SkyFiles files, const Shape& shape, SkyOptions options)
   fingerprint_ = "sky " + digest.hex();
 }
 
-void SkySource::refuse_value(const data::Hdf5File& file, std::int64_t place, double value) const {
+void SkySource::refuse_value(const hdf5::File& file, std::int64_t place, double value) const {
   const Shape& shape = fields_[0].shape;
   const std::int64_t pixel = place / 2;
   throw DataError({file.path().filename().string() + " " + options_.dataset + "[" +
@@ -65,7 +65,7 @@ void SkySource::refuse_value(const data::Hdf5File& file, std::int64_t place, dou
                    file.path().string(), "repair the file, or set data.bad_samples=\"skip\" (it is counted and logged)"});
 }
 
-void SkySource::read_file(const data::Hdf5File& file, std::int64_t roll, bool adds, float* out) const {
+void SkySource::read_file(const hdf5::File& file, std::int64_t roll, bool adds, float* out) const {
   const Shape& shape = fields_[0].shape;
   const std::array<std::int64_t, 3> offset{0, 0, 0};
   const std::int64_t row = 2 * shape[2];
@@ -86,7 +86,7 @@ void SkySource::read_file(const data::Hdf5File& file, std::int64_t roll, bool ad
   }
 }
 
-const data::Hdf5File& SkySource::file_of(std::int64_t part) const {
+const hdf5::File& SkySource::file_of(std::int64_t part) const {
   return part < size() ? *files_.signal[static_cast<std::size_t>(part)]
                        : *files_.foreground[static_cast<std::size_t>(part - size())];
 }
