@@ -17,7 +17,7 @@
 #include "millrace/hdf5/detail/layout.h"
 #include "millrace/hdf5/detail/lent_file.h"
 #include "millrace/hdf5/detail/library_reader.h"
-#include "millrace/hdf5/detail/process.h"
+#include "millrace/hdf5/detail/loadable.h"
 
 namespace millrace::hdf5 {
 namespace {
@@ -30,7 +30,6 @@ using detail::Sizes;
 using Place = std::array<std::int64_t, kMaxRank>;
 
 constexpr std::uint64_t kWindow = std::uint64_t{1} << 20U;
-constexpr std::size_t kFilesPerChild = 64;
 
 // Of one thread, for all files: buffers that only grow, and the chunk decoded last.
 struct Scratch {
@@ -65,25 +64,33 @@ void fill_block(std::byte* out, Corner target, Sizes count, std::string_view ele
   } while (detail::advance(std::span(at).first(runs.axes), count));
 }
 
-class OpenFile final : public File {
+class OpenFile final : public detail::LoadableFile {
  public:
   explicit OpenFile(const std::filesystem::path& path) : file_(path), number_(next_number()) {}
 
-  // What the child says; `all` of the file was asked for.
-  void load(std::string_view answer, bool all) {
+  bool load(std::string_view answer, bool all, bool compares) override {
     detail::Contents contents = detail::read_contents(answer, file_.path(), file_.size());
     layouts_ = std::move(contents.readable);
     unreadable_ = std::move(contents.unreadable);
     if (!all && !unreadable_.empty()) cannot_be_read(unreadable_.front());
+    bool agrees = true;
     for (Layout& layout : layouts_) {
-      file_.with([&](const InputFile& file) { check_against_library(file, layout); });
+      if (compares) agrees &= file_.with([&](const InputFile& file) { return agrees_with_library(file, layout); });
       datasets_.push_back(layout.dataset);
     }
     for (std::size_t i = 0; i < layouts_.size(); ++i) by_name_.emplace(without_slash(layouts_[i].dataset.name), i);
     file_.return_if_many();
+    return agrees;
   }
 
-  [[nodiscard]] int descriptor() const {
+  [[nodiscard]] detail::Stamp stamp() const override {
+    std::array<std::byte, detail::kHeadBytes> head{};
+    const std::span<std::byte> part = std::span(head).first(std::min<std::uint64_t>(head.size(), file_.size()));
+    file_.with([&](const InputFile& file) { file.read(0, part); });
+    return {.bytes = file_.size(), .modified_ns = file_.modified_ns(), .head = crc32c(part)};
+  }
+
+  [[nodiscard]] int descriptor() const override {
     return file_.with([](const InputFile& file) { return file.descriptor(); });
   }
   [[nodiscard]] const std::filesystem::path& path() const override { return file_.path(); }
@@ -344,7 +351,7 @@ class OpenFile final : public File {
   }
 
   // Bit for bit what the library decodes, or the library reads this data set from now on.
-  void check_against_library(const InputFile& file, Layout& layout) const {
+  bool agrees_with_library(const InputFile& file, Layout& layout) const {
     std::vector<std::byte> bytes;
     for (const detail::Digest& digest : layout.digests) {
       std::string failure;
@@ -363,8 +370,9 @@ class OpenFile final : public File {
                               : !digest.failure.empty()
                                   ? "the library fails: " + digest.failure
                                   : "own decoding of block " + to_text(digest.offset) + " differs from the library's";
-      return;
+      return false;
     }
+    return true;
   }
 
   detail::LentFile file_;
@@ -376,58 +384,12 @@ class OpenFile final : public File {
   mutable detail::LibraryReader library_;
 };
 
-[[noreturn]] void no_answer(const std::filesystem::path& path, detail::Process& child) {
-  throw DataError({.what = "the program that reads HDF5 files gave no answer: " + child.how_it_ended(),
-                   .where = quoted(path.string()),
-                   .next = "check that millrace-hdf5 is the one built with this program, and that memory is free"});
-}
-
 }  // namespace
 
-std::vector<std::shared_ptr<const File>> File::open_all(std::span<const std::filesystem::path> paths,
-                                                        std::span<const std::string> datasets, const OnFailure& failed) {
-  std::vector<std::shared_ptr<const File>> files(paths.size());
-  detail::WireWriter request;
-  request.put(static_cast<std::uint32_t>(datasets.size()));
-  for (const std::string& name : datasets) request.text(name.starts_with('/') ? name : '/' + name);
-  for (std::size_t begin = 0; begin < paths.size(); begin += kFilesPerChild) {
-    std::vector<std::pair<std::size_t, std::shared_ptr<OpenFile>>> some;
-    std::vector<int> descriptors;
-    const auto attempt = [&](std::size_t i, const auto& step) {
-      try {
-        step();
-      } catch (const DataError& error) {
-        if (!failed) throw;
-        failed(i, error);
-      }
-    };
-    for (std::size_t i = begin; i < std::min(paths.size(), begin + kFilesPerChild); ++i) {
-      attempt(i, [&] {
-        some.emplace_back(i, std::make_shared<OpenFile>(paths[i]));
-        descriptors.push_back(some.back().second->descriptor());
-      });
-    }
-    if (some.empty()) continue;
-    detail::Process child("describe", descriptors);
-    bool alive = child.send_frame(request.bytes());
-    for (const auto& one : some) {
-      const std::size_t i = one.first;
-      const std::shared_ptr<OpenFile>& file = one.second;
-      std::optional<std::string> answer;
-      if (alive) answer = child.receive_frame();
-      alive = answer.has_value();
-      attempt(i, [&] {
-        if (!alive) no_answer(file->path(), child);
-        file->load(*answer, datasets.empty());
-        files[i] = file;
-      });
-    }
-  }
-  return files;
-}
+namespace detail {
 
-std::shared_ptr<const File> File::open(const std::filesystem::path& path, std::span<const std::string> datasets) {
-  return open_all(std::span(&path, 1), datasets).front();
-}
+std::shared_ptr<LoadableFile> open_loadable(const std::filesystem::path& path) { return std::make_shared<OpenFile>(path); }
+
+}  // namespace detail
 
 }  // namespace millrace::hdf5

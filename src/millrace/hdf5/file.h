@@ -44,12 +44,14 @@ class File {
   // the library, a data set is missing (the message lists what is there) or of a type with no DType.
   [[nodiscard]] static std::shared_ptr<const File> open(const std::filesystem::path& path,
                                                         std::span<const std::string> datasets = {});
-  // The same for many files with few starts of the child, each file still read in a process of its own; in the order of `paths`.
-  // With `failed`, the DataError of a file goes there with the file's index, and its place stays null.
+  // The same for many files, by a few children side by side; in the order of `paths`. With `failed`, the DataError of a file goes
+  // there, on this thread, with the file's place in `paths`, and that place stays null. With `index_folder`, what the children
+  // say is kept there for the next call, and taken from there for files of the same size, modification time and first 4096 bytes.
   using OnFailure = std::function<void(std::size_t, const DataError&)>;
   [[nodiscard]] static std::vector<std::shared_ptr<const File>> open_all(std::span<const std::filesystem::path> paths,
                                                                          std::span<const std::string> datasets = {},
-                                                                         const OnFailure& failed = {});
+                                                                         const OnFailure& failed = {},
+                                                                         const std::filesystem::path& index_folder = {});
   virtual ~File() = default;
   [[nodiscard]] virtual const std::filesystem::path& path() const = 0;
   [[nodiscard]] virtual std::span<const Dataset> datasets() const = 0;
@@ -70,6 +72,9 @@ class File {
   virtual void will_need(std::string_view name, std::span<const std::int64_t> offset,
                          std::span<const std::int64_t> count) const = 0;
 };
+
+// Files that millrace-hdf5 has described for this process so far: what an index knew is not among them.
+[[nodiscard]] std::uint64_t files_described() noexcept;
 
 // What write_file puts into a file.
 struct Array {

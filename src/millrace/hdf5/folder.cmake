@@ -22,4 +22,7 @@ if(MILLRACE_TESTS)
   add_test(NAME millrace_hdf5_hostile_long COMMAND millrace_hdf5_hostile_test)
   set_tests_properties(millrace_hdf5_hostile_long PROPERTIES LABELS long WORKING_DIRECTORY "${CMAKE_BINARY_DIR}"
     ENVIRONMENT MILLRACE_MUTANTS=20000)
+  add_test(NAME millrace_hdf5_index_long COMMAND millrace_hdf5_test --gtest_filter=OpenAll.HostileBytes*)
+  set_tests_properties(millrace_hdf5_index_long PROPERTIES LABELS long WORKING_DIRECTORY "${CMAKE_BINARY_DIR}"
+    ENVIRONMENT MILLRACE_MUTANTS=5000)
 endif()

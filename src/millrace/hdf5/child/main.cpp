@@ -1,22 +1,26 @@
 // millrace-hdf5: the one program that calls libhdf5. Millrace starts it with open files, and asks over a socket:
-//   millrace-hdf5 describe COUNT    what is in each of COUNT files, every file in a process of its own
+//   millrace-hdf5 describe_all      what is in the files that each message brings (describe_some() says in which processes)
 //   millrace-hdf5 read              blocks of one file, until the socket ends
 //   millrace-hdf5 write             arrays into one file
-// Standard input is the socket; the files are the descriptors from 3. It opens nothing: the limit on descriptors forbids it.
-#include <fcntl.h>
+// Standard input is the socket; the file of the last two is descriptor 3. It opens nothing: the limit on descriptors forbids it.
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
-#include <charconv>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <iostream>
+#include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "millrace/hdf5/child/jobs.h"
 #include "millrace/hdf5/child/library.h"
@@ -39,14 +43,18 @@ void limit(int what, rlim_t soft, rlim_t hard) {
 
 std::uint64_t g_memory = 0;
 
-// No core files, no new descriptors (so no other file, no socket, no plug-in), bounded memory.
-void confine([[maybe_unused]] int descriptors, std::uint64_t file_bytes) {
+// So much memory for a file of that size, until the next call.
+void bound_memory(std::uint64_t file_bytes) {
+  g_memory = kMemory + 2 * std::min<std::uint64_t>(file_bytes, kMostMemory / 4);
+  allow_memory(0);
+}
+
+// No core files, no new descriptors (so no other file, no socket, no plug-in).
+void confine([[maybe_unused]] int descriptors) {
   limit(RLIMIT_CORE, 0, 0);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they open pipes to probe memory
   limit(RLIMIT_NOFILE, static_cast<rlim_t>(descriptors), static_cast<rlim_t>(descriptors));
 #endif
-  g_memory = kMemory + 2 * std::min<std::uint64_t>(file_bytes, kMostMemory / 4);
-  allow_memory(0);
 }
 
 void forbid_writing() { limit(RLIMIT_FSIZE, 0, 0); }
@@ -67,79 +75,124 @@ bool write_all(int descriptor, const char* from, std::size_t size) {
   return true;
 }
 
-std::string read_all(int descriptor) {
-  std::string bytes;
-  std::string part(std::size_t{1} << 16U, '\0');
-  while (bytes.size() < detail::kMaxFrame) {
-    const ssize_t got = ::read(descriptor, part.data(), part.size());
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) break;
-    bytes.append(part, 0, static_cast<std::size_t>(got));
-  }
-  return bytes;
+rlim_t used_cpu_seconds() {
+  rusage used{};
+  ::getrusage(RUSAGE_SELF, &used);
+  return static_cast<rlim_t>(used.ru_utime.tv_sec + used.ru_stime.tv_sec) + 1;
 }
 
-[[noreturn]] void describe_in_worker(int index, int files, int pipe, const std::string& request) {
-  const int descriptor = kFirstFile + index;
+bool is_sound(const std::string& answer) { return !answer.empty() && static_cast<Answer>(answer[0]) == Answer::ok; }
+
+// Describes file after file, up to the first that is not sound.
+[[noreturn]] void describe_in_worker(std::span<const int> files, int pipe, const std::string& request) {
+  const int highest = *std::max_element(files.begin(), files.end());
   ::close(kSocket);
-  ::close(STDOUT_FILENO);
-  for (int i = 0; i < files; ++i) {
-    if (i != index) ::close(kFirstFile + i);
-  }
   ::dup2(pipe, STDOUT_FILENO);
   ::close(pipe);
   // Descriptors below the highest in use are free now: fill them, so that none is.
   int filler = ::dup(STDERR_FILENO);
-  while (filler >= 0 && filler < descriptor) filler = ::dup(STDERR_FILENO);
-  if (filler > descriptor) ::close(filler);
-  confine(descriptor + 1, size_of_file(descriptor));
+  while (filler >= 0 && filler < highest) filler = ::dup(STDERR_FILENO);
+  if (filler > highest) ::close(filler);
+  confine(highest + 1);
   forbid_writing();
-  limit(RLIMIT_CPU, kCpuSeconds, kCpuSeconds);
-  ::alarm(kWallSeconds);
-  const std::string answer = describe(descriptor, request);
-  ::_exit(write_all(STDOUT_FILENO, answer.data(), answer.size()) ? 0 : 1);
+  for (const int file : files) {
+    bound_memory(size_of_file(file));
+    limit(RLIMIT_CPU, used_cpu_seconds() + kCpuSeconds, (kCpuSeconds + 1) * files.size());
+    ::alarm(kWallSeconds);
+    const std::string answer = describe(file, request);
+    if (!put_frame(STDOUT_FILENO, answer)) ::_exit(1);
+    if (!is_sound(answer)) break;
+  }
+  ::_exit(0);
 }
 
-int describe_files(int files) {
+// What a process met in one file must not change what it says of another, and most files are sound: one worker describes
+// many, but ends at the first that is not, and that file is asked about again in a worker of its own. Returns for how many files
+// an answer was passed on; nullopt when there is nobody to answer, or no process to be had.
+std::optional<std::size_t> describe_some(std::span<const int> files, const std::string& request) {
+  int ends[2] = {};
+  if (::pipe(ends) != 0) return std::nullopt;
+  const pid_t worker = ::fork();  // of a process without threads
+  if (worker < 0) return std::nullopt;
+  if (worker == 0) {
+    ::close(ends[0]);
+    describe_in_worker(files, ends[1], request);
+  }
+  ::close(ends[1]);
+  std::size_t done = 0;
+  bool heard = true;
+  std::string answer;
+  while (heard && done < files.size() && get_frame(ends[0], answer) && (done == 0 || is_sound(answer))) {
+    heard = put_frame(kSocket, answer);
+    ++done;
+    if (!is_sound(answer)) break;
+  }
+  ::close(ends[0]);
+  if (done > 0) ::kill(worker, SIGKILL);
+  int status = 0;
+  while (::waitpid(worker, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (done == 0) {
+    const auto signal = static_cast<std::uint32_t>(WIFSIGNALED(status) ? WTERMSIG(status) : 0);
+    const auto code = static_cast<std::uint32_t>(WIFEXITED(status) ? WEXITSTATUS(status) : 0);
+    heard = put_frame(kSocket, detail::WireWriter().put(Answer::died).put(signal).put(code).bytes());
+    ++done;
+  }
+  return heard ? std::optional(done) : std::nullopt;
+}
+
+// The files of the next message; none at the end of the conversation.
+std::vector<int> receive_files() {
+  std::uint32_t count = 0;
+  iovec part{&count, sizeof count};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(detail::kFilesAtOnce * sizeof(int))> control{};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  ssize_t got = -1;
+  do got = ::recvmsg(kSocket, &message, 0);
+  while (got < 0 && errno == EINTR);
+  const cmsghdr* const rights = CMSG_FIRSTHDR(&message);
+  if (got != static_cast<ssize_t>(sizeof count) || rights == nullptr || count > detail::kFilesAtOnce ||
+      rights->cmsg_type != SCM_RIGHTS || rights->cmsg_len != CMSG_LEN(count * sizeof(int)))
+    return {};
+  std::vector<int> files(count);
+  std::memcpy(files.data(), CMSG_DATA(rights), count * sizeof(int));
+  return files;
+}
+
+int describe_all() {
   std::string request;
   if (!get_frame(kSocket, request)) return 1;
-  for (int index = 0; index < files; ++index) {
-    int ends[2] = {};
-    if (::pipe(ends) != 0) return 1;
-    const pid_t worker = ::fork();  // of a process without threads
-    if (worker < 0) return 1;
-    if (worker == 0) {
-      ::close(ends[0]);
-      describe_in_worker(index, files, ends[1], request);
+  for (std::vector<int> files = receive_files(); !files.empty(); files = receive_files()) {
+    for (std::span<const int> left(files); !left.empty();) {
+      const std::optional<std::size_t> done = describe_some(left, request);
+      if (!done) return 1;
+      left = left.subspan(*done);
     }
-    ::close(ends[1]);
-    std::string answer = read_all(ends[0]);
-    ::close(ends[0]);
-    int status = 0;
-    while (::waitpid(worker, &status, 0) < 0 && errno == EINTR) {
-    }
-    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0 || answer.empty()) {
-      const auto signal = static_cast<std::uint32_t>(WIFSIGNALED(status) ? WTERMSIG(status) : 0);
-      const auto code = static_cast<std::uint32_t>(WIFEXITED(status) ? WEXITSTATUS(status) : 0);
-      answer = detail::WireWriter().put(Answer::died).put(signal).put(code).bytes();
-    }
-    if (!put_frame(kSocket, answer)) return 1;
+    for (const int file : files) ::close(file);
   }
   return 0;
 }
 
+bool is_socket(int descriptor) {
+  struct stat status {};
+  return ::fstat(descriptor, &status) == 0 && S_ISSOCK(status.st_mode);
+}
+
 int run(int count, char** words) {
   const std::string job = count > 1 ? words[1] : "";
-  int files = 0;
-  if (job == "describe" && count == 3) std::from_chars(words[2], words[2] + std::strlen(words[2]), files);
-  if ((job != "read" && job != "write" && files < 1) || ::fcntl(kFirstFile, F_GETFD) < 0) {
+  if ((job != "read" && job != "write" && job != "describe_all") || !is_socket(kSocket)) {
     std::cerr << "millrace-hdf5 is a part of millrace, which starts it to read HDF5 files; it is of no use by hand\n";
     return 2;
   }
   ::signal(SIGPIPE, SIG_IGN);
   start_library();
-  if (job == "describe") return describe_files(files);
-  confine(kFirstFile + 1, size_of_file(kFirstFile));
+  if (job == "describe_all") return describe_all();
+  confine(kFirstFile + 1);
+  bound_memory(size_of_file(kFirstFile));
   if (job == "write") return write_arrays(kFirstFile);
   forbid_writing();
   return read_blocks(kFirstFile);

@@ -1,7 +1,6 @@
 #include "millrace/hdf5/detail/lent_file.h"
 
 #include <sys/resource.h>
-#include <sys/stat.h>
 
 #include <atomic>
 
@@ -13,12 +12,6 @@ namespace {
 
 std::atomic<std::uint64_t> g_open{0};
 
-std::int64_t modification(const InputFile& file) {
-  struct stat status {};
-  if (::fstat(file.descriptor(), &status) != 0) return 0;
-  return std::int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec;
-}
-
 std::uint64_t most_open() {
   rlimit limit{};
   return ::getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur / 2 : 512;
@@ -29,7 +22,7 @@ std::uint64_t most_open() {
 LentFile::LentFile(const std::filesystem::path& path) : path_(path), file_(path) {
   ++g_open;
   size_ = file_->size();
-  modified_ns_ = modification(*file_);
+  modified_ns_ = file_->modified_ns();
 }
 
 LentFile::~LentFile() { g_open -= static_cast<std::uint64_t>(file_.has_value()); }
@@ -41,7 +34,7 @@ void LentFile::return_if_many() {
 }
 
 void LentFile::check_same(const InputFile& again) const {
-  if (again.size() == size_ && modification(again) == modified_ns_) return;
+  if (again.size() == size_ && again.modified_ns() == modified_ns_) return;
   throw DataError({.what = quoted(path_.string()) + " has changed since it was opened",
                    .where = std::to_string(again.size()) + " bytes, it had " + std::to_string(size_),
                    .next = "don't change data while it is read; start again"});

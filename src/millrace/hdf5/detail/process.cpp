@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <spawn.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -144,8 +145,7 @@ Process::Process(const std::string& job, std::span<const int> files) {
   ::posix_spawn_file_actions_addclosefrom_np(actions.files(), first_free);
   std::string name = program;
   std::string first = job;
-  std::string second = std::to_string(files.size());
-  std::array<char*, 4> words = {name.data(), first.data(), second.data(), nullptr};
+  std::array<char*, 3> words = {name.data(), first.data(), nullptr};
   std::vector<char*> variables = environment();
   const int error =
       ::posix_spawn(&process_, program.c_str(), actions.files(), actions.attributes(), words.data(), variables.data());
@@ -174,6 +174,27 @@ bool Process::send(std::span<const std::byte> bytes) {
 bool Process::send_frame(std::string_view bytes) {
   const std::uint64_t size = bytes.size();
   return send(std::as_bytes(std::span(&size, 1))) && send(std::as_bytes(std::span(bytes)));
+}
+
+bool Process::send_files(std::span<const int> files) {
+  MR_CHECK(!files.empty() && files.size() <= kFilesAtOnce, "files are sent by the message");
+  auto count = static_cast<std::uint32_t>(files.size());
+  iovec part{&count, sizeof count};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(kFilesAtOnce * sizeof(int))> control{};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = CMSG_SPACE(files.size_bytes());
+  cmsghdr* const rights = CMSG_FIRSTHDR(&message);
+  rights->cmsg_level = SOL_SOCKET;
+  rights->cmsg_type = SCM_RIGHTS;
+  rights->cmsg_len = CMSG_LEN(files.size_bytes());
+  std::memcpy(CMSG_DATA(rights), files.data(), files.size_bytes());
+  ssize_t sent = -1;
+  do sent = ::sendmsg(socket_, &message, MSG_NOSIGNAL);
+  while (sent < 0 && errno == EINTR);
+  return sent == static_cast<ssize_t>(sizeof count);
 }
 
 bool Process::receive(std::span<std::byte> out) {

@@ -22,6 +22,8 @@ class Process {
 
   bool send(std::span<const std::byte> bytes);  // false: it has ended
   bool send_frame(std::string_view bytes);
+  // At most kFilesAtOnce open files, which the child gets as descriptors of its own.
+  bool send_files(std::span<const int> files);
   [[nodiscard]] std::optional<std::string> receive_frame();  // nullopt: it has ended
   // For answers that go straight to their place: the size of the next frame, then its bytes.
   [[nodiscard]] std::optional<std::uint64_t> receive_size();

@@ -21,6 +21,9 @@ static_assert(std::endian::native == std::endian::little, "the frames and HDF5's
 
 // The first descriptor a child gets beside its socket, which is its standard input and output.
 inline constexpr int kFirstFile = 3;
+inline constexpr std::size_t kFilesAtOnce = 64;  // that one message carries; the kernel takes 253
+// Raise it when the bytes of an answer change: indices of files (detail/index.h) are then made anew.
+inline constexpr std::uint32_t kAnswerVersion = 1;
 inline constexpr std::uint64_t kMaxFrame = std::uint64_t{1} << 30U;
 inline constexpr std::uint64_t kNoAddress = std::numeric_limits<std::uint64_t>::max();
 
@@ -64,6 +67,10 @@ class WireReader {
     return value;
   }
   std::string text() {
+    const auto size = get<std::uint32_t>();
+    return {take(size), size};
+  }
+  std::string_view view() {  // as text(), of the bytes that are read
     const auto size = get<std::uint32_t>();
     return {take(size), size};
   }

@@ -26,6 +26,7 @@ Cosmology::Cosmology(const Json& config, const Context& context, OpenSky open)
   const auto on = [&](const char* name) { return context.switches == nullptr || context.switches->on(name); };
   paths_ = {.fused_activation = on("fused_activation"), .fused_padding = on("fused_padding")};
   fused_projection_ = on("fused_projection");
+  if (!open_) open_ = open_hdf5(on("file_index") && !context.cache_folder.empty() ? context.cache_folder / "files" : "");
   if (!on("stored_pca")) recipe_.pca = PcaMode::batch;
 }
 

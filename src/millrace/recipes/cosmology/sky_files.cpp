@@ -101,7 +101,11 @@ std::vector<double> frequencies_of(const hdf5::File& file, const RecipeConfig& r
 
 }  // namespace
 
-std::vector<SkyFile> open_hdf5(std::span<const std::filesystem::path> paths) { return hdf5::File::open_all(paths); }
+OpenSky open_hdf5(std::filesystem::path index_folder) {
+  return [folder = std::move(index_folder)](std::span<const std::filesystem::path> paths) {
+    return hdf5::File::open_all(paths, {}, {}, folder);
+  };
+}
 
 std::vector<std::filesystem::path> sky_paths(const std::filesystem::path& folder, const std::string& key) {
   std::vector<std::filesystem::path> files;
