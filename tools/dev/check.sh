@@ -1,6 +1,6 @@
 # ./dev check: what CI runs beside the tests, cheapest first. Sourced by ./dev.
 
-check_stages=(format tidy headers asan tsan clang-tidy)
+check_stages=(format tidy records headers asan tsan clang-tidy)
 torch_free=(base format config telemetry hdf5 hdf5/child data)
 
 word_check() {
@@ -40,6 +40,10 @@ check_format() {
 
 check_tidy() {
   python3 "$root/tools/tidy.py"
+}
+
+check_records() { # what decision records say can be checked, as far as it takes seconds
+  python3 "$root/tools/adr_check.py"
 }
 
 check_headers() { # every public header compiles alone
