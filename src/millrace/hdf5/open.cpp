@@ -160,7 +160,7 @@ class Opening {
 
   void keep() {
     for (std::size_t i = 0; i < paths_.size(); ++i) {
-      if (!fresh_[i].answer.empty()) index_->add(paths_[i], fresh_[i].stamp, std::move(fresh_[i].answer));
+      if (!fresh_[i].answer.empty()) index_->add(paths_[i], fresh_[i].stamp, fresh_[i].answer);
     }
     index_->save(Fs::real());
   }

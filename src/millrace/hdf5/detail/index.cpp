@@ -82,7 +82,7 @@ std::string_view Index::find(const fs::path& file, const Stamp& stamp) const {
   return found != entries_.end() && found->second.stamp == stamp ? found->second.answer : std::string_view();
 }
 
-void Index::add(const fs::path& file, const Stamp& stamp, std::string answer) {
+void Index::add(const fs::path& file, const Stamp& stamp, const std::string& answer) {
   if (answer.size() > kMostAnswer || static_cast<double>(stamp.modified_ns) * 1e-9 > unix_seconds() - kQuietSeconds) return;
   std::string path = full_path(file);
   WireWriter out;

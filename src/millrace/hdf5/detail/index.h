@@ -34,7 +34,7 @@ class Index {
   [[nodiscard]] std::string_view find(const std::filesystem::path& file, const Stamp& stamp) const;
   // Taken at the next save(). Of a file that changed in the last two seconds nothing is kept: it could change again within the
   // tick of the file system's clock and look the same.
-  void add(const std::filesystem::path& file, const Stamp& stamp, std::string answer);
+  void add(const std::filesystem::path& file, const Stamp& stamp, const std::string& answer);
   // Writes what was found and added, whole or not at all, and forgets files that are gone. Nothing is written when nothing is new
   // or the disk refuses: the next start is a slow one, no more.
   void save(Fs& fs);
