@@ -62,7 +62,7 @@ class Words(unittest.TestCase):
         self.assertEqual(self.dev("clean", "--everything").returncode, 2)
         done = self.dev("check", "formatt")
         self.assertEqual(done.returncode, 2)
-        self.assertIn("format tidy headers asan tsan clang-tidy", done.stderr)
+        self.assertIn("format tidy records headers asan tsan clang-tidy", done.stderr)
 
 
 class Packages(Dev):

@@ -26,6 +26,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import ticks
+
 ROOT = Path(__file__).resolve().parent.parent
 HANG_SECONDS = 1800  # a test program that runs longer is stuck; it is stopped and counted as failed
 LEFT_OUT = "long"    # the label that only --long includes
@@ -37,11 +39,13 @@ class Tally:
     passed: int = 0
     failed: list = field(default_factory=list)   # names
     skipped: list = field(default_factory=list)  # (name, reason)
+    ran: set = field(default_factory=set)        # "Suite.Case" of GoogleTest's that ran or said why not
 
     def add(self, other):
         self.passed += other.passed
         self.failed += other.failed
         self.skipped += other.skipped
+        self.ran |= other.ran
 
     def line(self):
         return f"{self.passed} passed, {len(self.failed)} failed, {len(self.skipped)} skipped"
@@ -98,6 +102,9 @@ def read_report(program, path):
     for case in ElementTree.parse(path).getroot().iter("testcase"):
         name = f"{program}: {case.get('classname')}.{case.get('name')}"
         skipped = case.find("skipped")
+        if case.get("status") == "run":
+            # "Prefix/Suite.Case/0" of a parameterised test is "Suite.Case" in the source.
+            tally.ran.add(f"{case.get('classname', '').split('/')[-1]}.{case.get('name', '').split('/')[0]}")
         if case.find("failure") is not None:
             tally.failed.append(name)
         elif skipped is not None:
@@ -217,6 +224,8 @@ def main(arguments):
     tests = registered_tests(options.build) + ([] if options.no_python else python_tests())
     began = time.monotonic()
     total = run_all([test for test in tests if wanted(test, options)], lambda test: run(test, options.quiet, gtest_flags))
+    if not (options.only or options.label or options.no_python or gtest_flags):  # all of them: a tick may name no other
+        total.failed += [f"{name}:{line}: {message}" for name, line, message in ticks.problems(ROOT, total.ran)]
     for name, reason in total.skipped:
         print(f"  skipped  {name}: {reason}")
     for name in total.failed:

@@ -18,6 +18,7 @@ REPORT = """<testsuites><testsuite name="Loader">
 <testcase name="stops" status="run" classname="Loader"><failure message="no">no</failure></testcase>
 <testcase name="pins" status="run" classname="Loader"><skipped message="file.cpp:3&#x0A;no GPU here&#x0A;"/></testcase>
 <testcase name="DISABLED_x" status="notrun" classname="Loader"/>
+<testcase name="Equal/2" status="run" classname="All/EachTable"/>
 </testsuite></testsuites>"""
 
 
@@ -33,7 +34,8 @@ class Judging(unittest.TestCase):
     def test_report_is_counted_case_by_case(self):
         self.report.write_text(REPORT)
         tally = self.judge(1)
-        self.assertEqual(tally.line(), "1 passed, 1 failed, 1 skipped")
+        self.assertEqual(tally.line(), "2 passed, 1 failed, 1 skipped")
+        self.assertEqual(tally.ran, {"Loader.orders", "Loader.stops", "Loader.pins", "EachTable.Equal"})
         self.assertEqual(tally.failed, ["prog: Loader.stops"])
         self.assertEqual(tally.skipped, [("prog: Loader.pins", "no GPU here")])
 

@@ -128,6 +128,8 @@ def check_includes(tree, floors):
                     tree.say(name, line, f"{target} does not exist below src/")
                 if folder is not None:
                     check_own_include(tree, floors, name, line, folder, target)
+            if target.startswith("tests/") and folder is not None and not re.search(r"_test\.cpp$|/detail/test_\w+\.h$", name):
+                tree.say(name, line, f"{target} is for tests only; what is installed may not need it")
             check_foreign_include(tree, name, line, folder, target)
 
 

@@ -82,6 +82,13 @@ class Planted(unittest.TestCase):
         self.append("src/millrace/data/loader.h", '#include "millrace/data/detail/ring.h"\n')
         self.expect_clean()
 
+    def test_include_of_what_is_for_tests(self):
+        self.write("src/millrace/data/loader_test.cpp", '#include "tests/support/fault_fs.h"\n')
+        self.write("src/millrace/data/detail/test_run.h", '// Runs.\n#pragma once\n#include "tests/support/fault_fs.h"\n')
+        self.expect_clean()
+        self.append("src/millrace/data/loader.h", '#include "tests/support/fault_fs.h"\n')
+        self.expect("src/millrace/data/loader.h", ["for tests only", "installed"], 5)
+
     def test_include_that_does_not_exist(self):
         self.append("src/millrace/train/run.h", '#include "millrace/data/gone.h"\n')
         self.expect("src/millrace/train/run.h", ["does not exist"])

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <vector>
 
+#include "millrace/base/median.h"
 #include "millrace/recipes/language_model/model.h"
 
 namespace lm = millrace::recipes::language_model;
@@ -31,11 +32,6 @@ double forward_ms(lm::Transformer& model, const at::Tensor& tokens) {
   const auto begin = std::chrono::steady_clock::now();
   model.forward(tokens);
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
 }
 
 }  // namespace
@@ -63,10 +59,11 @@ int main(int argc, char** argv) {
   for (int i = 0; i < forwards; ++i) {
     for (Row& row : rows) row.ms.push_back(forward_ms(*row.model, tokens));
   }
-  const double base = median(rows[0].ms);
+  const double base = millrace::median(rows[0].ms);
   std::printf("%d forwards, T = 512, %lld parameters, %d threads; median ms, share of the first row\n", forwards,
               static_cast<long long>(lm::parameter_count(shape(lm::Attention::causal))), at::get_num_threads());
-  for (const Row& row : rows) std::printf("  %-30s %8.3f  %5.2f\n", row.name, median(row.ms), median(row.ms) / base);
+  for (const Row& row : rows)
+    std::printf("  %-30s %8.3f  %5.2f\n", row.name, millrace::median(row.ms), millrace::median(row.ms) / base);
   std::printf("cache: %zu mask, %lld bytes\n", cached.mask_cache_size(), static_cast<long long>(cached.mask_cache_bytes()));
   return 0;
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "millrace/base/clock.h"
+#include "millrace/base/median.h"
 #include "millrace/measure/step_bench.h"
 #include "millrace/optim/optimizer.h"
 #include "millrace/precision/loss_scale.h"
@@ -22,11 +23,6 @@
 namespace {
 
 using namespace millrace;
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
 
 // The watch of a fp16 step, the longest one: gradient norm and its square, loss check, counters, scale, rule, buffers.
 class Watch {

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <string>
 
-#include "millrace/data/hdf5.h"
+#include "millrace/hdf5/file.h"
 #include "millrace/nn/pca.h"
 #include "millrace/recipes/cosmology/entry.h"
 #include "millrace/recipes/cosmology/presets.h"
@@ -124,7 +124,7 @@ TEST(RealSky, ElevenComponentsHoldTheForeground) {
   const stdfs::path path = stdfs::path(MILLRACE_SOURCE_DIR) / ".." / "shared" / "data" / "cosmology" / "PyGSM_Jy_downselect.uvh5";
   if (!stdfs::exists(path)) GTEST_SKIP() << "no " << path;
   const std::vector<std::string> names = {"/Data/visdata"};
-  const auto file = data::Hdf5File::open(path, names);
+  const auto file = hdf5::File::open(path, names);
   const Shape shape = file->dataset(names[0]).shape;
   ASSERT_EQ(shape, (Shape{500, 1, 128, 1}));
   at::Tensor stored = at::empty(shape, at::kComplexDouble);

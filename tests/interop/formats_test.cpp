@@ -255,7 +255,7 @@ std::string decoded(const std::string& path, data::Pixels pixels, int reduction)
 void expect_as_pillow(const std::vector<std::string>& files) {
   const Json theirs = from_python(kDescribeImages, files);
   for (const std::string& path : files) {
-    const data::PictureSize size = data::image_size(path);
+    const data::PictureSize size = data::Image(path).size();
     EXPECT_EQ(theirs[path]["size"], Json({size.height, size.width})) << path;
     EXPECT_EQ(theirs[path]["rgb"], decoded(path, data::Pixels::rgb, 1)) << path;
     if (!path.ends_with(".jpg")) {

@@ -8,13 +8,13 @@
 
 #include "millrace/base/error.h"
 #include "millrace/base/json.h"
-#include "millrace/data/hdf5.h"
+#include "millrace/hdf5/file.h"
 #include "python.h"
 
 namespace millrace {
 namespace {
 
-using data::Hdf5File;
+using hdf5::File;
 using interop::missing;
 using interop::run_python;
 using testing::HasSubstr;
@@ -45,9 +45,9 @@ std::uint32_t crc32(std::span<const std::byte> bytes) {
   return ~crc;
 }
 
-Json read_like_python(const Hdf5File& file) {
+Json read_like_python(const hdf5::File& file) {
   Json found = Json::object();
-  for (const data::Hdf5Dataset& dataset : file.datasets()) {
+  for (const hdf5::Dataset& dataset : file.datasets()) {
     std::vector<std::byte> bytes(static_cast<std::size_t>(*element_count(dataset.shape)) * size_of(dataset.dtype));
     file.read(dataset.name, Shape(dataset.shape.size(), 0), dataset.shape, bytes);
     found[dataset.name] = {dataset.shape, bytes.size(), crc32(bytes)};
@@ -71,10 +71,9 @@ TEST(Hdf5Interop, RealFilesBitForBit) {
   for (const char* name : {"PyGSM_Jy_downselect.uvh5", "ps_planck2018_z1.0_linear.h5"}) {
     const auto python = run_python(kDump, {(folder / name).string()});
     ASSERT_EQ(python.status, 0) << python.output;
-    const auto file = Hdf5File::open(folder / name);
+    const auto file = hdf5::File::open(folder / name);
     EXPECT_EQ(read_like_python(*file), Json::parse(python.output)) << name;
-    for (const data::Hdf5Dataset& dataset : file->datasets())
-      EXPECT_FALSE(dataset.through_child) << dataset.name << dataset.reason;
+    for (const hdf5::Dataset& dataset : file->datasets()) EXPECT_FALSE(dataset.through_child) << dataset.name << dataset.reason;
   }
 }
 
@@ -115,7 +114,7 @@ TEST(Hdf5Interop, EverythingOtherProgramsWrite) {
     ASSERT_EQ(made.status, 0) << made.output;
     const auto python = run_python(kDump, {path});
     ASSERT_EQ(python.status, 0) << python.output;
-    const auto file = Hdf5File::open(path);
+    const auto file = hdf5::File::open(path);
     EXPECT_EQ(read_like_python(*file), Json::parse(python.output)) << version << userblock;
     std::map<std::string, std::string> through;
     for (const auto& dataset : file->datasets()) {
@@ -127,7 +126,7 @@ TEST(Hdf5Interop, EverythingOtherProgramsWrite) {
     ASSERT_EQ(file->unreadable().size(), 1U);
     EXPECT_EQ(file->unreadable()[0].name + ": " + file->unreadable()[0].reason, "/text: text");
     const std::vector<std::string> soft = {"/soft"};
-    const auto linked = Hdf5File::open(path, soft);
+    const auto linked = hdf5::File::open(path, soft);
     EXPECT_EQ(read_like_python(*linked)["/soft"], read_like_python(*file)["/<f4/gz"]);
   }
 }
@@ -170,22 +169,22 @@ f = h5py.File("open.h5", "w", libver="latest"); f["a"] = np.arange(4.0); f.swmr_
   };
   for (const auto& [name, words] : cases) {
     const std::vector<std::string> wanted = {name};
-    EXPECT_THAT(failure([&] { static_cast<void>(Hdf5File::open(path, wanted)); }), HasSubstr(words)) << name;
+    EXPECT_THAT(failure([&] { static_cast<void>(hdf5::File::open(path, wanted)); }), HasSubstr(words)) << name;
   }
   std::map<std::string, std::string> reasons;
-  const auto all = Hdf5File::open(path);
+  const auto all = hdf5::File::open(path);
   for (const auto& dataset : all->unreadable()) reasons[dataset.name] = dataset.reason;
   EXPECT_EQ(reasons["/link"], "/link is a link to another file") << "named, so that a search for it can say why";
   EXPECT_EQ(reasons["/group"], "/group is a link to another file");
   EXPECT_EQ(reasons["/external"], "data in external files");
   EXPECT_THAT(failure([&] { (void)all->dataset("/measureless"); }), HasSubstr("can't be read: it is a shape beyond all measure"));
   const std::vector<std::string> bomb = {"/bomb"};
-  const auto file = Hdf5File::open(path, bomb);  // its size is no lie: what is asked for is read
+  const auto file = hdf5::File::open(path, bomb);  // its size is no lie: what is asked for is read
   EXPECT_EQ(file->dataset("/bomb").reason, "more than 4194304 chunks");
   std::vector<float> values(8, 1.0F);
   file->read("/bomb", Shape{1 << 30, 5}, Shape{2, 4}, std::as_writable_bytes(std::span(values)));
   EXPECT_THAT(values, testing::Each(0.0F));
-  EXPECT_THAT(failure([&] { static_cast<void>(Hdf5File::open(folder.path() / "open.h5")); }), HasSubstr("open for write"));
+  EXPECT_THAT(failure([&] { static_cast<void>(hdf5::File::open(folder.path() / "open.h5")); }), HasSubstr("open for write"));
 }
 
 TEST(Hdf5Interop, H5pyReadsWhatWeWrite) {
@@ -193,7 +192,7 @@ TEST(Hdf5Interop, H5pyReadsWhatWeWrite) {
   const interop::ScratchFolder folder("interop-hdf5");
   const std::string path = (folder.path() / "ours.h5").string();
   std::vector<std::string> bytes;
-  std::vector<data::Hdf5Array> arrays;
+  std::vector<hdf5::Array> arrays;
   for (const DType dtype : {DType::boolean, DType::u8, DType::i8, DType::i16, DType::u16, DType::i32, DType::u32, DType::i64,
                             DType::u64, DType::f16, DType::f32, DType::f64, DType::c64, DType::c128}) {
     bytes.emplace_back(60 * size_of(dtype), '\0');
@@ -201,7 +200,7 @@ TEST(Hdf5Interop, H5pyReadsWhatWeWrite) {
       bytes.back()[i] = static_cast<char>(dtype == DType::boolean ? i & 1U : i * 7 % 61);
     }
     for (const bool packed : {false, true}) {
-      data::Hdf5Array array;
+      hdf5::Array array;
       array.name = "/g/" + std::string(name_of(dtype)) + (packed ? "/gz" : "/raw");
       array.dtype = dtype;
       array.shape = {6, 10};
@@ -213,12 +212,12 @@ TEST(Hdf5Interop, H5pyReadsWhatWeWrite) {
     }
   }
   for (std::size_t i = 0; i < arrays.size(); ++i) arrays[i].bytes = std::as_bytes(std::span(bytes[i / 2]));
-  data::write_hdf5(path, arrays);
+  hdf5::write_file(path, arrays);
   const auto python = run_python(kDump, {path});
   ASSERT_EQ(python.status, 0) << python.output;
   const Json read = Json::parse(python.output);
   EXPECT_EQ(read.size(), arrays.size());
-  for (const data::Hdf5Array& array : arrays) EXPECT_EQ(read[array.name][2], crc32(array.bytes)) << array.name;
+  for (const hdf5::Array& array : arrays) EXPECT_EQ(read[array.name][2], crc32(array.bytes)) << array.name;
   const auto types = run_python(
       R"(import h5py, sys; f = h5py.File(sys.argv[1]); print([f["g/" + t + "/gz"].dtype.str for t in ("bool", "f16", "c64", "c128")]))",
       {path});

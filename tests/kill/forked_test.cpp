@@ -12,8 +12,8 @@
 #include <fstream>
 #include <thread>
 
-#include "millrace/base/fault_fs.h"
 #include "millrace/base/philox.h"
+#include "tests/support/fault_fs.h"
 #include "toys.h"
 
 namespace millrace {

@@ -9,8 +9,8 @@
 #include <fstream>
 
 #include "millrace/base/error.h"
-#include "millrace/base/fault_fs.h"
 #include "millrace/train/sample_data.h"
+#include "tests/support/fault_fs.h"
 #include "toys.h"
 
 namespace millrace {

@@ -43,7 +43,7 @@ Entry quick_entry(const std::string& recipe) {
         if (!opened.contains(path)) missing.push_back(path);
       }
       if (!missing.empty()) {
-        const auto files = recipes::cosmology::open_hdf5(missing);
+        const auto files = recipes::cosmology::open_hdf5()(missing);
         for (std::size_t i = 0; i < files.size(); ++i) opened[missing[i]] = files[i];
       }
       std::vector<recipes::cosmology::SkyFile> files;

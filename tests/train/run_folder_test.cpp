@@ -11,10 +11,10 @@
 #include <map>
 
 #include "millrace/base/error.h"
-#include "millrace/base/fault_fs.h"
 #include "millrace/base/signals.h"
 #include "millrace/snapshot/snapshot.h"
 #include "millrace/train/run_folder.h"
+#include "tests/support/fault_fs.h"
 #include "toys.h"
 
 namespace millrace {

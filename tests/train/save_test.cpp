@@ -8,8 +8,8 @@
 #include <thread>
 
 #include "millrace/base/error.h"
-#include "millrace/base/fault_fs.h"
 #include "millrace/snapshot/snapshot.h"
+#include "tests/support/fault_fs.h"
 #include "toys.h"
 
 namespace millrace {

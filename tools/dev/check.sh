@@ -1,7 +1,7 @@
 # ./dev check: what CI runs beside the tests, cheapest first. Sourced by ./dev.
 
-check_stages=(format tidy headers asan tsan clang-tidy)
-torch_free=(base format config telemetry data data/hdf5_child)
+check_stages=(format tidy records headers asan tsan clang-tidy)
+torch_free=(base format config telemetry hdf5 hdf5/child data)
 
 word_check() {
   local stage began failed=() stages=("$@")
@@ -42,6 +42,10 @@ check_tidy() {
   python3 "$root/tools/tidy.py"
 }
 
+check_records() { # what decision records say can be checked, as far as it takes seconds
+  python3 "$root/tools/adr_check.py"
+}
+
 check_headers() { # every public header compiles alone
   lock "$build"
   (cd "$root" && configure release "$build" -DMILLRACE_BENCH=OFF -DMILLRACE_TORCH="${MILLRACE_TORCH:-}")
@@ -49,8 +53,8 @@ check_headers() { # every public header compiles alone
   unlock
 }
 
-check_asan() { sanitize asan base format config telemetry data hdf5_hostile; }
-check_tsan() { sanitize tsan base telemetry data; } # those that have threads
+check_asan() { sanitize asan base test_support format config telemetry hdf5 hdf5_hostile data; }
+check_tsan() { sanitize tsan base telemetry hdf5 data; } # those that have threads
 
 sanitize() { # sanitize PRESET NAME...: the tests of these names, without LibTorch
   local tests=("${@:2}")

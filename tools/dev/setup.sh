@@ -8,10 +8,10 @@ sysroot=$deps/sysroot
 # Debian packages of a group. ./dev asks for groups; `peers` adds what Python's torch.compile needs to build its kernels.
 declare -A packages=(
   [program]="g++ binutils cmake make ninja-build ccache python3 python3-venv nlohmann-json3-dev libfmt-dev libtomlplusplus-dev
-             libyaml-cpp-dev libcli11-dev libgtest-dev libgmock-dev
+             libyaml-cpp-dev libgtest-dev libgmock-dev libssl-dev libutf8proc-dev
              libdeflate-dev zlib1g-dev libspng-dev libjpeg62-turbo-dev
              libhdf5-dev liblz4-dev liblzf-dev libzstd-dev"
-  [peers]="python3-dev libbenchmark-dev"
+  [peers]="python3-dev"
   [check]="clang-format-14 clang-tidy-14"
 )
 declare -A requirements=([program]=requirements.txt [peers]=requirements-peers.txt [gpu]=requirements-gpu.txt)

@@ -57,12 +57,4 @@ double seconds_since_process_start() noexcept {
 
 double unix_seconds() noexcept { return seconds_of(CLOCK_REALTIME); }
 
-std::string folder_time(double unix_time) {
-  const auto whole = static_cast<std::time_t>(unix_time);
-  std::tm local{};
-  ::localtime_r(&whole, &local);
-  std::array<char, 32> text{};
-  return {text.data(), std::strftime(text.data(), text.size(), "%Y-%m-%dT%H-%M-%S", &local)};
-}
-
 }  // namespace millrace

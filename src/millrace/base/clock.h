@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 
 namespace millrace {
 
@@ -11,7 +10,5 @@ namespace millrace {
 // Seconds since the kernel started this process, program loading included; since the first call here where /proc can't say.
 [[nodiscard]] double seconds_since_process_start() noexcept;
 [[nodiscard]] double unix_seconds() noexcept;  // wall clock, for logs
-// "2024-05-07T14-03-09" in local time, for folder names: no colon, sorts by time.
-[[nodiscard]] std::string folder_time(double unix_time);
 
 }  // namespace millrace

@@ -35,13 +35,6 @@ std::size_t size_of(DType dtype) noexcept { return kDTypes[static_cast<std::size
 
 std::string_view name_of(DType dtype) noexcept { return kDTypes[static_cast<std::size_t>(dtype)].name; }
 
-std::optional<DType> dtype_from_name(std::string_view name) noexcept {
-  for (std::size_t i = 0; i < kDTypes.size(); ++i) {
-    if (kDTypes[i].name == name) return static_cast<DType>(i);
-  }
-  return std::nullopt;
-}
-
 std::optional<std::int64_t> element_count(const Shape& shape) noexcept {
   bool has_zero = false;
   for (const std::int64_t size : shape) {

@@ -15,7 +15,6 @@ enum class DType : std::uint8_t { boolean, u8, i8, i16, u16, i32, u32, i64, u64,
 [[nodiscard]] std::size_t size_of(DType dtype) noexcept;
 // "bool", "u8", "i8", "i16", "u16", "i32", "u32", "i64", "u64", "f16", "bf16", "f32", "f64", "c64", "c128".
 [[nodiscard]] std::string_view name_of(DType dtype) noexcept;
-[[nodiscard]] std::optional<DType> dtype_from_name(std::string_view name) noexcept;
 
 using Shape = std::vector<std::int64_t>;
 

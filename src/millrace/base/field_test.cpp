@@ -2,22 +2,26 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+#include <string_view>
+
 #include "millrace/base/error.h"
 
 namespace millrace {
 namespace {
 
-TEST(DTypes, NamesAndSizesRoundTrip) {
+TEST(DTypes, NamesAreUniqueAndSizesRight) {
   std::size_t total = 0;
+  std::set<std::string_view> names;
   for (int i = 0; i <= static_cast<int>(DType::c128); ++i) {
     const auto dtype = static_cast<DType>(i);
-    EXPECT_EQ(dtype_from_name(name_of(dtype)), dtype);
+    names.emplace(name_of(dtype));
     total += size_of(dtype);
   }
   EXPECT_EQ(total, 71U);
   EXPECT_EQ(size_of(DType::bf16), 2U);
   EXPECT_EQ(name_of(DType::boolean), "bool");
-  EXPECT_EQ(dtype_from_name("float"), std::nullopt);
+  EXPECT_EQ(names.size(), 15U);
 }
 
 TEST(Shapes, CountElements) {

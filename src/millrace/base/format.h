@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -22,6 +23,18 @@ namespace millrace {
 [[nodiscard]] inline std::string quoted(const char* text) { return quoted(std::string_view(text)); }
 // As it is when it is one line of plain text, else quoted: for names in tables, that could be anything a file system holds.
 [[nodiscard]] std::string printable(std::string_view text);
+// The words of a range with a separator between them; `word` makes the word of an element: joined(fields, ", ", &Field::name).
+template <class Range, class Word = std::identity>
+[[nodiscard]] std::string joined(const Range& range, std::string_view separator, Word word = {}) {
+  std::string text;
+  bool first = true;
+  for (const auto& each : range) {
+    if (!first) text += separator;
+    text += std::invoke(word, each);
+    first = false;
+  }
+  return text;
+}
 // The candidate nearest to `word` by Damerau-Levenshtein distance, or "" when none is near enough to suggest.
 [[nodiscard]] std::string nearest(std::string_view word, const std::string* begin, const std::string* end);
 

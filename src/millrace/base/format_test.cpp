@@ -4,7 +4,10 @@
 
 #include <array>
 #include <limits>
+#include <map>
 
+#include "millrace/base/hash.h"
+#include "millrace/base/median.h"
 #include "millrace/base/utf8.h"
 
 namespace millrace {
@@ -131,8 +134,29 @@ TEST(LowerCase, IsTheSimpleMapping) {
   EXPECT_EQ(to_lower(U'\U0001E900'), U'\U0001E922');
   EXPECT_EQ(to_lower(std::string_view("GRÖSSE \xFF Ω")), "grösse \xFF ω");
   int changed = 0;
-  for (char32_t c = 0; c < 0x110000; ++c) changed += to_lower(c) != c ? 1 : 0;
+  std::string all;
+  for (char32_t c = 0; c < 0x110000; ++c) {
+    changed += to_lower(c) != c ? 1 : 0;
+    for (unsigned shift = 0; shift < 32; shift += 8) all += static_cast<char>(to_lower(c) >> shift);
+  }
   EXPECT_EQ(changed, 1433);
+  Sha256 hash;  // token files made with another mapping would not fit
+  hash.update(all);
+  EXPECT_EQ(hash.hex(), "2f1a7b3137115900193356ea8bad9367aa91a90cb168978abf46bf0592a94945");
+}
+
+TEST(Joined, PutsSeparatorsBetweenWordsOrWhatNamesThem) {
+  EXPECT_EQ(joined(std::vector<std::string>{}, ", "), "");
+  EXPECT_EQ(joined(std::vector<std::string>{"", "a", "b"}, ", "), ", a, b");
+  const std::map<std::string, int> ages = {{"Ada", 36}, {"Bob", 7}};
+  EXPECT_EQ(joined(ages, "; ", &std::pair<const std::string, int>::first), "Ada; Bob");
+  EXPECT_EQ(joined(ages, "+", [](const auto& age) { return std::to_string(age.second); }), "36+7");
+}
+
+TEST(Median, IsTheMiddleOrTheUpperOfTwo) {
+  EXPECT_EQ(median({}), 0);
+  EXPECT_EQ(median({3, 1, 2}), 2);
+  EXPECT_EQ(median({4, 1, 3, 2}), 3);
 }
 
 TEST(Printable, QuotesWhatIsNoPlainLine) {

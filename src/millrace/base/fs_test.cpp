@@ -6,7 +6,7 @@
 
 #include <cerrno>
 
-#include "millrace/base/fault_fs.h"
+#include "tests/support/fault_fs.h"
 
 namespace millrace {
 namespace {

@@ -1,11 +1,15 @@
-// CRC32C (Castagnoli, RFC 3720) for "is this the data we wrote", SHA-256 (FIPS 180-4) for identities.
+// CRC32C (Castagnoli, RFC 3720) for "is this the data we wrote", SHA-256 (FIPS 180-4, by OpenSSL) for identities.
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+
+struct evp_md_ctx_st;  // OpenSSL's EVP_MD_CTX
 
 namespace millrace {
 
@@ -19,17 +23,17 @@ namespace detail {
 
 class Sha256 {
  public:
-  Sha256() noexcept;
-  void update(std::span<const std::byte> bytes) noexcept;
-  void update(std::string_view text) noexcept;
-  [[nodiscard]] std::array<std::uint8_t, 32> digest() noexcept;  // ends the computation
-  [[nodiscard]] std::string hex() noexcept;                      // 64 lower-case digits; ends the computation
+  Sha256();
+  void update(std::span<const std::byte> bytes);
+  void update(std::string_view text);
+  [[nodiscard]] std::array<std::uint8_t, 32> digest();  // ends the computation
+  [[nodiscard]] std::string hex();                      // 64 lower-case digits; ends the computation
 
  private:
-  void compress(const std::uint8_t* block) noexcept;
-  std::array<std::uint32_t, 8> state_{};
-  std::array<std::uint8_t, 64> buffer_{};
-  std::uint64_t length_ = 0;
+  struct Free {
+    void operator()(evp_md_ctx_st* context) const noexcept;
+  };
+  std::unique_ptr<evp_md_ctx_st, Free> context_;
 };
 
 }  // namespace millrace

@@ -92,13 +92,5 @@ TEST(Clock, RunsForward) {
   EXPECT_GT(unix_seconds(), 1.7e9);
 }
 
-TEST(Clock, FolderTimeSortsAndHasNoColon) {
-  const std::string text = folder_time(1.7e9);
-  EXPECT_EQ(text.size(), 19U);
-  EXPECT_EQ(text[10], 'T');
-  EXPECT_EQ(text.find(':'), std::string::npos);
-  EXPECT_LT(text, folder_time(1.7e9 + 1));
-}
-
 }  // namespace
 }  // namespace millrace

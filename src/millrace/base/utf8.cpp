@@ -1,8 +1,6 @@
 #include "millrace/base/utf8.h"
 
-#include <algorithm>
-
-#include "millrace/base/lower_case.h"
+#include <utf8proc.h>
 
 namespace millrace {
 namespace {
@@ -58,10 +56,7 @@ std::optional<std::size_t> first_invalid_utf8(std::string_view text) noexcept {
 
 char32_t to_lower(char32_t code_point) noexcept {
   if (code_point < 0x80) return code_point >= U'A' && code_point <= U'Z' ? code_point + 32 : code_point;
-  const auto runs = detail::lower_case_runs();
-  const auto run = std::ranges::lower_bound(runs, std::uint32_t{code_point}, {}, &detail::LowerCaseRun::last);
-  if (run == runs.end() || code_point < run->first || (code_point - run->first) % run->stride != 0) return code_point;
-  return static_cast<char32_t>(static_cast<std::int32_t>(code_point) + run->distance);
+  return static_cast<char32_t>(::utf8proc_tolower(static_cast<utf8proc_int32_t>(code_point)));
 }
 
 std::string to_lower(std::string_view text) {

@@ -1,4 +1,5 @@
-// UTF-8 as RFC 3629 has it (no overlong forms, no surrogates, nothing above U+10FFFF), and Unicode's simple lower case.
+// UTF-8 as RFC 3629 has it (no overlong forms, no surrogates, nothing above U+10FFFF), and Unicode's simple lower case (by
+// utf8proc).
 #pragma once
 
 #include <cstddef>
@@ -19,7 +20,7 @@ struct Utf8Step {
 void append_utf8(std::string& text, char32_t code_point);
 // Offset of the first byte that is not part of valid UTF-8, nullopt when all is.
 [[nodiscard]] std::optional<std::size_t> first_invalid_utf8(std::string_view text) noexcept;
-// Unicode 14's simple lower-case mapping: always one code point; unchanged when there is none.
+// Unicode's simple lower-case mapping (the same in versions 14 and 15): always one code point; unchanged when there is none.
 [[nodiscard]] char32_t to_lower(char32_t code_point) noexcept;
 // Of valid UTF-8; invalid bytes are kept as they are.
 [[nodiscard]] std::string to_lower(std::string_view text);

@@ -10,12 +10,9 @@ namespace {
 
 // "--data-dir=x" -> "data_dir", "-c" -> "c"; "" when the word is no option.
 std::string option_name(std::string_view word) {
-  if (word.size() >= 3 && word.starts_with("--")) {
+  if (word.size() >= 3 && word.starts_with("--"))
     return with_underscores(word.substr(2, word.find('=') == std::string_view::npos ? word.npos : word.find('=') - 2));
-  }
-  if (word.size() == 2 && word[0] == '-' && word[1] != '-') {
-    return std::string(1, word[1]);
-  }
+  if (word.size() == 2 && word[0] == '-' && word[1] != '-') return std::string(1, word[1]);
   return "";
 }
 
@@ -27,9 +24,7 @@ bool looks_like_option(std::string_view word) { return word.size() >= 2 && word[
 
 std::vector<std::string> Arguments::values(std::initializer_list<std::string_view> names) {
   std::vector<std::string> found;
-  for (const std::string_view name : names) {
-    known_.emplace_back(name);
-  }
+  for (const std::string_view name : names) known_.emplace_back(name);
   for (std::size_t i = 0; i < words_.size();) {
     const std::string name = option_name(words_[i]);
     if (std::none_of(names.begin(), names.end(), [&](std::string_view n) { return with_underscores(n) == name; })) {
@@ -59,9 +54,7 @@ std::optional<std::string> Arguments::value(std::string_view name) {
 
 std::int64_t Arguments::integer(std::string_view name, std::int64_t otherwise, std::int64_t minimum) {
   const auto text = value(name);
-  if (!text) {
-    return otherwise;
-  }
+  if (!text) return otherwise;
   std::int64_t number = 0;
   const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), number);
   if (error != std::errc() || end != text->data() + text->size() || number < minimum) {
@@ -103,9 +96,7 @@ bool Arguments::flag(std::string_view name) {
 
 std::optional<std::string> Arguments::positional() {
   const auto word = std::find_if_not(words_.begin(), words_.end(), looks_like_option);
-  if (word == words_.end()) {
-    return std::nullopt;
-  }
+  if (word == words_.end()) return std::nullopt;
   std::string found = *word;
   words_.erase(word);
   return found;
@@ -127,12 +118,8 @@ void Arguments::finish(std::string_view command) {
     problems_.push_back(std::move(problem));
   }
   words_.clear();
-  if (problems_.size() == 1) {
-    throw UsageError(problems_.front());
-  }
-  if (!problems_.empty()) {
-    throw ConfigError(problems_);
-  }
+  if (problems_.size() == 1) throw UsageError(problems_.front());
+  if (!problems_.empty()) throw ConfigError(problems_);
 }
 
 const Entry& take_recipe(Arguments& arguments, std::span<const Entry> recipes, std::string_view command) {
@@ -147,9 +134,8 @@ const Entry& take_recipe(Arguments& arguments, std::span<const Entry> recipes, s
     index = static_cast<std::size_t>(named - words.begin());
   }
   const std::string place = "millrace " + std::string(command);
-  if (index >= words.size()) {
+  if (index >= words.size())
     throw UsageError({place + " needs the name of a recipe", place, "write it first: " + place + " " + joined(names, " | ")});
-  }
   const auto entry = find(words[index]);
   if (entry == recipes.end()) {
     throw UsageError({"there is no recipe " + millrace::quoted(words[index]), place,
@@ -170,20 +156,10 @@ std::string suggestion(std::string_view word, const std::vector<std::string>& ca
   return near.empty() ? "" : "did you mean " + millrace::quoted(near) + "? ";
 }
 
-std::string joined(const std::vector<std::string>& words, std::string_view separator) {
-  std::string text;
-  for (const auto& word : words) {
-    text += (text.empty() ? "" : std::string(separator)) + word;
-  }
-  return text;
-}
-
 std::vector<std::string> names_of(std::span<const Entry> recipes) {
   std::vector<std::string> names;
   names.reserve(recipes.size());
-  for (const auto& entry : recipes) {
-    names.push_back(entry.name);
-  }
+  for (const auto& entry : recipes) names.push_back(entry.name);
   return names;
 }
 

@@ -48,7 +48,6 @@ const Entry& take_recipe(Arguments& arguments, std::span<const Entry> recipes, s
 [[nodiscard]] std::string with_underscores(std::string_view word);
 // "did you mean "x"? " or "" when nothing is near.
 [[nodiscard]] std::string suggestion(std::string_view word, const std::vector<std::string>& candidates);
-[[nodiscard]] std::string joined(const std::vector<std::string>& words, std::string_view separator);
 [[nodiscard]] std::vector<std::string> names_of(std::span<const Entry> recipes);
 
 }  // namespace millrace::cli

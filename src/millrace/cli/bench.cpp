@@ -56,9 +56,8 @@ void print_result(const Json& result) {
       {"  ms lowest", number("ms_min", 2)},
       {"  first step, seconds after process start", number("first_step_s_since_process_start", 3)},
       {"  loss of the first and the last step", number("loss_first", 4) + " " + number("loss_last", 4)}};
-  if (result.contains("peak_memory_bytes") && result["peak_memory_bytes"].is_number()) {
+  if (result.contains("peak_memory_bytes") && result["peak_memory_bytes"].is_number())
     rows.push_back({"  peak memory", human_bytes(result["peak_memory_bytes"].get<double>())});
-  }
   print(table(rows));
 }
 
@@ -71,9 +70,7 @@ StepBenchOptions take_options(const Entry& entry, Arguments& arguments) {
   options.warmup = arguments.integer("warmup", options.warmup, 0);
   options.off = take_off(arguments);
   std::vector<std::string> shapes;
-  for (const auto& shape : entry.bench_shapes) {
-    shapes.push_back(shape.name);
-  }
+  for (const auto& shape : entry.bench_shapes) shapes.push_back(shape.name);
   if (std::find(shapes.begin(), shapes.end(), options.shape) == shapes.end()) {
     arguments.problems().push_back(
         {"recipe " + entry.name + " has no bench shape " + millrace::quoted(options.shape), "flag --shape=" + options.shape,

@@ -10,6 +10,7 @@
 
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
+#include "millrace/base/median.h"
 #include "millrace/cli/child_run.h"
 #include "millrace/cli/command_config.h"
 #include "millrace/cli/text.h"
@@ -106,11 +107,6 @@ Json run_once(const Plan& plan, const std::string& off) {
   return child_json(words);
 }
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
 struct Row {
   const SwitchRow* row = nullptr;
   double on_ms = 0, off_ms = 0, ratio = 0;  // ratio: off / on
@@ -185,9 +181,8 @@ std::vector<const SwitchRow*> chosen_rows(const std::vector<std::string>& names)
   std::vector<const SwitchRow*> rows;
   try {
     const Switches known(names);
-    for (const Switches::Setting& setting : known.settings()) {
+    for (const Switches::Setting& setting : known.settings())
       if (names.empty() || !setting.on) rows.push_back(setting.row);
-    }
   } catch (const ConfigError& error) {  // it knows names from train.off
     throw UsageError({error.message().what, "flag --rows", error.message().next});
   }

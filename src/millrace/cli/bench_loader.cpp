@@ -41,9 +41,8 @@ void print_workload(const Json& result) {
   rows.push_back({"  epoch turn-round, ms p50, longest",
                   number(result, "turn_round_ms_p50", 3) + "  " + number(result, "turn_round_ms_max", 3)});
   print_common(rows, result);
-  if (result.contains("digest")) {
+  if (result.contains("digest"))
     rows.push_back({"  digest", result["digest"].get<std::string>() + " of " + rate(result, "digest_samples") + " samples"});
-  }
   print(table(rows));
 }
 

@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "millrace/base/error.h"
+#include "millrace/base/format.h"
 #include "millrace/cli/arguments.h"
 
 namespace millrace::cli {

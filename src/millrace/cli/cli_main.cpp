@@ -24,46 +24,31 @@ using cli::Command;
 using cli::Invocation;
 
 const Command* find_command(const std::string& name) {
-  for (const Command* command : cli::commands()) {
-    if (command->name == name) {
-      return command;
-    }
-  }
+  for (const Command* command : cli::commands())
+    if (command->name == name) return command;
   return nullptr;
 }
 
 const RecipeCommand* find_recipe_command(const Invocation& call, const std::string& name) {
   for (const Entry& entry : call.recipes) {
-    for (const RecipeCommand& command : entry.commands) {
-      if (cli::with_underscores(command.name) == cli::with_underscores(name)) {
-        return &command;
-      }
-    }
+    for (const RecipeCommand& command : entry.commands)
+      if (cli::with_underscores(command.name) == cli::with_underscores(name)) return &command;
   }
   return nullptr;
 }
 
 bool asks_for_help(const std::vector<std::string>& words) {
-  for (const auto& word : words) {
-    if (word == "--help" || word == "-h") {
-      return true;
-    }
-  }
+  for (const auto& word : words)
+    if (word == "--help" || word == "-h") return true;
   return false;
 }
 
 [[noreturn]] void unknown_command(const Invocation& call, const std::string& name) {
   std::vector<std::string> names;
-  for (const Command* command : cli::commands()) {
-    if (!command->group.empty()) {
-      names.emplace_back(command->name);
-    }
-  }
-  for (const Entry& entry : call.recipes) {
-    for (const RecipeCommand& command : entry.commands) {
-      names.push_back(command.name);
-    }
-  }
+  for (const Command* command : cli::commands())
+    if (!command->group.empty()) names.emplace_back(command->name);
+  for (const Entry& entry : call.recipes)
+    for (const RecipeCommand& command : entry.commands) names.push_back(command.name);
   throw UsageError({"there is no command " + millrace::quoted(name), call.program,
                     cli::suggestion(name, names) + call.program + " --help lists the commands"});
 }
@@ -126,9 +111,7 @@ int dispatch(Invocation call) {
     return command->run(call);
   }
   if (const RecipeCommand* command = find_recipe_command(call, name)) {
-    if (help_first) {
-      call.words = {"--help"};
-    }
+    if (help_first) call.words = {"--help"};
     return command->run(call.words);
   }
   unknown_command(call, name);

@@ -22,9 +22,7 @@ const Json& value_at(const Json& values, std::string path) {
 }
 
 config::Schema without_required(config::Schema schema) {
-  for (auto& leaf : schema.leaves) {
-    leaf.required = false;
-  }
+  for (auto& leaf : schema.leaves) leaf.required = false;
   return schema;
 }
 
@@ -50,12 +48,8 @@ std::vector<std::string> without_flags(const config::Schema& schema, const std::
 }
 
 void add_plain_flags(config::Layers& layers, Arguments& arguments) {
-  if (const auto run = arguments.value("run")) {
-    layers.add_values(Json{{"run.dir", *run}}, "flag --run");
-  }
-  if (const auto data = arguments.value("data")) {
-    layers.add_values(Json{{"data.dir", *data}}, "flag --data");
-  }
+  if (const auto run = arguments.value("run")) layers.add_values(Json{{"run.dir", *run}}, "flag --run");
+  if (const auto data = arguments.value("data")) layers.add_values(Json{{"data.dir", *data}}, "flag --data");
   if (const auto off = take_off(arguments); !off.empty()) {
     layers.add_values(Json{{"train.off", off}}, "flag --off");
     try {
@@ -70,9 +64,7 @@ void add_plain_flags(config::Layers& layers, Arguments& arguments) {
 }
 
 void add_problems(config::Layers& layers, Arguments& arguments) {
-  for (auto& problem : arguments.problems()) {
-    layers.add_problem(std::move(problem));
-  }
+  for (auto& problem : arguments.problems()) layers.add_problem(std::move(problem));
   arguments.problems().clear();
 }
 
@@ -90,9 +82,7 @@ std::vector<std::string> take_off(Arguments& arguments) {
   for (const auto& list : arguments.values({"off"})) {
     for (std::size_t begin = 0; begin <= list.size();) {
       const std::size_t end = std::min(list.find(',', begin), list.size());
-      if (end > begin) {
-        rows.push_back(with_underscores(list.substr(begin, end - begin)));
-      }
+      if (end > begin) rows.push_back(with_underscores(list.substr(begin, end - begin)));
       begin = end + 1;
     }
   }
@@ -104,9 +94,7 @@ CommandConfig resolve_command_config(const Entry& entry, Arguments& arguments) {
   const std::vector<config::Alias> aliases = aliases_of(entry);
   const auto preset = arguments.value("preset");
   std::vector<std::string> files = arguments.values({"environment_file", "e"});
-  for (auto& file : arguments.values({"config", "config_file", "c"})) {
-    files.push_back(std::move(file));
-  }
+  for (auto& file : arguments.values({"config", "config_file", "c"})) files.push_back(std::move(file));
   // Taken here already, so that their values are not mistaken for files.
   Arguments plain(arguments.words());
   config::Layers flags(schema, aliases);
@@ -118,12 +106,8 @@ CommandConfig resolve_command_config(const Entry& entry, Arguments& arguments) {
 
   config::Layers layers(schema, aliases);
   layers.add_values(entry.defaults, "recipe " + entry.name);
-  if (preset) {
-    add_preset(layers, entry, *preset);
-  }
-  for (const auto& file : files) {
-    layers.add_file(file);
-  }
+  if (preset) add_preset(layers, entry, *preset);
+  for (const auto& file : files) layers.add_file(file);
   layers.add_environment();
   add_plain_flags(layers, arguments);
   const std::vector<std::string> flag_words = arguments.rest();
@@ -145,9 +129,7 @@ config::Schema schema_with_defaults(const Entry& entry) {
   layers.add_values(entry.defaults, "recipe " + entry.name);
   const config::Resolved resolved = layers.resolve();
   config::Schema result = schema_of(entry);
-  for (auto& leaf : result.leaves) {
-    leaf.default_value = value_at(resolved.values, leaf.path);
-  }
+  for (auto& leaf : result.leaves) leaf.default_value = value_at(resolved.values, leaf.path);
   return result;
 }
 
@@ -172,17 +154,14 @@ Json config_overrides(const Entry& entry, Arguments& arguments) {
   Json overrides = Json::object();
   for (const auto& leaf : schema.leaves) {
     const auto origin = resolved.origins.find(leaf.path);
-    if (origin != resolved.origins.end() && origin->second.starts_with("flag")) {
+    if (origin != resolved.origins.end() && origin->second.starts_with("flag"))
       overrides[leaf.path] = value_at(resolved.values, leaf.path);
-    }
   }
   return overrides;
 }
 
 void keep_memory_unless_off(const std::vector<std::string>& off) {
-  if (std::find(off.begin(), off.end(), "keep_memory") == off.end()) {
-    device::keep_freed_memory();
-  }
+  if (std::find(off.begin(), off.end(), "keep_memory") == off.end()) device::keep_freed_memory();
 }
 
 void keep_memory_unless_off(const config::Resolved& resolved) {

@@ -35,9 +35,7 @@ std::string top_help(const Invocation& call) {
                      " COMMAND ...\n";
   std::string_view group;
   for (const Command* command : commands()) {
-    if (command->group.empty()) {
-      continue;
-    }
+    if (command->group.empty()) continue;
     if (command->group != group) {
       group = command->group;
       text += "\n" + std::string(group) + "\n";
@@ -61,13 +59,9 @@ std::string top_help(const Invocation& call) {
 
 std::string command_help(const Command& command, const Invocation& call) {
   std::string text = "usage: " + call.program + " " + std::string(command.name);
-  if (!command.arguments.empty()) {
-    text += " " + std::string(command.arguments);
-  }
+  if (!command.arguments.empty()) text += " " + std::string(command.arguments);
   text += "\n\n" + std::string(command.help);
-  if (command.more_help != nullptr) {
-    text += command.more_help(call);
-  }
+  if (command.more_help != nullptr) text += command.more_help(call);
   return text;
 }
 

@@ -17,9 +17,8 @@ why. Takes the options of millrace train; nothing is trained. millrace train REC
 int run_config(const Invocation& call) {
   Arguments arguments(call.words);
   const std::string place = call.program + " config";
-  if (call.words.empty() || call.words.front() != "explain") {
+  if (call.words.empty() || call.words.front() != "explain")
     throw UsageError({place + " needs the word explain", place, "write " + place + " explain RECIPE [options of train]"});
-  }
   if (!arguments.flag("json")) {
     Invocation train = call;
     train.words.erase(train.words.begin());

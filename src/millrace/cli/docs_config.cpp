@@ -18,9 +18,7 @@ std::string flat_values(const Json& values, const std::string& prefix = "") {
 // Its sections one level below the headings here.
 std::string reference(const config::Schema& schema, const std::vector<config::Alias>& aliases) {
   std::string text = "\n" + config::reference_markdown(schema, aliases);
-  for (std::size_t at = text.find("\n## "); at != std::string::npos; at = text.find("\n## ", at + 1)) {
-    text.insert(at + 1, "#");
-  }
+  for (std::size_t at = text.find("\n## "); at != std::string::npos; at = text.find("\n## ", at + 1)) text.insert(at + 1, "#");
   return text.substr(1);
 }
 
@@ -37,12 +35,8 @@ int run(const Invocation& call) {
       reference(schema_of(shared), aliases_of(shared));
   for (const Entry& entry : call.recipes) {
     text += "\n## Recipe `" + entry.name + "`\n\n" + entry.summary + "\n\n";
-    if (!entry.defaults.empty()) {
-      text += "Defaults over the shared ones: " + flat_values(entry.defaults) + ".\n\n";
-    }
-    for (const auto& [name, values] : entry.presets) {
-      text += "Preset `" + name + "`: " + flat_values(values) + ".\n\n";
-    }
+    if (!entry.defaults.empty()) text += "Defaults over the shared ones: " + flat_values(entry.defaults) + ".\n\n";
+    for (const auto& [name, values] : entry.presets) text += "Preset `" + name + "`: " + flat_values(values) + ".\n\n";
     text += reference(entry.sections, entry.aliases);
   }
   print(text);

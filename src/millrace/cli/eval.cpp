@@ -25,9 +25,7 @@ int run_eval(const Invocation& call) {
   console.line(loaded.which);
   const std::map<std::string, double> metrics = evaluate(loaded, console);
   std::vector<std::vector<std::string>> rows = {{"metric", "value"}};
-  for (const auto& [name, value] : metrics) {
-    rows.push_back({name, significant(value, 6)});
-  }
+  for (const auto& [name, value] : metrics) rows.push_back({name, significant(value, 6)});
   json ? print_json({{"from", loaded.snapshot.string()}, {"metrics", metrics}}) : print(table(rows));
   return 0;
 }

@@ -37,9 +37,8 @@ std::string values_of(const std::filesystem::path& path) {
 Tensors part_of(const Tensors& all, const std::string& part) {
   const std::string prefix = part + ".";
   Tensors tensors;
-  for (const auto& [name, tensor] : all) {
+  for (const auto& [name, tensor] : all)
     if (name.starts_with(prefix)) tensors.emplace(name.substr(prefix.size()), tensor);
-  }
   if (!tensors.empty()) return tensors;
   std::vector<std::string> parts;
   for (const auto& [name, tensor] : all) {

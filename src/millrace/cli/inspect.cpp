@@ -19,9 +19,7 @@ int run_inspect(const Invocation& call) {
   const bool json = arguments.flag("json");
   const auto path = arguments.positional();
   arguments.finish("inspect");
-  if (!path) {
-    throw UsageError({"millrace inspect needs a path", "millrace inspect", "write millrace inspect PATH"});
-  }
+  if (!path) throw UsageError({"millrace inspect needs a path", "millrace inspect", "write millrace inspect PATH"});
   const Report report = inspect_path(*path);
   json ? print_json(report.to_json(*path)) : print(report.to_text(*path));
   return report.problems.empty() ? 0 : 1;

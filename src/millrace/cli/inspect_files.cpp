@@ -7,13 +7,13 @@
 #include "millrace/base/format.h"
 #include "millrace/base/input_file.h"
 #include "millrace/base/utf8.h"
-#include "millrace/data/hdf5.h"
 #include "millrace/data/image.h"
 #include "millrace/data/nifti.h"
 #include "millrace/data/token_array.h"
 #include "millrace/format/npy.h"
 #include "millrace/format/pt.h"
 #include "millrace/format/safetensors.h"
+#include "millrace/hdf5/file.h"
 
 namespace millrace::cli {
 namespace {
@@ -155,18 +155,14 @@ void describe_nifti(const fs::path& path, Report& report) {
                     {"slope", header.slope},     {"intercept", header.intercept},  {"affine", header.affine}};
 }
 
-std::string words(const std::vector<std::string>& all) {
-  std::string text;
-  for (const std::string& word : all) text += (text.empty() ? "" : " ") + word;
-  return text.empty() ? "-" : text;
-}
+std::string words(const std::vector<std::string>& all) { return all.empty() ? "-" : joined(all, " "); }
 
 void describe_hdf5(const fs::path& path, Report& report) {
   add_size(report, path);
-  const auto file = data::Hdf5File::open(path);
+  const auto file = hdf5::File::open(path);
   report.facts.emplace_back("datasets", std::to_string(file->datasets().size()));
   report.table.push_back({"dataset", "dtype", "shape", "chunks", "filters", "read by"});
-  for (const data::Hdf5Dataset& dataset : file->datasets()) {
+  for (const hdf5::Dataset& dataset : file->datasets()) {
     const std::vector<std::string> filters = file->filters(dataset.name);
     report.table.push_back({dataset.name, std::string(name_of(dataset.dtype)), to_text(dataset.shape),
                             dataset.chunk.empty() ? "-" : to_text(dataset.chunk), words(filters),
@@ -178,7 +174,7 @@ void describe_hdf5(const fs::path& path, Report& report) {
                                           {"filters", filters},
                                           {"library_only", dataset.reason}});
   }
-  for (const data::Hdf5Unreadable& dataset : file->unreadable()) {
+  for (const hdf5::Unreadable& dataset : file->unreadable()) {
     report.table.push_back({dataset.name, "-", "-", "-", "-", "nobody: " + dataset.reason});
     report.details["unreadable"].push_back({{"name", dataset.name}, {"reason", dataset.reason}});
   }

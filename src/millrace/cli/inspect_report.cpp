@@ -47,18 +47,14 @@ Report inspect_snapshot(const fs::path& path) {
     const snapshot::Content content = snapshot::load(Fs::real(), path);
     report.facts.emplace_back("step", with_commas(content.step));
     report.details["step"] = content.step;
-    for (const auto& [name, state] : content.parts) {
-      report.details["parts"].push_back(name);
-    }
+    for (const auto& [name, state] : content.parts) report.details["parts"].push_back(name);
     report.facts.emplace_back("check", "size and CRC32C of every file and tensor agree with manifest.json");
   } catch (const Error& error) {
     report.problems.push_back(one_line(error));
   }
   for (const std::string& name : Fs::real().list(path)) {
     const fs::path file = path / name;
-    if (file.extension() != ".safetensors") {
-      continue;
-    }
+    if (file.extension() != ".safetensors") continue;
     try {
       add_tensors(report, file, file.stem().string() + "/");
     } catch (const Error&) {
@@ -124,18 +120,14 @@ Report inspect_run(const fs::path& path) {
 std::string Report::to_text(const fs::path& path) const {
   std::string text = kind + " " + printable(path.string()) + "\n";
   std::vector<std::vector<std::string>> rows;
-  for (const auto& [label, value] : facts) {
-    rows.push_back({"  " + printable(label), " " + printable(value)});
-  }
+  for (const auto& [label, value] : facts) rows.push_back({"  " + printable(label), " " + printable(value)});
   text += cli::table(rows);
   if (table.size() > 1) {
     rows = table;
     for (std::vector<std::string>& row : rows) std::ranges::transform(row, row.begin(), printable);
     text += "\n" + cli::table(rows);
   }
-  for (const auto& problem : problems) {
-    text += "\nproblem: " + printable(problem) + "\n";
-  }
+  for (const auto& problem : problems) text += "\nproblem: " + printable(problem) + "\n";
   return text;
 }
 
@@ -158,17 +150,13 @@ Report inspect_path(const fs::path& path) {
   if (error) throw FsError("look at", path, error.value());
   if (fs::is_directory(status)) {
     const bool is_run = is_run_folder(path);  // a branch has the name of its last snapshot
-    if (fs::exists(path / "manifest.json", error) || (path.filename().string().starts_with("step-") && !is_run)) {
+    if (fs::exists(path / "manifest.json", error) || (path.filename().string().starts_with("step-") && !is_run))
       return inspect_snapshot(path);
-    }
-    if (is_run) {
-      return inspect_run(path);
-    }
+    if (is_run) return inspect_run(path);
     static_cast<void>(Fs::real().list(path));  // an error for a folder that may not be looked into
   } else {
-    for (const FileFormat& format : file_formats()) {
+    for (const FileFormat& format : file_formats())
       if (format.recognises(path)) return inspect_file(path, format);
-    }
   }
   throw UsageError({"can't tell what " + printable(path.string()) + " is", "millrace inspect",
                     "give a run folder, a snapshot folder (step-...), or a file: .safetensors, .pt, .h5, .npy, .npz, .nii, "

@@ -12,10 +12,10 @@
 #include "millrace/base/error.h"
 #include "millrace/base/fs.h"
 #include "millrace/cli/run_table.h"
-#include "millrace/data/hdf5.h"
 #include "millrace/data/token_array.h"
 #include "millrace/format/npy.h"
 #include "millrace/format/png.h"
+#include "millrace/hdf5/file.h"
 #include "millrace/snapshot/snapshot.h"
 
 namespace millrace::cli {
@@ -141,11 +141,11 @@ TEST_F(InspectTest, ArraysVolumesAndPictures) {
 TEST_F(InspectTest, Hdf5File) {
   const fs::path file = root_ / "sky.h5";
   const std::vector<float> values(24, 1.5F);
-  data::Hdf5Array vis{.name = "/vis", .dtype = DType::f32, .shape = {4, 6}, .bytes = std::as_bytes(std::span(values))};
+  hdf5::Array vis{.name = "/vis", .dtype = DType::f32, .shape = {4, 6}, .bytes = std::as_bytes(std::span(values))};
   vis.chunk = {2, 6};
   vis.deflate = 4;
   vis.shuffle = true;
-  data::write_hdf5(file, std::span(&vis, 1));
+  hdf5::write_file(file, std::span(&vis, 1));
   const Report report = inspect_path(file);
   EXPECT_THAT(report.problems, IsEmpty());
   EXPECT_THAT(report.to_text(file), testing::ContainsRegex("/vis +f32 +\\[4,6\\] +\\[2,6\\] +shuffle deflate +millrace\n"));
@@ -163,8 +163,7 @@ TEST_F(InspectTest, ADamagedFileOfAKnownKindIsNeverUnknown) {
     format::write_npz(file, std::vector<format::NpzArray>{{{"x", DType::f32, {150}}, bytes}});
   });
   format::write_png(Fs::real(), root_ / "a.png", {10, 20, format::Pixels::rgb}, bytes);
-  data::write_hdf5(root_ / "a.h5",
-                   std::vector<data::Hdf5Array>{{.name = "/x", .dtype = DType::f32, .shape = {150}, .bytes = bytes}});
+  hdf5::write_file(root_ / "a.h5", std::vector<hdf5::Array>{{.name = "/x", .dtype = DType::f32, .shape = {150}, .bytes = bytes}});
   data::TokenFileWriter tokens(Fs::real(), root_ / "a.tokens", 50);
   tokens.append(std::vector<std::uint32_t>(300, 7));
   tokens.finish({{"fingerprint", "f00d"}});
@@ -217,9 +216,8 @@ TEST_F(InspectTest, StrangeThingsAmongSnapshotsAreNoSteps) {
   EXPECT_EQ(report.problems.size(), 3U);
   const std::string text = report.to_text(run);
   EXPECT_THAT(text, testing::ContainsRegex("step-00000010 +10 +[^ ]+ [kM]?B +whole\n"));
-  for (const char* name : {"98 +98", "99 +99", "500 +500"}) {
+  for (const char* name : {"98 +98", "99 +99", "500 +500"})
     EXPECT_THAT(text, testing::ContainsRegex(std::string(name) + " +0 B +damaged\n"));
-  }
 }
 
 TEST_F(InspectTest, OneOddFolderIsOneRow) {

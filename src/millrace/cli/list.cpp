@@ -44,17 +44,11 @@ void list_recipes(const Invocation& call, bool json) {
   Json all = Json::array();
   for (const Entry& entry : call.recipes) {
     std::vector<std::string> presets;
-    for (const auto& [name, values] : entry.presets) {
-      presets.push_back(name);
-    }
+    for (const auto& [name, values] : entry.presets) presets.push_back(name);
     std::vector<std::string> shapes;
-    for (const auto& shape : entry.bench_shapes) {
-      shapes.push_back(shape.name);
-    }
+    for (const auto& shape : entry.bench_shapes) shapes.push_back(shape.name);
     rows.push_back({entry.name, entry.summary});
-    if (!presets.empty()) {
-      rows.push_back({"", "  presets: " + joined(presets, ", ")});
-    }
+    if (!presets.empty()) rows.push_back({"", "  presets: " + joined(presets, ", ")});
     all.push_back({{"name", entry.name}, {"summary", entry.summary}, {"presets", presets}, {"bench_shapes", shapes}});
   }
   json ? print_json(all) : print(table(rows));

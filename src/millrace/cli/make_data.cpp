@@ -42,14 +42,10 @@ void make_folder(const Entry& entry, const std::string& preset, const std::files
 std::string choose_preset(const Entry& entry, const std::string& wish) {
   std::vector<std::string> names;
   for (const auto& [name, values] : entry.presets) {
-    if (name == wish) {
-      return name;
-    }
+    if (name == wish) return name;
     names.push_back(name);
   }
-  if (wish.empty()) {
-    return names.empty() ? "smoke" : names.front();
-  }
+  if (wish.empty()) return names.empty() ? "smoke" : names.front();
   throw UsageError({"recipe " + entry.name + " has no preset " + millrace::quoted(wish), "flag --preset=" + wish,
                     suggestion(wish, names) + "presets: " + joined(names, ", ")});
 }
@@ -70,11 +66,9 @@ int run_make_data(const Invocation& call) {
       out ? std::filesystem::path(*out) : std::filesystem::path("runs") / "data" / (entry.name + "-" + preset);
   make_folder(entry, preset, folder, static_cast<std::uint64_t>(seed));
   std::vector<std::vector<std::string>> rows;
-  for (const auto& file : std::filesystem::directory_iterator(folder)) {
-    if (file.is_regular_file()) {
+  for (const auto& file : std::filesystem::directory_iterator(folder))
+    if (file.is_regular_file())
       rows.push_back({"  " + file.path().filename().string(), human_bytes(static_cast<double>(file.file_size()))});
-    }
-  }
   std::sort(rows.begin(), rows.end());
   print("data for preset " + preset + " of " + entry.name + ", seed " + std::to_string(seed) + ", in " + folder.string() + "\n" +
         table(rows) + "next: " + call.program + " train " + entry.name + " --preset " + preset + " --data " + folder.string() +

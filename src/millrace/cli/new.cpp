@@ -24,9 +24,8 @@ void check_name(const std::string& name, std::span<const Entry> recipes) {
                       "begin with a lower-case letter; go on with lower-case letters, digits and underscores (60 at most)"});
   }
   const std::vector<std::string> taken = names_of(recipes);
-  if (std::find(taken.begin(), taken.end(), name) != taken.end()) {
+  if (std::find(taken.begin(), taken.end(), name) != taken.end())
     throw UsageError({"there is a recipe " + name + " already", "millrace new", "choose another name"});
-  }
 }
 
 std::string pascal_case(const std::string& name) {
@@ -44,9 +43,8 @@ std::string pascal_case(const std::string& name) {
 }
 
 std::string replaced(std::string text, std::string_view from, const std::string& to) {
-  for (std::size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size())) {
+  for (std::size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()))
     text.replace(at, from.size(), to);
-  }
   return text;
 }
 
@@ -54,9 +52,7 @@ int run_new(const Invocation& call) {
   Arguments arguments(call.words);
   const auto name = arguments.positional();
   arguments.finish("new");
-  if (!name) {
-    throw UsageError({"millrace new needs a name", "millrace new", "write millrace new NAME"});
-  }
+  if (!name) throw UsageError({"millrace new needs a name", "millrace new", "write millrace new NAME"});
   check_name(*name, call.recipes);
   const std::filesystem::path folder = *name;
   if (std::filesystem::exists(folder) || std::filesystem::is_symlink(folder)) {

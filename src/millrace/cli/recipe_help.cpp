@@ -1,5 +1,6 @@
 #include "millrace/cli/recipe_help.h"
 
+#include "millrace/base/format.h"
 #include "millrace/cli/arguments.h"
 #include "millrace/cli/command_config.h"
 #include "millrace/cli/text.h"
@@ -9,21 +10,15 @@ namespace millrace::cli {
 namespace {
 
 std::string presets_of(const Entry& entry) {
-  if (entry.presets.empty()) {
-    return "";
-  }
+  if (entry.presets.empty()) return "";
   std::vector<std::string> names;
-  for (const auto& [name, values] : entry.presets) {
-    names.push_back(name);
-  }
+  for (const auto& [name, values] : entry.presets) names.push_back(name);
   return "\nPresets: " + joined(names, ", ") + "\n";
 }
 
 std::string aliases_text(const Entry& entry) {
   std::vector<std::vector<std::string>> rows;
-  for (const auto& alias : aliases_of(entry)) {
-    rows.push_back({"  " + alias.name, alias.path, alias.note});
-  }
+  for (const auto& alias : aliases_of(entry)) rows.push_back({"  " + alias.name, alias.path, alias.note});
   return rows.empty() ? "" : "\nOther names that are accepted, in files and as flags\n" + table(rows);
 }
 
@@ -32,9 +27,7 @@ std::string aliases_text(const Entry& entry) {
 std::string recipe_help(const Invocation& call) {
   Arguments arguments(call.words);
   for (const auto& word : call.words) {
-    if (word == "-h" || word == "--help") {
-      continue;
-    }
+    if (word == "-h" || word == "--help") continue;
     if (!word.starts_with("-")) {
       const Entry& entry = take_recipe(arguments, call.recipes, "train");
       return "\n" + entry.name + ": " + entry.summary + "\n" + presets_of(entry) +

@@ -69,9 +69,7 @@ std::string text_at(const Json& json, const std::string& key) {
 
 bool is_locked(const fs::path& folder) {
   const int descriptor = ::open((folder / "lock").c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-  if (descriptor < 0) {
-    return false;
-  }
+  if (descriptor < 0) return false;
   const bool locked = ::flock(descriptor, LOCK_SH | LOCK_NB) != 0;
   ::close(descriptor);
   return locked;
@@ -149,9 +147,8 @@ std::vector<fs::path> branches_of(const fs::path& run) {
   std::error_code error;
   std::vector<fs::path> branches;
   for (fs::directory_iterator entry(run / run_files::kBranches, error); !error && entry != fs::directory_iterator();
-       entry.increment(error)) {
+       entry.increment(error))
     if (is_run_folder(entry->path())) branches.push_back(entry->path());
-  }
   std::sort(branches.begin(), branches.end());
   return branches;
 }

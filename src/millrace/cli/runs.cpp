@@ -35,11 +35,10 @@ int run_runs(const Invocation& call) {
                     row.loss ? fixed(*row.loss, 4) : "-", printable(row.state), row.when});
     all.push_back(row.to_json());
   }
-  if (json) {
+  if (json)
     print_json(all);
-  } else {
+  else
     print(rows.size() == 1 ? "no runs below " + printable(root.string()) + "\n" : table(rows));
-  }
   return 0;
 }
 

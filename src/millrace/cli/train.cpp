@@ -36,23 +36,17 @@ int run_train(const Invocation& call) {
   CommandConfig config = resolve_command_config(entry, arguments);
   keep_memory_unless_off(config.resolved);
   telemetry::Console console(telemetry::Console::Mode::automatic, json ? 2 : 1);
-  if (request.dry_run) {
-    console.line(config_table(schema_of(entry), config.resolved));
-  }
+  if (request.dry_run) console.line(config_table(schema_of(entry), config.resolved));
   request.config = std::move(config.resolved);
   request.preset = std::move(config.preset);
   request.config_folder = std::move(config.config_folder);
   request.command_line = {call.program, "train"};
   request.command_line.insert(request.command_line.end(), call.words.begin(), call.words.end());
   request.console = &console;
-  if (!request.dry_run) {
-    install_signal_handlers();
-  }
+  if (!request.dry_run) install_signal_handlers();
   const RunOutcome outcome = run_training(request);
   if (request.dry_run && console.has_failed()) throw output_error();
-  if (json && !request.dry_run) {
-    print_json(outcome.summary);
-  }
+  if (json && !request.dry_run) print_json(outcome.summary);
   return outcome.exit_code;
 }
 

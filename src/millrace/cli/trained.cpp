@@ -14,9 +14,8 @@ Loaded load_trained(const Entry& entry, Arguments& arguments, const std::string&
         {place + " needs a trained model", place,
          "add --from with a run folder (runs/" + entry.name + "/...), a snapshot folder, a .safetensors or a .pt file"});
   }
-  if (!std::filesystem::exists(*from)) {
+  if (!std::filesystem::exists(*from))
     throw UsageError({"there is no file or folder " + *from, "flag --from", "millrace runs lists the runs below ./runs"});
-  }
   if (std::filesystem::is_directory(*from)) {
     const Json overrides = config_overrides(entry, arguments);
     keep_memory_unless_off(std::vector<std::string>{});

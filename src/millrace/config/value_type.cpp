@@ -14,15 +14,6 @@ using Kind = ValueType::Kind;
 
 constexpr std::size_t kLongestShown = 60;  // bytes of a value in a message
 
-std::string joined(const std::vector<std::string>& words, std::string_view separator) {
-  std::string text;
-  for (const std::string& word : words) {
-    if (!text.empty()) text += separator;
-    text += word;
-  }
-  return text;
-}
-
 std::string plural(const std::string& type) {
   if (type == "number" || type == "integer" || type == "text" || type == "path") return type + "s";
   return type;

@@ -11,9 +11,7 @@ namespace millrace {
 namespace {
 
 std::string names_of(const Tensors& fields) {
-  std::string names;
-  for (const auto& [name, tensor] : fields) names += (names.empty() ? "" : ", ") + name;
-  return names.empty() ? "none" : names;
+  return fields.empty() ? "none" : joined(fields, ", ", &Tensors::value_type::first);
 }
 
 }  // namespace

@@ -312,8 +312,8 @@ TEST_F(FileSourcesTest, ImageCropsAndFlipsAreDrawnFromTheReadsStream) {
 
 TEST_F(FileSourcesTest, JpegsAreReducedWhenTheCropAllowsIt) {
   const stdfs::path path = stdfs::path(MILLRACE_SOURCE_DIR) / "tests/pictures/colour.jpg";  // 48 x 64
-  EXPECT_EQ(image_size(path), (PictureSize{48, 64, Pixels::rgb}));
-  EXPECT_EQ(image_size(path.parent_path() / "gray.jpg").stored, Pixels::gray);
+  EXPECT_EQ(Image(path).size(), (PictureSize{48, 64, Pixels::rgb}));
+  EXPECT_EQ(Image(path.parent_path() / "gray.jpg").size().stored, Pixels::gray);
   const ImageSamples options{.height = 24, .width = 32, .random_crop = false, .reduce = true, .normalise = false};
   std::vector<std::byte> half(24 * 32 * 3);
   Image(path).decode(Pixels::rgb, 2, {0, 0, 24, 32}, half);
@@ -332,7 +332,6 @@ TEST_F(FileSourcesTest, ImagesThatDoNotFitAreNamed) {
   EXPECT_EQ(refusal([&] { static_cast<void>(read<std::uint8_t>(ImageSource({small}, {.normalise = false}), {0})); }),
             "the image has 4 x 4 pixels, the crop needs 224 x 224");
   EXPECT_EQ(refusal([&] { static_cast<void>(Image(put("x.txt", "hello"))); }), "neither a PNG nor a JPEG file");
-  EXPECT_EQ(refusal([&] { static_cast<void>(image_size(folder_ / "x.txt")); }), "neither a PNG nor a JPEG file");
   EXPECT_EQ(refusal([&] { ImageSource({small}, {.height = 0}); }), "a crop of 0 x 224 pixels");
   EXPECT_EQ(refusal([&] {
               ImageSource({small}, {.deviation = {1, 0, 1}});

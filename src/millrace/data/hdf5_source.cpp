@@ -7,14 +7,13 @@
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
 #include "millrace/base/hash.h"
-#include "millrace/data/detail/blocks.h"
 
 namespace millrace::data {
 namespace {
 
-std::string name_of(const Hdf5File& file) { return file.path().filename().string(); }
+std::string name_of(const hdf5::File& file) { return file.path().filename().string(); }
 
-[[noreturn]] void disagree(const Hdf5File& file, const std::string& what, const Hdf5File& first) {
+[[noreturn]] void disagree(const hdf5::File& file, const std::string& what, const hdf5::File& first) {
   throw DataError({.what = name_of(file) + ' ' + what,
                    .where = quoted(file.path().string()) + " and " + quoted(first.path().string()),
                    .next = "remove or convert the file that differs"});
@@ -24,7 +23,8 @@ Shape without_first(const Shape& shape) { return {shape.begin() + 1, shape.end()
 
 }  // namespace
 
-Hdf5Source::Hdf5Source(std::span<const std::filesystem::path> files, std::vector<Hdf5Field> fields, Hdf5Samples samples)
+Hdf5Source::Hdf5Source(std::span<const std::filesystem::path> files, std::vector<Hdf5Field> fields, Hdf5Samples samples,
+                       const std::filesystem::path& index_folder)
     : specs_(std::move(fields)), samples_(samples) {
   MR_CHECK(!specs_.empty(), "samples from HDF5 files need at least one field");
   if (files.empty()) {
@@ -32,7 +32,7 @@ Hdf5Source::Hdf5Source(std::span<const std::filesystem::path> files, std::vector
   }
   std::vector<std::string> names;
   for (const Hdf5Field& spec : specs_) names.push_back(spec.dataset);
-  files_ = Hdf5File::open_all(files, names);
+  files_ = hdf5::File::open_all(files, names, {}, index_folder);
   Sha256 hash;
   for (std::size_t f = 0; f < specs_.size(); ++f) {
     add_field(f);
@@ -59,11 +59,11 @@ std::vector<FileStamp> Hdf5Source::stamps() const {
 // Shape and type as the first file has them; the others must have the same.
 void Hdf5Source::add_field(std::size_t field) {
   const Hdf5Field& spec = specs_[field];
-  const Hdf5File& first = *files_.front();
+  const hdf5::File& first = *files_.front();
   const bool by_row = samples_ == Hdf5Samples::row;
-  const Hdf5Dataset& like = first.dataset(spec.dataset);
+  const hdf5::Dataset& like = first.dataset(spec.dataset);
   for (const auto& file : files_) {
-    const Hdf5Dataset& dataset = file->dataset(spec.dataset);
+    const hdf5::Dataset& dataset = file->dataset(spec.dataset);
     if (by_row && dataset.shape.empty()) {
       disagree(*file, dataset.name + " is a single number, expected an axis of samples", first);
     }
@@ -110,7 +110,7 @@ void Hdf5Source::check_rows() {
     if (samples_ == Hdf5Samples::row) {
       rows = file->dataset(specs_.front().dataset).shape.front();
       for (const Hdf5Field& spec : specs_) {
-        const Hdf5Dataset& dataset = file->dataset(spec.dataset);
+        const hdf5::Dataset& dataset = file->dataset(spec.dataset);
         if (dataset.shape.front() != rows) {
           disagree(*file,
                    dataset.name + " has " + std::to_string(dataset.shape.front()) + " rows, " + specs_.front().dataset + " has " +
@@ -130,8 +130,8 @@ std::size_t Hdf5Source::file_of(std::int64_t index) const {
 template <class Use>
 void Hdf5Source::with_block(std::size_t f, std::int64_t index, std::int64_t samples, Use use) const {
   const std::size_t file = file_of(index);
-  std::array<std::int64_t, detail::kMaxRank + 1> offset{};
-  std::array<std::int64_t, detail::kMaxRank + 1> count{};
+  std::array<std::int64_t, hdf5::kMaxRank + 1> offset{};
+  std::array<std::int64_t, hdf5::kMaxRank + 1> count{};
   std::size_t rank = 0;
   if (samples_ == Hdf5Samples::row) {
     offset[0] = index - first_[file];
@@ -154,7 +154,7 @@ void Hdf5Source::read(std::span<const std::int64_t> indices, Rows rows, const Re
     for (std::size_t f = 0; f < fields_.size(); ++f) {
       const std::span<std::byte> out(rows.row(f, i, row_bytes_[f]), (end - i) * row_bytes_[f]);
       with_block(f, indices[i], static_cast<std::int64_t>(end - i),
-                 [&](const Hdf5File& file, auto offset, auto count) { file.read(specs_[f].dataset, offset, count, out); });
+                 [&](const hdf5::File& file, auto offset, auto count) { file.read(specs_[f].dataset, offset, count, out); });
     }
     i = end;
   }
@@ -164,7 +164,7 @@ void Hdf5Source::will_need(std::span<const std::int64_t> indices, const ReadRand
   for (const std::int64_t index : indices) {
     for (std::size_t f = 0; f < fields_.size(); ++f) {
       with_block(f, index, 1,
-                 [&](const Hdf5File& file, auto offset, auto count) { file.will_need(specs_[f].dataset, offset, count); });
+                 [&](const hdf5::File& file, auto offset, auto count) { file.will_need(specs_[f].dataset, offset, count); });
     }
   }
 }

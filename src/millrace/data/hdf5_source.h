@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "millrace/data/hdf5.h"
 #include "millrace/data/source.h"
+#include "millrace/hdf5/file.h"
 
 namespace millrace::data {
 
@@ -30,9 +30,10 @@ enum class Hdf5Samples : std::uint8_t { file, row };
 class Hdf5Source final : public Source {
  public:
   // Opens the files, which must agree in shapes and types (by row: but for the first axis, on which the fields of a file must
-  // agree). Samples are numbered in the order of `files`. Throws DataError that names the file and the one before it; ConfigError
-  // for a part that is not inside the data set.
-  Hdf5Source(std::span<const std::filesystem::path> files, std::vector<Hdf5Field> fields, Hdf5Samples samples);
+  // agree). Samples are numbered in the order of `files`. `index_folder` as in hdf5::File::open_all. Throws DataError that names
+  // the file and the one before it; ConfigError for a part that is not inside the data set.
+  Hdf5Source(std::span<const std::filesystem::path> files, std::vector<Hdf5Field> fields, Hdf5Samples samples,
+             const std::filesystem::path& index_folder = {});
 
   [[nodiscard]] std::span<const Field> fields() const override { return fields_; }
   [[nodiscard]] std::int64_t size() const override { return first_.back(); }
@@ -46,7 +47,7 @@ class Hdf5Source final : public Source {
   [[nodiscard]] bool looks_ahead() const override { return true; }
   void will_need(std::span<const std::int64_t> indices, const ReadRandom& random) const noexcept override;
   [[nodiscard]] Keeps keeps() const override { return Keeps::rows; }
-  [[nodiscard]] std::span<const std::shared_ptr<const Hdf5File>> files() const noexcept { return files_; }
+  [[nodiscard]] std::span<const std::shared_ptr<const hdf5::File>> files() const noexcept { return files_; }
 
  private:
   void add_field(std::size_t field);
@@ -58,7 +59,7 @@ class Hdf5Source final : public Source {
 
   std::vector<Hdf5Field> specs_;
   Hdf5Samples samples_;
-  std::vector<std::shared_ptr<const Hdf5File>> files_;
+  std::vector<std::shared_ptr<const hdf5::File>> files_;
   std::vector<std::int64_t> first_;  // sample of each file, and the number of all
   std::vector<Field> fields_;
   std::vector<Shape> begin_;  // of each field's part, without the sample's axis

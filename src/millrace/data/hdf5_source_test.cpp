@@ -29,11 +29,11 @@ class Hdf5SourceTest : public testing::Test {
     std::vector<float> values(static_cast<std::size_t>(*element_count(shape)));
     std::iota(values.begin(), values.end(), start);
     std::vector<std::int32_t> marks(static_cast<std::size_t>(*element_count(labels)), static_cast<std::int32_t>(start));
-    std::vector<Hdf5Array> arrays(2);
+    std::vector<hdf5::Array> arrays(2);
     arrays[0] = {.name = "/vis", .dtype = DType::f32, .shape = shape, .bytes = std::as_bytes(std::span(values)), .chunk = shape};
     arrays[0].chunk[0] = 1;
     arrays[1] = {.name = "/label", .dtype = DType::i32, .shape = labels, .bytes = std::as_bytes(std::span(marks))};
-    write_hdf5(root_ / name, arrays);
+    hdf5::write_file(root_ / name, arrays);
     return root_ / name;
   }
 

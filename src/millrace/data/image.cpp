@@ -1,6 +1,5 @@
 #include "millrace/data/image.h"
 
-#include <algorithm>
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -17,22 +16,6 @@ namespace {
 }
 
 }  // namespace
-
-PictureSize image_size(const std::filesystem::path& path) {
-  const InputFile file(path);
-  // Enough for nearly every header; a JPEG may have a colour profile or a small picture of itself before its own.
-  for (std::uint64_t most = std::uint64_t{1} << 16U;; most = file.size()) {
-    std::vector<std::byte> start(std::min(file.size(), most));
-    file.read(0, start);
-    if (format::is_png(start)) return format::png_size({start, path}, file.size());
-    if (!format::is_jpeg(start)) refuse(path);
-    try {
-      return format::JpegPicture({start, path}, file.size()).size();
-    } catch (const DataError&) {
-      if (start.size() == file.size()) throw;
-    }
-  }
-}
 
 Image::Image(std::filesystem::path path) : path_(std::move(path)) {
   thread_local std::vector<std::byte> kept;

@@ -15,10 +15,8 @@ using format::PicturePart;
 using format::PictureSize;
 using format::Pixels;
 
-// From the header: little of the file is read. DataError: neither PNG nor JPEG, or damaged.
-[[nodiscard]] PictureSize image_size(const std::filesystem::path& path);
-
 // An image read from disk into memory that each thread keeps: one at a time for each thread, used by that thread.
+// DataError: neither PNG nor JPEG, or damaged.
 class Image {
  public:
   explicit Image(std::filesystem::path path);

@@ -117,7 +117,6 @@ TEST(Mutants, NiftiPackedLies) {
 
 std::string read_image(const std::filesystem::path& path) {
   Image image(path);
-  EXPECT_EQ(image_size(path), image.size());
   const PictureSize& size = image.size();
   std::string bytes(static_cast<std::size_t>(size.height * size.width * 3), '\0');
   image.decode(Pixels::rgb, 1, {0, 0, size.height, size.width}, std::as_writable_bytes(std::span(bytes)));

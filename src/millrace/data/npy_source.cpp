@@ -76,9 +76,8 @@ NpzSource::NpzSource(std::vector<std::filesystem::path> files, const std::vector
   for (const std::string& name : names) {
     const format::NpzEntry* const entry = first.find(name);
     if (entry == nullptr) {
-      std::string there;
-      for (const format::NpzEntry& each : first.entries()) there += (there.empty() ? "" : ", ") + each.name;
-      throw DataError({"the file has no array " + quoted(name), files_.front().string(), "name some of these: " + there});
+      throw DataError({"the file has no array " + quoted(name), files_.front().string(),
+                       "name some of these: " + joined(first.entries(), ", ", &format::NpzEntry::name)});
     }
     fields_.push_back({name, entry->layout.dtype, entry->layout.shape});
   }

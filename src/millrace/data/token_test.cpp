@@ -9,13 +9,13 @@
 #include <numeric>
 
 #include "millrace/base/error.h"
-#include "millrace/base/fault_fs.h"
 #include "millrace/base/hash.h"
 #include "millrace/base/philox.h"
 #include "millrace/data/loader.h"
 #include "millrace/data/text_tokens.h"
 #include "millrace/data/token_array.h"
 #include "millrace/data/token_source.h"
+#include "tests/support/fault_fs.h"
 
 namespace millrace::data {
 namespace {

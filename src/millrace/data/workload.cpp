@@ -219,9 +219,8 @@ OpenWorkload open_workload(const Workload& workload, const fs::path& folder) {
   const auto kind =
       std::find_if(std::begin(kKinds), std::end(kKinds), [&](const WorkloadKind& k) { return k.name == workload.kind; });
   if (kind == std::end(kKinds)) {
-    std::string all;
-    for (const WorkloadKind& known : kKinds) all += (all.empty() ? "" : ", ") + std::string(known.name);
-    refuse_workload("there is no kind " + quoted(workload.kind), "kind", "it is one of " + all);
+    refuse_workload("there is no kind " + quoted(workload.kind), "kind",
+                    "it is one of " + joined(kKinds, ", ", &WorkloadKind::name));
   }
   OpenWorkload open;
   open.pipeline = kind->open(workload, folder);

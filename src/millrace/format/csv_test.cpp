@@ -8,7 +8,7 @@
 #include <iterator>
 #include <limits>
 
-#include "millrace/base/fault_fs.h"
+#include "tests/support/fault_fs.h"
 
 namespace millrace::format {
 namespace {

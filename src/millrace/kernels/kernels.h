@@ -25,11 +25,8 @@ struct Dropout {
   std::int64_t first = 0;
 };
 
-enum class Path : std::uint8_t { best, portable };
-// Process-wide, for tests: portable makes every kernel take its plain C++ path.
-void set_path(Path path) noexcept;
-[[nodiscard]] Path path() noexcept;
-[[nodiscard]] std::string_view instruction_set() noexcept;  // "avx512_bf16", "avx512", "portable": what `best` uses here
+// "avx512_bf16", "avx512" or "portable": the kernels that this CPU uses.
+[[nodiscard]] std::string_view instruction_set() noexcept;
 
 // dropout(x), or residual + dropout(x). The result has the residual's dtype when there is one (autocast keeps residuals fp32).
 at::Tensor dropout(const at::Tensor& x, Dropout dropout);

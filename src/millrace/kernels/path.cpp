@@ -27,8 +27,6 @@ std::atomic<const detail::Table*> chosen{nullptr};  // null = the best one
 
 }  // namespace
 
-void set_path(Path path) noexcept { detail::set_table(path == Path::portable ? &detail::portable_table() : nullptr); }
-Path path() noexcept { return chosen.load(std::memory_order_relaxed) == &detail::portable_table() ? Path::portable : Path::best; }
 std::string_view instruction_set() noexcept { return best_table().name; }
 
 namespace detail {

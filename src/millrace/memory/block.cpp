@@ -7,6 +7,8 @@
 #include <torch/csrc/autograd/saved_variable_hooks.h>
 #include <torch/nn/module.h>
 
+#include <fnmatch.h>
+
 #include <algorithm>
 #include <mutex>
 #include <optional>
@@ -35,17 +37,10 @@ class InsideBlock {
   bool outer_;
 };
 
-bool matches(std::string_view pattern, std::string_view name) {
-  if (pattern.empty()) return name.empty();
-  if (pattern.front() == '*') return matches(pattern.substr(1), name) || (!name.empty() && matches(pattern, name.substr(1)));
-  return !name.empty() && (pattern.front() == '?' || pattern.front() == name.front()) &&
-         matches(pattern.substr(1), name.substr(1));
-}
-
-bool covers(std::string_view pattern, std::string_view block) {
-  if (matches(pattern, block)) return true;
+bool covers(const std::string& pattern, const std::string& block) {
+  if (::fnmatch(pattern.c_str(), block.c_str(), 0) == 0) return true;
   const std::size_t dot = block.rfind('.');
-  return dot != std::string_view::npos && covers(pattern, block.substr(0, dot));
+  return dot != std::string::npos && covers(pattern, block.substr(0, dot));
 }
 
 // State of the generators that layers without keys of their own draw from, and back to it.
@@ -220,7 +215,8 @@ Recompute::Recompute(std::vector<std::string> patterns) {
 }
 
 bool Recompute::takes(std::string_view block) const {
-  return std::ranges::any_of(patterns_, [block](const std::string& pattern) { return covers(pattern, block); });
+  return std::ranges::any_of(patterns_,
+                             [name = std::string(block)](const std::string& pattern) { return covers(pattern, name); });
 }
 
 std::vector<std::string> Recompute::unmatched(const std::vector<std::string>& blocks) const {

@@ -16,8 +16,8 @@ class Module;
 
 namespace millrace::memory {
 
-// Which blocks to compute again: names, or patterns in which * stands for any characters and ? for one; "a" takes "a.b" too.
-// Among them the words "all" (or "true") and "none", "false", "auto", which add nothing.
+// Which blocks to compute again: names, or patterns as a shell knows them (* any characters, ? one, [a-c] one of these); "a"
+// takes "a.b" too. Among them the words "all" (or "true") and "none", "false", "auto", which add nothing.
 class Recompute {
  public:
   Recompute() = default;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "millrace/base/error.h"
+#include "millrace/base/format.h"
 #include "millrace/device/autocast.h"
 #include "millrace/format/safetensors.h"
 #include "millrace/kernels/remove_components.h"
@@ -33,8 +34,7 @@ at::Tensor read_array(const format::SafetensorsFile& file, std::string_view name
   const format::StoredTensor* stored = file.find(name);
   const std::string want = "expected fp64 of " + std::to_string(dimensions) + " dimensions";
   if (stored == nullptr) {
-    std::string all;
-    for (const auto& tensor : file.tensors()) all += (all.empty() ? "" : ", ") + tensor.name;
+    const std::string all = joined(file.tensors(), ", ", &format::StoredTensor::name);
     throw DataError({file.path().string() + " has no " + std::string(name) + " (it has: " + all + ")", "pca file", kAgain});
   }
   if (stored->dtype != DType::f64 || stored->shape.size() != dimensions) {

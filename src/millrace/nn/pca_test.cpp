@@ -16,8 +16,8 @@
 #include <fstream>
 
 #include "millrace/base/error.h"
-#include "millrace/base/fault_fs.h"
 #include "millrace/format/safetensors.h"
+#include "tests/support/fault_fs.h"
 
 namespace millrace::nn {
 namespace {

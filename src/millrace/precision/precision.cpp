@@ -5,8 +5,11 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <utility>
+#include <vector>
 
 #include "millrace/base/format.h"
+#include "millrace/base/median.h"
 #include "millrace/device/device.h"
 
 namespace millrace::precision {
@@ -29,10 +32,9 @@ Trials objective_of(const Trials& trials, std::size_t i) {
 }
 
 double median(const Trials& trials, double Trial::*member) {
-  std::array<double, kRounds> values{};
-  std::transform(trials.begin(), trials.end(), values.begin(), [member](const Trial& trial) { return trial.*member; });
-  std::sort(values.begin(), values.end());
-  return values[kRounds / 2];
+  std::vector<double> values;
+  for (const Trial& trial : trials) values.push_back(trial.*member);
+  return millrace::median(std::move(values));
 }
 
 bool all_finite(const Trials& trials) {

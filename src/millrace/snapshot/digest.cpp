@@ -1,5 +1,6 @@
 #include "millrace/base/error.h"
 #include "millrace/base/hash.h"
+#include "millrace/core/scalar_type.h"
 #include "millrace/snapshot/detail/json_text.h"
 #include "millrace/snapshot/detail/tensors.h"
 #include "millrace/snapshot/snapshot.h"
@@ -27,7 +28,7 @@ std::string digest(const Content& content) {
   }
   Sha256 hash;
   for (const auto& [name, tensor] : all) {
-    const std::optional<DType> dtype = detail::dtype_of(tensor.scalar_type());
+    const std::optional<DType> dtype = dtype_of(tensor.scalar_type());
     MR_CHECK(dtype.has_value(), "the digest knows no bytes for tensor " + name);
     const at::Tensor host = detail::on_host(tensor);
     add_word(hash, name);

@@ -6,6 +6,7 @@
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
 #include "millrace/base/hash.h"
+#include "millrace/core/scalar_type.h"
 #include "millrace/format/safetensors.h"
 #include "millrace/snapshot/detail/folders.h"
 #include "millrace/snapshot/detail/json_text.h"
@@ -120,7 +121,7 @@ class Loader {
     const std::string file = stored.path().filename().string();
     if (expected == record.tensors.end())
       refuse(file, "is damaged: the manifest knows no tensor " + millrace::quoted(tensor.name));
-    at::Tensor result = at::empty(tensor.shape, at::TensorOptions().dtype(detail::scalar_type_of(tensor.dtype)));
+    at::Tensor result = at::empty(tensor.shape, at::TensorOptions().dtype(scalar_type_of(tensor.dtype)));
     const std::span<std::byte> bytes = detail::bytes_of(result);
     stored.read(tensor, bytes);
     if (crc32c(bytes) != expected->second) {

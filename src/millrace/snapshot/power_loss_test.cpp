@@ -4,9 +4,9 @@
 #include <unistd.h>
 
 #include "millrace/base/error.h"
-#include "millrace/base/power_loss.h"
 #include "millrace/snapshot/detail/test_content.h"
 #include "millrace/snapshot/keeper.h"
+#include "tests/support/power_loss.h"
 
 namespace millrace::snapshot {
 namespace {

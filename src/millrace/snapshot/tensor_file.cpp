@@ -3,6 +3,7 @@
 
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
+#include "millrace/core/scalar_type.h"
 #include "millrace/format/pt.h"
 #include "millrace/format/safetensors.h"
 #include "millrace/snapshot/detail/tensors.h"
@@ -18,7 +19,7 @@ template <class File>
 Tensors read_all(File stored) {
   Tensors tensors;
   for (const auto& tensor : stored.tensors()) {
-    at::Tensor result = at::empty(tensor.shape, at::TensorOptions().dtype(detail::scalar_type_of(tensor.dtype)));
+    at::Tensor result = at::empty(tensor.shape, at::TensorOptions().dtype(scalar_type_of(tensor.dtype)));
     stored.read(tensor, detail::bytes_of(result));
     tensors.emplace(tensor.name, std::move(result));
   }
@@ -49,7 +50,7 @@ void write_tensors(Fs& fs, const std::filesystem::path& file, const Tensors& ten
   std::vector<Field> fields;
   std::vector<at::Tensor> values;
   for (const auto& [name, tensor] : tensors) {
-    const auto dtype = detail::dtype_of(tensor.scalar_type());
+    const auto dtype = dtype_of(tensor.scalar_type());
     if (!dtype) throw DataError({"tensor " + quoted(name) + " has a type no such file holds", file.string(), "convert it first"});
     fields.push_back({name, *dtype, Shape(tensor.sizes().begin(), tensor.sizes().end())});
     values.push_back(tensor);

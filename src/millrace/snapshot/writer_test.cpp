@@ -10,8 +10,8 @@
 #include <condition_variable>
 #include <mutex>
 
-#include "millrace/base/fault_fs.h"
 #include "millrace/snapshot/detail/test_content.h"
+#include "tests/support/fault_fs.h"
 
 namespace millrace::snapshot {
 namespace {

@@ -16,6 +16,7 @@ namespace {
 
 constexpr double kRedrawSeconds = 0.1;
 constexpr int kUsualWidth = 80;
+constexpr std::string_view kGap = "  ";  // between the parts of a progress line
 constexpr std::string_view kEraseLine = "\r\x1b[2K";
 constexpr std::string_view kBold = "\x1b[1m";
 constexpr std::string_view kYellow = "\x1b[33m";
@@ -75,25 +76,16 @@ std::vector<std::string> parts_of(const Progress& progress) {
   return parts;
 }
 
-std::string joined(const std::vector<std::string>& parts) {
-  std::string text;
-  for (const std::string& part : parts) {
-    if (!text.empty()) text += "  ";
-    text += part;
-  }
-  return text;
-}
-
 std::string fitted(const Progress& progress, int width) {
   const auto most = static_cast<std::size_t>(width > 1 ? width - 1 : 1);  // the last column would wrap on some terminals
   std::vector<std::string> parts = parts_of(progress);
-  while (parts.size() > 1 && columns_of(joined(parts)) > most) parts.pop_back();
-  return first_columns(joined(parts), most);
+  while (parts.size() > 1 && columns_of(joined(parts, kGap)) > most) parts.pop_back();
+  return first_columns(joined(parts, kGap), most);
 }
 
 }  // namespace
 
-std::string to_text(const Progress& progress) { return joined(parts_of(progress)); }
+std::string to_text(const Progress& progress) { return joined(parts_of(progress), kGap); }
 
 struct Console::Impl {
   Impl(Mode mode, int file_descriptor)

@@ -12,8 +12,8 @@
 #include <thread>
 #include <vector>
 
-#include "millrace/base/fault_fs.h"
 #include "millrace/base/hash.h"
+#include "tests/support/fault_fs.h"
 
 namespace millrace::telemetry {
 namespace {

@@ -2,45 +2,9 @@
 
 #include <ATen/ops/from_blob.h>
 
-#include "millrace/base/error.h"
+#include "millrace/core/scalar_type.h"
 
 namespace millrace {
-
-at::ScalarType scalar_type_of(DType dtype) {
-  switch (dtype) {
-    case DType::boolean:
-      return at::kBool;
-    case DType::u8:
-      return at::kByte;
-    case DType::i8:
-      return at::kChar;
-    case DType::i16:
-      return at::kShort;
-    case DType::u16:
-      return at::kUInt16;
-    case DType::i32:
-      return at::kInt;
-    case DType::u32:
-      return at::kUInt32;
-    case DType::i64:
-      return at::kLong;
-    case DType::u64:
-      return at::kUInt64;
-    case DType::f16:
-      return at::kHalf;
-    case DType::bf16:
-      return at::kBFloat16;
-    case DType::f32:
-      return at::kFloat;
-    case DType::f64:
-      return at::kDouble;
-    case DType::c64:
-      return at::kComplexFloat;
-    case DType::c128:
-      return at::kComplexDouble;
-  }
-  throw InternalError({"a data type without a tensor type", "", ""});
-}
 
 Batch to_batch(data::HostBatch host, at::Device device) {
   std::vector<Group> groups;

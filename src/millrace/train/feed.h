@@ -8,8 +8,6 @@
 
 namespace millrace {
 
-[[nodiscard]] at::ScalarType scalar_type_of(DType dtype);
-
 // Tensors are views of the slot on the CPU (the slot returns when the last of them dies), copies elsewhere.
 [[nodiscard]] Batch to_batch(data::HostBatch host, at::Device device);
 

@@ -42,6 +42,8 @@ constexpr std::array kRows = {
               "the run ends", Equality::bits, 0.0, false},
     SwitchRow{"token_cache", "text is encoded once into a token file", "text is encoded at every start, in memory",
               Equality::bits, 0.0, false},
+    SwitchRow{"file_index", "what is in HDF5 files is looked up once and kept in the cache folder",
+              "every file is looked into at every start", Equality::bits, 0.0, false},
     SwitchRow{"fused_activation", "smooth_leaky in one pass forward and one backward", "its formula as ATen operations",
               Equality::tolerance, 1e-4, false},
     SwitchRow{"fused_padding", "circular padding and concatenation before a convolution as one copy", "ATen's cat, then its pad",

@@ -7,7 +7,7 @@
 
 namespace millrace::kernels::detail {
 
-// The best this CPU has, or the portable one after set_path.
+// The best this CPU has, or the one of set_table.
 const Table& table() noexcept;
 
 // For tests, which run every kernel on each table this CPU can run; null = the best again.

@@ -7,7 +7,7 @@
 #include "millrace/base/fs.h"
 #include "millrace/base/json.h"
 #include "millrace/base/philox.h"
-#include "millrace/data/hdf5.h"
+#include "millrace/hdf5/file.h"
 
 namespace millrace::recipes::cosmology {
 namespace {
@@ -69,14 +69,14 @@ void write_cube(const std::filesystem::path& path, const SkySize& size, const Cu
     baselines.push_back(7.0 * static_cast<double>(b % 8));
     baselines.push_back(7.0 * static_cast<double>(b / 8));
   }
-  const std::vector<data::Hdf5Array> arrays = {
+  const std::vector<hdf5::Array> arrays = {
       {.name = "/vis", .dtype = DType::c64, .shape = size.shape(), .bytes = std::as_bytes(std::span(vis))},
       {.name = "/index_map/freq", .dtype = DType::f64, .shape = {size.frequencies}, .bytes = std::as_bytes(std::span(freq))},
       {.name = "/index_map/baselines",
        .dtype = DType::f64,
        .shape = {size.baselines, 2},
        .bytes = std::as_bytes(std::span(baselines))}};
-  data::write_hdf5(path, arrays);
+  hdf5::write_file(path, arrays);
 }
 
 std::string numbered(const char* prefix, std::int64_t file) {

@@ -25,6 +25,10 @@ Cosmology::Cosmology(const Json& config, const Context& context, OpenSky open)
   check(recipe_);
   paths_ = {.fused_activation = context.on("fused_activation"), .fused_padding = context.on("fused_padding")};
   fused_projection_ = context.on("fused_projection");
+  if (!open_) {
+    const bool remembers = context.on("file_index") && context.places.writes && !context.places.cache_folder.empty();
+    open_ = open_hdf5(remembers ? context.places.cache_folder / "files" : "");
+  }
   if (!context.on("stored_pca")) recipe_.pca = PcaMode::batch;
 }
 

@@ -22,7 +22,7 @@ namespace millrace::recipes::cosmology {
 class Cosmology final : public Recipe {
  public:
   // `config` is the whole resolved config of a run. ConfigError when its parts do not fit each other.
-  Cosmology(const Json& config, const Context& context, OpenSky open = open_hdf5);
+  Cosmology(const Json& config, const Context& context, OpenSky open = {});
 
   void before_training() override;  // opens all files (headers only); finds or fits the foreground components
   data::Pipeline data(Split split) override;

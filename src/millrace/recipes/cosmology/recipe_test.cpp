@@ -38,19 +38,19 @@ using ::testing::HasSubstr;
 namespace stdfs = std::filesystem;
 
 // A file in memory.
-class MemorySky final : public data::Hdf5File {
+class MemorySky final : public hdf5::File {
  public:
   MemorySky(stdfs::path path, std::string name, DType dtype, Shape shape, std::vector<std::byte> bytes)
       : path_(std::move(path)), bytes_(std::move(bytes)) {
     sets_.push_back({std::move(name), dtype, std::move(shape), {}, false, ""});
   }
   const stdfs::path& path() const override { return path_; }
-  std::span<const data::Hdf5Dataset> datasets() const override { return sets_; }
-  std::span<const data::Hdf5Unreadable> unreadable() const override { return not_readable; }
+  std::span<const hdf5::Dataset> datasets() const override { return sets_; }
+  std::span<const hdf5::Unreadable> unreadable() const override { return not_readable; }
   std::uint64_t size() const noexcept override { return bytes_.size(); }
   std::int64_t modified_ns() const noexcept override { return 0; }
   std::vector<std::string> filters(std::string_view) const override { return {}; }
-  const data::Hdf5Dataset& dataset(std::string_view) const override { return sets_.front(); }
+  const hdf5::Dataset& dataset(std::string_view) const override { return sets_.front(); }
   void read(std::string_view, std::span<const std::int64_t>, std::span<const std::int64_t> count,
             std::span<std::byte> out) const override {
     const Shape& shape = sets_[0].shape;
@@ -61,11 +61,11 @@ class MemorySky final : public data::Hdf5File {
   }
   void will_need(std::string_view, std::span<const std::int64_t>, std::span<const std::int64_t>) const override {}
 
-  std::vector<data::Hdf5Unreadable> not_readable;
+  std::vector<hdf5::Unreadable> not_readable;
 
  private:
   stdfs::path path_;
-  std::vector<data::Hdf5Dataset> sets_;
+  std::vector<hdf5::Dataset> sets_;
   std::vector<std::byte> bytes_;
 };
 

@@ -16,7 +16,7 @@ constexpr std::uint64_t kSplitKey = 21;  // of the split's draws among the other
 constexpr double kTrainingShare = 0.9;
 constexpr auto kFrequencies = "/index_map/freq";
 
-std::string name_of_file(const data::Hdf5File& file) { return file.path().filename().string(); }
+std::string name_of_file(const hdf5::File& file) { return file.path().filename().string(); }
 
 SplitPaths split_list(const std::vector<std::filesystem::path>& files, Philox& random, const std::string& what,
                       std::vector<std::string>& told) {
@@ -34,7 +34,7 @@ SplitPaths split_list(const std::vector<std::filesystem::path>& files, Philox& r
 }
 
 // The complex cube of a file, or why it can't be used.
-const data::Hdf5Dataset& cube_of(const data::Hdf5File& file, const RecipeConfig& recipe) {
+const hdf5::Dataset& cube_of(const hdf5::File& file, const RecipeConfig& recipe) {
   const std::string next = "name the dataset with recipe.vis_dataset; a uvh5 file: run tools/uvh5_to_vis.py";
   const auto sets = file.datasets();
   const auto it = std::find_if(sets.begin(), sets.end(), [&](const auto& set) { return set.name == recipe.vis_dataset; });
@@ -65,7 +65,7 @@ const data::Hdf5Dataset& cube_of(const data::Hdf5File& file, const RecipeConfig&
   return *it;
 }
 
-void check_sizes(const data::Hdf5File& file, const Shape& shape, const RecipeConfig& recipe) {
+void check_sizes(const hdf5::File& file, const Shape& shape, const RecipeConfig& recipe) {
   const std::string where = file.path().string();
   if (shape[2] < recipe.ra_keep) {
     throw DataError(
@@ -84,7 +84,7 @@ void check_sizes(const data::Hdf5File& file, const Shape& shape, const RecipeCon
   }
 }
 
-std::vector<double> frequencies_of(const data::Hdf5File& file, const RecipeConfig& recipe, std::int64_t count) {
+std::vector<double> frequencies_of(const hdf5::File& file, const RecipeConfig& recipe, std::int64_t count) {
   std::vector<double> centres(static_cast<std::size_t>(count));
   const auto sets = file.datasets();
   const auto it = std::find_if(sets.begin(), sets.end(), [](const auto& set) { return set.name == kFrequencies; });
@@ -101,7 +101,11 @@ std::vector<double> frequencies_of(const data::Hdf5File& file, const RecipeConfi
 
 }  // namespace
 
-std::vector<SkyFile> open_hdf5(std::span<const std::filesystem::path> paths) { return data::Hdf5File::open_all(paths); }
+OpenSky open_hdf5(std::filesystem::path index_folder) {
+  return [folder = std::move(index_folder)](std::span<const std::filesystem::path> paths) {
+    return hdf5::File::open_all(paths, {}, {}, folder);
+  };
+}
 
 std::vector<std::filesystem::path> sky_paths(const std::filesystem::path& folder, const std::string& key) {
   std::vector<std::filesystem::path> files;
@@ -155,7 +159,7 @@ Sky open_sky(const RecipeConfig& recipe, const std::filesystem::path& signal_dir
   Sha256 digest;
   const auto take = [&](const std::vector<std::filesystem::path>& paths, std::vector<SkyFile>& files) {
     for (SkyFile& file : open(paths)) {
-      const data::Hdf5Dataset& cube = cube_of(*file, recipe);
+      const hdf5::Dataset& cube = cube_of(*file, recipe);
       if (!first) {
         first = file;
         sky.shape = cube.shape;

@@ -9,15 +9,16 @@
 #include <string>
 #include <vector>
 
-#include "millrace/data/hdf5.h"
+#include "millrace/hdf5/file.h"
 #include "millrace/recipes/cosmology/config.h"
 
 namespace millrace::recipes::cosmology {
 
-using SkyFile = std::shared_ptr<const data::Hdf5File>;
-// How files are opened, in order: open_hdf5, or a test's own.
+using SkyFile = std::shared_ptr<const hdf5::File>;
+// How files are opened, in order: open_hdf5(), or a test's own.
 using OpenSky = std::function<std::vector<SkyFile>(std::span<const std::filesystem::path> paths)>;
-[[nodiscard]] std::vector<SkyFile> open_hdf5(std::span<const std::filesystem::path> paths);
+// `index_folder` as in hdf5::File::open_all.
+[[nodiscard]] OpenSky open_hdf5(std::filesystem::path index_folder = {});
 
 // One side of the split.
 struct SkyFiles {

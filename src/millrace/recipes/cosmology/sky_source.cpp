@@ -68,7 +68,7 @@ std::vector<data::FileStamp> SkySource::stamps() const {
   return data::stamps_of(paths, std::move(names));
 }
 
-void SkySource::refuse_value(const data::Hdf5File& file, std::int64_t place, double value) const {
+void SkySource::refuse_value(const hdf5::File& file, std::int64_t place, double value) const {
   const Shape& shape = fields_[0].shape;
   const std::int64_t pixel = place / 2;
   throw DataError({file.path().filename().string() + " " + options_.dataset + "[" +
@@ -77,7 +77,7 @@ void SkySource::refuse_value(const data::Hdf5File& file, std::int64_t place, dou
                    file.path().string(), "repair the file, or set data.bad_samples=\"skip\" (it is counted and logged)"});
 }
 
-void SkySource::read_file(const data::Hdf5File& file, std::int64_t roll, bool adds, float* out) const {
+void SkySource::read_file(const hdf5::File& file, std::int64_t roll, bool adds, float* out) const {
   const Shape& shape = fields_[0].shape;
   const std::array<std::int64_t, 3> offset{0, 0, 0};
   const std::int64_t row = 2 * shape[2];
@@ -98,7 +98,7 @@ void SkySource::read_file(const data::Hdf5File& file, std::int64_t roll, bool ad
   }
 }
 
-const data::Hdf5File& SkySource::file_of(std::int64_t part) const {
+const hdf5::File& SkySource::file_of(std::int64_t part) const {
   return part < size() ? *files_.signal[static_cast<std::size_t>(part)]
                        : *files_.foreground[static_cast<std::size_t>(part - size())];
 }

@@ -41,11 +41,11 @@ class SkySource final : public data::Source {
               const data::ReadRandom& random) const override;
 
  private:
-  [[nodiscard]] const data::Hdf5File& file_of(std::int64_t part) const;
+  [[nodiscard]] const hdf5::File& file_of(std::int64_t part) const;
   [[nodiscard]] std::int64_t roll_of(const data::ReadRandom& random, std::size_t i) const;
   [[nodiscard]] std::int64_t rows_of_file() const { return fields_[0].shape[0] * fields_[0].shape[1]; }
-  void read_file(const data::Hdf5File& file, std::int64_t roll, bool adds, float* out) const;
-  [[noreturn]] void refuse_value(const data::Hdf5File& file, std::int64_t place, double value) const;
+  void read_file(const hdf5::File& file, std::int64_t roll, bool adds, float* out) const;
+  [[noreturn]] void refuse_value(const hdf5::File& file, std::int64_t place, double value) const;
 
   SkyFiles files_;
   SkyOptions options_;

@@ -11,6 +11,7 @@
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
 #include "millrace/base/limits.h"
+#include "millrace/core/scalar_type.h"
 #include "millrace/snapshot/detail/folders.h"
 #include "millrace/snapshot/detail/json_text.h"
 #include "millrace/snapshot/detail/manifest.h"

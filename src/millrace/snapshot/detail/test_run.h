@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "millrace/base/error.h"
-#include "millrace/base/fault_fs.h"
 #include "millrace/snapshot/detail/test_content.h"
 #include "millrace/snapshot/keeper.h"
+#include "tests/support/fault_fs.h"
 
 namespace millrace::snapshot::detail {
 

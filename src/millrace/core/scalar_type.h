@@ -1,0 +1,16 @@
+// LibTorch's element types and ours.
+#pragma once
+
+#include <c10/core/ScalarType.h>
+
+#include <optional>
+
+#include "millrace/base/field.h"
+
+namespace millrace {
+
+// nullopt for types no file of ours holds (quantised, 8-bit float, half complex, ...).
+[[nodiscard]] std::optional<DType> dtype_of(at::ScalarType type) noexcept;
+[[nodiscard]] at::ScalarType scalar_type_of(DType dtype) noexcept;
+
+}  // namespace millrace

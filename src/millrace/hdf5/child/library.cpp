@@ -1,0 +1,183 @@
+#include "millrace/hdf5/child/library.h"
+
+#include <array>
+#include <optional>
+
+namespace millrace::hdf5::child {
+namespace {
+
+herr_t collect(unsigned, const H5E_error2_t* error, void* to) {
+  static_cast<std::vector<std::string>*>(to)->emplace_back(error->desc != nullptr ? error->desc : "");
+  return 0;
+}
+
+Id small_float(int exponent_bits, int mantissa_bits) {
+  Id type = owned(H5Tcopy(H5T_IEEE_F32LE));
+  const auto exponent = static_cast<std::size_t>(exponent_bits);
+  const auto mantissa = static_cast<std::size_t>(mantissa_bits);
+  check(H5Tset_fields(type.get(), 15, mantissa, exponent, 0, mantissa));
+  check(H5Tset_precision(type.get(), 16));
+  check(H5Tset_offset(type.get(), 0));
+  check(H5Tset_size(type.get(), 2));
+  check(H5Tset_ebias(type.get(), (std::size_t{1} << (exponent - 1)) - 1));
+  return type;
+}
+
+Id complex_type(hid_t part, std::size_t part_bytes) {
+  Id type = owned(H5Tcreate(H5T_COMPOUND, 2 * part_bytes));
+  check(H5Tinsert(type.get(), "r", 0, part));
+  check(H5Tinsert(type.get(), "i", part_bytes, part));
+  return type;
+}
+
+// As h5py stores booleans.
+Id boolean_type() {
+  Id type = owned(H5Tenum_create(H5T_STD_I8LE));
+  std::int8_t value = 0;
+  check(H5Tenum_insert(type.get(), "FALSE", &value));
+  value = 1;
+  check(H5Tenum_insert(type.get(), "TRUE", &value));
+  return type;
+}
+
+DType integer_of(hid_t type) {
+  const std::size_t size = H5Tget_size(type);
+  const bool has_sign = H5Tget_sign(type) != H5T_SGN_NONE;
+  if (size == 1) return has_sign ? DType::i8 : DType::u8;
+  if (size == 2) return has_sign ? DType::i16 : DType::u16;
+  if (size == 4) return has_sign ? DType::i32 : DType::u32;
+  if (size == 8) return has_sign ? DType::i64 : DType::u64;
+  throw LibraryError("integers of " + std::to_string(size) + " bytes");
+}
+
+DType float_of(hid_t type) {
+  const std::size_t size = H5Tget_size(type);
+  if (size == 4) return DType::f32;
+  if (size == 8) return DType::f64;
+  if (size == 2) {
+    std::size_t sign = 0;
+    std::size_t exponent_at = 0;
+    std::size_t exponent_bits = 0;
+    std::size_t mantissa_at = 0;
+    std::size_t mantissa_bits = 0;
+    check(H5Tget_fields(type, &sign, &exponent_at, &exponent_bits, &mantissa_at, &mantissa_bits));
+    if (exponent_bits == 5) return DType::f16;
+    if (exponent_bits == 8) return DType::bf16;
+  }
+  throw LibraryError("floats of " + std::to_string(size) + " bytes that are no IEEE format");
+}
+
+std::string member_name(hid_t type, unsigned index) {
+  char* name = H5Tget_member_name(type, index);
+  std::string text = name != nullptr ? name : "";
+  H5free_memory(name);
+  return text;
+}
+
+DType compound_of(hid_t type) {
+  if (H5Tget_nmembers(type) == 2 && member_name(type, 0) == "r" && member_name(type, 1) == "i") {
+    const Id real = owned(H5Tget_member_type(type, 0));
+    const Id imaginary = owned(H5Tget_member_type(type, 1));
+    if (H5Tget_class(real.get()) == H5T_FLOAT && H5Tequal(real.get(), imaginary.get()) > 0) {
+      const DType part = float_of(real.get());
+      if (part == DType::f32) return DType::c64;
+      if (part == DType::f64) return DType::c128;
+    }
+  }
+  throw LibraryError("a compound that is not {r,i} of two equal floats");
+}
+
+}  // namespace
+
+std::string library_words() {
+  std::vector<std::string> words;
+  H5Ewalk2(H5E_DEFAULT, H5E_WALK_DOWNWARD, collect, &words);
+  H5Eclear2(H5E_DEFAULT);
+  if (words.empty()) return "the HDF5 library gives no reason";
+  return words.size() == 1 ? words.front() : words.front() + ": " + words.back();
+}
+
+Id owned(hid_t id) {
+  if (id < 0) throw LibraryError(library_words());
+  return Id(id);
+}
+
+void check(herr_t result) {
+  if (result < 0) throw LibraryError(library_words());
+}
+
+void start_library() {
+  check(H5open());
+  check(H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr));
+  check(H5PLset_loading_state(0));
+  register_filters();
+}
+
+Id memory_type_of(DType dtype) {
+  switch (dtype) {
+    case DType::boolean:
+      return boolean_type();
+    case DType::u8:
+      return owned(H5Tcopy(H5T_STD_U8LE));
+    case DType::i8:
+      return owned(H5Tcopy(H5T_STD_I8LE));
+    case DType::i16:
+      return owned(H5Tcopy(H5T_STD_I16LE));
+    case DType::u16:
+      return owned(H5Tcopy(H5T_STD_U16LE));
+    case DType::i32:
+      return owned(H5Tcopy(H5T_STD_I32LE));
+    case DType::u32:
+      return owned(H5Tcopy(H5T_STD_U32LE));
+    case DType::i64:
+      return owned(H5Tcopy(H5T_STD_I64LE));
+    case DType::u64:
+      return owned(H5Tcopy(H5T_STD_U64LE));
+    case DType::f16:
+      return small_float(5, 10);
+    case DType::bf16:
+      return small_float(8, 7);
+    case DType::f32:
+      return owned(H5Tcopy(H5T_IEEE_F32LE));
+    case DType::f64:
+      return owned(H5Tcopy(H5T_IEEE_F64LE));
+    case DType::c64:
+      return complex_type(H5T_IEEE_F32LE, 4);
+    case DType::c128:
+      return complex_type(H5T_IEEE_F64LE, 8);
+  }
+  throw LibraryError("a type without a number");
+}
+
+Element element_of(hid_t file_type) {
+  const H5T_class_t kind = H5Tget_class(file_type);
+  if (kind == H5T_ENUM) {
+    const Id base = owned(H5Tget_super(file_type));
+    Id boolean = boolean_type();
+    if (H5Tequal(file_type, boolean.get()) > 0) return {DType::boolean, std::move(boolean)};
+    const DType dtype = integer_of(base.get());
+    return {dtype, owned(H5Tget_native_type(file_type, H5T_DIR_ASCEND))};
+  }
+  std::optional<DType> dtype;
+  if (kind == H5T_INTEGER) dtype = integer_of(file_type);
+  if (kind == H5T_FLOAT) dtype = float_of(file_type);
+  if (kind == H5T_COMPOUND) dtype = compound_of(file_type);
+  if (dtype) return {*dtype, memory_type_of(*dtype)};
+  constexpr std::array<const char*, 12> kKinds = {
+      "integers",     "floats",    "times",      "text",         "bit fields",
+      "opaque bytes", "compounds", "references", "enumerations", "rows of variable length",
+      "arrays"};
+  const bool known = kind >= 0 && static_cast<std::size_t>(kind) < 11;
+  throw LibraryError(known ? kKinds.at(static_cast<std::size_t>(kind)) : "an unknown type");
+}
+
+Id block_of(hid_t dataset, std::span<const std::int64_t> offset, std::span<const std::int64_t> count) {
+  Id space = owned(H5Dget_space(dataset));
+  if (offset.empty()) return space;
+  const std::vector<hsize_t> start(offset.begin(), offset.end());
+  const std::vector<hsize_t> size(count.begin(), count.end());
+  check(H5Sselect_hyperslab(space.get(), H5S_SELECT_SET, start.data(), nullptr, size.data(), nullptr));
+  return space;
+}
+
+}  // namespace millrace::hdf5::child

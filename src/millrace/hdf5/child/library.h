@@ -1,0 +1,79 @@
+// libhdf5 with owned identifiers and errors that are thrown.
+#pragma once
+
+#include <hdf5.h>
+
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "millrace/base/field.h"
+
+namespace millrace::hdf5::child {
+
+// The library's own words for what went wrong.
+class LibraryError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// A dataset or group that is not there; `has` lists what is.
+class MissingError : public std::runtime_error {
+ public:
+  MissingError(const std::string& name, std::string has) : std::runtime_error(name), has_(std::move(has)) {}
+  [[nodiscard]] const std::string& has() const noexcept { return has_; }
+
+ private:
+  std::string has_;
+};
+
+// Any identifier of the library.
+class Id {
+ public:
+  Id() = default;
+  explicit Id(hid_t id) noexcept : id_(id) {}
+  ~Id() {
+    if (id_ >= 0) H5Idec_ref(id_);
+  }
+  Id(Id&& other) noexcept : id_(std::exchange(other.id_, -1)) {}
+  Id& operator=(Id&& other) noexcept {
+    std::swap(id_, other.id_);
+    return *this;
+  }
+  Id(const Id&) = delete;
+  Id& operator=(const Id&) = delete;
+  [[nodiscard]] hid_t get() const noexcept { return id_; }
+
+ private:
+  hid_t id_ = -1;
+};
+
+// Takes the library's pending errors as text: the outermost and the innermost of the stack.
+[[nodiscard]] std::string library_words();
+// Throws LibraryError on a negative result.
+Id owned(hid_t id);
+void check(herr_t result);
+inline void check_bool(htri_t result) { check(static_cast<herr_t>(result)); }
+
+// Quiet, no plug-ins, our lz4 and zstd filters registered.
+void start_library();
+
+// The type in memory that holds elements of `file_type` as millrace has them, and its DType. Throws LibraryError when there is
+// none.
+struct Element {
+  DType dtype;
+  Id memory_type;
+};
+[[nodiscard]] Element element_of(hid_t file_type);
+[[nodiscard]] Id memory_type_of(DType dtype);  // for writing
+
+// Selects the block [offset, offset + count) of a data set's space.
+[[nodiscard]] Id block_of(hid_t dataset, std::span<const std::int64_t> offset, std::span<const std::int64_t> count);
+
+// Registers the filters 32004 (lz4) and 32015 (zstd), which the library does not bring.
+void register_filters();
+
+}  // namespace millrace::hdf5::child

@@ -1,0 +1,39 @@
+// Blocks of arrays in C order.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "millrace/hdf5/file.h"
+
+namespace millrace::hdf5::detail {
+
+using Sizes = std::span<const std::int64_t>;
+
+[[nodiscard]] std::int64_t product(Sizes sizes) noexcept;  // 1 for none; the caller knows that it fits
+// Whether a block of `count` elements per axis lies in one piece in an array of `shape`.
+[[nodiscard]] bool in_one_piece(Sizes shape, Sizes count) noexcept;
+// Offset in elements of the element at `at`.
+[[nodiscard]] std::int64_t flat(Sizes shape, Sizes at) noexcept;
+// The next place within `count` in C order; false when it wraps around to the first.
+bool advance(std::span<std::int64_t> at, Sizes count) noexcept;
+
+// A place in an array.
+struct Corner {
+  Sizes shape;
+  Sizes at;
+};
+// Copies a block of `count` elements per axis, each of `element_bytes`.
+void copy_block(const std::byte* from, Corner source, std::byte* to, Corner target, Sizes count,
+                std::size_t element_bytes) noexcept;
+
+// The pieces of a block that lie in a row in an array: `rows` of `run` elements; row r starts where `at` (counted through by
+// advance(at, outer)) says.
+struct Runs {
+  std::size_t axes = 0;  // that are counted through: the first `axes` of the block
+  std::int64_t run = 1;  // elements in a piece
+};
+[[nodiscard]] Runs runs_of(Sizes shape, Sizes count) noexcept;
+
+}  // namespace millrace::hdf5::detail

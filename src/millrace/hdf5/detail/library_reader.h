@@ -1,0 +1,35 @@
+// The conversation with millrace-hdf5 about layouts that only the library reads.
+#pragma once
+
+#include <cstddef>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "millrace/base/field.h"
+#include "millrace/base/input_file.h"
+#include "millrace/hdf5/detail/blocks.h"
+#include "millrace/hdf5/detail/process.h"
+
+namespace millrace::hdf5::detail {
+
+// Of one file. Thread-safe: one block at a time. The child is started at the first block, and again after a crash.
+class LibraryReader {
+ public:
+  // A sound block of data set `name` into `out`, which holds exactly its bytes. `label` names the data set in errors. DataError:
+  // the library refuses, or its process dies.
+  void read(const InputFile& file, std::string_view name, Sizes offset, Sizes count, std::span<std::byte> out,
+            const std::string& label);
+
+ private:
+  void read_part(const InputFile& file, std::string_view name, Shape offset, Shape count, std::span<std::byte> out,
+                 const std::string& label);
+  void ask(const InputFile& file, std::string_view name, const Shape& offset, const Shape& count, std::span<std::byte> out,
+           const std::string& label);
+  std::mutex mutex_;
+  std::optional<Process> process_;  // guarded by mutex_
+};
+
+}  // namespace millrace::hdf5::detail

@@ -1,0 +1,42 @@
+// A running millrace-hdf5: the only process that calls libhdf5. Started with posix_spawn, so at any time and from any thread.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace millrace::hdf5::detail {
+
+class Process {
+ public:
+  // `files` become the child's descriptors from kFirstFile. DataError when the program is not there or can't be started.
+  Process(const std::string& job, std::span<const int> files);
+  ~Process();  // ends it
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
+
+  bool send(std::span<const std::byte> bytes);  // false: it has ended
+  bool send_frame(std::string_view bytes);
+  // At most kFilesAtOnce open files, which the child gets as descriptors of its own.
+  bool send_files(std::span<const int> files);
+  [[nodiscard]] std::optional<std::string> receive_frame();  // nullopt: it has ended
+  // For answers that go straight to their place: the size of the next frame, then its bytes.
+  [[nodiscard]] std::optional<std::uint64_t> receive_size();
+  bool receive(std::span<std::byte> out);
+  // After one of the above failed (waits for the end): "ended by signal 11 (Segmentation fault)", "exit status 3".
+  [[nodiscard]] std::string how_it_ended();
+
+ private:
+  pid_t process_ = -1;
+  int socket_ = -1;
+};
+
+// "ended by signal 11 (Segmentation fault)" or, when `signal` is 0, "exit status 3".
+[[nodiscard]] std::string ending(int signal, int status);
+
+}  // namespace millrace::hdf5::detail

@@ -1,0 +1,109 @@
+// What this process and millrace-hdf5 say to each other: frames of a length and bytes, little-endian, over one socket. Both ends
+// check every length against what is there.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "millrace/base/error.h"
+#include "millrace/base/field.h"
+
+namespace millrace::hdf5::detail {
+
+static_assert(std::endian::native == std::endian::little, "the frames and HDF5's fast path are little-endian");
+
+// The first descriptor a child gets beside its socket, which is its standard input and output.
+inline constexpr int kFirstFile = 3;
+inline constexpr std::size_t kFilesAtOnce = 64;  // that one message carries; the kernel takes 253
+// Raise it when the bytes of an answer change: indices of files (detail/index.h) are then made anew.
+inline constexpr std::uint32_t kAnswerVersion = 1;
+inline constexpr std::uint64_t kMaxFrame = std::uint64_t{1} << 30U;
+inline constexpr std::uint64_t kNoAddress = std::numeric_limits<std::uint64_t>::max();
+
+// First byte of an answer. `died` carries a signal (or 0 and an exit status): two u32.
+enum class Answer : std::uint8_t { ok, refused, missing, died };
+
+enum class Codec : std::uint8_t { none, deflate, lz4, zstd };
+
+class WireWriter {
+ public:
+  template <class T>
+  requires(std::is_trivially_copyable_v<T> && !std::is_pointer_v<T>) WireWriter& put(const T& value) {
+    bytes_.append(reinterpret_cast<const char*>(&value), sizeof value);
+    return *this;
+  }
+  WireWriter& text(std::string_view value) {
+    put(static_cast<std::uint32_t>(value.size()));
+    bytes_.append(value);
+    return *this;
+  }
+  template <class T>
+  WireWriter& list(std::span<const T> values) {
+    put(static_cast<std::uint64_t>(values.size()));
+    if (!values.empty()) bytes_.append(reinterpret_cast<const char*>(values.data()), values.size_bytes());
+    return *this;
+  }
+  [[nodiscard]] const std::string& bytes() const noexcept { return bytes_; }
+
+ private:
+  std::string bytes_;
+};
+
+// Throws DataError when the bytes end before what is asked for.
+class WireReader {
+ public:
+  explicit WireReader(std::string_view bytes) : bytes_(bytes) {}
+  template <class T>
+  T get() {
+    T value{};
+    std::memcpy(&value, take(sizeof value), sizeof value);
+    return value;
+  }
+  std::string text() {
+    const auto size = get<std::uint32_t>();
+    return {take(size), size};
+  }
+  std::string_view view() {  // as text(), of the bytes that are read
+    const auto size = get<std::uint32_t>();
+    return {take(size), size};
+  }
+  template <class T>
+  std::vector<T> list() {
+    const auto count = get<std::uint64_t>();
+    if (count > bytes_.size() / sizeof(T)) cut_off();
+    std::vector<T> values(count);
+    if (count > 0) std::memcpy(values.data(), take(count * sizeof(T)), count * sizeof(T));
+    return values;
+  }
+  [[nodiscard]] std::string_view rest() const noexcept { return bytes_; }
+
+ private:
+  [[noreturn]] static void cut_off() {
+    throw DataError({.what = "millrace-hdf5 and this program do not understand each other",
+                     .where = "a message between them is cut off",
+                     .next = "build and install both from the same sources"});
+  }
+  const char* take(std::size_t count) {
+    if (count > bytes_.size()) cut_off();
+    const char* at = bytes_.data();
+    bytes_.remove_prefix(count);
+    return at;
+  }
+  std::string_view bytes_;
+};
+
+// Where a chunk is in the file; address kNoAddress: never written. Bit i of `mask` set: filter i was left out.
+struct Chunk {
+  std::uint64_t address = kNoAddress;
+  std::uint32_t size = 0;
+  std::uint32_t mask = 0;
+};
+
+}  // namespace millrace::hdf5::detail

@@ -1,0 +1,96 @@
+// HDF5 files: reading at the speed of pread and decode, and writing. The library itself runs only in a child process
+// (millrace-hdf5): a file that crashes it is a DataError here. The child returns the chunk table and digests of the first chunks
+// as the library decodes them; this process reads chunks with pread, undoes their filters on the calling thread and checks itself
+// against those digests at open. Layouts this process does not know are read by the child, serially, through a pipe.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "millrace/base/error.h"
+#include "millrace/base/field.h"
+
+namespace millrace::hdf5 {
+
+inline constexpr std::size_t kMaxRank = 32;  // axes of a data set
+
+// One data set of a file as it is stored. A compound of two floats {r,i} of equal size without padding is c64 or c128.
+struct Dataset {
+  std::string name;  // full path, "/index_map/freq"
+  DType dtype = DType::f32;
+  Shape shape;
+  Shape chunk;                 // empty: contiguous
+  bool through_child = false;  // read by the library in the child: correct, serial
+  std::string reason;          // why, when through_child
+};
+
+// A data set that can't be read, and why: "text", "filter 32001 (blosc), which is not known here".
+struct Unreadable {
+  std::string name;
+  std::string reason;
+};
+
+// An open file. read() is const and thread-safe; everything else is fixed once open.
+class File {
+ public:
+  // Starts the child for the metadata of `datasets` (empty: all of the file). Throws DataError: no HDF5 file, truncated, crashed
+  // the library, a data set is missing (the message lists what is there) or of a type with no DType.
+  [[nodiscard]] static std::shared_ptr<const File> open(const std::filesystem::path& path,
+                                                        std::span<const std::string> datasets = {});
+  // The same for many files, by a few children side by side; in the order of `paths`. With `failed`, the DataError of a file goes
+  // there, on this thread, with the file's place in `paths`, and that place stays null. With `index_folder`, what the children
+  // say is kept there for the next call, and taken from there for files of the same size, modification time and first 4096 bytes.
+  using OnFailure = std::function<void(std::size_t, const DataError&)>;
+  [[nodiscard]] static std::vector<std::shared_ptr<const File>> open_all(std::span<const std::filesystem::path> paths,
+                                                                         std::span<const std::string> datasets = {},
+                                                                         const OnFailure& failed = {},
+                                                                         const std::filesystem::path& index_folder = {});
+  virtual ~File() = default;
+  [[nodiscard]] virtual const std::filesystem::path& path() const = 0;
+  [[nodiscard]] virtual std::span<const Dataset> datasets() const = 0;
+  // Those left out of datasets(), when all of the file was asked for.
+  [[nodiscard]] virtual std::span<const Unreadable> unreadable() const { return {}; }
+  [[nodiscard]] virtual std::uint64_t size() const noexcept { return 0; }        // bytes of the file when it was opened
+  [[nodiscard]] virtual std::int64_t modified_ns() const noexcept { return 0; }  // its modification time then
+  // The filters of a data set in the order they were applied: "shuffle", "deflate", "fletcher32", "lzf", "lz4", "zstd", "filter
+  // 32001".
+  [[nodiscard]] virtual std::vector<std::string> filters(std::string_view) const { return {}; }
+  // Throws DataError naming the file, the data set and those it has.
+  [[nodiscard]] virtual const Dataset& dataset(std::string_view name) const = 0;
+  // The block of `count` elements per axis from `offset`, in C order and this machine's byte order, into `out`, which holds
+  // exactly its bytes. Throws DataError: outside the data set, truncated, a filter's check fails.
+  virtual void read(std::string_view name, std::span<const std::int64_t> offset, std::span<const std::int64_t> count,
+                    std::span<std::byte> out) const = 0;
+  // Advises the kernel that the block will be read soon (posix_fadvise); never fails.
+  virtual void will_need(std::string_view name, std::span<const std::int64_t> offset,
+                         std::span<const std::int64_t> count) const = 0;
+};
+
+// Files that millrace-hdf5 has described for this process so far: what an index knew is not among them.
+[[nodiscard]] std::uint64_t files_described() noexcept;
+
+// What write_file puts into a file.
+struct Array {
+  std::string name;  // "/vis"; groups on the way are made
+  DType dtype = DType::f32;
+  Shape shape;
+  std::span<const std::byte> bytes;  // C order
+  Shape chunk = {};                  // empty: contiguous
+  int deflate = 0;                   // 0 to 9; needs chunks, as all that follow
+  bool shuffle = false;
+  bool lz4 = false;
+  int zstd = 0;  // 1 to 19; at most one of deflate, lz4, zstd
+  bool fletcher32 = false;
+};
+
+// Writes a new file under a temporary name, syncs it and renames it to `path`. Throws DataError with the library's own words.
+void write_file(const std::filesystem::path& path, std::span<const Array> arrays);
+
+}  // namespace millrace::hdf5

@@ -1,0 +1,113 @@
+#!/usr/bin/env python3
+"""The guide tables of the recipes' READMEs: every row names what makes it true, and what is named must exist.
+
+    tools/ticks.py [--root DIR]
+
+A guide table has the columns "its advice | here | seen by". The last one holds, in backticks: a test (`Suite.Case`), a config key
+(`memory.recompute`), a command (`millrace max-batch`), a switch (`--off=autocast`) or a path (`bench/step`). A row about a GPU,
+ranks or several machines says "not yet seen" as well. Tests are looked for in the sources; tools/run_tests.py says which ran.
+Keys, commands and switches are read from docs/reference/config.md and the golden texts, which tests compare with the program.
+"""
+import argparse
+import re
+import sys
+from pathlib import Path
+
+HEADER = re.compile(r"^\|\s*its advice\s*\|\s*here\s*\|\s*seen by\s*\|$")
+CELL = re.compile(r"(?<!\\)\|")
+TEST = re.compile(r"^\s*TEST(?:_F|_P)?\(\s*(\w+)\s*,\s*(\w+)\s*\)", re.MULTILINE)
+TEST_NAME = re.compile(r"[A-Z]\w*\.\w+")
+KEY_NAME = re.compile(r"[a-z_]+(?:\.[a-z_0-9]+)+")
+NOT_SEEN = "not yet seen"
+ELSEWHERE = re.compile(r"\b(?:GPUs?|CUDA|ranks?|sharding|distributed)\b")
+
+
+class Known:
+    """What a tick may name."""
+
+    def __init__(self, root, ran=None):
+        self.root = root
+        self.ran = ran  # names of the tests that ran; None: not known
+        self.tests = {f"{suite}.{case}" for folder in ("src", "tests") for path in sorted((root / folder).rglob("*.cpp"))
+                      for suite, case in TEST.findall(path.read_text(encoding="utf-8", errors="replace"))}
+        self.keys = set(re.findall(r"`([\w.]+)`", self.text("docs/reference/config.md")))
+        self.help = self.text("tests/cli/golden/help.txt").splitlines()
+        self.switches = set(re.findall(r"^([a-z]\w+)", self.text("tests/cli/golden/list_switches.txt"), re.MULTILINE)) - {"switch"}
+
+    def text(self, name):
+        path = self.root / name
+        return path.read_text(encoding="utf-8") if path.exists() else ""
+
+    def has_command(self, words):
+        """`words` behind "millrace": a command of the help, whose line names what follows."""
+        for line in self.help:
+            row = re.match(r"  (\S.*?)(?:  +|$)(.*)", line)
+            if row and row.group(1).split()[0] == words[0]:
+                known = re.findall(r"[\w-]+", line)
+                return all(word in known or word.isupper() for word in words[1:2])
+        return False
+
+    def objection(self, tick):
+        """Why this tick shows nothing, or None."""
+        if tick.startswith("--off="):
+            return None if tick[6:].replace("-", "_") in self.switches else "no row of `millrace list --switches`"
+        if tick.startswith("millrace "):
+            return None if self.has_command(tick.split()[1:]) else "no command of `millrace --help`"
+        if TEST_NAME.fullmatch(tick):
+            if tick not in self.tests:
+                return "no test of that name"
+            return "did not run" if self.ran is not None and tick not in self.ran else None
+        if "/" in tick:
+            return None if (self.root / tick).exists() else "there is no such path"
+        if KEY_NAME.fullmatch(tick):
+            return None if tick in self.keys else "no key of docs/reference/config.md"
+        return "neither a test, a key, a command, a switch nor a path"
+
+
+def rows_of(text):
+    """(line number, advice, here, seen by) of a guide table."""
+    inside = False
+    for number, line in enumerate(text.splitlines(), 1):
+        if HEADER.match(line.strip()):
+            inside = True
+        elif not line.startswith("|"):
+            inside = False
+        elif inside and not re.match(r"^\|[-|\s]+\|$", line):
+            cells = [cell.strip() for cell in CELL.split(line)[1:-1]]
+            yield (number, *cells) if len(cells) == 3 else (number, line, "", "")
+
+
+def problems(root, ran=None):
+    """(file, line, message) for each tick that shows nothing. `ran`: names of the tests that ran, when all were to run."""
+    known = Known(root, ran)
+    found = []
+    for path in sorted((root / "src/millrace/recipes").glob("*/README.md")):
+        name = str(path.relative_to(root))
+        text = path.read_text(encoding="utf-8")
+        rows = list(rows_of(text))
+        if not rows:
+            found.append((name, 1, "no guide table with the columns \"its advice | here | seen by\""))
+        for number, advice, here, seen in rows:
+            ticks = re.findall(r"`([^`]+)`", seen)
+            if not ticks and NOT_SEEN not in seen:
+                found.append((name, number, f"\"{advice}\": nothing shows it; name a test, key, command or switch, or say \"{NOT_SEEN}\""))
+            if ELSEWHERE.search(f"{advice} {here}") and NOT_SEEN not in seen:
+                found.append((name, number, f"\"{advice}\" is about a GPU or ranks; say \"{NOT_SEEN}\""))
+            for tick in ticks:
+                objection = known.objection(tick)
+                if objection:
+                    found.append((name, number, f"`{tick}`: {objection}"))
+    return found
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parent.parent)
+    found = problems(parser.parse_args().root)
+    for name, line, message in found:
+        print(f"{name}:{line}: {message}")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,82 @@
+"""Tests of tools/ticks.py: a table that is true, false ticks planted in it one by one, and the tables of this tree."""
+import tempfile
+import unittest
+from pathlib import Path
+
+import ticks
+
+ROOT = Path(ticks.__file__).resolve().parent.parent
+HEAD = "# Recipe\n\n| its advice | here | seen by |\n|---|---|---|\n"
+TABLE = HEAD + ("| cache it | kept | `Cache.Keeps`, `data.cache`, `--off=sample-cache` |\n"
+                "| try sizes | a command | `millrace max-batch`, `millrace bench step`, `bench/step` |\n"
+                "| two GPUs | later | not yet seen |\n")
+GOOD = {
+    "src/millrace/recipes/toy/README.md": TABLE,
+    "src/millrace/data/cache_test.cpp": "TEST_F(Cache, Keeps) {\n}\n",
+    "docs/reference/config.md": "| `data.cache` | word |\n",
+    "tests/cli/golden/help.txt": "  max-batch RECIPE        the largest\n  bench step|loader WHAT  time it\n",
+    "tests/cli/golden/list_switches.txt": "name equality what\nsample_cache bits kept\n",
+    "bench/step/README.md": "x\n",
+}
+
+
+class Planted(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.root = Path(scratch.name)
+        for name, text in GOOD.items():
+            path = self.root / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+
+    def expect(self, old, new, words, ran=None):
+        path = self.root / "src/millrace/recipes/toy/README.md"
+        self.assertIn(old, TABLE)
+        path.write_text(TABLE.replace(old, new))
+        found = ticks.problems(self.root, ran)
+        self.assertEqual(len(found), 1, found)
+        self.assertIn(words, found[0][2])
+
+    def test_a_true_table(self):
+        self.assertEqual(ticks.problems(self.root, {"Cache.Keeps"}), [])
+
+    def test_a_test_that_does_not_exist(self):
+        self.expect("Cache.Keeps", "Cache.Keps", "no test of that name")
+
+    def test_a_test_that_did_not_run(self):
+        self.expect("cache it", "cache", "did not run", {"Other.Case"})
+
+    def test_a_key_that_does_not_exist(self):
+        self.expect("`data.cache`", "`data.cash`", "no key")
+
+    def test_a_command_that_does_not_exist(self):
+        self.expect("max-batch", "most-batch", "no command")
+        self.expect("bench step", "bench stop", "no command")
+
+    def test_a_switch_that_does_not_exist(self):
+        self.expect("--off=sample-cache", "--off=sample", "--switches")
+
+    def test_a_path_that_does_not_exist(self):
+        self.expect("`bench/step`", "`bench/stop`", "no such path")
+
+    def test_a_word_that_names_nothing(self):
+        self.expect("`bench/step`", "`always`", "neither")
+
+    def test_a_row_without_a_tick(self):
+        self.expect("`Cache.Keeps`, `data.cache`, `--off=sample-cache`", "always", "nothing shows it")
+
+    def test_a_gpu_nobody_has_seen(self):
+        self.expect("not yet seen", "`data.cache`", "not yet seen")
+
+    def test_a_readme_without_a_table(self):
+        self.expect(HEAD, "# Recipe\n", "no guide table")
+
+
+class ThisTree(unittest.TestCase):
+    def test_every_tick_names_something_that_exists(self):
+        self.assertEqual(ticks.problems(ROOT), [])
+
+
+if __name__ == "__main__":
+    unittest.main()
