@@ -42,7 +42,7 @@ Start start(const stdfs::path& folder, const std::vector<std::string>& off) {
   const Switches switches(off);
   Context context;
   context.switches = &switches;
-  context.cache_folder = folder / "cache";
+  context.places.cache_folder = folder / "cache";
   context.notice = [](const std::string&) {};
   const std::uint64_t before = hdf5::files_described();
   Cosmology recipe(layers.resolve().values, context);
