@@ -1,4 +1,6 @@
 // Two ranks as two threads of one process: what they agree on, and that together they are one process.
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/full.h>
 #include <c10/util/Exception.h>
 #include <gmock/gmock.h>
@@ -20,6 +22,7 @@
 #include "millrace/base/signals.h"
 #include "millrace/core/agreement.h"
 #include "millrace/data/memory_source.h"
+#include "millrace/nn/batch_norm.h"
 #include "millrace/nn/functional.h"
 #include "millrace/train/micro_batches.h"
 #include "millrace/train/session.h"
@@ -214,6 +217,36 @@ TEST(Ranks, DropWhatOneProcessDropsAndTrainTheSameWeights) {
   std::set<std::string> patterns;
   for (const auto& [row, bits] : one.dropped) patterns.insert(bits);
   EXPECT_GT(patterns.size(), 20U) << "rows must not all drop the same";
+}
+
+struct Normalised {
+  at::Tensor y, gradient, weight_gradient, mean, variance;
+};
+
+TEST(Ranks, ABatchNormOfAllRanksIsThatOfTheWholeBatch) {
+  const at::Tensor x =
+      (at::arange(6 * 3 * 4, at::kFloat) * 0.7).sin().view({6, 3, 4}) + at::arange(6, at::kFloat).view({6, 1, 1});
+  const at::Tensor factor = (at::arange(6 * 3 * 4, at::kFloat) * 0.3).cos().view({6, 3, 4});
+  const auto normalise = [&](std::int64_t first, std::int64_t rows, Agreement* agreement) {
+    nn::BatchNorm norm(3);
+    nn::share_batch_norms(*norm, agreement);
+    const at::Tensor mine = x.narrow(0, first, rows).clone().requires_grad_();
+    const at::Tensor y = norm->forward(mine);
+    (y.square() * factor.narrow(0, first, rows)).sum().backward();
+    return Normalised{y.detach(), mine.grad(), norm->weight.grad(), norm->running_mean, norm->running_var};
+  };
+  const Normalised whole = normalise(0, 6, nullptr);
+  const auto ranks = on_ranks(2, [&](Agreement& agreement) {
+    return agreement.ranks().rank == 0 ? normalise(0, 2, &agreement) : normalise(2, 4, &agreement);
+  });
+  const auto near = [](const at::Tensor& a, const at::Tensor& b) { return (a - b).abs().max().item<double>() < 1e-5; };
+  EXPECT_TRUE(near(at::cat({ranks[0].y, ranks[1].y}), whole.y));
+  EXPECT_TRUE(near(at::cat({ranks[0].gradient, ranks[1].gradient}), whole.gradient));
+  EXPECT_TRUE(near(ranks[0].weight_gradient + ranks[1].weight_gradient, whole.weight_gradient));
+  for (const Normalised& rank : ranks) {
+    EXPECT_TRUE(near(rank.mean, whole.mean));
+    EXPECT_TRUE(near(rank.variance, whole.variance));
+  }
 }
 
 // Whole runs of the grouped toy; rank 0 has the folder.

@@ -78,6 +78,7 @@ Assembly::Assembly(AssemblyRequest request)
     : request_(std::move(request)), config_(config::read<RunConfig>(request_.config.values)), switches_(config_.train.off) {
   if (auto problems = run_problems(request_.config); !problems.empty()) throw ConfigError(std::move(problems));
   device::count_tensor_memory();
+  bare_bytes_ = device::private_resident_bytes();
 }
 
 Assembly::~Assembly() = default;
@@ -344,6 +345,26 @@ void Assembly::note_undecided() {
   } else {
     decide_memory();
   }
+}
+
+MemoryAccount Assembly::memory_account(std::uint64_t step_peak, bool copies_snapshots) const {
+  const auto bytes = stepper_->state_bytes();
+  MemoryAccount account;
+  account.weights = bytes.at("parameters") + bytes.at("buffers");
+  for (std::size_t i = 0; i < stepper_->objectives(); ++i) {
+    for (const auto& group : stepper_->parameter_groups(i)) {
+      for (const auto& parameter : group.parameters) account.gradients += parameter.value.nbytes();
+    }
+  }
+  account.optimizer = bytes.at("optimizer");
+  for (const auto& [name, tensor] : stepper_->averaged_weights()) account.averages += tensor.nbytes();
+  account.activations = step_peak - std::min(step_peak, account.of_tensors());
+  account.loader = loader_->buffer_bytes() + (validation_ != nullptr ? validation_->buffer_bytes() : 0);
+  if (cache_ != nullptr) account.cache = cache_->counters().bytes;
+  if (copies_snapshots) account.snapshot = account.weights + account.optimizer + account.averages;
+  account.libraries =
+      bare_bytes_ + (device::resident_bytes() - std::min(device::resident_bytes(), device::private_resident_bytes()));
+  return account;
 }
 
 }  // namespace millrace

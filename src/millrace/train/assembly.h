@@ -14,6 +14,7 @@
 #include "millrace/data/cached_source.h"
 #include "millrace/data/loader.h"
 #include "millrace/telemetry/run_log.h"
+#include "millrace/train/memory_account.h"
 #include "millrace/train/memory_choice.h"
 #include "millrace/train/micro_batches.h"
 #include "millrace/train/plan.h"
@@ -69,6 +70,8 @@ class Assembly {
   [[nodiscard]] telemetry::Timeline& timeline() noexcept { return timeline_; }
   [[nodiscard]] Stepper& stepper() const { return *stepper_; }
   [[nodiscard]] const MemoryChoice& memory() const noexcept { return memory_; }
+  // What the parts take now; the activations are what a step needs beside them. `step_peak`: the most tensors held in a step.
+  [[nodiscard]] MemoryAccount memory_account(std::uint64_t step_peak, bool copies_snapshots) const;
   [[nodiscard]] std::vector<std::string>& notices() noexcept { return notices_; }  // of the recipe, until the plan is shown
 
   [[nodiscard]] std::int64_t total_steps() const;  // 0 = open end, or not known before make_loaders()
@@ -101,6 +104,7 @@ class Assembly {
   Context context_;
   std::optional<MemoryLimit> memory_limit_;
   MemoryChoice memory_;
+  std::uint64_t bare_bytes_ = 0;      // private memory of the process before anything was made
   std::unique_ptr<Weights> weights_;  // until make_recipe()
   std::vector<std::string> notices_;
   Json kept_;

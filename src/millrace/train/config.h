@@ -44,7 +44,7 @@ struct DataConfig {
         field<&C::batch_size>("Samples per rank and micro-step.").min(1),
         field<&C::workers>("Reader threads; 0 = read in the calling thread.").min(0).max(256),
         field<&C::prefetch>("Batches ready ahead of the step, at first.").min(1).max(1024),
-        field<&C::pin_memory>("Page-locked host memory for copies to a GPU."),
+        field<&C::pin_memory>("Accepted for compatibility: batches go to a GPU from pageable memory."),
         field<&C::persistent_workers>("Accepted for compatibility: readers always live for the whole run."),
         field<&C::shuffle>("New random order each epoch (training only)."),
         field<&C::drop_last>("Drop an epoch's last smaller batch (training only)."),

@@ -163,6 +163,11 @@ Json Session::summary_of(std::optional<Ending> ending, const std::string& error)
   summary["versions"] = versions();
   summary["parameters"] = parameter_count(assembly_.recipe().model());
   summary["peak_memory_bytes"] = device::peak_resident_bytes();
+  const bool copies = folder_ != nullptr && assembly_.switches().on("async_snapshot");
+  const MemoryAccount account = assembly_.memory_account(summary["memory"]["step_peak_bytes"].get<std::uint64_t>(),
+                                                         copies && summary["snapshots"]["saved"] != 0);
+  summary["memory"]["account"] = account.to_json(device::peak_resident_bytes());
+  summary["memory"]["text"] = account.to_text(device::peak_resident_bytes());
   for (const auto& [key, value] : assembly_.memory().trial.items())
     summary["memory"][key == "recompute" ? "planned" : key] = value;
   summary["snapshots"]["advice"] = lag_advice(summary, assembly_.config().snapshot.max_lag);
@@ -176,7 +181,7 @@ std::string Session::closing_text(std::optional<Ending> ending, const Json& summ
   text += with_commas(trainer_->step()) + loss_text(summary["loss"]) + metrics_text(summary["metrics"]);
   if (const double ms = summary["step_ms"]["p50"].get<double>(); ms > 0)
     text += "\nstep " + fixed(ms, 1) + " ms (median); time: " + share_text(summary["shares"]);
-  text += "\npeak memory " + human_bytes(summary["peak_memory_bytes"].get<double>());
+  text += "\n" + summary["memory"]["text"].get<std::string>();
   if (const Json& trial = assembly_.memory().trial; trial.contains("predicted_bytes")) {
     text += ", tensors of a step " + human_bytes(summary["memory"]["step_peak_bytes"].get<double>()) + " (predicted " +
             human_bytes(trial["predicted_bytes"].get<double>()) + ")";

@@ -12,6 +12,7 @@
 #include "millrace/core/random.h"
 #include "millrace/device/autocast.h"
 #include "millrace/memory/offload.h"
+#include "millrace/nn/batch_norm.h"
 #include "millrace/train/generator_state.h"
 
 namespace millrace {
@@ -53,6 +54,7 @@ Stepper::Stepper(Recipe& recipe, const Switches& switches, telemetry::Timeline& 
                          .global_batch = options.global_batch};
   for (Objective& objective : recipe.objectives()) lanes_.emplace_back(std::move(objective), recipe.model(), lane);
   MR_CHECK(!lanes_.empty(), "a recipe without objectives");
+  if (!agreement().alone()) nn::share_batch_norms(recipe.model(), options.agreement);
   const auto f64 = at::TensorOptions(at::kDouble).device(options_.device);
   skipped_ = at::zeros({}, f64);
   skipped_in_a_row_ = at::zeros({}, f64);

@@ -94,7 +94,7 @@ void UNet::initialise(std::uint64_t seed) {
   }
 }
 
-at::Tensor UNet::up(const char* name, const Convolution& deconv, torch::nn::BatchNorm3d& norm, const at::Tensor& x) {
+at::Tensor UNet::up(const char* name, const Convolution& deconv, nn::BatchNorm& norm, const at::Tensor& x) {
   return memory::block(name, *norm, [this, &deconv, &norm, x] {
     constexpr std::array<std::int64_t, 3> kTwo{2, 2, 2};
     constexpr std::array<std::int64_t, 3> kOne{1, 1, 1};

@@ -3,13 +3,13 @@
 #pragma once
 
 #include <torch/nn/module.h>
-#include <torch/nn/modules/batchnorm.h>
 
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "millrace/nn/batch_norm.h"
 #include "millrace/nn/volume.h"
 #include "millrace/recipes/cosmology/config.h"
 
@@ -43,7 +43,7 @@ class Block : public torch::nn::Module {
   Activation act_;
   nn::VolumePaths paths_;
   std::shared_ptr<Convolution> conv1_;
-  torch::nn::BatchNorm3d bn1_;
+  nn::BatchNorm bn1_;
 };
 
 // Blocks one after the other, named "0", "1"; memory blocks "<name>.0", "<name>.1".
@@ -71,7 +71,7 @@ class UNet : public torch::nn::Module {
   void set_channels_last(bool channels_last) noexcept { channels_last_ = channels_last; }  // what forward() computes in
 
  private:
-  at::Tensor up(const char* name, const Convolution& deconv, torch::nn::BatchNorm3d& norm, const at::Tensor& x);
+  at::Tensor up(const char* name, const Convolution& deconv, nn::BatchNorm& norm, const at::Tensor& x);
   void initialise(std::uint64_t seed);
 
   ModelConfig config_;
@@ -79,7 +79,7 @@ class UNet : public torch::nn::Module {
   bool channels_last_ = false;
   std::shared_ptr<Layer> layer1_, layer2_, layer3_, layer4_, layer5_, layer6_, layer7_;
   std::shared_ptr<Convolution> deconv1_, deconv2_, deconv4_;
-  torch::nn::BatchNorm3d deconv_batchnorm1_, deconv_batchnorm2_;
+  nn::BatchNorm deconv_batchnorm1_, deconv_batchnorm2_;
 };
 
 }  // namespace millrace::recipes::cosmology

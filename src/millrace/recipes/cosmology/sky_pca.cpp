@@ -9,6 +9,7 @@
 #include "millrace/base/clock.h"
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
+#include "millrace/train/config.h"
 
 namespace millrace::recipes::cosmology {
 namespace {
@@ -36,16 +37,23 @@ at::Tensor training_input(const SkySource& source, std::int64_t index, std::uint
 }
 
 nn::ForegroundPca fit_pca(const RecipeConfig& recipe, const Sky& sky, std::uint64_t seed, std::int64_t num_samples,
-                          const std::function<void(std::int64_t, std::int64_t)>& progress) {
+                          const std::function<void(std::int64_t, std::int64_t)>& progress, const Tell& left_out) {
   const SkySource source = training_source(recipe, sky);
   const std::int64_t count = std::min(num_samples, source.size());
   nn::PcaFit fit;
+  std::int64_t fitted = 0;
   for (std::int64_t i = 0; i < count; ++i) {
-    fit.add(nn::as_pixels(training_input(source, i, seed)));
+    try {
+      fit.add(nn::as_pixels(training_input(source, i, seed)));
+      ++fitted;
+    } catch (const DataError& error) {
+      if (!left_out || (i + 1 == count && fitted == 0)) throw;
+      left_out(error.what());
+    }
     if (progress) progress(i + 1, count);
   }
   nn::ForegroundPca pca = fit.finish(recipe.n_fg);
-  pca.facts = {{"num_samples", std::to_string(count)}, {"split_seed", std::to_string(seed)}, {"fingerprint", sky.fingerprint}};
+  pca.facts = {{"num_samples", std::to_string(fitted)}, {"split_seed", std::to_string(seed)}, {"fingerprint", sky.fingerprint}};
   pca.freq_mhz = at::tensor(sky.freq_mhz, at::kDouble);
   return pca;
 }
@@ -91,7 +99,14 @@ nn::ForegroundPca stored_pca(const RecipeConfig& recipe, const Sky& sky, const s
     return pca;
   }
   const double begin = steady_seconds();
-  nn::ForegroundPca pca = fit_pca(recipe, sky, run.seed, recipe.pca_num_samples);
+  std::int64_t bad = 0;
+  std::string first;
+  const Tell left_out = [&](const std::string& why) {
+    if (bad++ == 0) first = why;
+  };
+  const bool fails = run.config == nullptr || run.config->data.bad_samples == BadSamplePolicy::fail;
+  nn::ForegroundPca pca = fit_pca(recipe, sky, run.seed, recipe.pca_num_samples, {}, fails ? Tell() : left_out);
+  if (bad > 0 && tell) tell("pca fitted without " + std::to_string(bad) + " samples that can't be read, the first: " + first);
   if (!run.places.new_files.empty()) pca.save(Fs::real(), run.places.new_files / name);
   if (tell) {
     tell("pca fitted on " + pca.facts.at("num_samples") + " training samples in " + human_duration(steady_seconds() - begin) +

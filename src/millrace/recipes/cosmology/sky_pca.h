@@ -20,9 +20,11 @@ using Tell = std::function<void(const std::string&)>;
 [[nodiscard]] SkySource training_source(const RecipeConfig& recipe, const Sky& sky);  // without augmentation
 
 // Fitted on the first min(num_samples, all) training samples: contaminated x after the cut, before noise; one sample in memory at
-// a time. `progress` gets (done, all) after each.
+// a time. `progress` gets (done, all) after each. `left_out` is told why a sample can't be read, which the fit then does without;
+// null: such a sample is a DataError, as it always is when none can be read.
 [[nodiscard]] nn::ForegroundPca fit_pca(const RecipeConfig& recipe, const Sky& sky, std::uint64_t seed, std::int64_t num_samples,
-                                        const std::function<void(std::int64_t, std::int64_t)>& progress = {});
+                                        const std::function<void(std::int64_t, std::int64_t)>& progress = {},
+                                        const Tell& left_out = {});
 
 // DataError when the components are not of this data's channels or not n_fg; a fingerprint of other data is told.
 void check_pca(const nn::ForegroundPca& pca, const RecipeConfig& recipe, const Sky& sky, const std::string& where,
