@@ -58,8 +58,9 @@ void check(const Pipeline& pipeline, const LoaderOptions& options) {
   }
 }
 
-detail::WorkOptions work_options(const LoaderOptions& options, Grouping grouping) {
-  return {.order = {.grouping = grouping,
+detail::WorkOptions work_options(const LoaderOptions& options, const Pipeline& pipeline) {
+  return {.order = {.grouping = pipeline.grouping,
+                    .samples_per_epoch = pipeline.samples_per_epoch,
                     .batch_size = options.batch_size,
                     .shuffle = options.shuffle,
                     .drop_last = options.drop_last,
@@ -121,7 +122,7 @@ Message reason_of(const BadRow& bad, const std::string& sample) {
 struct Loader::Impl {
   Impl(Pipeline pipeline, LoaderOptions given)
       : options(std::move(given)),
-        work(std::make_shared<BatchWork>(std::move(pipeline.datasets), work_options(options, pipeline.grouping),
+        work(std::make_shared<BatchWork>(std::move(pipeline.datasets), work_options(options, pipeline),
                                          options.arena ? options.arena : Arena::host())) {
     if (work->batches_per_epoch() == 0) {
       refuse("no batch is left: " + with_commas(work->samples()) + " samples, batch size " + with_commas(options.batch_size) +

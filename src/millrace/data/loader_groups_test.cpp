@@ -1,4 +1,4 @@
-// Several data sets in a batch, and draws by weight.
+// Several data sets in a batch, and draws by weight: loader_weights_test.cpp has what the weights say.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -14,11 +14,14 @@
 namespace millrace::data {
 namespace {
 
+using detail::by_fours;
 using detail::copy_of;
 using detail::CountingSource;
 using detail::Delivered;
 using detail::epoch_of;
 using detail::ids_of;
+using detail::sorted;
+using detail::up_to;
 using testing::Each;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -42,30 +45,10 @@ Pipeline two(Grouping grouping, std::int64_t first = 10, std::int64_t second = 2
   return pipeline;
 }
 
-std::vector<std::int64_t> sorted(std::vector<std::int64_t> ids) {
-  std::sort(ids.begin(), ids.end());
-  return ids;
-}
-
-std::vector<std::int64_t> up_to(std::int64_t size) {
-  std::vector<std::int64_t> all(static_cast<std::size_t>(size));
-  for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::int64_t>(i);
-  return all;
-}
-
 std::vector<std::size_t> rows_of(const std::vector<Delivered>& batches, std::size_t group) {
   std::vector<std::size_t> rows;
   for (const Delivered& batch : batches) rows.push_back(batch.ids[group].size());
   return rows;
-}
-
-// 0, 1, 2, 5, 0, 1, 2, 5, ... until an epoch, then none.
-SampleWeights by_fours(std::int64_t size, std::uint64_t until = 1000) {
-  return [size, until](std::uint64_t epoch) {
-    std::vector<float> weights;
-    for (std::int64_t i = 0; epoch < until && i < size; ++i) weights.push_back(std::array{0.0F, 1.0F, 2.0F, 5.0F}[i % 4]);
-    return weights;
-  };
 }
 
 // Each kind of batch there is.
@@ -84,6 +67,10 @@ std::map<std::string, Pipeline> all_kinds() {
   all["weighted mix"].datasets[0].weight = 2.0;
   all["curriculum"] = two(Grouping::mix);
   all["curriculum"].datasets[1].weights = by_fours(25, 1);
+  all["short mix"] = two(Grouping::mix);
+  all["short mix"].samples_per_epoch = 17;
+  all["long mix"] = two(Grouping::mix);
+  all["long mix"].samples_per_epoch = 50;
   all["one"] = single(std::make_shared<CountingSource>(25));
   all["one"].datasets[0].weights = by_fours(25, 2);
   return all;
@@ -165,6 +152,31 @@ TEST(Groups, a_mix_gives_each_sample_once_and_batches_of_one_size) {
   EXPECT_GT(sizes.size(), 2U) << "rows fall to data sets by chance";
 }
 
+TEST(Groups, a_mix_may_have_shorter_and_longer_epochs_than_there_are_samples) {
+  Pipeline pipeline = two(Grouping::mix);
+  pipeline.samples_per_epoch = 17;
+  Loader fewer(pipeline, options_of(4));
+  EXPECT_EQ(fewer.batches_per_epoch(), 5);
+  EXPECT_EQ(fewer.samples_per_epoch(), 17);
+  std::set<std::int64_t> seen;
+  for (int epoch = 0; epoch < 12; ++epoch) {
+    const std::vector<Delivered> batches = epoch_of(fewer);
+    std::vector<std::int64_t> ids = ids_of(batches, 0);
+    for (const std::int64_t id : ids_of(batches, 1)) ids.push_back(100 + id);
+    EXPECT_EQ(std::set(ids.begin(), ids.end()).size(), 17U);
+    seen.insert(ids.begin(), ids.end());
+  }
+  EXPECT_EQ(seen.size(), 35U);
+  pipeline.samples_per_epoch = 70;
+  Loader more(pipeline, options_of(4));
+  const std::vector<Delivered> batches = epoch_of(more);
+  std::vector<std::int64_t> twice = up_to(25);
+  for (const std::int64_t id : up_to(25)) twice.push_back(id);
+  EXPECT_EQ(sorted(ids_of(batches, 1)), sorted(twice));
+  EXPECT_EQ(more.dataset_plans()[1].rule, "mixed: 71.4 % of the rows, repeats 2.0 times an epoch");
+  EXPECT_EQ(fewer.dataset_plans()[1].rule, "mixed: 71.4 % of the rows, 48.6 % of the samples an epoch");
+}
+
 TEST(Groups, an_empty_group_has_its_name_its_fields_and_memory) {
   Loader loader(two(Grouping::each), options_of(4));
   std::optional<HostBatch> last;
@@ -176,59 +188,6 @@ TEST(Groups, an_empty_group_has_its_name_its_fields_and_memory) {
   ASSERT_EQ(empty.fields.size(), 2U);
   EXPECT_EQ(empty.fields[1].shape, Shape{3});
   for (const std::byte* data : empty.data) EXPECT_NE(data, nullptr);
-}
-
-// Counts within five standard deviations of what the weights say.
-void expect_shares(const std::map<std::int64_t, std::int64_t>& counts, const std::map<std::int64_t, double>& shares) {
-  std::int64_t all = 0;
-  for (const auto& [key, count] : counts) all += count;
-  for (const auto& [key, share] : shares) {
-    const auto it = counts.find(key);
-    const auto count = static_cast<double>(it == counts.end() ? 0 : it->second);
-    const double expected = static_cast<double>(all) * share;
-    EXPECT_NEAR(count, expected, 5 * std::sqrt(expected * (1 - share)) + 1e-9) << key;
-  }
-}
-
-TEST(Weights, draw_with_replacement_in_proportion_until_the_epoch_that_has_none) {
-  Pipeline pipeline = single(std::make_shared<CountingSource>(1000));
-  pipeline.datasets[0].weights = by_fours(1000, 10);
-  Loader loader(pipeline, options_of(50));
-  EXPECT_EQ(loader.batches_per_epoch(), 20);
-  std::map<std::int64_t, std::int64_t> counts;
-  std::vector<std::vector<std::int64_t>> epochs;
-  for (int epoch = 0; epoch < 10; ++epoch) {
-    epochs.push_back(ids_of(epoch_of(loader)));
-    for (const std::int64_t id : epochs.back()) ++counts[id % 4];
-  }
-  expect_shares(counts, {{0, 0.0}, {1, 0.125}, {2, 0.25}, {3, 0.625}});
-  EXPECT_NE(epochs[0], epochs[1]);
-  EXPECT_EQ(sorted(ids_of(epoch_of(loader))), up_to(1000)) << "from epoch 10 on a permutation";
-}
-
-TEST(Weights, of_data_sets_and_of_samples_share_the_rows_of_a_mix) {
-  const auto counts_of = [](const Pipeline& pipeline) {
-    Loader loader(pipeline, options_of(100));
-    std::map<std::int64_t, std::int64_t> counts;
-    for (int epoch = 0; epoch < 20; ++epoch) {
-      const std::vector<Delivered> batches = epoch_of(loader);
-      for (std::size_t group : {0U, 1U}) {
-        for (const std::int64_t id : ids_of(batches, group)) ++counts[static_cast<std::int64_t>(10 * group) + id % 4];
-      }
-    }
-    return counts;
-  };
-  Pipeline by_set = two(Grouping::mix, 400, 1600);
-  by_set.datasets[0].weight = 3.0;  // the other one counts as 1
-  const double quarter = 0.25;
-  expect_shares(counts_of(by_set), {{0, 0.75 * quarter}, {3, 0.75 * quarter}, {10, 0.25 * quarter}, {13, 0.25 * quarter}});
-  Pipeline by_sample = two(Grouping::mix, 400, 1600);
-  by_sample.datasets[0].weights = by_fours(400);  // they sum to 800, beside 1600 samples that count as 1
-  expect_shares(counts_of(by_sample),
-                {{0, 0.0}, {1, 0.125 / 3}, {3, 0.625 / 3}, {10, 2.0 / 3 * quarter}, {12, 2.0 / 3 * quarter}});
-  Pipeline both = by_sample;
-  both.datasets[1].weight = 3.0;
-  expect_shares(counts_of(both), {{0, 0.0}, {3, 0.625 * 0.25}, {10, 0.75 * quarter}});
 }
 
 TEST(Grouped, streams_are_the_same_for_any_number_of_readers_and_resume_everywhere) {
@@ -245,7 +204,7 @@ TEST(Grouped, streams_are_the_same_for_any_number_of_readers_and_resume_everywhe
       while (seen.size() < stop) {
         if (auto batch = before.next()) seen.push_back(copy_of(*batch));
       }
-      Loader after(pipeline, options_of(4, stop % 3));
+      Loader after(pipeline, options_of(4, static_cast<int>(stop % 3)));
       after.load_state(Json::parse(before.state().dump()));
       while (seen.size() < expected.size()) {
         if (auto batch = after.next()) seen.push_back(copy_of(*batch));
@@ -396,6 +355,9 @@ TEST(Grouped, mistakes_are_refused_when_the_loader_is_made) {
             "data set \"short\" has a batch size of its own, and the data sets are mixed");
   EXPECT_EQ(what([](Pipeline& p, LoaderOptions&) { p.datasets[1].weight = 2; }, Grouping::repeat),
             "data set \"long\" has a weight, and the data sets are not mixed");
+  EXPECT_EQ(what([](Pipeline& p, LoaderOptions&) { p.samples_per_epoch = 9; }, Grouping::each),
+            "an epoch is to have 9 samples, and the data sets are not mixed");
+  EXPECT_EQ(what([](Pipeline& p, LoaderOptions&) { p.samples_per_epoch = 0; }), "an epoch is to have 0 samples");
   EXPECT_EQ(what([](Pipeline& p, LoaderOptions&) { p.datasets[1].weight = -1; }), "the weight of data set \"long\" is -1");
   EXPECT_EQ(what([](Pipeline& p, LoaderOptions& o) { p.datasets[1].weights = by_fours(25), o.shuffle = false; }),
             "data set \"long\" has weights, and samples come in their order: nothing is drawn");

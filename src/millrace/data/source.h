@@ -144,6 +144,9 @@ struct Pipeline {
   std::optional<bool> shuffle;             // default: data.shuffle for training, false for validation
   std::optional<bool> drop_last;           // default: data.drop_last for training, false for validation
   Grouping grouping = Grouping::each;
+  // Of a mix, over all ranks; default: as many as there are. With fewer an epoch has some of them, others each time; with more
+  // they come again, in an order of its own each time.
+  std::optional<std::int64_t> samples_per_epoch = {};
 };
 
 [[nodiscard]] inline Pipeline single(std::shared_ptr<const Source> source) {

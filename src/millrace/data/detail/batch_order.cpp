@@ -44,9 +44,19 @@ Order permutation(bool shuffle, std::int64_t size, std::uint64_t seed, std::uint
   return {size, round == 0 ? make_key(seed, epoch, kOrderUse) : make_key(seed, epoch, kOrderUse, round)};
 }
 
+std::string rounds_text(double rounds) {
+  if (rounds > 1) return "repeats " + fixed(rounds, 1) + " times an epoch";
+  return rounds == 1 ? "each sample once an epoch" : significant(100 * rounds, 3) + " % of the samples an epoch";
+}
+
 }  // namespace
 
 void BatchOrder::check(const std::vector<Dataset>& datasets) const {
+  if (const auto& samples = options_.samples_per_epoch; samples && !mixes())
+    refuse("an epoch is to have " + with_commas(*samples) + " samples, and the data sets are not mixed", kRecipe,
+           "take Grouping::mix, or leave Pipeline::samples_per_epoch out");
+  if (const auto& samples = options_.samples_per_epoch; samples && *samples < 1)
+    refuse("an epoch is to have " + with_commas(*samples) + " samples", kRecipe, "set Pipeline::samples_per_epoch to 1 or more");
   for (const Dataset& dataset : datasets) {
     const std::string label = label_of(dataset);
     if (dataset.batch_size && *dataset.batch_size < 1)
@@ -70,22 +80,22 @@ void BatchOrder::check(const std::vector<Dataset>& datasets) const {
 
 BatchOrder::BatchOrder(const std::vector<Dataset>& datasets, BatchOrderOptions options) : options_(options) {
   check(datasets);
-  std::int64_t all = 0;
   for (std::size_t group = 0; group < datasets.size(); ++group) {
     const Dataset& dataset = datasets[group];
     Set set{.name = dataset.name,
             .size = dataset.source->size(),
-            .first = all,
+            .first = all_,
             .slices = {},
             .weight = dataset.weight,
             .weights = dataset.weights};
     set.slices = {set.size, dataset.batch_size.value_or(options_.batch_size), options_.world_size, options_.drop_last};
     set.seed = group == 0 ? options_.seed : make_key(options_.seed, group);
     has_weights_ = has_weights_ || set.weight || set.weights;
-    if (__builtin_add_overflow(all, set.size, &all)) refuse("the data sets have too many samples to count", kRecipe, "use fewer");
+    if (__builtin_add_overflow(all_, set.size, &all_))
+      refuse("the data sets have too many samples to count", kRecipe, "use fewer");
     sets_.push_back(std::move(set));
   }
-  mixed_ = {all, options_.batch_size, options_.world_size, options_.drop_last};
+  mixed_ = {options_.samples_per_epoch.value_or(all_), options_.batch_size, options_.world_size, options_.drop_last};
   lengthen();
   order_text_ = make_order_text();
 }
@@ -180,17 +190,22 @@ void BatchOrder::fill_mixed(std::uint64_t epoch, std::int64_t first, std::span<P
     }
     return;
   }
-  const Order order = permutation(options_.shuffle, mixed_.size, options_.seed, epoch, 0);
   std::array<std::int64_t, 64> indices{};
-  for (std::size_t begin = 0; begin < places.size(); begin += indices.size()) {
-    const std::size_t count = std::min(indices.size(), places.size() - begin);
-    order.fill(first + static_cast<std::int64_t>(begin), {indices.data(), count});
+  while (!places.empty()) {
+    const std::int64_t round = first / all_;
+    const std::int64_t begin = first % all_;
+    const auto count = static_cast<std::size_t>(
+        std::min({all_ - begin, static_cast<std::int64_t>(places.size()), static_cast<std::int64_t>(indices.size())}));
+    permutation(options_.shuffle, all_, options_.seed, epoch, static_cast<std::uint64_t>(round))
+        .fill(begin, {indices.data(), count});
     for (std::size_t i = 0; i < count; ++i) {
       const auto after = std::upper_bound(sets_.begin(), sets_.end(), indices[i],
                                           [](std::int64_t index, const Set& set) { return index < set.first; });
       const Set& set = *std::prev(after);
-      places[begin + i] = {static_cast<std::size_t>(&set - sets_.data()), indices[i] - set.first};
+      places[i] = {static_cast<std::size_t>(&set - sets_.data()), indices[i] - set.first};
     }
+    places = places.subspan(count);
+    first += static_cast<std::int64_t>(count);
   }
 }
 
@@ -247,6 +262,7 @@ std::string BatchOrder::make_order_text() const {
   const bool plain = options_.grouping == Grouping::each || (sets_.size() == 1 && !mixes());
   if (plain && !own_sizes && !has_weights_) return "";
   std::string text(word_of(options_.grouping));
+  if (options_.samples_per_epoch) text += " of " + with_commas(*options_.samples_per_epoch);
   const std::shared_ptr<const Draws> draws = has_weights_ ? draws_of(0) : nullptr;
   for (std::size_t group = 0; group < sets_.size(); ++group) {
     const Set& set = sets_[group];
@@ -272,17 +288,16 @@ std::string BatchOrder::rule_of(std::size_t group) const {
   if (mixes()) {
     const std::shared_ptr<const Draws> draws = has_weights_ ? draws_of(0) : nullptr;
     const bool drawn = draws && draws->share_table;
-    const double share = drawn ? draws->shares[group] / draws->share_table->sum()
-                               : static_cast<double>(set.size) / static_cast<double>(mixed_.size);
+    const double share =
+        drawn ? draws->shares[group] / draws->share_table->sum() : static_cast<double>(set.size) / static_cast<double>(all_);
     return "mixed: " + significant(100 * share, 3) + " % of the rows, " +
-           (drawn ? "drawn with replacement" : "each sample once an epoch");
+           (drawn ? "drawn with replacement" : rounds_text(static_cast<double>(mixed_.size) / static_cast<double>(all_)));
   }
   const std::int64_t positions =
       options_.drop_last ? set.slices.batches() * set.slices.batch_size * set.slices.world_size : set.slices.size;
   if (set.weights && draws_of(0)->samples[group])
     return "drawn by weight with replacement, " + with_commas(positions) + " draws an epoch";
-  if (positions > set.size)
-    return "repeats " + fixed(static_cast<double>(positions) / static_cast<double>(set.size), 1) + " times an epoch";
+  if (positions > set.size) return rounds_text(static_cast<double>(positions) / static_cast<double>(set.size));
   if (positions < set.size) return "cut to " + with_commas(positions) + " of " + with_commas(set.size) + " samples an epoch";
   if (set.slices.batches() < batches_)
     return "each sample once an epoch; no rows from batch " + with_commas(set.slices.batches()) + " of " + with_commas(batches_) +

@@ -19,6 +19,7 @@ namespace millrace::data::detail {
 
 struct BatchOrderOptions {
   Grouping grouping = Grouping::each;
+  std::optional<std::int64_t> samples_per_epoch = {};  // of a mix
   std::int64_t batch_size = 1;  // rows per rank: of each data set that has none of its own, or of all when they are mixed
   bool shuffle = false;
   bool drop_last = false;
@@ -91,6 +92,7 @@ class BatchOrder {
 
   const BatchOrderOptions options_;
   std::vector<Set> sets_;
+  std::int64_t all_ = 0;  // samples of all data sets
   BatchSlices mixed_;
   std::int64_t batches_ = 0;
   bool has_weights_ = false;  // some data set has weights

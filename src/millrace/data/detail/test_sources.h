@@ -1,6 +1,8 @@
 // Sources for tests: contents that can be computed, delays and failures on request.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstring>
@@ -109,6 +111,26 @@ inline std::vector<std::int64_t> ids_of(const std::vector<Delivered>& batches, s
   std::vector<std::int64_t> ids;
   for (const Delivered& batch : batches) ids.insert(ids.end(), batch.ids[group].begin(), batch.ids[group].end());
   return ids;
+}
+
+inline std::vector<std::int64_t> sorted(std::vector<std::int64_t> ids) {
+  std::sort(ids.begin(), ids.end());
+  return ids;
+}
+
+inline std::vector<std::int64_t> up_to(std::int64_t size) {
+  std::vector<std::int64_t> all(static_cast<std::size_t>(size));
+  for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::int64_t>(i);
+  return all;
+}
+
+// 0, 1, 2, 5, 0, 1, 2, 5, ... until an epoch, then none.
+inline SampleWeights by_fours(std::int64_t size, std::uint64_t until = 1000) {
+  return [size, until](std::uint64_t epoch) {
+    std::vector<float> weights;
+    for (std::int64_t i = 0; epoch < until && i < size; ++i) weights.push_back(std::array{0.0F, 1.0F, 2.0F, 5.0F}[i % 4]);
+    return weights;
+  };
 }
 
 }  // namespace millrace::data::detail
