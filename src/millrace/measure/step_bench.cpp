@@ -7,6 +7,7 @@
 #include "millrace/base/clock.h"
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
+#include "millrace/base/median.h"
 #include "millrace/config/schema_of.h"
 #include "millrace/device/device.h"
 #include "millrace/device/tensor_memory.h"
@@ -35,12 +36,6 @@ std::optional<at::ScalarType> autocast_of(const std::string& word, at::Device de
   if (word == "bf16" || word == "fp16") return precision::format_of(word);
   if (word == "auto") return precision::hardware_has_fast_bf16(device, nullptr) ? std::optional(at::kBFloat16) : std::nullopt;
   throw UsageError({"there is no precision " + quoted(word), "--precision", "it is auto, fp32, bf16 or fp16"});
-}
-
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
 }
 
 }  // namespace
