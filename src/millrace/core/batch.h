@@ -28,8 +28,9 @@ struct Group {
   [[nodiscard]] std::int64_t rows() const noexcept { return static_cast<std::int64_t>(positions.size()); }
 };
 
-// One micro-step's data. Move-only. On the CPU its tensors are 64-byte aligned views of a loader slot, which goes back to the
-// loader when the last of them dies; a tensor that must outlive the step is to be cloned.
+// What the loader delivers at once, or the rows of it that go through the model at once. Move-only. On the CPU its tensors are
+// 64-byte aligned views of a loader slot, which goes back to the loader when the last of them dies; a tensor that must outlive
+// the step is to be cloned.
 class Batch {
  public:
   Batch() = default;

@@ -28,7 +28,7 @@ class Arena {
 enum class BadSamples : std::uint8_t { fail, skip, substitute, quarantine };
 
 struct LoaderOptions {
-  std::int64_t batch_size = 1;  // samples per rank and micro-step; of each data set without a size of its own, or of a mix in all
+  std::int64_t batch_size = 1;  // samples per rank and batch; of each data set without a size of its own, or of a mix in all
   bool shuffle = false;
   bool drop_last = false;
   std::uint64_t seed = 0;

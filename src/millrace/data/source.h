@@ -115,7 +115,7 @@ using SampleWeights = std::function<std::vector<float>(std::uint64_t epoch)>;
 struct Dataset {
   std::string name;  // "" when there is only one
   std::shared_ptr<const Source> source;
-  std::optional<std::int64_t> batch_size = {};  // rows per rank and micro-step; default: Pipeline::batch_size. Not in a mix
+  std::optional<std::int64_t> batch_size = {};  // rows per rank and batch; default: Pipeline::batch_size. Not in a mix
   std::optional<double> weight = {};            // in a mix: its share of the rows; one without counts as 1 beside one with
   SampleWeights weights = {};                   // a single data set may have them too. They take 8 bytes a sample and epoch
 };
@@ -140,7 +140,7 @@ enum class Grouping : std::uint8_t { each, repeat, cut, mix };
 // has rows; a batch with some is theirs.
 struct Pipeline {
   std::vector<Dataset> datasets;           // one: plain batches; several: grouped batches, rows of each data set in turn order
-  std::optional<std::int64_t> batch_size;  // samples per rank and micro-step (per data set when grouped; in all of a mix)
+  std::optional<std::int64_t> batch_size;  // samples per rank and batch (per data set when grouped; in all of a mix)
   std::optional<bool> shuffle;             // default: data.shuffle for training, false for validation
   std::optional<bool> drop_last;           // default: data.drop_last for training, false for validation
   Grouping grouping = Grouping::each;

@@ -10,7 +10,7 @@ namespace {
 // Both with the same parameters; ours must say the same to the bit.
 template <class Torch>
 void compare(at::IntArrayRef sizes, at::ScalarType type) {
-  Torch theirs(torch::nn::BatchNormOptions(sizes[1]));
+  Torch theirs{torch::nn::BatchNormOptions(sizes[1])};
   BatchNorm ours(sizes[1]);
   {
     const at::NoGradGuard no_grad;

@@ -15,8 +15,8 @@
 
 namespace millrace::telemetry {
 
-// One JSON object a line, appended and flushed per line. "kind" says what it is: start, step, validation, snapshot, notice,
-// warning, end. Adds "time" (seconds since this RunLog was made) itself. Thread-safe. After a resume new lines are appended; a
+// One JSON object a line, appended and flushed per line. "kind" says what it is: start, step, validation, epoch, snapshot, loader,
+// memory, precision, warning, end. Adds "time" (seconds since this RunLog was made) itself. Thread-safe. After a resume new lines are appended; a
 // line cut by a crash is completed with a newline first.
 class RunLog {
  public:
@@ -54,7 +54,7 @@ struct Progress {
   std::uint64_t epoch = 0;
   double loss = 0;
   double rate = 0;        // units per second
-  std::string rate_unit;  // "tok/s", "samples/s"
+  std::string rate_unit;  // "tokens/s", "samples/s"
   double data_wait_share = 0;
   std::optional<double> eta_seconds;
   std::string extra;  // e.g. memory
@@ -85,7 +85,7 @@ class Console {
   std::unique_ptr<Impl> impl_;
 };
 
-// The log line: "step  300/800  epoch 2  loss 2.3170  lr 1.0e-03  18.4k tok/s  wait 1 %  ETA 42 s".
+// The log line: "step  300/800  epoch 2  loss 2.3170  lr 1e-03  18.4k tokens/s  wait 1 %  ETA 42 s".
 [[nodiscard]] std::string to_text(const Progress& progress);
 
 }  // namespace millrace::telemetry

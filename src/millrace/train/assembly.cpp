@@ -11,6 +11,7 @@
 #include "millrace/base/format.h"
 #include "millrace/config/schema_of.h"
 #include "millrace/device/device.h"
+#include "millrace/device/heap.h"
 #include "millrace/device/tensor_memory.h"
 #include "millrace/train/generator_state.h"
 #include "millrace/train/model_state.h"
@@ -79,6 +80,7 @@ Assembly::Assembly(AssemblyRequest request)
   if (auto problems = run_problems(request_.config); !problems.empty()) throw ConfigError(std::move(problems));
   device::count_tensor_memory();
   bare_bytes_ = device::private_resident_bytes();
+  bare_heap_ = device::heap_bytes();
 }
 
 Assembly::~Assembly() = default;
@@ -362,6 +364,9 @@ MemoryAccount Assembly::memory_account(std::uint64_t step_peak, bool copies_snap
   account.loader = loader_->buffer_bytes() + (validation_ != nullptr ? validation_->buffer_bytes() : 0);
   if (cache_ != nullptr) account.cache = cache_->counters().bytes;
   if (copies_snapshots) account.snapshot = account.weights + account.optimizer + account.averages;
+  const std::uint64_t of_heap =
+      bare_heap_ + (context_.device.is_cpu() ? account.of_tensors() : 0) + account.loader + account.cache + account.snapshot;
+  account.scratch = device::heap_bytes() - std::min(device::heap_bytes(), of_heap);
   account.libraries =
       bare_bytes_ + (device::resident_bytes() - std::min(device::resident_bytes(), device::private_resident_bytes()));
   return account;

@@ -104,8 +104,8 @@ class Assembly {
   Context context_;
   std::optional<MemoryLimit> memory_limit_;
   MemoryChoice memory_;
-  std::uint64_t bare_bytes_ = 0;      // private memory of the process before anything was made
-  std::unique_ptr<Weights> weights_;  // until make_recipe()
+  std::uint64_t bare_bytes_ = 0, bare_heap_ = 0;  // private memory of the process before anything was made, and its heap
+  std::unique_ptr<Weights> weights_;              // until make_recipe()
   std::vector<std::string> notices_;
   Json kept_;
   std::unique_ptr<Recipe> recipe_;

@@ -41,7 +41,7 @@ struct DataConfig {
     using config::field;
     return std::tuple{
         field<&C::dir>("Folder of the input data (--data). Empty: the preset makes its own."),
-        field<&C::batch_size>("Samples per rank and micro-step.").min(1),
+        field<&C::batch_size>("Samples of each data set in a batch, on each rank.").min(1),
         field<&C::workers>("Reader threads; 0 = read in the calling thread.").min(0).max(256),
         field<&C::prefetch>("Batches ready ahead of the step, at first.").min(1).max(1024),
         field<&C::pin_memory>("Accepted for compatibility: batches go to a GPU from pageable memory."),
@@ -51,7 +51,8 @@ struct DataConfig {
         field<&C::bad_samples>("What to do with a sample that can't be read."),
         field<&C::max_bad_fraction>("Of an epoch's samples; with more bad ones the run fails.").min(0).max(1),
         field<&C::max_buffer_bytes>("Most memory for batches being made and used.").min(1).unit("bytes"),
-        field<&C::cache>("Keeps samples in memory once read. auto = where all fit into half of the free memory."),
+        field<&C::cache>("Keeps samples in memory once read. auto = where all fit into half of the free memory; device = in host "
+                         "memory, as ram."),
         field<&C::cache_bytes>("Most memory for that; auto = half of the free memory.").min(1).unit("bytes"),
         field<&C::accept_changed>("Goes on although the data is not what the run was begun with; says what differs.")};
   }

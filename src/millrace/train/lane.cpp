@@ -81,6 +81,10 @@ Loss detached(Loss loss) {
   return loss;
 }
 
+at::Tensor Lane::Term::nominal_like(const at::Tensor& scalar) const {
+  return nominal.defined() ? nominal.to(scalar.options()) : at::full({}, nominal_number, scalar.options());
+}
+
 Lane::Lane(Objective objective, const torch::nn::Module& model, const LaneOptions& options)
     : objective_(std::move(objective)), options_(options), sums_(std::make_unique<Sums>()) {
   optim::OptimConfig& config = objective_.optim;

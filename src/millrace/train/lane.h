@@ -87,6 +87,10 @@ class Lane {
   void backward(const std::string& key, const at::Tensor& mean, bool keeps_graph);
   void separate(const std::string& key);
   void merge_passes();
+  [[nodiscard]] std::vector<Term> terms_of_all(Agreement& agreement) const;
+  [[nodiscard]] Pass undivided(const Term& first) const;
+  void add_gradients(const Pass& pass, std::vector<at::Tensor>& all) const;
+  std::vector<at::Tensor>::iterator take_gradients(Pass& pass, std::vector<at::Tensor>::iterator next) const;
   void check_terms(const Loss& loss) const;
 
   Objective objective_;

@@ -11,99 +11,97 @@ namespace {
 
 bool is_own(std::string_view name) { return name.find('.') == std::string_view::npos; }
 
-// The first parameter's gradient and so on; zeros where a rank has none.
-at::Tensor or_zeros(const at::Tensor& gradient, const at::Tensor& parameter) {
-  return gradient.defined() ? gradient : at::zeros_like(parameter);
-}
-
 }  // namespace
 
-// All ranks then hold the same terms and passes in the same order, each gradient the sum of weight * gradient of a term's sum.
-void Lane::sum_over(Agreement& agreement) {
-  if (agreement.alone()) return;
-  Sums& sums = *sums_;
+// The terms of all ranks, in the same order on each; a rank that had none of one adds nothing to it.
+std::vector<Lane::Term> Lane::terms_of_all(Agreement& agreement) const {
   Json mine = Json::array();
-  for (const Term& term : sums.terms) mine.push_back({{"name", term.name}, {"pass", term.pass}});
+  for (const Term& term : sums_->terms) mine.push_back({{"name", term.name}, {"pass", term.pass}});
   std::vector<Term> terms;
-  std::vector<std::string> keys;
   for (const Json& rank : agreement.gather(std::move(mine))) {
     for (const Json& known : rank) {
       const auto name = known.at("name").get<std::string>();
-      const auto key = known.at("pass").get<std::string>();
-      if (std::ranges::find(keys, key) == keys.end()) keys.push_back(key);
       if (std::ranges::find(terms, name, &Term::name) != terms.end()) continue;
-      const auto own = std::ranges::find(sums.terms, name, &Term::name);
-      if (own != sums.terms.end()) {
+      const auto own = std::ranges::find(sums_->terms, name, &Term::name);
+      if (own != sums_->terms.end()) {
         terms.push_back(*own);
         continue;
       }
-      const auto f64 = at::zeros({}, bad_.options().dtype(at::kDouble));
-      terms.push_back(
-          {.name = name, .pass = key, .nominal_number = 1.0, .count = at::zeros_like(bad_), .seen = {.sum = f64, .count = f64}});
+      const auto none = at::zeros({}, bad_.options().dtype(at::kDouble));
+      terms.push_back({.name = name,
+                       .pass = known.at("pass").get<std::string>(),
+                       .nominal_number = 1.0,
+                       .nominal = {},
+                       .count = at::zeros_like(bad_),
+                       .seen = {.sum = none, .count = none}});
     }
   }
+  return terms;
+}
+
+// This rank's gradients of one pass, as sums: what the terms' sums were divided by is undone.
+Lane::Pass Lane::undivided(const Term& first) const {
+  const auto known = std::ranges::find(sums_->passes, first.pass, &Pass::key);
+  Pass pass{.key = first.pass, .gradients = {}};
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    at::Tensor gradient;
+    if (known != sums_->passes.end()) {
+      gradient = known->gradients[i];
+    } else if (sums_->passes.empty() && sums_->key == first.pass) {
+      gradient = parameters_[i].grad();
+    }
+    pass.gradients.push_back(gradient.defined() ? gradient * first.nominal_like(bad_).to(gradient.scalar_type()) : gradient);
+  }
+  return pass;
+}
+
+// All ranks then hold the same terms and passes, each gradient that of the sum of its terms' sums over all ranks.
+void Lane::sum_over(Agreement& agreement) {
+  if (agreement.alone()) return;
+  std::vector<Term> terms = terms_of_all(agreement);
   if (terms.empty()) return;
-  if (keys.size() > 1 && sums.passes.empty()) separate(sums.key);
-  const auto gradients_of = [&](const std::string& key) {
-    const auto pass = std::ranges::find(sums.passes, key, &Pass::key);
-    std::vector<at::Tensor> gradients;
-    for (std::size_t i = 0; i < parameters_.size(); ++i) {
-      if (pass != sums.passes.end())
-        gradients.push_back(pass->gradients[i]);
-      else
-        gradients.push_back(sums.passes.empty() ? parameters_[i].grad() : at::Tensor());
-    }
-    return gradients;
-  };
   std::vector<Pass> passes;
-  std::vector<at::Tensor> all;
-  for (const std::string& key : keys) {
-    passes.push_back({.key = key, .gradients = gradients_of(key)});
-    const Term& first = *std::ranges::find(terms, key, &Term::pass);
-    std::vector<at::Tensor> there;
-    for (std::size_t i = 0; i < parameters_.size(); ++i) {
-      at::Tensor& gradient = passes.back().gradients[i];
-      there.push_back(at::full({}, gradient.defined() ? 1.0 : 0.0, bad_.options()));
-      const at::Tensor own = or_zeros(gradient, parameters_[i]);
-      gradient = own * first.nominal_like(bad_).to(own.scalar_type());
-      all.push_back(gradient);
-    }
-    all.push_back(at::stack(there));
+  for (const Term& term : terms) {
+    if (std::ranges::find(passes, term.pass, &Pass::key) == passes.end()) passes.push_back(undivided(term));
   }
-  for (Term& term : terms) all.push_back(term.count = term.count.clone());
-  if (spike_rule_) {
-    for (Term& term : terms) {
-      term.seen.sum = term.seen.sum.to(at::kDouble);
-      term.seen.count = term.seen.count.to(at::kDouble);
-      all.insert(all.end(), {term.seen.sum, term.seen.count});
-    }
+  std::vector<at::Tensor> all;
+  for (const Pass& pass : passes) add_gradients(pass, all);
+  for (const Term& term : terms) {
+    all.push_back(term.count.clone());
+    if (spike_rule_) all.insert(all.end(), {term.seen.sum.to(at::kDouble).clone(), term.seen.count.to(at::kDouble).clone()});
   }
   agreement.sum(all);
-  std::size_t next = 0;
-  for (Pass& pass : passes) {
-    const at::Tensor there = all[next + parameters_.size()];
-    for (std::size_t i = 0; i < parameters_.size(); ++i) {
-      const bool any = there[static_cast<std::int64_t>(i)].item<float>() > 0;
-      pass.gradients[i] = any ? all[next + i] : at::Tensor();
-    }
-    next += parameters_.size() + 1;
-  }
+  auto next = all.begin();
+  for (Pass& pass : passes) next = take_gradients(pass, next);
   for (Term& term : terms) {
-    term.count = all[next++];
+    term.count = *next++;
     term.nominal = at::Tensor();
     term.nominal_number = 1.0;
+    if (!spike_rule_) continue;
+    term.seen.sum = *next++;
+    term.seen.count = *next++;
   }
-  for (Term& term : terms) {
-    if (!spike_rule_) break;
-    term.seen.sum = all[next++];
-    term.seen.count = all[next++];
+  sums_->terms = std::move(terms);
+  for (std::size_t i = 0; i < parameters_.size(); ++i)
+    parameters_[i].mutable_grad() = passes.size() == 1 ? passes[0].gradients[i] : at::Tensor();
+  sums_->passes = passes.size() == 1 ? std::vector<Pass>() : std::move(passes);
+}
+
+// The gradients, zeros where there is none, and then which there are.
+void Lane::add_gradients(const Pass& pass, std::vector<at::Tensor>& all) const {
+  std::vector<float> there;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    there.push_back(pass.gradients[i].defined() ? 1.0F : 0.0F);
+    all.push_back(pass.gradients[i].defined() ? pass.gradients[i] : at::zeros_like(parameters_[i].detach()));
   }
-  sums.terms = std::move(terms);
-  if (passes.size() > 1) {
-    sums.passes = std::move(passes);
-    return;
-  }
-  for (std::size_t i = 0; i < parameters_.size(); ++i) parameters_[i].mutable_grad() = passes[0].gradients[i];
+  all.push_back(at::tensor(there));
+}
+
+std::vector<at::Tensor>::iterator Lane::take_gradients(Pass& pass, std::vector<at::Tensor>::iterator next) const {
+  const at::Tensor& there = *(next + static_cast<std::ptrdiff_t>(parameters_.size()));
+  const auto* present = there.const_data_ptr<float>();
+  for (std::size_t i = 0; i < parameters_.size(); ++i, ++next) pass.gradients[i] = present[i] > 0 ? *next : at::Tensor();
+  return next + 1;
 }
 
 State Lane::state() const {

@@ -1,8 +1,6 @@
 // What the micro-batches of a step gave to a lane: for lane.cpp and lane_state.cpp alone.
 #pragma once
 
-#include <ATen/ops/full.h>
-
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -22,9 +20,7 @@ struct Lane::Term {
   [[nodiscard]] at::Tensor divided(const at::Tensor& sum) const {
     return nominal.defined() ? sum / nominal : sum / nominal_number;
   }
-  [[nodiscard]] at::Tensor nominal_like(const at::Tensor& scalar) const {
-    return nominal.defined() ? nominal.to(scalar.options()) : at::full({}, nominal_number, scalar.options());
-  }
+  [[nodiscard]] at::Tensor nominal_like(const at::Tensor& scalar) const;
 };
 
 // Gradients of terms that share a division, where the step has several of them.

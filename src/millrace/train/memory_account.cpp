@@ -15,14 +15,14 @@ double as_double(std::uint64_t bytes) { return static_cast<double>(bytes); }
 }  // namespace
 
 std::vector<std::pair<std::string, std::uint64_t>> MemoryAccount::parts() const {
-  return {{"weights", weights},   {"gradients", gradients},     {"optimizer", optimizer},
-          {"averages", averages}, {"activations", activations}, {"loader", loader},
-          {"cache", cache},       {"snapshot", snapshot},       {"libraries", libraries}};
+  return {{"weights", weights},         {"gradients", gradients}, {"optimizer", optimizer}, {"averages", averages},
+          {"activations", activations}, {"loader", loader},       {"cache", cache},         {"snapshot", snapshot},
+          {"scratch", scratch},         {"libraries", libraries}};
 }
 
 std::uint64_t MemoryAccount::of_tensors() const noexcept { return weights + gradients + optimizer + averages + activations; }
 
-std::uint64_t MemoryAccount::sum() const noexcept { return of_tensors() + loader + cache + snapshot + libraries; }
+std::uint64_t MemoryAccount::sum() const noexcept { return of_tensors() + loader + cache + snapshot + scratch + libraries; }
 
 Json MemoryAccount::to_json(std::uint64_t peak) const {
   Json json = Json::object();

@@ -20,6 +20,7 @@ struct MemoryAccount {
   std::uint64_t loader = 0;       // batches being made and used
   std::uint64_t cache = 0;        // data.cache
   std::uint64_t snapshot = 0;     // the copy that is written beside the training
+  std::uint64_t scratch = 0;      // what operations took of the heap beside tensors, and its fragments
   std::uint64_t libraries = 0;    // the program and its libraries: code, and what they allocate before a recipe is made
 
   [[nodiscard]] std::vector<std::pair<std::string, std::uint64_t>> parts() const;  // in this order

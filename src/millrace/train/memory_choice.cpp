@@ -151,7 +151,8 @@ MemoryChoice try_memory(Stepper& stepper, const Batch& batch, const MemoryConfig
       choice.trial["micro_batches_that_fit"] = count;
       choice.trial["bytes_that_fit"] = smaller->second;
     } else {
-      choice.reason += batch.rows() > 1 ? "smaller micro-steps are not within it either" : "the micro-step is one sample already";
+      choice.reason +=
+          batch.rows() > 1 ? "smaller micro-batches are not within it either" : "the micro-step is one sample already";
     }
   }
   choice.trial["budget_bytes"] = budget;

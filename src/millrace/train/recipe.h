@@ -57,7 +57,7 @@ struct StepContext {
   std::int64_t step = 0;    // 0-based
   std::uint64_t epoch = 0;  // 0-based: of the batch
   bool training = true;
-  const Tensors* earlier = nullptr;  // detached outputs of the objectives before this one in the same micro-step
+  const Tensors* earlier = nullptr;  // detached outputs of the objectives before this one, of the same micro-batch
 };
 
 // A loss, the parameters it moves and its optimiser settings. One for most recipes; two for an adversarial pair, run in order

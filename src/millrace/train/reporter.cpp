@@ -179,11 +179,12 @@ void Reporter::validation(const ValidationRecord& record) {
 
 void Reporter::epoch(const EpochRow& row, std::int64_t step, const std::map<std::string, double>& means) {
   const double rate = rate_of(row.samples, row.seconds);
-  if (sinks_.open_history) {
+  if (!sinks_.history.empty()) {
     if (history_ == nullptr) {
       std::vector<std::string> columns = {"epoch", "train_loss", "val_loss", "seconds", names_.rate_unit + "_per_s"};
       columns.insert(columns.end(), names_.history.begin(), names_.history.end());
-      history_ = sinks_.open_history(std::move(columns));
+      const auto warn = [this](const std::string& text) { warning(text); };
+      history_ = std::make_unique<format::CsvWriter>(*sinks_.fs, sinks_.history, std::move(columns), warn, sinks_.epochs_kept);
     }
     const auto cell = [&means](const std::string& name) {
       const auto it = means.find(name);

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -57,8 +56,10 @@ struct ReportSinks {
   telemetry::Console* console = nullptr;     // required
   telemetry::RunLog* log = nullptr;          // null = off
   telemetry::EventWriter* events = nullptr;  // null = off
-  // history.csv with these columns, made at its first row; null = off.
-  std::function<std::unique_ptr<format::CsvWriter>(std::vector<std::string> columns)> open_history;
+  // Where history.csv is to be; "" = off. It is opened at its first row: rows of later epochs than `epochs_kept` go then.
+  std::filesystem::path history;
+  std::int64_t epochs_kept = 0;
+  Fs* fs = nullptr;  // required with a history
 };
 
 // Belongs to the loop's thread. What can't be written never stops a run: see telemetry/run_log.h and format/csv.h.

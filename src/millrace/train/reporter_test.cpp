@@ -28,13 +28,7 @@ class ReporterTest : public testing::Test {
     {
       const auto warn = [](const std::string&) {};
       telemetry::RunLog log(Fs::real(), folder_ / "log.jsonl", warn);
-      Reporter reporter({.console = &console,
-                         .log = &log,
-                         .open_history =
-                             [&](std::vector<std::string> columns) {
-                               return std::make_unique<format::CsvWriter>(Fs::real(), folder_ / "history.csv", std::move(columns),
-                                                                          warn);
-                             }},
+      Reporter reporter({.console = &console, .log = &log, .history = folder_ / "history.csv", .fs = &Fs::real()},
                         {.loss = "generator", .rate_unit = "volumes", .units_per_sample = 2.0, .history = {"corr"}});
       say(reporter);
     }

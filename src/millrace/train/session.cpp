@@ -77,16 +77,11 @@ Json Session::kept_choices() const {
 }
 
 ReportSinks Session::sinks() const {
-  ReportSinks sinks{.console = &console(), .log = log_.get(), .events = events_.get(), .open_history = {}};
+  ReportSinks sinks{.console = &console(), .log = log_.get(), .events = events_.get(), .history = {}};
   if (folder_ == nullptr) return sinks;
-  const std::int64_t epochs_kept =
-      resumed_ ? resumed_->content.parts.at("trainer").json.value("epoch", std::int64_t{0}) : std::int64_t{0};
-  // Rows of later epochs go when the table is opened, and not before the first step can be taken.
-  sinks.open_history = [this, epochs_kept](std::vector<std::string> columns) {
-    return std::make_unique<format::CsvWriter>(
-        *request_.fs, folder_->path() / run_files::kHistory, std::move(columns),
-        [this](const std::string& text) { console().warning(text); }, epochs_kept);
-  };
+  sinks.history = folder_->path() / run_files::kHistory;
+  if (resumed_) sinks.epochs_kept = resumed_->content.parts.at("trainer").json.value("epoch", std::int64_t{0});
+  sinks.fs = request_.fs;
   return sinks;
 }
 

@@ -44,9 +44,6 @@ snapshot::Content Trainer::content() const {
           {"memory_split", recovery_.micro_batches()}};
   scores_.write_state(json);
   meter_.write_state(json, content.report);
-  // Beside the state rather than in it: where the data lies, or a file that is none of the run's business any more, changes no bit.
-  content.report["data"]["train"] = parts_.loader->data_state();
-  if (parts_.validation != nullptr) content.report["data"]["validation"] = parts_.validation->data_state();
   if (epoch_end_.row) json["epoch_row"] = {epoch_end_.row->epoch, number_or_null(epoch_end_.row->train_loss)};
   if (const auto names = frozen_names(parts_.recipe->model(), *parts_.stepper); !names.empty()) json["frozen"] = names;
   if (parts_.plan != nullptr) json["choices"] = parts_.plan->trial_choices();

@@ -1,0 +1,11 @@
+// The heap of the C library.
+#pragma once
+
+#include <cstdint>
+
+namespace millrace::device {
+
+// Bytes that it has of the system, used and free. With the row keep_memory on it never shrinks: it is what was needed at most.
+[[nodiscard]] std::uint64_t heap_bytes() noexcept;
+
+}  // namespace millrace::device
