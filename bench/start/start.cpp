@@ -21,7 +21,7 @@ int main(int argc, char** argv) try {
   std::sort(files.begin(), files.end());
   std::vector<data::Hdf5Field> fields = {{"x", "/x"}, {"y", "/y"}};
   const auto source = std::make_shared<data::Hdf5Source>(files, std::move(fields), data::Hdf5Samples::file,
-                                                         argc > 2 ? std::filesystem::path(argv[2]) : std::filesystem::path());
+                                                         hdf5::OpenOptions{.index_folder = argc > 2 ? argv[2] : ""});
   const double opened = steady_seconds();
   data::Loader loader(data::single(source), {.batch_size = 32, .seed = 1});
   const auto batch = loader.next();

@@ -35,20 +35,6 @@ constexpr std::array kClaims = {
     Claim{"recompute", "20-30 % less memory (autoencoder_3d)"},
 };
 
-// What a run must be asked for before the row has anything to do.
-struct Occasion {
-  std::string_view row, key, value;
-};
-constexpr std::array kOccasions = {
-    Occasion{"recompute", "memory.recompute", "all"},
-    Occasion{"async_snapshot", "snapshot.every_steps", "5"},
-};
-
-const Occasion* occasion_of(std::string_view row) {
-  const auto* const found = std::find_if(kOccasions.begin(), kOccasions.end(), [&](const Occasion& o) { return o.row == row; });
-  return found == kOccasions.end() ? nullptr : found;
-}
-
 // A scratch folder for the runs, removed with everything in it.
 class Scratch {
  public:
@@ -138,14 +124,18 @@ struct Row {
     return same_state ? "no difference here" : "no faster here";
   }
   [[nodiscard]] std::string name() const {
-    const Occasion* const occasion = occasion_of(row->name);
-    if (occasion == nullptr) return std::string(row->name);
-    return std::string(row->name) + " (" + std::string(occasion->key) + "=" + std::string(occasion->value) + ")";
+    std::string asked;
+    for (const auto& [key, value] : row->occasion.config) {
+      if (!key.empty()) asked += (asked.empty() ? " (" : ", ") + std::string(key) + "=" + std::string(value);
+    }
+    return std::string(row->name) + asked + (asked.empty() ? "" : ")");
   }
 };
 
 Row measure(Plan plan, const SwitchRow& row, std::int64_t rounds) {
-  if (const Occasion* const occasion = occasion_of(row.name)) plan.words.push_back(flag(occasion->key, occasion->value));
+  for (const auto& [key, value] : row.occasion.config) {
+    if (!key.empty()) plan.words.push_back(flag(key, value));
+  }
   std::vector<double> on_ms, off_ms, ratios, memory;
   Seen on, off;
   for (std::int64_t round = 0; round < rounds; ++round) {
@@ -177,12 +167,19 @@ void pin_choices(Plan& plan, const Json& summary) {
   }
 }
 
-std::vector<const SwitchRow*> chosen_rows(const std::vector<std::string>& names) {
+// Those that are named, or all that the recipe reaches; the names of the others go to `out_of_reach`.
+std::vector<const SwitchRow*> chosen_rows(const std::vector<std::string>& names, const std::string& recipe, Json& out_of_reach) {
   std::vector<const SwitchRow*> rows;
   try {
     const Switches known(names);
-    for (const Switches::Setting& setting : known.settings())
-      if (names.empty() || !setting.on) rows.push_back(setting.row);
+    for (const Switches::Setting& setting : known.settings()) {
+      if (!names.empty() && setting.on) continue;
+      if (names.empty() && !reaches(recipe, *setting.row)) {
+        out_of_reach.push_back(setting.row->name);
+      } else {
+        rows.push_back(setting.row);
+      }
+    }
   } catch (const ConfigError& error) {  // it knows names from train.off
     throw UsageError({error.message().what, "flag --rows", error.message().next});
   }
@@ -222,7 +219,8 @@ int bench_ablate(const Invocation& call, Arguments& arguments) {
       at = end + 1;
     }
   }
-  const std::vector<const SwitchRow*> rows = chosen_rows(names);
+  Json out_of_reach = Json::array();
+  const std::vector<const SwitchRow*> rows = chosen_rows(names, entry.name, out_of_reach);
   plan.words = arguments.words();
   plan.words.insert(plan.words.begin(), entry.name);
   (void)resolve_command_config(entry, arguments);  // all mistakes now, in this command's name
@@ -242,10 +240,17 @@ int bench_ablate(const Invocation& call, Arguments& arguments) {
                           seen.verdict(), seen.claim.empty() ? "-" : seen.claim});
   }
   if (json) {
-    print_json({{"recipe", entry.name}, {"steps", plan.steps}, {"rounds", rounds}, {"rows", std::move(all)}});
+    print_json({{"recipe", entry.name},
+                {"steps", plan.steps},
+                {"rounds", rounds},
+                {"rows", std::move(all)},
+                {"out_of_reach", out_of_reach}});
   } else {
     print("each row off against on: " + entry.name + ", runs of " + std::to_string(plan.steps) + " steps, median of " +
           std::to_string(rounds) + " pairs\n" + table(table_rows));
+    std::string left;
+    for (const Json& name : out_of_reach) left += (left.empty() ? "" : ", ") + name.get<std::string>();
+    if (!left.empty()) print("not measured, since " + entry.name + " has no use for them: " + left + "\n");
   }
   return equal ? 0 : 1;
 }

@@ -24,7 +24,7 @@ Shape without_first(const Shape& shape) { return {shape.begin() + 1, shape.end()
 }  // namespace
 
 Hdf5Source::Hdf5Source(std::span<const std::filesystem::path> files, std::vector<Hdf5Field> fields, Hdf5Samples samples,
-                       const std::filesystem::path& index_folder)
+                       const hdf5::OpenOptions& open)
     : specs_(std::move(fields)), samples_(samples) {
   MR_CHECK(!specs_.empty(), "samples from HDF5 files need at least one field");
   if (files.empty()) {
@@ -32,7 +32,7 @@ Hdf5Source::Hdf5Source(std::span<const std::filesystem::path> files, std::vector
   }
   std::vector<std::string> names;
   for (const Hdf5Field& spec : specs_) names.push_back(spec.dataset);
-  files_ = hdf5::File::open_all(files, names, {}, index_folder);
+  files_ = hdf5::File::open_all(files, names, {}, open);
   Sha256 hash;
   for (std::size_t f = 0; f < specs_.size(); ++f) {
     add_field(f);

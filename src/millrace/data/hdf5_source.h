@@ -30,10 +30,10 @@ enum class Hdf5Samples : std::uint8_t { file, row };
 class Hdf5Source final : public Source {
  public:
   // Opens the files, which must agree in shapes and types (by row: but for the first axis, on which the fields of a file must
-  // agree). Samples are numbered in the order of `files`. `index_folder` as in hdf5::File::open_all. Throws DataError that names
+  // agree). Samples are numbered in the order of `files`. `open` as in hdf5::File::open_all. Throws DataError that names
   // the file and the one before it; ConfigError for a part that is not inside the data set.
   Hdf5Source(std::span<const std::filesystem::path> files, std::vector<Hdf5Field> fields, Hdf5Samples samples,
-             const std::filesystem::path& index_folder = {});
+             const hdf5::OpenOptions& open = {});
 
   [[nodiscard]] std::span<const Field> fields() const override { return fields_; }
   [[nodiscard]] std::int64_t size() const override { return first_.back(); }

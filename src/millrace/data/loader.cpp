@@ -13,6 +13,7 @@
 #include "millrace/data/detail/loader_state.h"
 #include "millrace/data/detail/readers.h"
 #include "millrace/data/detail/tuner.h"
+#include "millrace/telemetry/spans.h"
 
 namespace millrace::data {
 namespace {
@@ -67,7 +68,8 @@ detail::WorkOptions work_options(const LoaderOptions& options, const Pipeline& p
                     .seed = options.seed,
                     .rank = options.rank,
                     .world_size = options.world_size},
-          .bad_samples = options.bad_samples};
+          .bad_samples = options.bad_samples,
+          .looks_ahead = options.looks_ahead};
 }
 
 std::size_t slot_count(const BatchWork& work, const LoaderOptions& options) {
@@ -157,6 +159,8 @@ struct Loader::Impl {
 
   // Starts to measure; the next look is at least so many nanoseconds away.
   void begin_interval(std::int64_t length) {
+    static const telemetry::Counter taken("loader_adaptation");
+    taken.add(1);
     interval = length;
     const detail::ThreadUsage usage = engine->usage();
     mark = {.seconds = steady_seconds(),

@@ -40,7 +40,8 @@ struct LoaderOptions {
   double max_bad_fraction = 0.001;               // of an epoch's samples; above it the run fails whatever the policy
   std::uint64_t max_buffer_bytes = 1ULL << 30U;  // byte budget of all slots
   bool accepts_changed = false;                  // data.accept_changed: see Loader::check_data
-  bool adapts = true;  // more readers (when chosen) and batches ahead while the consumer waits; bits do not depend on it
+  bool adapts = true;       // more readers (when chosen) and batches ahead while the consumer waits; bits do not depend on it
+  bool looks_ahead = true;  // tells sources that can use it what will be read soon: see Source::looks_ahead
   std::shared_ptr<Arena> arena;                  // null = Arena::host()
   std::function<void(const std::string&)> warn;  // one line per warning; null = dropped
   std::function<void(const std::string&)> note;  // one line per choice made anew

@@ -376,6 +376,21 @@ TEST(Loader, announces_every_sample_some_batches_before_it_is_read) {
   }
 }
 
+TEST(Loader, announces_nothing_when_looking_ahead_is_off) {
+  for (const Grouping grouping : {Grouping::each, Grouping::mix}) {
+    auto source = std::make_shared<CountingSource>(100);
+    source->is_advised = true;
+    Pipeline pipeline;
+    pipeline.grouping = grouping;
+    for (const char* name : {"a", "b"}) pipeline.datasets.push_back({name, source});
+    LoaderOptions options = shuffled(4, 0);
+    options.looks_ahead = false;
+    Loader loader(pipeline, options);
+    (void)epoch_of(loader);
+    EXPECT_TRUE(source->advised.empty());
+  }
+}
+
 TEST(Loader, ends_while_a_reader_is_stuck) {
   auto source = std::make_shared<CountingSource>(100);
   auto open = std::make_shared<std::atomic<bool>>(false);

@@ -29,6 +29,7 @@ using detail::Layout;
 using detail::Sizes;
 using Place = std::array<std::int64_t, kMaxRank>;
 
+std::atomic<std::uint64_t> g_direct{0};  // blocks
 constexpr std::uint64_t kWindow = std::uint64_t{1} << 20U;
 
 // Of one thread, for all files: buffers that only grow, and the chunk decoded last.
@@ -83,6 +84,16 @@ class OpenFile final : public detail::LoadableFile {
     return agrees;
   }
 
+  void read_by_library() override {
+    for (std::size_t i = 0; i < layouts_.size(); ++i) {
+      Dataset& dataset = layouts_[i].dataset;
+      if (dataset.through_child) continue;
+      dataset.through_child = true;
+      dataset.reason = "direct reading is off";
+      datasets_[i] = dataset;
+    }
+  }
+
   [[nodiscard]] detail::Stamp stamp() const override {
     std::array<std::byte, detail::kHeadBytes> head{};
     const std::span<std::byte> part = std::span(head).first(std::min<std::uint64_t>(head.size(), file_.size()));
@@ -116,6 +127,7 @@ class OpenFile final : public detail::LoadableFile {
     const Layout& layout = layouts_[index_of(name)];
     check_block(layout, offset, count, out.size());
     if (out.empty()) return;
+    if (!layout.dataset.through_child) g_direct.fetch_add(1, std::memory_order_relaxed);
     file_.with([&](const InputFile& file) { read_block(file, layout, offset, count, out); });
   }
 
@@ -391,5 +403,7 @@ namespace detail {
 std::shared_ptr<LoadableFile> open_loadable(const std::filesystem::path& path) { return std::make_shared<OpenFile>(path); }
 
 }  // namespace detail
+
+std::uint64_t blocks_read_directly() noexcept { return g_direct; }
 
 }  // namespace millrace::hdf5

@@ -37,6 +37,12 @@ struct Unreadable {
   std::string reason;
 };
 
+struct OpenOptions {
+  std::filesystem::path index_folder;  // what the children say is kept there, for the next call; "": nowhere
+  // False: the library in the child reads every block, one process a file. The plain path of reading chunks here.
+  bool direct = true;
+};
+
 // An open file. read() is const and thread-safe; everything else is fixed once open.
 class File {
  public:
@@ -45,13 +51,13 @@ class File {
   [[nodiscard]] static std::shared_ptr<const File> open(const std::filesystem::path& path,
                                                         std::span<const std::string> datasets = {});
   // The same for many files, by a few children side by side; in the order of `paths`. With `failed`, the DataError of a file goes
-  // there, on this thread, with the file's place in `paths`, and that place stays null. With `index_folder`, what the children
-  // say is kept there for the next call, and taken from there for files of the same size, modification time and first 4096 bytes.
+  // there, on this thread, with the file's place in `paths`, and that place stays null. From an index is taken what is about
+  // files of the same size, modification time and first 4096 bytes.
   using OnFailure = std::function<void(std::size_t, const DataError&)>;
   [[nodiscard]] static std::vector<std::shared_ptr<const File>> open_all(std::span<const std::filesystem::path> paths,
                                                                          std::span<const std::string> datasets = {},
                                                                          const OnFailure& failed = {},
-                                                                         const std::filesystem::path& index_folder = {});
+                                                                         const OpenOptions& options = {});
   virtual ~File() = default;
   [[nodiscard]] virtual const std::filesystem::path& path() const = 0;
   [[nodiscard]] virtual std::span<const Dataset> datasets() const = 0;
@@ -75,6 +81,8 @@ class File {
 
 // Files that millrace-hdf5 has described for this process so far: what an index knew is not among them.
 [[nodiscard]] std::uint64_t files_described() noexcept;
+// Blocks that File::read has read without the library, in all threads of this process so far.
+[[nodiscard]] std::uint64_t blocks_read_directly() noexcept;
 
 // What write_file puts into a file.
 struct Array {

@@ -172,6 +172,21 @@ TEST_F(Hdf5Test, ScalarsAndEmptyAndLargeArraysComeBack) {
   file->will_need("/nothing", Shape{}, Shape{});
 }
 
+TEST_F(Hdf5Test, TheLibraryReadsTheSameWhenDirectReadingIsOff) {
+  const std::vector<Case> cases = {floats("/whole", {30, 20}), floats("/rows", {70, 90}, {8, 64}, 1)};
+  const std::vector<fs::path> paths = {root_ / "a.h5"};
+  write_file(paths[0], arrays_of(cases));
+  const std::uint64_t before = blocks_read_directly();
+  const auto file = File::open_all(paths, {}, {}, {.direct = false}).front();
+  for (const Case& one : cases) {
+    EXPECT_TRUE(file->dataset(one.array.name).through_child);
+    EXPECT_EQ(read_all(*file, one.array.name), one.bytes) << one.array.name;
+  }
+  EXPECT_EQ(blocks_read_directly(), before);
+  EXPECT_EQ(read_all(*File::open(paths[0]), "/rows"), cases[1].bytes);
+  EXPECT_GT(blocks_read_directly(), before);
+}
+
 TEST_F(Hdf5Test, EqualContentGivesEqualBytes) {
   const std::vector<Case> cases = {floats("/a", {30, 40}, {8, 8}, 4)};
   write_file(root_ / "a.h5", arrays_of(cases));

@@ -47,15 +47,20 @@ std::size_t most_threads() {
 // One call of open_all.
 class Opening {
  public:
-  Opening(std::span<const std::filesystem::path> paths, std::span<const std::string> datasets,
-          const std::filesystem::path& index_folder, bool collects)
-      : paths_(paths), all_(datasets.empty()), collects_(collects), files_(paths.size()), errors_(paths.size()) {
+  Opening(std::span<const std::filesystem::path> paths, std::span<const std::string> datasets, const OpenOptions& options,
+          bool collects)
+      : paths_(paths),
+        all_(datasets.empty()),
+        direct_(options.direct),
+        collects_(collects),
+        files_(paths.size()),
+        errors_(paths.size()) {
     detail::WireWriter request;
     request.put(static_cast<std::uint32_t>(datasets.size()));
     for (const std::string& name : datasets) request.text(name.starts_with('/') ? name : '/' + name);
     request_ = request.bytes();
-    if (index_folder.empty() || paths.empty()) return;
-    index_.emplace(index_folder, paths, datasets);
+    if (options.index_folder.empty() || paths.empty()) return;
+    index_.emplace(options.index_folder, paths, datasets);
     fresh_.resize(paths.size());
   }
 
@@ -123,7 +128,8 @@ class Opening {
       attempt(i, [&] {
         if (!alive) no_answer(paths_[i], *child);
         ++g_described;
-        const bool agrees = files_[i]->load(*answer, all_, true);
+        const bool agrees = files_[i]->load(*answer, all_, /*compares=*/true);
+        if (!direct_) files_[i]->read_by_library();
         if (index_ && agrees) fresh_[i].answer = *std::move(answer);
       });
     }
@@ -138,7 +144,8 @@ class Opening {
     const std::string_view answer = index_->find(paths_[i], fresh_[i].stamp);
     if (answer.empty()) return false;
     try {
-      files_[i]->load(answer, all_, false);
+      files_[i]->load(answer, all_, /*compares=*/false);
+      if (!direct_) files_[i]->read_by_library();
       return true;
     } catch (const DataError&) {  // of what the index says: the file itself is asked
       files_[i] = detail::open_loadable(paths_[i]);
@@ -178,6 +185,7 @@ class Opening {
 
   std::span<const std::filesystem::path> paths_;
   bool all_;
+  bool direct_;
   bool collects_;  // goes on after an error
   std::string request_;
   std::optional<detail::Index> index_;
@@ -195,8 +203,8 @@ class Opening {
 
 std::vector<std::shared_ptr<const File>> File::open_all(std::span<const std::filesystem::path> paths,
                                                         std::span<const std::string> datasets, const OnFailure& failed,
-                                                        const std::filesystem::path& index_folder) {
-  return Opening(paths, datasets, index_folder, failed != nullptr).run(failed);
+                                                        const OpenOptions& options) {
+  return Opening(paths, datasets, options, failed != nullptr).run(failed);
 }
 
 std::shared_ptr<const File> File::open(const std::filesystem::path& path, std::span<const std::string> datasets) {

@@ -62,7 +62,7 @@ class OpenAll : public testing::Test {
   // Opens with the index, and says how many files the child described for it.
   std::pair<Files, std::uint64_t> open(const std::vector<fs::path>& paths) const {
     const std::uint64_t before = files_described();
-    Files files = File::open_all(paths, names_, {}, root_ / "index");
+    Files files = File::open_all(paths, names_, {}, {.index_folder = root_ / "index"});
     return {std::move(files), files_described() - before};
   }
   [[nodiscard]] fs::path index_file() const { return fs::directory_iterator(root_ / "index")->path(); }
@@ -127,7 +127,7 @@ TEST_F(OpenAll, AsksOnceWithAnIndex) {
   EXPECT_EQ(open({paths[3], paths[50]}).second, 0U) << "some of them";
   const std::vector<std::string> others = {"/x"};
   const std::uint64_t before = files_described();
-  EXPECT_EQ(File::open_all(paths, others, {}, root_ / "index").size(), 70U);
+  EXPECT_EQ(File::open_all(paths, others, {}, {.index_folder = root_ / "index"}).size(), 70U);
   EXPECT_EQ(files_described() - before, 70U) << "of other data sets it knows nothing";
 }
 
@@ -145,7 +145,7 @@ TEST_F(OpenAll, AFileThatChangedIsAskedAgain) {
   const std::uint64_t before = files_described();
   std::set<std::size_t> refused;
   const auto failed = [&](std::size_t i, const DataError&) { refused.insert(i); };
-  const Files files = File::open_all(paths, names_, failed, root_ / "index");
+  const Files files = File::open_all(paths, names_, failed, {.index_folder = root_ / "index"});
   EXPECT_EQ(files_described() - before, 4U);
   EXPECT_EQ(files[1]->dataset("/x").shape, (Shape{9, 4}));
   EXPECT_EQ(read(*files[8], "/x").front(), 8000);

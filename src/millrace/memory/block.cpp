@@ -19,6 +19,7 @@
 #include "millrace/core/random.h"
 #include "millrace/device/autocast.h"
 #include "millrace/memory/detail/saving.h"
+#include "millrace/telemetry/spans.h"
 
 namespace millrace::memory {
 namespace {
@@ -180,6 +181,8 @@ class SecondPass final : public detail::Saver {
 };
 
 void Pass::compute() {
+  static const telemetry::Counter taken("recompute");
+  taken.add(1);
   if (watcher_ != nullptr) watcher_->second_pass_begins(index_);
   tensors_.clear();
   tensors_.reserve(saved_);

@@ -19,9 +19,21 @@
 #include "millrace/kernels/kernels.h"
 #include "millrace/kernels/plain.h"
 #include "millrace/kernels/product.h"
+#include "millrace/telemetry/spans.h"
 
 namespace millrace::nn {
 namespace {
+
+// How often a switch's path was taken, by the row's name.
+struct Taken {
+  telemetry::Counter dropout{"fused_dropout"}, attention{"fused_attention"}, norm{"fused_norm"}, gelu{"fused_gelu"},
+      loss{"fused_loss"}, bf16_weights{"bf16_weights"}, fp32_products{"fp32_products"};
+};
+
+const Taken& taken() {
+  static const Taken all;
+  return all;
+}
 
 // One key per site, on every path, so that turning a path off leaves the other sites' bits alone.
 kernels::Dropout next_site(double p, std::int64_t elements) {
@@ -40,12 +52,18 @@ at::Tensor plain_mask(const at::Tensor& like, at::IntArrayRef sizes, kernels::Dr
 
 at::Tensor dropout_at(const at::Tensor& x, kernels::Dropout site, const Paths& paths) {
   if (site.p <= 0.0) return x;
-  if (paths.fused_dropout) return kernels::dropout(x, site);
+  if (paths.fused_dropout) {
+    taken().dropout.add(1);
+    return kernels::dropout(x, site);
+  }
   return kernels::dropout_with_mask(x, plain_mask(x, x.sizes(), site), site.p);
 }
 
 at::Tensor dropout_add_at(const at::Tensor& x, const at::Tensor& residual, kernels::Dropout site, const Paths& paths) {
-  if (paths.fused_dropout) return kernels::dropout_add(x, residual, site);
+  if (paths.fused_dropout) {
+    if (site.p > 0.0) taken().dropout.add(1);
+    return kernels::dropout_add(x, residual, site);
+  }
   return residual + dropout_at(x.to(residual.scalar_type()), site, paths);
 }
 
@@ -65,8 +83,11 @@ at::Tensor for_product(const at::Tensor& x) {
 // Whether kernels::linear is to multiply this input (as for_product gives it).
 bool takes_own_product(const at::Tensor& input, const Paths& paths) {
   if (!input.is_cpu()) return false;
-  if (input.scalar_type() == at::kBFloat16) return paths.weight_cache;
-  return input.scalar_type() == at::kFloat && paths.fp32_products && kernels::fp32_products_pay();
+  const bool bf16 = input.scalar_type() == at::kBFloat16;
+  const bool takes =
+      bf16 ? paths.weight_cache : input.scalar_type() == at::kFloat && paths.fp32_products && kernels::fp32_products_pay();
+  if (takes) (bf16 ? taken().bf16_weights : taken().fp32_products).add(1);
+  return takes;
 }
 
 bool all_defined(const QkvWeights& w) { return w.b_q.defined() && w.b_k.defined() && w.b_v.defined(); }
@@ -81,7 +102,11 @@ at::Tensor dropout_add(const at::Tensor& x, const at::Tensor& residual, double p
 
 at::Tensor gelu_dropout(const at::Tensor& x, double p, const Paths& paths) {
   const kernels::Dropout site = next_site(p, x.numel());
-  if (paths.fused_gelu && (paths.fused_dropout || site.p <= 0.0)) return kernels::gelu_dropout(x, site);
+  if (paths.fused_gelu) taken().gelu.add(1);
+  if (paths.fused_gelu && (paths.fused_dropout || site.p <= 0.0)) {
+    if (site.p > 0.0) taken().dropout.add(1);
+    return kernels::gelu_dropout(x, site);
+  }
   const at::Tensor y = paths.fused_gelu ? kernels::gelu_dropout(x, {}) : at::gelu(x);
   return dropout_at(y, site, paths);
 }
@@ -94,7 +119,10 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tenso
 
 at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, double eps, const Paths& paths) {
   const at::ScalarType out = autocast_type(x).value_or(x.scalar_type());
-  if (paths.fused_norm) return kernels::layer_norm(x, weight, bias, eps, out);
+  if (paths.fused_norm) {
+    taken().norm.add(1);
+    return kernels::layer_norm(x, weight, bias, eps, out);
+  }
   return at::layer_norm(x, weight.sizes(), weight, bias, eps).to(out);
 }
 
@@ -104,6 +132,8 @@ std::pair<at::Tensor, at::Tensor> dropout_add_layer_norm(const at::Tensor& x, co
   const kernels::Dropout site = next_site(p, x.numel());
   const bool types_agree = x.scalar_type() == autocast_type(x).value_or(residual.scalar_type());
   if (paths.fused_norm && paths.fused_dropout && types_agree) {
+    taken().norm.add(1);
+    if (site.p > 0.0) taken().dropout.add(1);
     return kernels::dropout_add_layer_norm(x, residual, weight, bias, eps, site);
   }
   const at::Tensor sum = dropout_add_at(x, residual, site, paths);
@@ -112,7 +142,10 @@ std::pair<at::Tensor, at::Tensor> dropout_add_layer_norm(const at::Tensor& x, co
 
 at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double p, const Paths& paths) {
   const kernels::Dropout site = next_site(p, attention_weights(q.size(0), q.size(1), q.size(2)));
-  if (paths.fused_attention) return kernels::causal_attention(for_product(q), for_product(k), for_product(v), site);
+  if (paths.fused_attention) {
+    taken().attention.add(1);
+    return kernels::causal_attention(for_product(q), for_product(k), for_product(v), site);
+  }
   at::Tensor keep;
   if (site.p > 0.0) keep = plain_mask(q, {q.size(0), q.size(2), q.size(1), q.size(1)}, site);
   return kernels::causal_attention_with_mask(q, k, v, keep, site.p);
@@ -122,6 +155,7 @@ at::Tensor causal_self_attention(const at::Tensor& x, const QkvWeights& weights,
                                  const Paths& paths) {
   const at::Tensor input = for_product(x);
   if (paths.packed_qkv && paths.fused_attention && takes_own_product(input, paths)) {
+    taken().attention.add(1);
     const std::array<at::Tensor, 3> w{weights.w_q, weights.w_k, weights.w_v};
     const std::array<at::Tensor, 3> b{weights.b_q, weights.b_k, weights.b_v};
     const at::Tensor qkv = kernels::linear_packed(input, w, all_defined(weights) ? at::TensorList(b) : at::TensorList());
@@ -138,7 +172,10 @@ std::pair<at::Tensor, at::Tensor> cross_entropy_sum(const at::Tensor& logits, co
                                                     const Paths& paths) {
   const at::Tensor rows = logits.reshape({-1, logits.size(-1)});
   const at::Tensor targets = target.reshape({-1});
-  if (paths.fused_loss) return kernels::cross_entropy_sum(rows, targets, ignore_index);
+  if (paths.fused_loss) {
+    taken().loss.add(1);
+    return kernels::cross_entropy_sum(rows, targets, ignore_index);
+  }
   const at::Tensor logs = at::log_softmax(rows.to(at::kFloat), 1);
   return {at::nll_loss(logs, targets, {}, at::Reduction::Sum, ignore_index), targets.ne(ignore_index).sum().to(at::kFloat)};
 }

@@ -14,6 +14,7 @@
 #include "millrace/device/autocast.h"
 #include "millrace/format/safetensors.h"
 #include "millrace/kernels/remove_components.h"
+#include "millrace/telemetry/spans.h"
 
 namespace millrace::nn {
 namespace {
@@ -74,8 +75,10 @@ at::Tensor ForegroundPca::clean(const at::Tensor& x, bool fused) const {
   const device::NoAutocast full(x.device().type());
   const device::Tf32 exact(false);
   const OnDevice& own = on(x);
-  return fused ? kernels::remove_components(x, own.mean, own.components)
-               : kernels::remove_components_plain(x, own.mean, own.components);
+  if (!fused) return kernels::remove_components_plain(x, own.mean, own.components);
+  static const telemetry::Counter taken("fused_projection");
+  taken.add(1);
+  return kernels::remove_components(x, own.mean, own.components);
 }
 
 void ForegroundPca::save(Fs& fs, const std::filesystem::path& path) const {

@@ -18,6 +18,7 @@
 #include "millrace/config/reflect.h"
 #include "millrace/optim/detail/clip.h"
 #include "millrace/optim/detail/update.h"
+#include "millrace/telemetry/spans.h"
 
 namespace millrace::optim {
 
@@ -179,10 +180,12 @@ struct Optimizer::Impl {
   }
 
   void apply(const at::Tensor& skip) {
+    static const telemetry::Counter taken("fused_optimizer");
     const at::NoGradGuard no_grad;
     if (config.name != Algorithm::sgd) steps.add_(participants_there * (1.0 - skip));
     for (Bucket& bucket : buckets) {
       if (bucket.lists.parameters.empty()) continue;
+      if (bucket.fused) taken.add(1);
       const auto update = bucket.fused ? detail::update_fused : detail::update_plain;
       update(config, bucket.weight_decay, bucket.lists, {bucket.learning_rate, scale, skip});
       bucket.lists = {};

@@ -9,6 +9,7 @@
 #include "millrace/base/clock.h"
 #include "millrace/base/signals.h"
 #include "millrace/snapshot/detail/image.h"
+#include "millrace/telemetry/spans.h"
 
 namespace millrace::snapshot {
 namespace {
@@ -108,6 +109,8 @@ void Writer::begin(const Content& content, Retention retention) {
     impl_->result = std::move(job.saved);
     return;
   }
+  static const telemetry::Counter taken("async_snapshot");
+  taken.add(1);
   impl_->result.reset();
   impl_->job = std::move(job);
   impl_->changed.notify_all();

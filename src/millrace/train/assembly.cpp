@@ -46,6 +46,8 @@ data::LoaderOptions loader_options(const RunConfig& config, const Switches& swit
   options.seed = static_cast<std::uint64_t>(config.train.seed);
   options.readers = config.data.workers.is_auto() ? -1 : static_cast<int>(config.data.workers.value());
   if (!switches.on("loader_threads")) options.readers = 0;
+  options.adapts = switches.on("loader_adaptation");
+  options.looks_ahead = switches.on("look_ahead");
   options.prefetch = static_cast<int>(config.data.prefetch);
   options.bad_samples = policy_of(config.data.bad_samples);
   options.max_bad_fraction = config.data.max_bad_fraction;

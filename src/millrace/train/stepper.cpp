@@ -117,7 +117,9 @@ StepResult Stepper::accumulate(const Batch& batch, bool only) {
 
 // What each objective's gradients are like; true when the host, asked by device_skip off, says that the step does not count.
 bool Stepper::judge_lanes() {
+  static const telemetry::Counter on_device("device_skip");
   const bool asks_host = !switches_.on("device_skip");
+  if (!asks_host) on_device.add(1);
   std::vector<bool> bad;
   for (const Lane& lane : lanes_) bad.push_back(asks_host && lane.takes_part() && lane.host_says_skip());
   const bool skips = std::find(bad.begin(), bad.end(), true) != bad.end();

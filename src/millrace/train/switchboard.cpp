@@ -9,11 +9,19 @@
 namespace millrace {
 namespace {
 
+constexpr std::string_view kWords = "language_model";
+constexpr std::string_view kSky = "cosmology";
+
+constexpr Occasion with(std::string_view key, std::string_view value) { return {.recipes = {}, .config = {{{key, value}}}}; }
+constexpr Occasion in(std::string_view recipe, std::string_view key = {}, std::string_view value = {}) {
+  return {.recipes = {recipe}, .config = {{{key, value}}}};
+}
+
 constexpr std::array kRows = {
     SwitchRow{"autocast", "half precision where it is asked for, or the hardware does it well and a trial agrees",
-              "fp32 throughout", Equality::tolerance, 0.05, false},
+              "fp32 throughout", Equality::tolerance, 0.05, false, with("precision.dtype", "bf16")},
     SwitchRow{"channels_last", "images and volumes in channels-last layout where a trial finds it faster", "contiguous tensors",
-              Equality::tolerance, 1e-3, false},
+              Equality::tolerance, 1e-3, false, in(kSky, "device.layout", "channels_last")},
     SwitchRow{"fused_optimizer", "one kernel updates all parameters", "a loop of ATen operations per parameter",
               Equality::tolerance, 1e-5, false},
     SwitchRow{"device_skip", "steps with non-finite gradients are skipped on the device",
@@ -21,43 +29,52 @@ constexpr std::array kRows = {
     SwitchRow{"keep_memory", "the allocator keeps freed memory for the next step",
               "freed memory goes back to the system page by page", Equality::bits, 0.0, true},
     SwitchRow{"fused_dropout", "one parallel pass per dropout, counter-based random bits",
-              "a scalar reference that drops the same elements, one by one", Equality::tolerance, 1e-4, false},
+              "a scalar reference that drops the same elements, one by one", Equality::tolerance, 1e-4, false,
+              in(kWords, "recipe.model_dropout", "0.1")},
     SwitchRow{"fused_attention", "causal attention in blocks, no mask, dropout inside",
-              "mask, softmax, dropout and products as ATen operations", Equality::tolerance, 1e-4, false},
+              "mask, softmax, dropout and products as ATen operations", Equality::tolerance, 1e-4, false, in(kWords)},
     SwitchRow{"fused_norm", "residual, dropout and layer norm in one pass", "three ATen operations", Equality::tolerance, 1e-4,
-              false},
-    SwitchRow{"fused_gelu", "GELU and dropout in one pass", "ATen's GELU, then dropout", Equality::tolerance, 1e-4, false},
+              false, in(kWords)},
+    SwitchRow{"fused_gelu", "GELU and dropout in one pass", "ATen's GELU, then dropout", Equality::tolerance, 1e-4, false,
+              in(kWords)},
     SwitchRow{"fused_loss", "cross-entropy and its gradient in one pass", "ATen's log-softmax and loss", Equality::tolerance,
-              1e-4, false},
+              1e-4, false, in(kWords)},
     SwitchRow{"bf16_weights", "a weight's bf16 copy is made once a step, its gradient summed in fp32", "autocast's own casts",
-              Equality::tolerance, 0.05, false},
+              Equality::tolerance, 0.05, false, in(kWords, "precision.dtype", "bf16")},
     SwitchRow{"fp32_products", "fp32 products of our own on CPUs where they are faster", "the linear algebra library's",
-              Equality::tolerance, 1e-4, false},
+              Equality::tolerance, 1e-4, false, in(kWords, "precision.dtype", "fp32")},
     SwitchRow{"recompute", "blocks of a model keep no activations and run again in the backward pass (memory.recompute)",
-              "all activations are kept", Equality::bits, 0.0, false},
+              "all activations are kept", Equality::bits, 0.0, false, with("memory.recompute", "all")},
     SwitchRow{"offload", "large activations on a GPU wait for the backward pass in host memory (memory.offload)",
-              "they stay on the device", Equality::bits, 0.0, false},
+              "they stay on the device", Equality::bits, 0.0, false, with("memory.offload", "1 MB")},
     SwitchRow{"memory_recovery",
               "a step that runs out of memory is tried again: recomputed, then in micro-batches (memory.micro_batches)",
               "the run ends", Equality::bits, 0.0, false},
     SwitchRow{"token_cache", "text is encoded once into a token file", "text is encoded at every start, in memory",
-              Equality::bits, 0.0, false},
+              Equality::bits, 0.0, false, in(kWords)},
     SwitchRow{"file_index", "what is in HDF5 files is looked up once and kept in the cache folder",
-              "every file is looked into at every start", Equality::bits, 0.0, false},
+              "every file is looked into at every start", Equality::bits, 0.0, false, in(kSky)},
+    SwitchRow{"hdf5_direct", "chunks of HDF5 files are read and decoded in the reader threads",
+              "the HDF5 library reads every block, in a child process for each file", Equality::bits, 0.0, false,
+              in(kSky, "data.cache", "off")},
     SwitchRow{"fused_activation", "smooth_leaky in one pass forward and one backward", "its formula as ATen operations",
-              Equality::tolerance, 1e-4, false},
+              Equality::tolerance, 1e-3, false, in(kSky)},
     SwitchRow{"fused_padding", "circular padding and concatenation before a convolution as one copy", "ATen's cat, then its pad",
-              Equality::tolerance, 1e-4, false},
+              Equality::tolerance, 1e-4, false, in(kSky)},
     SwitchRow{"fused_projection", "components are taken out of the pixels in one pass", "two matrix products over all pixels",
-              Equality::tolerance, 1e-2, false},
+              Equality::tolerance, 1e-2, false, in(kSky)},
     SwitchRow{"stored_pca", "foreground components fitted once over training data", "components of each batch alone",
-              Equality::statistical, 0.0, false},
+              Equality::statistical, 0.0, false, in(kSky)},
     SwitchRow{"loader_threads", "reader threads where reading is slow enough to need them",
-              "samples are read in the loop's thread", Equality::bits, 0.0, false},
+              "samples are read in the loop's thread", Equality::bits, 0.0, false, with("data.workers", "2")},
+    SwitchRow{"loader_adaptation", "more reader threads and batches ahead while the loop waits for data",
+              "as many as at the start", Equality::bits, 0.0, false},
+    SwitchRow{"look_ahead", "the system is told which parts of files will be read soon (posix_fadvise)",
+              "it learns of them when they are read", Equality::bits, 0.0, false, in(kSky, "data.cache", "off")},
     SwitchRow{"sample_cache", "samples stay in memory once read, where they fit (data.cache)", "every sample is read each time",
-              Equality::bits, 0.0, false},
+              Equality::bits, 0.0, false, in(kSky, "data.cache", "ram")},
     SwitchRow{"async_snapshot", "training goes on while a copy of the state is written by a thread of its own",
-              "the loop waits until a snapshot is on disk", Equality::bits, 0.0, false},
+              "the loop waits until a snapshot is on disk", Equality::bits, 0.0, false, with("snapshot.every_steps", "5")},
 };
 
 std::string known_names(std::string_view wrong) {
@@ -73,6 +90,11 @@ std::string known_names(std::string_view wrong) {
 }  // namespace
 
 std::span<const SwitchRow> switch_rows() { return kRows; }
+
+bool reaches(std::string_view recipe, const SwitchRow& row) {
+  const auto names = [&](const SwitchRow& one) { return std::ranges::count(one.occasion.recipes, recipe) > 0; };
+  return row.occasion.recipes.front().empty() || names(row) || std::ranges::none_of(kRows, names);
+}
 
 Switches::Switches(std::span<const std::string> off) {
   for (const SwitchRow& row : kRows) settings_.push_back({&row, true, "default"});

@@ -1,6 +1,7 @@
 // The switchboard: every optimisation is one row of one table, with a name, an off switch and a check against the plain path.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -11,6 +12,15 @@ namespace millrace {
 
 enum class Equality : std::uint8_t { bits, tolerance, statistical };
 
+// Where a row has something to do. A test turns it off and on there, and `bench ablate` measures it there.
+struct Occasion {
+  struct Value {
+    std::string_view key, value;  // as in --key=value
+  };
+  std::array<std::string_view, 2> recipes = {};  // of those that ship, the ones that reach it, the test's first; none: all do
+  std::array<Value, 2> config = {};              // what a run must be asked for; unused places are empty
+};
+
 // A row says what the optimisation replaces and how "on = off" is meant for it.
 struct SwitchRow {
   std::string_view name;        // as in --off=name
@@ -19,9 +29,14 @@ struct SwitchRow {
   Equality equality;            // how results with it equal those without
   double tolerance;             // relative, for Equality::tolerance
   bool per_process;             // can only be set before the first tensor is made: checked in child processes
+  Occasion occasion = {};
 };
 
-// All rows there are. A claim that is not in this table does not exist.
+// Whether the row has something to do in that recipe; true for a recipe that does not ship.
+[[nodiscard]] bool reaches(std::string_view recipe, const SwitchRow& row);
+
+// All rows there are. A claim that is not in this table does not exist. Where nothing else shows that a row's path is taken, it
+// is counted by a telemetry::Counter of the row's name; tests/switches looks at it.
 [[nodiscard]] std::span<const SwitchRow> switch_rows();
 
 // Which rows are on in a run, with the reason of each.

@@ -6,6 +6,7 @@
 
 #include "millrace/base/clock.h"
 #include "millrace/base/format.h"
+#include "millrace/telemetry/spans.h"
 
 namespace millrace::data::detail {
 namespace {
@@ -159,7 +160,7 @@ void BatchWork::run(BatchSlot& slot, std::uint64_t batch, std::uint64_t ticket, 
   std::size_t group = 0;
   while (ticket >= parts_[group].end_ticket) ++group;
   const Part& part = parts_[group];
-  if (part.source->looks_ahead()) look_ahead(group, batch + look_ahead_batches_, ticket);
+  if (looks_ahead(part)) look_ahead(group, batch + look_ahead_batches_, ticket);
   const std::int64_t first_row = static_cast<std::int64_t>(ticket - part.first_ticket) * part.rows_per_ticket;
   const std::int64_t rows = std::min(part.rows_per_ticket, slot.groups[group].rows - first_row);
   if (rows > 0) read_timed(slot, {part, group, first_row, rows, batch, batch / batches_per_epoch_, reader});
@@ -167,7 +168,8 @@ void BatchWork::run(BatchSlot& slot, std::uint64_t batch, std::uint64_t ticket, 
 
 // A ticket takes its rows of all groups one after the other.
 void BatchWork::run_mix(BatchSlot& slot, std::uint64_t batch, std::uint64_t ticket, int reader) noexcept {
-  look_ahead_in_mix(batch + look_ahead_batches_, ticket);
+  if (std::any_of(parts_.begin(), parts_.end(), [this](const Part& part) { return looks_ahead(part); }))
+    look_ahead_in_mix(batch + look_ahead_batches_, ticket);
   const std::int64_t first = static_cast<std::int64_t>(ticket) * rows_per_ticket_;
   std::int64_t begin = 0;
   for (std::size_t group = 0; group < parts_.size(); ++group) {
@@ -201,6 +203,14 @@ void BatchWork::read_timed(BatchSlot& slot, const Block& block) noexcept {
   }
 }
 
+bool BatchWork::looks_ahead(const Part& part) const { return options_.looks_ahead && part.source->looks_ahead(); }
+
+void BatchWork::announce(const Part& part, std::span<const std::int64_t> indices, const ReadRandom& random) noexcept {
+  static const telemetry::Counter taken("look_ahead");
+  taken.add(1);
+  part.source->will_need(indices, random);
+}
+
 // The order is a function of the position, so what will be read is known without a list; and as each ticket announces one some
 // batches on, none is announced twice.
 void BatchWork::look_ahead(std::size_t group, std::uint64_t batch, std::uint64_t ticket) const noexcept {
@@ -219,12 +229,11 @@ void BatchWork::look_ahead(std::size_t group, std::uint64_t batch, std::uint64_t
       return;  // the read will say why
     }
     std::iota(positions.begin(), positions.begin() + static_cast<std::ptrdiff_t>(count), range.first + row);
-    part.source->will_need({indices.data(), count}, ReadRandom(part.seed, epoch, {positions.data(), count}));
+    announce(part, {indices.data(), count}, ReadRandom(part.seed, epoch, {positions.data(), count}));
   }
 }
 
 void BatchWork::look_ahead_in_mix(std::uint64_t batch, std::uint64_t ticket) const noexcept {
-  if (std::none_of(parts_.begin(), parts_.end(), [](const Part& part) { return part.source->looks_ahead(); })) return;
   const RowRange range = order_.mixed_rows(static_cast<std::int64_t>(batch % batches_per_epoch_));
   const std::uint64_t epoch = batch / batches_per_epoch_;
   const std::int64_t first_row = static_cast<std::int64_t>(ticket) * rows_per_ticket_;
@@ -240,7 +249,7 @@ void BatchWork::look_ahead_in_mix(std::uint64_t batch, std::uint64_t ticket) con
     for (std::size_t i = 0; i < count; ++i) {
       const Part& part = parts_[places[i].group];
       const std::int64_t position = range.first + row + static_cast<std::int64_t>(i);
-      if (part.source->looks_ahead()) part.source->will_need({&places[i].index, 1}, ReadRandom(part.seed, epoch, {&position, 1}));
+      if (looks_ahead(part)) announce(part, {&places[i].index, 1}, ReadRandom(part.seed, epoch, {&position, 1}));
     }
   }
 }

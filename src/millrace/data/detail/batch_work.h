@@ -56,6 +56,7 @@ struct BatchSlot {
 struct WorkOptions {
   BatchOrderOptions order;
   BadSamples bad_samples = BadSamples::fail;
+  bool looks_ahead = true;
 };
 
 // Samples not to be read again, by data set. Grows as batches are delivered; readers look at a frozen copy.
@@ -129,6 +130,8 @@ class BatchWork {
   void lay_out_mix();
   void begin_mix(BatchSlot& slot, std::uint64_t batch) const;
   void run_mix(BatchSlot& slot, std::uint64_t batch, std::uint64_t ticket, int reader) noexcept;
+  [[nodiscard]] bool looks_ahead(const Part& part) const;
+  static void announce(const Part& part, std::span<const std::int64_t> indices, const ReadRandom& random) noexcept;
   void look_ahead(std::size_t group, std::uint64_t batch, std::uint64_t ticket) const noexcept;
   void look_ahead_in_mix(std::uint64_t batch, std::uint64_t ticket) const noexcept;
   void read_timed(BatchSlot& slot, const Block& block) noexcept;

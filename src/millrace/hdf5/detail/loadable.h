@@ -19,6 +19,8 @@ class LoadableFile : public File {
   // Takes an answer of millrace-hdf5; `all` of the file was asked for. With `compares`, what this process decodes is compared
   // with what the library decoded; false when they differ (the library reads such a data set from then on). DataError as open().
   virtual bool load(std::string_view answer, bool all, bool compares) = 0;
+  // After load(): the library reads all data sets from now on.
+  virtual void read_by_library() = 0;
 };
 
 // DataError when it can't be opened.

@@ -27,7 +27,8 @@ Cosmology::Cosmology(const Json& config, const Context& context, OpenSky open)
   fused_projection_ = context.on("fused_projection");
   if (!open_) {
     const bool remembers = context.on("file_index") && context.places.writes && !context.places.cache_folder.empty();
-    open_ = open_hdf5(remembers ? context.places.cache_folder / "files" : "");
+    open_ =
+        open_hdf5({.index_folder = remembers ? context.places.cache_folder / "files" : "", .direct = context.on("hdf5_direct")});
   }
   if (!context.on("stored_pca")) recipe_.pca = PcaMode::batch;
 }

@@ -101,9 +101,9 @@ std::vector<double> frequencies_of(const hdf5::File& file, const RecipeConfig& r
 
 }  // namespace
 
-OpenSky open_hdf5(std::filesystem::path index_folder) {
-  return [folder = std::move(index_folder)](std::span<const std::filesystem::path> paths) {
-    return hdf5::File::open_all(paths, {}, {}, folder);
+OpenSky open_hdf5(hdf5::OpenOptions options) {
+  return [options = std::move(options)](std::span<const std::filesystem::path> paths) {
+    return hdf5::File::open_all(paths, {}, {}, options);
   };
 }
 

@@ -17,8 +17,7 @@ namespace millrace::recipes::cosmology {
 using SkyFile = std::shared_ptr<const hdf5::File>;
 // How files are opened, in order: open_hdf5(), or a test's own.
 using OpenSky = std::function<std::vector<SkyFile>(std::span<const std::filesystem::path> paths)>;
-// `index_folder` as in hdf5::File::open_all.
-[[nodiscard]] OpenSky open_hdf5(std::filesystem::path index_folder = {});
+[[nodiscard]] OpenSky open_hdf5(hdf5::OpenOptions options = {});
 
 // One side of the split.
 struct SkyFiles {

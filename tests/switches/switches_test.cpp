@@ -1,0 +1,275 @@
+// Every row of the switchboard, on and off where it has something to do: results are equal as the row declares, and a witness
+// shows that another path was taken. A row without an occasion, or one that the code ignores, fails here.
+#include <c10/core/Allocator.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "../cli/process.h"
+#include "millrace/base/error.h"
+#include "millrace/device/tensor_memory.h"
+#include "millrace/hdf5/file.h"
+#include "millrace/kernels/product.h"
+#include "millrace/recipes/cosmology/make_data.h"
+#include "millrace/recipes/registry.h"
+#include "millrace/telemetry/spans.h"
+#include "millrace/train/run.h"
+
+namespace millrace {
+namespace {
+
+namespace stdfs = std::filesystem;
+using Words = std::vector<std::string>;
+
+const Entry& recipe(std::string_view name) {
+  const auto all = recipes::all();
+  const auto found = std::ranges::find(all, name, &Entry::name);
+  if (found == all.end()) throw std::runtime_error("no recipe " + std::string(name));
+  return *found;
+}
+
+std::vector<std::string> row_names() {
+  std::vector<std::string> names;
+  for (const SwitchRow& row : switch_rows()) names.emplace_back(row.name);
+  return names;
+}
+
+// What both recipes learn from, made once.
+struct Inputs {
+  Inputs() {
+    std::string letters;
+    for (int i = 0; i < 40'000; ++i) letters += static_cast<char>('a' + (i * i / 7 + i / 11) % 9);
+    test::write_text(text, letters);
+    stdfs::create_directories(sky);
+    recipes::cosmology::write_sample_sky({8, 32, 64, 3, 12}, sky, 0);
+    for (const auto& file : stdfs::recursive_directory_iterator(sky)) {  // an index holds what has long been there
+      if (file.is_regular_file()) stdfs::last_write_time(file, stdfs::file_time_type::clock::now() - std::chrono::hours(1));
+    }
+  }
+  test::Scratch scratch;
+  stdfs::path text = scratch.path() / "text.txt";
+  stdfs::path sky = scratch.path() / "sky";
+};
+
+const Inputs& inputs() {
+  static const Inputs made;
+  return made;
+}
+
+// What a run was like.
+struct Trained {
+  Json summary;
+  std::int64_t counted = 0;         // by the row's counter
+  std::int64_t page_faults = 0;     // of a child process
+  std::uint64_t described = 0;      // HDF5 files that were looked into
+  std::uint64_t read_directly = 0;  // blocks of them
+  stdfs::path run, cache;
+
+  [[nodiscard]] Json state() const { return summary.at("state_sha256"); }
+};
+
+bool has_files(const stdfs::path& folder) { return stdfs::exists(folder) && !stdfs::is_empty(folder); }
+
+class Switch : public testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    row_ = *std::ranges::find(switch_rows(), GetParam(), &SwitchRow::name);
+    const std::string_view first = row_.occasion.recipes.front();
+    recipe_ = first.empty() ? "language_model" : first;
+  }
+
+  Words words(const stdfs::path& run, bool on) const {
+    Words all = {"--run.dir=" + run.string(),  "--train.max_steps=6",    "--train.epochs=0",           "--train.validate_every=6",
+                 "--train.validate_batches=2", "--precision.dtype=fp32", "--device.layout=contiguous", "--snapshot.every_steps=0",
+                 "--device.threads=1",         "--log.tensorboard=false"};
+    all.push_back(recipe_ == "cosmology" ? "--data.dir=" + inputs().sky.string() : "--recipe.sources=" + inputs().text.string());
+    for (const auto& [key, value] : row_.occasion.config) {
+      if (!key.empty()) all.push_back("--" + std::string(key) + "=" + std::string(value));
+    }
+    if (row_.name == "keep_memory") all.emplace_back("--data.batch_size=256");  // a step's memory outweighs the program's
+    if (!on) all.push_back("--train.off=" + std::string(row_.name));
+    return all;
+  }
+
+  // A run of its own; `cache`: in a cache folder that is there already. `more` words stand last.
+  Trained train(bool on, const Words& more = {}, const stdfs::path& cache = {}) {
+    const std::string number = std::to_string(++runs_);
+    Trained result{.run = scratch_.path() / ("run" + number),
+                   .cache = cache.empty() ? scratch_.path() / ("cache" + number) : cache};
+    Words all = words(result.run, on);
+    all.insert(all.end(), more.begin(), more.end());
+    if (row_.per_process) {
+      in_child(all, result);
+    } else {
+      in_this_process(all, result);
+    }
+    return result;
+  }
+
+  void in_this_process(const Words& all, Trained& result) const {
+    const Entry& entry = recipe(recipe_);
+    const config::Schema schema = schema_of(entry);
+    config::Layers layers(schema);
+    layers.add_values(entry.defaults, "recipe");
+    layers.add_values(std::ranges::find(entry.presets, "smoke", [](const auto& preset) { return preset.first; })->second,
+                      "smoke");
+    (void)layers.add_flags(all);
+    telemetry::Console console(telemetry::Console::Mode::quiet);
+    RunRequest request{.entry = &entry, .config = layers.resolve(), .preset = "smoke", .console = &console};
+    ::setenv("XDG_CACHE_HOME", result.cache.c_str(), 1);
+    const telemetry::Counter counter(row_.name);
+    result.counted = -counter.total();
+    result.described = -hdf5::files_described();
+    result.read_directly = -hdf5::blocks_read_directly();
+    result.summary = run_training(request).summary;
+    result.counted += counter.total();
+    result.described += hdf5::files_described();
+    result.read_directly += hdf5::blocks_read_directly();
+  }
+
+  void in_child(Words all, Trained& result) const {
+    all.insert(all.begin(), {MILLRACE_PROGRAM, "train", recipe_, "--preset=smoke", "--json"});
+    const auto faults = [] {
+      rusage usage{};
+      ::getrusage(RUSAGE_CHILDREN, &usage);
+      return usage.ru_minflt;
+    };
+    result.page_faults = -faults();
+    const test::Result run = test::run(all, {.environment = {{"XDG_CACHE_HOME", result.cache.string()}}});
+    result.page_faults += faults();
+    ASSERT_EQ(run.exit_code, 0) << run.err;
+    result.summary = Json::parse(run.out);
+  }
+
+  void expect_equal(const Trained& on, const Trained& off) const {
+    const auto loss_of = [](const Trained& run, const char* where) {
+      return run.summary.at(Json::json_pointer(where)).get<double>();
+    };
+    if (row_.equality == Equality::bits) {
+      EXPECT_EQ(on.state(), off.state());
+      EXPECT_EQ(on.summary.at("metrics").at("val_loss").at("last"), off.summary.at("metrics").at("val_loss").at("last"));
+    } else if (row_.equality == Equality::tolerance) {
+      for (const char* where : {"/loss/first", "/loss/last", "/metrics/val_loss/last"})
+        EXPECT_NEAR(loss_of(on, where) / loss_of(off, where), 1.0, row_.tolerance) << where;
+    } else {
+      statistically_equal(on, off);
+    }
+  }
+
+  // Both clean a sky about as well: uncleaned it correlates with nothing.
+  static void statistically_equal(const Trained& on, const Trained& off) {
+    const auto metric = [](const Trained& run, const char* name) {
+      return run.summary.at("metrics").at(name).at("last").get<double>();
+    };
+    EXPECT_NEAR(metric(on, "pca_corr"), metric(off, "pca_corr"), 0.2);
+    EXPECT_NEAR(metric(on, "val_loss"), metric(off, "val_loss"), 0.5) << "a logarithm";
+  }
+
+  // Why the row has nothing to do on this machine; "" = it has.
+  [[nodiscard]] std::string hindrance() const {
+    if (row_.name == "offload") return "the run is on a CPU: its memory is the host's already";
+    if (row_.name == "fp32_products" && !kernels::fp32_products_pay()) return "this CPU's library multiplies faster";
+    return "";
+  }
+
+  void expect_another_path(const Trained& on, const Trained& off);
+  void recovers();
+
+  SwitchRow row_{};
+  std::string recipe_;
+  test::Scratch scratch_;
+  int runs_ = 0;
+};
+
+void Switch::expect_another_path(const Trained& on, const Trained& off) {
+  const std::string_view name = row_.name;
+  if (name == "autocast") {
+    EXPECT_NE(on.state(), off.state()) << "seven bits fewer";
+  } else if (name == "keep_memory") {
+    if (on.page_faults == 0 && off.page_faults == 0) GTEST_SKIP() << "this system counts no page faults";
+    EXPECT_LT(3 * on.page_faults, 2 * off.page_faults);
+  } else if (name == "token_cache") {
+    EXPECT_TRUE(has_files(on.cache / "millrace" / "tokens"));
+    EXPECT_FALSE(stdfs::exists(off.cache / "millrace" / "tokens"));
+  } else if (name == "file_index") {
+    EXPECT_TRUE(has_files(on.cache / "millrace" / "files"));
+    EXPECT_FALSE(stdfs::exists(off.cache / "millrace" / "files"));
+    EXPECT_EQ(train(true, {}, on.cache).described, 0U);
+    EXPECT_EQ(train(false, {}, on.cache).described, off.described);
+    EXPECT_GT(off.described, 0U);
+  } else if (name == "hdf5_direct") {
+    EXPECT_GT(on.read_directly, 0U);
+    EXPECT_EQ(off.read_directly, 0U);
+  } else if (name == "stored_pca") {
+    const auto fitted = [](const Trained& run) {
+      return std::ranges::any_of(stdfs::directory_iterator(run.run),
+                                 [](const auto& file) { return file.path().filename().string().starts_with("pca_components"); });
+    };
+    EXPECT_TRUE(fitted(on));
+    EXPECT_FALSE(fitted(off));
+    EXPECT_NE(on.state(), off.state());
+  } else if (name == "loader_threads") {
+    EXPECT_GT(on.summary.at("loader").at("readers"), 0);
+    EXPECT_EQ(off.summary.at("loader").at("readers"), 0);
+  } else if (name == "sample_cache") {
+    EXPECT_GT(on.summary.at("cache").at("hits"), 0);
+    EXPECT_FALSE(off.summary.contains("cache"));
+  } else {
+    EXPECT_GT(on.counted, 0) << "its path is not taken";
+    EXPECT_EQ(off.counted, 0) << "its path is taken though it is off";
+  }
+}
+
+// The plain path is an error: equal is what a run is that had memory enough.
+void Switch::recovers() {
+  const Trained free = train(true);
+  const Trained recomputed = train(true, {"--memory.recompute=all"});
+  const auto peak = [](const Trained& run) { return run.summary.at("memory").at("step_peak_bytes").get<std::uint64_t>(); };
+  ASSERT_LT(peak(recomputed), peak(free));
+  const std::uint64_t limit = (peak(recomputed) + peak(free)) / 2;
+  const Trained on = train(true, {"--memory.limit=" + std::to_string(limit)});
+  EXPECT_EQ(on.state(), free.state());
+  EXPECT_NE(on.summary.at("memory").at("recompute"), free.summary.at("memory").at("recompute")) << "it had no need to recover";
+  device::limit_tensor_memory(limit);  // with the row off a run sets none
+  EXPECT_THROW((void)train(false), c10::OutOfMemoryError);
+  device::limit_tensor_memory(0);
+}
+
+TEST_P(Switch, OffEqualsOnByAnotherPath) {
+  if (const std::string reason = hindrance(); !reason.empty()) GTEST_SKIP() << row_.name << ": " << reason;
+  if (row_.name == "memory_recovery") return recovers();
+  const Trained on = train(true);
+  const Trained off = train(false);
+  if (HasFatalFailure()) return;
+  expect_equal(on, off);
+  expect_another_path(on, off);
+}
+
+INSTANTIATE_TEST_SUITE_P(Rows, Switch, testing::ValuesIn(row_names()), [](const auto& row) { return row.param; });
+
+TEST(Occasions, NameRecipesThatShip) {
+  for (const SwitchRow& row : switch_rows()) {
+    for (const std::string_view name : row.occasion.recipes) {
+      if (name.empty()) continue;
+      EXPECT_NO_THROW((void)recipe(name)) << row.name;
+    }
+  }
+}
+
+TEST(Occasions, ARecipeOfOnesOwnMayReachEveryRow) {
+  for (const SwitchRow& row : switch_rows()) {
+    EXPECT_TRUE(reaches("my_recipe", row)) << row.name;
+    EXPECT_EQ(reaches("cosmology", row), row.occasion.recipes.front() != "language_model") << row.name;
+    EXPECT_EQ(reaches("language_model", row), row.occasion.recipes.front() != "cosmology") << row.name;
+  }
+}
+
+}  // namespace
+}  // namespace millrace
