@@ -128,6 +128,9 @@ Json estimate_memory(const RunRequest& request) {
   Json result = try_memory(run.stepper(), *batch, values.memory, with_gradients).trial;
   for (const auto& [part, bytes] : run.stepper().state_bytes()) result[part + "_bytes"] = bytes;
   result["gradients_bytes"] = result["parameters_bytes"];
+  const MemoryAccount account =
+      run.memory_account(result.at("plain_bytes").get<std::uint64_t>(), run.switches().on("async_snapshot"));
+  result["account"] = account.to_json(account.sum());
   result["recipe"] = request.entry->name;
   result["batch_size"] = values.data.batch_size;
   result["micro_batches"] = values.memory.micro_batches;

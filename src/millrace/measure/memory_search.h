@@ -10,8 +10,8 @@
 namespace millrace {
 
 // One step tried twice, with everything kept and with every block recomputed: {recipe, batch_size, micro_batches,
-// parameters_bytes, buffers_bytes, gradients_bytes, optimizer_bytes, available_bytes} and MemoryChoice::trial. Writes no run
-// folder.
+// parameters_bytes, buffers_bytes, gradients_bytes, optimizer_bytes, available_bytes, account (MemoryAccount: what a run would
+// take in all)} and MemoryChoice::trial. Writes no run folder.
 [[nodiscard]] Json estimate_memory(const RunRequest& request);
 
 struct MaxBatchOptions {
