@@ -126,6 +126,13 @@ TEST(Config, ExplainSaysWhereValuesCameFrom) {
   EXPECT_EQ(json["origins"]["train.seed"], "flag --train.seed");
 }
 
+TEST(Config, ExplainSpeaksOfItself) {
+  const Result none = millrace({"config", "explain"});
+  EXPECT_EQ(none.exit_code, 2);
+  EXPECT_THAT(none.err, HasSubstr("millrace config explain needs the name of a recipe"));
+  EXPECT_THAT(millrace({"config", "explain", "cosmolgy"}).err, HasSubstr("where    millrace config explain"));
+}
+
 TEST(Reference, IsUpToDate) {
   EXPECT_EQ(millrace({"docs-config"}).out, read_text(std::filesystem::path(MILLRACE_SOURCE_DIR) / "docs/reference/config.md"))
       << "./dev docs writes it";
@@ -283,6 +290,14 @@ TEST(MakeData, SameSeedSameBytesAndNoMixing) {
   const Result again = make("a", "1");
   EXPECT_EQ(again.exit_code, 2);
   EXPECT_THAT(again.err, HasSubstr("the folder a is not empty"));
+}
+
+TEST(MakeData, AFailureLeavesNothing) {
+  const Scratch scratch;
+  const Result result = millrace({"make-data", "language_model", "--preset=test", "--out=a"}, {.folder = scratch.path()});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("preset test is meant for a text of yours and makes none"));
+  EXPECT_TRUE(std::filesystem::is_empty(scratch.path()));
 }
 
 TEST(New, RefusesBadNamesAndTakenFolders) {

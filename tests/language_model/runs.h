@@ -39,7 +39,6 @@ inline RunOutcome train(const std::string& preset, const Json& values, const std
   request.entry = &row;
   request.config = layers.resolve();
   request.preset = preset;
-  request.config_folder = run;
   request.console = &console;
   return run_training(request);
 }

@@ -264,12 +264,8 @@ std::vector<Ended> run_on_two(const Json& overrides, const std::filesystem::path
     layers.add_values(overrides, "test");
     telemetry::Console console(telemetry::Console::Mode::quiet);
     SessionRequest request;
-    request.assembly = {.recipe = entry.name,
-                        .config = layers.resolve(),
-                        .make = entry.make,
-                        .config_folder = {},
-                        .console = &console,
-                        .agreement = &agreement};
+    request.assembly = {
+        .recipe = entry.name, .config = layers.resolve(), .make = entry.make, .console = &console, .agreement = &agreement};
     if (agreement.ranks().rank == 0) request.run_place.folder = folder;
     const RunOutcome outcome = Session(std::move(request)).run();
     return Ended{outcome.summary, outcome.exit_code};

@@ -6,6 +6,8 @@
 #include "millrace/cli/text.h"
 #include "millrace/device/device.h"
 #include "millrace/train/run.h"
+#include "millrace/train/run_files.h"
+#include "millrace/train/run_folder.h"
 #include "millrace/train/switchboard.h"
 
 namespace millrace::cli {
@@ -75,6 +77,58 @@ void add_unexpected_words(config::Layers& layers, const std::vector<std::string>
   }
 }
 
+// What the run in the folder that a command names says, where there is a run.
+struct OldRun {
+  Json values = Json::object();
+  std::string origin;
+  std::vector<std::filesystem::path> folders;  // of its relative paths
+  std::string preset;
+  std::string notice;
+};
+
+RunNames run_names(const config::Layers& layers) {
+  const auto text = [&](const char* key) {
+    const auto value = layers.last(key);
+    return value && value->is_string() ? value->get<std::string>() : std::string();
+  };
+  return {.dir = text("run.dir"), .parent = text("run.parent"), .name = text("run.name")};
+}
+
+// Without what is said of the place of a run, of how it began, and what the recipe says as well.
+Json values_that_go_on(const Entry& entry, const config::Schema& schema, const Json& saved) {
+  Json values = known_values(schema, saved);
+  const config::Schema defaults = schema_with_defaults(entry);
+  for (const config::Leaf& leaf : defaults.leaves) {
+    const auto value = values.find(leaf.path);
+    const bool begins = leaf.path == "train.resume" && value != values.end() && *value == "never";
+    if (value != values.end() && (leaf.path.starts_with("run.") || begins || *value == leaf.default_value)) values.erase(value);
+  }
+  return values;
+}
+
+OldRun find_old_run(const Entry& entry, const config::Schema& schema, const config::Layers& naming) {
+  const RunPlace place = place_of_run(entry.name, run_names(naming));
+  Fs& fs = Fs::real();
+  if (place.takes_next_name || !std::filesystem::is_directory(place.folder)) return {};
+  const auto record = read_record(fs, place.folder);
+  if (!record) return {};
+  refuse_another_recipe(*record, place.folder, entry.name);
+  std::filesystem::path folder = run_with_snapshots(fs, place.folder);
+  if (!fs.exists(folder / run_files::kConfig)) folder = place.folder;
+  if (!fs.exists(folder / run_files::kConfig)) return {};
+  OldRun run;
+  try {
+    run.values = values_that_go_on(entry, schema, read_config(fs, folder).values);
+  } catch (const SnapshotError& error) {
+    run.notice = error.message().what + ": the values of the command line alone are used";
+    return run;
+  }
+  run.origin = "run " + place.folder.string();
+  run.folders = folders_of_run(fs, folder);
+  run.preset = read_first_start(folder).preset;
+  return run;
+}
+
 }  // namespace
 
 std::vector<std::string> take_off(Arguments& arguments) {
@@ -89,7 +143,7 @@ std::vector<std::string> take_off(Arguments& arguments) {
   return rows;
 }
 
-CommandConfig resolve_command_config(const Entry& entry, Arguments& arguments) {
+CommandConfig resolve_command_config(const Entry& entry, Arguments& arguments, bool fresh) {
   const config::Schema schema = schema_of(entry);
   const std::vector<config::Alias> aliases = aliases_of(entry);
   const auto preset = arguments.value("preset");
@@ -104,22 +158,34 @@ CommandConfig resolve_command_config(const Entry& entry, Arguments& arguments) {
   files.insert(files.end(), leftovers.begin(), first_other);
   leftovers.erase(leftovers.begin(), first_other);
 
+  const auto fill = [&](config::Layers& layers, const OldRun& run) {
+    layers.add_values(entry.defaults, "recipe " + entry.name);
+    layers.add_values(run.values, run.origin, run.folders);
+    if (preset) add_preset(layers, entry, *preset);
+    for (const auto& file : files) layers.add_file(file);
+    layers.add_environment();
+    Arguments words = arguments;
+    add_plain_flags(layers, words);
+    const std::vector<std::string> flag_words = words.rest();
+    static_cast<void>(layers.add_flags(flag_words));  // what it returns are the files added above and `leftovers`
+    add_unexpected_words(layers, leftovers);
+    add_problems(layers, words);
+  };
+  OldRun run;
+  if (!fresh) {
+    config::Layers naming(schema, aliases);
+    fill(naming, run);
+    run = find_old_run(entry, schema, naming);
+  }
   config::Layers layers(schema, aliases);
-  layers.add_values(entry.defaults, "recipe " + entry.name);
-  if (preset) add_preset(layers, entry, *preset);
-  for (const auto& file : files) layers.add_file(file);
-  layers.add_environment();
-  add_plain_flags(layers, arguments);
-  const std::vector<std::string> flag_words = arguments.rest();
-  static_cast<void>(layers.add_flags(flag_words));  // what it returns are the files added above and `leftovers`
-  add_unexpected_words(layers, leftovers);
-  add_problems(layers, arguments);
+  fill(layers, run);
+  arguments = Arguments(std::vector<std::string>());
 
   CommandConfig result;
   result.resolved = layers.resolve();
+  if (!run.notice.empty()) result.resolved.notices.push_back(run.notice);
   if (auto problems = run_problems(result.resolved); !problems.empty()) throw ConfigError(std::move(problems));
-  result.preset = preset ? with_underscores(*preset) : "";
-  result.config_folder = files.empty() ? std::filesystem::current_path() : std::filesystem::absolute(files.front()).parent_path();
+  result.preset = preset ? with_underscores(*preset) : run.preset;
   return result;
 }
 

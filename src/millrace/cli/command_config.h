@@ -1,7 +1,6 @@
 // From the words of a command to a resolved config: presets, files, environment and flags in their order.
 #pragma once
 
-#include <filesystem>
 #include <string>
 
 #include "millrace/cli/arguments.h"
@@ -11,13 +10,15 @@ namespace millrace::cli {
 
 struct CommandConfig {
   config::Resolved resolved;
-  std::string preset;                   // "" = none
-  std::filesystem::path config_folder;  // of the first config file, else the current folder
+  std::string preset;  // "" = none
 };
 
 // Takes --preset, --config (also --config-file, -c, --environment-file, -e), --run, --data, --off, bare config files and every
 // config flag. All mistakes, those in `arguments.problems()` included, come in one ConfigError.
-[[nodiscard]] CommandConfig resolve_command_config(const Entry& entry, Arguments& arguments);
+//
+// When they name the folder of a run, its config is the layer below the preset, and its preset is remembered; not with `fresh`,
+// which starts over. UsageError when that is a run of another recipe.
+[[nodiscard]] CommandConfig resolve_command_config(const Entry& entry, Arguments& arguments, bool fresh = false);
 
 // The schema of a recipe's run with the recipe's own defaults in it.
 [[nodiscard]] config::Schema schema_with_defaults(const Entry& entry);

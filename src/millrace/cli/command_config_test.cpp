@@ -84,12 +84,6 @@ TEST_F(CommandConfigTest, KnowsWhereValuesCameFrom) {
   EXPECT_EQ(config.resolved.values["train"]["off"], (Json{"keep_memory", "autocast", "device_skip"}));
   EXPECT_EQ(config.resolved.origins.at("data.dir"), "flag --data");
   EXPECT_EQ(config.resolved.origins.at("recipe.title"), "preset smoke");
-  EXPECT_EQ(config.config_folder, std::filesystem::current_path());
-}
-
-TEST_F(CommandConfigTest, FolderOfTheFirstFileIsKept) {
-  const std::string json = file("a.json", R"({"recipe": {"title": "file"}})");
-  EXPECT_EQ(resolve({json}).config_folder, folder_);
 }
 
 TEST_F(CommandConfigTest, ReportsAllMistakesAtOnce) {

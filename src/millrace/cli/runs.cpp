@@ -9,8 +9,8 @@ namespace {
 
 constexpr std::string_view kRunsHelp =
     R"(Lists the run folders below ./runs, newest first. A run that is "stopped" goes on with
-millrace train RECIPE --run FOLDER and the options it was started with; so does a branch (FOLDER/branches/...), which is what a run
-left behind when it went on from an older snapshot (--train.resume=FOLDER/snapshots/...).
+millrace train RECIPE --run FOLDER; so does a branch (FOLDER/branches/...), which is what a run left behind when it went on from an
+older snapshot (--train.resume=FOLDER/snapshots/...).
 
   --root DIR            another folder than ./runs
   --json                as JSON

@@ -11,7 +11,6 @@ RunRequest take_run(const Entry& entry, Arguments& arguments, telemetry::Console
   request.entry = &entry;
   request.config = std::move(config.resolved);
   request.preset = std::move(config.preset);
-  request.config_folder = std::move(config.config_folder);
   request.console = &console;
   return request;
 }

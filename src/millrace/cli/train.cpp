@@ -9,8 +9,9 @@ namespace millrace::cli {
 namespace {
 
 constexpr std::string_view kTrainHelp =
-    R"(Trains a recipe. With --run DIR the same command again goes on where DIR's newest valid snapshot is; without it each
-run gets a folder of its own, runs/<recipe>/<date-time>. SIGINT, SIGTERM, SIGHUP and SIGUSR1 finish the step, save and leave.
+    R"(Trains a recipe. With --run DIR of a run it goes on where DIR's newest valid snapshot is, with the values that the run
+had; what the command line, files, environment or preset say goes over them. Without --run each run gets a folder of its own,
+runs/<recipe>/<date-time>. SIGINT, SIGTERM, SIGHUP and SIGUSR1 finish the step, save and leave.
 
   FILE, --config FILE   config file: .json (comments allowed), .toml, .yaml; may be given several times, later files win
   --preset NAME         values below those of the files; without input data a preset makes its own
@@ -18,11 +19,13 @@ run gets a folder of its own, runs/<recipe>/<date-time>. SIGINT, SIGTERM, SIGHUP
   --data DIR            folder of the input data
   --section.key=VALUE   one value; hyphen and underscore are alike, --x and --no-x set a true|false key
   --off ROW,ROW         switchboard rows to turn off (millrace list --switches)
-  --fresh               start over in a folder that holds a run, which is removed when the new one has saved
+  --fresh               start over in a folder that holds a run, with this command line's values alone; the old run is
+                        removed when the new one has saved
   --dry-run             print the resolved config and the plan, and stop
   --json                print summary.json on stdout when done; everything else goes to stderr
 
-Precedence: flag > environment (MILLRACE_OPTIM__LEARNING_RATE=1e-3) > files in order > preset > the recipe's defaults.
+Precedence: flag > environment (MILLRACE_OPTIM__LEARNING_RATE=1e-3) > files in order > preset > the run in --run DIR > the
+recipe's defaults. A path in a file is looked for beside that file, then in the current folder.
 )";
 
 int run_train(const Invocation& call) {
@@ -33,13 +36,12 @@ int run_train(const Invocation& call) {
   request.entry = &entry;
   request.fresh = arguments.flag("fresh");
   request.dry_run = arguments.flag("dry-run");
-  CommandConfig config = resolve_command_config(entry, arguments);
+  CommandConfig config = resolve_command_config(entry, arguments, request.fresh);
   keep_memory_unless_off(config.resolved);
   telemetry::Console console(telemetry::Console::Mode::automatic, json ? 2 : 1);
   if (request.dry_run) console.line(config_table(schema_of(entry), config.resolved));
   request.config = std::move(config.resolved);
   request.preset = std::move(config.preset);
-  request.config_folder = std::move(config.config_folder);
   request.command_line = {call.program, "train"};
   request.command_line.insert(request.command_line.end(), call.words.begin(), call.words.end());
   request.console = &console;

@@ -49,6 +49,9 @@ struct FieldSpec {
   std::int64_t exact_size = -1;  // of a vector; -1 = any
   bool is_required = false;
   std::string_view unit_text = {};
+  bool is_path = false;
+  std::string_view words_beside_path = {};
+  bool is_free_on_resume = false;
 
   consteval FieldSpec min(double value) const {
     FieldSpec s = *this;
@@ -87,6 +90,20 @@ struct FieldSpec {
   consteval FieldSpec unit(std::string_view value) const {
     FieldSpec s = *this;
     s.unit_text = value;
+    return s;
+  }
+  // A text that names a file or folder to read, or a list of such texts; see Layers on where a relative one is looked for.
+  // `words`, between bars, are taken too and name none.
+  consteval FieldSpec path(std::string_view words = {}) const {
+    FieldSpec s = *this;
+    s.is_path = true;
+    s.words_beside_path = words;
+    return s;
+  }
+  // Of a member or a whole section: a run may go on with another value.
+  consteval FieldSpec free_on_resume() const {
+    FieldSpec s = *this;
+    s.is_free_on_resume = true;
     return s;
   }
 };

@@ -47,6 +47,25 @@ void assign(Json& values, std::string_view path, Json value) {
   *node = std::move(value);
 }
 
+// `value` of a path leaf, with the folder before it in which the file was found.
+Json as_seen_from_here(const Leaf& leaf, Json value, const std::vector<std::filesystem::path>& folders) {
+  if (value.is_array()) {
+    for (Json& each : value) each = as_seen_from_here(leaf, std::move(each), folders);
+    return value;
+  }
+  if (!value.is_string()) return value;
+  const auto& text = value.get_ref<const std::string&>();
+  const bool names_none = text.empty() || std::ranges::count(leaf.words_beside_path, text) > 0;
+  if (names_none || std::filesystem::path(text).is_absolute()) return value;
+  for (const std::filesystem::path& folder : folders) {
+    std::error_code code;
+    const bool is_here = folder.empty() || folder == ".";
+    const std::filesystem::path path = is_here ? std::filesystem::path(text) : folder / text;
+    if (std::filesystem::exists(path, code)) return path.string();
+  }
+  return value;
+}
+
 }  // namespace
 
 Layers::Layers(const Schema& schema, std::span<const Alias> aliases)
@@ -159,11 +178,15 @@ void Layers::set(const std::string& name, const Json& value, const std::string& 
                          .next = "remove one of them; the first is " + first->second});
     return;
   }
-  sets_.push_back({.path = path, .value = std::move(converted), .scalar_text = layer.scalar_text, .origin = origin});
+  sets_.push_back({.path = path,
+                   .value = std::move(converted),
+                   .scalar_text = layer.scalar_text,
+                   .origin = origin,
+                   .folders = layer.folders});
 }
 
-void Layers::add_values(const Json& values, const std::string& origin) {
-  Layer layer{.origin_of = [&](const std::string&) { return origin; }};
+void Layers::add_values(const Json& values, const std::string& origin, std::vector<std::filesystem::path> folders) {
+  Layer layer{.origin_of = [&](const std::string&) { return origin; }, .folders = std::move(folders)};
   MR_CHECK(values.is_object() || values.is_null(), "values of a config must be an object");
   walk(values.is_null() ? Json::object() : values, "", layer);
 }
@@ -179,7 +202,7 @@ void Layers::add_file(const std::filesystem::path& path) {
     return;
   }
   try {
-    add_text(Fs::real().read_file(path), path.extension().string(), path.string());
+    read_text(Fs::real().read_file(path), path.extension().string(), path.string(), {path.parent_path()});
   } catch (const FsError& error) {
     refuse("can't read the config file: " + std::generic_category().message(error.error_number()),
            remedy_for(error.error_number()));
@@ -187,11 +210,18 @@ void Layers::add_file(const std::filesystem::path& path) {
 }
 
 void Layers::add_text(std::string_view text, std::string_view suffix, const std::string& name) {
+  read_text(text, suffix, name, {});
+}
+
+void Layers::read_text(std::string_view text, std::string_view suffix, const std::string& name,
+                       std::vector<std::filesystem::path> folders) {
   std::map<std::string, std::string> origins;
-  Layer layer{.origin_of = [&](const std::string& path) {
-    const auto found = origins.find(path);
-    return "file " + (found == origins.end() ? name : found->second);
-  }};
+  Layer layer{.origin_of =
+                  [&](const std::string& path) {
+                    const auto found = origins.find(path);
+                    return "file " + (found == origins.end() ? name : found->second);
+                  },
+              .folders = std::move(folders)};
   const std::size_t before = problems_.size();
   bool is_complete = true;
   const Json tree = parse_text(text, suffix, name, origins, problems_, notices_, layer.scalar_text, &is_complete);
@@ -202,6 +232,13 @@ void Layers::add_text(std::string_view text, std::string_view suffix, const std:
 
 void Layers::add_problem(Problem problem) { problems_.push_back(std::move(problem)); }
 
+std::optional<Json> Layers::last(std::string_view path) const {
+  for (auto each = sets_.rbegin(); each != sets_.rend(); ++each) {
+    if (each->path == path) return each->value;
+  }
+  return std::nullopt;
+}
+
 Resolved Layers::resolve() const {
   std::vector<Problem> problems = problems_;
   Resolved resolved{.values = Json::object(), .origins = {}, .notices = notices_};
@@ -211,7 +248,9 @@ Resolved Layers::resolve() const {
   }
   for (const Set& each : sets_) {
     const std::size_t before = problems.size();
-    Json value = schema_->find(each.path)->canonical(each.value, each.scalar_text, problems);
+    const Leaf& leaf = *schema_->find(each.path);
+    Json value = leaf.canonical(each.value, each.scalar_text, problems);
+    if (leaf.is_path) value = as_seen_from_here(leaf, std::move(value), each.folders);
     for (std::size_t i = before; i < problems.size(); ++i) problems[i].where = each.origin;
     assign(resolved.values, each.path, std::move(value));
     resolved.origins[each.path] = each.origin;

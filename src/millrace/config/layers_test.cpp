@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "millrace/config/schema.h"
+#include "millrace/config/schema_of.h"
 #include "millrace/config/test_config.h"
 
 namespace millrace::config {
@@ -234,6 +235,66 @@ TEST_F(Files, ThatCantBeReadAreProblems) {
   EXPECT_THAT(problems_of(folder_ / "loop.yaml"), HasSubstr("Too many levels of symbolic links"));
   EXPECT_THAT(problems_of(folder_ / "a.txt"), HasSubstr("next     name the file .json, .toml, .yaml or .yml"));
   EXPECT_THAT(problems_of(folder_ / "huge.json"), HasSubstr("larger than 1 MB"));
+}
+
+struct Places {
+  std::string folder;
+  std::vector<std::string> files;
+  std::string from = "auto";
+  std::string word;
+  static consteval auto fields() {
+    using C = Places;
+    return std::tuple{field<&C::folder>("").path(), field<&C::files>("").path().free_on_resume(),
+                      field<&C::from>("").path("auto|never"), field<&C::word>("")};
+  }
+};
+struct PlaceSections {
+  Places in;
+  Places out;
+  static consteval auto fields() {
+    return std::tuple{field<&PlaceSections::in>(""), field<&PlaceSections::out>("").free_on_resume()};
+  }
+};
+
+TEST(Layers, APathInAFileIsLookedForBesideThatFile) {
+  namespace stdfs = std::filesystem;
+  const stdfs::path root = stdfs::path(testing::TempDir()) / "layers_paths";
+  stdfs::remove_all(root);
+  for (const char* name : {"data", "b", "auto", "word"}) stdfs::create_directories(root / name);
+  std::ofstream(root / "a.json")
+      << R"({"in": {"folder": "data", "files": ["b", "missing", "/tmp"], "from": "auto", "word": "word"}, "out.from": "b"})";
+  const Schema schema = schema_of<PlaceSections>();
+  Layers layers(schema);
+  layers.add_file(root / "a.json");
+  layers.add_flags(Words{"--out.folder=data"});
+  const Json values = layers.resolve().values;
+  EXPECT_EQ(values["in"]["folder"], (root / "data").string());
+  EXPECT_EQ(values["in"]["files"], Json({(root / "b").string(), "missing", "/tmp"})) << "what is not there stays as written";
+  EXPECT_EQ(values["in"]["from"], "auto") << "a word, although a folder has that name";
+  EXPECT_EQ(values["in"]["word"], "word") << "text";
+  EXPECT_EQ(values["out"]["from"], (root / "b").string());
+  EXPECT_EQ(values["out"]["folder"], "data") << "a flag speaks of the current folder";
+  EXPECT_EQ(layers.last("in.folder"), Json("data"));
+  EXPECT_EQ(layers.last("in.nothing"), std::nullopt);
+
+  // Of a run: the current folder first.
+  Layers run(schema);
+  run.add_values({{"in.folder", "data"}, {"in.files", {"b"}}}, "run r", {"", root});
+  const Resolved resolved = run.resolve();
+  EXPECT_EQ(resolved.values["in"]["folder"], (root / "data").string());
+  EXPECT_EQ(resolved.origins.at("in.folder"), "run r");
+}
+
+TEST(Layers, FieldsSayWhatIsAPathAndWhatIsFreeOnResume) {
+  const Schema schema = schema_of<PlaceSections>();
+  EXPECT_EQ(schema.find("in.folder")->type, "path");
+  EXPECT_EQ(schema.find("in.files")->type, "list of paths");
+  EXPECT_EQ(schema.find("in.from")->type, "auto|never|path");
+  EXPECT_TRUE(schema.find("in.from")->is_path);
+  EXPECT_FALSE(schema.find("in.word")->is_path);
+  EXPECT_TRUE(schema.find("in.files")->free_on_resume);
+  EXPECT_FALSE(schema.find("in.folder")->free_on_resume);
+  EXPECT_TRUE(schema.find("out.word")->free_on_resume) << "a whole section";
 }
 
 }  // namespace

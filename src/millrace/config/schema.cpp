@@ -33,6 +33,22 @@ ValueType detail::wrap(ValueType::Kind kind, ValueType inner) {
   return type;
 }
 
+ValueType detail::as_path(ValueType type) {
+  if (type.kind == ValueType::Kind::text) type.kind = ValueType::Kind::path;
+  for (ValueType& inner : type.inner) inner = as_path(std::move(inner));
+  return type;
+}
+
+std::vector<std::string> detail::words_between_bars(std::string_view words) {
+  std::vector<std::string> list;
+  while (!words.empty()) {
+    const std::size_t bar = std::min(words.find('|'), words.size());
+    list.emplace_back(words.substr(0, bar));
+    words.remove_prefix(std::min(bar + 1, words.size()));
+  }
+  return list;
+}
+
 Leaf detail::make_leaf(std::string path, std::string_view help, std::string_view unit, ValueType type, const Limits& limits,
                        Json default_value, bool required) {
   Leaf leaf{.path = std::move(path),
@@ -47,6 +63,7 @@ Leaf detail::make_leaf(std::string path, std::string_view help, std::string_view
   for (; !inner->inner.empty() && inner->kind != ValueType::Kind::choice; inner = &inner->inner.front()) {
     if (inner->kind == ValueType::Kind::automatic) leaf.choices.emplace_back("auto");
   }
+  leaf.is_path = inner->kind == ValueType::Kind::path;
   if (inner->words.empty()) leaf.choices.clear();
   leaf.choices.insert(leaf.choices.end(), inner->words.begin(), inner->words.end());
   leaf.canonical = [type = std::move(type), limits, name = leaf.path, fallback = leaf.default_value](

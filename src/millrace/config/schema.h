@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -24,8 +25,11 @@ struct Leaf {
   std::string unit;   // "s", "bytes"; empty mostly
   Json default_value;
   bool required = false;
-  bool is_boolean = false;           // as a flag it may stand without a value, and with --no- before it
-  std::vector<std::string> choices;  // legal words of an enum
+  bool is_boolean = false;                          // as a flag it may stand without a value, and with --no- before it
+  std::vector<std::string> choices;                 // legal words of an enum
+  bool is_path = false;                             // the value, or each one of the list, names a file or folder
+  std::vector<std::string> words_beside_path = {};  // of a path: legal values that name none
+  bool free_on_resume = false;                      // a run may go on with another value
   // Checks and converts one value to canonical JSON (numbers of the right kind, enum words). `scalar_text` is true when the
   // value came as text (flags, environment, YAML scalars) and must be parsed by type. Adds problems (what and next) and
   // returns the default when it can't.
@@ -57,12 +61,17 @@ struct Resolved {
 };
 
 // Collects layers, lowest precedence first, then resolve() checks all of them at once.
-// preset < files in order < environment (MILLRACE_OPTIM__LEARNING_RATE) < flags; aliases are accepted in all.
+// run < preset < files in order < environment (MILLRACE_OPTIM__LEARNING_RATE) < flags; aliases are accepted in all.
+//
+// Paths: what a resolved config holds is relative to the current folder. A path that a file holds is looked for beside that file
+// first; where nothing is there it stays as it is written.
 class Layers {
  public:
   // `schema` must outlive this; an alias of a key that isn't in it is an InternalError.
   explicit Layers(const Schema& schema, std::span<const Alias> aliases = {});
-  void add_values(const Json& values, const std::string& origin);  // defaults of a recipe, a preset: nested or dotted keys
+  // Defaults of a recipe, a preset, the config of a run: nested or dotted keys. A relative path in them is looked for in each of
+  // `folders` in turn.
+  void add_values(const Json& values, const std::string& origin, std::vector<std::filesystem::path> folders = {});
   void add_file(const std::filesystem::path& path);  // .json (comments allowed) .toml .yaml .yml; problems are kept, not thrown
   void add_text(std::string_view text, std::string_view suffix, const std::string& name);  // the same from memory
   void add_environment();  // of this process, prefix MILLRACE_; MILLRACE_TORCH and names without "__" are not ours
@@ -72,6 +81,8 @@ class Layers {
   // problems.
   std::vector<std::string> add_flags(std::span<const std::string> words);
   void add_problem(Problem problem);
+  // What the highest layer so far says of a key, unchecked; nullopt when none does.
+  [[nodiscard]] std::optional<Json> last(std::string_view path) const;
   // Throws ConfigError with all problems (unknown keys with the nearest legal one, wrong types, out of range, missing, ...).
   [[nodiscard]] Resolved resolve() const;
 
@@ -81,8 +92,11 @@ class Layers {
     Json value;
     bool scalar_text;
     std::string origin;
+    std::vector<std::filesystem::path> folders;
   };
   struct Layer;
+  void read_text(std::string_view text, std::string_view suffix, const std::string& name,
+                 std::vector<std::filesystem::path> folders);
   void walk(const Json& tree, const std::string& prefix, Layer& layer);
   void add_key(const std::string& name, const Json& value, Layer& layer);
   void set(const std::string& name, const Json& value, const std::string& origin, Layer& layer);

@@ -29,6 +29,9 @@ struct Codec {
 
 [[noreturn]] void wrong_kind(const char* expected, const Json& value);
 [[nodiscard]] ValueType wrap(ValueType::Kind kind, ValueType inner);
+// A text as a path, also inside a list or an optional.
+[[nodiscard]] ValueType as_path(ValueType type);
+[[nodiscard]] std::vector<std::string> words_between_bars(std::string_view words);
 [[nodiscard]] Leaf make_leaf(std::string path, std::string_view help, std::string_view unit, ValueType type, const Limits& limits,
                              Json default_value, bool required);
 
@@ -230,16 +233,22 @@ struct Codec<T> {
 };
 
 template <HasFields T>
-void add_leaves(const std::string& prefix, const T& defaults, Schema& schema) {
+void add_leaves(const std::string& prefix, const T& defaults, bool free_on_resume, Schema& schema) {
   for_each_field<T>([&]<auto Member>(const FieldSpec<Member>& spec) {
     using M = MemberType<Member>;
+    const bool is_free = free_on_resume || spec.is_free_on_resume;
     std::string path = prefix + std::string(member_name<Member>());
     if constexpr (HasFields<M>) {
       schema.groups[path] = std::string(spec.help);
-      add_leaves<M>(path + ".", defaults.*Member, schema);
+      add_leaves<M>(path + ".", defaults.*Member, is_free, schema);
     } else {
-      schema.leaves.push_back(make_leaf(std::move(path), spec.help, spec.unit_text, Codec<M>::type(), limits_of(spec),
-                                        Codec<M>::write(defaults.*Member), spec.is_required));
+      ValueType type = spec.is_path ? as_path(Codec<M>::type()) : Codec<M>::type();
+      Leaf leaf = make_leaf(std::move(path), spec.help, spec.unit_text, std::move(type), limits_of(spec),
+                            Codec<M>::write(defaults.*Member), spec.is_required);
+      leaf.words_beside_path = words_between_bars(spec.words_beside_path);
+      if (!leaf.words_beside_path.empty()) leaf.type = std::string(spec.words_beside_path) + "|" + leaf.type;
+      leaf.free_on_resume = is_free;
+      schema.leaves.push_back(std::move(leaf));
     }
   });
 }
@@ -250,7 +259,7 @@ void add_leaves(const std::string& prefix, const T& defaults, Schema& schema) {
 template <class T>
 [[nodiscard]] Schema schema_of(std::string_view prefix = "") {
   Schema schema;
-  detail::add_leaves<T>(prefix.empty() ? std::string() : std::string(prefix) + ".", T{}, schema);
+  detail::add_leaves<T>(prefix.empty() ? std::string() : std::string(prefix) + ".", T{}, /*free_on_resume=*/false, schema);
   return schema;
 }
 

@@ -124,7 +124,6 @@ void Assembly::make_recipe(const RecipePlaces& places) {
   context_.config = &config_;
   context_.switches = &switches_;
   context_.places = places;
-  context_.config_folder = request_.config_folder;
   context_.seed = static_cast<std::uint64_t>(config_.train.seed);
   context_.notice = [this](const std::string& text) { notices_.push_back(text); };
   torch::manual_seed(context_.seed);

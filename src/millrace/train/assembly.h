@@ -29,7 +29,6 @@ struct AssemblyRequest {
   std::string recipe;  // its name
   config::Resolved config;
   std::function<std::unique_ptr<Recipe>(const Json& config, const Context& context)> make;
-  std::filesystem::path config_folder;
   telemetry::Console* console = nullptr;  // required
   Agreement* agreement = nullptr;         // null = one process
 };

@@ -40,21 +40,23 @@ struct DataConfig {
     using C = DataConfig;
     using config::field;
     return std::tuple{
-        field<&C::dir>("Folder of the input data (--data). Empty: the preset makes its own."),
+        field<&C::dir>("Folder of the input data (--data). Empty: the preset makes its own.").path().free_on_resume(),
         field<&C::batch_size>("Samples of each data set in a batch, on each rank.").min(1),
-        field<&C::workers>("Reader threads; 0 = read in the calling thread.").min(0).max(256),
-        field<&C::prefetch>("Batches ready ahead of the step, at first.").min(1).max(1024),
-        field<&C::pin_memory>("Accepted for compatibility: batches go to a GPU from pageable memory."),
-        field<&C::persistent_workers>("Accepted for compatibility: readers always live for the whole run."),
+        field<&C::workers>("Reader threads; 0 = read in the calling thread.").min(0).max(256).free_on_resume(),
+        field<&C::prefetch>("Batches ready ahead of the step, at first.").min(1).max(1024).free_on_resume(),
+        field<&C::pin_memory>("Accepted for compatibility: batches go to a GPU from pageable memory.").free_on_resume(),
+        field<&C::persistent_workers>("Accepted for compatibility: readers always live for the whole run.").free_on_resume(),
         field<&C::shuffle>("New random order each epoch (training only)."),
         field<&C::drop_last>("Drop an epoch's last smaller batch (training only)."),
         field<&C::bad_samples>("What to do with a sample that can't be read."),
         field<&C::max_bad_fraction>("Of an epoch's samples; with more bad ones the run fails.").min(0).max(1),
-        field<&C::max_buffer_bytes>("Most memory for batches being made and used.").min(1).unit("bytes"),
+        field<&C::max_buffer_bytes>("Most memory for batches being made and used.").min(1).unit("bytes").free_on_resume(),
         field<&C::cache>("Keeps samples in memory once read. auto = where all fit into half of the free memory; device = in host "
-                         "memory, as ram."),
-        field<&C::cache_bytes>("Most memory for that; auto = half of the free memory.").min(1).unit("bytes"),
-        field<&C::accept_changed>("Goes on although the data is not what the run was begun with; says what differs.")};
+                         "memory, as ram.")
+            .free_on_resume(),
+        field<&C::cache_bytes>("Most memory for that; auto = half of the free memory.").min(1).unit("bytes").free_on_resume(),
+        field<&C::accept_changed>("Goes on although the data is not what the run was begun with; says what differs.")
+            .free_on_resume()};
   }
 };
 
@@ -108,19 +110,22 @@ struct TrainConfig {
     using C = TrainConfig;
     using config::field;
     return std::tuple{
-        field<&C::epochs>("Passes over the training data; 0 = until max_steps.").min(0),
-        field<&C::max_steps>("Stop after this many steps; 0 = by epochs alone.").min(0),
+        field<&C::epochs>("Passes over the training data; 0 = until max_steps.").min(0).free_on_resume(),
+        field<&C::max_steps>("Stop after this many steps; 0 = by epochs alone.").min(0).free_on_resume(),
         field<&C::seed>("Seed of everything random."),
         field<&C::resume>("auto = go on from the run folder's newest snapshot; never; or the path of a run or snapshot to "
-                          "begin from: later ones in the run folder become a branch."),
+                          "begin from: later ones in the run folder become a branch.")
+            .path("auto|never")
+            .free_on_resume(),
         field<&C::weights>(
             "Begin with the weights of this run, snapshot or file, with a fresh optimiser and schedule. A run that has "
-            "saved goes on from its own."),
-        field<&C::validate_every>("Steps between validations; 0 = at the end of each epoch.").min(0),
-        field<&C::validate_at_start>("Also validate before the first step: the loss to compare with."),
-        field<&C::validate_batches>("Batches of a validation; 0 = the whole validation split.").min(0),
-        field<&C::early_stop_patience>("Stop after this many validations without improvement; 0 = off.").min(0),
-        field<&C::early_stop_delta>("Smallest improvement that counts for early_stop_patience.").min(0),
+            "saved goes on from its own.")
+            .path(),
+        field<&C::validate_every>("Steps between validations; 0 = at the end of each epoch.").min(0).free_on_resume(),
+        field<&C::validate_at_start>("Also validate before the first step: the loss to compare with.").free_on_resume(),
+        field<&C::validate_batches>("Batches of a validation; 0 = the whole validation split.").min(0).free_on_resume(),
+        field<&C::early_stop_patience>("Stop after this many validations without improvement; 0 = off.").min(0).free_on_resume(),
+        field<&C::early_stop_delta>("Smallest improvement that counts for early_stop_patience.").min(0).free_on_resume(),
         field<&C::off>("Switchboard rows to turn off (--off=a,b). millrace list --switches names them.")};
   }
 };
@@ -182,8 +187,10 @@ struct DeviceConfig {
   static consteval auto fields() {
     using C = DeviceConfig;
     using config::field;
-    return std::tuple{field<&C::name>("auto, cpu, cuda or cuda:<index>."),
-                      field<&C::threads>("Intra-op threads of the CPU; auto = the physical cores this process may use.").min(1),
+    return std::tuple{field<&C::name>("auto, cpu, cuda or cuda:<index>.").free_on_resume(),
+                      field<&C::threads>("Intra-op threads of the CPU; auto = the physical cores this process may use.")
+                          .min(1)
+                          .free_on_resume(),
                       field<&C::layout>("Memory layout of images and volumes, where a recipe has a choice; auto = by a trial.")};
   }
 };
@@ -218,13 +225,13 @@ struct RunConfig {
     using config::field;
     return std::tuple{field<&C::data>("Input."),
                       field<&C::precision>("Number formats."),
-                      field<&C::memory>("Memory against time."),
+                      field<&C::memory>("Memory against time.").free_on_resume(),
                       field<&C::optim>("Optimiser."),
                       field<&C::train>("Length and order of the run."),
-                      field<&C::snapshot>("Saved state."),
-                      field<&C::log>("Log lines and event files."),
+                      field<&C::snapshot>("Saved state.").free_on_resume(),
+                      field<&C::log>("Log lines and event files.").free_on_resume(),
                       field<&C::device>("Where to run."),
-                      field<&C::run>("Where the run's files go.")};
+                      field<&C::run>("Where the run's files go.").free_on_resume()};
   }
 };
 

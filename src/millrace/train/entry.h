@@ -36,7 +36,6 @@ struct Entry {
   std::vector<std::pair<std::string, Json>> presets;  // name -> values over the defaults; "smoke" and "small" run without data
   std::vector<config::Alias> aliases;                 // the original's keys and flags
   std::function<std::unique_ptr<Recipe>(const Json& config, const Context& context)> make;  // config = resolved whole
-  std::vector<std::string> free_on_resume;  // own keys that may change on resume; "generate." = a whole section
   // True when the config names no input of its own: a preset then makes its data. Null = never.
   std::function<bool(const Json& config)> needs_data;
   // Writes sample data for a preset into `out` (an existing empty folder); same bytes for the same seed. Null = none.

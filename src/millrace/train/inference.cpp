@@ -34,7 +34,7 @@ void require_recipe(Fs& fs, const Entry& entry, const std::filesystem::path& run
                         run.string() + ", or millrace predict " + recipe + " ..."});
 }
 
-// What the run's file says, taken as far as the recipe's schema goes and checked by it: a key that is new has its default.
+// Checked by the recipe's schema: a key that is new has its default.
 config::Resolved config_of_run(Fs& fs, const Entry& entry, const std::filesystem::path& run) {
   config::Resolved saved = read_config(fs, run);
   const auto refuse = [&](const std::string& what, const std::string& where) {
@@ -47,13 +47,8 @@ config::Resolved config_of_run(Fs& fs, const Entry& entry, const std::filesystem
     const Json::json_pointer place("/" + with_slashes(section));
     if (!saved.values.contains(place) || !saved.values.at(place).is_object()) refuse("it has no section " + section, file);
   }
-  Json known = Json::object();
-  for (const config::Leaf& leaf : schema.leaves) {
-    const Json::json_pointer place("/" + with_slashes(leaf.path));
-    if (saved.values.contains(place)) known[leaf.path] = saved.values.at(place);
-  }
   config::Layers layers(schema);
-  layers.add_values(known, file);
+  layers.add_values(known_values(schema, saved.values), file, folders_of_run(fs, run));
   try {
     saved.values = layers.resolve().values;
   } catch (const ConfigError& error) {
@@ -88,7 +83,6 @@ Loaded load_for_inference(const Entry& entry, const std::filesystem::path& from,
   loaded.shared = std::make_unique<RunConfig>(shared);
   context.config = loaded.shared.get();
   context.switches = loaded.switches.get();
-  context.config_folder = std::filesystem::current_path();
   context.places.cache_folder = cache_folder();
   context.seed = static_cast<std::uint64_t>(shared.train.seed);
   // Without a console for its notices: the recipe may outlive the caller's, and what it says was said in training.

@@ -41,7 +41,6 @@ struct Context {
   const RunConfig* config = nullptr;   // the sections that all recipes share; lives as long as the run
   const Switches* switches = nullptr;  // which optimisations are on; lives as long as the run
   RecipePlaces places;
-  std::filesystem::path config_folder;  // relative input paths are looked up here first, then in the current folder
   std::uint64_t seed = 0;
   std::function<void(const std::string&)> notice;  // see say()
 

@@ -1,60 +1,46 @@
 #include "millrace/train/resume_rules.h"
 
 #include <algorithm>
-#include <array>
-#include <map>
 
 namespace millrace {
 namespace {
 
-void flatten(const Json& value, const std::string& prefix, std::map<std::string, Json>& out) {
-  if (value.is_object() && !value.empty()) {
-    for (const auto& [key, child] : value.items()) flatten(child, prefix.empty() ? key : prefix + "." + key, out);
-  } else {
-    out[prefix] = value;
-  }
+const Json* value_at(const Json& values, std::string path) {
+  std::replace(path.begin(), path.end(), '.', '/');
+  const Json::json_pointer place("/" + path);
+  return values.contains(place) ? &values.at(place) : nullptr;
+}
+
+bool is_same(const config::Leaf& leaf, const Json& saved, const Json& now, const std::filesystem::path& folder) {
+  if (saved == now || !leaf.is_path) return saved == now;
+  if (saved.is_string() && now.is_string()) return leads_to(saved.get<std::string>(), now.get<std::string>(), folder);
+  if (!saved.is_array() || !now.is_array()) return false;
+  return std::equal(saved.begin(), saved.end(), now.begin(), now.end(),
+                    [&](const Json& a, const Json& b) { return is_same(leaf, a, b, folder); });
 }
 
 }  // namespace
 
-bool may_change_on_resume(const std::string& path, std::span<const std::string> recipe_keys) {
-  static const std::array<std::string_view, 18> keys = {"train.max_steps",
-                                                        "train.epochs",
-                                                        "train.resume",
-                                                        "train.validate_at_start",
-                                                        "train.early_stop_patience",
-                                                        "data.workers",
-                                                        "data.prefetch",
-                                                        "data.pin_memory",
-                                                        "data.persistent_workers",
-                                                        "data.dir",
-                                                        "data.cache",
-                                                        "data.cache_bytes",
-                                                        "data.max_buffer_bytes",
-                                                        "train.validate_every",
-                                                        "train.validate_batches",
-                                                        "device.name",
-                                                        "train.early_stop_delta",
-                                                        "data.accept_changed"};
-  if (path.starts_with("log.") || path.starts_with("memory.") || path.starts_with("snapshot.") || path.starts_with("run."))
-    return true;
-  const auto covers = [&](const std::string& key) { return key.ends_with('.') ? path.starts_with(key) : path == key; };
-  return std::find(keys.begin(), keys.end(), path) != keys.end() || std::any_of(recipe_keys.begin(), recipe_keys.end(), covers);
+bool leads_to(const std::string& saved, const std::string& now, const std::filesystem::path& folder) {
+  if (saved == now) return true;
+  if (saved.empty() || now.empty()) return false;
+  std::error_code code;
+  return std::filesystem::equivalent(saved, now, code) || std::filesystem::equivalent(folder / saved, now, code);
 }
 
-std::vector<Problem> forbidden_changes(const Json& saved, const config::Resolved& now, std::span<const std::string> recipe_keys) {
-  std::map<std::string, Json> before;
-  std::map<std::string, Json> after;
-  flatten(saved, "", before);
-  flatten(now.values, "", after);
+std::vector<Problem> forbidden_changes(const Json& saved, const config::Resolved& now, const config::Schema& schema,
+                                       const std::filesystem::path& folder) {
   std::vector<Problem> problems;
-  for (const auto& [path, value] : after) {
-    const auto it = before.find(path);
-    if (it == before.end() || it->second == value || may_change_on_resume(path, recipe_keys)) continue;
-    const auto origin = now.origins.find(path);
-    problems.push_back({path + " is " + value.dump() + ", the run in this folder was started with " + it->second.dump(),
+  for (const config::Leaf& leaf : schema.leaves) {
+    if (leaf.free_on_resume) continue;
+    const Json* before = value_at(saved, leaf.path);
+    const Json* after = value_at(now.values, leaf.path);
+    if (before == nullptr || after == nullptr || is_same(leaf, *before, *after, folder)) continue;
+    const auto origin = now.origins.find(leaf.path);
+    problems.push_back({leaf.path + " is " + after->dump() + ", the run in this folder was started with " + before->dump(),
                         origin == now.origins.end() ? "" : origin->second,
-                        "put the old value back, choose another folder with --run, or start over here with --fresh"});
+                        "leave it out or put the old value back, choose another folder with --run, or start over here with "
+                        "--fresh"});
   }
   return problems;
 }

@@ -1,7 +1,7 @@
-// What may differ when a run goes on.
+// What may differ when a run goes on: what its config's fields() call free_on_resume().
 #pragma once
 
-#include <span>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -11,12 +11,13 @@
 
 namespace millrace {
 
-// Keys whose value may differ on resume: they change how long or how loudly a run goes on, never its bits. `recipe_keys` are the
-// recipe's own ones; one that ends with a dot stands for a whole section.
-[[nodiscard]] bool may_change_on_resume(const std::string& path, std::span<const std::string> recipe_keys);
+// Differences between the config a snapshot was made with and the present one that are not allowed, as problems. Two spellings of
+// a path are alike when they lead to the same file or folder; `folder` is the one that relative paths in `saved` are of, "" = the
+// current one.
+[[nodiscard]] std::vector<Problem> forbidden_changes(const Json& saved, const config::Resolved& now, const config::Schema& schema,
+                                                     const std::filesystem::path& folder = {});
 
-// Differences between the config a snapshot was made with and the present one that are not allowed, as problems.
-[[nodiscard]] std::vector<Problem> forbidden_changes(const Json& saved, const config::Resolved& now,
-                                                     std::span<const std::string> recipe_keys = {});
+// Whether two paths of a config are the same one, as above.
+[[nodiscard]] bool leads_to(const std::string& saved, const std::string& now, const std::filesystem::path& folder);
 
 }  // namespace millrace

@@ -70,18 +70,31 @@ std::filesystem::path make_temporary_folder() {
   return name;
 }
 
+std::filesystem::path sample_data_folder(const RunRequest& request) {
+  return std::filesystem::path("runs") / "data" / (request.entry->name + "-" + request.preset);
+}
+
+// A run goes on whose sample data was deleted.
+bool is_lost_sample_data(const RunRequest& request, const config::Resolved& config) {
+  const auto origin = config.origins.find("data.dir");
+  const bool is_of_run = origin != config.origins.end() && origin->second.starts_with("run ");
+  const std::string folder = sample_data_folder(request).string();
+  const std::string dir = config::read<DataConfig>(config.values.at("data")).dir;
+  return is_of_run && (dir == folder || dir.ends_with("/" + folder)) && !std::filesystem::exists(dir);
+}
+
 }  // namespace
 
 SampleInput::SampleInput(const RunRequest& request, bool keeps, config::Resolved& config) {
   const Entry& entry = *request.entry;
-  if (!entry.needs_data || !entry.needs_data(config.values)) return;
+  if (!entry.needs_data || (!entry.needs_data(config.values) && !is_lost_sample_data(request, config))) return;
   if (!entry.make_data || request.preset.empty()) {
     throw ConfigError({"recipe " + entry.name + " has no input", "data.dir and the recipe's own keys are empty",
                        entry.make_data ? "give --data DIR, or a --preset, which makes its own data" : "give --data DIR"});
   }
   Fs& fs = request.fs == nullptr ? Fs::real() : *request.fs;
   telemetry::Console& console = *request.console;
-  std::filesystem::path folder = std::filesystem::path("runs") / "data" / (entry.name + "-" + request.preset);
+  std::filesystem::path folder = sample_data_folder(request);
   std::string told = "using the sample data in " + folder.string();
   if (!has_sample_data(fs, folder)) {
     std::string beginning = "making the sample data of preset " + request.preset + " in " + folder.string();
@@ -109,11 +122,7 @@ SampleInput::~SampleInput() {
 }
 
 AssemblyRequest assembly_request(const RunRequest& request, config::Resolved config) {
-  return {.recipe = request.entry->name,
-          .config = std::move(config),
-          .make = request.entry->make,
-          .config_folder = request.config_folder,
-          .console = request.console};
+  return {.recipe = request.entry->name, .config = std::move(config), .make = request.entry->make, .console = request.console};
 }
 
 RunOutcome run_training(const RunRequest& request) {
@@ -123,7 +132,7 @@ RunOutcome run_training(const RunRequest& request) {
   session.run_place = place_of_run(request.entry->name, config::read<RunNames>(config.values.at("run")));
   session.assembly = assembly_request(request, std::move(config));
   session.preset = request.preset;
-  session.free_on_resume = request.entry->free_on_resume;
+  session.schema = schema_of(*request.entry);
   session.command_line = request.command_line;
   session.fresh = request.fresh;
   session.dry_run = request.dry_run;

@@ -29,7 +29,6 @@ struct RunRequest {
   const Entry* entry = nullptr;
   config::Resolved config;
   std::string preset;                     // "" = none
-  std::filesystem::path config_folder;    // of the first config file, else the current folder
   std::vector<std::string> command_line;  // kept in the log
   bool fresh = false;                     // start over in a folder that holds a run; see RunFolder
   bool dry_run = false;                   // print the plan and stop

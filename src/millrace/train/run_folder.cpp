@@ -185,11 +185,7 @@ RunFolder::RunFolder(Fs& fs, const RunPlace& place, std::string recipe, bool fre
       is_run_ = true;
       record_ = *std::move(record);
     }
-    if (is_run_ && !fresh_ && !record_.recipe.empty() && record_.recipe != recipe_) {
-      throw UsageError({path_.string() + " is a run of recipe " + record_.recipe + ", not of " + recipe_,
-                        (path_ / run_files::kRun).string(),
-                        "choose another folder with --run, or replace that run here with --fresh"});
-    }
+    if (is_run_ && !fresh_) refuse_another_recipe(record_, path_, recipe_);
     processes_ = lock_->processes();
     std::set<long> all = processes_;
     all.insert(::getpid());
@@ -316,6 +312,8 @@ std::vector<std::string> RunFolder::begin(std::optional<std::int64_t> branches_a
     }
     has_begun_ = true;
     record_.recipe = recipe_;
+    std::error_code gone;
+    record_.started_in = stdfs::current_path(gone).string();
     record_.files.insert(run_files::kAll.begin(), run_files::kAll.end());
     write_record(fs_, path_, record_);
     if (!staging_.empty()) {
@@ -413,6 +411,37 @@ config::Resolved read_config(Fs& fs, const stdfs::path& run_folder) {
     throw SnapshotError({"can't read the config of the run in " + run_folder.string(), file.string() + ": " + error.what(),
                          "give the folder of a run that millrace train wrote"});
   }
+}
+
+Json known_values(const config::Schema& schema, const Json& values) {
+  Json known = Json::object();
+  for (const config::Leaf& leaf : schema.leaves) {
+    std::string path = "/" + leaf.path;
+    std::replace(path.begin(), path.end(), '.', '/');
+    const Json::json_pointer place(path);
+    if (values.contains(place)) known[leaf.path] = values.at(place);
+  }
+  return known;
+}
+
+std::vector<stdfs::path> folders_of_run(Fs& fs, const stdfs::path& run_folder) {
+  std::vector<stdfs::path> folders = {stdfs::path()};
+  const auto record = read_record(fs, run_folder);
+  if (record && !record->started_in.empty()) folders.emplace_back(record->started_in);
+  return folders;
+}
+
+stdfs::path run_with_snapshots(Fs& fs, const stdfs::path& run_folder) {
+  const auto record = read_record(fs, run_folder);
+  const bool is_replaced = record && !record->old_run.empty() && snapshot::list(fs, run_folder).empty();
+  return is_replaced ? run_folder / record->old_run : run_folder;
+}
+
+void refuse_another_recipe(const RunRecord& record, const stdfs::path& run_folder, const std::string& recipe) {
+  if (record.recipe.empty() || record.recipe == recipe) return;
+  throw UsageError({run_folder.string() + " is a run of recipe " + record.recipe + ", not of " + recipe,
+                    (run_folder / run_files::kRun).string(),
+                    "choose another folder with --run, or replace that run here with --fresh"});
 }
 
 RunState state_of_run(const Json& summary, std::int64_t newest_step) {

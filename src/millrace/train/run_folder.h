@@ -41,6 +41,7 @@ class RunFolder {
   RunFolder& operator=(const RunFolder&) = delete;
 
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
+  [[nodiscard]] const RunRecord& record() const noexcept { return record_; }
   [[nodiscard]] bool is_replaced() const noexcept { return is_run_ && fresh_; }  // by begin(): what is there is the old run's
   // A folder for what is made before the first step and is to stay in the run: begin() moves it there. Made at the first call.
   std::filesystem::path staging();
@@ -86,7 +87,18 @@ class RunFolder {
 
 // config.json: the resolved values, and the origin of each.
 [[nodiscard]] std::string config_text(const config::Resolved& config);
+// As it stands there: a relative path is one of the folder that the record's started_in names.
 [[nodiscard]] config::Resolved read_config(Fs& fs, const std::filesystem::path& run_folder);  // SnapshotError when unreadable
+
+// Of a config, what the schema knows: {"dotted.key": value}.
+[[nodiscard]] Json known_values(const config::Schema& schema, const Json& values);
+// Where a relative path of a run's config.json is looked for, in order: the current folder, then that of the run's last start.
+[[nodiscard]] std::vector<std::filesystem::path> folders_of_run(Fs& fs, const std::filesystem::path& run_folder);
+
+// While a --fresh start has not saved yet, what there is is the run that it replaces: that folder, else `run_folder`.
+[[nodiscard]] std::filesystem::path run_with_snapshots(Fs& fs, const std::filesystem::path& run_folder);
+// UsageError when `record`, found in `run_folder`, is that of another recipe's run.
+void refuse_another_recipe(const RunRecord& record, const std::filesystem::path& run_folder, const std::string& recipe);
 
 // How the run in a folder stands, by its summary (null = none) and its newest snapshot (0 = none). Finished: the steps and the
 // last validation are done. A run that failed or was stopped there goes on there.

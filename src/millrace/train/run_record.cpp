@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <fstream>
+#include <sstream>
 
 #include "millrace/base/json.h"
 #include "millrace/base/version.h"
@@ -46,7 +48,34 @@ std::optional<RunRecord> read_unrecorded(Fs& fs, const std::filesystem::path& ru
   return record;
 }
 
+std::string text_in(const Json& json, const char* key) {
+  const auto found = json.find(key);
+  return found != json.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
 }  // namespace
+
+FirstStart read_first_start(const std::filesystem::path& run_folder) {
+  const std::filesystem::path file = run_folder / run_files::kLog;
+  std::error_code code;
+  if (!std::filesystem::is_regular_file(file, code)) return {};
+  constexpr std::streamsize kEnough = 4 << 20;  // a log may be long; a line names all files of the data
+  std::string head(kEnough, '\0');
+  std::ifstream stream(file, std::ios::binary);
+  stream.read(head.data(), kEnough);
+  head.resize(static_cast<std::size_t>(stream.gcount()));
+  std::istringstream lines(std::move(head));
+  for (std::string text; std::getline(lines, text);) {
+    const Json line = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+    if (!line.is_object() || text_in(line, "kind") != "start" || text_in(line, "recipe").empty()) continue;
+    FirstStart start{.recipe = text_in(line, "recipe"), .preset = text_in(line, "preset"), .command = {}};
+    for (const Json& word : line.value("command", Json::array())) {
+      if (word.is_string()) start.command.push_back(word.get<std::string>());
+    }
+    return start;
+  }
+  return {};
+}
 
 std::optional<RunRecord> read_record(Fs& fs, const std::filesystem::path& run_folder) {
   const std::filesystem::path file = run_folder / run_files::kRun;
@@ -59,6 +88,7 @@ std::optional<RunRecord> read_record(Fs& fs, const std::filesystem::path& run_fo
     record.recipe = json.at("recipe").get<std::string>();
     record.files = json.at("files").get<std::set<std::string>>();
     record.old_run = json.at("old_run").get<std::string>();
+    if (json.contains("started_in")) record.started_in = json["started_in"].get<std::string>();
     const auto word = json.at("replacement").get<std::string>();
     // Of another hand: what it names might be anybody's.
     const bool is_ours = std::all_of(record.files.begin(), record.files.end(), is_below) && is_old_run(record.old_run) &&
@@ -74,9 +104,10 @@ std::optional<RunRecord> read_record(Fs& fs, const std::filesystem::path& run_fo
 }
 
 void write_record(Fs& fs, const std::filesystem::path& run_folder, const RunRecord& record) {
-  const Json json = {{"format", kFormat},         {"recipe", record.recipe},
-                     {"millrace", kVersion},      {"files", record.files},
-                     {"old_run", record.old_run}, {"replacement", kReplacements[static_cast<std::size_t>(record.replacement)]}};
+  Json json = {{"format", kFormat},         {"recipe", record.recipe},
+               {"millrace", kVersion},      {"files", record.files},
+               {"old_run", record.old_run}, {"replacement", kReplacements[static_cast<std::size_t>(record.replacement)]}};
+  if (!record.started_in.empty()) json["started_in"] = record.started_in;
   write_atomically(fs, run_folder / run_files::kRun, json.dump(2) + "\n");
 }
 

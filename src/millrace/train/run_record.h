@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "millrace/base/fs.h"
 
@@ -18,10 +19,20 @@ struct RunRecord {
   std::string recipe;
   std::set<std::string> files;  // paths below the run folder that Millrace made or is about to make; it touches no others
   Replacement replacement = Replacement::none;
-  std::string old_run;  // the folder, below this one, of the run that is being replaced; "" = none
+  std::string old_run;     // the folder, below this one, of the run that is being replaced; "" = none
+  std::string started_in;  // the current folder of the last start: relative paths in config.json are of it; "" = unknown
 
   [[nodiscard]] bool owns(const std::string& name) const { return files.contains(name); }
 };
+
+// How the run was begun, as its log tells.
+struct FirstStart {
+  std::string recipe;
+  std::string preset;
+  std::vector<std::string> command;
+};
+// Without values where the log is missing or tells none.
+[[nodiscard]] FirstStart read_first_start(const std::filesystem::path& run_folder);
 
 // The record of a run folder; of a run of a Millrace that kept none, what it wrote by its names. nullopt: there is no run, or
 // run.json is somebody else's.

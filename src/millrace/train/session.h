@@ -17,8 +17,8 @@ namespace millrace {
 struct SessionRequest {
   AssemblyRequest assembly;
   std::string preset;
-  std::vector<std::string> free_on_resume;
-  RunPlace run_place;  // no folder = nothing is written
+  config::Schema schema = config::schema_of<RunConfig>();  // what may differ when the run goes on
+  RunPlace run_place;                                      // no folder = nothing is written
   std::vector<std::string> command_line;
   bool fresh = false;
   bool dry_run = false;
@@ -38,6 +38,7 @@ class Session {
     std::filesystem::path from;
   };
   void open_folder();  // session_folder.cpp
+  void check_changes();
   void find_snapshot();
   void begin_folder();
   [[nodiscard]] RecipePlaces places() const;

@@ -1,5 +1,7 @@
 // The run folder of a session: what it goes on from, and when it begins to write there.
 #include <algorithm>
+#include <cctype>
+#include <string_view>
 
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
@@ -20,6 +22,31 @@ std::string resume_of(const Json& config) {
   return config.is_object() && config.contains(place) && config[place].is_string() ? config[place].get<std::string>() : "";
 }
 
+// What the last start in this folder chose; "" = unknown.
+std::string planned(Fs& fs, const std::filesystem::path& run_folder, const std::string& option) {
+  const std::filesystem::path file = run_folder / run_files::kPlan;
+  const Json plan = fs.exists(file) ? Json::parse(fs.read_file(file), nullptr, /*allow_exceptions=*/false) : Json();
+  for (const Json& choice : plan.is_array() ? plan : Json::array()) {
+    if (choice.is_object() && choice.value("option", Json()) == option && choice.value("value", Json()).is_string())
+      return choice["value"].get<std::string>();
+  }
+  return "";
+}
+
+// The words as a shell takes them.
+std::string shell_text(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) {
+    const bool is_plain = !word.empty() && std::all_of(word.begin(), word.end(), [](unsigned char c) {
+      return std::isalnum(c) != 0 || std::string_view("_-./=:,@%+").find(static_cast<char>(c)) != std::string_view::npos;
+    });
+    std::string escaped;
+    for (const char c : word) escaped += c == '\'' ? std::string("'\\''") : std::string(1, c);
+    text += (text.empty() ? "" : " ") + (is_plain ? word : "'" + escaped + "'");
+  }
+  return text;
+}
+
 }  // namespace
 
 void Session::open_folder() {
@@ -27,13 +54,25 @@ void Session::open_folder() {
   Fs& fs = *request_.fs;
   folder_ = std::make_unique<RunFolder>(fs, request_.run_place, request_.assembly.recipe, request_.fresh);
   find_snapshot();
-  if (resumed_ && resumed_->from.parent_path().parent_path() == folder_->path()) {
-    auto problems = forbidden_changes(resumed_->content.config, assembly_.request().config, request_.free_on_resume);
-    if (!problems.empty()) throw ConfigError(std::move(problems));
-  }
+  if (resumed_ && resumed_->from.parent_path().parent_path() == folder_->path()) check_changes();
   const auto warn = [this](const std::string& text) { console().warning(text); };
   log_ = std::make_unique<telemetry::RunLog>(fs, folder_->path() / run_files::kLog, warn);
   if (assembly_.config().log.tensorboard) events_ = std::make_unique<telemetry::EventWriter>(fs, folder_->path(), warn);
+}
+
+void Session::check_changes() {
+  auto problems =
+      forbidden_changes(resumed_->content.config, assembly_.request().config, request_.schema, folder_->record().started_in);
+  if (!problems.empty()) {
+    const std::vector<std::string> command = read_first_start(folder_->path()).command;
+    if (!command.empty()) problems.back().next += "; the run was begun by: " + shell_text(command);
+    throw ConfigError(std::move(problems));
+  }
+  const std::string threads = planned(*request_.fs, folder_->path(), "device.threads");
+  const Choice* now = assembly_.plan().find("device.threads");
+  if (threads.empty() || now == nullptr || now->value == threads) return;
+  assembly_.notices().push_back("device.threads is " + now->value + ", so far it was " + threads +
+                                ": sums are taken in another order, and the last bits of the run's numbers may be others");
 }
 
 // train.resume: a path is where the run begins; once the run has saved, it goes on from what it saved, so that the same command
@@ -58,7 +97,8 @@ void Session::find_snapshot() {
   const bool names_a_path = !resume.empty() && resume != "auto";
   if (!request_.fresh) {
     resumed_ = newest(folder);
-    if (!names_a_path || (resumed_ && resume_of(resumed_->content.config) == resume)) return;
+    const std::string& folder_of_paths = folder_->record().started_in;
+    if (!names_a_path || (resumed_ && leads_to(resume_of(resumed_->content.config), resume, folder_of_paths))) return;
     resumed_.reset();
   }
   if (!names_a_path) return;

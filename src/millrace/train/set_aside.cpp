@@ -110,6 +110,11 @@ void set_old_run_aside(Fs& fs, const stdfs::path& run, RunRecord& record) {
   write_record(fs, old, before);
   for (const std::string& name : movable(before)) move_file(fs, run / name, old / name);
   move_snapshots(fs, run, old, kAll);
+  const std::string pictures = std::string(run_files::kPictures) + "/";
+  const bool made_pictures =
+      std::any_of(before.files.begin(), before.files.end(), [&](const std::string& name) { return name.starts_with(pictures); });
+  std::error_code not_empty;
+  if (made_pictures) stdfs::remove(run / run_files::kPictures, not_empty);
   fs.sync_directory(old);
   fs.sync_directory(run);
   std::erase_if(record.files,
@@ -130,6 +135,7 @@ void restore_old_run(Fs& fs, const stdfs::path& run, RunRecord& record) {
     move_snapshots(fs, old, run, kAll);
     record.files = std::move(before->files);
     record.recipe = before->recipe;
+    record.started_in = before->started_in;
     fs.sync_directory(run);
     write_record(fs, run, record);
   }
@@ -155,6 +161,7 @@ stdfs::path set_branch_aside(Fs& fs, const stdfs::path& run, RunRecord& record, 
 
   RunRecord own;
   own.recipe = record.recipe;
+  own.started_in = record.started_in;
   own.files = {run_files::kLock, run_files::kRun, run_files::kSnapshots};
   for (const char* name : {run_files::kConfig, run_files::kPlan, run_files::kHistory}) copy_file(fs, run, branch, name, own);
   const stdfs::path summary = run / run_files::kSummary;

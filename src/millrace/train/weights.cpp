@@ -2,9 +2,7 @@
 
 #include <cerrno>
 #include <cstdint>
-#include <fstream>
 #include <optional>
-#include <sstream>
 #include <system_error>
 
 #include "millrace/base/error.h"
@@ -12,6 +10,7 @@
 #include "millrace/core/saved_json.h"
 #include "millrace/snapshot/snapshot.h"
 #include "millrace/train/run_files.h"
+#include "millrace/train/run_folder.h"
 #include "millrace/train/run_record.h"
 
 namespace millrace {
@@ -30,24 +29,6 @@ std::string recipe_in(const Json& json) {
   if (!json.is_object()) return "";
   const auto recipe = json.find("recipe");
   return recipe != json.end() && recipe->is_string() ? recipe->get<std::string>() : "";
-}
-
-// Of the "start" line, which is the first of a log that may be long.
-std::string recipe_in_log(const std::filesystem::path& file) {
-  std::error_code code;
-  if (!std::filesystem::is_regular_file(file, code)) return "";
-  constexpr std::streamsize kEnough = 4 << 20;  // it names all files of the data
-  std::string head(kEnough, '\0');
-  std::ifstream stream(file, std::ios::binary);
-  stream.read(head.data(), kEnough);
-  head.resize(static_cast<std::size_t>(stream.gcount()));
-  std::istringstream lines(std::move(head));
-  for (std::string text; std::getline(lines, text);) {
-    const Json line = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-    const bool starts = line.is_object() && line.contains("kind") && line["kind"] == "start";
-    if (std::string recipe = starts ? recipe_in(line) : ""; !recipe.empty()) return recipe;
-  }
-  return "";
 }
 
 // The run that a snapshot belongs to, also when the path is "." or ends in a slash.
@@ -153,20 +134,13 @@ Weights from_file(const std::filesystem::path& path) {
   return weights;
 }
 
-// While a --fresh start has not saved yet, what there is is the run that it replaces.
-std::filesystem::path run_with_snapshots(Fs& fs, const std::filesystem::path& run) {
-  const auto record = read_record(fs, run);
-  const bool is_replaced = record && !record->old_run.empty() && snapshot::list(fs, run).empty();
-  return is_replaced ? run / record->old_run : run;
-}
-
 }  // namespace
 
 std::string recipe_of_run(Fs& fs, const std::filesystem::path& run) {
   for (const char* file : {run_files::kRun, run_files::kSummary}) {
     if (std::string recipe = recipe_in(read_json(fs, run / file)); !recipe.empty()) return recipe;
   }
-  return recipe_in_log(run / run_files::kLog);
+  return read_first_start(run).recipe;
 }
 
 std::filesystem::path run_folder_of(Fs& fs, const std::filesystem::path& from) {

@@ -42,8 +42,8 @@ struct RecipeConfig {
     using C = RecipeConfig;
     using config::field;
     return std::tuple{
-        field<&C::signal_dir>("Folder of HDF5 files with the signal alone. Empty: data.dir/signal."),
-        field<&C::foreground_dir>("Folder of HDF5 files with foreground. Empty: data.dir/foreground."),
+        field<&C::signal_dir>("Folder of HDF5 files with the signal alone. Empty: data.dir/signal.").path().free_on_resume(),
+        field<&C::foreground_dir>("Folder of HDF5 files with foreground. Empty: data.dir/foreground.").path().free_on_resume(),
         field<&C::vis_dataset>("Name of the visibilities in each file: complex (baselines, frequencies, RA)."),
         field<&C::band_mhz>("Lower and upper edge of the band, for files without /index_map/freq.").size(2).above(0),
         field<&C::ra_keep>("RA samples kept from the start; the rest is masked and never read.").min(4),
@@ -54,7 +54,8 @@ struct RecipeConfig {
         field<&C::loss>("logmse is the logarithm of the step's mean squared error, exact over accumulation."),
         field<&C::n_fg>("Principal components taken as foreground.").min(1),
         field<&C::pca>("auto: components fitted once over training data; batch: anew for each batch, to compare with."),
-        field<&C::pca_components_path>("Components from millrace pca fit. Empty: the run folder's, else fitted at the start."),
+        field<&C::pca_components_path>("Components from millrace pca fit. Empty: the run folder's, else fitted at the start.")
+            .path(),
         field<&C::pca_num_samples>("Training samples the fit at the start of train takes; more than there are: all.").min(1),
         field<&C::add_noise>("Add noise to the input, in training and validation."),
         field<&C::noise_amp>("Standard deviation of the noise in kelvin, of real and imaginary parts each.").min(0),

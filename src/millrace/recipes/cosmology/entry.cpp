@@ -44,7 +44,6 @@ Entry entry() {
           .presets = presets(),
           .aliases = aliases(),
           .make = [](const Json& config, const Context& context) { return std::make_unique<Cosmology>(config, context); },
-          .free_on_resume = {"recipe.signal_dir", "recipe.foreground_dir"},  // what lies there is compared
           .needs_data = needs_data,
           .make_data = make_data,
           .commands = {{"pca", "fit foreground components, or compare them with those of each batch", pca_command}},

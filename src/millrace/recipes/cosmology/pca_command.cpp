@@ -130,8 +130,7 @@ Task task_of(const Request& request) {
   task.shared = config::read<RunConfig>(task.config);
   task.seed = static_cast<std::uint64_t>(task.shared.train.seed);
   check(task.recipe);
-  const stdfs::path folder = request.config_file ? stdfs::path(*request.config_file).parent_path() : stdfs::path();
-  const SkyFolders folders = sky_folders(task.config, folder);
+  const SkyFolders folders = sky_folders(task.config);
   task.sky = open_sky(task.recipe, folders.signal, folders.foreground, task.seed, open_hdf5());
   for (const std::string& text : task.sky.told) std::cout << text << "\n";
   return task;

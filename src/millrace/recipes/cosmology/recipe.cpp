@@ -36,7 +36,7 @@ Cosmology::Cosmology(const Json& config, const Context& context, OpenSky open)
 // ---- 2 data
 
 void Cosmology::before_training() {
-  const SkyFolders folders = sky_folders(config_, context_.config_folder);
+  const SkyFolders folders = sky_folders(config_);
   sky_ = open_sky(recipe_, folders.signal, folders.foreground, context_.seed, open_);
   for (const std::string& text : sky_->told) context_.say(text);
   if (recipe_.pca == PcaMode::batch) return;

@@ -58,7 +58,7 @@ class Cosmology final : public Recipe {
 struct SkyFolders {
   std::filesystem::path signal, foreground;
 };
-[[nodiscard]] SkyFolders sky_folders(const Json& config, const std::filesystem::path& config_folder);
+[[nodiscard]] SkyFolders sky_folders(const Json& config);
 
 // Sum and count of a loss over fp32 predictions and targets; see recipe page section 5.
 [[nodiscard]] Loss loss_of(const at::Tensor& predicted, const at::Tensor& target, LossKind kind);

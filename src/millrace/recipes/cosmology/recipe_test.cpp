@@ -88,7 +88,6 @@ class CosmologyTest : public ::testing::Test {
               ::testing::UnitTest::GetInstance()->current_test_info()->name();
     stdfs::remove_all(folder_);
     for (const char* name : {"signal", "foreground"}) stdfs::create_directories(folder_ / name);
-    context_.config_folder = folder_;
     context_.places.run_folder = context_.places.new_files = folder_;
     context_.seed = 1;
     context_.notice = [this](const std::string& text) { notices_.push_back(text); };
@@ -111,14 +110,14 @@ class CosmologyTest : public ::testing::Test {
       return files;
     };
   }
-  static config::Resolved resolve(const Json& values, const std::string& json = "") {
+  config::Resolved resolve(const Json& values, const std::string& json = "") {
     const Entry row = entry();
     const config::Schema schema = schema_of(row);
     const auto aliases = aliases_of(row);
     config::Layers layers(schema, aliases);
     layers.add_values(row.defaults, "recipe");
     if (!json.empty()) layers.add_text(json, ".json", "original.json");
-    layers.add_values(values, "test");
+    layers.add_values(values, "test", {folder_});
     return layers.resolve();
   }
   Json tiny(Json more = Json::object()) {
@@ -130,7 +129,7 @@ class CosmologyTest : public ::testing::Test {
   Cosmology recipe(Json more = Json::object()) { return {tiny(std::move(more)), context_, opener()}; }
   Sky sky(const Json& more = Json::object()) {
     const Json config = tiny(more);
-    const SkyFolders folders = sky_folders(config, folder_);
+    const SkyFolders folders = sky_folders(config);
     return open_sky(config::read<RecipeConfig>(config.at("recipe")), folders.signal, folders.foreground, 1, opener());
   }
   template <class Call>
@@ -490,7 +489,7 @@ TEST_F(CosmologyTest, TheOriginalsJsonIsReadUnchanged) {
   EXPECT_EQ(config.values.at("run").at("parent"), "./models/");
   EXPECT_EQ(config.values.at("memory").at("recompute"), (Json{"layer1", "layer2", "layer3", "layer4", "layer5", "layer6"}));
   EXPECT_EQ(config.values.at("train").at("seed"), 43);
-  EXPECT_THAT(refusal([] { (void)resolve(Json::object(), R"({"model_params": {"levels": 3}})"); }),
+  EXPECT_THAT(refusal([this] { (void)resolve(Json::object(), R"({"model_params": {"levels": 3}})"); }),
               HasSubstr("unknown key \"model_params.levels\""));
 }
 

@@ -15,15 +15,6 @@
 namespace millrace::recipes::cosmology {
 namespace {
 
-std::filesystem::path found(const std::string& named, const Json& config, const char* below,
-                            const std::filesystem::path& config_folder) {
-  const std::filesystem::path path = named.empty()
-                                         ? config::read<DataConfig>(config.at("data")).dir / std::filesystem::path(below)
-                                         : std::filesystem::path(named);
-  if (path.is_relative() && std::filesystem::exists(config_folder / path)) return config_folder / path;
-  return path;
-}
-
 at::Tensor saved_tensor(const State& state, const std::string& name, const Shape& shape) {
   const auto found = state.tensors.find(name);
   if (found == state.tensors.end()) refuse_part("recipe", "tensor \"" + name + "\" is missing");
@@ -37,10 +28,11 @@ at::Tensor saved_tensor(const State& state, const std::string& name, const Shape
 
 }  // namespace
 
-SkyFolders sky_folders(const Json& config, const std::filesystem::path& config_folder) {
+SkyFolders sky_folders(const Json& config) {
   const auto recipe = config::read<RecipeConfig>(config.at("recipe"));
-  return {found(recipe.signal_dir, config, "signal", config_folder),
-          found(recipe.foreground_dir, config, "foreground", config_folder)};
+  const std::filesystem::path data = config::read<DataConfig>(config.at("data")).dir;
+  return {recipe.signal_dir.empty() ? data / "signal" : std::filesystem::path(recipe.signal_dir),
+          recipe.foreground_dir.empty() ? data / "foreground" : std::filesystem::path(recipe.foreground_dir)};
 }
 
 State Cosmology::state() const {

@@ -45,7 +45,9 @@ struct RecipeConfig {
     using C = RecipeConfig;
     using config::field;
     return std::tuple{
-        field<&C::sources>("UTF-8 text files to learn from, in order. Empty: the .txt files of data.dir."),
+        field<&C::sources>("UTF-8 text files to learn from, in order. Empty: the .txt files of data.dir.")
+            .path()
+            .free_on_resume(),
         field<&C::tokenizer>("basic: lower-cased characters; bytes: 256 byte values, nothing is lost."),
         field<&C::vocab_from>("Which text the basic tokenizer takes its characters from; others become unknown."),
         field<&C::separator>("What stands between two sources: nothing, or the end-of-text token."),
@@ -104,7 +106,8 @@ struct Sections {
   static consteval auto fields() {
     using C = Sections;
     using config::field;
-    return std::tuple{field<&C::recipe>("The language model and its text."), field<&C::generate>("Writing text.")};
+    return std::tuple{field<&C::recipe>("The language model and its text."),
+                      field<&C::generate>("Writing text.").free_on_resume()};
   }
 };
 

@@ -32,27 +32,15 @@ std::vector<stdfs::path> text_files_of(const std::string& folder) {
 
 }  // namespace
 
-std::vector<stdfs::path> find_sources(const RecipeConfig& recipe, const std::string& data_folder,
-                                      const stdfs::path& config_folder) {
+std::vector<stdfs::path> find_sources(const RecipeConfig& recipe, const std::string& data_folder) {
   if (recipe.sources.empty()) return text_files_of(data_folder);
-  std::vector<stdfs::path> files;
-  const stdfs::path here = stdfs::current_path();
-  for (std::size_t i = 0; i < recipe.sources.size(); ++i) {
-    const stdfs::path source = recipe.sources[i];
-    const stdfs::path beside_config = config_folder / source;  // an absolute source stays as it is
-    if (is_file(beside_config)) {
-      files.push_back(beside_config);
-    } else if (is_file(here / source)) {
-      files.push_back(here / source);
-    } else {
-      const std::string looked = source.is_absolute()                             ? source.parent_path().string()
-                                 : config_folder.empty() || config_folder == here ? here.string()
-                                                                                  : config_folder.string() + ", " + here.string();
-      throw DataError({"source " + std::to_string(i + 1) + " of " + std::to_string(recipe.sources.size()) + ": " +
-                           source.string() + " does not exist",
-                       "looked in " + looked,
-                       "correct recipe.sources; paths are relative to the config file or the current folder"});
-    }
+  std::vector<stdfs::path> files(recipe.sources.begin(), recipe.sources.end());
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    if (is_file(files[i])) continue;
+    throw DataError(
+        {"source " + std::to_string(i + 1) + " of " + std::to_string(files.size()) + ": " + files[i].string() + " does not exist",
+         "looked in " + (stdfs::current_path() / files[i]).parent_path().string(),
+         "correct recipe.sources; paths are relative to the config file or the current folder"});
   }
   return files;
 }
@@ -60,7 +48,7 @@ std::vector<stdfs::path> find_sources(const RecipeConfig& recipe, const std::str
 data::TextTokens read_corpus(const RecipeConfig& recipe, const std::string& data_folder,
                              std::shared_ptr<const data::Tokenizer> tokenizer, const Context& context) {
   data::TextOptions options;
-  options.sources = find_sources(recipe, data_folder, context.config_folder);
+  options.sources = find_sources(recipe, data_folder);
   options.kind = recipe.tokenizer;
   options.vocabulary_from = recipe.vocab_from;
   options.tokenizer = std::move(tokenizer);

@@ -12,10 +12,8 @@
 
 namespace millrace::recipes::language_model {
 
-// recipe.sources, each looked up beside the config file first and then in the current folder; without any, the .txt files of
-// `data_folder` in order of name. DataError names the one that is not there.
-[[nodiscard]] std::vector<std::filesystem::path> find_sources(const RecipeConfig& recipe, const std::string& data_folder,
-                                                              const std::filesystem::path& config_folder);
+// recipe.sources; without any, the .txt files of `data_folder` in order of name. DataError names the one that is not there.
+[[nodiscard]] std::vector<std::filesystem::path> find_sources(const RecipeConfig& recipe, const std::string& data_folder);
 
 // Encodes them with `tokenizer`, or with one whose characters are taken from the text when it is null. What there is to know
 // about the text goes to context.notice.

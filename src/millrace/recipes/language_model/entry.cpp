@@ -57,7 +57,6 @@ Entry entry() {
           .presets = presets(),
           .aliases = aliases(),
           .make = [](const Json& config, const Context& context) { return std::make_unique<LanguageModel>(config, context); },
-          .free_on_resume = {"generate.", "recipe.sources"},  // the text itself is compared
           .needs_data = needs_data,
           .make_data = make_data,
           .commands = {{"generate", "write text with a trained model", generate_command}},

@@ -35,13 +35,12 @@ class RecipeTest : public ::testing::Test {
               ::testing::UnitTest::GetInstance()->current_test_info()->name();
     std::filesystem::remove_all(folder_);
     std::filesystem::create_directories(folder_);
-    context_.config_folder = folder_;
     context_.seed = 1;
     context_.notice = [this](const std::string& text) { notices_.push_back(text); };
   }
   void write_file(const std::string& name, const std::string& text) { std::ofstream(folder_ / name) << text; }
 
-  static config::Resolved resolve(const std::string& preset, const Json& values, const std::string& toml = "") {
+  config::Resolved resolve(const std::string& preset, const Json& values, const std::string& toml = "") {
     const Entry row = entry();
     const config::Schema schema = schema_of(row);
     const auto aliases = aliases_of(row);
@@ -51,7 +50,7 @@ class RecipeTest : public ::testing::Test {
       if (name == preset) layers.add_values(preset_values, "preset " + preset);
     }
     if (!toml.empty()) layers.add_text(toml, ".toml", "original.toml");
-    layers.add_values(values, "test");
+    layers.add_values(values, "test", {folder_});
     return layers.resolve();
   }
   LanguageModel recipe(const Json& values) { return {resolve("smoke", values).values, context_}; }
@@ -169,15 +168,16 @@ TEST_F(RecipeTest, ContradictionsAreRefusedAllAtOnce) {
 TEST_F(RecipeTest, MissingTextIsNamedWithThePlacesLookedAt) {
   write_file("a.txt", "abc");
   const auto find = [&](const Json& sources, const std::string& data_folder) {
-    return find_sources(config::read<RecipeConfig>(Json{{"sources", sources}}), data_folder, folder_);
+    return find_sources(config::read<RecipeConfig>(Json{{"sources", sources}}), data_folder);
   };
-  EXPECT_THAT(find({"a.txt", (folder_ / "a.txt").string()}, ""), ElementsAre(folder_ / "a.txt", folder_ / "a.txt"));
+  const std::string text = (folder_ / "a.txt").string();
+  EXPECT_THAT(find({text, text}, ""), ElementsAre(folder_ / "a.txt", folder_ / "a.txt"));
   EXPECT_EQ(refusal([&] {
-              find({"a.txt", "letters.txt"}, "");
+              find({text, "letters.txt"}, "");
             }),
             "DataError  source 2 of 2: letters.txt does not exist\n"
             "  where    looked in " +
-                folder_.string() + ", " + std::filesystem::current_path().string() +
+                std::filesystem::current_path().string() +
                 "\n  next     correct recipe.sources; paths are relative to the config file or the current folder");
   EXPECT_THAT(find(Json::array(), folder_.string()), ElementsAre(folder_ / "a.txt"));
   std::filesystem::create_directories(folder_ / "empty");

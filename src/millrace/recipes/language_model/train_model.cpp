@@ -63,7 +63,6 @@ History train_model(std::shared_ptr<Transformer> model, std::shared_ptr<const da
   RunRequest request;
   request.entry = &row;
   request.config = layers.resolve();
-  request.config_folder = std::filesystem::current_path();
   request.command_line = {"train_model"};
   request.console = &console;
   const RunOutcome outcome = run_training(request);
