@@ -20,14 +20,18 @@ std::string bytes(const Json& result, const char* key) { return human_bytes(resu
 
 void print_estimate(const Json& result) {
   print("a step of " + result["recipe"].get<std::string>() + ", batch " + result["batch_size"].dump() +
-        (result["micro_batches"] == 1 ? "" : " in " + result["micro_batches"].dump() + " micro-batches") + ", " + result["precision"].get<std::string>() +
-        "\n");
+        (result["micro_batches"] == 1 ? "" : " in " + result["micro_batches"].dump() + " micro-batches") + ", " +
+        result["precision"].get<std::string>() + "\n");
   std::vector<std::vector<std::string>> rows = {
       {"  parameters, gradients, optimiser",
        bytes(result, "parameters_bytes") + ", " + bytes(result, "gradients_bytes") + ", " + bytes(result, "optimizer_bytes")},
       {"  peak, nothing recomputed",
        bytes(result, "plain_bytes") + (result["plain_measured"].get<bool>() ? "" : " (it does not fit: worked out)")},
       {"  peak, every block recomputed", bytes(result, "recomputed_bytes")},
+      {"  a run in all", bytes(result["account"], "sum") + ": libraries " + bytes(result["account"], "libraries") + ", scratch " +
+                             bytes(result["account"], "scratch") + ", loader and cache " +
+                             human_bytes(result["account"]["loader"].get<double>() + result["account"]["cache"].get<double>()) +
+                             ", a snapshot on its way " + bytes(result["account"], "snapshot") + ", the rest in a step"},
       {"  free", bytes(result, "available_bytes")}};
   if (result.contains("budget_bytes")) {
     rows.push_back(
@@ -38,8 +42,9 @@ void print_estimate(const Json& result) {
   const auto where = result["peak_in"].get<std::string>();
   rows.push_back({"  predicted peak of the run", bytes(result, "predicted_bytes") + (where.empty() ? "" : ", " + where)});
   if (result.contains("micro_batches_that_fit")) {
-    rows.push_back({"  within the budget", bytes(result, "bytes_that_fit") + " with every block recomputed and --memory.micro_batches=" +
-                                               result["micro_batches_that_fit"].dump()});
+    rows.push_back({"  within the budget",
+                    bytes(result, "bytes_that_fit") +
+                        " with every block recomputed and --memory.micro_batches=" + result["micro_batches_that_fit"].dump()});
   }
   print(table(rows));
   if (result["blocks"].empty()) {

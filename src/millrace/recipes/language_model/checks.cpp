@@ -57,13 +57,4 @@ at::Tensor checked_tokens(const Tensors& inputs, const ModelConfig& model) {
   return ids;
 }
 
-double training_bytes(const ModelConfig& model, std::int64_t rows, std::int64_t length) {
-  constexpr double kWeightsGradientsMoments = 4 + 4 + 8;
-  const bool keeps_scores = model.attention != Attention::causal;
-  const double per_token = 34.0 * static_cast<double>(model.width) +
-                           (keeps_scores ? 5.0 * static_cast<double>(model.heads) * static_cast<double>(length) : 0.0);
-  return kWeightsGradientsMoments * static_cast<double>(parameter_count(model)) +
-         static_cast<double>(rows * length * model.layers) * per_token;
-}
-
 }  // namespace millrace::recipes::language_model

@@ -16,7 +16,4 @@ void check_vocabulary(const RecipeConfig& recipe, std::int64_t known);
 // positions or holds an id beyond the vocabulary (the first is named).
 [[nodiscard]] at::Tensor checked_tokens(const Tensors& inputs, const ModelConfig& model);
 
-// Bytes of a training run at its peak: weights, gradients, Adam's moments, activations of a micro-batch under autocast.
-[[nodiscard]] double training_bytes(const ModelConfig& model, std::int64_t rows, std::int64_t length);
-
 }  // namespace millrace::recipes::language_model
