@@ -42,10 +42,8 @@ int main(int argc, char** argv) {
 
   const auto loss = [&](const millrace::Batch& batch) {
     const at::Tensor error = net->forward(batch["x"]) - batch["y"];
-    return millrace::Loss{.sum = error.square().sum(),
-                          .count = at::full({}, static_cast<double>(batch.rows())),
-                          .nominal_count = 50,
-                          .outputs = {}};
+    const at::Tensor count = at::full({}, static_cast<double>(batch.rows()));
+    return millrace::Loss{.terms = {{.sum = error.square().sum(), .count = count, .nominal_count = 50}}};
   };
   try {
     (void)millrace::train(*net, points(1), loss, options);

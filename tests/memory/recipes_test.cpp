@@ -6,6 +6,7 @@
 
 #include "millrace/core/random.h"
 #include "millrace/device/tensor_memory.h"
+#include "millrace/measure/step_bench.h"
 #include "millrace/memory/block.h"
 #include "millrace/recipes/language_model/model.h"
 #include "millrace/recipes/registry.h"
