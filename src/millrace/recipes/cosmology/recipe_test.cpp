@@ -182,7 +182,7 @@ TEST_F(CosmologyTest, LogMseIsExactOverAccumulation) {
       const std::int64_t rows = 4 / parts;
       const Loss loss = loss_of(model.forward(x.narrow(0, i * rows, rows)), y.narrow(0, i * rows, rows), LossKind::logmse);
       loss.term().sum.backward();
-      count = count.defined() ? count + loss.count : loss.count;
+      count = count.defined() ? count + loss.term().count : loss.term().count;
     }
     std::vector<at::Tensor> all;
     for (const at::Tensor& parameter : model.parameters()) all.push_back(parameter.grad() / count);
