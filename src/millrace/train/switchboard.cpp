@@ -79,6 +79,7 @@ constexpr std::array kRows = {
 
 std::string known_names(std::string_view wrong) {
   std::vector<std::string> names;
+  names.reserve(kRows.size());
   for (const SwitchRow& row : kRows) names.emplace_back(row.name);
   const std::string near = nearest(wrong, names.data(), names.data() + names.size());
   if (!near.empty()) return "did you mean " + near + "?";
@@ -130,7 +131,9 @@ void Switches::refuse(std::string_view name, std::string reason) {
 
 void Switches::explain(std::string_view name, std::string reason) {
   for (Setting& setting : settings_) {
-    if (setting.row->name == name && setting.reason != "--off") setting.reason = std::move(reason);
+    if (setting.row->name != name || setting.reason == "--off") continue;
+    setting.reason = std::move(reason);
+    return;
   }
 }
 
