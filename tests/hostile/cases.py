@@ -64,7 +64,8 @@ def fresh_with_a_mistake(world, place):
 def first_runs_at_once(world, place):
     """Sample data of a preset is published whole, and once."""
     for recipe, data, count in (("cosmology", world.co, 3), ("language_model", world.lm, 4)):
-        live = [world.start("train", recipe, "--preset", "smoke", "--dry-run", "--device.threads=1", cwd=place) for _ in range(count)]
+        live = [world.start("train", recipe, "--preset", "smoke", "--train.max_steps=1", "--device.threads=1", "--run", f"{recipe}-{i}",
+                            cwd=place) for i in range(count)]
         for each in live:
             expect(each.wait(), 0)
         gap = difference(world.data_hashes[data.name], hash_of_tree(place / f"runs/data/{recipe}-smoke"))

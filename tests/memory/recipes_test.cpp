@@ -79,17 +79,17 @@ TEST_P(SmallShape, ABudgetIsMetAsPredicted) {
   }
 }
 
-TEST_P(SmallShape, ABudgetOutOfReachNamesThePeakAndTheSplitThatIsWithinIt) {
+TEST_P(SmallShape, ABudgetOutOfReachNamesThePeakAndTheMicroBatchesThatAreWithinIt) {
   const Json memory = steps({{"memory.budget", "30%"}})["memory"];
   SCOPED_TRACE(memory.dump());
   EXPECT_FALSE(memory["fits"].get<bool>());
   EXPECT_GT(memory["predicted_bytes"].get<double>(), memory["budget_bytes"].get<double>());
   EXPECT_NE(memory.at("peak_in").get<std::string>().find("pass of "), std::string::npos);
   const bool has_one_sample = std::string(small_shapes()[GetParam()].recipe) == "cosmology";
-  ASSERT_EQ(memory.contains("split_that_fits"), !has_one_sample);
+  ASSERT_EQ(memory.contains("micro_batches_that_fit"), !has_one_sample);
   if (has_one_sample) return;
-  EXPECT_GE(memory.at("split_that_fits").get<std::int64_t>(), 2);
-  EXPECT_LE(memory.at("split_bytes").get<double>(), memory["budget_bytes"].get<double>());
+  EXPECT_GE(memory.at("micro_batches_that_fit").get<std::int64_t>(), 2);
+  EXPECT_LE(memory.at("bytes_that_fit").get<double>(), memory["budget_bytes"].get<double>());
 }
 
 INSTANTIATE_TEST_SUITE_P(Recipes, SmallShape, testing::Range<std::size_t>(0, 4),

@@ -89,8 +89,15 @@ void Trainer::save(bool last) {
   {
     const telemetry::Span span(*parts_.timeline, telemetry::Phase::snapshot);
     if (!saves_.holds(step_)) require_finite();
-    if (saves_.save(
-            step_, [this] { return content(); }, scores_.best_steps(), last)) {
+    const auto with_data = [this] {
+      snapshot::Content now = content();
+      // Beside the state rather than in it: where the data lies, or a file that is none of the run's business any more, changes
+      // no bit.
+      now.report["data"]["train"] = parts_.loader->data_state();
+      if (parts_.validation != nullptr) now.report["data"]["validation"] = parts_.validation->data_state();
+      return now;
+    };
+    if (saves_.save(step_, with_data, scores_.best_steps(), last)) {
       epoch_end_.save_due = false;
       scores_.saved();
     }
