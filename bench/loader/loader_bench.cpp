@@ -30,8 +30,8 @@
 #include "millrace/data/memory_source.h"
 #include "millrace/data/token_source.h"
 #include "millrace/data/workload.h"
-#include "millrace/train/feed.h"
 #include "millrace/measure/loader_bench.h"
+#include "millrace/train/feed.h"
 
 namespace millrace {
 namespace {

@@ -11,7 +11,8 @@ namespace millrace::optim {
 // Whether the schedule moves over the run's whole length: linear, cosine, warmup_cosine, one_cycle.
 [[nodiscard]] bool needs_length(ScheduleKind kind) noexcept;
 
-// With schedule_by = epoch every "step" below is an epoch: the caller gives epochs, and the rate is the same for all steps of one.
+// With schedule_by = epoch every "step" below is an epoch: the caller gives epochs, and the rate is the same for all steps of
+// one.
 //
 // The settings of one run: warmup_frac as warmup_steps where the schedule ends and no steps are given; learning_rate scaled to
 // `global_batch` as lr_scaling says (linear after Goyal et al. 2017, arXiv:1706.02677; sqrt keeps the noise of Adam's steps).

@@ -15,9 +15,9 @@
 
 namespace millrace::telemetry {
 
-// One JSON object a line, appended and flushed per line. "kind" says what it is: start, step, validation, epoch, snapshot, loader,
-// memory, precision, warning, end. Adds "time" (seconds since this RunLog was made) itself. Thread-safe. After a resume new lines are appended; a
-// line cut by a crash is completed with a newline first.
+// One JSON object a line, appended and flushed per line. "kind" says what it is: start, step, validation, epoch, snapshot,
+// loader, memory, precision, warning, end. Adds "time" (seconds since this RunLog was made) itself. Thread-safe. After a resume
+// new lines are appended; a line cut by a crash is completed with a newline first.
 class RunLog {
  public:
   RunLog(Fs& fs, const std::filesystem::path& file, std::function<void(const std::string&)> warn);

@@ -10,7 +10,7 @@
 
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
-#include "millrace/train/lane_sums.h"
+#include "millrace/train/detail/lane_sums.h"
 
 namespace millrace {
 namespace {
@@ -80,6 +80,8 @@ Loss detached(Loss loss) {
   for (auto& [name, tensor] : loss.outputs) tensor = tensor.detach();
   return loss;
 }
+
+at::Tensor Lane::Term::divided(const at::Tensor& sum) const { return nominal.defined() ? sum / nominal : sum / nominal_number; }
 
 at::Tensor Lane::Term::nominal_like(const at::Tensor& scalar) const {
   return nominal.defined() ? nominal.to(scalar.options()) : at::full({}, nominal_number, scalar.options());

@@ -4,7 +4,7 @@
 
 #include "millrace/base/error.h"
 #include "millrace/base/field.h"
-#include "millrace/train/lane_sums.h"
+#include "millrace/train/detail/lane_sums.h"
 
 namespace millrace {
 namespace {

@@ -17,9 +17,7 @@ struct Lane::Term {
   at::Tensor nominal;         // else: the count in the first micro-batch
   at::Tensor count;           // f32; NaN once a sum is not finite
   LossTerm seen;              // sums of what is shown, for the spike rule
-  [[nodiscard]] at::Tensor divided(const at::Tensor& sum) const {
-    return nominal.defined() ? sum / nominal : sum / nominal_number;
-  }
+  [[nodiscard]] at::Tensor divided(const at::Tensor& sum) const;
   [[nodiscard]] at::Tensor nominal_like(const at::Tensor& scalar) const;
 };
 
