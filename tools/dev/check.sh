@@ -71,7 +71,8 @@ sanitize() { # sanitize PRESET NAME...: the tests of these names, without LibTor
 # All torch-free folders, and whatever else changed since the last commit's parent.
 check_clang_tidy() {
   local folder=$root/build/tidy file
-  # Without the precompiled header: it is g++'s.
+  # Without the precompiled header: it is g++'s. Anew each time: nothing is built there that would notice a new source.
+  rm -f "$folder/.configured"
   (cd "$root" && configure release "$folder" -DMILLRACE_TORCH="${MILLRACE_TORCH:-}" -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON \
     -DMILLRACE_BENCH=OFF -DMILLRACE_CUDA=OFF)
   (
@@ -80,7 +81,7 @@ check_clang_tidy() {
       for file in "${torch_free[@]}"; do printf '%s\n' "src/millrace/$file"/*.cpp "src/millrace/$file"/detail/*.cpp; done
       changed_files
     } | sort -u | grep -v '_test\.cpp$' | while IFS= read -r file; do
-      grep -qF "$root/$file\"" "$folder/compile_commands.json" && printf '%s\n' "$file"
+      if grep -qF "$root/$file\"" "$folder/compile_commands.json"; then printf '%s\n' "$file"; fi
     done | xargs -d '\n' -r -P "$(job_count)" -n 1 clang-tidy-14 -p "$folder" --quiet
   ) 2>"$folder/clang-tidy.log" || fail "clang-tidy has objections" "the lines above" "mend them; .clang-tidy says which rules hold"
 }

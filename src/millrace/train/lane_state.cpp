@@ -1,5 +1,9 @@
 // What of a lane is saved and put back, and what lanes of several ranks add up.
-#include <set>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+
 #include <string_view>
 
 #include "millrace/base/error.h"

@@ -22,7 +22,6 @@ struct FileGroup {
   std::string last;
   std::uint64_t files = 0;
   std::string digest;
-  friend bool operator==(const FileGroup&, const FileGroup&) = default;
 };
 
 std::vector<FileGroup> groups_of(const std::vector<FileStamp>& files) {
