@@ -28,10 +28,6 @@ void print_estimate(const Json& result) {
       {"  peak, nothing recomputed",
        bytes(result, "plain_bytes") + (result["plain_measured"].get<bool>() ? "" : " (it does not fit: worked out)")},
       {"  peak, every block recomputed", bytes(result, "recomputed_bytes")},
-      {"  a run in all", bytes(result["account"], "sum") + ": libraries " + bytes(result["account"], "libraries") + ", scratch " +
-                             bytes(result["account"], "scratch") + ", loader and cache " +
-                             human_bytes(result["account"]["loader"].get<double>() + result["account"]["cache"].get<double>()) +
-                             ", a snapshot on its way " + bytes(result["account"], "snapshot") + ", the rest in a step"},
       {"  free", bytes(result, "available_bytes")}};
   if (result.contains("budget_bytes")) {
     rows.push_back(
@@ -47,6 +43,10 @@ void print_estimate(const Json& result) {
                         " with every block recomputed and --memory.micro_batches=" + result["micro_batches_that_fit"].dump()});
   }
   print(table(rows));
+  const Json& account = result["account"];
+  print("  a run in all: " + bytes(account, "sum") + ", of that libraries " + bytes(account, "libraries") + ", scratch " +
+        bytes(account, "scratch") + ", loader " + bytes(account, "loader") + ", cache " + bytes(account, "cache") +
+        ", a snapshot on its way " + bytes(account, "snapshot") + "\n");
   if (result["blocks"].empty()) {
     print("the recipe names no blocks: nothing can be recomputed\n");
     return;

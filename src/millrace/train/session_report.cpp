@@ -100,7 +100,7 @@ std::string Session::plan_text() {
                    " batches; global batch " + with_commas(assembly_.global_batch()));
   const auto datasets = loader.dataset_plans();
   for (const data::DatasetPlan& dataset : datasets) {
-    if (datasets.size() == 1 && dataset.rule.empty()) break;  // the line above says it all
+    if (datasets.size() == 1) break;  // the line above says it all
     line("data " + dataset.name, with_commas(dataset.samples) + " samples, " + with_commas(dataset.batch_size) + " in a batch" +
                                      (dataset.rule.empty() ? "" : "; " + dataset.rule));
   }
