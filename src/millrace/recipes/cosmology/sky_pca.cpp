@@ -106,7 +106,9 @@ nn::ForegroundPca stored_pca(const RecipeConfig& recipe, const Sky& sky, const s
   };
   const bool fails = run.config == nullptr || run.config->data.bad_samples == BadSamplePolicy::fail;
   nn::ForegroundPca pca = fit_pca(recipe, sky, run.seed, recipe.pca_num_samples, {}, fails ? Tell() : left_out);
-  if (bad > 0 && tell) tell("pca fitted without " + std::to_string(bad) + " samples that can't be read, the first: " + first);
+  if (bad > 0 && tell)
+    tell("pca fitted without " + std::to_string(bad) + (bad == 1 ? " sample" : " samples") +
+         " that can't be read, the first: " + first);
   if (!run.places.new_files.empty()) pca.save(Fs::real(), run.places.new_files / name);
   if (tell) {
     tell("pca fitted on " + pca.facts.at("num_samples") + " training samples in " + human_duration(steady_seconds() - begin) +
