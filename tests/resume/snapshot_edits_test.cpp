@@ -50,7 +50,8 @@ Entry quick_entry(const std::string& recipe) {
       for (const stdfs::path& path : paths) files.push_back(opened.at(path));
       return files;
     };
-    return std::make_unique<recipes::cosmology::Cosmology>(config, context, open);
+    const auto sections = config::read<recipes::cosmology::Sections>(config);
+    return std::make_unique<recipes::cosmology::Cosmology>(sections, context, open);
   };
   return entry;
 }

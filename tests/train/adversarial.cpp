@@ -41,8 +41,7 @@ struct PairImpl : torch::nn::Module {
 
 class Adversarial final : public Recipe {
  public:
-  explicit Adversarial(const Json& config)
-      : toy_(config::read<ToyConfig>(config.at("toy"))), optim_(config::read<optim::OptimConfig>(config.at("optim"))) {}
+  Adversarial(const Sections& sections, const Context& context) : toy_(sections.toy), optim_(context.config->optim) {}
 
   data::Pipeline data(Split split) override {
     Philox random(make_key(7, split == Split::train ? 0 : 1));
@@ -102,12 +101,9 @@ class Adversarial final : public Recipe {
 }  // namespace
 
 Entry adversarial() {
-  Entry entry;
-  entry.name = "adversarial";
-  entry.sections = config::schema_of<Sections>();
+  Entry entry = entry_of<Adversarial, Sections>("adversarial", "A toy.");
   entry.defaults = {{"data.batch_size", 64},  {"optim.learning_rate", 0.02}, {"optim.weight_decay", 0.0}, {"train.epochs", 0},
                     {"train.max_steps", 300}, {"precision.dtype", "fp32"},   {"optim.betas", {0.5, 0.9}}};
-  entry.make = [](const Json& config, const Context&) { return std::make_unique<Adversarial>(config); };
   return entry;
 }
 

@@ -88,8 +88,7 @@ struct TrunkAndHeadsImpl : torch::nn::Module {
 
 class GroupedRegression final : public Recipe {
  public:
-  explicit GroupedRegression(const Json& config)
-      : toy_(config::read<ToyConfig>(config.at("toy"))), optim_(config::read<optim::OptimConfig>(config.at("optim"))) {}
+  GroupedRegression(const Sections& sections, const Context& context) : toy_(sections.toy), optim_(context.config->optim) {}
 
   data::Pipeline data(Split split) override {
     data::Pipeline pipeline;
@@ -157,12 +156,9 @@ class GroupedRegression final : public Recipe {
 }  // namespace
 
 Entry grouped_regression() {
-  Entry entry;
-  entry.name = "grouped_regression";
-  entry.sections = config::schema_of<Sections>();
+  Entry entry = entry_of<GroupedRegression, Sections>("grouped_regression", "A toy.");
   entry.defaults = {{"data.batch_size", 4}, {"optim.learning_rate", 0.02}, {"optim.weight_decay", 0.0},
                     {"train.epochs", 3},    {"precision.dtype", "fp32"},   {"device.threads", 1}};
-  entry.make = [](const Json& config, const Context&) { return std::make_unique<GroupedRegression>(config); };
   return entry;
 }
 

@@ -184,7 +184,7 @@ CommandConfig resolve_command_config(const Entry& entry, Arguments& arguments, b
   CommandConfig result;
   result.resolved = layers.resolve();
   if (!run.notice.empty()) result.resolved.notices.push_back(run.notice);
-  if (auto problems = run_problems(result.resolved); !problems.empty()) throw ConfigError(std::move(problems));
+  if (auto problems = run_problems(entry, result.resolved); !problems.empty()) throw ConfigError(std::move(problems));
   result.preset = preset ? with_underscores(*preset) : run.preset;
   return result;
 }

@@ -15,9 +15,11 @@ using testing::HasSubstr;
 
 struct ToyConfig {
   std::int64_t width = 4;
+  std::int64_t heads = 1;
   std::string title;
   static consteval auto fields() {
-    return std::tuple{config::field<&ToyConfig::width>("Width.").min(1), config::field<&ToyConfig::title>("Title.").required()};
+    return std::tuple{config::field<&ToyConfig::width>("Width.").min(1), config::field<&ToyConfig::heads>("Heads.").min(1),
+                      config::field<&ToyConfig::title>("Title.").required()};
   }
 };
 struct ToySections {
@@ -100,6 +102,23 @@ TEST_F(CommandConfigTest, ReportsAllMistakesAtOnce) {
   EXPECT_THAT(all, HasSubstr("widht"));
   EXPECT_THAT(all, HasSubstr("nonsense"));
   EXPECT_THAT(all, HasSubstr("recipe.title"));
+}
+
+TEST_F(CommandConfigTest, ARecipesOwnProblemsStandInTheOneList) {
+  entry_.problems = of_config<ToySections>([](const ToySections& own, const RunConfig& run) {
+    std::vector<Problem> problems;
+    if (own.recipe.width % own.recipe.heads != 0)
+      problems.push_back({"heads do not divide the width", "recipe.heads", "change it"});
+    if (run.data.batch_size > own.recipe.width) problems.push_back({"the batch is wider", "data.batch_size", "change it"});
+    return problems;
+  });
+  const std::vector<Problem> found =
+      problems({"--recipe.title=x", "--recipe.heads=2", "--batch-size=6", "--train.epochs=0", "--train.max_steps=0"});
+  ASSERT_EQ(found.size(), 3U);
+  EXPECT_EQ(found[0].where, "train");
+  EXPECT_EQ(found[1].where, "flag --recipe.heads");
+  EXPECT_EQ(found[2].where, "flag --batch-size");
+  EXPECT_TRUE(problems({"--recipe.title=x", "--recipe.heads=5"}).empty());
 }
 
 TEST_F(CommandConfigTest, OverridesHoldOnlyWhatFlagsSay) {

@@ -244,10 +244,10 @@ class Checker {
       return wrong(type, value, path,
                    items.is_primitive() && !items.is_null() ? "write it in brackets: [" + shown(value) + "]" : "");
     }
-    if (limits_.exact_size >= 0 && static_cast<std::int64_t>(items.size()) != limits_.exact_size && !inside_list_) {
-      const std::string size = std::to_string(items.size()) + (items.size() == 1 ? " value" : " values");
-      return problem(path + " has " + size + ", expected " + std::to_string(limits_.exact_size),
-                     "write " + expectation_text(type, limits_));
+    const auto count = static_cast<std::int64_t>(items.size());
+    if ((count < limits_.least_size || count > limits_.greatest_size) && !inside_list_) {
+      const std::string size = std::to_string(count) + (count == 1 ? " value" : " values");
+      return problem(path + " has " + size + ", expected " + size_text(limits_), "write " + expectation_text(type, limits_));
     }
     const bool was_inside = std::exchange(inside_list_, true);
     bool is_valid = true;

@@ -46,7 +46,8 @@ struct FieldSpec {
   double maximum = std::numeric_limits<double>::infinity();
   bool minimum_open = false;  // value must be > minimum, not >=
   bool maximum_open = false;
-  std::int64_t exact_size = -1;  // of a vector; -1 = any
+  std::int64_t least_size = 0;  // of a vector
+  std::int64_t greatest_size = std::numeric_limits<std::int64_t>::max();
   bool is_required = false;
   std::string_view unit_text = {};
   bool is_path = false;
@@ -77,11 +78,14 @@ struct FieldSpec {
     s.maximum_open = true;
     return s;
   }
-  consteval FieldSpec size(std::int64_t value) const {
+  consteval FieldSpec size(std::int64_t exact) const { return size(exact, exact); }
+  consteval FieldSpec size(std::int64_t least, std::int64_t greatest) const {
     FieldSpec s = *this;
-    s.exact_size = value;
+    s.least_size = least;
+    s.greatest_size = greatest;
     return s;
   }
+  consteval FieldSpec not_empty() const { return size(1, std::numeric_limits<std::int64_t>::max()); }
   consteval FieldSpec required() const {
     FieldSpec s = *this;
     s.is_required = true;

@@ -196,7 +196,8 @@ Limits limits_of(const FieldSpec<Member>& spec) {
           .maximum = spec.maximum,
           .minimum_open = spec.minimum_open,
           .maximum_open = spec.maximum_open,
-          .exact_size = spec.exact_size};
+          .least_size = spec.least_size,
+          .greatest_size = spec.greatest_size};
 }
 
 template <HasFields T>

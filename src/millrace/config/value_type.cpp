@@ -49,14 +49,22 @@ std::string alternatives(const ValueType& type, const Limits& limits) {
 
 std::string list_expectation(const ValueType& type, const Limits& limits) {
   const std::string inner = plural(type_text(type.inner.front()));
-  std::string text = limits.exact_size < 0 ? "a list of " : "a list of " + std::to_string(limits.exact_size) + " ";
-  text += inner;
+  const std::string size = size_text(limits);
+  const std::string text = size.empty() ? "a list of " + inner : "a list of " + size + " " + inner;
   if (!is_numeric(type)) return text;
   const std::string bounds = bounds_text(limits);
   return bounds.empty() ? text : text + " " + bounds;
 }
 
 }  // namespace
+
+std::string size_text(const Limits& limits) {
+  const std::string least = std::to_string(limits.least_size);
+  const std::string greatest = std::to_string(limits.greatest_size);
+  if (limits.least_size == limits.greatest_size) return least;
+  if (limits.greatest_size == std::numeric_limits<std::int64_t>::max()) return limits.least_size == 0 ? "" : "at least " + least;
+  return limits.least_size == 0 ? "at most " + greatest : least + " to " + greatest;
+}
 
 std::string type_text(const ValueType& type) {
   switch (type.kind) {
@@ -95,8 +103,8 @@ std::string type_text(const ValueType& type) {
 }
 
 std::string limits_text(const ValueType& type, const Limits& limits) {
-  std::string text;
-  if (limits.exact_size >= 0) text = std::to_string(limits.exact_size) + (limits.exact_size == 1 ? " value" : " values");
+  std::string text = size_text(limits);
+  if (!text.empty()) text += text.ends_with(" 1") || text == "1" ? " value" : " values";
   const std::string bounds = is_numeric(type) ? bounds_text(limits) : "";
   if (!text.empty() && !bounds.empty()) text += ", ";
   return text + bounds;

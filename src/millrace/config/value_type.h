@@ -18,8 +18,12 @@ struct Limits {
   double maximum = std::numeric_limits<double>::infinity();
   bool minimum_open = false;
   bool maximum_open = false;
-  std::int64_t exact_size = -1;  // -1 = any
+  std::int64_t least_size = 0;
+  std::int64_t greatest_size = std::numeric_limits<std::int64_t>::max();
 };
+
+// "2", "at least 1", "at most 4" or "1 to 4"; "" = a list of any size.
+[[nodiscard]] std::string size_text(const Limits& limits);
 
 struct RecordField;
 

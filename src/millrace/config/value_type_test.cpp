@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "millrace/config/schema.h"
+#include "millrace/config/schema_of.h"
 #include "millrace/config/test_config.h"
 
 namespace millrace::config {
@@ -131,6 +131,28 @@ TEST(Automatic, AcceptsAuto) {
   EXPECT_EQ(from_text("model.solver", "autp"),
             "model.solver is \"autp\", expected \"auto\" or one of adamw, adam, sgd | "
             "write \"auto\" or one of adamw, adam, sgd");
+}
+
+struct Sizes {
+  std::vector<std::int64_t> some = {1};
+  std::vector<std::int64_t> few = {1, 2};
+  static consteval auto fields() {
+    return std::tuple{field<&Sizes::some>("Some.").not_empty().min(1), field<&Sizes::few>("Few.").size(1, 3)};
+  }
+};
+
+TEST(List, HasALeastAndAGreatestSize) {
+  const Schema schema = schema_of<Sizes>();
+  const auto told = [&](const char* path, const Json& value) {
+    std::vector<Problem> problems;
+    static_cast<void>(schema.find(path)->canonical(value, false, problems));
+    return problems.empty() ? "" : problems.front().what + " | " + problems.front().next;
+  };
+  EXPECT_EQ(told("some", Json::array()), "some has 0 values, expected at least 1 | write a list of at least 1 integers >= 1");
+  EXPECT_EQ(told("some", Json({1, 2, 3, 4})), "");
+  EXPECT_EQ(told("few", Json({1, 2, 3, 4})), "few has 4 values, expected 1 to 3 | write a list of 1 to 3 integers");
+  EXPECT_EQ(told("few", Json({1, 2, 3})), "");
+  EXPECT_EQ(schema.find("some")->range, "at least 1 value, >= 1");
 }
 
 TEST(List, IsCheckedElementByElement) {

@@ -67,7 +67,7 @@ StepBench::StepBench(const Entry& entry, const StepBenchOptions& options) : impl
   Impl& impl = *impl_;
   impl.config = layers.resolve();
   impl.shared = config::read<RunConfig>(impl.config.values);
-  if (auto problems = memory_problems(impl.shared.memory); !problems.empty()) throw ConfigError(std::move(problems));
+  if (auto problems = run_problems(entry, impl.config); !problems.empty()) throw ConfigError(std::move(problems));
   device::count_tensor_memory();
   impl.switches = Switches(options.off);
   const at::Device device = device::choose(impl.shared.device.name).device;

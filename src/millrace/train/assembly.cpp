@@ -65,24 +65,19 @@ std::filesystem::path cache_folder() {
   return std::filesystem::path("runs") / "cache";
 }
 
-std::vector<Problem> run_problems(const config::Resolved& config) {
-  const auto run = config::read<RunConfig>(config.values);
-  std::vector<Problem> problems = memory_problems(run.memory);
-  if (run.train.epochs == 0 && run.train.max_steps == 0)
+std::vector<Problem> problems_of(const RunConfig& config) {
+  std::vector<Problem> problems = memory_problems(config.memory);
+  if (config.train.epochs == 0 && config.train.max_steps == 0)
     problems.push_back({"the run has no end: train.epochs and train.max_steps are both 0", "train", "set one of them"});
-  for (Problem& problem : problems) {
-    const auto origin = config.origins.find(problem.where);
-    if (origin != config.origins.end()) problem.where = origin->second;
-  }
   return problems;
 }
 
 Assembly::Assembly(AssemblyRequest request)
     : request_(std::move(request)), config_(config::read<RunConfig>(request_.config.values)), switches_(config_.train.off) {
-  if (auto problems = run_problems(request_.config); !problems.empty()) throw ConfigError(std::move(problems));
+  if (auto problems = problems_of(config_); !problems.empty()) throw ConfigError(std::move(problems));
   device::count_tensor_memory();
-  bare_bytes_ = device::private_resident_bytes();
-  bare_heap_ = device::heap_bytes();
+  bare_.bytes = device::private_resident_bytes();
+  bare_.heap = device::heap_bytes();
 }
 
 Assembly::~Assembly() = default;
@@ -153,43 +148,43 @@ void Assembly::choose_cache(data::Pipeline& training, data::Pipeline& held_out) 
   }
   if (choice.cache && !mode.is_auto() && mode.value() == CacheMode::device)
     choice.reason += "; host memory also serves \"device\"";
-  cache_ = choice.cache;
-  data::use_cache(training, cache_);
-  data::use_cache(held_out, cache_);
-  choose("data.cache", cache_ ? "ram" : "off", choice.reason);
+  input_.cache = choice.cache;
+  data::use_cache(training, input_.cache);
+  data::use_cache(held_out, input_.cache);
+  choose("data.cache", input_.cache ? "ram" : "off", choice.reason);
 }
 
 void Assembly::make_loaders(std::function<void(const std::string&)> note) {
   data::Pipeline pipeline = recipe_->data(Split::train);
   if (pipeline.datasets.empty())
     throw ConfigError({"recipe " + request_.recipe + " has no training data", "data", "name its input; see --help"});
-  pipeline_ = pipeline;
+  input_.pipeline = pipeline;
   data::Pipeline held_out = recipe_->data(Split::validation);
   choose_cache(pipeline, held_out);
   auto options = loader_options(pipeline, Split::train);
   const auto tell = note ? std::move(note) : [this](const std::string& text) { request_.console->notice(text); };
   options.note = tell;
-  loader_ = std::make_unique<data::Loader>(std::move(pipeline), options);
-  choose("data.workers", std::to_string(loader_->readers()), loader_->readers_reason());
+  input_.loader = std::make_unique<data::Loader>(std::move(pipeline), options);
+  choose("data.workers", std::to_string(input_.loader->readers()), input_.loader->readers_reason());
   if (held_out.datasets.empty()) return;
   options = loader_options(held_out, Split::validation);
   options.note = [](const std::string&) {};
-  validation_ = std::make_unique<data::Loader>(std::move(held_out), options);
+  input_.validation = std::make_unique<data::Loader>(std::move(held_out), options);
 }
 
 std::int64_t Assembly::total_steps() const {
-  if (loader_ == nullptr) return 0;
+  if (input_.loader == nullptr) return 0;
   const std::int64_t by_epochs = config_.train.epochs * steps_per_epoch();
   if (config_.train.max_steps == 0) return by_epochs;
   return config_.train.epochs == 0 ? config_.train.max_steps : std::min(by_epochs, config_.train.max_steps);
 }
 
 std::int64_t Assembly::steps_per_epoch() const {
-  return (loader_->batches_per_epoch() + config_.optim.accumulate - 1) / config_.optim.accumulate;
+  return (input_.loader->batches_per_epoch() + config_.optim.accumulate - 1) / config_.optim.accumulate;
 }
 
 std::int64_t Assembly::global_batch() const {
-  return loader_->rows_per_batch() * config_.optim.accumulate * agreement().ranks().world_size;
+  return input_.loader->rows_per_batch() * config_.optim.accumulate * agreement().ranks().world_size;
 }
 
 const Json* Assembly::kept(const std::string& option) const {
@@ -258,9 +253,9 @@ void Assembly::plan_rates() {
 }
 
 std::optional<Batch> Assembly::trial_batch() {
-  auto options = loader_options(*pipeline_, Split::train);
+  auto options = loader_options(*input_.pipeline, Split::train);
   options.readers = 0;
-  data::Loader trial_loader(*pipeline_, options);
+  data::Loader trial_loader(*input_.pipeline, options);
   std::optional<Batch> first;
   while (auto host = trial_loader.next()) {
     for_each_micro_batch(way(), std::move(*host), [&](Batch batch, bool) {
@@ -362,14 +357,14 @@ MemoryAccount Assembly::memory_account(std::uint64_t step_peak, bool copies_snap
   account.optimizer = bytes.at("optimizer");
   for (const auto& [name, tensor] : stepper_->averaged_weights()) account.averages += tensor.nbytes();
   account.activations = step_peak - std::min(step_peak, account.of_tensors());
-  account.loader = loader_->buffer_bytes() + (validation_ != nullptr ? validation_->buffer_bytes() : 0);
-  if (cache_ != nullptr) account.cache = cache_->counters().bytes;
+  account.loader = input_.loader->buffer_bytes() + (input_.validation != nullptr ? input_.validation->buffer_bytes() : 0);
+  if (input_.cache != nullptr) account.cache = input_.cache->counters().bytes;
   if (copies_snapshots) account.snapshot = account.weights + account.optimizer + account.averages;
   const std::uint64_t of_heap =
-      bare_heap_ + (context_.device.is_cpu() ? account.of_tensors() : 0) + account.loader + account.cache + account.snapshot;
+      bare_.heap + (context_.device.is_cpu() ? account.of_tensors() : 0) + account.loader + account.cache + account.snapshot;
   account.scratch = device::heap_bytes() - std::min(device::heap_bytes(), of_heap);
   account.libraries =
-      bare_bytes_ + (device::resident_bytes() - std::min(device::resident_bytes(), device::private_resident_bytes()));
+      bare_.bytes + (device::resident_bytes() - std::min(device::resident_bytes(), device::private_resident_bytes()));
   return account;
 }
 

@@ -62,10 +62,10 @@ class Assembly {
   [[nodiscard]] const Context& context() const noexcept { return context_; }
   [[nodiscard]] Agreement& agreement() const noexcept;
   [[nodiscard]] Recipe& recipe() const { return *recipe_; }
-  [[nodiscard]] const data::Pipeline& training_pipeline() const { return *pipeline_; }
-  [[nodiscard]] data::Loader& loader() const { return *loader_; }
-  [[nodiscard]] data::Loader* validation() const noexcept { return validation_.get(); }  // null = no validation
-  [[nodiscard]] data::SampleCache* cache() const noexcept { return cache_.get(); }       // null = off
+  [[nodiscard]] const data::Pipeline& training_pipeline() const { return *input_.pipeline; }
+  [[nodiscard]] data::Loader& loader() const { return *input_.loader; }
+  [[nodiscard]] data::Loader* validation() const noexcept { return input_.validation.get(); }  // null = no validation
+  [[nodiscard]] data::SampleCache* cache() const noexcept { return input_.cache.get(); }       // null = off
   [[nodiscard]] telemetry::Timeline& timeline() noexcept { return timeline_; }
   [[nodiscard]] Stepper& stepper() const { return *stepper_; }
   [[nodiscard]] const MemoryChoice& memory() const noexcept { return memory_; }
@@ -103,18 +103,24 @@ class Assembly {
   Context context_;
   std::optional<MemoryLimit> memory_limit_;
   MemoryChoice memory_;
-  std::uint64_t bare_bytes_ = 0, bare_heap_ = 0;  // private memory of the process before anything was made, and its heap
-  std::unique_ptr<Weights> weights_;              // until make_recipe()
+  struct {
+    std::uint64_t bytes = 0, heap = 0;
+  } bare_;                            // private memory of the process before anything was made, and its heap
+  std::unique_ptr<Weights> weights_;  // until make_recipe()
   std::vector<std::string> notices_;
   Json kept_;
   std::unique_ptr<Recipe> recipe_;
-  std::optional<data::Pipeline> pipeline_;  // of the training split, without a cache
-  std::shared_ptr<data::SampleCache> cache_;
-  std::unique_ptr<data::Loader> loader_, validation_;
+  struct {
+    std::optional<data::Pipeline> pipeline;  // of the training split, without a cache
+    std::shared_ptr<data::SampleCache> cache;
+    std::unique_ptr<data::Loader> loader, validation;
+  } input_;
   telemetry::Timeline timeline_;
   std::unique_ptr<Stepper> stepper_;
 };
 
+// Values of the shared sections that do not fit each other.
+[[nodiscard]] std::vector<Problem> problems_of(const RunConfig& config);
 // $XDG_CACHE_HOME/millrace, else ~/.cache/millrace, else runs/cache.
 [[nodiscard]] std::filesystem::path cache_folder();
 // Loader options of a pipeline: the run's config, and what the pipeline itself asks for.

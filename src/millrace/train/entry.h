@@ -6,9 +6,12 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "millrace/config/schema.h"
+#include "millrace/base/error.h"
+#include "millrace/config/schema_of.h"
+#include "millrace/train/config.h"
 #include "millrace/train/recipe.h"
 
 namespace millrace {
@@ -35,7 +38,10 @@ struct Entry {
   Json defaults = Json::object();                     // over the shared defaults (batch size, learning rate, ...)
   std::vector<std::pair<std::string, Json>> presets;  // name -> values over the defaults; "smoke" and "small" run without data
   std::vector<config::Alias> aliases;                 // the original's keys and flags
-  std::function<std::unique_ptr<Recipe>(const Json& config, const Context& context)> make;  // config = resolved whole
+  // `config`: the whole resolved config, in all functions here. ConfigError for one that problems() finds fault with.
+  std::function<std::unique_ptr<Recipe>(const Json& config, const Context& context)> make;
+  // Values of the recipe's own keys that do not fit each other; told with those of all sections, in one list. Null = none.
+  std::function<std::vector<Problem>(const Json& config)> problems;
   // True when the config names no input of its own: a preset then makes its data. Null = never.
   std::function<bool(const Json& config)> needs_data;
   // Writes sample data for a preset into `out` (an existing empty folder); same bytes for the same seed. Null = none.
@@ -43,5 +49,28 @@ struct Entry {
   std::vector<RecipeCommand> commands;
   std::vector<BenchShape> bench_shapes;
 };
+
+// A function of (const Sections&, const RunConfig&, more...) as a function of the resolved config: (const Json&, more...).
+template <class Sections, class Function>
+[[nodiscard]] auto of_config(Function function) {
+  return [function = std::move(function)]<class... More>(const Json& config, More&&... more) {
+    return function(config::read<Sections>(config), config::read<RunConfig>(config), std::forward<More>(more)...);
+  };
+}
+
+// A row for a recipe R with a config of its own. R is made from (const Sections&, const Context&); a static function
+// R::problems(const Sections&, const RunConfig&), where R has one, becomes Entry::problems.
+template <class R, class Sections>
+[[nodiscard]] Entry entry_of(std::string name, std::string summary) {
+  Entry entry{.name = std::move(name), .summary = std::move(summary), .sections = config::schema_of<Sections>()};
+  if constexpr (requires { &R::problems; }) entry.problems = of_config<Sections>(&R::problems);
+  entry.make = [problems = entry.problems](const Json& config, const Context& context) -> std::unique_ptr<Recipe> {
+    if (problems) {
+      if (auto found = problems(config); !found.empty()) throw ConfigError(std::move(found));
+    }
+    return std::make_unique<R>(config::read<Sections>(config), context);
+  };
+  return entry;
+}
 
 }  // namespace millrace

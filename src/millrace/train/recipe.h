@@ -38,7 +38,7 @@ struct RecipePlaces {
 struct Context {
   at::Device device = at::kCPU;
   Ranks ranks;
-  const RunConfig* config = nullptr;   // the sections that all recipes share; lives as long as the run
+  const RunConfig* config = nullptr;   // the sections that all recipes share; never null in a run, and lives as long as it
   const Switches* switches = nullptr;  // which optimisations are on; lives as long as the run
   RecipePlaces places;
   std::uint64_t seed = 0;

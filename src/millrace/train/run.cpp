@@ -34,6 +34,18 @@ config::Schema schema_of(const Entry& entry) {
   return schema;
 }
 
+std::vector<Problem> run_problems(const Entry& entry, const config::Resolved& config) {
+  std::vector<Problem> problems = problems_of(config::read<RunConfig>(config.values));
+  if (entry.problems) {
+    for (Problem& problem : entry.problems(config.values)) problems.push_back(std::move(problem));
+  }
+  for (Problem& problem : problems) {
+    const auto origin = config.origins.find(problem.where);
+    if (origin != config.origins.end()) problem.where = origin->second;
+  }
+  return problems;
+}
+
 std::vector<config::Alias> aliases_of(const Entry& entry) {
   std::vector<config::Alias> aliases = {
       {"data", "data.dir", nullptr, "input folder"},
@@ -129,7 +141,7 @@ RunOutcome run_training(const RunRequest& request) {
   config::Resolved config = request.config;
   const SampleInput input(request, /*keeps=*/!request.dry_run, config);
   SessionRequest session;
-  session.run_place = place_of_run(request.entry->name, config::read<RunNames>(config.values.at("run")));
+  session.run_place = place_of_run(request.entry->name, config::read<RunConfig>(config.values).run);
   session.assembly = assembly_request(request, std::move(config));
   session.preset = request.preset;
   session.schema = schema_of(*request.entry);

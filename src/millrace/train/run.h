@@ -22,8 +22,8 @@ namespace millrace {
 // Aliases all recipes share (--amp, --epochs, --batch_size, --config-file ... see docs), then the recipe's own.
 [[nodiscard]] std::vector<config::Alias> aliases_of(const Entry& entry);
 
-// Problems of a config in which every value by itself is legal: values that do not fit each other.
-[[nodiscard]] std::vector<Problem> run_problems(const config::Resolved& config);
+// Problems of a config in which every value by itself is legal: values that do not fit each other, the recipe's own among them.
+[[nodiscard]] std::vector<Problem> run_problems(const Entry& entry, const config::Resolved& config);
 
 struct RunRequest {
   const Entry* entry = nullptr;

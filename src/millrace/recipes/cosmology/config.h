@@ -13,7 +13,7 @@ namespace millrace::recipes::cosmology {
 
 enum class Activation : std::uint8_t { smooth_leaky, silu };
 enum class LossKind : std::uint8_t { logmse, mse, logcosh };
-enum class PcaMode : std::uint8_t { auto_, batch };
+enum class PcaMode : std::uint8_t { stored, batch };
 enum class Transform : std::uint8_t { linear, arcsinh };
 
 struct RecipeConfig {
@@ -28,7 +28,7 @@ struct RecipeConfig {
   Activation act = Activation::smooth_leaky;
   LossKind loss = LossKind::logmse;
   std::int64_t n_fg = 11;
-  PcaMode pca = PcaMode::auto_;
+  config::Auto<PcaMode> pca;
   std::string pca_components_path;
   std::int64_t pca_num_samples = 100;
   bool add_noise = true;
@@ -53,7 +53,8 @@ struct RecipeConfig {
         field<&C::act>("Activation."),
         field<&C::loss>("logmse is the logarithm of the step's mean squared error, exact over accumulation."),
         field<&C::n_fg>("Principal components taken as foreground.").min(1),
-        field<&C::pca>("auto: components fitted once over training data; batch: anew for each batch, to compare with."),
+        field<&C::pca>(
+            "stored: components fitted once over training data; batch: anew for each batch, to compare with. auto = stored."),
         field<&C::pca_components_path>("Components from millrace pca fit. Empty: the run folder's, else fitted at the start.")
             .path(),
         field<&C::pca_num_samples>("Training samples the fit at the start of train takes; more than there are: all.").min(1),

@@ -4,16 +4,14 @@
 #include <ATen/ops/randn.h>
 
 #include "millrace/base/error.h"
-#include "millrace/config/schema_of.h"
 #include "millrace/recipes/cosmology/presets.h"
 #include "millrace/recipes/cosmology/recipe.h"
 
 namespace millrace::recipes::cosmology {
 namespace {
 
-bool needs_data(const Json& config) {
-  const Json& recipe = config.at("recipe");
-  return recipe.at("signal_dir") == "" && recipe.at("foreground_dir") == "" && config.at("data").at("dir") == "";
+bool needs_data(const Sections& own, const RunConfig& run) {
+  return own.recipe.signal_dir.empty() && own.recipe.foreground_dir.empty() && run.data.dir.empty();
 }
 
 void make_data(const std::string& preset, const std::filesystem::path& out, std::uint64_t seed) {
@@ -37,17 +35,16 @@ BenchShape cpu_small() {
 }  // namespace
 
 Entry entry() {
-  return {.name = "cosmology",
-          .summary = "3-D U-Net that recovers the 21 cm signal after PCA foreground removal",
-          .sections = config::schema_of<Sections>(),
-          .defaults = defaults(),
-          .presets = presets(),
-          .aliases = aliases(),
-          .make = [](const Json& config, const Context& context) { return std::make_unique<Cosmology>(config, context); },
-          .needs_data = needs_data,
-          .make_data = make_data,
-          .commands = {{"pca", "fit foreground components, or compare them with those of each batch", pca_command}},
-          .bench_shapes = {cpu_small()}};
+  Entry entry =
+      entry_of<Cosmology, Sections>("cosmology", "3-D U-Net that recovers the 21 cm signal after PCA foreground removal");
+  entry.defaults = defaults();
+  entry.presets = presets();
+  entry.aliases = aliases();
+  entry.needs_data = of_config<Sections>(needs_data);
+  entry.make_data = make_data;
+  entry.commands = {{"pca", "fit foreground components, or compare them with those of each batch", pca_command}};
+  entry.bench_shapes = {cpu_small()};
+  return entry;
 }
 
 }  // namespace millrace::recipes::cosmology

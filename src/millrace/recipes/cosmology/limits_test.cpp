@@ -20,8 +20,8 @@ std::string refusal(const Json& values, bool makes_model) {
   layers.add_values(row.defaults, "recipe");
   layers.add_values(values, "test");
   try {
-    Cosmology recipe(layers.resolve().values, Context{});
-    if (makes_model) (void)recipe.model();
+    const std::unique_ptr<Recipe> recipe = row.make(layers.resolve().values, Context{});
+    if (makes_model) (void)recipe->model();
   } catch (const ConfigError& error) {
     return error.what();
   }

@@ -116,7 +116,6 @@ config::Resolved resolve(const Request& request) {
 
 // What both verbs start from.
 struct Task {
-  Json config;
   RecipeConfig recipe;
   RunConfig shared;
   Sky sky;
@@ -125,12 +124,12 @@ struct Task {
 
 Task task_of(const Request& request) {
   Task task;
-  task.config = resolve(request).values;
-  task.recipe = config::read<RecipeConfig>(task.config.at("recipe"));
-  task.shared = config::read<RunConfig>(task.config);
+  const config::Resolved config = resolve(request);
+  if (auto problems = run_problems(entry(), config); !problems.empty()) throw ConfigError(std::move(problems));
+  task.recipe = config::read<Sections>(config.values).recipe;
+  task.shared = config::read<RunConfig>(config.values);
   task.seed = static_cast<std::uint64_t>(task.shared.train.seed);
-  check(task.recipe);
-  const SkyFolders folders = sky_folders(task.config);
+  const SkyFolders folders = sky_folders(task.recipe, task.shared.data);
   task.sky = open_sky(task.recipe, folders.signal, folders.foreground, task.seed, open_hdf5());
   for (const std::string& text : task.sky.told) std::cout << text << "\n";
   return task;

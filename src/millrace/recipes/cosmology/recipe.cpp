@@ -7,7 +7,6 @@
 #include <numbers>
 
 #include "millrace/base/error.h"
-#include "millrace/config/schema_of.h"
 #include "millrace/recipes/cosmology/pictures.h"
 #include "millrace/recipes/cosmology/preprocess.h"
 #include "millrace/recipes/cosmology/sky_pca.h"
@@ -20,9 +19,10 @@ namespace millrace::recipes::cosmology {
 
 // ---- 1 config: the keys and their defaults are in config.h, the named sizes in presets.cpp
 
-Cosmology::Cosmology(const Json& config, const Context& context, OpenSky open)
-    : config_(config), context_(context), open_(std::move(open)), recipe_(config::read<RecipeConfig>(config.at("recipe"))) {
-  check(recipe_);
+std::vector<Problem> Cosmology::problems(const Sections& sections, const RunConfig&) { return problems_of(sections.recipe); }
+
+Cosmology::Cosmology(const Sections& sections, const Context& context, OpenSky open)
+    : context_(context), open_(std::move(open)), recipe_(sections.recipe) {
   paths_ = {.fused_activation = context.on("fused_activation"), .fused_padding = context.on("fused_padding")};
   fused_projection_ = context.on("fused_projection");
   if (!open_) {
@@ -36,10 +36,10 @@ Cosmology::Cosmology(const Json& config, const Context& context, OpenSky open)
 // ---- 2 data
 
 void Cosmology::before_training() {
-  const SkyFolders folders = sky_folders(config_);
+  const SkyFolders folders = sky_folders(recipe_, context_.config->data);
   sky_ = open_sky(recipe_, folders.signal, folders.foreground, context_.seed, open_);
   for (const std::string& text : sky_->told) context_.say(text);
-  if (recipe_.pca == PcaMode::batch) return;
+  if (recipe_.pca.value_or(PcaMode::stored) == PcaMode::batch) return;
   if (pca_) {  // a trained model keeps its own
     check_pca(*pca_, recipe_, *sky_, "the model's snapshot", context_.notice);
   } else if (!context_.places.plan_only) {
@@ -101,7 +101,7 @@ std::vector<Objective> Cosmology::objectives() {
     result.outputs = {{"predicted", predicted}};
     return result;
   };
-  return {{.optim = config::read<optim::OptimConfig>(config_.at("optim")), .loss = loss}};
+  return {{.optim = context_.config->optim, .loss = loss}};
 }
 
 // ---- 5 metrics

@@ -21,8 +21,8 @@ namespace millrace::recipes::cosmology {
 
 class Cosmology final : public Recipe {
  public:
-  // `config` is the whole resolved config of a run. ConfigError when its parts do not fit each other.
-  Cosmology(const Json& config, const Context& context, OpenSky open = {});
+  Cosmology(const Sections& sections, const Context& context, OpenSky open = {});
+  [[nodiscard]] static std::vector<Problem> problems(const Sections& sections, const RunConfig& run);
 
   void before_training() override;  // opens all files (headers only); finds or fits the foreground components
   data::Pipeline data(Split split) override;
@@ -40,7 +40,6 @@ class Cosmology final : public Recipe {
   std::vector<Picture> draw() override;
 
  private:
-  Json config_;
   Context context_;
   OpenSky open_;
   RecipeConfig recipe_;
@@ -53,12 +52,11 @@ class Cosmology final : public Recipe {
   Tensors shown_;         // its first chunk: "input", "truth", "recovered" (2,R,f,bl)
 };
 
-// The folders a config names: recipe.signal_dir, else data.dir/signal; recipe.foreground_dir, else data.dir/foreground. A
-// relative one is looked up in the config's folder first.
+// The folders a config names: recipe.signal_dir, else data.dir/signal; recipe.foreground_dir, else data.dir/foreground.
 struct SkyFolders {
   std::filesystem::path signal, foreground;
 };
-[[nodiscard]] SkyFolders sky_folders(const Json& config);
+[[nodiscard]] SkyFolders sky_folders(const RecipeConfig& recipe, const DataConfig& data);
 
 // Sum and count of a loss over fp32 predictions and targets; see recipe page section 5.
 [[nodiscard]] Loss loss_of(const at::Tensor& predicted, const at::Tensor& target, LossKind kind);

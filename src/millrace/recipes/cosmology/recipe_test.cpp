@@ -126,11 +126,17 @@ class CosmologyTest : public ::testing::Test {
     values.update(more);
     return resolve(values).values;
   }
-  Cosmology recipe(Json more = Json::object()) { return {tiny(std::move(more)), context_, opener()}; }
+  Cosmology recipe(Json more = Json::object()) {
+    const Json config = tiny(std::move(more));
+    run_ = config::read<RunConfig>(config);
+    context_.config = &run_;
+    return {config::read<Sections>(config), context_, opener()};
+  }
   Sky sky(const Json& more = Json::object()) {
     const Json config = tiny(more);
-    const SkyFolders folders = sky_folders(config);
-    return open_sky(config::read<RecipeConfig>(config.at("recipe")), folders.signal, folders.foreground, 1, opener());
+    const auto recipe = config::read<Sections>(config).recipe;
+    const SkyFolders folders = sky_folders(recipe, config::read<RunConfig>(config).data);
+    return open_sky(recipe, folders.signal, folders.foreground, 1, opener());
   }
   template <class Call>
   static std::string refusal(const Call& call) {
@@ -144,6 +150,7 @@ class CosmologyTest : public ::testing::Test {
   void alter(const std::string& name, std::function<SkyFile(const stdfs::path&)> make) { altered_[name] = std::move(make); }
 
   stdfs::path folder_;
+  RunConfig run_;
   Context context_;
   std::vector<std::string> notices_;
   std::map<std::string, std::function<SkyFile(const stdfs::path&)>> altered_;

@@ -133,7 +133,7 @@ SplitOfSky split_sky(const std::vector<std::filesystem::path>& signal, const std
   return split;
 }
 
-void check(const RecipeConfig& recipe) {
+std::vector<Problem> problems_of(const RecipeConfig& recipe) {
   std::vector<Problem> problems;
   if (recipe.ra_keep % 4 != 0 || recipe.ra_keep / 4 % recipe.split != 0) {  // 64 bits need not hold 4*split
     const bool fits = recipe.split <= std::numeric_limits<std::int64_t>::max() / 4;
@@ -145,7 +145,7 @@ void check(const RecipeConfig& recipe) {
     problems.push_back({"num_train is 0: there is nothing to train on", "recipe.num_train", "-1 takes all files"});
   if (!(recipe.band_mhz[0] < recipe.band_mhz[1]))
     problems.push_back({"the band ends before it begins", "recipe.band_mhz", "write its lower edge first"});
-  if (!problems.empty()) throw ConfigError(std::move(problems));
+  return problems;
 }
 
 Sky open_sky(const RecipeConfig& recipe, const std::filesystem::path& signal_dir, const std::filesystem::path& foreground_dir,

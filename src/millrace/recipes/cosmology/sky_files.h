@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "millrace/base/error.h"
 #include "millrace/hdf5/file.h"
 #include "millrace/recipes/cosmology/config.h"
 
@@ -49,7 +50,7 @@ struct SplitOfSky {
                                    std::int64_t num_train);
 
 // ConfigError with the keys that can't go together (n_fg, split, ra_keep).
-void check(const RecipeConfig& recipe);
+[[nodiscard]] std::vector<Problem> problems_of(const RecipeConfig& recipe);
 
 // Opens all files, headers only, and compares them: DataError names the first that does not fit.
 [[nodiscard]] Sky open_sky(const RecipeConfig& recipe, const std::filesystem::path& signal_dir,

@@ -1,5 +1,6 @@
 #include "millrace/recipes/cosmology/sky_pca.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/tensor.h>
 
@@ -27,7 +28,7 @@ SkySource training_source(const RecipeConfig& recipe, const Sky& sky) {
 }
 
 at::Tensor training_input(const SkySource& source, std::int64_t index, std::uint64_t seed) {
-  const at::Tensor x = at::empty(source.fields()[0].shape, at::kComplexFloat);
+  at::Tensor x = at::empty(source.fields()[0].shape, at::kComplexFloat);
   const at::Tensor y = at::empty(source.fields()[1].shape, at::kComplexFloat);
   const std::array<std::byte*, 2> fields{static_cast<std::byte*>(x.mutable_data_ptr()),
                                          static_cast<std::byte*>(y.mutable_data_ptr())};

@@ -45,7 +45,10 @@ Start start(const stdfs::path& folder, const std::vector<std::string>& off) {
   context.places.cache_folder = folder / "cache";
   context.notice = [](const std::string&) {};
   const std::uint64_t before = hdf5::files_described();
-  Cosmology recipe(layers.resolve().values, context);
+  const Json config = layers.resolve().values;
+  const auto run = config::read<RunConfig>(config);
+  context.config = &run;
+  Cosmology recipe(config::read<Sections>(config), context);
   recipe.before_training();
   Start result{.described = hdf5::files_described() - before};
   const data::Pipeline pipeline = recipe.data(Split::train);

@@ -5,7 +5,6 @@
 
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
-#include "millrace/config/schema_of.h"
 #include "millrace/core/saved_json.h"
 #include "millrace/recipes/cosmology/preprocess.h"
 #include "millrace/recipes/cosmology/recipe.h"
@@ -28,11 +27,10 @@ at::Tensor saved_tensor(const State& state, const std::string& name, const Shape
 
 }  // namespace
 
-SkyFolders sky_folders(const Json& config) {
-  const auto recipe = config::read<RecipeConfig>(config.at("recipe"));
-  const std::filesystem::path data = config::read<DataConfig>(config.at("data")).dir;
-  return {recipe.signal_dir.empty() ? data / "signal" : std::filesystem::path(recipe.signal_dir),
-          recipe.foreground_dir.empty() ? data / "foreground" : std::filesystem::path(recipe.foreground_dir)};
+SkyFolders sky_folders(const RecipeConfig& recipe, const DataConfig& data) {
+  const std::filesystem::path folder = data.dir;
+  return {recipe.signal_dir.empty() ? folder / "signal" : std::filesystem::path(recipe.signal_dir),
+          recipe.foreground_dir.empty() ? folder / "foreground" : std::filesystem::path(recipe.foreground_dir)};
 }
 
 State Cosmology::state() const {

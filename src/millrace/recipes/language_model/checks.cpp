@@ -6,7 +6,7 @@
 
 namespace millrace::recipes::language_model {
 
-void check(const RecipeConfig& recipe) {
+std::vector<Problem> problems_of(const RecipeConfig& recipe) {
   std::vector<Problem> problems = shape_problems(model_config(recipe, 1));
   const std::int64_t inputs = recipe.seq_len - 1;  // the last token of a sequence is only a target
   if (inputs > recipe.model_positions) {
@@ -20,7 +20,7 @@ void check(const RecipeConfig& recipe) {
                             std::to_string(recipe.seq_len),
                         "recipe.overlap, recipe.seq_len", "lower overlap below seq_len"});
   }
-  if (!problems.empty()) throw ConfigError(std::move(problems));
+  return problems;
 }
 
 void check_vocabulary(const RecipeConfig& recipe, std::int64_t known) {

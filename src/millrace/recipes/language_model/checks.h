@@ -1,14 +1,15 @@
 // What a language model refuses, in words; and what it will need of memory.
 #pragma once
 
+#include "millrace/base/error.h"
 #include "millrace/core/batch.h"
 #include "millrace/recipes/language_model/config.h"
 #include "millrace/recipes/language_model/model.h"
 
 namespace millrace::recipes::language_model {
 
-// ConfigError with every combination of keys that can't work.
-void check(const RecipeConfig& recipe);
+// Every combination of keys that can't work.
+[[nodiscard]] std::vector<Problem> problems_of(const RecipeConfig& recipe);
 // ConfigError when recipe.vocab_size has no room for the tokenizer's `known` tokens.
 void check_vocabulary(const RecipeConfig& recipe, std::int64_t known);
 

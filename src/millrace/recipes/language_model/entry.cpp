@@ -5,17 +5,13 @@
 #include <ATen/CPUGeneratorImpl.h>
 
 #include "millrace/base/error.h"
-#include "millrace/config/schema_of.h"
 #include "millrace/recipes/language_model/presets.h"
 #include "millrace/recipes/language_model/recipe.h"
-#include "millrace/train/config.h"
 
 namespace millrace::recipes::language_model {
 namespace {
 
-bool needs_data(const Json& config) {
-  return config.at("recipe").at("sources").empty() && config.at("data").at("dir").get<std::string>().empty();
-}
+bool needs_data(const Sections& own, const RunConfig& run) { return own.recipe.sources.empty() && run.data.dir.empty(); }
 
 void make_data(const std::string& preset, const std::filesystem::path& out, std::uint64_t seed) {
   const auto text = sample_text_of(preset);
@@ -37,30 +33,26 @@ BenchShape cpu_small() {
                      {"recipe.seq_len", 257},
                      {"recipe.vocab_size", 70},
                      {"data.batch_size", 8}},
-          .batch = [](const Json& config, std::uint64_t seed) {
-            const auto recipe = config::read<RecipeConfig>(config.at("recipe"));
-            const auto rows = config::read<DataConfig>(config.at("data")).batch_size;
+          .batch = of_config<Sections>([](const Sections& own, const RunConfig& run, std::uint64_t seed) {
             auto generator = at::make_generator<at::CPUGeneratorImpl>(seed);
-            const at::Tensor tokens = at::randint(4, recipe.vocab_size, {rows, recipe.seq_len}, generator, at::kLong);
-            return Batch(
-                Tensors{{"input", tokens.narrow(1, 0, recipe.seq_len - 1)}, {"target", tokens.narrow(1, 1, recipe.seq_len - 1)}});
-          }};
+            const std::int64_t length = own.recipe.seq_len;
+            const at::Tensor tokens = at::randint(4, own.recipe.vocab_size, {run.data.batch_size, length}, generator, at::kLong);
+            return Batch(Tensors{{"input", tokens.narrow(1, 0, length - 1)}, {"target", tokens.narrow(1, 1, length - 1)}});
+          })};
 }
 
 }  // namespace
 
 Entry entry() {
-  return {.name = "language_model",
-          .summary = "GPT-2-style decoder that learns to write from text files",
-          .sections = config::schema_of<Sections>(),
-          .defaults = defaults(),
-          .presets = presets(),
-          .aliases = aliases(),
-          .make = [](const Json& config, const Context& context) { return std::make_unique<LanguageModel>(config, context); },
-          .needs_data = needs_data,
-          .make_data = make_data,
-          .commands = {{"generate", "write text with a trained model", generate_command}},
-          .bench_shapes = {cpu_small()}};
+  Entry entry = entry_of<LanguageModel, Sections>("language_model", "GPT-2-style decoder that learns to write from text files");
+  entry.defaults = defaults();
+  entry.presets = presets();
+  entry.aliases = aliases();
+  entry.needs_data = of_config<Sections>(needs_data);
+  entry.make_data = make_data;
+  entry.commands = {{"generate", "write text with a trained model", generate_command}};
+  entry.bench_shapes = {cpu_small()};
+  return entry;
 }
 
 }  // namespace millrace::recipes::language_model

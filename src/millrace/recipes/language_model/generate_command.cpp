@@ -113,7 +113,7 @@ stdfs::path newest_run(const stdfs::path& runs) {
 
 stdfs::path model_folder(const Request& request, const Json& config) {
   if (request.from) return *request.from;
-  const auto names = config::read<RunNames>(config.at("run"));
+  const auto names = config::read<RunConfig>(config).run;
   if (!names.dir.empty()) return names.dir;
   const stdfs::path runs = stdfs::path("runs") / "language_model";
   return names.name.empty() ? newest_run(runs) : runs / names.name;

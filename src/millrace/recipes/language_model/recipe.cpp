@@ -5,7 +5,6 @@
 
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
-#include "millrace/config/schema_of.h"
 #include "millrace/core/saved_json.h"
 #include "millrace/recipes/language_model/checks.h"
 #include "millrace/recipes/language_model/corpus.h"
@@ -18,18 +17,14 @@ namespace millrace::recipes::language_model {
 
 // ---- 1 config: the keys and their defaults are in config.h, the named sizes in presets.cpp
 
-LanguageModel::LanguageModel(const Json& config, const Context& context)
-    : config_(config),
-      context_(context),
-      recipe_(config::read<RecipeConfig>(config.at("recipe"))),
-      generate_(config::read<GenerateConfig>(config.at("generate"))),
-      paths_(paths_of(context)) {
-  check(recipe_);
-}
+std::vector<Problem> LanguageModel::problems(const Sections& sections, const RunConfig&) { return problems_of(sections.recipe); }
 
-LanguageModel::LanguageModel(const Json& config, const Context& context, std::shared_ptr<Transformer> model,
+LanguageModel::LanguageModel(const Sections& sections, const Context& context)
+    : context_(context), recipe_(sections.recipe), generate_(sections.generate), paths_(paths_of(context)) {}
+
+LanguageModel::LanguageModel(const Sections& sections, const Context& context, std::shared_ptr<Transformer> model,
                              std::shared_ptr<const data::Tokenizer> tokenizer)
-    : LanguageModel(config, context) {
+    : LanguageModel(sections, context) {
   model_ = std::move(model);
   tokenizer_ = std::move(tokenizer);
 }
@@ -37,7 +32,7 @@ LanguageModel::LanguageModel(const Json& config, const Context& context, std::sh
 // ---- 2 data
 
 void LanguageModel::before_training() {
-  data::TextTokens text = read_corpus(recipe_, config::read<DataConfig>(config_.at("data")).dir, tokenizer_, context_);
+  data::TextTokens text = read_corpus(recipe_, context_.config->data.dir, tokenizer_, context_);
   tokenizer_ = std::move(text.tokenizer);
   tokens_ = std::move(text.tokens);
   files_ = std::move(text.files);
@@ -84,13 +79,13 @@ Transformer& LanguageModel::model() {
 // ---- 4 loss
 
 std::vector<Objective> LanguageModel::objectives() {
-  const auto batch_size = static_cast<double>(config::read<DataConfig>(config_.at("data")).batch_size);
+  const auto batch_size = static_cast<double>(context_.config->data.batch_size);
   const auto loss = [this, nominal = batch_size * static_cast<double>(recipe_.seq_len - 1)](const Batch& batch,
                                                                                             const StepContext&) {
     auto [sum, count] = nn::cross_entropy_sum(model().forward(batch["input"]), batch["target"], data::Tokenizer::kPad, paths_);
     return Loss{.terms = {{.sum = std::move(sum), .count = std::move(count), .nominal_count = nominal}}};
   };
-  return {{.optim = config::read<optim::OptimConfig>(config_.at("optim")), .loss = loss}};
+  return {{.optim = context_.config->optim, .loss = loss}};
 }
 
 // ---- 5 metrics

@@ -20,11 +20,12 @@ namespace millrace::recipes::language_model {
 
 class LanguageModel final : public Recipe {
  public:
-  // `config` is the whole resolved config of a run. ConfigError when its parts do not fit each other.
-  LanguageModel(const Json& config, const Context& context);
-  // With a model and a tokenizer made elsewhere; config's own model keys are passed over.
-  LanguageModel(const Json& config, const Context& context, std::shared_ptr<Transformer> model,
+  LanguageModel(const Sections& sections, const Context& context);
+  // With a model and a tokenizer made elsewhere; the model keys of `sections` are passed over.
+  LanguageModel(const Sections& sections, const Context& context, std::shared_ptr<Transformer> model,
                 std::shared_ptr<const data::Tokenizer> tokenizer);
+
+  [[nodiscard]] static std::vector<Problem> problems(const Sections& sections, const RunConfig& run);
 
   void before_training() override;  // encodes the sources; with a tokenizer from a snapshot its characters stay as they are
   data::Pipeline data(Split split) override;
@@ -46,7 +47,6 @@ class LanguageModel final : public Recipe {
  private:
   data::TokenWindows windows(Split split) const;
 
-  Json config_;
   Context context_;
   RecipeConfig recipe_;
   GenerateConfig generate_;

@@ -53,7 +53,7 @@ History train_model(std::shared_ptr<Transformer> model, std::shared_ptr<const da
                     const std::vector<std::string>& sources, const TrainModelOptions& options) {
   Entry row = entry();
   row.make = [&](const Json& config, const Context& context) {
-    return std::make_unique<LanguageModel>(config, context, model, tokenizer);
+    return std::make_unique<LanguageModel>(config::read<Sections>(config), context, model, tokenizer);
   };
   const config::Schema schema = schema_of(row);
   config::Layers layers(schema);
