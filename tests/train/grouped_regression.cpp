@@ -32,6 +32,8 @@ struct ToyConfig {
   std::int64_t bad_steps = 1;
   std::int64_t nan_until = 0;
   std::int64_t unreadable = 0;
+  bool frozen = false;
+  double brought = 1.0;
   static consteval auto fields() {
     using C = ToyConfig;
     return std::tuple{config::field<&C::noise>("Noise of the targets.").min(0),
@@ -40,7 +42,9 @@ struct ToyConfig {
                       config::field<&C::bad_from>("First step whose loss is NaN; -1 = none."),
                       config::field<&C::bad_steps>("How many steps from there have a NaN loss.").min(0),
                       config::field<&C::nan_until>("Validations before this step have a NaN loss.").min(0),
-                      config::field<&C::unreadable>("Every so manieth row can't be read; 0 = none.").min(0)};
+                      config::field<&C::unreadable>("Every so manieth row can't be read; 0 = none.").min(0),
+                      config::field<&C::frozen>("The input layers are not trained."),
+                      config::field<&C::brought>("Factor of the weights that the recipe brings for them.").free_on_resume()};
   }
 };
 
@@ -88,7 +92,13 @@ struct TrunkAndHeadsImpl : torch::nn::Module {
 
 class GroupedRegression final : public Recipe {
  public:
-  GroupedRegression(const Sections& sections, const Context& context) : toy_(sections.toy), optim_(context.config->optim) {}
+  GroupedRegression(const Sections& sections, const Context& context) : toy_(sections.toy), optim_(context.config->optim) {
+    if (!toy_.frozen) return;
+    const at::NoGradGuard no_grad;
+    for (auto& layer : net_->inputs) {
+      for (at::Tensor& parameter : layer->parameters()) parameter.mul_(toy_.brought).requires_grad_(false);
+    }
+  }
 
   data::Pipeline data(Split split) override {
     data::Pipeline pipeline;
@@ -113,6 +123,7 @@ class GroupedRegression final : public Recipe {
   }
 
   torch::nn::Module& model() override { return *net_; }
+  Facts facts() const override { return {.frozen_source = toy_.frozen ? "the toy" : ""}; }
 
   std::vector<Objective> objectives() override {
     Objective objective{.optim = optim_,

@@ -136,6 +136,61 @@ TEST(BestSnapshots, AsManyStayAsAreAskedFor) {
   EXPECT_EQ(run.summary.at("exit_reason"), "epochs");
 }
 
+// A base that is not trained: nothing moves it, no optimiser knows it, a snapshot may leave it out.
+TEST(FrozenWeights, AreInNoOptimiserAndNothingMovesThem) {
+  const toys::TemporaryFolder folder;
+  (void)toys::run(toys::grouped_regression(), folder.path(),
+                  {{"toy.frozen", true},
+                   {"train.max_steps", 6},
+                   {"snapshot.every_steps", 1},
+                   {"snapshot.keep_last", 50},
+                   {"optim.ema_decay", 0.9},
+                   {"optim.weight_decay", 0.1}});
+  const auto all = snapshot::list(Fs::real(), folder.path());
+  const auto [oldest, latest] = std::ranges::minmax(all, {}, &snapshot::Found::step);
+  const snapshot::Content first = snapshot::load(Fs::real(), oldest.path);
+  const snapshot::Content last = snapshot::load(Fs::real(), latest.path);
+  ASSERT_LT(oldest.step, latest.step);
+  std::size_t frozen = 0;
+  for (const auto& [name, tensor] : first.models.at("model")) {
+    const bool is_frozen = name.starts_with("input");
+    frozen += is_frozen ? 1 : 0;
+    EXPECT_EQ(at::equal(tensor, last.models.at("model").at(name)), is_frozen) << name;
+  }
+  EXPECT_EQ(frozen, 6U);
+  for (const char* part : {"optimizer", "average"}) {
+    ASSERT_FALSE(last.parts.at(part).tensors.empty()) << part;
+    for (const auto& [name, tensor] : last.parts.at(part).tensors) EXPECT_EQ(name.find("input"), std::string::npos) << name;
+  }
+}
+
+TEST(FrozenWeights, LeftOutOfSnapshotsAreBroughtByTheRecipeAndChecked) {
+  const Json config = {{"toy.frozen", true}, {"snapshot.frozen", "leave_out"}, {"train.epochs", 2}, {"toy.dropout", 0.2}};
+  const auto with = [&](Json more) {
+    Json all = config;
+    all.update(more);
+    return all;
+  };
+  const toys::TemporaryFolder straight, cut, kept;
+  const Json whole = toys::run(toys::grouped_regression(), straight.path(), config).summary;
+  (void)toys::run(toys::grouped_regression(), cut.path(), with({{"train.epochs", 1}}));
+  const snapshot::Content saved = newest(cut.path());
+  for (const auto& [name, tensor] : saved.models.at("model")) EXPECT_FALSE(name.starts_with("input")) << name;
+  try {
+    (void)toys::run(toys::grouped_regression(), cut.path(), with({{"toy.brought", 1.5}}));
+    ADD_FAILURE() << "other weights were taken";
+  } catch (const SnapshotError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("the frozen weight \"input0.weight\" is not the one this run was trained with"));
+    EXPECT_THAT(error.what(), HasSubstr("the run had it from the toy"));
+  }
+  const Json resumed = toys::run(toys::grouped_regression(), cut.path(), config).summary;
+  EXPECT_EQ(resumed.at("state_sha256"), whole.at("state_sha256"));
+  (void)toys::run(toys::grouped_regression(), kept.path(), with({{"snapshot.frozen", "keep"}}));
+  const Tensors beside = newest(kept.path()).models.at("model");
+  const Tensors left_out = newest(straight.path()).models.at("model");
+  for (const auto& [name, tensor] : left_out) EXPECT_TRUE(at::equal(tensor, beside.at(name))) << name;
+}
+
 // One file in three can't be read, with and without rows left in a batch, in training and in validation.
 TEST(BadSamples, AnEmptiedBatchIsNoStepAndNoError) {
   for (const int batch : {1, 2}) {

@@ -62,7 +62,10 @@ template <class Sections, class Function>
 // R::problems(const Sections&, const RunConfig&), where R has one, becomes Entry::problems.
 template <class R, class Sections>
 [[nodiscard]] Entry entry_of(std::string name, std::string summary) {
-  Entry entry{.name = std::move(name), .summary = std::move(summary), .sections = config::schema_of<Sections>()};
+  Entry entry;
+  entry.name = std::move(name);
+  entry.summary = std::move(summary);
+  entry.sections = config::schema_of<Sections>();
   if constexpr (requires { &R::problems; }) entry.problems = of_config<Sections>(&R::problems);
   entry.make = [problems = entry.problems](const Json& config, const Context& context) -> std::unique_ptr<Recipe> {
     if (problems) {

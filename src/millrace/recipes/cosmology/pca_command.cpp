@@ -153,12 +153,15 @@ int fit(const Request& request) {
   telemetry::Console console(telemetry::Console::Mode::automatic, 2);
   const double begin = steady_seconds();
   double told = begin;
+  const auto progress = [&](std::int64_t done, std::int64_t all) {
+    if (steady_seconds() - told < 1 && done != all) return;
+    told = steady_seconds();
+    console.line("fit  " + with_commas(done) + "/" + with_commas(all) + " samples  " + human_duration(told - begin));
+  };
+  const Tell left_out = [&](const std::string& why) { console.warning("left out: " + why); };
+  const bool fails = task.shared.data.bad_samples == BadSamplePolicy::fail;
   const nn::ForegroundPca pca =
-      fit_pca(task.recipe, task.sky, task.seed, request.num_samples.value_or(100), [&](std::int64_t done, std::int64_t all) {
-        if (steady_seconds() - told < 1 && done != all) return;
-        told = steady_seconds();
-        console.line("fit  " + with_commas(done) + "/" + with_commas(all) + " samples  " + human_duration(told - begin));
-      });
+      fit_pca(task.recipe, task.sky, task.seed, request.num_samples.value_or(100), progress, fails ? Tell() : left_out);
   pca.save(Fs::real(), output);
   std::cout << "N_FG                 " << pca.n_fg() << "\n"
             << "N_freq               " << pca.frequencies() << "\n"

@@ -130,7 +130,9 @@ class CosmologyTest : public ::testing::Test {
     const Json config = tiny(std::move(more));
     run_ = config::read<RunConfig>(config);
     context_.config = &run_;
-    return {config::read<Sections>(config), context_, opener()};
+    const auto sections = config::read<Sections>(config);
+    if (auto problems = Cosmology::problems(sections, run_); !problems.empty()) throw ConfigError(std::move(problems));
+    return {sections, context_, opener()};
   }
   Sky sky(const Json& more = Json::object()) {
     const Json config = tiny(more);
@@ -454,6 +456,23 @@ TEST_F(CosmologyTest, ComponentsOfOtherDataAreRefused) {
   wider.shape[1] = 16;
   EXPECT_EQ(refusal([&] { check_pca(pca, config, wider, "pca.safetensors", {}); }),
             "DataError  pca file has 8 frequencies, data have 16" + next);
+}
+
+TEST_F(CosmologyTest, AFitGoesByThePolicyForBadSamples) {
+  auto cube = sky_signal(kTiny, 5, 0);
+  cube[0] = {std::nanf(""), 0.0};
+  for (const char* name : {"s0.h5", "s1.h5", "s2.h5"}) {
+    alter(name, [&](const stdfs::path& path) {
+      return std::make_shared<MemorySky>(path, "/vis", DType::c64, kTiny.shape(), bytes_of(cube));
+    });
+  }
+  EXPECT_THAT(refusal([&] { recipe().before_training(); }),
+              ::testing::MatchesRegex("DataError  s[012].h5 /vis.0,0,0. is nan\n(.|\n)*"));
+  notices_.clear();
+  Cosmology skips = recipe({{"data.bad_samples", "skip"}});
+  skips.before_training();
+  EXPECT_TRUE(skips.state().tensors.contains("pca.vectors"));
+  EXPECT_THAT(notices_, ::testing::Contains(::testing::ContainsRegex("s[012].h5 /vis.0,0,0. is nan")));
 }
 
 TEST_F(CosmologyTest, KeysThatDoNotFitAreRefused) {

@@ -49,7 +49,7 @@ nn::ForegroundPca fit_pca(const RecipeConfig& recipe, const Sky& sky, std::uint6
       ++fitted;
     } catch (const DataError& error) {
       if (!left_out || (i + 1 == count && fitted == 0)) throw;
-      left_out(error.what());
+      left_out(error.message().what);
     }
     if (progress) progress(i + 1, count);
   }
@@ -105,7 +105,7 @@ nn::ForegroundPca stored_pca(const RecipeConfig& recipe, const Sky& sky, const s
   const Tell left_out = [&](const std::string& why) {
     if (bad++ == 0) first = why;
   };
-  const bool fails = run.config == nullptr || run.config->data.bad_samples == BadSamplePolicy::fail;
+  const bool fails = run.config->data.bad_samples == BadSamplePolicy::fail;
   nn::ForegroundPca pca = fit_pca(recipe, sky, run.seed, recipe.pca_num_samples, {}, fails ? Tell() : left_out);
   if (bad > 0 && tell)
     tell("pca fitted without " + std::to_string(bad) + (bad == 1 ? " sample" : " samples") +

@@ -57,7 +57,9 @@ class RecipeTest : public ::testing::Test {
     const Json config = resolve("smoke", values).values;
     run_ = config::read<RunConfig>(config);
     context_.config = &run_;
-    return {config::read<Sections>(config), context_};
+    const auto sections = config::read<Sections>(config);
+    if (auto problems = LanguageModel::problems(sections, run_); !problems.empty()) throw ConfigError(std::move(problems));
+    return {sections, context_};
   }
 
   // The text of the error that `call` throws.
