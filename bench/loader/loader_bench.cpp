@@ -78,7 +78,7 @@ data::Loader open(const Workload& workload, int readers) {
 
 // Exactly what a step gets: the trainer's views, and for tokens what the language model makes of them.
 Batch deliver(data::HostBatch host) {
-  Batch batch = to_batch(std::move(host), at::kCPU);
+  Batch batch = to_batch(std::move(host), Split::train, at::kCPU);
   if (batch.has("tokens")) {
     const at::Tensor tokens = batch["tokens"].to(at::kLong);
     batch.set("input", tokens.narrow(1, 0, kContext));
@@ -229,7 +229,7 @@ Json answer(Described& described, std::istream& words) {
   }
   ConvolutionStep step(passes);
   const auto consume = [&](data::HostBatch host) {
-    const Batch batch = to_batch(std::move(host), at::kCPU);
+    const Batch batch = to_batch(std::move(host), Split::train, at::kCPU);
     if (passes > 0) step();
   };
   if (verb == "ceiling") return {{"rate", replayed_rate(described.open.pipeline, described.open.options, seconds, consume)}};

@@ -48,7 +48,7 @@ TEST(Learning, WithoutEmbeddingScalePositionsDrownTheTokens) {
 
 TEST(Learning, TheModelWritesWhatTheChainAllows) {
   Loaded loaded = load(smoke_run().run_folder);
-  auto& model = dynamic_cast<LanguageModel&>(*loaded.recipe);
+  auto& model = dynamic_cast<LanguageModel&>(unguarded(*loaded.recipe));
   GenerateConfig config = model.generate_config();
   config.max_length = 400;
   const std::string text = "abc" + model.write("abc", config, false);
@@ -64,7 +64,7 @@ TEST(Learning, TheModelWritesWhatTheChainAllows) {
 
 TEST(Learning, BeamSearchFindsNothingWorseThanGreedy) {
   Loaded loaded = load(smoke_run().run_folder);
-  auto& transformer = dynamic_cast<LanguageModel&>(*loaded.recipe).model();
+  auto& transformer = dynamic_cast<LanguageModel&>(unguarded(*loaded.recipe)).model();
   const std::vector<std::int64_t> prompt = {4, 5, 6};
   GenerateConfig config{.max_length = 20, .temperature = 0, .beam_size = 1};
   const double greedy = beam_search(transformer, prompt, config, data::Tokenizer::kEnd, 0.0).log_probability;

@@ -68,6 +68,9 @@ ConfigError::ConfigError(std::vector<Problem> problems)
     : Error("ConfigError", summary_of(problems), 2, problems_text(problems)), problems_(std::move(problems)) {}
 UsageError::UsageError(Message message) : Error("UsageError", std::move(message), 2) {}
 DataError::DataError(Message message) : Error("DataError", std::move(message), 1) {}
+RowError::RowError(Message message, std::int64_t row, std::string group)
+    : DataError(std::move(message)), row_(row), group_(std::move(group)) {}
+RecipeError::RecipeError(Message message) : Error("RecipeError", std::move(message), 1) {}
 DeviceError::DeviceError(Message message) : Error("DeviceError", std::move(message), 1) {}
 DistributedError::DistributedError(Message message) : Error("DistributedError", std::move(message), 1) {}
 SnapshotError::SnapshotError(Message message) : Error("SnapshotError", std::move(message), 1) {}

@@ -1,6 +1,7 @@
 // Errors in three parts: what went wrong, where, and what to do next. One class per kind, each with an exit code.
 #pragma once
 
+#include <cstdint>
 #include <exception>
 #include <string>
 #include <string_view>
@@ -85,6 +86,26 @@ class SnapshotError : public Error {
 class TrainingDiverged : public Error {
  public:
   explicit TrainingDiverged(Message message);
+};
+
+// A sample that something later than its reading can't use: `row` of the batch, or of the group of that name. The batch's user
+// adds which sample that is.
+class RowError : public DataError {
+ public:
+  RowError(Message message, std::int64_t row, std::string group = "");
+  [[nodiscard]] std::int64_t row() const noexcept { return row_; }
+  [[nodiscard]] const std::string& group() const noexcept { return group_; }
+
+ private:
+  std::int64_t row_;
+  std::string group_;
+};
+
+// A mistake in the code of a recipe: what it returned, or how it called a function that is meant for recipes. Whoever calls the
+// recipe adds which callback it was, and with which batch.
+class RecipeError : public Error {
+ public:
+  explicit RecipeError(Message message);
 };
 
 // A mistake of ours, never reachable by user input; thrown by MR_CHECK.

@@ -20,11 +20,19 @@ enum class Split : std::uint8_t { train, validation };
 
 using Tensors = std::map<std::string, at::Tensor, std::less<>>;
 
-// The part of a batch that comes from one data set of a grouped pipeline; a plain batch has one group.
+// Where a batch comes from.
+struct BatchOrigin {
+  Split split = Split::train;
+  std::uint64_t epoch = 0;  // 0-based
+  std::uint64_t index = 0;  // number of the batch in its epoch, 0-based
+};
+
+// The samples of a batch that come from one data set of a grouped pipeline; a plain batch has one group.
 struct Group {
   std::string name;                     // data set's name, "" for a plain batch
   Tensors fields;                       // name -> tensor, first dimension = rows
   std::vector<std::int64_t> positions;  // position of each row in the epoch's order: keys randomness, see core/random.h
+  std::vector<std::int64_t> indices;    // sample of the data set that each row is; empty in a batch that no loader made
   [[nodiscard]] std::int64_t rows() const noexcept { return static_cast<std::int64_t>(positions.size()); }
 };
 
@@ -34,25 +42,27 @@ struct Group {
 class Batch {
  public:
   Batch() = default;
-  explicit Batch(std::vector<Group> groups, std::uint64_t epoch = 0) : groups_(std::move(groups)), epoch_(epoch) {}
+  explicit Batch(std::vector<Group> groups, BatchOrigin origin = {}) : groups_(std::move(groups)), origin_(origin) {}
   explicit Batch(Tensors fields);  // one group; positions 0..rows-1
   Batch(Batch&&) noexcept = default;
   Batch& operator=(Batch&&) noexcept = default;
   Batch(const Batch&) = delete;
   Batch& operator=(const Batch&) = delete;
 
-  // Field of a plain batch. InternalError names the fields there are when it is missing.
+  // Field of a plain batch. RecipeError names the fields there are when it is missing.
   [[nodiscard]] const at::Tensor& operator[](std::string_view name) const;
   void set(std::string name, at::Tensor value);  // in group 0
   [[nodiscard]] bool has(std::string_view name) const;
   [[nodiscard]] std::int64_t rows() const noexcept;  // over all groups
   [[nodiscard]] std::vector<Group>& groups() noexcept { return groups_; }
   [[nodiscard]] const std::vector<Group>& groups() const noexcept { return groups_; }
-  [[nodiscard]] std::uint64_t epoch() const noexcept { return epoch_; }
+  [[nodiscard]] const BatchOrigin& origin() const noexcept { return origin_; }
+  [[nodiscard]] Split split() const noexcept { return origin_.split; }
+  [[nodiscard]] std::uint64_t epoch() const noexcept { return origin_.epoch; }
 
  private:
   std::vector<Group> groups_;
-  std::uint64_t epoch_ = 0;
+  BatchOrigin origin_;
 };
 
 // What logs and metrics show of a term whose count says nothing to people.
@@ -83,7 +93,7 @@ struct LossTerm {
 struct Loss {
   std::vector<LossTerm> terms;  // none = the objective was absent; see Objective::loss
   Tensors outputs = {};         // detached by the trainer; handed to later objectives and to Recipe::measure
-  [[nodiscard]] const LossTerm& term(std::string_view name = "") const;  // InternalError when there is none of that name
+  [[nodiscard]] const LossTerm& term(std::string_view name = "") const;  // RecipeError when there is none of that name
 };
 
 // Named tensors and a JSON value: what one part of a run (loader, optimiser, schedule, recipe) needs to go on exactly.
@@ -91,6 +101,11 @@ struct State {
   Tensors tensors;
   Json json = Json::object();
 };
+
+// "image f32 [32,3,32,32], label i64 [32]"; of several groups "a: x f32 [4,3]; b: x f32 [4,5]". For messages.
+[[nodiscard]] std::string to_text(const Tensors& tensors);
+[[nodiscard]] std::string to_text(const Batch& batch);
+[[nodiscard]] std::string to_text(const BatchOrigin& origin);  // "training batch 3 of epoch 0", "validation batch 2"
 
 // Where this process stands among the processes of a run.
 struct Ranks {

@@ -23,10 +23,10 @@ template <class Call>
 std::string message_of(Call call) {
   try {
     call();
-  } catch (const InternalError& error) {
+  } catch (const Error& error) {
     return error.what();
   }
-  return "no InternalError";
+  return "no error";
 }
 
 TEST(Batch, OfFieldsCountsRowsAndPositions) {
@@ -40,23 +40,29 @@ TEST(Batch, OfFieldsCountsRowsAndPositions) {
 
 TEST(Batch, MissingFieldNamesTheOnesThereAre) {
   const Batch batch(Tensors{{"input", at::zeros({3})}, {"target", at::zeros({3})}});
-  EXPECT_THAT(message_of([&] { (void)batch["mask"]; }), HasSubstr("the batch has no field \"mask\"; fields: input, target"));
+  EXPECT_THAT(message_of([&] { (void)batch["mask"]; }), HasSubstr("the batch has no field \"mask\"; its fields: input, target"));
+  EXPECT_THAT(message_of([&] { (void)batch["imput"]; }), HasSubstr("next     did you mean \"input\"?"));
 }
 
 TEST(Batch, UnequalRowsAreRefused) {
   const auto make = [] { (void)Batch(Tensors{{"a", at::zeros({3})}, {"b", at::zeros({4})}}); };
-  EXPECT_THAT(message_of(make), HasSubstr("field \"b\" has 4 rows, \"a\" has 3"));
-  EXPECT_THAT(message_of([] { (void)Batch(Tensors{{"a", at::zeros({})}}); }), HasSubstr("field \"a\" has no first dimension"));
+  EXPECT_THAT(message_of(make), HasSubstr("field \"b\" of a batch has 4 rows, \"a\" has 3"));
+  EXPECT_THAT(message_of([] {
+                (void)Batch(Tensors{{"a", at::zeros({})}});
+              }),
+              HasSubstr("field \"a\" of a batch has no first dimension"));
 }
 
 TEST(Batch, GroupedBatchAddsRowsAndRefusesPlainAccess) {
   std::vector<Group> groups(2);
   groups[0] = {.name = "left", .fields = {{"x", at::zeros({2})}}, .positions = {5, 6}};
   groups[1] = {.name = "right", .fields = {{"x", at::zeros({3})}}, .positions = {7, 8, 9}};
-  const Batch batch(std::move(groups), 4);
+  const Batch batch(std::move(groups), {.split = Split::validation, .epoch = 4, .index = 2});
   EXPECT_EQ(batch.rows(), 5);
   EXPECT_EQ(batch.epoch(), 4U);
-  EXPECT_THAT(message_of([&] { (void)batch["x"]; }), HasSubstr("batch of 2 groups: use groups()"));
+  EXPECT_THAT(message_of([&] { (void)batch["x"]; }), HasSubstr("batch of 2 groups\n"));
+  EXPECT_EQ(to_text(batch), "left: x f32 [2]; right: x f32 [3]");
+  EXPECT_EQ(to_text(batch.origin()), "validation batch 2");
 }
 
 TEST(Batch, SetReplacesAndAdds) {
@@ -106,7 +112,7 @@ Group rows_of(std::string name, std::int64_t first, std::int64_t count) {
   return group;
 }
 
-Batch batch_of(std::vector<Group> groups, std::uint64_t epoch) { return Batch(std::move(groups), epoch); }
+Batch batch_of(std::vector<Group> groups, std::uint64_t epoch) { return Batch(std::move(groups), {.epoch = epoch}); }
 
 TEST(RandomScope, ASiteRunsOverTheRowsOfTheEpoch) {
   const auto site_of = [](std::int64_t first, std::int64_t count, std::int64_t elements) {

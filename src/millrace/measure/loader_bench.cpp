@@ -109,7 +109,7 @@ Json bench_workload(const data::Workload& workload, const std::filesystem::path&
   const double made = steady_seconds();
   // As tensors, so that the views a training step gets are paid for.
   const auto consume = [&step](data::HostBatch host) {
-    const Batch batch = to_batch(std::move(host), at::kCPU);
+    const Batch batch = to_batch(std::move(host), Split::train, at::kCPU);
     if (step) (*step)();
   };
   data::LoaderRates rates = data::measure_loader(loader, options.seconds, consume);

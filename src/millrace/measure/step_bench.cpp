@@ -12,6 +12,7 @@
 #include "millrace/device/device.h"
 #include "millrace/device/tensor_memory.h"
 #include "millrace/train/memory_choice.h"
+#include "millrace/train/recipe_guard.h"
 #include "millrace/train/run.h"
 #include "millrace/train/session.h"
 #include "millrace/train/stepper.h"
@@ -78,7 +79,7 @@ StepBench::StepBench(const Entry& entry, const StepBenchOptions& options) : impl
   context.switches = &impl.switches;
   context.seed = static_cast<std::uint64_t>(impl.shared.train.seed);
   torch::manual_seed(context.seed);
-  impl.recipe = entry.make(impl.config.values, context);
+  impl.recipe = make_guarded(entry.name, entry.make, impl.config.values, context);
   impl.recipe->model().to(device);
   impl.recipe->model().train();
   if (!impl.shared.device.layout.is_auto()) impl.recipe->set_layout(impl.shared.device.layout.value());

@@ -15,6 +15,7 @@
 #include "millrace/device/tensor_memory.h"
 #include "millrace/train/generator_state.h"
 #include "millrace/train/model_state.h"
+#include "millrace/train/recipe_guard.h"
 #include "millrace/train/run.h"
 
 namespace millrace {
@@ -122,7 +123,7 @@ void Assembly::make_recipe(const RecipePlaces& places) {
   context_.seed = static_cast<std::uint64_t>(config_.train.seed);
   context_.notice = [this](const std::string& text) { notices_.push_back(text); };
   torch::manual_seed(context_.seed);
-  recipe_ = request_.make(request_.config.values, context_);
+  recipe_ = make_guarded(request_.recipe, request_.make, request_.config.values, context_);
   if (weights_) recipe_->load_state(weights_->recipe);
   recipe_->before_training();
   if (weights_) load_model_tensors(recipe_->model(), weights_->models, weights_->frozen);

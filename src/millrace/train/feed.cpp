@@ -6,7 +6,7 @@
 
 namespace millrace {
 
-Batch to_batch(data::HostBatch host, at::Device device) {
+Batch to_batch(data::HostBatch host, Split split, at::Device device) {
   std::vector<Group> groups;
   groups.reserve(host.groups.size());
   for (data::HostGroup& from : host.groups) {
@@ -22,9 +22,10 @@ Batch to_batch(data::HostBatch host, at::Device device) {
       group.fields.emplace(field.name, device.is_cpu() ? std::move(view) : view.to(device));
     }
     group.positions = std::move(from.positions);
+    group.indices.assign(from.indices.begin(), from.indices.end());
     groups.push_back(std::move(group));
   }
-  return Batch(std::move(groups), host.epoch);
+  return Batch(std::move(groups), {.split = split, .epoch = host.epoch, .index = host.index});
 }
 
 }  // namespace millrace

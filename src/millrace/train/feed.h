@@ -9,6 +9,6 @@
 namespace millrace {
 
 // Tensors are views of the slot on the CPU (the slot returns when the last of them dies), copies elsewhere.
-[[nodiscard]] Batch to_batch(data::HostBatch host, at::Device device);
+[[nodiscard]] Batch to_batch(data::HostBatch host, Split split, at::Device device);
 
 }  // namespace millrace

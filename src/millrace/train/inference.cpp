@@ -5,6 +5,7 @@
 #include "millrace/config/schema_of.h"
 #include "millrace/device/device.h"
 #include "millrace/train/model_state.h"
+#include "millrace/train/recipe_guard.h"
 #include "millrace/train/run.h"
 #include "millrace/train/run_folder.h"
 #include "millrace/train/validation.h"
@@ -86,7 +87,7 @@ Loaded load_for_inference(const Entry& entry, const std::filesystem::path& from,
   context.places.cache_folder = cache_folder();
   context.seed = static_cast<std::uint64_t>(shared.train.seed);
   // Without a console for its notices: the recipe may outlive the caller's, and what it says was said in training.
-  loaded.recipe = entry.make(loaded.config.values, context);
+  loaded.recipe = make_guarded(entry.name, entry.make, loaded.config.values, context);
   loaded.recipe->load_state(weights.recipe);
   load_model_tensors(loaded.recipe->model(), weights.models, weights.frozen);
   loaded.recipe->model().to(context.device);

@@ -33,6 +33,8 @@ std::vector<optim::ParameterGroup> groups_of(const Objective& objective, const t
   return groups;
 }
 
+[[noreturn]] void refuse(std::string what, std::string next) { throw RecipeError({std::move(what), "", std::move(next)}); }
+
 at::Tensor shown_of(const LossTerm& term) {
   const at::Tensor& sum = term.report ? term.report->sum : term.sum;
   const at::Tensor& count = term.report ? term.report->count : term.count;
@@ -126,9 +128,12 @@ void Lane::check_terms(const Loss& loss) const {
   std::set<std::string> names;
   for (const LossTerm& term : loss.terms) {
     const std::string who = "objective " + objective_.name + (term.name.empty() ? "" : ", term " + term.name);
-    MR_CHECK(term.sum.defined() && term.sum.dim() == 0, who + " must return a scalar sum");
-    MR_CHECK(term.count.defined() && term.nominal_count > 0, who + " must return a count and a positive nominal_count");
-    MR_CHECK(names.insert(term.name).second, who + ": two terms have this name");
+    if (!term.sum.defined() || term.sum.dim() != 0) refuse(who + " gives no scalar sum", "add its values up: values.sum()");
+    if (!term.count.defined() || term.count.numel() != 1)
+      refuse(who + " gives no scalar count", "say how many values the sum adds up");
+    if (!(term.nominal_count > 0))
+      refuse(who + " has a nominal_count that is not positive", "give the count of a full micro-batch");
+    if (!names.insert(term.name).second) refuse(who + ": two terms have this name", "name each term of a loss");
   }
 }
 

@@ -138,7 +138,7 @@ TEST(LossTerms, ATermThatIsNotPerRowAlthoughItSaysSoIsFound) {
   try {
     (void)step_of(Terms::false_per_row, {12, 12});
     FAIL();
-  } catch (const InternalError& error) {
+  } catch (const RecipeError& error) {
     EXPECT_THAT(error.what(), HasSubstr("a per_row term is not in proportion"));
   }
 }
@@ -147,7 +147,7 @@ TEST(LossTerms, TwoOfOneNameAreRefused) {
   const Loss loss{.terms = {{.sum = at::ones({}), .count = at::ones({})}, {.sum = at::ones({}), .count = at::ones({})}}};
   TwoTerms recipe;
   Lane lane(recipe.objectives()[0], recipe.model(), {});
-  EXPECT_THROW(lane.add(loss, true), InternalError);
+  EXPECT_THROW(lane.add(loss, true), RecipeError);
 }
 
 TEST(LossTerms, TheValueIsTheSumOfTheWeightedMeans) {

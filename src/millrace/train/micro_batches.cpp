@@ -23,9 +23,10 @@ Batch micro_batch(const Batch& batch, std::int64_t i, std::int64_t count) {
     group.name = from.name;
     for (const auto& [name, tensor] : from.fields) group.fields.emplace(name, tensor.narrow(0, begin, end - begin));
     group.positions.assign(from.positions.begin() + begin, from.positions.begin() + end);
+    if (!from.indices.empty()) group.indices.assign(from.indices.begin() + begin, from.indices.begin() + end);
     groups.push_back(std::move(group));
   }
-  return Batch(std::move(groups), batch.epoch());
+  return Batch(std::move(groups), batch.origin());
 }
 
 std::int64_t for_each_micro_batch(const BatchWay& way, Batch batch, const MicroBatchVisitor& visit) {
@@ -46,7 +47,7 @@ std::int64_t for_each_micro_batch(const BatchWay& way, Batch batch, const MicroB
 }
 
 std::int64_t for_each_micro_batch(const BatchWay& way, data::HostBatch host, const MicroBatchVisitor& visit) {
-  return for_each_micro_batch(way, to_batch(std::move(host), way.device), visit);
+  return for_each_micro_batch(way, to_batch(std::move(host), way.split, way.device), visit);
 }
 
 }  // namespace millrace

@@ -24,6 +24,7 @@ struct BatchWay {
   telemetry::Timeline* timeline;  // Recipe::prepare counts as Phase::prepare; null = it is not told apart
   at::Device device;
   std::int64_t micro_batches = 1;  // that a batch is cut into
+  Split split = Split::train;      // that host batches come from
 };
 
 // A prepared micro-batch of at least one row; `only`: the batch has no other.

@@ -39,7 +39,7 @@ Batch two_groups() {
   std::vector<Group> groups;
   groups.push_back(group_of("large", {7, 3, 9, 1, 4}));
   groups.push_back(group_of("small", {0, 1}));
-  return Batch(std::move(groups), 6);
+  return Batch(std::move(groups), {.split = Split::validation, .epoch = 6, .index = 3});
 }
 
 TEST(MicroBatches, KeepTheOrderAndTheEpochAndLeaveNoRowOut) {

@@ -14,6 +14,7 @@
 #include "millrace/memory/offload.h"
 #include "millrace/nn/batch_norm.h"
 #include "millrace/train/generator_state.h"
+#include "millrace/train/recipe_guard.h"
 
 namespace millrace {
 namespace {
@@ -52,8 +53,9 @@ Stepper::Stepper(Recipe& recipe, const Switches& switches, telemetry::Timeline& 
                          .total_steps = options.total_steps,
                          .steps_per_epoch = options.steps_per_epoch,
                          .global_batch = options.global_batch};
-  for (Objective& objective : recipe.objectives()) lanes_.emplace_back(std::move(objective), recipe.model(), lane);
-  MR_CHECK(!lanes_.empty(), "a recipe without objectives");
+  std::vector<Objective> objectives = recipe.objectives();
+  if (objectives.empty()) throw RecipeError({"the recipe has no objective", "objectives()", "return at least one"});
+  for (Objective& objective : objectives) lanes_.emplace_back(std::move(objective), recipe.model(), lane);
   if (!agreement().alone()) nn::share_batch_norms(recipe.model(), options.agreement);
   const auto f64 = at::TensorOptions(at::kDouble).device(options_.device);
   skipped_ = at::zeros({}, f64);
@@ -87,9 +89,7 @@ std::optional<Loss> Stepper::forward(Lane& lane, const Batch& batch, const Tenso
   }
   std::optional<memory::BlockScope> blocks;
   if (training) blocks.emplace(options_.recompute, options_.device, blocks_.watcher, blocks_.known ? nullptr : &blocks_.names);
-  std::optional<Loss> loss = lane.objective().loss(batch, context);
-  MR_CHECK(!loss || !loss->terms.empty(), "objective " + lane.objective().name + ": a loss without terms");
-  return loss;
+  return lane.objective().loss(batch, context);
 }
 
 StepResult Stepper::accumulate(const Batch& batch, bool only) {
@@ -105,7 +105,7 @@ StepResult Stepper::accumulate(const Batch& batch, bool only) {
     }
     if (loss) {
       const Span span(timeline_, Phase::backward);
-      loss = lane.add(std::move(*loss), only && agreement().alone());
+      in_backward_pass(lane.objective().name, batch, [&] { loss = lane.add(std::move(*loss), only && agreement().alone()); });
     }
     result.losses.push_back(loss ? std::move(*loss) : Loss{});
     for (const auto& [name, tensor] : result.losses.back().outputs) earlier[name] = tensor;
@@ -174,7 +174,7 @@ std::vector<ObjectiveReport> Stepper::reports() const {
   const auto* value = host.const_data_ptr<double>();
   std::vector<ObjectiveReport> reports;
   for (const Lane& lane : lanes_) {
-    if (const auto misfit = lane.misfit()) throw InternalError({*misfit, "LossTerm::per_row", "leave per_row out there"});
+    if (const auto misfit = lane.misfit()) throw RecipeError({*misfit, "LossTerm::per_row", "leave per_row out there"});
     reports.push_back({.name = lane.objective().name,
                        .learning_rate = lane.learning_rate(),
                        .gradient_norm = value[0],

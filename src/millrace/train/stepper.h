@@ -94,7 +94,7 @@ class Stepper {
     return lanes_[i].optimizer().groups();
   }
   [[nodiscard]] double learning_rate(std::size_t i) const { return lanes_[i].learning_rate(); }
-  // Of every objective; waits for the device. InternalError where a term's counts are not what it says of them
+  // Of every objective; waits for the device. RecipeError where a term's counts are not what it says of them
   // (LossTerm::per_row).
   [[nodiscard]] std::vector<ObjectiveReport> reports() const;
   [[nodiscard]] const at::Tensor& skipped() const noexcept { return skipped_; }  // f64 scalar: skipped updates so far

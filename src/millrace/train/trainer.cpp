@@ -114,7 +114,7 @@ std::int64_t Trainer::run_micro_batches(std::vector<StepResult>& results) {
   for (std::int64_t i = 0; i < accumulate && !epoch_end_.reached; ++i) {
     std::optional<data::HostBatch> host = next_batch();
     if (!host) break;
-    Batch batch = to_batch(std::move(*host), parts_.stepper->device());
+    Batch batch = to_batch(std::move(*host), Split::train, parts_.stepper->device());
     recovery_.saw(batch);
     rows += for_each_micro_batch(way(), std::move(batch), [&](const Batch& micro, bool only) {
       results.push_back(parts_.stepper->accumulate(micro, only && accumulate == 1));
@@ -263,14 +263,14 @@ void Trainer::note_validation(const std::map<std::string, double>& means) {
   write_history(means);
 }
 
-// A picture that can't be written is a warning, never the end of a run.
+// A picture that can't be drawn or written is a warning, never the end of a run.
 void Trainer::draw() {
   if (parts_.place.folder == nullptr || !parts_.config->log.images) return;
-  const auto pictures = parts_.recipe->draw();
-  if (pictures.empty()) return;
   const std::string folder = run_files::kPictures;
   Fs& fs = *parts_.place.fs;
   try {
+    const auto pictures = parts_.recipe->draw();
+    if (pictures.empty()) return;
     fs.create_directories(parts_.place.folder->path() / folder);
     for (const Picture& picture : pictures) {
       const auto png =
@@ -281,8 +281,8 @@ void Trainer::draw() {
     }
   } catch (const FsError& error) {
     reporter_.warning(std::string("pictures could not be written: ") + error.what());
-  } catch (const UsageError& error) {
-    reporter_.warning("pictures could not be written: " + error.message().what);
+  } catch (const RecipeError& error) {
+    reporter_.warning("pictures could not be drawn: " + error.message().what);
   }
 }
 

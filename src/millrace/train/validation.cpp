@@ -18,11 +18,13 @@ std::optional<std::map<std::string, double>> validation_means(const BatchWay& wa
     if (agreement.any(pending_signal() != 0)) return std::nullopt;
     std::optional<data::HostBatch> host = loader.next();
     if (!host) break;
-    for_each_micro_batch({way.recipe, nullptr, way.device, way.micro_batches}, std::move(*host), [&](const Batch& batch, bool) {
-      const StepResult result = stepper.evaluate(batch);
-      for (std::size_t k = 0; k < result.losses.size(); ++k) board.add("val_" + stepper.objective_name(k), result.losses[k]);
-      way.recipe.measure(batch, result, board);
-    });
+    for_each_micro_batch({way.recipe, nullptr, way.device, way.micro_batches, Split::validation}, std::move(*host),
+                         [&](const Batch& batch, bool) {
+                           const StepResult result = stepper.evaluate(batch);
+                           for (std::size_t k = 0; k < result.losses.size(); ++k)
+                             board.add("val_" + stepper.objective_name(k), result.losses[k]);
+                           way.recipe.measure(batch, result, board);
+                         });
   }
   if (agreement.any(pending_signal() != 0)) return std::nullopt;
   board.sum_over(agreement);

@@ -11,6 +11,7 @@
 #include "millrace/recipes/language_model/entry.h"
 #include "millrace/recipes/language_model/recipe.h"
 #include "millrace/train/config.h"
+#include "millrace/train/recipe_guard.h"
 #include "millrace/train/run.h"
 
 namespace millrace::recipes::language_model {
@@ -165,7 +166,7 @@ int generate_command(std::span<const std::string> words) {
   Loaded loaded = load_for_inference(row, model_folder(request, config.values), request.config_file ? &config : nullptr,
                                      overrides_of(config), console);
   console.line(loaded.which);
-  auto& model = dynamic_cast<LanguageModel&>(*loaded.recipe);
+  auto& model = dynamic_cast<LanguageModel&>(unguarded(*loaded.recipe));
   if (request.interactive) {
     interact(model, request.beam);
     return 0;
