@@ -1,15 +1,13 @@
-// Augmentation: steps over one array of a sample, each read with the sample's own random numbers, after the cache (see
-// compose.h).
+// Augmentation: steps over one array of a sample, drawn anew at each read with the sample's own random numbers, after the cache.
 //
-//   // One byte a pixel [n, 3, 32, 32] and one label a picture [n], in memory already.
-//   const auto pictures = std::make_shared<data::MemorySource>(std::vector{
+//   // Pictures in memory: one byte a pixel and channel, and a label each.
+//   const auto all = std::make_shared<data::MemorySource>(std::vector{
 //       data::memory_array("image", {3, 32, 32}, pixels), data::memory_array("label", {}, labels)});
+//   const data::Step scaled = data::normalise({0.49F, 0.48F, 0.45F}, {0.25F, 0.24F, 0.26F});
 //   if (split == Split::validation)
-//     return data::single(data::augment(data::random_subset(pictures, {.from = 0.9}), {"image"}, {data::normalise(mean,
-//     deviation)}));
-//   return data::single(data::augment(data::random_subset(pictures, {.to = 0.9}), {"image"},
-//                                     {data::random_crop({32, 32}, {.margin = {4, 4}, .border = data::Border::reflect}),
-//                                      data::random_flip({-1}), data::normalise(mean, deviation), data::gaussian_noise(0.05)}));
+//     return data::single(data::augment(data::random_subset(all, {.from = 0.9}), {"image"}, {scaled}));
+//   return data::single(data::augment(data::random_subset(all, {.to = 0.9}), {"image"},
+//       {data::random_crop({32, 32}, {.margin = {4, 4}, .border = data::Border::reflect}), data::random_flip({-1}), scaled}));
 //
 // An array has its axes as in a batch, without the batch's: channels, then rows and columns of a picture [C, H, W]; channels,
 // then depth, rows and columns of a volume [C, D, H, W]. Sizes of crops and margins belong to the last axes, so the same steps do
@@ -88,8 +86,9 @@ struct Padding {
 [[nodiscard]] Step normalise(std::vector<float> mean, std::vector<float> deviation);
 
 // An f32 array plus normal numbers of mean 0 and the given standard deviation, one for each value. Box and Muller, "A note on the
-// generation of random normal deviates" (1958), of Philox blocks: 24 bits, so none is further out than 5.9 deviations. Costs some
-// ten times what the other steps do. Could run on the device: at::randn_like, then with the device's random numbers.
+// generation of random normal deviates" (1958), of Philox blocks: 24 bits, so none is further out than 5.9 deviations. Some 15 ns
+// a value, many times what the other steps take: the first to move when training waits for data. Could run on the device:
+// at::randn_like, then with the device's random numbers.
 [[nodiscard]] Step gaussian_noise(double deviation);
 
 }  // namespace millrace::data

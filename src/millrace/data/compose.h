@@ -1,5 +1,5 @@
 // Sources made of other sources: map changes samples, subset and take choose some, concat joins sources, repeat goes through one
-// again.
+// again. generate makes a source of a function. Ready-made steps for pictures and volumes: augment.h.
 //
 //   auto all = std::make_shared<data::NpySource>(std::vector<data::NpyField>{{"x", "x.npy"}, {"y", "y.npy"}});
 //   auto train = data::random_subset(all, {.to = 0.9});  // the same samples in every run
