@@ -19,10 +19,10 @@ struct Draws {
   std::uint64_t epoch = 0;
   std::int64_t position = 0;
   int depth = 0;
-  [[nodiscard]] std::uint32_t first() const {
+  [[nodiscard]] Philox stream(std::uint64_t operation) const {
     ReadRandom random(99, epoch, {&position, 1});
     for (int i = 0; i < depth; ++i) random = random.inside();
-    return random(0)();
+    return random(0, operation);
   }
 };
 
@@ -34,7 +34,8 @@ struct Tree {
   std::string text;
 };
 
-// "a" = index + begin; "b" = a number of the sample's own where the source says that it keeps parts or nothing, else the index.
+// "a" = begin + index; "b" = the index where the source says that it keeps rows, else a number of the sample's own and the second
+// of its two parts, which is drawn for some sources and the index's own for others.
 class Leaf final : public Source {
  public:
   Leaf(std::int64_t begin, std::int64_t size, Keeps keeps) : begin_(begin), size_(size), keeps_(keeps) {}
@@ -43,35 +44,42 @@ class Leaf final : public Source {
   [[nodiscard]] std::string fingerprint() const override { return "leaf " + std::to_string(begin_); }
   [[nodiscard]] std::int64_t samples_per_ticket() const override { return 3; }
   [[nodiscard]] Keeps keeps() const override { return keeps_; }
-  [[nodiscard]] Values sample(std::int64_t index, const std::function<std::uint32_t()>& draw) const {
-    return {begin_ + index, keeps_ == Keeps::rows ? index : static_cast<std::int64_t>(draw())};
+  // `stream(operation)` is the sample's.
+  template <class Stream>
+  [[nodiscard]] Values sample(std::int64_t index, Stream stream) const {
+    if (keeps_ == Keeps::rows) return {begin_ + index, index};
+    return {begin_ + index, static_cast<std::int64_t>(stream(0)()) * 64 + second_part(index, stream)};
   }
   void read(std::span<const std::int64_t> indices, Rows rows, const ReadRandom& random) const override {
     for (std::size_t i = 0; i < indices.size(); ++i) {
-      const Values values = sample(indices[i], [&] { return random(i)(); });
-      std::memcpy(rows.row(0, i, 8), &values[0], 8);
-      std::memcpy(rows.row(1, i, 8), &values[1], 8);
+      write(sample(indices[i], [&](std::uint64_t operation) { return random(i, operation); }), rows, i);
     }
   }
-  // Two parts a sample: its index, and one of three.
   [[nodiscard]] std::int64_t parts() const override { return size_ + 3; }
   [[nodiscard]] std::size_t parts_per_sample() const override { return 2; }
-  void parts_of(std::int64_t index, const ReadRandom&, std::span<std::int64_t> parts) const override {
+  void parts_of(std::int64_t index, const ReadRandom& random, std::span<std::int64_t> parts) const override {
     parts[0] = index;
-    parts[1] = size_ + index % 3;
+    parts[1] = second_part(index, [&](std::uint64_t operation) { return random(0, operation); });
   }
   [[nodiscard]] std::size_t part_bytes(std::int64_t) const override { return 8; }
   void load(std::int64_t part, std::span<std::byte> bytes) const override { std::memcpy(bytes.data(), &part, 8); }
   void finish(std::int64_t index, std::span<const std::span<const std::byte>> parts, Rows rows,
               const ReadRandom& random) const override {
-    std::int64_t loaded[2];
+    Values loaded{};
     for (std::size_t p = 0; p < 2; ++p) std::memcpy(&loaded[p], parts[p].data(), 8);
     EXPECT_EQ(loaded[0], index);
-    EXPECT_EQ(loaded[1], size_ + index % 3);
-    read({loaded, 1}, rows, random);
+    write({begin_ + loaded[0], static_cast<std::int64_t>(random(0)()) * 64 + loaded[1]}, rows, 0);
   }
 
  private:
+  template <class Stream>
+  [[nodiscard]] std::int64_t second_part(std::int64_t index, Stream stream) const {
+    return size_ + (begin_ % 2 == 0 ? index % 3 : static_cast<std::int64_t>(stream(1).below(3)));
+  }
+  static void write(const Values& values, Rows rows, std::size_t i) {
+    for (std::size_t f = 0; f < 2; ++f) std::memcpy(rows.row(f, i, 8), &values[f], 8);
+  }
+
   std::int64_t begin_, size_;
   Keeps keeps_;
   std::vector<Field> fields_ = {{"a", DType::i64, {}}, {"b", DType::i64, {}}};
@@ -82,7 +90,9 @@ Tree leaf(Philox& draw) {
   const auto keeps = static_cast<Keeps>(draw.below(3));
   const auto source = std::make_shared<Leaf>(static_cast<std::int64_t>(draw.below(1000)), size, keeps);
   return {source, size,
-          [source](std::int64_t index, const Draws& draws) { return source->sample(index, [&] { return draws.first(); }); },
+          [source](std::int64_t index, const Draws& draws) {
+            return source->sample(index, [&](std::uint64_t operation) { return draws.stream(operation); });
+          },
           "leaf(" + std::to_string(size) + ", " + std::to_string(static_cast<int>(keeps)) + ")"};
 }
 
@@ -103,7 +113,7 @@ Tree mapped(const Tree& inner, Philox& draw) {
             Draws inside = draws;
             ++inside.depth;
             const Values from = inner.sample(index, inside);
-            return Values{from[0] * factor + from[1] % 1000 + draws.first() % 7, from[1] + (both ? 1 : 0)};
+            return Values{from[0] * factor + from[1] % 1000 + draws.stream(0)() % 7, from[1] + (both ? 1 : 0)};
           },
           "map(" + inner.text + ")"};
 }
