@@ -8,33 +8,15 @@
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
 #include "millrace/data/detail/keeping.h"
+#include "millrace/data/detail/rows.h"
 
 namespace millrace::data {
 namespace {
 
+using detail::RowAt;
+
 // What the allocator adds to a block, about.
 constexpr std::uint64_t kBlockOverhead = 16;
-constexpr std::size_t kFewFields = 16;
-
-// Pointers to row `index` of every field; rows() is good while this lives.
-class RowAt {
- public:
-  RowAt(Rows rows, std::size_t index, const std::vector<std::size_t>& field_bytes) {
-    std::span<std::byte*> pointers(few_.data(), std::min(few_.size(), field_bytes.size()));
-    if (field_bytes.size() > few_.size()) {
-      many_.resize(field_bytes.size());
-      pointers = many_;
-    }
-    for (std::size_t f = 0; f < pointers.size(); ++f) pointers[f] = rows.row(f, index, field_bytes[f]);
-    rows_ = {pointers};
-  }
-  [[nodiscard]] Rows rows() const noexcept { return rows_; }
-
- private:
-  std::array<std::byte*, kFewFields> few_{};
-  std::vector<std::byte*> many_;
-  Rows rows_{};
-};
 
 std::size_t row_bytes_of(const Source& source) {
   std::size_t sum = 0;

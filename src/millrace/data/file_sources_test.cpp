@@ -10,6 +10,7 @@
 #include "millrace/base/fs.h"
 #include "millrace/data/cached_source.h"
 #include "millrace/data/detail/nifti_maker.h"
+#include "millrace/data/detail/test_sources.h"
 #include "millrace/data/detail/test_support.h"
 #include "millrace/data/image_source.h"
 #include "millrace/data/loader.h"
@@ -23,6 +24,7 @@ namespace millrace::data {
 namespace {
 
 namespace stdfs = std::filesystem;
+using detail::rows_of;
 using detail::text_of;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -36,22 +38,6 @@ std::string refusal(const Do& act) {
     return error.message().what;
   }
   return "accepted";
-}
-
-// Field `field` of the samples `indices`, read in one call as the epoch's positions 0, 1, ...
-template <class T>
-std::vector<T> read(const Source& source, const std::vector<std::int64_t>& indices, std::uint64_t epoch = 0,
-                    std::size_t field = 0) {
-  std::vector<std::vector<std::byte>> memory;
-  std::vector<std::byte*> data;
-  for (const Field& each : source.fields()) memory.emplace_back(each.bytes() * indices.size());
-  for (auto& bytes : memory) data.push_back(bytes.data());
-  std::vector<std::int64_t> positions(indices.size());
-  std::iota(positions.begin(), positions.end(), 0);
-  source.read(indices, {data}, ReadRandom(7, epoch, positions));
-  std::vector<T> values(memory[field].size() / sizeof(T));
-  std::memcpy(values.data(), memory[field].data(), memory[field].size());
-  return values;
 }
 
 class FileSourcesTest : public testing::Test {
@@ -93,13 +79,13 @@ TEST_F(FileSourcesTest, NiftiVolumesAreSamples) {
   const NiftiSource source({volume("a.nii", 0), volume("b.nii.gz", 1000)}, {});
   EXPECT_EQ(source.size(), 2);
   EXPECT_EQ(source.fields()[0], (Field{"volume", DType::i16, {4, 5, 6}}));
-  const std::vector<std::int16_t> both = read<std::int16_t>(source, {1, 0});
+  const std::vector<std::int16_t> both = rows_of<std::int16_t>(source, {1, 0});
   EXPECT_EQ(both[0], 1000);
   EXPECT_EQ(both[120], 0);
   EXPECT_EQ(both[239], 119);
   const NiftiSource scaled({volume("a.nii", 0)}, {.field = "mri", .as_float = true});
   EXPECT_EQ(scaled.fields()[0], (Field{"mri", DType::f32, {4, 5, 6}}));
-  EXPECT_EQ(read<float>(scaled, {0})[119], 238.0F);
+  EXPECT_EQ(rows_of<float>(scaled, {0})[119], 238.0F);
 }
 
 TEST_F(FileSourcesTest, NiftiPatchesAreDrawnFromTheReadsStream) {
@@ -107,17 +93,17 @@ TEST_F(FileSourcesTest, NiftiPatchesAreDrawnFromTheReadsStream) {
   const NiftiSource source(files, {.patch = {2, 3, 4}});
   std::vector<std::int16_t> corners;
   for (std::uint64_t epoch = 0; epoch < 40; ++epoch) {
-    const std::vector<std::int16_t> patch = read<std::int16_t>(source, {0}, epoch);
+    const std::vector<std::int16_t> patch = rows_of<std::int16_t>(source, {0}, epoch);
     ASSERT_EQ(patch.size(), 24U);
     for (std::size_t i = 0; i < 24; ++i) {
       ASSERT_EQ(patch[i], patch[0] + static_cast<int>(i % 4 + i / 4 % 3 * 6 + i / 12 * 30));
     }
-    EXPECT_EQ(patch, read<std::int16_t>(source, {1}, epoch)) << "plain and packed draw alike";
+    EXPECT_EQ(patch, rows_of<std::int16_t>(source, {1}, epoch)) << "plain and packed draw alike";
     corners.push_back(patch[0]);
   }
   std::sort(corners.begin(), corners.end());
   EXPECT_GT(std::unique(corners.begin(), corners.end()) - corners.begin(), 15) << "of 3 * 3 * 3 places";
-  EXPECT_EQ(read<std::int16_t>(NiftiSource(files, {.patch = {2, 3, 4}, .random = false}), {2})[0], 3 * 81 + 3 * 9 + 2);
+  EXPECT_EQ(rows_of<std::int16_t>(NiftiSource(files, {.patch = {2, 3, 4}, .random = false}), {2})[0], 3 * 81 + 3 * 9 + 2);
 }
 
 TEST_F(FileSourcesTest, VolumesFromTheCacheGiveTheSamePatches) {
@@ -129,7 +115,7 @@ TEST_F(FileSourcesTest, VolumesFromTheCacheGiveTheSamePatches) {
     const auto cache = std::make_shared<SampleCache>(cache_payload(*source));
     const CachedSource cached(source, cache);
     for (std::uint64_t epoch = 0; epoch < 5; ++epoch) {
-      EXPECT_EQ(read<std::uint8_t>(cached, {2, 0, 1, 0}, epoch), read<std::uint8_t>(*source, {2, 0, 1, 0}, epoch));
+      EXPECT_EQ(rows_of<std::uint8_t>(cached, {2, 0, 1, 0}, epoch), rows_of<std::uint8_t>(*source, {2, 0, 1, 0}, epoch));
     }
     EXPECT_EQ(cache->counters().misses, 3U);
     EXPECT_EQ(cache->counters().hits, 17U);
@@ -192,14 +178,14 @@ TEST_F(FileSourcesTest, ATruncatedVolumeIsDealtWithAsThePolicySays) {
 
 TEST_F(FileSourcesTest, NiftiFilesThatDoNotFitAreNamed) {
   const std::vector<stdfs::path> files = {volume("a.nii", 0), volume("b.nii", 0, {6, 5, 3})};
-  EXPECT_EQ(refusal([&] { static_cast<void>(read<std::int16_t>(NiftiSource(files, {}), {1})); }),
+  EXPECT_EQ(refusal([&] { static_cast<void>(rows_of<std::int16_t>(NiftiSource(files, {}), {1})); }),
             "the volume is [3,5,6] i16, samples are [4,5,6] i16");
   EXPECT_EQ(refusal([&] {
               NiftiSource(files, {.patch = {5, 1, 1}});
             }),
             "a patch of [5,1,1] does not fit into a volume of [4,5,6]");
   EXPECT_EQ(refusal([&] {
-              static_cast<void>(read<std::int16_t>(NiftiSource(files, {.patch = {4, 5, 6}}), {1}));
+              static_cast<void>(rows_of<std::int16_t>(NiftiSource(files, {.patch = {4, 5, 6}}), {1}));
             }),
             "the volume is [3,5,6] i16, samples are [4,5,6] i16");
   EXPECT_EQ(refusal([&] { NiftiSource({}, {}); }), "the list of volumes is empty");
@@ -230,8 +216,8 @@ TEST_F(FileSourcesTest, NpyRowsAreSamples) {
   EXPECT_EQ(source.size(), 10);
   EXPECT_EQ(source.fields()[0], (Field{"x", DType::f32, {3}}));
   EXPECT_EQ(source.fields()[1], (Field{"y", DType::i64, {}}));
-  EXPECT_THAT(read<float>(source, {9, 2, 3}), ElementsAre(27, 28, 29, 6, 7, 8, 9, 10, 11));
-  EXPECT_THAT(read<std::int64_t>(source, {9, 2, 3}, 0, 1), ElementsAre(9, 2, 3));
+  EXPECT_THAT(rows_of<float>(source, {9, 2, 3}), ElementsAre(27, 28, 29, 6, 7, 8, 9, 10, 11));
+  EXPECT_THAT(rows_of<std::int64_t>(source, {9, 2, 3}, 0, 1), ElementsAre(9, 2, 3));
   EXPECT_GT(source.samples_per_ticket(), 1000);
 }
 
@@ -239,7 +225,7 @@ TEST_F(FileSourcesTest, NpyInFortranOrderGivesTheSameRows) {
   const std::string header = "{'descr': '|u1', 'fortran_order': True, 'shape': (3, 2)}";
   const NpySource source(
       {{"x", put("f.npy", std::string("\x93NUMPY\1\0", 8) + static_cast<char>(header.size()) + '\0' + header + "abcdef")}});
-  EXPECT_THAT(read<char>(source, {1, 0, 2}), ElementsAre('b', 'e', 'a', 'd', 'c', 'f'));
+  EXPECT_THAT(rows_of<char>(source, {1, 0, 2}), ElementsAre('b', 'e', 'a', 'd', 'c', 'f'));
 }
 
 TEST_F(FileSourcesTest, NpyArraysThatDoNotFitAreNamed) {
@@ -263,11 +249,11 @@ TEST_F(FileSourcesTest, NpzFilesAreSamples) {
   const std::vector<stdfs::path> files = {npz("0.npz", "abcd", {2, 2}), npz("1.npz", "efgh", {2, 2}), npz("2.npz", "ijkl", {4})};
   const NpzSource source(files);
   EXPECT_EQ(source.fields().size(), 2U);
-  EXPECT_THAT(read<char>(source, {1, 0}), ElementsAre('e', 'f', 'g', 'h', 'a', 'b', 'c', 'd'));
-  EXPECT_THAT(read<char>(source, {1, 0}, 0, 1), ElementsAre('e', 'a'));
-  EXPECT_EQ(refusal([&] { static_cast<void>(read<char>(source, {2})); }),
+  EXPECT_THAT(rows_of<char>(source, {1, 0}), ElementsAre('e', 'f', 'g', 'h', 'a', 'b', 'c', 'd'));
+  EXPECT_THAT(rows_of<char>(source, {1, 0}, 0, 1), ElementsAre('e', 'a'));
+  EXPECT_EQ(refusal([&] { static_cast<void>(rows_of<char>(source, {2})); }),
             "array \"image\" is [4] u8, the first file has [2,2] u8");
-  EXPECT_THAT(read<char>(NpzSource(files, {"label"}), {2}), ElementsAre('i'));
+  EXPECT_THAT(rows_of<char>(NpzSource(files, {"label"}), {2}), ElementsAre('i'));
   EXPECT_EQ(refusal([&] { NpzSource(files, {"mask"}); }), "the file has no array \"mask\"");
 }
 
@@ -275,13 +261,13 @@ TEST_F(FileSourcesTest, ImageCropsAreBytesOrPlanes) {
   const stdfs::path path = png("a.png", 6, 8);  // the byte at (y, x, c) is 24 y + 3 x + c
   const ImageSource bytes({path}, {.height = 2, .width = 3, .random_crop = false, .normalise = false});
   EXPECT_EQ(bytes.fields()[0], (Field{"image", DType::u8, {2, 3, 3}}));
-  EXPECT_THAT(read<std::uint8_t>(bytes, {0}),
+  EXPECT_THAT(rows_of<std::uint8_t>(bytes, {0}),
               ElementsAre(54, 55, 56, 57, 58, 59, 60, 61, 62, 78, 79, 80, 81, 82, 83, 84, 85, 86));
   const ImageSource planes({path},
                            {.height = 1, .width = 2, .random_crop = false, .mean = {0.5F, 0, 0}, .deviation = {0.25F, 1, 2}});
   EXPECT_EQ(planes.fields()[0], (Field{"image", DType::f32, {3, 1, 2}}));
-  EXPECT_THAT(read<float>(planes, {0}), ElementsAre((57 / 255.0F - 0.5F) / 0.25F, (60 / 255.0F - 0.5F) / 0.25F, 58 / 255.0F,
-                                                    61 / 255.0F, 59 / 255.0F / 2, 62 / 255.0F / 2));
+  EXPECT_THAT(rows_of<float>(planes, {0}), ElementsAre((57 / 255.0F - 0.5F) / 0.25F, (60 / 255.0F - 0.5F) / 0.25F, 58 / 255.0F,
+                                                       61 / 255.0F, 59 / 255.0F / 2, 62 / 255.0F / 2));
 }
 
 TEST_F(FileSourcesTest, ImageCropsAndFlipsAreDrawnFromTheReadsStream) {
@@ -294,8 +280,8 @@ TEST_F(FileSourcesTest, ImageCropsAndFlipsAreDrawnFromTheReadsStream) {
   std::vector<int> places;
   int flips = 0;
   for (std::uint64_t epoch = 0; epoch < 400; ++epoch) {
-    const std::vector<std::uint8_t> crop = read<std::uint8_t>(source, {0}, epoch);
-    ASSERT_EQ(read<float>(planes, {0}, epoch)[0], static_cast<float>(crop[0]) / 255.0F) << "both forms draw alike";
+    const std::vector<std::uint8_t> crop = rows_of<std::uint8_t>(source, {0}, epoch);
+    ASSERT_EQ(rows_of<float>(planes, {0}, epoch)[0], static_cast<float>(crop[0]) / 255.0F) << "both forms draw alike";
     const bool flip = crop[3] < crop[0];
     const int corner = flip ? crop[6] : crop[0];
     for (int i = 0; i < 18; ++i) {
@@ -317,19 +303,19 @@ TEST_F(FileSourcesTest, JpegsAreReducedWhenTheCropAllowsIt) {
   const ImageSamples options{.height = 24, .width = 32, .random_crop = false, .reduce = true, .normalise = false};
   std::vector<std::byte> half(24 * 32 * 3);
   Image(path).decode(Pixels::rgb, 2, {0, 0, 24, 32}, half);
-  const std::vector<std::uint8_t> crop = read<std::uint8_t>(ImageSource({path}, options), {0});
+  const std::vector<std::uint8_t> crop = rows_of<std::uint8_t>(ImageSource({path}, options), {0});
   EXPECT_EQ(std::memcmp(crop.data(), half.data(), half.size()), 0);
   ImageSamples wider = options;
   wider.width = 33;
   std::vector<std::byte> middle(24 * 33 * 3);
   Image(path).decode(Pixels::rgb, 1, {12, 15, 24, 33}, middle);
-  const std::vector<std::uint8_t> full = read<std::uint8_t>(ImageSource({path}, wider), {0});
+  const std::vector<std::uint8_t> full = rows_of<std::uint8_t>(ImageSource({path}, wider), {0});
   EXPECT_EQ(std::memcmp(full.data(), middle.data(), middle.size()), 0);
 }
 
 TEST_F(FileSourcesTest, ImagesThatDoNotFitAreNamed) {
   const stdfs::path small = png("small.png", 4, 4);
-  EXPECT_EQ(refusal([&] { static_cast<void>(read<std::uint8_t>(ImageSource({small}, {.normalise = false}), {0})); }),
+  EXPECT_EQ(refusal([&] { static_cast<void>(rows_of<std::uint8_t>(ImageSource({small}, {.normalise = false}), {0})); }),
             "the image has 4 x 4 pixels, the crop needs 224 x 224");
   EXPECT_EQ(refusal([&] { static_cast<void>(Image(put("x.txt", "hello"))); }), "neither a PNG nor a JPEG file");
   EXPECT_EQ(refusal([&] { ImageSource({small}, {.height = 0}); }), "a crop of 0 x 224 pixels");

@@ -1,11 +1,11 @@
 #include "millrace/data/image_source.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
+#include "millrace/data/detail/array_ops.h"
 #include "millrace/data/detail/file_list.h"
 
 namespace millrace::data {
@@ -21,15 +21,6 @@ void normalise(const std::array<std::array<float, 256>, 3>& tables, std::span<co
     for (std::size_t x = 0; x < width; ++x, from += kChannels) {
       const std::size_t to = row + (flip ? width - 1 - x : x);
       for (std::size_t c = 0; c < kChannels; ++c) out[c * plane + to] = tables[c][std::to_integer<std::size_t>(from[c])];
-    }
-  }
-}
-
-void mirror(std::span<std::byte> pixels, std::size_t width, std::size_t channels) {
-  for (std::size_t row = 0; row < pixels.size(); row += width * channels) {
-    std::byte* left = pixels.data() + row;
-    for (std::byte* right = left + (width - 1) * channels; left < right; left += channels, right -= channels) {
-      std::swap_ranges(left, left + channels, right);
     }
   }
 }
@@ -50,11 +41,7 @@ ImageSource::ImageSource(std::vector<std::filesystem::path> files, ImageSamples 
   field_.dtype = samples_.normalise ? DType::f32 : DType::u8;
   field_.shape =
       samples_.normalise ? Shape{channels, samples_.height, samples_.width} : Shape{samples_.height, samples_.width, channels};
-  for (std::size_t c = 0; c < 3; ++c) {
-    for (std::size_t value = 0; value < 256; ++value) {
-      normalised_[c][value] = (static_cast<float>(value) / 255.0F - samples_.mean[c]) / samples_.deviation[c];
-    }
-  }
+  for (std::size_t c = 0; c < 3; ++c) normalised_[c] = detail::normalised_bytes(samples_.mean[c], samples_.deviation[c]);
   fingerprint_ = "images " + detail::count_of_files(files_, "images") + ' ' + std::string(name_of(field_.dtype)) +
                  to_text(field_.shape) + (samples_.random_crop ? " random" : " middle") +
                  (samples_.random_flip ? " flipped" : "") + (samples_.reduce ? " reduced" : "");
@@ -101,7 +88,7 @@ void ImageSource::read_one(const std::filesystem::path& path, Philox draws, std:
   const auto width = static_cast<std::size_t>(samples_.width);
   if (!samples_.normalise) {
     image.decode(samples_.pixels, reduction, part, out);
-    if (flip) mirror(out, width, channels);
+    if (flip) detail::reverse_axis({out.size() / (width * channels), width, channels}, out.data(), out.data());
     return;
   }
   thread_local std::vector<std::byte> kept;

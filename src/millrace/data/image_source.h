@@ -1,4 +1,4 @@
-// PNG and JPEG files as samples: a crop of each, perhaps flipped, as bytes or normalised.
+// PNG and JPEG files as samples: a crop of each, perhaps flipped, as bytes or normalised. Other augmentation: augment.h.
 #pragma once
 
 #include <array>

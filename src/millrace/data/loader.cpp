@@ -30,13 +30,21 @@ constexpr std::string_view kRepair =
   throw ConfigError(Message{.what = std::move(what), .where = std::move(where), .next = std::move(next)});
 }
 
+// Which files a source without samples was made of.
+std::string files_of(const Source& source) {
+  std::vector<std::string> names;
+  for (const FileStamp& stamp : source.stamps()) names.push_back(stamp.name);
+  return names.empty() ? "data" : (names.size() == 1 ? "file " : "files ") + detail::joined(names);
+}
+
 void check(const Pipeline& pipeline, const LoaderOptions& options) {
   if (pipeline.datasets.empty()) refuse("the pipeline has no data set", "the recipe's data()", "give it at least one");
   for (const Dataset& dataset : pipeline.datasets) {
     if (!dataset.source) refuse("data set \"" + dataset.name + "\" has no source", "the recipe's data()", "give it one");
     if (dataset.source->size() < 1) {
-      refuse(dataset.name.empty() ? "the data set has no samples" : "data set \"" + dataset.name + "\" has no samples", "data",
-             "check the paths and filters of the data");
+      const std::string called =
+          dataset.name.empty() ? options.called : "data set " + quoted(dataset.name) + " of " + options.called;
+      refuse(called + " has no samples", files_of(*dataset.source), "check the paths and filters of the data");
     }
     detail::check_keeping(*dataset.source, dataset.name);
   }
@@ -127,7 +135,8 @@ struct Loader::Impl {
         work(std::make_shared<BatchWork>(std::move(pipeline.datasets), work_options(options, pipeline),
                                          options.arena ? options.arena : Arena::host())) {
     if (work->batches_per_epoch() == 0) {
-      refuse("no batch is left: " + with_commas(work->samples()) + " samples, batch size " + with_commas(options.batch_size) +
+      refuse("no batch is left of " + options.called + ": " + with_commas(work->samples()) + " samples, batch size " +
+                 with_commas(options.batch_size) +
                  (options.world_size > 1 ? " on each of " + std::to_string(options.world_size) + " ranks" : "") +
                  ", and drop_last drops the incomplete one",
              "data.drop_last", "lower data.batch_size, or set data.drop_last=false");

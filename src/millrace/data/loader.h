@@ -42,6 +42,7 @@ struct LoaderOptions {
   bool accepts_changed = false;                  // data.accept_changed: see Loader::check_data
   bool adapts = true;       // more readers (when chosen) and batches ahead while the consumer waits; bits do not depend on it
   bool looks_ahead = true;  // tells sources that can use it what will be read soon: see Source::looks_ahead
+  std::string called = "the data set";           // of the data in messages: "the validation data"
   std::shared_ptr<Arena> arena;                  // null = Arena::host()
   std::function<void(const std::string&)> warn;  // one line per warning; null = dropped
   std::function<void(const std::string&)> note;  // one line per choice made anew

@@ -317,12 +317,34 @@ TEST(Loader, mistakes_in_options_are_named) {
   EXPECT_EQ(what(counting(5), options), "data.batch_size is 0");
   options.batch_size = 8;
   options.drop_last = true;
-  EXPECT_EQ(what(counting(5), options), "no batch is left: 5 samples, batch size 8, and drop_last drops the incomplete one");
+  EXPECT_EQ(what(counting(5), options),
+            "no batch is left of the data set: 5 samples, batch size 8, and drop_last drops the incomplete one");
   options.drop_last = false;
   options.max_buffer_bytes = 300;
   EXPECT_EQ(what(counting(5), options), "one batch takes 192 B, and two must fit into the loader's buffer of 300 B");
   options.batch_size = std::int64_t{1} << 62U;
   EXPECT_THAT(what(counting(5), options), HasSubstr("too large to address"));
+}
+
+TEST(Loader, data_without_samples_is_named_by_its_split_and_its_files) {
+  class Empty final : public Source {
+   public:
+    [[nodiscard]] std::span<const Field> fields() const override { return {}; }
+    [[nodiscard]] std::int64_t size() const override { return 0; }
+    [[nodiscard]] std::string fingerprint() const override { return "empty"; }
+    [[nodiscard]] std::vector<FileStamp> stamps() const override { return {{"held/x.npy", 80, ""}, {"held/y.npy", 80, ""}}; }
+    void read(std::span<const std::int64_t>, Rows, const ReadRandom&) const override {}
+  };
+  LoaderOptions options;
+  options.called = "the validation data";
+  const auto refused = [&](const std::string& name) {
+    Pipeline pipeline;
+    pipeline.datasets = {{name, std::make_shared<Empty>()}};
+    return error_of<ConfigError>([&] { const Loader loader(pipeline, options); }).message();
+  };
+  EXPECT_EQ(refused("").what, "the validation data has no samples");
+  EXPECT_EQ(refused("").where, "files held/x.npy; held/y.npy");
+  EXPECT_EQ(refused("left").what, "data set \"left\" of the validation data has no samples");
 }
 
 TEST(Loader, chooses_no_readers_for_cheap_samples_and_says_so) {

@@ -18,7 +18,7 @@ using detail::ids_of;
 using detail::sorted;
 using detail::up_to;
 
-LoaderOptions options_of(std::int64_t batch_size) {
+LoaderOptions in_batches_of(std::int64_t batch_size) {
   LoaderOptions options;
   options.batch_size = batch_size;
   options.shuffle = true;
@@ -49,7 +49,7 @@ void expect_shares(const std::map<std::int64_t, std::int64_t>& counts, const std
 TEST(Weights, draw_with_replacement_in_proportion_until_the_epoch_that_has_none) {
   Pipeline pipeline = single(std::make_shared<CountingSource>(1000));
   pipeline.datasets[0].weights = by_fours(1000, 10);
-  Loader loader(pipeline, options_of(50));
+  Loader loader(pipeline, in_batches_of(50));
   EXPECT_EQ(loader.batches_per_epoch(), 20);
   std::map<std::int64_t, std::int64_t> counts;
   std::vector<std::vector<std::int64_t>> epochs;
@@ -64,7 +64,7 @@ TEST(Weights, draw_with_replacement_in_proportion_until_the_epoch_that_has_none)
 
 TEST(Weights, of_data_sets_and_of_samples_share_the_rows_of_a_mix) {
   const auto counts_of = [](const Pipeline& pipeline) {
-    Loader loader(pipeline, options_of(100));
+    Loader loader(pipeline, in_batches_of(100));
     std::map<std::int64_t, std::int64_t> counts;
     for (int epoch = 0; epoch < 20; ++epoch) {
       const std::vector<Delivered> batches = epoch_of(loader);

@@ -1,36 +1,18 @@
 // Samples that are in memory already: rows of arrays.
 #pragma once
 
-#include <complex>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "millrace/data/sample.h"
 #include "millrace/data/source.h"
 
 namespace millrace::data {
-
-template <class T>
-[[nodiscard]] constexpr DType dtype_of() noexcept {
-  if constexpr (std::is_same_v<T, bool>) return DType::boolean;
-  if constexpr (std::is_same_v<T, std::uint8_t> || std::is_same_v<T, std::byte>) return DType::u8;
-  if constexpr (std::is_same_v<T, std::int8_t>) return DType::i8;
-  if constexpr (std::is_same_v<T, std::int16_t>) return DType::i16;
-  if constexpr (std::is_same_v<T, std::uint16_t>) return DType::u16;
-  if constexpr (std::is_same_v<T, std::int32_t>) return DType::i32;
-  if constexpr (std::is_same_v<T, std::uint32_t>) return DType::u32;
-  if constexpr (std::is_same_v<T, std::int64_t>) return DType::i64;
-  if constexpr (std::is_same_v<T, std::uint64_t>) return DType::u64;
-  if constexpr (std::is_same_v<T, float>) return DType::f32;
-  if constexpr (std::is_same_v<T, double>) return DType::f64;
-  if constexpr (std::is_same_v<T, std::complex<float>>) return DType::c64;
-  if constexpr (std::is_same_v<T, std::complex<double>>) return DType::c128;
-}
 
 // All samples of one field, row after row.
 struct MemoryArray {

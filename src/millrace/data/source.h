@@ -1,4 +1,5 @@
 // What a data set is to the loader: named fields of fixed shape, a size, and a function that writes samples into given memory.
+// Sources of other sources, which augment, choose, join and repeat samples: see compose.h and augment.h.
 #pragma once
 
 #include <cstddef>
@@ -42,6 +43,12 @@ class ReadRandom {
     some.drawn_ = drawn_;
     return some;
   }
+  // For a source that another one stands before: streams of their own, so that what the two draw has nothing in common.
+  [[nodiscard]] ReadRandom inside() const noexcept {
+    ReadRandom other(make_key(seed_, kInside), epoch_, positions_);
+    other.drawn_ = drawn_;
+    return other;
+  }
   // The same streams; `drawn` becomes true when one of them is asked for. It outlives the call.
   [[nodiscard]] ReadRandom watched(bool& drawn) const noexcept {
     ReadRandom same = *this;
@@ -50,6 +57,7 @@ class ReadRandom {
   }
 
  private:
+  static constexpr std::uint64_t kInside = 0x696E73696465;
   std::uint64_t seed_;
   std::uint64_t epoch_;
   std::span<const std::int64_t> positions_;
@@ -73,8 +81,10 @@ class Source {
   [[nodiscard]] virtual std::int64_t size() const = 0;              // number of samples
   // Writes sample indices[i] to row i of every field. Throws DataError naming file and sample when one can't be read.
   virtual void read(std::span<const std::int64_t> indices, Rows rows, const ReadRandom& random) const = 0;
-  // Identifies the reading options, and the content of data that comes from no file; part of the loader's state, so that a resume
-  // on other data is noticed. Not of paths and times: the same data may lie elsewhere.
+  // Identifies the reading options (all that makes other samples of the same files), and the content of data that comes from no
+  // file: a checksum of arrays, or the seed and version of a function that makes samples up. Part of the loader's state, so that
+  // a resume on other data is noticed. Not of paths, times and what is in files, for which stamps() speaks: the same data may lie
+  // elsewhere.
   [[nodiscard]] virtual std::string fingerprint() const = 0;
   // What is in its files, in the order in which they make samples: mostly `return stamps_of(files_)`. Asked for once, when a
   // snapshot is to be saved or resumed from. Empty: fingerprint() says it all.

@@ -54,6 +54,7 @@ data::LoaderOptions loader_options(const RunConfig& config, const Switches& swit
   options.max_bad_fraction = config.data.max_bad_fraction;
   options.accepts_changed = config.data.accept_changed;
   options.max_buffer_bytes = static_cast<std::uint64_t>(config.data.max_buffer_bytes);
+  options.called = training ? "the training data" : "the validation data";
   options.warn = [&console](const std::string& text) { console.warning(text); };
   return options;
 }

@@ -101,6 +101,34 @@ inline Delivered copy_of(const HostBatch& batch) {
   return out;
 }
 
+// Field `field` of the samples `indices`, read in one call as positions 0, 1, ... of the epoch.
+template <class T>
+std::vector<T> rows_of(const Source& source, const std::vector<std::int64_t>& indices, std::uint64_t epoch = 0,
+                       std::size_t field = 0) {
+  std::vector<std::vector<std::byte>> memory;
+  std::vector<std::byte*> data;
+  for (const Field& each : source.fields()) memory.emplace_back(each.bytes() * indices.size());
+  data.reserve(memory.size());
+  for (auto& bytes : memory) data.push_back(bytes.data());
+  std::vector<std::int64_t> positions(indices.size());
+  for (std::size_t i = 0; i < positions.size(); ++i) positions[i] = static_cast<std::int64_t>(i);
+  source.read(indices, {data}, ReadRandom(7, epoch, positions));
+  std::vector<T> values(memory[field].size() / sizeof(T));
+  std::memcpy(values.data(), memory[field].data(), memory[field].size());
+  return values;
+}
+
+// What a ConfigError says.
+template <class Do>
+Message refusal_in(const Do& act) {
+  try {
+    act();
+  } catch (const ConfigError& error) {
+    return error.message();
+  }
+  return {.what = "accepted", .where = "", .next = ""};
+}
+
 inline std::vector<Delivered> epoch_of(Loader& loader) {
   std::vector<Delivered> batches;
   while (auto batch = loader.next()) batches.push_back(copy_of(*batch));
