@@ -252,7 +252,7 @@ TEST(Save, AnUnknownBestMetricIsNamedWithThoseThereAre) {
     FAIL();
   } catch (const ConfigError& error) {
     EXPECT_THAT(error.what(), HasSubstr("validation gives no metric \"accuracy\""));
-    EXPECT_THAT(error.what(), HasSubstr("it gives absolute_error, val_loss"));
+    EXPECT_THAT(error.what(), HasSubstr("it gives val_loss, absolute_error"));
   }
 }
 

@@ -23,10 +23,14 @@ int run_eval(const Invocation& call) {
   telemetry::Console console(telemetry::Console::Mode::automatic, json ? 2 : 1);
   Loaded loaded = load_trained(entry, arguments, "eval", console);
   console.line(loaded.which);
-  const std::map<std::string, double> metrics = evaluate(loaded, console);
+  const metrics::Means metrics = evaluate(loaded, console);
   std::vector<std::vector<std::string>> rows = {{"metric", "value"}};
-  for (const auto& [name, value] : metrics) rows.push_back({name, significant(value, 6)});
-  json ? print_json({{"from", loaded.snapshot.string()}, {"metrics", metrics}}) : print(table(rows));
+  Json values = Json::object();
+  for (const auto& [name, value] : metrics) {
+    rows.push_back({name, significant(value, 6)});
+    values[name] = value;
+  }
+  json ? print_json({{"from", loaded.snapshot.string()}, {"metrics", std::move(values)}}) : print(table(rows));
   return 0;
 }
 

@@ -1,36 +1,52 @@
 #include "millrace/metrics/board.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/scalar_tensor.h>
-#include <ATen/ops/stack.h>
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
 
-#include "millrace/base/error.h"
+#include "millrace/base/format.h"
+#include "millrace/metrics/detail/sums.h"
 
 namespace millrace::metrics {
 
+using detail::kPerTerm;
+using detail::zero_on;
+
 namespace {
 
-constexpr std::size_t kPerTerm = 3;
+constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
-// Double where the device has it: long runs of small addends would drown in a float sum.
-at::Tensor zero_on(const at::Device& device) {
-  const auto dtype = device.is_cpu() || device.is_cuda() ? at::kDouble : at::kFloat;
-  return at::scalar_tensor(0.0, at::TensorOptions().dtype(dtype).device(device));
+void check_scalar(std::string_view name, const char* what, const at::Tensor& value) {
+  if (value.defined() && value.numel() == 1) return;
+  detail::refuse(name, std::string(what) + " has shape " + detail::shape_text(value) + ", a scalar is wanted",
+                 "add its values up with sum(), or give them all to add_mean()");
 }
 
 void accumulate(at::Tensor& total, const at::Tensor& value) {
-  MR_CHECK(value.defined() && value.numel() == 1, "a board adds up scalars");
   const at::Tensor scalar = value.detach().reshape({});
   if (!total.defined()) total = zero_on(scalar.device());
-  if (total.device() != scalar.device() && !scalar.device().is_cpu()) {
-    total = total.to(scalar.device(), scalar.is_cuda() ? at::kDouble : at::kFloat, /*non_blocking=*/true);
-  }
+  detail::move_to(total, scalar.device());
   total.add_(scalar.to(total.options(), /*non_blocking=*/true));
+}
+
+// In double, so that squares of small deviations from a large mean keep their digits.
+at::Tensor wide(const at::Tensor& values) { return values.detach().to(zero_on(values.device()).scalar_type()); }
+
+at::Tensor count_of(const at::Tensor& values) {
+  return at::scalar_tensor(static_cast<double>(values.numel()), zero_on(values.device()).options());
+}
+
+// n^2 times the variance; 0 where nothing is left of it but rounding.
+double spread(double n, double sum, double squares) {
+  constexpr double kRounding = 1e-13;
+  const double whole = n * squares;
+  const double rest = whole - sum * sum;
+  return rest > kRounding * whole ? rest : 0.0;
 }
 
 }  // namespace
@@ -41,28 +57,57 @@ std::string_view Board::word_of(Reading reading) {
       return "mean";
     case Reading::log_mean:
       return "log_mean";
+    case Reading::root_mean:
+      return "root_mean";
     case Reading::correlation:
       return "correlation";
+    case Reading::determination:
+      return "determination";
     case Reading::total:
       return "total";
+    case Reading::classification:
+      return "classification";
   }
   return "";
 }
 
-void Board::add(std::string_view name, Reading reading, std::vector<at::Tensor> values) {
-  Sums& entry = sums_[std::string(name)];
-  entry.reading = reading;
+// Sum and count; n, x, y, xx, yy, xy; n, squared error, y, yy.
+std::size_t Board::sums_of(Reading reading) {
+  if (reading == Reading::correlation) return 6;
+  return reading == Reading::determination ? 4 : 2;
+}
+
+Board::Entry& Board::entry_of(std::string_view name, Reading reading) {
+  const auto found = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& entry) { return entry.name == name; });
+  if (found == entries_.end()) return entries_.emplace_back(Entry{.name = std::string(name), .reading = reading, .parts = {}});
+  if (found->reading != reading) {
+    detail::refuse(
+        name,
+        "a " + std::string(word_of(found->reading)) + " of this name is there, a " + std::string(word_of(reading)) + " is added",
+        "give each its own name; a loss has the same terms in each batch");
+  }
+  return *found;
+}
+
+void Board::add(std::string_view name, Reading reading, const std::vector<at::Tensor>& values) {
+  Entry& entry = entry_of(name, reading);
   entry.parts.resize(values.size());
   for (std::size_t i = 0; i < values.size(); ++i) accumulate(entry.parts[i], values[i]);
 }
 
-void Board::add(std::string_view name, const at::Tensor& sum, const at::Tensor& count) { add(name, Reading::mean, {sum, count}); }
+void Board::add(std::string_view name, const at::Tensor& sum, const at::Tensor& count) {
+  check_scalar(name, "the sum", sum);
+  check_scalar(name, "the count", count);
+  add(name, Reading::mean, {sum, count});
+}
 
 void Board::add(std::string_view name, double sum, double count) {
   add(name, Reading::mean, {at::scalar_tensor(sum, at::kDouble), at::scalar_tensor(count, at::kDouble)});
 }
 
 void Board::add_log(std::string_view name, const at::Tensor& sum, const at::Tensor& count) {
+  check_scalar(name, "the sum", sum);
+  check_scalar(name, "the count", count);
   add(name, Reading::log_mean, {sum, count});
 }
 
@@ -72,14 +117,16 @@ void Board::add(std::string_view name, const Loss& loss) {
     const at::Tensor& sum = term.report ? term.report->sum : term.sum;
     const at::Tensor& count = term.report ? term.report->count : term.count;
     const Reading reading = term.report && term.report->logarithm ? Reading::log_mean : Reading::mean;
-    add(plain ? std::string(name) : std::string(name) + "/" + term.name, reading, {sum, count});
+    const std::string own = plain ? std::string(name) : std::string(name) + "/" + term.name;
+    check_scalar(own, "the sum", sum);
+    check_scalar(own, "the count", count);
+    add(own, reading, {sum, count});
     if (!plain) add_to_total(name, term.name, reading, {sum, count, count.detach().to(at::kDouble) * term.weight});
   }
 }
 
 void Board::add_to_total(std::string_view name, std::string_view term, Reading reading, const std::vector<at::Tensor>& values) {
-  Sums& entry = sums_[std::string(name)];
-  entry.reading = Reading::total;
+  Entry& entry = entry_of(name, Reading::total);
   const auto it = std::find(entry.terms.begin(), entry.terms.end(), term);
   const auto first = static_cast<std::size_t>(it - entry.terms.begin()) * kPerTerm;
   if (it == entry.terms.end()) {
@@ -90,31 +137,57 @@ void Board::add_to_total(std::string_view name, std::string_view term, Reading r
   for (std::size_t i = 0; i < kPerTerm; ++i) accumulate(entry.parts[first + i], values[i]);
 }
 
+void Board::add_mean(std::string_view name, const at::Tensor& values) {
+  add(name, Reading::mean, {wide(values).sum(), count_of(values)});
+}
+
+void Board::add_rate(std::string_view name, const at::Tensor& hits) {
+  if (hits.scalar_type() != at::kBool) {
+    detail::refuse(name, "a rate counts true values, " + detail::type_text(hits) + detail::shape_text(hits) + " was given",
+                   "compare first, e.g. scores > 0.5; the mean of numbers is add_mean()");
+  }
+  add(name, Reading::mean, {hits.detach().sum(), count_of(hits)});
+}
+
 void Board::add_correlation(std::string_view name, const at::Tensor& x, const at::Tensor& y) {
-  MR_CHECK(x.sizes() == y.sizes(), "a correlation is of two tensors of one shape");
-  const auto wide = zero_on(x.device()).scalar_type();
-  const at::Tensor a = x.detach().to(wide);
-  const at::Tensor b = y.detach().to(wide);
-  add(name, Reading::correlation,
-      {at::scalar_tensor(static_cast<double>(x.numel()), at::kDouble), a.sum(), b.sum(), (a * a).sum(), (b * b).sum(),
-       (a * b).sum()});
+  detail::check_shapes(name, "x", x, "y", y);
+  const at::Tensor a = wide(x);
+  const at::Tensor b = wide(y);
+  add(name, Reading::correlation, {count_of(a), a.sum(), b.sum(), (a * a).sum(), (b * b).sum(), (a * b).sum()});
+}
+
+void Board::add_regression(const at::Tensor& predicted, const at::Tensor& target, std::string_view name) {
+  const std::string prefix = name.empty() ? "" : std::string(name) + "/";
+  detail::check_shapes(name.empty() ? "regression" : name, "the prediction", predicted, "the target", target);
+  const at::Tensor y = wide(target);
+  const at::Tensor error = wide(predicted) - y;
+  const at::Tensor count = count_of(y);
+  const at::Tensor squares = error.square().sum();
+  add(prefix + "mae", Reading::mean, {error.abs().sum(), count});
+  add(prefix + "rmse", Reading::root_mean, {squares, count});
+  add(prefix + "r2", Reading::determination, {count, squares, y.sum(), y.square().sum()});
+  add_correlation(prefix + "pearson", predicted, target);
 }
 
 double Board::read(Reading reading, const double* value) {
-  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
   if (reading == Reading::correlation) {
     const double n = value[0];
-    const double spread = std::sqrt((n * value[3] - value[1] * value[1]) * (n * value[4] - value[2] * value[2]));
-    return spread > 0 ? (n * value[5] - value[1] * value[2]) / spread : kNone;
+    const double both = std::sqrt(spread(n, value[1], value[3]) * spread(n, value[2], value[4]));
+    return both > 0 ? (n * value[5] - value[1] * value[2]) / both : kNone;
+  }
+  if (reading == Reading::determination) {
+    const double whole = spread(value[0], value[2], value[3]);
+    return whole > 0 ? 1.0 - value[0] * value[1] / whole : kNone;
   }
   if (value[1] == 0.0) return kNone;
   const double mean = value[0] / value[1];
+  if (reading == Reading::root_mean) return std::sqrt(mean);
   return reading == Reading::log_mean ? std::log(mean) : mean;
 }
 
-double Board::read(const Sums& entry, const double* value) {
+double Board::read(const Entry& entry, const double* value) {
   if (entry.reading != Reading::total) return read(entry.reading, value);
-  double total = std::numeric_limits<double>::quiet_NaN();
+  double total = kNone;
   for (std::size_t i = 0; i < entry.terms.size(); ++i, value += kPerTerm) {
     if (value[1] == 0.0) continue;
     const double part = value[2] / value[1] * read(entry.readings[i], value);
@@ -123,89 +196,61 @@ double Board::read(const Sums& entry, const double* value) {
   return total;
 }
 
-std::map<std::string, double> Board::means() const {
-  std::map<std::string, double> means;
-  if (sums_.empty()) return means;
+Board::Host Board::read_back() const {
+  Host host;
   at::Device device = at::kCPU;  // the device read back from; sums on the CPU travel there first, which costs no wait
-  for (const auto& [name, entry] : sums_) {
+  for (const Entry& entry : entries_) {
     for (const at::Tensor& part : entry.parts) {
       if (!part.is_cpu()) device = part.device();
     }
   }
   const at::TensorOptions options = zero_on(device).options();
   std::vector<at::Tensor> parts;
-  for (const auto& [name, entry] : sums_) {
-    for (const at::Tensor& part : entry.parts) parts.push_back(part.to(options, /*non_blocking=*/true));
+  std::size_t values = 0;
+  for (const Entry& entry : entries_) {
+    host.first.push_back(values);
+    for (const at::Tensor& part : entry.parts) {
+      parts.push_back(part.to(options, /*non_blocking=*/true).reshape({-1}));
+      values += static_cast<std::size_t>(part.numel());
+    }
   }
-  const at::Tensor host = at::stack(parts).to(at::TensorOptions().dtype(at::kDouble).device(at::kCPU));
-  const double* value = host.const_data_ptr<double>();
-  for (const auto& [name, entry] : sums_) {
-    means[name] = read(entry, value);
-    value += entry.parts.size();
+  if (parts.empty()) return host;
+  const at::Tensor all = at::cat(parts).to(at::TensorOptions().dtype(at::kDouble).device(at::kCPU));
+  host.values.assign(all.const_data_ptr<double>(), all.const_data_ptr<double>() + values);
+  return host;
+}
+
+void Board::put(Means& means, const Entry& entry, const double* value) {
+  const auto set = [&](const std::string& name, double mean) {
+    if (means.contains(name)) detail::refuse(name, "two metrics have this name", "give one of them another name");
+    means[name] = mean;
+  };
+  if (entry.reading != Reading::classification) return set(entry.name, read(entry, value));
+  const std::string prefix = entry.how.prefix();
+  const Confusion table = table_of(entry, value);
+  set(prefix + "accuracy", table.accuracy());
+  set(prefix + "balanced_accuracy", table.balanced_accuracy());
+  if (entry.how.top_k > 0) {
+    const auto total = static_cast<double>(table.total());
+    const double hits = value[entry.parts[0].numel()];
+    set(prefix + "top" + std::to_string(entry.how.top_k) + "_accuracy", total > 0 ? hits / total : kNone);
   }
+  if (!entry.how.per_class) return;
+  for (std::size_t i = 0; i < table.classes.size(); ++i) set(prefix + "recall/" + table.classes[i], table.recall(i));
+  for (std::size_t i = 0; i < table.classes.size(); ++i) set(prefix + "precision/" + table.classes[i], table.precision(i));
+}
+
+Means Board::means() const {
+  Means means;
+  const Host host = read_back();
+  for (std::size_t i = 0; i < entries_.size(); ++i) put(means, entries_[i], host.of(i));
+  means.set_quiet(quiet_);
   return means;
 }
 
-// Means as {sum, count}; the others as {reading, sums}, totals with their terms.
-Json Board::state() const {
-  Json state = Json::object();
-  for (const auto& [name, entry] : sums_) {
-    if (entry.reading == Reading::mean) {
-      state[name] = {{"sum", entry.parts[0].item<double>()}, {"count", entry.parts[1].item<double>()}};
-      continue;
-    }
-    Json sums = Json::array();
-    for (const at::Tensor& part : entry.parts) sums.push_back(part.item<double>());
-    state[name] = {{"reading", word_of(entry.reading)}, {"sums", std::move(sums)}};
-    if (entry.reading != Reading::total) continue;
-    Json terms = Json::array();
-    for (std::size_t i = 0; i < entry.terms.size(); ++i)
-      terms.push_back({{"name", entry.terms[i]}, {"reading", word_of(entry.readings[i])}});
-    state[name]["terms"] = std::move(terms);
-  }
-  return state;
+void Board::reset() {
+  entries_.clear();
+  quiet_.clear();
 }
-
-void Board::add_saved(std::string_view name, const SavedJson& saved) {
-  if (const auto sum = saved.find("sum")) return add(name, sum->number(), saved["count"].number());
-  const std::string word = saved["reading"].text();
-  const auto reading_of = [](const SavedJson& where, const std::string& text) {
-    if (text == "mean") return Reading::mean;
-    if (text != "log_mean") where.refuse("\"mean\" or \"log_mean\"");
-    return Reading::log_mean;
-  };
-  if (word != "log_mean" && word != "correlation" && word != "total")
-    saved["reading"].refuse("\"log_mean\", \"correlation\" or \"total\"");
-  std::vector<std::pair<std::string, Reading>> terms;
-  if (word == "total") {
-    for (const SavedJson& term : saved["terms"].list())
-      terms.emplace_back(term["name"].text(), reading_of(term["reading"], term["reading"].text()));
-  }
-  const std::size_t count = word == "total" ? kPerTerm * terms.size() : word == "correlation" ? 6 : 2;
-  std::vector<at::Tensor> values;
-  for (const SavedJson& value : saved["sums"].list(count)) values.push_back(at::scalar_tensor(value.number(), at::kDouble));
-  if (word != "total") return add(name, word == "correlation" ? Reading::correlation : Reading::log_mean, std::move(values));
-  for (std::size_t i = 0; i < terms.size(); ++i) {
-    const auto first = values.begin() + static_cast<std::ptrdiff_t>(kPerTerm * i);
-    add_to_total(name, terms[i].first, terms[i].second, {first, first + kPerTerm});
-  }
-}
-
-void Board::load_state(const SavedJson& state) {
-  sums_.clear();
-  for (const auto& [name, entry] : state.members()) add_saved(name, entry);
-}
-
-void Board::sum_over(Agreement& agreement) {
-  if (agreement.alone()) return;
-  const std::vector<Json> all = agreement.gather(state());
-  sums_.clear();
-  for (const Json& one : all) {
-    const SavedJson saved(one, "metrics of another rank");
-    for (const auto& [name, entry] : saved.members()) add_saved(name, entry);
-  }
-}
-
-void Board::reset() { sums_.clear(); }
 
 }  // namespace millrace::metrics

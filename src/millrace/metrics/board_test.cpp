@@ -3,9 +3,16 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/full_like.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/randint.h>
+#include <ATen/ops/randn.h>
 #include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <ATen/record_function.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -13,9 +20,12 @@
 #include <string>
 
 #include "millrace/base/error.h"
+#include "millrace/base/format.h"
 
 namespace millrace::metrics {
 namespace {
+
+using testing::HasSubstr;
 
 at::Tensor scalar(double value, at::ScalarType dtype = at::kFloat) { return at::scalar_tensor(value, dtype); }
 
@@ -66,9 +76,142 @@ TEST(Board, KeepsNoGraphAndNoReferenceToTheAddend) {
   EXPECT_EQ(board.means().at("y"), 5.0);
 }
 
-TEST(Board, RefusesWhatIsNoScalar) {
+template <class Call>
+std::string refusal_of(Call call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(Board, RefusesWhatIsNoScalarByNameAndShape) {
   Board board;
   EXPECT_THROW(board.add("x", at::empty({2}), scalar(1)), InternalError);
+  const std::string text = refusal_of([&] { board.add("width", scalar(1), at::empty({2, 3})); });
+  EXPECT_THAT(text, HasSubstr("the count has shape [2,3], a scalar is wanted"));
+  EXPECT_THAT(text, HasSubstr("metric \"width\""));
+  EXPECT_THAT(text, HasSubstr("add_mean()"));
+  EXPECT_THAT(refusal_of([&] { board.add("width", at::Tensor(), scalar(1)); }),
+              HasSubstr("the sum has shape none, it is undefined"));
+  EXPECT_THAT(refusal_of([&] { board.add("val_loss", Loss{.terms = {{.sum = at::empty({4}), .count = scalar(1)}}}); }),
+              testing::AllOf(HasSubstr("the sum has shape [4]"), HasSubstr("metric \"val_loss\"")));
+  EXPECT_TRUE(board.empty()) << "what is refused leaves nothing";
+}
+
+TEST(Board, ANameIsOfOneKind) {
+  Board board;
+  board.add("x", 1.0, 1.0);
+  EXPECT_THAT(refusal_of([&] { board.add_correlation("x", at::ones({2}), at::ones({2})); }),
+              testing::AllOf(HasSubstr("a mean of this name is there, a correlation is added"), HasSubstr("metric \"x\"")));
+  board.add("accuracy", 1.0, 1.0);
+  board.add_classification(at::zeros({2, 3}), at::zeros({2}, at::kLong));
+  EXPECT_THAT(refusal_of([&] { (void)board.means(); }),
+              testing::AllOf(HasSubstr("two metrics have this name"), HasSubstr("metric \"accuracy\"")));
+}
+
+TEST(Board, MeansAndRatesAreOfAllValues) {
+  Board board;
+  board.add_mean("mean", at::arange(6, at::kInt).view({2, 3}));
+  board.add_mean("mean", at::full({2}, 7.5));
+  board.add_rate("rate", at::arange(4).gt(2));
+  board.add_rate("rate", at::ones({2, 2}, at::kBool));
+  board.add_rate("rate", at::empty({0}, at::kBool));
+  EXPECT_DOUBLE_EQ(board.means().at("mean"), 30.0 / 8.0);
+  EXPECT_DOUBLE_EQ(board.means().at("rate"), 5.0 / 8.0);
+  EXPECT_THAT(refusal_of([&] { board.add_rate("rate", at::ones({3})); }),
+              HasSubstr("a rate counts true values, f32[3] was given"));
+  EXPECT_THAT(refusal_of([&] { (void)board.means().at("rat"); }), HasSubstr("there are mean, rate"));
+}
+
+TEST(Board, RegressionFollowsTheFormulas) {
+  at::manual_seed(3);
+  const at::Tensor target = at::randn({30, 2}, at::kDouble) + 200;  // a mean far above the spread
+  const at::Tensor predicted = target + at::randn({30, 2}, at::kDouble) * 0.5;
+  Board board;
+  for (const std::int64_t first : {0, 10, 20}) board.add_regression(predicted.narrow(0, first, 10), target.narrow(0, first, 10));
+  board.add_regression(predicted, at::full_like(target, 0.1), "flat");
+  const Means means = board.means();
+  const at::Tensor error = predicted - target;
+  const at::Tensor a = predicted - predicted.mean();
+  const at::Tensor b = target - target.mean();
+  EXPECT_NEAR(means.at("mae"), error.abs().mean().item<double>(), 1e-12);
+  EXPECT_NEAR(means.at("rmse"), error.square().mean().sqrt().item<double>(), 1e-12);
+  EXPECT_NEAR(means.at("r2"), 1 - (error.square().sum() / b.square().sum()).item<double>(), 1e-9);
+  EXPECT_NEAR(means.at("pearson"), ((a * b).sum() / (a.norm() * b.norm())).item<double>(), 1e-9);
+  EXPECT_TRUE(std::isnan(means.at("flat/r2"))) << "all targets are equal";
+  EXPECT_TRUE(std::isnan(means.at("flat/pearson")));
+}
+
+TEST(Board, ShapesThatDoNotFitAreShown) {
+  Board board;
+  const auto regression = [&] { board.add_regression(at::zeros({8, 1}), at::zeros({8})); };
+  EXPECT_THAT(refusal_of(regression), HasSubstr("the prediction has shape [8,1], the target has shape [8]"));
+  EXPECT_THROW(regression(), DataError);
+  EXPECT_THAT(refusal_of([&] {
+                board.add_correlation("corr", at::zeros({8}), at::zeros({8, 1}));
+              }),
+              testing::AllOf(HasSubstr("x has shape [8], y has shape [8,1]"), HasSubstr("metric \"corr\"")));
+}
+
+TEST(Board, MeansKeepTheOrderOfAdditionAndQuietNamesAreMarked) {
+  Board board;
+  for (const char* name : {"z", "loss", "band/low", "a"}) board.add(name, 1.0, 1.0);
+  board.quiet("band/*");
+  board.quiet("z");
+  Board again;
+  again.load_state(SavedJson(board.state(), "trainer"));
+  for (const Board* each : {&board, &again}) {
+    const Means means = each->means();
+    EXPECT_EQ(joined(means, " ", &Means::value_type::first), "z loss band/low a");
+    EXPECT_FALSE(means.shown_on_console("band/low"));
+    EXPECT_FALSE(means.shown_on_console("z"));
+    EXPECT_TRUE(means.shown_on_console("zz"));
+    EXPECT_TRUE(means.shown_on_console("loss"));
+  }
+}
+
+// One of two ranks: what the other has is known beforehand.
+class OfTwo final : public Agreement {
+ public:
+  explicit OfTwo(Json other) : other_(std::move(other)) {}
+  [[nodiscard]] Ranks ranks() const override { return {0, 0, 2}; }
+  [[nodiscard]] std::vector<Json> gather(Json mine) override { return {std::move(mine), other_}; }
+  void sum(std::vector<at::Tensor>&) override {}
+
+ private:
+  Json other_;
+};
+
+void fill(Board& board, std::int64_t first, std::int64_t rows) {
+  const auto count = static_cast<double>(rows);
+  at::manual_seed(5);
+  const at::Tensor logits = at::randn({20, 4}, at::kDouble).narrow(0, first, rows);
+  const at::Tensor labels = at::randint(0, 4, {20}, at::kLong).narrow(0, first, rows);
+  board.add("loss", Loss{.terms = {{.sum = logits.sum(), .count = scalar(count), .name = "a"},
+                                   {.sum = logits.square().sum(), .count = scalar(2 * count), .name = "b", .weight = 0.5}}});
+  board.add_rate("rate", logits.gt(0.5));
+  board.add_regression(logits.select(1, 0), logits.select(1, 1));
+  board.add_classification(logits, labels, {.classes = {"a", "b", "c", "d"}, .top_k = 2});
+}
+
+TEST(Board, RanksAddUpToOneProcess) {
+  Board whole, left, right, empty;
+  fill(whole, 0, 20);
+  fill(left, 0, 13);
+  fill(right, 13, 7);
+  OfTwo agreement(right.state());
+  left.sum_over(agreement);
+  OfTwo with_all(left.state());
+  empty.sum_over(with_all);  // a rank without a batch learns names, classes and order of the other
+  for (const Board* board : {&left, &empty}) {
+    const Means means = board->means();
+    ASSERT_EQ(joined(means, " ", &Means::value_type::first), joined(whole.means(), " ", &Means::value_type::first));
+    for (const auto& [name, value] : whole.means()) EXPECT_NEAR(means.at(name), value, 1e-12) << name;
+    EXPECT_EQ(board->tables().at(0).counts, whole.tables().at(0).counts);
+    EXPECT_FALSE(means.shown_on_console("recall/a"));
+  }
 }
 
 TEST(Board, LogarithmsAndCorrelationsAreReadFromTheirSums) {
@@ -134,8 +277,28 @@ TEST(Board, ASavedOneOfAnotherHandIsRefusedByName) {
   EXPECT_EQ(refusal(R"({"a": {"sum": 1, "count": "x"}})"), begin + "a/count is \"x\", not a number");
   EXPECT_EQ(refusal(R"({"a": {"reading": "log_mean", "sums": [1]}})"), begin + "a/sums is [1], not a list of 2");
   EXPECT_EQ(refusal(R"({"a": {"reading": "max", "sums": [1, 2]}})"),
-            begin + "a/reading is \"max\", not \"log_mean\", \"correlation\" or \"total\"");
-  EXPECT_EQ(refusal(R"({"a": {"sum": 1, "count": 2}})"), "accepted");
+            begin +
+                "a/reading is \"max\", not \"mean\", \"log_mean\", \"root_mean\", \"correlation\", \"determination\", "
+                "\"total\", \"classification\"");
+  EXPECT_EQ(refusal(R"({"a": {"sum": 1, "count": 2}})"), "accepted") << "as snapshots of earlier versions have it";
+  const auto table = [&](const std::string& other) { return refusal((R"({"quiet": [], "entries": [)" + other + "]}").c_str()); };
+  const std::string good =
+      R"({"name": "confusion", "reading": "classification", "prefix": "", "classes": ["a", "b"], "per_class": true, "top_k": 0,
+          "counts": [3, 7], "hits": 0, "extremes": [0, 1, 0, 1]})";
+  const auto with = [&](const std::string& from, const std::string& to) {
+    std::string text = good;
+    return text.replace(text.find(from), from.size(), to);
+  };
+  EXPECT_EQ(table(good + "," + good), "accepted");
+  EXPECT_EQ(table(with("[3, 7]", "[6, 7]")), begin + "entries/0/counts/0 is 6, not an integer >= 0 and <= 5");
+  EXPECT_EQ(table(with("[3, 7]", "[3]")), begin + "entries/0/counts is [3], not pairs of cell and count");
+  EXPECT_EQ(table(with(R"(["a", "b"])", "[]")), begin + "entries/0/classes is [], not a list of 1 to 4096 names");
+  EXPECT_EQ(table(with(R"("prefix": "")", R"("prefix": "g")")),
+            begin + "entries/0/name is \"confusion\", not the table of its prefix");
+  EXPECT_EQ(table(good + "," + with(R"(["a", "b"])", R"(["a", "c"])")),
+            begin + R"(entries/1/classes is ["a","c"], not those of an entry before it of the same name)");
+  EXPECT_EQ(table(good + R"(,{"name": "confusion", "reading": "mean", "sums": [1, 2]})"),
+            begin + "entries/1/reading is \"mean\", not that of an entry before it of the same name");
 }
 
 // The meta device has no values: any read-back of it throws, so passing proves that add() waits for nothing.
@@ -145,6 +308,14 @@ TEST(Board, AddReadsNothingBack) {
   board.add("x", scalar(1), scalar(1));  // first seen on the CPU, then on a device: the sum moves there
   board.add("x", there, there);
   board.add("x", 1.0, 1.0);
+  const auto on_device = [](at::IntArrayRef sizes, at::ScalarType type) {
+    return at::empty(sizes, at::TensorOptions().device(at::kMeta).dtype(type));
+  };
+  board.add_mean("mean", on_device({4}, at::kFloat));
+  board.add_rate("rate", on_device({4}, at::kBool));
+  board.add_correlation("corr", on_device({4}, at::kFloat), on_device({4}, at::kFloat));
+  board.add_classification(on_device({4, 3}, at::kBFloat16), on_device({4}, at::kInt), {.top_k = 2});
+  board.add_classification(on_device({4, 3}, at::kBFloat16), on_device({4}, at::kInt), {.top_k = 2});
   EXPECT_THROW((void)board.means(), std::exception);
 }
 
@@ -153,6 +324,8 @@ int copies = 0;
 TEST(Board, MeansReadsBackOnce) {
   Board board;
   for (int i = 0; i < 20; ++i) board.add("metric " + std::to_string(i), scalar(i), scalar(1));
+  board.add_regression(at::randn({9}), at::randn({9}));
+  board.add_classification(at::randn({9, 3}), at::zeros({9}, at::kLong), {.top_k = 2});
   copies = 0;
   const auto handle = at::addThreadLocalCallback(at::RecordFunctionCallback([](const at::RecordFunction& function) {
                                                    const std::string name = function.name();
@@ -161,7 +334,7 @@ TEST(Board, MeansReadsBackOnce) {
                                                  }).scopes({at::RecordScope::FUNCTION}));
   EXPECT_EQ(board.means().at("metric 19"), 19.0);
   at::removeCallback(handle);
-  EXPECT_LE(copies, 1);
+  EXPECT_LE(copies, 1 + 3) << "one from the device; counts of integers become doubles first";
 }
 
 }  // namespace

@@ -19,6 +19,7 @@
 #include "millrace/kernels/kernels.h"
 #include "millrace/kernels/plain.h"
 #include "millrace/kernels/product.h"
+#include "millrace/nn/detail/labels.h"
 #include "millrace/telemetry/spans.h"
 
 namespace millrace::nn {
@@ -170,14 +171,17 @@ at::Tensor causal_self_attention(const at::Tensor& x, const QkvWeights& weights,
 
 std::pair<at::Tensor, at::Tensor> cross_entropy_sum(const at::Tensor& logits, const at::Tensor& target, std::int64_t ignore_index,
                                                     const Paths& paths) {
+  detail::check_labels(logits, target);
   const at::Tensor rows = logits.reshape({-1, logits.size(-1)});
   const at::Tensor targets = target.reshape({-1});
-  if (paths.fused_loss) {
-    taken().loss.add(1);
-    return kernels::cross_entropy_sum(rows, targets, ignore_index);
-  }
-  const at::Tensor logs = at::log_softmax(rows.to(at::kFloat), 1);
-  return {at::nll_loss(logs, targets, {}, at::Reduction::Sum, ignore_index), targets.ne(ignore_index).sum().to(at::kFloat)};
+  return detail::naming_bad_labels(target, logits.size(-1), ignore_index, [&]() -> std::pair<at::Tensor, at::Tensor> {
+    if (paths.fused_loss) {
+      taken().loss.add(1);
+      return kernels::cross_entropy_sum(rows, targets, ignore_index);
+    }
+    const at::Tensor logs = at::log_softmax(rows.to(at::kFloat), 1);
+    return {at::nll_loss(logs, targets, {}, at::Reduction::Sum, ignore_index), targets.ne(ignore_index).sum().to(at::kFloat)};
+  });
 }
 
 at::Tensor sinusoidal_positions(std::int64_t length, std::int64_t width) {

@@ -97,7 +97,7 @@ Loaded load_for_inference(const Entry& entry, const std::filesystem::path& from,
   return loaded;
 }
 
-std::map<std::string, double> evaluate(Loaded& loaded, telemetry::Console& console) {
+metrics::Means evaluate(Loaded& loaded, telemetry::Console& console) {
   const RunConfig config = config::read<RunConfig>(loaded.config.values);
   loaded.recipe->before_training();
   data::Pipeline pipeline = loaded.recipe->data(Split::validation);
@@ -114,7 +114,7 @@ std::map<std::string, double> evaluate(Loaded& loaded, telemetry::Console& conso
                   {.device = device, .seed = static_cast<std::uint64_t>(config.train.seed), .trains = false});
   loaded.recipe->model().eval();
   const BatchWay way{*loaded.recipe, nullptr, device, config.memory.micro_batches};
-  return validation_means(way, stepper, loader, config.train.validate_batches).value_or(std::map<std::string, double>{});
+  return validation_means(way, stepper, loader, config.train.validate_batches).value_or(metrics::Means{});
 }
 
 }  // namespace millrace

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
 
@@ -13,7 +12,7 @@ namespace millrace {
 
 // Of the steps since the last log line.
 struct Window {
-  std::map<std::string, double> means;  // losses and their terms
+  metrics::Means means;  // losses and their terms
   double seconds = 0;
   std::int64_t steps = 0;
   std::int64_t samples = 0;

@@ -46,7 +46,7 @@ TEST_F(MeterTest, AWindowIsTheMeanOfAllItsStepsAndBeginsAnew) {
   step(6, 2, 2);
   step(0, 2, 2);
   const Window window = meter_.take_window();
-  EXPECT_EQ(window.means, (std::map<std::string, double>{{"loss", 1.5}})) << "an absent objective adds nothing";
+  EXPECT_EQ(window.means, (metrics::Means{{"loss", 1.5}})) << "an absent objective adds nothing";
   EXPECT_EQ(window.steps, 2);
   EXPECT_EQ(window.samples, 4);
   EXPECT_TRUE(meter_.is_empty());

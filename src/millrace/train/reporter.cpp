@@ -33,11 +33,11 @@ std::string objective_text(const ObjectiveReport& objective) {
   return text;
 }
 
-std::string metrics_text(const std::map<std::string, double>& means, const std::string& first) {
+std::string metrics_text(const metrics::Means& means, const std::string& first) {
   std::string text;
   if (const auto it = means.find(first); it != means.end()) text = first + " " + fixed(it->second, 4);
   for (const auto& [name, value] : means) {
-    if (name != first) text += "  " + name + " " + fixed(value, 4);
+    if (name != first && means.shown_on_console(name)) text += "  " + name + " " + fixed(value, 4);
   }
   return text;
 }
@@ -177,7 +177,7 @@ void Reporter::validation(const ValidationRecord& record) {
   this->record("validation", std::move(values));
 }
 
-void Reporter::epoch(const EpochRow& row, std::int64_t step, const std::map<std::string, double>& means) {
+void Reporter::epoch(const EpochRow& row, std::int64_t step, const metrics::Means& means) {
   const double rate = rate_of(row.samples, row.seconds);
   if (!sinks_.history.empty()) {
     if (history_ == nullptr) {

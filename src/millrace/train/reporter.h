@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -37,7 +36,7 @@ struct StepRecord {
 
 struct ValidationRecord {
   std::int64_t step = 0;
-  std::map<std::string, double> means;
+  metrics::Means means;
   std::string judged;  // the metric that decides what is best
   bool gained = false;
   Metric best;  // of the judged one
@@ -71,7 +70,7 @@ class Reporter {
   void progress(std::int64_t step, std::int64_t total_steps, std::uint64_t epoch, std::optional<double> loss,
                 double seconds_per_step);
   void validation(const ValidationRecord& record);
-  void epoch(const EpochRow& row, std::int64_t step, const std::map<std::string, double>& means);
+  void epoch(const EpochRow& row, std::int64_t step, const metrics::Means& means);
   void picture(const Picture& picture, std::int64_t step, std::string_view png);
   void warning(const std::string& text) const { sinks_.console->warning(text); }
   void record(std::string_view kind, Json values) const;  // a line of log.jsonl

@@ -72,7 +72,7 @@ TEST_F(ReporterTest, AnAbsentObjectiveIsSaidToBeOff) {
   const std::string text = said([](Reporter& reporter) {
     StepRecord record = two_objectives();
     record.objectives[1].present = false;
-    record.window.means.erase("discriminator");
+    record.window.means = {{"generator", 1.5}};
     reporter.step(record);
   });
   EXPECT_THAT(text, HasSubstr("discriminator off"));
@@ -108,6 +108,16 @@ TEST_F(ReporterTest, AValidationThatIsNotTheBestNamesTheBest) {
         {.step = 9, .means = {{"val_generator", 2.0}}, .judged = "val_generator", .gained = false, .best = {2.0, 1.5, 6}});
   });
   EXPECT_THAT(text, HasSubstr("validation  step 9  val_generator 2.0000  (best 1.5000 at step 6)"));
+}
+
+TEST_F(ReporterTest, AValidationsLineIsInTheRecipesOrderWithoutItsQuietNames) {
+  const std::string text = said([](Reporter& reporter) {
+    metrics::Means means{{"val_generator", 2.0}, {"zeal", 0.5}, {"recall/cat", 0.25}, {"corr", 0.75}};
+    means.set_quiet({"recall/*"});
+    reporter.validation({.step = 9, .means = means, .judged = "val_generator", .gained = true, .best = {2.0, 2.0, 9}});
+  });
+  EXPECT_THAT(text, HasSubstr("val_generator 2.0000  zeal 0.5000  corr 0.7500\n"));
+  EXPECT_EQ(records().at(0).at("recall/cat"), 0.25) << "the log has them all";
 }
 
 }  // namespace

@@ -3,13 +3,13 @@
 #pragma once
 
 #include <filesystem>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "millrace/base/fs.h"
 #include "millrace/config/schema.h"
+#include "millrace/metrics/means.h"
 #include "millrace/telemetry/run_log.h"
 #include "millrace/train/assembly.h"
 #include "millrace/train/entry.h"
@@ -78,6 +78,6 @@ Loaded load_for_inference(const Entry& entry, const std::filesystem::path& from,
                           const Json& overrides, telemetry::Console& console);
 
 // Validation metrics of a loaded model over its recipe's validation split (data may be redirected by overrides).
-std::map<std::string, double> evaluate(Loaded& loaded, telemetry::Console& console);
+metrics::Means evaluate(Loaded& loaded, telemetry::Console& console);
 
 }  // namespace millrace

@@ -28,7 +28,7 @@ bool Scores::rank(std::int64_t step, double value) {
   return true;
 }
 
-bool Scores::note(std::int64_t step, const std::map<std::string, double>& means) {
+bool Scores::note(std::int64_t step, const metrics::Means& means) {
   const auto it = means.find(judged_);
   if (it == means.end() && named_) {
     std::string names;
@@ -43,6 +43,7 @@ bool Scores::note(std::int64_t step, const std::map<std::string, double>& means)
   for (const auto& [name, value] : means) {
     Metric& metric = metrics_[name];
     metric.last = value;
+    metric.quiet = !means.shown_on_console(name);
     if (gained) {
       metric.best = value;
       metric.best_step = step;
@@ -71,6 +72,7 @@ Json Scores::results() const {
     all[name] = {{"last", number_or_text(metric.last)},
                  {"best", has_best ? number_or_text(metric.best) : Json()},
                  {"best_step", has_best ? Json(metric.best_step) : Json()}};
+    if (metric.quiet) all[name]["quiet"] = true;
   }
   return all;
 }
@@ -79,8 +81,10 @@ void Scores::write_state(Json& trainer) const {
   trainer["validations_without_gain"] = without_gain_;
   trainer["early_stop_best"] = number_or_null(early_stop_best_);
   trainer["metrics"] = Json::object();
-  for (const auto& [name, metric] : metrics_)
-    trainer["metrics"][name] = {number_or_null(metric.last), number_or_null(metric.best), metric.best_step};
+  for (const auto& [name, metric] : metrics_) {
+    Json& saved = trainer["metrics"][name] = {number_or_null(metric.last), number_or_null(metric.best), metric.best_step};
+    if (metric.quiet) saved.push_back(true);
+  }
   if (best_.size() < 2) return;
   Json ranked = Json::array();
   for (const Best& best : best_) ranked.push_back({best.value, best.step});
@@ -91,8 +95,9 @@ void Scores::load_state(const SavedJson& trainer) {
   without_gain_ = trainer["validations_without_gain"].integer(0);
   if (const auto best = trainer.find("early_stop_best")) early_stop_best_ = best->number_or_nan();
   for (const auto& [name, saved] : trainer["metrics"].members()) {
-    const std::vector<SavedJson> values = saved.list(3);
-    metrics_[name] = {values[0].number_or_nan(), values[1].number_or_nan(), values[2].integer(-1)};
+    const std::vector<SavedJson> values = saved.list(saved.json().is_array() && saved.json().size() == 4 ? 4 : 3);
+    metrics_[name] = {values[0].number_or_nan(), values[1].number_or_nan(), values[2].integer(-1),
+                      values.size() == 4 && values[3].boolean()};
   }
   best_.clear();
   if (const auto ranked = trainer.find("best")) {

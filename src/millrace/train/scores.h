@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "millrace/core/saved_json.h"
+#include "millrace/metrics/means.h"
 #include "millrace/train/config.h"
 
 namespace millrace {
@@ -18,6 +19,7 @@ struct Metric {
   // number, `best` is NaN and best_step -1.
   double best = std::numeric_limits<double>::quiet_NaN();
   std::int64_t best_step = -1;
+  bool quiet = false;  // stays out of lines for people
 };
 
 class Scores {
@@ -28,7 +30,7 @@ class Scores {
   [[nodiscard]] const std::string& judged() const noexcept { return judged_; }
   // The metrics of a validation after step `step`. ConfigError when snapshot.best_metric names none of them. True: the judged
   // metric is better than ever before.
-  bool note(std::int64_t step, const std::map<std::string, double>& means);
+  bool note(std::int64_t step, const metrics::Means& means);
   // Whether the judged metric got among the snapshot.best_count best since the last call of saved().
   [[nodiscard]] bool wants_save() const noexcept { return wants_save_; }
   void saved() noexcept { wants_save_ = false; }
@@ -36,7 +38,7 @@ class Scores {
   [[nodiscard]] bool stopped_improving() const;                // train.early_stop_patience is used up
   [[nodiscard]] const std::map<std::string, Metric>& metrics() const noexcept { return metrics_; }
 
-  [[nodiscard]] Json results() const;  // {name: {last, best, best_step}}
+  [[nodiscard]] Json results() const;  // {name: {last, best, best_step}}, and quiet where it is so
   void write_state(Json& trainer) const;
   void load_state(const SavedJson& trainer);
 

@@ -12,7 +12,7 @@ namespace {
 
 using testing::ElementsAre;
 
-using Means = std::map<std::string, double>;
+using metrics::Means;
 
 Scores scores_of(const SnapshotConfig& snapshot = {}, const TrainConfig& train = {}) { return {snapshot, train, "val_loss"}; }
 
@@ -26,6 +26,21 @@ TEST(Scores, TheLossJudgesAndEqualIsNoGain) {
   EXPECT_EQ(accuracy.best_step, 3);
   EXPECT_EQ(accuracy.last, 0.7);
   EXPECT_THAT(scores.best_steps(), ElementsAre(3));
+}
+
+TEST(Scores, QuietNamesAreMarkedInTheResults) {
+  Scores scores = scores_of();
+  Means means{{"val_loss", 2.0}, {"recall/cat", 0.5}};
+  means.set_quiet({"recall/*"});
+  scores.note(1, means);
+  Json saved = Json::object();
+  scores.write_state(saved);
+  Scores again = scores_of();
+  again.load_state(SavedJson(saved, "trainer"));
+  for (const Scores* each : {&scores, &again}) {
+    EXPECT_EQ(each->results()["recall/cat"]["quiet"], true);
+    EXPECT_FALSE(each->results()["val_loss"].contains("quiet"));
+  }
 }
 
 TEST(Scores, NaNIsNeverBest) {
@@ -93,7 +108,7 @@ TEST(Scores, AMetricThatIsNotMeasuredIsNamed) {
     FAIL();
   } catch (const ConfigError& error) {
     EXPECT_THAT(error.what(), testing::HasSubstr("validation gives no metric \"acuracy\""));
-    EXPECT_THAT(error.what(), testing::HasSubstr("it gives accuracy, val_loss"));
+    EXPECT_THAT(error.what(), testing::HasSubstr("it gives val_loss, accuracy"));
   }
 }
 

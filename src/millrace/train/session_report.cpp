@@ -48,6 +48,7 @@ std::string loss_text(const Json& loss) {
 std::string metrics_text(const Json& metrics) {
   std::string text;
   for (const auto& [name, metric] : metrics.items()) {
+    if (metric.contains("quiet")) continue;
     const Json& last = metric["last"];
     text += "  " + name + (last.is_number() ? " " + fact_text(last) : " is not a number");
     if (!last.is_number() && metric["best_step"].is_number())

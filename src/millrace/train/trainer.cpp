@@ -187,7 +187,7 @@ void Trainer::end_epoch() {
   if (!validation_pending_) write_history({});
 }
 
-void Trainer::write_history(const std::map<std::string, double>& means) {
+void Trainer::write_history(const metrics::Means& means) {
   if (!epoch_end_.row) return;
   reporter_.epoch(*epoch_end_.row, step_, means);
   epoch_end_.row.reset();
@@ -227,7 +227,7 @@ void Trainer::log() {
 void Trainer::validate() {
   const std::int64_t begin = steady_nanoseconds();
   recovery_.note_peak();
-  std::optional<std::map<std::string, double>> means;
+  std::optional<metrics::Means> means;
   {
     const Span span(*parts_.timeline, Phase::validate);
     const auto average = parts_.stepper->use_average();
@@ -250,7 +250,7 @@ void Trainer::validate() {
   draw();
 }
 
-void Trainer::note_validation(const std::map<std::string, double>& means) {
+void Trainer::note_validation(const metrics::Means& means) {
   const bool gained = scores_.note(step_, means);
   const auto loss = means.find("val_" + parts_.names.loss);
   parts_.stepper->observe_validation(loss == means.end() ? std::nan("") : loss->second);

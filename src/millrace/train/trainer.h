@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -86,10 +85,10 @@ class Trainer {
   Ending finish(Ending ending);
   void log();
   void end_epoch();
-  void write_history(const std::map<std::string, double>& means);
+  void write_history(const metrics::Means& means);
   void draw();
   void validate();
-  void note_validation(const std::map<std::string, double>& means);
+  void note_validation(const metrics::Means& means);
   void save(bool last);
   [[nodiscard]] bool validation_due(bool epoch_ended) const;
   void check_divergence(double skipped_in_a_row);

@@ -7,8 +7,8 @@
 
 namespace millrace {
 
-std::optional<std::map<std::string, double>> validation_means(const BatchWay& way, Stepper& stepper, data::Loader& loader,
-                                                              std::int64_t limit, Agreement& agreement) {
+std::optional<metrics::Means> validation_means(const BatchWay& way, Stepper& stepper, data::Loader& loader, std::int64_t limit,
+                                               Agreement& agreement) {
   const at::NoGradGuard no_grad;
   metrics::Board board;
   way.recipe.model().eval();

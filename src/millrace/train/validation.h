@@ -2,12 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <optional>
-#include <string>
 
 #include "millrace/core/agreement.h"
 #include "millrace/data/loader.h"
+#include "millrace/metrics/means.h"
 #include "millrace/train/micro_batches.h"
 #include "millrace/train/stepper.h"
 
@@ -16,8 +15,7 @@ namespace millrace {
 // Losses ("val_<objective>") and the recipe's own metrics over one pass of `loader` in evaluation mode, which the model is left
 // in. `limit`: the most batches that are used, 0 = all. A batch of which data.bad_samples=skip left nothing counts for nothing.
 // nullopt when a stop signal came first, on any rank; collective.
-[[nodiscard]] std::optional<std::map<std::string, double>> validation_means(const BatchWay& way, Stepper& stepper,
-                                                                            data::Loader& loader, std::int64_t limit,
-                                                                            Agreement& agreement = Agreement::of_one());
+[[nodiscard]] std::optional<metrics::Means> validation_means(const BatchWay& way, Stepper& stepper, data::Loader& loader,
+                                                             std::int64_t limit, Agreement& agreement = Agreement::of_one());
 
 }  // namespace millrace

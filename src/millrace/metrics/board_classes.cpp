@@ -1,0 +1,165 @@
+// Counts of classes on a board.
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/maximum.h>
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/stack.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "millrace/base/error.h"
+#include "millrace/base/field.h"
+#include "millrace/base/format.h"
+#include "millrace/metrics/board.h"
+#include "millrace/metrics/detail/sums.h"
+
+namespace millrace::metrics {
+
+namespace {
+
+std::string table_name(const Classification& how) { return how.prefix() + "confusion"; }
+
+bool is_logits(const at::Tensor& predicted) { return predicted.is_floating_point(); }
+
+// With a name for each class.
+Classification named(const at::Tensor& predicted, Classification how) {
+  const std::string name = table_name(how);
+  if (is_logits(predicted)) {
+    const std::int64_t classes = predicted.dim() > 0 ? predicted.size(-1) : 0;
+    if (classes < 2) {
+      detail::refuse(name, "logits " + detail::shape_text(predicted) + " are of fewer than two classes",
+                     "the classes are the last dimension; of a single logit give the answer as booleans: logits.squeeze(-1) > 0");
+    }
+    if (how.classes.empty()) {
+      for (std::int64_t i = 0; i < classes; ++i) how.classes.push_back(std::to_string(i));
+    }
+    if (how.classes.size() != static_cast<std::size_t>(classes)) {
+      detail::refuse(name,
+                     with_commas(static_cast<std::int64_t>(how.classes.size())) + " names of classes, the logits " +
+                         detail::shape_text(predicted) + " have " + with_commas(classes),
+                     "give one name for each class");
+    }
+  } else if (how.classes.empty()) {
+    if (predicted.scalar_type() != at::kBool) {
+      detail::refuse(name, "class ids do not say how many classes there are",
+                     "give their names: {.classes = {\"cat\", \"dog\"}}");
+    }
+    how.classes = {"false", "true"};
+  }
+  const auto classes = static_cast<std::int64_t>(how.classes.size());
+  if (classes > detail::kMostClasses) {
+    detail::refuse(name,
+                   with_commas(classes) + " classes are more than the " + with_commas(detail::kMostClasses) +
+                       " that a table of counts is kept for",
+                   "count hits alone: add_rate(\"accuracy\", logits.argmax(-1) == labels)");
+  }
+  if (how.top_k != 0 && (!is_logits(predicted) || how.top_k < 2 || how.top_k >= classes)) {
+    detail::refuse(name,
+                   "top_k is " + std::to_string(how.top_k) + " of " + std::to_string(classes) + " classes" +
+                       (is_logits(predicted) ? "" : " given as ids"),
+                   "top_k is at least 2, less than the number of classes, and needs logits; 0 turns it off");
+  }
+  return how;
+}
+
+void check_labels(const at::Tensor& predicted, const at::Tensor& labels, const Classification& how) {
+  const std::string name = table_name(how);
+  if (!at::isIntegralType(labels.scalar_type(), /*includeBool=*/true)) {
+    throw DataError({"labels are " + detail::type_text(labels) + ", class ids are integers", "metric " + quoted(name),
+                     "convert them in prepare() or in the source"});
+  }
+  const at::IntArrayRef wanted = is_logits(predicted) ? predicted.sizes().slice(0, predicted.dim() - 1) : predicted.sizes();
+  if (labels.sizes() == wanted) return;
+  throw DataError({(is_logits(predicted) ? "logits " : "class ids ") + detail::shape_text(predicted) + " want labels " +
+                       to_text(Shape(wanted.begin(), wanted.end())) + ", the labels have shape " + detail::shape_text(labels),
+                   "metric " + quoted(name),
+                   "bring the labels to that shape, e.g. with squeeze(1); classes are the last dimension of logits, which "
+                   "movedim(1, -1) makes of images [rows,classes,height,width]"});
+}
+
+// How many of the classes stand before a label's own, as argmax would order them. A NaN stands before all.
+at::Tensor places(const at::Tensor& logits, const at::Tensor& labels) {
+  const at::Tensor own = labels.clamp(0, logits.size(1) - 1).unsqueeze(1);
+  const at::Tensor score = logits.gather(1, own);
+  const at::Tensor index = at::arange(logits.size(1), own.options());
+  const at::Tensor behind = logits.lt(score) | (logits.eq(score) & index.ge(own));
+  return logits.size(1) - behind.sum(1);
+}
+
+}  // namespace
+
+Board::Entry& Board::classification_of(const Classification& how) {
+  Entry& entry = entry_of(table_name(how), Reading::classification);
+  if (entry.parts.empty()) {
+    const auto classes = static_cast<std::int64_t>(how.classes.size());
+    entry.how = how;
+    entry.parts = {detail::integers_on(at::kCPU, {classes * classes + detail::kAside}), detail::integers_on(at::kCPU, {}),
+                   detail::integers_on(at::kCPU, {detail::kExtremes})};
+    if (how.per_class) {
+      for (const char* each : {"recall/*", "precision/*"}) quiet(how.prefix() + each);
+    }
+  } else if (entry.how.classes != how.classes || entry.how.top_k != how.top_k) {
+    detail::refuse(entry.name, "other classes, or another top_k, than in an earlier batch",
+                   "give the same ones for each batch, and each classifier a .name of its own");
+  }
+  return entry;
+}
+
+void Board::add_classification(const at::Tensor& predicted, const at::Tensor& labels, const Classification& how) {
+  check_labels(predicted, labels, how);
+  const Classification full = named(predicted, how);
+  Entry& entry = classification_of(full);
+  if (labels.numel() == 0) return;
+  const auto classes = static_cast<std::int64_t>(full.classes.size());
+  const at::Tensor scores = predicted.detach();
+  const at::Tensor ids = (is_logits(scores) ? scores.argmax(-1) : scores.to(at::kLong)).reshape({-1});
+  const at::Tensor truth = labels.detach().to(ids.options(), /*non_blocking=*/true).reshape({-1});
+  const auto is_class = [&](const at::Tensor& x) { return x.ge(0) & x.lt(classes); };
+  const at::Tensor meant = truth.ne(full.ignore_index);
+  const at::Tensor counted = meant & is_class(truth) & is_class(ids);
+  const std::int64_t aside = classes * classes;
+  const at::Tensor cell = (truth * classes + ids).masked_fill(~counted, aside + 1).masked_fill(~meant, aside);
+  for (at::Tensor& part : entry.parts) detail::move_to(part, ids.device());
+  // Integers: the order of a device's atomic additions changes no bit.
+  entry.parts[0].index_add_(0, cell.to(entry.parts[0].device()), at::ones_like(cell).to(entry.parts[0].device()));
+  if (full.top_k > 0) entry.parts[1].add_((places(scores.reshape({-1, classes}), truth).lt(full.top_k) & counted).sum());
+  const at::Tensor label = truth.masked_fill(~meant, 0);
+  const at::Tensor id = ids.masked_fill(~meant, 0);
+  const at::Tensor extremes = at::stack({-label.amin(), label.amax(), -id.amin(), id.amax()});
+  entry.parts[2] = at::maximum(entry.parts[2], extremes.to(entry.parts[2].device()));
+}
+
+Confusion Board::table_of(const Entry& entry, const double* value) {
+  Confusion table{.name = entry.name, .classes = entry.how.classes, .counts = {}};
+  const std::size_t cells = table.classes.size() * table.classes.size();
+  if (value[cells + 1] > 0) {
+    const auto classes = static_cast<double>(table.classes.size());
+    const double* extreme = value + cells + detail::kAside + 1;
+    const bool label = extreme[0] > 0 || extreme[1] >= classes;
+    const double* own = label ? extreme : extreme + 2;
+    const double bad = own[1] >= classes ? own[1] : -own[0];
+    throw DataError(
+        {std::string(label ? "label " : "predicted class ") + fixed(bad, 0) + " is none of the " +
+             std::to_string(table.classes.size()) + " classes 0.." + std::to_string(table.classes.size() - 1) + "; " +
+             with_commas(static_cast<std::int64_t>(value[cells + 1])) + " in all",
+         "metric " + quoted(entry.name),
+         "number the classes from 0, name all of them in {.classes = ...}, or set .ignore_index for labels that are to "
+         "count nowhere"});
+  }
+  table.counts.resize(cells);
+  std::transform(value, value + cells, table.counts.begin(), [](double count) { return static_cast<std::int64_t>(count); });
+  return table;
+}
+
+std::vector<Confusion> Board::tables() const {
+  std::vector<Confusion> tables;
+  const Host host = read_back();
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    if (entries_[i].reading == Reading::classification) tables.push_back(table_of(entries_[i], host.of(i)));
+  }
+  return tables;
+}
+
+}  // namespace millrace::metrics

@@ -1,0 +1,150 @@
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/randint.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/topk.h>
+#include <ATen/ops/zeros.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "millrace/base/error.h"
+#include "millrace/base/format.h"
+#include "millrace/metrics/board.h"
+
+namespace millrace::metrics {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+at::Tensor ids(std::initializer_list<std::int64_t> values) { return at::tensor(std::vector<std::int64_t>(values), at::kLong); }
+
+std::string refusal_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(BoardClasses, ATableIsTrueClassesByPredictedOnes) {
+  Board board;
+  const Classification how{.classes = {"cat", "dog", "owl"}};
+  board.add_classification(ids({0, 1, 1, 0}), ids({0, 0, 1, 0}), how);
+  board.add_classification(ids({1, 0}), ids({1, 1}).to(at::kInt), how);
+  const Confusion table = board.tables().at(0);
+  EXPECT_EQ(table.name, "confusion");
+  EXPECT_THAT(table.classes, ElementsAre("cat", "dog", "owl"));
+  EXPECT_THAT(table.counts, ElementsAre(2, 1, 0, 1, 2, 0, 0, 0, 0));
+  EXPECT_EQ(table.count(0, 1), 1);
+  const Means means = board.means();
+  EXPECT_EQ(joined(means, " ", &Means::value_type::first),
+            "accuracy balanced_accuracy recall/cat recall/dog recall/owl precision/cat precision/dog precision/owl");
+  EXPECT_DOUBLE_EQ(means.at("accuracy"), 4.0 / 6.0);
+  EXPECT_DOUBLE_EQ(means.at("balanced_accuracy"), 2.0 / 3.0) << "no owl was there";
+  EXPECT_DOUBLE_EQ(means.at("recall/cat"), 2.0 / 3.0);
+  EXPECT_DOUBLE_EQ(means.at("precision/dog"), 2.0 / 3.0);
+  EXPECT_TRUE(std::isnan(means.at("recall/owl")));
+  EXPECT_TRUE(means.shown_on_console("accuracy"));
+  EXPECT_FALSE(means.shown_on_console("precision/dog"));
+}
+
+// Against each sample looked at by itself, and against LibTorch's topk.
+TEST(BoardClasses, LogitsAreCountedByTheirLargest) {
+  at::manual_seed(11);
+  const at::Tensor logits = at::randn({40, 7, 5});  // any leading shape
+  const at::Tensor labels = at::randint(0, 5, {40, 7}, at::kLong);
+  labels.view({-1}).narrow(0, 0, 20).fill_(-100);
+  Board board;
+  board.add_classification(logits.narrow(0, 0, 31), labels.narrow(0, 0, 31), {.top_k = 3, .per_class = false});
+  board.add_classification(logits.narrow(0, 31, 9), labels.narrow(0, 31, 9), {.top_k = 3, .per_class = false});
+  board.add_classification(at::empty({0, 5}), ids({}), {.top_k = 3, .per_class = false});
+  const at::Tensor counted = labels.ne(-100);
+  const double all = counted.sum().item<double>();
+  const double hits = logits.argmax(-1).eq(labels).sum().item<double>();
+  const double near = std::get<1>(at::topk(logits, 3)).eq(labels.unsqueeze(-1)).any(-1).sum().item<double>();
+  const Means means = board.means();
+  EXPECT_EQ(means.size(), 3U);
+  EXPECT_DOUBLE_EQ(means.at("accuracy"), hits / all);
+  EXPECT_DOUBLE_EQ(means.at("top3_accuracy"), near / all);
+  EXPECT_THAT(board.tables().at(0).classes, ElementsAre("0", "1", "2", "3", "4"));
+  EXPECT_EQ(board.tables().at(0).total(), 260);
+}
+
+TEST(BoardClasses, EqualLogitsCountInTheOrderOfArgmaxAndNaNIsNoHit) {
+  Board board;
+  board.add_classification(at::zeros({4, 4}), ids({0, 1, 2, 3}), {.top_k = 2});
+  EXPECT_DOUBLE_EQ(board.means().at("accuracy"), 0.25);
+  EXPECT_DOUBLE_EQ(board.means().at("top2_accuracy"), 0.5);
+  board.reset();
+  board.add_classification(at::zeros({2, 4}) * std::numeric_limits<double>::quiet_NaN(), ids({2, 3}), {.top_k = 2});
+  EXPECT_DOUBLE_EQ(board.means().at("top2_accuracy"), 0.0);
+}
+
+TEST(BoardClasses, BooleansAreTwoClassesAndNamesStandSideBySide) {
+  Board board;
+  const at::Tensor truth = ids({1, 0, 1}).to(at::kBool);
+  board.add_classification(ids({1, 1, 1}).to(at::kBool), truth, {.name = "left"});
+  board.add_classification(ids({0, 1, 1}).to(at::kBool), truth, {.name = "right"});
+  EXPECT_DOUBLE_EQ(board.means().at("left/recall/true"), 1.0);
+  EXPECT_DOUBLE_EQ(board.means().at("right/accuracy"), 1.0 / 3.0);
+  EXPECT_EQ(board.tables().at(1).name, "right/confusion");
+  EXPECT_FALSE(board.means().shown_on_console("left/recall/true"));
+}
+
+TEST(BoardClasses, ALabelOutsideIsFoundWhenItIsRead) {
+  const auto told = [](const at::Tensor& predicted, const at::Tensor& labels, const Classification& how) {
+    Board board;
+    board.add_classification(predicted, labels, how);
+    std::string text = refusal_of([&] { (void)board.means(); });
+    EXPECT_EQ(refusal_of([&] { (void)board.tables(); }), text);
+    Board again;  // on another rank, or after a snapshot
+    again.load_state(SavedJson(board.state(), "trainer"));
+    EXPECT_EQ(refusal_of([&] { (void)again.means(); }), text);
+    return text;
+  };
+  EXPECT_THAT(told(at::zeros({3, 10}), ids({0, 12, 3}), {}),
+              AllOf(HasSubstr("DataError  label 12 is none of the 10 classes 0..9; 1 in all"), HasSubstr("metric \"confusion\""),
+                    HasSubstr("number the classes from 0")));
+  EXPECT_THAT(told(at::zeros({3, 10}), ids({-1, -100, -2}), {.name = "g"}),
+              AllOf(HasSubstr("label -2 is none of the 10 classes 0..9; 2 in all"), HasSubstr("metric \"g/confusion\"")));
+  EXPECT_THAT(told(ids({0, 3}), ids({0, 1}), {.classes = {"a", "b"}}),
+              HasSubstr("predicted class 3 is none of the 2 classes 0..1"));
+  EXPECT_EQ(told(at::zeros({2, 3}), ids({255, 0}), {.ignore_index = 255}), "accepted");
+}
+
+TEST(BoardClasses, WhatDoesNotFitIsShown) {
+  const auto told = [](const at::Tensor& predicted, const at::Tensor& labels, const Classification& how = {}) {
+    Board board;
+    std::string text = refusal_of([&] { board.add_classification(predicted, labels, how); });
+    EXPECT_TRUE(board.empty());
+    return text;
+  };
+  EXPECT_THAT(told(at::zeros({8, 10}), at::zeros({8, 1}, at::kLong)),
+              AllOf(HasSubstr("logits [8,10] want labels [8], the labels have shape [8,1]"), HasSubstr("squeeze(1)")));
+  EXPECT_THAT(told(at::zeros({2, 3, 4, 4}), at::zeros({2, 4, 4}, at::kLong)), HasSubstr("movedim(1, -1)"));
+  EXPECT_THAT(told(at::zeros({8, 10}), at::zeros({8})), HasSubstr("labels are f32, class ids are integers"));
+  EXPECT_THAT(told(at::zeros({8, 10}), ids({1, 1, 1, 1, 1, 1, 1, 1}), {.classes = {"a", "b"}}),
+              HasSubstr("2 names of classes, the logits [8,10] have 10"));
+  EXPECT_THAT(told(at::zeros({2, 1}), ids({0, 1})), HasSubstr("fewer than two classes"));
+  EXPECT_THAT(told(ids({0, 1}), ids({0, 1})), HasSubstr("class ids do not say how many classes there are"));
+  EXPECT_THAT(told(at::zeros({2, 3}), ids({0, 1}), {.top_k = 3}), HasSubstr("top_k is 3 of 3 classes"));
+  EXPECT_THAT(told(at::zeros({1, 5000}), ids({0})), HasSubstr("5,000 classes are more than the 4,096"));
+  Board board;
+  board.add_classification(at::zeros({1, 3}), ids({0}));
+  EXPECT_THAT(refusal_of([&] {
+                board.add_classification(at::zeros({1, 4}), ids({0}));
+              }),
+              HasSubstr("other classes, or another top_k, than in an earlier batch"));
+}
+
+}  // namespace
+}  // namespace millrace::metrics

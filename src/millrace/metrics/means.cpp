@@ -1,0 +1,34 @@
+#include "millrace/metrics/means.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "millrace/base/error.h"
+#include "millrace/base/format.h"
+
+namespace millrace::metrics {
+
+Means::const_iterator Means::find(std::string_view name) const noexcept {
+  return std::find_if(values_.begin(), values_.end(), [&](const value_type& value) { return value.first == name; });
+}
+
+double& Means::operator[](std::string_view name) {
+  const auto found = find(name);
+  if (found != end()) return values_[static_cast<std::size_t>(found - begin())].second;
+  return values_.emplace_back(std::string(name), std::numeric_limits<double>::quiet_NaN()).second;
+}
+
+double Means::at(std::string_view name) const {
+  const auto found = find(name);
+  if (found != end()) return found->second;
+  throw InternalError({"there is no metric " + quoted(name), "metrics of a board",
+                       empty() ? "none was added" : "there are " + joined(values_, ", ", &value_type::first)});
+}
+
+bool Means::shown_on_console(std::string_view name) const noexcept {
+  return std::none_of(quiet_.begin(), quiet_.end(), [&](std::string_view pattern) {
+    return pattern.ends_with('*') ? name.starts_with(pattern.substr(0, pattern.size() - 1)) : name == pattern;
+  });
+}
+
+}  // namespace millrace::metrics

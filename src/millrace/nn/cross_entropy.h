@@ -1,0 +1,46 @@
+// The loss of a classifier.
+//
+//   nn::CrossEntropy loss_{{.class_weights = {1, 1, 4}, .label_smoothing = 0.1}};  // a member of the recipe
+//
+//   objective.loss = [this](const Batch& batch, const StepContext&) {
+//     const at::Tensor logits = model_->forward(batch["image"]);                   // [rows, classes]
+//     return Loss{.terms = {loss_(logits, batch["label"])}, .outputs = {{"logits", logits}}};
+//   };
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "millrace/core/batch.h"
+#include "millrace/nn/functional.h"
+
+namespace millrace::nn {
+
+struct CrossEntropyOptions {
+  std::vector<double> class_weights = {};  // one for each class, 0 or more; empty: all count 1
+  double label_smoothing = 0.0;            // 0..1: this share of a label is spread evenly over all classes
+  std::int64_t ignore_index = -100;        // labels of this value count nothing
+  Paths paths = {};                        // fused_loss, which takes what is neither weighted nor smoothed
+};
+
+// With p the softmax of a row, y its label, w the weights, e the smoothing and K classes, the sum over all rows that are not
+// ignored of (1 - e) w_y (-log p_y) + e/K sum_c w_c (-log p_c), and as count the sum of w_y: sum / count is what PyTorch's
+// cross_entropy has with reduction="mean". Computed in fp32.
+class CrossEntropy {
+ public:
+  explicit CrossEntropy(CrossEntropyOptions options = {});  // ConfigError for a weight or a smoothing out of range
+
+  // Logits (..., K), of any float type; labels (...) int64. Waits for no device.
+  // DataError shows shapes and types that do not fit, a LabelError names the label that is no class, and its row. On a device
+  // that would have to be waited for, the sum is NaN instead, which makes the step a skipped one.
+  [[nodiscard]] LossTerm operator()(const at::Tensor& logits, const at::Tensor& labels) const;
+
+ private:
+  [[nodiscard]] at::Tensor weights_for(const at::Tensor& logits) const;
+  CrossEntropyOptions options_;
+  mutable at::Tensor weights_;  // where the logits were last, so that they travel once
+};
+
+}  // namespace millrace::nn
