@@ -75,6 +75,7 @@ TEST_P(Looking, NeverWrites) {
     const bool temporary = !has_data;
     look({"config", "explain", recipe, "--preset=smoke"}, temporary);
     look({"train", recipe, "--preset=smoke", "--dry-run", "--run=r", "--memory.budget=90%"}, temporary);
+    look(small({"train", recipe, "--preset=smoke", "--rehearse", "--run=r", "--data.batch_size=1"}), temporary);
     look(small({"estimate", recipe, "--preset=smoke", "--data.batch_size=1"}), temporary);
     look(small({"max-batch", recipe, "--preset=smoke", "--most=1"}), temporary);
     look({"runs"});

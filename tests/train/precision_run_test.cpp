@@ -31,8 +31,7 @@ Json in_pieces(const Json& config, std::vector<int> stops, const std::filesystem
     toys::at_point = [&](const char* point) {
       if (std::string_view(point) == "loss" && seen++ == stop) throw std::runtime_error("stopped by the test");
     };
-    EXPECT_THROW((void)toys::run(toys::grouped_regression(), folder, with(config, {{"snapshot.every_steps", 3}})),
-                 std::runtime_error);
+    EXPECT_THROW((void)toys::run(toys::grouped_regression(), folder, with(config, {{"snapshot.every_steps", 3}})), RecipeError);
   }
   toys::at_point = nullptr;
   return toys::run(toys::grouped_regression(), folder, with(config, {{"snapshot.every_steps", 3}})).summary;

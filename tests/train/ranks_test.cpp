@@ -283,8 +283,9 @@ class RanksOfARun : public testing::Test {
     toys::at_point = nullptr;
     reset_pending_signal_for_test();
   }
-  const Json kTwo = {
-      {"data.batch_size", 2}, {"train.epochs", 2}, {"toy.dropout", 0.25}, {"toy.rows", 16}, {"precision.dtype", "auto"}};
+  // The faults that these tests plant are to meet a step.
+  const Json kTwo = {{"data.batch_size", 2}, {"train.epochs", 2},         {"toy.dropout", 0.25},
+                     {"toy.rows", 16},       {"precision.dtype", "auto"}, {"train.off", {"rehearsal"}}};
   toys::TemporaryFolder folder_;
 };
 

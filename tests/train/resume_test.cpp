@@ -1,6 +1,7 @@
 // Resumed = uninterrupted, to the bit, wherever a run was stopped.
 #include <gtest/gtest.h>
 
+#include "millrace/base/error.h"
 #include "toys.h"
 
 namespace millrace {
@@ -46,7 +47,7 @@ TEST_P(Resume, AfterAStopEqualsTheUninterruptedRun) {
     if (std::string_view(point) == "loss" && seen++ == stop) throw std::runtime_error("stopped by the test");
   };
   EXPECT_THROW((void)toys::run(toys::grouped_regression(), folder.path(), with(whole, {{"snapshot.every_steps", 1}})),
-               std::runtime_error);
+               RecipeError);
   toys::at_point = nullptr;
   Json second = with(whole, {{"snapshot.every_steps", 4}});
   if (c.config.contains("data.workers")) second["data.workers"] = 0;

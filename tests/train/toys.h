@@ -22,7 +22,8 @@ namespace millrace::toys {
 // Called by grouped_regression at named points ("read", "loss", "measure"), so that a test can raise a signal there.
 extern std::function<void(const char* point)> at_point;
 
-// Resolves `overrides` (dotted keys) over the recipe's defaults and runs it quietly in `folder` ("" = no files).
+// Resolves `overrides` (dotted keys) over the recipe's defaults and runs it quietly in `folder` ("" = no files). Without a
+// rehearsal, unless train.off says otherwise: faults that a test plants are to meet a step.
 RunOutcome run(const Entry& entry, const std::filesystem::path& folder, const Json& overrides, bool fresh = false,
                Fs* fs = nullptr);
 

@@ -22,6 +22,8 @@ runs/<recipe>/<date-time>. SIGINT, SIGTERM, SIGHUP and SIGUSR1 finish the step, 
   --fresh               start over in a folder that holds a run, with this command line's values alone; the old run is
                         removed when the new one has saved
   --dry-run             print the resolved config and the plan, and stop
+  --rehearse            take one batch of each split through the recipe, print what came out, and stop; every new run does so
+                        before its first step
   --json                print summary.json on stdout when done; everything else goes to stderr
 
 Precedence: flag > environment (MILLRACE_OPTIM__LEARNING_RATE=1e-3) > files in order > preset > the run in --run DIR > the
@@ -35,20 +37,23 @@ int run_train(const Invocation& call) {
   RunRequest request;
   request.entry = &entry;
   request.fresh = arguments.flag("fresh");
-  request.dry_run = arguments.flag("dry-run");
+  const bool rehearses = arguments.flag("rehearse");
+  if (arguments.flag("dry-run")) request.looks = Looks::plan;
+  if (rehearses) request.looks = Looks::rehearsal;
+  const bool trains = request.looks == Looks::no;
   CommandConfig config = resolve_command_config(entry, arguments, request.fresh);
   keep_memory_unless_off(config.resolved);
   telemetry::Console console(telemetry::Console::Mode::automatic, json ? 2 : 1);
-  if (request.dry_run) console.line(config_table(schema_of(entry), config.resolved));
+  if (request.looks == Looks::plan) console.line(config_table(schema_of(entry), config.resolved));
   request.config = std::move(config.resolved);
   request.preset = std::move(config.preset);
   request.command_line = {call.program, "train"};
   request.command_line.insert(request.command_line.end(), call.words.begin(), call.words.end());
   request.console = &console;
-  if (!request.dry_run) install_signal_handlers();
+  if (trains) install_signal_handlers();
   const RunOutcome outcome = run_training(request);
-  if (request.dry_run && console.has_failed()) throw output_error();
-  if (json && !request.dry_run) print_json(outcome.summary);
+  if (!trains && console.has_failed()) throw output_error();
+  if (json && trains) print_json(outcome.summary);
   return outcome.exit_code;
 }
 

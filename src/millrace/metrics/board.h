@@ -42,12 +42,12 @@ struct Classification {
 };
 
 // Metrics by name. What add…() is given is detached and may live on any device. No add…() waits for the device; means() and
-// tables() read everything back with one copy. A name belongs to one kind of metric: InternalError where it is given to another.
+// tables() read everything back with one copy. A name belongs to one kind of metric: RecipeError where it is given to another.
 // Tensors whose shapes or types do not fit are a DataError that shows them.
 class Board {
  public:
   // The mean of `name` is the sum of all its sums over the sum of all its counts. Both are scalars (any number type);
-  // InternalError with name and shape where they are not.
+  // RecipeError with name and shape where they are not.
   void add(std::string_view name, const at::Tensor& sum, const at::Tensor& count);
   void add(std::string_view name, double sum, double count);
   // The natural logarithm of the mean, taken when it is read.

@@ -88,7 +88,7 @@ std::string refusal_of(Call call) {
 
 TEST(Board, RefusesWhatIsNoScalarByNameAndShape) {
   Board board;
-  EXPECT_THROW(board.add("x", at::empty({2}), scalar(1)), InternalError);
+  EXPECT_THROW(board.add("x", at::empty({2}), scalar(1)), RecipeError);
   const std::string text = refusal_of([&] { board.add("width", scalar(1), at::empty({2, 3})); });
   EXPECT_THAT(text, HasSubstr("the count has shape [2,3], a scalar is wanted"));
   EXPECT_THAT(text, HasSubstr("metric \"width\""));

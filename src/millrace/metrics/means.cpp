@@ -21,8 +21,8 @@ double& Means::operator[](std::string_view name) {
 double Means::at(std::string_view name) const {
   const auto found = find(name);
   if (found != end()) return found->second;
-  throw InternalError({"there is no metric " + quoted(name), "metrics of a board",
-                       empty() ? "none was added" : "there are " + joined(values_, ", ", &value_type::first)});
+  throw RecipeError({"there is no metric " + quoted(name), "metrics of a board",
+                     empty() ? "none was added" : "there are " + joined(values_, ", ", &value_type::first)});
 }
 
 bool Means::shown_on_console(std::string_view name) const noexcept {

@@ -24,7 +24,7 @@ class Means {
   double& operator[](std::string_view name);                                // added at the end, as NaN, where it is missing
   [[nodiscard]] const_iterator find(std::string_view name) const noexcept;  // end() where it is missing
   [[nodiscard]] bool contains(std::string_view name) const noexcept { return find(name) != end(); }
-  [[nodiscard]] double at(std::string_view name) const;  // InternalError names what there is
+  [[nodiscard]] double at(std::string_view name) const;  // RecipeError names what there is
   [[nodiscard]] const_iterator begin() const noexcept { return values_.begin(); }
   [[nodiscard]] const_iterator end() const noexcept { return values_.end(); }
   [[nodiscard]] std::size_t size() const noexcept { return values_.size(); }

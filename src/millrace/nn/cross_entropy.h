@@ -33,7 +33,7 @@ class CrossEntropy {
   explicit CrossEntropy(CrossEntropyOptions options = {});  // ConfigError for a weight or a smoothing out of range
 
   // Logits (..., K), of any float type; labels (...) int64. Waits for no device.
-  // DataError shows shapes and types that do not fit, a LabelError names the label that is no class, and its row. On a device
+  // DataError shows shapes and types that do not fit, a RowError names the label that is no class, and its row. On a device
   // that would have to be waited for, the sum is NaN instead, which makes the step a skipped one.
   [[nodiscard]] LossTerm operator()(const at::Tensor& logits, const at::Tensor& labels) const;
 

@@ -127,7 +127,7 @@ TEST(CrossEntropy, SaysWhatDoesNotFit) {
     try {
       (void)(*loss)(at::zeros({3, 2, 2, 10}), picture);
       ADD_FAILURE() << "a label of 77 was accepted";
-    } catch (const LabelError& error) {
+    } catch (const RowError& error) {
       EXPECT_EQ(error.row(), 1);
       EXPECT_THAT(error.what(), HasSubstr("label 77 of row 1"));
     }

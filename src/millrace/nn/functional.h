@@ -53,18 +53,8 @@ struct QkvWeights {
 at::Tensor causal_self_attention(const at::Tensor& x, const QkvWeights& weights, std::int64_t heads, double p,
                                  const Paths& paths);
 
-// A label that is none of the classes.
-class LabelError : public DataError {
- public:
-  LabelError(Message message, std::int64_t row) : DataError(std::move(message)), row_(row) {}
-  [[nodiscard]] std::int64_t row() const noexcept { return row_; }  // its index in the first dimension of the labels
-
- private:
-  std::int64_t row_;
-};
-
 // Cross-entropy summed over rows, computed in fp32: logits (..., V), target (...) int64; rows with target == ignore_index count
-// nothing. Returns {sum (differentiable), count}, fp32 scalars. DataError for other shapes and types; LabelError for a target
+// nothing. Returns {sum (differentiable), count}, fp32 scalars. DataError for other shapes and types; RowError for a target
 // outside 0..V-1 on the CPU (on a GPU LibTorch ends the process). A classifier's loss is nn/cross_entropy.h.
 std::pair<at::Tensor, at::Tensor> cross_entropy_sum(const at::Tensor& logits, const at::Tensor& target, std::int64_t ignore_index,
                                                     const Paths& paths);

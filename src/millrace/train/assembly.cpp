@@ -162,6 +162,7 @@ void Assembly::make_loaders(std::function<void(const std::string&)> note) {
     throw ConfigError({"recipe " + request_.recipe + " has no training data", "data", "name its input; see --help"});
   input_.pipeline = pipeline;
   data::Pipeline held_out = recipe_->data(Split::validation);
+  if (!held_out.datasets.empty()) input_.held_out = held_out;
   choose_cache(pipeline, held_out);
   auto options = loader_options(pipeline, Split::train);
   const auto tell = note ? std::move(note) : [this](const std::string& text) { request_.console->notice(text); };
@@ -254,13 +255,18 @@ void Assembly::plan_rates() {
     choose(key, significant(given.warmup_frac, 3), "without effect: the schedule has no end; see optim.warmup_steps");
 }
 
-std::optional<Batch> Assembly::trial_batch() {
-  auto options = loader_options(*input_.pipeline, Split::train);
+std::optional<Batch> Assembly::trial_batch(Split split) {
+  const std::optional<data::Pipeline>& pipeline = split == Split::train ? input_.pipeline : input_.held_out;
+  if (!pipeline) return std::nullopt;
+  auto options = loader_options(*pipeline, split);
   options.readers = 0;
-  data::Loader trial_loader(*input_.pipeline, options);
+  options.warn = nullptr;  // the run's own loader meets the same samples
+  data::Loader trial_loader(*pipeline, options);
+  BatchWay way = this->way();
+  way.split = split;
   std::optional<Batch> first;
   while (auto host = trial_loader.next()) {
-    for_each_micro_batch(way(), std::move(*host), [&](Batch batch, bool) {
+    for_each_micro_batch(way, std::move(*host), [&](Batch batch, bool) {
       if (!first) first = std::move(batch);
     });
     if (first) break;

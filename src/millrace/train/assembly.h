@@ -78,8 +78,8 @@ class Assembly {
   [[nodiscard]] std::int64_t global_batch() const;  // rows of a full step, over all data sets, ranks and accumulated batches
   [[nodiscard]] data::LoaderOptions loader_options(const data::Pipeline& pipeline, Split split) const;
   [[nodiscard]] BatchWay way();
-  // A prepared micro-batch as the first step's; leaves no trace. nullopt: there is no batch.
-  [[nodiscard]] std::optional<Batch> trial_batch();
+  // A prepared micro-batch as the first step's, or a validation's first; leaves no trace. nullopt: there is no batch.
+  [[nodiscard]] std::optional<Batch> trial_batch(Split split = Split::train);
   // Puts a choice into the plan with the origin of its value.
   void choose(const std::string& key, std::string value, std::string reason);
 
@@ -111,7 +111,7 @@ class Assembly {
   Json kept_;
   std::unique_ptr<Recipe> recipe_;
   struct {
-    std::optional<data::Pipeline> pipeline;  // of the training split, without a cache
+    std::optional<data::Pipeline> pipeline, held_out;  // of the splits, without a cache
     std::shared_ptr<data::SampleCache> cache;
     std::unique_ptr<data::Loader> loader, validation;
   } input_;

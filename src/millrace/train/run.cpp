@@ -139,7 +139,7 @@ AssemblyRequest assembly_request(const RunRequest& request, config::Resolved con
 
 RunOutcome run_training(const RunRequest& request) {
   config::Resolved config = request.config;
-  const SampleInput input(request, /*keeps=*/!request.dry_run, config);
+  const SampleInput input(request, /*keeps=*/request.looks == Looks::no, config);
   SessionRequest session;
   session.run_place = place_of_run(request.entry->name, config::read<RunConfig>(config.values).run);
   session.assembly = assembly_request(request, std::move(config));
@@ -147,7 +147,7 @@ RunOutcome run_training(const RunRequest& request) {
   session.schema = schema_of(*request.entry);
   session.command_line = request.command_line;
   session.fresh = request.fresh;
-  session.dry_run = request.dry_run;
+  session.looks = request.looks;
   session.fs = request.fs;
   return Session(std::move(session)).run();
 }

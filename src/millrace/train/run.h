@@ -25,13 +25,20 @@ namespace millrace {
 // Problems of a config in which every value by itself is legal: values that do not fit each other, the recipe's own among them.
 [[nodiscard]] std::vector<Problem> run_problems(const Entry& entry, const config::Resolved& config);
 
+// What a command that only looks does: nothing is written by any of these.
+enum class Looks : std::uint8_t {
+  no,        // it trains
+  plan,      // prints the plan
+  rehearsal  // prints the plan, and what came of one batch of each split: see rehearsal.h
+};
+
 struct RunRequest {
   const Entry* entry = nullptr;
   config::Resolved config;
   std::string preset;                     // "" = none
   std::vector<std::string> command_line;  // kept in the log
   bool fresh = false;                     // start over in a folder that holds a run; see RunFolder
-  bool dry_run = false;                   // print the plan and stop
+  Looks looks = Looks::no;                // instead of training
   telemetry::Console* console = nullptr;  // required
   Fs* fs = nullptr;                       // null = Fs::real()
 };

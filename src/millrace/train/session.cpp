@@ -4,6 +4,7 @@
 
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
+#include "millrace/train/rehearsal.h"
 #include "millrace/train/run_files.h"
 #include "millrace/train/snapshot_check.h"
 
@@ -17,7 +18,8 @@ Session::~Session() = default;
 
 RunOutcome Session::run() {
   assembly_.choose_device();
-  if (request_.dry_run) return plan_only();
+  if (request_.looks == Looks::plan) return plan_only();
+  if (request_.looks == Looks::rehearsal) return rehearse_only();
   open_folder();
   if (resumed_) check_trainer_part(resumed_->content);
   if (resumed_ && already_complete()) return finish(std::nullopt, "");
@@ -36,6 +38,9 @@ RunOutcome Session::run() {
   if (already_complete()) return finish(std::nullopt, "");
   assembly_.decide();
   assembly_.decide_memory();
+  if (!resumed_ && assembly_.switches().on("rehearsal")) {
+    for (const std::string& warning : rehearse(assembly_).warnings) console().warning(warning);
+  }
   begin_folder();
   introduce();
   show_samples("the model before training");
@@ -57,6 +62,16 @@ RunOutcome Session::plan_only() {
   assembly_.make_stepper();
   assembly_.note_undecided();
   introduce();
+  return {Json::object(), request_.run_place.folder, 0};
+}
+
+RunOutcome Session::rehearse_only() {
+  assembly_.make_recipe({.run_folder = {}, .new_files = {}, .cache_folder = cache_folder(), .writes = false});
+  assembly_.make_loaders();
+  assembly_.make_stepper();
+  assembly_.note_undecided();
+  introduce();
+  console().line(to_text(rehearse(assembly_)));
   return {Json::object(), request_.run_place.folder, 0};
 }
 

@@ -21,7 +21,7 @@ struct SessionRequest {
   RunPlace run_place;                                      // no folder = nothing is written
   std::vector<std::string> command_line;
   bool fresh = false;
-  bool dry_run = false;
+  Looks looks = Looks::no;
   Fs* fs = nullptr;
 };
 
@@ -50,6 +50,7 @@ class Session {
   [[nodiscard]] std::string plan_text();
   void show_samples(const std::string& title);
   RunOutcome plan_only();
+  RunOutcome rehearse_only();
   RunOutcome finish(std::optional<Ending> ending, const std::string& error);
   [[nodiscard]] Json summary_of(std::optional<Ending> ending, const std::string& error);
   [[nodiscard]] std::string closing_text(std::optional<Ending> ending, const Json& summary) const;

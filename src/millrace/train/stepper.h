@@ -78,6 +78,12 @@ class Stepper {
   // One accumulate() of a prepared batch with every block watched, then abandoned: nothing changes. `with_gradients`: as in a
   // step's second micro-step, when gradients are there already.
   memory::StepProfile profile_memory(const Batch& batch, const memory::Recompute& recompute, bool with_gradients);
+  // One accumulate() of a prepared batch, then abandoned: nothing changes.
+  struct Rehearsed {
+    StepResult result;
+    std::vector<std::string> without_gradient;  // names of parameters that got none, of the objectives that were present
+  };
+  Rehearsed rehearse(const Batch& batch);
   [[nodiscard]] at::Device device() const noexcept { return options_.device; }
   void set_recompute(memory::Recompute recompute) { options_.recompute = std::move(recompute); }
   bool recompute_all();  // false when nothing more can be: it is so already, or the model has no blocks
@@ -121,6 +127,8 @@ class Stepper {
                               std::optional<at::ScalarType> autocast);
   void forget_micro_batches();
   void return_to_edge();
+  void begin_trial();  // what begins here is undone by end_trial()
+  void end_trial(bool training);
   void freeze_all_but(const Lane& lane);
   void unfreeze();
   precision::Trial try_scaled(const Batch& batch, std::optional<at::ScalarType> autocast, double scale);

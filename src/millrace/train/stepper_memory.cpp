@@ -24,20 +24,51 @@ void Stepper::return_to_edge() {
   forget_micro_batches();
 }
 
-memory::StepProfile Stepper::profile_memory(const Batch& batch, const memory::Recompute& recompute, bool with_gradients) {
-  const bool training = recipe_.model().is_training();
+void Stepper::begin_trial() {
   recipe_.model().train();
   begin_step(step_);
   edge_generator_ = generator_state();
   blocks_.trying = true;
+}
+
+void Stepper::end_trial(bool training) {
+  blocks_.watcher = nullptr;
+  blocks_.trying = false;
+  recipe_.model().train(training);
+  return_to_edge();
+}
+
+Stepper::Rehearsed Stepper::rehearse(const Batch& batch) {
+  const bool training = recipe_.model().is_training();
+  begin_trial();
+  Rehearsed rehearsed;
+  try {
+    rehearsed.result = accumulate(batch, /*only=*/true);
+    check_blocks(options_.recompute);
+  } catch (...) {
+    end_trial(training);
+    throw;
+  }
+  for (const Lane& lane : lanes_) {
+    if (!lane.takes_part() || !agreement().alone()) continue;  // among ranks gradients wait elsewhere
+    for (const auto& group : lane.optimizer().groups()) {
+      for (const auto& parameter : group.parameters) {
+        if (!parameter.value.grad().defined()) rehearsed.without_gradient.push_back(parameter.name);
+      }
+    }
+  }
+  end_trial(training);
+  return rehearsed;
+}
+
+memory::StepProfile Stepper::profile_memory(const Batch& batch, const memory::Recompute& recompute, bool with_gradients) {
+  const bool training = recipe_.model().is_training();
+  begin_trial();
   memory::Recompute kept = std::exchange(options_.recompute, recompute);
   std::optional<memory::Profiler> profiler;
   const auto end = [&] {
-    blocks_.watcher = nullptr;
-    blocks_.trying = false;
     options_.recompute = std::move(kept);
-    recipe_.model().train(training);
-    return_to_edge();
+    end_trial(training);
   };
   try {
     std::optional<StepResult> before;  // a step keeps what its micro-steps gave

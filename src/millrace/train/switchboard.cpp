@@ -50,6 +50,8 @@ constexpr std::array kRows = {
     SwitchRow{"memory_recovery",
               "a step that runs out of memory is tried again: recomputed, then in micro-batches (memory.micro_batches)",
               "the run ends", Equality::bits, 0.0, false},
+    SwitchRow{"rehearsal", "one batch of each split goes through the recipe before the first step, without a trace",
+              "a mistake is found when its turn comes", Equality::bits, 0.0, false},
     SwitchRow{"token_cache", "text is encoded once into a token file", "text is encoded at every start, in memory",
               Equality::bits, 0.0, false, in(kWords)},
     SwitchRow{"file_index", "what is in HDF5 files is looked up once and kept in the cache folder",

@@ -43,7 +43,7 @@ void check_shapes(std::string_view metric, const char* first, const at::Tensor& 
 }
 
 void refuse(std::string_view metric, const std::string& what, const std::string& next) {
-  throw InternalError({what, "metric " + quoted(metric), next});
+  throw RecipeError({what, "metric " + quoted(metric), next});
 }
 
 }  // namespace millrace::metrics::detail

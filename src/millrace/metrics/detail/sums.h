@@ -22,7 +22,7 @@ void move_to(at::Tensor& total, const at::Device& device);      // once sums mee
 
 // DataError with both shapes where they differ.
 void check_shapes(std::string_view metric, const char* first, const at::Tensor& x, const char* second, const at::Tensor& y);
-// InternalError about the use of a board.
+// RecipeError about the use of a board.
 [[noreturn]] void refuse(std::string_view metric, const std::string& what, const std::string& next);
 
 }  // namespace millrace::metrics::detail

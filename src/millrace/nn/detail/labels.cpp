@@ -52,12 +52,12 @@ void find_bad_label(const at::Tensor& labels, std::int64_t classes, std::int64_t
   const at::Tensor flat = labels.reshape({-1});
   const std::int64_t first = outside(flat, classes, ignore_index).nonzero()[0][0].item<std::int64_t>();
   const std::int64_t row = places.size(1) > 0 ? places[0][0].item<std::int64_t>() : 0;
-  throw LabelError({"label " + std::to_string(flat[first].item<std::int64_t>()) + " of row " + std::to_string(row) +
-                        " is none of the " + std::to_string(classes) + " classes 0.." + std::to_string(classes - 1),
-                    "labels of a cross-entropy",
-                    "number the classes from 0 in the source or in prepare(), make the model's last layer as wide as there are "
-                    "classes, or set ignore_index for labels that are to count nothing"},
-                   row);
+  throw RowError({"label " + std::to_string(flat[first].item<std::int64_t>()) + " of row " + std::to_string(row) +
+                      " is none of the " + std::to_string(classes) + " classes 0.." + std::to_string(classes - 1),
+                  "labels of a cross-entropy",
+                  "number the classes from 0 in the source or in prepare(), make the model's last layer as wide as there are "
+                  "classes, or set ignore_index for labels that are to count nothing"},
+                 row);
 }
 
 SafeLabels safe_labels(const at::Tensor& labels, std::int64_t classes, std::int64_t ignore_index) {

@@ -10,7 +10,7 @@ namespace millrace::nn::detail {
 
 // Logits (..., K), labels (...) int64; DataError shows what they are.
 void check_labels(const at::Tensor& logits, const at::Tensor& labels);
-// LabelError for the first label that is no class, of labels on the CPU.
+// RowError for the first label that is no class, of labels on the CPU.
 void find_bad_label(const at::Tensor& labels, std::int64_t classes, std::int64_t ignore_index);
 
 // What `compute` returns. It refuses labels outside 0..classes-1 itself, so that looking for them costs nothing where all is

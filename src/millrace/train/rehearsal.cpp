@@ -1,0 +1,169 @@
+#include "millrace/train/rehearsal.h"
+
+#include <ATen/core/grad_mode.h>
+#include <torch/nn/module.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "millrace/base/clock.h"
+#include "millrace/base/error.h"
+#include "millrace/base/format.h"
+#include "millrace/device/tensor_memory.h"
+#include "millrace/metrics/board.h"
+#include "millrace/train/generator_state.h"
+
+namespace millrace {
+namespace {
+
+constexpr std::size_t kListed = 6;  // names in a warning before "and N more"
+
+// False when memory ran out, which the run will meet and mend in its own way.
+template <class Part>
+bool within_memory(const Part& part) {
+  try {
+    part();
+    return true;
+  } catch (const std::exception& error) {
+    if (!device::is_out_of_memory(error)) throw;
+    return false;
+  }
+}
+
+std::string names_of(const metrics::Means& means) {
+  return means.empty() ? "none" : joined(means, ", ", &metrics::Means::value_type::first);
+}
+
+std::string nearest_of(const metrics::Means& means, const std::string& wrong) {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : means) names.push_back(name);
+  return nearest(wrong, names.data(), names.data() + names.size());
+}
+
+// A batch in which a loss counts nothing gives no gradient but NaN.
+void check_counts(const Stepper& stepper, const StepResult& result) {
+  for (std::size_t i = 0; i < result.losses.size(); ++i) {
+    const auto& terms = result.losses[i].terms;
+    const auto is_empty = [](const LossTerm& term) { return term.count.item<double>() == 0; };
+    if (terms.empty() || !std::ranges::all_of(terms, is_empty)) continue;
+    throw RecipeError({"objective " + quoted(stepper.objective_name(i)) +
+                           " counts nothing in the first training batch: the count of " +
+                           (terms.size() == 1 ? "its loss" : "each of its terms") + " is 0",
+                       "LossTerm::count", "give the number of values that the sum adds up; look at masks and ignored labels"});
+  }
+}
+
+void rehearse_training(Assembly& assembly, Rehearsal& rehearsal) {
+  const std::optional<Batch> batch = assembly.trial_batch(Split::train);
+  if (!batch) return;
+  Stepper& stepper = assembly.stepper();
+  const Stepper::Rehearsed rehearsed = stepper.rehearse(*batch);
+  rehearsal.training_rows = batch->rows();
+  check_counts(stepper, rehearsed.result);
+  metrics::Board board;
+  for (std::size_t i = 0; i < rehearsed.result.losses.size(); ++i)
+    board.add(stepper.objective_name(i), rehearsed.result.losses[i]);
+  rehearsal.losses = board.means();
+  for (const auto& [name, value] : rehearsal.losses) {
+    if (!std::isfinite(value))
+      rehearsal.warnings.push_back("the first training batch has no finite " + name + ": " + significant(value, 4));
+  }
+  const std::vector<std::string>& without = rehearsed.without_gradient;
+  if (without.empty()) return;
+  std::string list;
+  for (std::size_t i = 0; i < std::min(without.size(), kListed); ++i) list += (i == 0 ? "" : ", ") + without[i];
+  if (without.size() > kListed) list += " and " + std::to_string(without.size() - kListed) + " more";
+  rehearsal.warnings.push_back(std::to_string(without.size()) + (without.size() == 1 ? " parameter gets" : " parameters get") +
+                               " no gradient from the first batch: " + list +
+                               " (unused in the forward pass, or cut off by detach()?)");
+}
+
+void rehearse_validation(Assembly& assembly, Rehearsal& rehearsal) {
+  const std::optional<Batch> batch = assembly.trial_batch(Split::validation);
+  if (!batch) return;
+  Recipe& recipe = assembly.recipe();
+  const bool training = recipe.model().is_training();
+  const at::NoGradGuard no_grad;
+  recipe.model().eval();
+  recipe.begin_validation();
+  const StepResult result = assembly.stepper().evaluate(*batch);
+  metrics::Board board;
+  for (std::size_t i = 0; i < result.losses.size(); ++i)
+    board.add("val_" + assembly.stepper().objective_name(i), result.losses[i]);
+  recipe.measure(*batch, result, board);
+  rehearsal.metrics = board.means();
+  rehearsal.validation_rows = batch->rows();
+  if (assembly.config().log.images) {
+    for (const Picture& picture : recipe.draw())
+      rehearsal.pictures.push_back(picture.name + " " + std::to_string(picture.width) + "x" + std::to_string(picture.height));
+  }
+  recipe.begin_validation();
+  recipe.model().train(training);
+}
+
+void check_names(const Assembly& assembly, const Rehearsal& rehearsal) {
+  const auto& snapshot = assembly.config().snapshot;
+  if (!snapshot.best_metric.empty() && !rehearsal.metrics.contains(snapshot.best_metric)) {
+    const std::string near = nearest_of(rehearsal.metrics, snapshot.best_metric);
+    throw ConfigError(
+        {"the validation gives no metric " + quoted(snapshot.best_metric), "snapshot.best_metric",
+         (near.empty() ? "" : "did you mean " + quoted(near) + "? ") + ("it gives " + names_of(rehearsal.metrics))});
+  }
+  for (const std::string& column : assembly.recipe().facts().history) {
+    if (rehearsal.metrics.contains(column)) continue;
+    const std::string near = nearest_of(rehearsal.metrics, column);
+    throw RecipeError(
+        {"the history has a column " + quoted(column) + ", and no metric has that name", "Facts::history",
+         (near.empty() ? "" : "did you mean " + quoted(near) + "? ") + ("measure() gives " + names_of(rehearsal.metrics))});
+  }
+}
+
+std::string values_of(const metrics::Means& means) {
+  std::string text;
+  for (const auto& [name, value] : means) {
+    if (means.shown_on_console(name)) text += (text.empty() ? "" : "  ") + name + " " + significant(value, 4);
+  }
+  return text;
+}
+
+}  // namespace
+
+Rehearsal rehearse(Assembly& assembly) {
+  static const telemetry::Counter taken("rehearsal");
+  taken.add(1);
+  const double begin = steady_seconds();
+  const KeepGenerator no_trace;
+  Rehearsal rehearsal;
+  if (!within_memory([&] { rehearse_training(assembly, rehearsal); }))
+    rehearsal.warnings.emplace_back("memory ran out in the rehearsal of a training batch; the run will try with less");
+  if (assembly.validation() != nullptr) {
+    const bool whole = within_memory([&] { rehearse_validation(assembly, rehearsal); });
+    if (whole && rehearsal.validation_rows > 0) check_names(assembly, rehearsal);
+  } else if (const auto& config = assembly.config();
+             !config.snapshot.best_metric.empty() || config.train.early_stop_patience > 0) {
+    throw ConfigError({"there is no validation to judge by: the recipe has no validation data",
+                       config.snapshot.best_metric.empty() ? "train.early_stop_patience" : "snapshot.best_metric",
+                       "give it some, or leave the key away"});
+  }
+  rehearsal.seconds = steady_seconds() - begin;
+  return rehearsal;
+}
+
+std::string to_text(const Rehearsal& rehearsal) {
+  const auto line = [](const std::string& name, const std::string& text) {
+    return "  " + name + std::string(name.size() < 12 ? 12 - name.size() : 1, ' ') + text + "\n";
+  };
+  std::string text = "rehearsal in " + human_duration(rehearsal.seconds) + "\n";
+  text += line("training", rehearsal.training_rows == 0
+                               ? "no batch"
+                               : std::to_string(rehearsal.training_rows) + " rows  " + values_of(rehearsal.losses));
+  text += line("validation", rehearsal.validation_rows == 0
+                                 ? "no batch"
+                                 : std::to_string(rehearsal.validation_rows) + " rows  " + values_of(rehearsal.metrics));
+  if (!rehearsal.pictures.empty()) text += line("pictures", joined(rehearsal.pictures, ", "));
+  for (const std::string& warning : rehearsal.warnings) text += line("warning", warning);
+  text.pop_back();
+  return text;
+}
+
+}  // namespace millrace

@@ -1,0 +1,165 @@
+// Mistakes of a recipe that a whole epoch would find are found before the first step, and no run folder is left.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/nn/module.h>
+#include <torch/nn/modules/linear.h>
+
+#include "millrace/base/error.h"
+#include "millrace/data/memory_source.h"
+#include "millrace/train/config.h"
+#include "millrace/train/rehearsal.h"
+#include "toys.h"
+
+namespace millrace {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+enum class Slips : std::uint8_t {
+  none,
+  history,         // a column that no metric fills
+  missing_output,  // found in measure()
+  matrix_metric,
+  small_picture,
+  nothing_counts,
+  unused_parameter
+};
+
+struct RehearsedConfig {
+  Slips slip = Slips::none;
+  bool validates = true;
+  static consteval auto fields() {
+    return std::tuple{config::field<&RehearsedConfig::slip>("What is wrong."),
+                      config::field<&RehearsedConfig::validates>("Has validation data.")};
+  }
+};
+
+struct RehearsedSections {
+  RehearsedConfig toy;
+  static consteval auto fields() { return std::tuple{config::field<&RehearsedSections::toy>("The toy.")}; }
+};
+
+struct TwoLinearsImpl : torch::nn::Module {
+  TwoLinearsImpl()
+      : first(register_module("first", torch::nn::Linear(3, 1))), second(register_module("second", torch::nn::Linear(3, 1))) {}
+  torch::nn::Linear first, second;
+};
+
+class Rehearsed final : public Recipe {
+ public:
+  Rehearsed(const RehearsedSections& sections, const Context& context) : toy_(sections.toy), optim_(context.config->optim) {}
+  data::Pipeline data(Split split) override {
+    if (split == Split::validation && !toy_.validates) return {};
+    return data::single(std::make_shared<data::MemorySource>(std::vector{
+        data::memory_array("x", {3}, std::vector<float>(48, 0.5F)), data::memory_array("y", {1}, std::vector<float>(16, 1.0F))}));
+  }
+  torch::nn::Module& model() override { return *net_; }
+  std::vector<Objective> objectives() override {
+    return {{.optim = optim_, .loss = [this](const Batch& batch, const StepContext&) {
+               at::Tensor predicted = net_->first(batch["x"]);
+               if (toy_.slip != Slips::unused_parameter) predicted = predicted + net_->second(batch["x"]);
+               const at::Tensor error = predicted - batch["y"];
+               const double count = toy_.slip == Slips::nothing_counts ? 0.0 : static_cast<double>(error.numel());
+               return Loss{.terms = {{.sum = error.square().sum(), .count = at::full({}, count), .nominal_count = 4}},
+                           .outputs = {{"error", error}}};
+             }}};
+  }
+  void measure(const Batch&, const StepResult& result, metrics::Board& board) override {
+    const at::Tensor error = result.outputs().at(toy_.slip == Slips::missing_output ? "eror" : "error");
+    if (toy_.slip == Slips::matrix_metric) board.add("width", error, at::ones({}));
+    board.add_mean("mae", error.abs());
+  }
+  Facts facts() const override { return {.history = {toy_.slip == Slips::history ? "mea" : "mae"}}; }
+  std::vector<Picture> draw() override {
+    const std::size_t bytes = toy_.slip == Slips::small_picture ? 3 : 12;
+    return {{.name = "errors", .width = 2, .height = 2, .rgb = std::vector<std::uint8_t>(bytes)}};
+  }
+
+ private:
+  RehearsedConfig toy_;
+  optim::OptimConfig optim_;
+  std::shared_ptr<TwoLinearsImpl> net_ = std::make_shared<TwoLinearsImpl>();
+};
+
+Entry slipping() {
+  Entry row = entry_of<Rehearsed, RehearsedSections>("slipping", "A toy.");
+  row.defaults = {{"data.batch_size", 4}, {"train.epochs", 3}, {"precision.dtype", "fp32"}};
+  return row;
+}
+
+// The error of a run, which has made no step and left no folder; "" = it trained.
+std::string told(Json config) {
+  const toys::TemporaryFolder parent;
+  config["train.off"] = Json::array();
+  try {
+    (void)toys::run(slipping(), parent.path() / "run", config);
+  } catch (const Error& error) {
+    EXPECT_FALSE(std::filesystem::exists(parent.path() / "run")) << error.what();
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Rehearsal, FindsBeforeTheFirstStepWhatAnEpochWouldFind) {
+  EXPECT_EQ(told(Json::object()), "");
+  EXPECT_EQ(told({{"toy.slip", "history"}}),
+            "RecipeError  the history has a column \"mea\", and no metric has that name\n  where    Facts::history\n"
+            "  next     did you mean \"mae\"? measure() gives val_loss, mae");
+  EXPECT_THAT(told({{"toy.slip", "missing_output"}}),
+              AllOf(HasSubstr("recipe slipping failed in measure(): "), HasSubstr("validation batch 0")));
+  EXPECT_THAT(told({{"toy.slip", "matrix_metric"}}),
+              AllOf(HasSubstr("recipe slipping failed in measure(): "), HasSubstr("metric \"width\""), HasSubstr("[4,1]")));
+  EXPECT_THAT(told({{"toy.slip", "small_picture"}}), HasSubstr("picture \"errors\" has 3 bytes, and 2 x 2 pixels need 12"));
+  EXPECT_THAT(told({{"toy.slip", "nothing_counts"}}),
+              HasSubstr("objective \"loss\" counts nothing in the first training batch: the count of its loss is 0"));
+}
+
+TEST(Rehearsal, ChecksTheNamesThatAConfigJudgesBy) {
+  EXPECT_EQ(told({{"snapshot.best_metric", "mao"}}),
+            "ConfigError  the validation gives no metric \"mao\"\n  where    snapshot.best_metric\n"
+            "  next     did you mean \"mae\"? it gives val_loss, mae");
+  EXPECT_EQ(told({{"snapshot.best_metric", "mae"}}), "");
+  EXPECT_THAT(told({{"toy.validates", false}, {"snapshot.best_metric", "mae"}}),
+              AllOf(HasSubstr("there is no validation to judge by"), HasSubstr("snapshot.best_metric")));
+  EXPECT_THAT(told({{"toy.validates", false}, {"train.early_stop_patience", 2}}), HasSubstr("train.early_stop_patience"));
+}
+
+TEST(Rehearsal, NamesParametersWithoutGradientAndGoesOn) {
+  const Entry row = slipping();
+  const config::Schema schema = schema_of(row);
+  config::Layers layers(schema);
+  layers.add_values(row.defaults, "recipe");
+  layers.add_values({{"toy.slip", "unused_parameter"}}, "test");
+  telemetry::Console console(telemetry::Console::Mode::quiet);
+  Assembly assembly({.recipe = row.name, .config = layers.resolve(), .make = row.make, .console = &console});
+  assembly.choose_device();
+  assembly.make_recipe({});
+  assembly.make_loaders();
+  assembly.make_stepper();
+  const Rehearsal rehearsal = rehearse(assembly);
+  EXPECT_EQ(rehearsal.training_rows, 4);
+  EXPECT_EQ(rehearsal.validation_rows, 4);
+  EXPECT_THAT(rehearsal.pictures, testing::ElementsAre("errors 2x2"));
+  ASSERT_EQ(rehearsal.warnings.size(), 1U);
+  EXPECT_THAT(rehearsal.warnings[0], HasSubstr("2 parameters get no gradient from the first batch: second.weight, second.bias"));
+  for (const at::Tensor& parameter : assembly.recipe().model().parameters()) EXPECT_FALSE(parameter.grad().defined());
+  EXPECT_TRUE(assembly.recipe().model().is_training());
+}
+
+TEST(Rehearsal, AloneItWritesNothing) {
+  const toys::TemporaryFolder parent;
+  const Entry row = slipping();
+  const config::Schema schema = schema_of(row);
+  config::Layers layers(schema);
+  layers.add_values(row.defaults, "recipe");
+  layers.add_values({{"run.dir", (parent.path() / "run").string()}}, "test");
+  telemetry::Console console(telemetry::Console::Mode::quiet);
+  RunRequest request{.entry = &row, .config = layers.resolve(), .looks = Looks::rehearsal, .console = &console};
+  EXPECT_EQ(run_training(request).exit_code, 0);
+  EXPECT_TRUE(std::filesystem::is_empty(parent.path()));
+}
+
+}  // namespace
+}  // namespace millrace
