@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "millrace/config/schema.h"
-#include "millrace/config/test_config.h"
+#include "millrace/config/detail/test_config.h"
 
 namespace millrace::config {
 namespace {

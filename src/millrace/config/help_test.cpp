@@ -2,7 +2,7 @@
 
 #include "millrace/config/schema.h"
 #include "millrace/config/schema_of.h"
-#include "millrace/config/test_config.h"
+#include "millrace/config/detail/test_config.h"
 
 namespace millrace::config {
 namespace {

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "millrace/config/schema_of.h"
-#include "millrace/config/test_config.h"
+#include "millrace/config/detail/test_config.h"
 
 namespace millrace::config {
 namespace test {

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "millrace/config/schema_of.h"
-#include "millrace/config/test_config.h"
+#include "millrace/config/detail/test_config.h"
 
 namespace millrace::config {
 namespace {

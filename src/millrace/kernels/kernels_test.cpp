@@ -19,7 +19,7 @@
 
 #include "millrace/kernels/dropout_bits.h"
 #include "millrace/kernels/plain.h"
-#include "millrace/kernels/test_support.h"
+#include "millrace/kernels/detail/test_support.h"
 
 namespace millrace::kernels {
 namespace {

@@ -7,7 +7,7 @@
 
 #include <array>
 
-#include "millrace/kernels/test_support.h"
+#include "millrace/kernels/detail/test_support.h"
 
 namespace millrace::kernels {
 namespace {

@@ -11,7 +11,7 @@
 #include "millrace/kernels/circular_pad.h"
 #include "millrace/kernels/remove_components.h"
 #include "millrace/kernels/smooth_leaky.h"
-#include "millrace/kernels/test_support.h"
+#include "millrace/kernels/detail/test_support.h"
 
 namespace millrace::kernels {
 namespace {

@@ -87,29 +87,58 @@ struct Facts {
   Json lines = Json::object();        // name -> value: further lines of the plan, e.g. {"vocabulary": 65}
 };
 
+// All calls come from one thread, the loop's. What a callback throws is told with the recipe's name, the callback, the batch and
+// its fields (see RecipeGuard); a RowError also with the sample. Before the first step of a run one batch of each split goes
+// through prepare, loss, measure and draw as a rehearsal, which is then taken back: see rehearsal.h.
+//
+//   callback          called                                             gradients   number format   on which weights
+//   constructor       once in a process; opens no files
+//   before_training   once, before data(); in a resumed run after load_state()
+//   data              once for each split; eval asks for validation alone, predict for none
+//   model             often: make it once and keep it. On the CPU when first asked for; the trainer moves it
+//   objectives        once
+//   prepare           for each micro-batch of each split                 as loss     fp32
+//   loss              for each micro-batch of each split                 training    precision.dtype  the run's; of a validation
+//                                                                                                     the averaged ones, if any
+//   begin_validation  before each pass over the validation split
+//   measure           for each micro-batch of the validation split       none        fp32            those of the validation
+//   draw              after a validation, where pictures are kept        none        fp32            from what measure() kept
+//   samples           before the first step and after the last           none        fp32            the run's
+//   predict           for each input of `millrace predict`               none        as the command has it
+//   state, load_state with each snapshot; load_state also before predict and eval
+//
+// A micro-batch is on the device, in train mode or in evaluation mode as batch.split() says. In a grouped pipeline a group may
+// have no rows: its fields are then there with zero rows. Random numbers of layers are keyed by sample (nn::dropout); in
+// prepare() key your own by batch.epoch() and the positions of a group (make_key in base/philox.h), so that a resumed run draws
+// the same.
 class Recipe {
  public:
   virtual ~Recipe() = default;
-  virtual data::Pipeline data(Split split) = 0;         // an empty pipeline for validation = no validation
-  virtual Batch prepare(Batch batch) { return batch; }  // on the device: layout, scaling
+  // The data set of a split, or several. An empty pipeline for validation = no validation.
+  virtual data::Pipeline data(Split split) = 0;
+  // Before the model sees it: layout, scaling, noise. May replace fields, and free them.
+  virtual Batch prepare(Batch batch) { return batch; }
+  // Lives as long as the recipe.
   virtual torch::nn::Module& model() = 0;
   // From now on the model computes in this layout; results agree within rounding. False: it has only one.
   virtual bool set_layout(Layout) { return false; }
-  virtual std::vector<Objective> objectives() = 0;  // called once
-  // Before each pass over the validation split: what measure() kept of an earlier one is forgotten.
+  virtual std::vector<Objective> objectives() = 0;
+  // What measure() kept of an earlier validation is forgotten here, not in draw(), which is not always called.
   virtual void begin_validation() {}
-  // Sums of one micro-batch, on the device; the losses are added by the trainer. What is kept for draw() is kept here.
+  // Sums of one micro-batch, left on the device: the board divides once at the end, over all ranks. The losses are added by the
+  // trainer. What is kept for draw() is kept here, as clones: a batch's memory goes back to the loader.
   virtual void measure(const Batch&, const StepResult&, metrics::Board&) {}
+
   // Optional.
-  virtual void before_training() {}           // fit PCA, tokenise: before data() is asked for
-  virtual State state() const { return {}; }  // own part of the snapshot
-  virtual void load_state(const State&) {}
+  virtual void before_training() {}                // what data() needs: fit components, encode a text
+  virtual State state() const { return {}; }       // the recipe's own part of a snapshot
+  virtual void load_state(const State&) {}         // SnapshotError for what state() does not write
   virtual Tensors predict(const Tensors& inputs);  // default: UsageError "recipe does not predict"
   virtual Facts facts() const { return {}; }
-  virtual std::vector<std::string> samples(std::int64_t) {
-    return {};
-  }                                                   // what to show of the model in words, before and after (generated text)
-  virtual std::vector<Picture> draw() { return {}; }  // after a validation, of what it measured; kept in <run>/pictures
+  // What to show of the model in words (generated text), a line each; `step`: steps made so far.
+  virtual std::vector<std::string> samples(std::int64_t /*step*/) { return {}; }
+  // Of what was measured; kept in <run>/pictures. A picture that can't be drawn is a warning, not the end of the run.
+  virtual std::vector<Picture> draw() { return {}; }
 };
 
 }  // namespace millrace

@@ -200,6 +200,7 @@ void RecipeGuard::begin_validation() {
 }
 
 void RecipeGuard::measure(const Batch& batch, const StepResult& result, metrics::Board& board) {
+  const at::NoGradGuard no_grad;
   in({.callback = "measure()", .batch = &batch}, [&] { recipe_->measure(batch, result, board); });
 }
 
@@ -216,6 +217,7 @@ void RecipeGuard::load_state(const State& state) {
 }
 
 Tensors RecipeGuard::predict(const Tensors& inputs) {
+  const at::NoGradGuard no_grad;
   return in({.callback = "predict()", .inputs = &inputs}, [&] { return recipe_->predict(inputs); });
 }
 
@@ -224,10 +226,12 @@ Facts RecipeGuard::facts() const {
 }
 
 std::vector<std::string> RecipeGuard::samples(std::int64_t step) {
+  const at::NoGradGuard no_grad;
   return in({"samples()"}, [&] { return recipe_->samples(step); });
 }
 
 std::vector<Picture> RecipeGuard::draw() {
+  const at::NoGradGuard no_grad;
   return in({"draw()"}, [&] {
     std::vector<Picture> pictures = recipe_->draw();
     for (const Picture& picture : pictures) check(picture);
