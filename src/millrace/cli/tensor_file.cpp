@@ -238,18 +238,10 @@ TensorFormat tensor_format(const std::filesystem::path& path, const std::string&
 }
 
 std::unique_ptr<TensorReader> open_tensors(const std::filesystem::path& path, TensorFormat format, const std::string& unnamed) {
-  switch (format) {
-    case TensorFormat::safetensors:
-      return std::make_unique<SafetensorsReader>(path);
-    case TensorFormat::pt:
-      return std::make_unique<PtReader>(path);
-    case TensorFormat::npy:
-      return std::make_unique<NpyReader>(path, unnamed);
-    case TensorFormat::npz:
-      return std::make_unique<NpzReader>(path);
-    case TensorFormat::hdf5:
-      break;
-  }
+  if (format == TensorFormat::safetensors) return std::make_unique<SafetensorsReader>(path);
+  if (format == TensorFormat::pt) return std::make_unique<PtReader>(path);
+  if (format == TensorFormat::npy) return std::make_unique<NpyReader>(path, unnamed);
+  if (format == TensorFormat::npz) return std::make_unique<NpzReader>(path);
   return std::make_unique<Hdf5Reader>(path);
 }
 
