@@ -7,22 +7,24 @@ namespace millrace::cli {
 namespace {
 
 constexpr std::string_view kEvalHelp =
-    R"(Prints the metrics of a trained model over its recipe's validation split.
+    R"(Prints the metrics of a trained model over its recipe's validation split, in the number format that the run trained in.
 
   --from PATH           run folder (its best snapshot, else the newest), snapshot folder, .safetensors or .pt file
   --data DIR            other data than the run's
-  --section.key=VALUE   over the run's config
+  --section.key=VALUE   over the run's config; a key that eval does not use is refused
   --preset, --config    with a file of weights only: the config they were trained with
   --json                as JSON
+
+RECIPE may be left out: a run knows its recipe.
 )";
 
 int run_eval(const Invocation& call) {
   Arguments arguments(call.words);
-  const Entry& entry = take_recipe(arguments, call.recipes, "eval");
+  const Entry& entry = take_recipe_of_run(arguments, call.recipes, "eval");
   const bool json = arguments.flag("json");
   telemetry::Console console(telemetry::Console::Mode::automatic, json ? 2 : 1);
   Loaded loaded = load_trained(entry, arguments, "eval", console);
-  console.line(loaded.which);
+  console.line(told(loaded));
   const metrics::Means metrics = evaluate(loaded, console);
   std::vector<std::vector<std::string>> rows = {{"metric", "value"}};
   Json values = Json::object();

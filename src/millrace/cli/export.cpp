@@ -1,5 +1,10 @@
+#include <algorithm>
+
+#include "millrace/base/format.h"
 #include "millrace/cli/command.h"
 #include "millrace/cli/weights_file.h"
+#include "millrace/snapshot/snapshot.h"
+#include "millrace/train/run_folder.h"
 #include "millrace/train/weights.h"
 
 namespace millrace::cli {
@@ -12,10 +17,55 @@ torch.load(FILE.pt, weights_only=True), or safetensors.torch.load_file(FILE.safe
   --from PATH           run folder (its best snapshot, else the newest), snapshot folder, .safetensors or .pt file
   --to FILE             .safetensors, or .pt or .pth as Python's torch.save writes it
   --json                as JSON
+
+A .safetensors file of a run says in its metadata the recipe, the step and the config, as JSON. What the recipe keeps beside its
+weights is written beside the file: FILE.tokenizer.json (the vocabulary of a language model), FILE.state.safetensors (tensors, such
+as foreground components). RECIPE may be given, and need not be.
 )";
+
+// What the recipe keeps: each part of its JSON in a file of its own, all its tensors in one.
+std::vector<std::filesystem::path> write_state(const std::filesystem::path& to, const State& state) {
+  std::vector<std::filesystem::path> written;
+  const auto beside = [&](const std::string& suffix) {
+    std::filesystem::path path = to;
+    return path.replace_extension(suffix);
+  };
+  for (const auto& [name, value] : state.json.items()) {
+    written.push_back(beside("." + name + ".json"));
+    write_atomically(Fs::real(), written.back(), value.dump(2) + "\n");
+  }
+  if (state.tensors.empty()) return written;
+  written.push_back(beside(".state.safetensors"));
+  snapshot::write_tensors(Fs::real(), written.back(), state.tensors, {{"format", "pt"}});
+  return written;
+}
+
+std::map<std::string, std::string> metadata_of(const Weights& weights) {
+  if (weights.run.empty()) return {};
+  Fs& fs = Fs::real();
+  return {{"recipe", recipe_of_run(fs, weights.run)},
+          {"step", std::to_string(weights.step)},
+          {"config", read_config(fs, weights.run).values.dump()}};
+}
+
+// "best snapshot, step 600 of runs/x (val_loss 0.1234 is the best; the newest snapshot is step 800)".
+std::string told(const Weights& weights) {
+  if (weights.newest_step == 0) return weights.which;
+  const std::string newest = weights.newest_step == weights.step
+                                 ? "it is the newest snapshot too"
+                                 : "the newest snapshot is step " + with_commas(weights.newest_step);
+  return weights.which + (weights.best.empty() ? "" : " (best by " + weights.best + "; " + newest + ")");
+}
 
 int run_export(const Invocation& call) {
   Arguments arguments(call.words);
+  for (std::size_t i = 0; i < call.words.size(); ++i) {
+    const std::vector<std::string> recipes = names_of(call.recipes);
+    const bool is_value = i > 0 && (call.words[i - 1] == "--from" || call.words[i - 1] == "--to");
+    if (is_value || std::find(recipes.begin(), recipes.end(), with_underscores(call.words[i])) == recipes.end()) continue;
+    arguments.remove(i);
+    break;
+  }
   const bool json = arguments.flag("json");
   const auto from = arguments.value("from");
   const std::filesystem::path to = take_target(arguments, "export");
@@ -27,7 +77,8 @@ int run_export(const Invocation& call) {
   const Weights weights = load_weights(Fs::real(), *from, console);
   Tensors all;  // of one module, so no name stands in two of its files
   for (const auto& [name, tensors] : weights.models) all.insert(tensors.begin(), tensors.end());
-  write_weights(to, all, weights.which, "", json);
+  write_weights(to, all, {.from = told(weights), .metadata = metadata_of(weights), .beside = write_state(to, weights.recipe)},
+                json);
   return 0;
 }
 

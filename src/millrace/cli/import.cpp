@@ -58,7 +58,7 @@ int run_import(const Invocation& call) {
   if (!from)
     throw UsageError({"millrace import needs a file", "millrace import", "write millrace import FILE.pt --to FILE.safetensors"});
   const Tensors all = snapshot::read_tensors(*from);
-  write_weights(to, part ? part_of(all, *part) : all, *from, values_of(*from), json);
+  write_weights(to, part ? part_of(all, *part) : all, {.from = *from, .left_out = values_of(*from)}, json);
   return 0;
 }
 

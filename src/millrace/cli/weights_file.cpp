@@ -18,18 +18,27 @@ std::filesystem::path take_target(Arguments& arguments, const std::string& comma
   return path;
 }
 
-void write_weights(const std::filesystem::path& to, const Tensors& tensors, const std::string& from, const std::string& left_out,
-                   bool json) {
-  snapshot::write_tensors(Fs::real(), to, tensors);
+void write_weights(const std::filesystem::path& to, const Tensors& tensors, const WeightsFile& about, bool json) {
+  std::map<std::string, std::string> metadata = about.metadata;
+  metadata["format"] = "pt";  // Python's loaders ask for it: tensors of torch
+  snapshot::write_tensors(Fs::real(), to, tensors, metadata);
   std::int64_t elements = 0;
   for (const auto& [name, tensor] : tensors) elements += tensor.numel();
+  std::vector<std::string> beside;
+  for (const std::filesystem::path& file : about.beside) beside.push_back(file.string());
   if (json) {
-    print_json(
-        {{"from", from}, {"to", to.string()}, {"tensors", tensors.size()}, {"elements", elements}, {"left_out", left_out}});
+    print_json({{"from", about.from},
+                {"to", to.string()},
+                {"tensors", tensors.size()},
+                {"elements", elements},
+                {"beside", beside},
+                {"left_out", about.left_out}});
     return;
   }
   print("wrote " + to.string() + ": " + with_commas(static_cast<std::int64_t>(tensors.size())) + " tensors, " +
-        with_commas(elements) + " elements, from " + from + "\n" + (left_out.empty() ? "" : "left out: " + left_out + "\n"));
+        with_commas(elements) + " elements, from " + about.from + "\n" +
+        (beside.empty() ? "" : "beside it: " + joined(beside, ", ") + "\n") +
+        (about.left_out.empty() ? "" : "left out: " + about.left_out + "\n"));
 }
 
 }  // namespace millrace::cli

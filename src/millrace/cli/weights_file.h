@@ -2,7 +2,9 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <string>
+#include <vector>
 
 #include "millrace/cli/arguments.h"
 #include "millrace/core/batch.h"
@@ -12,8 +14,14 @@ namespace millrace::cli {
 // Takes --to. UsageError when it is missing or names neither a .safetensors nor a .pt file.
 [[nodiscard]] std::filesystem::path take_target(Arguments& arguments, const std::string& command);
 
-// Writes the tensors and prints what was written; `from` is said as their source, `left_out` what of it has no place there.
-void write_weights(const std::filesystem::path& to, const Tensors& tensors, const std::string& from, const std::string& left_out,
-                   bool json);
+struct WeightsFile {
+  std::string from;                                  // said as the source of the tensors
+  std::string left_out = {};                         // what of it has no place there
+  std::map<std::string, std::string> metadata = {};  // for .safetensors
+  std::vector<std::filesystem::path> beside = {};    // files that were written for it
+};
+
+// Writes the tensors and prints what was written. A .safetensors file gets the metadata "format: pt" in any case.
+void write_weights(const std::filesystem::path& to, const Tensors& tensors, const WeightsFile& about, bool json);
 
 }  // namespace millrace::cli

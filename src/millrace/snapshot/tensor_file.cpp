@@ -46,7 +46,8 @@ Tensors read_tensors(const std::filesystem::path& file) {
   }
 }
 
-void write_tensors(Fs& fs, const std::filesystem::path& file, const Tensors& tensors) {
+void write_tensors(Fs& fs, const std::filesystem::path& file, const Tensors& tensors,
+                   const std::map<std::string, std::string>& metadata) {
   std::vector<Field> fields;
   std::vector<at::Tensor> values;
   for (const auto& [name, tensor] : tensors) {
@@ -63,7 +64,7 @@ void write_tensors(Fs& fs, const std::filesystem::path& file, const Tensors& ten
   try {
     write_atomically(fs, file, [&](WritableFile& out) {
       is_pt_name(file) ? format::write_pt(out, fields, bytes_of)
-                       : static_cast<void>(format::write_safetensors(out, fields, bytes_of));
+                       : static_cast<void>(format::write_safetensors(out, fields, bytes_of, metadata));
     });
   } catch (const FsError& error) {
     throw DataError({"can't write " + file.string(), error.what(), remedy_for(error.error_number())});

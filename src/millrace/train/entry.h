@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "millrace/base/error.h"
+#include "millrace/base/field.h"
 #include "millrace/config/schema_of.h"
 #include "millrace/train/config.h"
 #include "millrace/train/recipe.h"
@@ -31,6 +32,20 @@ struct BenchShape {
   std::function<Batch(const Json& config, std::uint64_t seed)> batch;  // made once
 };
 
+// A tensor that predict takes or gives.
+struct PredictField {
+  std::string name;
+  DType dtype = DType::f32;  // input of another width of its kind (integer, real, complex), and integers for real, become this
+  std::string shape;         // "[rows,2]": first the rows; a number is checked, a word stands for any size
+  std::string help;          // unit and meaning
+};
+
+// What Recipe::predict() takes and gives. It gets any number of rows of every input, on the run's device, without gradients and
+// under the run's autocast; every output has as many rows, and none depends on which rows came with it.
+struct Predicts {
+  std::vector<PredictField> inputs, outputs;
+};
+
 struct Entry {
   std::string name;
   std::string summary;                                // one line for `millrace list`
@@ -46,6 +61,7 @@ struct Entry {
   std::function<bool(const Json& config)> needs_data;
   // Writes sample data for a preset into `out` (an existing empty folder); same bytes for the same seed. Null = none.
   std::function<void(const std::string& preset, const std::filesystem::path& out, std::uint64_t seed)> make_data;
+  Predicts predicts;  // empty: the recipe gets what the file of input holds, unchecked
   std::vector<RecipeCommand> commands;
   std::vector<BenchShape> bench_shapes;
 };

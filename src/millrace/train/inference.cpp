@@ -1,9 +1,13 @@
 // A trained model, ready to be used: for predict, eval and the recipes' own commands.
 #include <torch/nn/module.h>
 
+#include <array>
+#include <optional>
+
 #include "millrace/base/error.h"
 #include "millrace/config/schema_of.h"
 #include "millrace/device/device.h"
+#include "millrace/precision/precision.h"
 #include "millrace/train/model_state.h"
 #include "millrace/train/recipe_guard.h"
 #include "millrace/train/run.h"
@@ -58,6 +62,31 @@ config::Resolved config_of_run(Fs& fs, const Entry& entry, const std::filesystem
   return saved;
 }
 
+const Json* chosen(const Weights& weights, const char* option) {
+  const auto choice = weights.choices.find(option);
+  return choice != weights.choices.end() && choice->is_string() ? &*choice : nullptr;
+}
+
+// What the command line says, else what the run computed in at that snapshot.
+std::optional<at::ScalarType> format_of_run(const RunConfig& config, const Switches& switches, const Weights& weights,
+                                            const Json& overrides) {
+  if (!switches.on("autocast")) return std::nullopt;
+  if (!overrides.contains("precision.dtype") && chosen(weights, "precision.fallback") != nullptr) return std::nullopt;
+  if (!config.precision.dtype.is_auto()) {
+    constexpr std::array<const char*, 3> words = {"fp32", "bf16", "fp16"};
+    return precision::format_of(words[static_cast<std::size_t>(config.precision.dtype.value())]);
+  }
+  const Json* format = chosen(weights, "precision.dtype");
+  return format == nullptr ? std::nullopt : precision::format_of(format->get<std::string>());
+}
+
+bool is_channels_last(const RunConfig& config, const Switches& switches, const Weights& weights) {
+  if (!switches.on("channels_last")) return false;
+  if (!config.device.layout.is_auto()) return config.device.layout.value() == Layout::channels_last;
+  const Json* layout = chosen(weights, "device.layout");
+  return layout != nullptr && *layout == "channels_last";
+}
+
 }  // namespace
 
 Loaded load_for_inference(const Entry& entry, const std::filesystem::path& from, const config::Resolved* config,
@@ -91,7 +120,10 @@ Loaded load_for_inference(const Entry& entry, const std::filesystem::path& from,
   loaded.recipe->load_state(weights.recipe);
   load_model_tensors(loaded.recipe->model(), weights.models, weights.frozen);
   loaded.recipe->model().to(context.device);
+  if (is_channels_last(shared, *loaded.switches, weights)) loaded.recipe->set_layout(Layout::channels_last);
   loaded.recipe->model().eval();
+  loaded.device = context.device;
+  loaded.autocast = format_of_run(shared, *loaded.switches, weights, overrides);
   loaded.snapshot = weights.path;
   loaded.which = weights.which;
   return loaded;
@@ -108,12 +140,13 @@ metrics::Means evaluate(Loaded& loaded, telemetry::Console& console) {
   const auto options = loader_options(config, *loaded.switches, pipeline, Split::validation, console);
   data::Loader loader(std::move(pipeline), options);
   telemetry::Timeline timeline;
-  const at::Device device =
-      loaded.recipe->model().parameters().empty() ? at::Device(at::kCPU) : loaded.recipe->model().parameters()[0].device();
   Stepper stepper(*loaded.recipe, *loaded.switches, timeline,
-                  {.device = device, .seed = static_cast<std::uint64_t>(config.train.seed), .trains = false});
+                  {.device = loaded.device,
+                   .seed = static_cast<std::uint64_t>(config.train.seed),
+                   .autocast = loaded.autocast,
+                   .trains = false});
   loaded.recipe->model().eval();
-  const BatchWay way{*loaded.recipe, nullptr, device, config.memory.micro_batches};
+  const BatchWay way{*loaded.recipe, nullptr, loaded.device, config.memory.micro_batches};
   return validation_means(way, stepper, loader, config.train.validate_batches).value_or(metrics::Means{});
 }
 

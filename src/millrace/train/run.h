@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -74,9 +75,11 @@ struct Loaded {
   config::Resolved config;
   std::unique_ptr<RunConfig> shared;  // the sections that all recipes share; the recipe refers to it, and to the switches
   std::unique_ptr<Switches> switches;
-  std::unique_ptr<Recipe> recipe;  // weights loaded, eval mode
-  std::filesystem::path snapshot;  // or the file of weights
-  std::string which;               // one line: "best snapshot of RUN, step 600 (val_loss 1.71)"
+  std::unique_ptr<Recipe> recipe;          // weights loaded, eval mode, in the run's layout
+  at::Device device = at::kCPU;            // the model's
+  std::optional<at::ScalarType> autocast;  // the run's number format; nullopt = fp32
+  std::filesystem::path snapshot;          // or the file of weights
+  std::string which;                       // one line: "best snapshot of RUN, step 600 (val_loss 1.71)"
 };
 
 // `from` is a run folder (best snapshot if there is one, else the newest valid), a snapshot folder, or a .safetensors or .pt file

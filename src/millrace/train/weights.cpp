@@ -6,6 +6,7 @@
 #include <system_error>
 
 #include "millrace/base/error.h"
+#include "millrace/base/format.h"
 #include "millrace/base/json.h"
 #include "millrace/core/saved_json.h"
 #include "millrace/snapshot/snapshot.h"
@@ -43,29 +44,41 @@ std::filesystem::path run_of_snapshot(const std::filesystem::path& snapshot) {
   return whole.parent_path().parent_path();
 }
 
-// -1 unless it names a step at which the metric was a number.
-std::int64_t step_of_metric(const Json& best, const Json& step) {
-  return best.is_number() && step.is_number_integer() ? step.get<std::int64_t>() : -1;
+struct Best {
+  std::int64_t step = -1;  // -1: unknown
+  std::string metric;      // "val_loss 0.1234"; "" = unknown
+};
+
+// Of the metric that judged, whose value at the best step `best` points to; of the validation loss the step.
+Best best_of(const Json& metrics, const std::string& judge, const char* best, const char* step) {
+  Best found;
+  for (const auto& [name, metric] : metrics.items()) {
+    const Json& value = metric.at(Json::json_pointer(best));
+    if (!value.is_number()) continue;
+    const Json& at = metric.at(Json::json_pointer(step));
+    const bool is_loss = found.step < 0 && name.starts_with("val_");
+    if (is_loss && at.is_number_integer()) found.step = at.get<std::int64_t>();
+    if (name == judge || (judge.empty() && is_loss)) found.metric = name + " " + significant(value.get<double>(), 6);
+  }
+  return found;
 }
 
-// Of the validation loss, whose entry names the step that the run judged best; -1 = unknown.
-std::int64_t best_step(const Json& metrics, const char* best, const char* step) {
-  for (const auto& [name, metric] : metrics.items()) {
-    if (name.starts_with("val_")) return step_of_metric(metric.at(Json::json_pointer(best)), metric.at(Json::json_pointer(step)));
-  }
-  return -1;
+std::string judge_of(const Json& config) {
+  const Json::json_pointer place("/snapshot/best_metric");
+  return config.is_object() && config.contains(place) && config.at(place).is_string() ? config.at(place).get<std::string>() : "";
 }
 
 // As the newest snapshot knows it; but the last validation of a run comes after its last snapshot, and only its summary knows.
-std::int64_t best_step(Fs& fs, const std::filesystem::path& run, const snapshot::Content& newest) {
+Best best_of(Fs& fs, const std::filesystem::path& run, const snapshot::Content& newest) {
   const Json summary = read_json(fs, run / run_files::kSummary);
   const auto trainer = newest.parts.find("trainer");
+  const std::string judge = judge_of(newest.config);
   try {
     const bool is_of_it = summary.is_object() && summary.value("steps", Json()) == newest.step && summary.contains("metrics");
-    if (is_of_it) return best_step(summary["metrics"], "/best", "/best_step");
-    return trainer == newest.parts.end() ? -1 : best_step(trainer->second.json.at("metrics"), "/1", "/2");
+    if (is_of_it) return best_of(summary["metrics"], judge, "/best", "/best_step");
+    return trainer == newest.parts.end() ? Best() : best_of(trainer->second.json.at("metrics"), judge, "/1", "/2");
   } catch (const Json::exception&) {  // of another hand
-    return -1;
+    return {};
   }
 }
 
@@ -83,6 +96,11 @@ Weights from_snapshot(const snapshot::Content& content, const std::filesystem::p
   if (recipe == content.parts.end()) refuse_part("recipe", "it is missing");
   weights.recipe = recipe->second;
   if (const auto frozen = content.parts.find("frozen"); frozen != content.parts.end()) weights.frozen = frozen->second.json;
+  if (const auto trainer = content.parts.find("trainer"); trainer != content.parts.end() && trainer->second.json.is_object()) {
+    const auto choices = trainer->second.json.find("choices");
+    if (choices != trainer->second.json.end() && choices->is_object()) weights.choices = *choices;
+  }
+  weights.step = content.step;
   weights.path = path;
   weights.run = run_of_snapshot(path);
   weights.which = what + " step " + std::to_string(content.step) + " of " + weights.run.string();
@@ -112,18 +130,25 @@ Weights from_run(Fs& fs, const std::filesystem::path& run, telemetry::Console& c
     console.warning("snapshot " + path.string() + " is damaged and passed over: " + reason);
   });
   if (!newest) no_snapshot(run, first);
-  const std::int64_t best = best_step(fs, run, *newest);
+  const Best best = best_of(fs, run, *newest);
+  const auto told = [&](const snapshot::Content& content, const std::filesystem::path& path) {
+    const bool is_best = content.step == best.step;
+    Weights weights = from_snapshot(content, path, is_best ? "best snapshot," : "newest snapshot,");
+    weights.newest_step = newest->step;
+    if (is_best) weights.best = best.metric;
+    return weights;
+  };
   std::filesystem::path newest_path;
   for (const snapshot::Found& found : snapshot::list(fs, run)) {
     if (found.step == newest->step) newest_path = found.path;
-    if (found.step != best || best == newest->step) continue;
+    if (found.step != best.step || best.step == newest->step) continue;
     try {
-      return from_snapshot(snapshot::load(fs, found.path), found.path, "best snapshot,");
+      return told(snapshot::load(fs, found.path), found.path);
     } catch (const SnapshotError& error) {
       console.warning("the best snapshot " + found.path.string() + " is damaged and passed over: " + error.message().what);
     }
   }
-  return from_snapshot(*newest, newest_path, best == newest->step ? "best snapshot," : "newest snapshot,");
+  return told(*newest, newest_path);
 }
 
 Weights from_file(const std::filesystem::path& path) {

@@ -1,6 +1,7 @@
 // The weights of a trained model, wherever they lie.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <string>
@@ -18,6 +19,10 @@ struct Weights {
   std::filesystem::path path;             // snapshot folder or file
   std::filesystem::path run;              // folder of the run it belongs to; "" for a file of tensors
   std::string which;                      // one line: "best snapshot, step 600 of runs/x"
+  std::int64_t step = 0;                  // of the snapshot; 0 for a file of tensors
+  std::int64_t newest_step = 0;           // of the run's newest whole snapshot; 0: it was not looked for
+  std::string best;                       // the metric that made it the best: "val_loss 0.1234"; "" when it was not chosen so
+  Json choices = Json::object();          // what trials and fallbacks of the run chose, by config key
 };
 
 // `from` is a run folder (its best snapshot, else the newest whole one), a snapshot folder, or a .safetensors or .pt file.

@@ -42,6 +42,8 @@ Entry entry() {
   entry.aliases = aliases();
   entry.needs_data = of_config<Sections>(needs_data);
   entry.make_data = make_data;
+  entry.predicts = {.inputs = {{"x", DType::c64, "[rows,baselines,frequencies,RA]", "visibilities with foreground, kelvin"}},
+                    .outputs = {{"signal", DType::c64, "[rows,baselines,frequencies,RA]", "the 21 cm signal in them, kelvin"}}};
   entry.commands = {{"pca", "fit foreground components, or compare them with those of each batch", pca_command}};
   entry.bench_shapes = {cpu_small()};
   return entry;

@@ -40,6 +40,8 @@ class Cosmology final : public Recipe {
   std::vector<Picture> draw() override;
 
  private:
+  void use_given_components();
+
   Context context_;
   OpenSky open_;
   RecipeConfig recipe_;

@@ -262,6 +262,16 @@ TEST_F(CosmologyTest, AnEpochOfTheTinySkyTrains) {
   EXPECT_EQ(predicted.at("signal").sizes(), x.sizes());
   EXPECT_THAT(refusal([&] { (void)tiny_recipe.predict({{"y", y}}); }), HasSubstr("no complex tensor \"x\""));
 
+  // Weights without a snapshot: the components that the config names, not those of the batch.
+  const auto by_weights_alone = [&](const Json& more) {
+    Cosmology alone = recipe(more);
+    return (alone.predict({{"x", x}}).at("signal") - predicted.at("signal")).abs().max().item<double>();
+  };
+  const std::string file = (folder_ / "pca_components_nfg3.safetensors").string();
+  EXPECT_EQ(by_weights_alone({{"recipe.pca_components_path", file}}), 0.0);
+  EXPECT_GT(by_weights_alone(Json::object()), 0.0);
+  EXPECT_THAT(refusal([&] { (void)by_weights_alone({{"recipe.pca_components_path", "gone.safetensors"}}); }), HasSubstr("gone"));
+
   Cosmology again = recipe();  // finds the file
   again.before_training();
   EXPECT_THAT(notices_.back(), HasSubstr("pca components of"));

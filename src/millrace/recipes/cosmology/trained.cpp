@@ -57,6 +57,18 @@ void Cosmology::load_state(const State& state) {
   pca_ = std::move(pca);
 }
 
+// Weights without a snapshot bring no components; a run has its own.
+void Cosmology::use_given_components() {
+  if (pca_ || recipe_.pca_components_path.empty() || recipe_.pca.value_or(PcaMode::stored) == PcaMode::batch) return;
+  nn::ForegroundPca pca = nn::ForegroundPca::load(recipe_.pca_components_path);
+  if (pca.n_fg() != recipe_.n_fg) {
+    throw DataError({"pca file has n_fg " + std::to_string(pca.n_fg()) + ", recipe.n_fg is " + std::to_string(recipe_.n_fg),
+                     std::filesystem::path(recipe_.pca_components_path).string(),
+                     "give the components that the model was trained with"});
+  }
+  pca_ = std::move(pca);
+}
+
 Tensors Cosmology::predict(const Tensors& inputs) {
   const auto it = inputs.find("x");
   const bool usable = it != inputs.end() && it->second.is_complex() && it->second.dim() == 4 && it->second.numel() > 0;
@@ -64,6 +76,7 @@ Tensors Cosmology::predict(const Tensors& inputs) {
     throw UsageError({"the input has no complex tensor \"x\" of shape (batch, baselines, frequencies, RA)", "predict",
                       "give visibilities in kelvin under that name; millrace inspect shows what a file holds"});
   }
+  use_given_components();
   const at::Tensor x = it->second.to(context_.device, at::kComplexFloat).contiguous();
   const std::string shape = to_text(Shape(x.sizes().begin(), x.sizes().end()));
   if (x.size(1) % 4 != 0 || x.size(2) % 4 != 0 || x.size(3) % (4 * recipe_.split) != 0 ||

@@ -50,6 +50,9 @@ Entry entry() {
   entry.aliases = aliases();
   entry.needs_data = of_config<Sections>(needs_data);
   entry.make_data = make_data;
+  entry.predicts = {
+      .inputs = {{"tokens", DType::i64, "[rows,length]", "ids of the model's tokenizer, at most recipe.model_positions long"}},
+      .outputs = {{"logits", DType::f32, "[rows,length,vocabulary]", "of the token that follows each"}}};
   entry.commands = {{"generate", "write text with a trained model", generate_command}};
   entry.bench_shapes = {cpu_small()};
   return entry;

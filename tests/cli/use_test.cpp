@@ -1,0 +1,74 @@
+// A trained model put to use by the program: predict, eval and export of a run whose recipe nobody names.
+#include <gmock/gmock.h>
+
+#include "millrace/base/fs.h"
+#include "millrace/base/json.h"
+#include "millrace/format/npy.h"
+#include "millrace/format/safetensors.h"
+#include "process.h"
+
+namespace millrace::test {
+namespace {
+
+namespace stdfs = std::filesystem;
+using testing::HasSubstr;
+
+class Use : public testing::Test {
+ protected:
+  void SetUp() override {
+    const Result trained = millrace({"train", "language_model", "--preset=smoke", "--run=r", "--train.max_steps=3",
+                                     "--train.validate_every=2", "--snapshot.every_steps=1", "--train.validate_batches=1"});
+    ASSERT_EQ(trained.exit_code, 0) << trained.err;
+    const std::vector<std::int16_t> ids(5 * 7, 6);
+    write_atomically(Fs::real(), root_.path() / "in.npy", [&](WritableFile& file) {
+      format::write_npy(file, DType::i16, {5, 7}, std::as_bytes(std::span(ids)));
+    });
+  }
+  [[nodiscard]] Result millrace(std::vector<std::string> words) const {
+    words.insert(words.begin(), MILLRACE_PROGRAM);
+    return run(words, {.folder = root_.path(), .environment = {{"XDG_CACHE_HOME", root_.path().string()}}});
+  }
+  Scratch root_;
+};
+
+TEST_F(Use, OfARunWhoseRecipeNobodyNames) {
+  const Result predicted = millrace({"predict", "--from=r", "--input=in.npy", "--output=out.npy", "--batch-size=2"});
+  ASSERT_EQ(predicted.exit_code, 0) << predicted.err;
+  EXPECT_THAT(predicted.out, testing::ContainsRegex("wrote out.npy\n  logits  f32  \\[5,7,[0-9]+\\]\n"));
+  EXPECT_EQ(format::NpyFile(root_.path() / "out.npy").layout().shape[0], 5);
+  const Result eval = millrace({"eval", "--from", "r/snapshots", "--json"});
+  EXPECT_EQ(eval.exit_code, 2);
+  EXPECT_THAT(eval.err, HasSubstr("millrace eval needs the name of a recipe"));
+  EXPECT_EQ(millrace({"eval", "--from", "r", "--json"}).exit_code, 0);
+  EXPECT_EQ(millrace({"eval", "language_model", "--from", "r", "--train.validate_batches=1"}).exit_code, 0);
+  const Result unused = millrace({"eval", "--from", "r", "--optim.learning_rate=.1", "--epochs=3"});
+  EXPECT_EQ(unused.exit_code, 2);
+  EXPECT_THAT(unused.err, HasSubstr("key optim.learning_rate has no effect on millrace eval"));
+  EXPECT_THAT(unused.err, HasSubstr("key train.epochs has no effect on millrace eval"));
+  const Result kind = millrace({"predict", "--from=r", "--input=in.csv", "--output=out.npy"});
+  EXPECT_EQ(kind.exit_code, 2);
+  EXPECT_THAT(kind.err, HasSubstr("let its name end in .npy, .npz, .safetensors, .pt, .pth, .h5 or .hdf5"));
+}
+
+TEST_F(Use, ExportCarriesWhatAPythonUserNeeds) {
+  const Result exported = millrace({"export", "language_model", "--from=r", "--to=w.safetensors"});
+  ASSERT_EQ(exported.exit_code, 0) << exported.err;
+  EXPECT_THAT(exported.out, testing::ContainsRegex("best snapshot, step [23] of r \\(best by val_loss [0-9.]+; "));
+  EXPECT_THAT(exported.out, HasSubstr("beside it: w.tokenizer.json"));
+  const format::Metadata metadata = format::SafetensorsFile(root_.path() / "w.safetensors").metadata();
+  EXPECT_EQ(metadata.at("format"), "pt");
+  EXPECT_EQ(metadata.at("recipe"), "language_model");
+  EXPECT_THAT(metadata.at("step"), testing::AnyOf("2", "3"));
+  EXPECT_EQ(Json::parse(metadata.at("config"))["recipe"]["model_embd"], 64);
+  EXPECT_EQ(Json::parse(read_text(root_.path() / "w.tokenizer.json"))["kind"], "basic");
+  const Result inspected = millrace({"inspect", "w.safetensors"});
+  EXPECT_EQ(inspected.exit_code, 0);
+  EXPECT_THAT(inspected.out, HasSubstr("metadata recipe   language_model"));
+  const std::string text = (root_.path() / "runs/data/language_model-smoke").string();
+  const Result weights =
+      millrace({"predict", "--from=w.safetensors", "--preset=smoke", "--data", text, "--input=in.npy", "--output=out.npz"});
+  EXPECT_EQ(weights.exit_code, 0) << weights.err;
+}
+
+}  // namespace
+}  // namespace millrace::test
