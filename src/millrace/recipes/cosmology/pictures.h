@@ -4,7 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "millrace/recipes/cosmology/spectra.h"
-#include "millrace/train/picture.h"
+#include "millrace/picture/picture.h"
 
 namespace millrace::recipes::cosmology {
 
