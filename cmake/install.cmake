@@ -14,7 +14,7 @@ configure_package_config_file(cmake/MillraceConfig.cmake.in "${CMAKE_BINARY_DIR}
   INSTALL_DESTINATION ${config_dir})
 write_basic_package_version_file("${CMAKE_BINARY_DIR}/MillraceConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
 install(FILES "${CMAKE_BINARY_DIR}/MillraceConfig.cmake" "${CMAKE_BINARY_DIR}/MillraceConfigVersion.cmake"
-  cmake/FindTorchWheel.cmake cmake/FindDeflate.cmake cmake/FindLz4.cmake cmake/FindSpng.cmake
+  cmake/FindTorchWheel.cmake cmake/FindCairo.cmake cmake/FindDeflate.cmake cmake/FindLz4.cmake cmake/FindSpng.cmake
   cmake/FindUtf8proc.cmake DESTINATION ${config_dir})
 
 # What `cmake --install` needs built, without the tests.

@@ -13,7 +13,7 @@
 #include "millrace/data/source.h"
 #include "millrace/metrics/board.h"
 #include "millrace/optim/optimizer.h"
-#include "millrace/train/picture.h"
+#include "millrace/picture/picture.h"
 
 namespace torch::nn {
 class Module;

@@ -14,7 +14,7 @@
 #include "millrace/telemetry/run_log.h"
 #include "millrace/telemetry/spans.h"
 #include "millrace/train/meter.h"
-#include "millrace/train/picture.h"
+#include "millrace/picture/picture.h"
 #include "millrace/train/scores.h"
 #include "millrace/train/stepper.h"
 

@@ -3,18 +3,28 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <string>
+#include <vector>
+
+#include "millrace/picture/picture.h"
+#include "millrace/recipes/cosmology/config.h"
 #include "millrace/recipes/cosmology/spectra.h"
-#include "millrace/train/picture.h"
 
 namespace millrace::recipes::cosmology {
 
-// "maps": input, truth, recovered and residual (recovered - truth) from left to right, the real part over RA (down) and frequency
-// (across) of one chunk (2, R, f, bl), the baseline with the most signal; blue below zero, red above, one scale: three times the
-// truth's rms.
-[[nodiscard]] Picture draw_maps(const at::Tensor& input, const at::Tensor& truth, const at::Tensor& recovered);
+// One chunk (2, R, f, bl) as the network sees it, and whose it is.
+struct Shown {
+  at::Tensor input, truth, recovered;  // undefined: there is none
+  std::string sample;                  // the name of the signal file; "" when nobody knows
+};
 
-// "delay_residual": power against delay, logarithmic, a grey line every decade: truth black, recovered green, what is left of it
-// (recovered - truth) blue, what the input alone leaves red.
-[[nodiscard]] Picture draw_delay(const DelaySpectra& spectra);
+// "maps": input, truth, recovered and residual (recovered - truth), the real part in millikelvin over frequency (across) and RA
+// (down), the baseline with the most signal; blue below zero, red above, one scale: three times the truth's rms. freq_mhz: the
+// centres of the channels; empty: they are numbered.
+[[nodiscard]] Picture draw_maps(const Shown& shown, const RecipeConfig& recipe, const std::vector<double>& freq_mhz);
+
+// "delay_residual": power against delay, logarithmic, the best twelve decades at most: truth, recovered, what the network leaves
+// (recovered - truth) and what the input alone leaves (input - truth), summed over a validation.
+[[nodiscard]] Picture draw_delay(const DelaySpectra& spectra, const RecipeConfig& recipe, const std::vector<double>& freq_mhz);
 
 }  // namespace millrace::recipes::cosmology

@@ -7,7 +7,6 @@
 #include <numbers>
 
 #include "millrace/base/error.h"
-#include "millrace/recipes/cosmology/pictures.h"
 #include "millrace/recipes/cosmology/preprocess.h"
 #include "millrace/recipes/cosmology/sky_pca.h"
 #include "millrace/recipes/cosmology/sky_source.h"
@@ -123,17 +122,24 @@ void Cosmology::measure(const Batch& batch, const StepResult& result, metrics::B
   board.add("delay_residual", here.residual.sum(), here.truth.sum());
   board.add("pca_delay_residual", here.input_residual.sum(), here.truth.sum());
   spectra_ += here;
-  if (shown_.empty()) shown_ = {{"input", input[0].clone()}, {"truth", truth[0].clone()}, {"recovered", recovered[0].clone()}};
+  if (!shown_.truth.defined()) {
+    const std::vector<std::int64_t>& samples = batch.groups().front().indices;
+    const std::string name = sky_ && !samples.empty()
+                                 ? sky_->validation.signal.at(static_cast<std::size_t>(samples[0]))->path().filename().string()
+                                 : "";
+    shown_ = {.input = input[0].clone(), .truth = truth[0].clone(), .recovered = recovered[0].clone(), .sample = name};
+  }
 }
 
 void Cosmology::begin_validation() {
   spectra_ = {};
-  shown_.clear();
+  shown_ = {};
 }
 
 std::vector<Picture> Cosmology::draw() {
-  if (shown_.empty()) return {};
-  return {draw_maps(shown_.at("input"), shown_.at("truth"), shown_.at("recovered")), draw_delay(spectra_)};
+  if (!shown_.truth.defined()) return {};
+  const std::vector<double> freq_mhz = sky_ ? sky_->freq_mhz : std::vector<double>{};
+  return {draw_maps(shown_, recipe_, freq_mhz), draw_delay(spectra_, recipe_, freq_mhz)};
 }
 
 }  // namespace millrace::recipes::cosmology

@@ -13,6 +13,7 @@
 #include "millrace/nn/pca.h"
 #include "millrace/recipes/cosmology/config.h"
 #include "millrace/recipes/cosmology/model.h"
+#include "millrace/recipes/cosmology/pictures.h"
 #include "millrace/recipes/cosmology/sky_files.h"
 #include "millrace/recipes/cosmology/spectra.h"
 #include "millrace/train/entry.h"
@@ -51,7 +52,7 @@ class Cosmology final : public Recipe {
   std::optional<nn::ForegroundPca> pca_;
   std::shared_ptr<UNet> model_;
   DelaySpectra spectra_;  // of the validation under way
-  Tensors shown_;         // its first chunk: "input", "truth", "recovered" (2,R,f,bl)
+  Shown shown_;           // its first chunk
 };
 
 // The folders a config names: recipe.signal_dir, else data.dir/signal; recipe.foreground_dir, else data.dir/foreground.

@@ -1,4 +1,4 @@
-// Pictures a recipe draws of what its model does.
+// Pictures a recipe draws of what its model does; millrace/picture/draw.h draws them.
 #pragma once
 
 #include <cstdint>

@@ -1,0 +1,80 @@
+// A white sheet to draw on, by Cairo; letters by FreeType out of the font in this program. Lengths in pixels, y downwards.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "millrace/picture/colour.h"
+#include "millrace/picture/picture.h"
+
+namespace millrace::picture::detail {
+
+inline constexpr double kTitleSize = 24;
+inline constexpr double kTextSize = 20;
+inline constexpr double kSmallSize = 18;
+inline constexpr Colour kInk{30, 30, 30};
+inline constexpr Colour kGrid{222, 222, 222};
+
+struct Point {
+  double x = 0, y = 0;
+};
+
+struct Box {
+  double left = 0, top = 0, width = 0, height = 0;
+  [[nodiscard]] double right() const { return left + width; }
+  [[nodiscard]] double bottom() const { return top + height; }
+  [[nodiscard]] double middle_x() const { return left + width / 2; }
+  [[nodiscard]] double middle_y() const { return top + height / 2; }
+};
+
+enum class Align : std::uint8_t { start, middle, end };
+
+struct Pen {
+  Colour colour = kInk;
+  double width = 1;
+  bool dashed = false;
+};
+
+struct Writing {
+  double size = kTextSize;
+  Align align = Align::start;
+  Colour colour = kInk;
+  bool upwards = false;  // read from below
+};
+
+class Canvas {
+ public:
+  Canvas(std::int64_t width, std::int64_t height);
+  ~Canvas();
+  Canvas(const Canvas&) = delete;
+  Canvas& operator=(const Canvas&) = delete;
+
+  void fill(const Box& box, Colour colour, double opacity = 1);
+  void frame(const Box& box, const Pen& pen = {});
+  void line(Point from, Point to, const Pen& pen);
+  // Through the points; a point that is not finite ends a line and the next begins another. Nothing outside `inside`.
+  void path(std::span<const Point> points, const Pen& pen, const Box& inside);
+  // `at` is a point of the base line; text is one line, as wrapped() gives it.
+  void text(const std::string& text, Point at, const Writing& writing = {});
+  // Each pixel of the box by itself, without smoothing: colour(row, column) from its upper left corner. The box's edges are
+  // whole.
+  void pixels(const Box& box, const std::function<Colour(std::int64_t row, std::int64_t column)>& colour);
+  [[nodiscard]] Picture picture(std::string name) const;
+
+ private:
+  struct Cairo;
+  std::unique_ptr<Cairo> cairo_;
+};
+
+[[nodiscard]] double text_width(const std::string& text, double size);
+// One line that fits: without control characters, valid UTF-8, cut with "…".
+[[nodiscard]] std::string fitted(std::string_view text, double size, double width);
+// Lines that fit, broken at blanks; at most `most`, the last one cut.
+[[nodiscard]] std::vector<std::string> wrapped(std::string_view text, double size, double width, std::size_t most);
+
+}  // namespace millrace::picture::detail

@@ -1,0 +1,42 @@
+// Where the cells of a picture of maps, of a matrix and of images lie: tests look there too.
+#pragma once
+
+#include <vector>
+
+#include "millrace/picture/detail/page.h"
+
+namespace millrace::picture::detail {
+
+struct Panel {
+  Box cells;  // whole edges
+  Fits fits;
+  Box bar;  // of its own colour bar
+  bool first_column = true;
+};
+
+struct MapsLayout {
+  std::vector<Panel> panels;
+  std::vector<Range> ranges;  // of each map's colours
+  double top = 0, height = 0;
+  std::int64_t lost = 0, all = 0, outside = 0;  // values: not finite, in all, beyond the scale
+};
+[[nodiscard]] MapsLayout layout_of(const Maps& what);  // refuses as maps() does
+
+struct MatrixLayout {
+  double top = 0, height = 0;
+  Box cells;
+  double side = 0;
+};
+[[nodiscard]] MatrixLayout layout_of(const Matrix& what);
+[[nodiscard]] double name_room(const Matrix& what);  // width of the longest class name
+
+struct ImagesLayout {
+  double top = 0, height = 0;
+  std::vector<Box> cells;
+  std::vector<Fits> fits;
+  std::vector<double> rooms;  // widths for captions
+};
+[[nodiscard]] ImagesLayout layout_of(const Images& what);
+[[nodiscard]] std::size_t size_of(const Image& image);  // values
+
+}  // namespace millrace::picture::detail
