@@ -3,8 +3,8 @@
     tools/python-peer bench/step/compare_unet.py build/release/millrace [--rounds 9] [--steps 1] [--compile] [--json FILE]
 
 Ours and Python (eager, with --compile also torch.compile) take turns in fp32 and bf16, each with contiguous and with channels-last volumes.
-The bar, 0.8, is ours in the layout that a run would choose, the faster one, against contiguous eager, the way the original runs. Exits 1
-when it is missed.
+"kept" has glibc keep freed memory; "cat" pads by slices and cat, which compile fuses. The bar, 0.8, is ours in the layout that a run would
+choose, the faster one, against contiguous eager, the way the original runs. Exits 1 when it is missed.
 """
 
 import argparse
@@ -19,16 +19,22 @@ sys.path.insert(0, str(HERE))
 from compare import Program, interval
 
 BAR = 0.8
+KEPT = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 34), "MALLOC_TOP_PAD_": str(1 << 26)}
 
 
 def measure(options, dtype):
-    def peer(*words):
+    def peer(*words, kept=False):
+        environment = {**os.environ, **KEPT} if kept else None
         return Program([sys.executable, str(HERE / "unet_step_peer.py"), "--dtype", dtype, "--threads", str(options.threads), "--steps",
-                        str(options.steps), *words])
+                        str(options.steps), *words], environment)
 
-    programs = {"eager": peer(), "eager_channels_last": peer("--channels-last")}
+    programs = {"eager": peer(), "eager_channels_last": peer("--channels-last"), "eager_kept": peer(kept=True),
+                "eager_kept_channels_last": peer("--channels-last", kept=True)}
     if options.compile:
-        programs["compile"] = peer("--mode", "compile")
+        compiled = ["--mode", "compile"]
+        programs["compile"] = peer(*compiled)
+        programs["compile_kept_cat"] = peer(*compiled, "--pad", "cat", kept=True)
+        programs["compile_kept_cat_channels_last"] = peer(*compiled, "--pad", "cat", "--channels-last", kept=True)
     for program in programs.values():
         program.read()
     for name, layout in (("ours", "contiguous"), ("ours_channels_last", "channels_last")):

@@ -28,7 +28,7 @@ constexpr std::int64_t kClasses = 10;
 
 struct RecipeConfig {
   std::int64_t pictures = 2000;
-  double noise = 1.0;
+  double noise = 3.0;
   std::vector<std::int64_t> widths = {16, 32, 32};
   double label_smoothing = 0.05;
   static consteval auto fields() {

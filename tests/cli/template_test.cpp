@@ -52,5 +52,33 @@ TEST(Template, TrainsResumesAndEvaluates) {
   EXPECT_EQ(my_recipe({"inspect", "r"}, scratch).exit_code, 0);
 }
 
+// The example of pictures: two terms, augmentation on the readers, a table of counts that becomes a picture.
+TEST(Examples, TexturesLearnsResumesAndPredicts) {
+  const Scratch scratch;
+  const auto textures = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), TEXTURES_PROGRAM);
+    return run(words, {.folder = scratch.path()});
+  };
+  const auto train = [&](const std::string& steps) {
+    return textures({"train", "textures", "--run", "r", "--recipe.noise=0.5", "--max_steps=" + steps, "--device.threads=1",
+                     "--precision.dtype=fp32", "--json"});
+  };
+  const Result first = train("60");
+  ASSERT_EQ(first.exit_code, 0) << first.err;
+  const Result second = train("160");
+  ASSERT_EQ(second.exit_code, 0) << second.err;
+  const Json metrics = Json::parse(second.out)["metrics"];
+  EXPECT_GT(metrics["accuracy"]["last"].get<double>(), 0.6) << "chance is 0.1";
+  EXPECT_TRUE(metrics.contains("val_loss/direction")) << second.out;
+  EXPECT_TRUE(std::filesystem::exists(scratch.path() / "r" / "pictures" / "confusion.png"));
+  EXPECT_EQ(second.err.find("recall/"), std::string::npos) << "quiet names stay out of lines for people";
+  const Result eval = textures({"eval", "--from", "r", "--json"});
+  ASSERT_EQ(eval.exit_code, 0) << eval.err;
+  EXPECT_TRUE(Json::parse(eval.out)["metrics"].contains("recall/0")) << eval.out;
+  const Result wrong = textures({"train", "textures", "--recipe.widths=16,32"});
+  EXPECT_EQ(wrong.exit_code, 2);
+  EXPECT_THAT(wrong.err, HasSubstr("recipe.widths has 2 values, expected 3"));
+}
+
 }  // namespace
 }  // namespace millrace::test

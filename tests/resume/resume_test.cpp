@@ -4,6 +4,7 @@
 
 #include <map>
 
+#include "millrace/base/error.h"
 #include "millrace/recipes/registry.h"
 #include "small_runs.h"
 #include "toys.h"
@@ -107,7 +108,7 @@ TEST_P(Resumed, EqualsTheUninterruptedRun) {
   const toys::TemporaryFolder folder;
   const std::int64_t stop = pass_of(place, whole.step_of_pass);
   ASSERT_LT(stop, static_cast<std::int64_t>(whole.step_of_pass.size()));
-  EXPECT_THROW((void)run(recipe, folder.path(), precision, readers, stop), Stopped);
+  EXPECT_THROW((void)run(recipe, folder.path(), precision, readers, stop), RecipeError);
   EXPECT_EQ(run(recipe, folder.path(), precision, readers).summary["state_sha256"], whole.hash);
 }
 
@@ -127,7 +128,7 @@ TEST_P(Chain, OfThreeResumesWithOtherReadersEachTime) {
   const Straight& whole = straight(recipe, precision);
   const toys::TemporaryFolder folder;
   for (const int readers : {2, 0, 4}) {  // each life is cut off in its third pass, after one step or two
-    EXPECT_THROW((void)run(recipe, folder.path(), precision, readers, 2), Stopped);
+    EXPECT_THROW((void)run(recipe, folder.path(), precision, readers, 2), RecipeError);
   }
   EXPECT_EQ(run(recipe, folder.path(), precision, 2).summary["state_sha256"], whole.hash);
 }
@@ -141,7 +142,7 @@ INSTANTIATE_TEST_SUITE_P(Recipes, Chain,
 // What is fitted before the first step is read from its file then.
 TEST(Cosmology, KilledBetweenTheFitAndTheFirstSnapshotItIsTheSameRun) {
   const toys::TemporaryFolder folder;
-  EXPECT_THROW((void)run("cosmology", folder.path(), "fp32", 0, 0), Stopped);
+  EXPECT_THROW((void)run("cosmology", folder.path(), "fp32", 0, 0), RecipeError);
   ASSERT_TRUE(std::filesystem::exists(folder.path() / "pca_components_nfg2.safetensors"));
   ASSERT_FALSE(std::filesystem::exists(folder.path() / "snapshots" / "step-00000000"));
   EXPECT_EQ(run("cosmology", folder.path(), "fp32", 0).summary["state_sha256"], straight("cosmology", "fp32").hash);

@@ -87,7 +87,7 @@ Json try_whole_step(const AssemblyRequest& request) {
   device::reset_peak_tensor_memory(device);
   TriedStep largest = try_step(run, 0);  // of the two: an epoch's last batch may be smaller
   if (run.validation() != nullptr) {
-    (void)validation_means(run.way(), run.stepper(), *run.validation(), 1);
+    (void)run_validation(run.way(), run.stepper(), *run.validation(), 1);
     run.recipe().model().train();
   }
   if (const TriedStep second = try_step(run, 1); second.rows >= largest.rows) largest = second;

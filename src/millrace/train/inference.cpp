@@ -147,7 +147,7 @@ metrics::Means evaluate(Loaded& loaded, telemetry::Console& console) {
                    .trains = false});
   loaded.recipe->model().eval();
   const BatchWay way{*loaded.recipe, nullptr, loaded.device, config.memory.micro_batches};
-  return validation_means(way, stepper, loader, config.train.validate_batches).value_or(metrics::Means{});
+  return run_validation(way, stepper, loader, config.train.validate_batches).value_or(Validated{}).means;
 }
 
 }  // namespace millrace

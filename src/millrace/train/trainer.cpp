@@ -12,6 +12,7 @@
 #include "millrace/base/signals.h"
 #include "millrace/device/device.h"
 #include "millrace/format/png.h"
+#include "millrace/picture/draw.h"
 #include "millrace/train/feed.h"
 #include "millrace/train/micro_batches.h"
 #include "millrace/train/model_state.h"
@@ -227,27 +228,27 @@ void Trainer::log() {
 void Trainer::validate() {
   const std::int64_t begin = steady_nanoseconds();
   recovery_.note_peak();
-  std::optional<metrics::Means> means;
+  std::optional<Validated> validated;
   {
     const Span span(*parts_.timeline, Phase::validate);
     const auto average = parts_.stepper->use_average();
     recovery_.attempt(
         {.step = step_, .where = "the validation after step " + std::to_string(step_)},
         [&] {
-          means =
-              validation_means(way(), *parts_.stepper, *parts_.validation, parts_.config->train.validate_batches, agreement());
+          validated =
+              run_validation(way(), *parts_.stepper, *parts_.validation, parts_.config->train.validate_batches, agreement());
         },
         [] {});
     parts_.recipe->model().train();
   }
   recovery_.forget_peak();
   meter_.leave_out(steady_nanoseconds() - begin);
-  if (!means) return;  // a signal came: the snapshot says that this validation is still due
+  if (!validated) return;  // a signal came: the snapshot says that this validation is still due
   if (validation_pending_ && saves_.holds(step_)) saves_.forget();  // what was saved does not know of it
   validation_pending_ = false;
   validated_step_ = step_;
-  note_validation(*means);
-  draw();
+  note_validation(validated->means);
+  draw(validated->tables);
 }
 
 void Trainer::note_validation(const metrics::Means& means) {
@@ -263,13 +264,29 @@ void Trainer::note_validation(const metrics::Means& means) {
   write_history(means);
 }
 
+namespace {
+
+// A name of a metric is no path.
+Picture picture_of(const metrics::Confusion& table, std::int64_t step) {
+  std::string name = table.name;
+  std::ranges::replace(name, '/', '_');
+  return picture::matrix({.name = name,
+                          .title = table.name + " after step " + with_commas(step),
+                          .caption = with_commas(table.total()) + " labels, accuracy " + significant(table.accuracy(), 4),
+                          .classes = table.classes,
+                          .counts = table.counts});
+}
+
+}  // namespace
+
 // A picture that can't be drawn or written is a warning, never the end of a run.
-void Trainer::draw() {
+void Trainer::draw(const std::vector<metrics::Confusion>& tables) {
   if (parts_.place.folder == nullptr || !parts_.config->log.images) return;
   const std::string folder = run_files::kPictures;
   Fs& fs = *parts_.place.fs;
   try {
-    const auto pictures = parts_.recipe->draw();
+    std::vector<Picture> pictures = parts_.recipe->draw();
+    for (const metrics::Confusion& table : tables) pictures.push_back(picture_of(table, step_));
     if (pictures.empty()) return;
     fs.create_directories(parts_.place.folder->path() / folder);
     for (const Picture& picture : pictures) {

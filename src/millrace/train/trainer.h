@@ -10,6 +10,7 @@
 #include "millrace/core/agreement.h"
 #include "millrace/data/cached_source.h"
 #include "millrace/data/loader.h"
+#include "millrace/metrics/confusion.h"
 #include "millrace/snapshot/snapshot.h"
 #include "millrace/telemetry/spans.h"
 #include "millrace/train/config.h"
@@ -86,7 +87,7 @@ class Trainer {
   void log();
   void end_epoch();
   void write_history(const metrics::Means& means);
-  void draw();
+  void draw(const std::vector<metrics::Confusion>& tables);
   void validate();
   void note_validation(const metrics::Means& means);
   void save(bool last);

@@ -7,8 +7,8 @@
 
 namespace millrace {
 
-std::optional<metrics::Means> validation_means(const BatchWay& way, Stepper& stepper, data::Loader& loader, std::int64_t limit,
-                                               Agreement& agreement) {
+std::optional<Validated> run_validation(const BatchWay& way, Stepper& stepper, data::Loader& loader, std::int64_t limit,
+                                        Agreement& agreement) {
   const at::NoGradGuard no_grad;
   metrics::Board board;
   way.recipe.model().eval();
@@ -28,7 +28,7 @@ std::optional<metrics::Means> validation_means(const BatchWay& way, Stepper& ste
   }
   if (agreement.any(pending_signal() != 0)) return std::nullopt;
   board.sum_over(agreement);
-  return board.means();
+  return Validated{board.means(), board.tables()};
 }
 
 }  // namespace millrace

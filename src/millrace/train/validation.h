@@ -3,19 +3,25 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "millrace/core/agreement.h"
 #include "millrace/data/loader.h"
+#include "millrace/metrics/confusion.h"
 #include "millrace/metrics/means.h"
 #include "millrace/train/micro_batches.h"
 #include "millrace/train/stepper.h"
 
 namespace millrace {
 
+struct Validated {
+  metrics::Means means;
+  std::vector<metrics::Confusion> tables;  // of the recipe's classifications
+};
 // Losses ("val_<objective>") and the recipe's own metrics over one pass of `loader` in evaluation mode, which the model is left
 // in. `limit`: the most batches that are used, 0 = all. A batch of which data.bad_samples=skip left nothing counts for nothing.
 // nullopt when a stop signal came first, on any rank; collective.
-[[nodiscard]] std::optional<metrics::Means> validation_means(const BatchWay& way, Stepper& stepper, data::Loader& loader,
-                                                             std::int64_t limit, Agreement& agreement = Agreement::of_one());
+[[nodiscard]] std::optional<Validated> run_validation(const BatchWay& way, Stepper& stepper, data::Loader& loader,
+                                                      std::int64_t limit, Agreement& agreement = Agreement::of_one());
 
 }  // namespace millrace
