@@ -1,8 +1,8 @@
 // Eleven mistakes of different kinds, from three files, the environment and flags, give eleven messages at once.
 #include <gtest/gtest.h>
 
-#include "millrace/config/schema.h"
 #include "millrace/config/detail/test_config.h"
+#include "millrace/config/schema.h"
 
 namespace millrace::config {
 namespace {

@@ -1,8 +1,8 @@
 #include <gmock/gmock.h>
 
+#include "millrace/config/detail/test_config.h"
 #include "millrace/config/schema.h"
 #include "millrace/config/schema_of.h"
-#include "millrace/config/detail/test_config.h"
 
 namespace millrace::config {
 namespace {

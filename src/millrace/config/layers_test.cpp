@@ -4,9 +4,9 @@
 #include <filesystem>
 #include <fstream>
 
+#include "millrace/config/detail/test_config.h"
 #include "millrace/config/schema.h"
 #include "millrace/config/schema_of.h"
-#include "millrace/config/detail/test_config.h"
 
 namespace millrace::config {
 namespace {

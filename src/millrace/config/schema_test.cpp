@@ -2,8 +2,8 @@
 
 #include <gmock/gmock.h>
 
-#include "millrace/config/schema_of.h"
 #include "millrace/config/detail/test_config.h"
+#include "millrace/config/schema_of.h"
 
 namespace millrace::config {
 namespace test {

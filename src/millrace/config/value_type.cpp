@@ -50,7 +50,7 @@ std::string alternatives(const ValueType& type, const Limits& limits) {
 std::string list_expectation(const ValueType& type, const Limits& limits) {
   const std::string inner = plural(type_text(type.inner.front()));
   const std::string size = size_text(limits);
-  const std::string text = size.empty() ? "a list of " + inner : "a list of " + size + " " + inner;
+  std::string text = size.empty() ? "a list of " + inner : "a list of " + size + " " + inner;
   if (!is_numeric(type)) return text;
   const std::string bounds = bounds_text(limits);
   return bounds.empty() ? text : text + " " + bounds;
@@ -59,7 +59,7 @@ std::string list_expectation(const ValueType& type, const Limits& limits) {
 }  // namespace
 
 std::string size_text(const Limits& limits) {
-  const std::string least = std::to_string(limits.least_size);
+  std::string least = std::to_string(limits.least_size);
   const std::string greatest = std::to_string(limits.greatest_size);
   if (limits.least_size == limits.greatest_size) return least;
   if (limits.greatest_size == std::numeric_limits<std::int64_t>::max()) return limits.least_size == 0 ? "" : "at least " + least;

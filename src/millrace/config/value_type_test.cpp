@@ -4,8 +4,8 @@
 
 #include <cmath>
 
-#include "millrace/config/schema_of.h"
 #include "millrace/config/detail/test_config.h"
+#include "millrace/config/schema_of.h"
 
 namespace millrace::config {
 namespace {

@@ -6,9 +6,9 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
 
+#include "millrace/kernels/detail/test_support.h"
 #include "millrace/kernels/dropout_bits.h"
 #include "millrace/kernels/plain.h"
-#include "millrace/kernels/detail/test_support.h"
 
 namespace millrace::kernels {
 namespace {

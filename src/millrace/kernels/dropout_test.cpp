@@ -11,9 +11,9 @@
 #include <cmath>
 #include <thread>
 
+#include "millrace/kernels/detail/test_support.h"
 #include "millrace/kernels/dropout_bits.h"
 #include "millrace/kernels/plain.h"
-#include "millrace/kernels/detail/test_support.h"
 
 namespace millrace::kernels {
 namespace {

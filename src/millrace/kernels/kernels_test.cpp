@@ -17,9 +17,9 @@
 #include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 
+#include "millrace/kernels/detail/test_support.h"
 #include "millrace/kernels/dropout_bits.h"
 #include "millrace/kernels/plain.h"
-#include "millrace/kernels/detail/test_support.h"
 
 namespace millrace::kernels {
 namespace {

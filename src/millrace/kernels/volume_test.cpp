@@ -9,9 +9,9 @@
 #include <limits>
 
 #include "millrace/kernels/circular_pad.h"
+#include "millrace/kernels/detail/test_support.h"
 #include "millrace/kernels/remove_components.h"
 #include "millrace/kernels/smooth_leaky.h"
-#include "millrace/kernels/detail/test_support.h"
 
 namespace millrace::kernels {
 namespace {

@@ -11,10 +11,10 @@
 
 #include "millrace/data/cached_source.h"
 #include "millrace/format/csv.h"
+#include "millrace/picture/picture.h"
 #include "millrace/telemetry/run_log.h"
 #include "millrace/telemetry/spans.h"
 #include "millrace/train/meter.h"
-#include "millrace/picture/picture.h"
 #include "millrace/train/scores.h"
 #include "millrace/train/stepper.h"
 

@@ -91,13 +91,17 @@ void Scores::write_state(Json& trainer) const {
   trainer["best"] = std::move(ranked);
 }
 
+Metric metric_from(const SavedJson& saved, std::int64_t step) {
+  const std::vector<SavedJson> values = saved.list(saved.json().is_array() && saved.json().size() == 4 ? 4 : 3);
+  return {values[0].number_or_nan(), values[1].number_or_nan(), values[2].integer(-1, step),
+          values.size() == 4 && values[3].boolean()};
+}
+
 void Scores::load_state(const SavedJson& trainer) {
   without_gain_ = trainer["validations_without_gain"].integer(0);
   if (const auto best = trainer.find("early_stop_best")) early_stop_best_ = best->number_or_nan();
   for (const auto& [name, saved] : trainer["metrics"].members()) {
-    const std::vector<SavedJson> values = saved.list(saved.json().is_array() && saved.json().size() == 4 ? 4 : 3);
-    metrics_[name] = {values[0].number_or_nan(), values[1].number_or_nan(), values[2].integer(-1),
-                      values.size() == 4 && values[3].boolean()};
+    metrics_[name] = metric_from(saved, std::numeric_limits<std::int64_t>::max());
   }
   best_.clear();
   if (const auto ranked = trainer.find("best")) {

@@ -22,6 +22,10 @@ struct Metric {
   bool quiet = false;  // stays out of lines for people
 };
 
+// As write_state() has it: [last, best, best_step], and true where it is quiet. SnapshotError for anything else, or a best step
+// after `step`.
+[[nodiscard]] Metric metric_from(const SavedJson& saved, std::int64_t step);
+
 class Scores {
  public:
   // `loss`: the metric that judges where snapshot.best_metric is empty.

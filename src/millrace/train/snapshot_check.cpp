@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "millrace/core/saved_json.h"
+#include "millrace/train/scores.h"
 
 namespace millrace {
 namespace {
@@ -45,10 +46,7 @@ void check_trainer_part(const snapshot::Content& content) {
   (void)json["validation_pending"].boolean();
   (void)json["epoch_sums"].members();
   for (const auto& [name, metric] : json["metrics"].members()) {
-    const auto numbers = metric.list(3);
-    (void)numbers[0].number_or_nan();
-    (void)numbers[1].number_or_nan();
-    (void)numbers[2].integer(-1, content.step);
+    (void)metric_from(metric, content.step);
   }
   if (const auto split = json.find("memory_split")) (void)split->integer(1, kMost);
   for (const char* number : {"early_stop_best", "loss_first"}) {

@@ -23,13 +23,13 @@
 #include "millrace/data/cached_source.h"
 #include "millrace/data/loader.h"
 #include "millrace/memory/block.h"
+#include "millrace/recipes/cosmology/detail/test_sky.h"
 #include "millrace/recipes/cosmology/entry.h"
 #include "millrace/recipes/cosmology/make_data.h"
 #include "millrace/recipes/cosmology/preprocess.h"
 #include "millrace/recipes/cosmology/presets.h"
 #include "millrace/recipes/cosmology/sky_pca.h"
 #include "millrace/recipes/cosmology/sky_source.h"
-#include "millrace/recipes/cosmology/detail/test_sky.h"
 #include "millrace/train/run.h"
 
 namespace millrace::recipes::cosmology {

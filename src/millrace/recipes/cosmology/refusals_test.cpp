@@ -5,9 +5,9 @@
 #include <array>
 #include <cmath>
 
+#include "millrace/recipes/cosmology/detail/test_sky.h"
 #include "millrace/recipes/cosmology/presets.h"
 #include "millrace/recipes/cosmology/sky_pca.h"
-#include "millrace/recipes/cosmology/detail/test_sky.h"
 
 namespace millrace::recipes::cosmology {
 namespace {
