@@ -75,9 +75,25 @@ TEST(Examples, TexturesLearnsResumesAndPredicts) {
   const Result eval = textures({"eval", "--from", "r", "--json"});
   ASSERT_EQ(eval.exit_code, 0) << eval.err;
   EXPECT_TRUE(Json::parse(eval.out)["metrics"].contains("recall/0")) << eval.out;
+  const Result worse = textures({"train", "textures", "--run", "w", "--max_steps=80", "--snapshot.best_is=highest"});
+  EXPECT_THAT(worse.out, testing::ContainsRegex(
+                             "\nbest val_loss [0-9.]+ at step 40, the last [0-9.]+: predict, eval and export use the best"));
   const Result wrong = textures({"train", "textures", "--recipe.widths=16,32"});
   EXPECT_EQ(wrong.exit_code, 2);
   EXPECT_THAT(wrong.err, HasSubstr("recipe.widths has 2 values, expected 3"));
+}
+
+// Two data sets of unlike shape and length: each error is divided by its own count, and each sensor has metrics of its own.
+TEST(Examples, TwoSensorsLearnTogether) {
+  const Scratch scratch;
+  const Result trained = run({TWO_SENSORS_PROGRAM, "train", "two_sensors", "--run", "r", "--device.threads=1", "--json"},
+                             {.folder = scratch.path()});
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  const Json summary = Json::parse(trained.out);
+  EXPECT_EQ(summary["steps"], 4 * 50) << "the camera's 2,000 pictures in batches of 40 are an epoch";
+  for (const char* sensor : {"camera", "probe"})
+    EXPECT_GT(summary["metrics"][std::string(sensor) + "/r2"]["last"].get<double>(), 0.9) << sensor;
+  EXPECT_TRUE(summary["metrics"].contains("val_loss/probe")) << trained.out;
 }
 
 }  // namespace

@@ -1,6 +1,9 @@
 // A trained model put to use by the program: predict, eval and export of a run whose recipe nobody names.
 #include <gmock/gmock.h>
 
+#include <set>
+#include <sstream>
+
 #include "millrace/base/fs.h"
 #include "millrace/base/json.h"
 #include "millrace/format/npy.h"
@@ -12,6 +15,13 @@ namespace {
 
 namespace stdfs = std::filesystem;
 using testing::HasSubstr;
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
 
 class Use : public testing::Test {
  protected:
@@ -30,6 +40,34 @@ class Use : public testing::Test {
   }
   Scratch root_;
 };
+
+// docs/files.md says in backticks what the files of a run hold; what it does not say must not be there.
+TEST_F(Use, AFolderHoldsWhatThePageOfFilesSays) {
+  const std::string page = read_text(MILLRACE_PAGE_OF_FILES);
+  const auto is_told = [&](const std::string& word) { return page.find("`" + word + "`") != std::string::npos; };
+  for (const auto& file : stdfs::directory_iterator(root_.path() / "r")) {
+    const std::string name = file.path().filename().string();
+    const bool told =
+        is_told(name) || page.find("`" + name + "/") != std::string::npos || name.starts_with("events.out.tfevents.");
+    EXPECT_TRUE(told) << name;
+  }
+  const Json summary = Json::parse(read_text(root_.path() / "r" / "summary.json"));
+  for (const auto& [key, value] : summary.items()) EXPECT_TRUE(is_told(key) || key == "tokens_per_s") << "summary.json " << key;
+  std::set<std::string> kinds;
+  for (const std::string& text : lines_of(read_text(root_.path() / "r" / "log.jsonl"))) {
+    const Json line = Json::parse(text);
+    const auto kind = line.at("kind").get<std::string>();
+    kinds.insert(kind);
+    EXPECT_NE(page.find("| `" + kind + "` |"), std::string::npos) << kind;
+    for (const auto& [key, value] : line.items())
+      EXPECT_TRUE(is_told(key) || key == "tokens_per_s" || kind == "validation") << kind << ' ' << key;
+  }
+  EXPECT_GE(kinds.size(), 5U);
+  for (const auto& snapshot : stdfs::directory_iterator(root_.path() / "r" / "snapshots")) {
+    for (const auto& file : stdfs::directory_iterator(snapshot.path()))
+      EXPECT_TRUE(is_told(file.path().filename().string())) << file.path();
+  }
+}
 
 TEST_F(Use, OfARunWhoseRecipeNobodyNames) {
   const Result predicted = millrace({"predict", "--from=r", "--input=in.npy", "--output=out.npy", "--batch-size=2"});

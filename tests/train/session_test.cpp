@@ -58,6 +58,14 @@ TEST(Session, WritesTheFilesOfARun) {
   EXPECT_EQ(lines, 1 + 3);
 }
 
+TEST(Session, AStepBelongsToTheEpochItWasMadeIn) {
+  const toys::TemporaryFolder folder;
+  (void)toys::run(toys::grouped_regression(), folder.path(), {{"train.epochs", 2}, {"toy.rows", 8}, {"log.every", 1}});
+  std::vector<int> epochs;
+  for (const Json& line : toys::log_of(folder.path(), "step")) epochs.push_back(line.at("epoch").get<int>());
+  EXPECT_THAT(epochs, testing::ElementsAre(1, 1, 2, 2)) << "two batches of 4 rows an epoch";
+}
+
 TEST(Session, ADryRunWritesNothing) {
   const toys::TemporaryFolder folder;
   const Entry entry = toys::grouped_regression();

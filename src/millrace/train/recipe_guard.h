@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "millrace/base/error.h"
 #include "millrace/train/recipe.h"
 
 namespace millrace {

@@ -57,6 +57,15 @@ std::string metrics_text(const Json& metrics) {
   return text;
 }
 
+// Which snapshot is used later, where it is not the last one. `judged`: the metric that decides.
+std::string best_text(const Json& summary, const std::string& judged) {
+  const auto metric = summary["metrics"].find(judged);
+  if (metric == summary["metrics"].end() || !(*metric)["best_step"].is_number() || (*metric)["best_step"] == summary["steps"])
+    return "";
+  return "\nbest " + judged + " " + fact_text((*metric)["best"]) + " at step " + fact_text((*metric)["best_step"]) +
+         ", the last " + fact_text((*metric)["last"]) + ": predict, eval and export use the best";
+}
+
 // What waiting for saves cost, where that is worth a word, and what would hide it.
 std::string lag_advice(const Json& summary, std::int64_t max_lag) {
   constexpr double kWorthAWord = 0.02;
@@ -188,6 +197,8 @@ std::string Session::closing_text(std::optional<Ending> ending, const Json& summ
             human_bytes(trial["predicted_bytes"].get<double>()) + ")";
   }
   if (folder_ != nullptr) text += ", run folder " + folder_->path().string();
+  if (const auto& wish = assembly_.config().snapshot; folder_ != nullptr && wish.keep_best)
+    text += best_text(summary, wish.best_metric.empty() ? "val_" + assembly_.stepper().objective_name(0) : wish.best_metric);
   const auto advice = summary["snapshots"]["advice"].get<std::string>();
   return advice.empty() ? text : text + "\n" + advice;
 }

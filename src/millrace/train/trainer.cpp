@@ -78,7 +78,7 @@ Ending Trainer::run() {
     if (stepped || epoch_end_.reached) validation_pending_ = validation_due(epoch_end_.reached);
     if (epoch_end_.reached) end_epoch();
     if (reporter_.shows_progress())
-      reporter_.progress(step_, parts_.total_steps, epoch_ + 1, meter_.last_loss(), meter_.seconds_per_step());
+      reporter_.progress(step_, parts_.total_steps, epoch_end_.of_step, meter_.last_loss(), meter_.seconds_per_step());
   }
 }
 
@@ -104,6 +104,7 @@ bool Trainer::take_step() {
   }
   parts_.stepper->update();
   finish_step(results, rows);
+  epoch_end_.of_step = epoch_ + 1;
   parts_.timeline->end_step();
   return true;
 }
@@ -198,7 +199,7 @@ void Trainer::log() {
   const Span span(*parts_.timeline, Phase::log);
   StepRecord record{.step = step_,
                     .total_steps = parts_.total_steps,
-                    .epoch = epoch_ + 1,
+                    .epoch = epoch_end_.of_step,
                     .window = meter_.take_window(),
                     .objectives = parts_.stepper->reports(),
                     .skipped = parts_.stepper->skipped().item<double>(),

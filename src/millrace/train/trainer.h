@@ -71,7 +71,8 @@ class Trainer {
  private:
   // What of an epoch is due after its last step.
   struct EpochEnd {
-    bool reached = false;  // by the step under way
+    std::uint64_t of_step = 1;  // epoch that the latest step belongs to, 1-based
+    bool reached = false;       // by the step under way
     bool save_due = false;
     std::optional<EpochRow> row;  // until its validation is known
   };
