@@ -9,8 +9,8 @@
 
 namespace millrace {
 
-Scores::Scores(const SnapshotConfig& snapshot, const TrainConfig& train, std::string loss)
-    : judged_(snapshot.best_metric.empty() ? std::move(loss) : snapshot.best_metric),
+Scores::Scores(const SnapshotConfig& snapshot, const TrainConfig& train, const std::string& loss)
+    : judged_(snapshot.best_metric.empty() ? loss : snapshot.best_metric),
       named_(!snapshot.best_metric.empty()),
       highest_(snapshot.best_is == BestIs::highest),
       keeps_(snapshot.keep_best ? static_cast<std::size_t>(snapshot.best_count) : 0),

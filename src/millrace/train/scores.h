@@ -29,7 +29,7 @@ struct Metric {
 class Scores {
  public:
   // `loss`: the metric that judges where snapshot.best_metric is empty.
-  Scores(const SnapshotConfig& snapshot, const TrainConfig& train, std::string loss);
+  Scores(const SnapshotConfig& snapshot, const TrainConfig& train, const std::string& loss);
 
   [[nodiscard]] const std::string& judged() const noexcept { return judged_; }
   // The metrics of a validation after step `step`. ConfigError when snapshot.best_metric names none of them. True: the judged
