@@ -29,7 +29,7 @@ class Use : public testing::Test {
     const Result trained = millrace({"train", "language_model", "--preset=smoke", "--run=r", "--train.max_steps=3",
                                      "--train.validate_every=2", "--snapshot.every_steps=1", "--train.validate_batches=1"});
     ASSERT_EQ(trained.exit_code, 0) << trained.err;
-    const std::vector<std::int16_t> ids(5 * 7, 6);
+    const std::vector<std::int16_t> ids(35, 6);
     write_atomically(Fs::real(), root_.path() / "in.npy", [&](WritableFile& file) {
       format::write_npy(file, DType::i16, {5, 7}, std::as_bytes(std::span(ids)));
     });
