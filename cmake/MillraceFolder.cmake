@@ -3,7 +3,8 @@
 #   mr_folder(data DEPENDS base core LINK ZLIB::ZLIB PRIVATE_LINK yaml-cpp [TORCH | PCH name] [UNITY n] [TEST_LINK ...])
 #
 # Library millrace_<folder> (alias millrace::<folder>) is made of *.cpp and detail/*.cpp, the test program
-# millrace_<folder>_test of *_test.cpp; *.h are its public headers, detail/*.h stay inside. A new file needs no edit here.
+# millrace_<folder>_test of *_test.cpp; *.h are for higher floors, detail/*.h stay inside. Users get the headers that
+# cmake/public_headers.txt names. A new file needs no edit here.
 # PCH implies TORCH and uses the precompiled headers of target millrace_pch_<name>. UNITY compiles n sources at a time: each saves
 # the 4 s that a file costs for LibTorch's headers even when they are precompiled.
 include_guard(GLOBAL)
@@ -12,6 +13,13 @@ set(MILLRACE_FOLDERS "" CACHE INTERNAL "")
 function(mr_warnings target)
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor
     -Wno-missing-field-initializers -Werror>)
+endfunction()
+
+# Headers of `target` that `./dev check headers` compiles, each alone. A target of their own: what is exported names no files.
+function(mr_compiled_alone target)
+  add_library(${target}_headers INTERFACE)
+  target_link_libraries(${target}_headers INTERFACE ${target})
+  target_sources(${target}_headers INTERFACE FILE_SET HEADERS BASE_DIRS "${CMAKE_SOURCE_DIR}/src" FILES ${ARGN})
 endfunction()
 
 function(mr_folder folder)
@@ -43,8 +51,9 @@ function(mr_folder folder)
   endif()
   add_library(millrace::${name} ALIAS ${target})
   set_target_properties(${target} PROPERTIES EXPORT_NAME ${name})
-  # The public headers: installed, and each compiled alone by `./dev check headers`. They carry the include folder. x.h that x.cpp
-  # includes first (tools/tidy.py sees to it) is compiled alone when x.cpp is: here, or, without LibTorch, by the clang-tidy stage.
+  target_include_directories(${target} ${scope} "$<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/src>" "$<INSTALL_INTERFACE:include>")
+  # Each header is compiled alone by `./dev check headers`, but for x.h that x.cpp includes first (tools/tidy.py sees to it): x.h is
+  # compiled alone when x.cpp is, here or, without LibTorch, by the clang-tidy stage.
   set(proven)
   if(NOT arg_PCH AND NOT (arg_TORCH AND arg_UNITY))
     foreach(header IN LISTS headers)
@@ -55,9 +64,7 @@ function(mr_folder folder)
     endforeach()
   endif()
   list(REMOVE_ITEM headers ${proven})
-  target_sources(${target} ${scope} FILE_SET HEADERS BASE_DIRS "${CMAKE_SOURCE_DIR}/src" FILES ${headers}
-                 FILE_SET proven TYPE HEADERS BASE_DIRS "${CMAKE_SOURCE_DIR}/src" FILES ${proven})
-  set_target_properties(${target} PROPERTIES INTERFACE_HEADER_SETS_TO_VERIFY HEADERS)
+  mr_compiled_alone(${target} ${headers})
   target_compile_features(${target} ${scope} cxx_std_20)
   foreach(dep IN LISTS arg_DEPENDS)
     target_link_libraries(${target} ${scope} millrace_${dep})
@@ -81,8 +88,7 @@ function(mr_folder folder)
   if(EXISTS "${dir}/folder.cmake")
     include("${dir}/folder.cmake")  # per-file compile flags and the like
   endif()
-  install(TARGETS ${target} EXPORT MillraceTargets ARCHIVE DESTINATION lib FILE_SET HEADERS DESTINATION include
-          FILE_SET proven DESTINATION include)
+  install(TARGETS ${target} EXPORT MillraceTargets ARCHIVE DESTINATION lib)
   set(MILLRACE_FOLDERS ${MILLRACE_FOLDERS} ${target} CACHE INTERNAL "")
   if(tests AND MILLRACE_TESTS)
     mr_test(${target}_test unit ${tests})

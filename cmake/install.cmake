@@ -1,5 +1,5 @@
 # What `cmake --install` leaves for other projects: find_package(Millrace) and the target millrace::millrace (everything).
-# Headers and libraries of the folders are installed by mr_folder, the program by programs.cmake.
+# The libraries of the folders are installed by mr_folder, the program by programs.cmake.
 include(CMakePackageConfigHelpers)
 set(config_dir lib/cmake/Millrace)
 
@@ -9,6 +9,17 @@ set_target_properties(millrace_all PROPERTIES EXPORT_NAME millrace)
 target_link_libraries(millrace_all INTERFACE ${MILLRACE_FOLDERS})
 install(TARGETS millrace_all EXPORT MillraceTargets)
 install(EXPORT MillraceTargets NAMESPACE millrace:: DESTINATION ${config_dir})
+
+# Users get the headers that are meant for them, and no other.
+file(STRINGS "${CMAKE_SOURCE_DIR}/cmake/public_headers.txt" public_headers REGEX "^millrace/")
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/cmake/public_headers.txt")
+foreach(header IN LISTS public_headers)
+  cmake_path(GET header PARENT_PATH folder)
+  install(FILES "${CMAKE_SOURCE_DIR}/src/${header}" DESTINATION "include/${folder}")
+endforeach()
+add_library(millrace_face INTERFACE)
+target_link_libraries(millrace_face INTERFACE millrace_cli)
+mr_compiled_alone(millrace_face "${CMAKE_SOURCE_DIR}/src/millrace/recipe.h")
 
 configure_package_config_file(cmake/MillraceConfig.cmake.in "${CMAKE_BINARY_DIR}/MillraceConfig.cmake"
   INSTALL_DESTINATION ${config_dir})

@@ -136,6 +136,8 @@ def check_includes(tree, floors):
 def check_own_include(tree, floors, name, line, folder, target):
     parts = target.split("/")
     other = parts[1]
+    if target == "millrace/recipe.h":
+        tree.say(name, line, f"{target} stands above all floors, for programs outside this tree; include what you use")
     if len(parts) == 2 or other not in floors or folder not in floors:
         return
     if other != folder and floors[other] >= floors[folder]:
@@ -149,13 +151,36 @@ def check_own_include(tree, floors, name, line, folder, target):
         tree.say(name, line, f"recipe {own[3]} may not include recipe {parts[2]}; move what both need to a lower floor")
 
 
+PUBLIC_HEADERS = "cmake/public_headers.txt"
+
+
+def check_public_headers(tree):
+    """What is installed includes only what is installed; so does what users read as an example of their own code."""
+    listing = tree.files.get(PUBLIC_HEADERS)
+    if listing is None:
+        return
+    public = {line: number for number, line in enumerate(listing.splitlines(), 1) if line.startswith("millrace/")}
+    for target, number in public.items():
+        if "src/" + target not in tree.files:
+            tree.say(PUBLIC_HEADERS, number, f"{target} does not exist below src/; remove the line")
+    for name, text in tree.sources(SOURCE + (".in",)):
+        own = name.removeprefix("src/")
+        if own not in public and not name.startswith(("examples/", "src/millrace/cli/templates/")):
+            continue
+        for match in INCLUDE.finditer(text):
+            target = match.group(2)
+            if target.startswith("millrace/") and target not in public:
+                tree.say(name, line_of(text, match.start()), f"{target} is internal, and users get this file: declare the class "
+                                                             f"instead, or name the header in {PUBLIC_HEADERS}")
+
+
 def check_foreign_include(tree, name, line, folder, target):
     if target in ("torch/torch.h", "torch/all.h", "torch/extension.h"):
         tree.say(name, line, f"<{target}> costs 10-20 s and 1.2 GB a file; include <ATen/ops/NAME.h> for each operation, or <torch/nn/module.h>")
     elif target in ("ATen/ATen.h", "ATen/Functions.h", "ATen/NativeFunctions.h"):
         tree.say(name, line, f"<{target}> brings every operation; include <ATen/ops/NAME.h> for each one used")
     elif name.endswith(".h") and (target.startswith("torch/") or target.startswith("ATen/ops/")):
-        if folder not in ("recipes", "nn") and not target.startswith("torch/headeronly/"):
+        if folder not in ("recipes", "nn") and name != "src/millrace/recipe.h" and not target.startswith("torch/headeronly/"):
             tree.say(name, line, f"<{target}> is heavy for a header; include <ATen/core/Tensor.h> or declare the class, and move "
                                  "the code that needs it into the .cpp")
     if re.match(r"(fmt|spdlog)/", target) and not re.match(r"src/millrace/base/[^/]+\.cpp$", name):
@@ -293,6 +318,7 @@ def tidy(root):
     floors = floors_of(tree)
     check_floors_table(tree, floors)
     check_includes(tree, floors)
+    check_public_headers(tree)
     check_sizes(tree)
     check_text(tree)
     check_names(tree)

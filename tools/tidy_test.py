@@ -18,9 +18,11 @@ GOOD = {
     "CHANGELOG.md": "# Changelog\n\n## [Unreleased]\n- x\n",
     "docs/decisions/README.md": "[0001-floors.md](0001-floors.md)\n",
     "docs/decisions/0001-floors.md": RECORD,
+    "cmake/public_headers.txt": "What users get.\nmillrace/base/version.h\nmillrace/data/source.h\n",
     "src/millrace/base/version.h": '// The version.\n#pragma once\ninline constexpr const char* kVersion = "0.1.0";\n',
     "src/millrace/base/error.h": "// Errors.\n#pragma once\n",
     "src/millrace/base/error.cpp": '#include "millrace/base/error.h"\n\n#include <fmt/core.h>\n',
+    "src/millrace/data/source.h": '// Samples.\n#pragma once\n#include "millrace/base/version.h"\n',
     "src/millrace/data/loader.h": '// The loader.\n#pragma once\n\n#include "millrace/base/error.h"\n',
     "src/millrace/data/detail/ring.h": "// Slots.\n#pragma once\n",
     "src/millrace/nn/layers.h": "// Layers.\n#pragma once\n#include <torch/nn.h>\n",
@@ -60,6 +62,24 @@ class Planted(unittest.TestCase):
 
     def expect_clean(self):
         self.assertEqual(tidy.tidy(self.root), [])
+
+    def test_a_public_header_with_an_internal_one(self):
+        self.write("src/millrace/base/clock.h", "// Time.\n#pragma once\n")
+        self.append("src/millrace/data/source.h", '#include "millrace/base/clock.h"\n')
+        self.expect("src/millrace/data/source.h", ["millrace/base/clock.h is internal", "cmake/public_headers.txt"], 4)
+
+    def test_an_example_with_an_internal_header(self):
+        self.write("examples/mine/recipe.cpp", '#include "millrace/train/run.h"\n')
+        self.expect("examples/mine/recipe.cpp", ["millrace/train/run.h is internal"], 1)
+
+    def test_a_public_header_that_is_gone(self):
+        self.append("cmake/public_headers.txt", "millrace/base/gone.h\n")
+        self.expect("cmake/public_headers.txt", ["does not exist"], 4)
+
+    def test_the_public_face_inside_the_tree(self):
+        self.write("src/millrace/recipe.h", "// The face.\n#pragma once\n")
+        self.append("src/millrace/train/run.cpp", '#include "millrace/recipe.h"\n')
+        self.expect("src/millrace/train/run.cpp", ["above all floors"])
 
     def test_the_good_tree_is_good(self):
         self.expect_clean()

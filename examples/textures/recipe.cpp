@@ -3,21 +3,10 @@
 //   model    three convolutions, mean over the picture, one linear layer
 //   loss     cross-entropy with smoothed labels, and a tenth of the error of the grating's direction
 //   metrics  accuracy in all and per class, error of the direction
-#include <torch/nn/modules/activation.h>
-#include <torch/nn/modules/container/sequential.h>
-#include <torch/nn/modules/conv.h>
-#include <torch/nn/modules/linear.h>
-#include <torch/nn/modules/pooling.h>
-
 #include <cmath>
 #include <numbers>
 
-#include "millrace/cli/main.h"
-#include "millrace/data/augment.h"
-#include "millrace/data/compose.h"
-#include "millrace/nn/cross_entropy.h"
-#include "millrace/nn/losses.h"
-#include "millrace/train/entry.h"
+#include "millrace/recipe.h"
 
 namespace textures {
 namespace {

@@ -3,15 +3,10 @@
 //   model    a layer for each sensor, a trunk for both, one output
 //   loss     a mean squared error for each sensor, each divided by its own count; the probe's weighs half
 //   metrics  error and R2 of each sensor
-#include <torch/nn/modules/linear.h>
-
 #include <array>
 #include <cmath>
 
-#include "millrace/cli/main.h"
-#include "millrace/data/compose.h"
-#include "millrace/nn/losses.h"
-#include "millrace/train/entry.h"
+#include "millrace/recipe.h"
 
 namespace two_sensors {
 namespace {

@@ -3,7 +3,7 @@
 
 #include "millrace/base/error.h"
 #include "millrace/base/version.h"
-#include "millrace/core/random.h"
+#include "millrace/core/batch.h"
 
 int main() {
   try {

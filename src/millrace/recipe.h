@@ -1,0 +1,58 @@
+// The one include of a recipe's author.
+//
+// A recipe says what to learn from what: a config, a class derived from Recipe, and an Entry that names them. `millrace new NAME`
+// writes a complete one. In the order in which a recipe is written:
+//
+//   what                                                     where                             names
+//   keys of your own, with help, ranges and flags            config/field.h                    config::field, min, max, size
+//   samples computed or composed                             data/compose.h                    generate map subset concat repeat take
+//   samples from arrays in memory                            data/memory_source.h              memory_array MemorySource
+//   samples from files                                       data/npy_source.h hdf5_source.h image_source.h nifti_source.h
+//                                                            token_source.h window_source.h
+//   augmentation by the reader threads                       data/augment.h                    augment random_crop flip noise …
+//   random numbers of a sample                               base/philox.h                     Philox make_key
+//   the recipe: data, model, losses, metrics, pictures       train/recipe.h                    Recipe Objective Facts Context
+//   batches, sums with counts, state that snapshots keep     core/batch.h                      Batch Loss LossTerm State
+//   losses                                                   nn/losses.h cross_entropy.h       mean_squared_error CrossEntropy
+//   layers that are faster here, and PCA                     nn/functional.h batch_norm.h volume.h pca.h
+//   metrics                                                  metrics/board.h                   add_regression add_classification …
+//   pictures                                                 picture/draw.h                    curves maps matrix histograms images
+//   errors that name what, where and what next               base/error.h                      DataError RowError
+//   the row that the command line knows a recipe by          train/entry.h                     Entry entry_of
+//   the program: one line                                    cli/main.h                        cli_main
+//   layers                                                   LibTorch                          torch::nn
+//
+// A program that has no recipe trains a module of its own with millrace::train (millrace/train/train.h).
+//
+// It is for programs outside this tree: it stands above all floors, and no folder includes it. LibTorch's layers take the compiler
+// ten seconds; a precompiled header (as `millrace new` writes it) takes them once.
+#pragma once
+
+#include <torch/nn/modules.h>
+
+#include "millrace/base/error.h"
+#include "millrace/base/philox.h"
+#include "millrace/cli/main.h"
+#include "millrace/config/field.h"
+#include "millrace/core/batch.h"
+#include "millrace/data/augment.h"
+#include "millrace/data/compose.h"
+#include "millrace/data/hdf5_source.h"
+#include "millrace/data/image_source.h"
+#include "millrace/data/memory_source.h"
+#include "millrace/data/nifti_source.h"
+#include "millrace/data/npy_source.h"
+#include "millrace/data/source.h"
+#include "millrace/data/token_source.h"
+#include "millrace/data/window_source.h"
+#include "millrace/metrics/board.h"
+#include "millrace/nn/batch_norm.h"
+#include "millrace/nn/cross_entropy.h"
+#include "millrace/nn/functional.h"
+#include "millrace/nn/losses.h"
+#include "millrace/nn/pca.h"
+#include "millrace/nn/volume.h"
+#include "millrace/picture/draw.h"
+#include "millrace/train/config.h"
+#include "millrace/train/entry.h"
+#include "millrace/train/recipe.h"
