@@ -88,6 +88,28 @@ TEST_F(Use, OfARunWhoseRecipeNobodyNames) {
   EXPECT_THAT(kind.err, HasSubstr("let its name end in .npy, .npz, .safetensors, .pt, .pth, .h5 or .hdf5"));
 }
 
+// The run kept no test data back; its text holds some all the same.
+TEST_F(Use, EvalJudgesTheTestSplitAndDrawsWhereAsked) {
+  const Result none = millrace({"eval", "--from=r", "--split=test"});
+  EXPECT_EQ(none.exit_code, 2);
+  EXPECT_THAT(none.err, HasSubstr("the recipe keeps no test data back"));
+  const Result wrong = millrace({"eval", "--from=r", "--split=tests"});
+  EXPECT_EQ(wrong.exit_code, 2);
+  EXPECT_THAT(wrong.err, HasSubstr("there is no split \"tests\""));
+  const Result tested =
+      millrace({"eval", "--from=r", "--split=test", "--recipe.test_fraction=0.1", "--pictures=drawn", "--json"});
+  ASSERT_EQ(tested.exit_code, 0) << tested.err;
+  const Json report = Json::parse(tested.out);
+  EXPECT_EQ(report["split"], "test");
+  EXPECT_TRUE(report["metrics"].contains("test_loss")) << report;
+  EXPECT_EQ(report["pictures"], Json({"drawn/loss_by_place.png", "drawn/token_losses.png"}));
+  for (const Json& path : report["pictures"]) {
+    const std::string bytes = read_text(root_.path() / path.get<std::string>());
+    EXPECT_EQ(bytes.substr(1, 3), "PNG") << path;
+  }
+  EXPECT_THAT(millrace({"eval", "--from=r", "--pictures=drawn"}).out, HasSubstr("wrote drawn/token_losses.png\n"));
+}
+
 TEST_F(Use, ExportCarriesWhatAPythonUserNeeds) {
   const Result exported = millrace({"export", "language_model", "--from=r", "--to=w.safetensors"});
   ASSERT_EQ(exported.exit_code, 0) << exported.err;

@@ -80,7 +80,7 @@ TEST(Learning, BeamSearchFindsNothingWorseThanGreedy) {
 TEST(Learning, EvaluationOfTheSavedModelGivesTheRunsLoss) {
   Loaded loaded = load(smoke_run().run_folder);
   telemetry::Console console(telemetry::Console::Mode::quiet);
-  EXPECT_NEAR(evaluate(loaded, console).at("val_loss"), metric(smoke_run(), "val_loss", "best"), 1e-2);
+  EXPECT_NEAR(evaluate(loaded, console).metrics.at("val_loss"), metric(smoke_run(), "val_loss", "best"), 1e-2);
 }
 
 TEST(Learning, GenerateCommandWritesWithATrainedRun) {

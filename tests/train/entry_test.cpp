@@ -55,7 +55,7 @@ TEST(Inference, ARunsBestSnapshotGivesItsValidationMetrics) {
   const RunOutcome run = toys::run(entry, folder.path(), {{"train.epochs", 10}});
   telemetry::Console console(telemetry::Console::Mode::quiet);
   Loaded loaded = load_for_inference(entry, folder.path(), nullptr, Json::object(), console);
-  const auto metrics = evaluate(loaded, console);
+  const auto metrics = evaluate(loaded, console).metrics;
   EXPECT_DOUBLE_EQ(metrics.at("val_loss"), run.summary["metrics"]["val_loss"]["best"].get<double>()) << loaded.which;
   EXPECT_THROW((void)loaded.recipe->predict({}), UsageError);
 }
@@ -69,7 +69,7 @@ TEST(Inference, TheValidationAfterTheLastSnapshotCountsToo) {
   telemetry::Console console(telemetry::Console::Mode::quiet);
   Loaded loaded = load_for_inference(entry, folder.path(), nullptr, Json::object(), console);
   EXPECT_EQ(loaded.which, "best snapshot, step 10 of " + folder.path().string());
-  EXPECT_DOUBLE_EQ(evaluate(loaded, console).at("val_loss"), run.summary["metrics"]["val_loss"]["best"].get<double>());
+  EXPECT_DOUBLE_EQ(evaluate(loaded, console).metrics.at("val_loss"), run.summary["metrics"]["val_loss"]["best"].get<double>());
 }
 
 TEST(Inference, AFolderWithoutASnapshotIsAClearError) {

@@ -156,7 +156,7 @@ TEST(Average, IsWhatValidationAndInferenceSee) {
   telemetry::Console console(telemetry::Console::Mode::quiet);
   Loaded loaded = load_for_inference(entry, folder.path(), nullptr, Json::object(), console);
   EXPECT_THAT(loaded.which, HasSubstr(", averaged weights"));
-  const auto means = evaluate(loaded, console);
+  const auto means = evaluate(loaded, console).metrics;
   EXPECT_NEAR(means.at("val_loss"), summary.at("metrics").at("val_loss").at("best").get<double>(), 1e-6);
 }
 

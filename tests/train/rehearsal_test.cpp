@@ -23,6 +23,8 @@ enum class Slips : std::uint8_t {
   missing_output,  // found in measure()
   matrix_metric,
   small_picture,
+  predicted_rows,
+  predicted_name,
   nothing_counts,
   unused_parameter
 };
@@ -71,6 +73,10 @@ class Rehearsed final : public Recipe {
     if (toy_.slip == Slips::matrix_metric) board.add("width", error, at::ones({}));
     board.add_mean("mae", error.abs());
   }
+  Tensors predict(const Tensors& inputs) override {
+    const at::Tensor y = net_->first(inputs.at("x"));
+    return {{toy_.slip == Slips::predicted_name ? "yy" : "y", toy_.slip == Slips::predicted_rows ? y.sum(0) : y}};
+  }
   Facts facts() const override { return {.history = {toy_.slip == Slips::history ? "mea" : "mae"}}; }
   std::vector<Picture> draw() override {
     const std::size_t bytes = toy_.slip == Slips::small_picture ? 3 : 12;
@@ -86,6 +92,7 @@ class Rehearsed final : public Recipe {
 Entry slipping() {
   Entry row = entry_of<Rehearsed, RehearsedSections>("slipping", "A toy.");
   row.defaults = {{"data.batch_size", 4}, {"train.epochs", 3}, {"precision.dtype", "fp32"}};
+  row.predicts = {.inputs = {{"x", DType::f32, "[rows,3]", ""}}, .outputs = {{"y", DType::f32, "[rows,1]", ""}}};
   return row;
 }
 
@@ -112,6 +119,8 @@ TEST(Rehearsal, FindsBeforeTheFirstStepWhatAnEpochWouldFind) {
   EXPECT_THAT(told({{"toy.slip", "matrix_metric"}}),
               AllOf(HasSubstr("recipe slipping failed in measure(): "), HasSubstr("metric \"width\""), HasSubstr("[4,1]")));
   EXPECT_THAT(told({{"toy.slip", "small_picture"}}), HasSubstr("picture \"errors\" has 3 bytes, and 2 x 2 pixels need 12"));
+  EXPECT_THAT(told({{"toy.slip", "predicted_rows"}}), HasSubstr("output \"y\" of predict() is [1] for 2 rows of input"));
+  EXPECT_THAT(told({{"toy.slip", "predicted_name"}}), AllOf(HasSubstr("predict() gives no \"y\""), HasSubstr("Entry::predicts")));
   EXPECT_THAT(told({{"toy.slip", "nothing_counts"}}),
               HasSubstr("objective \"loss\" counts nothing in the first training batch: the count of its loss is 0"));
 }
@@ -138,7 +147,7 @@ TEST(Rehearsal, NamesParametersWithoutGradientAndGoesOn) {
   assembly.make_recipe({});
   assembly.make_loaders();
   assembly.make_stepper();
-  const Rehearsal rehearsal = rehearse(assembly);
+  const Rehearsal rehearsal = rehearse(assembly, nullptr);
   EXPECT_EQ(rehearsal.training_rows, 4);
   EXPECT_EQ(rehearsal.validation_rows, 4);
   EXPECT_THAT(rehearsal.pictures, testing::ElementsAre("errors 2x2"));

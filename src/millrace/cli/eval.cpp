@@ -2,6 +2,7 @@
 #include "millrace/cli/command.h"
 #include "millrace/cli/text.h"
 #include "millrace/cli/trained.h"
+#include "millrace/train/pictures.h"
 
 namespace millrace::cli {
 namespace {
@@ -9,6 +10,8 @@ namespace {
 constexpr std::string_view kEvalHelp =
     R"(Prints the metrics of a trained model over its recipe's validation split, in the number format that the run trained in.
 
+  --split SPLIT         validation, or test: what the recipe keeps back from training and validation
+  --pictures FOLDER     draw the recipe's pictures into this folder, which is made; files of their names are replaced
   --from PATH           run folder (its best snapshot, else the newest), snapshot folder, .safetensors or .pt file
   --data DIR            other data than the run's
   --section.key=VALUE   over the run's config; a key that eval does not use is refused
@@ -18,31 +21,62 @@ constexpr std::string_view kEvalHelp =
 RECIPE may be left out: a run knows its recipe.
 )";
 
+constexpr const char* word_of(EvaluatedSplit split) { return split == EvaluatedSplit::test ? "test" : "validation"; }
+
+EvaluatedSplit take_split(Arguments& arguments) {
+  const std::string word = arguments.value("split").value_or("validation");
+  for (const EvaluatedSplit split : {EvaluatedSplit::validation, EvaluatedSplit::test}) {
+    if (word == word_of(split)) return split;
+  }
+  throw UsageError({"there is no split " + millrace::quoted(word), "flag --split", "write validation or test"});
+}
+
+// Their paths.
+Json write_pictures(const std::vector<Picture>& pictures, const std::filesystem::path& folder, bool says) {
+  Json paths = Json::array();
+  if (pictures.empty() && says) print("the recipe draws no pictures\n");
+  Fs& fs = Fs::real();
+  if (!pictures.empty()) fs.create_directories(folder);
+  for (const Picture& picture : pictures) {
+    const std::filesystem::path path = folder / (picture.name + ".png");
+    write_atomically(fs, path, png_of(picture));
+    if (says) print("wrote " + path.string() + "\n");
+    paths.push_back(path.string());
+  }
+  return paths;
+}
+
 int run_eval(const Invocation& call) {
   Arguments arguments(call.words);
   const Entry& entry = take_recipe_of_run(arguments, call.recipes, "eval");
   const bool json = arguments.flag("json");
+  const EvaluatedSplit split = take_split(arguments);
+  const auto pictures = arguments.value("pictures");
   telemetry::Console console(telemetry::Console::Mode::automatic, json ? 2 : 1);
   Loaded loaded = load_trained(entry, arguments, "eval", console);
   console.line(told(loaded));
-  const metrics::Means metrics = evaluate(loaded, console);
+  const Evaluation evaluation = evaluate(loaded, console, split, pictures.has_value());
   std::vector<std::vector<std::string>> rows = {{"metric", "value"}};
   Json values = Json::object();
-  for (const auto& [name, value] : metrics) {
+  for (const auto& [name, value] : evaluation.metrics) {
     rows.push_back({name, significant(value, 6)});
     values[name] = value;
   }
-  json ? print_json({{"from", loaded.snapshot.string()}, {"metrics", std::move(values)}}) : print(table(rows));
+  Json report = {{"from", loaded.snapshot.string()}, {"split", word_of(split)}, {"metrics", std::move(values)}};
+  if (!json) print(table(rows));
+  if (pictures) report["pictures"] = write_pictures(evaluation.pictures, *pictures, !json);
+  if (json) print_json(report);
   return 0;
 }
 
 }  // namespace
 
-constinit const Command kEval = {.name = "eval",
-                                 .arguments = "RECIPE --from PATH [--data DIR] [--section.key=VALUE]... [--json]",
-                                 .summary = "metrics of a trained model over the validation split",
-                                 .group = "Train and use a model",
-                                 .help = kEvalHelp,
-                                 .run = run_eval};
+constinit const Command kEval = {
+    .name = "eval",
+    .arguments = "RECIPE --from PATH [--data DIR] [--split SPLIT] [--pictures FOLDER] [--section.key=VALUE]... [--json]",
+    .summary = "metrics of a trained model over the validation or test split",
+    .group = "Train and use a model",
+    .help = kEvalHelp,
+    .run = run_eval};
 
 }  // namespace millrace::cli

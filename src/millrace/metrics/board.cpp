@@ -137,6 +137,22 @@ void Board::add_to_total(std::string_view name, std::string_view term, Reading r
   for (std::size_t i = 0; i < kPerTerm; ++i) accumulate(entry.parts[first + i], values[i]);
 }
 
+void Board::add(const Board& other) {
+  for (const Entry& entry : other.entries_) {
+    if (entry.reading == Reading::classification) {
+      add_counts(entry);
+    } else if (entry.reading == Reading::total) {
+      for (std::size_t i = 0; i < entry.terms.size(); ++i) {
+        const auto first = entry.parts.begin() + static_cast<std::ptrdiff_t>(kPerTerm * i);
+        add_to_total(entry.name, entry.terms[i], entry.readings[i], {first, first + kPerTerm});
+      }
+    } else {
+      add(entry.name, entry.reading, entry.parts);
+    }
+  }
+  quiet_.insert(other.quiet_.begin(), other.quiet_.end());
+}
+
 void Board::add_mean(std::string_view name, const at::Tensor& values) {
   add(name, Reading::mean, {wide(values).sum(), count_of(values)});
 }

@@ -73,6 +73,8 @@ class Board {
   // A label or id outside 0..K-1 is found when it is read: means() and tables() then throw a DataError with name and value. Takes
   // 8 bytes on the device for each of K * K counts; at most 4,096 classes.
   void add_classification(const at::Tensor& predicted, const at::Tensor& labels, const Classification& how = {});
+  // All that another board holds, as if it had been given to this one. RecipeError where a name is of another kind here.
+  void add(const Board& other);
   // Keeps names out of lines for people, see Means::shown_on_console. A star at the end of the pattern stands for any rest.
   void quiet(std::string_view pattern) { quiet_.emplace(pattern); }
 
@@ -113,6 +115,7 @@ class Board {
   Entry& classification_of(const Classification& how);  // with names for its classes
   void add(std::string_view name, Reading reading, const std::vector<at::Tensor>& values);
   void add_to_total(std::string_view name, std::string_view term, Reading reading, const std::vector<at::Tensor>& values);
+  void add_counts(const Entry& other);
   void add_saved(const SavedJson& state);
   void add_saved(std::string_view name, const SavedJson& saved);
   void add_saved_classification(const SavedJson& saved);

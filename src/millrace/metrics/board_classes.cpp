@@ -107,6 +107,14 @@ Board::Entry& Board::classification_of(const Classification& how) {
   return entry;
 }
 
+void Board::add_counts(const Entry& other) {
+  Entry& entry = classification_of(other.how);
+  for (std::size_t i = 0; i < entry.parts.size(); ++i) detail::move_to(entry.parts[i], other.parts[i].device());
+  entry.parts[0].add_(other.parts[0]);
+  entry.parts[1].add_(other.parts[1]);
+  entry.parts[2] = at::maximum(entry.parts[2], other.parts[2]);
+}
+
 void Board::add_classification(const at::Tensor& predicted, const at::Tensor& labels, const Classification& how) {
   check_labels(predicted, labels, how);
   const Classification full = named(predicted, how);

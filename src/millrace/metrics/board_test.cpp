@@ -49,6 +49,34 @@ TEST(Board, ZeroCountIsNan) {
   EXPECT_TRUE(std::isnan(board.means().at("x")));
 }
 
+// A board of a step that counts is added to that of the log line.
+TEST(Board, TakesWhatAnotherBoardHolds) {
+  const auto fill = [](Board& board, double x) {
+    board.add("loss", x, 2);
+    board.add_log("log", scalar(x), scalar(3));
+    board.add_regression(at::arange(4, at::kDouble) * x, at::arange(4, at::kDouble), "fit");
+    board.add("total", Loss{.terms = {{.sum = scalar(x), .count = scalar(1), .name = "a"},
+                                      {.sum = scalar(2 * x), .count = scalar(4), .name = "b", .weight = 0.5}}});
+    board.add_classification(at::arange(6).remainder(2), at::arange(6).remainder(3), {.classes = {"a", "b", "c"}});
+    board.quiet("log");
+  };
+  Board together;
+  Board parts;
+  for (const double x : {1.5, 0.25}) {
+    fill(together, x);
+    Board part;
+    fill(part, x);
+    parts.add(part);
+  }
+  EXPECT_EQ(parts.state(), together.state());
+  EXPECT_FALSE(parts.means().shown_on_console("log"));
+  parts.add(Board());
+  EXPECT_EQ(parts.state(), together.state());
+  Board other;
+  other.add_log("loss", scalar(1), scalar(1));
+  EXPECT_THROW(parts.add(other), RecipeError);
+}
+
 TEST(Board, ResetForgets) {
   Board board;
   board.add("x", 1.0, 1.0);

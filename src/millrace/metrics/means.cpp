@@ -25,6 +25,12 @@ double Means::at(std::string_view name) const {
                      empty() ? "none was added" : "there are " + joined(values_, ", ", &value_type::first)});
 }
 
+Means::Patterns Means::quiet_with(std::string_view prefix) const {
+  Patterns patterns;
+  for (const std::string& pattern : quiet_) patterns.insert(std::string(prefix) + pattern);
+  return patterns;
+}
+
 bool Means::shown_on_console(std::string_view name) const noexcept {
   return std::none_of(quiet_.begin(), quiet_.end(), [&](std::string_view pattern) {
     return pattern.ends_with('*') ? name.starts_with(pattern.substr(0, pattern.size() - 1)) : name == pattern;

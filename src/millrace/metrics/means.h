@@ -32,6 +32,7 @@ class Means {
 
   // Names that stay out of lines for people; logs and event files have them all. See Board::quiet for the patterns.
   void set_quiet(Patterns patterns) { quiet_ = std::move(patterns); }
+  [[nodiscard]] Patterns quiet_with(std::string_view prefix) const;  // the patterns of the names with a prefix before each
   [[nodiscard]] bool shown_on_console(std::string_view name) const noexcept;
 
   friend bool operator==(const Means&, const Means&) = default;

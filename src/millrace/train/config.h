@@ -168,6 +168,8 @@ struct LogConfig {
   std::int64_t every = 50;
   bool tensorboard = true;
   bool images = true;
+  std::int64_t pictures_kept = 8;
+  bool train_metrics = false;
   bool gpu_memory = false;
   static consteval auto fields() {
     using C = LogConfig;
@@ -175,7 +177,11 @@ struct LogConfig {
     return std::tuple{
         field<&C::every>("Steps between log lines. The only reads of the loss on the host besides validation.").min(1),
         field<&C::tensorboard>("Write TensorBoard event files into the run folder."),
-        field<&C::images>("Keep the recipe's pictures of each validation in the run folder."),
+        field<&C::images>("Keep the recipe's pictures of a validation in the run folder."),
+        field<&C::pictures_kept>(
+            "Validations whose pictures stay beside the latest's: the first, the newest and an even spread of those between.")
+            .min(0),
+        field<&C::train_metrics>("Measure the training batches too: the log line has the recipe's metrics as train/NAME."),
         field<&C::gpu_memory>("Add the allocator's memory counters to the log line.")};
   }
 };

@@ -9,6 +9,7 @@
 #include "millrace/device/device.h"
 #include "millrace/precision/precision.h"
 #include "millrace/train/model_state.h"
+#include "millrace/train/pictures.h"
 #include "millrace/train/recipe_guard.h"
 #include "millrace/train/run.h"
 #include "millrace/train/run_folder.h"
@@ -129,14 +130,26 @@ Loaded load_for_inference(const Entry& entry, const std::filesystem::path& from,
   return loaded;
 }
 
-metrics::Means evaluate(Loaded& loaded, telemetry::Console& console) {
+namespace {
+
+data::Pipeline pipeline_of(Recipe& recipe, EvaluatedSplit split) {
+  const bool test = split == EvaluatedSplit::test;
+  data::Pipeline pipeline = test ? recipe.test_data() : recipe.data(Split::validation);
+  if (!pipeline.datasets.empty()) return pipeline;
+  if (test) {
+    throw UsageError({"the recipe keeps no test data back", "flag --split",
+                      "set the recipe's key for test data, where it has one, or leave --split=test away"});
+  }
+  throw UsageError(
+      {"the recipe has no validation data", "its validation split is empty", "point --data at data with a validation part"});
+}
+
+}  // namespace
+
+Evaluation evaluate(Loaded& loaded, telemetry::Console& console, EvaluatedSplit split, bool draws) {
   const RunConfig config = config::read<RunConfig>(loaded.config.values);
   loaded.recipe->before_training();
-  data::Pipeline pipeline = loaded.recipe->data(Split::validation);
-  if (pipeline.datasets.empty()) {
-    throw UsageError(
-        {"the recipe has no validation data", "its validation split is empty", "point --data at data with a validation part"});
-  }
+  data::Pipeline pipeline = pipeline_of(*loaded.recipe, split);
   const auto options = loader_options(config, *loaded.switches, pipeline, Split::validation, console);
   data::Loader loader(std::move(pipeline), options);
   telemetry::Timeline timeline;
@@ -147,7 +160,16 @@ metrics::Means evaluate(Loaded& loaded, telemetry::Console& console) {
                    .trains = false});
   loaded.recipe->model().eval();
   const BatchWay way{*loaded.recipe, nullptr, loaded.device, config.memory.micro_batches};
-  return run_validation(way, stepper, loader, config.train.validate_batches).value_or(Validated{}).means;
+  const std::optional<Validated> validated = run_validation(way, stepper, loader, config.train.validate_batches);
+  if (!validated) return {};
+  Evaluation evaluation;
+  const bool test = split == EvaluatedSplit::test;
+  evaluation.metrics.set_quiet(validated->means.quiet_with(""));
+  for (const auto& [name, value] : validated->means)
+    evaluation.metrics[test && name.starts_with("val_") ? "test_" + name.substr(4) : name] = value;
+  if (draws)
+    evaluation.pictures = pictures_of(*loaded.recipe, validated->tables, test ? "of the test data" : "of the validation");
+  return evaluation;
 }
 
 }  // namespace millrace

@@ -18,6 +18,8 @@ void Meter::add(const Stepper& stepper, const StepResult& result) {
   }
 }
 
+void Meter::add(const metrics::Board& measured) { measured_.add(measured); }
+
 void Meter::end_step(std::int64_t rows) {
   ++window_steps_;
   for (std::int64_t* samples : {&window_samples_, &epoch_samples_, &samples_, &process_samples_}) *samples += rows;
@@ -40,6 +42,10 @@ Window Meter::take_window() {
                 .steps = std::exchange(window_steps_, 0),
                 .samples = std::exchange(window_samples_, 0)};
   window_.reset();
+  const metrics::Means measured = measured_.means();
+  window.means.set_quiet(measured.quiet_with("train/"));
+  for (const auto& [name, value] : measured) window.means["train/" + name] = value;
+  measured_.reset();
   if (const auto it = window.means.find(first_loss_); it != window.means.end()) loss_last_ = it->second;
   if (!loss_first_) loss_first_ = loss_last_;
   return window;
@@ -62,6 +68,7 @@ void Meter::write_state(Json& trainer, Json& report) const {
   trainer["epoch_samples"] = epoch_samples_;
   if (loss_first_) trainer["loss_first"] = number_or_null(*loss_first_);
   report = {{"window", window_.state()}, {"loss_last", loss_last_ ? number_or_null(*loss_last_) : Json()}};
+  if (!measured_.empty()) report["measured"] = measured_.state();
 }
 
 void Meter::load_state(const SavedJson& trainer, const SavedJson& report) {
@@ -70,6 +77,7 @@ void Meter::load_state(const SavedJson& trainer, const SavedJson& report) {
   epoch_samples_ = trainer["epoch_samples"].integer(0);
   if (const auto first = trainer.find("loss_first")) loss_first_ = first->number_or_nan();
   if (const auto window = report.find("window")) window_.load_state(*window);
+  if (const auto measured = report.find("measured")) measured_.load_state(*measured);
   if (const auto last = report.find("loss_last"); last && !last->json().is_null()) loss_last_ = last->number_or_nan();
 }
 

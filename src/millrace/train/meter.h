@@ -12,7 +12,7 @@ namespace millrace {
 
 // Of the steps since the last log line.
 struct Window {
-  metrics::Means means;  // losses and their terms
+  metrics::Means means;  // losses and their terms; with log.train_metrics the recipe's metrics as "train/<name>"
   double seconds = 0;
   std::int64_t steps = 0;
   std::int64_t samples = 0;
@@ -32,6 +32,7 @@ class Meter {
 
   void start();                                                // the clocks; once, before the first step
   void add(const Stepper& stepper, const StepResult& result);  // one micro-batch of a step that counts
+  void add(const metrics::Board& measured);                    // the recipe's own metrics of a step that counts
   void end_step(std::int64_t rows);
   void leave_out(std::int64_t nanoseconds) noexcept;  // from the rates: time not spent on steps
 
@@ -54,6 +55,7 @@ class Meter {
  private:
   std::string first_loss_;
   metrics::Board window_;
+  metrics::Board measured_;  // in the window, by the recipe
   metrics::Board epoch_;
   std::int64_t window_steps_ = 0, window_samples_ = 0, epoch_samples_ = 0, samples_ = 0, process_samples_ = 0;
   std::int64_t window_begin_ns_ = 0, epoch_begin_ns_ = 0;

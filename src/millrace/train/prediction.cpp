@@ -69,7 +69,7 @@ std::size_t find(const Entry& entry, const PredictionInput& input, const Predict
   const auto found =
       std::find_if(input.tensors.begin(), input.tensors.end(), [&](const Field& field) { return field.name == taken.name; });
   if (found == input.tensors.end()) refuse(entry, input, "the input has no tensor " + quoted(taken.name));
-  if (!fits(found->dtype, taken.dtype) || !fits(found->shape, taken.shape)) {
+  if (!takes(taken, found->dtype, found->shape)) {
     refuse(entry, input, "tensor " + text_of(*found) + " is not what recipe " + entry.name + " takes");
   }
   return static_cast<std::size_t>(found - input.tensors.begin());
@@ -110,7 +110,25 @@ at::Tensor on_cpu(const at::Tensor& output) {
   return output.detach().to(at::kCPU, half ? at::kFloat : type).resolve_conj().resolve_neg().contiguous();
 }
 
+void check_names(const Entry& entry, const Tensors& outputs) {
+  const std::vector<PredictField>& told = entry.predicts.outputs;
+  if (told.empty()) return;
+  const auto refuse = [&](const std::string& what) {
+    throw RecipeError({what, "recipe " + entry.name + ", Entry::predicts",
+                       "let predict() give what the entry says, and the entry say what predict() gives: " +
+                           listed(told, [](const PredictField& field) { return to_text(field); })});
+  };
+  for (const PredictField& field : told) {
+    if (!outputs.contains(field.name)) refuse("predict() gives no " + quoted(field.name));
+  }
+  for (const auto& [name, output] : outputs) {
+    if (std::ranges::none_of(told, [&](const PredictField& field) { return field.name == name; }))
+      refuse("predict() gives " + quoted(name) + ", which the entry does not name");
+  }
+}
+
 Tensors checked(const Entry& entry, const Tensors& outputs, std::int64_t rows) {
+  check_names(entry, outputs);
   Tensors result;
   for (const auto& [name, output] : outputs) {
     const bool whole = rows < 0;
@@ -126,6 +144,22 @@ Tensors checked(const Entry& entry, const Tensors& outputs, std::int64_t rows) {
 }
 
 }  // namespace
+
+bool takes(const PredictField& field, DType dtype, const Shape& shape) {
+  return fits(dtype, field.dtype) && fits(shape, field.shape);
+}
+
+Tensors predict_batch(const Entry& entry, Recipe& recipe, const Tensors& inputs, std::int64_t rows,
+                      std::optional<at::ScalarType> autocast) {
+  const at::NoGradGuard no_grad;
+  const at::Device device = inputs.empty() ? at::Device(at::kCPU) : inputs.begin()->second.device();
+  Tensors outputs;
+  {
+    const device::Autocast scope(device.type(), autocast);
+    outputs = recipe.predict(inputs);
+  }
+  return checked(entry, outputs, rows);
+}
 
 std::string to_text(const PredictField& field) {
   return quoted(field.name) + " " + std::string(name_of(field.dtype)) + " " + field.shape;
@@ -150,7 +184,6 @@ PredictionReport predict_rows(const Entry& entry, Loaded& loaded, const Predicti
   const std::int64_t most = whole ? 1 : loaded.shared->data.batch_size;
   std::vector<NotANumber> bad(used.size());
   PredictionReport report{.rows = whole ? 1 : rows, .warnings = {}};
-  const at::NoGradGuard no_grad;
   for (std::int64_t first = 0; first < report.rows; first += most) {
     const std::int64_t count = std::min(most, report.rows - first);
     Tensors batch;
@@ -161,13 +194,7 @@ PredictionReport predict_rows(const Entry& entry, Loaded& loaded, const Predicti
       const at::ScalarType type = known ? scalar_type_of(entry.predicts.inputs[k].dtype) : tensor.scalar_type();
       batch[input.tensors[used[k]].name] = tensor.to(loaded.device, type);
     }
-    Tensors outputs;
-    {
-      const device::Autocast autocast(loaded.device.type(), loaded.autocast);
-      outputs = loaded.recipe->predict(batch);
-    }
-    batch.clear();
-    write(checked(entry, outputs, whole ? -1 : count));
+    write(predict_batch(entry, *loaded.recipe, batch, whole ? -1 : count, loaded.autocast));
     if (progress) progress(first + count, report.rows);
   }
   for (std::size_t k = 0; k < used.size(); ++k) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,13 @@ struct PredictionReport {
 PredictionReport predict_rows(const Entry& entry, Loaded& loaded, const PredictionInput& input,
                               const std::function<void(const Tensors& outputs)>& write,
                               const std::function<void(std::int64_t done, std::int64_t rows)>& progress = {});
+
+// One batch: the recipe's inputs by name, on its device. What predict() gave, in CPU memory, half precision as fp32. `rows`: of
+// the inputs, -1 = unknown. RecipeError for outputs that the entry does not name, or whose rows are not those of the batch.
+[[nodiscard]] Tensors predict_batch(const Entry& entry, Recipe& recipe, const Tensors& inputs, std::int64_t rows,
+                                    std::optional<at::ScalarType> autocast);
+// Whether predict() may be given a tensor of this type and shape for one of its inputs.
+[[nodiscard]] bool takes(const PredictField& field, DType dtype, const Shape& shape);
 
 // "x" c64 [rows,baselines,frequencies,RA].
 [[nodiscard]] std::string to_text(const PredictField& field);

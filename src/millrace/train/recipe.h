@@ -89,12 +89,13 @@ struct Facts {
 
 // All calls come from one thread, the loop's. What a callback throws is told with the recipe's name, the callback, the batch and
 // its fields (see RecipeGuard); a RowError also with the sample. Before the first step of a run one batch of each split goes
-// through prepare, loss, measure and draw as a rehearsal, which is then taken back: see rehearsal.h.
+// through prepare, loss, measure, draw and predict as a rehearsal, which is then taken back: see rehearsal.h.
 //
 //   callback          called                                             gradients   number format   on which weights
 //   constructor       once in a process; opens no files
 //   before_training   once, before data(); in a resumed run after load_state()
 //   data              once for each split; eval asks for validation alone, predict for none
+//   test_data         by `millrace eval --split=test` alone
 //   model             often: make it once and keep it. On the CPU when first asked for; the trainer moves it
 //   objectives        once
 //   prepare           for each micro-batch of each split                 as loss     fp32
@@ -102,9 +103,11 @@ struct Facts {
 //                                                                                                     the averaged ones, if any
 //   begin_validation  before each pass over the validation split
 //   measure           for each micro-batch of the validation split       none        fp32            those of the validation
+//                     with log.train_metrics=true also for each          none        fp32            the run's
+//                     micro-batch of a training step
 //   draw              after a validation, where pictures are kept        none        fp32            from what measure() kept
 //   samples           before the first step and after the last           none        fp32            the run's
-//   predict           for each input of `millrace predict`               none        as the command has it
+//   predict           for some rows after the other                      none        precision.dtype  the run's
 //   state, load_state with each snapshot; load_state also before predict and eval
 //
 // A micro-batch is on the device, in train mode or in evaluation mode as batch.split() says. In a grouped pipeline a group may
@@ -116,6 +119,9 @@ class Recipe {
   virtual ~Recipe() = default;
   // The data set of a split, or several. An empty pipeline for validation = no validation.
   virtual data::Pipeline data(Split split) = 0;
+  // Samples that neither training nor a choice of snapshots has seen. A batch of them is one of Split::validation to all
+  // callbacks. Empty: the recipe keeps none back.
+  virtual data::Pipeline test_data() { return {}; }
   // Before the model sees it: layout, scaling, noise. May replace fields, and free them.
   virtual Batch prepare(Batch batch) { return batch; }
   // Lives as long as the recipe.
@@ -126,7 +132,8 @@ class Recipe {
   // What measure() kept of an earlier validation is forgotten here, not in draw(), which is not always called.
   virtual void begin_validation() {}
   // Sums of one micro-batch, left on the device: the board divides once at the end, over all ranks. The losses are added by the
-  // trainer. What is kept for draw() is kept here, as clones: a batch's memory goes back to the loader.
+  // trainer. What is kept for draw() is kept here, as clones: a batch's memory goes back to the loader. Keep nothing where
+  // batch.split() is Split::train.
   virtual void measure(const Batch&, const StepResult&, metrics::Board&) {}
 
   // Optional.

@@ -11,6 +11,7 @@
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
 #include "millrace/base/fs.h"
+#include "millrace/base/throw_site.h"
 #include "millrace/device/tensor_memory.h"
 
 namespace millrace {
@@ -48,6 +49,16 @@ Message told() {
     if (device::is_out_of_memory(error)) throw;
     return {first_line(error.what()), "", "the text is that of the exception; look at what the callback does with these fields"};
   }
+}
+
+// "at recipe.cpp:92", in a debug build.
+std::string author_line() {
+  static constexpr std::array<std::string_view, 12> kOurs = {"/millrace/base/",    "/millrace/config/", "/millrace/core/",
+                                                             "/millrace/data/",    "/millrace/device/", "/millrace/kernels/",
+                                                             "/millrace/metrics/", "/millrace/nn/",     "/millrace/optim/",
+                                                             "/millrace/picture/", "/millrace/train/",  "/millrace/cli/"};
+  const std::string place = throw_site(kOurs);
+  return place.empty() ? "" : "at " + place;
 }
 
 [[noreturn]] void refuse(std::string what, std::string next) { throw RecipeError({std::move(what), "", std::move(next)}); }
@@ -94,6 +105,7 @@ RecipeGuard::RecipeGuard(std::string name, std::unique_ptr<Recipe> recipe) : nam
 template <class Call>
 decltype(auto) RecipeGuard::in(const Site& site, Call&& call) const {
   try {
+    const ThrowWatch watch;
     return std::forward<Call>(call)();
   } catch (const std::exception&) {
     rethrow(site);
@@ -134,6 +146,7 @@ void RecipeGuard::rethrow(const Site& site) const {
     throw;
   } catch (const RowError& error) {
     Message message = error.message();
+    append_line(message.where, author_line());
     if (site.batch != nullptr) append_line(message.where, sample_of(*site.batch, error));
     append_line(message.where, "recipe " + name_ + ", " + site.callback);
     append_line(message.where, where(site));
@@ -146,6 +159,7 @@ void RecipeGuard::rethrow(const Site& site) const {
   } catch (const std::exception&) {
     Message message = told();
     message.what = failed_in(site) + message.what;
+    append_line(message.where, author_line());
     append_line(message.where, where(site));
     throw RecipeError(std::move(message));
   }
@@ -156,6 +170,12 @@ data::Pipeline RecipeGuard::data(Split split) {
   data::Pipeline pipeline =
       in({training ? "data(Split::train)" : "data(Split::validation)"}, [&] { return recipe_->data(split); });
   datasets_.at(training ? 0 : 1) = pipeline.datasets;
+  return pipeline;
+}
+
+data::Pipeline RecipeGuard::test_data() {
+  data::Pipeline pipeline = in({"test_data()"}, [&] { return recipe_->test_data(); });
+  datasets_.at(1) = pipeline.datasets;  // their batches are of Split::validation
   return pipeline;
 }
 
@@ -243,10 +263,12 @@ std::unique_ptr<Recipe> make_guarded(const std::string& name, const MakeRecipe& 
                                      const Context& context) {
   std::unique_ptr<Recipe> recipe;
   try {
+    const ThrowWatch watch;
     recipe = make(config, context);
   } catch (const std::exception&) {
     Message message = told();
     message.what = "recipe " + name + " failed when it was made: " + message.what;
+    append_line(message.where, author_line());
     throw RecipeError(std::move(message));
   }
   return std::make_unique<RecipeGuard>(name, std::move(recipe));

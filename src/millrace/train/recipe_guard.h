@@ -13,9 +13,8 @@
 namespace millrace {
 
 // Hands every call on to a recipe. What the callback throws becomes
-//   RecipeError   an exception of LibTorch, of the standard library or of the recipe's own, and our own InternalError: the
-//   recipe's
-//                 name, the callback, the objective, the batch and its fields are added
+//   RecipeError   an exception of LibTorch, of the standard library or of the recipe's own, and our own InternalError: with the
+//                 recipe's name, the callback, the objective, the batch and its fields, and in a debug build the author's line
 //   DataError     as it is, with the batch added; a RowError also with the sample, as the source describes it
 //   itself        every other error of ours, errors of files, and want of memory, from which a run recovers
 // What callbacks return is checked: objectives without a loss, losses without terms or without a gradient, pictures whose bytes
@@ -26,6 +25,7 @@ class RecipeGuard final : public Recipe {
   [[nodiscard]] Recipe& inner() const noexcept { return *recipe_; }
 
   data::Pipeline data(Split split) override;
+  data::Pipeline test_data() override;
   Batch prepare(Batch batch) override;
   torch::nn::Module& model() override;
   bool set_layout(Layout layout) override;

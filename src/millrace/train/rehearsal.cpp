@@ -9,9 +9,11 @@
 #include "millrace/base/clock.h"
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
+#include "millrace/core/scalar_type.h"
 #include "millrace/device/tensor_memory.h"
 #include "millrace/metrics/board.h"
 #include "millrace/train/generator_state.h"
+#include "millrace/train/prediction.h"
 
 namespace millrace {
 namespace {
@@ -53,16 +55,54 @@ void check_counts(const Stepper& stepper, const StepResult& result) {
   }
 }
 
-void rehearse_training(Assembly& assembly, Rehearsal& rehearsal) {
+// Two rows of the fields that predict() takes; without an input, the name of one that the batch does not have.
+std::pair<Tensors, std::string> inputs_in(const Batch& batch, const Predicts& predicts) {
+  constexpr std::int64_t kRows = 2;
+  Tensors inputs;
+  for (const PredictField& field : predicts.inputs) {
+    for (const Group& group : batch.groups()) {
+      const auto found = group.fields.find(field.name);
+      if (found == group.fields.end() || found->second.dim() == 0) continue;
+      const at::Tensor rows = found->second.narrow(0, 0, std::min(kRows, found->second.size(0)));
+      const auto dtype = dtype_of(rows.scalar_type());
+      if (dtype && takes(field, *dtype, rows.sizes().vec())) inputs[field.name] = rows.to(scalar_type_of(field.dtype));
+    }
+    if (!inputs.contains(field.name)) return {{}, field.name};
+  }
+  return {std::move(inputs), ""};
+}
+
+void rehearse_prediction(const Assembly& assembly, const Batch& batch, const Entry* entry, Rehearsal& rehearsal) {
+  if (entry == nullptr || entry->predicts.inputs.empty()) return;
+  const auto [inputs, missing] = inputs_in(batch, entry->predicts);
+  if (!missing.empty()) {
+    rehearsal.prediction = "not tried: the batch has no field like the input " + quoted(missing);
+    return;
+  }
+  const std::int64_t rows = inputs.begin()->second.size(0);
+  if (rows == 0) return;
+  const bool same = std::ranges::all_of(inputs, [&](const auto& input) { return input.second.size(0) == rows; });
+  if (!same) return;
+  const Tensors outputs = predict_batch(*entry, assembly.recipe(), inputs, rows, assembly.stepper().autocast());
+  rehearsal.prediction = to_text(inputs) + " -> " + to_text(outputs);
+}
+
+void rehearse_training(Assembly& assembly, const Entry* entry, Rehearsal& rehearsal) {
   const std::optional<Batch> batch = assembly.trial_batch(Split::train);
   if (!batch) return;
   Stepper& stepper = assembly.stepper();
   const Stepper::Rehearsed rehearsed = stepper.rehearse(*batch);
   rehearsal.training_rows = batch->rows();
   check_counts(stepper, rehearsed.result);
+  Recipe& recipe = assembly.recipe();
+  const bool training = recipe.model().is_training();
+  recipe.model().eval();
+  rehearse_prediction(assembly, *batch, entry, rehearsal);
+  recipe.model().train(training);
   metrics::Board board;
   for (std::size_t i = 0; i < rehearsed.result.losses.size(); ++i)
     board.add(stepper.objective_name(i), rehearsed.result.losses[i]);
+  if (assembly.config().log.train_metrics) recipe.measure(*batch, rehearsed.result, board);
   rehearsal.losses = board.means();
   for (const auto& [name, value] : rehearsal.losses) {
     if (!std::isfinite(value))
@@ -128,13 +168,13 @@ std::string values_of(const metrics::Means& means) {
 
 }  // namespace
 
-Rehearsal rehearse(Assembly& assembly) {
+Rehearsal rehearse(Assembly& assembly, const Entry* entry) {
   static const telemetry::Counter taken("rehearsal");
   taken.add(1);
   const double begin = steady_seconds();
   const KeepGenerator no_trace;
   Rehearsal rehearsal;
-  if (!within_memory([&] { rehearse_training(assembly, rehearsal); }))
+  if (!within_memory([&] { rehearse_training(assembly, entry, rehearsal); }))
     rehearsal.warnings.emplace_back("memory ran out in the rehearsal of a training batch; the run will try with less");
   if (assembly.validation() != nullptr) {
     const bool whole = within_memory([&] { rehearse_validation(assembly, rehearsal); });
@@ -161,6 +201,7 @@ std::string to_text(const Rehearsal& rehearsal) {
                                  ? "no batch"
                                  : std::to_string(rehearsal.validation_rows) + " rows  " + values_of(rehearsal.metrics));
   if (!rehearsal.pictures.empty()) text += line("pictures", joined(rehearsal.pictures, ", "));
+  if (!rehearsal.prediction.empty()) text += line("predict", rehearsal.prediction);
   for (const std::string& warning : rehearsal.warnings) text += line("warning", warning);
   text.pop_back();
   return text;

@@ -82,7 +82,8 @@ void Reporter::step_line(const StepRecord& record) const {
   if (record.total_steps > 0 && record.window.steps > 0)
     line.eta_seconds = per_step * static_cast<double>(record.total_steps - record.step);
   for (const auto& [name, value] : record.window.means) {
-    if (name != names_.loss) line.extra += (line.extra.empty() ? "" : "  ") + name + " " + fixed(value, 4);
+    if (name != names_.loss && record.window.means.shown_on_console(name))
+      line.extra += (line.extra.empty() ? "" : "  ") + name + " " + fixed(value, 4);
   }
   if (record.skipped > 0) line.extra += "  skipped " + fixed(record.skipped, 0);
   if (record.objectives.size() == 1) {
@@ -131,7 +132,8 @@ void Reporter::step_json(const StepRecord& record) const {
 void Reporter::step_events(const StepRecord& record) const {
   telemetry::EventWriter& events = *sinks_.events;
   const std::int64_t step = record.step;
-  for (const auto& [name, value] : record.window.means) events.scalar(name + "/train", step, value);
+  for (const auto& [name, value] : record.window.means)
+    events.scalar((name.starts_with("train/") ? name.substr(6) : name) + "/train", step, value);
   for (std::size_t i = 0; i < record.objectives.size(); ++i) {
     const ObjectiveReport& objective = record.objectives[i];
     if (!objective.present) continue;

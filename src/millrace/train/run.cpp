@@ -144,6 +144,7 @@ RunOutcome run_training(const RunRequest& request) {
   session.run_place = place_of_run(request.entry->name, config::read<RunConfig>(config.values).run);
   session.assembly = assembly_request(request, std::move(config));
   session.preset = request.preset;
+  session.entry = request.entry;
   session.schema = schema_of(*request.entry);
   session.command_line = request.command_line;
   session.fresh = request.fresh;

@@ -87,7 +87,14 @@ struct Loaded {
 Loaded load_for_inference(const Entry& entry, const std::filesystem::path& from, const config::Resolved* config,
                           const Json& overrides, telemetry::Console& console);
 
-// Validation metrics of a loaded model over its recipe's validation split (data may be redirected by overrides).
-metrics::Means evaluate(Loaded& loaded, telemetry::Console& console);
+enum class EvaluatedSplit : std::uint8_t { validation, test };
+struct Evaluation {
+  metrics::Means metrics;         // losses as "val_<objective>", or "test_<objective>"
+  std::vector<Picture> pictures;  // the recipe's, and a matrix for each table of counts
+};
+// A loaded model over the validation data of its recipe, or its test data; flags of the command may have pointed it at other
+// data. UsageError where the recipe has none. Pictures are drawn where `draws` says so.
+Evaluation evaluate(Loaded& loaded, telemetry::Console& console, EvaluatedSplit split = EvaluatedSplit::validation,
+                    bool draws = false);
 
 }  // namespace millrace

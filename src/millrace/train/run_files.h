@@ -2,6 +2,8 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
+#include <string>
 
 namespace millrace::run_files {
 
@@ -18,6 +20,10 @@ inline constexpr const char* kPictures = "pictures";
 inline constexpr const char* kBranches = "branches";  // snapshots that a run left behind when it went on from an older one
 inline constexpr const char* kOldRun =
     ".old-run";  // what --fresh replaces, until the new run has saved; where that is taken, ".old-run-2" …
+
+// The pictures of the validation after a step: pictures/NAME.step-00001200.png. -1 for other names.
+[[nodiscard]] std::string picture_of_step(const std::string& name, std::int64_t step);
+[[nodiscard]] std::int64_t step_of_picture(const std::string& file);
 
 // Every run has or may have these.
 inline constexpr std::array<const char*, 11> kAll = {kLock,    kRun,           kConfig,    kPlan,     kLog,     kSummary,

@@ -356,6 +356,14 @@ void RunFolder::write(const char* name, const std::string& text) {
   written_[name] = text;
 }
 
+void RunFolder::remove(const std::string& name) {
+  look_after();
+  if (!record_.owns(name)) return;
+  fs_.remove_all(path_ / name);
+  record_.files.erase(name);
+  write_record(fs_, path_, record_);
+}
+
 void RunFolder::look_after() {
   if (!has_begun_ || (lock_ != nullptr && lock_->is_in(path_))) return;
   // Without these it is what the save that was under way made anew.

@@ -53,6 +53,7 @@ class RunFolder {
   // The path of a file that the run is about to write. UsageError when it is somebody else's.
   std::filesystem::path own(const std::string& name);
   void write(const char* name, const std::string& text);  // whole or not at all. FsError, UsageError
+  void remove(const std::string& name);                   // a file that the run wrote; others stay. FsError
   // Before a snapshot is written: a folder that was moved or deleted meanwhile is made anew. What is to be told of it, or "".
   // UsageError, as in own() and write(), when another folder is in its place.
   std::string hold();

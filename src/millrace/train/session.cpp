@@ -39,7 +39,7 @@ RunOutcome Session::run() {
   assembly_.decide();
   assembly_.decide_memory();
   if (!resumed_ && assembly_.switches().on("rehearsal")) {
-    for (const std::string& warning : rehearse(assembly_).warnings) console().warning(warning);
+    for (const std::string& warning : rehearse(assembly_, request_.entry).warnings) console().warning(warning);
   }
   begin_folder();
   introduce();
@@ -71,7 +71,7 @@ RunOutcome Session::rehearse_only() {
   assembly_.make_stepper();
   assembly_.note_undecided();
   introduce();
-  console().line(to_text(rehearse(assembly_)));
+  console().line(to_text(rehearse(assembly_, request_.entry)));
   return {Json::object(), request_.run_place.folder, 0};
 }
 

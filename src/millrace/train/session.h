@@ -18,6 +18,7 @@ struct SessionRequest {
   AssemblyRequest assembly;
   std::string preset;
   config::Schema schema = config::schema_of<RunConfig>();  // what may differ when the run goes on
+  const Entry* entry = nullptr;                            // for the rehearsal of predict(); null: a program's own module
   RunPlace run_place;                                      // no folder = nothing is written
   std::vector<std::string> command_line;
   bool fresh = false;

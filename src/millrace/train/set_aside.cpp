@@ -79,6 +79,14 @@ void copy_file(Fs& fs, const stdfs::path& from, const stdfs::path& to, const cha
 
 constexpr std::int64_t kAll = -1;
 
+std::vector<std::string> pictures_after(const RunRecord& record, std::int64_t step) {
+  std::vector<std::string> names;
+  for (const std::string& name : record.files) {
+    if (run_files::step_of_picture(name) > step) names.push_back(name);
+  }
+  return names;
+}
+
 // What Millrace put into a folder that was set aside, the record last; then the folders, where nothing else is in them.
 void remove_set_aside(Fs& fs, const stdfs::path& folder) {
   if (const auto record = read_record(fs, folder)) {
@@ -168,16 +176,29 @@ stdfs::path set_branch_aside(Fs& fs, const stdfs::path& run, RunRecord& record, 
   const Json told = fs.exists(summary) ? Json::parse(fs.read_file(summary), nullptr, /*allow_exceptions=*/false) : Json();
   const bool moves_summary = told.is_object() && told.value("steps", Json()).is_number() && told["steps"] > step;
   if (moves_summary) own.files.insert(run_files::kSummary);
+  const std::vector<std::string> pictures = pictures_after(record, step);
+  own.files.insert(pictures.begin(), pictures.end());
   write_record(fs, branch, own);
   if (moves_summary) move_file(fs, summary, branch / run_files::kSummary);  // first: without it the run is not finished
   move_snapshots(fs, run, branch, step);
+  for (const std::string& name : pictures) {
+    move_file(fs, run / name, branch / name);
+    record.files.erase(name);
+  }
   fs.sync_directory(run);
+  write_record(fs, run, record);
   return branch;
 }
 
 void restore_branch(Fs& fs, const stdfs::path& run, RunRecord& record, const stdfs::path& branch) {
   move_snapshots(fs, branch, run, kAll);
   move_file(fs, branch / run_files::kSummary, run / run_files::kSummary);
+  if (const auto moved = read_record(fs, branch)) {
+    for (const std::string& name : pictures_after(*moved, kAll)) {
+      move_file(fs, branch / name, run / name);
+      record.files.insert(name);
+    }
+  }
   fs.sync_directory(run);
   remove_set_aside(fs, branch);
   record.files.erase((stdfs::path(run_files::kBranches) / branch.filename()).string());

@@ -18,8 +18,8 @@ void set_old_run_aside(Fs& fs, const std::filesystem::path& run, RunRecord& reco
 void restore_old_run(Fs& fs, const std::filesystem::path& run, RunRecord& record);
 void drop_old_run(Fs& fs, const std::filesystem::path& run, RunRecord& record);
 
-// Snapshots of steps after `step` go to <run>/branches/<name of the last one>, with copies of config, plan and history and the
-// summary that tells of them: a run folder of its own. Returns it; "" when there are none.
+// Snapshots of steps after `step`, and the pictures of such steps, go to <run>/branches/<name of the last one>, with copies of
+// config, plan and history and the summary that tells of them: a run folder of its own. Returns it; "" when there are none.
 std::filesystem::path set_branch_aside(Fs& fs, const std::filesystem::path& run, RunRecord& record, std::int64_t step);
 void restore_branch(Fs& fs, const std::filesystem::path& run, RunRecord& record, const std::filesystem::path& branch);
 

@@ -4,18 +4,16 @@
 
 #include <algorithm>
 #include <cmath>
-#include <span>
 
 #include "millrace/base/clock.h"
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
 #include "millrace/base/signals.h"
 #include "millrace/device/device.h"
-#include "millrace/format/png.h"
-#include "millrace/picture/draw.h"
 #include "millrace/train/feed.h"
 #include "millrace/train/micro_batches.h"
 #include "millrace/train/model_state.h"
+#include "millrace/train/pictures.h"
 #include "millrace/train/run_files.h"
 #include "millrace/train/validation.h"
 
@@ -87,12 +85,14 @@ bool Trainer::take_step() {
   parts_.timeline->begin_step();
   parts_.stepper->begin_step(step_);
   std::vector<StepResult> results;
+  metrics::Board measured;
   std::int64_t rows = 0;
   recovery_.attempt(
       {.step = step_, .where = "step " + std::to_string(step_ + 1), .may_recompute = true},
-      [&] { rows = run_micro_batches(results); },
+      [&] { rows = run_micro_batches(results, measured); },
       [&] {
         results.clear();
+        measured.reset();
         parts_.stepper->abandon_step();
         parts_.loader->load_state(loader_state_);
         epoch_end_.reached = false;
@@ -103,14 +103,14 @@ bool Trainer::take_step() {
     return false;
   }
   parts_.stepper->update();
-  finish_step(results, rows);
+  finish_step(results, measured, rows);
   epoch_end_.of_step = epoch_ + 1;
   parts_.timeline->end_step();
   return true;
 }
 
 // Up to optim.accumulate batches of one epoch; what is left of an epoch is a step of its own.
-std::int64_t Trainer::run_micro_batches(std::vector<StepResult>& results) {
+std::int64_t Trainer::run_micro_batches(std::vector<StepResult>& results, metrics::Board& measured) {
   const std::int64_t accumulate = parts_.config->optim.accumulate;
   std::int64_t rows = 0;
   for (std::int64_t i = 0; i < accumulate && !epoch_end_.reached; ++i) {
@@ -120,6 +120,7 @@ std::int64_t Trainer::run_micro_batches(std::vector<StepResult>& results) {
     recovery_.saw(batch);
     rows += for_each_micro_batch(way(), std::move(batch), [&](const Batch& micro, bool only) {
       results.push_back(parts_.stepper->accumulate(micro, only && accumulate == 1));
+      if (parts_.config->log.train_metrics) parts_.recipe->measure(micro, results.back(), measured);
     });
   }
   return rows;
@@ -139,9 +140,10 @@ std::optional<data::HostBatch> Trainer::next_batch() {
   return host;
 }
 
-void Trainer::finish_step(const std::vector<StepResult>& results, std::int64_t rows) {
+void Trainer::finish_step(const std::vector<StepResult>& results, const metrics::Board& measured, std::int64_t rows) {
   ++step_;
   for (const StepResult& result : results) meter_.add(*parts_.stepper, result);
+  if (!measured.empty()) meter_.add(measured);
   meter_.end_step(agreement().sum(rows));
   loader_state_ = parts_.loader->state();
 }
@@ -265,38 +267,17 @@ void Trainer::note_validation(const metrics::Means& means) {
   write_history(means);
 }
 
-namespace {
-
-// A name of a metric is no path.
-Picture picture_of(const metrics::Confusion& table, std::int64_t step) {
-  std::string name = table.name;
-  std::ranges::replace(name, '/', '_');
-  return picture::matrix({.name = name,
-                          .title = table.name + " after step " + with_commas(step),
-                          .caption = with_commas(table.total()) + " labels, accuracy " + significant(table.accuracy(), 4),
-                          .classes = table.classes,
-                          .counts = table.counts});
-}
-
-}  // namespace
-
 // A picture that can't be drawn or written is a warning, never the end of a run.
 void Trainer::draw(const std::vector<metrics::Confusion>& tables) {
   if (parts_.place.folder == nullptr || !parts_.config->log.images) return;
-  const std::string folder = run_files::kPictures;
   Fs& fs = *parts_.place.fs;
+  const auto most = static_cast<std::size_t>(parts_.config->log.pictures_kept);
   try {
-    std::vector<Picture> pictures = parts_.recipe->draw();
-    for (const metrics::Confusion& table : tables) pictures.push_back(picture_of(table, step_));
-    if (pictures.empty()) return;
-    fs.create_directories(parts_.place.folder->path() / folder);
-    for (const Picture& picture : pictures) {
-      const auto png =
-          format::encode_png({picture.height, picture.width, format::Pixels::rgb}, std::as_bytes(std::span(picture.rgb)));
-      const std::string_view bytes(reinterpret_cast<const char*>(png.data()), png.size());
-      write_atomically(fs, parts_.place.folder->own(folder + "/" + picture.name + ".png"), bytes);
-      reporter_.picture(picture, step_, bytes);
-    }
+    const std::vector<Picture> pictures = pictures_of(*parts_.recipe, tables, "after step " + with_commas(step_));
+    if (!pictures.empty()) fs.create_directories(parts_.place.folder->path() / run_files::kPictures);
+    for (const Picture& picture : pictures)
+      reporter_.picture(picture, step_, keep_picture(*parts_.place.folder, fs, picture, step_, most));
+    thin_pictures(*parts_.place.folder, most);
   } catch (const FsError& error) {
     reporter_.warning(std::string("pictures could not be written: ") + error.what());
   } catch (const RecipeError& error) {

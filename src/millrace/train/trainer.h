@@ -81,9 +81,9 @@ class Trainer {
   [[nodiscard]] Agreement& agreement() const;
   [[nodiscard]] BatchWay way() const;
   bool take_step();
-  std::int64_t run_micro_batches(std::vector<StepResult>& results);
+  std::int64_t run_micro_batches(std::vector<StepResult>& results, metrics::Board& measured);
   std::optional<data::HostBatch> next_batch();
-  void finish_step(const std::vector<StepResult>& results, std::int64_t rows);
+  void finish_step(const std::vector<StepResult>& results, const metrics::Board& measured, std::int64_t rows);
   Ending finish(Ending ending);
   void log();
   void end_epoch();

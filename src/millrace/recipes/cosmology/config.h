@@ -19,6 +19,7 @@ enum class Transform : std::uint8_t { linear, arcsinh };
 struct RecipeConfig {
   std::string signal_dir;
   std::string foreground_dir;
+  std::string test_dir;
   std::string vis_dataset = "/vis";
   std::vector<double> band_mhz = {500, 600};
   std::int64_t ra_keep = 1024;
@@ -44,6 +45,9 @@ struct RecipeConfig {
     return std::tuple{
         field<&C::signal_dir>("Folder of HDF5 files with the signal alone. Empty: data.dir/signal.").path().free_on_resume(),
         field<&C::foreground_dir>("Folder of HDF5 files with foreground. Empty: data.dir/foreground.").path().free_on_resume(),
+        field<&C::test_dir>("Folder with signal/ and foreground/ that millrace eval --split=test reads, all of it. Empty: none.")
+            .path()
+            .free_on_resume(),
         field<&C::vis_dataset>("Name of the visibilities in each file: complex (baselines, frequencies, RA)."),
         field<&C::band_mhz>("Lower and upper edge of the band, for files without /index_map/freq.").size(2).above(0),
         field<&C::ra_keep>("RA samples kept from the start; the rest is masked and never read.").min(4),

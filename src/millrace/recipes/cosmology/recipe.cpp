@@ -49,7 +49,15 @@ void Cosmology::before_training() {
 data::Pipeline Cosmology::data(Split split) {
   const bool training = split == Split::train;
   const SkyOptions options{.dataset = recipe_.vis_dataset, .ra_keep = recipe_.ra_keep, .rolls = training && recipe_.ra_shift};
-  return data::single(std::make_shared<SkySource>(training ? sky_->train : sky_->validation, sky_->shape, options));
+  if (!training) judged_ = sky_->validation;
+  return data::single(std::make_shared<SkySource>(training ? sky_->train : judged_, sky_->shape, options));
+}
+
+data::Pipeline Cosmology::test_data() {
+  if (recipe_.test_dir.empty()) return {};
+  judged_ = open_test_sky(recipe_, sky_->shape, open_);
+  const SkyOptions options{.dataset = recipe_.vis_dataset, .ra_keep = recipe_.ra_keep, .rolls = false};
+  return data::single(std::make_shared<SkySource>(judged_, sky_->shape, options));
 }
 
 Batch Cosmology::prepare(Batch batch) {
@@ -121,12 +129,12 @@ void Cosmology::measure(const Batch& batch, const StepResult& result, metrics::B
   here.add(truth, recovered, input);
   board.add("delay_residual", here.residual.sum(), here.truth.sum());
   board.add("pca_delay_residual", here.input_residual.sum(), here.truth.sum());
+  if (batch.split() == Split::train) return;
   spectra_ += here;
   if (!shown_.truth.defined()) {
     const std::vector<std::int64_t>& samples = batch.groups().front().indices;
-    const std::string name = sky_ && !samples.empty()
-                                 ? sky_->validation.signal.at(static_cast<std::size_t>(samples[0]))->path().filename().string()
-                                 : "";
+    const bool known = !samples.empty() && static_cast<std::size_t>(samples[0]) < judged_.signal.size();
+    const std::string name = known ? judged_.signal[static_cast<std::size_t>(samples[0])]->path().filename().string() : "";
     shown_ = {.input = input[0].clone(), .truth = truth[0].clone(), .recovered = recovered[0].clone(), .sample = name};
   }
 }

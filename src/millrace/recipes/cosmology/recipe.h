@@ -27,6 +27,7 @@ class Cosmology final : public Recipe {
 
   void before_training() override;  // opens all files (headers only); finds or fits the foreground components
   data::Pipeline data(Split split) override;
+  data::Pipeline test_data() override;
   Batch prepare(Batch batch) override;  // "x", "y" complex (B,bl,f,RA) -> "input", "target" (B*split,2,RA/split,f,bl)
   UNet& model() override;
   bool set_layout(Layout layout) override;
@@ -53,6 +54,7 @@ class Cosmology final : public Recipe {
   std::shared_ptr<UNet> model_;
   DelaySpectra spectra_;  // of the validation under way
   Shown shown_;           // its first chunk
+  SkyFiles judged_;       // what the batches of validation are made of: the validation's files, or those of recipe.test_dir
 };
 
 // The folders a config names: recipe.signal_dir, else data.dir/signal; recipe.foreground_dir, else data.dir/foreground.

@@ -184,4 +184,19 @@ Sky open_sky(const RecipeConfig& recipe, const std::filesystem::path& signal_dir
   return sky;
 }
 
+SkyFiles open_test_sky(const RecipeConfig& recipe, const Shape& shape, const OpenSky& open) {
+  const auto take = [&](const char* name) {
+    std::vector<SkyFile> files = open(sky_paths(std::filesystem::path(recipe.test_dir) / name, "test_dir"));
+    for (const SkyFile& file : files) {
+      const hdf5::Dataset& cube = cube_of(*file, recipe);
+      if (cube.shape == shape) continue;
+      throw DataError({name_of_file(*file) + " " + recipe.vis_dataset + " is " + to_text(cube.shape) +
+                           ", the files that the model was trained on have " + to_text(shape),
+                       file->path().string(), "remove or regrid the file, or give another recipe.test_dir"});
+    }
+    return files;
+  };
+  return {.signal = take("signal"), .foreground = take("foreground")};
+}
+
 }  // namespace millrace::recipes::cosmology

@@ -52,6 +52,9 @@ struct SplitOfSky {
 // ConfigError with the keys that can't go together (n_fg, split, ra_keep).
 [[nodiscard]] std::vector<Problem> problems_of(const RecipeConfig& recipe);
 
+// Every file below recipe.test_dir; DataError names the first whose shape is not `shape`, that of the run's own files.
+[[nodiscard]] SkyFiles open_test_sky(const RecipeConfig& recipe, const Shape& shape, const OpenSky& open);
+
 // Opens all files, headers only, and compares them: DataError names the first that does not fit.
 [[nodiscard]] Sky open_sky(const RecipeConfig& recipe, const std::filesystem::path& signal_dir,
                            const std::filesystem::path& foreground_dir, std::uint64_t seed, const OpenSky& open);

@@ -15,6 +15,10 @@ std::vector<Problem> problems_of(const RecipeConfig& recipe) {
                         "recipe.seq_len, recipe.model_positions",
                         "lower seq_len to <= " + std::to_string(recipe.model_positions + 1) + ", or raise model_positions"});
   }
+  if (recipe.val_fraction + recipe.test_fraction >= 1) {
+    problems.push_back({"validation and test take all of the text", "recipe.val_fraction, recipe.test_fraction",
+                        "their sum is below 1: the rest is what the model learns from"});
+  }
   if (recipe.overlap >= recipe.seq_len) {
     problems.push_back({"an overlap of " + std::to_string(recipe.overlap) + " tokens leaves nothing new in sequences of " +
                             std::to_string(recipe.seq_len),

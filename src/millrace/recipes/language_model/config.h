@@ -25,6 +25,7 @@ struct RecipeConfig {
   std::int64_t seq_len = 512;
   std::int64_t overlap = 0;
   double val_fraction = 0.1;
+  double test_fraction = 0;
   std::int64_t vocab_size = 0;
   std::int64_t model_positions = 1024;
   std::int64_t model_embd = 768;
@@ -54,6 +55,9 @@ struct RecipeConfig {
         field<&C::seq_len>("Tokens of a sequence; a step predicts seq_len - 1 of them.").min(2),
         field<&C::overlap>("Tokens a sequence shares with the one before it.").min(0),
         field<&C::val_fraction>("Share of the text, at its end, kept for validation; 0 = none.").min(0).below(1),
+        field<&C::test_fraction>("Share of the text, behind the validation's, kept for millrace eval --split=test; 0 = none.")
+            .min(0)
+            .below(1),
         field<&C::vocab_size>("Rows of the embedding; 0 = as many as the tokenizer has.").min(0),
         field<&C::model_positions>("Longest context in tokens.").min(1),
         field<&C::model_embd>("Width of the model; even, and a multiple of model_head.").min(2),

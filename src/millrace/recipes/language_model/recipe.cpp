@@ -38,19 +38,30 @@ void LanguageModel::before_training() {
   files_ = std::move(text.files);
 }
 
-data::TokenWindows LanguageModel::windows(Split split) const {
-  const std::int64_t all = tokens_->size();
-  const std::int64_t training = all - std::llround(recipe_.val_fraction * static_cast<double>(all));
-  return split == Split::train ? data::TokenWindows{recipe_.seq_len, recipe_.overlap, 0, training}
-                               : data::TokenWindows{recipe_.seq_len, 0, training, all};  // each token is judged once
+LanguageModel::Cuts LanguageModel::cuts() const {
+  const auto all = static_cast<double>(tokens_->size());
+  const std::int64_t before_test = tokens_->size() - std::llround(recipe_.test_fraction * all);
+  return {before_test - std::llround(recipe_.val_fraction * all), before_test, tokens_->size()};
 }
 
 data::Pipeline LanguageModel::data(Split split) {
-  if (split == Split::validation && recipe_.val_fraction == 0) return {};
-  const auto source = std::make_shared<data::TokenSource>(tokens_, windows(split), files_);
-  context_.say(with_commas(source->size()) + (split == Split::train ? " training" : " validation") + " sequences, " +
+  const bool training = split == Split::train;
+  if (!training && recipe_.val_fraction == 0) return {};
+  const auto [end, validation_end, all] = cuts();
+  const data::TokenWindows windows = training
+                                         ? data::TokenWindows{recipe_.seq_len, recipe_.overlap, 0, end}
+                                         : data::TokenWindows{recipe_.seq_len, 0, end, validation_end};  // a token is judged once
+  const auto source = std::make_shared<data::TokenSource>(tokens_, windows, files_);
+  context_.say(with_commas(source->size()) + (training ? " training" : " validation") + " sequences, " +
                with_commas(source->tokens_left_out()) + " tokens left over at the end");
   return data::single(source);
+}
+
+data::Pipeline LanguageModel::test_data() {
+  if (recipe_.test_fraction == 0) return {};
+  const auto [end, validation_end, all] = cuts();
+  return data::single(
+      std::make_shared<data::TokenSource>(tokens_, data::TokenWindows{recipe_.seq_len, 0, validation_end, all}, files_));
 }
 
 Batch LanguageModel::prepare(Batch batch) {
@@ -81,19 +92,24 @@ Transformer& LanguageModel::model() {
 std::vector<Objective> LanguageModel::objectives() {
   const auto batch_size = static_cast<double>(context_.config->data.batch_size);
   const auto loss = [this, nominal = batch_size * static_cast<double>(recipe_.seq_len - 1)](const Batch& batch,
-                                                                                            const StepContext&) {
-    auto [sum, count] = nn::cross_entropy_sum(model().forward(batch["input"]), batch["target"], data::Tokenizer::kPad, paths_);
-    return Loss{.terms = {{.sum = std::move(sum), .count = std::move(count), .nominal_count = nominal}}};
+                                                                                            const StepContext& context) {
+    const at::Tensor logits = model().forward(batch["input"]);
+    auto [sum, count] = nn::cross_entropy_sum(logits, batch["target"], data::Tokenizer::kPad, paths_);
+    Loss result{.terms = {{.sum = std::move(sum), .count = std::move(count), .nominal_count = nominal}}};
+    if (!context.training) result.outputs["logits"] = logits;  // for the pictures; in training they would be held too long
+    return result;
   };
   return {{.optim = context_.config->optim, .loss = loss}};
 }
 
 // ---- 5 metrics
 
-void LanguageModel::measure(const Batch&, const StepResult& result, metrics::Board& board) {
+void LanguageModel::measure(const Batch& batch, const StepResult& result, metrics::Board& board) {
   const LossTerm& loss = result.losses[0].term();
   board.add("bits_per_char", loss.sum / std::numbers::ln2, loss.count);
   if (model().mask_cache_size() > 0) board.add("mask_cache_bytes", static_cast<double>(model().mask_cache_bytes()), 1.0);
+  if (const auto logits = result.outputs().find("logits"); logits != result.outputs().end())
+    lost_.add(logits->second, batch["target"], data::Tokenizer::kPad);
 }
 
 // ---- what a trained model is used for
@@ -134,6 +150,11 @@ std::vector<std::string> LanguageModel::samples(std::int64_t) {
   config.max_length = kCharacters;
   constexpr std::int64_t kNoEnd = -1;  // an untrained model would soon stop by chance
   return {tokenizer_->decode(write_tokens(model(), tokens_of_prompt(*tokenizer_, config.prompt), config, kNoEnd))};
+}
+
+std::vector<Picture> LanguageModel::draw() {
+  if (lost_.empty()) return {};
+  return {draw_context(lost_), draw_losses(lost_)};
 }
 
 Facts LanguageModel::facts() const {

@@ -14,6 +14,7 @@
 #include "millrace/data/tokenizer.h"
 #include "millrace/recipes/language_model/config.h"
 #include "millrace/recipes/language_model/model.h"
+#include "millrace/recipes/language_model/pictures.h"
 #include "millrace/train/entry.h"
 
 namespace millrace::recipes::language_model {
@@ -29,9 +30,11 @@ class LanguageModel final : public Recipe {
 
   void before_training() override;  // encodes the sources; with a tokenizer from a snapshot its characters stay as they are
   data::Pipeline data(Split split) override;
+  data::Pipeline test_data() override;
   Batch prepare(Batch batch) override;  // "tokens" -> "input", "target": int64 views, one token apart
   Transformer& model() override;
   std::vector<Objective> objectives() override;
+  void begin_validation() override { lost_ = {}; }
   void measure(const Batch& batch, const StepResult& result, metrics::Board& board) override;
 
   State state() const override;  // the tokenizer
@@ -39,13 +42,18 @@ class LanguageModel final : public Recipe {
   Tensors predict(const Tensors& inputs) override;  // "tokens" (B,T) any integers -> "logits" (B,T,V)
   Facts facts() const override;
   std::vector<std::string> samples(std::int64_t step) override;  // 300 characters
+  std::vector<Picture> draw() override;
 
   // What the model writes after `prompt`, which is not part of the result. An empty prompt is a new line.
   [[nodiscard]] std::string write(const std::string& prompt, const GenerateConfig& config, bool beam);
   [[nodiscard]] const GenerateConfig& generate_config() const noexcept { return generate_; }
 
  private:
-  data::TokenWindows windows(Split split) const;
+  // Which part of the text: what is learnt, or what begins so and so far behind it.
+  struct Cuts {
+    std::int64_t training, validation, all;  // where each ends
+  };
+  Cuts cuts() const;
 
   Context context_;
   RecipeConfig recipe_;
@@ -55,6 +63,7 @@ class LanguageModel final : public Recipe {
   std::shared_ptr<const data::TokenArray> tokens_;
   std::vector<data::FileStamp> files_;  // the text that they were made of
   std::shared_ptr<Transformer> model_;
+  TokenLosses lost_;  // of the validation under way
 };
 
 // Which fused paths the switchboard leaves on; null = all.

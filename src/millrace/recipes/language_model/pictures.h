@@ -1,0 +1,35 @@
+// What a validation of a language model shows of the loss of single tokens.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "millrace/picture/picture.h"
+
+namespace millrace::recipes::language_model {
+
+// Losses of the first tokens of a validation, in nats. They cost a second look at the logits: of kMost logits in all.
+class TokenLosses {
+ public:
+  static constexpr std::int64_t kMost = std::int64_t{1} << 25;
+
+  // Logits (B,T,V) and targets (B,T); those that are `pad` count for nothing. Whole rows, as many as there is room for.
+  void add(const at::Tensor& logits, const at::Tensor& targets, std::int64_t pad);
+  [[nodiscard]] bool empty() const noexcept { return losses_.empty(); }
+  [[nodiscard]] at::Tensor all() const;  // (rows,T) f32; NaN where there was padding
+  [[nodiscard]] std::int64_t classes() const noexcept { return classes_; }
+
+ private:
+  std::vector<at::Tensor> losses_;  // (rows,T)
+  std::int64_t seen_ = 0;           // logits
+  std::int64_t classes_ = 0;
+};
+
+// The mean loss at each place of the sequence: how much the context helps, and whether late places are learnt.
+[[nodiscard]] Picture draw_context(const TokenLosses& losses);
+// How many tokens cost how much: what the model is sure of, and how often it is sure and wrong.
+[[nodiscard]] Picture draw_losses(const TokenLosses& losses);
+
+}  // namespace millrace::recipes::language_model
