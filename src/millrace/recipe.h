@@ -17,6 +17,7 @@
 //   layers that are faster here, and PCA                     nn/functional.h batch_norm.h volume.h pca.h
 //   metrics                                                  metrics/board.h                   add_regression add_classification …
 //   pictures                                                 picture/draw.h                    curves maps matrix histograms images
+//   a tensor's values as plain numbers, for pictures         core/host_values.h                host_values
 //   errors that name what, where and what next               base/error.h                      DataError RowError
 //   the row that the command line knows a recipe by          train/entry.h                     Entry entry_of
 //   the program: one line                                    cli/main.h                        cli_main
@@ -35,6 +36,7 @@
 #include "millrace/cli/main.h"
 #include "millrace/config/field.h"
 #include "millrace/core/batch.h"
+#include "millrace/core/host_values.h"
 #include "millrace/data/augment.h"
 #include "millrace/data/compose.h"
 #include "millrace/data/hdf5_source.h"

@@ -67,6 +67,13 @@ TEST(Learning, TheSmokePresetBeatsPrincipalComponentsAlone) {
   EXPECT_LT(metric(run, "residual_power"), metric(run, "pca_residual_power"));
   for (const char* file : {"pca_components_nfg4.safetensors", "pictures/maps.png", "pictures/delay_residual.png", "summary.json"})
     EXPECT_TRUE(stdfs::exists(run.run_folder / file)) << file;
+  // The test split is all of a folder: here the run's own files, so that its mean lies among theirs.
+  telemetry::Console console(telemetry::Console::Mode::quiet);
+  Loaded loaded = load_for_inference(entry(), run.run_folder, nullptr, {{"recipe.test_dir", smoke_sky()}}, console);
+  const Evaluation tested = evaluate(loaded, console, EvaluatedSplit::test, /*draws=*/true);
+  EXPECT_LT(tested.metrics.at("test_loss"), tested.metrics.at("pca_logmse"));
+  ASSERT_EQ(tested.pictures.size(), 2U);
+  EXPECT_EQ(tested.pictures[0].name, "maps");
   std::ifstream table(run.run_folder / "history.csv");
   std::string head;
   std::getline(table, head);

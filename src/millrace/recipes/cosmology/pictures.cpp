@@ -7,16 +7,11 @@
 #include <limits>
 #include <optional>
 
+#include "millrace/core/host_values.h"
 #include "millrace/picture/draw.h"
 
 namespace millrace::recipes::cosmology {
 namespace {
-
-template <class Value>
-std::vector<Value> values_of(const at::Tensor& tensor) {
-  const at::Tensor flat = tensor.to(at::kCPU, at::CppTypeToScalarType<Value>::value).contiguous();
-  return {flat.const_data_ptr<Value>(), flat.const_data_ptr<Value>() + flat.numel()};
-}
 
 std::optional<picture::Extent> extent_of(const std::vector<double>& freq_mhz) {
   if (freq_mhz.size() < 2) return std::nullopt;
@@ -48,7 +43,7 @@ Picture draw_maps(const Shown& shown, const RecipeConfig& recipe, const std::vec
                      .maps = {}};
   if (std::isfinite(far) && far > 0) maps.value.limits = picture::Range{-far, far};
   const auto add = [&](const std::string& title, const at::Tensor& map) {
-    maps.maps.push_back({.title = title, .height = map.size(0), .width = map.size(1), .values = values_of<float>(map)});
+    maps.maps.push_back({.title = title, .height = map.size(0), .width = map.size(1), .values = host_values<float>(map)});
   };
   add("input", millikelvin(shown.input));
   add("truth", truth);
@@ -79,7 +74,7 @@ Picture draw_delay(const DelaySpectra& spectra, const RecipeConfig& recipe, cons
   double high = 0;
   double low = std::numeric_limits<double>::max();
   const auto add = [&](const std::string& name, const at::Tensor& power) {
-    std::vector<double> y = values_of<double>(transformed ? power : power / (recipe.scale * recipe.scale));
+    std::vector<double> y = host_values<double>(transformed ? power : power / (recipe.scale * recipe.scale));
     for (const double value : y) {
       if (!std::isfinite(value) || value <= 0) continue;
       low = std::min(low, value);

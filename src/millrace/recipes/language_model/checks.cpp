@@ -58,7 +58,7 @@ at::Tensor checked_tokens(const Tensors& inputs, const ModelConfig& model) {
                       "\"tokens\" row " + std::to_string(i / ids.size(1)) + ", place " + std::to_string(i % ids.size(1)),
                       "encode the text with this model's own tokenizer"});
   }
-  return ids;
+  return tokens.to(at::kLong);
 }
 
 }  // namespace millrace::recipes::language_model

@@ -9,17 +9,10 @@
 #include <limits>
 
 #include "millrace/base/format.h"
+#include "millrace/core/host_values.h"
 #include "millrace/picture/draw.h"
 
 namespace millrace::recipes::language_model {
-namespace {
-
-std::vector<float> values_of(const at::Tensor& tensor) {
-  const at::Tensor flat = tensor.to(at::kFloat).contiguous();
-  return {flat.const_data_ptr<float>(), flat.const_data_ptr<float>() + flat.numel()};
-}
-
-}  // namespace
 
 void TokenLosses::add(const at::Tensor& logits, const at::Tensor& targets, std::int64_t pad) {
   classes_ = logits.size(2);
@@ -47,8 +40,7 @@ Picture draw_context(const TokenLosses& losses) {
                          .x = {.label = "tokens before"},
                          .y = {.label = "loss", .unit = "nats a token"},
                          .series = {}};
-  std::vector<double> y;
-  for (const float value : values_of(mean)) y.push_back(value);
+  std::vector<double> y = host_values<double>(mean);
   const double chance = std::log(static_cast<double>(losses.classes()));
   curves.series.push_back({.name = "guessing", .x = {}, .y = std::vector<double>(y.size(), chance)});
   curves.series.push_back({.name = "the model", .x = {}, .y = std::move(y)});
@@ -65,7 +57,7 @@ Picture draw_losses(const TokenLosses& losses) {
        .x = {.label = "loss", .unit = "nats"},
        .log_counts = true,
        .bins = 60,
-       .series = {{.name = "tokens", .values = values_of(known)}}});
+       .series = {{.name = "tokens", .values = host_values<float>(known)}}});
 }
 
 }  // namespace millrace::recipes::language_model

@@ -129,9 +129,7 @@ void LanguageModel::load_state(const State& state) {
 }
 
 Tensors LanguageModel::predict(const Tensors& inputs) {
-  const at::Tensor tokens = checked_tokens(inputs, model().config());
-  torch::NoGradGuard no_grad;
-  return {{"logits", model().forward(tokens.to(model().device())).to(at::kFloat)}};
+  return {{"logits", model().forward(checked_tokens(inputs, model().config())).to(at::kFloat)}};
 }
 
 std::string LanguageModel::write(const std::string& prompt, const GenerateConfig& config, bool beam) {
