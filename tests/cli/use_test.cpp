@@ -130,5 +130,17 @@ TEST_F(Use, ExportCarriesWhatAPythonUserNeeds) {
   EXPECT_EQ(weights.exit_code, 0) << weights.err;
 }
 
+// OpenMP reads its environment once, before main: the launcher says it for us, and others' words stand.
+TEST_F(Use, ThreadsSleepWhileTheyWaitUnlessTheEnvironmentSaysOtherwise) {
+  const auto plan = [&](std::vector<std::pair<std::string, std::string>> environment) {
+    return run({MILLRACE_PROGRAM, "train", "language_model", "--preset=smoke", "--dry-run"},
+               {.folder = root_.path(), .environment = std::move(environment)})
+        .out;
+  };
+  EXPECT_THAT(plan({}), HasSubstr("asleep while they wait"));
+  EXPECT_THAT(plan({{"GOMP_SPINCOUNT", "1000"}}), HasSubstr("they wait as GOMP_SPINCOUNT=1000 says"));
+  EXPECT_THAT(plan({{"OMP_WAIT_POLICY", "active"}}), HasSubstr("they wait as OMP_WAIT_POLICY=active says"));
+}
+
 }  // namespace
 }  // namespace millrace::test

@@ -1,6 +1,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -9,6 +10,7 @@
 
 #include "millrace/base/format.h"
 #include "millrace/base/limits.h"
+#include "millrace/base/openmp.h"
 #include "millrace/base/process.h"
 #include "millrace/cli/arguments.h"
 #include "millrace/cli/command.h"
@@ -81,9 +83,28 @@ void refuse_small_limits() {
   ::_exit(1);
 }
 
-void look_around(int, char**, char** environment) {
+// For programs of `millrace new`: `millrace` itself has said it before. The program begins anew, with one word more in its
+// environment: OpenMP reads that once, before main. Where it can't be done it goes on as it is.
+void let_openmp_sleep(char** words, char** environment) {
+  static std::array<const char*, 4096> with;  // no memory is to be had yet
+  std::size_t count = 0;
+  if (says_how_openmp_waits(environment)) return;
+  for (char** entry = environment; *entry != nullptr; ++entry) {
+    if (count + 2 >= with.size()) return;
+    with[count++] = *entry;
+  }
+  with[count++] = kOpenmpSleeps;
+  with[count] = nullptr;
+  static char program[4096];
+  const ssize_t length = ::readlink("/proc/self/exe", program, sizeof program - 1);
+  if (length <= 0 || length == sizeof program - 1) return;
+  ::execve(program, words, const_cast<char**>(with.data()));  // NOLINT(cppcoreguidelines-pro-type-const-cast): it changes nothing
+}
+
+void look_around(int, char** words, char** environment) {
   refuse_deleted_folder(environment);
   refuse_small_limits();
+  let_openmp_sleep(words, environment);
 }
 
 __attribute__((section(".preinit_array"), used)) void (*before_libraries)(int, char**, char**) = &look_around;

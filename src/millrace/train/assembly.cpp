@@ -9,6 +9,7 @@
 
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
+#include "millrace/base/openmp.h"
 #include "millrace/config/schema_of.h"
 #include "millrace/device/device.h"
 #include "millrace/device/heap.h"
@@ -113,7 +114,7 @@ void Assembly::choose_device() {
   const auto threads = static_cast<int>(config_.device.threads.value_or(cpu.physical_cores));
   device::set_threads(threads);
   choose("device.threads", std::to_string(threads),
-         automatic ? "the physical cores this process may use, " + cpu.capability + " code path" : "");
+         automatic ? "the physical cores this process may use, " + cpu.capability + " code path; " + openmp_waits() : "");
 }
 
 void Assembly::make_recipe(const RecipePlaces& places) {

@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <system_error>
@@ -11,6 +12,7 @@
 #include "millrace/base/error.h"
 #include "millrace/base/fs.h"
 #include "millrace/base/limits.h"
+#include "millrace/base/openmp.h"
 
 namespace millrace {
 namespace {
@@ -30,6 +32,8 @@ fs::path own_folder() {
 std::string become(char** argv) {
   if (std::string refusal = start_refusal(); !refusal.empty()) return refusal;
   const fs::path program = own_folder() / "millrace-torch";
+  std::string sleeps = kOpenmpSleeps;  // putenv keeps it
+  if (!says_how_openmp_waits(environ)) ::putenv(sleeps.data());
   ::execv(program.c_str(), argv);
   const int error_number = errno;
   return to_text("FileError",

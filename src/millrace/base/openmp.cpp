@@ -1,0 +1,27 @@
+#include "millrace/base/openmp.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <initializer_list>
+
+namespace millrace {
+
+bool says_how_openmp_waits(const char* const* environment) noexcept {
+  for (; environment != nullptr && *environment != nullptr; ++environment) {
+    for (const char* name : {"OMP_WAIT_POLICY=", "GOMP_SPINCOUNT="}) {
+      if (std::strncmp(*environment, name, std::strlen(name)) == 0) return true;
+    }
+  }
+  return false;
+}
+
+std::string openmp_waits() {
+  const char* const count = std::getenv("GOMP_SPINCOUNT");  // it goes before the other
+  const char* const policy = std::getenv("OMP_WAIT_POLICY");
+  if (count != nullptr) return "they wait as GOMP_SPINCOUNT=" + std::string(count) + " says";
+  if (policy == nullptr) return "they spin while they wait: OMP_WAIT_POLICY is not set";
+  if (std::string(policy) == "passive") return "asleep while they wait";
+  return "they wait as OMP_WAIT_POLICY=" + std::string(policy) + " says";
+}
+
+}  // namespace millrace
