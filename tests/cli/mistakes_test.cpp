@@ -402,14 +402,16 @@ void add_predictions(std::vector<Row>& rows) {
   const auto add = [&](const std::string& name, const Words& words, const Words& says, int exit_code) {
     rows.push_back({name, says, Found::before, exit_code, words, with_input});
   };
-  const auto plant = [](const std::string& name) { return predict("x.npy", {"--plant.mistake=" + name}); };
-  const std::string in_predict = "recipe mistakes failed in predict(): ";
-  add("predict_asks_for_a_wrong_name", plant("predict_asks_for_a_wrong_name"),
-      {in_predict + "at() was asked", "input: x f32 [5,8]"}, 1);
-  add("predict_throws_a_number", plant("predict_throws_a_number"), {in_predict + "it threw the number 3", "input: x f32 [5,8]"},
-      1);
-  add("predict_gives_fewer_rows", plant("predict_gives_fewer_rows"),
-      {"output \"label\" of predict() is [1] for 5 rows", "recipe mistakes", "as many rows"}, 1);
+  const std::string in_predict = "recipe mistakes failed in predict(): ", says = "recipe mistakes, Entry::predicts";
+  rows.push_back({"predict_asks_for_a_wrong_name", {in_predict + "at() was asked", "input: x f32 [2,8]"}});
+  rows.push_back({"predict_throws_a_number", {in_predict + "it threw the number 3", "input: x f32 [2,8]"}});
+  rows.push_back(
+      {"predict_gives_fewer_rows", {"output \"label\" of predict() is [1] for 2 rows", "recipe mistakes", "as many rows"}});
+  rows.push_back({"predict_gives_another_name", {"predict() gives no \"label\"", says, "\"label\" i64 [rows]"}});
+  rows.push_back({"predict_gives_another_dtype", {"predict() gives label f32 [2], the entry says \"label\" i64 [rows]", says}});
+  rows.push_back({"predict_gives_another_shape", {"predict() gives label i64 [2,3], the entry says \"label\" i64 [rows]", says}});
+  add("predict_alone_throws", predict("x.npy", {"--plant.mistake=predict_throws_a_number"}),
+      {in_predict + "it threw the number 3", "input: x f32 [5,8]"}, 1);
   add("input_of_unknown_kind", predict("x.txt"), {"what kind of file \"x.txt\" is", "flag --input", ".npy"}, 2);
   Words into_text = predict("x.npy");
   into_text.back() = "out.txt";

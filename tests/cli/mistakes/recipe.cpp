@@ -244,7 +244,7 @@ class Mistakes final : public Recipe {
     if (plants("predict_gives_fewer_rows")) return {{"label", logits.argmax(1).narrow(0, 0, 1)}};
     if (plants("predict_gives_another_name")) return {{"class", logits.argmax(1)}};
     if (plants("predict_gives_another_dtype")) return {{"label", logits.argmax(1).to(at::kFloat)}};
-    if (plants("predict_gives_another_shape")) return {{"label", logits}};
+    if (plants("predict_gives_another_shape")) return {{"label", logits.to(at::kLong)}};
     return {{"label", logits.argmax(1)}};
   }
 
