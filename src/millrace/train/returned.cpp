@@ -86,9 +86,9 @@ void check_prepared(const Batch& batch) {
       const std::string who =
           "field " + quoted(name) + (group.name.empty() ? "" : " of group " + quoted(group.name)) + " of the prepared batch";
       if (!tensor.defined()) refuse(who + " has no tensor", "leave the field out, or give it one");
-      if (tensor.dim() > 0 && tensor.size(0) == group.rows()) continue;
+      if (tensor.dim() > 0 && tensor.size(0) >= group.rows()) continue;  // a sample may become several rows
       refuse(who + " has the shape " + shape_text(tensor) + ", and the batch has " + std::to_string(group.rows()) + " rows",
-             "keep the rows as the first dimension; to leave samples out choose them in data(), e.g. with data::subset");
+             "give at least a row for each sample, in the first dimension; to leave samples out choose them in data()");
     }
   }
 }

@@ -11,7 +11,7 @@ namespace millrace {
 
 // Every data set has a source with fields; no two data sets of a pipeline, and no two fields of a source, have one name.
 void check_pipeline(const data::Pipeline& pipeline);
-// Every field has as many rows as its group.
+// Every field has at least as many rows as its group: a sample may become several.
 void check_prepared(const Batch& batch);
 // Each has a loss and a name of its own, and moves parameters of the model that no other one moves.
 void check_objectives(const std::vector<Objective>& objectives, const torch::nn::Module& model);
