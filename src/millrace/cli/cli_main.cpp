@@ -18,6 +18,7 @@
 #include "millrace/cli/main.h"
 #include "millrace/cli/text.h"
 #include "millrace/cli/version.h"
+#include "millrace/train/recipe_guard.h"
 
 namespace millrace {
 namespace {
@@ -109,6 +110,22 @@ void look_around(int, char** words, char** environment) {
 
 __attribute__((section(".preinit_array"), used)) void (*before_libraries)(int, char**, char**) = &look_around;
 
+// Of a program's own recipes.
+void check_entries(std::span<const Entry> entries) {
+  const auto refuse = [](const std::string& what, const std::string& next) {
+    throw RecipeError({what, "the entries that the program gives to cli_main()", next});
+  };
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    const Entry& entry = entries[i];
+    const auto has_its_name = [&](const Entry& other) { return other.name == entry.name; };
+    if (entry.name.empty()) refuse("entry " + std::to_string(i) + " has no name", "set Entry::name: the command line needs it");
+    if (std::any_of(entries.begin(), entries.begin() + static_cast<std::ptrdiff_t>(i), has_its_name))
+      refuse("two entries have the name " + millrace::quoted(entry.name), "give each recipe its own name");
+    if (!entry.make)
+      refuse("entry " + millrace::quoted(entry.name) + " can make no recipe: Entry::make is empty", "use entry_of()");
+  }
+}
+
 int dispatch(Invocation call) {
   if (call.words.empty() || call.words[0] == "--help" || call.words[0] == "-h" ||
       call.words == std::vector<std::string>{"help"}) {
@@ -133,7 +150,9 @@ int dispatch(Invocation call) {
   }
   if (const RecipeCommand* command = find_recipe_command(call, name)) {
     if (help_first) call.words = {"--help"};
-    return command->run(call.words);
+    int exit_code = 1;
+    in_entry(name, "commands", [&] { exit_code = command->run(call.words); });
+    return exit_code;
   }
   unknown_command(call, name);
 }
@@ -150,6 +169,7 @@ int cli_main(int argc, char** argv, std::span<const Entry> recipes) {
       call.program = std::filesystem::path(argv[0]).filename().string();
       call.words.assign(argv + 1, argv + argc);
     }
+    check_entries(recipes);
     exit_code = dispatch(std::move(call));
   } catch (...) {
     const cli::Failure failure = cli::describe(std::current_exception());

@@ -5,6 +5,7 @@
 #include "millrace/cli/command.h"
 #include "millrace/cli/text.h"
 #include "millrace/telemetry/run_log.h"
+#include "millrace/train/recipe_guard.h"
 #include "millrace/train/sample_data.h"
 
 namespace millrace::cli {
@@ -33,7 +34,10 @@ void make_folder(const Entry& entry, const std::string& preset, const std::files
   Fs& fs = Fs::real();
   const bool made = !has_sample_data(fs, folder) &&
                     make_sample_data(fs, folder,
-                                     {.make = [&](const std::filesystem::path& out) { entry.make_data(preset, out, seed); },
+                                     {.make =
+                                          [&](const std::filesystem::path& out) {
+                                            in_entry(entry.name, "make_data", [&] { entry.make_data(preset, out, seed); });
+                                          },
                                       .begin = {},
                                       .tell = [&](const std::string& text) { console.notice(text); }});
   if (!made) refuse_used_folder(folder);

@@ -10,6 +10,12 @@
 namespace millrace::config {
 namespace {
 
+// A number from a flag or a variable is a text here, and needs no quotes.
+std::string unquoted(const Json& value) {
+  const std::string text = shown(value);
+  return value.is_string() && text.size() > 1 && text.ends_with('"') ? text.substr(1, text.size() - 2) : text;
+}
+
 using Kind = ValueType::Kind;
 
 constexpr int kDeepest = 32;  // what lies deeper is the value of no key, and a copy of it would need a stack of that depth
@@ -147,7 +153,7 @@ class Checker {
                                                  .maximum = limits_.maximum,
                                                  .minimum_open = limits_.minimum_open,
                                                  .maximum_open = limits_.maximum_open});
-    return problem(path + " is " + shown(value) + ", out of range", "choose a value " + range);
+    return problem(path + " is " + unquoted(value) + ", out of range", "choose a value " + range);
   }
 
   std::optional<Json> integer(const ValueType& type, const Json& value, const std::string& path) {
@@ -176,7 +182,7 @@ class Checker {
     if (std::isfinite(limits_.minimum)) {
       lowest = std::max(lowest, static_cast<std::int64_t>(std::floor(limits_.minimum)) + (limits_.minimum_open ? 1 : 0));
     }
-    return problem(path + " is " + shown(value) + ", out of range",
+    return problem(path + " is " + unquoted(value) + ", out of range",
                    "choose an integer from " + std::to_string(lowest) + " to " + std::to_string(highest));
   }
 
@@ -187,7 +193,7 @@ class Checker {
     const auto real = parsed.get<double>();
     if (std::isnan(real)) return wrong(type, value, path);
     if (std::abs(real) > type.largest)
-      return problem(path + " is " + shown(value) + ", too large for a number", "choose a smaller number");
+      return problem(path + " is " + unquoted(value) + ", too large for a number", "choose a smaller number");
     if (!is_within_limits(real)) return out_of_range(type, value, path);
     return Json(real);
   }

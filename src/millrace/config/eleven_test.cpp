@@ -38,7 +38,7 @@ constexpr std::string_view kExpected = R"(ConfigError  11 problems in the config
   10  optim.name is "adamx", expected one of adamw, adam, sgd
         where    flag --optim.name
         next     did you mean "adamw"?
-  11  optim.learning_rate is "1e999", too large for a number
+  11  optim.learning_rate is 1e999, too large for a number
         where    flag --lr
         next     choose a smaller number
 )";

@@ -71,8 +71,11 @@ Json as_seen_from_here(const Leaf& leaf, Json value, const std::vector<std::file
 Layers::Layers(const Schema& schema, std::span<const Alias> aliases)
     : schema_(&schema), aliases_(aliases.begin(), aliases.end()) {
   for (const Alias& each : aliases_) {
-    MR_CHECK(schema.find(each.path) != nullptr,
-             "alias " + quoted(each.name) + " stands for " + quoted(each.path) + ", which is no key");
+    if (schema.find(each.path) != nullptr) continue;
+    const std::string near = suggestion(each.path);
+    throw ConfigError(
+        {"alias " + quoted(each.name) + " stands for " + quoted(each.path) + ", which is no key", "Entry::aliases",
+         (near.empty() ? "" : "did you mean " + near + "? ") + "name a key of the recipe or of the shared sections"});
   }
 }
 

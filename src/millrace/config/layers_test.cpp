@@ -137,9 +137,15 @@ TEST(Aliases, SetTwiceOrWithoutMeaningIsAProblem) {
   EXPECT_THAT(text, HasSubstr("rate is \"much\", which has no meaning for model.dropout\n        where    file a.toml:2"));
 }
 
-TEST(Aliases, OfAnUnknownKeyAreOurMistake) {
-  const std::vector<Alias> aliases = {{.name = "x", .path = "no.key", .convert = {}, .note = ""}};
-  EXPECT_THROW(Layers(settings_schema(), aliases), InternalError);
+TEST(Aliases, OfAnUnknownKeyAreRefused) {
+  const std::vector<Alias> aliases = {{.name = "x", .path = "data.batchsize", .convert = {}, .note = ""}};
+  try {
+    const Layers layers(settings_schema(), aliases);
+    ADD_FAILURE();
+  } catch (const ConfigError& error) {
+    EXPECT_EQ(error.message().what, "alias \"x\" stands for \"data.batchsize\", which is no key");
+    EXPECT_THAT(error.message().next, HasSubstr("did you mean data.batch_size?"));
+  }
 }
 
 TEST(Layers, SuggestKeys) {

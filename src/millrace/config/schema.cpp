@@ -14,7 +14,10 @@ const Leaf* Schema::find(std::string_view path) const {
 
 Schema& Schema::operator+=(const Schema& other) {
   for (const Leaf& leaf : other.leaves) {
-    MR_CHECK(find(leaf.path) == nullptr, "config key " + quoted(leaf.path) + " is declared twice");
+    if (find(leaf.path) != nullptr) {
+      throw ConfigError({"config key " + quoted(leaf.path) + " is declared twice", "Entry::sections, and the shared sections",
+                         "give the recipe's section or key another name"});
+    }
     leaves.push_back(leaf);
   }
   groups.insert(other.groups.begin(), other.groups.end());

@@ -40,7 +40,7 @@ struct Schema {
   std::vector<Leaf> leaves;                   // in order of declaration
   std::map<std::string, std::string> groups;  // section path -> its help
   [[nodiscard]] const Leaf* find(std::string_view path) const;
-  Schema& operator+=(const Schema& other);  // sections of `other` are added; a leaf declared twice is an InternalError
+  Schema& operator+=(const Schema& other);  // sections of `other` are added; a leaf declared twice is a ConfigError
 };
 
 // An accepted other name of a key, in files (flat or dotted) and as a flag. `convert` maps the old value to the new one;
@@ -67,7 +67,7 @@ struct Resolved {
 // first; where nothing is there it stays as it is written.
 class Layers {
  public:
-  // `schema` must outlive this; an alias of a key that isn't in it is an InternalError.
+  // `schema` must outlive this; an alias of a key that isn't in it is a ConfigError.
   explicit Layers(const Schema& schema, std::span<const Alias> aliases = {});
   // Defaults of a recipe, a preset, the config of a run: nested or dotted keys. A relative path in them is looked for in each of
   // `folders` in turn.

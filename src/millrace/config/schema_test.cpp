@@ -121,7 +121,7 @@ TEST(SchemaOf, PrefixesAndAddsSections) {
   EXPECT_NE(schema.find("layer.width"), nullptr);
   schema += schema_of<Block>("other");
   EXPECT_EQ(schema.leaves.size(), 4U);
-  EXPECT_THROW(schema += schema_of<Block>("layer"), InternalError);
+  EXPECT_THROW(schema += schema_of<Block>("layer"), ConfigError);
 }
 
 TEST(ReadWrite, AreInverse) {

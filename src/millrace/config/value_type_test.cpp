@@ -72,7 +72,7 @@ TEST(Integer, KnowsTheRangeOfItsType) {
   EXPECT_EQ(canonical("data.batch_size", 1e18),
             "data.batch_size is 1e+18, out of range | choose an integer from 1 to 9007199254740991");
   EXPECT_EQ(from_text("data.batch_size", "9223372036854775808"),
-            "data.batch_size is \"9223372036854775808\", out of range | choose an integer from 1 to 9223372036854775807");
+            "data.batch_size is 9223372036854775808, out of range | choose an integer from 1 to 9223372036854775807");
   EXPECT_EQ(canonical("data.workers", 1e18), "data.workers is 1e+18, out of range | choose a value >= 0 and <= 256");
   EXPECT_THAT(canonical("data.batch_size", 18446744073709551615ULL), HasSubstr("out of range"));
   EXPECT_THAT(canonical("data.batch_size", 1e300), HasSubstr("out of range"));
@@ -87,7 +87,7 @@ TEST(Number, AcceptsFiniteNumbersInRange) {
   EXPECT_EQ(canonical("optim.learning_rate", 0), "optim.learning_rate is 0, out of range | choose a value > 0");
   EXPECT_EQ(canonical("optim.momentum", 1.0), "optim.momentum is 1.0, out of range | choose a value >= 0 and < 1");
   EXPECT_EQ(from_text("optim.learning_rate", "1e999"),
-            "optim.learning_rate is \"1e999\", too large for a number | choose a smaller number");
+            "optim.learning_rate is 1e999, too large for a number | choose a smaller number");
   EXPECT_EQ(from_text("optim.momentum", "1e-999"), "0.0");
   EXPECT_EQ(canonical("optim.learning_rate", std::nan("")),
             "optim.learning_rate is nan, expected a number > 0 | write a number > 0");

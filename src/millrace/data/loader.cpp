@@ -34,7 +34,7 @@ constexpr std::string_view kRepair =
 std::string files_of(const Source& source) {
   std::vector<std::string> names;
   for (const FileStamp& stamp : source.stamps()) names.push_back(stamp.name);
-  return names.empty() ? "data" : (names.size() == 1 ? "file " : "files ") + detail::joined(names);
+  return names.empty() ? "the recipe's data()" : (names.size() == 1 ? "file " : "files ") + detail::joined(names);
 }
 
 void check(const Pipeline& pipeline, const LoaderOptions& options) {
@@ -110,21 +110,6 @@ void drop_rows(GroupSlot& group, std::span<const Field> fields, const std::vecto
     kept += end - from;
   }
   group.rows = kept;
-}
-
-Message reason_of(const BadRow& bad, const std::string& sample) {
-  if (!bad.error) return {.what = sample + " is in quarantine and no replacement could be read", .where = "", .next = ""};
-  try {
-    std::rethrow_exception(bad.error);
-  } catch (const DataError& error) {
-    return error.message();
-  } catch (const Error&) {
-    throw;
-  } catch (const std::bad_alloc&) {
-    throw;
-  } catch (const std::exception& error) {
-    return {.what = sample + " can't be read: " + error.what(), .where = "", .next = ""};
-  }
 }
 
 }  // namespace
@@ -250,7 +235,15 @@ struct Loader::Impl {
   // The error of a bad row with sample, batch and reader added to what the source said.
   [[nodiscard]] DataError error_of(const BadRow& bad) const {
     const std::string sample = work->sample_name(bad.group, bad.index);
-    Message message = reason_of(bad, sample);
+    Message message;
+    try {
+      message = detail::reason_of(bad, sample);
+    } catch (const ConfigError& error) {  // the source's own mistake, such as a field that there is not
+      if (error.problems().size() != 1 || bad.failed.empty()) throw;
+      message = error.message();
+      message.where += (message.where.empty() ? "" : "\n") + work->sample_label(bad.group, bad.index) + ", " + place(batch);
+      throw ConfigError(std::move(message));
+    }
     const bool named = message.what.find(sample) != std::string::npos;
     std::string where = message.where.empty() ? "" : message.where + "\n";
     if (!named) where += work->sample_label(bad.group, bad.index) + ", ";

@@ -49,6 +49,11 @@ std::vector<FileStamp> NpySource::stamps() const {
   return stamps_of(paths);
 }
 
+std::string NpySource::describe(std::int64_t index) const {
+  return joined(arrays_, ", ", [](const Array& array) { return array.file.file().path().string(); }) + " row " +
+         std::to_string(index);
+}
+
 void NpySource::read(std::span<const std::int64_t> indices, Rows rows, const ReadRandom&) const {
   for (std::size_t f = 0; f < arrays_.size(); ++f) {
     const std::size_t row_bytes = fields_[f].bytes();

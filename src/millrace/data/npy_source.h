@@ -31,6 +31,7 @@ class NpySource final : public Source {
   [[nodiscard]] std::vector<FileStamp> stamps() const override;
   [[nodiscard]] std::int64_t samples_per_ticket() const override { return samples_per_ticket_; }
   [[nodiscard]] Keeps keeps() const override { return Keeps::rows; }
+  [[nodiscard]] std::string describe(std::int64_t index) const override;  // "x.npy, label.npy row 7"
 
  private:
   struct Array {

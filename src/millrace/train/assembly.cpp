@@ -160,7 +160,8 @@ void Assembly::choose_cache(data::Pipeline& training, data::Pipeline& held_out) 
 void Assembly::make_loaders(std::function<void(const std::string&)> note) {
   data::Pipeline pipeline = recipe_->data(Split::train);
   if (pipeline.datasets.empty())
-    throw ConfigError({"recipe " + request_.recipe + " has no training data", "data", "name its input; see --help"});
+    throw ConfigError(
+        {"recipe " + request_.recipe + " has no training data", "Recipe::data(Split::train)", "name its input; see --help"});
   input_.pipeline = pipeline;
   data::Pipeline held_out = recipe_->data(Split::validation);
   if (!held_out.datasets.empty()) input_.held_out = held_out;

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <set>
 #include <utility>
 
 #include "millrace/base/error.h"
@@ -32,8 +31,6 @@ std::vector<optim::ParameterGroup> groups_of(const Objective& objective, const t
   }
   return groups;
 }
-
-[[noreturn]] void refuse(std::string what, std::string next) { throw RecipeError({std::move(what), "", std::move(next)}); }
 
 at::Tensor shown_of(const LossTerm& term) {
   const at::Tensor& sum = term.report ? term.report->sum : term.sum;
@@ -124,19 +121,6 @@ void Lane::forget() { *sums_ = {}; }
 
 bool Lane::takes_part() const { return !sums_->terms.empty(); }
 
-void Lane::check_terms(const Loss& loss) const {
-  std::set<std::string> names;
-  for (const LossTerm& term : loss.terms) {
-    const std::string who = "objective " + objective_.name + (term.name.empty() ? "" : ", term " + term.name);
-    if (!term.sum.defined() || term.sum.dim() != 0) refuse(who + " gives no scalar sum", "add its values up: values.sum()");
-    if (!term.count.defined() || term.count.numel() != 1)
-      refuse(who + " gives no scalar count", "say how many values the sum adds up");
-    if (!(term.nominal_count > 0))
-      refuse(who + " has a nominal_count that is not positive", "give the count of a full micro-batch");
-    if (!names.insert(term.name).second) refuse(who + ": two terms have this name", "name each term of a loss");
-  }
-}
-
 Lane::Term& Lane::term_of(const LossTerm& term, std::size_t of) {
   const auto it = std::ranges::find(sums_->terms, term.name, &Term::name);
   if (it != sums_->terms.end()) return *it;
@@ -150,7 +134,6 @@ Lane::Term& Lane::term_of(const LossTerm& term, std::size_t of) {
 }
 
 Loss Lane::add(Loss loss, bool only) {
-  check_terms(loss);
   const bool divides = only && loss.terms.size() > 1;
   std::vector<std::pair<std::string, at::Tensor>> means;  // one for each pass
   for (const LossTerm& given : loss.terms) {

@@ -91,7 +91,6 @@ class Lane {
   [[nodiscard]] Pass undivided(const Term& first) const;
   void add_gradients(const Pass& pass, std::vector<at::Tensor>& all) const;
   std::vector<at::Tensor>::iterator take_gradients(Pass& pass, std::vector<at::Tensor>::iterator next) const;
-  void check_terms(const Loss& loss) const;
 
   Objective objective_;
   LaneOptions options_;

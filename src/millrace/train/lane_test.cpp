@@ -143,13 +143,6 @@ TEST(LossTerms, ATermThatIsNotPerRowAlthoughItSaysSoIsFound) {
   }
 }
 
-TEST(LossTerms, TwoOfOneNameAreRefused) {
-  const Loss loss{.terms = {{.sum = at::ones({}), .count = at::ones({})}, {.sum = at::ones({}), .count = at::ones({})}}};
-  TwoTerms recipe;
-  Lane lane(recipe.objectives()[0], recipe.model(), {});
-  EXPECT_THROW(lane.add(loss, true), RecipeError);
-}
-
 TEST(LossTerms, TheValueIsTheSumOfTheWeightedMeans) {
   const auto scalar = [](double value) { return at::full({}, value); };
   const Loss loss{.terms = {{.sum = scalar(6), .count = scalar(3), .name = "a"},

@@ -110,20 +110,31 @@ at::Tensor on_cpu(const at::Tensor& output) {
   return output.detach().to(at::kCPU, half ? at::kFloat : type).resolve_conj().resolve_neg().contiguous();
 }
 
+[[noreturn]] void refuse_output(const Entry& entry, const std::string& what) {
+  throw RecipeError({what, "recipe " + entry.name + ", Entry::predicts",
+                     "let predict() give what the entry says, and the entry say what predict() gives: " +
+                         listed(entry.predicts.outputs, [](const PredictField& field) { return to_text(field); })});
+}
+
 void check_names(const Entry& entry, const Tensors& outputs) {
   const std::vector<PredictField>& told = entry.predicts.outputs;
   if (told.empty()) return;
-  const auto refuse = [&](const std::string& what) {
-    throw RecipeError({what, "recipe " + entry.name + ", Entry::predicts",
-                       "let predict() give what the entry says, and the entry say what predict() gives: " +
-                           listed(told, [](const PredictField& field) { return to_text(field); })});
-  };
   for (const PredictField& field : told) {
-    if (!outputs.contains(field.name)) refuse("predict() gives no " + quoted(field.name));
+    if (!outputs.contains(field.name)) refuse_output(entry, "predict() gives no " + quoted(field.name));
   }
   for (const auto& [name, output] : outputs) {
     if (std::ranges::none_of(told, [&](const PredictField& field) { return field.name == name; }))
-      refuse("predict() gives " + quoted(name) + ", which the entry does not name");
+      refuse_output(entry, "predict() gives " + quoted(name) + ", which the entry does not name");
+  }
+}
+
+// Integers are no real numbers here: who reads the file relies on the entry.
+void check_kinds(const Entry& entry, const Tensors& outputs) {
+  for (const PredictField& field : entry.predicts.outputs) {
+    const at::Tensor& output = outputs.at(field.name);
+    const auto dtype = dtype_of(output.scalar_type());
+    if (dtype && kind_of(*dtype) == kind_of(field.dtype) && fits(output.sizes().vec(), field.shape)) continue;
+    refuse_output(entry, "predict() gives " + to_text(Tensors{{field.name, output}}) + ", the entry says " + to_text(field));
   }
 }
 
@@ -140,6 +151,7 @@ Tensors checked(const Entry& entry, const Tensors& outputs, std::int64_t rows) {
     }
     result[name] = on_cpu(output);
   }
+  check_kinds(entry, result);
   return result;
 }
 

@@ -13,6 +13,7 @@
 #include "millrace/base/fs.h"
 #include "millrace/base/throw_site.h"
 #include "millrace/device/tensor_memory.h"
+#include "millrace/train/returned.h"
 
 namespace millrace {
 namespace {
@@ -22,6 +23,22 @@ std::string first_line(std::string_view text) { return std::string(text.substr(0
 void append_line(std::string& text, const std::string& line) {
   if (line.empty()) return;
   text += (text.empty() ? "" : "\n") + line;
+}
+
+// What was thrown is no std::exception.
+Message told_of_other() {
+  const std::string next = "throw an error derived from std::exception, e.g. DataError (base/error.h), which says where";
+  try {
+    throw;
+  } catch (const char* text) {
+    return {"it threw a text: " + first_line(text), "", next};
+  } catch (const std::string& text) {
+    return {"it threw a text: " + first_line(text), "", next};
+  } catch (int number) {
+    return {"it threw the number " + std::to_string(number), "", next};
+  } catch (...) {
+    return {"it threw something that is no std::exception", "", next};
+  }
 }
 
 // What the exception that is being handled says, where it is the recipe's to mend. Throws again what is not: errors of ours that
@@ -43,11 +60,21 @@ Message told() {
     throw;
   } catch (const c10::Error& error) {
     if (device::is_out_of_memory(error)) throw;
-    return {"LibTorch refused an operation: " + first_line(error.what_without_backtrace()), "",
-            "compare the shapes and types of the fields with what the operation takes"};
+    std::string text = first_line(error.what_without_backtrace());
+    text = text.substr(0, text.find(" Hint: "));  // which speaks of Python
+    const bool in_place = text.find("modified by an inplace operation") != std::string::npos;
+    return {"LibTorch refused an operation: " + text, "",
+            in_place ? "write b = a + 1, not a.add_(1), where the backward pass needs the old a"
+                     : "compare the shapes and types of the fields with what the operation takes"};
   } catch (const std::exception& error) {
     if (device::is_out_of_memory(error)) throw;
-    return {first_line(error.what()), "", "the text is that of the exception; look at what the callback does with these fields"};
+    const std::string text = first_line(error.what());
+    if (text == "map::at")
+      return {"at() was asked for a name that the map does not have (map::at)", "",
+              "compare the names in the callback with those that there are"};
+    return {text, "", "the text is that of the exception; look at what the callback does"};
+  } catch (...) {
+    return told_of_other();
   }
 }
 
@@ -61,32 +88,6 @@ std::string author_line() {
   return place.empty() ? "" : "at " + place;
 }
 
-[[noreturn]] void refuse(std::string what, std::string next) { throw RecipeError({std::move(what), "", std::move(next)}); }
-
-void check(const Loss& loss, bool training) {
-  if (loss.terms.empty()) refuse("the loss has no terms", "give it one, or return nullopt where the objective is absent");
-  for (const LossTerm& term : loss.terms) {
-    const std::string who = term.name.empty() ? "the loss" : "term " + quoted(term.name) + " of the loss";
-    if (!term.sum.defined()) refuse(who + " has no sum", "add its values up: values.sum()");
-    if (training && at::GradMode::is_enabled() && !term.sum.requires_grad()) {
-      refuse(who + " has no gradient: none of the objective's parameters took part in it",
-             "look for a detach(), item(), NoGradGuard or an integer on the way from the model to the sum");
-    }
-  }
-}
-
-void check(const Picture& picture) {
-  const std::string who = "picture " + quoted(picture.name);
-  if (picture.name.empty()) refuse("a picture has no name", "name it: its file is pictures/NAME.png");
-  if (picture.width < 1 || picture.height < 1)
-    refuse(who + " is " + std::to_string(picture.width) + " x " + std::to_string(picture.height), "give it a width and a height");
-  const auto bytes = static_cast<std::uint64_t>(picture.width) * static_cast<std::uint64_t>(picture.height) * 3;
-  if (picture.rgb.size() == bytes) return;
-  refuse(who + " has " + std::to_string(picture.rgb.size()) + " bytes, and " + std::to_string(picture.width) + " x " +
-             std::to_string(picture.height) + " pixels need " + std::to_string(bytes),
-         "give three bytes a pixel, rows from the top");
-}
-
 }  // namespace
 
 struct RecipeGuard::Site {
@@ -96,6 +97,7 @@ struct RecipeGuard::Site {
   const std::string* objective = nullptr;
   const StepContext* step = nullptr;
   const Tensors* inputs = nullptr;
+  const StepResult* result = nullptr;
 };
 
 RecipeGuard::RecipeGuard(std::string name, std::unique_ptr<Recipe> recipe) : name_(std::move(name)), recipe_(std::move(recipe)) {
@@ -107,7 +109,7 @@ decltype(auto) RecipeGuard::in(const Site& site, Call&& call) const {
   try {
     const ThrowWatch watch;
     return std::forward<Call>(call)();
-  } catch (const std::exception&) {
+  } catch (...) {
     rethrow(site);
   }
 }
@@ -123,6 +125,8 @@ std::string RecipeGuard::where(const Site& site) const {
     append_line(text, "fields: " + (site.fields == nullptr ? to_text(*site.batch) : *site.fields));
   }
   if (site.inputs != nullptr) append_line(text, "input: " + to_text(*site.inputs));
+  if (site.result != nullptr)
+    append_line(text, "outputs: " + joined(site.result->losses, "; ", [](const Loss& loss) { return to_text(loss.outputs); }));
   return text;
 }
 
@@ -152,29 +156,37 @@ void RecipeGuard::rethrow(const Site& site) const {
     append_line(message.where, where(site));
     throw DataError(std::move(message));
   } catch (const DataError& error) {
-    if (site.batch == nullptr) throw;
     Message message = error.message();
-    append_line(message.where, "recipe " + name_ + ", " + site.callback + ", " + where(site));
+    const std::string more = where(site);
+    append_line(message.where, "recipe " + name_ + ", " + site.callback + (more.empty() ? "" : ", " + more));
     throw DataError(std::move(message));
-  } catch (const std::exception&) {
+  } catch (...) {
     Message message = told();
     message.what = failed_in(site) + message.what;
     append_line(message.where, author_line());
     append_line(message.where, where(site));
+    if (message.where.empty()) message.where = std::string("Recipe::") + site.callback;
     throw RecipeError(std::move(message));
   }
 }
 
 data::Pipeline RecipeGuard::data(Split split) {
   const bool training = split == Split::train;
-  data::Pipeline pipeline =
-      in({training ? "data(Split::train)" : "data(Split::validation)"}, [&] { return recipe_->data(split); });
+  data::Pipeline pipeline = in({training ? "data(Split::train)" : "data(Split::validation)"}, [&] {
+    data::Pipeline made = recipe_->data(split);
+    check_pipeline(made);
+    return made;
+  });
   datasets_.at(training ? 0 : 1) = pipeline.datasets;
   return pipeline;
 }
 
 data::Pipeline RecipeGuard::test_data() {
-  data::Pipeline pipeline = in({"test_data()"}, [&] { return recipe_->test_data(); });
+  data::Pipeline pipeline = in({"test_data()"}, [&] {
+    data::Pipeline made = recipe_->test_data();
+    check_pipeline(made);
+    return made;
+  });
   datasets_.at(1) = pipeline.datasets;  // their batches are of Split::validation
   return pipeline;
 }
@@ -186,11 +198,21 @@ Batch RecipeGuard::prepare(Batch batch) {
   for (const Group& group : batch.groups())
     rows.push_back({.name = group.name, .fields = {}, .positions = {}, .indices = group.indices});
   const Batch given(std::move(rows), batch.origin());
-  return in({.callback = "prepare()", .batch = &given, .fields = &fields}, [&] { return recipe_->prepare(std::move(batch)); });
+  return in({.callback = "prepare()", .batch = &given, .fields = &fields}, [&] {
+    Batch prepared = recipe_->prepare(std::move(batch));
+    check_prepared(prepared);
+    return prepared;
+  });
 }
 
 torch::nn::Module& RecipeGuard::model() {
-  return in({"model()"}, [&]() -> torch::nn::Module& { return recipe_->model(); });
+  return in({"model()"}, [&]() -> torch::nn::Module& {
+    torch::nn::Module& model = recipe_->model();
+    if (model_ != nullptr && model_ != &model)
+      throw RecipeError({"model() gave another module than before", "", "make the model once and keep it as a member"});
+    model_ = &model;
+    return model;
+  });
 }
 
 bool RecipeGuard::set_layout(Layout layout) {
@@ -200,13 +222,13 @@ bool RecipeGuard::set_layout(Layout layout) {
 std::vector<Objective> RecipeGuard::objectives() {
   return in({"objectives()"}, [&] {
     std::vector<Objective> objectives = recipe_->objectives();
+    check_objectives(objectives, model());
     for (Objective& objective : objectives) {
-      if (!objective.loss) refuse("objective " + quoted(objective.name) + " has no loss", "set Objective::loss to a function");
       objective.loss = [this, name = objective.name, loss = std::move(objective.loss)](const Batch& batch,
                                                                                        const StepContext& context) {
         return in({.callback = "loss()", .batch = &batch, .objective = &name, .step = &context}, [&] {
           std::optional<Loss> result = loss(batch, context);
-          if (result) check(*result, context.training);
+          if (result) check_loss(*result, context.training);
           return result;
         });
       };
@@ -221,7 +243,7 @@ void RecipeGuard::begin_validation() {
 
 void RecipeGuard::measure(const Batch& batch, const StepResult& result, metrics::Board& board) {
   const at::NoGradGuard no_grad;
-  in({.callback = "measure()", .batch = &batch}, [&] { recipe_->measure(batch, result, board); });
+  in({.callback = "measure()", .batch = &batch, .result = &result}, [&] { recipe_->measure(batch, result, board); });
 }
 
 void RecipeGuard::before_training() {
@@ -229,7 +251,11 @@ void RecipeGuard::before_training() {
 }
 
 State RecipeGuard::state() const {
-  return in({"state()"}, [&] { return std::as_const(*recipe_).state(); });
+  return in({"state()"}, [&] {
+    State state = std::as_const(*recipe_).state();
+    check_state(state);
+    return state;
+  });
 }
 
 void RecipeGuard::load_state(const State& state) {
@@ -242,7 +268,11 @@ Tensors RecipeGuard::predict(const Tensors& inputs) {
 }
 
 Facts RecipeGuard::facts() const {
-  return in({"facts()"}, [&] { return std::as_const(*recipe_).facts(); });
+  return in({"facts()"}, [&] {
+    Facts facts = std::as_const(*recipe_).facts();
+    check_facts(facts);
+    return facts;
+  });
 }
 
 std::vector<std::string> RecipeGuard::samples(std::int64_t step) {
@@ -254,7 +284,7 @@ std::vector<Picture> RecipeGuard::draw() {
   const at::NoGradGuard no_grad;
   return in({"draw()"}, [&] {
     std::vector<Picture> pictures = recipe_->draw();
-    for (const Picture& picture : pictures) check(picture);
+    check_pictures(pictures);
     return pictures;
   });
 }
@@ -265,13 +295,27 @@ std::unique_ptr<Recipe> make_guarded(const std::string& name, const MakeRecipe& 
   try {
     const ThrowWatch watch;
     recipe = make(config, context);
-  } catch (const std::exception&) {
+  } catch (...) {
     Message message = told();
     message.what = "recipe " + name + " failed when it was made: " + message.what;
     append_line(message.where, author_line());
+    if (message.where.empty()) message.where = "Entry::make, which calls its constructor";
     throw RecipeError(std::move(message));
   }
   return std::make_unique<RecipeGuard>(name, std::move(recipe));
+}
+
+void in_entry(const std::string& recipe, const std::string& function, const std::function<void()>& call) {
+  try {
+    const ThrowWatch watch;
+    call();
+  } catch (...) {
+    Message message = told();
+    message.what = "recipe " + recipe + " failed in Entry::" + function + ": " + message.what;
+    append_line(message.where, author_line());
+    if (message.where.empty()) message.where = "Entry::" + function + " of recipe " + recipe;
+    throw RecipeError(std::move(message));
+  }
 }
 
 Recipe& unguarded(Recipe& recipe) {
@@ -282,7 +326,7 @@ Recipe& unguarded(Recipe& recipe) {
 void in_backward_pass(const std::string& objective, const Batch& batch, const std::function<void()>& pass) {
   try {
     pass();
-  } catch (const std::exception&) {
+  } catch (...) {
     Message message = told();
     message.what = "the backward pass of objective " + quoted(objective) + " failed: " + message.what;
     append_line(message.where, to_text(batch.origin()) + "\nfields: " + to_text(batch));

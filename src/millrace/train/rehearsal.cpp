@@ -1,6 +1,7 @@
 #include "millrace/train/rehearsal.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/isfinite.h>
 #include <torch/nn/module.h>
 
 #include <algorithm>
@@ -45,6 +46,16 @@ std::string nearest_of(const metrics::Means& means, const std::string& wrong) {
 // A batch in which a loss counts nothing gives no gradient but NaN.
 void check_counts(const Stepper& stepper, const StepResult& result) {
   for (std::size_t i = 0; i < result.losses.size(); ++i) {
+    for (const LossTerm& term : result.losses[i].terms) {
+      const auto count = term.count.item<double>();
+      if (!(count < 0)) continue;
+      throw RecipeError({"objective " + quoted(stepper.objective_name(i)) + " counts " + significant(count, 6) +
+                             " values in the first training batch",
+                         "LossTerm::count" + (term.name.empty() ? "" : " of term " + quoted(term.name)),
+                         "give the number of values that the sum adds up; what is to be made larger has a negative weight"});
+    }
+  }
+  for (std::size_t i = 0; i < result.losses.size(); ++i) {
     const auto& terms = result.losses[i].terms;
     const auto is_empty = [](const LossTerm& term) { return term.count.item<double>() == 0; };
     if (terms.empty() || !std::ranges::all_of(terms, is_empty)) continue;
@@ -87,12 +98,31 @@ void rehearse_prediction(const Assembly& assembly, const Batch& batch, const Ent
   rehearsal.prediction = to_text(inputs) + " -> " + to_text(outputs);
 }
 
+// " (field x of sample 5 is not finite)" for the first such value; "" = all fields are finite.
+std::string not_finite_in(const Batch& batch) {
+  for (const Group& group : batch.groups()) {
+    for (const auto& [name, tensor] : group.fields) {
+      if (!tensor.is_floating_point() && !tensor.is_complex()) continue;
+      const at::Tensor bad = at::isfinite(tensor).logical_not().nonzero();
+      if (bad.size(0) == 0) continue;
+      const auto row = static_cast<std::size_t>(bad[0][0].item<std::int64_t>());
+      const bool known = row < group.indices.size();
+      return " (field " + quoted(name) + " of " +
+             (known ? "sample " + std::to_string(group.indices[row]) : "row " + std::to_string(row)) +
+             (group.name.empty() ? "" : " of data set " + quoted(group.name)) + " is not finite)";
+    }
+  }
+  return "";
+}
+
 void rehearse_training(Assembly& assembly, const Entry* entry, Rehearsal& rehearsal) {
   const std::optional<Batch> batch = assembly.trial_batch(Split::train);
   if (!batch) return;
   Stepper& stepper = assembly.stepper();
   const Stepper::Rehearsed rehearsed = stepper.rehearse(*batch);
   rehearsal.training_rows = batch->rows();
+  const auto is_absent = [](const Loss& loss) { return loss.terms.empty(); };
+  if (std::ranges::all_of(rehearsed.result.losses, is_absent)) refuse_absence(*batch);
   check_counts(stepper, rehearsed.result);
   Recipe& recipe = assembly.recipe();
   const bool training = recipe.model().is_training();
@@ -106,7 +136,8 @@ void rehearse_training(Assembly& assembly, const Entry* entry, Rehearsal& rehear
   rehearsal.losses = board.means();
   for (const auto& [name, value] : rehearsal.losses) {
     if (!std::isfinite(value))
-      rehearsal.warnings.push_back("the first training batch has no finite " + name + ": " + significant(value, 4));
+      rehearsal.warnings.push_back("the first training batch has no finite " + name + ": " + significant(value, 4) +
+                                   not_finite_in(*batch));
   }
   const std::vector<std::string>& without = rehearsed.without_gradient;
   if (without.empty()) return;
@@ -185,6 +216,7 @@ Rehearsal rehearse(Assembly& assembly, const Entry* entry) {
                        config.snapshot.best_metric.empty() ? "train.early_stop_patience" : "snapshot.best_metric",
                        "give it some, or leave the key away"});
   }
+  static_cast<void>(assembly.recipe().state());  // which the first snapshot will ask for
   rehearsal.seconds = steady_seconds() - begin;
   return rehearsal;
 }

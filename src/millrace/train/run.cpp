@@ -8,6 +8,7 @@
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
 #include "millrace/config/schema_of.h"
+#include "millrace/train/recipe_guard.h"
 #include "millrace/train/sample_data.h"
 #include "millrace/train/session.h"
 
@@ -37,7 +38,9 @@ config::Schema schema_of(const Entry& entry) {
 std::vector<Problem> run_problems(const Entry& entry, const config::Resolved& config) {
   std::vector<Problem> problems = problems_of(config::read<RunConfig>(config.values));
   if (entry.problems) {
-    for (Problem& problem : entry.problems(config.values)) problems.push_back(std::move(problem));
+    std::vector<Problem> own;
+    in_entry(entry.name, "problems", [&] { own = entry.problems(config.values); });
+    for (Problem& problem : own) problems.push_back(std::move(problem));
   }
   for (Problem& problem : problems) {
     const auto origin = config.origins.find(problem.where);
@@ -99,7 +102,10 @@ bool is_lost_sample_data(const RunRequest& request, const config::Resolved& conf
 
 SampleInput::SampleInput(const RunRequest& request, bool keeps, config::Resolved& config) {
   const Entry& entry = *request.entry;
-  if (!entry.needs_data || (!entry.needs_data(config.values) && !is_lost_sample_data(request, config))) return;
+  if (!entry.needs_data) return;
+  bool needs_data = false;
+  in_entry(entry.name, "needs_data", [&] { needs_data = entry.needs_data(config.values); });
+  if (!needs_data && !is_lost_sample_data(request, config)) return;
   if (!entry.make_data || request.preset.empty()) {
     throw ConfigError({"recipe " + entry.name + " has no input", "data.dir and the recipe's own keys are empty",
                        entry.make_data ? "give --data DIR, or a --preset, which makes its own data" : "give --data DIR"});
@@ -118,7 +124,10 @@ SampleInput::SampleInput(const RunRequest& request, bool keeps, config::Resolved
     constexpr std::uint64_t data_seed = 0;
     const bool made =
         make_sample_data(fs, folder,
-                         {.make = [&](const std::filesystem::path& out) { entry.make_data(request.preset, out, data_seed); },
+                         {.make =
+                              [&](const std::filesystem::path& out) {
+                                in_entry(entry.name, "make_data", [&] { entry.make_data(request.preset, out, data_seed); });
+                              },
                           .begin = [&] { console.notice("no input given: " + beginning); },
                           .tell = [&](const std::string& text) { console.notice(text); }});
     if (made) told.clear();

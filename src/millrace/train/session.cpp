@@ -41,12 +41,13 @@ RunOutcome Session::run() {
   if (!resumed_ && assembly_.switches().on("rehearsal")) {
     for (const std::string& warning : rehearse(assembly_, request_.entry).warnings) console().warning(warning);
   }
+  const std::vector<std::string> untrained = resumed_ ? std::vector<std::string>() : samples();
   begin_folder();
   introduce();
-  show_samples("the model before training");
+  show_samples("the model before training", untrained);
   try {
     const Ending ending = trainer_->run();
-    if (ending != Ending::signal) show_samples("the model after " + with_commas(trainer_->step()) + " steps");
+    if (ending != Ending::signal) show_samples("the model after " + with_commas(trainer_->step()) + " steps", samples());
     return finish(ending, "");
   } catch (const std::exception& error) {  // LibTorch's too: the last whole step is worth keeping whatever went wrong
     trainer_->save_after_error();

@@ -49,7 +49,8 @@ class Session {
   [[nodiscard]] ReportSinks sinks() const;
   void introduce();  // session_report.cpp
   [[nodiscard]] std::string plan_text();
-  void show_samples(const std::string& title);
+  [[nodiscard]] std::vector<std::string> samples();
+  void show_samples(const std::string& title, const std::vector<std::string>& texts);
   RunOutcome plan_only();
   RunOutcome rehearse_only();
   RunOutcome finish(std::optional<Ending> ending, const std::string& error);

@@ -145,15 +145,18 @@ void Session::introduce() {
                         {"versions", versions()}});
 }
 
-void Session::show_samples(const std::string& title) {
-  if (resumed_ && title.find("before") != std::string::npos) return;
+std::vector<std::string> Session::samples() {
   torch::nn::Module& model = assembly_.recipe().model();
   model.eval();
   const at::NoGradGuard no_grad;
   const KeepGenerator no_trace;
   const auto average = assembly_.stepper().use_average();
-  const auto texts = assembly_.recipe().samples(trainer_->step());
+  auto texts = assembly_.recipe().samples(trainer_->step());
   model.train();
+  return texts;
+}
+
+void Session::show_samples(const std::string& title, const std::vector<std::string>& texts) {
   if (texts.empty()) return;
   console().heading(title);
   for (const std::string& text : texts) {

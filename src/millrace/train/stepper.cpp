@@ -41,6 +41,12 @@ double cosine(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b
 
 }  // namespace
 
+void refuse_absence(const Batch& batch) {
+  throw RecipeError({"no objective has a loss in the first step: each loss function returned nullopt",
+                     "Objective::loss, " + to_text(batch.origin()) + "\nfields: " + to_text(batch),
+                     "return a Loss from at least one"});
+}
+
 Stepper::Stepper(Recipe& recipe, const Switches& switches, telemetry::Timeline& timeline, StepperOptions options)
     : recipe_(recipe),
       switches_(switches),
@@ -266,10 +272,10 @@ precision::Trial Stepper::try_scaled(const Batch& batch, std::optional<at::Scala
     freeze_all_but(lanes_[i]);
     std::optional<Loss> loss = forward(lanes_[i], batch, earlier, true, autocast);
     if (!loss) continue;
-    trials.push_back(try_lane(i, *loss, scale, !autocast));
+    in_backward_pass(lanes_[i].objective().name, batch, [&] { trials.push_back(try_lane(i, *loss, scale, !autocast)); });
     for (const auto& [name, tensor] : loss->outputs) earlier[name] = tensor.detach();
   }
-  MR_CHECK(!trials.empty(), "no objective has a loss in the first step");
+  if (trials.empty()) refuse_absence(batch);
   precision::Trial trial = std::move(trials.front());
   trial.others.assign(std::make_move_iterator(trials.begin() + 1), std::make_move_iterator(trials.end()));
   trial.step_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();

@@ -47,6 +47,9 @@ struct ObjectiveReport {
   bool present = true;               // it had a loss in that step
 };
 
+// RecipeError: a run begins with a step that has a loss.
+[[noreturn]] void refuse_absence(const Batch& batch);
+
 // Used by the loop's thread only. Nothing a step calls reads a device value on the host, except with device_skip off.
 //
 // A step whose loss or gradients are not finite, or that is a spike (optim.spike_zscore), counts for nothing: parameters,

@@ -34,10 +34,8 @@ bool is_about_sample(const std::exception_ptr& error) {
     return false;
   } catch (const std::bad_alloc&) {
     return false;
-  } catch (const std::exception&) {
-    return true;
   } catch (...) {
-    return false;
+    return true;
   }
 }
 
@@ -394,6 +392,25 @@ std::string BatchWork::sample_label(std::size_t group, std::int64_t index) const
   const bool is_one = index >= 0 && index < datasets_[group].source->size();
   const std::string more = is_one ? datasets_[group].source->describe(index) : "";
   return sample_name(group, index) + (more.empty() ? "" : " (" + more + ")");
+}
+
+Message reason_of(const BadRow& bad, const std::string& sample) {
+  if (!bad.error) return {.what = sample + " is in quarantine and no replacement could be read", .where = "", .next = ""};
+  try {
+    std::rethrow_exception(bad.error);
+  } catch (const DataError& error) {
+    return error.message();
+  } catch (const Error&) {
+    throw;
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const std::exception& error) {
+    return {.what = sample + " can't be read: " + error.what(), .where = "", .next = ""};
+  } catch (...) {
+    return {.what = sample + " can't be read: its source threw something that is no std::exception",
+            .where = "",
+            .next = "throw DataError (base/error.h), which names file and sample"};
+  }
 }
 
 }  // namespace millrace::data::detail

@@ -29,6 +29,9 @@ struct BadRow {
   std::vector<std::int64_t> failed;  // samples whose read failed here: `index` and replacements tried
 };
 
+// Why it could not be read; `sample` names it. Throws again what is not about a sample.
+[[nodiscard]] Message reason_of(const BadRow& bad, const std::string& sample);
+
 struct GroupSlot {
   std::vector<std::byte*> data;  // one per field
   std::vector<std::int64_t> indices;
