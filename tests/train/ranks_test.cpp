@@ -255,17 +255,37 @@ struct Ended {
   int exit_code = 0;
 };
 
+// The weights that a process begins with.
+std::vector<at::Tensor> first_weights(const Entry& entry, const Json& config) {
+  const RunConfig shared = config::read<RunConfig>(config);
+  Context context;
+  context.config = &shared;
+  torch::manual_seed(static_cast<std::uint64_t>(shared.train.seed));
+  std::vector<at::Tensor> weights;
+  for (const at::Tensor& weight : entry.make(config, context)->model().parameters()) weights.push_back(weight.detach().clone());
+  return weights;
+}
+
 std::vector<Ended> run_on_two(const Json& overrides, const std::filesystem::path& folder) {
+  const Entry entry = toys::grouped_regression();
+  const config::Schema schema = schema_of(entry);
+  config::Layers layers(schema, aliases_of(entry));
+  layers.add_values(entry.defaults, "recipe");
+  layers.add_values(overrides, "test");
+  const config::Resolved config = layers.resolve();
+  // Processes have a random generator each, these threads share LibTorch's: what it gives one rank the other does not get.
+  const std::vector<at::Tensor> first = first_weights(entry, config.values);
+  const auto make = [&](const Json& values, const Context& context) {
+    std::unique_ptr<Recipe> recipe = entry.make(values, context);
+    const at::NoGradGuard no_grad;
+    std::size_t i = 0;
+    for (at::Tensor& weight : recipe->model().parameters()) weight.copy_(first.at(i++));
+    return recipe;
+  };
   return on_ranks(2, [&](Agreement& agreement) {
-    const Entry entry = toys::grouped_regression();
-    const config::Schema schema = schema_of(entry);
-    config::Layers layers(schema, aliases_of(entry));
-    layers.add_values(entry.defaults, "recipe");
-    layers.add_values(overrides, "test");
     telemetry::Console console(telemetry::Console::Mode::quiet);
     SessionRequest request;
-    request.assembly = {
-        .recipe = entry.name, .config = layers.resolve(), .make = entry.make, .console = &console, .agreement = &agreement};
+    request.assembly = {.recipe = entry.name, .config = config, .make = make, .console = &console, .agreement = &agreement};
     if (agreement.ranks().rank == 0) request.run_place.folder = folder;
     const RunOutcome outcome = Session(std::move(request)).run();
     return Ended{outcome.summary, outcome.exit_code};
