@@ -39,5 +39,6 @@ endforeach()
 
 if(MILLRACE_TESTS AND TARGET millrace)
   add_test(NAME install_consumer COMMAND "${CMAKE_SOURCE_DIR}/tests/install_consumer/run.sh" "${CMAKE_BINARY_DIR}")
-  set_tests_properties(install_consumer PROPERTIES LABELS slow)
+  add_test(NAME tutorial COMMAND "${CMAKE_SOURCE_DIR}/tests/tutorial/follow.py" "${CMAKE_BINARY_DIR}")
+  set_tests_properties(install_consumer tutorial PROPERTIES LABELS slow)
 endif()

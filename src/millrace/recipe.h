@@ -7,8 +7,9 @@
 //   keys of your own, with help, ranges and flags            config/field.h                    config::field, min, max, size
 //   samples computed or composed                             data/compose.h                    generate map subset concat repeat take
 //   samples from arrays in memory                            data/memory_source.h              memory_array MemorySource
-//   samples from files                                       data/npy_source.h hdf5_source.h image_source.h nifti_source.h
-//                                                            token_source.h window_source.h
+//   samples from files                                       data/csv_source.h npy_source.h hdf5_source.h image_source.h
+//                                                            nifti_source.h token_source.h window_source.h
+//   the files of a folder                                    data/folder.h                     files_in labelled_files_in
 //   augmentation by the reader threads                       data/augment.h                    augment random_crop flip noise …
 //   random numbers of a sample                               base/philox.h                     Philox make_key
 //   the recipe: data, model, losses, metrics, pictures       train/recipe.h                    Recipe Objective Facts Context
@@ -39,6 +40,8 @@
 #include "millrace/core/host_values.h"
 #include "millrace/data/augment.h"
 #include "millrace/data/compose.h"
+#include "millrace/data/csv_source.h"
+#include "millrace/data/folder.h"
 #include "millrace/data/hdf5_source.h"
 #include "millrace/data/image_source.h"
 #include "millrace/data/memory_source.h"

@@ -1,55 +1,109 @@
-// What `millrace new` writes: its files, and that the recipe among them trains, resumes and predicts (compiled as my_recipe).
+// What `millrace new` writes: its files, and that the recipe of each kind learns, resumes, evaluates and predicts (compiled as
+// my_table, my_image, ...).
 #include <gmock/gmock.h>
 
+#include "millrace/base/fs.h"
 #include "millrace/base/json.h"
+#include "millrace/format/npy.h"
 #include "process.h"
 
 namespace millrace::test {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
-Result my_recipe(std::vector<std::string> words, const Scratch& scratch) {
-  words.insert(words.begin(), MY_RECIPE_PROGRAM);
-  return run(words, {.folder = scratch.path()});
-}
+// A kind, the metric that shows what it learns, and where good begins.
+struct Kind {
+  const char* name;
+  const char* metric;
+  double good;
+  const char* picture;
+  DType input;
+  Shape shape;  // of what predict takes
+  const char* own_data;
+};
+const Kind kKinds[] = {
+    {"table", "r2", 0.9, "errors", DType::f32, {5, 2}, "CsvSource"},
+    {"image", "accuracy", 0.6, "predicted", DType::f32, {5, 1, 32, 32}, "ImageSource"},
+    {"volume", "r2", 0.6, "slices", DType::f32, {5, 8, 12, 10}, "NiftiSource"},
+    {"text", "accuracy", 0.6, "accuracy", DType::u8, {5, 20}, "read_file"},
+};
 
-TEST(Template, FilesCarryTheName) {
+class OfKind : public testing::TestWithParam<Kind> {};
+
+TEST_P(OfKind, FilesCarryTheName) {
   const Scratch scratch;
-  ASSERT_EQ(run({MILLRACE_PROGRAM, "new", "star_finder"}, {.folder = scratch.path()}).exit_code, 0);
+  const Result made = run({MILLRACE_PROGRAM, "new", "star_finder", "--kind", GetParam().name}, {.folder = scratch.path()});
+  ASSERT_EQ(made.exit_code, 0) << made.err;
+  EXPECT_THAT(made.out, HasSubstr(std::string("of the kind ") + GetParam().name));
   const auto folder = scratch.path() / "star_finder";
-  for (const char* name : {"CMakeLists.txt", "main.cpp", "recipe.cpp", "smoke.json", "README.md"}) {
+  for (const char* name : {"CMakeLists.txt", "recipe.cpp", "smoke.json", "README.md"}) {
     const std::string text = read_text(folder / name);
     EXPECT_FALSE(text.empty()) << name;
-    EXPECT_EQ(text.find("my_recipe"), std::string::npos) << name;
-    EXPECT_EQ(text.find("MyRecipe"), std::string::npos) << name;
+    for (const char* placeholder : {"my_recipe", "MyRecipe", "@what", "@part", "@learns"})
+      EXPECT_THAT(text, Not(HasSubstr(placeholder))) << name;
   }
-  EXPECT_THAT(read_text(folder / "recipe.cpp"), HasSubstr("class StarFinder final : public Recipe"));
+  const std::string recipe = read_text(folder / "recipe.cpp");
+  EXPECT_THAT(recipe, HasSubstr("class StarFinder final : public Recipe"));
+  EXPECT_THAT(recipe, HasSubstr(GetParam().own_data)) << "a comment says how to read files of one's own";
+  EXPECT_THAT(read_text(folder / "README.md"), HasSubstr(GetParam().own_data));
+  EXPECT_THAT(read_text(folder / "CMakeLists.txt"), HasSubstr(std::string("\"") + GetParam().metric + "\""));
   EXPECT_THAT(read_text(folder / "CMakeLists.txt"), HasSubstr("find_package(Millrace"));
 }
 
-TEST(Template, TrainsResumesAndEvaluates) {
+TEST_P(OfKind, LearnsResumesEvaluatesAndPredicts) {
   const Scratch scratch;
-  const std::string smoke = std::string(MY_RECIPE_FOLDER) + "/smoke.json";
-  const auto train = [&](const std::string& steps) {
-    return my_recipe({"train", "my_recipe", smoke, "--run", "r", "--max_steps=" + steps, "--device.threads=1", "--json"},
-                     scratch);
+  const std::string build = std::string(MY_RECIPES) + "/";
+  const std::string name = GetParam().name;
+  const auto my_recipe = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), build + "my_" + name);
+    return run(words, {.folder = scratch.path()});
   };
-  const Result first = train("300");
+  const auto train = [&](const std::string& steps) {
+    return my_recipe({"train", "my_recipe", build + "template/" + name + "/smoke.json", "--run", "r", "--max_steps=" + steps,
+                      "--device.threads=1", "--precision.dtype=fp32", "--json"});
+  };
+  const Result first = train("60");
   ASSERT_EQ(first.exit_code, 0) << first.err;
-  const Result second = train("600");
+  const Result second = train(name == "table" ? "400" : "120");
   ASSERT_EQ(second.exit_code, 0) << second.err;
-  const Json summary = Json::parse(second.out);
-  EXPECT_EQ(summary["steps"], 600);
-  EXPECT_LT(summary["metrics"]["val_loss"]["last"].get<double>(), 0.01);
+  const Json metrics = Json::parse(second.out)["metrics"];
+  EXPECT_GT(metrics[GetParam().metric]["best"].get<double>(), GetParam().good) << second.out;
+  EXPECT_TRUE(std::filesystem::exists(scratch.path() / "r" / "pictures" / (std::string(GetParam().picture) + ".png")));
 
-  const Result eval = my_recipe({"eval", "my_recipe", "--from", "r", "--json"}, scratch);
+  const Result eval = my_recipe({"eval", "--from", "r", "--json"});
   ASSERT_EQ(eval.exit_code, 0) << eval.err;
-  const Json metrics = Json::parse(eval.out)["metrics"];
-  EXPECT_TRUE(metrics.contains("val_loss") || metrics.contains("loss")) << eval.out;
-  EXPECT_THAT(my_recipe({"runs"}, scratch).out, HasSubstr("no runs below runs"));
-  EXPECT_THAT(my_recipe({"runs", "--root", "."}, scratch).out, HasSubstr("600"));
-  EXPECT_EQ(my_recipe({"inspect", "r"}, scratch).exit_code, 0);
+  EXPECT_TRUE(Json::parse(eval.out)["metrics"].contains(GetParam().metric)) << eval.out;
+
+  const std::vector<std::byte> ones(Field{"", GetParam().input, GetParam().shape}.bytes(), std::byte{1});
+  const auto input = Fs::real().create(scratch.path() / "in.npy");
+  format::write_npy(*input, GetParam().input, GetParam().shape, ones);
+  input->close();
+  const Result predicted = my_recipe({"predict", "--from", "r", "--input", "in.npy", "--output", "out.npy", "--batch-size=2"});
+  ASSERT_EQ(predicted.exit_code, 0) << predicted.err;
+  EXPECT_EQ(format::NpyFile(scratch.path() / "out.npy").layout().shape[0], 5);
+}
+
+INSTANTIATE_TEST_SUITE_P(Template, OfKind, testing::ValuesIn(kKinds),
+                         [](const auto& kind) { return std::string(kind.param.name); });
+
+TEST(Template, AnUnknownKindIsRefused) {
+  const Scratch scratch;
+  const Result refused = run({MILLRACE_PROGRAM, "new", "toy", "--kind=images"}, {.folder = scratch.path()});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("there is no kind of recipe \"images\""));
+  EXPECT_THAT(refused.err, HasSubstr("did you mean \"image\"? kinds: table, image, volume, text"));
+  EXPECT_FALSE(std::filesystem::exists(scratch.path() / "toy"));
+}
+
+TEST(Template, AWordOfCppIsNoName) {
+  const Scratch scratch;
+  for (const char* word : {"new", "int", "test", "data"}) {
+    const Result refused = run({MILLRACE_PROGRAM, "new", word}, {.folder = scratch.path()});
+    EXPECT_EQ(refused.exit_code, 2) << word;
+    EXPECT_THAT(refused.err, HasSubstr(std::string("for example my_") + word));
+  }
 }
 
 // The example of pictures: two terms, augmentation on the readers, a table of counts that becomes a picture.

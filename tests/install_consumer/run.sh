@@ -22,10 +22,11 @@ cmake -S "$here" -B "$scratch/consumer" -DCMAKE_PREFIX_PATH="$prefix" >/dev/null
 cmake --build "$scratch/consumer"
 expect "the consumer reports the version" grep -q '^0\.1\.0 .*nothing here' <("$scratch/consumer/consumer")
 
+# A kind that the tutorial does not build (tests/tutorial).
 cd "$scratch"
-"$prefix/bin/millrace" new toy
+"$prefix/bin/millrace" new toy --kind image
 cd toy
 cmake -B build -DCMAKE_PREFIX_PATH="$prefix" >/dev/null
 cmake --build build
-expect "the new recipe trains" ./build/toy train toy --config smoke.json --max_steps=60 --run "$scratch/run"
-expect "its run has a summary" test -s "$scratch/run/summary.json"
+expect "the tests of the new recipe pass" ctest --test-dir build --output-on-failure
+expect "its run has a summary" test -s build/tested/summary.json

@@ -1,10 +1,29 @@
-# The files that `millrace new` writes: real sources under templates/, compiled by a test, carried as text.
+# The files that `millrace new` writes: real sources under templates/, compiled by a test, carried as text. The files of a kind
+# stand in a folder of its name; what all kinds share takes @what@, @part@ (of the kind's README) and @learns@ from there.
 set(template_source "${CMAKE_BINARY_DIR}/generated/millrace/cli/template_texts.cpp")
 set(template_rows "")
-foreach(name CMakeLists.txt main.cpp recipe.cpp smoke.json README.md)
-  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${dir}/templates/${name}.in")
-  file(READ "${dir}/templates/${name}.in" template_text)
-  string(APPEND template_rows "    {\"${name}\", R\"template(${template_text})template\"},\n")
+foreach(kind table image volume text)
+  foreach(name README.md learns)
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${dir}/templates/${kind}/${name}.in")
+    file(READ "${dir}/templates/${kind}/${name}.in" ${name})
+  endforeach()
+  string(REGEX MATCH "^[^\n]*" what "${README.md}")  # the first line ends the sentence that the shared file begins
+  string(LENGTH "${what}" length)
+  string(SUBSTRING "${README.md}" ${length} -1 part)
+  string(STRIP "${part}" part)
+  string(APPEND part "\n")
+  foreach(name CMakeLists.txt recipe.cpp smoke.json README.md)
+    set(file "${dir}/templates/${name}.in")
+    if(NOT EXISTS "${file}")
+      set(file "${dir}/templates/${kind}/${name}.in")
+    endif()
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${file}")
+    file(READ "${file}" template_text)
+    foreach(word what part learns)
+      string(REPLACE "@${word}@" "${${word}}" template_text "${template_text}")
+    endforeach()
+    string(APPEND template_rows "    {\"${kind}\", \"${name}\", R\"template(${template_text})template\"},\n")
+  endforeach()
 endforeach()
 file(CONFIGURE OUTPUT "${template_source}" @ONLY CONTENT
 [[// Made by folder.cmake from cli/templates.

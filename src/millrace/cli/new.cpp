@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <filesystem>
 
@@ -13,15 +14,58 @@ namespace millrace::cli {
 namespace {
 
 constexpr std::string_view kNewHelp =
-    R"(Makes the folder NAME with a recipe of your own, complete and small: a regression on generated points. It builds against an
-installed Millrace and is yours to change. NAME is a lower-case word: letters, digits and underscores.
+    R"(Makes the folder NAME with a recipe of your own, complete and small: data, augmentation, model, loss, metrics, a picture,
+predict, and tests. It trains at once, on data that it makes itself; README.md in the folder says which line to change for yours.
+NAME is a lower-case word: letters, digits and underscores.
+
+  --kind table          a number learnt from the columns of a table: CSV or .npy files (the default)
+  --kind image          small pictures told apart: a folder of PNG or JPEG files for each class
+  --kind volume         noise taken out of 3-D volumes: NIfTI, .npy or HDF5 files
+  --kind text           the next character of a text: a text file
 )";
+
+constexpr std::array kKinds = {"table", "image", "volume", "text"};
+
+// Words of C++ and of CMake's targets, and the namespaces that recipe.cpp speaks of.
+constexpr std::array<std::string_view, 110> kForbidden = {
+    "alignas",     "alignof",   "and",        "and_eq",    "asm",      "auto",         "bitand",
+    "bitor",       "bool",      "break",      "case",      "catch",    "char",         "char8_t",
+    "char16_t",    "char32_t",  "class",      "compl",     "concept",  "const",        "consteval",
+    "constexpr",   "constinit", "const_cast", "continue",  "co_await", "co_return",    "co_yield",
+    "decltype",    "default",   "delete",     "do",        "double",   "dynamic_cast", "else",
+    "enum",        "explicit",  "export",     "extern",    "false",    "float",        "for",
+    "friend",      "goto",      "if",         "inline",    "int",      "long",         "mutable",
+    "namespace",   "new",       "noexcept",   "not",       "not_eq",   "nullptr",      "operator",
+    "or",          "or_eq",     "private",    "protected", "public",   "register",     "reinterpret_cast",
+    "requires",    "return",    "short",      "signed",    "sizeof",   "static",       "static_assert",
+    "static_cast", "struct",    "switch",     "template",  "this",     "thread_local", "throw",
+    "true",        "try",       "typedef",    "typeid",    "typename", "union",        "unsigned",
+    "using",       "virtual",   "void",       "volatile",  "wchar_t",  "while",        "xor",
+    "xor_eq",      "all",       "clean",      "help",      "install",  "package",      "test",
+    "at",          "c10",       "config",     "data",      "main",     "metrics",      "millrace",
+    "nn",          "optim",     "picture",    "std",       "torch"};
+
+std::string take_kind(Arguments& arguments) {
+  const std::vector<std::string> kinds(kKinds.begin(), kKinds.end());
+  std::string kind = arguments.value("kind").value_or(kinds.front());
+  if (std::find(kinds.begin(), kinds.end(), kind) == kinds.end()) {
+    throw UsageError({"there is no kind of recipe " + millrace::quoted(kind), "millrace new",
+                      suggestion(kind, kinds) + "kinds: " + joined(kinds, ", ")});
+  }
+  return kind;
+}
 
 void check_name(const std::string& name, std::span<const Entry> recipes) {
   const auto legal = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; };
   if (name.empty() || name.size() > 60 || !(name[0] >= 'a' && name[0] <= 'z') || !std::all_of(name.begin(), name.end(), legal)) {
     throw UsageError({millrace::quoted(name) + " can't be the name of a recipe", "millrace new",
                       "begin with a lower-case letter; go on with lower-case letters, digits and underscores (60 at most)"});
+  }
+  // The name becomes a namespace and a program.
+  if (std::find(kForbidden.begin(), kForbidden.end(), name) != kForbidden.end()) {
+    throw UsageError(
+        {millrace::quoted(name) + " can't be the name of a recipe: the word means something else in C++, CMake or Millrace",
+         "millrace new", "choose another name, for example my_" + name});
   }
   const std::vector<std::string> taken = names_of(recipes);
   if (std::find(taken.begin(), taken.end(), name) != taken.end())
@@ -50,6 +94,7 @@ std::string replaced(std::string text, std::string_view from, const std::string&
 
 int run_new(const Invocation& call) {
   Arguments arguments(call.words);
+  const std::string kind = take_kind(arguments);
   const auto name = arguments.positional();
   arguments.finish("new");
   if (!name) throw UsageError({"millrace new needs a name", "millrace new", "write millrace new NAME"});
@@ -62,18 +107,19 @@ int run_new(const Invocation& call) {
   Fs& fs = Fs::real();
   fs.create_directories(folder);
   for (const Template& file : templates()) {
+    if (file.kind != kind) continue;
     const std::string text = replaced(replaced(std::string(file.text), "my_recipe", *name), "MyRecipe", pascal_case(*name));
     write_atomically(fs, folder / file.name, text);
   }
-  print("made " + *name + "/ with " + std::to_string(templates().size()) + " files\nnext: cd " + *name +
-        " && cmake -B build && cmake --build build && ./build/" + *name + " train " + *name + " --config smoke.json\n");
+  print("made " + *name + "/, a recipe of the kind " + kind + ": recipe.cpp, smoke.json, README.md, CMakeLists.txt\nnext: cd " +
+        *name + " && cmake -B build && cmake --build build && ./build/" + *name + " train " + *name + " smoke.json\n");
   return 0;
 }
 
 }  // namespace
 
 constinit const Command kNew = {.name = "new",
-                                .arguments = "NAME",
+                                .arguments = "NAME [--kind table|image|volume|text]",
                                 .summary = "make a folder with a recipe of your own",
                                 .group = "Make things",
                                 .help = kNewHelp,

@@ -7,10 +7,12 @@
 namespace millrace::cli {
 
 struct Template {
+  std::string_view kind;
   std::string_view name;
   std::string_view text;  // "my_recipe" and "MyRecipe" stand for the recipe's name
 };
 
+// The files of a kind stand together.
 [[nodiscard]] std::span<const Template> templates();
 
 }  // namespace millrace::cli

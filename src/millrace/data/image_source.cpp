@@ -1,10 +1,12 @@
 #include "millrace/data/image_source.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
+#include "millrace/base/hash.h"
 #include "millrace/data/detail/array_ops.h"
 #include "millrace/data/detail/file_list.h"
 
@@ -37,23 +39,31 @@ ImageSource::ImageSource(std::vector<std::filesystem::path> files, ImageSamples 
                               .next = "set sizes of 1 to 1048576 and deviations above 0"});
   }
   const auto channels = static_cast<std::int64_t>(samples_.pixels);
-  field_.name = samples_.field;
-  field_.dtype = samples_.normalise ? DType::f32 : DType::u8;
-  field_.shape =
-      samples_.normalise ? Shape{channels, samples_.height, samples_.width} : Shape{samples_.height, samples_.width, channels};
+  const Field& image = fields_.emplace_back(Field{
+      samples_.field, samples_.normalise ? DType::f32 : DType::u8,
+      samples_.normalise ? Shape{channels, samples_.height, samples_.width} : Shape{samples_.height, samples_.width, channels}});
   for (std::size_t c = 0; c < 3; ++c) normalised_[c] = detail::normalised_bytes(samples_.mean[c], samples_.deviation[c]);
-  fingerprint_ = "images " + detail::count_of_files(files_, "images") + ' ' + std::string(name_of(field_.dtype)) +
-                 to_text(field_.shape) + (samples_.random_crop ? " random" : " middle") +
+  fingerprint_ = "images " + detail::count_of_files(files_, "images") + ' ' + std::string(name_of(image.dtype)) +
+                 to_text(image.shape) + (samples_.random_crop ? " random" : " middle") +
                  (samples_.random_flip ? " flipped" : "") + (samples_.reduce ? " reduced" : "");
   for (std::size_t c = 0; samples_.normalise && c < static_cast<std::size_t>(channels); ++c) {
     fingerprint_ += ' ' + significant(samples_.mean[c], 9) + '/' + significant(samples_.deviation[c], 9);
   }
 }
 
+ImageSource::ImageSource(LabelledFiles files, ImageSamples samples) : ImageSource(std::move(files.files), std::move(samples)) {
+  MR_CHECK(files.labels.size() == files_.size(), "a label for each file");
+  labels_ = std::move(files.labels);
+  fields_.push_back({"label", DType::i64, {}});
+  fingerprint_ += " labels crc32c " + std::to_string(crc32c(std::as_bytes(std::span(labels_))));
+}
+
 void ImageSource::read(std::span<const std::int64_t> indices, Rows rows, const ReadRandom& random) const {
-  const std::size_t row_bytes = field_.bytes();
+  const std::size_t row_bytes = fields_[0].bytes();
   for (std::size_t i = 0; i < indices.size(); ++i) {
-    read_one(files_[static_cast<std::size_t>(indices[i])], random(i), {rows.row(0, i, row_bytes), row_bytes});
+    const auto file = static_cast<std::size_t>(indices[i]);
+    read_one(files_[file], random(i), {rows.row(0, i, row_bytes), row_bytes});
+    if (!labels_.empty()) std::memcpy(rows.row(1, i, sizeof(std::int64_t)), &labels_[file], sizeof(std::int64_t));
   }
 }
 

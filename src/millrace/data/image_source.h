@@ -1,4 +1,8 @@
-// PNG and JPEG files as samples: a crop of each, perhaps flipped, as bytes or normalised. Other augmentation: augment.h.
+// PNG and JPEG files as samples: a crop of each, perhaps flipped, as bytes or normalised, with a label if there is one. Other
+// augmentation: augment.h.
+//
+//   data::ImageSource(data::files_in("photos", {".png"}), {.height = 64, .width = 64})
+//   data::ImageSource(data::labelled_files_in("photos"), {.height = 64, .width = 64})  // photos/cat/*.jpg, photos/dog/*.jpg
 #pragma once
 
 #include <array>
@@ -7,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "millrace/data/folder.h"
 #include "millrace/data/image.h"
 #include "millrace/data/source.h"
 
@@ -32,8 +37,10 @@ struct ImageSamples {
 class ImageSource final : public Source {
  public:
   ImageSource(std::vector<std::filesystem::path> files, ImageSamples samples);
+  // With a second field "label", i64 []: the number of the file's class.
+  ImageSource(LabelledFiles files, ImageSamples samples);
 
-  [[nodiscard]] std::span<const Field> fields() const override { return {&field_, 1}; }
+  [[nodiscard]] std::span<const Field> fields() const override { return fields_; }
   [[nodiscard]] std::int64_t size() const override { return static_cast<std::int64_t>(files_.size()); }
   void read(std::span<const std::int64_t> indices, Rows rows, const ReadRandom& random) const override;
   [[nodiscard]] std::string fingerprint() const override { return fingerprint_; }
@@ -52,8 +59,9 @@ class ImageSource final : public Source {
   void read_one(const std::filesystem::path& path, Philox draws, std::span<std::byte> out) const;
 
   std::vector<std::filesystem::path> files_;
+  std::vector<std::int64_t> labels_;  // empty, or one for each file
   ImageSamples samples_;
-  Field field_;
+  std::vector<Field> fields_;
   std::array<std::array<float, 256>, 3> normalised_{};  // of each byte, for each channel
   std::string fingerprint_;
 };

@@ -46,32 +46,40 @@ std::string csv_line(std::span<const std::string> cells) {
   return line;
 }
 
-CsvTable parse_csv(std::string_view text) {
-  CsvTable table;
-  std::vector<std::string> row;
+bool CsvReader::next(std::vector<std::string>& row) {
+  row.clear();
+  if (at_ == text_.size()) return false;
+  line_ = next_line_;
   std::string cell;
   bool is_quoted = false;
-  for (std::size_t at = 0; at < text.size(); ++at) {
-    const char c = text[at];
-    if (c == '"' && is_quoted && at + 1 < text.size() && text[at + 1] == '"') {
-      cell += text[++at];
+  while (at_ < text_.size()) {
+    const char c = text_[at_++];
+    if (c == '\n') ++next_line_;
+    if (c == '"' && is_quoted && at_ < text_.size() && text_[at_] == '"') {
+      cell += text_[at_++];
     } else if (c == '"' && (is_quoted || cell.empty())) {
       is_quoted = !is_quoted;
     } else if (c == ',' && !is_quoted) {
       row.push_back(std::exchange(cell, {}));
     } else if (c == '\n' && !is_quoted) {
       if (!cell.empty() && cell.back() == '\r') cell.pop_back();
-      row.push_back(std::exchange(cell, {}));
-      table.rows.push_back(std::exchange(row, {}));
+      row.push_back(std::move(cell));
+      return true;
     } else {
       cell += c;
     }
   }
-  table.complete = row.empty() && cell.empty() && !is_quoted;
-  if (!table.complete) {
-    row.push_back(std::move(cell));
-    table.rows.push_back(std::move(row));
-  }
+  complete_ = false;
+  ends_in_quotes_ = is_quoted;
+  row.push_back(std::move(cell));
+  return true;
+}
+
+CsvTable parse_csv(std::string_view text) {
+  CsvTable table;
+  CsvReader reader(text);
+  for (std::vector<std::string> row; reader.next(row);) table.rows.push_back(row);
+  table.complete = reader.complete();
   return table;
 }
 

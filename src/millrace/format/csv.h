@@ -19,6 +19,25 @@ namespace millrace::format {
 // Cells with commas, quotes or line breaks are quoted. Without a newline at the end.
 [[nodiscard]] std::string csv_line(std::span<const std::string> cells);
 
+// The rows of a text, one after the other. Cells are bytes of any kind; the text outlives the reader.
+class CsvReader {
+ public:
+  explicit CsvReader(std::string_view text) : text_(text) {}
+  // The next row; false when there is none.
+  bool next(std::vector<std::string>& row);
+  [[nodiscard]] std::int64_t line() const noexcept { return line_; }  // where the row begins that next() gave, from 1
+  // Of the row that next() gave: false when the text ends inside of it, without a newline or (ends_in_quotes) before the quote
+  // that closes a cell.
+  [[nodiscard]] bool complete() const noexcept { return complete_; }
+  [[nodiscard]] bool ends_in_quotes() const noexcept { return ends_in_quotes_; }
+
+ private:
+  std::string_view text_;
+  std::size_t at_ = 0;
+  std::int64_t line_ = 0, next_line_ = 1;
+  bool complete_ = true, ends_in_quotes_ = false;
+};
+
 struct CsvTable {
   std::vector<std::vector<std::string>> rows;
   bool complete = true;  // false: the text ends inside its last row (no newline, or an open quote)
