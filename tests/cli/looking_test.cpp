@@ -76,6 +76,7 @@ TEST_P(Looking, NeverWrites) {
     look({"config", "explain", recipe, "--preset=smoke"}, temporary);
     look({"train", recipe, "--preset=smoke", "--dry-run", "--run=r", "--memory.budget=90%"}, temporary);
     look(small({"train", recipe, "--preset=smoke", "--rehearse", "--run=r", "--data.batch_size=1"}), temporary);
+    look(small({"show", recipe, "--preset=smoke", "--data.batch_size=2", "--split=validation"}), temporary);
     look(small({"estimate", recipe, "--preset=smoke", "--data.batch_size=1"}), temporary);
     look(small({"max-batch", recipe, "--preset=smoke", "--most=1"}), temporary);
     look({"runs"});
@@ -91,8 +92,10 @@ TEST_P(Looking, NeverWrites) {
   look({"train", recipe, "--run=r", "--dry-run", "--fresh", "--preset=smoke"});
   look({"estimate", recipe, "--run=r"});
   look({"runs", "--root=."});
+  look({"show", "--from=r", "--json"});
   look({"inspect", "r"});
   look({"inspect", "r/snapshots/step-00000001"});
+  look({"inspect", "r/snapshots/step-00000001", "--values"});
 }
 
 INSTANTIATE_TEST_SUITE_P(Recipes, Looking, testing::Values("cosmology", "language_model"),

@@ -28,7 +28,7 @@ void expect_golden(const std::string& name, const std::string& text) {
   EXPECT_EQ(text, read_text(file)) << "if the new text is right: MILLRACE_UPDATE_GOLDEN=1 millrace_program_test writes " << name;
 }
 
-const std::vector<std::string> kCommands = {"train", "predict", "eval",   "export", "import",    "inspect",
+const std::vector<std::string> kCommands = {"train", "predict", "eval",   "export", "import",    "inspect", "show",
                                             "runs",  "list",    "config", "bench",  "make-data", "new"};
 
 TEST(Help, Top) {

@@ -110,6 +110,47 @@ TEST_F(Use, EvalJudgesTheTestSplitAndDrawsWhereAsked) {
   EXPECT_THAT(millrace({"eval", "--from=r", "--pictures=drawn"}).out, HasSubstr("wrote drawn/token_losses.png\n"));
 }
 
+// The batches that a run would take next: after three steps the fourth, and the first to begin with.
+TEST_F(Use, ShowTellsValuesSamplesAndDraws) {
+  const auto batches = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), {"show", "language_model", "--json"});
+    const Result shown = millrace(words);
+    EXPECT_EQ(shown.exit_code, 0) << shown.err;
+    return Json::parse(shown.out, nullptr, false);
+  };
+  const Json first = batches({"--preset=smoke", "--batches=4"});
+  ASSERT_EQ(first.size(), 4U);
+  EXPECT_EQ(first[0]["batch"], 0);
+  EXPECT_EQ(first[0]["split"], "train");
+  const Json next = batches({"--from=r", "--output=drawn"});
+  ASSERT_EQ(next.size(), 1U);
+  EXPECT_EQ(next[0], first[3]) << "as the network would have got it in a run without a stop";
+  const Json& input = next[0]["fields"][0];
+  EXPECT_EQ(input["name"], "input");
+  EXPECT_EQ(input["dtype"], "i64");
+  EXPECT_EQ(input["shape"][0], next[0]["rows"]);
+  EXPECT_GE(input["least"].get<int>(), 0);
+  EXPECT_EQ(input["nan"], 0);
+  EXPECT_EQ(read_text(root_.path() / "drawn" / "batch-3-input.png").substr(1, 3), "PNG");
+  const Result table = millrace({"show", "--from=r", "--split=validation"});
+  EXPECT_THAT(table.out, testing::StartsWith("validation batch 0: "));
+  EXPECT_THAT(table.out, HasSubstr("\n  row 0  sample 0"));
+  EXPECT_EQ(millrace({"show", "--from=in.npy"}).exit_code, 2);
+  const Result wrong = millrace({"show", "language_model", "--preset=smoke", "--split=tests"});
+  EXPECT_EQ(wrong.exit_code, 2);
+  EXPECT_THAT(wrong.err, HasSubstr("there is no split \"tests\""));
+}
+
+TEST_F(Use, MetricsStandInTheRecipesOrder) {
+  const Json summary = Json::parse(read_text(root_.path() / "r" / "summary.json"));
+  ASSERT_FALSE(summary["metrics_order"].empty());
+  EXPECT_EQ(summary["metrics_order"][0], "val_loss");
+  EXPECT_EQ(summary["metrics_order"].size(), summary["metrics"].size());
+  const Result inspected = millrace({"inspect", "r"});
+  EXPECT_THAT(inspected.out, testing::ContainsRegex("\n  val_loss +[0-9.]+  \\([0-9.]+ at the best step [23]\\)\n"));
+  EXPECT_EQ(Json::parse(millrace({"inspect", "r", "--json"}).out)["metrics"][0]["name"], "val_loss");
+}
+
 TEST_F(Use, ExportCarriesWhatAPythonUserNeeds) {
   const Result exported = millrace({"export", "language_model", "--from=r", "--to=w.safetensors"});
   ASSERT_EQ(exported.exit_code, 0) << exported.err;
@@ -124,6 +165,14 @@ TEST_F(Use, ExportCarriesWhatAPythonUserNeeds) {
   const Result inspected = millrace({"inspect", "w.safetensors"});
   EXPECT_EQ(inspected.exit_code, 0);
   EXPECT_THAT(inspected.out, HasSubstr("metadata recipe   language_model"));
+  ASSERT_EQ(millrace({"export", "--from=r", "--to=p.pt"}).exit_code, 0);
+  const Json about = Json::parse(read_text(root_.path() / "p.run.json"));
+  EXPECT_EQ(about["recipe"], "language_model");
+  EXPECT_EQ(std::to_string(about["step"].get<int>()), metadata.at("step"));
+  EXPECT_EQ(about["config"]["recipe"]["model_embd"], 64);
+  EXPECT_EQ(read_text(root_.path() / "p.tokenizer.json"), read_text(root_.path() / "w.tokenizer.json"));
+  ASSERT_EQ(millrace({"export", "--from=w.safetensors", "--to=again.safetensors"}).exit_code, 0);
+  EXPECT_EQ(format::SafetensorsFile(root_.path() / "again.safetensors").metadata(), metadata);
   const std::string text = (root_.path() / "runs/data/language_model-smoke").string();
   const Result weights =
       millrace({"predict", "--from=w.safetensors", "--preset=smoke", "--data", text, "--input=in.npy", "--output=out.npz"});

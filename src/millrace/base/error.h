@@ -68,6 +68,13 @@ class DataError : public Error {
   explicit DataError(Message message);
 };
 
+// An intact file, or a part of it, of a kind that nobody reads here: another dtype, a pickle of other classes, an archive of
+// code. Told as any other DataError; `inspect` does not call it damage.
+class UnreadKind : public DataError {
+ public:
+  using DataError::DataError;
+};
+
 class DeviceError : public Error {
  public:
   explicit DeviceError(Message message);

@@ -121,6 +121,30 @@ std::string significant(double value, int digits) {
   return without_trailing_zeros(fmt::format("{:.{}f}", std::stod(scientific), std::max(digits - 1 - exponent, 0)));
 }
 
+std::string figure(double value) {
+  constexpr double kLeast = 1e-3, kMost = 100;  // what four decimals say well
+  const double size = std::abs(value);
+  return size == 0 || (size >= kLeast && size < kMost) || !std::isfinite(value) ? fixed(value, 4)
+                                                                                : significant(value, size < kLeast ? 4 : 6);
+}
+
+std::string wrapped(const std::vector<std::string>& parts, std::string_view gap, std::size_t width, std::string_view indent) {
+  const auto columns = [](std::string_view text) {
+    return static_cast<std::size_t>(
+        std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }));
+  };
+  std::string text;
+  std::size_t used = 0;
+  for (const std::string& part : parts) {
+    const bool begins = text.empty();
+    const std::size_t more = columns(part) + (begins ? 0 : gap.size());
+    const bool breaks = !begins && used + more > width;
+    text.append(begins ? "" : breaks ? "\n" : gap).append(breaks ? indent : "").append(part);
+    used = breaks ? indent.size() + columns(part) : used + more;
+  }
+  return text;
+}
+
 std::string percent(double fraction, int digits) { return fixed(fraction * 100, digits) + " %"; }
 
 std::string quoted(std::string_view text) {

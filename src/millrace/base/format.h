@@ -5,6 +5,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace millrace {
 
@@ -15,6 +16,8 @@ namespace millrace {
 [[nodiscard]] std::string fixed(double value, int digits);  // 2.3170; "nan", "inf", "-inf" spelled so
 [[nodiscard]] std::string significant(double value,
                                       int digits);  // shortest with `digits` significant digits: 1e-03, 0.0523, 12.4
+// A measured number for people, at most six digits: 0.0523, 2.3170, 1234.57, 1.23e-04.
+[[nodiscard]] std::string figure(double value);
 [[nodiscard]] std::string percent(double fraction, int digits = 0);  // "12 %"
 [[nodiscard]] std::string quoted(std::string_view text);             // "…" with control bytes and invalid UTF-8 escaped
 // The same: beside these, std::quoted of <iomanip> would be found first for arguments from std.
@@ -35,6 +38,9 @@ template <class Range, class Word = std::identity>
   }
   return text;
 }
+// The parts with `gap` between them, as many as fit into `width` columns; what does not stands on further lines behind `indent`.
+[[nodiscard]] std::string wrapped(const std::vector<std::string>& parts, std::string_view gap, std::size_t width,
+                                  std::string_view indent);
 // The candidate nearest to `word` by Damerau-Levenshtein distance, or "" when none is near enough to suggest.
 [[nodiscard]] std::string nearest(std::string_view word, const std::string* begin, const std::string* end);
 

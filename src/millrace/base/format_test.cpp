@@ -159,6 +159,25 @@ TEST(Median, IsTheMiddleOrTheUpperOfTwo) {
   EXPECT_EQ(median({4, 1, 3, 2}), 3);
 }
 
+TEST(Figure, HasSixDigitsAtMost) {
+  EXPECT_EQ(figure(2.317), "2.3170");
+  EXPECT_EQ(figure(0.99456554), "0.9946");
+  EXPECT_EQ(figure(-12.5), "-12.5000");
+  EXPECT_EQ(figure(0), "0.0000");
+  EXPECT_EQ(figure(1234.5678), "1234.57");
+  EXPECT_EQ(figure(3200000.4), "3.2e+06");
+  EXPECT_EQ(figure(0.000123456), "1.235e-04");
+  EXPECT_EQ(figure(std::numeric_limits<double>::quiet_NaN()), "nan");
+}
+
+TEST(Wrapped, PartsStayWholeAndFurtherLinesAreIndented) {
+  EXPECT_EQ(wrapped({}, "  ", 20, "    "), "");
+  EXPECT_EQ(wrapped({"done", "a 0.10", "b 0.20"}, "  ", 20, "    "), "done  a 0.10  b 0.20");
+  EXPECT_EQ(wrapped({"done", "a 0.10", "b 0.20", "c"}, "  ", 19, "    "), "done  a 0.10\n    b 0.20  c");
+  EXPECT_EQ(wrapped({"größe"}, "  ", 3, "    "), "größe") << "a part that is too long stands alone";
+  EXPECT_EQ(wrapped({"ää", "ää"}, " ", 5, ""), "ää ää") << "columns, not bytes";
+}
+
 TEST(Printable, QuotesWhatIsNoPlainLine) {
   EXPECT_EQ(printable("runs/größe \"a\""), "runs/größe \"a\"");
   EXPECT_EQ(printable(""), "");

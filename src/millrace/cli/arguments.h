@@ -31,6 +31,7 @@ class Arguments {
 
   [[nodiscard]] const std::vector<std::string>& words() const noexcept { return words_; }
   [[nodiscard]] std::vector<Problem>& problems() noexcept { return problems_; }
+  void add(std::string word) { words_.push_back(std::move(word)); }
   void remove(std::size_t index) { words_.erase(words_.begin() + static_cast<std::ptrdiff_t>(index)); }
   // Throws for the problems and for every word nobody took, with the nearest option of `command`.
   void finish(std::string_view command);

@@ -3,6 +3,7 @@
 #include "millrace/base/format.h"
 #include "millrace/cli/command.h"
 #include "millrace/cli/weights_file.h"
+#include "millrace/format/safetensors.h"
 #include "millrace/snapshot/snapshot.h"
 #include "millrace/train/run_folder.h"
 #include "millrace/train/weights.h"
@@ -20,7 +21,8 @@ torch.load(FILE.pt, weights_only=True), or safetensors.torch.load_file(FILE.safe
 
 A .safetensors file of a run says in its metadata the recipe, the step and the config, as JSON. What the recipe keeps beside its
 weights is written beside the file: FILE.tokenizer.json (the vocabulary of a language model), FILE.state.safetensors (tensors, such
-as foreground components). RECIPE may be given, and need not be.
+as foreground components), and of a .pt or .pth file, which has no place for metadata, FILE.run.json (recipe, step, config). RECIPE
+may be given, and need not be.
 )";
 
 // What the recipe keeps: each part of its JSON in a file of its own, all its tensors in one.
@@ -41,11 +43,29 @@ std::vector<std::filesystem::path> write_state(const std::filesystem::path& to, 
 }
 
 std::map<std::string, std::string> metadata_of(const Weights& weights) {
-  if (weights.run.empty()) return {};
+  if (weights.run.empty()) {  // what an export before this one knew
+    std::map<std::string, std::string> known;
+    if (weights.path.extension() == ".safetensors") known = format::SafetensorsFile(weights.path).metadata();
+    return known;
+  }
   Fs& fs = Fs::real();
   return {{"recipe", recipe_of_run(fs, weights.run)},
           {"step", std::to_string(weights.step)},
           {"config", read_config(fs, weights.run).values.dump()}};
+}
+
+// For a file that has no place for metadata: the same beside it.
+std::filesystem::path write_about(std::filesystem::path to, const std::map<std::string, std::string>& metadata) {
+  Json about = metadata;
+  const auto parsed = [&](const char* key) {
+    if (!metadata.contains(key)) return;
+    Json value = Json::parse(metadata.at(key), nullptr, /*allow_exceptions=*/false);
+    if (!value.is_discarded()) about[key] = std::move(value);
+  };
+  parsed("step");
+  parsed("config");
+  write_atomically(Fs::real(), to.replace_extension(".run.json"), about.dump(2) + "\n");
+  return to;
 }
 
 // "best snapshot, step 600 of runs/x (val_loss 0.1234 is the best; the newest snapshot is step 800)".
@@ -77,8 +97,9 @@ int run_export(const Invocation& call) {
   const Weights weights = load_weights(Fs::real(), *from, console);
   Tensors all;  // of one module, so no name stands in two of its files
   for (const auto& [name, tensors] : weights.models) all.insert(tensors.begin(), tensors.end());
-  write_weights(to, all, {.from = told(weights), .metadata = metadata_of(weights), .beside = write_state(to, weights.recipe)},
-                json);
+  WeightsFile about{.from = told(weights), .metadata = metadata_of(weights), .beside = write_state(to, weights.recipe)};
+  if (snapshot::is_pt_name(to) && about.metadata.contains("recipe")) about.beside.push_back(write_about(to, about.metadata));
+  write_weights(to, all, about, json);
   return 0;
 }
 

@@ -105,6 +105,11 @@ void describe_npz(const fs::path& path, Report& report) {
     report.details["arrays"].push_back(
         {{"name", entry.name}, {"dtype", name_of(entry.layout.dtype)}, {"shape", entry.layout.shape}});
   }
+  for (const auto& [name, reason] : file.unread()) {
+    report.table.push_back({name, "-", "-", "not read: " + reason});
+    report.details["unread_members"].push_back({{"name", name}, {"reason", reason}});
+  }
+  if (!file.unread().empty()) format::check_zip(path);
   report.facts.emplace_back("arrays", std::to_string(file.entries().size()));
   report.facts.emplace_back("check", "CRC-32 of every array agrees");
 }
@@ -194,15 +199,26 @@ void describe_image(const fs::path& path, Report& report) {
   report.details = {{"height", size.height}, {"width", size.width}, {"channels", colours}};
 }
 
+// The contents may be anybody's; the archive around them has checksums.
+void check_archive(const fs::path& path, Report& report) {
+  if (!begins_with(path, "PK\3\4")) return;
+  try {
+    format::check_zip(path);
+    report.facts.emplace_back("check", "CRC-32 of every member agrees");
+  } catch (const Error& error) {
+    report.problems.push_back(error.message().what);
+  }
+}
+
 constexpr FileFormat kFormats[] = {
-    {"safetensors file", has_extension<kSafetensors>, describe_safetensors},
-    {"NumPy array", is_npy, describe_npy},
-    {"NumPy archive", has_extension<kNpz>, describe_npz},
-    {"PyTorch file", is_pt, describe_pt},
-    {"NIfTI volume", has_extension<kNii, kNiiGz, kHdr, kHdrGz, kImg, kImgGz>, describe_nifti},
-    {"image", is_image, describe_image},
-    {"token file", is_token_file, describe_tokens},
-    {"HDF5 file", is_hdf5, describe_hdf5},
+    {"safetensors file", has_extension<kSafetensors>, describe_safetensors, safetensors_arrays},
+    {"NumPy array", is_npy, describe_npy, npy_arrays},
+    {"NumPy archive", has_extension<kNpz>, describe_npz, npz_arrays},
+    {"PyTorch file", is_pt, describe_pt, pt_arrays, check_archive},
+    {"NIfTI volume", has_extension<kNii, kNiiGz, kHdr, kHdrGz, kImg, kImgGz>, describe_nifti, nifti_arrays},
+    {"image", is_image, describe_image, image_arrays},
+    {"token file", is_token_file, describe_tokens, token_arrays},
+    {"HDF5 file", is_hdf5, describe_hdf5, hdf5_arrays},
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "millrace/cli/file_values.h"
 #include "millrace/cli/inspect_report.h"
 
 namespace millrace::cli {
@@ -15,6 +16,9 @@ struct FileFormat {
   bool (*recognises)(const std::filesystem::path&);
   // Adds facts, table and details, having read all that can be checked. Throws Error: damage.
   void (*describe)(const std::filesystem::path&, Report&);
+  FileArrays arrays;  // of a file that was described: for their values
+  // Of a file that describe() found to be of an unread kind (UnreadKind): adds what can be checked all the same. Null = nothing.
+  void (*check)(const std::filesystem::path&, Report&) = nullptr;
 };
 
 [[nodiscard]] std::span<const FileFormat> file_formats();

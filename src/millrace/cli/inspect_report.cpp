@@ -12,6 +12,7 @@
 #include "millrace/cli/inspect_files.h"
 #include "millrace/cli/run_table.h"
 #include "millrace/cli/text.h"
+#include "millrace/cli/value_table.h"
 #include "millrace/snapshot/snapshot.h"
 
 namespace millrace::cli {
@@ -38,7 +39,19 @@ std::string one_line(const Error& error) {
   return error.message().where.empty() ? text : text + " (" + error.message().where + ")";
 }
 
-Report inspect_snapshot(const fs::path& path) {
+// Instead of the table that is there. `prefix`: before each name.
+void add_values(Report& report, const std::vector<LyingArray>& arrays, const std::string& prefix) {
+  Json& all = report.details["values"];
+  for (const LyingArray& array : arrays) {
+    ValueStats stats(array.dtype);
+    array.pieces([&](std::span<const std::byte> elements) { stats.add(elements); });
+    all.push_back(value_json(prefix + array.name, array.shape, stats.summary()));
+  }
+  if (!all.is_array()) all = Json::array();
+  report.table = value_rows("array", all.get<std::vector<Json>>());
+}
+
+Report inspect_snapshot(const fs::path& path, bool values) {
   Report report;
   report.kind = "snapshot";
   report.facts.emplace_back("size", human_bytes(static_cast<double>(bytes_below(path))));
@@ -56,7 +69,8 @@ Report inspect_snapshot(const fs::path& path) {
     const fs::path file = path / name;
     if (file.extension() != ".safetensors") continue;
     try {
-      add_tensors(report, file, file.stem().string() + "/");
+      const std::string prefix = file.stem().string() + "/";
+      values ? add_values(report, safetensors_arrays(file), prefix) : add_tensors(report, file, prefix);
     } catch (const Error&) {
       continue;  // named by the check above
     }
@@ -65,12 +79,17 @@ Report inspect_snapshot(const fs::path& path) {
   return report;
 }
 
-Report inspect_file(const fs::path& path, const FileFormat& format) {
+Report inspect_file(const fs::path& path, const FileFormat& format, bool values) {
   const InputFile readable(path);  // who may not read it can't tell damage
   Report report;
   report.kind = format.kind;
   try {
     format.describe(path, report);
+    if (values) add_values(report, format.arrays(path), "");
+  } catch (const UnreadKind& unread) {
+    report.table.clear();
+    report.unread.push_back(one_line(unread));
+    if (format.check != nullptr) format.check(path, report);
   } catch (const Error& error) {
     report.table.clear();
     report.problems.push_back(one_line(error));
@@ -91,10 +110,20 @@ Report inspect_run(const fs::path& path) {
   Report report;
   report.kind = "run";
   const RunRow row = read_run(path);
+  report.details = row.to_json();
   report.facts = {{"recipe", row.recipe},          {"state", row.state},
                   {"step", with_commas(row.step)}, {"loss", row.loss ? fixed(*row.loss, 4) : "-"},
                   {"last written", row.when},      {"size", human_bytes(static_cast<double>(bytes_below(path)))}};
-  report.details = row.to_json();
+  for (const RunMetric& metric : row.metrics) {
+    std::string text = metric.last ? figure(*metric.last) : "is not a number";
+    if (metric.best) text += "  (" + figure(*metric.best) + " at the best step " + with_commas(metric.best_step) + ")";
+    report.facts.emplace_back(metric.name, std::move(text));
+    const auto number = [](const std::optional<double>& value) { return value ? Json(*value) : Json(); };
+    report.details["metrics"].push_back({{"name", metric.name},
+                                         {"last", number(metric.last)},
+                                         {"best", number(metric.best)},
+                                         {"best_step", metric.best ? Json(metric.best_step) : Json()}});
+  }
   for (const fs::path& branch : branches_of(path)) {
     report.facts.emplace_back("branch", branch.string() + ", step " + with_commas(read_run(branch).step));
     report.details["branches"].push_back(branch.string());
@@ -127,6 +156,7 @@ std::string Report::to_text(const fs::path& path) const {
     for (std::vector<std::string>& row : rows) std::ranges::transform(row, row.begin(), printable);
     text += "\n" + cli::table(rows);
   }
+  for (const auto& kind_of : unread) text += "\nnot a kind that Millrace reads: " + printable(kind_of) + "\n";
   for (const auto& problem : problems) text += "\nproblem: " + printable(problem) + "\n";
   return text;
 }
@@ -137,10 +167,11 @@ Json Report::to_json(const fs::path& path) const {
   json["kind"] = kind;
   json["whole"] = problems.empty();
   json["problems"] = problems;
+  json["unread"] = unread;
   return json;
 }
 
-Report inspect_path(const fs::path& path) {
+Report inspect_path(const fs::path& path, bool values) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   if (status.type() == fs::file_type::not_found) {
@@ -151,12 +182,16 @@ Report inspect_path(const fs::path& path) {
   if (fs::is_directory(status)) {
     const bool is_run = is_run_folder(path);  // a branch has the name of its last snapshot
     if (fs::exists(path / "manifest.json", error) || (path.filename().string().starts_with("step-") && !is_run))
-      return inspect_snapshot(path);
+      return inspect_snapshot(path, values);
+    if (is_run && values) {
+      throw UsageError({printable(path.string()) + " is a run: it has no values of its own", "flag --values",
+                        "give a snapshot of it, " + (path / "snapshots").string() + "/step-..."});
+    }
     if (is_run) return inspect_run(path);
     static_cast<void>(Fs::real().list(path));  // an error for a folder that may not be looked into
   } else {
     for (const FileFormat& format : file_formats())
-      if (format.recognises(path)) return inspect_file(path, format);
+      if (format.recognises(path)) return inspect_file(path, format, values);
   }
   throw UsageError({"can't tell what " + printable(path.string()) + " is", "millrace inspect",
                     "give a run folder, a snapshot folder (step-...), or a file: .safetensors, .pt, .h5, .npy, .npz, .nii, "

@@ -13,14 +13,16 @@ struct Report {
   std::string kind;                                        // "snapshot", "run", "NIfTI volume", ...
   std::vector<std::pair<std::string, std::string>> facts;  // label, value
   std::vector<std::vector<std::string>> table;             // first row = headings; empty = none
-  std::vector<std::string> problems;                       // what is damaged or of a kind nobody reads here; empty = whole
+  std::vector<std::string> problems;                       // what is damaged; empty = whole, as far as can be told
+  std::vector<std::string> unread;                         // what is intact and of a kind that nobody reads here
   Json details = Json::object();                           // for --json
   [[nodiscard]] std::string to_text(const std::filesystem::path& path) const;
   [[nodiscard]] Json to_json(const std::filesystem::path& path) const;
 };
 
 // UsageError when the path does not exist or is of no kind that is known here, DataError or FsError when it may not be read.
-// Damage is a problem of the report, not an error.
-[[nodiscard]] Report inspect_path(const std::filesystem::path& path);
+// Damage is a problem of the report, not an error. With `values` the table says what the values of each array are; UsageError for
+// the folder of a run.
+[[nodiscard]] Report inspect_path(const std::filesystem::path& path, bool values = false);
 
 }  // namespace millrace::cli

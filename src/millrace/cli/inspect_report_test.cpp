@@ -1,6 +1,7 @@
 #include "millrace/cli/inspect_report.h"
 
 #include <ATen/ops/arange.h>
+#include <ATen/ops/tensor.h>
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <sys/file.h>
@@ -8,6 +9,7 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <limits>
 
 #include "millrace/base/error.h"
 #include "millrace/base/fs.h"
@@ -50,7 +52,7 @@ class InspectTest : public testing::Test {
                                  ",\"loss\":0.5}\n{\"kind\":\"st");
     return run;
   }
-  static void write(const fs::path& file, const std::string& text) { std::ofstream(file) << text; }
+  static void write(const fs::path& file, const std::string& text) { std::ofstream(file, std::ios::binary) << text; }
   static void flip_a_bit(const fs::path& file) {
     std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
     stream.seekg(-3, std::ios::end);
@@ -190,6 +192,89 @@ TEST_F(InspectTest, ADamagedFileOfAKnownKindIsNeverUnknown) {
     write(root_ / name, "no such thing");
     EXPECT_EQ(inspect_path(root_ / name).problems.size(), 1U) << name;
   }
+}
+
+// Intact files of other programs: what they hold is named, and nothing is called damaged. Damage of the same files is.
+TEST_F(InspectTest, AnIntactFileOfAnotherKindIsNotDamaged) {
+  const auto expect_unread = [&](const std::string& name, const std::string& bytes, const std::string& holds) {
+    write(root_ / name, bytes);
+    const Report report = inspect_path(root_ / name);
+    EXPECT_THAT(report.problems, IsEmpty()) << name;
+    ASSERT_EQ(report.unread.size(), 1U) << name;
+    EXPECT_THAT(report.unread[0], HasSubstr(holds)) << name;
+    EXPECT_EQ(report.to_json(name)["whole"], true);
+    EXPECT_THAT(report.to_text(name), HasSubstr("not a kind that Millrace reads: "));
+  };
+  const auto npy = [](const std::string& descr, std::size_t bytes) {
+    std::string header = "{'descr': " + descr + ", 'fortran_order': False, 'shape': (2,), }";
+    header.resize(117, ' ');
+    return std::string("\x93NUMPY\x01\x00v\x00", 10) + header + "\n" + std::string(bytes, '\0');
+  };
+  expect_unread("text.npy", npy("'<U2'", 16), "\"<U2\"");
+  expect_unread("dates.npy", npy("'<M8[ns]'", 16), "\"<M8[ns]\"");
+  expect_unread("records.npy", npy("[('a', '<f4')]", 8), "records");
+  expect_unread("objects.npy", npy("'|O'", 30), "Python objects");
+  const std::string header = R"({"a":{"dtype":"F8_E4M3","shape":[2],"data_offsets":[0,2]}})";
+  expect_unread("eight.safetensors", static_cast<char>(header.size()) + std::string(7, '\0') + header + "ab", "F8_E4M3");
+  expect_unread("plain.pt", "\x80\x04\x95.", "plain Python pickle");
+  expect_unread("old.pt", "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.", "before torch 1.6");
+  write(root_ / "odd.npy", npy("'<Q4'", 8));
+  EXPECT_EQ(inspect_path(root_ / "odd.npy").problems.size(), 1U) << "no dtype of NumPy's";
+  // An archive of somebody else: whole while its checksums agree.
+  write_atomically(Fs::real(), root_ / "zip.pt", [&](WritableFile& file) {
+    format::write_npz(file, std::vector<format::NpzArray>{{{"x", DType::u8, {4}}, std::vector<std::byte>(4)}});
+  });
+  EXPECT_THAT(inspect_path(root_ / "zip.pt").problems, IsEmpty());
+  EXPECT_THAT(inspect_path(root_ / "zip.pt").to_text("zip.pt"), HasSubstr("CRC-32 of every member agrees"));
+  std::string bytes = Fs::real().read_file(root_ / "zip.pt");
+  bytes[bytes.find("NUMPY") + 20] ^= 1;
+  write(root_ / "zip.pt", bytes);
+  ASSERT_EQ(inspect_path(root_ / "zip.pt").problems.size(), 1U);
+  EXPECT_THAT(inspect_path(root_ / "zip.pt").problems[0], HasSubstr("CRC-32 differs"));
+}
+
+TEST_F(InspectTest, ValuesOfEveryKindOfFile) {
+  std::vector<float> values(6'000'000, 1.0F);  // several pieces
+  values[3] = -2.5F;
+  values[5'999'999] = 7.25F;
+  values[1'500'000] = std::numeric_limits<float>::quiet_NaN();
+  const auto bytes = std::as_bytes(std::span(values));
+  const Shape shape = {3, 1000, 2000};
+  const at::Tensor tensor = at::tensor(values).reshape({3, 1000, 2000});
+  snapshot::write_tensors(Fs::real(), root_ / "a.safetensors", {{"x", tensor}});
+  snapshot::write_tensors(Fs::real(), root_ / "a.pt", {{"x", tensor}});
+  write_atomically(Fs::real(), root_ / "a.npy", [&](WritableFile& file) { format::write_npy(file, DType::f32, shape, bytes); });
+  for (const bool deflated : {false, true}) {
+    write_atomically(Fs::real(), root_ / (deflated ? "packed.npz" : "a.npz"), [&](WritableFile& file) {
+      format::write_npz(file, std::vector<format::NpzArray>{{{"x", DType::f32, shape}, bytes}}, deflated);
+    });
+  }
+  hdf5::write_file(
+      root_ / "a.h5",
+      std::vector<hdf5::Array>{{.name = "/x", .dtype = DType::f32, .shape = shape, .bytes = bytes},
+                               {.name = "/y", .dtype = DType::f32, .shape = shape, .bytes = bytes, .chunk = {2, 300, 700}}});
+  for (const char* name : {"a.safetensors", "a.pt", "a.npy", "a.npz", "packed.npz", "a.h5"}) {
+    const Report report = inspect_path(root_ / name, /*values=*/true);
+    EXPECT_THAT(report.problems, IsEmpty()) << name;
+    for (const Json& array : report.details["values"]) {
+      EXPECT_EQ(array["count"], 6'000'000) << name;
+      EXPECT_EQ(array["least"], -2.5) << name;
+      EXPECT_EQ(array["greatest"], 7.25) << name;
+      EXPECT_EQ(array["nan"], 1) << name;
+      EXPECT_NEAR(array["mean"].get<double>(), 1 + (6.25 - 3.5) / 5'999'999, 1e-12) << name;
+    }
+    EXPECT_THAT(report.table[0], testing::Contains("deviation")) << name;
+  }
+  format::write_png(Fs::real(), root_ / "a.png", {1, 2, format::Pixels::gray},
+                    std::vector<std::byte>{std::byte{3}, std::byte{9}});
+  EXPECT_EQ(inspect_path(root_ / "a.png", true).details["values"][0]["greatest"], 9);
+  data::TokenFileWriter tokens(Fs::real(), root_ / "a.tokens", 50);
+  tokens.append(std::vector<std::uint32_t>{4, 9, 4});
+  tokens.finish({{"fingerprint", "f00d"}});
+  EXPECT_EQ(inspect_path(root_ / "a.tokens", true).details["values"][0]["different"], 2);
+  const fs::path run = make_run("one", 10);
+  EXPECT_EQ(inspect_path(run / "snapshots/step-00000010", true).details["values"][0]["greatest"], 5.0);
+  EXPECT_THROW(static_cast<void>(inspect_path(run, true)), UsageError);
 }
 
 // Neither who may not read a file nor who finds a pipe in its place knows damage.

@@ -13,6 +13,7 @@
 #include "millrace/snapshot/snapshot.h"
 #include "millrace/train/run_files.h"
 #include "millrace/train/run_folder.h"
+#include "millrace/train/scores.h"
 #include "millrace/train/weights.h"
 
 namespace millrace::cli {
@@ -159,6 +160,21 @@ bool is_run_folder(const fs::path& folder) {
          fs::exists(folder / run_files::kSummary, error) || fs::is_directory(folder / run_files::kSnapshots, error);
 }
 
+namespace {
+
+std::vector<RunMetric> metrics_of(const Json& summary) {
+  std::vector<RunMetric> metrics;
+  for (const std::string& name : metrics_in_order(summary)) {
+    const Json& metric = summary["metrics"][name];
+    if (!metric.is_object() || metric.contains("quiet")) continue;
+    metrics.push_back({name, number_at(metric, "/last"_json_pointer), number_at(metric, "/best"_json_pointer),
+                       step_at(metric, "/best_step"_json_pointer)});
+  }
+  return metrics;
+}
+
+}  // namespace
+
 RunRow read_run(const fs::path& folder) {
   const Json summary = read_json(folder / run_files::kSummary);
   const Json line = last_step_line(folder);
@@ -169,6 +185,7 @@ RunRow read_run(const fs::path& folder) {
   row.step = std::max(step_at(summary, "/steps"_json_pointer), step_at(line, "/step"_json_pointer));
   row.loss = number_at(summary, "/loss/last"_json_pointer);
   row.loss = row.loss ? row.loss : number_at(line, "/loss"_json_pointer);
+  row.metrics = metrics_of(summary);
   row.when = time_of(folder);
   try {
     const auto snapshot = newest_snapshot(folder);

@@ -11,6 +11,12 @@
 
 namespace millrace::cli {
 
+struct RunMetric {
+  std::string name;
+  std::optional<double> last, best;  // of the last validation and of the best; none: not a number
+  std::int64_t best_step = 0;
+};
+
 struct RunRow {
   std::filesystem::path folder;
   std::string recipe;  // "" when nothing tells
@@ -19,6 +25,7 @@ struct RunRow {
   std::string
       state;         // "running", "done: <why>", "failed", "stopped" (it can go on), "new" (no snapshot yet), "unreadable: <why>"
   std::string when;  // of the last line that was written, local time
+  std::vector<RunMetric> metrics;  // in the recipe's order, without those that stay out of lines for people
   [[nodiscard]] Json to_json() const;
 };
 

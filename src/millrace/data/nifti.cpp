@@ -14,7 +14,10 @@
 namespace millrace::data {
 namespace {
 
-[[noreturn]] void refuse(const InputFile& file, std::string what) {
+[[noreturn]] void refuse(const InputFile& file, std::string what, bool is_unread = false) {
+  if (is_unread)
+    throw UnreadKind(
+        {std::move(what), file.path().string(), "convert its voxels to a type that Millrace reads, such as float32"});
   throw DataError({std::move(what), file.path().string(), "use an intact NIfTI file: copy or convert it again"});
 }
 
@@ -150,7 +153,9 @@ Scale scale_of(DType dtype) {
 NiftiFile::NiftiFile(const std::filesystem::path& path) : path_(path) {
   head_ = std::make_unique<InputFile>(is_image_half(path) ? partner(path, ".hdr") : path);
   std::vector<std::byte> head = head_of(*head_, detail::kNifti2Bytes);
-  if (std::string problem = detail::parse_nifti(head, header_); !problem.empty()) refuse(*head_, std::move(problem));
+  bool is_unread = false;
+  if (std::string problem = detail::parse_nifti(head, header_, is_unread); !problem.empty())
+    refuse(*head_, std::move(problem), is_unread);
   if (header_.pair) voxels_ = std::make_unique<InputFile>(is_image_half(path) ? path : partner(path, ".img"));
   const InputFile& voxels = header_.pair ? *voxels_ : *head_;
   const bool gzip = is_gzip(voxels);

@@ -142,8 +142,11 @@ JpegPicture::JpegPicture(PictureFile file, std::uint64_t file_bytes) : file_(fil
   const auto fail = [&](const std::string& why) { refuse_jpeg(file.path, "the JPEG file can't be decoded: " + why); };
   if (!read_header(decoder_->reports, decoder_->info, file.bytes)) fail(decoder_->reports.text.data());
   const jpeg_decompress_struct& info = decoder_->info;
-  if (info.jpeg_color_space == JCS_CMYK || info.jpeg_color_space == JCS_YCCK) fail("it has the colours of a printer (CMYK)");
-  if (info.arith_code != FALSE) fail("it is coded arithmetically");
+  const auto pass_over = [&](const std::string& why) {
+    throw UnreadKind({"the JPEG file can't be decoded: " + why, file.path.string(), "save it again as an RGB or grey JPEG"});
+  };
+  if (info.jpeg_color_space == JCS_CMYK || info.jpeg_color_space == JCS_YCCK) pass_over("it has the colours of a printer (CMYK)");
+  if (info.arith_code != FALSE) pass_over("it is coded arithmetically");
   // Each block of 8 x 8 takes at least one bit.
   std::uint64_t blocks = 0;
   for (int i = 0; i < info.num_components; ++i) {

@@ -11,9 +11,11 @@
 namespace millrace::format {
 namespace {
 
-[[noreturn]] void refuse(const InputFile& file, std::string what) {
-  throw DataError(
-      {std::move(what), file.path().string(), "use an intact .npy file of plain numbers: write it again with numpy.save"});
+[[noreturn]] void refuse(const InputFile& file, std::string what, bool is_unread = false) {
+  Message message{std::move(what), file.path().string(),
+                  "use an intact .npy file of plain numbers: write it again with numpy.save"};
+  if (is_unread) throw UnreadKind(std::move(message));
+  throw DataError(std::move(message));
 }
 
 NpyLayout read_layout(const InputFile& file) {
@@ -29,7 +31,7 @@ NpyLayout read_layout(const InputFile& file) {
   file.read(0, header);
   const std::string_view text(reinterpret_cast<const char*>(header.data()), header.size());
   detail::ParsedNpy parsed = detail::parse_npy(text.substr(prologue.text_at), prologue.header_bytes, file.size());
-  if (!parsed.problem.empty()) refuse(file, std::move(parsed.problem));
+  if (!parsed.problem.empty()) refuse(file, std::move(parsed.problem), parsed.is_unread);
   return std::move(parsed.layout);
 }
 

@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "millrace/base/field.h"
@@ -75,6 +76,8 @@ class NpzFile {
   NpzFile& operator=(const NpzFile&) = delete;
 
   [[nodiscard]] const std::vector<NpzEntry>& entries() const noexcept { return entries_; }  // in order of name
+  // Members that are no array of plain numbers: name in the archive, and why not. Their CRCs are checked by check_zip().
+  [[nodiscard]] const std::vector<std::pair<std::string, std::string>>& unread() const noexcept { return unread_; }
   [[nodiscard]] const NpzEntry* find(std::string_view name) const noexcept;
   [[nodiscard]] const InputFile& file() const noexcept { return *file_; }
   // The whole array, its CRC checked; `out` has entry.layout.bytes.
@@ -83,7 +86,12 @@ class NpzFile {
  private:
   std::unique_ptr<InputFile> file_;
   std::vector<NpzEntry> entries_;
+  std::vector<std::pair<std::string, std::string>> unread_;
 };
+
+// Whether a zip archive is whole: the CRC-32 of every member agrees. DataError names the member where it does not, and the file
+// where there is no archive. Memory for one compressed member at a time.
+void check_zip(const std::filesystem::path& path);
 
 // Writes an array as version 1.0, C order; `bytes` has the shape's. Sync and close are the caller's. DataError: bf16, which
 // NumPy has not, or a shape whose size is impossible.

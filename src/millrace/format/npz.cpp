@@ -37,7 +37,8 @@ std::vector<std::byte> head_of(const InputFile& file, const detail::ZipMember& m
   return head;
 }
 
-NpyLayout layout_of(const InputFile& file, const detail::ZipMember& member) {
+// Without arrays of other kinds; `unread` says why then.
+NpyLayout layout_of(const InputFile& file, const detail::ZipMember& member, std::string& unread) {
   std::string problem;
   const std::vector<std::byte> head = head_of(file, member, detail::kNpyPrologue + detail::kNpyHeaderLimit, problem);
   const auto fail = [&](const std::string& what) { refuse_npz(file, "member " + quoted(member.name) + ": " + what); };
@@ -47,7 +48,11 @@ NpyLayout layout_of(const InputFile& file, const detail::ZipMember& member) {
   if (prologue.header_bytes > head.size()) fail("it is cut off inside its header");
   const std::string_view text(reinterpret_cast<const char*>(head.data()), prologue.header_bytes);
   detail::ParsedNpy parsed = detail::parse_npy(text.substr(prologue.text_at), prologue.header_bytes, member.bytes);
-  if (!parsed.problem.empty()) fail(parsed.problem);
+  if (parsed.is_unread) {
+    unread = std::move(parsed.problem);
+  } else if (!parsed.problem.empty()) {
+    fail(parsed.problem);
+  }
   return std::move(parsed.layout);
 }
 
@@ -57,8 +62,12 @@ NpzFile::NpzFile(const std::filesystem::path& path) : file_(std::make_unique<Inp
   detail::ParsedZip zip = detail::read_zip_directory(*file_);
   if (!zip.problem.empty()) refuse_npz(*file_, std::move(zip.problem));
   for (detail::ZipMember& member : zip.members) {
-    if (!member.name.ends_with(kSuffix)) refuse_npz(*file_, "member " + quoted(member.name) + " is no .npy file");
-    NpyLayout layout = layout_of(*file_, member);
+    std::string unread = member.name.ends_with(kSuffix) ? "" : "it is no .npy file";
+    NpyLayout layout = unread.empty() ? layout_of(*file_, member, unread) : NpyLayout();
+    if (!unread.empty()) {
+      unread_.emplace_back(member.name, std::move(unread));
+      continue;
+    }
     entries_.push_back({.name = member.name.substr(0, member.name.size() - kSuffix.size()),
                         .layout = std::move(layout),
                         .offset = member.offset,
@@ -70,6 +79,33 @@ NpzFile::NpzFile(const std::filesystem::path& path) : file_(std::make_unique<Inp
 
 NpzFile::~NpzFile() = default;
 NpzFile::NpzFile(NpzFile&& other) noexcept = default;
+
+void check_zip(const std::filesystem::path& path) {
+  const InputFile file(path);
+  const detail::ParsedZip zip = detail::read_zip_directory(file);
+  const auto fail = [&](std::string what) {
+    throw DataError({std::move(what), path.string(), "copy or download the file again"});
+  };
+  if (!zip.problem.empty()) fail(zip.problem);
+  constexpr std::uint64_t kPiece = std::uint64_t{1} << 18U;
+  for (const detail::ZipMember& member : zip.members) {
+    std::uint32_t crc = 0;
+    std::vector<std::byte> piece(member.deflated ? member.compressed : std::min(kPiece, member.bytes));
+    if (member.deflated) {
+      file.read(member.offset, piece);
+      std::vector<std::byte> whole(member.bytes);
+      if (const std::string problem = inflate(piece, whole); !problem.empty())
+        fail("member " + quoted(member.name) + " is damaged: " + problem);
+      crc = crc32(whole);
+    }
+    for (std::uint64_t done = 0; !member.deflated && done < member.bytes; done += piece.size()) {
+      const auto part = std::span(piece).first(std::min<std::uint64_t>(piece.size(), member.bytes - done));
+      file.read(member.offset + done, part);
+      crc = crc32(part, crc);
+    }
+    if (crc != member.crc32) fail("member " + quoted(member.name) + " is damaged: its CRC-32 differs");
+  }
+}
 
 const NpzEntry* NpzFile::find(std::string_view name) const noexcept {
   const auto found = std::find_if(entries_.begin(), entries_.end(), [&](const NpzEntry& entry) { return entry.name == name; });

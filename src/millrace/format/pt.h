@@ -34,6 +34,9 @@ struct PtTensor {
   std::uint64_t bytes = 0;            // of the elements, row-major
 };
 
+// Whether its elements lie one after the other as read() gives them.
+[[nodiscard]] bool is_row_major(const PtTensor& tensor) noexcept;
+
 // A number, text, truth value or null beside the tensors.
 struct PtValue {
   std::string name;
@@ -57,6 +60,8 @@ class PtFile {
   [[nodiscard]] const PtTensor* find(std::string_view name) const noexcept;
   // Row-major; `into` has tensor.bytes. The storage's CRC-32 is checked first.
   void read(const PtTensor& tensor, std::span<std::byte> into);
+  // Bytes [first, first + into.size()) of the same, of these alone where the tensor lies row-major; of another, all or none.
+  void read_part(const PtTensor& tensor, std::uint64_t first, std::span<std::byte> into);
 
  private:
   struct Storage {

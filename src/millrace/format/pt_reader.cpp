@@ -20,13 +20,17 @@ constexpr std::uint64_t kMostPickleBytes = std::uint64_t{64} << 20U;
 constexpr std::uint64_t kMostReach = 16;  // times the file's size
 constexpr std::size_t kPiece = std::size_t{1} << 18U;
 
-[[noreturn]] void refuse_pt(
-    const InputFile& file, std::string what,
-    std::string next = "in Python, save the model's state_dict() alone: torch.save(model.state_dict(), path)") {
+const char* const kStateDict = "in Python, save the model's state_dict() alone: torch.save(model.state_dict(), path)";
+const char* const kAgain = "copy or download the file again";
+
+[[noreturn]] void refuse_pt(const InputFile& file, std::string what, std::string next = kStateDict) {
   throw DataError({std::move(what), file.path().string(), std::move(next)});
 }
 
-const char* const kAgain = "copy or download the file again";
+// An intact file, as far as its checksums tell, of what is not read here.
+[[noreturn]] void pass_over_pt(const InputFile& file, std::string what, std::string next = kStateDict) {
+  throw UnreadKind({std::move(what), file.path().string(), std::move(next)});
+}
 
 // What begins like older files and other kinds gets its own words.
 void refuse_other_kinds(const InputFile& file) {
@@ -34,8 +38,10 @@ void refuse_other_kinds(const InputFile& file) {
   std::string start(std::min<std::uint64_t>(file.size(), kLegacy.size()), '\0');
   file.read(0, std::as_writable_bytes(std::span(start)));
   if (start == kLegacy) {
-    refuse_pt(file, "this .pt file has the form from before torch 1.6", "load and save it again with a newer torch");
+    pass_over_pt(file, "this .pt file has the form from before torch 1.6", "load and save it again with a newer torch");
   }
+  if (start.starts_with('\x80') || start.starts_with("(dp") || start.starts_with("(lp"))
+    pass_over_pt(file, "this is a plain Python pickle, not the zip archive that torch.save writes");
 }
 
 const detail::ZipMember* find_member(const std::vector<detail::ZipMember>& members, std::string_view name) {
@@ -46,7 +52,7 @@ const detail::ZipMember* find_member(const std::vector<detail::ZipMember>& membe
 }
 
 std::string read_member(const InputFile& file, const detail::ZipMember& member) {
-  if (member.deflated) refuse_pt(file, "member " + quoted(member.name) + " is compressed; torch.save stores it as it is");
+  if (member.deflated) pass_over_pt(file, "member " + quoted(member.name) + " is compressed; torch.save stores it as it is");
   std::string text(member.bytes, '\0');
   file.read(member.offset, std::as_writable_bytes(std::span(text)));
   if (crc32(std::as_bytes(std::span(text))) != member.crc32)
@@ -63,14 +69,14 @@ std::string prefix_of(const InputFile& file, const std::vector<detail::ZipMember
       refuse_pt(file, "member " + quoted(member.name) + " leads out of the archive");
     }
     if (member.name.ends_with("/constants.pkl") || member.name.find("/code/") != std::string::npos) {
-      refuse_pt(file, "this is a TorchScript archive: it holds code (member " + quoted(member.name) + ")");
+      pass_over_pt(file, "this is a TorchScript archive: it holds code (member " + quoted(member.name) + ")");
     }
     if (!member.name.ends_with(kPickle)) continue;
     if (!prefix.empty())
       refuse_pt(file, "there are two pickles: members " + quoted(prefix + std::string(kPickle)) + " and " + quoted(member.name));
     prefix = member.name.substr(0, member.name.size() - kPickle.size());
   }
-  if (prefix.empty()) refuse_pt(file, "this zip archive has no data.pkl: torch.save did not write it");
+  if (prefix.empty()) pass_over_pt(file, "this zip archive has no data.pkl: torch.save did not write it");
   return prefix;
 }
 
@@ -98,15 +104,15 @@ std::uint64_t extent(const PtTensor& tensor) {
   return last + 1;
 }
 
-bool is_row_major(const PtTensor& tensor) {
+}  // namespace
+
+bool is_row_major(const PtTensor& tensor) noexcept {
   std::int64_t stride = 1;
   for (std::size_t i = tensor.shape.size(); i-- > 0; stride *= tensor.shape[i]) {
     if (tensor.shape[i] != 1 && tensor.strides[i] != stride) return false;
   }
   return true;
 }
-
-}  // namespace
 
 PtFile::PtFile(const std::filesystem::path& path) : file_(std::make_unique<InputFile>(path)) {
   refuse_other_kinds(*file_);
@@ -117,23 +123,25 @@ PtFile::PtFile(const std::filesystem::path& path) : file_(std::make_unique<Input
     constexpr std::uint64_t kWord = 16;
     const std::string word = order->bytes <= kWord ? read_member(*file_, *order) : "";
     if (word != "little")
-      refuse_pt(*file_, "its numbers are in the byte order " + quoted(word), "save it on a little-endian machine");
+      pass_over_pt(*file_, "its numbers are in the byte order " + quoted(word), "save it on a little-endian machine");
   }
   const detail::ZipMember* const pickle = find_member(zip.members, prefix + std::string(kPickle));
   if (pickle->bytes > kMostPickleBytes) {
-    refuse_pt(*file_, "data.pkl has " + human_bytes(static_cast<double>(pickle->bytes)) +
-                          "; a dict of tensors takes some 200 bytes for each");
+    pass_over_pt(*file_, "data.pkl has " + human_bytes(static_cast<double>(pickle->bytes)) +
+                             "; a dict of tensors takes some 200 bytes for each");
   }
   const std::string text = read_member(*file_, *pickle);
   const detail::Pickled pickled = detail::unpickle(text);
-  if (!pickled.problem.empty()) refuse_pt(*file_, "data.pkl: " + pickled.problem);
+  if (!pickled.problem.empty())
+    (pickled.is_unread ? pass_over_pt : refuse_pt)(*file_, "data.pkl: " + pickled.problem, kStateDict);
   detail::PtContent content = detail::interpret(pickled);
-  if (!content.problem.empty()) refuse_pt(*file_, "data.pkl: " + content.problem);
+  if (!content.problem.empty())
+    (content.is_unread ? pass_over_pt : refuse_pt)(*file_, "data.pkl: " + content.problem, kStateDict);
   for (const detail::PtStorageClaim& claim : content.storages) {
     const std::string name = prefix + "/data/" + claim.key;
     const detail::ZipMember* const member = find_member(zip.members, name);
     if (member == nullptr) refuse_pt(*file_, "member " + quoted(name) + " is missing");
-    if (member->deflated) refuse_pt(*file_, "member " + quoted(name) + " is compressed; torch.save stores it as it is");
+    if (member->deflated) pass_over_pt(*file_, "member " + quoted(name) + " is compressed; torch.save stores it as it is");
     if (member->bytes != claim.bytes) {
       refuse_pt(*file_, "member " + quoted(name) + " has " + std::to_string(member->bytes) + " bytes, data.pkl says " +
                             std::to_string(claim.bytes));
@@ -187,6 +195,14 @@ void PtFile::read(const PtTensor& tensor, std::span<std::byte> into) {
   std::vector<std::byte> view(extent(tensor) * width);
   file_->read(begin, view);
   gather(tensor, view, into);
+}
+
+void PtFile::read_part(const PtTensor& tensor, std::uint64_t first, std::span<std::byte> into) {
+  if (first == 0 && into.size() == tensor.bytes) return read(tensor, into);
+  MR_CHECK(is_row_major(tensor) && first + into.size() <= tensor.bytes, "only of a row-major tensor a part can be read");
+  Storage& storage = storages_[tensor.storage];
+  check(storage);
+  file_->read(storage.offset + tensor.first * size_of(tensor.dtype) + first, into);
 }
 
 bool looks_like_pt(const std::filesystem::path& path) noexcept {

@@ -321,7 +321,7 @@ TEST_F(PtTest, TensorsThatLieAboutTheirStorageAreRefused) {
   EXPECT_THAT(with(six, minus, one, one), HasSubstr("begins at no place of its storage"));
   EXPECT_THAT(with(six, number(0), tuple({huge}), one), HasSubstr("does not fit"));
   EXPECT_THAT(with(six, number(0), tuple({huge, huge}), tuple({number(0), number(0)})), HasSubstr("does not fit"));
-  EXPECT_THAT(with(six, number(0), tuple({number(7)}), tuple({number(0)})), HasSubstr("does not fit"))
+  EXPECT_THAT(with(six, number(0), tuple({number(7)}), tuple({number(0)})), HasSubstr("repeats elements of its storage"))
       << "expanded beyond its storage";
   EXPECT_THAT(with(six, number(0), tuple({number(2)}), tuple({huge})), HasSubstr("does not fit"));
   EXPECT_THAT(with(six, number(0), tuple({number(0), huge, huge}), tuple({number(0), number(0), number(0)})),
@@ -401,6 +401,10 @@ TEST_F(PtTest, ArchivesThatAreNotTorchSavesAreRefused) {
   for (const char* const other : {"", "PK", "GIF89a", "{\"a\": 1}"}) {
     std::ofstream(path_, std::ios::binary) << other;
     EXPECT_THAT(refusal(), HasSubstr("not a zip archive, or it was cut off")) << other;
+  }
+  for (const char* const plain : {"\x80\x04\x95.", "(dp0\n."}) {
+    std::ofstream(path_, std::ios::binary) << plain;
+    EXPECT_THAT(refusal(), HasSubstr("this is a plain Python pickle"));
   }
 }
 

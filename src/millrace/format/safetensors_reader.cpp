@@ -19,7 +19,8 @@ namespace {
 // A single pread returns at most 2^31 bytes.
 constexpr std::size_t kMostPerRead = std::size_t{1} << 30U;
 
-[[noreturn]] void refuse_safetensors(const std::filesystem::path& path, std::string what) {
+[[noreturn]] void refuse_safetensors(const std::filesystem::path& path, std::string what, bool is_unread = false) {
+  if (is_unread) throw UnreadKind({std::move(what), path.string(), "convert its tensors to a type that Millrace reads"});
   throw DataError({std::move(what), path.string(), "use an intact safetensors file: copy or download it again"});
 }
 
@@ -80,7 +81,7 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : path_(path
     read_at(descriptor_, path_, detail::kLengthBytes, std::as_writable_bytes(text));
     header_crc32c_ = crc32c(std::as_bytes(std::span(header)));
     detail::ParsedHeader parsed = detail::parse_header({text.data(), text.size()}, bytes_ - header.size());
-    if (!parsed.problem.empty()) refuse_safetensors(path_, std::move(parsed.problem));
+    if (!parsed.problem.empty()) refuse_safetensors(path_, std::move(parsed.problem), parsed.is_unread);
     tensors_ = std::move(parsed.header.tensors);
     metadata_ = std::move(parsed.header.metadata);
     for (StoredTensor& tensor : tensors_) tensor.offset += header.size();

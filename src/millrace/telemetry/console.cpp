@@ -85,6 +85,12 @@ std::string fitted(const Progress& progress, int width) {
 
 }  // namespace
 
+std::string in_lines(const Console& console, const std::vector<std::string>& parts) {
+  constexpr int kWithoutTerminal = 100;
+  const int width = console.is_terminal() ? console.width() : kWithoutTerminal;
+  return wrapped(parts, kGap, static_cast<std::size_t>(width), "    ");
+}
+
 std::string to_text(const Progress& progress) { return joined(parts_of(progress), kGap); }
 
 struct Console::Impl {

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "millrace/base/fs.h"
 #include "millrace/base/json.h"
@@ -84,6 +85,9 @@ class Console {
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+// Parts of a line that may be long, two spaces apart, wrapped to the terminal or, elsewhere, to 100 columns.
+[[nodiscard]] std::string in_lines(const Console& console, const std::vector<std::string>& parts);
 
 // The log line: "step  300/800  epoch 2  loss 2.3170  lr 1e-03  18.4k tokens/s  wait 1 %  ETA 42 s".
 [[nodiscard]] std::string to_text(const Progress& progress);

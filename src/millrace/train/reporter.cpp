@@ -33,13 +33,12 @@ std::string objective_text(const ObjectiveReport& objective) {
   return text;
 }
 
-std::string metrics_text(const metrics::Means& means, const std::string& first) {
-  std::string text;
-  if (const auto it = means.find(first); it != means.end()) text = first + " " + fixed(it->second, 4);
+// The judged metric first, the others in the recipe's order.
+void add_metrics(std::vector<std::string>& parts, const metrics::Means& means, const std::string& first) {
+  if (const auto it = means.find(first); it != means.end()) parts.push_back(first + " " + figure(it->second));
   for (const auto& [name, value] : means) {
-    if (name != first && means.shown_on_console(name)) text += "  " + name + " " + fixed(value, 4);
+    if (name != first && means.shown_on_console(name)) parts.push_back(name + " " + figure(value));
   }
-  return text;
 }
 
 }  // namespace
@@ -166,10 +165,11 @@ void Reporter::progress(std::int64_t step, std::int64_t total_steps, std::uint64
 }
 
 void Reporter::validation(const ValidationRecord& record) {
-  std::string line = "validation  step " + std::to_string(record.step) + "  " + metrics_text(record.means, record.judged);
+  std::vector<std::string> parts = {"validation", "step " + std::to_string(record.step)};
+  add_metrics(parts, record.means, record.judged);
   if (!record.gained && record.best.best_step >= 0)
-    line += "  (best " + fixed(record.best.best, 4) + " at step " + std::to_string(record.best.best_step) + ")";
-  sinks_.console->line(line);
+    parts.push_back("(best " + figure(record.best.best) + " at step " + std::to_string(record.best.best_step) + ")");
+  sinks_.console->line(telemetry::in_lines(*sinks_.console, parts));
   Json values = {{"step", record.step}};
   for (const auto& [name, value] : record.means) {
     values[name] = number_or_text(value);

@@ -2,12 +2,36 @@
 
 #include <algorithm>
 #include <cmath>
+#include <stdexcept>
 
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
 #include "millrace/train/numbers.h"
 
 namespace millrace {
+
+Metric& Metrics::operator[](std::string_view name) {
+  const auto found = std::ranges::find(values_, name, &value_type::first);
+  return found != values_.end() ? found->second : values_.emplace_back(std::string(name), Metric{}).second;
+}
+
+Metrics::const_iterator Metrics::find(std::string_view name) const noexcept {
+  return std::ranges::find(values_, name, &value_type::first);
+}
+
+const Metric& Metrics::at(std::string_view name) const {
+  const auto found = find(name);
+  if (found == values_.end()) throw std::out_of_range("no metric " + std::string(name));
+  return found->second;
+}
+
+void Metrics::put_in_order(const std::vector<std::string>& names) {
+  auto next = values_.begin();
+  for (const std::string& name : names) {
+    const auto found = std::find_if(next, values_.end(), [&](const value_type& value) { return value.first == name; });
+    if (found != values_.end()) std::rotate(next++, found, std::next(found));
+  }
+}
 
 Scores::Scores(const SnapshotConfig& snapshot, const TrainConfig& train, const std::string& loss)
     : judged_(snapshot.best_metric.empty() ? loss : snapshot.best_metric),
@@ -49,6 +73,9 @@ bool Scores::note(std::int64_t step, const metrics::Means& means) {
       metric.best_step = step;
     }
   }
+  std::vector<std::string> order;
+  for (const auto& [name, value] : means) order.push_back(name);
+  metrics_.put_in_order(order);  // a resumed run may have them in another
   wants_save_ = rank(step, judged) || wants_save_;
   const bool too_little = highest_ ? early_stop_best_ + least_gain_ >= judged : early_stop_best_ - least_gain_ <= judged;
   const bool enough = std::isfinite(judged) && !too_little;  // NaN at first, and nothing is too little
@@ -77,7 +104,14 @@ Json Scores::results() const {
   return all;
 }
 
-void Scores::write_state(Json& trainer) const {
+std::vector<std::string> Scores::names() const {
+  std::vector<std::string> names;
+  for (const auto& [name, metric] : metrics_) names.push_back(name);
+  return names;
+}
+
+void Scores::write_state(Json& trainer, Json& report) const {
+  report["metrics_order"] = names();
   trainer["validations_without_gain"] = without_gain_;
   trainer["early_stop_best"] = number_or_null(early_stop_best_);
   trainer["metrics"] = Json::object();
@@ -97,12 +131,31 @@ Metric metric_from(const SavedJson& saved, std::int64_t step) {
           values.size() == 4 && values[3].boolean()};
 }
 
-void Scores::load_state(const SavedJson& trainer) {
+std::vector<std::string> metrics_in_order(const Json& summary) {
+  std::vector<std::string> names;
+  if (!summary.is_object() || !summary.contains("metrics") || !summary["metrics"].is_object()) return names;
+  const Json& metrics = summary["metrics"];
+  const auto add = [&](const std::string& name) {
+    if (metrics.contains(name) && std::ranges::find(names, name) == names.end()) names.push_back(name);
+  };
+  for (const Json& name : summary.value("metrics_order", Json::array()))
+    if (name.is_string()) add(name.get<std::string>());
+  for (const auto& [name, metric] : metrics.items()) add(name);
+  return names;
+}
+
+void Scores::load_state(const SavedJson& trainer, const SavedJson& report) {
   without_gain_ = trainer["validations_without_gain"].integer(0);
   if (const auto best = trainer.find("early_stop_best")) early_stop_best_ = best->number_or_nan();
   for (const auto& [name, saved] : trainer["metrics"].members()) {
     metrics_[name] = metric_from(saved, std::numeric_limits<std::int64_t>::max());
   }
+  std::vector<std::string> order = {judged_};  // of a snapshot before 0.15, which did not keep it
+  if (const auto saved = report.find("metrics_order")) {
+    order.clear();
+    for (const SavedJson& name : saved->list()) order.push_back(name.text());
+  }
+  metrics_.put_in_order(order);
   best_.clear();
   if (const auto ranked = trainer.find("best")) {
     for (const SavedJson& saved : ranked->list()) {

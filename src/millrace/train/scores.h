@@ -3,8 +3,9 @@
 
 #include <cstdint>
 #include <limits>
-#include <map>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "millrace/core/saved_json.h"
@@ -26,6 +27,27 @@ struct Metric {
 // after `step`.
 [[nodiscard]] Metric metric_from(const SavedJson& saved, std::int64_t step);
 
+// The names below "metrics" of a summary, in the recipe's order, as far as the summary (any JSON) tells.
+[[nodiscard]] std::vector<std::string> metrics_in_order(const Json& summary);
+
+// What was measured of each metric, in the order of the last validation: the recipe's. A few hundred names at most.
+class Metrics {
+ public:
+  using value_type = std::pair<std::string, Metric>;
+  using const_iterator = std::vector<value_type>::const_iterator;
+
+  Metric& operator[](std::string_view name);  // added at the end where it is missing
+  [[nodiscard]] const_iterator find(std::string_view name) const noexcept;
+  [[nodiscard]] const Metric& at(std::string_view name) const;  // std::out_of_range
+  [[nodiscard]] const_iterator begin() const noexcept { return values_.begin(); }
+  [[nodiscard]] const_iterator end() const noexcept { return values_.end(); }
+  // These names first, in their order; the others after them, as they stood. Names that are not there are passed over.
+  void put_in_order(const std::vector<std::string>& names);
+
+ private:
+  std::vector<value_type> values_;
+};
+
 class Scores {
  public:
   // `loss`: the metric that judges where snapshot.best_metric is empty.
@@ -40,11 +62,12 @@ class Scores {
   void saved() noexcept { wants_save_ = false; }
   [[nodiscard]] std::vector<std::int64_t> best_steps() const;  // best first, at most snapshot.best_count
   [[nodiscard]] bool stopped_improving() const;                // train.early_stop_patience is used up
-  [[nodiscard]] const std::map<std::string, Metric>& metrics() const noexcept { return metrics_; }
+  [[nodiscard]] const Metrics& metrics() const noexcept { return metrics_; }
 
-  [[nodiscard]] Json results() const;  // {name: {last, best, best_step}}, and quiet where it is so
-  void write_state(Json& trainer) const;
-  void load_state(const SavedJson& trainer);
+  [[nodiscard]] Json results() const;                    // {name: {last, best, best_step}}, and quiet where it is so
+  [[nodiscard]] std::vector<std::string> names() const;  // of the metrics, in their order: a JSON object has none
+  void write_state(Json& trainer, Json& report) const;   // the trainer's part of a snapshot, and what is for reports alone
+  void load_state(const SavedJson& trainer, const SavedJson& report);
 
  private:
   struct Best {
@@ -59,7 +82,7 @@ class Scores {
   std::size_t keeps_ = 0;
   std::int64_t patience_ = 0;
   double least_gain_ = 0;
-  std::map<std::string, Metric> metrics_;
+  Metrics metrics_;
   std::vector<Best> best_;  // best first
   bool wants_save_ = false;
   std::int64_t without_gain_ = 0;                                      // validations

@@ -33,14 +33,32 @@ TEST(Scores, QuietNamesAreMarkedInTheResults) {
   Means means{{"val_loss", 2.0}, {"recall/cat", 0.5}};
   means.set_quiet({"recall/*"});
   scores.note(1, means);
-  Json saved = Json::object();
-  scores.write_state(saved);
+  Json saved = Json::object(), report = Json::object();
+  scores.write_state(saved, report);
   Scores again = scores_of();
-  again.load_state(SavedJson(saved, "trainer"));
+  again.load_state(SavedJson(saved, "trainer"), SavedJson(report, "report"));
   for (const Scores* each : {&scores, &again}) {
     EXPECT_EQ(each->results()["recall/cat"]["quiet"], true);
     EXPECT_FALSE(each->results()["val_loss"].contains("quiet"));
   }
+}
+
+TEST(Scores, TheRecipesOrderStaysAlsoInARunThatGoesOn) {
+  Scores scores = scores_of();
+  scores.note(1, {{"val_loss", 2.0}, {"zeal", 1.0}, {"accuracy", 0.5}});
+  Json saved = Json::object(), report = Json::object();
+  scores.write_state(saved, report);
+  EXPECT_FALSE(saved.contains("metrics_order")) << "no part of the state: its digest stays what it was";
+  Scores again = scores_of(), older = scores_of();
+  again.load_state(SavedJson(saved, "trainer"), SavedJson(report, "report"));
+  older.load_state(SavedJson(saved, "trainer"), SavedJson(Json::object(), "report"));
+  EXPECT_THAT(again.names(), ElementsAre("val_loss", "zeal", "accuracy"));
+  EXPECT_THAT(older.names(), ElementsAre("val_loss", "accuracy", "zeal")) << "of a snapshot that did not keep it";
+  older.note(2, {{"val_loss", 2.0}, {"zeal", 1.0}, {"new", 3.0}, {"accuracy", 0.5}});
+  EXPECT_THAT(older.names(), ElementsAre("val_loss", "zeal", "new", "accuracy"));
+  const Json summary = {{"metrics", again.results()}, {"metrics_order", {"val_loss", 5, "gone", "zeal"}}};
+  EXPECT_THAT(metrics_in_order(summary), ElementsAre("val_loss", "zeal", "accuracy"));
+  EXPECT_TRUE(metrics_in_order(Json()).empty());
 }
 
 TEST(Scores, NaNIsNeverBest) {
@@ -72,10 +90,10 @@ TEST(Scores, KeepsTheBestSeveralAndASaveIsWantedForEach) {
   EXPECT_TRUE(note(4, 0.45)) << "the second best of now";
   EXPECT_THAT(scores.best_steps(), ElementsAre(1, 4));
   EXPECT_FALSE(note(5, 0.45)) << "an equal one that comes later";
-  Json saved = Json::object();
-  scores.write_state(saved);
+  Json saved = Json::object(), report = Json::object();
+  scores.write_state(saved, report);
   Scores again = scores_of(config);
-  again.load_state(SavedJson(saved, "trainer"));
+  again.load_state(SavedJson(saved, "trainer"), SavedJson(report, "report"));
   EXPECT_THAT(again.best_steps(), ElementsAre(1, 4));
   config.keep_best = false;
   Scores none = scores_of(config);

@@ -11,6 +11,7 @@
 #include "millrace/device/device.h"
 #include "millrace/train/generator_state.h"
 #include "millrace/train/run_files.h"
+#include "millrace/train/scores.h"
 #include "millrace/train/session.h"
 
 namespace millrace {
@@ -40,21 +41,20 @@ std::string share_text(const Json& shares) {
   return text;
 }
 
-// "" where no step was made.
-std::string loss_text(const Json& loss) {
-  return loss["last"].is_null() ? "" : "  loss " + fact_text(loss["first"]) + " -> " + fact_text(loss["last"]);
+// Nothing where no step was made.
+void add_loss(std::vector<std::string>& parts, const Json& loss) {
+  if (!loss["last"].is_null()) parts.push_back("loss " + fact_text(loss["first"]) + " -> " + fact_text(loss["last"]));
 }
 
-std::string metrics_text(const Json& metrics) {
-  std::string text;
-  for (const auto& [name, metric] : metrics.items()) {
+void add_metrics(std::vector<std::string>& parts, const Json& summary) {
+  for (const std::string& name : metrics_in_order(summary)) {
+    const Json& metric = summary["metrics"][name];
     if (metric.contains("quiet")) continue;
     const Json& last = metric["last"];
-    text += "  " + name + (last.is_number() ? " " + fact_text(last) : " is not a number");
+    parts.push_back(name + (last.is_number() ? " " + figure(last.get<double>()) : " is not a number"));
     if (!last.is_number() && metric["best_step"].is_number())
-      text += " (best " + fact_text(metric["best"]) + " at step " + fact_text(metric["best_step"]) + ")";
+      parts.back() += " (best " + figure(metric["best"].get<double>()) + " at step " + fact_text(metric["best_step"]) + ")";
   }
-  return text;
 }
 
 // Which snapshot is used later, where it is not the last one. `judged`: the metric that decides.
@@ -189,9 +189,13 @@ Json Session::summary_of(std::optional<Ending> ending, const std::string& error)
 }
 
 std::string Session::closing_text(std::optional<Ending> ending, const Json& summary) const {
-  std::string text = ending == Ending::signal ? std::string("stopped by ") + signal_name(pending_signal()) + ", saved at step "
-                                              : "done at step ";
-  text += with_commas(trainer_->step()) + loss_text(summary["loss"]) + metrics_text(summary["metrics"]);
+  const std::string ended = ending == Ending::signal
+                                ? std::string("stopped by ") + signal_name(pending_signal()) + ", saved at step "
+                                : "done at step ";
+  std::vector<std::string> parts = {ended + with_commas(trainer_->step())};
+  add_loss(parts, summary["loss"]);
+  add_metrics(parts, summary);
+  std::string text = telemetry::in_lines(console(), parts);
   if (const double ms = summary["step_ms"]["p50"].get<double>(); ms > 0)
     text += "\nstep " + fixed(ms, 1) + " ms (median); time: " + share_text(summary["shares"]);
   text += "\n" + summary["memory"]["text"].get<std::string>();

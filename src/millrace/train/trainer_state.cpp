@@ -42,8 +42,8 @@ snapshot::Content Trainer::content() const {
           {"epoch", epoch_},
           {"validation_pending", validation_pending_},
           {"memory_split", recovery_.micro_batches()}};
-  scores_.write_state(json);
   meter_.write_state(json, content.report);
+  scores_.write_state(json, content.report);
   if (epoch_end_.row) json["epoch_row"] = {epoch_end_.row->epoch, number_or_null(epoch_end_.row->train_loss)};
   if (const auto names = frozen_names(parts_.recipe->model(), *parts_.stepper); !names.empty()) json["frozen"] = names;
   if (parts_.plan != nullptr) json["choices"] = parts_.plan->trial_choices();
@@ -74,7 +74,7 @@ void Trainer::restore(const snapshot::Content& content) {
   epoch_ = static_cast<std::uint64_t>(trainer["epoch"].integer(0));
   validation_pending_ = trainer["validation_pending"].boolean() && parts_.validation != nullptr;
   if (const auto micro_batches = trainer.find("memory_split")) recovery_.use_at_least(micro_batches->integer(1));
-  scores_.load_state(trainer);
+  scores_.load_state(trainer, report);
   meter_.load_state(trainer, report);
   if (const auto row = trainer.find("epoch_row")) {
     const auto cells = row->list(2);
@@ -130,6 +130,7 @@ Json Trainer::results() const {
               {"epochs", epoch_},
               {"samples", meter_.samples()},
               {"metrics", scores_.results()},
+              {"metrics_order", scores_.names()},
               {"loss", {{"first", number_or_text(meter_.first_loss())}, {"last", number_or_text(meter_.last_loss())}}},
               {"objectives", std::move(objectives)},
               {"step_ms", {{"p50", times.step_ms_p50}, {"p95", times.step_ms_p95}}},

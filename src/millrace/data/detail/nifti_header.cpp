@@ -130,7 +130,7 @@ std::string find_affine(const Fields& fields, Matrix& affine) {
   return "";
 }
 
-std::string find_shape(const Fields& fields, NiftiHeader& header) {
+std::string find_shape(const Fields& fields, NiftiHeader& header, bool& is_unread) {
   const auto rank = fields.dim[0];
   if (rank < 1 || rank > 7) return "dim[0] is " + std::to_string(rank) + ", expected 1 to 7";
   header.shape.clear();
@@ -142,6 +142,8 @@ std::string find_shape(const Fields& fields, NiftiHeader& header) {
   const auto* const type =
       std::find_if(kTypes.begin(), kTypes.end(), [&](const auto& row) { return row.first == fields.datatype; });
   if (type == kTypes.end()) {
+    constexpr std::array kUnread = {1, 128, 1536, 2048, 2304};  // bits, RGB, float128, complex256, RGBA
+    is_unread = std::ranges::find(kUnread, fields.datatype) != kUnread.end();
     return "datatype " + std::to_string(fields.datatype) +
            " is none of those that are read (integers, float32, float64, complex)";
   }
@@ -170,7 +172,7 @@ std::string find_scale(const Fields& fields, NiftiHeader& header) {
 
 }  // namespace
 
-std::string parse_nifti(std::span<const std::byte> bytes, NiftiHeader& header) {
+std::string parse_nifti(std::span<const std::byte> bytes, NiftiHeader& header, bool& is_unread) {
   if (bytes.size() < kNifti1Bytes) {
     return "not a NIfTI file, or cut off: " + std::to_string(bytes.size()) + " bytes, the header alone has 348";
   }
@@ -202,7 +204,8 @@ std::string parse_nifti(std::span<const std::byte> bytes, NiftiHeader& header) {
     return "vox_offset is " + significant(offset, 6) + ", expected a whole number of at least " + significant(least, 3);
   }
   header.voxel_offset = static_cast<std::uint64_t>(meant);
-  for (std::string problem : {find_shape(fields, header), find_scale(fields, header), find_affine(fields, header.affine)}) {
+  for (std::string problem :
+       {find_shape(fields, header, is_unread), find_scale(fields, header), find_affine(fields, header.affine)}) {
     if (!problem.empty()) return problem;
   }
   header.pixdim = fields.pixdim;

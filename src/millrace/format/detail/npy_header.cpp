@@ -63,6 +63,8 @@ class Parser {
     return "";
   }
 
+  [[nodiscard]] bool is_unread() const noexcept { return is_unread_; }
+
  private:
   static constexpr std::array<std::string_view, 3> kKeys = {"descr", "fortran_order", "shape"};
 
@@ -76,9 +78,13 @@ class Parser {
   }
 
   std::string descr(NpyLayout& layout) {
-    if (at('[')) return "the array has records (a structured dtype); only plain numbers are read";
+    if (at('[')) {
+      is_unread_ = true;
+      return "the array has records (a structured dtype); only plain numbers are read";
+    }
     std::string name;
     if (!string(name)) return unexpected("the dtype");
+    is_unread_ = is_of_numpy(name);
     if (name.find('O') != std::string::npos)
       return "the array has Python objects (dtype " + shown(name) + "), which are never loaded";
     const std::string_view word = std::string_view(name).substr(name.empty() ? 0 : 1);
@@ -86,9 +92,20 @@ class Parser {
     if (row == kNames.end() || std::string_view("<>|=").find(name.front()) == std::string_view::npos) {
       return "the array has the dtype " + shown(name) + ", which is none of bool, integers, floats and complex numbers";
     }
+    is_unread_ = false;
     layout.dtype = row->first;
     layout.swapped = name.front() == '>' && number_size(row->first) > 1;
     return "";
+  }
+
+  // Text, bytes, dates, objects, long floats: "<U2", "|S10", "<M8[ns]", "|O", "<f16".
+  static bool is_of_numpy(std::string_view name) {
+    if (name.size() < 2 || std::string_view("<>|=").find(name[0]) == std::string_view::npos) return false;
+    const std::string_view word = name.substr(1);
+    if (word == "O" || word == "f16" || word == "c32" || word == "f12" || word == "c24") return true;
+    const bool is_date = word.starts_with("M8") || word.starts_with("m8");
+    const bool has_size = std::ranges::all_of(word.substr(1), [](char c) { return c >= '0' && c <= '9'; });
+    return is_date || (std::string_view("USVa").find(word[0]) != std::string_view::npos && has_size);
   }
 
   std::string order(NpyLayout& layout) {
@@ -155,6 +172,7 @@ class Parser {
   std::string_view text_;
   std::size_t position_ = 0;
   std::array<bool, 3> seen_{};
+  bool is_unread_ = false;
 };
 
 // Walks the output in C order and takes each element from where the first axis is the fastest.
@@ -217,7 +235,9 @@ ParsedNpy parse_npy(std::string_view text, std::uint64_t header_bytes, std::uint
   ParsedNpy result;
   NpyLayout& layout = result.layout;
   layout.header_bytes = header_bytes;
-  result.problem = Parser(text).parse(layout);
+  Parser parser(text);
+  result.problem = parser.parse(layout);
+  result.is_unread = parser.is_unread();
   if (!result.problem.empty()) return result;
   const std::optional<std::int64_t> count = element_count(layout.shape);
   const auto size = static_cast<std::int64_t>(size_of(layout.dtype));

@@ -23,6 +23,7 @@ struct NpyPrologue {
 struct ParsedNpy {
   NpyLayout layout;
   std::string problem;
+  bool is_unread = false;  // the problem is a dtype that NumPy has and nobody here reads
 };
 [[nodiscard]] ParsedNpy parse_npy(std::string_view text, std::uint64_t header_bytes, std::uint64_t whole_bytes);
 

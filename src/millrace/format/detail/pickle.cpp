@@ -103,6 +103,7 @@ constexpr std::array kRefused = {
 // Thrown inside this file only.
 struct Refused {
   std::string why;
+  bool is_unread = false;
 };
 
 class Machine {
@@ -115,6 +116,7 @@ class Machine {
       }
       if (at_ != bytes_.size()) throw Refused{std::to_string(bytes_.size() - at_) + " bytes follow the opcode STOP"};
     } catch (Refused& refused) {
+      result_.is_unread = refused.is_unread;
       result_.problem = std::move(refused.why) + " (byte " + std::to_string(opcode_at_) + ")";
     }
     return std::move(result_);
@@ -216,7 +218,7 @@ class Machine {
     constexpr std::string_view kDigits = "0123456789abcdef";
     const std::string hex = std::string("0x") + kDigits[opcode >> 4U] + kDigits[opcode & 0xFU];
     if (found == kRefused.end()) throw Refused{"there is no pickle opcode " + hex};
-    throw Refused{"opcode " + std::string(found->name) + " (" + hex + ") is not allowed"};
+    throw Refused{"opcode " + std::string(found->name) + " (" + hex + ") is not allowed", true};
   }
 
   bool constant(unsigned char opcode) {
@@ -248,7 +250,7 @@ class Machine {
       }
       case 'X': {  // BINUNICODE
         const std::string_view text = take(number(4));
-        if (first_invalid_utf8(text)) throw Refused{"a text is not UTF-8"};
+        if (first_invalid_utf8(text)) throw Refused{"a text is not UTF-8", true};
         make(PickleKind::text).text = text;
         return true;
       }
@@ -261,7 +263,7 @@ class Machine {
   void long_integer(std::string_view bytes) {
     const bool negative = !bytes.empty() && static_cast<signed char>(bytes.back()) < 0;
     const bool unsigned_fits = bytes.size() == 9 && bytes.back() == 0;
-    if (bytes.size() > 8 && !unsigned_fits) throw Refused{"a whole number has more than 64 bits"};
+    if (bytes.size() > 8 && !unsigned_fits) throw Refused{"a whole number has more than 64 bits", true};
     std::uint64_t value = negative ? ~std::uint64_t{0} : 0;
     for (std::size_t i = std::min<std::size_t>(bytes.size(), 8); i-- > 0;)
       value = value << 8U | static_cast<unsigned char>(bytes[i]);
@@ -360,7 +362,8 @@ class Machine {
     if (found == kWords.end()) {
       constexpr std::size_t kShown = 200;
       throw Refused{"global " + quoted(std::string(module.substr(0, kShown)) + "." + std::string(name.substr(0, kShown))) +
-                    " is not allowed"};
+                        " is not allowed",
+                    true};
     }
     make(PickleKind::word).word = found;
   }

@@ -65,7 +65,8 @@ struct PickleNode {
 struct Pickled {
   std::vector<PickleNode> nodes;
   std::uint32_t root = 0;
-  std::string problem;  // "" or what is wrong, with the byte; then the rest is worth nothing
+  std::string problem;     // "" or what is wrong, with the byte; then the rest is worth nothing
+  bool is_unread = false;  // the problem is a word of pickle's or a class that is not read here, none of a broken pickle
 };
 
 inline constexpr std::size_t kMostPickleNodes = 2'000'000;  // some 80,000 tensors; bounds the memory to 200 MB

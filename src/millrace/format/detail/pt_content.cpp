@@ -20,6 +20,7 @@ constexpr std::size_t kMostNameBytes = std::size_t{1} << 26U;  // of all names t
 
 struct RefusedContent {
   std::string why;
+  bool is_unread = false;
 };
 
 class Interpreter {
@@ -35,6 +36,7 @@ class Interpreter {
       in_order(content_.values);
     } catch (RefusedContent& refused) {
       content_.problem = std::move(refused.why);
+      content_.is_unread = refused.is_unread;
     }
     return std::move(content_);
   }
@@ -47,14 +49,14 @@ class Interpreter {
     std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.name < b.name; });
     const auto twice =
         std::adjacent_find(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.name == b.name; });
-    if (twice != entries.end()) throw RefusedContent{"the name " + quoted(twice->name) + " occurs twice"};
+    if (twice != entries.end()) throw RefusedContent{"the name " + quoted(twice->name) + " occurs twice", true};
   }
 
   // Shared containers are entered each time: a few bytes can stand for any number of entries, so these are counted.
   void visit(const PickleNode& value, const std::string& name, std::size_t level) {
-    if (level > kMostLevels) throw RefusedContent{"it is nested more than 64 levels deep, or holds itself"};
+    if (level > kMostLevels) throw RefusedContent{"it is nested more than 64 levels deep, or holds itself", true};
     if (++visits_ > kMostPickleNodes || (name_bytes_ += name.size()) > kMostNameBytes) {
-      throw RefusedContent{"its containers are shared so often that it would grow beyond all bounds"};
+      throw RefusedContent{"its containers are shared so often that it would grow beyond all bounds", true};
     }
     switch (value.kind) {
       case PickleKind::dict:
@@ -68,7 +70,7 @@ class Interpreter {
           visit(node(value.items[i]), joined(name, std::to_string(i)), level + 1);
         return;
       case PickleKind::persistent:
-        throw RefusedContent{quoted(name) + " is a storage without a tensor"};
+        throw RefusedContent{quoted(name) + " is a storage without a tensor", true};
       case PickleKind::call:
         if (value.word->kind != Kind::device) return add_tensor(value, name);
         [[fallthrough]];
@@ -86,7 +88,7 @@ class Interpreter {
     if (key.kind == PickleKind::text && key.text.size() <= kLongestName) return std::string(key.text);
     if (key.kind == PickleKind::integer) return std::to_string(key.integer);
     if (key.kind == PickleKind::text) throw RefusedContent{"a name has more than " + std::to_string(kLongestName) + " bytes"};
-    throw RefusedContent{"a key of a dict is " + describe(key) + "; texts and whole numbers can be read"};
+    throw RefusedContent{"a key of a dict is " + describe(key) + "; texts and whole numbers can be read", true};
   }
 
   Json plain(const PickleNode& value) const {
@@ -146,7 +148,9 @@ class Interpreter {
     const PickleNode& first = node(made->items[1]);
     if (first.kind != PickleKind::integer || first.integer < 0) refuse("begins at no place of its storage");
     tensor.first = static_cast<std::uint64_t>(first.integer);
-    if (const std::string problem = place(tensor); !problem.empty()) refuse(problem);
+    bool repeats = false;
+    if (const std::string problem = place(tensor, repeats); !problem.empty())
+      throw RefusedContent{"tensor " + quoted(name) + " " + problem, repeats};
     content_.tensors.push_back(std::move(tensor));
   }
 
@@ -191,8 +195,8 @@ class Interpreter {
     return found->second;
   }
 
-  // Fills in bytes; says why the view does not fit its storage.
-  std::string place(PtTensor& tensor) {
+  // Fills in bytes; says why the view does not fit its storage. `repeats`: it does, but has elements of it several times.
+  std::string place(PtTensor& tensor, bool& repeats) {
     const std::uint64_t width = size_of(tensor.dtype);
     const std::uint64_t limit = content_.storages[tensor.storage].bytes / width;  // elements
     const auto outside = [&] {
@@ -205,7 +209,7 @@ class Interpreter {
     Shape sizes = tensor.shape;
     std::replace(sizes.begin(), sizes.end(), std::int64_t{0}, std::int64_t{1});
     const std::optional<std::int64_t> count = element_count(tensor.shape);
-    if (!element_count(sizes) || !count || static_cast<std::uint64_t>(*count) > limit) return outside();
+    if (!element_count(sizes) || !count) return outside();
     if (*count == 0) return "";
     std::uint64_t last = tensor.first;
     for (std::size_t i = 0; i < tensor.shape.size(); ++i) {
@@ -216,6 +220,10 @@ class Interpreter {
       last += steps * stride;
     }
     if (last >= limit) return outside();
+    repeats = static_cast<std::uint64_t>(*count) > limit;
+    if (repeats)
+      return "of shape " + to_text(tensor.shape) + " and strides " + to_text(tensor.strides) +
+             " repeats elements of its storage: save tensor.contiguous() instead";
     tensor.bytes = static_cast<std::uint64_t>(*count) * width;
     const std::uint64_t reach = std::max((last - tensor.first + 1) * width, tensor.bytes);
     content_.reach += std::min(reach, std::numeric_limits<std::uint64_t>::max() - content_.reach);

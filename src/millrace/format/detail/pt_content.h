@@ -21,6 +21,7 @@ struct PtContent {
   std::vector<PtStorageClaim> storages;
   std::uint64_t reach = 0;  // bytes that reading all tensors touches
   std::string problem;      // "" or what is wrong
+  bool is_unread = false;   // the problem is something that torch may write and nobody here reads
 };
 
 // A container that occurs in several places is listed in each of them, within limits; one that holds itself is refused.

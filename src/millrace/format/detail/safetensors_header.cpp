@@ -1,6 +1,7 @@
 #include "millrace/format/detail/safetensors_header.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <set>
 #include <utility>
@@ -14,6 +15,8 @@ namespace {
 
 constexpr std::size_t kMaxRank = 64;
 constexpr std::size_t kShownName = 120;
+// The format's dtypes without a DType.
+constexpr std::array<std::string_view, 6> kUnread = {"F8_E4M3", "F8_E5M2", "F8_E8M0", "F6_E2M3", "F6_E3M2", "F4"};
 
 std::string shown(std::string_view name) {
   return name.size() <= kShownName ? millrace::quoted(name) : millrace::quoted(name.substr(0, kShownName)) + "...";
@@ -44,7 +47,9 @@ class Handler {
   using string_t = Json::string_t;
   using binary_t = Json::binary_t;
 
-  bool null() { return unexpected("null"); }
+  bool null() {  // metadata of other writers that have none
+    return place_ == Place::entry_value && key_ == "__metadata__" ? move_to(Place::names) : unexpected("null");
+  }
   bool boolean(bool) { return unexpected("a boolean"); }
   bool number_integer(number_integer_t value) { return unexpected("the number " + std::to_string(value)); }
   bool number_float(number_float_t, const string_t&) { return unexpected("a number with a fraction"); }
@@ -72,7 +77,11 @@ class Handler {
     }
     if (place_ != Place::dtype) return unexpected("a text");
     const std::optional<DType> dtype = dtype_from_safetensors(value);
-    if (!dtype) return fail("tensor " + shown(tensor_.name) + " has the unknown dtype " + shown(value));
+    if (!dtype) {
+      is_unread_ = std::ranges::find(kUnread, value) != kUnread.end();
+      return fail("tensor " + shown(tensor_.name) + " has the " + (is_unread_ ? "" : "unknown ") + "dtype " + shown(value) +
+                  (is_unread_ ? ", which nobody reads here" : ""));
+    }
     tensor_.dtype = *dtype;
     place_ = Place::entry;
     return true;
@@ -130,6 +139,7 @@ class Handler {
 
   [[nodiscard]] Header& header() noexcept { return header_; }
   [[nodiscard]] const std::string& problem() const noexcept { return problem_; }
+  [[nodiscard]] bool is_unread() const noexcept { return is_unread_; }
 
  private:
   bool move_to(Place place) noexcept {
@@ -173,6 +183,7 @@ class Handler {
 
   Header header_;
   std::string problem_;
+  bool is_unread_ = false;
   Place place_ = Place::start;
   std::set<std::string, std::less<>> names_;
   std::string key_;
@@ -217,6 +228,7 @@ ParsedHeader parse_header(std::string_view text, std::uint64_t data_bytes) {
   Handler handler;
   if (!Json::sax_parse(text, &handler)) {
     result.problem = handler.problem();
+    result.is_unread = handler.is_unread();
     return result;
   }
   result.header = std::move(handler.header());

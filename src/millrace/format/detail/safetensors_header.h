@@ -21,6 +21,7 @@ struct Header {
 struct ParsedHeader {
   Header header;
   std::string problem;
+  bool is_unread = false;  // the problem is a dtype that the format has and nobody here reads
 };
 
 // Checks everything the text alone can tell and that the tensors fill exactly `data_bytes`.
