@@ -102,20 +102,8 @@ template <class T>
 void ValueStats::add_whole(std::span<const std::byte> elements) {
   std::array<double, kBlock> block;
   const std::size_t count = elements.size() / sizeof(T);
-  auto& least = [this]() -> auto& {
-    if constexpr (std::is_signed_v<T>)
-      return least_i_;
-    else
-      return least_u_;
-  }
-  ();
-  auto& greatest = [this]() -> auto& {
-    if constexpr (std::is_signed_v<T>)
-      return greatest_i_;
-    else
-      return greatest_u_;
-  }
-  ();
+  using Wide = std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t>;
+  auto& [least, greatest] = std::get<Bounds<Wide>>(bounds_);
   std::optional<T> last;
   for (std::size_t begin = 0; begin < count; begin += kBlock) {
     const std::size_t size = std::min(kBlock, count - begin);
@@ -126,8 +114,9 @@ void ValueStats::add_whole(std::span<const std::byte> elements) {
       if (last == value) continue;
       last = value;
       const bool first = count_ == 0 && begin + i == 0;
-      if (first || value < least) least = value;
-      if (first || value > greatest) greatest = value;
+      const auto wide = static_cast<Wide>(value);  // NOLINT(bugprone-signed-char-misuse): a number, no character
+      if (first || wide < least) least = wide;
+      if (first || wide > greatest) greatest = wide;
       note_distinct(static_cast<std::uint64_t>(value));
     }
     take_block(std::span(block).first(size));
@@ -210,11 +199,13 @@ ValueSummary ValueStats::summary() const {
     result.least = least_;
     result.greatest = greatest_;
   } else if (is_signed) {
-    result.least = least_i_;
-    result.greatest = greatest_i_;
+    const auto& [least, greatest] = std::get<Bounds<std::int64_t>>(bounds_);
+    result.least = least;
+    result.greatest = greatest;
   } else {
-    result.least = least_u_;
-    result.greatest = greatest_u_;
+    const auto& [least, greatest] = std::get<Bounds<std::uint64_t>>(bounds_);
+    result.least = least;
+    result.greatest = greatest;
   }
   return result;
 }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <tuple>
 #include <vector>
 
 #include "millrace/base/field.h"
@@ -30,7 +31,7 @@ struct ValueSummary {
 
 inline constexpr std::int64_t kMostDistinct = 65536;
 
-// Takes an array in pieces of any length; memory is bounded: some kilobytes, for integers up to 1.5 MB. Sums are taken in double,
+// Takes an array in pieces of any length; memory is bounded: some kilobytes, for integers 1.1 MB. Sums are taken in double,
 // block by block about each block's mean, so that neither many values nor a large mean cost digits; where a sum of doubles
 // overflows, mean and deviation are infinite. One thread.
 class ValueStats {
@@ -52,10 +53,13 @@ class ValueStats {
   std::int64_t count_ = 0, nans_ = 0, infinities_ = 0;
   std::int64_t taken_ = 0;  // finite values that mean and squares hold
   double mean_ = 0, squares_ = 0;
-  double least_ = 0, greatest_ = 0;             // of reals, once taken_ > 0
-  std::int64_t least_i_ = 0, greatest_i_ = 0;   // of signed integers
-  std::uint64_t least_u_ = 0, greatest_u_ = 0;  // of unsigned ones and bool
-  std::vector<std::uint64_t> table_;            // of different values, open addressing; a key's place is free where used_ says so
+  double least_ = 0, greatest_ = 0;  // of reals, once taken_ > 0
+  template <class T>
+  struct Bounds {
+    T least = 0, greatest = 0;
+  };
+  std::tuple<Bounds<std::int64_t>, Bounds<std::uint64_t>> bounds_;  // of whole numbers, with and without a sign; likewise
+  std::vector<std::uint64_t> table_;  // of different values, open addressing; a key's place is free where used_ says so
   std::vector<bool> used_;
   std::int64_t distinct_ = 0;  // kMostDistinct + 1 = too many
 };
