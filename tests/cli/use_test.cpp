@@ -122,7 +122,7 @@ TEST_F(Use, ShowTellsValuesSamplesAndDraws) {
   ASSERT_EQ(first.size(), 4U);
   EXPECT_EQ(first[0]["batch"], 0);
   EXPECT_EQ(first[0]["split"], "train");
-  const Json next = batches({"--from=r", "--output=drawn"});
+  const Json next = batches({"--from=r", "--pictures=drawn"});
   ASSERT_EQ(next.size(), 1U);
   EXPECT_EQ(next[0], first[3]) << "as the network would have got it in a run without a stop";
   const Json& input = next[0]["fields"][0];

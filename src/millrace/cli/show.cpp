@@ -28,7 +28,7 @@ the recipe's prepare(). For each field its values, for each sample where it come
   --from RUN            with the config of a run, and its training batches that come next; also a snapshot of a run
   --split WORD          train, or validation
   --batches N           how many, one after the other; 1 if not given
-  --output FOLDER       a picture of each field: FOLDER/batch-0-FIELD.png
+  --pictures FOLDER     a picture of each field: FOLDER/batch-0-FIELD.png
   --json                as JSON
 
 RECIPE may be left out: a run knows its recipe. A warning names each field with values that are no finite numbers, and a sample
@@ -188,7 +188,7 @@ int run_show(const Invocation& call) {
   if (split != "train" && split != "validation")
     throw UsageError({"there is no split " + quoted(split), "flag --split", "write train or validation"});
   look.split = split == "train" ? Split::train : Split::validation;
-  if (const auto output = arguments.value("output")) shown.output = *output;
+  if (const auto output = arguments.value("pictures")) shown.output = *output;
   telemetry::Console console(telemetry::Console::Mode::automatic, 2);
   shown.console = &console;
   const RunRequest request = take_run(entry, arguments, console);
@@ -217,7 +217,7 @@ std::string show_help(const Invocation& call) { return picture_rule() + recipe_h
 
 constinit const Command kShow = {
     .name = "show",
-    .arguments = "RECIPE [FILE]... [--from RUN] [--split WORD] [--batches N] [--output FOLDER] [--section.key=VALUE]... [--json]",
+    .arguments = "RECIPE [FILE]... [--from RUN] [--split WORD] [--batches N] [--pictures FOLDER] [--section.key=VALUE]... [--json]",
     .summary = "the next batches as the network sees them: values, samples, pictures",
     .group = "Look at things",
     .help = kShowHelp,
