@@ -217,7 +217,8 @@ std::string show_help(const Invocation& call) { return picture_rule() + recipe_h
 
 constinit const Command kShow = {
     .name = "show",
-    .arguments = "RECIPE [FILE]... [--from RUN] [--split WORD] [--batches N] [--pictures FOLDER] [--section.key=VALUE]... [--json]",
+    .arguments =
+        "RECIPE [FILE]... [--from RUN] [--split WORD] [--batches N] [--pictures FOLDER] [--section.key=VALUE]... [--json]",
     .summary = "the next batches as the network sees them: values, samples, pictures",
     .group = "Look at things",
     .help = kShowHelp,

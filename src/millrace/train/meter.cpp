@@ -37,8 +37,10 @@ double Meter::seconds_per_step() const {
 }
 
 Window Meter::take_window() {
-  Window window{.means = window_.means(),
-                .seconds = static_cast<double>(steady_nanoseconds() - window_begin_ns_) * 1e-9,
+  metrics::Means means = window_.means();  // waits for the device: that time is the window's
+  const std::int64_t now = steady_nanoseconds();
+  Window window{.means = std::move(means),
+                .seconds = static_cast<double>(now - std::exchange(window_begin_ns_, now)) * 1e-9,
                 .steps = std::exchange(window_steps_, 0),
                 .samples = std::exchange(window_samples_, 0)};
   window_.reset();

@@ -6,6 +6,8 @@
 
 #include <cmath>
 
+#include "millrace/base/clock.h"
+
 namespace millrace {
 namespace {
 
@@ -41,6 +43,21 @@ class MeterTest : public testing::Test {
   Stepper stepper_{recipe_, switches_, timeline_, {}};
   Meter meter_{"loss"};
 };
+
+// The rate of a log line is that of its own steps: whatever the clock says, two windows do not share time.
+TEST_F(MeterTest, TheTimeOfAWindowIsItsOwn) {
+  const std::int64_t begin = steady_nanoseconds();
+  meter_.start();
+  double together = 0;
+  for (int i = 0; i < 3; ++i) {
+    step(1, 1, 1);
+    while (steady_nanoseconds() - begin < (i + 1) * 1'000'000) {
+    }
+    together += meter_.take_window().seconds;
+  }
+  EXPECT_LE(together, static_cast<double>(steady_nanoseconds() - begin) * 1e-9);
+  EXPECT_GT(together, 0.0029);
+}
 
 TEST_F(MeterTest, AWindowIsTheMeanOfAllItsStepsAndBeginsAnew) {
   step(6, 2, 2);
