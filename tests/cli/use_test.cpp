@@ -180,14 +180,14 @@ TEST_F(Use, ExportCarriesWhatAPythonUserNeeds) {
 }
 
 // OpenMP reads its environment once, before main: the launcher says it for us, and others' words stand.
-TEST_F(Use, ThreadsSleepWhileTheyWaitUnlessTheEnvironmentSaysOtherwise) {
+TEST_F(Use, ThreadsSpinBrieflyUnlessTheEnvironmentSaysOtherwise) {
   const auto plan = [&](std::vector<std::pair<std::string, std::string>> environment) {
     return run({MILLRACE_PROGRAM, "train", "language_model", "--preset=smoke", "--dry-run"},
                {.folder = root_.path(), .environment = std::move(environment)})
         .out;
   };
-  EXPECT_THAT(plan({}), HasSubstr("asleep while they wait"));
-  EXPECT_THAT(plan({{"GOMP_SPINCOUNT", "1000"}}), HasSubstr("they wait as GOMP_SPINCOUNT=1000 says"));
+  EXPECT_THAT(plan({}), HasSubstr("they spin briefly and then sleep"));
+  EXPECT_THAT(plan({{"GOMP_SPINCOUNT", "700"}}), HasSubstr("they wait as GOMP_SPINCOUNT=700 says"));
   EXPECT_THAT(plan({{"OMP_WAIT_POLICY", "active"}}), HasSubstr("they wait as OMP_WAIT_POLICY=active says"));
 }
 

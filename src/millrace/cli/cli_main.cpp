@@ -86,7 +86,7 @@ void refuse_small_limits() {
 
 // For programs of `millrace new`: `millrace` itself has said it before. The program begins anew, with one word more in its
 // environment: OpenMP reads that once, before main. Where it can't be done it goes on as it is.
-void let_openmp_sleep(char** words, char** environment) {
+void say_how_openmp_waits(char** words, char** environment) {
   static std::array<const char*, 4096> with;  // no memory is to be had yet
   std::size_t count = 0;
   if (says_how_openmp_waits(environment)) return;
@@ -94,7 +94,7 @@ void let_openmp_sleep(char** words, char** environment) {
     if (count + 2 >= with.size()) return;
     with[count++] = *entry;
   }
-  with[count++] = kOpenmpSleeps;
+  with[count++] = kOpenmpWaits;
   with[count] = nullptr;
   static char program[4096];
   const ssize_t length = ::readlink("/proc/self/exe", program, sizeof program - 1);
@@ -105,7 +105,7 @@ void let_openmp_sleep(char** words, char** environment) {
 void look_around(int, char** words, char** environment) {
   refuse_deleted_folder(environment);
   refuse_small_limits();
-  let_openmp_sleep(words, environment);
+  say_how_openmp_waits(words, environment);
 }
 
 __attribute__((section(".preinit_array"), used)) void (*before_libraries)(int, char**, char**) = &look_around;

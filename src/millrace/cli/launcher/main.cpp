@@ -32,8 +32,8 @@ fs::path own_folder() {
 std::string become(char** argv) {
   if (std::string refusal = start_refusal(); !refusal.empty()) return refusal;
   const fs::path program = own_folder() / "millrace-torch";
-  std::string sleeps = kOpenmpSleeps;  // putenv keeps it
-  if (!says_how_openmp_waits(environ)) ::putenv(sleeps.data());
+  std::string waits = kOpenmpWaits;  // putenv keeps it
+  if (!says_how_openmp_waits(environ)) ::putenv(waits.data());
   ::execv(program.c_str(), argv);
   const int error_number = errno;
   return to_text("FileError",
