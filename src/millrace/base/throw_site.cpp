@@ -66,6 +66,7 @@ std::string printed_by(std::vector<std::string> words) {
   ::posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
   ::posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
   std::vector<char*> arguments;
+  arguments.reserve(words.size() + 1);
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
   pid_t child = 0;
@@ -139,7 +140,7 @@ std::string throw_site(std::span<const std::string_view> others) {
 
 }  // namespace millrace
 
-// NOLINTNEXTLINE(bugprone-reserved-identifier): the ABI's name
+// NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming): the ABI's name
 extern "C" [[noreturn]] void __cxa_throw(void* thrown, void* type, void (*destroy)(void*)) {
   using Throw = void (*)(void*, void*, void (*)(void*));
   static const auto next = reinterpret_cast<Throw>(::dlsym(RTLD_NEXT, "__cxa_throw"));

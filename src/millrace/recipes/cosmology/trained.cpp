@@ -77,7 +77,7 @@ Tensors Cosmology::predict(const Tensors& inputs) {
                       "give visibilities in kelvin under that name; millrace inspect shows what a file holds"});
   }
   use_given_components();
-  const at::Tensor x = it->second.to(context_.device, at::kComplexFloat).contiguous();
+  const at::Tensor x = it->second.to(at::kComplexFloat).contiguous();
   const std::string shape = to_text(Shape(x.sizes().begin(), x.sizes().end()));
   if (x.size(1) % 4 != 0 || x.size(2) % 4 != 0 || x.size(3) % (4 * recipe_.split) != 0 ||
       (pca_ && x.size(2) != pca_->frequencies())) {
@@ -88,8 +88,7 @@ Tensors Cosmology::predict(const Tensors& inputs) {
   }
   RecipeConfig quiet = recipe_;
   quiet.add_noise = false;  // real visibilities bring their own
-  torch::NoGradGuard no_grad;
-  const at::Tensor input = preprocess(x, at::zeros_like(x), quiet, pca_ ? &*pca_ : nullptr, {}).input;
+  const at::Tensor input = preprocess(x, at::zeros_like(x), quiet, pca_ ? &*pca_ : nullptr, {}, fused_projection_).input;
   at::Tensor signal = model().forward(input).to(at::kFloat);
   if (recipe_.predict_residual) signal = signal + input;
   if (recipe_.target_transform == Transform::arcsinh) signal = signal.sinh();
