@@ -3,31 +3,31 @@
 // A recipe says what to learn from what: a config, a class derived from Recipe, and an Entry that names them. `millrace new NAME`
 // writes a complete one. In the order in which a recipe is written:
 //
-//   what                                                     where                             names
-//   keys of your own, with help, ranges and flags            config/field.h                    config::field, min, max, size
-//   samples computed or composed                             data/compose.h                    generate map subset concat repeat take
-//   samples from arrays in memory                            data/memory_source.h              memory_array MemorySource
-//   samples from files                                       data/csv_source.h npy_source.h hdf5_source.h image_source.h
-//                                                            nifti_source.h token_source.h window_source.h
-//   the files of a folder                                    data/folder.h                     files_in labelled_files_in
-//   augmentation by the reader threads                       data/augment.h                    augment random_crop flip noise …
-//   random numbers of a sample                               base/philox.h                     Philox make_key
-//   the recipe: data, model, losses, metrics, pictures       train/recipe.h                    Recipe Objective Facts Context
-//   batches, sums with counts, state that snapshots keep     core/batch.h                      Batch Loss LossTerm State
-//   losses                                                   nn/losses.h cross_entropy.h       mean_squared_error CrossEntropy
-//   layers that are faster here, and PCA                     nn/functional.h batch_norm.h volume.h pca.h
-//   metrics                                                  metrics/board.h                   add_regression add_classification …
-//   pictures                                                 picture/draw.h                    curves maps matrix histograms images
-//   a tensor's values as plain numbers, for pictures         core/host_values.h                host_values
-//   errors that name what, where and what next               base/error.h                      DataError RowError
-//   the row that the command line knows a recipe by          train/entry.h                     Entry entry_of
-//   the program: one line                                    cli/main.h                        cli_main
-//   layers                                                   LibTorch                          torch::nn
+//   what                                           where                      names
+//   keys of your own: help, ranges, flags          config/field.h             config::field, min, max, size
+//   samples computed or composed                   data/compose.h             generate map subset concat repeat take
+//   samples from arrays in memory                  data/memory_source.h       memory_array MemorySource
+//   samples from tables, arrays, pictures,         data/csv_source.h npy_source.h hdf5_source.h image_source.h nifti_source.h
+//     volumes, texts, series, folders of files     data/token_source.h window_source.h folder.h
+//   augmentation by the reader threads             data/augment.h             augment random_crop random_flip noise normalise
+//   random numbers of a sample                     base/philox.h              Philox make_key
+//   data, model, losses, metrics, pictures         train/recipe.h             Recipe Objective Facts Context
+//   batches, sums with counts, saved state         core/batch.h               Batch Loss LossTerm State
+//   layers                                         LibTorch                   torch::nn
+//   layers that are faster here, and PCA           nn/functional.h batch_norm.h volume.h pca.h
+//   losses                                         nn/losses.h                mean_squared_error mean_absolute_error
+//                                                  nn/cross_entropy.h         CrossEntropy
+//   metrics                                        metrics/board.h            add_regression add_classification add_mean
+//   pictures                                       picture/draw.h             curves maps matrix histograms images
+//   a tensor's values as plain numbers             core/host_values.h         host_values
+//   errors that say what, where and what next      base/error.h               DataError RowError
+//   what the command line knows a recipe by        train/entry.h              Entry entry_of
+//   the program: one line                          cli/main.h                 cli_main
 //
 // A program that has no recipe trains a module of its own with millrace::train (millrace/train/train.h).
 //
-// It is for programs outside this tree: it stands above all floors, and no folder includes it. LibTorch's layers take the compiler
-// ten seconds; a precompiled header (as `millrace new` writes it) takes them once.
+// This header is for programs outside this tree: it stands above all floors, and no folder includes it. LibTorch's layers take
+// the compiler ten seconds; a precompiled header (as `millrace new` writes it) takes them once.
 #pragma once
 
 #include <torch/nn/modules.h>

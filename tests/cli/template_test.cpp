@@ -2,6 +2,8 @@
 // my_table, my_image, ...).
 #include <gmock/gmock.h>
 
+#include <algorithm>
+
 #include "millrace/base/fs.h"
 #include "millrace/base/json.h"
 #include "millrace/format/npy.h"
@@ -135,6 +137,15 @@ TEST(Examples, TexturesLearnsResumesAndPredicts) {
   const Result wrong = textures({"train", "textures", "--recipe.widths=16,32"});
   EXPECT_EQ(wrong.exit_code, 2);
   EXPECT_THAT(wrong.err, HasSubstr("recipe.widths has 2 values, expected 3"));
+}
+
+// What README and docs/measurements.md say of their length.
+TEST(Examples, AreShort) {
+  for (const auto& [name, most] : {std::pair{"textures", 150}, std::pair{"two_sensors", 130}}) {
+    const std::string text = read_text(std::string(MILLRACE_SOURCE_DIR) + "/examples/" + name + "/recipe.cpp");
+    EXPECT_GT(text.size(), 0U) << name;
+    EXPECT_LE(std::count(text.begin(), text.end(), '\n'), most) << name;
+  }
 }
 
 // Two data sets of unlike shape and length: each error is divided by its own count, and each sensor has metrics of its own.
