@@ -15,8 +15,8 @@ namespace millrace {
 struct Look {
   Split split = Split::train;
   std::int64_t batches = 1;  // at most; fewer where the epoch ends before
-  std::filesystem::path
-      from;  // a run or a snapshot of it: its recipe's state, and the training batches that come next; "" = none
+  // A run or a snapshot of it: with its recipe's state, and the training batches that come next. "" = none.
+  std::filesystem::path from;
 };
 
 // A batch after the loader and Recipe::prepare, whole and on the run's device, and the data sets of the split: group g is of
