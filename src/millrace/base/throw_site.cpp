@@ -85,7 +85,8 @@ std::string printed_by(std::vector<std::string> words) {
 }
 
 bool is_of_program(std::string_view file, std::span<const std::string_view> others) {
-  if (file.starts_with("?") || file.empty() || file.find("/include/") != std::string_view::npos) return false;
+  const bool unknown = file.empty() || file.starts_with("?");
+  if (unknown || file.ends_with("/base/throw_site.cpp") || file.find("/include/") != std::string_view::npos) return false;
   return std::none_of(others.begin(), others.end(),
                       [&](std::string_view other) { return file.find(other) != std::string_view::npos; });
 }
