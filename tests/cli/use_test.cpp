@@ -77,6 +77,7 @@ TEST_F(Use, OfARunWhoseRecipeNobodyNames) {
   const Result eval = millrace({"eval", "--from", "r/snapshots", "--json"});
   EXPECT_EQ(eval.exit_code, 2);
   EXPECT_THAT(eval.err, HasSubstr("millrace eval needs the name of a recipe"));
+  EXPECT_THAT(millrace({"eval", "--from", "nowhere"}).err, HasSubstr("there is no file or folder nowhere"));
   EXPECT_EQ(millrace({"eval", "--from", "r", "--json"}).exit_code, 0);
   EXPECT_EQ(millrace({"eval", "language_model", "--from", "r", "--train.validate_batches=1"}).exit_code, 0);
   const Result unused = millrace({"eval", "--from", "r", "--optim.learning_rate=.1", "--epochs=3"});

@@ -41,6 +41,11 @@ const Entry* find_recipe(std::span<const Entry> recipes, const std::string& name
   return found == recipes.end() ? nullptr : &*found;
 }
 
+void require_there(const std::string& from) {
+  if (!std::filesystem::exists(from))
+    throw UsageError({"there is no file or folder " + from, "flag --from", "millrace runs lists the runs below ./runs"});
+}
+
 // "" where the path tells none.
 std::string recipe_of(const std::filesystem::path& from) {
   Fs& fs = Fs::real();
@@ -62,6 +67,7 @@ const Entry& take_recipe_of_run(Arguments& arguments, std::span<const Entry> rec
   if (is_named) return take_recipe(arguments, recipes, command);
   if (recipes.size() == 1) return recipes[0];
   const auto from = Arguments(words).value("from");
+  if (from) require_there(*from);
   const std::string name = from ? recipe_of(*from) : "";
   if (name.empty()) return take_recipe(arguments, recipes, command);
   if (const Entry* entry = find_recipe(recipes, name)) return *entry;
@@ -81,8 +87,7 @@ Loaded load_trained(const Entry& entry, Arguments& arguments, const std::string&
         {place + " needs a trained model", place,
          "add --from with a run folder (runs/" + entry.name + "/...), a snapshot folder, a .safetensors or a .pt file"});
   }
-  if (!std::filesystem::exists(*from))
-    throw UsageError({"there is no file or folder " + *from, "flag --from", "millrace runs lists the runs below ./runs"});
+  require_there(*from);
   if (std::filesystem::is_directory(*from)) {
     const Json overrides = config_overrides(entry, arguments);
     std::vector<std::string> keys;

@@ -80,10 +80,10 @@ Message told() {
 
 // "at recipe.cpp:92", in a debug build.
 std::string author_line() {
-  static constexpr std::array<std::string_view, 12> kOurs = {"/millrace/base/",    "/millrace/config/", "/millrace/core/",
-                                                             "/millrace/data/",    "/millrace/device/", "/millrace/kernels/",
-                                                             "/millrace/metrics/", "/millrace/nn/",     "/millrace/optim/",
-                                                             "/millrace/picture/", "/millrace/train/",  "/millrace/cli/"};
+  static constexpr std::array<std::string_view, 12> kOurs = {
+      "/src/millrace/base/",   "/src/millrace/config/",  "/src/millrace/core/",    "/src/millrace/data/",
+      "/src/millrace/device/", "/src/millrace/kernels/", "/src/millrace/metrics/", "/src/millrace/nn/",
+      "/src/millrace/optim/",  "/src/millrace/picture/", "/src/millrace/train/",   "/src/millrace/cli/"};
   const std::string place = throw_site(kOurs);
   return place.empty() ? "" : "at " + place;
 }

@@ -93,7 +93,10 @@ void rehearse_prediction(const Assembly& assembly, const Batch& batch, const Ent
   const std::int64_t rows = inputs.begin()->second.size(0);
   if (rows == 0) return;
   const bool same = std::ranges::all_of(inputs, [&](const auto& input) { return input.second.size(0) == rows; });
-  if (!same) return;
+  if (!same) {
+    rehearsal.prediction = "not tried: its inputs have unlike numbers of rows in a batch";
+    return;
+  }
   const Tensors outputs = predict_batch(*entry, assembly.recipe(), inputs, rows, assembly.stepper().autocast());
   rehearsal.prediction = to_text(inputs) + " -> " + to_text(outputs);
 }

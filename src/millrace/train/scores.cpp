@@ -150,7 +150,7 @@ void Scores::load_state(const SavedJson& trainer, const SavedJson& report) {
   for (const auto& [name, saved] : trainer["metrics"].members()) {
     metrics_[name] = metric_from(saved, std::numeric_limits<std::int64_t>::max());
   }
-  std::vector<std::string> order = {judged_};  // of a snapshot before 0.15, which did not keep it
+  std::vector<std::string> order = {judged_};  // of an older snapshot, which did not keep it
   if (const auto saved = report.find("metrics_order")) {
     order.clear();
     for (const SavedJson& name : saved->list()) order.push_back(name.text());
