@@ -441,6 +441,18 @@ std::set<std::string> snapshots_in(const fs::path& run) {
 
 class Mistakes : public testing::TestWithParam<Row> {};
 
+// A program with debug information: the line of the throw, and none where our own check of what was returned throws.
+TEST(MistakesInADebugBuild, HaveTheLineOfTheirSource) {
+  const std::string source = read_text(MISTAKES_SOURCE);
+  for (const std::string name : {"field_typo", "own_exception"}) {
+    const auto here = source.begin() + static_cast<std::ptrdiff_t>(source.find("plants(\"" + name + "\")"));
+    const auto line = std::to_string(std::count(source.begin(), here, '\n') + 1);
+    EXPECT_THAT(mistakes(train({"--plant.mistake=" + name}), Scratch().path()).err,
+                HasSubstr("mistakes/recipe.cpp:" + line + "\n"));
+  }
+  EXPECT_THAT(mistakes(train({"--plant.mistake=no_gradient_detach"}), Scratch().path()).err, Not(HasSubstr("recipe.cpp:")));
+}
+
 TEST_P(Mistakes, AreTold) {
   const Row& row = GetParam();
   const Scratch scratch;
