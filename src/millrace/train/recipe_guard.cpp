@@ -88,6 +88,14 @@ std::string author_line() {
   return place.empty() ? "" : "at " + place;
 }
 
+// `otherwise`: where it is when nothing else says so. The line, where it is known, stands first.
+void complete_where(Message& message, const std::string& otherwise) {
+  if (message.where.empty()) message.where = otherwise;
+  std::string line = author_line();
+  append_line(line, message.where);
+  message.where = std::move(line);
+}
+
 }  // namespace
 
 struct RecipeGuard::Site {
@@ -163,9 +171,8 @@ void RecipeGuard::rethrow(const Site& site) const {
   } catch (...) {
     Message message = told();
     message.what = failed_in(site) + message.what;
-    append_line(message.where, author_line());
     append_line(message.where, where(site));
-    if (message.where.empty()) message.where = std::string("Recipe::") + site.callback;
+    complete_where(message, std::string("Recipe::") + site.callback);
     throw RecipeError(std::move(message));
   }
 }
@@ -298,8 +305,7 @@ std::unique_ptr<Recipe> make_guarded(const std::string& name, const MakeRecipe& 
   } catch (...) {
     Message message = told();
     message.what = "recipe " + name + " failed when it was made: " + message.what;
-    append_line(message.where, author_line());
-    if (message.where.empty()) message.where = "Entry::make, which calls its constructor";
+    complete_where(message, "Entry::make, which calls its constructor");
     throw RecipeError(std::move(message));
   }
   return std::make_unique<RecipeGuard>(name, std::move(recipe));
@@ -312,8 +318,7 @@ void in_entry(const std::string& recipe, const std::string& function, const std:
   } catch (...) {
     Message message = told();
     message.what = "recipe " + recipe + " failed in Entry::" + function + ": " + message.what;
-    append_line(message.where, author_line());
-    if (message.where.empty()) message.where = "Entry::" + function + " of recipe " + recipe;
+    complete_where(message, "Entry::" + function + " of recipe " + recipe);
     throw RecipeError(std::move(message));
   }
 }
