@@ -17,10 +17,7 @@
 
 namespace millrace::device {
 
-namespace {
-
-// Logical CPUs this process may run on.
-std::vector<int> allowed_cpus() {
+std::vector<int> detail::allowed_cpus() {
   std::vector<int> cpus;
   for (int size = CPU_SETSIZE; size <= (1 << 20); size *= 4) {  // the call fails until the set covers the machine
     const std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> set(CPU_ALLOC(static_cast<std::size_t>(size)),
@@ -36,9 +33,11 @@ std::vector<int> allowed_cpus() {
   return cpus;
 }
 
+namespace {
+
 Cpu read_cpu() {
   const detail::Machine machine;
-  const std::vector<int> cpus = allowed_cpus();
+  const std::vector<int> cpus = detail::allowed_cpus();
   const std::set<std::string> flags = machine.cpu_flags();
   Cpu cpu;
   cpu.name = machine.cpu_name();

@@ -12,6 +12,8 @@
 
 namespace millrace::device::detail {
 
+[[nodiscard]] std::vector<int> allowed_cpus();  // logical CPUs this process may run on; never empty
+
 class Machine {
  public:
   explicit Machine(std::filesystem::path root = "/") : root_(std::move(root)) {}

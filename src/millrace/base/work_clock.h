@@ -1,0 +1,43 @@
+// How long work takes on a machine that other programs may use at the same time. Linux.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace millrace {
+
+// Milliseconds.
+struct WorkTime {
+  double wall = 0;
+  // The longest that any thread of this process was on a core. Alone on the machine, and for work that does not sleep, it is the
+  // wall time; beside other programs it is what the wall time would be without them.
+  double busy = 0;
+};
+
+// Times pieces of work, each from start() to stop(). Sees the threads that exist when it is made: warm up first. One thread's.
+class WorkClock {
+ public:
+  WorkClock();
+  void start();
+  [[nodiscard]] WorkTime stop();
+
+ private:
+  struct Thread {
+    int id = 0;
+    std::int64_t began_ns = 0;  // on a core, at start(); negative: the thread has ended
+  };
+  std::vector<Thread> threads_;
+  std::int64_t began_ns_ = 0;
+};
+
+// Whether the work had the cores to itself: it took hardly longer than its busiest thread was on a core.
+[[nodiscard]] bool had_the_cores(const WorkTime& time) noexcept;
+
+// Two ways to do a thing, timed in turns: the least time of each, which is the time that other programs had least to do with.
+struct Comparison {
+  double first_ms = 0, second_ms = 0;
+  bool disturbed = false;  // in no round had one of the two the cores to itself: these are busy times instead of wall times
+};
+[[nodiscard]] Comparison compare(const std::vector<WorkTime>& first, const std::vector<WorkTime>& second);  // neither is empty
+
+}  // namespace millrace

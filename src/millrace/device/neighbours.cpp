@@ -1,0 +1,84 @@
+#include "millrace/device/neighbours.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include "millrace/device/detail/machine.h"
+
+namespace millrace::device {
+namespace {
+
+constexpr double kLeastWork = 0.1;  // seconds; /proc/stat counts hundredths
+
+// Of the CPUs: seconds that anybody used, and all. Stolen time was another machine's.
+std::optional<std::pair<double, double>> used_and_available(std::istream& stat, const std::vector<int>& cpus) {
+  const auto ticks = static_cast<double>(::sysconf(_SC_CLK_TCK));
+  std::pair<double, double> sums{0, 0};
+  bool any = false;
+  for (std::string line; std::getline(stat, line);) {
+    std::istringstream fields(line);
+    std::string name;
+    fields >> name;
+    if (name.size() < 4 || !name.starts_with("cpu")) continue;
+    if (std::ranges::none_of(cpus, [&](int cpu) { return name == "cpu" + std::to_string(cpu); })) continue;
+    std::array<double, 8> counts{};  // user, nice, system, idle, iowait, irq, softirq, steal
+    for (double& count : counts) fields >> count;
+    if (!fields) return std::nullopt;
+    double all = 0;
+    for (const double count : counts) all += count;
+    sums.first += (all - counts[3] - counts[4]) / ticks;
+    sums.second += all / ticks;
+    any = true;
+  }
+  return any ? std::optional(sums) : std::nullopt;
+}
+
+}  // namespace
+
+Neighbours::Neighbours() : Neighbours("/", detail::allowed_cpus()) {}
+
+Neighbours::Neighbours(std::filesystem::path root, std::vector<int> cpus) : root_(std::move(root)), cpus_(std::move(cpus)) {
+  last_ = now();
+}
+
+std::optional<Neighbours::Counts> Neighbours::now() const {
+  Counts counts;
+  std::error_code ignored;
+  bool any = false;
+  for (const auto& thread : std::filesystem::directory_iterator(root_ / "proc/self/task", ignored)) {
+    std::ifstream file(thread.path() / "schedstat");
+    double ran = 0, waited = 0;              // nanoseconds
+    if (!(file >> ran >> waited)) continue;  // the thread has ended
+    counts.ran += ran * 1e-9;
+    counts.waited += waited * 1e-9;
+    any = true;
+  }
+  std::ifstream stat(root_ / "proc/stat");
+  const auto cpus = used_and_available(stat, cpus_);
+  if (!any || !cpus) return std::nullopt;
+  std::tie(counts.used, counts.available) = *cpus;
+  return counts;
+}
+
+std::optional<double> Neighbours::take() {
+  const std::optional<Counts> before = last_;
+  const std::optional<Counts> counts = now();
+  if (!before || !counts) {
+    last_ = counts;
+    return std::nullopt;
+  }
+  const double ran = counts->ran - before->ran;
+  const double waited = counts->waited - before->waited;
+  const double available = counts->available - before->available;
+  if (ran + waited < kLeastWork || available <= 0) return std::nullopt;  // asked again later, of a longer time
+  last_ = counts;
+  const double of_others = std::max(0.0, counts->used - before->used - ran) / available;
+  return std::min(std::max(0.0, waited) / (ran + waited), of_others);
+}
+
+}  // namespace millrace::device

@@ -1,0 +1,101 @@
+#include "millrace/device/neighbours.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "millrace/device/detail/machine.h"
+
+namespace millrace::device {
+namespace {
+
+class NeighboursTest : public ::testing::Test {
+ protected:
+  NeighboursTest() : root_(::testing::TempDir() + "neighbours-" + std::to_string(::getpid())) {
+    std::filesystem::create_directories(root_ / "proc/self/task/7");
+    std::filesystem::create_directories(root_ / "proc/self/task/8");
+  }
+  ~NeighboursTest() override { std::filesystem::remove_all(root_); }
+
+  void write(const std::string& file, const std::string& text) { std::ofstream(root_ / file) << text; }
+  // Seconds of each of two threads, then of CPU 1 and CPU 3.
+  void threads(double ran, double waited) {
+    for (const char* id : {"7", "8"}) {
+      write(std::string("proc/self/task/") + id + "/schedstat", std::to_string(static_cast<long long>(ran * 1e9)) + " " +
+                                                                    std::to_string(static_cast<long long>(waited * 1e9)) +
+                                                                    " 84\n");
+    }
+  }
+  void cpus(double busy, double idle) {
+    const auto ticks = static_cast<double>(::sysconf(_SC_CLK_TCK));
+    const std::string counts = " " + std::to_string(static_cast<long long>(busy * ticks)) + " 0 0 " +
+                               std::to_string(static_cast<long long>(idle * ticks)) + " 0 0 0 0 0 0\n";
+    write("proc/stat", "cpu  9 9 9 9 9 9 9 9 0 0\ncpu0 1 1 1 1 1 1 1 1 0 0\ncpu1" + counts + "cpu2 0 0 0 0 0 0 0 0 0 0\ncpu3" +
+                           counts + "cpu13 5 5 5 5 5 5 5 5 0 0\nintr 5\n");
+  }
+  Neighbours neighbours() { return {root_, {1, 3}}; }
+
+  std::filesystem::path root_;
+};
+
+TEST_F(NeighboursTest, WhatOthersHadWhileOursWaited) {
+  threads(1, 0);
+  cpus(1, 9);
+  Neighbours neighbours = this->neighbours();
+  threads(1.5, 0.5);  // two cores for a second: ours and others' halves
+  cpus(2, 9);
+  EXPECT_NEAR(neighbours.take().value_or(-1), 0.5, 1e-9);
+  threads(2.5, 0.5);
+  cpus(3, 9);
+  EXPECT_NEAR(neighbours.take().value_or(-1), 0, 1e-9) << "not since the last call";
+}
+
+TEST_F(NeighboursTest, OwnThreadsThatWaitForEachOtherAreNoNeighbours) {
+  threads(0, 0);
+  cpus(0, 0);
+  Neighbours neighbours = this->neighbours();
+  threads(1, 3);
+  cpus(1, 0);
+  EXPECT_NEAR(neighbours.take().value_or(-1), 0, 1e-9);
+}
+
+TEST_F(NeighboursTest, OthersOnCoresThatOursDidNotWantAreNone) {
+  threads(0, 0);
+  cpus(0, 0);
+  Neighbours neighbours = this->neighbours();
+  threads(0.5, 0);
+  cpus(1, 0);
+  EXPECT_NEAR(neighbours.take().value_or(-1), 0, 1e-9);
+}
+
+TEST_F(NeighboursTest, TooLittleWorkIsAddedToTheNextTime) {
+  threads(0, 0);
+  cpus(0, 0);
+  Neighbours neighbours = this->neighbours();
+  threads(0.01, 0.01);
+  cpus(0.02, 0.08);
+  EXPECT_EQ(neighbours.take(), std::nullopt);
+  threads(0.5, 0.5);
+  cpus(1, 0);
+  EXPECT_NEAR(neighbours.take().value_or(-1), 0.5, 1e-9);
+}
+
+TEST_F(NeighboursTest, WhereTheKernelSaysNothingNothingIsSaid) {
+  for (const char* stat : {"", "cpu1 1 2\ncpu3\n", "cpu1 a b c d e f g h\n", "cpux\n\n\xFF"}) {
+    threads(0, 0);
+    write("proc/stat", stat);
+    Neighbours neighbours = this->neighbours();
+    threads(1, 1);
+    EXPECT_EQ(neighbours.take(), std::nullopt) << stat;
+  }
+  std::filesystem::remove_all(root_ / "proc");
+  EXPECT_EQ(neighbours().take(), std::nullopt);
+}
+
+TEST(AllowedCpus, ThereIsOneAtLeast) { EXPECT_FALSE(detail::allowed_cpus().empty()); }
+
+}  // namespace
+}  // namespace millrace::device
