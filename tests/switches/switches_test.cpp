@@ -18,7 +18,6 @@
 #include "millrace/cli/main.h"
 #include "millrace/device/tensor_memory.h"
 #include "millrace/hdf5/file.h"
-#include "millrace/kernels/product.h"
 #include "millrace/recipes/cosmology/make_data.h"
 #include "millrace/recipes/registry.h"
 #include "millrace/telemetry/spans.h"
@@ -172,7 +171,6 @@ class Switch : public testing::TestWithParam<std::string> {
   // Why the row has nothing to do on this machine; "" = it has.
   [[nodiscard]] std::string hindrance() const {
     if (row_.name == "offload") return "the run is on a CPU: its memory is the host's already";
-    if (row_.name == "fp32_products" && !kernels::fp32_products_pay()) return "this CPU's library multiplies faster";
     return "";
   }
 

@@ -3,13 +3,16 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/mm.h>
+#include <ATen/ops/sum.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
+#include <array>
 
 #include "millrace/kernels/arguments.h"
 #include "millrace/kernels/kernels.h"
 #include "millrace/kernels/product.h"
+#include "millrace/kernels/ways.h"
 #include "millrace/kernels/weight_cache.h"
 
 namespace millrace::kernels {
@@ -22,14 +25,49 @@ struct LinearGradients {
   at::Tensor weight, bias;  // fp32; bias undefined when not wanted
 };
 
+// A product (rows, inner) times (inner, columns) by one of two ways.
+template <class Ours, class Library>
+at::Tensor by_the_way_of(Operation operation, at::ScalarType type, std::array<std::int64_t, 3> shape, const Ours& ours,
+                         const Library& library) {
+  const double work = static_cast<double>(shape[0]) * static_cast<double>(shape[1]) * static_cast<double>(shape[2]);
+  const bool goes = goes_our_way(
+      {operation, type, shape, work}, [&] { (void)ours(); }, [&] { (void)library(); });
+  return goes ? ours() : library();
+}
+
 // From dy (rows, out) and x (rows, in), contiguous and of one type.
 LinearGradients weight_gradients(const at::Tensor& dy, const at::Tensor& x, bool wants_bias) {
-  if (dy.scalar_type() == at::kBFloat16) {
-    at::Tensor bias = wants_bias ? at::empty({dy.size(1)}, dy.options().dtype(at::kFloat)) : at::Tensor();
-    return {product_of_transposed(dy, x, bias), bias};
-  }
-  const bool ours = dy.size(1) >= kProductRows;
-  return {ours ? product_of_transposed(dy, x, {}) : at::mm(dy.t(), x), wants_bias ? dy.sum(0) : at::Tensor()};
+  const bool fp32 = dy.scalar_type() == at::kFloat;
+  LinearGradients sums;
+  const auto ours = [&] {
+    if (fp32) return product_of_transposed(dy, x, {});
+    if (wants_bias) sums.bias = at::empty({dy.size(1)}, dy.options().dtype(at::kFloat));
+    return product_of_transposed(dy, x, sums.bias);
+  };
+  const auto library = [&] {
+    sums.bias = at::Tensor();
+    return at::mm(dy.t(), x).to(at::kFloat);
+  };
+  const std::array shape{dy.size(1), dy.size(0), x.size(1)};
+  const bool has_ours = !fp32 || dy.size(1) >= kProductRows;
+  sums.weight = has_ours ? by_the_way_of(Operation::weight_gradient, dy.scalar_type(), shape, ours, library) : library();
+  if (wants_bias && !sums.bias.defined()) sums.bias = dy.sum(0, /*keepdim=*/false, at::kFloat);
+  return sums;
+}
+
+// In fp32.
+at::Tensor forward_product(const at::Tensor& rows, const at::Tensor& weight, const at::Tensor& bias) {
+  return by_the_way_of(
+      Operation::product, at::kFloat, {rows.size(0), rows.size(1), weight.size(0)},
+      [&] { return product_with_transposed(rows, weight, bias); },
+      [&] { return bias.defined() ? at::addmm(bias, rows, weight.t()) : at::mm(rows, weight.t()); });
+}
+
+at::Tensor input_gradient(const at::Tensor& dy, const at::Tensor& weight) {
+  if (dy.scalar_type() != at::kFloat) return at::mm(dy, weight);
+  return by_the_way_of(
+      Operation::input_gradient, at::kFloat, {dy.size(0), dy.size(1), weight.size(1)}, [&] { return product(dy, weight); },
+      [&] { return at::mm(dy, weight); });
 }
 
 struct LinearFunction : torch::autograd::Function<LinearFunction> {
@@ -42,7 +80,7 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
     const at::Tensor weight = side_by_side(weights);
     const at::Tensor bias = biases.empty() ? at::Tensor() : side_by_side(biases);
     const at::Tensor rows = x.reshape({-1, x.size(-1)}).contiguous();
-    const at::Tensor y = fp32             ? product_with_transposed(rows, weight, bias)
+    const at::Tensor y = fp32             ? forward_product(rows, weight, bias)
                          : bias.defined() ? at::addmm(bias, rows, weight.t())
                                           : at::mm(rows, weight.t());
     context->save_for_backward({rows, weight});
@@ -64,8 +102,7 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
     const at::Tensor dy = gradients[0].reshape({-1, gradients[0].size(-1)}).contiguous();
     variable_list result(1 + outs.size() * (has_bias ? 2 : 1));
     if (context->needs_input_grad(0)) {
-      const at::Tensor dx = dy.scalar_type() == at::kFloat ? product(dy, saved[1]) : at::mm(dy, saved[1]);
-      result[0] = dx.view(context->saved_data["sizes"].toIntVector());
+      result[0] = input_gradient(dy, saved[1]).view(context->saved_data["sizes"].toIntVector());
     }
     bool wants_weights = false;
     for (std::size_t i = 1; i < result.size(); ++i) wants_weights = wants_weights || context->needs_input_grad(i);
@@ -88,11 +125,17 @@ bool fits(const at::Tensor& x, at::TensorList weights, at::TensorList biases) {
       !std::ranges::all_of(biases, is_fp32)) {
     return false;
   }
-  if (x.scalar_type() == at::kFloat) return fp32_products_pay() && x.numel() / x.size(-1) >= kProductRows;
+  if (x.scalar_type() == at::kFloat) return own_fp32_products() && x.numel() / x.size(-1) >= kProductRows;
   return std::ranges::all_of(weights, is_leaf) && std::ranges::all_of(biases, is_leaf);
 }
 
 }  // namespace
+
+bool own_fp32_products() noexcept {
+  const auto is_ours = [](Operation operation) { return way_of(operation, at::kFloat) == Way::ours; };
+  return way_trial_runs() || is_ours(Operation::product) || is_ours(Operation::input_gradient) ||
+         is_ours(Operation::weight_gradient);
+}
 
 at::Tensor linear_packed(const at::Tensor& x, at::TensorList weights, at::TensorList biases) {
   TORCH_CHECK(!weights.empty() && (biases.empty() || biases.size() == weights.size()), "linear_packed: ", weights.size(),

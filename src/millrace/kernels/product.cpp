@@ -41,11 +41,6 @@ at::Tensor run(detail::Product args, const at::Tensor& like) {
 
 }  // namespace
 
-bool fp32_products_pay() noexcept {
-  static const bool amd = __builtin_cpu_is("amd") != 0;
-  return amd && &detail::table() != &detail::portable_table();
-}
-
 at::Tensor product_with_transposed(const at::Tensor& x, const at::Tensor& w, const at::Tensor& bias) {
   const at::Tensor panels = packed(w, detail::Pack::Layout::transposed, w.size(0), w.size(1));
   return run({.a = words_in(x),

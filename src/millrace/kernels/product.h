@@ -8,8 +8,8 @@ namespace millrace::kernels {
 // fp32 products need at least this many rows in their result.
 inline constexpr std::int64_t kProductRows = 6;
 
-// Whether the fp32 products are faster here than ATen's: on AMD processors with AVX-512, where its library takes AVX2 code.
-[[nodiscard]] bool fp32_products_pay() noexcept;
+// Whether linear() multiplies in fp32 itself: one of its products goes our way (ways.h), or a trial is to find out.
+[[nodiscard]] bool own_fp32_products() noexcept;
 
 // x (rows, in) times w (out, in)^T, plus bias (out) if defined; fp32.
 at::Tensor product_with_transposed(const at::Tensor& x, const at::Tensor& w, const at::Tensor& bias);

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "millrace/kernels/detail/test_support.h"
+#include "millrace/kernels/ways.h"
 
 namespace millrace::kernels {
 
@@ -76,8 +77,15 @@ void expect_agreement(const Function& kernel, const Function& reference, const T
 
 void EachTable::SetUp() {
   detail::set_table(GetParam());
+  for (std::size_t i = 0; i < kOperations; ++i) {
+    choose_way(static_cast<Operation>(i), at::kFloat, Way::ours);
+    choose_way(static_cast<Operation>(i), at::kBFloat16, Way::ours);
+  }
   at::manual_seed(7);
 }
-void EachTable::TearDown() { detail::set_table(nullptr); }
+void EachTable::TearDown() {
+  detail::set_table(nullptr);
+  forget_ways();
+}
 
 }  // namespace millrace::kernels

@@ -11,6 +11,7 @@
 #include "millrace/config/schema_of.h"
 #include "millrace/device/device.h"
 #include "millrace/device/tensor_memory.h"
+#include "millrace/train/kernel_trial.h"
 #include "millrace/train/memory_choice.h"
 #include "millrace/train/recipe_guard.h"
 #include "millrace/train/run.h"
@@ -53,8 +54,22 @@ struct StepBench::Impl {
   std::optional<double> first_step_seconds;
   double loss_first = 0;
   at::Tensor loss;
+  std::vector<KernelChoice> kernels;
   MemoryChoice memory;
   std::uint64_t resident_bytes = 0;  // before the first step
+
+  // As a run does, and with what runs have measured.
+  void choose_kernels(at::Device device) {
+    kernels::forget_ways();
+    if (!device.is_cpu()) return;
+    if (!shared.device.kernels.is_auto()) {
+      return choose_all(shared.device.kernels.value() == Kernels::ours ? kernels::Way::ours : kernels::Way::library);
+    }
+    KeptTrials kept(Fs::real(), cache_folder(), /*writes=*/true);
+    kernels = try_kernels([this] { (void)stepper->try_precision(batch, stepper->autocast()); }, kept);
+    stepper->end_trials();
+    choose(kernels);
+  }
 };
 
 StepBench::StepBench(const Entry& entry, const StepBenchOptions& options) : impl_(std::make_unique<Impl>()), options_(options) {
@@ -90,6 +105,7 @@ StepBench::StepBench(const Entry& entry, const StepBenchOptions& options) : impl
   stepper.recovers = impl.switches.on("memory_recovery");
   impl.stepper = std::make_unique<Stepper>(*impl.recipe, impl.switches, impl.timeline, stepper);
   impl.batch = shape.batch(impl.config.values, context.seed);
+  impl.choose_kernels(device);
   if (impl.switches.on("recompute")) {
     impl.memory = impl.shared.memory.budget.empty() ? named_memory(impl.shared.memory)
                                                     : try_memory(*impl.stepper, impl.batch, impl.shared.memory, false);
@@ -128,6 +144,9 @@ Json StepBench::report(const std::vector<double>& ms) const {
   }
   Json switches = Json::object();
   for (const auto& setting : impl.switches.settings()) switches[std::string(setting.row->name)] = setting.on;
+  Json kernels = Json::object();
+  for (const KernelChoice& choice : impl.kernels)
+    kernels[choice.option()] = {{"way", name_of(choice.way)}, {"reason", choice.reason}};
   Json memory = {{"step_peak_bytes", device::tensor_memory(impl.stepper->device()).peak_bytes},
                  {"resident_before_bytes", impl.resident_bytes},
                  {"recompute", impl.memory.recompute.patterns()}};
@@ -145,6 +164,7 @@ Json StepBench::report(const std::vector<double>& ms) const {
           {"loss_first", impl.loss_first},
           {"loss_last", impl.loss.defined() ? impl.loss.item<double>() : 0.0},
           {"shares", std::move(shares)},
+          {"kernels", std::move(kernels)},
           {"switches", std::move(switches)},
           {"versions", versions()}};
 }

@@ -20,6 +20,7 @@
 #include "millrace/kernels/plain.h"
 #include "millrace/kernels/product.h"
 #include "millrace/nn/detail/labels.h"
+#include "millrace/nn/detail/ways.h"
 #include "millrace/telemetry/spans.h"
 
 namespace millrace::nn {
@@ -86,7 +87,7 @@ bool takes_own_product(const at::Tensor& input, const Paths& paths) {
   if (!input.is_cpu()) return false;
   const bool bf16 = input.scalar_type() == at::kBFloat16;
   const bool takes =
-      bf16 ? paths.weight_cache : input.scalar_type() == at::kFloat && paths.fp32_products && kernels::fp32_products_pay();
+      bf16 ? paths.weight_cache : input.scalar_type() == at::kFloat && paths.fp32_products && kernels::own_fp32_products();
   if (takes) (bf16 ? taken().bf16_weights : taken().fp32_products).add(1);
   return takes;
 }
@@ -132,20 +133,29 @@ std::pair<at::Tensor, at::Tensor> dropout_add_layer_norm(const at::Tensor& x, co
                                                          const Paths& paths) {
   const kernels::Dropout site = next_site(p, x.numel());
   const bool types_agree = x.scalar_type() == autocast_type(x).value_or(residual.scalar_type());
-  if (paths.fused_norm && paths.fused_dropout && types_agree) {
+  const bool fused = paths.fused_norm && paths.fused_dropout && types_agree;
+  if (fused && (!x.is_cpu() || detail::norm_goes_our_way(x, residual.scalar_type(), site.p))) {
     taken().norm.add(1);
     if (site.p > 0.0) taken().dropout.add(1);
     return kernels::dropout_add_layer_norm(x, residual, weight, bias, eps, site);
   }
   const at::Tensor sum = dropout_add_at(x, residual, site, paths);
-  return {sum, layer_norm(sum, weight, bias, eps, paths)};
+  if (!fused) return {sum, layer_norm(sum, weight, bias, eps, paths)};
+  return {sum, at::layer_norm(sum, weight.sizes(), weight, bias, eps).to(x.scalar_type())};
 }
 
 at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double p, const Paths& paths) {
   const kernels::Dropout site = next_site(p, attention_weights(q.size(0), q.size(1), q.size(2)));
   if (paths.fused_attention) {
-    taken().attention.add(1);
-    return kernels::causal_attention(for_product(q), for_product(k), for_product(v), site);
+    const at::Tensor queries = for_product(q);
+    if (!q.is_cpu() || detail::attention_goes_our_way(q.sizes(), queries.scalar_type(), site.p)) {
+      taken().attention.add(1);
+      return kernels::causal_attention(queries, for_product(k), for_product(v), site);
+    }
+    if (site.p > 0.0) {
+      const at::Tensor keep = kernels::dropout_mask({q.size(0), q.size(2), q.size(1), q.size(1)}, site);
+      return kernels::causal_attention_with_mask(queries, for_product(k), for_product(v), keep, site.p);
+    }
   }
   at::Tensor keep;
   if (site.p > 0.0) keep = plain_mask(q, {q.size(0), q.size(2), q.size(1), q.size(1)}, site);
@@ -155,7 +165,9 @@ at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::
 at::Tensor causal_self_attention(const at::Tensor& x, const QkvWeights& weights, std::int64_t heads, double p,
                                  const Paths& paths) {
   const at::Tensor input = for_product(x);
-  if (paths.packed_qkv && paths.fused_attention && takes_own_product(input, paths)) {
+  const std::array sizes{x.size(0), x.size(1), heads, weights.w_q.size(0) / heads};
+  if (paths.packed_qkv && paths.fused_attention && takes_own_product(input, paths) &&
+      detail::attention_goes_our_way(sizes, input.scalar_type(), p)) {
     taken().attention.add(1);
     const std::array<at::Tensor, 3> w{weights.w_q, weights.w_k, weights.w_v};
     const std::array<at::Tensor, 3> b{weights.b_q, weights.b_k, weights.b_v};

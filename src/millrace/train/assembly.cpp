@@ -292,7 +292,9 @@ std::optional<std::string> Assembly::try_on_batch(const std::function<void(const
 }
 
 void Assembly::decide() {
+  try_kernels();
   decide_precision();
+  plan_kernels();
   decide_layout();
 }
 

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,6 +15,7 @@
 #include "millrace/data/cached_source.h"
 #include "millrace/data/loader.h"
 #include "millrace/telemetry/run_log.h"
+#include "millrace/train/kernel_trial.h"
 #include "millrace/train/memory_account.h"
 #include "millrace/train/memory_choice.h"
 #include "millrace/train/micro_batches.h"
@@ -51,7 +53,7 @@ class Assembly {
   // `kept`: choices of trials that a snapshot holds, {option: value}: they are not tried again, since another choice would change
   // bits.
   void make_stepper(Json kept = Json::object());
-  void decide();          // number format and layout, by trials where the config leaves them open; the same on all ranks
+  void decide();          // kernels, number format and layout, by trials where the config leaves them open; the same on all ranks
   void decide_memory();   // what is computed again in the backward pass
   void note_undecided();  // instead of both: into the plan, what trials would decide
 
@@ -86,6 +88,8 @@ class Assembly {
  private:
   void choose_cache(data::Pipeline& training, data::Pipeline& held_out);
   void plan_rates();
+  void try_kernels();   // kernel_trial.cpp
+  void plan_kernels();  // of the number format that was chosen
   void decide_precision();
   [[nodiscard]] precision::Decision try_precisions();
   [[nodiscard]] std::optional<at::ScalarType> known_format() const;
@@ -117,6 +121,7 @@ class Assembly {
   } input_;
   telemetry::Timeline timeline_;
   std::unique_ptr<Stepper> stepper_;
+  std::map<std::string, std::vector<KernelChoice>> kernel_choices_;  // by the number format that they were tried in
 };
 
 // Values of the shared sections that do not fit each other.

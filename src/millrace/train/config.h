@@ -16,6 +16,7 @@ enum class BadSamplePolicy : std::uint8_t { fail, skip, substitute, quarantine }
 enum class CacheMode : std::uint8_t { off, ram, device };
 enum class Precision : std::uint8_t { fp32, bf16, fp16 };
 enum class Layout : std::uint8_t { contiguous, channels_last };
+enum class Kernels : std::uint8_t { ours, library };
 enum class BestIs : std::uint8_t { lowest, highest };
 enum class FrozenWeights : std::uint8_t { keep, leave_out };
 enum class OnSaveError : std::uint8_t { continue_, stop };
@@ -190,14 +191,18 @@ struct DeviceConfig {
   std::string name = "auto";
   config::Auto<std::int64_t> threads;
   config::Auto<Layout> layout;
+  config::Auto<Kernels> kernels;
   static consteval auto fields() {
     using C = DeviceConfig;
     using config::field;
-    return std::tuple{field<&C::name>("auto, cpu, cuda or cuda:<index>.").free_on_resume(),
-                      field<&C::threads>("Intra-op threads of the CPU; auto = the physical cores this process may use.")
-                          .min(1)
-                          .free_on_resume(),
-                      field<&C::layout>("Memory layout of images and volumes, where a recipe has a choice; auto = by a trial.")};
+    return std::tuple{
+        field<&C::name>("auto, cpu, cuda or cuda:<index>.").free_on_resume(),
+        field<&C::threads>("Intra-op threads of the CPU; auto = the physical cores this process may use.")
+            .min(1)
+            .free_on_resume(),
+        field<&C::layout>("Memory layout of images and volumes, where a recipe has a choice; auto = by a trial."),
+        field<&C::kernels>("Matrix products, attention and norms on a CPU by our kernels or by LibTorch's; auto = by a "
+                           "trial of the run's own step, each operation alone.")};
   }
 };
 

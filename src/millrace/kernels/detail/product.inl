@@ -1,5 +1,5 @@
-// C = A B for linear layers, summed and stored in fp32. Two products ATen does badly: on AMD its library takes AVX2 code for
-// fp32, and a bf16 product whose result should be fp32 (a weight's gradient) it cannot do at all.
+// C = A B for linear layers, summed and stored in fp32. Two products ATen does badly on some CPUs or at all: in fp32 its library
+// takes AVX2 code where it does not know the maker, and it has no bf16 product whose result is fp32 (a weight's gradient).
 //
 // B is packed into panels of 64 columns, words (see tile.inl) one below the other. A work item is one panel times a group of
 // rows; it walks the summed axis in blocks, so that the panel's block and the rows' block stay in the second cache level.

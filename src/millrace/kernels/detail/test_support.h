@@ -29,7 +29,7 @@ at::Tensor strided_randn(at::IntArrayRef sizes, at::ScalarType type);
 void expect_agreement(const Function& kernel, const Function& reference, const Tensors& inputs, double tolerance,
                       bool strided = false);
 
-// Runs each test once per table, the tensors made after a fixed seed.
+// Runs each test once per table, every operation our way, the tensors made after a fixed seed.
 class EachTable : public testing::TestWithParam<const detail::Table*> {
  protected:
   void SetUp() override;

@@ -1,0 +1,154 @@
+#include "millrace/kernels/ways.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <memory>
+
+#include "millrace/base/work_clock.h"
+
+namespace millrace::kernels {
+namespace {
+
+constexpr std::size_t kLeastRounds = 3;
+constexpr std::size_t kMostRounds = 15;
+constexpr double kEnoughMs = 40;  // of a call's rounds, both ways
+
+constexpr std::array<std::string_view, kOperations> kNames = {"product", "input_gradient", "weight_gradient", "attention",
+                                                              "norm"};
+
+enum class Choice : std::uint8_t { none, ours, library };
+using Choices = std::array<std::array<std::atomic<Choice>, 2>, kOperations>;
+
+Choices& choices() noexcept {
+  static Choices all{};
+  return all;
+}
+
+std::atomic<Choice>& choice_of(Operation operation, c10::ScalarType type) noexcept {
+  return choices()[static_cast<std::size_t>(operation)][type == c10::kBFloat16 ? 1 : 0];
+}
+
+struct Counted {
+  Operation operation;
+  c10::ScalarType type;
+  double work = 0;
+  std::int64_t calls = 0;
+};
+
+struct Running {
+  bool only_counts = false;
+  KnownTimes known, measured;
+  std::map<std::string, Counted> calls;
+};
+
+thread_local std::unique_ptr<Running> trial_of_thread;
+thread_local bool is_timing = false;
+struct NoTrial {
+  NoTrial() noexcept { is_timing = true; }
+  ~NoTrial() { is_timing = false; }
+  NoTrial(const NoTrial&) = delete;
+  NoTrial& operator=(const NoTrial&) = delete;
+};
+
+std::string key_of(const Call& call) {
+  std::string key(name_of(call.operation));
+  key += call.type == c10::kBFloat16 ? " bf16 " : " f32 ";
+  for (std::size_t i = 0; i < call.shape.size(); ++i) key += (i == 0 ? "" : "x") + std::to_string(call.shape[i]);
+  return key;
+}
+
+WayTime timed(const std::function<void()>& ours, const std::function<void()>& library) {
+  ours();
+  library();
+  WorkClock clock;  // now that their threads are there
+  std::vector<WorkTime> of_ours, of_library;
+  double spent = 0;
+  const auto run = [&](const std::function<void()>& way, std::vector<WorkTime>& times) {
+    clock.start();
+    way();
+    times.push_back(clock.stop());
+    spent += times.back().wall;
+  };
+  while (of_ours.size() < kLeastRounds || (of_ours.size() < kMostRounds && spent < kEnoughMs)) {
+    run(ours, of_ours);
+    run(library, of_library);
+  }
+  const Comparison found = compare(of_ours, of_library);
+  return {found.first_ms, found.second_ms, found.disturbed};
+}
+
+}  // namespace
+
+std::string_view name_of(Operation operation) noexcept { return kNames[static_cast<std::size_t>(operation)]; }
+
+Way way_of(Operation operation, c10::ScalarType type) noexcept {
+  switch (choice_of(operation, type).load(std::memory_order_relaxed)) {
+    case Choice::ours:
+      return Way::ours;
+    case Choice::library:
+      return Way::library;
+    case Choice::none:
+      break;
+  }
+  return operation <= Operation::weight_gradient && type == c10::kFloat ? Way::library : Way::ours;
+}
+
+void choose_way(Operation operation, c10::ScalarType type, Way way) noexcept {
+  choice_of(operation, type).store(way == Way::ours ? Choice::ours : Choice::library, std::memory_order_relaxed);
+}
+
+void forget_ways() noexcept {
+  for (auto& of_types : choices()) {
+    for (auto& choice : of_types) choice.store(Choice::none, std::memory_order_relaxed);
+  }
+}
+
+WayTrial::WayTrial(KnownTimes known) {
+  trial_of_thread = std::make_unique<Running>();
+  trial_of_thread->known = std::move(known);
+}
+
+WayTrial::WayTrial(Counts) : WayTrial() { trial_of_thread->only_counts = true; }
+
+WayTrial::~WayTrial() { trial_of_thread.reset(); }
+
+bool way_trial_runs() noexcept { return trial_of_thread != nullptr && !is_timing; }
+
+std::vector<WayTimes> WayTrial::times() const {
+  std::map<std::pair<Operation, c10::ScalarType>, WayTimes> sums;
+  for (const auto& [key, call] : trial_of_thread->calls) {
+    WayTime time;
+    for (const KnownTimes* from : {&trial_of_thread->known, &trial_of_thread->measured}) {
+      if (const auto found = from->find(key); found != from->end()) time = found->second;
+    }
+    WayTimes& sum = sums.try_emplace({call.operation, call.type}, WayTimes{call.operation, call.type}).first->second;
+    const auto calls = static_cast<double>(call.calls);
+    sum.ours_ms += calls * time.ours_ms;
+    sum.library_ms += calls * time.library_ms;
+    sum.calls += call.calls;
+    sum.work += calls * call.work;
+    sum.disturbed = sum.disturbed || time.disturbed;
+  }
+  std::vector<WayTimes> times;
+  for (const auto& [operation, sum] : sums) times.push_back(sum);
+  return times;
+}
+
+KnownTimes WayTrial::measured() const { return trial_of_thread->measured; }
+
+bool goes_our_way(const Call& call, const std::function<void()>& ours, const std::function<void()>& library) {
+  if (way_trial_runs()) {
+    Running& trial = *trial_of_thread;
+    const std::string key = key_of(call);
+    if (!trial.only_counts && !trial.known.contains(key) && !trial.measured.contains(key)) {
+      const NoTrial inside;  // what is timed may call other operations
+      trial.measured[key] = timed(ours, library);
+    }
+    Counted& counted = trial.calls.try_emplace(key, Counted{call.operation, call.type, call.work}).first->second;
+    ++counted.calls;
+  }
+  return way_of(call.operation, call.type) == Way::ours;
+}
+
+}  // namespace millrace::kernels

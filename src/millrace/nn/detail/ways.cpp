@@ -1,0 +1,85 @@
+#include "millrace/nn/detail/ways.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/layer_norm.h>
+#include <ATen/ops/ones_like.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <functional>
+#include <vector>
+
+#include "millrace/kernels/kernels.h"
+#include "millrace/kernels/plain.h"
+#include "millrace/kernels/ways.h"
+
+namespace millrace::nn::detail {
+namespace {
+
+using kernels::Operation;
+using Tensors = std::vector<at::Tensor>;
+
+constexpr double kMostScoreBytes = 256e6;  // of one operation's; the plain path holds some
+constexpr double kEpsilon = 1e-5;
+// An element of a pass over memory takes about as long as this many multiplications of a product.
+constexpr double kWorkOfAnElement = 100;
+
+// Values that no kernel meets a special case in.
+at::Tensor leaf(at::IntArrayRef sizes, at::ScalarType type) {
+  return at::full(sizes, 0.1, at::TensorOptions().dtype(type)).requires_grad_();
+}
+
+std::function<void()> forward_and_backward(const Tensors& inputs, std::function<Tensors()> forward) {
+  return [inputs, forward = std::move(forward)] {
+    const at::AutoGradMode with_gradients(true);
+    const Tensors outputs = forward();
+    Tensors ones;
+    for (const at::Tensor& output : outputs) ones.push_back(at::ones_like(output));
+    (void)torch::autograd::grad(outputs, inputs, ones);
+  };
+}
+
+}  // namespace
+
+bool attention_goes_our_way(at::IntArrayRef sizes, at::ScalarType type, double p) {
+  const double scores = static_cast<double>(sizes[0]) * static_cast<double>(sizes[2]) * static_cast<double>(sizes[1]) *
+                        static_cast<double>(sizes[1]);
+  if (type != at::kFloat && type != at::kBFloat16) return true;
+  if (!kernels::way_trial_runs() || scores * 4 > kMostScoreBytes)
+    return kernels::way_of(Operation::attention, type) == kernels::Way::ours;
+  const Tensors qkv{leaf(sizes, type), leaf(sizes, type), leaf(sizes, type)};
+  const kernels::Dropout site{.p = p, .key = 1};
+  at::Tensor keep;
+  if (p > 0) keep = kernels::dropout_mask({sizes[0], sizes[2], sizes[1], sizes[1]}, site);
+  std::vector<std::int64_t> shape = sizes.vec();
+  shape.push_back(p > 0 ? 1 : 0);
+  return kernels::goes_our_way(
+      {Operation::attention, type, shape, scores * static_cast<double>(sizes[3])},
+      forward_and_backward(qkv, [&] { return Tensors{kernels::causal_attention(qkv[0], qkv[1], qkv[2], site)}; }),
+      forward_and_backward(qkv, [&] { return Tensors{kernels::causal_attention_with_mask(qkv[0], qkv[1], qkv[2], keep, p)}; }));
+}
+
+bool norm_goes_our_way(const at::Tensor& x, at::ScalarType residual_type, double p) {
+  const at::ScalarType type = x.scalar_type();
+  if (type != at::kFloat && type != at::kBFloat16) return true;
+  if (!kernels::way_trial_runs()) return kernels::way_of(Operation::norm, type) == kernels::Way::ours;
+  const std::int64_t width = x.size(-1);
+  const Tensors inputs{leaf(x.sizes(), type), leaf(x.sizes(), residual_type), leaf({width}, at::kFloat),
+                       leaf({width}, at::kFloat)};
+  const kernels::Dropout site{.p = p, .key = 1};
+  const auto fused = [&] {
+    auto [sum, y] = kernels::dropout_add_layer_norm(inputs[0], inputs[1], inputs[2], inputs[3], kEpsilon, site);
+    return Tensors{sum, y};
+  };
+  const auto plain = [&] {
+    const at::Tensor sum = kernels::dropout_add(inputs[0], inputs[1], site);
+    return Tensors{sum, at::layer_norm(sum, {width}, inputs[2], inputs[3], kEpsilon).to(type)};
+  };
+  const double elements = static_cast<double>(x.numel());
+  return kernels::goes_our_way({Operation::norm, type, {x.numel() / width, width, p > 0 ? 1 : 0}, kWorkOfAnElement * elements},
+                               forward_and_backward(inputs, fused), forward_and_backward(inputs, plain));
+}
+
+}  // namespace millrace::nn::detail

@@ -1,0 +1,16 @@
+// Which of the fused kernels a run takes, by kernels/ways.h: in a trial, forward and backward of the kernel and of its plain path
+// are timed on tensors of the call's shape.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace millrace::nn::detail {
+
+// Causal attention of (rows, length, heads, width) in `type`. Where the plain path's scores would take more memory than a trial
+// may cost, the kernel is taken untried.
+[[nodiscard]] bool attention_goes_our_way(at::IntArrayRef sizes, at::ScalarType type, double p);
+
+// Residual, dropout and layer norm over the last dimension of x.
+[[nodiscard]] bool norm_goes_our_way(const at::Tensor& x, at::ScalarType residual_type, double p);
+
+}  // namespace millrace::nn::detail
