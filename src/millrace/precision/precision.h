@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,10 +23,15 @@ struct Trial {
   double step_ms = 0;
   double loss = 0;
   double gradient_norm = 0;
-  double gradient_cosine = 1;      // between this gradient and the one of the fp32 trial before it
-  std::string objective = {};      // "" where there is one
-  std::vector<Trial> others = {};  // of a step of several objectives the rest; each must agree, step_ms is the whole step's
+  double gradient_cosine = 1;        // between this gradient and the one of the fp32 trial before it
+  std::string objective = {};        // "" where there is one
+  std::vector<Trial> others = {};    // of a step of several objectives the rest; each must agree, step_ms is the whole step's
+  double worst_gradient = 0;         // the largest relative error of one parameter's gradient against that trial's
+  std::string worst_parameter = {};  // whose
 };
+inline constexpr double kWorstGradient = 0.25;     // an order above what bf16 does; what goes wrong in a library does more
+[[nodiscard]] bool is_finite(const Trial& trial);  // loss and gradients, of every objective
+[[nodiscard]] const Trial& worst_of(std::span<const Trial> rounds);  // the one whose worst gradient is the worst; not empty
 // Runs a step without updating anything, in fp32 (nullopt) or under autocast.
 using RunTrial = std::function<Trial(std::optional<c10::ScalarType>)>;
 
@@ -37,7 +43,8 @@ using RunTrial = std::function<Trial(std::optional<c10::ScalarType>)>;
 // else fp16 (CUDA: 7.0 and up), else fp32. Empty `run_trial` = no trial (the hardware alone decides).
 [[nodiscard]] Decision choose(c10::Device device, const RunTrial& run_trial);
 // A trial of `format` against fp32, alternating: taken when it is faster, the loss is within 2 %, the gradient's norm within 10
-// %, its cosine at least .9, of every objective, and all is finite. An error of LibTorch in it decides for fp32.
+// %, its cosine at least .9, of every objective, no parameter's gradient is further off than kWorstGradient in any round, and all
+// is finite. An error of LibTorch in it decides for fp32.
 [[nodiscard]] Decision confirm(c10::ScalarType format, const RunTrial& run_trial);
 
 [[nodiscard]] bool hardware_has_fast_bf16(c10::Device device, std::string* reason);

@@ -115,6 +115,38 @@ TEST(PrecisionTrial, EveryObjectiveMustAgree) {
               HasSubstr("; generator: loss 2 and 2, gradient norm 1 and 1, cosine 1.0000; discriminator: loss 3"));
 }
 
+Trial off(double worst, const char* parameter) {
+  return {.step_ms = 50, .loss = 2, .gradient_norm = 1, .worst_gradient = worst, .worst_parameter = parameter};
+}
+
+TEST(PrecisionTrial, OneGradientThatIsWrongIsNamed) {
+  int round = 0;
+  const Decision decision = confirm(c10::kBFloat16, [&](std::optional<c10::ScalarType> format) {
+    if (!format) return Trial{100, 2, 1};
+    return ++round == 2 ? off(0.5, "encoder.conv1.weight") : off(0.01, "head.bias");
+  });
+  EXPECT_EQ(decision.autocast, std::nullopt);
+  EXPECT_EQ(
+      decision.reason,
+      "fp32: the gradient of encoder.conv1.weight of a trial step in bf16 is wrong by 50 % of its size in fp32, at most 25 % "
+      "is allowed");
+  const auto fine = [](std::optional<c10::ScalarType> format) { return format ? off(0.2, "head.bias") : Trial{100, 2, 1}; };
+  EXPECT_EQ(confirm(c10::kBFloat16, fine).autocast, c10::kBFloat16);
+}
+
+TEST(PrecisionTrial, NanInOneRoundIsAVerdict) {
+  for (const bool in_loss : {true, false}) {
+    int round = 0;
+    const Decision decision = confirm(c10::kBFloat16, [&](std::optional<c10::ScalarType> format) {
+      Trial trial{format ? 50.0 : 100.0, 2, 1};
+      if (format && ++round == 3) (in_loss ? trial.loss : trial.gradient_norm) = kNan;
+      return trial;
+    });
+    EXPECT_EQ(decision.autocast, std::nullopt);
+    EXPECT_EQ(decision.reason, "fp32: a trial step is finite, the same in bf16 is not");
+  }
+}
+
 TEST(PrecisionTrial, AnErrorOfTheTrialDecidesForFp32) {
   const auto trial = [](std::optional<c10::ScalarType> format) {
     TORCH_CHECK(!format, "\"conv\" not implemented for 'Half'\nmore");

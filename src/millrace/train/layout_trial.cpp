@@ -1,9 +1,12 @@
 // Which memory layout a run's images or volumes have: tried once, as the number format is.
+#include "millrace/train/layout_trial.h"
+
 #include <torch/nn/module.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <vector>
 
 #include "millrace/base/format.h"
 #include "millrace/train/assembly.h"
@@ -11,8 +14,8 @@
 namespace millrace {
 namespace {
 
-constexpr std::size_t kRounds = 3;  // the first step of each layout sets things up
-constexpr double kWorthIt = 0.97;   // of the contiguous step's time: less is noise
+constexpr std::size_t kRounds = std::tuple_size_v<LayoutRounds>;
+constexpr double kWorthIt = 0.97;  // of the contiguous step's time: less is noise
 constexpr double kTolerance = 0.02;
 constexpr const char* kContiguous = "contiguous";
 constexpr const char* kChannelsLast = "channels_last";
@@ -22,8 +25,8 @@ struct Tried {
   double loss = 0;
 };
 
-// The shortest time is the one that other programs on the machine had least to do with.
-Tried best(std::array<precision::Trial, kRounds> trials) {
+// The shortest time is the one that other programs on the machine had least to do with. All are finite.
+Tried best(LayoutRounds trials) {
   const auto sorted_by = [&](auto member) {
     std::sort(trials.begin(), trials.end(), [&](const auto& a, const auto& b) { return a.*member < b.*member; });
   };
@@ -33,7 +36,37 @@ Tried best(std::array<precision::Trial, kRounds> trials) {
   return {trials.front().step_ms, loss};
 }
 
+// The worst of every objective's gradients, in all rounds.
+precision::Trial worst_of(const LayoutRounds& rounds) {
+  std::vector<precision::Trial> all;
+  for (const precision::Trial& trial : rounds) {
+    all.push_back(trial);
+    all.insert(all.end(), trial.others.begin(), trial.others.end());
+  }
+  return precision::worst_of(all);
+}
+
 }  // namespace
+
+LayoutVerdict judge_layouts(const LayoutRounds& plain, const LayoutRounds& last) {
+  const bool plain_is_finite = std::ranges::all_of(plain, precision::is_finite);
+  const bool last_is_finite = std::ranges::all_of(last, precision::is_finite);
+  if (!plain_is_finite && !last_is_finite) return {false, "a trial step is finite in neither layout"};
+  if (!last_is_finite) return {false, "a trial step is finite contiguous, the same channels-last is not"};
+  if (!plain_is_finite) return {true, "a trial step is finite channels-last, the same contiguous is not"};
+  const Tried a = best(plain);
+  const Tried b = best(last);
+  if (!(std::abs(a.loss - b.loss) <= kTolerance * std::abs(a.loss))) {
+    return {false, "losses of a trial step differ: " + significant(b.loss, 5) + " channels-last, " + significant(a.loss, 5) +
+                       " contiguous"};
+  }
+  if (const precision::Trial worst = worst_of(last); !(worst.worst_gradient <= precision::kWorstGradient)) {
+    return {false, "the gradient of " + worst.worst_parameter + " of a trial step channels-last differs by " +
+                       percent(worst.worst_gradient) + " from the one contiguous"};
+  }
+  const std::string times = fixed(b.ms, 1) + " ms a step channels-last, " + fixed(a.ms, 1) + " contiguous";
+  return {b.ms < kWorthIt * a.ms, "a trial measured " + times, /*by_time=*/true};
+}
 
 // Another layout adds in another order, so a resumed run keeps its own.
 void Assembly::decide_layout() {
@@ -60,26 +93,19 @@ Choice Assembly::try_layouts() {
   const auto chosen = [](bool channels_last, std::string reason) {
     return Choice{"device.layout", channels_last ? kChannelsLast : kContiguous, "auto", std::move(reason), /*by_trial=*/true};
   };
-  std::array<precision::Trial, kRounds> plain, last;
+  LayoutRounds plain, last;
   const auto how = try_on_batch([&](const Batch& batch) {
     for (std::size_t round = 0; round < kRounds; ++round) {
       recipe_->set_layout(Layout::contiguous);
-      plain[round] = stepper_->try_precision(batch, stepper_->autocast());
+      plain[round] = stepper_->try_precision(batch, stepper_->autocast(), TrialRole::reference);
       recipe_->set_layout(Layout::channels_last);
-      last[round] = stepper_->try_precision(batch, stepper_->autocast());
+      last[round] = stepper_->try_precision(batch, stepper_->autocast(), TrialRole::compared);
     }
   });
   stepper_->end_trials();
   if (!how) return chosen(false, "no batch to try it on");
-  const Tried a = best(plain);
-  const Tried b = best(last);
-  const bool agrees = std::abs(a.loss - b.loss) <= kTolerance * std::abs(a.loss);
-  if (!agrees) {
-    return chosen(false, "losses of a trial step differ: " + significant(b.loss, 5) + " channels-last, " +
-                             significant(a.loss, 5) + " contiguous");
-  }
-  const std::string times = fixed(b.ms, 1) + " ms a step channels-last, " + fixed(a.ms, 1) + " contiguous";
-  return chosen(b.ms < kWorthIt * a.ms, "a trial measured " + times + *how);
+  LayoutVerdict verdict = judge_layouts(plain, last);
+  return chosen(verdict.channels_last, verdict.reason + (verdict.by_time ? *how : ""));
 }
 
 }  // namespace millrace

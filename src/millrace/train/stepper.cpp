@@ -15,29 +15,13 @@
 #include "millrace/nn/batch_norm.h"
 #include "millrace/train/generator_state.h"
 #include "millrace/train/recipe_guard.h"
+#include "millrace/train/trial_gradients.h"
 
 namespace millrace {
 namespace {
 
 using telemetry::Phase;
 using telemetry::Span;
-
-// Of two gradients of the same parameters; 1 where there is nothing to compare.
-double cosine(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
-  double product = 0;
-  double squares_a = 0;
-  double squares_b = 0;
-  for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
-    if (!a[i].defined() || !b[i].defined()) continue;
-    const auto sum = [](const at::Tensor& x, const at::Tensor& y) {
-      return (x.detach() * y.detach()).sum(at::kDouble).item<double>();
-    };
-    product += sum(a[i], b[i]);
-    squares_a += sum(a[i], a[i]);
-    squares_b += sum(b[i], b[i]);
-  }
-  return squares_a > 0 && squares_b > 0 ? product / std::sqrt(squares_a * squares_b) : 1.0;
-}
 
 }  // namespace
 
@@ -243,16 +227,20 @@ StepResult Stepper::evaluate(const Batch& batch) {
 }
 
 precision::Trial Stepper::try_precision(const Batch& batch, std::optional<at::ScalarType> autocast) {
-  if (autocast != at::kHalf) return try_scaled(batch, autocast, 1.0);
+  return try_precision(batch, autocast, autocast ? TrialRole::compared : TrialRole::reference);
+}
+
+precision::Trial Stepper::try_precision(const Batch& batch, std::optional<at::ScalarType> autocast, TrialRole role) {
+  if (autocast != at::kHalf) return try_scaled(batch, autocast, 1.0, role);
   precision::Trial trial;
   for (const double scale : {65536.0, 4096.0, 256.0}) {  // where a run's own scale would soon settle
-    trial = try_scaled(batch, autocast, scale);
+    trial = try_scaled(batch, autocast, scale, role);
     if (std::isfinite(trial.gradient_norm)) break;
   }
   return trial;
 }
 
-precision::Trial Stepper::try_scaled(const Batch& batch, std::optional<at::ScalarType> autocast, double scale) {
+precision::Trial Stepper::try_scaled(const Batch& batch, std::optional<at::ScalarType> autocast, double scale, TrialRole role) {
   struct PutBack {
     Stepper& stepper;
     ~PutBack() {
@@ -272,7 +260,7 @@ precision::Trial Stepper::try_scaled(const Batch& batch, std::optional<at::Scala
     freeze_all_but(lanes_[i]);
     std::optional<Loss> loss = forward(lanes_[i], batch, earlier, true, autocast);
     if (!loss) continue;
-    in_backward_pass(lanes_[i].objective().name, batch, [&] { trials.push_back(try_lane(i, *loss, scale, !autocast)); });
+    in_backward_pass(lanes_[i].objective().name, batch, [&] { trials.push_back(try_lane(i, *loss, scale, role)); });
     for (const auto& [name, tensor] : loss->outputs) earlier[name] = tensor.detach();
   }
   if (trials.empty()) refuse_absence(batch);
@@ -282,7 +270,7 @@ precision::Trial Stepper::try_scaled(const Batch& batch, std::optional<at::Scala
   return trial;
 }
 
-precision::Trial Stepper::try_lane(std::size_t i, const Loss& loss, double scale, bool is_reference) {
+precision::Trial Stepper::try_lane(std::size_t i, const Loss& loss, double scale, TrialRole role) {
   const Lane& lane = lanes_[i];
   at::Tensor total;
   for (const LossTerm& term : loss.terms) {
@@ -292,18 +280,22 @@ precision::Trial Stepper::try_lane(std::size_t i, const Loss& loss, double scale
   total.backward();
   std::vector<at::Tensor> gradients, norms;
   for (const at::Tensor& parameter : lane.parameters()) {
-    gradients.push_back(parameter.grad());
-    if (parameter.grad().defined()) norms.push_back(parameter.grad().norm().to(at::kFloat));
+    const at::Tensor& gradient = parameter.grad();
+    gradients.push_back(gradient.defined() && scale != 1.0 ? gradient / scale : gradient);
+    if (gradient.defined()) norms.push_back(gradients.back().norm().to(at::kFloat));
   }
   precision::Trial trial;
   if (lanes_.size() > 1) trial.objective = lane.objective().name;
   trial.loss = shown(loss).item<double>();
-  trial.gradient_norm = norms.empty() ? 0.0 : at::stack(norms).norm().item<double>() / scale;
-  if (is_reference) {
+  trial.gradient_norm = norms.empty() ? 0.0 : at::stack(norms).norm().item<double>();
+  if (role == TrialRole::reference) {
     trial_reference_[i] = std::move(gradients);
-  } else {
-    trial.gradient_cosine = cosine(gradients, trial_reference_[i]);
+    return trial;
   }
+  const GradientDifference difference = compare_gradients(lane.optimizer().groups(), gradients, trial_reference_[i]);
+  trial.gradient_cosine = difference.cosine;
+  trial.worst_gradient = difference.worst;
+  trial.worst_parameter = difference.parameter;
   return trial;
 }
 

@@ -47,6 +47,9 @@ struct ObjectiveReport {
   bool present = true;               // it had a loss in that step
 };
 
+// What the gradients of a trial step are for.
+enum class TrialRole : std::uint8_t { reference, compared };
+
 // RecipeError: a run begins with a step that has a loss.
 [[noreturn]] void refuse_absence(const Batch& batch);
 
@@ -70,7 +73,9 @@ class Stepper {
   StepResult evaluate(const Batch& batch);
 
   // Forward and backward at the current weights in a format, gradients dropped, buffers put back: nothing changes.
+  // Gradients are compared, parameter by parameter, with those of the last reference: of a trial in fp32, unless `role` says.
   precision::Trial try_precision(const Batch& batch, std::optional<at::ScalarType> autocast);
+  precision::Trial try_precision(const Batch& batch, std::optional<at::ScalarType> autocast, TrialRole role);
   void end_trials() { trial_reference_.clear(); }             // what they keep to compare with
   void set_autocast(std::optional<at::ScalarType> autocast);  // from here on; fp16 begins with a fresh loss scale
   [[nodiscard]] std::optional<at::ScalarType> autocast() const noexcept { return options_.autocast; }
@@ -134,8 +139,8 @@ class Stepper {
   void end_trial(bool training);
   void freeze_all_but(const Lane& lane);
   void unfreeze();
-  precision::Trial try_scaled(const Batch& batch, std::optional<at::ScalarType> autocast, double scale);
-  precision::Trial try_lane(std::size_t i, const Loss& loss, double scale, bool is_reference);
+  precision::Trial try_scaled(const Batch& batch, std::optional<at::ScalarType> autocast, double scale, TrialRole role);
+  precision::Trial try_lane(std::size_t i, const Loss& loss, double scale, TrialRole role);
   bool judge_lanes();
   void tally(const at::Tensor& bad);
   [[nodiscard]] Agreement& agreement() const;
@@ -153,7 +158,7 @@ class Stepper {
   State edge_generator_;                             // at begin_step
   std::optional<precision::OverflowRule> overflow_;  // under autocast
   BufferGuard buffers_;
-  std::vector<std::vector<at::Tensor>> trial_reference_;  // gradients of the last fp32 trial, by objective
+  std::vector<std::vector<at::Tensor>> trial_reference_;  // gradients of the last reference, by objective
 };
 
 }  // namespace millrace

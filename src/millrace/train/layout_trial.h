@@ -1,0 +1,23 @@
+// What a trial of both memory layouts decides.
+#pragma once
+
+#include <array>
+#include <string>
+
+#include "millrace/precision/precision.h"
+
+namespace millrace {
+
+using LayoutRounds = std::array<precision::Trial, 3>;  // the first step of each layout sets things up
+
+struct LayoutVerdict {
+  bool channels_last = false;
+  std::string reason;
+  bool by_time = false;  // both layouts are right
+};
+
+// The same step in both layouts, the gradients channels-last compared with those before it contiguous. What is not finite loses;
+// values that differ are out, as in precision::confirm(); else the time decides.
+[[nodiscard]] LayoutVerdict judge_layouts(const LayoutRounds& contiguous, const LayoutRounds& channels_last);
+
+}  // namespace millrace

@@ -1,0 +1,101 @@
+#include "millrace/train/trial_gradients.h"
+
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "millrace/train/layout_trial.h"
+
+namespace millrace {
+namespace {
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+std::vector<optim::ParameterGroup> two_groups() {
+  return {{.parameters = {{"conv.weight", at::zeros({8, 4})}, {"conv.bias", at::zeros({8})}}},
+          {.parameters = {{"head.weight", at::zeros({2, 16})}}}};
+}
+
+TEST(TrialGradients, EachParameterIsComparedByItself) {
+  const std::vector<at::Tensor> reference = {at::full({8, 4}, 1.0), at::full({8}, 2.0), at::full({2, 16}, 1.0)};
+  auto gradients = reference;
+  GradientDifference same = compare_gradients(two_groups(), gradients, reference);
+  EXPECT_EQ(same.worst, 0);
+  EXPECT_NEAR(same.cosine, 1, 1e-12);
+  gradients[2] = reference[2] * 1.5;
+  const GradientDifference one = compare_gradients(two_groups(), gradients, reference);
+  EXPECT_NEAR(one.worst, 0.5, 1e-6);
+  EXPECT_EQ(one.parameter, "head.weight");
+  EXPECT_GT(one.cosine, 0.95) << "which the whole gradient does not show";
+}
+
+TEST(TrialGradients, RoundingOfAGradientThatIsZeroIsMeasuredAgainstTheWhole) {
+  const std::vector<at::Tensor> reference = {at::full({8, 4}, 1.0), at::full({8}, 1e-7), at::full({2, 16}, 1.0)};
+  auto gradients = reference;
+  gradients[1] = at::full({8}, -4e-3);
+  EXPECT_LT(compare_gradients(two_groups(), gradients, reference).worst, 0.1);
+  gradients[1] = at::full({8}, 0.5);
+  EXPECT_GT(compare_gradients(two_groups(), gradients, reference).worst, 1);
+}
+
+TEST(TrialGradients, WhatIsNotFiniteIsWorst) {
+  const std::vector<at::Tensor> reference = {at::full({8, 4}, 1.0), at::full({8}, 2.0), at::full({2, 16}, 1.0)};
+  auto gradients = reference;
+  gradients[0] = reference[0] * 100;
+  gradients[1] = at::full({8}, kNan);
+  const GradientDifference difference = compare_gradients(two_groups(), gradients, reference);
+  EXPECT_TRUE(std::isnan(difference.worst));
+  EXPECT_EQ(difference.parameter, "conv.bias");
+}
+
+TEST(TrialGradients, ParametersWithoutAGradientAreLeftOut) {
+  const std::vector<at::Tensor> reference = {at::full({8, 4}, 1.0), at::Tensor(), at::full({2, 16}, 1.0)};
+  EXPECT_EQ(compare_gradients(two_groups(), {at::full({8, 4}, 1.0), at::full({8}, 9.0), at::Tensor()}, reference).worst, 0);
+  EXPECT_EQ(compare_gradients(two_groups(), {}, reference).parameter, "");
+}
+
+LayoutRounds rounds(double ms, double loss, double worst = 0) {
+  LayoutRounds all;
+  all.fill({.step_ms = ms, .loss = loss, .gradient_norm = 1, .worst_gradient = worst, .worst_parameter = "conv1.weight"});
+  return all;
+}
+
+TEST(LayoutTrial, TheTimeDecidesWhereValuesAgree) {
+  EXPECT_TRUE(judge_layouts(rounds(100, 2), rounds(90, 2)).channels_last);
+  EXPECT_EQ(judge_layouts(rounds(100, 2), rounds(90, 2)).reason,
+            "a trial measured 90.0 ms a step channels-last, 100.0 contiguous");
+  EXPECT_FALSE(judge_layouts(rounds(100, 2), rounds(99, 2)).channels_last);
+}
+
+TEST(LayoutTrial, NanIsAVerdictAndNeverAChoice) {
+  const auto expect = [](const LayoutRounds& plain, const LayoutRounds& last, bool channels_last, const char* reason) {
+    const LayoutVerdict verdict = judge_layouts(plain, last);
+    EXPECT_EQ(verdict.channels_last, channels_last);
+    EXPECT_EQ(verdict.reason, reason);
+  };
+  LayoutRounds once = rounds(10, 2);
+  once[1].gradient_norm = kNan;
+  expect(rounds(100, 2), once, false, "a trial step is finite contiguous, the same channels-last is not");
+  expect(once, rounds(100, 2), true, "a trial step is finite channels-last, the same contiguous is not");
+  expect(rounds(10, kNan), once, false, "a trial step is finite in neither layout");
+  once = rounds(10, 2);
+  once[0].others.push_back({.loss = kNan});
+  expect(rounds(100, 2), once, false, "a trial step is finite contiguous, the same channels-last is not");
+}
+
+TEST(LayoutTrial, ValuesThatDifferAreOut) {
+  EXPECT_EQ(judge_layouts(rounds(100, 2), rounds(10, 2.1)).reason,
+            "losses of a trial step differ: 2.1 channels-last, 2 contiguous");
+  LayoutRounds once = rounds(10, 2);
+  once[2].worst_gradient = 0.5;
+  once[2].worst_parameter = "layer2.conv1.weight";
+  const LayoutVerdict verdict = judge_layouts(rounds(100, 2), once);
+  EXPECT_FALSE(verdict.channels_last);
+  EXPECT_EQ(verdict.reason,
+            "the gradient of layer2.conv1.weight of a trial step channels-last differs by 50 % from the one contiguous");
+}
+
+}  // namespace
+}  // namespace millrace
