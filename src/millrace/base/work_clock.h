@@ -39,5 +39,7 @@ struct Comparison {
   bool disturbed = false;  // in no round had one of the two the cores to itself: these are busy times instead of wall times
 };
 [[nodiscard]] Comparison compare(const std::vector<WorkTime>& first, const std::vector<WorkTime>& second);  // neither is empty
+// What a reason that gives the times of a disturbed comparison ends with.
+inline constexpr const char* kDisturbed = "; other programs had the cores, so the times are those of our busiest thread";
 
 }  // namespace millrace

@@ -43,7 +43,7 @@ std::optional<std::pair<double, double>> used_and_available(std::istream& stat, 
 Neighbours::Neighbours() : Neighbours("/", detail::allowed_cpus()) {}
 
 Neighbours::Neighbours(std::filesystem::path root, std::vector<int> cpus) : root_(std::move(root)), cpus_(std::move(cpus)) {
-  last_ = now();
+  first_ = last_ = now();
 }
 
 std::optional<Neighbours::Counts> Neighbours::now() const {
@@ -65,20 +65,23 @@ std::optional<Neighbours::Counts> Neighbours::now() const {
   return counts;
 }
 
-std::optional<double> Neighbours::take() {
-  const std::optional<Counts> before = last_;
-  const std::optional<Counts> counts = now();
-  if (!before || !counts) {
-    last_ = counts;
-    return std::nullopt;
-  }
-  const double ran = counts->ran - before->ran;
-  const double waited = counts->waited - before->waited;
-  const double available = counts->available - before->available;
-  if (ran + waited < kLeastWork || available <= 0) return std::nullopt;  // asked again later, of a longer time
-  last_ = counts;
-  const double of_others = std::max(0.0, counts->used - before->used - ran) / available;
+std::optional<double> Neighbours::share(const std::optional<Counts>& before, const std::optional<Counts>& now) {
+  if (!before || !now) return std::nullopt;
+  const double ran = now->ran - before->ran;
+  const double waited = now->waited - before->waited;
+  const double available = now->available - before->available;
+  if (ran + waited < kLeastWork || available <= 0) return std::nullopt;
+  const double of_others = std::max(0.0, now->used - before->used - ran) / available;
   return std::min(std::max(0.0, waited) / (ran + waited), of_others);
 }
+
+std::optional<double> Neighbours::take() {
+  const std::optional<Counts> counts = now();
+  const std::optional<double> share = Neighbours::share(last_, counts);
+  if (share || !last_ || !counts) last_ = counts;  // else asked again later, of a longer time
+  return share;
+}
+
+std::optional<double> Neighbours::since_made() const { return share(first_, now()); }
 
 }  // namespace millrace::device

@@ -17,6 +17,7 @@ class Neighbours {
   // waited while another program had a core; 0 to 1. Threads of this process that wait for each other do not count. nullopt where
   // the kernel does not say it, or where less than a tenth of a second of work was done.
   std::optional<double> take();
+  [[nodiscard]] std::optional<double> since_made() const;  // the same since the constructor
 
  private:
   struct Counts {                    // seconds
@@ -24,9 +25,10 @@ class Neighbours {
     double used = 0, available = 0;  // the CPUs: by anybody, and all that they had to give
   };
   [[nodiscard]] std::optional<Counts> now() const;
+  [[nodiscard]] static std::optional<double> share(const std::optional<Counts>& before, const std::optional<Counts>& now);
   std::filesystem::path root_;
   std::vector<int> cpus_;
-  std::optional<Counts> last_;
+  std::optional<Counts> first_, last_;
 };
 
 }  // namespace millrace::device

@@ -51,6 +51,7 @@ TEST_F(NeighboursTest, WhatOthersHadWhileOursWaited) {
   threads(2.5, 0.5);
   cpus(3, 9);
   EXPECT_NEAR(neighbours.take().value_or(-1), 0, 1e-9) << "not since the last call";
+  EXPECT_NEAR(neighbours.since_made().value_or(-1), 0.25, 1e-9);
 }
 
 TEST_F(NeighboursTest, OwnThreadsThatWaitForEachOtherAreNoNeighbours) {

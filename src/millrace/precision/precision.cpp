@@ -39,12 +39,9 @@ double median(const Trials& trials, double Trial::*member) {
 
 bool all_finite(const Trials& trials) { return std::ranges::all_of(trials, is_finite); }
 
-double fastest(const Trials& trials) { return std::ranges::min_element(trials, {}, &Trial::step_ms)->step_ms; }
-
-// But for the time: the shortest is the one that other programs on the machine had least to do with.
+// But for the time; see compare_times.
 Trial median(const Trials& trials) {
-  return {.step_ms = fastest(trials),
-          .loss = median(trials, &Trial::loss),
+  return {.loss = median(trials, &Trial::loss),
           .gradient_norm = median(trials, &Trial::gradient_norm),
           .gradient_cosine = median(trials, &Trial::gradient_cosine)};
 }
@@ -93,10 +90,11 @@ Decision judge(c10::ScalarType format, const Trials& fp32, const Trials& narrow)
                " and " + significant(full.loss, 5) + ", gradient norm " + significant(half.gradient_norm, 3) + " and " +
                significant(full.gradient_norm, 3) + ", cosine " + fixed(half.gradient_cosine, 4);
   }
-  const Trial full = median(fp32);
-  const Trial half = median(narrow);
-  const std::string times = fixed(half.step_ms, 1) + " ms a step in " + name + ", " + fixed(full.step_ms, 1) + " in fp32";
-  if (!(half.step_ms < full.step_ms)) return {.reason = "fp32: a trial found " + name + " no faster: " + times};
+  const Comparison found = compare_times(narrow, fp32);
+  const std::string times = fixed(found.first_ms, 1) + " ms a step in " + name + ", " + fixed(found.second_ms, 1) + " in fp32";
+  if (found.disturbed) figures += kDisturbed;
+  if (!(found.first_ms < found.second_ms))
+    return {.reason = "fp32: a trial found " + name + " no faster: " + times + (found.disturbed ? kDisturbed : "")};
   return {.autocast = format, .reason = name + ": a trial measured " + times + figures};
 }
 
@@ -145,6 +143,15 @@ bool is_finite(const Trial& trial) {
   const bool is_finite_itself =
       std::isfinite(trial.loss) && std::isfinite(trial.gradient_norm) && std::isfinite(trial.worst_gradient);
   return is_finite_itself && std::ranges::all_of(trial.others, is_finite);
+}
+
+Comparison compare_times(std::span<const Trial> first, std::span<const Trial> second) {
+  const auto times = [](std::span<const Trial> trials) {
+    std::vector<WorkTime> all;
+    for (const Trial& trial : trials) all.push_back({trial.step_ms, trial.busy_ms.value_or(trial.step_ms)});
+    return all;
+  };
+  return compare(times(first), times(second));
 }
 
 const Trial& worst_of(std::span<const Trial> rounds) { return *std::ranges::max_element(rounds, {}, &Trial::worst_gradient); }

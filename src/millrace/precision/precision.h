@@ -11,6 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "millrace/base/work_clock.h"
+
 namespace millrace::precision {
 
 struct Decision {
@@ -23,12 +25,15 @@ struct Trial {
   double step_ms = 0;
   double loss = 0;
   double gradient_norm = 0;
-  double gradient_cosine = 1;        // between this gradient and the one of the fp32 trial before it
-  std::string objective = {};        // "" where there is one
-  std::vector<Trial> others = {};    // of a step of several objectives the rest; each must agree, step_ms is the whole step's
-  double worst_gradient = 0;         // the largest relative error of one parameter's gradient against that trial's
-  std::string worst_parameter = {};  // whose
+  double gradient_cosine = 1;          // between this gradient and the one of the fp32 trial before it
+  std::string objective = {};          // "" where there is one
+  std::vector<Trial> others = {};      // of a step of several objectives the rest; each must agree, step_ms is the whole step's
+  double worst_gradient = 0;           // the largest relative error of one parameter's gradient against that trial's
+  std::string worst_parameter = {};    // whose
+  std::optional<double> busy_ms = {};  // of step_ms, what the busiest thread was on a core; nullopt: all, or on a device
 };
+// Time of trials in turns, for base/work_clock.h.
+[[nodiscard]] Comparison compare_times(std::span<const Trial> first, std::span<const Trial> second);
 inline constexpr double kWorstGradient = 0.25;     // an order above what bf16 does; what goes wrong in a library does more
 [[nodiscard]] bool is_finite(const Trial& trial);  // loss and gradients, of every objective
 [[nodiscard]] const Trial& worst_of(std::span<const Trial> rounds);  // the one whose worst gradient is the worst; not empty

@@ -12,6 +12,7 @@
 namespace millrace::precision {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 
 const c10::Device kCpu(c10::kCPU);
@@ -132,6 +133,21 @@ TEST(PrecisionTrial, OneGradientThatIsWrongIsNamed) {
       "is allowed");
   const auto fine = [](std::optional<c10::ScalarType> format) { return format ? off(0.2, "head.bias") : Trial{100, 2, 1}; };
   EXPECT_EQ(confirm(c10::kBFloat16, fine).autocast, c10::kBFloat16);
+}
+
+TEST(PrecisionTrial, BesideOtherProgramsTheBusiestThreadDecides) {
+  const auto decide = [](double bf16_busy) {
+    return confirm(c10::kBFloat16, [&](std::optional<c10::ScalarType> format) {
+      Trial trial{format ? 300.0 : 220.0, 2, 1};
+      trial.busy_ms = format ? bf16_busy : 100;
+      return trial;
+    });
+  };
+  EXPECT_EQ(decide(60).autocast, c10::kBFloat16);
+  EXPECT_THAT(decide(60).reason,
+              AllOf(HasSubstr("60.0 ms a step in bf16, 100.0 in fp32"), HasSubstr("other programs had the cores")));
+  EXPECT_EQ(decide(110).autocast, std::nullopt);
+  EXPECT_THAT(decide(110).reason, AllOf(HasSubstr("no faster: 110.0 ms"), HasSubstr("other programs had the cores")));
 }
 
 TEST(PrecisionTrial, NanInOneRoundIsAVerdict) {

@@ -6,6 +6,7 @@
 #include <array>
 
 #include "millrace/base/format.h"
+#include "millrace/base/work_clock.h"
 #include "millrace/train/assembly.h"
 
 namespace millrace {
@@ -34,7 +35,7 @@ KernelChoice choice_of(const kernels::WayTimes& times) {
   const bool ours = ours_untried ? kNoise * times.ours_ms <= times.library_ms : times.ours_ms < kNoise * times.library_ms;
   std::string reason = "a trial measured " + fixed(times.ours_ms, 1) + " ms a step by our kernel, " + fixed(times.library_ms, 1) +
                        " by LibTorch's, in " + with_commas(times.calls) + (times.calls == 1 ? " call" : " calls");
-  if (times.disturbed) reason += "; other programs had the cores, so the times are those of our busiest thread";
+  if (times.disturbed) reason += kDisturbed;
   return {times.operation, times.type, ours ? Way::ours : Way::library, std::move(reason)};
 }
 

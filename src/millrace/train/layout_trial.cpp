@@ -4,11 +4,11 @@
 #include <torch/nn/module.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <vector>
 
 #include "millrace/base/format.h"
+#include "millrace/base/median.h"
 #include "millrace/train/assembly.h"
 
 namespace millrace {
@@ -20,20 +20,10 @@ constexpr double kTolerance = 0.02;
 constexpr const char* kContiguous = "contiguous";
 constexpr const char* kChannelsLast = "channels_last";
 
-struct Tried {
-  double ms = 0;
-  double loss = 0;
-};
-
-// The shortest time is the one that other programs on the machine had least to do with. All are finite.
-Tried best(LayoutRounds trials) {
-  const auto sorted_by = [&](auto member) {
-    std::sort(trials.begin(), trials.end(), [&](const auto& a, const auto& b) { return a.*member < b.*member; });
-  };
-  sorted_by(&precision::Trial::loss);
-  const double loss = trials[kRounds / 2].loss;
-  sorted_by(&precision::Trial::step_ms);
-  return {trials.front().step_ms, loss};
+double median_loss(const LayoutRounds& rounds) {
+  std::vector<double> losses;
+  for (const precision::Trial& trial : rounds) losses.push_back(trial.loss);
+  return median(std::move(losses));
 }
 
 // The worst of every objective's gradients, in all rounds.
@@ -54,18 +44,19 @@ LayoutVerdict judge_layouts(const LayoutRounds& plain, const LayoutRounds& last)
   if (!plain_is_finite && !last_is_finite) return {false, "a trial step is finite in neither layout"};
   if (!last_is_finite) return {false, "a trial step is finite contiguous, the same channels-last is not"};
   if (!plain_is_finite) return {true, "a trial step is finite channels-last, the same contiguous is not"};
-  const Tried a = best(plain);
-  const Tried b = best(last);
-  if (!(std::abs(a.loss - b.loss) <= kTolerance * std::abs(a.loss))) {
-    return {false, "losses of a trial step differ: " + significant(b.loss, 5) + " channels-last, " + significant(a.loss, 5) +
+  const double loss = median_loss(plain);
+  if (const double other = median_loss(last); !(std::abs(loss - other) <= kTolerance * std::abs(loss))) {
+    return {false, "losses of a trial step differ: " + significant(other, 5) + " channels-last, " + significant(loss, 5) +
                        " contiguous"};
   }
   if (const precision::Trial worst = worst_of(last); !(worst.worst_gradient <= precision::kWorstGradient)) {
     return {false, "the gradient of " + worst.worst_parameter + " of a trial step channels-last differs by " +
                        percent(worst.worst_gradient) + " from the one contiguous"};
   }
-  const std::string times = fixed(b.ms, 1) + " ms a step channels-last, " + fixed(a.ms, 1) + " contiguous";
-  return {b.ms < kWorthIt * a.ms, "a trial measured " + times, /*by_time=*/true};
+  const Comparison found = precision::compare_times(last, plain);
+  const std::string times = fixed(found.first_ms, 1) + " ms a step channels-last, " + fixed(found.second_ms, 1) + " contiguous";
+  return {found.first_ms < kWorthIt * found.second_ms, "a trial measured " + times + (found.disturbed ? kDisturbed : ""),
+          /*by_time=*/true};
 }
 
 // Another layout adds in another order, so a resumed run keeps its own.

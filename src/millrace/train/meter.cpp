@@ -42,7 +42,8 @@ Window Meter::take_window() {
   Window window{.means = std::move(means),
                 .seconds = static_cast<double>(now - std::exchange(window_begin_ns_, now)) * 1e-9,
                 .steps = std::exchange(window_steps_, 0),
-                .samples = std::exchange(window_samples_, 0)};
+                .samples = std::exchange(window_samples_, 0),
+                .others = neighbours_.take()};
   window_.reset();
   const metrics::Means measured = measured_.means();
   window.means.set_quiet(measured.quiet_with("train/"));

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "millrace/device/neighbours.h"
 #include "millrace/metrics/board.h"
 #include "millrace/train/stepper.h"
 
@@ -16,6 +17,7 @@ struct Window {
   double seconds = 0;
   std::int64_t steps = 0;
   std::int64_t samples = 0;
+  std::optional<double> others;  // the part of the time in which other programs had cores that this one wanted
 };
 
 struct EpochRow {
@@ -45,6 +47,7 @@ class Meter {
   [[nodiscard]] std::optional<double> last_loss() const noexcept { return loss_last_; }
   [[nodiscard]] std::int64_t samples() const noexcept { return samples_; }  // of the run
   [[nodiscard]] std::int64_t samples_of_process() const noexcept { return process_samples_; }
+  [[nodiscard]] std::optional<double> others_of_process() const { return neighbours_.since_made(); }
   [[nodiscard]] std::optional<double> first_step_seconds() const noexcept {
     return first_step_seconds_;
   }  // since the process began
@@ -61,6 +64,7 @@ class Meter {
   std::int64_t window_begin_ns_ = 0, epoch_begin_ns_ = 0;
   std::optional<double> loss_first_, loss_last_;
   std::optional<double> first_step_seconds_;
+  device::Neighbours neighbours_;
 };
 
 }  // namespace millrace

@@ -43,6 +43,11 @@ void add_metrics(std::vector<std::string>& parts, const metrics::Means& means, c
 
 }  // namespace
 
+bool worth_a_word(std::optional<double> others) noexcept {
+  constexpr double kLeast = 0.05;
+  return others && *others >= kLeast;
+}
+
 Json shares_of(const telemetry::Timeline::Summary& times) {
   Json shares = Json::object();
   for (std::size_t i = 0; i < telemetry::kPhases; ++i)
@@ -84,6 +89,7 @@ void Reporter::step_line(const StepRecord& record) const {
     if (name != names_.loss && record.window.means.shown_on_console(name))
       line.extra += (line.extra.empty() ? "" : "  ") + name + " " + fixed(value, 4);
   }
+  if (worth_a_word(record.window.others)) line.extra += "  others " + percent(*record.window.others) + " of the cores";
   if (record.skipped > 0) line.extra += "  skipped " + fixed(record.skipped, 0);
   if (record.objectives.size() == 1) {
     const ObjectiveReport& only = record.objectives.front();
@@ -112,6 +118,7 @@ void Reporter::step_json(const StepRecord& record) const {
                  {"step_ms_p50", record.times.step_ms_p50},
                  {"step_ms_p95", record.times.step_ms_p95},
                  {"shares", shares_of(record.times)}};
+  if (record.window.others) values["others"] = *record.window.others;
   for (const auto& [name, value] : record.window.means) values[name] = number_or_text(value);
   for (std::size_t i = 0; i < record.objectives.size(); ++i) {
     const ObjectiveReport& objective = record.objectives[i];

@@ -91,6 +91,8 @@ class Reporter {
   double wait_share_ = 0;
 };
 
+// Whether the part of the time in which other programs had the cores is worth a word.
+[[nodiscard]] bool worth_a_word(std::optional<double> others) noexcept;
 [[nodiscard]] Json shares_of(const telemetry::Timeline::Summary& times);  // {phase: share}
 
 }  // namespace millrace

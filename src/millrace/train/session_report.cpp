@@ -198,6 +198,10 @@ std::string Session::closing_text(std::optional<Ending> ending, const Json& summ
   std::string text = telemetry::in_lines(console(), parts);
   if (const double ms = summary["step_ms"]["p50"].get<double>(); ms > 0)
     text += "\nstep " + fixed(ms, 1) + " ms (median); time: " + share_text(summary["shares"]);
+  if (summary.contains("others") && worth_a_word(summary["others"].get<double>())) {
+    text += "\nother programs had the cores for " + percent(summary["others"].get<double>()) +
+            " of the time that this run wanted them: alone on the machine it is faster by about that much";
+  }
   text += "\n" + summary["memory"]["text"].get<std::string>();
   if (const Json& trial = assembly_.memory().trial; trial.contains("predicted_bytes")) {
     text += ", tensors of a step " + human_bytes(summary["memory"]["step_peak_bytes"].get<double>()) + " (predicted " +

@@ -3,7 +3,6 @@
 #include <torch/nn/module.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -251,26 +250,31 @@ precision::Trial Stepper::try_scaled(const Batch& batch, std::optional<at::Scala
   };
   buffers_.begin();
   const PutBack put_back{*this};
-  const auto begin = std::chrono::steady_clock::now();
+  WorkClock clock;
   const RandomScope random(options_.seed, batch);
   trial_reference_.resize(lanes_.size());
   std::vector<precision::Trial> trials;
   Tensors earlier;
   for (std::size_t i = 0; i < lanes_.size(); ++i) {
     freeze_all_but(lanes_[i]);
+    clock.start();
     std::optional<Loss> loss = forward(lanes_[i], batch, earlier, true, autocast);
     if (!loss) continue;
-    in_backward_pass(lanes_[i].objective().name, batch, [&] { trials.push_back(try_lane(i, *loss, scale, role)); });
+    in_backward_pass(lanes_[i].objective().name, batch, [&] { trials.push_back(try_lane(i, *loss, scale, role, clock)); });
     for (const auto& [name, tensor] : loss->outputs) earlier[name] = tensor.detach();
   }
   if (trials.empty()) refuse_absence(batch);
   precision::Trial trial = std::move(trials.front());
   trial.others.assign(std::make_move_iterator(trials.begin() + 1), std::make_move_iterator(trials.end()));
-  trial.step_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+  for (const precision::Trial& other : trial.others) {
+    trial.step_ms += other.step_ms;
+    *trial.busy_ms += *other.busy_ms;
+  }
+  if (!options_.device.is_cpu()) trial.busy_ms.reset();
   return trial;
 }
 
-precision::Trial Stepper::try_lane(std::size_t i, const Loss& loss, double scale, TrialRole role) {
+precision::Trial Stepper::try_lane(std::size_t i, const Loss& loss, double scale, TrialRole role, WorkClock& clock) {
   const Lane& lane = lanes_[i];
   at::Tensor total;
   for (const LossTerm& term : loss.terms) {
@@ -288,6 +292,9 @@ precision::Trial Stepper::try_lane(std::size_t i, const Loss& loss, double scale
   if (lanes_.size() > 1) trial.objective = lane.objective().name;
   trial.loss = shown(loss).item<double>();
   trial.gradient_norm = norms.empty() ? 0.0 : at::stack(norms).norm().item<double>();
+  const WorkTime time = clock.stop();  // comparing is no part of a step
+  trial.step_ms = time.wall;
+  trial.busy_ms = time.busy;
   if (role == TrialRole::reference) {
     trial_reference_[i] = std::move(gradients);
     return trial;

@@ -140,7 +140,7 @@ class Stepper {
   void freeze_all_but(const Lane& lane);
   void unfreeze();
   precision::Trial try_scaled(const Batch& batch, std::optional<at::ScalarType> autocast, double scale, TrialRole role);
-  precision::Trial try_lane(std::size_t i, const Loss& loss, double scale, TrialRole role);
+  precision::Trial try_lane(std::size_t i, const Loss& loss, double scale, TrialRole role, WorkClock& clock);
   bool judge_lanes();
   void tally(const at::Tensor& bad);
   [[nodiscard]] Agreement& agreement() const;

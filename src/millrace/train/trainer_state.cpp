@@ -157,6 +157,7 @@ Json Trainer::results() const {
   }
   all["snapshots"] = saves_.results(times.seconds);
   all["memory"] = recovery_.results();
+  if (const auto others = meter_.others_of_process()) all["others"] = *others;
   if (const auto seconds = meter_.first_step_seconds()) all["time_to_first_step_s"] = *seconds;
   return all;
 }
