@@ -16,12 +16,14 @@ using testing::Contains;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Key;
+using testing::Not;
 
 class Kernels : public ::testing::Test {
  protected:
   struct Trained {
     Json summary;
-    std::map<std::string, Json> kernels;  // rows of the plan that say which kernels
+    std::map<std::string, Json> choices;  // rows of the plan, by option
+    std::map<std::string, Json> kernels;  // of them those that say which kernels
   };
 
   Kernels() {
@@ -47,9 +49,10 @@ class Kernels : public ::testing::Test {
     all.insert(all.end(), words.begin(), words.end());
     const test::Result result = test::run(all, {.environment = {{"XDG_CACHE_HOME", cache().string()}}});
     EXPECT_EQ(result.exit_code, 0) << result.err;
-    Trained trained{Json::parse(result.out), {}};
+    Trained trained{Json::parse(result.out), {}, {}};
     for (const Json& choice : trained.summary.at("choices")) {
       const auto option = choice.at("option").get<std::string>();
+      trained.choices[option] = choice;
       if (option.starts_with("kernels.")) trained.kernels[option] = choice;
     }
     return trained;
@@ -87,6 +90,32 @@ TEST_F(Kernels, WhatAnEarlierRunMeasuredIsNotMeasuredAgain) {
   for (const auto& [machine, entries] : trials.items()) {
     for (const auto& [trial, times] : entries.items()) EXPECT_EQ(kept.at(machine).at(trial), times) << trial;
   }
+}
+
+// The number format too: with the file's word for the other one the run takes that one.
+TEST_F(Kernels, AVerdictOnAWholeStepIsKeptForTheSameShapeAlone) {
+  const auto format = [](const Trained& run) { return run.choices.at("precision.dtype"); };
+  const Trained first = train("first", {"--train.max_steps=1", "--precision.dtype=auto"});
+  const std::filesystem::path file = cache() / "millrace" / "trials.json";
+  Json trials = std::filesystem::exists(file) ? Json::parse(test::read_text(file)) : Json::object();
+  bool found = false;
+  const std::string other = format(first).at("value") == "bf16" ? "fp32" : "bf16";
+  for (Json& machine : trials) {
+    for (auto& [trial, verdict] : machine.items()) {
+      if (!trial.starts_with("precision ")) continue;
+      verdict = {{"value", other}, {"reason", "a made-up figure"}};
+      found = true;
+    }
+  }
+  if (!found) GTEST_SKIP() << "no trial here, or other programs had the cores all the time";
+  test::write_text(file, trials.dump());
+  const Trained second = train("second", {"--train.max_steps=1", "--precision.dtype=auto"});
+  EXPECT_EQ(format(second).at("value"), other);
+  EXPECT_THAT(format(second).at("reason").get<std::string>(), HasSubstr("a made-up figure; measured by an earlier run"));
+  const Trained off = train("off", {"--train.max_steps=1", "--precision.dtype=auto", "--off=kept_trials"});
+  EXPECT_THAT(format(off).at("reason").get<std::string>(), Not(HasSubstr("a made-up figure")));
+  const Trained larger = train("larger", {"--train.max_steps=1", "--precision.dtype=auto", "--data.batch_size=8"});
+  EXPECT_THAT(format(larger).at("reason").get<std::string>(), Not(HasSubstr("a made-up figure")));
 }
 
 TEST_F(Kernels, TheConfigDecidesForAllAndBothWaysAgree) {

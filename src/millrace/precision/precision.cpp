@@ -94,8 +94,9 @@ Decision judge(c10::ScalarType format, const Trials& fp32, const Trials& narrow)
   const std::string times = fixed(found.first_ms, 1) + " ms a step in " + name + ", " + fixed(found.second_ms, 1) + " in fp32";
   if (found.disturbed) figures += kDisturbed;
   if (!(found.first_ms < found.second_ms))
-    return {.reason = "fp32: a trial found " + name + " no faster: " + times + (found.disturbed ? kDisturbed : "")};
-  return {.autocast = format, .reason = name + ": a trial measured " + times + figures};
+    return {.reason = "fp32: a trial found " + name + " no faster: " + times + (found.disturbed ? kDisturbed : ""),
+            .by_time = !found.disturbed};
+  return {.autocast = format, .reason = name + ": a trial measured " + times + figures, .by_time = !found.disturbed};
 }
 
 int major_capability(c10::Device device) {

@@ -18,6 +18,7 @@ namespace millrace::precision {
 struct Decision {
   std::optional<c10::ScalarType> autocast;  // nullopt = fp32
   std::string reason;                       // one line for the plan, with the trial's figures if there was one
+  bool by_time = false;                     // a trial found both formats right, and the cores were this process's own
 };
 
 // What a trial of one step in a format measured.

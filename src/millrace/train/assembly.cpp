@@ -317,10 +317,19 @@ void Assembly::decide_precision() {
 precision::Decision Assembly::try_precisions() {
   precision::Decision decision{.autocast = std::nullopt, .reason = "fp32: no batch to try it on"};
   const auto how = try_on_batch([&](const Batch& batch) {
+    const std::string trial = step_trial("precision", request_.recipe, request_.config.values, recipe_->model(), batch);
+    if (const auto known = kept_trials().find(trial); is_verdict(known)) {
+      decision = {.autocast = precision::format_of(known->at("value").get<std::string>()),
+                  .reason = known->at("reason").get<std::string>() + kOfAnEarlierRun};
+      return;
+    }
     decision = precision::choose(context_.device,
                                  [&](std::optional<at::ScalarType> dtype) { return stepper_->try_precision(batch, dtype); });
+    if (decision.by_time)
+      kept_trials().keep(trial, {{"value", precision::name_of(decision.autocast)}, {"reason", decision.reason}});
   });
   stepper_->end_trials();
+  kept_trials().save();
   decision.reason += how.value_or("");
   return decision;
 }

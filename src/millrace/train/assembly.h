@@ -88,6 +88,7 @@ class Assembly {
  private:
   void choose_cache(data::Pipeline& training, data::Pipeline& held_out);
   void plan_rates();
+  [[nodiscard]] KeptTrials& kept_trials();
   void try_kernels();   // kernel_trial.cpp
   void plan_kernels();  // of the number format that was chosen
   void decide_precision();
@@ -121,6 +122,7 @@ class Assembly {
   } input_;
   telemetry::Timeline timeline_;
   std::unique_ptr<Stepper> stepper_;
+  std::optional<KeptTrials> kept_trials_;
   std::map<std::string, std::vector<KernelChoice>> kernel_choices_;  // by the number format that they were tried in
 };
 

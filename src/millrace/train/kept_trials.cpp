@@ -1,11 +1,14 @@
 #include "millrace/train/kept_trials.h"
 
 #include <ATen/Parallel.h>
+#include <torch/nn/module.h>
 #include <torch/version.h>
 
+#include "millrace/base/hash.h"
 #include "millrace/base/version.h"
 #include "millrace/device/device.h"
 #include "millrace/kernels/kernels.h"
+#include "millrace/telemetry/spans.h"
 
 namespace millrace {
 namespace {
@@ -21,10 +24,16 @@ std::string this_machine() {
          ", torch " + TORCH_VERSION;
 }
 
+const telemetry::Counter& looks() {
+  static const telemetry::Counter counter("kept_trials");
+  return counter;
+}
+
 }  // namespace
 
 KeptTrials::KeptTrials(Fs& fs, const std::filesystem::path& folder, bool writes)
     : fs_(fs), file_(folder.empty() ? folder : folder / "trials.json"), writes_(writes), machine_(this_machine()) {
+  if (!file_.empty()) looks().add(1);
   const Json all = read();
   if (const auto found = all.find(machine_); found != all.end() && found->is_object()) mine_ = *found;
 }
@@ -48,6 +57,28 @@ std::optional<Json> KeptTrials::find(const std::string& trial) const {
 void KeptTrials::keep(const std::string& trial, Json result) {
   mine_[trial] = std::move(result);
   is_new_ = true;
+}
+
+bool is_verdict(const std::optional<Json>& result) {
+  const auto has_text = [&](const char* key) { return result->contains(key) && result->at(key).is_string(); };
+  return result && result->is_object() && has_text("value") && has_text("reason");
+}
+
+std::string step_trial(std::string_view what, std::string_view recipe, const Json& config, const torch::nn::Module& model,
+                       const Batch& batch) {
+  Json read_by_steps = config;
+  for (const char* section : {"run", "log", "snapshot", "data", "optim"}) read_by_steps.erase(section);
+  Json& train = read_by_steps["train"];
+  train = train.is_object() && train.contains("off") ? Json{{"off", train["off"]}} : Json();
+  Sha256 hash;
+  hash.update(recipe);
+  hash.update(read_by_steps.dump(-1, ' ', false, Json::error_handler_t::replace));
+  hash.update(to_text(batch));
+  for (const auto& parameter : model.named_parameters()) {
+    hash.update(parameter.key());
+    hash.update(c10::str(parameter.value().sizes()));
+  }
+  return std::string(what) + " " + std::string(recipe) + " " + hash.hex().substr(0, 16);
 }
 
 void KeptTrials::save() {

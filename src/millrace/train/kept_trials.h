@@ -1,12 +1,19 @@
-// What trials measured on this machine, kept in the cache folder for later runs: a shape is timed once.
+// What trials measured on this machine, kept in the cache folder for later runs: a shape is timed once (--off=kept_trials: in
+// each run anew).
 #pragma once
 
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "millrace/base/fs.h"
 #include "millrace/base/json.h"
+#include "millrace/core/batch.h"
+
+namespace torch::nn {
+class Module;
+}
 
 namespace millrace {
 
@@ -30,5 +37,14 @@ class KeptTrials {
   Json mine_ = Json::object();
   bool is_new_ = false;
 };
+
+// A verdict of a trial of a whole step is {value, reason}.
+[[nodiscard]] bool is_verdict(const std::optional<Json>& result);
+inline constexpr const char* kOfAnEarlierRun = "; measured by an earlier run of this shape here";
+
+// The name of a trial of a whole step: what is tried, and a hash of all that such a step depends on, which is the recipe, its
+// config but for the sections that no step reads, the model's parameters and the batch, each by shape.
+[[nodiscard]] std::string step_trial(std::string_view what, std::string_view recipe, const Json& config,
+                                     const torch::nn::Module& model, const Batch& batch);
 
 }  // namespace millrace

@@ -109,6 +109,13 @@ void choose_all(kernels::Way way) noexcept {
   }
 }
 
+KeptTrials& Assembly::kept_trials() {
+  const bool keeps = switches_.on("kept_trials") && context_.device.is_cpu();
+  const std::filesystem::path& folder = context_.places.cache_folder;
+  if (!kept_trials_) kept_trials_.emplace(Fs::real(), keeps ? folder : std::filesystem::path(), keeps && context_.places.writes);
+  return *kept_trials_;
+}
+
 // The formats that a run may compute in are tried, since the trial of the number format is to compare the best of each.
 void Assembly::try_kernels() {
   kernels::forget_ways();
@@ -129,11 +136,10 @@ void Assembly::try_kernels() {
   std::vector<std::optional<at::ScalarType>> formats{stepper_->autocast()};
   const bool tries_format = config_.precision.dtype.is_auto() && switches_.on("autocast");
   if (tries_format && precision::hardware_has_fast_bf16(context_.device, nullptr)) formats.emplace_back(at::kBFloat16);
-  KeptTrials kept(Fs::real(), context_.places.cache_folder, context_.places.writes);
   for (const auto& format : formats) {
     (void)try_on_batch([&](const Batch& batch) {
       kernel_choices_[precision::name_of(format)] =
-          millrace::try_kernels([&] { (void)stepper_->try_precision(batch, format); }, kept);
+          millrace::try_kernels([&] { (void)stepper_->try_precision(batch, format); }, kept_trials());
     });
   }
   stepper_->end_trials();

@@ -56,7 +56,7 @@ LayoutVerdict judge_layouts(const LayoutRounds& plain, const LayoutRounds& last)
   const Comparison found = precision::compare_times(last, plain);
   const std::string times = fixed(found.first_ms, 1) + " ms a step channels-last, " + fixed(found.second_ms, 1) + " contiguous";
   return {found.first_ms < kWorthIt * found.second_ms, "a trial measured " + times + (found.disturbed ? kDisturbed : ""),
-          /*by_time=*/true};
+          /*by_time=*/true, found.disturbed};
 }
 
 // Another layout adds in another order, so a resumed run keeps its own.
@@ -85,7 +85,12 @@ Choice Assembly::try_layouts() {
     return Choice{"device.layout", channels_last ? kChannelsLast : kContiguous, "auto", std::move(reason), /*by_trial=*/true};
   };
   LayoutRounds plain, last;
+  std::string trial;
+  std::optional<Json> known;
   const auto how = try_on_batch([&](const Batch& batch) {
+    trial = step_trial("layout " + precision::name_of(stepper_->autocast()), request_.recipe, request_.config.values,
+                       recipe_->model(), batch);
+    if (known = kept_trials().find(trial); is_verdict(known)) return;
     for (std::size_t round = 0; round < kRounds; ++round) {
       recipe_->set_layout(Layout::contiguous);
       plain[round] = stepper_->try_precision(batch, stepper_->autocast(), TrialRole::reference);
@@ -95,7 +100,13 @@ Choice Assembly::try_layouts() {
   });
   stepper_->end_trials();
   if (!how) return chosen(false, "no batch to try it on");
+  if (is_verdict(known))
+    return chosen(known->at("value") == kChannelsLast, known->at("reason").get<std::string>() + kOfAnEarlierRun);
   LayoutVerdict verdict = judge_layouts(plain, last);
+  if (verdict.by_time && !verdict.disturbed) {
+    kept_trials().keep(trial, {{"value", verdict.channels_last ? kChannelsLast : kContiguous}, {"reason", verdict.reason}});
+    kept_trials().save();
+  }
   return chosen(verdict.channels_last, verdict.reason + (verdict.by_time ? *how : ""));
 }
 

@@ -13,7 +13,8 @@ using LayoutRounds = std::array<precision::Trial, 3>;  // the first step of each
 struct LayoutVerdict {
   bool channels_last = false;
   std::string reason;
-  bool by_time = false;  // both layouts are right
+  bool by_time = false;    // both layouts are right
+  bool disturbed = false;  // by other programs
 };
 
 // The same step in both layouts, the gradients channels-last compared with those before it contiguous. What is not finite loses;

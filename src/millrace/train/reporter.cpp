@@ -106,6 +106,7 @@ void Reporter::step_line(const StepRecord& record) const {
   if (record.cache && record.cache->misses > 0) {
     line.extra += "  cache " + percent(record.cache->hit_rate()) + " of " + human_bytes(static_cast<double>(record.cache->bytes));
   }
+  if (line.extra.starts_with("  ")) line.extra.erase(0, 2);
   sinks_.console->line(telemetry::to_text(line));
 }
 

@@ -57,6 +57,8 @@ constexpr std::array kRows = {
               "the run ends", Equality::bits, 0.0, false},
     SwitchRow{"rehearsal", "one batch of each split goes through the recipe before the first step, without a trace",
               "a mistake is found when its turn comes", Equality::bits, 0.0, false},
+    SwitchRow{"kept_trials", "what trials of an earlier run measured on this machine, for the same shapes, is not measured again",
+              "every run makes its own trials", Equality::tolerance, 0.05, false},
     SwitchRow{"token_cache", "text is encoded once into a token file", "text is encoded at every start, in memory",
               Equality::bits, 0.0, false, in(kWords)},
     SwitchRow{"file_index", "what is in HDF5 files is looked up once and kept in the cache folder",
