@@ -13,19 +13,20 @@ template <int N>
 struct Int {
   static constexpr int value = N;
 };
-// Calls run(Int<n>) with n in 1..4 known to the compiler.
+inline constexpr std::int64_t kTileColumns = 16 * kTileVectors;
+// Calls run(Int<n>) with n, known to the compiler, the vectors of a tile that the next `columns` columns fill.
 template <class Run>
-inline void with_vectors(std::int64_t n, Run run) {
-  switch (n) {
-    case 1:
-      return run(Int<1>{});
-    case 2:
-      return run(Int<2>{});
-    case 3:
-      return run(Int<3>{});
-    default:
-      return run(Int<4>{});
+inline void with_vectors(std::int64_t columns, Run run) {
+  if constexpr (kTileVectors > 1) {
+    if (columns <= 16) return run(Int<1>{});
   }
+  if constexpr (kTileVectors > 2) {
+    if (columns <= 32) return run(Int<2>{});
+  }
+  if constexpr (kTileVectors > 3) {
+    if (columns <= 48) return run(Int<3>{});
+  }
+  run(Int<kTileVectors>{});
 }
 
 template <int MR, int NV>
