@@ -120,7 +120,7 @@ inline TileRows rows_in_place(const Product& a, std::int64_t row, std::int64_t e
 
 // A word-major operand's next word lies a whole row further: often a page, and a power of two that few cache lines can share. So
 // a block of it is copied, tile by tile, and serves all panels.
-inline constexpr std::int64_t kBlockTiles = 32;
+inline constexpr std::int64_t kBlockTiles = 40;
 inline void pack_tiles(const Product& a, std::int64_t row, std::int64_t rows, std::int64_t first_word, std::int64_t words,
                        std::uint32_t* out) {
   const std::int64_t full = rows / kTileRows;
@@ -182,19 +182,29 @@ void multiply_block(const Product& a, const Block& b) {
   }
 }
 
+// Where a group of rows begins: a tile is cut nowhere but at the end.
+inline std::int64_t first_row_of(const Product& a, std::int64_t group) {
+  const std::int64_t tiles = (a.rows + kTileRows - 1) / kTileRows;
+  const std::int64_t row = tiles * group / a.row_groups * kTileRows;
+  return row < a.rows ? row : a.rows;
+}
+
 template <class T, bool WordMajor>
 void multiply_of(const Product& a, std::int64_t first_work, std::int64_t last_work) {
   const std::int64_t panels = (a.columns + kPanelColumns - 1) / kPanelColumns;
   for (std::int64_t work = first_work; work < last_work;) {
     const std::int64_t group = work / panels;
     const std::int64_t last = (group + 1) * panels < last_work ? (group + 1) * panels : last_work;
+    const std::int64_t end_column = (last - group * panels) * kPanelColumns;
     Block b{};
     b.begin_column = work % panels * kPanelColumns;
-    b.end_column =
-        b.begin_column + (last - work) * kPanelColumns < a.columns ? b.begin_column + (last - work) * kPanelColumns : a.columns;
-    const std::int64_t end = a.rows * (group + 1) / a.row_groups;
-    for (b.begin_row = a.rows * group / a.row_groups; b.begin_row < end; b.begin_row = b.end_row) {
-      b.end_row = end - b.begin_row < kBlockTiles * kTileRows ? end : b.begin_row + kBlockTiles * kTileRows;
+    b.end_column = end_column < a.columns ? end_column : a.columns;
+    const std::int64_t end = first_row_of(a, group + 1);
+    const std::int64_t tiles = (end - first_row_of(a, group) + kTileRows - 1) / kTileRows;
+    const std::int64_t parts = (tiles + kBlockTiles - 1) / kBlockTiles;
+    for (std::int64_t part = 0; part < parts; ++part) {
+      b.begin_row = first_row_of(a, group) + tiles * part / parts * kTileRows;
+      b.end_row = part + 1 == parts ? end : first_row_of(a, group) + tiles * (part + 1) / parts * kTileRows;
       for (b.first_word = 0; b.first_word == 0 || b.first_word < a.words; b.first_word += kBlockWords) {
         b.words = a.words - b.first_word < kBlockWords ? a.words - b.first_word : kBlockWords;
         multiply_block<T, WordMajor>(a, b);

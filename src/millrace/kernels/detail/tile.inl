@@ -40,11 +40,15 @@ inline void clear(F (&c)[MR][NV]) {
 template <class T, bool WordMajor, int MR, int NV>
 inline void tile(std::int64_t words, const std::uint32_t* a, std::int64_t lda, const std::uint32_t* b, std::int64_t ldb,
                  F (&c)[MR][NV]) {
+  // Unrolled early, or the compiler leaves the sums in memory where there are few registers.
   for (std::int64_t k = 0; k < words; ++k, b += ldb) {
     U row[NV];
+#pragma GCC unroll 4
     for (int j = 0; j < NV; ++j) row[j] = load_words(b + 16 * j);
+#pragma GCC unroll 6
     for (int i = 0; i < MR; ++i) {
       const std::uint32_t x = WordMajor ? a[k * lda + i] : a[i * lda + k];
+#pragma GCC unroll 4
       for (int j = 0; j < NV; ++j) c[i][j] = multiply_accumulate<T>(c[i][j], x, row[j]);
     }
   }
