@@ -111,6 +111,11 @@ endfunction()
 # What happens on all cores at once, or measures; the other tests run side by side, a core each (tools/run_tests.py).
 set(MILLRACE_TESTS_ALONE millrace_device_test millrace_kernels_test millrace_data_test language_model_learning_test)
 
+# What runs once more with the instructions of an AVX2 CPU, as most desktops are: the kernels and ATen's and oneDNN's code are
+# others then. A variable of GoogleTest's leaves out what would only take time.
+set(MILLRACE_TESTS_AVX2 millrace_kernels_test cosmology_parity_test language_model_parity_test language_model_learning_test)
+set(MILLRACE_AVX2_language_model_learning_test "GTEST_FILTER=Learning.SmokeComesNearTheEntropyOfItsTextAndNotBelow")
+
 # A GoogleTest program with a ctest label (unit, slow, ranks, interop, gpu). ./dev test runs them and adds up passed, failed, skipped.
 function(mr_test target label)
   add_executable(${target} ${ARGN})
@@ -124,7 +129,15 @@ function(mr_test target label)
   target_compile_definitions(${target} PRIVATE MILLRACE_SOURCE_DIR="${CMAKE_SOURCE_DIR}" MILLRACE_BUILD_DIR="${CMAKE_BINARY_DIR}")
   add_test(NAME ${target} COMMAND ${target})
   set_tests_properties(${target} PROPERTIES LABELS ${label} WORKING_DIRECTORY "${CMAKE_BINARY_DIR}")
+  set(tests ${target})
+  if(target IN_LIST MILLRACE_TESTS_AVX2)
+    list(APPEND tests ${target}-avx2)
+    set(environment MILLRACE_CPU=avx2 ${MILLRACE_AVX2_${target}})
+    add_test(NAME ${target}-avx2 COMMAND ${target})
+    set_tests_properties(${target}-avx2 PROPERTIES LABELS ${label} WORKING_DIRECTORY "${CMAKE_BINARY_DIR}"
+      ENVIRONMENT "${environment}" SKIP_RETURN_CODE 2)  # where the CPU has no AVX2
+  endif()
   if(target IN_LIST MILLRACE_TESTS_ALONE)
-    set_tests_properties(${target} PROPERTIES RUN_SERIAL ON)
+    set_tests_properties(${tests} PROPERTIES RUN_SERIAL ON)
   endif()
 endfunction()

@@ -115,13 +115,14 @@ def read_report(program, path):
     return tally
 
 
-def judge(test, status, report):
+def judge(test, status, report, output=b""):
     """What one finished program adds. A program that dies, or fails without a failed case, is itself a failure."""
     if not report.exists():
         if status == 0:
             return Tally(passed=1)
         if test.skip_code is not None and status == test.skip_code:
-            return Tally(skipped=[(test.name, f"exit status {status}")])
+            said = output.decode(errors="replace").strip().splitlines()
+            return Tally(skipped=[(test.name, said[0] if said else f"exit status {status}")])
         return Tally(failed=[f"{test.name}: {describe(status)}"])
     tally = read_report(test.name, report)
     if status != 0 and not tally.failed:
@@ -152,7 +153,7 @@ def run(test, quiet, gtest_flags):
             status, output = None, late.stdout or b""
         except OSError as error:
             status, output = 127, f"{test.command[0]}: {error.strerror}\n".encode()
-        tally = judge(test, status, report)
+        tally = judge(test, status, report, output)
     verdict = "FAIL" if tally.failed else "ok" if tally.passed else "skip" if tally.skipped else "none"
     with PRINTING:
         if tally.failed:

@@ -49,6 +49,11 @@ class Judging(unittest.TestCase):
         self.assertEqual(self.judge(4, skip_code=4).line(), "0 passed, 0 failed, 1 skipped")
         self.assertEqual(self.judge(4).line(), "0 passed, 1 failed, 0 skipped")
 
+    def test_program_that_skips_itself_says_why(self):
+        test = Test("prog-avx2", [], [], "", {"MILLRACE_CPU": "avx2"}, 2)
+        tally = run_tests.judge(test, 2, self.report, b"ConfigError  this CPU does not have it\n  where    MILLRACE_CPU\n")
+        self.assertEqual(tally.skipped, [("prog-avx2", "ConfigError  this CPU does not have it")])
+
     def test_hang_is_a_failure(self):
         self.assertIn("still running", self.judge(None).failed[0])
 

@@ -1,6 +1,6 @@
 """The training step of language_model against Python torch: same shape, same machine, one run, interleaved.
 
-    tools/python-peer bench/step/compare.py build/release/millrace [--rounds 9] [--steps 3] [--dropout 0.1 0] [--json FILE]
+    tools/python-peer bench/step/compare.py build/release/millrace [--rounds 9] [--steps 3] [--dropout 0.1 0] [--cpu avx2] [--json FILE]
 
 For fp32 and bf16 and each dropout, three programs stay alive (ours, Python eager, Python torch.compile with a cold cache) and take
 turns: a round is a few steps of each, a figure the median of the rounds' ratios with its 95 % interval. The bar is against the
@@ -20,6 +20,17 @@ from statistics import median
 HERE = Path(__file__).resolve().parent
 BARS = {("fp32", True): 0.75, ("bf16", True): 0.60, ("fp32", False): 1.0, ("bf16", False): 0.80}
 FIRST_STEP_BAR_S = 0.6
+# --cpu: what MILLRACE_CPU sets for the libraries (src/millrace/base/instructions.h), so that both sides run the same instructions.
+CPU = {"portable": ("default", "SSE41", "SSE4_2"), "avx2": ("avx2", "AVX2", "AVX2"), "avx512": ("avx512", "AVX512_CORE", "AVX512"),
+       "avx512_bf16": ("avx512", "AVX512_CORE_BF16", "AVX512")}
+CPU_HELP = "the instruction set of both sides (default: the best of each library); MILLRACE_CPU"
+
+
+def lower_instructions(word):
+    """For this process's children."""
+    if word:
+        names = ("MILLRACE_CPU", "ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS")
+        os.environ.update(zip(names, (word, *CPU[word])))
 
 
 class Program:
@@ -130,7 +141,9 @@ def main():
     parser.add_argument("--dropout-keys", nargs="+", default=["model_dropout"])
     parser.add_argument("--no-compile", dest="compile", action="store_false", help="leave torch.compile out")
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--cpu", choices=CPU, help=CPU_HELP)
     options = parser.parse_args()
+    lower_instructions(options.cpu)
     results = []
     for dtype in options.dtypes:
         for dropout in options.dropout:
@@ -141,7 +154,7 @@ def main():
     print_table(results)
     print(f"threads {options.threads}, rounds {options.rounds} of {options.steps} steps, load average {os.getloadavg()[0]:.1f}")
     if options.json:
-        options.json.write_text(json.dumps({"results": results, "load_average": os.getloadavg()}, indent=1) + "\n")
+        options.json.write_text(json.dumps({"results": results, "cpu": options.cpu, "load_average": os.getloadavg()}, indent=1) + "\n")
     missed = [r for r in results if r["ratio"] > r["bar"] or r["first_step_less_one_s"]["ours"] > FIRST_STEP_BAR_S]
     for r in missed:
         print(f"missed: {r['dtype']} dropout {r['dropout']:g}: ratio {r['ratio']:.3f} (bar {r['bar']}), first step "

@@ -1,6 +1,6 @@
 """The training step of cosmology against Python torch: same shape, same machine, one run, interleaved.
 
-    tools/python-peer bench/step/compare_unet.py build/release/millrace [--rounds 9] [--steps 1] [--compile] [--json FILE]
+    tools/python-peer bench/step/compare_unet.py build/release/millrace [--rounds 9] [--steps 1] [--compile] [--cpu avx2] [--json FILE]
 
 Ours and Python (eager, with --compile also torch.compile) take turns in fp32 and bf16, each with contiguous and with channels-last volumes.
 "kept" has glibc keep freed memory; "cat" pads by slices and cat, which compile fuses. The bar, 0.8, is ours in the layout that a run would
@@ -16,7 +16,7 @@ from statistics import median
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
-from compare import Program, interval
+from compare import CPU, CPU_HELP, Program, interval, lower_instructions
 
 BAR = 0.8
 KEPT = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 34), "MALLOC_TOP_PAD_": str(1 << 26)}
@@ -64,7 +64,9 @@ def main():
     parser.add_argument("--dtypes", nargs="+", default=["fp32", "bf16"], choices=["fp32", "bf16"])
     parser.add_argument("--compile", action="store_true", help="also torch.compile (minutes to start)")
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--cpu", choices=CPU, help=CPU_HELP)
     options = parser.parse_args()
+    lower_instructions(options.cpu)
     results = []
     for dtype in options.dtypes:
         results.append(measure(options, dtype))
@@ -73,7 +75,7 @@ def main():
         for name, (ratio, low, high) in row["ratios"].items():
             print(f"  {row['chosen']} / {name}: {ratio:.3f} ({low:.3f}..{high:.3f})")
     if options.json:
-        options.json.write_text(json.dumps({"results": results, "load_average": os.getloadavg()}, indent=1) + "\n")
+        options.json.write_text(json.dumps({"results": results, "cpu": options.cpu, "load_average": os.getloadavg()}, indent=1) + "\n")
     return 1 if any(row["ratios"]["eager"][0] > BAR for row in results) else 0
 
 

@@ -63,7 +63,7 @@ TEST(Version, FourLines) {
   const Result result = millrace({"--version"});
   EXPECT_EQ(result.exit_code, 0);
   EXPECT_THAT(result.out, MatchesRegex("Millrace 0\\.1\\.0\nLibTorch 2\\.11\\.[0-9]+\ncompiler [^\n]+\nCPU      [^\n]+, "
-                                       "[0-9]+ cores?, ATen uses [A-Z0-9_]+\n"));
+                                       "[0-9]+ cores?, ATen uses [A-Z0-9_]+, our kernels [a-z0-9_]+[^\n]*\n"));
 }
 
 TEST(List, RecipesAndSwitches) {

@@ -192,5 +192,21 @@ TEST_F(Use, ThreadsSpinBrieflyUnlessTheEnvironmentSaysOtherwise) {
   EXPECT_THAT(plan({{"OMP_WAIT_POLICY", "active"}}), HasSubstr("they wait as OMP_WAIT_POLICY=active says"));
 }
 
+// One word lowers our kernels and the libraries below, which read variables of their own; plan and --version say so.
+TEST_F(Use, MillraceCpuLowersKernelsAndLibraries) {
+  const auto say = [&](std::vector<std::string> words, std::vector<std::pair<std::string, std::string>> environment) {
+    words.insert(words.begin(), MILLRACE_PROGRAM);
+    return run(words, {.folder = root_.path(), .environment = std::move(environment)});
+  };
+  const std::string version = say({"--version"}, {{"MILLRACE_CPU", "portable"}, {"ATEN_CPU_CAPABILITY", "avx2"}}).out;
+  EXPECT_THAT(version, HasSubstr("ATen uses DEFAULT, our kernels portable, as MILLRACE_CPU=portable says\n"));
+  const Result plan = say({"train", "language_model", "--preset=smoke", "--dry-run"}, {{"MILLRACE_CPU", "portable"}});
+  EXPECT_EQ(plan.exit_code, 0) << plan.err;
+  EXPECT_THAT(plan.out, HasSubstr("kernels portable, ATen DEFAULT, as MILLRACE_CPU=portable says"));
+  const Result refused = say({"--version"}, {{"MILLRACE_CPU", "avx3"}});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("ConfigError  there is no instruction set \"avx3\"\n  where    MILLRACE_CPU\n  next "));
+}
+
 }  // namespace
 }  // namespace millrace::test

@@ -4,3 +4,5 @@ set_source_files_properties("${dir}/sha256.cpp" PROPERTIES SKIP_UNITY_BUILD_INCL
 set_source_files_properties("${dir}/throw_site.cpp" PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 # As a user's debug build is: the test asks for lines of its own source.
 set_source_files_properties("${dir}/throw_site_test.cpp" PROPERTIES COMPILE_OPTIONS "-g;-O0" SKIP_UNITY_BUILD_INCLUSION ON)
+# Only in programs that ask: a constructor of its own reads the environment before main.
+set_source_files_properties("${dir}/instructions.cpp" PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)

@@ -51,9 +51,12 @@ std::string top_help(const Invocation& call) {
       text += padded("  " + command.name, kColumn) + command.help + " (" + entry.name + ")\n";
     }
   }
-  text += "\n" + padded("  --version", kColumn) + "versions of Millrace, LibTorch and the compiler, and what this CPU can do\n" +
-          padded("  --help", kColumn) + "this text; COMMAND --help says more, train RECIPE --help lists every config key\n" +
-          "\nExit codes: 0 done, 1 failed, 2 usage or config, 128 + n stopped by signal n (the run is saved first).\n";
+  text +=
+      "\n" + padded("  --version", kColumn) + "versions of Millrace, LibTorch and the compiler, and what this CPU can do\n" +
+      padded("  --help", kColumn) + "this text; COMMAND --help says more, train RECIPE --help lists every config key\n" +
+      "\nEnvironment: MILLRACE_SECTION__KEY=VALUE sets a config key; MILLRACE_CPU=portable, avx2, avx512 or avx512_bf16 has the\n"
+      "program use no later instructions of the CPU than these.\n"
+      "\nExit codes: 0 done, 1 failed, 2 usage or config, 128 + n stopped by signal n (the run is saved first).\n";
   return text;
 }
 

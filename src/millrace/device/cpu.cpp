@@ -11,6 +11,7 @@
 
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
+#include "millrace/base/instructions.h"
 #include "millrace/device/detail/machine.h"
 #include "millrace/device/device.h"
 #include "millrace/device/limits.h"
@@ -48,10 +49,11 @@ Cpu read_cpu() {
     cpu.logical_cores = std::min(cpu.logical_cores, whole);
     cpu.physical_cores = std::min(cpu.physical_cores, whole);
   }
-  cpu.avx2 = flags.contains("avx2");
-  cpu.avx512 = flags.contains("avx512f");
-  cpu.avx512_bf16 = flags.contains("avx512_bf16");
-  cpu.amx_bf16 = flags.contains("amx_bf16");
+  const InstructionSet set = instructions();
+  cpu.avx2 = flags.contains("avx2") && set >= InstructionSet::avx2;
+  cpu.avx512 = flags.contains("avx512f") && set >= InstructionSet::avx512;
+  cpu.avx512_bf16 = flags.contains("avx512_bf16") && set >= InstructionSet::avx512_bf16;
+  cpu.amx_bf16 = flags.contains("amx_bf16") && asked_instructions().empty();  // no word of MILLRACE_CPU holds it
   cpu.capability = at::get_cpu_capability();
   return cpu;
 }

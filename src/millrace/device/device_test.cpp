@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "millrace/base/error.h"
+#include "millrace/base/instructions.h"
 #include "millrace/base/limits.h"
 #include "millrace/device/detail/plugin.h"
 #include "millrace/device/limits.h"
@@ -197,6 +198,8 @@ TEST(Cpu, InfoIsPlausible) {
   EXPECT_GE(cpu.logical_cores, cpu.physical_cores);
   EXPECT_THAT(cpu.capability, testing::AnyOf("DEFAULT", "AVX2", "AVX512"));
   EXPECT_TRUE(!cpu.avx512_bf16 || cpu.avx512);
+  EXPECT_TRUE(!cpu.avx512 || instructions() >= InstructionSet::avx512);
+  EXPECT_TRUE(!cpu.amx_bf16 || asked_instructions().empty());
   EXPECT_EQ(&cpu_info(), &cpu);
 }
 

@@ -1,15 +1,17 @@
-# One set of kernel templates, compiled three times; the best table is chosen at run time. No contraction of a * b + c: the
+# One set of kernel templates, compiled four times; the best table is chosen at run time. No contraction of a * b + c: the
 # kernels say where they fuse, so that dropout gives the same bits everywhere. -O3 in every build type: tests run these loops.
 set(_kernel_flags "-O3 -ffp-contract=off -fno-math-errno")
+set(_avx2_flags "${_kernel_flags} -mavx2 -mfma")
 set(_avx512_flags "${_kernel_flags} -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mprefer-vector-width=512")
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")  # g++ 12 warns about its own immintrin.h ("__Y may be used uninitialized")
   string(APPEND _avx512_flags " -Wno-maybe-uninitialized -Wno-uninitialized")
 endif()
 set_source_files_properties("${dir}/detail/table_portable.cpp" PROPERTIES COMPILE_FLAGS "${_kernel_flags}")
+set_source_files_properties("${dir}/detail/table_avx2.cpp" PROPERTIES COMPILE_FLAGS "${_avx2_flags}")
 set_source_files_properties("${dir}/detail/table_avx512.cpp" PROPERTIES COMPILE_FLAGS "${_avx512_flags}")
 set_source_files_properties("${dir}/detail/table_avx512_bf16.cpp" PROPERTIES COMPILE_FLAGS "${_avx512_flags} -mavx512bf16")
 # The wheel's libgomp is linked already; this turns on at::parallel_for's OpenMP body in the one file that calls it.
 set_source_files_properties("${dir}/parallel.cpp" PROPERTIES COMPILE_FLAGS "-fopenmp")
 # A precompiled header is made for one set of flags.
-set_source_files_properties("${dir}/detail/table_portable.cpp" "${dir}/detail/table_avx512.cpp"
-  "${dir}/detail/table_avx512_bf16.cpp" "${dir}/parallel.cpp" PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
+set_source_files_properties("${dir}/detail/table_portable.cpp" "${dir}/detail/table_avx2.cpp"
+  "${dir}/detail/table_avx512.cpp" "${dir}/detail/table_avx512_bf16.cpp" "${dir}/parallel.cpp" PROPERTIES SKIP_PRECOMPILE_HEADERS ON)

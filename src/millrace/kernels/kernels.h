@@ -1,6 +1,7 @@
 // Fused CPU kernels for what ATen does serially or in many passes: dropout, causal attention with dropout, residual + norm, GELU,
-// cross-entropy. All are differentiable, take fp32 or bf16, any shape, and have a portable path; AVX-512 paths are chosen at run
-// time. Random bits come from Philox with the given key, so forward and backward agree, and every path draws the same bits.
+// cross-entropy. All are differentiable, take fp32 or bf16, any shape, and have a portable path; AVX2 and AVX-512 paths are
+// chosen at run time. Random bits come from Philox with the given key, so forward and backward agree, and every path draws the
+// same bits.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -25,7 +26,8 @@ struct Dropout {
   std::int64_t first = 0;
 };
 
-// "avx512_bf16", "avx512" or "portable": the kernels that this CPU uses.
+// The kernels this process uses: "avx512_bf16", "avx512", "avx2" or "portable", the best set that the CPU has and MILLRACE_CPU
+// leaves (base/instructions.h). A CPU with AMX uses "avx512_bf16": there are no kernels for its tiles.
 [[nodiscard]] std::string_view instruction_set() noexcept;
 
 // dropout(x), or residual + dropout(x). The result has the residual's dtype when there is one (autocast keeps residuals fp32).

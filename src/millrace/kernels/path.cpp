@@ -4,22 +4,23 @@
 #include <array>
 #include <atomic>
 
+#include "millrace/base/instructions.h"
 #include "millrace/kernels/detail/choice.h"
 #include "millrace/kernels/kernels.h"
 
 namespace millrace::kernels {
 namespace {
 
-bool has_avx512() noexcept {
-  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("fma");
+// As the instruction sets are ordered.
+constexpr std::size_t kTables = 4;
+const std::array<const detail::Table*, kTables>& all_tables() noexcept {
+  static const std::array<const detail::Table*, kTables> all{&detail::portable_table(), &detail::avx2_table(),
+                                                             &detail::avx512_table(), &detail::avx512_bf16_table()};
+  return all;
 }
 
 const detail::Table& best_table() noexcept {
-  static const detail::Table& best = []() -> const detail::Table& {
-    if (!has_avx512()) return detail::portable_table();
-    return __builtin_cpu_supports("avx512bf16") ? detail::avx512_bf16_table() : detail::avx512_table();
-  }();
+  static const detail::Table& best = *all_tables().at(static_cast<std::size_t>(instructions()));
   return best;
 }
 
@@ -39,9 +40,7 @@ const Table& table() noexcept {
 void set_table(const Table* table) noexcept { chosen.store(table, std::memory_order_relaxed); }
 
 std::span<const Table* const> usable_tables() noexcept {
-  static const std::array<const Table*, 3> all{&portable_table(), &avx512_table(), &avx512_bf16_table()};
-  const std::size_t count = !has_avx512() ? 1 : __builtin_cpu_supports("avx512bf16") ? 3 : 2;
-  return std::span(all).first(count);
+  return std::span(all_tables()).first(static_cast<std::size_t>(instructions()) + 1);
 }
 
 }  // namespace detail

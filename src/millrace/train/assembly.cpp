@@ -9,11 +9,13 @@
 
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
+#include "millrace/base/instructions.h"
 #include "millrace/base/openmp.h"
 #include "millrace/config/schema_of.h"
 #include "millrace/device/device.h"
 #include "millrace/device/heap.h"
 #include "millrace/device/tensor_memory.h"
+#include "millrace/kernels/kernels.h"
 #include "millrace/train/generator_state.h"
 #include "millrace/train/model_state.h"
 #include "millrace/train/recipe_guard.h"
@@ -113,8 +115,10 @@ void Assembly::choose_device() {
   const bool automatic = config_.device.threads.is_auto();
   const auto threads = static_cast<int>(config_.device.threads.value_or(cpu.physical_cores));
   device::set_threads(threads);
+  std::string code = "kernels " + std::string(kernels::instruction_set()) + ", ATen " + cpu.capability;
+  if (const std::string asked = asked_instructions(); !asked.empty()) code += ", as " + asked + " says";
   choose("device.threads", std::to_string(threads),
-         automatic ? "the physical cores this process may use, " + cpu.capability + " code path; " + openmp_waits() : "");
+         (automatic ? "the physical cores this process may use; " : "") + code + "; " + openmp_waits());
 }
 
 void Assembly::make_recipe(const RecipePlaces& places) {

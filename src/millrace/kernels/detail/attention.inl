@@ -107,8 +107,8 @@ const std::uint32_t* pack_pairs(const AttentionShape& s, const std::uint32_t* ro
 template <class T>
 inline void strip_product(const AttentionShape& s, const std::uint32_t* rows, const std::uint32_t* transposed,
                           std::int64_t columns, float* out) {
-  for (std::int64_t p = 0; p < columns; p += 64) {
-    with_vectors((columns - p) / 16, [&](auto vectors) {
+  for (std::int64_t p = 0; p < columns; p += kTileColumns) {
+    with_vectors(columns - p, [&](auto vectors) {
       constexpr int kVectors = decltype(vectors)::value;
       F c[4][kVectors];
       clear(c);
@@ -124,8 +124,8 @@ inline void strip_product(const AttentionShape& s, const std::uint32_t* rows, co
 template <class T>
 inline void strip_times_pairs(const AttentionShape& s, const std::uint32_t* strip, std::int64_t keys, const std::uint32_t* pairs,
                               T* out, std::int64_t stride, std::int64_t rows) {
-  for (std::int64_t p = 0; p < s.width; p += 64) {
-    with_vectors((s.width - p) / 16, [&](auto vectors) {
+  for (std::int64_t p = 0; p < s.width; p += kTileColumns) {
+    with_vectors(s.width - p, [&](auto vectors) {
       constexpr int kVectors = decltype(vectors)::value;
       F c[4][kVectors];
       clear(c);
@@ -231,8 +231,8 @@ inline void add_key_gradients(const AttentionShape& s, const std::uint32_t* bloc
   const std::int64_t begin = key > block_begin ? key : block_begin;
   const std::uint32_t* a = block + (begin - block_begin) / kPerWord<T> * s.padded_rows + key;
   const std::uint32_t* b = pairs + begin / kPerWord<T> * s.width;
-  for (std::int64_t p = 0; p < s.width; p += 64) {
-    with_vectors((s.width - p) / 16, [&](auto vectors) {
+  for (std::int64_t p = 0; p < s.width; p += kTileColumns) {
+    with_vectors(s.width - p, [&](auto vectors) {
       constexpr int kVectors = decltype(vectors)::value;
       F c[4][kVectors];
       clear(c);

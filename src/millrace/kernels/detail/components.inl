@@ -4,10 +4,13 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "millrace/kernels/detail/tile.inl"
+
 namespace {
 
 constexpr int kTileLanes = 4;  // vectors of 16 pixels
 constexpr int kTile = 16 * kTileLanes;
+static_assert(kTileLanes % kTileVectors == 0);
 constexpr int kBlock = 4;  // components, or frequencies, worked on together
 
 std::size_t components_scratch(const Components& c) {
@@ -17,19 +20,19 @@ std::size_t components_scratch(const Components& c) {
 // strengths[k] = sum over f of vectors[f, k] d[f].
 inline void project(const Components& c, const float* d, float* strengths) {
   for (std::int64_t k = 0; k < c.count; k += kBlock) {
-    F total[kBlock][kTileLanes];
-    for (auto& row : total) {
-      for (F& lane : row) lane = splat(0.0F);
-    }
-    for (std::int64_t f = 0; f < c.frequencies; ++f) {
-      const float* weights = c.vectors + f * c.count + k;
-      for (int v = 0; v < kTileLanes; ++v) {
-        const F value = load(d + f * kTile + 16 * v);
-        for (int j = 0; j < kBlock; ++j) total[j][v] = fma(splat(weights[j]), value, total[j][v]);
+    for (int first = 0; first < kTile; first += kTileColumns) {
+      F total[kBlock][kTileVectors];
+      clear(total);
+      for (std::int64_t f = 0; f < c.frequencies; ++f) {
+        const float* weights = c.vectors + f * c.count + k;
+        for (int v = 0; v < kTileVectors; ++v) {
+          const F value = load(d + f * kTile + first + 16 * v);
+          for (int j = 0; j < kBlock; ++j) total[j][v] = fma(splat(weights[j]), value, total[j][v]);
+        }
       }
-    }
-    for (int j = 0; j < kBlock; ++j) {
-      for (int v = 0; v < kTileLanes; ++v) store(strengths + (k + j) * kTile + 16 * v, total[j][v]);
+      for (int j = 0; j < kBlock; ++j) {
+        for (int v = 0; v < kTileVectors; ++v) store(strengths + (k + j) * kTile + first + 16 * v, total[j][v]);
+      }
     }
   }
 }
@@ -37,25 +40,21 @@ inline void project(const Components& c, const float* d, float* strengths) {
 // `rows` frequencies from f on: out = d - vectors strengths, of the tile's first `width` pixels.
 template <int rows>
 inline void subtract(const Components& c, const float* d, const float* strengths, std::int64_t f, float* out, int width) {
-  F left[rows][kTileLanes];
-  for (int i = 0; i < rows; ++i) {
-    for (int v = 0; v < kTileLanes; ++v) left[i][v] = load(d + (f + i) * kTile + 16 * v);
-  }
-  for (std::int64_t k = 0; k < c.count; ++k) {
-    for (int v = 0; v < kTileLanes; ++v) {
-      const F strength = load(strengths + k * kTile + 16 * v);
-      for (int i = 0; i < rows; ++i) left[i][v] = fnma(splat(c.vectors[(f + i) * c.count + k]), strength, left[i][v]);
+  for (int first = 0; first < width; first += kTileColumns) {
+    F left[rows][kTileVectors];
+    for (int i = 0; i < rows; ++i) {
+      for (int v = 0; v < kTileVectors; ++v) left[i][v] = load(d + (f + i) * kTile + first + 16 * v);
     }
-  }
-  for (int i = 0; i < rows; ++i) {
-    float* to = out + (f + i) * c.pixels;
-    for (int v = 0; 16 * v < width; ++v) {
-      const int lanes = width - 16 * v;
-      if (lanes >= 16) {
-        store(to + 16 * v, left[i][v]);
-      } else {
-        store_first(to + 16 * v, left[i][v], lanes);
+    for (std::int64_t k = 0; k < c.count; ++k) {
+      for (int v = 0; v < kTileVectors; ++v) {
+        const F strength = load(strengths + k * kTile + first + 16 * v);
+        for (int i = 0; i < rows; ++i) left[i][v] = fnma(splat(c.vectors[(f + i) * c.count + k]), strength, left[i][v]);
       }
+    }
+    for (int i = 0; i < rows; ++i) {
+      float* to = out + (f + i) * c.pixels + first;
+      for (int v = 0; v < kTileVectors && first + 16 * v < width; ++v)
+        store_some(to + 16 * v, left[i][v], width - first - 16 * v);
     }
   }
 }

@@ -107,7 +107,7 @@ struct CrossEntropySum {
 };
 
 // A matrix (rows, columns), contiguous, as panels of kPanelColumns columns of words (one fp32 number, or two bf16 neighbours
-// along the axis a product sums over), each panel `words` rows high.
+// along the axis a product sums over), each panel `words` rows high. Within a panel each table orders them its own way.
 inline constexpr std::int64_t kPanelColumns = 64;
 struct Pack {
   enum class Layout : std::uint8_t {
@@ -174,6 +174,7 @@ struct Table {
 };
 
 const Table& portable_table() noexcept;
+const Table& avx2_table() noexcept;
 const Table& avx512_table() noexcept;
 const Table& avx512_bf16_table() noexcept;
 

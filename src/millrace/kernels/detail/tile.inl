@@ -13,19 +13,20 @@ template <int N>
 struct Int {
   static constexpr int value = N;
 };
-// Calls run(Int<n>) with n in 1..4 known to the compiler.
+inline constexpr std::int64_t kTileColumns = 16 * kTileVectors;
+// Calls run(Int<n>) with n, known to the compiler, the vectors of a tile that the next `columns` columns fill.
 template <class Run>
-inline void with_vectors(std::int64_t n, Run run) {
-  switch (n) {
-    case 1:
-      return run(Int<1>{});
-    case 2:
-      return run(Int<2>{});
-    case 3:
-      return run(Int<3>{});
-    default:
-      return run(Int<4>{});
+inline void with_vectors(std::int64_t columns, Run run) {
+  if constexpr (kTileVectors > 1) {
+    if (columns <= 16) return run(Int<1>{});
   }
+  if constexpr (kTileVectors > 2) {
+    if (columns <= 32) return run(Int<2>{});
+  }
+  if constexpr (kTileVectors > 3) {
+    if (columns <= 48) return run(Int<3>{});
+  }
+  run(Int<kTileVectors>{});
 }
 
 template <int MR, int NV>
@@ -39,11 +40,15 @@ inline void clear(F (&c)[MR][NV]) {
 template <class T, bool WordMajor, int MR, int NV>
 inline void tile(std::int64_t words, const std::uint32_t* a, std::int64_t lda, const std::uint32_t* b, std::int64_t ldb,
                  F (&c)[MR][NV]) {
+  // Unrolled early, or the compiler leaves the sums in memory where there are few registers.
   for (std::int64_t k = 0; k < words; ++k, b += ldb) {
     U row[NV];
+#pragma GCC unroll 4
     for (int j = 0; j < NV; ++j) row[j] = load_words(b + 16 * j);
+#pragma GCC unroll 6
     for (int i = 0; i < MR; ++i) {
       const std::uint32_t x = WordMajor ? a[k * lda + i] : a[i * lda + k];
+#pragma GCC unroll 4
       for (int j = 0; j < NV; ++j) c[i][j] = multiply_accumulate<T>(c[i][j], x, row[j]);
     }
   }

@@ -12,6 +12,11 @@ using Mask = __mmask16;
 using F = __m512;
 using U = __m512i;
 
+// Thirty-two registers: 24 for a tile's sums, four for a row of the second operand.
+inline constexpr int kTileRows = 6;
+inline constexpr int kTileVectors = 4;
+inline constexpr std::int64_t kBlockWords = 512;
+
 inline Mask first_lanes(int n) { return static_cast<Mask>((1U << static_cast<unsigned>(n)) - 1U); }
 
 inline F widen(__m256i halves) { return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16)); }

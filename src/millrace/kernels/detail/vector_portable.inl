@@ -15,6 +15,11 @@ struct U {
   std::uint32_t lane[16];
 };
 
+// How many rows and vectors of a matrix product are summed at once, at most 6 and 4, and how many words before the next rows.
+inline constexpr int kTileRows = 6;
+inline constexpr int kTileVectors = 4;
+inline constexpr std::int64_t kBlockWords = 512;
+
 template <class Op>
 inline F each(Op op) {
   F out;

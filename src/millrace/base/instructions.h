@@ -1,0 +1,46 @@
+// Which of the CPU's instructions this process uses.
+//
+// Our kernels, ATen, oneDNN and MKL each take the best that the CPU has. MILLRACE_CPU in the environment names a lower set for
+// all four, so that each path can be run, tested and timed on one machine. It reaches the libraries through the variables that
+// they read when they are first used (ATEN_CPU_CAPABILITY, ONEDNN_MAX_CPU_ISA, MKL_ENABLE_INSTRUCTIONS): these are set before
+// main, in every program that links this file. One that names a set no higher already stands. A word that is none, or a set that
+// this CPU does not have, ends the program there, with a ConfigError's text and exit code 2. MKL looks at its variable on Intel's
+// processors only.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace millrace {
+
+// Each holds those before it. avx2 is AVX2 with FMA; avx512 is AVX512F, BW, DQ and VL; avx512_bf16 leaves AMX out.
+enum class InstructionSet : std::uint8_t { portable, avx2, avx512, avx512_bf16 };
+
+[[nodiscard]] std::string_view name_of(InstructionSet set) noexcept;
+[[nodiscard]] InstructionSet hardware_instructions() noexcept;  // the best of this CPU
+
+// What this process uses. Any thread.
+[[nodiscard]] InstructionSet instructions() noexcept;
+// "MILLRACE_CPU=avx2" where the environment says so, else "".
+[[nodiscard]] std::string asked_instructions();
+
+// The set that a value of MILLRACE_CPU names, on a CPU whose best is `has`; ConfigError for another word or a higher set.
+[[nodiscard]] InstructionSet read_instructions(const std::string& word, InstructionSet has);
+
+// A library's variable and the words for sets up to the best of ours, lowest first.
+struct LibraryWords {
+  const char* variable;
+  std::string_view words[8];
+  std::string_view of_set[4];  // by InstructionSet
+};
+// What the variable has to be for this set; `now` when that is no higher already.
+[[nodiscard]] std::string_view library_word(const LibraryWords& library, InstructionSet set, std::string_view now) noexcept;
+inline constexpr LibraryWords kLibraryWords[] = {
+    {"ATEN_CPU_CAPABILITY", {"default", "avx2", "avx512"}, {"default", "avx2", "avx512", "avx512"}},
+    {"ONEDNN_MAX_CPU_ISA",
+     {"SSE41", "AVX", "AVX2", "AVX2_VNNI", "AVX2_VNNI_2", "AVX512_CORE", "AVX512_CORE_VNNI", "AVX512_CORE_BF16"},
+     {"SSE41", "AVX2", "AVX512_CORE", "AVX512_CORE_BF16"}},
+    {"MKL_ENABLE_INSTRUCTIONS", {"SSE4_2", "AVX", "AVX2", "AVX512"}, {"SSE4_2", "AVX2", "AVX512", "AVX512"}}};
+
+}  // namespace millrace

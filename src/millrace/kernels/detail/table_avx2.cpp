@@ -1,0 +1,14 @@
+// The kernels for AVX2 with FMA; bf16 is widened to fp32 before it is multiplied.
+#include "millrace/kernels/detail/vector_avx2.inl"
+
+// Written in terms of the vectors above.
+#include "millrace/kernels/detail/table.inl"
+
+namespace millrace::kernels::detail {
+
+const Table& avx2_table() noexcept {
+  static constexpr Table kTable = make_table("avx2");
+  return kTable;
+}
+
+}  // namespace millrace::kernels::detail
