@@ -20,7 +20,8 @@ from torch import nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-VOCABULARY, WIDTH, LAYERS, HEADS, CONTEXT, BATCH = 70, 384, 6, 6, 256, 8
+VOCABULARY = 70
+WIDTH, LAYERS, HEADS, CONTEXT, BATCH = 384, 6, 6, 256, 8  # or --size
 
 
 def seconds_since_process_start():
@@ -106,11 +107,14 @@ def main():
     parser.add_argument("--mode", choices=["eager", "compile"], default="eager")
     parser.add_argument("--dtype", choices=["fp32", "bf16"], default="fp32")
     parser.add_argument("--dropout", type=float, default=0.1)
+    parser.add_argument("--size", type=int, nargs=5, metavar=("WIDTH", "LAYERS", "HEADS", "CONTEXT", "BATCH"))
     parser.add_argument("--recompute", action="store_true", help="torch.utils.checkpoint")
     parser.add_argument("--peak", action="store_true", help="also report the peak of tensor bytes, from a profiled step")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--steps", type=int, default=3, help="timed steps per line of input")
     options = parser.parse_args()
+    if options.size:
+        globals().update(zip(("WIDTH", "LAYERS", "HEADS", "CONTEXT", "BATCH"), options.size))
     torch.set_num_threads(options.threads)
     step, peak = make_step(options)
     first = step().item()
