@@ -41,6 +41,7 @@ template <class T, bool WordMajor, int MR, int NV>
 inline void tile(std::int64_t words, const std::uint32_t* a, std::int64_t lda, const std::uint32_t* b, std::int64_t ldb,
                  F (&c)[MR][NV]) {
   // Unrolled early, or the compiler leaves the sums in memory where there are few registers.
+#pragma GCC unroll kWordsAtOnce
   for (std::int64_t k = 0; k < words; ++k, b += ldb) {
     U row[NV];
 #pragma GCC unroll 4

@@ -19,6 +19,7 @@ struct U {
 // Sixteen registers: six rows of one vector take twelve, the operands the rest.
 inline constexpr int kTileRows = 6;
 inline constexpr int kTileVectors = 1;
+inline constexpr int kWordsAtOnce = 2;
 inline constexpr std::int64_t kBlockWords = 256;  // with 16 columns half of a first-level cache
 
 inline __m256 as_floats(__m256i x) { return _mm256_castsi256_ps(x); }

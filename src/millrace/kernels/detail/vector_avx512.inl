@@ -15,6 +15,7 @@ using U = __m512i;
 // Thirty-two registers: 24 for a tile's sums, four for a row of the second operand.
 inline constexpr int kTileRows = 6;
 inline constexpr int kTileVectors = 4;
+inline constexpr int kWordsAtOnce = 1;
 inline constexpr std::int64_t kBlockWords = 512;
 
 inline Mask first_lanes(int n) { return static_cast<Mask>((1U << static_cast<unsigned>(n)) - 1U); }

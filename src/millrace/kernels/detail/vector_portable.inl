@@ -18,6 +18,7 @@ struct U {
 // How many rows and vectors of a matrix product are summed at once, at most 6 and 4, and how many words before the next rows.
 inline constexpr int kTileRows = 6;
 inline constexpr int kTileVectors = 4;
+inline constexpr int kWordsAtOnce = 1;
 inline constexpr std::int64_t kBlockWords = 512;
 
 template <class Op>
