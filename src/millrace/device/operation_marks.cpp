@@ -51,27 +51,22 @@ void mark(const char* operation, const ConvolutionCall& call) noexcept {
   doing_operation(operation, shapes.text());
 }
 
+// What an operation calls is left out: a convolution has been told with its shapes by then.
+thread_local int depth = 0;
+
 std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction& function) {
-  Shapes shapes;
-  bool is_first = true;
-  for (const c10::IValue& input : function.inputs()) {
-    if (!input.isTensor() || !input.toTensor().defined()) continue;
-    if (is_first) shapes.add(c10::toString(input.toTensor().scalar_type()));
-    shapes.add(is_first ? " " : ", ");
-    shapes.add(input.toTensor().sizes());
-    is_first = false;
-  }
-  doing_operation(function.name(), shapes.text());
+  if (depth++ == 0) doing_operation(function.name(), "");
   return nullptr;
 }
+
+void end(const at::RecordFunction&, at::ObserverContext*) { --depth; }
 
 }  // namespace
 
 void mark_convolutions() noexcept { set_convolution_watcher(&mark); }
 
 OperationMarks::OperationMarks()
-    : handle_(
-          at::addThreadLocalCallback(at::RecordFunctionCallback(&begin).needsInputs(true).scopes({at::RecordScope::FUNCTION}))) {}
+    : handle_(at::addThreadLocalCallback(at::RecordFunctionCallback(&begin, &end).scopes({at::RecordScope::FUNCTION}))) {}
 
 OperationMarks::~OperationMarks() { at::removeCallback(handle_); }
 

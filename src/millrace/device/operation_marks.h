@@ -9,7 +9,7 @@ namespace millrace::device {
 // each.
 void mark_convolutions() noexcept;
 
-// All operations that the calling thread runs, until destruction; costs a microsecond or two each. For trials.
+// All operations that the calling thread runs, by name, until destruction. For trials; their times are compared, so it is cheap.
 class OperationMarks {
  public:
   OperationMarks();

@@ -6,6 +6,7 @@
 #include <array>
 #include <chrono>
 #include <string_view>
+#include <system_error>
 
 #include "millrace/base/crash.h"
 #include "millrace/base/doing.h"
@@ -50,11 +51,15 @@ Watchdog::~Watchdog() {
 
 void Watchdog::start() {
   if (options_.limit_s <= 0) return;
-  thread_ = std::thread([this] {
+  const auto watch = [this] {
     block_signals_in_this_thread();
     std::unique_lock lock(mutex_);
     while (!wake_.wait_for(lock, std::chrono::seconds(1), [this] { return ends_; })) look();
-  });
+  };
+  try {
+    thread_ = std::thread(watch);
+  } catch (const std::system_error&) {  // no thread is left: a run needs no watchdog
+  }
 }
 
 double Watchdog::limit() const { return std::max(options_.limit_s, slow_.empty() ? 0.0 : kTimes * median(slow_)); }

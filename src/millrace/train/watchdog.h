@@ -33,7 +33,7 @@ class Watchdog {
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
-  void start();  // a thread that looks once a second, until destruction
+  void start();  // a thread that looks once a second, until destruction; none where the system allows none
   void look();   // once
 
  private:
