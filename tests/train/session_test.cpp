@@ -79,6 +79,25 @@ TEST(Session, ADryRunWritesNothing) {
   EXPECT_FALSE(std::filesystem::exists(folder.path() / "run"));
 }
 
+TEST(Session, HeaderAndPlanAreOnTheScreenBeforeAnythingIsTried) {
+  const toys::TemporaryFolder folder;
+  const Entry entry = toys::grouped_regression();
+  const config::Schema schema = schema_of(entry);
+  config::Layers layers(schema);
+  layers.add_values(entry.defaults, "recipe");
+  layers.add_values({{"precision.dtype", "auto"}, {"run.dir", (folder.path() / "run").string()}}, "test");
+  telemetry::Console console(telemetry::Console::Mode::automatic);
+  const RunRequest request{.entry = &entry, .config = layers.resolve(), .console = &console};
+  toys::at_point = [](const char* point) {
+    if (std::string_view(point) == "loss") throw std::runtime_error("the first step that is tried");
+  };
+  testing::internal::CaptureStdout();
+  EXPECT_THROW((void)run_training(request), RecipeError);
+  const std::string text = testing::internal::GetCapturedStdout();
+  toys::at_point = nullptr;
+  EXPECT_THAT(text, testing::AllOf(HasSubstr("recipe grouped_regression"), HasSubstr("\nplan\n"), HasSubstr("device.threads")));
+}
+
 TEST(Session, ARunWithoutAnEndIsAConfigError) {
   try {
     (void)toys::run(toys::grouped_regression(), "", {{"train.epochs", 0}});

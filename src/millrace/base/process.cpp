@@ -4,6 +4,8 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include "millrace/base/crash.h"
+
 namespace millrace {
 
 void prepare_process() {
@@ -15,6 +17,7 @@ void prepare_process() {
   struct sigaction ignore {};
   ignore.sa_handler = SIG_IGN;
   ::sigaction(SIGXFSZ, &ignore, nullptr);
+  install_crash_line();
 }
 
 }  // namespace millrace

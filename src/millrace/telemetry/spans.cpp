@@ -25,6 +25,14 @@ double quantile(std::vector<float>& values, double fraction) {
   return *nth;
 }
 
+// For people, where a name is one for logs.
+const char* word_of(Phase phase) noexcept {
+  constexpr std::array<const char*, kPhases> kWords = {
+      "waiting for data", "preparing the batch", "forward",  "backward", "optimiser update",
+      "log line",         "validation",          "snapshot", "step"};
+  return kWords[index_of(phase)];
+}
+
 }  // namespace
 
 std::string_view name_of(Phase phase) noexcept {
@@ -33,7 +41,8 @@ std::string_view name_of(Phase phase) noexcept {
   return kNames[index_of(phase)];
 }
 
-Span::Span(Timeline& timeline, Phase phase) noexcept : timeline_(&timeline), phase_(phase), begin_ns_(steady_nanoseconds()) {}
+Span::Span(Timeline& timeline, Phase phase) noexcept
+    : timeline_(&timeline), phase_(phase), begin_ns_(steady_nanoseconds()), doing_(Doing::Level::phase, word_of(phase)) {}
 
 Span::~Span() { timeline_->add(phase_, steady_nanoseconds() - begin_ns_); }
 

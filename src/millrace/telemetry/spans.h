@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "millrace/base/doing.h"
+
 namespace millrace::telemetry {
 
 // Phases of a step as the timeline reports them.
@@ -14,7 +16,8 @@ enum class Phase : std::uint8_t { data_wait, prepare, forward, backward, optimiz
 inline constexpr std::size_t kPhases = 9;
 [[nodiscard]] std::string_view name_of(Phase phase) noexcept;
 
-// Adds the time until its end to a phase of the current step. Two clock reads and one add; nesting is the caller's business.
+// Adds the time until its end to a phase of the current step, which is what the process is doing meanwhile (base/doing.h). Two
+// clock reads and one add; nesting is the caller's business.
 class Timeline;
 class Span {
  public:
@@ -27,6 +30,7 @@ class Span {
   Timeline* timeline_;
   Phase phase_;
   std::int64_t begin_ns_;
+  Doing doing_;
 };
 
 // Times of steps, and of what the loop does between them (validation, snapshots). Owned and used by the loop's thread; other

@@ -12,6 +12,7 @@
 #include "millrace/base/instructions.h"
 #include "millrace/base/openmp.h"
 #include "millrace/config/schema_of.h"
+#include "millrace/device/convolution_guard.h"
 #include "millrace/device/device.h"
 #include "millrace/device/heap.h"
 #include "millrace/device/tensor_memory.h"
@@ -119,6 +120,14 @@ void Assembly::choose_device() {
   if (const std::string asked = asked_instructions(); !asked.empty()) code += ", as " + asked + " says";
   choose("device.threads", std::to_string(threads),
          (automatic ? "the physical cores this process may use; " : "") + code + "; " + openmp_waits());
+  choose_guards();
+}
+
+void Assembly::choose_guards() {
+  std::string names;
+  for (const device::Fault* fault : device::guard_convolutions()) names += (names.empty() ? "" : ", ") + std::string(fault->name);
+  if (!names.empty() && context_.device.is_cpu())
+    plan_.set({"device.guards", names, "auto", "known faults of the libraries below, which are gone around"});
 }
 
 void Assembly::make_recipe(const RecipePlaces& places) {

@@ -86,6 +86,7 @@ class Assembly {
   void choose(const std::string& key, std::string value, std::string reason);
 
  private:
+  void choose_guards();
   void choose_cache(data::Pipeline& training, data::Pipeline& held_out);
   void plan_rates();
   [[nodiscard]] KeptTrials& kept_trials();

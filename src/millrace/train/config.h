@@ -105,6 +105,7 @@ struct TrainConfig {
   std::int64_t validate_batches = 0;
   std::int64_t early_stop_patience = 0;
   double early_stop_delta = 0.0;
+  std::int64_t hang_limit = 60;
   std::vector<std::string> off;
 
   static consteval auto fields() {
@@ -127,6 +128,12 @@ struct TrainConfig {
         field<&C::validate_batches>("Batches of a validation; 0 = the whole validation split.").min(0).free_on_resume(),
         field<&C::early_stop_patience>("Stop after this many validations without improvement; 0 = off.").min(0).free_on_resume(),
         field<&C::early_stop_delta>("Smallest improvement that counts for early_stop_patience.").min(0).free_on_resume(),
+        field<&C::hang_limit>(
+            "Seconds without any progress, and 50 times what is usual, after which a run says where it hangs, and "
+            "ends when it is asked to stop; 0 = never.")
+            .min(0)
+            .unit("s")
+            .free_on_resume(),
         field<&C::off>("Switchboard rows to turn off (--off=a,b). millrace list --switches names them.")};
   }
 };

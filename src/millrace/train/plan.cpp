@@ -35,15 +35,15 @@ Json Plan::to_json() const {
   return all;
 }
 
-std::string Plan::to_text() const {
+std::string to_text(const std::vector<Choice>& choices) {
   std::size_t option_width = 0;
   std::size_t value_width = 0;
-  for (const Choice& c : choices_) {
+  for (const Choice& c : choices) {
     option_width = std::max(option_width, c.option.size());
     value_width = std::max(value_width, std::min<std::size_t>(c.value.size(), 24));
   }
   std::string text;
-  for (const Choice& c : choices_) {
+  for (const Choice& c : choices) {
     std::string line = "  " + c.option + std::string(option_width - c.option.size() + 2, ' ') + c.value;
     if (c.value.size() < value_width) line += std::string(value_width - c.value.size(), ' ');
     if (!c.reason.empty()) line += "  " + c.reason;

@@ -16,6 +16,8 @@ struct Choice {
   bool by_trial = false;
 };
 
+[[nodiscard]] std::string to_text(const std::vector<Choice>& choices);  // aligned lines for people
+
 class Plan {
  public:
   void set(Choice choice);  // replaces one of the same option
@@ -25,7 +27,7 @@ class Plan {
   // bits.
   [[nodiscard]] Json trial_choices() const;
   [[nodiscard]] Json to_json() const;
-  [[nodiscard]] std::string to_text() const;  // aligned lines for people
+  [[nodiscard]] std::string to_text() const { return millrace::to_text(choices_); }
 
  private:
   std::vector<Choice> choices_;

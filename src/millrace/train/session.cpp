@@ -2,8 +2,10 @@
 
 #include <torch/nn/module.h>
 
+#include "millrace/base/doing.h"
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
+#include "millrace/device/operation_marks.h"
 #include "millrace/train/rehearsal.h"
 #include "millrace/train/run_files.h"
 #include "millrace/train/snapshot_check.h"
@@ -36,14 +38,21 @@ RunOutcome Session::run() {
   make_trainer();
   if (resumed_) trainer_->restore(resumed_->content);
   if (already_complete()) return finish(std::nullopt, "");
-  assembly_.decide();
-  assembly_.decide_memory();
+  const std::unique_ptr<Watchdog> watchdog = watch();
+  introduce();
+  {
+    const device::OperationMarks marks;
+    assembly_.decide();
+    assembly_.decide_memory();
+  }
   if (!resumed_ && assembly_.switches().on("rehearsal")) {
+    const Doing task(Doing::Level::task, "the rehearsal");
+    const device::OperationMarks marks;
     for (const std::string& warning : rehearse(assembly_, request_.entry).warnings) console().warning(warning);
   }
   const std::vector<std::string> untrained = resumed_ ? std::vector<std::string>() : samples();
   begin_folder();
-  introduce();
+  tell_choices();
   show_samples("the model before training", untrained);
   try {
     const Ending ending = trainer_->run();
@@ -54,6 +63,22 @@ RunOutcome Session::run() {
     finish(std::nullopt, error.what());
     throw;
   }
+}
+
+// From the first trial to the end of the run.
+std::unique_ptr<Watchdog> Session::watch() {
+  device::mark_convolutions();
+  WatchdogOptions options;
+  options.limit_s = static_cast<double>(assembly_.config().train.hang_limit);
+  options.say = [this](const std::string& text) { console().warning(text); };
+  options.saved = [this]() -> std::string {
+    if (folder_ == nullptr || !folder_->has_begun()) return resumed_ ? resumed_->from.string() : "";
+    const auto kept = snapshot::list(*request_.fs, folder_->path());
+    return kept.empty() ? "" : kept.back().path.string();
+  };
+  auto watchdog = std::make_unique<Watchdog>(std::move(options));
+  watchdog->start();
+  return watchdog;
 }
 
 // Looking never writes: neither a run folder nor a cache nor sample data that was not there.

@@ -11,6 +11,7 @@
 #include "millrace/train/run.h"
 #include "millrace/train/run_folder.h"
 #include "millrace/train/trainer.h"
+#include "millrace/train/watchdog.h"
 
 namespace millrace {
 
@@ -47,7 +48,10 @@ class Session {
   [[nodiscard]] Json kept_choices() const;
   void make_trainer();
   [[nodiscard]] ReportSinks sinks() const;
-  void introduce();  // session_report.cpp
+  [[nodiscard]] std::unique_ptr<Watchdog> watch();
+  void introduce();  // session_report.cpp; before any trial
+  void tell_notices();
+  void tell_choices();  // of trials, and all that the folder keeps of the plan
   [[nodiscard]] std::string plan_text();
   [[nodiscard]] std::vector<std::string> samples();
   void show_samples(const std::string& title, const std::vector<std::string>& texts);
@@ -66,6 +70,8 @@ class Session {
   std::optional<Resumed> resumed_;
   std::optional<std::int64_t> branches_after_;  // train.resume names an older snapshot: the later ones make way
   std::unique_ptr<Trainer> trainer_;
+  std::vector<Choice> told_;  // of the plan, so far
+  std::size_t notices_told_ = 0;
 };
 
 [[nodiscard]] Json versions();  // of Millrace, LibTorch, the compiler, the CPU capability

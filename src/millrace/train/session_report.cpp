@@ -127,16 +127,34 @@ void Session::introduce() {
                     (request_.preset.empty() ? "" : "  preset " + request_.preset) +
                     (folder_ == nullptr ? "" : "  run " + folder_->path().string()));
   for (const std::string& notice : request.config.notices) console().notice(notice);
-  for (const std::string& notice : assembly_.notices()) console().notice(notice);
+  tell_notices();
   console().line(plan_text());
+  told_ = assembly_.plan().choices();
+}
+
+void Session::tell_notices() {
+  const std::vector<std::string>& notices = assembly_.notices();
+  for (; notices_told_ < notices.size(); ++notices_told_) console().notice(notices[notices_told_]);
+}
+
+void Session::tell_choices() {
+  std::vector<Choice> news;
+  for (const Choice& choice : assembly_.plan().choices()) {
+    const auto is_told = [&](const Choice& told) { return told.option == choice.option && told.value == choice.value; };
+    if (std::ranges::none_of(told_, is_told)) news.push_back(choice);
+  }
+  std::string text = to_text(news);
+  if (!text.empty()) text.pop_back();
+  if (!text.empty()) console().line(text);
+  tell_notices();
   if (resumed_) {
     console().line("resumed from step " + with_commas(resumed_->content.step) + " of " +
                    resumed_->from.parent_path().parent_path().string());
   }
   if (folder_ == nullptr) return;
-  folder_->write(run_files::kConfig, config_text(request.config));
+  folder_->write(run_files::kConfig, config_text(assembly_.request().config));
   folder_->write(run_files::kPlan, assembly_.plan().to_json().dump(2) + "\n");
-  log_->write("start", {{"recipe", request.recipe},
+  log_->write("start", {{"recipe", assembly_.request().recipe},
                         {"preset", request_.preset},
                         {"command", request_.command_line},
                         {"step", trainer_->step()},

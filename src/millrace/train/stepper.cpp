@@ -7,6 +7,7 @@
 #include <limits>
 #include <utility>
 
+#include "millrace/base/doing.h"
 #include "millrace/base/error.h"
 #include "millrace/core/random.h"
 #include "millrace/device/autocast.h"
@@ -70,6 +71,7 @@ void Stepper::forget_micro_batches() {
 
 std::optional<Loss> Stepper::forward(Lane& lane, const Batch& batch, const Tensors& earlier, bool training,
                                      std::optional<at::ScalarType> autocast) {
+  const Doing doing(Doing::Level::phase, "forward");
   const device::Autocast guard(options_.device.type(), autocast);
   const StepContext context{.step = step_, .epoch = batch.epoch(), .training = training, .earlier = &earlier};
   std::optional<memory::OffloadScope> offload;
@@ -87,6 +89,7 @@ StepResult Stepper::accumulate(const Batch& batch, bool only) {
   Tensors earlier;
   for (Lane& lane : lanes_) {
     freeze_all_but(lane);
+    const Doing subject(Doing::Level::subject, lane.objective().name.c_str());
     std::optional<Loss> loss;
     {
       const Span span(timeline_, Phase::forward);
@@ -230,6 +233,8 @@ precision::Trial Stepper::try_precision(const Batch& batch, std::optional<at::Sc
 }
 
 precision::Trial Stepper::try_precision(const Batch& batch, std::optional<at::ScalarType> autocast, TrialRole role) {
+  const std::string what = "a trial of " + precision::name_of(autocast);
+  const Doing task(Doing::Level::task, what.c_str());
   if (autocast != at::kHalf) return try_scaled(batch, autocast, 1.0, role);
   precision::Trial trial;
   for (const double scale : {65536.0, 4096.0, 256.0}) {  // where a run's own scale would soon settle
@@ -276,6 +281,7 @@ precision::Trial Stepper::try_scaled(const Batch& batch, std::optional<at::Scala
 
 precision::Trial Stepper::try_lane(std::size_t i, const Loss& loss, double scale, TrialRole role, WorkClock& clock) {
   const Lane& lane = lanes_[i];
+  const Doing doing(Doing::Level::phase, "backward");
   at::Tensor total;
   for (const LossTerm& term : loss.terms) {
     const at::Tensor mean = term.sum / term.nominal_count * (scale * term.weight);

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "millrace/base/clock.h"
+#include "millrace/base/doing.h"
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
 #include "millrace/base/signals.h"
@@ -83,6 +84,7 @@ Ending Trainer::run() {
 // False where an epoch ended in batches of which nothing was left: then no step was made.
 bool Trainer::take_step() {
   parts_.timeline->begin_step();
+  doing_step(step_ + 1);
   parts_.stepper->begin_step(step_);
   std::vector<StepResult> results;
   metrics::Board measured;

@@ -1,0 +1,111 @@
+#include "millrace/base/doing.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <charconv>
+#include <cstring>
+
+namespace millrace {
+namespace {
+
+constexpr std::size_t kLevels = 3;
+constexpr std::size_t kWords = 32;  // of 8 characters: what an operation's detail has room for
+constexpr auto kRelaxed = std::memory_order_relaxed;
+
+struct State {
+  std::array<std::atomic<const char*>, kLevels> levels{};
+  std::atomic<std::int64_t> step{0};
+  std::atomic<const char*> operation{nullptr};
+  std::array<std::atomic<std::uint64_t>, kWords> detail{};
+  std::atomic<std::uint64_t> beat{0};
+};
+constinit State state;
+static_assert(std::atomic<const char*>::is_always_lock_free && std::atomic<std::uint64_t>::is_always_lock_free,
+              "read by signal handlers");
+
+std::atomic<const char*>& of(Doing::Level level) noexcept { return state.levels[static_cast<std::size_t>(level)]; }
+
+// One writer: no need for a locked addition.
+void moved() noexcept { state.beat.store(state.beat.load(kRelaxed) + 1, kRelaxed); }
+
+struct Text {
+  char* begin;
+  std::size_t room, used = 0;
+  void add(const char* more) noexcept {
+    for (; *more != '\0' && used + 1 < room; ++more) begin[used++] = *more;
+  }
+};
+
+}  // namespace
+
+Doing::Doing(Level level, const char* text) noexcept : level_(level), before_(of(level).load(kRelaxed)) {
+  of(level).store(text, kRelaxed);
+  moved();
+}
+
+Doing::~Doing() {
+  of(level_).store(before_, kRelaxed);
+  state.operation.store(nullptr, kRelaxed);
+  moved();
+}
+
+void doing_step(std::int64_t step) noexcept {
+  state.step.store(step, kRelaxed);
+  moved();
+}
+
+void doing_operation(const char* name, const char* detail) noexcept {
+  const std::size_t size = std::min(std::strlen(detail), 8 * kWords - 1);
+  for (std::size_t i = 0; i <= size / 8; ++i) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, detail + 8 * i, std::min<std::size_t>(8, size - 8 * i));
+    state.detail[i].store(word, kRelaxed);
+  }
+  state.operation.store(name, kRelaxed);
+  moved();
+}
+
+void doing_moved() noexcept { moved(); }
+
+std::uint64_t doing_beat() noexcept { return state.beat.load(kRelaxed); }
+
+const char* doing_now(Doing::Level level) noexcept { return of(level).load(kRelaxed); }
+
+std::size_t describe_doing(char* text, std::size_t size) noexcept {
+  if (size == 0) return 0;
+  Text out{text, size};
+  const auto separate = [&out] {
+    if (out.used > 0) out.add(", ");
+  };
+  if (const char* task = doing_now(Doing::Level::task)) out.add(task);
+  if (const std::int64_t step = state.step.load(kRelaxed); step > 0 && out.used == 0) {
+    std::array<char, 24> digits{};
+    std::to_chars(digits.data(), digits.data() + digits.size() - 1, step);
+    out.add("step ");
+    out.add(digits.data());
+  }
+  if (const char* phase = doing_now(Doing::Level::phase)) {
+    separate();
+    out.add(phase);
+    if (const char* subject = doing_now(Doing::Level::subject)) {
+      out.add(" of ");
+      out.add(subject);
+    }
+  }
+  if (const char* operation = state.operation.load(kRelaxed)) {
+    separate();
+    out.add(operation);
+    std::array<char, 8 * kWords + 1> detail{};
+    for (std::size_t i = 0; i < kWords; ++i) {
+      const std::uint64_t word = state.detail[i].load(kRelaxed);
+      std::memcpy(detail.data() + 8 * i, &word, 8);
+    }
+    if (detail[0] != '\0') out.add(" ");
+    out.add(detail.data());
+  }
+  text[out.used] = '\0';
+  return out.used;
+}
+
+}  // namespace millrace

@@ -1,0 +1,115 @@
+#include "millrace/base/doing.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+#include <string>
+#include <utility>
+
+#include "millrace/base/crash.h"
+
+namespace millrace {
+namespace {
+
+std::string now() {
+  std::array<char, 512> text{};
+  const std::size_t size = describe_doing(text.data(), text.size());
+  EXPECT_EQ(size, std::string(text.data()).size());
+  return text.data();
+}
+
+TEST(Doing, NamesStepPhaseSubjectAndOperation) {
+  EXPECT_EQ(now(), "");
+  doing_step(12);
+  EXPECT_EQ(now(), "step 12");
+  {
+    const Doing subject(Doing::Level::subject, "generator");
+    const Doing phase(Doing::Level::phase, "backward");
+    EXPECT_EQ(now(), "step 12, backward of generator");
+    doing_operation("aten::convolution_backward", "[2, 8, 4, 4, 4] x [16, 8, 3, 3, 3]");
+    EXPECT_EQ(now(), "step 12, backward of generator, aten::convolution_backward [2, 8, 4, 4, 4] x [16, 8, 3, 3, 3]");
+    doing_operation("aten::mm", "");
+    EXPECT_EQ(now(), "step 12, backward of generator, aten::mm");
+  }
+  EXPECT_EQ(now(), "step 12") << "an operation ends with its phase";
+  doing_step(0);
+  const Doing task(Doing::Level::task, "trial of bf16");
+  EXPECT_EQ(now(), "trial of bf16");
+}
+
+TEST(Doing, EveryChangeMovesTheBeat) {
+  std::uint64_t last = doing_beat();
+  const auto has_moved = [&last] { return std::exchange(last, doing_beat()) != last; };
+  EXPECT_FALSE(has_moved());
+  {
+    const Doing phase(Doing::Level::phase, "forward");
+    EXPECT_TRUE(has_moved());
+    doing_operation("aten::mm", "");
+    EXPECT_TRUE(has_moved());
+  }
+  EXPECT_TRUE(has_moved());
+  doing_moved();
+  EXPECT_TRUE(has_moved());
+}
+
+TEST(Doing, LongTextsAreCut) {
+  const std::string shapes(5000, 'x');
+  const Doing phase(Doing::Level::phase, "forward");
+  doing_operation("aten::cat", shapes.c_str());
+  EXPECT_EQ(now().size(), std::string("forward, aten::cat ").size() + 255);
+  std::array<char, 10> small{};
+  EXPECT_EQ(describe_doing(small.data(), small.size()), 9U);
+  EXPECT_STREQ(small.data(), "forward, ");
+  EXPECT_EQ(describe_doing(small.data(), 0), 0U);
+}
+
+class Crash : public testing::TestWithParam<std::pair<int, const char*>> {};
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+TEST_P(Crash, SaysWhatWasDoneAndEndsAsBefore) {
+  const auto [number, text] = GetParam();
+  EXPECT_EXIT(
+      {
+        install_crash_line();
+        doing_step(3);
+        const Doing phase(Doing::Level::phase, "backward");
+        doing_operation("aten::convolution_backward", "[2, 2]");
+        ::raise(number);
+        ::_exit(0);
+      },
+      testing::KilledBySignal(number),
+      std::string("^crash: ") + text +
+          " in step 3, backward, aten::convolution_backward .2, 2.; next: try --precision.dtype=fp32");
+}
+INSTANTIATE_TEST_SUITE_P(Signals, Crash,
+                         testing::Values(std::pair{SIGSEGV, "a segmentation fault .SIGSEGV."},
+                                         std::pair{SIGABRT, "an abort .SIGABRT."},
+                                         std::pair{SIGILL, "an illegal instruction .SIGILL."}));
+
+TEST(CrashDeathTest, AWriteThroughANullPointerIsOneLine) {
+  EXPECT_EXIT(
+      {
+        install_crash_line();
+        volatile int* volatile nowhere = nullptr;
+        *nowhere = 1;
+        ::_exit(0);
+      },
+      testing::KilledBySignal(SIGSEGV), "^crash: a segmentation fault .SIGSEGV.\n$");
+}
+
+TEST(CrashDeathTest, AHandlerThatIsThereStays) {
+  EXPECT_EXIT(
+      {
+        ::signal(SIGSEGV, [](int) { ::_exit(7); });
+        install_crash_line();
+        ::raise(SIGSEGV);
+      },
+      testing::ExitedWithCode(7), "^$");
+}
+#endif
+
+}  // namespace
+}  // namespace millrace

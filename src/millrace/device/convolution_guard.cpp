@@ -1,0 +1,164 @@
+#include "millrace/device/convolution_guard.h"
+
+#include <ATen/ops/convolution_backward_native.h>
+#include <ATen/ops/convolution_native.h>
+#include <torch/library.h>
+
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <tuple>
+
+namespace millrace::device {
+namespace {
+
+using Mask = std::array<bool, 3>;
+using Gradients = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
+
+// What guards are asked. Changed by tests alone once it stands.
+struct Rules {
+  Below below;
+  std::vector<const Fault*> rows;
+  std::map<std::string_view, std::int64_t> times;  // of tests
+  bool counts = false;
+};
+
+Rules& rules() {
+  static auto* const rules = new Rules;  // convolutions may run until the very end
+  return *rules;
+}
+
+std::atomic<ConvolutionWatcher> watched{nullptr};
+
+bool is_channels_last(const at::Tensor& tensor) {
+  const at::MemoryFormat format = tensor.suggest_memory_format();
+  return format == at::MemoryFormat::ChannelsLast || format == at::MemoryFormat::ChannelsLast3d;
+}
+
+struct Geometry {
+  at::IntArrayRef stride, padding, dilation;
+  bool transposed;
+  at::IntArrayRef output_padding;
+  std::int64_t groups;
+};
+
+ConvolutionCall call_of(const char* operation, const at::Tensor& input, const at::Tensor& weight, const Geometry& how) {
+  const ConvolutionCall call{.format = input.scalar_type(),
+                             .channels_last = is_channels_last(input) || is_channels_last(weight),
+                             .transposed = how.transposed,
+                             .input = input.sizes(),
+                             .weight = weight.sizes(),
+                             .stride = how.stride,
+                             .padding = how.padding,
+                             .dilation = how.dilation,
+                             .groups = how.groups,
+                             .isa = rules().below.isa};
+  if (ConvolutionWatcher watcher = watched.load(std::memory_order_relaxed)) watcher(operation, call);
+  return call;
+}
+
+const Fault* fault_of(const ConvolutionCall& call, Pass pass) {
+  Rules& rules = device::rules();
+  const bool is_ordinary = call.input.size() == call.weight.size() && call.weight.size() > 2;
+  const Fault* fault = is_ordinary ? device::fault_of(rules.rows, call, pass) : nullptr;
+  if (fault != nullptr && rules.counts) ++rules.times[fault->name];
+  return fault;
+}
+
+at::Tensor around(const at::Tensor& tensor, Instead instead) {
+  if (!tensor.defined()) return tensor;
+  if (instead == Instead::fp32) return tensor.to(at::kFloat);
+  return tensor.clone(at::MemoryFormat::Contiguous);  // contiguous() keeps channels-last strides where sizes are 1
+}
+
+at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight, const std::optional<at::Tensor>& bias,
+                       at::IntArrayRef stride, at::IntArrayRef padding, at::IntArrayRef dilation, bool transposed,
+                       at::IntArrayRef output_padding, std::int64_t groups) {
+  const Geometry how{stride, padding, dilation, transposed, output_padding, groups};
+  const Fault* fault = fault_of(call_of("aten::convolution", input, weight, how), Pass::forward);
+  if (fault == nullptr)
+    return at::native::convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups);
+  const std::optional<at::Tensor> shift = bias ? std::optional(around(*bias, fault->instead)) : std::nullopt;
+  return at::native::convolution(around(input, fault->instead), around(weight, fault->instead), shift, stride, padding, dilation,
+                                 transposed, output_padding, groups)
+      .to(input.scalar_type());
+}
+
+Gradients gradients(const Fault* fault, const at::Tensor& grad, const at::Tensor& input, const at::Tensor& weight,
+                    at::OptionalIntArrayRef bias_sizes, const Geometry& how, Mask mask) {
+  if (!mask[0] && !mask[1] && !mask[2]) return {};
+  const auto compute = [&](const at::Tensor& g, const at::Tensor& x, const at::Tensor& w) {
+    return at::native::convolution_backward(g, x, w, bias_sizes, how.stride, how.padding, how.dilation, how.transposed,
+                                            how.output_padding, how.groups, mask);
+  };
+  if (fault == nullptr) return compute(grad, input, weight);
+  Gradients found = compute(around(grad, fault->instead), around(input, fault->instead), around(weight, fault->instead));
+  const auto as_before = [&](at::Tensor& tensor) {
+    if (tensor.defined()) tensor = tensor.to(input.scalar_type());
+  };
+  as_before(std::get<0>(found));
+  as_before(std::get<1>(found));
+  as_before(std::get<2>(found));
+  return found;
+}
+
+Gradients convolution_backward(const at::Tensor& grad, const at::Tensor& input, const at::Tensor& weight,
+                               at::OptionalIntArrayRef bias_sizes, at::IntArrayRef stride, at::IntArrayRef padding,
+                               at::IntArrayRef dilation, bool transposed, at::IntArrayRef output_padding, std::int64_t groups,
+                               Mask mask) {
+  const Geometry how{stride, padding, dilation, transposed, output_padding, groups};
+  const ConvolutionCall call = call_of("aten::convolution_backward", input, weight, how);
+  const Fault* of_input = mask[0] ? fault_of(call, Pass::input_gradient) : nullptr;
+  const Fault* of_weight = mask[1] || mask[2] ? fault_of(call, Pass::weight_gradient) : nullptr;
+  if (of_input == of_weight) return gradients(of_input, grad, input, weight, bias_sizes, how, mask);
+  Gradients found = gradients(of_weight, grad, input, weight, bias_sizes, how, {false, mask[1], mask[2]});
+  std::get<0>(found) = std::get<0>(gradients(of_input, grad, input, weight, bias_sizes, how, {mask[0], false, false}));
+  return found;
+}
+
+// ATen computes these two for every device in one function that picks a library; for CPUs ours is asked instead and calls it.
+void stand() {
+  static auto* const library = new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::CPU, __FILE__, __LINE__);
+  library->impl("convolution", TORCH_FN(convolution));
+  library->impl("convolution_backward", TORCH_FN(convolution_backward));
+}
+
+void stand_once() {
+  static std::once_flag once;
+  std::call_once(once, stand);
+}
+
+}  // namespace
+
+const std::vector<const Fault*>& guard_convolutions() {
+  static const std::vector<const Fault*> rows = [] {
+    std::vector<const Fault*> found = faults_in_force(below());
+    if (found.empty()) return found;
+    rules().below = below();
+    rules().rows = found;
+    stand_once();
+    return found;
+  }();
+  return rows;
+}
+
+void set_convolution_watcher(ConvolutionWatcher watcher) noexcept { watched.store(watcher, std::memory_order_relaxed); }
+
+ConvolutionGuardForTest::ConvolutionGuardForTest(const Below& below) {
+  (void)guard_convolutions();
+  rules() = {.below = below, .rows = faults_in_force(below), .times = {}, .counts = true};
+  stand_once();
+}
+
+ConvolutionGuardForTest::~ConvolutionGuardForTest() {
+  rules() = {.below = below(), .rows = guard_convolutions(), .times = {}, .counts = false};
+}
+
+std::int64_t ConvolutionGuardForTest::times(std::string_view fault) const {
+  const auto it = rules().times.find(fault);
+  return it == rules().times.end() ? 0 : it->second;
+}
+
+}  // namespace millrace::device

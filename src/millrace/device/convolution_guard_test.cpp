@@ -1,0 +1,176 @@
+#include "millrace/device/convolution_guard.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/conv3d.h>
+#include <ATen/ops/convolution.h>
+#include <ATen/ops/ones.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "millrace/device/autocast.h"
+
+namespace millrace::device {
+namespace {
+
+Cpu cpu_with(OnednnIsa isa) {
+  return {.avx2 = isa >= OnednnIsa::avx2,
+          .avx512 = isa >= OnednnIsa::avx512,
+          .avx512_bf16 = isa >= OnednnIsa::avx512_bf16,
+          .amx_bf16 = isa == OnednnIsa::amx};
+}
+
+constexpr const char* kOnednn = "Intel(R) MKL-DNN v3.10.2 (Git Hash abc)";
+const Below kAmx = below(cpu_with(OnednnIsa::amx), "", kOnednn);
+
+std::vector<std::string_view> names(const Below& below) {
+  std::vector<std::string_view> all;
+  for (const Fault* fault : faults_in_force(below)) all.push_back(fault->name);
+  return all;
+}
+
+TEST(Faults, AreInForceByInstructionsAndVersion) {
+  EXPECT_EQ(kAmx.onednn, (Version{3, 10, 2}));
+  EXPECT_THAT(names(kAmx),
+              testing::ElementsAre("oneDNN-6035", "oneDNN-bf16-volumes", "pytorch-169688", "oneDNN-bf16-last", "oneDNN-5494"));
+  EXPECT_THAT(names(below(cpu_with(OnednnIsa::avx512_bf16), "", kOnednn)),
+              testing::ElementsAre("oneDNN-6035", "pytorch-169688", "oneDNN-bf16-last"));
+  EXPECT_THAT(names(below(cpu_with(OnednnIsa::avx2), "", kOnednn)), testing::ElementsAre("oneDNN-6035"));
+  EXPECT_THAT(names(below(cpu_with(OnednnIsa::older), "", kOnednn)), testing::IsEmpty());
+  EXPECT_THAT(names(below(cpu_with(OnednnIsa::amx), "AVX512_CORE_BF16", kOnednn)),
+              testing::ElementsAre("oneDNN-6035", "pytorch-169688", "oneDNN-bf16-last"));
+  EXPECT_THAT(names(below(cpu_with(OnednnIsa::amx), "avx2", kOnednn)), testing::ElementsAre("oneDNN-6035"));
+  EXPECT_EQ(names(below(cpu_with(OnednnIsa::amx), "AVX10_1_512_AMX", kOnednn)).size(), 5U);
+  EXPECT_EQ(names(below(cpu_with(OnednnIsa::amx), "", "Intel(R) MKL-DNN v3.14.0 (x)")).size(), 4U) << "oneDNN-5494 is mended";
+  EXPECT_EQ(names(below(cpu_with(OnednnIsa::amx), "", "no words of a version")).size(), 5U);
+}
+
+TEST(Faults, EachIsNamedOnceAndReported) {
+  std::set<std::string_view> seen;
+  for (const Fault& fault : known_faults()) {
+    EXPECT_TRUE(seen.insert(fault.name).second) << fault.name;
+    EXPECT_FALSE(fault.reported.empty() || fault.what.empty()) << fault.name;
+  }
+}
+
+// A convolution's output and gradients, of operands that depend on the shapes alone.
+struct Shape {
+  const char* fault;
+  std::vector<std::int64_t> input, weight, stride, padding;
+  bool channels_last = false;
+  at::ScalarType format = at::kBFloat16;
+  bool transposed = false;
+  const char* also = "";  // another row that the same shape meets
+};
+
+std::vector<at::Tensor> results(const Shape& shape, at::ScalarType format) {
+  const auto filled = [&](const std::vector<std::int64_t>& sizes, double step) {
+    std::int64_t count = 1;
+    for (const std::int64_t size : sizes) count *= size;
+    at::Tensor values = at::arange(count, at::kFloat).mul(step).sin().reshape(sizes).to(at::kBFloat16).to(format);
+    if (shape.channels_last && sizes.size() > 3)
+      values = values.contiguous(sizes.size() == 5 ? at::MemoryFormat::ChannelsLast3d : at::MemoryFormat::ChannelsLast);
+    return values;
+  };
+  const at::Tensor input = filled(shape.input, 0.7).requires_grad_();
+  const at::Tensor weight = filled(shape.weight, 1.3).requires_grad_();
+  const std::int64_t outputs = shape.transposed ? shape.weight[1] : shape.weight[0];
+  const at::Tensor bias = filled({outputs}, 0.4).requires_grad_();
+  const std::vector<std::int64_t> ones(shape.stride.size(), 1), zeros(shape.stride.size(), 0);
+  const at::Tensor output = at::convolution(input, weight, bias, shape.stride, shape.padding, ones, shape.transposed, zeros, 1);
+  const at::Tensor direction =
+      at::arange(output.numel(), at::kFloat).mul(0.31).cos().reshape(output.sizes()).to(at::kBFloat16).to(format);
+  output.backward(direction);
+  return {output.detach(), input.grad(), weight.grad(), bias.grad()};
+}
+
+double error(const at::Tensor& value, const at::Tensor& expected) {
+  return ((value.to(at::kDouble) - expected.to(at::kDouble)).norm() / expected.to(at::kDouble).norm()).item<double>();
+}
+
+class Guard : public testing::TestWithParam<Shape> {};
+
+TEST_P(Guard, GoesAroundTheFaultAndTheValuesAreRight) {
+  const Shape& shape = GetParam();
+  const ConvolutionGuardForTest guard(kAmx);
+  const std::vector<at::Tensor> found = results(shape, shape.format);
+  for (const Fault& other : known_faults()) {
+    const bool is_expected = other.name == shape.fault || other.name == shape.also;
+    EXPECT_EQ(guard.times(other.name), is_expected ? 1 : 0) << other.name;
+  }
+  const std::vector<at::Tensor> expected = results(shape, at::kDouble);
+  const double allowed = shape.format == at::kFloat ? 1e-5 : 0.01;
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    EXPECT_EQ(found[i].scalar_type(), shape.format);
+    EXPECT_LT(error(found[i], expected[i]), allowed) << i;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Faults, Guard,
+    testing::Values(
+        Shape{"oneDNN-6035", {32, 4, 32, 32}, {8, 4, 1, 1}, {2, 2}, {0, 0}, true, at::kFloat},
+        Shape{"oneDNN-6035", {4, 3, 9, 9}, {16, 3, 1, 1}, {2, 2}, {0, 0}, true},
+        Shape{"oneDNN-bf16-volumes", {2, 2, 4, 300, 4}, {8, 2, 3, 3, 3}, {1, 1, 1}, {1, 1, 1}},
+        Shape{"oneDNN-bf16-volumes", {2, 4, 4, 300, 4}, {8, 4, 3, 3, 3}, {2, 2, 2}, {1, 1, 1}, true},
+        Shape{"oneDNN-bf16-volumes", {2, 8, 3, 150, 4}, {8, 4, 3, 3, 3}, {2, 2, 2}, {1, 1, 1}, false, at::kBFloat16, true},
+        Shape{"oneDNN-bf16-last",
+              {3, 8, 9, 18, 2},
+              {11, 8, 4, 3, 2},
+              {2, 2, 4},
+              {1, 1, 1},
+              true,
+              at::kBFloat16,
+              false,
+              "pytorch-169688"},
+        Shape{"oneDNN-bf16-last", {2, 16, 12, 1}, {2, 16, 4, 2}, {2, 2}, {0, 1}, false, at::kBFloat16, false, "pytorch-169688"},
+        Shape{"pytorch-169688",
+              {2, 3, 6, 6, 3},
+              {8, 3, 3, 3, 3},
+              {1, 1, 3},
+              {1, 1, 0},
+              false,
+              at::kBFloat16,
+              false,
+              "oneDNN-bf16-last"},
+        Shape{"oneDNN-5494", {2, 3, 9, 20}, {8, 3, 2, 2}, {3, 1}, {0, 0}}),
+    [](const auto& shape_info) {
+      std::string name = shape_info.param.fault + std::to_string(shape_info.index);
+      std::erase(name, '-');
+      return name;
+    });
+
+TEST(Guard, LeavesOtherConvolutionsAlone) {
+  const ConvolutionGuardForTest guard(kAmx);
+  (void)results({"", {1, 16, 4, 64, 48}, {16, 16, 3, 3, 3}, {1, 1, 1}, {1, 1, 1}}, at::kBFloat16);
+  (void)results({"", {2, 2, 4, 300, 4}, {8, 2, 3, 3, 3}, {1, 1, 1}, {1, 1, 1}}, at::kFloat);
+  (void)results({"", {4, 16, 8, 8}, {8, 16, 1, 1}, {2, 2}, {0, 0}, true}, at::kFloat);
+  (void)results({"", {4, 3, 8, 8}, {8, 3, 1, 1}, {2, 2}, {0, 0}}, at::kFloat);
+  (void)results({"", {4, 3, 20}, {8, 3, 5}, {2}, {1}}, at::kBFloat16);
+  for (const Fault& fault : known_faults()) EXPECT_EQ(guard.times(fault.name), 0) << fault.name;
+}
+
+TEST(Guard, StandsUnderAutocastToo) {
+  const ConvolutionGuardForTest guard(kAmx);
+  const Autocast autocast(c10::DeviceType::CPU, at::kBFloat16);
+  const at::Tensor input = at::ones({2, 3, 6, 6, 3});
+  const at::Tensor output = at::conv3d(input, at::ones({4, 3, 3, 3, 3}), {}, {1, 1, 3}, {1, 1, 0});
+  EXPECT_EQ(output.scalar_type(), at::kBFloat16);
+  EXPECT_EQ(guard.times("pytorch-169688"), 1);
+  EXPECT_EQ(output.max().item<float>(), 81);
+}
+
+std::vector<std::string> told;
+TEST(Guard, TellsItsWatcher) {
+  const ConvolutionGuardForTest guard(kAmx);
+  told.clear();
+  set_convolution_watcher([](const char* operation, const ConvolutionCall& call) noexcept {
+    told.push_back(std::string(operation) + " " + std::to_string(call.weight[0]));
+  });
+  (void)results({"", {1, 2, 5, 5}, {3, 2, 3, 3}, {1, 1}, {0, 0}}, at::kFloat);
+  set_convolution_watcher(nullptr);
+  EXPECT_THAT(told, testing::ElementsAre("aten::convolution 3", "aten::convolution_backward 3"));
+}
+
+}  // namespace
+}  // namespace millrace::device

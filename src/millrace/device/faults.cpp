@@ -1,0 +1,166 @@
+#include "millrace/device/faults.h"
+
+#include <ATen/Version.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <utility>
+
+namespace millrace::device {
+namespace {
+
+constexpr Version kNone = {};
+
+bool is_volume(const ConvolutionCall& call) { return call.input.size() == 5; }
+
+// Rows of a few elements in tall planes, few channels: what was seen to hang, crash or be wrong lies within these bounds, what
+// was seen to be right without (16 channels and planes of 512 x 4 or 128 x 48 are). What lies beyond and is wrong, trials find.
+bool is_tall_and_narrow(const ConvolutionCall& call) {
+  if (!is_volume(call)) return false;
+  const std::int64_t channels = std::min(call.weight[0], call.weight[1]);
+  const std::int64_t height = std::max(call.input[3], output_size(call, 1));
+  const std::int64_t width = std::min(call.input[4], output_size(call, 2));
+  return channels <= 16 && height > 256 && width <= 32;
+}
+
+// Of the convolution that a transposed one turns around.
+bool ends_in_one_strided(const ConvolutionCall& call) {
+  const std::size_t last = call.input.size() - 3;
+  const std::int64_t size = call.transposed ? call.input.back() : output_size(call, last);
+  return call.input.size() > 3 && call.stride.back() > 1 && size == 1;
+}
+
+bool ends_in_one_strided_forward(const ConvolutionCall& call) { return !call.transposed && ends_in_one_strided(call); }
+
+bool is_point(const ConvolutionCall& call) {
+  return std::ranges::all_of(call.weight.slice(2), [](std::int64_t size) { return size == 1; });
+}
+
+bool steps_over_input(const ConvolutionCall& call) {
+  if (call.transposed || is_point(call)) return false;  // points have code of their own
+  for (std::size_t i = 0; i + 1 < call.stride.size(); ++i) {
+    if (call.stride[i] > call.weight[i + 2]) return true;
+  }
+  return false;
+}
+
+// oneDNN takes a block of channels at a time: 8 with AVX2, 16 beyond.
+bool is_strided_point_of_few_channels(const ConvolutionCall& call) {
+  const std::int64_t block = call.isa >= OnednnIsa::avx512 ? 16 : 8;
+  const bool is_strided = std::ranges::any_of(call.stride, [](std::int64_t step) { return step > 1; });
+  return call.channels_last && is_point(call) && is_strided && call.weight[1] < block;
+}
+
+constexpr std::array kFaults = {
+    Fault{"oneDNN-6035", "uxlfoundation/oneDNN #6035",
+          "weight gradients of 1x1 convolutions with a stride and few channels, channels-last: written beyond their memory",
+          OnednnIsa::avx2, OnednnIsa::amx, kNone, std::nullopt, Pass::weight_gradient, &is_strided_point_of_few_channels,
+          Instead::contiguous},
+    Fault{
+        "oneDNN-bf16-volumes", "seen with oneDNN 3.10.2, not reported yet",
+        "bf16 weight gradients of 3-D convolutions with few channels on tall, narrow volumes: they never end, crash or are wrong",
+        OnednnIsa::amx, OnednnIsa::amx, kNone, at::kBFloat16, Pass::weight_gradient, &is_tall_and_narrow, Instead::fp32},
+    Fault{"pytorch-169688", "pytorch/pytorch #169688, #188426",
+          "bf16 convolutions with a stride whose innermost output size is 1: wrong values", OnednnIsa::avx512, OnednnIsa::amx,
+          kNone, at::kBFloat16, Pass::forward, &ends_in_one_strided_forward, Instead::fp32},
+    Fault{"oneDNN-bf16-last", "seen with oneDNN 3.10.2, not reported yet",
+          "bf16 weight gradients of convolutions with a stride whose innermost output size is 1: garbage", OnednnIsa::avx512,
+          OnednnIsa::amx, kNone, at::kBFloat16, Pass::weight_gradient, &ends_in_one_strided, Instead::fp32},
+    Fault{"oneDNN-5494",
+          "uxlfoundation/oneDNN #5494, #5568",
+          "bf16 convolutions with a stride above their kernel's size: wrong values",
+          OnednnIsa::amx,
+          OnednnIsa::amx,
+          {3, 14, 0},
+          at::kBFloat16,
+          Pass::forward,
+          &steps_over_input,
+          Instead::fp32},
+};
+
+struct Word {
+  std::string_view word;
+  OnednnIsa isa;
+};
+// As oneDNN spells them; what it does not know sets no limit.
+constexpr std::array kWords = {Word{"SSE41", OnednnIsa::older},
+                               Word{"AVX", OnednnIsa::older},
+                               Word{"AVX2", OnednnIsa::avx2},
+                               Word{"AVX2_VNNI", OnednnIsa::avx2},
+                               Word{"AVX2_VNNI_2", OnednnIsa::avx2},
+                               Word{"AVX512_CORE", OnednnIsa::avx512},
+                               Word{"AVX512_CORE_VNNI", OnednnIsa::avx512},
+                               Word{"AVX512_CORE_BF16", OnednnIsa::avx512_bf16},
+                               Word{"AVX512_CORE_FP16", OnednnIsa::avx512_bf16},
+                               Word{"AVX10_1_512", OnednnIsa::avx512_bf16}};
+
+OnednnIsa isa_of(const Cpu& cpu) {
+  if (!cpu.avx2) return OnednnIsa::older;
+  if (!cpu.avx512) return OnednnIsa::avx2;
+  if (cpu.amx_bf16) return OnednnIsa::amx;
+  return cpu.avx512_bf16 ? OnednnIsa::avx512_bf16 : OnednnIsa::avx512;
+}
+
+Version version_in(std::string_view text) {
+  Version version{};
+  const std::size_t at = text.find(" v");
+  if (at == std::string_view::npos) return version;
+  std::string numbers(text.substr(at + 2, 24));
+  (void)std::sscanf(numbers.c_str(), "%d.%d.%d", &version[0], &version[1], &version[2]);
+  return version;
+}
+
+std::string_view environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? std::string_view() : value;
+}
+
+}  // namespace
+
+Below below(const Cpu& cpu, std::string_view limit, std::string_view onednn_text) {
+  Below below{isa_of(cpu), version_in(onednn_text)};
+  std::string upper(limit);
+  std::ranges::transform(upper, upper.begin(),
+                         [](unsigned char c) { return static_cast<char>(c >= 'a' && c <= 'z' ? c - 32 : c); });
+  for (const Word& word : kWords) {
+    if (word.word == upper) below.isa = std::min(below.isa, word.isa);
+  }
+  return below;
+}
+
+const Below& below() {
+  static const Below here = [] {
+    const std::string_view limit = environment("ONEDNN_MAX_CPU_ISA");
+    return below(cpu_info(), limit.empty() ? environment("DNNL_MAX_CPU_ISA") : limit, at::get_mkldnn_version());
+  }();
+  return here;
+}
+
+std::int64_t output_size(const ConvolutionCall& call, std::size_t i) {
+  const std::int64_t input = call.input[i + 2];
+  const auto at = [i](at::IntArrayRef values) { return values.size() == 1 ? values[0] : values[i]; };
+  const std::int64_t extent = at(call.dilation) * (call.weight[i + 2] - 1) + 1;
+  if (call.transposed) return (input - 1) * at(call.stride) - 2 * at(call.padding) + extent;
+  return (input + 2 * at(call.padding) - extent) / at(call.stride) + 1;
+}
+
+std::span<const Fault> known_faults() { return kFaults; }
+
+std::vector<const Fault*> faults_in_force(const Below& below) {
+  std::vector<const Fault*> rows;
+  for (const Fault& fault : kFaults) {
+    const bool is_fixed = fault.fixed_in != kNone && below.onednn >= fault.fixed_in;
+    if (below.isa >= fault.from && below.isa <= fault.to && !is_fixed) rows.push_back(&fault);
+  }
+  return rows;
+}
+
+const Fault* fault_of(std::span<const Fault* const> faults, const ConvolutionCall& call, Pass pass) {
+  for (const Fault* fault : faults) {
+    if (fault->pass == pass && (!fault->format || *fault->format == call.format) && fault->hits(call)) return fault;
+  }
+  return nullptr;
+}
+
+}  // namespace millrace::device

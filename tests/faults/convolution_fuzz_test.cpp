@@ -1,0 +1,131 @@
+// Convolutions of random shapes, as U-Nets and autoencoders have them: each ends, and is right, in both formats and layouts and
+// with any number of threads. MILLRACE_FUZZ_SHAPES: how many; a shape that is wrong is named.
+#include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/convolution.h>
+#include <ATen/ops/empty.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <random>
+#include <sstream>
+
+#include "millrace/device/convolution_guard.h"
+#include "millrace/device/limits.h"
+#include "millrace/device/operation_marks.h"
+
+namespace millrace::device {
+namespace {
+
+struct Case {
+  std::vector<std::int64_t> input, weight, stride, padding;
+  bool transposed = false;
+  int threads = 1;
+};
+
+std::int64_t one_of(std::mt19937& random, std::initializer_list<std::int64_t> values) {
+  return *(values.begin() + std::uniform_int_distribution<std::size_t>(0, values.size() - 1)(random));
+}
+
+std::int64_t between(std::mt19937& random, std::int64_t least, std::int64_t most) {
+  return std::uniform_int_distribution<std::int64_t>(least, most)(random);
+}
+
+// Half of them as the convolutions of a volume network, kernel 3 or 1; the others with any kernel and stride, in two directions
+// or three. Now and then a volume is tall and narrow.
+Case draw(std::mt19937& random) {
+  Case drawn;
+  const bool is_volume = between(random, 0, 3) > 0;
+  const bool is_usual = between(random, 0, 1) == 0;
+  const std::size_t directions = is_volume ? 3 : 2;
+  drawn.transposed = between(random, 0, 3) == 0;
+  const std::int64_t in = between(random, 1, 16), out = between(random, 1, 16);
+  drawn.input = {between(random, 1, 3), in};
+  drawn.weight = drawn.transposed ? std::vector{in, out} : std::vector{out, in};
+  const std::int64_t kernel = one_of(random, {1, 2, 3, 3, 5}), stride = one_of(random, {1, 1, 2, 3});
+  for (std::size_t i = 0; i < directions; ++i) {
+    const std::int64_t size = is_usual ? kernel : between(random, 1, 4);
+    drawn.weight.push_back(size);
+    drawn.stride.push_back(is_usual ? stride : between(random, 1, 4));
+    drawn.padding.push_back(between(random, 0, size / 2));
+    drawn.input.push_back(between(random, size, 19));
+  }
+  if (is_volume && between(random, 0, 5) == 0) {
+    drawn.input[2] = between(random, drawn.weight[2], 6);
+    drawn.input[3] = one_of(random, {257, 512, 1023});
+    drawn.input[4] = between(random, drawn.weight[4], 8);
+  }
+  drawn.threads = static_cast<int>(between(random, 1, 4));
+  return drawn;
+}
+
+std::string text_of(const Case& drawn, at::ScalarType format, bool channels_last) {
+  std::ostringstream text;
+  text << (drawn.transposed ? "transposed " : "") << format << " " << at::IntArrayRef(drawn.input) << " x "
+       << at::IntArrayRef(drawn.weight) << " stride " << at::IntArrayRef(drawn.stride) << " padding "
+       << at::IntArrayRef(drawn.padding) << " threads " << drawn.threads << (channels_last ? " channels-last" : "");
+  return text.str();
+}
+
+struct Operands {
+  at::Tensor input, weight, bias, direction;
+};
+
+at::Tensor noise(const std::vector<std::int64_t>& sizes, std::mt19937& random) {
+  std::normal_distribution<float> normal;
+  at::Tensor values = at::empty(sizes, at::kFloat);
+  std::generate_n(values.mutable_data_ptr<float>(), values.numel(), [&] { return normal(random); });
+  return values.to(at::kBFloat16).to(at::kFloat);  // the same numbers in each format
+}
+
+std::vector<at::Tensor> results(const Case& drawn, const Operands& of, at::ScalarType format, bool channels_last) {
+  const auto last = drawn.input.size() == 5 ? at::MemoryFormat::ChannelsLast3d : at::MemoryFormat::ChannelsLast;
+  const auto own = [&](const at::Tensor& tensor) {
+    const at::Tensor copy = tensor.to(format, /*non_blocking=*/false, /*copy=*/true);
+    return (channels_last && copy.dim() > 3 ? copy.contiguous(last) : copy).detach().requires_grad_();
+  };
+  const at::Tensor input = own(of.input), weight = own(of.weight), bias = own(of.bias);
+  const std::vector<std::int64_t> ones(drawn.stride.size(), 1), zeros(drawn.stride.size(), 0);
+  const at::Tensor output = at::convolution(input, weight, bias, drawn.stride, drawn.padding, ones, drawn.transposed, zeros, 1);
+  output.backward(own(of.direction).detach());
+  return {output.detach(), input.grad(), weight.grad(), bias.grad()};
+}
+
+TEST(ConvolutionFuzz, RandomShapesEndAndAgreeWithFp32OfOneThread) {
+  const char* wish = std::getenv("MILLRACE_FUZZ_SHAPES");
+  const int shapes = wish == nullptr ? 40 : std::atoi(wish);
+  const int threads = at::get_num_threads();
+  (void)guard_convolutions();
+  mark_convolutions();
+  std::mt19937 random(20261122);
+  for (int i = 0; i < shapes; ++i) {
+    const Case drawn = draw(random);
+    Operands operands{
+        noise(drawn.input, random), noise(drawn.weight, random), noise({drawn.weight[drawn.transposed ? 1 : 0]}, random), {}};
+    const std::vector<std::int64_t> ones(drawn.stride.size(), 1), zeros(drawn.stride.size(), 0);
+    const at::Tensor output = at::convolution(operands.input, operands.weight, operands.bias, drawn.stride, drawn.padding, ones,
+                                              drawn.transposed, zeros, 1);
+    if (output.numel() == 0) continue;
+    operands.direction = noise(output.sizes().vec(), random);
+    at::set_num_threads(1);
+    const std::vector<at::Tensor> expected = results(drawn, operands, at::kDouble, false);
+    at::set_num_threads(std::min(drawn.threads, most_threads()));
+    for (const at::ScalarType format : {at::kFloat, at::kBFloat16}) {
+      for (const bool channels_last : {false, true}) {
+        SCOPED_TRACE(text_of(drawn, format, channels_last));
+        const std::vector<at::Tensor> found = results(drawn, operands, format, channels_last);
+        for (std::size_t j = 0; j < found.size(); ++j) {
+          const double size = expected[j].norm().item<double>();
+          const double error = (found[j].to(at::kDouble) - expected[j]).norm().item<double>();
+          EXPECT_LE(error, (format == at::kFloat ? 1e-5 : 0.02) * size) << "0 output, 1 input, 2 weight, 3 bias: " << j;
+        }
+      }
+    }
+  }
+  at::set_num_threads(threads);
+  set_convolution_watcher(nullptr);
+}
+
+}  // namespace
+}  // namespace millrace::device
