@@ -1,5 +1,7 @@
 // The kernels of 3-D convolutional networks against ATen: smooth_leaky and circular_pad, values and gradients, both layouts.
+#include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/conv3d.h>
 #include <ATen/ops/linspace.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/randn.h>
@@ -9,6 +11,7 @@
 #include <limits>
 
 #include "millrace/kernels/circular_pad.h"
+#include "millrace/kernels/conv3d.h"
 #include "millrace/kernels/detail/test_support.h"
 #include "millrace/kernels/remove_components.h"
 #include "millrace/kernels/smooth_leaky.h"
@@ -106,6 +109,76 @@ TEST_P(Volume, CircularPadIsCatAndPad) {
       }
     }
   }
+}
+
+constexpr auto kLast = at::MemoryFormat::ChannelsLast3d;
+
+// As direct_conv3d reads, in any type.
+at::Tensor padded_convolution(const at::Tensor& x, const at::Tensor& more, const at::Tensor& weight, const at::Tensor& bias) {
+  return at::conv3d(circular_pad_plain(x, more), weight, bias);
+}
+
+TEST_P(Volume, DirectConvolutionIsPadAndConvolution) {
+  struct Case {
+    std::vector<std::int64_t> volume;  // N, D, H, W
+    std::int64_t channels, more, outputs;
+  };
+  const std::vector<Case> cases = {{{2, 3, 5, 7}, 1, 0, 1},     {{1, 1, 2, 3}, 3, 2, 5},    {{1, 2, 9, 5}, 2, 0, 16},
+                                   {{1, 3, 4, 49}, 16, 0, 16},  {{1, 2, 10, 17}, 9, 8, 13}, {{2, 1, 1, 1}, 8, 0, 33},
+                                   {{1, 2, 3, 13}, 32, 32, 32}, {{1, 2, 3, 6}, 20, 0, 70},  {{1, 2, 2, 40}, 7, 17, 3}};
+  const int threads = at::get_num_threads();
+  int count = 0;
+  for (const Case& one : cases) {
+    at::set_num_threads(1 + count++ % 4);
+    for (const auto type : {at::kFloat, at::kBFloat16}) {
+      const auto volume = [&](std::int64_t channels) {
+        return at::randn({one.volume[0], channels, one.volume[1], one.volume[2], one.volume[3]}).to(type).contiguous(kLast);
+      };
+      // Rounded weights, so that what is left in bf16 is the rounding of results.
+      const at::Tensor weight = (at::randn({one.outputs, one.channels + one.more, 3, 3, 3}) / 8).to(type).to(at::kFloat);
+      const double tolerance = type == at::kFloat ? 1e-5 : 1e-2;
+      for (const bool strided : {false, true}) {
+        if (one.more == 0) {
+          expect_agreement([](const Tensors& in) { return Tensors{direct_conv3d(in[0].contiguous(kLast), {}, in[1], in[2])}; },
+                           [](const Tensors& in) { return Tensors{padded_convolution(in[0], {}, in[1], in[2])}; },
+                           {volume(one.channels), weight, at::randn({one.outputs})}, tolerance, strided);
+        } else {
+          expect_agreement(
+              [](const Tensors& in) {
+                return Tensors{direct_conv3d(in[0].contiguous(kLast), in[1].contiguous(kLast), in[2], in[3])};
+              },
+              [](const Tensors& in) { return Tensors{padded_convolution(in[0], in[1], in[2], in[3])}; },
+              {volume(one.channels), volume(one.more), weight, at::randn({one.outputs})}, tolerance, strided);
+        }
+      }
+    }
+  }
+  at::set_num_threads(threads);
+}
+
+TEST_P(Volume, DirectConvolutionGivesTheGradientsThatAreWanted) {
+  const at::Tensor x = at::randn({1, 2, 3, 4, 5}).contiguous(kLast);
+  const at::Tensor more = at::randn({1, 3, 3, 4, 5}).contiguous(kLast).requires_grad_();
+  const at::Tensor weight = at::randn({4, 5, 3, 3, 3});
+  const at::Tensor bias = at::randn({4}).requires_grad_();
+  const at::Tensor y = direct_conv3d(x, more, weight, bias);
+  EXPECT_TRUE(y.is_contiguous(kLast));
+  y.sum().backward();
+  EXPECT_FALSE(x.grad().defined());
+  EXPECT_FALSE(weight.grad().defined());
+  EXPECT_TRUE(more.grad().is_contiguous(kLast));
+  EXPECT_NEAR(bias.grad()[0].item<double>(), 60, 1e-4);
+}
+
+TEST_P(Volume, DirectConvolutionSaysWhatItTakes) {
+  const at::Tensor weight = at::randn({4, 2, 3, 3, 3});
+  const at::Tensor bias = at::randn({4});
+  const at::Tensor x = at::randn({1, 2, 3, 4, 5});
+  EXPECT_FALSE(has_direct_conv3d(x, {}, weight, bias));
+  EXPECT_TRUE(has_direct_conv3d(x.contiguous(kLast), {}, weight, bias));
+  EXPECT_FALSE(has_direct_conv3d(x.to(at::kDouble).contiguous(kLast), {}, weight, bias));
+  EXPECT_FALSE(has_direct_conv3d(x.contiguous(kLast), x, weight, bias));
+  EXPECT_FALSE(has_direct_conv3d(x.contiguous(kLast), {}, weight.narrow(4, 0, 1), bias));
 }
 
 }  // namespace

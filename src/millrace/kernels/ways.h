@@ -22,9 +22,10 @@ enum class Operation : std::uint8_t {
   input_gradient,   // fp32: of a linear layer
   weight_gradient,  // of a linear layer; LibTorch's is rounded to bf16 where the layer computes in bf16
   attention,        // causal, forward and backward
-  norm              // residual, dropout and layer norm, forward and backward
+  norm,             // residual, dropout and layer norm, forward and backward
+  convolution       // circular, 3-D, channels last, forward and backward
 };
-inline constexpr std::size_t kOperations = 5;
+inline constexpr std::size_t kOperations = 6;
 [[nodiscard]] std::string_view name_of(Operation operation) noexcept;  // "weight_gradient"
 
 // For tensors of `type`, fp32 or bf16. Until it is chosen: LibTorch's for fp32 products, else ours. Any thread.

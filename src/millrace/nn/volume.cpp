@@ -6,7 +6,9 @@
 #include <array>
 
 #include "millrace/kernels/circular_pad.h"
+#include "millrace/kernels/conv3d.h"
 #include "millrace/kernels/smooth_leaky.h"
+#include "millrace/nn/detail/ways.h"
 #include "millrace/telemetry/spans.h"
 
 namespace millrace::nn {
@@ -14,7 +16,8 @@ namespace {
 
 // How often a switch's path was taken, by the row's name.
 struct Taken {
-  telemetry::Counter activation{"fused_activation"}, padding{"fused_padding"}, channels_last{"channels_last"};
+  telemetry::Counter activation{"fused_activation"}, padding{"fused_padding"}, channels_last{"channels_last"},
+      direct{"direct_convolution"};
 };
 
 const Taken& taken() {
@@ -41,6 +44,12 @@ at::Tensor circular_conv3d(const at::Tensor& x, const at::Tensor& more, const at
                            std::int64_t stride, const VolumePaths& paths) {
   const at::Tensor first = for_convolution(x);
   const at::Tensor second = more.defined() ? for_convolution(more) : more;
+  if (stride == 1 && paths.direct_convolution && kernels::has_direct_conv3d(first, second, weight, bias) &&
+      detail::convolution_goes_our_way(first, second, weight)) {
+    taken().direct.add(1);
+    if (!first.is_contiguous()) taken().channels_last.add(1);
+    return kernels::direct_conv3d(first, second, weight, bias);
+  }
   if (paths.fused_padding) taken().padding.add(1);
   const at::Tensor padded =
       paths.fused_padding ? kernels::circular_pad(first, second) : kernels::circular_pad_plain(first, second);

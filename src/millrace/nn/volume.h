@@ -12,6 +12,8 @@ namespace millrace::nn {
 struct VolumePaths {
   bool fused_activation = true;  // where, multiply, add and divide one after the other; tolerance
   bool fused_padding = true;     // at::cat, then at::pad; equal to the bit forward, tolerance backward
+  // Channels-last volumes and stride 1 only, where a trial finds it faster; else padding, then at::conv3d. Tolerance.
+  bool direct_convolution = true;
 };
 
 // The smooth leaky ramp of kernels/smooth_leaky.h.

@@ -305,7 +305,12 @@ std::optional<std::string> Assembly::try_on_batch(const std::function<void(const
 }
 
 void Assembly::decide() {
+  // Kernels of channels-last volumes are tried too, where the run may come to have such.
+  const bool last = switches_.on("channels_last") &&
+                    (config_.device.layout.is_auto() || config_.device.layout.value() == Layout::channels_last);
+  if (last) recipe_->set_layout(Layout::channels_last);
   try_kernels();
+  if (last) recipe_->set_layout(Layout::contiguous);
   decide_precision();
   plan_kernels();
   decide_layout();

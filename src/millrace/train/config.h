@@ -208,8 +208,9 @@ struct DeviceConfig {
             .min(1)
             .free_on_resume(),
         field<&C::layout>("Memory layout of images and volumes, where a recipe has a choice; auto = by a trial."),
-        field<&C::kernels>("Matrix products, attention and norms on a CPU by our kernels or by LibTorch's; auto = by a "
-                           "trial of the run's own step, each operation alone.")};
+        field<&C::kernels>(
+            "Matrix products, attention, norms and convolutions on a CPU by our kernels or by LibTorch's; auto = by a "
+            "trial of the run's own step, each operation alone.")};
   }
 };
 

@@ -152,6 +152,23 @@ struct Components {
   std::int64_t frequencies, pixels, count;
 };
 
+// A convolution with kernel 3 and stride 1 over volumes (samples, depth, height, width, channels) which continue circularly; the
+// channels of `more` lie behind those of x. Shares are bands of `band` rows of a plane. `columns` is out_channels rounded up
+// to 16. Panels are (27, channels, columns), bf16 as words of two neighbouring channels, made up with a zero. Sums of the
+// weights' gradient are (9, columns, 3 * channels rounded up to 16): kernel planes and rows, outputs, kernel columns and
+// channels.
+struct Conv3d {
+  const void* x;
+  const void* more;             // may be null
+  const std::uint32_t* panels;  // forward
+  const float* bias;            // forward: `columns` numbers, or null
+  void* out;                    // forward
+  const void* out_gradient;     // weights
+  std::int64_t samples, depth, height, width, channels, more_channels, out_channels, band;
+  Type type;
+};
+inline constexpr std::int64_t kConvSlack = 32;  // pixels behind a copied row that a tile may read
+
 struct Table {
   const char* name;
   void (*keep_bits)(const Keep&, std::int64_t first_group, std::int64_t groups, std::uint8_t* bits);  // 16 bytes a group
@@ -171,6 +188,9 @@ struct Table {
   std::size_t (*components_scratch)(const Components&);  // bytes each caller of the next provides
   void (*remove_components)(const Components&, std::int64_t first_tile, std::int64_t last_tile, void* scratch);
   void (*multiply)(const Product&, std::int64_t first_work, std::int64_t last_work);
+  void (*conv3d_forward)(const Conv3d&, std::int64_t first_band, std::int64_t last_band, void* scratch);
+  void (*conv3d_weights)(const Conv3d&, std::int64_t first_band, std::int64_t last_band, void* scratch, float* weight_sums,
+                         float* bias_sums);  // adds to the last two
 };
 
 const Table& portable_table() noexcept;

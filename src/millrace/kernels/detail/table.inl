@@ -3,6 +3,7 @@
 
 #include "millrace/kernels/detail/attention.inl"
 #include "millrace/kernels/detail/components.inl"
+#include "millrace/kernels/detail/conv3d.inl"
 #include "millrace/kernels/detail/elementwise.inl"
 #include "millrace/kernels/detail/product.inl"
 #include "millrace/kernels/detail/rows.inl"
@@ -26,7 +27,9 @@ constexpr Table make_table(const char* name) {
           pack_word_rows,
           components_scratch,
           remove_components,
-          multiply};
+          multiply,
+          conv3d_forward,
+          conv3d_weights};
 }
 
 }  // namespace

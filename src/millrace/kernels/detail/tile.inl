@@ -31,6 +31,7 @@ inline void with_vectors(std::int64_t columns, Run run) {
 
 template <int MR, int NV>
 inline void clear(F (&c)[MR][NV]) {
+#pragma GCC unroll 24
   for (int i = 0; i < MR; ++i) {
     for (int j = 0; j < NV; ++j) c[i][j] = splat(0.0F);
   }
@@ -46,7 +47,7 @@ inline void tile(std::int64_t words, const std::uint32_t* a, std::int64_t lda, c
     U row[NV];
 #pragma GCC unroll 4
     for (int j = 0; j < NV; ++j) row[j] = load_words(b + 16 * j);
-#pragma GCC unroll 6
+#pragma GCC unroll 24
     for (int i = 0; i < MR; ++i) {
       const std::uint32_t x = WordMajor ? a[k * lda + i] : a[i * lda + k];
 #pragma GCC unroll 4

@@ -67,10 +67,10 @@ inline float largest(F a) { return _mm512_reduce_max_ps(a); }
 
 template <class T>
 inline F multiply_accumulate(F c, std::uint32_t a, U b) {
-  const U x = _mm512_set1_epi32(static_cast<int>(a));
-  if constexpr (sizeof(T) == 4) {
-    return _mm512_fmadd_ps(_mm512_castsi512_ps(x), _mm512_castsi512_ps(b), c);
+  if constexpr (sizeof(T) == 4) {  // a number, not a word: the compiler then broadcasts within the instruction
+    return _mm512_fmadd_ps(_mm512_set1_ps(__builtin_bit_cast(float, a)), _mm512_castsi512_ps(b), c);
   } else {
+    const U x = _mm512_set1_epi32(static_cast<int>(a));
 #ifdef __AVX512BF16__
     return _mm512_dpbf16_ps(c, reinterpret_cast<__m512bh>(x), reinterpret_cast<__m512bh>(b));
 #else

@@ -4,6 +4,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/full_like.h>
 #include <ATen/ops/layer_norm.h>
 #include <ATen/ops/ones_like.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -11,6 +12,7 @@
 #include <functional>
 #include <vector>
 
+#include "millrace/kernels/conv3d.h"
 #include "millrace/kernels/kernels.h"
 #include "millrace/kernels/plain.h"
 #include "millrace/kernels/ways.h"
@@ -80,6 +82,28 @@ bool norm_goes_our_way(const at::Tensor& x, at::ScalarType residual_type, double
   const double elements = static_cast<double>(x.numel());
   return kernels::goes_our_way({Operation::norm, type, {x.numel() / width, width, p > 0 ? 1 : 0}, kWorkOfAnElement * elements},
                                forward_and_backward(inputs, fused), forward_and_backward(inputs, plain));
+}
+
+bool convolution_goes_our_way(const at::Tensor& x, const at::Tensor& more, const at::Tensor& weight) {
+  const at::ScalarType type = x.scalar_type();
+  if (!kernels::way_trial_runs()) return kernels::way_of(Operation::convolution, type) == kernels::Way::ours;
+  const auto volume = [](const at::Tensor& like) {
+    return at::full_like(like, 0.1).detach().requires_grad_(like.requires_grad());
+  };
+  const at::Tensor first = volume(x);
+  const at::Tensor second = more.defined() ? volume(more) : more;
+  Tensors inputs{leaf(weight.sizes(), at::kFloat), leaf({weight.size(0)}, at::kFloat)};
+  for (const at::Tensor& one : {first, second}) {
+    if (one.defined() && one.requires_grad()) inputs.push_back(one);
+  }
+  std::vector<std::int64_t> shape = x.sizes().vec();
+  for (const std::int64_t size : {more.defined() ? more.size(1) : 0, weight.size(0), first.requires_grad() ? 1L : 0L})
+    shape.push_back(size);
+  const double pixels = static_cast<double>(x.numel()) / static_cast<double>(x.size(1));
+  return kernels::goes_our_way(
+      {Operation::convolution, type, shape, pixels * static_cast<double>(weight.numel())},
+      forward_and_backward(inputs, [&] { return Tensors{kernels::direct_conv3d(first, second, inputs[0], inputs[1])}; }),
+      forward_and_backward(inputs, [&] { return Tensors{kernels::direct_conv3d_plain(first, second, inputs[0], inputs[1])}; }));
 }
 
 }  // namespace millrace::nn::detail

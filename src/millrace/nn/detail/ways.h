@@ -13,4 +13,7 @@ namespace millrace::nn::detail {
 // Residual, dropout and layer norm over the last dimension of x.
 [[nodiscard]] bool norm_goes_our_way(const at::Tensor& x, at::ScalarType residual_type, double p);
 
+// Circular convolution by kernels::direct_conv3d, which takes these, or by its plain path.
+[[nodiscard]] bool convolution_goes_our_way(const at::Tensor& x, const at::Tensor& more, const at::Tensor& weight);
+
 }  // namespace millrace::nn::detail

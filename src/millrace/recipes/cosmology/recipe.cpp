@@ -22,7 +22,9 @@ std::vector<Problem> Cosmology::problems(const Sections& sections, const RunConf
 
 Cosmology::Cosmology(const Sections& sections, const Context& context, OpenSky open)
     : context_(context), open_(std::move(open)), recipe_(sections.recipe) {
-  paths_ = {.fused_activation = context.on("fused_activation"), .fused_padding = context.on("fused_padding")};
+  paths_ = {.fused_activation = context.on("fused_activation"),
+            .fused_padding = context.on("fused_padding"),
+            .direct_convolution = context.on("direct_convolution")};
   fused_projection_ = context.on("fused_projection");
   if (!open_) {
     const bool remembers = context.on("file_index") && context.places.writes && !context.places.cache_folder.empty();
