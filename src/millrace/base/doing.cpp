@@ -19,6 +19,7 @@ struct State {
   std::atomic<const char*> operation{nullptr};
   std::array<std::atomic<std::uint64_t>, kWords> detail{};
   std::atomic<std::uint64_t> beat{0};
+  std::atomic<const void*> owner{nullptr};  // the thread whose scopes count, until its outermost one ends
 };
 constinit State state;
 static_assert(std::atomic<const char*>::is_always_lock_free && std::atomic<std::uint64_t>::is_always_lock_free,
@@ -28,6 +29,20 @@ std::atomic<const char*>& of(Doing::Level level) noexcept { return state.levels[
 
 // One writer: no need for a locked addition.
 void moved() noexcept { state.beat.store(state.beat.load(kRelaxed) + 1, kRelaxed); }
+
+// Where several loops run in one process, the texts of one alone: those of others end at other times.
+thread_local int depth = 0;
+
+bool enter() noexcept {
+  const void* none = nullptr;
+  if (depth == 0 && !state.owner.compare_exchange_strong(none, &depth, kRelaxed)) return false;
+  ++depth;
+  return true;
+}
+
+void leave() noexcept {
+  if (--depth == 0) state.owner.store(nullptr, kRelaxed);
+}
 
 struct Text {
   char* begin;
@@ -39,14 +54,17 @@ struct Text {
 
 }  // namespace
 
-Doing::Doing(Level level, const char* text) noexcept : level_(level), before_(of(level).load(kRelaxed)) {
-  of(level).store(text, kRelaxed);
+Doing::Doing(Level level, const char* text) noexcept : level_(level), counts_(enter()) {
+  if (counts_) before_ = of(level).exchange(text, kRelaxed);
   moved();
 }
 
 Doing::~Doing() {
-  of(level_).store(before_, kRelaxed);
-  state.operation.store(nullptr, kRelaxed);
+  if (counts_) {
+    of(level_).store(before_, kRelaxed);
+    state.operation.store(nullptr, kRelaxed);
+    leave();
+  }
   moved();
 }
 

@@ -1,5 +1,6 @@
 // What the process's loop is doing, for whoever has to say it when the loop itself can't: the watchdog of a run, and the line of
-// a crash. Written by one thread at a time, read by any and by signal handlers; a write costs a few stores.
+// a crash. Read by any thread and by signal handlers; a write costs a few stores. Where several threads have scopes, those of
+// the first one count until they have ended.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +19,8 @@ class Doing {
 
  private:
   Level level_;
-  const char* before_;
+  bool counts_;
+  const char* before_ = nullptr;
 };
 
 void doing_step(std::int64_t step) noexcept;  // 1-based; 0 = none

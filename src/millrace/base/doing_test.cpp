@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdlib>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "millrace/base/crash.h"
@@ -38,6 +39,15 @@ TEST(Doing, NamesStepPhaseSubjectAndOperation) {
   doing_step(0);
   const Doing task(Doing::Level::task, "trial of bf16");
   EXPECT_EQ(now(), "trial of bf16");
+}
+
+TEST(Doing, ScopesOfAnotherThreadDoNotComeBetween) {
+  const Doing outer(Doing::Level::phase, "forward");
+  std::thread([] {
+    const Doing other(Doing::Level::phase, "validation");
+    EXPECT_EQ(now(), "forward");
+  }).join();
+  EXPECT_EQ(now(), "forward");
 }
 
 TEST(Doing, EveryChangeMovesTheBeat) {
