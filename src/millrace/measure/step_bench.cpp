@@ -12,6 +12,7 @@
 #include "millrace/device/device.h"
 #include "millrace/device/tensor_memory.h"
 #include "millrace/train/kernel_trial.h"
+#include "millrace/train/layout_trial.h"
 #include "millrace/train/memory_choice.h"
 #include "millrace/train/recipe_guard.h"
 #include "millrace/train/run.h"
@@ -55,10 +56,28 @@ struct StepBench::Impl {
   double loss_first = 0;
   at::Tensor loss;
   std::vector<KernelChoice> kernels;
+  std::string layout;  // that a trial chose
   MemoryChoice memory;
   std::uint64_t resident_bytes = 0;  // before the first step
 
   // As a run does, and with what runs have measured.
+  void choose_ways(const std::string& precision, at::Device device) {
+    const bool has_layouts = recipe->set_layout(Layout::contiguous);
+    const bool tries_layouts = has_layouts && shared.device.layout.is_auto() && switches.on("channels_last");
+    const bool last = !shared.device.layout.is_auto() && shared.device.layout.value() == Layout::channels_last;
+    if (last || tries_layouts) recipe->set_layout(Layout::channels_last);
+    choose_kernels(device);
+    if (precision == "auto" && switches.on("autocast")) {
+      const auto trial = [this](std::optional<at::ScalarType> format) { return stepper->try_precision(batch, format); };
+      stepper->set_autocast(precision::choose(device, trial).autocast);
+    }
+    if (tries_layouts) {
+      const bool is_last = try_layouts(*recipe, *stepper, batch).channels_last;
+      recipe->set_layout(is_last ? Layout::channels_last : Layout::contiguous);
+      layout = is_last ? "channels_last" : "contiguous";
+    }
+    stepper->end_trials();
+  }
   void choose_kernels(at::Device device) {
     kernels::forget_ways();
     if (!device.is_cpu()) return;
@@ -97,7 +116,6 @@ StepBench::StepBench(const Entry& entry, const StepBenchOptions& options) : impl
   impl.recipe = make_guarded(entry.name, entry.make, impl.config.values, context);
   impl.recipe->model().to(device);
   impl.recipe->model().train();
-  if (!impl.shared.device.layout.is_auto()) impl.recipe->set_layout(impl.shared.device.layout.value());
   StepperOptions stepper{
       .device = device, .seed = context.seed, .autocast = autocast_of(options.precision, device), .total_steps = 1'000'000};
   if (!impl.switches.on("autocast")) stepper.autocast.reset();
@@ -105,7 +123,7 @@ StepBench::StepBench(const Entry& entry, const StepBenchOptions& options) : impl
   stepper.recovers = impl.switches.on("memory_recovery");
   impl.stepper = std::make_unique<Stepper>(*impl.recipe, impl.switches, impl.timeline, stepper);
   impl.batch = shape.batch(impl.config.values, context.seed);
-  impl.choose_kernels(device);
+  impl.choose_ways(options.precision, device);
   if (impl.switches.on("recompute")) {
     impl.memory = impl.shared.memory.budget.empty() ? named_memory(impl.shared.memory)
                                                     : try_memory(*impl.stepper, impl.batch, impl.shared.memory, false);
@@ -165,6 +183,8 @@ Json StepBench::report(const std::vector<double>& ms) const {
           {"loss_last", impl.loss.defined() ? impl.loss.item<double>() : 0.0},
           {"shares", std::move(shares)},
           {"kernels", std::move(kernels)},
+          {"layout", impl.layout},
+          {"format", precision::name_of(impl.stepper->autocast())},
           {"switches", std::move(switches)},
           {"versions", versions()}};
 }

@@ -34,7 +34,7 @@ class StepBench {
 
 // {recipe, shape, precision, steps, ms: [...], ms_p50, ms_min, first_step_s_since_process_start, peak_memory_bytes, loss_first,
 // loss_last, memory: {step_peak_bytes (of tensors), resident_before_bytes, recompute, and with a budget what try_memory says},
-// kernels: {option: {way, reason}} of those that a trial chose, switches, ...}
+// kernels: {option: {way, reason}} of those that a trial chose, layout ("" = not tried), format, switches, ...}
 [[nodiscard]] Json bench_step(const Entry& entry, const StepBenchOptions& options);
 
 }  // namespace millrace

@@ -59,6 +59,18 @@ LayoutVerdict judge_layouts(const LayoutRounds& plain, const LayoutRounds& last)
           /*by_time=*/true, found.disturbed};
 }
 
+LayoutVerdict try_layouts(Recipe& recipe, Stepper& stepper, const Batch& batch) {
+  LayoutRounds plain, last;
+  for (std::size_t round = 0; round < kRounds; ++round) {
+    recipe.set_layout(Layout::contiguous);
+    plain[round] = stepper.try_precision(batch, stepper.autocast(), TrialRole::reference);
+    recipe.set_layout(Layout::channels_last);
+    last[round] = stepper.try_precision(batch, stepper.autocast(), TrialRole::compared);
+  }
+  stepper.end_trials();
+  return judge_layouts(plain, last);
+}
+
 // Another layout adds in another order, so a resumed run keeps its own.
 void Assembly::decide_layout() {
   if (!recipe_->set_layout(Layout::contiguous)) return;
@@ -84,25 +96,18 @@ Choice Assembly::try_layouts() {
   const auto chosen = [](bool channels_last, std::string reason) {
     return Choice{"device.layout", channels_last ? kChannelsLast : kContiguous, "auto", std::move(reason), /*by_trial=*/true};
   };
-  LayoutRounds plain, last;
+  LayoutVerdict verdict;
   std::string trial;
   std::optional<Json> known;
   const auto how = try_on_batch([&](const Batch& batch) {
     trial = step_trial("layout " + precision::name_of(stepper_->autocast()), request_.recipe, request_.config.values,
                        recipe_->model(), batch);
     if (known = kept_trials().find(trial); is_verdict(known)) return;
-    for (std::size_t round = 0; round < kRounds; ++round) {
-      recipe_->set_layout(Layout::contiguous);
-      plain[round] = stepper_->try_precision(batch, stepper_->autocast(), TrialRole::reference);
-      recipe_->set_layout(Layout::channels_last);
-      last[round] = stepper_->try_precision(batch, stepper_->autocast(), TrialRole::compared);
-    }
+    verdict = millrace::try_layouts(*recipe_, *stepper_, batch);
   });
-  stepper_->end_trials();
   if (!how) return chosen(false, "no batch to try it on");
   if (is_verdict(known))
     return chosen(known->at("value") == kChannelsLast, known->at("reason").get<std::string>() + kOfAnEarlierRun);
-  LayoutVerdict verdict = judge_layouts(plain, last);
   if (verdict.by_time && !verdict.disturbed) {
     kept_trials().keep(trial, {{"value", verdict.channels_last ? kChannelsLast : kContiguous}, {"reason", verdict.reason}});
     kept_trials().save();

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "millrace/precision/precision.h"
+#include "millrace/train/stepper.h"
 
 namespace millrace {
 
@@ -20,5 +21,7 @@ struct LayoutVerdict {
 // The same step in both layouts, the gradients channels-last compared with those before it contiguous. What is not finite loses;
 // values that differ are out, as in precision::confirm(); else the time decides.
 [[nodiscard]] LayoutVerdict judge_layouts(const LayoutRounds& contiguous, const LayoutRounds& channels_last);
+// The same of trial steps of this batch, which leave no trace but the recipe's layout: the caller sets it to the one it takes.
+[[nodiscard]] LayoutVerdict try_layouts(Recipe& recipe, Stepper& stepper, const Batch& batch);
 
 }  // namespace millrace

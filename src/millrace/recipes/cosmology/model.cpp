@@ -98,7 +98,9 @@ at::Tensor UNet::up(const char* name, const Convolution& deconv, nn::BatchNorm& 
   return memory::block(name, *norm, [this, &deconv, &norm, x] {
     constexpr std::array<std::int64_t, 3> kTwo{2, 2, 2};
     constexpr std::array<std::int64_t, 3> kOne{1, 1, 1};
-    return activate(norm->forward(at::conv_transpose3d(x, deconv.weight, deconv.bias, kTwo, kOne, kOne)), config_.act, paths_);
+    at::Tensor y = at::conv_transpose3d(x, deconv.weight, deconv.bias, kTwo, kOne, kOne);
+    if (channels_last_) y = y.contiguous(at::MemoryFormat::ChannelsLast3d);  // LibTorch's fp32 result is not
+    return activate(norm->forward(y), config_.act, paths_);
   });
 }
 
