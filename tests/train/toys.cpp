@@ -12,7 +12,7 @@ RunOutcome run(const Entry& entry, const std::filesystem::path& folder, const Js
   const auto aliases = aliases_of(entry);
   config::Layers layers(schema, aliases);
   layers.add_values(entry.defaults, "recipe");
-  layers.add_values({{"train.off", {"rehearsal"}}}, "toys");
+  layers.add_values({{"train.off", {"rehearsal"}}, {"device.kernels", "ours"}}, "toys");
   layers.add_values(overrides, "test");
   if (!folder.empty()) layers.add_values({{"run.dir", folder.string()}}, "test");
   telemetry::Console console(telemetry::Console::Mode::quiet);

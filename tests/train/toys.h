@@ -23,7 +23,7 @@ namespace millrace::toys {
 extern std::function<void(const char* point)> at_point;
 
 // Resolves `overrides` (dotted keys) over the recipe's defaults and runs it quietly in `folder` ("" = no files). Without a
-// rehearsal, unless train.off says otherwise: faults that a test plants are to meet a step.
+// rehearsal and a trial of kernels, unless the overrides say otherwise: faults that a test plants are to meet a step.
 RunOutcome run(const Entry& entry, const std::filesystem::path& folder, const Json& overrides, bool fresh = false,
                Fs* fs = nullptr);
 
