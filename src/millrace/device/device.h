@@ -77,8 +77,8 @@ struct Cpu {
 void keep_freed_memory() noexcept;
 
 // ATen's and OpenMP's intra-op threads, made here. ConfigError for more than most_threads(), DeviceError where the system does
-// not allow them (device/limits.h). Call it before anything is computed: from here on known faults of the libraries are gone around
-// (device/convolution_guard.h).
+// not allow them (device/limits.h). Call it before anything is computed: from here on known faults of the libraries are gone
+// around (device/convolution_guard.h).
 void set_threads(int intra_op);
 
 }  // namespace millrace::device
