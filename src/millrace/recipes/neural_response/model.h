@@ -51,7 +51,7 @@ class DigitalTwin : public torch::nn::Module {
   [[nodiscard]] std::vector<std::string> head_parameters() const;  // adapters, readouts
   // The memory order of the core's tensors.
   void set_channels_last(bool channels_last) noexcept { channels_last_ = channels_last; }
-  // A session's spatial masks (units, H, W) and receptive parts, for pictures; Gaussian readouts only, else undefined.
+  // A session's spatial masks (units, H, W), for pictures; undefined where the readout is linear.
   [[nodiscard]] at::Tensor masks(std::size_t session, std::int64_t height, std::int64_t width) const;
 
  private:
@@ -59,10 +59,13 @@ class DigitalTwin : public torch::nn::Module {
     at::Tensor features;      // (N, C, H, W)
     at::Tensor error_square;  // (N), or undefined
   };
+  at::Tensor adapted(const Rows& rows);
   Shared core(const at::Tensor& stim, const at::Tensor& behavior);
   at::Tensor rates(std::size_t session, const at::Tensor& features);
+  void read(const Rows& rows, const Shared& shared, std::int64_t first, Predicted& out);
   void joined(std::span<const Rows> batch, Predicted& out);
   void apart(std::span<const Rows> batch, Predicted& out);
+  [[nodiscard]] std::vector<std::string> names_of(bool heads) const;
 
   ModelConfig config_;
   std::vector<SessionShape> sessions_;

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "millrace/base/error.h"
 #include "millrace/nn/functional.h"
 #include "millrace/nn/stencil.h"
 #include "millrace/recipes/neural_response/config.h"
@@ -42,6 +43,10 @@ struct ModelPaths {
 
 [[nodiscard]] ModelConfig model_config_of(const RecipeConfig& recipe, std::int64_t lags, std::int64_t behavior_dim);
 
+// What no network can have: more lags in a filter than there are, a stage that leaves no pixel, a predictor (pc) with fewer than
+// two frames or other channels than the features.
+[[nodiscard]] std::vector<Problem> shape_problems(const ModelConfig& config);
+
 // Parameters of a model with sessions of so many units: a closed form, of any size, before anything is allocated.
 [[nodiscard]] double parameters_of(const ModelConfig& config, std::span<const std::int64_t> units);
 
@@ -50,6 +55,13 @@ struct ModelPaths {
 // Channels that the core gives to the modulator, and the modulator to the readouts.
 [[nodiscard]] std::int64_t feature_channels(const ModelConfig& config);
 [[nodiscard]] std::int64_t readout_channels(const ModelConfig& config);
+
+// Frames of the features, and pixels of a side of them (of `side` pixels before the frontend); below 1: none are left.
+[[nodiscard]] std::int64_t feature_frames(const ModelConfig& config);
+[[nodiscard]] std::int64_t feature_side(const ModelConfig& config, std::int64_t side);
+// Whether a stage's shortcut is a convolution of its own, and the channels within the gate of its pooling.
+[[nodiscard]] bool has_projection(const StageConfig& stage, std::int64_t in);
+[[nodiscard]] std::int64_t gate_width(const StageConfig& stage);
 
 // A module that only holds others, so that names become those of the original.
 struct Holder : torch::nn::Module {
