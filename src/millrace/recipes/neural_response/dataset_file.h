@@ -34,6 +34,7 @@ struct SessionFile {
   std::uint64_t seed = 1002;
   std::filesystem::path folder;  // where the folder NAME/ with its HDF5 files is, when data.dir does not say
   std::string place;             // its file, for messages
+  std::string options;           // all of the above but the folder, as text: for the fingerprint
 };
 
 struct DatasetFile {

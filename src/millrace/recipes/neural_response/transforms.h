@@ -95,7 +95,7 @@ struct Plane {
 };
 
 // The operations in turn. `series` is used up.
-[[nodiscard]] Series apply(std::span<const Operation> operations, Series series, Plane plane = {});
+[[nodiscard]] Series apply_operations(std::span<const Operation> operations, Series series, Plane plane = {});
 
 // (num_delta_funcs + num_cosine_funcs) rows of history_bins + 1 taps. Tap k > 0 of a cosine stands for t = (k - 1) * bin_size_ms:
 // (1 + cos a) / 2 where |a| <= pi, a = (t - c) pi / w, centres c evenly over peak_range_ms, w twice their distance (log_spacing:
