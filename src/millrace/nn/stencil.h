@@ -21,9 +21,8 @@ struct StencilPaths {
 // their sum, one axis after the other, zeros outside. `sigma`: a scalar tensor in pixels, above 0; `size` odd. Result as x.
 at::Tensor gaussian_blur(const at::Tensor& x, const at::Tensor& sigma, std::int64_t size, const StencilPaths& paths);
 
-// x (..., H, W) sampled at size x size points of a grid: both axes at linspace(-1, 1, size) * scale, -1 and 1 being the centres
-// of the first and the last pixel; bilinear, zeros outside (at::grid_sampler with align_corners). `scale`: a scalar tensor.
-// Result
+// x (..., H, W) sampled at size x size points of a grid: linspace(-1, 1, size) * scale, -1 and 1 being the centres of the first
+// and the last pixel; bilinear, zeros outside (at::grid_sampler with align_corners). `scale` (2): of x, then of y. Result
 // (..., size, size).
 at::Tensor zoom(const at::Tensor& x, const at::Tensor& scale, std::int64_t size, const StencilPaths& paths);
 

@@ -122,9 +122,9 @@ struct EncoderConfig {
     using C = EncoderConfig;
     using config::field;
     return std::tuple{field<&C::dims>("Widths of the layers.").not_empty().min(1),
-                      field<&C::residual>("Add a layer's input where the widths agree."),
-                      field<&C::dropout>("After each activation.").min(0).below(1),
-                      field<&C::last_layer_activation>("SiLU after the last layer too.")};
+                      field<&C::residual>("Add behaviour itself to what the layers give, where the widths agree."),
+                      field<&C::dropout>("After each activation but the last layer's.").min(0).below(1),
+                      field<&C::last_layer_activation>("GELU after the last layer too.")};
   }
 };
 

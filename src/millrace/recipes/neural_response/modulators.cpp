@@ -116,6 +116,9 @@ class ConvGru : public torch::nn::Module {
         at::conv3d(features, of_features, used(conv_x_->bias).reshape({-1}), {{1, 1, 1}}, {{0, kernel_ / 2, kernel_ / 2}}) + maps;
     const at::Tensor of_h = used(conv_h_->weight).reshape({2 * hidden_, hidden_, kernel_, kernel_});
     at::Tensor h;
+    // The first state is zero, and so is what conv_h makes of it; with one frame it is computed, for its gradient's sake: zeros,
+    // on which weight decay acts, and not none.
+    if (frames == 1) h = at::zeros({features.size(0), hidden_, features.size(3), features.size(4)}, maps.options());
     for (std::int64_t t = 0; t < frames; ++t) {
       at::Tensor step = gates.select(2, t);
       if (h.defined()) step = step + recurrent(h, of_h);
