@@ -100,7 +100,7 @@ TEST_P(MovedData, OneChangedByteIsNamedAndAcceptedOnDemand) {
   EXPECT_EQ(run(recipe, folder.path() / "run", data, 5).summary["steps"], 5) << "it is the run's data from then on";
 }
 
-INSTANTIATE_TEST_SUITE_P(Recipes, MovedData, testing::Values("language_model", "cosmology"),
+INSTANTIATE_TEST_SUITE_P(Recipes, MovedData, testing::Values("language_model", "cosmology", "neural_response"),
                          [](const auto& param_info) { return param_info.param; });
 
 TEST(MovedText, MayBeNamedInAnotherWay) {

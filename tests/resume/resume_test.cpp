@@ -114,7 +114,7 @@ TEST_P(Resumed, EqualsTheUninterruptedRun) {
 
 INSTANTIATE_TEST_SUITE_P(
     Everywhere, Resumed,
-    testing::Combine(testing::Values("language_model", "cosmology"), testing::Values("fp32", "bf16"), testing::Values(0, 2, 4),
+    testing::Combine(testing::Values("language_model", "cosmology", "neural_response"), testing::Values("fp32", "bf16"), testing::Values(0, 2, 4),
                      testing::Values("first_step", "mid_accumulation", "last_batch", "epoch_end", "one_after")),
     [](const auto& param_info) {
       return std::get<0>(param_info.param) + "_" + std::get<1>(param_info.param) + "_readers" +
@@ -134,7 +134,7 @@ TEST_P(Chain, OfThreeResumesWithOtherReadersEachTime) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Recipes, Chain,
-                         testing::Combine(testing::Values("language_model", "cosmology"), testing::Values("fp32", "bf16")),
+                         testing::Combine(testing::Values("language_model", "cosmology", "neural_response"), testing::Values("fp32", "bf16")),
                          [](const auto& param_info) {
                            return std::get<0>(param_info.param) + "_" + std::get<1>(param_info.param);
                          });
@@ -148,7 +148,7 @@ TEST(Cosmology, KilledBetweenTheFitAndTheFirstSnapshotItIsTheSameRun) {
   EXPECT_EQ(run("cosmology", folder.path(), "fp32", 0).summary["state_sha256"], straight("cosmology", "fp32").hash);
 }
 
-TEST(Recipes, AllAreAmongThose) { EXPECT_EQ(recipes::all().size(), 2U) << "add the new one to this file's lists"; }
+TEST(Recipes, AllAreAmongThose) { EXPECT_EQ(recipes::all().size(), 3U) << "add the new one to this file's lists"; }
 
 }  // namespace
 }  // namespace millrace

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "millrace/base/philox.h"
+#include "millrace/recipes/neural_response/make_data.h"
 #include "millrace/recipes/registry.h"
 #include "toys.h"
 
@@ -18,6 +19,20 @@ inline Json small_config(const std::string& recipe) {
   if (recipe == "cosmology") {
     return {{"recipe.ra_keep", 32},  {"recipe.split", 2},       {"recipe.n_fg", 2},     {"recipe.filters", 2},
             {"recipe.num_train", 5}, {"recipe.ra_shift", true}, {"data.batch_size", 2}, {"recipe.pca_num_samples", 2}};
+  }
+  if (recipe == "neural_response") {
+    const Json stages = {{{"channels", 4}, {"stride", 2}},
+                         {{"channels", 6},
+                          {"dropout", 0.2},
+                          {"pool_stride", 1},
+                          {"squeeze", 2},
+                          {"kernel_size", {2, 3, 3}},
+                          {"padding", {1, 1, 1}}}};
+    return {{"recipe.adapter.grid_size", 9},     {"recipe.frontend.kernel_size", 3},
+            {"recipe.frontend.num_channels", 2}, {"recipe.convnet.stages", stages},
+            {"recipe.modulator.hidden_dim", 4},  {"recipe.modulator.beh_emb_dim", 2},
+            {"recipe.steps_per_epoch", 5},       {"data.batch_size", 6},
+            {"recipe.enable_curriculum", true}};
   }
   return {{"recipe.model_embd", 16}, {"recipe.model_layer", 1},     {"recipe.model_head", 2}, {"recipe.model_positions", 16},
           {"recipe.seq_len", 16},    {"recipe.model_dropout", 0.2}, {"data.batch_size", 4}};
@@ -40,6 +55,8 @@ inline const std::filesystem::path& data_of(const std::string& recipe) {
     Philox random(make_key(5));
     std::ofstream text(folder / "text.txt");
     for (int i = 0; i < 360; ++i) text << static_cast<char>('a' + random.below(9));
+  } else if (recipe == "neural_response") {
+    recipes::neural_response::write_sample_sessions({.sessions = 2, .units = 4, .bins = 1200, .side = 11, .lags = 6}, folder, 0);
   } else {
     entry_of(recipe).make_data("smoke", folder, 0);
   }

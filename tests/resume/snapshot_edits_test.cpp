@@ -309,7 +309,7 @@ TEST_P(SnapshotEdits, TensorsOfAnotherHandToo) {
   std::printf("%d of %zu refused\n", refused, changes.size());
 }
 
-INSTANTIATE_TEST_SUITE_P(Recipes, SnapshotEdits, testing::Values("language_model", "cosmology"),
+INSTANTIATE_TEST_SUITE_P(Recipes, SnapshotEdits, testing::Values("language_model", "cosmology", "neural_response"),
                          [](const auto& param_info) { return param_info.param; });
 
 }  // namespace

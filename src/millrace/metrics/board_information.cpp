@@ -10,6 +10,7 @@
 
 #include "millrace/metrics/board.h"
 #include "millrace/metrics/detail/sums.h"
+#include "millrace/metrics/information.h"
 
 namespace millrace::metrics {
 
@@ -19,6 +20,27 @@ constexpr double kFloor = 1e-8;  // no rate is so small that its logarithm is no
 constexpr std::int64_t kSums = 4;
 
 }  // namespace
+
+at::Tensor information_sums(const at::Tensor& counts, const at::Tensor& rates, const at::Tensor& mask) {
+  const auto type = detail::zero_on(counts.device()).scalar_type();
+  const at::Tensor w = mask.detach().to(type);
+  const at::Tensor wy = w * counts.detach().to(type);
+  const at::Tensor r = rates.detach().to(type);
+  return at::stack({w.sum(0), wy.sum(0), (wy * (r + kFloor).log()).sum(0), (w * r).sum(0)});
+}
+
+std::vector<double> bits_per_event(const double* sums, std::size_t units) {
+  std::vector<double> bits(units);
+  for (std::size_t u = 0; u < units; ++u) {
+    const double bins = sums[u];
+    const double events = sums[units + u];
+    const double n = std::max(events, 1.0);
+    const double mean = n / std::max(bins, 1.0);
+    const double gain = sums[2 * units + u] - sums[3 * units + u] - (events * std::log(mean + kFloor) - mean * bins);
+    bits[u] = gain / (n * std::numbers::ln2);
+  }
+  return bits;
+}
 
 void Board::add_information(std::string_view name, std::string_view overall, const at::Tensor& sums) {
   Entry& entry = entry_of(name, Reading::information);
@@ -42,27 +64,13 @@ void Board::add_bits_per_event(std::string_view name, const at::Tensor& counts, 
   detail::check_shapes(name, "the counts", counts, "the rates", rates);
   detail::check_shapes(name, "the counts", counts, "the mask", mask);
   if (counts.dim() != 2) detail::refuse(name, "counts have shape " + detail::shape_text(counts), "give them as [rows, units]");
-  const auto type = detail::zero_on(counts.device()).scalar_type();
-  const at::Tensor w = mask.detach().to(type);
-  const at::Tensor wy = w * counts.detach().to(type);
-  const at::Tensor r = rates.detach().to(type);
-  add_information(name, overall, at::stack({w.sum(0), wy.sum(0), (wy * (r + kFloor).log()).sum(0), (w * r).sum(0)}));
+  add_information(name, overall, information_sums(counts, rates, mask));
 }
 
-// value: 4 rows of the sums of all units.
 double Board::information_of(const Entry& entry, const double* value) {
-  const std::int64_t units = entry.parts[0].size(1);
-  if (units == 0) return std::nan("");
+  const auto units = static_cast<std::size_t>(entry.parts[0].size(1));
   double total = 0;
-  for (std::int64_t u = 0; u < units; ++u) {
-    const double bins = std::max(value[u], 1.0);
-    const double events = std::max(value[units + u], 1.0);
-    const double mean = events / bins;
-    const double gain =
-        value[2 * units + u] - value[3 * units + u] - (value[units + u] * std::log(mean + kFloor) - mean * value[u]);
-    const double bits = gain / (events * std::numbers::ln2);
-    total += bits > 0 || std::isnan(bits) ? bits : 0.0;
-  }
+  for (const double bits : bits_per_event(value, units)) total += bits > 0 || std::isnan(bits) ? bits : 0.0;
   return total / static_cast<double>(units);
 }
 

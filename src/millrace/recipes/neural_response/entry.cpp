@@ -1,0 +1,80 @@
+#include "millrace/recipes/neural_response/entry.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/poisson.h>
+#include <ATen/ops/rand.h>
+#include <ATen/ops/randn.h>
+
+#include "millrace/base/error.h"
+#include "millrace/recipes/neural_response/make_data.h"
+#include "millrace/recipes/neural_response/model_file.h"
+#include "millrace/recipes/neural_response/presets.h"
+#include "millrace/recipes/neural_response/recipe.h"
+
+namespace millrace::recipes::neural_response {
+namespace {
+
+bool needs_data(const Sections& own, const RunConfig& run) {
+  return own.recipe.dataset_config.empty() && run.data.dir.empty() && own.recipe.units.empty();
+}
+
+void make_data(const std::string& preset, const std::filesystem::path& out, std::uint64_t seed) {
+  const std::string size = preset.substr(0, preset.find('_'));  // a model's presets share their data
+  const auto sessions = sample_sessions_of(size);
+  if (!sessions)
+    throw ConfigError(Message{"preset " + preset + " makes no sessions", "preset " + preset, "take smoke, small or full"});
+  write_sample_sessions(*sessions, out, seed);
+}
+
+// Two sessions in the network's own form.
+BenchShape cpu_small() {
+  return {.name = "cpu-small",
+          .help = "sessions of 60 and 40 units, 4 rows each, stimuli (4,1,25,51,51), modulator pc",
+          .config = {{"recipe.units", {60, 40}},
+                     {"recipe.modulator.type", "pc"},
+                     {"recipe.convnet.final_activation", "softplus"},
+                     {"recipe.lambda_pred", 0.25},
+                     {"optim.learning_rate", 1e-3},
+                     {"optim.weight_decay", 1e-4},
+                     {"data.batch_size", 8}},
+          .batch = [](const Json& config, std::uint64_t seed) {
+            constexpr std::int64_t kRows = 4;
+            auto generator = at::make_generator<at::CPUGeneratorImpl>(seed);
+            std::vector<Group> groups;
+            std::int64_t position = 0;
+            for (const auto& units : config.at("recipe").at("units")) {
+              const auto n = units.get<std::int64_t>();
+              Group group{.name = "session" + std::to_string(groups.size())};
+              group.fields = {{"stim", at::rand({kRows, 1, 25, 51, 51}, generator) - 0.5},
+                              {"behavior", at::randn({kRows, 42}, generator)},
+                              {"robs", at::poisson(at::full({kRows, n}, 0.2), generator)},
+                              {"dfs", at::ones({kRows, n})}};
+              for (std::int64_t row = 0; row < kRows; ++row) group.positions.push_back(position++);
+              groups.push_back(std::move(group));
+            }
+            return Batch(std::move(groups));
+          }};
+}
+
+}  // namespace
+
+Entry entry() {
+  Entry entry = entry_of<NeuralResponse, Sections>("neural_response",
+                                                   "spike counts of many recording sessions from stimulus and behaviour");
+  entry.defaults = defaults();
+  entry.presets = presets();
+  entry.aliases = aliases();
+  entry.named_configs = {{"recipe.model_config", keys_of_model_file}};
+  entry.needs_data = of_config<Sections>(needs_data);
+  entry.make_data = make_data;
+  entry.predicts = {
+      .inputs = {{"stim", DType::u8, "[rows,1,lags,height,width]", "grey levels of the frames up to a bin"},
+                 {"behavior", DType::f32, "[rows,variables]", "the eye's behaviour as the run's transforms make it"}},
+      .outputs = {{"rates", DType::f32, "[rows,units]", "spikes per bin, the units of all sessions one after the other"}}};
+  entry.bench_shapes = {cpu_small()};
+  return entry;
+}
+
+}  // namespace millrace::recipes::neural_response

@@ -1,0 +1,184 @@
+#include "millrace/recipes/neural_response/pictures.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/matmul.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "millrace/base/format.h"
+#include "millrace/core/host_values.h"
+#include "millrace/metrics/information.h"
+#include "millrace/picture/draw.h"
+
+namespace millrace::recipes::neural_response {
+namespace {
+
+constexpr double kLowest = 1e-3;  // counts per bin: the levels of predicted rates are even steps of its logarithm
+constexpr double kHighest = 10;
+
+void add_to(at::Tensor& total, const at::Tensor& value) { total = total.defined() ? total + value : value.clone(); }
+
+// Bins, rates and counts by the level of the predicted rate.
+at::Tensor by_level(const at::Tensor& counts, const at::Tensor& rates, const at::Tensor& mask) {
+  const double step = std::log(kHighest / kLowest) / static_cast<double>(Seen::kLevels);
+  const at::Tensor level = ((rates.clamp(kLowest, kHighest * 0.999) / kLowest).log() / step).floor().to(at::kLong).reshape({-1});
+  const auto sums = [&](const at::Tensor& values) {
+    return at::zeros({Seen::kLevels}, rates.options()).index_add_(0, level, values.reshape({-1}));
+  };
+  return at::stack({sums(mask), sums(rates * mask), sums(counts * mask)});
+}
+
+std::string unit_name(const Shown& shown, std::int64_t unit) {
+  const auto i = static_cast<std::size_t>(unit);
+  return "unit " + std::to_string(i < shown.cids.size() ? shown.cids[i] : unit);
+}
+
+}  // namespace
+
+void Seen::add(const at::Tensor& y, const at::Tensor& r, const at::Tensor& mask, const at::Tensor& stim) {
+  add_to(sums, metrics::information_sums(y, r, mask));
+  add_to(levels, by_level(y, r, mask));
+  const std::int64_t units = std::min(kUnits, y.size(1));
+  const at::Tensor w = mask.narrow(1, 0, units);
+  const at::Tensor shown_counts = y.narrow(1, 0, units);
+  const at::Tensor shown_rates = r.narrow(1, 0, units);
+  const at::Tensor flat = stim.reshape({stim.size(0), -1}).to(at::kFloat);
+  const auto frames = stim.sizes().slice(2).vec();
+  const auto field = [&](const at::Tensor& weights) {
+    std::vector<std::int64_t> shape = frames;
+    shape.insert(shape.begin(), units);
+    return at::matmul((weights * w).t(), flat).reshape(shape);
+  };
+  add_to(by_counts, field(shown_counts));
+  add_to(by_rates, field(shown_rates));
+  add_to(stimuli, flat.sum(0).reshape(frames));
+  add_to(totals, at::stack({w.sum(0), (shown_counts * w).sum(0), (shown_rates * w).sum(0)}));
+  const std::int64_t have = counts.defined() ? counts.size(0) : 0;
+  const std::int64_t more = std::min(kTrace - have, y.size(0));
+  if (more <= 0) return;
+  const auto longer = [&](at::Tensor& trace, const at::Tensor& rows) {
+    const at::Tensor next = rows.narrow(0, 0, more).clone();
+    trace = trace.defined() ? at::cat({trace, next}) : next;
+  };
+  longer(counts, shown_counts);
+  longer(rates, shown_rates);
+}
+
+Picture draw_masks(const at::Tensor& masks, const Shown& shown) {
+  const std::int64_t units = std::min(Seen::kUnits, masks.size(0));
+  picture::Maps maps{.name = "readout_maps",
+                     .title = "Where units look: " + shown.session,
+                     .caption =
+                         "A unit's Gaussian on the core's last frame; the whole frame is the part of the stimulus that the "
+                         "adapter zooms to.",
+                     .x = {.label = "column"},
+                     .y = {.label = "row"},
+                     .value = {.label = "weight"},
+                     .shared_scale = false,
+                     .maps = {}};
+  for (std::int64_t u = 0; u < units; ++u) {
+    maps.maps.push_back(
+        {.title = unit_name(shown, u), .height = masks.size(1), .width = masks.size(2), .values = host_values<float>(masks[u])});
+  }
+  return picture::maps(maps);
+}
+
+Picture draw_traces(const Seen& seen, const Shown& shown) {
+  // The unit of most spikes: where few fall, a trace says nothing.
+  const auto unit = seen.counts.sum(0).argmax().item<std::int64_t>();
+  const std::vector<double> counts = host_values<double>(seen.counts.select(1, unit));
+  const std::vector<double> rates = host_values<double>(seen.rates.select(1, unit));
+  std::vector<double> seconds, steps_at, steps;
+  for (std::size_t i = 0; i < rates.size(); ++i) {
+    const double at = static_cast<double>(i) / shown.bins_per_s;
+    seconds.push_back(at);
+    for (const double edge : {at - 0.5 / shown.bins_per_s, at + 0.5 / shown.bins_per_s}) {
+      steps_at.push_back(edge);
+      steps.push_back(counts[i]);
+    }
+  }
+  return picture::curves(
+      {.name = "rates",
+       .title = "Spikes and predicted rate: " + shown.session + ", " + unit_name(shown, unit),
+       .caption = "The first bins of the validation. Spikes are a draw from the rate: they scatter around it.",
+       .x = {.label = "time", .unit = "s"},
+       .y = {.label = "spikes per bin"},
+       .series = {{.name = "spikes", .x = steps_at, .y = steps}, {.name = "predicted", .x = seconds, .y = rates}}});
+}
+
+Picture draw_fields(const Seen& seen, const Shown& shown) {
+  // What the unit did beyond its mean, by spike.
+  const at::Tensor mean = seen.stimuli / seen.totals[0].max().clamp_min(1);
+  const auto average = [&](const at::Tensor& sums, std::int64_t what) {
+    const at::Tensor events = seen.totals[what].clamp_min(1e-3);
+    return (sums / events.view({-1, 1, 1, 1}) - mean).to(at::kCPU);
+  };
+  const at::Tensor measured = average(seen.by_counts, 1);
+  const at::Tensor predicted = average(seen.by_rates, 2);
+  constexpr std::int64_t kRows = 3;
+  picture::Maps maps{.name = "receptive_fields",
+                     .title = "Spike-triggered averages: " + shown.session,
+                     .caption =
+                         "Mean stimulus before a spike less the mean stimulus, at the lag where it varies most: of the spikes, "
+                         "and of the predicted rates. Where the network answers as the units do, the two agree.",
+                     .x = {.label = "column"},
+                     .y = {.label = "row"},
+                     .value = {.label = "grey level / 255"},
+                     .colours = picture::ColourMap::diverging,
+                     .shared_scale = false,
+                     .maps = {}};
+  for (std::int64_t u = 0; u < std::min(kRows, measured.size(0)); ++u) {
+    const std::int64_t lags = measured.size(1);
+    const auto lag = measured[u].square().sum(at::IntArrayRef{1, 2}).argmax().item<std::int64_t>();
+    const std::string when = fixed(1e3 * static_cast<double>(lags - 1 - lag) / shown.bins_per_s, 0) + " ms";
+    for (const auto& [what, field] : {std::pair{"spikes", measured}, std::pair{"model", predicted}}) {
+      maps.maps.push_back({.title = unit_name(shown, u) + ", " + what + ", " + when,
+                           .height = field.size(2),
+                           .width = field.size(3),
+                           .values = host_values<float>(field[u][lag])});
+    }
+  }
+  return picture::maps(maps);
+}
+
+Picture draw_calibration(const std::vector<Seen>& sessions, double bins_per_s) {
+  at::Tensor levels;
+  for (const Seen& seen : sessions) {
+    if (!seen.empty()) add_to(levels, seen.levels.to(at::kCPU, at::kDouble));
+  }
+  const std::vector<double> all = host_values<double>(levels);
+  const auto count = static_cast<std::size_t>(Seen::kLevels);
+  constexpr double kFewest = 20;  // bins: the mean of fewer says little
+  std::vector<double> predicted, counted;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (all[i] < kFewest) continue;
+    predicted.push_back(all[count + i] / all[i] * bins_per_s);
+    counted.push_back(all[2 * count + i] / all[i] * bins_per_s);
+  }
+  return picture::curves(
+      {.name = "calibration",
+       .title = "Spikes counted against spikes predicted, all units",
+       .caption = "Bins of like predicted rate together. On the line the model is neither too sure nor too shy.",
+       .x = {.label = "predicted", .unit = "spikes/s", .logarithmic = true},
+       .y = {.label = "counted", .unit = "spikes/s", .logarithmic = true},
+       .series = {{.name = "counted = predicted", .x = predicted, .y = predicted},
+                  {.name = "model", .x = predicted, .y = counted}}});
+}
+
+Picture draw_bits(const std::vector<std::vector<double>>& bits, const std::vector<std::string>& sessions) {
+  picture::Histograms histograms{.name = "bits_per_spike",
+                                 .title = "Bits per spike of the units",
+                                 .caption = "0: no better than the unit's mean rate.",
+                                 .x = {.label = "bits per spike"},
+                                 .series = {}};
+  constexpr std::size_t kMost = 6;
+  for (std::size_t i = 0; i < std::min(kMost, bits.size()); ++i)
+    histograms.series.push_back({.name = sessions[i], .values = {bits[i].begin(), bits[i].end()}});
+  return picture::histograms(histograms);
+}
+
+}  // namespace millrace::recipes::neural_response

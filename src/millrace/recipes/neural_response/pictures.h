@@ -1,0 +1,50 @@
+// What a validation shows: where units look, what they answer to, and how well their rates are predicted.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "millrace/picture/picture.h"
+
+namespace millrace::recipes::neural_response {
+
+// What is kept of a session's validation: sums over its rows, and its first bins as they follow each other.
+struct Seen {
+  static constexpr std::int64_t kUnits = 6;    // shown one by one: the session's first
+  static constexpr std::int64_t kTrace = 120;  // bins of a trace
+  static constexpr std::int64_t kLevels = 20;  // of predicted rates
+
+  at::Tensor sums;                 // (4, units), see metrics::information_sums
+  at::Tensor by_counts, by_rates;  // (shown units, L, H, W): sums of stimuli times what the unit did, or was to do
+  at::Tensor stimuli;              // (L, H, W): their sum
+  at::Tensor totals;               // (3, shown units): bins, counts, rates
+  at::Tensor counts, rates;        // (at most kTrace, shown units)
+  at::Tensor levels;               // (3, kLevels): bins, rates and counts of all units, by the predicted rate
+
+  [[nodiscard]] bool empty() const { return !sums.defined(); }
+  // counts, rates (per bin), mask: (N, units) fp32; stim (N, 1, L, H, W) float. Reads nothing back.
+  void add(const at::Tensor& counts, const at::Tensor& rates, const at::Tensor& mask, const at::Tensor& stim);
+};
+
+// The session a picture is of.
+struct Shown {
+  std::string session;
+  std::vector<std::int64_t> cids;
+  double bins_per_s = 120;
+};
+
+// Where units look on the core's last frame: masks (units, H, W), each of sum 1.
+[[nodiscard]] Picture draw_masks(const at::Tensor& masks, const Shown& shown);
+// Counts and predicted rates of bins that follow each other.
+[[nodiscard]] Picture draw_traces(const Seen& seen, const Shown& shown);
+// Spike-triggered averages at the lag where that of the counts is strongest: of the counts, and of the predicted rates.
+[[nodiscard]] Picture draw_fields(const Seen& seen, const Shown& shown);
+// Mean count against predicted rate, of all units of all sessions.
+[[nodiscard]] Picture draw_calibration(const std::vector<Seen>& sessions, double bins_per_s);
+// Bits per spike of the units of each session.
+[[nodiscard]] Picture draw_bits(const std::vector<std::vector<double>>& bits, const std::vector<std::string>& sessions);
+
+}  // namespace millrace::recipes::neural_response
