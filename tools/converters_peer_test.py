@@ -1,5 +1,9 @@
-"""Tests of tools/uvh5_to_vis.py and tools/pca_pt_to_safetensors.py on made-up input; skipped where numpy or torch is missing."""
+"""Tests of the tools that turn other formats into ours, on made-up input; skipped where numpy, torch or h5py is missing."""
+import contextlib
+import io
+import subprocess
 import sys
+import tempfile
 import unittest
 from pathlib import Path
 
@@ -13,6 +17,13 @@ try:
     import torch
 except (ImportError, OSError):
     torch = None
+try:
+    import h5py
+except ImportError:
+    h5py = None
+
+TOOLS = Path(__file__).resolve().parent
+REAL = TOOLS.parent.parent / "shared" / "data" / "neural"
 
 
 class FakeFile(dict):
@@ -76,6 +87,131 @@ class PcaComponents(unittest.TestCase):
         with self.assertRaises(SystemExit) as refused:
             convert({"state_dict": {}}, "model.pt")
         self.assertIn("no fg_components (has: state_dict)", str(refused.exception))
+
+
+def covariates(bins=8):
+    return {
+        "stim": np.arange(bins * 6, dtype=np.uint8).reshape(bins, 1, 2, 3),
+        "robs": np.arange(bins * 2, dtype=np.float64).reshape(bins, 2),
+        "eyepos": np.zeros((bins, 2)),
+        "dpi_valid": np.linspace(-1, 1, bins),
+        "trial_inds": np.arange(bins, dtype=np.float32) // 4,
+        "t_bins": np.arange(bins) / 240,
+        "psth_inds": np.zeros(bins),
+    }
+
+
+class Strange:
+    """What a pickle may hold beside tensors."""
+
+
+@unittest.skipIf(np is None, "no numpy")
+class Dset(unittest.TestCase):
+    def setUp(self):
+        from dset_to_h5 import convert
+
+        self.convert = convert
+
+    def refusal(self, call):
+        with self.assertRaises(SystemExit) as refused:
+            call()
+        return str(refused.exception)
+
+    def test_covariates_get_their_axes_and_types(self):
+        arrays = self.convert(covariates(), "x.dset")
+        self.assertEqual(list(arrays), ["stim", "robs", "eyepos", "dpi_valid", "trial_inds", "t_bins"])
+        self.assertEqual(arrays["stim"].shape, (8, 2, 3))
+        self.assertEqual([str(a.dtype) for a in arrays.values()], ["uint8", "uint8", "float32", "uint8", "int64", "float64"])
+        self.assertEqual(arrays["dpi_valid"].tolist(), [0, 0, 0, 0, 1, 1, 1, 1])
+        self.assertEqual(str(self.convert({**covariates(), "robs": np.full((8, 2), 300)}, "x")["robs"].dtype), "uint16")
+        self.assertEqual(str(self.convert({**covariates(), "robs": np.full((8, 2), 0.5)}, "x")["robs"].dtype), "float32")
+        self.assertIn("missing_pct", self.convert({**covariates(), "missing_pct": np.zeros((8, 2))}, "x"))
+
+    def test_what_is_no_session_is_refused(self):
+        without = covariates()
+        del without["dpi_valid"]
+        self.assertIn("no covariate dpi_valid (has: eyepos, ", self.refusal(lambda: self.convert(without, "x.dset")))
+        self.assertIn("robs has 7 bins, stim has 8", self.refusal(lambda: self.convert({**covariates(), "robs": np.zeros((7, 2))}, "x")))
+        self.assertIn("eyepos is [8], expected 2 axes", self.refusal(lambda: self.convert({**covariates(), "eyepos": np.zeros(8)}, "x")))
+        grey = {**covariates(), "stim": np.full((8, 2, 3), -0.5)}
+        self.assertIn("stim is float64 and not grey levels", self.refusal(lambda: self.convert(grey, "x")))
+
+    @unittest.skipIf(torch is None, "no torch")
+    def test_objects_are_unpickled_only_for_those_who_trust_the_file(self):
+        from dset_to_h5 import load
+
+        tensors = {key: torch.as_tensor(value) for key, value in covariates().items()}
+        with tempfile.TemporaryDirectory() as folder:
+            plain, strange = Path(folder, "plain.dset"), Path(folder, "strange.dset")
+            torch.save({"covariates": tensors, "metadata": {}}, plain)
+            torch.save({"covariates": tensors, "metadata": {"sess": Strange()}}, strange)
+            self.assertEqual(self.convert(load(plain, False), "x")["stim"].shape, (8, 2, 3))
+            self.assertIn("run this again with --trusted", self.refusal(lambda: load(strange, False)))
+            kept = Strange
+            del globals()["Strange"]  # as where the original is not installed
+            try:
+                with contextlib.redirect_stderr(io.StringIO()) as said:
+                    self.assertEqual(self.convert(load(strange, True), "x")["robs"].shape, (8, 2))
+                self.assertIn("strange.dset is unpickled, as --trusted allows", said.getvalue())
+            finally:
+                globals()["Strange"] = kept
+
+    @unittest.skipIf(torch is None or h5py is None, "no torch or h5py")
+    def test_the_file_has_what_the_recipe_reads(self):
+        with tempfile.TemporaryDirectory() as folder:
+            source = Path(folder, "in.dset")
+            torch.save({"covariates": {key: torch.as_tensor(value) for key, value in covariates(200).items()}}, source)
+            out = Path(folder, "allen_0216", "backimage.h5")
+            subprocess.run([sys.executable, TOOLS / "dset_to_h5.py", source, out], check=True, stdout=subprocess.DEVNULL)
+            with h5py.File(out) as file:
+                self.assertEqual(sorted(file), ["dpi_valid", "eyepos", "robs", "stim", "t_bins", "trial_inds"])
+                self.assertEqual(file["stim"].chunks, (64, 2, 3))
+                self.assertEqual(dict(file.attrs), {"session": "allen_0216", "type": "backimage", "source_rate": 240.0})
+
+
+@unittest.skipIf(np is None, "no numpy")
+class ImagesAsSession(unittest.TestCase):
+    def setUp(self):
+        from npy_to_session import convert
+
+        self.convert = convert
+
+    def check(self, images, responses, hold=50):
+        arrays = self.convert(images, responses, hold)
+        repeats, count, units = responses.shape
+        side = int(images.shape[1] ** 0.5)
+        bins = repeats * count * hold
+        self.assertEqual(arrays["stim"].shape, (bins, side, side))
+        self.assertEqual(arrays["robs"].shape, (bins, units))
+        sums = arrays["robs"].astype(np.float64).reshape(repeats, count, hold, units).sum(2)
+        self.assertTrue(np.allclose(sums, responses, rtol=1e-5))
+        frames = arrays["stim"].reshape(repeats, count, hold, side, side)
+        self.assertTrue((frames == frames[:1, :, :1]).all())
+        self.assertEqual((frames.min(), frames.max()), (0, 255))
+        self.assertTrue((np.bincount(arrays["trial_inds"]) == hold).all())
+        return arrays
+
+    def test_each_repeat_of_an_image_is_a_trial(self):
+        generator = np.random.default_rng(3)
+        arrays = self.check(generator.uniform(0, 3e-4, (5, 49)), generator.gamma(1.0, 1.0, (3, 5, 4)), hold=10)
+        self.assertEqual(arrays["trial_inds"][-1], 14)
+
+    @unittest.skipUnless((REAL / "region1_raw_validation_set.npy").exists(), "no real responses in ../shared/data/neural")
+    def test_real_responses_become_a_session(self):
+        arrays = self.check(np.load(REAL / "region1_validation_inputs.npy"), np.load(REAL / "region1_raw_validation_set.npy"))
+        self.assertEqual(arrays["stim"].shape, (25000, 31, 31))
+        self.assertEqual(arrays["robs"].shape, (25000, 103))
+
+    def test_other_arrays_are_refused(self):
+        good, answers = np.zeros((5, 49)), np.zeros((3, 5, 4))
+        for images, responses, word in (
+            (np.zeros((5, 50)), answers, "the images are [5, 50]"),
+            (good, np.zeros((3, 4, 4)), "the responses are [3, 4, 4]"),
+            (good, answers - 1, "negative or not finite"),
+        ):
+            with self.assertRaises(SystemExit) as refused:
+                self.convert(images, responses, 10)
+            self.assertIn(word, str(refused.exception))
 
 
 if __name__ == "__main__":

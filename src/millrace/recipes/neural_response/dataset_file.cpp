@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <optional>
+#include <tuple>
 
 #include "millrace/base/format.h"
 #include "millrace/recipes/neural_response/dataset_tree.h"
@@ -12,7 +14,6 @@ namespace millrace::recipes::neural_response {
 namespace {
 
 namespace stdfs = std::filesystem;
-using Names = std::span<const std::string_view>;
 
 constexpr std::array<std::string_view, 12> kKeys = {"session",  "cids",      "types",      "session_dir", "sessions",
                                                     "sampling", "keys_lags", "transforms", "datafilters", "train_val_split",
@@ -43,44 +44,35 @@ std::vector<Transform> default_transforms() {
 }
 
 // What a name that nothing here reads is: a slip of the pen, or an input of another model.
-bool is_ours(const Node& node, const std::string& name, const std::string& what, std::vector<std::string>& told) {
+bool is_ours(const Node& node, const std::string& name, const std::string& what, const std::string& of,
+             std::vector<std::string>& told) {
   if (std::find(kFieldNames.begin(), kFieldNames.end(), name) != kFieldNames.end()) return true;
   const std::string hint = suggestion_among(name, kFieldNames);
   if (hint.starts_with("did you mean")) {
-    node.problem("unknown " + what + " " + quoted(name), hint);
+    node.problem("unknown " + what + " " + quoted(name) + of, hint);
   } else {
-    say_once(told, what + " " + quoted(name) + " is left out: no model here reads it");
+    say_once(told, what + " " + quoted(name) + of + " is left out: no model here reads it");
   }
   return false;
 }
 
-// The names of a map in the order of the file, which the tree does not keep: by line, those of the session's file last.
-std::vector<std::string> in_order(const Node& map, const Tree& parent) {
-  struct Key {
-    std::string name;
-    bool added;
-    std::int64_t line;
-  };
-  std::vector<Key> keys;
+// A key of a map and where it stands; the tree itself keeps no order.
+struct Placed {
+  std::string name;
+  bool added = false;  // by the session's file, after those of the parent
+  std::int64_t line = 0;
+};
+
+std::vector<Placed> in_order(const Node& map, const Tree& parent) {
+  std::vector<Placed> keys;
+  std::vector<Problem> ignored;
   for (const std::string& name : map.keys()) {
-    const Node node = map.at(name);
-    const auto it = parent.places.find(node.path());
-    const std::string place = it == parent.places.end() ? node.place() : it->second;
-    const std::size_t colon = place.rfind(':');
-    keys.push_back({name, it == parent.places.end(), colon == std::string::npos ? 0 : std::atoll(place.c_str() + colon + 1)});
+    const bool added = !parent.places.contains(map.path() + "." + name);
+    keys.push_back({name, added, added ? map.at(name).line() : Node(parent, ignored).at(map.path()).at(name).line()});
   }
   std::stable_sort(keys.begin(), keys.end(),
-                   [](const Key& a, const Key& b) { return std::pair(a.added, a.line) < std::pair(b.added, b.line); });
-  std::vector<std::string> names;
-  for (std::size_t i = 0; i < keys.size(); ++i) {
-    if (i > 0 && keys[i].line == keys[i - 1].line && keys[i].added == keys[i - 1].added) {
-      map.at(keys[i].name)
-          .problem(map.path() + " " + quoted(keys[i - 1].name) + " and " + quoted(keys[i].name) + " stand on one line",
-                   "give each a line of its own: their order counts");
-    }
-    names.push_back(keys[i].name);
-  }
-  return names;
+                   [](const Placed& a, const Placed& b) { return std::pair(a.added, a.line) < std::pair(b.added, b.line); });
+  return keys;
 }
 
 void check_transform(const Node& node, const Transform& transform) {
@@ -102,13 +94,16 @@ void check_transform(const Node& node, const Transform& transform) {
 std::vector<Transform> transforms_of(const Node& map, const Tree& parent, std::vector<std::string>& told) {
   if (map.is_empty()) return default_transforms();
   constexpr std::array<std::string_view, 4> kKnown = {"source", "ops", "expose_as", "concatenate"};
+  map.must_be_map();
   std::vector<Transform> transforms;
-  for (const std::string& name : in_order(map, parent)) {
+  std::optional<Placed> joined;  // the last of those that stand side by side
+  for (const Placed& key : in_order(map, parent)) {
+    const std::string& name = key.name;
     const Node node = map.at(name);
     node.only("key", kKnown);
     Transform transform{
         name, node.at("source").text(name), {}, node.at("expose_as").text(name), node.at("concatenate").truth(false)};
-    if (!is_ours(node.at("expose_as"), transform.expose_as, "transform's result", told)) continue;
+    if (!is_ours(node.at("expose_as"), transform.expose_as, "result", " of transform " + quoted(name), told)) continue;
     transform.operations = operations_of(node.at("ops"));
     check_transform(node, transform);
     const auto same = std::find_if(transforms.begin(), transforms.end(),
@@ -116,6 +111,12 @@ std::vector<Transform> transforms_of(const Node& map, const Tree& parent, std::v
     if (same != transforms.end() && (transform.expose_as != "behavior" || !transform.concatenate || !same->concatenate)) {
       node.problem("transforms " + quoted(same->name) + " and " + quoted(name) + " are both exposed as " + transform.expose_as,
                    transform.expose_as == "behavior" ? "write concatenate: true in both" : "keep one of them");
+    }
+    if (transform.expose_as == "behavior") {
+      if (joined && joined->line == key.line && joined->added == key.added)
+        node.problem("transforms " + quoted(joined->name) + " and " + quoted(name) + " stand on one line",
+                     "give each a line of its own: their order counts");
+      joined = key;
     }
     transforms.push_back(std::move(transform));
   }
@@ -125,6 +126,7 @@ std::vector<Transform> transforms_of(const Node& map, const Tree& parent, std::v
 Filters filters_of(const Node& map) {
   if (map.is_empty()) return {.n_lags = 32, .has_missing_pct = true};
   constexpr std::array<std::string_view, 2> kKnown = {"ops", "expose_as"};
+  map.must_be_map();
   Filters filters;
   for (const std::string& name : map.keys()) {
     const Node node = map.at(name);
@@ -137,9 +139,10 @@ Filters filters_of(const Node& map) {
 }
 
 std::int64_t lags_of(const Node& keys_lags, std::vector<std::string>& told) {
+  keys_lags.must_be_map();
   for (const std::string& key : keys_lags.keys()) {
     const Node node = keys_lags.at(key);
-    if (!is_ours(node, key, "key of keys_lags", told) || key == "stim") continue;
+    if (!is_ours(node, key, "key", " of keys_lags", told) || key == "stim") continue;
     if (node.is_list() || node.whole(0) != 0)
       node.problem("keys_lags." + key + " is not 0", "only the stimulus has lags; write " + key + ": 0");
   }
@@ -190,8 +193,8 @@ class Reading {
                              " sessions are taken: recipe.max_datasets");
       for (std::size_t i = 0; i < items.size() && static_cast<std::int64_t>(i) < max_sessions; ++i) add(parent, items[i]);
     }
-    if (!problems_.empty()) throw ConfigError(std::move(problems_));
-    check_rates();
+    if (!problems_.empty()) throw ConfigError(each_once());
+    if (bad_rates_) throw DataError(*bad_rates_);
     return std::move(file_);
   }
 
@@ -264,6 +267,7 @@ class Reading {
          {"session", "cids", "types", "sampling", "keys_lags", "transforms", "datafilters", "train_val_split", "seed"})
       session.options += std::string(key) + " " + (root.at(key).exists() ? root.at(key).json().dump() : "") + "\n";
     if (problems_.size() == before) check(root, session);
+    set_ratio(sampling, session);
     if (problems_.size() == before) tell_of_transforms(session, file_.told);
     file_.sessions.push_back(std::move(session));
   }
@@ -299,21 +303,32 @@ class Reading {
                    "add stim: {source: stim, ops: [pixelnorm: {}, unsqueeze: 1], expose_as: stim}");
   }
 
-  void check_rates() {
-    for (SessionFile& session : file_.sessions) {
-      const double ratio = session.source_rate / session.target_rate;
-      if (ratio >= 1 && ratio <= 1e6 && std::floor(ratio) == ratio) {
-        session.ratio = static_cast<std::int64_t>(ratio);
-        continue;
-      }
-      throw DataError({"source_rate " + figure(session.source_rate) + " is not a whole multiple of target_rate " +
-                           figure(session.target_rate),
-                       session.place, "choose a target_rate that divides the source_rate"});
+  // What a parent says wrong is wrong in each of its sessions.
+  [[nodiscard]] std::vector<Problem> each_once() const {
+    std::vector<Problem> once;
+    for (const Problem& problem : problems_) {
+      const auto same = [&problem](const Problem& other) {
+        return std::tie(other.what, other.where, other.next) == std::tie(problem.what, problem.where, problem.next);
+      };
+      if (std::none_of(once.begin(), once.end(), same)) once.push_back(problem);
+    }
+    return once;
+  }
+
+  void set_ratio(const Node& sampling, SessionFile& session) {
+    const double ratio = session.source_rate / session.target_rate;
+    if (ratio >= 1 && ratio <= 1e6 && std::floor(ratio) == ratio) {
+      session.ratio = static_cast<std::int64_t>(ratio);
+    } else if (!bad_rates_) {
+      bad_rates_ = Message{
+          "source_rate " + figure(session.source_rate) + " is not a whole multiple of target_rate " + figure(session.target_rate),
+          sampling.place(), "choose a target_rate that divides the source_rate"};
     }
   }
 
   stdfs::path path_;
   std::vector<Problem> problems_;
+  std::optional<Message> bad_rates_;
   DatasetFile file_;
 };
 

@@ -177,13 +177,17 @@ std::vector<std::string> Node::texts(std::vector<std::string> otherwise) const {
   return all;
 }
 
-void Node::only(std::string_view what, std::span<const std::string_view> known, std::span<const std::string_view> ignored) const {
-  if (is_empty()) return;
-  if (!is_object()) return expected("keys with values");
+void Node::must_be_map() const {
+  if (!is_empty() && !is_object()) expected("keys with values");
+}
+
+void Node::only(std::string_view what, std::span<const std::string_view> known, std::span<const std::string_view> ignored,
+                std::string_view of) const {
+  must_be_map();
   for (const std::string& key : keys()) {
     const auto is_key = [&key](std::string_view name) { return name == key; };
     if (std::any_of(known.begin(), known.end(), is_key) || std::any_of(ignored.begin(), ignored.end(), is_key)) continue;
-    at(key).problem("unknown " + std::string(what) + " " + quoted(key), suggestion_among(key, known));
+    at(key).problem("unknown " + std::string(what) + " " + quoted(key) + std::string(of), suggestion_among(key, known));
   }
 }
 

@@ -53,8 +53,12 @@ class Node {
   [[nodiscard]] std::vector<std::string> texts(std::vector<std::string> otherwise) const;
 
   void problem(std::string what, std::string next) const;
-  // A problem for each key of the map that is not among `known` or `ignored`: "unknown WHAT \"KEY\"", with the nearest known one.
-  void only(std::string_view what, std::span<const std::string_view> known, std::span<const std::string_view> ignored = {}) const;
+  // A problem when it is there and no map.
+  void must_be_map() const;
+  // A problem for each key of the map that is not among `known` or `ignored`: "unknown WHAT \"KEY\"OF", with the nearest known
+  // one.
+  void only(std::string_view what, std::span<const std::string_view> known, std::span<const std::string_view> ignored = {},
+            std::string_view of = "") const;
 
  private:
   Node(const Tree& tree, std::vector<Problem>& problems, const Json* value, std::string path)

@@ -18,7 +18,7 @@ struct Arguments {
 
   void only(const Names& known, const Names& ignored = {}) const {
     if (!node.is_object()) return;
-    node.only("argument of " + what, known, ignored);
+    node.only("argument", known, ignored, " of " + what);
   }
   [[nodiscard]] Node at(const std::string& name, bool may_be_bare = false) const {
     return may_be_bare && !node.is_object() ? node : node.at(name);
@@ -26,7 +26,7 @@ struct Arguments {
   void none() const {
     if (node.is_object()) {
       for (const std::string& key : node.keys())
-        node.at(key).problem("unknown argument of " + what + " " + quoted(key), what + " has no arguments");
+        node.at(key).problem("unknown argument " + quoted(key) + " of " + what, what + " has no arguments");
     } else if (!node.is_empty()) {
       node.problem(what + " has no arguments", "write {} behind it");
     }

@@ -96,7 +96,7 @@ void each_row(const hdf5::File& file, const hdf5::Dataset& set, const Take& take
 [[noreturn]] void refuse_number(const hdf5::File& file, const hdf5::Dataset& set, std::int64_t t, std::int64_t column,
                                 double value, const std::string& next) {
   const std::string at = set.shape.size() < 2 ? std::to_string(t) : std::to_string(t) + "," + std::to_string(column);
-  const std::string text = std::isnan(value) ? "nan" : std::isinf(value) ? (value < 0 ? "-inf" : "inf") : figure(value);
+  const std::string text = std::isnan(value) ? "nan" : std::isinf(value) ? (value < 0 ? "-inf" : "inf") : significant(value, 6);
   throw DataError({short_name(file) + " " + set.name + "[" + at + "] is " + text, file.path().string(), next});
 }
 
