@@ -1,0 +1,373 @@
+#include "millrace/recipes/neural_response/model.h"
+
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/rand.h>
+#include <ATen/ops/randn.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <set>
+#include <string>
+
+#include "millrace/core/random.h"
+#include "millrace/memory/block.h"
+
+namespace millrace::recipes::neural_response {
+namespace {
+
+constexpr std::array kModulators = {ModulatorType::convgru, ModulatorType::pc,  ModulatorType::film,
+                                    ModulatorType::concat,  ModulatorType::stn, ModulatorType::none};
+
+ModelConfig published(ModulatorType type) {
+  ModelConfig config;
+  config.modulator.type = type;
+  return config;
+}
+
+// The smoke preset's network.
+ModelConfig small(ModulatorType type) {
+  ModelConfig config = published(type);
+  config.lags = 12;
+  config.adapter.grid_size = 21;
+  config.frontend.kernel_size = 8;
+  for (StageConfig* stage : {&config.convnet.stages[1], &config.convnet.stages[2]}) {
+    stage->channels = 16;
+    stage->squeeze = 4;
+  }
+  config.modulator.hidden_dim = 16;
+  config.modulator.beh_emb_dim = 8;
+  config.modulator.encoder_params.dims = {9, 7};
+  return config;
+}
+
+const std::vector<SessionShape>& two_sessions() {
+  static const std::vector<SessionShape> sessions = {{"a", 12, {}}, {"b", 12, {}}};
+  return sessions;
+}
+
+Rows rows_of(std::size_t session, std::int64_t rows, const ModelConfig& config, std::int64_t side = 23) {
+  return {session, at::rand({rows, 1, config.lags, side, side}) - 0.5, at::randn({rows, config.behavior_dim})};
+}
+
+std::vector<Rows> two_groups(const ModelConfig& config) {
+  torch::manual_seed(3);
+  return {rows_of(1, 2, config), rows_of(0, 3, config)};
+}
+
+at::Tensor sum_of(const Predicted& predicted) {
+  at::Tensor sum = at::zeros({});
+  for (const at::Tensor& rates : predicted.rates)
+    sum = sum + (rates * (1 + at::arange(rates.numel()).view_as(rates)).cos()).sum();
+  for (const at::Tensor& error : predicted.error_square_mean) sum = sum + 3 * error;
+  return sum;
+}
+
+using Gradients = std::map<std::string, at::Tensor>;
+
+struct Pass {
+  Predicted predicted;
+  Gradients gradients;  // undefined where there is none
+};
+
+Pass pass(DigitalTwin& model, std::span<const Rows> batch) {
+  Pass out{model.forward(batch), {}};
+  sum_of(out.predicted).backward();
+  for (const auto& named : model.named_parameters()) {
+    out.gradients[named.key()] = named.value().grad();
+    named.value().mutable_grad() = at::Tensor();
+  }
+  return out;
+}
+
+void expect_near(const at::Tensor& a, const at::Tensor& b, double tolerance, const std::string& what) {
+  ASSERT_EQ(a.defined(), b.defined()) << what;
+  if (!a.defined()) return;
+  ASSERT_EQ(a.sizes(), b.sizes()) << what;
+  if (a.numel() == 0) return;
+  EXPECT_LE((a - b).abs().max().item<double>(), tolerance * std::max(1.0, b.abs().max().item<double>())) << what;
+}
+
+void expect_equal(const Pass& a, const Pass& b, double tolerance = 1e-5) {
+  ASSERT_EQ(a.predicted.rates.size(), b.predicted.rates.size());
+  for (std::size_t k = 0; k < a.predicted.rates.size(); ++k)
+    expect_near(a.predicted.rates[k], b.predicted.rates[k], tolerance, "rates " + std::to_string(k));
+  for (const auto& [name, gradient] : a.gradients) expect_near(gradient, b.gradients.at(name), 10 * tolerance, name);
+}
+
+double count_of(const torch::nn::Module& module) {
+  double count = 0;
+  for (const at::Tensor& value : module.parameters()) count += static_cast<double>(value.numel());
+  return count;
+}
+
+TEST(NeuralResponseModel, ParametersAreThoseOfThePage) {
+  const std::array<std::int64_t, 2> units = {100, 20}, twelve = {12, 12};
+  EXPECT_EQ(parameters_of(published(ModulatorType::convgru), units), 2'124'190);
+  EXPECT_EQ(parameters_of(published(ModulatorType::pc), units), 2'123'038);
+  EXPECT_EQ(parameters_of(published(ModulatorType::none), {}), 1'094'504);
+  EXPECT_EQ(parameters_of(small(ModulatorType::convgru), twelve), 37'878);
+  const DigitalTwin whole(published(ModulatorType::pc), {{"a", 100, {}}, {"b", 20, {}}});
+  EXPECT_EQ(count_of(whole), 2'123'038);
+  for (const ModulatorType type : kModulators) {
+    ModelConfig config = small(type);
+    EXPECT_EQ(count_of(DigitalTwin(config, two_sessions())), parameters_of(config, twelve));
+    config.readout = {.type = ReadoutType::linear, .bias = false};
+    config.adapter.type = AdapterType::none;
+    config.convnet.stages[0].stride = 1;
+    config.convnet.stages[0].channels = 4;
+    EXPECT_EQ(count_of(DigitalTwin(config, two_sessions())), parameters_of(config, twelve));
+  }
+}
+
+TEST(NeuralResponseModel, SizesOfEachPartAreThoseOfThePage) {
+  const at::NoGradGuard no_grad;
+  const ModelConfig config = published(ModulatorType::convgru);
+  Adapter adapter(config.adapter, {});
+  at::Tensor x = adapter.forward(at::rand({2, 1, 25, 45, 45}));
+  EXPECT_EQ(x.sizes(), (std::vector<std::int64_t>{2, 1, 25, 51, 51}));
+  x = Frontend(config.frontend, LagOrder::oldest_first, {}).forward(x);
+  EXPECT_EQ(x.sizes(), (std::vector<std::int64_t>{2, 4, 10, 51, 51}));
+  const std::vector<std::vector<std::int64_t>> after = {{2, 8, 5, 26, 26}, {2, 256, 3, 13, 13}, {2, 128, 3, 12, 12}};
+  for (std::size_t i = 0; i < 3; ++i) {
+    Stage stage(config.convnet.stages[i], x.size(1), {});
+    x = stage.forward(x, 0);
+    EXPECT_EQ(x.sizes(), after[i]);
+  }
+  EXPECT_EQ(feature_frames(config), 3);
+  EXPECT_EQ(feature_side(config, 51), 12);
+  const at::Tensor behavior = at::rand({2, 42});
+  EXPECT_EQ(make_modulator(config.modulator, 128, 42, {})->forward(x, behavior).features.sizes(),
+            (std::vector<std::int64_t>{2, 128, 12, 12}));
+  EXPECT_EQ(make_modulator({.type = ModulatorType::pc}, 128, 42, {})->forward(x, behavior).features.sizes(),
+            (std::vector<std::int64_t>{2, 256, 12, 12}));
+}
+
+TEST(NeuralResponseModel, FiltersOverTimeAreDerivativesOfUnitNormTurnedRoundForNewestFirst) {
+  const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> weights;
+  for (const LagOrder order : {LagOrder::oldest_first, LagOrder::newest_first}) {
+    ModelConfig config = small(ModulatorType::none);
+    config.lag_order = order;
+    weights.push_back(DigitalTwin(config, two_sessions(), 5).named_parameters()["frontend.temporal_conv.weight"].squeeze(1));
+  }
+  expect_near(weights[0].square().sum({1}), at::ones({4}), 1e-6, "norms");
+  EXPECT_TRUE(at::equal(weights[0].flip(1), weights[1]));
+  expect_near(weights[0][0], weights[0][0].flip(0), 1e-6, "a Gaussian is even");
+  expect_near(weights[0][1], -weights[0][1].flip(0), 1e-6, "its derivative is odd");
+  EXPECT_GT(weights[0][1][0].item<float>(), 0);  // -t at the oldest lag
+}
+
+TEST(NeuralResponseModel, ReadoutsBeginAtMeanCounts) {
+  DigitalTwin model(small(ModulatorType::film), {{"a", 2, {0.5F, 0.0F}}, {"b", 1, {}}});
+  const auto parameters = model.named_parameters();
+  expect_near(parameters["readouts.0.bias"], at::tensor({0.5F, 1e-3F}).log(), 1e-6, "logarithms, of 1e-3 at least");
+  expect_near(parameters["readouts.1.bias"], at::zeros({1}), 0, "no counts");
+  EXPECT_TRUE((parameters["readouts.0.std"] == 5.0).all().item<bool>());
+  expect_near(model.masks(0, 5, 7).sum({1, 2}), at::ones({2}), 1e-6, "masks have sum 1");
+}
+
+TEST(NeuralResponseModel, WeightsAreAFunctionOfTheSeed) {
+  const auto weights = [](std::uint64_t seed) {
+    Gradients all;
+    const DigitalTwin model(small(ModulatorType::convgru), two_sessions(), seed);
+    for (const auto& named : model.named_parameters()) all[named.key()] = named.value().detach();
+    return all;
+  };
+  const auto one = weights(1), again = weights(1), other = weights(2);
+  for (const auto& [name, value] : one) EXPECT_TRUE(at::equal(value, again.at(name))) << name;
+  EXPECT_FALSE(at::equal(one.at("readouts.1.mean"), other.at("readouts.1.mean")));
+  const at::Tensor h = one.at("modulator.gru.cell.conv_h.weight").flatten(1);
+  expect_near(at::matmul(h, h.t()), at::eye(48), 1e-5, "orthogonal");
+}
+
+TEST(NeuralResponseModel, CoreAndHeadsShareOutAllParameters) {
+  const DigitalTwin model(small(ModulatorType::pc), two_sessions());
+  std::set<std::string> names;
+  for (const auto& name : model.core_parameters()) EXPECT_TRUE(names.insert(name).second);
+  for (const auto& name : model.head_parameters()) EXPECT_TRUE(names.insert(name).second);
+  EXPECT_EQ(names.size(), model.parameters().size());
+  for (const char* name :
+       {"adapters.1.log_scale", "adapters.0.log_sigma", "frontend.temporal_conv.weight",
+        "convnet.layers.1.main_block.components.conv.conv.weight", "convnet.layers.2.main_block.components.pool.se.3.bias",
+        "convnet.layers.1.shortcut.0.weight", "modulator.beh_emb.bias", "modulator.predictor.cell.conv_x.weight",
+        "readouts.0.features.weight", "readouts.1.mean", "readouts.1.std", "readouts.1.theta", "readouts.1.bias"})
+    EXPECT_TRUE(names.contains(name)) << name;
+  EXPECT_FALSE(names.contains("convnet.layers.2.shortcut.0.weight"));  // 16 channels before and after: the identity
+}
+
+TEST(NeuralResponseModel, GroupsEqualTheirRowsOneByOne) {
+  const at::NoGradGuard no_grad;
+  for (const ModulatorType type : kModulators) {
+    const ModelConfig config = small(type);
+    DigitalTwin model(config, two_sessions(), 4);
+    model.eval();
+    const std::vector<Rows> batch = two_groups(config);
+    const Predicted grouped = model.forward(batch);
+    EXPECT_EQ(grouped.forwards, 1);
+    EXPECT_TRUE(grouped.error_square_mean.empty());
+    for (std::size_t k = 0; k < batch.size(); ++k) {
+      for (std::int64_t row = 0; row < batch[k].stim.size(0); ++row) {
+        const Rows one{batch[k].session, batch[k].stim.narrow(0, row, 1), batch[k].behavior.narrow(0, row, 1)};
+        expect_near(model.forward({&one, 1}).rates[0][0], grouped.rates[k][row], 1e-5, "row " + std::to_string(row));
+      }
+    }
+  }
+}
+
+// One pass of the model of `paths`, in training, with the same weights, rows and random sites each time.
+Pass with_paths(const ModelConfig& config, const ModelPaths& paths, bool channels_last = false) {
+  DigitalTwin model(config, two_sessions(), 6, paths);
+  model.set_channels_last(channels_last);
+  const std::vector<Rows> batch = two_groups(config);
+  const RandomScope scope(RandomScope::Place{.seed = 9, .epoch = 2, .site = 0, .first_row = 30, .rows = 5});
+  return pass(model, batch);
+}
+
+TEST(NeuralResponseModel, OneCoreForAllSessionsEqualsACoreForEach) {
+  for (const ModulatorType type : kModulators) {
+    ModelPaths paths;
+    const Pass joined = with_paths(small(type), paths);  // with dropout: the same elements are dropped
+    paths.joined_core = false;
+    const Pass apart = with_paths(small(type), paths);
+    EXPECT_EQ(joined.predicted.forwards, 1);
+    EXPECT_EQ(apart.predicted.forwards, 2);
+    expect_equal(joined, apart);
+  }
+}
+
+TEST(NeuralResponseModel, WhatNoOutputDependsOnChangesNothing) {
+  for (const ModulatorType type : kModulators) {
+    ModelPaths paths;
+    const Pass needed = with_paths(small(type), paths);
+    paths.needed_only = false;
+    expect_equal(needed, with_paths(small(type), paths));
+  }
+  ModelConfig shapes = small(ModulatorType::convgru);  // strides, dilations and frames in other combinations
+  shapes.lags = 15;
+  shapes.convnet.stages[0].dilation = 2;
+  shapes.convnet.stages[1].stride = 2;
+  shapes.convnet.stages[1].pool_stride = 1;
+  shapes.convnet.stages[2].pool_stride = 0;
+  for (const std::int64_t lags : {8, 9, 10, 15, 20}) {
+    shapes.lags = lags;
+    ModelPaths paths;
+    const Pass needed = with_paths(shapes, paths);
+    paths.needed_only = false;
+    expect_equal(needed, with_paths(shapes, paths));
+  }
+}
+
+TEST(NeuralResponseModel, LayoutOfTheCoreChangesNothing) {
+  for (const ModulatorType type : kModulators) {
+    ModelConfig config = small(type);
+    for (StageConfig& stage : config.convnet.stages) stage.dropout = 0;  // whose elements are numbered as they lie
+    expect_equal(with_paths(config, {}, true), with_paths(config, {}, false));
+  }
+}
+
+TEST(NeuralResponseModel, ASessionWithoutRowsTakesNoPart) {
+  for (const bool joined : {true, false}) {
+    const ModelConfig config = small(ModulatorType::pc);
+    DigitalTwin model(config, two_sessions(), 6, {.joined_core = joined});
+    torch::manual_seed(3);
+    const std::vector<Rows> batch = {rows_of(1, 0, config), rows_of(0, 3, config)};
+    const Pass out = pass(model, batch);
+    EXPECT_EQ(out.predicted.forwards, 1);
+    EXPECT_EQ(out.predicted.rates[0].sizes(), (std::vector<std::int64_t>{0, 12}));
+    EXPECT_EQ(out.predicted.error_square_mean[0].item<float>(), 0);
+    for (const auto& [name, gradient] : out.gradients) {
+      const bool absent = name.starts_with("adapters.1") || name.starts_with("readouts.1");
+      ASSERT_EQ(gradient.defined(), !absent) << name;
+      EXPECT_TRUE(absent || gradient.isfinite().all().item<bool>()) << name;
+    }
+    const std::vector<Rows> nobody = {rows_of(0, 0, config)};
+    EXPECT_EQ(model.forward(nobody).forwards, 0);
+  }
+}
+
+TEST(NeuralResponseModel, PredictionErrorIsAMeanForEachSession) {
+  const ModelConfig config = small(ModulatorType::pc);
+  DigitalTwin model(config, two_sessions(), 6);
+  const std::vector<Rows> batch = two_groups(config);
+  const Predicted out = model.forward(batch);
+  ASSERT_EQ(out.error_square_mean.size(), 2U);
+  EXPECT_NE(out.error_square_mean[0].item<float>(), out.error_square_mean[1].item<float>());
+  EXPECT_GT(out.error_square_mean[0].item<float>(), 0);
+  model.eval();
+  EXPECT_TRUE(model.forward(batch).error_square_mean.empty());
+  EXPECT_TRUE(DigitalTwin(small(ModulatorType::convgru), two_sessions()).forward(batch).error_square_mean.empty());
+}
+
+TEST(NeuralResponseModel, RecomputeChangesNothing) {
+  for (const ModulatorType type : {ModulatorType::pc, ModulatorType::convgru, ModulatorType::film}) {
+    std::vector<Pass> passes;
+    std::vector<std::string> seen;
+    for (const char* blocks : {"none", "all"}) {
+      const memory::Recompute recompute({blocks});
+      DigitalTwin model(small(type), two_sessions(), 6);
+      const std::vector<Rows> batch = two_groups(model.config());
+      const RandomScope random(RandomScope::Place{.seed = 9, .rows = 5});
+      Pass out;
+      {
+        const memory::BlockScope scope(recompute, at::kCPU, nullptr, &seen);
+        out.predicted = model.forward(batch);
+      }
+      sum_of(out.predicted).backward();
+      for (const auto& named : model.named_parameters()) out.gradients[named.key()] = named.value().grad();
+      passes.push_back(std::move(out));
+    }
+    EXPECT_EQ(seen[0], "convnet.layers.0");
+    EXPECT_EQ(seen[3], "modulator");
+    for (const auto& [name, gradient] : passes[0].gradients)
+      EXPECT_TRUE(at::equal(gradient, passes[1].gradients.at(name))) << name;
+  }
+}
+
+TEST(NeuralResponseModel, BehaviourAloneSpeaksWithoutVision) {
+  ModelConfig config = small(ModulatorType::convgru);
+  config.adapter.type = AdapterType::none;
+  config.frontend.type = FrontendType::none;
+  config.convnet.type = ConvnetType::none;
+  config.output_activation = Activation::softplus;
+  for (const ReadoutType readout : {ReadoutType::linear, ReadoutType::gaussian}) {
+    config.readout.type = readout;
+    DigitalTwin model(config, two_sessions());
+    std::vector<Rows> batch = two_groups(config);
+    const at::Tensor before = model.forward(batch).rates[0];
+    EXPECT_GT(before.min().item<float>(), 0);
+    batch[0].stim = at::rand_like(batch[0].stim);
+    EXPECT_TRUE(at::equal(before, model.forward(batch).rates[0]));
+    batch[0].behavior = at::rand_like(batch[0].behavior);
+    EXPECT_FALSE(at::equal(before, model.forward(batch).rates[0]));
+  }
+}
+
+TEST(NeuralResponseModel, PartsThatDoNotFitAreRefused) {
+  const auto first = [](const ModelConfig& config) {
+    const auto problems = shape_problems(config);
+    return problems.empty() ? std::string() : problems[0].what;
+  };
+  for (const ModulatorType type : kModulators) {
+    EXPECT_EQ(first(published(type)), "");
+    EXPECT_EQ(first(small(type)), "");
+  }
+  ModelConfig config = published(ModulatorType::pc);
+  config.lags = 12;
+  EXPECT_EQ(first(config), "the frontend's filters have 16 lags, and a sample has 12");
+  config.lags = 17;
+  EXPECT_EQ(first(config), "modulator pc predicts the last frame from those before it, and the features have 1 frame");
+  config = published(ModulatorType::pc);
+  config.modulator.hidden_dim = 64;
+  EXPECT_EQ(first(config), "modulator pc predicts features of 128 channels with a hidden_dim of 64");
+  EXPECT_THROW(DigitalTwin(config, two_sessions()), ConfigError);
+  config = published(ModulatorType::convgru);
+  config.adapter.grid_size = 3;
+  config.convnet.stages[2].padding = {0, 0, 0};
+  EXPECT_EQ(first(config), "the stages leave nothing of a grid of 3 pixels a side");
+  config = published(ModulatorType::film);
+  config.behavior_dim = 0;
+  EXPECT_EQ(first(config), "a modulator needs behaviour, and the data have none");
+}
+
+}  // namespace
+}  // namespace millrace::recipes::neural_response
