@@ -33,6 +33,7 @@ struct ToyConfig {
   std::int64_t nan_until = 0;
   std::int64_t unreadable = 0;
   bool frozen = false;
+  double clamp = 0.0;
   double brought = 1.0;
   static consteval auto fields() {
     using C = ToyConfig;
@@ -43,6 +44,7 @@ struct ToyConfig {
                       config::field<&C::bad_steps>("How many steps from there have a NaN loss.").min(0),
                       config::field<&C::nan_until>("Validations before this step have a NaN loss.").min(0),
                       config::field<&C::unreadable>("Every so manieth row can't be read; 0 = none.").min(0),
+                      config::field<&C::clamp>("After each step no weight of the trunk is larger than this; 0 = off.").min(0),
                       config::field<&C::frozen>("The input layers are not trained."),
                       config::field<&C::brought>("Factor of the weights that the recipe brings for them.").free_on_resume()};
   }
@@ -128,6 +130,8 @@ class GroupedRegression final : public Recipe {
   std::vector<Objective> objectives() override {
     Objective objective{.optim = optim_,
                         .loss = [this](const Batch& batch, const StepContext& context) { return loss(batch, context); }};
+    if (toy_.clamp > 0)
+      objective.after_update = [this](const StepContext&) { net_->trunk->weight.clamp_(-toy_.clamp, toy_.clamp); };
     return {std::move(objective)};
   }
 
@@ -135,6 +139,11 @@ class GroupedRegression final : public Recipe {
     reach("measure");
     const at::Tensor error = result.outputs().at("absolute_error");
     board.add("absolute_error", error, at::full({}, static_cast<double>(batch.rows())));
+    if (batch.split() == Split::validation) rows_ += batch.rows();
+  }
+  void begin_validation() override { rows_ = 0; }
+  std::vector<TextTable> tables() override {
+    return {{.name = "rows", .columns = {"what", "rows"}, .rows = {{"validated", std::to_string(rows_)}}}};
   }
 
  private:
@@ -160,6 +169,7 @@ class GroupedRegression final : public Recipe {
   }
 
   ToyConfig toy_;
+  std::int64_t rows_ = 0;
   optim::OptimConfig optim_;
   std::shared_ptr<TrunkAndHeadsImpl> net_ = std::make_shared<TrunkAndHeadsImpl>();
 };

@@ -38,6 +38,28 @@ TEST(Step, FourMicroBatchesOfTwoEqualOneBatchOfEight) {
   EXPECT_GT(largest_difference(one, other), 1e-4) << "the comparison must be able to fail";
 }
 
+TEST(Step, WhatAnObjectiveDoesAfterAnUpdateHoldsInWeightsAndAverages) {
+  const Json averaged = {{"toy.clamp", 0.05}, {"optim.ema_decay", 0.5}};
+  const Tensors free = weights_after(few(Json::object()));
+  const Tensors clamped = weights_after(few(averaged));
+  EXPECT_GT(free.at("trunk.weight").abs().max().item<double>(), 0.1) << "the clamp must have something to do";
+  EXPECT_LE(clamped.at("trunk.weight").abs().max().item<double>(), 0.05 + 1e-7);
+  // Kill and resume change nothing of it.
+  const toys::TemporaryFolder folder;
+  Json first = few(averaged);
+  first["train.max_steps"] = 3;
+  (void)toys::run(toys::grouped_regression(), folder.path(), first);
+  const RunOutcome whole = toys::run(toys::grouped_regression(), "", few(averaged));
+  EXPECT_EQ(toys::run(toys::grouped_regression(), folder.path(), few(averaged)).summary["state_sha256"],
+            whole.summary["state_sha256"]);
+}
+
+TEST(Step, ATableOfTheLastValidationIsKept) {
+  const toys::TemporaryFolder folder;
+  (void)toys::run(toys::grouped_regression(), folder.path(), few({{"train.validate_every", 2}}));
+  EXPECT_EQ(Fs::real().read_file(folder.path() / "rows.csv"), "what,rows\nvalidated,120\n");
+}
+
 TEST(Step, APartialAccumulationAtTheEndOfAnEpochIsAStepOfItsOwn) {
   // 41 rows a set in batches of 4: eleven micro-batches; by four: steps of 4, 4 and 3.
   const RunOutcome run = toys::run(toys::grouped_regression(), "", {{"train.epochs", 2}, {"optim.accumulate", 4}});

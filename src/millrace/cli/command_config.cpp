@@ -77,6 +77,21 @@ void add_unexpected_words(config::Layers& layers, const std::vector<std::string>
   }
 }
 
+// A config file that a key of the recipe names, where the command at hand names one.
+struct NamedFile {
+  const NamedConfig* config;
+  std::filesystem::path path;
+};
+
+std::vector<NamedFile> named_files(const Entry& entry, const config::Layers& naming) {
+  std::vector<NamedFile> files;
+  for (const NamedConfig& each : entry.named_configs) {
+    const auto path = naming.last_path(each.key);
+    if (path && !path->empty()) files.push_back({&each, *path});
+  }
+  return files;
+}
+
 // What the run in the folder that a command names says, where there is a run.
 struct OldRun {
   Json values = Json::object();
@@ -158,10 +173,11 @@ CommandConfig resolve_command_config(const Entry& entry, Arguments& arguments, b
   files.insert(files.end(), leftovers.begin(), first_other);
   leftovers.erase(leftovers.begin(), first_other);
 
-  const auto fill = [&](config::Layers& layers, const OldRun& run) {
+  const auto fill = [&](config::Layers& layers, const OldRun& run, const std::vector<NamedFile>& named = {}) {
     layers.add_values(entry.defaults, "recipe " + entry.name);
     layers.add_values(run.values, run.origin, run.folders);
     if (preset) add_preset(layers, entry, *preset);
+    for (const NamedFile& file : named) layers.add_file(file.path, file.config->convert);
     for (const auto& file : files) layers.add_file(file);
     layers.add_environment();
     Arguments words = arguments;
@@ -172,13 +188,11 @@ CommandConfig resolve_command_config(const Entry& entry, Arguments& arguments, b
     add_problems(layers, words);
   };
   OldRun run;
-  if (!fresh) {
-    config::Layers naming(schema, aliases);
-    fill(naming, run);
-    run = find_old_run(entry, schema, naming);
-  }
+  config::Layers naming(schema, aliases);
+  fill(naming, run);
+  if (!fresh) run = find_old_run(entry, schema, naming);
   config::Layers layers(schema, aliases);
-  fill(layers, run);
+  fill(layers, run, named_files(entry, naming));
   arguments = Arguments(std::vector<std::string>());
 
   CommandConfig result;

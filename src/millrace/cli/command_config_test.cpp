@@ -17,8 +17,10 @@ struct ToyConfig {
   std::int64_t width = 4;
   std::int64_t heads = 1;
   std::string title;
+  std::string model;
   static consteval auto fields() {
     return std::tuple{config::field<&ToyConfig::width>("Width.").min(1), config::field<&ToyConfig::heads>("Heads.").min(1),
+                      config::field<&ToyConfig::model>("Another file.").path(),
                       config::field<&ToyConfig::title>("Title.").required()};
   }
 };
@@ -119,6 +121,29 @@ TEST_F(CommandConfigTest, ARecipesOwnProblemsStandInTheOneList) {
   EXPECT_EQ(found[1].where, "flag --recipe.heads");
   EXPECT_EQ(found[2].where, "flag --batch-size");
   EXPECT_TRUE(problems({"--recipe.title=x", "--recipe.heads=5"}).empty());
+}
+
+TEST_F(CommandConfigTest, AFileThatAKeyNamesIsALayerBelowTheFilesOfTheCommand) {
+  entry_.sections = config::schema_of<ToySections>();
+  entry_.named_configs = {{"recipe.model", [](const Json& tree, std::vector<Problem>& problems) {
+                             for (const auto& [key, value] : tree.items()) {
+                               if (key != "size") problems.push_back({"unknown key " + key, key, "remove it"});
+                             }
+                             return Json{{"recipe.width", tree.value("size", Json(1))}};
+                           }}};
+  const std::string named = file("model.yaml", "size: 9\n");
+  (void)file("main.yaml", "recipe: {model: model.yaml, title: x, heads: 2}\n");
+  const CommandConfig found = resolve({(folder_ / "main.yaml").string()});  // beside the file that names it
+  EXPECT_EQ(found.resolved.values["recipe"]["width"], 9);
+  EXPECT_EQ(found.resolved.origins.at("recipe.width"), "file " + named);
+  EXPECT_EQ(resolve({"--recipe.title=x", "--recipe.model=" + named, "--recipe.width=3"}).resolved.values["recipe"]["width"], 3);
+  EXPECT_EQ(resolve({"--recipe.title=x", "--preset=smoke", "--recipe.model=" + named}).resolved.values["recipe"]["width"], 9);
+  const auto wrong = problems({"--recipe.title=x", "--recipe.model=" + file("bad.yaml", "size: 1\nthing: 2\n")});
+  ASSERT_EQ(wrong.size(), 1U);
+  EXPECT_EQ(wrong[0].where, "file " + (folder_ / "bad.yaml").string() + ":2");
+  const auto gone = problems({"--recipe.title=x", "--recipe.model=gone.yaml"});
+  ASSERT_EQ(gone.size(), 1U);
+  EXPECT_THAT(gone[0].what, HasSubstr("can't read the config file"));
 }
 
 TEST_F(CommandConfigTest, OverridesHoldOnlyWhatFlagsSay) {

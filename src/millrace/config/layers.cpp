@@ -194,7 +194,9 @@ void Layers::add_values(const Json& values, const std::string& origin, std::vect
   walk(values.is_null() ? Json::object() : values, "", layer);
 }
 
-void Layers::add_file(const std::filesystem::path& path) {
+void Layers::add_file(const std::filesystem::path& path) { add_file(path, {}); }
+
+void Layers::add_file(const std::filesystem::path& path, const Convert& convert) {
   const auto refuse = [&](const std::string& what, const std::string& next) {
     is_complete_ = false;
     problems_.push_back({.what = what, .where = path.string(), .next = next});
@@ -205,7 +207,7 @@ void Layers::add_file(const std::filesystem::path& path) {
     return;
   }
   try {
-    read_text(Fs::real().read_file(path), path.extension().string(), path.string(), {path.parent_path()});
+    read_text(Fs::real().read_file(path), path.extension().string(), path.string(), {path.parent_path()}, convert);
   } catch (const FsError& error) {
     refuse("can't read the config file: " + std::generic_category().message(error.error_number()),
            remedy_for(error.error_number()));
@@ -217,7 +219,7 @@ void Layers::add_text(std::string_view text, std::string_view suffix, const std:
 }
 
 void Layers::read_text(std::string_view text, std::string_view suffix, const std::string& name,
-                       std::vector<std::filesystem::path> folders) {
+                       std::vector<std::filesystem::path> folders, const Convert& convert) {
   std::map<std::string, std::string> origins;
   Layer layer{.origin_of =
                   [&](const std::string& path) {
@@ -227,7 +229,17 @@ void Layers::read_text(std::string_view text, std::string_view suffix, const std
               .folders = std::move(folders)};
   const std::size_t before = problems_.size();
   bool is_complete = true;
-  const Json tree = parse_text(text, suffix, name, origins, problems_, notices_, layer.scalar_text, &is_complete);
+  Json tree = parse_text(text, suffix, name, origins, problems_, notices_, layer.scalar_text, &is_complete);
+  if (convert) {
+    std::vector<Problem> problems;
+    if (is_complete) tree = convert(tree, problems);
+    for (Problem& problem : problems) {
+      const auto found = origins.find(problem.where);  // a key of the file: the line is known
+      problem.where = found == origins.end() ? name : found->second;
+      problems_.push_back(std::move(problem));
+    }
+    origins.clear();
+  }
   is_complete_ = is_complete_ && is_complete;
   for (std::size_t i = before; i < problems_.size(); ++i) problems_[i].where = "file " + problems_[i].where;
   walk(tree, "", layer);
@@ -240,6 +252,12 @@ std::optional<Json> Layers::last(std::string_view path) const {
     if (each->path == path) return each->value;
   }
   return std::nullopt;
+}
+
+std::optional<std::string> Layers::last_path(std::string_view path) const {
+  const auto each = std::ranges::find(sets_.rbegin(), sets_.rend(), path, &Set::path);
+  if (each == sets_.rend() || !each->value.is_string()) return std::nullopt;
+  return as_seen_from_here(*schema_->find(path), each->value, each->folders).get<std::string>();
 }
 
 Resolved Layers::resolve() const {

@@ -73,6 +73,10 @@ class Layers {
   // `folders` in turn.
   void add_values(const Json& values, const std::string& origin, std::vector<std::filesystem::path> folders = {});
   void add_file(const std::filesystem::path& path);  // .json (comments allowed) .toml .yaml .yml; problems are kept, not thrown
+  // The same for a file of another program's making: `convert` makes keys of ours of its tree, whose values are texts where
+  // `scalars_are_text`, and adds what it can't take to the problems. Where in the file a value stands is not known then.
+  using Convert = std::function<Json(const Json& tree, std::vector<Problem>& problems)>;
+  void add_file(const std::filesystem::path& path, const Convert& convert);
   void add_text(std::string_view text, std::string_view suffix, const std::string& name);  // the same from memory
   void add_environment();  // of this process, prefix MILLRACE_; MILLRACE_TORCH and names without "__" are not ours
   void add_environment(std::span<const std::pair<std::string, std::string>> variables);
@@ -83,6 +87,8 @@ class Layers {
   void add_problem(Problem problem);
   // What the highest layer so far says of a key, unchecked; nullopt when none does.
   [[nodiscard]] std::optional<Json> last(std::string_view path) const;
+  // The same of a key that names a file, as seen from the current folder; nullopt also where that is no text.
+  [[nodiscard]] std::optional<std::string> last_path(std::string_view path) const;
   // Throws ConfigError with all problems (unknown keys with the nearest legal one, wrong types, out of range, missing, ...).
   [[nodiscard]] Resolved resolve() const;
 
@@ -96,7 +102,7 @@ class Layers {
   };
   struct Layer;
   void read_text(std::string_view text, std::string_view suffix, const std::string& name,
-                 std::vector<std::filesystem::path> folders);
+                 std::vector<std::filesystem::path> folders, const Convert& convert = {});
   void walk(const Json& tree, const std::string& prefix, Layer& layer);
   void add_key(const std::string& name, const Json& value, Layer& layer);
   void set(const std::string& name, const Json& value, const std::string& origin, Layer& layer);

@@ -67,6 +67,8 @@ std::string_view Board::word_of(Reading reading) {
       return "total";
     case Reading::classification:
       return "classification";
+    case Reading::information:
+      return "information";
   }
   return "";
 }
@@ -141,6 +143,8 @@ void Board::add(const Board& other) {
   for (const Entry& entry : other.entries_) {
     if (entry.reading == Reading::classification) {
       add_counts(entry);
+    } else if (entry.reading == Reading::information) {
+      add_information(entry.name, entry.overall, entry.parts[0]);
     } else if (entry.reading == Reading::total) {
       for (std::size_t i = 0; i < entry.terms.size(); ++i) {
         const auto first = entry.parts.begin() + static_cast<std::ptrdiff_t>(kPerTerm * i);
@@ -241,6 +245,7 @@ void Board::put(Means& means, const Entry& entry, const double* value) {
     if (means.contains(name)) detail::refuse(name, "two metrics have this name", "give one of them another name");
     means[name] = mean;
   };
+  if (entry.reading == Reading::information) return set(entry.name, information_of(entry, value));
   if (entry.reading != Reading::classification) return set(entry.name, read(entry, value));
   const std::string prefix = entry.how.prefix();
   const Confusion table = table_of(entry, value);
@@ -260,6 +265,7 @@ Means Board::means() const {
   Means means;
   const Host host = read_back();
   for (std::size_t i = 0; i < entries_.size(); ++i) put(means, entries_[i], host.of(i));
+  put_overall(means);
   means.set_quiet(quiet_);
   return means;
 }

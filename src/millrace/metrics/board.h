@@ -12,6 +12,7 @@
 //   board.add_mean("width", boxes.select(1, 2));                         // of all values
 //   board.add_rate("sure", confidence > 0.9);                            // the share of true values
 //   board.add("bits", loss.sum / std::numbers::ln2, loss.count);         // sums of the recipe's own
+//   board.add_bits_per_event("bps/a", spikes, rates, mask, "bps");       // information about counts
 //   board.quiet("band/*");                                               // these names: in the logs alone
 #pragma once
 
@@ -73,6 +74,14 @@ class Board {
   // A label or id outside 0..K-1 is found when it is read: means() and tables() then throw a DataError with name and value. Takes
   // 8 bytes on the device for each of K * K counts; at most 4,096 classes.
   void add_classification(const at::Tensor& predicted, const at::Tensor& labels, const Classification& how = {});
+  // How much predicted rates tell of counts of events (spikes, photons), beyond the mean count of each unit: Poisson information
+  // in bits per event (Pillow et al. 2008, Nature 454:995; the difference of log-likelihoods over the events and ln 2).
+  //   counts, rates, mask   [rows, units], floats; rates in events a bin, above -1e-8; mask 1 counts, 0 does not
+  // Per unit, summed over all batches: T = max(sum mask, 1), N = max(sum mask y, 1), m = N / T, and
+  //   bits = sum mask ((y ln(r + 1e-8) - r) - (y ln(m + 1e-8) - m)) / (N ln 2), at least 0
+  // Metric `name`, quiet, is the mean over the units; metric `overall` the mean over all names given with this `overall`.
+  void add_bits_per_event(std::string_view name, const at::Tensor& counts, const at::Tensor& rates, const at::Tensor& mask,
+                          std::string_view overall);
   // All that another board holds, as if it had been given to this one. RecipeError where a name is of another kind here.
   void add(const Board& other);
   // Keeps names out of lines for people, see Means::shown_on_console. A star at the end of the pattern stands for any rest.
@@ -92,7 +101,7 @@ class Board {
   [[nodiscard]] bool empty() const noexcept { return entries_.empty(); }
 
  private:
-  enum class Reading : std::uint8_t { mean, log_mean, root_mean, correlation, determination, total, classification };
+  enum class Reading : std::uint8_t { mean, log_mean, root_mean, correlation, determination, total, classification, information };
   struct Entry {
     std::string name;  // of a classification that of its table
     Reading reading = Reading::mean;
@@ -102,6 +111,7 @@ class Board {
     std::vector<std::string> terms = {};  // of a total
     std::vector<Reading> readings = {};   // theirs
     Classification how = {};
+    std::string overall = {};  // of an information; its part holds 4 sums for each unit: mask, mask y, mask y ln r, mask r
   };
   static std::string_view word_of(Reading reading);
   static std::size_t sums_of(Reading reading);
@@ -110,15 +120,19 @@ class Board {
   static Confusion table_of(const Entry& entry, const double* value);
   static void put(Means& means, const Entry& entry, const double* value);
   static Json saved_of(const Entry& entry, const double* value);
+  static double information_of(const Entry& entry, const double* value);
 
   Entry& entry_of(std::string_view name, Reading reading);
   Entry& classification_of(const Classification& how);  // with names for its classes
   void add(std::string_view name, Reading reading, const std::vector<at::Tensor>& values);
   void add_to_total(std::string_view name, std::string_view term, Reading reading, const std::vector<at::Tensor>& values);
   void add_counts(const Entry& other);
+  void add_information(std::string_view name, std::string_view overall, const at::Tensor& sums);
+  void put_overall(Means& means) const;
   void add_saved(const SavedJson& state);
   void add_saved(std::string_view name, const SavedJson& saved);
   void add_saved_classification(const SavedJson& saved);
+  void add_saved_information(std::string_view name, const SavedJson& saved);
   // All parts, one after the other, and the place in it of each entry.
   struct Host {
     std::vector<double> values;

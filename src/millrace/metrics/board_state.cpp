@@ -23,6 +23,11 @@ constexpr std::int64_t kMost = std::int64_t{1} << 53;  // up to here each intege
 // Of the counts of classes only those that are not zero: cell, count, cell, count, …
 Json Board::saved_of(const Entry& entry, const double* value) {
   Json saved = {{"name", entry.name}, {"reading", word_of(entry.reading)}};
+  if (entry.reading == Reading::information) {
+    saved["overall"] = entry.overall;
+    saved["sums"] = std::vector<double>(value, value + entry.parts[0].numel());
+    return saved;
+  }
   if (entry.reading != Reading::classification) {
     saved["sums"] = std::vector<double>(value, value + entry.parts.size());
     for (std::size_t i = 0; i < entry.terms.size(); ++i)
@@ -92,11 +97,12 @@ void Board::add_saved(std::string_view name, const SavedJson& saved) {
   };
   const Reading reading =
       reading_of(saved["reading"], {Reading::mean, Reading::log_mean, Reading::root_mean, Reading::correlation,
-                                    Reading::determination, Reading::total, Reading::classification});
+                                    Reading::determination, Reading::total, Reading::classification, Reading::information});
   for (const Entry& known : entries_) {
     if (known.name == name && known.reading != reading) saved["reading"].refuse("that of an entry before it of the same name");
   }
   if (reading == Reading::classification) return add_saved_classification(saved);
+  if (reading == Reading::information) return add_saved_information(name, saved);
   std::vector<std::pair<std::string, Reading>> terms;
   if (reading == Reading::total) {
     for (const SavedJson& term : saved["terms"].list())

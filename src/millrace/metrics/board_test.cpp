@@ -172,6 +172,46 @@ TEST(Board, RegressionFollowsTheFormulas) {
   EXPECT_TRUE(std::isnan(means.at("flat/pearson")));
 }
 
+// Two units; counts and rates of four bins, of which the mask leaves three of the second unit.
+TEST(Board, BitsPerEventFollowTheFormula) {
+  const at::Tensor y = at::randint(0, 4, {4, 2}).to(at::kFloat) + 0.5;
+  const at::Tensor r = at::randn({4, 2}).exp();
+  at::Tensor mask = at::ones({4, 2});
+  mask[1][1] = 0.0;
+  const auto gain = [&](std::int64_t u, const at::Tensor& rates) {
+    double t = 0, n = 0, sum = 0;
+    for (std::int64_t i = 0; i < 4; ++i) {
+      t += mask[i][u].item<double>();
+      n += mask[i][u].item<double>() * y[i][u].item<double>();
+    }
+    for (std::int64_t i = 0; i < 4; ++i) {
+      const double v = y[i][u].item<double>(), p = rates[i][u].item<double>();
+      sum += mask[i][u].item<double>() * (v * std::log(p + 1e-8) - p - (v * std::log(n / t + 1e-8) - n / t));
+    }
+    return std::max(0.0, sum / n / std::log(2.0));
+  };
+  Board halves;
+  for (const auto first : {0, 2}) {
+    halves.add_bits_per_event("bps/a", y.narrow(0, first, 2), r.narrow(0, first, 2), mask.narrow(0, first, 2), "bps");
+    halves.add_bits_per_event("bps/b", y.narrow(0, first, 2), y.narrow(0, first, 2), mask.narrow(0, first, 2), "bps");
+  }
+  const Means means = halves.means();
+  EXPECT_NEAR(means.at("bps/a"), (gain(0, r) + gain(1, r)) / 2, 1e-6);
+  EXPECT_NEAR(means.at("bps/b"), (gain(0, y) + gain(1, y)) / 2, 1e-6);
+  EXPECT_GT(means.at("bps/b"), 0);
+  EXPECT_NEAR(means.at("bps"), (means.at("bps/a") + means.at("bps/b")) / 2, 1e-12);
+  EXPECT_FALSE(means.shown_on_console("bps/a"));
+  EXPECT_TRUE(means.shown_on_console("bps"));
+  Board again;
+  const Json saved = halves.state();
+  again.load_state(SavedJson(saved, "board"));
+  EXPECT_EQ(again.means(), means);
+  again.add(halves);
+  EXPECT_NEAR(again.means().at("bps/a"), means.at("bps/a"), 1e-12);
+  EXPECT_THROW(again.add_bits_per_event("bps/a", y.narrow(1, 0, 1), r.narrow(1, 0, 1), mask.narrow(1, 0, 1), "bps"), RecipeError);
+  EXPECT_THROW(again.add_bits_per_event("bps/a", y, r.narrow(1, 0, 1), mask, "bps"), DataError);
+}
+
 TEST(Board, ShapesThatDoNotFitAreShown) {
   Board board;
   const auto regression = [&] { board.add_regression(at::zeros({8, 1}), at::zeros({8})); };
@@ -307,7 +347,7 @@ TEST(Board, ASavedOneOfAnotherHandIsRefusedByName) {
   EXPECT_EQ(refusal(R"({"a": {"reading": "max", "sums": [1, 2]}})"),
             begin +
                 "a/reading is \"max\", not \"mean\", \"log_mean\", \"root_mean\", \"correlation\", \"determination\", "
-                "\"total\", \"classification\"");
+                "\"total\", \"classification\", \"information\"");
   EXPECT_EQ(refusal(R"({"a": {"sum": 1, "count": 2}})"), "accepted") << "as snapshots of earlier versions have it";
   const auto table = [&](const std::string& other) { return refusal((R"({"quiet": [], "entries": [)" + other + "]}").c_str()); };
   const std::string good =

@@ -46,6 +46,13 @@ struct Predicts {
   std::vector<PredictField> inputs, outputs;
 };
 
+// A key whose value names a file that is a config itself, in the words of another program. Its values stand above the preset and
+// below the config files that the command names. Read where the key is named anew; a run that goes on has the values.
+struct NamedConfig {
+  std::string key;                  // "recipe.model_config"
+  config::Layers::Convert convert;  // from the file's tree to keys of this recipe
+};
+
 struct Entry {
   std::string name;
   std::string summary;                                // one line for `millrace list`
@@ -53,6 +60,7 @@ struct Entry {
   Json defaults = Json::object();                     // over the shared defaults (batch size, learning rate, ...)
   std::vector<std::pair<std::string, Json>> presets;  // name -> values over the defaults; "smoke" and "small" run without data
   std::vector<config::Alias> aliases;                 // the original's keys and flags
+  std::vector<NamedConfig> named_configs;             // keys that name further config files
   // `config`: the whole resolved config, in all functions here. ConfigError for one that problems() finds fault with.
   std::function<std::unique_ptr<Recipe>(const Json& config, const Context& context)> make;
   // Values of the recipe's own keys that do not fit each other; told with those of all sections, in one list. Null = none.

@@ -263,7 +263,7 @@ std::optional<at::Tensor> Lane::spike(const at::Tensor& bad) {
   return spike;
 }
 
-void Lane::finish(const at::Tensor& skip, bool applies) {
+void Lane::finish(const at::Tensor& skip, bool applies, const StepContext& context) {
   took_part_ = takes_part();
   if (!took_part_) {
     ++absent_steps_;
@@ -271,6 +271,7 @@ void Lane::finish(const at::Tensor& skip, bool applies) {
     return;
   }
   if (applies) optimizer_->apply(skip);
+  if (applies && objective_.after_update) objective_.after_update(context);
   optimizer_->zero_grad();
   if (scale_) scale_->update(bad_);
   if (average_) average_->update(skip);

@@ -63,9 +63,10 @@ class Lane {
   [[nodiscard]] const at::Tensor& bad() const { return bad_; }    // scalar f32 of the last step: 1 = not finite
   [[nodiscard]] const at::Tensor& norm() const { return norm_; }  // scalar f32: of the last gradient
   [[nodiscard]] std::optional<at::Tensor> spike(
-      const at::Tensor& bad);                         // scalar f32: 1 = a spike; nullopt without optim.spike_zscore
-  void finish(const at::Tensor& skip, bool applies);  // the update, unless skip is 1 or not `applies`; gradients go
-  void observe_validation(double loss);               // for plateau schedules
+      const at::Tensor& bad);  // scalar f32: 1 = a spike; nullopt without optim.spike_zscore
+  // The update, unless skip is 1 or not `applies`, and what the objective does after it; gradients go.
+  void finish(const at::Tensor& skip, bool applies, const StepContext& context);
+  void observe_validation(double loss);  // for plateau schedules
 
   [[nodiscard]] double learning_rate() const noexcept { return learning_rate_; }
   [[nodiscard]] precision::LossScale* scale() const noexcept { return scale_.get(); }

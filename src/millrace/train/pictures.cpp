@@ -5,6 +5,7 @@
 #include <span>
 
 #include "millrace/base/format.h"
+#include "millrace/format/csv.h"
 #include "millrace/format/png.h"
 #include "millrace/picture/draw.h"
 #include "millrace/train/run_files.h"
@@ -55,6 +56,12 @@ std::string keep_picture(RunFolder& folder, Fs& fs, const Picture& picture, std:
   write_atomically(fs, folder.own(std::string(run_files::kPictures) + "/" + picture.name + ".png"), bytes);
   if (most > 0) write_atomically(fs, folder.own(run_files::picture_of_step(picture.name, step)), bytes);
   return bytes;
+}
+
+void keep_table(RunFolder& folder, Fs& fs, const TextTable& table) {
+  std::string text = format::csv_line(table.columns) + "\n";
+  for (const auto& row : table.rows) text += format::csv_line(row) + "\n";
+  write_atomically(fs, folder.own(table.name + ".csv"), text);
 }
 
 void thin_pictures(RunFolder& folder, std::size_t most) {

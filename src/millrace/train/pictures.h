@@ -1,5 +1,6 @@
-// The pictures of a validation, and which of them stay in a run folder.
+// The pictures and tables of a validation, and which of them stay in a run folder.
 //
+//   NAME.csv                          a table of the latest validation
 //   pictures/NAME.png                 of the latest validation
 //   pictures/NAME.step-00001200.png   of the validation after that step; log.pictures_kept says of how many
 #pragma once
@@ -27,6 +28,8 @@ namespace millrace {
 // Writes a picture of the validation after `step`, for `most` > 0 also as that step's. Returns its file's bytes. FsError,
 // UsageError.
 std::string keep_picture(RunFolder& folder, Fs& fs, const Picture& picture, std::int64_t step, std::size_t most);
+// Writes <table>.csv, that of the latest validation. FsError, UsageError.
+void keep_table(RunFolder& folder, Fs& fs, const TextTable& table);
 // Removes the pictures of steps that need not stay, whatever their names.
 void thin_pictures(RunFolder& folder, std::size_t most);
 

@@ -69,12 +69,23 @@ struct Objective {
   // Of one micro-batch; see Loss. nullopt: the objective is absent from this step, and all its micro-batches and ranks say so;
   // its parameters, optimiser, average and schedule then stay what they were, to the bit.
   std::function<std::optional<Loss>(const Batch&, const StepContext&)> loss;
+  // Optional: after each update of its parameters, without gradients, before averages of them are taken. Keeps parameters where
+  // they belong (clamps, shrinks, normalises them in place) without a read-back. A step that is skipped on
+  // the device comes here too.
+  std::function<void(const StepContext& context)> after_update = nullptr;
 };
 
 // Per objective what a micro-batch gave: for Recipe::measure.
 struct StepResult {
   std::vector<Loss> losses;  // in order of objectives(), detached; without terms where the objective was absent
   [[nodiscard]] const Tensors& outputs(std::size_t objective = 0) const { return losses.at(objective).outputs; }
+};
+
+// What was measured, as text for other programs.
+struct TextTable {
+  std::string name;  // of its file, NAME.csv: letters, digits, "_" and "-"
+  std::vector<std::string> columns;
+  std::vector<std::vector<std::string>> rows;  // each as long as `columns`
 };
 
 // What a recipe tells of itself once its data is open and its model made.
@@ -105,7 +116,7 @@ struct Facts {
 //   measure           for each micro-batch of the validation split       none        fp32            those of the validation
 //                     with log.train_metrics=true also for each          none        fp32            the run's
 //                     micro-batch of a training step
-//   draw              after a validation, where pictures are kept        none        fp32            from what measure() kept
+//   draw, tables      after a validation, where pictures are kept        none        fp32            from what measure() kept
 //   samples           before the first step and after the last           none        fp32            the run's
 //   predict           for some rows after the other                      none        precision.dtype  the run's
 //   state, load_state with each snapshot; load_state also before predict and eval
@@ -146,6 +157,8 @@ class Recipe {
   virtual std::vector<std::string> samples(std::int64_t /*step*/) { return {}; }
   // Of what was measured; kept in <run>/pictures. A picture that can't be drawn is a warning, not the end of the run.
   virtual std::vector<Picture> draw() { return {}; }
+  // Of what was measured; kept in the run folder as <name>.csv, that of the last validation alone.
+  virtual std::vector<TextTable> tables() { return {}; }
 };
 
 }  // namespace millrace

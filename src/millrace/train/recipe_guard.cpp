@@ -239,6 +239,11 @@ std::vector<Objective> RecipeGuard::objectives() {
           return result;
         });
       };
+      if (!objective.after_update) continue;
+      objective.after_update = [this, name = objective.name,
+                                after = std::move(objective.after_update)](const StepContext& context) {
+        in({.callback = "after_update()", .objective = &name, .step = &context}, [&] { after(context); });
+      };
     }
     return objectives;
   });
@@ -293,6 +298,15 @@ std::vector<Picture> RecipeGuard::draw() {
     std::vector<Picture> pictures = recipe_->draw();
     check_pictures(pictures);
     return pictures;
+  });
+}
+
+std::vector<TextTable> RecipeGuard::tables() {
+  const at::NoGradGuard no_grad;
+  return in({"tables()"}, [&] {
+    std::vector<TextTable> tables = recipe_->tables();
+    check_tables(tables);
+    return tables;
   });
 }
 

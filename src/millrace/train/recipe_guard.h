@@ -39,6 +39,7 @@ class RecipeGuard final : public Recipe {
   Facts facts() const override;
   std::vector<std::string> samples(std::int64_t step) override;
   std::vector<Picture> draw() override;
+  std::vector<TextTable> tables() override;
 
  private:
   struct Site;

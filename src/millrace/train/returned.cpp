@@ -3,6 +3,8 @@
 #include <ATen/core/grad_mode.h>
 #include <torch/nn/module.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <map>
 #include <set>
@@ -152,6 +154,25 @@ void check_pictures(const std::vector<Picture>& pictures) {
     check_picture(picture);
     if (!names.insert(picture.name).second)
       refuse("two pictures have the name " + quoted(picture.name), "give each its own: the second would overwrite the first");
+  }
+}
+
+void check_tables(const std::vector<TextTable>& tables) {
+  std::set<std::string> names;
+  for (const TextTable& table : tables) {
+    const auto fits = [](unsigned char c) { return std::isalnum(c) != 0 || c == '_' || c == '-'; };
+    if (table.name.empty() || !std::ranges::all_of(table.name, fits) || table.name == "history") {
+      refuse("a table has the name " + quoted(table.name),
+             "its file is NAME.csv beside history.csv: letters, digits, \"_\" and \"-\" make one");
+    }
+    if (!names.insert(table.name).second)
+      refuse("two tables have the name " + quoted(table.name), "give each its own: the second would overwrite the first");
+    for (const auto& row : table.rows) {
+      if (row.size() == table.columns.size()) continue;
+      refuse("table " + quoted(table.name) + " has a row of " + std::to_string(row.size()) + " cells and " +
+                 std::to_string(table.columns.size()) + " columns",
+             "give each row a cell for each column");
+    }
   }
 }
 

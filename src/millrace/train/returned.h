@@ -19,6 +19,8 @@ void check_objectives(const std::vector<Objective>& objectives, const torch::nn:
 void check_loss(const Loss& loss, bool training);
 // Names that are file names, each of them once; three bytes a pixel.
 void check_pictures(const std::vector<Picture>& pictures);
+// The same for tables; rows as long as their columns.
+void check_tables(const std::vector<TextTable>& tables);
 void check_facts(const Facts& facts);
 // No tensor that is none.
 void check_state(const State& state);

@@ -85,6 +85,7 @@ std::optional<Loss> Stepper::forward(Lane& lane, const Batch& batch, const Tenso
 
 StepResult Stepper::accumulate(const Batch& batch, bool only) {
   const RandomScope random(options_.seed, batch);
+  epoch_ = batch.epoch();
   StepResult result;
   Tensors earlier;
   for (Lane& lane : lanes_) {
@@ -135,7 +136,8 @@ void Stepper::update() {
     if (!lane.takes_part()) continue;
     if (const auto spike = lane.spike(bad)) skip = at::maximum(skip, *spike);
   }
-  for (Lane& lane : lanes_) lane.finish(skip, !host_skips);
+  const StepContext context{.step = step_, .epoch = epoch_};
+  for (Lane& lane : lanes_) lane.finish(skip, !host_skips, context);
   buffers_.settle(skip);
   tally(bad);
 }

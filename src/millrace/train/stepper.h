@@ -153,6 +153,7 @@ class Stepper {
   StepperOptions options_;
   std::vector<Lane> lanes_;
   std::int64_t step_ = 0;
+  std::uint64_t epoch_ = 0;  // of the step's last micro-batch
   at::Tensor skipped_, skipped_in_a_row_;
   Blocks blocks_;
   State edge_generator_;                             // at begin_step

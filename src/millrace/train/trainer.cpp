@@ -280,8 +280,9 @@ void Trainer::draw(const std::vector<metrics::Confusion>& tables) {
     for (const Picture& picture : pictures)
       reporter_.picture(picture, step_, keep_picture(*parts_.place.folder, fs, picture, step_, most));
     thin_pictures(*parts_.place.folder, most);
+    for (const TextTable& table : parts_.recipe->tables()) keep_table(*parts_.place.folder, fs, table);
   } catch (const FsError& error) {
-    reporter_.warning(std::string("pictures could not be written: ") + error.what());
+    reporter_.warning(std::string("pictures and tables could not be written: ") + error.what());
   } catch (const RecipeError& error) {
     reporter_.warning("pictures could not be drawn: " + error.message().what);
   }

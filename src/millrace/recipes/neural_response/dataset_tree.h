@@ -1,0 +1,74 @@
+// The tree of a dataset file as it is read: values of a known kind out of it, problems with their line, unknown names.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "millrace/base/error.h"
+#include "millrace/base/json.h"
+
+namespace millrace::recipes::neural_response {
+
+// A parsed file. Values of YAML are text; the readers below take a value as text or as what it is.
+struct Tree {
+  Json values = Json::object();
+  std::map<std::string, std::string> places;  // dotted path -> "file:line"
+  std::string file;
+};
+
+// Parses the file; what is wrong with it goes to `problems`.
+[[nodiscard]] Tree read_tree(const std::filesystem::path& path, std::vector<Problem>& problems);
+// `over` stands above `base`, key by key; lists are replaced.
+[[nodiscard]] Tree merged(const Tree& base, const Tree& over);
+
+// A value of a tree, or its absence: then the readers give what they are given as default. Problems are kept, not thrown.
+class Node {
+ public:
+  Node(const Tree& tree, std::vector<Problem>& problems) : Node(tree, problems, &tree.values, "") {}
+
+  [[nodiscard]] bool exists() const { return value_ != nullptr; }
+  [[nodiscard]] bool is_object() const { return exists() && value_->is_object(); }
+  [[nodiscard]] bool is_list() const { return exists() && value_->is_array(); }
+  [[nodiscard]] bool is_empty() const { return !exists() || value_->is_null(); }
+  [[nodiscard]] Node at(const std::string& key) const;
+  [[nodiscard]] std::vector<std::string> keys() const;  // of a map; those that begin with _ are comments and left out
+  [[nodiscard]] std::vector<Node> items() const;        // of a list
+  [[nodiscard]] std::string place() const;              // "file:line" of it, or of the nearest value around it
+  [[nodiscard]] std::int64_t line() const;              // 0: unknown
+  [[nodiscard]] const std::string& path() const { return path_; }
+  [[nodiscard]] const Json& json() const { return *value_; }
+
+  [[nodiscard]] double number(double otherwise) const;
+  [[nodiscard]] std::int64_t whole(std::int64_t otherwise, std::int64_t least = 0) const;
+  [[nodiscard]] bool truth(bool otherwise) const;
+  [[nodiscard]] std::string text(const std::string& otherwise) const;
+  [[nodiscard]] std::vector<std::int64_t> wholes() const;
+  [[nodiscard]] std::vector<double> numbers(std::vector<double> otherwise) const;
+  [[nodiscard]] std::vector<std::string> texts(std::vector<std::string> otherwise) const;
+
+  void problem(std::string what, std::string next) const;
+  // A problem for each key of the map that is not among `known` or `ignored`: "unknown WHAT \"KEY\"", with the nearest known one.
+  void only(std::string_view what, std::span<const std::string_view> known, std::span<const std::string_view> ignored = {}) const;
+
+ private:
+  Node(const Tree& tree, std::vector<Problem>& problems, const Json* value, std::string path)
+      : tree_(&tree), problems_(&problems), value_(value), path_(std::move(path)) {}
+  [[nodiscard]] std::optional<double> as_number() const;
+  void expected(const char* kind) const;
+
+  const Tree* tree_;
+  std::vector<Problem>* problems_;
+  const Json* value_;
+  std::string path_;
+};
+
+// "did you mean \"x\"?", or "known: a, b, c".
+[[nodiscard]] std::string suggestion_among(std::string_view word, std::span<const std::string_view> known);
+
+}  // namespace millrace::recipes::neural_response

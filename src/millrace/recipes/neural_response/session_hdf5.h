@@ -1,0 +1,36 @@
+// Covariates out of a session's HDF5 file, checked before they are read: a file may claim anything.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "millrace/hdf5/file.h"
+#include "millrace/recipes/neural_response/transforms.h"
+
+namespace millrace::recipes::neural_response {
+
+// "allen_0216/backimage.h5".
+[[nodiscard]] std::string short_name(const hdf5::File& file);
+
+// The dataset, which must be there, of real numbers, with `least` to `most` axes, and not larger than a file of this size can
+// hold. Throws DataError.
+[[nodiscard]] const hdf5::Dataset& covariate_of(const hdf5::File& file, const std::string& name, std::size_t least,
+                                                std::size_t most);
+[[nodiscard]] bool has_covariate(const hdf5::File& file, const std::string& name);
+
+// All rows of (T) or (T, columns), as float32. Throws DataError for a value that is not finite.
+[[nodiscard]] Series read_series(const hdf5::File& file, const std::string& name);
+// All of (T), as whole numbers; DataError where one is not.
+[[nodiscard]] std::vector<std::int64_t> read_wholes(const hdf5::File& file, const std::string& name);
+// Chosen columns of (T, columns), summed over `ratio` bins. Throws DataError for a value that is negative or not finite, in any
+// of these columns, and for a column that is not there.
+[[nodiscard]] Series read_counts(const hdf5::File& file, const std::string& name, std::span<const std::int64_t> columns,
+                                 std::int64_t ratio);
+// Chosen columns of (T, columns), averaged over `ratio` bins; a value that is not a number stays so.
+[[nodiscard]] Series read_percent(const hdf5::File& file, const std::string& name, std::span<const std::int64_t> columns,
+                                  std::int64_t ratio);
+
+}  // namespace millrace::recipes::neural_response

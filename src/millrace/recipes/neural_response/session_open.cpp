@@ -1,0 +1,322 @@
+// Opening of sessions: what the files must hold, and what becomes of it.
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+
+#include "millrace/base/error.h"
+#include "millrace/base/format.h"
+#include "millrace/base/hash.h"
+#include "millrace/base/philox.h"
+#include "millrace/recipes/neural_response/session.h"
+#include "millrace/recipes/neural_response/session_hdf5.h"
+
+namespace millrace::recipes::neural_response {
+namespace {
+
+namespace stdfs = std::filesystem;
+
+constexpr std::uint64_t kTrialSplitKey = 41;  // of the split's draws among the other uses of the seed
+constexpr std::int64_t kMostTransformedBytes = std::int64_t{1} << 33;
+
+void append(Series& all, Series part) {
+  if (all.rows == 0) {
+    all = std::move(part);
+    return;
+  }
+  all.rows += part.rows;
+  all.values.insert(all.values.end(), part.values.begin(), part.values.end());
+}
+
+Series beside(const Series& left, const Series& right) {
+  Series both{left.rows, left.columns + right.columns, {}};
+  both.values.reserve(left.values.size() + right.values.size());
+  for (std::int64_t t = 0; t < left.rows; ++t) {
+    both.values.insert(both.values.end(), left.row(t), left.row(t) + left.columns);
+    both.values.insert(both.values.end(), right.row(t), right.row(t) + right.columns);
+  }
+  return both;
+}
+
+StimulusKind kind_of(const std::vector<Operation>& operations) {
+  std::size_t norms = 0;
+  for (const Operation& operation : operations) {
+    if (std::holds_alternative<op::PixelNorm>(operation)) {
+      ++norms;
+    } else if (!std::holds_alternative<op::Unsqueeze>(operation)) {
+      return StimulusKind::transformed;
+    }
+  }
+  return norms == 0 ? StimulusKind::grey : norms == 1 ? StimulusKind::pixels : StimulusKind::transformed;
+}
+
+}  // namespace
+
+// Makes one session out of its open files.
+class SessionOpener {
+ public:
+  SessionOpener(SessionFile asked, const std::vector<SessionHdf5>& files) : session_(std::make_shared<Session>()) {
+    Session& s = *session_;
+    s.asked_ = std::move(asked);
+    for (std::size_t i = 0; i < files.size(); ++i) add_part(s.asked_.types[i], files[i]);
+    add_stimulus_kind();
+    for (SessionPart& part : s.parts_) {
+      part.first_bin = s.bins_;
+      s.bins_ += part.bins;
+      read_part(part);
+    }
+    keep_counts();
+    split();
+    add_means();
+    Sha256 digest;
+    digest.update(s.asked_.options + std::to_string(s.height_) + "x" + std::to_string(s.width_) + " " + std::to_string(s.bins_));
+    s.fingerprint_ = "session " + digest.hex();
+  }
+  std::shared_ptr<const Session> take() { return std::move(session_); }
+
+ private:
+  using Trial = std::pair<std::size_t, std::int64_t>;  // number of the type, trial_inds
+
+  // Headers only: what is there, and whether all is of one length.
+  void add_part(const std::string& type, const SessionHdf5& file) {
+    Session& s = *session_;
+    const hdf5::Dataset& stim = covariate_of(*file, "/stim", 3, 3);
+    if (stim.dtype != DType::u8) {
+      throw DataError({short_name(*file) + ": /stim is " + std::string(name_of(stim.dtype)) + ", expected u8",
+                       file->path().string(), "write grey levels from 0 to 255"});
+    }
+    if (stim.shape[0] < 1 || stim.shape[1] < 1 || stim.shape[2] < 1) {
+      throw DataError({short_name(*file) + ": /stim is " + to_text(stim.shape) + ", which holds nothing", file->path().string(),
+                       "remove the file from types, or write it anew"});
+    }
+    std::vector<std::string> names = {"/robs", "/dpi_valid", "/trial_inds"};
+    for (const Transform& transform : s.asked_.transforms) {
+      if (transform.expose_as == "behavior") names.push_back("/" + transform.source);
+    }
+    for (const char* optional : {"/missing_pct", "/eyepos", "/t_bins"}) {
+      if (has_covariate(*file, optional)) names.emplace_back(optional);
+    }
+    for (const std::string& name : names) {
+      const hdf5::Dataset& set = covariate_of(*file, name, 1, 2);
+      if (set.shape[0] == stim.shape[0]) continue;
+      throw DataError({short_name(*file) + ": " + name + " has " + std::to_string(set.shape[0]) + " bins, /stim has " +
+                           std::to_string(stim.shape[0]),
+                       file->path().string(), "write all datasets of a session with the same bins"});
+    }
+    if (s.parts_.empty()) {
+      s.height_ = stim.shape[1];
+      s.width_ = stim.shape[2];
+    } else if (stim.shape[1] != s.height_ || stim.shape[2] != s.width_) {
+      throw DataError({short_name(*file) + ": /stim has frames of " + std::to_string(stim.shape[1]) + "x" +
+                           std::to_string(stim.shape[2]) + ", " + short_name(*s.parts_[0].file) + " has " +
+                           std::to_string(s.height_) + "x" + std::to_string(s.width_),
+                       file->path().string(), "cut or scale the stimuli of a session to one size"});
+    }
+    s.parts_.push_back({type, file, 0, stim.shape[0] / s.asked_.ratio});
+  }
+
+  void add_stimulus_kind() {
+    Session& s = *session_;
+    for (const Transform& transform : s.asked_.transforms) {
+      if (transform.expose_as == "stim") s.kind_ = kind_of(transform.operations);
+    }
+    std::int64_t bins = 0;
+    for (const SessionPart& part : s.parts_) bins += part.bins;
+    const double bytes = 4.0 * static_cast<double>(bins) * static_cast<double>(s.height_) * static_cast<double>(s.width_);
+    if (s.kind_ == StimulusKind::transformed && bytes > static_cast<double>(kMostTransformedBytes)) {
+      throw ConfigError(Message{"session " + s.name() + ": a transformed stimulus is kept in memory, and it has " +
+                                    human_bytes(bytes) + "; at most " + human_bytes(static_cast<double>(kMostTransformedBytes)) +
+                                    " are taken",
+                                s.asked_.place, "leave pixelnorm and unsqueeze alone in the stimulus's ops, or cut the session"});
+    }
+  }
+
+  // Read, downsample, transform, filter.
+  void read_part(const SessionPart& part) {
+    Session& s = *session_;
+    const hdf5::File& file = *part.file;
+    const std::int64_t ratio = s.asked_.ratio;
+    Series counts = read_counts(file, "/robs", s.asked_.cids, ratio);
+    Series behavior{part.bins, 0, {}};
+    for (const Transform& transform : s.asked_.transforms) {
+      if (transform.expose_as == "robs") counts = apply_operations(transform.operations, std::move(counts));
+      if (transform.expose_as != "behavior") continue;
+      Series series = average_bins(read_series(file, "/" + transform.source), ratio);
+      behavior = beside(behavior, apply_operations(transform.operations, std::move(series)));
+    }
+    append(counts_, std::move(counts));
+    if (s.behavior_.rows > 0 && s.behavior_.columns != behavior.columns) {
+      throw DataError({short_name(file) + " makes " + std::to_string(behavior.columns) + " numbers of behavior, " +
+                           short_name(*s.parts_[0].file) + " makes " + std::to_string(s.behavior_.columns),
+                       file.path().string(), "write the types of a session with the same columns"});
+    }
+    append(s.behavior_, std::move(behavior));
+
+    std::vector<std::int64_t> trials = read_wholes(file, "/trial_inds");
+    for (std::int64_t t = 0; t < part.bins; ++t)
+      trials[static_cast<std::size_t>(t)] = trials[static_cast<std::size_t>(t * ratio)];
+    trials.resize(static_cast<std::size_t>(part.bins));
+    const auto type = static_cast<std::size_t>(&part - s.parts_.data());
+    for (const std::int64_t trial : trials) trial_names_.emplace_back(type, trial);
+    const Series dpi = average_bins(read_series(file, "/dpi_valid"), ratio);
+    if (dpi.columns != 1) {
+      throw DataError({short_name(file) + ": /dpi_valid has " + std::to_string(dpi.columns) + " columns, expected one",
+                       file.path().string(), "write one number a bin"});
+    }
+    const std::vector<std::uint8_t> valid = valid_nlags(trials, dpi.values, s.asked_.filters.n_lags);
+    s.bin_counts_.insert(s.bin_counts_.end(), valid.begin(), valid.end());
+    filter_units(part);
+  }
+
+  void filter_units(const SessionPart& part) {
+    Session& s = *session_;
+    if (!s.asked_.filters.has_missing_pct || !has_covariate(*part.file, "/missing_pct")) {
+      if (!s.unit_counts_.empty())
+        s.unit_counts_.insert(s.unit_counts_.end(), static_cast<std::size_t>(part.bins * s.units()), 1);
+      return;
+    }
+    if (s.unit_counts_.empty()) s.unit_counts_.assign(static_cast<std::size_t>(part.first_bin * s.units()), 1);
+    const Series missing = read_percent(*part.file, "/missing_pct", s.asked_.cids, s.asked_.ratio);
+    for (const float percent : missing.values)
+      s.unit_counts_.push_back(static_cast<double>(percent) < s.asked_.filters.missing_threshold ? 1 : 0);
+  }
+
+  // Spike counts are small whole numbers, mostly: a byte each then.
+  void keep_counts() {
+    const bool small = std::all_of(counts_.values.begin(), counts_.values.end(),
+                                   [](float value) { return value >= 0 && value <= 255 && std::floor(value) == value; });
+    if (small) {
+      session_->small_counts_.assign(counts_.values.begin(), counts_.values.end());
+    } else {
+      session_->wide_counts_ = std::move(counts_.values);
+    }
+    counts_ = {};
+  }
+
+  void split() {
+    Session& s = *session_;
+    std::vector<Trial> distinct = trial_names_;
+    std::sort(distinct.begin(), distinct.end());
+    distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
+    s.trials_ = static_cast<std::int64_t>(distinct.size());
+    if (s.trials_ < 2) {
+      throw DataError(
+          {"session " + s.name() + " has " + (s.trials_ == 1 ? "1 trial" : "no trial") + ", and a split by trial needs 2 or more",
+           s.parts_[0].file->path().string(), "write more trial numbers into /trial_inds, or leave the session out"});
+    }
+    std::vector<std::int64_t> order(distinct.size());
+    std::iota(order.begin(), order.end(), 0);
+    Philox random(make_key(s.asked_.seed, kTrialSplitKey));
+    for (std::size_t i = order.size() - 1; i > 0; --i) std::swap(order[i], order[random.below(i + 1)]);
+    const auto wanted = static_cast<std::int64_t>(std::round(s.asked_.train_share * static_cast<double>(s.trials_)));
+    const std::int64_t training = std::clamp<std::int64_t>(wanted, 1, s.trials_ - 1);
+    std::vector<std::uint8_t> trains(distinct.size());
+    for (std::int64_t i = 0; i < training; ++i) trains[static_cast<std::size_t>(order[static_cast<std::size_t>(i)])] = 1;
+
+    for (std::int64_t bin = 0; bin < s.bins_; ++bin) {
+      const auto it = std::lower_bound(distinct.begin(), distinct.end(), trial_names_[static_cast<std::size_t>(bin)]);
+      const auto trial = static_cast<std::size_t>(it - distinct.begin());
+      s.trial_of_.push_back(static_cast<std::int64_t>(trial));
+      if (counts_somewhere(bin)) (trains[trial] != 0 ? s.train_ : s.validation_).push_back(bin);
+    }
+    check_split();
+  }
+
+  [[nodiscard]] bool unit_counts_somewhere(std::int64_t bin) const {
+    const Session& s = *session_;
+    if (s.unit_counts_.empty()) return true;
+    const auto first = s.unit_counts_.begin() + static_cast<std::ptrdiff_t>(bin * s.units());
+    return std::any_of(first, first + static_cast<std::ptrdiff_t>(s.units()), [](std::uint8_t counts) { return counts != 0; });
+  }
+  [[nodiscard]] bool counts_somewhere(std::int64_t bin) const {
+    return session_->bin_counts_[static_cast<std::size_t>(bin)] != 0 && unit_counts_somewhere(bin);
+  }
+
+  void check_split() const {
+    const Session& s = *session_;
+    const std::string where = s.parts_[0].file->path().string();
+    if (s.train_.empty() && s.validation_.empty()) {
+      const auto by_lags = std::count(s.bin_counts_.begin(), s.bin_counts_.end(), 0);
+      std::int64_t by_missing = 0;
+      for (std::int64_t bin = 0; bin < s.bins_; ++bin) by_missing += unit_counts_somewhere(bin) ? 0 : 1;
+      throw DataError({"session " + s.name() + " has no valid bin left of " + std::to_string(s.bins_) + ": valid_nlags removes " +
+                           std::to_string(by_lags) + ", missing_pct " + std::to_string(by_missing),
+                       where, "look at /dpi_valid, /trial_inds and /missing_pct, or ask less of the filters"});
+    }
+    for (const auto& [samples, side] : {std::pair{&s.train_, "training"}, std::pair{&s.validation_, "validation"}}) {
+      if (!samples->empty()) continue;
+      throw DataError({"session " + s.name() + " has no valid bin for " + side + ": " + std::to_string(s.trials_) +
+                           " trials, split at " + figure(s.asked_.train_share),
+                       where, "give the dataset file another seed or train_val_split, or leave the session out"});
+    }
+  }
+
+  void add_means() {
+    Session& s = *session_;
+    const auto units = static_cast<std::size_t>(s.units());
+    std::vector<double> sum(units);
+    std::vector<double> bins(units);
+    std::vector<float> counts(units);
+    std::vector<float> mask(units);
+    for (const std::int64_t bin : s.train_) {
+      s.counts(bin, counts);
+      s.mask(bin, mask);
+      for (std::size_t u = 0; u < units; ++u) {
+        sum[u] += static_cast<double>(mask[u] * counts[u]);
+        bins[u] += static_cast<double>(mask[u]);
+      }
+    }
+    for (std::size_t u = 0; u < units; ++u) s.mean_counts_.push_back(bins[u] > 0 ? static_cast<float>(sum[u] / bins[u]) : 0.0F);
+  }
+
+  std::shared_ptr<Session> session_;
+  Series counts_;
+  std::vector<Trial> trial_names_;  // of each bin
+};
+
+namespace {
+
+// The files of a session; DataError when one is not there.
+std::vector<stdfs::path> paths_of(const SessionFile& session, const stdfs::path& data_dir) {
+  const stdfs::path folder = (data_dir.empty() ? session.folder : data_dir) / session.name;
+  std::vector<stdfs::path> paths;
+  for (const std::string& type : session.types) {
+    const stdfs::path path = folder / (type + ".h5");
+    std::error_code error;
+    if (!stdfs::exists(path, error)) {
+      const stdfs::path pickle = folder / (type + ".dset");
+      if (stdfs::exists(pickle, error)) {
+        throw DataError({session.name + "/" + type + ".dset is a Python pickle", pickle.string(),
+                         "run tools/dset_to_h5.py on it, and only if you trust it: a pickle can run any program"});
+      }
+      throw DataError(
+          {"session " + session.name + " has no file " + type + ".h5", path.string(),
+           "set data.dir to the folder that holds " + session.name + "/, or make some: millrace make-data neural_response"});
+    }
+    paths.push_back(path);
+  }
+  return paths;
+}
+
+}  // namespace
+
+Sessions open_sessions(const RecipeConfig& recipe, const stdfs::path& dataset_file, const stdfs::path& data_dir,
+                       const OpenOptions& options) {
+  DatasetFile asked = read_dataset_file(dataset_file, recipe.max_datasets);
+  Sessions sessions;
+  sessions.told = std::move(asked.told);
+  std::vector<stdfs::path> paths;
+  for (const SessionFile& session : asked.sessions) {
+    for (stdfs::path& path : paths_of(session, data_dir)) paths.push_back(std::move(path));
+  }
+  const std::vector<SessionHdf5> files = options.open(paths);
+  auto next = files.begin();
+  for (SessionFile& session : asked.sessions) {
+    const auto count = static_cast<std::ptrdiff_t>(session.types.size());
+    sessions.all.push_back(SessionOpener(std::move(session), {next, next + count}).take());
+    next += count;
+  }
+  return sessions;
+}
+
+}  // namespace millrace::recipes::neural_response
