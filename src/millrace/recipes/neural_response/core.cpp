@@ -3,13 +3,13 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/ops/addcmul.h>
-#include <ATen/ops/conv3d.h>
+#include <ATen/ops/conv2d.h>
 #include <ATen/ops/exp.h>
 #include <ATen/ops/linspace.h>
 #include <ATen/ops/mean.h>
 #include <ATen/ops/outer.h>
 #include <ATen/ops/randn.h>
-#include <ATen/ops/replication_pad3d.h>
+#include <ATen/ops/replication_pad2d.h>
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/silu.h>
 #include <ATen/ops/softplus.h>
@@ -40,15 +40,33 @@ std::pair<std::int64_t, std::int64_t> frames_of(const StageConfig& stage, std::i
   return {(frames - 1) / stage.stride + 1, (frames - 1) / total + 1};
 }
 
-at::Tensor last_frames(const at::Tensor& x, std::int64_t frames) { return x.narrow(2, x.size(2) - frames, frames); }
+at::Tensor last_frames(const at::Tensor& x, std::int64_t frames) { return x.narrow(1, x.size(1) - frames, frames); }
 
-// The centre of the last two axes.
+// The centre of images.
 at::Tensor centre(const at::Tensor& x, std::int64_t height, std::int64_t width) {
-  if (x.size(3) == height && x.size(4) == width) return x;
-  return x.narrow(3, (x.size(3) - height) / 2, height).narrow(4, (x.size(4) - width) / 2, width);
+  if (x.size(2) == height && x.size(3) == width) return x;
+  return x.narrow(2, (x.size(2) - height) / 2, height).narrow(3, (x.size(3) - width) / 2, width);
+}
+
+// The frames that a kernel of `taps` sees for each of the last `frames` outputs, one behind the other in its channels: images
+// (N frames, taps C, H, W). Before the first frame stands the first one again.
+at::Tensor windows(const at::Tensor& x, const StageConfig& config, std::int64_t outputs, std::int64_t frames) {
+  const std::int64_t taps = config.kernel_size[0];
+  std::vector<std::int64_t> sources;
+  for (std::int64_t output = outputs - frames; output < outputs; ++output) {
+    for (std::int64_t tap = 0; tap < taps; ++tap)
+      sources.push_back(std::max<std::int64_t>(output * config.stride - (taps - 1 - tap) * config.dilation, 0));
+  }
+  const at::Tensor index = at::tensor(sources, x.options().dtype(at::kLong));
+  return x.index_select(1, index).view({x.size(0) * frames, taps * x.size(2), x.size(3), x.size(4)});
 }
 
 }  // namespace
+
+at::Tensor images_of(const at::Tensor& x) {
+  const bool joins = x.size(0) == 1 || x.stride(0) == x.size(1) * x.stride(1);
+  return (joins ? x : x.clone(at::MemoryFormat::Preserve)).flatten(0, 1);
+}
 
 Frontend::Frontend(const FrontendConfig& config, LagOrder order, const nn::StencilPaths& paths)
     : order_(order),
@@ -103,64 +121,66 @@ void Stage::initialise(at::Generator& generator) {
     if (weights != nullptr) weights->initialise(generator);
 }
 
-// The convolution's last `frames` frames. Time is continued to the left alone, by the first frame.
-at::Tensor Stage::convolved(const at::Tensor& x, std::int64_t frames) const {
-  const std::int64_t stride = config_.stride, dilation = config_.dilation, taps = config_.kernel_size[0];
-  const std::int64_t reach = dilation * (taps - 1), high = config_.padding[1], wide = config_.padding[2];
-  const std::int64_t strides[] = {stride, stride, stride}, none[] = {0, 0, 0}, dilations[] = {dilation, dilation, dilation};
-  const auto padded = [&](const at::Tensor& part, std::int64_t before) {
-    return at::replication_pad3d(part, {wide, wide, high, high, before, 0});
+// The last `frames` frames of the convolution, as images. Time is continued to the left alone, by the first frame.
+at::Tensor Stage::convolved(const at::Tensor& x, std::int64_t frames, at::MemoryFormat format) const {
+  const std::int64_t taps = config_.kernel_size[0], high = config_.padding[1], wide = config_.padding[2];
+  const std::int64_t strides[] = {config_.stride, config_.stride}, dilations[] = {config_.dilation, config_.dilation};
+  const std::int64_t none[] = {0, 0};
+  const auto convolution = [&](const at::Tensor& images, const at::Tensor& weight) {
+    return at::conv2d(images.contiguous(format), weight, {}, strides, none, dilations);
   };
-  const auto convolution = [&](const at::Tensor& part, const at::Tensor& weight) {
-    return at::conv3d(part, weight, {}, strides, none, dilations);
-  };
-  const at::Tensor input = for_convolution(x);
-  if (!paths_.needed_only) return last_frames(convolution(padded(input, reach), conv_->weight), frames);
-  if (taps > 1 && stride == 1 && x.size(2) <= dilation + 1 && x.size(2) > 1) {
+  const at::Tensor images = for_convolution(images_of(x));
+  const at::Tensor padded = (high == 0 && wide == 0 ? images : at::replication_pad2d(images, {wide, wide, high, high}))
+                                .unflatten(0, {x.size(0), x.size(1)});
+  const std::int64_t outputs = (x.size(1) - 1) / config_.stride + 1;
+  const at::Tensor& weight = conv_->weight;
+  if (paths_.needed_only && taps > 1 && config_.stride == 1 && x.size(1) <= config_.dilation + 1 && x.size(1) > 1) {
     // All taps but the last one see the first frame, whatever the frame: one convolution with their sum.
-    const at::Tensor& weight = conv_->weight;
-    const at::Tensor whole =
-        padded(frames == x.size(2) ? input : at::cat({input.narrow(2, 0, 1), last_frames(input, frames)}, 2), 0);
-    const at::Tensor past = convolution(whole.narrow(2, 0, 1), weight.narrow(2, 0, taps - 1).sum({2}, true));
-    return convolution(last_frames(whole, frames), weight.narrow(2, taps - 1, 1)).add_(past);
+    const at::Tensor past = convolution(padded.select(1, 0), weight.narrow(2, 0, taps - 1).sum(2));
+    const at::Tensor now = convolution(images_of(last_frames(padded, frames)), weight.select(2, taps - 1));
+    return now.unflatten(0, {x.size(0), frames}).add_(past.unsqueeze(1)).flatten(0, 1);
   }
-  const std::int64_t last = (x.size(2) - 1) / stride * stride;  // input frame of the last tap for the last output frame
-  const std::int64_t first = last - (frames - 1) * stride - reach;
-  const std::int64_t from = std::max<std::int64_t>(first, 0);
-  return convolution(padded(input.narrow(2, from, last + 1 - from), from - first), conv_->weight);
+  const std::int64_t computed = paths_.needed_only ? frames : outputs;
+  const at::Tensor y = convolution(windows(padded, config_, outputs, computed), weight.transpose(1, 2).flatten(1, 2));
+  return computed == frames ? y : images_of(last_frames(y.unflatten(0, {x.size(0), computed}), frames));
 }
 
-// The last `frames` frames of the shortcut. Strides are taken by a slice: the convolution that is left has none, which the
-// library below computes faster, and right on every CPU.
+// The last `frames` frames of the shortcut, as images. Strides are taken by a slice: the convolution that is left has none, which
+// the library below computes faster, and right on every CPU.
 at::Tensor Stage::skipped(const at::Tensor& x, std::int64_t frames) const {
   const std::int64_t stride = config_.stride * std::max<std::int64_t>(config_.pool_stride, 1);
-  const std::int64_t last = (x.size(2) - 1) / stride * stride;
-  const at::Tensor kept = x.slice(2, last - (frames - 1) * stride, last + 1, stride);
-  if (shortcut_ == nullptr) return kept;
-  return at::conv3d(for_convolution(kept.slice(3, 0, std::nullopt, stride).slice(4, 0, std::nullopt, stride)), shortcut_->weight);
+  const std::int64_t last = (x.size(1) - 1) / stride * stride;
+  const at::Tensor kept = x.slice(1, last - (frames - 1) * stride, last + 1, stride);
+  if (shortcut_ == nullptr) return images_of(kept);
+  const at::Tensor images = images_of(kept.slice(3, 0, std::nullopt, stride).slice(4, 0, std::nullopt, stride));
+  return at::conv2d(for_convolution(images), shortcut_->weight.flatten(2, 3));
 }
 
-// (N, C, T, 1, 1), between 0 and 1, from each frame's mean over its pixels.
+// (N, C, 1, 1), between 0 and 1, from each frame's mean over its pixels.
 at::Tensor Stage::gate(const at::Tensor& pooled) const {
-  const at::Tensor mean = pooled.mean({3, 4}, false, at::kFloat).transpose(1, 2);
   const auto layer = [&](const at::Tensor& x, const Weights& weights) {
     return nn::linear(x, weights.weight.flatten(1), weights.bias, paths_.nn);
   };
-  const at::Tensor open = at::sigmoid(layer(at::silu(layer(mean, *squeeze_)), *excite_));
-  return open.transpose(1, 2).unsqueeze(3).unsqueeze(4);
+  const at::Tensor mean = pooled.mean({2, 3}, false, at::kFloat);
+  return at::sigmoid(layer(at::silu(layer(mean, *squeeze_)), *excite_)).unsqueeze(2).unsqueeze(3);
 }
 
-at::Tensor Stage::forward(const at::Tensor& x, std::int64_t frames) {
-  const auto [of_main, of_shortcut] = frames_of(config_, x.size(2));
+at::Tensor Stage::forward(const at::Tensor& x, std::int64_t frames, bool channels_last) {
+  const auto [of_main, of_shortcut] = frames_of(config_, x.size(1));
   const std::int64_t kept = frames > 0 ? std::min(frames, std::min(of_main, of_shortcut)) : std::min(of_main, of_shortcut);
-  at::Tensor y = nn::rms_norm_silu(convolved(x, kept), kEpsilon, paths_.stencil);
-  y = nn::dropout(y, is_training() ? config_.dropout : 0.0, paths_.nn);
+  const auto format = channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous;
+  at::Tensor y = nn::rms_norm_silu(convolved(x, kept, format), kEpsilon, paths_.stencil);
+  if (is_training() && config_.dropout > 0) {  // over the elements as they lie
+    const bool last = y.is_contiguous(at::MemoryFormat::ChannelsLast) && !y.is_contiguous();
+    y = nn::dropout(last ? y.permute({0, 2, 3, 1}) : y, config_.dropout, paths_.nn);
+    if (last) y = y.permute({0, 3, 1, 2});
+  }
   const at::Tensor skip = skipped(x, kept);
-  if (config_.pool_stride > 0) y = nn::blurred_soft_pool(y, config_.pool_stride, paths_.stencil);
-  const std::int64_t height = std::min(y.size(3), skip.size(3)), width = std::min(y.size(4), skip.size(4));
+  if (config_.pool_stride > 0) y = nn::blurred_soft_pool(y.unsqueeze(2), config_.pool_stride, paths_.stencil).squeeze(2);
+  const std::int64_t height = std::min(y.size(2), skip.size(2)), width = std::min(y.size(3), skip.size(3));
   const at::Tensor middle = centre(y, height, width), around = centre(skip, height, width);
-  if (config_.pool_stride == 0) return around + middle;
-  return at::addcmul(around, middle, gate(y).to(y.scalar_type()));
+  const at::Tensor sum = config_.pool_stride == 0 ? around + middle : at::addcmul(around, middle, gate(y).to(y.scalar_type()));
+  return sum.unflatten(0, {x.size(0), kept});
 }
 
 Convnet::Convnet(const ConvnetConfig& config, std::int64_t in, const ModelPaths& paths)
@@ -177,14 +197,14 @@ void Convnet::initialise(at::Generator& generator) {
   for (const auto& stage : stages_) stage->initialise(generator);
 }
 
-at::Tensor Convnet::forward(const at::Tensor& x, bool last_frame_only) {
+at::Tensor Convnet::forward(const at::Tensor& x, bool last_frame_only, bool channels_last) {
   at::Tensor y = x;
   for (std::size_t i = 0; i < stages_.size(); ++i) {
     const bool last = i + 1 == stages_.size();
     y = memory::block("convnet.layers." + std::to_string(i), *stages_[i],
-                      [stage = stages_[i], y, frames = last && last_frame_only ? std::int64_t{1} : std::int64_t{0},
+                      [stage = stages_[i], y, channels_last, frames = last && last_frame_only ? std::int64_t{1} : std::int64_t{0},
                        softplus = last && final_activation_ == Activation::softplus] {
-                        const at::Tensor out = stage->forward(y, frames);
+                        const at::Tensor out = stage->forward(y, frames, channels_last);
                         return softplus ? at::softplus(out) : out;
                       });
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ATen/core/Generator.h>
+#include <c10/core/MemoryFormat.h>
 #include <torch/nn/module.h>
 
 #include <array>
@@ -30,18 +31,21 @@ class Frontend : public torch::nn::Module {
   std::shared_ptr<Weights> temporal_conv_;
 };
 
+// The core's tensors are frames: (N, T, C, H, W), so that the frames of all rows are a batch of images without a copy. In memory
+// the channels of a frame come first, or its pixels (channels_last).
+//
 // A residual stage: convolution, RMS norm, SiLU, dropout, blurred soft pooling times a gate; a 1x1x1 convolution around them (the
 // identity where no stride and no change of channels asks for one). The sum has the last frames and the centre of both.
 class Stage : public torch::nn::Module {
  public:
   Stage(const StageConfig& config, std::int64_t in, const ModelPaths& paths);
 
-  // (N, in, T, H, W) -> (N, channels, T', H', W'): the last `frames` of the frames that the stage gives, 0 = all of them.
-  at::Tensor forward(const at::Tensor& x, std::int64_t frames);
+  // (N, T, in, H, W) -> (N, T', channels, H', W'): the last `frames` of the frames that the stage gives, 0 = all of them.
+  at::Tensor forward(const at::Tensor& x, std::int64_t frames, bool channels_last);
   void initialise(at::Generator& generator);
 
  private:
-  [[nodiscard]] at::Tensor convolved(const at::Tensor& x, std::int64_t frames) const;
+  [[nodiscard]] at::Tensor convolved(const at::Tensor& x, std::int64_t frames, at::MemoryFormat format) const;
   [[nodiscard]] at::Tensor skipped(const at::Tensor& x, std::int64_t frames) const;
   [[nodiscard]] at::Tensor gate(const at::Tensor& pooled) const;
 
@@ -55,14 +59,17 @@ class Convnet : public torch::nn::Module {
  public:
   Convnet(const ConvnetConfig& config, std::int64_t in, const ModelPaths& paths);
 
-  // (N, in, T, H, W) -> (N, C, T', H', W'); T' = 1, the last frame, where `last_frame_only`. Memory blocks:
-  // convnet.layers.0 and so on.
-  at::Tensor forward(const at::Tensor& x, bool last_frame_only);
+  // (N, T, in, H, W) -> (N, T', C, H', W'); T' = 1, the last frame, where `last_frame_only`. Memory blocks: convnet.layers.0 and
+  // so on.
+  at::Tensor forward(const at::Tensor& x, bool last_frame_only, bool channels_last);
   void initialise(at::Generator& generator);
 
  private:
   Activation final_activation_;
   std::vector<std::shared_ptr<Stage>> stages_;
 };
+
+// The frames of all rows as a batch of images, (N T, C, H, W); copied only where `x` is a part of something else.
+[[nodiscard]] at::Tensor images_of(const at::Tensor& x);
 
 }  // namespace millrace::recipes::neural_response

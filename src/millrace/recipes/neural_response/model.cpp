@@ -60,9 +60,9 @@ DigitalTwin::Shared DigitalTwin::core(const at::Tensor& stim, const at::Tensor& 
   at::Tensor x = stim;
   if (is_modulator_only(config_)) x = at::ones({stim.size(0), 1, 1, 1, 1}, stim.options().dtype(at::kFloat));
   if (frontend_ != nullptr) x = frontend_->forward(x);
-  if (channels_last_) x = x.contiguous(at::MemoryFormat::ChannelsLast3d);
-  if (convnet_ != nullptr) x = convnet_->forward(x, last_frame_only);
-  if (modulator_ == nullptr) return {x.select(2, x.size(2) - 1), {}};
+  x = x.transpose(1, 2);  // frames
+  if (convnet_ != nullptr) x = convnet_->forward(x, last_frame_only, channels_last_);
+  if (modulator_ == nullptr) return {x.select(1, x.size(1) - 1), {}};
   const Modulated out =
       memory::block("modulator", *modulator_, [modulator = modulator_, x, behavior] { return modulator->forward(x, behavior); });
   return {out.features, out.error_square};

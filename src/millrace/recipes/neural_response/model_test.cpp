@@ -127,10 +127,11 @@ TEST(NeuralResponseModel, SizesOfEachPartAreThoseOfThePage) {
   EXPECT_EQ(x.sizes(), (std::vector<std::int64_t>{2, 1, 25, 51, 51}));
   x = Frontend(config.frontend, LagOrder::oldest_first, {}).forward(x);
   EXPECT_EQ(x.sizes(), (std::vector<std::int64_t>{2, 4, 10, 51, 51}));
-  const std::vector<std::vector<std::int64_t>> after = {{2, 8, 5, 26, 26}, {2, 256, 3, 13, 13}, {2, 128, 3, 12, 12}};
+  const std::vector<std::vector<std::int64_t>> after = {{2, 5, 8, 26, 26}, {2, 3, 256, 13, 13}, {2, 3, 128, 12, 12}};
+  x = x.transpose(1, 2);
   for (std::size_t i = 0; i < 3; ++i) {
-    Stage stage(config.convnet.stages[i], x.size(1), {});
-    x = stage.forward(x, 0);
+    Stage stage(config.convnet.stages[i], x.size(2), {});
+    x = stage.forward(x, 0, true);
     EXPECT_EQ(x.sizes(), after[i]);
   }
   EXPECT_EQ(feature_frames(config), 3);

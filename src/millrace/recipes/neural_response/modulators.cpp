@@ -5,8 +5,6 @@
 #include <ATen/ops/affine_grid_generator.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/conv2d.h>
-#include <ATen/ops/conv3d.h>
-#include <ATen/ops/gelu.h>
 #include <ATen/ops/grid_sampler.h>
 #include <ATen/ops/im2col.h>
 #include <ATen/ops/lerp.h>
@@ -19,11 +17,12 @@
 #include <ATen/ops/tanh.h>
 #include <ATen/ops/zeros.h>
 
-#include <array>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "millrace/device/autocast.h"
+#include "millrace/recipes/neural_response/core.h"
 
 namespace millrace::recipes::neural_response {
 namespace {
@@ -43,7 +42,7 @@ void orthogonal(at::Tensor weight, at::Generator& generator) {
   weight.copy_((rows < columns ? turned.t() : turned).reshape(weight.sizes()));
 }
 
-at::Tensor last_frame(const at::Tensor& x) { return x.select(2, x.size(2) - 1); }
+at::Tensor last_frame(const at::Tensor& x) { return x.select(1, x.size(1) - 1); }
 
 // A convolutional GRU whose reset gate is computed and not used, as in the original: h' = h + sigmoid(z) (tanh(n) - h), (z, r, n)
 // = conv_x(x) + conv_h(h), from h = 0. Behaviour, embedded, is the same for all pixels and comes behind the features.
@@ -63,65 +62,63 @@ class ConvGru : public torch::nn::Module {
     orthogonal(conv_h_->weight, generator);
   }
 
-  // features (N, C, T, H, W), behavior (N, E) -> the last state, (N, hidden, H, W).
+  // features (N, T, C, H, W), behavior (N, E) -> the last state, (N, hidden, H, W).
   at::Tensor forward(const at::Tensor& features, const at::Tensor& behavior) const {
     return needed_only_ ? needed(features, behavior) : whole(features, behavior);
   }
 
  private:
+  [[nodiscard]] at::Tensor convolution(const at::Tensor& x, const at::Tensor& weight,
+                                       const std::optional<at::Tensor>& bias) const {
+    return at::conv2d(x, weight, bias, {{1, 1}}, {{kernel_ / 2, kernel_ / 2}});
+  }
+
   [[nodiscard]] at::Tensor whole(const at::Tensor& features, const at::Tensor& behavior) const {
-    const std::int64_t rows = features.size(0), frames = features.size(2), height = features.size(3), width = features.size(4);
+    const std::int64_t rows = features.size(0), frames = features.size(1), height = features.size(3), width = features.size(4);
     const at::Tensor map =
-        behavior.view({rows, behavior.size(1), 1, 1, 1}).expand({rows, behavior.size(1), frames, height, width});
-    const at::Tensor x = at::cat({features, map.to(features.scalar_type())}, 1);
-    const at::Tensor gates =
-        at::conv3d(x, conv_x_->weight.unsqueeze(2), conv_x_->bias, {{1, 1, 1}}, {{0, kernel_ / 2, kernel_ / 2}});
+        behavior.view({rows, 1, behavior.size(1), 1, 1}).expand({rows, frames, behavior.size(1), height, width});
+    const at::Tensor x = at::cat({features, map.to(features.scalar_type())}, 2);
+    const at::Tensor gates = convolution(x.flatten(0, 1), conv_x_->weight, conv_x_->bias).unflatten(0, {rows, frames});
     at::Tensor h = at::zeros({rows, hidden_, height, width}, features.options().dtype(at::kFloat));
     for (std::int64_t t = 0; t < frames; ++t) {
-      const at::Tensor step = gates.select(2, t) + recurrent(h, conv_h_->weight);
+      const at::Tensor step = gates.select(1, t) + convolution(h, conv_h_->weight, {});
       const auto parts = step.chunk(3, 1);
       h = at::lerp(h, at::tanh(parts[2]).to(at::kFloat), at::sigmoid(parts[0]).to(at::kFloat));
     }
     return h;
   }
 
-  [[nodiscard]] at::Tensor recurrent(const at::Tensor& h, const at::Tensor& weight) const {
-    return at::conv2d(h, weight, {}, {{1, 1}}, {{kernel_ / 2, kernel_ / 2}});
-  }
-
   // Rows of the gates z and n of a weight or a bias of (z, r, n).
-  [[nodiscard]] at::Tensor used(const at::Tensor& weight) const {
-    Sizes gates = {3, hidden_};
-    for (std::int64_t i = 1; i < weight.dim(); ++i) gates.push_back(weight.size(i));
-    return weight.view(gates).slice(0, 0, 3, 2);
-  }
+  [[nodiscard]] at::Tensor used(const at::Tensor& weight) const { return weight.unflatten(0, {3, hidden_}).slice(0, 0, 3, 2); }
 
   // What a map of the same numbers everywhere becomes: where the kernel reaches over the border its taps are missing, else the
-  // sum of all of them. (N, 2 hidden, 1, H, W) fp32.
-  [[nodiscard]] at::Tensor constant(const at::Tensor& behavior, const at::Tensor& weight, const at::Tensor& features) const {
-    const device::NoAutocast fp32(features.device().type());
-    const std::int64_t height = features.size(3), width = features.size(4), pad = kernel_ / 2;
+  // sum of all of them. (N, 2 hidden, H, W) fp32.
+  [[nodiscard]] at::Tensor constant(const at::Tensor& behavior, const at::Tensor& weight, std::int64_t height,
+                                    std::int64_t width) const {
+    const device::NoAutocast fp32(behavior.device().type());
+    const std::int64_t pad = kernel_ / 2;
     const at::Tensor inside = at::im2col(at::ones({1, 1, height, width}, behavior.options()), {{kernel_, kernel_}}, {{1, 1}},
                                          {{pad, pad}}, {{1, 1}});  // (1, taps, H W)
     const at::Tensor taps = at::matmul(behavior, weight.permute({2, 0, 1, 3, 4}).reshape({behavior.size(1), -1}));
-    return at::matmul(taps.view({-1, kernel_ * kernel_}), inside[0]).view({behavior.size(0), 2 * hidden_, 1, height, width});
+    return at::matmul(taps.view({-1, kernel_ * kernel_}), inside[0]).view({behavior.size(0), 2 * hidden_, height, width});
   }
 
   [[nodiscard]] at::Tensor needed(const at::Tensor& features, const at::Tensor& behavior) const {
-    const std::int64_t frames = features.size(2);
+    const std::int64_t rows = features.size(0), frames = features.size(1), height = features.size(3), width = features.size(4);
     const at::Tensor of_x = used(conv_x_->weight);  // (2, hidden, C + E, k, k)
-    const at::Tensor of_features = of_x.narrow(2, 0, channels_).reshape({2 * hidden_, channels_, 1, kernel_, kernel_});
-    const at::Tensor maps = constant(behavior.to(at::kFloat), of_x.narrow(2, channels_, behavior.size(1)), features);
+    const at::Tensor of_features = of_x.narrow(2, 0, channels_).flatten(0, 1);
+    const at::Tensor maps = constant(behavior.to(at::kFloat), of_x.narrow(2, channels_, behavior.size(1)), height, width);
     const at::Tensor gates =
-        at::conv3d(features, of_features, used(conv_x_->bias).reshape({-1}), {{1, 1, 1}}, {{0, kernel_ / 2, kernel_ / 2}}) + maps;
-    const at::Tensor of_h = used(conv_h_->weight).reshape({2 * hidden_, hidden_, kernel_, kernel_});
+        convolution(images_of(features), of_features, used(conv_x_->bias).flatten()).unflatten(0, {rows, frames}) +
+        maps.unsqueeze(1);
+    const at::Tensor of_h = used(conv_h_->weight).flatten(0, 1);
     at::Tensor h;
     // The first state is zero, and so is what conv_h makes of it; with one frame it is computed, for its gradient's sake: zeros,
     // on which weight decay acts, and not none.
-    if (frames == 1) h = at::zeros({features.size(0), hidden_, features.size(3), features.size(4)}, maps.options());
+    if (frames == 1) h = at::zeros({rows, hidden_, height, width}, maps.options());
     for (std::int64_t t = 0; t < frames; ++t) {
-      at::Tensor step = gates.select(2, t);
-      if (h.defined()) step = step + recurrent(h, of_h);
+      at::Tensor step = gates.select(1, t);
+      if (h.defined()) step = step + convolution(h, of_h, {});
       const at::Tensor open = at::sigmoid(step.narrow(1, 0, hidden_)), next = at::tanh(step.narrow(1, hidden_, hidden_));
       h = h.defined() ? at::lerp(h, next, open) : open * next;
     }
@@ -184,7 +181,7 @@ class PredictiveCoding final : public Recurrent {
       : Recurrent(config, channels, behavior_dim, "predictor", paths) {}
   Modulated forward(const at::Tensor& features, const at::Tensor& behavior) override {
     const at::Tensor last = last_frame(features).to(at::kFloat);
-    const at::Tensor error = last - run(features.narrow(2, 0, features.size(2) - 1), behavior);
+    const at::Tensor error = last - run(features.narrow(1, 0, features.size(1) - 1), behavior);
     at::Tensor square;
     if (is_training()) square = error.square().mean({1, 2, 3});
     return {at::cat({last, error}, 1), square};

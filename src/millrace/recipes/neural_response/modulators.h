@@ -18,7 +18,7 @@ struct Modulated {
 
 class Modulator : public torch::nn::Module {
  public:
-  // features (N, C, T, H, W), behavior (N, B).
+  // features (N, T, C, H, W), behavior (N, B).
   virtual Modulated forward(const at::Tensor& features, const at::Tensor& behavior) = 0;
   // Whether only the last frame of the features has a part in the result.
   [[nodiscard]] virtual bool reads_last_frame_only() const = 0;
