@@ -197,6 +197,14 @@ std::vector<std::int64_t> read_wholes(const hdf5::File& file, const std::string&
   return values;
 }
 
+std::vector<double> read_seconds(const hdf5::File& file, const std::string& name) {
+  const hdf5::Dataset& set = covariate_of(file, name, 1, 1);
+  std::vector<double> values;
+  values.reserve(static_cast<std::size_t>(set.shape[0]));
+  each_row(file, set, [&values](std::int64_t, std::span<const double> row) { values.push_back(row[0]); });
+  return values;
+}
+
 Series read_counts(const hdf5::File& file, const std::string& name, std::span<const std::int64_t> columns, std::int64_t ratio) {
   const hdf5::Dataset& set = covariate_of(file, name, 2, 2);
   return read_columns(file, set, columns, ratio, [&](std::int64_t t, std::int64_t column, double value) {

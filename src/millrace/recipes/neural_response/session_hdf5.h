@@ -25,6 +25,8 @@ namespace millrace::recipes::neural_response {
 [[nodiscard]] Series read_series(const hdf5::File& file, const std::string& name);
 // All of (T), as whole numbers; DataError where one is not.
 [[nodiscard]] std::vector<std::int64_t> read_wholes(const hdf5::File& file, const std::string& name);
+// All of (T), as they are.
+[[nodiscard]] std::vector<double> read_seconds(const hdf5::File& file, const std::string& name);
 // Chosen columns of (T, columns), summed over `ratio` bins. Throws DataError for a value that is negative or not finite, in any
 // of these columns, and for a column that is not there.
 [[nodiscard]] Series read_counts(const hdf5::File& file, const std::string& name, std::span<const std::int64_t> columns,

@@ -7,6 +7,7 @@
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
 #include "millrace/base/hash.h"
+#include "millrace/base/median.h"
 #include "millrace/base/philox.h"
 #include "millrace/recipes/neural_response/session.h"
 #include "millrace/recipes/neural_response/session_hdf5.h"
@@ -55,7 +56,8 @@ StimulusKind kind_of(const std::vector<Operation>& operations) {
 // Makes one session out of its open files.
 class SessionOpener {
  public:
-  SessionOpener(SessionFile asked, const std::vector<SessionHdf5>& files) : session_(std::make_shared<Session>()) {
+  SessionOpener(SessionFile asked, const std::vector<SessionHdf5>& files, std::vector<std::string>& told)
+      : session_(std::make_shared<Session>()), told_(told) {
     Session& s = *session_;
     s.asked_ = std::move(asked);
     for (std::size_t i = 0; i < files.size(); ++i) add_part(s.asked_.types[i], files[i]);
@@ -144,6 +146,7 @@ class SessionOpener {
       Series series = average_bins(read_series(file, "/" + transform.source), ratio);
       behavior = beside(behavior, apply_operations(transform.operations, std::move(series)));
     }
+    compare_rate(file);
     append(counts_, std::move(counts));
     if (s.behavior_.rows > 0 && s.behavior_.columns != behavior.columns) {
       throw DataError({short_name(file) + " makes " + std::to_string(behavior.columns) + " numbers of behavior, " +
@@ -166,6 +169,19 @@ class SessionOpener {
     const std::vector<std::uint8_t> valid = valid_nlags(trials, dpi.values, s.asked_.filters.n_lags);
     s.bin_counts_.insert(s.bin_counts_.end(), valid.begin(), valid.end());
     filter_units(part);
+  }
+
+  // What the file's own clock says of the source rate.
+  void compare_rate(const hdf5::File& file) {
+    if (!has_covariate(file, "/t_bins")) return;
+    const std::vector<double> seconds = read_seconds(file, "/t_bins");
+    std::vector<double> steps;
+    for (std::size_t t = 1; t < seconds.size(); ++t) steps.push_back(seconds[t] - seconds[t - 1]);
+    const double step = millrace::median(std::move(steps));
+    const double rate = session_->asked_.source_rate;
+    if (!(step > 0) || std::abs(step * rate - 1) < 0.01) return;
+    told_.push_back(short_name(file) + ": /t_bins are " + significant(1000 * step, 3) + " ms apart, which is " +
+                    significant(1 / step, 4) + " Hz, and sampling.source_rate is " + significant(rate, 4));
   }
 
   void filter_units(const SessionPart& part) {
@@ -270,6 +286,7 @@ class SessionOpener {
   }
 
   std::shared_ptr<Session> session_;
+  std::vector<std::string>& told_;
   Series counts_;
   std::vector<Trial> trial_names_;  // of each bin
 };
@@ -313,7 +330,7 @@ Sessions open_sessions(const RecipeConfig& recipe, const stdfs::path& dataset_fi
   auto next = files.begin();
   for (SessionFile& session : asked.sessions) {
     const auto count = static_cast<std::ptrdiff_t>(session.types.size());
-    sessions.all.push_back(SessionOpener(std::move(session), {next, next + count}).take());
+    sessions.all.push_back(SessionOpener(std::move(session), {next, next + count}, sessions.told).take());
     next += count;
   }
   return sessions;

@@ -115,6 +115,49 @@ struct Seen {
   bool operator==(const Seen&) const = default;
 };
 
+struct Way {
+  std::uint64_t cache_bytes = 0;
+  int readers = 0;
+  bool curriculum = false;
+};
+
+std::unique_ptr<data::Loader> loader_of(const Sessions& sessions, const Way& way) {
+  data::Pipeline pipeline;
+  pipeline.grouping = data::Grouping::mix;
+  const auto cache = std::make_shared<data::SampleCache>(way.cache_bytes);
+  for (const auto& session : sessions.all) {
+    auto source = session_source(session, Split::train, StimulusFormat::u8, LagOrder::oldest_first);
+    if (way.cache_bytes > 0) source = std::make_shared<data::CachedSource>(source, cache, session->name());
+    pipeline.datasets.push_back({.name = session->name(), .source = source});
+    if (!way.curriculum) continue;
+    pipeline.datasets.back().weights = [session, median = median_contrast(sessions)](std::uint64_t epoch) {
+      return curriculum_weights(*session, median, 4000 * static_cast<std::int64_t>(epoch));
+    };
+  }
+  data::LoaderOptions options;
+  options.batch_size = 8;
+  options.shuffle = true;
+  options.seed = 3;
+  options.readers = way.readers;
+  return std::make_unique<data::Loader>(std::move(pipeline), options);
+}
+
+// The next batches, to the end of epoch 2.
+std::vector<Seen> rest_of(data::Loader& loader, std::size_t most = 1000) {
+  std::vector<Seen> stream;
+  while (loader.epoch() < 3 && stream.size() < most) {
+    const auto batch = loader.next();
+    if (!batch) continue;
+    Seen& seen = stream.emplace_back();
+    for (const auto& group : batch->groups) {
+      seen.rows.push_back(group.positions.size());
+      for (std::size_t f = 0; f < group.fields.size(); ++f)
+        seen.bytes.append(reinterpret_cast<const char*>(group.data[f]), group.fields[f].bytes() * group.positions.size());
+    }
+  }
+  return stream;
+}
+
 TEST_F(SessionSourceTest, TheStreamIsTheSameHoweverItIsRead) {
   std::string text = dataset_text();
   text.replace(text.find("sessions: [a]"), 13, "sessions: [a, b]");
@@ -123,51 +166,26 @@ TEST_F(SessionSourceTest, TheStreamIsTheSameHoweverItIsRead) {
   write("b/backimage.h5", "");
   write("b/gaborium.h5", "");
   const Sessions sessions = open();
-  const double median = median_contrast(sessions);
   for (const bool curriculum : {false, true}) {
-    std::vector<std::vector<Seen>> streams;
-    for (const std::uint64_t cache_bytes : {0, 900, 1 << 20}) {
-      for (const int readers : {0, 1, 2, 8}) {
-        data::Pipeline pipeline;
-        pipeline.grouping = data::Grouping::mix;
-        const auto cache = std::make_shared<data::SampleCache>(cache_bytes);
-        for (const auto& session : sessions.all) {
-          auto source = session_source(session, Split::train, StimulusFormat::u8, LagOrder::oldest_first);
-          if (cache_bytes > 0) source = std::make_shared<data::CachedSource>(source, cache, session->name());
-          data::Dataset dataset{.name = session->name(), .source = source};
-          if (curriculum)
-            dataset.weights = [session, median](std::uint64_t epoch) {
-              return curriculum_weights(*session, median, 4000 * static_cast<std::int64_t>(epoch));
-            };
-          pipeline.datasets.push_back(dataset);
-        }
-        data::LoaderOptions options;
-        options.batch_size = 8;
-        options.shuffle = true;
-        options.seed = 3;
-        options.readers = readers;
-        data::Loader loader(pipeline, options);
-        auto& stream = streams.emplace_back();
-        for (int epoch = 0; epoch < 3; ++epoch) {
-          while (auto batch = loader.next()) {
-            Seen seen;
-            for (const auto& group : batch->groups) {
-              seen.rows.push_back(group.positions.size());
-              for (std::size_t f = 0; f < group.fields.size(); ++f)
-                seen.bytes.append(reinterpret_cast<const char*>(group.data[f]), group.fields[f].bytes() * group.positions.size());
-            }
-            stream.push_back(std::move(seen));
-          }
-        }
-      }
-    }
-    for (const auto& stream : streams) EXPECT_TRUE(stream == streams[0]);
+    const std::vector<Seen> stream = rest_of(*loader_of(sessions, {.curriculum = curriculum}));
     std::array<std::size_t, 2> rows{};
-    for (const Seen& seen : streams[0]) {
+    for (const Seen& seen : stream) {
       for (std::size_t group = 0; group < 2; ++group) rows[group] += seen.rows.at(group);
     }
     EXPECT_GT(rows[0], 50U);
     EXPECT_GT(rows[1], rows[0]) << "of two types";
+    for (const std::uint64_t cache_bytes : {0, 900, 1 << 20}) {
+      for (const int readers : {1, 2, 8}) {
+        const Way way{.cache_bytes = cache_bytes, .readers = readers, .curriculum = curriculum};
+        EXPECT_TRUE(rest_of(*loader_of(sessions, way)) == stream) << cache_bytes << " bytes, " << readers << " readers";
+        const auto killed = loader_of(sessions, way);
+        const std::size_t before = stream.size() / 3 + static_cast<std::size_t>(readers);
+        (void)rest_of(*killed, before);
+        const auto resumed = loader_of(sessions, way);
+        resumed->load_state(killed->state());
+        EXPECT_TRUE(rest_of(*resumed) == std::vector<Seen>(stream.begin() + static_cast<std::ptrdiff_t>(before), stream.end()));
+      }
+    }
   }
 }
 

@@ -9,6 +9,7 @@
 #include <numeric>
 #include <set>
 
+#include "millrace/format/npy.h"
 #include "millrace/recipes/neural_response/detail/test_sessions.h"
 
 namespace millrace::recipes::neural_response {
@@ -143,6 +144,67 @@ TEST_F(SessionTest, ContrastIsAFramesDeviationAndWeighsTheFirstSteps) {
   const auto weights = curriculum_weights(session, median, 4000);
   for (std::size_t i = 0; i < weights.size(); ++i)
     EXPECT_NEAR(weights[i], std::min(1.0, 0.5 + 0.25 * static_cast<double>(samples[i]) / median), 1e-6);
+}
+
+TEST_F(SessionTest, AnotherRateThanTheFilesClockIsTold) {
+  EXPECT_TRUE(open().told.size() == 2) << "of maxnorm and temporal_basis";
+  std::vector<double> seconds;
+  for (std::int64_t t = 0; t < kBins; ++t) seconds.push_back(static_cast<double>(t) / 1000 + (t > 50 ? 7.0 : 0.0));
+  file()->set("/t_bins", DType::f64, {kBins}, seconds);
+  EXPECT_EQ(open().told.back(), "a/backimage.h5: /t_bins are 1 ms apart, which is 1000 Hz, and sampling.source_rate is 240");
+}
+
+// Responses of mouse visual cortex to images, deconvolved: not whole numbers.
+TEST_F(SessionTest, RealResponsesAreReadAsTheyAre) {
+  const std::filesystem::path folder = std::filesystem::path(MILLRACE_SOURCE_DIR) / "../shared/data/neural";
+  if (!std::filesystem::exists(folder / "region1_raw_validation_set.npy"))
+    GTEST_SKIP() << "no real responses in ../shared/data/neural";
+  const format::NpyFile responses(folder / "region1_raw_validation_set.npy");
+  const format::NpyFile images(folder / "region1_validation_inputs.npy");
+  ASSERT_EQ(responses.layout().shape, (Shape{10, 50, 103}));
+  ASSERT_EQ(images.layout().shape, (Shape{50, 961}));
+  std::vector<double> answers(10 * 50 * 103);
+  std::vector<double> pixels(50 * 961);
+  responses.read(std::as_writable_bytes(std::span(answers)));
+  images.read(std::as_writable_bytes(std::span(pixels)));
+  constexpr std::int64_t kHold = 10;  // source bins of an image, one trial per image and repeat
+  const auto bins = std::int64_t{500} * kHold;
+  std::vector<std::uint8_t> stim;
+  std::vector<float> robs;
+  std::vector<std::int64_t> trials;
+  for (std::int64_t t = 0; t < bins; ++t) {
+    const std::int64_t trial = t / kHold;
+    trials.push_back(trial);
+    for (std::int64_t p = 0; p < 961; ++p)
+      stim.push_back(
+          static_cast<std::uint8_t>(std::lround(pixels[static_cast<std::size_t>(trial % 50 * 961 + p)] / 0.000255 * 255)));
+    for (std::int64_t u = 0; u < 103; ++u)
+      robs.push_back(static_cast<float>(answers[static_cast<std::size_t>(trial * 103 + u)] / kHold));
+  }
+  const auto file = this->file();
+  file->claimed_size = stim.size() + robs.size() * 4;
+  file->set("/stim", DType::u8, {bins, 31, 31}, stim);
+  file->set("/robs", DType::f32, {bins, 103}, robs);
+  file->set("/eyepos", DType::f32, {bins, 2}, std::vector<float>(static_cast<std::size_t>(bins) * 2));
+  file->set("/dpi_valid", DType::u8, {bins}, std::vector<std::uint8_t>(static_cast<std::size_t>(bins), 1));
+  file->set("/trial_inds", DType::i64, {bins}, trials);
+  file->remove("/t_bins");
+  std::string cids;
+  for (int u = 0; u < 103; ++u) cids += (u == 0 ? "" : ", ") + std::to_string(u);
+  write("sessions/a.yaml", "session: a\ncids: [" + cids + "]\n");
+  const auto session = one();
+  EXPECT_EQ(session->trials(), 500);
+  EXPECT_EQ(session->samples(Split::train).size(), 400U);  // bin 4 of the 5 of each trial
+  EXPECT_EQ(session->samples(Split::validation).size(), 100U);
+  const std::int64_t bin = session->samples(Split::train)[7];
+  const std::vector<float> counts = counts_of(*session, bin);
+  double loss = 0;
+  for (std::size_t u = 0; u < 103; ++u) {
+    EXPECT_FLOAT_EQ(counts[u], static_cast<float>(answers[static_cast<std::size_t>(bin / 5) * 103 + u] / 5));
+    const double log_rate = std::log(std::max(1e-3, static_cast<double>(session->mean_counts()[u])));
+    loss += std::exp(log_rate) - static_cast<double>(counts[u]) * log_rate;
+  }
+  EXPECT_TRUE(std::isfinite(loss));
 }
 
 TEST_F(SessionTest, EveryFaultOfTheInputHasItsText) {
