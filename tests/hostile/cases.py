@@ -63,7 +63,7 @@ def fresh_with_a_mistake(world, place):
 
 def first_runs_at_once(world, place):
     """Sample data of a preset is published whole, and once."""
-    for recipe, data, count in (("cosmology", world.co, 3), ("language_model", world.lm, 4)):
+    for recipe, data, count in (("cosmology", world.co, 3), ("language_model", world.lm, 4), ("neural_response", world.nr, 2)):
         live = [world.start("train", recipe, "--preset", "smoke", "--train.max_steps=1", "--device.threads=1", "--run", f"{recipe}-{i}",
                             cwd=place) for i in range(count)]
         for each in live:
@@ -225,7 +225,7 @@ def summary_lost(world, place):
 def make_data_killed(world, place):
     """make-data killed at any moment: its folder is whole or not there, and the same command makes it."""
     random = seeded(1, "make-data", 0)
-    for recipe, data in (("cosmology", world.co), ("cosmology", world.co), ("language_model", world.lm)):
+    for recipe, data in (("cosmology", world.co), ("neural_response", world.nr), ("language_model", world.lm)):
         folder = place / "data"
         words = ["make-data", recipe, "--preset", "smoke", "--out", folder]
         live = world.start(*words)

@@ -101,13 +101,13 @@ class Run:
 
     def __init__(self, world, random, folder):
         self.world, self.random, self.folder = world, random, folder
-        self.is_sky = random.random() < 0.2
+        self.recipe = random.choices(("language_model", "cosmology", "neural_response"), (8, 2, 1))[0]
         self.steps = 3
 
     def train(self, *words):
-        recipe, data = ("cosmology", self.world.co) if self.is_sky else ("language_model", self.world.lm)
-        small = ["--device.layout=contiguous"] if self.is_sky else TINY
-        return ["train", recipe, "--preset", "smoke", "--data", data, *COMMON, *small, f"--max_steps={self.steps}",
+        data, small = {"language_model": (self.world.lm, TINY), "cosmology": (self.world.co, ["--device.layout=contiguous"]),
+                       "neural_response": (self.world.nr, ["--device.layout=contiguous", "--data.batch_size=4"])}[self.recipe]
+        return ["train", self.recipe, "--preset", "smoke", "--data", data, *COMMON, *small, f"--max_steps={self.steps}",
                 "--snapshot.every_steps=1", "--snapshot.keep_last=2", "--train.validate_every=2", "--train.validate_batches=1",
                 "--run", self.folder, *words]
 
@@ -134,7 +134,7 @@ class Run:
 
     def draw(self):
         kinds = [self.go_on, self.go_on, self.fresh, self.fresh, self.older, self.older, self.export]
-        return self.random.choice(kinds + ([self.fit] if self.is_sky else []))()
+        return self.random.choice(kinds + ([self.fit] if self.recipe == "cosmology" else []))()
 
 
 def act(world, run, guard, random, told, words=None):

@@ -88,9 +88,10 @@ class World:
         self.references = {}
         self.lm = self.folder / "data-lm"
         self.co = self.folder / "data-co"
-        for recipe, data in (("language_model", self.lm), ("cosmology", self.co)):
+        self.nr = self.folder / "data-nr"
+        for recipe, data in (("language_model", self.lm), ("cosmology", self.co), ("neural_response", self.nr)):
             expect(self.call("make-data", recipe, "--preset", "smoke", "--out", data), 0)
-        self.data_hashes = {self.lm.name: hash_of_tree(self.lm), self.co.name: hash_of_tree(self.co)}
+        self.data_hashes = {data.name: hash_of_tree(data) for data in (self.lm, self.co, self.nr)}
 
     def start(self, *words, cwd=None, under=()):
         return Live(self, words, cwd or self.folder, under)

@@ -14,46 +14,74 @@
 
 #include "millrace/base/json.h"
 #include "millrace/base/philox.h"
+#include "millrace/recipes/neural_response/make_data.h"
 
 namespace millrace {
 namespace {
 
 namespace fs = std::filesystem;
 
-class Kill : public testing::Test {
+class Kill : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
-    folder_ = fs::temp_directory_path() / ("millrace-kill-" + std::to_string(::getpid()));
+    folder_ = fs::temp_directory_path() / ("millrace-kill-" + GetParam() + "-" + std::to_string(::getpid()));
     fs::remove_all(folder_);
     fs::create_directories(folder_);
+    if (GetParam() == "neural_response") {
+      fs::create_directories(folder_ / "sessions");
+      recipes::neural_response::write_sample_sessions({.sessions = 2, .units = 4, .bins = 1200, .side = 11, .lags = 6},
+                                                      folder_ / "sessions", 0);
+      return;
+    }
     Philox random(make_key(3));
     std::ofstream text(folder_ / "text.txt");
     for (int i = 0; i < 6000; ++i) text << static_cast<char>('a' + random.below(9));
   }
   void TearDown() override { fs::remove_all(folder_); }
 
+  // A small model on its data; weighted sampling and groups in neural_response.
+  std::vector<std::string> words_of_recipe() const {
+    if (GetParam() == "neural_response") {
+      return {"--data.dir=" + (folder_ / "sessions").string(),
+              "--recipe.adapter.grid_size=9",
+              "--recipe.frontend.kernel_size=3",
+              "--recipe.frontend.num_channels=2",
+              R"(--recipe.convnet.stages=[{"channels":4,"stride":2,"dropout":0.1}])",
+              "--recipe.modulator.hidden_dim=4",
+              "--recipe.modulator.beh_emb_dim=2",
+              "--recipe.steps_per_epoch=11",
+              "--recipe.enable_curriculum=true",
+              "--device.layout=contiguous",
+              "--log.images=false",
+              "--data.batch_size=6",
+              "--train.max_steps=140"};
+    }
+    return {"--recipe.sources=" + (folder_ / "text.txt").string(),
+            "--recipe.model_embd=16",
+            "--recipe.model_layer=1",
+            "--recipe.model_head=2",
+            "--recipe.model_positions=16",
+            "--recipe.seq_len=16",
+            "--recipe.model_dropout=0.1",
+            "--data.batch_size=8",
+            "--train.max_steps=420"};
+  }
+
   // Child process in a quiet terminal-less world; its output goes to a file that a failure shows.
   pid_t start(const std::string& run) const {
     std::vector<std::string> words = {MILLRACE_PROGRAM,
                                       "train",
-                                      "language_model",
-                                      "--recipe.sources=" + (folder_ / "text.txt").string(),
+                                      GetParam(),
                                       "--run",
                                       (folder_ / run).string(),
-                                      "--recipe.model_embd=16",
-                                      "--recipe.model_layer=1",
-                                      "--recipe.model_head=2",
-                                      "--recipe.model_positions=16",
-                                      "--recipe.seq_len=16",
-                                      "--recipe.model_dropout=0.1",
-                                      "--data.batch_size=8",
                                       "--train.epochs=0",
-                                      "--train.max_steps=420",
-                                      "--train.validate_every=35",
                                       "--snapshot.every_steps=5",
                                       "--snapshot.keep_last=2",
+                                      "--train.validate_every=35",
                                       "--precision.dtype=fp32",
                                       "--device.threads=1"};
+    const std::vector<std::string> own = words_of_recipe();
+    words.insert(words.end(), own.begin(), own.end());
     const pid_t child = ::fork();
     if (child == 0) {
       ::setenv("XDG_CACHE_HOME", (folder_ / "cache").c_str(), 1);
@@ -82,7 +110,7 @@ class Kill : public testing::Test {
   fs::path folder_;
 };
 
-TEST_F(Kill, AtRandomMomentsLosesNothing) {
+TEST_P(Kill, AtRandomMomentsLosesNothing) {
   const char* wish = std::getenv("MILLRACE_KILLS");
   const int wanted = wish == nullptr ? 10 : std::atoi(wish);
   int status = 0;
@@ -121,7 +149,7 @@ TEST_F(Kill, AtRandomMomentsLosesNothing) {
   RecordProperty("rounds", rounds);
 }
 
-TEST_F(Kill, SigtermSavesExits143AndTheSameCommandGoesOnExactly) {
+TEST_P(Kill, SigtermSavesExits143AndTheSameCommandGoesOnExactly) {
   int status = 0;
   ::waitpid(start("straight"), &status, 0);
   ASSERT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << output();
@@ -145,6 +173,9 @@ TEST_F(Kill, SigtermSavesExits143AndTheSameCommandGoesOnExactly) {
   ASSERT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << output();
   EXPECT_EQ(digest("stopped"), digest("straight"));
 }
+
+INSTANTIATE_TEST_SUITE_P(Recipes, Kill, testing::Values("language_model", "neural_response"),
+                         [](const auto& recipe) { return std::string(recipe.param); });
 
 }  // namespace
 }  // namespace millrace

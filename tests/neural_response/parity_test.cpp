@@ -90,6 +90,7 @@ class Parity : public ::testing::TestWithParam<Case> {
     if (c.plain) paths = {{false, false, false}, {false, false, false, false, false, false, false, false}, false, false};
     const std::vector<SessionShape> sessions = {{"a", 12, {}}, {"b", 7, {}}};
     model_ = std::make_unique<DigitalTwin>(model_config_of(c.recipe, c.lags, c.behavior), sessions, 7, paths);
+    model_->set_channels_last(!c.plain);
     torch::manual_seed(5);
     const at::NoGradGuard no_grad;
     for (const auto& named : model_->named_parameters()) {

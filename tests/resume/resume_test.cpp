@@ -38,6 +38,7 @@ class Interrupted final : public Recipe {
     };
     return objectives;
   }
+  void begin_validation() override { inner_->begin_validation(); }
   void measure(const Batch& batch, const StepResult& result, metrics::Board& board) override {
     inner_->measure(batch, result, board);
   }
@@ -112,14 +113,15 @@ TEST_P(Resumed, EqualsTheUninterruptedRun) {
   EXPECT_EQ(run(recipe, folder.path(), precision, readers).summary["state_sha256"], whole.hash);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Everywhere, Resumed,
-    testing::Combine(testing::Values("language_model", "cosmology", "neural_response"), testing::Values("fp32", "bf16"), testing::Values(0, 2, 4),
-                     testing::Values("first_step", "mid_accumulation", "last_batch", "epoch_end", "one_after")),
-    [](const auto& param_info) {
-      return std::get<0>(param_info.param) + "_" + std::get<1>(param_info.param) + "_readers" +
-             std::to_string(std::get<2>(param_info.param)) + "_" + std::get<3>(param_info.param);
-    });
+INSTANTIATE_TEST_SUITE_P(Everywhere, Resumed,
+                         testing::Combine(testing::Values("language_model", "cosmology", "neural_response"),
+                                          testing::Values("fp32", "bf16"), testing::Values(0, 2, 4),
+                                          testing::Values("first_step", "mid_accumulation", "last_batch", "epoch_end",
+                                                          "one_after")),
+                         [](const auto& param_info) {
+                           return std::get<0>(param_info.param) + "_" + std::get<1>(param_info.param) + "_readers" +
+                                  std::to_string(std::get<2>(param_info.param)) + "_" + std::get<3>(param_info.param);
+                         });
 
 class Chain : public testing::TestWithParam<std::tuple<std::string, std::string>> {};
 
@@ -134,7 +136,8 @@ TEST_P(Chain, OfThreeResumesWithOtherReadersEachTime) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Recipes, Chain,
-                         testing::Combine(testing::Values("language_model", "cosmology", "neural_response"), testing::Values("fp32", "bf16")),
+                         testing::Combine(testing::Values("language_model", "cosmology", "neural_response"),
+                                          testing::Values("fp32", "bf16")),
                          [](const auto& param_info) {
                            return std::get<0>(param_info.param) + "_" + std::get<1>(param_info.param);
                          });

@@ -20,6 +20,7 @@
 #include "millrace/base/error.h"
 #include "millrace/base/hash.h"
 #include "millrace/recipes/cosmology/recipe.h"
+#include "millrace/recipes/neural_response/recipe.h"
 #include "millrace/snapshot/detail/manifest.h"
 #include "small_runs.h"
 
@@ -31,25 +32,36 @@ using Pointer = Json::json_pointer;
 
 constexpr std::int64_t kSaved = 2;
 
+using Hdf5File = std::shared_ptr<const hdf5::File>;
+
+std::vector<Hdf5File> open_once(std::span<const stdfs::path> paths) {
+  static std::map<stdfs::path, Hdf5File> opened;
+  std::vector<stdfs::path> missing;
+  for (const stdfs::path& path : paths) {
+    if (!opened.contains(path)) missing.push_back(path);
+  }
+  if (!missing.empty()) {
+    const auto files = hdf5::File::open_all(missing);
+    for (std::size_t i = 0; i < files.size(); ++i) opened[missing[i]] = files[i];
+  }
+  std::vector<Hdf5File> files;
+  for (const stdfs::path& path : paths) files.push_back(opened.at(path));
+  return files;
+}
+
 // As shipped, but HDF5 files are opened once for all runs.
 Entry quick_entry(const std::string& recipe) {
   Entry entry = small_runs::entry_of(recipe);
+  if (recipe == "neural_response") {
+    entry.make = [](const Json& config, const Context& context) -> std::unique_ptr<Recipe> {
+      const auto sections = config::read<recipes::neural_response::Sections>(config);
+      return std::make_unique<recipes::neural_response::NeuralResponse>(sections, context,
+                                                                        recipes::neural_response::OpenOptions{open_once});
+    };
+  }
   if (recipe != "cosmology") return entry;
   entry.make = [](const Json& config, const Context& context) -> std::unique_ptr<Recipe> {
-    const auto open = [](std::span<const stdfs::path> paths) {
-      static std::map<stdfs::path, recipes::cosmology::SkyFile> opened;
-      std::vector<stdfs::path> missing;
-      for (const stdfs::path& path : paths) {
-        if (!opened.contains(path)) missing.push_back(path);
-      }
-      if (!missing.empty()) {
-        const auto files = recipes::cosmology::open_hdf5()(missing);
-        for (std::size_t i = 0; i < files.size(); ++i) opened[missing[i]] = files[i];
-      }
-      std::vector<recipes::cosmology::SkyFile> files;
-      for (const stdfs::path& path : paths) files.push_back(opened.at(path));
-      return files;
-    };
+    const auto open = [](std::span<const stdfs::path> paths) { return open_once(paths); };
     const auto sections = config::read<recipes::cosmology::Sections>(config);
     return std::make_unique<recipes::cosmology::Cosmology>(sections, context, open);
   };
@@ -72,7 +84,7 @@ Json config_of(const std::string& recipe, std::int64_t steps) {
                  {"snapshot.every_epochs", 0},
                  {"log.tensorboard", false},
                  {"log.images", false}});
-  if (recipe == "cosmology") config["device.layout"] = "contiguous";
+  if (recipe != "language_model") config["device.layout"] = "contiguous";
   return config;
 }
 

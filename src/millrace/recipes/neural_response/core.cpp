@@ -64,7 +64,7 @@ at::Tensor windows(const at::Tensor& x, const StageConfig& config, std::int64_t 
 }  // namespace
 
 at::Tensor images_of(const at::Tensor& x) {
-  const bool joins = x.size(0) == 1 || x.stride(0) == x.size(1) * x.stride(1);
+  const bool joins = x.size(0) == 1 || x.size(1) == 1 || x.stride(0) == x.size(1) * x.stride(1);
   return (joins ? x : x.clone(at::MemoryFormat::Preserve)).flatten(0, 1);
 }
 
@@ -169,14 +169,15 @@ at::Tensor Stage::forward(const at::Tensor& x, std::int64_t frames, bool channel
   const auto [of_main, of_shortcut] = frames_of(config_, x.size(1));
   const std::int64_t kept = frames > 0 ? std::min(frames, std::min(of_main, of_shortcut)) : std::min(of_main, of_shortcut);
   const auto format = channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous;
-  at::Tensor y = nn::rms_norm_silu(convolved(x, kept, format), kEpsilon, paths_.stencil);
+  at::Tensor y = nn::rms_norm_silu(convolved(x, kept, format).unsqueeze(2), kEpsilon, paths_.stencil);
   if (is_training() && config_.dropout > 0) {  // over the elements as they lie
-    const bool last = y.is_contiguous(at::MemoryFormat::ChannelsLast) && !y.is_contiguous();
-    y = nn::dropout(last ? y.permute({0, 2, 3, 1}) : y, config_.dropout, paths_.nn);
-    if (last) y = y.permute({0, 3, 1, 2});
+    const bool last = !y.is_contiguous() && y.is_contiguous(at::MemoryFormat::ChannelsLast3d);
+    y = nn::dropout(last ? y.permute({0, 2, 3, 4, 1}) : y, config_.dropout, paths_.nn);
+    if (last) y = y.permute({0, 4, 1, 2, 3});
   }
   const at::Tensor skip = skipped(x, kept);
-  if (config_.pool_stride > 0) y = nn::blurred_soft_pool(y.unsqueeze(2), config_.pool_stride, paths_.stencil).squeeze(2);
+  if (config_.pool_stride > 0) y = nn::blurred_soft_pool(y, config_.pool_stride, paths_.stencil);
+  y = y.squeeze(2);
   const std::int64_t height = std::min(y.size(2), skip.size(2)), width = std::min(y.size(3), skip.size(3));
   const at::Tensor middle = centre(y, height, width), around = centre(skip, height, width);
   const at::Tensor sum = config_.pool_stride == 0 ? around + middle : at::addcmul(around, middle, gate(y).to(y.scalar_type()));

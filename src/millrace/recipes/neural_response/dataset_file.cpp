@@ -86,8 +86,8 @@ void check_transform(const Node& node, const Transform& transform) {
   if (transform.expose_as == "behavior" && (transform.source == "stim" || transform.source == "robs"))
     node.problem(name + " makes behavior of " + transform.source, "take eyepos, or another dataset of the session files");
   for (const Operation& operation : transform.operations) {
-    if (const std::string why = why_not(operation, transform.expose_as); !why.empty())
-      node.problem(name + ": " + why, "remove the operation");
+    std::string text = why_not(operation, transform.expose_as);
+    if (!text.empty()) node.problem(text.insert(0, name + ": "), "remove the operation");
   }
 }
 
@@ -236,7 +236,7 @@ class Reading {
   }
   stdfs::path session_path(const Tree& parent, const std::string& name) {
     for (const char* suffix : {".yaml", ".yml", ".json", ".toml"}) {
-      const stdfs::path path = session_folder(parent) / (name + suffix);
+      stdfs::path path = session_folder(parent) / (name + suffix);
       std::error_code error;
       if (stdfs::is_regular_file(path, error)) return path;
     }

@@ -89,7 +89,7 @@ class Blur {
   void operator()(std::vector<double>& image) {
     const auto wrapped = [this](std::int64_t i) { return ((i % side_) + side_) % side_; };
     std::fill(rows_.begin(), rows_.end(), 0.0);
-    std::vector<double> line(static_cast<std::size_t>(side_ + 2 * kBlurRadius));
+    std::vector<double> line(static_cast<std::size_t>(side_ + std::int64_t{2} * kBlurRadius));
     for (std::int64_t y = 0; y < side_; ++y) {
       for (std::size_t i = 0; i < line.size(); ++i)
         line[i] = image[static_cast<std::size_t>(y * side_ + wrapped(static_cast<std::int64_t>(i) - kBlurRadius))];
@@ -113,24 +113,31 @@ class Blur {
   std::vector<double> taps_, rows_;
 };
 
-// (pixels, units): what each unit sees.
+// Units whose sums stay in registers.
+constexpr std::int64_t kUnitsAtOnce = 8;
+
+// What each unit sees, (units / kUnitsAtOnce rounded up, pixels, kUnitsAtOnce).
 std::vector<double> gabors(const SampleSessions& size, std::uint64_t seed, std::int64_t session) {
   constexpr double kSigma = 2;
   constexpr double kPeriod = 8;
   constexpr double kReach = 4;
   Philox random(make_key(seed, kUnitKey, static_cast<std::uint64_t>(session)));
-  std::vector<double> weights(static_cast<std::size_t>(size.side * size.side * size.units));
+  const std::int64_t pixels = size.side * size.side;
+  const std::int64_t groups = (size.units + kUnitsAtOnce - 1) / kUnitsAtOnce;
+  std::vector<double> weights(static_cast<std::size_t>(groups * pixels * kUnitsAtOnce));
   const double middle = static_cast<double>(size.side - 1) / 2;
   for (std::int64_t u = 0; u < size.units; ++u) {
     const double centre_y = middle + kReach * (2 * random.uniform() - 1);
     const double centre_x = middle + kReach * (2 * random.uniform() - 1);
     const double orientation = std::numbers::pi * random.uniform();
     const double phase = 2 * std::numbers::pi * random.uniform();
-    for (std::int64_t p = 0; p < size.side * size.side; ++p) {
-      const double y = static_cast<double>(p / size.side) - centre_y;
+    double* out = weights.data() + u / kUnitsAtOnce * pixels * kUnitsAtOnce + u % kUnitsAtOnce;
+    for (std::int64_t p = 0; p < pixels; ++p) {
+      const std::int64_t row = p / size.side;
+      const double y = static_cast<double>(row) - centre_y;
       const double x = static_cast<double>(p % size.side) - centre_x;
       const double along = x * std::cos(orientation) + y * std::sin(orientation);
-      weights[static_cast<std::size_t>(p * size.units + u)] =
+      out[p * kUnitsAtOnce] =
           std::exp(-(x * x + y * y) / (2 * kSigma * kSigma)) * std::cos(2 * std::numbers::pi * along / kPeriod + phase);
     }
   }
@@ -156,13 +163,17 @@ std::vector<double> make_frames(const SampleSessions& size, std::uint64_t seed, 
       fill_normal(make_key(seed, kFrameKey, static_cast<std::uint64_t>(session), static_cast<std::uint64_t>(t)), image);
       blur(image);
       std::uint8_t* frame = made.frames.data() + static_cast<std::size_t>(t) * pixels;
-      double* sum = seen.data() + static_cast<std::size_t>(t) * units;
       for (std::size_t p = 0; p < pixels; ++p) {
-        const double level = std::clamp(std::floor(kGrey + kContrast * image[p] + 0.5), 0.0, 255.0);
-        frame[p] = static_cast<std::uint8_t>(level);
-        const double value = (level - kGrey) / kContrast;
-        const double* weight = weights.data() + p * units;
-        for (std::size_t u = 0; u < units; ++u) sum[u] += value * weight[u];
+        frame[p] = static_cast<std::uint8_t>(std::clamp(kGrey + kContrast * image[p] + 0.5, 0.0, 255.5));
+        image[p] = (static_cast<double>(frame[p]) - kGrey) / kContrast;
+      }
+      for (std::size_t first = 0; first < units; first += kUnitsAtOnce) {
+        std::array<double, kUnitsAtOnce> sum{};
+        const double* weight = weights.data() + first * pixels;
+        for (std::size_t p = 0; p < pixels; ++p, weight += kUnitsAtOnce) {
+          for (std::size_t k = 0; k < sum.size(); ++k) sum[k] += image[p] * weight[k];
+        }
+        std::copy_n(sum.begin(), std::min(sum.size(), units - first), seen.data() + static_cast<std::size_t>(t) * units + first);
       }
     }
   });

@@ -48,7 +48,7 @@ double bits_per_spike(const SampleSessions& size, const SampleSession& made, con
 }
 
 TEST(SampleSessions, TrueRatesReachTheCeilingAndMeansReachNothing) {
-  const SampleSessions size{.sessions = 1, .units = 6, .bins = 200000, .side = 15, .lags = 12};
+  const SampleSessions size{.sessions = 1, .units = 6, .bins = 200000, .side = 9, .lags = 12};
   const SampleSession made = sample_session(size, 7, 0);
   const auto truth = [&](std::int64_t t, std::int64_t u) { return made.rates[static_cast<std::size_t>(t * size.units + u)]; };
   EXPECT_NEAR(ceiling_of(1.0), 0.7213, 1e-4);

@@ -14,6 +14,7 @@
 #include "millrace/core/random.h"
 #include "millrace/device/autocast.h"
 #include "millrace/memory/block.h"
+#include "millrace/telemetry/spans.h"
 
 namespace millrace::recipes::neural_response {
 namespace {
@@ -56,6 +57,8 @@ DigitalTwin::DigitalTwin(const ModelConfig& config, std::vector<SessionShape> se
 
 // Everything between adapters and readouts.
 DigitalTwin::Shared DigitalTwin::core(const at::Tensor& stim, const at::Tensor& behavior) {
+  static const telemetry::Counter needed("needed_only");
+  if (paths_.needed_only) needed.add(1);
   const bool last_frame_only = modulator_ == nullptr || modulator_->reads_last_frame_only();
   at::Tensor x = stim;
   if (is_modulator_only(config_)) x = at::ones({stim.size(0), 1, 1, 1, 1}, stim.options().dtype(at::kFloat));
@@ -93,6 +96,8 @@ void DigitalTwin::read(const Rows& rows, const Shared& shared, std::int64_t firs
 }
 
 void DigitalTwin::joined(std::span<const Rows> batch, Predicted& out) {
+  static const telemetry::Counter taken("joined_core");
+  taken.add(1);
   std::vector<at::Tensor> stim, behavior;
   for (const Rows& rows : batch) {
     if (rows.stim.size(0) == 0) continue;

@@ -39,7 +39,12 @@ std::string unit_name(const Shown& shown, std::int64_t unit) {
 
 }  // namespace
 
-void Seen::add(const at::Tensor& y, const at::Tensor& r, const at::Tensor& mask, const at::Tensor& stim) {
+void Seen::add(const at::Tensor& y, const at::Tensor& r, const at::Tensor& mask, const at::Tensor& stim,
+               const at::Tensor& behavior) {
+  if (empty()) {
+    some_stim = stim.narrow(0, 0, std::min(kAsked, stim.size(0))).clone();
+    if (behavior.defined()) some_behavior = behavior.narrow(0, 0, some_stim.size(0)).clone();
+  }
   add_to(sums, metrics::information_sums(y, r, mask));
   add_to(levels, by_level(y, r, mask));
   const std::int64_t units = std::min(kUnits, y.size(1));
@@ -48,15 +53,11 @@ void Seen::add(const at::Tensor& y, const at::Tensor& r, const at::Tensor& mask,
   const at::Tensor shown_rates = r.narrow(1, 0, units);
   const at::Tensor flat = stim.reshape({stim.size(0), -1}).to(at::kFloat);
   const auto frames = stim.sizes().slice(2).vec();
-  const auto field = [&](const at::Tensor& weights) {
-    std::vector<std::int64_t> shape = frames;
-    shape.insert(shape.begin(), units);
-    return at::matmul((weights * w).t(), flat).reshape(shape);
-  };
-  add_to(by_counts, field(shown_counts));
-  add_to(by_rates, field(shown_rates));
+  std::vector<std::int64_t> shape = frames;
+  shape.insert(shape.begin(), units);
+  add_to(by_counts, at::matmul((shown_counts * w).t(), flat).reshape(shape));
   add_to(stimuli, flat.sum(0).reshape(frames));
-  add_to(totals, at::stack({w.sum(0), (shown_counts * w).sum(0), (shown_rates * w).sum(0)}));
+  add_to(totals, at::stack({w.sum(0), (shown_counts * w).sum(0)}));
   const std::int64_t have = counts.defined() ? counts.size(0) : 0;
   const std::int64_t more = std::min(kTrace - have, y.size(0));
   if (more <= 0) return;
@@ -110,36 +111,31 @@ Picture draw_traces(const Seen& seen, const Shown& shown) {
        .series = {{.name = "spikes", .x = steps_at, .y = steps}, {.name = "predicted", .x = seconds, .y = rates}}});
 }
 
-Picture draw_fields(const Seen& seen, const Shown& shown) {
-  // What the unit did beyond its mean, by spike.
+Picture draw_fields(const Seen& seen, const at::Tensor& gradients, const Shown& shown) {
   const at::Tensor mean = seen.stimuli / seen.totals[0].max().clamp_min(1);
-  const auto average = [&](const at::Tensor& sums, std::int64_t what) {
-    const at::Tensor events = seen.totals[what].clamp_min(1e-3);
-    return (sums / events.view({-1, 1, 1, 1}) - mean).to(at::kCPU);
-  };
-  const at::Tensor measured = average(seen.by_counts, 1);
-  const at::Tensor predicted = average(seen.by_rates, 2);
-  constexpr std::int64_t kRows = 3;
+  const at::Tensor averages = seen.by_counts / seen.totals[1].clamp_min(1).view({-1, 1, 1, 1}) - mean;
+  constexpr std::int64_t kColumns = 3;
+  const at::Tensor units = seen.totals[1].argsort(0, true).narrow(0, 0, std::min(kColumns, averages.size(0)));
   picture::Maps maps{.name = "receptive_fields",
-                     .title = "Spike-triggered averages: " + shown.session,
+                     .title = "Receptive fields: " + shown.session,
                      .caption =
-                         "Mean stimulus before a spike less the mean stimulus, at the lag where it varies most: of the spikes, "
-                         "and of the predicted rates. Where the network answers as the units do, the two agree.",
+                         "Above the mean stimulus before a spike (less the mean of all), of few spikes and so noisy; below how "
+                         "the model's output moves with each pixel. Each at the lag where it is strongest.",
                      .x = {.label = "column"},
                      .y = {.label = "row"},
-                     .value = {.label = "grey level / 255"},
+                     .value = {.label = "weight"},
                      .colours = picture::ColourMap::diverging,
                      .shared_scale = false,
                      .maps = {}};
-  for (std::int64_t u = 0; u < std::min(kRows, measured.size(0)); ++u) {
-    const std::int64_t lags = measured.size(1);
-    const auto lag = measured[u].square().sum(at::IntArrayRef{1, 2}).argmax().item<std::int64_t>();
-    const std::string when = fixed(1e3 * static_cast<double>(lags - 1 - lag) / shown.bins_per_s, 0) + " ms";
-    for (const auto& [what, field] : {std::pair{"spikes", measured}, std::pair{"model", predicted}}) {
-      maps.maps.push_back({.title = unit_name(shown, u) + ", " + what + ", " + when,
-                           .height = field.size(2),
-                           .width = field.size(3),
-                           .values = host_values<float>(field[u][lag])});
+  for (const auto& [what, fields] : {std::pair{"spikes", averages}, std::pair{"model", gradients}}) {
+    for (const std::int64_t u : host_values<std::int64_t>(units)) {
+      const at::Tensor field = fields[u];
+      const auto lag = field.square().sum(at::IntArrayRef{1, 2}).argmax().item<std::int64_t>();
+      const double before = 1e3 * static_cast<double>(field.size(0) - 1 - lag) / shown.bins_per_s;
+      maps.maps.push_back({.title = unit_name(shown, u) + ", " + what + ", " + fixed(before, 0) + " ms",
+                           .height = field.size(1),
+                           .width = field.size(2),
+                           .values = host_values<float>(field[lag])});
     }
   }
   return picture::maps(maps);

@@ -16,17 +16,19 @@ struct Seen {
   static constexpr std::int64_t kUnits = 6;    // shown one by one: the session's first
   static constexpr std::int64_t kTrace = 120;  // bins of a trace
   static constexpr std::int64_t kLevels = 20;  // of predicted rates
+  static constexpr std::int64_t kAsked = 16;   // rows whose gradients are averaged
 
-  at::Tensor sums;                 // (4, units), see metrics::information_sums
-  at::Tensor by_counts, by_rates;  // (shown units, L, H, W): sums of stimuli times what the unit did, or was to do
-  at::Tensor stimuli;              // (L, H, W): their sum
-  at::Tensor totals;               // (3, shown units): bins, counts, rates
-  at::Tensor counts, rates;        // (at most kTrace, shown units)
-  at::Tensor levels;               // (3, kLevels): bins, rates and counts of all units, by the predicted rate
+  at::Tensor sums;                      // (4, units), see metrics::information_sums
+  at::Tensor by_counts;                 // (shown units, L, H, W): sums of stimuli times what the unit did
+  at::Tensor stimuli;                   // (L, H, W): their sum
+  at::Tensor totals;                    // (2, shown units): bins and counts
+  at::Tensor some_stim, some_behavior;  // inputs of the first rows, (at most kAsked, ...)
+  at::Tensor counts, rates;             // (at most kTrace, shown units)
+  at::Tensor levels;                    // (3, kLevels): bins, rates and counts of all units, by the predicted rate
 
   [[nodiscard]] bool empty() const { return !sums.defined(); }
-  // counts, rates (per bin), mask: (N, units) fp32; stim (N, 1, L, H, W) float. Reads nothing back.
-  void add(const at::Tensor& counts, const at::Tensor& rates, const at::Tensor& mask, const at::Tensor& stim);
+  // counts, rates (per bin), mask: (N, units) fp32; stim (N, 1, L, H, W) float; behavior (N, B) or undefined. Reads nothing back.
+  void add(const at::Tensor& y, const at::Tensor& r, const at::Tensor& mask, const at::Tensor& stim, const at::Tensor& behavior);
 };
 
 // The session a picture is of.
@@ -40,8 +42,9 @@ struct Shown {
 [[nodiscard]] Picture draw_masks(const at::Tensor& masks, const Shown& shown);
 // Counts and predicted rates of bins that follow each other.
 [[nodiscard]] Picture draw_traces(const Seen& seen, const Shown& shown);
-// Spike-triggered averages at the lag where that of the counts is strongest: of the counts, and of the predicted rates.
-[[nodiscard]] Picture draw_fields(const Seen& seen, const Shown& shown);
+// Of the three units with most spikes, each at the lag where it is strongest: the spike-triggered average of the stimulus, and
+// the gradient of the model's output to the stimulus, (shown units, L, H, W).
+[[nodiscard]] Picture draw_fields(const Seen& seen, const at::Tensor& gradients, const Shown& shown);
 // Mean count against predicted rate, of all units of all sessions.
 [[nodiscard]] Picture draw_calibration(const std::vector<Seen>& sessions, double bins_per_s);
 // Bits per spike of the units of each session.

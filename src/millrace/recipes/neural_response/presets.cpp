@@ -35,6 +35,7 @@ Json smoke() {
                {"recipe.frontend.kernel_size", 8},
                {"recipe.convnet.stages", stages(8, 16, 16, 4, 4)},
                {"recipe.modulator.hidden_dim", 16},
+               {"recipe.readout.initial_std", 1.0},  // of a last frame of 5 pixels: the published 5 are of 12
                {"recipe.modulator.beh_emb_dim", 8}},
               steps(3e-3, 400, 100, 8));
 }
@@ -42,7 +43,8 @@ Json smoke() {
 Json small() {
   return join({{"recipe.adapter.grid_size", 31},
                {"recipe.convnet.stages", stages(8, 32, 32, 8, 16)},
-               {"recipe.modulator.hidden_dim", 32}},
+               {"recipe.modulator.hidden_dim", 32},
+               {"recipe.readout.initial_std", 1.0}},
               steps(2e-3, 250, 50, 32));
 }
 

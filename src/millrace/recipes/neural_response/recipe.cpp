@@ -4,6 +4,7 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros_like.h>
 
@@ -64,6 +65,11 @@ std::int64_t side_of_last_frame(const ModelConfig& config, std::int64_t side) {
   return side;
 }
 
+at::Tensor behavior_of(const Tensors& fields) {
+  const auto found = fields.find("behavior");
+  return found == fields.end() ? at::Tensor() : found->second;
+}
+
 at::Tensor as_rates(const at::Tensor& predicted, Activation output) {
   return output == Activation::none ? predicted.exp() : predicted;
 }
@@ -76,8 +82,12 @@ std::vector<Problem> NeuralResponse::problems(const Sections& sections, const Ru
   return problems_of(sections.recipe, run);
 }
 
-NeuralResponse::NeuralResponse(const Sections& sections, const Context& context, OpenOptions open)
-    : context_(context), open_(std::move(open)), recipe_(sections.recipe) {
+NeuralResponse::NeuralResponse(const Sections& sections, const Context& context, std::optional<OpenOptions> open)
+    : context_(context), recipe_(sections.recipe) {
+  const bool remembers = context.on("file_index") && context.places.writes && !context.places.cache_folder.empty();
+  open_ = open ? *std::move(open)
+               : OpenOptions{open_session_hdf5({.index_folder = remembers ? context.places.cache_folder / "files" : "",
+                                                .direct = context.on("hdf5_direct")})};
   for (std::size_t i = 0; i < recipe_.units.size(); ++i)
     known_.push_back(
         {.shape = {.name = "session" + std::to_string(i), .units = recipe_.units[i], .mean_counts = {}}, .cids = {}});
@@ -213,8 +223,7 @@ std::optional<Loss> NeuralResponse::loss(const Batch& batch, const StepContext& 
   std::vector<Rows> rows;
   for (const std::size_t i : present) {
     const Tensors& fields = batch.groups()[i].fields;
-    const auto behavior = fields.find("behavior");
-    rows.push_back({i, fields.at("stim"), behavior == fields.end() ? at::Tensor() : behavior->second});
+    rows.push_back({i, fields.at("stim"), behavior_of(fields)});
   }
   const Predicted predicted = model().forward(rows);
   Loss result;
@@ -296,6 +305,7 @@ void NeuralResponse::begin_validation() { seen_.assign(known_.size(), {}); }
 void NeuralResponse::measure(const Batch& batch, const StepResult& result, metrics::Board& board) {
   const std::vector<std::size_t> present = in_order_of_appearance(batch);
   const Tensors& outputs = result.outputs();
+  seen_.resize(known_.size());
   for (const std::size_t i : present) {
     const Tensors& fields = batch.groups()[i].fields;
     const std::string number = std::to_string(i);
@@ -306,7 +316,7 @@ void NeuralResponse::measure(const Batch& batch, const StepResult& result, metri
     board.add("session_loss/" + name, outputs.at("loss/" + number), outputs.at("count/" + number));
     const at::Tensor& dropped = outputs.at("nan_skip/" + number);
     board.add("nan_skip/" + name, dropped, at::ones_like(dropped));
-    seen_.at(i).add(fields.at("robs"), rates, fields.at("dfs"), fields.at("stim"));
+    seen_.at(i).add(fields.at("robs"), rates, fields.at("dfs"), fields.at("stim"), behavior_of(fields));
   }
   board.add("groups_per_step", static_cast<double>(present.size()), 1.0);
   board.add("forwards_per_step", outputs.at("forwards"), at::ones_like(outputs.at("forwards")));
@@ -323,6 +333,25 @@ std::vector<std::vector<double>> NeuralResponse::bits() const {
   return bits;
 }
 
+// How the outputs of a session's shown units move with the stimulus, in the mean of some rows: (units, L, H, W).
+at::Tensor NeuralResponse::gradients_of(std::size_t session) {
+  const Seen& seen = seen_.at(session);
+  const at::AutoGradMode with_gradients(true);
+  const bool trains = model().is_training();
+  model().eval();
+  const at::Tensor stim = seen.some_stim.detach().clone().requires_grad_();
+  const std::vector<Rows> rows = {{session, stim, seen.some_behavior}};
+  const at::Tensor outputs = model().forward(rows).rates.front();
+  std::vector<at::Tensor> gradients;
+  for (std::int64_t u = 0; u < seen.totals.size(1); ++u) {
+    stim.mutable_grad().reset();
+    outputs.select(1, u).sum().backward({}, /*retain_graph=*/true, /*create_graph=*/false, at::TensorList(&stim, 1));
+    gradients.push_back(stim.grad().mean(0)[0]);
+  }
+  model().train(trains);
+  return at::stack(gradients);
+}
+
 std::vector<Picture> NeuralResponse::draw() {
   const auto first = std::ranges::find_if(seen_, [](const Seen& seen) { return !seen.empty(); });
   if (first == seen_.end()) return {};
@@ -330,8 +359,8 @@ std::vector<Picture> NeuralResponse::draw() {
   const Shown shown{known_.at(i).shape.name, known_.at(i).cids, bins_per_s_};
   std::vector<std::string> names;
   for (const Known& session : known_) names.push_back(session.shape.name);
-  std::vector<Picture> pictures = {draw_traces(*first, shown), draw_fields(*first, shown), draw_calibration(seen_, bins_per_s_),
-                                   draw_bits(bits(), names)};
+  std::vector<Picture> pictures = {draw_traces(*first, shown), draw_fields(*first, gradients_of(i), shown),
+                                   draw_calibration(seen_, bins_per_s_), draw_bits(bits(), names)};
   const std::int64_t side = side_of_last_frame(model().config(), first->stimuli.size(2));
   if (const at::Tensor masks = model().masks(i, side, side); masks.defined()) pictures.push_back(draw_masks(masks, shown));
   return pictures;
@@ -387,7 +416,7 @@ Tensors NeuralResponse::predict(const Tensors& inputs) {
   const at::Tensor pixels = stim.scalar_type() == at::kByte ? stim.to(at::kFloat).sub_(127).div_(255) : stim.to(at::kFloat);
   std::vector<at::Tensor> rates;
   for (std::size_t i = 0; i < known_.size(); ++i) {
-    const std::vector<Rows> rows = {{i, pixels, inputs.contains("behavior") ? inputs.at("behavior") : at::Tensor()}};
+    const std::vector<Rows> rows = {{i, pixels, behavior_of(inputs)}};
     rates.push_back(as_rates(model().forward(rows).rates.front(), recipe_.output_activation));
   }
   return {{"rates", at::cat(rates, 1)}};

@@ -23,7 +23,7 @@ namespace millrace::recipes::neural_response {
 
 class NeuralResponse final : public Recipe {
  public:
-  NeuralResponse(const Sections& sections, const Context& context, OpenOptions open = {});
+  NeuralResponse(const Sections& sections, const Context& context, std::optional<OpenOptions> open = {});
   [[nodiscard]] static std::vector<Problem> problems(const Sections& sections, const RunConfig& run);
 
   void before_training() override;  // opens all sessions and reads all of them but the stimuli
@@ -52,6 +52,7 @@ class NeuralResponse final : public Recipe {
   void begin_with_pretrained();
   std::optional<Loss> loss(const Batch& batch, const StepContext& context);
   std::vector<std::vector<double>> bits() const;
+  at::Tensor gradients_of(std::size_t session);
 
   Context context_;
   OpenOptions open_;

@@ -140,10 +140,11 @@ bool has_covariate(const hdf5::File& file, const std::string& name) {
 const hdf5::Dataset& covariate_of(const hdf5::File& file, const std::string& name, std::size_t least, std::size_t most) {
   const std::string where = file.path().string();
   const std::string file_name = short_name(file);
-  for (const auto& [unreadable, reason] : file.unreadable()) {
-    if (unreadable == name)
-      throw DataError({file_name + ": " + name + " can't be read: " + reason, where, "write it anew as plain numbers"});
-  }
+  const auto unreadable = file.unreadable();
+  const auto told =
+      std::find_if(unreadable.begin(), unreadable.end(), [&name](const hdf5::Unreadable& set) { return set.name == name; });
+  if (told != unreadable.end())
+    throw DataError({file_name + ": " + name + " can't be read: " + told->reason, where, "write it anew as plain numbers"});
   if (!has_covariate(file, name)) {
     const std::string has = joined(file.datasets(), ", ", &hdf5::Dataset::name);
     throw DataError({file_name + " has no " + name + " (has: " + (has.empty() ? "nothing" : has) + ")", where,

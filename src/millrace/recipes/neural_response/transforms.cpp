@@ -72,17 +72,18 @@ Series smoothed(Series series, double sigma) {
   if (sigma <= 0 || series.rows == 0) return series;
   auto size = static_cast<std::int64_t>(6 * sigma) + 1;
   size += size % 2 == 0 ? 1 : 0;
+  const std::int64_t middle = size / 2;
   std::vector<double> taps;
   double sum = 0;
   for (std::int64_t k = 0; k < size; ++k) {
-    const double x = static_cast<double>(k - size / 2) / sigma;
+    const double x = static_cast<double>(k - middle) / sigma;
     taps.push_back(std::exp(-0.5 * x * x));
     sum += taps.back();
   }
   for (double& tap : taps) tap /= sum;
   Series out = like(series);
   add_filtered(
-      series, taps, size / 2, [&series](std::int64_t t) { return reflected(t, series.rows); }, out);
+      series, taps, middle, [&series](std::int64_t t) { return reflected(t, series.rows); }, out);
   return out;
 }
 
