@@ -17,6 +17,12 @@ inline bool has_kernel(const at::Tensor& x) {
 inline detail::Type type_of(at::ScalarType type) { return type == at::kFloat ? detail::Type::f32 : detail::Type::bf16; }
 inline detail::Type type_of(const at::Tensor& x) { return type_of(x.scalar_type()); }
 
+// Which of the two layouts that kernels of volumes know x has; what has neither is to be made contiguous.
+inline at::MemoryFormat layout_of(const at::Tensor& x) {
+  const bool last = x.dim() == 5 && !x.is_contiguous() && x.is_contiguous(at::MemoryFormat::ChannelsLast3d);
+  return last ? at::MemoryFormat::ChannelsLast3d : at::MemoryFormat::Contiguous;
+}
+
 inline detail::Keep keep_of(Dropout dropout) {
   return {dropout.key, dropout.first, dropout_threshold(dropout.p), dropout_scale(dropout.p)};
 }

@@ -26,11 +26,6 @@ struct Geometry {
   [[nodiscard]] std::int64_t padded_plane() const { return (depth + 2) * (height + 2) * padded_row(); }
 };
 
-at::MemoryFormat layout_of(const at::Tensor& x) {
-  const bool last = !x.is_contiguous() && x.is_contiguous(at::MemoryFormat::ChannelsLast3d);
-  return last ? at::MemoryFormat::ChannelsLast3d : at::MemoryFormat::Contiguous;
-}
-
 // Of a part with `channels` channels from `first` on, of `all` in the padded volume.
 Geometry geometry(at::IntArrayRef sizes, std::int64_t first, std::int64_t all, at::MemoryFormat layout) {
   const bool last = layout == at::MemoryFormat::ChannelsLast3d;

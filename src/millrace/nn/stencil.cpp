@@ -2,25 +2,42 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
-#include <ATen/ops/avg_pool2d.h>
+#include <ATen/ops/bmm.h>
+#include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/conv2d.h>
 #include <ATen/ops/conv3d.h>
 #include <ATen/ops/exp.h>
 #include <ATen/ops/grid_sampler.h>
 #include <ATen/ops/linspace.h>
-#include <ATen/ops/outer.h>
-#include <ATen/ops/rsqrt.h>
-#include <ATen/ops/silu.h>
+#include <ATen/ops/matmul.h>
 #include <ATen/ops/stack.h>
-#include <ATen/ops/tensor.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "millrace/base/error.h"
 #include "millrace/device/autocast.h"
+#include "millrace/kernels/rms_norm.h"
+#include "millrace/kernels/soft_pool.h"
+#include "millrace/telemetry/spans.h"
 
 namespace millrace::nn {
 namespace {
+
+// Along an axis no longer than this a stencil is a small dense matrix, which a product applies at many times a convolution's
+// pace.
+constexpr std::int64_t kLargestBand = 512;
+
+// How often a switch's path was taken, by the row's name.
+struct Taken {
+  telemetry::Counter stencils{"stencils"}, pooling{"fused_pooling"}, rms_norm{"fused_rms_norm"};
+};
+const Taken& taken() {
+  static const Taken all;
+  return all;
+}
 
 // Tests give fp64, which stays.
 at::Tensor wide(const at::Tensor& x) { return x.scalar_type() == at::kDouble ? x : x.to(at::kFloat); }
@@ -49,48 +66,87 @@ at::Tensor zoom_plain(const at::Tensor& x, const at::Tensor& scale, std::int64_t
   return at::grid_sampler(x.reshape({1, -1, x.size(-2), x.size(-1)}), grid, kBilinear, kZeros, true).view(sizes);
 }
 
-at::Tensor rms_norm_silu_plain(const at::Tensor& x, double eps) {
-  return at::silu(x * at::rsqrt(x.square().mean({1}, true) + eps));
+// An axis as a matrix (size, pixels) whose rows interpolate between the two pixels around a point of zoom's grid. What lies a
+// pixel or more outside has a row of zeros; a point's position in pixels is (u + 1) / 2 * (pixels - 1).
+at::Tensor interpolation(const at::Tensor& scale, std::int64_t size, std::int64_t pixels) {
+  const at::Tensor line = at::linspace(-1, 1, size, scale.options());
+  const at::Tensor place = (line * scale + 1.0) * (0.5 * static_cast<double>(pixels - 1));
+  const at::Tensor left = place.detach().floor();
+  const at::Tensor right_share = (place - left).unsqueeze(1);
+  const at::Tensor apart = at::arange(pixels, scale.options()) - left.unsqueeze(1);
+  return at::where(apart == 0.0, 1.0 - right_share, at::where(apart == 1.0, right_share, at::zeros({}, scale.options())));
 }
 
-at::Tensor soft_pool_plain(const at::Tensor& x, std::int64_t stride) {
-  constexpr double kLargest = 30.0, kFloor = 1e-6;
-  const at::Tensor line = at::tensor({1.0, 2.0, 1.0}, x.options());
-  const at::Tensor planes = x.reshape({-1, 1, x.size(3), x.size(4)});
-  const at::Tensor blurred = at::conv2d(planes, (at::outer(line, line) / 16.0).view({1, 1, 3, 3}), {}, {{1, 1}}, {{1, 1}});
-  const at::Tensor weight = at::exp(blurred.clamp_max(kLargest));
-  const auto mean = [&](const at::Tensor& values) { return at::avg_pool2d(values, {{2, 2}}, {{stride, stride}}); };
-  const at::Tensor pooled = mean(blurred * weight) / (mean(weight) + kFloor);
-  return pooled.view({x.size(0), x.size(1), x.size(2), pooled.size(2), pooled.size(3)});
+// Taps as a matrix (pixels, pixels): a row for each output.
+at::Tensor band(const at::Tensor& taps, std::int64_t pixels) {
+  const std::int64_t half = taps.size(0) / 2;
+  const at::Tensor place = at::arange(pixels, taps.options().dtype(at::kLong));
+  const at::Tensor tap = place.unsqueeze(0) - place.unsqueeze(1) + half;
+  const at::Tensor inside = (tap >= 0).logical_and(tap < taps.size(0));
+  return taps.index_select(0, tap.clamp(0, taps.size(0) - 1).view({-1})).view_as(tap) * inside.to(taps.scalar_type());
+}
+
+// down (h, H) x across^T (W, w), of every plane of x (..., H, W).
+at::Tensor separable(const at::Tensor& x, const at::Tensor& down, const at::Tensor& across) {
+  std::vector<std::int64_t> sizes = x.sizes().vec();
+  const at::Tensor rows = at::matmul(x.reshape({-1, x.size(-1)}), across.t());
+  const at::Tensor planes = rows.view({-1, x.size(-2), across.size(0)});
+  const at::Tensor out = at::bmm(down.expand({planes.size(0), -1, -1}), planes);
+  sizes[sizes.size() - 2] = down.size(0);
+  sizes[sizes.size() - 1] = across.size(0);
+  return out.view(sizes);
 }
 
 }  // namespace
 
-at::Tensor gaussian_blur(const at::Tensor& x, const at::Tensor& sigma, std::int64_t size, const StencilPaths& /*paths*/) {
+at::Tensor gaussian_blur(const at::Tensor& x, const at::Tensor& sigma, std::int64_t size, const StencilPaths& paths) {
   MR_CHECK(size % 2 == 1, "gaussian_blur takes an odd number of taps");
   const device::NoAutocast fp32(x.device().type());
-  return blur_plain(wide(x), gaussian_taps(wide(sigma), size));
+  const at::Tensor taps = gaussian_taps(wide(sigma), size);
+  if (!paths.stencils || std::max(x.size(-1), x.size(-2)) > kLargestBand) return blur_plain(wide(x), taps);
+  taken().stencils.add(1);
+  const at::Tensor down = band(taps, x.size(-2));
+  return separable(wide(x), down, x.size(-1) == x.size(-2) ? down : band(taps, x.size(-1)));
 }
 
-at::Tensor zoom(const at::Tensor& x, const at::Tensor& scale, std::int64_t size, const StencilPaths& /*paths*/) {
+at::Tensor zoom(const at::Tensor& x, const at::Tensor& scale, std::int64_t size, const StencilPaths& paths) {
   MR_CHECK(scale.dim() == 1 && scale.size(0) == 2, "zoom takes a scale for each axis");
   const device::NoAutocast fp32(x.device().type());
-  return zoom_plain(wide(x), wide(scale), size);
+  const at::Tensor scales = wide(scale);
+  if (!paths.stencils || std::max(x.size(-1), x.size(-2)) > kLargestBand) return zoom_plain(wide(x), scales, size);
+  taken().stencils.add(1);
+  return separable(wide(x), interpolation(scales[1], size, x.size(-2)), interpolation(scales[0], size, x.size(-1)));
 }
 
-at::Tensor temporal_filters(const at::Tensor& x, const at::Tensor& weight, const StencilPaths& /*paths*/) {
+at::Tensor temporal_filters(const at::Tensor& x, const at::Tensor& weight, const StencilPaths& paths) {
   const device::NoAutocast fp32(x.device().type());
-  return at::conv3d(wide(x), wide(weight).view({weight.size(0), 1, weight.size(2), 1, 1}));
+  const std::int64_t channels = weight.size(0), taps = weight.size(2), frames = x.size(2);
+  MR_CHECK(x.size(1) == 1 && weight.size(1) == 1 && frames >= taps, "temporal_filters: one channel, no fewer frames than taps");
+  if (!paths.stencils || frames > kLargestBand) {
+    return at::conv3d(wide(x), wide(weight).view({channels, 1, taps, 1, 1}));
+  }
+  taken().stencils.add(1);
+  // A matrix (C out, T): row (c, t) holds filter c from t on.
+  const std::int64_t out = frames - taps + 1;
+  const at::Tensor rows = at::constant_pad_nd(wide(weight).view({channels, 1, taps}).expand({channels, out, taps}), {0, out});
+  const at::Tensor shifted = rows.flatten(1).narrow(1, 0, out * frames).reshape({channels * out, frames});
+  const at::Tensor pixels = wide(x).reshape({x.size(0), frames, x.size(3) * x.size(4)});
+  const at::Tensor filtered = at::bmm(shifted.expand({x.size(0), -1, -1}), pixels);
+  return filtered.view({x.size(0), channels, out, x.size(3), x.size(4)});
 }
 
-at::Tensor rms_norm_silu(const at::Tensor& x, double eps, const StencilPaths& /*paths*/) {
+at::Tensor rms_norm_silu(const at::Tensor& x, double eps, const StencilPaths& paths) {
   const device::NoAutocast fp32(x.device().type());
-  return rms_norm_silu_plain(wide(x), eps).to(x.scalar_type());
+  if (!paths.fused_rms_norm) return kernels::rms_norm_silu_plain(wide(x), eps).to(x.scalar_type());
+  taken().rms_norm.add(1);
+  return kernels::rms_norm_silu(x, eps);
 }
 
-at::Tensor blurred_soft_pool(const at::Tensor& x, std::int64_t stride, const StencilPaths& /*paths*/) {
+at::Tensor blurred_soft_pool(const at::Tensor& x, std::int64_t stride, const StencilPaths& paths) {
   const device::NoAutocast fp32(x.device().type());
-  return soft_pool_plain(wide(x), stride).to(x.scalar_type());
+  if (!paths.fused_pooling) return kernels::blurred_soft_pool_plain(wide(x), stride).to(x.scalar_type());
+  taken().pooling.add(1);
+  return kernels::blurred_soft_pool(x, stride);
 }
 
 }  // namespace millrace::nn

@@ -13,6 +13,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
 #include <vector>
@@ -96,6 +97,50 @@ TEST(Stencil, SoftPoolingIsItsFormula) {
         weights += std::exp(b) / 4;
       }
       EXPECT_NEAR(y[0][1][0][h][1].item<double>(), weighted / (weights + 1e-6), 1e-12);
+    }
+  }
+}
+
+using Function = std::function<at::Tensor(const std::vector<at::Tensor>&, const StencilPaths&)>;
+
+// Our path in fp32 against the plain one in fp64: values and the gradients of all inputs from `first` on.
+void expect_agreement(const Function& function, const std::vector<at::Tensor>& inputs, std::size_t first = 0) {
+  std::vector<at::Tensor> ours, theirs;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    ours.push_back(inputs[i].detach().clone().set_requires_grad(i >= first));
+    theirs.push_back(inputs[i].detach().to(at::kDouble).set_requires_grad(i >= first));
+  }
+  const at::Tensor result = function(ours, StencilPaths{}), expected = function(theirs, kPlain);
+  ASSERT_EQ(result.sizes(), expected.sizes());
+  const auto close = [](const at::Tensor& a, const at::Tensor& b) {
+    return (a - b).abs().max().item<double>() <= 2e-5 * std::max(1.0, b.abs().max().item<double>());
+  };
+  EXPECT_TRUE(close(result, expected));
+  const at::Tensor gradient = at::randn(expected.sizes(), at::kDouble);
+  result.backward(gradient.to(at::kFloat));
+  expected.backward(gradient);
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (i < first) {
+      EXPECT_FALSE(ours[i].grad().defined());
+    } else {
+      EXPECT_TRUE(close(ours[i].grad(), theirs[i].grad())) << i;
+    }
+  }
+}
+
+TEST(Stencil, ProductsAgreeWithConvolutions) {
+  for (const std::size_t first : {0, 1}) {  // 1: the stimulus needs no gradient
+    for (const auto& [height, width, taps] : std::vector<std::array<std::int64_t, 3>>{{7, 9, 5}, {4, 3, 19}, {51, 51, 19}}) {
+      expect_agreement([taps = taps](const auto& in, const auto& paths) { return gaussian_blur(in[0], in[1], taps, paths); },
+                       {at::randn({2, 1, 3, height, width}), at::tensor(1.3F)}, first);
+    }
+    for (const double scale : {0.693, 1.37, 0.05}) {
+      expect_agreement([](const auto& in, const auto& paths) { return zoom(in[0], in[1], 11, paths); },
+                       {at::randn({2, 3, 9, 12}), at::tensor({scale, 0.83}, at::kFloat)}, first);
+    }
+    for (const auto& [frames, taps] : std::vector<std::array<std::int64_t, 2>>{{25, 16}, {5, 5}, {6, 1}}) {
+      expect_agreement([](const auto& in, const auto& paths) { return temporal_filters(in[0], in[1], paths); },
+                       {at::randn({2, 1, frames, 3, 5}), at::randn({4, 1, taps})}, first);
     }
   }
 }

@@ -169,6 +169,33 @@ struct Conv3d {
 };
 inline constexpr std::int64_t kConvSlack = 32;  // pixels behind a copied row that a tile may read
 
+// SiLU of x * rate with rate = rsqrt(mean over channels of x^2 + epsilon), or with a gradient: the gradient of x. Volumes
+// (samples, channels, positions), or (samples, positions, channels) with channels_last. Shares are blocks of kRmsBlock positions:
+// of a sample, or with channels_last of all samples.
+struct RmsNorm {
+  const void* x;
+  const void* gradient;  // null in the forward pass
+  void* out;
+  float* rates;  // (samples, positions): written forward, read backward
+  Type type;
+  std::int64_t samples, channels, positions;
+  bool channels_last;
+  float epsilon;
+};
+inline constexpr std::int64_t kRmsBlock = 64;
+
+// A blur and a soft pooling of planes (height, width), or with a gradient: the gradient of x. (planes, pixels), or with
+// channels_last (planes / channels, pixels, channels). Shares are groups of sixteen planes; with channels_last of the channels of
+// each (pixels, channels).
+struct SoftPool {
+  const void* x;
+  const void* gradient;  // null in the forward pass
+  void* out;
+  Type type;
+  std::int64_t planes, channels, height, width, out_height, out_width, stride;
+  bool channels_last;
+};
+
 struct Table {
   const char* name;
   void (*keep_bits)(const Keep&, std::int64_t first_group, std::int64_t groups, std::uint8_t* bits);  // 16 bytes a group
@@ -190,7 +217,11 @@ struct Table {
   void (*multiply)(const Product&, std::int64_t first_work, std::int64_t last_work);
   void (*conv3d_forward)(const Conv3d&, std::int64_t first_band, std::int64_t last_band, void* scratch);
   void (*conv3d_weights)(const Conv3d&, std::int64_t first_band, std::int64_t last_band, void* scratch, float* weight_sums,
-                         float* bias_sums);  // adds to the last two
+                         float* bias_sums);         // adds to the last two
+  std::size_t (*rms_norm_scratch)(const RmsNorm&);  // bytes each caller of the next provides
+  void (*rms_norm)(const RmsNorm&, std::int64_t first_block, std::int64_t last_block, void* scratch);
+  std::size_t (*soft_pool_scratch)(const SoftPool&);  // bytes each caller of the next provides
+  void (*soft_pool)(const SoftPool&, std::int64_t first_group, std::int64_t last_group, void* scratch);
 };
 
 const Table& portable_table() noexcept;

@@ -6,7 +6,9 @@
 #include "millrace/kernels/detail/conv3d.inl"
 #include "millrace/kernels/detail/elementwise.inl"
 #include "millrace/kernels/detail/product.inl"
+#include "millrace/kernels/detail/rms_norm.inl"
 #include "millrace/kernels/detail/rows.inl"
+#include "millrace/kernels/detail/soft_pool.inl"
 
 namespace {
 
@@ -29,7 +31,11 @@ constexpr Table make_table(const char* name) {
           remove_components,
           multiply,
           conv3d_forward,
-          conv3d_weights};
+          conv3d_weights,
+          rms_norm_scratch,
+          rms_norm,
+          soft_pool_scratch,
+          soft_pool};
 }
 
 }  // namespace
