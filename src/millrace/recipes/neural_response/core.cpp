@@ -48,24 +48,12 @@ at::Tensor centre(const at::Tensor& x, std::int64_t height, std::int64_t width) 
   return x.narrow(2, (x.size(2) - height) / 2, height).narrow(3, (x.size(3) - width) / 2, width);
 }
 
-// The frames that a kernel of `taps` sees for each of the last `frames` outputs, one behind the other in its channels: images
-// (N frames, taps C, H, W). Before the first frame stands the first one again.
-at::Tensor windows(const at::Tensor& x, const StageConfig& config, std::int64_t outputs, std::int64_t frames) {
-  const std::int64_t taps = config.kernel_size[0];
-  std::vector<std::int64_t> sources;
-  for (std::int64_t output = outputs - frames; output < outputs; ++output) {
-    for (std::int64_t tap = 0; tap < taps; ++tap)
-      sources.push_back(std::max<std::int64_t>(output * config.stride - (taps - 1 - tap) * config.dilation, 0));
-  }
-  const at::Tensor index = at::tensor(sources, x.options().dtype(at::kLong));
-  return x.index_select(1, index).view({x.size(0) * frames, taps * x.size(2), x.size(3), x.size(4)});
-}
-
 }  // namespace
 
 at::Tensor images_of(const at::Tensor& x) {
+  // A part of a tensor is copied in the order in which its elements lie, where flatten() would make its channels come first.
   const bool joins = x.size(0) == 1 || x.size(1) == 1 || x.stride(0) == x.size(1) * x.stride(1);
-  return (joins ? x : x.clone(at::MemoryFormat::Preserve)).flatten(0, 1);
+  return (joins || x.is_non_overlapping_and_dense() ? x : x.clone(at::MemoryFormat::Preserve)).flatten(0, 1);
 }
 
 Frontend::Frontend(const FrontendConfig& config, LagOrder order, const nn::StencilPaths& paths)
@@ -121,8 +109,24 @@ void Stage::initialise(at::Generator& generator) {
     if (weights != nullptr) weights->initialise(generator);
 }
 
+// The frames that the kernel sees for each of the last `frames` of `outputs` frames, one behind the other in the channels of an
+// image: (N frames, taps C, H, W). Before the first frame stands the first one again.
+at::Tensor Stage::windows(const at::Tensor& x, std::int64_t outputs, std::int64_t frames) {
+  const std::int64_t taps = config_.kernel_size[0];
+  std::vector<std::int64_t> sources;
+  for (std::int64_t output = outputs - frames; output < outputs; ++output) {
+    for (std::int64_t tap = 0; tap < taps; ++tap)
+      sources.push_back(std::max<std::int64_t>(output * config_.stride - (taps - 1 - tap) * config_.dilation, 0));
+  }
+  if (sources != sources_ || !index_.defined() || index_.device() != x.device()) {  // made once: a copy to a GPU would wait
+    sources_ = std::move(sources);
+    index_ = at::tensor(sources_, x.options().dtype(at::kLong));
+  }
+  return x.index_select(1, index_).view({x.size(0) * frames, taps * x.size(2), x.size(3), x.size(4)});
+}
+
 // The last `frames` frames of the convolution, as images. Time is continued to the left alone, by the first frame.
-at::Tensor Stage::convolved(const at::Tensor& x, std::int64_t frames, at::MemoryFormat format) const {
+at::Tensor Stage::convolved(const at::Tensor& x, std::int64_t frames, at::MemoryFormat format) {
   const std::int64_t taps = config_.kernel_size[0], high = config_.padding[1], wide = config_.padding[2];
   const std::int64_t strides[] = {config_.stride, config_.stride}, dilations[] = {config_.dilation, config_.dilation};
   const std::int64_t none[] = {0, 0};
@@ -141,7 +145,7 @@ at::Tensor Stage::convolved(const at::Tensor& x, std::int64_t frames, at::Memory
     return now.unflatten(0, {x.size(0), frames}).add_(past.unsqueeze(1)).flatten(0, 1);
   }
   const std::int64_t computed = paths_.needed_only ? frames : outputs;
-  const at::Tensor y = convolution(windows(padded, config_, outputs, computed), weight.transpose(1, 2).flatten(1, 2));
+  const at::Tensor y = convolution(windows(padded, outputs, computed), weight.transpose(1, 2).flatten(1, 2));
   return computed == frames ? y : images_of(last_frames(y.unflatten(0, {x.size(0), computed}), frames));
 }
 

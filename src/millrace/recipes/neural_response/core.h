@@ -45,13 +45,16 @@ class Stage : public torch::nn::Module {
   void initialise(at::Generator& generator);
 
  private:
-  [[nodiscard]] at::Tensor convolved(const at::Tensor& x, std::int64_t frames, at::MemoryFormat format) const;
+  [[nodiscard]] at::Tensor convolved(const at::Tensor& x, std::int64_t frames, at::MemoryFormat format);
+  [[nodiscard]] at::Tensor windows(const at::Tensor& x, std::int64_t outputs, std::int64_t frames);
   [[nodiscard]] at::Tensor skipped(const at::Tensor& x, std::int64_t frames) const;
   [[nodiscard]] at::Tensor gate(const at::Tensor& pooled) const;
 
   StageConfig config_;
   ModelPaths paths_;
   std::shared_ptr<Weights> conv_, squeeze_, excite_, shortcut_;  // the last three: nullptr where there is none
+  std::vector<std::int64_t> sources_;                            // of index_
+  at::Tensor index_;                                             // the frames that windows() took last
 };
 
 // The stages, and an activation after the last.

@@ -63,8 +63,8 @@ class Gaussian final : public Readout {
     return bell / (bell.sum({1, 2}, true) + 1e-8);
   }
 
-  // Mask first, features after it: both orders cost n C H W products a row, and the mask's is one product over all rows, while
-  // the features' would be one for each row.
+  // Mask first, features after it: n C products a row are left instead of n H W. Either order costs n C H W multiplications and
+  // measures alike; the mask's product is one over all rows.
   at::Tensor forward(const at::Tensor& features) override {
     const device::NoAutocast fp32(features.device().type());
     const std::int64_t rows = features.size(0), channels = features.size(1), n = session_.units;
