@@ -34,7 +34,7 @@ std::shared_ptr<Weights> linear_weights(std::int64_t in, std::int64_t out) {
 }
 
 // Rows of a matrix, or columns where there are fewer of them, of unit norm and orthogonal: torch's initialiser of that name.
-void orthogonal(at::Tensor weight, at::Generator& generator) {
+void orthogonal(const at::Tensor& weight, at::Generator& generator) {
   const std::int64_t rows = weight.size(0), columns = weight.numel() / rows;
   const at::Tensor random = at::randn({std::max(rows, columns), std::min(rows, columns)}, generator);
   const auto [q, r] = at::linalg_qr(random);
@@ -255,7 +255,7 @@ class Film final : public Encoded {
   void initialise(at::Generator& generator) override {
     Encoded::initialise(generator);
     scale_->weight.fill_(1.0);
-    for (at::Tensor zero : {scale_->bias, shift_->weight, shift_->bias}) zero.zero_();
+    for (const at::Tensor& zero : {scale_->bias, shift_->weight, shift_->bias}) zero.zero_();
   }
 
  private:
@@ -289,7 +289,7 @@ class SpatialTransformer final : public Encoded {
   }
   void initialise(at::Generator& generator) override {
     Encoded::initialise(generator);
-    for (at::Tensor zero : {theta_->weight, theta_->bias, alpha_->weight, alpha_->bias}) zero.zero_();
+    for (const at::Tensor& zero : {theta_->weight, theta_->bias, alpha_->weight, alpha_->bias}) zero.zero_();
     theta_->bias[0].fill_(1.0);
     theta_->bias[4].fill_(1.0);
   }

@@ -209,7 +209,8 @@ Weights::Weights(std::vector<std::int64_t> shape, bool with_bias) {
 }
 
 void Weights::initialise(at::Generator& generator) {
-  const double bound = 1.0 / std::sqrt(static_cast<double>(weight.numel() / weight.size(0)));
+  const std::int64_t fan_in = weight.numel() / weight.size(0);
+  const double bound = 1.0 / std::sqrt(static_cast<double>(fan_in));
   weight.uniform_(-bound, bound, generator);
   if (bias.defined()) bias.uniform_(-bound, bound, generator);
 }

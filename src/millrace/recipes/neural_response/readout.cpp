@@ -19,7 +19,7 @@ namespace {
 constexpr double kLeastDeviation = 1e-3;
 constexpr float kLeastMeanCount = 1e-3F;
 
-void initialise_bias(at::Tensor bias, const ReadoutConfig& config, const SessionShape& session) {
+void initialise_bias(const at::Tensor& bias, const ReadoutConfig& config, const SessionShape& session) {
   if (!bias.defined()) return;
   bias.zero_();
   if (!config.bias_from_rates || session.mean_counts.empty()) return;
