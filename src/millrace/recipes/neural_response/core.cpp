@@ -174,10 +174,9 @@ at::Tensor Stage::forward(const at::Tensor& x, std::int64_t frames, bool channel
   const std::int64_t kept = frames > 0 ? std::min(frames, std::min(of_main, of_shortcut)) : std::min(of_main, of_shortcut);
   const auto format = channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous;
   at::Tensor y = nn::rms_norm_silu(convolved(x, kept, format).unsqueeze(2), kEpsilon, paths_.stencil);
-  if (is_training() && config_.dropout > 0) {  // over the elements as they lie
-    const bool last = !y.is_contiguous() && y.is_contiguous(at::MemoryFormat::ChannelsLast3d);
-    y = nn::dropout(last ? y.permute({0, 2, 3, 4, 1}) : y, config_.dropout, paths_.nn);
-    if (last) y = y.permute({0, 4, 1, 2, 3});
+  if (is_training() && config_.dropout > 0) {  // numbered with channels last in both layouts: the same elements are dropped
+    y = nn::dropout(y.permute({0, 2, 3, 4, 1}), config_.dropout, paths_.nn).permute({0, 4, 1, 2, 3});
+    if (!channels_last) y = y.contiguous();
   }
   const at::Tensor skip = skipped(x, kept);
   if (config_.pool_stride > 0) y = nn::blurred_soft_pool(y, config_.pool_stride, paths_.stencil);

@@ -1,0 +1,126 @@
+// Whole runs on sessions of known rates: what the recipe promises of learning, and equalities that need a run.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/nn/module.h>
+
+#include <filesystem>
+#include <sstream>
+#include <string>
+
+#include "millrace/base/fs.h"
+#include "millrace/recipes/neural_response/entry.h"
+#include "millrace/recipes/neural_response/make_data.h"
+#include "millrace/train/run.h"
+
+namespace millrace::recipes::neural_response {
+namespace {
+
+namespace stdfs = std::filesystem;
+
+stdfs::path base() { return stdfs::path(MILLRACE_BUILD_DIR) / "neural_response_runs"; }
+
+// The sessions of the smoke preset, made once per program.
+std::string smoke_sessions() {
+  static const std::string folder = [] {
+    const stdfs::path path = base() / "smoke_sessions";
+    stdfs::remove_all(path);
+    stdfs::create_directories(path);
+    write_sample_sessions(*sample_sessions_of("smoke"), path, 0);
+    return path.string();
+  }();
+  return folder;
+}
+
+RunOutcome train(const std::string& preset, const Json& values, const std::string& name) {
+  const stdfs::path run = base() / name;
+  stdfs::remove_all(run);
+  const Entry row = entry();
+  const config::Schema schema = schema_of(row);
+  const auto aliases = aliases_of(row);
+  config::Layers layers(schema, aliases);
+  layers.add_values(row.defaults, "recipe");
+  for (const auto& [one, preset_values] : row.presets) {
+    if (one == preset) layers.add_values(preset_values, "preset " + preset);
+  }
+  layers.add_values({{"run.dir", run.string()}, {"data.dir", smoke_sessions()}, {"log.tensorboard", false}}, "test");
+  layers.add_values(values, "test");
+  telemetry::Console console(telemetry::Console::Mode::quiet);
+  RunRequest request{.entry = &row, .config = layers.resolve(), .preset = preset, .console = &console};
+  return run_training(request);
+}
+
+double metric(const RunOutcome& outcome, const std::string& name) {
+  return outcome.summary.at("metrics").at(name).at("last").get<double>();
+}
+
+std::size_t lines_of(const stdfs::path& file) {
+  std::istringstream text(Fs::real().read_file(file));
+  std::size_t count = 0;
+  for (std::string line; std::getline(text, line);) ++count;
+  return count;
+}
+
+TEST(Learning, TheSmokePresetLearnsTheRatesAndNotMoreThanThereIs) {
+  const Json half = {{"precision.dtype", "fp32"}, {"train.max_steps", 200}, {"train.validate_every", 100}};
+  const RunOutcome run = train("smoke", half, "smoke");
+  EXPECT_EQ(run.summary.at("parameters"), 37'878);
+  const double bits = metric(run, "val_bps_overall");
+  std::cout << "bits per spike " << bits << " of " << ceiling_of(1) << "\n";
+  EXPECT_GT(bits, 0.15);
+  EXPECT_LT(bits, ceiling_of(1) + 0.03);
+  EXPECT_NEAR(bits, (metric(run, "val_bps/synthetic_00") + metric(run, "val_bps/synthetic_01")) / 2, 1e-12);
+  EXPECT_EQ(metric(run, "groups_per_step"), 2);
+  EXPECT_EQ(metric(run, "forwards_per_step"), 1);
+  EXPECT_EQ(metric(run, "nan_skip/synthetic_00"), 0);
+  EXPECT_EQ(lines_of(run.run_folder / "bps.csv"), 25U) << "a head and a row for each unit";
+  for (const char* picture : {"rates", "receptive_fields", "calibration", "bits_per_spike", "readout_maps"})
+    EXPECT_TRUE(stdfs::exists(run.run_folder / "pictures" / (std::string(picture) + ".png"))) << picture;
+}
+
+TEST(Learning, APassForEachSessionAndUnweightedMeansLearnTheSameWay) {
+  const Json few = {{"precision.dtype", "fp32"}, {"device.layout", "contiguous"}, {"device.threads", 1},
+                    {"train.max_steps", 6},      {"train.validate_every", 6},     {"train.validate_batches", 2}};
+  const auto with = [&](const Json& more) {
+    Json values = few;
+    values.update(more);
+    return train("smoke", values, "few");
+  };
+  const RunOutcome joined = with(Json::object());
+  const RunOutcome apart = with({{"train.off", {"joined_core"}}});
+  EXPECT_EQ(metric(apart, "forwards_per_step"), 2) << "as many as sessions";
+  EXPECT_NEAR(metric(apart, "val_loss"), metric(joined, "val_loss"), 1e-5);
+  EXPECT_NEAR(metric(with({{"recipe.bucket_mean", "unweighted"}}), "val_loss"), metric(joined, "val_loss"), 1e-2);
+}
+
+TEST(Learning, PredictiveCodingHasItsTermAndFrozenVisionStays) {
+  const Json few = {
+      {"precision.dtype", "fp32"}, {"train.max_steps", 4}, {"train.validate_every", 4}, {"train.validate_batches", 2}};
+  const RunOutcome predictive = train("smoke_pc", few, "pc");
+  EXPECT_THAT(Fs::real().read_file(predictive.run_folder / "log.jsonl"), testing::HasSubstr("\"loss/prediction_error\""));
+  // Its vision taken over by another run, and left alone there.
+  Json after = few;
+  after.update({{"recipe.pretrained", predictive.run_folder.string()},
+                {"recipe.freeze_vision", true},
+                {"recipe.convnet.final_activation", "softplus"}});
+  const RunOutcome frozen = train("smoke", after, "frozen");
+  telemetry::Console console(telemetry::Console::Mode::quiet);
+  const auto weights = [&](const RunOutcome& run) {
+    Loaded loaded = load_for_inference(entry(), run.run_folder, nullptr, Json::object(), console);
+    Tensors all;
+    for (const auto& item : loaded.recipe->model().named_parameters()) all[item.key()] = item.value().detach().clone();
+    return all;
+  };
+  const Tensors first = weights(predictive);
+  const Tensors second = weights(frozen);
+  std::size_t kept = 0;
+  for (const auto& [name, value] : second) {
+    if (!name.starts_with("frontend.") && !name.starts_with("convnet.")) continue;
+    EXPECT_TRUE(at::equal(value, first.at(name))) << name;
+    ++kept;
+  }
+  EXPECT_GT(kept, 5U);
+  EXPECT_FALSE(at::equal(second.at("adapters.0.log_scale"), first.at("adapters.0.log_scale"))) << "adapters are trained";
+}
+
+}  // namespace
+}  // namespace millrace::recipes::neural_response
