@@ -3,7 +3,7 @@
     tools/python-peer bench/step/twin_step_peer.py --mode eager|compile --dtype fp32|bf16 [--channels-last] [--stencil] [--joined]
 
 The model of tests/neural_response/twin.py with the predictive-coding modulator: two sessions of 60 and 40 units, 4 rows each, stim
-(4, 1, 25, 51, 51) as uint8, which the step normalises; masked Poisson loss + 0.25 of the auxiliary loss, clip by norm 1, fused AdamW,
+(4, 1, 25, 51, 51); masked Poisson loss + 0.25 of the auxiliary loss, clip by norm 1, fused AdamW,
 dropout as the config says; bf16 by autocast. --stencil writes blurs as shifted sums, --joined runs the core once over the rows of all
 sessions. --rows, --sessions, --units and --mixed (one forward per sample) are for the comparison of mixed batches. Answers on stdin and stdout as
 gpt_step_peer.py does.
@@ -48,8 +48,8 @@ def made_up(options, units):
     for session, count in rows.items():
         pieces = [1] * count if options.mixed else [count]
         for n in pieces:
-            batch.append((session, torch.randint(0, 256, (n, 1, LAGS, GRID, GRID), dtype=torch.uint8), torch.randn(n, BEHAVIOR)))
-            targets.append((torch.poisson(torch.full((n, units[session]), 0.2)), (torch.rand(n, units[session]) < 0.95).float()))
+            batch.append((session, torch.rand(n, 1, LAGS, GRID, GRID) - 0.5, torch.randn(n, BEHAVIOR)))
+            targets.append((torch.poisson(torch.full((n, units[session]), 0.2)), torch.ones(n, units[session])))
     return batch, targets
 
 
@@ -58,22 +58,17 @@ def make_step(options):
     units = options.units * options.sessions if len(options.units) == 1 else options.units
     model = Twin(published("pc"), units, stencil=options.stencil)
     if options.channels_last:
-        for part in (model.frontend, model.convnet):
-            part.to(memory_format=torch.channels_last_3d)
-        model.modulator.to(memory_format=torch.channels_last)
+        for parameter in model.parameters():
+            if parameter.dim() in (4, 5):
+                layout = torch.channels_last if parameter.dim() == 4 else torch.channels_last_3d
+                parameter.data = parameter.data.contiguous(memory_format=layout)
     model.train()
     optimizer = torch.optim.AdamW(parameter_groups(model), lr=1e-3, fused=True)
     batch, targets = made_up(options, units)
 
     def loss_and_terms(batch, targets):
-        normalised = []
-        for session, stim, behavior in batch:
-            x = (stim.float() - 127) / 255
-            if options.channels_last:
-                x = x.contiguous(memory_format=torch.channels_last_3d)
-            normalised.append((session, x, behavior))
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=options.dtype == "bf16"):
-            return loss_of(model, normalised, targets, joined=options.joined)[0]
+            return loss_of(model, batch, targets, joined=options.joined)[0]
 
     forward = torch.compile(loss_and_terms) if options.mode == "compile" else loss_and_terms
 

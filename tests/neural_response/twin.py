@@ -133,7 +133,7 @@ class BlurredSoftPool(nn.Module):
     def forward(self, x):
         n, channels, frames, height, width = x.shape
         if self.stencil:
-            x = blur3(x).view(n * channels * frames, 1, height, width)
+            x = blur3(x).reshape(n * channels * frames, 1, height, width)
         else:
             x = F.conv2d(x.reshape(n * channels * frames, 1, height, width), self.blur, padding=1)
         weight = torch.exp(x.clamp(max=30))

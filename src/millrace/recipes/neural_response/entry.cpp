@@ -40,18 +40,21 @@ BenchShape cpu_small() {
                      {"optim.weight_decay", 1e-4},
                      {"data.batch_size", 8}},
           .batch = [](const Json& config, std::uint64_t seed) {
-            constexpr std::int64_t kRows = 4;
+            const auto& sessions = config.at("recipe").at("units");
+            const auto count = static_cast<std::int64_t>(sessions.size());
+            const auto rows_of_all = config.at("data").at("batch_size").get<std::int64_t>();
             auto generator = at::make_generator<at::CPUGeneratorImpl>(seed);
             std::vector<Group> groups;
             std::int64_t position = 0;
-            for (const auto& units : config.at("recipe").at("units")) {
-              const auto n = units.get<std::int64_t>();
-              Group group{.name = "session" + std::to_string(groups.size())};
-              group.fields = {{"stim", at::rand({kRows, 1, 25, 51, 51}, generator) - 0.5},
-                              {"behavior", at::randn({kRows, 42}, generator)},
-                              {"robs", at::poisson(at::full({kRows, n}, 0.2), generator)},
-                              {"dfs", at::ones({kRows, n})}};
-              for (std::int64_t row = 0; row < kRows; ++row) group.positions.push_back(position++);
+            for (const auto& units : sessions) {
+              const auto n = units.get<std::int64_t>(), session = static_cast<std::int64_t>(groups.size());
+              const std::int64_t rows = rows_of_all / count + (session < rows_of_all % count ? 1 : 0);
+              Group group{.name = "session" + std::to_string(session)};
+              group.fields = {{"stim", at::rand({rows, 1, 25, 51, 51}, generator) - 0.5},
+                              {"behavior", at::randn({rows, 42}, generator)},
+                              {"robs", at::poisson(at::full({rows, n}, 0.2), generator)},
+                              {"dfs", at::ones({rows, n})}};
+              for (std::int64_t row = 0; row < rows; ++row) group.positions.push_back(position++);
               groups.push_back(std::move(group));
             }
             return Batch(std::move(groups));
