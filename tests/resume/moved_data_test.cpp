@@ -88,7 +88,7 @@ TEST_P(MovedData, OneChangedByteIsNamedAndAcceptedOnDemand) {
     bytes.put(last == 'a' ? 'b' : 'a');  // for text, a letter that it knows
   }
   const Message refused = refusal_of(recipe, folder.path() / "run", data);
-  EXPECT_THAT(refused.what, HasSubstr("data is not what the run was begun with: file "));
+  EXPECT_THAT(refused.what, HasSubstr("data is not what the run was begun with: "));
   EXPECT_THAT(refused.what, HasSubstr(file.filename().string() + ": its content differs though its size is the same"));
   EXPECT_THAT(refused.next, HasSubstr("data.accept_changed=true"));
 

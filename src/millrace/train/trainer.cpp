@@ -280,11 +280,20 @@ void Trainer::draw(const std::vector<metrics::Confusion>& tables) {
     for (const Picture& picture : pictures)
       reporter_.picture(picture, step_, keep_picture(*parts_.place.folder, fs, picture, step_, most));
     thin_pictures(*parts_.place.folder, most);
-    for (const TextTable& table : parts_.recipe->tables()) keep_table(*parts_.place.folder, fs, table);
+    keep_tables();
   } catch (const FsError& error) {
     reporter_.warning(std::string("pictures and tables could not be written: ") + error.what());
   } catch (const RecipeError& error) {
     reporter_.warning("pictures could not be drawn: " + error.message().what);
+  }
+}
+
+// A file of a table's name that is not the run's stays as it is.
+void Trainer::keep_tables() {
+  try {
+    for (const TextTable& table : parts_.recipe->tables()) keep_table(*parts_.place.folder, *parts_.place.fs, table);
+  } catch (const UsageError& error) {
+    reporter_.warning("a table could not be written: " + error.message().what);
   }
 }
 

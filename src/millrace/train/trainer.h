@@ -89,6 +89,7 @@ class Trainer {
   void end_epoch();
   void write_history(const metrics::Means& means);
   void draw(const std::vector<metrics::Confusion>& tables);
+  void keep_tables();
   void validate();
   void note_validation(const metrics::Means& means);
   void save(bool last);
