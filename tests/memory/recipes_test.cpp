@@ -35,12 +35,9 @@ std::vector<Small> small_shapes() {
   const Json sky = {{"recipe.filters", 8}};
   const Json eyes = {{"recipe.units", {6, 4}}, {"recipe.adapter.grid_size", 31}};
   const Json small_sky = {{"recipe.filters", 4}};
-  return {{"decoder", "language_model", "fp32", words},
-          {"decoder_bf16", "language_model", "bf16", words},
-          {"unet", "cosmology", "fp32", sky},
-          {"unet_bf16", "cosmology", "bf16", small_sky},
-          {"twin", "neural_response", "fp32", eyes},
-          {"twin_bf16", "neural_response", "bf16", eyes}};
+  return {{"decoder", "language_model", "fp32", words}, {"decoder_bf16", "language_model", "bf16", words},
+          {"unet", "cosmology", "fp32", sky},           {"unet_bf16", "cosmology", "bf16", small_sky},
+          {"twin", "neural_response", "fp32", eyes},    {"twin_bf16", "neural_response", "bf16", eyes}};
 }
 
 class SmallShape : public testing::TestWithParam<std::size_t> {

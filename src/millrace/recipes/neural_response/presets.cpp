@@ -45,7 +45,7 @@ Json small() {
                {"recipe.convnet.stages", stages(8, 32, 32, 8, 16)},
                {"recipe.modulator.hidden_dim", 32},
                {"recipe.readout.initial_std", 1.0}},
-              steps(2e-3, 250, 50, 32));
+              steps(4e-3, 600, 100, 32));
 }
 
 Json full() {
