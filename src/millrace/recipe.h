@@ -14,7 +14,7 @@
 //   data, model, losses, metrics, pictures         train/recipe.h             Recipe Objective Facts Context
 //   batches, sums with counts, saved state         core/batch.h               Batch Loss LossTerm State
 //   layers                                         LibTorch                   torch::nn
-//   layers that are faster here, and PCA           nn/functional.h batch_norm.h volume.h stencil.h pca.h
+//   layers that are faster here, and PCA           nn/functional.h batch_norm.h volume.h stencil.h residual.h pca.h
 //   losses                                         nn/losses.h                mean_squared_error mean_absolute_error
 //                                                  nn/cross_entropy.h         CrossEntropy
 //   metrics                                        metrics/board.h            add_regression add_classification add_mean
@@ -56,6 +56,7 @@
 #include "millrace/nn/functional.h"
 #include "millrace/nn/losses.h"
 #include "millrace/nn/pca.h"
+#include "millrace/nn/residual.h"
 #include "millrace/nn/stencil.h"
 #include "millrace/nn/volume.h"
 #include "millrace/picture/draw.h"

@@ -214,6 +214,12 @@ void AtomicFile::finish() {
   fs_.sync_directory(path_.has_parent_path() ? path_.parent_path() : stdfs::path("."));
 }
 
+void AtomicFile::finish_unsynced() {
+  file_->close();
+  fs_.rename(temporary_, path_);
+  temporary_.clear();
+}
+
 void write_atomically(Fs& fs, const std::filesystem::path& path, const std::function<void(WritableFile&)>& write) {
   AtomicFile file(fs, path);
   write(file.file());

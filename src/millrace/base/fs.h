@@ -68,7 +68,8 @@ class AtomicFile {
   AtomicFile& operator=(const AtomicFile&) = delete;
   [[nodiscard]] WritableFile& file() noexcept { return *file_; }
   [[nodiscard]] const std::filesystem::path& temporary() const noexcept { return temporary_; }
-  void finish();  // fsync, rename, fsync of the folder
+  void finish();           // fsync, rename, fsync of the folder
+  void finish_unsynced();  // rename alone: for what its reader checks, and can make again when a power cut took bytes of it
 
  private:
   Fs& fs_;

@@ -4,6 +4,7 @@
 #include <nmmintrin.h>
 #endif
 
+#include <algorithm>
 #include <cstring>
 
 namespace millrace {
@@ -56,6 +57,22 @@ __attribute__((target("sse4.2"))) std::uint32_t crc32c_sse42(const std::byte* da
   for (; size > 0; ++data, --size) crc = _mm_crc32_u8(crc, std::to_integer<std::uint8_t>(*data));
   return crc;
 }
+
+__attribute__((target("sse4.2"))) void crc32c_of_three(const std::byte* data, std::size_t block, std::uint32_t* crcs) noexcept {
+  std::uint64_t a = 0xFFFFFFFFU;
+  std::uint64_t b = a;
+  std::uint64_t c = a;
+  for (std::size_t at = 0; at < block; at += 8) {
+    std::array<std::uint64_t, 3> words{};
+    for (std::size_t i = 0; i < 3; ++i) std::memcpy(&words[i], data + i * block + at, 8);
+    a = _mm_crc32_u64(a, words[0]);
+    b = _mm_crc32_u64(b, words[1]);
+    c = _mm_crc32_u64(c, words[2]);
+  }
+  crcs[0] = ~static_cast<std::uint32_t>(a);
+  crcs[1] = ~static_cast<std::uint32_t>(b);
+  crcs[2] = ~static_cast<std::uint32_t>(c);
+}
 #endif
 
 }  // namespace
@@ -72,6 +89,17 @@ std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t crc) noexce
   if (has_sse42) return ~crc32c_sse42(bytes.data(), bytes.size(), ~crc);
 #endif
   return detail::crc32c_without_sse(bytes, crc);
+}
+
+void crc32c_blocks(std::span<const std::byte> bytes, std::size_t block, std::span<std::uint32_t> crcs) noexcept {
+  std::size_t i = 0;
+#if defined(__x86_64__)
+  static const bool has_sse42 = __builtin_cpu_supports("sse4.2") != 0;
+  if (has_sse42 && block % 8 == 0) {
+    for (; (i + 3) * block <= bytes.size(); i += 3) crc32c_of_three(bytes.data() + i * block, block, crcs.data() + i);
+  }
+#endif
+  for (; i * block < bytes.size(); ++i) crcs[i] = crc32c(bytes.subspan(i * block, std::min(block, bytes.size() - i * block)));
 }
 
 }  // namespace millrace

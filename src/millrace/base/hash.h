@@ -16,6 +16,10 @@ namespace millrace {
 // Continues from `crc` (0 to begin), so crc32c(b, crc32c(a)) = crc32c(a ++ b). Uses SSE4.2 where the CPU has it.
 [[nodiscard]] std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t crc = 0) noexcept;
 
+// crcs[i] = crc32c of block i of `block` bytes, a multiple of 8; the last block may be shorter. Three blocks at once, since one
+// after the other each step of a checksum waits for the step before.
+void crc32c_blocks(std::span<const std::byte> bytes, std::size_t block, std::span<std::uint32_t> crcs) noexcept;
+
 namespace detail {
 // The same number on any CPU; for tests and CPUs without SSE4.2.
 [[nodiscard]] std::uint32_t crc32c_without_sse(std::span<const std::byte> bytes, std::uint32_t crc = 0) noexcept;

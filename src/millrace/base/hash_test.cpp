@@ -24,6 +24,20 @@ TEST(Crc32c, PublishedVectors) {
   EXPECT_EQ(crc32c(bytes_in(std::string(32, '\xFF'))), 0x62A8AB43U);
 }
 
+TEST(Crc32c, BlocksAreCheckedAsOneByOne) {
+  std::string text;
+  for (int i = 0; i < 5000; ++i) text += static_cast<char>(i * 37 % 251);
+  for (const std::size_t size : {0, 1, 63, 64, 65, 191, 192, 193, 200, 640, 5000}) {
+    const auto all = bytes_in(text).first(size);
+    for (const std::size_t block : {8U, 64U, 4096U}) {
+      std::vector<std::uint32_t> crcs((size + block - 1) / block);
+      crc32c_blocks(all, block, crcs);
+      for (std::size_t i = 0; i < crcs.size(); ++i)
+        EXPECT_EQ(crcs[i], crc32c(all.subspan(i * block, std::min(block, size - i * block)))) << size << ' ' << block << ' ' << i;
+    }
+  }
+}
+
 TEST(Crc32c, PortableAndFastAgreeAndContinue) {
   Philox random(1);
   std::vector<std::byte> data(1000);

@@ -33,4 +33,7 @@ class InputFile {
   std::int64_t modified_ns_ = 0;
 };
 
+// Advises the system that the file will be read soon (posix_fadvise); never fails.
+void will_need_file(const std::filesystem::path& path) noexcept;
+
 }  // namespace millrace

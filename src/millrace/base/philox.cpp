@@ -28,4 +28,17 @@ double Philox::normal() noexcept {
   return radius * std::cos(2.0 * std::numbers::pi * uniform());
 }
 
+std::uint32_t Philox::poisson(double mean, std::uint32_t most) noexcept {
+  const double place = uniform();
+  double chance = std::exp(-mean);
+  double below = chance;
+  std::uint32_t count = 0;
+  while (place >= below && count < most) {
+    ++count;
+    chance *= mean / count;
+    below += chance;
+  }
+  return count;
+}
+
 }  // namespace millrace

@@ -178,7 +178,7 @@ CommandConfig resolve_command_config(const Entry& entry, Arguments& arguments, b
     layers.add_values(run.values, run.origin, run.folders);
     if (preset) add_preset(layers, entry, *preset);
     for (const NamedFile& file : named) layers.add_file(file.path, file.config->convert);
-    for (const auto& file : files) layers.add_file(file);
+    for (const auto& file : files) layers.add_file(file, entry.convert_file);
     layers.add_environment();
     Arguments words = arguments;
     add_plain_flags(layers, words);

@@ -125,9 +125,9 @@ TEST_F(CommandConfigTest, ARecipesOwnProblemsStandInTheOneList) {
 
 TEST_F(CommandConfigTest, AFileThatAKeyNamesIsALayerBelowTheFilesOfTheCommand) {
   entry_.sections = config::schema_of<ToySections>();
-  entry_.named_configs = {{"recipe.model", [](const Json& tree, std::vector<Problem>& problems) {
+  entry_.named_configs = {{"recipe.model", [](const Json& tree, config::Layers::Foreign& file) {
                              for (const auto& [key, value] : tree.items()) {
-                               if (key != "size") problems.push_back({"unknown key " + key, key, "remove it"});
+                               if (key != "size") file.problems.push_back({"unknown key " + key, key, "remove it"});
                              }
                              return Json{{"recipe.width", tree.value("size", Json(1))}};
                            }}};

@@ -29,17 +29,53 @@ constexpr std::string_view kMakeDataHelp =
       {"the folder " + folder.string() + " is not empty", "--out", "choose another folder with --out, or remove this one first"});
 }
 
-void make_folder(const Entry& entry, const std::string& preset, const std::filesystem::path& folder, std::uint64_t seed) {
+DataOptions take_options(Arguments& arguments, const Entry& entry) {
+  DataOptions options;
+  for (const DataOption& option : entry.data_options) {
+    if (option.value.empty()) {
+      if (arguments.flag(option.name)) options[option.name] = "true";
+    } else if (auto value = arguments.value(option.name)) {
+      options[option.name] = std::move(*value);
+    }
+  }
+  return options;
+}
+
+// Of all recipes that have some.
+std::string help_of_options(const Invocation& call) {
+  std::string text;
+  for (const Entry& entry : call.recipes) {
+    if (!entry.data_options.empty()) text += "\nOf " + entry.name + ":\n";
+    for (const DataOption& option : entry.data_options) {
+      std::string words = "  --" + option.name + (option.value.empty() ? "" : " " + option.value);
+      words.resize(std::max<std::size_t>(words.size() + 1, 24), ' ');
+      text += words + option.help + "\n";
+    }
+  }
+  return text;
+}
+
+struct DataWish {
+  std::string preset;
+  std::uint64_t seed = 0;
+  DataOptions options;
+};
+
+void make_folder(const Entry& entry, const DataWish& wish, const std::filesystem::path& folder) {
   telemetry::Console console(telemetry::Console::Mode::automatic, 2);
   Fs& fs = Fs::real();
-  const bool made = !has_sample_data(fs, folder) &&
-                    make_sample_data(fs, folder,
-                                     {.make =
-                                          [&](const std::filesystem::path& out) {
-                                            in_entry(entry.name, "make_data", [&] { entry.make_data(preset, out, seed); });
-                                          },
-                                      .begin = {},
-                                      .tell = [&](const std::string& text) { console.notice(text); }});
+  const bool made =
+      !has_sample_data(fs, folder) && make_sample_data(fs, folder,
+                                                       {.make =
+                                                            [&](const std::filesystem::path& out) {
+                                                              in_entry(entry.name, "make_data", [&] {
+                                                                if (wish.options.empty())
+                                                                  return entry.make_data(wish.preset, out, wish.seed);
+                                                                entry.make_data_with(wish.preset, out, wish.seed, wish.options);
+                                                              });
+                                                            },
+                                                        .begin = {},
+                                                        .tell = [&](const std::string& text) { console.notice(text); }});
   if (!made) refuse_used_folder(folder);
 }
 
@@ -60,6 +96,7 @@ int run_make_data(const Invocation& call) {
   const std::string wish = with_underscores(arguments.value("preset").value_or(""));
   const auto out = arguments.value("out");
   const std::int64_t seed = arguments.integer("seed", 0, 0);
+  DataOptions options = take_options(arguments, entry);
   arguments.finish("make-data");
   if (!entry.make_data) {
     throw UsageError(
@@ -68,7 +105,7 @@ int run_make_data(const Invocation& call) {
   const std::string preset = choose_preset(entry, wish);
   const std::filesystem::path folder =
       out ? std::filesystem::path(*out) : std::filesystem::path("runs") / "data" / (entry.name + "-" + preset);
-  make_folder(entry, preset, folder, static_cast<std::uint64_t>(seed));
+  make_folder(entry, {preset, static_cast<std::uint64_t>(seed), std::move(options)}, folder);
   std::vector<std::vector<std::string>> rows;
   for (const auto& file : std::filesystem::directory_iterator(folder))
     if (file.is_regular_file())
@@ -87,6 +124,7 @@ constinit const Command kMakeData = {.name = "make-data",
                                      .summary = "write sample data with a known best result",
                                      .group = "Make things",
                                      .help = kMakeDataHelp,
-                                     .run = run_make_data};
+                                     .run = run_make_data,
+                                     .more_help = help_of_options};
 
 }  // namespace millrace::cli

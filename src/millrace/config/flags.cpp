@@ -5,6 +5,7 @@
 
 #include "millrace/base/format.h"
 #include "millrace/base/utf8.h"
+#include "millrace/config/arguments.h"
 #include "millrace/config/layer.h"
 #include "millrace/config/schema.h"
 
@@ -13,11 +14,7 @@ namespace {
 
 constexpr std::string_view kPrefix = "MILLRACE_";
 
-std::string with_underscores(std::string_view name) {
-  std::string text(name);
-  std::ranges::replace(text, '-', '_');
-  return text;
-}
+bool is_short(std::string_view word) { return word.size() == 2 && word[0] == '-'; }  // "-g"
 
 // "OPTIM__LEARNING_RATE" -> "optim.learning_rate".
 std::string path_of_variable(std::string_view name) {
@@ -61,6 +58,10 @@ std::vector<std::string> Layers::add_flags(std::span<const std::string> words) {
     if (word == "--") {
       rest.insert(rest.end(), words.begin() + static_cast<std::ptrdiff_t>(next), words.end());
       break;
+    }
+    if (is_short(word) && alias(word.substr(1)) != nullptr) {
+      add_flag(word.substr(1), nullptr, words, next);
+      continue;
     }
     if (!word.starts_with("--")) {
       rest.push_back(word);
@@ -114,8 +115,10 @@ void Layers::add_flag(const std::string& name, const std::string* value, std::sp
   }
   const std::string* word = next < words.size() ? &words[next] : nullptr;
   const bool is_truth = word != nullptr && (*word == "true" || *word == "false");
-  const bool is_word = word != nullptr && !word->starts_with("--");
-  if (is_truth || (is_word && !target.leaf->is_boolean)) {
+  const bool is_word = word != nullptr && !word->starts_with("--") && !(is_short(*word) && alias(word->substr(1)) != nullptr);
+  // Another program's number may stand for our true and false: --gpu_log_interval 100.
+  const bool is_number = is_word && target.is_converted && word->find_first_not_of("0123456789") == std::string::npos;
+  if (is_truth || is_number || (is_word && !target.leaf->is_boolean)) {
     ++next;
     set(path, *word, origin, layer);
   } else if (target.leaf->is_boolean || target.is_converted) {

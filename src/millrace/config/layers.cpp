@@ -164,8 +164,10 @@ void Layers::set(const std::string& name, const Json& value, const std::string& 
   const std::string& path = other == nullptr ? name : other->path;
   Json converted = value;
   if (other != nullptr && other->convert) {
+    const Json given = layer.scalar_text && value.is_string() ? guessed(value.get_ref<const std::string&>()) : value;
+    if (const std::string notice = other->notice ? other->notice(given) : ""; !notice.empty()) notices_.push_back(notice);
     try {
-      converted = other->convert(layer.scalar_text && value.is_string() ? guessed(value.get_ref<const std::string&>()) : value);
+      converted = other->convert(given);
     } catch (const std::exception&) {
       problems_.push_back({.what = name + " is " + shown(value) + ", which has no meaning for " + path,
                            .where = origin,
@@ -232,13 +234,17 @@ void Layers::read_text(std::string_view text, std::string_view suffix, const std
   Json tree = parse_text(text, suffix, name, origins, problems_, notices_, layer.scalar_text, &is_complete);
   if (convert) {
     std::vector<Problem> problems;
-    if (is_complete) tree = convert(tree, problems);
+    if (is_complete) {
+      Foreign file{.earlier = earlier_, .problems = problems, .notices = notices_};
+      Json keys = convert(tree, file);
+      earlier_.update(tree);
+      tree = std::move(keys);
+    }
     for (Problem& problem : problems) {
       const auto found = origins.find(problem.where);  // a key of the file: the line is known
       problem.where = found == origins.end() ? name : found->second;
       problems_.push_back(std::move(problem));
     }
-    origins.clear();
   }
   is_complete_ = is_complete_ && is_complete;
   for (std::size_t i = before; i < problems_.size(); ++i) problems_[i].where = "file " + problems_[i].where;

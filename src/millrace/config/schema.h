@@ -50,6 +50,8 @@ struct Alias {
   std::string path;
   std::function<Json(const Json&)> convert;
   std::string note;  // for the reference, e.g. "as in the original's TOML"
+  // What a run says of a value that does not do here what it does elsewhere; "" = nothing.
+  std::function<std::string(const Json&)> notice = nullptr;
 };
 
 // A resolved config: every leaf has a value, canonical, with where it came from.
@@ -73,16 +75,21 @@ class Layers {
   // `folders` in turn.
   void add_values(const Json& values, const std::string& origin, std::vector<std::filesystem::path> folders = {});
   void add_file(const std::filesystem::path& path);  // .json (comments allowed) .toml .yaml .yml; problems are kept, not thrown
-  // The same for a file of another program's making: `convert` makes keys of ours of its tree, whose values are texts where
-  // `scalars_are_text`, and adds what it can't take to the problems. Where in the file a value stands is not known then.
-  using Convert = std::function<Json(const Json& tree, std::vector<Problem>& problems)>;
+  // The same for a file of another program's making: `convert` makes keys of ours, or of an alias, of its tree, whose values are
+  // texts in YAML. A key that keeps its path keeps its line in messages.
+  struct Foreign {
+    const Json& earlier;             // the trees that were converted before, the keys of later ones over those of earlier ones
+    std::vector<Problem>& problems;  // what it can't take; `where` is a path in the file
+    std::vector<std::string>& notices;
+  };
+  using Convert = std::function<Json(const Json& tree, Foreign& file)>;
   void add_file(const std::filesystem::path& path, const Convert& convert);
   void add_text(std::string_view text, std::string_view suffix, const std::string& name);  // the same from memory
   void add_environment();  // of this process, prefix MILLRACE_; MILLRACE_TORCH and names without "__" are not ours
   void add_environment(std::span<const std::pair<std::string, std::string>> variables);
-  // Takes --section.key=value, --section.key value, --flag, --no-flag and aliases from `words`; what is not one is returned in
-  // order. Hyphen and underscore alike; a bare boolean takes the next word only if it is true or false. Unknown --words are
-  // problems.
+  // Takes --section.key=value, --section.key value, --flag, --no-flag and aliases from `words`, those of one letter also with one
+  // hyphen; what is not one is returned in order. Hyphen and underscore alike; a bare boolean takes the next word only if it is
+  // true or false. Unknown --words are problems.
   std::vector<std::string> add_flags(std::span<const std::string> words);
   void add_problem(Problem problem);
   // What the highest layer so far says of a key, unchecked; nullopt when none does.
@@ -116,8 +123,9 @@ class Layers {
   std::vector<Alias> aliases_;
   std::vector<Problem> problems_;
   std::vector<std::string> notices_;
-  std::vector<Set> sets_;    // in order of precedence, lowest first
-  bool is_complete_ = true;  // false: a file was unreadable, so what is missing may stand in it
+  std::vector<Set> sets_;          // in order of precedence, lowest first
+  Json earlier_ = Json::object();  // Foreign::earlier
+  bool is_complete_ = true;        // false: a file was unreadable, so what is missing may stand in it
 };
 
 // Parses one config file's text into a tree: comments in JSON, duplicate keys are problems, positions kept for messages.

@@ -26,11 +26,21 @@ struct CacheCounters {
   }
 };
 
+// What a run asks of its cache, here or on disk. Thread-safe.
+class Cache {
+ public:
+  Cache() = default;
+  virtual ~Cache() = default;
+  Cache(const Cache&) = delete;
+  Cache& operator=(const Cache&) = delete;
+  [[nodiscard]] virtual CacheCounters counters() const noexcept = 0;
+};
+
 // The budget that several sources share. Thread-safe.
-class SampleCache {
+class SampleCache final : public Cache {
  public:
   explicit SampleCache(std::uint64_t budget_bytes) noexcept : budget_(budget_bytes) {}
-  [[nodiscard]] CacheCounters counters() const noexcept;
+  [[nodiscard]] CacheCounters counters() const noexcept override;
 
  private:
   friend class CachedSource;

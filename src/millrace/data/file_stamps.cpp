@@ -66,6 +66,7 @@ void stamp(const stdfs::path& path, const Depth& depth, FileStamp& stamp, std::v
       digest.add(file.size() - depth.edge, depth.edge);
     }
     stamp.size = file.size();
+    stamp.modified_ns = file.modified_ns();
     stamp.digest = std::string(1, depth.kind) + ':' + digest.hex();
   } catch (const Error&) {
     // Reading it as data tells why.
@@ -90,6 +91,11 @@ std::vector<std::string> relative_names(std::span<const stdfs::path> files) {
   }
   for (std::string& name : names) name.erase(0, common.size());
   return names;
+}
+
+std::string content_text(const FileStamp& stamp) {
+  if (stamp.digest.empty()) return {};
+  return std::to_string(stamp.size) + ' ' + stamp.digest + ' ' + std::to_string(stamp.modified_ns);
 }
 
 std::vector<FileStamp> stamps_of(std::span<const stdfs::path> files) { return stamps_of(files, relative_names(files)); }

@@ -18,7 +18,10 @@ struct FileStamp {
   // "KIND:DIGITS"; digests of two kinds can't be compared. "" = the file could not be read, so neither size nor digest says
   // anything.
   std::string digest;
-  friend bool operator==(const FileStamp&, const FileStamp&) = default;
+  std::int64_t modified_ns = 0;  // when it was last written; no part of ==. 0 = not known
+  friend bool operator==(const FileStamp& a, const FileStamp& b) {
+    return a.name == b.name && a.size == b.size && a.digest == b.digest;
+  }
 };
 
 // How much of a file its digest has seen. It depends on the number of files alone, so that very many are still read in a moment:
@@ -30,6 +33,10 @@ struct FileStamp {
 [[nodiscard]] std::vector<FileStamp> stamps_of(std::span<const std::filesystem::path> files);
 // The same with names of the caller's, one for each file.
 [[nodiscard]] std::vector<FileStamp> stamps_of(std::span<const std::filesystem::path> files, std::vector<std::string> names);
+
+// What tells the bytes of a file apart from all others, wherever it lies, as far as its stamp has seen them; "" = it could not be
+// read.
+[[nodiscard]] std::string content_text(const FileStamp& stamp);
 
 // Names relative to the deepest folder that all are in. Links are not followed.
 [[nodiscard]] std::vector<std::string> relative_names(std::span<const std::filesystem::path> files);

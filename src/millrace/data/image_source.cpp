@@ -7,6 +7,7 @@
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
 #include "millrace/base/hash.h"
+#include "millrace/base/input_file.h"
 #include "millrace/data/detail/array_ops.h"
 #include "millrace/data/detail/file_list.h"
 
@@ -68,7 +69,7 @@ void ImageSource::read(std::span<const std::int64_t> indices, Rows rows, const R
 }
 
 void ImageSource::will_need(std::span<const std::int64_t> indices, const ReadRandom&) const noexcept {
-  for (const std::int64_t index : indices) detail::will_need_file(files_[static_cast<std::size_t>(index)]);
+  for (const std::int64_t index : indices) will_need_file(files_[static_cast<std::size_t>(index)]);
 }
 
 void ImageSource::read_one(const std::filesystem::path& path, Philox draws, std::span<std::byte> out) const {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "millrace/base/error.h"
+#include "millrace/base/input_file.h"
 #include "millrace/data/detail/file_list.h"
 
 namespace millrace::data {
@@ -105,7 +106,7 @@ void NiftiSource::read(std::span<const std::int64_t> indices, Rows rows, const R
 }
 
 void NiftiSource::will_need(std::span<const std::int64_t> indices, const ReadRandom&) const noexcept {
-  for (const std::int64_t index : indices) detail::will_need_file(files_[static_cast<std::size_t>(index)]);
+  for (const std::int64_t index : indices) will_need_file(files_[static_cast<std::size_t>(index)]);
 }
 
 // A file that can't be read counts as the first one does: its error belongs to the read, where a policy deals with it.
@@ -137,6 +138,17 @@ void NiftiSource::load(std::int64_t part, std::span<std::byte> bytes) const {
   const KeptVolume kept = kept_of(header);
   std::memcpy(bytes.data(), &kept, sizeof kept);
   file.read(bytes.subspan(sizeof kept));
+}
+
+// Of a pair of files its stamp has seen one only.
+std::vector<std::string> NiftiSource::part_texts() const {
+  std::vector<std::string> texts;
+  for (const FileStamp& stamp : stamps()) {
+    const bool is_pair = !stamp.name.ends_with(".nii") && !stamp.name.ends_with(".nii.gz");
+    const std::string content = is_pair ? "" : content_text(stamp);
+    texts.push_back(content.empty() ? "" : content + " nifti");
+  }
+  return texts;
 }
 
 void NiftiSource::finish(std::int64_t, std::span<const std::span<const std::byte>> parts, Rows rows,

@@ -39,6 +39,7 @@ class NiftiSource final : public Source {
   [[nodiscard]] Keeps keeps() const override { return Keeps::parts; }
   [[nodiscard]] std::size_t part_bytes(std::int64_t part) const override;
   void load(std::int64_t part, std::span<std::byte> bytes) const override;
+  [[nodiscard]] std::vector<std::string> part_texts() const override;
   void finish(std::int64_t index, std::span<const std::span<const std::byte>> parts, Rows rows,
               const ReadRandom& random) const override;
 

@@ -111,7 +111,7 @@ void NpzSource::read(std::span<const std::int64_t> indices, Rows rows, const Rea
 }
 
 void NpzSource::will_need(std::span<const std::int64_t> indices, const ReadRandom&) const noexcept {
-  for (const std::int64_t index : indices) detail::will_need_file(files_[static_cast<std::size_t>(index)]);
+  for (const std::int64_t index : indices) will_need_file(files_[static_cast<std::size_t>(index)]);
 }
 
 }  // namespace millrace::data

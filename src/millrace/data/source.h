@@ -73,6 +73,12 @@ enum class Keeps : std::uint8_t {
 
 inline constexpr std::size_t kMostParts = 4;
 
+// Bytes [offset, offset + bytes) of a part.
+struct PartRange {
+  std::size_t offset = 0;
+  std::size_t bytes = 0;
+};
+
 // A data set. Const and thread-safe: read() is called from several reader threads at once. Never calls ATen, never uses OpenMP.
 class Source {
  public:
@@ -111,6 +117,15 @@ class Source {
   virtual void parts_of(std::int64_t index, const ReadRandom&, std::span<std::int64_t> parts) const { parts[0] = index; }
   [[nodiscard]] virtual std::size_t part_bytes(std::int64_t) const { return 0; }     // what load() writes, at least 1
   virtual void load(std::int64_t /*part*/, std::span<std::byte> /*bytes*/) const {}  // throws as read() does
+  // For a cache on disk. Of part number `which` of the sample, what finish() looks at with the same randomness: ordered, apart.
+  // Empty: all of it.
+  [[nodiscard]] virtual std::vector<PartRange> looks_at(std::int64_t /*index*/, std::size_t /*which*/, const ReadRandom&) const {
+    return {};
+  }
+  // For a cache on disk, asked once: of each part a text, equal where load() writes equal bytes, in other runs too and whatever
+  // else is in their data set; with what is in its file and when that was written (content_text()). "" = the part is not kept. No
+  // texts at all: stamps(), fingerprint() and the part's number tell parts apart.
+  [[nodiscard]] virtual std::vector<std::string> part_texts() const { return {}; }
   // Writes row 0 of `rows` with the randomness random(0).
   virtual void finish(std::int64_t /*index*/, std::span<const std::span<const std::byte>> /*parts*/, Rows /*rows*/,
                       const ReadRandom&) const {}

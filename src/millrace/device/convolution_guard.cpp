@@ -70,7 +70,20 @@ const Fault* fault_of(const ConvolutionCall& call, Pass pass) {
 at::Tensor around(const at::Tensor& tensor, Instead instead) {
   if (!tensor.defined()) return tensor;
   if (instead == Instead::fp32) return tensor.to(at::kFloat);
+  if (instead == Instead::onednn) return tensor.to_mkldnn();
   return tensor.clone(at::MemoryFormat::Contiguous);  // contiguous() keeps channels-last strides where sizes are 1
+}
+
+// Weights and biases stay as they are for oneDNN.
+at::Tensor parameter_around(const at::Tensor& tensor, Instead instead) {
+  return instead == Instead::onednn ? tensor : around(tensor, instead);
+}
+
+// A result as the caller would have got it: type, and where oneDNN has laid it out its own way, layout.
+at::Tensor as_before(const at::Tensor& found, const at::Tensor& input) {
+  if (!found.defined()) return found;
+  if (!found.is_mkldnn()) return found.to(input.scalar_type());
+  return found.to_dense().contiguous(input.suggest_memory_format());
 }
 
 at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight, const std::optional<at::Tensor>& bias,
@@ -80,10 +93,10 @@ at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight, const 
   const Fault* fault = fault_of(call_of("aten::convolution", input, weight, how), Pass::forward);
   if (fault == nullptr)
     return at::native::convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups);
-  const std::optional<at::Tensor> shift = bias ? std::optional(around(*bias, fault->instead)) : std::nullopt;
-  return at::native::convolution(around(input, fault->instead), around(weight, fault->instead), shift, stride, padding, dilation,
-                                 transposed, output_padding, groups)
-      .to(input.scalar_type());
+  const std::optional<at::Tensor> shift = bias ? std::optional(parameter_around(*bias, fault->instead)) : std::nullopt;
+  return as_before(at::native::convolution(around(input, fault->instead), parameter_around(weight, fault->instead), shift, stride,
+                                           padding, dilation, transposed, output_padding, groups),
+                   input);
 }
 
 Gradients gradients(const Fault* fault, const at::Tensor& grad, const at::Tensor& input, const at::Tensor& weight,
@@ -94,14 +107,9 @@ Gradients gradients(const Fault* fault, const at::Tensor& grad, const at::Tensor
                                             how.output_padding, how.groups, mask);
   };
   if (fault == nullptr) return compute(grad, input, weight);
-  Gradients found = compute(around(grad, fault->instead), around(input, fault->instead), around(weight, fault->instead));
-  const auto as_before = [&](at::Tensor& tensor) {
-    if (tensor.defined()) tensor = tensor.to(input.scalar_type());
-  };
-  as_before(std::get<0>(found));
-  as_before(std::get<1>(found));
-  as_before(std::get<2>(found));
-  return found;
+  const auto [of_input, of_weight, of_bias] =
+      compute(around(grad, fault->instead), around(input, fault->instead), parameter_around(weight, fault->instead));
+  return {as_before(of_input, input), as_before(of_weight, input), as_before(of_bias, input)};
 }
 
 Gradients convolution_backward(const at::Tensor& grad, const at::Tensor& input, const at::Tensor& weight,

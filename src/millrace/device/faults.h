@@ -1,5 +1,5 @@
-// Known faults of the libraries below us: which calls are hit, and what is done instead. docs/decisions/0039 says how they were
-// found.
+// Known faults of the libraries below us, wrong values and slow ways: which calls are hit, and what is done instead.
+// docs/decisions/0039 says how they were found.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -33,8 +33,9 @@ struct Below {
 
 enum class Pass : std::uint8_t { forward, input_gradient, weight_gradient };
 enum class Instead : std::uint8_t {
-  fp32,       // computed in fp32 from the operands as they are, the result in their format
-  contiguous  // operands copied out of channels-last
+  fp32,        // computed in fp32 from the operands as they are, the result in their format
+  contiguous,  // operands copied out of channels-last
+  onednn       // by oneDNN, which ATen would have passed over
 };
 
 // One convolution as ATen is asked for it. A transposed one has the weight of the convolution that it turns around.
@@ -56,7 +57,7 @@ struct Fault {
   OnednnIsa from, to;                    // instructions that have it, both included
   Version fixed_in;                      // first version without it; all zero: none yet
   std::optional<at::ScalarType> format;  // nullopt: any
-  Pass pass;
+  std::optional<Pass> pass;              // nullopt: each
   bool (*hits)(const ConvolutionCall& call);
   Instead instead;
 };

@@ -6,7 +6,9 @@
 #include <array>
 #include <cmath>
 
+#include "millrace/base/error.h"
 #include "millrace/kernels/arguments.h"
+#include "millrace/kernels/decoder.h"
 #include "millrace/kernels/kernels.h"
 #include "millrace/kernels/parallel.h"
 #include "millrace/kernels/plain.h"
@@ -17,6 +19,11 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 using Heads = std::array<at::Tensor, 3>;  // queries, keys, values, each (B, T, H, D)
+
+// Of rotary positions, (T, D / 2); undefined: none.
+struct Angles {
+  at::Tensor cos, sin;
+};
 
 detail::HeadView view_of(const at::Tensor& x) { return {x.data_ptr(), x.stride(0), x.stride(1), x.stride(2)}; }
 
@@ -47,29 +54,46 @@ detail::Attention arguments(const Heads& in, const at::Tensor& out, const at::Te
           .keep = keep_of(site)};
 }
 
-void run(const detail::Attention& args, bool backward) {
+// Queries and keys are turned on their way in, their gradients on the way out, where there are angles for it.
+void run(const detail::Attention& args, bool backward, const Angles& angles) {
   const detail::Table& table = detail::table();
   const std::size_t bytes = table.attention_scratch(args, backward);
+  const auto turn = [&](const detail::HeadView& x, std::int64_t begin, std::int64_t end) {
+    table.rotate({.x = x,
+                  .cos = angles.cos.const_data_ptr<float>(),
+                  .sin = angles.sin.const_data_ptr<float>(),
+                  .positions = nullptr,
+                  .type = args.type,
+                  .rows = args.rows,
+                  .heads = args.heads,
+                  .half = args.head_size / 2,
+                  .back = backward},
+                 begin, end);
+  };
   parallel(args.batch * args.heads, [&](std::int64_t begin, std::int64_t end) {
+    if (!backward && angles.cos.defined()) turn(args.q, begin, end), turn(args.k, begin, end);
     (backward ? table.attention_backward : table.attention_forward)(args, begin, end, scratch(bytes));
+    if (backward && angles.cos.defined()) turn(args.q_gradient, begin, end), turn(args.k_gradient, begin, end);
   });
 }
 
 struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
   // q, k, v (B, T, H, D), or q alone as the packed (B, T, 3 H D) with `heads` heads.
   static at::Tensor forward(AutogradContext* context, const at::Tensor& q, const std::optional<at::Tensor>& k,
-                            const std::optional<at::Tensor>& v, std::int64_t heads, double scale, Dropout site) {
+                            const std::optional<at::Tensor>& v, std::int64_t heads, double scale, Dropout site,
+                            const Angles& angles) {
     const at::Tensor packed = k ? at::Tensor() : q.contiguous();
     const Heads in =
         k ? Heads{with_contiguous_rows(q), with_contiguous_rows(*k), with_contiguous_rows(*v)} : heads_of(packed, heads);
     at::Tensor out = at::empty(in[0].sizes(), in[0].options());
     at::Tensor log_sums = at::empty({in[0].size(0), in[0].size(2), in[0].size(1)}, in[0].options().dtype(at::kFloat));
-    run(arguments(in, out, log_sums, scale, site), false);
+    run(arguments(in, out, log_sums, scale, site), false, angles);
     if (k) {
       context->save_for_backward({out, log_sums, in[0], in[1], in[2]});
     } else {
-      context->save_for_backward({out, log_sums, packed});
+      context->save_for_backward({out, log_sums, packed, angles.cos, angles.sin});
     }
+    context->saved_data["packed"] = !k.has_value();
     context->saved_data["heads"] = heads;
     context->saved_data["scale"] = scale;
     remember(context, site);
@@ -78,7 +102,7 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const variable_list saved = context->get_saved_variables();
-    const bool is_packed = saved.size() == 3;
+    const bool is_packed = context->saved_data["packed"].toBool();
     const std::int64_t heads = context->saved_data["heads"].toInt();
     const Heads in = is_packed ? heads_of(saved[2], heads) : Heads{saved[2], saved[3], saved[4]};
     const at::Tensor out_gradient = with_contiguous_rows(gradients[0]);
@@ -90,9 +114,9 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
     args.q_gradient = view_of(out[0]);
     args.k_gradient = view_of(out[1]);
     args.v_gradient = view_of(out[2]);
-    run(args, true);
-    if (is_packed) return {packed_gradient, {}, {}, {}, {}, {}};
-    return {out[0], out[1], out[2], {}, {}, {}};
+    run(args, true, is_packed ? Angles{saved[3], saved[4]} : Angles{});
+    if (is_packed) return {packed_gradient, {}, {}, {}, {}, {}, {}};
+    return {out[0], out[1], out[2], {}, {}, {}, {}};
   }
 };
 
@@ -109,7 +133,7 @@ at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::
               "causal_attention: q, k, v of one shape (B, T, H, D) expected, got ", q.sizes(), ", ", k.sizes(), ", ", v.sizes());
   if (fits(q, k, v)) {
     const double factor = scale.value_or(1.0 / std::sqrt(static_cast<double>(q.size(3))));
-    return AttentionFunction::apply(q, optional(k), optional(v), q.size(2), factor, site);
+    return AttentionFunction::apply(q, optional(k), optional(v), q.size(2), factor, site, Angles{});
   }
   if (q.is_cpu()) {
     at::Tensor keep;
@@ -130,7 +154,19 @@ at::Tensor causal_attention_packed(const at::Tensor& qkv, std::int64_t heads, Dr
     return causal_attention(in[0], in[1], in[2], site, scale);
   }
   const double factor = scale.value_or(1.0 / std::sqrt(static_cast<double>(qkv.size(2)) / static_cast<double>(3 * heads)));
-  return AttentionFunction::apply(qkv, std::optional<at::Tensor>(), std::optional<at::Tensor>(), heads, factor, site);
+  return AttentionFunction::apply(qkv, std::optional<at::Tensor>(), std::optional<at::Tensor>(), heads, factor, site, Angles{});
+}
+
+at::Tensor rotary_attention_packed(const at::Tensor& qkv, const at::Tensor& cos, const at::Tensor& sin, std::int64_t heads) {
+  MR_CHECK(has_decoder_kernels(qkv) && qkv.dim() == 3 && heads > 0 && qkv.size(2) % (6 * heads) == 0,
+           "rotary_attention_packed takes (B, T, 3 H D) with heads of an even width");
+  const std::int64_t width = qkv.size(2) / (3 * heads);
+  MR_CHECK(cos.size(0) >= qkv.size(1) && cos.size(1) == width / 2 && sin.sizes().equals(cos.sizes()),
+           "rotary_attention_packed takes angles for each position");
+  const auto none = std::optional<at::Tensor>();
+  return AttentionFunction::apply(qkv, none, none, heads, 1.0 / std::sqrt(static_cast<double>(width)), Dropout{},
+                                  Angles{cos.contiguous(), sin.contiguous()})
+      .flatten(2);
 }
 
 }  // namespace millrace::kernels

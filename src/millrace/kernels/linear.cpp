@@ -21,10 +21,6 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-struct LinearGradients {
-  at::Tensor weight, bias;  // fp32; bias undefined when not wanted
-};
-
 // A product (rows, inner) times (inner, columns) by one of two ways.
 template <class Ours, class Library>
 at::Tensor by_the_way_of(Operation operation, at::ScalarType type, std::array<std::int64_t, 3> shape, const Ours& ours,
@@ -33,41 +29,6 @@ at::Tensor by_the_way_of(Operation operation, at::ScalarType type, std::array<st
   const bool goes = goes_our_way(
       {operation, type, shape, work}, [&] { (void)ours(); }, [&] { (void)library(); });
   return goes ? ours() : library();
-}
-
-// From dy (rows, out) and x (rows, in), contiguous and of one type.
-LinearGradients weight_gradients(const at::Tensor& dy, const at::Tensor& x, bool wants_bias) {
-  const bool fp32 = dy.scalar_type() == at::kFloat;
-  LinearGradients sums;
-  const auto ours = [&] {
-    if (fp32) return product_of_transposed(dy, x, {});
-    if (wants_bias) sums.bias = at::empty({dy.size(1)}, dy.options().dtype(at::kFloat));
-    return product_of_transposed(dy, x, sums.bias);
-  };
-  const auto library = [&] {
-    sums.bias = at::Tensor();
-    return at::mm(dy.t(), x).to(at::kFloat);
-  };
-  const std::array shape{dy.size(1), dy.size(0), x.size(1)};
-  const bool has_ours = !fp32 || dy.size(1) >= kProductRows;
-  sums.weight = has_ours ? by_the_way_of(Operation::weight_gradient, dy.scalar_type(), shape, ours, library) : library();
-  if (wants_bias && !sums.bias.defined()) sums.bias = dy.sum(0, /*keepdim=*/false, at::kFloat);
-  return sums;
-}
-
-// In fp32.
-at::Tensor forward_product(const at::Tensor& rows, const at::Tensor& weight, const at::Tensor& bias) {
-  return by_the_way_of(
-      Operation::product, at::kFloat, {rows.size(0), rows.size(1), weight.size(0)},
-      [&] { return product_with_transposed(rows, weight, bias); },
-      [&] { return bias.defined() ? at::addmm(bias, rows, weight.t()) : at::mm(rows, weight.t()); });
-}
-
-at::Tensor input_gradient(const at::Tensor& dy, const at::Tensor& weight) {
-  if (dy.scalar_type() != at::kFloat) return at::mm(dy, weight);
-  return by_the_way_of(
-      Operation::input_gradient, at::kFloat, {dy.size(0), dy.size(1), weight.size(1)}, [&] { return product(dy, weight); },
-      [&] { return at::mm(dy, weight); });
 }
 
 struct LinearFunction : torch::autograd::Function<LinearFunction> {
@@ -80,9 +41,7 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
     const at::Tensor weight = side_by_side(weights);
     const at::Tensor bias = biases.empty() ? at::Tensor() : side_by_side(biases);
     const at::Tensor rows = x.reshape({-1, x.size(-1)}).contiguous();
-    const at::Tensor y = fp32             ? forward_product(rows, weight, bias)
-                         : bias.defined() ? at::addmm(bias, rows, weight.t())
-                                          : at::mm(rows, weight.t());
+    const at::Tensor y = forward_product(rows, weight, bias);
     context->save_for_backward({rows, weight});
     std::vector<std::int64_t> outs;
     for (const at::Tensor& w : weights) outs.push_back(w.size(0));
@@ -107,7 +66,7 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
     bool wants_weights = false;
     for (std::size_t i = 1; i < result.size(); ++i) wants_weights = wants_weights || context->needs_input_grad(i);
     if (!wants_weights) return result;
-    const LinearGradients sums = weight_gradients(dy, saved[0], has_bias);
+    const WeightGradients sums = weight_gradients(dy, saved[0], has_bias);
     std::int64_t row = 0;
     for (std::size_t i = 0; i < outs.size(); ++i) {
       result[1 + i] = sums.weight.narrow(0, row, outs[i]);
@@ -130,6 +89,40 @@ bool fits(const at::Tensor& x, at::TensorList weights, at::TensorList biases) {
 }
 
 }  // namespace
+
+WeightGradients weight_gradients(const at::Tensor& dy, const at::Tensor& x, bool wants_bias) {
+  const bool fp32 = dy.scalar_type() == at::kFloat;
+  WeightGradients sums;
+  const auto ours = [&] {
+    if (fp32) return product_of_transposed(dy, x, {});
+    if (wants_bias) sums.bias = at::empty({dy.size(1)}, dy.options().dtype(at::kFloat));
+    return product_of_transposed(dy, x, sums.bias);
+  };
+  const auto library = [&] {
+    sums.bias = at::Tensor();
+    return at::mm(dy.t(), x).to(at::kFloat);
+  };
+  const std::array shape{dy.size(1), dy.size(0), x.size(1)};
+  const bool has_ours = !fp32 || dy.size(1) >= kProductRows;
+  sums.weight = has_ours ? by_the_way_of(Operation::weight_gradient, dy.scalar_type(), shape, ours, library) : library();
+  if (wants_bias && !sums.bias.defined()) sums.bias = dy.sum(0, /*keepdim=*/false, at::kFloat);
+  return sums;
+}
+
+at::Tensor forward_product(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+  const auto library = [&] { return bias.defined() ? at::addmm(bias, x, weight.t()) : at::mm(x, weight.t()); };
+  if (x.scalar_type() != at::kFloat || x.size(0) < kProductRows) return library();
+  return by_the_way_of(
+      Operation::product, at::kFloat, {x.size(0), x.size(1), weight.size(0)},
+      [&] { return product_with_transposed(x, weight, bias); }, library);
+}
+
+at::Tensor input_gradient(const at::Tensor& dy, const at::Tensor& weight) {
+  if (dy.scalar_type() != at::kFloat || dy.size(0) < kProductRows) return at::mm(dy, weight);
+  return by_the_way_of(
+      Operation::input_gradient, at::kFloat, {dy.size(0), dy.size(1), weight.size(1)}, [&] { return product(dy, weight); },
+      [&] { return at::mm(dy, weight); });
+}
 
 bool own_fp32_products() noexcept {
   const auto is_ours = [](Operation operation) { return way_of(operation, at::kFloat) == Way::ours; };

@@ -61,7 +61,8 @@ class Copies {
       memory.push_back(source.const_data_ptr());
       rows += source.size(0);
     }
-    const std::uint64_t passes = backward_passes.load();
+    const bool trained = std::ranges::any_of(sources, [](const at::Tensor& source) { return source.requires_grad(); });
+    const std::uint64_t passes = trained ? backward_passes.load() : 0;
     const bool same = versions == entry.versions && memory == entry.memory && passes == entry.backward_passes;
     if (entry.copy.defined() && same) return;
     std::vector<std::int64_t> sizes = sources[0].sizes().vec();

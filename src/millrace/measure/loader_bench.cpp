@@ -53,10 +53,13 @@ class Replay {
   std::deque<data::HostBatch> batches_;
 };
 
-Json cache_json(const data::SampleCache* cache, const std::string& reason) {
+Json cache_json(const data::Cache* cache, const std::string& reason) {
   if (cache == nullptr) return {{"mode", "off"}, {"reason", reason}};
   const data::CacheCounters counters = cache->counters();
-  return {{"mode", "ram"}, {"reason", reason}, {"hit_rate", counters.hit_rate()}, {"bytes", counters.bytes}};
+  return {{"mode", reason.substr(0, reason.find_first_of(":,"))},
+          {"reason", reason},
+          {"hit_rate", counters.hit_rate()},
+          {"bytes", counters.bytes}};
 }
 
 }  // namespace

@@ -151,10 +151,11 @@ struct Forgotten final : torch::autograd::SavedVariableHooks {
   std::size_t index = 0;
 };
 
-// Keeps the tensor, and tells when it is wanted.
+// Keeps the tensor, and tells when it is wanted. Detached: an output that a node saves would keep the node, and the node it,
+// where no backward pass comes by to part them.
 struct Kept final : torch::autograd::SavedVariableHooks {
   explicit Kept(std::shared_ptr<Pass> of) : pass(std::move(of)) {}
-  void call_pack_hook(const at::Tensor& tensor) override { kept = tensor; }
+  void call_pack_hook(const at::Tensor& tensor) override { kept = tensor.detach(); }
   at::Tensor call_unpack_hook() override {
     pass->backward_begins();
     return kept;

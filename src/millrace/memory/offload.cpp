@@ -18,7 +18,7 @@ struct Moved final : torch::autograd::SavedVariableHooks {
   void call_pack_hook(const at::Tensor& tensor) override {
     const bool moves = tensor.device() == device_ && tensor.nbytes() >= least_bytes_ && !stay_.contains(tensor.storage().data());
     if (!moves) {
-      kept_ = tensor;
+      kept_ = tensor.detach();
       return;
     }
     const auto options = tensor.options().device(at::kCPU).pinned_memory(tensor.is_cuda());

@@ -32,6 +32,7 @@ struct OptimConfig {
   ScheduleUnit schedule_by = ScheduleUnit::step;
   std::int64_t warmup_steps = 0;
   double warmup_frac = 0.0;
+  double warmup_start = 0.0;
   double min_learning_rate = 0.0;
   std::int64_t decay_every = 0;
   double decay_factor = 0.1;
@@ -59,10 +60,13 @@ struct OptimConfig {
         field<&C::clip_value>("Clamp each gradient element to +-this; 0 = off.").min(0),
         field<&C::schedule>("How the learning rate moves with the step."),
         field<&C::schedule_by>("What the schedule counts: warmup_steps and decay_every are epochs with epoch."),
-        field<&C::warmup_steps>("Steps of linear warm-up from 0 before the schedule.").min(0),
+        field<&C::warmup_steps>("Steps of linear warm-up before the schedule.").min(0),
         field<&C::warmup_frac>("The same as a share of the run, for schedules that end; used when warmup_steps is 0.")
             .min(0)
             .below(1),
+        field<&C::warmup_start>("Part of learning_rate at which warm-up begins; 0: the first step has 1 / warmup_steps of it.")
+            .min(0)
+            .max(1),
         field<&C::min_learning_rate>("Where linear, cosine and one_cycle end; the floor of step and plateau.").min(0),
         field<&C::decay_every>("Steps between decays of schedule step.").min(0),
         field<&C::decay_factor>("Factor of a decay of schedules step and plateau.").above(0).below(1),

@@ -95,7 +95,9 @@ double learning_rate_at(const OptimConfig& config, std::int64_t step, std::int64
   check_schedule(config, total_steps);
   if (config.schedule == ScheduleKind::one_cycle) return one_cycle(config, step, total_steps);
   if (step < config.warmup_steps) {
-    return config.learning_rate * (static_cast<double>(step + 1) / static_cast<double>(config.warmup_steps));
+    const auto warmup = static_cast<double>(config.warmup_steps);
+    if (config.warmup_start == 0) return config.learning_rate * (static_cast<double>(step + 1) / warmup);
+    return config.learning_rate * std::lerp(config.warmup_start, 1.0, static_cast<double>(step) / warmup);
   }
   return after_warmup(config, step - config.warmup_steps, total_steps - config.warmup_steps);
 }

@@ -44,6 +44,17 @@ TEST(Schedule, WarmupRisesLinearlyAndReachesTheBase) {
   }
 }
 
+// LinearLR(start_factor=0.1, total_iters=5), then CosineAnnealingLR, as PyTorch chains them.
+TEST(Schedule, WarmupFromAPartOfTheRate) {
+  OptimConfig c = config(ScheduleKind::warmup_cosine, 5);
+  c.warmup_start = 0.1;
+  EXPECT_DOUBLE_EQ(learning_rate_at(c, 0, 25), 0.04);
+  EXPECT_DOUBLE_EQ(learning_rate_at(c, 1, 25), 0.4 * (0.1 + 0.9 / 5));
+  EXPECT_DOUBLE_EQ(learning_rate_at(c, 5, 25), 0.4);
+  EXPECT_DOUBLE_EQ(learning_rate_at(c, 15, 25), 0.25);
+  EXPECT_DOUBLE_EQ(learning_rate_at(c, 25, 25), 0.1);
+}
+
 TEST(Settled, AShareOfTheRunBecomesStepsWhereTheScheduleEnds) {
   OptimConfig c = config(ScheduleKind::cosine);
   c.warmup_frac = 0.15;

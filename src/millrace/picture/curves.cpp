@@ -58,6 +58,10 @@ std::vector<Point> points_of(const Series& series, const Ticks& x, const Ticks& 
     const double across = std::isfinite(x_of(series, i)) ? std::clamp(x.share(x_of(series, i)), -9.0, 10.0) : std::nan("");
     const double up = std::isfinite(series.y[i]) ? std::clamp(y.share(series.y[i]), -9.0, 10.0) : std::nan("");
     const Point point{box.left + across * box.width, box.bottom() - up * box.height};
+    if (series.points) {
+      points.insert(points.end(), {point, Point{std::nan(""), std::nan("")}});
+      continue;
+    }
     if (!run.empty() && (std::isnan(point.y) || std::floor(run.back().x) != std::floor(point.x))) {
       add_run(points, run);
       run.clear();

@@ -45,6 +45,7 @@ struct Series {
   std::string name;            // in the legend
   std::vector<double> x = {};  // empty: 0, 1, 2, …
   std::vector<double> y = {};  // as many as x
+  bool points = false;         // a mark for each value instead of a line through them
 };
 
 // Lines over a common x. A logarithmic axis leaves out what is not above zero, and says how many values that were.
@@ -113,12 +114,20 @@ struct Histograms {
 };
 [[nodiscard]] Picture histograms(const Histograms& what);
 
+// Of a pixel of the array; an image is drawn in these proportions, as far as whole factors allow.
+struct PixelSize {
+  double height = 1, width = 1;  // finite, above 0
+  std::string unit = "";         // "mm"; empty: a number without a unit
+};
+
 struct Image {
   std::string caption = "";
   std::int64_t height = 0, width = 0;
   std::int64_t channels = 3;  // 1 grey, 3 RGB; last in memory: height * width * channels values
   std::variant<std::vector<std::uint8_t>, std::vector<float>> pixels = {};
-  Range range = {};  // of floats: what is black and what is white
+  Range range = {};                                 // of floats: what is black and what is white
+  std::optional<ColourMap> colours = std::nullopt;  // of floats of one channel: these instead of black to white
+  std::optional<PixelSize> size = std::nullopt;     // with it, a scale bar of a round length stands under the image
 };
 
 // At most 60 images are shown, and the caption says of how many. Enlarged and shrunk as maps are; an image much longer than wide
@@ -127,6 +136,7 @@ struct Images {
   std::string name;  // of the file
   std::string title = "";
   std::string caption = "";
+  std::int64_t columns = 0;  // images side by side, at most 8; 0: as many as suit their number
   std::vector<Image> images = {};
 };
 [[nodiscard]] Picture images(const Images& what);

@@ -193,6 +193,15 @@ TEST(CurvesPicture, LinesHaveTheirColoursAndGapsAreCounted) {
   EXPECT_LT(pixels_of(broken, line_colour(1)), pixels_of(whole, line_colour(1)));
 }
 
+TEST(CurvesPicture, PointsAreMarksWithoutALine) {
+  Curves what = one_curve({1, 5, 2, 4});
+  const int line = static_cast<int>(pixels_of(curves(what), line_colour(0)));
+  what.series[0].points = true;
+  const int marks = static_cast<int>(pixels_of(curves(what), line_colour(0)));
+  EXPECT_GT(marks, 40);
+  EXPECT_LT(marks, line / 2);
+}
+
 TEST(CurvesPicture, OddNumbersAreDrawn) {
   constexpr double kLargest = std::numeric_limits<double>::max();
   const std::vector<std::vector<double>> odd{{1},           {2, 2, 2},        {std::nan("")},    {-kLargest, kLargest},
@@ -290,10 +299,47 @@ TEST(ImagesPicture, PixelsAreEnlargedByWholeFactors) {
   EXPECT_GE(detail::layout_of(what).cells[0].height, 24);
 }
 
+TEST(ImagesPicture, ASizeGivesProportionsAndAScaleBar) {
+  const std::vector<float> values(40 * 64, 0.25F);
+  Images what{.name = "i", .columns = 3};
+  for (int i = 0; i < 4; ++i) what.images.push_back({.height = 40, .width = 64, .channels = 1, .pixels = values});
+  what.images[1].size = PixelSize{.height = 5, .width = 2.5, .unit = "mm"};
+  what.images[2].size = PixelSize{.height = 1, .width = 4};
+  const detail::ImagesLayout layout = detail::layout_of(what);
+  EXPECT_GT(layout.cells[3].top, layout.cells[2].bottom());
+  EXPECT_EQ(layout.cells[0].top, layout.cells[2].top);
+  EXPECT_EQ(layout.fits[0].columns.zoom, 4);
+  EXPECT_EQ(layout.fits[0].rows.zoom, 4);
+  EXPECT_EQ(layout.fits[1].rows.zoom, 8);
+  EXPECT_EQ(layout.fits[2].rows.zoom, 1);
+  EXPECT_EQ(layout.bars[0].text, "");
+  EXPECT_EQ(layout.bars[1].text, "50 mm");  // 64 pixels are 160 mm
+  EXPECT_DOUBLE_EQ(layout.bars[1].length, 50 / 2.5 * 4);
+  EXPECT_EQ(layout.bars[2].text, "50");
+  const Picture picture = images(what);
+  EXPECT_EQ(at(picture, layout.cells[1].left + 40, layout.cells[1].bottom() + 13), detail::kInk);
+  EXPECT_EQ(at(picture, layout.cells[1].left + 90, layout.cells[1].bottom() + 13), (Colour{255, 255, 255}));
+  what.images[0].colours = ColourMap::diverging;
+  EXPECT_EQ(at(images(what), layout.cells[0].left + 5, layout.cells[0].top + 5), colour_of(ColourMap::diverging, 0.25));
+  // A long image stays bounded, a huge one is shrunk in both directions.
+  what.images[0] = {.height = 4000, .width = 4000, .channels = 1, .pixels = std::vector<float>(16000000)};
+  what.images[0].size = PixelSize{.height = 100, .width = 1e-3, .unit = "mm"};
+  expect_sound(images(what), "i");
+}
+
 TEST(ImagesPicture, RefusesWhatItCannotDraw) {
   EXPECT_THAT(refusal([] { (void)images({.name = "i"}); }), HasSubstr("picture \"i\" has no images"));
   Images what{.name = "i", .images = {{.caption = "a", .height = 2, .width = 2, .channels = 2, .pixels = std::vector<float>(8)}}};
   EXPECT_THAT(refusal([&] { (void)images(what); }), HasSubstr("has 2 channels in image 0 (\"a\")"));
+  Images odd{.name = "i", .images = {{.height = 1, .width = 1, .pixels = std::vector<float>(3)}}};
+  odd.images[0].colours = ColourMap::diverging;
+  EXPECT_THAT(refusal([&] { (void)images(odd); }), HasSubstr("not one channel of floats"));
+  odd.images[0].colours.reset();
+  odd.images[0].size = PixelSize{.height = 0};
+  EXPECT_THAT(refusal([&] { (void)images(odd); }), HasSubstr("has no size of a pixel"));
+  odd.images[0].size.reset();
+  odd.columns = 9;
+  EXPECT_THAT(refusal([&] { (void)images(odd); }), HasSubstr("has 9 columns"));
   what.images[0].channels = 3;
   EXPECT_THAT(refusal([&] { (void)images(what); }), HasSubstr("has 8 values in image 0 (\"a\") of 2 x 2 x 3"));
   what.images[0].height = std::numeric_limits<std::int64_t>::max();

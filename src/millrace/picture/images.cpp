@@ -12,6 +12,7 @@ namespace {
 constexpr std::size_t kMostImages = 60;
 constexpr double kGap = 14;
 constexpr double kCaptionLine = 22;
+constexpr std::int64_t kMostColumns = 8;
 
 void check(const std::string& name, const Image& image, std::size_t number) {
   const std::string who = "image " + std::to_string(number) + " (" + quoted(image.caption) + ")";
@@ -28,6 +29,38 @@ void check(const std::string& name, const Image& image, std::size_t number) {
            "give height times width times channels values, channels last");
   }
   check_range(name, who, image.range);
+  if (image.colours && (image.channels != 1 || !std::holds_alternative<std::vector<float>>(image.pixels)))
+    refuse(name, "has colours for " + who + ", which is not one channel of floats", "give floats, or leave the colours out");
+  const auto is_size = [](double size) { return std::isfinite(size) && size > 0; };
+  if (image.size && !(is_size(image.size->height) && is_size(image.size->width)))
+    refuse(name, "has no size of a pixel for " + who, "give a height and a width above 0, or leave the size out");
+}
+
+// Rows that are as high as the size of a pixel says, where the image is not too long for that.
+Fits in_proportion(const Image& image, Fits fits, double greatest_height) {
+  if (!image.size) return fits;
+  const double wanted = static_cast<double>(fits.columns.zoom) / static_cast<double>(fits.columns.shrink) * image.size->height /
+                        image.size->width;  // pixels of a row
+  const double most = greatest_height / static_cast<double>(image.height);
+  const double row = std::min(wanted, most);
+  fits.rows = {.cells = image.height};
+  if (row >= 1) {
+    fits.rows.zoom = std::max<std::int64_t>(1, std::llround(row));
+  } else {
+    fits.rows.shrink = static_cast<std::int64_t>(std::ceil(1 / row));
+  }
+  return fits;
+}
+
+// The longest of 1, 2 and 5 times a power of ten that takes no more than a third of the image.
+ScaleBar bar_of(const Image& image, const Fits& fits) {
+  if (!image.size) return {};
+  const double pixel = static_cast<double>(fits.columns.zoom) / static_cast<double>(fits.columns.shrink) / image.size->width;
+  const double most = static_cast<double>(fits.columns.pixels()) / 3 / pixel;
+  const double power = std::pow(10.0, std::floor(std::log10(most)));
+  double length = power;
+  for (const double step : {2.0, 5.0}) length = step * power <= most ? step * power : length;
+  return {length * pixel, significant(length, 6) + (image.size->unit.empty() ? "" : " " + image.size->unit)};
 }
 
 }  // namespace
@@ -41,7 +74,9 @@ ImagesLayout layout_of(const Images& what) {
   for (std::size_t i = 0; i < what.images.size(); ++i) check(what.name, what.images[i], i);
   ImagesLayout layout{.top = Page::top(what.title)};
   const std::size_t shown = std::min(what.images.size(), kMostImages);
-  const std::size_t columns = shown <= 3 ? shown : shown <= 8 ? 4 : 5;
+  if (what.columns < 0 || what.columns > kMostColumns)
+    refuse(what.name, "has " + std::to_string(what.columns) + " columns", "give 1 to 8, or 0 to leave it open");
+  const std::size_t columns = what.columns > 0 ? static_cast<std::size_t>(what.columns) : shown <= 3 ? shown : shown <= 8 ? 4 : 5;
   const double room = std::floor((kInner - kGap * static_cast<double>(columns - 1)) / static_cast<double>(columns));
   double top = layout.top + 4;
   for (std::size_t first = 0; first < shown; first += columns) {
@@ -49,13 +84,15 @@ ImagesLayout layout_of(const Images& what) {
     std::size_t lines = 0;
     for (std::size_t i = first; i < std::min(first + columns, shown); ++i) {
       const Image& image = what.images[i];
-      const Fits one = fits(image.height, image.width, std::min(room, 480.0), 24, std::min(1.5 * room, 640.0));
+      const double greatest = std::min(1.5 * room, 640.0);
+      const Fits one = in_proportion(image, fits(image.height, image.width, std::min(room, 480.0), 24, greatest), greatest);
       layout.fits.push_back(one);
+      layout.bars.push_back(bar_of(image, one));
       layout.cells.push_back({kMargin + static_cast<double>(i - first) * (room + kGap), top,
                               static_cast<double>(one.columns.pixels()), static_cast<double>(one.rows.pixels())});
       layout.rooms.push_back(room);
       height = std::max(height, layout.cells.back().height);
-      lines = std::max(lines, wrapped(image.caption, kSmallSize, room, 2).size());
+      lines = std::max(lines, wrapped(image.caption, kSmallSize, room, 2).size() + (image.size ? 1 : 0));
     }
     top += std::round(height + kCaptionLine * static_cast<double>(lines) + kGap + 4);
   }
@@ -86,6 +123,7 @@ double value_at(const Image& image, const Fits& fits, std::int64_t row, std::int
 }
 
 Colour colour_at(const Image& image, const Fits& fits, std::int64_t row, std::int64_t column) {
+  if (image.colours) return colour_of(*image.colours, value_at(image, fits, row, column, 0));
   Colour colour{};
   for (std::size_t channel = 0; channel < 3; ++channel) {
     const auto stored = static_cast<std::int64_t>(image.channels == 1 ? 0 : channel);
@@ -119,9 +157,14 @@ Picture images(const Images& what) {
     canvas.pixels(cells, [&](std::int64_t row, std::int64_t column) { return colour_at(what.images[i], fits, row, column); });
     canvas.frame(cells, {.colour = {120, 120, 120}});
     double y = cells.bottom() + 19;
+    if (const ScaleBar& bar = layout.bars[i]; !bar.text.empty()) {
+      canvas.fill({cells.left, y - 8, bar.length, 4}, kInk);
+      canvas.text(bar.text, {cells.left + bar.length + 8, y}, {.size = kSmallSize});
+      y += kCaptionLine;
+    }
     for (const std::string& line : wrapped(what.images[i].caption, kSmallSize, layout.rooms[i], 2)) {
       canvas.text(line, {cells.left, y}, {.size = kSmallSize});
-      y += 22;
+      y += kCaptionLine;
     }
   }
   return page.picture();

@@ -151,8 +151,29 @@ void Assembly::begin_with(Weights weights) {
   weights_ = std::make_unique<Weights>(std::move(weights));
 }
 
+data::Cache* Assembly::cache() const noexcept {
+  return input_.disk_cache ? static_cast<data::Cache*>(input_.disk_cache.get()) : input_.cache.get();
+}
+
+void Assembly::choose_disk_cache(data::Pipeline& training, data::Pipeline& held_out) {
+  std::vector<data::Dataset> datasets = training.datasets;
+  datasets.insert(datasets.end(), held_out.datasets.begin(), held_out.datasets.end());
+  const std::filesystem::path& folder = context_.places.cache_folder;
+  data::DiskCacheChoice choice = data::choose_disk_cache(
+      datasets, {.folder = folder.empty() ? folder : folder / "parts",
+                 .budget_bytes = static_cast<std::uint64_t>(config_.data.cache_bytes.value_or(0)),
+                 .writes = context_.places.writes,
+                 .note = [console = request_.console](const std::string& text) { console->notice(text); }});
+  input_.disk_cache = std::move(choice.cache);
+  data::use_cache(training, input_.disk_cache);
+  data::use_cache(held_out, input_.disk_cache);
+  choose("data.cache", input_.disk_cache ? "disk" : "off", choice.reason);
+}
+
 void Assembly::choose_cache(data::Pipeline& training, data::Pipeline& held_out) {
   const config::Auto<CacheMode>& mode = config_.data.cache;
+  if (!mode.is_auto() && mode.value() == CacheMode::disk && switches_.on("sample_cache"))
+    return choose_disk_cache(training, held_out);
   data::CacheWish wish = data::CacheWish::automatic;
   if (!mode.is_auto()) wish = mode.value() == CacheMode::off ? data::CacheWish::off : data::CacheWish::ram;
   std::vector<data::Dataset> datasets = training.datasets;

@@ -13,6 +13,7 @@
 #include "millrace/config/schema.h"
 #include "millrace/core/agreement.h"
 #include "millrace/data/cached_source.h"
+#include "millrace/data/disk_cache.h"
 #include "millrace/data/loader.h"
 #include "millrace/telemetry/run_log.h"
 #include "millrace/train/kernel_trial.h"
@@ -67,7 +68,7 @@ class Assembly {
   [[nodiscard]] const data::Pipeline& training_pipeline() const { return *input_.pipeline; }
   [[nodiscard]] data::Loader& loader() const { return *input_.loader; }
   [[nodiscard]] data::Loader* validation() const noexcept { return input_.validation.get(); }  // null = no validation
-  [[nodiscard]] data::SampleCache* cache() const noexcept { return input_.cache.get(); }       // null = off
+  [[nodiscard]] data::Cache* cache() const noexcept;                                           // null = off
   [[nodiscard]] telemetry::Timeline& timeline() noexcept { return timeline_; }
   [[nodiscard]] Stepper& stepper() const { return *stepper_; }
   [[nodiscard]] const MemoryChoice& memory() const noexcept { return memory_; }
@@ -88,6 +89,7 @@ class Assembly {
  private:
   void choose_guards();
   void choose_cache(data::Pipeline& training, data::Pipeline& held_out);
+  void choose_disk_cache(data::Pipeline& training, data::Pipeline& held_out);
   void plan_rates();
   [[nodiscard]] KeptTrials& kept_trials();
   void try_kernels();   // kernel_trial.cpp
@@ -118,7 +120,8 @@ class Assembly {
   std::unique_ptr<Recipe> recipe_;
   struct {
     std::optional<data::Pipeline> pipeline, held_out;  // of the splits, without a cache
-    std::shared_ptr<data::SampleCache> cache;
+    std::shared_ptr<data::SampleCache> cache;          // of the two at most one
+    std::shared_ptr<data::DiskCache> disk_cache;
     std::unique_ptr<data::Loader> loader, validation;
   } input_;
   telemetry::Timeline timeline_;

@@ -13,12 +13,13 @@
 namespace millrace {
 
 enum class BadSamplePolicy : std::uint8_t { fail, skip, substitute, quarantine };
-enum class CacheMode : std::uint8_t { off, ram, device };
+enum class CacheMode : std::uint8_t { off, ram, device, disk };
 enum class Precision : std::uint8_t { fp32, bf16, fp16 };
 enum class Layout : std::uint8_t { contiguous, channels_last };
 enum class Kernels : std::uint8_t { ours, library };
 enum class BestIs : std::uint8_t { lowest, highest };
 enum class FrozenWeights : std::uint8_t { keep, leave_out };
+enum class LogLine : std::uint8_t { millrace, original };
 enum class OnSaveError : std::uint8_t { continue_, stop };
 
 struct DataConfig {
@@ -53,9 +54,12 @@ struct DataConfig {
         field<&C::max_bad_fraction>("Of an epoch's samples; with more bad ones the run fails.").min(0).max(1),
         field<&C::max_buffer_bytes>("Most memory for batches being made and used.").min(1).unit("bytes").free_on_resume(),
         field<&C::cache>("Keeps samples in memory once read. auto = where all fit into half of the free memory; device = in host "
-                         "memory, as ram.")
+                         "memory, as ram; disk = decoded, in the cache folder, for later runs too.")
             .free_on_resume(),
-        field<&C::cache_bytes>("Most memory for that; auto = half of the free memory.").min(1).unit("bytes").free_on_resume(),
+        field<&C::cache_bytes>("Most memory, or disk, for that; auto = half of what is free.")
+            .min(1)
+            .unit("bytes")
+            .free_on_resume(),
         field<&C::accept_changed>("Goes on although the data is not what the run was begun with; says what differs.")
             .free_on_resume()};
   }
@@ -101,6 +105,7 @@ struct TrainConfig {
   std::string resume = "auto";
   std::string weights;
   std::int64_t validate_every = 0;
+  std::int64_t validate_epochs = 1;
   bool validate_at_start = false;
   std::int64_t validate_batches = 0;
   std::int64_t early_stop_patience = 0;
@@ -123,7 +128,8 @@ struct TrainConfig {
             "Begin with the weights of this run, snapshot or file, with a fresh optimiser and schedule. A run that has "
             "saved goes on from its own.")
             .path(),
-        field<&C::validate_every>("Steps between validations; 0 = at the end of each epoch.").min(0).free_on_resume(),
+        field<&C::validate_every>("Steps between validations; 0 = at the end of epochs.").min(0).free_on_resume(),
+        field<&C::validate_epochs>("Epochs between those, counted from the end of the first.").min(1).free_on_resume(),
         field<&C::validate_at_start>("Also validate before the first step: the loss to compare with.").free_on_resume(),
         field<&C::validate_batches>("Batches of a validation; 0 = the whole validation split.").min(0).free_on_resume(),
         field<&C::early_stop_patience>("Stop after this many validations without improvement; 0 = off.").min(0).free_on_resume(),
@@ -174,6 +180,7 @@ struct SnapshotConfig {
 
 struct LogConfig {
   std::int64_t every = 50;
+  LogLine line = LogLine::millrace;
   bool tensorboard = true;
   bool images = true;
   std::int64_t pictures_kept = 8;
@@ -184,6 +191,8 @@ struct LogConfig {
     using config::field;
     return std::tuple{
         field<&C::every>("Steps between log lines. The only reads of the loss on the host besides validation.").min(1),
+        field<&C::line>(
+            "What a log line on the screen looks like: ours, or as the recipe's original prints it, where it has one."),
         field<&C::tensorboard>("Write TensorBoard event files into the run folder."),
         field<&C::images>("Keep the recipe's pictures of a validation in the run folder."),
         field<&C::pictures_kept>(

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -53,6 +54,14 @@ struct NamedConfig {
   config::Layers::Convert convert;  // from the file's tree to keys of this recipe
 };
 
+// An option that `millrace make-data` has for one recipe.
+struct DataOption {
+  std::string name;   // "clean"
+  std::string value;  // "FOLDER"; empty: --name takes no value, and is told as "true"
+  std::string help;
+};
+using DataOptions = std::map<std::string, std::string>;  // name -> value, of those that were given
+
 struct Entry {
   std::string name;
   std::string summary;                                // one line for `millrace list`
@@ -61,6 +70,9 @@ struct Entry {
   std::vector<std::pair<std::string, Json>> presets;  // name -> values over the defaults; "smoke" and "small" run without data
   std::vector<config::Alias> aliases;                 // the original's keys and flags
   std::vector<NamedConfig> named_configs;             // keys that name further config files
+  // Of each config file that a command names: keys of ours (or of an alias) of a tree that is in another program's words, any
+  // other tree as it is. Null = files are in our words.
+  config::Layers::Convert convert_file = nullptr;
   // `config`: the whole resolved config, in all functions here. ConfigError for one that problems() finds fault with.
   std::function<std::unique_ptr<Recipe>(const Json& config, const Context& context)> make;
   // Values of the recipe's own keys that do not fit each other; told with those of all sections, in one list. Null = none.
@@ -69,6 +81,10 @@ struct Entry {
   std::function<bool(const Json& config)> needs_data;
   // Writes sample data for a preset into `out` (an existing empty folder); same bytes for the same seed. Null = none.
   std::function<void(const std::string& preset, const std::filesystem::path& out, std::uint64_t seed)> make_data;
+  // The same with options of the recipe's own, when one of them is given.
+  std::vector<DataOption> data_options;
+  std::function<void(const std::string& preset, const std::filesystem::path& out, std::uint64_t seed, const DataOptions& options)>
+      make_data_with;
   Predicts predicts;  // empty: the recipe gets what the file of input holds, unchecked
   std::vector<RecipeCommand> commands;
   std::vector<BenchShape> bench_shapes;

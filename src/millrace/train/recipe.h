@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -53,8 +54,9 @@ struct Context {
 };
 
 struct StepContext {
-  std::int64_t step = 0;    // 0-based
-  std::uint64_t epoch = 0;  // 0-based: of the batch
+  std::int64_t step = 0;         // 0-based
+  std::uint64_t epoch = 0;       // 0-based: of the batch
+  std::int64_t total_steps = 0;  // of the run; 0 = open end, and in an evaluation without a run
   bool training = true;
   const Tensors* earlier = nullptr;  // detached outputs of the objectives before this one, of the same micro-batch
 };
@@ -88,6 +90,29 @@ struct TextTable {
   std::vector<std::vector<std::string>> rows;  // each as long as `columns`
 };
 
+// What a log line knows, in a recipe's own words: see StepLog.
+struct LoggedStep {
+  std::int64_t step = 0;  // steps made
+  double epoch = 0;       // passes over the training data so far, with their part
+  std::int64_t rows = 0;  // samples since the last log line
+  double seconds_per_step = 0;
+  std::uint64_t memory_bytes = 0;  // of tensors on the device now
+  // Losses, their terms and, with log.train_metrics, "train/<metric>", as in log.jsonl: means since the last log line.
+  std::map<std::string, double, std::less<>> means;
+  // Of the first objective: the learning rate of each of its parameter groups, and the norm of the last gradient.
+  std::vector<double> learning_rates;
+  double gradient_norm = 0;
+  [[nodiscard]] double mean(std::string_view name) const;  // NaN where there is none
+};
+
+// The log of another program, for those who read it or whose tools do.
+struct StepLog {
+  std::string name;                  // its file in the run folder, NAME.csv, has a row for each log line
+  std::vector<std::string> columns;  // after the first, which is "step"
+  std::function<std::vector<std::string>(const LoggedStep&)> row;  // a cell for each of them
+  std::function<std::string(const LoggedStep&)> line;              // on the console, with log.line=original
+};
+
 // What a recipe tells of itself once its data is open and its model made.
 struct Facts {
   std::string rate_unit = "samples";  // what a rate counts: samples, tokens, volumes
@@ -96,6 +121,7 @@ struct Facts {
   std::string metric_tags;            // what stands before the names of validation metrics in event files, e.g. "val/"
   std::string frozen_source;          // where weights that are not trained come from; kept with snapshot.frozen=leave_out
   Json lines = Json::object();        // name -> value: further lines of the plan, e.g. {"vocabulary": 65}
+  std::optional<StepLog> step_log = std::nullopt;
 };
 
 // All calls come from one thread, the loop's. What a callback throws is told with the recipe's name, the callback, the batch and
@@ -116,6 +142,7 @@ struct Facts {
 //   measure           for each micro-batch of the validation split       none        fp32            those of the validation
 //                     with log.train_metrics=true also for each          none        fp32            the run's
 //                     micro-batch of a training step
+//   end_validation    after its last batch                               none        fp32            those of the validation
 //   draw, tables      after a validation, where pictures are kept        none        fp32            from what measure() kept
 //   samples           before the first step and after the last           none        fp32            the run's
 //   predict           for some rows after the other                      none        precision.dtype  the run's
@@ -146,6 +173,8 @@ class Recipe {
   // trainer. What is kept for draw() is kept here, as clones: a batch's memory goes back to the loader. Keep nothing where
   // batch.split() is Split::train.
   virtual void measure(const Batch&, const StepResult&, metrics::Board&) {}
+  // What only a whole pass tells (a rank correlation). Each rank adds that of its part; the mean over ranks is shown.
+  virtual void end_validation(metrics::Board&) {}
 
   // Optional.
   virtual void before_training() {}                // what data() needs: fit components, encode a text

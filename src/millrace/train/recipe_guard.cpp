@@ -249,6 +249,10 @@ std::vector<Objective> RecipeGuard::objectives() {
   });
 }
 
+void RecipeGuard::end_validation(metrics::Board& board) {
+  in({"end_validation()"}, [&] { recipe_->end_validation(board); });
+}
+
 void RecipeGuard::begin_validation() {
   in({"begin_validation()"}, [&] { recipe_->begin_validation(); });
 }

@@ -32,6 +32,7 @@ class RecipeGuard final : public Recipe {
   std::vector<Objective> objectives() override;
   void begin_validation() override;
   void measure(const Batch& batch, const StepResult& result, metrics::Board& board) override;
+  void end_validation(metrics::Board& board) override;
   void before_training() override;
   State state() const override;
   void load_state(const State& state) override;

@@ -135,9 +135,10 @@ void rehearse_training(Assembly& assembly, const Entry* entry, Rehearsal& rehear
   metrics::Board board;
   for (std::size_t i = 0; i < rehearsed.result.losses.size(); ++i)
     board.add(stepper.objective_name(i), rehearsed.result.losses[i]);
+  const metrics::Means losses = board.means();
   if (assembly.config().log.train_metrics) recipe.measure(*batch, rehearsed.result, board);
   rehearsal.losses = board.means();
-  for (const auto& [name, value] : rehearsal.losses) {
+  for (const auto& [name, value] : losses) {  // a metric may have nothing to say of one batch
     if (!std::isfinite(value))
       rehearsal.warnings.push_back("the first training batch has no finite " + name + ": " + significant(value, 4) +
                                    not_finite_in(*batch));
@@ -165,6 +166,7 @@ void rehearse_validation(Assembly& assembly, Rehearsal& rehearsal) {
   for (std::size_t i = 0; i < result.losses.size(); ++i)
     board.add("val_" + assembly.stepper().objective_name(i), result.losses[i]);
   recipe.measure(*batch, result, board);
+  recipe.end_validation(board);
   rehearsal.metrics = board.means();
   rehearsal.validation_rows = batch->rows();
   if (assembly.config().log.images) {

@@ -55,7 +55,11 @@ Json shares_of(const telemetry::Timeline::Summary& times) {
   return shares;
 }
 
-Reporter::Reporter(ReportSinks sinks, RecordNames names) : sinks_(std::move(sinks)), names_(std::move(names)) {}
+Reporter::Reporter(ReportSinks sinks, RecordNames names) : sinks_(std::move(sinks)), names_(std::move(names)) {
+  if (names_.step_log)
+    step_log_.emplace(*names_.step_log, sinks_.fs, sinks_.step_log, sinks_.steps_kept,
+                      [this](const std::string& text) { warning(text); });
+}
 
 void Reporter::record(std::string_view kind, Json values) const {
   if (sinks_.log != nullptr) sinks_.log->write(kind, std::move(values));
@@ -68,9 +72,20 @@ double Reporter::rate_of(std::int64_t samples, double seconds) const {
 void Reporter::step(const StepRecord& record) {
   rate_ = rate_of(record.window.samples, record.window.seconds);
   wait_share_ = share_of(record.times, telemetry::Phase::data_wait);
-  step_line(record);
+  own_log(record);
   step_json(record);
   if (sinks_.events != nullptr) step_events(record);
+}
+
+// The line on the screen, ours or the recipe's, and the recipe's table.
+void Reporter::own_log(const StepRecord& record) {
+  if (!step_log_) return step_line(record);
+  LoggedStep logged = record.logged;
+  for (const auto& [name, value] : record.window.means) logged.means[name] = value;
+  step_log_->row(logged);
+  const auto line = sinks_.line == LogLine::original ? step_log_->line(logged) : std::nullopt;
+  if (!line) return step_line(record);
+  sinks_.console->line(*line);
 }
 
 void Reporter::step_line(const StepRecord& record) const {
@@ -214,7 +229,9 @@ void Reporter::epoch(const EpochRow& row, std::int64_t step, const metrics::Mean
 }
 
 void Reporter::picture(const Picture& picture, std::int64_t step, std::string_view png) {
-  if (sinks_.events != nullptr) sinks_.events->image("val/" + picture.name, step, picture.height, picture.width, png);
+  if (sinks_.events == nullptr) return;
+  const bool has_prefix = picture.name.starts_with("val_");  // as another program's tags have
+  sinks_.events->image((has_prefix ? "" : "val/") + picture.name, step, picture.height, picture.width, png);
 }
 
 }  // namespace millrace

@@ -14,8 +14,10 @@
 #include "millrace/picture/picture.h"
 #include "millrace/telemetry/run_log.h"
 #include "millrace/telemetry/spans.h"
+#include "millrace/train/config.h"
 #include "millrace/train/meter.h"
 #include "millrace/train/scores.h"
+#include "millrace/train/step_log.h"
 #include "millrace/train/stepper.h"
 
 namespace millrace {
@@ -32,6 +34,7 @@ struct StepRecord {
   telemetry::Timeline::Summary times;                                // of the window
   std::optional<data::CacheCounters> cache;                          // since the last record; bytes: held now
   std::optional<std::pair<std::uint64_t, std::uint64_t>> gpu_bytes;  // allocated, reserved
+  LoggedStep logged = {};                                            // for the recipe's own log; the reporter adds the means
 };
 
 struct ValidationRecord {
@@ -49,6 +52,7 @@ struct RecordNames {
   double units_per_sample = 1.0;
   std::string metric_tags;           // before the names of validation metrics in event files, e.g. "val/"
   std::vector<std::string> history;  // metrics that get a column of history.csv
+  std::optional<StepLog> step_log = std::nullopt;
 };
 
 struct ReportSinks {
@@ -58,6 +62,9 @@ struct ReportSinks {
   // Where history.csv is to be; "" = off. It is opened at its first row: rows of later epochs than `epochs_kept` go then.
   std::filesystem::path history;
   std::int64_t epochs_kept = 0;
+  PathOfTable step_log = nullptr;  // of the recipe's own log; null = off. Required with it: fs
+  std::int64_t steps_kept = 0;     // its rows of later steps go
+  LogLine line = LogLine::millrace;
   Fs* fs = nullptr;  // required with a history
 };
 
@@ -80,6 +87,7 @@ class Reporter {
 
  private:
   [[nodiscard]] double rate_of(std::int64_t samples, double seconds) const;
+  void own_log(const StepRecord& record);
   void step_line(const StepRecord& record) const;
   void step_json(const StepRecord& record) const;
   void step_events(const StepRecord& record) const;
@@ -87,6 +95,7 @@ class Reporter {
   ReportSinks sinks_;
   RecordNames names_;
   std::unique_ptr<format::CsvWriter> history_;
+  std::optional<StepLogWriter> step_log_;
   double rate_ = 0;  // of the last step record
   double wait_share_ = 0;
 };

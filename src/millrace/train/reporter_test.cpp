@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "millrace/base/error.h"
 #include "millrace/base/fs.h"
 
 namespace millrace {
@@ -90,6 +91,55 @@ TEST_F(ReporterTest, OneObjectiveHasThePlainNames) {
   EXPECT_THAT(text, Not(HasSubstr("generator lr")));
   EXPECT_EQ(records().at(0).at("lr"), 1e-3);
   EXPECT_EQ(records().at(0).at("generator"), "nan") << "not a number, but not lost";
+}
+
+StepLog letters() {
+  return {.name = "letters",
+          .columns = {"a", "loss"},
+          .row =
+              [](const LoggedStep& step) {
+                return std::vector<std::string>{"x", std::to_string(step.mean("generator"))};
+              },
+          .line = [](const LoggedStep& step) { return "Batch " + std::to_string(step.step); }};
+}
+
+TEST_F(ReporterTest, ARecipesOwnLogHasALineAndATableThatAResumeGoesOnWith) {
+  const auto log = [this](std::int64_t kept, std::initializer_list<std::int64_t> steps) {
+    testing::internal::CaptureStdout();
+    telemetry::Console console(telemetry::Console::Mode::plain);
+    {
+      Reporter reporter({.console = &console,
+                         .step_log = [this] { return folder_ / "letters.csv"; },
+                         .steps_kept = kept,
+                         .line = LogLine::original,
+                         .fs = &Fs::real()},
+                        {.loss = "generator", .step_log = letters()});
+      for (const std::int64_t step : steps) {
+        StepRecord record = two_objectives();
+        record.logged.step = step;
+        reporter.step(record);
+      }
+    }
+    return testing::internal::GetCapturedStdout();
+  };
+  EXPECT_EQ(log(0, {10, 20, 30}), "Batch 10\nBatch 20\nBatch 30\n");
+  (void)log(20, {21});
+  EXPECT_EQ(Fs::real().read_file(folder_ / "letters.csv"), "step,a,loss\n10,x,1.500000\n20,x,1.500000\n21,x,1.500000\n");
+}
+
+TEST_F(ReporterTest, ATableThatIsSomebodyElsesIsAWarning) {
+  std::vector<std::string> warnings;
+  StepLogWriter writer(
+      letters(), &Fs::real(),
+      []() -> std::filesystem::path {
+        throw UsageError({"letters.csv is not ours", "", ""});
+      },
+      0, [&](const std::string& text) { warnings.push_back(text); });
+  writer.row({.step = 1});
+  writer.row({.step = 2});
+  ASSERT_EQ(warnings.size(), 1U);
+  EXPECT_THAT(warnings[0], HasSubstr("letters.csv is not ours"));
+  EXPECT_TRUE(std::isnan(LoggedStep{}.mean("nothing")));
 }
 
 TEST_F(ReporterTest, AnEpochIsARowOfHistory) {

@@ -148,6 +148,16 @@ void check_loss(const Loss& loss, bool training) {
   }
 }
 
+namespace {
+
+// Of NAME.csv in a run folder.
+bool is_table_name(const std::string& name) {
+  const auto fits = [](unsigned char c) { return std::isalnum(c) != 0 || c == '_' || c == '-'; };
+  return !name.empty() && name != "history" && std::ranges::all_of(name, fits);
+}
+
+}  // namespace
+
 void check_pictures(const std::vector<Picture>& pictures) {
   std::set<std::string> names;
   for (const Picture& picture : pictures) {
@@ -160,8 +170,7 @@ void check_pictures(const std::vector<Picture>& pictures) {
 void check_tables(const std::vector<TextTable>& tables) {
   std::set<std::string> names;
   for (const TextTable& table : tables) {
-    const auto fits = [](unsigned char c) { return std::isalnum(c) != 0 || c == '_' || c == '-'; };
-    if (table.name.empty() || !std::ranges::all_of(table.name, fits) || table.name == "history") {
+    if (!is_table_name(table.name)) {
       refuse("a table has the name " + quoted(table.name),
              "its file is NAME.csv beside history.csv: letters, digits, \"_\" and \"-\" make one");
     }
@@ -180,6 +189,10 @@ void check_facts(const Facts& facts) {
   if (!(std::isfinite(facts.units_per_sample) && facts.units_per_sample > 0)) {
     refuse("Facts::units_per_sample is " + significant(facts.units_per_sample, 6),
            "say how many " + facts.rate_unit + " a sample has, above 0");
+  }
+  if (facts.step_log && (!facts.step_log->row || !is_table_name(facts.step_log->name))) {
+    refuse("Facts::step_log has the name " + quoted(facts.step_log->name) + (facts.step_log->row ? "" : " and no row()"),
+           "its file is NAME.csv beside history.csv: letters, digits, \"_\" and \"-\" make one; give it a row() as well");
   }
   std::set<std::string> columns;
   for (const std::string& column : facts.history) {

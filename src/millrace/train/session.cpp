@@ -149,7 +149,12 @@ void Session::make_trainer() {
                  .rate_unit = facts.rate_unit,
                  .units_per_sample = facts.units_per_sample,
                  .metric_tags = facts.metric_tags,
-                 .history = facts.history};
+                 .history = facts.history,
+                 .step_log = facts.step_log};
+  if (facts.step_log && folder_ != nullptr)
+    parts.sinks.step_log = [folder = folder_.get(), file = facts.step_log->name + ".csv"] { return folder->own(file); };
+  if (resumed_) parts.sinks.steps_kept = resumed_->content.parts.at("trainer").json.value("step", std::int64_t{0});
+  parts.sinks.line = assembly_.config().log.line;
   parts.recovery = {.recovers = assembly_.switches().on("memory_recovery"),
                     .may_recompute = assembly_.switches().on("recompute") && std::ranges::find(wish, "auto") != wish.end()};
   parts.frozen_source = facts.frozen_source;

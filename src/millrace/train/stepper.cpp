@@ -73,7 +73,8 @@ std::optional<Loss> Stepper::forward(Lane& lane, const Batch& batch, const Tenso
                                      std::optional<at::ScalarType> autocast) {
   const Doing doing(Doing::Level::phase, "forward");
   const device::Autocast guard(options_.device.type(), autocast);
-  const StepContext context{.step = step_, .epoch = batch.epoch(), .training = training, .earlier = &earlier};
+  const StepContext context{
+      .step = step_, .epoch = batch.epoch(), .total_steps = options_.total_steps, .training = training, .earlier = &earlier};
   std::optional<memory::OffloadScope> offload;
   if (training && options_.offload_bytes > 0) {
     offload.emplace(options_.device, options_.offload_bytes, recipe_.model().parameters());
@@ -136,7 +137,7 @@ void Stepper::update() {
     if (!lane.takes_part()) continue;
     if (const auto spike = lane.spike(bad)) skip = at::maximum(skip, *spike);
   }
-  const StepContext context{.step = step_, .epoch = epoch_};
+  const StepContext context{.step = step_, .epoch = epoch_, .total_steps = options_.total_steps};
   for (Lane& lane : lanes_) lane.finish(skip, !host_skips, context);
   buffers_.settle(skip);
   tally(bad);

@@ -75,7 +75,7 @@ memory::StepProfile Stepper::profile_memory(const Batch& batch, const memory::Re
     if (with_gradients) before = accumulate(batch);
     profiler.emplace(options_.device);
     blocks_.watcher = &*profiler;
-    (void)accumulate(batch);
+    (void)accumulate(batch, /*only=*/!with_gradients);  // terms of a loss share their backward pass in a step's only micro-batch
   } catch (...) {
     end();
     throw;

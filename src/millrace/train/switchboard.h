@@ -17,7 +17,7 @@ struct Occasion {
   struct Value {
     std::string_view key, value;  // as in --key=value
   };
-  std::array<std::string_view, 2> recipes = {};  // of those that ship, the ones that reach it, the test's first; none: all do
+  std::array<std::string_view, 4> recipes = {};  // of those that ship, the ones that reach it, the test's first; none: all do
   std::array<Value, 2> config = {};              // what a run must be asked for; unused places are empty
 };
 

@@ -180,8 +180,9 @@ std::optional<Ending> Trainer::reason_to_stop() const {
 
 bool Trainer::validation_due(bool epoch_ended) const {
   if (parts_.validation == nullptr) return false;
-  const std::int64_t every = parts_.config->train.validate_every;
-  return every > 0 ? step_ % every == 0 && validated_step_ != step_ : epoch_ended;
+  const TrainConfig& train = parts_.config->train;
+  if (train.validate_every > 0) return step_ % train.validate_every == 0 && validated_step_ != step_;
+  return epoch_ended && epoch_ % static_cast<std::uint64_t>(train.validate_epochs) == 0;
 }
 
 void Trainer::end_epoch() {
@@ -199,6 +200,21 @@ void Trainer::write_history(const metrics::Means& means) {
   epoch_end_.row.reset();
 }
 
+LoggedStep Trainer::logged_step(const StepRecord& record) const {
+  const at::Device device = parts_.stepper->device();
+  const std::int64_t per_epoch = std::max<std::int64_t>(parts_.loader->batches_per_epoch(), 1);
+  LoggedStep logged{
+      .step = step_,
+      .epoch = static_cast<double>(step_ * parts_.config->optim.accumulate) / static_cast<double>(per_epoch),
+      .rows = record.window.samples,
+      .seconds_per_step = record.window.seconds / static_cast<double>(std::max<std::int64_t>(record.window.steps, 1)),
+      .memory_bytes = device::backend_of(device).memory(device.has_index() ? device.index() : 0).allocated_bytes,
+      .gradient_norm = record.objectives.front().gradient_norm};
+  for (const optim::ParameterGroup& group : parts_.stepper->parameter_groups(0))
+    logged.learning_rates.push_back(record.objectives.front().learning_rate * group.learning_rate_scale);
+  return logged;
+}
+
 void Trainer::log() {
   const Span span(*parts_.timeline, Phase::log);
   StepRecord record{.step = step_,
@@ -211,6 +227,7 @@ void Trainer::log() {
                     .times = parts_.timeline->window(),
                     .cache = {},
                     .gpu_bytes = {}};
+  if (parts_.names.step_log) record.logged = logged_step(record);  // asks the allocator, which others need not
   const double in_a_row = parts_.stepper->skipped_in_a_row().item<double>();
   if (parts_.cache != nullptr) {
     const data::CacheCounters now = parts_.cache->counters();

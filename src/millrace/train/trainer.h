@@ -34,9 +34,9 @@ struct TrainerParts {
   Stepper* stepper = nullptr;
   telemetry::Timeline* timeline = nullptr;
   data::Loader* loader = nullptr;
-  data::Loader* validation = nullptr;        // null = no validation
-  const data::SampleCache* cache = nullptr;  // null = off
-  Plan* plan = nullptr;                      // a fallback to fp32 is written into it
+  data::Loader* validation = nullptr;  // null = no validation
+  const data::Cache* cache = nullptr;  // null = off
+  Plan* plan = nullptr;                // a fallback to fp32 is written into it
   SavePlace place;
   ReportSinks sinks;
   RecordNames names;
@@ -85,6 +85,7 @@ class Trainer {
   std::optional<data::HostBatch> next_batch();
   void finish_step(const std::vector<StepResult>& results, const metrics::Board& measured, std::int64_t rows);
   Ending finish(Ending ending);
+  [[nodiscard]] LoggedStep logged_step(const StepRecord& record) const;
   void log();
   void end_epoch();
   void write_history(const metrics::Means& means);

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string_view>
 
+#include "millrace/base/error.h"
 #include "millrace/base/format.h"
 
 namespace millrace::data::detail {
@@ -39,6 +40,7 @@ class Bytes {
     if (swapped_) std::reverse(raw.begin(), raw.end());
     return std::bit_cast<T>(raw);
   }
+  [[nodiscard]] bool swapped() const noexcept { return swapped_; }
   [[nodiscard]] std::string_view text(std::size_t offset, std::size_t size) const noexcept {
     const std::string_view whole(reinterpret_cast<const char*>(bytes_.data()) + offset, size);
     return whole.substr(0, whole.find('\0'));
@@ -55,17 +57,17 @@ struct Fields {
   std::array<double, 8> pixdim{};
   std::array<double, 3> quatern{}, qoffset{};
   std::array<std::array<double, 4>, 3> srow{};
-  int datatype = 0, bitpix = 0, qform = 0, sform = 0;
+  int datatype = 0, bitpix = 0, qform = 0, sform = 0, units = 0;
   double offset = 0, slope = 0, intercept = 0;
   std::string magic, description;
 };
 
 // Where the fields stand (nifti1.h, nifti2.h).
 struct Places {
-  std::size_t magic, datatype, bitpix, dim, pixdim, offset, slope, intercept, description, qform, sform, quatern, srow;
+  std::size_t magic, datatype, bitpix, dim, pixdim, offset, slope, intercept, units, description, qform, sform, quatern, srow;
 };
-constexpr Places kPlaces1 = {344, 70, 72, 40, 76, 108, 112, 116, 148, 252, 254, 256, 280};
-constexpr Places kPlaces2 = {4, 12, 14, 16, 104, 168, 176, 184, 240, 344, 348, 352, 400};
+constexpr Places kPlaces1 = {344, 70, 72, 40, 76, 108, 112, 116, 123, 148, 252, 254, 256, 280};
+constexpr Places kPlaces2 = {4, 12, 14, 16, 104, 168, 176, 184, 500, 240, 344, 348, 352, 400};
 
 template <class Real, class Dim, class Code>
 Fields read_fields(const Bytes& bytes, const Places& at) {
@@ -85,43 +87,21 @@ Fields read_fields(const Bytes& bytes, const Places& at) {
   fields.sform = static_cast<int>(bytes.at<Code>(at.sform));
   fields.slope = bytes.at<Real>(at.slope);
   fields.intercept = bytes.at<Real>(at.intercept);
+  fields.units = static_cast<int>(bytes.at<std::uint8_t>(at.units + (sizeof(Code) == 4 && bytes.swapped() ? 3 : 0)));
   fields.magic = bytes.text(at.magic, 4);
   fields.description = bytes.text(at.description, 80);
   return fields;
 }
 
-using Matrix = std::array<std::array<double, 4>, 4>;
-
-// Rotation of the unit quaternion (a, b, c, d) whose b, c, d are stored, times the voxel sizes; pixdim[0] = -1 flips the third
-// axis (nifti1.h, "method 2").
-std::string from_quaternion(const Fields& fields, Matrix& affine) {
-  const auto [b, c, d] = fields.quatern;
-  const double square = b * b + c * c + d * d;
-  // nibabel's threshold: float32 rounding may take the sum a little above 1.
-  if (!(square <= 1.0 + 3 * static_cast<double>(std::numeric_limits<float>::epsilon())))
-    return "the qform's quaternion is longer than 1";
-  const double a = std::sqrt(std::max(0.0, 1.0 - square));
-  const std::array<std::array<double, 3>, 3> turn = {{{a * a + b * b - c * c - d * d, 2 * (b * c - a * d), 2 * (b * d + a * c)},
-                                                      {2 * (b * c + a * d), a * a + c * c - b * b - d * d, 2 * (c * d - a * b)},
-                                                      {2 * (b * d - a * c), 2 * (c * d + a * b), a * a + d * d - b * b - c * c}}};
-  for (std::size_t i = 0; i < 3; ++i) {
-    for (std::size_t j = 0; j < 3; ++j) {
-      const double flip = j == 2 && fields.pixdim[0] == -1 ? -1 : 1;
-      affine[i][j] = turn[i][j] * fields.pixdim[j + 1] * flip;
-    }
-    affine[i][3] = fields.qoffset[i];
-  }
-  return "";
-}
-
-std::string find_affine(const Fields& fields, Matrix& affine) {
+std::string find_affine(const Fields& fields, NiftiHeader& header) {
+  NiftiMatrix& affine = header.affine;
   affine = {};
   affine[3][3] = 1;
   if (fields.sform > 0) {
     std::copy(fields.srow.begin(), fields.srow.end(), affine.begin());
     return "";
   }
-  if (fields.qform > 0) return from_quaternion(fields, affine);
+  if (fields.qform > 0) return affine_of_qform(header, affine);
   for (std::size_t i = 0; i < 3; ++i) {
     const bool there = static_cast<std::int64_t>(i) < fields.dim[0];
     affine[i][i] = (there ? fields.pixdim[i + 1] : 1) * (i == 0 ? -1 : 1);
@@ -172,6 +152,32 @@ std::string find_scale(const Fields& fields, NiftiHeader& header) {
 
 }  // namespace
 
+int datatype_of(DType dtype) {
+  const auto* const type = std::ranges::find(kTypes, dtype, &std::pair<int, DType>::second);
+  MR_CHECK(type != kTypes.end(), "NIfTI has a code for this dtype");
+  return type->first;
+}
+
+std::string affine_of_qform(const NiftiHeader& header, NiftiMatrix& affine) {
+  const double b = header.qform[0], c = header.qform[1], d = header.qform[2];
+  const double square = b * b + c * c + d * d;
+  // nibabel's threshold: float32 rounding may take the sum a little above 1.
+  if (!(square <= 1.0 + 3 * static_cast<double>(std::numeric_limits<float>::epsilon())))
+    return "the qform's quaternion is longer than 1";
+  const double a = std::sqrt(std::max(0.0, 1.0 - square));
+  const std::array<std::array<double, 3>, 3> turn = {{{a * a + b * b - c * c - d * d, 2 * (b * c - a * d), 2 * (b * d + a * c)},
+                                                      {2 * (b * c + a * d), a * a + c * c - b * b - d * d, 2 * (c * d - a * b)},
+                                                      {2 * (b * d - a * c), 2 * (c * d + a * b), a * a + d * d - b * b - c * c}}};
+  for (std::size_t i = 0; i < 3; ++i) {
+    for (std::size_t j = 0; j < 3; ++j) {
+      const double flip = j == 2 && header.pixdim[0] == -1 ? -1 : 1;
+      affine[i][j] = turn[i][j] * header.pixdim[j + 1] * flip;
+    }
+    affine[i][3] = header.qform[i + 3];
+  }
+  return "";
+}
+
 std::string parse_nifti(std::span<const std::byte> bytes, NiftiHeader& header, bool& is_unread) {
   if (bytes.size() < kNifti1Bytes) {
     return "not a NIfTI file, or cut off: " + std::to_string(bytes.size()) + " bytes, the header alone has 348";
@@ -204,13 +210,15 @@ std::string parse_nifti(std::span<const std::byte> bytes, NiftiHeader& header, b
     return "vox_offset is " + significant(offset, 6) + ", expected a whole number of at least " + significant(least, 3);
   }
   header.voxel_offset = static_cast<std::uint64_t>(meant);
-  for (std::string problem :
-       {find_shape(fields, header, is_unread), find_scale(fields, header), find_affine(fields, header.affine)}) {
+  header.pixdim = fields.pixdim;
+  std::ranges::copy(fields.quatern, header.qform.begin());
+  std::ranges::copy(fields.qoffset, header.qform.begin() + 3);
+  for (std::string problem : {find_shape(fields, header, is_unread), find_scale(fields, header), find_affine(fields, header)}) {
     if (!problem.empty()) return problem;
   }
-  header.pixdim = fields.pixdim;
   header.qform_code = static_cast<std::int16_t>(fields.qform);
   header.sform_code = static_cast<std::int16_t>(fields.sform);
+  header.units = static_cast<std::uint8_t>(fields.units);
   header.description = std::move(fields.description);
   return "";
 }

@@ -184,6 +184,23 @@ struct RmsNorm {
 };
 inline constexpr std::int64_t kRmsBlock = 64;
 
+// Group norm and what follows it: act(x * scale + shift), or with a gradient that of x: scale * act' * gradient + x * factor +
+// offset. Volumes (samples, channels, positions), or (samples, positions, channels) with channels_last. Shares are segments of
+// `segment` positions: of a channel, or with channels_last of all channels of a sample. Partial sums are (samples, channels,
+// segments, 2), or (samples, segments, 2, channels).
+struct GroupNorm {
+  const void* x;
+  const void* gradient;  // null in the forward pass
+  void* out;
+  float* partials;
+  const float *scale, *shift, *factor, *offset;  // (samples, channels); the last two of the backward pass
+  Type type;
+  std::int64_t samples, channels, positions, segment, segments;
+  bool channels_last;
+  bool silu;    // else
+  float slope;  // of act below zero
+};
+
 // A blur and a soft pooling of planes (height, width), or with a gradient: the gradient of x. (planes, pixels), or with
 // channels_last (planes / channels, pixels, channels). Shares are groups of sixteen planes; with channels_last of the channels of
 // each (pixels, channels).
@@ -194,6 +211,63 @@ struct SoftPool {
   Type type;
   std::int64_t planes, channels, height, width, out_height, out_width, stride;
   bool channels_last;
+};
+
+// y = (x + branch) * rate * weight, rate = 1 / sqrt(mean of (x + branch)^2 + epsilon), row by row. A branch has the type of y.
+struct RmsRows {
+  const void* x;
+  const void* branch;  // may be null
+  void* sum;           // of x and branch; null where there is none
+  void* y;
+  const float* weight;
+  float* rates;  // of each row
+  Type x_type, y_type;
+  std::int64_t width;
+  float epsilon;
+};
+struct RmsRowsBackward {
+  const void* x;         // with the branch; or null:
+  const void* y;         // what the forward pass gave, of weights whose inverse numbers are
+  const float* inverse;  // these
+  const void* y_gradient;
+  const void* sum_gradient;  // may be null
+  void* x_gradient;
+  void* branch_gradient;  // may be null
+  const float *rates, *weight;
+  Type x_type, y_type;
+  std::int64_t width;
+};
+
+// Rows of 2 width numbers, a gate and what it lets through: silu(gate) * up, or with a gradient (rows, width): that of x.
+struct Swiglu {
+  const void* x;
+  const void* gradient;  // null in the forward pass
+  void* out;
+  Type type;
+  std::int64_t width;
+};
+
+// Turns pairs (i, i + half) of each row and head by the angle of its position, in place; `back`: the other way. Shares are pairs
+// of a batch's number and a head.
+struct Rotate {
+  HeadView x;
+  const float *cos, *sin;         // (positions, half)
+  const std::int64_t* positions;  // of each batch's only row, or null: a row's own number
+  Type type;
+  std::int64_t rows, heads, half;
+  bool back;
+};
+
+// Attention of one query of each batch and head to the keys up to its position. Shares as above. Each caller of the kernels
+// provides head_size rounded up to 16, and as many floats as there are keys.
+struct OneQuery {
+  HeadView q, k, v, out;
+  HeadView out_gradient, q_gradient, k_gradient, v_gradient;  // backward only
+  const std::int64_t* positions;
+  float* weights;  // (batch, heads, keys), written forward, read backward
+  Type type;
+  std::int64_t heads, keys, head_size;
+  float scale;
 };
 
 struct Table {
@@ -220,8 +294,19 @@ struct Table {
                          float* bias_sums);         // adds to the last two
   std::size_t (*rms_norm_scratch)(const RmsNorm&);  // bytes each caller of the next provides
   void (*rms_norm)(const RmsNorm&, std::int64_t first_block, std::int64_t last_block, void* scratch);
+  void (*group_norm_moments)(const GroupNorm&, std::int64_t first_share, std::int64_t last_share);  // sum, squares from the mean
+  // Of the gradient before act, and of its product with x * factor + offset.
+  void (*group_norm_sums)(const GroupNorm&, std::int64_t first_share, std::int64_t last_share);
+  void (*group_norm_apply)(const GroupNorm&, std::int64_t first_share, std::int64_t last_share);
   std::size_t (*soft_pool_scratch)(const SoftPool&);  // bytes each caller of the next provides
   void (*soft_pool)(const SoftPool&, std::int64_t first_group, std::int64_t last_group, void* scratch);
+  void (*rms_rows_forward)(const RmsRows&, std::int64_t first_row, std::int64_t last_row);
+  void (*rms_rows_backward)(const RmsRowsBackward&, std::int64_t first_row, std::int64_t last_row,
+                            float* weight_gradient);  // adds to it; may be null
+  void (*swiglu)(const Swiglu&, std::int64_t first_row, std::int64_t last_row);
+  void (*rotate)(const Rotate&, std::int64_t first_item, std::int64_t last_item);
+  void (*one_query_forward)(const OneQuery&, std::int64_t first_item, std::int64_t last_item, float* scratch);
+  void (*one_query_backward)(const OneQuery&, std::int64_t first_item, std::int64_t last_item, float* scratch);
 };
 
 const Table& portable_table() noexcept;

@@ -4,7 +4,9 @@
 #include "millrace/kernels/detail/attention.inl"
 #include "millrace/kernels/detail/components.inl"
 #include "millrace/kernels/detail/conv3d.inl"
+#include "millrace/kernels/detail/decoder.inl"
 #include "millrace/kernels/detail/elementwise.inl"
+#include "millrace/kernels/detail/group_norm.inl"
 #include "millrace/kernels/detail/product.inl"
 #include "millrace/kernels/detail/rms_norm.inl"
 #include "millrace/kernels/detail/rows.inl"
@@ -34,8 +36,17 @@ constexpr Table make_table(const char* name) {
           conv3d_weights,
           rms_norm_scratch,
           rms_norm,
+          group_norm_moments,
+          group_norm_sums,
+          group_norm_apply,
           soft_pool_scratch,
-          soft_pool};
+          soft_pool,
+          rms_rows_forward,
+          rms_rows_backward,
+          swiglu,
+          rotate,
+          one_query_forward,
+          one_query_backward};
 }
 
 }  // namespace

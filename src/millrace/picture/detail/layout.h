@@ -1,6 +1,7 @@
 // Where the cells of a picture of maps, of a matrix and of images lie: tests look there too.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "millrace/picture/detail/page.h"
@@ -30,11 +31,18 @@ struct MatrixLayout {
 [[nodiscard]] MatrixLayout layout_of(const Matrix& what);
 [[nodiscard]] double name_room(const Matrix& what);  // width of the longest class name
 
+// Under an image; without a length where the image has no size.
+struct ScaleBar {
+  double length = 0;  // pixels of the picture
+  std::string text = "";
+};
+
 struct ImagesLayout {
   double top = 0, height = 0;
   std::vector<Box> cells;
   std::vector<Fits> fits;
   std::vector<double> rooms;  // widths for captions
+  std::vector<ScaleBar> bars;
 };
 [[nodiscard]] ImagesLayout layout_of(const Images& what);
 [[nodiscard]] std::size_t size_of(const Image& image);  // values

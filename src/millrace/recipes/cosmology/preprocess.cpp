@@ -1,18 +1,13 @@
 #include "millrace/recipes/cosmology/preprocess.h"
 
-#include <ATen/Context.h>
 #include <ATen/ops/complex.h>
-#include <ATen/ops/randn.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/view_as_complex.h>
 
-#include "millrace/base/philox.h"
 #include "millrace/device/autocast.h"
 
 namespace millrace::recipes::cosmology {
 namespace {
-
-constexpr std::uint64_t kNoiseKey = 22;
 
 at::Tensor scaled(const at::Tensor& volumes, const RecipeConfig& recipe) {
   const at::Tensor value = volumes * recipe.scale;
@@ -35,14 +30,8 @@ at::Tensor to_sky(const at::Tensor& volumes, std::int64_t split) {
   return at::view_as_complex(parts).reshape({size(0) / split, size(4), size(3), split * size(2)});
 }
 
-void add_noise(at::Tensor& x, double amp, const NoiseKey& key) {
-  at::Generator generator = at::globalContext().defaultGenerator(x.device()).clone();
-  for (std::int64_t row = 0; row < x.size(0); ++row) {
-    generator.set_current_seed(
-        make_key(key.seed, kNoiseKey, key.epoch, static_cast<std::uint64_t>(key.positions[static_cast<std::size_t>(row)])));
-    at::Tensor part = x[row];
-    part.add_(at::randn(part.sizes(), generator, part.options()), amp);
-  }
+void add_noise(at::Tensor& x, double amp, const nn::RowKey& key) {
+  x.add_(nn::normal_rows(key, x.sizes().slice(1), x.options()), amp);
 }
 
 at::Tensor clean_by_batch(const at::Tensor& pixels, std::int64_t n_fg) {
@@ -58,7 +47,7 @@ at::Tensor clean_by_batch(const at::Tensor& pixels, std::int64_t n_fg) {
 }
 
 Volumes preprocess(const at::Tensor& x, const at::Tensor& y, const RecipeConfig& recipe, const nn::ForegroundPca* pca,
-                   const NoiseKey& key, bool fused) {
+                   const nn::RowKey& key, bool fused) {
   const at::NoGradGuard no_grad;
   const device::NoAutocast full(x.device().type());
   at::Tensor pixels = nn::as_pixels(x);

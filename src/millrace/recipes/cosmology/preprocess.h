@@ -5,27 +5,20 @@
 
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <utility>
 
+#include "millrace/nn/noise.h"
 #include "millrace/nn/pca.h"
 #include "millrace/recipes/cosmology/config.h"
 
 namespace millrace::recipes::cosmology {
-
-// Which noise a row gets: a pure function of these, whatever batch the row is in.
-struct NoiseKey {
-  std::uint64_t seed = 0;
-  std::uint64_t epoch = 0;
-  std::span<const std::int64_t> positions;  // one a row
-};
 
 // complex (B, baselines, frequencies, RA) -> (B * split, 2, RA / split, frequencies, baselines), index b * split + chunk; back.
 [[nodiscard]] at::Tensor to_volumes(const at::Tensor& pixels, std::int64_t split);  // of as_pixels(): (B, bl, f, 2 RA) reals
 [[nodiscard]] at::Tensor to_sky(const at::Tensor& volumes, std::int64_t split);     // complex
 
 // x += amp * normal numbers, real and imaginary parts alike; x is as_pixels() and is changed.
-void add_noise(at::Tensor& x, double amp, const NoiseKey& key);
+void add_noise(at::Tensor& x, double amp, const nn::RowKey& key);
 
 // What pca="batch" does: real and imaginary part each with a mean and components of this batch alone.
 [[nodiscard]] at::Tensor clean_by_batch(const at::Tensor& pixels, std::int64_t n_fg);
@@ -36,6 +29,6 @@ struct Volumes {
 // Order: noise, PCA, scale, layout; the target is never cleaned. fp32 throughout, also under autocast. `pca` null =
 // clean_by_batch; `fused` = the components go in one pass.
 [[nodiscard]] Volumes preprocess(const at::Tensor& x, const at::Tensor& y, const RecipeConfig& recipe,
-                                 const nn::ForegroundPca* pca, const NoiseKey& key, bool fused = true);
+                                 const nn::ForegroundPca* pca, const nn::RowKey& key, bool fused = true);
 
 }  // namespace millrace::recipes::cosmology

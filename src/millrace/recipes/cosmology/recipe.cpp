@@ -15,6 +15,11 @@
 #include "millrace/train/switchboard.h"
 
 namespace millrace::recipes::cosmology {
+namespace {
+
+constexpr std::uint64_t kNoiseSite = 22;
+
+}  // namespace
 
 // ---- 1 config: the keys and their defaults are in config.h, the named sizes in presets.cpp
 
@@ -63,7 +68,7 @@ data::Pipeline Cosmology::test_data() {
 }
 
 Batch Cosmology::prepare(Batch batch) {
-  const NoiseKey key{context_.seed, batch.epoch(), batch.groups().front().positions};
+  const nn::RowKey key{context_.seed, kNoiseSite, batch.epoch(), batch.groups().front().positions};
   Volumes volumes = preprocess(batch["x"], batch["y"], recipe_, pca_ ? &*pca_ : nullptr, key, fused_projection_);
   batch.set("input", std::move(volumes.input));
   batch.set("target", std::move(volumes.target));

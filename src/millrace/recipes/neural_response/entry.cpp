@@ -69,7 +69,9 @@ Entry entry() {
   entry.defaults = defaults();
   entry.presets = presets();
   entry.aliases = aliases();
-  entry.named_configs = {{"recipe.model_config", keys_of_model_file}};
+  entry.named_configs = {{"recipe.model_config", [](const Json& tree, config::Layers::Foreign& file) {
+                            return keys_of_model_file(tree, file.problems);
+                          }}};
   entry.needs_data = of_config<Sections>(needs_data);
   entry.make_data = make_data;
   entry.predicts = {

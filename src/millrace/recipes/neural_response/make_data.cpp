@@ -2,16 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cmath>
-#include <exception>
-#include <mutex>
 #include <numbers>
-#include <thread>
 
 #include "millrace/base/error.h"
 #include "millrace/base/fs.h"
 #include "millrace/base/json.h"
+#include "millrace/base/on_all_cores.h"
 #include "millrace/base/philox.h"
 #include "millrace/hdf5/file.h"
 
@@ -36,28 +33,6 @@ constexpr double kBlurSigma = 1.5;  // pixels
 constexpr double kGrey = 127;
 constexpr double kContrast = 40;  // grey levels of one deviation
 constexpr std::int64_t kFramesOfTask = 256;
-
-// task(i) for 0 <= i < count on all cores; what a task does depends on i alone.
-template <class Task>
-void on_all_cores(std::int64_t count, const Task& task) {
-  std::atomic<std::int64_t> next{0};
-  std::exception_ptr failure;
-  std::mutex mutex;
-  const auto work = [&] {
-    try {
-      for (std::int64_t i = next++; i < count; i = next++) task(i);
-    } catch (...) {
-      const std::scoped_lock lock(mutex);
-      failure = std::current_exception();
-    }
-  };
-  std::vector<std::thread> helpers;
-  const auto cores = static_cast<std::int64_t>(std::thread::hardware_concurrency());
-  for (std::int64_t i = 1; i < std::min(cores, count); ++i) helpers.emplace_back(work);
-  work();
-  for (std::thread& helper : helpers) helper.join();
-  if (failure) std::rethrow_exception(failure);
-}
 
 // Standard normals, four of each Philox block (Box-Muller).
 void fill_normal(std::uint64_t key, std::vector<double>& out) {
@@ -206,18 +181,6 @@ std::vector<double> rates_of(const SampleSessions& size, const std::vector<doubl
   return drive;
 }
 
-std::uint8_t poisson(double mean, double uniform) {
-  double chance = std::exp(-mean);
-  double below = chance;
-  int count = 0;
-  while (uniform >= below && count < 255) {
-    ++count;
-    chance *= mean / count;
-    below += chance;
-  }
-  return static_cast<std::uint8_t>(count);
-}
-
 void make_counts(const SampleSessions& size, std::uint64_t seed, std::int64_t session, SampleSession& made) {
   made.counts.resize(made.rates.size() * kRatio);
   on_all_cores((size.bins + kFramesOfTask - 1) / kFramesOfTask, [&](std::int64_t task) {
@@ -226,7 +189,8 @@ void make_counts(const SampleSessions& size, std::uint64_t seed, std::int64_t se
       for (std::int64_t half = 0; half < kRatio; ++half) {
         for (std::int64_t u = 0; u < size.units; ++u) {
           const double mean = made.rates[static_cast<std::size_t>(t * size.units + u)] / kRatio;
-          made.counts[static_cast<std::size_t>((t * kRatio + half) * size.units + u)] = poisson(mean, random.uniform());
+          made.counts[static_cast<std::size_t>((t * kRatio + half) * size.units + u)] =
+              static_cast<std::uint8_t>(random.poisson(mean, 255));
         }
       }
     }

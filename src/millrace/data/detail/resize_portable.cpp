@@ -1,0 +1,2 @@
+#define MR_RESIZE portable
+#include "millrace/data/detail/resize_body.h"

@@ -1,0 +1,376 @@
+#include "millrace/kernels/group_norm.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/conv3d.h>
+#include <ATen/ops/convolution_backward.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/group_norm.h>
+#include <ATen/ops/leaky_relu.h>
+#include <ATen/ops/silu.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <vector>
+
+#include "millrace/base/error.h"
+#include "millrace/kernels/arguments.h"
+#include "millrace/kernels/parallel.h"
+
+namespace millrace::kernels {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+// Shares depend on sizes only, so that a sum has the same bits for any number of threads.
+constexpr std::int64_t kChannelSegment = 4096;      // positions of a channel: they stay in the first cache
+constexpr std::int64_t kVolumeSegments = 32;        // of a sample with channels last; or fewer, of
+constexpr std::int64_t kFewestElements = 1 << 13U;  // which are worth a share, or more, of
+constexpr std::int64_t kMostElements = 1 << 16U;    // which stay in the second cache
+constexpr std::int64_t kFewestPositions = 16;
+
+// A norm of one tensor: geometry, and the numbers of the second pass for each channel of each sample.
+class Norm {
+ public:
+  Norm(const at::Tensor& x, std::int64_t groups, bool silu, double slope)
+      : groups_(groups), statistics_(at::empty({2, x.size(0) * groups}, x.options().dtype(at::kFloat))) {
+    a_ = {.x = x.const_data_ptr(),
+          .gradient = nullptr,
+          .out = nullptr,
+          .type = type_of(x),
+          .samples = x.size(0),
+          .channels = x.size(1),
+          .positions = x.numel() / (x.size(0) * x.size(1)),
+          .channels_last = layout_of(x) != at::MemoryFormat::Contiguous,
+          .silu = silu,
+          .slope = static_cast<float>(slope)};
+    a_.segment = kChannelSegment;
+    if (a_.channels_last) {
+      const std::int64_t share = (a_.positions + kVolumeSegments - 1) / kVolumeSegments;
+      const std::int64_t most = std::max(kFewestPositions, kMostElements / a_.channels);
+      a_.segment = std::min(most, std::max({share, kFewestPositions, kFewestElements / a_.channels}));
+    }
+    a_.segments = (a_.positions + a_.segment - 1) / a_.segment;
+    const auto numbers = static_cast<std::size_t>(a_.samples * a_.channels);
+    scale_.resize(numbers);
+    shift_.resize(numbers);
+    a_.scale = scale_.data();
+    a_.shift = shift_.data();
+    partials_.resize(2 * numbers * static_cast<std::size_t>(a_.segments));
+    a_.partials = partials_.data();
+  }
+
+  // {mean, rate} of each sample's groups.
+  [[nodiscard]] const at::Tensor& statistics() const { return statistics_; }
+
+  at::Tensor forward(const at::Tensor& x, const float* weight, const float* bias, double epsilon) {
+    at::Tensor out = at::empty_like(x);
+    a_.out = out.mutable_data_ptr();
+    const detail::Table& table = detail::table();
+    in_two_passes(table.group_norm_moments, table.group_norm_apply, [&](std::int64_t group) {
+      take_moments(group, epsilon);
+      spread(group, weight, bias);
+    });
+    return out;
+  }
+
+  // What forward() gave for these statistics.
+  at::Tensor again(const at::Tensor& x, const at::Tensor& statistics, const float* weight, const float* bias) {
+    at::Tensor out = at::empty_like(x);
+    a_.out = out.mutable_data_ptr();
+    statistics_ = statistics;
+    for (std::int64_t group = 0; group < a_.samples * groups_; ++group) spread(group, weight, bias);
+    const detail::Table& table = detail::table();
+    parallel(a_.samples * a_.segments * (a_.channels_last ? 1 : a_.channels),
+             [&](std::int64_t begin, std::int64_t end) { table.group_norm_apply(a_, begin, end); });
+    return out;
+  }
+
+  // The gradient of x; those of weight and bias are added up in `of_weight` and `of_bias`, a number for each channel and sample.
+  // `may_overwrite`: it is written over `gradient`.
+  at::Tensor backward(const at::Tensor& x, const at::Tensor& gradient, bool may_overwrite, const at::Tensor& statistics,
+                      const float* weight, const float* bias, double* of_weight, double* of_bias) {
+    at::Tensor out = may_overwrite ? gradient : at::empty_like(x);
+    a_.gradient = gradient.const_data_ptr();
+    a_.out = out.mutable_data_ptr();
+    statistics_ = statistics;
+    factor_.resize(scale_.size());
+    offset_.resize(scale_.size());
+    a_.factor = factor_.data();
+    a_.offset = offset_.data();
+    for (std::int64_t group = 0; group < a_.samples * groups_; ++group) {
+      spread(group, weight, bias);
+      const auto channels = channels_of(group);
+      std::fill(factor_.begin() + channels.first, factor_.begin() + channels.last, rate_of(group));
+      std::fill(offset_.begin() + channels.first, offset_.begin() + channels.last, -mean_of(group) * rate_of(group));
+    }
+    const detail::Table& table = detail::table();
+    in_two_passes(table.group_norm_sums, table.group_norm_apply,
+                  [&](std::int64_t group) { take_sums(group, weight, of_weight, of_bias); });
+    return out;
+  }
+
+ private:
+  struct Channels {
+    std::int64_t first, last;  // of all samples'
+  };
+  [[nodiscard]] Channels channels_of(std::int64_t group) const {
+    const std::int64_t width = a_.channels / groups_;
+    return {group * width, (group + 1) * width};
+  }
+  [[nodiscard]] float mean_of(std::int64_t group) const { return statistics_.const_data_ptr<float>()[group]; }
+  [[nodiscard]] float rate_of(std::int64_t group) const {
+    return statistics_.const_data_ptr<float>()[a_.samples * groups_ + group];
+  }
+  [[nodiscard]] double elements_of_group() const {
+    const std::int64_t width = a_.channels / groups_;
+    return static_cast<double>(width * a_.positions);
+  }
+
+  // Calls body(sum, other sum, positions) for each segment of a channel.
+  template <class Body>
+  void for_each_segment(std::int64_t channel, const Body& body) const {
+    for (std::int64_t s = 0; s < a_.segments; ++s) {
+      const std::int64_t positions = std::min(a_.segment, a_.positions - s * a_.segment);
+      const float* sums = a_.partials;
+      if (a_.channels_last) {
+        sums += 2 * (channel / a_.channels * a_.segments + s) * a_.channels + channel % a_.channels;
+        body(double{sums[0]}, double{sums[a_.channels]}, static_cast<double>(positions));
+      } else {
+        sums += 2 * (channel * a_.segments + s);
+        body(double{sums[0]}, double{sums[1]}, static_cast<double>(positions));
+      }
+    }
+  }
+
+  void take_moments(std::int64_t group, double epsilon) {
+    const Channels channels = channels_of(group);
+    double total = 0;
+    double squares = 0;
+    for (std::int64_t c = channels.first; c < channels.last; ++c) {
+      for_each_segment(c, [&](double sum, double, double) { total += sum; });
+    }
+    const double mean = total / elements_of_group();
+    for (std::int64_t c = channels.first; c < channels.last; ++c) {
+      for_each_segment(c, [&](double sum, double from_mean, double positions) {
+        const double distance = sum / positions - mean;
+        squares += from_mean + positions * distance * distance;
+      });
+    }
+    auto* statistics = statistics_.mutable_data_ptr<float>();
+    statistics[group] = static_cast<float>(mean);
+    statistics[a_.samples * groups_ + group] = static_cast<float>(1.0 / std::sqrt(squares / elements_of_group() + epsilon));
+  }
+
+  // x * scale + shift = (x - mean) * rate * weight + bias.
+  void spread(std::int64_t group, const float* weight, const float* bias) {
+    const Channels channels = channels_of(group);
+    for (std::int64_t c = channels.first; c < channels.last; ++c) {
+      const auto at = static_cast<std::size_t>(c);
+      scale_[at] = rate_of(group) * (weight == nullptr ? 1.0F : weight[c % a_.channels]);
+      shift_[at] = (bias == nullptr ? 0.0F : bias[c % a_.channels]) - mean_of(group) * scale_[at];
+    }
+  }
+
+  // With n = (x - mean) * rate and u the gradient of n: that of x is rate * (u - mean of u - n * mean of u n).
+  void take_sums(std::int64_t group, const float* weight, double* of_weight, double* of_bias) {
+    const Channels channels = channels_of(group);
+    double total = 0;
+    double products = 0;
+    for (std::int64_t c = channels.first; c < channels.last; ++c) {
+      of_weight[c] = of_bias[c] = 0;
+      for_each_segment(c, [&](double sum, double product, double) {
+        of_bias[c] += sum;
+        of_weight[c] += product;
+      });
+      const double w = weight == nullptr ? 1.0 : double{weight[c % a_.channels]};
+      total += w * of_bias[c];
+      products += w * of_weight[c];
+    }
+    const double rate = rate_of(group);
+    const double factor = -rate * rate * products / elements_of_group();
+    const double offset = -rate * total / elements_of_group() - factor * mean_of(group);
+    std::fill(factor_.begin() + channels.first, factor_.begin() + channels.last, static_cast<float>(factor));
+    std::fill(offset_.begin() + channels.first, offset_.begin() + channels.last, static_cast<float>(offset));
+  }
+
+  // A group whose channels are apart goes through both passes while it is in the cache, where there are groups enough for all
+  // threads.
+  template <class Pass, class Between>
+  void in_two_passes(Pass first, Pass second, const Between& between) {
+    const std::int64_t pairs = a_.samples * groups_;
+    const std::int64_t threads = at::get_num_threads();
+    if (!a_.channels_last && (pairs % threads == 0 || pairs >= 4 * threads)) {
+      const std::int64_t shares = a_.channels / groups_ * a_.segments;
+      parallel(pairs, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t group = begin; group < end; ++group) {
+          first(a_, group * shares, (group + 1) * shares);
+          between(group);
+          second(a_, group * shares, (group + 1) * shares);
+        }
+      });
+      return;
+    }
+    const std::int64_t shares = a_.samples * a_.segments * (a_.channels_last ? 1 : a_.channels);
+    parallel(shares, [&](std::int64_t begin, std::int64_t end) { first(a_, begin, end); });
+    for (std::int64_t group = 0; group < pairs; ++group) between(group);
+    parallel(shares, [&](std::int64_t begin, std::int64_t end) { second(a_, begin, end); });
+  }
+
+  std::int64_t groups_;
+  detail::GroupNorm a_{};
+  at::Tensor statistics_;
+  std::vector<float> scale_, shift_, factor_, offset_, partials_;
+};
+
+const float* numbers(const at::Tensor& x) { return x.defined() ? x.const_data_ptr<float>() : nullptr; }
+
+// What a norm's backward pass needs beside x: weight, bias (or neither) and statistics.
+struct Saved {
+  at::Tensor weight, bias, statistics;
+  std::int64_t groups = 1;
+  bool silu = false;
+  double slope = 1;
+};
+
+void keep(AutogradContext* context, const GroupNormOptions& options) {
+  context->saved_data["groups"] = options.groups;
+  context->saved_data["silu"] = options.silu;
+  context->saved_data["slope"] = options.slope;
+}
+
+Saved saved_of(AutogradContext* context, const variable_list& tensors) {
+  return {tensors[1],
+          tensors[2],
+          tensors[3],
+          context->saved_data["groups"].toInt(),
+          context->saved_data["silu"].toBool(),
+          context->saved_data["slope"].toDouble()};
+}
+
+// Gradients of x, weight and bias. `may_overwrite`: nobody else reads `gradient`.
+variable_list norm_gradients(const at::Tensor& x, const at::Tensor& gradient, bool may_overwrite, const Saved& saved) {
+  Norm norm(x, saved.groups, saved.silu, saved.slope);
+  const std::int64_t samples = x.size(0);
+  const std::int64_t channels = x.size(1);
+  std::vector<double> of_weight(static_cast<std::size_t>(samples * channels));
+  std::vector<double> of_bias(of_weight.size());
+  variable_list result(3);
+  result[0] = norm.backward(x, gradient.contiguous(layout_of(x)), may_overwrite, saved.statistics, numbers(saved.weight),
+                            numbers(saved.bias), of_weight.data(), of_bias.data());
+  if (!saved.weight.defined()) return result;
+  const auto summed = [&](const std::vector<double>& values) {
+    at::Tensor sums = at::empty({channels}, x.options().dtype(at::kFloat));
+    for (std::int64_t c = 0; c < channels; ++c) {
+      double sum = 0;
+      for (std::int64_t n = 0; n < samples; ++n) sum += values[static_cast<std::size_t>(n * channels + c)];
+      sums.mutable_data_ptr<float>()[c] = static_cast<float>(sum);
+    }
+    return sums;
+  };
+  result[1] = summed(of_weight);
+  result[2] = summed(of_bias);
+  return result;
+}
+
+struct GroupNormFunction : torch::autograd::Function<GroupNormFunction> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const std::optional<at::Tensor>& weight,
+                            const std::optional<at::Tensor>& bias, const GroupNormOptions& options) {
+    const at::Tensor input = x.contiguous(layout_of(x));
+    const at::Tensor scale = weight ? weight->contiguous() : at::Tensor();
+    const at::Tensor shift = bias ? bias->contiguous() : at::Tensor();
+    Norm norm(input, options.groups, options.silu, options.slope);
+    at::Tensor out = norm.forward(input, numbers(scale), numbers(shift), options.epsilon);
+    context->save_for_backward({input, scale, shift, norm.statistics()});
+    keep(context, options);
+    return out;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const variable_list tensors = context->get_saved_variables();
+    variable_list result = norm_gradients(tensors[0], gradients[0], false, saved_of(context, tensors));
+    result.resize(4);
+    return result;
+  }
+};
+
+constexpr std::array<std::int64_t, 3> kByOne{1, 1, 1};
+constexpr std::array<std::int64_t, 3> kNoPadding{0, 0, 0};
+
+struct GroupNormConvolutionFunction : torch::autograd::Function<GroupNormConvolutionFunction> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                            const at::Tensor& conv_weight, const at::Tensor& conv_bias, const GroupNormOptions& options) {
+    const at::Tensor input = x.contiguous(layout_of(x));
+    const at::Tensor scale = weight.contiguous();
+    const at::Tensor shift = bias.contiguous();
+    Norm norm(input, options.groups, options.silu, options.slope);
+    const at::Tensor normed = norm.forward(input, numbers(scale), numbers(shift), options.epsilon);
+    context->save_for_backward({input, scale, shift, norm.statistics(), conv_weight, conv_bias});
+    keep(context, options);
+    return at::conv3d(normed, conv_weight.to(x.scalar_type()), conv_bias.to(x.scalar_type()), kByOne, kByOne);
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const variable_list tensors = context->get_saved_variables();
+    const Saved saved = saved_of(context, tensors);
+    const at::Tensor &x = tensors[0], &weight = tensors[4], &bias = tensors[5];
+    const at::Tensor cast = weight.to(x.scalar_type());
+    const auto gradients_of = [&](const at::Tensor& input, std::array<bool, 3> wanted) {
+      return at::convolution_backward(gradients[0], input, cast, bias.sizes(), kByOne, kByOne, kByOne, false, kNoPadding, 1,
+                                      wanted);
+    };
+    variable_list result(6);
+    if (context->needs_input_grad(3) || context->needs_input_grad(4)) {  // first: only they need the norm's result
+      const at::Tensor normed =
+          Norm(x, saved.groups, saved.silu, saved.slope).again(x, saved.statistics, numbers(saved.weight), numbers(saved.bias));
+      const auto found = gradients_of(normed, {false, context->needs_input_grad(3), context->needs_input_grad(4)});
+      if (std::get<1>(found).defined()) result[3] = std::get<1>(found).to(weight.scalar_type());
+      if (std::get<2>(found).defined()) result[4] = std::get<2>(found).to(bias.scalar_type());
+    }
+    if (context->needs_input_grad(0) || context->needs_input_grad(1) || context->needs_input_grad(2)) {
+      // Of the input the sizes count alone.
+      variable_list of_norm = norm_gradients(x, std::get<0>(gradients_of(x, {true, false, false})), true, saved);
+      std::move(of_norm.begin(), of_norm.end(), result.begin());
+    }
+    return result;
+  }
+};
+
+bool fits(const at::Tensor& numbers) { return !numbers.defined() || (numbers.is_cpu() && numbers.scalar_type() == at::kFloat); }
+
+}  // namespace
+
+at::Tensor group_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, const GroupNormOptions& options) {
+  MR_CHECK(x.dim() >= 2 && options.groups > 0 && x.size(1) % options.groups == 0,
+           "group_norm takes (N, C, ...) and a number of groups that divides C");
+  MR_CHECK(
+      weight.defined() == bias.defined() && (!weight.defined() || (weight.numel() == x.size(1) && bias.numel() == x.size(1))),
+      "group_norm takes a weight and a bias for each channel, or neither");
+  if (!has_kernel(x) || x.numel() == 0 || !fits(weight) || !fits(bias)) return group_norm_plain(x, weight, bias, options);
+  return GroupNormFunction::apply(x, optional(weight), optional(bias), options);
+}
+
+at::Tensor group_norm_conv3d(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                             const GroupNormOptions& options, const at::Tensor& conv_weight, const at::Tensor& conv_bias) {
+  if (x.dim() != 5 || !has_kernel(x) || x.numel() == 0 || !fits(weight) || !fits(bias)) {
+    return at::conv3d(group_norm(x, weight, bias, options), conv_weight.to(x.scalar_type()), conv_bias.to(x.scalar_type()),
+                      kByOne, kByOne);
+  }
+  MR_CHECK(options.groups > 0 && x.size(1) % options.groups == 0 && weight.numel() == x.size(1) && bias.numel() == x.size(1),
+           "group_norm_conv3d takes a number of groups that divides the channels, and a weight and a bias for each of them");
+  return GroupNormConvolutionFunction::apply(x, weight, bias, conv_weight, conv_bias, options);
+}
+
+at::Tensor group_norm_plain(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                            const GroupNormOptions& options) {
+  const bool is_half = x.scalar_type() == at::kBFloat16 || x.scalar_type() == at::kHalf;
+  const at::Tensor wide = is_half ? x.to(at::kFloat) : x;
+  const at::Tensor h = at::group_norm(wide, options.groups, optional(weight), optional(bias), options.epsilon);
+  const at::Tensor y = options.silu ? at::silu(h) : options.slope == 1.0 ? h : at::leaky_relu(h, options.slope);
+  return y.to(x.scalar_type());
+}
+
+}  // namespace millrace::kernels

@@ -1,0 +1,31 @@
+// Group norm and the activation behind it, in one pass for the statistics and one for the result.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+namespace millrace::kernels {
+
+struct GroupNormOptions {
+  std::int64_t groups = 1;  // divides the channels; as many as channels: an instance norm
+  double epsilon = 1e-5;
+  bool silu = false;   // else:
+  double slope = 1.0;  // of what follows the norm, below zero
+};
+
+// act((x - mean) * rate * weight + bias), x (N, C, ...), mean and rate = 1 / sqrt(variance + epsilon) those of a sample's group
+// of neighbouring channels; weight and bias (C), both defined or neither. Two passes over x forward, two over x and the gradient
+// backward, the second from the cache where a group fits it; saved are x and two numbers for each group. fp32 or bf16 on the CPU,
+// weight and bias fp32, contiguous or channels last, which the result keeps; fp32 inside. Everything else takes the plain path.
+// Differentiable once.
+at::Tensor group_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, const GroupNormOptions& options);
+// group_norm, then a convolution with weight (O, C, 3, 3, 3) and bias (O), fp32, of padding 1: its input is not kept but made
+// again in the backward pass, from x and the statistics, with the same bits.
+at::Tensor group_norm_conv3d(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                             const GroupNormOptions& options, const at::Tensor& conv_weight, const at::Tensor& conv_bias);
+// The same from ATen's operations, bf16 and fp16 in fp32; result in x's type.
+at::Tensor group_norm_plain(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                            const GroupNormOptions& options);
+
+}  // namespace millrace::kernels

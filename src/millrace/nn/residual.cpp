@@ -1,0 +1,75 @@
+#include "millrace/nn/residual.h"
+
+#include <ATen/autocast_mode.h>
+#include <ATen/ops/conv3d.h>
+
+#include <array>
+
+#include "millrace/device/autocast.h"
+#include "millrace/kernels/group_norm.h"
+#include "millrace/kernels/upsampled_conv3d.h"
+#include "millrace/telemetry/spans.h"
+
+namespace millrace::nn {
+namespace {
+
+// How often a switch's path was taken, by the row's name.
+struct Taken {
+  telemetry::Counter group_norm{"fused_group_norm"}, lean_norm{"lean_norms"}, upsampling{"phased_upsampling"},
+      channels_last{"channels_last"};
+};
+const Taken& taken() {
+  static const Taken all;
+  return all;
+}
+
+// What the convolution behind it would cast its input to.
+at::ScalarType type_for_convolution(const at::Tensor& x) {
+  const auto device = x.device().type();
+  const bool is_cast = at::autocast::is_autocast_enabled(device) && x.scalar_type() != at::kDouble;
+  return is_cast ? at::autocast::get_autocast_dtype(device) : x.scalar_type();
+}
+
+at::Tensor norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, const kernels::GroupNormOptions& options,
+                const ResidualPaths& paths) {
+  const at::ScalarType type = type_for_convolution(x);
+  const device::NoAutocast fp32(x.device().type());
+  if (!paths.fused_group_norm) return kernels::group_norm_plain(x, weight, bias, options).to(type);
+  taken().group_norm.add(1);
+  return kernels::group_norm(x, weight, bias, options).to(type);
+}
+
+}  // namespace
+
+at::Tensor group_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, std::int64_t groups, double eps,
+                      bool silu, const ResidualPaths& paths) {
+  return norm(x, weight, bias, {.groups = groups, .epsilon = eps, .silu = silu}, paths);
+}
+
+at::Tensor normed_conv3d(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, std::int64_t groups, double eps,
+                         bool silu, const at::Tensor& conv_weight, const at::Tensor& conv_bias, const ResidualPaths& paths) {
+  constexpr std::array<std::int64_t, 3> kOne{1, 1, 1};
+  const kernels::GroupNormOptions options{.groups = groups, .epsilon = eps, .silu = silu};
+  if (!paths.lean_norms || !paths.fused_group_norm)
+    return at::conv3d(norm(x, weight, bias, options, paths), conv_weight, conv_bias, kOne, kOne);
+  const at::Tensor narrow = x.to(type_for_convolution(x));
+  const device::NoAutocast as_it_is(x.device().type());
+  taken().group_norm.add(1);
+  taken().lean_norm.add(1);
+  return kernels::group_norm_conv3d(narrow, weight, bias, options, conv_weight, conv_bias);
+}
+
+at::Tensor instance_norm_leaky(const at::Tensor& x, double eps, double slope, const ResidualPaths& paths) {
+  return norm(x, {}, {}, {.groups = x.size(1), .epsilon = eps, .slope = slope}, paths);
+}
+
+at::Tensor upsampled_conv3d(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, const ResidualPaths& paths) {
+  const at::Tensor narrow = x.to(type_for_convolution(x));
+  const device::NoAutocast as_it_is(x.device().type());
+  if (narrow.is_contiguous(at::MemoryFormat::ChannelsLast3d) && !narrow.is_contiguous()) taken().channels_last.add(1);
+  if (!paths.phased_upsampling) return kernels::upsampled_conv3d_plain(narrow, weight, bias);
+  taken().upsampling.add(1);
+  return kernels::upsampled_conv3d(narrow, weight, bias);
+}
+
+}  // namespace millrace::nn
