@@ -1,0 +1,16 @@
+// `millrace encode` and `millrace decode`: files through a trained autoencoder.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+
+#include "millrace/train/entry.h"
+
+namespace millrace::recipes::autoencoder_3d {
+
+// For Entry::commands; `row` gives the recipe's entry. Both return the exit code.
+[[nodiscard]] RecipeCommand encode_command(std::function<Entry()> row);
+[[nodiscard]] RecipeCommand decode_command(std::function<Entry()> row);
+
+}  // namespace millrace::recipes::autoencoder_3d
