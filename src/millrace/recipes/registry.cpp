@@ -2,7 +2,9 @@
 
 #include <array>
 
+#include "millrace/recipes/autoencoder_3d/entry.h"
 #include "millrace/recipes/cosmology/entry.h"
+#include "millrace/recipes/image_pairs/entry.h"
 #include "millrace/recipes/language_model/entry.h"
 #include "millrace/recipes/neural_response/entry.h"
 
@@ -10,9 +12,7 @@ namespace millrace::recipes {
 
 std::span<const Entry> all() {
   static const std::array kEntries = {
-      cosmology::entry(),
-      language_model::entry(),
-      neural_response::entry(),
+      autoencoder_3d::entry(), cosmology::entry(), image_pairs::entry(), language_model::entry(), neural_response::entry(),
   };
   return kEntries;
 }

@@ -1,0 +1,156 @@
+// Section "recipe" of an image_pairs run's config.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "millrace/config/field.h"
+
+namespace millrace::recipes::image_pairs {
+
+enum class Resize : std::uint8_t { crop, clip };
+enum class BaseType : std::uint8_t { bf16, fp16, fp32 };
+
+struct RecipeConfig {
+  std::string labels;
+  std::string train_pairs;
+  std::string val_pairs;
+  std::vector<std::string> data_roots;
+  std::vector<std::string> strip_prefixes;
+  std::int64_t folds = 5;
+  std::int64_t fold = 1;
+  std::int64_t per_class = 15000;
+  double theta = 0.2;
+  double near_band = 0.15;
+  double near_ratio = 0.5;
+  std::int64_t val_samples = 1000;
+  std::int64_t image_size = 336;
+  Resize resize = Resize::crop;
+  bool swap_double = true;
+  std::string question =
+      "Which of the two images has less noise? Answer with exactly one word: First (first image), Second (second image), or "
+      "Similar (equally clean)";
+  std::vector<std::int64_t> prompt_token_ids;
+  std::vector<std::int64_t> answer_token_ids;
+  std::int64_t image_token_id = 258;
+  std::int64_t max_seq_len = 1250;
+  std::int64_t patch_size = 14;
+  std::int64_t vision_width = 1024;
+  std::int64_t vision_layers = 24;
+  std::int64_t vision_heads = 16;
+  std::int64_t vision_hidden = 4096;
+  std::int64_t vision_feature_layer = -2;
+  std::int64_t decoder_width = 4096;
+  std::int64_t decoder_layers = 32;
+  std::int64_t decoder_heads = 32;
+  std::int64_t decoder_hidden = 11008;
+  std::int64_t vocab_size = 32064;
+  double rope_base = 10000;
+  std::int64_t lora_r = 8;
+  double lora_alpha = 32;
+  double lora_dropout = 0.05;
+  std::vector<std::string> lora_targets = {"q_proj", "k_proj", "v_proj", "o_proj"};
+  bool lora_vision = false;
+  std::vector<std::string> base_weights;
+  BaseType base_dtype = BaseType::bf16;
+  config::Auto<bool> freeze_base;
+  std::string adapter;
+  config::Auto<double> projector_learning_rate;
+  double similar_weight = 1.2;
+  double swap_ce_weight = 1.0;
+  double consistency_start = 5;
+  double consistency_end = 20;
+  double consistency_ramp = 0.5;
+  std::int64_t consistency_steps = 0;
+  config::Auto<bool> share_image_features;
+  config::Auto<bool> cache_image_features;
+  double bradley_terry_d = 1.0;
+  double bradley_terry_k = 1.0;
+  bool baseline = false;
+
+  static consteval auto fields() {
+    using C = RecipeConfig;
+    using config::field;
+    return std::tuple{
+        field<&C::labels>("Text file of lines \"name score\". Empty: labels.txt in data.dir.").path().free_on_resume(),
+        field<&C::train_pairs>("CSV img1,img2,score1,score2,label. Empty: drawn from the labels.").path().free_on_resume(),
+        field<&C::val_pairs>("CSV of pairs to validate with. Empty: drawn from the labels.").path().free_on_resume(),
+        field<&C::data_roots>("Folders in which images are looked for, after the name as it stands. Empty: data.dir/images, "
+                              "data.dir.")
+            .path()
+            .free_on_resume(),
+        field<&C::strip_prefixes>("Beginnings of image names that are taken off before they are looked for.").free_on_resume(),
+        field<&C::folds>("Parts that the images are dealt into; one validates.").min(2),
+        field<&C::fold>("Part that validates, from 1.").min(1),
+        field<&C::per_class>("Training pairs of each answer.").min(1),
+        field<&C::theta>("Images whose scores differ by this or less are similar.").min(0),
+        field<&C::near_band>("Difference of scores within which a part of the similar pairs must be.").min(0),
+        field<&C::near_ratio>("That part.").min(0).max(1),
+        field<&C::val_samples>("Pairs of the validation; 0 = all pairs of its images.").min(0).free_on_resume(),
+        field<&C::image_size>("Rows and columns of what the network sees.").min(16).unit("px"),
+        field<&C::resize>("crop: the middle of an image as it is; clip: its short side is brought to image_size first, which "
+                          "removes fine detail such as noise."),
+        field<&C::swap_double>("Train on each pair in both orders."),
+        field<&C::question>("Text behind the two images; letters become tokens byte by byte."),
+        field<&C::prompt_token_ids>("The prompt in tokens of the base's tokenizer, image_token_id where the images stand. Empty: "
+                                    "from the question."),
+        field<&C::answer_token_ids>("Tokens of First, Second and Similar. Empty: those of the byte tokenizer."),
+        field<&C::image_token_id>("Token that stands for one patch of an image.").min(0),
+        field<&C::max_seq_len>("Longest prompt in tokens; a longer one is an error.").min(1),
+        field<&C::patch_size>("Rows and columns of a patch, which becomes one token.").min(1).unit("px"),
+        field<&C::vision_width>("Width of the vision tower.").min(1),
+        field<&C::vision_layers>("Its blocks, as published; those behind vision_feature_layer are not built.").min(1),
+        field<&C::vision_heads>("Attention heads of its blocks.").min(1),
+        field<&C::vision_hidden>("Width of their feed-forward layers.").min(1),
+        field<&C::vision_feature_layer>("Block whose output is used, counted from the end: -1 the last, -2 the one before.")
+            .max(-1),
+        field<&C::decoder_width>("Width of the decoder.").min(2),
+        field<&C::decoder_layers>("Its blocks.").min(1),
+        field<&C::decoder_heads>("Attention heads of its blocks.").min(1),
+        field<&C::decoder_hidden>("Width of their feed-forward layers.").min(1),
+        field<&C::vocab_size>("Rows of its embedding; the byte tokenizer has 262.").min(1),
+        field<&C::rope_base>("Base of the rotary positions' wavelengths.").above(0),
+        field<&C::lora_r>("Rank of the adapters; 0 = none.").min(0),
+        field<&C::lora_alpha>("An adapter's product is multiplied by lora_alpha / lora_r.").above(0),
+        field<&C::lora_dropout>("Dropout of an adapter's input.").min(0).below(1),
+        field<&C::lora_targets>("Projections of the decoder that have an adapter."),
+        field<&C::lora_vision>("Adapters on queries, keys and values of the vision tower too."),
+        field<&C::base_weights>("Safetensors files, or folders with them and their index, of tower, projector and decoder under "
+                                "LLaVA-1.5's names. Empty: weights are drawn.")
+            .path()
+            .free_on_resume(),
+        field<&C::base_dtype>("What frozen weights of base_weights are kept in."),
+        field<&C::freeze_base>("Train projector and adapters alone; auto = where base_weights are given."),
+        field<&C::adapter>("Adapter to begin with: a folder with adapter_model.safetensors, as PEFT saves it. Empty: none.")
+            .path(),
+        field<&C::projector_learning_rate>(
+            "Learning rate of the projector; auto = a tenth of optim.learning_rate on a frozen base, else the same.")
+            .above(0),
+        field<&C::similar_weight>("Weight of the cross-entropy of similar pairs.").min(0),
+        field<&C::swap_ce_weight>("Weight of the cross-entropy of swapped pairs.").min(0),
+        field<&C::consistency_start>("Weight of the difference between a pair's two orders, at the first step.").min(0),
+        field<&C::consistency_end>("The same once it is raised.").min(0),
+        field<&C::consistency_ramp>("Part of the run in which it is raised.").above(0).max(1),
+        field<&C::consistency_steps>("Steps of which that is a part; 0 = those of the run.").min(0),
+        field<&C::share_image_features>("Compute the features of a pair's images once for both orders; auto = yes."),
+        field<&C::cache_image_features>("Keep features of a frozen tower over epochs; auto = in a quarter of the free memory."),
+        field<&C::bradley_terry_d>("Half width of the band of equal scores, in the ranking's model of answers.").min(0),
+        field<&C::bradley_terry_k>("Steepness of an answer in the difference of scores, in that model.").above(0),
+        field<&C::baseline>("Validations also tell how many pairs the classical estimate of noise gets right.").free_on_resume()};
+  }
+};
+
+// The section an image_pairs run adds to its config.
+struct Sections {
+  RecipeConfig recipe;
+
+  static consteval auto fields() {
+    using C = Sections;
+    using config::field;
+    return std::tuple{field<&C::recipe>("The pairs of images, the network that judges them and its losses.")};
+  }
+};
+
+}  // namespace millrace::recipes::image_pairs

@@ -1,0 +1,64 @@
+#include "millrace/recipes/image_pairs/features.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/stack.h>
+#include <gtest/gtest.h>
+
+namespace millrace::recipes::image_pairs {
+namespace {
+
+// "Pixels" that are all the image's number.
+at::Tensor pixels_of(const std::vector<std::int64_t>& ids) {
+  std::vector<at::Tensor> images;
+  for (const std::int64_t id : ids) images.push_back(at::full({3, 4, 4}, static_cast<double>(id)));
+  return at::stack(images);
+}
+
+at::Tensor features(FeatureStore& store, const std::vector<std::int64_t>& ids) {
+  return store.of(ids, pixels_of(ids), [](const at::Tensor& image) {
+    EXPECT_EQ(image.size(0), 1) << "one image at a time";
+    return image.select(1, 0).flatten(1).unsqueeze(1) * 2;
+  });
+}
+
+constexpr std::uint64_t kOne = 16 * sizeof(float);  // bytes of an image's features
+
+TEST(FeatureStoreTest, AnImageIsLookedAtOnceAndBelongsToItsRow) {
+  FeatureStore store(10, 10 * kOne);
+  const at::Tensor first = features(store, {3, 1, 3});
+  EXPECT_EQ(store.made(), 2);
+  EXPECT_EQ(first.select(2, 0).flatten()[0].item<float>(), 6);
+  EXPECT_EQ(first.select(2, 0).flatten()[1].item<float>(), 2);
+  EXPECT_TRUE(first[0].equal(first[2]));
+  (void)features(store, {1, 2, 3});
+  EXPECT_EQ(store.made(), 3);
+  EXPECT_EQ(store.bytes(), 3 * kOne);
+}
+
+TEST(FeatureStoreTest, KeepsWhatFitsAndMakesTheRestAnew) {
+  FeatureStore bounded(10, 2 * kOne), nothing(10, 0), all(10, 10 * kOne);
+  for (int epoch = 0; epoch < 2; ++epoch) {
+    const std::vector<std::int64_t> ids = {4, 5, 6, 4};
+    EXPECT_TRUE(features(bounded, ids).equal(features(all, ids)));
+    EXPECT_TRUE(features(nothing, ids).equal(features(all, ids)));
+  }
+  EXPECT_EQ(bounded.bytes(), 2 * kOne);
+  EXPECT_EQ(bounded.made(), 4);
+  EXPECT_EQ(nothing.bytes(), 0U);
+  EXPECT_EQ(nothing.made(), 6);
+  EXPECT_EQ(all.made(), 3);
+}
+
+TEST(FeatureStoreTest, ForgetsForAnotherNumberFormat) {
+  FeatureStore store(4, 4 * kOne);
+  (void)features(store, {0, 1});
+  store.forget();
+  EXPECT_EQ(store.bytes(), 0U);
+  (void)features(store, {0, 1});
+  EXPECT_EQ(store.made(), 4);
+}
+
+}  // namespace
+}  // namespace millrace::recipes::image_pairs

@@ -1,0 +1,32 @@
+// Scores of images, and what follows from two of them.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace millrace::recipes::image_pairs {
+
+enum class Answer : std::uint8_t { first, second, similar };
+[[nodiscard]] const std::string& name_of(Answer answer);  // "First", "Second", "Similar"
+[[nodiscard]] std::optional<Answer> answer_named(std::string_view name);
+
+// Which image has the higher score; similar when they differ by `theta` or less, compared in millionths, as pair files hold them.
+[[nodiscard]] Answer answer_of(double first, double second, double theta);
+
+struct Labelled {
+  std::string name;
+  double score = 0;
+};
+// Lines "name score" of a UTF-8 text, in the order of names; blank lines and those that begin with "#" are passed over. The name
+// may have blanks. DataError naming lines: no number behind the name, a number that is not finite, a name that comes twice.
+[[nodiscard]] std::vector<Labelled> read_labels(const std::filesystem::path& file);
+
+// At most `most` images of each `width` of scores, drawn with `seed`; in the order of names.
+[[nodiscard]] std::vector<Labelled> even_in_score(std::vector<Labelled> labels, std::int64_t most, double width,
+                                                  std::uint64_t seed);
+
+}  // namespace millrace::recipes::image_pairs

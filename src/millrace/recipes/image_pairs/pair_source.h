@@ -1,0 +1,23 @@
+// Pairs of images as samples.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <vector>
+
+#include "millrace/core/batch.h"
+#include "millrace/data/source.h"
+#include "millrace/recipes/image_pairs/config.h"
+#include "millrace/recipes/image_pairs/pairs.h"
+
+namespace millrace::recipes::image_pairs {
+
+// S x S pixels of three bytes, as recipe.resize says. Grey becomes three equal channels; alpha is dropped. DataError naming the
+// file: neither PNG nor JPEG, damaged, smaller than the crop.
+[[nodiscard]] std::vector<std::uint8_t> read_image(const std::filesystem::path& file, const RecipeConfig& recipe);
+
+// Sample i is pair i: "images" u8 [2,S,S,3], "label" i64 []. A part is an image: kept once, however many pairs it is in.
+[[nodiscard]] std::shared_ptr<const data::Source> pair_source(const PairFiles& files, Split split, const RecipeConfig& recipe);
+
+}  // namespace millrace::recipes::image_pairs

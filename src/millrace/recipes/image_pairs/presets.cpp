@@ -1,0 +1,90 @@
+#include "millrace/recipes/image_pairs/presets.h"
+
+#include "millrace/recipes/image_pairs/prompt.h"
+
+namespace millrace::recipes::image_pairs {
+namespace {
+
+struct Tower {
+  std::int64_t image, patch, width, layers, heads, hidden, feature_layer;
+};
+struct Decoder {
+  std::int64_t width, layers, heads, hidden, vocabulary;
+};
+
+Json network(const Tower& tower, const Decoder& decoder) {
+  return {{"recipe.image_size", tower.image},
+          {"recipe.patch_size", tower.patch},
+          {"recipe.vision_width", tower.width},
+          {"recipe.vision_layers", tower.layers},
+          {"recipe.vision_heads", tower.heads},
+          {"recipe.vision_hidden", tower.hidden},
+          {"recipe.vision_feature_layer", tower.feature_layer},
+          {"recipe.decoder_width", decoder.width},
+          {"recipe.decoder_layers", decoder.layers},
+          {"recipe.decoder_heads", decoder.heads},
+          {"recipe.decoder_hidden", decoder.hidden},
+          {"recipe.vocab_size", decoder.vocabulary}};
+}
+
+Json join(Json values, const Json& more) {
+  values.update(more);
+  return values;
+}
+
+Json smoke() {
+  return join(network({32, 8, 64, 2, 4, 256, -1}, {64, 2, 4, 176, ByteTokens::kSize}), {{"recipe.question", "Cleaner?"},
+                                                                                        {"recipe.per_class", 1000},
+                                                                                        {"recipe.consistency_steps", 400},
+                                                                                        {"recipe.val_samples", 512},
+                                                                                        {"optim.learning_rate", 1e-3},
+                                                                                        {"train.epochs", 0},
+                                                                                        {"train.max_steps", 300},
+                                                                                        {"train.validate_every", 100},
+                                                                                        {"log.every", 20},
+                                                                                        {"snapshot.every_steps", 100}});
+}
+
+Json small() {
+  return join(network({64, 8, 192, 4, 6, 768, -1}, {256, 4, 8, 688, ByteTokens::kSize}), {{"recipe.per_class", 5000},
+                                                                                          {"recipe.val_samples", 512},
+                                                                                          {"optim.learning_rate", 5e-4},
+                                                                                          {"train.epochs", 0},
+                                                                                          {"train.max_steps", 150},
+                                                                                          {"train.validate_every", 50},
+                                                                                          {"log.every", 10},
+                                                                                          {"snapshot.every_steps", 50}});
+}
+
+// The published sizes of LLaVA-1.5-7B.
+Json full() {
+  return join(network({336, 14, 1024, 24, 16, 4096, -2}, {4096, 32, 32, 11008, 32064}),
+              {{"recipe.question", "Which image has less noise? First, Second or Similar?"}});
+}
+
+}  // namespace
+
+Json defaults() {
+  return {{"data.batch_size", 32},
+          {"data.drop_last", true},
+          {"optim.learning_rate", 2e-4},
+          {"optim.weight_decay", 0.1},
+          {"optim.clip_norm", 1.0},
+          {"optim.schedule", "warmup_cosine"},
+          {"optim.warmup_frac", 0.05},
+          {"train.epochs", 3},
+          {"train.seed", 42},
+          {"train.early_stop_patience", 5},
+          {"train.early_stop_delta", 1e-4},
+          {"snapshot.frozen", "leave_out"},
+          {"log.train_metrics", true}};
+}
+
+std::vector<std::pair<std::string, Json>> presets() {
+  return {{"smoke", smoke()},
+          {"small", small()},
+          {"full", full()},
+          {"original", join(full(), {{"recipe.resize", "clip"}, {"data.workers", 16}, {"log.line", "original"}})}};
+}
+
+}  // namespace millrace::recipes::image_pairs

@@ -1,0 +1,125 @@
+// Whole runs on images of known noise: what the recipe promises of learning, of a frozen base and of its commands.
+#include <ATen/TensorOperators.h>
+#include <gtest/gtest.h>
+#include <torch/nn/module.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+#include <sstream>
+#include <string>
+
+#include "millrace/base/fs.h"
+#include "millrace/recipes/image_pairs/entry.h"
+#include "millrace/recipes/image_pairs/make_data.h"
+#include "millrace/recipes/image_pairs/model.h"
+#include "millrace/train/run.h"
+
+namespace millrace::recipes::image_pairs {
+namespace {
+
+namespace stdfs = std::filesystem;
+
+stdfs::path base() { return stdfs::path(MILLRACE_BUILD_DIR) / "image_pairs_runs"; }
+
+// The images of the smoke preset, made once per program.
+std::string smoke_images() {
+  static const std::string folder = [] {
+    const stdfs::path path = base() / "smoke_images";
+    stdfs::remove_all(path);
+    stdfs::create_directories(path);
+    write_sample_images(*sample_images_of("smoke"), path, 0);
+    return path.string();
+  }();
+  return folder;
+}
+
+RunOutcome train(const Json& values, const std::string& name) {
+  const stdfs::path run = base() / name;
+  stdfs::remove_all(run);
+  const Entry row = entry();
+  const config::Schema schema = schema_of(row);
+  const auto aliases = aliases_of(row);
+  config::Layers layers(schema, aliases);
+  layers.add_values(row.defaults, "recipe");
+  for (const auto& [preset, preset_values] : row.presets) {
+    if (preset == "smoke") layers.add_values(preset_values, "preset");
+  }
+  layers.add_values(
+      {{"run.dir", run.string()}, {"data.dir", smoke_images()}, {"log.tensorboard", false}, {"precision.dtype", "fp32"}}, "test");
+  layers.add_values(values, "test");
+  telemetry::Console console(telemetry::Console::Mode::quiet);
+  RunRequest request{.entry = &row, .config = layers.resolve(), .preset = "smoke", .console = &console};
+  return run_training(request);
+}
+
+double metric(const RunOutcome& outcome, const std::string& name) {
+  return outcome.summary.at("metrics").at(name).at("last").get<double>();
+}
+
+std::vector<Json> records(const RunOutcome& run, const std::string& kind) {
+  std::istringstream text(Fs::real().read_file(run.run_folder / "log.jsonl"));
+  std::vector<Json> all;
+  for (std::string line; std::getline(text, line);) {
+    Json event = Json::parse(line);
+    if (event.value("kind", "") == kind) all.push_back(std::move(event));
+  }
+  return all;
+}
+
+// Guessing has a cross-entropy of ln 3 = 1.0986, times 1.2 for similar pairs, and is right once in three.
+TEST(PairLearning, TheSmokePresetLearnsToTellNoise) {
+  const RunOutcome run = train({{"train.max_steps", 220}, {"train.validate_at_start", true}}, "smoke");
+  EXPECT_EQ(run.summary.at("parameters"), 264'256);
+  const std::vector<Json> validations = records(run, "validation");
+  const auto start = [&](const char* name) { return validations.front().at(name).get<double>(); };
+  EXPECT_NEAR(start("val_loss/ce"), 1.17, 0.06);
+  EXPECT_GT(start("accuracy"), 0.2);
+  EXPECT_LT(start("accuracy"), 0.45);
+  std::cout << "cross-entropy " << metric(run, "val_loss/ce") << ", accuracy " << metric(run, "accuracy") << ", swap agreement "
+            << metric(run, "swap_agreement") << ", rank correlation " << metric(run, "score_spearman") << "\n";
+  EXPECT_LT(metric(run, "val_loss/ce"), 0.80);
+  EXPECT_GT(metric(run, "accuracy"), 0.6);
+  EXPECT_GT(metric(run, "swap_agreement"), 0.7);
+  EXPECT_GT(metric(run, "score_spearman"), 0.7);
+  for (const char* picture : {"confusion", "scores", "hard_pairs"})
+    EXPECT_TRUE(stdfs::exists(run.run_folder / "pictures" / (std::string(picture) + ".png"))) << picture;
+  const std::string table = Fs::real().read_file(run.run_folder / "training_log.csv");
+  EXPECT_EQ(std::ranges::count(table, '\n'), 1 + static_cast<std::int64_t>(records(run, "step").size()))
+      << "a head, a row a line";
+}
+
+// Base / W at first, the base at the end of the warm-up, a hundredth at the end; an update a batch.
+TEST(PairLearning, TheScheduleAndTheUpdatesAreThePages) {
+  const RunOutcome run = train({{"train.max_steps", 40}, {"log.every", 1}, {"optim.learning_rate", 2e-4}}, "schedule");
+  const std::vector<Json> steps = records(run, "step");
+  ASSERT_EQ(steps.size(), 40U);
+  EXPECT_EQ(run.summary.at("steps"), 40);
+  EXPECT_NEAR(steps[0].at("lr").get<double>(), 1e-4, 1e-9) << "5 % of 40 are two steps";
+  EXPECT_NEAR(steps[1].at("lr").get<double>(), 2e-4, 1e-9);
+  EXPECT_NEAR(steps[39].at("lr").get<double>(), 2e-6, 6e-7);
+}
+
+TEST(PairLearning, AFrozenBaseStaysAsItIsAndItsFeaturesMayBeKept) {
+  const Json frozen = {{"recipe.freeze_base", true}, {"train.max_steps", 6}, {"train.validate_every", 6}, {"log.every", 1}};
+  const RunOutcome kept = train(frozen, "kept");
+  Json off = frozen;
+  off["recipe.cache_image_features"] = false;
+  const RunOutcome made = train(off, "made");
+  EXPECT_EQ(kept.summary.at("state_sha256"), made.summary.at("state_sha256")) << "features kept or made anew are the same bits";
+  telemetry::Console console(telemetry::Console::Mode::quiet);
+  const Loaded loaded = load_for_inference(entry(), kept.run_folder, nullptr, Json::object(), console);
+  const auto run = config::read<Sections>(loaded.config.values).recipe;
+  PairModel fresh(run, 42, true);
+  const auto drawn = fresh.named_parameters();
+  for (const auto& item : loaded.recipe->model().named_parameters()) {
+    const Part part = part_of(item.key());
+    const bool is_base = part == Part::vision || part == Part::decoder;
+    EXPECT_EQ(item.value().equal(*drawn.find(item.key())), is_base) << item.key();
+  }
+  const std::vector<Json> steps = records(kept, "step");
+  EXPECT_NEAR(steps.front().at("train/consistency_weight").get<double>(), 5, 1e-9);
+}
+
+}  // namespace
+}  // namespace millrace::recipes::image_pairs
