@@ -214,5 +214,83 @@ class ImagesAsSession(unittest.TestCase):
             self.assertIn(word, str(refused.exception))
 
 
+@unittest.skipIf(np is None, "no numpy")
+class NiftiPairs(unittest.TestCase):
+    def setUp(self):
+        import nifti_to_npz
+
+        self.tool = nifti_to_npz
+        self.folder = tempfile.TemporaryDirectory()
+        self.out = Path(self.folder.name)
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def pair(self, name):
+        with np.load(self.out / name) as file:
+            return file["arr_0"]
+
+    def test_a_series_gives_its_first_two_volumes(self):
+        values = np.arange(2 * 3 * 4 * 3, dtype=np.int16).reshape(2, 3, 4, 3)
+        self.assertEqual(self.tool.convert([("a/s.nii.gz", values)], self.out), {self.out.name: 1})
+        pair = self.pair("s.npz")
+        self.assertEqual((pair.shape, pair.dtype), ((2, 4, 3, 2), np.float32))
+        self.assertEqual(pair[0, 3, 2, 1], values[1, 2, 3, 0])
+        self.assertEqual(pair[1, 3, 2, 1], values[1, 2, 3, 1])
+
+    def test_a_volume_gets_a_thinned_copy(self):
+        values = np.random.default_rng(1).uniform(10, 30, (32, 32, 32))
+        self.tool.convert([("v.nii", values)], self.out, q=40.0)
+        low, high = self.pair("v.npz").astype(np.float64)
+        np.testing.assert_allclose(high, values.T, rtol=1e-6)
+        width = np.percentile(high, 99.5) - high.min()
+        counts = (low - high.min()) / width * 40
+        self.assertLess(np.abs(counts - np.round(counts)).max(), 1e-3)
+        self.assertAlmostEqual((low - high).mean() / width, 0, delta=5 * np.sqrt(0.5 / 40 / 32**3))
+        self.assertAlmostEqual(((low - high) ** 2).mean() / (width * (high - high.min()).mean() / 40), 1, delta=0.05)
+
+    def test_blocks_of_training_and_validation_lie_apart(self):
+        values = np.arange(20 * 64 * 10, dtype=np.float32).reshape(20, 64, 10)  # y is the longest axis
+        series = np.stack([values, values + 0.5], axis=-1)
+        written = self.tool.convert([("v.nii", series)], self.out, blocks=9, block=(16, 16, 16), share=0.25, seed=3)
+        self.assertEqual(written, {"train": 9, "val": 3})
+        rows = {"train": set(), "val": set()}
+        for folder, seen in rows.items():
+            for path in sorted((self.out / folder).iterdir()):
+                pair = self.pair(path)
+                self.assertEqual(pair.shape, (2, 10, 16, 16))
+                np.testing.assert_array_equal(pair[1], pair[0] + 0.5)
+                seen.update(np.unique(pair[0].astype(int) // 10 % 64))
+        self.assertLess(max(rows["train"]), 48)
+        self.assertGreaterEqual(min(rows["val"]), 48)
+        self.assertGreater(len(rows["train"]), 30)
+
+    def test_equal_seeds_give_equal_files(self):
+        values = np.random.default_rng(1).uniform(0, 1, (12, 12, 12))
+        for name in ("one", "two"):
+            self.tool.convert([("v.nii", values)], self.out / name, blocks=3, block=(8, 8, 8), seed=5)
+        for path in (self.out / "one").rglob("*.npz"):
+            np.testing.assert_array_equal(self.pair(path), self.pair(self.out / "two" / path.relative_to(self.out / "one")))
+
+    def test_what_is_no_volume_is_refused(self):
+        for values, said in ((np.zeros((3, 4)), "expected (x, y, z)"), (np.full((2, 2, 2), np.nan), "not finite")):
+            with self.assertRaises(SystemExit) as refused:
+                self.tool.convert([("v.nii", values)], self.out)
+            self.assertIn(said, str(refused.exception))
+
+    def test_real_volumes(self):
+        try:
+            import nibabel  # noqa: F401
+        except ImportError:
+            self.skipTest("no nibabel")
+        volumes = [TOOLS.parent.parent / "shared" / "data" / "volumes" / name for name in ("example4d.nii.gz", "someones_anatomy.nii.gz")]
+        if not all(path.exists() for path in volumes):
+            self.skipTest("no real volumes in ../shared/data/volumes")
+        subprocess.run([sys.executable, TOOLS / "nifti_to_npz.py", *volumes, "--out", self.out, "--blocks", "4", "--block", "16", "32", "32"],
+                       check=True, capture_output=True)
+        self.assertEqual(len(list((self.out / "train").iterdir())), 8)
+        self.assertEqual(self.pair("train/example4d-000.npz").shape, (2, 16, 32, 32))
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -49,7 +49,8 @@ Case draw(std::mt19937& random) {
     drawn.weight.push_back(size);
     drawn.stride.push_back(is_usual ? stride : between(random, 1, 4));
     drawn.padding.push_back(between(random, 0, size / 2));
-    drawn.input.push_back(between(random, size, 19));
+    const std::int64_t least = drawn.transposed ? size : std::max<std::int64_t>(1, size - 2 * drawn.padding.back());
+    drawn.input.push_back(between(random, least, between(random, 0, 2) == 0 ? size : 19));  // now and then a short axis
   }
   if (is_volume && between(random, 0, 5) == 0) {
     drawn.input[2] = between(random, drawn.weight[2], 6);

@@ -63,7 +63,8 @@ def fresh_with_a_mistake(world, place):
 
 def first_runs_at_once(world, place):
     """Sample data of a preset is published whole, and once."""
-    for recipe, data, count in (("cosmology", world.co, 3), ("language_model", world.lm, 4), ("neural_response", world.nr, 2)):
+    for recipe, data, count in (("cosmology", world.co, 3), ("language_model", world.lm, 4), ("neural_response", world.nr, 2),
+                                ("autoencoder_3d", world.ae, 2), ("image_pairs", world.ip, 2)):
         live = [world.start("train", recipe, "--preset", "smoke", "--train.max_steps=1", "--device.threads=1", "--run", f"{recipe}-{i}",
                             cwd=place) for i in range(count)]
         for each in live:
@@ -225,7 +226,8 @@ def summary_lost(world, place):
 def make_data_killed(world, place):
     """make-data killed at any moment: its folder is whole or not there, and the same command makes it."""
     random = seeded(1, "make-data", 0)
-    for recipe, data in (("cosmology", world.co), ("neural_response", world.nr), ("language_model", world.lm)):
+    for recipe, data in (("cosmology", world.co), ("neural_response", world.nr), ("autoencoder_3d", world.ae), ("image_pairs", world.ip),
+                         ("language_model", world.lm)):
         folder = place / "data"
         words = ["make-data", recipe, "--preset", "smoke", "--out", folder]
         live = world.start(*words)
@@ -408,6 +410,50 @@ def fresh_after_a_fit(world, place):
     expect(world.call(*words, "--fresh"), 0)
 
 
+def parts_on_disk(world, place):
+    """Decoded parts on disk are shared by runs at once, and whatever somebody does to them, the data stays right."""
+    words = world.train_co("--max_steps=3", "--train.validate_every=2")
+    reference = lasting(world.reference("parts", [*words, "--data.cache=off"])["summary"])
+    disk = [*words, "--data.cache=disk"]
+    parts = world.folder / "cache/millrace/parts"
+    shutil.rmtree(parts, ignore_errors=True)
+    live = [world.start(*disk, "--run", place / f"run{i}") for i in range(3)]
+    live[2].watch(lambda: parts.is_dir() and len(list(parts.iterdir())) > 3)
+    live[2].send(signal.SIGKILL)
+    for i, each in enumerate(live):
+        result = each.wait()
+        if i < 2:
+            expect(result, 0)
+            require(lasting(read_json(place / f"run{i}/summary.json")) == reference, f"another end: {result}")
+    files = sorted(path for path in parts.iterdir() if path.name.endswith(".part"))
+    require(len(files) > 5, f"kept are {len(files)} parts")
+    for k, path in enumerate(files):
+        good = path.read_bytes()
+        path.unlink()
+        kind = k % 6
+        if kind == 0:
+            path.write_bytes(good[:len(good) // 2])
+        elif kind == 1:
+            path.write_bytes(bytes(len(good)))
+        elif kind == 2:
+            path.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
+        elif kind == 3:
+            path.mkdir()
+        elif kind == 4:
+            path.symlink_to(files[0])
+        else:
+            path.write_bytes(b"")
+    damaged = expect(world.call(*disk, "--run", place / "damaged"), 0)
+    require(lasting(read_json(place / "damaged/summary.json")) == reference, f"another end: {damaged}")
+    require("not as it was written" in damaged.text, f"nothing is said of damage: {damaged}")
+    shutil.rmtree(parts)
+    parts.write_text("mine")
+    refused = expect(world.call(*disk, "--run", place / "refused"), 0)
+    require(lasting(read_json(place / "refused/summary.json")) == reference and parts.read_text() == "mine", str(refused))
+    require("decoded parts" in refused.text, f"nothing is said of the folder: {refused}")
+    parts.unlink()
+
+
 CASES = {
     "B1": damaged_snapshots, "B2": older_snapshot, "B3": fresh_with_a_mistake, "S1": first_runs_at_once,
     "S2a": config_in_the_run_folder, "S2b": fresh_in_a_users_folder, "S3a": stopped_in_the_last_validation,
@@ -416,7 +462,7 @@ CASES = {
     "fit": killed_after_the_fit, "branch": branch_is_a_run, "early-stop": early_stop,
     "fresh-killed": fresh_killed_before_its_first_snapshot, "restore": files_where_the_old_run_goes_back, "old-run": users_old_run,
     "failed-start": failed_start, "container": names_of_a_container, "photo": photo_in_a_snapshot, "stranger": run_of_a_stranger,
-    "fit-fresh": fresh_after_a_fit,
+    "fit-fresh": fresh_after_a_fit, "parts": parts_on_disk,
 }
 
 

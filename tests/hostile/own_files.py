@@ -101,12 +101,14 @@ class Run:
 
     def __init__(self, world, random, folder):
         self.world, self.random, self.folder = world, random, folder
-        self.recipe = random.choices(("language_model", "cosmology", "neural_response"), (8, 2, 1))[0]
+        self.recipe = random.choices(("language_model", "cosmology", "neural_response", "autoencoder_3d", "image_pairs"), (8, 2, 1, 1, 1))[0]
         self.steps = 3
 
     def train(self, *words):
         data, small = {"language_model": (self.world.lm, TINY), "cosmology": (self.world.co, ["--device.layout=contiguous"]),
-                       "neural_response": (self.world.nr, ["--device.layout=contiguous", "--data.batch_size=4"])}[self.recipe]
+                       "neural_response": (self.world.nr, ["--device.layout=contiguous", "--data.batch_size=4"]),
+                       "autoencoder_3d": (self.world.ae, ["--device.layout=contiguous"]),
+                       "image_pairs": (self.world.ip, ["--data.batch_size=4", "--recipe.val_samples=8"])}[self.recipe]
         return ["train", self.recipe, "--preset", "smoke", "--data", data, *COMMON, *small, f"--max_steps={self.steps}",
                 "--snapshot.every_steps=1", "--snapshot.keep_last=2", "--train.validate_every=2", "--train.validate_batches=1",
                 "--run", self.folder, *words]

@@ -89,9 +89,12 @@ class World:
         self.lm = self.folder / "data-lm"
         self.co = self.folder / "data-co"
         self.nr = self.folder / "data-nr"
-        for recipe, data in (("language_model", self.lm), ("cosmology", self.co), ("neural_response", self.nr)):
+        self.ae = self.folder / "data-ae"
+        self.ip = self.folder / "data-ip"
+        for recipe, data in (("language_model", self.lm), ("cosmology", self.co), ("neural_response", self.nr), ("autoencoder_3d", self.ae),
+                             ("image_pairs", self.ip)):
             expect(self.call("make-data", recipe, "--preset", "smoke", "--out", data), 0)
-        self.data_hashes = {data.name: hash_of_tree(data) for data in (self.lm, self.co, self.nr)}
+        self.data_hashes = {data.name: hash_of_tree(data) for data in (self.lm, self.co, self.nr, self.ae, self.ip)}
 
     def start(self, *words, cwd=None, under=()):
         return Live(self, words, cwd or self.folder, under)

@@ -14,6 +14,8 @@
 
 #include "millrace/base/json.h"
 #include "millrace/base/philox.h"
+#include "millrace/recipes/autoencoder_3d/make_data.h"
+#include "millrace/recipes/image_pairs/make_data.h"
 #include "millrace/recipes/neural_response/make_data.h"
 
 namespace millrace {
@@ -33,13 +35,25 @@ class Kill : public testing::TestWithParam<std::string> {
                                                       folder_ / "sessions", 0);
       return;
     }
+    if (GetParam() == "autoencoder_3d") {
+      fs::create_directories(folder_ / "volumes");
+      recipes::autoencoder_3d::write_sample_volumes({.side = 14, .train = 10, .validation = 2, .patch = 12}, folder_ / "volumes",
+                                                    0);
+      return;
+    }
+    if (GetParam() == "image_pairs") {
+      fs::create_directories(folder_ / "pairs");
+      recipes::image_pairs::write_sample_images({.size = 16, .images = 28}, folder_ / "pairs", 0);
+      return;
+    }
     Philox random(make_key(3));
     std::ofstream text(folder_ / "text.txt");
     for (int i = 0; i < 6000; ++i) text << static_cast<char>('a' + random.below(9));
   }
   void TearDown() override { fs::remove_all(folder_); }
 
-  // A small model on its data; weighted sampling and groups in neural_response.
+  // A small model on its data; weighted sampling and groups in neural_response, a second objective that joins later in
+  // autoencoder_3d.
   std::vector<std::string> words_of_recipe() const {
     if (GetParam() == "neural_response") {
       return {"--data.dir=" + (folder_ / "sessions").string(),
@@ -54,6 +68,48 @@ class Kill : public testing::TestWithParam<std::string> {
               "--device.layout=contiguous",
               "--log.images=false",
               "--data.batch_size=6",
+              "--train.max_steps=140"};
+    }
+    if (GetParam() == "image_pairs") {  // a frozen base that snapshots leave out
+      return {"--data.dir=" + (folder_ / "pairs").string(),
+              "--recipe.image_size=16",
+              "--recipe.patch_size=8",
+              "--recipe.vision_width=8",
+              "--recipe.vision_layers=1",
+              "--recipe.vision_heads=2",
+              "--recipe.vision_hidden=16",
+              "--recipe.vision_feature_layer=-1",
+              "--recipe.decoder_width=16",
+              "--recipe.decoder_layers=2",
+              "--recipe.decoder_heads=2",
+              "--recipe.decoder_hidden=24",
+              "--recipe.vocab_size=262",
+              "--recipe.question=?",
+              "--recipe.per_class=6",
+              "--recipe.folds=2",
+              "--recipe.val_samples=6",
+              "--recipe.freeze_base=true",
+              "--train.early_stop_patience=0",
+              "--log.images=false",
+              "--data.batch_size=2",
+              "--train.max_steps=140"};
+    }
+    if (GetParam() == "autoencoder_3d") {
+      return {"--data.dir=" + (folder_ / "volumes").string(),
+              "--recipe.channels=[4,8]",
+              "--recipe.attention_levels=[false,true]",
+              "--recipe.latent_channels=2",
+              "--recipe.num_res_blocks=1",
+              "--recipe.norm_num_groups=2",
+              "--recipe.with_decoder_nonlocal_attn=false",
+              "--recipe.patch_size=[12,12,12]",
+              "--recipe.disc_channels=2",
+              "--recipe.disc_layers=2",
+              "--recipe.adv_start_epoch=3",
+              "--recipe.perceptual_weight=0",
+              "--device.layout=contiguous",
+              "--log.images=false",
+              "--data.batch_size=2",
               "--train.max_steps=140"};
     }
     return {"--recipe.sources=" + (folder_ / "text.txt").string(),
@@ -174,7 +230,7 @@ TEST_P(Kill, SigtermSavesExits143AndTheSameCommandGoesOnExactly) {
   EXPECT_EQ(digest("stopped"), digest("straight"));
 }
 
-INSTANTIATE_TEST_SUITE_P(Recipes, Kill, testing::Values("language_model", "neural_response"),
+INSTANTIATE_TEST_SUITE_P(Recipes, Kill, testing::Values("language_model", "neural_response", "autoencoder_3d", "image_pairs"),
                          [](const auto& recipe) { return std::string(recipe.param); });
 
 }  // namespace

@@ -47,7 +47,8 @@ stdfs::path a_training_file(const std::string& recipe, const stdfs::path& data) 
   if (recipe == "language_model") return data / "text.txt";
   std::vector<stdfs::path> files;
   for (const auto& entry : stdfs::recursive_directory_iterator(data)) {
-    if (entry.path().extension() == ".h5") files.push_back(entry.path());
+    if (entry.path().extension() == ".h5" || entry.path().extension() == ".nii" || entry.path().extension() == ".png")
+      files.push_back(entry.path());
   }
   return *std::min_element(files.begin(), files.end());
 }
@@ -100,7 +101,8 @@ TEST_P(MovedData, OneChangedByteIsNamedAndAcceptedOnDemand) {
   EXPECT_EQ(run(recipe, folder.path() / "run", data, 5).summary["steps"], 5) << "it is the run's data from then on";
 }
 
-INSTANTIATE_TEST_SUITE_P(Recipes, MovedData, testing::Values("language_model", "cosmology", "neural_response"),
+INSTANTIATE_TEST_SUITE_P(Recipes, MovedData,
+                         testing::Values("language_model", "cosmology", "neural_response", "autoencoder_3d", "image_pairs"),
                          [](const auto& param_info) { return param_info.param; });
 
 TEST(MovedText, MayBeNamedInAnotherWay) {

@@ -42,6 +42,7 @@ class Interrupted final : public Recipe {
   void measure(const Batch& batch, const StepResult& result, metrics::Board& board) override {
     inner_->measure(batch, result, board);
   }
+  void end_validation(metrics::Board& board) override { inner_->end_validation(board); }
   void before_training() override { inner_->before_training(); }
   State state() const override { return inner_->state(); }
   void load_state(const State& state) override { inner_->load_state(state); }
@@ -113,15 +114,15 @@ TEST_P(Resumed, EqualsTheUninterruptedRun) {
   EXPECT_EQ(run(recipe, folder.path(), precision, readers).summary["state_sha256"], whole.hash);
 }
 
-INSTANTIATE_TEST_SUITE_P(Everywhere, Resumed,
-                         testing::Combine(testing::Values("language_model", "cosmology", "neural_response"),
-                                          testing::Values("fp32", "bf16"), testing::Values(0, 2, 4),
-                                          testing::Values("first_step", "mid_accumulation", "last_batch", "epoch_end",
-                                                          "one_after")),
-                         [](const auto& param_info) {
-                           return std::get<0>(param_info.param) + "_" + std::get<1>(param_info.param) + "_readers" +
-                                  std::to_string(std::get<2>(param_info.param)) + "_" + std::get<3>(param_info.param);
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Everywhere, Resumed,
+    testing::Combine(testing::Values("language_model", "cosmology", "neural_response", "autoencoder_3d", "image_pairs"),
+                     testing::Values("fp32", "bf16"), testing::Values(0, 2, 4),
+                     testing::Values("first_step", "mid_accumulation", "last_batch", "epoch_end", "one_after")),
+    [](const auto& param_info) {
+      return std::get<0>(param_info.param) + "_" + std::get<1>(param_info.param) + "_readers" +
+             std::to_string(std::get<2>(param_info.param)) + "_" + std::get<3>(param_info.param);
+    });
 
 class Chain : public testing::TestWithParam<std::tuple<std::string, std::string>> {};
 
@@ -135,12 +136,11 @@ TEST_P(Chain, OfThreeResumesWithOtherReadersEachTime) {
   EXPECT_EQ(run(recipe, folder.path(), precision, 2).summary["state_sha256"], whole.hash);
 }
 
-INSTANTIATE_TEST_SUITE_P(Recipes, Chain,
-                         testing::Combine(testing::Values("language_model", "cosmology", "neural_response"),
-                                          testing::Values("fp32", "bf16")),
-                         [](const auto& param_info) {
-                           return std::get<0>(param_info.param) + "_" + std::get<1>(param_info.param);
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Recipes, Chain,
+    testing::Combine(testing::Values("language_model", "cosmology", "neural_response", "autoencoder_3d", "image_pairs"),
+                     testing::Values("fp32", "bf16")),
+    [](const auto& param_info) { return std::get<0>(param_info.param) + "_" + std::get<1>(param_info.param); });
 
 // What is fitted before the first step is read from its file then.
 TEST(Cosmology, KilledBetweenTheFitAndTheFirstSnapshotItIsTheSameRun) {
@@ -151,7 +151,7 @@ TEST(Cosmology, KilledBetweenTheFitAndTheFirstSnapshotItIsTheSameRun) {
   EXPECT_EQ(run("cosmology", folder.path(), "fp32", 0).summary["state_sha256"], straight("cosmology", "fp32").hash);
 }
 
-TEST(Recipes, AllAreAmongThose) { EXPECT_EQ(recipes::all().size(), 3U) << "add the new one to this file's lists"; }
+TEST(Recipes, AllAreAmongThose) { EXPECT_EQ(recipes::all().size(), 5U) << "add the new one to this file's lists"; }
 
 }  // namespace
 }  // namespace millrace

@@ -18,7 +18,9 @@
 #include "millrace/cli/main.h"
 #include "millrace/device/tensor_memory.h"
 #include "millrace/hdf5/file.h"
+#include "millrace/recipes/autoencoder_3d/make_data.h"
 #include "millrace/recipes/cosmology/make_data.h"
+#include "millrace/recipes/image_pairs/make_data.h"
 #include "millrace/recipes/neural_response/make_data.h"
 #include "millrace/recipes/registry.h"
 #include "millrace/telemetry/spans.h"
@@ -56,6 +58,10 @@ struct Inputs {
     stdfs::create_directories(sessions);
     recipes::neural_response::write_sample_sessions({.sessions = 2, .units = 4, .bins = 2400, .side = 21, .lags = 12}, sessions,
                                                     0);
+    stdfs::create_directories(volumes);
+    recipes::autoencoder_3d::write_sample_volumes({.side = 20, .train = 8, .validation = 2, .patch = 16}, volumes, 0);
+    stdfs::create_directories(pairs);
+    recipes::image_pairs::write_sample_images({.size = 32, .images = 70}, pairs, 0);
     for (const auto& file : stdfs::recursive_directory_iterator(sky)) {  // an index holds what has long been there
       if (file.is_regular_file()) stdfs::last_write_time(file, stdfs::file_time_type::clock::now() - std::chrono::hours(1));
     }
@@ -64,6 +70,8 @@ struct Inputs {
   stdfs::path text = scratch.path() / "text.txt";
   stdfs::path sky = scratch.path() / "sky";
   stdfs::path sessions = scratch.path() / "sessions";
+  stdfs::path volumes = scratch.path() / "volumes";
+  stdfs::path pairs = scratch.path() / "pairs";
 };
 
 const Inputs& inputs() {
@@ -100,9 +108,17 @@ class Switch : public testing::TestWithParam<std::string> {
     if (recipe_ == "language_model") {
       all.push_back("--recipe.sources=" + inputs().text.string());
     } else {
-      all.push_back("--data.dir=" + (recipe_ == "cosmology" ? inputs().sky : inputs().sessions).string());
+      const std::map<std::string, stdfs::path> folders = {{"cosmology", inputs().sky},
+                                                          {"autoencoder_3d", inputs().volumes},
+                                                          {"neural_response", inputs().sessions},
+                                                          {"image_pairs", inputs().pairs}};
+      all.push_back("--data.dir=" + folders.at(recipe_).string());
     }
     if (recipe_ == "neural_response") all.push_back("--data.batch_size=12");
+    if (recipe_ == "image_pairs") {
+      for (const char* word : {"--recipe.per_class=40", "--recipe.val_samples=16", "--data.batch_size=8"}) all.emplace_back(word);
+    }
+    if (recipe_ == "autoencoder_3d") all.push_back("--recipe.adv_start_epoch=-1");
     for (const auto& [key, value] : row_.occasion.config) {
       if (!key.empty()) all.push_back("--" + std::string(key) + "=" + std::string(value));
     }
@@ -155,19 +171,22 @@ class Switch : public testing::TestWithParam<std::string> {
   }
 
   void expect_equal(const Trained& on, const Trained& off) const {
-    const auto loss_of = [](const Trained& run, const char* where) {
+    const auto loss_of = [](const Trained& run, const std::string& where) {
       return run.summary.at(Json::json_pointer(where)).get<double>();
     };
     if (row_.equality == Equality::bits) {
       EXPECT_EQ(on.state(), off.state());
-      EXPECT_EQ(on.summary.at("metrics").at("val_loss").at("last"), off.summary.at("metrics").at("val_loss").at("last"));
+      EXPECT_EQ(on.summary.at("metrics").at(judged()).at("last"), off.summary.at("metrics").at(judged()).at("last"));
     } else if (row_.equality == Equality::tolerance) {
-      for (const char* where : {"/loss/first", "/loss/last", "/metrics/val_loss/last"})
+      for (const std::string& where : {std::string("/loss/first"), std::string("/loss/last"), "/metrics/" + judged() + "/last"})
         EXPECT_NEAR(loss_of(on, where) / loss_of(off, where), 1.0, row_.tolerance) << where;
     } else {
       statistically_equal(on, off);
     }
   }
+
+  // The loss of a validation.
+  [[nodiscard]] std::string judged() const { return recipe_ == "autoencoder_3d" ? "val_autoencoder" : "val_loss"; }
 
   // Both clean a sky about as well: uncleaned it correlates with nothing.
   static void statistically_equal(const Trained& on, const Trained& off) {

@@ -48,7 +48,10 @@ class Drawn final : public Recipe {
                            .outputs = {{"error", error}}};
              }}};
   }
-  void measure(const Batch&, const StepResult& result, metrics::Board& board) override {
+  void begin_validation() override { rows_ = 0; }
+  void end_validation(metrics::Board& board) override { board.add("rows_of_a_pass", static_cast<double>(rows_), 1.0); }
+  void measure(const Batch& batch, const StepResult& result, metrics::Board& board) override {
+    if (batch.split() == Split::validation) rows_ += batch.rows();
     const at::Tensor& error = result.outputs().at("error");
     board.add_mean("mae", error.abs());
     board.add_mean("detail/mse", error.square());
@@ -61,6 +64,7 @@ class Drawn final : public Recipe {
   DrawnConfig toy_;
   optim::OptimConfig optim_;
   torch::nn::Linear net_ = torch::nn::Linear(1, 1);
+  std::int64_t rows_ = 0;  // of the validation under way
 };
 
 Entry drawn() {
@@ -119,6 +123,14 @@ TEST(Pictures, OfStepsThatARunGivesUpGoWithThem) {
   EXPECT_THAT(pictures_in(run / "branches" / "step-00000006"),
               ElementsAre("dot.step-00000005.png", "dot.step-00000006.png", "sign_confusion.step-00000005.png",
                           "sign_confusion.step-00000006.png"));
+}
+
+TEST(Metrics, WhatOnlyAWholePassTellsIsAMetricToo) {
+  const toys::TemporaryFolder parent;
+  (void)toys::run(drawn(), parent.path() / "run", {{"train.max_steps", 2}});
+  const std::vector<Json> validations = toys::log_of(parent.path() / "run", "validation");
+  ASSERT_EQ(validations.size(), 2U);
+  for (const Json& validation : validations) EXPECT_EQ(validation.at("rows_of_a_pass"), 16.0);
 }
 
 TEST(TrainMetrics, StandInTheLogLineAndChangeNoBit) {

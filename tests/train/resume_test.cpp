@@ -1,7 +1,10 @@
 // Resumed = uninterrupted, to the bit, wherever a run was stopped.
 #include <gtest/gtest.h>
 
+#include <sstream>
+
 #include "millrace/base/error.h"
+#include "millrace/base/fs.h"
 #include "toys.h"
 
 namespace millrace {
@@ -98,6 +101,21 @@ TEST(Resume, ARunThatOnlyHasItsEndToReportReportsTheSameState) {
     EXPECT_EQ(resumed.summary["state_sha256"], straight.summary["state_sha256"]) << "validated every " << every;
     EXPECT_EQ(resumed.summary["metrics"]["val_loss"]["best"], straight.summary["metrics"]["val_loss"]["best"]);
   }
+}
+
+// Epochs count from the end of the first: of seven, the first, the fourth and the seventh.
+TEST(Resume, ValidationsEverySoManyEpochsGoOnWhereTheyWere) {
+  const toys::TemporaryFolder folder;
+  const auto validations = [&] {
+    std::istringstream text(Fs::real().read_file(folder.path() / "log.jsonl"));
+    int count = 0;
+    for (std::string line; std::getline(text, line);) count += line.find("\"val_loss\"") != std::string::npos ? 1 : 0;
+    return count;
+  };
+  (void)toys::run(toys::grouped_regression(), folder.path(), {{"train.epochs", 3}, {"train.validate_epochs", 3}});
+  EXPECT_EQ(validations(), 2) << "the last validation of a run stands for its end";
+  (void)toys::run(toys::grouped_regression(), folder.path(), {{"train.epochs", 7}, {"train.validate_epochs", 3}});
+  EXPECT_EQ(validations(), 4);
 }
 
 TEST(Resume, FromAnotherRunsSnapshotStartsThere) {
