@@ -3,18 +3,13 @@
     tools/python-peer bench/step/gpt_step_peer.py --mode eager|compile --dtype fp32|bf16 [--dropout 0.1] [--steps 3]
 
 384 wide, 6 layers, 6 heads, context 256, batch 8, 70 tokens; scaled tied embedding, sinusoidal positions, pre-norm blocks, exact
-GELU, causal scaled_dot_product_attention; fused AdamW, clip by norm 1; bf16 by autocast. The first step runs at once and is
-reported as one JSON line; then each line on stdin times `steps` steps and answers with {"ms": [...]}. "quit" or end of input ends.
+GELU, causal scaled_dot_product_attention; fused AdamW, clip by norm 1; bf16 by autocast. Answers as step_peer.py says.
 """
 
-import argparse
-import json
 import math
-import os
-import sys
-import time
 
 import torch
+from step_peer import options_parser, serve
 from tensor_peak import tensor_peak
 from torch import nn
 from torch.nn import functional
@@ -22,12 +17,6 @@ from torch.utils.checkpoint import checkpoint
 
 VOCABULARY = 70
 WIDTH, LAYERS, HEADS, CONTEXT, BATCH = 384, 6, 6, 256, 8  # or --size
-
-
-def seconds_since_process_start():
-    with open("/proc/self/stat") as file:
-        ticks = int(file.read().rsplit(")", 1)[1].split()[19])
-    return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
 
 
 class Block(nn.Module):
@@ -103,33 +92,14 @@ def make_step(options):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--mode", choices=["eager", "compile"], default="eager")
-    parser.add_argument("--dtype", choices=["fp32", "bf16"], default="fp32")
+    parser = options_parser(__doc__)
     parser.add_argument("--dropout", type=float, default=0.1)
     parser.add_argument("--size", type=int, nargs=5, metavar=("WIDTH", "LAYERS", "HEADS", "CONTEXT", "BATCH"))
     parser.add_argument("--recompute", action="store_true", help="torch.utils.checkpoint")
-    parser.add_argument("--peak", action="store_true", help="also report the peak of tensor bytes, from a profiled step")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--steps", type=int, default=3, help="timed steps per line of input")
     options = parser.parse_args()
     if options.size:
         globals().update(zip(("WIDTH", "LAYERS", "HEADS", "CONTEXT", "BATCH"), options.size))
-    torch.set_num_threads(options.threads)
-    step, peak = make_step(options)
-    first = step().item()
-    print(json.dumps({"first_step_s_since_process_start": seconds_since_process_start(), "loss_first": first,
-                      **({"tensor_peak_bytes": peak()} if options.peak else {})}), flush=True)
-    step()
-    for line in sys.stdin:
-        if line.strip() == "quit":
-            break
-        times = []
-        for _ in range(options.steps):
-            begin = time.perf_counter()
-            loss = step()
-            times.append(1e3 * (time.perf_counter() - begin))
-        print(json.dumps({"ms": times, "loss_last": loss.item()}), flush=True)
+    serve(options, make_step)
 
 
 if __name__ == "__main__":

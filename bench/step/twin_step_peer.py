@@ -5,30 +5,21 @@
 The model of tests/neural_response/twin.py with the predictive-coding modulator: two sessions of 60 and 40 units, 4 rows each, stim
 (4, 1, 25, 51, 51); masked Poisson loss + 0.25 of the auxiliary loss, clip by norm 1, fused AdamW,
 dropout as the config says; bf16 by autocast. --stencil writes blurs as shifted sums, --joined runs the core once over the rows of all
-sessions. --rows, --sessions, --units and --mixed (one forward per sample) are for the comparison of mixed batches. Answers on stdin and stdout as
-gpt_step_peer.py does.
+sessions. --rows, --sessions, --units and --mixed (one forward per sample) are for the comparison of mixed batches. Answers as step_peer.py
+says.
 """
 
-import argparse
-import json
-import os
 import sys
-import time
 from pathlib import Path
 
 import torch
+from step_peer import options_parser, serve
 from tensor_peak import tensor_peak
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "neural_response"))
 from twin import Twin, loss_of, published
 
 LAGS, GRID, BEHAVIOR = 25, 51, 42
-
-
-def seconds_since_process_start():
-    with open("/proc/self/stat") as file:
-        ticks = int(file.read().rsplit(")", 1)[1].split()[19])
-    return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
 
 
 def parameter_groups(model):
@@ -85,9 +76,7 @@ def make_step(options):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--mode", choices=["eager", "compile"], default="eager")
-    parser.add_argument("--dtype", choices=["fp32", "bf16"], default="fp32")
+    parser = options_parser(__doc__)
     parser.add_argument("--channels-last", action="store_true")
     parser.add_argument("--stencil", action="store_true", help="blurs as shifted sums instead of convolutions of one channel")
     parser.add_argument("--joined", action="store_true", help="the core once, over the rows of all sessions")
@@ -96,24 +85,8 @@ def main():
     parser.add_argument("--batch", type=int, help="rows of all sessions together, instead of --rows")
     parser.add_argument("--sessions", type=int, default=2)
     parser.add_argument("--units", type=int, nargs="+", default=[60, 40], help="of each session, or one number for all")
-    parser.add_argument("--peak", action="store_true", help="also report the peak of tensor bytes, from a profiled step")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--steps", type=int, default=3, help="timed steps per line of input")
     options = parser.parse_args()
-    torch.set_num_threads(options.threads)
-    step, peak = make_step(options)
-    first = step().item()
-    print(json.dumps({"first_step_s_since_process_start": seconds_since_process_start(), "loss_first": first,
-                      **({"tensor_peak_bytes": peak()} if options.peak else {})}), flush=True)
-    for line in sys.stdin:
-        if line.strip() == "quit":
-            break
-        times = []
-        for _ in range(options.steps):
-            begin = time.perf_counter()
-            loss = step()
-            times.append(1e3 * (time.perf_counter() - begin))
-        print(json.dumps({"ms": times, "loss_last": loss.item()}), flush=True)
+    serve(options, make_step)
 
 
 if __name__ == "__main__":

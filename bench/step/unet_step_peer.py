@@ -3,30 +3,21 @@
     tools/python-peer bench/step/unet_step_peer.py --mode eager|compile --dtype fp32|bf16 [--channels-last] [--steps 3]
 
 The U-Net of tests/cosmology/unet.py with 16 filters on (1, 2, 64, 64, 48), log of the mean squared error, clip by value 1, fused Adam;
-bf16 by autocast. Answers on stdin and stdout as gpt_step_peer.py does.
+bf16 by autocast. Answers as step_peer.py says.
 """
 
-import argparse
-import json
-import os
 import sys
-import time
 from functools import partial
 from pathlib import Path
 
 import torch
+from step_peer import options_parser, serve
 from tensor_peak import tensor_peak
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "cosmology"))
 from unet import UNet
-
-
-def seconds_since_process_start():
-    with open("/proc/self/stat") as file:
-        ticks = int(file.read().rsplit(")", 1)[1].split()[19])
-    return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
 
 
 def pad_by_cat(model):
@@ -78,30 +69,12 @@ def make_step(options):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--mode", choices=["eager", "compile"], default="eager")
-    parser.add_argument("--dtype", choices=["fp32", "bf16"], default="fp32")
+    parser = options_parser(__doc__)
     parser.add_argument("--channels-last", action="store_true")
     parser.add_argument("--pad", choices=["module", "cat"], default="module", help="who pads circularly: the module, or slices and cat")
     parser.add_argument("--recompute", action="store_true", help="torch.utils.checkpoint")
-    parser.add_argument("--peak", action="store_true", help="also report the peak of tensor bytes, from a profiled step")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--steps", type=int, default=3, help="timed steps per line of input")
     options = parser.parse_args()
-    torch.set_num_threads(options.threads)
-    step, peak = make_step(options)
-    first = step().item()
-    print(json.dumps({"first_step_s_since_process_start": seconds_since_process_start(), "loss_first": first,
-                      **({"tensor_peak_bytes": peak()} if options.peak else {})}), flush=True)
-    for line in sys.stdin:
-        if line.strip() == "quit":
-            break
-        times = []
-        for _ in range(options.steps):
-            begin = time.perf_counter()
-            loss = step()
-            times.append(1e3 * (time.perf_counter() - begin))
-        print(json.dumps({"ms": times, "loss_last": loss.item()}), flush=True)
+    serve(options, make_step)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,51 @@
+"""The training step of autoencoder_3d against Python torch: same shape, same machine, one run, interleaved.
+
+    tools/python-peer bench/step/compare_gan.py build/release/millrace [--rounds 9] [--steps 1] [--compile] [--cpu avx2] [--json FILE]
+
+Ours and Python take turns in fp32 and bf16. Python runs contiguous and channels last, each with glibc's own malloc or one that keeps freed memory
+("kept"), and with the discriminator's weights frozen in the generator's pass ("frozen"); with --compile also as torch.compile makes it. Bars:
+ours, in the layout that a run would choose, <= 0.8 of the fastest of them in each type, and <= 0.7 of the least peak of tensors. Exits 1 when a
+bar is missed.
+"""
+
+import sys
+from pathlib import Path
+from statistics import median
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+from compare import interval
+from sides import Sides, main, started, take_turns
+
+TIME_BAR, MEMORY_BAR = 0.8, 0.7
+PEERS = {"contiguous": [], "frozen": ["--frozen"], "channels_last": ["--channels-last"], "frozen_channels_last": ["--frozen", "--channels-last"]}
+LAYOUTS = {"ours": "--device.layout=contiguous", "ours_channels_last": "--device.layout=channels_last"}
+
+
+def measure(options, dtype):
+    sides = Sides(options, dtype, "gan_step_peer.py", "autoencoder_3d")
+    peaks = sides.peaks(PEERS)
+    programs = {}
+    for name, words in PEERS.items():
+        programs[name] = sides.peer(*words)
+        programs[name + "_kept"] = sides.peer(*words, kept=True)
+    if options.compile:
+        for name in ("frozen", "frozen_channels_last"):
+            programs[f"compile_{name}"] = sides.peer("--mode", "compile", *PEERS[name])
+            programs[f"compile_{name}_kept"] = sides.peer("--mode", "compile", *PEERS[name], kept=True)
+    started(programs)
+    for name, layout in LAYOUTS.items():
+        programs[name] = sides.ours(layout)
+    times, last = take_turns(programs, options.rounds)
+    chosen = min(LAYOUTS, key=lambda name: median(times[name]))
+    rivals = [name for name in times if name not in LAYOUTS]
+    fastest = min(rivals, key=lambda name: median(times[name]))
+    ratios = {name: interval([a / b for a, b in zip(times[chosen], times[name])]) for name in rivals}
+    peaks["ours"] = last[chosen]["memory"]["step_peak_bytes"]
+    return {"dtype": dtype, "chosen": chosen, "step_ms": {name: median(values) for name, values in times.items()}, "fastest": fastest,
+            "ratio": ratios[fastest], "ratios": ratios, "peak_bytes": peaks,
+            "memory_ratio": peaks["ours"] / min(value for name, value in peaks.items() if name != "ours"), "round_ms": times}
+
+
+if __name__ == "__main__":
+    sys.exit(main(__doc__, measure, TIME_BAR, MEMORY_BAR))
