@@ -1,6 +1,7 @@
-"""Tests of the tools that turn other formats into ours, on made-up input; skipped where numpy, torch or h5py is missing."""
+"""Tests of the tools that turn other formats into ours, on made-up input; skipped where numpy, torch, h5py or transformers is missing."""
 import contextlib
 import io
+import json
 import subprocess
 import sys
 import tempfile
@@ -21,6 +22,12 @@ try:
     import h5py
 except ImportError:
     h5py = None
+
+try:
+    import transformers
+    from tokenizers import Tokenizer, models, pre_tokenizers
+except ImportError:
+    transformers = None
 
 TOOLS = Path(__file__).resolve().parent
 REAL = TOOLS.parent.parent / "shared" / "data" / "neural"
@@ -290,6 +297,37 @@ class NiftiPairs(unittest.TestCase):
                        check=True, capture_output=True)
         self.assertEqual(len(list((self.out / "train").iterdir())), 8)
         self.assertEqual(self.pair("train/example4d-000.npz").shape, (2, 16, 32, 32))
+
+
+@unittest.skipIf(transformers is None, "no transformers")
+class PromptTokens(unittest.TestCase):
+    WORDS = ["<s>", "<unk>", "<image>", ",", "Cleaner", "?", "First", "Second", "Similar"]
+
+    def setUp(self):
+        self.folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
+        words = Tokenizer(models.WordLevel({word: number for number, word in enumerate(self.WORDS)}, unk_token="<unk>"))
+        words.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Punctuation()])
+        special = {"bos_token": "<s>", "unk_token": "<unk>", "additional_special_tokens": ["<image>"]}
+        transformers.PreTrainedTokenizerFast(tokenizer_object=words, **special).save_pretrained(self.folder / "tokenizer")
+
+    def run_tool(self, *words):
+        command = [sys.executable, TOOLS / "tokenize_prompt.py", self.folder / "tokenizer", "--out", self.folder / "prompt.json", *words]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    def test_the_config_has_the_tokenizers_numbers(self):
+        done = self.run_tool("--question", "Cleaner?")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("6 tokens, two of them for the images", done.stdout)
+        recipe = json.loads((self.folder / "prompt.json").read_text(encoding="utf-8"))["recipe"]
+        self.assertEqual(recipe, {"prompt_token_ids": [0, 2, 2, 3, 4, 5], "answer_token_ids": [6, 7, 8], "image_token_id": 2})
+
+    def test_what_does_not_fit_is_said(self):
+        for words, said in ((["--image-token", "<picture>"], "no token '<picture>'"), (["--answers", "First", "First", "Similar"], "begin with one token"),
+                            (["--question", "<image>?"], "3 image tokens, not two")):
+            done = self.run_tool(*words)
+            self.assertEqual(done.returncode, 1, done.stdout)
+            self.assertIn(said, done.stderr)
+            self.assertFalse((self.folder / "prompt.json").exists())
 
 
 if __name__ == "__main__":

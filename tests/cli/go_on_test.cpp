@@ -108,6 +108,10 @@ TEST_F(GoOn, PathsOfAConfigFileAreOfItsFolderForEveryCommand) {
   }
   EXPECT_EQ(millrace(there(), {"eval", "language_model", "--from", folder}).exit_code, 0);
   EXPECT_EQ(millrace(there(), {"generate", "--from", folder, "--max_length=3", "the"}).exit_code, 0);
+  const Result last = millrace(there(), {"eval", "--run-dir", folder, "--model-type", "last", "--json"});
+  EXPECT_EQ(last.exit_code, 0) << last.err;
+  EXPECT_THAT(last.out, HasSubstr("step-00000001"));
+  EXPECT_THAT(millrace(there(), {"eval", "--run-dir", folder, "--model-type", "fold"}).err, HasSubstr("write best or last"));
   EXPECT_EQ(millrace(there(), {"export", "--from", folder, "--to", (root_.path() / "w.pt").string()}).exit_code, 0);
   // train.weights may not change on resume, but may be spelled in another way.
   const Result again = train(there(), {"--run", folder, "--train.max_steps=2"});

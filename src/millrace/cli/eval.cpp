@@ -13,6 +13,7 @@ constexpr std::string_view kEvalHelp =
   --split SPLIT         validation, or test: what the recipe keeps back from training and validation
   --pictures FOLDER     draw the recipe's pictures into this folder, which is made; files of their names are replaced
   --from PATH           run folder (its best snapshot, else the newest), snapshot folder, .safetensors or .pt file
+  --run-dir RUN --model-type best|last    the same in another trainer's words
   --data DIR            other data than the run's
   --section.key=VALUE   over the run's config; a key that eval does not use is refused
   --preset, --config    with a file of weights only: the config they were trained with

@@ -8,6 +8,7 @@
 #include "millrace/cli/command_config.h"
 #include "millrace/format/safetensors.h"
 #include "millrace/precision/precision.h"
+#include "millrace/snapshot/snapshot.h"
 #include "millrace/train/weights.h"
 
 namespace millrace::cli {
@@ -41,6 +42,24 @@ const Entry* find_recipe(std::span<const Entry> recipes, const std::string& name
   return found == recipes.end() ? nullptr : &*found;
 }
 
+// --from, or in another trainer's words --run-dir with --model-type.
+std::optional<std::string> take_from(Arguments& arguments) {
+  const auto from = arguments.value("from"), run = arguments.value("run-dir"), type = arguments.value("model-type");
+  if (!run && type)
+    throw UsageError(
+        {"--model-type chooses a snapshot of the run that --run-dir names", "flag --model-type", "add --run-dir RUN"});
+  if (!run) return from;
+  if (from) throw UsageError({"--from and --run-dir both name a trained model", "flags --from and --run-dir", "leave one away"});
+  if (!type || *type == "best") return run;
+  if (*type != "last") {
+    throw UsageError({"there is no model type " + quoted(*type), "flag --model-type",
+                      "write best or last; a fold is a run of its own here: name its folder with --run-dir"});
+  }
+  const std::vector<snapshot::Found> found = snapshot::list(Fs::real(), *run);
+  if (found.empty()) throw UsageError({"the run has no snapshot", *run, "millrace runs lists the runs below ./runs"});
+  return found.back().path.string();
+}
+
 void require_there(const std::string& from) {
   if (!std::filesystem::exists(from))
     throw UsageError({"there is no file or folder " + from, "flag --from", "millrace runs lists the runs below ./runs"});
@@ -66,7 +85,8 @@ const Entry& take_recipe_of_run(Arguments& arguments, std::span<const Entry> rec
                         });
   if (is_named) return take_recipe(arguments, recipes, command);
   if (recipes.size() == 1) return recipes[0];
-  const auto from = Arguments(words).value("from");
+  Arguments copy(words);
+  const auto from = take_from(copy);
   if (from) require_there(*from);
   const std::string name = from ? recipe_of(*from) : "";
   if (name.empty()) return take_recipe(arguments, recipes, command);
@@ -81,7 +101,7 @@ std::string told(const Loaded& loaded) {
 
 Loaded load_trained(const Entry& entry, Arguments& arguments, const std::string& command, telemetry::Console& console) {
   const std::string place = "millrace " + command;
-  const auto from = arguments.value("from");
+  const auto from = take_from(arguments);
   if (!from) {
     throw UsageError(
         {place + " needs a trained model", place,

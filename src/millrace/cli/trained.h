@@ -9,9 +9,9 @@
 
 namespace millrace::cli {
 
-// Takes --from and all config flags. A run or snapshot folder brings its own config, over which flags go; a safetensors file
-// needs one (--preset, --config, flags).
-// A flag for a key that the command does not use is a ConfigError.
+// Takes --from (or --run-dir RUN --model-type best|last, words of another trainer's) and all config flags. A run or snapshot
+// folder brings its own config, over which flags go; a safetensors file needs one (--preset, --config, flags). A flag for a key
+// that the command does not use is a ConfigError.
 [[nodiscard]] Loaded load_trained(const Entry& entry, Arguments& arguments, const std::string& command,
                                   telemetry::Console& console);
 

@@ -38,6 +38,36 @@ std::string parse_line(std::string_view line, Labelled& label) {
   return "";
 }
 
+template <typename Use>
+void for_lines(std::string_view text, const Use& use) {
+  std::size_t number = 0;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    const std::string_view line = trimmed(text.substr(begin, end - begin));
+    begin = end + 1;
+    ++number;
+    if (!line.empty() && line.front() != '#') use(number, line);
+  }
+}
+
+void read_groups(const std::filesystem::path& file, std::vector<Labelled>& labels) {
+  std::error_code none;
+  if (!std::filesystem::exists(file, none)) return;
+  const std::string text = Fs::real().read_file(file);
+  std::map<std::string_view, std::string_view> groups;
+  for_lines(text, [&](std::size_t number, std::string_view line) {
+    const std::size_t tab = line.find('\t');
+    if (tab == std::string_view::npos) {
+      throw DataError({"line " + std::to_string(number) + " has no tab between name and group", file.string(),
+                       "write a line \"name<tab>group\" for each image, or take the file away"});
+    }
+    groups[trimmed(line.substr(0, tab))] = trimmed(line.substr(tab + 1));
+  });
+  for (Labelled& label : labels) {
+    if (const auto found = groups.find(label.name); found != groups.end()) label.group = found->second;
+  }
+}
+
 }  // namespace
 
 const std::string& name_of(Answer answer) { return answer_names().at(static_cast<std::size_t>(answer)); }
@@ -62,13 +92,7 @@ std::vector<Labelled> read_labels(const std::filesystem::path& file) {
   std::vector<Labelled> labels;
   std::vector<std::string> wrong;
   std::map<std::string, std::size_t, std::less<>> lines;
-  std::size_t number = 0;
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = std::min(text.find('\n', begin), text.size());
-    const std::string_view line = trimmed(std::string_view(text).substr(begin, end - begin));
-    begin = end + 1;
-    ++number;
-    if (line.empty() || line.front() == '#') continue;
+  for_lines(text, [&](std::size_t number, std::string_view line) {
     Labelled label;
     std::string what = parse_line(line, label);
     if (what.empty()) {
@@ -80,7 +104,7 @@ std::vector<Labelled> read_labels(const std::filesystem::path& file) {
     } else {
       labels.push_back(std::move(label));
     }
-  }
+  });
   if (!wrong.empty()) {
     const std::size_t count = wrong.size();
     wrong.resize(std::min(count, kListed));
@@ -89,6 +113,7 @@ std::vector<Labelled> read_labels(const std::filesystem::path& file) {
   }
   if (labels.empty()) throw DataError({"there are no labels", file.string(), "write a line \"name score\" for each image"});
   std::ranges::sort(labels, {}, &Labelled::name);
+  read_groups(file.parent_path() / "groups.txt", labels);
   return labels;
 }
 

@@ -20,9 +20,11 @@ enum class Answer : std::uint8_t { first, second, similar };
 struct Labelled {
   std::string name;
   double score = 0;
+  std::string group;  // of images that show the same thing; "" = no other image does
 };
 // Lines "name score" of a UTF-8 text, in the order of names; blank lines and those that begin with "#" are passed over. The name
 // may have blanks. DataError naming lines: no number behind the name, a number that is not finite, a name that comes twice.
+// Groups are read from groups.txt beside the file, where it is there: lines "name<tab>group"; DataError for a line without a tab.
 [[nodiscard]] std::vector<Labelled> read_labels(const std::filesystem::path& file);
 
 // At most `most` images of each `width` of scores, drawn with `seed`; in the order of names.

@@ -203,8 +203,12 @@ void write_sample_images(const SampleImages& what, const std::filesystem::path& 
                 {"noise_levels", kNoiseLevels},
                 {"score", "minus the standard deviation of the noise"},
                 {"best_accuracy", "the classical estimator (recipe.baseline) tells nearly all pairs"}};
-  for (std::int64_t image = 0; image < what.images && !plan.clean.empty(); ++image)
-    truth["photograph_of"][plan.name_of(image)] = plan.clean[plan.photograph_of(image)].path.filename().string();
+  if (!plan.clean.empty()) {  // crops of one photograph overlap
+    std::string groups = "# name<tab>group: the photograph; images of one group lie on one side of a fold\n";
+    for (std::int64_t image = 0; image < what.images; ++image)
+      groups += plan.name_of(image) + "\t" + plan.clean[plan.photograph_of(image)].path.filename().string() + "\n";
+    write_atomically(fs, out / "groups.txt", groups);
+  }
   write_atomically(fs, out / "truth.json", truth.dump(2) + "\n");
 }
 

@@ -26,8 +26,8 @@ struct SampleImages {
 [[nodiscard]] std::vector<float> texture(std::int64_t size, std::uint64_t seed, std::int64_t image);
 
 // images/<name>.png, labels.txt (name and score: minus the noise's deviation) and truth.json in `out`. The same bytes for the
-// same seed on any number of threads. Crops of one photograph carry its name first. DataError: no photograph, one smaller than a
-// crop.
+// same seed on any number of threads. Crops of one photograph carry its name first and are a group in groups.txt. DataError: no
+// photograph, one smaller than a crop.
 void write_sample_images(const SampleImages& what, const std::filesystem::path& out, std::uint64_t seed);
 
 }  // namespace millrace::recipes::image_pairs

@@ -70,7 +70,7 @@ TEST_F(MakeImages, TheClassicalEstimatorTellsNearlyAllPairs) {
   EXPECT_GE(baseline_accuracy(files.validation, files.images, recipe.theta, 32, read), 0.99);
 }
 
-TEST_F(MakeImages, CropsOfPhotographsCarryTheirNames) {
+TEST_F(MakeImages, CropsOfAPhotographAreOneGroup) {
   for (int i = 0; i < 2; ++i) {
     std::vector<std::byte> pixels(40 * 50 * 3);
     for (std::size_t k = 0; k < pixels.size(); ++k) pixels[k] = std::byte((k / 7 + static_cast<std::size_t>(i) * 90) % 256);
@@ -79,10 +79,13 @@ TEST_F(MakeImages, CropsOfPhotographsCarryTheirNames) {
   write_sample_images({.size = 32, .images = 28, .clean = folder_}, folder_ / "out", 0);
   const auto labels = read_labels(folder_ / "out/labels.txt");
   EXPECT_EQ(std::ranges::count_if(labels, [](const Labelled& label) { return label.name.starts_with("photo1_"); }), 14);
-  const Json truth = Json::parse(Fs::real().read_file(folder_ / "out/truth.json"));
-  EXPECT_EQ(truth.at("photograph_of").size(), 28U);
-  for (const Labelled& label : labels)
-    EXPECT_EQ(truth.at("photograph_of").at(label.name), label.name.substr(0, label.name.find('_')) + ".png");
+  for (const Labelled& label : labels) EXPECT_EQ(label.group, label.name.substr(0, label.name.find('_')) + ".png");
+  const auto folds = deal_folds(labels, 2, 42);
+  for (const auto& fold : folds) {
+    for (const std::int64_t image : fold)
+      EXPECT_EQ(labels[static_cast<std::size_t>(image)].group, labels[static_cast<std::size_t>(fold.front())].group);
+  }
+  EXPECT_THROW((void)deal_folds(labels, 3, 42), DataError) << "two photographs";
   EXPECT_THROW(write_sample_images({.size = 64, .images = 7, .clean = folder_}, folder_ / "big", 0), DataError);
 }
 

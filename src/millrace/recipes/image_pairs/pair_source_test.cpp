@@ -11,13 +11,16 @@
 #include <numeric>
 
 #include "millrace/base/error.h"
+#include "millrace/base/fs.h"
 #include "millrace/data/cached_source.h"
+#include "millrace/format/deflate.h"
 #include "millrace/format/png.h"
 #include "millrace/recipes/image_pairs/pixels.h"
 
 namespace millrace::recipes::image_pairs {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 
 class PairSourceTest : public testing::Test {
@@ -113,6 +116,65 @@ TEST_F(PairSourceTest, ACacheKeepsImagesNotPairs) {
     for (std::int64_t i = 0; i < source->size(); ++i) ASSERT_EQ(sample(cached, i), sample(*source, i));
   }
   EXPECT_LT(cache->counters().bytes, 5U * 16 * 16 * 3) << "four images and a table, not twelve pairs";
+}
+
+// A PNG chunk: length, name, content, CRC.
+std::string chunk(const std::string& name, const std::string& content) {
+  const auto number = [](std::uint32_t value) {
+    std::string text;
+    for (int shift = 24; shift >= 0; shift -= 8) text += static_cast<char>(value >> shift & 0xFFU);
+    return text;
+  };
+  const std::string covered = name + content;
+  return number(static_cast<std::uint32_t>(content.size())) + covered + number(format::crc32(std::as_bytes(std::span(covered))));
+}
+
+// What a folder of downloaded pictures holds, by its bytes: what is said of it, or "" where it is read as the picture it is.
+TEST_F(PairSourceTest, PicturesOfAHostileFolder) {
+  const std::string png = Fs::real().read_file(write("whole.png", 16, 5));
+  constexpr std::size_t kHead = 33;  // signature and IHDR
+  const std::string end = chunk("IEND", "");
+  const std::string picture = png.substr(kHead, png.size() - kHead - end.size());
+  const std::string control("\0\0\0\2\0\0\0\0", 8), frame(26, '\0');
+  const std::string animated = png.substr(0, kHead) + chunk("acTL", control) + picture + chunk("fcTL", frame) +
+                               chunk("fdAT", std::string("\0\0\0\1", 4) + "other frame") + end;
+  std::string huge =
+      png.substr(0, 8) + chunk("IHDR", std::string("\x7f\xff\xff\xff\x7f\xff\xff\xff\x08\x02\0\0\0", 13)) + picture + end;
+  // Start of image, and a frame of 64 x 64 pixels in gray; what follows is not there.
+  const std::string jpeg("\xff\xd8\xff\xc0\0\x0b\x08\0\x40\0\x40\1\1\x11\0", 15);
+  std::string damaged = png;
+  damaged[60] = static_cast<char>(damaged[60] ^ 1);
+  struct Case {
+    std::string name, bytes, said;
+  };
+  const std::vector<Case> cases = {
+      {"wrong extension.jpg", png, ""},
+      {"no extension", png, ""},
+      {"animated.png", animated, ""},
+      {"damaged.png", damaged, "CRC differs"},
+      {"truncated.png", png.substr(0, png.size() / 2), "PNG"},
+      {"huge.png", huge, "can't hold that"},
+      {"truncated.jpg", jpeg, "JPEG"},
+      {"start.jpg", jpeg.substr(0, 3), "JPEG"},
+      {"page.png", "<!doctype html><title>404</title>", "PNG"},
+      {"empty.png", "", "empty.png"},
+  };
+  const std::vector<std::uint8_t> due = read_image(folder_ / "whole.png", of_side(16));
+  for (const Resize resize : {Resize::crop, Resize::clip}) {
+    RecipeConfig recipe = of_side(16);
+    recipe.resize = resize;
+    for (const Case& row : cases) {
+      const auto file = folder_ / row.name;
+      std::ofstream(file, std::ios::binary) << row.bytes;
+      try {
+        EXPECT_EQ(read_image(file, recipe), due) << row.name;
+        EXPECT_EQ(row.said, "") << row.name << " was read";
+      } catch (const DataError& error) {
+        EXPECT_NE(row.said, "") << row.name << " was refused: " << error.what();
+        EXPECT_THAT(error.message().what + " " + error.message().where, AllOf(HasSubstr(row.said), HasSubstr(row.name)));
+      }
+    }
+  }
 }
 
 TEST_F(PairSourceTest, AnImageThatIsTooSmallOrDamagedIsNamed) {

@@ -4,8 +4,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <cstdio>
-#include <numeric>
+#include <iterator>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -167,15 +166,11 @@ PairDraw draw_of(const RecipeConfig& recipe) {
 }
 
 void draw_from_labels(PairFiles& files, const RecipeConfig& recipe, const stdfs::path& labels, std::uint64_t seed) {
-  for (const Labelled& label : read_labels(labels))
-    files.images.push_back({.path = {}, .name = label.name, .score = label.score});
-  const auto images = static_cast<std::int64_t>(files.images.size());
-  if (images < 2 * recipe.folds) {
-    throw DataError({std::to_string(images) + " images are too few for " + std::to_string(recipe.folds) + " folds of two",
-                     labels.string(), "label more images, or set recipe.folds"});
-  }
+  const std::vector<Labelled> labelled = read_labels(labels);
+  for (const Labelled& label : labelled) files.images.push_back({.path = {}, .name = label.name, .score = label.score});
+  const auto images = std::ssize(files.images);
   const std::vector<double> scores = scores_of(files.images);
-  const auto folds = deal_folds(images, recipe.folds, seed);
+  const auto folds = deal_folds(labelled, recipe.folds, seed);
   const auto fold = static_cast<std::size_t>(recipe.fold - 1);
   files.train =
       draw_pairs(scores, all_but(folds, fold), draw_of(recipe), seed + kSeedsOfAFold * static_cast<std::uint64_t>(recipe.fold));
@@ -188,14 +183,24 @@ void draw_from_labels(PairFiles& files, const RecipeConfig& recipe, const stdfs:
 
 }  // namespace
 
-std::vector<std::vector<std::int64_t>> deal_folds(std::int64_t images, std::int64_t folds, std::uint64_t seed) {
-  std::vector<std::int64_t> order(static_cast<std::size_t>(images));
-  std::iota(order.begin(), order.end(), 0);
+std::vector<std::vector<std::int64_t>> deal_folds(std::span<const Labelled> labels, std::int64_t folds, std::uint64_t seed) {
+  std::vector<std::vector<std::int64_t>> groups;
+  std::unordered_map<std::string_view, std::size_t> numbers;
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    const std::string& group = labels[i].group;
+    const std::size_t number = group.empty() ? groups.size() : numbers.try_emplace(group, groups.size()).first->second;
+    if (number == groups.size()) groups.emplace_back();
+    groups[number].push_back(static_cast<std::int64_t>(i));
+  }
   Philox random(make_key(seed, kFolds));
-  for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random.below(i)]);
+  for (std::size_t i = groups.size(); i > 1; --i) std::swap(groups[i - 1], groups[random.below(i)]);
   std::vector<std::vector<std::int64_t>> dealt(static_cast<std::size_t>(folds));
-  for (std::size_t i = 0; i < order.size(); ++i) dealt[i % dealt.size()].push_back(order[i]);
-  return dealt;
+  for (std::size_t i = 0; i < groups.size(); ++i) std::ranges::copy(groups[i], std::back_inserter(dealt[i % dealt.size()]));
+  if (std::ranges::all_of(dealt, [](const auto& fold) { return fold.size() > 1; })) return dealt;
+  throw DataError({std::to_string(labels.size()) + " images in " + std::to_string(groups.size()) + " groups are too few for " +
+                       std::to_string(folds) + " folds of two",
+                   "the labels (groups.txt beside them says which images belong together)",
+                   "label more images, or set recipe.folds"});
 }
 
 std::vector<Pair> draw_pairs(std::span<const double> scores, std::span<const std::int64_t> members, const PairDraw& draw,
@@ -296,7 +301,7 @@ std::vector<std::string> write_pair_files(Fs& fs, std::span<const Labelled> labe
   std::vector<ImageFile> images;
   for (const Labelled& label : labels) images.push_back({.path = {}, .name = label.name, .score = label.score});
   const std::vector<double> scores = scores_of(images);
-  const auto folds = deal_folds(std::ssize(images), recipe.folds, seed);
+  const auto folds = deal_folds(labels, recipe.folds, seed);
   std::vector<std::string> told;
   const auto write = [&](const std::string& name, const std::vector<Pair>& pairs) {
     const stdfs::path file = out / (name + "_" + std::to_string(pairs.size()) + ".csv");

@@ -20,8 +20,10 @@ struct Pair {
   friend bool operator==(const Pair&, const Pair&) = default;
 };
 
-// Numbers 0..images-1, shuffled with `seed` and dealt in turn into so many folds.
-[[nodiscard]] std::vector<std::vector<std::int64_t>> deal_folds(std::int64_t images, std::int64_t folds, std::uint64_t seed);
+// The numbers of the images, their groups (an image without one is its own) shuffled with `seed` and dealt in turn into so many
+// folds: what one group shows lies on one side of each fold. DataError when a fold gets fewer than two images.
+[[nodiscard]] std::vector<std::vector<std::int64_t>> deal_folds(std::span<const Labelled> labels, std::int64_t folds,
+                                                                std::uint64_t seed);
 
 struct PairDraw {
   std::int64_t per_class = 0;

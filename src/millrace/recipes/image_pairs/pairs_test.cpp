@@ -64,6 +64,21 @@ TEST_F(PairsTest, EveryBadLineOfLabelsIsNamed) {
   EXPECT_THAT(refusal([&] { (void)read_labels(write("bytes.txt", "\xff 1\n")); }), HasSubstr("not UTF-8"));
 }
 
+TEST_F(PairsTest, WhatBelongsTogetherLiesOnOneSideOfAFold) {
+  const auto file = write("labels.txt", "a 1\nb c 2\nd 3\ne 4\nf 5\ng 6\n");
+  (void)write("groups.txt", "# who is on it\na\tx y\nd\tx y\n\nb c\tz\nnobody\tz\r\n");
+  const auto labels = read_labels(file);
+  EXPECT_EQ(labels[0].group, "x y");
+  EXPECT_EQ(labels[1].group, "z");
+  EXPECT_EQ(labels[3].group, "");
+  for (const std::uint64_t seed : {1, 2, 3, 4}) {
+    for (const auto& fold : deal_folds(labels, 2, seed))
+      EXPECT_EQ(std::ranges::count(fold, 0), std::ranges::count(fold, 2)) << "a and d are one group";
+  }
+  (void)write("groups.txt", "a x\n");
+  EXPECT_THAT(refusal([&] { (void)read_labels(file); }), HasSubstr("line 1 has no tab between name and group"));
+}
+
 TEST_F(PairsTest, ThetaItselfIsSimilar) {
   EXPECT_EQ(answer_of(0.3, 0.1, 0.2), Answer::similar) << "0.3 - 0.1 is above 0.2 in binary";
   EXPECT_EQ(answer_of(0.1, 0.3, 0.2), Answer::similar);
@@ -76,7 +91,7 @@ TEST_F(PairsTest, FoldsHaveThePublishedSizes) {
   constexpr std::int64_t kImages = 5500;
   std::vector<double> scores;
   for (std::int64_t i = 0; i < kImages; ++i) scores.push_back(1 + 4 * static_cast<double>(i % 997) / 997);
-  const auto folds = deal_folds(kImages, 5, 42);
+  const auto folds = deal_folds(std::vector<Labelled>(kImages), 5, 42);
   std::set<std::int64_t> seen;
   for (const auto& fold : folds) {
     EXPECT_EQ(fold.size(), 1100U);
