@@ -13,9 +13,11 @@ if(EXISTS "${CMAKE_SOURCE_DIR}/src/millrace/cli/main.cpp")
     install(TARGETS ${program} RUNTIME DESTINATION bin)
   endforeach()
 endif()
-# Commands of originals under their old names.
-file(GLOB scripts CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/src/millrace/recipes/*/scripts/*")
+# Commands of originals under their old names; those that lay in a folder of the original's keep it.
+file(GLOB scripts CONFIGURE_DEPENDS LIST_DIRECTORIES false "${CMAKE_SOURCE_DIR}/src/millrace/recipes/*/scripts/*")
 install(PROGRAMS ${scripts} DESTINATION bin)
+install(DIRECTORY "${CMAKE_SOURCE_DIR}/src/millrace/recipes/image_pairs/scripts/" DESTINATION share/millrace/image_pairs
+        USE_SOURCE_PERMISSIONS)
 foreach(dir tests bench examples)
   if(EXISTS "${CMAKE_SOURCE_DIR}/${dir}/CMakeLists.txt")
     if(dir STREQUAL "tests" AND NOT MILLRACE_TESTS)

@@ -124,6 +124,7 @@ class Checker {
 
   std::optional<Json> boolean(const ValueType& type, const Json& value, const std::string& path) {
     if (value.is_boolean()) return value;
+    if (value == Json(0) || value == Json(1)) return Json(value == Json(1));  // as Python takes them
     if (const std::string* source = source_text(value)) {
       if (const auto parsed = boolean_in(*source)) return Json(*parsed);
     }

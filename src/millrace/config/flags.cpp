@@ -83,20 +83,23 @@ void Layers::add_flag(const std::string& name, const std::string* value, std::sp
     problems_.push_back({.what = what, .where = "command line", .next = remedy});
   };
   struct Target {
-    const Leaf* leaf;
-    bool is_converted;
+    bool is_known = false;
+    bool is_boolean = false;    // needs no value, takes true and false
+    bool is_converted = false;  // as is_boolean, takes numbers too
   };
   const auto find = [&](const std::string& path) -> Target {
-    if (const Leaf* leaf = schema_->find(path)) return {leaf, false};
+    if (const Leaf* leaf = schema_->find(path)) return {true, leaf->is_boolean, false};
     const Alias* other = alias(path);
-    return other == nullptr ? Target{nullptr, false} : Target{schema_->find(other->path), static_cast<bool>(other->convert)};
+    if (other == nullptr) return {};
+    if (other->path.empty()) return {true, !other->takes_text, !other->takes_text};
+    return {true, schema_->find(other->path)->is_boolean, static_cast<bool>(other->convert)};
   };
 
   const std::string path = with_underscores(name);
   const Target target = find(path);
-  if (target.leaf == nullptr && path.starts_with("no_")) {
+  if (!target.is_known && path.starts_with("no_")) {
     const Target negated = find(path.substr(3));
-    if (negated.leaf != nullptr && (negated.leaf->is_boolean || negated.is_converted)) {
+    if (negated.is_boolean || negated.is_converted) {
       if (value != nullptr) {
         refuse("flag --" + name + " takes no value", "write --" + name.substr(3) + "=" + *value);
       } else {
@@ -105,7 +108,7 @@ void Layers::add_flag(const std::string& name, const std::string* value, std::sp
       return;
     }
   }
-  if (target.leaf == nullptr) {
+  if (!target.is_known) {
     unknown(path, "unknown flag --" + name, "command line", "--");
     return;
   }
@@ -118,13 +121,15 @@ void Layers::add_flag(const std::string& name, const std::string* value, std::sp
   const bool is_word = word != nullptr && !word->starts_with("--") && !(is_short(*word) && alias(word->substr(1)) != nullptr);
   // Another program's number may stand for our true and false: --gpu_log_interval 100.
   const bool is_number = is_word && target.is_converted && word->find_first_not_of("0123456789") == std::string::npos;
-  if (is_truth || is_number || (is_word && !target.leaf->is_boolean)) {
+  if (is_truth || is_number || (is_word && !target.is_boolean)) {
     ++next;
     set(path, *word, origin, layer);
-  } else if (target.leaf->is_boolean || target.is_converted) {
+  } else if (target.is_boolean || target.is_converted) {
     set(path, true, origin, layer);
   } else {
-    refuse("flag --" + name + " has no value", "write --" + name + "=<" + target.leaf->type + ">");
+    const Alias* other = alias(path);
+    const Leaf* leaf = schema_->find(other == nullptr ? path : other->path);
+    refuse("flag --" + name + " has no value", "write --" + name + "=<" + (leaf == nullptr ? "text" : leaf->type) + ">");
   }
 }
 

@@ -128,7 +128,8 @@ std::string reference_markdown(const Schema& schema, std::span<const Alias> alia
   if (aliases.empty()) return text;
   text += "\n## Other names\n\n| Name | Stands for | Note |\n|---|---|---|\n";
   for (const Alias& alias : aliases) {
-    text += "| `" + markdown_cell(alias.name) + "` | `" + alias.path + "` | " + markdown_cell(alias.note) + " |\n";
+    const std::string path = alias.path.empty() ? "" : "`" + alias.path + "`";
+    text += "| `" + markdown_cell(alias.name) + "` | " + path + " | " + markdown_cell(alias.note) + " |\n";
   }
   return text;
 }

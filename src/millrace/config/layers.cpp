@@ -71,7 +71,7 @@ Json as_seen_from_here(const Leaf& leaf, Json value, const std::vector<std::file
 Layers::Layers(const Schema& schema, std::span<const Alias> aliases)
     : schema_(&schema), aliases_(aliases.begin(), aliases.end()) {
   for (const Alias& each : aliases_) {
-    if (schema.find(each.path) != nullptr) continue;
+    if (each.path.empty() || schema.find(each.path) != nullptr) continue;
     const std::string near = suggestion(each.path);
     throw ConfigError(
         {"alias " + quoted(each.name) + " stands for " + quoted(each.path) + ", which is no key", "Entry::aliases",
@@ -163,9 +163,12 @@ void Layers::set(const std::string& name, const Json& value, const std::string& 
   const Alias* other = schema_->find(name) == nullptr ? alias(name) : nullptr;
   const std::string& path = other == nullptr ? name : other->path;
   Json converted = value;
+  const Json given = layer.scalar_text && value.is_string() ? guessed(value.get_ref<const std::string&>()) : value;
+  if (const std::string notice = other != nullptr && other->notice ? other->notice(given) : "";
+      !notice.empty() && std::ranges::count(notices_, notice) == 0)
+    notices_.push_back(notice);
+  if (path.empty()) return;
   if (other != nullptr && other->convert) {
-    const Json given = layer.scalar_text && value.is_string() ? guessed(value.get_ref<const std::string&>()) : value;
-    if (const std::string notice = other->notice ? other->notice(given) : ""; !notice.empty()) notices_.push_back(notice);
     try {
       converted = other->convert(given);
     } catch (const std::exception&) {

@@ -137,6 +137,27 @@ TEST(Aliases, SetTwiceOrWithoutMeaningIsAProblem) {
   EXPECT_THAT(text, HasSubstr("rate is \"much\", which has no meaning for model.dropout\n        where    file a.toml:2"));
 }
 
+// Another program's flag that has nothing to do here must not eat the word behind it, nor pass in silence.
+TEST(Aliases, AWordWithoutAKeyIsSaidOnceAndChangesNothing) {
+  const auto said = [](const Json& value) { return value == Json(false) ? "" : "fast: it is " + value.dump(); };
+  const std::vector<Alias> aliases = {
+      {.name = "fast", .path = "", .convert = nullptr, .note = "", .notice = said},
+      {.name = "project", .path = "", .convert = nullptr, .note = "", .notice = said, .takes_text = true}};
+  Layers layers = make_layers(aliases);
+  layers.add_text("fast = true\n", ".toml", "a.toml");
+  const Words rest =
+      layers.add_flags(Words{"--fast", "word", "--fast", "true", "--fast=7", "--no-fast", "--fast", "3", "--project", "a b"});
+  EXPECT_THAT(rest, testing::ElementsAre("word"));
+  const Resolved resolved = layers.resolve();
+  EXPECT_THAT(resolved.notices,
+              testing::ElementsAre("fast: it is true", "fast: it is 7", "fast: it is 3", "fast: it is \"a b\""));
+  EXPECT_EQ(resolved.values, make_layers().resolve().values);
+  EXPECT_THAT(text_of_problems(layers), "");
+  Layers open = make_layers(aliases);
+  open.add_flags(Words{"--project"});
+  EXPECT_THAT(text_of_problems(open), HasSubstr("flag --project has no value"));
+}
+
 TEST(Aliases, OfAnUnknownKeyAreRefused) {
   const std::vector<Alias> aliases = {{.name = "x", .path = "data.batchsize", .convert = {}, .note = ""}};
   try {

@@ -44,14 +44,16 @@ struct Schema {
 };
 
 // An accepted other name of a key, in files (flat or dotted) and as a flag. `convert` maps the old value to the new one;
-// null = unchanged. A null result means "leave the key alone".
+// null = unchanged. A null result means "leave the key alone". Without a key the word is accepted and changes nothing; as a flag
+// it needs no value and takes true, false or a whole number.
 struct Alias {
   std::string name;
-  std::string path;
+  std::string path;  // "" = no key
   std::function<Json(const Json&)> convert;
   std::string note;  // for the reference, e.g. "as in the original's TOML"
   // What a run says of a value that does not do here what it does elsewhere; "" = nothing.
   std::function<std::string(const Json&)> notice = nullptr;
+  bool takes_text = false;  // of a word without a key: its flag is followed by a value
 };
 
 // A resolved config: every leaf has a value, canonical, with where it came from.

@@ -28,7 +28,9 @@ std::string from_text(const char* path, const char* text) { return canonical(pat
 
 TEST(Boolean, AcceptsOnlyTruthValues) {
   EXPECT_EQ(canonical("data.shuffle", false), "false");
-  EXPECT_EQ(canonical("data.shuffle", 1), "data.shuffle is 1, expected true or false | write true or false");
+  EXPECT_EQ(canonical("data.shuffle", 1), "true") << "as Python takes it";
+  EXPECT_EQ(canonical("data.shuffle", 0), "false");
+  EXPECT_EQ(canonical("data.shuffle", 2), "data.shuffle is 2, expected true or false | write true or false");
   EXPECT_EQ(canonical("data.shuffle", "true"), "data.shuffle is \"true\", expected true or false | write true without quotes");
   for (const char* text : {"true", "Yes", "ON", "1"}) EXPECT_EQ(from_text("data.shuffle", text), "true") << text;
   for (const char* text : {"false", "no", "off", " 0 "}) EXPECT_EQ(from_text("data.shuffle", text), "false") << text;

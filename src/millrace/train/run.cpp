@@ -11,24 +11,9 @@
 #include "millrace/train/recipe_guard.h"
 #include "millrace/train/sample_data.h"
 #include "millrace/train/session.h"
+#include "millrace/train/words.h"
 
 namespace millrace {
-namespace {
-
-Json precision_of_amp(const Json& amp) { return amp == Json(true) || amp == Json("true") ? Json("auto") : Json("fp32"); }
-
-Json precision_word(const Json& word) {
-  static const std::map<std::string, std::string> words = {
-      {"32-true", "fp32"},    {"float32", "fp32"},  {"32", "fp32"},        {"none", "fp32"},     {"no", "fp32"},
-      {"bf16-mixed", "bf16"}, {"bfloat16", "bf16"}, {"bf16-true", "bf16"}, {"16-mixed", "fp16"}, {"16-true", "fp16"},
-      {"fp16-mixed", "fp16"}, {"float16", "fp16"},  {"half", "fp16"},      {"16", "fp16"}};
-  if (!word.is_string() && !word.is_number_integer()) return word;
-  const auto it = words.find(word.is_string() ? word.get<std::string>() : word.dump());
-  return it == words.end() ? word : Json(it->second);
-}
-
-}  // namespace
-
 config::Schema schema_of(const Entry& entry) {
   config::Schema schema = config::schema_of<RunConfig>();
   schema += entry.sections;
@@ -50,26 +35,7 @@ std::vector<Problem> run_problems(const Entry& entry, const config::Resolved& co
 }
 
 std::vector<config::Alias> aliases_of(const Entry& entry) {
-  std::vector<config::Alias> aliases = {
-      {"data", "data.dir", nullptr, "input folder"},
-      {"run_dir", "run.dir", nullptr, ""},
-      {"off", "train.off", nullptr, "switches to turn off"},
-      {"amp", "precision.dtype", precision_of_amp, "true = auto, false = fp32"},
-      {"amp_dtype", "precision.dtype", precision_word, "also none"},
-      {"mixed_precision", "precision.dtype", precision_word, "also no"},
-      {"precision", "precision.dtype", precision_word, "also 32-true, bf16-mixed, 16-mixed, 32, 16"},
-      {"seed", "train.seed", nullptr, ""},
-      {"epochs", "train.epochs", nullptr, ""},
-      {"max_steps", "train.max_steps", nullptr, ""},
-      {"batch_size", "data.batch_size", nullptr, ""},
-      {"learning_rate", "optim.learning_rate", nullptr, ""},
-      {"clip_grad_norm", "optim.clip_norm", nullptr, ""},
-      {"memory.split", "memory.micro_batches", nullptr, "its name until 0.14"},
-      {"num_workers", "data.workers", nullptr, ""},
-      {"pin_memory", "data.pin_memory", nullptr, ""},
-      {"device", "device.name", nullptr, ""},
-      {"resume", "train.resume", nullptr, ""},
-  };
+  std::vector<config::Alias> aliases = shared_words();
   for (const config::Alias& own : entry.aliases) {
     std::erase_if(aliases, [&](const config::Alias& shared) { return shared.name == own.name; });
     aliases.push_back(own);

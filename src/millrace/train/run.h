@@ -20,7 +20,7 @@ namespace millrace {
 
 // The whole schema of a recipe's run: shared sections and its own.
 [[nodiscard]] config::Schema schema_of(const Entry& entry);
-// Aliases all recipes share (--amp, --epochs, --batch_size, --config-file ... see docs), then the recipe's own.
+// The words that all recipes share, but for those that the recipe has as its own; then its own.
 [[nodiscard]] std::vector<config::Alias> aliases_of(const Entry& entry);
 
 // Problems of a config in which every value by itself is legal: values that do not fit each other, the recipe's own among them.

@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "millrace/train/words.h"
+
 namespace millrace::recipes::autoencoder_3d {
 namespace {
 
@@ -11,28 +13,12 @@ const std::string kFile = "as in the original's JSON";
 
 bool is_true(const Json& value) { return value == Json(true) || value == Json("true"); }
 
-Json nothing(const Json&) { return {}; }
-
 // lr_scheduler: null, cosine or warmup_cosine.
 Json schedule_of(const Json& value) { return value.is_null() || value == Json("none") ? Json("constant") : value; }
 
 Json resume_of(const Json& value) { return is_true(value) ? Json("auto") : Json(); }
 
 Json recompute_of(const Json& value) { return is_true(value) ? Json{"all"} : Json{"none"}; }
-
-std::string said_of_gpus(const Json& value) {
-  return value == Json(1) ? "" : "--gpus " + value.dump() + ": a run is one process on one device here; it uses one";
-}
-
-std::string said_of_compile(const Json& value) {
-  return is_true(value) ? "--compile: there is nothing to compile; what would be gained is in the kernels" : "";
-}
-
-std::string said_of_profile(const Json& value) {
-  return is_true(value) ? "--profile: log.jsonl and the event files have the time of each part of a step anyway" : "";
-}
-
-std::string said_of_rank(const Json&) { return "--local_rank: accepted; a run is one process here"; }
 
 }  // namespace
 
@@ -51,7 +37,7 @@ std::vector<config::Alias> aliases() {
   network("num_channels", "recipe.channels", nullptr, "the name in older files");
   network("in_channels", "recipe.image_channels");
   for (const char* key : {"use_checkpoint", "use_checkpointing"}) network(key, "memory.recompute", recompute_of);
-  network("use_flash_attention", "recipe.attention_levels", nothing, "accepted: the fused kernel is taken where there is one");
+  list.push_back(accepted_word("autoencoder_def.use_flash_attention", "the fused kernel is taken where there is one"));
   for (const char* key : {"patch_size", "recon_loss", "kl_weight", "perceptual_weight"})
     training(key, std::string("recipe.") + key);
   training("batch_size", "data.batch_size");
@@ -67,20 +53,12 @@ std::vector<config::Alias> aliases() {
   list.push_back({"spacing", "recipe.spacing", nullptr, kFile});
   list.push_back({"model_dir", "run.parent", nullptr, kFile});
   list.push_back({"resume_ckpt", "train.resume", resume_of, "true = go on in the run folder"});
-  list.push_back(
-      {"data_base_dir", "data.dir", nothing, "accepted: npz_dir, npz_dir_train and npz_dir_val say where volumes are"});
-  list.push_back({"output_dir", "run.dir", nothing, "accepted: encode and decode have --out"});
-  list.push_back({"tfevent_path", "run.dir", nothing, "accepted: event files lie in the run folder"});
+  list.push_back(accepted_text("data_base_dir", "npz_dir, npz_dir_train and npz_dir_val say where volumes are"));
+  list.push_back(accepted_text("output_dir", "encode and decode have --out"));
+  list.push_back(accepted_text("tfevent_path", "event files lie in the run folder"));
 
   list.push_back({"lr", "optim.learning_rate", nullptr, ""});
   list.push_back({"images", "log.images", nullptr, "--no-images"});
-  // The keys of these stand in for none, and make them flags that need no value.
-  list.push_back({"compile", "log.tensorboard", nothing, "accepted: there is nothing to compile", said_of_compile});
-  list.push_back(
-      {"profile", "log.tensorboard", nothing, "accepted: the times of a step's parts are always kept", said_of_profile});
-  for (const char* name : {"gpus", "g"})
-    list.push_back({name, "device.name", nothing, "accepted: a run is one process on one device", said_of_gpus});
-  list.push_back({"local_rank", "device.name", nothing, "accepted: a run is one process", said_of_rank});
   return list;
 }
 

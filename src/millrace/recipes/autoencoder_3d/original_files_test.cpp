@@ -116,10 +116,13 @@ TEST_F(OriginalFiles, EnvironmentAndTrainingConfigBecomeKeys) {
   EXPECT_EQ(shared.train.validate_epochs, 4);
   EXPECT_EQ(shared.snapshot.every_epochs, 4);
   EXPECT_THAT(config.origins.at("optim.learning_rate"), EndsWith("original1.json:13"));
-  EXPECT_THAT(config.notices, ElementsAre("diffusion_def: of stage 2, which is outside this recipe",
-                                          "diffusion_train: of stage 2, which is outside this recipe",
-                                          "NoiseScheduler: of stage 2, which is outside this recipe",
-                                          "channel: nothing reads it, here and in the original"));
+  EXPECT_THAT(config.notices,
+              ElementsAre("data_base_dir: npz_dir, npz_dir_train and npz_dir_val say where volumes are",
+                          "output_dir: encode and decode have --out", "tfevent_path: event files lie in the run folder",
+                          "diffusion_def: of stage 2, which is outside this recipe",
+                          "diffusion_train: of stage 2, which is outside this recipe",
+                          "NoiseScheduler: of stage 2, which is outside this recipe",
+                          "channel: nothing reads it, here and in the original"));
 }
 
 TEST_F(OriginalFiles, WhatAFileIsSilentAboutIsWhatTheOriginalTook) {
@@ -188,8 +191,7 @@ TEST_F(OriginalFiles, TheOriginalsFlagsParse) {
   EXPECT_THAT(rest_, IsEmpty());
   EXPECT_EQ(config.values["precision"]["dtype"], "auto");
   EXPECT_EQ(config.values["log"]["images"], false);
-  for (const char* said :
-       {"--compile: there is nothing", "--profile: log.jsonl", "--gpus 2: a run is one process", "--local_rank"})
+  for (const char* said : {"compile: there is nothing", "profile: the time of each part", "gpus 2: a run is one process"})
     EXPECT_THAT(config.notices, Contains(HasSubstr(said)));
   const config::Resolved one = resolve({}, {"--gpus=1", "--no-amp", "--compile", "false", "more"});
   EXPECT_THAT(one.notices, IsEmpty());

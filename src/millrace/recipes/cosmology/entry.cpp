@@ -4,6 +4,7 @@
 #include <ATen/ops/randn.h>
 
 #include "millrace/base/error.h"
+#include "millrace/recipes/cosmology/original_file.h"
 #include "millrace/recipes/cosmology/presets.h"
 #include "millrace/recipes/cosmology/recipe.h"
 
@@ -40,6 +41,7 @@ Entry entry() {
   entry.defaults = defaults();
   entry.presets = presets();
   entry.aliases = aliases();
+  entry.convert_file = keys_of_original_file;
   entry.needs_data = of_config<Sections>(needs_data);
   entry.make_data = make_data;
   entry.predicts = {.inputs = {{"x", DType::c64, "[rows,baselines,frequencies,RA]", "visibilities with foreground, kelvin"}},

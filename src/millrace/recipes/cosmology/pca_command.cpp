@@ -107,7 +107,7 @@ config::Resolved resolve(const Request& request) {
       throw UsageError({"there is no preset " + quoted(*request.preset), "millrace pca", "it is smoke, small or full"});
     layers.add_values(it->second, "preset " + it->first);
   }
-  if (request.config_file) layers.add_file(*request.config_file);
+  if (request.config_file) layers.add_file(*request.config_file, row.convert_file);
   layers.add_environment();
   for (const std::string& word : layers.add_flags(request.flags))
     layers.add_problem({"unexpected word " + quoted(word), "millrace pca", "millrace pca --help"});

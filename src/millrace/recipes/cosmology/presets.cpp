@@ -2,6 +2,8 @@
 
 #include <stdexcept>
 
+#include "millrace/train/words.h"
+
 namespace millrace::recipes::cosmology {
 namespace {
 
@@ -23,24 +25,19 @@ Json join(Json a, const Json& b) {
 
 bool is_true(const Json& value) { return value == Json(true) || value == Json("true"); }
 
-Json nothing(const Json&) { return {}; }
-
 // mixed_precision: no, fp16 or bf16.
 Json precision_of(const Json& value) {
   if (value == "no") return "fp32";
-  if (value == "fp16" || value == "bf16") return "auto";  // where it is fast and agrees
+  if (value == "fp16" || value == "bf16") return value;
   throw std::invalid_argument("mixed_precision");
 }
+
+Json cache_of(const Json& value) { return asks_for_nothing(value) ? "off" : "auto"; }
 
 Json schedule_of(const Json& value) {
   if (value == "none") return "constant";
   if (value == "onecycle") return "one_cycle";
   return value;
-}
-
-Json only_v1(const Json& value) {
-  if (value == "v1") return {};
-  throw std::invalid_argument("model_version");
 }
 
 }  // namespace
@@ -81,23 +78,25 @@ std::vector<config::Alias> aliases() {
   model("pca_components_path", "recipe.pca_components_path", [](const Json& value) { return value; });  // null: not given
   model("model_dir", "run.parent");
   model("model_name", "run.name");
-  add("model_params", "model_path", "run.parent", nothing, "accepted: model_dir says where runs go");
-  add("model_params", "load_dir", "run.parent", nothing, "accepted: a run goes on in its own folder");
+  list.push_back(accepted_text("model_params.model_path", "model_dir says where runs go"));
+  list.push_back(accepted_text("model_params.load_dir", "a run goes on in its own folder"));
   add("model_params", "gal_mask", "recipe.ra_keep", nullptr);
   add("model_params", "split", "recipe.split", nullptr);
   add("model_params", "SCALING", "recipe.scale", nullptr);
-  add("model_params", "model_version", "recipe.filters", only_v1, "v1 is the network here; others are refused");
+  list.push_back({"model_params.model_version", "", nullptr, "v1 is the network here; others are refused"});
+  list.push_back(accepted_text("model_params.learning_rate", "the original trains at training_params.learning_rate"));
   training("cosmopath", "recipe.signal_dir");
   training("galpath", "recipe.foreground_dir");
   for (const char* key : {"add_noise", "num_train", "target_transform", "predict_residual"})
     training(key, std::string("recipe.") + key);
   training("ra_shift_aug", "recipe.ra_shift");
   training("batch_size", "data.batch_size");
-  training("train_num_workers", "data.workers");
-  add("training_params", "val_num_workers", "data.workers", nothing, "accepted: validation has readers of its own");
+  for (const char* key : {"train_num_workers", "num_workers"}) training(key, "data.workers");
+  list.push_back(accepted_word("training_params.val_num_workers", "validation has readers of its own, as many as it needs"));
   training("prefetch_factor", "data.prefetch");
-  for (const char* key : {"use_cache", "set_use_cache", "save_cache", "load_cache"})
-    add("training_params", key, "data.prefetch", nothing, "accepted: caching is decided by size against free memory");
+  add("training_params", "use_cache", "data.cache", cache_of, "true = auto, false = off");
+  for (const char* key : {"set_use_cache", "save_cache", "load_cache"})
+    list.push_back(accepted_word(std::string("training_params.") + key, "use_cache decides; what is kept is kept for the run"));
   training("optimizer", "optim.name");
   training("learning_rate", "optim.learning_rate");
   training("weight_decay", "optim.weight_decay");
@@ -117,8 +116,9 @@ std::vector<config::Alias> aliases() {
   training("use_grad_checkpoint", "memory.recompute", [](const Json& value) {
     return is_true(value) ? Json{"layer1", "layer2", "layer3", "layer4", "layer5", "layer6"} : Json{"none"};
   });
-  add("training_params", "use_compile", "train.resume", nothing, "accepted: there is nothing to compile");
-  add("training_params", "compile_mode", "train.resume", nothing, "accepted: there is nothing to compile");
+  list.push_back(
+      accepted_word("training_params.use_compile", "there is nothing to compile; what it would gain is in the kernels"));
+  list.push_back(accepted_text("training_params.compile_mode", "there is nothing to compile"));
   for (const char* key : {"signal_dir", "foreground_dir"}) list.push_back({key, std::string("recipe.") + key, nullptr, ""});
   return list;
 }

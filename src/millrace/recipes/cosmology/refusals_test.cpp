@@ -143,8 +143,43 @@ TEST_F(CosmologyTest, TheOriginalsJsonIsReadUnchanged) {
   EXPECT_EQ(config.values.at("run").at("parent"), "./models/");
   EXPECT_EQ(config.values.at("memory").at("recompute"), (Json{"layer1", "layer2", "layer3", "layer4", "layer5", "layer6"}));
   EXPECT_EQ(config.values.at("train").at("seed"), 43);
+  EXPECT_EQ(config.values.at("precision").at("dtype"), "bf16");
+  EXPECT_EQ(config.values.at("data").at("workers"), 3);
+  for (const char* said : {"model_params.model_path: ", "model_params.load_dir: ", "training_params.val_num_workers: ",
+                           "training_params.use_compile: ", "training_params.compile_mode: "})
+    EXPECT_THAT(config.notices, ::testing::Contains(HasSubstr(said)));
   EXPECT_THAT(refusal([this] { (void)resolve(Json::object(), R"({"model_params": {"levels": 3}})"); }),
               HasSubstr("unknown key \"model_params.levels\""));
+}
+
+// Published files of other dates: numbers for truth values, a section of another script, two names of one thing.
+TEST_F(CosmologyTest, TheOriginalsOlderFilesAreReadUnchanged) {
+  const config::Resolved config = resolve(Json::object(), R"({
+  "training_params": {"learning_rate": 5e-4, "add_noise": 0, "load_model": 0, "num_workers": 1, "use_cache": false},
+  "model_params": {"learning_rate": 1e-3, "filters": 16},
+  "moment_2_params": {"model_name": "moment_2", "load_dir": "/sims/"},
+  "_comments": {"note": "kept"}})");
+  const auto recipe = config::read<RecipeConfig>(config.values.at("recipe"));
+  EXPECT_FALSE(recipe.add_noise);
+  EXPECT_EQ(config.values.at("data").at("workers"), 1);
+  EXPECT_EQ(config.values.at("data").at("cache"), "off");
+  EXPECT_EQ(config.values.at("optim").at("learning_rate"), 5e-4);
+  EXPECT_EQ(config.values.at("train").at("resume"), "auto");
+  EXPECT_THAT(config.notices, ::testing::Contains(HasSubstr("moment_2_params: of the original's second-moment script")));
+  EXPECT_THAT(config.notices,
+              ::testing::Contains(HasSubstr("model_params.learning_rate: the original trains at training_params")));
+}
+
+TEST_F(CosmologyTest, AFileOfTheOriginalsSecondNetworkGetsOneSentence) {
+  const std::string text = refusal([this] {
+    (void)resolve(Json::object(),
+                  R"({"model_params": {"model_version": "v2", "levels": 3, "norm": "groupnorm", "strides": [[2, 2, 1]]},
+      "training_params": {"use_delay_loss": true}, "moment2_params": {"model_name": "m"}})");
+  });
+  EXPECT_THAT(text, HasSubstr("the file is of the original's network \"v2\""));
+  EXPECT_THAT(text, HasSubstr("original.json:1"));
+  EXPECT_THAT(text, ::testing::Not(HasSubstr("levels")));
+  EXPECT_THAT(text, ::testing::Not(HasSubstr("problems")));
 }
 
 }  // namespace

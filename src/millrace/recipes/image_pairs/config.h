@@ -29,9 +29,7 @@ struct RecipeConfig {
   std::int64_t image_size = 336;
   Resize resize = Resize::crop;
   bool swap_double = true;
-  std::string question =
-      "Which of the two images has less noise? Answer with exactly one word: First (first image), Second (second image), or "
-      "Similar (equally clean)";
+  std::string question = "Which image has less noise? First, Second or Similar?";
   std::vector<std::int64_t> prompt_token_ids;
   std::vector<std::int64_t> answer_token_ids;
   std::int64_t image_token_id = 258;

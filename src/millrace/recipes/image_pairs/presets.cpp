@@ -5,6 +5,10 @@
 namespace millrace::recipes::image_pairs {
 namespace {
 
+constexpr const char* kLongQuestion =
+    "Which of the two images has less noise? Answer with exactly one word: First (first image), Second (second image), or "
+    "Similar (equally clean)";
+
 struct Tower {
   std::int64_t image, patch, width, layers, heads, hidden, feature_layer;
 };
@@ -46,7 +50,8 @@ Json smoke() {
 }
 
 Json small() {
-  return join(network({64, 8, 192, 4, 6, 768, -1}, {256, 4, 8, 688, ByteTokens::kSize}), {{"recipe.per_class", 5000},
+  return join(network({64, 8, 192, 4, 6, 768, -1}, {256, 4, 8, 688, ByteTokens::kSize}), {{"recipe.question", kLongQuestion},
+                                                                                          {"recipe.per_class", 5000},
                                                                                           {"recipe.val_samples", 512},
                                                                                           {"optim.learning_rate", 5e-4},
                                                                                           {"train.epochs", 0},
@@ -57,10 +62,7 @@ Json small() {
 }
 
 // The published sizes of LLaVA-1.5-7B.
-Json full() {
-  return join(network({336, 14, 1024, 24, 16, 4096, -2}, {4096, 32, 32, 11008, 32064}),
-              {{"recipe.question", "Which image has less noise? First, Second or Similar?"}});
-}
+Json full() { return network({336, 14, 1024, 24, 16, 4096, -2}, {4096, 32, 32, 11008, 32064}); }
 
 }  // namespace
 

@@ -5,6 +5,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 
 #include "millrace/base/error.h"
+#include "millrace/recipes/language_model/original_file.h"
 #include "millrace/recipes/language_model/presets.h"
 #include "millrace/recipes/language_model/recipe.h"
 
@@ -48,6 +49,7 @@ Entry entry() {
   entry.defaults = defaults();
   entry.presets = presets();
   entry.aliases = aliases();
+  entry.convert_file = keys_of_original_file;
   entry.needs_data = of_config<Sections>(needs_data);
   entry.make_data = make_data;
   entry.predicts = {

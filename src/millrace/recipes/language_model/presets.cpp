@@ -3,6 +3,8 @@
 #include <filesystem>
 #include <sstream>
 
+#include "millrace/train/words.h"
+
 namespace millrace::recipes::language_model {
 namespace {
 
@@ -71,10 +73,6 @@ Json list_of(const Json& value) {
   return list;
 }
 
-bool is_false(const Json& value) {
-  return value == Json(false) || (value.is_string() && (value == "false" || value == "False" || value == "0"));
-}
-
 }  // namespace
 
 Json defaults() {
@@ -120,21 +118,12 @@ std::vector<config::Alias> aliases() {
   }
   list.push_back({"sources", "recipe.sources", list_of, "one text, or several with commas between them"});
   list.push_back({"model_seed", "generate.prompt", given, "the original's name of the text to continue"});
-  list.push_back({"model_name", "run.name", [](const Json&) { return Json(); }, "accepted: model_path names the run"});
-  list.push_back({"model_path", "run.name", stem, "its stem names the run, where model.safetensors is written"});
+  list.push_back(accepted_text("model_name", "model_path names the run"));
+  list.push_back({"model_path", "run.name", stem, "its stem names the run; millrace export writes the weights to a file"});
   list.push_back({"device", "device.name", given, "as in the original's TOML"});
   list.push_back({"resume", "train.resume", given, "path of a run or snapshot; empty or null: not given"});
   list.push_back({"resume_path", "train.resume", given, "as in the original's train_model"});
-  list.push_back({"start_epoch", "train.resume", [](const Json&) { return Json(); }, "accepted: a resumed run knows its epoch"});
-  list.push_back({"use_amp", "precision.dtype", [](const Json& value) { return Json(is_false(value) ? "fp32" : "auto"); },
-                  "true = auto, false = fp32"});
-  list.push_back(plain("log_gpu_memory", "log.gpu_memory"));
-  list.push_back(plain("num_workers", "data.workers"));
-  list.push_back(plain("pin_memory", "data.pin_memory"));
-  for (const auto& [key, path] :
-       {std::pair{"epochs", "train.epochs"}, {"batch_size", "data.batch_size"}, {"learning_rate", "optim.learning_rate"}}) {
-    list.push_back(plain(key, path));
-  }
+  list.push_back(accepted_word("start_epoch", "a resumed run knows its epoch"));
   return list;
 }
 

@@ -49,7 +49,10 @@ class RecipeTest : public ::testing::Test {
     for (const auto& [name, preset_values] : row.presets) {
       if (name == preset) layers.add_values(preset_values, "preset " + preset);
     }
-    if (!toml.empty()) layers.add_text(toml, ".toml", "original.toml");
+    if (!toml.empty()) {
+      write_file("original.toml", toml);
+      layers.add_file(folder_ / "original.toml", row.convert_file);
+    }
     layers.add_values(values, "test", {folder_});
     return layers.resolve();
   }
@@ -150,8 +153,19 @@ val_fraction = 0.0
   EXPECT_EQ(v["data"]["workers"], 2);
   EXPECT_EQ(v["data"]["pin_memory"], false);
   EXPECT_EQ(v["recipe"]["val_fraction"], 0.0);
-  ASSERT_EQ(config.notices.size(), 1U);
-  EXPECT_THAT(config.notices[0], ::testing::HasSubstr("original.toml:16"));
+  EXPECT_THAT(config.notices,
+              ::testing::UnorderedElementsAre(::testing::HasSubstr("original.toml:16"), "model_name: model_path names the run"));
+}
+
+// Later files of the original describe another model: that is said, and not each of its keys.
+TEST_F(RecipeTest, AFileOfTheOriginalsLaterModelGetsOneSentence) {
+  const std::string text = refusal([this] {
+    (void)resolve("smoke", Json::object(),
+                  "tokenizer = \"tiktoken\"\nseq_len_start = 2\nseq_len_end = 1024\ngeometric_ratio = 0.7\n");
+  });
+  EXPECT_THAT(text, ::testing::HasSubstr("the file is of the original's later model"));
+  EXPECT_THAT(text, ::testing::HasSubstr("original.toml:4"));
+  EXPECT_THAT(text, ::testing::Not(::testing::HasSubstr("seq_len_end")));
 }
 
 TEST_F(RecipeTest, ContradictionsAreRefusedAllAtOnce) {

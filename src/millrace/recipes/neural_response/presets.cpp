@@ -2,6 +2,8 @@
 
 #include <stdexcept>
 
+#include "millrace/train/words.h"
+
 namespace millrace::recipes::neural_response {
 namespace {
 
@@ -57,8 +59,6 @@ Json predictive() {
   return {{"recipe.modulator.type", "pc"}, {"recipe.convnet.final_activation", "softplus"}, {"recipe.lambda_pred", 0.25}};
 }
 
-Json nothing(const Json&) { return {}; }
-
 Json precision_of(const Json& value) {
   const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
   if (text.starts_with("bf16")) return "bf16";
@@ -111,18 +111,12 @@ std::vector<config::Alias> aliases() {
   add("model_config", "recipe.model_config");
   add("dataset_configs_path", "recipe.dataset_config");
   add("max_datasets", "recipe.max_datasets");
-  add("batch_size", "data.batch_size");
-  add("num_workers", "data.workers");
   add("steps_per_epoch", "recipe.steps_per_epoch");
   add("data.steps_per_epoch", "recipe.steps_per_epoch");
-  add("learning_rate", "optim.learning_rate");
   add("core_lr_scale", "recipe.core_lr_scale");
   add("weight_decay", "optim.weight_decay");
-  add("gradient_clip_val", "optim.clip_norm");
-  add("accumulate_grad_batches", "optim.accumulate");
   add("lr_scheduler", "optim.schedule", schedule_of, "none, step, plateau, cosine, cosine_warmup");
   add("warmup_epochs", "recipe.warmup_epochs");
-  add("max_epochs", "train.epochs");
   add("early_stopping_patience", "train.early_stop_patience");
   add("early_stopping_min_delta", "train.early_stop_delta");
   add("loss_type", "recipe.loss_type");
@@ -135,10 +129,8 @@ std::vector<config::Alias> aliases() {
   add("checkpoint_dir", "run.parent");
   add("experiment_name", "run.name");
   add("ckpt_path", "train.resume");
-  add("project_name", "run.name", nothing, "accepted: checkpoint_dir and experiment_name say where the run goes");
-  add("enable_logging", "log.tensorboard", nothing, "accepted: a run always logs");
-  add("compile", "train.resume", nothing, "accepted: there is nothing to compile");
-  add("log_gpu_memory", "log.gpu_memory");
+  list.push_back(accepted_text("project_name", "checkpoint_dir and experiment_name say where the run goes"));
+  list.push_back(accepted_word("enable_logging", "a run always logs"));
   return list;
 }
 

@@ -104,7 +104,10 @@ class CosmologyTest : public ::testing::Test {
     const auto aliases = aliases_of(row);
     config::Layers layers(schema, aliases);
     layers.add_values(row.defaults, "recipe");
-    if (!json.empty()) layers.add_text(json, ".json", "original.json");
+    if (!json.empty()) {
+      write_atomically(Fs::real(), folder_ / "original.json", json);
+      layers.add_file(folder_ / "original.json", row.convert_file);
+    }
     layers.add_values(values, "test", {folder_});
     return layers.resolve();
   }

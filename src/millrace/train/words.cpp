@@ -1,0 +1,115 @@
+#include "millrace/train/words.h"
+
+#include <algorithm>
+#include <initializer_list>
+#include <map>
+#include <stdexcept>
+
+namespace millrace {
+namespace {
+
+bool is_one_of(const Json& value, std::initializer_list<const char*> words) {
+  return value.is_string() && std::ranges::find(words, value.get_ref<const std::string&>()) != words.end();
+}
+
+Json precision_of_amp(const Json& value) {
+  if (asks_for_nothing(value)) return "fp32";
+  if (value == Json(true) || value == Json(1) || is_one_of(value, {"true", "True", "1"})) return "auto";
+  throw std::invalid_argument("amp");
+}
+
+Json precision_of_word(const Json& word) {
+  static const std::map<std::string, std::string> words = {
+      {"32-true", "fp32"},    {"float32", "fp32"},  {"32", "fp32"},        {"none", "fp32"},     {"no", "fp32"},
+      {"bf16-mixed", "bf16"}, {"bfloat16", "bf16"}, {"bf16-true", "bf16"}, {"16-mixed", "fp16"}, {"16-true", "fp16"},
+      {"fp16-mixed", "fp16"}, {"float16", "fp16"},  {"half", "fp16"},      {"16", "fp16"}};
+  if (!word.is_string() && !word.is_number_integer()) return word;
+  const auto it = words.find(word.is_string() ? word.get<std::string>() : word.dump());
+  return it == words.end() ? word : Json(it->second);
+}
+
+Json memory_of_interval(const Json& value) { return !asks_for_nothing(value); }
+
+std::string said_of_interval(const Json& value) {
+  return asks_for_nothing(value) ? ""
+                                 : "gpu_log_interval: memory is part of each log line; log.every says how often there is one";
+}
+
+std::string said_of_readers(const Json& value) {
+  return asks_for_nothing(value) ? "persistent_workers: readers are threads, and live for the whole run" : "";
+}
+
+std::string said_of_gpus(const Json& value) {
+  const bool is_one = value == Json(1) || is_one_of(value, {"1", "0"}) || asks_for_nothing(value);
+  return is_one ? ""
+                : "gpus " + (value.is_string() ? value.get<std::string>() : value.dump()) +
+                      ": a run is one process on one device here; it uses one";
+}
+
+}  // namespace
+
+bool asks_for_nothing(const Json& value) {
+  return value.is_null() || value == Json(false) || value == Json(0) ||
+         is_one_of(value, {"", "false", "False", "0", "no", "none"});
+}
+
+config::Alias accepted_word(const std::string& name, const std::string& reason) {
+  return {
+      .name = name, .path = "", .convert = nullptr, .note = "accepted: " + reason, .notice = [name, reason](const Json& value) {
+        return asks_for_nothing(value) ? "" : name + ": " + reason;
+      }};
+}
+
+config::Alias accepted_text(const std::string& name, const std::string& reason) {
+  config::Alias word = accepted_word(name, reason);
+  word.notice = [name, reason](const Json&) { return name + ": " + reason; };
+  word.takes_text = true;
+  return word;
+}
+
+std::vector<config::Alias> shared_words() {
+  const std::string one_process = "a run is one process on one device";
+  std::vector<config::Alias> words = {
+      {"data", "data.dir", nullptr, "input folder"},
+      {"run_dir", "run.dir", nullptr, ""},
+      {"off", "train.off", nullptr, "switches to turn off"},
+      {"amp", "precision.dtype", precision_of_amp, "true = auto, false = fp32"},
+      {"use_amp", "precision.dtype", precision_of_amp, "true = auto, false = fp32"},
+      {"amp_dtype", "precision.dtype", precision_of_word, "also none"},
+      {"mixed_precision", "precision.dtype", precision_of_word, "also no"},
+      {"precision", "precision.dtype", precision_of_word, "also 32-true, bf16-mixed, 16-mixed, 32, 16"},
+      {"seed", "train.seed", nullptr, ""},
+      {"epochs", "train.epochs", nullptr, ""},
+      {"max_epochs", "train.epochs", nullptr, ""},
+      {"max_steps", "train.max_steps", nullptr, ""},
+      {"batch_size", "data.batch_size", nullptr, ""},
+      {"accumulate_grad_batches", "optim.accumulate", nullptr, ""},
+      {"learning_rate", "optim.learning_rate", nullptr, ""},
+      {"clip_grad_norm", "optim.clip_norm", nullptr, ""},
+      {"gradient_clip_val", "optim.clip_norm", nullptr, ""},
+      {"memory.split", "memory.micro_batches", nullptr, "its name until 0.14"},
+      {"num_workers", "data.workers", nullptr, ""},
+      {"prefetch_factor", "data.prefetch", nullptr, "batches, of all readers together"},
+      {"persistent_workers", "data.persistent_workers", nullptr, "readers always live for the whole run", said_of_readers},
+      {"pin_memory", "data.pin_memory", nullptr, ""},
+      {"device", "device.name", nullptr, ""},
+      {"resume", "train.resume", nullptr, ""},
+      {"log_gpu_memory", "log.gpu_memory", nullptr, ""},
+      {"gpu_log_interval", "log.gpu_memory", memory_of_interval, "0 = off", said_of_interval},
+      accepted_word("grad_log_interval", "the gradient's norm is in each log line"),
+      accepted_word("compile", "there is nothing to compile; what it would gain is in the kernels"),
+      accepted_word("profile", "the time of each part of a step is in log.jsonl and the event files of every run"),
+      accepted_word("cudnn_benchmark", "how a layer is computed is tried and chosen by the program"),
+      accepted_word("detect_anomaly", "a loss or gradient that is not finite is always found; its step counts for nothing"),
+      accepted_word("deterministic", "on a CPU runs of one seed and thread count always give the same bits"),
+      accepted_word("debug", "all that is known is in log.jsonl; train --rehearse shows what passes through a step"),
+      accepted_word("local_rank", one_process)};
+  for (const char* name : {"gpus", "g"}) {
+    config::Alias word = accepted_word(name, one_process);
+    word.notice = said_of_gpus;
+    words.push_back(std::move(word));
+  }
+  return words;
+}
+
+}  // namespace millrace
