@@ -29,7 +29,7 @@ void expect_golden(const std::string& name, const std::string& text) {
 }
 
 const std::vector<std::string> kCommands = {"train", "predict", "eval",   "export", "import",    "inspect", "show",
-                                            "runs",  "list",    "config", "bench",  "make-data", "new"};
+                                            "runs",  "list",    "config", "bench",  "make-data", "new",     "doctor"};
 
 TEST(Help, Top) {
   const Result result = millrace({"--help"});
@@ -59,11 +59,23 @@ TEST(Help, OfEveryCommand) {
 
 TEST(Help, OfARecipesOwnCommand) { EXPECT_EQ(millrace({"generate", "--help"}).exit_code, 0); }
 
-TEST(Version, FourLines) {
+TEST(Version, FiveLines) {
   const Result result = millrace({"--version"});
   EXPECT_EQ(result.exit_code, 0);
   EXPECT_THAT(result.out, MatchesRegex("Millrace 0\\.1\\.0\nLibTorch 2\\.11\\.[0-9]+\ncompiler [^\n]+\nCPU      [^\n]+, "
-                                       "[0-9]+ cores?, ATen uses [A-Z0-9_]+, our kernels [a-z0-9_]+[^\n]*\n"));
+                                       "[0-9]+ cores?, ATen uses [A-Z0-9_]+, our kernels [a-z0-9_]+[^\n]*\nGPU      [^\n]+\n"));
+}
+
+// With a GPU or without: what the machine is, and exit code 0 unless a run could not even begin.
+TEST(Doctor, SaysWhatTheMachineIs) {
+  const Result result = millrace({"doctor"});
+  EXPECT_EQ(result.exit_code, 0) << result.out;
+  for (const char* row : {"Millrace ", "CPU ", "instructions ", "cores ", "memory ", "GPU ", "current folder ", "cache folder "})
+    EXPECT_THAT(result.out, HasSubstr(row));
+  const Json report = Json::parse(millrace({"doctor", "--json"}).out);
+  EXPECT_TRUE(report["findings"].is_array());
+  EXPECT_THAT(report["machine"]["GPU"].get<std::string>(), testing::Not(testing::IsEmpty()));
+  EXPECT_EQ(millrace({"doctor", "cosmology"}).exit_code, 2);
 }
 
 TEST(List, RecipesAndSwitches) {

@@ -45,7 +45,7 @@ struct Shown {
   std::int64_t without_picture = 0;
 };
 
-std::span<const std::byte> bytes_of(const at::Tensor& tensor) {
+std::span<const std::byte> values_of(const at::Tensor& tensor) {
   return {static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()};
 }
 
@@ -60,7 +60,7 @@ std::int64_t first_bad_row(DType dtype, const at::Tensor& tensor) {
   const std::int64_t rows = tensor.dim() == 0 ? 1 : tensor.size(0);
   const std::size_t row_bytes = tensor.nbytes() / static_cast<std::size_t>(std::max<std::int64_t>(rows, 1));
   for (std::int64_t row = 0; row < rows; ++row) {
-    const ValueSummary one = summary_of(dtype, bytes_of(tensor).subspan(static_cast<std::size_t>(row) * row_bytes, row_bytes));
+    const ValueSummary one = summary_of(dtype, values_of(tensor).subspan(static_cast<std::size_t>(row) * row_bytes, row_bytes));
     if (one.nans + one.infinities > 0) return row;
   }
   return 0;
@@ -80,7 +80,7 @@ class ShownGroup {
         shown_.console->warning("field " + quoted(name) + " has a type that no table has a word for");
         continue;
       }
-      const ValueSummary summary = summary_of(*dtype, bytes_of(here));
+      const ValueSummary summary = summary_of(*dtype, values_of(here));
       values.push_back(value_json(name, here.sizes().vec(), summary));
       if (summary.finite() < summary.count) warn(name, summary, first_bad_row(*dtype, here));
       if (!shown_.output.empty()) draw(name, here);

@@ -1,0 +1,130 @@
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "millrace/base/format.h"
+#include "millrace/base/instructions.h"
+#include "millrace/cli/arguments.h"
+#include "millrace/cli/command.h"
+#include "millrace/cli/machine_findings.h"
+#include "millrace/cli/text.h"
+#include "millrace/cli/version.h"
+#include "millrace/kernels/kernels.h"
+#include "millrace/train/assembly.h"
+#include "millrace/train/session.h"
+
+namespace millrace::cli {
+namespace {
+
+constexpr std::string_view kDoctorHelp =
+    R"(Says what this machine is, what of it a run may use, and what stands in the way of its full speed.
+
+  --json                as JSON
+
+Exit code 1 when something here would stop a run, else 0, with or without a GPU.
+)";
+
+FolderRoom room_of(const std::string& what, std::filesystem::path path) {
+  std::error_code error;
+  // A folder that is not there yet is made in the nearest one that is.
+  std::filesystem::path there = std::filesystem::absolute(path, error);
+  while (!std::filesystem::exists(there, error) && there.has_relative_path()) there = there.parent_path();
+  const auto space = std::filesystem::space(there, error);
+  return {.what = what,
+          .path = std::move(path),
+          .free_bytes = error ? 0 : space.available,
+          .is_writable = ::access(there.c_str(), W_OK | X_OK) == 0};
+}
+
+MachineView look() {
+  MachineView machine{.cpu = device::cpu_info(),
+                      .grants = device::grants(),
+                      .cuda = "",
+                      .asked_instructions = asked_instructions(),
+                      .folders = {}};
+  if (device::cuda(&machine.cuda) != nullptr) machine.cuda.clear();
+  machine.folders = {room_of("current folder", "."), room_of("cache folder", cache_folder())};
+  return machine;
+}
+
+std::string instructions_text(const device::Cpu& cpu) {
+  std::vector<std::string> sets;
+  for (const auto& [has, name] : {std::pair{cpu.avx2, "AVX2"}, std::pair{cpu.avx512, "AVX512"},
+                                  std::pair{cpu.avx512_bf16, "AVX512_BF16"}, std::pair{cpu.amx_bf16, "AMX_BF16"}}) {
+    if (has) sets.emplace_back(name);
+  }
+  return (sets.empty() ? "portable" : joined(sets, ", ")) + "; ATen uses " + cpu.capability + ", our kernels " +
+         std::string(kernels::instruction_set());
+}
+
+std::string gpus_text(const MachineView& machine) {
+  if (!machine.cuda.empty()) return "none is used: " + machine.cuda;
+  device::Backend& backend = *device::cuda();
+  std::vector<std::string> all;
+  for (int i = 0; i < backend.device_count(); ++i) {
+    const auto [major, minor] = backend.compute_capability(i);
+    all.push_back(backend.device_name(i) + ", sm_" + std::to_string(major) + std::to_string(minor) + ", " +
+                  human_bytes(static_cast<double>(backend.memory(i).total_bytes)));
+  }
+  return joined(all, "; ");
+}
+
+using Rows = std::vector<std::vector<std::string>>;
+
+Rows rows_of(const MachineView& machine) {
+  const Json all = versions();
+  const device::Grants& given = machine.grants;
+  Rows rows = {
+      {"Millrace", version_number() + ", LibTorch " + all.value("libtorch", "") + ", compiler " + all.value("compiler", "")},
+      {"CPU", machine.cpu.name},
+      {"instructions", instructions_text(machine.cpu)},
+      {"cores", std::to_string(machine.cpu.physical_cores) + " for a run; CPUs allowed " + std::to_string(given.allowed_cpus) +
+                    " of " + std::to_string(given.machine_cpus) + ", control group " +
+                    (given.cpu_quota ? significant(*given.cpu_quota, 3) : "without limit")},
+      {"memory", human_bytes(static_cast<double>(given.available_memory)) + " free of " +
+                     human_bytes(static_cast<double>(given.machine_memory)) + ", control group " +
+                     (given.group_memory ? human_bytes(static_cast<double>(*given.group_memory)) : "without limit")},
+      {"GPU", gpus_text(machine)}};
+  for (const FolderRoom& folder : machine.folders)
+    rows.push_back({folder.what, human_bytes(static_cast<double>(folder.free_bytes)) + " free in " + folder.path.string()});
+  return rows;
+}
+
+Json json_of(const Rows& rows, const std::vector<Finding>& findings) {
+  Json report = {{"machine", Json::object()}, {"findings", Json::array()}};
+  for (const auto& row : rows) report["machine"][with_underscores(row[0])] = row[1];
+  for (const Finding& finding : findings) {
+    report["findings"].push_back(
+        {{"id", finding.id}, {"stops_runs", finding.stops_runs}, {"what", finding.what}, {"next", finding.next}});
+  }
+  return report;
+}
+
+int run_doctor(const Invocation& call) {
+  Arguments arguments(call.words);
+  const bool json = arguments.flag("json");
+  arguments.finish("doctor");
+  const MachineView machine = look();
+  const Rows rows = rows_of(machine);
+  const std::vector<Finding> findings = findings_of(machine);
+  if (json) {
+    print_json(json_of(rows, findings));
+  } else {
+    print(table(rows) + "\n");
+    for (const Finding& finding : findings)
+      print((finding.stops_runs ? "stops runs  " : "warning     ") + finding.what + "\n  next      " + finding.next + "\n");
+    if (findings.empty()) print("nothing here stands in the way of a run\n");
+  }
+  return std::ranges::any_of(findings, &Finding::stops_runs) ? 1 : 0;
+}
+
+}  // namespace
+
+constinit const Command kDoctor = {.name = "doctor",
+                                   .arguments = "[--json]",
+                                   .summary = "what this machine is, and what stands in the way of its full speed",
+                                   .group = "Look at things",
+                                   .help = kDoctorHelp,
+                                   .run = run_doctor};
+
+}  // namespace millrace::cli

@@ -1,0 +1,78 @@
+#include "millrace/cli/machine_findings.h"
+
+#include <algorithm>
+
+#include "millrace/base/format.h"
+
+namespace millrace::cli {
+namespace {
+
+constexpr std::uint64_t kGigabyte = 1'000'000'000;
+constexpr std::uint64_t kLittleMemory = 2 * kGigabyte, kLittleDisk = 5 * kGigabyte;
+
+std::string cpus(int count) { return std::to_string(count) + (count == 1 ? " CPU" : " CPUs"); }
+
+void about_folders(const MachineView& machine, std::vector<Finding>& found) {
+  for (const FolderRoom& folder : machine.folders) {
+    if (!folder.is_writable) {
+      found.push_back({true, "folder_read_only", "the " + folder.what + " can't be written to: " + folder.path.string(),
+                       "start in a folder of your own, or set XDG_CACHE_HOME for the cache"});
+    } else if (folder.free_bytes < kLittleDisk) {
+      found.push_back({false, "disk_low", human_bytes(static_cast<double>(folder.free_bytes)) + " are free in the " + folder.what,
+                       "snapshots and decoded data need room: free some, or choose another disk"});
+    }
+  }
+}
+
+void about_cores(const MachineView& machine, std::vector<Finding>& found) {
+  const device::Grants& given = machine.grants;
+  if (given.cpu_quota && *given.cpu_quota < given.allowed_cpus) {
+    found.push_back(
+        {false, "cpu_quota",
+         "the control group allows the time of " + significant(*given.cpu_quota, 3) + " of " + cpus(given.allowed_cpus),
+         "ask for whole CPUs, as many as threads are to run"});
+  }
+  if (given.allowed_cpus < given.machine_cpus) {
+    found.push_back(
+        {false, "cpu_affinity",
+         "this process may use " + cpus(given.allowed_cpus) + " of the machine's " + std::to_string(given.machine_cpus),
+         "the batch system or taskset says so; ask for more there"});
+  }
+  if (!machine.asked_instructions.empty()) {
+    found.push_back(
+        {false, "cpu_instructions", machine.asked_instructions + " leaves instructions of the CPU unused", "unset MILLRACE_CPU"});
+  } else if (!machine.cpu.avx2) {
+    found.push_back({false, "cpu_instructions", "the CPU has no AVX2: all kernels take their portable paths",
+                     "a CPU of the last ten years is several times as fast"});
+  }
+}
+
+void about_memory(const MachineView& machine, std::vector<Finding>& found) {
+  const device::Grants& given = machine.grants;
+  if (given.available_memory < kLittleMemory) {
+    found.push_back({false, "memory_low", human_bytes(static_cast<double>(given.available_memory)) + " of memory are free",
+                     "end other programs; millrace estimate RECIPE says what a run takes"});
+  }
+  if (given.address_space) {
+    found.push_back({false, "address_space",
+                     "the address space is limited to " + human_bytes(static_cast<double>(*given.address_space)) + " (ulimit -v)",
+                     "libraries reserve far more than they use: ulimit -v unlimited"});
+  }
+}
+
+}  // namespace
+
+std::vector<Finding> findings_of(const MachineView& machine) {
+  std::vector<Finding> found;
+  about_folders(machine, found);
+  if (machine.grants.has_nvidia_gpu && !machine.cuda.empty()) {
+    found.push_back({false, "gpu_unused", "the machine has an NVIDIA GPU that is not used: " + machine.cuda,
+                     "runs use the CPU; a driver and the plugin libmillrace_cuda.so beside the program are what a GPU needs"});
+  }
+  about_cores(machine, found);
+  about_memory(machine, found);
+  std::ranges::stable_sort(found, {}, [](const Finding& finding) { return !finding.stops_runs; });
+  return found;
+}
+
+}  // namespace millrace::cli

@@ -1,0 +1,70 @@
+#include "millrace/cli/machine_findings.h"
+
+#include <gmock/gmock.h>
+
+#include <functional>
+
+namespace millrace::cli {
+namespace {
+
+constexpr std::uint64_t kGigabyte = 1'000'000'000;
+
+// A machine of which all may be used.
+MachineView whole_machine() {
+  MachineView machine;
+  machine.cpu.avx2 = machine.cpu.avx512 = true;
+  machine.grants = {.machine_cpus = 8,
+                    .allowed_cpus = 8,
+                    .cpu_quota = {},
+                    .machine_memory = 32 * kGigabyte,
+                    .available_memory = 30 * kGigabyte,
+                    .group_memory = {},
+                    .address_space = {},
+                    .has_nvidia_gpu = false};
+  machine.cuda = "no NVIDIA driver";
+  machine.folders = {{.what = "cache folder", .path = "/c", .free_bytes = 100 * kGigabyte, .is_writable = true}};
+  return machine;
+}
+
+struct Case {
+  const char* id;
+  std::function<void(MachineView&)> change;
+  const char* said;
+};
+
+// Each finding has a machine that brings it and, without the change, one that does not.
+TEST(MachineFindings, EachComesOfItsCauseAlone) {
+  EXPECT_THAT(findings_of(whole_machine()), testing::IsEmpty());
+  const std::vector<Case> cases = {
+      {"folder_read_only", [](MachineView& m) { m.folders[0].is_writable = false; }, "cache folder can't be written to: /c"},
+      {"disk_low", [](MachineView& m) { m.folders[0].free_bytes = kGigabyte; }, "1.0 GB are free in the cache folder"},
+      {"gpu_unused", [](MachineView& m) { m.grants.has_nvidia_gpu = true; }, "not used: no NVIDIA driver"},
+      {"cpu_quota", [](MachineView& m) { m.grants.cpu_quota = 1.5; }, "the time of 1.5 of 8 CPUs"},
+      {"cpu_affinity", [](MachineView& m) { m.grants.allowed_cpus = 1; }, "1 CPU of the machine's 8"},
+      {"cpu_instructions", [](MachineView& m) { m.asked_instructions = "MILLRACE_CPU=avx2"; }, "MILLRACE_CPU=avx2 leaves"},
+      {"cpu_instructions", [](MachineView& m) { m.cpu.avx2 = false; }, "no AVX2"},
+      {"memory_low", [](MachineView& m) { m.grants.available_memory = kGigabyte; }, "1.0 GB of memory are free"},
+      {"address_space", [](MachineView& m) { m.grants.address_space = 4 * kGigabyte; }, "limited to 4.0 GB"}};
+  for (const Case& row : cases) {
+    MachineView machine = whole_machine();
+    row.change(machine);
+    const std::vector<Finding> found = findings_of(machine);
+    ASSERT_EQ(found.size(), 1U) << row.id;
+    EXPECT_EQ(found[0].id, row.id);
+    EXPECT_THAT(found[0].what, testing::HasSubstr(row.said));
+    EXPECT_FALSE(found[0].next.empty());
+  }
+}
+
+TEST(MachineFindings, WhatStopsRunsComesFirst) {
+  MachineView machine = whole_machine();
+  machine.grants.allowed_cpus = 2;
+  machine.folders.push_back({.what = "current folder", .path = ".", .free_bytes = 100 * kGigabyte, .is_writable = false});
+  const std::vector<Finding> found = findings_of(machine);
+  ASSERT_EQ(found.size(), 2U);
+  EXPECT_TRUE(found[0].stops_runs);
+  EXPECT_FALSE(found[1].stops_runs);
+}
+
+}  // namespace
+}  // namespace millrace::cli
