@@ -199,7 +199,8 @@ struct LogConfig {
             "Validations whose pictures stay beside the latest's: the first, the newest and an even spread of those between.")
             .min(0),
         field<&C::train_metrics>("Measure the training batches too: the log line has the recipe's metrics as train/NAME."),
-        field<&C::gpu_memory>("Add the allocator's memory counters to the log line.")};
+        field<&C::gpu_memory>(
+            "Add memory to the log line, log.jsonl and the event files: a GPU's allocator, or what the process holds.")};
   }
 };
 

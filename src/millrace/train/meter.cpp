@@ -22,7 +22,9 @@ void Meter::add(const metrics::Board& measured) { measured_.add(measured); }
 
 void Meter::end_step(std::int64_t rows) {
   ++window_steps_;
-  for (std::int64_t* samples : {&window_samples_, &epoch_samples_, &samples_, &process_samples_}) *samples += rows;
+  ++epoch_steps_here_;
+  for (std::int64_t* samples : {&window_samples_, &epoch_samples_, &epoch_samples_here_, &samples_, &process_samples_})
+    *samples += rows;
   if (!first_step_seconds_) first_step_seconds_ = seconds_since_process_start();
 }
 
@@ -57,7 +59,9 @@ Window Meter::take_window() {
 EpochRow Meter::take_epoch(std::uint64_t epoch) {
   EpochRow row{.epoch = epoch,
                .seconds = static_cast<double>(steady_nanoseconds() - epoch_begin_ns_) * 1e-9,
-               .samples = std::exchange(epoch_samples_, 0)};
+               .samples = std::exchange(epoch_samples_, 0),
+               .samples_here = std::exchange(epoch_samples_here_, 0),
+               .steps_here = std::exchange(epoch_steps_here_, 0)};
   const auto means = epoch_.means();
   if (const auto it = means.find(first_loss_); it != means.end()) row.train_loss = it->second;
   epoch_.reset();

@@ -23,8 +23,11 @@ struct Window {
 struct EpochRow {
   std::uint64_t epoch = 0;  // 1-based
   double train_loss = 0;    // of the first objective; 0 when no step of the epoch counted
-  double seconds = 0;
+  double seconds = 0;       // of this process, without validations
   std::int64_t samples = 0;
+  std::int64_t samples_here = 0, steps_here = 0;  // in these seconds: not what an earlier process did
+  double validation_seconds = 0;
+  std::int64_t validation_batches = 0;  // 0 = the epoch had no validation at its end
 };
 
 // Sums of losses stay on the device until a log line or the end of an epoch asks.
@@ -61,6 +64,7 @@ class Meter {
   metrics::Board measured_;  // in the window, by the recipe
   metrics::Board epoch_;
   std::int64_t window_steps_ = 0, window_samples_ = 0, epoch_samples_ = 0, samples_ = 0, process_samples_ = 0;
+  std::int64_t epoch_samples_here_ = 0, epoch_steps_here_ = 0;
   std::int64_t window_begin_ns_ = 0, epoch_begin_ns_ = 0;
   std::optional<double> loss_first_, loss_last_;
   std::optional<double> first_step_seconds_;

@@ -88,6 +88,8 @@ TEST_F(MeterTest, AnEpochGoesOverWindowsAndSnapshots) {
     const EpochRow row = meter->take_epoch(1);
     EXPECT_DOUBLE_EQ(row.train_loss, 7.0 / 3.0);
     EXPECT_EQ(row.samples, 3);
+    EXPECT_EQ(row.samples_here, meter == &again ? 0 : 3);
+    EXPECT_EQ(row.steps_here, meter == &again ? 0 : 2);
     EXPECT_EQ(meter->take_window().means.at("loss"), 1.0);
     EXPECT_EQ(meter->take_epoch(2).train_loss, 0.0) << "no step of it counted";
   }

@@ -33,6 +33,25 @@ std::string objective_text(const ObjectiveReport& objective) {
   return text;
 }
 
+double per_second(std::int64_t count, double seconds) { return static_cast<double>(count) / std::max(seconds, 1e-9); }
+
+std::vector<std::pair<const char*, std::uint64_t>> counters_of(const MemoryShown& memory) {
+  const device::MemoryCounters& counters = memory.counters;
+  if (!memory.on_gpu) return {{"rss", counters.allocated_bytes}, {"peak", counters.peak_bytes}};
+  return {{"allocated", counters.allocated_bytes},
+          {"reserved", counters.reserved_bytes},
+          {"peak", counters.peak_bytes},
+          {"rss", device::resident_bytes()}};
+}
+
+std::string memory_text(const MemoryShown& memory) {
+  const auto text = [](std::uint64_t bytes) { return human_bytes(static_cast<double>(bytes)); };
+  const device::MemoryCounters& counters = memory.counters;
+  if (!memory.on_gpu) return "memory " + text(counters.allocated_bytes) + ", at most " + text(counters.peak_bytes);
+  return "GPU " + text(counters.allocated_bytes) + " allocated, " + text(counters.reserved_bytes) + " reserved, peak " +
+         text(counters.peak_bytes);
+}
+
 // The judged metric first, the others in the recipe's order.
 void add_metrics(std::vector<std::string>& parts, const metrics::Means& means, const std::string& first) {
   if (const auto it = means.find(first); it != means.end()) parts.push_back(first + " " + figure(it->second));
@@ -114,10 +133,7 @@ void Reporter::step_line(const StepRecord& record) const {
   } else {
     for (const ObjectiveReport& objective : record.objectives) line.extra += objective_text(objective);
   }
-  if (record.gpu_bytes) {
-    line.extra += "  GPU " + human_bytes(static_cast<double>(record.gpu_bytes->first)) + " allocated, " +
-                  human_bytes(static_cast<double>(record.gpu_bytes->second)) + " reserved";
-  }
+  if (record.memory) line.extra += "  " + memory_text(*record.memory);
   if (record.cache && record.cache->misses > 0) {
     line.extra += "  cache " + percent(record.cache->hit_rate()) + " of " + human_bytes(static_cast<double>(record.cache->bytes));
   }
@@ -148,6 +164,9 @@ void Reporter::step_json(const StepRecord& record) const {
     values["cache_hit_rate"] = record.cache->hit_rate();
     values["cache_bytes"] = record.cache->bytes;
   }
+  if (record.memory) {
+    for (const auto& [name, bytes] : counters_of(*record.memory)) values[std::string("memory_") + name] = bytes;
+  }
   this->record("step", std::move(values));
 }
 
@@ -171,6 +190,10 @@ void Reporter::step_events(const StepRecord& record) const {
   events.scalar("time/preprocess_ms", step,
                 share_of(record.times, telemetry::Phase::prepare) * record.window.seconds * 1e3 / steps);
   if (record.cache) events.scalar("cache_hit_rate", step, record.cache->hit_rate());
+  if (record.memory) {
+    for (const auto& [name, bytes] : counters_of(*record.memory))
+      events.scalar(std::string("memory/") + name, step, static_cast<double>(bytes));
+  }
   events.flush();
 }
 
@@ -194,6 +217,14 @@ void Reporter::validation(const ValidationRecord& record) {
     parts.push_back("(best " + figure(record.best.best) + " at step " + std::to_string(record.best.best_step) + ")");
   sinks_.console->line(telemetry::in_lines(*sinks_.console, parts));
   Json values = {{"step", record.step}};
+  if (record.batches > 0) {
+    values["seconds"] = record.seconds;
+    values["it_per_s"] = per_second(record.batches, record.seconds);
+    if (sinks_.events != nullptr) {
+      sinks_.events->scalar("time/validation_s", record.step, record.seconds);
+      sinks_.events->scalar("time/validation_it_per_s", record.step, per_second(record.batches, record.seconds));
+    }
+  }
   for (const auto& [name, value] : record.means) {
     values[name] = number_or_text(value);
     if (sinks_.events != nullptr)
@@ -202,8 +233,16 @@ void Reporter::validation(const ValidationRecord& record) {
   this->record("validation", std::move(values));
 }
 
-void Reporter::epoch(const EpochRow& row, std::int64_t step, const metrics::Means& means) {
-  const double rate = rate_of(row.samples, row.seconds);
+void Reporter::epoch(const EpochRow& row, std::int64_t step, const metrics::Means& means, bool says) {
+  const double rate = rate_of(row.samples_here, row.seconds);
+  const double steps_per_second = per_second(row.steps_here, row.seconds);
+  if (says) {
+    std::string line = "epoch " + std::to_string(row.epoch) + "  " + human_duration(row.seconds + row.validation_seconds) +
+                       "  training " + human_rate(steps_per_second) + " it/s";
+    if (row.validation_batches > 0)
+      line += "  validation " + human_rate(per_second(row.validation_batches, row.validation_seconds)) + " it/s";
+    sinks_.console->line(line);
+  }
   if (!sinks_.history.empty()) {
     if (history_ == nullptr) {
       std::vector<std::string> columns = {"epoch", "train_loss", "val_loss", "seconds", names_.rate_unit + "_per_s"};
@@ -220,11 +259,15 @@ void Reporter::epoch(const EpochRow& row, std::int64_t step, const metrics::Mean
     for (const std::string& name : names_.history) cells.push_back(cell(name));
     history_->row(static_cast<std::int64_t>(row.epoch), cells);
   }
-  if (sinks_.events != nullptr) sinks_.events->scalar("time/epoch_s", step, row.seconds);
+  if (sinks_.events != nullptr) {
+    sinks_.events->scalar("time/epoch_s", step, row.seconds);
+    sinks_.events->scalar("time/train_it_per_s", step, steps_per_second);
+  }
   record("epoch", {{"epoch", row.epoch},
                    {"step", step},
                    {"train_loss", number_or_text(row.train_loss)},
                    {"seconds", row.seconds},
+                   {"it_per_s", steps_per_second},
                    {names_.rate_unit + "_per_s", rate}});
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "millrace/data/cached_source.h"
+#include "millrace/device/device.h"
 #include "millrace/format/csv.h"
 #include "millrace/picture/picture.h"
 #include "millrace/telemetry/run_log.h"
@@ -22,19 +23,25 @@
 
 namespace millrace {
 
+// The allocator's counters on a GPU; on a CPU what the process holds, now and at most.
+struct MemoryShown {
+  bool on_gpu = false;
+  device::MemoryCounters counters;
+};
+
 // A log line.
 struct StepRecord {
   std::int64_t step = 0;
   std::int64_t total_steps = 0;  // 0 = open end
   std::uint64_t epoch = 1;       // 1-based
   Window window;
-  std::vector<ObjectiveReport> objectives;                           // in order
-  double skipped = 0;                                                // steps so far that were not finite
-  std::int64_t samples = 0;                                          // so far
-  telemetry::Timeline::Summary times;                                // of the window
-  std::optional<data::CacheCounters> cache;                          // since the last record; bytes: held now
-  std::optional<std::pair<std::uint64_t, std::uint64_t>> gpu_bytes;  // allocated, reserved
-  LoggedStep logged = {};                                            // for the recipe's own log; the reporter adds the means
+  std::vector<ObjectiveReport> objectives;   // in order
+  double skipped = 0;                        // steps so far that were not finite
+  std::int64_t samples = 0;                  // so far
+  telemetry::Timeline::Summary times;        // of the window
+  std::optional<data::CacheCounters> cache;  // since the last record; bytes: held now
+  std::optional<MemoryShown> memory = std::nullopt;
+  LoggedStep logged = {};  // for the recipe's own log; the reporter adds the means
 };
 
 struct ValidationRecord {
@@ -43,6 +50,8 @@ struct ValidationRecord {
   std::string judged;  // the metric that decides what is best
   bool gained = false;
   Metric best;  // of the judged one
+  double seconds = 0;
+  std::int64_t batches = 0;
 };
 
 // What a recipe's facts and its first objective say of the records' names and units.
@@ -77,7 +86,8 @@ class Reporter {
   void progress(std::int64_t step, std::int64_t total_steps, std::uint64_t epoch, std::optional<double> loss,
                 double seconds_per_step);
   void validation(const ValidationRecord& record);
-  void epoch(const EpochRow& row, std::int64_t step, const metrics::Means& means);
+  // `says`: on the screen, too.
+  void epoch(const EpochRow& row, std::int64_t step, const metrics::Means& means, bool says = false);
   void picture(const Picture& picture, std::int64_t step, std::string_view png);
   void warning(const std::string& text) const { sinks_.console->warning(text); }
   void record(std::string_view kind, Json values) const;  // a line of log.jsonl

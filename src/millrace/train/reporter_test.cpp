@@ -144,12 +144,43 @@ TEST_F(ReporterTest, ATableThatIsSomebodyElsesIsAWarning) {
 
 TEST_F(ReporterTest, AnEpochIsARowOfHistory) {
   (void)said([](Reporter& reporter) {
-    reporter.epoch({.epoch = 1, .train_loss = 2.5, .seconds = 4, .samples = 10}, 5, {{"val_generator", 1.25}, {"corr", 0.5}});
-    reporter.epoch({.epoch = 2, .train_loss = 2.0, .seconds = 4, .samples = 10}, 10, {});
+    // Of the first epoch an earlier process did the larger part: it is in no rate of this one.
+    reporter.epoch({.epoch = 1, .train_loss = 2.5, .seconds = 4, .samples = 90, .samples_here = 10}, 5,
+                   {{"val_generator", 1.25}, {"corr", 0.5}});
+    reporter.epoch({.epoch = 2, .train_loss = 2.0, .seconds = 4, .samples = 10, .samples_here = 10}, 10, {});
   });
   EXPECT_EQ(Fs::real().read_file(folder_ / "history.csv"),
             "epoch,train_loss,val_loss,seconds,volumes_per_s,corr\n1,2.5,1.25,4.000,5.0,0.5\n2,2,,4.000,5.0,\n");
   EXPECT_EQ(records().at(1).at("epoch"), 2);
+}
+
+TEST_F(ReporterTest, AnEpochsLineHasTheSpeedOfTrainingAndOfValidation) {
+  EpochRow row{.epoch = 3, .train_loss = 2.5, .seconds = 40, .samples = 800, .samples_here = 800, .steps_here = 100};
+  EXPECT_THAT(said([&](Reporter& reporter) { reporter.epoch(row, 300, {}, true); }),
+              HasSubstr("epoch 3  40 s  training 2.50 it/s\n"));
+  row.validation_seconds = 5;
+  row.validation_batches = 60;
+  EXPECT_THAT(said([&](Reporter& reporter) { reporter.epoch(row, 300, {}, true); }),
+              HasSubstr("epoch 3  45 s  training 2.50 it/s  validation 12.0 it/s\n"));
+  EXPECT_EQ(said([&](Reporter& reporter) { reporter.epoch(row, 300, {}); }), "");
+  EXPECT_EQ(records().back().at("it_per_s"), 2.5);
+  (void)said([](Reporter& reporter) {
+    reporter.validation({.step = 7, .means = {}, .judged = "", .best = {}, .seconds = 2, .batches = 5});
+  });
+  EXPECT_EQ(records().back().at("it_per_s"), 2.5);
+}
+
+// What a CPU holds is not called a GPU's.
+TEST_F(ReporterTest, MemoryIsNamedByWhoseItIs) {
+  StepRecord record = two_objectives();
+  record.memory = {.on_gpu = false,
+                   .counters = {.allocated_bytes = 2'000'000'000, .reserved_bytes = 0, .peak_bytes = 3'000'000'000}};
+  EXPECT_THAT(said([&](Reporter& reporter) { reporter.step(record); }), HasSubstr("memory 2.0 GB, at most 3.0 GB"));
+  EXPECT_EQ(records().back().at("memory_rss"), 2'000'000'000);
+  record.memory->on_gpu = true;
+  record.memory->counters.reserved_bytes = 4'000'000'000;
+  EXPECT_THAT(said([&](Reporter& reporter) { reporter.step(record); }),
+              HasSubstr("GPU 2.0 GB allocated, 4.0 GB reserved, peak 3.0 GB"));
 }
 
 TEST_F(ReporterTest, AValidationThatIsNotTheBestNamesTheBest) {

@@ -196,7 +196,9 @@ void Trainer::end_epoch() {
 
 void Trainer::write_history(const metrics::Means& means) {
   if (!epoch_end_.row) return;
-  reporter_.epoch(*epoch_end_.row, step_, means);
+  constexpr double kWorthALine = 10;  // seconds
+  const EpochRow& row = *epoch_end_.row;
+  reporter_.epoch(row, step_, means, row.steps_here >= parts_.config->log.every || row.seconds >= kWorthALine);
   epoch_end_.row.reset();
 }
 
@@ -225,8 +227,7 @@ void Trainer::log() {
                     .skipped = parts_.stepper->skipped().item<double>(),
                     .samples = meter_.samples(),
                     .times = parts_.timeline->window(),
-                    .cache = {},
-                    .gpu_bytes = {}};
+                    .cache = {}};
   if (parts_.names.step_log) record.logged = logged_step(record);  // asks the allocator, which others need not
   const double in_a_row = parts_.stepper->skipped_in_a_row().item<double>();
   if (parts_.cache != nullptr) {
@@ -238,8 +239,8 @@ void Trainer::log() {
   }
   if (parts_.config->log.gpu_memory) {
     const at::Device device = parts_.stepper->device();
-    const auto memory = device::backend_of(device).memory(device.has_index() ? device.index() : 0);
-    record.gpu_bytes = {memory.allocated_bytes, memory.reserved_bytes};
+    record.memory = {.on_gpu = !device.is_cpu(),
+                     .counters = device::backend_of(device).memory(device.has_index() ? device.index() : 0)};
   }
   reporter_.step(record);
   parts_.timeline->reset_window();
@@ -264,16 +265,21 @@ void Trainer::validate() {
     parts_.recipe->model().train();
   }
   recovery_.forget_peak();
-  meter_.leave_out(steady_nanoseconds() - begin);
+  const std::int64_t took = steady_nanoseconds() - begin;
+  meter_.leave_out(took);
   if (!validated) return;  // a signal came: the snapshot says that this validation is still due
   if (validation_pending_ && saves_.holds(step_)) saves_.forget();  // what was saved does not know of it
   validation_pending_ = false;
   validated_step_ = step_;
-  note_validation(validated->means);
+  note_validation(validated->means, static_cast<double>(took) * 1e-9, validated->batches);
   draw(validated->tables);
 }
 
-void Trainer::note_validation(const metrics::Means& means) {
+void Trainer::note_validation(const metrics::Means& means, double seconds, std::int64_t batches) {
+  if (epoch_end_.row) {
+    epoch_end_.row->validation_seconds = seconds;
+    epoch_end_.row->validation_batches = batches;
+  }
   const bool gained = scores_.note(step_, means);
   const auto loss = means.find("val_" + parts_.names.loss);
   parts_.stepper->observe_validation(loss == means.end() ? std::nan("") : loss->second);
@@ -282,7 +288,9 @@ void Trainer::note_validation(const metrics::Means& means) {
                         .means = means,
                         .judged = scores_.judged(),
                         .gained = gained,
-                        .best = judged == scores_.metrics().end() ? Metric{} : judged->second});
+                        .best = judged == scores_.metrics().end() ? Metric{} : judged->second,
+                        .seconds = seconds,
+                        .batches = batches});
   write_history(means);
 }
 

@@ -92,7 +92,7 @@ class Trainer {
   void draw(const std::vector<metrics::Confusion>& tables);
   void keep_tables();
   void validate();
-  void note_validation(const metrics::Means& means);
+  void note_validation(const metrics::Means& means, double seconds, std::int64_t batches);
   void save(bool last);
   [[nodiscard]] bool validation_due(bool epoch_ended) const;
   void check_divergence(double skipped_in_a_row);

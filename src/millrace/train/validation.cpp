@@ -14,7 +14,8 @@ std::optional<Validated> run_validation(const BatchWay& way, Stepper& stepper, d
   way.recipe.model().eval();
   way.recipe.begin_validation();
   loader.restart(0);
-  for (std::int64_t i = 0; limit == 0 || i < limit; ++i) {
+  std::int64_t batches = 0;
+  for (; limit == 0 || batches < limit; ++batches) {
     if (agreement.any(pending_signal() != 0)) return std::nullopt;
     std::optional<data::HostBatch> host = loader.next();
     if (!host) break;
@@ -29,7 +30,7 @@ std::optional<Validated> run_validation(const BatchWay& way, Stepper& stepper, d
   if (agreement.any(pending_signal() != 0)) return std::nullopt;
   way.recipe.end_validation(board);
   board.sum_over(agreement);
-  return Validated{board.means(), board.tables()};
+  return Validated{board.means(), board.tables(), batches};
 }
 
 }  // namespace millrace
