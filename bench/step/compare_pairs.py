@@ -1,10 +1,11 @@
 """The training step of image_pairs against Python torch: same shape, same machine, one run, interleaved.
 
-    tools/python-peer bench/step/compare_pairs.py build/release/millrace [--rounds 9] [--steps 1] [--compile] [--cpu avx2] [--json FILE]
+    tools/python-peer bench/step/compare_pairs.py build/release/millrace [--rounds 9] [--steps 10] [--compile] [--cpu avx2] [--json FILE]
 
 Ours and Python take turns in fp32 and bf16. Python looks at each image once for both orders of its pair, or for each order ("unshared"), and
 multiplies projections of one input apart or as one ("packed"); in bf16 its decoder's residuals are fp32, or bf16 ("narrow"). Each with glibc's own
-malloc or one that keeps freed memory ("kept"); with --compile also as torch.compile makes it. Bars: ours <= 0.5 of the fastest of them in bf16,
+malloc or one that keeps freed memory ("kept"); with --compile also as torch.compile makes it. A step is short: with --steps 10 a turn is ten of them, for the first
+finds the caches full of what the other programs left there. Bars: ours <= 0.5 of the fastest of them in bf16,
 <= 0.65 in fp32, and <= 0.6 of the least peak of tensors. Exits 1 when a bar is missed.
 """
 

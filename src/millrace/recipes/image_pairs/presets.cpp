@@ -5,10 +5,6 @@
 namespace millrace::recipes::image_pairs {
 namespace {
 
-constexpr const char* kLongQuestion =
-    "Which of the two images has less noise? Answer with exactly one word: First (first image), Second (second image), or "
-    "Similar (equally clean)";
-
 struct Tower {
   std::int64_t image, patch, width, layers, heads, hidden, feature_layer;
 };
@@ -49,16 +45,19 @@ Json smoke() {
                                                                                         {"snapshot.every_steps", 100}});
 }
 
+// A network of this depth learns nothing while answers that differ cost more than wrong ones: the weight begins at 0.
 Json small() {
-  return join(network({64, 8, 192, 4, 6, 768, -1}, {256, 4, 8, 688, ByteTokens::kSize}), {{"recipe.question", kLongQuestion},
+  return join(network({64, 8, 192, 4, 6, 768, -1}, {256, 4, 8, 688, ByteTokens::kSize}), {{"recipe.question", "Cleaner?"},
                                                                                           {"recipe.per_class", 5000},
-                                                                                          {"recipe.val_samples", 512},
+                                                                                          {"recipe.val_samples", 2000},
+                                                                                          {"recipe.consistency_start", 0},
+                                                                                          {"recipe.consistency_end", 2},
                                                                                           {"optim.learning_rate", 5e-4},
                                                                                           {"train.epochs", 0},
-                                                                                          {"train.max_steps", 150},
-                                                                                          {"train.validate_every", 50},
-                                                                                          {"log.every", 10},
-                                                                                          {"snapshot.every_steps", 50}});
+                                                                                          {"train.max_steps", 300},
+                                                                                          {"train.validate_every", 100},
+                                                                                          {"log.every", 20},
+                                                                                          {"snapshot.every_steps", 100}});
 }
 
 // The published sizes of LLaVA-1.5-7B.
