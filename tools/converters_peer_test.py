@@ -76,26 +76,6 @@ class Uvh5(unittest.TestCase):
         self.assertIn("same order at each time", str(refused.exception))
 
 
-@unittest.skipIf(torch is None, "no torch")
-class PcaComponents(unittest.TestCase):
-    def test_missing_components_are_completed_orthogonally(self):
-        from pca_pt_to_safetensors import convert
-
-        basis = torch.linalg.qr(torch.randn(8, 8, dtype=torch.double))[0]
-        tensors, metadata = convert({"fg_components": basis[:, :3].float(), "eigenvalues": torch.arange(8, 0, -1), "num_samples": 5}, "x")
-        both = torch.cat([tensors["fg_components"], tensors["signal_components"]], 1)
-        self.assertTrue(torch.allclose(both.T @ both, torch.eye(8, dtype=torch.double), atol=1e-6))
-        self.assertEqual(metadata, {"N_FG": "3", "N_freq": "8", "num_samples": "5"})
-        self.assertEqual(tensors["mean_per_freq"].shape, (8,))
-
-    def test_other_files_are_refused(self):
-        from pca_pt_to_safetensors import convert
-
-        with self.assertRaises(SystemExit) as refused:
-            convert({"state_dict": {}}, "model.pt")
-        self.assertIn("no fg_components (has: state_dict)", str(refused.exception))
-
-
 def covariates(bins=8):
     return {
         "stim": np.arange(bins * 6, dtype=np.uint8).reshape(bins, 1, 2, 3),

@@ -75,7 +75,7 @@ print(json.dumps({name: [str(t.dtype), list(t.shape), raw(t), raw(mapped[name]) 
   EXPECT_EQ(read.at("u16")[0], "torch.uint16");
 }
 
-// Makes theirs.pt, one.pt, old.pt, bad.pt, script.pt, module.pt in the folder, and prints what is in some of them.
+// Makes theirs.pt, one.pt, old.pt, bad.pt, object.pt, script.pt, module.pt in the folder, and prints what is in some of them.
 constexpr const char* kSave = R"(
 import json, os, sys
 import torch
@@ -95,6 +95,10 @@ class Bad:
     def __reduce__(self):
         return (os.system, ("touch " + sys.argv[1] + "/sentinel",))
 torch.save({"w": base, "bad": Bad()}, sys.argv[1] + "/bad.pt")
+class Config:
+    def __init__(self):
+        self.width, self.words = 8, {"a": 1, ".": 2}
+torch.save({"w": base, "config": Config()}, sys.argv[1] + "/object.pt")
 torch.jit.script(torch.nn.Linear(2, 2)).save(sys.argv[1] + "/script.pt")
 torch.save(model, sys.argv[1] + "/module.pt")
 def raw(t):
@@ -148,6 +152,12 @@ TEST(PtInterop, WeReadWhatTorchSaves) {
   EXPECT_THAT(refusal("old.pt"), HasSubstr("the form from before torch 1.6"));
   EXPECT_THAT(refusal("bad.pt"), HasSubstr("global \"posix.system\" is not allowed"));
   EXPECT_FALSE(std::filesystem::exists(folder.path() / "sentinel"));
+  const format::PtFile object(folder.path() / "object.pt");
+  Json attributes;
+  for (const format::PtValue& value : object.values()) attributes[value.name] = value.value;
+  EXPECT_EQ(attributes["config.width"], 8);
+  EXPECT_EQ(attributes["config.words.."], 2);
+  EXPECT_EQ(object.tensors().size(), 1U);
   EXPECT_THAT(refusal("script.pt"), HasSubstr("TorchScript archive: it holds code"));
   EXPECT_THAT(refusal("module.pt"), HasSubstr("global \"torch.nn.modules.container.Sequential\" is not allowed"));
 }

@@ -77,6 +77,15 @@ std::string told(const Weights& weights) {
   return weights.which + (weights.best.empty() ? "" : " (best by " + weights.best + "; " + newest + ")");
 }
 
+// What other programs' files of this recipe hold besides the weights.
+std::vector<std::string> complete(std::span<const Entry> recipes, const Weights& weights, Tensors& all) {
+  if (weights.run.empty()) return {};
+  const std::string recipe = recipe_of_run(Fs::real(), weights.run);
+  const auto entry = std::find_if(recipes.begin(), recipes.end(), [&](const Entry& row) { return row.name == recipe; });
+  if (entry == recipes.end() || !entry->complete_weights) return {};
+  return entry->complete_weights(all, read_config(Fs::real(), weights.run).values);
+}
+
 int run_export(const Invocation& call) {
   Arguments arguments(call.words);
   for (std::size_t i = 0; i < call.words.size(); ++i) {
@@ -97,9 +106,11 @@ int run_export(const Invocation& call) {
   const Weights weights = load_weights(Fs::real(), *from, console);
   Tensors all;  // of one module, so no name stands in two of its files
   for (const auto& [name, tensors] : weights.models) all.insert(tensors.begin(), tensors.end());
+  const std::vector<std::string> notes = complete(call.recipes, weights, all);
   WeightsFile about{.from = told(weights), .metadata = metadata_of(weights), .beside = write_state(to, weights.recipe)};
   if (snapshot::is_pt_name(to) && about.metadata.contains("recipe")) about.beside.push_back(write_about(to, about.metadata));
   write_weights(to, all, about, json);
+  for (const std::string& note : notes) console.notice(note);
   return 0;
 }
 

@@ -10,8 +10,8 @@ namespace millrace::cli {
 namespace {
 
 constexpr std::string_view kImportHelp =
-    R"(Turns a file of Python's torch.save into one of tensors alone. Nothing in it is run: what is no tensor, number, text or
-container of these is refused by name. Tensors in containers get the way to them as a name: "model.layer.weight".
+    R"(Turns a file of Python's torch.save into one of tensors alone. Nothing in it is run: an object of a class is read as its
+attributes, what would call something is refused by name. Tensors get the way to them as a name: "model.layer.weight".
 
   FILE                  .pt or .pth of torch 1.6 or later, or .safetensors
   --to FILE             .safetensors, or .pt or .pth

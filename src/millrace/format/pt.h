@@ -1,6 +1,6 @@
-// Files of Python's torch.save, as data: tensors and plain values in dicts, lists and tuples. Nothing in a file is called; what
-// asks for it is refused by name (detail/pickle.h). Files of torch 1.6 and later: a zip archive of data.pkl and one member for
-// each storage. TorchScript archives hold code and are refused.
+// Files of Python's torch.save, as data: tensors and plain values in dicts, lists, tuples and the attributes of objects. Nothing
+// in a file is called; what asks for it is refused by name (detail/pickle.h). Files of torch 1.6 and later: a zip archive of
+// data.pkl and one member for each storage. TorchScript archives hold code and are refused.
 #pragma once
 
 #include <cstddef>

@@ -236,6 +236,26 @@ TEST_F(PtTest, GlobalsAreRefusedByNameWhateverTheyAreUsedFor) {
   EXPECT_THAT(refused(global("a\"b\x01", "c")), HasSubstr("global \"a\\\"b\\x01.c\" is not allowed"));
 }
 
+// What a checkpoint keeps beside its weights: a config, a tokenizer.
+TEST_F(PtTest, ObjectsOfOtherClassesAreTheirAttributes) {
+  const std::string config = global("own.config", "Config");
+  const std::string made = config + "q\1)\x81" + dict({text("width") + number(8), text("name") + text("a")}) + "b";
+  put(pickle(dict({six_floats(), text("config") + made, text("other") + "h\1)\x81"})));
+  const PtFile file(path_);
+  EXPECT_EQ(file.tensors().size(), 1U);
+  std::vector<std::string> all;
+  for (const PtValue& value : file.values()) all.push_back(value.name + "=" + value.value.dump());
+  EXPECT_THAT(all, ElementsAre("config=\"an object of class \\\"own.config.Config\\\"\"", "config.name=\"a\"", "config.width=8",
+                               "other=\"an object of class \\\"own.config.Config\\\"\""));
+  const std::string object = config + ")\x81";
+  EXPECT_THAT(refused(config + tuple({number(1)}) + "\x81"), HasSubstr("\"own.config.Config\" is made with arguments"));
+  EXPECT_THAT(refused(object + number(1) + "b"), HasSubstr("keeps its attributes in a whole number"));
+  EXPECT_THAT(refused(object + "}b}b"), HasSubstr("opcode BUILD of an object of class"));
+  EXPECT_THAT(refused(object + ")R"), HasSubstr("opcode REDUCE calls an object of class"));
+  EXPECT_THAT(refused(object + "q\2}" + text("self") + "h\2sb"), HasSubstr("holds itself"));
+  EXPECT_THAT(refused(global("torch.nn.modules.linear", "Linear") + ")\x81}b"), HasSubstr("\"torch.nn.modules.linear.Linear\""));
+}
+
 TEST_F(PtTest, OpcodesThatMakeObjectsAreRefusedByName) {
   const auto is_refused = [&](const std::string& body, const std::string& name) {
     EXPECT_THAT(refused(body), HasSubstr("data.pkl: opcode " + name + " (0x")) << name;

@@ -12,6 +12,7 @@
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
 #include "millrace/device/autocast.h"
+#include "millrace/format/pt.h"
 #include "millrace/format/safetensors.h"
 #include "millrace/kernels/remove_components.h"
 #include "millrace/telemetry/spans.h"
@@ -31,24 +32,56 @@ std::span<std::byte> bytes_of(const at::Tensor& x) {
 
 Shape shape_of(const at::Tensor& x) { return {x.sizes().begin(), x.sizes().end()}; }
 
-at::Tensor read_array(const format::SafetensorsFile& file, std::string_view name, std::size_t dimensions) {
-  const format::StoredTensor* stored = file.find(name);
-  const std::string want = "expected fp64 of " + std::to_string(dimensions) + " dimensions";
-  if (stored == nullptr) {
-    const std::string all = joined(file.tensors(), ", ", &format::StoredTensor::name);
-    throw DataError({file.path().string() + " has no " + std::string(name) + " (it has: " + all + ")", "pca file", kAgain});
+// The arrays of a components file: safetensors, or the .pt dict of the Python original, which holds fp32.
+class Arrays {
+ public:
+  explicit Arrays(const std::filesystem::path& path) : path_(path) {
+    if (format::looks_like_pt(path)) {
+      pt_.emplace(path);
+    } else {
+      safetensors_.emplace(path);
+    }
   }
-  if (stored->dtype != DType::f64 || stored->shape.size() != dimensions) {
-    throw DataError(
-        {std::string(name) + " is " + std::string(name_of(stored->dtype)) + " " + to_text(stored->shape) + ", " + want,
-         file.path().string(), kAgain});
+
+  [[nodiscard]] bool has(std::string_view name) const {
+    return pt_ ? pt_->find(name) != nullptr : safetensors_->find(name) != nullptr;
   }
-  at::Tensor value = at::empty(stored->shape, at::kDouble);
-  file.read(*stored, bytes_of(value));
-  if (!value.isfinite().all().item<bool>())
-    throw DataError({std::string(name) + " holds numbers that are not finite", file.path().string(), kAgain});
-  return value;
-}
+
+  // fp64 on the CPU.
+  [[nodiscard]] at::Tensor read(std::string_view name, std::size_t dimensions) {
+    if (!has(name)) {
+      const std::string all = pt_ ? joined(pt_->tensors(), ", ", &format::PtTensor::name)
+                                  : joined(safetensors_->tensors(), ", ", &format::StoredTensor::name);
+      throw DataError({path_.string() + " has no " + std::string(name) + " (it has: " + all + ")", "pca file", kAgain});
+    }
+    at::Tensor value =
+        pt_ ? read(*pt_, *pt_->find(name), dimensions) : read(*safetensors_, *safetensors_->find(name), dimensions);
+    if (!value.isfinite().all().item<bool>())
+      throw DataError({std::string(name) + " holds numbers that are not finite", path_.string(), kAgain});
+    return value.to(at::kDouble);
+  }
+
+  // What a file of ours says of itself; a .pt file says nothing.
+  [[nodiscard]] format::Metadata metadata() const { return safetensors_ ? safetensors_->metadata() : format::Metadata(); }
+
+ private:
+  template <typename File, typename Stored>
+  at::Tensor read(File& file, const Stored& stored, std::size_t dimensions) {
+    const bool number = stored.dtype == DType::f64 || stored.dtype == DType::f32;
+    if (!number || stored.shape.size() != dimensions) {
+      throw DataError({stored.name + " is " + std::string(name_of(stored.dtype)) + " " + to_text(stored.shape) +
+                           ", expected fp64 or fp32 of " + std::to_string(dimensions) + " dimensions",
+                       path_.string(), kAgain});
+    }
+    at::Tensor value = at::empty(stored.shape, stored.dtype == DType::f64 ? at::kDouble : at::kFloat);
+    file.read(stored, bytes_of(value));
+    return value;
+  }
+
+  std::filesystem::path path_;
+  std::optional<format::SafetensorsFile> safetensors_;
+  std::optional<format::PtFile> pt_;
+};
 
 }  // namespace
 
@@ -108,11 +141,11 @@ void ForegroundPca::save(Fs& fs, const std::filesystem::path& path) const {
 }
 
 ForegroundPca ForegroundPca::load(const std::filesystem::path& path) {
-  const format::SafetensorsFile file(path);
-  const at::Tensor foreground = read_array(file, "fg_components", 2);
-  const at::Tensor rest = read_array(file, "signal_components", 2);
-  const at::Tensor eigenvalues = read_array(file, "eigenvalues", 1);
-  const at::Tensor mean = read_array(file, "mean_per_freq", 1);
+  Arrays file(path);
+  const at::Tensor foreground = file.read("fg_components", 2);
+  const at::Tensor rest = file.read("signal_components", 2);
+  const at::Tensor eigenvalues = file.read("eigenvalues", 1);
+  const at::Tensor mean = file.read("mean_per_freq", 1);
   const std::int64_t f = mean.size(0);
   const std::int64_t n_fg = foreground.size(1);
   const bool fits = foreground.size(0) == f && rest.size(0) == f && n_fg >= 1 && n_fg + rest.size(1) == f &&
@@ -127,7 +160,7 @@ ForegroundPca ForegroundPca::load(const std::filesystem::path& path) {
   vectors.narrow(1, 0, n_fg).copy_(foreground);
   vectors.narrow(1, n_fg, f - n_fg).copy_(rest);
   ForegroundPca pca(mean, eigenvalues, vectors, n_fg);
-  if (file.find("freq_mhz") != nullptr) pca.freq_mhz = read_array(file, "freq_mhz", 1);
+  if (file.has("freq_mhz")) pca.freq_mhz = file.read("freq_mhz", 1);
   if (pca.freq_mhz.defined() && pca.freq_mhz.size(0) != f) {
     throw DataError({"freq_mhz has " + std::to_string(pca.freq_mhz.size(0)) + " channels, mean_per_freq " + std::to_string(f),
                      path.string(), kAgain});

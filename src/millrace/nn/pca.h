@@ -42,6 +42,7 @@ class ForegroundPca {
   // Safetensors with fg_components (F, n_fg), signal_components (F, F - n_fg), eigenvalues, mean_per_freq, freq_mhz, all fp64.
   // Written under a temporary name, synced and renamed: a kill leaves no half of it. DataError with the reason when it can't be.
   void save(Fs& fs, const std::filesystem::path& path) const;
+  // Also the Python original's .pt file: the same names in a dict, fp32 taken as fp64.
   // DataError naming the file: not such a file, shapes that do not fit each other, numbers that are not finite.
   [[nodiscard]] static ForegroundPca load(const std::filesystem::path& path);
 

@@ -16,6 +16,7 @@
 #include <fstream>
 
 #include "millrace/base/error.h"
+#include "millrace/format/pt.h"
 #include "millrace/format/safetensors.h"
 #include "tests/support/fault_fs.h"
 
@@ -143,6 +144,34 @@ TEST_F(Pca, AFileGivesTheSameAndAKilledWriteLeavesNone) {
   EXPECT_THAT(refusal([&] { (void)ForegroundPca::load(path); }), HasSubstr("freq_mhz has 15 channels, mean_per_freq 16"));
   std::ofstream(path, std::ios::app) << "x";
   EXPECT_THAT(refusal([&] { (void)ForegroundPca::load(path); }), HasSubstr(path.string()));
+}
+
+TEST_F(Pca, TheOriginalsFileIsReadAsItIs) {
+  const ForegroundPca pca = fit(data(3, 16, 40, 4, 1e-3), 5);
+  const std::vector<std::pair<std::string, at::Tensor>> arrays = {
+      {"fg_components", pca.components().contiguous().to(at::kFloat)},
+      {"signal_components", pca.vectors().narrow(1, 5, 11).contiguous().to(at::kFloat)},
+      {"eigenvalues", pca.eigenvalues().to(at::kFloat)},
+      {"mean_per_freq", pca.mean().to(at::kFloat)}};
+  const auto path = folder_ / "pca_components_nfg5.pt";
+  const auto written = [&](std::size_t count) {
+    std::vector<Field> fields;
+    for (std::size_t i = 0; i < count; ++i)
+      fields.push_back({arrays[i].first, DType::f32, {arrays[i].second.sizes().begin(), arrays[i].second.sizes().end()}});
+    write_atomically(Fs::real(), path, [&](WritableFile& out) {
+      format::write_pt(out, fields, [&](std::size_t i) {
+        const at::Tensor& value = arrays[i].second;
+        return std::span(static_cast<const std::byte*>(value.const_data_ptr()), static_cast<std::size_t>(value.nbytes()));
+      });
+    });
+  };
+  written(arrays.size());
+  const ForegroundPca again = ForegroundPca::load(path);
+  EXPECT_EQ(again.n_fg(), 5);
+  EXPECT_TRUE(at::equal(again.vectors(), pca.vectors().to(at::kFloat).to(at::kDouble)));
+  EXPECT_TRUE(at::equal(again.mean(), pca.mean().to(at::kFloat).to(at::kDouble)));
+  written(3);
+  EXPECT_THAT(refusal([&] { (void)ForegroundPca::load(path); }), HasSubstr("has no mean_per_freq (it has: eigenvalues, fg_comp"));
 }
 
 }  // namespace

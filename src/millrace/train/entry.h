@@ -18,6 +18,8 @@
 
 namespace millrace {
 
+struct Weights;  // train/weights.h
+
 // A command of a recipe's own, such as `millrace generate`. Gets the words after the command's name; returns the exit code.
 struct RecipeCommand {
   std::string name;
@@ -85,6 +87,13 @@ struct Entry {
   std::vector<DataOption> data_options;
   std::function<void(const std::string& preset, const std::filesystem::path& out, std::uint64_t seed, const DataOptions& options)>
       make_data_with;
+  // Of a file of weights alone, which may be another program's, before it goes into the model: takes out of `weights` what the
+  // model computes itself, keeps what the file tells besides (a vocabulary), and sets keys of `config` that the file decides.
+  // Returns what it did, a line each. ConfigError where a key that somebody set says otherwise, DataError for a file that is
+  // none of this recipe. Null = files are taken as they are.
+  std::function<std::vector<std::string>(Weights& weights, config::Resolved& config)> adopt_weights;
+  // Of weights that leave for another program: adds what its files hold besides. Returns what a user should know, a line each.
+  std::function<std::vector<std::string>(Tensors& weights, const Json& config)> complete_weights;
   Predicts predicts;  // empty: the recipe gets what the file of input holds, unchecked
   std::vector<RecipeCommand> commands;
   std::vector<BenchShape> bench_shapes;

@@ -63,6 +63,13 @@ config::Resolved config_of_run(Fs& fs, const Entry& entry, const std::filesystem
   return saved;
 }
 
+// Of another program's file what this recipe makes of it.
+void adopt_file(const Entry& entry, Weights& weights, config::Resolved& config, telemetry::Console& console) {
+  if (const std::string part = take_state_dict(weights); !part.empty()) weights.which += ", its " + part;
+  if (!entry.adopt_weights) return;
+  for (const std::string& line : entry.adopt_weights(weights, config)) console.notice(line);
+}
+
 const Json* chosen(const Weights& weights, const char* option) {
   const auto choice = weights.choices.find(option);
   return choice != weights.choices.end() && choice->is_string() ? &*choice : nullptr;
@@ -95,7 +102,7 @@ Loaded load_for_inference(const Entry& entry, const std::filesystem::path& from,
   Fs& fs = Fs::real();
   Loaded loaded;
   if (const std::filesystem::path run = run_folder_of(fs, from); !run.empty()) require_recipe(fs, entry, run);
-  const Weights weights = load_weights(fs, from, console);
+  Weights weights = load_weights(fs, from, console);
   if (!weights.run.empty()) {
     loaded.config = config_of_run(fs, entry, weights.run);
   } else if (config != nullptr) {
@@ -105,6 +112,7 @@ Loaded load_for_inference(const Entry& entry, const std::filesystem::path& from,
                       "give the config it was trained with, by --config or --preset"});
   }
   override_values(loaded.config, overrides);
+  if (weights.run.empty()) adopt_file(entry, weights, loaded.config, console);
 
   const RunConfig shared = config::read<RunConfig>(loaded.config.values);
   loaded.switches = std::make_unique<Switches>(shared.train.off);

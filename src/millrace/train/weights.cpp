@@ -9,6 +9,8 @@
 #include "millrace/base/format.h"
 #include "millrace/base/json.h"
 #include "millrace/core/saved_json.h"
+#include "millrace/format/pt.h"
+#include "millrace/format/safetensors.h"
 #include "millrace/snapshot/snapshot.h"
 #include "millrace/train/run_files.h"
 #include "millrace/train/run_folder.h"
@@ -151,15 +153,45 @@ Weights from_run(Fs& fs, const std::filesystem::path& run, telemetry::Console& c
   return told(*newest, newest_path);
 }
 
+Json values_of(const std::filesystem::path& path) {
+  Json values = Json::object();
+  if (format::looks_like_pt(path)) {
+    const format::PtFile file(path);
+    for (const format::PtValue& value : file.values()) values[value.name] = value.value;
+    // What export writes beside a file that has no place for metadata.
+    const Json beside = read_json(Fs::real(), std::filesystem::path(path).replace_extension(".run.json"));
+    if (beside.is_object() && beside.contains("config") && !values.contains("config")) values["config"] = beside["config"].dump();
+  } else {
+    const format::SafetensorsFile file(path);
+    for (const auto& [name, text] : file.metadata()) values[name] = text;
+  }
+  return values;
+}
+
 Weights from_file(const std::filesystem::path& path) {
   Weights weights;
   weights.models["model"] = snapshot::read_tensors(path);
+  weights.values = values_of(path);
   weights.path = path;
   weights.which = "weights of " + path.string();
   return weights;
 }
 
 }  // namespace
+
+std::string take_state_dict(Weights& weights) {
+  Tensors& all = weights.models["model"];
+  for (const char* part : {"model_state_dict", "state_dict"}) {
+    const std::string prefix = std::string(part) + ".";
+    Tensors taken;
+    for (const auto& [name, tensor] : all)
+      if (name.starts_with(prefix)) taken.emplace(name.substr(prefix.size()), tensor);
+    if (taken.empty()) continue;
+    all = std::move(taken);
+    return part;
+  }
+  return "";
+}
 
 std::string recipe_of_run(Fs& fs, const std::filesystem::path& run) {
   for (const char* file : {run_files::kRun, run_files::kSummary}) {

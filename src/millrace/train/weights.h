@@ -16,6 +16,7 @@ struct Weights {
   std::map<std::string, Tensors> models;  // as in snapshot::Content; averaged where the run kept an average
   State recipe;                           // the recipe's own part; empty for a file of tensors
   Json frozen;                            // see record_of_frozen() in model_state.h; null where nothing was left out
+  Json values = Json::object();           // of a file: numbers and texts beside its tensors, by name; metadata
   std::filesystem::path path;             // snapshot folder or file
   std::filesystem::path run;              // folder of the run it belongs to; "" for a file of tensors
   std::string which;                      // one line: "best snapshot, step 600 of runs/x"
@@ -28,6 +29,10 @@ struct Weights {
 // `from` is a run folder (its best snapshot, else the newest whole one), a snapshot folder, or a .safetensors or .pt file.
 // UsageError when it does not exist; SnapshotError when it holds nothing whole.
 [[nodiscard]] Weights load_weights(Fs& fs, const std::filesystem::path& from, telemetry::Console& console);
+
+// A checkpoint of another trainer keeps the weights beside an optimiser and more, as "model_state_dict" or "state_dict": the
+// tensors of a file become those of that part, if it has one. Returns its name, or "".
+std::string take_state_dict(Weights& weights);
 
 // The run folder that `from` is, or whose snapshot it is; "" for a file.
 [[nodiscard]] std::filesystem::path run_folder_of(Fs& fs, const std::filesystem::path& from);

@@ -64,7 +64,6 @@ struct OpcodeName {
 constexpr std::array kRefused = {
     OpcodeName{'i', "INST"},
     OpcodeName{'o', "OBJ"},
-    OpcodeName{0x81, "NEWOBJ"},
     OpcodeName{0x92, "NEWOBJ_EX"},
     OpcodeName{0x93, "STACK_GLOBAL"},
     OpcodeName{0x82, "EXT1"},
@@ -198,6 +197,9 @@ class Machine {
         return true;
       case 'R':
         reduce();
+        return true;
+      case 0x81:
+        new_object();
         return true;
       case 'b':
         build();
@@ -355,17 +357,30 @@ class Machine {
   }
 
   void global() {
+    const std::size_t begin = at_;
     const std::string_view module = line();
     const std::string_view name = line();
     const auto* found = std::find_if(kWords.begin(), kWords.end(),
                                      [&](const PickleWord& word) { return word.module == module && word.name == name; });
     if (found == kWords.end()) {
-      constexpr std::size_t kShown = 200;
-      throw Refused{"global " + quoted(std::string(module.substr(0, kShown)) + "." + std::string(name.substr(0, kShown))) +
-                        " is not allowed",
-                    true};
+      make(PickleKind::foreign).text = bytes_.substr(begin, at_ - begin - 1);
+    } else {
+      make(PickleKind::word).word = found;
     }
-    make(PickleKind::word).word = found;
+  }
+
+  // Of a class that is a name here, and without arguments: its attributes may follow.
+  void new_object() {
+    const std::uint32_t arguments = pop();
+    const std::uint32_t made = pop();
+    if (node(made).kind != PickleKind::foreign)
+      throw Refused{"opcode NEWOBJ (0x81) of " + describe(node(made)) + " is not allowed", true};
+    if (node(made).text.starts_with("torch"))  // a whole module: its weights are not found under their names
+      throw Refused{"global " + class_name(node(made)) + " is not allowed", true};
+    if (node(arguments).kind != PickleKind::tuple || !node(arguments).items.empty())
+      throw Refused{"an object of class " + class_name(node(made)) + " is made with arguments", true};
+    const std::string_view name = node(made).text;
+    make(PickleKind::object).text = name;
   }
 
   // A copy, so short: a long one could be copied once for every three bytes of the file.
@@ -381,6 +396,7 @@ class Machine {
   void reduce() {
     const std::uint32_t arguments = pop();
     const std::uint32_t callee = pop();
+    if (node(callee).kind == PickleKind::foreign) throw Refused{"global " + class_name(node(callee)) + " is not allowed", true};
     if (node(callee).kind != PickleKind::word) throw Refused{"opcode REDUCE calls " + describe(node(callee))};
     const PickleWord* const word = node(callee).word;
     std::vector<std::uint32_t> items = short_tuple(arguments, "the list of arguments of opcode REDUCE");
@@ -410,7 +426,13 @@ class Machine {
   // Attributes: a state_dict carries its modules' versions as one. They are no part of its items and are dropped.
   void build() {
     const std::uint32_t state = pop();
-    const PickleNode& target = top();
+    PickleNode& target = top();
+    if (target.kind == PickleKind::object && target.items.empty()) {
+      if (node(state).kind != PickleKind::dict)
+        throw Refused{"an object of class " + class_name(target) + " keeps its attributes in " + describe(node(state)), true};
+      target.items = {state};
+      return;
+    }
     if (target.kind != PickleKind::dict || node(state).kind != PickleKind::dict) {
       throw Refused{"opcode BUILD of " + describe(target) + " with " + describe(node(state))};
     }
@@ -430,6 +452,12 @@ class Machine {
 std::span<const PickleWord> pickle_words() noexcept { return kWords; }
 
 Pickled unpickle(std::string_view bytes) { return Machine(bytes).run(); }
+
+std::string class_name(const PickleNode& node) {
+  constexpr std::size_t kShown = 200;
+  const std::size_t end = node.text.find('\n');
+  return quoted(std::string(node.text.substr(0, std::min(end, kShown))) + "." + std::string(node.text.substr(end + 1, kShown)));
+}
 
 std::string describe(const PickleNode& node) {
   switch (node.kind) {
@@ -455,6 +483,10 @@ std::string describe(const PickleNode& node) {
       return std::string(node.word->module) + "." + std::string(node.word->name);
     case PickleKind::persistent:
       return "a storage";
+    case PickleKind::foreign:
+      return "class " + class_name(node);
+    case PickleKind::object:
+      return "an object of class " + class_name(node);
   }
   return "";
 }

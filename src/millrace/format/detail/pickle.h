@@ -1,6 +1,7 @@
 // The part of Python's pickle that torch.save writes (protocol 2), read as data. Nothing is called and nothing is imported: a
-// global is a word of a fixed list, a call becomes a node that its reader interprets. Every other opcode and global is refused
-// by name, whatever it would have been used for.
+// global is a word of a fixed list, a call becomes a node that its reader interprets. A class that is not in the list is a name:
+// an object of it that is made without arguments is the dict of its attributes. Every other use of it, and every other opcode,
+// is refused by name.
 #pragma once
 
 #include <cstdint>
@@ -46,7 +47,9 @@ enum class PickleKind : std::uint8_t {
   dict,
   word,
   call,
-  persistent
+  persistent,
+  foreign,  // a class that is no word
+  object    // of such a class
 };
 
 // Other nodes are named by their index. Containers may be shared and may hold themselves.
@@ -58,8 +61,9 @@ struct PickleNode {
     double real;
   };
   const PickleWord* word = nullptr;  // word; call: what would be called
-  std::string_view text;             // valid UTF-8, in the pickle's bytes
-  std::vector<std::uint32_t> items;  // list, tuple: elements; dict: key, value, key, ...; call: arguments; persistent: the id
+  std::string_view text;             // in the pickle's bytes; text: valid UTF-8; foreign, object: the class, see class_name()
+  std::vector<std::uint32_t> items;  // list, tuple: elements; dict: key, value, key, ...; call: arguments; persistent: the id;
+                                     // object: none, or the dict of its attributes
 };
 
 struct Pickled {
@@ -73,6 +77,9 @@ inline constexpr std::size_t kMostPickleNodes = 2'000'000;  // some 80,000 tenso
 
 // `bytes` must outlive the result. Memory grows with what the bytes can hold, up to the limit above; time is linear.
 [[nodiscard]] Pickled unpickle(std::string_view bytes);
+
+// "collections.deque", in quotes, of a foreign or an object: for messages.
+[[nodiscard]] std::string class_name(const PickleNode& node);
 
 // "a list", "text", "torch.FloatStorage": for messages.
 [[nodiscard]] std::string describe(const PickleNode& node);

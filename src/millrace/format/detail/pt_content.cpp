@@ -30,7 +30,8 @@ class Interpreter {
   PtContent run() {
     try {
       const PickleNode& root = node(pickled_.root);
-      const bool is_container = root.kind == PickleKind::dict || root.kind == PickleKind::list || root.kind == PickleKind::tuple;
+      const bool is_container = root.kind == PickleKind::dict || root.kind == PickleKind::list ||
+                                root.kind == PickleKind::tuple || root.kind == PickleKind::object;
       visit(root, is_container ? "" : "tensor", 0);
       in_order(content_.tensors);
       in_order(content_.values);
@@ -69,6 +70,12 @@ class Interpreter {
         for (std::size_t i = 0; i < value.items.size(); ++i)
           visit(node(value.items[i]), joined(name, std::to_string(i)), level + 1);
         return;
+      case PickleKind::object:
+        if (!name.empty()) content_.values.push_back({name, describe(value)});
+        if (!value.items.empty()) visit(node(value.items[0]), name, level + 1);
+        return;
+      case PickleKind::foreign:
+        throw RefusedContent{"global " + class_name(value) + " is not allowed", true};
       case PickleKind::persistent:
         throw RefusedContent{quoted(name) + " is a storage without a tensor", true};
       case PickleKind::call:

@@ -277,5 +277,44 @@ TEST_F(CosmologyTest, AnEpochOfTheTinySkyTrains) {
   EXPECT_THAT(notices_.back(), HasSubstr("pca components of"));
 }
 
+TEST_F(CosmologyTest, ComponentsFoundThatDoNotFitAreFittedAgain) {
+  const stdfs::path ours = folder_ / "pca_components_nfg3.safetensors";
+  const auto start = [&](const Json& more = Json::object()) {
+    notices_.clear();
+    Cosmology one = recipe(more);
+    one.before_training();
+    return nn::ForegroundPca::load(ours);
+  };
+  const nn::ForegroundPca fitted = start();
+  const auto refitted = [&](const std::string& why) {
+    const nn::ForegroundPca again = start();
+    EXPECT_TRUE(at::equal(again.vectors(), fitted.vectors()));
+    EXPECT_THAT(notices_, ::testing::Contains(::testing::AllOf(HasSubstr(why), HasSubstr("fitted again"))));
+    EXPECT_THAT(notices_.back(), HasSubstr("pca fitted on"));
+  };
+  nn::ForegroundPca other(fitted.mean(), fitted.eigenvalues(), fitted.vectors().flip(1).contiguous(), 3);
+  other.facts = fitted.facts;
+  other.facts["fingerprint"] = "of another sky";
+  other.save(Fs::real(), ours);
+  refitted("fitted on other files");
+  nn::ForegroundPca(fitted.mean(), fitted.eigenvalues(), fitted.vectors(), 4).save(Fs::real(), ours);
+  refitted("pca file has n_fg 4, recipe.n_fg is 3");
+  std::ofstream(ours) << "no such file";
+  refitted("not used");
+
+  // A file of the original beside says nothing of its data: taken, and kept as ours.
+  nn::ForegroundPca theirs(fitted.mean(), fitted.eigenvalues(), fitted.vectors().flip(1).contiguous(), 3);
+  theirs.save(Fs::real(), stdfs::path(ours).replace_extension(".pt"));  // told by its content, not by its name
+  stdfs::remove(ours);
+  EXPECT_TRUE(at::equal(start().vectors(), theirs.vectors()));
+  EXPECT_THAT(notices_.back(), HasSubstr("pca_components_nfg3.pt"));
+  // What the config names is no guess: a misfit is an error.
+  nn::ForegroundPca(fitted.mean(), fitted.eigenvalues(), fitted.vectors(), 4).save(Fs::real(), folder_ / "named.safetensors");
+  EXPECT_THAT(refusal([&] {
+                (void)start({{"recipe.pca_components_path", (folder_ / "named.safetensors").string()}});
+              }),
+              HasSubstr("pca file has n_fg 4"));
+}
+
 }  // namespace
 }  // namespace millrace::recipes::cosmology

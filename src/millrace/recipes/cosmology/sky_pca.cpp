@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 
 #include "millrace/base/clock.h"
 #include "millrace/base/error.h"
@@ -16,6 +17,13 @@ namespace millrace::recipes::cosmology {
 namespace {
 
 constexpr auto kAgain = "fit it again: millrace pca fit --config FILE";
+
+constexpr auto kOtherData = "fitted on other files or another split than this run's";
+
+bool of_other_data(const nn::ForegroundPca& pca, const Sky& sky) {
+  const auto fingerprint = pca.facts.find("fingerprint");
+  return fingerprint != pca.facts.end() && fingerprint->second != sky.fingerprint;
+}
 
 [[noreturn]] void refuse(const std::string& what, const std::string& where) { throw DataError({what, where, kAgain}); }
 
@@ -78,27 +86,36 @@ void check_pca(const nn::ForegroundPca& pca, const RecipeConfig& recipe, const S
              where);
     }
   }
-  const auto fingerprint = pca.facts.find("fingerprint");
-  if (tell && fingerprint != pca.facts.end() && fingerprint->second != sky.fingerprint) {
-    tell("the pca components of " + where + " were fitted on other files or another split than this run's");
-  }
+  if (tell && of_other_data(pca, sky)) tell("the pca components of " + where + " were " + kOtherData);
 }
 
-nn::ForegroundPca stored_pca(const RecipeConfig& recipe, const Sky& sky, const std::filesystem::path& components,
-                             const Context& run, const Tell& tell) {
-  const std::string name = pca_file_name(recipe.n_fg);
-  const std::filesystem::path path = !components.empty()             ? components
-                                     : run.places.run_folder.empty() ? ""
-                                                                     : run.places.run_folder / name;
-  if (!path.empty() && (!components.empty() || std::filesystem::exists(path))) {
-    nn::ForegroundPca pca = nn::ForegroundPca::load(path);
-    check_pca(pca, recipe, sky, path.string(), tell);
-    // What was in the run folder is the run's from now on.
-    if (components.empty() && !run.places.new_files.empty() && run.places.new_files != run.places.run_folder)
-      write_atomically(Fs::real(), run.places.new_files / name, Fs::real().read_file(path));
-    if (tell) tell("pca components of " + path.string());
-    return pca;
+namespace {
+
+std::optional<nn::ForegroundPca> found_pca(const RecipeConfig& recipe, const Sky& sky, const RecipePlaces& places,
+                                           const Tell& tell) {
+  if (places.run_folder.empty()) return std::nullopt;
+  const std::string ours = pca_file_name(recipe.n_fg);
+  for (const std::string& name : {ours, std::filesystem::path(ours).replace_extension(".pt").string()}) {
+    const std::filesystem::path path = places.run_folder / name;
+    if (!std::filesystem::exists(path)) continue;
+    try {
+      nn::ForegroundPca pca = nn::ForegroundPca::load(path);
+      check_pca(pca, recipe, sky, path.string(), {});
+      if (of_other_data(pca, sky)) refuse(std::string("they were ") + kOtherData, path.string());
+      // What was in the run folder is the run's from now on.
+      if (!places.new_files.empty() && (places.new_files != places.run_folder || name != ours))
+        pca.save(Fs::real(), places.new_files / ours);
+      if (tell) tell("pca components of " + path.string());
+      return pca;
+    } catch (const DataError& error) {
+      if (tell) tell("the pca components in " + path.string() + " are not used: " + error.message().what + "; fitted again");
+    }
   }
+  return std::nullopt;
+}
+
+nn::ForegroundPca fitted_pca(const RecipeConfig& recipe, const Sky& sky, const Context& run, const Tell& tell) {
+  const std::string name = pca_file_name(recipe.n_fg);
   const double begin = steady_seconds();
   std::int64_t bad = 0;
   std::string first;
@@ -117,6 +134,20 @@ nn::ForegroundPca stored_pca(const RecipeConfig& recipe, const Sky& sky, const s
          " % of the variance" + (run.places.new_files.empty() ? "" : "; kept in the run folder as " + name));
   }
   return pca;
+}
+
+}  // namespace
+
+nn::ForegroundPca stored_pca(const RecipeConfig& recipe, const Sky& sky, const std::filesystem::path& components,
+                             const Context& run, const Tell& tell) {
+  if (!components.empty()) {
+    nn::ForegroundPca pca = nn::ForegroundPca::load(components);
+    check_pca(pca, recipe, sky, components.string(), tell);
+    if (tell) tell("pca components of " + components.string());
+    return pca;
+  }
+  if (std::optional<nn::ForegroundPca> found = found_pca(recipe, sky, run.places, tell)) return *std::move(found);
+  return fitted_pca(recipe, sky, run, tell);
 }
 
 }  // namespace millrace::recipes::cosmology

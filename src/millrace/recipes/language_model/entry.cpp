@@ -6,6 +6,7 @@
 
 #include "millrace/base/error.h"
 #include "millrace/recipes/language_model/original_file.h"
+#include "millrace/recipes/language_model/original_weights.h"
 #include "millrace/recipes/language_model/presets.h"
 #include "millrace/recipes/language_model/recipe.h"
 
@@ -52,6 +53,8 @@ Entry entry() {
   entry.convert_file = keys_of_original_file;
   entry.needs_data = of_config<Sections>(needs_data);
   entry.make_data = make_data;
+  entry.adopt_weights = adopt_weights;
+  entry.complete_weights = complete_weights;
   entry.predicts = {
       .inputs = {{"tokens", DType::i64, "[rows,length]", "ids of the model's tokenizer, at most recipe.model_positions long"}},
       .outputs = {{"logits", DType::f32, "[rows,length,vocabulary]", "of the token that follows each"}}};

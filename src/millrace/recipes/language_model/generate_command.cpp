@@ -116,7 +116,7 @@ stdfs::path model_folder(const Request& request, const Json& config) {
   if (request.from) return *request.from;
   const auto names = config::read<RunConfig>(config).run;
   if (!names.dir.empty()) return names.dir;
-  const stdfs::path runs = stdfs::path("runs") / "language_model";
+  const stdfs::path runs = names.parent.empty() ? stdfs::path("runs") / "language_model" : stdfs::path(names.parent);
   return names.name.empty() ? newest_run(runs) : runs / names.name;
 }
 
@@ -163,8 +163,8 @@ int generate_command(std::span<const std::string> words) {
   const config::Resolved config = resolve(request, row);
 
   telemetry::Console console(telemetry::Console::Mode::automatic, 2);
-  Loaded loaded = load_for_inference(row, model_folder(request, config.values), request.config_file ? &config : nullptr,
-                                     overrides_of(config), console);
+  const stdfs::path from = model_folder(request, config.values);
+  Loaded loaded = load_for_inference(row, from, stdfs::is_regular_file(from) ? &config : nullptr, overrides_of(config), console);
   console.line(loaded.which);
   auto& model = dynamic_cast<LanguageModel&>(unguarded(*loaded.recipe));
   if (request.interactive) {
