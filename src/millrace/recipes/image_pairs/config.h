@@ -29,7 +29,6 @@ struct RecipeConfig {
   std::int64_t image_size = 336;
   Resize resize = Resize::crop;
   bool swap_double = true;
-  bool flip = false;
   std::string question = "Which image has less noise? First, Second or Similar?";
   std::vector<std::int64_t> prompt_token_ids;
   std::vector<std::int64_t> answer_token_ids;
@@ -92,8 +91,6 @@ struct RecipeConfig {
         field<&C::resize>("crop: the middle of an image as it is; clip: its short side is brought to image_size first, which "
                           "removes fine detail such as noise."),
         field<&C::swap_double>("Train on each pair in both orders."),
-        field<&C::flip>("Mirror the images of training pairs at random, up and down and left and right: few images become more. "
-                        "Features of a frozen tower can't be kept then."),
         field<&C::question>("Text behind the two images; letters become tokens byte by byte."),
         field<&C::prompt_token_ids>("The prompt in tokens of the base's tokenizer, image_token_id where the images stand. Empty: "
                                     "from the question."),

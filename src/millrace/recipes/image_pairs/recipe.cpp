@@ -13,7 +13,6 @@
 
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
-#include "millrace/data/augment.h"
 #include "millrace/device/device.h"
 #include "millrace/format/csv.h"
 #include "millrace/recipes/image_pairs/adapters.h"
@@ -82,10 +81,6 @@ std::vector<Problem> ImagePairs::problems(const Sections& sections, const RunCon
     problems.push_back({"features of images change with the tower's adapters, so they can't be kept",
                         "recipe.lora_vision, recipe.cache_image_features", "leave one of the two away"});
   }
-  if (sections.recipe.flip && sections.recipe.cache_image_features.value_or(false)) {
-    problems.push_back({"features of images that are mirrored at random can't be kept",
-                        "recipe.flip, recipe.cache_image_features", "leave one of the two away"});
-  }
   return problems;
 }
 
@@ -103,10 +98,7 @@ void ImagePairs::before_training() {
 data::Pipeline ImagePairs::data(Split split) {
   const auto& pairs = split == Split::train ? files_->train : files_->validation;
   if (pairs.empty()) return {};
-  auto source = pair_source(*files_, split, recipe_);
-  // Neither changes how noisy an image is. [2, rows, columns, channels]: both images of a pair alike.
-  if (split == Split::train && recipe_.flip) source = data::augment(std::move(source), {"images"}, {data::random_flip({-3, -2})});
-  return data::single(std::move(source));
+  return data::single(pair_source(*files_, split, recipe_));
 }
 
 Batch ImagePairs::prepare(Batch batch) {
@@ -206,8 +198,7 @@ ImagePairs::Looked ImagePairs::look(const Batch& batch, bool doubled) {
   const at::Tensor of_pairs = pixels.flatten(0, 1);
   at::Tensor images = images_of_rows(pairs, doubled, pixels.device());
   const bool knows_images = files_ && static_cast<std::int64_t>(batch.groups().front().indices.size()) == pairs;
-  const bool same_images = knows_images && !(batch.split() == Split::train && recipe_.flip);
-  if (is_frozen() && !recipe_.lora_vision && same_images) return {kept_features(batch, of_pairs), std::move(images)};
+  if (is_frozen() && !recipe_.lora_vision && knows_images) return {kept_features(batch, of_pairs), std::move(images)};
   if (context_.on("shared_features") && recipe_.share_image_features.value_or(true)) {
     taken().shared.add(1);
     return {model().features(of_pairs), std::move(images)};
