@@ -1,8 +1,10 @@
+#include <algorithm>
 #include <iostream>
 
 #include "millrace/base/format.h"
 #include "millrace/cli/bench_ablate.h"
 #include "millrace/cli/bench_loader.h"
+#include "millrace/cli/bench_recipe.h"
 #include "millrace/cli/command.h"
 #include "millrace/cli/command_config.h"
 #include "millrace/cli/text.h"
@@ -13,7 +15,14 @@ namespace millrace::cli {
 namespace {
 
 constexpr std::string_view kBenchHelp =
-    R"(step: times one training step (zero, forward, loss, backward, clip, update) on synthetic input made once.
+    R"(RECIPE: what the recipe's guide promises, measured: short runs with every optimisation off, with the guide's advice put on one after
+the other, and with everything on, in turns: time, memory, the last loss, and the guide's claim beside.
+
+  --preset, config files and --section.key=VALUE as in train (default: --preset smoke)
+  --steps N             of each run (default 20)
+  --rounds N            (default 3)
+
+step: times one training step (zero, forward, loss, backward, clip, update) on synthetic input made once.
 
   --shape NAME          a shape of the recipe (default cpu-small; an unknown one lists them)
   --precision WORD      auto, fp32, bf16 or fp16 (default auto)
@@ -95,17 +104,26 @@ void run_rounds(const Entry& entry, const StepBenchOptions& options) {
   }
 }
 
+bool is_recipe(const Invocation& call, const std::string& word) {
+  return std::ranges::any_of(call.recipes, [&](const Entry& entry) { return entry.name == with_underscores(word); });
+}
+
 int run_bench(const Invocation& call) {
   Arguments arguments(call.words);
   if (arguments.flag("ablate")) return bench_ablate(call, arguments);
   const auto what = arguments.positional();
   if (what == "ablate") return bench_ablate(call, arguments);
   if (what == "loader") return bench_loader(call, arguments);
+  if (what && is_recipe(call, *what)) {
+    Arguments all(call.words);
+    return bench_recipe(call, all);
+  }
   if (what != "step") {
     throw UsageError(
-        {what ? "there is no bench " + millrace::quoted(*what) : call.program + " bench needs the word step, loader or ablate",
+        {what ? "there is no bench " + millrace::quoted(*what)
+              : call.program + " bench needs a recipe, or the word step, loader or ablate",
          call.program + " bench",
-         "write " + call.program + " bench step RECIPE, bench loader FILE.json, or bench ablate RECIPE"});
+         "write " + call.program + " bench RECIPE, bench step RECIPE, bench loader FILE.json, or bench ablate RECIPE"});
   }
   const Entry& entry = take_recipe(arguments, call.recipes, "bench step");
   const bool json = arguments.flag("json");
@@ -128,12 +146,13 @@ int run_bench(const Invocation& call) {
 
 }  // namespace
 
-constinit const Command kBench = {.name = "bench",
-                                  .arguments = "step|loader|ablate WHAT [options]",
-                                  .summary = "time a recipe's training step, a loader, or each row of the switchboard",
-                                  .group = "Look at things",
-                                  .help = kBenchHelp,
-                                  .run = run_bench,
-                                  .more_help = [](const Invocation&) { return bench_loader_help(); }};
+constinit const Command kBench = {
+    .name = "bench",
+    .arguments = "RECIPE|step|loader|ablate [WHAT] [options]",
+    .summary = "what a guide promises, measured; a training step; a loader; each row of the switchboard",
+    .group = "Look at things",
+    .help = kBenchHelp,
+    .run = run_bench,
+    .more_help = [](const Invocation&) { return bench_loader_help(); }};
 
 }  // namespace millrace::cli

@@ -3,15 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <filesystem>
-#include <map>
-
-#include <unistd.h>
 
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
 #include "millrace/base/median.h"
-#include "millrace/cli/child_run.h"
+#include "millrace/cli/bench_runs.h"
 #include "millrace/cli/command_config.h"
 #include "millrace/cli/text.h"
 #include "millrace/train/switchboard.h"
@@ -34,64 +30,6 @@ constexpr std::array kClaims = {
     Claim{"sample_cache", "enable it when the data fits (cosmology)"},
     Claim{"recompute", "20-30 % less memory (autoencoder_3d)"},
 };
-
-// A scratch folder for the runs, removed with everything in it.
-class Scratch {
- public:
-  Scratch() {
-    std::string name = (std::filesystem::temp_directory_path() / "millrace-ablate-XXXXXX").string();
-    if (::mkdtemp(name.data()) == nullptr)
-      throw UsageError({"can't make a folder for the runs", name, "set TMPDIR to a folder that can be written"});
-    path_ = name;
-  }
-  ~Scratch() {
-    std::error_code none;
-    std::filesystem::remove_all(path_, none);
-  }
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-  [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
-
-// What one whole run measured.
-struct Seen {
-  double step_ms = 0, memory = 0, loss = 0;
-  std::string state;
-};
-
-Seen seen_in(const Json& summary) {
-  return {.step_ms = summary["step_ms"]["p50"],
-          .memory = summary["peak_memory_bytes"],
-          .loss = summary["loss"]["last"].is_number() ? summary["loss"]["last"].get<double>() : std::nan(""),
-          .state = summary["state_sha256"]};
-}
-
-struct Plan {
-  std::vector<std::string> words;  // of the run: recipe, files, keys
-  std::filesystem::path folder;
-  std::int64_t steps = 20;
-};
-
-std::string flag(std::string_view key, std::string_view value) { return std::string("--").append(key).append("=").append(value); }
-
-Json run_once(const Plan& plan, const std::string& off) {
-  std::vector<std::string> words = {"train"};
-  words.insert(words.end(), plan.words.begin(), plan.words.end());
-  for (const auto& [key, value] : std::map<std::string, std::string>{{"run", (plan.folder / "run").string()},
-                                                                     {"train.max_steps", std::to_string(plan.steps)},
-                                                                     {"train.resume", "never"},
-                                                                     {"train.validate_batches", "1"},
-                                                                     {"log.every", std::to_string(plan.steps)},
-                                                                     {"log.tensorboard", "false"},
-                                                                     {"log.images", "false"}})
-    words.push_back(flag(key, value));
-  words.insert(words.end(), {"--fresh", "--json"});
-  if (!off.empty()) words.push_back("--off=" + off);
-  return child_json(words);
-}
 
 struct Row {
   const SwitchRow* row = nullptr;
@@ -132,12 +70,12 @@ struct Row {
   }
 };
 
-Row measure(Plan plan, const SwitchRow& row, std::int64_t rounds) {
+Row measure(BenchRuns plan, const SwitchRow& row, std::int64_t rounds) {
   for (const auto& [key, value] : row.occasion.config) {
     if (!key.empty()) plan.words.push_back(flag(key, value));
   }
   std::vector<double> on_ms, off_ms, ratios, memory;
-  Seen on, off;
+  SeenRun on, off;
   for (std::int64_t round = 0; round < rounds; ++round) {
     on = seen_in(run_once(plan, ""));
     off = seen_in(run_once(plan, std::string(row.name)));
@@ -156,15 +94,6 @@ Row measure(Plan plan, const SwitchRow& row, std::int64_t rounds) {
   const auto claim = std::find_if(kClaims.begin(), kClaims.end(), [&](const Claim& c) { return c.row == row.name; });
   if (claim != kClaims.end()) result.claim = claim->text;
   return result;
-}
-
-// Choices that a trial makes would differ between runs; the first run's are kept.
-void pin_choices(Plan& plan, const Json& summary) {
-  for (const Json& choice : summary["choices"]) {
-    const std::string option = choice.value("option", "");
-    if (choice.value("by_trial", false) && option.find('.') != std::string::npos)
-      plan.words.push_back(flag(option, choice.value("value", "")));
-  }
 }
 
 // Those that are named, or all that the recipe reaches; the names of the others go to `out_of_reach`.
@@ -209,7 +138,7 @@ int bench_ablate(const Invocation& call, Arguments& arguments) {
   const Entry& entry = take_recipe(arguments, call.recipes, "bench ablate");
   const bool json = arguments.flag("json");
   const std::int64_t rounds = arguments.integer("rounds", 3, 1);
-  Plan plan;
+  BenchRuns plan;
   plan.steps = arguments.integer("steps", 20, 2);
   std::vector<std::string> names;
   for (const std::string& list : arguments.values({"rows"})) {
@@ -224,7 +153,7 @@ int bench_ablate(const Invocation& call, Arguments& arguments) {
   plan.words = arguments.words();
   plan.words.insert(plan.words.begin(), entry.name);
   (void)resolve_command_config(entry, arguments);  // all mistakes now, in this command's name
-  const Scratch scratch;
+  const ScratchFolder scratch;
   plan.folder = scratch.path();
   pin_choices(plan, run_once(plan, ""));  // also makes data, caches and components
 

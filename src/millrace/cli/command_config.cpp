@@ -241,7 +241,8 @@ Json config_overrides(const Entry& entry, Arguments& arguments) {
 }
 
 void keep_memory_unless_off(const std::vector<std::string>& off) {
-  if (std::find(off.begin(), off.end(), "keep_memory") == off.end()) device::keep_freed_memory();
+  const auto named = [&](const char* row) { return std::find(off.begin(), off.end(), row) != off.end(); };
+  if (!named("keep_memory") && !named("all")) device::keep_freed_memory();
 }
 
 void keep_memory_unless_off(const config::Resolved& resolved) {

@@ -42,6 +42,8 @@ void print_estimate(const Json& result) {
                     bytes(result, "bytes_that_fit") +
                         " with every block recomputed and --memory.micro_batches=" + result["micro_batches_that_fit"].dump()});
   }
+  for (const Json& one : result["lighter"])
+    rows.push_back({"  with --" + one["setting"].get<std::string>(), bytes(one, "bytes") + ", nothing recomputed"});
   print(table(rows));
   const Json& account = result["account"];
   print("  a run in all: " + bytes(account, "sum") + ", of that libraries " + bytes(account, "libraries") + ", scratch " +

@@ -27,9 +27,10 @@ std::string first_line(std::string_view text) { return std::string(text.substr(0
 
 Failure out_of_memory(const std::string& detail) {
   const std::string raise = limit_of(RLIMIT_AS) || limit_of(RLIMIT_DATA) ? "raise the limit, " : "";
-  return {to_text("DeviceError", {"out of memory" + (detail.empty() ? "" : ": " + detail), device::memory_account(),
-                                  raise + "lower data.batch_size and raise optim.accumulate by the same factor (the result stays "
-                                          "the same), use a smaller model, or free memory"}),
+  return {to_text("DeviceError",
+                  {"out of memory" + (detail.empty() ? "" : ": " + detail), device::memory_account(),
+                   raise + "lower data.batch_size and raise optim.accumulate by the same factor (the result stays "
+                           "the same), use a smaller model, fewer readers (--data.workers=1 --data.prefetch=1), or free memory"}),
           1};
 }
 

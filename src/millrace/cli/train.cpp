@@ -1,4 +1,5 @@
 #include "millrace/base/signals.h"
+#include "millrace/cli/batch_size.h"
 #include "millrace/cli/command.h"
 #include "millrace/cli/command_config.h"
 #include "millrace/cli/recipe_help.h"
@@ -51,6 +52,7 @@ int run_train(const Invocation& call) {
   request.command_line.insert(request.command_line.end(), call.words.begin(), call.words.end());
   request.console = &console;
   if (trains) install_signal_handlers();
+  if (request.looks != Looks::plan) choose_batch_size(request);
   const RunOutcome outcome = run_training(request);
   if (!trains && console.has_failed()) throw output_error();
   if (json && trains) print_json(outcome.summary);

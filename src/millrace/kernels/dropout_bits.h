@@ -39,7 +39,7 @@ inline constexpr std::int64_t kDropoutGroup = 128;
   return (position % 2 == 0 ? word & 0xFFFFU : word >> 16U) >= threshold;
 }
 
-// The keep mask of a whole site as a bool tensor on the CPU, from the scalar reference: the plain path of every fused dropout.
+// The keep mask of a whole site as a bool tensor on the CPU, from the scalar reference, which tests hold every kernel against.
 at::Tensor dropout_mask_reference(at::IntArrayRef sizes, Dropout dropout);
 
 }  // namespace millrace::kernels

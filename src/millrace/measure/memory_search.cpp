@@ -12,6 +12,7 @@
 #include "millrace/device/device.h"
 #include "millrace/device/tensor_memory.h"
 #include "millrace/train/generator_state.h"
+#include "millrace/train/lighter.h"
 #include "millrace/train/micro_batches.h"
 #include "millrace/train/validation.h"
 
@@ -131,8 +132,14 @@ Json estimate_memory(const RunRequest& request) {
   const MemoryAccount account =
       run.memory_account(result.at("plain_bytes").get<std::uint64_t>(), run.switches().on("async_snapshot"));
   result["account"] = account.to_json(account.sum());
+  std::uint64_t fixed = 0;
+  for (const auto& [part, bytes] : run.stepper().state_bytes()) fixed += bytes;
+  result["lighter"] = Json::array();
+  for (const LighterStep& step :
+       lighter_steps(fixed, result.at("plain_bytes").get<std::uint64_t>(), batch->rows(), run.recipe().facts().lighter))
+    result["lighter"].push_back({{"setting", step.setting}, {"bytes", step.bytes}});
   result["recipe"] = request.entry->name;
-  result["batch_size"] = values.data.batch_size;
+  result["batch_size"] = values.data.samples_per_batch();
   result["micro_batches"] = values.memory.micro_batches;
   result["precision"] = run.plan().find("precision.dtype")->value;
   const at::Device device = run.context().device;
@@ -193,6 +200,10 @@ Json search_max_batch(const MaxBatchOptions& options, const std::function<Json(s
     }
     good = size;
     const std::int64_t samples = best.at("samples_per_epoch").get<std::int64_t>();
+    if (options.least_batches > 1 && samples < 2 * size * options.least_batches) {
+      bound = "batches";
+      break;
+    }
     if (best.at("whole_epoch").get<bool>() || (options.most > 0 && size >= options.most)) {
       bound = options.most > 0 && size >= options.most ? "most" : "data";
       break;

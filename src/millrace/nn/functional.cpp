@@ -49,7 +49,7 @@ std::int64_t attention_weights(std::int64_t rows, std::int64_t length, std::int6
 }
 
 at::Tensor plain_mask(const at::Tensor& like, at::IntArrayRef sizes, kernels::Dropout site) {
-  return kernels::dropout_mask_reference(sizes, site).to(like.device());
+  return kernels::dropout_mask(sizes, site).to(like.device());
 }
 
 at::Tensor dropout_at(const at::Tensor& x, kernels::Dropout site, const Paths& paths) {

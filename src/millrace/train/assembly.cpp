@@ -45,7 +45,7 @@ data::LoaderOptions loader_options(const RunConfig& config, const Switches& swit
                                    telemetry::Console& console) {
   const bool training = split == Split::train;
   data::LoaderOptions options;
-  options.batch_size = pipeline.batch_size.value_or(config.data.batch_size);
+  options.batch_size = pipeline.batch_size.value_or(config.data.samples_per_batch());
   options.shuffle = pipeline.shuffle.value_or(training && config.data.shuffle);
   options.drop_last = pipeline.drop_last.value_or(training && config.data.drop_last);
   options.seed = static_cast<std::uint64_t>(config.train.seed);

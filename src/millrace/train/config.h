@@ -23,8 +23,10 @@ enum class LogLine : std::uint8_t { millrace, original };
 enum class OnSaveError : std::uint8_t { continue_, stop };
 
 struct DataConfig {
+  static constexpr std::int64_t kBatchSize = 4;
+
   std::string dir;
-  std::int64_t batch_size = 4;
+  config::Auto<std::int64_t> batch_size = kBatchSize;
   config::Auto<std::int64_t> workers;
   std::int64_t prefetch = 2;
   config::Auto<bool> pin_memory;
@@ -38,12 +40,18 @@ struct DataConfig {
   config::Auto<std::int64_t> cache_bytes;
   bool accept_changed = false;
 
+  // A command that trains has made a number of auto by now; others take the default.
+  [[nodiscard]] std::int64_t samples_per_batch() const { return batch_size.value_or(kBatchSize); }
+
   static consteval auto fields() {
     using C = DataConfig;
     using config::field;
     return std::tuple{
         field<&C::dir>("Folder of the input data (--data). Empty: the preset makes its own.").path().free_on_resume(),
-        field<&C::batch_size>("Samples of each data set in a batch, on each rank.").min(1),
+        field<&C::batch_size>(
+            "Samples of each data set in a batch, on each rank. auto = the largest that runs whole steps here, so that "
+            "an epoch has sixteen batches at least.")
+            .min(1),
         field<&C::workers>("Reader threads; 0 = read in the calling thread.").min(0).max(256).free_on_resume(),
         field<&C::prefetch>("Batches ready ahead of the step, at first.").min(1).max(1024).free_on_resume(),
         field<&C::pin_memory>("Accepted for compatibility: batches go to a GPU from pageable memory.").free_on_resume(),
@@ -79,6 +87,7 @@ struct MemoryConfig {
   std::string limit = "auto";
   std::int64_t micro_batches = 1;
   std::string offload;
+  std::int64_t cleanup_every = 0;
 
   static consteval auto fields() {
     using C = MemoryConfig;
@@ -94,7 +103,12 @@ struct MemoryConfig {
             "Micro-batches that each batch is cut into, one after the other in memory; the global batch stays. A "
             "run doubles it when memory runs out.")
             .min(1),
-        field<&C::offload>("On a GPU, activations of at least this size (1 MB) wait in host memory. Empty: none.")};
+        field<&C::offload>("On a GPU, activations of at least this size (1 MB) wait in host memory. Empty: none."),
+        field<&C::cleanup_every>(
+            "Steps after which memory that the allocator keeps free goes back to the system or the device; 0 = only "
+            "when memory runs out: giving it back and asking for it again takes time.")
+            .min(0)
+            .free_on_resume()};
   }
 };
 

@@ -193,7 +193,7 @@ PredictionReport predict_rows(const Entry& entry, Loaded& loaded, const Predicti
   const std::vector<std::size_t> used = tensors_for(entry, input);
   const std::int64_t rows = rows_of(entry, input, used);
   const bool whole = rows < 0;
-  const std::int64_t most = whole ? 1 : loaded.shared->data.batch_size;
+  const std::int64_t most = whole ? 1 : loaded.shared->data.samples_per_batch();
   std::vector<NotANumber> bad(used.size());
   PredictionReport report{.rows = whole ? 1 : rows, .warnings = {}};
   for (std::int64_t first = 0; first < report.rows; first += most) {

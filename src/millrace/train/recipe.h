@@ -113,6 +113,12 @@ struct StepLog {
   std::function<std::string(const LoggedStep&)> line;              // on the console, with log.line=original
 };
 
+// A way to make samples smaller, for those who run out of memory.
+struct Lighter {
+  std::string setting;  // "recipe.seq_len=256"
+  double part = 0.5;    // of what a step holds for its samples, as it is now
+};
+
 // What a recipe tells of itself once its data is open and its model made.
 struct Facts {
   std::string rate_unit = "samples";  // what a rate counts: samples, tokens, volumes
@@ -122,6 +128,7 @@ struct Facts {
   std::string frozen_source;          // where weights that are not trained come from; kept with snapshot.frozen=leave_out
   Json lines = Json::object();        // name -> value: further lines of the plan, e.g. {"vocabulary": 65}
   std::optional<StepLog> step_log = std::nullopt;
+  std::vector<Lighter> lighter = {};
 };
 
 // All calls come from one thread, the loop's. What a callback throws is told with the recipe's name, the callback, the batch and

@@ -7,6 +7,7 @@
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
 #include "millrace/device/tensor_memory.h"
+#include "millrace/train/lighter.h"
 
 namespace millrace {
 namespace {
@@ -40,7 +41,7 @@ void Recovery::saw(const Batch& batch) noexcept {
 
 void Recovery::attempt(const Place& place, const std::function<void()>& run, const std::function<void()>& undo) {
   if (!wishes_.recovers) return run();
-  while (true) {
+  for (bool again = false;; again = true) {
     std::string reason;
     try {
       run();
@@ -48,10 +49,11 @@ void Recovery::attempt(const Place& place, const std::function<void()>& run, con
       if (!device::is_out_of_memory(error)) throw;
       reason = reason_of(error);
     }  // what the failed try held is freed here
-    if (!agreement_.any(!reason.empty())) return;
+    if (!agreement_.any(!reason.empty())) return again ? tell_lighter(place) : void();
     undo();
     device::release_cached_memory(stepper_.device());
     need_less(place, reason.empty() ? "on another rank" : reason);
+    forget_peak();
   }
 }
 
@@ -78,6 +80,24 @@ void Recovery::tell(const Place& place, const std::string& text, Json values) co
   reporter_.record("memory", std::move(values));
 }
 
+// After the first try that went through, while its peak is known.
+void Recovery::tell_lighter(const Place& place) const {
+  if (!place.may_recompute) return;  // forward passes alone are no measure of a step
+  std::uint64_t fixed = 0;
+  for (const auto& [part, bytes] : stepper_.state_bytes()) fixed += bytes;
+  const std::uint64_t peak = device::tensor_memory(stepper_.device()).peak_bytes;
+  const std::int64_t rows = (widest_group_ + micro_batches_ - 1) / micro_batches_;
+  const auto in_one = static_cast<std::uint64_t>(static_cast<double>(peak - std::min(fixed, peak)) *
+                                                 static_cast<double>(widest_group_) / static_cast<double>(rows));
+  const std::vector<LighterStep> steps = lighter_steps(fixed, fixed + in_one, widest_group_, recipe_.facts().lighter);
+  if (steps.empty()) return;
+  tell(place,
+       "a step holds " + human_bytes(static_cast<double>(peak)) + " of tensors now, " +
+           human_bytes(static_cast<double>(fixed + in_one)) +
+           " if its batch went through at once; lighter, at once: " + to_text(steps),
+       {{"peak_bytes", peak}, {"whole_bytes", fixed + in_one}});
+}
+
 Message Recovery::no_room(const Place& place, const std::string& reason) const {
   std::string table = place.where + "; tensors hold " +
                       human_bytes(static_cast<double>(device::tensor_memory(stepper_.device()).live_bytes)) + " between steps:";
@@ -85,8 +105,10 @@ Message Recovery::no_room(const Place& place, const std::string& reason) const {
     if (bytes > 0) table += " " + part + " " + human_bytes(static_cast<double>(bytes)) + ",";
   }
   table.back() = '.';
+  const std::vector<Lighter> ways = recipe_.facts().lighter;
+  const std::string smaller = ways.empty() ? "smaller samples" : joined(ways, " or ", &Lighter::setting) + " for smaller samples";
   return {"out of memory with one sample at a time: " + reason, table,
-          "use a smaller model or smaller samples, set memory.recompute=all if it is off, or give the run more memory"};
+          "use a smaller model, or " + smaller + ", set memory.recompute=all if it is off, or give the run more memory"};
 }
 
 void Recovery::note_peak() { step_peak_bytes_ = std::max(step_peak_bytes_, device::tensor_memory(stepper_.device()).peak_bytes); }

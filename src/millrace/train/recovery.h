@@ -45,6 +45,7 @@ class Recovery {
  private:
   void need_less(const Place& place, const std::string& reason);
   void tell(const Place& place, const std::string& text, Json values) const;
+  void tell_lighter(const Place& place) const;
   [[nodiscard]] Message no_room(const Place& place, const std::string& reason) const;
 
   RecoveryWishes wishes_;

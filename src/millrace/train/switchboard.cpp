@@ -9,6 +9,8 @@
 namespace millrace {
 namespace {
 
+constexpr std::string_view kAll = "all";  // every row
+
 constexpr std::string_view kWords = "language_model";
 constexpr std::string_view kSky = "cosmology";
 constexpr std::string_view kTwin = "neural_response";
@@ -38,7 +40,7 @@ constexpr std::array kRows = {
               "freed memory goes back to the system page by page", Equality::bits, 0.0, true},
     SwitchRow{"fused_dropout",
               "one parallel pass per dropout, counter-based random bits",
-              "a scalar reference that drops the same elements, one by one",
+              "a mask of the same bits in memory, then ATen's product",
               Equality::tolerance,
               1e-4,
               false,
@@ -192,6 +194,10 @@ Switches::Switches(std::span<const std::string> off) {
   for (const std::string& raw : off) {
     std::string name = raw;
     std::replace(name.begin(), name.end(), '-', '_');
+    if (name == kAll) {
+      for (Setting& setting : settings_) setting = {setting.row, false, "--off"};
+      continue;
+    }
     const auto it = std::find_if(settings_.begin(), settings_.end(), [&](const Setting& s) { return s.row->name == name; });
     if (it == settings_.end()) {
       problems.push_back({"there is no switch " + quoted(raw), "train.off", known_names(name)});

@@ -47,7 +47,7 @@ class Switches {
     bool on;
     std::string reason;  // "default", "--off", or why the precondition does not hold on this machine
   };
-  // `off` names rows to turn off; an unknown name is a ConfigError with the nearest one.
+  // `off` names rows to turn off, or "all"; an unknown name is a ConfigError with the nearest one.
   explicit Switches(std::span<const std::string> off = {});
   [[nodiscard]] bool on(std::string_view name) const;      // InternalError for a name that is not in the table
   void refuse(std::string_view name, std::string reason);  // precondition does not hold

@@ -107,6 +107,8 @@ bool Trainer::take_step() {
   parts_.stepper->update();
   finish_step(results, measured, rows);
   epoch_end_.of_step = epoch_ + 1;
+  if (const std::int64_t every = parts_.config->memory.cleanup_every; every > 0 && step_ % every == 0)
+    device::release_cached_memory(parts_.stepper->device());
   parts_.timeline->end_step();
   return true;
 }

@@ -124,7 +124,7 @@ std::vector<optim::ParameterGroup> Autoencoder3d::parameters_of(bool discriminat
 // By default the learning rate is meant for the batch of one rank.
 optim::OptimConfig Autoencoder3d::optimizer() const {
   optim::OptimConfig config = context_.config->optim;
-  if (config.lr_scaling_batch == 0) config.lr_scaling_batch = context_.config->data.batch_size * config.accumulate;
+  if (config.lr_scaling_batch == 0) config.lr_scaling_batch = context_.config->data.samples_per_batch() * config.accumulate;
   return config;
 }
 
@@ -223,8 +223,23 @@ void Autoencoder3d::measure(const Batch& batch, const StepResult& result, metric
   shown_.spacing = file.spacing;
 }
 
+namespace {
+
+// The longest axis of the crops halved, as long as the network divides it.
+std::vector<Lighter> lighter(std::vector<std::int64_t> patch) {
+  const auto longest = std::max_element(patch.begin(), patch.end());
+  if (longest == patch.end() || *longest < 32) return {};
+  *longest /= 2;
+  return {{.setting = "recipe.patch_size=" + joined(patch, ",", [](std::int64_t side) { return std::to_string(side); })}};
+}
+
+}  // namespace
+
 Facts Autoencoder3d::facts() const {
-  return {.rate_unit = "volumes", .units_per_sample = 1.0, .history = {"val_autoencoder", "psnr", "kl"}};
+  return {.rate_unit = "volumes",
+          .units_per_sample = 1.0,
+          .history = {"val_autoencoder", "psnr", "kl"},
+          .lighter = lighter(recipe_.patch_size)};
 }
 
 std::vector<Picture> Autoencoder3d::draw() {

@@ -38,7 +38,8 @@ BenchShape cpu_small() {
           .batch = of_config<Sections>([](const Sections& own, const RunConfig& run, std::uint64_t seed) {
             auto generator = at::make_generator<at::CPUGeneratorImpl>(seed);
             const std::int64_t length = own.recipe.seq_len;
-            const at::Tensor tokens = at::randint(4, own.recipe.vocab_size, {run.data.batch_size, length}, generator, at::kLong);
+            const at::Tensor tokens =
+                at::randint(4, own.recipe.vocab_size, {run.data.samples_per_batch(), length}, generator, at::kLong);
             return Batch(Tensors{{"input", tokens.narrow(1, 0, length - 1)}, {"target", tokens.narrow(1, 1, length - 1)}});
           })};
 }

@@ -90,7 +90,7 @@ Transformer& LanguageModel::model() {
 // ---- 4 loss
 
 std::vector<Objective> LanguageModel::objectives() {
-  const auto batch_size = static_cast<double>(context_.config->data.batch_size);
+  const auto batch_size = static_cast<double>(context_.config->data.samples_per_batch());
   const auto loss = [this, nominal = batch_size * static_cast<double>(recipe_.seq_len - 1)](const Batch& batch,
                                                                                             const StepContext& context) {
     const at::Tensor logits = model().forward(batch["input"]);
@@ -157,6 +157,10 @@ std::vector<Picture> LanguageModel::draw() {
 
 Facts LanguageModel::facts() const {
   Facts facts{.rate_unit = "tokens", .units_per_sample = static_cast<double>(recipe_.seq_len - 1)};
+  const std::int64_t half = (recipe_.seq_len - 1) / 2 + 1;  // its last token is only predicted
+  if (half >= 32)
+    facts.lighter.push_back({.setting = "recipe.seq_len=" + std::to_string(half),
+                             .part = static_cast<double>(half - 1) / static_cast<double>(recipe_.seq_len - 1)});
   if (model_) facts.lines["vocabulary"] = model_->config().vocab_size;
   if (tokens_) facts.lines["tokens"] = tokens_->size();
   return facts;

@@ -139,7 +139,7 @@ data::Dataset NeuralResponse::dataset(const std::shared_ptr<const Session>& sess
 data::Pipeline NeuralResponse::data(Split split) {
   data::Pipeline pipeline;
   for (const auto& session : sessions_->all) pipeline.datasets.push_back(dataset(session, split));
-  const auto batch = context_.config->data.batch_size;
+  const std::int64_t batch = context_.config->data.samples_per_batch();
   const auto count = static_cast<std::int64_t>(pipeline.datasets.size());
   if (split == Split::validation) {
     pipeline.batch_size = std::max<std::int64_t>(1, batch / count);  // of each session
@@ -158,7 +158,7 @@ std::int64_t NeuralResponse::updates_per_epoch() const {
   for (const auto& session : sessions_->all) samples += static_cast<std::int64_t>(session->samples(Split::train).size());
   const std::int64_t batches = recipe_.steps_per_epoch > 0
                                    ? recipe_.steps_per_epoch
-                                   : up(samples, context_.config->data.batch_size * context_.ranks.world_size);
+                                   : up(samples, context_.config->data.samples_per_batch() * context_.ranks.world_size);
   return up(batches, context_.config->optim.accumulate);
 }
 
