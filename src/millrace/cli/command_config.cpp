@@ -109,14 +109,15 @@ RunNames run_names(const config::Layers& layers) {
   return {.dir = text("run.dir"), .parent = text("run.parent"), .name = text("run.name")};
 }
 
-// Without what is said of the place of a run, of how it began, and what the recipe says as well.
+// Without what is said of the place of a run, of how it began, of the steps to record, and what the recipe says as well.
 Json values_that_go_on(const Entry& entry, const config::Schema& schema, const Json& saved) {
   Json values = known_values(schema, saved);
   const config::Schema defaults = schema_with_defaults(entry);
   for (const config::Leaf& leaf : defaults.leaves) {
     const auto value = values.find(leaf.path);
     const bool begins = leaf.path == "train.resume" && value != values.end() && *value == "never";
-    if (value != values.end() && (leaf.path.starts_with("run.") || begins || *value == leaf.default_value)) values.erase(value);
+    const bool is_of_a_start = leaf.path.starts_with("run.") || leaf.path.starts_with("profile.");
+    if (value != values.end() && (is_of_a_start || begins || *value == leaf.default_value)) values.erase(value);
   }
   return values;
 }

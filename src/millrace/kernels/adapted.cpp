@@ -14,6 +14,7 @@
 #include "millrace/base/error.h"
 #include "millrace/kernels/arguments.h"
 #include "millrace/kernels/decoder.h"
+#include "millrace/kernels/operation_span.h"
 #include "millrace/kernels/parallel.h"
 #include "millrace/kernels/product.h"
 #include "millrace/kernels/weight_cache.h"
@@ -286,6 +287,7 @@ at::Tensor adapted_linear(const at::Tensor& x, const std::vector<AdaptedWeights>
     layout.width += one.weight.size(0);
     layout.rank += rank;
   }
+  const OperationSpan span("millrace::adapted_linear", x, projections.front().weight);
   return AdaptedFunction::apply(x, at::TensorList(tensors), layout);
 }
 

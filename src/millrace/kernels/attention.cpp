@@ -10,6 +10,7 @@
 #include "millrace/kernels/arguments.h"
 #include "millrace/kernels/decoder.h"
 #include "millrace/kernels/kernels.h"
+#include "millrace/kernels/operation_span.h"
 #include "millrace/kernels/parallel.h"
 #include "millrace/kernels/plain.h"
 
@@ -133,6 +134,7 @@ at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::
               "causal_attention: q, k, v of one shape (B, T, H, D) expected, got ", q.sizes(), ", ", k.sizes(), ", ", v.sizes());
   if (fits(q, k, v)) {
     const double factor = scale.value_or(1.0 / std::sqrt(static_cast<double>(q.size(3))));
+    const OperationSpan span("millrace::causal_attention", q, k, v);
     return AttentionFunction::apply(q, optional(k), optional(v), q.size(2), factor, site, Angles{});
   }
   if (q.is_cpu()) {
@@ -154,6 +156,7 @@ at::Tensor causal_attention_packed(const at::Tensor& qkv, std::int64_t heads, Dr
     return causal_attention(in[0], in[1], in[2], site, scale);
   }
   const double factor = scale.value_or(1.0 / std::sqrt(static_cast<double>(qkv.size(2)) / static_cast<double>(3 * heads)));
+  const OperationSpan span("millrace::causal_attention_packed", qkv);
   return AttentionFunction::apply(qkv, std::optional<at::Tensor>(), std::optional<at::Tensor>(), heads, factor, site, Angles{});
 }
 
@@ -164,6 +167,7 @@ at::Tensor rotary_attention_packed(const at::Tensor& qkv, const at::Tensor& cos,
   MR_CHECK(cos.size(0) >= qkv.size(1) && cos.size(1) == width / 2 && sin.sizes().equals(cos.sizes()),
            "rotary_attention_packed takes angles for each position");
   const auto none = std::optional<at::Tensor>();
+  const OperationSpan span("millrace::rotary_attention_packed", qkv);
   return AttentionFunction::apply(qkv, none, none, heads, 1.0 / std::sqrt(static_cast<double>(width)), Dropout{},
                                   Angles{cos.contiguous(), sin.contiguous()})
       .flatten(2);

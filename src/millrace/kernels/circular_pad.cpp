@@ -11,6 +11,7 @@
 
 #include "millrace/base/error.h"
 #include "millrace/kernels/arguments.h"
+#include "millrace/kernels/operation_span.h"
 #include "millrace/kernels/parallel.h"
 
 namespace millrace::kernels {
@@ -188,6 +189,7 @@ struct CircularPadFunction : torch::autograd::Function<CircularPadFunction> {
 at::Tensor circular_pad(const at::Tensor& x, const at::Tensor& more) {
   MR_CHECK(x.dim() == 5, "circular_pad takes volumes (N, C, D, H, W)");
   if (!has_kernel(x) || x.numel() == 0) return circular_pad_plain(x, more);
+  const OperationSpan span("millrace::circular_pad", x, more);
   return CircularPadFunction::apply(x, optional(more));
 }
 

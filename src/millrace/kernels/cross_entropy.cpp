@@ -9,6 +9,7 @@
 
 #include "millrace/kernels/arguments.h"
 #include "millrace/kernels/kernels.h"
+#include "millrace/kernels/operation_span.h"
 #include "millrace/kernels/parallel.h"
 
 namespace millrace::kernels {
@@ -78,6 +79,7 @@ std::pair<at::Tensor, at::Tensor> cross_entropy_sum(const at::Tensor& logits, co
   TORCH_CHECK(logits.dim() == 2 && target.dim() == 1 && target.size(0) == logits.size(0) && target.scalar_type() == at::kLong,
               "cross_entropy_sum: logits (N, V) and int64 targets (N) expected, got ", logits.sizes(), " and ", target.sizes());
   if (has_kernel(logits) && target.is_cpu() && logits.size(1) > 0) {
+    const OperationSpan span("millrace::cross_entropy_sum", logits, target);
     const variable_list out = CrossEntropyFunction::apply(logits, target, ignore_index);
     return {out[0], out[1]};
   }

@@ -12,6 +12,7 @@
 
 #include "millrace/base/error.h"
 #include "millrace/kernels/arguments.h"
+#include "millrace/kernels/operation_span.h"
 #include "millrace/kernels/parallel.h"
 
 namespace millrace::kernels {
@@ -243,6 +244,7 @@ bool has_decoder_kernels(const at::Tensor& x) { return has_kernel(x) && x.numel(
 at::Tensor rms_rows(const at::Tensor& x, const at::Tensor& weight, double epsilon, at::ScalarType type) {
   MR_CHECK(has_decoder_kernels(x) && is_weight(weight, x.size(-1)) && (type == at::kFloat || type == at::kBFloat16),
            "rms_rows takes rows of fp32 or bf16 and an fp32 weight for each column");
+  const OperationSpan span("millrace::rms_rows", x, weight);
   return RmsRowsFunction::apply(x, std::optional<at::Tensor>(), weight, epsilon, type)[0];
 }
 
@@ -251,12 +253,14 @@ std::pair<at::Tensor, at::Tensor> add_rms_rows(const at::Tensor& branch, const a
   MR_CHECK(has_decoder_kernels(residual) && has_kernel(branch) && branch.sizes().equals(residual.sizes()) &&
                is_weight(weight, residual.size(-1)),
            "add_rms_rows takes a branch and a residual of one size, fp32 or bf16, and an fp32 weight for each column");
+  const OperationSpan span("millrace::add_rms_rows", branch, residual, weight);
   const variable_list out = RmsRowsFunction::apply(residual, optional(branch), weight, epsilon, branch.scalar_type());
   return {out[0], out[1]};
 }
 
 at::Tensor swiglu(const at::Tensor& packed) {
   MR_CHECK(has_decoder_kernels(packed) && packed.size(-1) % 2 == 0, "swiglu takes rows of an even width, fp32 or bf16");
+  const OperationSpan span("millrace::swiglu", packed);
   return SwigluFunction::apply(packed);
 }
 
@@ -272,6 +276,7 @@ at::Tensor rotary_attention_at(const at::Tensor& q, const at::Tensor& kv, const 
   const auto* first = where.const_data_ptr<std::int64_t>();
   const auto is_inside = [&](std::int64_t position) { return position >= 0 && position < kv.size(1); };
   MR_CHECK(std::all_of(first, first + where.numel(), is_inside), "rotary_attention_at: a position lies outside its row");
+  const OperationSpan span("millrace::rotary_attention_at", q, kv);
   return OneQueryFunction::apply(q, kv, where, cos, sin, heads);
 }
 

@@ -5,6 +5,7 @@
 
 #include "millrace/kernels/arguments.h"
 #include "millrace/kernels/kernels.h"
+#include "millrace/kernels/operation_span.h"
 #include "millrace/kernels/parallel.h"
 #include "millrace/kernels/plain.h"
 
@@ -51,7 +52,10 @@ struct DropoutFunction : torch::autograd::Function<DropoutFunction> {
 
 at::Tensor dropout(const at::Tensor& x, Dropout site) {
   if (site.p <= 0.0) return x;
-  if (has_kernel(x)) return DropoutFunction::apply(x, std::optional<at::Tensor>(), site);
+  if (has_kernel(x)) {
+    const OperationSpan span("millrace::dropout", x);
+    return DropoutFunction::apply(x, std::optional<at::Tensor>(), site);
+  }
   if (x.is_cpu()) return dropout_with_mask(x, dropout_mask(x.sizes(), site), site.p);
   return at::dropout(x, site.p, true);
 }
@@ -60,6 +64,7 @@ at::Tensor dropout_add(const at::Tensor& x, const at::Tensor& residual, Dropout 
   if (!has_kernel(x) || !has_kernel(residual) || !x.sizes().equals(residual.sizes())) {
     return residual + dropout(x, site).to(residual.scalar_type());
   }
+  const OperationSpan span("millrace::dropout_add", x, residual);
   return DropoutFunction::apply(x, optional(residual), site);
 }
 

@@ -4,6 +4,7 @@
 
 #include "millrace/kernels/arguments.h"
 #include "millrace/kernels/kernels.h"
+#include "millrace/kernels/operation_span.h"
 #include "millrace/kernels/parallel.h"
 
 namespace millrace::kernels {
@@ -42,6 +43,7 @@ struct GeluFunction : torch::autograd::Function<GeluFunction> {
 
 at::Tensor gelu_dropout(const at::Tensor& x, Dropout site) {
   if (!has_kernel(x)) return dropout(at::gelu(x), site);
+  const OperationSpan span("millrace::gelu_dropout", x);
   return GeluFunction::apply(x, site);
 }
 

@@ -17,6 +17,7 @@
 
 #include "millrace/base/error.h"
 #include "millrace/kernels/arguments.h"
+#include "millrace/kernels/operation_span.h"
 #include "millrace/kernels/parallel.h"
 
 namespace millrace::kernels {
@@ -350,6 +351,7 @@ at::Tensor group_norm(const at::Tensor& x, const at::Tensor& weight, const at::T
       weight.defined() == bias.defined() && (!weight.defined() || (weight.numel() == x.size(1) && bias.numel() == x.size(1))),
       "group_norm takes a weight and a bias for each channel, or neither");
   if (!has_kernel(x) || x.numel() == 0 || !fits(weight) || !fits(bias)) return group_norm_plain(x, weight, bias, options);
+  const OperationSpan span("millrace::group_norm", x);
   return GroupNormFunction::apply(x, optional(weight), optional(bias), options);
 }
 
@@ -361,6 +363,7 @@ at::Tensor group_norm_conv3d(const at::Tensor& x, const at::Tensor& weight, cons
   }
   MR_CHECK(options.groups > 0 && x.size(1) % options.groups == 0 && weight.numel() == x.size(1) && bias.numel() == x.size(1),
            "group_norm_conv3d takes a number of groups that divides the channels, and a weight and a bias for each of them");
+  const OperationSpan span("millrace::group_norm_conv3d", x, conv_weight);
   return GroupNormConvolutionFunction::apply(x, weight, bias, conv_weight, conv_bias, options);
 }
 

@@ -11,6 +11,7 @@
 
 #include "millrace/kernels/arguments.h"
 #include "millrace/kernels/kernels.h"
+#include "millrace/kernels/operation_span.h"
 #include "millrace/kernels/product.h"
 #include "millrace/kernels/ways.h"
 #include "millrace/kernels/weight_cache.h"
@@ -133,7 +134,10 @@ bool own_fp32_products() noexcept {
 at::Tensor linear_packed(const at::Tensor& x, at::TensorList weights, at::TensorList biases) {
   TORCH_CHECK(!weights.empty() && (biases.empty() || biases.size() == weights.size()), "linear_packed: ", weights.size(),
               " weights and ", biases.size(), " biases");
-  if (fits(x, weights, biases)) return LinearFunction::apply(x, weights, biases);
+  if (fits(x, weights, biases)) {
+    const OperationSpan span("millrace::linear_packed", x, weights[0]);
+    return LinearFunction::apply(x, weights, biases);
+  }
   const auto side_by_side = [&](at::TensorList parts) {
     return (parts.size() == 1 ? parts[0] : at::cat(parts)).to(x.scalar_type());
   };

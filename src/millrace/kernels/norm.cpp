@@ -6,6 +6,7 @@
 
 #include "millrace/kernels/arguments.h"
 #include "millrace/kernels/kernels.h"
+#include "millrace/kernels/operation_span.h"
 #include "millrace/kernels/parallel.h"
 
 namespace millrace::kernels {
@@ -111,6 +112,7 @@ at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::T
   const at::ScalarType type = out.value_or(x.scalar_type());
   const bool has_type = type == at::kFloat || type == at::kBFloat16;
   if (!has_type || !norm_fits(x, weight, bias)) return plain_norm(x, weight, bias, epsilon).to(type);
+  const OperationSpan span("millrace::layer_norm", x, weight);
   return NormFunction::apply(x, std::optional<at::Tensor>(), weight, bias, epsilon, type, Dropout{})[0];
 }
 
@@ -121,6 +123,7 @@ std::pair<at::Tensor, at::Tensor> dropout_add_layer_norm(const at::Tensor& x, co
     const at::Tensor sum = dropout_add(x, residual, site);
     return {sum, layer_norm(sum, weight, bias, epsilon, x.scalar_type())};
   }
+  const OperationSpan span("millrace::dropout_add_layer_norm", x, residual, weight);
   const variable_list out = NormFunction::apply(residual, optional(x), weight, bias, epsilon, x.scalar_type(), site);
   return {out[0], out[1]};
 }

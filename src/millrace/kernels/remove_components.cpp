@@ -9,6 +9,7 @@
 
 #include "millrace/base/error.h"
 #include "millrace/kernels/arguments.h"
+#include "millrace/kernels/operation_span.h"
 #include "millrace/kernels/parallel.h"
 
 namespace millrace::kernels {
@@ -25,6 +26,7 @@ at::Tensor remove_components(const at::Tensor& x, const at::Tensor& mean, const 
   const at::NoGradGuard no_grad;
   if (!has_kernel(x) || x.scalar_type() != at::kFloat || !x.is_contiguous() || x.numel() == 0)
     return remove_components_plain(x, mean, components);
+  const OperationSpan span("millrace::remove_components", x, components);
   const std::int64_t count = (components.size(1) + kBlock - 1) / kBlock * kBlock;
   at::Tensor vectors = at::zeros({components.size(0), count}, components.options());
   vectors.narrow(1, 0, components.size(1)).copy_(components);

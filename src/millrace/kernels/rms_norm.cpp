@@ -9,6 +9,7 @@
 
 #include "millrace/base/error.h"
 #include "millrace/kernels/arguments.h"
+#include "millrace/kernels/operation_span.h"
 #include "millrace/kernels/parallel.h"
 
 namespace millrace::kernels {
@@ -59,6 +60,7 @@ struct RmsNormFunction : torch::autograd::Function<RmsNormFunction> {
 at::Tensor rms_norm_silu(const at::Tensor& x, double epsilon) {
   MR_CHECK(x.dim() >= 2, "rms_norm_silu takes (N, C, ...)");
   if (!has_kernel(x) || x.numel() == 0) return rms_norm_silu_plain(x, epsilon);
+  const OperationSpan span("millrace::rms_norm_silu", x);
   return RmsNormFunction::apply(x, epsilon);
 }
 

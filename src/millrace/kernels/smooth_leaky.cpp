@@ -6,6 +6,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "millrace/kernels/arguments.h"
+#include "millrace/kernels/operation_span.h"
 #include "millrace/kernels/parallel.h"
 
 namespace millrace::kernels {
@@ -44,7 +45,11 @@ struct SmoothLeakyFunction : torch::autograd::Function<SmoothLeakyFunction> {
 
 }  // namespace
 
-at::Tensor smooth_leaky(const at::Tensor& x) { return has_kernel(x) ? SmoothLeakyFunction::apply(x) : smooth_leaky_plain(x); }
+at::Tensor smooth_leaky(const at::Tensor& x) {
+  if (!has_kernel(x)) return smooth_leaky_plain(x);
+  const OperationSpan span("millrace::smooth_leaky", x);
+  return SmoothLeakyFunction::apply(x);
+}
 
 at::Tensor smooth_leaky_plain(const at::Tensor& x) {
   const at::Tensor size = x.abs();

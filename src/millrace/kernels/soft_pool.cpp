@@ -12,6 +12,7 @@
 
 #include "millrace/base/error.h"
 #include "millrace/kernels/arguments.h"
+#include "millrace/kernels/operation_span.h"
 #include "millrace/kernels/parallel.h"
 
 namespace millrace::kernels {
@@ -69,6 +70,7 @@ at::Tensor blurred_soft_pool(const at::Tensor& x, std::int64_t stride) {
   MR_CHECK(x.dim() == 5 && stride >= 1, "blurred_soft_pool takes (N, C, T, H, W) and a stride of at least 1");
   MR_CHECK(x.size(3) >= 2 && x.size(4) >= 2, "blurred_soft_pool takes planes of at least 2 x 2 pixels");
   if (!has_kernel(x) || x.numel() == 0) return blurred_soft_pool_plain(x, stride);
+  const OperationSpan span("millrace::blurred_soft_pool", x);
   return SoftPoolFunction::apply(x, stride);
 }
 

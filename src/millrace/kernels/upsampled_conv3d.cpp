@@ -14,6 +14,7 @@
 
 #include "millrace/base/error.h"
 #include "millrace/kernels/arguments.h"
+#include "millrace/kernels/operation_span.h"
 
 namespace millrace::kernels {
 namespace {
@@ -96,6 +97,7 @@ at::Tensor upsampled_conv3d(const at::Tensor& x, const at::Tensor& weight, const
   MR_CHECK(x.dim() == 5 && weight.dim() == 5 && weight.size(1) == x.size(1) && weight.numel() == weight.size(0) * x.size(1) * 27,
            "upsampled_conv3d takes (N, C, D, H, W) and a weight (O, C, 3, 3, 3)");
   if (x.numel() == 0) return upsampled_conv3d_plain(x, weight, bias);
+  const OperationSpan span("millrace::upsampled_conv3d", x, weight);
   return UpsampledConv3dFunction::apply(x, weight, bias);
 }
 

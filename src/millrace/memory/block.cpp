@@ -4,6 +4,7 @@
 #include <ATen/Context.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/record_function.h>
 #include <torch/csrc/autograd/saved_variable_hooks.h>
 #include <torch/nn/module.h>
 
@@ -184,6 +185,7 @@ class SecondPass final : public detail::Saver {
 void Pass::compute() {
   static const telemetry::Counter taken("recompute");
   taken.add(1);
+  RECORD_USER_SCOPE("recompute " + name_);
   if (watcher_ != nullptr) watcher_->second_pass_begins(index_);
   tensors_.clear();
   tensors_.reserve(saved_);

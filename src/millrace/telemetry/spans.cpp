@@ -8,11 +8,14 @@
 #include "millrace/base/clock.h"
 #include "millrace/base/error.h"
 #include "millrace/base/philox.h"
+#include "millrace/telemetry/span_watch.h"
 
 namespace millrace::telemetry {
 namespace {
 
 constexpr std::size_t kReservoir = 4096;
+
+constinit thread_local SpanWatch* span_watch = nullptr;
 
 std::size_t index_of(Phase phase) noexcept { return static_cast<std::size_t>(phase); }
 
@@ -42,9 +45,16 @@ std::string_view name_of(Phase phase) noexcept {
 }
 
 Span::Span(Timeline& timeline, Phase phase) noexcept
-    : timeline_(&timeline), phase_(phase), begin_ns_(steady_nanoseconds()), doing_(Doing::Level::phase, word_of(phase)) {}
+    : timeline_(&timeline), phase_(phase), begin_ns_(steady_nanoseconds()), doing_(Doing::Level::phase, word_of(phase)) {
+  if (span_watch != nullptr) span_watch->begins(phase);
+}
 
-Span::~Span() { timeline_->add(phase_, steady_nanoseconds() - begin_ns_); }
+Span::~Span() {
+  if (span_watch != nullptr) span_watch->ends();
+  timeline_->add(phase_, steady_nanoseconds() - begin_ns_);
+}
+
+void watch_spans(SpanWatch* watch) noexcept { span_watch = watch; }
 
 void Timeline::begin_step() noexcept {
   current_.fill(0);

@@ -200,6 +200,7 @@ struct LogConfig {
   std::int64_t pictures_kept = 8;
   bool train_metrics = false;
   bool gpu_memory = false;
+  std::int64_t gpu_every = 0;
   static consteval auto fields() {
     using C = LogConfig;
     using config::field;
@@ -214,7 +215,22 @@ struct LogConfig {
             .min(0),
         field<&C::train_metrics>("Measure the training batches too: the log line has the recipe's metrics as train/NAME."),
         field<&C::gpu_memory>(
-            "Add memory to the log line, log.jsonl and the event files: a GPU's allocator, or what the process holds.")};
+            "Add memory to the log line, log.jsonl and the event files: a GPU's allocator, or what the process holds."),
+        field<&C::gpu_every>("Steps between lines with that memory alone, beside the log lines; 0 = none.").min(0)};
+  }
+};
+
+struct ProfileConfig {
+  std::int64_t steps = 0;
+  std::int64_t skip = 3;
+  static consteval auto fields() {
+    using C = ProfileConfig;
+    using config::field;
+    return std::tuple{
+        field<&C::steps>("Steps to record (--profile: 10): a table of the ten longest operations and a trace for Perfetto and "
+                         "TensorBoard; 0 = none. A resumed run records only when it is asked again.")
+            .min(0),
+        field<&C::skip>("Steps of this start before those.").min(0)};
   }
 };
 
@@ -260,6 +276,7 @@ struct RunConfig {
   TrainConfig train;
   SnapshotConfig snapshot;
   LogConfig log;
+  ProfileConfig profile;
   DeviceConfig device;
   RunNames run;
 
@@ -273,6 +290,7 @@ struct RunConfig {
                       field<&C::train>("Length and order of the run."),
                       field<&C::snapshot>("Saved state.").free_on_resume(),
                       field<&C::log>("Log lines and event files.").free_on_resume(),
+                      field<&C::profile>("What the steps' time goes into.").free_on_resume(),
                       field<&C::device>("Where to run."),
                       field<&C::run>("Where the run's files go.").free_on_resume()};
   }

@@ -197,6 +197,21 @@ void Reporter::step_events(const StepRecord& record) const {
   events.flush();
 }
 
+void Reporter::memory(const MemoryShown& memory, std::int64_t step) const {
+  Json values = {{"step", step}};
+  for (const auto& [name, bytes] : counters_of(memory)) values[name] = bytes;
+  record("memory_use", std::move(values));
+  text("step " + with_commas(step) + "  " + memory_text(memory));
+  if (sinks_.events == nullptr) return;
+  for (const auto& [name, bytes] : counters_of(memory))
+    sinks_.events->scalar(std::string("memory/") + name, step, static_cast<double>(bytes));
+}
+
+void Reporter::text(const std::string& lines) const {
+  sinks_.console->end_progress();
+  sinks_.console->line(lines);
+}
+
 void Reporter::progress(std::int64_t step, std::int64_t total_steps, std::uint64_t epoch, std::optional<double> loss,
                         double seconds_per_step) {
   telemetry::Progress line{.step = step,

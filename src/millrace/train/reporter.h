@@ -89,6 +89,8 @@ class Reporter {
   // `says`: on the screen, too.
   void epoch(const EpochRow& row, std::int64_t step, const metrics::Means& means, bool says = false);
   void picture(const Picture& picture, std::int64_t step, std::string_view png);
+  void memory(const MemoryShown& memory, std::int64_t step) const;  // a line of its own
+  void text(const std::string& lines) const;                        // on the screen alone
   void warning(const std::string& text) const { sinks_.console->warning(text); }
   void record(std::string_view kind, Json values) const;  // a line of log.jsonl
   void end_progress() const { sinks_.console->end_progress(); }

@@ -17,6 +17,7 @@ inline constexpr const char* kHistory = "history.csv";   // a row per epoch
 inline constexpr const char* kHistoryBefore = "history.csv.old";  // of other columns
 inline constexpr const char* kSnapshots = "snapshots";
 inline constexpr const char* kPictures = "pictures";
+inline constexpr const char* kProfile = "profile";    // traces
 inline constexpr const char* kBranches = "branches";  // snapshots that a run left behind when it went on from an older one
 inline constexpr const char* kOldRun =
     ".old-run";  // what --fresh replaces, until the new run has saved; where that is taken, ".old-run-2" …
@@ -25,8 +26,14 @@ inline constexpr const char* kOldRun =
 [[nodiscard]] std::string picture_of_step(const std::string& name, std::int64_t step);
 [[nodiscard]] std::int64_t step_of_picture(const std::string& file);
 
+// The trace of the steps up to this one: profile/step-00001200.pt.trace.json, as TensorBoard's profiler wants names to end.
+[[nodiscard]] std::string trace_of_step(std::int64_t step);
+
+// Folders of files that a run's record names one by one.
+inline constexpr std::array<const char*, 2> kFileFolders = {kPictures, kProfile};
+
 // Every run has or may have these.
-inline constexpr std::array<const char*, 11> kAll = {kLock,    kRun,           kConfig,    kPlan,     kLog,     kSummary,
-                                                     kHistory, kHistoryBefore, kSnapshots, kPictures, kBranches};
+inline constexpr std::array<const char*, 12> kAll = {kLock,    kRun,           kConfig,    kPlan,     kLog,     kSummary,
+                                                     kHistory, kHistoryBefore, kSnapshots, kPictures, kProfile, kBranches};
 
 }  // namespace millrace::run_files

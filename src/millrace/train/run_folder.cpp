@@ -238,7 +238,7 @@ void RunFolder::refuse_what_is_not_ours() const {
     const stdfs::file_type type = type_of(path_ / name);
     if (type == stdfs::file_type::not_found) continue;
     const bool is_folder = name == std::string_view(run_files::kSnapshots) || name == std::string_view(run_files::kPictures) ||
-                           name == std::string_view(run_files::kBranches);
+                           name == std::string_view(run_files::kProfile) || name == std::string_view(run_files::kBranches);
     if (type != (is_folder ? stdfs::file_type::directory : stdfs::file_type::regular)) {
       cannot_use(path_, (path_ / name).string() + (is_folder ? " is not a folder" : " is not a regular file") +
                             (type == stdfs::file_type::symlink ? " but a link" : ""));
@@ -281,7 +281,7 @@ void RunFolder::clear_leftovers() {
   const auto is_ours = [&](const std::string& name) {
     return record_.owns(name) || std::find(run_files::kAll.begin(), run_files::kAll.end(), name) != run_files::kAll.end();
   };
-  for (const stdfs::path& below : {stdfs::path(), stdfs::path(run_files::kPictures)}) {
+  for (const stdfs::path& below : {stdfs::path(), stdfs::path(run_files::kPictures), stdfs::path(run_files::kProfile)}) {
     if (!fs_.exists(path_ / below)) continue;
     for (const std::string& name : fs_.list(path_ / below)) {
       const stdfs::path path = path_ / below / name;

@@ -64,7 +64,7 @@ std::vector<std::string> movable(const RunRecord& record) {
   std::vector<std::string> names;
   for (const std::string& name : record.files) {
     const bool stays = name == run_files::kLock || name == run_files::kRun || name == run_files::kSnapshots ||
-                       name == run_files::kPictures || name.starts_with(run_files::kBranches);
+                       name == run_files::kPictures || name == run_files::kProfile || name.starts_with(run_files::kBranches);
     if (!stays) names.push_back(name);
   }
   return names;
@@ -102,7 +102,8 @@ void remove_set_aside(Fs& fs, const stdfs::path& folder) {
     }
   }
   std::error_code not_empty;
-  for (const char* name : {run_files::kSnapshots, run_files::kPictures}) stdfs::remove(folder / name, not_empty);
+  for (const char* name : {run_files::kSnapshots, run_files::kPictures, run_files::kProfile})
+    stdfs::remove(folder / name, not_empty);
   stdfs::remove(folder, not_empty);
 }
 
@@ -118,11 +119,12 @@ void set_old_run_aside(Fs& fs, const stdfs::path& run, RunRecord& record) {
   write_record(fs, old, before);
   for (const std::string& name : movable(before)) move_file(fs, run / name, old / name);
   move_snapshots(fs, run, old, kAll);
-  const std::string pictures = std::string(run_files::kPictures) + "/";
-  const bool made_pictures =
-      std::any_of(before.files.begin(), before.files.end(), [&](const std::string& name) { return name.starts_with(pictures); });
-  std::error_code not_empty;
-  if (made_pictures) stdfs::remove(run / run_files::kPictures, not_empty);
+  for (const char* folder : run_files::kFileFolders) {
+    const std::string prefix = std::string(folder) + "/";
+    std::error_code not_empty;
+    if (std::ranges::any_of(before.files, [&](const std::string& name) { return name.starts_with(prefix); }))
+      stdfs::remove(run / folder, not_empty);
+  }
   fs.sync_directory(old);
   fs.sync_directory(run);
   std::erase_if(record.files,

@@ -1,5 +1,6 @@
 #include "millrace/train/trainer.h"
 
+#include <ATen/record_function.h>
 #include <torch/nn/module.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include "millrace/base/format.h"
 #include "millrace/base/signals.h"
 #include "millrace/device/device.h"
+#include "millrace/device/tensor_memory.h"
 #include "millrace/train/feed.h"
 #include "millrace/train/micro_batches.h"
 #include "millrace/train/model_state.h"
@@ -48,6 +50,8 @@ Trainer::Trainer(TrainerParts parts)
       validation_pending_(parts_.config->train.validate_at_start && parts_.validation != nullptr) {
   if (parts_.config->snapshot.frozen == FrozenWeights::leave_out)
     frozen_ = record_of_frozen(parts_.recipe->model(), *parts_.stepper, parts_.frozen_source);
+  if (parts_.config->profile.steps > 0 && agreement().ranks().rank == 0)
+    profiler_ = std::make_unique<StepProfiler>(parts_.config->profile, parts_.stepper->device(), parts_.place, reporter_);
 }
 
 Agreement& Trainer::agreement() const { return parts_.agreement == nullptr ? Agreement::of_one() : *parts_.agreement; }
@@ -69,15 +73,53 @@ Ending Trainer::run() {
     }
     if (const auto ending = reason_to_stop()) return finish(*ending);
 
-    const bool stepped = take_step();
-    if (stepped && (step_ == 1 || step_ % parts_.config->log.every == 0)) {
-      log();  // with validation and snapshots all that waits for the device
-      fall_back_if_due();
-    }
+    const bool stepped = next_step();
     if (stepped || epoch_end_.reached) validation_pending_ = validation_due(epoch_end_.reached);
     if (epoch_end_.reached) end_epoch();
     if (reporter_.shows_progress())
       reporter_.progress(step_, parts_.total_steps, epoch_end_.of_step, meter_.last_loss(), meter_.seconds_per_step());
+  }
+}
+
+// A step and its log line, recorded where it is to be.
+bool Trainer::next_step() {
+  if (profiler_) profiler_->begin_step(step_ + 1);
+  const bool stepped = take_step();
+  if (stepped && (step_ == 1 || step_ % parts_.config->log.every == 0)) {
+    log();  // with validation and snapshots all that waits for the device
+    fall_back_if_due();
+  }
+  const std::int64_t every = parts_.config->log.gpu_every;
+  if (stepped && every > 0 && step_ % every == 0) reporter_.memory(memory_now(), step_);
+  if (profiler_) {
+    const std::int64_t begin = steady_nanoseconds();
+    profiler_->end_step(stepped);
+    meter_.leave_out(steady_nanoseconds() - begin);
+    if (profiler_->is_done()) profiler_.reset();
+  }
+  return stepped;
+}
+
+MemoryShown Trainer::memory_now() const {
+  const at::Device device = parts_.stepper->device();
+  return {.on_gpu = !device.is_cpu(), .counters = device::backend_of(device).memory(device.has_index() ? device.index() : 0)};
+}
+
+void Trainer::watch_memory() {
+  const at::Device device = parts_.stepper->device();
+  MemoryReading now{.step = step_, .first_epoch = epoch_ == 0, .tensors = device::tensor_memory(device).live_bytes};
+  if (device.is_cpu()) {
+    now.used = device::private_resident_bytes();
+    now.room = now.used + device::available_memory_bytes();
+  } else {
+    const device::MemoryCounters counters = memory_now().counters;
+    now.used = counters.reserved_bytes;
+    now.room = counters.total_bytes;
+    now.on_gpu = true;
+  }
+  for (const std::string& warning : memory_watch_.look(now)) {
+    reporter_.warning(warning);
+    reporter_.record("warning", {{"step", step_}, {"text", warning}});
   }
 }
 
@@ -120,14 +162,22 @@ std::int64_t Trainer::run_micro_batches(std::vector<StepResult>& results, metric
   for (std::int64_t i = 0; i < accumulate && !epoch_end_.reached; ++i) {
     std::optional<data::HostBatch> host = next_batch();
     if (!host) break;
-    Batch batch = to_batch(std::move(*host), Split::train, parts_.stepper->device());
+    Batch batch = to_device(std::move(*host));
     recovery_.saw(batch);
     rows += for_each_micro_batch(way(), std::move(batch), [&](const Batch& micro, bool only) {
       results.push_back(parts_.stepper->accumulate(micro, only && accumulate == 1));
-      if (parts_.config->log.train_metrics) parts_.recipe->measure(micro, results.back(), measured);
+      if (parts_.config->log.train_metrics) {
+        RECORD_USER_SCOPE("metrics");
+        parts_.recipe->measure(micro, results.back(), measured);
+      }
     });
   }
   return rows;
+}
+
+Batch Trainer::to_device(data::HostBatch host) const {
+  RECORD_USER_SCOPE("copy");
+  return to_batch(std::move(host), Split::train, parts_.stepper->device());
 }
 
 std::optional<data::HostBatch> Trainer::next_batch() {
@@ -145,6 +195,7 @@ std::optional<data::HostBatch> Trainer::next_batch() {
 }
 
 void Trainer::finish_step(const std::vector<StepResult>& results, const metrics::Board& measured, std::int64_t rows) {
+  RECORD_USER_SCOPE("metrics");
   ++step_;
   for (const StepResult& result : results) meter_.add(*parts_.stepper, result);
   if (!measured.empty()) meter_.add(measured);
@@ -155,6 +206,8 @@ void Trainer::finish_step(const std::vector<StepResult>& results, const metrics:
 // The saved state is that of a run that goes on: the last validation of a run that was long enough is for its report alone. A
 // signal during that validation leaves a run that still has it to do.
 Ending Trainer::finish(Ending ending) {
+  if (profiler_) profiler_->end();
+  profiler_.reset();
   recovery_.note_peak();
   const bool goes_on = ending == Ending::signal;
   if (!meter_.is_empty() && !goes_on) log();
@@ -239,12 +292,9 @@ void Trainer::log() {
     record.cache->misses -= cache_logged_.misses;
     cache_logged_ = now;
   }
-  if (parts_.config->log.gpu_memory) {
-    const at::Device device = parts_.stepper->device();
-    record.memory = {.on_gpu = !device.is_cpu(),
-                     .counters = device::backend_of(device).memory(device.has_index() ? device.index() : 0)};
-  }
+  if (parts_.config->log.gpu_memory) record.memory = memory_now();
   reporter_.step(record);
+  watch_memory();
   parts_.timeline->reset_window();
   // Half precision has a rule of its own: while a loss scale finds its place, many steps in a row may overflow.
   if (!parts_.stepper->autocast()) check_divergence(in_a_row);

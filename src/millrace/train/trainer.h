@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,9 +15,11 @@
 #include "millrace/snapshot/snapshot.h"
 #include "millrace/telemetry/spans.h"
 #include "millrace/train/config.h"
+#include "millrace/train/memory_watch.h"
 #include "millrace/train/meter.h"
 #include "millrace/train/micro_batches.h"
 #include "millrace/train/plan.h"
+#include "millrace/train/profiler.h"
 #include "millrace/train/recovery.h"
 #include "millrace/train/reporter.h"
 #include "millrace/train/run_folder.h"
@@ -80,12 +83,16 @@ class Trainer {
   [[nodiscard]] std::optional<Ending> reason_to_stop() const;
   [[nodiscard]] Agreement& agreement() const;
   [[nodiscard]] BatchWay way() const;
+  bool next_step();
   bool take_step();
   std::int64_t run_micro_batches(std::vector<StepResult>& results, metrics::Board& measured);
   std::optional<data::HostBatch> next_batch();
+  [[nodiscard]] Batch to_device(data::HostBatch host) const;
   void finish_step(const std::vector<StepResult>& results, const metrics::Board& measured, std::int64_t rows);
   Ending finish(Ending ending);
   [[nodiscard]] LoggedStep logged_step(const StepRecord& record) const;
+  [[nodiscard]] MemoryShown memory_now() const;
+  void watch_memory();
   void log();
   void end_epoch();
   void write_history(const metrics::Means& means);
@@ -105,6 +112,8 @@ class Trainer {
   Scores scores_;
   Saves saves_;
   Recovery recovery_;
+  MemoryWatch memory_watch_;
+  std::unique_ptr<StepProfiler> profiler_;  // null: no steps to record, or they are done
   std::int64_t step_ = 0;
   std::uint64_t epoch_ = 0;
   Json frozen_;        // record of the weights that snapshots leave out; null = none

@@ -107,6 +107,8 @@ void Trainer::save(bool last) {
 }
 
 void Trainer::save_after_error() noexcept {
+  if (profiler_) profiler_->end();
+  profiler_.reset();
   try {
     if (step_ > 0) save(true);
   } catch (const std::exception& error) {

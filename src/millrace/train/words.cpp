@@ -28,12 +28,13 @@ Json precision_of_word(const Json& word) {
   return it == words.end() ? word : Json(it->second);
 }
 
-Json memory_of_interval(const Json& value) { return !asks_for_nothing(value); }
-
-std::string said_of_interval(const Json& value) {
-  return asks_for_nothing(value) ? ""
-                                 : "gpu_log_interval: memory is part of each log line; log.every says how often there is one";
+// A number, or true for so many.
+Json steps_or(int usual, const Json& value) {
+  if (asks_for_nothing(value)) return 0;
+  return value == Json(true) || is_one_of(value, {"true", "True", "yes"}) ? Json(usual) : value;
 }
+Json steps_of_profile(const Json& value) { return steps_or(10, value); }
+Json steps_of_interval(const Json& value) { return steps_or(100, value); }
 
 std::string said_of_readers(const Json& value) {
   return asks_for_nothing(value) ? "persistent_workers: readers are threads, and live for the whole run" : "";
@@ -95,10 +96,11 @@ std::vector<config::Alias> shared_words() {
       {"device", "device.name", nullptr, ""},
       {"resume", "train.resume", nullptr, ""},
       {"log_gpu_memory", "log.gpu_memory", nullptr, ""},
-      {"gpu_log_interval", "log.gpu_memory", memory_of_interval, "0 = off", said_of_interval},
+      {"gpu_log_interval", "log.gpu_every", steps_of_interval, "0 = off"},
       accepted_word("grad_log_interval", "the gradient's norm is in each log line"),
       accepted_word("compile", "there is nothing to compile; what it would gain is in the kernels"),
-      accepted_word("profile", "the time of each part of a step is in log.jsonl and the event files of every run"),
+      {"profile", "profile.steps", steps_of_profile, "true = 10 steps"},
+      {"profile.enabled", "profile.steps", steps_of_profile, "true = 10 steps"},
       accepted_word("cudnn_benchmark", "how a layer is computed is tried and chosen by the program"),
       accepted_word("detect_anomaly", "a loss or gradient that is not finite is always found; its step counts for nothing"),
       accepted_word("deterministic", "on a CPU runs of one seed and thread count always give the same bits"),

@@ -34,6 +34,7 @@ std::string become(char** argv) {
   const fs::path program = own_folder() / "millrace-torch";
   std::string waits = kOpenmpWaits;  // putenv keeps it
   if (!says_how_openmp_waits(environ)) ::putenv(waits.data());
+  ::setenv("KINETO_LOG_LEVEL", "99", 0);  // LibTorch's profiler says an error where there is no GPU
   ::execv(program.c_str(), argv);
   const int error_number = errno;
   return to_text("FileError",

@@ -191,7 +191,8 @@ TEST_F(OriginalFiles, TheOriginalsFlagsParse) {
   EXPECT_THAT(rest_, IsEmpty());
   EXPECT_EQ(config.values["precision"]["dtype"], "auto");
   EXPECT_EQ(config.values["log"]["images"], false);
-  for (const char* said : {"compile: there is nothing", "profile: the time of each part", "gpus 2: a run is one process"})
+  EXPECT_EQ(config.values["profile"]["steps"], 10);
+  for (const char* said : {"compile: there is nothing", "gpus 2: a run is one process"})
     EXPECT_THAT(config.notices, Contains(HasSubstr(said)));
   const config::Resolved one = resolve({}, {"--gpus=1", "--no-amp", "--compile", "false", "more"});
   EXPECT_THAT(one.notices, IsEmpty());

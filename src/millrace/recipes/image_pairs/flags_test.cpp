@@ -27,7 +27,7 @@ TEST(PairFlags, TheGuidesCommandLinesParse) {
       resolve({"--max_steps", "2", "--amp_dtype", "bf16", "--cudnn_benchmark", "true", "--gpu_log_interval", "1"});
   EXPECT_EQ(quick.values["train"]["max_steps"], 2);
   EXPECT_EQ(quick.values["precision"]["dtype"], "bf16");
-  EXPECT_EQ(quick.values["log"]["gpu_memory"], true);
+  EXPECT_EQ(quick.values["log"]["gpu_every"], 1);
   EXPECT_THAT(quick.notices, Contains(HasSubstr("cudnn_benchmark: ")));
   const config::Resolved all = resolve({"--amp_dtype",
                                         "none",
@@ -57,7 +57,7 @@ TEST(PairFlags, TheGuidesCommandLinesParse) {
                                         "--samples",
                                         "0"});
   EXPECT_EQ(all.values["precision"]["dtype"], "fp32");
-  EXPECT_EQ(all.values["log"]["gpu_memory"], false);
+  EXPECT_EQ(all.values["log"]["gpu_every"], 0);
   EXPECT_EQ(all.values["optim"]["clip_norm"], 0.5);
   EXPECT_EQ(all.values["train"]["epochs"], 2);
   EXPECT_EQ(all.values["data"]["batch_size"], 16);

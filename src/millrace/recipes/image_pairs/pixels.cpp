@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "millrace/kernels/operation_span.h"
 #include "millrace/kernels/parallel.h"
 
 namespace millrace::recipes::image_pairs {
@@ -37,6 +38,7 @@ void to_planes(const ByteTables& of, const std::uint8_t* pixels, std::size_t cou
 
 // One pass: on a CPU, passes over values that no cache holds cost more than decoding saves.
 at::Tensor on_host(const at::Tensor& images) {
+  const kernels::OperationSpan span("millrace::to_planes", images);
   static const ByteTables of = byte_tables();
   std::vector<std::int64_t> shape = images.sizes().vec();
   const std::int64_t height = shape[shape.size() - 3], width = shape[shape.size() - 2], places = height * width;

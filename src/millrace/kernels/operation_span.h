@@ -1,0 +1,31 @@
+// A kernel of ours in a profile, as an operation beside LibTorch's.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/record_function.h>
+
+#include <array>
+#include <optional>
+#include <span>
+#include <utility>
+
+namespace millrace::kernels {
+
+// From here to the end of the scope, with the shapes of `inputs`, undefined ones too. `name` is "millrace::gelu" and lives for
+// ever. Without a profiler it costs what each of LibTorch's operations pays as well: the question whether there is one.
+class OperationSpan {
+ public:
+  template <class... Inputs>
+  explicit OperationSpan(const char* name, const Inputs&... inputs) {
+    if (auto callbacks = at::getStepCallbacksUnlessEmpty(at::RecordScope::FUNCTION)) [[unlikely]]
+      begin(std::move(*callbacks), name, std::array<const at::Tensor*, sizeof...(inputs)>{&inputs...});
+  }
+  OperationSpan(const OperationSpan&) = delete;
+  OperationSpan& operator=(const OperationSpan&) = delete;
+
+ private:
+  void begin(at::StepCallbacks callbacks, const char* name, std::span<const at::Tensor* const> inputs);
+  std::optional<at::RecordFunction> function_;
+};
+
+}  // namespace millrace::kernels

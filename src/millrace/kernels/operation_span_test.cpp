@@ -1,0 +1,64 @@
+#include "millrace/kernels/operation_span.h"
+
+#include <ATen/ops/ones.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "millrace/kernels/kernels.h"
+
+namespace millrace::kernels {
+namespace {
+
+thread_local std::vector<std::string> seen;
+
+std::unique_ptr<at::ObserverContext> note(const at::RecordFunction& function) {
+  std::string text = function.name();
+  for (const c10::IValue& input : function.inputs()) {
+    if (!input.isTensor()) continue;
+    text += input.toTensor().defined() ? " " + std::to_string(input.toTensor().numel()) : " none";
+  }
+  seen.push_back(text);
+  return nullptr;
+}
+
+class Watched {
+ public:
+  Watched()
+      : handle_(
+            at::addThreadLocalCallback(at::RecordFunctionCallback(&note).needsInputs(true).scopes({at::RecordScope::FUNCTION}))) {
+    seen.clear();
+  }
+  ~Watched() { at::removeCallback(handle_); }
+  Watched(const Watched&) = delete;
+  Watched& operator=(const Watched&) = delete;
+
+ private:
+  at::CallbackHandle handle_;
+};
+
+TEST(OperationSpan, NamesAKernelAndItsInputs) {
+  const at::Tensor x = at::ones({4, 8});
+  const Watched watched;
+  { const OperationSpan span("millrace::some", x, at::Tensor()); }
+  EXPECT_THAT(seen, testing::ElementsAre("millrace::some 32 none"));
+}
+
+TEST(OperationSpan, StandsAroundTheKernelsOfLayers) {
+  const at::Tensor x = at::ones({4, 8});
+  const Watched watched;
+  static_cast<void>(gelu_dropout(x, {}));
+  ASSERT_FALSE(seen.empty());
+  EXPECT_EQ(seen.front(), "millrace::gelu_dropout 32") << "before the operations within it";
+}
+
+TEST(OperationSpan, IsNothingWithoutAProfiler) {
+  seen.clear();
+  { const OperationSpan span("millrace::some", at::ones({1})); }
+  EXPECT_TRUE(seen.empty());
+}
+
+}  // namespace
+}  // namespace millrace::kernels
