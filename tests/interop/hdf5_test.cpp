@@ -77,6 +77,29 @@ TEST(Hdf5Interop, RealFilesBitForBit) {
   }
 }
 
+// One short text is no data set, but what it says is known.
+TEST(Hdf5Interop, ShortTextsOfFixedAndOfAnyLength) {
+  MR_NEEDS_PYTHON("h5py, numpy");
+  const interop::ScratchFolder folder("interop-hdf5-text");
+  const std::string path = (folder.path() / "text.h5").string();
+  const auto made = run_python(R"(
+import h5py, numpy as np, sys
+with h5py.File(sys.argv[1], "w") as f:
+    f["fixed"] = np.bytes_("Jy"); f["any"] = "kelvin µ"; f["padded"] = np.array([b"mK "], "S3")
+    f["long"] = np.bytes_("x" * 2000); f["many"] = np.array([b"a", b"b"]); f["empty"] = ""
+    f.create_dataset("space", data=np.array(b"sr  "), dtype=h5py.string_dtype("ascii", 4)))",
+                               {path});
+  ASSERT_EQ(made.status, 0) << made.output;
+  std::map<std::string, std::string> found;
+  for (const auto& [name, reason, text] : hdf5::File::open(path)->unreadable()) {
+    EXPECT_EQ(reason, "text");
+    found[name] = text;
+  }
+  const std::map<std::string, std::string> expected = {{"/fixed", "Jy"}, {"/any", "kelvin µ"}, {"/padded", "mK "}, {"/long", ""},
+                                                       {"/many", ""},    {"/empty", ""},       {"/space", "sr  "}};
+  EXPECT_EQ(found, expected);
+}
+
 // What only other programs write: byte orders, virtual, compact and sparse data sets, filters the fast path does not know.
 constexpr const char* kMake = R"(
 import sys

@@ -35,6 +35,7 @@ struct Dataset {
 struct Unreadable {
   std::string name;
   std::string reason;
+  std::string text = {};  // what it says, when it is one text of at most 1024 bytes: any bytes, but no zero among them
 };
 
 struct OpenOptions {

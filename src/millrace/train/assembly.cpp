@@ -136,7 +136,7 @@ void Assembly::make_recipe(const RecipePlaces& places) {
   context_.switches = &switches_;
   context_.places = places;
   context_.seed = static_cast<std::uint64_t>(config_.train.seed);
-  context_.notice = [this](const std::string& text) { notices_.push_back(text); };
+  context_.notice = [this](const std::string& text) { tell_ ? tell_(text) : notices_.push_back(text); };
   torch::manual_seed(context_.seed);
   recipe_ = make_guarded(request_.recipe, request_.make, request_.config.values, context_);
   if (weights_) recipe_->load_state(weights_->recipe);

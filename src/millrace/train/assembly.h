@@ -75,6 +75,8 @@ class Assembly {
   // What the parts take now; the activations are what a step needs beside them. `step_peak`: the most tensors held in a step.
   [[nodiscard]] MemoryAccount memory_account(std::uint64_t step_peak, bool copies_snapshots) const;
   [[nodiscard]] std::vector<std::string>& notices() noexcept { return notices_; }  // of the recipe, until the plan is shown
+  // What the recipe says from now on goes there, on the loop's thread.
+  void tell_notices_to(std::function<void(const std::string&)> tell) { tell_ = std::move(tell); }
 
   [[nodiscard]] std::int64_t total_steps() const;  // 0 = open end, or not known before make_loaders()
   [[nodiscard]] std::int64_t steps_per_epoch() const;
@@ -116,6 +118,7 @@ class Assembly {
   } bare_;                            // private memory of the process before anything was made, and its heap
   std::unique_ptr<Weights> weights_;  // until make_recipe()
   std::vector<std::string> notices_;
+  std::function<void(const std::string&)> tell_;
   Json kept_;
   std::unique_ptr<Recipe> recipe_;
   struct {

@@ -151,7 +151,7 @@ void Session::tell_choices() {
     console().line("resumed from step " + with_commas(resumed_->content.step) + " of " +
                    resumed_->from.parent_path().parent_path().string());
   }
-  if (folder_ == nullptr) return;
+  if (folder_ == nullptr) return assembly_.tell_notices_to([this](const std::string& said) { console().notice(said); });
   folder_->write(run_files::kConfig, config_text(assembly_.request().config));
   folder_->write(run_files::kPlan, assembly_.plan().to_json().dump(2) + "\n");
   log_->write("start", {{"recipe", assembly_.request().recipe},
@@ -161,6 +161,10 @@ void Session::tell_choices() {
                         {"notices", assembly_.notices()},
                         {"plan", assembly_.plan().to_json()},
                         {"versions", versions()}});
+  assembly_.tell_notices_to([this](const std::string& said) {
+    console().notice(said);
+    log_->write("notice", {{"text", said}, {"step", trainer_->step()}});
+  });
 }
 
 std::vector<std::string> Session::samples() {

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 
 #include "millrace/base/hash.h"
@@ -23,6 +24,7 @@ constexpr std::int64_t kMaxChunkBytes = std::int64_t{1} << 30U;
 constexpr std::int64_t kMaxDigestBytes = std::int64_t{1} << 24U;
 constexpr std::size_t kMaxListed = 100'000;
 constexpr std::ptrdiff_t kMaxLevels = 64;
+constexpr std::size_t kMaxText = 1024;
 
 struct Plan {
   std::vector<std::uint32_t> filters;
@@ -296,6 +298,30 @@ std::vector<std::string> all_datasets(hid_t file) {
   return std::move(walk.names);
 }
 
+// What a data set says that is one short text, of fixed or of any length; "" for all others.
+std::string text_of(hid_t file, const std::string& name) {
+  const Id dataset = owned(H5Dopen2(file, name.c_str(), H5P_DEFAULT));
+  const Id type = owned(H5Dget_type(dataset.get()));
+  const Id space = owned(H5Dget_space(dataset.get()));
+  if (H5Tget_class(type.get()) != H5T_STRING || H5Sget_simple_extent_npoints(space.get()) != 1) return {};
+  const auto read = [&](void* to) { return H5Dread(dataset.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, to); };
+  std::string text;
+  if (H5Tis_variable_str(type.get()) > 0) {
+    char* words = nullptr;
+    check(read(static_cast<void*>(&words)));
+    if (words != nullptr) text.assign(words, strnlen(words, kMaxText + 1));
+    check(H5Dvlen_reclaim(type.get(), space.get(), H5P_DEFAULT, static_cast<void*>(&words)));
+    return text.size() <= kMaxText ? text : std::string();
+  }
+  const std::size_t size = H5Tget_size(type.get());
+  if (size == 0 || size > kMaxText) return {};
+  text.resize(size);
+  check(read(text.data()));
+  text.resize(strnlen(text.c_str(), size));
+  if (H5Tget_strpad(type.get()) == H5T_STR_SPACEPAD) text.erase(text.find_last_not_of(' ') + 1);
+  return text;
+}
+
 }  // namespace
 
 std::string describe(int descriptor, const std::string& request) {
@@ -317,7 +343,15 @@ std::string describe(int descriptor, const std::string& request) {
         answer.text("").text(one.bytes());
       } catch (const LibraryError& error) {
         stop_recording();
-        answer.text(error.what()).text("");
+        const std::string reason = error.what();
+        std::string says;
+        if (reason == "text") {
+          try {
+            says = text_of(file.get(), name);
+          } catch (const LibraryError&) {  // it stays unread
+          }
+        }
+        answer.text(reason).text(says);
       }
     }
   } catch (const MissingError& error) {

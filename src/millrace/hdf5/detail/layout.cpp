@@ -145,7 +145,7 @@ Contents read_contents(std::string_view answer, const std::filesystem::path& fil
     if (failure.empty()) {
       contents.readable.push_back(read_layout(WireReader(layout), std::move(dataset), file, file_bytes));
     } else {
-      contents.unreadable.push_back({std::move(dataset), failure});
+      contents.unreadable.push_back({std::move(dataset), failure, layout});
     }
   }
   return contents;

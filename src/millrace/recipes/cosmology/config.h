@@ -15,6 +15,7 @@ enum class Activation : std::uint8_t { smooth_leaky, silu };
 enum class LossKind : std::uint8_t { logmse, mse, logcosh };
 enum class PcaMode : std::uint8_t { stored, batch };
 enum class Transform : std::uint8_t { linear, arcsinh };
+enum class Padding : std::uint8_t { none, circular, mirror };
 
 struct RecipeConfig {
   std::string signal_dir;
@@ -24,6 +25,7 @@ struct RecipeConfig {
   std::vector<double> band_mhz = {500, 600};
   std::int64_t ra_keep = 1024;
   std::int64_t split = 4;
+  Padding pad = Padding::none;
   double scale = 1e5;
   std::int64_t filters = 16;
   Activation act = Activation::smooth_leaky;
@@ -52,6 +54,9 @@ struct RecipeConfig {
         field<&C::band_mhz>("Lower and upper edge of the band, for files without /index_map/freq.").size(2).above(0),
         field<&C::ra_keep>("RA samples kept from the start; the rest is masked and never read.").min(4),
         field<&C::split>("Chunks along RA; each is a sample of the network.").min(1),
+        field<&C::pad>(
+            "What makes baselines, frequencies and a chunk's RA multiples of 4, as the network needs: circular repeats the "
+            "beginning, mirror mirrors the ends. Left out of loss, metrics and output. none: other lengths are refused."),
         field<&C::scale>("Factor after cleaning, so that the network sees numbers around one.").above(0),
         field<&C::filters>("Channels of the U-Net's first layer.").min(1),
         field<&C::act>("Activation."),

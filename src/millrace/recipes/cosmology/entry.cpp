@@ -46,7 +46,8 @@ Entry entry() {
   entry.make_data = make_data;
   entry.predicts = {.inputs = {{"x", DType::c64, "[rows,baselines,frequencies,RA]", "visibilities with foreground, kelvin"}},
                     .outputs = {{"signal", DType::c64, "[rows,baselines,frequencies,RA]", "the 21 cm signal in them, kelvin"}}};
-  entry.commands = {{"pca", "fit foreground components, or compare them with those of each batch", pca_command}};
+  entry.commands = {{"pca", "fit foreground components, or compare them with those of each batch", pca_command},
+                    {"uvh5", "make a run's folder from an interferometer's uvh5 files", uvh5_command}};
   entry.bench_shapes = {cpu_small()};
   return entry;
 }

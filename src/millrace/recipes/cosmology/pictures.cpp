@@ -23,12 +23,13 @@ std::optional<picture::Extent> extent_of(const std::vector<double>& freq_mhz) {
 Picture draw_maps(const Shown& shown, const RecipeConfig& recipe, const std::vector<double>& freq_mhz) {
   // Signals are sparse: a baseline without one would show nothing but what the network makes up.
   const auto baseline = shown.truth.select(0, 0).square().sum(at::IntArrayRef{0, 1}).argmax().item<std::int64_t>();
-  const auto millikelvin = [&](const at::Tensor& volume) {  // (R, f)
+  const bool kelvin = shown.unit.empty() || shown.unit == "K";
+  const auto in_unit = [&](const at::Tensor& volume) {  // (R, f), kelvin as millikelvin
     const at::Tensor map = volume.select(0, 0).select(2, baseline).to(at::kCPU, at::kDouble);
-    return (recipe.target_transform == Transform::arcsinh ? map.sinh() : map) * (1e3 / recipe.scale);
+    return (recipe.target_transform == Transform::arcsinh ? map.sinh() : map) * ((kelvin ? 1e3 : 1) / recipe.scale);
   };
-  const at::Tensor truth = millikelvin(shown.truth);
-  const at::Tensor recovered = millikelvin(shown.recovered);
+  const at::Tensor truth = in_unit(shown.truth);
+  const at::Tensor recovered = in_unit(shown.recovered);
   const double far = 3 * truth.square().mean().sqrt().item<double>();
   const auto extent = extent_of(freq_mhz);
   picture::Maps maps{.name = "maps",
@@ -38,21 +39,22 @@ Picture draw_maps(const Shown& shown, const RecipeConfig& recipe, const std::vec
                      .x = {.label = extent ? "frequency" : "channel", .unit = extent ? "MHz" : ""},
                      .y = {.label = "RA sample"},
                      .x_extent = extent,
-                     .value = {.label = "brightness", .unit = "mK"},
+                     .value = {.label = kelvin ? "brightness" : "visibility", .unit = kelvin ? "mK" : shown.unit},
                      .colours = picture::ColourMap::diverging,
                      .maps = {}};
   if (std::isfinite(far) && far > 0) maps.value.limits = picture::Range{-far, far};
   const auto add = [&](const std::string& title, const at::Tensor& map) {
     maps.maps.push_back({.title = title, .height = map.size(0), .width = map.size(1), .values = host_values<float>(map)});
   };
-  add("input", millikelvin(shown.input));
+  add("input", in_unit(shown.input));
   add("truth", truth);
   add("recovered", recovered);
   add("residual", recovered - truth);
   return picture::maps(maps);
 }
 
-Picture draw_delay(const DelaySpectra& spectra, const RecipeConfig& recipe, const std::vector<double>& freq_mhz) {
+Picture draw_delay(const DelaySpectra& spectra, const RecipeConfig& recipe, const std::vector<double>& freq_mhz,
+                   const std::string& unit) {
   const bool transformed = recipe.target_transform == Transform::arcsinh;
   const std::int64_t channels = spectra.truth.numel();
   const bool known =
@@ -64,13 +66,14 @@ Picture draw_delay(const DelaySpectra& spectra, const RecipeConfig& recipe, cons
     const auto turns = static_cast<double>(i - zero);
     delay.push_back(known ? 1e3 * turns / (static_cast<double>(channels) * width) : turns);
   }
-  picture::Curves curves{
-      .name = "delay_residual",
-      .title = "Delay spectra, summed over the validation",
-      .caption = "Smooth foregrounds gather around zero, the signal does not.",
-      .x = {.label = "delay", .unit = known ? "ns" : ""},
-      .y = {.label = transformed ? "power after arcsinh" : "power", .unit = transformed ? "" : "K²", .logarithmic = true},
-      .series = {}};
+  picture::Curves curves{.name = "delay_residual",
+                         .title = "Delay spectra, summed over the validation",
+                         .caption = "Smooth foregrounds gather around zero, the signal does not.",
+                         .x = {.label = "delay", .unit = known ? "ns" : ""},
+                         .y = {.label = transformed ? "power after arcsinh" : "power",
+                               .unit = transformed ? "" : (unit.empty() ? "K" : unit) + "²",
+                               .logarithmic = true},
+                         .series = {}};
   double high = 0;
   double low = std::numeric_limits<double>::max();
   const auto add = [&](const std::string& name, const at::Tensor& power) {

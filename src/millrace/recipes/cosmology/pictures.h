@@ -16,15 +16,18 @@ namespace millrace::recipes::cosmology {
 struct Shown {
   at::Tensor input, truth, recovered;  // undefined: there is none
   std::string sample;                  // the name of the signal file; "" when nobody knows
+  std::string unit = {};               // of the visibilities; "": kelvin
 };
 
-// "maps": input, truth, recovered and residual (recovered - truth), the real part in millikelvin over frequency (across) and RA
-// (down), the baseline with the most signal; blue below zero, red above, one scale: three times the truth's rms. freq_mhz: the
-// centres of the channels; empty: they are numbered.
+// "maps": input, truth, recovered and residual (recovered - truth), the real part (kelvin as millikelvin) over frequency (across)
+// and RA (down), the baseline with the most signal; blue below zero, red above, one scale: three times the truth's rms. freq_mhz:
+// the centres of the channels; empty: they are numbered.
 [[nodiscard]] Picture draw_maps(const Shown& shown, const RecipeConfig& recipe, const std::vector<double>& freq_mhz);
 
 // "delay_residual": power against delay, logarithmic, the best twelve decades at most: truth, recovered, what the network leaves
 // (recovered - truth) and what the input alone leaves (input - truth), summed over a validation.
-[[nodiscard]] Picture draw_delay(const DelaySpectra& spectra, const RecipeConfig& recipe, const std::vector<double>& freq_mhz);
+// `unit` as in Shown.
+[[nodiscard]] Picture draw_delay(const DelaySpectra& spectra, const RecipeConfig& recipe, const std::vector<double>& freq_mhz,
+                                 const std::string& unit = "");
 
 }  // namespace millrace::recipes::cosmology

@@ -7,6 +7,8 @@
 #include <numbers>
 
 #include "millrace/base/error.h"
+#include "millrace/base/format.h"
+#include "millrace/recipes/cosmology/padding.h"
 #include "millrace/recipes/cosmology/preprocess.h"
 #include "millrace/recipes/cosmology/sky_pca.h"
 #include "millrace/recipes/cosmology/sky_source.h"
@@ -45,12 +47,12 @@ void Cosmology::before_training() {
   const SkyFolders folders = sky_folders(recipe_, context_.config->data);
   sky_ = open_sky(recipe_, folders.signal, folders.foreground, context_.seed, open_);
   for (const std::string& text : sky_->told) context_.say(text);
-  if (recipe_.pca.value_or(PcaMode::stored) == PcaMode::batch) return;
-  if (pca_) {  // a trained model keeps its own
-    check_pca(*pca_, recipe_, *sky_, "the model's snapshot", context_.notice);
-  } else if (!context_.places.plan_only) {
-    pca_ = stored_pca(recipe_, *sky_, recipe_.pca_components_path, context_, context_.notice);
-  }
+  for (const std::string& text : check_validation_sky(*sky_)) context_.say(text);
+  const bool stored = recipe_.pca.value_or(PcaMode::stored) == PcaMode::stored;
+  if (pca_ && stored) return check_pca(*pca_, recipe_, *sky_, "the model's snapshot", context_.notice);  // keeps its own
+  if (context_.places.plan_only) return;
+  if (stored) pca_ = stored_pca(recipe_, *sky_, recipe_.pca_components_path, context_, context_.notice);
+  for (const std::string& text : check_training_sky(recipe_, *sky_, pca_ ? &*pca_ : nullptr, context_.seed)) context_.say(text);
 }
 
 data::Pipeline Cosmology::data(Split split) {
@@ -92,6 +94,11 @@ bool Cosmology::set_layout(Layout layout) {
   return true;
 }
 
+at::Tensor Cosmology::recover(const at::Tensor& input) {
+  if (recipe_.pad == Padding::none) return model().forward(input);
+  return unpadded(model().forward(padded(input, recipe_.pad)), input);
+}
+
 // ---- 4 loss
 
 Loss loss_of(const at::Tensor& predicted, const at::Tensor& target, LossKind kind) {
@@ -110,7 +117,7 @@ Loss loss_of(const at::Tensor& predicted, const at::Tensor& target, LossKind kin
 
 std::vector<Objective> Cosmology::objectives() {
   const auto loss = [this](const Batch& batch, const StepContext&) {
-    const at::Tensor predicted = model().forward(batch["input"]).to(at::kFloat);
+    const at::Tensor predicted = recover(batch["input"]).to(at::kFloat);
     Loss result = loss_of(predicted, batch["target"], recipe_.loss);
     result.outputs = {{"predicted", predicted}};
     return result;
@@ -129,7 +136,8 @@ void Cosmology::measure(const Batch& batch, const StepResult& result, metrics::B
   const at::Tensor left = (input - truth).square().sum();
   board.add_correlation("corr", recovered, truth);
   board.add_correlation("pca_corr", input, truth);
-  board.add("residual_power", (recovered - truth).square().sum(), power);
+  const at::Tensor residual = (recovered - truth).square().sum();
+  board.add("residual_power", residual, power);
   board.add("pca_residual_power", left, power);
   board.add_log("pca_logmse", left, at::scalar_tensor(static_cast<double>(truth.numel()), truth.options()));
   DelaySpectra here;
@@ -138,23 +146,38 @@ void Cosmology::measure(const Batch& batch, const StepResult& result, metrics::B
   board.add("pca_delay_residual", here.input_residual.sum(), here.truth.sum());
   if (batch.split() == Split::train) return;
   spectra_ += here;
+  left_ = left_.defined() ? left_ + residual : residual.clone();
+  power_ = power_.defined() ? power_ + power : power.clone();
   if (!shown_.truth.defined()) {
     const std::vector<std::int64_t>& samples = batch.groups().front().indices;
     const bool known = !samples.empty() && static_cast<std::size_t>(samples[0]) < judged_.signal.size();
     const std::string name = known ? judged_.signal[static_cast<std::size_t>(samples[0])]->path().filename().string() : "";
-    shown_ = {.input = input[0].clone(), .truth = truth[0].clone(), .recovered = recovered[0].clone(), .sample = name};
+    shown_ = {.input = input[0].clone(),
+              .truth = truth[0].clone(),
+              .recovered = recovered[0].clone(),
+              .sample = name,
+              .unit = sky_ ? sky_->unit : ""};
   }
 }
 
 void Cosmology::begin_validation() {
   spectra_ = {};
   shown_ = {};
+  left_ = power_ = at::Tensor();
+}
+
+void Cosmology::end_validation(metrics::Board&) {
+  if (!left_.defined() || !pinned_.add(left_.item<double>(), power_.item<double>())) return;
+  context_.say(
+      "three validations in a row end with " + percent(left_.item<double>() / power_.item<double>(), 1) +
+      " of the signal's power: the network answers zero, or as good as. Next: see what PCA leaves (pca_residual_power; "
+      "raise recipe.n_fg or flag interference), make recipe.scale bring the signal to about one, or raise optim.learning_rate");
 }
 
 std::vector<Picture> Cosmology::draw() {
   if (!shown_.truth.defined()) return {};
   const std::vector<double> freq_mhz = sky_ ? sky_->freq_mhz : std::vector<double>{};
-  return {draw_maps(shown_, recipe_, freq_mhz), draw_delay(spectra_, recipe_, freq_mhz)};
+  return {draw_maps(shown_, recipe_, freq_mhz), draw_delay(spectra_, recipe_, freq_mhz, shown_.unit)};
 }
 
 }  // namespace millrace::recipes::cosmology

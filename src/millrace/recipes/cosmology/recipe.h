@@ -14,6 +14,7 @@
 #include "millrace/recipes/cosmology/config.h"
 #include "millrace/recipes/cosmology/model.h"
 #include "millrace/recipes/cosmology/pictures.h"
+#include "millrace/recipes/cosmology/sky_checks.h"
 #include "millrace/recipes/cosmology/sky_files.h"
 #include "millrace/recipes/cosmology/spectra.h"
 #include "millrace/train/entry.h"
@@ -33,6 +34,7 @@ class Cosmology final : public Recipe {
   bool set_layout(Layout layout) override;
   std::vector<Objective> objectives() override;
   void begin_validation() override;
+  void end_validation(metrics::Board& board) override;
   void measure(const Batch& batch, const StepResult& result, metrics::Board& board) override;
 
   State state() const override;  // the foreground components
@@ -43,6 +45,7 @@ class Cosmology final : public Recipe {
 
  private:
   void use_given_components();
+  at::Tensor recover(const at::Tensor& input);  // through the model; padded before it and cut after it as recipe.pad says
 
   Context context_;
   OpenSky open_;
@@ -52,9 +55,11 @@ class Cosmology final : public Recipe {
   std::optional<Sky> sky_;
   std::optional<nn::ForegroundPca> pca_;
   std::shared_ptr<UNet> model_;
-  DelaySpectra spectra_;  // of the validation under way
-  Shown shown_;           // its first chunk
-  SkyFiles judged_;       // what the batches of validation are made of: the validation's files, or those of recipe.test_dir
+  DelaySpectra spectra_;     // of the validation under way
+  Shown shown_;              // its first chunk
+  at::Tensor left_, power_;  // its sums: of recovered minus truth and of truth, squared
+  PinnedLoss pinned_;
+  SkyFiles judged_;  // what the batches of validation are made of: the validation's files, or those of recipe.test_dir
 };
 
 // The folders a config names: recipe.signal_dir, else data.dir/signal; recipe.foreground_dir, else data.dir/foreground.

@@ -8,6 +8,7 @@
 #include "millrace/base/format.h"
 #include "millrace/base/hash.h"
 #include "millrace/base/philox.h"
+#include "millrace/recipes/cosmology/sky_problems.h"
 
 namespace millrace::recipes::cosmology {
 namespace {
@@ -15,6 +16,8 @@ namespace {
 constexpr std::uint64_t kSplitKey = 21;  // of the split's draws among the other uses of the seed
 constexpr double kTrainingShare = 0.9;
 constexpr auto kFrequencies = "/index_map/freq";
+constexpr auto kUnit = "/index_map/unit";
+constexpr std::int64_t kLongestUnit = 64;
 
 std::string name_of_file(const hdf5::File& file) { return file.path().filename().string(); }
 
@@ -35,10 +38,10 @@ SplitPaths split_list(const std::vector<std::filesystem::path>& files, Philox& r
 
 // The complex cube of a file, or why it can't be used.
 const hdf5::Dataset& cube_of(const hdf5::File& file, const RecipeConfig& recipe) {
-  const std::string next = "name the dataset with recipe.vis_dataset; a uvh5 file: run tools/uvh5_to_vis.py";
+  const std::string next = "name the dataset with recipe.vis_dataset; a uvh5 file: run millrace uvh5";
   const auto sets = file.datasets();
   const auto it = std::find_if(sets.begin(), sets.end(), [&](const auto& set) { return set.name == recipe.vis_dataset; });
-  for (const auto& [name, reason] : file.unreadable()) {
+  for (const auto& [name, reason, text] : file.unreadable()) {
     if (recipe.vis_dataset == name || recipe.vis_dataset.starts_with(name + "/"))
       throw DataError({name_of_file(file) + ": dataset " + recipe.vis_dataset + " can't be read: " + reason, file.path().string(),
                        "write it anew in numbers, all in this file, or name another dataset with recipe.vis_dataset"});
@@ -65,22 +68,22 @@ const hdf5::Dataset& cube_of(const hdf5::File& file, const RecipeConfig& recipe)
   return *it;
 }
 
-void check_sizes(const hdf5::File& file, const Shape& shape, const RecipeConfig& recipe) {
+void check_sizes(const hdf5::File& file, const Shape& shape, const RecipeConfig& recipe, std::vector<Problem>& problems) {
   const std::string where = file.path().string();
   if (shape[2] < recipe.ra_keep) {
-    throw DataError(
+    problems.push_back(
         {name_of_file(file) + " has " + std::to_string(shape[2]) + " RA samples, ra_keep is " + std::to_string(recipe.ra_keep),
          where, "lower recipe.ra_keep (it must divide by 4*split = " + std::to_string(4 * recipe.split) + ")"});
   }
   for (const auto& [size, what] : {std::pair{shape[0], "baselines"}, std::pair{shape[1], "frequencies"}}) {
-    if (size % 4 == 0) continue;
-    throw DataError({name_of_file(file) + " has " + std::to_string(size) + " " + what + ", which does not divide by 4", where,
-                     "regrid or cut the files: the U-Net halves each axis twice"});
+    if (size % 4 == 0 || recipe.pad != Padding::none) continue;
+    problems.push_back({name_of_file(file) + " has " + std::to_string(size) + " " + what + ", which does not divide by 4", where,
+                        "set recipe.pad=mirror or circular, or cut the files: the U-Net halves each axis twice"});
   }
   if (recipe.n_fg >= shape[1]) {
-    throw DataError({"n_fg is " + std::to_string(recipe.n_fg) + ", " + name_of_file(file) + " has " + std::to_string(shape[1]) +
-                         " frequencies",
-                     where, "lower recipe.n_fg"});
+    problems.push_back({"n_fg is " + std::to_string(recipe.n_fg) + ", " + name_of_file(file) + " has " +
+                            std::to_string(shape[1]) + " frequencies",
+                        where, "lower recipe.n_fg"});
   }
 }
 
@@ -99,11 +102,46 @@ std::vector<double> frequencies_of(const hdf5::File& file, const RecipeConfig& r
   return centres;
 }
 
+// What the converter of uvh5 files writes there; "" in files that say nothing.
+std::string unit_of(const hdf5::File& file) {
+  const auto sets = file.datasets();
+  const auto it = std::find_if(sets.begin(), sets.end(), [](const auto& set) { return set.name == kUnit; });
+  if (it == sets.end() || it->dtype != DType::u8 || it->shape.size() != 1 || it->shape[0] > kLongestUnit) return {};
+  std::string unit(static_cast<std::size_t>(it->shape[0]), ' ');
+  const std::int64_t zero = 0;
+  file.read(kUnit, {&zero, 1}, it->shape, std::as_writable_bytes(std::span(unit)));
+  return printable(unit);
+}
+
+bool holds_uvh5(const std::filesystem::path& folder) {
+  std::error_code error;
+  const std::filesystem::directory_iterator entries(folder.empty() ? "." : folder, error);
+  return std::any_of(begin(entries), end(entries), [](const auto& entry) { return entry.path().extension() == ".uvh5"; });
+}
+
+// The shape that most of the files have.
+Shape usual_shape(const std::vector<std::pair<SkyFile, Shape>>& files) {
+  const std::pair<SkyFile, Shape>* usual = nullptr;
+  std::ptrdiff_t most = 0;
+  for (const auto& file : files) {
+    const auto same = std::count_if(files.begin(), files.end(), [&](const auto& other) { return other.second == file.second; });
+    if (same <= most) continue;
+    most = same;
+    usual = &file;
+    if (2 * most > static_cast<std::ptrdiff_t>(files.size())) break;
+  }
+  return usual->second;
+}
+
 }  // namespace
 
 OpenSky open_hdf5(hdf5::OpenOptions options) {
   return [options = std::move(options)](std::span<const std::filesystem::path> paths) {
-    return hdf5::File::open_all(paths, {}, {}, options);
+    std::vector<Problem> problems;
+    const auto failed = [&](std::size_t, const DataError& error) { problems.push_back(error.message()); };
+    std::vector<SkyFile> files = hdf5::File::open_all(paths, {}, failed, options);
+    refuse_all(problems);
+    return files;
   };
 }
 
@@ -115,8 +153,13 @@ std::vector<std::filesystem::path> sky_paths(const std::filesystem::path& folder
     if ((suffix == ".h5" || suffix == ".hdf5") && !entry.is_directory()) files.push_back(entry.path());
   }
   if (files.empty()) {
-    throw DataError({key + " holds no .h5 file", folder.string() + (error ? ": " + error.message() : ""),
-                     "set recipe." + key + ", or make some: millrace make-data cosmology"});
+    const std::filesystem::path above = folder.parent_path();
+    const bool here = holds_uvh5(folder);
+    const std::string next = here || holds_uvh5(above)
+                                 ? "make a run's folders of the uvh5 files there: millrace uvh5 " +
+                                       (here ? folder : above).string() + " --out sky --signal FOLDER, or --make-signal RMS"
+                                 : "set recipe." + key + ", or make some: millrace make-data cosmology";
+    throw DataError({key + " holds no .h5 file", folder.string() + (error ? ": " + error.message() : ""), next});
   }
   std::sort(files.begin(), files.end());
   return files;
@@ -135,11 +178,16 @@ SplitOfSky split_sky(const std::vector<std::filesystem::path>& signal, const std
 
 std::vector<Problem> problems_of(const RecipeConfig& recipe) {
   std::vector<Problem> problems;
-  if (recipe.ra_keep % 4 != 0 || recipe.ra_keep / 4 % recipe.split != 0) {  // 64 bits need not hold 4*split
+  if (recipe.pad != Padding::none) {
+    if (recipe.ra_keep % recipe.split != 0)
+      problems.push_back(
+          {"ra_keep " + std::to_string(recipe.ra_keep) + " does not divide by split = " + std::to_string(recipe.split),
+           "recipe.ra_keep, recipe.split", "choose a multiple: recipe.pad makes each chunk long enough, all of one length"});
+  } else if (recipe.ra_keep % 4 != 0 || recipe.ra_keep / 4 % recipe.split != 0) {  // 64 bits need not hold 4*split
     const bool fits = recipe.split <= std::numeric_limits<std::int64_t>::max() / 4;
     problems.push_back({"ra_keep " + std::to_string(recipe.ra_keep) + " does not divide by 4*split = " +
                             (fits ? std::to_string(4 * recipe.split) : "4*" + std::to_string(recipe.split)),
-                        "recipe.ra_keep, recipe.split", "each chunk is halved twice: choose a multiple"});
+                        "recipe.ra_keep, recipe.split", "each chunk is halved twice: choose a multiple, or set recipe.pad"});
   }
   if (recipe.num_train == 0)
     problems.push_back({"num_train is 0: there is nothing to train on", "recipe.num_train", "-1 takes all files"});
@@ -150,27 +198,24 @@ std::vector<Problem> problems_of(const RecipeConfig& recipe) {
 
 Sky open_sky(const RecipeConfig& recipe, const std::filesystem::path& signal_dir, const std::filesystem::path& foreground_dir,
              std::uint64_t seed, const OpenSky& open) {
-  const auto signal = sky_paths(signal_dir, "signal_dir");
-  const auto foreground = sky_paths(foreground_dir, "foreground_dir");
+  std::vector<Problem> problems;
+  std::vector<std::filesystem::path> signal;
+  std::vector<std::filesystem::path> foreground;
+  collect(problems, [&] { signal = sky_paths(signal_dir, "signal_dir"); });
+  collect(problems, [&] { foreground = sky_paths(foreground_dir, "foreground_dir"); });
+  refuse_all(problems);
   SplitOfSky split = split_sky(signal, foreground, seed, recipe.num_train);
   Sky sky;
   sky.told = std::move(split.told);
-  SkyFile first;
+  std::vector<std::pair<SkyFile, Shape>> all;
   Sha256 digest;
   const auto take = [&](const std::vector<std::filesystem::path>& paths, std::vector<SkyFile>& files) {
-    for (SkyFile& file : open(paths)) {
-      const hdf5::Dataset& cube = cube_of(*file, recipe);
-      if (!first) {
-        first = file;
-        sky.shape = cube.shape;
-        check_sizes(*file, cube.shape, recipe);
-      } else if (cube.shape != sky.shape) {
-        throw DataError({name_of_file(*file) + " " + recipe.vis_dataset + " is " + to_text(cube.shape) + ", " +
-                             name_of_file(*first) + " has " + to_text(sky.shape),
-                         file->path().string(), "remove or regrid the file"});
-      }
-      digest.update(name_of_file(*file) + to_text(cube.shape) + std::to_string(file->size()) + "\n");
-      files.push_back(std::move(file));
+    collect(problems, [&] { files = open(paths); });
+    for (const SkyFile& file : files) {
+      collect(problems, [&] {
+        all.emplace_back(file, cube_of(*file, recipe).shape);
+        digest.update(name_of_file(*file) + to_text(all.back().second) + std::to_string(file->size()) + "\n");
+      });
     }
     digest.update("|");
   };
@@ -178,6 +223,24 @@ Sky open_sky(const RecipeConfig& recipe, const std::filesystem::path& signal_dir
   take(split.foreground.train, sky.train.foreground);
   take(split.signal.validation, sky.validation.signal);
   take(split.foreground.validation, sky.validation.foreground);
+  if (all.empty()) refuse_all(problems);
+  sky.shape = usual_shape(all);
+  const SkyFile& first = std::find_if(all.begin(), all.end(), [&](const auto& file) { return file.second == sky.shape; })->first;
+  for (const auto& [file, shape] : all) {
+    if (shape != sky.shape)
+      problems.push_back({name_of_file(*file) + " " + recipe.vis_dataset + " is " + to_text(shape) + ", " + name_of_file(*first) +
+                              " has " + to_text(sky.shape),
+                          file->path().string(), "remove or regrid the file"});
+  }
+  check_sizes(*first, sky.shape, recipe, problems);
+  sky.unit = unit_of(*first);
+  for (const auto& [file, shape] : all) {
+    if (const std::string unit = unit_of(*file); unit != sky.unit)
+      problems.push_back({name_of_file(*file) + " is in " + (unit.empty() ? "kelvin, as files that say nothing" : unit) + ", " +
+                              name_of_file(*first) + " in " + (sky.unit.empty() ? "kelvin, as files that say nothing" : sky.unit),
+                          file->path().string(), "bring signal and foreground to one unit"});
+  }
+  refuse_all(problems);
   digest.update(recipe.vis_dataset + " " + std::to_string(recipe.ra_keep));
   sky.fingerprint = digest.hex();
   sky.freq_mhz = frequencies_of(*first, recipe, sky.shape[1]);

@@ -29,6 +29,7 @@ struct Sky {
   SkyFiles train, validation;
   Shape shape;                    // (baselines, frequencies, RA) of every file
   std::vector<double> freq_mhz;   // centres of the channels
+  std::string unit;               // of the visibilities, where the files say; empty: kelvin
   std::vector<std::string> told;  // notices
   std::string fingerprint;        // of names, sizes, shapes and the keys that choose from them
 };
@@ -55,7 +56,7 @@ struct SplitOfSky {
 // Every file below recipe.test_dir; DataError names the first whose shape is not `shape`, that of the run's own files.
 [[nodiscard]] SkyFiles open_test_sky(const RecipeConfig& recipe, const Shape& shape, const OpenSky& open);
 
-// Opens all files, headers only, and compares them: DataError names the first that does not fit.
+// Opens all files, headers only, and compares them with the shape that most have: one DataError with all that does not fit.
 [[nodiscard]] Sky open_sky(const RecipeConfig& recipe, const std::filesystem::path& signal_dir,
                            const std::filesystem::path& foreground_dir, std::uint64_t seed, const OpenSky& open);
 

@@ -35,14 +35,18 @@ SkySource training_source(const RecipeConfig& recipe, const Sky& sky) {
   return {sky.train, sky.shape, {.dataset = recipe.vis_dataset, .ra_keep = recipe.ra_keep}};
 }
 
-at::Tensor training_input(const SkySource& source, std::int64_t index, std::uint64_t seed) {
+TrainingPair training_pair(const SkySource& source, std::int64_t index, std::uint64_t seed) {
   at::Tensor x = at::empty(source.fields()[0].shape, at::kComplexFloat);
-  const at::Tensor y = at::empty(source.fields()[1].shape, at::kComplexFloat);
+  at::Tensor y = at::empty(source.fields()[1].shape, at::kComplexFloat);
   const std::array<std::byte*, 2> fields{static_cast<std::byte*>(x.mutable_data_ptr()),
                                          static_cast<std::byte*>(y.mutable_data_ptr())};
   const std::span<const std::int64_t> one(&index, 1);
   source.read(one, {fields}, data::ReadRandom(seed, 0, one));
-  return x;
+  return {std::move(x), std::move(y)};
+}
+
+at::Tensor training_input(const SkySource& source, std::int64_t index, std::uint64_t seed) {
+  return training_pair(source, index, seed).x;
 }
 
 nn::ForegroundPca fit_pca(const RecipeConfig& recipe, const Sky& sky, std::uint64_t seed, std::int64_t num_samples,

@@ -16,6 +16,10 @@ using Tell = std::function<void(const std::string&)>;
 [[nodiscard]] std::string pca_file_name(std::int64_t n_fg);  // "pca_components_nfg11.safetensors"
 
 // The contaminated x of one training sample, complex64 (baselines, frequencies, ra_keep), as a fit sees it.
+struct TrainingPair {
+  at::Tensor x, y;
+};
+[[nodiscard]] TrainingPair training_pair(const SkySource& source, std::int64_t index, std::uint64_t seed);  // and its target
 [[nodiscard]] at::Tensor training_input(const SkySource& source, std::int64_t index, std::uint64_t seed);
 [[nodiscard]] SkySource training_source(const RecipeConfig& recipe, const Sky& sky);  // without augmentation
 

@@ -1,6 +1,7 @@
 // What a trained model keeps, tells and is used for.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/view_as_real.h>
 #include <ATen/ops/zeros_like.h>
 
 #include "millrace/base/error.h"
@@ -23,6 +24,19 @@ at::Tensor saved_tensor(const State& state, const std::string& name, const Shape
                               to_text(Shape(tensor.sizes().begin(), tensor.sizes().end())) + ", not Double " + to_text(shape));
   if (!tensor.isfinite().all().item<bool>()) refuse_part("recipe", "tensor \"" + name + "\" holds numbers that are not finite");
   return tensor.to(at::kCPU);
+}
+
+// One such value would spread over all that the convolutions reach.
+void refuse_not_finite(const at::Tensor& x) {
+  const at::Tensor bad = at::view_as_real(x).isfinite().all(-1).logical_not();
+  const auto count = bad.sum().item<std::int64_t>();
+  if (count == 0) return;
+  const at::Tensor first = bad.nonzero()[0];
+  std::string place;
+  for (std::int64_t i = 0; i < first.numel(); ++i) place += (i == 0 ? "" : ",") + std::to_string(first[i].item<std::int64_t>());
+  throw DataError({"\"x\" has " + with_commas(count) + (count == 1 ? " value" : " values") +
+                       " that are not finite, the first at [" + place + "]",
+                   "predict", "replace them: millrace uvh5 interpolates flagged ones"});
 }
 
 }  // namespace
@@ -79,17 +93,21 @@ Tensors Cosmology::predict(const Tensors& inputs) {
   use_given_components();
   const at::Tensor x = it->second.to(at::kComplexFloat).contiguous();
   const std::string shape = to_text(Shape(x.sizes().begin(), x.sizes().end()));
-  if (x.size(1) % 4 != 0 || x.size(2) % 4 != 0 || x.size(3) % (4 * recipe_.split) != 0 ||
+  const std::int64_t multiple = recipe_.pad == Padding::none ? 4 : 1;
+  if (x.size(1) % multiple != 0 || x.size(2) % multiple != 0 || x.size(3) % (multiple * recipe_.split) != 0 ||
       (pca_ && x.size(2) != pca_->frequencies())) {
-    throw UsageError({"\"x\" is " + shape +
-                          ": baselines and frequencies must divide by 4, RA by 4*split = " + std::to_string(4 * recipe_.split) +
+    const std::string lengths =
+        multiple == 1 ? "RA must divide by split = " + std::to_string(recipe_.split)
+                      : "baselines and frequencies must divide by 4, RA by 4*split = " + std::to_string(4 * recipe_.split);
+    throw UsageError({"\"x\" is " + shape + ": " + lengths +
                           (pca_ ? ", and the model has " + std::to_string(pca_->frequencies()) + " frequencies" : std::string()),
-                      "predict", "cut or regrid the input"});
+                      "predict", "cut or regrid the input, or give --recipe.pad=mirror"});
   }
+  refuse_not_finite(x);
   RecipeConfig quiet = recipe_;
   quiet.add_noise = false;  // real visibilities bring their own
   const at::Tensor input = preprocess(x, at::zeros_like(x), quiet, pca_ ? &*pca_ : nullptr, {}, fused_projection_).input;
-  at::Tensor signal = model().forward(input).to(at::kFloat);
+  at::Tensor signal = recover(input).to(at::kFloat);
   if (recipe_.predict_residual) signal = signal + input;
   if (recipe_.target_transform == Transform::arcsinh) signal = signal.sinh();
   return {{"signal", to_sky(signal / recipe_.scale, recipe_.split)}};
@@ -104,8 +122,16 @@ Facts Cosmology::facts() const {
                          "+" + std::to_string(sky_->validation.signal.size()) + " signal and " +
                          std::to_string(sky_->train.foreground.size()) + "+" +
                          std::to_string(sky_->validation.foreground.size()) + " foreground files (training+validation)";
+    if (!sky_->unit.empty()) facts.lines["unit"] = sky_->unit;
     const Shape chunk{2, recipe_.ra_keep / recipe_.split, sky_->shape[1], sky_->shape[0]};
-    facts.lines["chunks"] = std::to_string(recipe_.split) + " a sample, " + to_text(chunk) + " each";
+    std::string chunks = std::to_string(recipe_.split) + " a sample, " + to_text(chunk) + " each";
+    if (recipe_.pad != Padding::none) {
+      Shape whole = chunk;
+      for (std::size_t i = 1; i < whole.size(); ++i) whole[i] = (whole[i] + 3) / 4 * 4;
+      if (whole != chunk)
+        chunks += "; in the network " + to_text(whole) + ", " + (recipe_.pad == Padding::mirror ? "mirrored" : "circular");
+    }
+    facts.lines["chunks"] = chunks;
   }
   return facts;
 }
