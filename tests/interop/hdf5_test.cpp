@@ -91,7 +91,8 @@ with h5py.File(sys.argv[1], "w") as f:
                                {path});
   ASSERT_EQ(made.status, 0) << made.output;
   std::map<std::string, std::string> found;
-  for (const auto& [name, reason, text] : hdf5::File::open(path)->unreadable()) {
+  const auto file = hdf5::File::open(path);
+  for (const auto& [name, reason, text] : file->unreadable()) {
     EXPECT_EQ(reason, "text");
     found[name] = text;
   }

@@ -109,7 +109,7 @@ TEST_F(CosmologyTest, KeysThatDoNotFitAreRefused) {
         (void)recipe({{"recipe.ra_keep", 20}});
       }),
       "ConfigError  ra_keep 20 does not divide by 4*split = 8\n  where    recipe.ra_keep, recipe.split\n  next     each chunk "
-      "is halved twice: choose a multiple");
+      "is halved twice: choose a multiple, or set recipe.pad");
 }
 
 TEST_F(CosmologyTest, TheOriginalsJsonIsReadUnchanged) {

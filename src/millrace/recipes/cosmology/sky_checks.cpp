@@ -18,8 +18,9 @@ namespace millrace::recipes::cosmology {
 namespace {
 
 constexpr std::int64_t kSamplesLookedAt = 4;
-constexpr std::size_t kNamed = 5;     // channels in a line
-constexpr double kFewChannels = 0.1;  // share of them that holds half of what is left: interference, not foreground
+constexpr std::size_t kNamed = 5;            // channels in a line
+constexpr double kFewChannels = 0.1;         // share of them that holds half of what is left: interference, not foreground
+constexpr std::int64_t kSparedChannels = 6;  // more than one channel in so many for the foreground is no advice
 constexpr double kPinnedWithin = 0.01;
 constexpr int kPinnedValidations = 3;
 
@@ -135,7 +136,7 @@ std::string check_left(const RecipeConfig& recipe, const Sky& sky, const nn::For
   }
   if (more > 0) {
     text += "; " + components;
-    if (recipe.n_fg + more <= static_cast<std::int64_t>(sky.freq_mhz.size()) / 2)
+    if (recipe.n_fg + more <= static_cast<std::int64_t>(sky.freq_mhz.size()) / kSparedChannels)
       next += (next.empty() ? "" : ", or ") + std::string("raise recipe.n_fg to ") + std::to_string(recipe.n_fg + more);
   }
   return text + ". Next: " + (next.empty() ? "compare the units of signal and foreground, or flag what is no sky" : next);

@@ -143,8 +143,8 @@ TEST_F(SkyChecks, ALossAtTheVarianceOfTheTargetIsToldOnceAfterThree) {
 TEST_F(SkyChecks, PaddingRepeatsOrMirrorsAndIsCutOff) {
   const at::Tensor line = at::arange(1, 6, at::kFloat).view({1, 1, 1, 5, 1});
   const auto values = [](const at::Tensor& x) {
-    const at::Tensor flat = x.select(2, 0).select(3, 0).flatten();
-    return std::vector<float>(flat.contiguous().const_data_ptr<float>(), flat.const_data_ptr<float>() + flat.numel());
+    const at::Tensor flat = x.select(2, 0).select(3, 0).flatten().contiguous();
+    return std::vector<float>(flat.const_data_ptr<float>(), flat.const_data_ptr<float>() + flat.numel());
   };
   EXPECT_EQ(padded(line, Padding::circular).sizes(), (std::vector<std::int64_t>{1, 1, 4, 8, 4}));
   EXPECT_EQ(values(padded(line, Padding::circular).contiguous()), (std::vector<float>{1, 2, 3, 4, 5, 1, 2, 3}));

@@ -17,7 +17,7 @@ std::string list_of(const std::vector<Problem>& problems) {
 }  // namespace
 
 SkyProblems::SkyProblems(std::vector<Problem> problems)
-    : DataError({list_of(problems), "", "repair these; the run looks at all files before its first step"}),
+    : DataError({list_of(problems), "", "repair these, then type the command again"}),
       problems_(std::move(problems)) {}
 
 void refuse_all(const std::vector<Problem>& problems) {

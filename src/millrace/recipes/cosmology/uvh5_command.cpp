@@ -24,7 +24,7 @@ file of its own in DIR/foreground or DIR/signal; DIR/train.json is the config to
   --out DIR             a new or empty folder
   --signal FILE|FOLDER  uvh5 files of the signal alone, taken by the same choice; may be given again
   --make-signal RMS     signals of known truth instead, made up: their root mean square in the unit of the files
-  --signals N           how many of them (default 24)
+  --signals N           how many of them (default 40)
   --seed N              of the made-up signals (default 0)
 What is taken (default: everything but autos)
   --pol xx,yy           polarisations

@@ -94,6 +94,8 @@ std::string padded(std::int64_t number) {
   return digits;
 }
 
+std::string size_text(double size, const std::string& unit) { return significant(size, 4) + (unit.empty() ? "" : " " + unit); }
+
 class Converter {
  public:
   Converter(const Wish& wish, const std::filesystem::path& out) : wish_(wish), out_(out) {}
@@ -127,7 +129,8 @@ class Converter {
       tell(role.name, printable(file.name()) + "  " + with_commas(static_cast<std::int64_t>(file.rows.size())) + " rows, " +
                           with_commas(static_cast<std::int64_t>(file.freq_hz.size())) + " channels " + fixed(*low / 1e6, 3) +
                           " to " + fixed(*high / 1e6, 3) + " MHz, " + joined(file.polarisations, " ", polarisation_name) + ", " +
-                          (file.unit.empty() ? "unit not said" : file.unit) + ", " + (file.wide ? "complex128" : "complex64"));
+                          (file.unit.empty() ? "unit not said, taken for kelvin" : file.unit) + ", " +
+                          (file.wide ? "complex128" : "complex64"));
     }
     for (const std::string& text : role.axes.told) tell("chosen", text);
     tell("taken", std::to_string(role.axes.baselines.size()) + " baselines, " +
@@ -212,7 +215,7 @@ class Converter {
     const Shape shape = role.axes.shape();
     tell(role.name, std::to_string(role.written) + (role.written == 1 ? " file of " : " files of ") +
                         to_text({shape[0], shape[1], length_}) + " baselines, channels, times; rms " +
-                        significant(role.rms(), 4) + " " + role.axes.unit);
+                        size_text(role.rms(), role.axes.unit));
   }
 
   void make_signals() {
@@ -231,8 +234,7 @@ class Converter {
     signal_.written = wish_.made_signals;
     signal_.sum_of_squares = *wish_.made_signal_rms * *wish_.made_signal_rms;
     signal_.values = 1;
-    tell("signal",
-         std::to_string(wish_.made_signals) + " files made up, rms " + significant(*wish_.made_signal_rms, 4) + " " + axes.unit);
+    tell("signal", std::to_string(wish_.made_signals) + " files made up, rms " + size_text(*wish_.made_signal_rms, axes.unit));
   }
 
   void write_config(const Axes& axes) {

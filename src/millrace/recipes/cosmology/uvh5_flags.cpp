@@ -133,7 +133,9 @@ std::string text_of_flags(const FlagCount& count, const FlagWish& wish) {
   std::string text = percent(static_cast<double>(count.flagged) / static_cast<double>(count.values), 2) + " of the values (" +
                      with_commas(count.flagged) + ") ";
   text += wish.rule == FlagRule::interpolate ? "interpolated" : wish.rule == FlagRule::zero ? "set to zero" : "kept as they are";
-  if (count.spectra > 0) text += ", among them " + with_commas(count.spectra) + " whole spectra along time";
+  if (count.spectra > 0)
+    text += ", among them " + with_commas(count.spectra) + (count.spectra == 1 ? " whole spectrum" : " whole spectra") +
+            " along time";
   if (count.absent > 0) text += "; " + with_commas(count.absent) + " are in no file";
   if (count.not_finite > 0) text += "; " + with_commas(count.not_finite) + " are not finite";
   return text;
