@@ -155,17 +155,27 @@ TEST_F(Profile, TheTableIsWhatTheTraceSays) {
   std::ranges::copy_if(events, std::back_inserter(operations),
                        [](const TraceEvent& event) { return event.category == "cpu_op"; });
   // The innermost other operation around each, found the long way.
-  std::map<std::string, double> own;
+  const std::size_t none = operations.size();
+  std::vector<std::size_t> around(operations.size(), none);
+  std::vector<int> inside(operations.size(), 0);
   for (std::size_t i = 0; i < operations.size(); ++i) {
-    const TraceEvent* parent = nullptr;
     for (std::size_t j = 0; j < operations.size(); ++j) {
       const TraceEvent& other = operations[j];
       const bool is_around = j != i && other.thread == operations[i].thread && other.begin <= operations[i].begin &&
                              operations[i].begin < other.begin + other.took && (other.took > operations[i].took || j < i);
-      if (is_around && (parent == nullptr || other.begin >= parent->begin)) parent = &other;
+      if (is_around && (around[i] == none || other.begin >= operations[around[i]].begin)) around[i] = j;
     }
-    own[operations[i].name + operations[i].shapes] += operations[i].took;
-    if (parent != nullptr) own[parent->name + parent->shapes] -= operations[i].took;
+    if (around[i] != none) ++inside[around[i]];
+  }
+  const std::function<std::string(std::size_t)> row_of = [&](std::size_t i) {
+    const std::size_t outer = around[i];
+    const bool is_outer = outer != none && inside[outer] == 1 && operations[outer].name == operations[i].name;
+    return is_outer ? row_of(outer) : operations[i].name + operations[i].shapes;
+  };
+  std::map<std::string, double> own;
+  for (std::size_t i = 0; i < operations.size(); ++i) {
+    own[row_of(i)] += operations[i].took;
+    if (around[i] != none) own[row_of(around[i])] -= operations[i].took;
   }
   std::vector<double> sorted;
   for (const auto& [key, us] : own) sorted.push_back(us * 1e-3);

@@ -2,6 +2,7 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/equal.h>
+#include <ATen/ops/ones.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -124,6 +125,40 @@ TEST(Memory, OneSampleThatDoesNotFitEndsTheRunWithATable) {
   }
   toys::at_point = nullptr;
   EXPECT_EQ(device::tensor_memory_limit(), 0U) << "a session puts the limit back";
+}
+
+std::vector<std::string> rises_told(const std::filesystem::path& run) {
+  std::vector<std::string> told;
+  for (const Json& line : toys::log_of(run, "warning")) {
+    if (auto text = line["text"].get<std::string>(); text.starts_with("tensors hold more")) told.push_back(std::move(text));
+  }
+  return told;
+}
+
+TEST(Memory, ThatRisesFromLogLineToLogLineIsToldOnce) {
+  const Json config = {{"train.epochs", 6}, {"log.every", 1}, {"log.tensorboard", false}};
+  const toys::TemporaryFolder clean, leaking;
+  (void)toys::run(toys::grouped_regression(), clean.path(), config);
+  EXPECT_THAT(rises_told(clean.path()), testing::IsEmpty());
+  std::vector<at::Tensor> kept;
+  toys::at_point = [&](const char* point) {
+    if (std::string_view(point) == "loss") kept.push_back(at::ones({1'000'000}));
+  };
+  (void)toys::run(toys::grouped_regression(), leaking.path(), config);
+  toys::at_point = nullptr;
+  EXPECT_THAT(rises_told(leaking.path()), ElementsAre(HasSubstr("something keeps tensors from step to step")));
+}
+
+TEST(Memory, HasLinesOfItsOwnWhenAsked) {
+  const toys::TemporaryFolder folder;
+  (void)toys::run(toys::grouped_regression(), folder.path(),
+                  {{"train.epochs", 0}, {"train.max_steps", 7}, {"log.every", 50}, {"log.gpu_every", 3}});
+  std::vector<std::int64_t> steps;
+  for (const Json& line : toys::log_of(folder.path(), "memory_use")) {
+    steps.push_back(line["step"]);
+    EXPECT_GT(line["rss"].get<double>(), 1e6);
+  }
+  EXPECT_THAT(steps, ElementsAre(3, 6));
 }
 
 TEST(Memory, WithRecoveryOffARunEnds) {

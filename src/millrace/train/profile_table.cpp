@@ -72,27 +72,47 @@ ProfileRow& row_of(Rows& rows, const Event& event) {
   return row;
 }
 
-// Its own time is what the operations directly within it leave of it.
-Rows host_rows(std::vector<Event>& events) {
+constexpr std::size_t kNone = static_cast<std::size_t>(-1);
+
+// Of each event the one directly around it; sorts the events so that it comes before.
+std::vector<std::size_t> parents_of(std::vector<Event>& events) {
   std::ranges::stable_sort(events, [](const Event& a, const Event& b) {
     return std::tuple(a.thread, a.begin_us, -a.took_us) < std::tuple(b.thread, b.begin_us, -b.took_us);
   });
+  std::vector<std::size_t> parents(events.size(), kNone);
+  std::vector<std::size_t> open;
+  for (std::size_t i = 0; i < events.size(); ++i) {
+    const auto is_over = [&](const Event& event) {
+      return event.thread != events[i].thread || event.begin_us + event.took_us <= events[i].begin_us;
+    };
+    while (!open.empty() && is_over(events[open.back()])) open.pop_back();
+    if (!open.empty()) parents[i] = open.back();
+    open.push_back(i);
+  }
+  return parents;
+}
+
+// Its own time is what the operations directly within it leave of it. Alone within one of its name, as behind autocast, an
+// operation is that one.
+Rows host_rows(std::vector<Event>& events) {
+  const std::vector<std::size_t> parents = parents_of(events);
+  std::vector<int> children(events.size(), 0);
+  for (const std::size_t parent : parents) {
+    if (parent != kNone) ++children[parent];
+  }
   Rows rows;
-  struct Open {
-    const Event* event;
-    ProfileRow* row;
-  };
-  std::vector<Open> open;
-  for (const Event& event : events) {
-    while (!open.empty() && (open.back().event->thread != event.thread ||
-                             open.back().event->begin_us + open.back().event->took_us <= event.begin_us))
-      open.pop_back();
-    if (!open.empty()) open.back().row->self_ms -= event.took_us * 1e-3;
-    ProfileRow& row = row_of(rows, event);
+  std::vector<ProfileRow*> row_of_event(events.size());
+  for (std::size_t i = 0; i < events.size(); ++i) {
+    const std::size_t parent = parents[i];
+    const double ms = events[i].took_us * 1e-3;
+    const bool is_parent = parent != kNone && children[parent] == 1 && events[parent].name == events[i].name;
+    ProfileRow& row = is_parent ? *row_of_event[parent] : row_of(rows, events[i]);
+    row_of_event[i] = &row;
+    row.self_ms += ms;
+    if (parent != kNone) row_of_event[parent]->self_ms -= ms;
+    if (is_parent) continue;
     ++row.calls;
-    row.total_ms += event.took_us * 1e-3;
-    row.self_ms += event.took_us * 1e-3;
-    open.push_back({&event, &row});
+    row.total_ms += ms;
   }
   return rows;
 }

@@ -32,8 +32,8 @@ struct ProfileTable {
 };
 
 // Steps are the spans "ProfilerStep#N", operations the events "cpu_op"; other spans (forward, backward) are no operations.
-// Threads are told apart: an operation is within another when it begins there on the same thread. std::exception for what is no
-// trace.
+// Threads are told apart: an operation is within another when it begins there on the same thread; alone within one of its own
+// name it is that one, as TensorBoard's profiler counts. std::exception for what is no trace.
 [[nodiscard]] ProfileTable table_of_trace(std::string_view trace, std::size_t rows = 10);
 
 // A name for people: "GeluFunction, backward" of an autograd function of ours, others as they are.

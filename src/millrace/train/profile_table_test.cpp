@@ -50,6 +50,18 @@ TEST(ProfileTable, OwnTimesAreWhatTheOperationsWithinLeave) {
   EXPECT_EQ(table_of_trace(kTrace, 2).longest.size(), 2U);
 }
 
+TEST(ProfileTable, AnOperationAloneWithinOneOfItsNameIsThatOne) {
+  const ProfileTable table = table_of_trace(R"({"traceEvents": [
+    {"ph": "X", "cat": "cpu_op", "name": "aten::sum", "pid": 1, "tid": 7, "ts": 0, "dur": 50, "args": {"Input Dims": [[8], []]}},
+    {"ph": "X", "cat": "cpu_op", "name": "aten::sum", "pid": 1, "tid": 7, "ts": 5, "dur": 40, "args": {"Input Dims": [[8]]}},
+    {"ph": "X", "cat": "cpu_op", "name": "aten::fill_", "pid": 1, "tid": 7, "ts": 10, "dur": 10, "args": {"Input Dims": [[8]]}}]})");
+  ASSERT_EQ(table.longest.size(), 2U);
+  EXPECT_EQ(table.longest[0].shapes, "[[8],[]]");
+  EXPECT_EQ(table.longest[0].calls, 1);
+  EXPECT_NEAR(table.longest[0].total_ms, 0.050, 1e-9);
+  EXPECT_NEAR(table.longest[0].self_ms, 0.040, 1e-9);
+}
+
 TEST(ProfileTable, ReadsWell) {
   const std::string text = to_text(table_of_trace(kTrace));
   EXPECT_THAT(text, HasSubstr("1 step of 0.10 ms each with the recording; 5 operations, 105 % of the time\n"));
