@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <string>
 
 #include "millrace/hdf5/file.h"
@@ -56,6 +57,13 @@ double metric(const RunOutcome& outcome, const std::string& name) {
   return outcome.summary.at("metrics").at(name).at("last").get<double>();
 }
 
+std::string log_of(const RunOutcome& run) {
+  std::ifstream log(run.run_folder / "log.jsonl");
+  return {std::istreambuf_iterator<char>(log), std::istreambuf_iterator<char>()};
+}
+
+constexpr auto kPinned = "three validations in a row end with";
+
 TEST(Learning, TheSmokePresetBeatsPrincipalComponentsAlone) {
   const RunOutcome run = train({{"precision.dtype", "fp32"}}, "smoke");
   EXPECT_EQ(run.summary.at("parameters"), 33'614);
@@ -65,6 +73,7 @@ TEST(Learning, TheSmokePresetBeatsPrincipalComponentsAlone) {
   EXPECT_GE(gain, 0.04);  // half of what the page's reference run gained
   EXPECT_GT(metric(run, "corr"), metric(run, "pca_corr"));
   EXPECT_LT(metric(run, "residual_power"), metric(run, "pca_residual_power"));
+  EXPECT_THAT(log_of(run), testing::AllOf(testing::HasSubstr("pca fitted on"), testing::Not(testing::HasSubstr(" Next: "))));
   for (const char* file : {"pca_components_nfg4.safetensors", "pictures/maps.png", "pictures/delay_residual.png", "summary.json"})
     EXPECT_TRUE(stdfs::exists(run.run_folder / file)) << file;
   // The test split is all of a folder: here the run's own files, so that its mean lies among theirs.
@@ -78,6 +87,16 @@ TEST(Learning, TheSmokePresetBeatsPrincipalComponentsAlone) {
   std::string head;
   std::getline(table, head);
   EXPECT_EQ(head, "epoch,train_loss,val_loss,seconds,samples_per_s,corr,residual_power,pca_corr");
+}
+
+TEST(Learning, ANetworkThatAnswersZeroIsToldOnce) {  // as it does where the target is far beyond its reach
+  const RunOutcome run =
+      train({{"recipe.scale", 1e9}, {"train.max_steps", 10}, {"train.validate_every", 2}, {"precision.dtype", "fp32"}}, "pinned");
+  const std::string log = log_of(run);
+  const auto first = log.find(kPinned);
+  ASSERT_NE(first, std::string::npos);
+  EXPECT_EQ(log.find(kPinned, first + 1), std::string::npos);
+  EXPECT_THAT(log.substr(first - 200, 1000), testing::HasSubstr("\"step\":6"));
 }
 
 TEST(Learning, ReadersRecomputeAndStoredComponentsDoNotChangeARun) {

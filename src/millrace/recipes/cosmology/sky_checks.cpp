@@ -21,7 +21,7 @@ constexpr std::int64_t kSamplesLookedAt = 4;
 constexpr std::size_t kNamed = 5;            // channels in a line
 constexpr double kFewChannels = 0.1;         // share of them that holds half of what is left: interference, not foreground
 constexpr std::int64_t kSparedChannels = 6;  // more than one channel in so many for the foreground is no advice
-constexpr double kPinnedWithin = 0.01;
+constexpr double kPinnedWithin = 0.03;
 constexpr int kPinnedValidations = 3;
 
 // Mean squares, fp64 on the CPU.

@@ -26,7 +26,7 @@ inline constexpr double kDeadPower = 1e-10;     // of it
 // Whether validations end at the variance of the target: what a network reaches that answers zero.
 class PinnedLoss {
  public:
-  // Of one validation: the power of recovered minus truth, and of the truth. True once, when it is the third in a row within one
+  // Of one validation: the power of recovered minus truth, and of the truth. True once, when it is the third in a row within three
   // percent of each other.
   bool add(double left, double power);
 
