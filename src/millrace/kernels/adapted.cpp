@@ -138,6 +138,18 @@ at::Tensor summed_by_parts(const at::Tensor& left, const at::Tensor& right, Drop
   return sums;
 }
 
+// dropped(x) times a (rank, in) transposed.
+at::Tensor narrow_product(const at::Tensor& x, const at::Tensor& a, Dropout site) {
+  if (site.p <= 0.0 || x.size(0) <= kRows) return forward_product(dropped(x, {}, site), a, {});
+  at::Tensor all = at::empty({x.size(0), a.size(0)}, x.options());
+  for (std::int64_t row = 0; row < x.size(0); row += kRows) {
+    const std::int64_t count = std::min(kRows, x.size(0) - row);
+    const Dropout here{site.p, site.key, site.first + row * x.size(1)};
+    all.narrow(0, row, count).copy_(forward_product(dropped(x.narrow(0, row, count), {}, here), a, {}));
+  }
+  return all;
+}
+
 Tensors chosen(const Layout& layout, at::TensorList tensors, std::int64_t Places::*place) {
   Tensors parts;
   for (const Places& one : layout.projections) {
@@ -157,7 +169,7 @@ struct AdaptedFunction : torch::autograd::Function<AdaptedFunction> {
     if (layout.rank > 0) {
       a = side_by_side(chosen(layout, tensors, &Places::a), type);
       b = spread_b(layout, tensors, rows);
-      narrow = forward_product(dropped(rows, {}, layout.site), a, {});
+      narrow = narrow_product(rows, a, layout.site);
       y.addmm_(narrow, b.t());
     }
     const auto needs_gradient = [](const at::Tensor& part) { return part.requires_grad(); };

@@ -14,6 +14,7 @@
 #include "millrace/kernels/arguments.h"
 #include "millrace/kernels/operation_span.h"
 #include "millrace/kernels/parallel.h"
+#include "millrace/kernels/product.h"
 
 namespace millrace::kernels {
 namespace {
@@ -39,7 +40,9 @@ struct RmsRowsFunction : torch::autograd::Function<RmsRowsFunction> {
     const at::Tensor added = branch ? branch->contiguous() : at::Tensor();
     const at::Tensor scale = weight.contiguous();
     const std::int64_t width = input.size(-1), rows = input.numel() / width;
-    at::Tensor sum = branch ? at::empty_like(input) : input;
+    // Nobody reads the branch again: where the types agree the sum takes its place.
+    const bool overwrites = branch && !branch->is_leaf() && added.scalar_type() == input.scalar_type();
+    at::Tensor sum = !branch ? input : overwrites ? added.detach() : at::empty_like(input);
     at::Tensor y = at::empty(input.sizes(), input.options().dtype(type));
     const at::Tensor rates = at::empty({rows}, input.options().dtype(at::kFloat));
     const detail::RmsRows args{.x = input.const_data_ptr(),
@@ -117,6 +120,11 @@ struct RmsRowsFunction : torch::autograd::Function<RmsRowsFunction> {
   }
 };
 
+// Whether a gradient may be written where the input lies: no other backward pass will read it.
+bool overwrites(AutogradContext* context) {
+  return context->saved_data["overwrites"].toBool() && !torch::autograd::get_current_graph_task_keep_graph();
+}
+
 // `out`: of x's width with a gradient, else half of it.
 void run_swiglu(const at::Tensor& x, const at::Tensor& gradient, const at::Tensor& out) {
   const detail::Swiglu args{.x = x.const_data_ptr(),
@@ -141,10 +149,43 @@ struct SwigluFunction : torch::autograd::Function<SwigluFunction> {
   }
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const at::Tensor x = context->get_saved_variables()[0];
-    const bool overwrites = context->saved_data["overwrites"].toBool() && !torch::autograd::get_current_graph_task_keep_graph();
-    at::Tensor out = overwrites ? x.detach() : at::empty_like(x);
+    at::Tensor out = overwrites(context) ? x.detach() : at::empty_like(x);
     run_swiglu(x, gradients[0].contiguous(), out);
     return {out};
+  }
+};
+
+// Rows whose product is in memory at a time.
+constexpr std::int64_t kSwigluRows = 576;
+
+struct SwigluLinearFunction : torch::autograd::Function<SwigluLinearFunction> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& packed, const at::Tensor& weight) {
+    const at::Tensor x = packed.reshape({-1, packed.size(-1)}).contiguous(), w = weight.contiguous();
+    context->save_for_backward({x, w});
+    context->saved_data["overwrites"] = !packed.is_leaf();
+    context->saved_data["sizes"] = packed.sizes().vec();
+    const at::Tensor out = at::empty({x.size(0), w.size(0)}, x.options());
+    for (std::int64_t row = 0; row < x.size(0); row += kSwigluRows) {
+      const std::int64_t count = std::min(kSwigluRows, x.size(0) - row);
+      const at::Tensor gated = at::empty({count, w.size(1)}, x.options());
+      run_swiglu(x.narrow(0, row, count), {}, gated);
+      out.narrow(0, row, count).copy_(forward_product(gated, w, {}));
+    }
+    std::vector<std::int64_t> sizes = packed.sizes().vec();
+    sizes.back() = w.size(0);
+    return out.view(sizes);
+  }
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const variable_list saved = context->get_saved_variables();
+    const at::Tensor &x = saved[0], &weight = saved[1];
+    const at::Tensor gradient = gradients[0].reshape({-1, gradients[0].size(-1)}).contiguous();
+    const at::Tensor out = overwrites(context) ? x.detach() : at::empty_like(x);
+    for (std::int64_t row = 0; row < x.size(0); row += kSwigluRows) {
+      const std::int64_t count = std::min(kSwigluRows, x.size(0) - row);
+      const auto rows_of = [&](const at::Tensor& all) { return all.narrow(0, row, count); };
+      run_swiglu(rows_of(x), input_gradient(rows_of(gradient), weight), rows_of(out));
+    }
+    return {out.view(context->saved_data["sizes"].toIntVector()), {}};
   }
 };
 
@@ -171,6 +212,7 @@ struct OneQueryFunction : torch::autograd::Function<OneQueryFunction> {
     });
     context->save_for_backward(saved);
     context->saved_data["heads"] = heads;
+    context->saved_data["overwrites"] = !kv.is_leaf();
     return out;
   }
 
@@ -178,7 +220,8 @@ struct OneQueryFunction : torch::autograd::Function<OneQueryFunction> {
     const variable_list saved = context->get_saved_variables();
     const std::int64_t heads = context->saved_data["heads"].toInt();
     const at::Tensor gradient = gradients[0].contiguous();
-    const at::Tensor of_query = at::empty_like(saved[0]), of_keys = at::empty_like(saved[1]);
+    const at::Tensor of_query = at::empty_like(saved[0]),
+                     of_keys = overwrites(context) ? saved[1].detach() : at::empty_like(saved[1]);
     detail::OneQuery args = arguments(saved, heads);
     args.out_gradient = view_of(gradient, 0, args.head_size);
     args.q_gradient = view_of(of_query, 0, args.head_size);
@@ -262,6 +305,13 @@ at::Tensor swiglu(const at::Tensor& packed) {
   MR_CHECK(has_decoder_kernels(packed) && packed.size(-1) % 2 == 0, "swiglu takes rows of an even width, fp32 or bf16");
   const OperationSpan span("millrace::swiglu", packed);
   return SwigluFunction::apply(packed);
+}
+
+at::Tensor swiglu_linear(const at::Tensor& packed, const at::Tensor& weight) {
+  MR_CHECK(has_decoder_kernels(packed) && weight.is_cpu() && weight.dim() == 2 && packed.size(-1) == 2 * weight.size(1) &&
+               weight.scalar_type() == packed.scalar_type() && !weight.requires_grad(),
+           "swiglu_linear takes rows (..., 2 f), fp32 or bf16, and a weight (out, f) of their type that requires no gradient");
+  return SwigluLinearFunction::apply(packed, weight);
 }
 
 at::Tensor rotary_attention_at(const at::Tensor& q, const at::Tensor& kv, const at::Tensor& positions, const at::Tensor& cos,

@@ -90,6 +90,35 @@ TEST_P(Decoders, SwigluAgreesWithAten) {
   }
 }
 
+TEST_P(Decoders, SwigluLinearIsSwigluAndAProduct) {
+  for (const std::int64_t rows : {1, 576, 700}) {  // 700 are in parts
+    for (const auto type : {at::kFloat, at::kBFloat16}) {
+      SCOPED_TRACE(testing::Message() << rows << " " << type);
+      const at::Tensor weight = (at::randn({24, 43}) / 6).to(type);
+      const auto formula = [&](const Tensors& x) {
+        const auto halves = x[0].chunk(2, -1);
+        return Tensors{(at::silu(halves[0]) * halves[1]).matmul(weight.to(x[0].scalar_type()).t())};
+      };
+      for (const bool leaf : {true, false}) {
+        const auto kernel = [&](const Tensors& x) { return Tensors{swiglu_linear(leaf ? x[0] : x[0] * 1.0, weight)}; };
+        expect_agreement(kernel, formula, {strided_randn({1, rows, 86}, type)}, type == at::kFloat ? 2e-5 : 2e-2, true);
+      }
+    }
+  }
+}
+
+// The sum takes the place of a branch that another operation made, and of no other.
+TEST_P(Decoders, ASumLiesWhereItsBranchWas) {
+  const at::Tensor leaf = at::randn({5, 16}).requires_grad_(), x = at::randn({5, 16}), weight = at::ones({16});
+  const at::Tensor before = leaf.detach().clone(), made = leaf * 1.0;
+  const at::Tensor from_leaf = add_rms_rows(leaf, x, weight, kRmsEpsilon).first,
+                   from_made = add_rms_rows(made, x, weight, kRmsEpsilon).first;
+  EXPECT_TRUE(equal_bits(leaf, before));
+  EXPECT_TRUE(equal_bits(from_made, from_leaf));
+  EXPECT_EQ(from_made.const_data_ptr(), made.const_data_ptr());
+  EXPECT_NE(from_leaf.const_data_ptr(), leaf.const_data_ptr());
+}
+
 TEST_P(Decoders, LargeGatesStayFinite) {
   const at::Tensor x = at::tensor({-200.0F, 200.0F, -1e30F, 1e30F, 1.0F, 1.0F, 1.0F, 1.0F}).view({1, 8}).requires_grad_();
   const at::Tensor y = swiglu(x);

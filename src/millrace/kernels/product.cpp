@@ -1,5 +1,6 @@
 #include "millrace/kernels/product.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
@@ -19,70 +20,83 @@ const std::uint32_t* words_in(const at::Tensor& fp32) {
   return reinterpret_cast<const std::uint32_t*>(fp32.const_data_ptr<float>());
 }
 
-// The second operand in panels; `columns` of the product, `words` high.
-at::Tensor packed(const at::Tensor& matrix, detail::Pack::Layout layout, std::int64_t columns, std::int64_t words) {
-  const std::int64_t panels = (columns + kPanelColumns - 1) / kPanelColumns;
-  at::Tensor memory = at::empty({panels * kPanelColumns * words}, matrix.options().dtype(at::kInt));
-  const detail::Pack args{matrix.const_data_ptr(), words_of(memory), matrix.size(0), matrix.size(1), layout};
-  const detail::Table& table = detail::table();
-  parallel(panels, [&](std::int64_t begin, std::int64_t end) { table.pack_panels(args, begin, end); });
-  return memory;
+// Bytes of the second operand that are packed at a time: they stay in the cache, and of a large one no copy is in memory.
+constexpr std::int64_t kPackedBytes = std::int64_t{256} << 10U;
+
+// How many panels that is; few rows are shared among threads by panels alone.
+std::int64_t panels_at_a_time(const detail::Product& args) {
+  const std::int64_t panel_bytes = kPanelColumns * args.words * static_cast<std::int64_t>(sizeof(std::uint32_t));
+  const std::int64_t shares = (at::get_num_threads() + args.row_groups - 1) / args.row_groups;
+  return std::max(shares, kPackedBytes / std::max<std::int64_t>(1, panel_bytes));
 }
 
-at::Tensor run(detail::Product args, const at::Tensor& like) {
-  at::Tensor c = at::empty({args.rows, args.columns}, like.options().dtype(at::kFloat));
-  args.c = c.mutable_data_ptr<float>();
+// args.a times `matrix`, packed by `layout`. `whole`: all of it at once, for a word-major args.a is packed for each part.
+at::Tensor multiply(detail::Product args, const at::Tensor& matrix, detail::Pack::Layout layout, bool whole) {
+  const std::int64_t panels = (args.columns + kPanelColumns - 1) / kPanelColumns;
   args.row_groups = std::max<std::int64_t>(1, args.rows / kGroupRows);
+  args.c_stride = args.columns;
+  const std::int64_t most = whole ? panels : std::min(panels, panels_at_a_time(args));
+  const at::Tensor memory = at::empty({most * kPanelColumns * args.words}, matrix.options().dtype(at::kInt));
+  at::Tensor c = at::empty({args.rows, args.columns}, matrix.options().dtype(at::kFloat));
+  args.panels = words_of(memory);
   const detail::Table& table = detail::table();
-  parallel((args.columns + kPanelColumns - 1) / kPanelColumns * args.row_groups,
-           [&](std::int64_t begin, std::int64_t end) { table.multiply(args, begin, end); });
+  for (std::int64_t first = 0; first < panels; first += most) {
+    const std::int64_t count = std::min(most, panels - first), column = first * kPanelColumns;
+    const detail::Pack pack{matrix.const_data_ptr(), words_of(memory), matrix.size(0), matrix.size(1), layout, first};
+    parallel(count, [&](std::int64_t begin, std::int64_t end) { table.pack_panels(pack, first + begin, first + end); });
+    detail::Product part = args;
+    part.c = c.mutable_data_ptr<float>() + column;
+    part.bias = args.bias == nullptr ? nullptr : args.bias + column;
+    part.columns = std::min(args.columns - column, count * kPanelColumns);
+    parallel(count * part.row_groups, [&](std::int64_t begin, std::int64_t end) { table.multiply(part, begin, end); });
+  }
   return c;
 }
 
 }  // namespace
 
 at::Tensor product_with_transposed(const at::Tensor& x, const at::Tensor& w, const at::Tensor& bias) {
-  const at::Tensor panels = packed(w, detail::Pack::Layout::transposed, w.size(0), w.size(1));
-  return run({.a = words_in(x),
-              .panels = words_of(panels),
-              .bias = bias.defined() ? bias.const_data_ptr<float>() : nullptr,
-              .c = nullptr,
-              .a_stride = x.size(1),
-              .rows = x.size(0),
-              .columns = w.size(0),
-              .words = w.size(1),
-              .row_groups = 1,
-              .type = detail::Type::f32,
-              .word_major = false},
-             x);
+  return multiply({.a = words_in(x),
+                   .panels = nullptr,
+                   .bias = bias.defined() ? bias.const_data_ptr<float>() : nullptr,
+                   .c = nullptr,
+                   .a_stride = x.size(1),
+                   .c_stride = 0,
+                   .rows = x.size(0),
+                   .columns = w.size(0),
+                   .words = w.size(1),
+                   .row_groups = 1,
+                   .type = detail::Type::f32,
+                   .word_major = false},
+                  w, detail::Pack::Layout::transposed, /*whole=*/false);
 }
 
 at::Tensor product(const at::Tensor& x, const at::Tensor& w) {
-  const at::Tensor panels = packed(w, detail::Pack::Layout::rows, w.size(1), w.size(0));
-  return run({.a = words_in(x),
-              .panels = words_of(panels),
-              .bias = nullptr,
-              .c = nullptr,
-              .a_stride = x.size(1),
-              .rows = x.size(0),
-              .columns = w.size(1),
-              .words = w.size(0),
-              .row_groups = 1,
-              .type = detail::Type::f32,
-              .word_major = false},
-             x);
+  return multiply({.a = words_in(x),
+                   .panels = nullptr,
+                   .bias = nullptr,
+                   .c = nullptr,
+                   .a_stride = x.size(1),
+                   .c_stride = 0,
+                   .rows = x.size(0),
+                   .columns = w.size(1),
+                   .words = w.size(0),
+                   .row_groups = 1,
+                   .type = detail::Type::f32,
+                   .word_major = false},
+                  w, detail::Pack::Layout::rows, /*whole=*/false);
 }
 
 at::Tensor product_of_transposed(const at::Tensor& y, const at::Tensor& x, const at::Tensor& column_sums) {
   const bool fp32 = y.scalar_type() == at::kFloat;
   const std::int64_t words = fp32 ? y.size(0) : (y.size(0) + 1) / 2;
   const auto layout = fp32 ? detail::Pack::Layout::rows : detail::Pack::Layout::pairs;
-  const at::Tensor panels = packed(x, layout, x.size(1), words);
   detail::Product args{.a = nullptr,
-                       .panels = words_of(panels),
+                       .panels = nullptr,
                        .bias = nullptr,
                        .c = nullptr,
                        .a_stride = y.size(1),
+                       .c_stride = 0,
                        .rows = y.size(1),
                        .columns = x.size(1),
                        .words = words,
@@ -91,7 +105,7 @@ at::Tensor product_of_transposed(const at::Tensor& y, const at::Tensor& x, const
                        .word_major = true};
   if (fp32) {
     args.a = words_in(y);
-    return run(args, x);
+    return multiply(args, x, layout, /*whole=*/true);
   }
   args.a_stride = (y.size(1) + 15) / 16 * 16;
   const at::Tensor pairs = at::empty({words * args.a_stride}, y.options().dtype(at::kInt));
@@ -104,7 +118,7 @@ at::Tensor product_of_transposed(const at::Tensor& y, const at::Tensor& x, const
   const detail::Table& table = detail::table();
   parallel(args.a_stride / 16, [&](std::int64_t begin, std::int64_t end) { table.pack_word_rows(rows, begin, end); });
   args.a = words_of(pairs);
-  return run(args, x);
+  return multiply(args, x, layout, /*whole=*/true);
 }
 
 }  // namespace millrace::kernels

@@ -16,15 +16,17 @@ class Products : public EachTable {};
 INSTANTIATE_TEST_SUITE_P(Tables, Products, testing::ValuesIn(detail::usable_tables().begin(), detail::usable_tables().end()),
                          table_name);
 
-constexpr std::array<std::array<std::int64_t, 3>, 9> kShapes{{{6, 1, 6},
-                                                              {7, 17, 9},
-                                                              {13, 64, 70},
-                                                              {200, 40, 64},
-                                                              {391, 33, 129},
-                                                              {12, 513, 16},
-                                                              {31, 1100, 81},
-                                                              {385, 600, 6},
-                                                              {6, 0, 6}}};
+constexpr std::array<std::array<std::int64_t, 3>, 11> kShapes{{{6, 1, 6},
+                                                               {7, 17, 9},
+                                                               {13, 64, 70},
+                                                               {200, 40, 64},
+                                                               {391, 33, 129},
+                                                               {12, 513, 16},
+                                                               {31, 1100, 81},
+                                                               {385, 600, 6},
+                                                               {200, 700, 400},  // packed in parts
+                                                               {8, 300, 1000},
+                                                               {6, 0, 6}}};
 
 TEST_P(Products, Fp32AgreesWithFp64InAllThreeForms) {
   for (const auto& [rows, inner, columns] : kShapes) {

@@ -73,7 +73,7 @@ void pack_panels(const Pack& a, std::int64_t first_panel, std::int64_t last_pane
                                                               : a.columns;
   for (std::int64_t panel = first_panel; panel < last_panel; ++panel) {
     const std::int64_t at = panel * kPanelColumns;
-    std::uint32_t* out = a.panels + at * words;
+    std::uint32_t* out = a.panels + (at - a.first_panel * kPanelColumns) * words;
     switch (a.layout) {
       case Pack::Layout::pairs:
         pack_pairs_panel(a, at, out);
@@ -142,7 +142,7 @@ inline void multiply_tile(const Product& a, const TileRows& r, std::int64_t colu
   F c[kTileRows][NV];
   for (int i = 0; i < kTileRows; ++i) {
     const bool adds = first_word > 0 && i < r.count;
-    const float* from = adds ? a.c + (r.base + i) * a.columns : a.bias;
+    const float* from = adds ? a.c + (r.base + i) * a.c_stride : a.bias;
     for (int j = 0; j < NV; ++j) {
       const std::int64_t at = column + 16 * j;
       c[i][j] = from == nullptr ? splat(0.0F) : load_some(from + at, a.columns - at);
@@ -152,7 +152,7 @@ inline void multiply_tile(const Product& a, const TileRows& r, std::int64_t colu
   for (std::int64_t i = r.done; i < r.count; ++i) {
     for (int j = 0; j < NV; ++j) {
       const std::int64_t at = column + 16 * j;
-      store_some(a.c + (r.base + i) * a.columns + at, c[i][j], a.columns - at);
+      store_some(a.c + (r.base + i) * a.c_stride + at, c[i][j], a.columns - at);
     }
   }
 }

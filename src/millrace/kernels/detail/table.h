@@ -119,6 +119,7 @@ struct Pack {
   std::uint32_t* panels;
   std::int64_t rows, columns;
   Layout layout;
+  std::int64_t first_panel;  // the one that lies at `panels`
 };
 
 // A bf16 matrix (rows, columns) as words, pairs of rows side by side: words[pair * stride + column]. Shares are strips of 16
@@ -130,15 +131,15 @@ struct WordRows {
   std::int64_t rows, columns, stride;
 };
 
-// c (rows, columns) = a times panels + bias, fp32. a's word (row, word) is a[row * a_stride + word], or with word_major
-// a[word * a_stride + row]; bf16 is always word_major, with room for six rows. fp32 needs six rows.
-// Shares are work items: panels times row_groups.
+// c (rows, columns) = a times panels + bias, fp32; c's rows are c_stride apart. a's word (row, word) is a[row * a_stride + word],
+// or with word_major a[word * a_stride + row]; bf16 is always word_major, with room for six rows. fp32 needs six rows. Shares are
+// work items: panels times row_groups.
 struct Product {
   const std::uint32_t* a;
   const std::uint32_t* panels;
   const float* bias;  // may be null
   float* c;
-  std::int64_t a_stride, rows, columns, words, row_groups;
+  std::int64_t a_stride, c_stride, rows, columns, words, row_groups;
   Type type;
   bool word_major;
 };

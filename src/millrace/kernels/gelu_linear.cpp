@@ -1,0 +1,64 @@
+#include "millrace/kernels/gelu_linear.h"
+
+#include <ATen/ops/gelu.h>
+#include <ATen/ops/gelu_backward.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "millrace/kernels/arguments.h"
+#include "millrace/kernels/kernels.h"
+#include "millrace/kernels/product.h"
+#include "millrace/kernels/weight_cache.h"
+
+namespace millrace::kernels {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+constexpr const char* kTanh = "tanh";
+
+struct GeluLinearFunction : torch::autograd::Function<GeluLinearFunction> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
+                            const std::optional<at::Tensor>& bias) {
+    const auto copy = [&](const at::Tensor& of) { return x.scalar_type() == at::kFloat ? of.contiguous() : bf16_copy(of); };
+    const at::Tensor rows = x.reshape({-1, x.size(-1)}).contiguous(), w = copy(weight);
+    const at::Tensor y = forward_product(at::gelu(rows, kTanh), w, bias ? copy(*bias) : at::Tensor());
+    context->save_for_backward({rows, w});
+    context->saved_data["sizes"] = x.sizes().vec();
+    context->saved_data["bias"] = bias.has_value();
+    std::vector<std::int64_t> sizes = x.sizes().vec();
+    sizes.back() = weight.size(0);
+    return y.view(sizes);
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    note_backward();
+    const variable_list saved = context->get_saved_variables();
+    const at::Tensor &x = saved[0], &weight = saved[1];
+    const at::Tensor dy = gradients[0].reshape({-1, gradients[0].size(-1)}).contiguous();
+    variable_list result(3);
+    if (context->needs_input_grad(0)) {
+      const at::Tensor dx = at::gelu_backward(input_gradient(dy, weight), x, kTanh);
+      result[0] = dx.view(context->saved_data["sizes"].toIntVector());
+    }
+    const bool has_bias = context->saved_data["bias"].toBool();
+    if (context->needs_input_grad(1) || (has_bias && context->needs_input_grad(2))) {
+      const WeightGradients sums = weight_gradients(dy, at::gelu(x, kTanh), has_bias);
+      result[1] = sums.weight;
+      result[2] = sums.bias;
+    }
+    return result;
+  }
+};
+
+bool is_weight(const at::Tensor& w) { return has_kernel(w) && w.scalar_type() == at::kFloat && w.is_leaf(); }
+
+}  // namespace
+
+at::Tensor gelu_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+  if (!has_kernel(x) || x.numel() == 0 || !is_weight(weight) || (bias.defined() && !is_weight(bias)))
+    return linear(at::gelu(x, kTanh), weight, bias);
+  return GeluLinearFunction::apply(x, weight, optional(bias));
+}
+
+}  // namespace millrace::kernels
