@@ -175,4 +175,17 @@ at::Tensor adapted_linear(const at::Tensor& x, const std::vector<Adapted>& proje
   return results.size() == 1 ? results.front() : at::cat(results, -1);
 }
 
+at::Tensor adapted_swiglu(const at::Tensor& packed, const Adapted& projection, double scale, double p,
+                          const DecoderPaths& paths) {
+  const bool is_plain = !projection.lora_a.defined() && !projection.bias.defined() && !projection.weight.requires_grad();
+  const bool is_one_type = packed.scalar_type() == result_type(packed) && projection.weight.scalar_type() == packed.scalar_type();
+  if (is_plain && is_one_type && paths.fused_swiglu && kernels::has_decoder_kernels(packed) &&
+      merges(packed, {projection}, 0.0, paths)) {
+    decoder_counters().swiglu.add(1);
+    decoder_counters().lora.add(1);
+    return kernels::swiglu_linear(packed, projection.weight);
+  }
+  return adapted_linear(swiglu(packed, paths), {projection}, scale, p, paths);
+}
+
 }  // namespace millrace::nn

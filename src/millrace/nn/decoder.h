@@ -24,7 +24,8 @@ struct DecoderPaths {
 
 // y = x / sqrt(mean(x^2) + eps) * weight over the last dimension, computed in fp32. Under autocast y has its type, else x's.
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps, const DecoderPaths& paths);
-// {residual + branch, rms_norm of it}; the sum has the residual's type.
+// {residual + branch, rms_norm of it}; the sum has the residual's type. `branch` is not to be used after it: the sum may be
+// written over it.
 std::pair<at::Tensor, at::Tensor> add_rms_norm(const at::Tensor& branch, const at::Tensor& residual, const at::Tensor& weight,
                                                double eps, const DecoderPaths& paths);
 
@@ -54,5 +55,7 @@ struct Adapted {
 // dropout p > 0 all adapters of a call see the same dropped x. Draws one key where p > 0.
 at::Tensor adapted_linear(const at::Tensor& x, const std::vector<Adapted>& projections, double scale, double p,
                           const DecoderPaths& paths);
+// adapted_linear() of one projection of swiglu(packed). A frozen one without an adapter keeps nothing but `packed`.
+at::Tensor adapted_swiglu(const at::Tensor& packed, const Adapted& projection, double scale, double p, const DecoderPaths& paths);
 
 }  // namespace millrace::nn

@@ -309,6 +309,26 @@ TEST(Decoder, AdaptedProjectionsAreTheirFormula) {
   }
 }
 
+TEST(Decoder, AGatedProjectionIsItsFormula) {
+  at::manual_seed(8);
+  for (const bool adapts : {false, true}) {
+    const Layout layout{14, 3, {9}, false, adapts, adapts};
+    Tensors inputs = tensors_of(layout, {2, 400});  // of a frozen projection's gated rows not all are in memory
+    inputs[0] = at::randn({2, 400, 2 * layout.in});
+    const Function projected = [&](const Tensors& in, const DecoderPaths& paths) {
+      return Tensors{adapted_swiglu(in[0] * 1.0, adapted_of(layout, in).front(), 1.5, 0.0, paths)};
+    };
+    const Formula formula = [&](const Tensors& in) {
+      Tensors gated = in;
+      const auto halves = in[0].chunk(2, -1);
+      gated[0] = halves[0] * halves[0].sigmoid() * halves[1];
+      return Tensors{adapted_formula(layout, gated, 1.5, at::ones({}, at::kDouble))};
+    };
+    expect_formula(projected, formula, inputs);
+    expect_formula(projected, formula, inputs, base_of(layout));
+  }
+}
+
 TEST(Decoder, AFrozenWeightMayBeKeptInSixteenBits) {
   at::manual_seed(7);
   const Layout& layout = kLayouts[1];

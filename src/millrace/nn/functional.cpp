@@ -16,6 +16,7 @@
 #include "millrace/base/error.h"
 #include "millrace/core/random.h"
 #include "millrace/kernels/dropout_bits.h"
+#include "millrace/kernels/gelu_linear.h"
 #include "millrace/kernels/kernels.h"
 #include "millrace/kernels/plain.h"
 #include "millrace/kernels/product.h"
@@ -117,6 +118,12 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tenso
   const at::Tensor input = for_product(x);
   if (takes_own_product(input, paths)) return kernels::linear(input, weight, bias);
   return at::linear(x, weight, bias.defined() ? std::optional<at::Tensor>(bias) : std::nullopt);
+}
+
+at::Tensor gelu_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, const Paths& paths) {
+  const at::Tensor input = for_product(x);
+  if (takes_own_product(input, paths)) return kernels::gelu_linear(input, weight, bias);
+  return linear(at::gelu(x, "tanh"), weight, bias, paths);
 }
 
 at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, double eps, const Paths& paths) {

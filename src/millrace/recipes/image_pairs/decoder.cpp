@@ -5,9 +5,13 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/index_add.h>
 #include <ATen/ops/tensor.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/graph_task.h>
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -22,6 +26,32 @@ constexpr double kRmsNormEps = 1e-5;
 // (R, L, d) -> (R, 1, d).
 at::Tensor at_last(const at::Tensor& x, const at::Tensor& rows) {
   return rows.defined() ? x.flatten(0, 1).index_select(0, rows).unsqueeze(1) : x.narrow(1, x.size(1) - 1, 1);
+}
+
+// {x, at_last(x)} with one gradient of x: that of the last positions is added where the other lies.
+struct WithLast : torch::autograd::Function<WithLast> {
+  static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context, const at::Tensor& x,
+                                                const std::optional<at::Tensor>& rows) {
+    context->save_for_backward({rows.value_or(at::Tensor())});
+    return {x.detach(), at_last(x, rows.value_or(at::Tensor())).clone(at::MemoryFormat::Contiguous)};
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 const torch::autograd::variable_list& gradients) {
+    const at::Tensor rows = context->get_saved_variables()[0];
+    const bool overwrites = !torch::autograd::get_current_graph_task_keep_graph();
+    const at::Tensor all = overwrites ? gradients[0].contiguous() : gradients[0].clone(at::MemoryFormat::Contiguous);
+    if (rows.defined()) {
+      all.flatten(0, 1).index_add_(0, rows, gradients[1].flatten(0, 1));
+    } else {
+      at_last(all, rows).add_(gradients[1]);
+    }
+    return {all, {}};
+  }
+};
+
+std::pair<at::Tensor, at::Tensor> with_last(const at::Tensor& x, const at::Tensor& rows) {
+  const auto both = WithLast::apply(x, rows.defined() ? std::optional<at::Tensor>(rows) : std::nullopt);
+  return {both[0], both[1]};
 }
 
 }  // namespace
@@ -113,7 +143,7 @@ LanguageModel::Stream LanguageModel::finish(const DecoderBlock& block, const at:
       nn::add_rms_norm(multiply(mixed, {block.o.get()}), x, norm_weight(block.middle_norm->weight), kRmsNormEps, paths);
   x.reset();                 // it is in the sum; no gradient wants it
   const at::Tensor branch =  // what stands between is let go before the sum takes memory
-      multiply(nn::swiglu(multiply(middle.second, {block.gate.get(), block.up.get()}), paths), {block.down.get()});
+      project_gated(multiply(middle.second, {block.gate.get(), block.up.get()}), *block.down, projecting_, is_training());
   auto out = nn::add_rms_norm(branch, middle.first, norm_weight(next_norm), kRmsNormEps, paths);
   return {std::move(out.first), std::move(out.second)};
 }
@@ -123,14 +153,16 @@ LanguageModel::Stream LanguageModel::run(const DecoderBlock& block, const at::Te
   return finish(block, nn::rotary_attention(qkv, rotary_, heads_, projecting_.paths), std::move(in.x), next_norm);
 }
 
-LanguageModel::Stream LanguageModel::run_at(const DecoderBlock& block, const at::Tensor& next_norm, const Stream& in,
+LanguageModel::Stream LanguageModel::run_at(const DecoderBlock& block, const at::Tensor& next_norm, Stream in,
                                             const Last& last) const {
   // Taken first, so that the backward pass, which goes the other way, spreads their gradients over all positions last.
-  const at::Tensor x = at_last(in.x, last.rows), y = at_last(in.y, last.rows);
-  const at::Tensor kv = project(in.y, {block.k.get(), block.v.get()}, projecting_, is_training());
+  at::Tensor x = at_last(in.x, last.rows).contiguous();
+  in.x.reset();  // all other positions
+  const auto [all, y] = with_last(in.y, last.rows);
+  const at::Tensor kv = project(all, {block.k.get(), block.v.get()}, projecting_, is_training());
   const at::Tensor q = project(y, {block.q.get()}, projecting_, is_training());
   const at::Tensor mixed = nn::rotary_attention_at(q, kv, last.positions, rotary_, heads_, projecting_.paths);
-  return finish(block, mixed, x, next_norm);
+  return finish(block, mixed, std::move(x), next_norm);
 }
 
 at::Tensor LanguageModel::forward(at::Tensor images, const at::Tensor& which, const Prompts& prompts) {
@@ -148,7 +180,7 @@ at::Tensor LanguageModel::forward(at::Tensor images, const at::Tensor& which, co
     const bool one_position = is_last && projecting_.paths.last_position;
     if (one_position) taken.add(1);
     const auto advance = [this, next_norm, one_position, last, &block](Stream in) {
-      return one_position ? run_at(block, next_norm, in, last) : run(block, next_norm, std::move(in));
+      return one_position ? run_at(block, next_norm, std::move(in), last) : run(block, next_norm, std::move(in));
     };
     const std::string name = "decoder.layers." + std::to_string(i);
     if (!memory::wants_block(name)) {  // what the block does not need again is let go while it runs

@@ -31,7 +31,7 @@ class LanguageModel : public torch::nn::Module {
     at::Tensor rows;       // (R) of the rows and positions as one dimension; undefined: all at the end
   };
   [[nodiscard]] Last last_of(const Prompts& prompts, std::int64_t rows) const;
-  [[nodiscard]] Stream run_at(const DecoderBlock& block, const at::Tensor& next_norm, const Stream& in, const Last& last) const;
+  [[nodiscard]] Stream run_at(const DecoderBlock& block, const at::Tensor& next_norm, Stream in, const Last& last) const;
   [[nodiscard]] Stream finish(const DecoderBlock& block, const at::Tensor& mixed, at::Tensor x,
                               const at::Tensor& next_norm) const;
   const nn::Rotary& rotary(std::int64_t length, at::Device device);

@@ -2,7 +2,6 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/gelu.h>
 
 #include <algorithm>
 #include <array>
@@ -118,11 +117,9 @@ class Projector : public torch::nn::Module {
     linear_2_ = layer("linear_2", out);
   }
   at::Tensor forward(const at::Tensor& features) {
-    const auto multiply = [this](const at::Tensor& x, const Projection& by) {
-      const nn::Adapted weights = by.adapted();
-      return nn::linear(x, weights.weight, weights.bias, paths_.plain);
-    };
-    return multiply(at::gelu(multiply(features, *linear_1_), "tanh"), *linear_2_);
+    const nn::Adapted first = linear_1_->adapted(), second = linear_2_->adapted();
+    const at::Tensor x = nn::linear(features, first.weight, first.bias, paths_.plain);
+    return nn::gelu_linear(x, second.weight, second.bias, paths_.plain);
   }
   [[nodiscard]] at::Device device() const { return linear_1_->adapted().weight.device(); }
 
@@ -205,8 +202,10 @@ at::Tensor PairModel::features(const at::Tensor& pixels) {
   return tower_->forward(pixels);
 }
 
-at::Tensor PairModel::forward(const at::Tensor& features, const at::Tensor& images, const Prompts& prompts) {
-  return decoder_->forward(projector_->forward(features), images, prompts);
+at::Tensor PairModel::forward(at::Tensor features, const at::Tensor& images, const Prompts& prompts) {
+  at::Tensor projected = projector_->forward(features);
+  features.reset();  // the projector keeps what it needs of them
+  return decoder_->forward(std::move(projected), images, prompts);
 }
 
 at::Device PairModel::device() const { return projector_->device(); }

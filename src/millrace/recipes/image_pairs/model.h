@@ -53,7 +53,7 @@ class PairModel : public torch::nn::Module {
   // `features` (n, P, d_v); `images` (R, 2) int64: which of them are the first and the second image of each row; `prompts` of R
   // rows or of one for all. Logits (R, 3) fp32 of First, Second, Similar, from the last position of each prompt. Memory blocks:
   // "decoder.layers.0" and so on; those of a tower that has a gradient "vision.layers.0" and so on.
-  at::Tensor forward(const at::Tensor& features, const at::Tensor& images, const Prompts& prompts);
+  at::Tensor forward(at::Tensor features, const at::Tensor& images, const Prompts& prompts);
 
   [[nodiscard]] bool frozen() const noexcept { return frozen_; }
   [[nodiscard]] const RecipeConfig& config() const noexcept { return config_; }

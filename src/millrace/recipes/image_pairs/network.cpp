@@ -57,6 +57,10 @@ at::Tensor project(const at::Tensor& x, std::initializer_list<const Projection*>
   return nn::adapted_linear(x, all, how.scale, training && adapted ? how.dropout : 0.0, how.paths);
 }
 
+at::Tensor project_gated(const at::Tensor& packed, const Projection& by, const Projecting& how, bool training) {
+  return nn::adapted_swiglu(packed, by.adapted(), how.scale, training && by.has_adapter() ? how.dropout : 0.0, how.paths);
+}
+
 at::Tensor norm_weight(const at::Tensor& weight) { return weight.to(at::kFloat); }
 
 }  // namespace millrace::recipes::image_pairs

@@ -64,6 +64,9 @@ struct Projecting {
 at::Tensor project(const at::Tensor& x, std::initializer_list<const Projection*> projections, const Projecting& how,
                    bool training);
 
+// `by` of the gated product of `packed` (nn::adapted_swiglu).
+at::Tensor project_gated(const at::Tensor& packed, const Projection& by, const Projecting& how, bool training);
+
 // What a norm computes with: frozen weights may be kept in 16 bits.
 at::Tensor norm_weight(const at::Tensor& weight);
 
