@@ -10,6 +10,7 @@
 #include <string>
 
 #include "millrace/base/fs.h"
+#include "millrace/measure/memory_search.h"
 #include "millrace/recipes/image_pairs/entry.h"
 #include "millrace/recipes/image_pairs/make_data.h"
 #include "millrace/recipes/image_pairs/model.h"
@@ -34,9 +35,7 @@ std::string smoke_images() {
   return folder;
 }
 
-RunOutcome train(const Json& values, const std::string& name) {
-  const stdfs::path run = base() / name;
-  stdfs::remove_all(run);
+config::Resolved resolved(const Json& values, const std::string& run) {
   const Entry row = entry();
   const config::Schema schema = schema_of(row);
   const auto aliases = aliases_of(row);
@@ -45,11 +44,18 @@ RunOutcome train(const Json& values, const std::string& name) {
   for (const auto& [preset, preset_values] : row.presets) {
     if (preset == "smoke") layers.add_values(preset_values, "preset");
   }
-  layers.add_values(
-      {{"run.dir", run.string()}, {"data.dir", smoke_images()}, {"log.tensorboard", false}, {"precision.dtype", "fp32"}}, "test");
+  layers.add_values({{"run.dir", run}, {"data.dir", smoke_images()}, {"log.tensorboard", false}, {"precision.dtype", "fp32"}},
+                    "test");
   layers.add_values(values, "test");
+  return layers.resolve();
+}
+
+RunOutcome train(const Json& values, const std::string& name) {
+  const stdfs::path run = base() / name;
+  stdfs::remove_all(run);
+  const Entry row = entry();
   telemetry::Console console(telemetry::Console::Mode::quiet);
-  RunRequest request{.entry = &row, .config = layers.resolve(), .preset = "smoke", .console = &console};
+  RunRequest request{.entry = &row, .config = resolved(values, run.string()), .preset = "smoke", .console = &console};
   return run_training(request);
 }
 
@@ -98,6 +104,24 @@ TEST(PairLearning, TheScheduleAndTheUpdatesAreThePages) {
   EXPECT_NEAR(steps[0].at("lr").get<double>(), 1e-4, 1e-9) << "5 % of 40 are two steps";
   EXPECT_NEAR(steps[1].at("lr").get<double>(), 2e-4, 1e-9);
   EXPECT_NEAR(steps[39].at("lr").get<double>(), 2e-6, 6e-7);
+}
+
+TEST(PairLearning, AnEstimateCountsGradientsAndASnapshotOfWhatIsTrained) {
+  const Entry row = entry();
+  const auto estimated = [&](bool frozen) {
+    telemetry::Console console(telemetry::Console::Mode::quiet);
+    RunRequest request{
+        .entry = &row, .config = resolved({{"recipe.freeze_base", frozen}}, ""), .preset = "smoke", .console = &console};
+    return estimate_memory(request);
+  };
+  for (const bool frozen : {false, true}) {
+    const Json result = estimated(frozen);
+    const std::int64_t trained = 4 * (frozen ? 16'512 : 264'256);
+    EXPECT_EQ(result.at("parameters_bytes"), 4 * 264'256);
+    EXPECT_EQ(result.at("gradients_bytes"), trained);
+    EXPECT_EQ(result.at("account").at("gradients"), trained);
+    EXPECT_EQ(result.at("account").at("snapshot"), trained + result.at("optimizer_bytes").get<std::int64_t>());
+  }
 }
 
 TEST(PairLearning, AFrozenBaseStaysAsItIsAndItsFeaturesMayBeKept) {

@@ -128,12 +128,11 @@ Json estimate_memory(const RunRequest& request) {
   const bool with_gradients = values.optim.accumulate > 1 || values.memory.micro_batches > 1;
   Json result = try_memory(run.stepper(), *batch, values.memory, with_gradients).trial;
   for (const auto& [part, bytes] : run.stepper().state_bytes()) result[part + "_bytes"] = bytes;
-  result["gradients_bytes"] = result["parameters_bytes"];
   const MemoryAccount account =
       run.memory_account(result.at("plain_bytes").get<std::uint64_t>(), run.switches().on("async_snapshot"));
   result["account"] = account.to_json(account.sum());
-  std::uint64_t fixed = 0;
-  for (const auto& [part, bytes] : run.stepper().state_bytes()) fixed += bytes;
+  result["gradients_bytes"] = account.gradients;  // the trial has let them go
+  const std::uint64_t fixed = account.weights + account.gradients + account.optimizer + account.averages;
   result["lighter"] = Json::array();
   for (const LighterStep& step :
        lighter_steps(fixed, result.at("plain_bytes").get<std::uint64_t>(), batch->rows(), run.recipe().facts().lighter))

@@ -419,7 +419,13 @@ MemoryAccount Assembly::memory_account(std::uint64_t step_peak, bool copies_snap
   account.activations = step_peak - std::min(step_peak, account.of_tensors());
   account.loader = input_.loader->buffer_bytes() + (input_.validation != nullptr ? input_.validation->buffer_bytes() : 0);
   if (input_.cache != nullptr) account.cache = input_.cache->counters().bytes;
-  if (copies_snapshots) account.snapshot = account.weights + account.optimizer + account.averages;
+  if (copies_snapshots) {
+    account.snapshot = account.weights + account.optimizer + account.averages;
+    if (config_.snapshot.frozen == FrozenWeights::leave_out) {
+      const auto parameters = recipe_->model().named_parameters();
+      for (const std::string& name : frozen_names(recipe_->model(), *stepper_)) account.snapshot -= parameters[name].nbytes();
+    }
+  }
   const std::uint64_t of_heap =
       bare_.heap + (context_.device.is_cpu() ? account.of_tensors() : 0) + account.loader + account.cache + account.snapshot;
   account.scratch = device::heap_bytes() - std::min(device::heap_bytes(), of_heap);
