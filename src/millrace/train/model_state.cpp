@@ -29,8 +29,9 @@ std::string hash_of(const at::Tensor& value) {
   return hash.hex();
 }
 
-void check_frozen(const Json& frozen, const std::string& name, const at::Tensor& value) {
-  if (frozen["sha256"][name] == hash_of(value)) return;
+void check_frozen(const Json& frozen, const Json& known, const std::string& name, const at::Tensor& value) {
+  const std::string hash = leaves_out(known, name) ? known["sha256"][name].get<std::string>() : hash_of(value);
+  if (frozen["sha256"][name] == hash) return;
   const std::string source = frozen.value("source", "");
   throw SnapshotError(
       {"the frozen weight " + quoted(name) + " is not the one this run was trained with, and the snapshot left it out",
@@ -83,7 +84,8 @@ std::map<std::string, Tensors> model_tensors(const torch::nn::Module& model, con
   return models;
 }
 
-void load_model_tensors(torch::nn::Module& model, const std::map<std::string, Tensors>& models, const Json& frozen) {
+void load_model_tensors(torch::nn::Module& model, const std::map<std::string, Tensors>& models, const Json& frozen,
+                        const Json& known) {
   const at::NoGradGuard no_grad;
   Tensors all;
   for (const auto& [file, tensors] : models) all.insert(tensors.begin(), tensors.end());
@@ -101,7 +103,7 @@ void load_model_tensors(torch::nn::Module& model, const std::map<std::string, Te
   };
   for (const auto& item : model.named_parameters()) {
     if (leaves_out(frozen, item.key()) && !all.contains(item.key())) {
-      check_frozen(frozen, item.key(), item.value());
+      check_frozen(frozen, known, item.key(), item.value());
     } else {
       copy(item.key(), item.value());
     }

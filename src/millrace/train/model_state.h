@@ -26,7 +26,9 @@ namespace millrace {
 [[nodiscard]] Json record_of_frozen(const torch::nn::Module& model, const Stepper& stepper, const std::string& source);
 
 // Copies values in by name, dtype converted. SnapshotError lists what is missing, left over or of another shape. What `frozen`
-// records must be in the model already, and the same: SnapshotError names the first weight that is not, and its source.
-void load_model_tensors(torch::nn::Module& model, const std::map<std::string, Tensors>& models, const Json& frozen = {});
+// records must be in the model already, and the same: SnapshotError names the first weight that is not, and its source. `known`:
+// a record of the model's own frozen weights as they are now, whose values then need not be read again; null = none.
+void load_model_tensors(torch::nn::Module& model, const std::map<std::string, Tensors>& models, const Json& frozen = {},
+                        const Json& known = {});
 
 }  // namespace millrace

@@ -52,7 +52,8 @@ snapshot::Content Trainer::content() const {
 
 void Trainer::restore(const snapshot::Content& content) {
   const auto frozen = content.parts.find("frozen");
-  load_model_tensors(parts_.recipe->model(), content.models, frozen == content.parts.end() ? Json() : frozen->second.json);
+  load_model_tensors(parts_.recipe->model(), content.models, frozen == content.parts.end() ? Json() : frozen->second.json,
+                     frozen_);
   const auto part = [&](const char* name) -> const State& {
     const auto it = content.parts.find(name);
     if (it == content.parts.end()) {

@@ -125,6 +125,10 @@ TEST_F(FrozenBase, IsMovedByNoStepAndInNoOptimiserAndNoSnapshot) {
   } catch (const SnapshotError& error) {
     EXPECT_THAT(error.what(), testing::AllOf(testing::HasSubstr("the frozen weight"), testing::HasSubstr(file_.string())));
   }
+  // A record that is at hand is taken for the values, which are not read again: here it is of other ones.
+  load_model_tensors(other.model(), {{"model", saved}}, frozen, frozen);
+  const Json of_other = record_of_frozen(other.model(), stepper, file_.string());
+  EXPECT_THROW(load_model_tensors(resumed.model(), {{"model", saved}}, frozen, of_other), SnapshotError);
 }
 
 }  // namespace
