@@ -19,8 +19,7 @@ namespace {
 
 constexpr std::string_view kMagic("\x89PNG\r\n\x1A\n", 8);
 constexpr std::size_t kChunkFrame = 12;  // length, name, CRC
-constexpr std::size_t kStart = 33;       // magic and the header's chunk
-constexpr std::uint8_t kGray = 0, kGrayAlpha = 4;
+constexpr std::uint8_t kGray = 0, kGrayAlpha = 4, kColorAlpha = 6;
 
 struct FreeContext {
   void operator()(spng_ctx* context) const noexcept { spng_ctx_free(context); }
@@ -56,7 +55,7 @@ struct Header {
 Header parse_header(PictureFile file, std::uint64_t file_bytes) {
   const std::span<const std::byte> bytes = file.bytes;
   if (!is_png(bytes)) refuse_png(file.path, "not a PNG file: it does not begin with \\x89PNG");
-  if (bytes.size() < kStart) refuse_png(file.path, "the PNG file is cut off: " + std::to_string(bytes.size()) + " bytes");
+  if (bytes.size() < kPngStart) refuse_png(file.path, "the PNG file is cut off: " + std::to_string(bytes.size()) + " bytes");
   if (number(bytes, 8) != 13 || name_at(bytes, 12) != "IHDR")
     refuse_png(file.path, "the PNG file does not begin with an IHDR chunk");
   Header header;
@@ -119,6 +118,13 @@ void decode(PictureFile file, spng_format format, std::span<std::byte> out) {
 
 bool is_png(std::span<const std::byte> start) noexcept {
   return std::string_view(reinterpret_cast<const char*>(start.data()), start.size()).starts_with(kMagic);
+}
+
+bool png_has_alpha(std::span<const std::byte> start) noexcept {
+  constexpr std::size_t kColour = 25;
+  if (!is_png(start) || start.size() < kPngStart) return false;
+  const auto colour = std::to_integer<std::uint8_t>(start[kColour]);
+  return colour == kGrayAlpha || colour == kColorAlpha;
 }
 
 PictureSize png_size(PictureFile start, std::uint64_t file_bytes) { return parse_header(start, file_bytes).size; }

@@ -1,6 +1,7 @@
 #include "millrace/recipes/image_pairs/pair_source.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <span>
 
@@ -9,6 +10,7 @@
 #include "millrace/base/input_file.h"
 #include "millrace/data/image.h"
 #include "millrace/data/image_resize.h"
+#include "millrace/format/png.h"
 
 namespace millrace::recipes::image_pairs {
 namespace {
@@ -126,6 +128,18 @@ std::vector<std::uint8_t> read_image(const std::filesystem::path& file, const Re
   std::vector<std::uint8_t> pixels(static_cast<std::size_t>(recipe.image_size * recipe.image_size * kChannels));
   read_into(file, recipe.image_size, recipe.resize, std::as_writable_bytes(std::span(pixels)));
   return pixels;
+}
+
+std::int64_t images_with_alpha(const std::vector<ImageFile>& images) {
+  return std::ranges::count_if(images, [](const ImageFile& image) {
+    std::array<std::byte, format::kPngStart> start{};
+    try {
+      InputFile(image.path).read(0, start);
+    } catch (const DataError&) {
+      return false;  // whoever reads the image says what is wrong with it
+    }
+    return format::png_has_alpha(start);
+  });
 }
 
 std::shared_ptr<const data::Source> pair_source(const PairFiles& files, Split split, const RecipeConfig& recipe) {

@@ -16,6 +16,7 @@
 #include "millrace/format/deflate.h"
 #include "millrace/format/png.h"
 #include "millrace/recipes/image_pairs/pixels.h"
+#include "millrace/recipes/image_pairs/recipe.h"
 
 namespace millrace::recipes::image_pairs {
 namespace {
@@ -175,6 +176,39 @@ TEST_F(PairSourceTest, PicturesOfAHostileFolder) {
       }
     }
   }
+}
+
+// Said once, with the count; what is read are the colours as they stand.
+TEST_F(PairSourceTest, AlphaIsDroppedWithANotice) {
+  constexpr std::size_t kColour = 25;  // where a PNG's header says it
+  constexpr int kImages = 10;
+  std::string labels;
+  std::filesystem::create_directories(folder_ / "images");
+  for (int i = 0; i < kImages; ++i) {
+    const std::string name = "i" + std::to_string(i) + ".png";
+    labels += name + " " + std::to_string(i) + "\n";
+    std::string bytes = Fs::real().read_file(write("images/" + name, 16, static_cast<std::uint8_t>(i)));
+    if (i == 3) bytes[kColour] = 4;
+    if (i == 5 || i == 8) bytes[kColour] = 6;
+    if (i == 9) bytes = "\xff\xd8\xff";
+    std::ofstream(folder_ / "images" / name, std::ios::binary) << bytes;
+  }
+  std::ofstream(folder_ / "labels.txt") << labels;
+  Sections sections;
+  sections.recipe.per_class = 1;
+  sections.recipe.theta = 1;
+  RunConfig run;
+  run.data.dir = folder_.string();
+  std::vector<std::string> said;
+  Context context;
+  context.config = &run;
+  context.notice = [&](const std::string& text) { said.push_back(text); };
+  ImagePairs(sections, context).before_training();
+  EXPECT_EQ(
+      std::ranges::count(said, "alpha is dropped: 3 of 10 images have an alpha channel, their colours are taken as they stand"),
+      1)
+      << testing::PrintToString(said);
+  EXPECT_EQ(images_with_alpha({{.path = folder_ / "none.png", .name = "", .score = 0}}), 0);
 }
 
 TEST_F(PairSourceTest, AnImageThatIsTooSmallOrDamagedIsNamed) {

@@ -209,6 +209,13 @@ TEST_F(PairsTest, NamesOfTablesTellTheirRows) {
   EXPECT_TRUE(std::filesystem::exists(folder_.path() / "train_fold1_60.csv"));
   EXPECT_TRUE(std::filesystem::exists(folder_.path() / "eval_fold4_45.csv"));
   EXPECT_EQ(even_in_score(labels, 3, 0.1, 1).size(), 12U) << "three of each score";
+  const auto bytes = [&](const char* name) { return Fs::real().read_file(folder_.path() / name); };
+  const std::string train = bytes("train_fold1_60.csv"), eval = bytes("eval_fold4_45.csv");
+  (void)write_pair_files(Fs::real(), labels, recipe, folder_.path(), 43);
+  EXPECT_NE(bytes("train_fold1_60.csv"), train);
+  (void)write_pair_files(Fs::real(), labels, recipe, folder_.path(), 42);
+  EXPECT_EQ(bytes("train_fold1_60.csv"), train) << "the same seed";
+  EXPECT_EQ(bytes("eval_fold4_45.csv"), eval);
 }
 
 }  // namespace

@@ -20,6 +20,7 @@
 #include "millrace/recipes/image_pairs/baseline.h"
 #include "millrace/recipes/image_pairs/log.h"
 #include "millrace/recipes/image_pairs/loss.h"
+#include "millrace/recipes/image_pairs/pair_source.h"
 #include "millrace/recipes/image_pairs/pictures.h"
 #include "millrace/recipes/image_pairs/pixels.h"
 #include "millrace/recipes/image_pairs/ranking.h"
@@ -93,6 +94,10 @@ bool ImagePairs::is_frozen() const { return recipe_.freeze_base.value_or(!recipe
 void ImagePairs::before_training() {
   files_ = open_pairs(recipe_, context_.config->data.dir, context_.seed);
   for (const std::string& text : files_->told) context_.say(text);
+  if (const std::int64_t with_alpha = images_with_alpha(files_->images); with_alpha > 0) {
+    context_.say("alpha is dropped: " + with_commas(with_alpha) + " of " + with_commas(std::ssize(files_->images)) +
+                 " images have an alpha channel, their colours are taken as they stand");
+  }
 }
 
 data::Pipeline ImagePairs::data(Split split) {
@@ -216,8 +221,8 @@ double ImagePairs::weight_of_consistency(const StepContext& context) const {
 
 std::optional<Loss> ImagePairs::loss(const Batch& batch, const StepContext& context) {
   const bool doubled = recipe_.swap_double || !context.training;
-  const Looked looked = look(batch, doubled);
-  const at::Tensor logits = model().forward(looked.features, looked.images, prompts_);
+  Looked looked = look(batch, doubled);
+  const at::Tensor logits = model().forward(std::move(looked.features), looked.images, prompts_);
   const at::Tensor labels = labels_of_rows(batch["label"], doubled);
   Loss loss{.terms = {answer_loss(logits, labels, recipe_.similar_weight, recipe_.swap_ce_weight, doubled)},
             .outputs = {{"logits", logits}, {"labels", labels}}};
