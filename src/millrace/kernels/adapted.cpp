@@ -138,12 +138,16 @@ at::Tensor summed_by_parts(const at::Tensor& left, const at::Tensor& right, Drop
   return sums;
 }
 
+// What dropout leaves of x in the forward pass is in memory so many bytes at a time. Parts cost a call of the library each.
+constexpr std::int64_t kDroppedBytes = std::int64_t{576} << 10U;
+
 // dropped(x) times a (rank, in) transposed.
 at::Tensor narrow_product(const at::Tensor& x, const at::Tensor& a, Dropout site) {
-  if (site.p <= 0.0 || x.size(0) <= kRows) return forward_product(dropped(x, {}, site), a, {});
+  const std::int64_t most = rows_within(kDroppedBytes, x);
+  if (site.p <= 0.0 || x.size(0) <= most) return forward_product(dropped(x, {}, site), a, {});
   at::Tensor all = at::empty({x.size(0), a.size(0)}, x.options());
-  for (std::int64_t row = 0; row < x.size(0); row += kRows) {
-    const std::int64_t count = std::min(kRows, x.size(0) - row);
+  for (std::int64_t row = 0; row < x.size(0); row += most) {
+    const std::int64_t count = std::min(most, x.size(0) - row);
     const Dropout here{site.p, site.key, site.first + row * x.size(1)};
     all.narrow(0, row, count).copy_(forward_product(dropped(x.narrow(0, row, count), {}, here), a, {}));
   }

@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <algorithm>
 #include <optional>
 
 #include "millrace/kernels/detail/choice.h"
@@ -16,6 +17,13 @@ inline bool has_kernel(const at::Tensor& x) {
 }
 inline detail::Type type_of(at::ScalarType type) { return type == at::kFloat ? detail::Type::f32 : detail::Type::bf16; }
 inline detail::Type type_of(const at::Tensor& x) { return type_of(x.scalar_type()); }
+
+// How many rows of x (rows, columns) take at most so many bytes: a multiple of 64, where a dropout's groups begin anew.
+inline std::int64_t rows_within(std::int64_t bytes, const at::Tensor& x) {
+  constexpr std::int64_t kStep = 64;
+  const std::int64_t row_bytes = x.size(1) * x.element_size();
+  return row_bytes == 0 ? x.size(0) : std::max(kStep, bytes / row_bytes / kStep * kStep);
+}
 
 // Which of the two layouts that kernels of volumes know x has; what has neither is to be made contiguous.
 inline at::MemoryFormat layout_of(const at::Tensor& x) {

@@ -155,8 +155,8 @@ struct SwigluFunction : torch::autograd::Function<SwigluFunction> {
   }
 };
 
-// Rows whose product is in memory at a time.
-constexpr std::int64_t kSwigluRows = 576;
+// What swiglu gives is in memory so many bytes at a time. Parts cost a call of the library each.
+constexpr std::int64_t kSwigluBytes = std::int64_t{1536} << 10U;
 
 struct SwigluLinearFunction : torch::autograd::Function<SwigluLinearFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& packed, const at::Tensor& weight) {
@@ -164,15 +164,20 @@ struct SwigluLinearFunction : torch::autograd::Function<SwigluLinearFunction> {
     context->save_for_backward({x, w});
     context->saved_data["overwrites"] = !packed.is_leaf();
     context->saved_data["sizes"] = packed.sizes().vec();
-    const at::Tensor out = at::empty({x.size(0), w.size(0)}, x.options());
-    for (std::int64_t row = 0; row < x.size(0); row += kSwigluRows) {
-      const std::int64_t count = std::min(kSwigluRows, x.size(0) - row);
+    const auto product = [&](std::int64_t row, std::int64_t count) {
       const at::Tensor gated = at::empty({count, w.size(1)}, x.options());
       run_swiglu(x.narrow(0, row, count), {}, gated);
-      out.narrow(0, row, count).copy_(forward_product(gated, w, {}));
-    }
+      return forward_product(gated, w, {});
+    };
     std::vector<std::int64_t> sizes = packed.sizes().vec();
     sizes.back() = w.size(0);
+    const std::int64_t most = part_of(x);
+    if (x.size(0) <= most) return product(0, x.size(0)).view(sizes);
+    const at::Tensor out = at::empty({x.size(0), w.size(0)}, x.options());
+    for (std::int64_t row = 0; row < x.size(0); row += most) {
+      const std::int64_t count = std::min(most, x.size(0) - row);
+      out.narrow(0, row, count).copy_(product(row, count));
+    }
     return out.view(sizes);
   }
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
@@ -180,13 +185,17 @@ struct SwigluLinearFunction : torch::autograd::Function<SwigluLinearFunction> {
     const at::Tensor &x = saved[0], &weight = saved[1];
     const at::Tensor gradient = gradients[0].reshape({-1, gradients[0].size(-1)}).contiguous();
     const at::Tensor out = overwrites(context) ? x.detach() : at::empty_like(x);
-    for (std::int64_t row = 0; row < x.size(0); row += kSwigluRows) {
-      const std::int64_t count = std::min(kSwigluRows, x.size(0) - row);
+    const std::int64_t most = part_of(x);
+    for (std::int64_t row = 0; row < x.size(0); row += most) {
+      const std::int64_t count = std::min(most, x.size(0) - row);
       const auto rows_of = [&](const at::Tensor& all) { return all.narrow(0, row, count); };
       run_swiglu(rows_of(x), input_gradient(rows_of(gradient), weight), rows_of(out));
     }
     return {out.view(context->saved_data["sizes"].toIntVector()), {}};
   }
+
+ private:
+  static std::int64_t part_of(const at::Tensor& packed) { return rows_within(2 * kSwigluBytes, packed); }
 };
 
 // Part `part` of (B, T, parts H D) as heads.

@@ -313,8 +313,8 @@ TEST(Decoder, AGatedProjectionIsItsFormula) {
   at::manual_seed(8);
   for (const bool adapts : {false, true}) {
     const Layout layout{14, 3, {9}, false, adapts, adapts};
-    Tensors inputs = tensors_of(layout, {2, 400});  // of a frozen projection's gated rows not all are in memory
-    inputs[0] = at::randn({2, 400, 2 * layout.in});
+    Tensors inputs = tensors_of(layout, {2, 40});
+    inputs[0] = at::randn({2, 40, 2 * layout.in});
     const Function projected = [&](const Tensors& in, const DecoderPaths& paths) {
       return Tensors{adapted_swiglu(in[0] * 1.0, adapted_of(layout, in).front(), 1.5, 0.0, paths)};
     };
