@@ -176,6 +176,10 @@ std::vector<std::string> check_validation_sky(const Sky& sky) {
 }
 
 bool PinnedLoss::add(double left, double power) {
+  if (in_a_row_ < 0) {
+    in_a_row_ = 0;
+    return false;
+  }
   const bool pinned = power > 0 && std::abs(left / power - 1) < kPinnedWithin;
   in_a_row_ = pinned ? in_a_row_ + 1 : 0;
   if (told_ || in_a_row_ < kPinnedValidations) return false;

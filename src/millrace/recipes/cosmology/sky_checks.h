@@ -26,12 +26,13 @@ inline constexpr double kDeadPower = 1e-10;     // of it
 // Whether validations end at the variance of the target: what a network reaches that answers zero.
 class PinnedLoss {
  public:
-  // Of one validation: the power of recovered minus truth, and of the truth. True once, when it is the third in a row within three
-  // percent of each other.
+  // Of one validation: the power of recovered minus truth, and of the truth. True once, when it is the third in a row within
+  // three percent of each other. The first call does not count: it is the rehearsal's, of one batch before any step (a resumed
+  // run has none, and is told one validation later).
   bool add(double left, double power);
 
  private:
-  int in_a_row_ = 0;
+  int in_a_row_ = -1;
   bool told_ = false;
 };
 
