@@ -21,11 +21,15 @@ const std::uint32_t* words_in(const at::Tensor& fp32) {
 }
 
 // Bytes of the second operand that are packed at a time: they stay in the cache, and of a large one no copy is in memory.
-constexpr std::int64_t kPackedBytes = std::int64_t{256} << 10U;
+constexpr std::int64_t kPackedBytes = std::int64_t{512} << 10U;
+// Each part reads the first operand anew: above this size no cache near a core has it still, and all is packed at once.
+constexpr std::int64_t kReadAgainBytes = std::int64_t{1200} << 10U;
 
 // How many panels that is; few rows are shared among threads by panels alone.
 std::int64_t panels_at_a_time(const detail::Product& args) {
-  const std::int64_t panel_bytes = kPanelColumns * args.words * static_cast<std::int64_t>(sizeof(std::uint32_t));
+  const std::int64_t row_bytes = args.words * static_cast<std::int64_t>(sizeof(std::uint32_t)),
+                     panel_bytes = kPanelColumns * row_bytes;
+  if (args.rows * row_bytes > kReadAgainBytes) return args.columns;
   const std::int64_t shares = (at::get_num_threads() + args.row_groups - 1) / args.row_groups;
   return std::max(shares, kPackedBytes / std::max<std::int64_t>(1, panel_bytes));
 }
