@@ -82,7 +82,8 @@ void StepProfiler::end() noexcept {
     if (state_ == State::waiting) {
       state_ = State::done;
       reporter_.warning("no step was recorded: the run ended after " + with_commas(seen_) + " of the " +
-                        with_commas(config_.skip) + " steps that profile.skip leaves out");
+                        with_commas(config_.skip) +
+                        " steps that profile.skip leaves out: --profile.skip=0 records from the first");
       return;
     }
     reporter_.warning("the profile is of " + with_commas(recorded_) + " instead of " + wish + ": the run ended");
