@@ -11,13 +11,13 @@ namespace {
 
 using testing::HasSubstr;
 
-Result millrace(std::vector<std::string> words) {
+Result called(std::vector<std::string> words) {
   words.insert(words.begin(), MILLRACE_PROGRAM);
   return run(words);
 }
 
 TEST(BenchRecipe, PutsTheGuidesAdviceOnOneByOne) {
-  const Result result = millrace({"bench", "language_model", "--steps=3", "--rounds=1", "--precision.dtype=fp32", "--json"});
+  const Result result = called({"bench", "language_model", "--steps=3", "--rounds=1", "--precision.dtype=fp32", "--json"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   const Json stages = Json::parse(result.out).at("stages");
   ASSERT_GE(stages.size(), 4U);
@@ -39,9 +39,9 @@ TEST(BenchRecipe, PutsTheGuidesAdviceOnOneByOne) {
 }
 
 TEST(BenchRecipe, MistakesAreThisCommands) {
-  EXPECT_THAT(millrace({"bench", "language_model", "--steps=0"}).err, HasSubstr("flag --steps"));
-  EXPECT_THAT(millrace({"bench", "language_modle"}).err, HasSubstr("there is no bench \"language_modle\""));
-  EXPECT_THAT(millrace({"train", "language_model", "--preset=smoke", "--off=all", "--dry-run"}).out, HasSubstr("fp32"));
+  EXPECT_THAT(called({"bench", "language_model", "--steps=0"}).err, HasSubstr("flag --steps"));
+  EXPECT_THAT(called({"bench", "language_modle"}).err, HasSubstr("there is no bench \"language_modle\""));
+  EXPECT_THAT(called({"train", "language_model", "--preset=smoke", "--off=all", "--dry-run"}).out, HasSubstr("fp32"));
 }
 
 }  // namespace

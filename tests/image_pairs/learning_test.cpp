@@ -97,13 +97,15 @@ TEST(PairLearning, TheSmokePresetLearnsToTellNoise) {
 
 // Base / W at first, the base at the end of the warm-up, a hundredth at the end; an update a batch.
 TEST(PairLearning, TheScheduleAndTheUpdatesAreThePages) {
-  const RunOutcome run = train({{"train.max_steps", 40}, {"log.every", 1}, {"optim.learning_rate", 2e-4}}, "schedule");
+  const RunOutcome run = train({{"train.max_steps", 41}, {"log.every", 1}, {"optim.learning_rate", 2e-4}}, "schedule");
   const std::vector<Json> steps = records(run, "step");
-  ASSERT_EQ(steps.size(), 40U);
-  EXPECT_EQ(run.summary.at("steps"), 40);
-  EXPECT_NEAR(steps[0].at("lr").get<double>(), 1e-4, 1e-9) << "5 % of 40 are two steps";
-  EXPECT_NEAR(steps[1].at("lr").get<double>(), 2e-4, 1e-9);
-  EXPECT_NEAR(steps[39].at("lr").get<double>(), 2e-6, 6e-7);
+  ASSERT_EQ(steps.size(), 41U);
+  EXPECT_EQ(run.summary.at("steps"), 41);
+  const auto rate = [&](std::size_t step) { return steps[step].at("lr").get<double>(); };
+  EXPECT_NEAR(rate(0), 2e-4 / 3, 1e-10) << "5 % of 41, rounded up, are three steps";
+  EXPECT_NEAR(rate(2), 2e-4, 1e-10);
+  EXPECT_NEAR(rate(22), 1e-4, 1e-10) << "half way of the cosine";
+  EXPECT_NEAR(rate(40), 2e-6, 1e-12) << "the floor";
 }
 
 TEST(PairLearning, AnEstimateCountsGradientsAndASnapshotOfWhatIsTrained) {

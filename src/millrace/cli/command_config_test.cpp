@@ -111,7 +111,8 @@ TEST_F(CommandConfigTest, ARecipesOwnProblemsStandInTheOneList) {
     std::vector<Problem> problems;
     if (own.recipe.width % own.recipe.heads != 0)
       problems.push_back({"heads do not divide the width", "recipe.heads", "change it"});
-    if (run.data.batch_size > own.recipe.width) problems.push_back({"the batch is wider", "data.batch_size", "change it"});
+    if (run.data.samples_per_batch() > own.recipe.width)
+      problems.push_back({"the batch is wider", "data.batch_size", "change it"});
     return problems;
   });
   const std::vector<Problem> found =

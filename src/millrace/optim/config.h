@@ -13,7 +13,7 @@
 namespace millrace::optim {
 
 enum class Algorithm : std::uint8_t { adamw, adam, sgd };
-enum class ScheduleKind : std::uint8_t { constant, linear, cosine, warmup_cosine, step, one_cycle, plateau };
+enum class ScheduleKind : std::uint8_t { constant, linear, cosine, warmup_cosine, cosine_floor, step, one_cycle, plateau };
 enum class ScheduleUnit : std::uint8_t { step, epoch };
 enum class RateScaling : std::uint8_t { none, linear, sqrt };
 

@@ -46,6 +46,8 @@ double after_warmup(const OptimConfig& config, std::int64_t step, std::int64_t s
     case ScheduleKind::cosine:
     case ScheduleKind::warmup_cosine:
       return cosine_between(base, config.min_learning_rate, share);
+    case ScheduleKind::cosine_floor:
+      return std::max(config.min_learning_rate, cosine_between(base, 0, share));
     case ScheduleKind::step: {
       const auto decays = static_cast<double>(step / config.decay_every);
       return std::max(std::min(base, config.min_learning_rate), base * std::pow(config.decay_factor, decays));
@@ -59,12 +61,16 @@ double after_warmup(const OptimConfig& config, std::int64_t step, std::int64_t s
 
 bool needs_length(ScheduleKind kind) noexcept {
   return kind == ScheduleKind::linear || kind == ScheduleKind::cosine || kind == ScheduleKind::warmup_cosine ||
-         kind == ScheduleKind::one_cycle;
+         kind == ScheduleKind::cosine_floor || kind == ScheduleKind::one_cycle;
 }
 
 OptimConfig settled(OptimConfig config, std::int64_t total_steps, std::int64_t global_batch) {
-  if (config.warmup_steps == 0 && needs_length(config.schedule))
-    config.warmup_steps = std::llround(config.warmup_frac * static_cast<double>(total_steps));
+  if (config.warmup_steps == 0 && needs_length(config.schedule)) {
+    constexpr double kRounding = 1e-9;  // .05 of 140 is a little more than 7
+    const double steps = config.warmup_frac * static_cast<double>(total_steps);
+    config.warmup_steps = config.schedule == ScheduleKind::cosine_floor ? static_cast<std::int64_t>(std::ceil(steps - kRounding))
+                                                                        : std::llround(steps);
+  }
   if (config.lr_scaling == RateScaling::none) return config;
   if (config.lr_scaling_batch == 0) {
     throw ConfigError({.what = "the learning rate can't be scaled: the batch it was chosen for is not given",

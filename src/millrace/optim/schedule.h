@@ -8,7 +8,7 @@
 
 namespace millrace::optim {
 
-// Whether the schedule moves over the run's whole length: linear, cosine, warmup_cosine, one_cycle.
+// Whether the schedule moves over the run's whole length: linear, cosine, warmup_cosine, cosine_floor, one_cycle.
 [[nodiscard]] bool needs_length(ScheduleKind kind) noexcept;
 
 // With schedule_by = epoch every "step" below is an epoch: the caller gives epochs, and the rate is the same for all steps of
@@ -20,8 +20,8 @@ namespace millrace::optim {
 // compare with.
 [[nodiscard]] OptimConfig settled(OptimConfig config, std::int64_t total_steps, std::int64_t global_batch);
 
-// ConfigError when the schedule lacks a number it needs: total_steps (linear, cosine, warmup_cosine, one_cycle) or decay_every
-// (step). total_steps is 0 when the run has no end.
+// ConfigError when the schedule lacks a number it needs: total_steps (linear, cosine, warmup_cosine, cosine_floor, one_cycle) or
+// decay_every (step). total_steps is 0 when the run has no end.
 void check_schedule(const OptimConfig& config, std::int64_t total_steps);
 
 // Learning rate of step `step` (0-based) of `total_steps`; throws as check_schedule(). The first W = warmup_steps steps rise
@@ -29,6 +29,7 @@ void check_schedule(const OptimConfig& config, std::int64_t total_steps);
 //   constant, plateau       base (the caller multiplies by Plateau::factor)
 //   linear                  base + (min - base) * t
 //   cosine, warmup_cosine   min + (base - min) * (1 + cos(pi * t)) / 2
+//   cosine_floor            max(min, base * (1 + cos(pi * t)) / 2); a warm-up given as a share is rounded up to whole steps
 //   step                    base * decay_factor ^ floor(s / decay_every), not below min
 // one_cycle rises along half a cosine from base / 25 to base at step R - 1 and falls along another to min at the last step; R is
 // W, or 30 % of the steps when W is 0.

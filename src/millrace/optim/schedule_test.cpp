@@ -67,6 +67,26 @@ TEST(Settled, AShareOfTheRunBecomesStepsWhereTheScheduleEnds) {
   EXPECT_EQ(settled(open_end, 30, 8).warmup_steps, 0);
 }
 
+TEST(Settled, AWarmUpOfACosineWithAFloorIsRoundedUp) {
+  OptimConfig c = config(ScheduleKind::warmup_cosine);
+  c.warmup_frac = 0.05;
+  EXPECT_EQ(settled(c, 41, 8).warmup_steps, 2);
+  c.schedule = ScheduleKind::cosine_floor;
+  EXPECT_EQ(settled(c, 41, 8).warmup_steps, 3);
+  EXPECT_EQ(settled(c, 40, 8).warmup_steps, 2);
+  EXPECT_EQ(settled(c, 140, 8).warmup_steps, 7) << ".05 of it is 7.000000000000001 in fp64";
+}
+
+TEST(Schedule, ACosineWithAFloorIsThatOfZeroCutOff) {
+  OptimConfig c = config(ScheduleKind::cosine_floor, 2);
+  EXPECT_DOUBLE_EQ(learning_rate_at(c, 0, 22), 0.2);
+  EXPECT_DOUBLE_EQ(learning_rate_at(c, 2, 22), 0.4);
+  EXPECT_DOUBLE_EQ(learning_rate_at(c, 12, 22), 0.2);
+  EXPECT_DOUBLE_EQ(learning_rate_at(c, 14, 22), 0.4 * 0.5 * (1 + std::cos(std::numbers::pi * 0.6)));
+  EXPECT_DOUBLE_EQ(learning_rate_at(c, 16, 22), 0.1) << "the cosine is below the floor";
+  EXPECT_DOUBLE_EQ(learning_rate_at(c, 21, 22), 0.1);
+}
+
 TEST(Settled, TheRateFollowsTheGlobalBatch) {
   OptimConfig c = config(ScheduleKind::cosine);
   EXPECT_EQ(settled(c, 30, 8).learning_rate, 0.4);

@@ -71,7 +71,7 @@ Json defaults() {
           {"optim.learning_rate", 2e-4},
           {"optim.weight_decay", 0.1},
           {"optim.clip_norm", 1.0},
-          {"optim.schedule", "warmup_cosine"},
+          {"optim.schedule", "cosine_floor"},
           {"optim.warmup_frac", 0.05},
           {"train.epochs", 3},
           {"train.seed", 42},
