@@ -83,9 +83,9 @@ void Recovery::tell(const Place& place, const std::string& text, Json values) co
 // After the first try that went through, while its peak is known.
 void Recovery::tell_lighter(const Place& place) const {
   if (!place.may_recompute) return;  // forward passes alone are no measure of a step
-  std::uint64_t fixed = 0;
-  for (const auto& [part, bytes] : stepper_.state_bytes()) fixed += bytes;
-  const std::uint64_t peak = device::tensor_memory(stepper_.device()).peak_bytes;
+  const device::TensorMemory held = device::tensor_memory(stepper_.device());
+  const std::uint64_t fixed = held.live_bytes;  // weights, gradients, optimiser, data: the samples' part has been let go by now
+  const std::uint64_t peak = held.peak_bytes;
   const std::int64_t rows = (widest_group_ + micro_batches_ - 1) / micro_batches_;
   const auto in_one = static_cast<std::uint64_t>(static_cast<double>(peak - std::min(fixed, peak)) *
                                                  static_cast<double>(widest_group_) / static_cast<double>(rows));
