@@ -40,6 +40,7 @@ struct RecipeConfig {
   std::int64_t vision_heads = 16;
   std::int64_t vision_hidden = 4096;
   std::int64_t vision_feature_layer = -2;
+  double position_std = 0.02;
   std::int64_t decoder_width = 4096;
   std::int64_t decoder_layers = 32;
   std::int64_t decoder_heads = 32;
@@ -104,6 +105,7 @@ struct RecipeConfig {
         field<&C::vision_hidden>("Width of their feed-forward layers.").min(1),
         field<&C::vision_feature_layer>("Block whose output is used, counted from the end: -1 the last, -2 the one before.")
             .max(-1),
+        field<&C::position_std>("Standard deviation of the tower's positions where they are drawn.").above(0),
         field<&C::decoder_width>("Width of the decoder.").min(2),
         field<&C::decoder_layers>("Its blocks.").min(1),
         field<&C::decoder_heads>("Attention heads of its blocks.").min(1),
@@ -123,8 +125,7 @@ struct RecipeConfig {
         field<&C::freeze_base>("Train projector and adapters alone; auto = where base_weights are given."),
         field<&C::adapter>("Adapter to begin with: a folder with adapter_model.safetensors, as PEFT saves it. Empty: none.")
             .path(),
-        field<&C::projector_learning_rate>(
-            "Learning rate of the projector; auto = a tenth of optim.learning_rate on a frozen base, else the same.")
+        field<&C::projector_learning_rate>("Of the projector; auto = optim.learning_rate, a tenth of it on a frozen base.")
             .above(0),
         field<&C::similar_weight>("Weight of the cross-entropy of similar pairs.").min(0),
         field<&C::swap_ce_weight>("Weight of the cross-entropy of swapped pairs.").min(0),

@@ -40,14 +40,15 @@ void fill(at::Tensor& value, const Draw& draw) {
   value.copy_(numbers);
 }
 
-void initialise_base(const std::string& name, at::Tensor& value, at::Generator& generator) {
+void initialise_base(const std::string& name, at::Tensor& value, double position_std, at::Generator& generator) {
   const auto normal = [&](double deviation) {
     fill(value, [&](at::Tensor& numbers) { numbers.normal_(0.0, deviation, generator); });
   };
   if (name.ends_with("bias")) {
     value.zero_();
-  } else if (name.find("embed_tokens") != std::string::npos || name.ends_with("class_embedding") ||
-             name.ends_with("position_embedding.weight")) {
+  } else if (name.ends_with("position_embedding.weight")) {
+    normal(position_std);
+  } else if (name.find("embed_tokens") != std::string::npos || name.ends_with("class_embedding")) {
     normal(kEmbeddingDeviation);
   } else if (value.dim() == 1) {
     value.fill_(1.0);  // of a norm
@@ -75,7 +76,7 @@ void initialise_adapter(const std::string& name, at::Tensor& value, at::Generato
 }
 
 // `base`: tower and decoder too; else their weights come from files.
-void initialise(torch::nn::Module& model, std::uint64_t seed, bool base) {
+void initialise(torch::nn::Module& model, const RecipeConfig& config, std::uint64_t seed, bool base) {
   const at::NoGradGuard no_grad;
   at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(seed);
   at::Generator of_projector = at::make_generator<at::CPUGeneratorImpl>(seed + 1);
@@ -89,7 +90,7 @@ void initialise(torch::nn::Module& model, std::uint64_t seed, bool base) {
         initialise_projector(item.key(), item.value(), of_projector);
         break;
       default:
-        if (base) initialise_base(item.key(), item.value(), generator);
+        if (base) initialise_base(item.key(), item.value(), config.position_std, generator);
     }
   }
 }
@@ -193,7 +194,7 @@ PairModel::PairModel(const RecipeConfig& config, std::uint64_t seed, bool frozen
   projector_ = register_module("multi_modal_projector",
                                std::make_shared<Projector>(config_.vision_width, config_.decoder_width, paths, device));
   decoder_ = register_module("language_model", std::make_shared<LanguageModel>(config_, projecting, how));
-  if (device.type() != at::kMeta) initialise(*this, seed, config_.base_weights.empty());
+  if (device.type() != at::kMeta) initialise(*this, config_, seed, config_.base_weights.empty());
 }
 
 at::Tensor PairModel::features(const at::Tensor& pixels) {
