@@ -158,7 +158,7 @@ Json StepBench::report(const std::vector<double>& ms) const {
   Json shares = Json::object();
   const auto times = impl.timeline.total();
   for (std::size_t i = 0; i < telemetry::kPhases; ++i) {
-    shares[std::string(telemetry::name_of(static_cast<telemetry::Phase>(i)))] = times.share[i];
+    shares[std::string(telemetry::name_of(static_cast<telemetry::Phase>(i)))] = times.share(static_cast<telemetry::Phase>(i));
   }
   Json switches = Json::object();
   for (const auto& setting : impl.switches.settings()) switches[std::string(setting.row->name)] = setting.on;

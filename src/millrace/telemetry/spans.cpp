@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <utility>
 
-#include "millrace/base/clock.h"
 #include "millrace/base/error.h"
 #include "millrace/base/philox.h"
 #include "millrace/telemetry/span_watch.h"
@@ -30,78 +28,95 @@ double quantile(std::vector<float>& values, double fraction) {
 
 // For people, where a name is one for logs.
 const char* word_of(Phase phase) noexcept {
-  constexpr std::array<const char*, kPhases> kWords = {
-      "waiting for data", "preparing the batch", "forward",  "backward", "optimiser update",
-      "log line",         "validation",          "snapshot", "step"};
+  constexpr std::array<const char*, kPhases> kWords = {"start-up",
+                                                       "a trial",
+                                                       "waiting for data",
+                                                       "copying the batch to the device",
+                                                       "preparing the batch",
+                                                       "forward",
+                                                       "backward",
+                                                       "summing gradients over ranks",
+                                                       "optimiser update",
+                                                       "metrics",
+                                                       "log line",
+                                                       "snapshot",
+                                                       "validation",
+                                                       "step"};
   return kWords[index_of(phase)];
 }
+
+// What happens inside has the names of a step's phases and is none.
+bool is_whole(Phase phase) noexcept { return phase == Phase::trials || phase == Phase::validate; }
 
 }  // namespace
 
 std::string_view name_of(Phase phase) noexcept {
-  constexpr std::array<std::string_view, kPhases> kNames = {"data_wait", "prepare",  "forward",  "backward", "optimizer",
-                                                            "log",       "validate", "snapshot", "other"};
+  constexpr std::array<std::string_view, kPhases> kNames = {"startup", "trials",   "data_wait", "copy",      "prepare",
+                                                            "forward", "backward", "reduction", "optimizer", "metrics",
+                                                            "log",     "snapshot", "validate",  "rest"};
   return kNames[index_of(phase)];
 }
 
 Span::Span(Timeline& timeline, Phase phase) noexcept
-    : timeline_(&timeline), phase_(phase), begin_ns_(steady_nanoseconds()), doing_(Doing::Level::phase, word_of(phase)) {
+    : timeline_(&timeline), before_(timeline.enter(phase)), doing_(Doing::Level::phase, word_of(phase)) {
   if (span_watch != nullptr) span_watch->begins(phase);
 }
 
 Span::~Span() {
   if (span_watch != nullptr) span_watch->ends();
-  timeline_->add(phase_, steady_nanoseconds() - begin_ns_);
+  timeline_->leave(before_);
 }
 
 void watch_spans(SpanWatch* watch) noexcept { span_watch = watch; }
 
+Timeline::Timeline(Clock clock) noexcept : clock_(clock), since_ns_(clock()) {}
+
+void Timeline::began_earlier(std::int64_t nanoseconds) noexcept { since_ns_ -= nanoseconds; }
+
+void Timeline::turn_to(Phase phase) noexcept {
+  const std::int64_t now = clock_();
+  for (Accumulated* sums : {&window_, &total_}) sums->phase_ns[index_of(phase_)] += now - since_ns_;
+  since_ns_ = now;
+  phase_ = phase;
+}
+
+Phase Timeline::enter(Phase phase) noexcept {
+  const Phase before = phase_;
+  if (!is_whole(before)) turn_to(phase);
+  return before;
+}
+
 void Timeline::begin_step() noexcept {
-  current_.fill(0);
-  step_begin_ns_ = steady_nanoseconds();
+  turn_to(Phase::rest);
+  step_begin_ns_ = since_ns_;
   in_step_ = true;
 }
 
 void Timeline::end_step() {
   MR_CHECK(in_step_, "end_step() without begin_step()");
   in_step_ = false;
-  const std::int64_t known = std::accumulate(current_.begin(), current_.end(), std::int64_t{0});
-  // Spans that nest count twice: the step is then as long as they say, so that shares still sum to 1.
-  const std::int64_t step_ns = std::max(steady_nanoseconds() - step_begin_ns_, known);
-  current_[index_of(Phase::other)] += step_ns - known;
-  window_.add(step_ns, current_);
-  total_.add(step_ns, current_);
+  turn_to(Phase::rest);
+  for (Accumulated* sums : {&window_, &total_}) sums->add_step(since_ns_ - step_begin_ns_);
 }
 
-void Timeline::drop_step() noexcept {
-  in_step_ = false;
-  for (std::size_t i = 0; i < kPhases; ++i) add(static_cast<Phase>(i), current_[i]);
+double Timeline::Summary::share(Phase phase) const noexcept {
+  const double all = loop();
+  if (all <= 0 || phase == Phase::startup || phase == Phase::trials) return 0;
+  return of(phase) / all;
 }
 
-void Timeline::add(Phase phase, std::int64_t nanoseconds) noexcept {
-  if (in_step_) {
-    current_[index_of(phase)] += nanoseconds;
-    return;
-  }
-  window_.add_between(phase, nanoseconds);
-  total_.add_between(phase, nanoseconds);
+Timeline::Summary Timeline::window() const { return summary(window_); }
+
+void Timeline::reset_window() {
+  turn_to(phase_);
+  window_ = Accumulated{};
 }
 
-Timeline::Summary Timeline::window() const { return window_.summary(); }
+Timeline::Summary Timeline::total() const { return summary(total_); }
 
-void Timeline::reset_window() { window_ = Accumulated{}; }
-
-Timeline::Summary Timeline::total() const { return total_.summary(); }
-
-void Timeline::Accumulated::add_between(Phase phase, std::int64_t nanoseconds) noexcept {
-  between_ns += nanoseconds;
-  phase_ns[index_of(phase)] += nanoseconds;
-}
-
-void Timeline::Accumulated::add(std::int64_t nanoseconds, const std::array<std::int64_t, kPhases>& phases) {
+void Timeline::Accumulated::add_step(std::int64_t nanoseconds) {
   ++steps;
   step_ns += nanoseconds;
-  for (std::size_t i = 0; i < kPhases; ++i) phase_ns[i] += phases[i];
   const float ms = static_cast<float>(nanoseconds) * 1e-6F;
   if (step_ms.size() < kReservoir) {
     step_ms.push_back(ms);
@@ -112,17 +127,21 @@ void Timeline::Accumulated::add(std::int64_t nanoseconds, const std::array<std::
   if (slot < kReservoir) step_ms[slot] = ms;
 }
 
-Timeline::Summary Timeline::Accumulated::summary() const {
+Timeline::Summary Timeline::summary(const Accumulated& of) const {
   Summary result;
-  result.steps = steps;
-  result.seconds = static_cast<double>(step_ns) * 1e-9;
-  std::vector<float> sorted = step_ms;
+  result.steps = of.steps;
+  result.step_seconds = static_cast<double>(of.step_ns) * 1e-9;
+  std::vector<float> sorted = of.step_ms;
   result.step_ms_p50 = quantile(sorted, 0.50);
   result.step_ms_p95 = quantile(sorted, 0.95);
-  const std::int64_t all_ns = step_ns + between_ns;
-  for (std::size_t i = 0; i < kPhases && all_ns > 0; ++i) {
-    result.share[i] = static_cast<double>(phase_ns[i]) / static_cast<double>(all_ns);
+  std::array<std::int64_t, kPhases> all = of.phase_ns;
+  all[index_of(phase_)] += clock_() - since_ns_;
+  std::int64_t wall_ns = 0;
+  for (std::size_t i = 0; i < kPhases; ++i) {
+    result.seconds[i] = static_cast<double>(all[i]) * 1e-9;
+    wall_ns += all[i];
   }
+  result.wall = static_cast<double>(wall_ns) * 1e-9;
   return result;
 }
 

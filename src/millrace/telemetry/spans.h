@@ -1,4 +1,4 @@
-// Where a step's time goes: spans and counters per thread, without locks in the hot path.
+// Where a run's time goes: an account of every second of the loop's thread, and counters, without locks in the hot path.
 #pragma once
 
 #include <array>
@@ -7,17 +7,33 @@
 #include <string_view>
 #include <vector>
 
+#include "millrace/base/clock.h"
 #include "millrace/base/doing.h"
 
 namespace millrace::telemetry {
 
-// Phases of a step as the timeline reports them.
-enum class Phase : std::uint8_t { data_wait, prepare, forward, backward, optimizer, log, validate, snapshot, other };
-inline constexpr std::size_t kPhases = 9;
+// The accounts: at each moment the loop's thread is in one of them.
+enum class Phase : std::uint8_t {
+  startup,  // until the first step begins
+  trials,   // of number formats, layouts, kernels, memory; the rehearsal
+  data_wait,
+  copy,  // of a batch to the device
+  prepare,
+  forward,
+  backward,
+  reduction,  // of gradients over ranks
+  optimizer,
+  metrics,
+  log,
+  snapshot,
+  validate,  // with its pictures and samples
+  rest       // no span covers it
+};
+inline constexpr std::size_t kPhases = 14;
 [[nodiscard]] std::string_view name_of(Phase phase) noexcept;
 
-// Adds the time until its end to a phase of the current step, which is what the process is doing meanwhile (base/doing.h). Two
-// clock reads and one add; nesting is the caller's business.
+// Until its end the time is a phase's, which is what the process is doing meanwhile (base/doing.h). Two clock reads. A span
+// inside another one takes its time away from that one; inside a trial or a validation there is nothing to tell apart.
 class Timeline;
 class Span {
  public:
@@ -28,41 +44,52 @@ class Span {
 
  private:
   Timeline* timeline_;
-  Phase phase_;
-  std::int64_t begin_ns_;
+  Phase before_;
   Doing doing_;
 };
 
-// Times of steps, and of what the loop does between them (validation, snapshots). Owned and used by the loop's thread; other
-// threads count through Counter.
+// The accounts add up to the wall time since construction, to the nanosecond. Owned and used by the loop's thread; other threads
+// count through Counter.
 class Timeline {
  public:
+  using Clock = std::int64_t (*)() noexcept;  // nanoseconds
+  explicit Timeline(Clock clock = &steady_nanoseconds) noexcept;
+  void began_earlier(std::int64_t nanoseconds) noexcept;  // by so much: that was `startup`, too
+
   void begin_step() noexcept;
   void end_step();
-  void drop_step() noexcept;  // what was under way is no step after all: its phases count as time between steps
-  void add(Phase phase, std::int64_t nanoseconds) noexcept;
+  void drop_step() noexcept { in_step_ = false; }  // what was under way is no step after all
+  Phase enter(Phase phase) noexcept;               // what it was before; Span calls these two
+  void leave(Phase before) noexcept { turn_to(before); }
+
   struct Summary {
     std::int64_t steps = 0;
-    double step_ms_p50 = 0, step_ms_p95 = 0;
-    std::array<double, kPhases> share{};  // of all time that was counted, in steps and between them; sums to 1 (or all are 0)
-    double seconds = 0;                   // sum of all steps, without what came between them
+    double step_ms_p50 = 0, step_ms_p95 = 0;  // from a bounded reservoir
+    double step_seconds = 0;                  // sum of all steps, without what came between them
+    double wall = 0;                          // seconds
+    std::array<double, kPhases> seconds{};    // of each account; they sum to `wall`
+    [[nodiscard]] double of(Phase phase) const noexcept { return seconds[static_cast<std::size_t>(phase)]; }
+    [[nodiscard]] double loop() const noexcept { return wall - of(Phase::startup) - of(Phase::trials); }
+    [[nodiscard]] double share(Phase phase) const noexcept;  // of loop(); 0 of what comes before it
   };
   [[nodiscard]] Summary window() const;  // since the last reset_window()
   void reset_window();
-  [[nodiscard]] Summary total() const;  // since construction; quantiles of both from a bounded reservoir
+  [[nodiscard]] Summary total() const;  // since construction
 
  private:
   struct Accumulated {
     std::int64_t steps = 0;
     std::int64_t step_ns = 0;
-    std::int64_t between_ns = 0;
     std::array<std::int64_t, kPhases> phase_ns{};
     std::vector<float> step_ms;  // all of them at first, then an even sample
-    void add(std::int64_t nanoseconds, const std::array<std::int64_t, kPhases>& phases);
-    void add_between(Phase phase, std::int64_t nanoseconds) noexcept;
-    [[nodiscard]] Summary summary() const;
+    void add_step(std::int64_t nanoseconds);
   };
-  std::array<std::int64_t, kPhases> current_{};
+  void turn_to(Phase phase) noexcept;
+  [[nodiscard]] Summary summary(const Accumulated& of) const;
+
+  Clock clock_;
+  Phase phase_ = Phase::startup;
+  std::int64_t since_ns_;  // of `phase_`
   Accumulated window_;
   Accumulated total_;
   std::int64_t step_begin_ns_ = 0;

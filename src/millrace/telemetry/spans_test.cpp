@@ -5,106 +5,145 @@
 #include <numeric>
 #include <thread>
 
-#include "millrace/base/clock.h"
+#include "millrace/base/error.h"
 
 namespace millrace::telemetry {
 namespace {
 
-double sum_of(const std::array<double, kPhases>& shares) { return std::accumulate(shares.begin(), shares.end(), 0.0); }
+constinit std::int64_t clock_ns = 0;
+std::int64_t test_clock() noexcept { return clock_ns; }
+void wait_ms(std::int64_t ms) { clock_ns += ms * 1'000'000; }
 
-double share_of(const Timeline::Summary& summary, Phase phase) { return summary.share[static_cast<std::size_t>(phase)]; }
+double sum_of(const Timeline::Summary& summary) { return std::accumulate(summary.seconds.begin(), summary.seconds.end(), 0.0); }
 
-TEST(Timeline, SharesAreThoseOfThePhasesAndSumToOne) {
-  Timeline timeline;
-  for (int step = 0; step < 3; ++step) {
-    timeline.begin_step();
-    timeline.add(Phase::forward, 3'000'000'000);  // longer than the step itself: only what was added counts then
-    timeline.add(Phase::backward, 1'000'000'000);
-    timeline.end_step();
-  }
-  const Timeline::Summary total = timeline.total();
-  EXPECT_EQ(total.steps, 3);
-  EXPECT_DOUBLE_EQ(total.seconds, 12.0);
-  EXPECT_DOUBLE_EQ(share_of(total, Phase::forward), 0.75);
-  EXPECT_DOUBLE_EQ(share_of(total, Phase::backward), 0.25);
-  EXPECT_DOUBLE_EQ(sum_of(total.share), 1.0);
-  EXPECT_NEAR(total.step_ms_p50, 4000, 1e-3);
-}
-
-TEST(Timeline, WhatNoSpanCoversIsOther) {
-  Timeline timeline;
-  timeline.begin_step();
-  const std::int64_t begin = steady_nanoseconds();
-  while (steady_nanoseconds() - begin < 1'000'000) {
-  }
-  timeline.end_step();
-  EXPECT_DOUBLE_EQ(share_of(timeline.total(), Phase::other), 1.0);
-  EXPECT_GE(timeline.total().seconds, 1e-3);
-}
-
-TEST(Timeline, SpansAddTheirTimeToTheCurrentStep) {
-  Timeline timeline;
+void step_of(Timeline& timeline, Phase phase, std::int64_t ms) {
   timeline.begin_step();
   {
-    const Span span(timeline, Phase::optimizer);
-    const std::int64_t begin = steady_nanoseconds();
-    while (steady_nanoseconds() - begin < 1'000'000) {
-    }
+    const Span span(timeline, phase);
+    wait_ms(ms);
   }
   timeline.end_step();
-  EXPECT_GE(share_of(timeline.total(), Phase::optimizer) * timeline.total().seconds, 1e-3 * 0.999);
-  EXPECT_NEAR(sum_of(timeline.total().share), 1.0, 1e-12);
 }
 
-TEST(Timeline, WhatHappensBetweenStepsHasItsShareButIsNoStep) {
-  Timeline timeline;
-  timeline.begin_step();
-  timeline.add(Phase::forward, 3'000'000'000);
-  timeline.end_step();
-  timeline.add(Phase::validate, 1'000'000'000);
+TEST(Timeline, AccountsAddUpToTheWallTime) {
+  Timeline timeline(&test_clock);
+  timeline.began_earlier(500'000'000);
+  wait_ms(250);
+  {
+    const Span span(timeline, Phase::trials);
+    wait_ms(100);
+  }
+  for (int step = 0; step < 3; ++step) {
+    step_of(timeline, Phase::forward, 30);
+    wait_ms(10);
+  }
+  {
+    const Span span(timeline, Phase::snapshot);
+    wait_ms(70);
+    const Timeline::Summary inside = timeline.total();  // an account that is open counts
+    EXPECT_DOUBLE_EQ(inside.of(Phase::snapshot), 0.07);
+  }
   const Timeline::Summary total = timeline.total();
-  EXPECT_EQ(total.steps, 1);
-  EXPECT_DOUBLE_EQ(total.seconds, 3.0);
-  EXPECT_NEAR(total.step_ms_p95, 3000, 1e-3);
-  EXPECT_DOUBLE_EQ(share_of(total, Phase::validate), 0.25);
-  EXPECT_DOUBLE_EQ(share_of(timeline.window(), Phase::validate), 0.25);
-  EXPECT_DOUBLE_EQ(sum_of(total.share), 1.0);
+  EXPECT_DOUBLE_EQ(total.of(Phase::startup), 0.75);
+  EXPECT_DOUBLE_EQ(total.of(Phase::trials), 0.1);
+  EXPECT_DOUBLE_EQ(total.of(Phase::forward), 0.09);
+  EXPECT_DOUBLE_EQ(total.of(Phase::rest), 0.03);
+  EXPECT_DOUBLE_EQ(total.wall, 1.04);
+  EXPECT_NEAR(sum_of(total), total.wall, 1e-12);
+  EXPECT_EQ(total.steps, 3);
+  EXPECT_DOUBLE_EQ(total.step_seconds, 0.09);
+}
+
+TEST(Timeline, SharesAreThoseOfTheLoop) {
+  Timeline timeline(&test_clock);
+  EXPECT_EQ(timeline.window().share(Phase::forward), 0.0);
+  wait_ms(1000);
+  timeline.begin_step();
+  wait_ms(25);
+  timeline.enter(Phase::backward);
+  wait_ms(75);
+  timeline.leave(Phase::rest);
+  timeline.end_step();
+  const Timeline::Summary total = timeline.total();
+  EXPECT_NEAR(total.share(Phase::backward), 0.75, 1e-12);
+  EXPECT_NEAR(total.share(Phase::rest), 0.25, 1e-12);
+  EXPECT_EQ(total.share(Phase::startup), 0.0);
+}
+
+TEST(Timeline, ASpanInsideAnotherTakesItsTimeAway) {
+  Timeline timeline(&test_clock);
+  timeline.begin_step();
+  {
+    const Span outer(timeline, Phase::optimizer);
+    wait_ms(2);
+    {
+      const Span inner(timeline, Phase::reduction);
+      wait_ms(5);
+    }
+    wait_ms(3);
+  }
+  timeline.end_step();
+  EXPECT_DOUBLE_EQ(timeline.total().of(Phase::optimizer), 0.005);
+  EXPECT_DOUBLE_EQ(timeline.total().of(Phase::reduction), 0.005);
+}
+
+TEST(Timeline, AValidationIsNotToldApart) {
+  Timeline timeline(&test_clock);
+  timeline.begin_step();
+  timeline.end_step();
+  {
+    const Span outer(timeline, Phase::validate);
+    wait_ms(2);
+    {
+      const Span inner(timeline, Phase::prepare);
+      wait_ms(5);
+    }
+    wait_ms(3);
+  }
+  EXPECT_DOUBLE_EQ(timeline.total().of(Phase::validate), 0.01);
+  EXPECT_DOUBLE_EQ(timeline.total().of(Phase::prepare), 0.0);
+  EXPECT_DOUBLE_EQ(timeline.total().step_seconds, 0.0);
 }
 
 TEST(Timeline, TheWindowStartsAnewAndTheTotalGoesOn) {
-  Timeline timeline;
-  EXPECT_EQ(timeline.window().steps, 0);
-  EXPECT_EQ(sum_of(timeline.window().share), 0.0);
-  const auto step = [&](std::int64_t milliseconds) {
-    timeline.begin_step();
-    timeline.add(Phase::forward, milliseconds * 1'000'000'000);
-    timeline.end_step();
-  };
-  for (int i = 1; i <= 100; ++i) step(i);
-  EXPECT_NEAR(timeline.window().step_ms_p50, 50e3, 1);
-  EXPECT_NEAR(timeline.window().step_ms_p95, 95e3, 1);
-  timeline.reset_window();
-  step(7);
+  Timeline timeline(&test_clock);
+  for (int i = 1; i <= 100; ++i) step_of(timeline, Phase::forward, i);
+  EXPECT_NEAR(timeline.window().step_ms_p50, 50, 1e-3);
+  EXPECT_NEAR(timeline.window().step_ms_p95, 95, 1e-3);
+  const Span span(timeline, Phase::log);
+  wait_ms(4);
+  timeline.reset_window();  // in the middle of an account: each window has its part
+  wait_ms(6);
+  step_of(timeline, Phase::forward, 7);
   EXPECT_EQ(timeline.window().steps, 1);
-  EXPECT_NEAR(timeline.window().step_ms_p95, 7e3, 1);
+  EXPECT_NEAR(timeline.window().step_ms_p95, 7, 1e-3);
+  EXPECT_DOUBLE_EQ(timeline.window().of(Phase::log), 0.006);
+  EXPECT_DOUBLE_EQ(timeline.total().of(Phase::log), 0.01);
   EXPECT_EQ(timeline.total().steps, 101);
 }
 
 TEST(Timeline, QuantilesOfALongRunComeFromAnEvenSample) {
-  Timeline timeline;
-  for (int i = 1; i <= 100'000; ++i) {
-    timeline.begin_step();
-    timeline.add(Phase::forward, std::int64_t{i} * 1'000'000'000);  // each step is slower than the last
-    timeline.end_step();
-  }
-  EXPECT_NEAR(timeline.total().step_ms_p50 / 1e3, 50e3, 3e3);
-  EXPECT_NEAR(timeline.total().step_ms_p95 / 1e3, 95e3, 2e3);
+  Timeline timeline(&test_clock);
+  for (int i = 1; i <= 100'000; ++i) step_of(timeline, Phase::forward, i);  // each step is slower than the last
+  EXPECT_NEAR(timeline.total().step_ms_p50, 50e3, 3e3);
+  EXPECT_NEAR(timeline.total().step_ms_p95, 95e3, 2e3);
+}
+
+TEST(Timeline, AStepThatIsDroppedIsNoStep) {
+  Timeline timeline(&test_clock);
+  timeline.begin_step();
+  wait_ms(3);
+  timeline.drop_step();
+  EXPECT_EQ(timeline.total().steps, 0);
+  EXPECT_DOUBLE_EQ(timeline.total().of(Phase::rest), 0.003);
+  EXPECT_THROW(timeline.end_step(), InternalError);
 }
 
 TEST(Phase, NamesFollowTheirOrder) {
+  EXPECT_EQ(name_of(Phase::startup), "startup");
   EXPECT_EQ(name_of(Phase::data_wait), "data_wait");
-  EXPECT_EQ(name_of(Phase::snapshot), "snapshot");
-  EXPECT_EQ(name_of(Phase::other), "other");
+  EXPECT_EQ(name_of(Phase::validate), "validate");
+  EXPECT_EQ(name_of(Phase::rest), "rest");
 }
 
 TEST(Counter, SumsOverThreadsAlsoThoseThatEnded) {

@@ -94,7 +94,7 @@ TEST(MicroBatches, AWholeBatchIsTheOnly) {
   });
   timeline.end_step();
   EXPECT_EQ(visits, 1);
-  EXPECT_GT(timeline.total().share[static_cast<std::size_t>(telemetry::Phase::prepare)], 0.0);
+  EXPECT_GT(timeline.total().of(telemetry::Phase::prepare), 0.0);
 }
 
 }  // namespace

@@ -18,10 +18,6 @@ std::string tag_of(const StepRecord& record, std::size_t i, const std::string& w
   return record.objectives.size() == 1 ? what : what + "/" + record.objectives[i].name;
 }
 
-double share_of(const telemetry::Timeline::Summary& times, telemetry::Phase phase) {
-  return times.share[static_cast<std::size_t>(phase)];
-}
-
 std::string rate_text(double rate) { return std::string("lr ") + significant(rate, 3); }
 
 // What one objective of several shows beside its loss.
@@ -70,8 +66,26 @@ bool worth_a_word(std::optional<double> others) noexcept {
 Json shares_of(const telemetry::Timeline::Summary& times) {
   Json shares = Json::object();
   for (std::size_t i = 0; i < telemetry::kPhases; ++i)
-    shares[std::string(telemetry::name_of(static_cast<telemetry::Phase>(i)))] = times.share[i];
+    shares[std::string(telemetry::name_of(static_cast<telemetry::Phase>(i)))] = times.share(static_cast<telemetry::Phase>(i));
+  shares.erase("startup");
+  shares.erase("trials");
   return shares;
+}
+
+Json accounts_of(const telemetry::Timeline::Summary& times, std::optional<double> others) {
+  using telemetry::Phase;
+  Json accounts = Json::object();
+  for (std::size_t i = 0; i < telemetry::kPhases; ++i)
+    accounts[std::string(telemetry::name_of(static_cast<Phase>(i)))] = times.seconds[i];
+  if (!others) return accounts;
+  double of_others = 0;
+  for (const Phase phase : {Phase::prepare, Phase::forward, Phase::backward, Phase::optimizer, Phase::metrics, Phase::validate}) {
+    const double part = times.of(phase) * *others;
+    accounts[std::string(telemetry::name_of(phase))] = times.of(phase) - part;
+    of_others += part;
+  }
+  accounts["others"] = of_others;
+  return accounts;
 }
 
 Reporter::Reporter(ReportSinks sinks, RecordNames names) : sinks_(std::move(sinks)), names_(std::move(names)) {
@@ -90,7 +104,7 @@ double Reporter::rate_of(std::int64_t samples, double seconds) const {
 
 void Reporter::step(const StepRecord& record) {
   rate_ = rate_of(record.window.samples, record.window.seconds);
-  wait_share_ = share_of(record.times, telemetry::Phase::data_wait);
+  wait_share_ = record.times.share(telemetry::Phase::data_wait);
   own_log(record);
   step_json(record);
   if (sinks_.events != nullptr) step_events(record);
@@ -149,7 +163,8 @@ void Reporter::step_json(const StepRecord& record) const {
                  {names_.rate_unit + "_per_s", rate_},
                  {"step_ms_p50", record.times.step_ms_p50},
                  {"step_ms_p95", record.times.step_ms_p95},
-                 {"shares", shares_of(record.times)}};
+                 {"shares", shares_of(record.times)},
+                 {"accounts", accounts_of(record.times, record.window.others)}};
   if (record.window.others) values["others"] = *record.window.others;
   for (const auto& [name, value] : record.window.means) values[name] = number_or_text(value);
   for (std::size_t i = 0; i < record.objectives.size(); ++i) {
@@ -187,8 +202,7 @@ void Reporter::step_events(const StepRecord& record) const {
   events.scalar("data_wait_share", step, wait_share_);
   events.scalar("step_ms_p50", step, record.times.step_ms_p50);
   const double steps = static_cast<double>(std::max<std::int64_t>(record.window.steps, 1));
-  events.scalar("time/preprocess_ms", step,
-                share_of(record.times, telemetry::Phase::prepare) * record.window.seconds * 1e3 / steps);
+  events.scalar("time/preprocess_ms", step, record.times.of(telemetry::Phase::prepare) * 1e3 / steps);
   if (record.cache) events.scalar("cache_hit_rate", step, record.cache->hit_rate());
   if (record.memory) {
     for (const auto& [name, bytes] : counters_of(*record.memory))

@@ -114,6 +114,9 @@ class Reporter {
 
 // Whether the part of the time in which other programs had the cores is worth a word.
 [[nodiscard]] bool worth_a_word(std::optional<double> others) noexcept;
-[[nodiscard]] Json shares_of(const telemetry::Timeline::Summary& times);  // {phase: share}
+[[nodiscard]] Json shares_of(const telemetry::Timeline::Summary& times);  // {phase: share of the loop's time}
+// {account: seconds}, which add up to the wall time. `others`: the part of the time in which other programs had the cores: it is
+// taken out of the accounts of work and is one of its own.
+[[nodiscard]] Json accounts_of(const telemetry::Timeline::Summary& times, std::optional<double> others);
 
 }  // namespace millrace

@@ -2,6 +2,7 @@
 
 #include <torch/nn/module.h>
 
+#include "millrace/base/clock.h"
 #include "millrace/base/doing.h"
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
@@ -19,6 +20,11 @@ Session::Session(SessionRequest request) : request_(std::move(request)), assembl
 Session::~Session() = default;
 
 RunOutcome Session::run() {
+  // A program that calls train() may have done much before.
+  if (!request_.command_line.empty()) {
+    telemetry::Timeline& timeline = assembly_.timeline();
+    timeline.began_earlier(static_cast<std::int64_t>((seconds_since_process_start() - timeline.total().wall) * 1e9));
+  }
   assembly_.choose_device();
   if (request_.looks == Looks::plan) return plan_only();
   if (request_.looks == Looks::rehearsal) return rehearse_only();
@@ -41,11 +47,13 @@ RunOutcome Session::run() {
   const std::unique_ptr<Watchdog> watchdog = watch();
   introduce();
   {
+    const telemetry::Span span(assembly_.timeline(), telemetry::Phase::trials);
     const device::OperationMarks marks;
     assembly_.decide();
     assembly_.decide_memory();
   }
   if (!resumed_ && assembly_.switches().on("rehearsal")) {
+    const telemetry::Span span(assembly_.timeline(), telemetry::Phase::trials);
     const Doing task(Doing::Level::task, "the rehearsal");
     const device::OperationMarks marks;
     for (const std::string& warning : rehearse(assembly_, request_.entry).warnings) console().warning(warning);

@@ -168,6 +168,7 @@ void Session::tell_choices() {
 }
 
 std::vector<std::string> Session::samples() {
+  const telemetry::Span span(assembly_.timeline(), telemetry::Phase::validate);
   torch::nn::Module& model = assembly_.recipe().model();
   model.eval();
   const at::NoGradGuard no_grad;

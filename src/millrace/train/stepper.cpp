@@ -126,7 +126,10 @@ bool Stepper::judge_lanes() {
 void Stepper::update() {
   const Span span(timeline_, Phase::optimizer);
   const at::NoGradGuard no_grad;
-  for (Lane& lane : lanes_) lane.sum_over(agreement());
+  if (!agreement().alone()) {
+    const Span reduction(timeline_, Phase::reduction);
+    for (Lane& lane : lanes_) lane.sum_over(agreement());
+  }
   const bool host_skips = judge_lanes();
   at::Tensor bad = at::zeros({}, at::TensorOptions(at::kFloat).device(options_.device));
   for (const Lane& lane : lanes_) {

@@ -1,6 +1,5 @@
 #include "millrace/train/trainer.h"
 
-#include <ATen/record_function.h>
 #include <torch/nn/module.h>
 
 #include <algorithm>
@@ -167,7 +166,7 @@ std::int64_t Trainer::run_micro_batches(std::vector<StepResult>& results, metric
     rows += for_each_micro_batch(way(), std::move(batch), [&](const Batch& micro, bool only) {
       results.push_back(parts_.stepper->accumulate(micro, only && accumulate == 1));
       if (parts_.config->log.train_metrics) {
-        RECORD_USER_SCOPE("metrics");
+        const Span span(*parts_.timeline, Phase::metrics);
         parts_.recipe->measure(micro, results.back(), measured);
       }
     });
@@ -176,7 +175,7 @@ std::int64_t Trainer::run_micro_batches(std::vector<StepResult>& results, metric
 }
 
 Batch Trainer::to_device(data::HostBatch host) const {
-  RECORD_USER_SCOPE("copy");
+  const Span span(*parts_.timeline, Phase::copy);
   return to_batch(std::move(host), Split::train, parts_.stepper->device());
 }
 
@@ -195,7 +194,7 @@ std::optional<data::HostBatch> Trainer::next_batch() {
 }
 
 void Trainer::finish_step(const std::vector<StepResult>& results, const metrics::Board& measured, std::int64_t rows) {
-  RECORD_USER_SCOPE("metrics");
+  const Span span(*parts_.timeline, Phase::metrics);
   ++step_;
   for (const StepResult& result : results) meter_.add(*parts_.stepper, result);
   if (!measured.empty()) meter_.add(measured);
@@ -212,7 +211,10 @@ Ending Trainer::finish(Ending ending) {
   const bool goes_on = ending == Ending::signal;
   if (!meter_.is_empty() && !goes_on) log();
   save(true);
-  state_sha256_ = snapshot::digest(content());
+  {
+    const Span span(*parts_.timeline, Phase::snapshot);
+    state_sha256_ = snapshot::digest(content());
+  }
   if (!meter_.is_empty()) log();  // after the save: the run that goes on counts these steps in its next line
   const bool validates = !goes_on && parts_.validation != nullptr && validated_step_ != step_;
   if (validates) validate();
@@ -349,6 +351,7 @@ void Trainer::note_validation(const metrics::Means& means, double seconds, std::
 // A picture that can't be drawn or written is a warning, never the end of a run.
 void Trainer::draw(const std::vector<metrics::Confusion>& tables) {
   if (parts_.place.folder == nullptr || !parts_.config->log.images) return;
+  const Span span(*parts_.timeline, Phase::validate);
   Fs& fs = *parts_.place.fs;
   const auto most = static_cast<std::size_t>(parts_.config->log.pictures_kept);
   try {

@@ -138,9 +138,11 @@ Json Trainer::results() const {
               {"objectives", std::move(objectives)},
               {"step_ms", {{"p50", times.step_ms_p50}, {"p95", times.step_ms_p95}}},
               {"shares", shares_of(times)},
+              {"accounts", accounts_of(times, meter_.others_of_process())},
+              {"wall_s", times.wall},
               {"skipped_steps", parts_.stepper->skipped().item<double>()},
               {"spike_steps", spikes}};
-  all["samples_per_s"] = times.seconds > 0 ? static_cast<double>(meter_.samples_of_process()) / times.seconds : 0.0;
+  all["samples_per_s"] = times.step_seconds > 0 ? static_cast<double>(meter_.samples_of_process()) / times.step_seconds : 0.0;
   if (parts_.names.rate_unit != "samples")
     all[parts_.names.rate_unit + "_per_s"] = all["samples_per_s"].get<double>() * parts_.names.units_per_sample;
   const data::LoaderCounters read = parts_.loader->counters();
@@ -158,7 +160,7 @@ Json Trainer::results() const {
                     {"bytes", cache.bytes},
                     {"budget_bytes", cache.budget_bytes}};
   }
-  all["snapshots"] = saves_.results(times.seconds);
+  all["snapshots"] = saves_.results(times.step_seconds);
   all["memory"] = recovery_.results();
   if (const auto others = meter_.others_of_process()) all["others"] = *others;
   if (const auto seconds = meter_.first_step_seconds()) all["time_to_first_step_s"] = *seconds;
