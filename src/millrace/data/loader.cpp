@@ -477,8 +477,11 @@ void Loader::restart(std::uint64_t epoch) { impl_->go_to(epoch, 0); }
 LoaderCounters Loader::counters() const {
   LoaderCounters counters = impl_->counters;
   counters.read_seconds = impl_->work->read_seconds() - impl_->probe_seconds;
+  counters.read_cpu_seconds = impl_->work->read_cpu_seconds();
   return counters;
 }
+
+std::vector<SlowFile> Loader::slow_files() const { return impl_->work->slow_files(); }
 
 int Loader::readers() const noexcept { return impl_->engine->readers(); }
 

@@ -77,8 +77,17 @@ struct LoaderCounters {
   std::uint64_t batches = 0;
   std::uint64_t samples = 0;
   std::uint64_t bad_samples = 0;
-  double wait_seconds = 0;  // time next() spent waiting
-  double read_seconds = 0;  // sum over readers of time in Source::read
+  double wait_seconds = 0;      // time next() spent waiting
+  double read_seconds = 0;      // sum over readers of time in Source::read
+  double read_cpu_seconds = 0;  // of it on a core: the rest waited for a disk, a network or a core
+};
+
+// A file whose reads took many times what reads usually take.
+struct SlowFile {
+  std::string name;  // as Source::describe() says it, without the place in it
+  std::uint64_t reads = 0;
+  double excess_seconds = 0;  // beyond the usual, in all
+  double usual_seconds = 0;   // of a sample
 };
 
 // Order: a keyed bijection of [0, size) per (seed, epoch), and per round where a data set repeats: O(1) memory, any position
@@ -126,6 +135,7 @@ class Loader {
   [[nodiscard]] std::int64_t rows_per_batch() const noexcept;  // of this rank, in a full batch over all data sets
   [[nodiscard]] std::vector<DatasetPlan> dataset_plans() const;
   [[nodiscard]] LoaderCounters counters() const;
+  [[nodiscard]] std::vector<SlowFile> slow_files() const;     // the slowest first
   [[nodiscard]] int readers() const noexcept;                 // in use now
   [[nodiscard]] std::string readers_reason() const;           // one line for the plan; of the latest choice
   [[nodiscard]] std::uint64_t buffer_bytes() const noexcept;  // all slots

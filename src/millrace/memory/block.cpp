@@ -15,6 +15,7 @@
 #include <optional>
 #include <utility>
 
+#include "millrace/base/clock.h"
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
 #include "millrace/core/random.h"
@@ -183,8 +184,9 @@ class SecondPass final : public detail::Saver {
 };
 
 void Pass::compute() {
-  static const telemetry::Counter taken("recompute");
+  static const telemetry::Counter taken("recompute"), spent("recompute_ns");
   taken.add(1);
+  const std::int64_t began = steady_nanoseconds();
   RECORD_USER_SCOPE("recompute " + name_);
   if (watcher_ != nullptr) watcher_->second_pass_begins(index_);
   tensors_.clear();
@@ -209,6 +211,7 @@ void Pass::compute() {
                          "a block must be a function of what it captures and of parameters; leave it out of memory.recompute"});
   }
   if (watcher_ != nullptr) watcher_->second_pass_ends(index_);
+  spent.add(steady_nanoseconds() - began);
 }
 
 }  // namespace

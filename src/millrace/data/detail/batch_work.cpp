@@ -6,6 +6,7 @@
 
 #include "millrace/base/clock.h"
 #include "millrace/base/format.h"
+#include "millrace/data/detail/thread_usage.h"
 #include "millrace/telemetry/spans.h"
 
 namespace millrace::data::detail {
@@ -182,6 +183,7 @@ void BatchWork::run_mix(BatchSlot& slot, std::uint64_t batch, std::uint64_t tick
 void BatchWork::read_timed(BatchSlot& slot, const Block& block) noexcept {
   Activity& activity = activity_of(block.reader);
   const std::int64_t began = steady_nanoseconds();
+  const double cpu_began = this_thread_cpu_seconds();
   activity.group.store(block.group, std::memory_order_relaxed);
   activity.batch.store(block.batch, std::memory_order_relaxed);
   activity.since.store(began, std::memory_order_relaxed);
@@ -195,6 +197,11 @@ void BatchWork::read_timed(BatchSlot& slot, const Block& block) noexcept {
   activity.since.store(0, std::memory_order_relaxed);
   const std::int64_t passed = steady_nanoseconds() - began;
   activity.read_nanoseconds.fetch_add(passed, std::memory_order_relaxed);
+  activity.cpu_nanoseconds.fetch_add(static_cast<std::int64_t>((this_thread_cpu_seconds() - cpu_began) * 1e9),
+                                     std::memory_order_relaxed);
+  slow_reads_.note(passed, block.rows, [&] {
+    return block.part.source->describe(slot.groups[block.group].indices[static_cast<std::size_t>(block.first_row)]);
+  });
   // Readers that share an entry may lose one to the other: it is a measurement.
   if (passed > activity.slowest_nanoseconds.load(std::memory_order_relaxed)) {
     activity.slowest_nanoseconds.store(passed, std::memory_order_relaxed);
@@ -355,6 +362,12 @@ void BatchWork::set_quarantine(Quarantine quarantine) {
 double BatchWork::read_seconds() const noexcept {
   std::int64_t sum = 0;
   for (const Activity& activity : activities_) sum += activity.read_nanoseconds.load(std::memory_order_relaxed);
+  return static_cast<double>(sum) * 1e-9;
+}
+
+double BatchWork::read_cpu_seconds() const noexcept {
+  std::int64_t sum = 0;
+  for (const Activity& activity : activities_) sum += activity.cpu_nanoseconds.load(std::memory_order_relaxed);
   return static_cast<double>(sum) * 1e-9;
 }
 

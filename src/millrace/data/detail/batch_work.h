@@ -14,6 +14,7 @@
 
 #include "millrace/base/error.h"
 #include "millrace/data/detail/batch_order.h"
+#include "millrace/data/detail/slow_reads.h"
 #include "millrace/data/loader.h"
 
 namespace millrace::data::detail {
@@ -91,6 +92,8 @@ class BatchWork {
 
   void set_quarantine(Quarantine quarantine);
   [[nodiscard]] double read_seconds() const noexcept;
+  [[nodiscard]] double read_cpu_seconds() const noexcept;
+  [[nodiscard]] std::vector<SlowFile> slow_files() const { return slow_reads_.files(); }
   [[nodiscard]] double take_slowest_seconds() noexcept;  // longest ticket since the last call
   // "reader 2 has been reading sample 17 of data set "x" (a.h5) for 12 s", one per reader that is inside Source::read; of one
   // batch, or of all.
@@ -117,6 +120,7 @@ class BatchWork {
     std::atomic<std::size_t> group{0};
     std::atomic<std::uint64_t> batch{0};
     std::atomic<std::int64_t> read_nanoseconds{0};
+    std::atomic<std::int64_t> cpu_nanoseconds{0};
     std::atomic<std::int64_t> slowest_nanoseconds{0};
   };
   struct Block {
@@ -155,6 +159,7 @@ class BatchWork {
   std::uint64_t batches_per_epoch_ = 0;
   std::uint64_t look_ahead_batches_ = 1;
   std::size_t slot_bytes_ = 0;
+  SlowReads slow_reads_;
   mutable std::array<Activity, 65> activities_;  // [0] is the calling thread; more readers than 64 share
   mutable std::mutex quarantine_mutex_;
   std::shared_ptr<const Quarantine> quarantine_;

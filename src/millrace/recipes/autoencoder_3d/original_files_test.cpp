@@ -149,14 +149,14 @@ TEST_F(OriginalFiles, AFileInOurWordsStaysAsItIs) {
 
 TEST_F(OriginalFiles, ReferencesReachTheFilesBefore) {
   const config::Resolved config =
-      resolve({R"({"model_dir": "m", "npz_dir": "d", "val_fraction": 0.25, "seed": 9})",
+      resolve({R"({"model_dir": "m", "npz_dir": "no-such-folder", "val_fraction": 0.25, "seed": 9})",
                R"({"rate": "@half", "half": 0.5, "wide": [8, 16], "autoencoder_def": {"channels": "$@wide"},
                                                "autoencoder_train": {"lr": "@rate", "kl_weight": "@val_fraction"}})"});
   EXPECT_EQ(config.values["recipe"]["channels"], (Json{8, 16}));
   EXPECT_EQ(config.values["recipe"]["kl_weight"], 0.25);
   EXPECT_EQ(config.values["recipe"]["val_fraction"], 0.25);
   EXPECT_EQ(config.values["optim"]["learning_rate"], 0.5);
-  EXPECT_EQ(config.values["data"]["dir"], "d");
+  EXPECT_EQ(config.values["data"]["dir"], "no-such-folder");
 }
 
 TEST_F(OriginalFiles, CodeAndWhatIsNotHereAreRefusedWithTheLine) {

@@ -1,0 +1,34 @@
+// Which files hold up a loader: reads that take many times what reads usually take.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "millrace/data/loader.h"
+
+namespace millrace::data::detail {
+
+// Thread-safe.
+class SlowReads {
+ public:
+  static constexpr double kTimes = 5;                      // the usual time of a row
+  static constexpr std::int64_t kNanoseconds = 1'000'000;  // and so much longer
+  static constexpr std::int64_t kFirst = 8;                // rows before anything is usual
+  static constexpr std::size_t kMost = 256;                // files
+
+  // A read of so many rows; `where` is asked for the place of a slow one, as Source::describe() says it.
+  void note(std::int64_t nanoseconds, std::int64_t rows, const std::function<std::string()>& where) noexcept;
+  [[nodiscard]] std::vector<SlowFile> files() const;  // the slowest first
+
+ private:
+  std::atomic<std::int64_t> usual_ns_{0}, usual_rows_{0};
+  mutable std::mutex mutex_;
+  std::map<std::string, SlowFile> files_;
+};
+
+}  // namespace millrace::data::detail
