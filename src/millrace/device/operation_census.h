@@ -1,0 +1,24 @@
+// What the operations of one step are: how many, how long, which of them make the same tensors in every step.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+namespace millrace::device {
+
+// Operations that the step itself calls, not those that they call in turn. Seconds on the calling thread: of a CPU, what they
+// take; of a GPU, what launching them takes.
+struct OperationCensus {
+  std::int64_t operations = 0;
+  double seconds = 0;
+  std::int64_t host_reads = 0;  // values that the host asked for
+  // Operations whose tensors come from no parameter, no batch and no random number: from ones(), arange(), tril() of those …
+  double rebuilt_seconds = 0;
+  std::string rebuilt_by;  // the longest of them with the size that it makes: "aten::tril [256, 256]"
+};
+
+// Runs `step` in the calling thread and counts what it calls there. Costs the step some microseconds an operation.
+[[nodiscard]] OperationCensus census_of(const std::function<void()>& step);
+
+}  // namespace millrace::device

@@ -1,0 +1,49 @@
+#include "millrace/device/operation_census.h"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+
+namespace millrace::device {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(OperationCensus, CountsTopOperationsAndHostReads) {
+  const at::Tensor x = at::ones({8, 8});
+  const OperationCensus census = census_of([&] {
+    const at::Tensor y = x.matmul(x).relu();
+    EXPECT_GT(y.sum().item<float>(), 0);
+  });
+  EXPECT_EQ(census.operations, 4);  // matmul calls mm, which is its own business
+  EXPECT_EQ(census.host_reads, 1);
+  EXPECT_GT(census.seconds, 0);
+  EXPECT_EQ(census.rebuilt_seconds, 0);
+}
+
+TEST(OperationCensus, FindsWhatIsMadeAnewInEveryStep) {
+  const at::Tensor scores = at::rand({400, 400});
+  const OperationCensus masked = census_of([&] {
+    const at::Tensor mask = at::ones({400, 400}).tril() == 0;
+    EXPECT_TRUE(scores.masked_fill(mask, -1e9).defined());
+  });
+  EXPECT_GT(masked.rebuilt_seconds, 0);
+  EXPECT_LT(masked.rebuilt_seconds, masked.seconds);
+  EXPECT_THAT(masked.rebuilt_by, HasSubstr("[400, 400]"));
+  const at::Tensor mask = at::ones({400, 400}).tril() == 0;
+  EXPECT_EQ(census_of([&] { EXPECT_TRUE(scores.masked_fill(mask, -1e9).defined()); }).rebuilt_seconds, 0);
+}
+
+TEST(OperationCensus, RandomNumbersAndSumsInZerosAreNoConstants) {
+  const at::Tensor x = at::rand({300, 300});
+  const OperationCensus census = census_of([&] {
+    at::Tensor sum = at::zeros({300, 300});
+    sum.add_(x);
+    at::Tensor keep = at::ones({300, 300});
+    keep.bernoulli_(0.5);
+    EXPECT_TRUE((sum * keep).defined());
+  });
+  EXPECT_EQ(census.rebuilt_seconds, 0);
+}
+
+}  // namespace
+}  // namespace millrace::device
