@@ -17,9 +17,7 @@ std::string share_text(const MemoryReading& now) {
 
 std::string rise_text(int rises, const MemoryReading& begin, const MemoryReading& now) {
   return "tensors hold more at each of the last " + std::to_string(rises) + " log lines: " + bytes(begin.tensors) +
-         " after step " + with_commas(begin.step) + ", " + bytes(now.tensors) + " after step " + with_commas(now.step) +
-         ": something keeps tensors from step to step, such as a loss that is summed with its graph; detach() what the recipe "
-         "keeps";
+         " after step " + with_commas(begin.step) + ", " + bytes(now.tensors) + " after step " + with_commas(now.step);
 }
 
 }  // namespace
@@ -30,7 +28,7 @@ std::vector<std::string> MemoryWatch::look(const MemoryReading& now) {
     told_share_ = true;
     warnings.push_back(share_text(now));
   }
-  if (told_rise_ || now.first_epoch) return warnings;
+  if (!rising_.empty() || now.first_epoch) return warnings;
   if (!has_last_ || now.tensors <= last_.tensors) {
     rises_ = 0;
     begin_ = now;
@@ -41,8 +39,10 @@ std::vector<std::string> MemoryWatch::look(const MemoryReading& now) {
   has_last_ = true;
   const std::uint64_t risen = now.tensors - begin_.tensors;
   if (rises_ >= kRises && risen >= kRiseBytes && static_cast<double>(risen) >= kRiseShare * static_cast<double>(begin_.tensors)) {
-    told_rise_ = true;
-    warnings.push_back(rise_text(rises_, begin_, now));
+    rising_ = rise_text(rises_, begin_, now);
+    warnings.push_back(rising_ +
+                       ": something keeps tensors from step to step, such as a loss that is summed with its graph; detach() what "
+                       "the recipe keeps");
   }
   return warnings;
 }

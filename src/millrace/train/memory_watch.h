@@ -25,10 +25,12 @@ class MemoryWatch {
   static constexpr double kRiseShare = 0.05;               // of what there was before them, in all
   static constexpr std::uint64_t kRiseBytes = 16'000'000;  // and at least these
 
-  [[nodiscard]] std::vector<std::string> look(const MemoryReading& now);  // warnings, mostly none
+  [[nodiscard]] std::vector<std::string> look(const MemoryReading& now);        // warnings, mostly none
+  [[nodiscard]] const std::string& rising() const noexcept { return rising_; }  // what was said of a rise; "" = nothing
 
  private:
-  bool told_share_ = false, told_rise_ = false;
+  bool told_share_ = false;
+  std::string rising_;
   int rises_ = 0;
   MemoryReading begin_, last_;  // of the rises under way
   bool has_last_ = false;

@@ -40,6 +40,7 @@ class Recovery {
   // The most tensors held in steps alone, by the allocator's own counters: nothing waits.
   void note_peak();
   void forget_peak();
+  [[nodiscard]] std::uint64_t step_peak_bytes() const noexcept { return step_peak_bytes_; }
   [[nodiscard]] Json results() const;
 
  private:

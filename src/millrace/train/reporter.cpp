@@ -88,6 +88,14 @@ Json accounts_of(const telemetry::Timeline::Summary& times, std::optional<double
   return accounts;
 }
 
+std::string largest_account(const telemetry::Timeline::Summary& times) {
+  auto largest = telemetry::Phase::rest;
+  for (std::size_t i = 0; i < telemetry::kPhases; ++i) {
+    if (const auto phase = static_cast<telemetry::Phase>(i); times.share(phase) > times.share(largest)) largest = phase;
+  }
+  return std::string(telemetry::name_of(largest));
+}
+
 Reporter::Reporter(ReportSinks sinks, RecordNames names) : sinks_(std::move(sinks)), names_(std::move(names)) {
   if (names_.step_log)
     step_log_.emplace(*names_.step_log, sinks_.fs, sinks_.step_log, sinks_.steps_kept,
@@ -298,6 +306,16 @@ void Reporter::epoch(const EpochRow& row, std::int64_t step, const metrics::Mean
                    {"seconds", row.seconds},
                    {"it_per_s", steps_per_second},
                    {names_.rate_unit + "_per_s", rate}});
+}
+
+void Reporter::findings(std::int64_t step, const std::vector<doctor::Finding>& told, const std::vector<doctor::Finding>& all,
+                        bool changed) const {
+  for (const doctor::Finding& finding : told) {
+    const std::string line = doctor::to_text(finding);
+    if (!finding.id.starts_with("memory_")) text("doctor  " + line);  // a warning said that
+    if (sinks_.events != nullptr) sinks_.events->text("doctor", step, line);
+  }
+  if (changed) record("findings", {{"step", step}, {"findings", doctor::to_json(all)}});
 }
 
 void Reporter::picture(const Picture& picture, std::int64_t step, std::string_view png) {

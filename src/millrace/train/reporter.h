@@ -11,6 +11,7 @@
 
 #include "millrace/data/cached_source.h"
 #include "millrace/device/device.h"
+#include "millrace/doctor/finding.h"
 #include "millrace/format/csv.h"
 #include "millrace/picture/picture.h"
 #include "millrace/telemetry/run_log.h"
@@ -88,6 +89,9 @@ class Reporter {
   void validation(const ValidationRecord& record);
   // `says`: on the screen, too.
   void epoch(const EpochRow& row, std::int64_t step, const metrics::Means& means, bool says = false);
+  // `told`: on the screen and in the event files; `all` into log.jsonl where they `changed`.
+  void findings(std::int64_t step, const std::vector<doctor::Finding>& told, const std::vector<doctor::Finding>& all,
+                bool changed) const;
   void picture(const Picture& picture, std::int64_t step, std::string_view png);
   void memory(const MemoryShown& memory, std::int64_t step) const;  // a line of its own
   void text(const std::string& lines) const;                        // on the screen alone
@@ -118,5 +122,6 @@ class Reporter {
 // {account: seconds}, which add up to the wall time. `others`: the part of the time in which other programs had the cores: it is
 // taken out of the accounts of work and is one of its own.
 [[nodiscard]] Json accounts_of(const telemetry::Timeline::Summary& times, std::optional<double> others);
+[[nodiscard]] std::string largest_account(const telemetry::Timeline::Summary& times);  // of the loop
 
 }  // namespace millrace

@@ -168,6 +168,14 @@ void Session::make_trainer() {
   parts.frozen_source = facts.frozen_source;
   parts.total_steps = assembly_.total_steps();
   parts.agreement = assembly_.request().agreement;
+  if (assembly_.config().log.doctor && assembly_.agreement().ranks().rank == 0) {
+    sampler_ = std::make_unique<doctor::Sampler>();
+    sampler_->start();
+    parts.sampler = sampler_.get();
+    for (const data::Dataset& dataset : assembly_.training_pipeline().datasets)
+      parts.cacheable_bytes += data::cache_payload(*dataset.source);
+    parts.doctor_trials = [this] { return try_remedies(assembly_); };
+  }
   trainer_ = std::make_unique<Trainer>(std::move(parts));
 }
 

@@ -69,6 +69,7 @@ class Session {
   std::unique_ptr<telemetry::EventWriter> events_;
   std::optional<Resumed> resumed_;
   std::optional<std::int64_t> branches_after_;  // train.resume names an older snapshot: the later ones make way
+  std::unique_ptr<doctor::Sampler> sampler_;    // null = off
   std::unique_ptr<Trainer> trainer_;
   std::vector<Choice> told_;  // of the plan, so far
   std::size_t notices_told_ = 0;

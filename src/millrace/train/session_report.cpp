@@ -83,6 +83,20 @@ std::string lag_advice(const Json& summary, std::int64_t max_lag) {
          std::to_string(enough - max_lag) + (enough - max_lag == 1 ? " step more" : " steps more") + "; or save less often";
 }
 
+// What took the time, and at most three things to mend.
+std::string verdict(const Json& summary) {
+  if (!summary.contains("findings")) return "";
+  constexpr std::size_t kMost = 3;
+  const Json& findings = summary["findings"];
+  std::string text;
+  for (std::size_t i = 0; i < std::min(findings.size(), kMost); ++i)
+    text += "\ndoctor  " + findings[i]["text"].get<std::string>();
+  if (findings.size() > kMost)
+    text += "\ndoctor  and " + std::to_string(findings.size() - kMost) + " more: millrace doctor " +
+            summary["run"].get<std::string>();
+  return text;
+}
+
 }  // namespace
 
 Json versions() {
@@ -221,7 +235,9 @@ std::string Session::closing_text(std::optional<Ending> ending, const Json& summ
   std::string text = telemetry::in_lines(console(), parts);
   if (const double ms = summary["step_ms"]["p50"].get<double>(); ms > 0)
     text += "\nstep " + fixed(ms, 1) + " ms (median); time: " + share_text(summary["shares"]);
-  if (summary.contains("others") && worth_a_word(summary["others"].get<double>())) {
+  const bool doctor_says_it = std::ranges::any_of(summary.value("findings", Json::array()),
+                                                  [](const Json& finding) { return finding["id"] == "neighbours"; });
+  if (summary.contains("others") && worth_a_word(summary["others"].get<double>()) && !doctor_says_it) {
     text += "\nother programs had the cores for " + percent(summary["others"].get<double>()) +
             " of the time that this run wanted them: alone on the machine it is faster by about that much";
   }
@@ -234,6 +250,7 @@ std::string Session::closing_text(std::optional<Ending> ending, const Json& summ
   if (const auto& wish = assembly_.config().snapshot; folder_ != nullptr && wish.keep_best)
     text += best_text(summary, wish.best_metric.empty() ? "val_" + assembly_.stepper().objective_name(0) : wish.best_metric);
   const auto advice = summary["snapshots"]["advice"].get<std::string>();
+  text += verdict(summary);
   return advice.empty() ? text : text + "\n" + advice;
 }
 

@@ -51,6 +51,14 @@ Trainer::Trainer(TrainerParts parts)
     frozen_ = record_of_frozen(parts_.recipe->model(), *parts_.stepper, parts_.frozen_source);
   if (parts_.config->profile.steps > 0 && agreement().ranks().rank == 0)
     profiler_ = std::make_unique<StepProfiler>(parts_.config->profile, parts_.stepper->device(), parts_.place, reporter_);
+  if (parts_.config->log.doctor && agreement().ranks().rank == 0)
+    diagnosis_ = std::make_unique<Diagnosis>(DiagnosisParts{.config = parts_.config,
+                                                            .stepper = parts_.stepper,
+                                                            .timeline = parts_.timeline,
+                                                            .loader = parts_.loader,
+                                                            .cached = parts_.cache != nullptr,
+                                                            .cacheable_bytes = parts_.cacheable_bytes,
+                                                            .trials = parts_.doctor_trials});
 }
 
 Agreement& Trainer::agreement() const { return parts_.agreement == nullptr ? Agreement::of_one() : *parts_.agreement; }
@@ -104,7 +112,7 @@ MemoryShown Trainer::memory_now() const {
   return {.on_gpu = !device.is_cpu(), .counters = device::backend_of(device).memory(device.has_index() ? device.index() : 0)};
 }
 
-void Trainer::watch_memory() {
+MemoryReading Trainer::watch_memory() {
   const at::Device device = parts_.stepper->device();
   MemoryReading now{.step = step_, .first_epoch = epoch_ == 0, .tensors = device::tensor_memory(device).live_bytes};
   if (device.is_cpu()) {
@@ -119,6 +127,25 @@ void Trainer::watch_memory() {
   for (const std::string& warning : memory_watch_.look(now)) {
     reporter_.warning(warning);
     reporter_.record("warning", {{"step", step_}, {"text", warning}});
+  }
+  return now;
+}
+
+void Trainer::diagnose(const StepRecord& record, const MemoryReading& memory) {
+  constexpr double kBetweenMachineLines = 10;  // seconds
+  if (!diagnosis_) return;
+  const auto change = diagnosis_->look(
+      record,
+      {.used = memory.used, .room = memory.room, .step_peak = recovery_.step_peak_bytes(), .rising = memory_watch_.rising()});
+  if (change) reporter_.findings(step_, change->told, diagnosis_->holding(), change->changed);
+  const std::int64_t begin = steady_nanoseconds();
+  if (diagnosis_->try_when_due()) meter_.leave_out(steady_nanoseconds() - begin);
+  if (parts_.sampler == nullptr || steady_seconds() - machine_told_ < kBetweenMachineLines) return;
+  if (const auto reading = parts_.sampler->take()) {
+    machine_told_ = steady_seconds();
+    Json line = reading->to_json();
+    line["step"] = step_;
+    reporter_.record("machine", std::move(line));
   }
 }
 
@@ -296,7 +323,8 @@ void Trainer::log() {
   }
   if (parts_.config->log.gpu_memory) record.memory = memory_now();
   reporter_.step(record);
-  watch_memory();
+  recovery_.note_peak();
+  diagnose(record, watch_memory());
   parts_.timeline->reset_window();
   // Half precision has a rule of its own: while a loss scale finds its place, many steps in a row may overflow.
   if (!parts_.stepper->autocast()) check_divergence(in_a_row);
@@ -321,6 +349,10 @@ void Trainer::validate() {
   recovery_.forget_peak();
   const std::int64_t took = steady_nanoseconds() - begin;
   meter_.leave_out(took);
+  if (validated && diagnosis_) {
+    const auto loss = validated->means.find("val_" + parts_.names.loss);
+    diagnosis_->saw_validation(loss == validated->means.end() ? std::nan("") : loss->second);
+  }
   if (!validated) return;  // a signal came: the snapshot says that this validation is still due
   if (validation_pending_ && saves_.holds(step_)) saves_.forget();  // what was saved does not know of it
   validation_pending_ = false;

@@ -11,10 +11,12 @@
 #include "millrace/core/agreement.h"
 #include "millrace/data/cached_source.h"
 #include "millrace/data/loader.h"
+#include "millrace/doctor/sampler.h"
 #include "millrace/metrics/confusion.h"
 #include "millrace/snapshot/snapshot.h"
 #include "millrace/telemetry/spans.h"
 #include "millrace/train/config.h"
+#include "millrace/train/diagnosis.h"
 #include "millrace/train/memory_watch.h"
 #include "millrace/train/meter.h"
 #include "millrace/train/micro_batches.h"
@@ -44,9 +46,12 @@ struct TrainerParts {
   ReportSinks sinks;
   RecordNames names;
   RecoveryWishes recovery;
-  std::string frozen_source;       // where the recipe has its frozen weights from; for snapshots that leave them out
-  std::int64_t total_steps = 0;    // 0 = open end (then epochs is 0 and max_steps is 0: refused before)
-  Agreement* agreement = nullptr;  // null = one process
+  std::string frozen_source;                    // where the recipe has its frozen weights from; for snapshots that leave them out
+  std::int64_t total_steps = 0;                 // 0 = open end (then epochs is 0 and max_steps is 0: refused before)
+  Agreement* agreement = nullptr;               // null = one process
+  doctor::Sampler* sampler = nullptr;           // null = off
+  std::uint64_t cacheable_bytes = 0;            // see DiagnosisParts
+  std::function<DoctorTrials()> doctor_trials;  // null = none
 };
 
 enum class Ending : std::uint8_t { max_steps, epochs_done, early_stop, signal };
@@ -92,7 +97,8 @@ class Trainer {
   Ending finish(Ending ending);
   [[nodiscard]] LoggedStep logged_step(const StepRecord& record) const;
   [[nodiscard]] MemoryShown memory_now() const;
-  void watch_memory();
+  MemoryReading watch_memory();
+  void diagnose(const StepRecord& record, const MemoryReading& memory);
   void log();
   void end_epoch();
   void write_history(const metrics::Means& means);
@@ -113,6 +119,8 @@ class Trainer {
   Saves saves_;
   Recovery recovery_;
   MemoryWatch memory_watch_;
+  std::unique_ptr<Diagnosis> diagnosis_;    // null = log.doctor is off, or another rank's business
+  double machine_told_ = 0;                 // seconds of the steady clock
   std::unique_ptr<StepProfiler> profiler_;  // null: no steps to record, or they are done
   std::int64_t step_ = 0;
   std::uint64_t epoch_ = 0;

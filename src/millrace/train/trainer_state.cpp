@@ -101,6 +101,7 @@ void Trainer::save(bool last) {
     if (saves_.save(step_, with_data, scores_.best_steps(), last)) {
       epoch_end_.save_due = false;
       scores_.saved();
+      if (diagnosis_) diagnosis_->saw_snapshot();
     }
   }
   recovery_.forget_peak();
@@ -160,6 +161,8 @@ Json Trainer::results() const {
                     {"bytes", cache.bytes},
                     {"budget_bytes", cache.budget_bytes}};
   }
+  if (diagnosis_) all["findings"] = doctor::to_json(diagnosis_->of_the_run());
+  all["bound_by"] = largest_account(times);
   all["snapshots"] = saves_.results(times.step_seconds);
   all["memory"] = recovery_.results();
   if (const auto others = meter_.others_of_process()) all["others"] = *others;

@@ -1,0 +1,45 @@
+// The functions behind the table of rules, by what they look at.
+#pragma once
+
+#include <optional>
+
+#include "millrace/doctor/evidence.h"
+#include "millrace/doctor/finding.h"
+
+namespace millrace::doctor::detail {
+
+using Found = std::optional<Finding>;
+
+// rules_input.cpp
+Found slow_file(const Evidence& evidence);
+Found no_readers(const Evidence& evidence);
+Found few_readers(const Evidence& evidence);
+Found cache_off(const Evidence& evidence);
+Found input_bound(const Evidence& evidence);
+
+// rules_time.cpp
+Found log_often(const Evidence& evidence);
+Found snapshot_often(const Evidence& evidence);
+Found validate_often(const Evidence& evidence);
+Found small_batch(const Evidence& evidence);
+Found precision_unused(const Evidence& evidence);
+Found recompute_unneeded(const Evidence& evidence);
+Found rebuilt_tensors(const Evidence& evidence);
+Found host_wait(const Evidence& evidence);
+Found oversubscribed(const Evidence& evidence);
+Found neighbours(const Evidence& evidence);
+Found slowing_down(const Evidence& evidence);
+Found unaccounted(const Evidence& evidence);
+
+// rules_numbers.cpp
+Found not_finite(const Evidence& evidence);
+Found loss_flat(const Evidence& evidence);
+Found gradient_norm(const Evidence& evidence);
+Found overfitting(const Evidence& evidence);
+Found memory_high(const Evidence& evidence);
+Found memory_growing(const Evidence& evidence);
+
+// A config value as the remedy.
+[[nodiscard]] Finding set(std::string what, std::string key, std::string value, std::optional<Gain> gain);
+
+}  // namespace millrace::doctor::detail

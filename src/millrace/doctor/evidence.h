@@ -1,0 +1,105 @@
+// All that the rules look at: what a run saw of itself over a stretch of its loop. Plain values, so that a rule is tested with
+// numbers.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "millrace/telemetry/spans.h"
+
+namespace millrace::doctor {
+
+// Reading batches, over the stretch.
+struct Input {
+  int readers = 0;
+  bool readers_by_user = false;       // data.workers is a number
+  double read_seconds = 0;            // summed over readers
+  double read_cpu_seconds = 0;        // of them on a core
+  bool cache_by_user = false;         // data.cache is a word
+  bool cached = false;                // there is a cache, of either kind
+  std::uint64_t cacheable_bytes = 0;  // that a cache of all samples would hold; 0 = the source keeps nothing
+  std::uint64_t free_bytes = 0;       // memory the process may still take
+  struct Slow {
+    std::string file;
+    double excess_seconds = 0;  // beyond what its reads usually take
+    double times = 0;           // the usual time of a sample
+  };
+  std::vector<Slow> slow;  // the slowest first
+};
+
+// How often the loop does something beside steps, and what the config says of it.
+struct Often {
+  std::int64_t count = 0;        // over the stretch
+  std::int64_t every_steps = 0;  // 0 = not by steps
+  std::int64_t every_epochs = 0;
+};
+
+// What trials beside the run measured, at most once a run; each is a step without its update.
+struct Experiments {
+  struct Format {
+    std::string from, to;  // "fp32", "bf16"
+    double ratio = 0;      // time in `from` to time in `to`
+  };
+  std::optional<Format> format;  // where the config fixed fp32
+  struct Threads {
+    int asked = 0, cores = 0;
+    double ratio = 0;  // time with `asked` to time with `cores`
+  };
+  std::optional<Threads> threads;  // where the config asked for more than there are cores
+  struct Batch {
+    std::int64_t rows = 0;
+    double fixed_share = 0;  // of a step's time: what half the rows would cost as well
+  };
+  std::optional<Batch> batch;
+};
+
+// Of one step, by its operations.
+struct Census {
+  std::int64_t operations = 0;
+  std::int64_t host_reads = 0;  // values asked of the device
+  double seconds = 0;           // of all operations
+  double rebuilt_seconds = 0;   // of those that made the same tensors as in every step: of no parameter and no batch
+  std::string rebuilt_by;       // the longest of them: "aten::tril [256, 256]"
+};
+
+struct Memory {
+  std::uint64_t used = 0, room = 0;  // bytes; 0 = not known
+  std::string rising;                // what says so; "" = it does not
+  double recompute_seconds = 0;      // of blocks that ran again, over the stretch
+  bool recompute_by_user = false;    // memory.recompute names blocks
+  std::uint64_t step_peak = 0;       // of tensors in a step
+};
+
+struct LossLine {
+  std::int64_t step = 0;
+  double loss = 0, gradient_norm = 0;
+};
+
+struct Numbers {
+  std::vector<LossLine> lines;     // of the latest log lines, oldest first; of the first objective
+  std::int64_t skipped = 0;        // steps over the stretch whose gradients were not finite
+  bool scaled = false;             // half precision with a loss scale, which skips steps to find it
+  bool clips = false;              // optim.clip_norm
+  std::vector<double> validation;  // losses, oldest first
+  bool stops_early = false;        // train.early_stop_patience
+};
+
+struct Evidence {
+  std::int64_t step = 0;               // now
+  telemetry::Timeline::Summary times;  // of the stretch
+  std::optional<double> others;        // part of it in which other programs had the cores
+  int cores = 1;
+  bool on_gpu = false;
+  Input input;
+  Often log, snapshot, validation;
+  Memory memory;
+  Numbers numbers;
+  Experiments experiments;
+  std::optional<Census> census;
+  std::vector<double> step_ms;  // medians of the run's stretches between log lines, oldest first
+  [[nodiscard]] double share(telemetry::Phase phase) const noexcept { return times.share(phase); }
+};
+
+}  // namespace millrace::doctor

@@ -1,0 +1,51 @@
+#include "millrace/doctor/finding.h"
+
+#include <algorithm>
+
+#include "millrace/base/format.h"
+
+namespace millrace::doctor {
+
+Gain gain_of(double likely, double spread) {
+  const auto inside = [](double value) { return std::clamp(value, 0.0, 1.0); };
+  return {inside(likely), inside(likely * (1 - spread)), inside(likely * (1 + spread))};
+}
+
+void sort_by_gain(std::vector<Finding>& findings) {
+  std::ranges::stable_sort(findings, std::ranges::greater(), [](const Finding& finding) {
+    return finding.gain ? finding.gain->likely : 2.0;  // what has no gain in time is about the run's life or its numbers
+  });
+}
+
+Json to_json(const Finding& finding) {
+  Json json = {{"id", finding.id},
+               {"what", finding.what},
+               {"remedy", finding.remedy},
+               {"text", to_text(finding)},
+               {"page", "docs/doctor.md#" + finding.id}};
+  if (!finding.key.empty()) {
+    json["key"] = finding.key;
+    json["value"] = finding.value;
+  }
+  if (finding.gain) {
+    json["gain"] = finding.gain->likely;
+    json["gain_low"] = finding.gain->low;
+    json["gain_high"] = finding.gain->high;
+  }
+  return json;
+}
+
+Json to_json(const std::vector<Finding>& findings) {
+  Json json = Json::array();
+  for (const Finding& finding : findings) json.push_back(to_json(finding));
+  return json;
+}
+
+std::string to_text(const Finding& finding) {
+  std::string text = finding.id + ": " + finding.what + "; " + finding.remedy;
+  if (!finding.gain) return text;
+  return text + ": about " + percent(finding.gain->likely) + " less time (" + percent(finding.gain->low) + " to " +
+         percent(finding.gain->high) + ")";
+}
+
+}  // namespace millrace::doctor

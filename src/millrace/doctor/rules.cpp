@@ -1,0 +1,56 @@
+#include "millrace/doctor/rules.h"
+
+#include <array>
+
+#include "millrace/doctor/detail/rule_list.h"
+
+namespace millrace::doctor {
+namespace {
+
+constexpr double kLeastSeconds = 1;  // of the loop
+constexpr std::int64_t kLeastSteps = 10;
+
+constexpr std::array kRules = {
+    Rule{"not_finite", "steps are skipped, their gradients are not finite", detail::not_finite},
+    Rule{"loss_flat", "the loss does not move at all", detail::loss_flat},
+    Rule{"gradient_norm", "gradients vanish or explode", detail::gradient_norm},
+    Rule{"overfitting", "the loss of the validation rises, that of the training falls", detail::overfitting},
+    Rule{"memory_high", "memory is nearly used up", detail::memory_high},
+    Rule{"memory_growing", "tensors hold more from log line to log line", detail::memory_growing},
+    Rule{"slow_file", "single files hold up the loader", detail::slow_file},
+    Rule{"no_readers", "batches are read in the loop's thread", detail::no_readers},
+    Rule{"few_readers", "data.workers is too small", detail::few_readers},
+    Rule{"cache_off", "data is decoded again that would fit into memory", detail::cache_off},
+    Rule{"input_bound", "the readers can't keep up", detail::input_bound},
+    Rule{"log_often", "log lines take a part of the time", detail::log_often},
+    Rule{"snapshot_often", "snapshots take a part of the time", detail::snapshot_often},
+    Rule{"validate_often", "validations take a large part of the time", detail::validate_often},
+    Rule{"small_batch", "most of a step is the same for half the rows", detail::small_batch},
+    Rule{"precision_unused", "half precision is faster and off", detail::precision_unused},
+    Rule{"recompute_unneeded", "activations are computed twice, and memory is free", detail::recompute_unneeded},
+    Rule{"rebuilt_tensors", "the same tensors are made in every step", detail::rebuilt_tensors},
+    Rule{"host_wait", "steps wait for values of the GPU", detail::host_wait},
+    Rule{"oversubscribed", "more threads than cores", detail::oversubscribed},
+    Rule{"neighbours", "other programs have the cores", detail::neighbours},
+    Rule{"slowing_down", "steps take longer and longer", detail::slowing_down},
+    Rule{"unaccounted", "time that no account explains", detail::unaccounted},
+};
+
+}  // namespace
+
+std::span<const Rule> rules() noexcept { return kRules; }
+
+std::vector<Finding> findings_of(const Evidence& evidence) {
+  std::vector<Finding> findings;
+  if (evidence.times.steps < kLeastSteps || evidence.times.loop() < kLeastSeconds) return findings;
+  for (const Rule& rule : kRules) {
+    if (auto finding = rule.look(evidence)) {
+      finding->id = rule.id;
+      findings.push_back(*std::move(finding));
+    }
+  }
+  sort_by_gain(findings);
+  return findings;
+}
+
+}  // namespace millrace::doctor

@@ -1,0 +1,26 @@
+// The rules: each looks at the evidence of a run and says what is wrong, or nothing.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "millrace/doctor/evidence.h"
+#include "millrace/doctor/finding.h"
+
+namespace millrace::doctor {
+
+struct Rule {
+  std::string_view id;    // also the anchor in docs/doctor.md
+  std::string_view says;  // when, in a few words
+  std::optional<Finding> (*look)(const Evidence& evidence);
+};
+
+[[nodiscard]] std::span<const Rule> rules() noexcept;
+
+// Of all rules, sorted by gain. Nothing while there are too few steps, or too little time, to judge by.
+[[nodiscard]] std::vector<Finding> findings_of(const Evidence& evidence);
+
+}  // namespace millrace::doctor

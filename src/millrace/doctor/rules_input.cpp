@@ -1,0 +1,124 @@
+#include <algorithm>
+#include <cmath>
+
+#include "millrace/base/format.h"
+#include "millrace/doctor/detail/rule_list.h"
+
+namespace millrace::doctor::detail {
+namespace {
+
+using telemetry::Phase;
+
+constexpr double kWaits = 0.10;    // share of waiting that is worth a word
+constexpr double kWorthIt = 0.05;  // gain below which a remedy is not named
+constexpr double kExplains = 0.5;  // share of the reading beyond which slow files are the reason
+constexpr double kComputes = 0.5;  // share of CPU above which readers are in each other's way
+constexpr int kMostSleepers = 32;  // readers that mostly wait
+
+double share_of_cpu(const Input& input) {
+  return input.read_seconds <= 0 ? 1.0 : std::clamp(input.read_cpu_seconds / input.read_seconds, 0.0, 1.0);
+}
+
+double excess(const Input& input) {
+  double sum = 0;
+  for (const Input::Slow& slow : input.slow) sum += slow.excess_seconds;
+  return sum;
+}
+
+bool waits(const Evidence& e) { return e.share(Phase::data_wait) >= kWaits; }
+bool by_slow_files(const Evidence& e) { return excess(e.input) > kExplains * e.input.read_seconds; }
+
+// What the stretch would take with so many readers: the longest of the loop's own work, of the reading shared among them, and,
+// for the part of it that computes, of both on the same cores.
+double seconds_with(const Evidence& e, int readers) {
+  const double work = e.times.loop() - e.times.of(Phase::data_wait);
+  return std::max({work, e.input.read_seconds / readers, work + e.input.read_cpu_seconds / e.cores});
+}
+
+// The fewest readers that leave little to wait for.
+int enough_readers(const Evidence& e) {
+  const double work = std::max(e.times.loop() - e.times.of(Phase::data_wait), 1e-9);
+  const int most = share_of_cpu(e.input) > kComputes ? std::max(e.cores, 1) : kMostSleepers;
+  return std::clamp(static_cast<int>(std::ceil(1.3 * e.input.read_seconds / work)), 1, most);
+}
+
+std::string wait_text(const Evidence& e) {
+  const double per_step = e.input.read_seconds / static_cast<double>(e.times.steps) * 1e3;
+  return "steps wait for data " + percent(e.share(Phase::data_wait)) + " of the time: reading what a step needs takes " +
+         significant(per_step, 3) + " ms, " + percent(share_of_cpu(e.input)) + " of it on a core";
+}
+
+double gain_with(const Evidence& e, int readers) { return 1 - seconds_with(e, readers) / e.times.loop(); }
+
+}  // namespace
+
+Finding set(std::string what, std::string key, std::string value, std::optional<Gain> gain) {
+  std::string remedy = "try --" + key + "=" + value;
+  return {.id = {},
+          .what = std::move(what),
+          .remedy = std::move(remedy),
+          .key = std::move(key),
+          .value = std::move(value),
+          .gain = gain};
+}
+
+Found slow_file(const Evidence& e) {
+  if (!waits(e) || !by_slow_files(e)) return std::nullopt;
+  const Input::Slow& worst = e.input.slow.front();
+  const double held_up = std::min(e.times.of(Phase::data_wait), excess(e.input) / std::max(e.input.readers, 1));
+  const std::string others = e.input.slow.size() == 1 ? "" : " and " + std::to_string(e.input.slow.size() - 1) + " more";
+  return Finding{.id = {},
+                 .what = "steps wait for data " + percent(e.share(Phase::data_wait)) + " of the time, mostly for " + worst.file +
+                         others + ": a sample of it takes " + significant(worst.times, 2) + " times as long as usual",
+                 .remedy = "copy it to a faster disk, or write it anew in smaller chunks",
+                 .key = {},
+                 .value = {},
+                 .gain = gain_of(held_up / e.times.loop())};
+}
+
+Found no_readers(const Evidence& e) {
+  if (!waits(e) || by_slow_files(e) || e.input.readers > 0 || !e.input.readers_by_user) return std::nullopt;
+  const int readers = enough_readers(e);
+  const double gain = gain_with(e, readers);
+  if (gain < kWorthIt) return std::nullopt;
+  return set(wait_text(e) + ", in the loop's own thread", "data.workers", std::to_string(readers), gain_of(gain));
+}
+
+Found few_readers(const Evidence& e) {
+  if (!waits(e) || by_slow_files(e) || e.input.readers == 0 || !e.input.readers_by_user) return std::nullopt;
+  const int readers = enough_readers(e);
+  const double gain = gain_with(e, readers);
+  if (readers <= e.input.readers || gain < kWorthIt) return std::nullopt;
+  return set(wait_text(e) + ", in " + std::to_string(e.input.readers) + (e.input.readers == 1 ? " reader" : " readers"),
+             "data.workers", std::to_string(readers), gain_of(gain));
+}
+
+Found cache_off(const Evidence& e) {
+  const Input& input = e.input;
+  if (!waits(e) || input.cached || !input.cache_by_user || input.cacheable_bytes == 0) return std::nullopt;
+  if (input.cacheable_bytes > input.free_bytes / 2) return std::nullopt;
+  return set(wait_text(e) + "; all samples are " + human_bytes(static_cast<double>(input.cacheable_bytes)) + ", and " +
+                 human_bytes(static_cast<double>(input.free_bytes)) + " of memory are free",
+             "data.cache", "ram", gain_of(e.share(Phase::data_wait)));
+}
+
+// Where the number of readers is the run's own choice: it has what the cores allow.
+Found input_bound(const Evidence& e) {
+  if (!waits(e) || by_slow_files(e)) return std::nullopt;
+  const bool more_would_help =
+      e.input.readers_by_user && gain_with(e, enough_readers(e)) >= kWorthIt && enough_readers(e) > e.input.readers;
+  if (more_would_help) return std::nullopt;  // no_readers and few_readers say it
+  const bool computes = share_of_cpu(e.input) > kComputes;
+  const std::string what = wait_text(e) + ", in " + std::to_string(e.input.readers) + " readers";
+  if (!e.input.cached && e.input.cacheable_bytes > 0)
+    return set(what, "data.cache", "disk", gain_of(e.share(Phase::data_wait), 0.5));
+  return Finding{.id = {},
+                 .what = what,
+                 .remedy = computes ? "decode less: store the data uncompressed or at the size that is used, or take more cores"
+                                    : "a faster disk, or a copy of the data on a local one",
+                 .key = {},
+                 .value = {},
+                 .gain = gain_of(e.share(Phase::data_wait), 0.5)};
+}
+
+}  // namespace millrace::doctor::detail

@@ -1,0 +1,106 @@
+#include <algorithm>
+#include <cmath>
+
+#include "millrace/base/format.h"
+#include "millrace/doctor/detail/rule_list.h"
+
+namespace millrace::doctor::detail {
+namespace {
+
+constexpr double kSkips = 0.01;           // of the steps
+constexpr double kSkipsWithScale = 0.10;  // a loss scale that finds its place skips some
+constexpr std::size_t kSame = 6;          // log lines in a row
+constexpr double kVanishes = 1e-12, kExplodes = 300;
+constexpr std::size_t kRises = 5;  // validations in a row
+constexpr double kHigh = 0.9;      // of the memory there is
+
+}  // namespace
+
+Found not_finite(const Evidence& e) {
+  const double share = static_cast<double>(e.numbers.skipped) / static_cast<double>(std::max<std::int64_t>(e.times.steps, 1));
+  if (share < (e.numbers.scaled ? kSkipsWithScale : kSkips)) return std::nullopt;
+  const std::string what = with_commas(e.numbers.skipped) + " of " + with_commas(e.times.steps) +
+                           " steps were skipped: their loss or gradients were not finite";
+  Finding finding =
+      e.numbers.scaled ? set(what, "precision.dtype", "bf16", gain_of(share)) : set(what, "optim.clip_norm", "1", gain_of(share));
+  if (e.numbers.clips || !e.numbers.scaled)
+    finding.remedy = "lower optim.learning_rate, look for zeros under a root or a logarithm, or divisions by them";
+  if (!e.numbers.scaled) finding.key = finding.value = "";
+  return finding;
+}
+
+Found loss_flat(const Evidence& e) {
+  const auto& lines = e.numbers.lines;
+  if (lines.size() < kSame) return std::nullopt;
+  const double now = lines.back().loss;
+  const bool same = std::all_of(lines.end() - kSame, lines.end(),
+                                [&](const LossLine& line) { return std::abs(line.loss - now) <= 1e-7 * std::abs(now); });
+  if (!same || !std::isfinite(now)) return std::nullopt;
+  return Finding{.id = {},
+                 .what = "the loss is " + significant(now, 7) + " at each of the last " + std::to_string(kSame) + " log lines",
+                 .remedy = "no gradient reaches the weights: a clamp at its limit, a detach(), or a learning rate of 0",
+                 .key = {},
+                 .value = {},
+                 .gain = std::nullopt};
+}
+
+Found gradient_norm(const Evidence& e) {
+  const auto& lines = e.numbers.lines;
+  if (lines.size() < kSame) return std::nullopt;
+  const auto all = [&](auto is) {
+    return std::all_of(lines.end() - kSame, lines.end(), [&](const LossLine& line) { return is(line.gradient_norm); });
+  };
+  const bool vanish = all([](double norm) { return norm < kVanishes; });
+  const bool explode = !e.numbers.clips && all([](double norm) { return norm > kExplodes; });
+  if (!vanish && !explode) return std::nullopt;
+  const std::string what = "the norm of the gradients is " + significant(lines.back().gradient_norm, 3) + ", and was beyond " +
+                           significant(vanish ? kVanishes : kExplodes, 1) + " at the last " + std::to_string(kSame) +
+                           " log lines";
+  if (explode) return set(what, "optim.clip_norm", "1", std::nullopt);
+  return Finding{.id = {},
+                 .what = what,
+                 .remedy = "nothing is learnt: look for a saturated activation, a clamp, or a loss that is divided by too much",
+                 .key = {},
+                 .value = {},
+                 .gain = std::nullopt};
+}
+
+Found overfitting(const Evidence& e) {
+  const std::vector<double>& losses = e.numbers.validation;
+  if (losses.size() <= kRises || e.numbers.stops_early || e.numbers.lines.size() < 2) return std::nullopt;
+  for (std::size_t i = losses.size() - kRises; i < losses.size(); ++i) {
+    if (!(losses[i] > losses[i - 1])) return std::nullopt;
+  }
+  if (e.numbers.lines.back().loss >= e.numbers.lines.front().loss) return std::nullopt;
+  return set("the loss of the validation rose " + std::to_string(kRises) + " times in a row, from " +
+                 significant(losses[losses.size() - 1 - kRises], 4) + " to " + significant(losses.back(), 4) +
+                 ", while that of the training falls",
+             "train.early_stop_patience", std::to_string(kRises), std::nullopt);
+}
+
+Found memory_high(const Evidence& e) {
+  if (e.memory.room == 0 || static_cast<double>(e.memory.used) < kHigh * static_cast<double>(e.memory.room)) return std::nullopt;
+  return Finding{.id = {},
+                 .what = std::string(e.on_gpu ? "tensors and what is kept for them take " : "the process holds ") +
+                         human_bytes(static_cast<double>(e.memory.used)) + ", " +
+                         percent(static_cast<double>(e.memory.used) / static_cast<double>(e.memory.room)) + " of the " +
+                         human_bytes(static_cast<double>(e.memory.room)) + " that it may have",
+                 .remedy = "lower data.batch_size, or set memory.recompute=all or memory.micro_batches=2",
+                 .key = {},
+                 .value = {},
+                 .gain = std::nullopt};
+}
+
+Found memory_growing(const Evidence& e) {
+  if (e.memory.rising.empty()) return std::nullopt;
+  return Finding{.id = {},
+                 .what = e.memory.rising,
+                 .remedy =
+                     "something keeps tensors from step to step, such as a loss that is summed with its graph: detach() "
+                     "what the recipe keeps",
+                 .key = {},
+                 .value = {},
+                 .gain = std::nullopt};
+}
+
+}  // namespace millrace::doctor::detail

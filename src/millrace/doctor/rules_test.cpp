@@ -1,0 +1,316 @@
+#include "millrace/doctor/rules.h"
+
+#include <gmock/gmock.h>
+
+#include "millrace/doctor/watch.h"
+
+namespace millrace::doctor {
+namespace {
+
+using telemetry::Phase;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+// A hundred steps of 100 ms: 40 forward, 50 backward, 5 optimiser; the rest of a step is what a test plants.
+Evidence sound() {
+  Evidence e;
+  e.step = 100;
+  e.cores = 4;
+  e.times.steps = 100;
+  e.times.seconds[static_cast<std::size_t>(Phase::startup)] = 5;
+  e.times.seconds[static_cast<std::size_t>(Phase::forward)] = 4;
+  e.times.seconds[static_cast<std::size_t>(Phase::backward)] = 5;
+  e.times.seconds[static_cast<std::size_t>(Phase::optimizer)] = 0.5;
+  e.times.wall = 14.5;
+  e.log = {.count = 2, .every_steps = 50};
+  e.snapshot = {.count = 1, .every_steps = 100};
+  e.validation = {.count = 1, .every_steps = 100};
+  e.input = {.readers = 2, .read_seconds = 2, .read_cpu_seconds = 1};
+  e.memory = {.used = 1'000'000'000, .room = 16'000'000'000, .step_peak = 100'000'000};
+  e.step_ms = std::vector<double>(12, 95);
+  for (int i = 0; i < 8; ++i) {
+    e.numbers.lines.push_back({.step = 10 * i, .loss = 3.0 - 0.1 * i, .gradient_norm = 0.5});
+    e.numbers.validation.push_back(3.1 - 0.1 * i);
+  }
+  return e;
+}
+
+Evidence with(Phase phase, double seconds) {
+  Evidence e = sound();
+  e.times.seconds[static_cast<std::size_t>(phase)] += seconds;
+  e.times.wall += seconds;
+  return e;
+}
+
+// The one finding, or the first of several.
+Finding first(const Evidence& e, const std::string& id) {
+  const std::vector<Finding> findings = findings_of(e);
+  EXPECT_FALSE(findings.empty()) << id;
+  if (findings.empty()) return {};
+  EXPECT_EQ(findings.front().id, id);
+  return findings.front();
+}
+
+void expect_gain(const Finding& finding, double gain) {
+  ASSERT_TRUE(finding.gain) << finding.id;
+  EXPECT_NEAR(finding.gain->likely, gain, 0.01) << to_text(finding);
+  EXPECT_LE(finding.gain->low, finding.gain->likely);
+  EXPECT_GE(finding.gain->high, finding.gain->likely);
+}
+
+TEST(Rules, ASoundRunHasNoFinding) { EXPECT_THAT(findings_of(sound()), IsEmpty()); }
+
+TEST(Rules, NothingIsSaidOfAFewSteps) {
+  Evidence e = with(Phase::data_wait, 50);
+  e.times.steps = 5;
+  EXPECT_THAT(findings_of(e), IsEmpty());
+  e = with(Phase::rest, 2);
+  e.times.steps = 5000;
+  for (double& seconds : e.times.seconds) seconds *= 1e-2;
+  e.times.wall *= 1e-2;
+  EXPECT_THAT(findings_of(e), IsEmpty());
+}
+
+TEST(Rules, ReadingInTheLoopsThreadWantsReaders) {
+  Evidence e = with(Phase::data_wait, 8);  // 9.5 s of work, 8 s of reading that mostly waits
+  e.input = {.readers = 0, .readers_by_user = true, .read_seconds = 8, .read_cpu_seconds = 0.5};
+  const Finding finding = first(e, "no_readers");
+  EXPECT_EQ(finding.key, "data.workers");
+  EXPECT_EQ(finding.value, "2");
+  EXPECT_THAT(finding.what, HasSubstr("wait for data 46 % of the time: reading what a step needs takes 80 ms"));
+  expect_gain(finding, 8.0 / 17.5);
+}
+
+TEST(Rules, TooFewReadersForASlowDisk) {
+  Evidence e = with(Phase::data_wait, 20);
+  e.input = {.readers = 1, .readers_by_user = true, .read_seconds = 29, .read_cpu_seconds = 1};
+  const Finding finding = first(e, "few_readers");
+  EXPECT_EQ(finding.value, "4");
+  expect_gain(finding, 20.0 / 29.5);
+}
+
+TEST(Rules, ReadersThatComputeAreNotWorthMoreThanTheCores) {
+  Evidence e = with(Phase::data_wait, 20);
+  e.cores = 2;
+  e.input = {.readers = 1, .readers_by_user = true, .read_seconds = 29, .read_cpu_seconds = 28};
+  const Finding finding = first(e, "few_readers");
+  EXPECT_EQ(finding.value, "2");
+  expect_gain(finding, 1 - (9.5 + 28.0 / 2) / 29.5);  // both on two cores
+}
+
+TEST(Rules, ReadersThatTheRunChoseAreNotToldToBeMore) {
+  Evidence e = with(Phase::data_wait, 5);
+  e.input = {.readers = 4, .readers_by_user = false, .read_seconds = 50, .read_cpu_seconds = 45};
+  EXPECT_THAT(first(e, "input_bound").remedy, HasSubstr("decode less"));
+  e.input.cacheable_bytes = 64'000'000'000;
+  EXPECT_EQ(first(e, "input_bound").value, "disk");
+}
+
+TEST(Rules, ACacheThatFitsAndIsOff) {
+  Evidence e = with(Phase::data_wait, 5);
+  e.input = {.readers = 4,
+             .readers_by_user = false,
+             .read_seconds = 50,
+             .read_cpu_seconds = 45,
+             .cache_by_user = true,
+             .cacheable_bytes = 2'000'000'000,
+             .free_bytes = 10'000'000'000};
+  const Finding finding = first(e, "cache_off");
+  EXPECT_EQ(finding.value, "ram");
+  expect_gain(finding, 5 / 14.5);
+  e.input.free_bytes = 3'000'000'000;
+  EXPECT_NE(first(e, "input_bound").value, "ram");
+}
+
+TEST(Rules, OneSlowFileIsNamed) {
+  Evidence e = with(Phase::data_wait, 5);
+  e.input = {.readers = 2,
+             .readers_by_user = true,
+             .read_seconds = 14,
+             .read_cpu_seconds = 1,
+             .slow = {{.file = "data/b.h5", .excess_seconds = 10, .times = 40}}};
+  const Finding finding = first(e, "slow_file");
+  EXPECT_THAT(finding.what, HasSubstr("data/b.h5: a sample of it takes 40 times as long"));
+  expect_gain(finding, 5 / 14.5);
+  EXPECT_EQ(findings_of(e).size(), 1U);
+}
+
+TEST(Rules, WhatIsDoneTooOften) {
+  Evidence e = with(Phase::log, 2);
+  e.log = {.count = 100, .every_steps = 1};
+  Finding finding = first(e, "log_often");
+  EXPECT_EQ(finding.key, "log.every");
+  EXPECT_EQ(finding.value, "50");  // 17 % at every step
+  expect_gain(finding, 2 / 11.5 * 0.98);
+  EXPECT_THAT(finding.what, HasSubstr("log lines take 17 % of the time, 20 ms each, every step"));
+
+  e = with(Phase::snapshot, 10);
+  e.snapshot = {.count = 100, .every_steps = 1};
+  finding = first(e, "snapshot_often");
+  EXPECT_EQ(finding.key, "snapshot.every_steps");
+  e.snapshot = {.count = 4, .every_steps = 0, .every_epochs = 2};
+  EXPECT_EQ(first(e, "snapshot_often").key, "snapshot.every_epochs");
+  e.snapshot.count = 1;
+  EXPECT_THAT(findings_of(e), IsEmpty());
+
+  e = with(Phase::validate, 10);
+  e.validation = {.count = 10, .every_steps = 10};
+  finding = first(e, "validate_often");
+  EXPECT_EQ(finding.key, "train.validate_every");
+  EXPECT_EQ(finding.value, "100");
+}
+
+TEST(Rules, WhatTrialsSay) {
+  Evidence e = sound();
+  e.experiments.format = {.from = "fp32", .to = "bf16", .ratio = 2};
+  Finding finding = first(e, "precision_unused");
+  EXPECT_EQ(finding.value, "bf16");
+  expect_gain(finding, 0.5 * 9 / 9.5);
+  e.experiments.format->ratio = 1.1;
+  EXPECT_THAT(findings_of(e), IsEmpty());
+  e.experiments = {};
+  e.experiments.batch = {.rows = 2, .fixed_share = 0.8};
+  finding = first(e, "small_batch");
+  EXPECT_EQ(finding.value, "8");
+  expect_gain(finding, 0.6 * 9 / 9.5);
+  e.experiments = {};
+  e.experiments.threads = {.asked = 16, .cores = 4, .ratio = 1.5};
+  finding = first(e, "oversubscribed");
+  EXPECT_EQ(finding.value, "4");
+  expect_gain(finding, 9 / 9.5 / 3);
+}
+
+TEST(Rules, SecondPassesWithoutNeed) {
+  Evidence e = sound();
+  e.memory.recompute_seconds = 2;
+  e.memory.recompute_by_user = true;
+  expect_gain(first(e, "recompute_unneeded"), 2 / 9.5);
+  e.memory.room = 1'500'000'000;
+  EXPECT_THAT(findings_of(e), IsEmpty());
+}
+
+TEST(Rules, TensorsThatAreMadeInEveryStep) {
+  Evidence e = sound();
+  e.census = Census{.operations = 200, .seconds = 0.09, .rebuilt_seconds = 0.018, .rebuilt_by = "aten::tril [256, 256]"};
+  expect_gain(first(e, "rebuilt_tensors"), 0.2 * 9 / 9.5);
+  e.census->rebuilt_seconds = 0.001;
+  EXPECT_THAT(findings_of(e), IsEmpty());
+}
+
+TEST(Rules, ValuesOfTheDeviceMatterOnAGpuAlone) {
+  Evidence e = sound();
+  e.census = Census{.operations = 200, .host_reads = 3, .seconds = 0.09};
+  EXPECT_THAT(findings_of(e), IsEmpty());
+  e.on_gpu = true;
+  EXPECT_THAT(first(e, "host_wait").what, HasSubstr("3 values"));
+}
+
+TEST(Rules, Neighbours) {
+  Evidence e = sound();
+  e.others = 0.4;
+  expect_gain(first(e, "neighbours"), 0.4);
+  e.others = 0.05;
+  EXPECT_THAT(findings_of(e), IsEmpty());
+}
+
+TEST(Rules, ATrendOfTheStepTimeIsNoBadMinute) {
+  Evidence e = sound();
+  e.step_ms = {100, 100, 101, 100, 130, 131, 129, 130, 160, 161, 160, 162};
+  const Finding finding = first(e, "slowing_down");
+  EXPECT_THAT(finding.what, HasSubstr("100 ms at first, 130 ms then, 161 ms now"));
+  e.step_ms = {100, 100, 101, 100, 100, 101, 99, 100, 160, 161, 160, 162};
+  EXPECT_THAT(findings_of(e), IsEmpty());
+  e.step_ms = {100, 100, 101, 100, 160, 161, 160, 162, 100, 101, 99, 100};
+  EXPECT_THAT(findings_of(e), IsEmpty());
+}
+
+TEST(Rules, TimeWithoutAnAccount) { EXPECT_THAT(first(with(Phase::rest, 1), "unaccounted").what, HasSubstr("10 %")); }
+
+TEST(Rules, NumbersThatMeanTrouble) {
+  Evidence e = sound();
+  e.numbers.skipped = 5;
+  EXPECT_THAT(first(e, "not_finite").what, HasSubstr("5 of 100 steps"));
+  e.numbers.scaled = true;
+  EXPECT_THAT(findings_of(e), IsEmpty());
+  e = sound();
+  for (LossLine& line : e.numbers.lines) line.loss = 0.5;
+  EXPECT_THAT(first(e, "loss_flat").what, HasSubstr("0.5 at each of the last 6"));
+  e = sound();
+  for (LossLine& line : e.numbers.lines) line.gradient_norm = 5000;
+  EXPECT_EQ(first(e, "gradient_norm").key, "optim.clip_norm");
+  e.numbers.clips = true;
+  EXPECT_THAT(findings_of(e), IsEmpty());
+  for (LossLine& line : e.numbers.lines) line.gradient_norm = 1e-20;
+  EXPECT_THAT(first(e, "gradient_norm").remedy, HasSubstr("nothing is learnt"));
+  e = sound();
+  e.numbers.validation = {2.0, 1.5, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7};
+  EXPECT_EQ(first(e, "overfitting").key, "train.early_stop_patience");
+  e.numbers.stops_early = true;
+  EXPECT_THAT(findings_of(e), IsEmpty());
+}
+
+TEST(Rules, Memory) {
+  Evidence e = sound();
+  e.memory.used = 15'000'000'000;
+  EXPECT_THAT(first(e, "memory_high").what, HasSubstr("94 % of the 16 GB"));
+  e = sound();
+  e.memory.rising = "tensors hold more";
+  EXPECT_EQ(first(e, "memory_growing").what, "tensors hold more");
+}
+
+TEST(Rules, WhatThreatensTheRunIsBeforeWhatSlowsIt) {
+  Evidence e = with(Phase::data_wait, 5);
+  e.input = {.readers = 4, .read_seconds = 50, .read_cpu_seconds = 45};
+  e.others = 0.2;
+  e.memory.rising = "x";
+  const std::vector<Finding> findings = findings_of(e);
+  ASSERT_EQ(findings.size(), 3U);
+  EXPECT_EQ(findings[0].id, "memory_growing");
+  EXPECT_EQ(findings[1].id, "input_bound");
+}
+
+TEST(Finding, SaysItselfInOneLineAndAsJson) {
+  const Finding finding{.id = "log_often",
+                        .what = "log lines take 17 % of the time",
+                        .remedy = "try --log.every=50",
+                        .key = "log.every",
+                        .value = "50",
+                        .gain = gain_of(0.17)};
+  EXPECT_EQ(to_text(finding),
+            "log_often: log lines take 17 % of the time; try --log.every=50: about 17 % less time (14 % to 20 %)");
+  EXPECT_EQ(to_json(finding)["page"], "docs/doctor.md#log_often");
+  EXPECT_EQ(to_json(finding)["key"], "log.every");
+  EXPECT_FALSE(to_json(Finding{.id = "x"}).contains("gain"));
+}
+
+TEST(Watch, AFindingHoldsFromTheSecondLookAndIsToldOnce) {
+  Watch watch;
+  const std::vector<Finding> found = {{.id = "a", .what = "1", .gain = gain_of(0.2)}};
+  EXPECT_THAT(watch.look(found).told, IsEmpty());
+  EXPECT_THAT(watch.holding(), IsEmpty());
+  Watch::Change change = watch.look(found);
+  ASSERT_EQ(change.told.size(), 1U);
+  EXPECT_TRUE(change.changed);
+  EXPECT_FALSE(watch.look(found).changed);
+  EXPECT_FALSE(watch.look({}).changed);
+  EXPECT_FALSE(watch.look({}).changed);
+  EXPECT_EQ(watch.holding().size(), 1U);
+  EXPECT_TRUE(watch.look({}).changed);
+  EXPECT_THAT(watch.holding(), IsEmpty());
+  EXPECT_THAT(watch.look(found).told, IsEmpty());
+  change = watch.look(found);
+  EXPECT_TRUE(change.changed);
+  EXPECT_THAT(change.told, IsEmpty());
+}
+
+TEST(Watch, OneBadLookIsNothing) {
+  Watch watch;
+  const std::vector<Finding> found = {{.id = "a"}};
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_FALSE(watch.look(found).changed);
+    EXPECT_FALSE(watch.look({}).changed);
+  }
+}
+
+}  // namespace
+}  // namespace millrace::doctor

@@ -1,0 +1,183 @@
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numeric>
+
+#include "millrace/base/format.h"
+#include "millrace/base/median.h"
+#include "millrace/doctor/detail/rule_list.h"
+
+namespace millrace::doctor::detail {
+namespace {
+
+using telemetry::Phase;
+
+// Shares of the loop's time from which on a thing is worth a word, and what is left of it afterwards.
+constexpr double kLogs = 0.03, kFewLogs = 0.005;
+constexpr double kSaves = 0.05, kFewSaves = 0.01;
+constexpr double kValidates = 0.40, kFewValidations = 0.10;
+constexpr double kFixed = 0.6;  // of a step: what half the rows would cost as well
+constexpr double kFasterFormat = 1.25;
+constexpr double kRecomputes = 0.03;
+constexpr double kRebuilds = 0.03;
+constexpr double kNeighbours = 0.10;
+constexpr double kSlower = 1.25;   // of the first step times
+constexpr std::size_t kLines = 9;  // to tell a trend from noise
+constexpr double kUnaccounted = 0.03;
+constexpr std::int64_t kOften = 3;  // times that something must have happened to be too often
+
+// The next of 1, 2, 5, 10, 20, 50 ...
+std::int64_t round_up(double value) {
+  for (std::int64_t power = 1;; power *= 10) {
+    for (const std::int64_t digit : {1, 2, 5}) {
+      if (static_cast<double>(digit * power) >= value) return digit * power;
+    }
+  }
+}
+
+struct Limit {
+  double much, little;  // shares
+};
+
+// What takes `share` of the time is done `count` times over the stretch: how seldom leaves little of it.
+Found too_often(const Evidence& e, Phase phase, const Often& often, const Limit& limit, const std::string& what,
+                const std::string& key_of_steps, const std::string& key_of_epochs) {
+  const double share = e.share(phase);
+  if (share < limit.much || often.count < kOften) return std::nullopt;
+  const bool by_steps = often.every_steps > 0;
+  const std::int64_t now = by_steps ? often.every_steps : often.every_epochs;
+  if (now <= 0) return std::nullopt;
+  const std::int64_t then = round_up(static_cast<double>(now) * share / limit.little);
+  const double each_ms = e.times.of(phase) / static_cast<double>(often.count) * 1e3;
+  const double gain = share * (1 - static_cast<double>(now) / static_cast<double>(then));
+  return set(what + " take " + percent(share) + " of the time, " + significant(each_ms, 3) + " ms each, every " +
+                 (now == 1 ? std::string() : with_commas(now) + " ") + (by_steps ? "step" : "epoch") + (now == 1 ? "" : "s"),
+             by_steps ? key_of_steps : key_of_epochs, std::to_string(then), gain_of(gain));
+}
+
+double work_share(const Evidence& e) { return e.share(Phase::forward) + e.share(Phase::backward); }
+
+}  // namespace
+
+Found log_often(const Evidence& e) { return too_often(e, Phase::log, e.log, {kLogs, kFewLogs}, "log lines", "log.every", ""); }
+
+Found snapshot_often(const Evidence& e) {
+  return too_often(e, Phase::snapshot, e.snapshot, {kSaves, kFewSaves}, "snapshots", "snapshot.every_steps",
+                   "snapshot.every_epochs");
+}
+
+Found validate_often(const Evidence& e) {
+  return too_often(e, Phase::validate, e.validation, {kValidates, kFewValidations}, "validations", "train.validate_every",
+                   "train.validate_epochs");
+}
+
+// A step of b rows takes a + k b; four times the rows cost a/4 + k b for as many.
+Found small_batch(const Evidence& e) {
+  const auto& batch = e.experiments.batch;
+  if (!batch || batch->fixed_share < kFixed) return std::nullopt;
+  Finding finding =
+      set(percent(batch->fixed_share) + " of a step is the same for half of its " + with_commas(batch->rows) +
+              " rows: the machine has little to do at a time",
+          "data.batch_size", std::to_string(4 * batch->rows), gain_of(0.75 * batch->fixed_share * work_share(e), 0.25));
+  finding.remedy += ", which is another training: tune the learning rate with it";
+  return finding;
+}
+
+Found precision_unused(const Evidence& e) {
+  const auto& format = e.experiments.format;
+  if (!format || format->ratio < kFasterFormat) return std::nullopt;
+  return set("the config says " + format->from + ", and a trial of this run's step was " + significant(format->ratio, 3) +
+                 " times as fast in " + format->to,
+             "precision.dtype", format->to, gain_of((1 - 1 / format->ratio) * work_share(e)));
+}
+
+Found recompute_unneeded(const Evidence& e) {
+  const double share = e.memory.recompute_seconds / std::max(e.times.loop(), 1e-9);
+  const std::uint64_t free = e.memory.room - std::min(e.memory.room, e.memory.used);
+  constexpr std::uint64_t kTimes = 8;  // what is kept instead is rarely more than that beside the peak with it
+  if (share < kRecomputes || !e.memory.recompute_by_user || free < kTimes * e.memory.step_peak) return std::nullopt;
+  return set("blocks that run a second time take " + percent(share) + " of the time, a step holds " +
+                 human_bytes(static_cast<double>(e.memory.step_peak)) + ", and " + human_bytes(static_cast<double>(free)) +
+                 " of memory are free",
+             "memory.recompute", "none", gain_of(share));
+}
+
+Found rebuilt_tensors(const Evidence& e) {
+  if (!e.census || e.census->seconds <= 0) return std::nullopt;
+  const double share = e.census->rebuilt_seconds / e.census->seconds * work_share(e);
+  if (share < kRebuilds) return std::nullopt;
+  return Finding{.id = {},
+                 .what = "tensors that depend neither on parameters nor on the batch are made anew in every step, " +
+                         percent(share) + " of the time, mostly by " + e.census->rebuilt_by,
+                 .remedy = "make them once, in the constructor of the recipe or its module, and register them as buffers",
+                 .key = {},
+                 .value = {},
+                 .gain = gain_of(share)};
+}
+
+// On a GPU alone: a CPU has its values at hand.
+Found host_wait(const Evidence& e) {
+  if (!e.on_gpu || !e.census || e.census->host_reads == 0) return std::nullopt;
+  return Finding{.id = {},
+                 .what = "a step asks the GPU for " + with_commas(e.census->host_reads) +
+                         " values, and waits each time until everything before is computed",
+                 .remedy = "keep values on the device (no item(), no comparison in an if); log lines read them",
+                 .key = {},
+                 .value = {},
+                 .gain = std::nullopt};
+}
+
+Found oversubscribed(const Evidence& e) {
+  const auto& threads = e.experiments.threads;
+  if (!threads || threads->ratio < 1.05) return std::nullopt;
+  return set("device.threads is " + std::to_string(threads->asked) + " on " + std::to_string(threads->cores) +
+                 (threads->cores == 1 ? " core" : " cores") + ": with as many threads as cores a step was " +
+                 significant(threads->ratio, 3) + " times as fast",
+             "device.threads", std::to_string(threads->cores), gain_of((1 - 1 / threads->ratio) * work_share(e), 0.25));
+}
+
+Found neighbours(const Evidence& e) {
+  if (!e.others || *e.others < kNeighbours) return std::nullopt;
+  const double work =
+      work_share(e) + e.share(Phase::prepare) + e.share(Phase::optimizer) + e.share(Phase::metrics) + e.share(Phase::validate);
+  return Finding{.id = {},
+                 .what = "other programs had the cores for " + percent(*e.others) + " of the time that this run wanted them",
+                 .remedy = "end them, or give the run cores of its own (taskset, the batch system)",
+                 .key = {},
+                 .value = {},
+                 .gain = gain_of(*e.others * work, 0.25)};
+}
+
+// The middle of three parts must lie between the others: a trend, not a bad minute.
+Found slowing_down(const Evidence& e) {
+  const std::vector<double>& ms = e.step_ms;
+  if (ms.size() < kLines || (e.others && *e.others >= kNeighbours)) return std::nullopt;
+  const auto third = static_cast<std::ptrdiff_t>(ms.size() / 3);
+  const double first = median({ms.begin(), ms.begin() + third});
+  const double middle = median({ms.begin() + third, ms.end() - third});
+  const double last = median({ms.end() - third, ms.end()});
+  if (last < kSlower * first || middle < first * 1.05 || last < middle * 1.05) return std::nullopt;
+  const double all = std::accumulate(ms.begin(), ms.end(), 0.0) / static_cast<double>(ms.size());
+  return Finding{.id = {},
+                 .what = "steps take longer and longer: " + significant(first, 3) + " ms at first, " + significant(middle, 3) +
+                         " ms then, " + significant(last, 3) + " ms now",
+                 .remedy =
+                     "something grows from step to step, in the recipe or its data: --profile shows which operation; a "
+                     "list, a graph that is kept, a file that is opened again",
+                 .key = {},
+                 .value = {},
+                 .gain = gain_of((1 - first / all) * work_share(e), 0.25)};
+}
+
+Found unaccounted(const Evidence& e) {
+  const double share = e.share(Phase::rest);
+  if (share < kUnaccounted) return std::nullopt;
+  return Finding{.id = {},
+                 .what = percent(share) + " of the time is in no account: neither in data, nor in the step, nor in logging",
+                 .remedy = "--profile shows what runs there; please report it",
+                 .key = {},
+                 .value = {},
+                 .gain = std::nullopt};
+}
+
+}  // namespace millrace::doctor::detail

@@ -1,0 +1,189 @@
+#include "millrace/doctor/sampler.h"
+
+#include <pthread.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <fstream>
+#include <sstream>
+#include <system_error>
+
+#include "millrace/base/clock.h"
+
+namespace millrace::doctor {
+namespace {
+
+constexpr double kSlowest = 64;  // seconds between looks
+
+double thread_cpu_seconds() {
+  timespec time{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+}
+
+double seconds_of(const timeval& time) { return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6; }
+
+// A line "<key>   123 kB", or "<key>: 123".
+std::optional<std::uint64_t> number_after(const std::filesystem::path& file, const std::string& key) {
+  std::ifstream stream(file);
+  for (std::string line; std::getline(stream, line);) {
+    if (!line.starts_with(key)) continue;
+    std::istringstream rest(line.substr(key.size()));
+    std::uint64_t value = 0;
+    if (rest >> value) return value;
+  }
+  return std::nullopt;
+}
+
+// "some avg10=0.00 avg60=0.00 avg300=0.00 total=12345": microseconds.
+std::optional<double> pressure(const std::filesystem::path& file) {
+  std::ifstream stream(file);
+  for (std::string line; std::getline(stream, line);) {
+    const auto at = line.find("total=");
+    if (!line.starts_with("some") || at == std::string::npos) continue;
+    std::istringstream rest(line.substr(at + 6));
+    double microseconds = 0;
+    if (rest >> microseconds) return microseconds * 1e-6;
+  }
+  return std::nullopt;
+}
+
+// Of all CPUs: seconds in use, and seconds that another machine had.
+std::pair<double, double> used_and_stolen(const std::filesystem::path& file) {
+  std::ifstream stream(file);
+  std::string name;
+  std::array<double, 8> counts{};  // user, nice, system, idle, iowait, irq, softirq, steal
+  if (!(stream >> name) || name != "cpu") return {0, 0};
+  for (double& count : counts) stream >> count;
+  if (!stream) return {0, 0};
+  const auto ticks = static_cast<double>(::sysconf(_SC_CLK_TCK));
+  return {(counts[0] + counts[1] + counts[2] + counts[5] + counts[6]) / ticks, counts[7] / ticks};
+}
+
+std::optional<double> clock_mhz(const std::filesystem::path& root) {
+  std::ifstream current(root / "sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq");
+  if (double khz = 0; current >> khz) return khz * 1e-3;
+  std::ifstream info(root / "proc/cpuinfo");
+  for (std::string line; std::getline(info, line);) {
+    if (!line.starts_with("cpu MHz")) continue;
+    std::istringstream rest(line.substr(std::min(line.find(':') + 1, line.size())));
+    if (double mhz = 0; rest >> mhz) return mhz;
+  }
+  return std::nullopt;
+}
+
+template <class T>
+std::optional<T> difference(const std::optional<T>& now, const std::optional<T>& before) {
+  return now && before && *now >= *before ? std::optional<T>(*now - *before) : std::nullopt;
+}
+
+}  // namespace
+
+Json MachineReading::to_json() const {
+  Json json = {{"seconds", seconds},       {"cpu_own", cpu_own},     {"cpu_others", cpu_others},
+               {"cpu_stolen", cpu_stolen}, {"rss_bytes", rss_bytes}, {"major_faults", major_faults}};
+  const auto add = [&json](const char* name, const auto& value) {
+    if (value) json[name] = *value;
+  };
+  add("available_bytes", available_bytes);
+  add("read_bytes", read_bytes);
+  add("written_bytes", written_bytes);
+  add("pressure_cpu", pressure_cpu);
+  add("pressure_io", pressure_io);
+  add("pressure_memory", pressure_memory);
+  add("mhz", mhz);
+  return json;
+}
+
+Sampler::Sampler(std::filesystem::path root) : root_(std::move(root)), began_(steady_seconds()), last_(now()), newest_(last_) {}
+
+Sampler::~Sampler() {
+  {
+    const std::lock_guard lock(mutex_);
+    ends_ = true;
+  }
+  wake_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void Sampler::start() {
+  try {
+    thread_ = std::thread([this] {
+      ::pthread_setname_np(::pthread_self(), "mr-sampler");
+      std::unique_lock lock(mutex_);
+      while (!ends_) {
+        wake_.wait_for(lock, std::chrono::duration<double>(interval_), [this] { return ends_; });
+        if (ends_) return;
+        lock.unlock();
+        look();
+        lock.lock();
+      }
+    });
+  } catch (const std::system_error&) {  // no room for a thread: the run goes on without
+  }
+}
+
+Sampler::Counts Sampler::now() const {
+  Counts counts;
+  counts.at = steady_seconds();
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  counts.cpu_own = seconds_of(usage.ru_utime) + seconds_of(usage.ru_stime);
+  counts.major_faults = static_cast<std::uint64_t>(usage.ru_majflt);
+  std::tie(counts.cpu_all, counts.stolen) = used_and_stolen(root_ / "proc/stat");
+  counts.read_bytes = number_after(root_ / "proc/self/io", "read_bytes:");
+  counts.written_bytes = number_after(root_ / "proc/self/io", "write_bytes:");
+  counts.pressure_cpu = pressure(root_ / "proc/pressure/cpu");
+  counts.pressure_io = pressure(root_ / "proc/pressure/io");
+  counts.pressure_memory = pressure(root_ / "proc/pressure/memory");
+  return counts;
+}
+
+void Sampler::look() {
+  const double cpu_began = thread_cpu_seconds();
+  const Counts counts = now();
+  const auto resident = number_after(root_ / "proc/self/status", "VmRSS:");
+  const auto available = number_after(root_ / "proc/meminfo", "MemAvailable:");
+  const auto mhz = clock_mhz(root_);
+  const std::lock_guard lock(mutex_);
+  newest_ = counts;
+  looked_ = true;
+  constexpr std::uint64_t kKilo = 1024;
+  if (resident) levels_.rss_bytes = std::max(levels_.rss_bytes, *resident * kKilo);
+  if (available) levels_.available_bytes = std::min(levels_.available_bytes.value_or(*available * kKilo), *available * kKilo);
+  if (mhz) levels_.mhz = mhz;
+  spent_ += thread_cpu_seconds() - cpu_began;
+  const double passed = std::max(steady_seconds() - began_, interval_);
+  if (spent_ > kMostCost * passed) interval_ = std::min(2 * interval_, kSlowest);
+}
+
+std::optional<MachineReading> Sampler::take() {
+  const std::lock_guard lock(mutex_);
+  if (!std::exchange(looked_, false)) return std::nullopt;
+  MachineReading reading = std::exchange(levels_, {});
+  const double seconds = std::max(newest_.at - last_.at, 1e-9);
+  reading.seconds = seconds;
+  reading.cpu_own = (newest_.cpu_own - last_.cpu_own) / seconds;
+  reading.cpu_others = std::max(0.0, (newest_.cpu_all - last_.cpu_all) / seconds - reading.cpu_own);
+  reading.cpu_stolen = (newest_.stolen - last_.stolen) / seconds;
+  reading.major_faults = newest_.major_faults - last_.major_faults;
+  reading.read_bytes = difference(newest_.read_bytes, last_.read_bytes);
+  reading.written_bytes = difference(newest_.written_bytes, last_.written_bytes);
+  const auto part = [seconds](std::optional<double> waited) { return waited ? std::optional(*waited / seconds) : std::nullopt; };
+  reading.pressure_cpu = part(difference(newest_.pressure_cpu, last_.pressure_cpu));
+  reading.pressure_io = part(difference(newest_.pressure_io, last_.pressure_io));
+  reading.pressure_memory = part(difference(newest_.pressure_memory, last_.pressure_memory));
+  last_ = newest_;
+  return reading;
+}
+
+double Sampler::cost() const {
+  const std::lock_guard lock(mutex_);
+  return spent_ / std::max(steady_seconds() - began_, interval_);
+}
+
+}  // namespace millrace::doctor

@@ -1,0 +1,67 @@
+// The machine beside a run, once a second: what the accounts of the loop can't see.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "millrace/base/json.h"
+
+namespace millrace::doctor {
+
+// Of a stretch of time. What the system does not tell is left out.
+struct MachineReading {
+  double seconds = 0;
+  double cpu_own = 0, cpu_others = 0, cpu_stolen = 0;      // cores: of this process, of other programs, of other machines
+  std::uint64_t rss_bytes = 0;                             // at most
+  std::optional<std::uint64_t> available_bytes;            // at least
+  std::uint64_t major_faults = 0;                          // pages that had to be read from a disk
+  std::optional<std::uint64_t> read_bytes, written_bytes;  // by this process, on disks
+  std::optional<double> pressure_cpu, pressure_io, pressure_memory;  // part of the time in which some program waited for it
+  std::optional<double> mhz;                                         // of a core
+  [[nodiscard]] Json to_json() const;
+};
+
+// A thread of its own that reads /proc. Its own cost is measured: above kMostCost of the time it looks less often.
+class Sampler {
+ public:
+  static constexpr double kMostCost = 0.005;
+
+  // From a folder that imitates "/": for tests.
+  explicit Sampler(std::filesystem::path root = "/");
+  ~Sampler();
+  Sampler(const Sampler&) = delete;
+  Sampler& operator=(const Sampler&) = delete;
+
+  void start();  // looks every second until destruction; nothing where no thread is to be had
+  void look();   // once
+  [[nodiscard]] std::optional<MachineReading> take();  // since the last call; nullopt: nothing was seen. Any thread
+  [[nodiscard]] double cost() const;                   // part of the time that looking takes
+
+ private:
+  struct Counts {
+    double at = 0;                                // steady seconds
+    double cpu_own = 0, cpu_all = 0, stolen = 0;  // seconds
+    std::uint64_t major_faults = 0;
+    std::optional<std::uint64_t> read_bytes, written_bytes;
+    std::optional<double> pressure_cpu, pressure_io, pressure_memory;  // seconds
+  };
+  [[nodiscard]] Counts now() const;
+
+  std::filesystem::path root_;
+  mutable std::mutex mutex_;
+  std::condition_variable wake_;
+  bool ends_ = false;
+  double interval_ = 1;
+  double began_ = 0, spent_ = 0;
+  Counts last_, newest_;
+  bool looked_ = false;
+  MachineReading levels_;  // rss, available, MHz since the last take()
+  std::thread thread_;
+};
+
+}  // namespace millrace::doctor

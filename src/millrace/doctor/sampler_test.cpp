@@ -1,0 +1,81 @@
+#include "millrace/doctor/sampler.h"
+
+#include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+namespace millrace::doctor {
+namespace {
+
+using testing::DoubleNear;
+
+void write(const std::filesystem::path& file, const std::string& text) {
+  std::filesystem::create_directories(file.parent_path());
+  std::ofstream(file) << text;
+}
+
+class SamplerTest : public testing::Test {
+ protected:
+  SamplerTest() : root_(testing::TempDir() + "sampler-" + std::to_string(::getpid())) {
+    std::filesystem::create_directories(root_);
+  }
+  ~SamplerTest() override { std::filesystem::remove_all(root_); }
+  void machine(int used_ticks, int stolen_ticks, int pressure_us, int read) {
+    write(root_ / "proc/stat", "cpu " + std::to_string(used_ticks) + " 0 0 900 50 0 0 " + std::to_string(stolen_ticks) + "\n");
+    write(root_ / "proc/self/io", "rchar: 5\nread_bytes: " + std::to_string(read) + "\nwrite_bytes: 7\n");
+    write(root_ / "proc/self/status", "Name: x\nVmRSS:\t  2048 kB\n");
+    write(root_ / "proc/meminfo", "MemTotal: 9 kB\nMemAvailable:   4096 kB\n");
+    write(root_ / "proc/pressure/io",
+          "some avg10=0.00 avg60=0.00 avg300=0.00 total=" + std::to_string(pressure_us) + "\nfull x\n");
+    write(root_ / "proc/cpuinfo", "processor : 0\ncpu MHz : 2450.5\n");
+  }
+  std::filesystem::path root_;
+};
+
+TEST_F(SamplerTest, AReadingIsWhatHappenedSinceTheLast) {
+  machine(1000, 10, 0, 100);
+  Sampler sampler(root_);
+  EXPECT_FALSE(sampler.take());
+  machine(1'000'000, 20, 50, 4196);
+  sampler.look();
+  const auto reading = sampler.take();
+  ASSERT_TRUE(reading);
+  EXPECT_EQ(reading->read_bytes, 4096U);
+  EXPECT_EQ(reading->written_bytes, 0U);
+  EXPECT_EQ(reading->rss_bytes, 2048U * 1024);
+  EXPECT_EQ(reading->available_bytes, 4096U * 1024);
+  EXPECT_THAT(reading->mhz.value_or(0), DoubleNear(2450.5, 1e-6));
+  EXPECT_GT(reading->cpu_others, 0);
+  EXPECT_THAT(reading->cpu_stolen * reading->seconds, DoubleNear(0.1, 1e-9));
+  EXPECT_THAT(*reading->pressure_io * reading->seconds, DoubleNear(50e-6, 1e-12));
+  EXPECT_FALSE(reading->pressure_memory);
+  EXPECT_FALSE(sampler.take());
+}
+
+TEST_F(SamplerTest, WhatIsNotThereOrIsNonsenseIsLeftOut) {
+  write(root_ / "proc/stat", "cpu one two\n");
+  write(root_ / "proc/pressure/cpu", "some total=\n");
+  Sampler sampler(root_);
+  sampler.look();
+  const auto reading = sampler.take();
+  ASSERT_TRUE(reading);
+  EXPECT_EQ(reading->rss_bytes, 0U);
+  EXPECT_EQ(reading->cpu_others, 0);
+  for (const char* name : {"available_bytes", "read_bytes", "pressure_cpu", "mhz"})
+    EXPECT_FALSE(reading->to_json().contains(name));
+}
+
+TEST(Sampler, TheRealMachineIsSeenAtLittleCost) {
+  Sampler sampler;
+  sampler.start();
+  sampler.look();
+  const auto reading = sampler.take();
+  ASSERT_TRUE(reading);
+  EXPECT_GT(reading->rss_bytes, 0U);
+  EXPECT_GE(sampler.cost(), 0);
+}
+
+}  // namespace
+}  // namespace millrace::doctor

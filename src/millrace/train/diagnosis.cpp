@@ -1,0 +1,168 @@
+#include "millrace/train/diagnosis.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "millrace/base/clock.h"
+#include "millrace/device/device.h"
+#include "millrace/doctor/rules.h"
+
+namespace millrace {
+namespace {
+
+constexpr double kSecondsBetweenLooks = 1;
+constexpr std::size_t kMarks = 12;       // a look sees what happened since so many looks before
+constexpr std::size_t kLines = 24;       // of losses that rules may look at
+constexpr std::size_t kStepTimes = 300;  // then every second one goes
+
+const telemetry::Counter& recompute_time() {
+  static const telemetry::Counter counter("recompute_ns");
+  return counter;
+}
+
+telemetry::Timeline::Summary difference(const telemetry::Timeline::Summary& to, const telemetry::Timeline::Summary& from) {
+  telemetry::Timeline::Summary between = to;
+  between.steps -= from.steps;
+  between.step_seconds -= from.step_seconds;
+  between.wall -= from.wall;
+  for (std::size_t i = 0; i < telemetry::kPhases; ++i) between.seconds[i] -= from.seconds[i];
+  return between;
+}
+
+}  // namespace
+
+Diagnosis::Diagnosis(DiagnosisParts parts) : parts_(std::move(parts)) {}
+
+Diagnosis::Mark Diagnosis::mark() const {
+  Mark mark{.at = steady_seconds(),
+            .times = parts_.timeline->total(),
+            .lines = lines_,
+            .saves = saves_,
+            .validations = validations_,
+            .recompute_ns = recompute_time().total(),
+            .skipped = skipped_,
+            .others = others_,
+            .others_of = others_of_,
+            .read = parts_.loader->counters(),
+            .slow = {}};
+  for (const data::SlowFile& file : parts_.loader->slow_files()) mark.slow[file.name] = file.excess_seconds;
+  return mark;
+}
+
+std::optional<doctor::Watch::Change> Diagnosis::look(const StepRecord& record, MemorySeen memory) {
+  ++lines_;
+  step_ = record.step;
+  skipped_ = record.skipped;
+  memory_ = std::move(memory);
+  if (record.window.others) {
+    others_ += *record.window.others * record.window.seconds;
+    others_of_ += record.window.seconds;
+  }
+  if (!record.objectives.empty()) {
+    const auto loss = record.window.means.find(record.objectives.front().name);
+    numbers_.lines.push_back({.step = record.step,
+                              .loss = loss == record.window.means.end() ? std::nan("") : loss->second,
+                              .gradient_norm = record.objectives.front().gradient_norm});
+    if (numbers_.lines.size() > kLines) numbers_.lines.erase(numbers_.lines.begin());
+  }
+  if (first_ && record.times.steps > 0) {  // what the first line saw is the warm-up
+    step_ms_.push_back(record.times.step_ms_p50);
+    if (step_ms_.size() > kStepTimes) {
+      std::size_t kept = 0;
+      for (std::size_t i = 0; i < step_ms_.size(); i += 2) step_ms_[kept++] = step_ms_[i];
+      step_ms_.resize(kept);
+    }
+  }
+  const double now = steady_seconds();
+  if (first_ && now - looked_ < kSecondsBetweenLooks) return std::nullopt;
+  looked_ = now;
+  marks_.push_back(mark());
+  if (!first_) first_ = marks_.back();
+  if (marks_.size() > kMarks) marks_.pop_front();
+  if (marks_.size() < 2) return std::nullopt;
+  return watch_.look(doctor::findings_of(evidence(marks_.front(), marks_.back())));
+}
+
+void Diagnosis::saw_validation(double loss) {
+  ++validations_;
+  if (std::isfinite(loss)) numbers_.validation.push_back(loss);
+}
+
+bool Diagnosis::try_when_due() {
+  if (tried_ || !parts_.trials || !first_ || marks_.size() < 2) return false;
+  const double share = parts_.config->log.doctor_trials;
+  const telemetry::Timeline::Summary so_far = parts_.timeline->total();
+  if (so_far.step_ms_p50 * 1e-3 * static_cast<double>(kDoctorTrialSteps) > share * so_far.loop()) return false;
+  tried_ = true;
+  const telemetry::Span span(*parts_.timeline, telemetry::Phase::trials);
+  trials_ = parts_.trials();
+  return true;
+}
+
+std::vector<doctor::Finding> Diagnosis::of_the_run() const {
+  if (!first_) return {};
+  return doctor::findings_of(evidence(*first_, mark()));
+}
+
+doctor::Input Diagnosis::input(const Mark& from, const Mark& to) const {
+  const DataConfig& wish = parts_.config->data;
+  doctor::Input input{.readers = parts_.loader->readers(),
+                      .readers_by_user = !wish.workers.is_auto(),
+                      .read_seconds = to.read.read_seconds - from.read.read_seconds,
+                      .read_cpu_seconds = to.read.read_cpu_seconds - from.read.read_cpu_seconds,
+                      .cache_by_user = !wish.cache.is_auto(),
+                      .cached = parts_.cached,
+                      .cacheable_bytes = parts_.cacheable_bytes,
+                      .free_bytes = device::available_memory_bytes(),
+                      .slow = {}};
+  const double usual =
+      std::max(input.read_seconds / std::max(1.0, static_cast<double>(to.read.samples - from.read.samples)), 1e-9);
+  for (const data::SlowFile& file : parts_.loader->slow_files()) {
+    const auto before = from.slow.find(file.name);
+    const double excess = file.excess_seconds - (before == from.slow.end() ? 0 : before->second);
+    if (excess <= 0) continue;
+    const double each = file.excess_seconds / static_cast<double>(std::max<std::uint64_t>(file.reads, 1));
+    input.slow.push_back(
+        {.file = file.name, .excess_seconds = excess, .times = 1 + each / std::max(file.usual_seconds, std::min(usual, 1e-6))});
+  }
+  std::ranges::sort(input.slow, std::ranges::greater(), &doctor::Input::Slow::excess_seconds);
+  return input;
+}
+
+doctor::Evidence Diagnosis::evidence(const Mark& from, const Mark& to) const {
+  const RunConfig& config = *parts_.config;
+  doctor::Evidence e;
+  e.step = step_;
+  e.times = difference(to.times, from.times);
+  if (const double of = to.others_of - from.others_of; of > 0) e.others = (to.others - from.others) / of;
+  e.cores = device::cpu_info().physical_cores;
+  e.on_gpu = !parts_.stepper->device().is_cpu();
+  e.input = input(from, to);
+  e.log = {.count = to.lines - from.lines, .every_steps = config.log.every};
+  e.snapshot = {
+      .count = to.saves - from.saves, .every_steps = config.snapshot.every_steps, .every_epochs = config.snapshot.every_epochs};
+  e.validation = {.count = to.validations - from.validations,
+                  .every_steps = config.train.validate_every,
+                  .every_epochs = config.train.validate_epochs};
+  const auto& recompute = config.memory.recompute;
+  const bool by_user = !recompute.empty() && std::ranges::find(recompute, "auto") == recompute.end() &&
+                       std::ranges::find(recompute, "none") == recompute.end();
+  e.memory = {.used = memory_.used,
+              .room = memory_.room,
+              .rising = memory_.rising,
+              .recompute_seconds = static_cast<double>(to.recompute_ns - from.recompute_ns) * 1e-9,
+              .recompute_by_user = by_user,
+              .step_peak = memory_.step_peak};
+  e.numbers = numbers_;
+  e.numbers.skipped = static_cast<std::int64_t>(to.skipped - from.skipped);
+  e.numbers.scaled = parts_.stepper->autocast() == at::kHalf;
+  e.numbers.clips = config.optim.clip_norm > 0;
+  e.numbers.stops_early = config.train.early_stop_patience > 0;
+  e.experiments = trials_.experiments;
+  e.census = trials_.census;
+  e.step_ms = step_ms_;
+  return e;
+}
+
+}  // namespace millrace

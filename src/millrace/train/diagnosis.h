@@ -1,0 +1,83 @@
+// Watches a run for what holds it back: gathers the evidence, asks the doctor's rules at log lines, and says what is new.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "millrace/data/loader.h"
+#include "millrace/doctor/evidence.h"
+#include "millrace/doctor/finding.h"
+#include "millrace/doctor/watch.h"
+#include "millrace/telemetry/spans.h"
+#include "millrace/train/config.h"
+#include "millrace/train/doctor_trials.h"
+#include "millrace/train/reporter.h"
+
+namespace millrace {
+
+// All of it outlives the diagnosis.
+struct DiagnosisParts {
+  const RunConfig* config = nullptr;
+  const Stepper* stepper = nullptr;
+  telemetry::Timeline* timeline = nullptr;
+  const data::Loader* loader = nullptr;
+  bool cached = false;                   // there is a cache
+  std::uint64_t cacheable_bytes = 0;     // that one of all samples would hold
+  std::function<DoctorTrials()> trials;  // null = none are made
+};
+
+struct MemorySeen {
+  std::uint64_t used = 0, room = 0;  // bytes; 0 = not known
+  std::uint64_t step_peak = 0;
+  std::string rising;  // see MemoryWatch
+};
+
+// Belongs to the loop's thread.
+class Diagnosis {
+ public:
+  explicit Diagnosis(DiagnosisParts parts);
+
+  // After a log line. Looks at most once a second; nullopt: it did not.
+  [[nodiscard]] std::optional<doctor::Watch::Change> look(const StepRecord& record, MemorySeen memory);
+  void saw_validation(double loss);
+  void saw_snapshot() noexcept { ++saves_; }
+  // The doctor's trials, where they are due: once a run, when they take no more than log.doctor_trials of the time so far. True
+  // when they were made.
+  bool try_when_due();
+  [[nodiscard]] std::vector<doctor::Finding> holding() const { return watch_.holding(); }
+  [[nodiscard]] std::vector<doctor::Finding> of_the_run() const;  // of all of it, from the first log line on
+
+ private:
+  // What only rises, at one moment.
+  struct Mark {
+    double at = 0;
+    telemetry::Timeline::Summary times;
+    std::int64_t lines = 0, saves = 0, validations = 0, recompute_ns = 0;
+    double skipped = 0, others = 0, others_of = 0;  // seconds that others had, of seconds that were looked at
+    data::LoaderCounters read;
+    std::map<std::string, double> slow;
+  };
+  [[nodiscard]] Mark mark() const;
+  [[nodiscard]] doctor::Evidence evidence(const Mark& from, const Mark& to) const;
+  [[nodiscard]] doctor::Input input(const Mark& from, const Mark& to) const;
+
+  DiagnosisParts parts_;
+  doctor::Watch watch_;
+  std::deque<Mark> marks_;  // of the latest looks
+  std::optional<Mark> first_;
+  std::int64_t step_ = 0, lines_ = 0, saves_ = 0, validations_ = 0;
+  double skipped_ = 0, others_ = 0, others_of_ = 0;
+  double looked_ = 0;
+  bool tried_ = false;
+  MemorySeen memory_;
+  doctor::Numbers numbers_;
+  std::vector<double> step_ms_;
+  DoctorTrials trials_;
+};
+
+}  // namespace millrace
