@@ -21,6 +21,7 @@ struct Input {
   bool cached = false;                // there is a cache, of either kind
   std::uint64_t cacheable_bytes = 0;  // that a cache of all samples would hold; 0 = the source keeps nothing
   std::uint64_t free_bytes = 0;       // memory the process may still take
+  double epochs = 0;                  // that the run is long; 0 = without end
   struct Slow {
     std::string file;
     double excess_seconds = 0;  // beyond what its reads usually take

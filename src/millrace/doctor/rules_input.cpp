@@ -93,18 +93,21 @@ Found few_readers(const Evidence& e) {
              "data.workers", std::to_string(readers), gain_of(gain));
 }
 
+// The first epoch fills it.
 Found cache_off(const Evidence& e) {
   const Input& input = e.input;
   if (!waits(e) || input.cached || !input.cache_by_user || input.cacheable_bytes == 0) return std::nullopt;
   if (input.cacheable_bytes > input.free_bytes / 2) return std::nullopt;
+  const double gain = e.share(Phase::data_wait) * (input.epochs > 0 ? 1 - std::min(1.0, 1 / input.epochs) : 1.0);
+  if (gain < kWorthIt) return std::nullopt;
   return set(wait_text(e) + "; all samples are " + human_bytes(static_cast<double>(input.cacheable_bytes)) + ", and " +
                  human_bytes(static_cast<double>(input.free_bytes)) + " of memory are free",
-             "data.cache", "ram", gain_of(e.share(Phase::data_wait)));
+             "data.cache", "ram", gain_of(gain));
 }
 
 // Where the number of readers is the run's own choice: it has what the cores allow.
 Found input_bound(const Evidence& e) {
-  if (!waits(e) || by_slow_files(e)) return std::nullopt;
+  if (!waits(e) || by_slow_files(e) || cache_off(e)) return std::nullopt;
   const bool more_would_help =
       e.input.readers_by_user && gain_with(e, enough_readers(e)) >= kWorthIt && enough_readers(e) > e.input.readers;
   if (more_would_help) return std::nullopt;  // no_readers and few_readers say it

@@ -118,6 +118,8 @@ TEST(Rules, ACacheThatFitsAndIsOff) {
   const Finding finding = first(e, "cache_off");
   EXPECT_EQ(finding.value, "ram");
   expect_gain(finding, 5 / 14.5);
+  e.input.epochs = 2;  // the first one fills it
+  expect_gain(first(e, "cache_off"), 2.5 / 14.5);
   e.input.free_bytes = 3'000'000'000;
   EXPECT_NE(first(e, "input_bound").value, "ram");
 }

@@ -158,6 +158,7 @@ Found slowing_down(const Evidence& e) {
   const double last = median({ms.end() - third, ms.end()});
   if (last < kSlower * first || middle < first * 1.05 || last < middle * 1.05) return std::nullopt;
   const double all = std::accumulate(ms.begin(), ms.end(), 0.0) / static_cast<double>(ms.size());
+  const double begin = median({ms.begin(), ms.begin() + 3});
   return Finding{.id = {},
                  .what = "steps take longer and longer: " + significant(first, 3) + " ms at first, " + significant(middle, 3) +
                          " ms then, " + significant(last, 3) + " ms now",
@@ -166,7 +167,7 @@ Found slowing_down(const Evidence& e) {
                      "list, a graph that is kept, a file that is opened again",
                  .key = {},
                  .value = {},
-                 .gain = gain_of((1 - first / all) * work_share(e), 0.25)};
+                 .gain = gain_of((1 - begin / all) * work_share(e), 0.25)};
 }
 
 Found unaccounted(const Evidence& e) {
@@ -177,7 +178,7 @@ Found unaccounted(const Evidence& e) {
                  .remedy = "--profile shows what runs there; please report it",
                  .key = {},
                  .value = {},
-                 .gain = std::nullopt};
+                 .gain = Gain{share / 2, 0, share}};
 }
 
 }  // namespace millrace::doctor::detail

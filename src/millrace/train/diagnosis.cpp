@@ -115,6 +115,7 @@ doctor::Input Diagnosis::input(const Mark& from, const Mark& to) const {
                       .cached = parts_.cached,
                       .cacheable_bytes = parts_.cacheable_bytes,
                       .free_bytes = device::available_memory_bytes(),
+                      .epochs = parts_.epochs,
                       .slow = {}};
   const double usual =
       std::max(input.read_seconds / std::max(1.0, static_cast<double>(to.read.samples - from.read.samples)), 1e-9);

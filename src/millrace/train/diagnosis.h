@@ -28,6 +28,7 @@ struct DiagnosisParts {
   const data::Loader* loader = nullptr;
   bool cached = false;                   // there is a cache
   std::uint64_t cacheable_bytes = 0;     // that one of all samples would hold
+  double epochs = 0;                     // that the run is long; 0 = without end
   std::function<DoctorTrials()> trials;  // null = none are made
 };
 

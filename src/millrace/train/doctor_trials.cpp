@@ -18,14 +18,19 @@ constexpr int kRounds = 2;
 
 using Way = std::function<precision::Trial()>;
 
+enum class Time : std::uint8_t {
+  fair,  // what other programs took is left out
+  wall   // threads that wait for each other look like such programs
+};
+
 // Time of the first way to that of the second, in turns.
-double ratio_of(const Way& first, const Way& second) {
+double ratio_of(const Way& first, const Way& second, Time time = Time::fair) {
   std::vector<WorkTime> times[2];
   const Way* ways[2] = {&first, &second};
   for (int round = 0; round < kRounds; ++round) {
     for (int i = 0; i < 2; ++i) {
       const precision::Trial trial = (*ways[i])();
-      times[i].push_back({trial.step_ms, trial.busy_ms.value_or(trial.step_ms)});
+      times[i].push_back({trial.step_ms, time == Time::wall ? trial.step_ms : trial.busy_ms.value_or(trial.step_ms)});
     }
   }
   const Comparison all = compare(times[0], times[1]);
@@ -56,7 +61,8 @@ std::optional<doctor::Experiments::Threads> try_threads(const Assembly& assembly
       [&] {
         at::set_num_threads(cores);
         return now();
-      });
+      },
+      Time::wall);
   return doctor::Experiments::Threads{.asked = asked, .cores = cores, .ratio = ratio};
 }
 
@@ -86,7 +92,8 @@ void try_all(Assembly& assembly, DoctorTrials& trials) {
   const Way now = way(*batch, format);
   trials.experiments.format = try_format(assembly, now, way(*batch, at::kBFloat16));
   trials.experiments.threads = try_threads(assembly, now);
-  if (micro_batches_of(*batch, 2) < 2) return;
+  // Threads that wait for each other cost as much for half the rows.
+  if (micro_batches_of(*batch, 2) < 2 || trials.experiments.threads) return;
   const Batch half = micro_batch(*batch, 0, 2);
   trials.experiments.batch = try_half(*batch, now, way(half, format));
 }

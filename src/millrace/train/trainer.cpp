@@ -58,6 +58,7 @@ Trainer::Trainer(TrainerParts parts)
                                                             .loader = parts_.loader,
                                                             .cached = parts_.cache != nullptr,
                                                             .cacheable_bytes = parts_.cacheable_bytes,
+                                                            .epochs = epochs_in_all(),
                                                             .trials = parts_.doctor_trials});
 }
 
@@ -72,7 +73,10 @@ Ending Trainer::run() {
   recovery_.forget_peak();
   while (true) {
     if (validation_pending_) validate();
-    saves_.note(step_);
+    {
+      const Span span(*parts_.timeline, Phase::snapshot);
+      saves_.note(step_);
+    }
     if (saves_.is_due(step_, epoch_end_.save_due || scores_.wants_save())) save(false);
     {
       const Span span(*parts_.timeline, Phase::snapshot);
@@ -269,7 +273,13 @@ bool Trainer::validation_due(bool epoch_ended) const {
   return epoch_ended && epoch_ % static_cast<std::uint64_t>(train.validate_epochs) == 0;
 }
 
+double Trainer::epochs_in_all() const {
+  const double of_an_epoch = static_cast<double>(parts_.loader->batches_per_epoch());
+  return static_cast<double>(parts_.total_steps * parts_.config->optim.accumulate) / std::max(of_an_epoch, 1.0);
+}
+
 void Trainer::end_epoch() {
+  const Span span(*parts_.timeline, Phase::log);
   epoch_end_.reached = false;
   ++epoch_;
   const std::int64_t every = parts_.config->snapshot.every_epochs;

@@ -100,6 +100,7 @@ class Trainer {
   MemoryReading watch_memory();
   void diagnose(const StepRecord& record, const MemoryReading& memory);
   void log();
+  [[nodiscard]] double epochs_in_all() const;  // that the run is long; 0 = without end
   void end_epoch();
   void write_history(const metrics::Means& means);
   void draw(const std::vector<metrics::Confusion>& tables);

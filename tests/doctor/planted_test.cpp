@@ -1,0 +1,239 @@
+// Each planted fault is named first by its rule, and is gone where the remedy is followed. Faults are sleeps where they can be:
+// no other program on the machine makes those shorter.
+#include <gmock/gmock.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "millrace/base/clock.h"
+#include "millrace/device/device.h"
+#include "millrace/precision/precision.h"
+#include "patient.h"
+#include "toys.h"
+
+namespace millrace {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+// Without what other programs on this machine do: that is a finding of its own.
+std::vector<Json> findings_of(const RunOutcome& run) {
+  std::vector<Json> findings;
+  for (const Json& finding : run.summary.at("findings")) {
+    if (finding["id"] != "neighbours") findings.push_back(finding);
+  }
+  return findings;
+}
+
+std::vector<std::string> ids_of(const RunOutcome& run) {
+  std::vector<std::string> ids;
+  for (const Json& finding : findings_of(run)) ids.push_back(finding["id"]);
+  return ids;
+}
+
+struct Fault {
+  const char* id;
+  Json config;
+  Json cure = Json::object();  // where the remedy is no value of a key: the fault taken out
+  std::int64_t steps = 60;     // of the sick run; the mended one makes 120
+  double write_ms = 0;
+  bool first = true;  // before all other findings
+  bool gone = true;   // with the remedy, whatever the machine
+};
+
+void PrintTo(const Fault& fault, std::ostream* out) { *out << fault.id; }
+
+RunOutcome run(const Fault& fault, std::int64_t steps, const Json& more = Json::object()) {
+  Json config = {{"train.max_steps", steps}};
+  config.update(fault.config);
+  config.update(more);
+  const toys::TemporaryFolder folder;
+  toys::SlowFs fs(Fs::real(), fault.write_ms);
+  return toys::run(toys::patient(), folder.path(), config, false, &fs);
+}
+
+// Of the loop, for each sample of a step that counts.
+double row_seconds(const RunOutcome& run) {
+  const Json& accounts = run.summary.at("accounts");
+  const double loop =
+      run.summary.at("wall_s").get<double>() - accounts.at("startup").get<double>() - accounts.at("trials").get<double>();
+  const auto steps = run.summary.at("steps").get<double>();
+  return loop / (run.summary.at("samples").get<double>() * (steps - run.summary.at("skipped_steps").get<double>()) / steps);
+}
+
+void tell(const Json& finding, const RunOutcome& sick, const RunOutcome& mended) {
+  if (!finding.contains("gain")) return;
+  EXPECT_GT(finding["gain"], 0.02);
+  EXPECT_LT(finding["gain"], 1.0);
+  std::cout << finding["id"].get<std::string>() << ": predicted " << finding["gain"] << ", measured "
+            << 1 - row_seconds(mended) / row_seconds(sick) << "\n";
+}
+
+Json finding_of(const RunOutcome& run, const std::string& id) {
+  for (const Json& finding : run.summary.at("findings")) {
+    if (finding["id"] == id) return finding;
+  }
+  ADD_FAILURE() << id << " is none of " << run.summary["findings"];
+  return Json::object();
+}
+
+class Planted : public testing::TestWithParam<Fault> {};
+
+TEST_P(Planted, IsNamedFirstAndGoneWithTheRemedy) {
+  const Fault& fault = GetParam();
+  const RunOutcome sick = run(fault, fault.steps);
+  const std::vector<Json> findings = findings_of(sick);
+  ASSERT_THAT(ids_of(sick), testing::Contains(fault.id)) << sick.summary["findings"];
+  if (fault.first) {
+    EXPECT_EQ(findings.front()["id"], fault.id) << sick.summary["findings"];
+  }
+  const Json finding = finding_of(sick, fault.id);
+  Json cure = fault.cure;
+  EXPECT_EQ(finding.contains("key"), cure.empty()) << finding;
+  if (finding.contains("key")) {
+    const auto value = finding["value"].get<std::string>();
+    const Json parsed = Json::parse(value, nullptr, false);
+    cure[finding["key"].get<std::string>()] = parsed.is_discarded() ? Json(value) : parsed;
+    if (cure.contains("memory.recompute")) cure["memory.recompute"] = Json::array({value});
+  }
+  const RunOutcome mended = run(fault, 120, cure);
+  if (fault.gone) {
+    EXPECT_THAT(ids_of(mended), Not(testing::Contains(fault.id))) << mended.summary["findings"];
+  }
+  tell(finding, sick, mended);
+}
+
+Json with(Json config) {
+  Json all = {{"patient.work_ms", 10}, {"patient.rows", 4096}};
+  all.update(config);
+  return all;
+}
+
+Json heavy(Json config) {
+  Json all = {{"patient.width", 512}, {"patient.rows", 256}, {"data.batch_size", 128}, {"log.doctor_trials", 1.0}};
+  all.update(config);
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Faults, Planted,
+    testing::Values(
+        Fault{"few_readers", with({{"data.workers", 1}, {"patient.read_ms", 4}})},
+        Fault{"no_readers", with({{"data.workers", 0}, {"patient.read_ms", 2}})},
+        Fault{"slow_file", with({{"data.workers", 1}, {"patient.slow_file_ms", 40}}), {{"patient.slow_file_ms", 0}}},
+        Fault{"cache_off",
+              with({{"data.cache", "off"}, {"patient.decode_ms", 3}, {"patient.rows", 16}, {"data.batch_size", 16}})},
+        Fault{"log_often", with({{"log.every", 1}}), Json::object(), 90, 2},
+        Fault{"snapshot_often", with({{"snapshot.every_steps", 1}, {"snapshot.max_lag", 0}}), Json::object(), 30, 2},
+        Fault{"slowing_down", with({{"patient.growing_ms", 0.2}}), {{"patient.growing_ms", 0}}, 100},
+        Fault{"not_finite", with({{"patient.nan_every", 10}}), {{"patient.nan_every", 0}}, 110},
+        Fault{"memory_growing", with({{"patient.leak", 1'000'000}, {"patient.rows", 16}}), {{"patient.leak", 0}}, 110},
+        Fault{"recompute_unneeded", heavy({{"memory.recompute", {"all"}}, {"patient.layers", 4}}), Json::object(), 120, 0, false},
+        Fault{"rebuilt_tensors", {{"patient.mask", 1200}, {"log.doctor_trials", 1.0}}, {{"patient.mask", 0}}, 400, 0, false},
+        Fault{"small_batch",
+              {{"data.batch_size", 2}, {"patient.small_operations", 2000}, {"log.doctor_trials", 1.0}},
+              Json::object(),
+              150,
+              0,
+              true,
+              false}),
+    [](const auto& of) { return std::string(of.param.id); });
+
+TEST(PlantedWork, Fp32WhereHalfPrecisionIsFaster) {
+  if (!precision::hardware_has_fast_bf16(at::kCPU, nullptr)) GTEST_SKIP() << "this CPU has no fast bf16";
+  const Fault fault{"precision_unused", heavy({{"patient.width", 1024}, {"patient.rows", 1024}, {"data.batch_size", 512}})};
+  const RunOutcome sick = run(fault, 40);
+  tell(finding_of(sick, fault.id), sick, run(fault, 40, {{"precision.dtype", "bf16"}}));
+}
+
+// How much is lost is the machine's business, and may be nothing: then nothing is said.
+TEST(PlantedWork, MoreThreadsThanCores) {
+  const int cores = device::cpu_info().physical_cores;
+  const Fault fault{"oversubscribed", heavy({{"device.threads", 8 * cores}})};
+  const RunOutcome sick = run(fault, 200);
+  const RunOutcome mended = run(fault, 200, {{"device.threads", cores}});
+  EXPECT_THAT(ids_of(mended), Not(testing::Contains("oversubscribed")));
+  for (const Json& finding : findings_of(sick)) {
+    if (finding["id"] == "oversubscribed") tell(finding, sick, mended);
+  }
+}
+
+// Processes that never sleep, one for each CPU.
+class Neighbours {
+ public:
+  Neighbours() {
+    for (int i = 0; i < device::cpu_info().logical_cores; ++i) {
+      const pid_t child = ::fork();
+      if (child == 0) {
+        ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+        while (true) (void)steady_nanoseconds();
+      }
+      all_.push_back(child);
+    }
+  }
+  ~Neighbours() {
+    for (const pid_t child : all_) {
+      ::kill(child, SIGKILL);
+      ::waitpid(child, nullptr, 0);
+    }
+  }
+
+ private:
+  std::vector<pid_t> all_;
+};
+
+TEST(PlantedWork, ANeighbourOnTheCores) {
+  const Fault fault{"neighbours", heavy(Json::object())};
+  RunOutcome sick;
+  {
+    const Neighbours neighbours;
+    sick = run(fault, 300);
+  }
+  tell(finding_of(sick, "neighbours"), sick, run(fault, 300));
+}
+
+TEST(Doctor, ASoundRunHasNoFindingAndItsAccountsAddUp) {
+  const toys::TemporaryFolder folder;
+  const RunOutcome sound = toys::run(toys::patient(), folder.path(), with(Json::object()));
+  EXPECT_THAT(ids_of(sound), IsEmpty()) << sound.summary["findings"];
+  double sum = 0, logged = 0;
+  for (const auto& [name, seconds] : sound.summary.at("accounts").items()) sum += seconds.get<double>();
+  EXPECT_NEAR(sum, sound.summary.at("wall_s").get<double>(), 1e-6);
+  for (const Json& line : toys::log_of(folder.path(), "step")) {
+    for (const auto& [name, seconds] : line.at("accounts").items()) logged += seconds.get<double>();
+  }
+  EXPECT_LE(logged, sum);
+  EXPECT_GT(logged, 0.8 * sum);  // but for what came after the last line
+  EXPECT_EQ(sound.summary.at("bound_by"), "forward");
+}
+
+TEST(Doctor, FindingsAreInTheLogWhenTheyBeginToHold) {
+  const toys::TemporaryFolder folder;
+  (void)toys::run(toys::patient(), folder.path(),
+                  with({{"data.workers", 0},
+                        {"patient.read_ms", 2},
+                        {"data.cache", "off"},
+                        {"train.max_steps", 160},
+                        {"patient.rows", 4096}}));
+  const std::vector<Json> lines = toys::log_of(folder.path(), "findings");
+  ASSERT_FALSE(lines.empty());
+  EXPECT_THAT(lines.back()["findings"].dump(), HasSubstr("no_readers"));
+}
+
+TEST(Doctor, OffIsTheSameRunWithoutAWord) {
+  const Json config = {{"train.max_steps", 40}, {"log.every", 1}, {"log.doctor_trials", 1.0}, {"patient.work_ms", 60}};
+  Json off = config;
+  off["log.doctor"] = false;
+  const RunOutcome with_doctor = toys::run(toys::patient(), "", config);
+  const RunOutcome without = toys::run(toys::patient(), "", off);
+  EXPECT_EQ(with_doctor.summary["state_sha256"], without.summary["state_sha256"]);
+  EXPECT_GT(with_doctor.summary["accounts"]["trials"].get<double>(), without.summary["accounts"]["trials"].get<double>() + 0.1)
+      << "its trials were made";
+  EXPECT_FALSE(without.summary.contains("findings"));
+}
+
+}  // namespace
+}  // namespace millrace
