@@ -56,6 +56,9 @@ Found too_often(const Evidence& e, Phase phase, const Often& often, const Limit&
 }
 
 double work_share(const Evidence& e) { return e.share(Phase::forward) + e.share(Phase::backward); }
+double core_share(const Evidence& e) {
+  return work_share(e) + e.share(Phase::prepare) + e.share(Phase::optimizer) + e.share(Phase::metrics) + e.share(Phase::validate);
+}
 
 }  // namespace
 
@@ -133,19 +136,17 @@ Found oversubscribed(const Evidence& e) {
   return set("device.threads is " + std::to_string(threads->asked) + " on " + std::to_string(threads->cores) +
                  (threads->cores == 1 ? " core" : " cores") + ": with as many threads as cores a step was " +
                  significant(threads->ratio, 3) + " times as fast",
-             "device.threads", std::to_string(threads->cores), gain_of((1 - 1 / threads->ratio) * work_share(e), 0.25));
+             "device.threads", std::to_string(threads->cores), gain_of((1 - 1 / threads->ratio) * core_share(e), 0.25));
 }
 
 Found neighbours(const Evidence& e) {
   if (!e.others || *e.others < kNeighbours) return std::nullopt;
-  const double work =
-      work_share(e) + e.share(Phase::prepare) + e.share(Phase::optimizer) + e.share(Phase::metrics) + e.share(Phase::validate);
   return Finding{.id = {},
                  .what = "other programs had the cores for " + percent(*e.others) + " of the time that this run wanted them",
                  .remedy = "end them, or give the run cores of its own (taskset, the batch system)",
                  .key = {},
                  .value = {},
-                 .gain = gain_of(*e.others * work, 0.25)};
+                 .gain = gain_of(*e.others * core_share(e), 0.25)};
 }
 
 // The middle of three parts must lie between the others: a trend, not a bad minute.

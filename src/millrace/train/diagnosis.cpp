@@ -81,7 +81,9 @@ std::optional<doctor::Watch::Change> Diagnosis::look(const StepRecord& record, M
   if (!first_) first_ = marks_.back();
   if (marks_.size() > kMarks) marks_.pop_front();
   if (marks_.size() < 2) return std::nullopt;
-  return watch_.look(doctor::findings_of(evidence(marks_.front(), marks_.back())));
+  doctor::Watch::Change change = watch_.look(doctor::findings_of(evidence(marks_.front(), marks_.back())));
+  seconds_ += steady_seconds() - now;
+  return change;
 }
 
 void Diagnosis::saw_validation(double loss) {

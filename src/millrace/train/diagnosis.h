@@ -50,6 +50,7 @@ class Diagnosis {
   // The doctor's trials, where they are due: once a run, when they take no more than log.doctor_trials of the time so far. True
   // when they were made.
   bool try_when_due();
+  [[nodiscard]] double seconds() const noexcept { return seconds_; }  // that looking took
   [[nodiscard]] std::vector<doctor::Finding> holding() const { return watch_.holding(); }
   [[nodiscard]] std::vector<doctor::Finding> of_the_run() const;  // of all of it, from the first log line on
 
@@ -73,7 +74,7 @@ class Diagnosis {
   std::optional<Mark> first_;
   std::int64_t step_ = 0, lines_ = 0, saves_ = 0, validations_ = 0;
   double skipped_ = 0, others_ = 0, others_of_ = 0;
-  double looked_ = 0;
+  double looked_ = 0, seconds_ = 0;
   bool tried_ = false;
   MemorySeen memory_;
   doctor::Numbers numbers_;

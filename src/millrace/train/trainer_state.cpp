@@ -161,7 +161,11 @@ Json Trainer::results() const {
                     {"bytes", cache.bytes},
                     {"budget_bytes", cache.budget_bytes}};
   }
-  if (diagnosis_) all["findings"] = doctor::to_json(diagnosis_->of_the_run());
+  if (diagnosis_) {
+    all["findings"] = doctor::to_json(diagnosis_->of_the_run());
+    all["doctor"] = {{"looking_s", diagnosis_->seconds()},
+                     {"sampler_share", parts_.sampler == nullptr ? 0.0 : parts_.sampler->cost()}};
+  }
   all["bound_by"] = largest_account(times);
   all["snapshots"] = saves_.results(times.step_seconds);
   all["memory"] = recovery_.results();
