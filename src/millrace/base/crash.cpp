@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <cstring>
 
 #include "millrace/base/doing.h"
@@ -24,9 +25,11 @@ constexpr std::array<Row, 5> kCrashes = {{{SIGSEGV, "a segmentation fault (SIGSE
 // Room for the handler where a thread's own stack is what ran out.
 alignas(16) std::array<char, 32768> handler_stack;
 
-void say(const char* text, std::size_t size) noexcept {
+std::atomic<int> crash_log{-1};
+
+void say(int descriptor, const char* text, std::size_t size) noexcept {
   while (size > 0) {
-    const ssize_t written = ::write(STDERR_FILENO, text, size);
+    const ssize_t written = ::write(descriptor, text, size);
     if (written <= 0) return;
     text += written;
     size -= static_cast<std::size_t>(written);
@@ -53,12 +56,29 @@ extern "C" void on_crash(int number, siginfo_t* info, void*) {
     add(kCrashRemedy);
   }
   add("\n");
-  say(line.data(), used);
+  say(STDERR_FILENO, line.data(), used);
+  if (const int log = crash_log.load(); log >= 0) {
+    constexpr std::size_t kPrefix = 7;  // "crash: "
+    std::array<char, 1200> entry{};
+    std::size_t size = 0;
+    const auto put = [&](const char* text, std::size_t count) {
+      for (std::size_t i = 0; i < count && size + 4 < entry.size(); ++i) entry[size++] = text[i];
+    };
+    put("{\"kind\":\"crash\",\"text\":\"", 24);
+    for (std::size_t i = kPrefix; i + 1 < used; ++i) {
+      const char c = line[i];
+      put(c == '"' || c == '\\' || static_cast<unsigned char>(c) < ' ' ? "'" : &c, 1);
+    }
+    put("\"}\n", 3);
+    say(log, entry.data(), size);
+  }
   // SA_RESETHAND: what comes now is the default action, at the faulting instruction where the processor found it.
   if (info == nullptr || info->si_code <= 0) ::raise(number);
 }
 
 }  // namespace
+
+void set_crash_log(int descriptor) noexcept { crash_log.store(descriptor); }
 
 void install_crash_line() noexcept {
   stack_t stack{};

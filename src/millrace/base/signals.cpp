@@ -1,5 +1,6 @@
 #include "millrace/base/signals.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -18,17 +19,38 @@ constexpr std::array<Row, 4> kCaught = {{{SIGTERM, "SIGTERM"}, {SIGINT, "SIGINT"
 std::atomic<int> pending{0};
 static_assert(std::atomic<int>::is_always_lock_free, "the handler may only touch lock-free atomics");
 
-extern "C" void on_signal(int number) {
+std::atomic<int> sender{0};          // process; 0 = the kernel
+std::array<char, 32> sender_name{};  // written once, by the handler of the first signal
+
+// The sender may be gone when somebody asks.
+void keep_name_of(int process) noexcept {
+  std::array<char, 40> path = {'/', 'p', 'r', 'o', 'c', '/'};
+  std::array<char, 12> digits{};
+  std::size_t count = 0, used = 6;
+  for (int rest = process; rest > 0 && count < digits.size(); rest /= 10) digits[count++] = static_cast<char>('0' + rest % 10);
+  while (count > 0) path[used++] = digits[--count];
+  for (const char c : {'/', 'c', 'o', 'm', 'm'}) path[used++] = c;
+  const int file = ::open(path.data(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) return;
+  const ssize_t size = ::read(file, sender_name.data(), sender_name.size() - 1);
+  ::close(file);
+  if (size > 0 && sender_name[static_cast<std::size_t>(size) - 1] == '\n') sender_name[static_cast<std::size_t>(size) - 1] = '\0';
+}
+
+extern "C" void on_signal(int number, siginfo_t* info, void*) {
   int none = 0;
   if (!pending.compare_exchange_strong(none, number)) ::_exit(exit_code_for(number));
+  if (info == nullptr || info->si_code > 0 || info->si_pid <= 0) return;
+  keep_name_of(info->si_pid);
+  sender.store(info->si_pid);
 }
 
 }  // namespace
 
 void install_signal_handlers() {
   struct sigaction action {};
-  action.sa_handler = &on_signal;
-  action.sa_flags = SA_RESTART;
+  action.sa_sigaction = &on_signal;
+  action.sa_flags = SA_RESTART | SA_SIGINFO;
   ::sigemptyset(&action.sa_mask);
   for (const Row& row : kCaught) {
     struct sigaction before {};
@@ -41,6 +63,14 @@ void install_signal_handlers() {
 }
 
 int pending_signal() noexcept { return pending.load(std::memory_order_relaxed); }
+
+std::string pending_signal_sender() {
+  if (pending_signal() == 0) return "";
+  const int process = sender.load();
+  if (process == 0) return "the terminal or the kernel";
+  const std::string name = sender_name.data();
+  return "process " + std::to_string(process) + (name.empty() ? "" : " (" + name + ")");
+}
 
 const char* signal_name(int signal) noexcept {
   for (const Row& row : kCaught) {
@@ -56,6 +86,10 @@ void block_signals_in_this_thread() noexcept {
   ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
 }
 
-void reset_pending_signal_for_test() noexcept { pending.store(0); }
+void reset_pending_signal_for_test() noexcept {
+  pending.store(0);
+  sender.store(0);
+  sender_name.fill('\0');
+}
 
 }  // namespace millrace

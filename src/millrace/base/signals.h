@@ -1,6 +1,8 @@
 // Requests to stop that come as signals. The handler only sets a flag; the loop asks for it between micro-steps.
 #pragma once
 
+#include <string>
+
 namespace millrace {
 
 // Catches SIGTERM, SIGINT, SIGHUP and SIGUSR1 and ignores SIGPIPE, for the whole process. One that was ignored before, as SIGHUP
@@ -9,6 +11,8 @@ namespace millrace {
 void install_signal_handlers();
 // The first signal that came, 0 while there is none. Safe from any thread.
 [[nodiscard]] int pending_signal() noexcept;
+// Who sent it: "process 123 (timeout)", "the terminal or the kernel"; "" while there is none. Not for signal handlers.
+[[nodiscard]] std::string pending_signal_sender();
 [[nodiscard]] constexpr int exit_code_for(int signal) noexcept { return 128 + signal; }
 [[nodiscard]] const char* signal_name(int signal) noexcept;  // "SIGTERM"; "signal" for one we don't catch
 // For worker threads: lets the kernel deliver the signals above to the loop's thread only.

@@ -6,6 +6,7 @@
 #include "millrace/base/instructions.h"
 #include "millrace/cli/arguments.h"
 #include "millrace/cli/command.h"
+#include "millrace/cli/doctor_run.h"
 #include "millrace/cli/machine_findings.h"
 #include "millrace/cli/text.h"
 #include "millrace/cli/version.h"
@@ -17,11 +18,15 @@ namespace millrace::cli {
 namespace {
 
 constexpr std::string_view kDoctorHelp =
-    R"(Says what this machine is, what of it a run may use, and what stands in the way of its full speed.
+    R"(Of the folder of a run: whether it goes on, how it ended or what it died of, where its time went, and what to mend with the gain
+to expect, the greatest first. It only looks; docs/doctor.md explains each finding.
+
+Without a folder: what this machine is, what of it a run may use, and what stands in the way of its full speed.
 
   --json                as JSON
+  --strict              exit code 3 when the run died or there is something to mend
 
-Exit code 1 when something here would stop a run, else 0, with or without a GPU.
+Exit code 1 when something of the machine would stop a run, else 0, with or without a GPU.
 )";
 
 FolderRoom room_of(const std::string& what, std::filesystem::path path) {
@@ -103,7 +108,10 @@ Json json_of(const Rows& rows, const std::vector<Finding>& findings) {
 int run_doctor(const Invocation& call) {
   Arguments arguments(call.words);
   const bool json = arguments.flag("json");
+  const bool strict = arguments.flag("strict");
+  const std::optional<std::string> run = arguments.positional();
   arguments.finish("doctor");
+  if (run) return doctor_run(*run, json ? DoctorOutput::json : DoctorOutput::text, strict);
   const MachineView machine = look();
   const Rows rows = rows_of(machine);
   const std::vector<Finding> findings = findings_of(machine);
@@ -115,14 +123,16 @@ int run_doctor(const Invocation& call) {
       print((finding.stops_runs ? "stops runs  " : "warning     ") + finding.what + "\n  next      " + finding.next + "\n");
     if (findings.empty()) print("nothing here stands in the way of a run\n");
   }
-  return std::ranges::any_of(findings, &Finding::stops_runs) ? 1 : 0;
+  if (std::ranges::any_of(findings, &Finding::stops_runs)) return 1;
+  constexpr int kFound = 3;
+  return strict && !findings.empty() ? kFound : 0;
 }
 
 }  // namespace
 
 constinit const Command kDoctor = {.name = "doctor",
-                                   .arguments = "[--json]",
-                                   .summary = "what this machine is, and what stands in the way of its full speed",
+                                   .arguments = "[RUN] [--json] [--strict]",
+                                   .summary = "what is wrong with a run, or with this machine, and what mending it would gain",
                                    .group = "Look at things",
                                    .help = kDoctorHelp,
                                    .run = run_doctor};

@@ -68,14 +68,6 @@ std::string text_at(const Json& json, const std::string& key) {
   return json.is_object() && json.contains(key) && json[key].is_string() ? json[key].get<std::string>() : "";
 }
 
-bool is_locked(const fs::path& folder) {
-  const int descriptor = ::open((folder / "lock").c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-  if (descriptor < 0) return false;
-  const bool locked = ::flock(descriptor, LOCK_SH | LOCK_NB) != 0;
-  ::close(descriptor);
-  return locked;
-}
-
 std::string state_text(const Json& summary, std::int64_t newest_step) {
   switch (state_of_run(summary, newest_step)) {
     case RunState::unsaved:
@@ -154,6 +146,14 @@ std::vector<fs::path> branches_of(const fs::path& run) {
   return branches;
 }
 
+bool is_running(const fs::path& folder) {
+  const int descriptor = ::open((folder / "lock").c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  if (descriptor < 0) return false;
+  const bool locked = ::flock(descriptor, LOCK_SH | LOCK_NB) != 0;
+  ::close(descriptor);
+  return locked;
+}
+
 bool is_run_folder(const fs::path& folder) {
   std::error_code error;
   return fs::exists(folder / run_files::kRun, error) || fs::exists(folder / run_files::kLog, error) ||
@@ -190,7 +190,7 @@ RunRow read_run(const fs::path& folder) {
   try {
     const auto snapshot = newest_snapshot(folder);
     row.step = std::max(row.step, snapshot.value_or(0));
-    row.state = is_locked(folder) ? "running" : state_text(summary, snapshot.value_or(0));
+    row.state = is_running(folder) ? "running" : state_text(summary, snapshot.value_or(0));
   } catch (const SnapshotError& error) {
     row.state = "unreadable: " + error.message().what;
   }

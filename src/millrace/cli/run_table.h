@@ -29,6 +29,7 @@ struct RunRow {
   [[nodiscard]] Json to_json() const;
 };
 
+[[nodiscard]] bool is_running(const std::filesystem::path& folder);  // a process trains in it
 [[nodiscard]] bool is_run_folder(const std::filesystem::path& folder);
 // What a run left behind when it went on from an older snapshot: run folders below it, by name.
 [[nodiscard]] std::vector<std::filesystem::path> branches_of(const std::filesystem::path& run);

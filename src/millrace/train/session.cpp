@@ -1,8 +1,11 @@
 #include "millrace/train/session.h"
 
+#include <fcntl.h>
 #include <torch/nn/module.h>
+#include <unistd.h>
 
 #include "millrace/base/clock.h"
+#include "millrace/base/crash.h"
 #include "millrace/base/doing.h"
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
@@ -17,7 +20,16 @@ Session::Session(SessionRequest request) : request_(std::move(request)), assembl
   if (request_.fs == nullptr) request_.fs = &Fs::real();
 }
 
-Session::~Session() = default;
+Session::~Session() {
+  if (crash_log_ < 0) return;
+  set_crash_log(-1);
+  ::close(crash_log_);
+}
+
+void Session::tell_crashes() {
+  crash_log_ = ::open((folder_->path() / run_files::kLog).c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
+  set_crash_log(crash_log_);
+}
 
 RunOutcome Session::run() {
   // A program that calls train() may have done much before.
@@ -78,7 +90,10 @@ std::unique_ptr<Watchdog> Session::watch() {
   device::mark_convolutions();
   WatchdogOptions options;
   options.limit_s = static_cast<double>(assembly_.config().train.hang_limit);
-  options.say = [this](const std::string& text) { console().warning(text); };
+  options.say = [this](const std::string& text) {
+    console().warning(text);
+    if (folder_ != nullptr && folder_->has_begun()) log_->write("hang", {{"text", text}});
+  };
   options.saved = [this]() -> std::string {
     if (folder_ == nullptr || !folder_->has_begun()) return resumed_ ? resumed_->from.string() : "";
     const auto kept = snapshot::list(*request_.fs, folder_->path());

@@ -43,6 +43,7 @@ class Session {
   void check_changes();
   void find_snapshot();
   void begin_folder();
+  void tell_crashes();  // to log.jsonl, from here on
   [[nodiscard]] RecipePlaces places() const;
   [[nodiscard]] bool already_complete() const;
   [[nodiscard]] Json kept_choices() const;
@@ -73,6 +74,7 @@ class Session {
   std::unique_ptr<Trainer> trainer_;
   std::vector<Choice> told_;  // of the plan, so far
   std::size_t notices_told_ = 0;
+  int crash_log_ = -1;  // descriptor of log.jsonl; -1 = none
 };
 
 [[nodiscard]] Json versions();  // of Millrace, LibTorch, the compiler, the CPU capability

@@ -1,14 +1,17 @@
 // What a session tells: the plan before the first step, the summary after the last.
 #include <torch/nn/module.h>
 #include <torch/version.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 
+#include "millrace/base/clock.h"
 #include "millrace/base/format.h"
 #include "millrace/base/signals.h"
 #include "millrace/base/version.h"
 #include "millrace/device/device.h"
+#include "millrace/doctor/cause.h"
 #include "millrace/train/generator_state.h"
 #include "millrace/train/run_files.h"
 #include "millrace/train/scores.h"
@@ -173,8 +176,12 @@ void Session::tell_choices() {
                         {"command", request_.command_line},
                         {"step", trainer_->step()},
                         {"notices", assembly_.notices()},
+                        {"process", ::getpid()},
+                        {"unix_time", unix_seconds()},
+                        {"system", doctor::system_mark().to_json()},
                         {"plan", assembly_.plan().to_json()},
                         {"versions", versions()}});
+  tell_crashes();
   assembly_.tell_notices_to([this](const std::string& said) {
     console().notice(said);
     log_->write("notice", {{"text", said}, {"step", trainer_->step()}});
@@ -274,7 +281,13 @@ RunOutcome Session::finish(std::optional<Ending> ending, const std::string& erro
     } catch (const UsageError& failure) {
       console().warning("summary.json could not be written: " + failure.message().what);
     }
-    log_->write("end", {{"step", trainer_->step()}, {"exit_reason", outcome.summary["exit_reason"]}});
+    Json end = {{"step", trainer_->step()}, {"exit_reason", outcome.summary["exit_reason"]}};
+    if (!error.empty()) end["error"] = error;
+    if (ending == Ending::signal) {
+      end["signal"] = signal_name(pending_signal());
+      end["sender"] = pending_signal_sender();
+    }
+    log_->write("end", std::move(end));
   }
   if (error.empty()) console().line(closing_text(ending, outcome.summary));
   return outcome;

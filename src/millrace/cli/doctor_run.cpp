@@ -1,0 +1,80 @@
+#include "millrace/cli/doctor_run.h"
+
+#include "millrace/base/format.h"
+#include "millrace/base/utf8.h"
+#include "millrace/cli/run_story.h"
+#include "millrace/cli/text.h"
+
+namespace millrace::cli {
+namespace {
+
+Json to_json(const doctor::Cause& cause) {
+  return {{"id", cause.id}, {"text", cause.text}, {"step", cause.step}, {"died", cause.is_death}};
+}
+
+Json json_of(const RunStory& story) {
+  Json json = {{"run", story.folder.string()},  {"recipe", story.recipe},   {"preset", story.preset},
+               {"state", to_json(story.state)}, {"earlier", Json::array()}, {"accounts", Json::object()},
+               {"findings", story.findings}};
+  for (const doctor::Cause& cause : story.earlier) json["earlier"].push_back(to_json(cause));
+  for (const auto& [name, seconds] : story.accounts) json["accounts"][name] = seconds;
+  return json;
+}
+
+double sum_of(const RunStory& story) {
+  double sum = 0;
+  for (const auto& [name, seconds] : story.accounts) sum += seconds;
+  return sum;
+}
+
+std::string finding_text(const Json& finding) {
+  const auto word = [&](const char* key) {
+    return finding.contains(key) && finding[key].is_string() ? printable(finding[key].get<std::string>()) : std::string();
+  };
+  std::string text = word("id") + "\n    " + word("what") + "\n    next  " + word("remedy");
+  if (finding.contains("gain") && finding["gain"].is_number())
+    text += "; about " + percent(finding["gain"].get<double>()) + " less time";
+  if (!word("page").empty()) text += "\n    see   " + word("page");
+  return text;
+}
+
+void print_text(const RunStory& story) {
+  std::vector<std::vector<std::string>> rows = {
+      {"run", printable(story.folder.string()) + (story.recipe.empty() ? "" : ", recipe " + printable(story.recipe)) +
+                  (story.preset.empty() ? "" : ", preset " + printable(story.preset))},
+      {"state", printable(story.state.text)}};
+  constexpr std::size_t kMostEarlier = 5;
+  const std::size_t left_out = story.earlier.size() > kMostEarlier ? story.earlier.size() - kMostEarlier : 0;
+  if (left_out > 0) rows.push_back({"before", with_commas(static_cast<std::int64_t>(left_out)) + " more processes"});
+  for (std::size_t i = left_out; i < story.earlier.size(); ++i) rows.push_back({"before", printable(story.earlier[i].text)});
+  if (story.state.is_death) {
+    rows.push_back({"saved", story.saved_step ? "step " + with_commas(*story.saved_step) + ": the same command goes on from there"
+                                              : "nothing yet: the same command begins anew"});
+  }
+  rows.push_back({"time", story.accounts.empty() ? "its log has no accounts: an older run, or none of its log lines was written"
+                                                 : human_duration(sum_of(story)) + ": " + shares_text(story.accounts)});
+  print(table(rows));
+  if (story.findings.is_null())
+    return print("nobody looked for what holds it back: an older run, one that ended too early, or log.doctor=false\n");
+  if (story.findings.empty()) return print("nothing to mend\n");
+  constexpr std::size_t kMost = 3;
+  for (std::size_t i = 0; i < std::min(story.findings.size(), kMost); ++i)
+    print(std::to_string(i + 1) + "   " + finding_text(story.findings[i]) + "\n");
+  if (story.findings.size() > kMost)
+    print("and " + std::to_string(story.findings.size() - kMost) + " more: --json has them all\n");
+}
+
+}  // namespace
+
+int doctor_run(const std::filesystem::path& folder, DoctorOutput output, bool strict) {
+  const RunStory story = read_story(folder);
+  if (output == DoctorOutput::json)
+    print_json(json_of(story));
+  else
+    print_text(story);
+  constexpr int kFound = 3;
+  const bool found = story.state.is_death || (story.findings.is_array() && !story.findings.empty());
+  return strict && found ? kFound : 0;
+}
+
+}  // namespace millrace::cli

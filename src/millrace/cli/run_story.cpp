@@ -1,0 +1,131 @@
+#include "millrace/cli/run_story.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "millrace/base/error.h"
+#include "millrace/base/format.h"
+#include "millrace/base/input_file.h"
+#include "millrace/base/utf8.h"
+#include "millrace/cli/run_table.h"
+#include "millrace/snapshot/snapshot.h"
+#include "millrace/train/run_files.h"
+#include "millrace/train/run_folder.h"
+
+namespace millrace::cli {
+namespace {
+
+constexpr std::uint64_t kMostText = 256ULL << 20U;  // of a file
+
+std::string text_of(const std::filesystem::path& path) {
+  try {
+    const InputFile file(path);
+    std::string text(std::min(file.size(), kMostText), '\0');
+    file.read(file.size() - text.size(), std::as_writable_bytes(std::span(text)));
+    return text;
+  } catch (const DataError&) {
+    return "";
+  }
+}
+
+std::string word(const Json& json, const char* key) {
+  return json.is_object() && json.contains(key) && json[key].is_string() ? json[key].get<std::string>() : "";
+}
+
+bool is_seconds(const Json& value) {
+  return value.is_number() && std::isfinite(value.get<double>()) && value.get<double>() >= 0 && value.get<double>() < 1e12;
+}
+
+void add(const Json& accounts, std::map<std::string, double>& sums) {
+  if (!accounts.is_object()) return;
+  for (const auto& [name, seconds] : accounts.items()) {
+    if (is_seconds(seconds)) sums[name] += seconds.get<double>();
+  }
+}
+
+std::vector<std::pair<std::string, double>> accounts_of(const RunStory& story) {
+  std::map<std::string, double> sums;
+  if (story.summary.is_object()) add(story.summary.value("accounts", Json()), sums);
+  if (sums.empty() && !story.processes.empty()) {
+    for (const Json& line : story.processes.back()) {
+      if (word(line, "kind") == "step") add(line.value("accounts", Json()), sums);
+    }
+  }
+  std::vector<std::pair<std::string, double>> accounts(sums.begin(), sums.end());
+  std::ranges::stable_sort(accounts, std::ranges::greater(), &std::pair<std::string, double>::second);
+  return accounts;
+}
+
+// What is told of a finding has to be text.
+Json usable(const Json& findings) {
+  if (!findings.is_array()) return {};
+  Json some = Json::array();
+  for (const Json& finding : findings) {
+    if (!word(finding, "id").empty() && !word(finding, "what").empty()) some.push_back(finding);
+  }
+  return some;
+}
+
+Json findings_of(const RunStory& story) {
+  if (story.summary.is_object() && story.summary.contains("findings")) return usable(story.summary["findings"]);
+  Json latest;
+  if (story.processes.empty()) return latest;
+  for (const Json& line : story.processes.back()) {
+    if (word(line, "kind") == "step" && line.contains("accounts") && latest.is_null()) latest = Json::array();
+    if (word(line, "kind") == "findings" && line.contains("findings")) latest = usable(line["findings"]);
+  }
+  return latest;
+}
+
+}  // namespace
+
+RunStory read_story(const std::filesystem::path& folder) {
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(folder, ignored) || !is_run_folder(folder)) {
+    throw UsageError(
+        {printable(folder.string()) + (std::filesystem::exists(folder, ignored) ? " is no run folder" : " does not exist"),
+         "the first word after doctor", "give the folder of a run; millrace runs lists those below ./runs"});
+  }
+  const bool alive = is_running(folder);
+  RunStory story;
+  story.folder = folder;
+  story.recipe = recipe_of_run(Fs::real(), folder);
+  story.processes = doctor::processes_in(text_of(folder / run_files::kLog));
+  for (std::size_t i = 0; i < story.processes.size(); ++i) {
+    const bool last = i + 1 == story.processes.size();
+    doctor::Cause cause =
+        doctor::cause_of(story.processes[i], last && alive, doctor::system_mark(doctor::group_of(story.processes[i])));
+    if (last)
+      story.state = std::move(cause);
+    else
+      story.earlier.push_back(std::move(cause));
+  }
+  if (story.processes.empty()) {
+    story.state = {.id = "unknown", .text = "nothing is in its log.jsonl", .is_death = false};
+  } else {
+    const auto& lines = story.processes.back();
+    story.preset = word(lines.front(), "preset");
+    const bool ended = std::ranges::any_of(lines, [](const Json& line) { return word(line, "kind") == "end"; });
+    if (ended) story.summary = Json::parse(text_of(folder / run_files::kSummary), nullptr, false);
+    if (!story.summary.is_object()) story.summary = Json();
+  }
+  for (const snapshot::Found& found : snapshot::list(Fs::real(), folder)) {
+    if (snapshot::is_ours(Fs::real(), found)) story.saved_step = std::max(story.saved_step.value_or(0), found.step);
+  }
+  story.accounts = accounts_of(story);
+  story.findings = findings_of(story);
+  return story;
+}
+
+std::string shares_text(const std::vector<std::pair<std::string, double>>& accounts) {
+  double all = 0;
+  for (const auto& [name, seconds] : accounts) all += seconds;
+  std::string text;
+  for (const auto& [name, seconds] : accounts) {
+    if (all > 0 && seconds / all >= 0.005) text += (text.empty() ? "" : ", ") + printable(name) + " " + percent(seconds / all);
+  }
+  return text;
+}
+
+}  // namespace millrace::cli

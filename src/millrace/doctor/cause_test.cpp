@@ -1,0 +1,129 @@
+#include "millrace/doctor/cause.h"
+
+#include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <fstream>
+
+namespace millrace::doctor {
+namespace {
+
+using testing::HasSubstr;
+
+SystemMark mark() { return {.group = "", .boot = "b1", .group_kills = 2, .machine_kills = 5, .group_limit = 2'000'000'000}; }
+
+// A process that began and logged a step.
+std::vector<Json> begun() {
+  return {{{"kind", "start"}, {"system", mark().to_json()}},
+          {{"kind", "step"}, {"step", 1200}},
+          {{"kind", "machine"}, {"rss_bytes", 1'900'000'000}, {"available_bytes", 40'000'000}}};
+}
+std::vector<Json> with(Json line) {
+  std::vector<Json> lines = begun();
+  lines.push_back(std::move(line));
+  return lines;
+}
+
+void expect_cause(const std::vector<Json>& lines, const SystemMark& now, const std::string& id, const std::string& text) {
+  const Cause cause = cause_of(lines, /*alive=*/false, now);
+  EXPECT_EQ(cause.id, id) << cause.text;
+  EXPECT_THAT(cause.text, HasSubstr(text));
+  EXPECT_EQ(cause.step, 1200);
+  EXPECT_EQ(cause.is_death, id != "finished" && id != "stopped");
+}
+
+TEST(Cause, EachWayToEndIsTold) {
+  expect_cause(with({{"kind", "end"}, {"exit_reason", "max_steps"}}), mark(), "finished", "finished at step 1,200 (max_steps)");
+  expect_cause(with({{"kind", "end"}, {"exit_reason", "signal"}, {"signal", "SIGTERM"}, {"sender", "process 7 (slurmd)"}}),
+               mark(), "stopped", "stopped by SIGTERM from process 7 (slurmd) at step 1,200, and saved");
+  const auto error = [](const char* text) { return with({{"kind", "end"}, {"exit_reason", "error"}, {"error", text}}); };
+  expect_cause(error("DataError  a.h5 ends early\n  where x"), mark(), "failed", "of bad data: DataError  a.h5 ends early");
+  expect_cause(error("TrainingDiverged  the loss"), mark(), "failed", "of divergence: ");
+  expect_cause(error("write x: No space left on device"), mark(), "failed", "of a full disk: ");
+  expect_cause(error("SnapshotError  can't save the snapshot of step 1,200: it needs 9 bytes, 3 are free"), mark(), "failed",
+               "of a full disk: ");
+  expect_cause(error("something else"), mark(), "failed", "of an error: something else");
+  expect_cause(with({{"kind", "crash"}, {"text", "a segmentation fault (SIGSEGV) in step 7"}}), mark(), "crashed",
+               "of a segmentation fault (SIGSEGV) in step 7");
+  SystemMark now = mark();
+  now.boot = "b2";
+  expect_cause(begun(), now, "rebooted", "the machine was started anew since");
+  now = mark();
+  now.group_kills = 3;
+  expect_cause(
+      begun(), now, "out_of_memory",
+      "its control group had used up its 2.0 GB of memory; the last time it was looked at, the process held 1.9 GB and 40 MB");
+  now = mark();
+  now.machine_kills = 6;
+  expect_cause(begun(), now, "out_of_memory", "probably killed by the kernel for want of memory");
+  expect_cause(with({{"kind", "hang"}, {"text", "the run has not moved for 60 s\n where"}}), mark(), "hung",
+               "it had not moved any more, and somebody killed it: the run has not moved for 60 s");
+  expect_cause(with({{"kind", "hang"}, {"text", "the run moves again after 70 s"}}), mark(), "killed", "somebody killed it");
+  expect_cause(begun(), mark(), "killed", "SIGKILL");
+}
+
+TEST(Cause, ARunThatGoesOnSaysWhereItIs) {
+  EXPECT_EQ(cause_of(begun(), true, mark()).text, "going on, step 1,200");
+  EXPECT_THAT(cause_of(with({{"kind", "hang"}, {"text", "the run has not moved for 60 s"}}), true, mark()).text,
+              HasSubstr("it has not moved since: the run has not moved"));
+}
+
+TEST(Cause, AnOlderLogIsNoReasonToGuess) {
+  const std::vector<Json> lines = {{{"kind", "start"}}, {{"kind", "step"}, {"step", 1200}}};
+  expect_cause(lines, mark(), "unknown", "without a word");
+}
+
+TEST(Cause, HostileLinesAreNone) {
+  const std::string log =
+      "{\"kind\":\"start\",\"system\":7}\nnot json\n[1,2]\n{\"kind\":5,\"step\":\"x\"}\n{\"kind\":\"step\",\"step\":1e300}\n"
+      "{\"kind\":\"start\"}\n{\"kind\":\"end\",\"exit_reason\":3}\n{\"kind\":\"step\",\"st";
+  const auto processes = processes_in(log);
+  ASSERT_EQ(processes.size(), 2U);
+  EXPECT_EQ(cause_of(processes[0], false, mark()).id, "unknown");
+  EXPECT_EQ(cause_of(processes[1], false, mark()).id, "finished");
+  EXPECT_EQ(group_of(processes[0]), "");
+  EXPECT_TRUE(processes_in("").empty());
+  const Json strange = {{"boot", 4}, {"group_kills", "x"}, {"group_limit", -1}};
+  EXPECT_FALSE(SystemMark::of(strange).group_kills);
+  EXPECT_FALSE(SystemMark::of(strange).group_limit);
+}
+
+class Groups : public testing::Test {
+ protected:
+  Groups() : root_(testing::TempDir() + "groups-" + std::to_string(::getpid())) {}
+  ~Groups() override { std::filesystem::remove_all(root_); }
+  void write(const std::string& file, const std::string& text) {
+    std::filesystem::create_directories((root_ / file).parent_path());
+    std::ofstream(root_ / file) << text;
+  }
+  std::filesystem::path root_;
+};
+
+TEST_F(Groups, OfTheSecondVersion) {
+  write("proc/self/cgroup", "0::/user/job\n");
+  write("proc/sys/kernel/random/boot_id", "abc\n");
+  write("proc/vmstat", "pgfault 3\noom_kill 4\n");
+  write("sys/fs/cgroup/user/job/memory.events", "low 0\noom 2\noom_kill 1\n");
+  write("sys/fs/cgroup/user/job/memory.max", "5000\n");
+  const SystemMark mark = system_mark("", root_);
+  EXPECT_EQ(mark.boot, "abc");
+  EXPECT_EQ(mark.group_kills, 1);
+  EXPECT_EQ(mark.machine_kills, 4);
+  EXPECT_EQ(mark.group_limit, 5000U);
+  EXPECT_EQ(SystemMark::of(mark.to_json()).group, mark.group);
+}
+
+TEST_F(Groups, OfTheFirstVersionAndWithoutALimit) {
+  write("proc/self/cgroup", "9:name=systemd:/\n4:cpu,memory:/job\n0::/\n");
+  write("sys/fs/cgroup/memory/job/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n");
+  write("sys/fs/cgroup/memory/job/memory.limit_in_bytes", "9223372036854771712\n");
+  const SystemMark mark = system_mark("", root_);
+  EXPECT_EQ(mark.group_kills, 3);
+  EXPECT_FALSE(mark.group_limit);
+  write("sys/fs/cgroup/memory/other/memory.oom_control", "oom_kill 8\n");
+  EXPECT_EQ(system_mark((root_ / "sys/fs/cgroup/memory/other").string(), root_).group_kills, 8);
+  EXPECT_EQ(system_mark((root_ / "sys/fs/cgroup/../../x").string(), root_).group_kills, 3);
+}
+
+}  // namespace
+}  // namespace millrace::doctor
