@@ -19,7 +19,7 @@
 namespace millrace::cli {
 namespace {
 
-constexpr std::string_view kReport =
+constexpr std::string_view kReportIt =
     "check the sizes in the config against the data (millrace config explain, millrace inspect); when they are right, this is a "
     "mistake in Millrace: report it with the command line and the run's log.jsonl";
 
@@ -53,7 +53,7 @@ Failure system_failure(const std::system_error& error) {
             1};
   }
   if (is_errno(code)) return file_failure(first_line(error.what()), {}, code.value());
-  return {to_text("InternalError", {first_line(error.what()), "", std::string(kReport)}), 1};
+  return {to_text("InternalError", {first_line(error.what()), "", std::string(kReportIt)}), 1};
 }
 
 }  // namespace
@@ -74,14 +74,14 @@ Failure describe(const std::exception_ptr& exception) {
   } catch (const c10::Error& error) {
     const std::string text = first_line(error.what_without_backtrace());
     if (device::is_out_of_memory(error)) return out_of_memory(text);
-    return {to_text("InternalError", {"LibTorch refused an operation: " + text, "", std::string(kReport)}), 1};
+    return {to_text("InternalError", {"LibTorch refused an operation: " + text, "", std::string(kReportIt)}), 1};
   } catch (const Json::exception& error) {
-    return {to_text("InternalError", {error.what(), "a JSON value", std::string(kReport)}), 1};
+    return {to_text("InternalError", {error.what(), "a JSON value", std::string(kReportIt)}), 1};
   } catch (const std::exception& error) {
     if (device::is_out_of_memory(error)) return out_of_memory(first_line(error.what()));
-    return {to_text("InternalError", {first_line(error.what()), "", std::string(kReport)}), 1};
+    return {to_text("InternalError", {first_line(error.what()), "", std::string(kReportIt)}), 1};
   } catch (...) {
-    return {to_text("InternalError", {"an exception of unknown type", "", std::string(kReport)}), 1};
+    return {to_text("InternalError", {"an exception of unknown type", "", std::string(kReportIt)}), 1};
   }
 }
 

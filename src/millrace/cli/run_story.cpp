@@ -12,6 +12,7 @@
 #include "millrace/snapshot/snapshot.h"
 #include "millrace/train/run_files.h"
 #include "millrace/train/run_folder.h"
+#include "millrace/train/weights.h"
 
 namespace millrace::cli {
 namespace {

@@ -3,6 +3,7 @@
 #include "millrace/cli/command.h"
 #include "millrace/cli/command_config.h"
 #include "millrace/cli/recipe_help.h"
+#include "millrace/cli/report_page.h"
 #include "millrace/cli/text.h"
 #include "millrace/train/run.h"
 
@@ -31,6 +32,15 @@ Precedence: flag > environment (MILLRACE_OPTIM__LEARNING_RATE=1e-3) > files in o
 recipe's defaults. A path in a file is looked for beside that file, then in the current folder.
 )";
 
+// What can't be written never fails a run that is done.
+void leave_report(const std::filesystem::path& run, telemetry::Console& console) {
+  try {
+    console.line("report " + write_report(run).string());
+  } catch (const std::exception& error) {
+    console.warning("report.html could not be written: " + std::string(error.what()));
+  }
+}
+
 int run_train(const Invocation& call) {
   Arguments arguments(call.words);
   const Entry& entry = take_recipe(arguments, call.recipes, "train");
@@ -54,6 +64,7 @@ int run_train(const Invocation& call) {
   if (trains) install_signal_handlers();
   if (request.looks != Looks::plan) choose_batch_size(request);
   const RunOutcome outcome = run_training(request);
+  if (trains && !outcome.run_folder.empty()) leave_report(outcome.run_folder, console);
   if (!trains && console.has_failed()) throw output_error();
   if (json && trains) print_json(outcome.summary);
   return outcome.exit_code;

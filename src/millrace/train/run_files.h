@@ -13,6 +13,7 @@ inline constexpr const char* kConfig = "config.json";    // the resolved config
 inline constexpr const char* kPlan = "plan.json";        // what was chosen, and why
 inline constexpr const char* kLog = "log.jsonl";         // all that happened
 inline constexpr const char* kSummary = "summary.json";  // how it ended
+inline constexpr const char* kReport = "report.html";    // all of it on one page
 inline constexpr const char* kHistory = "history.csv";   // a row per epoch
 inline constexpr const char* kHistoryBefore = "history.csv.old";  // of other columns
 inline constexpr const char* kSnapshots = "snapshots";
@@ -33,7 +34,7 @@ inline constexpr const char* kOldRun =
 inline constexpr std::array<const char*, 2> kFileFolders = {kPictures, kProfile};
 
 // Every run has or may have these.
-inline constexpr std::array<const char*, 12> kAll = {kLock,    kRun,           kConfig,    kPlan,     kLog,     kSummary,
+inline constexpr std::array<const char*, 13> kAll = {kLock,    kRun,           kConfig,    kPlan,     kLog,     kSummary, kReport,
                                                      kHistory, kHistoryBefore, kSnapshots, kPictures, kProfile, kBranches};
 
 }  // namespace millrace::run_files

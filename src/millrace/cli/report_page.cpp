@@ -1,0 +1,286 @@
+#include "millrace/cli/report_page.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "millrace/base/error.h"
+#include "millrace/base/format.h"
+#include "millrace/base/fs.h"
+#include "millrace/base/input_file.h"
+#include "millrace/base/shallow_json.h"
+#include "millrace/cli/report_curves.h"
+#include "millrace/cli/run_table.h"
+#include "millrace/report/html.h"
+#include "millrace/train/run_files.h"
+
+namespace millrace::cli {
+namespace {
+
+using report::escaped;
+
+constexpr std::uint64_t kMostPicture = 400'000, kMostPictures = 1'200'000;  // bytes
+constexpr std::size_t kShownCurves = 12;
+
+std::string text_of(const std::filesystem::path& path, std::uint64_t most) {
+  try {
+    const InputFile file(path);
+    if (file.size() > most) return "";
+    std::string text(file.size(), '\0');
+    file.read(0, std::as_writable_bytes(std::span(text)));
+    return text;
+  } catch (const DataError&) {
+    return "";
+  }
+}
+
+Json json_of(const std::filesystem::path& path) { return parse_shallow(text_of(path, 64ULL << 20U)); }
+
+std::string word(const Json& json, const char* key) {
+  return json.is_object() && json.contains(key) && json[key].is_string() ? json[key].get<std::string>() : "";
+}
+
+std::optional<double> number(const Json& json, const Json::json_pointer& place) {
+  if (!json.is_object() || !json.contains(place) || !json.at(place).is_number()) return std::nullopt;
+  const auto value = json.at(place).get<double>();
+  return std::isfinite(value) ? std::optional(value) : std::nullopt;
+}
+
+std::string value_text(const Json& value) {
+  return value.is_string()         ? value.get<std::string>()
+         : value.is_number_float() ? significant(value.get<double>(), 6)
+                                   : value.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+// Figures of a run, name and value.
+std::vector<std::pair<std::string, std::string>> figures_of(const RunStory& run) {
+  std::vector<std::pair<std::string, std::string>> figures;
+  const auto add = [&](const std::string& name, std::optional<double> value, const auto& text) {
+    if (value) figures.emplace_back(name, text(*value));
+  };
+  const Json& summary = run.summary;
+  figures.emplace_back("steps", with_commas(run.state.step));
+  add("step, median", number(summary, "/step_ms/p50"_json_pointer), [](double v) { return significant(v, 3) + " ms"; });
+  add("samples a second", number(summary, "/samples_per_s"_json_pointer), [](double v) { return human_rate(v); });
+  add("loss, last", number(summary, "/loss/last"_json_pointer), [](double v) { return figure(v); });
+  for (const RunMetric& metric : read_run(run.folder).metrics) {
+    if (figures.size() < 7 && metric.best) figures.emplace_back(metric.name + ", best", figure(*metric.best));
+  }
+  add("peak memory", number(summary, "/peak_memory_bytes"_json_pointer), [](double v) { return human_bytes(v); });
+  add("wall time", number(summary, "/wall_s"_json_pointer), [](double v) { return human_duration(v); });
+  return figures;
+}
+
+std::string figures_html(std::span<const RunStory> runs) {
+  if (runs.size() == 1) {
+    std::string html = "<div class=\"figures\">";
+    for (const auto& [name, value] : figures_of(runs.front()))
+      html += "<div><b>" + escaped(value) + "</b><span>" + escaped(name) + "</span></div>";
+    return html + "</div>\n";
+  }
+  std::vector<std::vector<std::string>> rows = {{"run"}};
+  for (const RunStory& run : runs) {
+    std::vector<std::string> row = {run.folder.filename().string()};
+    row.resize(rows.front().size());
+    for (const auto& [name, value] : figures_of(run)) {
+      auto at = std::ranges::find(rows.front(), name);
+      if (at == rows.front().end()) at = rows.front().insert(rows.front().end(), name);
+      row.resize(std::max<std::size_t>(row.size(), static_cast<std::size_t>(at - rows.front().begin()) + 1));
+      row[static_cast<std::size_t>(at - rows.front().begin())] = value;
+    }
+    rows.push_back(std::move(row));
+  }
+  for (auto& row : rows) row.resize(rows.front().size());
+  return report::table(rows);
+}
+
+std::string verdict(const RunStory& run, bool named) {
+  const bool found = run.findings.is_array() && !run.findings.empty();
+  std::string state = run.state.text;
+  if (!state.empty() && state.front() >= 'a' && state.front() <= 'z')
+    state.front() = static_cast<char>(state.front() - 'a' + 'A');
+  const std::string name = named ? "<b>" + escaped(run.folder.filename().string()) + "</b> " : "";
+  std::string html =
+      std::string("<div class=\"verdict") + (found || run.state.is_death ? " mend" : "") + "\"><p>" + name + escaped(state) + ".";
+  if (run.state.is_death && run.saved_step) html += " The newest snapshot is of step " + with_commas(*run.saved_step) + ".";
+  const auto busiest = std::ranges::find_if(
+      run.accounts, [](const auto& account) { return account.first != "startup" && account.first != "trials"; });
+  if (busiest != run.accounts.end()) html += " Most of its time went into <b>" + escaped(busiest->first) + "</b>.";
+  if (run.findings.is_array() && !found) html += " Nothing was found that holds it back.";
+  html += "</p>";
+  if (found) html += "<ol>";
+  for (const Json& finding : found ? run.findings : Json::array()) {
+    html += "<li><b>" + escaped(word(finding, "id")) + "</b>: " + escaped(word(finding, "what")) + ".<br>";
+    html += word(finding, "key").empty()
+                ? escaped(word(finding, "remedy"))
+                : "<code>--" + escaped(word(finding, "key")) + "=" + escaped(word(finding, "value")) + "</code>";
+    if (const auto gain = number(finding, "/gain"_json_pointer)) {
+      html += " <span class=\"gain\">about " + percent(*gain) + " less time</span>";
+      const auto low = number(finding, "/gain_low"_json_pointer), high = number(finding, "/gain_high"_json_pointer);
+      if (low && high) html += " <span class=\"note\">(" + percent(*low) + " to " + percent(*high) + ")</span>";
+    }
+    html += "</li>";
+  }
+  return html + (found ? "</ol>" : "") + "</div>\n";
+}
+
+std::string curves_html(std::span<const RunStory> runs) {
+  const auto curves = curves_of(runs);
+  std::string first, rest;
+  std::size_t drawn = 0;
+  for (const report::Curve& curve : curves) {
+    const std::string html = report::to_html(curve);
+    if (!html.empty()) (drawn++ < kShownCurves ? first : rest) += html;
+  }
+  if (first.empty()) return "";
+  const std::string more = rest.empty() ? ""
+                                        : "<details><summary>" + std::to_string(drawn - kShownCurves) +
+                                              " more curves</summary><div class=\"grid2\">" + rest + "</div></details>";
+  return "<div class=\"grid2\">" + first + "</div>" + more +
+         "<p class=\"note\">By step. Drag to look at a part, double-click for all of it.</p>";
+}
+
+std::string time_html(const RunStory& run) {
+  std::vector<report::Part> parts;
+  for (const auto& [name, seconds] : run.accounts) parts.push_back({name, seconds, human_duration(seconds)});
+  if (parts.empty() && run.summary.is_object() && run.summary.contains("shares") && run.summary["shares"].is_object()) {
+    for (const auto& [name, share] : run.summary["shares"].items()) {
+      if (share.is_number()) parts.push_back({name, share.get<double>(), ""});
+    }
+    std::ranges::stable_sort(parts, std::ranges::greater(), &report::Part::value);
+  }
+  return report::shares(parts);
+}
+
+std::string memory_html(const RunStory& run) {
+  std::vector<report::Part> parts;
+  const Json account = run.summary.is_object() ? run.summary.value("/memory/account"_json_pointer, Json()) : Json();
+  if (!account.is_object()) return "";
+  for (const auto& [name, bytes] : account.items()) {
+    if (name != "sum" && name != "peak" && bytes.is_number() && bytes.get<double>() > 0)
+      parts.push_back({name, bytes.get<double>(), human_bytes(bytes.get<double>())});
+  }
+  std::ranges::stable_sort(parts, std::ranges::greater(), &report::Part::value);
+  return report::shares(parts);
+}
+
+std::string two(const std::string& left, const std::string& left_title, const std::string& right,
+                const std::string& right_title) {
+  if (left.empty() && right.empty()) return "";
+  const auto part = [](const std::string& title, const std::string& html) {
+    return html.empty() ? std::string() : "<div>" + report::section(title, html) + "</div>";
+  };
+  return "<div class=\"two\">" + part(left_title, left) + part(right_title, right) + "</div>\n";
+}
+
+std::string plan_html(const RunStory& run) {
+  const Json plan = json_of(run.folder / run_files::kPlan);
+  std::vector<std::vector<std::string>> rows = {{"what", "value", "why"}};
+  for (const Json& choice : plan.is_array() ? plan : Json::array()) {
+    if (choice.is_object()) rows.push_back({word(choice, "option"), word(choice, "value"), word(choice, "reason")});
+  }
+  return report::table(rows);
+}
+
+std::string pictures_html(const RunStory& run) {
+  std::error_code error;
+  std::vector<std::filesystem::path> files;
+  for (std::filesystem::directory_iterator entry(run.folder / run_files::kPictures, error);
+       !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    if (name.ends_with(".png") && run_files::step_of_picture(std::string(run_files::kPictures) + "/" + name) < 0)
+      files.push_back(entry->path());
+  }
+  std::ranges::sort(files);
+  std::string html, left_out;
+  std::uint64_t sum = 0;
+  for (const auto& file : files) {
+    const std::string bytes = text_of(file, kMostPicture);
+    const std::string name = file.stem().string();
+    if (bytes.size() < 8 || !std::string_view(bytes).starts_with("\x89PNG") || sum + bytes.size() > kMostPictures) {
+      left_out += (left_out.empty() ? "" : ", ") + name;
+      continue;
+    }
+    sum += bytes.size();
+    html += "<figure><figcaption><b>" + escaped(name) + "</b></figcaption><img alt=\"" + escaped(name) +
+            "\" src=\"data:image/png;base64," + report::base64(bytes) + "\"></figure>";
+  }
+  if (!html.empty()) html = "<div class=\"pictures\">" + html + "</div>";
+  if (!left_out.empty()) html += "<p class=\"note\">Too large for this page, in the run's folder: " + escaped(left_out) + ".</p>";
+  return html;
+}
+
+void flatten(const Json& json, const std::string& at, std::map<std::string, std::string>& values) {
+  if (!json.is_object()) {
+    values[at] = value_text(json);
+    return;
+  }
+  for (const auto& [key, value] : json.items()) flatten(value, at.empty() ? key : at + "." + key, values);
+}
+
+std::string config_html(const RunStory& run) {
+  const Json config = json_of(run.folder / run_files::kConfig);
+  if (!config.is_object() || !config.contains("values")) return "";
+  std::map<std::string, std::string> values;
+  flatten(config["values"], "", values);
+  std::vector<std::vector<std::string>> chosen = {{"key", "value", "from"}}, others = chosen;
+  for (const auto& [key, value] : values) {
+    const std::string origin = config.contains("origins") ? word(config["origins"], key.c_str()) : "";
+    (origin.empty() || origin == "default" ? others : chosen).push_back({key, value, origin});
+  }
+  std::string html = report::table(chosen);
+  if (others.size() > 1)
+    html +=
+        "<details><summary>" + std::to_string(others.size() - 1) + " defaults</summary>" + report::table(others) + "</details>";
+  return html;
+}
+
+std::string machine_html(const RunStory& run) {
+  std::vector<std::vector<std::string>> rows = {{"what", "version"}};
+  if (run.summary.is_object() && run.summary.contains("versions") && run.summary["versions"].is_object()) {
+    for (const auto& [name, value] : run.summary["versions"].items()) rows.push_back({name, value_text(value)});
+  }
+  if (!run.processes.empty() && run.processes.back().front().contains("command")) {
+    std::string words;
+    const Json& command = run.processes.back().front()["command"];
+    for (const Json& each : command.is_array() ? command : Json::array()) words += (words.empty() ? "" : " ") + value_text(each);
+    if (!words.empty()) rows.push_back({"command", words});
+  }
+  return report::table(rows);
+}
+
+std::string details_of(const RunStory& run) {
+  return two(time_html(run), "Where the time went", memory_html(run), "What memory held at its peak") +
+         report::section("Pictures of the last validation", pictures_html(run)) + report::section("The plan", plan_html(run)) +
+         report::section("The config", config_html(run)) + report::section("Versions", machine_html(run));
+}
+
+}  // namespace
+
+std::string report_page(std::span<const RunStory> runs) {
+  const RunStory& first = runs.front();
+  const std::string title =
+      runs.size() == 1 ? (first.recipe.empty() ? "run" : first.recipe) + (first.preset.empty() ? "" : ", preset " + first.preset)
+                       : std::to_string(runs.size()) + " runs";
+  std::string body = "<h1>" + escaped(title) + "</h1>\n<p class=\"sub\">";
+  for (std::size_t i = 0; i < runs.size(); ++i) body += (i == 0 ? "" : ", ") + escaped(runs[i].folder.string());
+  body += "</p>\n";
+  for (const RunStory& run : runs) body += verdict(run, runs.size() > 1);
+  body += figures_html(runs);
+  body += report::section("Curves", curves_html(runs));
+  if (runs.size() == 1) return report::page(title, body + details_of(first));
+  for (const RunStory& run : runs) {
+    body += "<details><summary>" + escaped(run.folder.string()) + ": time, memory, pictures, plan, config</summary>" +
+            details_of(run) + "</details>\n";
+  }
+  return report::page(title, body);
+}
+
+std::filesystem::path write_report(const std::filesystem::path& run) {
+  const RunStory story = read_story(run);
+  std::filesystem::path file = run / run_files::kReport;
+  write_atomically(Fs::real(), file, report_page({&story, 1}));
+  return file;
+}
+
+}  // namespace millrace::cli

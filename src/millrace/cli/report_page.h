@@ -1,0 +1,17 @@
+// report.html: what a run, or several, tell of themselves on one page.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "millrace/cli/run_story.h"
+
+namespace millrace::cli {
+
+// At least one. Files that are missing or damaged leave their part out.
+[[nodiscard]] std::string report_page(std::span<const RunStory> runs);
+
+// RUN/report.html, replaced as a whole. FsError.
+std::filesystem::path write_report(const std::filesystem::path& run);
+
+}  // namespace millrace::cli

@@ -1,0 +1,11 @@
+// The style and the script of a report.
+#pragma once
+
+#include <string_view>
+
+namespace millrace::report::detail {
+
+extern const std::string_view kStyle;
+extern const std::string_view kScript;
+
+}  // namespace millrace::report::detail

@@ -1,0 +1,42 @@
+#include "millrace/report/html.h"
+
+#include <gmock/gmock.h>
+
+namespace millrace::report {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+TEST(Html, EscapedTextIsTextEverywhere) {
+  EXPECT_EQ(escaped("a<b>&\"'"), "a&lt;b&gt;&amp;&quot;&#39;");
+  EXPECT_EQ(escaped("\xff\x01é"), "\xef\xbf\xbd é");
+  EXPECT_EQ(escaped(std::string_view("\0", 1)), " ");
+}
+
+TEST(Html, Base64OfRfc4648) {
+  for (const auto& [bytes, text] :
+       {std::pair{"", ""}, std::pair{"f", "Zg=="}, std::pair{"fo", "Zm8="}, std::pair{"foo", "Zm9v"},
+        std::pair{"foob", "Zm9vYg=="}, std::pair{"fooba", "Zm9vYmE="}, std::pair{"foobar", "Zm9vYmFy"}})
+    EXPECT_EQ(base64(bytes), text);
+  EXPECT_EQ(base64("\xff\xfe"), "//4=");
+}
+
+TEST(Html, SharesOfWhatSumsToSomething) {
+  EXPECT_EQ(shares({}), "");
+  EXPECT_EQ(shares({{"a", 0, "0"}, {"b", -1, "-1"}}), "");
+  EXPECT_EQ(shares({{"a", 1e308, ""}, {"b", 1e308, ""}}), "");
+  EXPECT_THAT(shares({{"a", 3, "3 s"}, {"<b>", 1, "1 s"}}),
+              testing::AllOf(HasSubstr("width:75.00%"), HasSubstr("25.0 %"), Not(HasSubstr("<b>"))));
+}
+
+TEST(Html, ThePageNeedsNoNetwork) {
+  std::string html = page("</title><script>", "");
+  const std::string name_space = "http://www.w3.org/2000/svg";  // a name, that nobody fetches
+  if (const auto at = html.find(name_space); at != std::string::npos) html.erase(at, name_space.size());
+  EXPECT_THAT(html, Not(HasSubstr("</title><script>")));
+  for (const char* word : {"http:", "https:", "src=", "@import", "url("}) EXPECT_THAT(html, Not(HasSubstr(word))) << word;
+}
+
+}  // namespace
+}  // namespace millrace::report
