@@ -7,6 +7,7 @@
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
 #include "millrace/base/input_file.h"
+#include "millrace/base/shallow_json.h"
 #include "millrace/base/utf8.h"
 #include "millrace/cli/run_table.h"
 #include "millrace/snapshot/snapshot.h"
@@ -86,7 +87,7 @@ RunStory read_story(const std::filesystem::path& folder) {
   if (!std::filesystem::is_directory(folder, ignored) || !is_run_folder(folder)) {
     throw UsageError(
         {printable(folder.string()) + (std::filesystem::exists(folder, ignored) ? " is no run folder" : " does not exist"),
-         "the first word after doctor", "give the folder of a run; millrace runs lists those below ./runs"});
+         "the words after the command", "give the folder of a run; millrace runs lists those below ./runs"});
   }
   const bool alive = is_running(folder);
   RunStory story;
@@ -108,7 +109,7 @@ RunStory read_story(const std::filesystem::path& folder) {
     const auto& lines = story.processes.back();
     story.preset = word(lines.front(), "preset");
     const bool ended = std::ranges::any_of(lines, [](const Json& line) { return word(line, "kind") == "end"; });
-    if (ended) story.summary = Json::parse(text_of(folder / run_files::kSummary), nullptr, false);
+    if (ended) story.summary = parse_shallow(text_of(folder / run_files::kSummary));
     if (!story.summary.is_object()) story.summary = Json();
   }
   for (const snapshot::Found& found : snapshot::list(Fs::real(), folder)) {

@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "millrace/base/format.h"
+#include "millrace/base/shallow_json.h"
 
 namespace millrace::doctor {
 namespace {
@@ -216,8 +217,7 @@ std::vector<std::vector<Json>> processes_in(const std::string& log) {
   std::vector<std::vector<Json>> processes;
   for (std::size_t begin = 0; begin < log.size();) {
     const std::size_t end = std::min(log.find('\n', begin), log.size());
-    Json line = Json::parse(log.begin() + static_cast<std::ptrdiff_t>(begin), log.begin() + static_cast<std::ptrdiff_t>(end),
-                            nullptr, false);
+    Json line = parse_shallow(std::string_view(log).substr(begin, end - begin));
     begin = end + 1;
     if (!line.is_object()) continue;
     if (processes.empty() || text_at(line, "kind") == "start") processes.emplace_back();

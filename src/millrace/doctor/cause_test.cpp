@@ -86,6 +86,11 @@ TEST(Cause, HostileLinesAreNone) {
   const Json strange = {{"boot", 4}, {"group_kills", "x"}, {"group_limit", -1}};
   EXPECT_FALSE(SystemMark::of(strange).group_kills);
   EXPECT_FALSE(SystemMark::of(strange).group_limit);
+  const std::string deep(500'000, '[');
+  const auto after_deep =
+      processes_in("{\"kind\": \"start\"}\n{\"kind\": \"step\", \"accounts\": " + deep + "\n{\"kind\": \"end\"}\n");
+  ASSERT_EQ(after_deep.size(), 1U);
+  EXPECT_EQ(after_deep[0].size(), 2U);
 }
 
 class Groups : public testing::Test {
