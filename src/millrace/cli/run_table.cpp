@@ -10,6 +10,7 @@
 #include "millrace/base/error.h"
 #include "millrace/base/fs.h"
 #include "millrace/base/input_file.h"
+#include "millrace/base/shallow_json.h"
 #include "millrace/snapshot/snapshot.h"
 #include "millrace/train/run_files.h"
 #include "millrace/train/run_folder.h"
@@ -38,20 +39,26 @@ std::string part_of(const fs::path& path, std::uint64_t most, bool from_end) {
 }
 
 // Parsed, or null.
-Json read_json(const fs::path& file) { return Json::parse(part_of(file, kMostSummary, false), nullptr, false); }
+Json read_json(const fs::path& file) { return parse_shallow(part_of(file, kMostSummary, false)); }
 
-// The last "step" line of log.jsonl; null when there is none near its end.
-Json last_step_line(const fs::path& folder) {
+// The last lines of these kinds in log.jsonl; null where there is none near its end.
+struct LastLines {
+  Json step, findings;
+};
+
+LastLines last_lines(const fs::path& folder) {
   const std::string text = part_of(folder / run_files::kLog, kEnd, true);
-  Json found;
+  LastLines last;
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = std::min(text.find('\n', begin), text.size());
-    Json line = Json::parse(text.begin() + static_cast<std::ptrdiff_t>(begin), text.begin() + static_cast<std::ptrdiff_t>(end),
-                            nullptr, false);
-    if (line.is_object() && line.value("kind", Json()) == "step") found = std::move(line);
+    Json line = parse_shallow(std::string_view(text).substr(begin, end - begin));
     begin = end + 1;
+    const std::string kind = line.is_object() && line.contains("kind") && line["kind"].is_string() ? line["kind"] : Json("");
+    if (kind == "start") last.findings = Json();
+    if (kind == "step") last.step = std::move(line);
+    if (kind == "findings") last.findings = std::move(line);
   }
-  return found;
+  return last;
 }
 
 std::optional<double> number_at(const Json& json, const Json::json_pointer& place) {
@@ -132,8 +139,20 @@ void add_runs(const fs::path& folder, int depth, std::vector<RunRow>& rows) {
 }  // namespace
 
 Json RunRow::to_json() const {
-  return {{"folder", folder.string()},           {"recipe", recipe}, {"step", step},
-          {"loss", loss ? Json(*loss) : Json()}, {"state", state},   {"when", when}};
+  const auto or_null = [](const auto& value) { return value ? Json(*value) : Json(); };
+  return {{"folder", folder.string()},
+          {"recipe", recipe},
+          {"step", step},
+          {"loss", or_null(loss)},
+          {"state", state},
+          {"when", when},
+          {"step_ms", or_null(step_ms)},
+          {"rate", or_null(rate)},
+          {"rate_unit", rate_unit},
+          {"best", or_null(best)},
+          {"best_metric", best_metric},
+          {"findings", or_null(findings)},
+          {"bound_by", bound_by}};
 }
 
 std::vector<fs::path> branches_of(const fs::path& run) {
@@ -173,11 +192,46 @@ std::vector<RunMetric> metrics_of(const Json& summary) {
   return metrics;
 }
 
+// "tokens_per_s" says more than "samples_per_s", which is there too.
+void add_rate(const Json& json, RunRow& row) {
+  constexpr std::string_view kRate = "_per_s";
+  if (!json.is_object()) return;
+  for (const auto& [key, value] : json.items()) {
+    if (!key.ends_with(kRate) || key.size() == kRate.size() || key == "it_per_s" || !value.is_number()) continue;
+    if (row.rate && key == "samples_per_s") continue;
+    row.rate = value.get<double>();
+    row.rate_unit = key.substr(0, key.size() - kRate.size());
+  }
+}
+
+// Speed and findings of the process that the summary or, where it has gone on since, the log tells of.
+void add_doctor(const Json& summary, const LastLines& last, RunRow& row) {
+  const bool is_over = summary.is_object() && step_at(summary, "/steps"_json_pointer) >= step_at(last.step, "/step"_json_pointer);
+  row.step_ms = is_over ? number_at(summary, "/step_ms/p50"_json_pointer) : number_at(last.step, "/step_ms_p50"_json_pointer);
+  add_rate(is_over ? summary : last.step, row);
+  const Json& found = is_over ? summary : last.findings;
+  if (found.is_object() && found.contains("findings") && found["findings"].is_array())
+    row.findings = static_cast<std::int64_t>(found["findings"].size());
+  if (is_over) row.bound_by = text_at(summary, "bound_by");
+}
+
+void add_best(const fs::path& folder, RunRow& row) {
+  const Json config = read_json(folder / run_files::kConfig);
+  const auto judge = "/values/snapshot/best_metric"_json_pointer;
+  const Json named = config.is_object() && config.contains(judge) ? config.at(judge) : Json();
+  for (const RunMetric& metric : row.metrics) {
+    if (!row.best_metric.empty() && named != metric.name) continue;
+    row.best_metric = metric.name;
+    row.best = metric.best;
+  }
+}
+
 }  // namespace
 
 RunRow read_run(const fs::path& folder) {
   const Json summary = read_json(folder / run_files::kSummary);
-  const Json line = last_step_line(folder);
+  const LastLines last = last_lines(folder);
+  const Json& line = last.step;
   RunRow row;
   row.folder = folder;
   row.recipe = recipe_of_run(Fs::real(), folder);
@@ -186,6 +240,8 @@ RunRow read_run(const fs::path& folder) {
   row.loss = number_at(summary, "/loss/last"_json_pointer);
   row.loss = row.loss ? row.loss : number_at(line, "/loss"_json_pointer);
   row.metrics = metrics_of(summary);
+  add_doctor(summary, last, row);
+  add_best(folder, row);
   row.when = time_of(folder);
   try {
     const auto snapshot = newest_snapshot(folder);

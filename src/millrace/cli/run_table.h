@@ -25,7 +25,14 @@ struct RunRow {
   std::string
       state;         // "running", "done: <why>", "failed", "stopped" (it can go on), "new" (no snapshot yet), "unreadable: <why>"
   std::string when;  // of the last line that was written, local time
-  std::vector<RunMetric> metrics;  // in the recipe's order, without those that stay out of lines for people
+  std::vector<RunMetric> metrics;        // in the recipe's order, without those that stay out of lines for people
+  std::optional<double> step_ms;         // median
+  std::optional<double> rate;            // of what `rate_unit` names, a second: the recipe's unit, else samples
+  std::string rate_unit;                 // "tokens"
+  std::string best_metric;               // the one that judges, else the recipe's first
+  std::optional<double> best;            // of it
+  std::optional<std::int64_t> findings;  // of the doctor; none: nobody looked, or the log does not say near its end
+  std::string bound_by;                  // the largest account; "" = not known
   [[nodiscard]] Json to_json() const;
 };
 

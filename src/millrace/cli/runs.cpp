@@ -1,19 +1,27 @@
+#include "millrace/base/error.h"
 #include "millrace/base/format.h"
 #include "millrace/cli/arguments.h"
 #include "millrace/cli/command.h"
-#include "millrace/cli/run_table.h"
+#include "millrace/cli/run_columns.h"
 #include "millrace/cli/text.h"
 
 namespace millrace::cli {
 namespace {
+
+constexpr std::size_t kWidth = 100;  // of the table where nobody chose its columns
 
 constexpr std::string_view kRunsHelp =
     R"(Lists the run folders below ./runs, newest first. A run that is "stopped" goes on with
 millrace train RECIPE --run FOLDER; so does a branch (FOLDER/branches/...), which is what a run left behind when it went on from an
 older snapshot (--train.resume=FOLDER/snapshots/...).
 
+Columns: run, recipe, step, loss, best (of the metric that judges), step_ms (median), rate, findings (of the doctor), bound_by (the
+account that takes most time), state, when. Those that fit into 100 characters are shown.
+
   --root DIR            another folder than ./runs
-  --json                as JSON
+  --columns A,B,...     these columns, in this order
+  --sort KEY            by this column; --sort=-KEY the greatest first
+  --json                as JSON, with all columns
 )";
 
 int run_runs(const Invocation& call) {
@@ -21,6 +29,8 @@ int run_runs(const Invocation& call) {
   const auto named = arguments.value("root");
   const std::filesystem::path root = named.value_or("runs");
   const bool json = arguments.flag("json");
+  const auto chosen = arguments.value("columns");
+  const auto sort = arguments.value("sort");
   arguments.finish("runs");
   std::error_code error;
   if (named && !std::filesystem::is_directory(root, error)) {
@@ -28,25 +38,30 @@ int run_runs(const Invocation& call) {
     throw UsageError({printable(root.string()) + (is_there ? " is no folder that can be looked into" : " does not exist"),
                       "flag --root", "name the folder that holds the runs; without --root it is ./runs"});
   }
-  std::vector<std::vector<std::string>> rows = {{"run", "recipe", "step", "loss", "state", "when"}};
-  Json all = Json::array();
-  for (const RunRow& row : find_runs(root)) {
-    rows.push_back({printable(row.folder.string()), printable(row.recipe), with_commas(row.step),
-                    row.loss ? fixed(*row.loss, 4) : "-", printable(row.state), row.when});
-    all.push_back(row.to_json());
-  }
-  if (json)
+  std::vector<RunRow> rows = find_runs(root);
+  std::vector<const RunColumn*> columns;
+  if (chosen) columns = columns_named(*chosen, "--columns");
+  if (sort) sort_rows(rows, *sort);
+  if (json) {
+    Json all = Json::array();
+    for (const RunRow& row : rows) all.push_back(row.to_json());
     print_json(all);
-  else
-    print(rows.size() == 1 ? "no runs below " + printable(root.string()) + "\n" : table(rows));
+    return 0;
+  }
+  if (rows.empty()) {
+    print("no runs below " + printable(root.string()) + "\n");
+    return 0;
+  }
+  if (!chosen) columns = columns_within(kWidth, rows);
+  print(text_of(columns, rows));
   return 0;
 }
 
 }  // namespace
 
 constinit const Command kRuns = {.name = "runs",
-                                 .arguments = "[--root DIR] [--json]",
-                                 .summary = "runs below ./runs: recipe, step, loss, state, when",
+                                 .arguments = "[--root DIR] [--columns A,B,...] [--sort KEY] [--json]",
+                                 .summary = "runs below ./runs: step, loss, best, speed, findings, state",
                                  .group = "Look at things",
                                  .help = kRunsHelp,
                                  .run = run_runs};
