@@ -1,0 +1,161 @@
+#include <algorithm>
+#include <cmath>
+
+#include "millrace/base/format.h"
+#include "millrace/cli/comparison.h"
+
+namespace millrace::cli {
+namespace {
+
+constexpr double kSame = 0.03;        // of the time: what two runs of one config may differ by
+constexpr double kPart = 0.15;        // of the difference: what a finding has to be about to explain it
+constexpr std::size_t kMostKeys = 5;  // that are named
+
+struct Side {
+  const RunFacts* run;
+  std::string name, id;  // "A", "a"
+  double loop;           // in the comparison's unit
+};
+
+std::string time_text(double value, Unit unit) {
+  return significant(value * 1e3, 3) + (unit == Unit::seconds_a_sample ? " ms a sample" : " ms a step");
+}
+
+std::string field(const Json& finding, const char* key) {
+  const auto found = finding.find(key);
+  return found != finding.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+// NaN when there is none.
+double gain_in(const Json& finding) {
+  const auto found = finding.find("gain");
+  return found != finding.end() && found->is_number() ? found->get<double>() : std::nan("");
+}
+
+bool has_finding(const RunFacts& run, const std::string& rule) {
+  return run.findings.is_array() &&
+         std::ranges::any_of(run.findings, [&](const Json& each) { return field(each, "id") == rule; });
+}
+
+bool takes_time_in(const std::string& rule, const std::string& account) {
+  const auto row = std::ranges::find(rule_accounts(), rule, &RuleAccounts::rule);
+  return row != rule_accounts().end() && std::ranges::find(row->accounts, account) != row->accounts.end();
+}
+
+// Of the slower run, about that account; one that the other run has too explains less.
+const Json* finding_for(const std::string& account, const Side& slow, const Side& fast) {
+  const Json* best = nullptr;
+  const auto rank = [&](const Json& finding) {
+    const double gain = gain_in(finding);
+    return std::pair(!has_finding(*fast.run, field(finding, "id")), std::isfinite(gain) ? gain : 0.0);
+  };
+  if (!slow.run->findings.is_array()) return nullptr;
+  for (const Json& finding : slow.run->findings) {
+    if (!takes_time_in(field(finding, "id"), account)) continue;
+    if (best == nullptr || rank(finding) > rank(*best)) best = &finding;
+  }
+  return best;
+}
+
+std::string finding_text(const Json& finding, const std::string& account, const Side& slow, const Side& fast,
+                         const Comparison& figures) {
+  const std::string rule = field(finding, "id");
+  std::string text = "finding " + printable(rule) + " of " + slow.name + " explains " + printable(account) + ": " +
+                     printable(field(finding, "what"));
+  const std::string key = field(finding, "key");
+  const auto difference = std::ranges::find(figures.config, key, &Difference::key);
+  if (!key.empty() && difference != figures.config.end()) {
+    const auto value = [](const std::optional<Setting>& setting) { return setting ? printable(setting->value) : "not there"; };
+    text += "; " + printable(key) + " is " + value(difference->a) + " in A and " + value(difference->b) + " in B";
+  } else if (!field(finding, "remedy").empty()) {
+    text += "; " + printable(field(finding, "remedy"));
+  }
+  if (const double gain = gain_in(finding); gain > 0 && gain < 1) {
+    text += "; without it " + slow.name + " was predicted to take " + time_text(slow.loop * (1 - gain), figures.unit) + ", " +
+            fast.name + " takes " + time_text(fast.loop, figures.unit);
+  }
+  if (has_finding(*fast.run, rule)) text += "; " + fast.name + " has it too, and less of it";
+  return text;
+}
+
+std::string without_finding(const Side& slow, const Comparison& figures) {
+  std::string text =
+      slow.run->findings.is_null() ? "nobody looked for findings in " + slow.name : "no finding of " + slow.name + " explains it";
+  std::vector<std::string> keys;
+  for (const auto* all : {&figures.config, &figures.plan, &figures.machine}) {
+    for (const Difference& each : *all) {
+      const std::string key = printable(each.key);
+      if (std::ranges::find(keys, key) == keys.end()) keys.push_back(key);
+    }
+  }
+  if (keys.empty()) return text + ", and the two differ in nothing that their files tell";
+  const std::size_t more = keys.size() > kMostKeys ? keys.size() - kMostKeys : 0;
+  keys.resize(keys.size() - more);
+  return text + "; what differs: " + joined(keys, ", ") + (more > 0 ? " and " + std::to_string(more) + " more" : "");
+}
+
+}  // namespace
+
+std::span<const RuleAccounts> rule_accounts() {
+  static const std::vector<RuleAccounts> kAll = {{"not_finite", {}},
+                                                 {"loss_flat", {}},
+                                                 {"gradient_norm", {}},
+                                                 {"overfitting", {}},
+                                                 {"memory_high", {}},
+                                                 {"memory_growing", {}},
+                                                 {"slow_file", {"data_wait"}},
+                                                 {"no_readers", {"data_wait"}},
+                                                 {"few_readers", {"data_wait"}},
+                                                 {"cache_off", {"data_wait"}},
+                                                 {"input_bound", {"data_wait"}},
+                                                 {"log_often", {"log"}},
+                                                 {"snapshot_often", {"snapshot"}},
+                                                 {"validate_often", {"validate"}},
+                                                 {"small_batch", {"forward", "backward", "optimizer"}},
+                                                 {"precision_unused", {"forward", "backward"}},
+                                                 {"recompute_unneeded", {"backward"}},
+                                                 {"rebuilt_tensors", {"forward", "backward", "prepare"}},
+                                                 {"host_wait", {"forward", "backward", "optimizer", "metrics"}},
+                                                 {"oversubscribed", {"forward", "backward", "optimizer"}},
+                                                 {"neighbours", {"others"}},
+                                                 {"slowing_down", {"data_wait", "prepare", "forward", "backward"}},
+                                                 {"unaccounted", {"rest"}}};
+  return kAll;
+}
+
+Explanation explain(const RunFacts& a, const RunFacts& b, const Comparison& figures) {
+  if (figures.unit == Unit::share) return {.text = "work of different recipes is not slower or faster"};
+  if (!figures.loop.a || !figures.loop.b)
+    return {.text = "it can't be told why one is slower: not both have accounts of their time"};
+  const Side of_a{&a, "A", "a", *figures.loop.a};
+  const Side of_b{&b, "B", "b", *figures.loop.b};
+  const Side& slow = of_a.loop > of_b.loop ? of_a : of_b;
+  const Side& fast = of_a.loop > of_b.loop ? of_b : of_a;
+  if (slow.loop - fast.loop <= kSame * slow.loop)
+    return {.text = "both take the same time within " + percent(kSame) + ": " + time_text(of_a.loop, figures.unit) + " in A, " +
+                    time_text(of_b.loop, figures.unit) + " in B"};
+  const auto excess = [&](const Pair& pair) { return (pair.b.value_or(0) - pair.a.value_or(0)) * (slow.id == "b" ? 1 : -1); };
+  std::vector<Pair> accounts = figures.accounts;
+  std::ranges::stable_sort(accounts, std::ranges::greater(), excess);
+  Explanation why{.text = slow.name + " is slower: " + time_text(slow.loop, figures.unit) + ", " + fast.name + " " +
+                          time_text(fast.loop, figures.unit) + ". The largest difference is in " +
+                          printable(accounts.front().name) + ": " + time_text(excess(accounts.front()), figures.unit) + ". ",
+                  .slower = slow.id,
+                  .account = accounts.front().name};
+  std::string reason = without_finding(slow, figures);
+  for (const Pair& account : accounts) {
+    if (excess(account) < kPart * (slow.loop - fast.loop)) break;
+    const Json* finding = finding_for(account.name, slow, fast);
+    if (finding == nullptr) continue;
+    why.rule = field(*finding, "id");
+    why.of = slow.id;
+    why.explained = account.name;
+    reason = finding_text(*finding, account.name, slow, fast, figures);
+    break;
+  }
+  reason[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(reason[0])));
+  why.text += reason;
+  return why;
+}
+
+}  // namespace millrace::cli

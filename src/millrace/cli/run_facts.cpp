@@ -1,0 +1,217 @@
+#include "millrace/cli/run_facts.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include "millrace/base/error.h"
+#include "millrace/base/fs.h"
+#include "millrace/base/input_file.h"
+#include "millrace/base/shallow_json.h"
+#include "millrace/snapshot/snapshot.h"
+#include "millrace/train/run_files.h"
+
+namespace millrace::cli {
+namespace {
+
+constexpr std::uint64_t kMostBytes = 64ULL << 20U;  // of a file
+constexpr double kMostNumber = 1e15;                // of steps and seconds: what a stranger wrote must fit
+
+Json json_in(const std::filesystem::path& path) {
+  try {
+    const InputFile file(path);
+    if (file.size() > kMostBytes) return {};
+    std::string text(file.size(), '\0');
+    file.read(0, std::as_writable_bytes(std::span(text)));
+    return parse_shallow(text);
+  } catch (const DataError&) {
+    return {};
+  }
+}
+
+// What stands at these keys, one inside the other; null where there is nothing.
+const Json& inside(const Json& json, std::initializer_list<const char*> keys) {
+  static const Json kNothing;
+  const Json* at = &json;
+  for (const char* key : keys) {
+    if (!at->is_object()) return kNothing;
+    const auto found = at->find(key);
+    if (found == at->end()) return kNothing;
+    at = &*found;
+  }
+  return *at;
+}
+
+std::string words_of(const Json& json) { return json.is_string() ? json.get<std::string>() : ""; }
+
+std::string value_text(const Json& value) {
+  return value.is_string() ? value.get<std::string>() : value.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::optional<double> number_of(const Json& json) {
+  if (!json.is_number()) return std::nullopt;
+  const double value = json.get<double>();
+  return std::isfinite(value) && std::abs(value) <= kMostNumber ? std::optional(value) : std::nullopt;
+}
+
+// A logged value: a number, or the text that stands for what is none.
+std::optional<double> logged(const Json& json) {
+  if (json.is_number()) return json.get<double>();
+  const std::string text = words_of(json);
+  if (text == "nan" || text == "inf" || text == "-inf") return std::numeric_limits<double>::quiet_NaN();
+  return std::nullopt;
+}
+
+void add_config(const Json& values, const Json& origins, const std::string& before, std::map<std::string, Setting>& config) {
+  if (!values.is_object()) return;
+  for (const auto& [name, value] : values.items()) {
+    const std::string key = before.empty() ? name : before + "." + name;
+    if (value.is_object() && !value.empty())
+      add_config(value, origins, key, config);
+    else
+      config[key] = {value_text(value), words_of(inside(origins, {key.c_str()}))};
+  }
+}
+
+// What was chosen at the start of the last process, and what changed of it until its end.
+void add_plan(const RunStory& story, RunFacts& facts) {
+  const auto add = [&](const Json& plan) {
+    if (!plan.is_array()) return;
+    for (const Json& row : plan) {
+      const std::string option = words_of(inside(row, {"option"}));
+      if (option.empty()) continue;
+      const Setting setting{value_text(inside(row, {"value"})), words_of(inside(row, {"reason"}))};
+      (option.starts_with("device.") ? facts.machine : facts.plan)[option] = setting;
+    }
+  };
+  const auto add_versions = [&](const Json& versions) {
+    if (!versions.is_object()) return;
+    for (const auto& [name, version] : versions.items()) facts.machine["version of " + name] = {value_text(version), ""};
+  };
+  if (!story.processes.empty() && !story.processes.back().empty()) {
+    add(inside(story.processes.back().front(), {"plan"}));
+    add_versions(inside(story.processes.back().front(), {"versions"}));
+  }
+  add(inside(story.summary, {"choices"}));
+  add_versions(inside(story.summary, {"versions"}));
+}
+
+constexpr std::array<std::string_view, 5> kNoMetric = {"step", "time", "seconds", "it_per_s", "epoch"};
+
+// The names of the losses in step lines: "loss", and each objective, which has a rate of its own.
+std::set<std::string> losses_in(const RunStory& story) {
+  constexpr std::string_view kRate = ".lr";
+  std::set<std::string> losses = {"loss"};
+  for (const auto& process : story.processes) {
+    for (const Json& line : process) {
+      if (words_of(inside(line, {"kind"})) != "step") continue;
+      for (const auto& [key, value] : line.items()) {
+        if (key.size() > kRate.size() && key.ends_with(kRate)) losses.insert(key.substr(0, key.size() - kRate.size()));
+      }
+    }
+  }
+  return losses;
+}
+
+class Story {
+ public:
+  Story(const RunStory& story, RunFacts& to) : to_(to), losses_(losses_in(story)) {
+    for (const auto& process : story.processes) add(process);
+  }
+
+ private:
+  void add(const std::vector<Json>& lines) {
+    double latest = 0;
+    double first_step = 0;
+    double last_step = 0;
+    for (const Json& line : lines) {
+      const std::string kind = words_of(inside(line, {"kind"}));
+      const double step = number_of(inside(line, {"step"})).value_or(last_step);
+      latest = std::max(latest, number_of(inside(line, {"time"})).value_or(0));
+      if (kind == "start") {
+        first_step = last_step = step;
+        forget_after(step);
+      }
+      if (kind == "step" || kind == "end") last_step = std::max(last_step, step);
+      if (kind == "step") add_step(line, {.step = step, .seconds = before_ + latest});
+      if (kind == "validation") add_validation(line, {.step = step, .seconds = before_ + latest});
+    }
+    before_ += latest;
+    to_.steps = last_step - first_step;
+  }
+
+  // A process that goes on from a snapshot makes the steps after it anew.
+  void forget_after(double step) {
+    for (auto& [name, moments] : to_.quality) std::erase_if(moments, [&](const Moment& moment) { return moment.step > step; });
+  }
+
+  void add_step(const Json& line, const Moment& at) {
+    for (const std::string& name : losses_) put(name, line, at);
+    if (const auto samples = number_of(inside(line, {"samples"})); samples && at.step > 0)
+      to_.samples_per_step = *samples / at.step;
+    if (const auto ms = number_of(inside(line, {"step_ms_p50"}))) to_.step_ms = ms;
+    if (const auto others = number_of(inside(line, {"others"}))) to_.others = others;
+  }
+
+  void add_validation(const Json& line, const Moment& at) {
+    for (const auto& [name, value] : line.items()) {
+      if (std::ranges::find(kNoMetric, name) == kNoMetric.end()) put(name, line, at);
+    }
+  }
+
+  void put(const std::string& name, const Json& line, Moment at) {
+    const auto value = logged(inside(line, {name.c_str()}));
+    if (!value) return;
+    at.value = *value;
+    auto& moments = to_.quality[name];
+    if (moments.empty() || moments.back().step <= at.step) moments.push_back(at);
+  }
+
+  RunFacts& to_;
+  std::set<std::string> losses_;
+  double before_ = 0;  // seconds of the processes before this one
+};
+
+std::string fingerprint_of(const std::filesystem::path& folder) {
+  std::string text;
+  for (const snapshot::Found& found : snapshot::list(Fs::real(), folder)) {
+    if (!snapshot::is_ours(Fs::real(), found)) continue;
+    const Json state = json_in(found.path / "state.json");
+    const std::string here = words_of(inside(state, {"parts", "loader", "json", "fingerprint"}));
+    if (!here.empty()) text = here;
+  }
+  return text;
+}
+
+}  // namespace
+
+RunFacts facts_of(const RunStory& story, const Json& config, const std::string& data) {
+  RunFacts facts;
+  facts.folder = story.folder.string();
+  facts.recipe = story.recipe;
+  facts.preset = story.preset;
+  facts.state = story.state.text;
+  add_config(inside(config, {"values"}), inside(config, {"origins"}), "", facts.config);
+  add_plan(story, facts);
+  facts.data = data;
+  facts.accounts.insert(story.accounts.begin(), story.accounts.end());
+  const Story told(story, facts);
+  if (const auto ms = number_of(inside(story.summary, {"step_ms", "p50"}))) facts.step_ms = ms;
+  if (const auto others = number_of(inside(story.summary, {"others"}))) facts.others = others;
+  if (const Json& memory = inside(story.summary, {"memory", "account"}); memory.is_object()) {
+    for (const auto& [name, bytes] : memory.items()) {
+      if (const auto value = number_of(bytes)) facts.memory[name] = *value;
+    }
+  }
+  facts.findings = story.findings;
+  return facts;
+}
+
+RunFacts read_facts(const std::filesystem::path& folder) {
+  const RunStory story = read_story(folder);
+  return facts_of(story, json_in(folder / run_files::kConfig), fingerprint_of(folder));
+}
+
+}  // namespace millrace::cli
