@@ -91,7 +91,9 @@ TEST_P(Looking, NeverWrites) {
   look({"train", recipe, "--run=r", "--dry-run"});
   look({"train", recipe, "--run=r", "--dry-run", "--fresh", "--preset=smoke"});
   look({"estimate", recipe, "--run=r"});
-  look({"runs", "--root=."});
+  look({"runs", "--root=.", "--sort=-step_ms", "--columns=run,step_ms"});
+  look({"doctor", "r"});
+  look({"compare", "r", "r"});
   look({"show", "--from=r", "--json"});
   look({"inspect", "r"});
   look({"inspect", "r/snapshots/step-00000001"});

@@ -28,8 +28,8 @@ void expect_golden(const std::string& name, const std::string& text) {
   EXPECT_EQ(text, read_text(file)) << "if the new text is right: MILLRACE_UPDATE_GOLDEN=1 millrace_program_test writes " << name;
 }
 
-const std::vector<std::string> kCommands = {"train", "predict", "eval",   "export", "import",    "inspect", "show",
-                                            "runs",  "list",    "config", "bench",  "make-data", "new",     "doctor"};
+const std::vector<std::string> kCommands = {"train", "predict", "eval",  "export",    "import", "inspect", "show",   "runs",
+                                            "list",  "config",  "bench", "make-data", "new",    "doctor",  "compare"};
 
 TEST(Help, Top) {
   const Result result = millrace({"--help"});
@@ -281,6 +281,92 @@ TEST(Runs, SayWhichFolderIsMissing) {
   const Result result = millrace({"runs"}, {.folder = scratch.path()});
   EXPECT_EQ(result.exit_code, 0);
   EXPECT_THAT(result.out, HasSubstr("\"runs/toy/a\\n\\x1b[2J\"  toy"));
+}
+
+TEST(Runs, ColumnsAndOrder) {
+  const Scratch scratch;
+  for (const auto& [name, ms] : {std::pair{"slow", 20.0}, std::pair{"fast", 5.0}}) {
+    std::filesystem::create_directories(scratch.path() / "runs/toy" / name);
+    write_text(scratch.path() / "runs/toy" / name / "run.json", "{}");
+    const Json summary = {{"recipe", "toy"},
+                          {"steps", 10},
+                          {"exit_reason", "max_steps"},
+                          {"step_ms", {{"p50", ms}}},
+                          {"tokens_per_s", 1000 / ms},
+                          {"findings", {{{"id", "x"}}}},
+                          {"bound_by", "forward"}};
+    write_text(scratch.path() / "runs/toy" / name / "summary.json", summary.dump());
+  }
+  const Options here{.folder = scratch.path()};
+  EXPECT_EQ(millrace({"runs", "--sort=step_ms", "--columns=run,step_ms,rate,findings,bound_by"}, here).out,
+            "run            step_ms           rate  findings  bound_by\n"
+            "runs/toy/fast      5.0   200 tokens/s         1  forward\n"
+            "runs/toy/slow     20.0  50.0 tokens/s         1  forward\n");
+  const Json json = Json::parse(millrace({"runs", "--sort=-step_ms", "--json"}, here).out);
+  ASSERT_EQ(json.size(), 2U);
+  EXPECT_EQ(json[0]["step_ms"], 20.0);
+  EXPECT_EQ(json[0]["rate_unit"], "tokens");
+  EXPECT_EQ(json[1]["findings"], 1);
+  const Result wrong = millrace({"runs", "--sort=stepms"}, here);
+  EXPECT_EQ(wrong.exit_code, 2);
+  EXPECT_THAT(wrong.err, testing::AllOf(HasSubstr("no column \"stepms\""), HasSubstr("flag --sort"), HasSubstr("did you mean")));
+}
+
+// Two runs of the real program, as a user compares them.
+TEST(Compare, TwoRuns) {
+  const Scratch scratch;
+  const Options here{.folder = scratch.path()};
+  const auto train = [&](const std::string& name, const std::string& steps, const std::string& rate) {
+    const Result result = millrace({"train", "language_model", "--preset=smoke", "--run=" + name, "--train.max_steps=" + steps,
+                                    "--log.every=2", "--data.workers=0", "--optim.learning_rate=" + rate},
+                                   here);
+    ASSERT_EQ(result.exit_code, 0) << result.err;
+  };
+  train("a", "6", "1e-3");
+  train("b", "4", "1e-2");
+  const Result result = millrace({"compare", "a", "b"}, here);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, testing::AllOf(HasSubstr("optim.learning_rate"), HasSubstr("machine and versions: the same"),
+                                         HasSubstr("data: the same"), HasSubstr("at an equal step")));
+  const Json json = Json::parse(millrace({"compare", "a", "b", "--json"}, here).out);
+  std::vector<std::string> keys;
+  for (const Json& each : json["config"]) keys.push_back(each["key"]);
+  EXPECT_THAT(keys, testing::ElementsAre("optim.learning_rate", "train.max_steps"));
+  EXPECT_EQ(json["at_step"]["step"], 4);
+  EXPECT_FALSE(json["data"]["differs"].get<bool>());
+  double sum = 0;
+  for (const Json& account : json["accounts"]) sum += account["a"].get<double>();
+  EXPECT_NEAR(sum, json["loop"]["a"].get<double>(), 1e-9);
+}
+
+TEST(Compare, SurvivesAnyRunFolder) {
+  const Scratch scratch;
+  const Options here{.folder = scratch.path()};
+  const std::string deep(300'000, '[');
+  const std::vector<std::string> logs = {"", "\xff\xfe\n{\"kind\"", "{\"kind\": \"start\", \"plan\": " + deep + "\n",
+                                         "{\"kind\": \"start\", \"plan\": [[1]], \"step\": 1e308}\n{\"kind\": \"step\", "
+                                         "\"step\": -1e308, \"time\": 1e308, \"loss\": \"nan\", \"accounts\": {\"x\": 1e308}}\n"};
+  for (std::size_t i = 0; i < logs.size(); ++i) {
+    const std::string name = std::to_string(i);
+    std::filesystem::create_directories(scratch.path() / name);
+    write_text(scratch.path() / name / "log.jsonl", logs[i]);
+    write_text(scratch.path() / name / "config.json", i % 2 == 0 ? deep : "{\"values\": {\"a\": {\"\xff\": [1e308]}}}");
+    write_text(scratch.path() / name / "summary.json", i % 2 == 0 ? "{\"findings\": " + deep : "[]");
+  }
+  for (std::size_t i = 0; i < logs.size(); ++i) {
+    for (const char* format : {"--json", "--no-json"}) {
+      const Result result = millrace({"compare", std::to_string(i), std::to_string((i + 1) % logs.size()), format}, here);
+      EXPECT_EQ(result.exit_code, 0) << i << " " << result.err;
+    }
+    EXPECT_EQ(millrace({"doctor", std::to_string(i)}, here).exit_code, 0);
+  }
+  EXPECT_EQ(millrace({"runs", "--root=."}, here).exit_code, 0);
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"compare"}, {"compare", "0"}, {"compare", "0", "gone"}}) {
+    const Result result = millrace(words, here);
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_THAT(result.err, HasSubstr("\n  next     "));
+  }
 }
 
 TEST(MakeData, SameSeedSameBytesAndNoMixing) {

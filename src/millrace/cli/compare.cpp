@@ -24,7 +24,7 @@ using Table = std::vector<std::vector<std::string>>;
 constexpr std::size_t kWidest = 30;  // of a value in a table: five columns stay readable
 
 std::string cut(const std::string& text) {
-  const std::string plain = printable(text);
+  const std::string plain = text.empty() ? "\"\"" : printable(text);
   if (plain.size() <= kWidest) return plain;
   std::size_t end = kWidest - 1;
   while (end > 0 && (static_cast<unsigned char>(plain[end]) & 0xC0U) == 0x80U) --end;  // a character stays whole
@@ -34,7 +34,9 @@ std::string cut(const std::string& text) {
 void print_part(const std::string& title, const Table& rows) { print("\n" + title + "\n" + table(rows)); }
 
 std::string value_of(const std::optional<Setting>& setting) { return setting ? cut(setting->value) : "-"; }
-std::string origin_of(const std::optional<Setting>& setting) { return setting ? cut(setting->origin) : ""; }
+std::string origin_of(const std::optional<Setting>& setting) {
+  return setting && !setting->origin.empty() ? cut(setting->origin) : "";
+}
 
 void print_settings(const std::string& what, const std::vector<Difference>& all) {
   if (all.empty()) return print("\n" + what + ": the same\n");

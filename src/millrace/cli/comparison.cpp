@@ -94,7 +94,7 @@ void add_times(const RunFacts& a, const RunFacts& b, Comparison& to) {
     const Pair pair{std::string(name), at(a.accounts, std::string(name)), at(b.accounts, std::string(name))};
     if (pair.a || pair.b) to.once.push_back(pair);
   }
-  to.step_ms = {"a step, median", a.step_ms, b.step_ms};
+  to.step_ms = {"ms a step, median", a.step_ms, b.step_ms};
 }
 
 double last_step(const RunFacts& run) {

@@ -40,7 +40,7 @@ RunStory story(std::vector<std::vector<Json>> processes, std::vector<std::pair<s
 }
 
 Json config(const Json& workers, const std::string& origin) {
-  return {{"values", {{"data", {{"workers", workers}, {"dir", "d"}}}}},
+  return {{"values", {{"data", {{"workers", workers}, {"dir", "d"}}}, {"run", {{"dir", origin + workers.dump()}}}}},
           {"origins", {{"data.workers", origin}, {"data.dir", "default"}}}};
 }
 

@@ -56,6 +56,8 @@ std::optional<double> number_of(const Json& json) {
   return std::isfinite(value) && std::abs(value) <= kMostNumber ? std::optional(value) : std::nullopt;
 }
 
+constexpr std::string_view kFolder = "run.dir";  // of no two runs the same
+
 // A logged value: a number, or the text that stands for what is none.
 std::optional<double> logged(const Json& json) {
   if (json.is_number()) return json.get<double>();
@@ -70,7 +72,7 @@ void add_config(const Json& values, const Json& origins, const std::string& befo
     const std::string key = before.empty() ? name : before + "." + name;
     if (value.is_object() && !value.empty())
       add_config(value, origins, key, config);
-    else
+    else if (key != kFolder)
       config[key] = {value_text(value), words_of(inside(origins, {key.c_str()}))};
   }
 }
