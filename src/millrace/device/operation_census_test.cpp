@@ -1,6 +1,9 @@
 #include "millrace/device/operation_census.h"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/rand.h>
+#include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 
 namespace millrace::device {

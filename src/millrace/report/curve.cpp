@@ -12,7 +12,7 @@ namespace millrace::report {
 namespace {
 
 // The SVG's own units; the page scales it to its column.
-constexpr double kWidth = 400, kHeight = 190, kLeft = 52, kRight = 10, kTop = 8, kBottom = 26;
+constexpr double kWidth = 400, kHeight = 190, kLeft = 58, kRight = 10, kTop = 8, kBottom = 26;
 constexpr double kSpan = 30;
 constexpr std::size_t kColours = 6;
 

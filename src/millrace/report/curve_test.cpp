@@ -30,7 +30,9 @@ TEST(Thinned, KeepsSpikesOrderAndShortSeries) {
   for (std::size_t i = 0; i < few.size(); ++i) {
     least = std::min(least, few[i].y);
     greatest = std::max(greatest, few[i].y);
-    if (i > 0) EXPECT_LT(few[i - 1].x, few[i].x);
+    if (i > 0) {
+      EXPECT_LT(few[i - 1].x, few[i].x);
+    }
   }
   EXPECT_EQ(least, -50);
   EXPECT_EQ(greatest, 50);

@@ -6,7 +6,7 @@ namespace millrace::report::detail {
 // curves stand as they are.
 constinit const std::string_view kScript = R"(
 (()=>{'use strict';
-const W=400,H=190,L=52,R=10,T=8,B=26,tip=document.getElementById('tip'),NS='http://www.w3.org/2000/svg';
+const W=400,H=190,L=58,R=10,T=8,B=26,tip=document.getElementById('tip'),NS='http://www.w3.org/2000/svg';
 const num=v=>v===0?'0':Math.abs(v)>=1e5||Math.abs(v)<1e-3?v.toExponential(2):String(+v.toPrecision(5));
 const marks=(a,b,n)=>{const r=(b-a)/n,p=10**Math.floor(Math.log10(r)),s=[1,2,5,10].map(d=>d*p).find(d=>d>=r),o=[];
  for(let i=Math.ceil(a/s-1e-9);i*s<=b+1e-9*s&&o.length<30;i++)o.push(i*s);return o};

@@ -44,7 +44,8 @@ table{border-collapse:collapse;width:100%;font-size:14px;background:var(--card)}
 th{text-align:left;font-weight:600;color:var(--soft);font-size:13px}
 th,td{padding:5px 12px 5px 0;border-bottom:1px solid var(--line);vertical-align:top;overflow-wrap:anywhere}
 table{background:none}.n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
-table.parts{max-width:420px}
+table.parts{max-width:420px}td:first-child{white-space:nowrap;overflow-wrap:normal}
+@media(max-width:520px){td:first-child{white-space:normal}}
 details{margin-top:10px}summary{cursor:pointer;color:var(--accent)}
 .pictures{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,460px),1fr));gap:14px}
 .pictures img{width:100%;height:auto;display:block;border-radius:3px;background:#fff}
