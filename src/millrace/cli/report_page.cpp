@@ -46,7 +46,7 @@ std::optional<double> number(const Json& json, const Json::json_pointer& place) 
   return std::isfinite(value) ? std::optional(value) : std::nullopt;
 }
 
-std::string value_text(const Json& value) {
+std::string plain_text(const Json& value) {
   return value.is_string()         ? value.get<std::string>()
          : value.is_number_float() ? significant(value.get<double>(), 6)
                                    : value.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -212,7 +212,7 @@ std::string pictures_html(const RunStory& run) {
 
 void flatten(const Json& json, const std::string& at, std::map<std::string, std::string>& values) {
   if (!json.is_object()) {
-    values[at] = value_text(json);
+    values[at] = plain_text(json);
     return;
   }
   for (const auto& [key, value] : json.items()) flatten(value, at.empty() ? key : at + "." + key, values);
@@ -238,12 +238,12 @@ std::string config_html(const RunStory& run) {
 std::string machine_html(const RunStory& run) {
   std::vector<std::vector<std::string>> rows = {{"what", "version"}};
   if (run.summary.is_object() && run.summary.contains("versions") && run.summary["versions"].is_object()) {
-    for (const auto& [name, value] : run.summary["versions"].items()) rows.push_back({name, value_text(value)});
+    for (const auto& [name, value] : run.summary["versions"].items()) rows.push_back({name, plain_text(value)});
   }
   if (!run.processes.empty() && run.processes.back().front().contains("command")) {
     std::string words;
     const Json& command = run.processes.back().front()["command"];
-    for (const Json& each : command.is_array() ? command : Json::array()) words += (words.empty() ? "" : " ") + value_text(each);
+    for (const Json& each : command.is_array() ? command : Json::array()) words += (words.empty() ? "" : " ") + plain_text(each);
     if (!words.empty()) rows.push_back({"command", words});
   }
   return report::table(rows);

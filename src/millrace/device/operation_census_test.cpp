@@ -1,5 +1,6 @@
 #include "millrace/device/operation_census.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/rand.h>
