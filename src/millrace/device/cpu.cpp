@@ -79,7 +79,7 @@ void set_threads(int intra_op) {
   if (threads <= made) return at::set_num_threads(threads);
   guard_address_space(threads);
   // ATen makes a second pool of as many threads as OpenMP's, and hangs when it can't; OpenMP ends the process.
-  constexpr int kOthers = 2;  // the readers' and the writer's say themselves when they can't be made
+  constexpr int kOthers = 3;  // a reader, the writer and the sampler: they say themselves when they can't be made
   require_threads(2 * (threads - 1) + kOthers);
   at::set_num_threads(threads);
   made = threads;

@@ -14,6 +14,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -255,6 +256,17 @@ TEST(Threads, WithoutAddressSpaceForTheirStacksTheLimitIsNamed) {
   EXPECT_THAT(said_below(RLIMIT_AS, mapped_bytes() + (std::uint64_t{20} << 20U), [] { require_threads(64); }),
               AllOf(HasSubstr("of the 64 threads that this needs"), HasSubstr("ulimit -v"), HasSubstr("--device.threads=1")));
   EXPECT_EQ(said_below(RLIMIT_AS, mapped_bytes() + (std::uint64_t{4} << 30U), [] { require_threads(4); }), "");
+}
+
+TEST(Threads, ThoseThatWereTriedAreGoneAfterwards) {
+  const auto tasks = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/task"), std::filesystem::directory_iterator());
+  };
+  const auto before = tasks();
+  for (int i = 0; i < 200; ++i) {
+    require_threads(8);
+    ASSERT_EQ(tasks(), before) << i;
+  }
 }
 
 TEST(AddressSpace, TooLittleIsRefusedBeforeAnythingIsComputed) {

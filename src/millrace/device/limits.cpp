@@ -4,7 +4,10 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <chrono>
 #include <condition_variable>
+#include <cstddef>
+#include <filesystem>
 #include <mutex>
 #include <optional>
 #include <system_error>
@@ -25,6 +28,15 @@ constexpr std::uint64_t kShared = std::uint64_t{160} << 20U;
 constexpr std::uint64_t kOfEachThread = std::uint64_t{8} << 20U;
 
 std::string bytes_text(std::uint64_t bytes) { return human_bytes(static_cast<double>(bytes)); }
+
+// Threads of this process, as the kernel counts them; 0 where it does not say.
+std::size_t tasks() {
+  std::error_code error;
+  std::size_t count = 0;
+  std::filesystem::directory_iterator entry("/proc/self/task", error);
+  for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) ++count;
+  return count;
+}
 
 // Threads that wait for each other, so that all are there at once.
 class Crowd {
@@ -63,6 +75,7 @@ int most_threads() {
 }
 
 void require_threads(int count) {
+  const std::size_t before = tasks();
   int made = 0;
   try {
     Crowd crowd;
@@ -72,6 +85,9 @@ void require_threads(int count) {
                            " threads that this needs could be made: " + error.code().message(),
                        thread_account(), "raise the limit, end other programs, or use fewer threads (--device.threads=1)"});
   }
+  // A joined thread counts against the limit until the kernel has put it away: OpenMP's next thread would meet it there.
+  constexpr int kTries = 2000;
+  for (int i = 0; i < kTries && tasks() > before; ++i) std::this_thread::sleep_for(std::chrono::microseconds(500));
 }
 
 std::uint64_t library_address_space(int threads) noexcept {

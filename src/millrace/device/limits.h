@@ -10,7 +10,8 @@ namespace millrace::device {
 // Most intra-op threads a run may ask for on this machine: far beyond its CPUs threads only wait for each other.
 [[nodiscard]] int most_threads();
 
-// Makes as many threads as this at once and ends them. DeviceError names the limits when one can't be made.
+// Makes as many threads as this at once and ends them; none of them counts any more when it returns. DeviceError names the limits
+// when one can't be made.
 void require_threads(int count);
 
 // Address space to leave to libraries where `ulimit -v` limits it.
