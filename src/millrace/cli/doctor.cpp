@@ -1,3 +1,4 @@
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -7,7 +8,9 @@
 #include "millrace/cli/arguments.h"
 #include "millrace/cli/command.h"
 #include "millrace/cli/doctor_run.h"
+#include "millrace/cli/ledger.h"
 #include "millrace/cli/machine_findings.h"
+#include "millrace/cli/machine_speed.h"
 #include "millrace/cli/text.h"
 #include "millrace/cli/version.h"
 #include "millrace/kernels/kernels.h"
@@ -21,9 +24,11 @@ constexpr std::string_view kDoctorHelp =
     R"(Of the folder of a run: whether it goes on, how it ended or what it died of, where its time went, and what to mend with the gain
 to expect, the greatest first. It only looks; docs/doctor.md explains each finding.
 
-Without a folder: what this machine is, what of it a run may use, and what stands in the way of its full speed.
+Without a folder: what this machine is, what of it a run may use, and what stands in the way of its full speed; each line passes,
+warns or fails. It measures a few seconds: the disks of the current and the cache folder, number formats, what others do.
 
   --json                as JSON
+  --self                what remedies gained here beside what the doctor had expected
   --strict              exit code 3 when the run died or there is something to mend
 
 Exit code 1 when something of the machine would stop a run, else 0, with or without a GPU.
@@ -41,6 +46,12 @@ FolderRoom room_of(const std::string& what, std::filesystem::path path) {
           .is_writable = ::access(there.c_str(), W_OK | X_OK) == 0};
 }
 
+std::optional<std::uint64_t> open_files_limit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return std::nullopt;
+  return limit.rlim_cur;
+}
+
 MachineView look() {
   MachineView machine{.cpu = device::cpu_info(),
                       .grants = device::grants(),
@@ -49,6 +60,18 @@ MachineView look() {
                       .folders = {}};
   if (device::cuda(&machine.cuda) != nullptr) machine.cuda.clear();
   machine.folders = {room_of("current folder", "."), room_of("cache folder", cache_folder())};
+  for (FolderRoom& folder : machine.folders) {
+    const auto rates = measure_disk(folder.path);
+    if (!rates) continue;
+    folder.write_rate = rates->write;
+    folder.read_rate = rates->read;
+  }
+  const Neighbourhood neighbours = watch_neighbours();
+  machine.busy_cores = neighbours.busy_cores;
+  machine.busiest = neighbours.busiest;
+  machine.mhz = neighbours.mhz;
+  machine.most_mhz = neighbours.most_mhz;
+  machine.open_files = open_files_limit();
   return machine;
 }
 
@@ -74,6 +97,27 @@ std::string gpus_text(const MachineView& machine) {
   return joined(all, "; ");
 }
 
+std::string rate_text(double bytes) { return human_bytes(bytes) + "/s"; }
+
+std::string folder_text(const FolderRoom& folder) {
+  std::string text = human_bytes(static_cast<double>(folder.free_bytes)) + " free in " + folder.path.string();
+  if (folder.write_rate) text += "; writes " + rate_text(*folder.write_rate);
+  if (folder.read_rate) text += ", reads " + rate_text(*folder.read_rate);
+  return text;
+}
+
+// How fast the cores are in each number format, the ratio telling what a run may gain.
+std::string format_text(const FormatRate& rate) {
+  return human_rate(rate.fp32 / 1e9) + " GFLOP/s in fp32, " + human_rate(rate.bf16 / 1e9) +
+         " in bf16: " + significant(rate.bf16 / rate.fp32, 2) + " times";
+}
+
+std::string clock_text(const MachineView& machine) {
+  if (!machine.mhz) return "not told";
+  return significant(*machine.mhz, 4) + " MHz" + (machine.most_mhz ? " of " + significant(*machine.most_mhz, 4) : "") +
+         ", of a core at work";
+}
+
 using Rows = std::vector<std::vector<std::string>>;
 
 Rows rows_of(const MachineView& machine) {
@@ -90,39 +134,67 @@ Rows rows_of(const MachineView& machine) {
                      human_bytes(static_cast<double>(given.machine_memory)) + ", control group " +
                      (given.group_memory ? human_bytes(static_cast<double>(*given.group_memory)) : "without limit")},
       {"GPU", gpus_text(machine)}};
-  for (const FolderRoom& folder : machine.folders)
-    rows.push_back({folder.what, human_bytes(static_cast<double>(folder.free_bytes)) + " free in " + folder.path.string()});
+  for (const FolderRoom& folder : machine.folders) rows.push_back({folder.what, folder_text(folder)});
+  for (const FormatRate& rate : measure_formats()) rows.push_back({rate.work, format_text(rate)});
+  rows.push_back({"clock", clock_text(machine)});
+  rows.push_back({"others", "use " + significant(machine.busy_cores, 2) + " cores" +
+                                (machine.busiest.empty() ? "" : "; the busiest: " + machine.busiest)});
+  rows.push_back({"open files", machine.open_files ? with_commas(static_cast<std::int64_t>(*machine.open_files)) + " at most"
+                                                   : "without limit"});
   return rows;
 }
 
-Json json_of(const Rows& rows, const std::vector<Finding>& findings) {
-  Json report = {{"machine", Json::object()}, {"findings", Json::array()}};
-  for (const auto& row : rows) report["machine"][with_underscores(row[0])] = row[1];
+std::string level_of(const std::string& row, const std::vector<Finding>& findings) {
+  std::string level = "pass";
   for (const Finding& finding : findings) {
-    report["findings"].push_back(
-        {{"id", finding.id}, {"stops_runs", finding.stops_runs}, {"what", finding.what}, {"next", finding.next}});
+    if (finding.row != row) continue;
+    if (finding.stops_runs) return "FAIL";
+    level = "warn";
+  }
+  return level;
+}
+
+Json json_of(const Rows& rows, const std::vector<Finding>& findings) {
+  Json report = {{"machine", Json::object()}, {"levels", Json::object()}, {"findings", Json::array()}};
+  for (const auto& row : rows) {
+    report["machine"][with_underscores(row[0])] = row[1];
+    report["levels"][with_underscores(row[0])] = level_of(row[0], findings);
+  }
+  for (const Finding& finding : findings) {
+    report["findings"].push_back({{"id", finding.id},
+                                  {"row", with_underscores(finding.row)},
+                                  {"stops_runs", finding.stops_runs},
+                                  {"what", finding.what},
+                                  {"next", finding.next}});
   }
   return report;
+}
+
+void print_machine(Rows rows, const std::vector<Finding>& findings) {
+  for (auto& row : rows) row.insert(row.begin(), level_of(row[0], findings));
+  print(table(rows) + "\n");
+  for (const Finding& finding : findings)
+    print((finding.stops_runs ? "FAIL  " : "warn  ") + finding.what + "\n  next  " + finding.next + "\n");
+  if (findings.empty()) print("nothing here stands in the way of a run\n");
 }
 
 int run_doctor(const Invocation& call) {
   Arguments arguments(call.words);
   const bool json = arguments.flag("json");
   const bool strict = arguments.flag("strict");
+  const bool self = arguments.flag("self");
   const std::optional<std::string> run = arguments.positional();
   arguments.finish("doctor");
+  if (self) return doctor_self(json);
   if (run) return doctor_run(*run, json ? DoctorOutput::json : DoctorOutput::text, strict);
+  device::set_threads(device::cpu_info().physical_cores);
   const MachineView machine = look();
   const Rows rows = rows_of(machine);
   const std::vector<Finding> findings = findings_of(machine);
-  if (json) {
+  if (json)
     print_json(json_of(rows, findings));
-  } else {
-    print(table(rows) + "\n");
-    for (const Finding& finding : findings)
-      print((finding.stops_runs ? "stops runs  " : "warning     ") + finding.what + "\n  next      " + finding.next + "\n");
-    if (findings.empty()) print("nothing here stands in the way of a run\n");
-  }
+  else
+    print_machine(rows, findings);
   if (std::ranges::any_of(findings, &Finding::stops_runs)) return 1;
   constexpr int kFound = 3;
   return strict && !findings.empty() ? kFound : 0;
@@ -131,7 +203,7 @@ int run_doctor(const Invocation& call) {
 }  // namespace
 
 constinit const Command kDoctor = {.name = "doctor",
-                                   .arguments = "[RUN] [--json] [--strict]",
+                                   .arguments = "[RUN] [--self] [--json] [--strict]",
                                    .summary = "what is wrong with a run, or with this machine, and what mending it would gain",
                                    .group = "Look at things",
                                    .help = kDoctorHelp,

@@ -8,6 +8,10 @@ namespace millrace::cli {
 namespace {
 
 constexpr std::uint64_t kGigabyte = 1'000'000'000;
+constexpr double kSlowDisk = 50e6;        // bytes a second
+constexpr double kBusyCores = 0.2;        // of those a run may use, taken by others
+constexpr double kThrottled = 0.6;        // of the clock that a core could have
+constexpr std::uint64_t kFewFiles = 256;  // a reader keeps some open, and each library its own
 constexpr std::uint64_t kLittleMemory = 2 * kGigabyte, kLittleDisk = 5 * kGigabyte;
 
 std::string cpus(int count) { return std::to_string(count) + (count == 1 ? " CPU" : " CPUs"); }
@@ -15,11 +19,21 @@ std::string cpus(int count) { return std::to_string(count) + (count == 1 ? " CPU
 void about_folders(const MachineView& machine, std::vector<Finding>& found) {
   for (const FolderRoom& folder : machine.folders) {
     if (!folder.is_writable) {
-      found.push_back({true, "folder_read_only", "the " + folder.what + " can't be written to: " + folder.path.string(),
+      found.push_back({true, folder.what, "folder_read_only",
+                       "the " + folder.what + " can't be written to: " + folder.path.string(),
                        "start in a folder of your own, or set XDG_CACHE_HOME for the cache"});
     } else if (folder.free_bytes < kLittleDisk) {
-      found.push_back({false, "disk_low", human_bytes(static_cast<double>(folder.free_bytes)) + " are free in the " + folder.what,
+      found.push_back({false, folder.what, "disk_low",
+                       human_bytes(static_cast<double>(folder.free_bytes)) + " are free in the " + folder.what,
                        "snapshots and decoded data need room: free some, or choose another disk"});
+    } else if (folder.write_rate && *folder.write_rate < kSlowDisk) {
+      found.push_back({false, folder.what, "disk_slow",
+                       "the disk of the " + folder.what + " takes " + human_bytes(*folder.write_rate) + " a second",
+                       "training waits for snapshots: choose another disk for runs (--run), or save less often"});
+    } else if (folder.read_rate && *folder.read_rate < kSlowDisk) {
+      found.push_back({false, folder.what, "disk_slow",
+                       "the disk of the " + folder.what + " gives " + human_bytes(*folder.read_rate) + " a second",
+                       "keep data on another disk; what fits into memory is read once (data.cache)"});
     }
   }
 }
@@ -28,21 +42,21 @@ void about_cores(const MachineView& machine, std::vector<Finding>& found) {
   const device::Grants& given = machine.grants;
   if (given.cpu_quota && *given.cpu_quota < given.allowed_cpus) {
     found.push_back(
-        {false, "cpu_quota",
+        {false, "cores", "cpu_quota",
          "the control group allows the time of " + significant(*given.cpu_quota, 3) + " of " + cpus(given.allowed_cpus),
          "ask for whole CPUs, as many as threads are to run"});
   }
   if (given.allowed_cpus < given.machine_cpus) {
     found.push_back(
-        {false, "cpu_affinity",
+        {false, "cores", "cpu_affinity",
          "this process may use " + cpus(given.allowed_cpus) + " of the machine's " + std::to_string(given.machine_cpus),
          "the batch system or taskset says so; ask for more there"});
   }
   if (!machine.asked_instructions.empty()) {
-    found.push_back(
-        {false, "cpu_instructions", machine.asked_instructions + " leaves instructions of the CPU unused", "unset MILLRACE_CPU"});
+    found.push_back({false, "instructions", "cpu_instructions",
+                     machine.asked_instructions + " leaves instructions of the CPU unused", "unset MILLRACE_CPU"});
   } else if (!machine.cpu.avx2) {
-    found.push_back({false, "cpu_instructions", "the CPU has no AVX2: all kernels take their portable paths",
+    found.push_back({false, "instructions", "cpu_instructions", "the CPU has no AVX2: all kernels take their portable paths",
                      "a CPU of the last ten years is several times as fast"});
   }
 }
@@ -50,13 +64,33 @@ void about_cores(const MachineView& machine, std::vector<Finding>& found) {
 void about_memory(const MachineView& machine, std::vector<Finding>& found) {
   const device::Grants& given = machine.grants;
   if (given.available_memory < kLittleMemory) {
-    found.push_back({false, "memory_low", human_bytes(static_cast<double>(given.available_memory)) + " of memory are free",
+    found.push_back({false, "memory", "memory_low",
+                     human_bytes(static_cast<double>(given.available_memory)) + " of memory are free",
                      "end other programs; millrace estimate RECIPE says what a run takes"});
   }
   if (given.address_space) {
-    found.push_back({false, "address_space",
+    found.push_back({false, "memory", "address_space",
                      "the address space is limited to " + human_bytes(static_cast<double>(*given.address_space)) + " (ulimit -v)",
                      "libraries reserve far more than they use: ulimit -v unlimited"});
+  }
+}
+
+void about_neighbours(const MachineView& machine, std::vector<Finding>& found) {
+  if (machine.busy_cores > kBusyCores * std::max(machine.cpu.physical_cores, 1)) {
+    found.push_back({false, "others", "neighbours",
+                     "other programs use " + significant(machine.busy_cores, 2) + " cores" +
+                         (machine.busiest.empty() ? "" : ", most of it " + machine.busiest),
+                     "wait for them, end them, or give the run cores of its own (taskset, the batch system)"});
+  }
+  if (machine.mhz && machine.most_mhz && *machine.mhz < kThrottled * *machine.most_mhz) {
+    found.push_back(
+        {false, "clock", "clock_low",
+         "a core at work runs at " + significant(*machine.mhz, 3) + " of " + significant(*machine.most_mhz, 3) + " MHz",
+         "look at heat, power limits and the governor (cpupower frequency-info)"});
+  }
+  if (machine.open_files && *machine.open_files < kFewFiles) {
+    found.push_back({false, "open files", "open_files", "this process may open " + std::to_string(*machine.open_files) + " files",
+                     "ulimit -n 1024: readers keep the files of a data set open"});
   }
 }
 
@@ -66,11 +100,12 @@ std::vector<Finding> findings_of(const MachineView& machine) {
   std::vector<Finding> found;
   about_folders(machine, found);
   if (machine.grants.has_nvidia_gpu && !machine.cuda.empty()) {
-    found.push_back({false, "gpu_unused", "the machine has an NVIDIA GPU that is not used: " + machine.cuda,
+    found.push_back({false, "GPU", "gpu_unused", "the machine has an NVIDIA GPU that is not used: " + machine.cuda,
                      "runs use the CPU; a driver and the plugin libmillrace_cuda.so beside the program are what a GPU needs"});
   }
   about_cores(machine, found);
   about_memory(machine, found);
+  about_neighbours(machine, found);
   std::ranges::stable_sort(found, {}, [](const Finding& finding) { return !finding.stops_runs; });
   return found;
 }

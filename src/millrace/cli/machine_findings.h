@@ -16,6 +16,7 @@ struct FolderRoom {
   std::filesystem::path path;
   std::uint64_t free_bytes = 0;
   bool is_writable = true;
+  std::optional<double> write_rate = {}, read_rate = {};  // bytes a second: to the disk, from it; not measured of all folders
 };
 
 // All that findings are made of.
@@ -25,10 +26,15 @@ struct MachineView {
   std::string cuda;  // why no GPU is used; "" = one is
   std::string asked_instructions;
   std::vector<FolderRoom> folders;
+  double busy_cores = 0;                          // of other programs
+  std::string busiest;                            // "python3 (4711) 1.9 cores"; "" = nobody is
+  std::optional<double> mhz = {}, most_mhz = {};  // of a core at work, and what it could do
+  std::optional<std::uint64_t> open_files = {};   // ulimit -n; nullopt: no limit
 };
 
 struct Finding {
   bool stops_runs = false;  // else runs are slower or smaller than they could be
+  std::string row;          // of the table of the machine that it is about: "memory"
   std::string id, what, next;
 };
 // In the order of their weight.

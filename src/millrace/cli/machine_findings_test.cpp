@@ -38,6 +38,21 @@ TEST(MachineFindings, EachComesOfItsCauseAlone) {
   const std::vector<Case> cases = {
       {"folder_read_only", [](MachineView& m) { m.folders[0].is_writable = false; }, "cache folder can't be written to: /c"},
       {"disk_low", [](MachineView& m) { m.folders[0].free_bytes = kGigabyte; }, "1.0 GB are free in the cache folder"},
+      {"disk_slow", [](MachineView& m) { m.folders[0].write_rate = 2e6; }, "the cache folder takes 2.0 MB a second"},
+      {"disk_slow", [](MachineView& m) { m.folders[0].read_rate = 2e6; }, "the cache folder gives 2.0 MB a second"},
+      {"neighbours",
+       [](MachineView& m) {
+         m.busy_cores = 3;
+         m.busiest = "cc1plus (7) 2 cores";
+       },
+       "use 3 cores, most of it cc1plus"},
+      {"clock_low",
+       [](MachineView& m) {
+         m.mhz = 800;
+         m.most_mhz = 3600;
+       },
+       "at 800 of 3600 MHz"},
+      {"open_files", [](MachineView& m) { m.open_files = 64; }, "may open 64 files"},
       {"gpu_unused", [](MachineView& m) { m.grants.has_nvidia_gpu = true; }, "not used: no NVIDIA driver"},
       {"cpu_quota", [](MachineView& m) { m.grants.cpu_quota = 1.5; }, "the time of 1.5 of 8 CPUs"},
       {"cpu_affinity", [](MachineView& m) { m.grants.allowed_cpus = 1; }, "1 CPU of the machine's 8"},
@@ -54,6 +69,16 @@ TEST(MachineFindings, EachComesOfItsCauseAlone) {
     EXPECT_THAT(found[0].what, testing::HasSubstr(row.said));
     EXPECT_FALSE(found[0].next.empty());
   }
+}
+
+TEST(MachineFindings, AWholeMachineHasNone) {
+  MachineView machine = whole_machine();
+  machine.cpu.physical_cores = 8;
+  machine.busy_cores = 0.5;
+  machine.mhz = machine.most_mhz = 3600;
+  machine.open_files = 1024;
+  machine.folders[0].write_rate = machine.folders[0].read_rate = 1e9;
+  EXPECT_TRUE(findings_of(machine).empty());
 }
 
 TEST(MachineFindings, WhatStopsRunsComesFirst) {

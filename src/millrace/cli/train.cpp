@@ -1,10 +1,13 @@
+#include "millrace/base/format.h"
 #include "millrace/base/signals.h"
 #include "millrace/cli/batch_size.h"
 #include "millrace/cli/command.h"
 #include "millrace/cli/command_config.h"
+#include "millrace/cli/ledger.h"
 #include "millrace/cli/recipe_help.h"
 #include "millrace/cli/report_page.h"
 #include "millrace/cli/text.h"
+#include "millrace/device/device.h"
 #include "millrace/train/run.h"
 
 namespace millrace::cli {
@@ -41,6 +44,16 @@ void leave_report(const std::filesystem::path& run, telemetry::Console& console)
   }
 }
 
+// What a run gained that followed the doctor's advice to an earlier run beside it.
+void note_remedy(const std::filesystem::path& run, telemetry::Console& console) {
+  std::optional<LedgerLine> line = followed_remedy(run);
+  if (!line) return;
+  line->cpu = device::cpu_info().name;
+  write_down(*line);
+  console.line("doctor " + line->setting + " gained " + percent(line->measured) + " of the time; " + percent(line->expected) +
+               " was expected (" + line->finding + ")");
+}
+
 int run_train(const Invocation& call) {
   Arguments arguments(call.words);
   const Entry& entry = take_recipe(arguments, call.recipes, "train");
@@ -64,7 +77,10 @@ int run_train(const Invocation& call) {
   if (trains) install_signal_handlers();
   if (request.looks != Looks::plan) choose_batch_size(request);
   const RunOutcome outcome = run_training(request);
-  if (trains && !outcome.run_folder.empty()) leave_report(outcome.run_folder, console);
+  if (trains && !outcome.run_folder.empty()) {
+    note_remedy(outcome.run_folder, console);
+    leave_report(outcome.run_folder, console);
+  }
   if (!trains && console.has_failed()) throw output_error();
   if (json && trains) print_json(outcome.summary);
   return outcome.exit_code;

@@ -1,0 +1,355 @@
+#include "millrace/doctor/tuner.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+
+#include "millrace/base/format.h"
+#include "millrace/base/median.h"
+
+namespace millrace::doctor {
+namespace {
+
+constexpr double kBusy = 0.1;          // ShortRun::others from which a pair says nothing
+constexpr int kMostBusy = 3;           // such pairs before a candidate is given up
+constexpr std::size_t kMostPairs = 6;  // that count
+constexpr double kClear = 0.35;        // logarithm of a ratio at which one pair is enough, either way
+constexpr double kNoise = 0.05;        // of the logarithm of a ratio, before a search has seen its own; it weighs as three pairs
+constexpr double kNoisePairs = 3;
+constexpr double kProof = 2.7, kDisproof = 1.5;  // standard errors; more for proof, since it is looked for after each pair
+constexpr double kTryAgain = 1.2;      // when a run has become so much faster, something else holds it back: try all again
+constexpr double kWithoutProof = 0.5;  // part of what the accounts leave to gain that is expected without a finding
+
+using Words = std::vector<std::string>;
+
+std::optional<std::int64_t> number(const std::string& text) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+Words to_auto(const std::string& now) { return now == "auto" ? Words{} : Words{"auto"}; }
+
+Words times(const std::string& now, std::initializer_list<std::int64_t> factors, std::int64_t most = std::int64_t{1} << 40) {
+  const auto value = number(now);
+  Words words;
+  if (!value || *value <= 0) return words;
+  for (const std::int64_t factor : factors) {
+    if (*value * factor <= most) words.push_back(std::to_string(*value * factor));
+  }
+  return words;
+}
+
+Words readers(const std::string& now) {
+  const auto value = number(now);
+  if (!value) return {"2", "4"};
+  return {"auto", std::to_string(std::max<std::int64_t>(2, 2 * *value))};
+}
+
+Words caches(const std::string& now) {
+  if (now == "auto") return {"disk"};
+  return now == "off" ? Words{"auto", "disk"} : Words{"auto"};
+}
+
+Words one(const std::string& now) { return number(now).value_or(1) > 1 ? Words{"1"} : Words{}; }
+Words blocks(const std::string& now) { return now == "auto" || now == "none" || now.empty() ? Words{} : Words{"none"}; }
+Words formats(const std::string& now) { return now == "fp32" ? Words{"bf16"} : Words{}; }
+Words larger(const std::string& now) { return times(now, {2, 4}); }
+Words deeper(const std::string& now) { return times(now, {4}, 64); }
+Words seldom(const std::string& now) { return times(now, {10}); }
+Words nothing(const std::string& now) { return now.empty() || now == "[]" ? Words{} : Words{"[]"}; }
+
+// A key that may be set, what part of which accounts it can save at most, and the values to try.
+struct Knob {
+  std::string_view key;
+  std::string_view accounts;  // with blanks between them
+  double most = 1;
+  std::string_view needs;
+  Words (*values)(const std::string& now);
+};
+constexpr std::string_view kStep = "forward backward optimizer prepare";
+constexpr std::array kKnobs = {
+    Knob{"data.workers", "data_wait", 1, "", readers},
+    Knob{"data.cache", "data_wait", 1, "", caches},
+    Knob{"data.prefetch", "data_wait", 0.5, "", deeper},
+    Knob{"device.threads", kStep, 0.75, "", to_auto},
+    Knob{"device.layout", kStep, 0.5, "", to_auto},
+    Knob{"device.kernels", kStep, 0.5, "", to_auto},
+    Knob{"train.off", "forward backward optimizer prepare data_wait", 0.75, "", nothing},
+    Knob{"optim.fused", "optimizer", 1, "", to_auto},
+    Knob{"memory.recompute", "backward", 0.5, "", blocks},
+    Knob{"memory.micro_batches", kStep, 0.5, "", one},
+    Knob{"log.every", "log metrics", 1, "", seldom},
+    Knob{"snapshot.every_steps", "snapshot", 1, "", seldom},
+    Knob{"snapshot.every_epochs", "snapshot", 1, "", seldom},
+    Knob{"precision.dtype", "forward backward", 0.6, "precision", formats},
+    Knob{"data.batch_size", kStep, 0.5, "batch_size", larger},
+};
+
+const std::set<std::string> kWaits = {"data.workers", "data.cache", "data.prefetch"};
+
+double share_of(const ShortRun& run, std::string_view accounts) {
+  double sum = 0;
+  for (std::size_t at = 0; at <= accounts.size();) {
+    const std::size_t end = std::min(accounts.find(' ', at), accounts.size());
+    const auto share = run.shares.find(std::string(accounts.substr(at, end - at)));
+    if (share != run.shares.end()) sum += share->second;
+    at = end + 1;
+  }
+  return sum;
+}
+
+Settings with(Settings settings, const Settings& more) {
+  for (const auto& [key, value] : more) settings[key] = value;
+  return settings;
+}
+
+double mean_of(const std::vector<double>& values) {
+  double sum = 0;
+  for (const double value : values) sum += value;
+  return sum / static_cast<double>(values.size());
+}
+
+// By the logarithms of the ratios and the standard deviation of one of them: kept or not when so many standard errors say so.
+std::optional<Trial::Verdict> verdict_of(const std::vector<double>& logs, double deviation, double worth) {
+  const double least = std::log(1 + worth), mean = mean_of(logs);
+  const double error = deviation / std::sqrt(static_cast<double>(logs.size()));
+  if (logs.size() == 1 && std::abs(mean) < std::max(kClear, 4 * error)) return std::nullopt;
+  if (mean >= least && mean > kProof * error) return Trial::Verdict::kept;
+  if (mean + kDisproof * error < least || logs.size() >= kMostPairs) return Trial::Verdict::no_gain;
+  return std::nullopt;
+}
+
+Json to_json(const ShortRun& run) {
+  return {{"seconds", run.seconds}, {"others", run.others}, {"shares", run.shares}, {"findings", to_json(run.findings)}};
+}
+
+Finding finding_of(const Json& json) {
+  Finding finding;
+  finding.id = json.value("id", "");
+  finding.what = json.value("what", "");
+  finding.key = json.value("key", "");
+  finding.value = json.value("value", "");
+  if (json.contains("gain"))
+    finding.gain = Gain{json.value("gain", 0.0), json.value("gain_low", 0.0), json.value("gain_high", 0.0)};
+  return finding;
+}
+
+ShortRun short_run_of(const Json& json) {
+  ShortRun run;
+  run.seconds = json.at("seconds");
+  run.others = json.at("others");
+  run.shares = json.at("shares").get<std::map<std::string, double>>();
+  for (const Json& each : json.at("findings")) run.findings.push_back(finding_of(each));
+  return run;
+}
+
+constexpr std::array<std::string_view, 5> kVerdicts = {"kept", "no gain", "failed", "busy machine", "not allowed"};
+
+Trial trial_of(const Json& json) {
+  Trial trial;
+  trial.candidate = {.set = json.at("set").get<Settings>(),
+                     .expected = json.at("expected"),
+                     .finding = json.at("finding"),
+                     .needs = json.at("needs")};
+  const std::string verdict = json.at("verdict");
+  trial.verdict = static_cast<Trial::Verdict>(std::ranges::find(kVerdicts, verdict) - kVerdicts.begin());
+  trial.ratio = json.at("ratio");
+  trial.least = json.at("least");
+  trial.most = json.at("most");
+  trial.pairs = json.at("pairs");
+  trial.others = json.at("others");
+  trial.hidden = json.at("hidden");
+  trial.failure = json.at("failure");
+  return trial;
+}
+
+}  // namespace
+
+Tuner::Tuner(Settings config, TunerOptions options, Runner run)
+    : config_(std::move(config)), options_(std::move(options)), run_(std::move(run)), first_(run_({})), now_(first_) {}
+
+Tuner::Tuner(Settings config, TunerOptions options, Runner run, const Json& state)
+    : config_(std::move(config)),
+      kept_(state.at("kept").get<Settings>()),
+      options_(std::move(options)),
+      run_(std::move(run)),
+      first_(short_run_of(state.at("first"))),
+      now_(short_run_of(state.at("now"))),
+      noise_squares_(state.at("noise_squares")),
+      noise_count_(state.at("noise_count")) {
+  for (const Json& each : state.at("trials")) trials_.push_back(trial_of(each));
+}
+
+std::vector<std::string> Tuner::keys() {
+  std::vector<std::string> keys = {"optim.accumulate"};
+  for (const Knob& knob : kKnobs) keys.emplace_back(knob.key);
+  return keys;
+}
+
+std::vector<Candidate> Tuner::candidates() const {
+  const Settings now = with(config_, kept_);
+  const auto value_of = [&](const std::string& key) {
+    const auto found = now.find(key);
+    return found == now.end() ? std::string() : found->second;
+  };
+  std::vector<Candidate> all;
+  for (const Knob& knob : kKnobs) {
+    const std::string key(knob.key);
+    if (!now.contains(key)) continue;
+    for (const Finding& finding : now_.findings) {
+      if (finding.key != key || !finding.gain || finding.value == value_of(key)) continue;
+      all.push_back({{{key, finding.value}}, finding.gain->likely, finding.id, std::string(knob.needs)});
+    }
+    const double expected = kWithoutProof * knob.most * share_of(now_, knob.accounts);
+    for (const std::string& value : knob.values(value_of(key))) {
+      const Settings set = {{key, value}};
+      if (std::ranges::none_of(all, [&](const Candidate& each) { return each.set == set; }))
+        all.push_back({set, expected, "", std::string(knob.needs)});
+    }
+  }
+  const auto cut = number(value_of("optim.accumulate")), rows = number(value_of("data.batch_size"));
+  if (cut && rows && *cut > 1) {  // the same global batch in one piece; a batch norm sees other statistics
+    all.push_back({{{"optim.accumulate", "1"}, {"data.batch_size", std::to_string(*rows * *cut)}},
+                   kWithoutProof * share_of(now_, kStep) / 2,
+                   "",
+                   "accumulation"});
+  }
+  add_joint(all);
+  std::ranges::stable_sort(all, std::ranges::greater(), &Candidate::expected);
+  return all;
+}
+
+// A faster step gains nothing where the next batch is not there in time: with what has the batch there earlier it may.
+void Tuner::add_joint(std::vector<Candidate>& all) const {
+  std::vector<Settings> earlier;
+  for (const Candidate& each : all) {
+    if (each.set.size() == 1 && kWaits.contains(each.set.begin()->first)) earlier.push_back(each.set);
+  }
+  const std::size_t alone = all.size();
+  for (const Trial& trial : trials_) {
+    if (trial.verdict != Trial::Verdict::no_gain || trial.hidden < options_.worth) continue;
+    for (std::size_t i = 0; i < alone; ++i) {
+      if (all[i].set != trial.candidate.set) continue;  // else it is no candidate any more
+      for (const Settings& batch : earlier) all.push_back({with(all[i].set, batch), trial.hidden, "", all[i].needs});
+    }
+  }
+}
+
+bool Tuner::to_try(const Candidate& candidate) const {
+  // Half of what may be gained has to be worth it: it is seldom more.
+  if (candidate.expected < options_.worth / 2) return false;
+  double faster = 1;  // since the trial
+  for (auto trial = trials_.rbegin(); trial != trials_.rend(); ++trial) {
+    if (trial->candidate.set == candidate.set) return trial->verdict == Trial::Verdict::no_gain && faster >= kTryAgain;
+    if (trial->verdict == Trial::Verdict::kept) faster *= trial->ratio;
+  }
+  return true;
+}
+
+double Tuner::deviation() const {
+  return std::sqrt((kNoisePairs * kNoise * kNoise + noise_squares_) / (kNoisePairs + noise_count_));
+}
+
+void Tuner::judge(Trial& trial) {
+  std::vector<double> logs, seconds;
+  ShortRun last;
+  int busy = 0;
+  while (true) {
+    const bool candidate_first = (static_cast<int>(logs.size()) + busy) % 2 == 1;
+    ShortRun before, after;
+    if (!candidate_first) before = run_(kept_);
+    after = run_(with(kept_, trial.candidate.set));
+    if (!after.failure.empty()) {
+      trial.verdict = Trial::Verdict::failed;
+      trial.failure = after.failure;
+      return;
+    }
+    if (candidate_first) before = run_(kept_);
+    trial.others = std::max({trial.others, before.others, after.others});
+    if (std::max(before.others, after.others) > kBusy || !before.failure.empty()) {
+      if (++busy < kMostBusy) continue;
+      trial.verdict = Trial::Verdict::busy;
+      return;
+    }
+    logs.push_back(std::log(before.seconds / after.seconds));
+    seconds.push_back(after.seconds);
+    last = after;
+    trial.hidden = share_of(after, "data_wait") - share_of(before, "data_wait");
+    const auto verdict = verdict_of(logs, deviation(), options_.worth);
+    if (!verdict) continue;
+    trial.verdict = *verdict;
+    break;
+  }
+  const double mean = mean_of(logs);
+  for (const double each : logs) noise_squares_ += (each - mean) * (each - mean);
+  noise_count_ += static_cast<double>(logs.size() - 1);
+  trial.pairs = static_cast<int>(logs.size());
+  trial.ratio = std::exp(mean);
+  trial.least = std::exp(std::ranges::min(logs));
+  trial.most = std::exp(std::ranges::max(logs));
+  if (trial.verdict != Trial::Verdict::kept) return;
+  kept_ = with(kept_, trial.candidate.set);
+  now_ = last;
+  now_.seconds = median(seconds);
+}
+
+std::optional<Trial> Tuner::next() {
+  for (const Candidate& candidate : candidates()) {
+    if (!to_try(candidate)) continue;
+    Trial trial{.candidate = candidate};
+    if (!candidate.needs.empty() && !options_.allowed.contains(candidate.needs)) {
+      trial.verdict = Trial::Verdict::not_allowed;
+    } else if (!options_.has_time()) {
+      out_of_time_ = true;
+      return std::nullopt;
+    } else {
+      judge(trial);
+    }
+    trials_.push_back(trial);
+    return trial;
+  }
+  return std::nullopt;
+}
+
+double Tuner::speedup() const {
+  double product = 1;
+  for (const Trial& trial : trials_) product *= trial.verdict == Trial::Verdict::kept ? trial.ratio : 1;
+  return product;
+}
+
+Json Tuner::state() const {
+  Json state = {{"kept", kept_},
+                {"first", to_json(first_)},
+                {"now", to_json(now_)},
+                {"noise_squares", noise_squares_},
+                {"noise_count", noise_count_},
+                {"trials", Json::array()}};
+  for (const Trial& trial : trials_) state["trials"].push_back(to_json(trial));
+  return state;
+}
+
+std::string text_of(const Settings& settings) {
+  return joined(settings, " ", [](const auto& setting) { return setting.first + "=" + setting.second; });
+}
+
+std::string_view word_of(Trial::Verdict verdict) noexcept { return kVerdicts[static_cast<std::size_t>(verdict)]; }
+
+Json to_json(const Trial& trial) {
+  return {{"set", trial.candidate.set},
+          {"expected", trial.candidate.expected},
+          {"finding", trial.candidate.finding},
+          {"needs", trial.candidate.needs},
+          {"verdict", word_of(trial.verdict)},
+          {"ratio", trial.ratio},
+          {"least", trial.least},
+          {"most", trial.most},
+          {"pairs", trial.pairs},
+          {"others", trial.others},
+          {"hidden", trial.hidden},
+          {"failure", trial.failure}};
+}
+
+}  // namespace millrace::doctor

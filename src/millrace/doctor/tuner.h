@@ -1,0 +1,92 @@
+// A search for the values of a config that make its run faster. Each candidate is measured in short runs, in turns with the best
+// so far, in the order of the gain to expect; the runs themselves are the caller's.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "millrace/base/json.h"
+#include "millrace/doctor/finding.h"
+
+namespace millrace::doctor {
+
+using Settings = std::map<std::string, std::string>;  // dotted key -> value, as a flag has it
+
+// What a short run showed.
+struct ShortRun {
+  double seconds = 0;                    // of the loop for a sample, without validations
+  double others = 0;                     // part of the time in which other programs had the cores
+  std::map<std::string, double> shares;  // of the loop, by account
+  std::vector<Finding> findings;
+  std::string failure;  // why it ended early; "" = it did not
+};
+using Runner = std::function<ShortRun(const Settings& changed)>;
+
+struct Candidate {
+  Settings set;
+  double expected = 0;  // part of the time that may go: by the doctor's finding, else half of what the accounts leave to gain
+  std::string finding;  // its id; "" = the accounts alone speak for it
+  std::string needs;    // the word that allows it, since it makes another training: "precision"; "" = it does not
+};
+
+struct Trial {
+  enum class Verdict { kept, no_gain, failed, busy, not_allowed };
+  Candidate candidate;
+  Verdict verdict = Verdict::no_gain;
+  double ratio = 0, least = 0, most = 0;  // of speeds, with to without: mean and range of the pairs
+  int pairs = 0;
+  double others = 0;    // as in ShortRun, the most
+  double hidden = 0;    // part of the time by which waiting for data grew with it
+  std::string failure;  // of a run with the candidate
+  [[nodiscard]] double gain() const { return ratio > 0 ? 1 - 1 / ratio : 0; }  // part of the time that went
+};
+
+struct TunerOptions {
+  std::set<std::string> allowed;  // words of Candidate::needs
+  double worth = 0.03;            // gain in speed below which a candidate is not kept, nor tried when no more can be had
+  std::function<bool()> has_time = [] { return true; };  // for another pair of runs
+};
+
+// One thread's.
+class Tuner {
+ public:
+  // `config`: what the run has now, of each key in keys(). A first run is made at once; ShortRun::failure of it is the caller's
+  // to look at before next().
+  Tuner(Settings config, TunerOptions options, Runner run);
+  Tuner(Settings config, TunerOptions options, Runner run, const Json& state);  // goes on from state()
+
+  [[nodiscard]] static std::vector<std::string> keys();  // that it may set
+  std::optional<Trial> next();                           // nullopt: nothing is left, or no time
+  [[nodiscard]] bool out_of_time() const noexcept { return out_of_time_; }
+  [[nodiscard]] const Settings& kept() const noexcept { return kept_; }
+  [[nodiscard]] const ShortRun& first() const noexcept { return first_; }
+  [[nodiscard]] const ShortRun& now() const noexcept { return now_; }
+  [[nodiscard]] const std::vector<Trial>& trials() const noexcept { return trials_; }
+  [[nodiscard]] std::vector<Candidate> candidates() const;  // for the run as it is now, the greatest gain first
+  [[nodiscard]] double speedup() const;                     // product of the ratios that were kept
+  [[nodiscard]] Json state() const;
+
+ private:
+  void add_joint(std::vector<Candidate>& all) const;
+  [[nodiscard]] bool to_try(const Candidate& candidate) const;
+  void judge(Trial& trial);
+  [[nodiscard]] double deviation() const;  // of the logarithm of a ratio: of all pairs so far
+
+  Settings config_, kept_;
+  TunerOptions options_;
+  Runner run_;
+  ShortRun first_, now_;
+  std::vector<Trial> trials_;
+  double noise_squares_ = 0, noise_count_ = 0;  // of those logarithms within their trials
+  bool out_of_time_ = false;
+};
+
+[[nodiscard]] std::string text_of(const Settings& settings);              // "data.workers=2 data.cache=ram"
+[[nodiscard]] std::string_view word_of(Trial::Verdict verdict) noexcept;  // "kept", "no gain"
+[[nodiscard]] Json to_json(const Trial& trial);
+
+}  // namespace millrace::doctor
