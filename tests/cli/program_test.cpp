@@ -28,8 +28,8 @@ void expect_golden(const std::string& name, const std::string& text) {
   EXPECT_EQ(text, read_text(file)) << "if the new text is right: MILLRACE_UPDATE_GOLDEN=1 millrace_program_test writes " << name;
 }
 
-const std::vector<std::string> kCommands = {"train", "predict", "eval",  "export",    "import", "inspect", "show",   "runs",
-                                            "list",  "config",  "bench", "make-data", "new",    "doctor",  "compare"};
+const std::vector<std::string> kCommands = {"train", "predict", "eval",  "export",    "import", "inspect", "show",    "runs",
+                                            "list",  "config",  "bench", "make-data", "new",    "doctor",  "compare", "tune"};
 
 TEST(Help, Top) {
   const Result result = millrace({"--help"});
@@ -72,7 +72,14 @@ TEST(Doctor, SaysWhatTheMachineIs) {
   EXPECT_EQ(result.exit_code, 0) << result.out;
   for (const char* row : {"Millrace ", "CPU ", "instructions ", "cores ", "memory ", "GPU ", "current folder ", "cache folder "})
     EXPECT_THAT(result.out, HasSubstr(row));
+  for (const char* row : {"matrix product ", "3-d convolution ", "clock ", "others ", "open files "})
+    EXPECT_THAT(result.out, HasSubstr(row));
   const Json report = Json::parse(millrace({"doctor", "--json"}).out);
+  for (const auto& [row, level] : report["levels"].items()) {
+    EXPECT_THAT(level.get<std::string>(), testing::AnyOf("pass", "warn")) << row;
+    EXPECT_TRUE(report["machine"].contains(row));
+  }
+  for (const Json& finding : report["findings"]) EXPECT_EQ(report["levels"][finding["row"].get<std::string>()], "warn");
   EXPECT_TRUE(report["findings"].is_array());
   EXPECT_THAT(report["machine"]["GPU"].get<std::string>(), testing::Not(testing::IsEmpty()));
   EXPECT_EQ(millrace({"doctor", "cosmology"}).exit_code, 2);

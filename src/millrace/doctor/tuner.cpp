@@ -11,11 +11,12 @@
 namespace millrace::doctor {
 namespace {
 
-constexpr double kBusy = 0.1;          // ShortRun::others from which a pair says nothing
-constexpr int kMostBusy = 3;           // such pairs before a candidate is given up
-constexpr std::size_t kMostPairs = 6;  // that count
-constexpr double kClear = 0.35;        // logarithm of a ratio at which one pair is enough, either way
-constexpr double kNoise = 0.05;        // of the logarithm of a ratio, before a search has seen its own; it weighs as three pairs
+constexpr double kBusy = 0.1;                             // ShortRun::others from which a pair says nothing
+constexpr int kMostBusy = 3;                              // such pairs before a candidate is given up
+constexpr std::size_t kMostPairs = 6, kMostOfLittle = 3;  // that count; of a candidate that is expected to gain little
+constexpr double kLittle = 0.1;
+constexpr double kClear = 0.35;  // logarithm of a ratio at which one pair is enough, either way
+constexpr double kNoise = 0.05;  // of the logarithm of a ratio, before a search has seen its own; it weighs as three pairs
 constexpr double kNoisePairs = 3;
 constexpr double kProof = 2.7, kDisproof = 1.5;  // standard errors; more for proof, since it is looked for after each pair
 constexpr double kTryAgain = 1.2;      // when a run has become so much faster, something else holds it back: try all again
@@ -113,12 +114,13 @@ double mean_of(const std::vector<double>& values) {
 }
 
 // By the logarithms of the ratios and the standard deviation of one of them: kept or not when so many standard errors say so.
-std::optional<Trial::Verdict> verdict_of(const std::vector<double>& logs, double deviation, double worth) {
+std::optional<Trial::Verdict> verdict_of(const std::vector<double>& logs, double deviation, double worth,
+                                         std::size_t most_pairs) {
   const double least = std::log(1 + worth), mean = mean_of(logs);
   const double error = deviation / std::sqrt(static_cast<double>(logs.size()));
   if (logs.size() == 1 && std::abs(mean) < std::max(kClear, 4 * error)) return std::nullopt;
   if (mean >= least && mean > kProof * error) return Trial::Verdict::kept;
-  if (mean + kDisproof * error < least || logs.size() >= kMostPairs) return Trial::Verdict::no_gain;
+  if (mean + kDisproof * error < least || logs.size() >= most_pairs) return Trial::Verdict::no_gain;
   return std::nullopt;
 }
 
@@ -257,6 +259,7 @@ void Tuner::judge(Trial& trial) {
   std::vector<double> logs, seconds;
   ShortRun last;
   int busy = 0;
+  const std::size_t most_pairs = trial.candidate.expected < kLittle ? kMostOfLittle : kMostPairs;
   while (true) {
     const bool candidate_first = (static_cast<int>(logs.size()) + busy) % 2 == 1;
     ShortRun before, after;
@@ -278,7 +281,7 @@ void Tuner::judge(Trial& trial) {
     seconds.push_back(after.seconds);
     last = after;
     trial.hidden = share_of(after, "data_wait") - share_of(before, "data_wait");
-    const auto verdict = verdict_of(logs, deviation(), options_.worth);
+    const auto verdict = verdict_of(logs, deviation(), options_.worth, most_pairs);
     if (!verdict) continue;
     trial.verdict = *verdict;
     break;
