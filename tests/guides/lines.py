@@ -41,7 +41,7 @@ class Place:
         (folder / "bin" / "python").symlink_to(sys.executable)  # guides say python, Debian python3
         for script in RECIPES.glob("*/scripts/**/*"):
             if script.is_file():
-                target = folder / script.relative_to(next(p for p in script.parents if p.name == "scripts"))
+                target = folder / script.relative_to([p for p in script.parents if p.name == "scripts"][-1])
                 target.parent.mkdir(exist_ok=True)
                 shutil.copy2(script, target)
 
@@ -109,6 +109,9 @@ def image_pairs(place):
         (quick + " --preset smoke --data photographs", 0,
          ["cudnn_benchmark: how a layer is computed is tried", "step 1  memory ", "step 2  memory ", "done at step 2"]),
         ("python training/main.py --amp_dtype bf16 --cudnn_benchmark true --gpu_log_interval 100", 2, ["has no input"]),
+        ("python tools/gpu_check.py", 0, ["runs: ", " doctor", "CPU", "GPU"]),
+        ("python scripts/verify_gpu_setup.py || test $? = 3", 0,  # 3: without a GPU, or beside other programs
+         ["runs: ", "doctor image_pairs --verify", "environment", "hardware", "training step 2", "ready to train: "]),
     ]
 
 

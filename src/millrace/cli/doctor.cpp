@@ -1,20 +1,17 @@
-#include <sys/resource.h>
-#include <unistd.h>
-
 #include <algorithm>
 
 #include "millrace/base/format.h"
-#include "millrace/base/instructions.h"
 #include "millrace/cli/arguments.h"
 #include "millrace/cli/command.h"
 #include "millrace/cli/doctor_run.h"
+#include "millrace/cli/doctor_verify.h"
 #include "millrace/cli/ledger.h"
 #include "millrace/cli/machine_findings.h"
+#include "millrace/cli/machine_look.h"
 #include "millrace/cli/machine_speed.h"
 #include "millrace/cli/text.h"
 #include "millrace/cli/version.h"
 #include "millrace/kernels/kernels.h"
-#include "millrace/train/assembly.h"
 #include "millrace/train/session.h"
 
 namespace millrace::cli {
@@ -27,53 +24,18 @@ to expect, the greatest first. It only looks; docs/doctor.md explains each findi
 Without a folder: what this machine is, what of it a run may use, and what stands in the way of its full speed; each line passes,
 warns or fails. It measures a few seconds: the disks of the current and the cache folder, number formats, what others do.
 
+With a recipe and --verify: whether training would work here, before the night it runs. It sets the run up as train does and makes
+steps of it: where weights and batches are, the number format, every callback, what two steps moved, memory, how busy the device
+is. It writes no run. Exit code 0 when each check passes, 3 when one warns (no GPU, where device.name=auto, is a warning), 1 when
+one fails.
+
+  RECIPE --verify       what comes after it, FILE, --preset, --data, --off, --section.key=VALUE, is as in train
   --json                as JSON
   --self                what remedies gained here beside what the doctor had expected
   --strict              exit code 3 when the run died or there is something to mend
 
 Exit code 1 when something of the machine would stop a run, else 0, with or without a GPU.
 )";
-
-FolderRoom room_of(const std::string& what, std::filesystem::path path) {
-  std::error_code error;
-  // A folder that is not there yet is made in the nearest one that is.
-  std::filesystem::path there = std::filesystem::absolute(path, error);
-  while (!std::filesystem::exists(there, error) && there.has_relative_path()) there = there.parent_path();
-  const auto space = std::filesystem::space(there, error);
-  return {.what = what,
-          .path = std::move(path),
-          .free_bytes = error ? 0 : space.available,
-          .is_writable = ::access(there.c_str(), W_OK | X_OK) == 0};
-}
-
-std::optional<std::uint64_t> open_files_limit() {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return std::nullopt;
-  return limit.rlim_cur;
-}
-
-MachineView look() {
-  MachineView machine{.cpu = device::cpu_info(),
-                      .grants = device::grants(),
-                      .cuda = "",
-                      .asked_instructions = asked_instructions(),
-                      .folders = {}};
-  if (device::cuda(&machine.cuda) != nullptr) machine.cuda.clear();
-  machine.folders = {room_of("current folder", "."), room_of("cache folder", cache_folder())};
-  for (FolderRoom& folder : machine.folders) {
-    const auto rates = measure_disk(folder.path);
-    if (!rates) continue;
-    folder.write_rate = rates->write;
-    folder.read_rate = rates->read;
-  }
-  const Neighbourhood neighbours = watch_neighbours();
-  machine.busy_cores = neighbours.busy_cores;
-  machine.busiest = neighbours.busiest;
-  machine.mhz = neighbours.mhz;
-  machine.most_mhz = neighbours.most_mhz;
-  machine.open_files = open_files_limit();
-  return machine;
-}
 
 std::string instructions_text(const device::Cpu& cpu) {
   std::vector<std::string> sets;
@@ -183,12 +145,13 @@ int run_doctor(const Invocation& call) {
   const bool json = arguments.flag("json");
   const bool strict = arguments.flag("strict");
   const bool self = arguments.flag("self");
+  if (arguments.flag("verify")) return doctor_verify(call, std::move(arguments), json);
   const std::optional<std::string> run = arguments.positional();
   arguments.finish("doctor");
   if (self) return doctor_self(json);
   if (run) return doctor_run(*run, json ? DoctorOutput::json : DoctorOutput::text, strict);
   device::set_threads(device::cpu_info().physical_cores);
-  const MachineView machine = look();
+  const MachineView machine = look_at_machine(/*disks=*/true);
   const Rows rows = rows_of(machine);
   const std::vector<Finding> findings = findings_of(machine);
   if (json)
@@ -203,7 +166,7 @@ int run_doctor(const Invocation& call) {
 }  // namespace
 
 constinit const Command kDoctor = {.name = "doctor",
-                                   .arguments = "[RUN] [--self] [--json] [--strict]",
+                                   .arguments = "[RUN | RECIPE --verify] [--self] [--json] [--strict]",
                                    .summary = "what is wrong with a run, or with this machine, and what mending it would gain",
                                    .group = "Look at things",
                                    .help = kDoctorHelp,

@@ -36,10 +36,6 @@ std::string text_of(const std::filesystem::path& path, std::uint64_t most) {
 
 Json json_of(const std::filesystem::path& path) { return parse_shallow(text_of(path, 64ULL << 20U)); }
 
-std::string word(const Json& json, const char* key) {
-  return json.is_object() && json.contains(key) && json[key].is_string() ? json[key].get<std::string>() : "";
-}
-
 std::optional<double> number(const Json& json, const Json::json_pointer& place) {
   if (!json.is_object() || !json.contains(place) || !json.at(place).is_number()) return std::nullopt;
   const auto value = json.at(place).get<double>();
@@ -110,10 +106,10 @@ std::string verdict(const RunStory& run, bool named) {
   html += "</p>";
   if (found) html += "<ol>";
   for (const Json& finding : found ? run.findings : Json::array()) {
-    html += "<li><b>" + escaped(word(finding, "id")) + "</b>: " + escaped(word(finding, "what")) + ".<br>";
-    html += word(finding, "key").empty()
-                ? escaped(word(finding, "remedy"))
-                : "<code>--" + escaped(word(finding, "key")) + "=" + escaped(word(finding, "value")) + "</code>";
+    html += "<li><b>" + escaped(text_at(finding, "id")) + "</b>: " + escaped(text_at(finding, "what")) + ".<br>";
+    html += text_at(finding, "key").empty()
+                ? escaped(text_at(finding, "remedy"))
+                : "<code>--" + escaped(text_at(finding, "key")) + "=" + escaped(text_at(finding, "value")) + "</code>";
     if (const auto gain = number(finding, "/gain"_json_pointer)) {
       html += " <span class=\"gain\">about " + percent(*gain) + " less time</span>";
       const auto low = number(finding, "/gain_low"_json_pointer), high = number(finding, "/gain_high"_json_pointer);
@@ -177,7 +173,7 @@ std::string plan_html(const RunStory& run) {
   const Json plan = json_of(run.folder / run_files::kPlan);
   std::vector<std::vector<std::string>> rows = {{"what", "value", "why"}};
   for (const Json& choice : plan.is_array() ? plan : Json::array()) {
-    if (choice.is_object()) rows.push_back({word(choice, "option"), word(choice, "value"), word(choice, "reason")});
+    if (choice.is_object()) rows.push_back({text_at(choice, "option"), text_at(choice, "value"), text_at(choice, "reason")});
   }
   return report::table(rows);
 }
@@ -225,7 +221,7 @@ std::string config_html(const RunStory& run) {
   flatten(config["values"], "", values);
   std::vector<std::vector<std::string>> chosen = {{"key", "value", "from"}}, others = chosen;
   for (const auto& [key, value] : values) {
-    const std::string origin = config.contains("origins") ? word(config["origins"], key.c_str()) : "";
+    const std::string origin = config.contains("origins") ? text_at(config["origins"], key.c_str()) : "";
     (origin.empty() || origin == "default" ? others : chosen).push_back({key, value, origin});
   }
   std::string html = report::table(chosen);

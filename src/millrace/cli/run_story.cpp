@@ -31,10 +31,6 @@ std::string text_of(const std::filesystem::path& path) {
   }
 }
 
-std::string word(const Json& json, const char* key) {
-  return json.is_object() && json.contains(key) && json[key].is_string() ? json[key].get<std::string>() : "";
-}
-
 bool is_seconds(const Json& value) {
   return value.is_number() && std::isfinite(value.get<double>()) && value.get<double>() >= 0 && value.get<double>() < 1e12;
 }
@@ -51,7 +47,7 @@ std::vector<std::pair<std::string, double>> accounts_of(const RunStory& story) {
   if (story.summary.is_object()) add(story.summary.value("accounts", Json()), sums);
   if (sums.empty() && !story.processes.empty()) {
     for (const Json& line : story.processes.back()) {
-      if (word(line, "kind") == "step") add(line.value("accounts", Json()), sums);
+      if (text_at(line, "kind") == "step") add(line.value("accounts", Json()), sums);
     }
   }
   std::vector<std::pair<std::string, double>> accounts(sums.begin(), sums.end());
@@ -64,7 +60,7 @@ Json usable(const Json& findings) {
   if (!findings.is_array()) return {};
   Json some = Json::array();
   for (const Json& finding : findings) {
-    if (!word(finding, "id").empty() && !word(finding, "what").empty()) some.push_back(finding);
+    if (!text_at(finding, "id").empty() && !text_at(finding, "what").empty()) some.push_back(finding);
   }
   return some;
 }
@@ -74,8 +70,8 @@ Json findings_of(const RunStory& story) {
   Json latest;
   if (story.processes.empty()) return latest;
   for (const Json& line : story.processes.back()) {
-    if (word(line, "kind") == "step" && line.contains("accounts") && latest.is_null()) latest = Json::array();
-    if (word(line, "kind") == "findings" && line.contains("findings")) latest = usable(line["findings"]);
+    if (text_at(line, "kind") == "step" && line.contains("accounts") && latest.is_null()) latest = Json::array();
+    if (text_at(line, "kind") == "findings" && line.contains("findings")) latest = usable(line["findings"]);
   }
   return latest;
 }
@@ -107,8 +103,8 @@ RunStory read_story(const std::filesystem::path& folder) {
     story.state = {.id = "unknown", .text = "nothing is in its log.jsonl", .is_death = false};
   } else {
     const auto& lines = story.processes.back();
-    story.preset = word(lines.front(), "preset");
-    const bool ended = std::ranges::any_of(lines, [](const Json& line) { return word(line, "kind") == "end"; });
+    story.preset = text_at(lines.front(), "preset");
+    const bool ended = std::ranges::any_of(lines, [](const Json& line) { return text_at(line, "kind") == "end"; });
     if (ended) story.summary = parse_shallow(text_of(folder / run_files::kSummary));
     if (!story.summary.is_object()) story.summary = Json();
   }

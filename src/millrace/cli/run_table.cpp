@@ -165,6 +165,10 @@ std::vector<fs::path> branches_of(const fs::path& run) {
   return branches;
 }
 
+std::string text_at(const Json& json, const char* key) {
+  return json.is_object() && json.contains(key) && json[key].is_string() ? json[key].get<std::string>() : "";
+}
+
 bool is_running(const fs::path& folder) {
   const int descriptor = ::open((folder / "lock").c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (descriptor < 0) return false;

@@ -36,6 +36,8 @@ struct RunRow {
   [[nodiscard]] Json to_json() const;
 };
 
+// The text of a key; "" where there is none, or something else.
+[[nodiscard]] std::string text_at(const Json& json, const char* key);
 [[nodiscard]] bool is_running(const std::filesystem::path& folder);  // a process trains in it
 [[nodiscard]] bool is_run_folder(const std::filesystem::path& folder);
 // What a run left behind when it went on from an older snapshot: run folders below it, by name.

@@ -6,23 +6,17 @@
 #include <algorithm>
 #include <functional>
 
-#include "millrace/base/clock.h"
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
 #include "millrace/device/device.h"
 #include "millrace/device/tensor_memory.h"
+#include "millrace/measure/trial_step.h"
 #include "millrace/train/generator_state.h"
 #include "millrace/train/lighter.h"
-#include "millrace/train/micro_batches.h"
 #include "millrace/train/validation.h"
 
 namespace millrace {
 namespace {
-
-DataError no_batch() {
-  return DataError(
-      {"there is no batch to try a step with", "the training data", "give more samples, or set data.drop_last=false"});
-}
 
 // What a batch of `size` would come to by what `ran` took, where that is more than there is; else 0. A step may not simply be
 // tried then: an operation's scratch memory is taken without asking, and the system would end the process.
@@ -40,39 +34,6 @@ Json refused(std::uint64_t needed, const Json& ran) {
                          " of " + human_bytes(ran["limit_bytes"].get<double>())}};
 }
 
-// Everything of a step but its data, made without a file being written.
-void make_step(Assembly& run) {
-  run.make_recipe({.run_folder = {}, .new_files = {}, .cache_folder = cache_folder(), .writes = false});
-  run.make_loaders();
-  run.make_stepper();
-  run.decide();
-}
-
-struct TriedStep {
-  double seconds = 0;
-  std::int64_t rows = 0;
-};
-
-TriedStep try_step(Assembly& run, std::int64_t step) {
-  const double begin = steady_seconds();
-  TriedStep tried;
-  run.stepper().begin_step(step);
-  const std::int64_t accumulate = run.config().optim.accumulate;
-  for (std::int64_t i = 0; i < accumulate; ++i) {
-    auto host = run.loader().next();
-    if (!host) host = run.loader().next();  // the next epoch's
-    if (!host) break;
-    tried.rows += for_each_micro_batch(run.way(), std::move(*host), [&](const Batch& batch, bool only) {
-      const StepResult result = run.stepper().accumulate(batch, only && accumulate == 1);
-      (void)shown(result.losses[0]).item<double>();  // a device would still be busy
-    });
-  }
-  if (tried.rows == 0) throw no_batch();
-  run.stepper().update();
-  tried.seconds = steady_seconds() - begin;
-  return tried;
-}
-
 // A step, a validation batch and another step.
 Json try_whole_step(const AssemblyRequest& request) {
   Assembly run(request);
@@ -82,16 +43,16 @@ Json try_whole_step(const AssemblyRequest& request) {
   if (device.is_cpu() && !run.switches().on("memory_recovery")) limited.emplace(run.config().memory.limit);
   device::release_cached_memory(device);  // what a size tried before has left
   const std::uint64_t before = device::private_resident_bytes();
-  make_step(run);
+  prepare_trial_steps(run);
   run.decide_memory();
   run.recipe().model().train();
   device::reset_peak_tensor_memory(device);
-  TriedStep largest = try_step(run, 0);  // of the two: an epoch's last batch may be smaller
+  TrialStep largest = make_trial_step(run, 0);  // of the two: an epoch's last batch may be smaller
   if (run.validation() != nullptr) {
     (void)run_validation(run.way(), run.stepper(), *run.validation(), 1);
     run.recipe().model().train();
   }
-  if (const TriedStep second = try_step(run, 1); second.rows >= largest.rows) largest = second;
+  if (const TrialStep second = make_trial_step(run, 1); second.rows >= largest.rows) largest = second;
   const std::uint64_t peak = device::tensor_memory(device).peak_bytes;
   // Batches on their way are host memory that no tensor counter sees.
   const std::uint64_t limit = device::tensor_memory_limit();
@@ -121,9 +82,9 @@ Json estimate_memory(const RunRequest& request) {
   const SampleInput input(request, /*keeps=*/false, config);
   Assembly run(assembly_request(request, std::move(config)));
   run.choose_device();
-  make_step(run);
+  prepare_trial_steps(run);
   const std::optional<Batch> batch = run.trial_batch();
-  if (!batch) throw no_batch();
+  if (!batch) throw no_trial_batch();
   const RunConfig& values = run.config();
   const bool with_gradients = values.optim.accumulate > 1 || values.memory.micro_batches > 1;
   Json result = try_memory(run.stepper(), *batch, values.memory, with_gradients).trial;

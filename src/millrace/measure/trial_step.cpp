@@ -1,0 +1,40 @@
+#include "millrace/measure/trial_step.h"
+
+#include "millrace/base/clock.h"
+#include "millrace/train/micro_batches.h"
+
+namespace millrace {
+
+DataError no_trial_batch() {
+  return DataError(
+      {"there is no batch to try a step with", "the training data", "give more samples, or set data.drop_last=false"});
+}
+
+void prepare_trial_steps(Assembly& run) {
+  run.make_recipe({.run_folder = {}, .new_files = {}, .cache_folder = cache_folder(), .writes = false});
+  run.make_loaders();
+  run.make_stepper();
+  run.decide();
+}
+
+TrialStep make_trial_step(Assembly& run, std::int64_t step) {
+  const double begin = steady_seconds();
+  TrialStep made;
+  run.stepper().begin_step(step);
+  const std::int64_t accumulate = run.config().optim.accumulate;
+  for (std::int64_t i = 0; i < accumulate; ++i) {
+    auto host = run.loader().next();
+    if (!host) host = run.loader().next();  // the next epoch's
+    if (!host) break;
+    made.rows += for_each_micro_batch(run.way(), std::move(*host), [&](const Batch& batch, bool only) {
+      const StepResult result = run.stepper().accumulate(batch, only && accumulate == 1);
+      made.loss = shown(result.losses[0]).item<double>();  // a device would still be busy
+    });
+  }
+  if (made.rows == 0) throw no_trial_batch();
+  run.stepper().update();
+  made.seconds = steady_seconds() - begin;
+  return made;
+}
+
+}  // namespace millrace
