@@ -1,6 +1,7 @@
 #include "millrace/cli/doctor_verify.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 
 #include "millrace/base/format.h"
@@ -9,6 +10,7 @@
 #include "millrace/cli/text.h"
 #include "millrace/cli/version.h"
 #include "millrace/measure/verification.h"
+#include "millrace/train/session.h"
 
 namespace millrace::cli {
 namespace {

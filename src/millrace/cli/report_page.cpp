@@ -211,7 +211,8 @@ void flatten(const Json& json, const std::string& at, std::map<std::string, std:
     values[at] = plain_text(json);
     return;
   }
-  for (const auto& [key, value] : json.items()) flatten(value, at.empty() ? key : at + "." + key, values);
+  const std::string above = at.empty() ? "" : at + ".";
+  for (const auto& [key, value] : json.items()) flatten(value, above + key, values);
 }
 
 std::string config_html(const RunStory& run) {

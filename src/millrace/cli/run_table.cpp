@@ -55,8 +55,11 @@ LastLines last_lines(const fs::path& folder) {
     begin = end + 1;
     const std::string kind = line.is_object() && line.contains("kind") && line["kind"].is_string() ? line["kind"] : Json("");
     if (kind == "start") last.findings = Json();
-    if (kind == "step") last.step = std::move(line);
-    if (kind == "findings") last.findings = std::move(line);
+    if (kind == "step") {
+      last.step = std::move(line);
+    } else if (kind == "findings") {
+      last.findings = std::move(line);
+    }
   }
   return last;
 }
