@@ -10,7 +10,7 @@ declare -A packages=(
   [program]="g++ binutils cmake make ninja-build ccache python3 python3-venv nlohmann-json3-dev libfmt-dev libtomlplusplus-dev
              libyaml-cpp-dev libgtest-dev libgmock-dev libssl-dev libutf8proc-dev
              libdeflate-dev zlib1g-dev libspng-dev libjpeg62-turbo-dev
-             libhdf5-dev liblz4-dev liblzf-dev libzstd-dev libcairo2-dev libfreetype-dev fonts-dejavu-core"
+             libhdf5-dev liblz4-dev liblzf-dev libzstd-dev libgloo-dev libcairo2-dev libfreetype-dev fonts-dejavu-core"
   [peers]="python3-dev"
   [check]="clang-format-14 clang-tidy-14"
 )

@@ -33,7 +33,7 @@ struct Command {
 [[nodiscard]] std::string top_help(const Invocation& call);
 [[nodiscard]] std::string command_help(const Command& command, const Invocation& call);
 
-extern const Command kTrain, kPredict, kEval, kExport, kImport, kInspect, kShow, kRuns, kList, kConfig, kBench, kEstimate,
-    kMaxBatch, kMakeData, kNew, kDoctor, kTune, kReport, kCompare, kDocsConfig;
+extern const Command kTrain, kLaunch, kPredict, kEval, kExport, kImport, kInspect, kShow, kRuns, kList, kConfig, kBench,
+    kEstimate, kMaxBatch, kMakeData, kNew, kDoctor, kTune, kReport, kCompare, kDocsConfig;
 
 }  // namespace millrace::cli

@@ -22,9 +22,9 @@ std::string first_words(std::string_view arguments) {
 }  // namespace
 
 std::span<const Command* const> commands() {
-  static constexpr std::array<const Command*, 20> kAll = {
-      &kTrain,  &kPredict, &kEval,   &kExport,  &kImport, &kInspect,  &kShow,     &kRuns,     &kList, &kConfig,
-      &kDoctor, &kTune,    &kReport, &kCompare, &kBench,  &kEstimate, &kMaxBatch, &kMakeData, &kNew,  &kDocsConfig};
+  static constexpr std::array<const Command*, 21> kAll = {
+      &kTrain,  &kLaunch, &kPredict, &kEval,    &kExport, &kImport,   &kInspect,  &kShow,     &kRuns, &kList,      &kConfig,
+      &kDoctor, &kTune,   &kReport,  &kCompare, &kBench,  &kEstimate, &kMaxBatch, &kMakeData, &kNew,  &kDocsConfig};
   return kAll;
 }
 

@@ -3,6 +3,7 @@
 #include "millrace/cli/batch_size.h"
 #include "millrace/cli/command.h"
 #include "millrace/cli/command_config.h"
+#include "millrace/cli/join_ranks.h"
 #include "millrace/cli/ledger.h"
 #include "millrace/cli/recipe_help.h"
 #include "millrace/cli/report_page.h"
@@ -54,6 +55,14 @@ void note_remedy(const std::filesystem::path& run, telemetry::Console& console) 
                " was expected (" + line->finding + ")");
 }
 
+// One rank measures for all.
+void agree_on_batch_size(RunRequest& request, Agreement* agreement) {
+  Agreement& ranks = agreement == nullptr ? Agreement::of_one() : *agreement;
+  if (ranks.ranks().rank == 0) choose_batch_size(request);
+  Json& size = request.config.values["data"]["batch_size"];
+  size = ranks.from_root(size);
+}
+
 int run_train(const Invocation& call) {
   Arguments arguments(call.words);
   const Entry& entry = take_recipe(arguments, call.recipes, "train");
@@ -67,7 +76,9 @@ int run_train(const Invocation& call) {
   const bool trains = request.looks == Looks::no;
   CommandConfig config = resolve_command_config(entry, arguments, request.fresh);
   keep_memory_unless_off(config.resolved);
-  telemetry::Console console(telemetry::Console::Mode::automatic, json ? 2 : 1);
+  using Mode = telemetry::Console::Mode;
+  const bool tells = !trains || !is_other_rank();
+  telemetry::Console console(tells ? Mode::automatic : Mode::quiet, json ? 2 : 1);
   if (request.looks == Looks::plan) console.line(config_table(schema_of(entry), config.resolved));
   request.config = std::move(config.resolved);
   request.preset = std::move(config.preset);
@@ -75,14 +86,19 @@ int run_train(const Invocation& call) {
   request.command_line.insert(request.command_line.end(), call.words.begin(), call.words.end());
   request.console = &console;
   if (trains) install_signal_handlers();
-  if (request.looks != Looks::plan) choose_batch_size(request);
+  Joined ranks;
+  if (trains) ranks = join_ranks(config::read<RunConfig>(request.config.values).distributed);
+  if (request.looks != Looks::plan) agree_on_batch_size(request, ranks.processes.get());
+  request.agreement = ranks.processes.get();
+  if (trains) request.folder_begun = [&](const std::filesystem::path& folder) { ranks.status->run_folder(folder.string()); };
   const RunOutcome outcome = run_training(request);
   if (trains && !outcome.run_folder.empty()) {
     note_remedy(outcome.run_folder, console);
     leave_report(outcome.run_folder, console);
   }
   if (!trains && console.has_failed()) throw output_error();
-  if (json && trains) print_json(outcome.summary);
+  if (trains) ranks.status->done();
+  if (json && trains && tells) print_json(outcome.summary);
   return outcome.exit_code;
 }
 

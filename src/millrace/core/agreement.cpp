@@ -20,6 +20,25 @@ Agreement& Agreement::of_one() noexcept {
   return one;
 }
 
+// Adding zeros changes no byte: what the other ranks give is 0.
+void Agreement::share_from_root(std::vector<at::Tensor>& values) {
+  if (alone()) return;
+  std::vector<at::Tensor> bytes;
+  for (const at::Tensor& value : values) {
+    at::Tensor raw = value.detach().contiguous().reshape({-1}).view(at::kByte);
+    bytes.push_back(ranks().rank == 0 ? raw.clone() : raw.zero_());
+  }
+  sum(bytes);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = bytes[i].view(values[i].scalar_type()).reshape(values[i].sizes());
+}
+
+void Agreement::in_turn(const std::function<void()>& work) {
+  const bool first = ranks().local_rank == 0;
+  if (first) work();
+  meet();
+  if (!first) work();
+}
+
 bool Agreement::any(bool mine) {
   if (alone()) return mine;
   return std::ranges::any_of(gather(mine), [](const Json& one) { return one.get<bool>(); });

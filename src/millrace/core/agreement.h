@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "millrace/base/json.h"
@@ -14,13 +15,23 @@ namespace millrace {
 // Every call but ranks() is collective: all processes of a run make the same calls in the same order, from the thread of the
 // training loop, and wait for each other. A process that leaves the run makes the others' next call fail with an Error.
 //
-// The result of a call is the same on all ranks, to the bit: sums are added in the order of the ranks.
+// The result of a call is the same on all ranks, to the bit, and the same in each run with as many ranks; the order in which
+// the ranks are added up is the implementation's.
 class Agreement {
  public:
   virtual ~Agreement() = default;
   [[nodiscard]] virtual Ranks ranks() const = 0;
   [[nodiscard]] virtual std::vector<Json> gather(Json mine) = 0;  // what each rank gave, by rank
   virtual void sum(std::vector<at::Tensor>& values) = 0;          // in place, elementwise; the same sizes and types on all ranks
+
+  // Bytes of rank 0, in place; the same sizes and types on all ranks.
+  void share_from_root(std::vector<at::Tensor>& values);
+  void meet() { static_cast<void>(any(false)); }  // returns when all ranks have come here
+  // Calls `work` on the first rank of each machine, and on the others when that has ended: what it leaves on the disk is there
+  // for them.
+  void in_turn(const std::function<void()>& work);
+  // This rank ends with an error: from here on its calls wait for nobody and give what it gives itself.
+  virtual void leave() {}
 
   [[nodiscard]] bool any(bool mine);        // true when it is true on some rank
   [[nodiscard]] Json from_root(Json mine);  // what rank 0 gave

@@ -110,8 +110,9 @@ struct State {
 // Where this process stands among the processes of a run.
 struct Ranks {
   int rank = 0;
-  int local_rank = 0;
+  int local_rank = 0;  // among those on its machine
   int world_size = 1;
+  int local_world_size = 1;  // processes on its machine, which share its cores and its memory
 };
 
 }  // namespace millrace

@@ -129,7 +129,8 @@ struct Loader::Impl {
     slots = slot_count(*work, options);
     work->on_starved = [this](std::size_t lent) { starved(lent); };
     work->on_stalled = [this](std::uint64_t late, double seconds) { stalled(late, seconds); };
-    const detail::ReaderChoice choice = detail::choose_readers(*work, options.readers);
+    const int cores = options.cores > 0 ? options.cores : detail::usable_cores();
+    const detail::ReaderChoice choice = detail::choose_readers(*work, options.readers, cores);
     reason = choice.reason;
     probe_seconds = work->read_seconds();
     detail::EngineOptions engine_options{.readers = choice.readers, .slots = slots};
@@ -138,7 +139,7 @@ struct Loader::Impl {
     engine.emplace(work, engine_options);
     stages = {choice.readers, engine_options.ahead};
     tuner.emplace(detail::Limits{.chooses_readers = options.readers < 0,
-                                 .cores = detail::usable_cores(),
+                                 .cores = cores,
                                  .tickets = static_cast<std::size_t>(work->tickets()),
                                  .max_ahead = engine_options.max_ahead});
     if (options.adapts) begin_interval(kFirstLook);

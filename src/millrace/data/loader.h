@@ -32,6 +32,7 @@ struct LoaderOptions {
   bool shuffle = false;
   bool drop_last = false;
   std::uint64_t seed = 0;
+  int cores = 0;     // of the machine for this loader's process; 0 = all that it may run on
   int readers = -1;  // 0 = in the calling thread; -1 = chosen: see Loader::readers_reason
   int prefetch = 2;  // batches ready ahead of the consumer, at least 1
   int rank = 0;

@@ -19,6 +19,7 @@
 #include "millrace/kernels/kernels.h"
 #include "millrace/train/generator_state.h"
 #include "millrace/train/model_state.h"
+#include "millrace/train/rank_check.h"
 #include "millrace/train/recipe_guard.h"
 #include "millrace/train/run.h"
 
@@ -101,25 +102,31 @@ data::LoaderOptions Assembly::loader_options(const data::Pipeline& pipeline, Spl
   data::LoaderOptions options = millrace::loader_options(config_, switches_, pipeline, split, *request_.console);
   options.rank = agreement().ranks().rank;
   options.world_size = agreement().ranks().world_size;
+  options.cores = cores_.loader;
   return options;
 }
 
 BatchWay Assembly::way() { return {*recipe_, &timeline_, context_.device, config_.memory.micro_batches}; }
 
 void Assembly::choose_device() {
-  const device::Choice choice = device::choose(config_.device.name);
+  const device::Choice choice = device::choose(config_.device.name, agreement().ranks().local_rank);
   context_.device = choice.device;
   choose("device.name", choice.device.str(), choice.reason);
   if (!choice.warning.empty()) request_.console->warning(choice.warning);
   if (context_.device.is_cpu() && switches_.on("memory_recovery")) memory_limit_.emplace(config_.memory.limit);
   const auto& cpu = device::cpu_info();
   const bool automatic = config_.device.threads.is_auto();
-  const auto threads = static_cast<int>(config_.device.threads.value_or(cpu.physical_cores));
+  const CoreShare share = core_share(agreement(), cpu.physical_cores);
+  if (share.sharers > 1) cores_.loader = share.cores;
+  const auto threads = static_cast<int>(config_.device.threads.value_or(share.cores));
   device::set_threads(threads);
   std::string code = "kernels " + std::string(kernels::instruction_set()) + ", ATen " + cpu.capability;
   if (const std::string asked = asked_instructions(); !asked.empty()) code += ", as " + asked + " says";
   choose("device.threads", std::to_string(threads),
-         (automatic ? "the physical cores this process may use; " : "") + code + "; " + openmp_waits());
+         (automatic ? "the physical cores this process may use" +
+                          (share.sharers > 1 ? ", shared by " + std::to_string(share.sharers) + " ranks" : "") + "; "
+                    : "") +
+             code + "; " + openmp_waits());
   choose_guards();
 }
 
@@ -138,9 +145,11 @@ void Assembly::make_recipe(const RecipePlaces& places) {
   context_.seed = static_cast<std::uint64_t>(config_.train.seed);
   context_.notice = [this](const std::string& text) { tell_ ? tell_(text) : notices_.push_back(text); };
   torch::manual_seed(context_.seed);
-  recipe_ = make_guarded(request_.recipe, request_.make, request_.config.values, context_);
-  if (weights_) recipe_->load_state(weights_->recipe);
-  recipe_->before_training();
+  agreement().in_turn([&] {
+    recipe_ = make_guarded(request_.recipe, request_.make, request_.config.values, context_);
+    if (weights_) recipe_->load_state(weights_->recipe);
+    recipe_->before_training();
+  });
   if (weights_) load_model_tensors(recipe_->model(), weights_->models, weights_->frozen);
   recipe_->model().to(context_.device);
   weights_.reset();
@@ -181,7 +190,9 @@ void Assembly::choose_cache(data::Pipeline& training, data::Pipeline& held_out) 
   data::CacheChoice choice{nullptr, "off: --off=sample_cache"};
   if (switches_.on("sample_cache")) {
     const auto budget = static_cast<std::uint64_t>(config_.data.cache_bytes.value_or(0));
-    choice = data::choose_cache(datasets, wish, device::available_memory_bytes(), budget);
+    choice = data::choose_cache(
+        datasets, wish, device::available_memory_bytes() / static_cast<std::uint64_t>(agreement().ranks().local_world_size),
+        budget);
   }
   if (choice.cache && !mode.is_auto() && mode.value() == CacheMode::device)
     choice.reason += "; host memory also serves \"device\"";

@@ -115,7 +115,10 @@ class Assembly {
   MemoryChoice memory_;
   struct {
     std::uint64_t bytes = 0, heap = 0;
-  } bare_;                            // private memory of the process before anything was made, and its heap
+  } bare_;  // private memory of the process before anything was made, and its heap
+  struct {
+    int loader = 0;                   // 0 = all
+  } cores_;                           // of the machine, where ranks share it
   std::unique_ptr<Weights> weights_;  // until make_recipe()
   std::vector<std::string> notices_;
   std::function<void(const std::string&)> tell_;

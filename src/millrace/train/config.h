@@ -262,6 +262,23 @@ struct DeviceConfig {
   }
 };
 
+struct DistributedConfig {
+  double join_timeout = 300;
+  double timeout = 1800;
+  std::int64_t check_every = 100;
+  static consteval auto fields() {
+    using C = DistributedConfig;
+    using config::field;
+    return std::tuple{
+        field<&C::join_timeout>("How long a rank waits for the others to come.").min(1).unit("seconds"),
+        field<&C::timeout>("How long a rank waits for the others within the run: for a first rank that makes what all "
+                           "need, a save, a cut link. A rank that ends is noticed at once.")
+            .min(1)
+            .unit("seconds"),
+        field<&C::check_every>("Compare the ranks' weights every so many steps; 0 = never.").min(0).unit("steps")};
+  }
+};
+
 struct RunNames {
   std::string dir;
   std::string parent;
@@ -286,6 +303,7 @@ struct RunConfig {
   LogConfig log;
   ProfileConfig profile;
   DeviceConfig device;
+  DistributedConfig distributed;
   RunNames run;
 
   static consteval auto fields() {
@@ -300,6 +318,7 @@ struct RunConfig {
                       field<&C::log>("Log lines and event files.").free_on_resume(),
                       field<&C::profile>("What the steps' time goes into.").free_on_resume(),
                       field<&C::device>("Where to run."),
+                      field<&C::distributed>("Several processes: millrace launch, torchrun, srun, mpirun.").free_on_resume(),
                       field<&C::run>("Where the run's files go.").free_on_resume()};
   }
 };

@@ -109,12 +109,18 @@ SampleInput::~SampleInput() {
 }
 
 AssemblyRequest assembly_request(const RunRequest& request, config::Resolved config) {
-  return {.recipe = request.entry->name, .config = std::move(config), .make = request.entry->make, .console = request.console};
+  return {.recipe = request.entry->name,
+          .config = std::move(config),
+          .make = request.entry->make,
+          .console = request.console,
+          .agreement = request.agreement};
 }
 
 RunOutcome run_training(const RunRequest& request) {
   config::Resolved config = request.config;
-  const SampleInput input(request, /*keeps=*/request.looks == Looks::no, config);
+  std::optional<SampleInput> input;
+  Agreement& agreement = request.agreement == nullptr ? Agreement::of_one() : *request.agreement;
+  agreement.in_turn([&] { input.emplace(request, /*keeps=*/request.looks == Looks::no, config); });
   SessionRequest session;
   session.run_place = place_of_run(request.entry->name, config::read<RunConfig>(config.values).run);
   session.assembly = assembly_request(request, std::move(config));
@@ -123,6 +129,7 @@ RunOutcome run_training(const RunRequest& request) {
   session.schema = schema_of(*request.entry);
   session.command_line = request.command_line;
   session.fresh = request.fresh;
+  session.folder_begun = request.folder_begun;
   session.looks = request.looks;
   session.fs = request.fs;
   return Session(std::move(session)).run();

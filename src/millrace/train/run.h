@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -39,9 +40,11 @@ struct RunRequest {
   std::string preset;                     // "" = none
   std::vector<std::string> command_line;  // kept in the log
   bool fresh = false;                     // start over in a folder that holds a run; see RunFolder
-  Looks looks = Looks::no;                // instead of training
-  telemetry::Console* console = nullptr;  // required
-  Fs* fs = nullptr;                       // null = Fs::real()
+  Agreement* agreement = nullptr;         // of the run's processes; null = one
+  std::function<void(const std::filesystem::path&)> folder_begun = nullptr;  // told once the run is about to write there
+  Looks looks = Looks::no;                                                   // instead of training
+  telemetry::Console* console = nullptr;                                     // required
+  Fs* fs = nullptr;                                                          // null = Fs::real()
 };
 
 struct RunOutcome {

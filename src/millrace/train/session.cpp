@@ -10,6 +10,7 @@
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
 #include "millrace/device/operation_marks.h"
+#include "millrace/train/rank_check.h"
 #include "millrace/train/rehearsal.h"
 #include "millrace/train/run_files.h"
 #include "millrace/train/snapshot_check.h"
@@ -18,6 +19,7 @@ namespace millrace {
 
 Session::Session(SessionRequest request) : request_(std::move(request)), assembly_(request_.assembly) {
   if (request_.fs == nullptr) request_.fs = &Fs::real();
+  if (assembly_.agreement().ranks().rank != 0) request_.run_place.folder.clear();
 }
 
 Session::~Session() {
@@ -40,7 +42,9 @@ RunOutcome Session::run() {
   assembly_.choose_device();
   if (request_.looks == Looks::plan) return plan_only();
   if (request_.looks == Looks::rehearsal) return rehearse_only();
+  check_alike(assembly_.agreement(), request_.schema, assembly_.request().config.values);
   open_folder();
+  share_snapshot();
   if (resumed_) check_trainer_part(resumed_->content);
   if (resumed_ && already_complete()) return finish(std::nullopt, "");
   if (const std::string& from = assembly_.config().train.weights; !resumed_ && !from.empty())
@@ -51,6 +55,7 @@ RunOutcome Session::run() {
     console().notice(text);
     if (folder_ != nullptr) log_->write("loader", {{"choice", text}});
   });
+  check_same_data(assembly_.agreement(), assembly_.loader().data_state());
   if (already_complete()) return finish(std::nullopt, "");
   assembly_.make_stepper(kept_choices());
   make_trainer();
@@ -79,6 +84,7 @@ RunOutcome Session::run() {
     if (ending != Ending::signal) show_samples("the model after " + with_commas(trainer_->step()) + " steps", samples());
     return finish(ending, "");
   } catch (const std::exception& error) {  // LibTorch's too: the last whole step is worth keeping whatever went wrong
+    assembly_.agreement().leave();
     trainer_->save_after_error();
     finish(std::nullopt, error.what());
     throw;

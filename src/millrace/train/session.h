@@ -23,6 +23,7 @@ struct SessionRequest {
   RunPlace run_place;                                      // no folder = nothing is written
   std::vector<std::string> command_line;
   bool fresh = false;
+  std::function<void(const std::filesystem::path&)> folder_begun = nullptr;  // see RunRequest
   Looks looks = Looks::no;
   Fs* fs = nullptr;
 };
@@ -42,10 +43,12 @@ class Session {
   void open_folder();  // session_folder.cpp
   void check_changes();
   void find_snapshot();
+  void share_snapshot();
   void begin_folder();
   void tell_crashes();  // to log.jsonl, from here on
   [[nodiscard]] RecipePlaces places() const;
   [[nodiscard]] bool already_complete() const;
+  [[nodiscard]] bool root_is_complete() const;
   [[nodiscard]] Json kept_choices() const;
   void make_trainer();
   [[nodiscard]] ReportSinks sinks() const;

@@ -5,6 +5,7 @@
 
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
+#include "millrace/train/rank_check.h"
 #include "millrace/train/resume_rules.h"
 #include "millrace/train/run_files.h"
 #include "millrace/train/session.h"
@@ -122,11 +123,25 @@ void Session::find_snapshot() {
 void Session::begin_folder() {
   if (folder_ == nullptr) return;
   for (const std::string& text : folder_->begin(branches_after_)) assembly_.notices().push_back(text);
+  if (request_.folder_begun) request_.folder_begun(folder_->path());
   if (events_) static_cast<void>(folder_->own(events_->file_name()));
 }
 
+// Rank 0 has the folder; what it goes on from, all go on from.
+void Session::share_snapshot() {
+  Agreement& agreement = assembly_.agreement();
+  if (agreement.alone()) return;
+  const bool is_root = agreement.ranks().rank == 0;
+  const Json from = agreement.from_root(is_root && resumed_ ? Json(resumed_->from.string()) : Json());
+  if (from.is_null()) return;
+  if (!is_root) resumed_ = Resumed{.content = {}, .from = from.get<std::string>()};
+  share_content(agreement, resumed_->content);
+}
+
+bool Session::already_complete() const { return assembly_.agreement().from_root(root_is_complete()).get<bool>(); }
+
 // From a snapshot alone when max_steps says so, else once the length of an epoch is known.
-bool Session::already_complete() const {
+bool Session::root_is_complete() const {
   if (!resumed_ || folder_ == nullptr) return false;
   const TrainConfig& train = assembly_.config().train;
   const std::int64_t step = resumed_->content.step;

@@ -16,6 +16,7 @@
 #include "millrace/train/micro_batches.h"
 #include "millrace/train/model_state.h"
 #include "millrace/train/pictures.h"
+#include "millrace/train/rank_check.h"
 #include "millrace/train/run_files.h"
 #include "millrace/train/validation.h"
 
@@ -227,6 +228,7 @@ std::optional<data::HostBatch> Trainer::next_batch() {
 void Trainer::finish_step(const std::vector<StepResult>& results, const metrics::Board& measured, std::int64_t rows) {
   const Span span(*parts_.timeline, Phase::metrics);
   ++step_;
+  check_weights();
   for (const StepResult& result : results) meter_.add(*parts_.stepper, result);
   if (!measured.empty()) meter_.add(measured);
   meter_.end_step(agreement().sum(rows));
@@ -425,6 +427,11 @@ void Trainer::check_divergence(double skipped_in_a_row) {
   throw TrainingDiverged({"the loss or its gradients were not finite in " + fixed(skipped_in_a_row, 0) + " steps in a row",
                           "step " + std::to_string(step_) + "; none of these steps changed the weights",
                           saves_.last_good() + "lower optim.learning_rate, set optim.clip_norm, or try precision.dtype=fp32"});
+}
+
+void Trainer::check_weights() {
+  const std::int64_t every = parts_.config->distributed.check_every;
+  if (every > 0 && step_ % every == 0) check_same_weights(agreement(), parts_.recipe->model(), step_);
 }
 
 // Gradients may be finite and what they lead to may not: such a state is never saved.

@@ -111,6 +111,7 @@ class Trainer {
   [[nodiscard]] bool validation_due(bool epoch_ended) const;
   void check_divergence(double skipped_in_a_row);
   void require_finite();
+  void check_weights();
   void fall_back_if_due();
 
   TrainerParts parts_;

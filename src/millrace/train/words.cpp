@@ -1,6 +1,7 @@
 #include "millrace/train/words.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <initializer_list>
 #include <map>
 #include <stdexcept>
@@ -40,11 +41,14 @@ std::string said_of_readers(const Json& value) {
   return asks_for_nothing(value) ? "persistent_workers: readers are threads, and live for the whole run" : "";
 }
 
+// Said to the ranks of a launcher as well, but for those that it started in that number.
 std::string said_of_gpus(const Json& value) {
   const bool is_one = value == Json(1) || is_one_of(value, {"1", "0"}) || asks_for_nothing(value);
-  return is_one ? ""
-                : "gpus " + (value.is_string() ? value.get<std::string>() : value.dump()) +
-                      ": a run is one process on one device here; it uses one";
+  const std::string count = value.is_string() ? value.get<std::string>() : value.dump();
+  const char* world = std::getenv("WORLD_SIZE");
+  if (is_one || (world != nullptr && count == world)) return "";
+  return "gpus " + count + ": a process trains on one device; for several start as many ranks, millrace launch --nproc " + count +
+         " train ...";
 }
 
 }  // namespace

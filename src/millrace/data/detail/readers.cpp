@@ -56,7 +56,7 @@ int usable_cores() noexcept {
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 
-ReaderChoice choose_readers(BatchWork& work, int wanted) {
+ReaderChoice choose_readers(BatchWork& work, int wanted, int cores) {
   if (wanted >= 0) return {wanted, std::to_string(wanted) + " readers: as configured"};
   // Below this a hand-over between threads costs a good part of the read, and the step is longer anyway.
   constexpr double kCheap = 200e-6;
@@ -65,7 +65,6 @@ ReaderChoice choose_readers(BatchWork& work, int wanted) {
   if (seen && seen->batch_seconds < kCheap) {
     return {0, "no readers: a batch is read in " + time_text(seen->batch_seconds) + " in the calling thread"};
   }
-  const int cores = usable_cores();
   const bool waits = (seen && seen->cpu_share < kSleepy) || std::any_of(work.datasets().begin(), work.datasets().end(),
                                                                         [](const Dataset& d) { return d.source->waits(); });
   const int readers = waits ? std::clamp(2 * cores, 4, 8) : std::clamp(cores - 2, 1, 4);

@@ -15,6 +15,6 @@ struct ReaderChoice {
 [[nodiscard]] int usable_cores() noexcept;  // that this process may run on
 
 // `wanted` < 0: chosen. None where a batch costs less than handing it over; more than there are cores where reading mostly waits.
-[[nodiscard]] ReaderChoice choose_readers(BatchWork& work, int wanted);
+[[nodiscard]] ReaderChoice choose_readers(BatchWork& work, int wanted, int cores);
 
 }  // namespace millrace::data::detail

@@ -1,0 +1,180 @@
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <ctime>
+#include <filesystem>
+
+#include "millrace/base/error.h"
+#include "millrace/base/format.h"
+#include "millrace/base/signals.h"
+#include "millrace/cli/command.h"
+#include "millrace/cli/rank_watch.h"
+#include "millrace/distributed/meeting_point.h"
+#include "millrace/telemetry/run_log.h"
+
+namespace millrace::cli {
+namespace {
+
+constexpr std::string_view kLaunchHelp =
+    R"(Trains on several processes, the ranks of one run: each takes its slice of every global batch, and together they make the
+step that one process would make of the whole. What follows the options is the command of each rank.
+
+  --nproc N             ranks on this machine; they share its cores and readers
+  --nodes M             machines; the same command runs on each, with its own --rank            (1)
+  --rank R              number of this machine, from 0                                           (0)
+  --at HOST:PORT        where the ranks of several machines meet: an address of machine 0
+  --max-restarts K      after a failure, start all ranks anew so often; they go on from the last snapshot   (0)
+  --hang-limit S        seconds after which a rank that does not move is ended; 0 = never      (300)
+  --logs DIR            where each rank's output is kept                                         (runs/launch/<date-time>)
+
+The first rank that fails is named last, with its step and what it was doing; the others are ended within two seconds. Signals are
+handed on to the ranks, which finish their step and save. One machine: nothing listens outside of the loopback. data.batch_size is
+per rank.
+
+  millrace launch --nproc 2 train cosmology --preset smoke
+  millrace launch --nproc 4 --nodes 2 --rank 0 --at node-a:29500 train cosmology --config run.toml
+
+The ranks understand torchrun, srun and mpirun as well: torchrun --no-python --nproc-per-node 2 millrace train cosmology.
+)";
+
+struct Options {
+  int nproc = 0, nodes = 1, node = 0, restarts = 0;
+  double hang_limit_s = 300;
+  std::string at, logs;
+  std::vector<std::string> words;
+};
+
+int number(const std::string& name, const std::string& text, int least) {
+  int value = 0;
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (code != std::errc() || end != text.data() + text.size() || value < least)
+    throw UsageError({"--" + name + " is \"" + text + "\", not a number from " + std::to_string(least), "command line",
+                      "see millrace launch --help"});
+  return value;
+}
+
+Options options_of(const std::vector<std::string>& words) {
+  Options options;
+  std::size_t i = 0;
+  for (; i < words.size() && words[i].starts_with("-") && words[i] != "--"; ++i) {
+    const std::string& word = words[i];
+    const std::size_t equals = word.find('=');
+    std::string name = word.substr(word.find_first_not_of('-'), equals == std::string::npos ? equals : equals - 2);
+    std::ranges::replace(name, '_', '-');
+    if (equals == std::string::npos && i + 1 >= words.size())
+      throw UsageError({word + " needs a value", "command line", "see millrace launch --help"});
+    const std::string value = equals == std::string::npos ? words[++i] : word.substr(equals + 1);
+    if (name == "nproc" || name == "nproc-per-node") {
+      options.nproc = number(name, value, 1);
+    } else if (name == "nodes" || name == "nnodes") {
+      options.nodes = number(name, value, 1);
+    } else if (name == "rank" || name == "node-rank") {
+      options.node = number(name, value, 0);
+    } else if (name == "max-restarts") {
+      options.restarts = number(name, value, 0);
+    } else if (name == "hang-limit") {
+      options.hang_limit_s = number(name, value, 0);
+    } else if (name == "at") {
+      options.at = value;
+    } else if (name == "logs") {
+      options.logs = value;
+    } else {
+      throw UsageError({"launch knows no option " + word, "command line",
+                        "options of the run come after its recipe: millrace launch --nproc 2 train RECIPE " + word});
+    }
+  }
+  if (i < words.size() && words[i] == "--") ++i;
+  options.words.assign(words.begin() + static_cast<std::ptrdiff_t>(i), words.end());
+  return options;
+}
+
+void check(const Options& options) {
+  if (options.nproc == 0) throw UsageError({"how many ranks?", "--nproc", "millrace launch --nproc 2 train RECIPE ..."});
+  if (options.words.empty() || options.words[0] != "train")
+    throw UsageError(
+        {options.words.empty() ? "what should the ranks do?" : "launch starts training runs, not " + options.words[0],
+         "command line", "millrace launch --nproc 2 train RECIPE ..."});
+  if (options.node >= options.nodes)
+    throw UsageError({"--rank " + std::to_string(options.node) + " of --nodes " + std::to_string(options.nodes), "command line",
+                      "machines are counted from 0"});
+  if (options.nodes > 1 && options.at.find(':') == std::string::npos)
+    throw UsageError({"several machines need a meeting point", "--at",
+                      "give all of them the same --at HOST:PORT, an address of the machine with --rank 0"});
+}
+
+distributed::MeetingPoint::Place place_of(const Options& options) {
+  if (options.at.empty()) return {"127.0.0.1", 0};
+  const std::size_t colon = options.at.rfind(':');
+  const std::string port = colon == std::string::npos ? "0" : options.at.substr(colon + 1);
+  return {options.at.substr(0, colon), number("at", port, 0)};
+}
+
+std::filesystem::path make_logs(const Options& options) {
+  std::filesystem::path folder = options.logs;
+  if (folder.empty()) {
+    const std::time_t now = std::time(nullptr);
+    std::tm local{};
+    ::localtime_r(&now, &local);
+    std::string stamp(32, '\0');
+    stamp.resize(std::strftime(stamp.data(), stamp.size(), "%Y%m%d-%H%M%S", &local));
+    folder = std::filesystem::path("runs") / "launch" / (stamp + "-" + std::to_string(::getpid()));
+  }
+  std::filesystem::create_directories(folder);
+  return folder;
+}
+
+// The same command, but in the folder that the run has by now, and going on there.
+std::vector<std::string> words_to_go_on(std::vector<std::string> words, const std::string& run_folder) {
+  std::erase(words, "--fresh");
+  const auto names_run = [](const std::string& word) { return word == "--run" || word.starts_with("--run="); };
+  if (!run_folder.empty() && std::ranges::none_of(words, names_run)) words.insert(words.end(), {"--run", run_folder});
+  return words;
+}
+
+void tell(telemetry::Console& console, const RanksEnd& end) {
+  console.warning(end.failure + (end.cause.empty() ? "" : "\n  " + end.cause) +
+                  (end.log.empty() ? "" : "\n  its output: " + end.log.string()));
+}
+
+int run_launch(const Invocation& call) {
+  const Options options = options_of(call.words);
+  check(options);
+  const bool json = std::ranges::find(options.words, "--json") != options.words.end();
+  telemetry::Console console(telemetry::Console::Mode::automatic, json ? 2 : 1);
+  install_signal_handlers();
+  constexpr double kWaitForMachines = 300;
+  distributed::MeetingPoint meeting(place_of(options), options.node == 0, kWaitForMachines);
+  RankStart start{.words = options.words, .ranks = {}, .host = meeting.place().host, .port = meeting.place().port};
+  start.most_restarts = options.restarts;
+  start.logs = make_logs(options);
+  start.plain_out = json;
+  start.hang_limit_s = options.hang_limit_s;
+  for (int local = 0; local < options.nproc; ++local)
+    start.ranks.push_back({options.node * options.nproc + local, local, options.nodes * options.nproc, options.nproc});
+  distributed::StatusPages pages(options.nproc);
+  std::string run_folder;
+  for (;; ++start.attempt) {
+    const RanksEnd end =
+        run_ranks(start, pages, [&] { return options.nodes > 1 ? meeting.announced(start.attempt) : std::nullopt; });
+    if (end.failure.empty()) return end.exit_code;
+    meeting.announce(start.attempt, end.failure + ", machine " + std::to_string(options.node));
+    tell(console, end);
+    if (start.attempt >= options.restarts || pending_signal() != 0) return end.exit_code;
+    console.notice("starting all ranks anew, " + std::to_string(start.attempt + 1) + " of " + std::to_string(options.restarts));
+    if (!end.run_folder.empty()) run_folder = end.run_folder;
+    start.words = words_to_go_on(options.words, run_folder);
+  }
+}
+
+}  // namespace
+
+constinit const Command kLaunch = {
+    .name = "launch",
+    .arguments = "--nproc N [--nodes M --rank R --at HOST:PORT] [--max-restarts K] train RECIPE ...",
+    .summary = "train a recipe on several processes or machines",
+    .group = "Train and use a model",
+    .help = kLaunchHelp,
+    .run = run_launch};
+
+}  // namespace millrace::cli

@@ -1,0 +1,47 @@
+// The ranks of this machine as child processes: started, watched, and none left behind.
+#pragma once
+
+#include <sys/types.h>
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "millrace/cli/rank_output.h"
+#include "millrace/core/batch.h"
+#include "millrace/distributed/status.h"
+
+namespace millrace::cli {
+
+struct RankStart {
+  std::vector<std::string> words;  // of the program, without its name
+  std::vector<Ranks> ranks;        // of this machine
+  std::string host;                // of the meeting point
+  int port = 0;
+  int attempt = 0;
+  int most_restarts = 0;
+  std::filesystem::path logs;  // a folder that is there
+  bool plain_out = false;      // see RankOutput
+  double hang_limit_s = 0;     // 0 = never
+};
+
+// What became of all of them.
+struct RanksEnd {
+  int exit_code = 0;
+  std::string failure;  // "rank 1 was killed by SIGKILL, step 12, forward"; "" = none
+  std::string cause;    // the first line of its error, "" = it said none
+  std::filesystem::path log;
+  std::string run_folder;  // of rank 0, where it is known
+};
+
+// Runs /proc/self/exe once for each rank and returns when all have ended. Signals to this process are handed on. A rank that
+// fails takes the others with it within two seconds, as does one that is frozen, or does not move for the limit while others
+// wait. `elsewhere`: asked five times a second for a failure on another machine; its text.
+RanksEnd run_ranks(const RankStart& start, distributed::StatusPages& pages,
+                   const std::function<std::optional<std::string>()>& elsewhere);
+
+}  // namespace millrace::cli

@@ -1,0 +1,36 @@
+// The store where the ranks meet, held by the program that starts them: no rank's end takes it away, and its port is found
+// before any rank looks for it.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+namespace millrace::distributed {
+
+class MeetingPoint {
+ public:
+  struct Place {
+    std::string host;
+    int port = 0;  // 0 = one that is free
+  };
+  // `serves`: this launcher holds it; else it waits so long for the launcher that does. DistributedError: the port is taken, the
+  // host is another machine, nobody came.
+  MeetingPoint(Place place, bool serves, double wait_s);
+  ~MeetingPoint();
+  MeetingPoint(const MeetingPoint&) = delete;
+  MeetingPoint& operator=(const MeetingPoint&) = delete;
+
+  [[nodiscard]] const Place& place() const noexcept { return place_; }
+  // A rank of this machine failed; told to the launchers of all machines. The first text of an attempt stays.
+  void announce(int attempt, const std::string& text);
+  // What was announced, by any machine; DistributedError when the launcher that holds the store is gone.
+  [[nodiscard]] std::optional<std::string> announced(int attempt);
+
+ private:
+  struct Parts;
+  Place place_;
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace millrace::distributed

@@ -1,0 +1,200 @@
+#include "millrace/distributed/processes.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <map>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+#include <utility>
+
+#include "millrace/base/doing.h"
+#include "millrace/base/error.h"
+#include "millrace/distributed/detail/address.h"
+
+namespace millrace::distributed {
+namespace {
+
+constexpr std::int64_t kSlot = 512;  // bytes that each rank gives in the first round; longer values take a second one
+constexpr std::int64_t kLength = 8;
+
+std::chrono::milliseconds milliseconds(double seconds) {
+  return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
+}
+
+std::string ranks_text(const std::vector<int>& ranks) {
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    if (i > 0) text += i + 1 == ranks.size() ? " and " : ", ";
+    text += std::to_string(ranks[i]);
+  }
+  return text;
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "?";
+}
+
+std::vector<std::uint8_t> bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
+
+c10::intrusive_ptr<c10d::Store> open_store(Rendezvous& rendezvous, const ProcessesOptions& options) {
+  c10d::TCPStoreOptions store;
+  store.isServer = rendezvous.ranks.rank == 0 && !rendezvous.is_served;
+  if (store.isServer) store.masterListenFd = listen_on(rendezvous.host, rendezvous.port);
+  store.port = static_cast<std::uint16_t>(rendezvous.port);
+  store.numWorkers = rendezvous.ranks.world_size;
+  store.waitWorkers = false;
+  store.timeout = milliseconds(options.join_s);
+  try {
+    return c10::make_intrusive<c10d::TCPStore>(rendezvous.host, store);
+  } catch (const std::exception& error) {
+    throw DistributedError({"rank " + std::to_string(rendezvous.ranks.rank) + " found nobody at " + rendezvous.host + ":" +
+                                std::to_string(rendezvous.port) + " within " + std::to_string(std::lround(options.join_s)) + " s",
+                            "the meeting point that " + rendezvous.launcher + " gave",
+                            "see whether rank 0 runs, and whether a firewall lets its port through"});
+  }
+}
+
+}  // namespace
+
+struct Processes::Parts {
+  c10::intrusive_ptr<c10d::Store> store;
+  c10::intrusive_ptr<c10d::ProcessGroupGloo> gloo;
+};
+
+Processes::Processes(Rendezvous rendezvous, ProcessesOptions options)
+    : rendezvous_(std::move(rendezvous)), options_(options), parts_(std::make_unique<Parts>()) {
+  const Doing task(Doing::Level::task, "the meeting of the ranks");
+  const Ranks& ranks = rendezvous_.ranks;
+  const auto shared = open_store(rendezvous_, options_);
+  parts_->store = c10::make_intrusive<c10d::PrefixStore>("millrace/" + std::to_string(rendezvous_.attempt), shared);
+  c10d::Store& store = *parts_->store;
+  std::vector<std::string> all;
+  for (int rank = 0; rank < ranks.world_size; ++rank) all.push_back("here/" + std::to_string(rank));
+  if (store.add("taken/" + std::to_string(ranks.rank), 1) != 1) {
+    throw DistributedError({"there is a rank " + std::to_string(ranks.rank) + " already", "the environment of this process",
+                            "each process needs a rank of its own; a run that meets at the same port needs another one"});
+  }
+  store.set(all[static_cast<std::size_t>(ranks.rank)], bytes_of(host_name()));
+  try {
+    store.wait(all, milliseconds(options_.join_s));
+  } catch (const std::exception&) {
+    std::vector<int> absent;
+    for (int rank = 0; rank < ranks.world_size; ++rank) {
+      if (!store.check({all[static_cast<std::size_t>(rank)]})) absent.push_back(rank);
+    }
+    throw DistributedError({ranks_text(absent) + " of " + std::to_string(ranks.world_size) + " did not come within " +
+                                std::to_string(std::lround(options_.join_s)) + " s",
+                            rendezvous_.host + ":" + std::to_string(rendezvous_.port), "see what became of them"});
+  }
+  auto gloo = c10d::ProcessGroupGloo::Options::create(milliseconds(options_.timeout_s));
+  const char* interface = ::getenv("GLOO_SOCKET_IFNAME");
+  gloo->devices.push_back(interface != nullptr && *interface != '\0'
+                              ? c10d::ProcessGroupGloo::createDeviceForInterface(interface)
+                              : c10d::ProcessGroupGloo::createDeviceForHostname(address_towards(rendezvous_.host)));
+  call([&] {
+    parts_->gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(c10::make_intrusive<c10d::PrefixStore>("gloo", parts_->store),
+                                                               ranks.rank, ranks.world_size, gloo);
+  });
+}
+
+Processes::~Processes() = default;
+
+Ranks Processes::ranks() const { return rendezvous_.ranks; }
+
+void Processes::call(const std::function<void()>& collective) {
+  const Doing subject(Doing::Level::subject, "the other ranks");
+  try {
+    collective();
+  } catch (const std::exception& error) {
+    tell_loss(error.what());
+  }
+}
+
+// Who is left says so in the store; who does not is gone, or hangs.
+void Processes::tell_loss(const std::string& reason) {
+  constexpr int kRollCallMs = 400;
+  const Ranks& ranks = rendezvous_.ranks;
+  std::string who = "another rank";
+  try {
+    c10d::Store& store = *parts_->store;
+    store.setTimeout(std::chrono::milliseconds(kRollCallMs));
+    store.set("left/" + std::to_string(ranks.rank), bytes_of("1"));
+    ::usleep(kRollCallMs * 1000);
+    std::vector<int> absent;
+    for (int rank = 0; rank < ranks.world_size; ++rank) {
+      if (rank != ranks.rank && !store.check({"left/" + std::to_string(rank)})) absent.push_back(rank);
+    }
+    if (!absent.empty()) who = ranks_text(absent);
+  } catch (const std::exception&) {
+    if (!rendezvous_.is_served && ranks.rank != 0) who = "rank 0, which held the store,";
+  }
+  throw DistributedError(
+      {"rank " + std::to_string(ranks.rank) + " lost " + who + " (" + reason.substr(0, reason.find('\n')) + ")",
+       "rank " + std::to_string(ranks.rank) + " of " + std::to_string(ranks.world_size) + " on " + host_name(),
+       "see what ended or froze there: its own last lines say more; the same command goes on from the last "
+       "snapshot"});
+}
+
+std::vector<Json> Processes::gather(Json mine) {
+  if (has_left_) return std::vector<Json>(static_cast<std::size_t>(rendezvous_.ranks.world_size), mine);
+  const at::NoGradGuard no_grad;
+  const std::vector<std::uint8_t> packed = Json::to_cbor(mine);
+  const auto length = static_cast<std::int64_t>(packed.size());
+  const auto world = static_cast<std::int64_t>(rendezvous_.ranks.world_size);
+  const auto round = [&](std::int64_t slot) {
+    std::vector<at::Tensor> own = {at::zeros({slot}, at::kByte)};
+    auto* bytes = own[0].mutable_data_ptr<std::uint8_t>();
+    std::memcpy(bytes, &length, kLength);
+    std::memcpy(bytes + kLength, packed.data(), static_cast<std::size_t>(std::min(length, slot - kLength)));
+    std::vector<std::vector<at::Tensor>> all(1);
+    for (std::int64_t rank = 0; rank < world; ++rank) all[0].push_back(at::empty({slot}, at::kByte));
+    call([&] { parts_->gloo->allgather(all, own)->wait(); });
+    return all[0];
+  };
+  const auto length_of = [](const at::Tensor& slot) {
+    std::int64_t bytes = 0;
+    std::memcpy(&bytes, slot.const_data_ptr<std::uint8_t>(), kLength);
+    return bytes;
+  };
+  std::vector<at::Tensor> all = round(kSlot);
+  std::int64_t longest = 0;
+  for (const at::Tensor& slot : all) longest = std::max(longest, length_of(slot));
+  if (longest > kSlot - kLength) all = round(longest + kLength);
+  std::vector<Json> values;
+  for (const at::Tensor& slot : all) {
+    const auto* begin = slot.const_data_ptr<std::uint8_t>() + kLength;
+    values.push_back(Json::from_cbor(begin, begin + length_of(slot)));
+  }
+  return values;
+}
+
+void Processes::sum(std::vector<at::Tensor>& values) {
+  if (has_left_) return;
+  const at::NoGradGuard no_grad;
+  std::map<at::ScalarType, std::vector<std::size_t>> by_type;
+  for (std::size_t i = 0; i < values.size(); ++i) by_type[values[i].scalar_type()].push_back(i);
+  for (const auto& [type, indices] : by_type) {
+    std::vector<at::Tensor> flat;
+    for (const std::size_t i : indices) flat.push_back(values[i].detach().to(at::kCPU).reshape({-1}));
+    std::vector<at::Tensor> all = {at::cat(flat)};
+    if (all[0].numel() == 0) continue;
+    call([&] { parts_->gloo->allreduce(all)->wait(); });
+    std::int64_t begin = 0;
+    for (const std::size_t i : indices) {
+      values[i].detach().copy_(all[0].narrow(0, begin, values[i].numel()).view_as(values[i]));
+      begin += values[i].numel();
+    }
+  }
+}
+
+}  // namespace millrace::distributed

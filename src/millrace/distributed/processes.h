@@ -1,0 +1,51 @@
+// The ranks of a run as processes that found each other through c10d's store and add up over Gloo.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "millrace/core/agreement.h"
+#include "millrace/distributed/rendezvous.h"
+
+namespace millrace::distributed {
+
+struct ProcessesOptions {
+  double join_s = 300;      // how long a rank waits for the others to come
+  double timeout_s = 1800;  // how long a call waits for the others; a process that ended is noticed at once
+};
+
+// One per process, used by one thread.
+//
+// The store and all connections listen on the address by which this machine reaches the store's: on the loopback alone where all
+// ranks are on this machine. GLOO_SOCKET_IFNAME names another interface for the connections.
+class Processes final : public Agreement {
+ public:
+  // Returns when all ranks are here. DistributedError: the port is taken, the host is another machine or unknown, ranks that did
+  // not come by their numbers.
+  explicit Processes(Rendezvous rendezvous, ProcessesOptions options = {});
+  ~Processes() override;
+  Processes(const Processes&) = delete;
+  Processes& operator=(const Processes&) = delete;
+
+  [[nodiscard]] Ranks ranks() const override;
+  // DistributedError names the ranks that are gone, as far as those that are left can tell.
+  [[nodiscard]] std::vector<Json> gather(Json mine) override;
+  using Agreement::sum;
+  // Tensors of one type travel as one; those of a GPU by way of host memory.
+  void sum(std::vector<at::Tensor>& values) override;
+  void leave() override { has_left_ = true; }
+
+ private:
+  struct Parts;
+  void call(const std::function<void()>& collective);
+  [[noreturn]] void tell_loss(const std::string& reason);
+
+  Rendezvous rendezvous_;
+  ProcessesOptions options_;
+  std::unique_ptr<Parts> parts_;
+  bool has_left_ = false;
+};
+
+}  // namespace millrace::distributed

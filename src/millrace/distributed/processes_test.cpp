@@ -1,0 +1,162 @@
+// Ranks that find each other, as threads of one process that hold a store and connections of their own each.
+#include "millrace/distributed/processes.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/tensor.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <limits>
+#include <mutex>
+#include <thread>
+
+#include "millrace/base/error.h"
+#include "millrace/distributed/detail/address.h"
+
+namespace millrace::distributed {
+namespace {
+
+int free_port() {
+  int port = 0;
+  ::close(listen_on("127.0.0.1", port));
+  return port;
+}
+
+Rendezvous place(int rank, int world, int port) {
+  return {.ranks = {rank, rank, world, world}, .launcher = "a test", .host = "127.0.0.1", .port = port};
+}
+
+// The texts of what the ranks threw, "" for those that threw nothing.
+template <class Body>
+std::vector<std::string> on_ranks(int world, int port, Body body, ProcessesOptions options = {.join_s = 60, .timeout_s = 60}) {
+  std::vector<std::string> errors(static_cast<std::size_t>(world));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < world; ++rank) {
+    threads.emplace_back([&, rank] {
+      try {
+        Processes processes(place(rank, world, port), options);
+        body(processes);
+      } catch (const std::exception& error) {
+        errors[static_cast<std::size_t>(rank)] = error.what();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return errors;
+}
+
+std::vector<std::string> none(int world) { return std::vector<std::string>(static_cast<std::size_t>(world)); }
+
+class ProcessesOf : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Worlds, ProcessesOf, testing::Values(2, 3, 4));
+
+TEST_P(ProcessesOf, GatherGivesAllRanksTheSameValues) {
+  const int world = GetParam();
+  EXPECT_EQ(on_ranks(world, free_port(),
+                     [&](Processes& processes) {
+                       const int rank = processes.ranks().rank;
+                       // Longer than the slot of the first round on one rank.
+                       const std::string text(rank == 1 ? 5000 : 3, static_cast<char>('a' + rank));
+                       const auto all = processes.gather({{"rank", rank}, {"text", text}, {"nan", std::nan("")}});
+                       ASSERT_EQ(all.size(), static_cast<std::size_t>(world));
+                       for (int other = 0; other < world; ++other) {
+                         const Json& value = all[static_cast<std::size_t>(other)];
+                         EXPECT_EQ(value.at("rank"), other);
+                         EXPECT_EQ(value.at("text").get<std::string>().size(), other == 1 ? 5000U : 3U);
+                         EXPECT_TRUE(std::isnan(value.at("nan").get<double>()));
+                       }
+                       EXPECT_TRUE(processes.any(rank == world - 1));
+                       EXPECT_FALSE(processes.any(false));
+                       EXPECT_EQ(processes.sum(rank + 1), world * (world + 1) / 2);
+                       EXPECT_EQ(processes.from_root(rank), 0);
+                     }),
+            none(world));
+}
+
+TEST_P(ProcessesOf, SumsAreTheSameToTheBitAndKeepTypesAndShapes) {
+  const int world = GetParam();
+  std::mutex mutex;
+  std::vector<at::Tensor> results;
+  EXPECT_EQ(on_ranks(world, free_port(),
+                     [&](Processes& processes) {
+                       const int rank = processes.ranks().rank;
+                       const at::Tensor uneven = (at::arange(1001, at::kFloat) * (0.1 + rank)).sin();
+                       std::vector<at::Tensor> values = {uneven.clone(), at::full({2, 3}, rank + 1, at::kLong),
+                                                         at::full({}, 0.5 * rank, at::kDouble),
+                                                         at::arange(12, at::kFloat).view({3, 4}).t()};
+                       processes.sum(values);
+                       EXPECT_TRUE(values[1].eq(world * (world + 1) / 2).all().item<bool>());
+                       EXPECT_EQ(values[2].item<double>(), 0.5 * world * (world - 1) / 2);
+                       EXPECT_TRUE(values[3].equal(at::arange(12, at::kFloat).view({3, 4}).t() * world));
+                       const std::lock_guard lock(mutex);
+                       results.push_back(values[0]);
+                     }),
+            none(world));
+  for (const at::Tensor& other : results) EXPECT_TRUE(other.equal(results[0]));
+}
+
+TEST_P(ProcessesOf, BytesOfRankZeroReachAllUnchanged) {
+  const int world = GetParam();
+  EXPECT_EQ(on_ranks(world, free_port(),
+                     [&](Processes& processes) {
+                       const bool root = processes.ranks().rank == 0;
+                       const float nan = std::numeric_limits<float>::quiet_NaN();
+                       std::vector<at::Tensor> values = {at::tensor({root ? nan : 1.0F, root ? -0.0F : 2.0F}),
+                                                         at::full({2, 2}, root ? 7 : 0, at::kLong),
+                                                         at::full({3}, root, at::kBool)};
+                       processes.share_from_root(values);
+                       EXPECT_TRUE(std::isnan(values[0][0].item<float>()));
+                       EXPECT_TRUE(std::signbit(values[0][1].item<float>()));
+                       EXPECT_TRUE(values[1].eq(7).all().item<bool>());
+                       EXPECT_TRUE(values[2].all().item<bool>());
+                     }),
+            none(world));
+}
+
+TEST(Processes, ARankThatIsGoneIsNamed) {
+  const auto errors = on_ranks(3, free_port(), [](Processes& processes) {
+    static_cast<void>(processes.any(false));
+    if (processes.ranks().rank == 1) return;  // its connections close
+    for (int i = 0; i < 3; ++i) static_cast<void>(processes.any(false));
+  });
+  EXPECT_THAT(errors[0], testing::HasSubstr("lost rank 1 "));
+  EXPECT_EQ(errors[1], "");
+  EXPECT_THAT(errors[2], testing::HasSubstr("lost rank 1 "));
+}
+
+TEST(Processes, RanksThatDoNotComeAreNamed) {
+  const ProcessesOptions hasty{.join_s = 1, .timeout_s = 60};
+  try {
+    const Processes alone(place(0, 3, free_port()), hasty);
+    FAIL();
+  } catch (const DistributedError& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("ranks 1 and 2 of 3 did not come within 1 s"));
+  }
+}
+
+TEST(Processes, ATakenPortIsSaid) {
+  int port = 0;
+  const int taken = listen_on("127.0.0.1", port);
+  try {
+    const Processes alone(place(0, 2, port), {.join_s = 1});
+    FAIL();
+  } catch (const DistributedError& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("port " + std::to_string(port) + " of 127.0.0.1 is taken"));
+  }
+  ::close(taken);
+}
+
+TEST(Processes, AMachineThatIsNotThisOneIsSaid) {
+  Rendezvous elsewhere = place(0, 2, 29500);
+  elsewhere.host = "192.0.2.1";  // of the addresses for documentation
+  EXPECT_THROW(Processes(elsewhere, {.join_s = 1}), DistributedError);
+  elsewhere.host = "no-such-machine.invalid";
+  EXPECT_THROW(Processes(elsewhere, {.join_s = 1}), DistributedError);
+}
+
+}  // namespace
+}  // namespace millrace::distributed
