@@ -9,6 +9,7 @@
 #include "millrace/base/format.h"
 #include "millrace/base/signals.h"
 #include "millrace/cli/command.h"
+#include "millrace/cli/core_slices.h"
 #include "millrace/cli/rank_watch.h"
 #include "millrace/distributed/meeting_point.h"
 #include "millrace/telemetry/run_log.h"
@@ -26,6 +27,7 @@ step that one process would make of the whole. What follows the options is the c
   --at HOST:PORT        where the ranks of several machines meet: an address of machine 0
   --max-restarts K      after a failure, start all ranks anew so often; they go on from the last snapshot   (0)
   --hang-limit S        seconds after which a rank that does not move is ended; 0 = never      (300)
+  --bind cores|none     whether each rank gets cores of its own                                  (cores)
   --logs DIR            where each rank's output is kept                                         (runs/launch/<date-time>)
 
 The first rank that fails is named last, with its step and what it was doing; the others are ended within two seconds. Signals are
@@ -41,6 +43,7 @@ The ranks understand torchrun, srun and mpirun as well: torchrun --no-python --n
 struct Options {
   int nproc = 0, nodes = 1, node = 0, restarts = 0;
   double hang_limit_s = 300;
+  bool binds = true;
   std::string at, logs;
   std::vector<std::string> words;
 };
@@ -75,6 +78,10 @@ Options options_of(const std::vector<std::string>& words) {
       options.restarts = number(name, value, 0);
     } else if (name == "hang-limit") {
       options.hang_limit_s = number(name, value, 0);
+    } else if (name == "bind") {
+      if (value != "cores" && value != "none")
+        throw UsageError({"--bind is \"" + value + "\"", "command line", "it is cores or none"});
+      options.binds = value == "cores";
     } else if (name == "at") {
       options.at = value;
     } else if (name == "logs") {
@@ -150,6 +157,7 @@ int run_launch(const Invocation& call) {
   start.logs = make_logs(options);
   start.plain_out = json;
   start.hang_limit_s = options.hang_limit_s;
+  if (options.binds) start.cores = core_slices(usable_cpus(), options.nproc);
   for (int local = 0; local < options.nproc; ++local)
     start.ranks.push_back({options.node * options.nproc + local, local, options.nodes * options.nproc, options.nproc});
   distributed::StatusPages pages(options.nproc);

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -70,6 +71,12 @@ void start_child(Child& child, const RankStart& start, int status_descriptor) {
   words.insert(words.end(), start.words.begin(), start.words.end());
   std::vector<std::string> environment = environment_of(start, child.ranks, status_descriptor);
   const std::vector<char*> argv = pointers(words), envp = pointers(environment);
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  const bool bound = !start.cores.empty();
+  if (bound) {
+    for (const int cpu : start.cores[static_cast<std::size_t>(child.ranks.local_rank)]) CPU_SET(cpu, &cores);
+  }
   const pid_t parent = ::getpid();
   child.pid = ::fork();
   if (child.pid < 0)
@@ -83,6 +90,7 @@ void start_child(Child& child, const RankStart& start, int status_descriptor) {
     ::dup2(nothing, STDIN_FILENO);
     ::dup2(child.output->child_out(), STDOUT_FILENO);
     ::dup2(child.output->child_err(), STDERR_FILENO);
+    if (bound) ::sched_setaffinity(0, sizeof(cores), &cores);
     ::execve("/proc/self/exe", argv.data(), envp.data());
     ::_exit(127);
   }

@@ -24,9 +24,10 @@ struct RankStart {
   int port = 0;
   int attempt = 0;
   int most_restarts = 0;
-  std::filesystem::path logs;  // a folder that is there
-  bool plain_out = false;      // see RankOutput
-  double hang_limit_s = 0;     // 0 = never
+  std::filesystem::path logs;           // a folder that is there
+  bool plain_out = false;               // see RankOutput
+  std::vector<std::vector<int>> cores;  // CPUs of each rank; empty = where the system puts them
+  double hang_limit_s = 0;              // 0 = never
 };
 
 // What became of all of them.
