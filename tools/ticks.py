@@ -5,7 +5,7 @@
 
 A guide table has the columns "its advice | here | seen by". The last one holds, in backticks: a test (`Suite.Case`), a config key
 (`memory.recompute`), a command (`millrace max-batch`), a switch (`--off=autocast`) or a path (`bench/step`). A row about a GPU,
-ranks or several machines says "not yet seen" as well. Tests are looked for in the sources; tools/run_tests.py says which ran.
+ranks or several machines says "not yet seen" as well, unless a test of tests/ranks shows it. Tests are looked for in the sources; tools/run_tests.py says which ran.
 Keys, commands and switches are read from docs/reference/config.md and the golden texts, which tests compare with the program.
 """
 import argparse
@@ -33,6 +33,10 @@ class Known:
         self.keys = set(re.findall(r"`([\w.]+)`", self.text("docs/reference/config.md")))
         self.help = self.text("tests/cli/golden/help.txt").splitlines()
         self.switches = set(re.findall(r"^([a-z]\w+)", self.text("tests/cli/golden/list_switches.txt"), re.MULTILINE)) - {"switch"}
+
+    def is_of_ranks(self, tick):
+        """A test that runs several processes."""
+        return tick in self.tests and tick.split(".")[0] in {"EqualRanks", "Ranks", "Death", "Replicas"}
 
     def text(self, name):
         path = self.root / name
@@ -91,7 +95,8 @@ def problems(root, ran=None):
             ticks = re.findall(r"`([^`]+)`", seen)
             if not ticks and NOT_SEEN not in seen:
                 found.append((name, number, f"\"{advice}\": nothing shows it; name a test, key, command or switch, or say \"{NOT_SEEN}\""))
-            if ELSEWHERE.search(f"{advice} {here}") and NOT_SEEN not in seen:
+            by_ranks = any(known.is_of_ranks(tick) for tick in ticks)
+            if ELSEWHERE.search(f"{advice} {here}") and NOT_SEEN not in seen and not by_ranks:
                 found.append((name, number, f"\"{advice}\" is about a GPU or ranks; say \"{NOT_SEEN}\""))
             for tick in ticks:
                 objection = known.objection(tick)

@@ -14,9 +14,7 @@
 
 #include "millrace/base/json.h"
 #include "millrace/base/philox.h"
-#include "millrace/recipes/autoencoder_3d/make_data.h"
-#include "millrace/recipes/image_pairs/make_data.h"
-#include "millrace/recipes/neural_response/make_data.h"
+#include "small_runs.h"
 
 namespace millrace {
 namespace {
@@ -29,99 +27,9 @@ class Kill : public testing::TestWithParam<std::string> {
     folder_ = fs::temp_directory_path() / ("millrace-kill-" + GetParam() + "-" + std::to_string(::getpid()));
     fs::remove_all(folder_);
     fs::create_directories(folder_);
-    if (GetParam() == "neural_response") {
-      fs::create_directories(folder_ / "sessions");
-      recipes::neural_response::write_sample_sessions({.sessions = 2, .units = 4, .bins = 1200, .side = 11, .lags = 6},
-                                                      folder_ / "sessions", 0);
-      return;
-    }
-    if (GetParam() == "autoencoder_3d") {
-      fs::create_directories(folder_ / "volumes");
-      recipes::autoencoder_3d::write_sample_volumes({.side = 14, .train = 10, .validation = 2, .patch = 12}, folder_ / "volumes",
-                                                    0);
-      return;
-    }
-    if (GetParam() == "image_pairs") {
-      fs::create_directories(folder_ / "pairs");
-      recipes::image_pairs::write_sample_images({.size = 16, .images = 28}, folder_ / "pairs", 0);
-      return;
-    }
-    Philox random(make_key(3));
-    std::ofstream text(folder_ / "text.txt");
-    for (int i = 0; i < 6000; ++i) text << static_cast<char>('a' + random.below(9));
+    words_ = test::small_run(GetParam(), folder_);
   }
   void TearDown() override { fs::remove_all(folder_); }
-
-  // A small model on its data; weighted sampling and groups in neural_response, a second objective that joins later in
-  // autoencoder_3d.
-  std::vector<std::string> words_of_recipe() const {
-    if (GetParam() == "neural_response") {
-      return {"--data.dir=" + (folder_ / "sessions").string(),
-              "--recipe.adapter.grid_size=9",
-              "--recipe.frontend.kernel_size=3",
-              "--recipe.frontend.num_channels=2",
-              R"(--recipe.convnet.stages=[{"channels":4,"stride":2,"dropout":0.1}])",
-              "--recipe.modulator.hidden_dim=4",
-              "--recipe.modulator.beh_emb_dim=2",
-              "--recipe.steps_per_epoch=11",
-              "--recipe.enable_curriculum=true",
-              "--device.layout=contiguous",
-              "--log.images=false",
-              "--data.batch_size=6",
-              "--train.max_steps=140"};
-    }
-    if (GetParam() == "image_pairs") {  // a frozen base that snapshots leave out
-      return {"--data.dir=" + (folder_ / "pairs").string(),
-              "--recipe.image_size=16",
-              "--recipe.patch_size=8",
-              "--recipe.vision_width=8",
-              "--recipe.vision_layers=1",
-              "--recipe.vision_heads=2",
-              "--recipe.vision_hidden=16",
-              "--recipe.vision_feature_layer=-1",
-              "--recipe.decoder_width=16",
-              "--recipe.decoder_layers=2",
-              "--recipe.decoder_heads=2",
-              "--recipe.decoder_hidden=24",
-              "--recipe.vocab_size=262",
-              "--recipe.question=?",
-              "--recipe.per_class=6",
-              "--recipe.folds=2",
-              "--recipe.val_samples=6",
-              "--recipe.freeze_base=true",
-              "--train.early_stop_patience=0",
-              "--log.images=false",
-              "--data.batch_size=2",
-              "--train.max_steps=140"};
-    }
-    if (GetParam() == "autoencoder_3d") {
-      return {"--data.dir=" + (folder_ / "volumes").string(),
-              "--recipe.channels=[4,8]",
-              "--recipe.attention_levels=[false,true]",
-              "--recipe.latent_channels=2",
-              "--recipe.num_res_blocks=1",
-              "--recipe.norm_num_groups=2",
-              "--recipe.with_decoder_nonlocal_attn=false",
-              "--recipe.patch_size=[12,12,12]",
-              "--recipe.disc_channels=2",
-              "--recipe.disc_layers=2",
-              "--recipe.adv_start_epoch=3",
-              "--recipe.perceptual_weight=0",
-              "--device.layout=contiguous",
-              "--log.images=false",
-              "--data.batch_size=2",
-              "--train.max_steps=140"};
-    }
-    return {"--recipe.sources=" + (folder_ / "text.txt").string(),
-            "--recipe.model_embd=16",
-            "--recipe.model_layer=1",
-            "--recipe.model_head=2",
-            "--recipe.model_positions=16",
-            "--recipe.seq_len=16",
-            "--recipe.model_dropout=0.1",
-            "--data.batch_size=8",
-            "--train.max_steps=420"};
-  }
 
   // Child process in a quiet terminal-less world; its output goes to a file that a failure shows.
   pid_t start(const std::string& run) const {
@@ -136,8 +44,9 @@ class Kill : public testing::TestWithParam<std::string> {
                                       "--train.validate_every=35",
                                       "--precision.dtype=fp32",
                                       "--device.threads=1"};
-    const std::vector<std::string> own = words_of_recipe();
-    words.insert(words.end(), own.begin(), own.end());
+    words.insert(words.end(), words_.begin(), words_.end());
+    words.push_back("--data.batch_size=" + std::to_string(test::small_batch(GetParam())));
+    words.push_back(GetParam() == "language_model" ? "--train.max_steps=420" : "--train.max_steps=140");
     const pid_t child = ::fork();
     if (child == 0) {
       ::setenv("XDG_CACHE_HOME", (folder_ / "cache").c_str(), 1);
@@ -164,6 +73,7 @@ class Kill : public testing::TestWithParam<std::string> {
   }
 
   fs::path folder_;
+  std::vector<std::string> words_;
 };
 
 TEST_P(Kill, AtRandomMomentsLosesNothing) {

@@ -3,36 +3,26 @@
 #include <ATen/Context.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/batch_norm.h>
-#include <ATen/ops/full.h>
+#include <ATen/ops/batch_norm_update_stats.h>
+#include <ATen/ops/native_batch_norm.h>
+#include <ATen/ops/native_batch_norm_backward.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/ones_like.h>
 #include <ATen/ops/rsqrt.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <algorithm>
+#include <cstdint>
+#include <tuple>
 #include <vector>
 
 #include "millrace/base/error.h"
 
 namespace millrace::nn {
 namespace {
-
-// Adds up over the ranks. Every rank's loss depends on the sum, so the gradient of what one rank put in is the sum of all ranks'
-// gradients.
-struct SumOverRanks : torch::autograd::Function<SumOverRanks> {
-  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& mine, std::int64_t agreement) {
-    context->saved_data["agreement"] = agreement;
-    return sum(mine, agreement);
-  }
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
-                                                 const torch::autograd::variable_list& gradients) {
-    return {sum(gradients[0], context->saved_data["agreement"].toInt()), {}};
-  }
-  static at::Tensor sum(const at::Tensor& mine, std::int64_t agreement) {
-    std::vector<at::Tensor> values = {mine.clone()};
-    reinterpret_cast<Agreement*>(agreement)->sum(values);
-    return values[0];
-  }
-};
 
 // (C) as (1, C, 1, ...), to stand beside x.
 at::Tensor beside(const at::Tensor& channel, const at::Tensor& x) {
@@ -41,13 +31,74 @@ at::Tensor beside(const at::Tensor& channel, const at::Tensor& x) {
   return channel.view(shape);
 }
 
-std::vector<std::int64_t> all_but_channels(const at::Tensor& x) {
-  std::vector<std::int64_t> dimensions;
-  for (std::int64_t i = 0; i < x.dim(); ++i) {
-    if (i != 1) dimensions.push_back(i);
+// What one process computes of the rows of all ranks, with one exchange in each direction. The moments of the ranks are put
+// together as in Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances" (1979).
+// Gradients of weight and bias stay those of this rank's rows: the trainer adds up the ranks' gradients.
+struct SharedBatchNorm : torch::autograd::Function<SharedBatchNorm> {
+  struct Moments {
+    at::Tensor mean, variance;  // f64 [C]; the variance divides by count
+    double count = 0;
+  };
+
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
+                            const at::Tensor& bias, const at::Tensor& running_mean, const at::Tensor& running_var,
+                            const BatchNormOptions& options, Agreement* agreement) {
+    const Moments all = moments_of_all(x, *agreement);
+    const auto update = [&](at::Tensor running, const at::Tensor& now) {
+      running.mul_(1 - options.momentum).add_(now.to(running.scalar_type()), options.momentum);
+    };
+    update(running_mean, all.mean);
+    update(running_var, all.variance * (all.count / std::max(all.count - 1, 1.0)));
+    const at::Tensor mean = all.mean.to(weight.scalar_type()), variance = all.variance.to(weight.scalar_type());
+    context->save_for_backward({x, weight, mean, at::rsqrt(all.variance + options.eps).to(weight.scalar_type())});
+    context->saved_data["agreement"] = static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(agreement));
+    context->saved_data["count"] = all.count;
+    return std::get<0>(at::native_batch_norm(x, weight, bias, mean, variance, /*training=*/false, 0, options.eps));
   }
-  return dimensions;
-}
+
+  // dx = a dy + b x + c, channel by channel.
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 const torch::autograd::variable_list& gradients) {
+    const auto saved = context->get_saved_variables();
+    const at::Tensor &x = saved[0], &weight = saved[1], &mean = saved[2], &scale = saved[3];
+    const at::Tensor dy = gradients[0].to(x.scalar_type());
+    const auto sums = at::native_batch_norm_backward(dy, x, weight, {}, {}, mean, scale, /*train=*/true, 0, {false, true, true});
+    const at::Tensor &weight_gradient = std::get<1>(sums), &bias_gradient = std::get<2>(sums);
+    std::vector<at::Tensor> all = {at::stack({weight_gradient, bias_gradient}).to(at::kDouble)};
+    reinterpret_cast<Agreement*>(context->saved_data["agreement"].toInt())->sum(all);
+    const double count = context->saved_data["count"].toDouble();
+    const at::Tensor a = (weight * scale).to(at::kDouble);
+    const at::Tensor b = -a * scale * all[0][0] / count;
+    const at::Tensor c = -a * all[0][1] / count - b * mean;
+    const auto type = weight.scalar_type();
+    at::Tensor dx = std::get<0>(at::native_batch_norm(x, b.to(type), c.to(type), at::zeros_like(mean), at::ones_like(mean),
+                                                      /*training=*/false, 0, /*eps=*/0));
+    dx.addcmul_(dy, beside(a.to(type), x));
+    return {dx, weight_gradient, bias_gradient, {}, {}, {}, {}};
+  }
+
+ private:
+  static Moments moments_of_all(const at::Tensor& x, Agreement& agreement) {
+    const auto own = at::batch_norm_update_stats(x, {}, {}, 0);
+    const std::int64_t channels = x.size(1);
+    const Ranks ranks = agreement.ranks();
+    const double rows = static_cast<double>(x.numel()) / static_cast<double>(channels);
+    at::Tensor table = at::zeros({ranks.world_size, 1 + 2 * channels}, x.options().dtype(at::kDouble));
+    at::Tensor mine = table[ranks.rank];
+    mine.narrow(0, 0, 1).fill_(rows);
+    mine.narrow(0, 1, channels).copy_(std::get<0>(own));
+    mine.narrow(0, 1 + channels, channels).copy_(std::get<1>(own) * rows);
+    std::vector<at::Tensor> values = {table};
+    agreement.sum(values);
+    const at::Tensor counts = values[0].narrow(1, 0, 1), means = values[0].narrow(1, 1, channels),
+                     squares = values[0].narrow(1, 1 + channels, channels);
+    Moments all;
+    all.count = counts.sum().item<double>();
+    all.mean = (counts * means).sum(0) / all.count;
+    all.variance = (squares + counts * (means - all.mean).square()).sum(0) / all.count;
+    return all;
+  }
+};
 
 }  // namespace
 
@@ -72,21 +123,7 @@ at::Tensor BatchNormImpl::forward(const at::Tensor& x) {
 }
 
 at::Tensor BatchNormImpl::forward_shared(const at::Tensor& x) {
-  const auto agreement = static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(agreement_));
-  const std::vector<std::int64_t> dimensions = all_but_channels(x);
-  const at::Tensor wide = x.to(at::kFloat);
-  const at::Tensor count = SumOverRanks::sum(
-      at::full({1}, static_cast<double>(x.numel()) / static_cast<double>(channels_), wide.options()), agreement);
-  const at::Tensor mean = SumOverRanks::apply(wide.sum(dimensions), agreement) / count;
-  const at::Tensor centred = wide - beside(mean, x);
-  const at::Tensor variance = SumOverRanks::apply(centred.square().sum(dimensions), agreement) / count;
-  {
-    const at::NoGradGuard no_grad;
-    running_mean.mul_(1 - options_.momentum).add_(mean * options_.momentum);
-    running_var.mul_(1 - options_.momentum).add_(variance * (count / (count - 1).clamp_min(1)) * options_.momentum);
-  }
-  const at::Tensor y = centred * beside(at::rsqrt(variance + options_.eps) * weight, x) + beside(bias, x);
-  return y.to(x.scalar_type());
+  return SharedBatchNorm::apply(x, weight, bias, running_mean, running_var, options_, agreement_);
 }
 
 void share_batch_norms(torch::nn::Module& module, Agreement* agreement) {

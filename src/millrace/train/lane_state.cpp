@@ -4,6 +4,7 @@
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
+#include <limits>
 #include <string_view>
 
 #include "millrace/base/error.h"
@@ -34,7 +35,7 @@ std::vector<Lane::Term> Lane::terms_of_all(Agreement& agreement) const {
       const auto none = at::zeros({}, bad_.options().dtype(at::kDouble));
       terms.push_back({.name = name,
                        .pass = known.at("pass").get<std::string>(),
-                       .nominal_number = 1.0,
+                       .nominal_number = std::numeric_limits<double>::quiet_NaN(),
                        .nominal = {},
                        .count = at::zeros_like(bad_),
                        .seen = {.sum = none, .count = none}});
@@ -74,12 +75,18 @@ void Lane::sum_over(Agreement& agreement) {
     all.push_back(term.count.clone());
     if (spike_rule_) all.insert(all.end(), {term.seen.sum.to(at::kDouble).clone(), term.seen.count.to(at::kDouble).clone()});
   }
+  // Of terms that share a pass, what each sum was divided by beside what the first of them was.
+  std::vector<at::Tensor> shares;
+  for (const Term& term : terms)
+    shares.push_back(term.nominal_like(bad_) / std::ranges::find(terms, term.pass, &Term::pass)->nominal_like(bad_));
   agreement.sum(all);
   auto next = all.begin();
   for (Pass& pass : passes) next = take_gradients(pass, next);
-  for (Term& term : terms) {
+  for (std::size_t i = 0; i < terms.size(); ++i) {
+    Term& term = terms[i];
+    const bool leads = &*std::ranges::find(terms, term.pass, &Term::pass) == &term;
     term.count = *next++;
-    term.nominal = at::Tensor();
+    term.nominal = leads ? at::Tensor() : shares[i];
     term.nominal_number = 1.0;
     if (!spike_rule_) continue;
     term.seen.sum = *next++;

@@ -34,6 +34,16 @@ std::string planned(Fs& fs, const std::filesystem::path& run_folder, const std::
   return "";
 }
 
+// Other ranks may go on: what must stay is the global batch, not the part of it that one rank has.
+Json with_batch_of_these_ranks(const snapshot::Content& content, const RunConfig& now, const Ranks& ranks) {
+  Json config = content.config;
+  const auto place = Json::json_pointer("/data/batch_size");
+  if (!config.contains(place) || !config[place].is_number_integer() || now.data.batch_size.is_auto()) return config;
+  const std::int64_t saved = config[place].get<std::int64_t>() * content.report.value("world_size", std::int64_t{1});
+  if (now.data.batch_size.value() * ranks.world_size == saved) config[place] = now.data.batch_size.value();
+  return config;
+}
+
 // The words as a shell takes them.
 std::string shell_text(const std::vector<std::string>& words) {
   std::string text;
@@ -63,7 +73,8 @@ void Session::open_folder() {
 
 void Session::check_changes() {
   auto problems =
-      forbidden_changes(resumed_->content.config, assembly_.request().config, request_.schema, folder_->record().started_in);
+      forbidden_changes(with_batch_of_these_ranks(resumed_->content, assembly_.config(), assembly_.agreement().ranks()),
+                        assembly_.request().config, request_.schema, folder_->record().started_in);
   if (!problems.empty()) {
     const std::vector<std::string> command = read_first_start(folder_->path()).command;
     if (!command.empty()) problems.back().next += "; the run was begun by: " + shell_text(command);

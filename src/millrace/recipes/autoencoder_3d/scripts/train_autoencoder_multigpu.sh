@@ -1,5 +1,5 @@
 #!/bin/sh
-# The original's launcher: same four words, none of them needed. Environment variables of a launcher go through untouched.
+# The original's launcher: same four words, none of them needed; more than one GPU are as many ranks. Environment variables of a launcher go through untouched.
 gpus=${1:-2}
 config=${2:-./config/config_train_32g.json}
 amp=${3:-false}
@@ -16,5 +16,8 @@ esac
 case $compile in
   true) set -- "$@" --compile ;;
 esac
+if [ "$gpus" -gt 1 ] 2>/dev/null; then
+  set -- launch --nproc "$gpus" "$@"
+fi
 echo "runs: ${MILLRACE:-millrace} $*"
 exec "${MILLRACE:-millrace}" "$@"

@@ -1,0 +1,75 @@
+// Ranks that end or freeze: who it was is said last, nobody stays behind, nothing is lost.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <string>
+#include <vector>
+
+#include "rank_program.h"
+
+namespace millrace::test {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr int kEndless = 1000000;
+const std::vector<std::string> kSavesOften = {"--snapshot.every_steps=5"};
+
+class Death : public testing::TestWithParam<int> {};  // the rank
+INSTANTIATE_TEST_SUITE_P(Ranks, Death, testing::Values(0, 1));
+
+TEST_P(Death, AKilledRankIsNamedWithItsStepAndNobodyStays) {
+  RankProgram program("language_model");
+  const pid_t launcher = program.start(program.launched(2, program.words("run", 2, kEndless, kSavesOften)));
+  program.wait_for_step(launcher, "run");
+  const pid_t rank = program.rank_process(launcher, GetParam());
+  ASSERT_GT(rank, 0) << program.output();
+  ::kill(rank, SIGKILL);
+  EXPECT_EQ(program.finish(launcher), 128 + SIGKILL);
+  EXPECT_THAT(program.last_error(), HasSubstr("rank " + std::to_string(GetParam()) + " was killed by SIGKILL, step "))
+      << program.output();
+  EXPECT_TRUE(processes_with(program.folder().string()).empty());
+}
+
+TEST_P(Death, AFrozenRankIsNamedAfterTheLimit) {
+  RankProgram program("language_model");
+  const auto words = program.words("run", 2, kEndless, kSavesOften);
+  const pid_t launcher = program.start(program.launched(2, words, {"--hang-limit", "2"}));
+  program.wait_for_step(launcher, "run");
+  const pid_t rank = program.rank_process(launcher, GetParam());
+  ASSERT_GT(rank, 0) << program.output();
+  ::kill(rank, SIGSTOP);
+  EXPECT_NE(program.finish(launcher), 0);
+  EXPECT_THAT(program.last_error(), HasSubstr("rank " + std::to_string(GetParam()) + " is frozen (SIGSTOP)")) << program.output();
+  EXPECT_TRUE(processes_with(program.folder().string()).empty());
+}
+
+TEST(Ranks, ASignalStopsAllAfterTheirStepAndTheRunGoesOn) {
+  RankProgram program("language_model");
+  ASSERT_EQ(program.run(program.launched(2, program.words("straight", 2, 200))), 0) << program.output();
+  const pid_t launcher = program.start(program.launched(2, program.words("stopped", 2, 200, kSavesOften)));
+  program.wait_for_step(launcher, "stopped");
+  ::kill(launcher, SIGTERM);
+  const int code = program.finish(launcher);
+  EXPECT_TRUE(code == 128 + SIGTERM || code == 0) << code << program.output();
+  ASSERT_EQ(program.run(program.launched(2, program.words("stopped", 2, 200, kSavesOften))), 0) << program.output();
+  EXPECT_EQ(program.summary("straight").at("state_sha256"), program.summary("stopped").at("state_sha256"));
+}
+
+TEST(Ranks, AFailureStartsAllAnewAndTheEndIsThatOfAnUntouchedRun) {
+  RankProgram program("language_model");
+  ASSERT_EQ(program.run(program.launched(2, program.words("straight", 2, 400))), 0) << program.output();
+  const auto words = program.words("killed", 2, 400, kSavesOften);
+  const pid_t launcher = program.start(program.launched(2, words, {"--max-restarts", "1"}));
+  program.wait_for_step(launcher, "killed");
+  const pid_t rank = program.rank_process(launcher, 1);
+  ASSERT_GT(rank, 0) << program.output();
+  ::kill(rank, SIGKILL);
+  EXPECT_EQ(program.finish(launcher), 0) << program.output();
+  EXPECT_THAT(program.output(), HasSubstr("starting all ranks anew, 1 of 1"));
+  EXPECT_EQ(program.summary("straight").at("state_sha256"), program.summary("killed").at("state_sha256"));
+}
+
+}  // namespace
+}  // namespace millrace::test

@@ -1,0 +1,115 @@
+// Several processes do what one does: with each recipe, from each launcher's environment, and when a run goes on.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "rank_program.h"
+
+namespace millrace::test {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr int kSteps = 20;
+// Adam's first steps are of the size of the learning rate whatever the gradient's: where a gradient is zero but for rounding, as
+// that of a bias before a batch norm, the order of a sum would decide where the weight goes.
+const std::vector<std::string> kLinear = {"--optim.name=sgd", "--optim.learning_rate=0.01", "--optim.lr_scaling=none"};
+
+class EqualRanks : public testing::TestWithParam<std::pair<const char*, int>> {};
+INSTANTIATE_TEST_SUITE_P(Recipes, EqualRanks,
+                         testing::Values(std::pair("language_model", 4), std::pair("cosmology", 2),
+                                         std::pair("neural_response", 2), std::pair("autoencoder_3d", 2),
+                                         std::pair("image_pairs", 2)),
+                         [](const auto& row) { return row.param.first + std::string("_") + std::to_string(row.param.second); });
+
+TEST_P(EqualRanks, TheWeightsAreThoseOfOneProcessOnTheSameGlobalBatch) {
+  const auto [recipe, ranks] = GetParam();
+  RankProgram program(recipe);
+  ASSERT_EQ(program.run(program.words("one", 1, kSteps, kLinear)), 0) << program.output();
+  ASSERT_EQ(program.run(program.launched(ranks, program.words("ranks", ranks, kSteps, kLinear))), 0) << program.output();
+  EXPECT_LT(difference(program.saved("one"), program.saved("ranks")), 1e-6);
+  EXPECT_EQ(program.summary("one").at("samples"), program.summary("ranks").at("samples"));
+}
+
+TEST(Ranks, AnotherNumberOfProcessesGoesOnInTheSameOrder) {
+  RankProgram program("language_model");
+  ASSERT_EQ(program.run(program.words("one", 1, kSteps, kLinear)), 0) << program.output();
+  int reached = 0;
+  for (const int ranks : {1, 2, 4, 2}) {
+    reached += kSteps / 4;
+    ASSERT_EQ(program.run(program.launched(ranks, program.words("mixed", ranks, reached, kLinear))), 0) << program.output();
+  }
+  EXPECT_LT(difference(program.saved("one"), program.saved("mixed")), 1e-6);
+}
+
+Environment torchrun(int rank, const std::string& port) {
+  return {{"RANK", std::to_string(rank)}, {"WORLD_SIZE", "2"},          {"LOCAL_RANK", std::to_string(rank)},
+          {"LOCAL_WORLD_SIZE", "2"},      {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", port}};
+}
+
+Environment slurm(int rank, const std::string& job) {
+  return {{"SLURM_STEP_ID", "0"},
+          {"SLURM_STEP_NUM_TASKS", "2"},
+          {"SLURM_PROCID", std::to_string(rank)},
+          {"SLURM_LOCALID", std::to_string(rank)},
+          {"SLURM_STEP_NODELIST", "node7"},
+          {"SLURM_STEP_TASKS_PER_NODE", "2"},
+          {"SLURM_STEP_NUM_NODES", "1"},
+          {"SLURM_JOB_ID", job}};
+}
+
+Environment open_mpi(int rank, const std::string& job) {
+  return {{"OMPI_COMM_WORLD_SIZE", "2"},
+          {"OMPI_COMM_WORLD_RANK", std::to_string(rank)},
+          {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+          {"OMPI_COMM_WORLD_LOCAL_RANK", std::to_string(rank)},
+          {"PMIX_NAMESPACE", job}};
+}
+
+TEST(Ranks, TheEnvironmentOfEachLauncherMakesOneRun) {
+  RankProgram program("language_model");
+  ASSERT_EQ(program.run(program.launched(2, program.words("launched", 2, 6))), 0) << program.output();
+  const std::string own = std::to_string(::getpid());  // a port that another test at the same time does not take
+  const std::string port = std::to_string(40000 + ::getpid() % 20000);
+  const std::vector<std::pair<std::string, std::function<Environment(int)>>> launchers = {
+      {"torchrun", [&](int rank) { return torchrun(rank, port); }},
+      {"slurm", [&](int rank) { return slurm(rank, own); }},
+      {"mpirun", [&](int rank) { return open_mpi(rank, own); }}};
+  for (const auto& [name, environment] : launchers) {
+    const auto words = program.words(name, 2, 6);
+    const pid_t first = program.start(words, environment(0), "rank0.txt");
+    const pid_t second = program.start(words, environment(1), "rank1.txt");
+    EXPECT_EQ(program.finish(first), 0) << name << program.output("rank0.txt");
+    EXPECT_EQ(program.finish(second), 0) << name << program.output("rank1.txt");
+    EXPECT_EQ(program.summary(name).at("state_sha256"), program.summary("launched").at("state_sha256")) << name;
+  }
+}
+
+TEST(Ranks, ThatDifferInTheirConfigAreNamedBeforeTheFirstStep) {
+  RankProgram program("language_model");
+  const std::string port = std::to_string(40000 + ::getpid() % 20000);
+  const pid_t first = program.start(program.words("run", 2, 6), torchrun(0, port), "rank0.txt");
+  const pid_t second = program.start(program.words("run", 2, 6, {"--optim.learning_rate=0.125"}), torchrun(1, port), "rank1.txt");
+  EXPECT_EQ(program.finish(first), 1);
+  EXPECT_EQ(program.finish(second), 1);
+  for (const char* output : {"rank0.txt", "rank1.txt"})
+    EXPECT_THAT(program.output(output), testing::AllOf(HasSubstr("rank 1 on "), HasSubstr("optim.learning_rate 0.125")))
+        << output;
+}
+
+TEST(Ranks, AWordTooMuchIsAMistakeInTheUse) {
+  RankProgram program("language_model");
+  EXPECT_EQ(program.run({"launch", "train", "language_model"}), 2);
+  EXPECT_THAT(program.output(), HasSubstr("--nproc"));
+  EXPECT_EQ(program.run({"launch", "--nproc", "2", "eval", "language_model"}), 2);
+  EXPECT_EQ(program.run({"launch", "--nproc", "2", "--nodes", "2", "train", "language_model"}), 2);
+  EXPECT_THAT(program.output(), HasSubstr("--at HOST:PORT"));
+}
+
+}  // namespace
+}  // namespace millrace::test
