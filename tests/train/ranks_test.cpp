@@ -19,12 +19,14 @@
 #include <thread>
 
 #include "millrace/base/error.h"
+#include "millrace/base/philox.h"
 #include "millrace/base/signals.h"
 #include "millrace/core/agreement.h"
 #include "millrace/data/memory_source.h"
 #include "millrace/nn/batch_norm.h"
 #include "millrace/nn/functional.h"
 #include "millrace/train/micro_batches.h"
+#include "millrace/train/rank_check.h"
 #include "millrace/train/session.h"
 #include "toys.h"
 
@@ -371,6 +373,43 @@ TEST_F(RanksOfARun, EndTogetherWhenASnapshotCanNotBeWritten) {
     if (std::string(at) == "loss") std::call_once(once, [&] { std::ofstream(folder_.path() / "snapshots") << "in the way"; });
   };
   EXPECT_THROW((void)run_on_two(config, folder_.path()), Error);
+}
+
+std::string error_of_check(Agreement& seat, NetImpl& net) {
+  try {
+    check_same_weights(seat, net, 7);
+  } catch (const DistributedError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Replicas, ABitThatFlippedIsFoundAndItsRankNamed) {
+  Philox random(make_key(5));
+  for (int round = 0; round < 100; ++round) {
+    const auto bit = static_cast<std::int64_t>(random.below(3 * 7 * 32));
+    const int odd = static_cast<int>(random.below(3));
+    const auto errors = on_ranks(3, [&](Agreement& seat) {
+      NetImpl net;
+      if (seat.ranks().rank == odd) {
+        auto* words = reinterpret_cast<std::uint32_t*>(net.first->weight.data_ptr<float>());
+        words[bit / 32] ^= std::uint32_t{1} << static_cast<unsigned>(bit % 32);
+      }
+      return error_of_check(seat, net);
+    });
+    for (const std::string& error : errors)
+      ASSERT_THAT(error, testing::AllOf(testing::HasSubstr("the weights of rank " + std::to_string(odd) + " on "),
+                                        testing::HasSubstr("step 7")));
+  }
+}
+
+TEST(Replicas, OfTwoThatDifferBothAreNamed) {
+  const auto errors = on_ranks(2, [&](Agreement& seat) {
+    NetImpl net;
+    if (seat.ranks().rank == 1) net.first->weight.data_ptr<float>()[0] += 1;
+    return error_of_check(seat, net);
+  });
+  EXPECT_THAT(errors[0], testing::AllOf(testing::HasSubstr("rank 0"), testing::HasSubstr("rank 1")));
 }
 
 }  // namespace

@@ -30,7 +30,7 @@ class Agreement {
   // Calls `work` on the first rank of each machine, and on the others when that has ended: what it leaves on the disk is there
   // for them.
   void in_turn(const std::function<void()>& work);
-  // This rank ends with an error: from here on its calls wait for nobody and give what it gives itself.
+  // This rank ends with an error: from here on its calls wait for nobody and know of itself alone.
   virtual void leave() {}
 
   [[nodiscard]] bool any(bool mine);        // true when it is true on some rank

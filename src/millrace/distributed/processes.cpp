@@ -146,7 +146,7 @@ void Processes::tell_loss(const std::string& reason) {
 }
 
 std::vector<Json> Processes::gather(Json mine) {
-  if (has_left_) return std::vector<Json>(static_cast<std::size_t>(rendezvous_.ranks.world_size), mine);
+  if (has_left_) return {std::move(mine)};
   const at::NoGradGuard no_grad;
   const std::vector<std::uint8_t> packed = Json::to_cbor(mine);
   const auto length = static_cast<std::int64_t>(packed.size());

@@ -69,6 +69,25 @@ EpochRow Meter::take_epoch(std::uint64_t epoch) {
   return row;
 }
 
+void Meter::sum_window(Agreement& agreement) {
+  window_.sum_over(agreement);
+  measured_.sum_over(agreement);
+}
+
+void Meter::sum_epoch(Agreement& agreement) { epoch_.sum_over(agreement); }
+
+void Meter::bring_to_root(Agreement& agreement) {
+  sum_window(agreement);
+  sum_epoch(agreement);
+  if (agreement.ranks().rank != 0) forget_sums();
+}
+
+void Meter::forget_sums() {
+  window_.reset();
+  measured_.reset();
+  epoch_.reset();
+}
+
 void Meter::write_state(Json& trainer, Json& report) const {
   trainer["samples"] = samples_;
   trainer["epoch_sums"] = epoch_.state();

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "millrace/core/agreement.h"
 #include "millrace/device/neighbours.h"
 #include "millrace/metrics/board.h"
 #include "millrace/train/stepper.h"
@@ -39,6 +40,12 @@ class Meter {
   void add(const Stepper& stepper, const StepResult& result);  // one micro-batch of a step that counts
   void add(const metrics::Board& measured);                    // the recipe's own metrics of a step that counts
   void end_step(std::int64_t rows);
+  // The sums of all ranks; collective, and so are the two below.
+  void sum_window(Agreement& agreement);  // of the window, on every rank; before take_window()
+  void sum_epoch(Agreement& agreement);   // of the epoch, on every rank; before take_epoch()
+  // All sums to rank 0, which is the one to save them; the others begin again at nothing.
+  void bring_to_root(Agreement& agreement);
+  void forget_sums();
   void leave_out(std::int64_t nanoseconds) noexcept;  // from the rates: time not spent on steps
 
   [[nodiscard]] bool is_empty() const noexcept { return window_.empty(); }

@@ -242,13 +242,13 @@ Ending Trainer::finish(Ending ending) {
   profiler_.reset();
   recovery_.note_peak();
   const bool goes_on = ending == Ending::signal;
-  if (!meter_.is_empty() && !goes_on) log();
+  if (agreement().any(!meter_.is_empty()) && !goes_on) log();
   save(true);
   {
     const Span span(*parts_.timeline, Phase::snapshot);
     state_sha256_ = snapshot::digest(content());
   }
-  if (!meter_.is_empty()) log();  // after the save: the run that goes on counts these steps in its next line
+  if (agreement().any(!meter_.is_empty())) log();  // after the save: the run that goes on counts these steps in its next line
   const bool validates = !goes_on && parts_.validation != nullptr && validated_step_ != step_;
   if (validates) validate();
   reporter_.end_progress();
@@ -286,6 +286,7 @@ void Trainer::end_epoch() {
   ++epoch_;
   const std::int64_t every = parts_.config->snapshot.every_epochs;
   epoch_end_.save_due = every > 0 && epoch_ % static_cast<std::uint64_t>(every) == 0;
+  meter_.sum_epoch(agreement());
   epoch_end_.row = meter_.take_epoch(epoch_);
   if (!validation_pending_) write_history({});
 }
@@ -315,6 +316,7 @@ LoggedStep Trainer::logged_step(const StepRecord& record) const {
 
 void Trainer::log() {
   const Span span(*parts_.timeline, Phase::log);
+  meter_.sum_window(agreement());
   StepRecord record{.step = step_,
                     .total_steps = parts_.total_steps,
                     .epoch = epoch_end_.of_step,

@@ -77,6 +77,7 @@ void Trainer::restore(const snapshot::Content& content) {
   if (const auto micro_batches = trainer.find("memory_split")) recovery_.use_at_least(micro_batches->integer(1));
   scores_.load_state(trainer, report);
   meter_.load_state(trainer, report);
+  if (agreement().ranks().rank != 0) meter_.forget_sums();
   if (const auto row = trainer.find("epoch_row")) {
     const auto cells = row->list(2);
     epoch_end_.row = EpochRow{.epoch = static_cast<std::uint64_t>(cells[0].integer(0)), .train_loss = cells[1].number_or_nan()};
@@ -90,6 +91,7 @@ void Trainer::save(bool last) {
   {
     const telemetry::Span span(*parts_.timeline, telemetry::Phase::snapshot);
     if (!saves_.holds(step_)) require_finite();
+    meter_.bring_to_root(agreement());
     const auto with_data = [this] {
       snapshot::Content now = content();
       // Beside the state rather than in it: where the data lies, or a file that is none of the run's business any more, changes

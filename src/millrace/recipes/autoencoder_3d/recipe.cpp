@@ -62,7 +62,6 @@ data::Pipeline Autoencoder3d::data(Split split) {
   const std::vector<VolumeFile>& files = training ? files_->train : files_->validation;
   if (files.empty()) return {};
   data::Pipeline pipeline = data::single(volume_source(files, split, recipe_));
-  if (training && context_.ranks.world_size > 1) pipeline.drop_last = true;
   return pipeline;
 }
 
