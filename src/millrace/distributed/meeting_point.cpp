@@ -1,12 +1,16 @@
 #include "millrace/distributed/meeting_point.h"
 
 #include <chrono>
+#include <cstdint>
+#include <future>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <utility>
 #include <vector>
 
+#include "millrace/base/clock.h"
 #include "millrace/base/error.h"
 #include "millrace/distributed/detail/address.h"
+#include "millrace/distributed/detail/within.h"
 
 namespace millrace::distributed {
 namespace {
@@ -23,6 +27,8 @@ DistributedError gone(const MeetingPoint::Place& place, const std::string& what)
 
 struct MeetingPoint::Parts {
   c10::intrusive_ptr<c10d::TCPStore> store;
+  std::future<std::optional<std::string>> question;  // under way
+  double asked = 0;
 };
 
 MeetingPoint::MeetingPoint(Place place, bool serves, double wait_s)
@@ -42,18 +48,35 @@ MeetingPoint::MeetingPoint(Place place, bool serves, double wait_s)
 
 MeetingPoint::~MeetingPoint() = default;
 
+// A launcher that does not hear it has ended, and with it its ranks, or is beyond a link that was cut.
 void MeetingPoint::announce(int attempt, const std::string& text) {
+  constexpr double kLimit = 1;
   try {
-    parts_->store->compareSet(key_of(attempt), {}, {text.begin(), text.end()});
-  } catch (const std::exception&) {  // the launcher that held it has ended, and with it all other machines' ranks
+    within(kLimit, [store = parts_->store, attempt, text] {
+      store->compareSet(key_of(attempt), {}, {text.begin(), text.end()});
+      return true;
+    });
+  } catch (const std::exception&) {
   }
 }
 
 std::optional<std::string> MeetingPoint::announced(int attempt) {
+  constexpr double kLimit = 10;
+  if (!parts_->question.valid()) {
+    parts_->asked = steady_seconds();
+    parts_->question = in_background([store = parts_->store, attempt]() -> std::optional<std::string> {
+      if (!store->check({key_of(attempt)})) return std::nullopt;
+      const std::vector<std::uint8_t> text = store->get(key_of(attempt));
+      return std::string(text.begin(), text.end());
+    });
+  }
+  if (parts_->question.wait_for(std::chrono::milliseconds(0)) != std::future_status::ready) {
+    if (steady_seconds() - parts_->asked > kLimit)
+      throw gone(place_, "the launcher that holds the meeting point does not answer");
+    return std::nullopt;
+  }
   try {
-    if (!parts_->store->check({key_of(attempt)})) return std::nullopt;
-    const std::vector<std::uint8_t> text = parts_->store->get(key_of(attempt));
-    return std::string(text.begin(), text.end());
+    return parts_->question.get();
   } catch (const std::exception&) {
     throw gone(place_, "the launcher that holds the meeting point is gone");
   }

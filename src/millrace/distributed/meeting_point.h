@@ -24,7 +24,8 @@ class MeetingPoint {
   [[nodiscard]] const Place& place() const noexcept { return place_; }
   // A rank of this machine failed; told to the launchers of all machines. The first text of an attempt stays.
   void announce(int attempt, const std::string& text);
-  // What was announced, by any machine; DistributedError when the launcher that holds the store is gone.
+  // What was announced, by any machine, as far as the answer is here; never waits. DistributedError when the launcher that holds
+  // the store is gone, or has not answered for ten seconds.
   [[nodiscard]] std::optional<std::string> announced(int attempt);
 
  private:

@@ -9,8 +9,11 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <map>
+#include <thread>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
@@ -19,6 +22,7 @@
 #include "millrace/base/doing.h"
 #include "millrace/base/error.h"
 #include "millrace/distributed/detail/address.h"
+#include "millrace/distributed/detail/within.h"
 
 namespace millrace::distributed {
 namespace {
@@ -120,21 +124,31 @@ void Processes::call(const std::function<void()>& collective) {
   }
 }
 
+namespace {
+
 // Who is left says so in the store; who does not is gone, or hangs.
-void Processes::tell_loss(const std::string& reason) {
+std::vector<int> absent_ranks(c10d::Store& store, Ranks ranks) {
   constexpr int kRollCallMs = 400;
+  store.setTimeout(std::chrono::milliseconds(kRollCallMs));
+  store.set("left/" + std::to_string(ranks.rank), bytes_of("1"));
+  std::this_thread::sleep_for(std::chrono::milliseconds(kRollCallMs));
+  std::vector<int> absent;
+  for (int rank = 0; rank < ranks.world_size; ++rank) {
+    if (rank != ranks.rank && !store.check({"left/" + std::to_string(rank)})) absent.push_back(rank);
+  }
+  return absent;
+}
+
+}  // namespace
+
+void Processes::tell_loss(const std::string& reason) {
+  constexpr double kLimit = 1.2;  // seconds; the store may be beyond a link that was cut
   const Ranks& ranks = rendezvous_.ranks;
   std::string who = "another rank";
   try {
-    c10d::Store& store = *parts_->store;
-    store.setTimeout(std::chrono::milliseconds(kRollCallMs));
-    store.set("left/" + std::to_string(ranks.rank), bytes_of("1"));
-    ::usleep(kRollCallMs * 1000);
-    std::vector<int> absent;
-    for (int rank = 0; rank < ranks.world_size; ++rank) {
-      if (rank != ranks.rank && !store.check({"left/" + std::to_string(rank)})) absent.push_back(rank);
-    }
-    if (!absent.empty()) who = ranks_text(absent);
+    const auto absent = within(kLimit, [store = parts_->store, ranks] { return absent_ranks(*store, ranks); });
+    if (!absent) who = "the machine at " + rendezvous_.host;
+    if (absent && !absent->empty()) who = ranks_text(*absent);
   } catch (const std::exception&) {
     if (!rendezvous_.is_served && ranks.rank != 0) who = "rank 0, which held the store,";
   }

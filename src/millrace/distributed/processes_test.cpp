@@ -10,6 +10,8 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <csignal>
+#include <cstdlib>
 #include <limits>
 #include <mutex>
 #include <thread>
@@ -19,6 +21,11 @@
 
 namespace millrace::distributed {
 namespace {
+
+// c10d's recorder of collectives is one for the whole process, and not made for several threads that call them.
+[[maybe_unused]] const int kNoRecorder = ::setenv("TORCH_FR_BUFFER_SIZE", "0", 1);
+// As the program has it: what is written to a rank that is gone is an error there, not this process's end.
+[[maybe_unused]] const auto kBefore = std::signal(SIGPIPE, SIG_IGN);
 
 int free_port() {
   int port = 0;
