@@ -90,13 +90,12 @@ def autoencoder_3d(place):
     exports = 'export MASTER_ADDR="localhost"\nexport MASTER_PORT="12355"\nexport WORLD_SIZE=2\n'
     return [
         ("chmod +x train_autoencoder_multigpu.sh\n./train_autoencoder_multigpu.sh 2 config/config_train_multigpu.json true false", 0,
-         ["runs: ", "gpus 2: a run is one process on one device here; it uses one",
+         ["runs: ", "launch --nproc 2 train autoencoder_3d",
           "tfevent_path: event files lie in the run folder", "done at step"]),
         ("./train_autoencoder_multigpu.sh 4 config/config_train_multigpu.json true true", 0,
-         ["gpus 4: a run is one process", "compile: there is nothing to compile", "done at step"]),
+         ["launch --nproc 4 train autoencoder_3d", "compile: there is nothing to compile", "done at step"]),
         # What torch.distributed.launch --nproc_per_node=2 starts.
-        (exports + "RANK=1 python " + manual, 0, ["rank 1: a run is one process here, rank 0 trains"]),
-        (exports + "RANK=0 python " + manual, 0, ["runs: ", "gpus 2: ", "done at step"]),
+        (exports + "RANK=1 python " + manual + " &\nRANK=0 python " + manual + "\nwait", 0, ["runs: ", "done at step"]),
     ]
 
 

@@ -38,9 +38,12 @@ std::string planned(Fs& fs, const std::filesystem::path& run_folder, const std::
 Json with_batch_of_these_ranks(const snapshot::Content& content, const RunConfig& now, const Ranks& ranks) {
   Json config = content.config;
   const auto place = Json::json_pointer("/data/batch_size");
-  if (!config.contains(place) || !config[place].is_number_integer() || now.data.batch_size.is_auto()) return config;
-  const std::int64_t saved = config[place].get<std::int64_t>() * content.report.value("world_size", std::int64_t{1});
-  if (now.data.batch_size.value() * ranks.world_size == saved) config[place] = now.data.batch_size.value();
+  const auto loader = content.parts.find("loader");
+  if (!config.contains(place) || now.data.batch_size.is_auto() || loader == content.parts.end()) return config;
+  const std::int64_t together = now.data.batch_size.value() * ranks.world_size;
+  const Json& saved = loader->second.json;  // as it was read: anything may be in it
+  if (saved.is_object() && saved.contains("global_batch_size") && saved["global_batch_size"] == Json(together))
+    config[place] = now.data.batch_size.value();
   return config;
 }
 

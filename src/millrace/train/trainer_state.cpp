@@ -96,7 +96,6 @@ void Trainer::save(bool last) {
       snapshot::Content now = content();
       // Beside the state rather than in it: where the data lies, or a file that is none of the run's business any more, changes
       // no bit.
-      now.report["world_size"] = agreement().ranks().world_size;
       now.report["data"]["train"] = parts_.loader->data_state();
       if (parts_.validation != nullptr) now.report["data"]["validation"] = parts_.validation->data_state();
       return now;

@@ -73,7 +73,6 @@ config::Alias accepted_text(const std::string& name, const std::string& reason) 
 }
 
 std::vector<config::Alias> shared_words() {
-  const std::string one_process = "a run is one process on one device";
   std::vector<config::Alias> words = {
       {"data", "data.dir", nullptr, "input folder"},
       {"run_dir", "run.dir", nullptr, ""},
@@ -109,9 +108,9 @@ std::vector<config::Alias> shared_words() {
       accepted_word("detect_anomaly", "a loss or gradient that is not finite is always found; its step counts for nothing"),
       accepted_word("deterministic", "on a CPU runs of one seed and thread count always give the same bits"),
       accepted_word("debug", "all that is known is in log.jsonl; train --rehearse shows what passes through a step"),
-      accepted_word("local_rank", one_process)};
+      accepted_word("local_rank", "LOCAL_RANK of the environment is read")};
   for (const char* name : {"gpus", "g"}) {
-    config::Alias word = accepted_word(name, one_process);
+    config::Alias word = accepted_word(name, "millrace launch --nproc says how many");
     word.notice = said_of_gpus;
     words.push_back(std::move(word));
   }
