@@ -123,8 +123,12 @@ pid_t RankProgram::rank_process(pid_t child, int rank) const {
 }
 
 void RankProgram::wait_for_step(pid_t child, const std::string& run) const {
-  const auto has_saved = [&] { return !snapshot::list(Fs::real(), folder_ / run).empty(); };
-  while (!has_saved() && ::kill(child, 0) == 0) {
+  constexpr int kEnough = 30;  // steps; what a rank does reaches the launcher twenty times a second
+  const auto has_begun = [&] {
+    const auto saved = snapshot::list(Fs::real(), folder_ / run);
+    return std::ranges::any_of(saved, [](const auto& one) { return one.step >= kEnough; });
+  };
+  while (!has_begun() && ::kill(child, 0) == 0) {
     int status = 0;
     if (::waitpid(child, &status, WNOHANG | WNOWAIT) == child) return;
     std::this_thread::sleep_for(std::chrono::milliseconds(20));

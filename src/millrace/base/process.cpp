@@ -4,10 +4,11 @@
 #include <fcntl.h>
 #include <link.h>
 #include <signal.h>
-#include <sys/auxv.h>
 #include <unistd.h>
 
-#include <cstdint>
+#include <cstddef>
+#include <cstring>
+#include <fstream>
 #include <string_view>
 
 #include "millrace/base/crash.h"
@@ -26,33 +27,48 @@ void prepare_process() {
   install_crash_line();
 }
 
-std::string build_id() {
-  const auto* headers = reinterpret_cast<const ElfW(Phdr)*>(::getauxval(AT_PHDR));
-  const std::size_t count = ::getauxval(AT_PHNUM);
-  if (headers == nullptr) return "";
-  std::uintptr_t base = 0;
-  for (std::size_t i = 0; i < count; ++i) {
-    if (headers[i].p_type == PT_PHDR) base = reinterpret_cast<std::uintptr_t>(headers) - headers[i].p_vaddr;
+namespace {
+
+template <typename Value>
+Value value_at(std::string_view bytes, std::size_t at) {
+  Value value{};
+  if (at <= bytes.size() && bytes.size() - at >= sizeof(Value)) std::memcpy(&value, bytes.data() + at, sizeof(Value));
+  return value;
+}
+
+std::string hexadecimal(std::string_view bytes) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string text;
+  for (const char byte : bytes) {
+    const auto bits = static_cast<unsigned char>(byte);
+    text += {kDigits[bits >> 4U], kDigits[bits & 15U]};
   }
+  return text;
+}
+
+}  // namespace
+
+std::string build_id() {
   constexpr std::size_t kAlignment = 4;
   const auto aligned = [](std::size_t size) { return (size + kAlignment - 1) / kAlignment * kAlignment; };
-  for (std::size_t i = 0; i < count; ++i) {
-    if (headers[i].p_type != PT_NOTE) continue;
-    const auto* at = reinterpret_cast<const char*>(base + headers[i].p_vaddr);
-    const char* end = at + headers[i].p_memsz;
-    while (at + sizeof(ElfW(Nhdr)) <= end) {
-      const auto* note = reinterpret_cast<const ElfW(Nhdr)*>(at);
-      const char* value = at + sizeof(ElfW(Nhdr)) + aligned(note->n_namesz);
-      if (note->n_type == NT_GNU_BUILD_ID) {
-        std::string text;
-        for (std::size_t byte = 0; byte < note->n_descsz; ++byte) {
-          constexpr std::string_view kDigits = "0123456789abcdef";
-          const auto bits = static_cast<unsigned char>(value[byte]);
-          text += {kDigits[bits >> 4U], kDigits[bits & 15U]};
-        }
-        return text;
-      }
-      at = value + aligned(note->n_descsz);
+  std::ifstream file("/proc/self/exe", std::ios::binary);
+  const auto read = [&file](std::size_t begin, std::size_t size) {
+    std::string bytes(size, '\0');
+    file.seekg(static_cast<std::streamoff>(begin));
+    if (!file.read(bytes.data(), static_cast<std::streamsize>(size))) bytes.clear();
+    return bytes;
+  };
+  const auto header = value_at<ElfW(Ehdr)>(read(0, sizeof(ElfW(Ehdr))), 0);
+  for (std::size_t i = 0; i < header.e_phnum; ++i) {
+    const auto segment = value_at<ElfW(Phdr)>(read(header.e_phoff + i * sizeof(ElfW(Phdr)), sizeof(ElfW(Phdr))), 0);
+    if (segment.p_type != PT_NOTE) continue;
+    const std::string notes = read(segment.p_offset, segment.p_filesz);
+    for (std::size_t at = 0; at + sizeof(ElfW(Nhdr)) <= notes.size();) {
+      const auto note = value_at<ElfW(Nhdr)>(notes, at);
+      const std::size_t value = at + sizeof(note) + aligned(note.n_namesz);
+      if (note.n_type == NT_GNU_BUILD_ID && value < notes.size())
+        return hexadecimal(std::string_view(notes).substr(value, note.n_descsz));
+      at = value + aligned(note.n_descsz);
     }
   }
   return "";

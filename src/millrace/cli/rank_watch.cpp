@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <string_view>
 
 #include "millrace/base/clock.h"
 #include "millrace/base/error.h"
@@ -51,15 +52,20 @@ std::vector<std::string> environment_of(const RankStart& start, const Ranks& ran
   std::vector<std::string> all;
   for (char** at = ::environ; *at != nullptr; ++at) {
     const std::string line = *at;
-    const auto is_name = [&](const auto& pair) { return line.starts_with(pair.first + "="); };
+    const std::string_view name = std::string_view(line).substr(0, line.find('='));
+    const auto is_name = [&](const auto& pair) { return pair.first == name; };
     if (std::ranges::none_of(own, is_name)) all.push_back(line);
   }
-  for (const auto& [name, value] : own) all.push_back(name + "=" + value);
+  for (const auto& [name, value] : own) {
+    all.push_back(name);
+    all.back().append("=").append(value);
+  }
   return all;
 }
 
 std::vector<char*> pointers(std::vector<std::string>& texts) {
   std::vector<char*> all;
+  all.reserve(texts.size() + 1);
   for (std::string& text : texts) all.push_back(text.data());
   all.push_back(nullptr);
   return all;

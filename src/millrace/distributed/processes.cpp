@@ -83,6 +83,7 @@ Processes::Processes(Rendezvous rendezvous, ProcessesOptions options)
   parts_->store = c10::make_intrusive<c10d::PrefixStore>("millrace/" + std::to_string(rendezvous_.attempt), shared);
   c10d::Store& store = *parts_->store;
   std::vector<std::string> all;
+  all.reserve(static_cast<std::size_t>(ranks.world_size));
   for (int rank = 0; rank < ranks.world_size; ++rank) all.push_back("here/" + std::to_string(rank));
   if (store.add("taken/" + std::to_string(ranks.rank), 1) != 1) {
     throw DistributedError({"there is a rank " + std::to_string(ranks.rank) + " already", "the environment of this process",

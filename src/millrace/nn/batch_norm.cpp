@@ -2,6 +2,7 @@
 
 #include <ATen/Context.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/core/ivalue.h>
 #include <ATen/ops/batch_norm.h>
 #include <ATen/ops/batch_norm_update_stats.h>
 #include <ATen/ops/native_batch_norm.h>
@@ -31,6 +32,12 @@ at::Tensor beside(const at::Tensor& channel, const at::Tensor& x) {
   return channel.view(shape);
 }
 
+// So that autograd keeps it from the forward to the backward pass.
+struct Held : torch::CustomClassHolder {
+  explicit Held(Agreement* of) : agreement(of) {}
+  Agreement* agreement;
+};
+
 // What one process computes of the rows of all ranks, with one exchange in each direction. The moments of the ranks are put
 // together as in Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances" (1979).
 // Gradients of weight and bias stay those of this rank's rows: the trainer adds up the ranks' gradients.
@@ -44,14 +51,14 @@ struct SharedBatchNorm : torch::autograd::Function<SharedBatchNorm> {
                             const at::Tensor& bias, const at::Tensor& running_mean, const at::Tensor& running_var,
                             const BatchNormOptions& options, Agreement* agreement) {
     const Moments all = moments_of_all(x, *agreement);
-    const auto update = [&](at::Tensor running, const at::Tensor& now) {
+    const auto update = [&](const at::Tensor& running, const at::Tensor& now) {
       running.mul_(1 - options.momentum).add_(now.to(running.scalar_type()), options.momentum);
     };
     update(running_mean, all.mean);
     update(running_var, all.variance * (all.count / std::max(all.count - 1, 1.0)));
     const at::Tensor mean = all.mean.to(weight.scalar_type()), variance = all.variance.to(weight.scalar_type());
     context->save_for_backward({x, weight, mean, at::rsqrt(all.variance + options.eps).to(weight.scalar_type())});
-    context->saved_data["agreement"] = static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(agreement));
+    context->saved_data["agreement"] = c10::IValue::make_capsule(c10::make_intrusive<Held>(agreement));
     context->saved_data["count"] = all.count;
     return std::get<0>(at::native_batch_norm(x, weight, bias, mean, variance, /*training=*/false, 0, options.eps));
   }
@@ -65,7 +72,7 @@ struct SharedBatchNorm : torch::autograd::Function<SharedBatchNorm> {
     const auto sums = at::native_batch_norm_backward(dy, x, weight, {}, {}, mean, scale, /*train=*/true, 0, {false, true, true});
     const at::Tensor &weight_gradient = std::get<1>(sums), &bias_gradient = std::get<2>(sums);
     std::vector<at::Tensor> all = {at::stack({weight_gradient, bias_gradient}).to(at::kDouble)};
-    reinterpret_cast<Agreement*>(context->saved_data["agreement"].toInt())->sum(all);
+    static_cast<const Held&>(*context->saved_data["agreement"].toCapsule()).agreement->sum(all);
     const double count = context->saved_data["count"].toDouble();
     const at::Tensor a = (weight * scale).to(at::kDouble);
     const at::Tensor b = -a * scale * all[0][0] / count;

@@ -77,6 +77,7 @@ void Lane::sum_over(Agreement& agreement) {
   }
   // Of terms that share a pass, what each sum was divided by beside what the first of them was.
   std::vector<at::Tensor> shares;
+  shares.reserve(terms.size());
   for (const Term& term : terms)
     shares.push_back(term.nominal_like(bad_) / std::ranges::find(terms, term.pass, &Term::pass)->nominal_like(bad_));
   agreement.sum(all);

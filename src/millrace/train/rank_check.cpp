@@ -12,6 +12,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "millrace/base/error.h"
@@ -64,7 +65,9 @@ void add_differences(const Json& first, const Json& other, const std::string& wh
   for (const auto& [key, value] : first.items()) {
     const Json own = other.value(key, Json());
     if (own == value || lines.size() >= kMost) continue;
-    lines.push_back(who + " has " + key + " " + own.dump() + ", rank 0 has " + value.dump());
+    std::string line = who;
+    line.append(" has ").append(key).append(" ").append(own.dump()).append(", rank 0 has ").append(value.dump());
+    lines.push_back(std::move(line));
   }
 }
 
