@@ -49,6 +49,29 @@ TEST(Ranks, AccumulatedBatchesAreAddedUpOnceAStep) {
   EXPECT_LT(difference(program.saved("one"), program.saved("ranks")), 1e-6);
 }
 
+// Two numbers have one sum, in whatever way they travel.
+TEST(Ranks, GradientsThatLeaveEarlyEndInTheBitsOfOneSumAfterThePass) {
+  for (const char* recipe : {"language_model", "autoencoder_3d"}) {
+    RankProgram program(recipe);
+    for (const std::string bytes : {"0", "4096", "26214400"}) {
+      const std::vector<std::string> words = {"--distributed.bucket_bytes=" + bytes};
+      ASSERT_EQ(program.run(program.launched(2, program.words(bytes, 2, kSteps, words))), 0) << program.output();
+      EXPECT_EQ(program.summary(bytes).at("state_sha256"), program.summary("0").at("state_sha256")) << recipe << " " << bytes;
+    }
+  }
+}
+
+TEST(Ranks, CompressedGradientsDifferInTheirLastDigitsOnly) {
+  RankProgram program("language_model");
+  ASSERT_EQ(program.run(program.words("one", 1, kSteps, kLinear)), 0) << program.output();
+  std::vector<std::string> words = kLinear;
+  words.emplace_back("--distributed.compress=true");
+  ASSERT_EQ(program.run(program.launched(2, program.words("ranks", 2, kSteps, words))), 0) << program.output();
+  const double apart = difference(program.saved("one"), program.saved("ranks"));
+  EXPECT_GT(apart, 1e-9);
+  EXPECT_LT(apart, 1e-4);
+}
+
 TEST(Ranks, AnotherNumberOfProcessesGoesOnInTheSameOrder) {
   RankProgram program("language_model");
   ASSERT_EQ(program.run(program.words("one", 1, kSteps, kLinear)), 0) << program.output();

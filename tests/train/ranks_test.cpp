@@ -187,8 +187,9 @@ Trained train(Agreement& agreement, std::int64_t batch_size, std::int64_t accumu
     for (std::int64_t i = 0; i < accumulate; ++i) {
       auto host = loader.next();
       if (!host) host = loader.next();  // the next epoch's
-      for_each_micro_batch(way, *std::move(host),
-                           [&](const Batch& batch, bool only) { stepper.accumulate(batch, only && accumulate == 1); });
+      for_each_micro_batch(way, *std::move(host), [&](const Batch& batch, MicroPlace in_batch) {
+        stepper.accumulate(batch, {.only = in_batch.only && accumulate == 1, .last = in_batch.last && i + 1 == accumulate});
+      });
     }
     stepper.update();
   }

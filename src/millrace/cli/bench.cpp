@@ -7,6 +7,7 @@
 #include "millrace/cli/bench_recipe.h"
 #include "millrace/cli/command.h"
 #include "millrace/cli/command_config.h"
+#include "millrace/cli/join_ranks.h"
 #include "millrace/cli/text.h"
 #include "millrace/measure/step_bench.h"
 #include "millrace/train/run.h"
@@ -134,6 +135,8 @@ int run_bench(const Invocation& call) {
   }
   StepBenchOptions options = take_options(entry, arguments);
   options.overrides = config_overrides(entry, arguments);
+  const Joined ranks = join_ranks({});
+  options.agreement = ranks.processes.get();
   keep_memory_unless_off(options.off);
   if (rounds) {
     run_rounds(entry, options);

@@ -20,6 +20,11 @@ Agreement& Agreement::of_one() noexcept {
   return one;
 }
 
+std::unique_ptr<GradientSums> Agreement::gradient_sums(std::vector<at::Tensor> /*parameters*/,
+                                                       const GradientSumsOptions& /*options*/) {
+  return nullptr;
+}
+
 // Adding zeros changes no byte: what the other ranks give is 0.
 void Agreement::share_from_root(std::vector<at::Tensor>& values) {
   if (alone()) return;

@@ -5,10 +5,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include "millrace/base/json.h"
 #include "millrace/core/batch.h"
+#include "millrace/core/gradient_sums.h"
 
 namespace millrace {
 
@@ -23,6 +25,11 @@ class Agreement {
   [[nodiscard]] virtual Ranks ranks() const = 0;
   [[nodiscard]] virtual std::vector<Json> gather(Json mine) = 0;  // what each rank gave, by rank
   virtual void sum(std::vector<at::Tensor>& values) = 0;          // in place, elementwise; the same sizes and types on all ranks
+
+  // Sums that are under way while gradients are computed; null where this agreement has none, or not for such parameters: on all
+  // ranks alike. They end before the agreement does.
+  [[nodiscard]] virtual std::unique_ptr<GradientSums> gradient_sums(std::vector<at::Tensor> parameters,
+                                                                    const GradientSumsOptions& options);
 
   // Bytes of rank 0, in place; the same sizes and types on all ranks.
   void share_from_root(std::vector<at::Tensor>& values);

@@ -23,6 +23,7 @@
 #include "millrace/base/error.h"
 #include "millrace/distributed/detail/address.h"
 #include "millrace/distributed/detail/within.h"
+#include "millrace/distributed/gradient_buckets.h"
 
 namespace millrace::distributed {
 namespace {
@@ -73,6 +74,18 @@ c10::intrusive_ptr<c10d::Store> open_store(Rendezvous& rendezvous, const Process
 struct Processes::Parts {
   c10::intrusive_ptr<c10d::Store> store;
   c10::intrusive_ptr<c10d::ProcessGroupGloo> gloo;
+
+  // Connections of their own between all ranks. Collective.
+  [[nodiscard]] c10::intrusive_ptr<c10d::ProcessGroupGloo> connect(const std::string& name, const Rendezvous& rendezvous,
+                                                                   const ProcessesOptions& options) const {
+    auto group = c10d::ProcessGroupGloo::Options::create(milliseconds(options.timeout_s));
+    const char* interface = ::getenv("GLOO_SOCKET_IFNAME");
+    group->devices.push_back(interface != nullptr && *interface != '\0'
+                                 ? c10d::ProcessGroupGloo::createDeviceForInterface(interface)
+                                 : c10d::ProcessGroupGloo::createDeviceForHostname(address_towards(rendezvous.host)));
+    return c10::make_intrusive<c10d::ProcessGroupGloo>(c10::make_intrusive<c10d::PrefixStore>(name, store), rendezvous.ranks.rank,
+                                                       rendezvous.ranks.world_size, group);
+  }
 };
 
 Processes::Processes(Rendezvous rendezvous, ProcessesOptions options)
@@ -101,15 +114,7 @@ Processes::Processes(Rendezvous rendezvous, ProcessesOptions options)
                                 std::to_string(std::lround(options_.join_s)) + " s",
                             rendezvous_.host + ":" + std::to_string(rendezvous_.port), "see what became of them"});
   }
-  auto gloo = c10d::ProcessGroupGloo::Options::create(milliseconds(options_.timeout_s));
-  const char* interface = ::getenv("GLOO_SOCKET_IFNAME");
-  gloo->devices.push_back(interface != nullptr && *interface != '\0'
-                              ? c10d::ProcessGroupGloo::createDeviceForInterface(interface)
-                              : c10d::ProcessGroupGloo::createDeviceForHostname(address_towards(rendezvous_.host)));
-  call([&] {
-    parts_->gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(c10::make_intrusive<c10d::PrefixStore>("gloo", parts_->store),
-                                                               ranks.rank, ranks.world_size, gloo);
-  });
+  call([&] { parts_->gloo = parts_->connect("gloo", rendezvous_, options_); });
 }
 
 Processes::~Processes() = default;
@@ -210,6 +215,15 @@ void Processes::sum(std::vector<at::Tensor>& values) {
       begin += values[i].numel();
     }
   }
+}
+
+std::unique_ptr<GradientSums> Processes::gradient_sums(std::vector<at::Tensor> parameters, const GradientSumsOptions& options) {
+  const auto on_cpu = [](const at::Tensor& parameter) { return parameter.is_cpu(); };
+  if (has_left_ || !std::ranges::all_of(parameters, on_cpu)) return nullptr;
+  c10::intrusive_ptr<c10d::ProcessGroupGloo> group;
+  call([&] { group = parts_->connect("gradients/" + std::to_string(gradient_groups_++), rendezvous_, options_); });
+  return std::make_unique<GradientBuckets>(std::move(group), rendezvous_.ranks.rank, std::move(parameters), options,
+                                           [this](const std::function<void()>& collective) { call(collective); });
 }
 
 }  // namespace millrace::distributed

@@ -35,6 +35,9 @@ class Processes final : public Agreement {
   using Agreement::sum;
   // Tensors of one type travel as one; those of a GPU by way of host memory.
   void sum(std::vector<at::Tensor>& values) override;
+  // Null for parameters of a GPU.
+  [[nodiscard]] std::unique_ptr<GradientSums> gradient_sums(std::vector<at::Tensor> parameters,
+                                                            const GradientSumsOptions& options) override;
   void leave() override { has_left_ = true; }
 
  private:
@@ -46,6 +49,7 @@ class Processes final : public Agreement {
   ProcessesOptions options_;
   std::unique_ptr<Parts> parts_;
   bool has_left_ = false;
+  int gradient_groups_ = 0;
 };
 
 }  // namespace millrace::distributed

@@ -10,53 +10,15 @@
 #include <unistd.h>
 
 #include <cmath>
-#include <csignal>
-#include <cstdlib>
 #include <limits>
 #include <mutex>
-#include <thread>
 
 #include "millrace/base/error.h"
 #include "millrace/distributed/detail/address.h"
+#include "millrace/distributed/detail/test_ranks.h"
 
 namespace millrace::distributed {
 namespace {
-
-// c10d's recorder of collectives is one for the whole process, and not made for several threads that call them.
-[[maybe_unused]] const int kNoRecorder = ::setenv("TORCH_FR_BUFFER_SIZE", "0", 1);
-// As the program has it: what is written to a rank that is gone is an error there, not this process's end.
-[[maybe_unused]] const auto kBefore = std::signal(SIGPIPE, SIG_IGN);
-
-int free_port() {
-  int port = 0;
-  ::close(listen_on("127.0.0.1", port));
-  return port;
-}
-
-Rendezvous place(int rank, int world, int port) {
-  return {.ranks = {rank, rank, world, world}, .launcher = "a test", .host = "127.0.0.1", .port = port};
-}
-
-// The texts of what the ranks threw, "" for those that threw nothing.
-template <class Body>
-std::vector<std::string> on_ranks(int world, int port, Body body, ProcessesOptions options = {.join_s = 60, .timeout_s = 60}) {
-  std::vector<std::string> errors(static_cast<std::size_t>(world));
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < world; ++rank) {
-    threads.emplace_back([&, rank] {
-      try {
-        Processes processes(place(rank, world, port), options);
-        body(processes);
-      } catch (const std::exception& error) {
-        errors[static_cast<std::size_t>(rank)] = error.what();
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  return errors;
-}
-
-std::vector<std::string> none(int world) { return std::vector<std::string>(static_cast<std::size_t>(world)); }
 
 class ProcessesOf : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Worlds, ProcessesOf, testing::Values(2, 3, 4));

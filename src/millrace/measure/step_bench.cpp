@@ -104,12 +104,14 @@ StepBench::StepBench(const Entry& entry, const StepBenchOptions& options) : impl
   impl.shared = config::read<RunConfig>(impl.config.values);
   if (auto problems = run_problems(entry, impl.config); !problems.empty()) throw ConfigError(std::move(problems));
   device::count_tensor_memory();
+  const int local_rank = options.agreement == nullptr ? 0 : options.agreement->ranks().local_rank;
   impl.switches = Switches(options.off);
-  const at::Device device = device::choose(impl.shared.device.name).device;
+  const at::Device device = device::choose(impl.shared.device.name, local_rank).device;
   device::set_threads(static_cast<int>(options.threads));
   Context context;
   context.device = device;
   context.config = &impl.shared;
+  if (options.agreement != nullptr) context.ranks = options.agreement->ranks();
   context.switches = &impl.switches;
   context.seed = static_cast<std::uint64_t>(impl.shared.train.seed);
   torch::manual_seed(context.seed);
@@ -118,11 +120,13 @@ StepBench::StepBench(const Entry& entry, const StepBenchOptions& options) : impl
   impl.recipe->model().train();
   StepperOptions stepper{
       .device = device, .seed = context.seed, .autocast = autocast_of(options.precision, device), .total_steps = 1'000'000};
+  stepper.agreement = options.agreement;
+  stepper.gradients = {.bucket_bytes = impl.shared.distributed.bucket_bytes, .compress = impl.shared.distributed.compress};
   if (!impl.switches.on("autocast")) stepper.autocast.reset();
   stepper.offload_bytes = offload_bytes(impl.shared.memory, device, impl.switches);
   stepper.recovers = impl.switches.on("memory_recovery");
   impl.stepper = std::make_unique<Stepper>(*impl.recipe, impl.switches, impl.timeline, stepper);
-  impl.batch = shape.batch(impl.config.values, context.seed);
+  impl.batch = shape.batch(impl.config.values, context.seed + static_cast<std::uint64_t>(context.ranks.rank));
   impl.choose_ways(options.precision, device);
   if (impl.switches.on("recompute")) {
     impl.memory = impl.shared.memory.budget.empty() ? named_memory(impl.shared.memory)
@@ -140,7 +144,7 @@ double StepBench::step() {
   const double begin = steady_seconds();
   impl.timeline.begin_step();
   impl.stepper->begin_step(impl.step++);
-  const StepResult result = impl.stepper->accumulate(impl.batch, /*only=*/true);
+  const StepResult result = impl.stepper->accumulate(impl.batch, {.only = true, .last = true});
   impl.stepper->update();
   impl.timeline.end_step();
   // The one read a step of the peers has too: without it a device would still be busy.

@@ -17,6 +17,7 @@ struct StepBenchOptions {
   std::int64_t steps = 9;
   std::int64_t warmup = 3;
   std::vector<std::string> off;
+  Agreement* agreement = nullptr;   // of the ranks that step together; null = one process
   Json overrides = Json::object();  // dotted keys over the shape's config, e.g. {"recipe.model_dropout": 0}
 };
 // Step by step, for benches that interleave it with a peer.

@@ -26,8 +26,8 @@ TrialStep make_trial_step(Assembly& run, std::int64_t step) {
     auto host = run.loader().next();
     if (!host) host = run.loader().next();  // the next epoch's
     if (!host) break;
-    made.rows += for_each_micro_batch(run.way(), std::move(*host), [&](const Batch& batch, bool only) {
-      const StepResult result = run.stepper().accumulate(batch, only && accumulate == 1);
+    made.rows += for_each_micro_batch(run.way(), std::move(*host), [&](const Batch& batch, MicroPlace in_batch) {
+      const StepResult result = run.stepper().accumulate(batch, {.only = in_batch.only && accumulate == 1});
       made.loss = shown(result.losses[0]).item<double>();  // a device would still be busy
     });
   }

@@ -255,14 +255,16 @@ std::optional<at::ScalarType> Assembly::known_format() const {
 
 void Assembly::make_stepper(Json kept_choices) {
   kept_ = std::move(kept_choices);
-  StepperOptions options{.device = context_.device,
-                         .seed = context_.seed,
-                         .autocast = known_format(),
-                         .total_steps = total_steps(),
-                         .steps_per_epoch = steps_per_epoch(),
-                         .recovers = switches_.on("memory_recovery"),
-                         .global_batch = global_batch(),
-                         .agreement = request_.agreement};
+  StepperOptions options{
+      .device = context_.device,
+      .seed = context_.seed,
+      .autocast = known_format(),
+      .total_steps = total_steps(),
+      .steps_per_epoch = steps_per_epoch(),
+      .recovers = switches_.on("memory_recovery"),
+      .global_batch = global_batch(),
+      .agreement = request_.agreement,
+      .gradients = {.bucket_bytes = config_.distributed.bucket_bytes, .compress = config_.distributed.compress}};
   options.offload_bytes = offload_bytes(config_.memory, context_.device, switches_);
   stepper_ = std::make_unique<Stepper>(*recipe_, switches_, timeline_, options);
   plan_rates();
@@ -313,7 +315,7 @@ std::optional<Batch> Assembly::trial_batch(Split split) {
   way.split = split;
   std::optional<Batch> first;
   while (auto host = trial_loader.next()) {
-    for_each_micro_batch(way, std::move(*host), [&](Batch batch, bool) {
+    for_each_micro_batch(way, std::move(*host), [&](Batch batch, MicroPlace) {
       if (!first) first = std::move(batch);
     });
     if (first) break;

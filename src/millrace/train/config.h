@@ -266,6 +266,8 @@ struct DistributedConfig {
   double join_timeout = 300;
   double timeout = 1800;
   std::int64_t check_every = 100;
+  std::int64_t bucket_bytes = 25 << 20;
+  bool compress = false;
   static consteval auto fields() {
     using C = DistributedConfig;
     using config::field;
@@ -275,7 +277,14 @@ struct DistributedConfig {
                            "need, a save, a cut link. A rank that ends is noticed at once.")
             .min(1)
             .unit("seconds"),
-        field<&C::check_every>("Compare the ranks' weights every so many steps; 0 = never.").min(0).unit("steps")};
+        field<&C::check_every>("Compare the ranks' weights every so many steps; 0 = never.").min(0).unit("steps"),
+        field<&C::bucket_bytes>("Gradients travel together up to this size, while the backward pass computes others; 0 = all "
+                                "together after it.")
+            .min(0)
+            .unit("bytes")
+            .free_on_resume(),
+        field<&C::compress>("fp32 gradients travel as bf16 and are added up in it: half the bytes, for slow networks. Needs "
+                            "buckets.")};
   }
 };
 

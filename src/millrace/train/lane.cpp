@@ -133,8 +133,8 @@ Lane::Term& Lane::term_of(const LossTerm& term, std::size_t of) {
   return sums_->terms.emplace_back(std::move(fresh));
 }
 
-Loss Lane::add(Loss loss, bool only) {
-  const bool divides = only && loss.terms.size() > 1;
+Loss Lane::add(Loss loss, MicroPlace in_step) {
+  const bool divides = in_step.only && loss.terms.size() > 1;
   std::vector<std::pair<std::string, at::Tensor>> means;  // one for each pass
   for (const LossTerm& given : loss.terms) {
     Term& term = term_of(given, loss.terms.size());
@@ -149,7 +149,7 @@ Loss Lane::add(Loss loss, bool only) {
     }
   }
   sums_->divided = divides;
-  for (std::size_t i = 0; i < means.size(); ++i) backward(means[i].first, means[i].second, i + 1 < means.size());
+  for (std::size_t i = 0; i < means.size(); ++i) backward(means[i].first, means[i].second, i + 1 < means.size(), in_step.last);
   loss = detached(std::move(loss));
   for (const LossTerm& given : loss.terms) {
     Term& term = term_of(given, loss.terms.size());
@@ -179,13 +179,16 @@ void Lane::separate(const std::string& key) {
   }
 }
 
-void Lane::backward(const std::string& key, const at::Tensor& mean, bool keeps_graph) {
+void Lane::backward(const std::string& key, const at::Tensor& mean, bool keeps_graph, bool last) {
   Sums& sums = *sums_;
   const at::Tensor scaled = scale_ ? mean * scale_->scale() : mean;
   if (sums.passes.empty()) {
     const bool begins = std::ranges::none_of(parameters_, [](const at::Tensor& p) { return p.grad().defined(); });
     if (begins) sums.key = key;
-    if (sums.key == key && !keeps_graph) return scaled.backward();
+    if (sums.key == key && !keeps_graph) {
+      if (last && gradient_sums_) gradient_sums_->begin(sums.first_of(key).nominal_like(bad_));
+      return scaled.backward();
+    }
     separate(sums.key);
   }
   auto pass = std::ranges::find(sums.passes, key, &Pass::key);

@@ -15,6 +15,7 @@
 #include "millrace/optim/schedule.h"
 #include "millrace/optim/spike.h"
 #include "millrace/precision/loss_scale.h"
+#include "millrace/train/micro_place.h"
 #include "millrace/train/recipe.h"
 
 namespace millrace {
@@ -26,6 +27,7 @@ struct LaneOptions {
   std::int64_t total_steps = 0;      // for schedules; 0 = open end
   std::int64_t steps_per_epoch = 0;  // for schedules that count epochs; 0 = not known
   std::int64_t global_batch = 0;     // for optim.lr_scaling; 0 = not known
+  GradientSumsOptions gradients;     // bucket_bytes 0: they travel when all are there
 };
 
 // What a loss's terms come to as logs show them: the sum of weight * mean over the terms that counted anything; an fp64 scalar on
@@ -53,9 +55,10 @@ class Lane {
   // Sets the learning rate of step `step` (0-based) of the run; the steps in which the objective was absent do not count.
   void begin_step(std::int64_t step);
   void forget();  // the micro-batches of the step under way
-  // The backward pass of one micro-batch; returns the loss detached. `only`: the step has no other micro-batch on any rank.
-  Loss add(Loss loss, bool only);
+  // The backward pass of one micro-batch; returns the loss detached. `in_step`: the only one of all ranks; the last of this rank.
+  Loss add(Loss loss, MicroPlace in_step);
   void sum_over(Agreement& agreement);                                  // gradients and counts of all ranks; collective
+  void call_back(Agreement& agreement);                                 // gradients of a step that is given up; collective
   [[nodiscard]] bool took_part() const noexcept { return took_part_; }  // in the last step that was finished
   [[nodiscard]] bool takes_part() const;                                // some micro-batch of this step had a loss
   [[nodiscard]] bool host_says_skip() const;                            // by reading the gradients; waits for the device
@@ -82,15 +85,19 @@ class Lane {
 
  private:
   struct Term;
+  struct OnAllRanks;
   struct Pass;
   struct Sums;
   Term& term_of(const LossTerm& term, std::size_t of);
-  void backward(const std::string& key, const at::Tensor& mean, bool keeps_graph);
+  void backward(const std::string& key, const at::Tensor& mean, bool keeps_graph, bool last);
   void separate(const std::string& key);
   void merge_passes();
-  [[nodiscard]] std::vector<Term> terms_of_all(Agreement& agreement) const;
+  [[nodiscard]] OnAllRanks known_of_all(Agreement& agreement) const;
+  [[nodiscard]] std::vector<at::Tensor> travelled(bool some_began);
+  void let_travel(Agreement& agreement, bool whole);
   [[nodiscard]] Pass undivided(const Term& first) const;
   void add_gradients(const Pass& pass, std::vector<at::Tensor>& all) const;
+  [[nodiscard]] at::Tensor presence(const Pass& pass) const;
   std::vector<at::Tensor>::iterator take_gradients(Pass& pass, std::vector<at::Tensor>::iterator next) const;
 
   Objective objective_;
@@ -101,7 +108,9 @@ class Lane {
   std::unique_ptr<precision::LossScale> scale_;  // fp16 only
   std::unique_ptr<optim::Average> average_;      // with optim.ema_decay
   std::optional<optim::SpikeRule> spike_rule_;
-  std::unique_ptr<Sums> sums_;  // of the step under way
+  std::unique_ptr<Sums> sums_;                   // of the step under way
+  std::unique_ptr<GradientSums> gradient_sums_;  // from the first step on whose gradients can travel as they come
+  bool keeps_home_ = false;                      // they cannot: they are added up after the backward pass
   std::int64_t absent_steps_ = 0;
   bool took_part_ = true;
   double learning_rate_ = 0;

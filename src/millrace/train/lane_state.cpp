@@ -18,30 +18,55 @@ bool is_own(std::string_view name) { return name.find('.') == std::string_view::
 
 }  // namespace
 
-// The terms of all ranks, in the same order on each; a rank that had none of one adds nothing to it.
-std::vector<Lane::Term> Lane::terms_of_all(Agreement& agreement) const {
-  Json mine = Json::array();
-  for (const Term& term : sums_->terms) mine.push_back({{"name", term.name}, {"pass", term.pass}});
-  std::vector<Term> terms;
+struct Lane::OnAllRanks {
+  std::vector<Term> terms;  // in the same order on each; a rank that had none of one adds nothing to it
+  bool some_began = false;  // gradients of some rank are on their way
+  bool all_whole = true;    // each rank's gradients are of one pass, and none came after it had left
+};
+
+Lane::OnAllRanks Lane::known_of_all(Agreement& agreement) const {
+  const bool began = gradient_sums_ && gradient_sums_->has_begun();
+  Json mine = {
+      {"began", began}, {"whole", sums_->passes.empty() && !(began && gradient_sums_->is_spoiled())}, {"terms", Json::array()}};
+  for (const Term& term : sums_->terms) mine["terms"].push_back({{"name", term.name}, {"pass", term.pass}});
+  OnAllRanks all;
   for (const Json& rank : agreement.gather(std::move(mine))) {
-    for (const Json& known : rank) {
+    all.some_began = all.some_began || rank.at("began").get<bool>();
+    all.all_whole = all.all_whole && rank.at("whole").get<bool>();
+    for (const Json& known : rank.at("terms")) {
       const auto name = known.at("name").get<std::string>();
-      if (std::ranges::find(terms, name, &Term::name) != terms.end()) continue;
+      if (std::ranges::find(all.terms, name, &Term::name) != all.terms.end()) continue;
       const auto own = std::ranges::find(sums_->terms, name, &Term::name);
       if (own != sums_->terms.end()) {
-        terms.push_back(*own);
+        all.terms.push_back(*own);
         continue;
       }
       const auto none = at::zeros({}, bad_.options().dtype(at::kDouble));
-      terms.push_back({.name = name,
-                       .pass = known.at("pass").get<std::string>(),
-                       .nominal_number = std::numeric_limits<double>::quiet_NaN(),
-                       .nominal = {},
-                       .count = at::zeros_like(bad_),
-                       .seen = {.sum = none, .count = none}});
+      all.terms.push_back({.name = name,
+                           .pass = known.at("pass").get<std::string>(),
+                           .nominal_number = std::numeric_limits<double>::quiet_NaN(),
+                           .nominal = {},
+                           .count = at::zeros_like(bad_),
+                           .seen = {.sum = none, .count = none}});
     }
   }
-  return terms;
+  return all;
+}
+
+// What left while the backward pass was under way, with what this rank still has, added up over the ranks.
+std::vector<at::Tensor> Lane::travelled(bool some_began) {
+  if (!some_began) return {};
+  if (!gradient_sums_->has_begun()) {
+    const bool has_own = !sums_->terms.empty() && sums_->passes.empty();
+    gradient_sums_->begin(has_own ? sums_->first_of(sums_->key).nominal_like(bad_) : at::ones_like(bad_));
+  }
+  gradient_sums_->send();
+  return gradient_sums_->receive();
+}
+
+void Lane::call_back(Agreement& agreement) {
+  if (!gradient_sums_) return;
+  static_cast<void>(travelled(agreement.any(gradient_sums_->has_begun())));
 }
 
 // This rank's gradients of one pass, as sums: what the terms' sums were divided by is undone.
@@ -63,14 +88,22 @@ Lane::Pass Lane::undivided(const Term& first) const {
 // All ranks then hold the same terms and passes, each gradient that of the sum of its terms' sums over all ranks.
 void Lane::sum_over(Agreement& agreement) {
   if (agreement.alone()) return;
-  std::vector<Term> terms = terms_of_all(agreement);
+  if (gradient_sums_ && gradient_sums_->has_begun()) gradient_sums_->send();
+  OnAllRanks known = known_of_all(agreement);
+  const std::vector<at::Tensor> sent = travelled(known.some_began);
+  std::vector<Term> terms = std::move(known.terms);
   if (terms.empty()) return;
   std::vector<Pass> passes;
   for (const Term& term : terms) {
     if (std::ranges::find(passes, term.pass, &Pass::key) == passes.end()) passes.push_back(undivided(term));
   }
+  const bool whole = known.all_whole && passes.size() == 1;
+  const bool arrived = whole && known.some_began;
   std::vector<at::Tensor> all;
-  for (const Pass& pass : passes) add_gradients(pass, all);
+  for (const Pass& pass : passes) {
+    if (!arrived) add_gradients(pass, all);
+    all.push_back(presence(pass));
+  }
   for (const Term& term : terms) {
     all.push_back(term.count.clone());
     if (spike_rule_) all.insert(all.end(), {term.seen.sum.to(at::kDouble).clone(), term.seen.count.to(at::kDouble).clone()});
@@ -82,6 +115,8 @@ void Lane::sum_over(Agreement& agreement) {
     shares.push_back(term.nominal_like(bad_) / std::ranges::find(terms, term.pass, &Term::pass)->nominal_like(bad_));
   agreement.sum(all);
   auto next = all.begin();
+  if (arrived) all.insert(next, sent.begin(), sent.end());
+  next = all.begin();
   for (Pass& pass : passes) next = take_gradients(pass, next);
   for (std::size_t i = 0; i < terms.size(); ++i) {
     Term& term = terms[i];
@@ -97,16 +132,31 @@ void Lane::sum_over(Agreement& agreement) {
   for (std::size_t i = 0; i < parameters_.size(); ++i)
     parameters_[i].mutable_grad() = passes.size() == 1 ? passes[0].gradients[i] : at::Tensor();
   sums_->passes = passes.size() == 1 ? std::vector<Pass>() : std::move(passes);
+  let_travel(agreement, whole);
 }
 
-// The gradients, zeros where there is none, and then which there are.
-void Lane::add_gradients(const Pass& pass, std::vector<at::Tensor>& all) const {
-  std::vector<float> there;
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    there.push_back(pass.gradients[i].defined() ? 1.0F : 0.0F);
-    all.push_back(pass.gradients[i].defined() ? pass.gradients[i] : at::zeros_like(parameters_[i].detach()));
+// From the next step on gradients leave as they come, where this step's could have.
+void Lane::let_travel(Agreement& agreement, bool whole) {
+  if (gradient_sums_ && !whole) {
+    gradient_sums_.reset();
+    keeps_home_ = true;
   }
-  all.push_back(at::tensor(there));
+  if (whole && !gradient_sums_ && !keeps_home_ && options_.gradients.bucket_bytes > 0) {
+    gradient_sums_ = agreement.gradient_sums(parameters_, options_.gradients);
+    keeps_home_ = gradient_sums_ == nullptr;
+  }
+}
+
+// The gradients, zeros where there is none.
+void Lane::add_gradients(const Pass& pass, std::vector<at::Tensor>& all) const {
+  for (std::size_t i = 0; i < parameters_.size(); ++i)
+    all.push_back(pass.gradients[i].defined() ? pass.gradients[i] : at::zeros_like(parameters_[i].detach()));
+}
+
+at::Tensor Lane::presence(const Pass& pass) const {
+  std::vector<float> there;
+  for (const at::Tensor& gradient : pass.gradients) there.push_back(gradient.defined() ? 1.0F : 0.0F);
+  return at::tensor(there);
 }
 
 std::vector<at::Tensor>::iterator Lane::take_gradients(Pass& pass, std::vector<at::Tensor>::iterator next) const {

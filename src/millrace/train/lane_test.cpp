@@ -96,7 +96,7 @@ Outcome step_of(Terms terms, const std::vector<std::int64_t>& sizes, const memor
   stepper.begin_step(0);
   std::int64_t first = 0;
   for (const std::int64_t size : sizes) {
-    board.add("loss", stepper.accumulate(rows_of(first, size), sizes.size() == 1).losses[0]);
+    board.add("loss", stepper.accumulate(rows_of(first, size), {.only = sizes.size() == 1}).losses[0]);
     first += size;
   }
   stepper.update();

@@ -66,7 +66,7 @@ void look_at_batches(const RunRequest& request, const Look& look, const SeesBatc
       state = Json();
       continue;
     }
-    for_each_micro_batch(way, std::move(*host), [&](const Batch& batch, bool) { sees(batch, datasets); });
+    for_each_micro_batch(way, std::move(*host), [&](const Batch& batch, MicroPlace) { sees(batch, datasets); });
     ++seen;
   }
 }

@@ -41,7 +41,7 @@ std::int64_t for_each_micro_batch(const BatchWay& way, Batch batch, const MicroB
       if (way.timeline != nullptr) span.emplace(*way.timeline, telemetry::Phase::prepare);
       micro = way.recipe.prepare(std::move(micro));
     }
-    visit(std::move(micro), count == 1);
+    visit(std::move(micro), {.only = count == 1, .last = i + 1 == count});
   }
   return rows;
 }

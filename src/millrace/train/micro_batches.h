@@ -7,6 +7,7 @@
 #include "millrace/core/batch.h"
 #include "millrace/data/loader.h"
 #include "millrace/telemetry/spans.h"
+#include "millrace/train/micro_place.h"
 #include "millrace/train/recipe.h"
 
 namespace millrace {
@@ -27,8 +28,8 @@ struct BatchWay {
   Split split = Split::train;      // that host batches come from
 };
 
-// A prepared micro-batch of at least one row; `only`: the batch has no other.
-using MicroBatchVisitor = std::function<void(Batch batch, bool only)>;
+// A prepared micro-batch of at least one row.
+using MicroBatchVisitor = std::function<void(Batch batch, MicroPlace in_batch)>;
 
 // Brings the batch to the device, cuts it, prepares each micro-batch and hands it on, in order. Returns the batch's rows: 0 when
 // data.bad_samples=skip left nothing of it; then nothing is called. A group without rows, of a batch that has others, is seen by

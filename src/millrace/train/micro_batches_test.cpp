@@ -59,18 +59,20 @@ TEST(MicroBatches, KeepTheOrderAndTheEpochAndLeaveNoRowOut) {
 TEST(MicroBatches, EachIsPreparedOnceAndAGroupMayBeEmptyInOne) {
   Doubling recipe;
   std::vector<std::int64_t> small_rows;
-  std::vector<bool> only;
+  std::vector<bool> only, last;
   std::int64_t sum = 0;
   const std::int64_t rows =
-      for_each_micro_batch({recipe, nullptr, at::kCPU, 5}, two_groups(), [&](const Batch& micro, bool is_only) {
+      for_each_micro_batch({recipe, nullptr, at::kCPU, 5}, two_groups(), [&](const Batch& micro, MicroPlace place) {
         small_rows.push_back(micro.groups()[1].rows());
-        only.push_back(is_only);
+        only.push_back(place.only);
+        last.push_back(place.last);
         for (const Group& group : micro.groups()) sum += group.fields.at("x").sum().item<std::int64_t>();
       });
   EXPECT_EQ(rows, 7);
   EXPECT_EQ(recipe.prepared, 5);
   EXPECT_THAT(small_rows, ElementsAre(0, 0, 1, 0, 1));
   EXPECT_THAT(only, ElementsAre(false, false, false, false, false));
+  EXPECT_THAT(last, ElementsAre(false, false, false, false, true));
   EXPECT_EQ(sum, 2 * (0 + 1 + 2 + 3 + 4 + 0 + 1));
 }
 
@@ -78,7 +80,7 @@ TEST(MicroBatches, AnEmptyBatchReachesNobody) {
   Doubling recipe;
   std::vector<Group> groups(2);
   const std::int64_t rows =
-      for_each_micro_batch({recipe, nullptr, at::kCPU, 2}, Batch(std::move(groups)), [](const Batch&, bool) { FAIL(); });
+      for_each_micro_batch({recipe, nullptr, at::kCPU, 2}, Batch(std::move(groups)), [](const Batch&, MicroPlace) { FAIL(); });
   EXPECT_EQ(rows, 0);
   EXPECT_EQ(recipe.prepared, 0);
 }
@@ -88,9 +90,9 @@ TEST(MicroBatches, AWholeBatchIsTheOnly) {
   telemetry::Timeline timeline;
   timeline.begin_step();
   int visits = 0;
-  for_each_micro_batch({recipe, &timeline, at::kCPU, 1}, two_groups(), [&](const Batch&, bool only) {
+  for_each_micro_batch({recipe, &timeline, at::kCPU, 1}, two_groups(), [&](const Batch&, MicroPlace place) {
     ++visits;
-    EXPECT_TRUE(only);
+    EXPECT_TRUE(place.only && place.last);
   });
   timeline.end_step();
   EXPECT_EQ(visits, 1);

@@ -42,7 +42,8 @@ Stepper::Stepper(Recipe& recipe, const Switches& switches, telemetry::Timeline& 
                          .trains = options.trains,
                          .total_steps = options.total_steps,
                          .steps_per_epoch = options.steps_per_epoch,
-                         .global_batch = options.global_batch};
+                         .global_batch = options.global_batch,
+                         .gradients = options.gradients};
   std::vector<Objective> objectives = recipe.objectives();
   if (objectives.empty()) throw RecipeError({"the recipe has no objective", "objectives()", "return at least one"});
   for (Objective& objective : objectives) lanes_.emplace_back(std::move(objective), recipe.model(), lane);
@@ -84,7 +85,7 @@ std::optional<Loss> Stepper::forward(Lane& lane, const Batch& batch, const Tenso
   return lane.objective().loss(batch, context);
 }
 
-StepResult Stepper::accumulate(const Batch& batch, bool only) {
+StepResult Stepper::accumulate(const Batch& batch, MicroPlace in_step) {
   const RandomScope random(options_.seed, batch);
   epoch_ = batch.epoch();
   StepResult result;
@@ -99,7 +100,9 @@ StepResult Stepper::accumulate(const Batch& batch, bool only) {
     }
     if (loss) {
       const Span span(timeline_, Phase::backward);
-      in_backward_pass(lane.objective().name, batch, [&] { loss = lane.add(std::move(*loss), only && agreement().alone()); });
+      in_backward_pass(lane.objective().name, batch, [&] {
+        loss = lane.add(std::move(*loss), {.only = in_step.only && agreement().alone(), .last = in_step.last});
+      });
     }
     result.losses.push_back(loss ? std::move(*loss) : Loss{});
     for (const auto& [name, tensor] : result.losses.back().outputs) earlier[name] = tensor;

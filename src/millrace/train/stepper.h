@@ -18,6 +18,7 @@
 #include "millrace/telemetry/spans.h"
 #include "millrace/train/buffer_guard.h"
 #include "millrace/train/lane.h"
+#include "millrace/train/micro_place.h"
 #include "millrace/train/recipe.h"
 #include "millrace/train/switchboard.h"
 
@@ -35,6 +36,7 @@ struct StepperOptions {
   std::int64_t global_batch = 0;           // for optim.lr_scaling; 0 = not known
   bool trains = true;                      // false: evaluate() alone is called, and nothing is kept for steps
   Agreement* agreement = nullptr;          // of the run's ranks; null = one process
+  GradientSumsOptions gradients;  // how gradients travel between ranks; bucket_bytes 0 = together, after the backward pass
 };
 
 // What logs and plans say of one objective, as the last update left it.
@@ -64,10 +66,11 @@ class Stepper {
   ~Stepper();
 
   void begin_step(std::int64_t step);  // 0-based; sets the learning rates
-  // All objectives forward and backward on a prepared micro-batch. `only`: the step has no other on this rank.
-  StepResult accumulate(const Batch& batch, bool only = false);
+  // All objectives forward and backward on a prepared micro-batch; `in_step`: among those of this rank. The gradients travel to
+  // the other ranks with the one that is said to be the last.
+  StepResult accumulate(const Batch& batch, MicroPlace in_step = {});
   void update();  // all objectives' optimisers, then gradients are dropped; collective
-  // Before update(), also after a failed accumulate(): the step begins again from where begin_step() began it.
+  // Before update(), also after a failed accumulate(): the step begins again from where begin_step() began it. Collective.
   void abandon_step();
   // Losses of a prepared batch without gradients, in evaluation mode.
   StepResult evaluate(const Batch& batch);

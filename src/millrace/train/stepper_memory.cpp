@@ -13,6 +13,7 @@ namespace millrace {
 
 void Stepper::abandon_step() {
   MR_CHECK(options_.recovers, "this stepper notes no edges");
+  for (Lane& lane : lanes_) lane.call_back(agreement());
   return_to_edge();
 }
 
@@ -43,7 +44,7 @@ Stepper::Rehearsed Stepper::rehearse(const Batch& batch) {
   begin_trial();
   Rehearsed rehearsed;
   try {
-    rehearsed.result = accumulate(batch, /*only=*/true);
+    rehearsed.result = accumulate(batch, {.only = true});
     check_blocks(options_.recompute);
   } catch (...) {
     end_trial(training);
@@ -75,7 +76,7 @@ memory::StepProfile Stepper::profile_memory(const Batch& batch, const memory::Re
     if (with_gradients) before = accumulate(batch);
     profiler.emplace(options_.device);
     blocks_.watcher = &*profiler;
-    (void)accumulate(batch, /*only=*/!with_gradients);  // terms of a loss share their backward pass in a step's only micro-batch
+    (void)accumulate(batch, {.only = !with_gradients});  // terms of a loss share their backward pass in a step's only micro-batch
   } catch (...) {
     end();
     throw;

@@ -195,8 +195,10 @@ std::int64_t Trainer::run_micro_batches(std::vector<StepResult>& results, metric
     if (!host) break;
     Batch batch = to_device(std::move(*host));
     recovery_.saw(batch);
-    rows += for_each_micro_batch(way(), std::move(batch), [&](const Batch& micro, bool only) {
-      results.push_back(parts_.stepper->accumulate(micro, only && accumulate == 1));
+    rows += for_each_micro_batch(way(), std::move(batch), [&](const Batch& micro, MicroPlace in_batch) {
+      const bool last_batch = i + 1 == accumulate || epoch_end_.reached;
+      results.push_back(
+          parts_.stepper->accumulate(micro, {.only = in_batch.only && accumulate == 1, .last = in_batch.last && last_batch}));
       if (parts_.config->log.train_metrics) {
         const Span span(*parts_.timeline, Phase::metrics);
         parts_.recipe->measure(micro, results.back(), measured);

@@ -20,7 +20,7 @@ std::optional<Validated> run_validation(const BatchWay& way, Stepper& stepper, d
     std::optional<data::HostBatch> host = loader.next();
     if (!host) break;
     for_each_micro_batch({way.recipe, nullptr, way.device, way.micro_batches, Split::validation}, std::move(*host),
-                         [&](const Batch& batch, bool) {
+                         [&](const Batch& batch, MicroPlace) {
                            const StepResult result = stepper.evaluate(batch);
                            for (std::size_t k = 0; k < result.losses.size(); ++k)
                              board.add("val_" + stepper.objective_name(k), result.losses[k]);

@@ -98,7 +98,7 @@ TEST_F(FrozenBase, IsMovedByNoStepAndInNoOptimiserAndNoSnapshot) {
   for (std::int64_t step = 0; step < 5; ++step) {
     stepper.begin_step(step);
     torch::manual_seed(static_cast<std::uint64_t>(step));
-    (void)stepper.accumulate(Batch(Tensors{{"pixels", at::randn({2, 3, 16, 16})}}), true);
+    (void)stepper.accumulate(Batch(Tensors{{"pixels", at::randn({2, 3, 16, 16})}}), {.only = true, .last = true});
     stepper.update();
   }
   const auto saved = model_tensors(recipe.model(), stepper, frozen).at("model");

@@ -1,0 +1,54 @@
+// For tests: ranks that are threads of one process and hold a store and connections of their own each.
+#pragma once
+
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <exception>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "millrace/distributed/detail/address.h"
+#include "millrace/distributed/processes.h"
+
+namespace millrace::distributed {
+
+// c10d's recorder of collectives is one for the whole process, and not made for several threads that call them.
+[[maybe_unused]] inline const int kNoRecorder = ::setenv("TORCH_FR_BUFFER_SIZE", "0", 1);
+// As the program has it: what is written to a rank that is gone is an error there, not this process's end.
+[[maybe_unused]] inline const auto kBefore = std::signal(SIGPIPE, SIG_IGN);
+
+inline int free_port() {
+  int port = 0;
+  ::close(listen_on("127.0.0.1", port));
+  return port;
+}
+
+inline Rendezvous place(int rank, int world, int port) {
+  return {.ranks = {rank, rank, world, world}, .launcher = "a test", .host = "127.0.0.1", .port = port};
+}
+
+// The texts of what the ranks threw, "" for those that threw nothing.
+template <class Body>
+std::vector<std::string> on_ranks(int world, int port, Body body, ProcessesOptions options = {.join_s = 60, .timeout_s = 60}) {
+  std::vector<std::string> errors(static_cast<std::size_t>(world));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < world; ++rank) {
+    threads.emplace_back([&, rank] {
+      try {
+        Processes processes(place(rank, world, port), options);
+        body(processes);
+      } catch (const std::exception& error) {
+        errors[static_cast<std::size_t>(rank)] = error.what();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return errors;
+}
+
+inline std::vector<std::string> none(int world) { return std::vector<std::string>(static_cast<std::size_t>(world)); }
+
+}  // namespace millrace::distributed

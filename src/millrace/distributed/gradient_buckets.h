@@ -1,0 +1,74 @@
+// Gradients of the ranks, added up over Gloo in buckets that leave while the backward pass is under way.
+#pragma once
+
+#include <c10/util/intrusive_ptr.h>
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <torch/csrc/distributed/c10d/Work.hpp>
+#include <vector>
+
+#include "millrace/core/gradient_sums.h"
+
+namespace c10d {
+class ProcessGroupGloo;
+}
+
+namespace millrace::distributed {
+
+// Buckets leave in one order on all ranks: that of the first begun step on rank 0, once that is known, else the parameters'
+// from the last to the first, in which a backward pass comes to most of them.
+class GradientBuckets final : public GradientSums {
+ public:
+  // Runs a collective call and turns what it throws into the caller's error.
+  using Guard = std::function<void(const std::function<void()>&)>;
+  // `group` is used for these buckets alone: their order is their own. Parameters are on the CPU.
+  GradientBuckets(c10::intrusive_ptr<c10d::ProcessGroupGloo> group, int rank, std::vector<at::Tensor> parameters,
+                  const GradientSumsOptions& options, Guard guard);
+  ~GradientBuckets() override;
+  GradientBuckets(const GradientBuckets&) = delete;
+  GradientBuckets& operator=(const GradientBuckets&) = delete;
+
+  void begin(const at::Tensor& factor) override;
+  [[nodiscard]] bool has_begun() const noexcept override { return begun_; }
+  void send() override;
+  [[nodiscard]] bool is_spoiled() const noexcept override { return spoiled_; }
+  [[nodiscard]] std::vector<at::Tensor> receive() override;
+  [[nodiscard]] GradientTraffic traffic() const noexcept override { return traffic_; }
+
+ private:
+  struct Hook;
+  struct Bucket {
+    at::Tensor flat;
+    std::size_t members = 0, missing = 0;
+    c10::intrusive_ptr<c10d::Work> work;
+  };
+  struct Slot {
+    std::size_t bucket = 0;
+    at::Tensor view;  // in its bucket, with the sizes and strides of its parameter
+    bool filled = false;
+  };
+  void lay_out(const std::vector<std::size_t>& order);
+  void arrive(std::size_t parameter);
+  void fill(std::size_t parameter);
+  void launch_full();
+  void agree_on_order();
+
+  c10::intrusive_ptr<c10d::ProcessGroupGloo> group_;
+  int rank_;
+  std::vector<at::Tensor> parameters_;
+  GradientSumsOptions options_;
+  Guard guard_;
+  std::vector<Bucket> buckets_;
+  std::vector<Slot> slots_;            // by parameter
+  std::vector<std::size_t> arrivals_;  // of the first step
+  bool order_agreed_ = false;
+  std::mutex mutex_;  // of all below: gradients come in autograd's threads
+  at::Tensor factor_;
+  std::size_t next_ = 0;  // the bucket that leaves next
+  bool begun_ = false, sent_ = false, spoiled_ = false;
+  GradientTraffic traffic_;
+};
+
+}  // namespace millrace::distributed
