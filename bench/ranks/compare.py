@@ -2,7 +2,7 @@
 
     tools/python-peer bench/ranks/compare.py build/release/millrace [--ranks 2] [--rounds 9] [--steps 3] [--dtypes fp32] [--json FILE]
 
-Each way is a set of processes, a rank with one thread on a core of its own; the sets take turns. A step of a set is that of its slowest
+Each way is a set of processes, a rank with one thread on a core of its own; the sets take turns, after heats among Python's settings. A step of a set is that of its slowest
 rank. Ours: buckets that leave during the backward pass, one sum after it, bf16 on the wire. Python's: its settings (bucket size, gradients as
 bucket views, static graph, bf16 hook), with glibc's malloc as it is or keeping what is freed, and with --compile torch.compile. The ratio is
 to the fastest of Python's; ways with bf16 on the wire are compared with each other. Exits 1 where ours is slower.
@@ -69,25 +69,45 @@ class Ranks:
             child.wait()
 
 
-def start(options, dtype):
-    ways = []
-    for name, words in OURS.items():
-        command = [options.program, "bench", "step", "language_model", "--shape", "cpu-small", "--precision", dtype, "--threads", "1", "--warmup", "3",
-                   "--steps", str(options.steps), "--rounds", "stdin", "--json", *words]
-        ways.append(Ranks(name, command, options))
-    modes = ["eager", "compile"] if options.compile else ["eager"]
-    for mode in modes:
-        for name, words in PEERS.items():
-            for kept in (None, KEPT):
-                command = [sys.executable, str(HERE / "ddp_step_peer.py"), "--mode", mode, "--dtype", dtype, "--threads", "1", "--steps",
-                           str(options.steps), *words]
-                ways.append(Ranks(name + (" compiled" if mode == "compile" else "") + (" kept" if kept else ""), command, options, kept))
-                ways[-1].read()  # its first step
-    return ways
+def ours(name, options, dtype):
+    command = [options.program, "bench", "step", "language_model", "--shape", "cpu-small", "--precision", dtype, "--threads", "1", "--warmup", "3",
+               "--steps", str(options.steps), "--rounds", "stdin", "--json", *OURS[name]]
+    way = Ranks(name, command, options)
+    way.round(counts=False)  # with its trials and warm-up steps; alone
+    return way
+
+
+def peer(name, mode, kept, options, dtype):
+    command = [sys.executable, str(HERE / "ddp_step_peer.py"), "--mode", mode, "--dtype", dtype, "--threads", "1", "--steps", str(options.steps),
+               *PEERS[name]]
+    way = Ranks(name + (" compiled" if mode == "compile" else "") + (" kept" if kept else ""), command, options, KEPT if kept else None)
+    way.read()  # its first step
+    return way
+
+
+def fastest_peers(options, dtype):
+    """The peers' settings, each alone for two rounds: all of them at once would fill the memory. The two fastest of each kind go on."""
+    heats = {}
+    for mode in ["eager", "compile"] if options.compile else ["eager"]:
+        for name in PEERS:
+            for kept in (False, True):
+                way = peer(name, mode, kept, options, dtype)
+                way.round(counts=False)
+                for _ in range(2):
+                    way.round()
+                way.close()
+                heats[name, mode, kept] = min(way.times)
+                print(f"  heat: {way.name} {heats[name, mode, kept]:.0f} ms", flush=True)
+    chosen = []
+    for compressed in (False, True):
+        ways = sorted((way for way in heats if ("compressed" in way[0]) == compressed), key=heats.get)
+        chosen += ways[:2]
+    return chosen
 
 
 def measure(options, dtype):
-    ways = start(options, dtype)
+    chosen = fastest_peers(options, dtype)
+    ways = [ours(name, options, dtype) for name in OURS] + [peer(*way, options, dtype) for way in chosen]
     for _ in range(2):
         for way in ways:
             way.round(counts=False)

@@ -5,6 +5,7 @@
 #include "millrace/cli/bench_ablate.h"
 #include "millrace/cli/bench_loader.h"
 #include "millrace/cli/bench_recipe.h"
+#include "millrace/cli/bench_scaling.h"
 #include "millrace/cli/command.h"
 #include "millrace/cli/command_config.h"
 #include "millrace/cli/join_ranks.h"
@@ -52,6 +53,14 @@ guides say of it. Exit code 1 when a row is not as equal as it declares.
   --rows ROW,ROW        these only (default: all)
   --steps N             of each run (default 20)
   --rounds N            pairs of runs for each row (default 3)
+
+scaling: short runs of a recipe on several ranks of this machine, with one global batch for all (strong) and one batch for each
+(weak): steps, samples a second of a rank beside those of one process alone, what is left of waiting for gradients.
+
+  RECIPE                with --preset, config files and --section.key=VALUE as in train
+  --ranks N,N           numbers of ranks (default 1,2); each rank gets an equal share of the cores of the largest number
+  --steps N             of each run (default 20)
+  --rounds N            runs of each way (default 3)
 )";
 
 void print_result(const Json& result) {
@@ -114,6 +123,7 @@ int run_bench(const Invocation& call) {
   if (arguments.flag("ablate")) return bench_ablate(call, arguments);
   const auto what = arguments.positional();
   if (what == "ablate") return bench_ablate(call, arguments);
+  if (what == "scaling") return bench_scaling(call, arguments);
   if (what == "loader") return bench_loader(call, arguments);
   if (what && is_recipe(call, *what)) {
     Arguments all(call.words);
@@ -122,9 +132,10 @@ int run_bench(const Invocation& call) {
   if (what != "step") {
     throw UsageError(
         {what ? "there is no bench " + millrace::quoted(*what)
-              : call.program + " bench needs a recipe, or the word step, loader or ablate",
+              : call.program + " bench needs a recipe, or the word step, loader, ablate or scaling",
          call.program + " bench",
-         "write " + call.program + " bench RECIPE, bench step RECIPE, bench loader FILE.json, or bench ablate RECIPE"});
+         "write " + call.program +
+             " bench RECIPE, bench step RECIPE, bench loader FILE.json, bench ablate RECIPE or bench scaling RECIPE"});
   }
   const Entry& entry = take_recipe(arguments, call.recipes, "bench step");
   const bool json = arguments.flag("json");

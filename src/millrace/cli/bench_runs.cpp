@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <fstream>
 #include <map>
 
 #include "millrace/base/error.h"
@@ -37,7 +38,11 @@ Json run_once(const BenchRuns& runs, const std::string& off) {
     words.push_back(flag(key, value));
   words.insert(words.end(), {"--fresh", "--json"});
   if (!off.empty()) words.push_back("--off=" + off);
-  return child_json(words);
+  if (runs.ranks == 1) return child_json(words);
+  words.insert(words.begin(), {"launch", "--nproc", std::to_string(runs.ranks), "--logs", (runs.folder / "logs").string()});
+  child_run(words);
+  std::ifstream summary(runs.folder / "run" / "summary.json");  // launch puts the rank before each line that it hands on
+  return Json::parse(summary);
 }
 
 SeenRun seen_in(const Json& summary) {

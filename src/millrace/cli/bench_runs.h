@@ -28,6 +28,7 @@ struct BenchRuns {
   std::vector<std::string> words;  // of each run: recipe, files, keys
   std::filesystem::path folder;
   std::int64_t steps = 20;
+  std::int64_t ranks = 1;  // more than 1: with `launch`
 };
 
 // What one whole run measured.

@@ -70,6 +70,13 @@ int run_to_end(std::vector<std::string> words, const Capture& out, const Capture
 
 }  // namespace
 
+void child_run(const std::vector<std::string>& words) {
+  const Capture out, err;
+  const int status = run_to_end(words, out, err);
+  if (status == 0) return;
+  throw UsageError({"a run ended with exit code " + std::to_string(status), joined(words, " "), last_lines(err.text(), 4)});
+}
+
 Json child_json(const std::vector<std::string>& words) {
   const Capture out, err;
   const int status = run_to_end(words, out, err);

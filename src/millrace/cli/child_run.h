@@ -8,6 +8,9 @@
 
 namespace millrace::cli {
 
+// Runs /proc/self/exe with these words. UsageError with the last lines of its stderr when it fails.
+void child_run(const std::vector<std::string>& words);
+
 // Runs /proc/self/exe with these words and returns the JSON document it prints on stdout. UsageError with the last lines of its
 // stderr when it fails or prints something else.
 [[nodiscard]] Json child_json(const std::vector<std::string>& words);

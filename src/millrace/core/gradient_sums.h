@@ -37,7 +37,7 @@ class GradientSums {
   // The sums over all ranks, in the order, type and memory layout of the parameters, the same bits on all ranks; valid until the
   // next begin(). Waits for all ranks.
   [[nodiscard]] virtual std::vector<at::Tensor> receive() = 0;
-  [[nodiscard]] virtual GradientTraffic traffic() const noexcept = 0;  // of all steps so far
+  [[nodiscard]] virtual GradientTraffic take_traffic() noexcept = 0;  // since it was last asked
 };
 
 }  // namespace millrace

@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <torch/csrc/distributed/c10d/Work.hpp>
+#include <utility>
 #include <vector>
 
 #include "millrace/core/gradient_sums.h"
@@ -35,7 +36,7 @@ class GradientBuckets final : public GradientSums {
   void send() override;
   [[nodiscard]] bool is_spoiled() const noexcept override { return spoiled_; }
   [[nodiscard]] std::vector<at::Tensor> receive() override;
-  [[nodiscard]] GradientTraffic traffic() const noexcept override { return traffic_; }
+  [[nodiscard]] GradientTraffic take_traffic() noexcept override { return std::exchange(traffic_, {}); }
 
  private:
   struct Hook;

@@ -56,7 +56,7 @@ TEST(GradientBuckets, SumsAreThoseOfSeparateGradientsTimesTheirFactors) {
                            }
                            EXPECT_FALSE(sums->is_spoiled());
                          }
-                         const GradientTraffic traffic = sums->traffic();
+                         const GradientTraffic traffic = sums->take_traffic();
                          EXPECT_EQ(traffic.bytes, 3 * 4 * (12 + 15 + 7));
                          // All were there before the backward pass had ended.
                          EXPECT_EQ(traffic.early_buckets, traffic.buckets);
@@ -130,7 +130,7 @@ TEST(GradientBuckets, CompressedGradientsAreThoseOfBf16AndHalfTheBytes) {
                          const at::Tensor half = model.parameters()[i].grad().to(at::kBFloat16).to(at::kFloat);
                          EXPECT_TRUE(all[i].equal(half * kWorld));
                        }
-                       EXPECT_EQ(sums->traffic().bytes, 2 * (12 + 15 + 7));
+                       EXPECT_EQ(sums->take_traffic().bytes, 2 * (12 + 15 + 7));
                      }),
             none(kWorld));
 }

@@ -57,11 +57,12 @@ class Lane {
   void forget();  // the micro-batches of the step under way
   // The backward pass of one micro-batch; returns the loss detached. `in_step`: the only one of all ranks; the last of this rank.
   Loss add(Loss loss, MicroPlace in_step);
-  void sum_over(Agreement& agreement);                                  // gradients and counts of all ranks; collective
-  void call_back(Agreement& agreement);                                 // gradients of a step that is given up; collective
-  [[nodiscard]] bool took_part() const noexcept { return took_part_; }  // in the last step that was finished
-  [[nodiscard]] bool takes_part() const;                                // some micro-batch of this step had a loss
-  [[nodiscard]] bool host_says_skip() const;                            // by reading the gradients; waits for the device
+  void sum_over(Agreement& agreement);   // gradients and counts of all ranks; collective
+  void call_back(Agreement& agreement);  // gradients of a step that is given up; collective
+  [[nodiscard]] const GradientTraffic& traffic() const noexcept { return traffic_; }  // to the other ranks, so far
+  [[nodiscard]] bool took_part() const noexcept { return took_part_; }                // in the last step that was finished
+  [[nodiscard]] bool takes_part() const;                                              // some micro-batch of this step had a loss
+  [[nodiscard]] bool host_says_skip() const;                      // by reading the gradients; waits for the device
   void judge(std::optional<bool> bad_says_host);                  // sets bad() and norm(); without a value by the device alone
   [[nodiscard]] const at::Tensor& bad() const { return bad_; }    // scalar f32 of the last step: 1 = not finite
   [[nodiscard]] const at::Tensor& norm() const { return norm_; }  // scalar f32: of the last gradient
@@ -110,7 +111,8 @@ class Lane {
   std::optional<optim::SpikeRule> spike_rule_;
   std::unique_ptr<Sums> sums_;                   // of the step under way
   std::unique_ptr<GradientSums> gradient_sums_;  // from the first step on whose gradients can travel as they come
-  bool keeps_home_ = false;                      // they cannot: they are added up after the backward pass
+  GradientTraffic traffic_;
+  bool keeps_home_ = false;  // they cannot: they are added up after the backward pass
   std::int64_t absent_steps_ = 0;
   bool took_part_ = true;
   double learning_rate_ = 0;

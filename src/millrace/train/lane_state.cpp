@@ -14,6 +14,12 @@
 namespace millrace {
 namespace {
 
+std::int64_t bytes_of(const std::vector<at::Tensor>& gradients) {
+  std::int64_t bytes = 0;
+  for (const at::Tensor& gradient : gradients) bytes += gradient.defined() ? static_cast<std::int64_t>(gradient.nbytes()) : 0;
+  return bytes;
+}
+
 bool is_own(std::string_view name) { return name.find('.') == std::string_view::npos; }
 
 }  // namespace
@@ -61,7 +67,12 @@ std::vector<at::Tensor> Lane::travelled(bool some_began) {
     gradient_sums_->begin(has_own ? sums_->first_of(sums_->key).nominal_like(bad_) : at::ones_like(bad_));
   }
   gradient_sums_->send();
-  return gradient_sums_->receive();
+  std::vector<at::Tensor> sums = gradient_sums_->receive();
+  const GradientTraffic sent = gradient_sums_->take_traffic();
+  traffic_.buckets += sent.buckets;
+  traffic_.early_buckets += sent.early_buckets;
+  traffic_.bytes += sent.bytes;
+  return sums;
 }
 
 void Lane::call_back(Agreement& agreement) {
@@ -113,6 +124,10 @@ void Lane::sum_over(Agreement& agreement) {
   shares.reserve(terms.size());
   for (const Term& term : terms)
     shares.push_back(term.nominal_like(bad_) / std::ranges::find(terms, term.pass, &Term::pass)->nominal_like(bad_));
+  if (!arrived) {
+    ++traffic_.buckets;
+    for (const Pass& pass : passes) traffic_.bytes += bytes_of(pass.gradients);
+  }
   agreement.sum(all);
   auto next = all.begin();
   if (arrived) all.insert(next, sent.begin(), sent.end());

@@ -194,6 +194,16 @@ void Stepper::set_autocast(std::optional<at::ScalarType> autocast) {
   for (Lane& lane : lanes_) lane.use_scale(autocast == at::kHalf);
 }
 
+GradientTraffic Stepper::traffic() const {
+  GradientTraffic all;
+  for (const Lane& lane : lanes_) {
+    all.buckets += lane.traffic().buckets;
+    all.early_buckets += lane.traffic().early_buckets;
+    all.bytes += lane.traffic().bytes;
+  }
+  return all;
+}
+
 std::optional<std::string> Stepper::overflow() const {
   return overflow_ && overflow_->given_up() ? std::optional(overflow_->reason()) : std::nullopt;
 }

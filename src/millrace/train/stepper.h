@@ -116,7 +116,8 @@ class Stepper {
   [[nodiscard]] std::vector<ObjectiveReport> reports() const;
   [[nodiscard]] const at::Tensor& skipped() const noexcept { return skipped_; }  // f64 scalar: skipped updates so far
   [[nodiscard]] const at::Tensor& skipped_in_a_row() const noexcept { return skipped_in_a_row_; }
-  [[nodiscard]] bool is_finite() const;  // all parameters and running statistics; waits for the device
+  [[nodiscard]] GradientTraffic traffic() const;  // of all objectives to the other ranks, so far
+  [[nodiscard]] bool is_finite() const;           // all parameters and running statistics; waits for the device
 
   // The averaged weights by name, empty where optim.ema_decay is 0; and the model with them until the result is destroyed.
   [[nodiscard]] Tensors averaged_weights() const;

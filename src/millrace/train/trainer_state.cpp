@@ -168,6 +168,10 @@ Json Trainer::results() const {
     all["doctor"] = {{"looking_s", diagnosis_->seconds()},
                      {"sampler_share", parts_.sampler == nullptr ? 0.0 : parts_.sampler->cost()}};
   }
+  if (!agreement().alone()) {
+    const GradientTraffic sent = parts_.stepper->traffic();
+    all["gradients_sent"] = {{"bytes", sent.bytes}, {"buckets", sent.buckets}, {"early_buckets", sent.early_buckets}};
+  }
   all["bound_by"] = largest_account(times);
   all["snapshots"] = saves_.results(times.step_seconds);
   all["memory"] = recovery_.results();
