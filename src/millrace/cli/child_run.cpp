@@ -51,6 +51,7 @@ std::string last_lines(const std::string& text, int count) {
 int run_to_end(std::vector<std::string> words, const Capture& out, const Capture& err) {
   words.insert(words.begin(), "/proc/self/exe");
   std::vector<char*> arguments;
+  arguments.reserve(words.size() + 1);
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
   posix_spawn_file_actions_t actions;

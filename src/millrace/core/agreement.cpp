@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "millrace/core/gradient_sums.h"
+
 namespace millrace {
 namespace {
 
@@ -20,7 +22,7 @@ Agreement& Agreement::of_one() noexcept {
   return one;
 }
 
-std::unique_ptr<GradientSums> Agreement::gradient_sums(std::vector<at::Tensor> /*parameters*/,
+std::unique_ptr<GradientSums> Agreement::gradient_sums(const std::vector<at::Tensor>& /*parameters*/,
                                                        const GradientSumsOptions& /*options*/) {
   return nullptr;
 }

@@ -10,9 +10,11 @@
 
 #include "millrace/base/json.h"
 #include "millrace/core/batch.h"
-#include "millrace/core/gradient_sums.h"
 
 namespace millrace {
+
+class GradientSums;  // core/gradient_sums.h
+struct GradientSumsOptions;
 
 // Every call but ranks() is collective: all processes of a run make the same calls in the same order, from the thread of the
 // training loop, and wait for each other. A process that leaves the run makes the others' next call fail with an Error.
@@ -28,7 +30,7 @@ class Agreement {
 
   // Sums that are under way while gradients are computed; null where this agreement has none, or not for such parameters: on all
   // ranks alike. They end before the agreement does.
-  [[nodiscard]] virtual std::unique_ptr<GradientSums> gradient_sums(std::vector<at::Tensor> parameters,
+  [[nodiscard]] virtual std::unique_ptr<GradientSums> gradient_sums(const std::vector<at::Tensor>& parameters,
                                                                     const GradientSumsOptions& options);
 
   // Bytes of rank 0, in place; the same sizes and types on all ranks.

@@ -34,6 +34,12 @@ struct GradientBuckets::Hook : torch::autograd::PostAccumulateGradHook {
   std::size_t parameter_;
 };
 
+struct GradientBuckets::Bucket {
+  at::Tensor flat;
+  std::size_t members = 0, missing = 0;
+  c10::intrusive_ptr<c10d::Work> work;
+};
+
 GradientBuckets::GradientBuckets(c10::intrusive_ptr<c10d::ProcessGroupGloo> group, int rank, std::vector<at::Tensor> parameters,
                                  const GradientSumsOptions& options, Guard guard)
     : group_(std::move(group)), rank_(rank), parameters_(std::move(parameters)), options_(options), guard_(std::move(guard)) {

@@ -6,7 +6,6 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <torch/csrc/distributed/c10d/Work.hpp>
 #include <utility>
 #include <vector>
 
@@ -40,11 +39,7 @@ class GradientBuckets final : public GradientSums {
 
  private:
   struct Hook;
-  struct Bucket {
-    at::Tensor flat;
-    std::size_t members = 0, missing = 0;
-    c10::intrusive_ptr<c10d::Work> work;
-  };
+  struct Bucket;
   struct Slot {
     std::size_t bucket = 0;
     at::Tensor view;  // in its bucket, with the sizes and strides of its parameter

@@ -217,12 +217,13 @@ void Processes::sum(std::vector<at::Tensor>& values) {
   }
 }
 
-std::unique_ptr<GradientSums> Processes::gradient_sums(std::vector<at::Tensor> parameters, const GradientSumsOptions& options) {
+std::unique_ptr<GradientSums> Processes::gradient_sums(const std::vector<at::Tensor>& parameters,
+                                                       const GradientSumsOptions& options) {
   const auto on_cpu = [](const at::Tensor& parameter) { return parameter.is_cpu(); };
   if (has_left_ || !std::ranges::all_of(parameters, on_cpu)) return nullptr;
   c10::intrusive_ptr<c10d::ProcessGroupGloo> group;
   call([&] { group = parts_->connect("gradients/" + std::to_string(gradient_groups_++), rendezvous_, options_); });
-  return std::make_unique<GradientBuckets>(std::move(group), rendezvous_.ranks.rank, std::move(parameters), options,
+  return std::make_unique<GradientBuckets>(std::move(group), rendezvous_.ranks.rank, parameters, options,
                                            [this](const std::function<void()>& collective) { call(collective); });
 }
 

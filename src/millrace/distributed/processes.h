@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "millrace/core/agreement.h"
+#include "millrace/core/gradient_sums.h"
 #include "millrace/distributed/rendezvous.h"
 
 namespace millrace::distributed {
@@ -36,7 +37,7 @@ class Processes final : public Agreement {
   // Tensors of one type travel as one; those of a GPU by way of host memory.
   void sum(std::vector<at::Tensor>& values) override;
   // Null for parameters of a GPU.
-  [[nodiscard]] std::unique_ptr<GradientSums> gradient_sums(std::vector<at::Tensor> parameters,
+  [[nodiscard]] std::unique_ptr<GradientSums> gradient_sums(const std::vector<at::Tensor>& parameters,
                                                             const GradientSumsOptions& options) override;
   void leave() override { has_left_ = true; }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "millrace/core/agreement.h"
+#include "millrace/core/gradient_sums.h"
 #include "millrace/core/saved_json.h"
 #include "millrace/optim/average.h"
 #include "millrace/optim/schedule.h"

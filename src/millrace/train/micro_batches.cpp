@@ -33,16 +33,19 @@ std::int64_t for_each_micro_batch(const BatchWay& way, Batch batch, const MicroB
   const std::int64_t rows = batch.rows();
   if (rows == 0) return 0;
   const std::int64_t count = micro_batches_of(batch, way.micro_batches);
-  for (std::int64_t i = 0; i < count; ++i) {
-    // A whole batch is moved on: what prepares it may free its fields.
-    Batch micro = count == 1 ? std::move(batch) : micro_batch(batch, i, count);
+  const auto hand_on = [&](Batch micro, MicroPlace place) {
     {
       std::optional<telemetry::Span> span;
       if (way.timeline != nullptr) span.emplace(*way.timeline, telemetry::Phase::prepare);
       micro = way.recipe.prepare(std::move(micro));
     }
-    visit(std::move(micro), {.only = count == 1, .last = i + 1 == count});
+    visit(std::move(micro), place);
+  };
+  if (count == 1) {  // a whole batch is moved on: what prepares it may free its fields
+    hand_on(std::move(batch), {.only = true, .last = true});
+    return rows;
   }
+  for (std::int64_t i = 0; i < count; ++i) hand_on(micro_batch(batch, i, count), {.only = false, .last = i + 1 == count});
   return rows;
 }
 

@@ -31,7 +31,7 @@ void refuse_absence(const Batch& batch) {
                      "return a Loss from at least one"});
 }
 
-Stepper::Stepper(Recipe& recipe, const Switches& switches, telemetry::Timeline& timeline, StepperOptions options)
+Stepper::Stepper(Recipe& recipe, const Switches& switches, telemetry::Timeline& timeline, const StepperOptions& options)
     : recipe_(recipe),
       switches_(switches),
       timeline_(timeline),

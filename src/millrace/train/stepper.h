@@ -62,7 +62,7 @@ enum class TrialRole : std::uint8_t { reference, compared };
 // objective's loss.
 class Stepper {
  public:
-  Stepper(Recipe& recipe, const Switches& switches, telemetry::Timeline& timeline, StepperOptions options);
+  Stepper(Recipe& recipe, const Switches& switches, telemetry::Timeline& timeline, const StepperOptions& options);
   ~Stepper();
 
   void begin_step(std::int64_t step);  // 0-based; sets the learning rates
