@@ -116,6 +116,14 @@ set(MILLRACE_TESTS_ALONE millrace_device_test millrace_kernels_test millrace_dat
 set(MILLRACE_TESTS_AVX2 millrace_kernels_test cosmology_parity_test language_model_parity_test language_model_learning_test)
 set(MILLRACE_AVX2_language_model_learning_test "GTEST_FILTER=Learning.SmokeComesNearTheEntropyOfItsTextAndNotBelow")
 
+# One run of a test program, in a working folder of its own: tests write where they run, and two runs of one program are side by side.
+function(mr_test_run name target label)
+  set(folder "${CMAKE_BINARY_DIR}/scratch/${name}")
+  file(MAKE_DIRECTORY "${folder}")
+  add_test(NAME ${name} COMMAND ${target} ${ARGN})
+  set_tests_properties(${name} PROPERTIES LABELS ${label} WORKING_DIRECTORY "${folder}")
+endfunction()
+
 # A GoogleTest program with a ctest label (unit, slow, ranks, interop, gpu). ./dev test runs them and adds up passed, failed, skipped.
 function(mr_test target label)
   add_executable(${target} ${ARGN})
@@ -126,16 +134,14 @@ function(mr_test target label)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 5)
   endif()
   target_link_libraries(${target} PRIVATE GTest::gmock GTest::gtest_main)
-  target_compile_definitions(${target} PRIVATE MILLRACE_SOURCE_DIR="${CMAKE_SOURCE_DIR}" MILLRACE_BUILD_DIR="${CMAKE_BINARY_DIR}")
-  add_test(NAME ${target} COMMAND ${target})
-  set_tests_properties(${target} PROPERTIES LABELS ${label} WORKING_DIRECTORY "${CMAKE_BINARY_DIR}")
+  target_compile_definitions(${target} PRIVATE MILLRACE_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+  mr_test_run(${target} ${target} ${label})
   set(tests ${target})
   if(target IN_LIST MILLRACE_TESTS_AVX2)
     list(APPEND tests ${target}-avx2)
     set(environment MILLRACE_CPU=avx2 ${MILLRACE_AVX2_${target}})
-    add_test(NAME ${target}-avx2 COMMAND ${target})
-    set_tests_properties(${target}-avx2 PROPERTIES LABELS ${label} WORKING_DIRECTORY "${CMAKE_BINARY_DIR}"
-      ENVIRONMENT "${environment}" SKIP_RETURN_CODE 2)  # where the CPU has no AVX2
+    mr_test_run(${target}-avx2 ${target} ${label})
+    set_tests_properties(${target}-avx2 PROPERTIES ENVIRONMENT "${environment}" SKIP_RETURN_CODE 2)  # where the CPU has no AVX2
   endif()
   if(target IN_LIST MILLRACE_TESTS_ALONE)
     set_tests_properties(${tests} PROPERTIES RUN_SERIAL ON)

@@ -20,7 +20,7 @@ namespace {
 
 namespace stdfs = std::filesystem;
 
-stdfs::path base() { return stdfs::path(MILLRACE_BUILD_DIR) / "autoencoder_3d_runs"; }
+stdfs::path base() { return stdfs::current_path() / "autoencoder_3d_runs"; }
 
 // The volumes of the smoke preset, made once per program.
 std::string smoke_volumes() {

@@ -91,7 +91,7 @@ class AutoencoderParity : public ::testing::TestWithParam<Case> {
   void begin(std::uint64_t seed) {
     const std::filesystem::path root = MILLRACE_SOURCE_DIR;
     const Case& c = GetParam();
-    folder_ = std::filesystem::path(MILLRACE_BUILD_DIR) / ("autoencoder_3d_parity_" + c.name);
+    folder_ = std::filesystem::current_path() / ("autoencoder_3d_parity_" + c.name);
     std::filesystem::create_directories(folder_);
     nn::ResidualPaths paths;
     if (c.plain) paths = {.fused_group_norm = false, .lean_norms = false, .phased_upsampling = false};

@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <chrono>
+#include <future>
 
 #include "millrace/base/json.h"
 #include "process.h"
@@ -44,11 +46,14 @@ TEST_F(Tune, KilledItGoesOnAndWritesAConfigWithWhatPays) {
     const Json now = json(progress);
     return now.is_object() ? now["search"]["state"]["trials"].size() : 0;
   };
-  for (int seconds = 4; trials() == 0 && seconds < 100; seconds *= 2) {
-    Words words = command(kOften);
-    words.insert(words.begin(), {"/usr/bin/timeout", "--signal=KILL", std::to_string(seconds)});
-    (void)call(words);
+  // Killed as soon as one trial is written down, however long a trial takes here.
+  Words words = {"/bin/sh", "-c", R"("$@" & while [ ! -e stop ] && kill -0 $!; do sleep .02; done; kill -KILL $!; wait)", "sh"};
+  for (const std::string& word : command(kOften)) words.push_back(word);
+  auto killed = std::async(std::launch::async, [&] { return call(words); });
+  while (trials() == 0 && killed.wait_for(std::chrono::milliseconds(10)) == std::future_status::timeout) {
   }
+  test::write_text(root_.path() / "stop", "");
+  killed.wait();
   const std::size_t before = trials();
   ASSERT_GT(before, 0U);
   const Result result = millrace(kOften);

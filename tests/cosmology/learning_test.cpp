@@ -19,7 +19,7 @@ namespace {
 
 namespace stdfs = std::filesystem;
 
-stdfs::path base() { return stdfs::path(MILLRACE_BUILD_DIR) / "cosmology_runs"; }
+stdfs::path base() { return stdfs::current_path() / "cosmology_runs"; }
 
 // The sky of the smoke preset, made once per program.
 std::string smoke_sky() {

@@ -21,7 +21,7 @@ namespace {
 
 namespace stdfs = std::filesystem;
 
-stdfs::path base() { return stdfs::path(MILLRACE_BUILD_DIR) / "image_pairs_runs"; }
+stdfs::path base() { return stdfs::current_path() / "image_pairs_runs"; }
 
 // The images of the smoke preset, made once per program.
 std::string smoke_images() {

@@ -48,7 +48,7 @@ class PairPeft : public ::testing::TestWithParam<bool> {
     if (!stdfs::exists(root / ".deps/venv/bin/python")) GTEST_SKIP() << "no Python environment in .deps/venv";
     recipe_.lora_vision = GetParam();
     if (GetParam()) recipe_.lora_targets = {"q_proj", "v_proj", "gate_proj", "down_proj"};
-    folder_ = stdfs::path(MILLRACE_BUILD_DIR) / (GetParam() ? "image_pairs_peft_vision" : "image_pairs_peft");
+    folder_ = stdfs::current_path() / (GetParam() ? "image_pairs_peft_vision" : "image_pairs_peft");
     stdfs::remove_all(folder_);
     stdfs::create_directories(folder_);
     torch::manual_seed(3);

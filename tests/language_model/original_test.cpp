@@ -27,7 +27,7 @@ class Original : public ::testing::Test {
   void SetUp() override {
     if (!std::filesystem::exists(std::filesystem::path(MILLRACE_SOURCE_DIR) / ".deps/venv/bin/python"))
       GTEST_SKIP() << "no Python environment in .deps/venv";
-    folder_ = std::filesystem::path(MILLRACE_BUILD_DIR) / "language_model_original";
+    folder_ = std::filesystem::current_path() / "language_model_original";
     std::filesystem::create_directories(folder_);
     ASSERT_EQ(peer("save " + folder_.string()), 0);
     const Tensors out = snapshot::read_tensors(folder_ / "out.safetensors");

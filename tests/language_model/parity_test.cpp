@@ -37,7 +37,7 @@ class Parity : public ::testing::TestWithParam<bool> {  // fused kernels or ATen
   void SetUp() override {
     const std::filesystem::path root = MILLRACE_SOURCE_DIR;
     if (!std::filesystem::exists(root / ".deps/venv/bin/python")) GTEST_SKIP() << "no Python environment in .deps/venv";
-    folder_ = std::filesystem::path(MILLRACE_BUILD_DIR) / ("language_model_parity_" + std::to_string(GetParam()));
+    folder_ = std::filesystem::current_path() / ("language_model_parity_" + std::to_string(GetParam()));
     std::filesystem::create_directories(folder_);
     const bool on = GetParam();
     nn::Paths paths{on, on, on, on, on, on, on, on};

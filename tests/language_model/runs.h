@@ -15,7 +15,7 @@ namespace millrace::recipes::language_model {
 // An empty folder of this test's own.
 inline std::filesystem::path test_folder() {
   const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
-  const auto folder = std::filesystem::path(MILLRACE_BUILD_DIR) / "language_model_runs" /
+  const auto folder = std::filesystem::current_path() / "language_model_runs" /
                       (std::string(test->test_suite_name()) + "." + test->name());
   std::filesystem::remove_all(folder);
   std::filesystem::create_directories(folder);
@@ -46,7 +46,7 @@ inline RunOutcome train(const std::string& preset, const Json& values, const std
 // The sample text of the smoke preset, made once per program.
 inline std::string smoke_data() {
   static const std::string folder = [] {
-    const auto path = std::filesystem::path(MILLRACE_BUILD_DIR) / "language_model_runs" / "smoke_data";
+    const auto path = std::filesystem::current_path() / "language_model_runs" / "smoke_data";
     std::filesystem::create_directories(path);
     write_sample_text(*sample_text_of("smoke"), path, 0);
     return path.string();

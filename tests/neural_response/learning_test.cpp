@@ -17,7 +17,7 @@ namespace {
 
 namespace stdfs = std::filesystem;
 
-stdfs::path base() { return stdfs::path(MILLRACE_BUILD_DIR) / "neural_response_runs"; }
+stdfs::path base() { return stdfs::current_path() / "neural_response_runs"; }
 
 // The sessions of the smoke preset, made once per program.
 std::string smoke_sessions() {

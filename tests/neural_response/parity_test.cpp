@@ -84,7 +84,7 @@ class Parity : public ::testing::TestWithParam<Case> {
     const std::filesystem::path root = MILLRACE_SOURCE_DIR;
     if (!std::filesystem::exists(root / ".deps/venv/bin/python")) GTEST_SKIP() << "no Python environment in .deps/venv";
     const Case& c = GetParam();
-    folder_ = std::filesystem::path(MILLRACE_BUILD_DIR) / ("neural_response_parity_" + c.name);
+    folder_ = std::filesystem::current_path() / ("neural_response_parity_" + c.name);
     std::filesystem::create_directories(folder_);
     ModelPaths paths;
     if (c.plain) paths = {{false, false, false}, {false, false, false, false, false, false, false, false}, false, false};

@@ -31,7 +31,7 @@ using ::testing::ElementsAre;
 class RecipeTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    folder_ = std::filesystem::path(MILLRACE_BUILD_DIR) / "language_model_recipe_test" /
+    folder_ = std::filesystem::current_path() / "language_model_recipe_test" /
               ::testing::UnitTest::GetInstance()->current_test_info()->name();
     std::filesystem::remove_all(folder_);
     std::filesystem::create_directories(folder_);

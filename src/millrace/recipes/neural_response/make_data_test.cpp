@@ -86,7 +86,7 @@ TEST(SampleSessions, AreWhatTheyClaim) {
 }
 
 TEST(SampleSessions, AFolderIsAllThatARunNeedsAndTheSameEachTime) {
-  const stdfs::path folder = stdfs::path(MILLRACE_BUILD_DIR) / ("sample_sessions_" + std::to_string(::getpid()));
+  const stdfs::path folder = stdfs::current_path() / ("sample_sessions_" + std::to_string(::getpid()));
   const SampleSessions size{.sessions = 2, .units = 4, .bins = 1200, .side = 9, .lags = 6};
   std::vector<std::map<std::string, std::string>> all;
   for (const char* name : {"one", "two"}) {

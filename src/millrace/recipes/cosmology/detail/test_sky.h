@@ -72,7 +72,7 @@ inline at::Tensor tensor_of(Cube cube, const SkySize& size) {
 class CosmologyTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    folder_ = std::filesystem::path(MILLRACE_BUILD_DIR) / "cosmology_recipe_test" /
+    folder_ = std::filesystem::current_path() / "cosmology_recipe_test" /
               ::testing::UnitTest::GetInstance()->current_test_info()->name();
     std::filesystem::remove_all(folder_);
     for (const char* name : {"signal", "foreground"}) std::filesystem::create_directories(folder_ / name);

@@ -95,7 +95,7 @@ inline std::shared_ptr<MemoryFile> tiny_file(const std::filesystem::path& path) 
 class SessionTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    folder_ = std::filesystem::path(MILLRACE_BUILD_DIR) / "neural_response_test" /
+    folder_ = std::filesystem::current_path() / "neural_response_test" /
               (std::string(::testing::UnitTest::GetInstance()->current_test_info()->test_suite_name()) + "_" +
                ::testing::UnitTest::GetInstance()->current_test_info()->name());
     std::filesystem::remove_all(folder_);
