@@ -42,6 +42,21 @@ def compare_with_monai(config, weights, data, out):
         out["monai.logits"] = discriminator(data["target"])[-1]
 
 
+def exact_terms(config, weights, data):
+    """The loss terms in fp64: how far this torch's own fp32 is from them says what a comparison can ask for."""
+    autoencoder, discriminator = Autoencoder(config), Discriminator(config)
+    autoencoder.load_state_dict(weights["autoencoder"])
+    discriminator.load_state_dict(weights["discriminator"])
+    autoencoder.double()
+    discriminator.double()
+    given = {name: value.double() for name, value in data.items()}
+    with torch.no_grad():
+        _, terms, recon = generator_loss(autoencoder, discriminator, given["input"], given["eps"], given["target"], config["kl_weight"],
+                                         config["adv_weight"], config["recon_loss"] == "l2")
+        _, terms_d = discriminator_loss(discriminator, recon, given["target"], config["adv_weight"])
+    return terms | terms_d
+
+
 def main():
     config_file, weights_file, batch_file, out_file, steps = sys.argv[1:]
     torch.set_num_threads(1)
@@ -76,6 +91,7 @@ def main():
         _, out["mu"], out["sigma"] = autoencoder(data["input"], data["eps"])
         out["logits"] = discriminator(data["target"])
     out |= {f"grad.{name}/{key}": p.grad.clone() for name, network in networks.items() for key, p in network.named_parameters()}
+    out |= {f"exact.{name}": value.double() for name, value in exact_terms(config, weights, data).items()}
     compare_with_monai(config, weights, data, out)
     for _ in range(int(steps)):
         step()

@@ -171,7 +171,12 @@ class AutoencoderParity : public ::testing::TestWithParam<Case> {
       const at::NoGradGuard no_grad;
       EXPECT_LE(relative(model_->discriminator().forward(batch_["target"]), theirs_.at(of + "logits")), 1e-5) << of;
     }
-    for (const auto& [name, value] : ours.terms) EXPECT_LE(relative(value.detach(), theirs_.at("term." + name)), 1e-5) << name;
+    for (const auto& [name, value] : ours.terms) {
+      // Where a discriminator's mean stands near zero, Python's own fp32 is further from fp64 than that.
+      const at::Tensor& theirs = theirs_.at("term." + name);
+      const double rounding = relative(theirs.to(at::kDouble), theirs_.at("exact." + name));
+      EXPECT_LE(relative(value.detach(), theirs), std::max(1e-5, 3 * rounding)) << name;
+    }
     EXPECT_LE(relative(ours.autoencoder.detach(), theirs_.at("loss.autoencoder")), 1e-5);
     EXPECT_LE(relative(ours.discriminator.detach(), theirs_.at("loss.discriminator")), 1e-5);
   }
