@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <cstdlib>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "rank_program.h"
@@ -69,6 +71,52 @@ TEST(Ranks, AFailureStartsAllAnewAndTheEndIsThatOfAnUntouchedRun) {
   EXPECT_EQ(program.finish(launcher), 0) << program.output();
   EXPECT_THAT(program.output(), HasSubstr("starting all ranks anew, 1 of 1"));
   EXPECT_EQ(program.summary("straight").at("state_sha256"), program.summary("killed").at("state_sha256"));
+}
+
+struct Ended {
+  int code = 0;
+  std::string last, output;
+};
+
+// A run of the toy in which one rank ends badly; false in `clean` when a process stays behind.
+Ended run_faulty(int ranks, const std::string& fault, const std::vector<std::string>& options, bool& clean) {
+  RankProgram program("grouped_regression", FAULTY_PROGRAM);
+  const std::vector<std::string> words = {"--train.max_steps=60", "--train.validate_every=20", "--snapshot.every_steps=10"};
+  const pid_t launcher =
+      program.start(program.launched(ranks, program.words("run", ranks, 60, words), options), {{"FAULT", fault}});
+  const int code = program.finish(launcher);
+  clean = processes_with(program.folder().string()).empty();
+  return {code, program.last_error(), program.output()};
+}
+
+// Each place with some way, each way at some place; MILLRACE_DEATHS=all takes every pair, with two ranks and with four.
+std::vector<std::pair<int, std::string>> faults() {
+  const std::vector<std::string> places = {"meeting", "step", "validation", "state", "end"};
+  const std::vector<std::string> ways = {"kill", "stop", "throw", "exit", "loop"};
+  const char* wish = std::getenv("MILLRACE_DEATHS");
+  const bool all = wish != nullptr && std::string(wish) == "all";
+  std::vector<std::pair<int, std::string>> some;
+  for (const int ranks : {2, 4}) {
+    for (std::size_t place = 0; place < places.size(); ++place) {
+      for (std::size_t way = 0; way < ways.size(); ++way) {
+        const bool taken = ranks == 2 && (place + 3 * way) % ways.size() == 0;
+        if (all || taken) some.emplace_back(ranks, std::to_string(ranks - 1) + " " + places[place] + " " + ways[way]);
+      }
+    }
+  }
+  return some;
+}
+
+// How a run ends says the launcher's own error: a rank that ends, also one without an error, is named; a rank that hangs is
+// ended.
+TEST(Ranks, WhateverEndsARankAndWhereverItIsNamedAndNobodyStays) {
+  for (const auto& [ranks, fault] : faults()) {
+    bool clean = false;
+    const Ended ended = run_faulty(ranks, fault, {"--hang-limit", "3"}, clean);
+    EXPECT_NE(ended.code, 0) << fault << ended.output;
+    EXPECT_THAT(ended.last, HasSubstr("rank " + std::to_string(ranks - 1) + " ")) << fault << ended.output;
+    EXPECT_TRUE(clean) << fault;
+  }
 }
 
 }  // namespace

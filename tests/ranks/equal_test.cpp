@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <functional>
 #include <string>
 #include <utility>
@@ -59,6 +60,37 @@ TEST(Ranks, GradientsThatLeaveEarlyEndInTheBitsOfOneSumAfterThePass) {
       EXPECT_EQ(program.summary(bytes).at("state_sha256"), program.summary("0").at("state_sha256")) << recipe << " " << bytes;
     }
   }
+}
+
+// Whose state is saved whole: another number of ranks goes on from it, with shards or without.
+TEST(Ranks, AnOptimiserInShardsMakesTheBitsOfAWholeOne) {
+  const std::vector<std::string> shards = {"--distributed.shard_optimizer=true"};
+  for (const auto& [recipe, ranks] : {std::pair("language_model", 4), std::pair("autoencoder_3d", 2)}) {
+    RankProgram program(recipe);
+    ASSERT_EQ(program.run(program.launched(ranks, program.words("whole", ranks, kSteps))), 0) << program.output();
+    ASSERT_EQ(program.run(program.launched(ranks, program.words("parts", ranks, kSteps, shards))), 0) << program.output();
+    const Json whole = program.summary("whole"), parts = program.summary("parts");
+    EXPECT_EQ(whole.at("state_sha256"), parts.at("state_sha256")) << recipe;
+    const auto bytes = [](const Json& summary) { return summary.at("memory").at("account").at("optimizer").get<double>(); };
+    EXPECT_LT(bytes(parts), bytes(whole) * 1.4 / ranks) << recipe;
+
+    ASSERT_EQ(program.run(program.launched(ranks, program.words("mixed", ranks, kSteps / 2, shards))), 0) << program.output();
+    ASSERT_EQ(program.run(program.launched(ranks, program.words("mixed", ranks, kSteps - 2))), 0) << program.output();
+    ASSERT_EQ(program.run(program.launched(ranks, program.words("mixed", ranks, kSteps, shards))), 0) << program.output();
+    EXPECT_EQ(whole.at("state_sha256"), program.summary("mixed").at("state_sha256")) << recipe;
+  }
+}
+
+// Part of the state went with the rank: the last snapshot is what a run goes on from.
+TEST(Ranks, ARankThatDiesTakesItsShardAndTheRunGoesOnFromTheLastSnapshot) {
+  RankProgram program("language_model");
+  const std::vector<std::string> words = {"--distributed.shard_optimizer=true", "--snapshot.every_steps=5"};
+  ASSERT_EQ(program.run(program.launched(2, program.words("straight", 2, 200, words))), 0) << program.output();
+  const pid_t launcher = program.start(program.launched(2, program.words("killed", 2, 200, words), {"--max-restarts", "1"}));
+  program.wait_for_step(launcher, "killed");
+  if (const pid_t rank = program.rank_process(launcher, 1); rank > 0) ::kill(rank, SIGKILL);
+  EXPECT_EQ(program.finish(launcher), 0) << program.output();
+  EXPECT_EQ(program.summary("straight").at("state_sha256"), program.summary("killed").at("state_sha256"));
 }
 
 TEST(Ranks, CompressedGradientsDifferInTheirLastDigitsOnly) {

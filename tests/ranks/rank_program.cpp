@@ -14,6 +14,7 @@
 #include <iterator>
 #include <stdexcept>
 #include <thread>
+#include <utility>
 
 #include "small_runs.h"
 
@@ -37,10 +38,11 @@ std::string value_in(const std::string& environment, const std::string& name) {
 
 }  // namespace
 
-RankProgram::RankProgram(const std::string& recipe) : recipe_(recipe) {
+RankProgram::RankProgram(const std::string& recipe, fs::path program) : recipe_(recipe), program_(std::move(program)) {
   static int number = 0;
   folder_ = fs::temp_directory_path() / ("millrace-ranks-" + std::to_string(::getpid()) + "-" + std::to_string(number++));
   fs::create_directories(folder_);
+  if (recipe == "grouped_regression") return;
   words_ = recipe == "cosmology" ? std::vector<std::string>{"--preset=smoke", "--log.images=false"} : small_run(recipe, folder_);
 }
 
@@ -76,7 +78,7 @@ std::vector<std::string> RankProgram::launched(int ranks, std::vector<std::strin
 }
 
 pid_t RankProgram::start(const std::vector<std::string>& words, const Environment& environment, const std::string& output) {
-  std::vector<std::string> all = {MILLRACE_PROGRAM};
+  std::vector<std::string> all = {program_.string()};
   all.insert(all.end(), words.begin(), words.end());
   const pid_t child = ::fork();
   if (child != 0) return child;
@@ -89,7 +91,7 @@ pid_t RankProgram::start(const std::vector<std::string>& words, const Environmen
   std::vector<char*> arguments;
   for (std::string& word : all) arguments.push_back(word.data());
   arguments.push_back(nullptr);
-  ::execv(MILLRACE_PROGRAM, arguments.data());
+  ::execv(program_.c_str(), arguments.data());
   ::_exit(127);
 }
 

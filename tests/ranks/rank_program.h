@@ -17,7 +17,7 @@ using Environment = std::vector<std::pair<std::string, std::string>>;
 
 class RankProgram {
  public:
-  explicit RankProgram(const std::string& recipe);
+  explicit RankProgram(const std::string& recipe, std::filesystem::path program = MILLRACE_PROGRAM);
   ~RankProgram();
   RankProgram(const RankProgram&) = delete;
   RankProgram& operator=(const RankProgram&) = delete;
@@ -43,6 +43,7 @@ class RankProgram {
 
  private:
   std::string recipe_;
+  std::filesystem::path program_;
   std::filesystem::path folder_;
   std::vector<std::string> words_;
 };

@@ -102,6 +102,10 @@ class GroupedRegression final : public Recipe {
     }
   }
 
+  ~GroupedRegression() override { reach("end"); }
+  GroupedRegression(const GroupedRegression&) = delete;
+  GroupedRegression& operator=(const GroupedRegression&) = delete;
+
   data::Pipeline data(Split split) override {
     data::Pipeline pipeline;
     for (std::size_t i = 0; i < kWidths.size(); ++i) {
@@ -141,7 +145,14 @@ class GroupedRegression final : public Recipe {
     board.add("absolute_error", error, at::full({}, static_cast<double>(batch.rows())));
     if (batch.split() == Split::validation) rows_ += batch.rows();
   }
-  void begin_validation() override { rows_ = 0; }
+  void begin_validation() override {
+    reach("validation");
+    rows_ = 0;
+  }
+  [[nodiscard]] State state() const override {
+    reach("state");
+    return {};
+  }
   std::vector<TextTable> tables() override {
     return {{.name = "rows", .columns = {"what", "rows"}, .rows = {{"validated", std::to_string(rows_)}}}};
   }

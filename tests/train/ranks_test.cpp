@@ -222,6 +222,102 @@ TEST(Ranks, DropWhatOneProcessDropsAndTrainTheSameWeights) {
   EXPECT_GT(patterns.size(), 20U) << "rows must not all drop the same";
 }
 
+// What a rank of `world` ranks trains, which has the others' slices left out.
+struct OfARank {
+  explicit OfARank(Agreement* agreement, Ranks ranks, std::int64_t average_every, bool shards = false)
+      : stepper(recipe, switches, timeline,
+                {.seed = 9, .agreement = agreement, .average_every = average_every, .shards_optimizer = shards}),
+        loader(recipe.data(Split::train), options_of(ranks)) {}
+  static data::LoaderOptions options_of(Ranks ranks) {
+    data::LoaderOptions options{.batch_size = 8 / ranks.world_size, .shuffle = true, .seed = 4};
+    options.readers = 0;
+    options.rank = ranks.rank;
+    options.world_size = ranks.world_size;
+    return options;
+  }
+  void step() {
+    stepper.begin_step(steps++);
+    auto host = loader.next();
+    if (!host) host = loader.next();  // the next epoch's
+    for_each_micro_batch({recipe, nullptr, at::kCPU, 1}, *std::move(host),
+                         [&](const Batch& batch, MicroPlace in_batch) { stepper.accumulate(batch, in_batch); });
+    stepper.update();
+  }
+  [[nodiscard]] Tensors state() const {
+    Tensors all = stepper.state().tensors;
+    const auto parameters = recipe.model().named_parameters();
+    for (const auto& item : parameters) all[item.key()] = item.value().detach();
+    return all;
+  }
+
+  mutable Dropping recipe;
+  Switches switches;
+  telemetry::Timeline timeline;
+  Stepper stepper;
+  data::Loader loader;
+  std::int64_t steps = 0;
+};
+
+Tensors copy_of(const Tensors& tensors) {
+  Tensors copies;
+  for (const auto& [name, tensor] : tensors) copies[name] = tensor.clone();
+  return copies;
+}
+
+void expect_same_bits(const Tensors& a, const Tensors& b) {
+  ASSERT_EQ(a.size(), b.size());
+  for (const auto& [name, tensor] : a) EXPECT_TRUE(at::equal(tensor, b.at(name))) << name;
+}
+
+// Two processes that know nothing of one another, and whose states are averaged by hand, end in the same bits.
+TEST(Ranks, ThatAverageStepForThemselvesInBetween) {
+  constexpr int kEvery = 3, kSteps = 2 * kEvery;
+  OfARank first(nullptr, {0, 0, 2, 2}, 1), second(nullptr, {1, 1, 2, 2}, 1);
+  for (int step = 1; step <= kSteps; ++step) {
+    first.step();
+    second.step();
+    if (step % kEvery != 0) continue;
+    const Tensors a = first.state(), b = second.state();
+    const at::NoGradGuard no_grad;
+    for (const auto& [name, tensor] : a) {
+      tensor.copy_((tensor + b.at(name)) * 0.5);
+      b.at(name).copy_(tensor);
+    }
+  }
+  const auto ranks = on_ranks(2, [](Agreement& agreement) {
+    OfARank rank(&agreement, agreement.ranks(), kEvery);
+    EXPECT_TRUE(rank.stepper.averages());
+    for (int step = 1; step <= kSteps; ++step) {
+      rank.step();
+      if (step % kEvery == 0) rank.stepper.average_over_ranks();
+    }
+    return copy_of(rank.state());
+  });
+  expect_same_bits(ranks[0], first.state());
+  expect_same_bits(ranks[1], first.state());
+}
+
+// Each rank has a part of the state, and rank 0 is given all of it.
+TEST(Ranks, ThatShareAnOptimiserTrainTheBitsOfOneThatIsWhole) {
+  const auto train = [](bool shards) {
+    return on_ranks(3, [&](Agreement& agreement) {
+      const Ranks ranks{agreement.ranks().rank, agreement.ranks().rank, 4, 4};  // a quarter of each batch is left out
+      OfARank rank(&agreement, ranks, 1, shards);
+      for (int step = 0; step < 5; ++step) rank.step();
+      return std::pair(copy_of(rank.state()), rank.stepper.state_bytes().at("optimizer"));
+    });
+  };
+  const auto whole = train(false), parts = train(true);
+  std::uint64_t held = 0;
+  for (const auto& [state, bytes] : parts) {
+    held += bytes;
+    for (const auto& [name, tensor] : state) EXPECT_TRUE(at::equal(tensor, whole[0].first.at(name))) << name;
+  }
+  expect_same_bits(parts[0].first, whole[0].first);
+  EXPECT_LT(parts[1].first.size(), whole[0].first.size());
+  EXPECT_LT(held, 2 * whole[0].second);
+}
+
 struct Normalised {
   at::Tensor y, gradient, weight_gradient, mean, variance;
 };
@@ -335,6 +431,44 @@ TEST_F(RanksOfARun, MetricsAndChoicesAreThoseOfBoth) {
   EXPECT_NEAR(plain[0].summary.at("metrics").at("val_loss").at("last").get<double>(),
               one.summary.at("metrics").at("val_loss").at("last").get<double>(), 1e-6);
   EXPECT_EQ(plain[0].summary.at("samples"), one.summary.at("samples"));
+}
+
+// Which rank has more of them changes with each batch.
+TEST_F(RanksOfARun, LeaveOutWhatCanNotBeReadOnOneOfThem) {
+  Json config = kTwo;
+  config.update(
+      {{"precision.dtype", "fp32"}, {"toy.unreadable", 7}, {"data.bad_samples", "skip"}, {"data.max_bad_fraction", 0.5}});
+  const std::vector<Ended> ranks = run_on_two(config, folder_.path());
+  config["data.batch_size"] = 4;
+  const RunOutcome one = toys::run(toys::grouped_regression(), "", config);
+  EXPECT_GT(ranks[0].summary.at("loader").at("bad_samples"), 0);
+  EXPECT_EQ(ranks[0].summary.at("samples"), one.summary.at("samples"));
+  EXPECT_EQ(ranks[0].summary.at("metrics"), ranks[1].summary.at("metrics"));
+  EXPECT_NEAR(ranks[0].summary.at("metrics").at("val_loss").at("last").get<double>(),
+              one.summary.at("metrics").at("val_loss").at("last").get<double>(), 1e-6);
+}
+
+// A run whose epochs are no multiple of it, stopped in between, ends in the bits of one that was not.
+TEST_F(RanksOfARun, ThatAverageGoOnWhereTheyWereStopped) {
+  Json config = kTwo;
+  config.update(
+      {{"precision.dtype", "fp32"}, {"distributed.average_every", 5}, {"device.kernels", "library"}, {"toy.dropout", 0.0}});
+  const std::vector<Ended> straight = run_on_two(config, folder_.path());
+  EXPECT_EQ(straight[0].summary.at("exit_reason"), "epochs");
+  const toys::TemporaryFolder other;
+  std::atomic<int> losses{0};
+  toys::at_point = [&](const char* at) {
+    if (std::string(at) == "loss" && ++losses == 15) std::raise(SIGTERM);
+  };
+  const std::vector<Ended> stopped = run_on_two(config, other.path());
+  EXPECT_EQ(stopped[0].exit_code, 128 + SIGTERM);
+  EXPECT_EQ(stopped[0].summary.at("steps"), stopped[1].summary.at("steps"));
+  toys::at_point = nullptr;
+  reset_pending_signal_for_test();
+  const std::vector<Ended> resumed = run_on_two(config, other.path());
+  EXPECT_EQ(resumed[0].summary.at("steps"), straight[0].summary.at("steps"));
+  EXPECT_EQ(resumed[0].summary.at("state_sha256"), straight[0].summary.at("state_sha256"));
+  EXPECT_EQ(resumed[1].summary.at("state_sha256"), straight[0].summary.at("state_sha256"));
 }
 
 TEST_F(RanksOfARun, StopAtTheSameStep) {

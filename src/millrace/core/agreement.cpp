@@ -1,5 +1,7 @@
 #include "millrace/core/agreement.h"
 
+#include <ATen/ops/zeros_like.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -28,15 +30,24 @@ std::unique_ptr<GradientSums> Agreement::gradient_sums(const std::vector<at::Ten
 }
 
 // Adding zeros changes no byte: what the other ranks give is 0.
-void Agreement::share_from_root(std::vector<at::Tensor>& values) {
+void Agreement::share(std::vector<at::Tensor>& values, const std::vector<int>& owners) {
   if (alone()) return;
   std::vector<at::Tensor> bytes;
-  for (const at::Tensor& value : values) {
-    at::Tensor raw = value.detach().contiguous().reshape({-1}).view(at::kByte);
-    bytes.push_back(ranks().rank == 0 ? raw.clone() : raw.zero_());
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const bool own = owners[i] == ranks().rank;
+    const at::Tensor whole = values[i].detach().contiguous();
+    bytes.push_back((own ? whole.clone() : at::zeros_like(whole)).reshape({-1}).view(at::kByte));
   }
   sum(bytes);
-  for (std::size_t i = 0; i < values.size(); ++i) values[i] = bytes[i].view(values[i].scalar_type()).reshape(values[i].sizes());
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (owners[i] != ranks().rank) values[i].detach().copy_(bytes[i].view(values[i].scalar_type()).reshape(values[i].sizes()));
+  }
+}
+
+void Agreement::mean(std::vector<at::Tensor>& values) {
+  if (alone()) return;
+  sum(values);
+  for (const at::Tensor& value : values) value.detach().mul_(1.0 / ranks().world_size);
 }
 
 void Agreement::in_turn(const std::function<void()>& work) {

@@ -28,13 +28,17 @@ class Agreement {
   [[nodiscard]] virtual std::vector<Json> gather(Json mine) = 0;  // what each rank gave, by rank
   virtual void sum(std::vector<at::Tensor>& values) = 0;          // in place, elementwise; the same sizes and types on all ranks
 
+  void mean(std::vector<at::Tensor>& values);  // the same of floating-point numbers, divided by the number of ranks
+
   // Sums that are under way while gradients are computed; null where this agreement has none, or not for such parameters: on all
   // ranks alike. They end before the agreement does.
   [[nodiscard]] virtual std::unique_ptr<GradientSums> gradient_sums(const std::vector<at::Tensor>& parameters,
                                                                     const GradientSumsOptions& options);
 
-  // Bytes of rank 0, in place; the same sizes and types on all ranks.
-  void share_from_root(std::vector<at::Tensor>& values);
+  // Each value becomes, byte for byte, that of the rank `owners` names for it, in place; the same sizes and types on all ranks.
+  // DistributedError after leave(): what others own can't be had any more.
+  virtual void share(std::vector<at::Tensor>& values, const std::vector<int>& owners);
+  void share_from_root(std::vector<at::Tensor>& values) { share(values, std::vector<int>(values.size(), 0)); }
   void meet() { static_cast<void>(any(false)); }  // returns when all ranks have come here
   // Calls `work` on the first rank of each machine, and on the others when that has ended: what it leaves on the disk is there
   // for them.

@@ -217,6 +217,85 @@ void Processes::sum(std::vector<at::Tensor>& values) {
   }
 }
 
+namespace {
+
+constexpr std::int64_t kParcel = 16 << 20;  // bytes
+
+// Values of one owner that travel together, each at a place that suits any type.
+struct Parcel {
+  std::vector<std::size_t> values;
+  std::vector<std::int64_t> begins;
+  std::int64_t bytes = 0;
+
+  [[nodiscard]] at::Tensor part(const at::Tensor& flat, std::size_t i, const at::Tensor& value) const {
+    return flat.narrow(0, begins[i], static_cast<std::int64_t>(value.nbytes())).view(value.scalar_type()).view(value.sizes());
+  }
+};
+
+std::vector<Parcel> parcels_of(const std::vector<at::Tensor>& values, const std::vector<int>& owners, int owner) {
+  constexpr std::int64_t kAligned = 64;
+  std::vector<Parcel> parcels;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const auto bytes = static_cast<std::int64_t>(values[i].nbytes());
+    if (owners[i] != owner || bytes == 0) continue;
+    if (parcels.empty() || parcels.back().bytes + bytes > kParcel) parcels.emplace_back();
+    Parcel& parcel = parcels.back();
+    parcel.values.push_back(i);
+    parcel.begins.push_back(parcel.bytes);
+    parcel.bytes += (bytes + kAligned - 1) / kAligned * kAligned;
+  }
+  return parcels;
+}
+
+}  // namespace
+
+// A round: one parcel of each owner, all under way at once.
+void Processes::share(std::vector<at::Tensor>& values, const std::vector<int>& owners) {
+  MR_CHECK(values.size() == owners.size(), "each value has an owner");
+  if (has_left_) {
+    throw DistributedError(
+        {"the other ranks can't be asked any more: this one ends with an error",
+         "rank " + std::to_string(rendezvous_.ranks.rank) + " of " + std::to_string(rendezvous_.ranks.world_size),
+         "the same command goes on from the last snapshot"});
+  }
+  const at::NoGradGuard no_grad;
+  const int world = rendezvous_.ranks.world_size;
+  std::vector<std::vector<Parcel>> parcels;
+  std::size_t rounds = 0;
+  for (int owner = 0; owner < world; ++owner) {
+    parcels.push_back(parcels_of(values, owners, owner));
+    rounds = std::max(rounds, parcels.back().size());
+  }
+  for (std::size_t round = 0; round < rounds; ++round) {
+    std::vector<std::pair<int, std::vector<at::Tensor>>> flats;
+    std::vector<c10::intrusive_ptr<c10d::Work>> works;
+    call([&] {
+      for (int owner = 0; owner < world; ++owner) {
+        if (round >= parcels[static_cast<std::size_t>(owner)].size()) continue;
+        const Parcel& parcel = parcels[static_cast<std::size_t>(owner)][round];
+        flats.emplace_back(owner, std::vector<at::Tensor>{at::empty({parcel.bytes}, at::kByte)});
+        const at::Tensor& flat = flats.back().second[0];
+        for (std::size_t i = 0; owner == rendezvous_.ranks.rank && i < parcel.values.size(); ++i) {
+          const at::Tensor& value = values[parcel.values[i]];
+          parcel.part(flat, i, value).copy_(value.detach());
+        }
+        c10d::BroadcastOptions from;
+        from.rootRank = owner;
+        works.push_back(parts_->gloo->broadcast(flats.back().second, from));
+      }
+      for (const auto& work : works) work->wait();
+    });
+    for (const auto& [owner, flat] : flats) {
+      if (owner == rendezvous_.ranks.rank) continue;
+      const Parcel& parcel = parcels[static_cast<std::size_t>(owner)][round];
+      for (std::size_t i = 0; i < parcel.values.size(); ++i) {
+        const at::Tensor& value = values[parcel.values[i]];
+        value.detach().copy_(parcel.part(flat[0], i, value));
+      }
+    }
+  }
+}
+
 std::unique_ptr<GradientSums> Processes::gradient_sums(const std::vector<at::Tensor>& parameters,
                                                        const GradientSumsOptions& options) {
   const auto on_cpu = [](const at::Tensor& parameter) { return parameter.is_cpu(); };

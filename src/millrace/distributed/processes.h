@@ -36,6 +36,8 @@ class Processes final : public Agreement {
   using Agreement::sum;
   // Tensors of one type travel as one; those of a GPU by way of host memory.
   void sum(std::vector<at::Tensor>& values) override;
+  // From each owner to all, some megabytes at a time; tensors of a GPU by way of host memory.
+  void share(std::vector<at::Tensor>& values, const std::vector<int>& owners) override;
   // Null for parameters of a GPU.
   [[nodiscard]] std::unique_ptr<GradientSums> gradient_sums(const std::vector<at::Tensor>& parameters,
                                                             const GradientSumsOptions& options) override;

@@ -86,6 +86,35 @@ TEST_P(ProcessesOf, BytesOfRankZeroReachAllUnchanged) {
             none(world));
 }
 
+// Of any type and layout, more than one parcel, and values that nobody gives a byte for.
+TEST_P(ProcessesOf, EachValueBecomesThatOfItsOwner) {
+  const int world = GetParam();
+  EXPECT_EQ(on_ranks(world, free_port(),
+                     [&](Processes& processes) {
+                       const int rank = processes.ranks().rank;
+                       std::vector<at::Tensor> values;
+                       std::vector<int> owners;
+                       for (int i = 0; i < 4 * world; ++i) {
+                         owners.push_back((i * 7) % world);
+                         values.push_back(at::full({3, i % 3, 5}, 100 * rank + i, i % 2 == 0 ? at::kFloat : at::kLong));
+                       }
+                       owners.push_back(world - 1);
+                       values.push_back(at::full({6'000'000}, rank, at::kFloat));
+                       owners.push_back(world - 1);
+                       values.push_back((at::arange(12, at::kFloat) + rank).view({3, 4}).t());
+                       processes.share(values, owners);
+                       for (int i = 0; i < 4 * world; ++i) {
+                         const auto at = static_cast<std::size_t>(i);
+                         EXPECT_TRUE(values[at].eq(100 * owners[at] + i).all().item<bool>()) << i;
+                       }
+                       EXPECT_TRUE(values[values.size() - 2].eq(world - 1).all().item<bool>());
+                       EXPECT_TRUE(values.back().equal((at::arange(12, at::kFloat) + world - 1).view({3, 4}).t()));
+                       processes.leave();
+                       EXPECT_THROW(processes.share(values, owners), DistributedError);
+                     }),
+            none(world));
+}
+
 TEST(Processes, ARankThatIsGoneIsNamed) {
   const auto errors = on_ranks(3, free_port(), [](Processes& processes) {
     static_cast<void>(processes.any(false));

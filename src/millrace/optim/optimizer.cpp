@@ -9,7 +9,10 @@
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
+#include <algorithm>
+#include <functional>
 #include <map>
+#include <numeric>
 #include <set>
 #include <tuple>
 
@@ -41,7 +44,9 @@ struct Bucket {
   bool fused = false;
   at::Tensor learning_rate;
   std::vector<Slot> slots;
-  detail::Lists lists;  // of the step under way
+  // Of the step under way:
+  std::vector<at::Tensor> gradients;  // all there are
+  detail::Lists lists;                // of the parameters this rank updates
 };
 
 // Equal but for the strides of dimensions of size one, which no kernel follows.
@@ -60,6 +65,25 @@ at::Tensor matching_gradient(const at::Tensor& value) {
   return gradient.detach();
 }
 
+// The rank that updates each parameter: the largest first, each to the rank that has least so far.
+std::vector<int> owners_of(const std::vector<ParameterGroup>& groups, int ranks) {
+  std::vector<std::size_t> bytes;
+  for (const ParameterGroup& group : groups) {
+    for (const NamedParameter& parameter : group.parameters) bytes.push_back(parameter.value.nbytes());
+  }
+  std::vector<std::size_t> order(bytes.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, std::greater<>(), [&](std::size_t i) { return bytes[i]; });
+  std::vector<int> owners(bytes.size(), 0);
+  std::vector<std::size_t> held(static_cast<std::size_t>(ranks), 0);
+  for (const std::size_t i : order) {
+    const auto least = std::ranges::min_element(held);
+    owners[i] = static_cast<int>(least - held.begin());
+    *least += bytes[i];
+  }
+  return owners;
+}
+
 std::string word_of(Algorithm value) {
   return std::string(config::detail::kEnumNames<Algorithm>[static_cast<std::size_t>(value)]);
 }
@@ -73,6 +97,8 @@ std::string shape_of(const at::Tensor& tensor) {
 struct Optimizer::Impl {
   OptimConfig config;
   std::vector<ParameterGroup> groups;
+  Agreement* shares;        // null: this rank updates all parameters
+  std::vector<int> owners;  // by parameter, with shares
   std::vector<Bucket> buckets;
   at::Device device = at::kCPU;
   at::Tensor steps;                 // f32, one counter per parameter, advanced by one operation; Slot::step are views
@@ -80,8 +106,11 @@ struct Optimizer::Impl {
   at::Tensor participants_there;    // the same on the device
   at::Tensor scale;                 // of the step under way: what its gradients are divided by
 
-  Impl(std::vector<ParameterGroup> parameter_groups, OptimConfig settings, bool fused)
-      : config(std::move(settings)), groups(std::move(parameter_groups)) {
+  Impl(std::vector<ParameterGroup> parameter_groups, OptimConfig settings, bool fused, Agreement* agreement)
+      : config(std::move(settings)),
+        groups(std::move(parameter_groups)),
+        shares(agreement == nullptr || agreement->alone() ? nullptr : agreement) {
+    if (shares != nullptr) owners = owners_of(groups, shares->ranks().world_size);
     std::size_t count = 0;
     std::set<std::string> names;
     std::set<const void*> seen;
@@ -128,11 +157,13 @@ struct Optimizer::Impl {
     return config.decay_only_matrices && value.dim() < 2 ? 0.0 : config.weight_decay;
   }
 
+  [[nodiscard]] bool is_own(const Slot& slot) const { return shares == nullptr || owners[slot.index] == shares->ranks().rank; }
+
   [[nodiscard]] Slot make_slot(const NamedParameter& parameter, std::size_t index) const {
     Slot slot{.name = parameter.name, .value = parameter.value, .index = index};
     const bool adam = config.name != Algorithm::sgd;
-    if (adam || config.momentum != 0.0) slot.first = at::zeros_like(parameter.value.detach());
-    if (adam) slot.second = at::zeros_like(parameter.value.detach());
+    if (is_own(slot) && has_first()) slot.first = at::zeros_like(parameter.value.detach());
+    if (is_own(slot) && adam) slot.second = at::zeros_like(parameter.value.detach());
     if (adam) slot.step = steps.select(0, static_cast<std::int64_t>(index));
     return slot;
   }
@@ -143,16 +174,19 @@ struct Optimizer::Impl {
     detail::GradientLists gradients;
     for (Bucket& bucket : buckets) {
       bucket.lists = {};
+      bucket.gradients.clear();
       for (const Slot& slot : bucket.slots) {
         if (!slot.value.grad().defined()) continue;
         present[slot.index] = 1.0F;
+        bucket.gradients.push_back(matching_gradient(slot.value));
+        if (!is_own(slot)) continue;
         bucket.lists.parameters.push_back(slot.value);
-        bucket.lists.gradients.push_back(matching_gradient(slot.value));
+        bucket.lists.gradients.push_back(bucket.gradients.back());
         if (slot.first.defined()) bucket.lists.first.push_back(slot.first);
         if (slot.second.defined()) bucket.lists.second.push_back(slot.second);
         if (slot.step.defined()) bucket.lists.steps.push_back(slot.step);
       }
-      gradients.push_back(&bucket.lists.gradients);
+      gradients.push_back(&bucket.gradients);
     }
     if (present != participants) {
       participants_there = at::tensor(present).to(steps.device(), /*non_blocking=*/true);
@@ -184,20 +218,59 @@ struct Optimizer::Impl {
     const at::NoGradGuard no_grad;
     if (config.name != Algorithm::sgd) steps.add_(participants_there * (1.0 - skip));
     for (Bucket& bucket : buckets) {
+      bucket.gradients.clear();
       if (bucket.lists.parameters.empty()) continue;
       if (bucket.fused) taken.add(1);
       const auto update = bucket.fused ? detail::update_fused : detail::update_plain;
       update(config, bucket.weight_decay, bucket.lists, {bucket.learning_rate, scale, skip});
       bucket.lists = {};
     }
+    if (shares != nullptr) spread();
+  }
+
+  // The new values of all parameters that had a gradient.
+  void spread() const {
+    std::vector<at::Tensor> values;
+    std::vector<int> from;
+    for (const Bucket& bucket : buckets) {
+      for (const Slot& slot : bucket.slots) {
+        if (participants[slot.index] == 0) continue;
+        values.push_back(slot.value);
+        from.push_back(owners[slot.index]);
+      }
+    }
+    shares->share(values, from);
+  }
+
+  [[nodiscard]] bool has_first() const { return config.name != Algorithm::sgd || config.momentum != 0.0; }
+  [[nodiscard]] std::string first_name(const Slot& slot) const {
+    return slot.name + (config.name != Algorithm::sgd ? ".exp_avg" : ".momentum_buffer");
+  }
+
+  // One tensor at a time: only rank 0 needs the room for all.
+  [[nodiscard]] Tensors all_tensors() const {
+    Tensors tensors = state_tensors();
+    const auto add = [&](const std::string& name, const Slot& slot, const at::Tensor& own) {
+      const int owner = owners[slot.index];
+      if (owner == 0) return;
+      std::vector<at::Tensor> value = {own.defined() ? own : at::empty_like(slot.value.detach())};
+      shares->share(value, {owner});
+      if (shares->ranks().rank == 0) tensors.emplace(name, value[0]);
+    };
+    for (const Bucket& bucket : buckets) {
+      for (const Slot& slot : bucket.slots) {
+        if (has_first()) add(first_name(slot), slot, slot.first);
+        if (config.name != Algorithm::sgd) add(slot.name + ".exp_avg_sq", slot, slot.second);
+      }
+    }
+    return tensors;
   }
 
   [[nodiscard]] Tensors state_tensors() const {
     Tensors tensors;
     for (const Bucket& bucket : buckets) {
       for (const Slot& slot : bucket.slots) {
-        const bool adam = config.name != Algorithm::sgd;
-        if (slot.first.defined()) tensors.emplace(slot.name + (adam ? ".exp_avg" : ".momentum_buffer"), slot.first);
+        if (slot.first.defined()) tensors.emplace(first_name(slot), slot.first);
         if (slot.second.defined()) tensors.emplace(slot.name + ".exp_avg_sq", slot.second);
         if (slot.step.defined()) tensors.emplace(slot.name + ".step", slot.step);
       }
@@ -223,14 +296,20 @@ struct Optimizer::Impl {
         refuse("the optimiser's state has " + shape_of(found->second) + ", the model needs " + shape_of(tensor), name);
       }
     }
+    std::set<std::string> others;  // of parameters that another rank updates
+    for (const Bucket& bucket : buckets) {
+      for (const Slot& slot : bucket.slots) {
+        if (!is_own(slot)) others.insert({first_name(slot), slot.name + ".exp_avg_sq"});
+      }
+    }
     for (const auto& [name, tensor] : given.tensors) {
-      if (!own.contains(name)) refuse("the optimiser's state has a tensor this model does not", name);
+      if (!own.contains(name) && !others.contains(name)) refuse("the optimiser's state has a tensor this model does not", name);
     }
   }
 };
 
-Optimizer::Optimizer(std::vector<ParameterGroup> groups, OptimConfig config, bool fused)
-    : impl_(std::make_unique<Impl>(std::move(groups), std::move(config), fused)) {}
+Optimizer::Optimizer(std::vector<ParameterGroup> groups, OptimConfig config, bool fused, Agreement* shares)
+    : impl_(std::make_unique<Impl>(std::move(groups), std::move(config), fused, shares)) {}
 Optimizer::~Optimizer() = default;
 
 StepReport Optimizer::step(const at::Tensor& nominal, const at::Tensor& count) {
@@ -259,6 +338,12 @@ const std::vector<ParameterGroup>& Optimizer::groups() const noexcept { return i
 
 State Optimizer::state() const {
   return {.tensors = impl_->state_tensors(), .json = {{"algorithm", word_of(impl_->config.name)}}};
+}
+
+State Optimizer::whole_state() const {
+  State all = state();
+  if (impl_->shares != nullptr) all.tensors = impl_->all_tensors();
+  return all;
 }
 
 void Optimizer::load_state(const State& state) {

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "millrace/core/agreement.h"
 #include "millrace/core/batch.h"
 #include "millrace/optim/config.h"
 
@@ -39,7 +40,11 @@ class Optimizer {
   // Keeps references to the parameters (their .grad is read at step()), all on one device, each given once. `fused=false` runs
   // the plain path: a per-tensor loop of ATen ops with the same arithmetic; in fp32 both agree within 1e-6 of the largest
   // element after a step.
-  Optimizer(std::vector<ParameterGroup> groups, OptimConfig config, bool fused = true);
+  //
+  // With `shares` (which outlives the optimiser) each rank keeps the moments of some parameters only, updates these, and has the
+  // others' new values from the ranks that own them, so that apply() is collective; all ranks must step with the same gradients.
+  // The weights are those of a step without shares, to the bit (Rajbhandari et al. 2020, ZeRO stage 1, by whole parameters).
+  Optimizer(std::vector<ParameterGroup> groups, OptimConfig config, bool fused = true, Agreement* shares = nullptr);
   ~Optimizer();
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
@@ -58,9 +63,12 @@ class Optimizer {
   [[nodiscard]] const std::vector<ParameterGroup>& groups() const noexcept;
 
   // State under "<parameter name>.<exp_avg|exp_avg_sq|momentum_buffer|step>", as torch.optim names them. The tensors are the live
-  // ones: copy what must not change with the next step.
+  // ones: copy what must not change with the next step. With shares this rank's part.
   [[nodiscard]] State state() const;
-  // SnapshotError on a missing tensor, one too many, another shape or dtype, another algorithm; nothing is changed then.
+  // The state of all ranks on rank 0, this rank's part on the others. Collective where there are shares.
+  [[nodiscard]] State whole_state() const;
+  // Of all ranks or of this one. SnapshotError on a missing tensor, one too many, another shape or dtype, another algorithm;
+  // nothing is changed then.
   void load_state(const State& state);
 
  private:

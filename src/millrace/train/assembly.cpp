@@ -26,6 +26,15 @@
 namespace millrace {
 namespace {
 
+// Sums of gradients are what shards and compression are about.
+void check_averaging(const DistributedConfig& config) {
+  if (config.average_every == 1 || !(config.shard_optimizer || config.compress)) return;
+  throw ConfigError(
+      {"ranks that step by their own gradients have none to compress and need the whole optimiser each",
+       "distributed.average_every with distributed." + std::string(config.shard_optimizer ? "shard_optimizer" : "compress"),
+       "leave one of the two at its default"});
+}
+
 data::BadSamples policy_of(BadSamplePolicy policy) {
   switch (policy) {
     case BadSamplePolicy::fail:
@@ -254,6 +263,7 @@ std::optional<at::ScalarType> Assembly::known_format() const {
 }
 
 void Assembly::make_stepper(Json kept_choices) {
+  check_averaging(config_.distributed);
   kept_ = std::move(kept_choices);
   StepperOptions options{
       .device = context_.device,
@@ -264,6 +274,8 @@ void Assembly::make_stepper(Json kept_choices) {
       .recovers = switches_.on("memory_recovery"),
       .global_batch = global_batch(),
       .agreement = request_.agreement,
+      .average_every = config_.distributed.average_every,
+      .shards_optimizer = config_.distributed.shard_optimizer,
       .gradients = {.bucket_bytes = config_.distributed.bucket_bytes, .compress = config_.distributed.compress}};
   options.offload_bytes = offload_bytes(config_.memory, context_.device, switches_);
   stepper_ = std::make_unique<Stepper>(*recipe_, switches_, timeline_, options);

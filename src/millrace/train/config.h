@@ -268,6 +268,8 @@ struct DistributedConfig {
   std::int64_t check_every = 100;
   std::int64_t bucket_bytes = 25 << 20;
   bool compress = false;
+  bool shard_optimizer = false;
+  std::int64_t average_every = 1;
   static consteval auto fields() {
     using C = DistributedConfig;
     using config::field;
@@ -284,7 +286,15 @@ struct DistributedConfig {
             .unit("bytes")
             .free_on_resume(),
         field<&C::compress>("fp32 gradients travel as bf16 and are added up in it: half the bytes, for slow networks. Needs "
-                            "buckets.")};
+                            "buckets."),
+        field<&C::shard_optimizer>("Each rank keeps the optimiser's state of its part of the parameters, updates these and sends "
+                                   "them to the others (ZeRO stage 1): the same weights to the bit, less memory per rank."),
+        field<&C::average_every>(
+            "Each rank steps by its own gradients, and every so many steps, at the end of an epoch and of the "
+            "run all take the mean of their weights and optimiser state (local SGD): for slow networks. 1 = "
+            "gradients are added up in each step.")
+            .min(1)
+            .unit("steps")};
   }
 };
 

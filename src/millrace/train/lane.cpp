@@ -96,7 +96,7 @@ Lane::Lane(Objective objective, const torch::nn::Module& model, const LaneOption
   }
   if (options.trains && config.ema_decay > 0) average_ = std::make_unique<optim::Average>(groups, config.ema_decay);
   const bool fused = config.fused.is_auto() ? options.fused : options.fused && config.fused.value();
-  optimizer_ = std::make_unique<optim::Optimizer>(std::move(groups), config, fused);
+  optimizer_ = std::make_unique<optim::Optimizer>(std::move(groups), config, fused, options.shares);
   if (config.schedule == optim::ScheduleKind::plateau) plateau_.emplace(config);
   if (config.spike_zscore > 0) spike_rule_.emplace(options.device, 2, config.spike_zscore);
   const auto f32 = at::TensorOptions(at::kFloat).device(options.device);

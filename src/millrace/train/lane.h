@@ -29,6 +29,7 @@ struct LaneOptions {
   std::int64_t steps_per_epoch = 0;  // for schedules that count epochs; 0 = not known
   std::int64_t global_batch = 0;     // for optim.lr_scaling; 0 = not known
   GradientSumsOptions gradients;     // bucket_bytes 0: they travel when all are there
+  Agreement* shares = nullptr;       // ranks that keep a part of the optimiser's state each; null: each keeps all
 };
 
 // What a loss's terms come to as logs show them: the sum of weight * mean over the terms that counted anything; an fp64 scalar on
@@ -58,8 +59,9 @@ class Lane {
   void forget();  // the micro-batches of the step under way
   // The backward pass of one micro-batch; returns the loss detached. `in_step`: the only one of all ranks; the last of this rank.
   Loss add(Loss loss, MicroPlace in_step);
-  void sum_over(Agreement& agreement);   // gradients and counts of all ranks; collective
-  void call_back(Agreement& agreement);  // gradients of a step that is given up; collective
+  void sum_over(Agreement& agreement);     // gradients and counts of all ranks; collective
+  void call_back(Agreement& agreement);    // gradients of a step that is given up; collective
+  void follow_root(Agreement& agreement);  // in the count of steps without a loss; collective
   [[nodiscard]] const GradientTraffic& traffic() const noexcept { return traffic_; }  // to the other ranks, so far
   [[nodiscard]] bool took_part() const noexcept { return took_part_; }                // in the last step that was finished
   [[nodiscard]] bool takes_part() const;                                              // some micro-batch of this step had a loss
@@ -81,7 +83,8 @@ class Lane {
   // A term that is not per_row although it says so: its name. Waits for the device.
   [[nodiscard]] std::optional<std::string> misfit() const;
 
-  // "<parameter>.<word>" is the optimiser's, a name without a dot the lane's own.
+  // "<parameter>.<word>" is the optimiser's, a name without a dot the lane's own. Collective where ranks keep a part each: rank 0
+  // has the parts of all then.
   [[nodiscard]] State state() const;
   void load_state(const State& state, const SavedJson& json, const Tensors& average);
 

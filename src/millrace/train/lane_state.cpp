@@ -181,8 +181,10 @@ std::vector<at::Tensor>::iterator Lane::take_gradients(Pass& pass, std::vector<a
   return next + 1;
 }
 
+void Lane::follow_root(Agreement& agreement) { absent_steps_ = agreement.from_root(absent_steps_).get<std::int64_t>(); }
+
 State Lane::state() const {
-  State all = optimizer_->state();
+  State all = optimizer_->whole_state();
   Json json = {{"optimizer", std::move(all.json)}};
   const auto add = [&all](const State& part) { all.tensors.insert(part.tensors.begin(), part.tensors.end()); };
   if (scale_) add(scale_->state());

@@ -51,7 +51,7 @@ std::string named(std::size_t rank, const Json& host) {
 Json binding_values(const config::Schema& schema, const Json& config) {
   Json values = Json::object();
   for (const config::Leaf& leaf : schema.leaves) {
-    if (leaf.free_on_resume) continue;
+    if (leaf.free_on_resume && !leaf.path.starts_with("distributed.")) continue;
     std::string path = "/" + leaf.path;
     std::ranges::replace(path, '.', '/');
     const Json::json_pointer place(path);

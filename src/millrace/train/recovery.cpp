@@ -49,7 +49,7 @@ void Recovery::attempt(const Place& place, const std::function<void()>& run, con
       if (!device::is_out_of_memory(error)) throw;
       reason = reason_of(error);
     }  // what the failed try held is freed here
-    if (!agreement_.any(!reason.empty())) return again ? tell_lighter(place) : void();
+    if (!with(place).any(!reason.empty())) return again ? tell_lighter(place) : void();
     undo();
     device::release_cached_memory(stepper_.device());
     need_less(place, reason.empty() ? "on another rank" : reason);
@@ -65,7 +65,7 @@ void Recovery::need_less(const Place& place, const std::string& reason) {
                     "): every block of the model is recomputed from now on, which changes no bit",
                 {{"recompute", "all"}});
   }
-  if (!agreement_.any(micro_batches_ < widest_group_)) throw DeviceError(no_room(place, reason));
+  if (!with(place).any(micro_batches_ < widest_group_)) throw DeviceError(no_room(place, reason));
   micro_batches_ *= 2;
   std::string text = "out of memory in " + place.where + " (" + reason + "): each batch is cut into " +
                      std::to_string(micro_batches_) + " micro-batches from now on; the global batch stays";

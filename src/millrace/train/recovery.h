@@ -32,6 +32,7 @@ class Recovery {
     std::int64_t step = 0;       // for the log
     std::string where;           // "step 12"
     bool may_recompute = false;  // forward passes alone keep nothing
+    bool alone = false;          // this rank's business only: nothing is collective then
   };
   // Calls `run` until it goes through; before each further try `undo`, and then less is held in memory. What `run` throws is
   // thrown on when it is not for want of memory, and a DeviceError when no smaller try is left.
@@ -44,6 +45,7 @@ class Recovery {
   [[nodiscard]] Json results() const;
 
  private:
+  [[nodiscard]] Agreement& with(const Place& place) const { return place.alone ? Agreement::of_one() : agreement_; }
   void need_less(const Place& place, const std::string& reason);
   void tell(const Place& place, const std::string& text, Json values) const;
   void tell_lighter(const Place& place) const;

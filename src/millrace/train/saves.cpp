@@ -13,9 +13,9 @@ Saves::Saves(const SnapshotConfig& config, const SavePlace& place, Reporter& rep
   writer_ = std::make_unique<snapshot::Writer>(*place_.fs, place_.folder->path(), place_.in_background, place_.began_from);
 }
 
-bool Saves::is_due(std::int64_t step, bool wanted) const {
+bool Saves::is_due(std::int64_t step, std::int64_t asked_at, bool wanted) const {
   if (!place_.saves || saved_step_ == step || step == 0) return false;
-  return wanted || (config_.every_steps > 0 && step % config_.every_steps == 0);
+  return wanted || (config_.every_steps > 0 && step / config_.every_steps != asked_at / config_.every_steps);
 }
 
 void Saves::note(std::int64_t step, Failure on_failure) {
@@ -73,8 +73,8 @@ bool Saves::save(std::int64_t step, const std::function<snapshot::Content()>& co
   note(step, last ? Failure::warn : Failure::as_configured);  // of an earlier step, or a first try of this one
   if (saved_step_ == step) return false;
   saved_step_ = step;
+  const snapshot::Content now = content();
   if (writer_ != nullptr) {
-    const snapshot::Content now = content();
     hold_folder();
     writer_->begin(now, {.keep_last = config_.keep_last, .keep_every = config_.keep_every, .keep_steps = std::move(best)});
     if (last) writer_->wait();

@@ -29,14 +29,14 @@ class Saves {
   Saves(const SnapshotConfig& config, const SavePlace& place, Reporter& reporter, Agreement& agreement);
 
   // By the config, or because it is `wanted`: at the end of an epoch, of the best.
-  [[nodiscard]] bool is_due(std::int64_t step, bool wanted) const;
+  [[nodiscard]] bool is_due(std::int64_t step, std::int64_t asked_at, bool wanted) const;
   [[nodiscard]] bool holds(std::int64_t step) const noexcept { return saved_step_ == step; }  // saved, or being saved
   void forget() noexcept { saved_step_ = -1; }                                                // what was saved is out of date
   void restored(std::int64_t step) noexcept { saved_step_ = step; }
 
   enum class Failure : std::uint8_t { warn, as_configured, end };
-  // Starts a save of `content()`, which is called when its turn has come; `last`: waits for it, and throws when it fails. Returns
-  // false when this step is saved already.
+  // Starts a save of `content()`, which all ranks call when its turn has come and rank 0's of which is saved; `last`: waits for
+  // it, and throws when it fails. Returns false when this step is saved already.
   bool save(std::int64_t step, const std::function<snapshot::Content()>& content, std::vector<std::int64_t> best, bool last);
   // Of a save that ended since. A snapshot that could not be written is a warning, since the previous one is still there and the
   // next save may find room again; unless `on_failure` or snapshot.on_error says otherwise: then SnapshotError, on every rank.

@@ -43,11 +43,12 @@ Stepper::Stepper(Recipe& recipe, const Switches& switches, telemetry::Timeline& 
                          .total_steps = options.total_steps,
                          .steps_per_epoch = options.steps_per_epoch,
                          .global_batch = options.global_batch,
-                         .gradients = options.gradients};
+                         .gradients = options.gradients,
+                         .shares = options.shards_optimizer && options.trains ? options.agreement : nullptr};
   std::vector<Objective> objectives = recipe.objectives();
   if (objectives.empty()) throw RecipeError({"the recipe has no objective", "objectives()", "return at least one"});
   for (Objective& objective : objectives) lanes_.emplace_back(std::move(objective), recipe.model(), lane);
-  if (!agreement().alone()) nn::share_batch_norms(recipe.model(), options.agreement);
+  if (sums_gradients()) nn::share_batch_norms(recipe.model(), options.agreement);
   const auto f64 = at::TensorOptions(at::kDouble).device(options_.device);
   skipped_ = at::zeros({}, f64);
   skipped_in_a_row_ = at::zeros({}, f64);
@@ -101,7 +102,7 @@ StepResult Stepper::accumulate(const Batch& batch, MicroPlace in_step) {
     if (loss) {
       const Span span(timeline_, Phase::backward);
       in_backward_pass(lane.objective().name, batch, [&] {
-        loss = lane.add(std::move(*loss), {.only = in_step.only && agreement().alone(), .last = in_step.last});
+        loss = lane.add(std::move(*loss), {.only = in_step.only && !sums_gradients(), .last = in_step.last});
       });
     }
     result.losses.push_back(loss ? std::move(*loss) : Loss{});
@@ -129,7 +130,7 @@ bool Stepper::judge_lanes() {
 void Stepper::update() {
   const Span span(timeline_, Phase::optimizer);
   const at::NoGradGuard no_grad;
-  if (!agreement().alone()) {
+  if (sums_gradients()) {
     const Span reduction(timeline_, Phase::reduction);
     for (Lane& lane : lanes_) lane.sum_over(agreement());
   }

@@ -36,7 +36,9 @@ struct StepperOptions {
   std::int64_t global_batch = 0;           // for optim.lr_scaling; 0 = not known
   bool trains = true;                      // false: evaluate() alone is called, and nothing is kept for steps
   Agreement* agreement = nullptr;          // of the run's ranks; null = one process
-  GradientSumsOptions gradients;  // how gradients travel between ranks; bucket_bytes 0 = together, after the backward pass
+  std::int64_t average_every = 1;  // > 1: each rank steps by its own gradients, and average_over_ranks() is called so often
+  bool shards_optimizer = false;   // each rank keeps a part of the optimisers' state: state() is collective
+  GradientSumsOptions gradients;   // how gradients travel between ranks; bucket_bytes 0 = together, after the backward pass
 };
 
 // What logs and plans say of one objective, as the last update left it.
@@ -69,7 +71,15 @@ class Stepper {
   // All objectives forward and backward on a prepared micro-batch; `in_step`: among those of this rank. The gradients travel to
   // the other ranks with the one that is said to be the last.
   StepResult accumulate(const Batch& batch, MicroPlace in_step = {});
-  void update();  // all objectives' optimisers, then gradients are dropped; collective
+  // All objectives' optimisers, then gradients are dropped. Collective, but for ranks that average().
+  void update();
+  // Whether the ranks step for themselves: gradients stay where they are, batch norms see the rows of one rank.
+  [[nodiscard]] bool averages() const;
+  // Weights, averaged weights, running statistics and optimisers' moments become their means over the ranks (McMahan et al. 2017;
+  // the moments too, so that all ranks have one state again), counts and scales those of rank 0. Collective; nothing where the
+  // ranks do not average.
+  void average_over_ranks();
+  [[nodiscard]] std::int64_t averaged_bytes() const noexcept { return averaged_bytes_; }  // that this rank gave, so far
   // Before update(), also after a failed accumulate(): the step begins again from where begin_step() began it. Collective.
   void abandon_step();
   // Losses of a prepared batch without gradients, in evaluation mode.
@@ -146,6 +156,7 @@ class Stepper {
   precision::Trial try_scaled(const Batch& batch, std::optional<at::ScalarType> autocast, double scale, TrialRole role);
   precision::Trial try_lane(std::size_t i, const Loss& loss, double scale, TrialRole role, WorkClock& clock);
   bool judge_lanes();
+  [[nodiscard]] bool sums_gradients() const { return !agreement().alone() && !averages(); }
   void tally(const at::Tensor& bad);
   [[nodiscard]] Agreement& agreement() const;
   [[nodiscard]] at::Tensor smallest_scale() const;
@@ -163,6 +174,7 @@ class Stepper {
   State edge_generator_;                             // at begin_step
   std::optional<precision::OverflowRule> overflow_;  // under autocast
   BufferGuard buffers_;
+  std::int64_t averaged_bytes_ = 0;
   std::vector<std::vector<at::Tensor>> trial_reference_;  // gradients of the last reference, by objective
 };
 

@@ -13,7 +13,9 @@ namespace millrace {
 
 void Stepper::abandon_step() {
   MR_CHECK(options_.recovers, "this stepper notes no edges");
-  for (Lane& lane : lanes_) lane.call_back(agreement());
+  if (sums_gradients()) {
+    for (Lane& lane : lanes_) lane.call_back(agreement());
+  }
   return_to_edge();
 }
 
@@ -51,7 +53,7 @@ Stepper::Rehearsed Stepper::rehearse(const Batch& batch) {
     throw;
   }
   for (const Lane& lane : lanes_) {
-    if (!lane.takes_part() || !agreement().alone()) continue;  // among ranks gradients wait elsewhere
+    if (!lane.takes_part() || sums_gradients()) continue;  // among ranks gradients wait elsewhere
     for (const auto& group : lane.optimizer().groups()) {
       for (const auto& parameter : group.parameters) {
         if (!parameter.value.grad().defined()) rehearsed.without_gradient.push_back(parameter.name);

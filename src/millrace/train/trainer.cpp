@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "millrace/base/clock.h"
 #include "millrace/base/doing.h"
@@ -67,26 +68,33 @@ Agreement& Trainer::agreement() const { return parts_.agreement == nullptr ? Agr
 
 BatchWay Trainer::way() const { return {*parts_.recipe, parts_.timeline, parts_.stepper->device(), recovery_.micro_batches()}; }
 
-// What follows a step stands before the next one: a resumed run begins there.
+// What the ranks do together between two steps, where their state is one. What follows a step stands before the next one: a
+// resumed run begins there.
+std::optional<Ending> Trainer::meet() {
+  if (validation_pending_) validate();
+  {
+    const Span span(*parts_.timeline, Phase::snapshot);
+    saves_.note(step_);
+  }
+  if (saves_.is_due(step_, met_.before, epoch_end_.save_due || scores_.wants_save())) save(false);
+  {
+    const Span span(*parts_.timeline, Phase::snapshot);
+    meter_.leave_out(saves_.bound_lag(step_));
+  }
+  return reason_to_stop();
+}
+
 Ending Trainer::run() {
   parts_.recipe->model().train();
   meter_.start();
   recovery_.forget_peak();
   while (true) {
-    if (validation_pending_) validate();
-    {
-      const Span span(*parts_.timeline, Phase::snapshot);
-      saves_.note(step_);
+    if (met_.now) {
+      if (const auto ending = meet()) return finish(*ending);
+      met_.before = step_;
     }
-    if (saves_.is_due(step_, epoch_end_.save_due || scores_.wants_save())) save(false);
-    {
-      const Span span(*parts_.timeline, Phase::snapshot);
-      meter_.leave_out(saves_.bound_lag(step_));
-    }
-    if (const auto ending = reason_to_stop()) return finish(*ending);
-
     const bool stepped = next_step();
-    if (stepped || epoch_end_.reached) validation_pending_ = validation_due(epoch_end_.reached);
+    if (met_.now && (stepped || epoch_end_.reached)) validation_pending_ = validation_due(epoch_end_.reached);
     if (epoch_end_.reached) end_epoch();
     if (reporter_.shows_progress())
       reporter_.progress(step_, parts_.total_steps, epoch_end_.of_step, meter_.last_loss(), meter_.seconds_per_step());
@@ -163,7 +171,7 @@ bool Trainer::take_step() {
   metrics::Board measured;
   std::int64_t rows = 0;
   recovery_.attempt(
-      {.step = step_, .where = "step " + std::to_string(step_ + 1), .may_recompute = true},
+      {.step = step_, .where = "step " + std::to_string(step_ + 1), .may_recompute = true, .alone = parts_.stepper->averages()},
       [&] { rows = run_micro_batches(results, measured); },
       [&] {
         results.clear();
@@ -172,13 +180,18 @@ bool Trainer::take_step() {
         parts_.loader->load_state(loader_state_);
         epoch_end_.reached = false;
       });
-  if (agreement().sum(rows) == 0) {
+  met_.rows += rows;
+  met_.now = !parts_.stepper->averages() || step_ + 1 - met_.before >= parts_.config->distributed.average_every ||
+             epoch_end_.reached || step_ + 1 == parts_.config->train.max_steps;
+  const std::int64_t known_rows = met_.now ? agreement().sum(std::exchange(met_.rows, 0)) : 0;
+  if (met_.now && known_rows == 0 && !parts_.stepper->averages()) {
     parts_.timeline->drop_step();
     loader_state_ = parts_.loader->state();
     return false;
   }
   parts_.stepper->update();
-  finish_step(results, measured, rows);
+  if (met_.now) parts_.stepper->average_over_ranks();
+  finish_step(results, measured, known_rows);
   epoch_end_.of_step = epoch_ + 1;
   if (const std::int64_t every = parts_.config->memory.cleanup_every; every > 0 && step_ % every == 0)
     device::release_cached_memory(parts_.stepper->device());
@@ -233,7 +246,7 @@ void Trainer::finish_step(const std::vector<StepResult>& results, const metrics:
   check_weights();
   for (const StepResult& result : results) meter_.add(*parts_.stepper, result);
   if (!measured.empty()) meter_.add(measured);
-  meter_.end_step(agreement().sum(rows));
+  meter_.end_step(rows);
   loader_state_ = parts_.loader->state();
 }
 
@@ -270,10 +283,12 @@ std::optional<Ending> Trainer::reason_to_stop() const {
   return natural_end();
 }
 
+bool Trainer::is_due(std::int64_t every) const { return every > 0 && step_ / every != met_.before / every; }
+
 bool Trainer::validation_due(bool epoch_ended) const {
   if (parts_.validation == nullptr) return false;
   const TrainConfig& train = parts_.config->train;
-  if (train.validate_every > 0) return step_ % train.validate_every == 0 && validated_step_ != step_;
+  if (train.validate_every > 0) return is_due(train.validate_every) && validated_step_ != step_;
   return epoch_ended && epoch_ % static_cast<std::uint64_t>(train.validate_epochs) == 0;
 }
 
@@ -434,8 +449,7 @@ void Trainer::check_divergence(double skipped_in_a_row) {
 }
 
 void Trainer::check_weights() {
-  const std::int64_t every = parts_.config->distributed.check_every;
-  if (every > 0 && step_ % every == 0) check_same_weights(agreement(), parts_.recipe->model(), step_);
+  if (met_.now && is_due(parts_.config->distributed.check_every)) check_same_weights(agreement(), parts_.recipe->model(), step_);
 }
 
 // Gradients may be finite and what they lead to may not: such a state is never saved.
@@ -447,7 +461,11 @@ void Trainer::require_finite() {
 
 // After the loop's own log lines and nowhere else: when a run falls back must not depend on where it was stopped and saved.
 void Trainer::fall_back_if_due() {
-  const std::optional<std::string> reason = parts_.stepper->overflow();
+  std::optional<std::string> reason = parts_.stepper->overflow();
+  if (parts_.stepper->averages()) {  // ranks that went on by themselves may see it differently
+    const Json of_root = agreement().from_root(reason ? Json(*reason) : Json());
+    reason = of_root.is_null() ? std::nullopt : std::optional(of_root.get<std::string>());
+  }
   if (!reason) return;
   const std::string from = precision::name_of(parts_.stepper->autocast());
   parts_.stepper->set_autocast(std::nullopt);

@@ -73,8 +73,8 @@ class Trainer {
   [[nodiscard]] std::int64_t step() const noexcept { return step_; }
   [[nodiscard]] bool has_ended() const { return !validation_pending_ && natural_end().has_value(); }  // no step is left to do
   // Of the state as it was saved at the run's end, or as it is now when the run was cut short.
-  [[nodiscard]] std::string state_sha256() const { return state_sha256_.empty() ? snapshot::digest(content()) : state_sha256_; }
-  [[nodiscard]] Json results() const;  // summary.json's part about losses, metrics, samples, rates, shares
+  [[nodiscard]] std::string state_sha256() const;  // "" where a part of the state is with ranks that can't be asked any more
+  [[nodiscard]] Json results() const;              // summary.json's part about losses, metrics, samples, rates, shares
 
  private:
   // What of an epoch is due after its last step.
@@ -84,10 +84,17 @@ class Trainer {
     bool save_due = false;
     std::optional<EpochRow> row;  // until its validation is known
   };
+  // Where the state of all ranks is one: after each step, unless they average (distributed.average_every).
+  struct Meeting {
+    bool now = true;
+    std::int64_t before = 0;  // the step of the one before
+    std::int64_t rows = 0;    // of this rank since then
+  };
   [[nodiscard]] std::optional<Ending> natural_end() const;
   [[nodiscard]] std::optional<Ending> reason_to_stop() const;
   [[nodiscard]] Agreement& agreement() const;
   [[nodiscard]] BatchWay way() const;
+  std::optional<Ending> meet();
   bool next_step();
   bool take_step();
   std::int64_t run_micro_batches(std::vector<StepResult>& results, metrics::Board& measured);
@@ -108,6 +115,7 @@ class Trainer {
   void validate();
   void note_validation(const metrics::Means& means, double seconds, std::int64_t batches);
   void save(bool last);
+  [[nodiscard]] bool is_due(std::int64_t every) const;  // since the meeting before this one
   [[nodiscard]] bool validation_due(bool epoch_ended) const;
   void check_divergence(double skipped_in_a_row);
   void require_finite();
@@ -129,6 +137,7 @@ class Trainer {
   Json frozen_;        // record of the weights that snapshots leave out; null = none
   Json loader_state_;  // at the edge of the last whole step: what a snapshot saves
   EpochEnd epoch_end_;
+  Meeting met_;
   bool validation_pending_ = false;  // due now, or cut short by the stop that the snapshot was saved for
   std::int64_t validated_step_ = -1;
   data::CacheCounters cache_logged_;  // at the last log line

@@ -50,6 +50,15 @@ snapshot::Content Trainer::content() const {
   return content;
 }
 
+std::string Trainer::state_sha256() const {
+  if (!state_sha256_.empty()) return state_sha256_;
+  try {
+    return snapshot::digest(content());
+  } catch (const DistributedError&) {
+    return "";
+  }
+}
+
 void Trainer::restore(const snapshot::Content& content) {
   const auto frozen = content.parts.find("frozen");
   load_model_tensors(parts_.recipe->model(), content.models, frozen == content.parts.end() ? Json() : frozen->second.json,
@@ -83,6 +92,7 @@ void Trainer::restore(const snapshot::Content& content) {
     epoch_end_.row = EpochRow{.epoch = static_cast<std::uint64_t>(cells[0].integer(0)), .train_loss = cells[1].number_or_nan()};
   }
   saves_.restored(step_);
+  met_ = {.now = true, .before = step_ - 1};
 }
 
 void Trainer::save(bool last) {
@@ -171,6 +181,7 @@ Json Trainer::results() const {
   if (!agreement().alone()) {
     const GradientTraffic sent = parts_.stepper->traffic();
     all["gradients_sent"] = {{"bytes", sent.bytes}, {"buckets", sent.buckets}, {"early_buckets", sent.early_buckets}};
+    if (parts_.stepper->averages()) all["weights_sent"] = {{"bytes", parts_.stepper->averaged_bytes()}};
   }
   all["bound_by"] = largest_account(times);
   all["snapshots"] = saves_.results(times.step_seconds);
