@@ -103,13 +103,16 @@ std::size_t describe_doing(char* text, std::size_t size) noexcept {
     out.add("step ");
     out.add(digits.data());
   }
-  if (const char* phase = doing_now(Doing::Level::phase)) {
+  const char* phase = doing_now(Doing::Level::phase);
+  const char* subject = doing_now(Doing::Level::subject);
+  if (phase != nullptr) {
     separate();
     out.add(phase);
-    if (const char* subject = doing_now(Doing::Level::subject)) {
-      out.add(" of ");
-      out.add(subject);
-    }
+  }
+  if (subject != nullptr) {  // also without a phase: whether a rank waits for others is told by it
+    if (phase != nullptr) out.add(" of ");
+    if (phase == nullptr) separate();
+    out.add(subject);
   }
   if (const char* operation = state.operation.load(kRelaxed)) {
     separate();

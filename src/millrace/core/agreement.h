@@ -46,6 +46,9 @@ class Agreement {
   // This rank ends with an error: from here on its calls wait for nobody and know of itself alone.
   virtual void leave() {}
 
+  // Calls so far that waited for the other ranks, those of sums under way not among them.
+  [[nodiscard]] virtual std::int64_t exchanges() const noexcept { return 0; }
+
   [[nodiscard]] bool any(bool mine);        // true when it is true on some rank
   [[nodiscard]] Json from_root(Json mine);  // what rank 0 gave
   [[nodiscard]] std::int64_t sum(std::int64_t mine);

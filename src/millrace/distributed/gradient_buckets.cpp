@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "millrace/base/error.h"
+#include "millrace/distributed/ordered_sum.h"
 
 namespace millrace::distributed {
 namespace {
@@ -37,12 +38,16 @@ struct GradientBuckets::Hook : torch::autograd::PostAccumulateGradHook {
 struct GradientBuckets::Bucket {
   at::Tensor flat;
   std::size_t members = 0, missing = 0;
-  c10::intrusive_ptr<c10d::Work> work;
+  std::unique_ptr<OrderedSum> sum;
 };
 
-GradientBuckets::GradientBuckets(c10::intrusive_ptr<c10d::ProcessGroupGloo> group, int rank, std::vector<at::Tensor> parameters,
-                                 const GradientSumsOptions& options, Guard guard)
-    : group_(std::move(group)), rank_(rank), parameters_(std::move(parameters)), options_(options), guard_(std::move(guard)) {
+GradientBuckets::GradientBuckets(c10::intrusive_ptr<c10d::ProcessGroupGloo> to, c10::intrusive_ptr<c10d::ProcessGroupGloo> back,
+                                 std::vector<at::Tensor> parameters, const GradientSumsOptions& options, Guard guard)
+    : to_(std::move(to)),
+      back_(std::move(back)),
+      parameters_(std::move(parameters)),
+      options_(options),
+      guard_(std::move(guard)) {
   std::vector<std::size_t> order(parameters_.size());
   std::iota(order.rbegin(), order.rend(), std::size_t{0});
   lay_out(order);
@@ -63,7 +68,7 @@ void GradientBuckets::lay_out(const std::vector<std::size_t>& order) {
   buckets_.clear();
   slots_.assign(parameters_.size(), {});
   const auto close = [this](const Open& open, at::ScalarType type) {
-    Bucket bucket{.flat = at::empty({open.elements}, type), .members = open.members.size(), .missing = 0, .work = {}};
+    Bucket bucket{.flat = at::empty({open.elements}, type), .members = open.members.size(), .missing = 0, .sum = {}};
     std::int64_t begin = 0;
     for (const std::size_t i : open.members) {
       const at::Tensor& parameter = parameters_[i];
@@ -93,7 +98,7 @@ void GradientBuckets::begin(const at::Tensor& factor) {
   factor_ = factor;
   begun_ = true;
   sent_ = spoiled_ = false;
-  next_ = 0;
+  next_ = next_back_ = 0;
   for (Bucket& bucket : buckets_) bucket.missing = bucket.members;
   for (Slot& slot : slots_) slot.filled = false;
 }
@@ -127,12 +132,12 @@ void GradientBuckets::fill(std::size_t parameter) {
 void GradientBuckets::launch_full() {
   for (; next_ < buckets_.size() && buckets_[next_].missing == 0; ++next_) {
     Bucket& bucket = buckets_[next_];
-    std::vector<at::Tensor> all = {bucket.flat};
-    bucket.work = group_->allreduce(all);
+    bucket.sum = std::make_unique<OrderedSum>(*to_, *back_, bucket.flat);
     ++traffic_.buckets;
     if (!sent_) ++traffic_.early_buckets;
     traffic_.bytes += static_cast<std::int64_t>(bucket.flat.nbytes());
   }
+  while (next_back_ < next_ && buckets_[next_back_].sum->go_on(/*waits=*/false)) ++next_back_;
 }
 
 void GradientBuckets::send() {
@@ -149,9 +154,8 @@ std::vector<at::Tensor> GradientBuckets::receive() {
   MR_CHECK(sent_, "gradients are received after send()");
   const at::NoGradGuard no_grad;
   guard_([this] {
-    for (Bucket& bucket : buckets_) {
-      if (const auto work = std::exchange(bucket.work, {})) work->wait();
-    }
+    for (; next_back_ < buckets_.size(); ++next_back_) buckets_[next_back_].sum->go_on(/*waits=*/true);
+    for (Bucket& bucket : buckets_) std::exchange(bucket.sum, {})->finish();
   });
   begun_ = sent_ = false;
   std::vector<at::Tensor> sums;
@@ -170,8 +174,8 @@ void GradientBuckets::agree_on_order() {
   }
   std::vector<at::Tensor> all = {at::zeros({static_cast<std::int64_t>(order.size())}, at::kLong)};
   auto* places = all[0].mutable_data_ptr<std::int64_t>();
-  if (rank_ == 0) std::ranges::copy(order, places);
-  guard_([&] { group_->allreduce(all)->wait(); });
+  if (to_->getRank() == 0) std::ranges::copy(order, places);
+  guard_([&] { to_->allreduce(all)->wait(); });
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<std::size_t>(places[i]);
   lay_out(order);
 }

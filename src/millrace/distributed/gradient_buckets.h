@@ -23,9 +23,9 @@ class GradientBuckets final : public GradientSums {
  public:
   // Runs a collective call and turns what it throws into the caller's error.
   using Guard = std::function<void(const std::function<void()>&)>;
-  // `group` is used for these buckets alone: their order is their own. Parameters are on the CPU.
-  GradientBuckets(c10::intrusive_ptr<c10d::ProcessGroupGloo> group, int rank, std::vector<at::Tensor> parameters,
-                  const GradientSumsOptions& options, Guard guard);
+  // `to` and `back` are used for the halves of these buckets' sums alone: their order is their own. Parameters are on the CPU.
+  GradientBuckets(c10::intrusive_ptr<c10d::ProcessGroupGloo> to, c10::intrusive_ptr<c10d::ProcessGroupGloo> back,
+                  std::vector<at::Tensor> parameters, const GradientSumsOptions& options, Guard guard);
   ~GradientBuckets() override;
   GradientBuckets(const GradientBuckets&) = delete;
   GradientBuckets& operator=(const GradientBuckets&) = delete;
@@ -51,8 +51,7 @@ class GradientBuckets final : public GradientSums {
   void launch_full();
   void agree_on_order();
 
-  c10::intrusive_ptr<c10d::ProcessGroupGloo> group_;
-  int rank_;
+  c10::intrusive_ptr<c10d::ProcessGroupGloo> to_, back_;
   std::vector<at::Tensor> parameters_;
   GradientSumsOptions options_;
   Guard guard_;
@@ -62,7 +61,7 @@ class GradientBuckets final : public GradientSums {
   bool order_agreed_ = false;
   std::mutex mutex_;  // of all below: gradients come in autograd's threads
   at::Tensor factor_;
-  std::size_t next_ = 0;  // the bucket that leaves next
+  std::size_t next_ = 0, next_back_ = 0;  // the bucket that leaves next, and whose sum is given back next
   bool begun_ = false, sent_ = false, spoiled_ = false;
   GradientTraffic traffic_;
 };

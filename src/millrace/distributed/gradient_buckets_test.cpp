@@ -8,6 +8,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <mutex>
+
 #include "millrace/distributed/detail/test_ranks.h"
 #include "millrace/distributed/processes.h"
 
@@ -63,6 +65,34 @@ TEST(GradientBuckets, SumsAreThoseOfSeparateGradientsTimesTheirFactors) {
                          EXPECT_EQ(traffic.buckets, bucket_bytes == 1 ? 9 : bucket_bytes == 60 ? 6 : 3);
                        }),
               none(kWorld));
+  }
+}
+
+TEST(GradientBuckets, OfSeveralRanksHaveTheSameBitsInBucketsOfAnySize) {
+  constexpr int kRanks = 4;
+  std::mutex mutex;
+  std::vector<std::vector<at::Tensor>> results;
+  for (const std::int64_t bucket_bytes : {1, 60, 1 << 20}) {
+    EXPECT_EQ(on_ranks(kRanks, free_port(),
+                       [&](Processes& processes) {
+                         const Model model;
+                         const auto sums = processes.gradient_sums(model.parameters(), {.bucket_bytes = bucket_bytes});
+                         for (int step = 0; step < 3; ++step) {
+                           sums->begin(scalar(1.1 + processes.ranks().rank));
+                           model.loss(0.3 + processes.ranks().rank).backward();
+                           sums->send();
+                           const auto all = sums->receive();
+                           for (const at::Tensor& parameter : model.parameters()) parameter.mutable_grad() = at::Tensor();
+                           const std::lock_guard lock(mutex);
+                           auto& copies = results.emplace_back();
+                           for (const at::Tensor& sum : all) copies.push_back(sum.clone());
+                         }
+                       }),
+              none(kRanks));
+  }
+  ASSERT_EQ(results.size(), 3U * 3U * kRanks);
+  for (const auto& other : results) {
+    for (std::size_t i = 0; i < other.size(); ++i) EXPECT_TRUE(other[i].equal(results[0][i])) << i;
   }
 }
 

@@ -24,6 +24,7 @@
 #include "millrace/distributed/detail/address.h"
 #include "millrace/distributed/detail/within.h"
 #include "millrace/distributed/gradient_buckets.h"
+#include "millrace/distributed/ordered_sum.h"
 
 namespace millrace::distributed {
 namespace {
@@ -178,6 +179,7 @@ std::vector<Json> Processes::gather(Json mine) {
     std::memcpy(bytes + kLength, packed.data(), static_cast<std::size_t>(std::min(length, slot - kLength)));
     std::vector<std::vector<at::Tensor>> all(1);
     for (std::int64_t rank = 0; rank < world; ++rank) all[0].push_back(at::empty({slot}, at::kByte));
+    ++exchanges_;
     call([&] { parts_->gloo->allgather(all, own)->wait(); });
     return all[0];
   };
@@ -208,7 +210,8 @@ void Processes::sum(std::vector<at::Tensor>& values) {
     for (const std::size_t i : indices) flat.push_back(values[i].detach().to(at::kCPU).reshape({-1}));
     std::vector<at::Tensor> all = {at::cat(flat)};
     if (all[0].numel() == 0) continue;
-    call([&] { parts_->gloo->allreduce(all)->wait(); });
+    ++exchanges_;
+    call([&] { OrderedSum(*parts_->gloo, *parts_->gloo, all[0]).finish(); });
     std::int64_t begin = 0;
     for (const std::size_t i : indices) {
       values[i].detach().copy_(all[0].narrow(0, begin, values[i].numel()).view_as(values[i]));
@@ -269,6 +272,7 @@ void Processes::share(std::vector<at::Tensor>& values, const std::vector<int>& o
   for (std::size_t round = 0; round < rounds; ++round) {
     std::vector<std::pair<int, std::vector<at::Tensor>>> flats;
     std::vector<c10::intrusive_ptr<c10d::Work>> works;
+    ++exchanges_;
     call([&] {
       for (int owner = 0; owner < world; ++owner) {
         if (round >= parcels[static_cast<std::size_t>(owner)].size()) continue;
@@ -300,9 +304,14 @@ std::unique_ptr<GradientSums> Processes::gradient_sums(const std::vector<at::Ten
                                                        const GradientSumsOptions& options) {
   const auto on_cpu = [](const at::Tensor& parameter) { return parameter.is_cpu(); };
   if (has_left_ || !std::ranges::all_of(parameters, on_cpu)) return nullptr;
-  c10::intrusive_ptr<c10d::ProcessGroupGloo> group;
-  call([&] { group = parts_->connect("gradients/" + std::to_string(gradient_groups_++), rendezvous_, options_); });
-  return std::make_unique<GradientBuckets>(std::move(group), rendezvous_.ranks.rank, parameters, options,
+  c10::intrusive_ptr<c10d::ProcessGroupGloo> to, back;
+  call([&] {
+    const std::string name = "gradients/" + std::to_string(gradient_groups_++);
+    to = parts_->connect(name, rendezvous_, options_);
+    if (rendezvous_.ranks.world_size > 2) back = parts_->connect(name + "/back", rendezvous_, options_);
+  });
+  if (back == nullptr) back = to;  // two ranks need no second half
+  return std::make_unique<GradientBuckets>(std::move(to), std::move(back), parameters, options,
                                            [this](const std::function<void()>& collective) { call(collective); });
 }
 

@@ -42,6 +42,7 @@ class Processes final : public Agreement {
   [[nodiscard]] std::unique_ptr<GradientSums> gradient_sums(const std::vector<at::Tensor>& parameters,
                                                             const GradientSumsOptions& options) override;
   void leave() override { has_left_ = true; }
+  [[nodiscard]] std::int64_t exchanges() const noexcept override { return exchanges_; }
 
  private:
   struct Parts;
@@ -53,6 +54,7 @@ class Processes final : public Agreement {
   std::unique_ptr<Parts> parts_;
   bool has_left_ = false;
   int gradient_groups_ = 0;
+  std::int64_t exchanges_ = 0;
 };
 
 }  // namespace millrace::distributed

@@ -115,6 +115,31 @@ TEST_P(ProcessesOf, EachValueBecomesThatOfItsOwner) {
             none(world));
 }
 
+// Numbers whose sum depends on the order; alone, with others, and as bf16.
+TEST_P(ProcessesOf, SumsAreThoseOfTheRanksInTheirOrderWhateverTravelsWithThem) {
+  const int world = GetParam();
+  const auto of = [](int rank) {
+    return ((at::arange(1001, at::kFloat) + 17 * rank) * (0.37 + rank)).sin() * std::pow(10, rank);
+  };
+  at::Tensor expected = of(0);
+  for (int rank = 1; rank < world; ++rank) expected = expected + of(rank);
+  EXPECT_EQ(
+      on_ranks(world, free_port(),
+               [&](Processes& processes) {
+                 const at::Tensor mine = of(processes.ranks().rank);
+                 std::vector<at::Tensor> alone = {mine.clone()}, together = {at::full({77}, 1.0F), mine.clone(), mine.clone()};
+                 processes.sum(alone);
+                 processes.sum(together);
+                 EXPECT_TRUE(alone[0].equal(expected));
+                 EXPECT_TRUE(together[1].equal(expected));
+                 EXPECT_TRUE(together[2].equal(expected));
+                 std::vector<at::Tensor> halves = {at::full({5}, 1.0F, at::kBFloat16)};
+                 processes.sum(halves);
+                 EXPECT_TRUE(halves[0].eq(world).all().item<bool>());
+               }),
+      none(world));
+}
+
 TEST(Processes, ARankThatIsGoneIsNamed) {
   const auto errors = on_ranks(3, free_port(), [](Processes& processes) {
     static_cast<void>(processes.any(false));

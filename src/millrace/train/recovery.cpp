@@ -3,6 +3,7 @@
 #include <torch/nn/module.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
@@ -11,6 +12,8 @@
 
 namespace millrace {
 namespace {
+
+constexpr std::int64_t kFailed = std::numeric_limits<std::int32_t>::min();  // below what all ranks' rows can make up for
 
 std::string reason_of(const std::exception& error) {
   const auto* const torch_error = dynamic_cast<const c10::Error*>(&error);
@@ -39,17 +42,22 @@ void Recovery::saw(const Batch& batch) noexcept {
   for (const Group& group : batch.groups()) widest_group_ = std::max(widest_group_, group.rows());
 }
 
-void Recovery::attempt(const Place& place, const std::function<void()>& run, const std::function<void()>& undo) {
-  if (!wishes_.recovers) return run();
+std::int64_t Recovery::attempt(const Place& place, const std::function<std::int64_t()>& run, const std::function<void()>& undo) {
+  if (!wishes_.recovers) return with(place).sum(run());
   for (bool again = false;; again = true) {
     std::string reason;
+    std::int64_t rows = 0;
     try {
-      run();
+      rows = run();
     } catch (const std::exception& error) {
       if (!device::is_out_of_memory(error)) throw;
       reason = reason_of(error);
     }  // what the failed try held is freed here
-    if (!with(place).any(!reason.empty())) return again ? tell_lighter(place) : void();
+    rows = with(place).sum(reason.empty() ? rows : kFailed);
+    if (rows >= 0) {
+      if (again) tell_lighter(place);
+      return rows;
+    }
     undo();
     device::release_cached_memory(stepper_.device());
     need_less(place, reason.empty() ? "on another rank" : reason);

@@ -35,8 +35,9 @@ class Recovery {
     bool alone = false;          // this rank's business only: nothing is collective then
   };
   // Calls `run` until it goes through; before each further try `undo`, and then less is held in memory. What `run` throws is
-  // thrown on when it is not for want of memory, and a DeviceError when no smaller try is left.
-  void attempt(const Place& place, const std::function<void()>& run, const std::function<void()>& undo);
+  // thrown on when it is not for want of memory, and a DeviceError when no smaller try is left. Returns what `run` returned (a
+  // count of rows), added up over the ranks: one exchange for both.
+  std::int64_t attempt(const Place& place, const std::function<std::int64_t()>& run, const std::function<void()>& undo);
 
   // The most tensors held in steps alone, by the allocator's own counters: nothing waits.
   void note_peak();

@@ -1,5 +1,6 @@
 #include "millrace/train/saves.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "millrace/base/clock.h"
@@ -18,13 +19,17 @@ bool Saves::is_due(std::int64_t step, std::int64_t asked_at, bool wanted) const 
   return wanted || (config_.every_steps > 0 && step / config_.every_steps != asked_at / config_.every_steps);
 }
 
-void Saves::note(std::int64_t step, Failure on_failure) {
+bool Saves::note(std::int64_t step, Failure on_failure, bool asks_to_stop) {
   const std::optional<snapshot::Saved> saved = writer_ == nullptr ? std::nullopt : writer_->take();
   if (saved) tell(*saved);
   const bool failed = saved && saved->error;
-  if (!failed && agreement_.alone()) return;
-  const Json answer = agreement_.from_root(failed ? Json{{"step", saved->step}, {"text", saved->error->what()}} : Json());
-  if (answer.is_null()) return;
+  if (!failed && agreement_.alone()) return asks_to_stop;
+  const Json mine = {{"stop", asks_to_stop},
+                     {"failed", failed ? Json{{"step", saved->step}, {"text", saved->error->what()}} : Json()}};
+  const std::vector<Json> all = agreement_.gather(mine);
+  const bool stop = std::ranges::any_of(all, [](const Json& one) { return one.at("stop").get<bool>(); });
+  const Json& answer = all.front().at("failed");
+  if (answer.is_null()) return stop;
   if (saved_step_ == answer.at("step").get<std::int64_t>()) saved_step_ = -1;
   const bool stops = on_failure == Failure::as_configured && config_.on_error == OnSaveError::stop;
   if (stops || on_failure == Failure::end) {
@@ -32,9 +37,10 @@ void Saves::note(std::int64_t step, Failure on_failure) {
     throw SnapshotError(
         {"the run ends: a snapshot could not be written by rank 0", answer.at("text").get<std::string>(), "see there"});
   }
-  if (!failed) return;
+  if (!failed) return stop;
   reporter_.warning(saved->error->what());
   reporter_.record("warning", {{"step", step}, {"text", saved->error->what()}});
+  return stop;
 }
 
 void Saves::tell(const snapshot::Saved& saved) {

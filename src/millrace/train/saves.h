@@ -40,7 +40,8 @@ class Saves {
   bool save(std::int64_t step, const std::function<snapshot::Content()>& content, std::vector<std::int64_t> best, bool last);
   // Of a save that ended since. A snapshot that could not be written is a warning, since the previous one is still there and the
   // next save may find room again; unless `on_failure` or snapshot.on_error says otherwise: then SnapshotError, on every rank.
-  void note(std::int64_t step, Failure on_failure = Failure::as_configured);
+  // Returns whether some rank asks all to stop, which travels with it.
+  bool note(std::int64_t step, Failure on_failure = Failure::as_configured, bool asks_to_stop = false);
   // What a crash may cost is bounded: a save that takes longer than snapshot.max_lag steps is waited for. Nanoseconds waited.
   std::int64_t bound_lag(std::int64_t step);
   [[nodiscard]] std::string last_good();  // "the last good snapshot is PATH; ", or "" when there is none

@@ -72,16 +72,18 @@ BatchWay Trainer::way() const { return {*parts_.recipe, parts_.timeline, parts_.
 // resumed run begins there.
 std::optional<Ending> Trainer::meet() {
   if (validation_pending_) validate();
+  bool is_told_to_stop = false;
   {
     const Span span(*parts_.timeline, Phase::snapshot);
-    saves_.note(step_);
+    is_told_to_stop = saves_.note(step_, Saves::Failure::as_configured, pending_signal() != 0);
   }
   if (saves_.is_due(step_, met_.before, epoch_end_.save_due || scores_.wants_save())) save(false);
   {
     const Span span(*parts_.timeline, Phase::snapshot);
     meter_.leave_out(saves_.bound_lag(step_));
   }
-  return reason_to_stop();
+  if (is_told_to_stop || (agreement().alone() && pending_signal() != 0)) return Ending::signal;
+  return natural_end();
 }
 
 Ending Trainer::run() {
@@ -169,10 +171,9 @@ bool Trainer::take_step() {
   parts_.stepper->begin_step(step_);
   std::vector<StepResult> results;
   metrics::Board measured;
-  std::int64_t rows = 0;
-  recovery_.attempt(
+  const std::int64_t rows = recovery_.attempt(
       {.step = step_, .where = "step " + std::to_string(step_ + 1), .may_recompute = true, .alone = parts_.stepper->averages()},
-      [&] { rows = run_micro_batches(results, measured); },
+      [&] { return run_micro_batches(results, measured); },
       [&] {
         results.clear();
         measured.reset();
@@ -183,15 +184,14 @@ bool Trainer::take_step() {
   met_.rows += rows;
   met_.now = !parts_.stepper->averages() || step_ + 1 - met_.before >= parts_.config->distributed.average_every ||
              epoch_end_.reached || step_ + 1 == parts_.config->train.max_steps;
-  const std::int64_t known_rows = met_.now ? agreement().sum(std::exchange(met_.rows, 0)) : 0;
-  if (met_.now && known_rows == 0 && !parts_.stepper->averages()) {
+  if (rows == 0 && !parts_.stepper->averages()) {
     parts_.timeline->drop_step();
     loader_state_ = parts_.loader->state();
     return false;
   }
   parts_.stepper->update();
   if (met_.now) parts_.stepper->average_over_ranks();
-  finish_step(results, measured, known_rows);
+  finish_step(results, measured);
   epoch_end_.of_step = epoch_ + 1;
   if (const std::int64_t every = parts_.config->memory.cleanup_every; every > 0 && step_ % every == 0)
     device::release_cached_memory(parts_.stepper->device());
@@ -240,13 +240,19 @@ std::optional<data::HostBatch> Trainer::next_batch() {
   return host;
 }
 
-void Trainer::finish_step(const std::vector<StepResult>& results, const metrics::Board& measured, std::int64_t rows) {
+// Since the last meeting; collective where only a meeting adds them up.
+std::int64_t Trainer::rows_of_all() {
+  const std::int64_t rows = std::exchange(met_.rows, 0);
+  return parts_.stepper->averages() ? agreement().sum(rows) : rows;
+}
+
+void Trainer::finish_step(const std::vector<StepResult>& results, const metrics::Board& measured) {
   const Span span(*parts_.timeline, Phase::metrics);
   ++step_;
   check_weights();
   for (const StepResult& result : results) meter_.add(*parts_.stepper, result);
   if (!measured.empty()) meter_.add(measured);
-  meter_.end_step(rows);
+  meter_.end_step(met_.now ? rows_of_all() : 0);
   loader_state_ = parts_.loader->state();
 }
 
@@ -276,11 +282,6 @@ std::optional<Ending> Trainer::natural_end() const {
   if (train.max_steps > 0 && step_ >= train.max_steps) return Ending::max_steps;
   if (train.epochs > 0 && epoch_ >= static_cast<std::uint64_t>(train.epochs)) return Ending::epochs_done;
   return std::nullopt;
-}
-
-std::optional<Ending> Trainer::reason_to_stop() const {
-  if (agreement().any(pending_signal() != 0)) return Ending::signal;
-  return natural_end();
 }
 
 bool Trainer::is_due(std::int64_t every) const { return every > 0 && step_ / every != met_.before / every; }
@@ -362,6 +363,8 @@ void Trainer::log() {
 }
 
 void Trainer::validate() {
+  const std::string what = "the validation after step " + std::to_string(step_);
+  const Doing task(Doing::Level::task, what.c_str());
   const std::int64_t begin = steady_nanoseconds();
   recovery_.note_peak();
   std::optional<Validated> validated;
@@ -369,10 +372,11 @@ void Trainer::validate() {
     const Span span(*parts_.timeline, Phase::validate);
     const auto average = parts_.stepper->use_average();
     recovery_.attempt(
-        {.step = step_, .where = "the validation after step " + std::to_string(step_)},
+        {.step = step_, .where = what},
         [&] {
           validated =
               run_validation(way(), *parts_.stepper, *parts_.validation, parts_.config->train.validate_batches, agreement());
+          return std::int64_t{0};
         },
         [] {});
     parts_.recipe->model().train();

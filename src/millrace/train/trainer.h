@@ -88,10 +88,9 @@ class Trainer {
   struct Meeting {
     bool now = true;
     std::int64_t before = 0;  // the step of the one before
-    std::int64_t rows = 0;    // of this rank since then
+    std::int64_t rows = 0;    // since then: of all ranks, or of this one where they average
   };
   [[nodiscard]] std::optional<Ending> natural_end() const;
-  [[nodiscard]] std::optional<Ending> reason_to_stop() const;
   [[nodiscard]] Agreement& agreement() const;
   [[nodiscard]] BatchWay way() const;
   std::optional<Ending> meet();
@@ -100,7 +99,8 @@ class Trainer {
   std::int64_t run_micro_batches(std::vector<StepResult>& results, metrics::Board& measured);
   std::optional<data::HostBatch> next_batch();
   [[nodiscard]] Batch to_device(data::HostBatch host) const;
-  void finish_step(const std::vector<StepResult>& results, const metrics::Board& measured, std::int64_t rows);
+  void finish_step(const std::vector<StepResult>& results, const metrics::Board& measured);
+  std::int64_t rows_of_all();
   Ending finish(Ending ending);
   [[nodiscard]] LoggedStep logged_step(const StepRecord& record) const;
   [[nodiscard]] MemoryShown memory_now() const;

@@ -2,6 +2,7 @@
 #include <torch/nn/module.h>
 
 #include "millrace/base/clock.h"
+#include "millrace/base/doing.h"
 #include "millrace/base/error.h"
 #include "millrace/core/saved_json.h"
 #include "millrace/train/generator_state.h"
@@ -96,6 +97,8 @@ void Trainer::restore(const snapshot::Content& content) {
 }
 
 void Trainer::save(bool last) {
+  const std::string what = "the save of step " + std::to_string(step_);
+  const Doing task(Doing::Level::task, what.c_str());
   const std::int64_t begin = steady_nanoseconds();
   recovery_.note_peak();
   {
@@ -180,7 +183,10 @@ Json Trainer::results() const {
   }
   if (!agreement().alone()) {
     const GradientTraffic sent = parts_.stepper->traffic();
-    all["gradients_sent"] = {{"bytes", sent.bytes}, {"buckets", sent.buckets}, {"early_buckets", sent.early_buckets}};
+    all["gradients_sent"] = {{"bytes", sent.bytes},
+                             {"buckets", sent.buckets},
+                             {"early_buckets", sent.early_buckets},
+                             {"exchanges", agreement().exchanges()}};
     if (parts_.stepper->averages()) all["weights_sent"] = {{"bytes", parts_.stepper->averaged_bytes()}};
   }
   all["bound_by"] = largest_account(times);
