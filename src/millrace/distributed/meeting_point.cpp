@@ -62,6 +62,7 @@ void MeetingPoint::announce(int attempt, const std::string& text) {
 
 std::optional<std::string> MeetingPoint::announced(int attempt) {
   constexpr double kLimit = 10;
+  if (is_gone_) return std::nullopt;
   if (!parts_->question.valid()) {
     parts_->asked = steady_seconds();
     parts_->question = in_background([store = parts_->store, attempt]() -> std::optional<std::string> {
@@ -78,7 +79,8 @@ std::optional<std::string> MeetingPoint::announced(int attempt) {
   try {
     return parts_->question.get();
   } catch (const std::exception&) {
-    throw gone(place_, "the launcher that holds the meeting point is gone");
+    is_gone_ = true;
+    return std::nullopt;
   }
 }
 

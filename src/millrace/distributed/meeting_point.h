@@ -25,13 +25,16 @@ class MeetingPoint {
   // A rank of this machine failed; told to the launchers of all machines. The first text of an attempt stays.
   void announce(int attempt, const std::string& text);
   // What was announced, by any machine, as far as the answer is here; never waits. DistributedError when the launcher that holds
-  // the store is gone, or has not answered for ten seconds.
+  // the store has not answered for ten seconds.
   [[nodiscard]] std::optional<std::string> announced(int attempt);
+  // That launcher has ended. It may have come to the end of the run before this one: ranks that miss others fail by themselves.
+  [[nodiscard]] bool is_gone() const noexcept { return is_gone_; }
 
  private:
   struct Parts;
   Place place_;
   std::unique_ptr<Parts> parts_;
+  bool is_gone_ = false;
 };
 
 }  // namespace millrace::distributed

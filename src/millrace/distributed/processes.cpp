@@ -191,6 +191,7 @@ std::vector<Json> Processes::gather(Json mine) {
   std::vector<at::Tensor> all = round(kSlot);
   std::int64_t longest = 0;
   for (const at::Tensor& slot : all) longest = std::max(longest, length_of(slot));
+  MR_CHECK(longest >= 0, "a rank gave a value of a negative length");
   if (longest > kSlot - kLength) all = round(longest + kLength);
   std::vector<Json> values;
   for (const at::Tensor& slot : all) {
