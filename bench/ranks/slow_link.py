@@ -4,10 +4,10 @@
 
 The machines are network namespaces, a rank of one thread in each, on a core of its own. Their link is a pair of TUN devices between which
 this program carries every packet: one after the other at the link's rate, each delivered after its delay. (A kernel with netem could do
-it; this needs none.) Ways: gradients in buckets, one sum after the pass, bf16 on the wire, weights averaged every so many steps. "alone" is
-a rank's step without the other, both at work. Efficiency = alone / step.
+it; this needs none.) Ways: gradients in small buckets, one sum after the pass, bf16 on the wire, weights averaged every so many steps.
+"alone" is a rank's step without the other, both at work; "near" that of two ranks on this machine's loopback. Efficiency = alone / step.
 
-The model knows what "alone" takes and its backward pass's share, the link's rate and delay, and counts that a run writes into its
+The model knows what "near" takes, its backward pass's share, the link's rate and delay, and counts that a run writes into its
 summary.json (bytes, exchanges, buckets that left early); nothing is fitted. Needs root.
 """
 
@@ -114,13 +114,20 @@ class Runs:
                                 env={**os.environ, "XDG_CACHE_HOME": str(self.folder / "cache")})
 
     def alone(self, cores):
-        """Seconds of a step and of its backward pass, both cores at work."""
+        """Seconds of a step, both cores at work."""
         runs = [self.command(core, side, [], []) for core, side in zip(cores, SIDES)]
         self.finish([self.start(command) for _, command in runs])
         summaries = [json.loads((run / "summary.json").read_text()) for run, _ in runs]
-        steps = [PER_RANK / summary["samples_per_s"] for summary in summaries]
-        backward = [summary["accounts"]["backward"] / summary["steps"] for summary in summaries]
-        return max(steps), min(backward)
+        return max(PER_RANK / summary["samples_per_s"] for summary in summaries)
+
+    def near(self, words):
+        """Seconds of a step of two ranks on the loopback, and of rank 0's backward pass."""
+        self.number += 1
+        run = self.folder / f"run{self.number}"
+        self.finish([self.start([self.program, "launch", "--nproc", "2", "train", "language_model", *SHAPE,
+                                 f"--train.max_steps={self.steps}", f"--run={run}", *words])])
+        summary = json.loads((run / "summary.json").read_text())
+        return 2 * PER_RANK / summary["samples_per_s"], summary["accounts"]["backward"] / summary["steps"]
 
     def together(self, cores, words):
         """Seconds of a step of two ranks, and rank 0's summary."""
@@ -132,18 +139,26 @@ class Runs:
         return 2 * PER_RANK / summary["samples_per_s"], summary
 
 
-def predicted(alone, backward, summary, rate, delay, every):
-    """Seconds of a step. An exchange of a few bytes is one delay, a sum two (each rank gives a half, and is given the other's sum)."""
+SPARE_CORES = 0  # of a rank: its only one computes and carries its packets
+
+
+def predicted(near, backward, summary, rate, delay, every):
+    """Seconds of a step. An exchange of a few bytes is one delay, a sum two (each rank gives a half, and is given the other's sum).
+
+    Of gradients in n buckets the last leaves when the backward pass has ended; the others travel beside it, as far as it lasts and
+    the rank has a core to spare for them.
+    """
     steps, sent = summary["steps"], summary["gradients_sent"]
     exchanges = sent["exchanges"] / steps
     if every > 1:
         to_the_other = summary["weights_sent"]["bytes"] / steps / rate
-        return alone + to_the_other + exchanges * 1.5 * delay
+        return near + to_the_other + exchanges * 1.5 * delay
     sums = 1.0  # of counts
     transfer = sent["bytes"] / steps / rate
-    early = sent["early_buckets"] / max(sent["buckets"], 1)
-    hidden = min(early * transfer, early * backward)
-    return alone + (exchanges + sums) * delay + transfer + 2 * delay - hidden
+    buckets = max(sent["buckets"] / steps, 1.0)
+    early = max(sent["early_buckets"] / steps - 1, 0.0) / buckets
+    hidden = min(early * transfer, early * backward) if SPARE_CORES > 0 else 0.0
+    return near + (exchanges + sums) * delay + transfer + 2 * delay - hidden
 
 
 def main():
@@ -155,40 +170,41 @@ def main():
     parser.add_argument("--links", nargs="+", default=["1000/2", "50/40"], help="Mbit/s and milliseconds there and back")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    ways = {"buckets": [], "one sum": ["--distributed.bucket_bytes=0"], "bf16 on the wire": ["--distributed.compress=true"],
+    ways = {"buckets of 1 MB": ["--distributed.bucket_bytes=1000000"], "one sum": ["--distributed.bucket_bytes=0"], "bf16 on the wire": ["--distributed.compress=true"],
             f"averaged every {options.every}": [f"--distributed.average_every={options.every}"]}
     cores = sorted(os.sched_getaffinity(0))[:2]
     if len(cores) < 2:
         sys.exit("Error  two ranks need two cores")
     folder = Path(tempfile.mkdtemp(prefix="millrace-link-"))
     rows = []
+    runs = Runs(os.path.abspath(options.program), folder, options.steps)
     try:
         for link_text in options.links:
             mbit, back_ms = (float(part) for part in link_text.split("/"))
             rate, delay = mbit * 1e6 / 8, back_ms * 1e-3 / 2
             link = Link(rate, delay)
-            runs = Runs(os.path.abspath(options.program), folder, options.steps)
             try:
-                measured = {name: [] for name in ways}
-                alone, backward, summaries = [], [], {}
+                measured, near, backward = ({name: [] for name in ways} for _ in range(3))
+                alone, summaries = [], {}
                 for _ in range(options.rounds):
-                    step, pass_s = runs.alone(cores)
-                    alone.append(step)
-                    backward.append(pass_s)
+                    alone.append(runs.alone(cores))
                     for name, words in ways.items():
+                        seconds, pass_s = runs.near(words)
+                        near[name].append(seconds)
+                        backward[name].append(pass_s)
                         seconds, summaries[name] = runs.together(cores, words)
                         measured[name].append(seconds)
             finally:
                 link.close()
-            one, back = median(alone), median(backward)
+            one = median(alone)
             print(f"{mbit:g} Mbit/s, {back_ms:g} ms there and back; a rank alone {one * 1e3:.0f} ms a step")
             for name in ways:
                 every = options.every if "averaged" in name else 1
-                step, model = median(measured[name]), predicted(one, back, summaries[name], rate, delay, every)
-                row = {"link": link_text, "way": name, "alone_ms": one * 1e3, "step_ms": step * 1e3, "model_ms": model * 1e3,
+                step, model = median(measured[name]), predicted(median(near[name]), median(backward[name]), summaries[name], rate, delay, every)
+                row = {"link": link_text, "way": name, "alone_ms": one * 1e3, "near_ms": median(near[name]) * 1e3, "step_ms": step * 1e3, "model_ms": model * 1e3,
                        "efficiency": one / step, "model_off": model / step - 1, "sent": summaries[name]["gradients_sent"]}
                 rows.append(row)
-                print(f"  {name:20} {step * 1e3:8.0f} ms   efficiency {one / step:5.2f}   model {model * 1e3:8.0f} ms ({model / step - 1:+.0%})")
+                print(f"  {name:20} {step * 1e3:8.0f} ms   efficiency {one / step:5.2f}   near {median(near[name]) * 1e3:5.0f} ms   model {model * 1e3:8.0f} ms ({model / step - 1:+.0%})")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     if options.json:

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cmath>
 #include <csignal>
 #include <functional>
 #include <string>
@@ -39,6 +41,12 @@ TEST_P(EqualRanks, TheWeightsAreThoseOfOneProcessOnTheSameGlobalBatch) {
   ASSERT_EQ(program.run(program.launched(ranks, program.words("ranks", ranks, kSteps, words))), 0) << program.output();
   EXPECT_LT(difference(program.saved("one"), program.saved("ranks")), 1e-6);
   EXPECT_EQ(program.summary("one").at("samples"), program.summary("ranks").at("samples"));
+  const Json metrics = program.summary("one").at("metrics"), of_ranks = program.summary("ranks").at("metrics");
+  ASSERT_FALSE(metrics.empty());
+  for (const auto& [name, metric] : metrics.items()) {
+    const auto last = metric.at("last").get<double>();
+    EXPECT_NEAR(of_ranks.at(name).at("last").get<double>(), last, 1e-5 * std::max(1.0, std::abs(last))) << name;
+  }
 }
 
 TEST(Ranks, AccumulatedBatchesAreAddedUpOnceAStep) {
@@ -113,6 +121,16 @@ TEST(Ranks, AnotherNumberOfProcessesGoesOnInTheSameOrder) {
     ASSERT_EQ(program.run(program.launched(ranks, program.words("mixed", ranks, reached, kLinear))), 0) << program.output();
   }
   EXPECT_LT(difference(program.saved("one"), program.saved("mixed")), 1e-6);
+}
+
+TEST(Ranks, ARunThatIsCompleteIsSoForAllOfThem) {
+  RankProgram program("language_model");
+  const auto words = program.launched(2, program.words("run", 2, 6));
+  ASSERT_EQ(program.run(words), 0) << program.output();
+  const Json before = program.summary("run");
+  EXPECT_EQ(program.run(words), 0) << program.output();
+  EXPECT_THAT(program.output(), HasSubstr("already complete at step 6"));
+  EXPECT_EQ(program.summary("run"), before);
 }
 
 Environment torchrun(int rank, const std::string& port) {

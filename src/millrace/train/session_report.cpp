@@ -265,6 +265,8 @@ RunOutcome Session::finish(std::optional<Ending> ending, const std::string& erro
   RunOutcome outcome;
   outcome.run_folder = folder_ == nullptr ? std::filesystem::path() : folder_->path();
   if (!ending && error.empty()) {
+    outcome.summary = Json::object();
+    if (folder_ == nullptr) return outcome;  // rank 0 says it
     console().line("already complete at step " + with_commas(resumed_->content.step) +
                    ": raise train.max_steps or train.epochs, or start over with --fresh");
     const std::string text = request_.fs->read_file(folder_->path() / run_files::kSummary);
