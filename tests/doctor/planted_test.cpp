@@ -131,7 +131,7 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{"slowing_down", with({{"patient.growing_ms", 0.2}}), {{"patient.growing_ms", 0}}, 100},
         Fault{"not_finite", with({{"patient.nan_every", 10}}), {{"patient.nan_every", 0}}, 110},
         Fault{"memory_growing", with({{"patient.leak", 1'000'000}, {"patient.rows", 16}}), {{"patient.leak", 0}}, 110},
-        Fault{"recompute_unneeded", heavy({{"memory.recompute", {"all"}}, {"patient.layers", 4}}), Json::object(), 120, 0, false},
+        Fault{"recompute_unneeded", heavy({{"memory.recompute", {"all"}}, {"patient.layers", 4}}), Json::object(), 400, 0, false},
         Fault{"rebuilt_tensors", {{"patient.mask", 1200}, {"log.doctor_trials", 1.0}}, {{"patient.mask", 0}}, 400, 0, false},
         Fault{"small_batch",
               {{"data.batch_size", 2}, {"patient.small_operations", 2000}, {"log.doctor_trials", 1.0}},

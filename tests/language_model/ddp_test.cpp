@@ -45,7 +45,8 @@ Tensors gradients_of(distributed::Processes& processes, const Tensors& weights, 
   for (int step = 0; step < 2; ++step) {
     for (const at::Tensor& parameter : net->parameters()) parameter.mutable_grad() = at::Tensor();
     sums->begin(at::full({}, 1.0F / kRanks));
-    const auto [sum, count] = nn::cross_entropy_sum(net->forward(mine.narrow(1, 0, kTokens)), mine.narrow(1, 1, kTokens), 0, nn::Paths{});
+    const auto [sum, count] =
+        nn::cross_entropy_sum(net->forward(mine.narrow(1, 0, kTokens)), mine.narrow(1, 1, kTokens), 0, nn::Paths{});
     (sum / count).backward();
     sums->send();
     const std::vector<at::Tensor> all = sums->receive();

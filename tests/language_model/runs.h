@@ -15,8 +15,8 @@ namespace millrace::recipes::language_model {
 // An empty folder of this test's own.
 inline std::filesystem::path test_folder() {
   const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
-  const auto folder = std::filesystem::current_path() / "language_model_runs" /
-                      (std::string(test->test_suite_name()) + "." + test->name());
+  const auto folder =
+      std::filesystem::current_path() / "language_model_runs" / (std::string(test->test_suite_name()) + "." + test->name());
   std::filesystem::remove_all(folder);
   std::filesystem::create_directories(folder);
   return folder;

@@ -29,8 +29,7 @@ class Pca : public ::testing::Test {
  protected:
   void SetUp() override {
     torch::manual_seed(3);
-    folder_ =
-        std::filesystem::current_path() / "pca_test" / ::testing::UnitTest::GetInstance()->current_test_info()->name();
+    folder_ = std::filesystem::current_path() / "pca_test" / ::testing::UnitTest::GetInstance()->current_test_info()->name();
     std::filesystem::remove_all(folder_);
     std::filesystem::create_directories(folder_);
   }
