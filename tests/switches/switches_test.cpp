@@ -115,6 +115,8 @@ class Switch : public testing::TestWithParam<std::string> {
       all.push_back("--data.dir=" + folders.at(recipe_).string());
     }
     if (recipe_ == "neural_response") all.push_back("--data.batch_size=12");
+    // Adam moves a bias before a batch norm, whose gradient is rounding alone, by a whole step either way.
+    if (recipe_ == "cosmology" && row_.equality == Equality::tolerance) all.emplace_back("--optim.name=sgd");
     if (recipe_ == "image_pairs") {
       for (const char* word : {"--recipe.per_class=40", "--recipe.val_samples=16", "--data.batch_size=8"}) all.emplace_back(word);
     }
