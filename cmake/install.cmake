@@ -31,7 +31,7 @@ install(FILES "${CMAKE_BINARY_DIR}/MillraceConfig.cmake" "${CMAKE_BINARY_DIR}/Mi
 # What `cmake --install` needs built, without the tests.
 add_custom_target(millrace_installable)
 add_dependencies(millrace_installable ${MILLRACE_FOLDERS})
-foreach(target millrace millrace-torch millrace-hdf5 millrace_cuda)
+foreach(target millrace millrace-torch millrace-hdf5 millrace-convolutions millrace_cuda)
   if(TARGET ${target})
     add_dependencies(millrace_installable ${target})
   endif()

@@ -43,7 +43,7 @@ struct ConvolutionCall {
   at::ScalarType format = at::kFloat;
   bool channels_last = false;  // the input or the weight
   bool transposed = false;
-  at::IntArrayRef input, weight, stride, padding, dilation;
+  at::IntArrayRef input, weight, stride, padding, dilation, output_padding;
   std::int64_t groups = 1;
   OnednnIsa isa = OnednnIsa::older;
 };

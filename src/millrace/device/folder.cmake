@@ -1,3 +1,12 @@
 # LibTorch is built with NDEBUG: without it RecordFunction::inputs() asks a flag that the library never sets. In a file of its own:
 # the others keep their assertions.
 set_source_files_properties("${dir}/operation_census.cpp" PROPERTIES COMPILE_DEFINITIONS NDEBUG SKIP_UNITY_BUILD_INCLUSION ON)
+# millrace-convolutions: the program beside ours that computes what may hang or crash (convolution_trial.h).
+set_source_files_properties("${dir}/convolution_trial.cpp" PROPERTIES COMPILE_DEFINITIONS
+  "MILLRACE_CONVOLUTIONS_BUILT=\"${CMAKE_BINARY_DIR}/millrace-convolutions\";MILLRACE_CONVOLUTIONS_INSTALLED=\"${CMAKE_INSTALL_FULL_BINDIR}/millrace-convolutions\""
+  SKIP_UNITY_BUILD_INCLUSION ON)
+add_executable(millrace-convolutions "${dir}/child/main.cpp")
+mr_warnings(millrace-convolutions)
+target_link_libraries(millrace-convolutions PRIVATE ${target})
+set_target_properties(millrace-convolutions PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}")
+install(TARGETS millrace-convolutions RUNTIME DESTINATION bin)

@@ -9,8 +9,10 @@
 #include "millrace/base/format.h"
 #include "millrace/base/median.h"
 #include "millrace/config/schema_of.h"
+#include "millrace/device/convolution_guard.h"
 #include "millrace/device/device.h"
 #include "millrace/device/tensor_memory.h"
+#include "millrace/train/convolution_choice.h"
 #include "millrace/train/kernel_trial.h"
 #include "millrace/train/layout_trial.h"
 #include "millrace/train/memory_choice.h"
@@ -55,6 +57,8 @@ struct StepBench::Impl {
   std::optional<double> first_step_seconds;
   double loss_first = 0;
   at::Tensor loss;
+  std::string recipe_name;
+  ConvolutionChoice convolutions;
   std::vector<KernelChoice> kernels;
   std::string layout;  // that a trial chose
   MemoryChoice memory;
@@ -65,8 +69,10 @@ struct StepBench::Impl {
     const bool has_layouts = recipe->set_layout(Layout::contiguous);
     const bool tries_layouts = has_layouts && shared.device.layout.is_auto() && switches.on("channels_last");
     const bool last = !shared.device.layout.is_auto() && shared.device.layout.value() == Layout::channels_last;
+    KeptTrials kept(Fs::real(), cache_folder(), /*writes=*/true);
+    try_convolutions(device, kept);
     if (last || tries_layouts) recipe->set_layout(Layout::channels_last);
-    choose_kernels(device);
+    choose_kernels(device, kept);
     if (precision == "auto" && switches.on("autocast")) {
       const auto trial = [this](std::optional<at::ScalarType> format) { return stepper->try_precision(batch, format); };
       stepper->set_autocast(precision::choose(device, trial).autocast);
@@ -78,13 +84,20 @@ struct StepBench::Impl {
     }
     stepper->end_trials();
   }
-  void choose_kernels(at::Device device) {
+  void try_convolutions(at::Device device, KeptTrials& kept) {
+    if (!device.is_cpu() || stepper->autocast() != at::kBFloat16 || !switches.on("tried_convolutions")) return;
+    choose_all(kernels::Way::library);
+    const std::string trial = step_trial("convolutions", recipe_name, config.values, recipe->model(), batch);
+    convolutions = choose_convolutions([this] { (void)stepper->try_precision(batch, std::nullopt); }, kept, trial);
+    stepper->end_trials();
+    device::guard_also(convolutions.faults);
+  }
+  void choose_kernels(at::Device device, KeptTrials& kept) {
     kernels::forget_ways();
     if (!device.is_cpu()) return;
     if (!shared.device.kernels.is_auto()) {
       return choose_all(shared.device.kernels.value() == Kernels::ours ? kernels::Way::ours : kernels::Way::library);
     }
-    KeptTrials kept(Fs::real(), cache_folder(), /*writes=*/true);
     kernels = try_kernels([this] { (void)stepper->try_precision(batch, stepper->autocast()); }, kept);
     stepper->end_trials();
     choose(kernels);
@@ -101,6 +114,7 @@ StepBench::StepBench(const Entry& entry, const StepBenchOptions& options) : impl
   layers.add_values(options.overrides, "flag");
   Impl& impl = *impl_;
   impl.config = layers.resolve();
+  impl.recipe_name = entry.name;
   impl.shared = config::read<RunConfig>(impl.config.values);
   if (auto problems = run_problems(entry, impl.config); !problems.empty()) throw ConfigError(std::move(problems));
   device::count_tensor_memory();
@@ -187,6 +201,7 @@ Json StepBench::report(const std::vector<double>& ms) const {
           {"loss_last", impl.loss.defined() ? impl.loss.item<double>() : 0.0},
           {"shares", std::move(shares)},
           {"kernels", std::move(kernels)},
+          {"convolutions", impl.convolutions.reason},
           {"layout", impl.layout},
           {"format", precision::name_of(impl.stepper->autocast())},
           {"switches", std::move(switches)},

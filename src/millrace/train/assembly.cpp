@@ -350,7 +350,15 @@ std::optional<std::string> Assembly::try_on_batch(const std::function<void(const
   }
 }
 
+// In a format that was asked for or that a trial may come to choose.
+bool Assembly::may_compute_in(at::ScalarType half) const {
+  if (stepper_->autocast()) return *stepper_->autocast() == half;
+  if (!config_.precision.dtype.is_auto() || !switches_.on("autocast") || !kept_.empty()) return false;
+  return half == at::kBFloat16 && precision::hardware_has_fast_bf16(context_.device, nullptr);
+}
+
 void Assembly::decide() {
+  try_convolutions();
   // Kernels of channels-last volumes are tried too, where the run may come to have such.
   const bool last = switches_.on("channels_last") &&
                     (config_.device.layout.is_auto() || config_.device.layout.value() == Layout::channels_last);

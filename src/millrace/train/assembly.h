@@ -94,8 +94,10 @@ class Assembly {
   void choose_disk_cache(data::Pipeline& training, data::Pipeline& held_out);
   void plan_rates();
   [[nodiscard]] KeptTrials& kept_trials();
-  void try_kernels();   // kernel_trial.cpp
-  void plan_kernels();  // of the number format that was chosen
+  [[nodiscard]] bool may_compute_in(at::ScalarType half) const;
+  void try_convolutions();  // convolution_choice.cpp
+  void try_kernels();       // kernel_trial.cpp
+  void plan_kernels();      // of the number format that was chosen
   void decide_precision();
   [[nodiscard]] precision::Decision try_precisions();
   [[nodiscard]] std::optional<at::ScalarType> known_format() const;

@@ -8,6 +8,7 @@
 #include "millrace/base/work_clock.h"
 #include "millrace/device/device.h"
 #include "millrace/device/operation_census.h"
+#include "millrace/device/tensor_memory.h"
 #include "millrace/train/generator_state.h"
 #include "millrace/train/micro_batches.h"
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "millrace/base/child.h"
 #include "millrace/base/format.h"
-#include "millrace/hdf5/detail/process.h"
 
 namespace millrace::hdf5::detail {
 namespace {

@@ -12,11 +12,10 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <system_error>
-#include <utility>
 #include <vector>
 
+#include "millrace/base/child.h"
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
 #include "millrace/base/fs.h"
@@ -25,47 +24,22 @@
 namespace millrace::hdf5::detail {
 namespace {
 
-namespace fs = std::filesystem;
-
 std::string reason(int error_number) { return std::generic_category().message(error_number); }
 
-// Named, else beside the running program, else where it was built, else where it was installed.
+// Named, else where find_beside() looks.
 std::string find_program() {
-  constexpr const char* kName = "millrace-hdf5";
   if (const char* named = std::getenv("MILLRACE_HDF5_CHILD"); named != nullptr && *named != '\0') {
     if (::access(named, X_OK) == 0) return named;
     throw DataError({.what = "HDF5 files are read through the program " + quoted(named) + ", which is not there",
                      .where = "MILLRACE_HDF5_CHILD",
                      .next = "unset the variable, or name millrace-hdf5 of this installation"});
   }
-  std::error_code error;
-  const fs::path self = fs::read_symlink("/proc/self/exe", error);
-  for (const fs::path& candidate :
-       {self.parent_path() / kName, fs::path(MILLRACE_HDF5_BUILT), fs::path(MILLRACE_HDF5_INSTALLED)}) {
-    if (::access(candidate.c_str(), X_OK) == 0) return candidate.string();
-  }
+  std::string found = find_beside("millrace-hdf5", MILLRACE_HDF5_BUILT, MILLRACE_HDF5_INSTALLED);
+  if (!found.empty()) return found;
   throw DataError({.what = "HDF5 files are read through the program millrace-hdf5, which is not there",
-                   .where = "looked for beside " + quoted(self.string()) + " and in " + quoted(MILLRACE_HDF5_INSTALLED),
+                   .where = looked_for_beside(MILLRACE_HDF5_INSTALLED),
                    .next = "install millrace again, or name the program in MILLRACE_HDF5_CHILD"});
 }
-
-// A descriptor that goes with the object.
-class Descriptor {
- public:
-  explicit Descriptor(int value = -1) noexcept : value_(value) {}
-  ~Descriptor() {
-    if (value_ >= 0) ::close(value_);
-  }
-  Descriptor(Descriptor&& other) noexcept : value_(other.release()) {}
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  Descriptor& operator=(Descriptor&&) = delete;
-  [[nodiscard]] int get() const noexcept { return value_; }
-  int release() noexcept { return std::exchange(value_, -1); }
-
- private:
-  int value_;
-};
 
 // The environment without what steers libhdf5 (drivers, plug-ins, locks).
 std::vector<char*> environment() {
@@ -77,33 +51,6 @@ std::vector<char*> environment() {
   return kept;
 }
 
-class Actions {
- public:
-  Actions() {
-    ::posix_spawn_file_actions_init(&actions_);
-    ::posix_spawnattr_init(&attributes_);
-    // A group of its own: an interrupt from the terminal is for the training program, which ends the child when it is done.
-    ::posix_spawnattr_setflags(&attributes_, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-    sigset_t set;
-    sigemptyset(&set);
-    ::posix_spawnattr_setsigmask(&attributes_, &set);
-    sigfillset(&set);
-    ::posix_spawnattr_setsigdefault(&attributes_, &set);
-  }
-  ~Actions() {
-    ::posix_spawn_file_actions_destroy(&actions_);
-    ::posix_spawnattr_destroy(&attributes_);
-  }
-  Actions(const Actions&) = delete;
-  Actions& operator=(const Actions&) = delete;
-  posix_spawn_file_actions_t* files() noexcept { return &actions_; }
-  posix_spawnattr_t* attributes() noexcept { return &attributes_; }
-
- private:
-  posix_spawn_file_actions_t actions_{};
-  posix_spawnattr_t attributes_{};
-};
-
 [[noreturn]] void cannot_start(const std::string& program, int error_number) {
   std::string next = remedy_for(error_number);
   if (error_number == EAGAIN) next = "raise the limit on processes (ulimit -u), or end other programs";
@@ -114,11 +61,6 @@ class Actions {
 }
 
 }  // namespace
-
-std::string ending(int signal, int status) {
-  if (signal == 0) return "exit status " + std::to_string(status);
-  return "ended by signal " + std::to_string(signal) + " (" + ::strsignal(signal) + ")";
-}
 
 Process::Process(const std::string& job, std::span<const int> files) {
   const std::string program = find_program();
@@ -135,7 +77,7 @@ Process::Process(const std::string& job, std::span<const int> files) {
     if (high.back().get() < 0) cannot_start(program, errno);
     return high.back().get();
   };
-  Actions actions;
+  SpawnActions actions;
   ::posix_spawn_file_actions_adddup2(actions.files(), lift(theirs.get()), STDIN_FILENO);
   ::posix_spawn_file_actions_addopen(actions.files(), STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
   ::posix_spawn_file_actions_addopen(actions.files(), STDERR_FILENO, "/dev/null", O_WRONLY, 0);

@@ -36,7 +36,4 @@ class Process {
   int socket_ = -1;
 };
 
-// "ended by signal 11 (Segmentation fault)" or, when `signal` is 0, "exit status 3".
-[[nodiscard]] std::string ending(int signal, int status);
-
 }  // namespace millrace::hdf5::detail

@@ -1,0 +1,70 @@
+#include "millrace/base/child.h"
+
+#include <unistd.h>
+
+#include <csignal>
+#include <cstring>
+#include <system_error>
+#include <utility>
+
+#include "millrace/base/format.h"
+
+namespace millrace {
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path running_program() {
+  std::error_code error;
+  return fs::read_symlink("/proc/self/exe", error);
+}
+
+}  // namespace
+
+std::string find_beside(std::string_view name, const fs::path& built, const fs::path& installed) {
+  for (const fs::path& candidate : {running_program().parent_path() / name, built, installed}) {
+    if (::access(candidate.c_str(), X_OK) == 0) return candidate.string();
+  }
+  return "";
+}
+
+std::string looked_for_beside(const fs::path& installed) {
+  return "looked for beside " + quoted(running_program().string()) + " and in " + quoted(installed.string());
+}
+
+SpawnActions::SpawnActions() {
+  ::posix_spawn_file_actions_init(&files_);
+  ::posix_spawnattr_init(&attributes_);
+  ::posix_spawnattr_setflags(&attributes_, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+  sigset_t set;
+  sigemptyset(&set);
+  ::posix_spawnattr_setsigmask(&attributes_, &set);
+  sigfillset(&set);
+  ::posix_spawnattr_setsigdefault(&attributes_, &set);
+}
+
+SpawnActions::~SpawnActions() {
+  ::posix_spawn_file_actions_destroy(&files_);
+  ::posix_spawnattr_destroy(&attributes_);
+}
+
+Descriptor::~Descriptor() {
+  if (value_ >= 0) ::close(value_);
+}
+
+Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
+  if (this != &other) {
+    if (value_ >= 0) ::close(value_);
+    value_ = other.release();
+  }
+  return *this;
+}
+
+int Descriptor::release() noexcept { return std::exchange(value_, -1); }
+
+std::string ending(int signal, int status) {
+  if (signal == 0) return "exit status " + std::to_string(status);
+  return "ended by signal " + std::to_string(signal) + " (" + ::strsignal(signal) + ")";
+}
+
+}  // namespace millrace

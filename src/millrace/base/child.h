@@ -1,0 +1,53 @@
+// Programs of ours that run beside this one: where they are, how they are started, how they ended.
+#pragma once
+
+#include <spawn.h>
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+namespace millrace {
+
+// The program `name`: beside the running one, else where it was built, else where it was installed. "" = nowhere.
+[[nodiscard]] std::string find_beside(std::string_view name, const std::filesystem::path& built,
+                                      const std::filesystem::path& installed);
+// "looked for beside "/usr/bin/millrace" and in …": for the error of who did not find it.
+[[nodiscard]] std::string looked_for_beside(const std::filesystem::path& installed);
+
+// What posix_spawn is told: default signals, none of them blocked, and a process group of its own, since an interrupt from the
+// terminal is for the training program, which ends the child when it is done. Files are added by the caller.
+class SpawnActions {
+ public:
+  SpawnActions();
+  ~SpawnActions();
+  SpawnActions(const SpawnActions&) = delete;
+  SpawnActions& operator=(const SpawnActions&) = delete;
+  posix_spawn_file_actions_t* files() noexcept { return &files_; }
+  posix_spawnattr_t* attributes() noexcept { return &attributes_; }
+
+ private:
+  posix_spawn_file_actions_t files_{};
+  posix_spawnattr_t attributes_{};
+};
+
+// A descriptor that goes with the object.
+class Descriptor {
+ public:
+  explicit Descriptor(int value = -1) noexcept : value_(value) {}
+  ~Descriptor();
+  Descriptor(Descriptor&& other) noexcept : value_(other.release()) {}
+  Descriptor& operator=(Descriptor&& other) noexcept;
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  [[nodiscard]] int get() const noexcept { return value_; }
+  int release() noexcept;
+
+ private:
+  int value_;
+};
+
+// "ended by signal 11 (Segmentation fault)" or, when `signal` is 0, "exit status 3".
+[[nodiscard]] std::string ending(int signal, int status);
+
+}  // namespace millrace

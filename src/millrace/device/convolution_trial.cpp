@@ -1,0 +1,285 @@
+#include "millrace/device/convolution_trial.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <csignal>
+#include <cstdlib>
+#include <ctime>
+#include <mutex>
+#include <optional>
+#include <string_view>
+#include <system_error>
+
+#include "millrace/base/child.h"
+#include "millrace/base/doing.h"
+#include "millrace/base/format.h"
+#include "millrace/device/convolution_guard.h"
+#include "millrace/device/detail/convolution_job.h"
+
+namespace millrace::device {
+namespace {
+
+using detail::ConvolutionJob;
+using detail::Unit;
+
+constexpr double kStartMs = 60'000;  // on a core, until the first unit begins
+constexpr double kStillMs = 60'000;  // of the wall's clock without any time on a core: its threads wait for each other
+constexpr int kLookEveryMs = 50;
+
+// ------------------------------------------------------------------------------------------------ which there are
+
+struct Seen {
+  std::mutex mutex;
+  std::vector<ConvolutionShape> shapes;
+  ConvolutionWatcher before = nullptr;
+};
+Seen& seen() {
+  static auto* const seen = new Seen;
+  return *seen;
+}
+
+void note(const char* operation, const ConvolutionCall& call) noexcept {
+  Seen& seen = device::seen();
+  if (seen.before != nullptr) seen.before(operation, call);
+  try {
+    const std::scoped_lock lock(seen.mutex);
+    ConvolutionShape shape = shape_of(call);
+    if (std::ranges::find(seen.shapes, shape) == seen.shapes.end()) seen.shapes.push_back(std::move(shape));
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): without memory the shape stays untried
+  }
+}
+
+// ------------------------------------------------------------------------------------------------ the program
+
+double milliseconds(const timespec& time) {
+  return 1e3 * static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_nsec);
+}
+
+double wall_ms() {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return milliseconds(now);
+}
+
+std::string find_program() {
+  if (const char* named = std::getenv("MILLRACE_CONVOLUTIONS_CHILD"); named != nullptr && *named != '\0') return named;
+  return find_beside("millrace-convolutions", MILLRACE_CONVOLUTIONS_BUILT, MILLRACE_CONVOLUTIONS_INSTALLED);
+}
+
+class Program {
+ public:
+  explicit Program(const ConvolutionJob& job) : failure_(start(job)) {}
+  ~Program() {
+    if (process_ <= 0) return;
+    ::kill(process_, SIGKILL);
+    (void)wait();
+  }
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+
+  [[nodiscard]] const std::string& failure() const noexcept { return failure_; }  // "" = it runs
+
+  // The next line it says; nullopt: it has ended, or took more than `limit_ms` on a core since the last line and was ended.
+  [[nodiscard]] std::optional<std::string> next(double limit_ms) {
+    const double began = on_core_ms();
+    for (;;) {
+      const std::size_t end = said_.find('\n');
+      if (end != std::string::npos) {
+        std::string line = said_.substr(0, end);
+        said_.erase(0, end + 1);
+        return line;
+      }
+      pollfd ready{answers_.get(), POLLIN, 0};
+      if (::poll(&ready, 1, kLookEveryMs) > 0) {
+        std::array<char, 4096> part{};
+        const ssize_t got = ::read(answers_.get(), part.data(), part.size());
+        if (got > 0) said_.append(part.data(), static_cast<std::size_t>(got));
+        if (got == 0 || (got < 0 && errno != EINTR)) return std::nullopt;
+      } else if (is_stuck(began, limit_ms)) {
+        hung_ = true;
+        ::kill(process_, SIGKILL);
+        return std::nullopt;
+      }
+    }
+  }
+
+  struct End {
+    bool hung = false;
+    int signal = 0, status = 0;
+  };
+  [[nodiscard]] End wait() {
+    int status = 0;
+    while (::waitpid(process_, &status, 0) < 0 && errno == EINTR) {
+    }
+    process_ = -1;
+    return {hung_, WIFSIGNALED(status) ? WTERMSIG(status) : 0, WIFEXITED(status) ? WEXITSTATUS(status) : 0};
+  }
+
+ private:
+  // What went wrong; "" = nothing.
+  std::string start(const ConvolutionJob& job) {
+    std::string program = find_program();
+    if (program.empty()) return "the program millrace-convolutions is not there";
+    std::array<int, 2> ends{};
+    const std::string text = detail::to_json(job).dump();
+    const Descriptor words(::memfd_create("millrace", MFD_CLOEXEC));
+    if (words.get() < 0 || ::pwrite(words.get(), text.data(), text.size(), 0) != static_cast<ssize_t>(text.size()) ||
+        ::pipe2(ends.data(), O_CLOEXEC) != 0)
+      return std::generic_category().message(errno);
+    answers_ = Descriptor(ends[0]);
+    const Descriptor theirs(ends[1]);
+    SpawnActions actions;
+    ::posix_spawn_file_actions_adddup2(actions.files(), words.get(), STDIN_FILENO);
+    ::posix_spawn_file_actions_adddup2(actions.files(), theirs.get(), STDOUT_FILENO);
+    ::posix_spawn_file_actions_addopen(actions.files(), STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+    std::array<char*, 2> arguments = {program.data(), nullptr};
+    const int error = ::posix_spawn(&process_, program.c_str(), actions.files(), actions.attributes(), arguments.data(), environ);
+    moved_at_ms_ = wall_ms();
+    return error == 0 ? "" : std::generic_category().message(error);
+  }
+  [[nodiscard]] double on_core_ms() const {
+    clockid_t clock{};
+    timespec time{};
+    if (::clock_getcpuclockid(process_, &clock) != 0 || ::clock_gettime(clock, &time) != 0) return 0;
+    return milliseconds(time);
+  }
+  [[nodiscard]] bool is_stuck(double began, double limit_ms) {
+    const double now = on_core_ms();
+    if (now != last_on_core_ms_) moved_at_ms_ = wall_ms();
+    last_on_core_ms_ = now;
+    return now - began > limit_ms || wall_ms() - moved_at_ms_ > kStillMs;
+  }
+
+  pid_t process_ = -1;
+  Descriptor answers_;
+  std::string said_;
+  double last_on_core_ms_ = 0, moved_at_ms_ = 0;
+  bool hung_ = false;
+  std::string failure_;  // last: start() sets the others
+};
+
+// ------------------------------------------------------------------------------------------------ the verdicts
+
+struct Line {
+  std::string_view word;
+  std::size_t unit = 0;
+  std::string rest;
+};
+std::optional<Line> line_of(const std::string& text) {
+  constexpr std::array<std::string_view, 4> kWords = {"begin", "right", "wrong", "untried"};
+  const std::size_t space = text.find(' ');
+  const auto word = std::ranges::find(kWords, std::string_view(text).substr(0, space));
+  if (word == kWords.end() || space == std::string::npos) return std::nullopt;
+  Line line{*word, 0, ""};
+  const char* const end = text.data() + text.size();
+  const auto [at, error] = std::from_chars(text.data() + space + 1, end, line.unit);
+  if (error != std::errc()) return std::nullopt;
+  line.rest.assign(at == end ? at : at + 1, end);
+  return line;
+}
+
+bool is_crash(int signal) {
+  constexpr std::array kCrashes = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
+  return std::ranges::find(kCrashes, signal) != kCrashes.end();
+}
+
+// What is left of the units, and what is known of those before.
+class Trial {
+ public:
+  Trial(std::span<const ConvolutionShape> shapes, int threads) : threads_(threads) {
+    for (const ConvolutionShape& shape : shapes) {
+      for (const bool last : {false, true}) {
+        if (last && shape.input.size() < 4) continue;
+        for (const Pass pass : {Pass::forward, Pass::input_gradient, Pass::weight_gradient}) left_.push_back({shape, last, pass});
+      }
+    }
+    result_.tried = static_cast<std::int64_t>(shapes.size());
+  }
+
+  [[nodiscard]] ConvolutionTrial result() {
+    while (!left_.empty()) run_once();
+    return std::move(result_);
+  }
+
+ private:
+  // One process, as far as it gets.
+  void run_once() {
+    Program program({threads_, left_});
+    if (!program.failure().empty()) return give_up(program.failure());
+    std::size_t done = 0;  // units with a verdict
+    bool in_unit = false;
+    double limit_ms = kStartMs;
+    while (const std::optional<std::string> text = program.next(limit_ms)) {
+      const std::optional<Line> line = line_of(*text);
+      if (!line || line->unit != done) return give_up("millrace-convolutions said " + quoted(text->substr(0, 80)));
+      in_unit = line->word == "begin";
+      limit_ms = in_unit ? std::atof(line->rest.c_str()) : kStartMs;
+      if (in_unit) continue;
+      doing_moved();  // a watchdog sees that it goes on
+      if (line->word == "wrong") found(done, line->rest);
+      if (line->word == "untried") leave(left_[done].shape, line->rest);
+      ++done;
+    }
+    const Program::End end = program.wait();
+    if (done == left_.size()) return left_.clear();
+    if (!in_unit || !(end.hung || is_crash(end.signal)))
+      return give_up("millrace-convolutions " + (end.hung ? std::string("did not start") : ending(end.signal, end.status)));
+    found(done, end.hung ? "never ended" : "crashed, " + ending(end.signal, 0));
+    const Unit last = left_[done];
+    left_.erase(left_.begin(), left_.begin() + static_cast<std::ptrdiff_t>(done + 1));
+    std::erase_if(left_, [&](const Unit& unit) { return unit.shape == last.shape && unit.pass == last.pass; });
+  }
+
+  void found(std::size_t unit, std::string what) {
+    const auto is_known = [&](const FoundFault& fault) {
+      return fault.shape == left_[unit].shape && fault.pass == left_[unit].pass;  // in the other layout
+    };
+    if (std::ranges::none_of(result_.faults, is_known))
+      result_.faults.push_back({left_[unit].shape, left_[unit].pass, std::move(what)});
+  }
+  void leave(const ConvolutionShape& shape, const std::string& why) {
+    if (std::ranges::find(left_out_, shape) != left_out_.end()) return;
+    left_out_.push_back(shape);
+    --result_.tried;
+    result_.untried = why;
+  }
+  void give_up(const std::string& why) {
+    for (const Unit& unit : left_) leave(unit.shape, why);
+    left_.clear();
+  }
+
+  int threads_;
+  std::vector<Unit> left_;
+  std::vector<ConvolutionShape> left_out_;
+  ConvolutionTrial result_;
+};
+
+}  // namespace
+
+std::vector<ConvolutionShape> convolutions_of(const std::function<void()>& step) {
+  stand_guard();
+  Seen& seen = device::seen();
+  seen.shapes.clear();
+  seen.before = set_convolution_watcher(&note);
+  struct PutBack {
+    ConvolutionWatcher before;
+    ~PutBack() { set_convolution_watcher(before); }
+  };
+  const PutBack put_back{seen.before};
+  step();
+  return std::move(seen.shapes);
+}
+
+ConvolutionTrial try_convolutions(std::span<const ConvolutionShape> shapes, int threads) {
+  return Trial(shapes, threads).result();
+}
+
+}  // namespace millrace::device

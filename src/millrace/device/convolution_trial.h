@@ -1,0 +1,31 @@
+// Convolutions tried in a process of their own before a run computes them in bf16: oneDNN has shapes that never come back, crash
+// or are wrong, and not all of them have a row in faults.h.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "millrace/device/convolution_shape.h"
+
+namespace millrace::device {
+
+// The convolutions that `step` calls on a CPU, each shape once, in the order of its first call. One at a time.
+[[nodiscard]] std::vector<ConvolutionShape> convolutions_of(const std::function<void()>& step);
+
+struct ConvolutionTrial {
+  std::vector<FoundFault> faults;
+  std::int64_t tried = 0;  // shapes whose passes all came to a verdict
+  std::string untried;     // why the others did not, "" = all did
+};
+
+// The output and both gradients of each shape in bf16, in both layouts, against fp32, by millrace-convolutions with `threads`
+// threads; that program obeys the guard's rows as a run does. A pass is a fault when it is off by more than 5 % of its size or
+// not finite, when the program dies in it, or when it takes a hundred times as much of the cores as in fp32 and two seconds more
+// (time on a core, so other programs make no fault). Shapes that memory does not hold stay untried. Waits for the program, which
+// dies with this process. Throws nothing of its own.
+[[nodiscard]] ConvolutionTrial try_convolutions(std::span<const ConvolutionShape> shapes, int threads);
+
+}  // namespace millrace::device

@@ -1,0 +1,130 @@
+#include "millrace/device/convolution_trial.h"
+
+#include <ATen/ops/convolution.h>
+#include <ATen/ops/ones.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "millrace/device/convolution_guard.h"
+
+namespace millrace::device {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::Field;
+using testing::HasSubstr;
+
+const ConvolutionShape kShape{false, {2, 3, 8, 8}, {4, 3, 3, 3}, {1, 1}, {1, 1}, {1, 1}, {0, 0}, 1};
+
+auto is(Pass pass, const char* what) {
+  return AllOf(Field(&FoundFault::pass, pass), Field(&FoundFault::what, HasSubstr(what)), Field(&FoundFault::shape, kShape));
+}
+
+// A program in place of millrace-convolutions: it takes its job and says and does what `script` says.
+class Stand {
+ public:
+  explicit Stand(const std::string& script) : path_(std::filesystem::current_path() / "stands-in.sh") {
+    std::ofstream(path_) << "#!/bin/sh\ncat > /dev/null\n" << script << "\n";
+    std::filesystem::permissions(path_, std::filesystem::perms::owner_all);
+    ::setenv("MILLRACE_CONVOLUTIONS_CHILD", path_.c_str(), 1);
+  }
+  ~Stand() {
+    ::unsetenv("MILLRACE_CONVOLUTIONS_CHILD");
+    std::filesystem::remove(path_);
+  }
+  Stand(const Stand&) = delete;
+  Stand& operator=(const Stand&) = delete;
+
+ private:
+  std::filesystem::path path_;
+};
+
+TEST(ConvolutionTrial, AnOrdinaryShapeIsRight) {
+  const ConvolutionTrial trial = try_convolutions(std::vector{kShape}, 1);
+  EXPECT_THAT(trial.faults, testing::IsEmpty());
+  EXPECT_EQ(trial.tried, 1);
+  EXPECT_EQ(trial.untried, "");
+}
+
+TEST(ConvolutionTrial, WhatIsWrongIsAFaultOnceForBothLayouts) {
+  const Stand stand(
+      "for unit in 0 1 2 3 4 5; do echo begin $unit 5000; case $unit in 2|5) echo wrong $unit not finite;; "
+      "*) echo right $unit;; esac; done");
+  const ConvolutionTrial trial = try_convolutions(std::vector{kShape}, 1);
+  EXPECT_THAT(trial.faults, ElementsAre(is(Pass::weight_gradient, "not finite")));
+  EXPECT_EQ(trial.tried, 1);
+}
+
+// Each pass hangs in its first layout; the program is started anew for what is left.
+TEST(ConvolutionTrial, WhatNeverEndsIsEndedByItsTimeOnACore) {
+  const Stand stand("echo begin 0 100\nwhile :; do :; done");
+  const ConvolutionTrial trial = try_convolutions(std::vector{kShape}, 1);
+  EXPECT_THAT(trial.faults, ElementsAre(is(Pass::forward, "never ended"), is(Pass::input_gradient, "never ended"),
+                                        is(Pass::weight_gradient, "never ended")));
+  EXPECT_EQ(trial.untried, "");
+}
+
+TEST(ConvolutionTrial, ACrashIsAFaultOfItsPassAndTheRestIsTriedAfterIt) {
+  const Stand stand(
+      "if mkdir once; then echo begin 0 5000; echo right 0; echo begin 1 5000; kill -SEGV $$; fi\n"
+      "for unit in 0 1 2; do echo begin $unit 5000; echo right $unit; done");
+  const ConvolutionTrial trial = try_convolutions(std::vector{kShape}, 1);
+  std::filesystem::remove("once");
+  EXPECT_THAT(trial.faults, ElementsAre(is(Pass::input_gradient, "crashed, ended by signal 11")));
+  EXPECT_EQ(trial.tried, 1);
+  EXPECT_EQ(trial.untried, "") << "the weight gradient, and of the other layout all but the input's gradient";
+}
+
+TEST(ConvolutionTrial, WhatCanNotBeTriedIsNoFault) {
+  for (const auto& [script, why] : std::vector<std::pair<std::string, std::string>>{
+           {"exit 3", "exit status 3"},
+           {"kill -KILL $$", "signal 9"},
+           {"echo what is this", "said \"what is this\""},
+           {"echo begin 4 5000", "said \"begin 4 5000\""},
+           {"for unit in 0 1 2 3 4 5; do echo untried $unit out of memory; done", "out of memory"}}) {
+    const Stand stand(script);
+    const ConvolutionTrial trial = try_convolutions(std::vector{kShape}, 1);
+    EXPECT_THAT(trial.faults, testing::IsEmpty()) << script;
+    EXPECT_EQ(trial.tried, 0) << script;
+    EXPECT_THAT(trial.untried, HasSubstr(why));
+  }
+  ::setenv("MILLRACE_CONVOLUTIONS_CHILD", "/nowhere", 1);
+  EXPECT_THAT(try_convolutions(std::vector{kShape}, 1).untried, HasSubstr("No such file"));
+  ::unsetenv("MILLRACE_CONVOLUTIONS_CHILD");
+}
+
+TEST(ConvolutionTrial, AStepsConvolutionsAreSeenOnceEach) {
+  const at::Tensor input = at::ones({2, 3, 8, 8}), weight = at::ones({4, 3, 3, 3});
+  const auto call = [&] { (void)at::convolution(input, weight, {}, {1}, {1}, {1}, false, {0}, 1); };
+  const std::vector<ConvolutionShape> seen = convolutions_of([&] {
+    call();
+    call();
+  });
+  EXPECT_THAT(seen, ElementsAre(kShape)) << "one value for all directions is that value for each";
+  EXPECT_EQ(to_text(seen.front()), "[2, 3, 8, 8] x [4, 3, 3, 3], padding [1, 1]");
+  EXPECT_EQ(convolution_shape_in(to_json(kShape)), kShape);
+}
+
+TEST(Guard, WhatATrialFoundIsComputedInFp32WithAnyNumberOfSamples) {
+  const ConvolutionGuardForTest guard(below());
+  guard_also({{kShape, Pass::forward, "wrong"}});
+  const auto call = [](std::int64_t samples, at::ScalarType type, std::int64_t width) {
+    return at::convolution(at::ones({samples, 3, 8, width}, type), at::ones({4, 3, 3, 3}, type), {}, {1}, {1}, {1}, false, {0},
+                           1);
+  };
+  EXPECT_EQ(call(2, at::kBFloat16, 8).scalar_type(), at::kBFloat16);
+  EXPECT_EQ(guard.times("found here"), 1);
+  (void)call(1, at::kBFloat16, 8);
+  EXPECT_EQ(guard.times("found here"), 2);
+  (void)call(2, at::kFloat, 8);
+  (void)call(2, at::kBFloat16, 9);
+  EXPECT_EQ(guard.times("found here"), 2) << "neither fp32 nor another shape";
+}
+
+}  // namespace
+}  // namespace millrace::device
