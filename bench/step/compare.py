@@ -2,10 +2,10 @@
 
     tools/python-peer bench/step/compare.py build/release/millrace [--rounds 9] [--steps 3] [--dropout 0.1 0] [--cpu avx2] [--json FILE]
 
-For fp32 and bf16 and each dropout, three programs stay alive (ours, Python eager, Python torch.compile with a cold cache) and take
-turns: a round is a few steps of each, a figure the median of the rounds' ratios with its 95 % interval. The bar is against the
-faster of the two Python ways. Exits 1 when a bar is missed. The first step counts from process start, less one step, in
-fresh processes without others beside them.
+For fp32 and bf16 and each dropout, the programs stay alive (ours; Python eager and torch.compile with a cold cache, each with glibc's
+malloc as it is and "kept", keeping what is freed; with --jax PYTHON_WITH_JAX also JAX) and take turns: a round is a few steps of
+each, a figure the median of the rounds' ratios with its 95 % interval. The bar is against the fastest of the others. Exits 1 when a
+bar is missed. The first step counts from process start, less one step, in fresh processes without others beside them.
 """
 
 import argparse
@@ -22,7 +22,8 @@ BARS = {("fp32", True): 0.75, ("bf16", True): 0.60, ("fp32", False): 1.0, ("bf16
 FIRST_STEP_BAR_S = 0.6
 # --cpu: what MILLRACE_CPU sets for the libraries (src/millrace/base/instructions.h), so that both sides run the same instructions.
 CPU = {"portable": ("default", "SSE41", "SSE4_2"), "avx2": ("avx2", "AVX2", "AVX2"), "avx512": ("avx512", "AVX512_CORE", "AVX512"),
-       "avx512_bf16": ("avx512", "AVX512_CORE_BF16", "AVX512")}
+       "avx512_bf16": ("avx512", "AVX512_CORE_BF16", "AVX512"), "amx": ("avx512", "AVX512_CORE_AMX", "AVX512")}
+KEPT = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 34), "MALLOC_TOP_PAD_": str(1 << 26)}
 CPU_HELP = "the instruction set of both sides (default: the best of each library); MILLRACE_CPU"
 
 
@@ -64,10 +65,29 @@ def ours(options, dtype, dropout):
                     str(options.threads), "--warmup", "1", "--steps", str(options.steps), "--rounds", "stdin", "--json", *overrides])
 
 
-def peer(options, mode, dtype, dropout, cache):
-    environment = dict(os.environ, TORCHINDUCTOR_CACHE_DIR=cache)
+def peer(options, mode, dtype, dropout, cache, kept=False):
+    environment = dict(os.environ, TORCHINDUCTOR_CACHE_DIR=cache, **(KEPT if kept else {}))
     return Program([sys.executable, str(HERE / "gpt_step_peer.py"), "--mode", mode, "--dtype", dtype, "--dropout", str(dropout),
                     "--threads", str(options.threads), "--steps", str(options.steps)], environment)
+
+
+def jax_peer(options, dtype, dropout):
+    return Program([options.jax, str(HERE / "gpt_step_jax.py"), "--dtype", dtype, "--dropout", str(dropout), "--threads",
+                    str(options.threads), "--steps", str(options.steps)])
+
+
+def rivals(options, dtype, dropout, cache):
+    """The other programs, each after its first step, and the seconds to that step of those that compile."""
+    programs, first = {}, {}
+    for mode in ["eager", "compile"] if options.compile else ["eager"]:
+        for kept in (False, True):
+            name = mode + (", kept" if kept else "")
+            programs[name] = peer(options, mode, dtype, dropout, cache, kept)
+            first[name] = programs[name].read()["first_step_s_since_process_start"]
+    if options.jax:
+        programs["jax"] = jax_peer(options, dtype, dropout)
+        first["jax"] = programs["jax"].read()["first_step_s_since_process_start"]
+    return programs, {name: first[name] for name in ("compile", "jax") if name in first}
 
 
 def interval(ratios):
@@ -94,11 +114,8 @@ def first_steps(options, dtype, dropout, cache):
 def measure(options, dtype, dropout):
     with tempfile.TemporaryDirectory() as cache:
         first = first_steps(options, dtype, dropout, cache)
-        programs = {"eager": peer(options, "eager", dtype, dropout, cache)}
-        programs["eager"].read()
-        if options.compile:
-            programs["compile"] = peer(options, "compile", dtype, dropout, cache)
-            first["compile"] = programs["compile"].read()["first_step_s_since_process_start"]
+        programs, compiling = rivals(options, dtype, dropout, cache)
+        first.update(compiling)
         programs["ours"] = ours(options, dtype, dropout)
         for program in programs.values():
             program.round()
@@ -118,15 +135,11 @@ def measure(options, dtype, dropout):
 
 
 def print_table(results):
-    print(f"{'dtype':6}{'dropout':>8}{'ours ms':>10}{'eager ms':>10}{'compile ms':>12}{'ratio':>8}{'95 %':>16}{'bar':>7}"
-          f"{'first step less one, s: ours':>31}{'eager':>8}{'compile':>9}")
     for r in results:
-        cell = lambda values, name, form: format(values[name], form) if name in values else "-"
         low, high = r["interval"]
-        print(f"{r['dtype']:6}{r['dropout']:8g}{r['step_ms']['ours']:10.1f}{r['step_ms']['eager']:10.1f}"
-              f"{cell(r['step_ms'], 'compile', '.1f'):>12}{r['ratio']:8.3f}{f'{low:.3f}..{high:.3f}':>16}{r['bar']:7.2f}"
-              f"{r['first_step_less_one_s']['ours']:31.2f}{r['first_step_less_one_s']['eager']:8.2f}"
-              f"{cell(r['first_step_less_one_s'], 'compile', '.2f'):>9}")
+        print(f"{r['dtype']} dropout {r['dropout']:g}: " + ", ".join(f"{name} {ms:.1f} ms" for name, ms in r["step_ms"].items()))
+        print(f"  ours / {r['rival']}: {r['ratio']:.3f} ({low:.3f}..{high:.3f}), bar {r['bar']:.2f}; first step less one: "
+              + ", ".join(f"{name} {seconds:.2f} s" for name, seconds in r["first_step_less_one_s"].items()))
 
 
 def main():
@@ -140,6 +153,7 @@ def main():
     parser.add_argument("--dropout", nargs="+", type=float, default=[0.1, 0.0])
     parser.add_argument("--dropout-keys", nargs="+", default=["model_dropout"])
     parser.add_argument("--no-compile", dest="compile", action="store_false", help="leave torch.compile out")
+    parser.add_argument("--jax", metavar="PYTHON", help="a Python with bench/step/requirements-jax.txt: JAX takes turns too")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--cpu", choices=CPU, help=CPU_HELP)
     options = parser.parse_args()

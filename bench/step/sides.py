@@ -7,10 +7,9 @@ import sys
 from pathlib import Path
 from statistics import median
 
-from compare import CPU, CPU_HELP, Program, lower_instructions
+from compare import CPU, CPU_HELP, KEPT, Program, lower_instructions
 
 HERE = Path(__file__).resolve().parent
-KEPT = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 34), "MALLOC_TOP_PAD_": str(1 << 26)}
 
 
 class Sides:

@@ -1,6 +1,8 @@
 #include "millrace/base/instructions.h"
 
+#include <cpuid.h>
 #include <strings.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,7 +17,17 @@ namespace millrace {
 namespace {
 
 constexpr const char* kVariable = "MILLRACE_CPU";
-constexpr std::array<std::string_view, 4> kNames{"portable", "avx2", "avx512", "avx512_bf16"};
+constexpr std::array<std::string_view, 5> kNames{"portable", "avx2", "avx512", "avx512_bf16", "amx"};
+
+// AMX_BF16 and AMX_TILE, and the kernel's leave to use the tiles' registers, which it gives to a process that asks (Linux 5.16).
+bool may_use_tiles() noexcept {
+  constexpr unsigned kTileBf16 = 1U << 22U, kTile = 1U << 24U;
+  constexpr int kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d & kTileBf16) == 0 || (d & kTile) == 0) return false;
+  static const bool may = ::syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+  return may;
+}
 
 std::string asked() {
   const char* const word = std::getenv(kVariable);
@@ -62,7 +74,8 @@ InstructionSet hardware_instructions() noexcept {
       !__builtin_cpu_supports("avx512vl")) {
     return InstructionSet::avx2;
   }
-  return __builtin_cpu_supports("avx512bf16") ? InstructionSet::avx512_bf16 : InstructionSet::avx512;
+  if (!__builtin_cpu_supports("avx512bf16")) return InstructionSet::avx512;
+  return may_use_tiles() ? InstructionSet::amx : InstructionSet::avx512_bf16;
 }
 
 InstructionSet instructions() noexcept {

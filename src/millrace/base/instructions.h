@@ -14,11 +14,12 @@
 
 namespace millrace {
 
-// Each holds those before it. avx2 is AVX2 with FMA; avx512 is AVX512F, BW, DQ and VL; avx512_bf16 leaves AMX out.
-enum class InstructionSet : std::uint8_t { portable, avx2, avx512, avx512_bf16 };
+// Each holds those before it. avx2 is AVX2 with FMA; avx512 is AVX512F, BW, DQ and VL; amx is AMX_TILE and AMX_BF16.
+enum class InstructionSet : std::uint8_t { portable, avx2, avx512, avx512_bf16, amx };
 
 [[nodiscard]] std::string_view name_of(InstructionSet set) noexcept;
-[[nodiscard]] InstructionSet hardware_instructions() noexcept;  // the best of this CPU
+// The best of this CPU; amx where the system lets this process use the matrix unit: the first call asks for it.
+[[nodiscard]] InstructionSet hardware_instructions() noexcept;
 
 // What this process uses. Any thread.
 [[nodiscard]] InstructionSet instructions() noexcept;
@@ -31,16 +32,16 @@ enum class InstructionSet : std::uint8_t { portable, avx2, avx512, avx512_bf16 }
 // A library's variable and the words for sets up to the best of ours, lowest first.
 struct LibraryWords {
   const char* variable;
-  std::string_view words[8];
-  std::string_view of_set[4];  // by InstructionSet
+  std::string_view words[9];
+  std::string_view of_set[5];  // by InstructionSet
 };
 // What the variable has to be for this set; `now` when that is no higher already.
 [[nodiscard]] std::string_view library_word(const LibraryWords& library, InstructionSet set, std::string_view now) noexcept;
 inline constexpr LibraryWords kLibraryWords[] = {
-    {"ATEN_CPU_CAPABILITY", {"default", "avx2", "avx512"}, {"default", "avx2", "avx512", "avx512"}},
+    {"ATEN_CPU_CAPABILITY", {"default", "avx2", "avx512"}, {"default", "avx2", "avx512", "avx512", "avx512"}},
     {"ONEDNN_MAX_CPU_ISA",
-     {"SSE41", "AVX", "AVX2", "AVX2_VNNI", "AVX2_VNNI_2", "AVX512_CORE", "AVX512_CORE_VNNI", "AVX512_CORE_BF16"},
-     {"SSE41", "AVX2", "AVX512_CORE", "AVX512_CORE_BF16"}},
-    {"MKL_ENABLE_INSTRUCTIONS", {"SSE4_2", "AVX", "AVX2", "AVX512"}, {"SSE4_2", "AVX2", "AVX512", "AVX512"}}};
+     {"SSE41", "AVX", "AVX2", "AVX2_VNNI", "AVX2_VNNI_2", "AVX512_CORE", "AVX512_CORE_VNNI", "AVX512_CORE_BF16", "AVX512_CORE_AMX"},
+     {"SSE41", "AVX2", "AVX512_CORE", "AVX512_CORE_BF16", "AVX512_CORE_AMX"}},
+    {"MKL_ENABLE_INSTRUCTIONS", {"SSE4_2", "AVX", "AVX2", "AVX512"}, {"SSE4_2", "AVX2", "AVX512", "AVX512", "AVX512"}}};
 
 }  // namespace millrace

@@ -19,9 +19,9 @@ std::string refusal(const std::string& word, InstructionSet has) {
 }
 
 TEST(Instructions, AWordNamesASetThatTheCpuHas) {
-  for (const InstructionSet set :
-       {InstructionSet::portable, InstructionSet::avx2, InstructionSet::avx512, InstructionSet::avx512_bf16}) {
-    EXPECT_EQ(read_instructions(std::string(name_of(set)), InstructionSet::avx512_bf16), set);
+  for (const InstructionSet set : {InstructionSet::portable, InstructionSet::avx2, InstructionSet::avx512,
+                                   InstructionSet::avx512_bf16, InstructionSet::amx}) {
+    EXPECT_EQ(read_instructions(std::string(name_of(set)), InstructionSet::amx), set);
     EXPECT_EQ(read_instructions(std::string(name_of(set)), set), set);
   }
 }
@@ -59,6 +59,8 @@ TEST(Instructions, LibrariesAreLoweredAndNeverRaised) {
   EXPECT_EQ(library_word(onednn, InstructionSet::avx2, "AVX512_CORE_AMX"), "AVX2");
   EXPECT_EQ(library_word(onednn, InstructionSet::avx512, "ALL"), "AVX512_CORE");
   EXPECT_EQ(library_word(onednn, InstructionSet::avx512_bf16, "AVX512_CORE_VNNI"), "AVX512_CORE_VNNI");
+  EXPECT_EQ(library_word(onednn, InstructionSet::avx512_bf16, "AVX512_CORE_AMX"), "AVX512_CORE_BF16");
+  EXPECT_EQ(library_word(onednn, InstructionSet::amx, ""), "AVX512_CORE_AMX");
   EXPECT_EQ(library_word(mkl, InstructionSet::avx2, "SSE4_2"), "SSE4_2");
   EXPECT_EQ(library_word(mkl, InstructionSet::avx2, "AVX512_E4"), "AVX2");
 }

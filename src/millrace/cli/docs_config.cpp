@@ -33,7 +33,7 @@ int run(const Invocation& call) {
       "(`--optim.learning_rate=1e-3`). Flags win over the environment, the environment over files, files over the preset,\n"
       "the preset over the config of the run that `--run` names. A `path` in a file is looked for beside that file, then in the\n"
       "current folder; elsewhere it is one of the current folder.\n\n"
-      "`MILLRACE_CPU=portable`, `avx2`, `avx512` or `avx512_bf16` in the environment is no key: every Millrace program, also "
+      "`MILLRACE_CPU=portable`, `avx2`, `avx512`, `avx512_bf16` or `amx` in the environment is no key: every Millrace program, also "
       "one\n"
       "of your own, then uses no later instructions of the CPU than these, in its own kernels, in ATen, in oneDNN (no AMX "
       "either)\n"

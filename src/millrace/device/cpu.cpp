@@ -54,7 +54,7 @@ Cpu read_cpu() {
   cpu.avx2 = flags.contains("avx2") && set >= InstructionSet::avx2;
   cpu.avx512 = flags.contains("avx512f") && set >= InstructionSet::avx512;
   cpu.avx512_bf16 = flags.contains("avx512_bf16") && set >= InstructionSet::avx512_bf16;
-  cpu.amx_bf16 = flags.contains("amx_bf16") && asked_instructions().empty();  // no word of MILLRACE_CPU holds it
+  cpu.amx_bf16 = flags.contains("amx_bf16") && set >= InstructionSet::amx;
   cpu.capability = at::get_cpu_capability();
   return cpu;
 }

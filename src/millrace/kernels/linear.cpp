@@ -106,7 +106,8 @@ WeightGradients weight_gradients(const at::Tensor& dy, const at::Tensor& x, bool
   const std::array shape{dy.size(1), dy.size(0), x.size(1)};
   const bool has_ours = !fp32 || dy.size(1) >= kProductRows;
   sums.weight = has_ours ? by_the_way_of(Operation::weight_gradient, dy.scalar_type(), shape, ours, library) : library();
-  if (wants_bias && !sums.bias.defined()) sums.bias = dy.sum(0, /*keepdim=*/false, at::kFloat);
+  // ATen adds bf16 up in fp32; asked for an fp32 result it makes an fp32 copy of the whole operand first.
+  if (wants_bias && !sums.bias.defined()) sums.bias = dy.sum(0).to(at::kFloat);
   return sums;
 }
 

@@ -12,10 +12,11 @@ namespace millrace::kernels {
 namespace {
 
 // As the instruction sets are ordered.
-constexpr std::size_t kTables = 4;
+constexpr std::size_t kTables = 5;
 const std::array<const detail::Table*, kTables>& all_tables() noexcept {
   static const std::array<const detail::Table*, kTables> all{&detail::portable_table(), &detail::avx2_table(),
-                                                             &detail::avx512_table(), &detail::avx512_bf16_table()};
+                                                             &detail::avx512_table(), &detail::avx512_bf16_table(),
+                                                             &detail::amx_table()};
   return all;
 }
 

@@ -1,9 +1,9 @@
-// Causal attention with dropout, one (batch, head) at a time: four query rows against all keys up to them, so that scores stay in
-// the first cache level and nothing of size T * T is written. Any T and head size: operands are packed into zero-padded scratch.
+// Causal attention with dropout, one (batch, head) at a time: a strip of query rows (four; sixteen on a matrix unit) against all keys
+// up to them, so that scores stay in the first cache level and nothing of size T * T is written. Any T and head size: operands are packed into zero-padded scratch.
 #pragma once
 
 #include "millrace/kernels/detail/elementwise.inl"
-#include "millrace/kernels/detail/tile.inl"
+#include "millrace/kernels/detail/tiles.inl"
 
 namespace {
 
@@ -18,14 +18,22 @@ inline AttentionShape attention_shape(const Attention& a) {
   return {a.rows, round_up(a.rows, 64), a.head_size, width, words, round_up(words, 16)};
 }
 
+template <class T>
+inline constexpr std::int64_t kStrip = kOnTiles<T> ? 16 : 4;  // query rows at a time
+// What a product on tiles sums over are whole tiles: 32 bf16 neighbours. Columns are then computed, and masked, up to there.
+template <class T>
+inline constexpr std::int64_t kWholeColumns = kOnTiles<T> ? 32 : 16;
+template <class T>
+inline constexpr std::int64_t kWholeRows = kOnTiles<T> ? 32 : 4;
+
 inline constexpr std::int64_t kQueryBlock = 128;  // rows of the backward pass whose weights are kept at once
 
 struct AttentionScratch {
   std::uint32_t *q_rows, *g_rows, *k_rows, *v_rows;      // [padded_rows][row_words]: A operands
   std::uint32_t *k_columns, *v_columns;                  // [row_words][padded_rows]: transposed
   std::uint32_t *q_pairs, *g_pairs, *k_pairs, *v_pairs;  // [padded_rows / per word][width]: B operands along the rows
-  float *scores, *weight_gradients;                      // [4][padded_rows]
-  std::uint32_t *weights, *score_gradients;              // [4][padded_rows] in T
+  float *scores, *weight_gradients;                      // [kStrip][padded_rows]
+  std::uint32_t *weights, *score_gradients;              // [kStrip][padded_rows] in T
   std::uint32_t *block_weights, *block_gradients;        // [kQueryBlock / per word][padded_rows]
   float *k_gradient, *v_gradient;                        // [padded_rows][width]
   std::uint8_t* bits;
@@ -44,7 +52,7 @@ AttentionScratch attention_scratch_of(const Attention& a, bool backward, void* m
   const auto take = [&](std::int64_t bytes, auto&... pointers) { (take_one(pointers, bytes), ...); };
   const std::int64_t packed = 4 * s.padded_rows * s.row_words;
   const std::int64_t paired = 4 * s.padded_rows / kPerWord<T> * s.width;
-  const std::int64_t strip = 4 * 4 * s.padded_rows;
+  const std::int64_t strip = 4 * kStrip<T> * s.padded_rows;
   const std::int64_t block = 4 * kQueryBlock / kPerWord<T> * s.padded_rows;
   take(packed, out.q_rows, out.k_rows, out.v_rows, out.k_columns);
   take(strip, out.scores, out.weights);
@@ -103,10 +111,12 @@ const std::uint32_t* pack_pairs(const AttentionShape& s, const std::uint32_t* ro
   }
 }
 
-// out (4 x columns) = four packed rows times the transposed operand.
+// out (a strip x columns) = packed rows times the transposed operand.
 template <class T>
 inline void strip_product(const AttentionShape& s, const std::uint32_t* rows, const std::uint32_t* transposed,
                           std::int64_t columns, float* out) {
+  if constexpr (kOnTiles<T>)
+    return tiles_product<false>(s.row_words, rows, s.row_words, transposed, s.padded_rows, columns, out, s.padded_rows);
   for (std::int64_t p = 0; p < columns; p += kTileColumns) {
     with_vectors(columns - p, [&](auto vectors) {
       constexpr int kVectors = decltype(vectors)::value;
@@ -120,10 +130,27 @@ inline void strip_product(const AttentionShape& s, const std::uint32_t* rows, co
   }
 }
 
-// Four rows of `out` (at most `rows` of them exist) = strip (4 x keys, in T) times pairs.
+// The same on tiles, which leave fp32 sums: 64 columns at a time.
+template <class T>
+inline void tiled_strip_times_pairs(const AttentionShape& s, const std::uint32_t* strip, std::int64_t keys,
+                                    const std::uint32_t* pairs, T* out, std::int64_t stride, std::int64_t rows) {
+  alignas(64) float sums[16 * 64];
+  for (std::int64_t p = 0; p < s.width; p += 64) {
+    const std::int64_t columns = s.width - p < 64 ? s.width - p : 64;
+    tiles_product<false>(keys / 2, strip, s.padded_rows / 2, pairs + p, s.width, columns, sums, 64);
+    for (std::int64_t i = 0; i < 16 && i < rows; ++i) {
+      for (std::int64_t j = 0; j < columns && p + j < s.size; j += 16)
+        store_some(out + i * stride + p + j, load(sums + 64 * i + j), s.size - p - j);
+    }
+  }
+}
+
+// A strip's rows of `out` (at most `rows` of them exist) = strip (x keys, in T) times pairs.
 template <class T>
 inline void strip_times_pairs(const AttentionShape& s, const std::uint32_t* strip, std::int64_t keys, const std::uint32_t* pairs,
                               T* out, std::int64_t stride, std::int64_t rows) {
+  if constexpr (kOnTiles<T>)
+    return tiled_strip_times_pairs(s, strip, round_up(keys, kWholeColumns<T>), pairs, out, stride, rows);
   for (std::int64_t p = 0; p < s.width; p += kTileColumns) {
     with_vectors(s.width - p, [&](auto vectors) {
       constexpr int kVectors = decltype(vectors)::value;
@@ -177,16 +204,16 @@ void attention_forward_of(const Attention& a, std::int64_t first, std::int64_t l
     pack_columns(s, m.k_rows, m.k_columns);
     const std::uint32_t* v_pairs = pack_pairs<T>(s, m.v_rows, m.v_pairs);
     T* out = head_of<T>(a.out, batch, head);
-    for (std::int64_t t = 0; t < s.rows; t += 4) {
-      const std::int64_t columns = round_up(t + 4, 16);
+    for (std::int64_t t = 0; t < s.rows; t += kStrip<T>) {
+      const std::int64_t columns = round_up(t + kStrip<T>, kWholeColumns<T>);
       strip_product<T>(s, m.q_rows + t * s.row_words, m.k_columns, columns, m.scores);
-      for (std::int64_t i = 0; i < 4; ++i) {
+      for (std::int64_t i = 0; i < kStrip<T>; ++i) {
         const std::int64_t row = t + i < s.rows ? t + i : s.rows - 1;  // rows past the end repeat the last and are not stored
         const RowBits keep = row_bits(a.keep, (item * s.rows + row) * s.rows, row + 1, m.bits);
         const float log_sum = softmax_row(a, m.scores + i * s.padded_rows, columns, row + 1, keep, weights + i * s.padded_rows);
         a.log_sums[item * s.rows + row] = t + i < s.rows ? log_sum : a.log_sums[item * s.rows + row];
       }
-      strip_times_pairs(s, m.weights, t + 4, v_pairs, out + t * a.out.row_stride, a.out.row_stride, s.rows - t);
+      strip_times_pairs(s, m.weights, t + kStrip<T>, v_pairs, out + t * a.out.row_stride, a.out.row_stride, s.rows - t);
     }
   }
 }
@@ -207,11 +234,11 @@ inline void backward_row(const Attention& a, const float* scores, const float* w
   }
 }
 
-// Four rows of strips -> word rows of the block, so that the block can be the transposed operand.
+// The rows of a strip -> word rows of the block, so that the block can be the transposed operand.
 template <class T>
 inline void store_block_rows(const AttentionShape& s, const std::uint32_t* strip, std::int64_t columns, std::uint32_t* block) {
   const auto* rows = reinterpret_cast<const T*>(strip);
-  for (std::int64_t i = 0; i < 4; i += kPerWord<T>) {
+  for (std::int64_t i = 0; i < kStrip<T>; i += kPerWord<T>) {
     std::uint32_t* out = block + i / kPerWord<T> * s.padded_rows;
     for (std::int64_t j = 0; j < columns; j += 16) {
       if constexpr (sizeof(T) == 4) {
@@ -223,11 +250,29 @@ inline void store_block_rows(const AttentionShape& s, const std::uint32_t* strip
   }
 }
 
-// accumulated (4 keys from `key` on) += block^T pairs, over the block's query rows that see them; begins at zero for keys that no
-// earlier block saw.
+// The same for 16 keys on tiles. Query rows before the keys that share a tile with them have weight zero there.
+inline void add_tiled_key_gradients(const AttentionShape& s, const std::uint32_t* block, const std::uint32_t* pairs,
+                                    std::int64_t key, std::int64_t block_begin, std::int64_t block_end, float* accumulated) {
+  const std::int64_t seen = key / 32 * 32;
+  const std::int64_t begin = seen > block_begin ? seen : block_begin;
+  const std::int64_t words = (block_end - begin) / 2;
+  alignas(64) std::uint32_t rows[16 * kQueryBlock / 2];  // the block's words of these keys, a row for each
+  const std::uint32_t* a = block + (begin - block_begin) / 2 * s.padded_rows + key;
+  for (std::int64_t k = 0; k < words; k += 16) transpose(a + k * s.padded_rows, s.padded_rows, rows + k, kQueryBlock / 2);
+  const std::uint32_t* b = pairs + begin / 2 * s.width;
+  float* to = accumulated + key * s.width;
+  if (key < block_begin)
+    tiles_product<true>(words, rows, kQueryBlock / 2, b, s.width, s.width, to, s.width);
+  else
+    tiles_product<false>(words, rows, kQueryBlock / 2, b, s.width, s.width, to, s.width);
+}
+
+// accumulated (as many keys as a strip has rows, from `key` on) += block^T pairs, over the block's query rows that see them; begins
+// at zero for keys that no earlier block saw.
 template <class T>
 inline void add_key_gradients(const AttentionShape& s, const std::uint32_t* block, const std::uint32_t* pairs, std::int64_t key,
                               std::int64_t block_begin, std::int64_t block_end, float* accumulated) {
+  if constexpr (kOnTiles<T>) return add_tiled_key_gradients(s, block, pairs, key, block_begin, block_end, accumulated);
   const std::int64_t begin = key > block_begin ? key : block_begin;
   const std::uint32_t* a = block + (begin - block_begin) / kPerWord<T> * s.padded_rows + key;
   const std::uint32_t* b = pairs + begin / kPerWord<T> * s.width;
@@ -259,7 +304,7 @@ struct Pairs {
   const std::uint32_t *q, *g, *k;
 };
 
-// The four query rows from t on: gradients of their scores into the block, and their part of the query gradient.
+// The strip of query rows from t on: gradients of their scores into the block, and their part of the query gradient.
 template <class T>
 void backward_strip(const Attention& a, const AttentionShape& s, const AttentionScratch& m, const Pairs& pairs, std::int64_t item,
                     std::int64_t t, std::int64_t block_begin) {
@@ -267,10 +312,10 @@ void backward_strip(const Attention& a, const AttentionShape& s, const Attention
   const std::int64_t head = item % a.heads;
   const T* out = head_of<T>(a.out, batch, head);
   const T* gradient = head_of<T>(a.out_gradient, batch, head);
-  const std::int64_t columns = round_up(t + 4, 16);
+  const std::int64_t columns = round_up(t + kStrip<T>, kWholeColumns<T>);
   strip_product<T>(s, m.q_rows + t * s.row_words, m.k_columns, columns, m.scores);
   strip_product<T>(s, m.g_rows + t * s.row_words, m.v_columns, columns, m.weight_gradients);
-  for (std::int64_t i = 0; i < 4; ++i) {
+  for (std::int64_t i = 0; i < kStrip<T>; ++i) {
     const std::int64_t at = i * s.padded_rows;
     T* weights = reinterpret_cast<T*>(m.weights) + at;
     T* score_gradients = reinterpret_cast<T*>(m.score_gradients) + at;
@@ -292,7 +337,7 @@ void backward_strip(const Attention& a, const AttentionShape& s, const Attention
   const std::int64_t word_row = (t - block_begin) / kPerWord<T> * s.padded_rows;
   store_block_rows<T>(s, m.weights, columns, m.block_weights + word_row);
   store_block_rows<T>(s, m.score_gradients, columns, m.block_gradients + word_row);
-  strip_times_pairs(s, m.score_gradients, t + 4, pairs.k, head_of<T>(a.q_gradient, batch, head) + t * a.q_gradient.row_stride,
+  strip_times_pairs(s, m.score_gradients, t + kStrip<T>, pairs.k, head_of<T>(a.q_gradient, batch, head) + t * a.q_gradient.row_stride,
                     a.q_gradient.row_stride, s.rows - t);
 }
 
@@ -312,9 +357,9 @@ void attention_backward_of(const Attention& a, std::int64_t first, std::int64_t 
     const Pairs pairs{pack_pairs<T>(s, m.q_rows, m.q_pairs), pack_pairs<T>(s, m.g_rows, m.g_pairs),
                       pack_pairs<T>(s, m.k_rows, m.k_pairs)};
     for (std::int64_t begin = 0; begin < s.rows; begin += kQueryBlock) {
-      const std::int64_t end = begin + kQueryBlock < s.rows ? begin + kQueryBlock : round_up(s.rows, 4);
-      for (std::int64_t t = begin; t < end; t += 4) backward_strip<T>(a, s, m, pairs, item, t, begin);
-      for (std::int64_t key = 0; key < end; key += 4) {
+      const std::int64_t end = begin + kQueryBlock < s.rows ? begin + kQueryBlock : round_up(s.rows, kWholeRows<T>);
+      for (std::int64_t t = begin; t < end; t += kStrip<T>) backward_strip<T>(a, s, m, pairs, item, t, begin);
+      for (std::int64_t key = 0; key < end; key += kStrip<T>) {
         add_key_gradients<T>(s, m.block_gradients, pairs.q, key, begin, end, m.k_gradient);
         add_key_gradients<T>(s, m.block_weights, pairs.g, key, begin, end, m.v_gradient);
       }
@@ -325,9 +370,11 @@ void attention_backward_of(const Attention& a, std::int64_t first, std::int64_t 
 }
 
 void attention_forward(const Attention& a, std::int64_t first, std::int64_t last, void* scratch) {
+  [[maybe_unused]] const TileUnit unit;
   with_type(a.type, [&](auto* x) { attention_forward_of<typename Pointee<decltype(x)>::type>(a, first, last, scratch); });
 }
 void attention_backward(const Attention& a, std::int64_t first, std::int64_t last, void* scratch) {
+  [[maybe_unused]] const TileUnit unit;
   with_type(a.type, [&](auto* x) { attention_backward_of<typename Pointee<decltype(x)>::type>(a, first, last, scratch); });
 }
 

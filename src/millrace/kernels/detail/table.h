@@ -314,5 +314,6 @@ const Table& portable_table() noexcept;
 const Table& avx2_table() noexcept;
 const Table& avx512_table() noexcept;
 const Table& avx512_bf16_table() noexcept;
+const Table& amx_table() noexcept;
 
 }  // namespace millrace::kernels::detail

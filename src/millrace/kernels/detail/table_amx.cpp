@@ -1,0 +1,14 @@
+// The kernels for AVX-512 with AVX512_BF16 and AMX: attention's bf16 products on the matrix unit.
+#include "millrace/kernels/detail/vector_avx512.inl"
+
+// Written in terms of the vectors above.
+#include "millrace/kernels/detail/table.inl"
+
+namespace millrace::kernels::detail {
+
+const Table& amx_table() noexcept {
+  static constexpr Table kTable = make_table("amx");
+  return kTable;
+}
+
+}  // namespace millrace::kernels::detail
