@@ -37,8 +37,13 @@ struct Key {
   auto operator<=>(const Key&) const = default;
 };
 
-using Values = std::map<double, double>;      // by step
-using Named = std::map<std::string, Values>;  // series of a diagram
+using Values = std::map<double, double>;  // by step
+struct Name {
+  std::size_t run = 0;
+  std::string text;
+  auto operator<=>(const Name&) const = default;
+};
+using Named = std::map<Name, Values>;  // series of a diagram
 struct Diagrams {
   std::map<std::string, std::size_t> seen;  // titles, in the order in which they came
   std::map<Key, Named> all;
@@ -57,7 +62,7 @@ std::pair<std::string, std::string> without_objective(const std::string& key) {
 
 class Gathering {
  public:
-  Gathering(Diagrams& to, std::string run) : to_(to), run_(std::move(run)) {}
+  Gathering(Diagrams& to, std::size_t run) : to_(to), run_(run) {}
 
   void add(const std::vector<Json>& lines) {
     for (const Json& line : lines) {
@@ -115,31 +120,44 @@ class Gathering {
   }
 
   void put(const Key& key, const std::string& series, double step, const Json& value) {
-    std::string name = series;
-    if (!run_.empty()) name = name.empty() ? run_ : run_ + " " + name;
-    to_.all[key][name][step] = value.get<double>();
+    to_.all[key][{run_, series}][step] = value.get<double>();
   }
 
   Diagrams& to_;
-  std::string run_;
+  std::size_t run_;
 };
+
+// Each run has a colour, and its series differ by their dashes; those of a run alone by their colours.
+report::Curve curve_of(const std::string& title, const Named& named, std::span<const RunStory> runs) {
+  report::Curve curve{.title = title, .series = {}};
+  std::size_t before = 0;
+  int dash = 0;
+  for (const auto& [name, values] : named) {
+    report::Series series{.name = name.text, .points = {}};
+    if (runs.size() > 1) {
+      dash = !curve.series.empty() && name.run == before ? dash + 1 : 0;
+      before = name.run;
+      series.name = runs[name.run].folder.filename().string() + (name.text.empty() ? "" : " " + name.text);
+      series.colour = static_cast<int>(name.run);
+      series.dash = dash;
+    }
+    for (const auto& [step, value] : values) series.points.push_back({step, value});
+    curve.series.push_back(std::move(series));
+  }
+  return curve;
+}
 
 }  // namespace
 
 std::vector<report::Curve> curves_of(std::span<const RunStory> runs) {
   Diagrams diagrams;
-  for (const RunStory& run : runs) {
-    Gathering gathering(diagrams, runs.size() > 1 ? run.folder.filename().string() : "");
-    for (const auto& process : run.processes) gathering.add(process);
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    Gathering gathering(diagrams, i);
+    for (const auto& process : runs[i].processes) gathering.add(process);
   }
   std::vector<report::Curve> curves;
   for (const auto& [key, named] : diagrams.all) {
-    report::Curve curve{.title = key.title, .series = {}};
-    for (const auto& [name, values] : named) {
-      report::Series series{.name = name, .points = {}};
-      for (const auto& [step, value] : values) series.points.push_back({step, value});
-      curve.series.push_back(std::move(series));
-    }
+    report::Curve curve = curve_of(key.title, named, runs);
     const bool says_something = std::ranges::any_of(curve.series, [](const report::Series& series) {
       return std::ranges::any_of(series.points, [](const report::Point& point) { return point.y != 0; });
     });

@@ -12,9 +12,11 @@ namespace millrace::report {
 namespace {
 
 // The SVG's own units; the page scales it to its column.
-constexpr double kWidth = 400, kHeight = 190, kLeft = 58, kRight = 10, kTop = 8, kBottom = 26;
+constexpr double kWidth = 400, kHeight = 190, kLeft = 58, kRight = 20, kTop = 8, kBottom = 26;
 constexpr double kSpan = 30;
 constexpr std::size_t kColours = 6;
+constexpr std::size_t kDashes = 4;
+constexpr std::size_t kManyPoints = 100;
 
 struct Range {
   double low = std::numeric_limits<double>::infinity(), high = -std::numeric_limits<double>::infinity();
@@ -131,6 +133,38 @@ std::vector<Point> thinned(const std::vector<Point>& points, std::size_t most) {
   return kept;
 }
 
+bool is_noisy(const std::vector<Point>& points) {
+  if (points.size() < kManyPoints) return false;
+  constexpr double kTimes = 8;  // up and down
+  double way = 0, last = 0;
+  Range range;
+  for (const Point& point : points) {
+    if (!is_drawn(point)) continue;
+    if (!range.is_empty()) way += std::abs(point.y - last);
+    last = point.y;
+    range.add(point.y);
+  }
+  return !range.is_empty() && way > kTimes * (range.high - range.low);
+}
+
+std::vector<Point> mean(const std::vector<Point>& points) {
+  std::vector<Point> drawn;
+  for (const Point& point : points) {
+    if (is_drawn(point)) drawn.push_back(point);
+  }
+  constexpr std::size_t kWide = 50;  // of all, to each side
+  const std::size_t count = drawn.size(), each = std::max<std::size_t>(1, count / kManyPoints);
+  const std::size_t wide = std::max<std::size_t>(1, count / kWide);
+  std::vector<Point> means;
+  for (std::size_t i = 0; i < count; i += each) {
+    const std::size_t begin = i < wide ? 0 : i - wide, end = std::min(count, i + wide + 1);
+    double sum = 0;
+    for (std::size_t k = begin; k < end; ++k) sum += drawn[k].y / static_cast<double>(end - begin);
+    means.push_back({drawn[i].x, sum});
+  }
+  return means;
+}
+
 std::vector<double> marks(double low, double high, int count) {
   std::vector<double> all;
   if (!(low < high) || !std::isfinite(high - low) || count < 1) return all;
@@ -158,11 +192,17 @@ bool is_logarithmic(const Curve& curve) {
   return !range.is_empty() && range.low > 0 && range.high > kSpan * range.low;
 }
 
-std::string to_html(const Curve& given) {
+std::size_t points_for(std::size_t series) {
+  constexpr std::size_t kOfAPage = 16'000;  // some forty bytes each
+  return std::clamp(kOfAPage / std::max<std::size_t>(series, 1), kFewestPoints, kMostPoints);
+}
+
+std::string to_html(const Curve& given, std::size_t most_points) {
   Curve curve{.title = given.title, .series = {}};
   Range x, y;
   for (const Series& series : given.series) {
-    Series some{.name = series.name, .points = thinned(series.points)};
+    Series some = series;
+    some.points = thinned(series.points, most_points);
     bool any = false;
     for (const Point& point : some.points) {
       if (!is_drawn(point)) continue;
@@ -178,18 +218,27 @@ std::string to_html(const Curve& given) {
   std::string html = "<figure class=\"curve\" data-curve=\"" +
                      escaped(data_of(curve, logarithmic).dump(-1, ' ', false, Json::error_handler_t::replace)) +
                      "\"><figcaption><b>" + escaped(curve.title) + "</b><span class=\"legend\">";
+  const auto look = [&](std::size_t i) {
+    const Series& series = curve.series[i];
+    const std::size_t colour = series.colour < 0 ? i : static_cast<std::size_t>(series.colour);
+    return "c" + std::to_string(colour % kColours) + " d" + std::to_string(static_cast<std::size_t>(series.dash) % kDashes);
+  };
   for (std::size_t i = 0; i < curve.series.size() && curve.series.size() > 1; ++i)
-    html += "<span><i class=\"c" + std::to_string(i % kColours) + "\"></i>" + escaped(curve.series[i].name) + "</span>";
-  html += "</span></figcaption><svg viewBox=\"0 0 " + fixed(kWidth, 0) + " " + fixed(kHeight, 0) +
+    html += "<span><svg class=\"key\" viewBox=\"0 0 16 4\"><path class=\"" + look(i) + "\" d=\"M0 2L16 2\"/></svg>" +
+            escaped(curve.series[i].name) + "</span>";
+  html += "</span></figcaption><svg class=\"plot\" viewBox=\"0 0 " + fixed(kWidth, 0) + " " + fixed(kHeight, 0) +
           "\" role=\"img\" aria-label=\"" + escaped(curve.title) + "\"><g class=\"axes\">" + plot.axes() + "</g>";
   for (std::size_t i = 0; i < curve.series.size(); ++i) {
-    const std::string colour = "c" + std::to_string(i % kColours);
     const auto& points = curve.series[i].points;
+    const std::string of = "\" data-i=\"" + std::to_string(i) + "\" d=\"";
     if (points.size() == 1) {
-      html += "<circle class=\"" + colour + "\" r=\"3\" cx=\"" + coordinate(plot.px(points[0].x)) + "\" cy=\"" +
+      html += "<circle class=\"" + look(i) + "\" r=\"3\" cx=\"" + coordinate(plot.px(points[0].x)) + "\" cy=\"" +
               coordinate(plot.py(points[0].y)) + "\"/>";
+    } else if (is_noisy(points)) {
+      html += "<path class=\"" + look(i) + " raw" + of + plot.path(points) + "\"/>";
+      html += "<path class=\"" + look(i) + " mean" + of + plot.path(mean(points)) + "\"/>";
     } else {
-      html += "<path class=\"" + colour + "\" d=\"" + plot.path(points) + "\"/>";
+      html += "<path class=\"" + look(i) + of + plot.path(points) + "\"/>";
     }
   }
   return html + "</svg></figure>\n";

@@ -67,6 +67,29 @@ TEST(Curve, HasNoCoordinateThatIsNoNumber) {
   EXPECT_EQ(to_html({"t", {{"a", {{1, kNan}}}}}), "");
 }
 
+TEST(Curve, ABandHasItsMeanOverIt) {
+  std::vector<Point> noise, smooth;
+  for (int i = 0; i < 400; ++i) {
+    noise.push_back({1.0 * i, 5 + (i % 2 == 0 ? 1.0 : -1.0)});
+    smooth.push_back({1.0 * i, 0.1 * i});
+  }
+  EXPECT_TRUE(is_noisy(noise));
+  EXPECT_FALSE(is_noisy(smooth));
+  EXPECT_FALSE(is_noisy({noise.begin(), noise.begin() + 20}));
+  const std::vector<Point> means = mean(noise);
+  EXPECT_EQ(means.size(), 100U);
+  for (const Point& point : means) EXPECT_NEAR(point.y, 5, 0.15);
+  EXPECT_THAT(to_html({"t", {{"a", noise}}}), testing::AllOf(HasSubstr("c0 d0 raw"), HasSubstr("c0 d0 mean")));
+  EXPECT_THAT(to_html({"t", {{"a", smooth}}}), Not(HasSubstr("mean")));
+}
+
+TEST(Curve, RunsHaveAColourEachAndTheirSeriesDashes) {
+  const std::vector<Point> two = {{1, 1}, {2, 2}};
+  const std::string html = to_html({"t", {{"a train", two, 0, 0}, {"a validation", two, 0, 1}, {"b train", two, 1, 0}}});
+  for (const char* look : {"class=\"c0 d0\" data-i=\"0\"", "class=\"c0 d1\" data-i=\"1\"", "class=\"c1 d0\" data-i=\"2\""})
+    EXPECT_THAT(html, HasSubstr(look));
+}
+
 TEST(Curve, EscapesWhatFilesSay) {
   const std::string html = to_html({"</figure><script>", {{"\"'><script>", {{1, 1}, {2, 2}}}, {"\xff", {{1, 1}, {2, 2}}}}});
   EXPECT_THAT(html, Not(HasSubstr("<script>")));

@@ -62,12 +62,20 @@ std::string base64(std::string_view bytes) {
 
 std::string table(const std::vector<std::vector<std::string>>& rows) {
   if (rows.size() < 2) return "";
-  std::string html = "<div class=\"scroll\"><table>";
+  std::vector<bool> numbers;  // of each column
+  for (std::size_t column = 0; column < rows.front().size(); ++column) {
+    numbers.push_back(column > 0 && std::ranges::all_of(rows.begin() + 1, rows.end(), [column](const auto& row) {
+                        return column >= row.size() || row[column].empty() || is_number(row[column]);
+                      }));
+  }
+  const bool words = std::ranges::none_of(numbers, [](bool is) { return is; });
+  std::string html = std::string("<div class=\"scroll\"><table") + (words ? " class=\"words\">" : ">");
   for (std::size_t i = 0; i < rows.size(); ++i) {
     html += i == 0 ? "<thead><tr>" : "<tr>";
-    for (const std::string& cell : rows[i]) {
+    for (std::size_t column = 0; column < rows[i].size(); ++column) {
       const char* tag = i == 0 ? "th" : "td";
-      html += std::string("<") + tag + (i > 0 && is_number(cell) ? " class=\"n\">" : ">") + escaped(cell) + "</" + tag + ">";
+      html += std::string("<") + tag + (column < numbers.size() && numbers[column] ? " class=\"n\">" : ">") +
+              escaped(rows[i][column]) + "</" + tag + ">";
     }
     html += i == 0 ? "</tr></thead><tbody>" : "</tr>";
   }

@@ -12,7 +12,8 @@ namespace millrace::report {
 [[nodiscard]] std::string escaped(std::string_view text);
 [[nodiscard]] std::string base64(std::string_view bytes);
 
-// <table> of escaped cells, the first row its heading; numbers stand to the right.
+// <table> of escaped cells, the first row its heading. A column of numbers stands to the right; a table without one has its rows
+// one cell below the other on a phone.
 [[nodiscard]] std::string table(const std::vector<std::vector<std::string>>& rows);
 struct Part {
   std::string name;

@@ -22,6 +22,14 @@ TEST(Html, Base64OfRfc4648) {
   EXPECT_EQ(base64("\xff\xfe"), "//4=");
 }
 
+TEST(Html, AColumnOfNumbersStandsToTheRight) {
+  const std::string numbers = table({{"block", "seconds"}, {"1", "12.5 s"}, {"2", ""}, {"3", "9 min 1 s"}});
+  EXPECT_THAT(numbers,
+              testing::AllOf(HasSubstr("<th class=\"n\">seconds"), HasSubstr("<td class=\"n\">12.5 s"), HasSubstr("<td>1")));
+  const std::string words = table({{"key", "value"}, {"a", "3"}, {"b", "three"}});
+  EXPECT_THAT(words, testing::AllOf(HasSubstr("class=\"words\""), Not(HasSubstr("class=\"n\""))));
+}
+
 TEST(Html, SharesOfWhatSumsToSomething) {
   EXPECT_EQ(shares({}), "");
   EXPECT_EQ(shares({{"a", 0, "0"}, {"b", -1, "-1"}}), "");

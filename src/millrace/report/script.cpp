@@ -6,12 +6,14 @@ namespace millrace::report::detail {
 // curves stand as they are.
 constinit const std::string_view kScript = R"(
 (()=>{'use strict';
-const W=400,H=190,L=58,R=10,T=8,B=26,tip=document.getElementById('tip'),NS='http://www.w3.org/2000/svg';
+const W=400,H=190,L=58,R=20,T=8,B=26,tip=document.getElementById('tip'),NS='http://www.w3.org/2000/svg';
 const num=v=>v===0?'0':Math.abs(v)>=1e5||Math.abs(v)<1e-3?v.toExponential(2):String(+v.toPrecision(5));
 const marks=(a,b,n)=>{const r=(b-a)/n,p=10**Math.floor(Math.log10(r)),s=[1,2,5,10].map(d=>d*p).find(d=>d>=r),o=[];
  for(let i=Math.ceil(a/s-1e-9);i*s<=b+1e-9*s&&o.length<30;i++)o.push(i*s);return o};
+const mean=q=>{const n=q.length,s=Math.max(1,Math.floor(n/100)),w=Math.max(1,Math.floor(n/50)),o=[];
+ for(let i=0;i<n;i+=s){const t=q.slice(Math.max(0,i-w),i+w+1);o.push([q[i][0],t.reduce((u,v)=>u+v[1],0)/t.length])}return o};
 document.querySelectorAll('figure.curve').forEach(fig=>{
- const data=JSON.parse(fig.dataset.curve),svg=fig.querySelector('svg'),log=data.log,f=v=>log?Math.log10(v):v;
+ const data=JSON.parse(fig.dataset.curve),svg=fig.querySelector('svg.plot'),log=data.log,f=v=>log?Math.log10(v):v;
  const all=data.series.flatMap(s=>s.points);if(!all.length)return;
  let x0=Math.min(...all.map(p=>p[0])),x1=Math.max(...all.map(p=>p[0]));if(x0===x1){x0-=1;x1+=1}
  const full=[x0,x1];let a=x0,b=x1,down=null;
@@ -27,10 +29,9 @@ document.querySelectorAll('figure.curve').forEach(fig=>{
    return o.length>1?o:marks(10**lo,10**hi,4)})():marks(lo,hi,5);
   ym.forEach(m=>{const y=py(m);add('line',{class:'grid',x1:L,x2:W-R,y1:y,y2:y});add('text',{class:'mark',x:L-6,y:y+3.5,'text-anchor':'end'},num(m))});
   marks(a,b,5).forEach(m=>add('text',{class:'mark',x:px(m),y:H-8,'text-anchor':'middle'},num(m)));
-  svg.querySelectorAll('path').forEach((p,i)=>{const s=data.series[+p.dataset.i];
-   p.setAttribute('d',s.points.filter(q=>q[0]>=a&&q[0]<=b).map((q,k)=>(k?'L':'M')+px(q[0]).toFixed(1)+' '+py(q[1]).toFixed(1)).join(''))});
+  svg.querySelectorAll('path').forEach(p=>{let s=seen[+p.dataset.i];if(p.classList.contains('mean'))s=mean(s);
+   p.setAttribute('d',s.map((q,k)=>(k?'L':'M')+px(q[0]).toFixed(1)+' '+py(q[1]).toFixed(1)).join(''))});
   svg.querySelectorAll('circle').forEach(c=>c.remove())};
- let i=0;svg.querySelectorAll('path,circle').forEach(p=>{p.dataset.i=i++});
  svg.addEventListener('pointermove',e=>{
   const x=at(e);if(down!==null){const u=px(Math.max(a,Math.min(down,x))),v=px(Math.min(b,Math.max(down,x)));
    pick.setAttribute('x',u);pick.setAttribute('width',Math.max(0,v-u));pick.setAttribute('visibility','visible')}
