@@ -210,6 +210,25 @@ TEST(Doctor, ASoundRunHasNoFindingAndItsAccountsAddUp) {
   EXPECT_EQ(sound.summary.at("bound_by"), "forward");
 }
 
+TEST(Doctor, BlocksOfTheModelShareOutForwardAndBackward) {
+  const toys::TemporaryFolder folder;
+  Json config = heavy({{"patient.layers", 3}, {"train.max_steps", 40}, {"optim.accumulate", 2}});
+  const Json summary = toys::run(toys::patient(), folder.path(), config).summary;
+  std::vector<std::string> names;
+  double forward = 0, backward = 0;
+  for (const Json& block : summary.at("blocks")) {
+    names.push_back(block["block"]);
+    forward += block["forward"].get<double>();
+    backward += block["backward"].get<double>();
+    EXPECT_GT(block["backward"].get<double>(), 0) << block;
+  }
+  EXPECT_THAT(names, testing::ElementsAre("layer0", "layer1", "layer2", "(outside)"));
+  EXPECT_NEAR(forward, summary["accounts"]["forward"].get<double>(), 1e-9);
+  EXPECT_NEAR(backward, summary["accounts"]["backward"].get<double>(), 1e-9);
+  config["log.doctor"] = false;
+  EXPECT_FALSE(toys::run(toys::patient(), "", config).summary.contains("blocks"));
+}
+
 TEST(Doctor, FindingsAreInTheLogWhenTheyBeginToHold) {
   const toys::TemporaryFolder folder;
   (void)toys::run(toys::patient(), folder.path(),

@@ -98,6 +98,7 @@ std::string without_finding(const Side& slow, const Comparison& figures) {
 
 std::span<const RuleAccounts> rule_accounts() {
   static const std::vector<RuleAccounts> kAll = {{"not_finite", {}},
+                                                 {"spikes", {}},
                                                  {"loss_flat", {}},
                                                  {"gradient_norm", {}},
                                                  {"overfitting", {}},
@@ -115,10 +116,13 @@ std::span<const RuleAccounts> rule_accounts() {
                                                  {"precision_unused", {"forward", "backward"}},
                                                  {"recompute_unneeded", {"backward"}},
                                                  {"rebuilt_tensors", {"forward", "backward", "prepare"}},
+                                                 {"copy_bound", {"copy"}},
                                                  {"host_wait", {"forward", "backward", "optimizer", "metrics"}},
                                                  {"oversubscribed", {"forward", "backward", "optimizer"}},
                                                  {"neighbours", {"others"}},
                                                  {"slowing_down", {"data_wait", "prepare", "forward", "backward"}},
+                                                 {"gpu_idle", {"forward", "backward", "optimizer"}},
+                                                 {"gpu_held_back", {"forward", "backward", "optimizer"}},
                                                  {"unaccounted", {"rest"}}};
   return kAll;
 }

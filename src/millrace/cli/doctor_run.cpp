@@ -18,6 +18,7 @@ Json json_of(const RunStory& story) {
                {"findings", story.findings}};
   for (const doctor::Cause& cause : story.earlier) json["earlier"].push_back(to_json(cause));
   for (const auto& [name, seconds] : story.accounts) json["accounts"][name] = seconds;
+  if (!story.blocks.empty()) json["blocks"] = to_json(story.blocks);
   return json;
 }
 
@@ -53,6 +54,7 @@ void print_text(const RunStory& story) {
   }
   rows.push_back({"time", story.accounts.empty() ? "its log has no accounts: an older run, or none of its log lines was written"
                                                  : human_duration(sum_of(story)) + ": " + shares_text(story.accounts)});
+  if (!story.blocks.empty()) rows.push_back({"blocks", "of forward and backward: " + printable(to_text(story.blocks))});
   print(table(rows));
   if (story.findings.is_null())
     return print("nobody looked for what holds it back: an older run, one that ended too early, or log.doctor=false\n");

@@ -19,7 +19,8 @@ namespace {
 
 using report::escaped;
 
-constexpr std::uint64_t kMostPicture = 400'000, kMostPictures = 1'200'000;  // bytes
+constexpr std::uint64_t kMostPicture = 400'000;                // bytes
+constexpr std::size_t kMostPage = 1'950'000, kFrame = 20'000;  // bytes; of them style and script
 constexpr std::size_t kShownCurves = 12;
 
 std::string text_of(const std::filesystem::path& path, std::uint64_t most) {
@@ -122,10 +123,12 @@ std::string verdict(const RunStory& run, bool named) {
 
 std::string curves_html(std::span<const RunStory> runs) {
   const auto curves = curves_of(runs);
+  std::size_t series = 0;
+  for (const report::Curve& curve : curves) series += curve.series.size();
   std::string first, rest;
   std::size_t drawn = 0;
   for (const report::Curve& curve : curves) {
-    const std::string html = report::to_html(curve);
+    const std::string html = report::to_html(curve, report::points_for(series));
     if (!html.empty()) (drawn++ < kShownCurves ? first : rest) += html;
   }
   if (first.empty()) return "";
@@ -133,7 +136,7 @@ std::string curves_html(std::span<const RunStory> runs) {
                                         : "<details><summary>" + std::to_string(drawn - kShownCurves) +
                                               " more curves</summary><div class=\"grid2\">" + rest + "</div></details>";
   return "<div class=\"grid2\">" + first + "</div>" + more +
-         "<p class=\"note\">By step. Drag to look at a part, double-click for all of it.</p>";
+         "<p class=\"note by-hand\">By step. Drag to look at a part, double-click for all of it.</p>";
 }
 
 std::string time_html(const RunStory& run) {
@@ -146,6 +149,26 @@ std::string time_html(const RunStory& run) {
     std::ranges::stable_sort(parts, std::ranges::greater(), &report::Part::value);
   }
   return report::shares(parts);
+}
+
+// Of both passes, the block that takes most at the top.
+std::string blocks_html(const RunStory& run) {
+  constexpr std::size_t kMost = 16;
+  double all = 0;
+  for (const BlockTime& block : run.blocks) all += block.both();
+  if (!(all > 0)) return "";
+  const std::vector<BlockTime> blocks = longest_first(run.blocks);
+  std::vector<std::vector<std::string>> first = {{"block", "forward", "backward", "of both"}}, rest = first;
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    const BlockTime& block = blocks[i];
+    (i < kMost ? first : rest)
+        .push_back({block.name, human_duration(block.forward), human_duration(block.backward), percent(block.both() / all, 1)});
+  }
+  std::string html = report::table(first);
+  if (rest.size() > 1)
+    html +=
+        "<details><summary>" + std::to_string(rest.size() - 1) + " more blocks</summary>" + report::table(rest) + "</details>";
+  return html;
 }
 
 std::string memory_html(const RunStory& run) {
@@ -178,7 +201,8 @@ std::string plan_html(const RunStory& run) {
   return report::table(rows);
 }
 
-std::string pictures_html(const RunStory& run) {
+// As many as fit into `most` bytes of the page.
+std::string pictures_html(const RunStory& run, std::size_t most) {
   std::error_code error;
   std::vector<std::filesystem::path> files;
   for (std::filesystem::directory_iterator entry(run.folder / run_files::kPictures, error);
@@ -189,15 +213,16 @@ std::string pictures_html(const RunStory& run) {
   }
   std::ranges::sort(files);
   std::string html, left_out;
-  std::uint64_t sum = 0;
+  std::size_t sum = 0;
   for (const auto& file : files) {
     const std::string bytes = text_of(file, kMostPicture);
     const std::string name = file.stem().string();
-    if (bytes.size() < 8 || !std::string_view(bytes).starts_with("\x89PNG") || sum + bytes.size() > kMostPictures) {
+    const std::size_t size = (bytes.size() + 2) / 3 * 4 + 3 * name.size() + 200;
+    if (bytes.size() < 8 || !std::string_view(bytes).starts_with("\x89PNG") || sum + size > most) {
       left_out += (left_out.empty() ? "" : ", ") + name;
       continue;
     }
-    sum += bytes.size();
+    sum += size;
     html += "<figure><figcaption><b>" + escaped(name) + "</b></figcaption><img alt=\"" + escaped(name) +
             "\" src=\"data:image/png;base64," + report::base64(bytes) + "\"></figure>";
   }
@@ -246,29 +271,47 @@ std::string machine_html(const RunStory& run) {
   return report::table(rows);
 }
 
-std::string details_of(const RunStory& run) {
-  return two(time_html(run), "Where the time went", memory_html(run), "What memory held at its peak") +
-         report::section("Pictures of the last validation", pictures_html(run)) + report::section("The plan", plan_html(run)) +
-         report::section("The config", config_html(run)) + report::section("Versions", machine_html(run));
+// What a run has beside its curves, around its pictures, which take the room that all else leaves.
+struct Details {
+  std::string before, after;
+};
+
+Details details_of(const RunStory& run) {
+  return {.before = two(time_html(run), "Where the time went", memory_html(run), "What memory held at its peak") +
+                    report::section("Forward and backward by block of the model", blocks_html(run)),
+          .after = report::section("The plan", plan_html(run)) + report::section("The config", config_html(run)) +
+                   report::section("Versions", machine_html(run))};
+}
+
+std::string title_of(std::span<const RunStory> runs) {
+  if (runs.size() > 1) return std::to_string(runs.size()) + " runs";
+  const RunStory& run = runs.front();
+  return (run.recipe.empty() ? "run" : run.recipe) + (run.preset.empty() ? "" : ", preset " + run.preset);
 }
 
 }  // namespace
 
 std::string report_page(std::span<const RunStory> runs) {
-  const RunStory& first = runs.front();
-  const std::string title =
-      runs.size() == 1 ? (first.recipe.empty() ? "run" : first.recipe) + (first.preset.empty() ? "" : ", preset " + first.preset)
-                       : std::to_string(runs.size()) + " runs";
+  const std::string title = title_of(runs);
   std::string body = "<h1>" + escaped(title) + "</h1>\n<p class=\"sub\">";
   for (std::size_t i = 0; i < runs.size(); ++i) body += (i == 0 ? "" : ", ") + escaped(runs[i].folder.string());
   body += "</p>\n";
   for (const RunStory& run : runs) body += verdict(run, runs.size() > 1);
   body += figures_html(runs);
   body += report::section("Curves", curves_html(runs));
-  if (runs.size() == 1) return report::page(title, body + details_of(first));
+  std::vector<Details> details;
+  std::size_t size = body.size() + kFrame;
   for (const RunStory& run : runs) {
-    body += "<details><summary>" + escaped(run.folder.string()) + ": time, memory, pictures, plan, config</summary>" +
-            details_of(run) + "</details>\n";
+    details.push_back(details_of(run));
+    size += details.back().before.size() + details.back().after.size();
+  }
+  const std::size_t room = size < kMostPage ? (kMostPage - size) / runs.size() : 0;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const std::string html =
+        details[i].before + report::section("Pictures of the last validation", pictures_html(runs[i], room)) + details[i].after;
+    body += runs.size() == 1 ? html
+                             : "<details><summary>" + escaped(runs[i].folder.string()) +
+                                   ": time, memory, pictures, plan, config</summary>" + html + "</details>\n";
   }
   return report::page(title, body);
 }

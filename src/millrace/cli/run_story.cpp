@@ -55,6 +55,16 @@ std::vector<std::pair<std::string, double>> accounts_of(const RunStory& story) {
   return accounts;
 }
 
+std::vector<BlockTime> blocks_of(const RunStory& story) {
+  Json all = story.summary.is_object() ? story.summary.value("blocks", Json()) : Json();
+  if (story.summary.is_null() && !story.processes.empty()) {
+    for (const Json& line : story.processes.back()) {
+      if (text_at(line, "kind") == "blocks") all = line.value("blocks", Json());
+    }
+  }
+  return block_times_of(all);
+}
+
 // What is told of a finding has to be text.
 Json usable(const Json& findings) {
   if (!findings.is_array()) return {};
@@ -112,6 +122,7 @@ RunStory read_story(const std::filesystem::path& folder) {
     if (snapshot::is_ours(Fs::real(), found)) story.saved_step = std::max(story.saved_step.value_or(0), found.step);
   }
   story.accounts = accounts_of(story);
+  story.blocks = blocks_of(story);
   story.findings = findings_of(story);
   return story;
 }

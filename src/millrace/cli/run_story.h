@@ -10,6 +10,7 @@
 
 #include "millrace/base/json.h"
 #include "millrace/doctor/cause.h"
+#include "millrace/train/block_times.h"
 
 namespace millrace::cli {
 
@@ -20,6 +21,7 @@ struct RunStory {
   std::optional<std::int64_t> saved_step;                // of the newest snapshot
   std::vector<doctor::Cause> earlier;                    // of those before, oldest first
   std::vector<std::pair<std::string, double>> accounts;  // seconds of the last process, largest first; empty: an older run
+  std::vector<BlockTime> blocks;                         // of the last process, in the order of the model; empty: not known
   Json findings;                                         // an array; null: nobody looked
   Json summary;                                          // summary.json where the last process wrote it; else null
   std::vector<std::vector<Json>> processes;              // lines of log.jsonl

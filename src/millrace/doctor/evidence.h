@@ -81,10 +81,18 @@ struct LossLine {
 struct Numbers {
   std::vector<LossLine> lines;     // of the latest log lines, oldest first; of the first objective
   std::int64_t skipped = 0;        // steps over the stretch whose gradients were not finite
+  std::int64_t spikes = 0;         // steps over the stretch that were left out since the loss or the gradient jumped
   bool scaled = false;             // half precision with a loss scale, which skips steps to find it
   bool clips = false;              // optim.clip_norm
   std::vector<double> validation;  // losses, oldest first
   bool stops_early = false;        // train.early_stop_patience
+};
+
+// Of the run's GPU, by its driver.
+struct Gpu {
+  double utilisation = 0;              // part of the time in which a kernel ran
+  double mhz = 0, most_mhz = 0;        // 0 = not known
+  std::vector<std::string> held_back;  // why the clock is lower
 };
 
 struct Evidence {
@@ -93,13 +101,15 @@ struct Evidence {
   std::optional<double> others;        // part of it in which other programs had the cores
   int cores = 1;
   bool on_gpu = false;
+  std::optional<Gpu> gpu;
   Input input;
   Often log, snapshot, validation;
   Memory memory;
   Numbers numbers;
   Experiments experiments;
   std::optional<Census> census;
-  std::vector<double> step_ms;  // medians of the run's stretches between log lines, oldest first
+  // Medians of the run's stretches between log lines, oldest first, without the part in which other programs had the cores.
+  std::vector<double> step_ms;
   [[nodiscard]] double share(telemetry::Phase phase) const noexcept { return times.share(phase); }
 };
 

@@ -12,6 +12,7 @@ constexpr std::int64_t kLeastSteps = 10;
 
 constexpr std::array kRules = {
     Rule{"not_finite", "steps are skipped, their gradients are not finite", detail::not_finite},
+    Rule{"spikes", "steps are left out, their loss or gradient jumped", detail::spikes},
     Rule{"loss_flat", "the loss does not move at all", detail::loss_flat},
     Rule{"gradient_norm", "gradients vanish or explode", detail::gradient_norm},
     Rule{"overfitting", "the loss of the validation rises, that of the training falls", detail::overfitting},
@@ -29,10 +30,13 @@ constexpr std::array kRules = {
     Rule{"precision_unused", "half precision is faster and off", detail::precision_unused},
     Rule{"recompute_unneeded", "activations are computed twice, and memory is free", detail::recompute_unneeded},
     Rule{"rebuilt_tensors", "the same tensors are made in every step", detail::rebuilt_tensors},
+    Rule{"copy_bound", "batches take long to the device", detail::copy_bound},
     Rule{"host_wait", "steps wait for values of the GPU", detail::host_wait},
     Rule{"oversubscribed", "more threads than cores", detail::oversubscribed},
     Rule{"neighbours", "other programs have the cores", detail::neighbours},
     Rule{"slowing_down", "steps take longer and longer", detail::slowing_down},
+    Rule{"gpu_idle", "the GPU waits for the host, not for data", detail::gpu_idle},
+    Rule{"gpu_held_back", "the GPU's clock is held down", detail::gpu_held_back},
     Rule{"unaccounted", "time that no account explains", detail::unaccounted},
 };
 

@@ -9,6 +9,7 @@ namespace {
 
 constexpr double kSkips = 0.01;           // of the steps
 constexpr double kSkipsWithScale = 0.10;  // a loss scale that finds its place skips some
+constexpr double kSpikes = 0.05;          // of the steps
 constexpr std::size_t kSame = 6;          // log lines in a row
 constexpr double kVanishes = 1e-12, kExplodes = 300;
 constexpr std::size_t kRises = 5;  // validations in a row
@@ -27,6 +28,19 @@ Found not_finite(const Evidence& e) {
     finding.remedy = "lower optim.learning_rate, look for zeros under a root or a logarithm, or divisions by them";
   if (!e.numbers.scaled) finding.key = finding.value = "";
   return finding;
+}
+
+// With optim.spike_zscore alone: else no step is left out.
+Found spikes(const Evidence& e) {
+  const double share = static_cast<double>(e.numbers.spikes) / static_cast<double>(std::max<std::int64_t>(e.times.steps, 1));
+  if (share < kSpikes) return std::nullopt;
+  return Finding{.id = {},
+                 .what = with_commas(e.numbers.spikes) + " of " + with_commas(e.times.steps) +
+                         " steps were left out: their loss or gradient jumped (optim.spike_zscore)",
+                 .remedy = "lower optim.learning_rate, warm up longer (optim.warmup_steps), look at the batches of those steps",
+                 .key = {},
+                 .value = {},
+                 .gain = gain_of(share)};
 }
 
 Found loss_flat(const Evidence& e) {

@@ -235,10 +235,55 @@ TEST(Rules, ATrendOfTheStepTimeIsNoBadMinute) {
   EXPECT_THAT(findings_of(e), IsEmpty());
 }
 
+// The step times are those without what others had; beside them caches and memory are shared, which makes steps longer, too.
+TEST(Rules, ATrendIsSeenBesideNeighboursWhereItIsTooSteepToBeTheirs) {
+  Evidence e = sound();
+  e.others = 0.45;
+  e.step_ms = {100, 100, 101, 100, 130, 131, 129, 130, 160, 161, 160, 162};
+  std::vector<std::string> ids;
+  for (const Finding& finding : findings_of(e)) ids.push_back(finding.id);
+  EXPECT_THAT(ids, testing::UnorderedElementsAre("slowing_down", "neighbours"));
+  e.step_ms = {100, 100, 101, 100, 115, 116, 115, 116, 130, 131, 129, 130};
+  ids.clear();
+  for (const Finding& finding : findings_of(e)) ids.push_back(finding.id);
+  EXPECT_THAT(ids, testing::ElementsAre("neighbours"));
+}
+
+TEST(Rules, BatchesThatTakeLongToTheDevice) {
+  EXPECT_THAT(findings_of(with(Phase::copy, 0.5)), IsEmpty());
+  const Finding finding = first(with(Phase::copy, 2), "copy_bound");
+  EXPECT_THAT(finding.what, HasSubstr("17 % of the time"));
+  expect_gain(finding, 0.75 * 2 / 11.5);
+}
+
+TEST(Rules, AGpuThatWaitsForTheHostOrIsHot) {
+  Evidence e = sound();
+  e.on_gpu = true;
+  e.gpu = Gpu{.utilisation = 0.85, .mhz = 1980, .most_mhz = 1980, .held_back = {}};
+  EXPECT_THAT(findings_of(e), IsEmpty());
+  e.gpu->utilisation = 0.4;
+  const Finding idle = first(e, "gpu_idle");
+  EXPECT_THAT(idle.what, HasSubstr("40 % of the time"));
+  expect_gain(idle, 0.5 * 9 / 9.5);
+  e.times.seconds[static_cast<std::size_t>(Phase::data_wait)] += 5;
+  e.times.wall += 5;
+  for (const Finding& finding : findings_of(e)) EXPECT_NE(finding.id, "gpu_idle") << "it waits for data";
+  e = sound();
+  e.gpu = Gpu{.utilisation = 0.9, .mhz = 1200, .most_mhz = 1980, .held_back = {"heat (hardware)"}};
+  EXPECT_THAT(first(e, "gpu_held_back").what, HasSubstr("1200 of 1980 MHz: heat (hardware)"));
+  e.gpu->mhz = 1900;
+  EXPECT_THAT(findings_of(e), IsEmpty());
+}
+
 TEST(Rules, TimeWithoutAnAccount) { EXPECT_THAT(first(with(Phase::rest, 1), "unaccounted").what, HasSubstr("10 %")); }
 
 TEST(Rules, NumbersThatMeanTrouble) {
   Evidence e = sound();
+  e.numbers.spikes = 4;
+  EXPECT_THAT(findings_of(e), IsEmpty());
+  e.numbers.spikes = 6;
+  EXPECT_THAT(first(e, "spikes").what, HasSubstr("6 of 100 steps"));
+  e.numbers.spikes = 0;
   e.numbers.skipped = 5;
   EXPECT_THAT(first(e, "not_finite").what, HasSubstr("5 of 100 steps"));
   e.numbers.scaled = true;

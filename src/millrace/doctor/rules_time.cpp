@@ -21,8 +21,13 @@ constexpr double kFasterFormat = 1.25;
 constexpr double kRecomputes = 0.03;
 constexpr double kRebuilds = 0.03;
 constexpr double kNeighbours = 0.10;
-constexpr double kSlower = 1.25;   // of the first step times
-constexpr std::size_t kLines = 9;  // to tell a trend from noise
+constexpr double kCopies = 0.10, kCopyLess = 0.75;  // bytes are a quarter of floats
+constexpr double kSlower = 1.25;                    // of the first step times
+constexpr double kSlowerBeside = 1.5;  // where other programs have the cores: caches and memory are shared with them, too
+constexpr double kGpuBusy = 0.8, kGpuIdle = 0.5;  // part of the time; the guides ask for the first
+constexpr double kWaits = 0.1;                    // for data: that is another finding
+constexpr double kLowClock = 0.9;                 // of the most it could be
+constexpr std::size_t kLines = 9;                 // to tell a trend from noise
 constexpr double kUnaccounted = 0.03;
 constexpr std::int64_t kOften = 3;  // times that something must have happened to be too often
 
@@ -118,6 +123,19 @@ Found rebuilt_tensors(const Evidence& e) {
                  .gain = gain_of(share)};
 }
 
+Found copy_bound(const Evidence& e) {
+  const double share = e.share(Phase::copy);
+  if (share < kCopies) return std::nullopt;
+  return Finding{.id = {},
+                 .what = "copying batches to the device takes " + percent(share) + " of the time",
+                 .remedy =
+                     "send fewer bytes: fields as they are stored (uint8, fp16), made floats in prepare(); or smaller "
+                     "crops",
+                 .key = {},
+                 .value = {},
+                 .gain = gain_of(share * kCopyLess, 0.5)};
+}
+
 // On a GPU alone: a CPU has its values at hand.
 Found host_wait(const Evidence& e) {
   if (!e.on_gpu || !e.census || e.census->host_reads == 0) return std::nullopt;
@@ -152,12 +170,13 @@ Found neighbours(const Evidence& e) {
 // The middle of three parts must lie between the others: a trend, not a bad minute.
 Found slowing_down(const Evidence& e) {
   const std::vector<double>& ms = e.step_ms;
-  if (ms.size() < kLines || (e.others && *e.others >= kNeighbours)) return std::nullopt;
+  if (ms.size() < kLines) return std::nullopt;
+  const double slower = e.others && *e.others >= kNeighbours ? kSlowerBeside : kSlower;
   const auto third = static_cast<std::ptrdiff_t>(ms.size() / 3);
   const double first = median({ms.begin(), ms.begin() + third});
   const double middle = median({ms.begin() + third, ms.end() - third});
   const double last = median({ms.end() - third, ms.end()});
-  if (last < kSlower * first || middle < first * 1.05 || last < middle * 1.05) return std::nullopt;
+  if (last < slower * first || middle < first * 1.05 || last < middle * 1.05) return std::nullopt;
   const double all = std::accumulate(ms.begin(), ms.end(), 0.0) / static_cast<double>(ms.size());
   const double begin = median({ms.begin(), ms.begin() + 3});
   return Finding{.id = {},
@@ -169,6 +188,31 @@ Found slowing_down(const Evidence& e) {
                  .key = {},
                  .value = {},
                  .gain = gain_of((1 - begin / all) * work_share(e), 0.25)};
+}
+
+// What would be left of the steps if the GPU always computed.
+Found gpu_idle(const Evidence& e) {
+  if (!e.gpu || e.gpu->utilisation >= kGpuIdle || e.share(Phase::data_wait) >= kWaits) return std::nullopt;
+  return Finding{.id = {},
+                 .what = "the GPU computes " + percent(e.gpu->utilisation) + " of the time (the guides ask for " +
+                         percent(kGpuBusy) + ") though batches are there: the host gives it too little at a time",
+                 .remedy =
+                     "larger batches (data.batch_size, tune the learning rate with it), fewer and larger operations; "
+                     "--profile shows what the host does meanwhile",
+                 .key = {},
+                 .value = {},
+                 .gain = gain_of((1 - e.gpu->utilisation / kGpuBusy) * work_share(e), 0.5)};
+}
+
+Found gpu_held_back(const Evidence& e) {
+  if (!e.gpu || e.gpu->held_back.empty() || e.gpu->mhz <= 0 || e.gpu->mhz >= kLowClock * e.gpu->most_mhz) return std::nullopt;
+  return Finding{.id = {},
+                 .what = "the GPU's clock fell to " + significant(e.gpu->mhz, 4) + " of " + significant(e.gpu->most_mhz, 4) +
+                         " MHz: " + joined(e.gpu->held_back, ", "),
+                 .remedy = "look at cooling and at the power limit (nvidia-smi -q -d PERFORMANCE,POWER)",
+                 .key = {},
+                 .value = {},
+                 .gain = gain_of((1 - e.gpu->mhz / e.gpu->most_mhz) * work_share(e), 0.5)};
 }
 
 Found unaccounted(const Evidence& e) {

@@ -8,11 +8,13 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstdlib>
 #include <fstream>
 #include <sstream>
 #include <system_error>
 
 #include "millrace/base/clock.h"
+#include "millrace/base/utf8.h"
 
 namespace millrace::doctor {
 namespace {
@@ -76,6 +78,44 @@ std::optional<double> clock_mhz(const std::filesystem::path& root) {
   return std::nullopt;
 }
 
+// Seconds on a core of each thread of this process.
+std::map<int, std::pair<std::string, double>> thread_seconds(const std::filesystem::path& tasks) {
+  std::map<int, std::pair<std::string, double>> all;
+  const double tick = 1.0 / static_cast<double>(::sysconf(_SC_CLK_TCK));
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(tasks, error), end; !error && entry != end; entry.increment(error)) {
+    std::ifstream file(entry->path() / "stat");
+    std::string text;
+    std::getline(file, text);
+    const std::size_t open = text.find('('), close = text.rfind(')');  // a name may hold either
+    if (open == std::string::npos || close == std::string::npos || close < open || close + 2 > text.size()) continue;
+    std::istringstream fields(text.substr(close + 2));
+    std::string skipped;
+    for (int i = 0; i < 11; ++i) fields >> skipped;  // state to cmajflt
+    double user = 0, system = 0;
+    const std::string id = entry->path().filename();
+    if (id.find_first_not_of("0123456789") == std::string::npos && id.size() < 10 && fields >> user >> system)
+      all[std::stoi(id)] = {printable(text.substr(open + 1, close - open - 1)), (user + system) * tick};
+  }
+  return all;
+}
+
+// "0::/a/b" (version 2) or "4:memory:/a/b": what this process's group holds.
+std::optional<std::uint64_t> group_bytes(const std::filesystem::path& root) {
+  std::ifstream groups(root / "proc/self/cgroup");
+  for (std::string line; std::getline(groups, line);) {
+    const std::size_t first = line.find(':'), second = line.find(':', std::min(first, line.size() - 1) + 1);
+    if (first == std::string::npos || second == std::string::npos) continue;
+    const std::string controller = line.substr(first + 1, second - first - 1), path = line.substr(second + 1);
+    if (controller != "memory" && !controller.empty()) continue;
+    const auto folder =
+        root / (controller.empty() ? "sys/fs/cgroup" : "sys/fs/cgroup/memory") / std::filesystem::path(path).relative_path();
+    std::ifstream file(folder / (controller.empty() ? "memory.current" : "memory.usage_in_bytes"));
+    if (std::uint64_t bytes = 0; file >> bytes) return bytes;
+  }
+  return std::nullopt;
+}
+
 template <class T>
 std::optional<T> difference(const std::optional<T>& now, const std::optional<T>& before) {
   return now && before && *now >= *before ? std::optional<T>(*now - *before) : std::nullopt;
@@ -96,10 +136,20 @@ Json MachineReading::to_json() const {
   add("pressure_io", pressure_io);
   add("pressure_memory", pressure_memory);
   add("mhz", mhz);
+  add("page_cache_bytes", page_cache_bytes);
+  add("group_bytes", group_bytes);
+  if (!threads.empty()) json["threads"] = threads;
+  if (gpu) json["gpu"] = gpu->to_json();
   return json;
 }
 
-Sampler::Sampler(std::filesystem::path root) : root_(std::move(root)), began_(steady_seconds()), last_(now()), newest_(last_) {}
+Sampler::Sampler(std::filesystem::path root, std::unique_ptr<Nvml> gpu, int gpu_index)
+    : root_(std::move(root)),
+      gpu_(std::move(gpu)),
+      gpu_index_(gpu_index),
+      began_(steady_seconds()),
+      last_(now()),
+      newest_(last_) {}
 
 Sampler::~Sampler() {
   {
@@ -140,6 +190,7 @@ Sampler::Counts Sampler::now() const {
   counts.pressure_cpu = pressure(root_ / "proc/pressure/cpu");
   counts.pressure_io = pressure(root_ / "proc/pressure/io");
   counts.pressure_memory = pressure(root_ / "proc/pressure/memory");
+  counts.threads = thread_seconds(root_ / "proc/self/task");
   return counts;
 }
 
@@ -148,23 +199,53 @@ void Sampler::look() {
   const Counts counts = now();
   const auto resident = number_after(root_ / "proc/self/status", "VmRSS:");
   const auto available = number_after(root_ / "proc/meminfo", "MemAvailable:");
+  const auto page_cache = number_after(root_ / "proc/meminfo", "Cached:");
+  const auto group = group_bytes(root_);
   const auto mhz = clock_mhz(root_);
+  const auto gpu = gpu_ ? gpu_->read(gpu_index_, std::getenv("CUDA_VISIBLE_DEVICES")) : std::nullopt;
   const std::lock_guard lock(mutex_);
+  if (gpu) add(*gpu);
   newest_ = counts;
   looked_ = true;
   constexpr std::uint64_t kKilo = 1024;
   if (resident) levels_.rss_bytes = std::max(levels_.rss_bytes, *resident * kKilo);
   if (available) levels_.available_bytes = std::min(levels_.available_bytes.value_or(*available * kKilo), *available * kKilo);
+  if (page_cache) levels_.page_cache_bytes = *page_cache * kKilo;
+  if (group) levels_.group_bytes = std::max(levels_.group_bytes.value_or(0), *group);
   if (mhz) levels_.mhz = mhz;
   spent_ += thread_cpu_seconds() - cpu_began;
   const double passed = std::max(steady_seconds() - began_, interval_);
   if (spent_ > kMostCost * passed) interval_ = std::min(2 * interval_, kSlowest);
 }
 
+void Sampler::add(const GpuReading& reading) {
+  GpuReading& all = gpu_looks_.extremes;
+  if (gpu_looks_.count++ == 0) all = reading;
+  gpu_looks_.used += reading.utilisation.value_or(0);
+  for (const std::string& reason : reading.held_back) ++gpu_looks_.held_back[reason];
+  if (reading.memory_used) all.memory_used = std::max(all.memory_used.value_or(0), *reading.memory_used);
+  if (reading.mhz) all.mhz = std::min(all.mhz.value_or(*reading.mhz), *reading.mhz);
+  if (reading.celsius) all.celsius = std::max(all.celsius.value_or(*reading.celsius), *reading.celsius);
+  if (reading.watts) all.watts = std::max(all.watts.value_or(0), *reading.watts);
+}
+
+std::optional<GpuReading> Sampler::take_gpu() {
+  GpuLooks looks = std::exchange(gpu_looks_, {});
+  if (looks.count == 0) return std::nullopt;
+  GpuReading reading = std::move(looks.extremes);
+  if (reading.utilisation) reading.utilisation = looks.used / looks.count;
+  reading.held_back.clear();
+  for (const auto& [reason, count] : looks.held_back) {
+    if (2 * count >= looks.count) reading.held_back.push_back(reason);
+  }
+  return reading;
+}
+
 std::optional<MachineReading> Sampler::take() {
   const std::lock_guard lock(mutex_);
   if (!std::exchange(looked_, false)) return std::nullopt;
   MachineReading reading = std::exchange(levels_, {});
+  reading.gpu = take_gpu();
   const double seconds = std::max(newest_.at - last_.at, 1e-9);
   reading.seconds = seconds;
   reading.cpu_own = (newest_.cpu_own - last_.cpu_own) / seconds;
@@ -177,6 +258,12 @@ std::optional<MachineReading> Sampler::take() {
   reading.pressure_cpu = part(difference(newest_.pressure_cpu, last_.pressure_cpu));
   reading.pressure_io = part(difference(newest_.pressure_io, last_.pressure_io));
   reading.pressure_memory = part(difference(newest_.pressure_memory, last_.pressure_memory));
+  for (const auto& [id, now] : newest_.threads) {
+    const auto before = last_.threads.find(id);
+    reading.threads[now.first] += (now.second - (before == last_.threads.end() ? 0 : before->second.second)) / seconds;
+  }
+  constexpr double kLeastCores = 0.01;
+  std::erase_if(reading.threads, [](const auto& thread) { return thread.second < kLeastCores; });
   last_ = newest_;
   return reading;
 }

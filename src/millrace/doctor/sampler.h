@@ -5,11 +5,14 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <thread>
 
 #include "millrace/base/json.h"
+#include "millrace/doctor/nvml.h"
 
 namespace millrace::doctor {
 
@@ -23,6 +26,11 @@ struct MachineReading {
   std::optional<std::uint64_t> read_bytes, written_bytes;  // by this process, on disks
   std::optional<double> pressure_cpu, pressure_io, pressure_memory;  // part of the time in which some program waited for it
   std::optional<double> mhz;                                         // of a core
+  std::map<std::string, double> threads;          // cores, of this process's threads of each name; none below a hundredth
+  std::optional<std::uint64_t> page_cache_bytes;  // of the machine: files that are held in memory
+  std::optional<std::uint64_t> group_bytes;       // what the process's control group holds, with its files
+  // Of the run's GPU: its mean use, its least clock, the most memory and heat; what held it back in at least half of the looks.
+  std::optional<GpuReading> gpu;
   [[nodiscard]] Json to_json() const;
 };
 
@@ -31,8 +39,8 @@ class Sampler {
  public:
   static constexpr double kMostCost = 0.005;
 
-  // From a folder that imitates "/": for tests.
-  explicit Sampler(std::filesystem::path root = "/");
+  // `gpu`: of a run on one, which CUDA calls `gpu_index`; null = none. A folder that imitates "/" as root: for tests.
+  explicit Sampler(std::filesystem::path root = "/", std::unique_ptr<Nvml> gpu = nullptr, int gpu_index = 0);
   ~Sampler();
   Sampler(const Sampler&) = delete;
   Sampler& operator=(const Sampler&) = delete;
@@ -49,10 +57,23 @@ class Sampler {
     std::uint64_t major_faults = 0;
     std::optional<std::uint64_t> read_bytes, written_bytes;
     std::optional<double> pressure_cpu, pressure_io, pressure_memory;  // seconds
+    std::map<int, std::pair<std::string, double>> threads;             // name and seconds, by number
+  };
+  // Of the GPU since the last take().
+  struct GpuLooks {
+    int count = 0;
+    double used = 0;
+    std::map<std::string, int> held_back;
+    GpuReading extremes;
   };
   [[nodiscard]] Counts now() const;
+  void add(const GpuReading& reading);
+  [[nodiscard]] std::optional<GpuReading> take_gpu();
 
   std::filesystem::path root_;
+  std::unique_ptr<Nvml> gpu_;
+  int gpu_index_ = 0;
+  GpuLooks gpu_looks_;
   mutable std::mutex mutex_;
   std::condition_variable wake_;
   bool ends_ = false;

@@ -26,7 +26,12 @@ class SamplerTest : public testing::Test {
     write(root_ / "proc/stat", "cpu " + std::to_string(used_ticks) + " 0 0 900 50 0 0 " + std::to_string(stolen_ticks) + "\n");
     write(root_ / "proc/self/io", "rchar: 5\nread_bytes: " + std::to_string(read) + "\nwrite_bytes: 7\n");
     write(root_ / "proc/self/status", "Name: x\nVmRSS:\t  2048 kB\n");
-    write(root_ / "proc/meminfo", "MemTotal: 9 kB\nMemAvailable:   4096 kB\n");
+    write(root_ / "proc/meminfo", "MemTotal: 9 kB\nMemAvailable:   4096 kB\nCached: 512 kB\n");
+    write(root_ / "proc/self/cgroup", "9:name=systemd:/\n4:memory:/job\n0::/\n");
+    write(root_ / "sys/fs/cgroup/memory/job/memory.usage_in_bytes", "70000\n");
+    for (const char* id : {"7", "8", "9"})
+      write(root_ / "proc/self/task" / id / "stat", std::string(id) + (id[0] == '9' ? " (odd) name" : " (mr-reader") +
+                                                        ") S 1 1 1 0 -1 0 0 0 0 0 " + std::to_string(used_ticks) + " 0 0 0\n");
     write(root_ / "proc/pressure/io",
           "some avg10=0.00 avg60=0.00 avg300=0.00 total=" + std::to_string(pressure_us) + "\nfull x\n");
     write(root_ / "proc/cpuinfo", "processor : 0\ncpu MHz : 2450.5\n");
@@ -46,6 +51,11 @@ TEST_F(SamplerTest, AReadingIsWhatHappenedSinceTheLast) {
   EXPECT_EQ(reading->written_bytes, 0U);
   EXPECT_EQ(reading->rss_bytes, 2048U * 1024);
   EXPECT_EQ(reading->available_bytes, 4096U * 1024);
+  EXPECT_EQ(reading->page_cache_bytes, 512U * 1024);
+  EXPECT_EQ(reading->group_bytes, 70000U);
+  const double ticks = static_cast<double>(1'000'000 - 1000) / static_cast<double>(::sysconf(_SC_CLK_TCK));
+  EXPECT_THAT(reading->threads["mr-reader"] * reading->seconds, DoubleNear(2 * ticks, 1e-6 * ticks));
+  EXPECT_THAT(reading->threads["odd) name"] * reading->seconds, DoubleNear(ticks, 1e-6 * ticks));
   EXPECT_THAT(reading->mhz.value_or(0), DoubleNear(2450.5, 1e-6));
   EXPECT_GT(reading->cpu_others, 0);
   EXPECT_THAT(reading->cpu_stolen * reading->seconds, DoubleNear(0.1, 1e-9));
@@ -57,13 +67,16 @@ TEST_F(SamplerTest, AReadingIsWhatHappenedSinceTheLast) {
 TEST_F(SamplerTest, WhatIsNotThereOrIsNonsenseIsLeftOut) {
   write(root_ / "proc/stat", "cpu one two\n");
   write(root_ / "proc/pressure/cpu", "some total=\n");
+  write(root_ / "proc/self/cgroup", "\nx\n:\n::\n4:memory:/../..\n0::\n");
+  write(root_ / "proc/self/task/7/stat", "7 (x");
+  write(root_ / "proc/self/task/99999999999/stat", "7 (x) S 1");
   Sampler sampler(root_);
   sampler.look();
   const auto reading = sampler.take();
   ASSERT_TRUE(reading);
   EXPECT_EQ(reading->rss_bytes, 0U);
   EXPECT_EQ(reading->cpu_others, 0);
-  for (const char* name : {"available_bytes", "read_bytes", "pressure_cpu", "mhz"})
+  for (const char* name : {"available_bytes", "read_bytes", "pressure_cpu", "mhz", "threads", "group_bytes", "page_cache_bytes"})
     EXPECT_FALSE(reading->to_json().contains(name));
 }
 

@@ -20,6 +20,7 @@
 #include "millrace/base/format.h"
 #include "millrace/core/random.h"
 #include "millrace/device/autocast.h"
+#include "millrace/memory/block_clock.h"
 #include "millrace/memory/detail/saving.h"
 #include "millrace/telemetry/spans.h"
 
@@ -244,27 +245,41 @@ BlockScope::~BlockScope() { scope = outer_; }
 bool wants_block(std::string_view name) {
   if (scope == nullptr || inside_block || !at::GradMode::is_enabled()) return false;
   if (scope->seen_ != nullptr && std::ranges::find(*scope->seen_, name) == scope->seen_->end()) scope->seen_->emplace_back(name);
-  return scope->watcher_ != nullptr || scope->recompute_.takes(name);
+  return scope->watcher_ != nullptr || scope->recompute_.takes(name) || BlockSpan::is_wanted();
 }
 
-struct BlockGuard::Impl final : detail::Saver {
-  Impl(std::shared_ptr<Pass> of, bool recomputed) : pass(std::move(of)), forgets(recomputed), saver(this) {}
+namespace {
+
+class Saving final : public detail::Saver {
+ public:
+  Saving(std::shared_ptr<Pass> of, bool recomputed) : pass(std::move(of)), forgets(recomputed), saver(this) {}
   std::unique_ptr<torch::autograd::SavedVariableHooks> hooks() override {
     if (forgets) return std::make_unique<Forgotten>(pass);
     return std::make_unique<Kept>(pass);
   }
+
+ private:
   std::shared_ptr<Pass> pass;
   bool forgets;
   InsideBlock inside;
   detail::SaverScope saver;
 };
 
+}  // namespace
+
+struct BlockGuard::Impl {
+  explicit Impl(std::string_view name) : span(name) {}
+  BlockSpan span;
+  std::optional<Saving> saving;  // none: its time alone is asked for
+};
+
 BlockGuard::BlockGuard(std::string_view name, const torch::nn::Module& part, std::function<void()> run)
-    : watcher_(scope->watcher_) {
+    : watcher_(scope->watcher_), impl_(std::make_unique<Impl>(name)) {
   const bool recomputed = scope->recompute_.takes(name);
   const std::size_t index = watcher_ == nullptr ? 0 : watcher_->forward_begins(name);
   if (!recomputed) run = nullptr;
-  impl_ = std::make_unique<Impl>(std::make_shared<Pass>(name, part, scope->device_, std::move(run), watcher_, index), recomputed);
+  if (recomputed || watcher_ != nullptr)
+    impl_->saving.emplace(std::make_shared<Pass>(name, part, scope->device_, std::move(run), watcher_, index), recomputed);
 }
 
 BlockGuard::~BlockGuard() {

@@ -42,6 +42,7 @@ Diagnosis::Mark Diagnosis::mark() const {
             .validations = validations_,
             .recompute_ns = recompute_time().total(),
             .skipped = skipped_,
+            .spikes = spikes_,
             .others = others_,
             .others_of = others_of_,
             .read = parts_.loader->counters(),
@@ -54,6 +55,8 @@ std::optional<doctor::Watch::Change> Diagnosis::look(const StepRecord& record, M
   ++lines_;
   step_ = record.step;
   skipped_ = record.skipped;
+  spikes_ = 0;
+  for (const ObjectiveReport& objective : record.objectives) spikes_ += objective.spikes;
   memory_ = std::move(memory);
   if (record.window.others) {
     others_ += *record.window.others * record.window.seconds;
@@ -67,7 +70,7 @@ std::optional<doctor::Watch::Change> Diagnosis::look(const StepRecord& record, M
     if (numbers_.lines.size() > kLines) numbers_.lines.erase(numbers_.lines.begin());
   }
   if (first_ && record.times.steps > 0) {  // what the first line saw is the warm-up
-    step_ms_.push_back(record.times.step_ms_p50);
+    step_ms_.push_back(record.times.step_ms_p50 * (1 - record.window.others.value_or(0)));
     if (step_ms_.size() > kStepTimes) {
       std::size_t kept = 0;
       for (std::size_t i = 0; i < step_ms_.size(); i += 2) step_ms_[kept++] = step_ms_[i];
@@ -89,6 +92,14 @@ std::optional<doctor::Watch::Change> Diagnosis::look(const StepRecord& record, M
 void Diagnosis::saw_validation(double loss) {
   ++validations_;
   if (std::isfinite(loss)) numbers_.validation.push_back(loss);
+}
+
+void Diagnosis::saw_machine(const doctor::MachineReading& reading) {
+  if (!reading.gpu || !reading.gpu->utilisation) return;
+  gpu_ = doctor::Gpu{.utilisation = *reading.gpu->utilisation,
+                     .mhz = reading.gpu->mhz.value_or(0),
+                     .most_mhz = reading.gpu->most_mhz.value_or(0),
+                     .held_back = reading.gpu->held_back};
 }
 
 bool Diagnosis::try_when_due() {
@@ -141,6 +152,7 @@ doctor::Evidence Diagnosis::evidence(const Mark& from, const Mark& to) const {
   if (const double of = to.others_of - from.others_of; of > 0) e.others = (to.others - from.others) / of;
   e.cores = device::cpu_info().physical_cores;
   e.on_gpu = !parts_.stepper->device().is_cpu();
+  e.gpu = gpu_;
   e.input = input(from, to);
   e.log = {.count = to.lines - from.lines, .every_steps = config.log.every};
   e.snapshot = {
@@ -159,6 +171,7 @@ doctor::Evidence Diagnosis::evidence(const Mark& from, const Mark& to) const {
               .step_peak = memory_.step_peak};
   e.numbers = numbers_;
   e.numbers.skipped = static_cast<std::int64_t>(to.skipped - from.skipped);
+  e.numbers.spikes = static_cast<std::int64_t>(to.spikes - from.spikes);
   e.numbers.scaled = parts_.stepper->autocast() == at::kHalf;
   e.numbers.clips = config.optim.clip_norm > 0;
   e.numbers.stops_early = config.train.early_stop_patience > 0;

@@ -12,6 +12,7 @@
 #include "millrace/data/loader.h"
 #include "millrace/doctor/evidence.h"
 #include "millrace/doctor/finding.h"
+#include "millrace/doctor/sampler.h"
 #include "millrace/doctor/watch.h"
 #include "millrace/telemetry/spans.h"
 #include "millrace/train/config.h"
@@ -46,6 +47,7 @@ class Diagnosis {
   // After a log line. Looks at most once a second; nullopt: it did not.
   [[nodiscard]] std::optional<doctor::Watch::Change> look(const StepRecord& record, MemorySeen memory);
   void saw_validation(double loss);
+  void saw_machine(const doctor::MachineReading& reading);
   void saw_snapshot() noexcept { ++saves_; }
   // The doctor's trials, where they are due: once a run, when they take no more than log.doctor_trials of the time so far. True
   // when they were made.
@@ -60,7 +62,7 @@ class Diagnosis {
     double at = 0;
     telemetry::Timeline::Summary times;
     std::int64_t lines = 0, saves = 0, validations = 0, recompute_ns = 0;
-    double skipped = 0, others = 0, others_of = 0;  // seconds that others had, of seconds that were looked at
+    double skipped = 0, spikes = 0, others = 0, others_of = 0;  // seconds that others had, of seconds that were looked at
     data::LoaderCounters read;
     std::map<std::string, double> slow;
   };
@@ -73,12 +75,13 @@ class Diagnosis {
   std::deque<Mark> marks_;  // of the latest looks
   std::optional<Mark> first_;
   std::int64_t step_ = 0, lines_ = 0, saves_ = 0, validations_ = 0;
-  double skipped_ = 0, others_ = 0, others_of_ = 0;
+  double skipped_ = 0, spikes_ = 0, others_ = 0, others_of_ = 0;
   double looked_ = 0, seconds_ = 0;
   bool tried_ = false;
   MemorySeen memory_;
   doctor::Numbers numbers_;
   std::vector<double> step_ms_;
+  std::optional<doctor::Gpu> gpu_;
   DoctorTrials trials_;
 };
 

@@ -190,7 +190,10 @@ void Session::make_trainer() {
   parts.total_steps = assembly_.total_steps();
   parts.agreement = assembly_.request().agreement;
   if (assembly_.config().log.doctor && assembly_.agreement().ranks().rank == 0) {
-    sampler_ = std::make_unique<doctor::Sampler>();
+    std::string ignored;  // the driver that runs the GPU may come without the library that tells of it
+    const at::Device device = assembly_.stepper().device();
+    sampler_ = std::make_unique<doctor::Sampler>("/", device.is_cpu() ? nullptr : doctor::Nvml::open(ignored),
+                                                 device.has_index() ? device.index() : 0);
     sampler_->start();
     parts.sampler = sampler_.get();
     for (const data::Dataset& dataset : assembly_.training_pipeline().datasets)

@@ -12,6 +12,7 @@
 #include "millrace/base/version.h"
 #include "millrace/device/device.h"
 #include "millrace/doctor/cause.h"
+#include "millrace/train/block_times.h"
 #include "millrace/train/generator_state.h"
 #include "millrace/train/run_files.h"
 #include "millrace/train/scores.h"
@@ -242,6 +243,7 @@ std::string Session::closing_text(std::optional<Ending> ending, const Json& summ
   std::string text = telemetry::in_lines(console(), parts);
   if (const double ms = summary["step_ms"]["p50"].get<double>(); ms > 0)
     text += "\nstep " + fixed(ms, 1) + " ms (median); time: " + share_text(summary["shares"]);
+  if (summary.contains("blocks")) text += "\nof forward and backward: " + to_text(block_times_of(summary["blocks"]));
   const bool doctor_says_it = std::ranges::any_of(summary.value("findings", Json::array()),
                                                   [](const Json& finding) { return finding["id"] == "neighbours"; });
   if (summary.contains("others") && worth_a_word(summary["others"].get<double>()) && !doctor_says_it) {

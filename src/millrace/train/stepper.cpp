@@ -23,6 +23,14 @@ namespace {
 using telemetry::Phase;
 using telemetry::Span;
 
+constexpr std::int64_t kTimedEvery = 8, kTimedFrom = 4;  // steps whose blocks are timed; the first are a warm-up
+
+std::vector<at::Tensor> roots_of(const Loss& loss) {
+  std::vector<at::Tensor> roots;
+  for (const LossTerm& term : loss.terms) roots.push_back(term.sum);
+  return roots;
+}
+
 }  // namespace
 
 void refuse_absence(const Batch& batch) {
@@ -86,6 +94,11 @@ std::optional<Loss> Stepper::forward(Lane& lane, const Batch& batch, const Tenso
   return lane.objective().loss(batch, context);
 }
 
+memory::BlockClock* Stepper::clock_of_step() {
+  const bool now = blocks_.timed && !blocks_.trying && step_ % kTimedEvery == kTimedFrom;
+  return now ? &blocks_.clock : nullptr;
+}
+
 StepResult Stepper::accumulate(const Batch& batch, MicroPlace in_step) {
   const RandomScope random(options_.seed, batch);
   epoch_ = batch.epoch();
@@ -97,10 +110,12 @@ StepResult Stepper::accumulate(const Batch& batch, MicroPlace in_step) {
     std::optional<Loss> loss;
     {
       const Span span(timeline_, Phase::forward);
+      const memory::ForwardWatch watch(clock_of_step());
       loss = forward(lane, batch, earlier, true, options_.autocast);
     }
     if (loss) {
       const Span span(timeline_, Phase::backward);
+      const memory::BackwardWatch watch(clock_of_step(), roots_of(*loss));
       in_backward_pass(lane.objective().name, batch, [&] {
         loss = lane.add(std::move(*loss), {.only = in_step.only && !sums_gradients(), .last = in_step.last});
       });

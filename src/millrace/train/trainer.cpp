@@ -53,6 +53,7 @@ Trainer::Trainer(TrainerParts parts)
     frozen_ = record_of_frozen(parts_.recipe->model(), *parts_.stepper, parts_.frozen_source);
   if (parts_.config->profile.steps > 0 && agreement().ranks().rank == 0)
     profiler_ = std::make_unique<StepProfiler>(parts_.config->profile, parts_.stepper->device(), parts_.place, reporter_);
+  if (parts_.config->log.doctor) parts_.stepper->time_blocks();
   if (parts_.config->log.doctor && agreement().ranks().rank == 0)
     diagnosis_ = std::make_unique<Diagnosis>(DiagnosisParts{.config = parts_.config,
                                                             .stepper = parts_.stepper,
@@ -158,9 +159,12 @@ void Trainer::diagnose(const StepRecord& record, const MemoryReading& memory) {
   if (parts_.sampler == nullptr || steady_seconds() - machine_told_ < kBetweenMachineLines) return;
   if (const auto reading = parts_.sampler->take()) {
     machine_told_ = steady_seconds();
+    diagnosis_->saw_machine(*reading);
     Json line = reading->to_json();
     line["step"] = step_;
     reporter_.record("machine", std::move(line));
+    if (const auto blocks = blocks_now(); !blocks.empty())
+      reporter_.record("blocks", {{"step", step_}, {"blocks", to_json(blocks)}});
   }
 }
 

@@ -15,6 +15,7 @@
 #include "millrace/metrics/confusion.h"
 #include "millrace/snapshot/snapshot.h"
 #include "millrace/telemetry/spans.h"
+#include "millrace/train/block_times.h"
 #include "millrace/train/config.h"
 #include "millrace/train/diagnosis.h"
 #include "millrace/train/memory_watch.h"
@@ -105,6 +106,7 @@ class Trainer {
   [[nodiscard]] LoggedStep logged_step(const StepRecord& record) const;
   [[nodiscard]] MemoryShown memory_now() const;
   MemoryReading watch_memory();
+  [[nodiscard]] std::vector<BlockTime> blocks_now() const;  // of this process
   void diagnose(const StepRecord& record, const MemoryReading& memory);
   void log();
   [[nodiscard]] double epochs_in_all() const;  // that the run is long; 0 = without end

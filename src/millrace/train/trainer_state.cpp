@@ -133,6 +133,11 @@ void Trainer::save_after_error() noexcept {
   }
 }
 
+std::vector<BlockTime> Trainer::blocks_now() const {
+  const Json accounts = accounts_of(parts_.timeline->total(), meter_.others_of_process());
+  return share_out(accounts.at("forward"), accounts.at("backward"), parts_.stepper->block_times());
+}
+
 Json Trainer::results() const {
   const auto times = parts_.timeline->total();
   double spikes = 0;
@@ -189,6 +194,7 @@ Json Trainer::results() const {
                              {"exchanges", agreement().exchanges()}};
     if (parts_.stepper->averages()) all["weights_sent"] = {{"bytes", parts_.stepper->averaged_bytes()}};
   }
+  if (const auto blocks = blocks_now(); !blocks.empty()) all["blocks"] = to_json(blocks);
   all["bound_by"] = largest_account(times);
   all["snapshots"] = saves_.results(times.step_seconds);
   all["memory"] = recovery_.results();

@@ -25,14 +25,18 @@ Found small_batch(const Evidence& evidence);
 Found precision_unused(const Evidence& evidence);
 Found recompute_unneeded(const Evidence& evidence);
 Found rebuilt_tensors(const Evidence& evidence);
+Found copy_bound(const Evidence& evidence);
 Found host_wait(const Evidence& evidence);
 Found oversubscribed(const Evidence& evidence);
 Found neighbours(const Evidence& evidence);
 Found slowing_down(const Evidence& evidence);
+Found gpu_idle(const Evidence& evidence);
+Found gpu_held_back(const Evidence& evidence);
 Found unaccounted(const Evidence& evidence);
 
 // rules_numbers.cpp
 Found not_finite(const Evidence& evidence);
+Found spikes(const Evidence& evidence);
 Found loss_flat(const Evidence& evidence);
 Found gradient_norm(const Evidence& evidence);
 Found overfitting(const Evidence& evidence);

@@ -1,0 +1,82 @@
+#include "millrace/cli/report_page.h"
+
+#include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <fstream>
+
+namespace millrace::cli {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+// Of 100,000 steps with a log line every ten, two objectives, and more metrics than a recipe has.
+RunStory long_story(int metrics) {
+  RunStory run;
+  run.folder = testing::TempDir() + "report-page-" + std::to_string(::getpid());
+  run.recipe = "toy";
+  run.state = {.id = "done", .text = "done at step 100,000", .step = 100'000};
+  run.accounts = {{"backward", 500}, {"forward", 300}, {"startup", 4}};
+  run.blocks = {{"conv.0", 100, 200}, {"conv.1", 150, 250}, {"(outside)", 50, 50}};
+  std::vector<Json> lines;
+  lines.push_back({{"kind", "start"}, {"step", 0}});
+  for (int step = 10; step <= 100'000; step += 10) {
+    Json line = {{"kind", "step"}, {"step", step}, {"step_ms_p50", 8 + std::sin(step)}};
+    for (const char* objective : {"generator", "discriminator"}) {
+      for (const char* name : {"lr", "grad_norm", "loss_scale"})
+        line[std::string(objective) + "." + name] = 1.2345678 + std::sin(step * 0.37);
+      line[objective] = 1 / (1 + 1e-4 * step) + 0.01 * std::cos(step);
+    }
+    for (int i = 0; i < metrics; ++i) line["train/metric_" + std::to_string(i)] = std::sin(0.1 * step + i) + 1e-3 * i;
+    lines.push_back(std::move(line));
+  }
+  run.processes = {std::move(lines)};
+  return run;
+}
+
+struct Folder {
+  explicit Folder(const std::filesystem::path& at) : path(at) { std::filesystem::create_directories(path / "pictures"); }
+  ~Folder() { std::filesystem::remove_all(path); }
+  std::filesystem::path path;
+};
+
+TEST(ReportPage, OfALongRunIsAtMostTwoMegabytes) {
+  for (const int metrics : {10, 150}) {
+    const RunStory run = long_story(metrics);
+    const Folder folder(run.folder);
+    for (const char* name : {"a", "b", "c", "d", "e"})
+      std::ofstream(folder.path / "pictures" / (std::string(name) + ".png")) << "\x89PNG" << std::string(390'000, 'x');
+    const std::string page = report_page({&run, 1});
+    EXPECT_LT(page.size(), 2'000'000U);
+    EXPECT_GT(page.size(), 1'400'000U) << "what is left of it holds pictures";
+    EXPECT_THAT(page, HasSubstr("Too large for this page"));
+    EXPECT_THAT(page, HasSubstr("<path class=\"c0 d0"));
+  }
+}
+
+TEST(ReportPage, NeedsNoNetwork) {
+  RunStory run = long_story(0);
+  const Folder folder(run.folder);
+  run.processes.front().resize(200);
+  const std::string page = report_page({&run, 1});
+  for (const char* outside : {"src=\"http", "href=", "@import", "url("}) EXPECT_THAT(page, Not(HasSubstr(outside)));
+}
+
+TEST(ReportPage, SaysWhatBlocksOfTheModelTake) {
+  RunStory run = long_story(0);
+  const Folder folder(run.folder);
+  run.processes.front().resize(20);
+  run.blocks.push_back({"<b>", 1, 1});
+  const std::string page = report_page({&run, 1});
+  const auto first = page.find("<td>conv.1</td>"), second = page.find("<td>conv.0</td>");
+  EXPECT_LT(first, second) << "the one that takes most is the first";
+  EXPECT_NE(second, std::string::npos);
+  EXPECT_THAT(page, HasSubstr("<td>&lt;b&gt;</td>"));
+  run.blocks.clear();
+  EXPECT_THAT(report_page({&run, 1}), Not(HasSubstr("by block")));
+}
+
+}  // namespace
+}  // namespace millrace::cli
