@@ -24,8 +24,7 @@ namespace {
 
 constexpr std::string_view kTuneHelp =
     R"(Looks for values that make a run of this config faster: short runs of the recipe on its own data, in the order of the gain that
-the doctor or the run's accounts promise, each in turns with the best so far; a pair of runs that other programs disturbed is
-made again. It keeps what pays and writes the config with what each value gained. Ended at any moment, the same command goes on.
+the doctor or the run's accounts promise, among runs of the best so far; a run that other programs disturbed is made again. It keeps what pays and writes the config with what each value gained. Ended at any moment, the same command goes on.
 
   --out FILE            the config to write (default tuned.yaml); FILE.progress.json beside it until the search is done
   --minutes N           stop after about N minutes (default 10)
@@ -140,12 +139,12 @@ std::string line_of(const doctor::Trial& trial) {
   if (trial.verdict == Verdict::failed) return text + "failed: " + trial.failure;
   if (trial.verdict == Verdict::busy) return text + "not measured, other programs have the cores";
   return text + percent(trial.gain()) + ", " + significant(trial.ratio, 3) + " times as fast" +
-         (trial.pairs > 1 ? " (" + significant(trial.least, 3) + " to " + significant(trial.most, 3) + ")" : "") + ": " +
+         (trial.runs > 1 ? " (" + significant(trial.least, 3) + " to " + significant(trial.most, 3) + ")" : "") + ": " +
          std::string(doctor::word_of(trial.verdict));
 }
 
 void write_to_ledger(const doctor::Trial& trial, const std::string& recipe) {
-  if (trial.pairs == 0) return;
+  if (trial.runs == 0) return;
   write_down({.finding = trial.candidate.finding,
               .setting = doctor::text_of(trial.candidate.set),
               .expected = trial.candidate.expected,

@@ -13,9 +13,9 @@ struct Value {
 
 std::string reason_of(const doctor::Trial& trial) {
   std::string reason = significant(trial.ratio, 3) + " times as fast";
-  if (trial.pairs > 1)
-    reason += " (" + significant(trial.least, 3) + " to " + significant(trial.most, 3) + " in " + std::to_string(trial.pairs) +
-              " pairs of runs)";
+  if (trial.runs > 1)
+    reason +=
+        " (" + significant(trial.least, 3) + " to " + significant(trial.most, 3) + " in " + std::to_string(trial.runs) + " runs)";
   if (trial.candidate.set.size() > 1) reason += ", with " + doctor::text_of(trial.candidate.set);
   if (!trial.candidate.finding.empty()) reason += "; " + trial.candidate.finding;
   if (!trial.candidate.needs.empty()) reason += "; another training: --allow=" + trial.candidate.needs;

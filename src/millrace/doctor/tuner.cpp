@@ -11,13 +11,15 @@
 namespace millrace::doctor {
 namespace {
 
-constexpr double kBusy = 0.1;                             // ShortRun::others from which a pair says nothing
-constexpr int kMostBusy = 3;                              // such pairs before a candidate is given up
-constexpr std::size_t kMostPairs = 6, kMostOfLittle = 3;  // that count; of a candidate that is expected to gain little
+constexpr double kBusy = 0.1;                            // ShortRun::others from which a run says nothing
+constexpr int kMostBusy = 3;                             // such runs before a candidate is given up
+constexpr std::size_t kMostRuns = 6, kMostOfLittle = 3;  // that count; of a candidate that is expected to gain little
 constexpr double kLittle = 0.1;
-constexpr double kClear = 0.35;  // logarithm of a ratio at which one pair is enough, either way
-constexpr double kNoise = 0.05;  // of the logarithm of a ratio, before a search has seen its own; it weighs as three pairs
-constexpr double kNoisePairs = 3;
+constexpr std::size_t kPool = 4;  // latest runs without any candidate that its runs are compared with
+constexpr int kBetween = 2;       // runs with candidates before there is another one of those
+constexpr double kClear = 0.35;   // logarithm of a ratio at which one run is enough, either way
+constexpr double kNoise = 0.035;  // of the logarithm of a run's time, before a search has seen its own; it weighs as three runs
+constexpr double kNoiseRuns = 3;
 constexpr double kProof = 2.7, kDisproof = 1.5;  // standard errors; more for proof, since it is looked for after each pair
 constexpr double kTryAgain = 1.2;      // when a run has become so much faster, something else holds it back: try all again
 constexpr double kWithoutProof = 0.5;  // part of what the accounts leave to gain that is expected without a finding
@@ -113,14 +115,17 @@ double mean_of(const std::vector<double>& values) {
   return sum / static_cast<double>(values.size());
 }
 
-// By the logarithms of the ratios and the standard deviation of one of them: kept or not when so many standard errors say so.
-std::optional<Trial::Verdict> verdict_of(const std::vector<double>& logs, double deviation, double worth,
-                                         std::size_t most_pairs) {
-  const double least = std::log(1 + worth), mean = mean_of(logs);
-  const double error = deviation / std::sqrt(static_cast<double>(logs.size()));
-  if (logs.size() == 1 && std::abs(mean) < std::max(kClear, 4 * error)) return std::nullopt;
-  if (mean >= least && mean > kProof * error) return Trial::Verdict::kept;
-  if (mean + kDisproof * error < least || logs.size() >= most_pairs) return Trial::Verdict::no_gain;
+double square(double value) { return value * value; }
+
+// Of the logarithms of times without and with a candidate, and the standard deviation of one of them: kept or not when so many
+// standard errors say so.
+std::optional<Trial::Verdict> verdict_of(const std::vector<double>& without, const std::vector<double>& with_it, double deviation,
+                                         double worth, std::size_t most_runs) {
+  const double least = std::log(1 + worth), mean = mean_of(without) - mean_of(with_it);
+  const double error = deviation * std::sqrt(1 / static_cast<double>(without.size()) + 1 / static_cast<double>(with_it.size()));
+  const bool one = with_it.size() == 1;
+  if (mean >= least && mean > (one ? std::max(kClear, 4 * error) : kProof * error)) return Trial::Verdict::kept;
+  if (mean + (one ? kProof : kDisproof) * error < least || with_it.size() >= most_runs) return Trial::Verdict::no_gain;
   return std::nullopt;
 }
 
@@ -161,7 +166,7 @@ Trial trial_of(const Json& json) {
   trial.ratio = json.at("ratio");
   trial.least = json.at("least");
   trial.most = json.at("most");
-  trial.pairs = json.at("pairs");
+  trial.runs = json.value("runs", 0);
   trial.others = json.at("others");
   trial.hidden = json.at("hidden");
   trial.failure = json.at("failure");
@@ -171,7 +176,9 @@ Trial trial_of(const Json& json) {
 }  // namespace
 
 Tuner::Tuner(Settings config, TunerOptions options, Runner run)
-    : config_(std::move(config)), options_(std::move(options)), run_(std::move(run)), first_(run_({})), now_(first_) {}
+    : config_(std::move(config)), options_(std::move(options)), run_(std::move(run)), first_(run_({})), now_(first_) {
+  if (first_.failure.empty() && first_.others <= kBusy) add_base(first_.seconds);
+}
 
 Tuner::Tuner(Settings config, TunerOptions options, Runner run, const Json& state)
     : config_(std::move(config)),
@@ -252,51 +259,69 @@ bool Tuner::to_try(const Candidate& candidate) const {
 }
 
 double Tuner::deviation() const {
-  return std::sqrt((kNoisePairs * kNoise * kNoise + noise_squares_) / (kNoisePairs + noise_count_));
+  return std::sqrt((kNoiseRuns * kNoise * kNoise + noise_squares_) / (kNoiseRuns + noise_count_));
+}
+
+void Tuner::add_base(double seconds) {
+  const double log = std::log(seconds);
+  base_.since = 0;
+  if (const auto count = static_cast<double>(base_.logs.size()); count > 0) {
+    noise_squares_ += square(log - mean_of(base_.logs)) * count / (count + 1);
+    noise_count_ += 1;
+  }
+  base_.logs.push_back(log);
+  if (base_.logs.size() > kPool) base_.logs.erase(base_.logs.begin());
+}
+
+// The next run: without the candidate where such runs are few or long ago.
+bool Tuner::wants_base(std::size_t candidate_runs) const {
+  return base_.logs.empty() || base_.since >= kBetween || base_.logs.size() < std::min(candidate_runs, kPool);
 }
 
 void Tuner::judge(Trial& trial) {
   std::vector<double> logs, seconds;
   ShortRun last;
-  int busy = 0;
-  const std::size_t most_pairs = trial.candidate.expected < kLittle ? kMostOfLittle : kMostPairs;
-  while (true) {
-    const bool candidate_first = (static_cast<int>(logs.size()) + busy) % 2 == 1;
-    ShortRun before, after;
-    if (!candidate_first) before = run_(kept_);
-    after = run_(with(kept_, trial.candidate.set));
-    if (!after.failure.empty()) {
+  const std::size_t most_runs = trial.candidate.expected < kLittle ? kMostOfLittle : kMostRuns;
+  for (int busy = 0;;) {
+    const bool is_base = wants_base(logs.size());
+    const ShortRun run = run_(is_base ? kept_ : with(kept_, trial.candidate.set));
+    if (!is_base && !run.failure.empty()) {
       trial.verdict = Trial::Verdict::failed;
-      trial.failure = after.failure;
+      trial.failure = run.failure;
       return;
     }
-    if (candidate_first) before = run_(kept_);
-    trial.others = std::max({trial.others, before.others, after.others});
-    if (std::max(before.others, after.others) > kBusy || !before.failure.empty()) {
+    trial.others = std::max(trial.others, run.others);
+    if (run.others > kBusy || !run.failure.empty()) {
       if (++busy < kMostBusy) continue;
       trial.verdict = Trial::Verdict::busy;
       return;
     }
-    logs.push_back(std::log(before.seconds / after.seconds));
-    seconds.push_back(after.seconds);
-    last = after;
-    trial.hidden = share_of(after, "data_wait") - share_of(before, "data_wait");
-    const auto verdict = verdict_of(logs, deviation(), options_.worth, most_pairs);
+    if (is_base) {
+      add_base(run.seconds);
+      continue;
+    }
+    ++base_.since;
+    logs.push_back(std::log(run.seconds));
+    seconds.push_back(run.seconds);
+    last = run;
+    trial.hidden = share_of(run, "data_wait") - share_of(now_, "data_wait");
+    const auto verdict = verdict_of(base_.logs, logs, deviation(), options_.worth, most_runs);
     if (!verdict) continue;
     trial.verdict = *verdict;
     break;
   }
-  const double mean = mean_of(logs);
-  for (const double each : logs) noise_squares_ += (each - mean) * (each - mean);
+  for (const double each : logs) noise_squares_ += square(each - mean_of(logs));
   noise_count_ += static_cast<double>(logs.size() - 1);
-  trial.pairs = static_cast<int>(logs.size());
-  trial.ratio = std::exp(mean);
-  trial.least = std::exp(std::ranges::min(logs));
-  trial.most = std::exp(std::ranges::max(logs));
+  const double without = mean_of(base_.logs);
+  trial.runs = static_cast<int>(logs.size());
+  trial.ratio = std::exp(without - mean_of(logs));
+  trial.least = std::exp(without - std::ranges::max(logs));
+  trial.most = std::exp(without - std::ranges::min(logs));
   if (trial.verdict != Trial::Verdict::kept) return;
   kept_ = with(kept_, trial.candidate.set);
   now_ = last;
   now_.seconds = median(seconds);
+  base_ = {.logs = std::move(logs)};
 }
 
 std::optional<Trial> Tuner::next() {
@@ -349,7 +374,7 @@ Json to_json(const Trial& trial) {
           {"ratio", trial.ratio},
           {"least", trial.least},
           {"most", trial.most},
-          {"pairs", trial.pairs},
+          {"runs", trial.runs},
           {"others", trial.others},
           {"hidden", trial.hidden},
           {"failure", trial.failure}};

@@ -1,5 +1,6 @@
-// A search for the values of a config that make its run faster. Each candidate is measured in short runs, in turns with the best
-// so far, in the order of the gain to expect; the runs themselves are the caller's.
+// A search for the values of a config that make its run faster. Each candidate is measured in short runs, in the order of the
+// gain to expect; every third run at least is one of the best so far, and the latest of those are what a candidate is compared
+// with. The runs themselves are the caller's.
 #pragma once
 
 #include <functional>
@@ -37,18 +38,18 @@ struct Trial {
   enum class Verdict { kept, no_gain, failed, busy, not_allowed };
   Candidate candidate;
   Verdict verdict = Verdict::no_gain;
-  double ratio = 0, least = 0, most = 0;  // of speeds, with to without: mean and range of the pairs
-  int pairs = 0;
-  double others = 0;    // as in ShortRun, the most
-  double hidden = 0;    // part of the time by which waiting for data grew with it
-  std::string failure;  // of a run with the candidate
+  double ratio = 0, least = 0, most = 0;  // of speeds, with to without: mean and range of its runs
+  int runs = 0;                           // with it, that count
+  double others = 0;                      // as in ShortRun, the most
+  double hidden = 0;                      // part of the time by which waiting for data grew with it
+  std::string failure;                    // of a run with the candidate
   [[nodiscard]] double gain() const { return ratio > 0 ? 1 - 1 / ratio : 0; }  // part of the time that went
 };
 
 struct TunerOptions {
   std::set<std::string> allowed;  // words of Candidate::needs
   double worth = 0.03;            // gain in speed below which a candidate is not kept, nor tried when no more can be had
-  std::function<bool()> has_time = [] { return true; };  // for another pair of runs
+  std::function<bool()> has_time = [] { return true; };  // for another trial
 };
 
 // One thread's.
@@ -74,14 +75,23 @@ class Tuner {
   void add_joint(std::vector<Candidate>& all) const;
   [[nodiscard]] bool to_try(const Candidate& candidate) const;
   void judge(Trial& trial);
-  [[nodiscard]] double deviation() const;  // of the logarithm of a ratio: of all pairs so far
+  [[nodiscard]] bool wants_base(std::size_t candidate_runs) const;
+  void add_base(double seconds);
+  [[nodiscard]] double deviation() const;  // of the logarithm of a run's time: of all runs so far
 
   Settings config_, kept_;
   TunerOptions options_;
   Runner run_;
   ShortRun first_, now_;
   std::vector<Trial> trials_;
-  double noise_squares_ = 0, noise_count_ = 0;  // of those logarithms within their trials
+  // Runs with what is kept and nothing else: what the next trials are compared with. Not part of the state: another process
+  // measures them anew.
+  struct Base {
+    std::vector<double> logs;  // of seconds, the latest few
+    int since = 0;             // runs with candidates after the last of them
+  };
+  Base base_;
+  double noise_squares_ = 0, noise_count_ = 0;  // of those logarithms, within their trials and among those of the base
   bool out_of_time_ = false;
 };
 
