@@ -72,7 +72,8 @@ TEST(Doctor, SaysWhatTheMachineIs) {
   EXPECT_EQ(result.exit_code, 0) << result.out;
   for (const char* row : {"Millrace ", "CPU ", "instructions ", "cores ", "memory ", "GPU ", "current folder ", "cache folder "})
     EXPECT_THAT(result.out, HasSubstr(row));
-  for (const char* row : {"matrix product ", "3-d convolution ", "clock ", "others ", "open files "})
+  for (const char* row : {"matrix product ", "3-d convolution ", "clock ", "others ", "open files ", "libraries ", "GPU driver ",
+                          "shared memory ", "ranks ", "2 processes add up ", "ports "})
     EXPECT_THAT(result.out, HasSubstr(row));
   const Json report = Json::parse(millrace({"doctor", "--json"}).out);
   for (const auto& [row, level] : report["levels"].items()) {
@@ -83,6 +84,22 @@ TEST(Doctor, SaysWhatTheMachineIs) {
   EXPECT_TRUE(report["findings"].is_array());
   EXPECT_THAT(report["machine"]["GPU"].get<std::string>(), testing::Not(testing::IsEmpty()));
   EXPECT_EQ(millrace({"doctor", "cosmology"}).exit_code, 2);
+}
+
+// A library that stands for the driver's is found as the real one would be.
+TEST(Doctor, SaysWhatTheGpusDriverTells) {
+  const Json report = Json::parse(millrace({"doctor", "--json"}, {.environment = {{"LD_LIBRARY_PATH", FAKE_NVML_FOLDER}}}).out);
+  EXPECT_EQ(report["machine"]["GPU_driver"], "550.54.15");
+  EXPECT_THAT(report["machine"]["GPU_0"].get<std::string>(),
+              MatchesRegex("NVIDIA Test 80GB, capability 9.0, 12.0 GB of 80.0 GB used, busy 37 %, 1980 of 1980 MHz, 41 C"));
+  EXPECT_THAT(report["machine"]["GPU_1"].get<std::string>(), HasSubstr("held back by power limit, heat (hardware)"));
+  EXPECT_EQ(report["levels"]["GPU_1"], "warn");
+  const Json hidden = Json::parse(
+      millrace({"doctor", "--json"}, {.environment = {{"LD_LIBRARY_PATH", FAKE_NVML_FOLDER}, {"CUDA_VISIBLE_DEVICES", "GPU-b"}}})
+          .out);
+  EXPECT_EQ(hidden["machine"]["GPU_driver"], "550.54.15; CUDA_VISIBLE_DEVICES=GPU-b");
+  EXPECT_THAT(hidden["machine"]["GPU_0"].get<std::string>(), HasSubstr("NVIDIA Test 40GB"));
+  EXPECT_FALSE(hidden["machine"].contains("GPU_1"));
 }
 
 TEST(List, RecipesAndSwitches) {

@@ -1,8 +1,12 @@
+#include <ATen/Version.h>
+
 #include <algorithm>
 
 #include "millrace/base/format.h"
+#include "millrace/base/utf8.h"
 #include "millrace/cli/arguments.h"
 #include "millrace/cli/command.h"
+#include "millrace/cli/doctor_ranks.h"
 #include "millrace/cli/doctor_run.h"
 #include "millrace/cli/doctor_verify.h"
 #include "millrace/cli/ledger.h"
@@ -17,12 +21,16 @@
 namespace millrace::cli {
 namespace {
 
+using Rows = std::vector<std::vector<std::string>>;
+
 constexpr std::string_view kDoctorHelp =
     R"(Of the folder of a run: whether it goes on, how it ended or what it died of, where its time went, and what to mend with the gain
 to expect, the greatest first. It only looks; docs/doctor.md explains each finding.
 
 Without a folder: what this machine is, what of it a run may use, and what stands in the way of its full speed; each line passes,
-warns or fails. It measures a few seconds: the disks of the current and the cache folder, number formats, what others do.
+warns or fails. It measures a few seconds: the disks of the current and the cache folder, number formats, what others do, what two
+processes give each other. Started as a rank, it says what those ranks give each other over the links they have:
+millrace launch --nproc 1 --nodes 2 --rank R --at HOST:PORT doctor.
 
 With a recipe and --verify: whether training would work here, before the night it runs. It sets the run up as train does and makes
 steps of it: where weights and batches are, the number format, every callback, what two steps moved, memory, how busy the device
@@ -59,6 +67,44 @@ std::string gpus_text(const MachineView& machine) {
   return joined(all, "; ");
 }
 
+// "oneDNN 3.7.1" of "Intel(R) MKL-DNN v3.7.1 (Git Hash ...)": the first word that begins with a number.
+std::string library_text(const std::string& name, const std::string& said) {
+  for (std::size_t at = 0; at < said.size(); ++at) {
+    const std::size_t end = std::min(said.find_first_of(" -(", at), said.size());
+    const std::size_t begin = at + (said[at] == 'v' ? 1 : 0);
+    if (begin < end && said[begin] >= '0' && said[begin] <= '9') return name + " " + said.substr(begin, end - begin);
+    at = end;
+  }
+  return name;
+}
+
+std::string libraries_text() {
+  return library_text("oneDNN", at::get_mkldnn_version()) + ", " + library_text("MKL", at::get_mkl_version()) + ", " +
+         library_text("OpenMP", at::get_openmp_version());
+}
+
+std::string gpu_text(const doctor::GpuReading& gpu) {
+  std::string text = gpu.name;
+  if (gpu.capability)
+    text += ", capability " + std::to_string(gpu.capability->first) + "." + std::to_string(gpu.capability->second);
+  if (gpu.memory_used && gpu.memory_total)
+    text += ", " + human_bytes(static_cast<double>(*gpu.memory_used)) + " of " +
+            human_bytes(static_cast<double>(*gpu.memory_total)) + " used";
+  if (gpu.utilisation) text += ", busy " + percent(*gpu.utilisation);
+  if (gpu.mhz) text += ", " + significant(*gpu.mhz, 4) + (gpu.most_mhz ? " of " + significant(*gpu.most_mhz, 4) : "") + " MHz";
+  if (gpu.celsius) text += ", " + significant(*gpu.celsius, 3) + " C";
+  if (gpu.watts) text += ", " + significant(*gpu.watts, 3) + " W";
+  if (!gpu.held_back.empty()) text += ", held back by " + joined(gpu.held_back, ", ");
+  return text;
+}
+
+void add_gpus(const GpuView& view, Rows& rows) {
+  std::string driver = view.driver.empty() ? view.silence : view.driver;
+  if (!view.visible.empty()) driver += "; CUDA_VISIBLE_DEVICES=" + printable(view.visible);
+  rows.push_back({"GPU driver", driver});
+  for (std::size_t i = 0; i < view.gpus.size(); ++i) rows.push_back({"GPU " + std::to_string(i), gpu_text(view.gpus[i])});
+}
+
 std::string rate_text(double bytes) { return human_bytes(bytes) + "/s"; }
 
 std::string folder_text(const FolderRoom& folder) {
@@ -80,9 +126,7 @@ std::string clock_text(const MachineView& machine) {
          ", of a core at work";
 }
 
-using Rows = std::vector<std::vector<std::string>>;
-
-Rows rows_of(const MachineView& machine) {
+Rows rows_of(const MachineView& machine, const std::optional<RankRates>& ranks) {
   const Json all = versions();
   const device::Grants& given = machine.grants;
   Rows rows = {
@@ -95,7 +139,9 @@ Rows rows_of(const MachineView& machine) {
       {"memory", human_bytes(static_cast<double>(given.available_memory)) + " free of " +
                      human_bytes(static_cast<double>(given.machine_memory)) + ", control group " +
                      (given.group_memory ? human_bytes(static_cast<double>(*given.group_memory)) : "without limit")},
+      {"libraries", libraries_text()},
       {"GPU", gpus_text(machine)}};
+  add_gpus(machine.gpu, rows);
   for (const FolderRoom& folder : machine.folders) rows.push_back({folder.what, folder_text(folder)});
   for (const FormatRate& rate : measure_formats()) rows.push_back({rate.work, format_text(rate)});
   rows.push_back({"clock", clock_text(machine)});
@@ -103,6 +149,12 @@ Rows rows_of(const MachineView& machine) {
                                 (machine.busiest.empty() ? "" : "; the busiest: " + machine.busiest)});
   rows.push_back({"open files", machine.open_files ? with_commas(static_cast<std::int64_t>(*machine.open_files)) + " at most"
                                                    : "without limit"});
+  rows.push_back({"shared memory", machine.shared_memory
+                                       ? human_bytes(static_cast<double>(*machine.shared_memory)) + " free in /dev/shm"
+                                       : "there is no /dev/shm"});
+  rows.push_back({"ranks", ranks ? to_text(*ranks) : "two processes could not meet"});
+  rows.push_back({"ports", std::to_string(kUsualPort) + (machine.taken_port == kUsualPort ? " is taken" : " is free") +
+                               (ranks ? "; two processes met at another one" : "")});
   return rows;
 }
 
@@ -150,9 +202,11 @@ int run_doctor(const Invocation& call) {
   arguments.finish("doctor");
   if (self) return doctor_self(json);
   if (run) return doctor_run(*run, json ? DoctorOutput::json : DoctorOutput::text, strict);
+  if (is_rank()) return doctor_ranks(json);
   device::set_threads(device::cpu_info().physical_cores);
-  const MachineView machine = look_at_machine(/*disks=*/true);
-  const Rows rows = rows_of(machine);
+  MachineView machine = look_at_machine(/*disks=*/true);
+  const std::optional<RankRates> ranks = measure_ranks(machine.ranks_failure);
+  const Rows rows = rows_of(machine, ranks);
   const std::vector<Finding> findings = findings_of(machine);
   if (json)
     print_json(json_of(rows, findings));

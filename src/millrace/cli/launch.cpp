@@ -98,10 +98,10 @@ Options options_of(const std::vector<std::string>& words) {
 
 void check(const Options& options) {
   if (options.nproc == 0) throw UsageError({"how many ranks?", "--nproc", "millrace launch --nproc 2 train RECIPE ..."});
-  if (options.words.empty() || options.words[0] != "train")
-    throw UsageError(
-        {options.words.empty() ? "what should the ranks do?" : "launch starts training runs, not " + options.words[0],
-         "command line", "millrace launch --nproc 2 train RECIPE ..."});
+  if (options.words.empty() || (options.words[0] != "train" && options.words[0] != "doctor"))
+    throw UsageError({options.words.empty() ? "what should the ranks do?"
+                                            : "launch starts training runs and the doctor, not " + options.words[0],
+                      "command line", "millrace launch --nproc 2 train RECIPE ..."});
   if (options.node >= options.nodes)
     throw UsageError({"--rank " + std::to_string(options.node) + " of --nodes " + std::to_string(options.nodes), "command line",
                       "machines are counted from 0"});

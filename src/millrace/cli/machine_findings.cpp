@@ -14,6 +14,10 @@ constexpr double kThrottled = 0.6;        // of the clock that a core could have
 constexpr std::uint64_t kFewFiles = 256;  // a reader keeps some open, and each library its own
 constexpr std::uint64_t kLittleMemory = 2 * kGigabyte, kLittleDisk = 5 * kGigabyte;
 
+constexpr std::uint64_t kLittleShared = std::uint64_t{128} << 20U;  // a container has 64 MB where nobody says
+constexpr double kGpuTaken = 0.2;                                   // of its time or its memory, before a run
+constexpr double kGpuThrottled = 0.9;                               // of its clock
+
 std::string cpus(int count) { return std::to_string(count) + (count == 1 ? " CPU" : " CPUs"); }
 
 void about_folders(const MachineView& machine, std::vector<Finding>& found) {
@@ -94,18 +98,58 @@ void about_neighbours(const MachineView& machine, std::vector<Finding>& found) {
   }
 }
 
+void about_gpus(const MachineView& machine, std::vector<Finding>& found) {
+  if (machine.grants.has_nvidia_gpu && !machine.cuda.empty()) {
+    found.push_back({false, "GPU", "gpu_unused", "the machine has an NVIDIA GPU that is not used: " + machine.cuda,
+                     "runs use the CPU; a driver and the plugin libmillrace_cuda.so beside the program are what a GPU needs"});
+  }
+  for (std::size_t i = 0; i < machine.gpu.gpus.size(); ++i) {
+    const doctor::GpuReading& gpu = machine.gpu.gpus[i];
+    const std::string row = "GPU " + std::to_string(i);
+    const double memory = gpu.memory_used && gpu.memory_total.value_or(0) > 0
+                              ? static_cast<double>(*gpu.memory_used) / static_cast<double>(*gpu.memory_total)
+                              : 0;
+    if (gpu.utilisation.value_or(0) > kGpuTaken || memory > kGpuTaken) {
+      found.push_back({false, row, "gpu_taken",
+                       "other programs use " + row + ": " + percent(gpu.utilisation.value_or(0)) + " of its time, " +
+                           percent(memory) + " of its memory",
+                       "nvidia-smi lists them; choose another GPU with CUDA_VISIBLE_DEVICES, or wait"});
+    }
+    if (!gpu.held_back.empty() && gpu.mhz && gpu.most_mhz && *gpu.mhz < kGpuThrottled * *gpu.most_mhz) {
+      found.push_back({false, row, "gpu_held_back",
+                       row + " runs at " + significant(*gpu.mhz, 4) + " of " + significant(*gpu.most_mhz, 4) +
+                           " MHz: " + joined(gpu.held_back, ", "),
+                       "look at cooling and at the power limit (nvidia-smi -q -d PERFORMANCE,POWER)"});
+    }
+  }
+}
+
+void about_ranks(const MachineView& machine, std::vector<Finding>& found) {
+  if (machine.shared_memory && *machine.shared_memory < kLittleShared) {
+    found.push_back({false, "shared memory", "shared_memory_low",
+                     human_bytes(static_cast<double>(*machine.shared_memory)) + " are free in /dev/shm",
+                     "ranks with GPUs exchange through it: docker run --shm-size=1g, or mount it larger"});
+  }
+  if (!machine.ranks_failure.empty()) {
+    found.push_back({false, "ranks", "ranks_unmet", "two processes of this machine could not meet: " + machine.ranks_failure,
+                     "one process trains without; look at a firewall on the loopback, and at GLOO_SOCKET_IFNAME"});
+  }
+  if (machine.taken_port > 0) {
+    found.push_back({false, "ports", "port_taken", "port " + std::to_string(machine.taken_port) + " is taken",
+                     "give launchers another one: --at HOST:PORT, torchrun --master-port"});
+  }
+}
+
 }  // namespace
 
 std::vector<Finding> findings_of(const MachineView& machine) {
   std::vector<Finding> found;
   about_folders(machine, found);
-  if (machine.grants.has_nvidia_gpu && !machine.cuda.empty()) {
-    found.push_back({false, "GPU", "gpu_unused", "the machine has an NVIDIA GPU that is not used: " + machine.cuda,
-                     "runs use the CPU; a driver and the plugin libmillrace_cuda.so beside the program are what a GPU needs"});
-  }
+  about_gpus(machine, found);
   about_cores(machine, found);
   about_memory(machine, found);
   about_neighbours(machine, found);
+  about_ranks(machine, found);
   std::ranges::stable_sort(found, {}, [](const Finding& finding) { return !finding.stops_runs; });
   return found;
 }

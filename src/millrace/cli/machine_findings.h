@@ -8,6 +8,7 @@
 
 #include "millrace/device/device.h"
 #include "millrace/device/grants.h"
+#include "millrace/doctor/nvml.h"
 
 namespace millrace::cli {
 
@@ -17,6 +18,14 @@ struct FolderRoom {
   std::uint64_t free_bytes = 0;
   bool is_writable = true;
   std::optional<double> write_rate = {}, read_rate = {};  // bytes a second: to the disk, from it; not measured of all folders
+};
+
+// What the GPUs' driver tells.
+struct GpuView {
+  std::string driver;                    // its version; "" = no driver tells
+  std::string silence;                   // why it does not, one sentence
+  std::string visible;                   // CUDA_VISIBLE_DEVICES, "" = not set
+  std::vector<doctor::GpuReading> gpus;  // that a run may see
 };
 
 // All that findings are made of.
@@ -30,6 +39,10 @@ struct MachineView {
   std::string busiest;                            // "python3 (4711) 1.9 cores"; "" = nobody is
   std::optional<double> mhz = {}, most_mhz = {};  // of a core at work, and what it could do
   std::optional<std::uint64_t> open_files = {};   // ulimit -n; nullopt: no limit
+  GpuView gpu = {};
+  std::optional<std::uint64_t> shared_memory = {};  // free in /dev/shm; nullopt: there is none
+  std::string ranks_failure = {};                   // why two ranks of this machine could not meet; "" = they could
+  int taken_port = 0;                               // of a launcher's usual ones; 0 = it is free
 };
 
 struct Finding {

@@ -3,7 +3,10 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <cstdlib>
+
 #include "millrace/base/instructions.h"
+#include "millrace/cli/doctor_ranks.h"
 #include "millrace/cli/machine_speed.h"
 #include "millrace/train/assembly.h"
 
@@ -26,6 +29,25 @@ std::optional<std::uint64_t> open_files_limit() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return std::nullopt;
   return limit.rlim_cur;
+}
+
+GpuView gpus() {
+  GpuView view;
+  const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  if (visible != nullptr) view.visible = visible;
+  const auto nvml = doctor::Nvml::open(view.silence);
+  if (nvml == nullptr) return view;
+  view.driver = nvml->driver();
+  for (int i = 0; i < nvml->count(); ++i) {
+    if (auto reading = nvml->read(i, visible)) view.gpus.push_back(*std::move(reading));
+  }
+  return view;
+}
+
+std::optional<std::uint64_t> shared_memory() {
+  std::error_code error;
+  const auto space = std::filesystem::space("/dev/shm", error);
+  return error ? std::nullopt : std::optional<std::uint64_t>(space.available);
 }
 
 }  // namespace
@@ -51,6 +73,9 @@ MachineView look_at_machine(bool disks) {
   machine.mhz = neighbours.mhz;
   machine.most_mhz = neighbours.most_mhz;
   machine.open_files = open_files_limit();
+  machine.gpu = gpus();
+  machine.shared_memory = shared_memory();
+  if (!port_is_free(kUsualPort)) machine.taken_port = kUsualPort;
   return machine;
 }
 
