@@ -78,7 +78,7 @@ def show(row, time_bar, memory_bar):
     print(f"  memory, ours / least: {row['memory_ratio']:.3f}, bar {memory_bar}", flush=True)
 
 
-def main(documentation, measure, time_bar, memory_bar, more=None):
+def main(documentation, measure, time_bar, memory_bar, more=None, add_options=None):
     """Exit code. The time's bar is a number or one for each number format. `more`, a switch's name and what it measures instead, has no bar."""
     parser = argparse.ArgumentParser(description=documentation, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program", help="the millrace program")
@@ -91,6 +91,8 @@ def main(documentation, measure, time_bar, memory_bar, more=None):
     parser.add_argument("--cpu", choices=CPU, help=CPU_HELP)
     if more:
         parser.add_argument(f"--{more[0]}", dest="more", action="store_true", help=more[1].__doc__)
+    if add_options:
+        add_options(parser)
     options = parser.parse_args()
     lower_instructions(options.cpu)
     instead = more and options.more

@@ -17,6 +17,7 @@ namespace millrace::test {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 constexpr int kSteps = 20;
 // Adam's first steps are of the size of the learning rate whatever the gradient's: where a gradient is zero but for rounding, as
@@ -36,18 +37,29 @@ INSTANTIATE_TEST_SUITE_P(Recipes, EqualRanks,
 TEST_P(EqualRanks, TheWeightsAreThoseOfOneProcessOnTheSameGlobalBatch) {
   const auto [recipe, ranks] = GetParam();
   RankProgram program(recipe);
-  std::vector<std::string> words = kLinear;
-  // Sessions go through one core together: their dropout has a stream of its own for each way to share out the rows.
-  if (recipe == std::string("neural_response"))
-    words.push_back(R"(--recipe.convnet.stages=[{"channels":4,"stride":2,"dropout":0.0}])");
-  ASSERT_EQ(program.run(program.words("one", 1, kSteps, words)), 0) << program.output();
-  ASSERT_EQ(program.run(program.launched(ranks, program.words("ranks", ranks, kSteps, words))), 0) << program.output();
+  ASSERT_EQ(program.run(program.words("one", 1, kSteps, kLinear)), 0) << program.output();
+  ASSERT_EQ(program.run(program.launched(ranks, program.words("ranks", ranks, kSteps, kLinear))), 0) << program.output();
   EXPECT_LT(difference(program.saved("one"), program.saved("ranks")), 1e-6);
   EXPECT_EQ(program.summary("one").at("samples"), program.summary("ranks").at("samples"));
   const auto last_of = [&](const char* run) {
     return program.summary(run).at("metrics").at(judged(recipe)).at("last").get<double>();
   };
   EXPECT_NEAR(last_of("ranks"), last_of("one"), 1e-5 * std::max(1.0, std::abs(last_of("one"))));
+}
+
+// A row for each rank: of two sessions, one is on one rank and the other on the other, or both are of one.
+TEST(Ranks, ASessionThatIsOnOneRankOnlyIsLearnedAsByOneProcess) {
+  RankProgram program("neural_response");
+  const auto with_batch = [](const char* rows) {
+    std::vector<std::string> words = kLinear;
+    words.insert(words.end(), {std::string("--data.batch_size=") + rows, "--log.every=1", "--log.train_metrics=true"});
+    return words;
+  };
+  ASSERT_EQ(program.run(program.words("one", 1, kSteps, with_batch("2"))), 0) << program.output();
+  ASSERT_EQ(program.run(program.launched(2, program.words("ranks", 2, kSteps, with_batch("1")))), 0) << program.output();
+  EXPECT_LT(difference(program.saved("one"), program.saved("ranks")), 1e-6);
+  EXPECT_THAT(program.output("one/log.jsonl"), HasSubstr(R"("train/groups_per_step":2)"));
+  EXPECT_THAT(program.output("ranks/log.jsonl"), Not(HasSubstr(R"("train/groups_per_step":2)")));
 }
 
 TEST(Ranks, AccumulatedBatchesAreAddedUpOnceAStep) {

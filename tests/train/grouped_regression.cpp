@@ -7,6 +7,7 @@
 
 #include "millrace/base/error.h"
 #include "millrace/config/schema_of.h"
+#include "millrace/core/random.h"
 #include "millrace/data/memory_source.h"
 #include "millrace/nn/functional.h"
 #include "toys.h"
@@ -165,6 +166,7 @@ class GroupedRegression final : public Recipe {
     for (std::size_t i = 0; i < batch.groups().size(); ++i) {
       const Tensors& fields = batch.groups()[i].fields;
       const at::Tensor hidden = at::tanh(net_->inputs[i](fields.at("x")));
+      const RowScope of_group(batch.groups()[i].positions);
       const at::Tensor mixed = nn::dropout(at::tanh(net_->trunk(hidden)), context.training ? toy_.dropout : 0.0, {});
       const at::Tensor error = net_->heads[i](mixed) - fields.at("y");
       const at::Tensor squares = error.square().sum();

@@ -129,7 +129,7 @@ TEST(RandomScope, ASiteRunsOverTheRowsOfTheEpoch) {
   EXPECT_EQ(site_of(44, 4, 7).first, 0) << "not a multiple of the rows";
 }
 
-TEST(RandomScope, ARowScopeCountsTheRowsOfOneGroup) {
+TEST(RandomScope, ARowScopeCountsTheRowsItIsGiven) {
   std::vector<Group> groups;
   groups.push_back(rows_of("a", 10, 4));
   groups.push_back(rows_of("b", 30, 2));
@@ -137,11 +137,25 @@ TEST(RandomScope, ARowScopeCountsTheRowsOfOneGroup) {
   const RandomScope scope(5, batch);
   EXPECT_EQ(RandomScope::next_site(12).first, 40 * 2) << "rows of both groups";
   {
-    const RowScope rows(batch.groups()[1]);
+    const RowScope rows(batch.groups()[1].positions);
     EXPECT_EQ(RandomScope::next_site(6).first, 30 * 3);
   }
+  {
+    const std::vector<std::int64_t> mixed = {7, 2, 3, 9};
+    const RowScope rows(mixed);
+    EXPECT_EQ(RandomScope::next_site(8).runs, (std::vector<IndexRun>{{14, 2}, {4, 4}, {18, 2}}));
+    EXPECT_TRUE(RandomScope::next_site(9).runs.empty()) << "not a multiple of the rows";
+  }
   EXPECT_EQ(RandomScope::next_site(12).first, 40 * 2);
-  EXPECT_EQ(RandomScope::place()->site, 3U);
+  EXPECT_EQ(RandomScope::place()->site, 5U);
+}
+
+TEST(RandomScope, RowsThatWereLeftOutMoveNoOther) {
+  std::vector<Group> groups;
+  groups.push_back(rows_of("", 40, 5));
+  groups.front().positions.erase(groups.front().positions.begin() + 2);
+  const RandomScope scope(5, batch_of(std::move(groups), 0));
+  EXPECT_EQ(RandomScope::next_site(12).runs, (std::vector<IndexRun>{{120, 6}, {129, 6}}));
 }
 
 TEST(RandomScope, InnerScopeLeavesTheOuterSitesAlone) {

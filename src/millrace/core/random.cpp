@@ -13,43 +13,61 @@ namespace {
 thread_local RandomScope* innermost = nullptr;
 constexpr std::uint64_t kForward = 0x666f7277;  // tells these keys from those of the loader's order and of sources
 
-std::int64_t first_row_of(const Group& group) noexcept { return group.positions.empty() ? 0 : group.positions.front(); }
-}  // namespace
-
-RandomScope::RandomScope(std::uint64_t seed, const Batch& batch) noexcept
-    : RandomScope(Place{.seed = seed, .epoch = batch.epoch()}) {
-  for (const Group& group : batch.groups()) place_.first_row += first_row_of(group);
-  place_.rows = batch.rows();
+std::vector<IndexRun> runs_of(std::span<const std::int64_t> positions) {
+  std::vector<IndexRun> runs;
+  for (const std::int64_t position : positions) {
+    if (!runs.empty() && runs.back().first + runs.back().count == position) {
+      ++runs.back().count;
+    } else {
+      runs.push_back({position, 1});
+    }
+  }
+  return runs;
 }
 
-RandomScope::RandomScope(const Place& place) noexcept : place_(place), outer_(innermost) { innermost = this; }
+std::vector<IndexRun> rows_of(const Batch& batch) {
+  if (batch.groups().size() == 1) return runs_of(batch.groups().front().positions);
+  IndexRun all{0, batch.rows()};
+  for (const Group& group : batch.groups()) all.first += group.positions.empty() ? 0 : group.positions.front();
+  return {all};
+}
+
+}  // namespace
+
+RandomScope::RandomScope(std::uint64_t seed, const Batch& batch)
+    : RandomScope(Place{.seed = seed, .epoch = batch.epoch(), .site = 0, .rows = rows_of(batch)}) {}
+
+RandomScope::RandomScope(Place place) noexcept : place_(std::move(place)), outer_(innermost) { innermost = this; }
 
 RandomScope::~RandomScope() { innermost = outer_; }
 
 RandomSite RandomScope::next_site(std::int64_t elements) {
   if (RandomScope* scope = innermost) {
     Place& here = scope->place_;
-    const std::int64_t first = here.rows > 0 && elements % here.rows == 0 ? elements / here.rows * here.first_row : 0;
-    return {make_key(here.seed, kForward, here.epoch, here.site++), first};
+    RandomSite site{.key = make_key(here.seed, kForward, here.epoch, here.site++), .first = 0, .runs = {}};
+    std::int64_t rows = 0;
+    for (const IndexRun& run : here.rows) rows += run.count;
+    if (rows == 0 || elements % rows != 0) return site;
+    const std::int64_t width = elements / rows;
+    site.first = width * here.rows.front().first;
+    if (here.rows.size() == 1) return site;
+    for (const IndexRun& run : here.rows) site.runs.push_back({width * run.first, width * run.count});
+    return site;
   }
   at::Generator generator = at::detail::getDefaultCPUGenerator();
   const std::scoped_lock lock(generator.mutex());
-  return {generator.get<at::CPUGeneratorImpl>()->random64(), 0};
+  return {generator.get<at::CPUGeneratorImpl>()->random64(), 0, {}};
 }
 
-RowScope::RowScope(const Group& group) noexcept : scope_(innermost) {
-  if (scope_ == nullptr) return;
-  first_row_ = std::exchange(scope_->place_.first_row, first_row_of(group));
-  rows_ = std::exchange(scope_->place_.rows, group.rows());
+RowScope::RowScope(std::span<const std::int64_t> positions) : scope_(innermost) {
+  if (scope_ != nullptr) rows_ = std::exchange(scope_->place_.rows, runs_of(positions));
 }
 
 RowScope::~RowScope() {
-  if (scope_ == nullptr) return;
-  scope_->place_.first_row = first_row_;
-  scope_->place_.rows = rows_;
+  if (scope_ != nullptr) scope_->place_.rows = std::move(rows_);
 }
 
-std::optional<RandomScope::Place> RandomScope::place() noexcept {
+std::optional<RandomScope::Place> RandomScope::place() {
   return innermost == nullptr ? std::nullopt : std::optional(innermost->place_);
 }
 

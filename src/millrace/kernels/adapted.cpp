@@ -17,6 +17,7 @@
 #include "millrace/kernels/operation_span.h"
 #include "millrace/kernels/parallel.h"
 #include "millrace/kernels/product.h"
+#include "millrace/kernels/site.h"
 #include "millrace/kernels/weight_cache.h"
 
 namespace millrace::kernels {
@@ -97,7 +98,7 @@ at::Tensor spread_b(const Layout& layout, at::TensorList tensors, const at::Tens
 }
 
 // keep * scale * x, into `out` (added to what is there) where it is defined.
-at::Tensor dropped(const at::Tensor& x, const at::Tensor& out, Dropout site) {
+at::Tensor dropped(const at::Tensor& x, const at::Tensor& out, const Dropout& site) {
   if (site.p <= 0.0 && !out.defined()) return x;
   at::Tensor to = out.defined() ? out : at::empty_like(x);
   const detail::DropoutArgs args{.x = x.const_data_ptr(),
@@ -106,10 +107,8 @@ at::Tensor dropped(const at::Tensor& x, const at::Tensor& out, Dropout site) {
                                  .x_type = type_of(x),
                                  .out_type = type_of(x),
                                  .count = x.numel(),
-                                 .keep = keep_of(site)};
-  const detail::Table& table = detail::table();
-  parallel((args.count + kDropoutGroup - 1) / kDropoutGroup,
-           [&](std::int64_t begin, std::int64_t end) { table.dropout(args, begin, end); });
+                                 .keep = {}};
+  run_dropout(args, site);
   return to;
 }
 
@@ -117,20 +116,20 @@ at::Tensor dropped(const at::Tensor& x, const at::Tensor& out, Dropout site) {
 constexpr std::int64_t kRows = 256;
 
 // dx += dropped(dnarrow A).
-void add_through_adapters(const at::Tensor& dx, const at::Tensor& dnarrow, const at::Tensor& a, Dropout site) {
+void add_through_adapters(const at::Tensor& dx, const at::Tensor& dnarrow, const at::Tensor& a, const Dropout& site) {
   for (std::int64_t row = 0; row < dx.size(0); row += kRows) {
     const std::int64_t count = std::min(kRows, dx.size(0) - row);
-    const Dropout here{site.p, site.key, site.first + row * dx.size(1)};
+    const Dropout here = part_of(site, dx.numel(), row * dx.size(1), count * dx.size(1));
     (void)dropped(at::mm(dnarrow.narrow(0, row, count), a), dx.narrow(0, row, count), here);
   }
 }
 
 // left^T dropped(right), fp32.
-at::Tensor summed_by_parts(const at::Tensor& left, const at::Tensor& right, Dropout site) {
+at::Tensor summed_by_parts(const at::Tensor& left, const at::Tensor& right, const Dropout& site) {
   at::Tensor sums;
   for (std::int64_t row = 0; row < right.size(0); row += kRows) {
     const std::int64_t count = std::min(kRows, right.size(0) - row);
-    const Dropout here{site.p, site.key, site.first + row * right.size(1)};
+    const Dropout here = part_of(site, right.numel(), row * right.size(1), count * right.size(1));
     const at::Tensor part =
         weight_gradients(left.narrow(0, row, count), dropped(right.narrow(0, row, count), {}, here), false).weight;
     sums = sums.defined() ? sums.add_(part) : part;
@@ -142,13 +141,13 @@ at::Tensor summed_by_parts(const at::Tensor& left, const at::Tensor& right, Drop
 constexpr std::int64_t kDroppedBytes = std::int64_t{576} << 10U;
 
 // dropped(x) times a (rank, in) transposed.
-at::Tensor narrow_product(const at::Tensor& x, const at::Tensor& a, Dropout site) {
+at::Tensor narrow_product(const at::Tensor& x, const at::Tensor& a, const Dropout& site) {
   const std::int64_t most = rows_within(kDroppedBytes, x);
   if (site.p <= 0.0 || x.size(0) <= most) return forward_product(dropped(x, {}, site), a, {});
   at::Tensor all = at::empty({x.size(0), a.size(0)}, x.options());
   for (std::int64_t row = 0; row < x.size(0); row += most) {
     const std::int64_t count = std::min(most, x.size(0) - row);
-    const Dropout here{site.p, site.key, site.first + row * x.size(1)};
+    const Dropout here = part_of(site, x.numel(), row * x.size(1), count * x.size(1));
     all.narrow(0, row, count).copy_(forward_product(dropped(x.narrow(0, row, count), {}, here), a, {}));
   }
   return all;
@@ -282,7 +281,8 @@ struct AdaptedFunction : torch::autograd::Function<AdaptedFunction> {
 
 }  // namespace
 
-at::Tensor adapted_linear(const at::Tensor& x, const std::vector<AdaptedWeights>& projections, double scale, Dropout site) {
+at::Tensor adapted_linear(const at::Tensor& x, const std::vector<AdaptedWeights>& projections, double scale,
+                          const Dropout& site) {
   MR_CHECK(has_decoder_kernels(x) && !projections.empty(), "adapted_linear takes rows of fp32 or bf16, and projections");
   Layout layout{.projections = {}, .scale = scale, .site = site};
   Tensors tensors;

@@ -20,6 +20,6 @@ struct AdaptedWeights {
 // the backward pass once, and only where an adapter or a weight needs it; what is dropped is drawn again. A weight that requires
 // no gradient has none computed. Weights of x's type that lie behind one another in memory are multiplied where they lie; fp32
 // weights of a bf16 x by their copy (weight_cache.h). Products go the ways that ways.h says. Differentiable once.
-at::Tensor adapted_linear(const at::Tensor& x, const std::vector<AdaptedWeights>& projections, double scale, Dropout site);
+at::Tensor adapted_linear(const at::Tensor& x, const std::vector<AdaptedWeights>& projections, double scale, const Dropout& site);
 
 }  // namespace millrace::kernels

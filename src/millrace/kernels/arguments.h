@@ -31,21 +31,27 @@ inline at::MemoryFormat layout_of(const at::Tensor& x) {
   return last ? at::MemoryFormat::ChannelsLast3d : at::MemoryFormat::Contiguous;
 }
 
-inline detail::Keep keep_of(Dropout dropout) {
+inline detail::Keep keep_of(const Dropout& dropout) {
   return {dropout.key, dropout.first, dropout_threshold(dropout.p), dropout_scale(dropout.p)};
 }
 
 // What the backward pass of an autograd function needs of its dropout.
 template <class Context>
-void remember(Context* context, Dropout site) {
+void remember(Context* context, const Dropout& site) {
   context->saved_data["p"] = site.p;
   context->saved_data["key"] = static_cast<std::int64_t>(site.key);
   context->saved_data["first"] = site.first;
+  std::vector<std::int64_t> runs;
+  for (const IndexRun& run : site.runs) runs.insert(runs.end(), {run.first, run.count});
+  context->saved_data["runs"] = runs;
 }
 template <class Context>
 [[nodiscard]] Dropout remembered(Context* context) {
   auto& saved = context->saved_data;
-  return {saved["p"].toDouble(), static_cast<std::uint64_t>(saved["key"].toInt()), saved["first"].toInt()};
+  Dropout site{saved["p"].toDouble(), static_cast<std::uint64_t>(saved["key"].toInt()), saved["first"].toInt(), {}};
+  const std::vector<std::int64_t> runs = saved["runs"].toIntVector();
+  for (std::size_t i = 0; i < runs.size(); i += 2) site.runs.push_back({runs[i], runs[i + 1]});
+  return site;
 }
 
 // An undefined tensor given to Function::apply aborts the program in LibTorch 2.11; an empty optional does not.

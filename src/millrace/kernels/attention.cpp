@@ -13,6 +13,7 @@
 #include "millrace/kernels/operation_span.h"
 #include "millrace/kernels/parallel.h"
 #include "millrace/kernels/plain.h"
+#include "millrace/kernels/site.h"
 
 namespace millrace::kernels {
 namespace {
@@ -36,7 +37,7 @@ Heads heads_of(const at::Tensor& packed, std::int64_t heads) {
   return {five.select(2, 0), five.select(2, 1), five.select(2, 2)};
 }
 
-detail::Attention arguments(const Heads& in, const at::Tensor& out, const at::Tensor& log_sums, double scale, Dropout site) {
+detail::Attention arguments(const Heads& in, const at::Tensor& out, const at::Tensor& log_sums, double scale) {
   return {.q = view_of(in[0]),
           .k = view_of(in[1]),
           .v = view_of(in[2]),
@@ -52,11 +53,11 @@ detail::Attention arguments(const Heads& in, const at::Tensor& out, const at::Te
           .heads = in[0].size(2),
           .head_size = in[0].size(3),
           .scale = static_cast<float>(scale),
-          .keep = keep_of(site)};
+          .keep = {}};
 }
 
 // Queries and keys are turned on their way in, their gradients on the way out, where there are angles for it.
-void run(const detail::Attention& args, bool backward, const Angles& angles) {
+void run(const detail::Attention& args, bool backward, const Angles& angles, const Dropout& site) {
   const detail::Table& table = detail::table();
   const std::size_t bytes = table.attention_scratch(args, backward);
   const auto turn = [&](const detail::HeadView& x, std::int64_t begin, std::int64_t end) {
@@ -71,9 +72,13 @@ void run(const detail::Attention& args, bool backward, const Angles& angles) {
                   .back = backward},
                  begin, end);
   };
+  const UnitsOfSite heads(site, args.batch * args.heads, args.rows * args.rows);
   parallel(args.batch * args.heads, [&](std::int64_t begin, std::int64_t end) {
     if (!backward && angles.cos.defined()) turn(args.q, begin, end), turn(args.k, begin, end);
-    (backward ? table.attention_backward : table.attention_forward)(args, begin, end, scratch(bytes));
+    heads.each(begin, end, [&, here = args](const detail::Keep& keep, std::int64_t first, std::int64_t last) mutable {
+      here.keep = keep;
+      (backward ? table.attention_backward : table.attention_forward)(here, first, last, scratch(bytes));
+    });
     if (backward && angles.cos.defined()) turn(args.q_gradient, begin, end), turn(args.k_gradient, begin, end);
   });
 }
@@ -81,14 +86,14 @@ void run(const detail::Attention& args, bool backward, const Angles& angles) {
 struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
   // q, k, v (B, T, H, D), or q alone as the packed (B, T, 3 H D) with `heads` heads.
   static at::Tensor forward(AutogradContext* context, const at::Tensor& q, const std::optional<at::Tensor>& k,
-                            const std::optional<at::Tensor>& v, std::int64_t heads, double scale, Dropout site,
+                            const std::optional<at::Tensor>& v, std::int64_t heads, double scale, const Dropout& site,
                             const Angles& angles) {
     const at::Tensor packed = k ? at::Tensor() : q.contiguous();
     const Heads in =
         k ? Heads{with_contiguous_rows(q), with_contiguous_rows(*k), with_contiguous_rows(*v)} : heads_of(packed, heads);
     at::Tensor out = at::empty(in[0].sizes(), in[0].options());
     at::Tensor log_sums = at::empty({in[0].size(0), in[0].size(2), in[0].size(1)}, in[0].options().dtype(at::kFloat));
-    run(arguments(in, out, log_sums, scale, site), false, angles);
+    run(arguments(in, out, log_sums, scale), false, angles, site);
     if (k) {
       context->save_for_backward({out, log_sums, in[0], in[1], in[2]});
     } else {
@@ -110,12 +115,12 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
     at::Tensor packed_gradient = is_packed ? at::empty_like(saved[2]) : at::Tensor();
     const auto fresh = [](const at::Tensor& x) { return at::empty(x.sizes(), x.options()); };
     const Heads out = is_packed ? heads_of(packed_gradient, heads) : Heads{fresh(in[0]), fresh(in[1]), fresh(in[2])};
-    detail::Attention args = arguments(in, saved[0], saved[1], context->saved_data["scale"].toDouble(), remembered(context));
+    detail::Attention args = arguments(in, saved[0], saved[1], context->saved_data["scale"].toDouble());
     args.out_gradient = view_of(out_gradient);
     args.q_gradient = view_of(out[0]);
     args.k_gradient = view_of(out[1]);
     args.v_gradient = view_of(out[2]);
-    run(args, true, is_packed ? Angles{saved[3], saved[4]} : Angles{});
+    run(args, true, is_packed ? Angles{saved[3], saved[4]} : Angles{}, remembered(context));
     if (is_packed) return {packed_gradient, {}, {}, {}, {}, {}, {}};
     return {out[0], out[1], out[2], {}, {}, {}, {}};
   }
@@ -128,7 +133,7 @@ bool fits(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
 
 }  // namespace
 
-at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, Dropout site,
+at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Dropout& site,
                             std::optional<double> scale) {
   TORCH_CHECK(q.dim() == 4 && k.sizes().equals(q.sizes()) && v.sizes().equals(q.sizes()),
               "causal_attention: q, k, v of one shape (B, T, H, D) expected, got ", q.sizes(), ", ", k.sizes(), ", ", v.sizes());
@@ -148,7 +153,7 @@ at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::
       .contiguous();
 }
 
-at::Tensor causal_attention_packed(const at::Tensor& qkv, std::int64_t heads, Dropout site, std::optional<double> scale) {
+at::Tensor causal_attention_packed(const at::Tensor& qkv, std::int64_t heads, const Dropout& site, std::optional<double> scale) {
   TORCH_CHECK(qkv.dim() == 3 && heads > 0 && qkv.size(2) % (3 * heads) == 0,
               "causal_attention_packed: (B, T, 3 H D) with H = ", heads, " expected, got ", qkv.sizes());
   if (!has_kernel(qkv)) {

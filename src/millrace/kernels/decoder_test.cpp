@@ -213,12 +213,13 @@ TEST_P(Decoders, AdaptedLinearAgreesWithAten) {
   for (const std::int64_t rows : {1, 7, 1300}) {  // 1300 are dropped in parts where they are wide
     for (const std::int64_t in : {9, 32, 257}) {
       for (const auto type : {at::kFloat, at::kBFloat16}) {
-        for (const double p : {0.0, 0.3}) {
-          SCOPED_TRACE(testing::Message() << rows << " " << in << " " << type << " " << p);
+        const std::vector<IndexRun> out_of_order = {{700 * in, (rows - rows / 2) * in}, {3 * in, rows / 2 * in}};
+        for (const auto& site : {Dropout{}, Dropout{0.3, kKey}, Dropout{0.3, kKey, 0, out_of_order}}) {
+          SCOPED_TRACE(testing::Message() << rows << " " << in << " " << type << " " << site.p << " " << site.runs.size());
           const auto kernel = [&](const Tensors& x) {
-            return Tensors{adapted_linear(x[0], {{x[1], {}, {}, {}}, {x[2], {}, x[3], x[4]}}, 2.0, {p, kKey})};
+            return Tensors{adapted_linear(x[0], {{x[1], {}, {}, {}}, {x[2], {}, x[3], x[4]}}, 2.0, site)};
           };
-          const at::Tensor keep = dropout_mask_reference({rows, in}, {p, kKey}).to(at::kDouble) / (1 - p);
+          const at::Tensor keep = dropout_mask_reference({rows, in}, site).to(at::kDouble) / (1 - site.p);
           const auto reference = [&](const Tensors& x) {
             const at::Tensor narrow = (x[0] * keep).matmul(x[3].t());
             return Tensors{at::cat({x[0].matmul(x[1].t()), x[0].matmul(x[2].t()) + narrow.matmul(x[4].t()) * 2.0}, 1)};

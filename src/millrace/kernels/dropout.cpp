@@ -6,14 +6,14 @@
 #include "millrace/kernels/arguments.h"
 #include "millrace/kernels/kernels.h"
 #include "millrace/kernels/operation_span.h"
-#include "millrace/kernels/parallel.h"
 #include "millrace/kernels/plain.h"
+#include "millrace/kernels/site.h"
 
 namespace millrace::kernels {
 namespace {
 
 // keep * scale * x (+ residual) of dtype `type`; x and residual contiguous.
-at::Tensor run(const at::Tensor& x, const at::Tensor& residual, at::ScalarType type, Dropout site) {
+at::Tensor run(const at::Tensor& x, const at::Tensor& residual, at::ScalarType type, const Dropout& site) {
   at::Tensor out = at::empty(x.sizes(), x.options().dtype(type));
   const detail::DropoutArgs args{.x = x.const_data_ptr(),
                                  .residual = residual.defined() ? residual.const_data_ptr() : nullptr,
@@ -21,16 +21,14 @@ at::Tensor run(const at::Tensor& x, const at::Tensor& residual, at::ScalarType t
                                  .x_type = type_of(x),
                                  .out_type = type_of(type),
                                  .count = x.numel(),
-                                 .keep = keep_of(site)};
-  const detail::Table& table = detail::table();
-  parallel((args.count + kDropoutGroup - 1) / kDropoutGroup,
-           [&](std::int64_t begin, std::int64_t end) { table.dropout(args, begin, end); });
+                                 .keep = {}};
+  run_dropout(args, site);
   return out;
 }
 
 struct DropoutFunction : torch::autograd::Function<DropoutFunction> {
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x,
-                            const std::optional<at::Tensor>& residual, Dropout site) {
+                            const std::optional<at::Tensor>& residual, const Dropout& site) {
     remember(context, site);
     context->saved_data["type"] = static_cast<std::int64_t>(x.scalar_type());
     context->saved_data["residual"] = residual.has_value();
@@ -50,7 +48,7 @@ struct DropoutFunction : torch::autograd::Function<DropoutFunction> {
 
 }  // namespace
 
-at::Tensor dropout(const at::Tensor& x, Dropout site) {
+at::Tensor dropout(const at::Tensor& x, const Dropout& site) {
   if (site.p <= 0.0) return x;
   if (has_kernel(x)) {
     const OperationSpan span("millrace::dropout", x);
@@ -60,7 +58,7 @@ at::Tensor dropout(const at::Tensor& x, Dropout site) {
   return at::dropout(x, site.p, true);
 }
 
-at::Tensor dropout_add(const at::Tensor& x, const at::Tensor& residual, Dropout site) {
+at::Tensor dropout_add(const at::Tensor& x, const at::Tensor& residual, const Dropout& site) {
   if (!has_kernel(x) || !has_kernel(residual) || !x.sizes().equals(residual.sizes())) {
     return residual + dropout(x, site).to(residual.scalar_type());
   }

@@ -40,6 +40,6 @@ inline constexpr std::int64_t kDropoutGroup = 128;
 }
 
 // The keep mask of a whole site as a bool tensor on the CPU, from the scalar reference, which tests hold every kernel against.
-at::Tensor dropout_mask_reference(at::IntArrayRef sizes, Dropout dropout);
+at::Tensor dropout_mask_reference(at::IntArrayRef sizes, const Dropout& dropout);
 
 }  // namespace millrace::kernels

@@ -6,9 +6,12 @@
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 
 #include <cmath>
+#include <functional>
+#include <string>
 #include <thread>
 
 #include "millrace/kernels/detail/test_support.h"
@@ -94,6 +97,57 @@ TEST_P(DropoutKernels, APartOfATensorDropsWhatTheWholeDropsThere) {
           equal_bits(causal_attention(cut(rows), cut(rows), cut(rows), weights), cut(causal_attention(rows, rows, rows, whole))));
     }
   }
+}
+
+// Some rows of a larger tensor in another order: each drops what it drops there, forward and backward.
+TEST_P(DropoutKernels, RowsInAnyOrderDropWhatTheyDropInTheWhole) {
+  const std::vector<IndexRun> rows = {{5, 2}, {0, 1}, {2, 1}, {7, 2}};
+  std::vector<std::int64_t> numbers;
+  for (const IndexRun& run : rows)
+    for (std::int64_t i = 0; i < run.count; ++i) numbers.push_back(run.first + i);
+  const at::Tensor index = at::tensor(numbers);
+  const auto taken = [&](const at::Tensor& x) { return x.index_select(0, index).detach().requires_grad_(); };
+  const auto site = [&](std::int64_t width) {
+    Dropout some{.p = 0.3, .key = kDropoutKey};
+    for (const IndexRun& run : rows) some.runs.push_back({run.first * width, run.count * width});
+    return some;
+  };
+  using Inputs = std::vector<at::Tensor>;
+  using Call = std::function<at::Tensor(const Inputs&, const Dropout&)>;
+  const auto expect_rows_of_the_whole = [&](const Inputs& inputs, std::int64_t width, const std::string& what, const Call& call) {
+    Inputs whole, some;
+    for (const at::Tensor& x : inputs) {
+      whole.push_back(x.detach().clone().requires_grad_());
+      some.push_back(taken(x));
+    }
+    const at::Tensor all = call(whole, {.p = 0.3, .key = kDropoutKey}), part = call(some, site(width));
+    EXPECT_TRUE(equal_bits(part, all.index_select(0, index))) << what << " " << width;
+    all.mul(all.detach()).sum().backward();
+    part.mul(part.detach()).sum().backward();
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      EXPECT_TRUE(equal_bits(some[i].grad(), whole[i].grad().index_select(0, index))) << what << " " << width << " input " << i;
+  };
+  for (const std::int64_t width : {1, 16, 77, 128, 384}) {
+    const at::Tensor x = at::randn({9, width}), residual = at::randn({9, width}), scale = at::ones({width});
+    const auto mask = [&](const Inputs& in, const Dropout& d) {
+      return dropout_with_mask(in[0], dropout_mask(in[0].sizes(), d), d.p);
+    };
+    const auto reference = [&](const Inputs& in, const Dropout& d) {
+      return dropout_with_mask(in[0], dropout_mask_reference(in[0].sizes(), d), d.p);
+    };
+    expect_rows_of_the_whole({x}, width, "dropout", [](const Inputs& in, const Dropout& d) { return dropout(in[0], d); });
+    expect_rows_of_the_whole({x}, width, "mask", mask);
+    expect_rows_of_the_whole({x}, width, "reference", reference);
+    expect_rows_of_the_whole({x}, width, "gelu", [](const Inputs& in, const Dropout& d) { return gelu_dropout(in[0], d); });
+    expect_rows_of_the_whole({x, residual}, width, "add",
+                             [](const Inputs& in, const Dropout& d) { return dropout_add(in[0], in[1], d); });
+    expect_rows_of_the_whole({x, residual}, width, "norm", [&](const Inputs& in, const Dropout& d) {
+      return dropout_add_layer_norm(in[0], in[1], scale, scale, 1e-5, d).second;
+    });
+  }
+  const at::Tensor q = at::randn({9, 5, 2, 8}), k = at::randn({9, 5, 2, 8}), v = at::randn({9, 5, 2, 8});
+  expect_rows_of_the_whole({q, k, v}, 2 * 5 * 5, "attention",
+                           [](const Inputs& in, const Dropout& d) { return causal_attention(in[0], in[1], in[2], d); });
 }
 
 TEST_P(DropoutKernels, BackwardUsesTheForwardMask) {

@@ -5,28 +5,26 @@
 #include "millrace/kernels/arguments.h"
 #include "millrace/kernels/kernels.h"
 #include "millrace/kernels/operation_span.h"
-#include "millrace/kernels/parallel.h"
+#include "millrace/kernels/site.h"
 
 namespace millrace::kernels {
 namespace {
 
 // All contiguous; `gradient` undefined in the forward pass.
-at::Tensor run(const at::Tensor& x, const at::Tensor& gradient, Dropout site) {
+at::Tensor run(const at::Tensor& x, const at::Tensor& gradient, const Dropout& site) {
   at::Tensor out = at::empty_like(x);
   const detail::GeluArgs args{.x = x.const_data_ptr(),
                               .gradient = gradient.defined() ? gradient.const_data_ptr() : nullptr,
                               .out = out.mutable_data_ptr(),
                               .type = type_of(x),
                               .count = x.numel(),
-                              .keep = keep_of(site)};
-  const detail::Table& table = detail::table();
-  parallel((args.count + kDropoutGroup - 1) / kDropoutGroup,
-           [&](std::int64_t begin, std::int64_t end) { table.gelu(args, begin, end); });
+                              .keep = {}};
+  run_gelu(args, site);
   return out;
 }
 
 struct GeluFunction : torch::autograd::Function<GeluFunction> {
-  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x, Dropout site) {
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x, const Dropout& site) {
     remember(context, site);
     const at::Tensor input = x.contiguous();
     context->save_for_backward({input});
@@ -41,7 +39,7 @@ struct GeluFunction : torch::autograd::Function<GeluFunction> {
 
 }  // namespace
 
-at::Tensor gelu_dropout(const at::Tensor& x, Dropout site) {
+at::Tensor gelu_dropout(const at::Tensor& x, const Dropout& site) {
   if (!has_kernel(x)) return dropout(at::gelu(x), site);
   const OperationSpan span("millrace::gelu_dropout", x);
   return GeluFunction::apply(x, site);

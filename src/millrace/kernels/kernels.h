@@ -11,6 +11,9 @@
 #include <optional>
 #include <string_view>
 #include <utility>
+#include <vector>
+
+#include "millrace/base/index_run.h"
 
 namespace millrace::kernels {
 
@@ -24,6 +27,9 @@ struct Dropout {
   // Number of the tensor's first element: a tensor that holds rows n, n + 1, ... of a larger one drops what the larger one drops
   // there. Not negative.
   std::int64_t first = 0;
+  // The numbers of all elements, run by run, where they don't follow the first one: a tensor with some of the rows of a larger
+  // one, in any order. A run is some whole rows (of an attention's weights: some whole heads).
+  std::vector<IndexRun> runs = {};
 };
 
 // The kernels this process uses: "amx", "avx512_bf16", "avx512", "avx2" or "portable", the best set that the CPU has and MILLRACE_CPU
@@ -32,17 +38,18 @@ struct Dropout {
 [[nodiscard]] std::string_view instruction_set() noexcept;
 
 // dropout(x), or residual + dropout(x). The result has the residual's dtype when there is one (autocast keeps residuals fp32).
-at::Tensor dropout(const at::Tensor& x, Dropout dropout);
-at::Tensor dropout_add(const at::Tensor& x, const at::Tensor& residual, Dropout dropout);
+at::Tensor dropout(const at::Tensor& x, const Dropout& dropout);
+at::Tensor dropout_add(const at::Tensor& x, const at::Tensor& residual, const Dropout& dropout);
 
 // Scaled dot-product attention with a causal mask and dropout on the weights. q, k, v: (B, T, H, D), any strides with the last
 // dimension contiguous (views of one packed projection are fine); result (B, T, H, D) contiguous. scale = 1/sqrt(D) when unset.
-at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, Dropout dropout,
+at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Dropout& dropout,
                             std::optional<double> scale = {});
 
 // The same with queries, keys and values side by side in one tensor (B, T, 3 H D), as linear_packed gives them: their gradients
 // come back in one tensor too, without slicing and adding. Result (B, T, H, D).
-at::Tensor causal_attention_packed(const at::Tensor& qkv, std::int64_t heads, Dropout dropout, std::optional<double> scale = {});
+at::Tensor causal_attention_packed(const at::Tensor& qkv, std::int64_t heads, const Dropout& dropout,
+                                   std::optional<double> scale = {});
 
 // y = layer_norm(x) * weight + bias over the last dimension; y has dtype `out` (default x's).
 at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, double eps,
@@ -50,10 +57,10 @@ at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::T
 // r' = residual + dropout(x), y = layer_norm(r'): one pass. Returns {r', y}; r' has the residual's dtype, y has x's.
 std::pair<at::Tensor, at::Tensor> dropout_add_layer_norm(const at::Tensor& x, const at::Tensor& residual,
                                                          const at::Tensor& weight, const at::Tensor& bias, double eps,
-                                                         Dropout dropout);
+                                                         const Dropout& dropout);
 
 // dropout(gelu(x)) with the exact (erf) GELU.
-at::Tensor gelu_dropout(const at::Tensor& x, Dropout dropout);
+at::Tensor gelu_dropout(const at::Tensor& x, const Dropout& dropout);
 
 // Sum over rows of -log softmax(logits)[target], in fp32; rows with target == ignore_index count nothing. logits (N, V), target
 // (N) int64. Returns {sum (differentiable), count}, both fp32 scalars.

@@ -8,6 +8,7 @@
 #include "millrace/kernels/kernels.h"
 #include "millrace/kernels/operation_span.h"
 #include "millrace/kernels/parallel.h"
+#include "millrace/kernels/site.h"
 
 namespace millrace::kernels {
 namespace {
@@ -25,7 +26,7 @@ struct NormFunction : torch::autograd::Function<NormFunction> {
   // Without a branch the result is {y}, with one {sum, y}.
   static variable_list forward(AutogradContext* context, const at::Tensor& residual, const std::optional<at::Tensor>& branch,
                                const at::Tensor& weight, const at::Tensor& bias, double epsilon, at::ScalarType y_type,
-                               Dropout site) {
+                               const Dropout& site) {
     const at::Tensor input = residual.contiguous();
     const at::Tensor dropped = branch ? branch->contiguous() : at::Tensor();
     const at::Tensor scale = weight.to(at::kFloat).contiguous();
@@ -35,20 +36,26 @@ struct NormFunction : torch::autograd::Function<NormFunction> {
     at::Tensor sum = branch ? at::empty_like(input) : input;
     at::Tensor y = at::empty(input.sizes(), input.options().dtype(y_type));
     at::Tensor statistics = at::empty({rows, 2}, input.options().dtype(at::kFloat));
-    const detail::NormForward args{.residual = input.const_data_ptr(),
-                                   .branch = branch ? dropped.const_data_ptr() : nullptr,
-                                   .sum = branch ? sum.mutable_data_ptr() : nullptr,
-                                   .y = y.mutable_data_ptr(),
-                                   .weight = scale.const_data_ptr<float>(),
-                                   .bias = shift.const_data_ptr<float>(),
-                                   .statistics = statistics.mutable_data_ptr<float>(),
-                                   .residual_type = type_of(input),
-                                   .y_type = type_of(y_type),
-                                   .width = width,
-                                   .epsilon = static_cast<float>(epsilon),
-                                   .keep = keep_of(site)};
+    detail::NormForward args{.residual = input.const_data_ptr(),
+                             .branch = branch ? dropped.const_data_ptr() : nullptr,
+                             .sum = branch ? sum.mutable_data_ptr() : nullptr,
+                             .y = y.mutable_data_ptr(),
+                             .weight = scale.const_data_ptr<float>(),
+                             .bias = shift.const_data_ptr<float>(),
+                             .statistics = statistics.mutable_data_ptr<float>(),
+                             .residual_type = type_of(input),
+                             .y_type = type_of(y_type),
+                             .width = width,
+                             .epsilon = static_cast<float>(epsilon),
+                             .keep = {}};
     const detail::Table& table = detail::table();
-    parallel(rows, [&](std::int64_t begin, std::int64_t end) { table.norm_forward(args, begin, end, row_scratch(width)); });
+    const UnitsOfSite parts(site, rows, width);
+    parallel(rows, [&](std::int64_t begin, std::int64_t end) {
+      parts.each(begin, end, [&, args](const detail::Keep& keep, std::int64_t first, std::int64_t last) mutable {
+        args.keep = keep;
+        table.norm_forward(args, first, last, row_scratch(width));
+      });
+    });
     context->save_for_backward({sum, statistics, scale});
     remember(context, site);
     context->saved_data["branch"] = branch.has_value();
@@ -72,24 +79,28 @@ struct NormFunction : torch::autograd::Function<NormFunction> {
     at::Tensor residual_gradient = at::empty_like(sum);
     at::Tensor branch_gradient;
     if (has_branch && context->needs_input_grad(1)) branch_gradient = at::empty(sum.sizes(), sum.options().dtype(y_type));
-    const detail::NormBackward args{.sum = sum.const_data_ptr(),
-                                    .y_gradient = y_gradient.defined() ? y_gradient.const_data_ptr() : nullptr,
-                                    .sum_gradient = sum_gradient.defined() ? sum_gradient.const_data_ptr() : nullptr,
-                                    .residual_gradient = residual_gradient.mutable_data_ptr(),
-                                    .branch_gradient = branch_gradient.defined() ? branch_gradient.mutable_data_ptr() : nullptr,
-                                    .statistics = saved[1].const_data_ptr<float>(),
-                                    .weight = saved[2].const_data_ptr<float>(),
-                                    .residual_type = type_of(sum),
-                                    .y_type = type_of(y_type),
-                                    .width = width,
-                                    .keep = keep_of(remembered(context))};
+    detail::NormBackward args{.sum = sum.const_data_ptr(),
+                              .y_gradient = y_gradient.defined() ? y_gradient.const_data_ptr() : nullptr,
+                              .sum_gradient = sum_gradient.defined() ? sum_gradient.const_data_ptr() : nullptr,
+                              .residual_gradient = residual_gradient.mutable_data_ptr(),
+                              .branch_gradient = branch_gradient.defined() ? branch_gradient.mutable_data_ptr() : nullptr,
+                              .statistics = saved[1].const_data_ptr<float>(),
+                              .weight = saved[2].const_data_ptr<float>(),
+                              .residual_type = type_of(sum),
+                              .y_type = type_of(y_type),
+                              .width = width,
+                              .keep = {}};
     const RowChunks chunks(sum.numel() / width);
     at::Tensor partial = at::zeros({2, chunks.count, width}, sum.options().dtype(at::kFloat));
     auto* partial_data = partial.mutable_data_ptr<float>();
     const detail::Table& table = detail::table();
-    parallel(chunks, [&](std::int64_t chunk, std::int64_t first, std::int64_t last) {
-      table.norm_backward(args, first, last, row_scratch(width), partial_data + chunk * width,
-                          partial_data + (chunks.count + chunk) * width);
+    const UnitsOfSite parts(remembered(context), chunks.rows, width);
+    parallel(chunks, [&](std::int64_t chunk, std::int64_t begin, std::int64_t end) {
+      parts.each(begin, end, [&, args](const detail::Keep& keep, std::int64_t first, std::int64_t last) mutable {
+        args.keep = keep;
+        table.norm_backward(args, first, last, row_scratch(width), partial_data + chunk * width,
+                            partial_data + (chunks.count + chunk) * width);
+      });
     });
     const at::Tensor totals = partial.sum(1).to(weight_type);
     return {residual_gradient, branch_gradient, totals[0], totals[1], {}, {}, {}, {}};
@@ -118,7 +129,7 @@ at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::T
 
 std::pair<at::Tensor, at::Tensor> dropout_add_layer_norm(const at::Tensor& x, const at::Tensor& residual,
                                                          const at::Tensor& weight, const at::Tensor& bias, double epsilon,
-                                                         Dropout site) {
+                                                         const Dropout& site) {
   if (!has_kernel(x) || !x.sizes().equals(residual.sizes()) || !norm_fits(residual, weight, bias)) {
     const at::Tensor sum = dropout_add(x, residual, site);
     return {sum, layer_norm(sum, weight, bias, epsilon, x.scalar_type())};

@@ -11,7 +11,7 @@
 #include <limits>
 
 #include "millrace/kernels/arguments.h"
-#include "millrace/kernels/parallel.h"
+#include "millrace/kernels/site.h"
 
 namespace millrace::kernels {
 
@@ -34,19 +34,19 @@ at::Tensor causal_attention_with_mask(const at::Tensor& q, const at::Tensor& k, 
   return at::matmul(weights.to(v.scalar_type()), v.transpose(1, 2)).transpose(1, 2).contiguous();
 }
 
-at::Tensor dropout_mask(at::IntArrayRef sizes, Dropout site) {
+at::Tensor dropout_mask(at::IntArrayRef sizes, const Dropout& site) {
   if (site.p >= 1.0) return at::empty(sizes, at::kBool).fill_(false);
   return dropout(at::ones(sizes, at::kFloat), site).to(at::kBool);
 }
 
-at::Tensor dropout_mask_reference(at::IntArrayRef sizes, Dropout dropout) {
+at::Tensor dropout_mask_reference(at::IntArrayRef sizes, const Dropout& dropout) {
   at::Tensor mask = at::empty(sizes, at::kBool);
   auto* out = mask.data_ptr<bool>();
   const std::uint32_t threshold = dropout_threshold(dropout.p);
-  parallel(mask.numel(), [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i)
-      out[i] = dropout_keeps(dropout.key, threshold, static_cast<std::uint64_t>(dropout.first + i));
-  });
+  for (const Stretch& stretch : stretches_of(dropout, mask.numel())) {
+    for (std::int64_t i = 0; i < stretch.count; ++i)
+      out[stretch.begin + i] = dropout_keeps(dropout.key, threshold, static_cast<std::uint64_t>(stretch.first + i));
+  }
   return mask;
 }
 

@@ -15,6 +15,6 @@ at::Tensor causal_attention_with_mask(const at::Tensor& q, const at::Tensor& k, 
                                       double p, std::optional<double> scale = {});
 
 // The keep mask of a site as the kernels draw it (dropout_mask_reference draws the same from the scalar reference).
-at::Tensor dropout_mask(at::IntArrayRef sizes, Dropout dropout);
+at::Tensor dropout_mask(at::IntArrayRef sizes, const Dropout& dropout);
 
 }  // namespace millrace::kernels

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "millrace/core/random.h"
 #include "millrace/kernels/adapted.h"
@@ -74,8 +75,8 @@ at::Tensor merged(const at::Tensor& x, const std::vector<Adapted>& projections, 
   for (const Adapted& one : projections) all.push_back({one.weight, one.bias, one.lora_a, one.lora_b});
   kernels::Dropout site;
   if (p > 0.0) {
-    const RandomSite drawn = RandomScope::next_site(x.numel());
-    site = {p, drawn.key, drawn.first};
+    RandomSite drawn = RandomScope::next_site(x.numel());
+    site = {p, drawn.key, drawn.first, std::move(drawn.runs)};
     decoder_counters().dropout.add(1);
   }
   decoder_counters().lora.add(1);

@@ -12,6 +12,7 @@
 
 #include <array>
 #include <cmath>
+#include <utility>
 
 #include "millrace/base/error.h"
 #include "millrace/core/random.h"
@@ -41,19 +42,19 @@ const Taken& taken() {
 // One key per site, on every path, so that turning a path off leaves the other sites' bits alone.
 kernels::Dropout next_site(double p, std::int64_t elements) {
   if (p <= 0.0) return {};
-  const RandomSite site = RandomScope::next_site(elements);
-  return {p, site.key, site.first};
+  RandomSite site = RandomScope::next_site(elements);
+  return {p, site.key, site.first, std::move(site.runs)};
 }
 
 std::int64_t attention_weights(std::int64_t rows, std::int64_t length, std::int64_t heads) {
   return rows * heads * length * length;
 }
 
-at::Tensor plain_mask(const at::Tensor& like, at::IntArrayRef sizes, kernels::Dropout site) {
+at::Tensor plain_mask(const at::Tensor& like, at::IntArrayRef sizes, const kernels::Dropout& site) {
   return kernels::dropout_mask(sizes, site).to(like.device());
 }
 
-at::Tensor dropout_at(const at::Tensor& x, kernels::Dropout site, const Paths& paths) {
+at::Tensor dropout_at(const at::Tensor& x, const kernels::Dropout& site, const Paths& paths) {
   if (site.p <= 0.0) return x;
   if (paths.fused_dropout) {
     taken().dropout.add(1);
@@ -62,7 +63,7 @@ at::Tensor dropout_at(const at::Tensor& x, kernels::Dropout site, const Paths& p
   return kernels::dropout_with_mask(x, plain_mask(x, x.sizes(), site), site.p);
 }
 
-at::Tensor dropout_add_at(const at::Tensor& x, const at::Tensor& residual, kernels::Dropout site, const Paths& paths) {
+at::Tensor dropout_add_at(const at::Tensor& x, const at::Tensor& residual, const kernels::Dropout& site, const Paths& paths) {
   if (paths.fused_dropout) {
     if (site.p > 0.0) taken().dropout.add(1);
     return kernels::dropout_add(x, residual, site);

@@ -165,7 +165,7 @@ at::Tensor Stage::gate(const at::Tensor& pooled) const {
   const auto layer = [&](const at::Tensor& x, const Weights& weights) {
     return nn::linear(x, weights.weight.flatten(1), weights.bias, paths_.nn);
   };
-  const at::Tensor mean = pooled.mean({2, 3}, false, at::kFloat);
+  const at::Tensor mean = pooled.mean({2, 3}, false, wide_type(pooled));
   return at::sigmoid(layer(at::silu(layer(mean, *squeeze_)), *excite_)).unsqueeze(2).unsqueeze(3);
 }
 

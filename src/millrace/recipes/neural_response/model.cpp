@@ -7,6 +7,7 @@
 #include <ATen/ops/softplus.h>
 #include <ATen/ops/zeros.h>
 
+#include <iterator>
 #include <optional>
 #include <utility>
 
@@ -61,7 +62,7 @@ DigitalTwin::Shared DigitalTwin::core(const at::Tensor& stim, const at::Tensor& 
   if (paths_.needed_only) needed.add(1);
   const bool last_frame_only = modulator_ == nullptr || modulator_->reads_last_frame_only();
   at::Tensor x = stim;
-  if (is_modulator_only(config_)) x = at::ones({stim.size(0), 1, 1, 1, 1}, stim.options().dtype(at::kFloat));
+  if (is_modulator_only(config_)) x = at::ones({stim.size(0), 1, 1, 1, 1}, stim.options().dtype(wide_type(stim)));
   if (frontend_ != nullptr) x = frontend_->forward(x);
   x = x.transpose(1, 2);  // frames
   if (convnet_ != nullptr) x = convnet_->forward(x, last_frame_only, channels_last_);
@@ -85,27 +86,30 @@ at::Tensor DigitalTwin::rates(std::size_t session, const at::Tensor& features) {
 // What a session's readout and error give, from the core's rows [first, first + n).
 void DigitalTwin::read(const Rows& rows, const Shared& shared, std::int64_t first, Predicted& out) {
   const std::int64_t n = rows.stim.size(0);
-  const auto fp32 = rows.stim.options().dtype(at::kFloat);
+  const auto options = rows.stim.options().dtype(wide_type(rows.stim));
   if (n == 0) {
-    out.rates.push_back(at::zeros({0, sessions_[rows.session].units}, fp32));
+    out.rates.push_back(at::zeros({0, sessions_[rows.session].units}, options));
   } else {
     out.rates.push_back(rates(rows.session, shared.features.narrow(0, first, n)));
   }
   if (!is_training() || config_.modulator.type != ModulatorType::pc) return;
-  out.error_square_mean.push_back(n == 0 ? at::zeros({}, fp32) : shared.error_square.narrow(0, first, n).mean());
+  out.error_square_mean.push_back(n == 0 ? at::zeros({}, options) : shared.error_square.narrow(0, first, n).mean());
 }
 
 void DigitalTwin::joined(std::span<const Rows> batch, Predicted& out) {
   static const telemetry::Counter taken("joined_core");
   taken.add(1);
   std::vector<at::Tensor> stim, behavior;
+  std::vector<std::int64_t> positions;
   for (const Rows& rows : batch) {
     if (rows.stim.size(0) == 0) continue;
     stim.push_back(adapted(rows));
     behavior.push_back(rows.behavior);
+    positions.insert(positions.end(), rows.positions.begin(), rows.positions.end());
   }
   Shared shared;
   if (!stim.empty()) {
+    const RowScope of_all_sessions(positions);
     shared = stim.size() == 1 ? core(stim[0], behavior[0]) : core(at::cat(stim, 0), at::cat(behavior, 0));
     ++out.forwards;
   }
@@ -118,32 +122,25 @@ void DigitalTwin::joined(std::span<const Rows> batch, Predicted& out) {
 
 void DigitalTwin::apart(std::span<const Rows> batch, Predicted& out) {
   const auto place = RandomScope::place();
-  std::int64_t first = 0;
   for (const Rows& rows : batch) {
-    const std::int64_t n = rows.stim.size(0);
-    std::optional<RandomScope> scope;  // the sites of the joined core, at this session's rows: the same elements are dropped
-    if (place) {
-      scope.emplace(RandomScope::Place{.seed = place->seed,
-                                       .epoch = place->epoch,
-                                       .site = place->site,
-                                       .first_row = place->first_row + (place->rows > 0 ? first : 0),
-                                       .rows = place->rows > 0 ? n : 0});
-    }
+    std::optional<RandomScope> again;  // the sites of the joined core, at this session's rows: the same elements are dropped
+    if (place) again.emplace(*place);
+    const RowScope of_session(rows.positions);
     Shared shared;
-    if (n > 0) {
+    if (rows.stim.size(0) > 0) {
       shared = core(adapted(rows), rows.behavior);
       ++out.forwards;
     }
     read(rows, shared, 0, out);
-    first += n;
   }
 }
 
 Predicted DigitalTwin::forward(std::span<const Rows> batch) {
   for (const Rows& rows : batch) {
     MR_CHECK(rows.session < sessions_.size() && rows.stim.dim() == 5 && rows.stim.size(1) == 1 && rows.behavior.dim() == 2 &&
-                 rows.behavior.size(0) == rows.stim.size(0),
-             "rows are (N, 1, L, H, W) and (N, B) of a session of the model");
+                 rows.behavior.size(0) == rows.stim.size(0) &&
+                 (rows.positions.empty() || std::ssize(rows.positions) == rows.stim.size(0)),
+             "rows are (N, 1, L, H, W), (N, B) and N positions or none, of a session of the model");
   }
   Predicted out;
   if (paths_.joined_core) {

@@ -24,6 +24,9 @@ struct Rows {
   std::size_t session = 0;
   at::Tensor stim;      // (N, 1, L, H, W) float, lags in the model's order
   at::Tensor behavior;  // (N, B) float
+  // Of each row in the epoch's order (Group::positions), so that dropout is the row's own whatever else is in the batch; needed
+  // in training alone, and none where they are not known.
+  std::span<const std::int64_t> positions;
 };
 
 struct Predicted {

@@ -79,11 +79,11 @@ class ConvGru : public torch::nn::Module {
         behavior.view({rows, 1, behavior.size(1), 1, 1}).expand({rows, frames, behavior.size(1), height, width});
     const at::Tensor x = at::cat({features, map.to(features.scalar_type())}, 2);
     const at::Tensor gates = convolution(x.flatten(0, 1), conv_x_->weight, conv_x_->bias).unflatten(0, {rows, frames});
-    at::Tensor h = at::zeros({rows, hidden_, height, width}, features.options().dtype(at::kFloat));
+    at::Tensor h = at::zeros({rows, hidden_, height, width}, features.options().dtype(wide_type(features)));
     for (std::int64_t t = 0; t < frames; ++t) {
       const at::Tensor step = gates.select(1, t) + convolution(h, conv_h_->weight, {});
       const auto parts = step.chunk(3, 1);
-      h = at::lerp(h, at::tanh(parts[2]).to(at::kFloat), at::sigmoid(parts[0]).to(at::kFloat));
+      h = at::lerp(h, wide(at::tanh(parts[2])), wide(at::sigmoid(parts[0])));
     }
     return h;
   }
@@ -107,7 +107,7 @@ class ConvGru : public torch::nn::Module {
     const std::int64_t rows = features.size(0), frames = features.size(1), height = features.size(3), width = features.size(4);
     const at::Tensor of_x = used(conv_x_->weight);  // (2, hidden, C + E, k, k)
     const at::Tensor of_features = of_x.narrow(2, 0, channels_).flatten(0, 1);
-    const at::Tensor maps = constant(behavior.to(at::kFloat), of_x.narrow(2, channels_, behavior.size(1)), height, width);
+    const at::Tensor maps = constant(wide(behavior), of_x.narrow(2, channels_, behavior.size(1)), height, width);
     const at::Tensor gates =
         convolution(images_of(features), of_features, used(conv_x_->bias).flatten()).unflatten(0, {rows, frames}) +
         maps.unsqueeze(1);
@@ -180,7 +180,7 @@ class PredictiveCoding final : public Recurrent {
   PredictiveCoding(const ModulatorConfig& config, std::int64_t channels, std::int64_t behavior_dim, const ModelPaths& paths)
       : Recurrent(config, channels, behavior_dim, "predictor", paths) {}
   Modulated forward(const at::Tensor& features, const at::Tensor& behavior) override {
-    const at::Tensor last = last_frame(features).to(at::kFloat);
+    const at::Tensor last = wide(last_frame(features));
     const at::Tensor error = last - run(features.narrow(1, 0, features.size(1) - 1), behavior);
     at::Tensor square;
     if (is_training()) square = error.square().mean({1, 2, 3});
@@ -281,11 +281,11 @@ class SpatialTransformer final : public Encoded {
     alpha_ = register_module("alpha_head", linear_weights(config.encoder_params.dims.back(), channels));
   }
   Modulated forward(const at::Tensor& features, const at::Tensor& behavior) override {
-    const at::Tensor last = last_frame(features).to(at::kFloat), encoded = encoder_->forward(behavior);
-    const at::Tensor theta = nn::linear(encoded, theta_->weight, theta_->bias, paths_).to(at::kFloat).view({-1, 2, 3});
+    const at::Tensor last = wide(last_frame(features)), encoded = encoder_->forward(behavior);
+    const at::Tensor theta = wide(nn::linear(encoded, theta_->weight, theta_->bias, paths_)).view({-1, 2, 3});
     const at::Tensor grid = at::affine_grid_generator(theta, last.sizes(), false);
     const at::Tensor moved = at::grid_sampler(last, grid, 0, 0, false);  // bilinear, zeros outside
-    return {at::lerp(last, moved, at::sigmoid(per_channel(encoded, *alpha_)).to(at::kFloat)), {}};
+    return {at::lerp(last, moved, wide(at::sigmoid(per_channel(encoded, *alpha_)))), {}};
   }
   void initialise(at::Generator& generator) override {
     Encoded::initialise(generator);

@@ -189,6 +189,9 @@ double parameters_of(const ModelConfig& config, std::span<const std::int64_t> un
   return count;
 }
 
+at::ScalarType wide_type(const at::Tensor& x) { return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat; }
+at::Tensor wide(const at::Tensor& x) { return x.to(wide_type(x)); }
+
 void Holder::put(const std::string& path, std::shared_ptr<torch::nn::Module> child) {
   const auto dot = path.find('.');
   if (dot == std::string::npos) {

@@ -63,6 +63,10 @@ struct ModelPaths {
 [[nodiscard]] bool has_projection(const StageConfig& stage, std::int64_t in);
 [[nodiscard]] std::int64_t gate_width(const StageConfig& stage);
 
+// What is not to lose digits: fp32 where x has a shorter type. Tests give fp64, which stays.
+[[nodiscard]] at::ScalarType wide_type(const at::Tensor& x);
+[[nodiscard]] at::Tensor wide(const at::Tensor& x);
+
 // A module that only holds others, so that names become those of the original.
 struct Holder : torch::nn::Module {
   // `child` under a dotted name: "main_block.components.conv.conv" makes the holders between.

@@ -69,7 +69,7 @@ class Gaussian final : public Readout {
     const device::NoAutocast fp32(features.device().type());
     const std::int64_t rows = features.size(0), channels = features.size(1), n = session_.units;
     const at::Tensor mask = masks(features.size(2), features.size(3)).view({n, -1});
-    const at::Tensor seen = at::linear(features.to(at::kFloat).flatten(2).flatten(0, 1), mask).view({rows, channels, n});
+    const at::Tensor seen = at::linear(wide(features).flatten(2).flatten(0, 1), mask).view({rows, channels, n});
     const at::Tensor out = (seen * features_->weight.view({n, channels}).t()).sum(1);
     return bias_.defined() ? out + bias_ : out;
   }
@@ -94,7 +94,7 @@ class Linear final : public Readout {
   at::Tensor masks(std::int64_t, std::int64_t) const override { return {}; }
   at::Tensor forward(const at::Tensor& features) override {
     const device::NoAutocast fp32(features.device().type());
-    const at::Tensor mean = features.mean({2, 3}, false, at::kFloat);
+    const at::Tensor mean = features.mean({2, 3}, false, wide_type(features));
     return fc_->bias.defined() ? at::linear(mean, fc_->weight, fc_->bias) : at::linear(mean, fc_->weight);
   }
 

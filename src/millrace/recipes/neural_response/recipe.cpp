@@ -222,8 +222,8 @@ std::optional<Loss> NeuralResponse::loss(const Batch& batch, const StepContext& 
   const std::vector<std::size_t> present = in_order_of_appearance(batch);
   std::vector<Rows> rows;
   for (const std::size_t i : present) {
-    const Tensors& fields = batch.groups()[i].fields;
-    rows.push_back({i, fields.at("stim"), behavior_of(fields)});
+    const Group& group = batch.groups()[i];
+    rows.push_back({i, group.fields.at("stim"), behavior_of(group.fields), group.positions});
   }
   const Predicted predicted = model().forward(rows);
   Loss result;
@@ -340,7 +340,7 @@ at::Tensor NeuralResponse::gradients_of(std::size_t session) {
   const bool trains = model().is_training();
   model().eval();
   const at::Tensor stim = seen.some_stim.detach().clone().requires_grad_();
-  const std::vector<Rows> rows = {{session, stim, seen.some_behavior}};
+  const std::vector<Rows> rows = {{session, stim, seen.some_behavior, {}}};
   const at::Tensor outputs = model().forward(rows).rates.front();
   std::vector<at::Tensor> gradients;
   for (std::int64_t u = 0; u < seen.totals.size(1); ++u) {
@@ -416,7 +416,7 @@ Tensors NeuralResponse::predict(const Tensors& inputs) {
   const at::Tensor pixels = stim.scalar_type() == at::kByte ? stim.to(at::kFloat).sub_(127).div_(255) : stim.to(at::kFloat);
   std::vector<at::Tensor> rates;
   for (std::size_t i = 0; i < known_.size(); ++i) {
-    const std::vector<Rows> rows = {{i, pixels, behavior_of(inputs)}};
+    const std::vector<Rows> rows = {{i, pixels, behavior_of(inputs), {}}};
     rates.push_back(as_rates(model().forward(rows).rates.front(), recipe_.output_activation));
   }
   return {{"rates", at::cat(rates, 1)}};
