@@ -132,7 +132,7 @@ class Watched {
 TEST(Learning, ASoakHoldsNoMoreThreadsFilesOrMemoryThanItBeganWith) {
   const char* const asked = std::getenv("MILLRACE_SOAK");
   const int epochs = asked == nullptr ? 30 : std::atoi(asked);
-  const Json stages = {{{"channels", 4}, {"stride", 2}}};
+  const Json stages = Json::parse(R"([{"channels": 4, "stride": 2}])");
   (void)smoke_sessions();
   Watched watched;
   const RunOutcome run = train("smoke",
