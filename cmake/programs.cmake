@@ -21,8 +21,10 @@ endif()
 # Commands of originals under their old names; those that lay in a folder of the original's keep it.
 file(GLOB scripts CONFIGURE_DEPENDS LIST_DIRECTORIES false "${CMAKE_SOURCE_DIR}/src/millrace/recipes/*/scripts/*")
 install(PROGRAMS ${scripts} DESTINATION bin)
-install(DIRECTORY "${CMAKE_SOURCE_DIR}/src/millrace/recipes/image_pairs/scripts/" DESTINATION share/millrace/image_pairs
-        USE_SOURCE_PERMISSIONS)
+foreach(recipe image_pairs language_model)
+  install(DIRECTORY "${CMAKE_SOURCE_DIR}/src/millrace/recipes/${recipe}/scripts/" DESTINATION share/millrace/${recipe}
+          USE_SOURCE_PERMISSIONS)
+endforeach()
 foreach(dir tests bench examples)
   if(EXISTS "${CMAKE_SOURCE_DIR}/${dir}/CMakeLists.txt")
     if(dir STREQUAL "tests" AND NOT MILLRACE_TESTS)
