@@ -152,10 +152,10 @@ int bench_ablate(const Invocation& call, Arguments& arguments) {
   const std::vector<const SwitchRow*> rows = chosen_rows(names, entry.name, out_of_reach);
   plan.words = arguments.words();
   plan.words.insert(plan.words.begin(), entry.name);
-  (void)resolve_command_config(entry, arguments);  // all mistakes now, in this command's name
+  const CommandConfig config = resolve_command_config(entry, arguments);  // all mistakes now, in this command's name
   const ScratchFolder scratch;
   plan.folder = scratch.path();
-  pin_choices(plan, run_once(plan, ""));  // also makes data, caches and components
+  pin_choices(plan, run_once(plan, ""), config.resolved.values);  // also makes data, caches and components
 
   Json all = Json::array();
   std::vector<std::vector<std::string>> table_rows = {

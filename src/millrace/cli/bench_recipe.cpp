@@ -180,7 +180,7 @@ int bench_recipe(const Invocation& call, Arguments& arguments) {
   if (is_bare) runs.words.insert(runs.words.end(), {"--preset", "smoke"});
   const ScratchFolder scratch;
   runs.folder = scratch.path();
-  pin_choices(runs, run_once(runs, ""));  // also makes data, caches and components
+  pin_choices(runs, run_once(runs, ""), config.resolved.values);  // also makes data, caches and components
 
   std::vector<Stage> stages = stages_of(entry.name);
   for (std::int64_t round = 0; round < rounds; ++round) {

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <map>
@@ -52,11 +53,13 @@ SeenRun seen_in(const Json& summary) {
           .state = summary["state_sha256"]};
 }
 
-void pin_choices(BenchRuns& runs, const Json& summary) {
+void pin_choices(BenchRuns& runs, const Json& summary, const Json& config) {
   for (const Json& choice : summary["choices"]) {
     const std::string option = choice.value("option", "");
-    if (choice.value("by_trial", false) && option.find('.') != std::string::npos)
-      runs.words.push_back(flag(option, choice.value("value", "")));
+    std::string place = "/" + option;
+    std::ranges::replace(place, '.', '/');
+    const bool is_key = option.find('.') != std::string::npos && config.contains(Json::json_pointer(place));
+    if (choice.value("by_trial", false) && is_key) runs.words.push_back(flag(option, choice.value("value", "")));
   }
 }
 

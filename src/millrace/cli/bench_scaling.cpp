@@ -120,7 +120,7 @@ int bench_scaling(const Invocation& call, Arguments& arguments) {
   const std::int64_t threads = std::max<std::int64_t>(1, device::cpu_info().physical_cores / *std::ranges::max_element(ranks));
   const ScratchFolder scratch;
   runs.folder = scratch.path();
-  pin_choices(runs, run_once(runs, ""));  // also makes data, caches and components
+  pin_choices(runs, run_once(runs, ""), config.resolved.values);  // also makes data, caches and components
   for (std::int64_t round = 0; round < rounds; ++round) {
     for (Way& way : ways) measure(runs, threads, way);
   }
