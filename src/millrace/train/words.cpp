@@ -41,6 +41,12 @@ std::string said_of_readers(const Json& value) {
   return asks_for_nothing(value) ? "persistent_workers: readers are threads, and live for the whole run" : "";
 }
 
+std::string said_of_pinning(const Json& value) {
+  return asks_for_nothing(value) || value == Json("auto") ? ""
+                                                          : "pin_memory: batches lie in memory that is made once; there is "
+                                                            "nothing to pin on a CPU, and a GPU gets them unpinned";
+}
+
 // Said to the ranks of a launcher as well, but for those that it started in that number.
 std::string said_of_gpus(const Json& value) {
   const bool is_one = value == Json(1) || is_one_of(value, {"1", "0"}) || asks_for_nothing(value);
@@ -95,7 +101,7 @@ std::vector<config::Alias> shared_words() {
       {"num_workers", "data.workers", nullptr, ""},
       {"prefetch_factor", "data.prefetch", nullptr, "batches, of all readers together"},
       {"persistent_workers", "data.persistent_workers", nullptr, "readers always live for the whole run", said_of_readers},
-      {"pin_memory", "data.pin_memory", nullptr, ""},
+      {"pin_memory", "data.pin_memory", nullptr, "batches are not pinned", said_of_pinning},
       {"device", "device.name", nullptr, ""},
       {"resume", "train.resume", nullptr, ""},
       {"log_gpu_memory", "log.gpu_memory", nullptr, ""},

@@ -157,6 +157,12 @@ val_fraction = 0.0
               ::testing::UnorderedElementsAre(::testing::HasSubstr("original.toml:16"), "model_name: model_path names the run"));
 }
 
+// Its first files name one text, by another word.
+TEST_F(RecipeTest, TheOriginalsFirstTomlIsRead) {
+  const config::Resolved config = resolve("", Json::object(), "corpus_path = \"samples/corpus.txt\"\nseq_len = 64\n");
+  EXPECT_EQ(config.values["recipe"]["sources"], Json({"samples/corpus.txt"}));
+}
+
 // Later files of the original describe another model: that is said, and not each of its keys.
 TEST_F(RecipeTest, AFileOfTheOriginalsLaterModelGetsOneSentence) {
   const std::string text = refusal([this] {
