@@ -112,9 +112,9 @@ class OpenFile final : public detail::LoadableFile {
   [[nodiscard]] const Dataset& dataset(std::string_view name) const override { return datasets_[index_of(name)]; }
 
   [[nodiscard]] std::vector<std::string> filters(std::string_view name) const override {
-    static const std::map<std::uint32_t, std::string> kNames = {{1, "deflate"}, {2, "shuffle"}, {3, "fletcher32"},
-                                                                {4, "szip"},    {5, "nbit"},    {6, "scaleoffset"},
-                                                                {32000, "lzf"}, {32004, "lz4"}, {32015, "zstd"}};
+    static const std::map<std::uint32_t, std::string> kNames = {
+        {1, "deflate"},     {2, "shuffle"}, {3, "fletcher32"}, {4, "szip"},           {5, "nbit"},
+        {6, "scaleoffset"}, {32000, "lzf"}, {32004, "lz4"},    {32008, "bitshuffle"}, {32015, "zstd"}};
     std::vector<std::string> names;
     for (const std::uint32_t filter : layouts_[index_of(name)].filters) {
       const auto known = kNames.find(filter);

@@ -21,7 +21,8 @@ namespace millrace::hdf5 {
 
 inline constexpr std::size_t kMaxRank = 32;  // axes of a data set
 
-// One data set of a file as it is stored. A compound of two floats {r,i} of equal size without padding is c64 or c128.
+// One data set of a file as it is stored. A compound of two floats {r,i} of equal size without padding is c64 or c128; one of two
+// integers is c64 up to 2 bytes each and c128 up to 4, read by the child.
 struct Dataset {
   std::string name;  // full path, "/index_map/freq"
   DType dtype = DType::f32;
@@ -66,8 +67,8 @@ class File {
   [[nodiscard]] virtual std::span<const Unreadable> unreadable() const { return {}; }
   [[nodiscard]] virtual std::uint64_t size() const noexcept { return 0; }        // bytes of the file when it was opened
   [[nodiscard]] virtual std::int64_t modified_ns() const noexcept { return 0; }  // its modification time then
-  // The filters of a data set in the order they were applied: "shuffle", "deflate", "fletcher32", "lzf", "lz4", "zstd", "filter
-  // 32001".
+  // The filters of a data set in the order they were applied: "shuffle", "deflate", "fletcher32", "lzf", "lz4", "bitshuffle",
+  // "zstd", "filter 32001".
   [[nodiscard]] virtual std::vector<std::string> filters(std::string_view) const { return {}; }
   // Throws DataError naming the file, the data set and those it has.
   [[nodiscard]] virtual const Dataset& dataset(std::string_view name) const = 0;

@@ -17,8 +17,8 @@ set_target_properties(millrace-hdf5 PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE
 install(TARGETS millrace-hdf5 RUNTIME DESTINATION bin)
 add_dependencies(${target} millrace-hdf5)  # whoever links the reader can run it
 if(MILLRACE_TESTS)
-  mr_test(millrace_hdf5_hostile_test slow "${dir}/child/hostile_test.cpp")
-  target_link_libraries(millrace_hdf5_hostile_test PRIVATE ${target})
+  mr_test(millrace_hdf5_hostile_test slow "${dir}/child/hostile_test.cpp" "${dir}/child/library_files_test.cpp")
+  target_link_libraries(millrace_hdf5_hostile_test PRIVATE ${target} Hdf5Serial::Hdf5Serial Lz4::Lz4 zstd::libzstd_shared)
   add_test(NAME millrace_hdf5_hostile_long COMMAND millrace_hdf5_hostile_test)
   set_tests_properties(millrace_hdf5_hostile_long PROPERTIES LABELS long WORKING_DIRECTORY "${CMAKE_BINARY_DIR}"
     ENVIRONMENT MILLRACE_MUTANTS=20000)

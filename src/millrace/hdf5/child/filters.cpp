@@ -1,11 +1,15 @@
-// The filters 32000 (lzf, reading only), 32004 (lz4) and 32015 (zstd), as registered with The HDF Group.
+// The filters 32000 (lzf, reading only), 32004 (lz4), 32008 (bitshuffle, reading only) and 32015 (zstd), as registered with The
+// HDF Group.
 #include <lz4.h>
 #include <lzf.h>
 #include <zstd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
+#include <new>
 
 #include "millrace/hdf5/child/library.h"
 
@@ -14,6 +18,7 @@ namespace {
 
 constexpr H5Z_filter_t kLzf = 32000;
 constexpr H5Z_filter_t kLz4 = 32004;
+constexpr H5Z_filter_t kBitshuffle = 32008;
 constexpr H5Z_filter_t kZstd = 32015;
 constexpr std::size_t kLz4Block = std::size_t{1} << 30U;
 
@@ -125,12 +130,90 @@ std::size_t zstd_filter(unsigned flags, std::size_t values, const unsigned* valu
   return 0;
 }
 
+// Bit k of byte j of element i is bit i of row 8 j + k in `from`, a row being count / 8 bytes, the first bit of a byte its
+// lowest. `count`: elements, a multiple of 8.
+void unshuffle_bits(const unsigned char* from, unsigned char* to, std::size_t count, std::size_t element) {
+  const std::size_t row = count / 8;
+  for (std::size_t byte = 0; byte < element; ++byte) {
+    for (std::size_t eight = 0; eight < row; ++eight) {
+      std::array<unsigned char, 8> out{};
+      for (std::size_t bit = 0; bit < 8; ++bit) {
+        const unsigned from_bits = from[(byte * 8 + bit) * row + eight];
+        for (std::size_t i = 0; i < 8; ++i) out.at(i) |= static_cast<unsigned char>((from_bits >> i & 1U) << bit);
+      }
+      for (std::size_t i = 0; i < 8; ++i) to[(eight * 8 + i) * element + byte] = out.at(i);
+    }
+  }
+}
+
+// One block of it as `packing` has it (0: not compressed, 2: lz4, 3: zstd); false when it is damaged.
+bool unpack_block(unsigned packing, const unsigned char* from, std::size_t have, unsigned char* to, std::size_t want) {
+  if (packing == 2) {
+    if (have > LZ4_MAX_INPUT_SIZE || want > LZ4_MAX_INPUT_SIZE) return false;
+    return LZ4_decompress_safe(reinterpret_cast<const char*>(from), reinterpret_cast<char*>(to), static_cast<int>(have),
+                               static_cast<int>(want)) == static_cast<int>(want);
+  }
+  return ZSTD_decompress(to, want, from, have) == want;
+}
+
+// Its values: two of its version, bytes of an element, elements of a block (0: about 8 KB), how blocks are compressed. Compressed
+// data begin with the whole size (8 bytes) and the bytes of a block (4), then come blocks, each behind its size (4). Elements
+// that fill no eight stand at the end as they are.
+std::size_t bitshuffle_filter(unsigned flags, std::size_t values, const unsigned* value, std::size_t bytes,
+                              std::size_t* buffer_size, void** buffer) {
+  constexpr std::size_t kMost = std::size_t{1} << 32U;
+  if ((flags & H5Z_FLAG_REVERSE) == 0 || values < 3 || value[2] == 0 || value[2] > 4096) return 0;
+  const std::size_t element = value[2];
+  const unsigned packing = values > 4 ? value[4] : 0;
+  const auto* at = static_cast<const unsigned char*>(*buffer);
+  const unsigned char* const end = at + bytes;
+  std::size_t whole = bytes;
+  std::size_t block = values > 3 ? value[3] : 0;
+  if (packing != 0) {
+    if ((packing != 2 && packing != 3) || bytes < 12) return 0;
+    whole = big_endian(at, 8);
+    block = big_endian(at + 8, 4) / element;
+    at += 12;
+    if (whole / 50'000 > bytes) return 0;  // more than either makes of a byte
+  }
+  if (block == 0) block = std::max<std::size_t>(8192 / element / 8 * 8, 128);
+  if (whole == 0 || whole > kMost || whole % element != 0 || block % 8 != 0) return 0;
+  auto* made = static_cast<unsigned char*>(std::malloc(whole));
+  const std::unique_ptr<unsigned char[]> rows(new (std::nothrow) unsigned char[std::min(block * element, whole)]);
+  const std::size_t in_blocks = whole / element / 8 * 8;  // elements
+  std::size_t done = 0;
+  bool sound = made != nullptr && rows;
+  while (sound && done < in_blocks) {
+    const std::size_t count = std::min(block, in_blocks - done);
+    const std::size_t want = count * element;
+    std::size_t have = want;
+    if (packing != 0) {
+      have = end - at >= 4 ? big_endian(at, 4) : kMost;
+      at += std::min<std::ptrdiff_t>(4, end - at);
+    }
+    sound = have <= static_cast<std::size_t>(end - at);
+    if (!sound) break;
+    if (packing != 0) sound = unpack_block(packing, at, have, rows.get(), want);
+    unshuffle_bits(packing == 0 ? at : rows.get(), made + done * element, count, element);
+    at += have;
+    done += count;
+  }
+  const std::size_t rest = whole - in_blocks * element;
+  if (sound && static_cast<std::size_t>(end - at) == rest) {
+    std::memcpy(made + in_blocks * element, at, rest);
+    return exchange(buffer, buffer_size, made, whole, whole);
+  }
+  std::free(made);
+  return 0;
+}
+
 }  // namespace
 
 void register_filters() {
   static const H5Z_class2_t kClasses[] = {
       {H5Z_CLASS_T_VERS, kLzf, 0, 1, "lzf", nullptr, nullptr, lzf_filter},
       {H5Z_CLASS_T_VERS, kLz4, 1, 1, "lz4", nullptr, nullptr, lz4_filter},
+      {H5Z_CLASS_T_VERS, kBitshuffle, 0, 1, "bitshuffle", nullptr, nullptr, bitshuffle_filter},
       {H5Z_CLASS_T_VERS, kZstd, 1, 1, "zstd", nullptr, nullptr, zstd_filter},
   };
   for (const H5Z_class2_t& filter : kClasses) check(H5Zregister(&filter));

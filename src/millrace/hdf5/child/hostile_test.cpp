@@ -4,12 +4,14 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 
 #include "millrace/base/error.h"
 #include "millrace/base/input_file.h"
 #include "millrace/base/philox.h"
+#include "millrace/hdf5/child/made_by_library.h"
 #include "millrace/hdf5/detail/library_reader.h"
 #include "millrace/hdf5/file.h"
 
@@ -32,7 +34,7 @@ class Hdf5Hostile : public testing::Test {
   }
   void TearDown() override { fs::remove_all(root_); }
 
-  // Small files of every layout the fast path knows.
+  // Small files of every layout the fast path knows, and one of a filter that the child alone undoes.
   std::vector<std::string> originals() {
     std::vector<std::string> texts;
     std::string bytes(16 * 12 * 4, '\0');
@@ -49,6 +51,10 @@ class Hdf5Hostile : public testing::Test {
       write_file(root_ / "original.h5", std::span(&array, 1));
       texts.push_back(text_of(root_ / "original.h5"));
     }
+    std::vector<float> values(16 * 12);
+    std::memcpy(values.data(), bytes.data(), bytes.size());
+    made::write_bitshuffled(root_ / "original.h5", values, 16, 12, 64, 2);
+    texts.push_back(text_of(root_ / "original.h5"));
     return texts;
   }
 

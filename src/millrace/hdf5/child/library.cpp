@@ -78,13 +78,17 @@ DType compound_of(hid_t type) {
   if (H5Tget_nmembers(type) == 2 && member_name(type, 0) == "r" && member_name(type, 1) == "i") {
     const Id real = owned(H5Tget_member_type(type, 0));
     const Id imaginary = owned(H5Tget_member_type(type, 1));
-    if (H5Tget_class(real.get()) == H5T_FLOAT && H5Tequal(real.get(), imaginary.get()) > 0) {
+    const bool equal = H5Tequal(real.get(), imaginary.get()) > 0;
+    if (H5Tget_class(real.get()) == H5T_FLOAT && equal) {
       const DType part = float_of(real.get());
       if (part == DType::f32) return DType::c64;
       if (part == DType::f64) return DType::c128;
     }
+    // What a correlator counts: the library converts it, and no number is lost.
+    if (H5Tget_class(real.get()) == H5T_INTEGER && equal && H5Tget_size(real.get()) <= 4)
+      return H5Tget_size(real.get()) <= 2 ? DType::c64 : DType::c128;
   }
-  throw LibraryError("a compound that is not {r,i} of two equal floats");
+  throw LibraryError("a compound that is not {r,i} of two equal floats, or integers of at most 4 bytes");
 }
 
 }  // namespace

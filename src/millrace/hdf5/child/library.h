@@ -58,7 +58,7 @@ Id owned(hid_t id);
 void check(herr_t result);
 inline void check_bool(htri_t result) { check(static_cast<herr_t>(result)); }
 
-// Quiet, no plug-ins, our lz4 and zstd filters registered.
+// Quiet, no plug-ins, our filters registered.
 void start_library();
 
 // The type in memory that holds elements of `file_type` as millrace has them, and its DType. Throws LibraryError when there is
@@ -73,7 +73,7 @@ struct Element {
 // Selects the block [offset, offset + count) of a data set's space.
 [[nodiscard]] Id block_of(hid_t dataset, std::span<const std::int64_t> offset, std::span<const std::int64_t> count);
 
-// Registers the filters 32004 (lz4) and 32015 (zstd), which the library does not bring.
+// Registers the filters 32000 (lzf), 32004 (lz4), 32008 (bitshuffle) and 32015 (zstd), which the library does not bring.
 void register_filters();
 
 }  // namespace millrace::hdf5::child
