@@ -4,7 +4,7 @@
     uvh5_peer.py MILLRACE FOLDER
 
 MILLRACE is the built program, FOLDER is emptied and used. Where this Python has no pyuvdata, an environment with it is made
-beside FOLDER from uvh5_requirements.txt (downloads about 140 MB, once).
+beside FOLDER from uvh5_requirements.txt (downloads about 190 MB, once).
 """
 import os
 import shutil
@@ -38,7 +38,7 @@ def with_pyuvdata(folder):
     os.execve(python, [str(python), *sys.argv], {**os.environ, "MILLRACE_UVH5_PEER": str(place)})
 
 
-def observe(path, antennas, times, order, interfered=0, turned=False):
+def observe(path, antennas, times, order, interfered=0, turned=False, packing="lzf", integers=False):
     """A smooth sky with noise and flags, and as many channels with interference; returns what was written."""
     import numpy as np
     from astropy.coordinates import EarthLocation
@@ -76,7 +76,10 @@ def observe(path, antennas, times, order, interfered=0, turned=False):
     sky.data_array = data
     sky.flag_array = rng.random(data.shape) < 0.03
     sky.nsample_array = np.ones(data.shape, np.float32)
-    packed = {"data_compression": "lzf", "flags_compression": "lzf", "nsample_compression": "lzf"}
+    packed = {"data_compression": packing, "flags_compression": "lzf", "nsample_compression": "lzf"}
+    if integers:  # as correlators write them
+        sky.data_array = np.round(sky.data_array * 1e4)
+        packed["data_write_dtype"] = np.dtype([("r", "<i4"), ("i", "<i4")])
     sky.write_uvh5(path, run_check=False, **packed)
     return sky
 
@@ -146,6 +149,14 @@ def main():
                 assert WARNING not in said, said
                 print(f"{place.name}: {compared:,} values equal to the bit, {flagged:,} flagged; trained, no warning", flush=True)
                 shutil.rmtree(place)
+    for name, packing, integers in (("bitshuffle", "bitshuffle", False), ("integers", "bitshuffle", True)):
+        place = folder / name
+        place.mkdir()
+        observe(place / "night.uvh5", 3, 12, "time", turned=True, packing=packing, integers=integers)
+        run(program, "uvh5", place / "night.uvh5", "--out", place / "kept", "--flags=keep", "--times-per-file=all")
+        run(program, "uvh5", place / "night.uvh5", "--out", place / "filled", "--times-per-file=all")
+        compared, _ = compare(place, place / "night.uvh5")
+        print(f"{name}: {compared:,} values equal to the bit", flush=True)
     place = folder / "interference"
     place.mkdir()
     observe(place / "night.uvh5", 5, 60, "time", interfered=60)

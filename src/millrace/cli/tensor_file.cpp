@@ -1,12 +1,8 @@
 #include "millrace/cli/tensor_file.h"
 
 #include <ATen/ops/empty.h>
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <functional>
 #include <optional>
 #include <utility>
@@ -15,6 +11,7 @@
 #include "millrace/base/format.h"
 #include "millrace/base/fs.h"
 #include "millrace/base/input_file.h"
+#include "millrace/base/mapped_file.h"
 #include "millrace/base/utf8.h"
 #include "millrace/core/scalar_type.h"
 #include "millrace/format/deflate.h"
@@ -178,32 +175,8 @@ class Hdf5Reader final : public TensorReader {
   std::vector<std::string> names_;
 };
 
-// The bytes of a file, in memory while they are looked at.
-class Mapped {
- public:
-  Mapped(const std::filesystem::path& path, std::uint64_t size) : size_(size) {
-    if (size == 0) return;
-    const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (file < 0) throw FsError("open", path, errno);
-    memory_ = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file, 0);
-    const int error = errno;
-    ::close(file);
-    if (memory_ == MAP_FAILED) throw FsError("map", path, error);
-  }
-  ~Mapped() {
-    if (size_ > 0) ::munmap(memory_, size_);
-  }
-  Mapped(const Mapped&) = delete;
-  Mapped& operator=(const Mapped&) = delete;
-  [[nodiscard]] std::span<const std::byte> bytes() const noexcept { return {static_cast<const std::byte*>(memory_), size_}; }
-
- private:
-  void* memory_ = nullptr;
-  std::uint64_t size_;
-};
-
 void write_file(const std::filesystem::path& path, TensorFormat format, const std::vector<Field>& fields,
-                const std::vector<std::unique_ptr<Mapped>>& parts) {
+                const std::vector<std::unique_ptr<MappedFile>>& parts) {
   if (format == TensorFormat::hdf5) {
     std::vector<hdf5::Array> arrays;
     for (std::size_t i = 0; i < fields.size(); ++i) {
@@ -282,11 +255,11 @@ void TensorWriter::append(const Tensors& rows) {
 
 std::vector<Field> TensorWriter::finish() {
   std::vector<Field> fields;
-  std::vector<std::unique_ptr<Mapped>> mapped;
+  std::vector<std::unique_ptr<MappedFile>> mapped;
   for (const std::unique_ptr<Part>& part : parts_) {
     fields.push_back(part->field);
     const auto elements = static_cast<std::uint64_t>(element_count(part->field.shape).value_or(0));
-    mapped.push_back(std::make_unique<Mapped>(part->file.temporary(), elements * size_of(part->field.dtype)));
+    mapped.push_back(std::make_unique<MappedFile>(part->file.temporary(), elements * size_of(part->field.dtype)));
   }
   if (format_ == TensorFormat::npy && fields.size() != 1) {
     throw DataError({"a .npy file holds one array, and predict() gave " + std::to_string(fields.size()), path_.string(),

@@ -6,9 +6,10 @@
 
 #include "millrace/base/format.h"
 #include "millrace/base/fs.h"
-#include "millrace/hdf5/file.h"
+#include "millrace/device/device.h"
 #include "millrace/recipes/cosmology/make_data.h"
 #include "millrace/recipes/cosmology/sky_problems.h"
+#include "millrace/recipes/cosmology/uvh5_parts.h"
 
 namespace millrace::recipes::cosmology::uvh5 {
 namespace {
@@ -47,51 +48,6 @@ std::int64_t chosen_length(std::int64_t times, std::int64_t polarisations) {
     if (times / length * polarisations >= kFilesWanted) break;
   }
   return shortest;
-}
-
-void write_part(const std::filesystem::path& path, const Axes& axes, const Visibilities& cube, std::int64_t begin,
-                std::int64_t length) {
-  const Shape shape{cube.shape[0], cube.shape[1], length};
-  const auto rows = static_cast<std::size_t>(shape[0] * shape[1]);
-  std::vector<std::complex<double>> wide;
-  wide.reserve(rows * static_cast<std::size_t>(length));
-  for (std::size_t row = 0; row < rows; ++row) {
-    const auto from = cube.values.begin() + static_cast<std::ptrdiff_t>(row) * cube.shape[2] + begin;
-    wide.insert(wide.end(), from, from + length);
-  }
-  const std::vector<std::complex<float>> narrow =
-      axes.wide ? std::vector<std::complex<float>>() : std::vector<std::complex<float>>(wide.begin(), wide.end());
-  std::vector<double> freq_mhz;
-  for (const double hz : axes.freq_hz) freq_mhz.push_back(hz / 1e6);
-  std::vector<std::int64_t> antennas;
-  for (const auto& [a, b] : axes.baselines) antennas.insert(antennas.end(), {a, b});
-  std::vector<double> lengths;
-  for (const auto& pair : axes.separations) lengths.insert(lengths.end(), pair.begin(), pair.end());
-  const std::span<const double> times =
-      std::span(axes.times).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(length));
-  const auto bytes = [](const auto& values) { return std::as_bytes(std::span(values)); };
-  std::vector<hdf5::Array> arrays = {
-      {.name = "/vis",
-       .dtype = axes.wide ? DType::c128 : DType::c64,
-       .shape = shape,
-       .bytes = axes.wide ? bytes(wide) : bytes(narrow)},
-      {.name = "/index_map/freq", .dtype = DType::f64, .shape = {shape[1]}, .bytes = bytes(freq_mhz)},
-      {.name = "/index_map/antennas", .dtype = DType::i64, .shape = {shape[0], 2}, .bytes = bytes(antennas)},
-      {.name = "/index_map/times", .dtype = DType::f64, .shape = {length}, .bytes = bytes(times)}};
-  if (!lengths.empty())
-    arrays.push_back({.name = "/index_map/baselines", .dtype = DType::f64, .shape = {shape[0], 2}, .bytes = bytes(lengths)});
-  if (!axes.unit.empty())
-    arrays.push_back({.name = "/index_map/unit",
-                      .dtype = DType::u8,
-                      .shape = {static_cast<std::int64_t>(axes.unit.size())},
-                      .bytes = bytes(axes.unit)});
-  hdf5::write_file(path, arrays);
-}
-
-std::string padded(std::int64_t number) {
-  std::string digits = std::to_string(number);
-  if (digits.size() < 4) digits.insert(0, 4 - digits.size(), '0');
-  return digits;
 }
 
 std::string size_text(double size, const std::string& unit) { return significant(size, 4) + (unit.empty() ? "" : " " + unit); }
@@ -173,6 +129,9 @@ class Converter {
                  " MHz, the foreground " + std::to_string(a.freq_hz.size()) + " from " + fixed(a.freq_hz.front() / 1e6, 3) +
                  " MHz",
              "choose the same with --band or --channels");
+    if (a.baselines.size() == b.baselines.size() && !turn_like(signal_.axes, a))
+      tell("pairing", "the signal's antennas are not the foreground's: baselines go together in their order, the first is " +
+                          text_of(b.baselines.front()) + " with " + text_of(a.baselines.front()));
     if (a.unit != b.unit)
       refuse("the signal is in " + quoted(b.unit) + ", the foreground in " + quoted(a.unit), "bring both to one unit");
   }
@@ -197,19 +156,51 @@ class Converter {
     refuse_all(problems_);
   }
 
+  // Baselines of the role that are converted together.
+  std::int64_t baselines_of_a_pass(const Role& role) {
+    const std::uint64_t memory = wish_.memory > 0 ? wish_.memory : device::available_memory_bytes() / 4;
+    const auto all = static_cast<std::int64_t>(role.axes.baselines.size());
+    const std::int64_t at_once = std::min(all, baselines_at_once(role.axes, memory));
+    if (at_once < all)
+      tell("memory", "the " + role.name + " is read " + std::to_string((all + at_once - 1) / at_once) +
+                         " times for each polarisation, " + with_commas(at_once) + " baselines at a time: all of it takes " +
+                         human_bytes(static_cast<double>(*element_count(role.axes.shape()) * kBytesOfAValue)) + ", " +
+                         human_bytes(static_cast<double>(memory)) + " are to be had");
+    return at_once;
+  }
+
+  void refuse_twice(const Role& role, std::int64_t polarisation, std::span<const std::int64_t> twice) {
+    for (std::size_t i = 0; i < twice.size(); ++i) {
+      if (twice[i] == 0) continue;
+      problems_.push_back({role.files[i].name() + ": " + with_commas(twice[i]) + " of its values of " +
+                               polarisation_name(polarisation) + " are also in a file before it, or twice in this one",
+                           role.files[i].file->path().string(), "leave one of the two files out"});
+    }
+  }
+
   void write(Role& role) {
     if (role.files.empty()) return;
     Fs::real().create_directories(out_ / role.name);
+    const auto all = static_cast<std::int64_t>(role.axes.baselines.size());
+    const std::int64_t at_once = baselines_of_a_pass(role);
     for (const std::int64_t polarisation : role.axes.polarisations) {
       const std::string name = polarisation_name(polarisation);
-      Visibilities cube = read_visibilities(role.files, role.axes, polarisation, problems_);
-      const FlagCount count = apply_flags(cube, role.axes, wish_.flags, role.name + " " + name, problems_);
+      std::vector<std::int64_t> twice(role.files.size(), 0);
+      FlagWork flags(wish_.flags, role.name + " " + name);
+      Parts parts(out_ / role.name, name, role.axes, length_);
+      for (std::int64_t first = 0; first < all; first += at_once) {
+        const Axes axes = of_baselines(role.axes, first, std::min(at_once, all - first));
+        Visibilities block = read_visibilities(role.files, axes, polarisation, twice);
+        flags.apply(block, axes);
+        for (const auto& value : block.values) role.sum_of_squares += std::norm(value);
+        role.values += static_cast<std::int64_t>(block.values.size());
+        parts.add(block);
+      }
+      refuse_twice(role, polarisation, twice);
+      const FlagCount count = flags.finish(problems_);
       if (!problems_.empty()) continue;  // the other polarisations may have more
       tell("flags", role.name + " " + name + ": " + text_of_flags(count, wish_.flags));
-      for (const auto& value : cube.values) role.sum_of_squares += std::norm(value);
-      role.values += static_cast<std::int64_t>(cube.values.size());
-      for (std::int64_t begin = 0; begin + length_ <= cube.shape[2]; begin += length_, ++role.written)
-        write_part(out_ / role.name / (name + "-t" + padded(begin) + ".h5"), role.axes, cube, begin, length_);
+      role.written += parts.write();
     }
     if (!problems_.empty()) return;
     const Shape shape = role.axes.shape();
@@ -229,7 +220,7 @@ class Converter {
     for (std::int64_t file = 0; file < wish_.made_signals; ++file) {
       Visibilities cube{.shape = size.shape(), .values = sky_signal(size, wish_.seed, file), .states = {}};
       for (auto& value : cube.values) value *= factor;
-      write_part(out_ / "signal" / ("made-" + padded(file) + ".h5"), axes, cube, 0, length_);
+      write_part(out_ / "signal" / ("made-" + padded(file) + ".h5"), axes, 0, length_, stored(cube, axes, 0, length_));
     }
     signal_.written = wish_.made_signals;
     signal_.sum_of_squares = *wish_.made_signal_rms * *wish_.made_signal_rms;

@@ -21,6 +21,7 @@ struct Wish {
   std::uint64_t seed = 0;
   Selection selection;
   FlagWish flags;
+  std::uint64_t memory = 0;  // bytes to convert with; 0: a quarter of what is free
 };
 
 // What was made of it.
@@ -32,8 +33,9 @@ struct Converted {
 // Writes foreground/POL-tNNNN.h5 and signal/..., a file for each polarisation and stretch of times, and train.json into the
 // existing empty folder `out`: /vis (baselines, channels, times) in the type of the file, /index_map/freq in MHz,
 // /index_map/baselines (east and north in metres, where the files say), /index_map/antennas, /index_map/times (Julian dates),
-// /index_map/unit. Holds one polarisation in memory. Throws one DataError (SkyProblems) with all that is wrong with the files and
-// the choice.
+// /index_map/unit. Holds as
+// many baselines of one polarisation as fit, and reads the files again for the others. Throws one DataError (SkyProblems) with
+// all that is wrong with the files and the choice.
 [[nodiscard]] Converted convert(const Wish& wish, const std::filesystem::path& out);
 
 }  // namespace millrace::recipes::cosmology::uvh5

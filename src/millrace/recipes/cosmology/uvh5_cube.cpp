@@ -14,6 +14,7 @@ namespace {
 constexpr double kSameTime = 1e-3 / 86400;  // days
 constexpr double kSameChannel = 1;          // hertz
 constexpr std::int64_t kBlockBytes = std::int64_t{64} << 20U;
+constexpr std::size_t kShown = 30;       // baselines in a message
 constexpr std::int64_t kFewestRows = 8;  // one in so many must be there, whatever is done about the rest
 
 std::vector<double> ascending(std::vector<double> values, double apart) {
@@ -29,8 +30,6 @@ std::int64_t place_of(const std::vector<double>& axis, double value, double apar
 
 Baseline turned(const Baseline& baseline) { return {baseline.second, baseline.first}; }
 Baseline in_order(const Baseline& baseline) { return baseline.first <= baseline.second ? baseline : turned(baseline); }
-
-std::string text_of(const Baseline& baseline) { return std::to_string(baseline.first) + "-" + std::to_string(baseline.second); }
 
 // The part of an axis that is chosen.
 bool cut(std::vector<double>& axis, const Part& part, const std::string& flag, const std::string& what,
@@ -66,9 +65,13 @@ void choose_baselines(Axes& axes, const Selection& selection, std::vector<Proble
     if (!there.contains(in_order(baseline))) unknown.push_back(text_of(baseline));
     named.insert(in_order(baseline));
   }
-  if (!unknown.empty())
+  if (!unknown.empty()) {
+    const std::size_t shown = std::min<std::size_t>(axes.baselines.size(), kShown);
+    const std::string more =
+        axes.baselines.size() > shown ? " and " + std::to_string(axes.baselines.size() - shown) + " more" : "";
     problems.push_back({"no file has the baseline " + joined(unknown, ", "), "--baselines",
-                        "the files have " + joined(axes.baselines, " ", text_of)});
+                        "the files have " + joined(std::span(axes.baselines).first(shown), " ", text_of) + more});
+  }
   const std::set<std::int64_t> antennas(selection.antennas.begin(), selection.antennas.end());
   const std::size_t all = axes.baselines.size();
   std::erase_if(axes.baselines, [&](const Baseline& each) {
@@ -170,15 +173,15 @@ struct Target {
 
 class CubeReader {
  public:
-  CubeReader(const Axes& axes, std::int64_t polarisation, std::vector<Problem>& problems)
-      : axes_(axes), polarisation_(polarisation), problems_(problems) {
+  CubeReader(const Axes& axes, std::int64_t polarisation) : axes_(axes), polarisation_(polarisation) {
     cube_.shape = axes.shape();
     cube_.values.resize(static_cast<std::size_t>(*element_count(cube_.shape)));
     cube_.states.resize(cube_.values.size());
     for (std::size_t i = 0; i < axes.baselines.size(); ++i) places_[axes.baselines[i]] = static_cast<std::int64_t>(i);
   }
 
-  void add(const Header& file) {
+  // Returns how many of its values were there before.
+  std::int64_t add(const Header& file) {
     Target target;
     for (const double hz : file.freq_hz) target.channels.push_back(place_of(axes_.freq_hz, hz, kSameChannel));
     for (std::size_t p = 0; p < file.polarisations.size(); ++p) {
@@ -192,22 +195,25 @@ class CubeReader {
     const std::int64_t block = std::max<std::int64_t>(1, kBlockBytes / std::max<std::int64_t>(1, channels * pols * 16));
     twice_ = 0;
     for (std::int64_t begin = 0; begin < rows; begin += block) add_rows(file, target, begin, std::min(block, rows - begin));
-    if (twice_ == 0) return;
-    problems_.push_back({file.name() + ": " + with_commas(twice_) + " of its values of " + polarisation_name(polarisation_) +
-                             " are also in a file before it, or twice in this one",
-                         file.file->path().string(), "leave one of the two files out"});
+    return twice_;
   }
 
   Visibilities take() { return std::move(cube_); }
 
  private:
+  [[nodiscard]] bool is_wanted(const Header& file, std::int64_t row) const {
+    const Baseline& baseline = file.rows[static_cast<std::size_t>(row)];
+    return (places_.contains(baseline) || places_.contains(turned(baseline))) &&
+           place_of(axes_.times, file.times[static_cast<std::size_t>(row)], kSameTime) >= 0;
+  }
+
   void add_rows(const Header& file, const Target& target, std::int64_t begin, std::int64_t rows) {
-    bool wanted = false;
-    for (std::int64_t row = begin; row < begin + rows; ++row) {
-      const Baseline& baseline = file.rows[static_cast<std::size_t>(row)];
-      wanted = wanted || places_.contains(baseline) || places_.contains(turned(baseline));
+    while (rows > 0 && !is_wanted(file, begin)) {
+      ++begin;
+      --rows;
     }
-    if (!wanted) return;
+    while (rows > 0 && !is_wanted(file, begin + rows - 1)) --rows;
+    if (rows == 0) return;
     Shape offset{begin, 0, 0};
     Shape count{rows, static_cast<std::int64_t>(file.freq_hz.size()), static_cast<std::int64_t>(file.polarisations.size())};
     if (file.has_spectral_axis) {
@@ -262,7 +268,6 @@ class CubeReader {
 
   const Axes& axes_;
   std::int64_t polarisation_;
-  std::vector<Problem>& problems_;
   std::map<Baseline, std::int64_t> places_;
   Visibilities cube_;
   std::int64_t twice_ = 0;
@@ -273,6 +278,8 @@ class CubeReader {
 };
 
 }  // namespace
+
+std::string text_of(const Baseline& baseline) { return std::to_string(baseline.first) + "-" + std::to_string(baseline.second); }
 
 std::optional<Axes> axes_of(std::span<const Header> files, const Selection& selection, std::vector<Problem>& problems) {
   const std::size_t before = problems.size();
@@ -300,10 +307,30 @@ std::optional<Axes> axes_of(std::span<const Header> files, const Selection& sele
   return axes;
 }
 
+Axes of_baselines(const Axes& axes, std::int64_t first, std::int64_t count) {
+  Axes part = axes;
+  part.baselines = {axes.baselines.begin() + first, axes.baselines.begin() + first + count};
+  part.separations.clear();
+  return part;
+}
+
+bool turn_like(Axes& axes, const Axes& like) {
+  const bool same = std::equal(axes.baselines.begin(), axes.baselines.end(), like.baselines.begin(), like.baselines.end(),
+                               [](const Baseline& a, const Baseline& b) { return in_order(a) == in_order(b); });
+  if (!same) return false;
+  for (std::size_t i = 0; i < axes.baselines.size(); ++i) {
+    if (axes.baselines[i] == like.baselines[i]) continue;
+    axes.baselines[i] = like.baselines[i];
+    if (axes.separations.empty()) continue;
+    for (double& length : axes.separations[i]) length = -length;
+  }
+  return true;
+}
+
 Visibilities read_visibilities(std::span<const Header> files, const Axes& axes, std::int64_t polarisation,
-                               std::vector<Problem>& problems) {
-  CubeReader reader(axes, polarisation, problems);
-  for (const Header& file : files) reader.add(file);
+                               std::span<std::int64_t> twice) {
+  CubeReader reader(axes, polarisation);
+  for (std::size_t i = 0; i < files.size(); ++i) twice[i] += reader.add(files[i]);
   return reader.take();
 }
 

@@ -60,9 +60,18 @@ struct Visibilities {
   std::vector<Value> states;
 };
 
+// "0-12".
+[[nodiscard]] std::string text_of(const Baseline& baseline);
+
+// The same axes with `count` of the baselines, from the `first` on.
+[[nodiscard]] Axes of_baselines(const Axes& axes, std::int64_t first, std::int64_t count);
+
+// Turns the baselines of `axes` that `like` has the other way round; false, and nothing is turned, when they are other antennas.
+bool turn_like(Axes& axes, const Axes& like);
+
 // Reads some 64 MB of a file at a time. A row whose antennas are the other way round is conjugated, and its xy is the baseline's
-// yx. Adds to `problems` when two files have the same value.
+// yx. `twice` gets a count for each file of values that were there before.
 [[nodiscard]] Visibilities read_visibilities(std::span<const Header> files, const Axes& axes, std::int64_t polarisation,
-                                             std::vector<Problem>& problems);
+                                             std::span<std::int64_t> twice);
 
 }  // namespace millrace::recipes::cosmology::uvh5

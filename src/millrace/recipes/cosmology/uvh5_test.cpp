@@ -7,11 +7,13 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <sstream>
 
 #include "millrace/base/fs.h"
 #include "millrace/recipes/cosmology/entry.h"
 #include "millrace/recipes/cosmology/sky_problems.h"
 #include "millrace/recipes/cosmology/uvh5_convert.h"
+#include "millrace/recipes/cosmology/uvh5_parts.h"
 
 namespace millrace::recipes::cosmology::uvh5 {
 namespace {
@@ -203,6 +205,66 @@ TEST_F(Uvh5, FilesJoinAlongEveryAxis) {
   EXPECT_THAT(twice, HasSubstr("part0.uvh5: 12 of its values of yx are also in a file before it"));
   EXPECT_THAT(refusal({.foreground = {parts.begin(), parts.end() - 1}}),
               HasSubstr("foreground xx: 2 of 45 values are in no file"));
+}
+
+TEST_F(Uvh5, AFewBaselinesAtATimeMakeTheSameFiles) {
+  Observation night;
+  night.wide = true;
+  night.turned = {{1, 2}};
+  const Change flag = [](const Baseline& baseline, double time, double hz, std::int64_t, auto&, std::uint8_t& flagged, float&) {
+    flagged = (baseline == Baseline{0, 2} && time == 2459000.11) || (baseline == Baseline{1, 2} && hz == 102e6) ? 1 : 0;
+  };
+  const stdfs::path file = made("a.uvh5", night, flag);
+  const Wish wish{.foreground = {file}, .signal = {file}, .times_per_file = 1, .selection = {.autos = true}};
+  const stdfs::path at_once = converted(wish);
+  const std::string told = told_;
+  for (const std::uint64_t baselines : {1, 3}) {  // 3: the last block is a smaller one
+    Wish little = wish;
+    little.memory = baselines * 5 * 3 * static_cast<std::uint64_t>(kBytesOfAValue);
+    const stdfs::path piece_by_piece = converted(little);
+    const std::string passes = baselines == 1 ? "4 times for each polarisation, 1" : "2 times for each polarisation, 3";
+    EXPECT_THAT(told_, HasSubstr("memory: the foreground is read " + passes + " baselines at a time: all of it takes 2.0 kB"));
+    EXPECT_THAT(told_, HasSubstr("memory: the signal is read "));
+    std::string others;  // all lines but those
+    std::istringstream lines(told_);
+    for (std::string line; std::getline(lines, line);) others += line.starts_with("memory") ? "" : line + "\n";
+    EXPECT_EQ(others, told);
+    std::size_t files = 0;
+    for (const char* role : {"foreground", "signal"}) {
+      for (const auto& entry : stdfs::directory_iterator(piece_by_piece / role)) {
+        EXPECT_EQ(vis_of(entry.path()), vis_of(at_once / role / entry.path().filename())) << entry.path();
+        ++files;
+      }
+    }
+    EXPECT_EQ(files, 12U);  // nothing else is left in the folders
+  }
+  const auto refusals = [&](std::uint64_t memory) {
+    const stdfs::path nan =
+        made("nan.uvh5", {}, [](const Baseline&, double, double hz, std::int64_t, auto& value, std::uint8_t& flagged, float&) {
+          if (hz == 102e6) value = {std::nanf(""), 0};
+          flagged = hz == 100e6 ? 1 : 0;
+        });
+    return refusal({.foreground = {file, nan}, .signal = {nan, nan}, .flags = {.most = 0.1}, .memory = memory});
+  };
+  EXPECT_EQ(refusals(1), refusals(0));
+  EXPECT_THAT(refusals(1), HasSubstr("nan.uvh5: 45 of its values of xx are also in a file before it"));
+  EXPECT_THAT(refusals(1), HasSubstr("signal yx: 9 of 45 values are not finite and not flagged"));
+}
+
+TEST_F(Uvh5, TheSignalsBaselinesAreTurnedAsTheForegroundsAre) {
+  Observation plain;
+  plain.polarisations = {-5, -7, -8};
+  Observation other = plain;
+  other.turned = {{0, 2}, {1, 2}};
+  const stdfs::path to = converted({.foreground = {made("a.uvh5", plain)}, .signal = {made("b.uvh5", other)}});
+  for (const char* name : {"xx-t0000.h5", "xy-t0000.h5", "yx-t0000.h5"})
+    EXPECT_EQ(vis_of(to / "signal" / name), vis_of(to / "foreground" / name)) << name;
+  EXPECT_THAT(told_, testing::Not(HasSubstr("pairing")));
+  other.turned = {};
+  other.baselines = {{4, 5}, {4, 6}, {5, 6}};
+  (void)converted({.foreground = {folder_ / "a.uvh5"}, .signal = {made("c.uvh5", other)}});
+  EXPECT_THAT(told_, HasSubstr("pairing: the signal's antennas are not the foreground's: baselines go together in their order, "
+                               "the first is 4-5 with 0-1\n"));
 }
 
 TEST_F(Uvh5, ChoicesAreTakenAndSaid) {

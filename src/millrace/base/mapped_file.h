@@ -1,0 +1,25 @@
+// The bytes of a file as memory that the system reads in when it is looked at, and may take away again.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+
+namespace millrace {
+
+class MappedFile {
+ public:
+  // The first `size` bytes, which the file must have and keep as long as this lives. Throws FsError.
+  MappedFile(const std::filesystem::path& path, std::uint64_t size);
+  ~MappedFile();
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+  [[nodiscard]] std::span<const std::byte> bytes() const noexcept { return {static_cast<const std::byte*>(memory_), size_}; }
+
+ private:
+  void* memory_ = nullptr;
+  std::uint64_t size_;
+};
+
+}  // namespace millrace
