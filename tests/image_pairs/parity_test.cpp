@@ -73,11 +73,13 @@ std::vector<Case> cases() {
   std::vector<Case> all = {{.name = "smoke", .recipe = smoke()}};
   Case block{.name = "one_block", .recipe = smoke()};
   block.recipe.vision_layers = block.recipe.decoder_layers = 1;
+  block.recipe.vision_activation = Activation::gelu_pytorch_tanh;
   all.push_back(block);
   Case padded{.name = "padded", .recipe = smoke(), .questions = {"Cleaner?", "Which of the two is cleaner?"}};
   padded.recipe.vision_layers = 3;
   padded.recipe.vision_feature_layer = -2;
   padded.recipe.lora_vision = true;
+  padded.recipe.vision_activation = Activation::gelu;
   padded.recipe.lora_r = 3;
   padded.recipe.lora_targets = {"q_proj", "v_proj", "gate_proj", "up_proj", "down_proj"};
   all.push_back(padded);

@@ -50,14 +50,21 @@ class VisionAttention(nn.Module):
         return self.out_proj(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
 
 
+def quick_gelu(x):
+    return x * torch.sigmoid(1.702 * x)
+
+
+ACTIVATIONS = {"auto": quick_gelu, "quick_gelu": quick_gelu, "gelu": F.gelu, "gelu_pytorch_tanh": lambda x: F.gelu(x, approximate="tanh")}
+
+
 class VisionMlp(nn.Module):
-    def __init__(self, width, hidden):
+    def __init__(self, width, hidden, activation):
         super().__init__()
         self.fc1, self.fc2 = nn.Linear(width, hidden), nn.Linear(hidden, width)
+        self.activation = ACTIVATIONS[activation]
 
     def forward(self, x):
-        x = self.fc1(x)
-        return self.fc2(x * torch.sigmoid(1.702 * x))
+        return self.fc2(self.activation(self.fc1(x)))
 
 
 class VisionBlock(nn.Module):
@@ -66,7 +73,7 @@ class VisionBlock(nn.Module):
         width = config["vision_width"]
         self.layer_norm1, self.layer_norm2 = nn.LayerNorm(width, 1e-5), nn.LayerNorm(width, 1e-5)
         self.self_attn = VisionAttention(width, config["vision_heads"], make, config["lora_vision"])
-        self.mlp = VisionMlp(width, config["vision_hidden"])
+        self.mlp = VisionMlp(width, config["vision_hidden"], config.get("vision_activation", "auto"))
 
     def forward(self, x):
         x = x + self.self_attn(self.layer_norm1(x))

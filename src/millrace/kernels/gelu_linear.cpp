@@ -1,7 +1,11 @@
 #include "millrace/kernels/gelu_linear.h"
 
+#include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/gelu_backward.h>
+#include <ATen/ops/sigmoid.h>
+#include <ATen/ops/silu_backward.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "millrace/kernels/arguments.h"
@@ -15,17 +19,25 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr const char* kTanh = "tanh";
+constexpr double kQuick = 1.702;
+
+const char* atens_word(Gelu kind) { return kind == Gelu::tanh ? "tanh" : "none"; }
+
+at::Tensor gelu_gradient(const at::Tensor& gradient, const at::Tensor& x, Gelu kind) {
+  if (kind == Gelu::quick) return at::silu_backward(gradient, x * kQuick);  // it is silu(1.702 x) / 1.702
+  return at::gelu_backward(gradient, x, atens_word(kind));
+}
 
 struct GeluLinearFunction : torch::autograd::Function<GeluLinearFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
-                            const std::optional<at::Tensor>& bias) {
+                            const std::optional<at::Tensor>& bias, Gelu kind) {
     const auto copy = [&](const at::Tensor& of) { return x.scalar_type() == at::kFloat ? of.contiguous() : bf16_copy(of); };
     const at::Tensor rows = x.reshape({-1, x.size(-1)}).contiguous(), w = copy(weight);
-    const at::Tensor y = forward_product(at::gelu(rows, kTanh), w, bias ? copy(*bias) : at::Tensor());
+    const at::Tensor y = forward_product(gelu(rows, kind), w, bias ? copy(*bias) : at::Tensor());
     context->save_for_backward({rows, w});
     context->saved_data["sizes"] = x.sizes().vec();
     context->saved_data["bias"] = bias.has_value();
+    context->saved_data["kind"] = static_cast<std::int64_t>(kind);
     std::vector<std::int64_t> sizes = x.sizes().vec();
     sizes.back() = weight.size(0);
     return y.view(sizes);
@@ -36,14 +48,15 @@ struct GeluLinearFunction : torch::autograd::Function<GeluLinearFunction> {
     const variable_list saved = context->get_saved_variables();
     const at::Tensor &x = saved[0], &weight = saved[1];
     const at::Tensor dy = gradients[0].reshape({-1, gradients[0].size(-1)}).contiguous();
-    variable_list result(3);
+    const auto kind = static_cast<Gelu>(context->saved_data["kind"].toInt());
+    variable_list result(4);
     if (context->needs_input_grad(0)) {
-      const at::Tensor dx = at::gelu_backward(input_gradient(dy, weight), x, kTanh);
+      const at::Tensor dx = gelu_gradient(input_gradient(dy, weight), x, kind);
       result[0] = dx.view(context->saved_data["sizes"].toIntVector());
     }
     const bool has_bias = context->saved_data["bias"].toBool();
     if (context->needs_input_grad(1) || (has_bias && context->needs_input_grad(2))) {
-      const WeightGradients sums = weight_gradients(dy, at::gelu(x, kTanh), has_bias);
+      const WeightGradients sums = weight_gradients(dy, gelu(x, kind), has_bias);
       result[1] = sums.weight;
       result[2] = sums.bias;
     }
@@ -55,10 +68,16 @@ bool is_weight(const at::Tensor& w) { return has_kernel(w) && w.scalar_type() ==
 
 }  // namespace
 
-at::Tensor gelu_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+at::Tensor gelu(const at::Tensor& x, Gelu kind) {
+  if (kind != Gelu::quick) return at::gelu(x, atens_word(kind));
+  if (at::GradMode::is_enabled() && x.requires_grad()) return x * at::sigmoid(x * kQuick);
+  return (x * kQuick).sigmoid_().mul_(x);
+}
+
+at::Tensor gelu_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, Gelu kind) {
   if (!has_kernel(x) || x.numel() == 0 || !is_weight(weight) || (bias.defined() && !is_weight(bias)))
-    return linear(at::gelu(x, kTanh), weight, bias);
-  return GeluLinearFunction::apply(x, weight, optional(bias));
+    return linear(gelu(x, kind), weight, bias);
+  return GeluLinearFunction::apply(x, weight, optional(bias), kind);
 }
 
 }  // namespace millrace::kernels

@@ -3,11 +3,18 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
+
 namespace millrace::kernels {
 
-// linear() (kernels.h) of gelu(x) with tanh's approximation (Hendrycks and Gimpel 2016, arXiv:1606.08415). x (..., in), fp32 or
-// bf16 on the CPU; weight (out, in) and bias (out) fp32 leaves, bias may be undefined. x alone is kept for the backward pass.
-// Differentiable once.
-at::Tensor gelu_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
+// GELU itself and the approximations of Hendrycks and Gimpel 2016 (arXiv:1606.08415): by tanh, and x sigmoid(1.702 x).
+enum class Gelu : std::uint8_t { exact, tanh, quick };
+
+// Differentiable.
+at::Tensor gelu(const at::Tensor& x, Gelu kind);
+
+// linear() (kernels.h) of gelu(x, kind). x (..., in), fp32 or bf16 on the CPU; weight (out, in) and bias (out) fp32 leaves, bias
+// may be undefined. x alone is kept for the backward pass. Differentiable once.
+at::Tensor gelu_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, Gelu kind);
 
 }  // namespace millrace::kernels

@@ -4,13 +4,23 @@
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/sigmoid.h>
 #include <gtest/gtest.h>
+
+#include <array>
 
 #include "millrace/kernels/detail/test_support.h"
 #include "millrace/kernels/kernels.h"
 
 namespace millrace::kernels {
 namespace {
+
+constexpr std::array<Gelu, 3> kKinds = {Gelu::exact, Gelu::tanh, Gelu::quick};
+
+at::Tensor by_formula(const at::Tensor& x, Gelu kind) {
+  if (kind == Gelu::quick) return x * at::sigmoid(x * 1.702);
+  return at::gelu(x, kind == Gelu::tanh ? "tanh" : "none");
+}
 
 class GeluLinear : public EachTable {};
 INSTANTIATE_TEST_SUITE_P(Tables, GeluLinear, testing::ValuesIn(detail::usable_tables().begin(), detail::usable_tables().end()),
@@ -19,11 +29,13 @@ INSTANTIATE_TEST_SUITE_P(Tables, GeluLinear, testing::ValuesIn(detail::usable_ta
 TEST_P(GeluLinear, AgreesWithAten) {
   for (const std::int64_t rows : {1, 7, 90}) {
     for (const auto type : {at::kFloat, at::kBFloat16}) {
-      SCOPED_TRACE(testing::Message() << rows << " " << type);
-      const auto reference = [](const Tensors& x) { return Tensors{at::linear(at::gelu(x[0], "tanh"), x[1], x[2])}; };
-      const auto kernel = [](const Tensors& x) { return Tensors{gelu_linear(x[0], x[1], x[2])}; };
-      const Tensors inputs{at::randn({2, rows, 24}).to(type), at::randn({17, 24}) / 5, at::randn({17})};
-      expect_agreement(kernel, reference, inputs, type == at::kFloat ? 2e-5 : 2e-2, true);
+      for (const Gelu kind : kKinds) {
+        SCOPED_TRACE(testing::Message() << rows << " " << type << " " << static_cast<int>(kind));
+        const auto reference = [kind](const Tensors& x) { return Tensors{at::linear(by_formula(x[0], kind), x[1], x[2])}; };
+        const auto kernel = [kind](const Tensors& x) { return Tensors{gelu_linear(x[0], x[1], x[2], kind)}; };
+        const Tensors inputs{at::randn({2, rows, 24}).to(type), at::randn({17, 24}) / 5, at::randn({17})};
+        expect_agreement(kernel, reference, inputs, type == at::kFloat ? 2e-5 : 2e-2, true);
+      }
     }
   }
 }
@@ -35,7 +47,7 @@ TEST_P(GeluLinear, HasTheBitsOfBothApart) {
       at::manual_seed(3);
       const at::Tensor x = at::randn({50, 24}).requires_grad_(), weight = at::randn({17, 24}).requires_grad_(!frozen),
                        bias = at::randn({17}).requires_grad_(!frozen);
-      const at::Tensor y = together ? gelu_linear(x, weight, bias) : linear(at::gelu(x, "tanh"), weight, bias);
+      const at::Tensor y = together ? gelu_linear(x, weight, bias, Gelu::tanh) : linear(gelu(x, Gelu::tanh), weight, bias);
       y.square().sum().backward();
       EXPECT_EQ(weight.grad().defined(), !frozen);
       return frozen ? Tensors{y.detach(), x.grad()} : Tensors{y.detach(), x.grad(), weight.grad(), bias.grad()};

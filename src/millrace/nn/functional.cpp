@@ -94,6 +94,10 @@ bool takes_own_product(const at::Tensor& input, const Paths& paths) {
   return takes;
 }
 
+kernels::Gelu kernels_word(Gelu kind) {
+  return kind == Gelu::exact ? kernels::Gelu::exact : kind == Gelu::tanh ? kernels::Gelu::tanh : kernels::Gelu::quick;
+}
+
 bool all_defined(const QkvWeights& w) { return w.b_q.defined() && w.b_k.defined() && w.b_v.defined(); }
 
 }  // namespace
@@ -121,10 +125,12 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tenso
   return at::linear(x, weight, bias.defined() ? std::optional<at::Tensor>(bias) : std::nullopt);
 }
 
-at::Tensor gelu_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, const Paths& paths) {
+at::Tensor gelu(const at::Tensor& x, Gelu kind) { return kernels::gelu(x, kernels_word(kind)); }
+
+at::Tensor gelu_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, Gelu kind, const Paths& paths) {
   const at::Tensor input = for_product(x);
-  if (takes_own_product(input, paths)) return kernels::gelu_linear(input, weight, bias);
-  return linear(at::gelu(x, "tanh"), weight, bias, paths);
+  if (takes_own_product(input, paths)) return kernels::gelu_linear(input, weight, bias, kernels_word(kind));
+  return linear(gelu(x, kind), weight, bias, paths);
 }
 
 at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, double eps, const Paths& paths) {

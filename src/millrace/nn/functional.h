@@ -33,8 +33,11 @@ at::Tensor gelu_dropout(const at::Tensor& x, double p, const Paths& paths);
 
 // x W^T + b; bias may be undefined. Under autocast the result has autocast's dtype.
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, const Paths& paths);
-// linear() of gelu(x) with tanh's approximation. Where the product is ours x alone is kept for the backward pass.
-at::Tensor gelu_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, const Paths& paths);
+// GELU, tanh's approximation of it, or x sigmoid(1.702 x), which CLIP was trained with.
+enum class Gelu : std::uint8_t { exact, tanh, quick };
+at::Tensor gelu(const at::Tensor& x, Gelu kind);
+// linear() of gelu(x) of that kind. Where the product is ours x alone is kept for the backward pass.
+at::Tensor gelu_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, Gelu kind, const Paths& paths);
 
 // Layer norm over the last dimension. Under autocast the result has autocast's dtype (it feeds a matrix product), else x's.
 at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, double eps, const Paths& paths);

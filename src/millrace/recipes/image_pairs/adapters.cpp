@@ -14,6 +14,7 @@
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
 #include "millrace/base/json.h"
+#include "millrace/config/schema_of.h"
 #include "millrace/core/scalar_type.h"
 #include "millrace/format/safetensors.h"
 #include "millrace/recipes/image_pairs/names.h"
@@ -208,7 +209,7 @@ Json transformers_config(const RecipeConfig& config, at::ScalarType type) {
                        {"num_attention_heads", config.vision_heads},
                        {"image_size", config.image_size},
                        {"patch_size", config.patch_size},
-                       {"hidden_act", "quick_gelu"},
+                       {"hidden_act", config::detail::Codec<Activation>::write(activation_of(config))},
                        {"layer_norm_eps", 1e-5}};
   const Json text = {{"model_type", "llama"},
                      {"vocab_size", config.vocab_size},
@@ -321,7 +322,7 @@ std::string merge_adapters(Fs& fs, const PairModel& model, const RecipeConfig& c
       write_atomically(fs, folder / kIndexFile, index.dump(2) + "\n");
     }
     const at::ScalarType type = merged.kept("language_model.lm_head.weight").scalar_type();
-    write_atomically(fs, folder / "config.json", transformers_config(config, type).dump(2) + "\n");
+    write_atomically(fs, folder / "config.json", transformers_config(model.config(), type).dump(2) + "\n");
   });
   return "merged: " + std::to_string(merged.names().size()) + " weights, " + human_bytes(static_cast<double>(bytes)) + ", in " +
          std::to_string(shards.size()) + (shards.size() == 1 ? " file" : " files") + " of " + folder.string();

@@ -15,6 +15,7 @@
 #include "millrace/base/format.h"
 #include "millrace/base/input_file.h"
 #include "millrace/base/json.h"
+#include "millrace/config/schema_of.h"
 #include "millrace/core/scalar_type.h"
 #include "millrace/format/safetensors.h"
 #include "millrace/recipes/image_pairs/names.h"
@@ -25,6 +26,7 @@ namespace {
 
 namespace stdfs = std::filesystem;
 
+constexpr const char* kConfig = "config.json";
 constexpr std::uint64_t kMostIndexBytes = 64 << 20;
 constexpr std::string_view kVisionEnd = "vision_tower.vision_model.post_layernorm.";
 constexpr std::string_view kAnotherModel = "give recipe the sizes of the model that these are the weights of";
@@ -46,15 +48,28 @@ SnapshotError refused(std::string what, const stdfs::path& where, std::string_vi
   return SnapshotError({std::move(what), where.string(), std::string(next)});
 }
 
-Listed read_index(const stdfs::path& path) {
+// Discarded (Json::is_discarded) where the text is none.
+Json read_json(const stdfs::path& path) {
   const InputFile file(path);
   if (file.size() > kMostIndexBytes)
-    throw refused("an index of " + human_bytes(static_cast<double>(file.size())) + " is none of weights", path,
+    throw refused("a file of " + human_bytes(static_cast<double>(file.size())) + " is no description of weights", path,
                   "give the folder that the weights were saved in");
   std::vector<std::byte> buffer;
   const auto bytes = file.read_all(buffer);
   const auto* text = reinterpret_cast<const char*>(bytes.data());
-  const Json index = Json::parse(text, text + bytes.size(), nullptr, false);
+  return Json::parse(text, text + bytes.size(), nullptr, false);
+}
+
+Activation activation_named(const Json& word, const stdfs::path& path) {
+  const auto known = config::detail::Codec<Activation>::type().words;
+  const std::string text = word.is_string() ? word.get<std::string>() : word.dump();
+  if (std::ranges::find(known, text) != known.end()) return config::detail::Codec<Activation>::read(word);
+  throw refused("the tower's activation is " + quoted(text) + ", the model has " + joined(known, ", "), path,
+                "set recipe.vision_activation to the one that is meant, or take weights of another tower");
+}
+
+Listed read_index(const stdfs::path& path) {
+  const Json index = read_json(path);
   Listed files;
   if (index.is_object() && index.contains("weight_map") && index["weight_map"].is_object()) {
     for (const auto& [name, value] : index["weight_map"].items()) {
@@ -246,6 +261,21 @@ class Loading {
 };
 
 }  // namespace
+
+std::optional<Activation> activation_of_base(const RecipeConfig& config) {
+  for (const std::string& given : config.base_weights) {
+    std::error_code none;
+    const stdfs::path path = (stdfs::is_directory(given, none) ? stdfs::path(given) : stdfs::path(given).parent_path()) / kConfig;
+    if (!stdfs::is_regular_file(path, none)) continue;
+    const Json of_base = read_json(path);
+    if (!of_base.is_object())
+      throw refused("the file is no JSON object", path, "fetch it once more, or set recipe.vision_activation and take it away");
+    const bool is_tower_alone = of_base.value("model_type", Json()) == "clip_vision_model";
+    const Json tower = is_tower_alone ? of_base : of_base.value("vision_config", Json::object());
+    if (tower.is_object() && tower.contains("hidden_act")) return activation_named(tower["hidden_act"], path);
+  }
+  return std::nullopt;
+}
 
 std::string load_base(PairModel& model, const RecipeConfig& config) {
   Loading loading(model, config);

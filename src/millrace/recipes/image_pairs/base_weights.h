@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "millrace/recipes/image_pairs/model.h"
@@ -10,6 +11,11 @@ namespace millrace::recipes::image_pairs {
 
 // Most bytes that load_base() holds beside the model.
 inline constexpr std::int64_t kLoadingBytes = std::int64_t{16} << 20;
+
+// The activation of the tower that config.json beside recipe.base_weights names ("hidden_act" of its vision_config, or of a
+// vision model alone); nullopt where there is no such file or word, or no base. SnapshotError for a word that is none of
+// Activation's, and for a file that is no JSON object.
+[[nodiscard]] std::optional<Activation> activation_of_base(const RecipeConfig& config);
 
 // Copies in what the files of recipe.base_weights hold: safetensors files, and folders with model.safetensors or with
 // model.safetensors.index.json and its shards, under names that published_name() knows (names.h). Tower and decoder must be there

@@ -157,6 +157,38 @@ TEST_F(BaseWeights, AreTakenUnderLaterNamesAndFromTowersAlone) {
       at::equal(weights_of(*both).at("language_model.lm_head.weight"), weights_of(source).at("language_model.lm_head.weight")));
 }
 
+TEST_F(BaseWeights, TheTowersActivationIsWhatTheirConfigNames) {
+  RecipeConfig config = tiny_base();
+  EXPECT_EQ(activation_of_base(config), std::nullopt);
+  config.base_weights = {write("model.safetensors", weights_of(PairModel(tiny_base(), 1))).string()};
+  EXPECT_EQ(activation_of_base(config), std::nullopt);
+  for (const char* text : {R"({"vision_config": {"hidden_act": "gelu"}, "text_config": {"hidden_act": "silu"}})",
+                           R"({"model_type": "clip_vision_model", "hidden_act": "gelu"})"}) {
+    write_text("config.json", text);
+    EXPECT_EQ(activation_of_base(config), Activation::gelu) << text;
+  }
+  config.base_weights = {folder_.string()};
+  EXPECT_EQ(activation_of_base(config), Activation::gelu);
+  for (const char* text : {R"({"vision_config": {"hidden_size": 8}})", R"({"model_type": "llama", "hidden_act": "silu"})"}) {
+    write_text("config.json", text);
+    EXPECT_EQ(activation_of_base(config), std::nullopt) << text;
+  }
+  const auto refusal_of = [&](const std::string& text) -> std::string {
+    write_text("config.json", text);
+    try {
+      (void)activation_of_base(config);
+    } catch (const SnapshotError& error) {
+      return error.what();
+    }
+    return "taken";
+  };
+  EXPECT_THAT(refusal_of(R"({"vision_config": {"hidden_act": "relu"}})"),
+              AllOf(HasSubstr("the tower's activation is \"relu\", the model has quick_gelu, gelu, gelu_pytorch_tanh"),
+                    HasSubstr("config.json"), HasSubstr("recipe.vision_activation")));
+  EXPECT_THAT(refusal_of(R"({"vision_config": {"hidden_act": 3}})"), HasSubstr("the tower's activation is \"3\""));
+  EXPECT_THAT(refusal_of("[1"), HasSubstr("the file is no JSON object"));
+}
+
 TEST_F(BaseWeights, OfBlocksThatAreNotBuiltAreLeftOut) {
   RecipeConfig all = tiny_base();
   all.vision_feature_layer = -1;

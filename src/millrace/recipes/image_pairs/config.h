@@ -12,6 +12,8 @@ namespace millrace::recipes::image_pairs {
 
 enum class Resize : std::uint8_t { crop, clip };
 enum class BaseType : std::uint8_t { bf16, fp16, fp32 };
+enum class PatchInit : std::uint8_t { normal, whitened };
+enum class Activation : std::uint8_t { quick_gelu, gelu, gelu_pytorch_tanh };  // words of published configs
 
 struct RecipeConfig {
   std::string labels;
@@ -40,6 +42,8 @@ struct RecipeConfig {
   std::int64_t vision_heads = 16;
   std::int64_t vision_hidden = 4096;
   std::int64_t vision_feature_layer = -2;
+  config::Auto<Activation> vision_activation;
+  PatchInit patch_init = PatchInit::normal;
   double position_std = 0.02;
   std::int64_t decoder_width = 4096;
   std::int64_t decoder_layers = 32;
@@ -69,7 +73,7 @@ struct RecipeConfig {
   double bradley_terry_k = 1.0;
   bool baseline = false;
 
-  static consteval auto fields() {
+  static consteval auto of_pairs() {
     using C = RecipeConfig;
     using config::field;
     return std::tuple{
@@ -91,7 +95,12 @@ struct RecipeConfig {
         field<&C::image_size>("Rows and columns of what the network sees.").min(16).unit("px"),
         field<&C::resize>("crop: the middle of an image as it is; clip: its short side is brought to image_size first, which "
                           "removes fine detail such as noise."),
-        field<&C::swap_double>("Train on each pair in both orders."),
+        field<&C::swap_double>("Train on each pair in both orders.")};
+  }
+  static consteval auto of_network() {
+    using C = RecipeConfig;
+    using config::field;
+    return std::tuple{
         field<&C::question>("Text behind the two images; letters become tokens byte by byte."),
         field<&C::prompt_token_ids>("The prompt in tokens of the base's tokenizer, image_token_id where the images stand. Empty: "
                                     "from the question."),
@@ -105,6 +114,12 @@ struct RecipeConfig {
         field<&C::vision_hidden>("Width of their feed-forward layers.").min(1),
         field<&C::vision_feature_layer>("Block whose output is used, counted from the end: -1 the last, -2 the one before.")
             .max(-1),
+        field<&C::vision_activation>(
+            "Between their two layers; auto = what config.json beside base_weights names, else quick_gelu, "
+            "which is x sigmoid(1.702 x)."),
+        field<&C::patch_init>(
+            "How the filters of patches are drawn: normal, each weight by itself; whitened, sums of waves, each "
+            "the stronger the rarer it is in photographs."),
         field<&C::position_std>("Standard deviation of the tower's positions where they are drawn.").above(0),
         field<&C::decoder_width>("Width of the decoder.").min(2),
         field<&C::decoder_layers>("Its blocks.").min(1),
@@ -139,6 +154,7 @@ struct RecipeConfig {
         field<&C::bradley_terry_k>("Steepness of an answer in the difference of scores, in that model.").above(0),
         field<&C::baseline>("Validations also tell how many pairs the classical estimate of noise gets right.").free_on_resume()};
   }
+  static consteval auto fields() { return std::tuple_cat(of_pairs(), of_network()); }
 };
 
 // The section an image_pairs run adds to its config.

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "millrace/recipes/image_pairs/decoder.h"
+#include "millrace/recipes/image_pairs/patches.h"
 #include "millrace/recipes/image_pairs/vision.h"
 
 namespace millrace::recipes::image_pairs {
@@ -40,14 +41,16 @@ void fill(at::Tensor& value, const Draw& draw) {
   value.copy_(numbers);
 }
 
-void initialise_base(const std::string& name, at::Tensor& value, double position_std, at::Generator& generator) {
+void initialise_base(const std::string& name, at::Tensor& value, const RecipeConfig& config, at::Generator& generator) {
   const auto normal = [&](double deviation) {
     fill(value, [&](at::Tensor& numbers) { numbers.normal_(0.0, deviation, generator); });
   };
   if (name.ends_with("bias")) {
     value.zero_();
   } else if (name.ends_with("position_embedding.weight")) {
-    normal(position_std);
+    normal(config.position_std);
+  } else if (name.ends_with("patch_embedding.weight") && config.patch_init == PatchInit::whitened) {
+    fill_whitened(value, generator);
   } else if (name.find("embed_tokens") != std::string::npos || name.ends_with("class_embedding")) {
     normal(kEmbeddingDeviation);
   } else if (value.dim() == 1) {
@@ -90,7 +93,7 @@ void initialise(torch::nn::Module& model, const RecipeConfig& config, std::uint6
         initialise_projector(item.key(), item.value(), of_projector);
         break;
       default:
-        if (base) initialise_base(item.key(), item.value(), config.position_std, generator);
+        if (base) initialise_base(item.key(), item.value(), config, generator);
     }
   }
 }
@@ -120,7 +123,7 @@ class Projector : public torch::nn::Module {
   at::Tensor forward(const at::Tensor& features) {
     const nn::Adapted first = linear_1_->adapted(), second = linear_2_->adapted();
     const at::Tensor x = nn::linear(features, first.weight, first.bias, paths_.plain);
-    return nn::gelu_linear(x, second.weight, second.bias, paths_.plain);
+    return nn::gelu_linear(x, second.weight, second.bias, nn::Gelu::tanh, paths_.plain);
   }
   [[nodiscard]] at::Device device() const { return linear_1_->adapted().weight.device(); }
 

@@ -1,6 +1,7 @@
 #include "millrace/recipes/image_pairs/model.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/randn.h>
@@ -8,7 +9,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <map>
+#include <numbers>
+#include <tuple>
 
 #include "millrace/config/schema_of.h"
 #include "millrace/core/batch.h"
@@ -168,6 +172,29 @@ TEST(PairModel, IsAFunctionOfItsSeed) {
   EXPECT_THAT(logits.sizes().vec(), ElementsAre(4, 3));
   EXPECT_TRUE(at::equal(logits, logits_of(b, x)));
   EXPECT_FALSE(at::equal(logits, logits_of(c, x)));
+}
+
+// What filters answer to each wave: as strong as the formula says, and the base behind them is that of the other way.
+TEST(PairModel, WhitenedFiltersAnswerToFineWavesMost) {
+  RecipeConfig config = smoke();
+  config.vision_width = 1024;
+  config.vision_layers = 1;
+  const PairModel normal(config, 5);
+  config.patch_init = PatchInit::whitened;
+  const PairModel whitened(config, 5);
+  const std::string name = "vision_tower.vision_model.embeddings.patch_embedding.weight";
+  for (const auto& item : normal.named_parameters())
+    EXPECT_EQ(at::equal(item.value(), whitened.named_parameters()[item.key()]), item.key() != name) << item.key();
+  const at::Tensor filters = whitened.named_parameters()[name].detach();
+  const double pi = std::numbers::pi, side = 8, places = side * side;
+  for (const auto& [u, v, scale] : {std::tuple(0, 0, 0.05), {0, 1, 1 / 7.0}, {3, 4, 5 / 7.0}, {7, 0, 1.0}, {6, 7, 1.0}}) {
+    const at::Tensor x = at::arange(8, at::kFloat) + 0.5;
+    const at::Tensor wave = (x * (pi * u / side)).cos() * (x * (pi * v / side)).cos().unsqueeze(1);
+    const at::Tensor answers = (filters * (wave / wave.norm())).sum({2, 3}).flatten();
+    EXPECT_NEAR(answers.square().mean().sqrt().item<double>(), scale / std::sqrt(3 * places),
+                0.08 * scale / std::sqrt(3 * places))
+        << u << " " << v;
+  }
 }
 
 TEST(PairModel, BeginsAsItWouldWithoutAdapters) {

@@ -32,32 +32,39 @@ Json join(Json values, const Json& more) {
   return values;
 }
 
+// Noise is a small part of a photograph's patch, and the tower's first norm divides by the whole: filters that answer to what is
+// rare in photographs, and positions of a size that the rest can be measured by.
+Json whitened() { return {{"recipe.patch_init", "whitened"}, {"recipe.position_std", 0.5}}; }
+
 Json smoke() {
-  return join(network({32, 8, 64, 2, 4, 256, -1}, {64, 2, 4, 176, ByteTokens::kSize}), {{"recipe.question", "Cleaner?"},
-                                                                                        {"recipe.per_class", 1000},
-                                                                                        {"recipe.consistency_steps", 400},
-                                                                                        {"recipe.val_samples", 512},
-                                                                                        {"optim.learning_rate", 1e-3},
-                                                                                        {"train.epochs", 0},
-                                                                                        {"train.max_steps", 300},
-                                                                                        {"train.validate_every", 100},
-                                                                                        {"log.every", 20},
-                                                                                        {"snapshot.every_steps", 100}});
+  return join(join(network({32, 8, 64, 2, 4, 256, -1}, {64, 2, 4, 176, ByteTokens::kSize}), whitened()),
+              {{"recipe.question", "Cleaner?"},
+               {"recipe.per_class", 1000},
+               {"recipe.consistency_steps", 400},
+               {"recipe.val_samples", 512},
+               {"optim.learning_rate", 1e-3},
+               {"train.epochs", 0},
+               {"train.max_steps", 300},
+               {"train.validate_every", 100},
+               {"log.every", 20},
+               {"snapshot.every_steps", 100}});
 }
 
 // A network of this depth learns nothing while answers that differ cost more than wrong ones: the weight begins at 0.
 Json small() {
-  return join(network({64, 8, 192, 4, 6, 768, -1}, {256, 4, 8, 688, ByteTokens::kSize}), {{"recipe.question", "Cleaner?"},
-                                                                                          {"recipe.per_class", 5000},
-                                                                                          {"recipe.val_samples", 2000},
-                                                                                          {"recipe.consistency_start", 0},
-                                                                                          {"recipe.consistency_end", 2},
-                                                                                          {"optim.learning_rate", 5e-4},
-                                                                                          {"train.epochs", 0},
-                                                                                          {"train.max_steps", 300},
-                                                                                          {"train.validate_every", 100},
-                                                                                          {"log.every", 20},
-                                                                                          {"snapshot.every_steps", 100}});
+  return join(join(network({64, 8, 192, 4, 6, 768, -1}, {256, 4, 8, 688, ByteTokens::kSize}), whitened()),
+              {{"recipe.question", "Cleaner?"},
+               {"recipe.per_class", 5000},
+               {"recipe.val_samples", 4000},
+               {"recipe.consistency_start", 0},
+               {"recipe.consistency_end", 2},
+               {"data.batch_size", 16},
+               {"optim.learning_rate", 5e-4},
+               {"train.epochs", 0},
+               {"train.max_steps", 600},
+               {"train.validate_every", 300},
+               {"log.every", 20},
+               {"snapshot.every_steps", 100}});
 }
 
 // The published sizes of LLaVA-1.5-7B.

@@ -13,6 +13,7 @@
 
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
+#include "millrace/config/schema_of.h"
 #include "millrace/device/device.h"
 #include "millrace/format/csv.h"
 #include "millrace/recipes/image_pairs/adapters.h"
@@ -126,6 +127,13 @@ PairModel& ImagePairs::model() {
   check_model_size(counts.total(),
                    sizeof(float) * trained + static_cast<double>(c10::elementSize(type)) * (counts.total() - trained),
                    "recipe.decoder_width, recipe.decoder_layers, recipe.vision_width, recipe.base_dtype");
+  if (recipe_.vision_activation.is_auto()) {
+    const auto named = activation_of_base(recipe_);
+    recipe_.vision_activation = named.value_or(Activation::quick_gelu);
+    if (named && *named != Activation::quick_gelu)
+      context_.say("the tower's activation is " + config::detail::Codec<Activation>::write(*named).get<std::string>() +
+                   ", as config.json of recipe.base_weights names it");
+  }
   model_ = std::make_shared<PairModel>(recipe_, context_.seed, is_frozen(), paths_of(context_), at::kCPU, type);
   if (has_base) context_.say(load_base(*model_, recipe_));
   if (!recipe_.adapter.empty()) context_.say(read_adapter(*model_, recipe_.adapter));

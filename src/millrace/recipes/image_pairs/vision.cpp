@@ -5,7 +5,6 @@
 #include <ATen/ops/layer_norm.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
-#include <ATen/ops/sigmoid.h>
 
 #include <string>
 #include <tuple>
@@ -18,21 +17,20 @@ namespace millrace::recipes::image_pairs {
 namespace {
 
 constexpr double kLayerNormEps = 1e-5;
-constexpr double kQuick = 1.702;  // x sigmoid(1.702 x) comes close to GELU
+
+nn::Gelu kind_of(Activation activation) {
+  if (activation == Activation::quick_gelu) return nn::Gelu::quick;
+  return activation == Activation::gelu ? nn::Gelu::exact : nn::Gelu::tanh;
+}
 
 std::shared_ptr<torch::nn::Module> group(torch::nn::Module& parent, const char* name) {
   return parent.register_module(name, std::make_shared<torch::nn::Module>());
 }
 
-at::Tensor quick_gelu(const at::Tensor& x) {
-  if (x.requires_grad()) return x * at::sigmoid(x * kQuick);
-  return (x * kQuick).sigmoid_().mul_(x);
-}
-
 }  // namespace
 
 struct VisionBlock : torch::nn::Module {
-  VisionBlock(const RecipeConfig& config, const Making& how) {
+  VisionBlock(const RecipeConfig& config, const Making& how) : activation(kind_of(activation_of(config))) {
     const std::int64_t width = config.vision_width, hidden = config.vision_hidden;
     const std::int64_t rank = config.lora_vision ? config.lora_r : 0;
     layer_norm1 = register_module("layer_norm1", std::make_shared<LayerNorm>(width, how));
@@ -63,12 +61,18 @@ struct VisionBlock : torch::nn::Module {
     return project(mixed, {out.get()}, how, is_training());
   }
   [[nodiscard]] at::Tensor feed_forward(const at::Tensor& y, const Projecting& how) const {
-    return project(quick_gelu(project(y, {fc1.get()}, how, is_training())), {fc2.get()}, how, is_training());
+    const at::Tensor x = project(y, {fc1.get()}, how, is_training());
+    if (const nn::Adapted second = fc2->adapted(); x.requires_grad() && second.weight.scalar_type() == at::kFloat)
+      return nn::gelu_linear(x, second.weight, second.bias, activation, how.paths.plain);
+    return project(nn::gelu(x, activation), {fc2.get()}, how, is_training());
   }
 
+  nn::Gelu activation;
   std::shared_ptr<LayerNorm> layer_norm1, layer_norm2;
   std::shared_ptr<Projection> q, k, v, out, fc1, fc2;
 };
+
+Activation activation_of(const RecipeConfig& config) { return config.vision_activation.value_or(Activation::quick_gelu); }
 
 std::int64_t built_vision_blocks(const RecipeConfig& config) { return config.vision_layers + config.vision_feature_layer + 1; }
 

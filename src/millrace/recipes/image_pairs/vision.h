@@ -11,6 +11,9 @@ namespace millrace::recipes::image_pairs {
 // Blocks that are built: those up to recipe.vision_feature_layer.
 [[nodiscard]] std::int64_t built_vision_blocks(const RecipeConfig& config);
 
+// recipe.vision_activation, quick_gelu where it is auto.
+[[nodiscard]] Activation activation_of(const RecipeConfig& config);
+
 struct VisionBlock;
 
 // Children as in "vision_tower" of a published file.
