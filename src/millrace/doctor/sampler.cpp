@@ -19,6 +19,8 @@
 namespace millrace::doctor {
 namespace {
 
+constexpr double kLeastCores = 0.01;  // threads that use less have no line
+
 constexpr double kSlowest = 64;  // seconds between looks
 
 double thread_cpu_seconds() {
@@ -262,7 +264,6 @@ std::optional<MachineReading> Sampler::take() {
     const auto before = last_.threads.find(id);
     reading.threads[now.first] += (now.second - (before == last_.threads.end() ? 0 : before->second.second)) / seconds;
   }
-  constexpr double kLeastCores = 0.01;
   std::erase_if(reading.threads, [](const auto& thread) { return thread.second < kLeastCores; });
   last_ = newest_;
   return reading;

@@ -54,8 +54,8 @@ TEST_F(SamplerTest, AReadingIsWhatHappenedSinceTheLast) {
   EXPECT_EQ(reading->page_cache_bytes, 512U * 1024);
   EXPECT_EQ(reading->group_bytes, 70000U);
   const double ticks = static_cast<double>(1'000'000 - 1000) / static_cast<double>(::sysconf(_SC_CLK_TCK));
-  EXPECT_THAT(reading->threads["mr-reader"] * reading->seconds, DoubleNear(2 * ticks, 1e-6 * ticks));
-  EXPECT_THAT(reading->threads["odd) name"] * reading->seconds, DoubleNear(ticks, 1e-6 * ticks));
+  EXPECT_THAT(reading->threads.at("mr-reader") * reading->seconds, DoubleNear(2 * ticks, 1e-6 * ticks));
+  EXPECT_THAT(reading->threads.at("odd) name") * reading->seconds, DoubleNear(ticks, 1e-6 * ticks));
   EXPECT_THAT(reading->mhz.value_or(0), DoubleNear(2450.5, 1e-6));
   EXPECT_GT(reading->cpu_others, 0);
   EXPECT_THAT(reading->cpu_stolen * reading->seconds, DoubleNear(0.1, 1e-9));

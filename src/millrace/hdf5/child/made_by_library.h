@@ -9,6 +9,7 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <initializer_list>
 #include <span>
 #include <utility>
 #include <vector>
@@ -16,6 +17,7 @@
 namespace millrace::hdf5::made {
 
 using Bytes = std::vector<unsigned char>;
+using Closing = std::pair<herr_t (*)(hid_t), hid_t>;
 
 inline void put_big_endian(Bytes& to, std::uint64_t value, int bytes) {
   for (int i = bytes - 1; i >= 0; --i) to.push_back(static_cast<unsigned char>(value >> (8 * i) & 0xFFU));
@@ -81,7 +83,7 @@ inline void write_bitshuffled(const std::filesystem::path& path, std::span<const
   const std::array<hsize_t, 2> origin{0, 0};
   H5Dwrite_chunk(set, H5P_DEFAULT, 0, origin.data(), chunk.size(), chunk.data());
   for (const auto& [release, id] :
-       {std::pair{H5Dclose, set}, {H5Pclose, links}, {H5Pclose, creation}, {H5Sclose, space}, {H5Fclose, file}})
+       std::initializer_list<Closing>{{H5Dclose, set}, {H5Pclose, links}, {H5Pclose, creation}, {H5Sclose, space}, {H5Fclose, file}})
     release(id);
 }
 
@@ -95,7 +97,8 @@ inline void write_integer_pairs(const std::filesystem::path& path, hid_t part, c
   const hid_t space = H5Screate_simple(1, &count, nullptr);
   const hid_t set = H5Dcreate2(file, "/a", type, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
   H5Dwrite(set, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values);
-  for (const auto& [release, id] : {std::pair{H5Dclose, set}, {H5Sclose, space}, {H5Tclose, type}, {H5Fclose, file}}) release(id);
+  for (const auto& [release, id] : std::initializer_list<Closing>{{H5Dclose, set}, {H5Sclose, space}, {H5Tclose, type}, {H5Fclose, file}})
+    release(id);
 }
 
 }  // namespace millrace::hdf5::made

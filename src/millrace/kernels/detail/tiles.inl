@@ -25,8 +25,11 @@ class TileUnit {
     _tile_loadconfig(&config);
   }
   ~TileUnit() {
-    if (before_.palette == 0) return _tile_release();
-    _tile_loadconfig(&before_);
+    if (before_.palette == 0) {
+      _tile_release();
+    } else {
+      _tile_loadconfig(&before_);
+    }
   }
   TileUnit(const TileUnit&) = delete;
   TileUnit& operator=(const TileUnit&) = delete;

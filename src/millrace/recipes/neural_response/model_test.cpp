@@ -260,7 +260,7 @@ TEST(NeuralResponseModel, GroupsEqualTheirRowsOneByOne) {
       DigitalTwin model(small(type), two_sessions(), 4);
       model.train(training);
       std::vector<Rows> batch = two_groups(model.config());
-      for (const auto [dtype, of_rates, of_gradients] :
+      for (const auto& [dtype, of_rates, of_gradients] :
            {std::tuple(at::kFloat, 1e-6, 1e-5), std::tuple(at::kDouble, 1e-13, 1e-12)}) {
         SCOPED_TRACE(testing::Message() << static_cast<int>(type) << (training ? " training " : " evaluation ") << dtype);
         model.to(dtype);
