@@ -89,17 +89,17 @@ TEST(Doctor, SaysWhatTheMachineIs) {
 // A library that stands for the driver's is found as the real one would be.
 TEST(Doctor, SaysWhatTheGpusDriverTells) {
   const Json report = Json::parse(millrace({"doctor", "--json"}, {.environment = {{"LD_LIBRARY_PATH", FAKE_NVML_FOLDER}}}).out);
-  EXPECT_EQ(report["machine"]["GPU_driver"], "550.54.15");
-  EXPECT_THAT(report["machine"]["GPU_0"].get<std::string>(),
-              MatchesRegex("NVIDIA Test 80GB, capability 9.0, 12.0 GB of 80.0 GB used, busy 37 %, 1980 of 1980 MHz, 41 C"));
-  EXPECT_THAT(report["machine"]["GPU_1"].get<std::string>(), HasSubstr("held back by power limit, heat (hardware)"));
-  EXPECT_EQ(report["levels"]["GPU_1"], "warn");
+  EXPECT_EQ(report["machine"]["GPU driver"], "550.54.15");
+  EXPECT_THAT(report["machine"]["GPU 0"].get<std::string>(),
+              MatchesRegex("NVIDIA Test 80GB, capability 9.0, 12 GB of 80 GB used, busy 37 %, 1980 of 1980 MHz, 41 C"));
+  EXPECT_THAT(report["machine"]["GPU 1"].get<std::string>(), HasSubstr("held back by power limit, heat (hardware)"));
+  EXPECT_EQ(report["levels"]["GPU 1"], "warn");
   const Json hidden = Json::parse(
       millrace({"doctor", "--json"}, {.environment = {{"LD_LIBRARY_PATH", FAKE_NVML_FOLDER}, {"CUDA_VISIBLE_DEVICES", "GPU-b"}}})
           .out);
-  EXPECT_EQ(hidden["machine"]["GPU_driver"], "550.54.15; CUDA_VISIBLE_DEVICES=GPU-b");
-  EXPECT_THAT(hidden["machine"]["GPU_0"].get<std::string>(), HasSubstr("NVIDIA Test 40GB"));
-  EXPECT_FALSE(hidden["machine"].contains("GPU_1"));
+  EXPECT_EQ(hidden["machine"]["GPU driver"], "550.54.15; CUDA_VISIBLE_DEVICES=GPU-b");
+  EXPECT_THAT(hidden["machine"]["GPU 0"].get<std::string>(), HasSubstr("NVIDIA Test 40GB"));
+  EXPECT_FALSE(hidden["machine"].contains("GPU 1"));
 }
 
 TEST(List, RecipesAndSwitches) {

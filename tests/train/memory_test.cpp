@@ -187,7 +187,8 @@ TEST(Memory, ATrialThatDoesNotFitIsMadeOnLess) {
   toys::at_point = [&](const char* point) {
     if (std::string_view(point) == "loss" && passes++ == 0) throw c10::OutOfMemoryError({"", "", 0}, "not enough memory");
   };
-  const RunOutcome run = toys::run(toys::grouped_regression(), "", wide({{"precision.dtype", "auto"}}));
+  const RunOutcome run =
+      toys::run(toys::grouped_regression(), "", wide({{"precision.dtype", "auto"}, {"train.off", {"tried_convolutions"}}}));
   toys::at_point = nullptr;
   EXPECT_EQ(run.summary["memory"]["micro_batches"], 1) << "the step itself fits";
   EXPECT_THAT(run.summary["choices"].dump(), AllOf(HasSubstr("a trial "), HasSubstr("tried on 1/2 of a batch")));

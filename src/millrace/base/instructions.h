@@ -40,7 +40,8 @@ struct LibraryWords {
 inline constexpr LibraryWords kLibraryWords[] = {
     {"ATEN_CPU_CAPABILITY", {"default", "avx2", "avx512"}, {"default", "avx2", "avx512", "avx512", "avx512"}},
     {"ONEDNN_MAX_CPU_ISA",
-     {"SSE41", "AVX", "AVX2", "AVX2_VNNI", "AVX2_VNNI_2", "AVX512_CORE", "AVX512_CORE_VNNI", "AVX512_CORE_BF16", "AVX512_CORE_AMX"},
+     {"SSE41", "AVX", "AVX2", "AVX2_VNNI", "AVX2_VNNI_2", "AVX512_CORE", "AVX512_CORE_VNNI", "AVX512_CORE_BF16",
+      "AVX512_CORE_AMX"},
      {"SSE41", "AVX2", "AVX512_CORE", "AVX512_CORE_BF16", "AVX512_CORE_AMX"}},
     {"MKL_ENABLE_INSTRUCTIONS", {"SSE4_2", "AVX", "AVX2", "AVX512"}, {"SSE4_2", "AVX2", "AVX512", "AVX512", "AVX512"}}};
 

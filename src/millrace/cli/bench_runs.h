@@ -46,8 +46,8 @@ struct SeenRun {
 [[nodiscard]] Json run_once(const BenchRuns& runs, const std::string& off);
 [[nodiscard]] SeenRun seen_in(const Json& summary);
 
-// Choices that a trial made would differ between runs: those of this run's summary that are keys of `config` are kept in the words
-// of all further runs. Others, such as the way of one operation, no key can name.
+// Choices that a trial made would differ between runs: those of this run's summary that are keys of `config` are kept in the
+// words of all further runs. Others, such as the way of one operation, no key can name.
 void pin_choices(BenchRuns& runs, const Json& summary, const Json& config);
 
 }  // namespace millrace::cli

@@ -77,7 +77,7 @@ TEST_F(BlockClockTest, EachMomentOfBothPassesIsABlocksOrOutside) {
     for (const BlockClock::Part& part : clock.parts()) sum += part.forward_ns + part.backward_ns;
     for (const BlockClock::Part& part : before) sum -= part.forward_ns + part.backward_ns;
     EXPECT_LE(sum, steady_nanoseconds() - began);
-    EXPECT_GE(ms(sum), 15 + 27);
+    EXPECT_GE(ms(sum), 15 + 25);
   }
   std::vector<std::string> names;
   for (const BlockClock::Part& part : clock.parts()) names.push_back(part.name);

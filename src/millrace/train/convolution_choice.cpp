@@ -87,10 +87,12 @@ ConvolutionChoice choose_convolutions(const std::function<void()>& step, KeptTri
   }
   const std::vector<device::ConvolutionShape> shapes = device::convolutions_of(step);
   ConvolutionChoice choice{{}, static_cast<std::int64_t>(shapes.size()), ""};
-  if (shapes.empty()) return choice;
-  const Doing task(Doing::Level::task, "a trial of convolutions in a process of its own");
-  const device::ConvolutionTrial found = device::try_convolutions(shapes, at::get_num_threads());
-  choice.reason = reason_of(found, shapes.size());
+  device::ConvolutionTrial found;
+  if (!shapes.empty()) {
+    const Doing task(Doing::Level::task, "a trial of convolutions in a process of its own");
+    found = device::try_convolutions(shapes, at::get_num_threads());
+    choice.reason = reason_of(found, shapes.size());
+  }
   choice.faults = found.faults;
   if (found.untried.empty()) {
     kept.keep(trial, choice.to_json());

@@ -82,8 +82,8 @@ inline void write_bitshuffled(const std::filesystem::path& path, std::span<const
   const Bytes chunk = bitshuffled({bytes, values.size_bytes()}, 4, block == 0 ? 2048 : block, packing);
   const std::array<hsize_t, 2> origin{0, 0};
   H5Dwrite_chunk(set, H5P_DEFAULT, 0, origin.data(), chunk.size(), chunk.data());
-  for (const auto& [release, id] :
-       std::initializer_list<Closing>{{H5Dclose, set}, {H5Pclose, links}, {H5Pclose, creation}, {H5Sclose, space}, {H5Fclose, file}})
+  for (const auto& [release, id] : std::initializer_list<Closing>{
+           {H5Dclose, set}, {H5Pclose, links}, {H5Pclose, creation}, {H5Sclose, space}, {H5Fclose, file}})
     release(id);
 }
 
@@ -97,7 +97,8 @@ inline void write_integer_pairs(const std::filesystem::path& path, hid_t part, c
   const hid_t space = H5Screate_simple(1, &count, nullptr);
   const hid_t set = H5Dcreate2(file, "/a", type, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
   H5Dwrite(set, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values);
-  for (const auto& [release, id] : std::initializer_list<Closing>{{H5Dclose, set}, {H5Sclose, space}, {H5Tclose, type}, {H5Fclose, file}})
+  for (const auto& [release, id] :
+       std::initializer_list<Closing>{{H5Dclose, set}, {H5Sclose, space}, {H5Tclose, type}, {H5Fclose, file}})
     release(id);
 }
 

@@ -179,6 +179,7 @@ TEST(PairModel, WhitenedFiltersAnswerToFineWavesMost) {
   RecipeConfig config = smoke();
   config.vision_width = 1024;
   config.vision_layers = 1;
+  config.patch_init = PatchInit::normal;
   const PairModel normal(config, 5);
   config.patch_init = PatchInit::whitened;
   const PairModel whitened(config, 5);
