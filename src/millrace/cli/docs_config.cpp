@@ -10,7 +10,12 @@ std::string flat_values(const Json& values, const std::string& prefix = "") {
   std::string text;
   for (const auto& [key, value] : values.items()) {
     const std::string path = prefix.empty() ? key : prefix + "." + key;
-    text += value.is_object() ? flat_values(value, path) : (text.empty() ? "`" : ", `") + path + "` = `" + value.dump() + "`";
+    if (value.is_object()) {
+      text += flat_values(value, path);
+      continue;
+    }
+    text += text.empty() ? "`" : ", `";
+    text.append(path).append("` = `").append(value.dump()).append("`");
   }
   return text;
 }
