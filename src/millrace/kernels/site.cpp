@@ -36,6 +36,7 @@ template <class Args>
 void over_groups(const Args& whole, const Dropout& site, void (*kernel)(const Args&, std::int64_t, std::int64_t)) {
   const std::vector<Stretch> stretches = stretches_of(site, whole.count);
   std::vector<std::int64_t> ends;  // of each stretch's groups among all groups
+  ends.reserve(stretches.size());
   std::int64_t groups = 0;
   for (const Stretch& stretch : stretches) ends.push_back(groups += (stretch.count + kDropoutGroup - 1) / kDropoutGroup);
   parallel(groups, [&](std::int64_t begin, std::int64_t end) {

@@ -252,17 +252,17 @@ namespace {
 
 class Saving final : public detail::Saver {
  public:
-  Saving(std::shared_ptr<Pass> of, bool recomputed) : pass(std::move(of)), forgets(recomputed), saver(this) {}
+  Saving(std::shared_ptr<Pass> of, bool recomputed) : pass_(std::move(of)), forgets_(recomputed), saver_(this) {}
   std::unique_ptr<torch::autograd::SavedVariableHooks> hooks() override {
-    if (forgets) return std::make_unique<Forgotten>(pass);
-    return std::make_unique<Kept>(pass);
+    if (forgets_) return std::make_unique<Forgotten>(pass_);
+    return std::make_unique<Kept>(pass_);
   }
 
  private:
-  std::shared_ptr<Pass> pass;
-  bool forgets;
-  InsideBlock inside;
-  detail::SaverScope saver;
+  std::shared_ptr<Pass> pass_;
+  bool forgets_;
+  InsideBlock inside_;
+  detail::SaverScope saver_;
 };
 
 }  // namespace
