@@ -9,7 +9,9 @@ namespace {
 std::string flat_values(const Json& values, const std::string& prefix = "") {
   std::string text;
   for (const auto& [key, value] : values.items()) {
-    const std::string path = prefix.empty() ? key : prefix + "." + key;
+    std::string path = prefix;
+    if (!path.empty()) path += '.';
+    path += key;
     if (value.is_object()) {
       text += flat_values(value, path);
       continue;
