@@ -28,8 +28,9 @@ std::string place_of(const device::FoundFault& fault) {
 }
 
 std::string reason_of(const device::ConvolutionTrial& trial, std::size_t shapes) {
-  std::string reason = "a process of its own tried " + with_commas(trial.tried) + " of " + with_commas(static_cast<std::int64_t>(shapes)) +
-                       (shapes == 1 ? " convolution" : " convolutions") + " in bf16: ";
+  std::string reason = "a process of its own tried " + with_commas(trial.tried) + " of " +
+                       with_commas(static_cast<std::int64_t>(shapes)) + (shapes == 1 ? " convolution" : " convolutions") +
+                       " in bf16: ";
   if (trial.faults.empty()) reason += "all right";
   for (std::size_t i = 0; i < trial.faults.size(); ++i)
     reason += (i == 0 ? "" : "; ") + std::string(device::name_of(trial.faults[i].pass)) + " " + trial.faults[i].what;
