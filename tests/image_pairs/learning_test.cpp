@@ -73,6 +73,20 @@ std::vector<Json> records(const RunOutcome& run, const std::string& kind) {
   return all;
 }
 
+TEST(PairLearning, APresetMakesItsImagesOfThePhotographsThatAConfigNames) {
+  const stdfs::path data = stdfs::path("runs") / "data";
+  stdfs::remove_all(data);
+  const Json values = {
+      {"data.dir", ""}, {"recipe.photographs", smoke_images() + "/images"}, {"recipe.val_samples", 50}, {"train.max_steps", 2}};
+  const RunOutcome run = train(values, "photographs");
+  EXPECT_EQ(run.summary.at("steps"), 2);
+  std::vector<stdfs::path> made(stdfs::directory_iterator(data), {});
+  ASSERT_EQ(made.size(), 1U);
+  EXPECT_TRUE(made[0].filename().string().starts_with("image_pairs-smoke-")) << made[0];
+  EXPECT_TRUE(stdfs::exists(made[0] / "groups.txt")) << "crops of one photograph are a group";
+  EXPECT_EQ(train(values, "photographs").summary.at("steps"), 2) << "the images that are there";
+}
+
 // Guessing has a cross-entropy of ln 3 = 1.0986, times 1.2 for similar pairs, and is right once in three.
 TEST(PairLearning, TheSmokePresetLearnsToTellNoise) {
   const RunOutcome run = train({{"train.max_steps", 220}, {"train.validate_at_start", true}}, "smoke");

@@ -126,6 +126,8 @@ struct Loader::Impl {
                  ", and drop_last drops the incomplete one",
              "data.drop_last", "lower data.batch_size, or set data.drop_last=false");
     }
+    if (options.max_buffer_bytes == 0)  // one batch with the step, one that it asks for, one being made
+      options.max_buffer_bytes = std::max<std::uint64_t>(1ULL << 30U, 3 * static_cast<std::uint64_t>(work->slot_bytes()));
     slots = slot_count(*work, options);
     work->on_starved = [this](std::size_t lent) { starved(lent); };
     work->on_stalled = [this](std::uint64_t late, double seconds) { stalled(late, seconds); };

@@ -326,6 +326,25 @@ TEST(Loader, mistakes_in_options_are_named) {
   EXPECT_THAT(what(counting(5), options), HasSubstr("too large to address"));
 }
 
+TEST(Loader, batches_larger_than_the_usual_buffer_get_a_larger_one) {
+  class Vast final : public Source {  // of which no byte is touched
+   public:
+    [[nodiscard]] std::span<const Field> fields() const override { return fields_; }
+    [[nodiscard]] std::int64_t size() const override { return 4; }
+    [[nodiscard]] std::string fingerprint() const override { return "vast"; }
+    void read(std::span<const std::int64_t>, Rows, const ReadRandom&) const override {}
+
+   private:
+    std::vector<Field> fields_{{"x", DType::u8, {std::int64_t{600} << 20U}}};
+  };
+  LoaderOptions options;
+  options.batch_size = 1;
+  options.readers = 0;
+  Loader loader(single(std::make_shared<Vast>()), options);
+  const HostBatch first = *loader.next();
+  EXPECT_EQ(loader.next()->index, first.index + 1);
+}
+
 TEST(Loader, data_without_samples_is_named_by_its_split_and_its_files) {
   class Empty final : public Source {
    public:

@@ -35,7 +35,7 @@ struct DataConfig {
   bool drop_last = false;
   BadSamplePolicy bad_samples = BadSamplePolicy::fail;
   double max_bad_fraction = 0.001;
-  std::int64_t max_buffer_bytes = std::int64_t{1} << 30;
+  std::int64_t max_buffer_bytes = 0;
   config::Auto<CacheMode> cache;
   config::Auto<std::int64_t> cache_bytes;
   bool accept_changed = false;
@@ -60,7 +60,11 @@ struct DataConfig {
         field<&C::drop_last>("Drop an epoch's last smaller batch (training only)."),
         field<&C::bad_samples>("What to do with a sample that can't be read."),
         field<&C::max_bad_fraction>("Of an epoch's samples; with more bad ones the run fails.").min(0).max(1),
-        field<&C::max_buffer_bytes>("Most memory for batches being made and used.").min(1).unit("bytes").free_on_resume(),
+        field<&C::max_buffer_bytes>(
+            "Most memory for batches being made and used; 0 = 1 GiB, or three batches where they are more.")
+            .min(0)
+            .unit("bytes")
+            .free_on_resume(),
         field<&C::cache>("Keeps samples in memory once read. auto = where all fit into half of the free memory; device = in host "
                          "memory, as ram; disk = decoded, in the cache folder, for later runs too.")
             .free_on_resume(),

@@ -87,6 +87,8 @@ struct Entry {
   std::vector<DataOption> data_options;
   std::function<void(const std::string& preset, const std::filesystem::path& out, std::uint64_t seed, const DataOptions& options)>
       make_data_with;
+  // Of those options what a config gives to the data that its preset makes. Null = none.
+  std::function<DataOptions(const Json& config)> data_options_of;
   // Of a file of weights alone, which may be another program's, before it goes into the model: takes out of `weights` what the
   // model computes itself, keeps what the file tells besides (a vocabulary), and sets keys of `config` that the file decides.
   // Returns what it did, a line each. ConfigError where a key that somebody set says otherwise, DataError for a file that is

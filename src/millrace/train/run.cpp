@@ -7,6 +7,7 @@
 
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
+#include "millrace/base/hash.h"
 #include "millrace/config/schema_of.h"
 #include "millrace/train/recipe_guard.h"
 #include "millrace/train/sample_data.h"
@@ -51,15 +52,30 @@ std::filesystem::path make_temporary_folder() {
   return name;
 }
 
-std::filesystem::path sample_data_folder(const RunRequest& request) {
-  return std::filesystem::path("runs") / "data" / (request.entry->name + "-" + request.preset);
+DataOptions data_options(const Entry& entry, const config::Resolved& config) {
+  DataOptions options;
+  if (entry.data_options_of) in_entry(entry.name, "data_options_of", [&] { options = entry.data_options_of(config.values); });
+  return options;
+}
+
+std::string short_digest(std::string_view text) {
+  Sha256 digest;
+  digest.update(text);
+  return digest.hex().substr(0, 8);
+}
+
+// One folder for each set of options.
+std::filesystem::path sample_data_folder(const RunRequest& request, const DataOptions& options) {
+  std::string name = request.entry->name + "-" + request.preset;
+  if (!options.empty()) name += "-" + short_digest(Json(options).dump());
+  return std::filesystem::path("runs") / "data" / name;
 }
 
 // A run goes on whose sample data was deleted.
 bool is_lost_sample_data(const RunRequest& request, const config::Resolved& config) {
   const auto origin = config.origins.find("data.dir");
   const bool is_of_run = origin != config.origins.end() && origin->second.starts_with("run ");
-  const std::string folder = sample_data_folder(request).string();
+  const std::string folder = sample_data_folder(request, data_options(*request.entry, config)).string();
   const std::string dir = config::read<DataConfig>(config.values.at("data")).dir;
   return is_of_run && (dir == folder || dir.ends_with("/" + folder)) && !std::filesystem::exists(dir);
 }
@@ -71,14 +87,19 @@ SampleInput::SampleInput(const RunRequest& request, bool keeps, config::Resolved
   if (!entry.needs_data) return;
   bool needs_data = false;
   in_entry(entry.name, "needs_data", [&] { needs_data = entry.needs_data(config.values); });
-  if (!needs_data && !is_lost_sample_data(request, config)) return;
+  const DataOptions options = data_options(entry, config);
+  if (!needs_data && !is_lost_sample_data(request, config)) {
+    if (!options.empty() && !config.origins["data.dir"].starts_with("run "))
+      request.console->notice("data.dir is given: what the config says of a preset's own data has no effect");
+    return;
+  }
   if (!entry.make_data || request.preset.empty()) {
     throw ConfigError({"recipe " + entry.name + " has no input", "data.dir and the recipe's own keys are empty",
                        entry.make_data ? "give --data DIR, or a --preset, which makes its own data" : "give --data DIR"});
   }
   Fs& fs = request.fs == nullptr ? Fs::real() : *request.fs;
   telemetry::Console& console = *request.console;
-  std::filesystem::path folder = sample_data_folder(request);
+  std::filesystem::path folder = sample_data_folder(request, options);
   std::string told = "using the sample data in " + folder.string();
   if (!has_sample_data(fs, folder)) {
     std::string beginning = "making the sample data of preset " + request.preset + " in " + folder.string();
@@ -88,14 +109,16 @@ SampleInput::SampleInput(const RunRequest& request, bool keeps, config::Resolved
       beginning = "the sample data of preset " + request.preset + " is made for this look and then removed";
     }
     constexpr std::uint64_t data_seed = 0;
-    const bool made =
-        make_sample_data(fs, folder,
-                         {.make =
-                              [&](const std::filesystem::path& out) {
-                                in_entry(entry.name, "make_data", [&] { entry.make_data(request.preset, out, data_seed); });
-                              },
-                          .begin = [&] { console.notice("no input given: " + beginning); },
-                          .tell = [&](const std::string& text) { console.notice(text); }});
+    const bool made = make_sample_data(fs, folder,
+                                       {.make =
+                                            [&](const std::filesystem::path& out) {
+                                              in_entry(entry.name, "make_data", [&] {
+                                                if (options.empty()) return entry.make_data(request.preset, out, data_seed);
+                                                entry.make_data_with(request.preset, out, data_seed, options);
+                                              });
+                                            },
+                                        .begin = [&] { console.notice("no input given: " + beginning); },
+                                        .tell = [&](const std::string& text) { console.notice(text); }});
     if (made) told.clear();
   }
   if (!told.empty()) console.notice("no input given: " + told);

@@ -44,7 +44,10 @@ Cosmology::Cosmology(const Sections& sections, const Context& context, OpenSky o
 // ---- 2 data
 
 void Cosmology::before_training() {
-  const SkyFolders folders = sky_folders(recipe_, context_.config->data);
+  const DataConfig& input = context_.config->data;
+  const SkyFolders folders = sky_folders(recipe_, input);
+  if (!input.dir.empty() && !recipe_.signal_dir.empty() && !recipe_.foreground_dir.empty())
+    context_.say("data.dir " + input.dir + " is not looked at: recipe.signal_dir and recipe.foreground_dir name both folders");
   sky_ = open_sky(recipe_, folders.signal, folders.foreground, context_.seed, open_);
   for (const std::string& text : sky_->told) context_.say(text);
   for (const std::string& text : check_validation_sky(*sky_)) context_.say(text);

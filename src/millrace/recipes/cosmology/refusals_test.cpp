@@ -103,6 +103,12 @@ TEST_F(CosmologyTest, AFitGoesByThePolicyForBadSamples) {
   EXPECT_THAT(notices_, ::testing::Contains(::testing::ContainsRegex("s[012].h5 /vis.0,0,0. is nan")));
 }
 
+TEST_F(CosmologyTest, AFolderThatIsNotLookedAtIsNamed) {
+  recipe({{"recipe.signal_dir", (folder_ / "signal").string()}, {"recipe.foreground_dir", (folder_ / "foreground").string()}})
+      .before_training();
+  EXPECT_THAT(notices_, ::testing::Contains(HasSubstr(folder_.string() + " is not looked at: recipe.signal_dir and")));
+}
+
 TEST_F(CosmologyTest, KeysThatDoNotFitAreRefused) {
   EXPECT_EQ(
       refusal([&] {

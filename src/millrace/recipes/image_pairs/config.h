@@ -16,6 +16,7 @@ enum class PatchInit : std::uint8_t { normal, whitened };
 enum class Activation : std::uint8_t { quick_gelu, gelu, gelu_pytorch_tanh };  // words of published configs
 
 struct RecipeConfig {
+  std::string photographs;
   std::string labels;
   std::string train_pairs;
   std::string val_pairs;
@@ -77,6 +78,11 @@ struct RecipeConfig {
     using C = RecipeConfig;
     using config::field;
     return std::tuple{
+        field<&C::photographs>(
+            "Folder of clean photographs of which smoke, small and full make their own images: crops with noise of "
+            "known strength. Empty: textures.")
+            .path()
+            .free_on_resume(),
         field<&C::labels>("Text file of lines \"name score\". Empty: labels.txt in data.dir.").path().free_on_resume(),
         field<&C::train_pairs>("CSV img1,img2,score1,score2,label. Empty: drawn from the labels.").path().free_on_resume(),
         field<&C::val_pairs>("CSV of pairs to validate with. Empty: drawn from the labels.").path().free_on_resume(),

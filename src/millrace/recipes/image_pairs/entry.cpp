@@ -19,6 +19,11 @@ bool needs_data(const Sections& own, const RunConfig& run) {
   return own.recipe.labels.empty() && own.recipe.train_pairs.empty() && run.data.dir.empty();
 }
 
+DataOptions data_options_of(const Sections& own, const RunConfig& /*run*/) {
+  if (own.recipe.photographs.empty()) return {};
+  return {{"clean", std::filesystem::absolute(own.recipe.photographs).lexically_normal().string()}};
+}
+
 void make_data(const std::string& preset, const std::filesystem::path& out, std::uint64_t seed) {
   const auto size = sample_images_of(preset);
   if (!size) throw ConfigError(Message{"preset " + preset + " makes no images", "preset " + preset, "take smoke, small or full"});
@@ -93,6 +98,7 @@ Entry entry() {
       {"pairs-from", "LABELS", "tables of pairs (train_fold<k>_<rows>.csv, eval_fold<k>_<rows>.csv) of labelled images"},
       {"interval-sample", "", "of them at most 10 images per 0.1 of the score"}};
   entry.make_data_with = make_data_with;
+  entry.data_options_of = of_config<Sections>(data_options_of);
   entry.predicts = {
       .inputs = {{"first", DType::u8, "[rows,height,width,3]", "RGB, height and width recipe.image_size"},
                  {"second", DType::u8, "[rows,height,width,3]", "the image to compare it with"}},

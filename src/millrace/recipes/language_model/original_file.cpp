@@ -12,7 +12,11 @@ Json keys_of_original_file(const Json& tree, config::Layers::Foreign& file) {
          key, "give a file of that model, or describe it by recipe.model_embd, recipe.model_layer, recipe.seq_len"});
     return Json::object();
   }
-  return tree;
+  if (!tree.contains("sources") || !tree.contains("corpus_path")) return tree;
+  Json keys = tree;
+  keys.erase("corpus_path");
+  file.notices.emplace_back("corpus_path: the original's older word; sources of the same file names the texts");
+  return keys;
 }
 
 }  // namespace millrace::recipes::language_model
