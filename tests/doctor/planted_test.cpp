@@ -229,6 +229,22 @@ TEST(Doctor, BlocksOfTheModelShareOutForwardAndBackward) {
   EXPECT_FALSE(toys::run(toys::patient(), "", config).summary.contains("blocks"));
 }
 
+TEST(Doctor, ATargetIsAFindingWhereItIsMissedAndAFigureOfTheSummaryInEachCase) {
+  Json config = with({{"targets.samples_per_s", 1e9}, {"targets.train_it_per_s", 0.001}, {"targets.data_wait", 0.9}});
+  RunOutcome run = toys::run(toys::patient(), "", config);
+  const std::string what = finding_of(run, "target_missed")["what"];
+  EXPECT_THAT(what, HasSubstr("of 1000000000 samples/s (targets.samples_per_s)"));
+  EXPECT_THAT(what, Not(HasSubstr("it/s")));
+  const Json targets = run.summary.at("targets");
+  ASSERT_EQ(targets.size(), 3U);
+  EXPECT_FALSE(targets[1].at("met")) << targets;
+  const double loop = row_seconds(run) * run.summary.at("samples").get<double>();
+  EXPECT_NEAR(targets[0].at("measured").get<double>() * loop, run.summary.at("steps").get<double>(), 12) << targets;
+  config["targets.samples_per_s"] = 1;
+  run = toys::run(toys::patient(), "", config);
+  EXPECT_THAT(ids_of(run), IsEmpty()) << run.summary["findings"];
+}
+
 TEST(Doctor, FindingsAreInTheLogWhenTheyBeginToHold) {
   const toys::TemporaryFolder folder;
   (void)toys::run(toys::patient(), folder.path(),

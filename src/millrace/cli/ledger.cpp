@@ -61,7 +61,7 @@ std::optional<double> seconds_a_sample(const RunFacts& facts) {
 
 // Keys in which two runs may differ without being another run.
 bool means_nothing(const std::string& key) {
-  return key.starts_with("run.") || key.starts_with("profile.") || key.starts_with("log.doctor") || key == "train.resume" ||
+  return key.starts_with("run.") || key.starts_with("profile.") || key.starts_with("log.doctor") || key.starts_with("targets.") || key == "train.resume" ||
          key == "train.max_steps" || key == "train.epochs" || key == "train.seed";
 }
 

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "millrace/base/format.h"
 #include "millrace/base/signals.h"
 #include "millrace/cli/batch_size.h"
@@ -13,6 +15,8 @@
 
 namespace millrace::cli {
 namespace {
+
+constexpr int kTargetsMissed = 4;  // exit code
 
 constexpr std::string_view kTrainHelp =
     R"(Trains a recipe. With --run DIR of a run it goes on where DIR's newest valid snapshot is, with the values that the run
@@ -30,6 +34,7 @@ runs/<recipe>/<date-time>. SIGINT, SIGTERM, SIGHUP and SIGUSR1 finish the step, 
   --dry-run             print the resolved config and the plan, and stop
   --rehearse            take one batch of each split through the recipe, print what came out, and stop; every new run does so
                         before its first step
+  --strict              exit code 4 when the run ends and misses one of its targets.*
   --json                print summary.json on stdout when done; everything else goes to stderr
 
 Precedence: flag > environment (MILLRACE_OPTIM__LEARNING_RATE=1e-3) > files in order > preset > the run in --run DIR > the
@@ -55,6 +60,10 @@ void note_remedy(const std::filesystem::path& run, telemetry::Console& console) 
                " was expected (" + line->finding + ")");
 }
 
+bool misses_a_target(const Json& summary) {
+  return std::ranges::any_of(summary.value("targets", Json::array()), [](const Json& target) { return !target.at("met"); });
+}
+
 // One rank measures for all.
 void agree_on_batch_size(RunRequest& request, Agreement* agreement) {
   Agreement& ranks = agreement == nullptr ? Agreement::of_one() : *agreement;
@@ -66,7 +75,7 @@ void agree_on_batch_size(RunRequest& request, Agreement* agreement) {
 int run_train(const Invocation& call) {
   Arguments arguments(call.words);
   const Entry& entry = take_recipe(arguments, call.recipes, "train");
-  const bool json = arguments.flag("json");
+  const bool json = arguments.flag("json"), strict = arguments.flag("strict");
   RunRequest request;
   request.entry = &entry;
   request.fresh = arguments.flag("fresh");
@@ -99,7 +108,7 @@ int run_train(const Invocation& call) {
   if (!trains && console.has_failed()) throw output_error();
   if (trains) ranks.status->done();
   if (json && trains && tells) print_json(outcome.summary);
-  return outcome.exit_code;
+  return strict && outcome.exit_code == 0 && misses_a_target(outcome.summary) ? kTargetsMissed : outcome.exit_code;
 }
 
 }  // namespace

@@ -88,6 +88,16 @@ struct Numbers {
   bool stops_early = false;        // train.early_stop_patience
 };
 
+// A figure that the config asks for, and what the stretch had. Only what could be measured is there.
+struct Target {
+  std::string key;   // "targets.train_it_per_s"
+  std::string what;  // "training"
+  std::string unit;  // "it/s"; "" = a share
+  double asked = 0, measured = 0;
+  bool at_most = false;
+  [[nodiscard]] bool met() const noexcept { return at_most ? measured <= asked : measured >= asked; }
+};
+
 // Of the run's GPU, by its driver.
 struct Gpu {
   double utilisation = 0;              // part of the time in which a kernel ran
@@ -108,6 +118,7 @@ struct Evidence {
   Numbers numbers;
   Experiments experiments;
   std::optional<Census> census;
+  std::vector<Target> targets;
   // Medians of the run's stretches between log lines, oldest first, without the part in which other programs had the cores.
   std::vector<double> step_ms;
   [[nodiscard]] double share(telemetry::Phase phase) const noexcept { return times.share(phase); }

@@ -37,6 +37,7 @@ constexpr std::array kRules = {
     Rule{"slowing_down", "steps take longer and longer", detail::slowing_down},
     Rule{"gpu_idle", "the GPU waits for the host, not for data", detail::gpu_idle},
     Rule{"gpu_held_back", "the GPU's clock is held down", detail::gpu_held_back},
+    Rule{"target_missed", "a figure that the config asks for is not reached", detail::target_missed},
     Rule{"unaccounted", "time that no account explains", detail::unaccounted},
 };
 
@@ -44,9 +45,13 @@ constexpr std::array kRules = {
 
 std::span<const Rule> rules() noexcept { return kRules; }
 
+bool can_judge(const Evidence& evidence) noexcept {
+  return evidence.times.steps >= kLeastSteps && evidence.times.loop() >= kLeastSeconds;
+}
+
 std::vector<Finding> findings_of(const Evidence& evidence) {
   std::vector<Finding> findings;
-  if (evidence.times.steps < kLeastSteps || evidence.times.loop() < kLeastSeconds) return findings;
+  if (!can_judge(evidence)) return findings;
   for (const Rule& rule : kRules) {
     if (auto finding = rule.look(evidence)) {
       finding->id = rule.id;

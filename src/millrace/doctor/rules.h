@@ -20,7 +20,8 @@ struct Rule {
 
 [[nodiscard]] std::span<const Rule> rules() noexcept;
 
-// Of all rules, sorted by gain. Nothing while there are too few steps, or too little time, to judge by.
+[[nodiscard]] bool can_judge(const Evidence& evidence) noexcept;  // there are enough steps and time to judge by
+// Of all rules, sorted by gain. Nothing where nothing can be judged.
 [[nodiscard]] std::vector<Finding> findings_of(const Evidence& evidence);
 
 }  // namespace millrace::doctor

@@ -314,6 +314,18 @@ TEST(Rules, Memory) {
   EXPECT_EQ(first(e, "memory_growing").what, "tensors hold more");
 }
 
+TEST(Rules, WhatTheConfigAsksForAndTheRunMisses) {
+  Evidence e = sound();
+  e.targets = {
+      {.key = "targets.train_it_per_s", .what = "training", .unit = "it/s", .asked = 2, .measured = 2.5},
+      {.key = "targets.data_wait", .what = "waiting for data", .unit = "", .asked = 0.1, .measured = 0.1, .at_most = true}};
+  EXPECT_THAT(findings_of(e), IsEmpty());
+  e.targets[0].measured = 1.234;
+  EXPECT_THAT(first(e, "target_missed").what, testing::EndsWith("asks for: training 1.23 it/s of 2 it/s (targets.train_it_per_s)"));
+  e.targets[1].measured = 0.3;
+  EXPECT_THAT(first(e, "target_missed").what, HasSubstr(", waiting for data 30 % of at most 10 % (targets.data_wait)"));
+}
+
 TEST(Rules, WhatThreatensTheRunIsBeforeWhatSlowsIt) {
   Evidence e = with(Phase::data_wait, 5);
   e.input = {.readers = 4, .read_seconds = 50, .read_cpu_seconds = 45};

@@ -41,6 +41,10 @@ Diagnosis::Mark Diagnosis::mark() const {
             .saves = saves_,
             .validations = validations_,
             .recompute_ns = recompute_time().total(),
+            .step = step_,
+            .samples = samples_,
+            .validation_batches = validation_batches_,
+            .validation_seconds = validation_seconds_,
             .skipped = skipped_,
             .spikes = spikes_,
             .others = others_,
@@ -54,6 +58,7 @@ Diagnosis::Mark Diagnosis::mark() const {
 std::optional<doctor::Watch::Change> Diagnosis::look(const StepRecord& record, MemorySeen memory) {
   ++lines_;
   step_ = record.step;
+  samples_ = record.samples;
   skipped_ = record.skipped;
   spikes_ = 0;
   for (const ObjectiveReport& objective : record.objectives) spikes_ += objective.spikes;
@@ -89,8 +94,10 @@ std::optional<doctor::Watch::Change> Diagnosis::look(const StepRecord& record, M
   return change;
 }
 
-void Diagnosis::saw_validation(double loss) {
+void Diagnosis::saw_validation(double loss, std::int64_t batches, double seconds) {
   ++validations_;
+  validation_batches_ += batches;
+  validation_seconds_ += seconds;
   if (std::isfinite(loss)) numbers_.validation.push_back(loss);
 }
 
@@ -113,9 +120,23 @@ bool Diagnosis::try_when_due() {
   return true;
 }
 
-std::vector<doctor::Finding> Diagnosis::of_the_run() const {
-  if (!first_) return {};
-  return doctor::findings_of(evidence(*first_, mark()));
+doctor::Evidence Diagnosis::of_the_run() const { return first_ ? evidence(*first_, mark()) : doctor::Evidence(); }
+
+Reached Diagnosis::reached(const Mark& from, const Mark& to, const doctor::Evidence& seen) const {
+  using telemetry::Phase;
+  Reached reached;
+  const double training = seen.times.loop() - seen.times.of(Phase::validate) - seen.times.of(Phase::snapshot);
+  if (training > 0 && seen.times.steps > 0) {
+    reached.train_it_per_s = static_cast<double>(seen.times.steps) / training;
+    reached.data_wait = seen.share(Phase::data_wait);
+    if (to.step > from.step)
+      reached.samples_per_s =
+          *reached.train_it_per_s * static_cast<double>(to.samples - from.samples) / static_cast<double>(to.step - from.step);
+  }
+  if (const double seconds = to.validation_seconds - from.validation_seconds; seconds > 0)
+    reached.validation_it_per_s = static_cast<double>(to.validation_batches - from.validation_batches) / seconds;
+  if (gpu_) reached.gpu_busy = gpu_->utilisation;
+  return reached;
 }
 
 doctor::Input Diagnosis::input(const Mark& from, const Mark& to) const {
@@ -178,6 +199,7 @@ doctor::Evidence Diagnosis::evidence(const Mark& from, const Mark& to) const {
   e.experiments = trials_.experiments;
   e.census = trials_.census;
   e.step_ms = step_ms_;
+  e.targets = targets_of(config.targets, reached(from, to, e));
   return e;
 }
 

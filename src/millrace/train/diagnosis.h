@@ -18,6 +18,7 @@
 #include "millrace/train/config.h"
 #include "millrace/train/doctor_trials.h"
 #include "millrace/train/reporter.h"
+#include "millrace/train/targets.h"
 
 namespace millrace {
 
@@ -46,7 +47,7 @@ class Diagnosis {
 
   // After a log line. Looks at most once a second; nullopt: it did not.
   [[nodiscard]] std::optional<doctor::Watch::Change> look(const StepRecord& record, MemorySeen memory);
-  void saw_validation(double loss);
+  void saw_validation(double loss, std::int64_t batches, double seconds);
   void saw_machine(const doctor::MachineReading& reading);
   void saw_snapshot() noexcept { ++saves_; }
   // The doctor's trials, where they are due: once a run, when they take no more than log.doctor_trials of the time so far. True
@@ -54,14 +55,15 @@ class Diagnosis {
   bool try_when_due();
   [[nodiscard]] double seconds() const noexcept { return seconds_; }  // that looking took
   [[nodiscard]] std::vector<doctor::Finding> holding() const { return watch_.holding(); }
-  [[nodiscard]] std::vector<doctor::Finding> of_the_run() const;  // of all of it, from the first log line on
+  [[nodiscard]] doctor::Evidence of_the_run() const;  // of all of it, from the first log line on; before that: nothing
 
  private:
   // What only rises, at one moment.
   struct Mark {
     double at = 0;
     telemetry::Timeline::Summary times;
-    std::int64_t lines = 0, saves = 0, validations = 0, recompute_ns = 0;
+    std::int64_t lines = 0, saves = 0, validations = 0, recompute_ns = 0, step = 0, samples = 0, validation_batches = 0;
+    double validation_seconds = 0;
     double skipped = 0, spikes = 0, others = 0, others_of = 0;  // seconds that others had, of seconds that were looked at
     data::LoaderCounters read;
     std::map<std::string, double> slow;
@@ -69,12 +71,14 @@ class Diagnosis {
   [[nodiscard]] Mark mark() const;
   [[nodiscard]] doctor::Evidence evidence(const Mark& from, const Mark& to) const;
   [[nodiscard]] doctor::Input input(const Mark& from, const Mark& to) const;
+  [[nodiscard]] Reached reached(const Mark& from, const Mark& to, const doctor::Evidence& seen) const;
 
   DiagnosisParts parts_;
   doctor::Watch watch_;
   std::deque<Mark> marks_;  // of the latest looks
   std::optional<Mark> first_;
-  std::int64_t step_ = 0, lines_ = 0, saves_ = 0, validations_ = 0;
+  std::int64_t step_ = 0, samples_ = 0, lines_ = 0, saves_ = 0, validations_ = 0, validation_batches_ = 0;
+  double validation_seconds_ = 0;
   double skipped_ = 0, spikes_ = 0, others_ = 0, others_of_ = 0;
   double looked_ = 0, seconds_ = 0;
   bool tried_ = false;

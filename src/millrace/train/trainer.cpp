@@ -390,7 +390,8 @@ void Trainer::validate() {
   meter_.leave_out(took);
   if (validated && diagnosis_) {
     const auto loss = validated->means.find("val_" + parts_.names.loss);
-    diagnosis_->saw_validation(loss == validated->means.end() ? std::nan("") : loss->second);
+    diagnosis_->saw_validation(loss == validated->means.end() ? std::nan("") : loss->second, validated->batches,
+                               static_cast<double>(took) * 1e-9);
   }
   if (!validated) return;  // a signal came: the snapshot says that this validation is still due
   if (validation_pending_ && saves_.holds(step_)) saves_.forget();  // what was saved does not know of it

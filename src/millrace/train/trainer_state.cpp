@@ -5,6 +5,7 @@
 #include "millrace/base/doing.h"
 #include "millrace/base/error.h"
 #include "millrace/core/saved_json.h"
+#include "millrace/doctor/rules.h"
 #include "millrace/train/generator_state.h"
 #include "millrace/train/model_state.h"
 #include "millrace/train/numbers.h"
@@ -182,7 +183,9 @@ Json Trainer::results() const {
                     {"budget_bytes", cache.budget_bytes}};
   }
   if (diagnosis_) {
-    all["findings"] = doctor::to_json(diagnosis_->of_the_run());
+    const doctor::Evidence seen = diagnosis_->of_the_run();
+    all["findings"] = doctor::to_json(doctor::findings_of(seen));
+    if (!seen.targets.empty() && doctor::can_judge(seen)) all["targets"] = to_json(seen.targets);
     all["doctor"] = {{"looking_s", diagnosis_->seconds()},
                      {"sampler_share", parts_.sampler == nullptr ? 0.0 : parts_.sampler->cost()}};
   }

@@ -43,6 +43,9 @@ Found overfitting(const Evidence& evidence);
 Found memory_high(const Evidence& evidence);
 Found memory_growing(const Evidence& evidence);
 
+// rules_wishes.cpp
+Found target_missed(const Evidence& evidence);
+
 // A config value as the remedy.
 [[nodiscard]] Finding set(std::string what, std::string key, std::string value, std::optional<Gain> gain);
 

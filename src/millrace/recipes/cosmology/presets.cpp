@@ -58,7 +58,7 @@ std::optional<SkySize> sample_sky_of(const std::string& preset) {
 std::vector<std::pair<std::string, Json>> presets() {
   return {{"smoke", join(sky(64, 2, 4, 4), steps(4, 1e-3, 240, 60))},
           {"small", join(sky(256, 2, 7, 8), steps(2, 5e-4, 300, 100))},
-          {"full", {{"recipe.n_fg", 11}}}};
+          {"full", {{"recipe.n_fg", 11}, {"targets.gpu_busy", 0.8}}}};
 }
 
 std::vector<config::Alias> aliases() {
