@@ -73,6 +73,21 @@ struct Memory {
   std::uint64_t step_peak = 0;       // of tensors in a step
 };
 
+// Of the latest validation.
+struct Judged {
+  std::string unit = "samples";   // that a metric is a mean of
+  double by = 0;                  // of these
+  double there_are = 0;           // in the whole split
+  std::int64_t batches = 0;       // it took
+  std::int64_t most_batches = 0;  // train.validate_batches; 0 = all
+};
+
+// What an answer that does not look at the input gets.
+struct Blind {
+  double loss = 0;
+  std::string what;
+};
+
 struct LossLine {
   std::int64_t step = 0;
   double loss = 0, gradient_norm = 0;
@@ -84,8 +99,10 @@ struct Numbers {
   std::int64_t spikes = 0;         // steps over the stretch that were left out since the loss or the gradient jumped
   bool scaled = false;             // half precision with a loss scale, which skips steps to find it
   bool clips = false;              // optim.clip_norm
+  std::optional<Blind> blind;      // of the first objective
   std::vector<double> validation;  // losses, oldest first
-  bool stops_early = false;        // train.early_stop_patience
+  std::optional<Judged> judged;
+  bool stops_early = false;  // train.early_stop_patience
 };
 
 // A figure that the config asks for, and what the stretch had. Only what could be measured is there.

@@ -11,6 +11,8 @@ constexpr double kSkips = 0.01;           // of the steps
 constexpr double kSkipsWithScale = 0.10;  // a loss scale that finds its place skips some
 constexpr double kSpikes = 0.05;          // of the steps
 constexpr std::size_t kSame = 6;          // log lines in a row
+constexpr std::int64_t kPinnedSteps = 200;
+constexpr double kPinned = 0.007;  // of the loss: 0.02 nats at the entropy of a text's characters
 constexpr double kVanishes = 1e-12, kExplodes = 300;
 constexpr std::size_t kRises = 5;  // validations in a row
 constexpr double kHigh = 0.9;      // of the memory there is
@@ -53,6 +55,29 @@ Found loss_flat(const Evidence& e) {
   return Finding{.id = {},
                  .what = "the loss is " + significant(now, 7) + " at each of the last " + std::to_string(kSame) + " log lines",
                  .remedy = "no gradient reaches the weights: a clamp at its limit, a detach(), or a learning rate of 0",
+                 .key = {},
+                 .value = {},
+                 .gain = std::nullopt};
+}
+
+// All log lines that there are but for those longer ago than need be.
+Found loss_pinned(const Evidence& e) {
+  const auto& lines = e.numbers.lines;
+  const auto& blind = e.numbers.blind;
+  if (!blind || lines.size() < kSame) return std::nullopt;
+  std::size_t pinned = 0;
+  std::int64_t steps = 0;
+  for (auto line = lines.rbegin(); line != lines.rend(); ++line, ++pinned) {
+    if (!(std::abs(line->loss - blind->loss) <= kPinned * std::abs(blind->loss))) break;
+    steps = lines.back().step - line->step;
+  }
+  if (pinned < kSame || steps < kPinnedSteps) return std::nullopt;
+  return Finding{.id = {},
+                 .what = "for " + with_commas(steps) + " steps the loss has been about " + significant(blind->loss, 4) + ", " +
+                         blind->what + ": what an answer gets that does not look at the input",
+                 .remedy =
+                     "see that the input reaches the output: its scale beside what is added to it, a mask, what a sample is "
+                     "paired with; else another optim.learning_rate",
                  .key = {},
                  .value = {},
                  .gain = std::nullopt};

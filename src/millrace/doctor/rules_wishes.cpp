@@ -1,9 +1,14 @@
 // What the config asks for, beside what the run has.
+#include <cmath>
+
 #include "millrace/base/format.h"
 #include "millrace/doctor/detail/rule_list.h"
 
 namespace millrace::doctor::detail {
 namespace {
+
+constexpr double kFewJudges = 32;    // a mean of so many is off by a sixth of what single ones are
+constexpr double kEnoughJudges = 4;  // times as many: by a tenth
 
 std::string amount(const Target& target, double value) {
   return target.unit.empty() ? percent(value) : significant(value, 3) + " " + target.unit;
@@ -15,6 +20,19 @@ std::string miss(const Target& target) {
 }
 
 }  // namespace
+
+// Where the config leaves samples out: a split that is small may be all there is.
+Found few_judges(const Evidence& e) {
+  const auto& judged = e.numbers.judged;
+  if (!judged || judged->most_batches == 0 || judged->by <= 0 || judged->by >= kFewJudges) return std::nullopt;
+  if (judged->there_are < 2 * judged->by) return std::nullopt;
+  const double enough = std::ceil(kEnoughJudges * kFewJudges / judged->by * static_cast<double>(judged->batches));
+  const bool all = enough / static_cast<double>(judged->batches) * judged->by >= judged->there_are;
+  return set("a validation looks at " + significant(judged->by, 3) + " of " +
+                 with_commas(static_cast<std::int64_t>(judged->there_are)) + " " + judged->unit +
+                 ": the mean of so few is uncertain by " + percent(1 / std::sqrt(judged->by)) + " of what single ones differ by",
+             "train.validate_batches", all ? "0" : std::to_string(static_cast<std::int64_t>(enough)), std::nullopt);
+}
 
 // The time that reaching it would save is what the other findings predict, each for its cause.
 Found target_missed(const Evidence& e) {

@@ -311,21 +311,14 @@ struct TargetsConfig {
   static consteval auto fields() {
     using C = TargetsConfig;
     using config::field;
-    return std::tuple{field<&C::train_it_per_s>("Steps a second between validations and snapshots, at least; 0 = not asked for.")
-                          .min(0)
-                          .unit("1/s"),
-                      field<&C::validation_it_per_s>("Batches of a validation a second, at least; 0 = not asked for.")
-                          .min(0)
-                          .unit("1/s"),
-                      field<&C::samples_per_s>("Training samples a second, of all ranks, at least; 0 = not asked for.")
-                          .min(0)
-                          .unit("1/s"),
-                      field<&C::data_wait>("Part of the time in which steps wait for data, at most; 1 = not asked for.")
-                          .min(0)
-                          .max(1),
-                      field<&C::gpu_busy>("Part of the time in which the GPU computes, at least; 0 = not asked for.")
-                          .min(0)
-                          .max(1)};
+    return std::tuple{
+        field<&C::train_it_per_s>("Steps a second between validations and snapshots, at least; 0 = not asked for.")
+            .min(0)
+            .unit("1/s"),
+        field<&C::validation_it_per_s>("Batches of a validation a second, at least; 0 = not asked for.").min(0).unit("1/s"),
+        field<&C::samples_per_s>("Training samples a second, of all ranks, at least; 0 = not asked for.").min(0).unit("1/s"),
+        field<&C::data_wait>("Part of the time in which steps wait for data, at most; 1 = not asked for.").min(0).max(1),
+        field<&C::gpu_busy>("Part of the time in which the GPU computes, at least; 0 = not asked for.").min(0).max(1)};
   }
 };
 
@@ -360,19 +353,19 @@ struct RunConfig {
   static consteval auto fields() {
     using C = RunConfig;
     using config::field;
-    return std::tuple{field<&C::data>("Input."),
-                      field<&C::precision>("Number formats."),
-                      field<&C::memory>("Memory against time.").free_on_resume(),
-                      field<&C::optim>("Optimiser."),
-                      field<&C::train>("Length and order of the run."),
-                      field<&C::snapshot>("Saved state.").free_on_resume(),
-                      field<&C::log>("Log lines and event files.").free_on_resume(),
-                      field<&C::targets>("What a run should reach; what it misses is a finding of the doctor (log.doctor).")
-                          .free_on_resume(),
-                      field<&C::profile>("What the steps' time goes into.").free_on_resume(),
-                      field<&C::device>("Where to run."),
-                      field<&C::distributed>("Several processes: millrace launch, torchrun, srun, mpirun.").free_on_resume(),
-                      field<&C::run>("Where the run's files go.").free_on_resume()};
+    return std::tuple{
+        field<&C::data>("Input."),
+        field<&C::precision>("Number formats."),
+        field<&C::memory>("Memory against time.").free_on_resume(),
+        field<&C::optim>("Optimiser."),
+        field<&C::train>("Length and order of the run."),
+        field<&C::snapshot>("Saved state.").free_on_resume(),
+        field<&C::log>("Log lines and event files.").free_on_resume(),
+        field<&C::targets>("What a run should reach; what it misses is a finding of the doctor (log.doctor).").free_on_resume(),
+        field<&C::profile>("What the steps' time goes into.").free_on_resume(),
+        field<&C::device>("Where to run."),
+        field<&C::distributed>("Several processes: millrace launch, torchrun, srun, mpirun.").free_on_resume(),
+        field<&C::run>("Where the run's files go.").free_on_resume()};
   }
 };
 

@@ -32,7 +32,9 @@ telemetry::Timeline::Summary difference(const telemetry::Timeline::Summary& to, 
 
 }  // namespace
 
-Diagnosis::Diagnosis(DiagnosisParts parts) : parts_(std::move(parts)) {}
+Diagnosis::Diagnosis(DiagnosisParts parts) : parts_(std::move(parts)) {
+  if (parts_.blind) numbers_.blind = doctor::Blind{.loss = parts_.blind->loss, .what = parts_.blind->what};
+}
 
 Diagnosis::Mark Diagnosis::mark() const {
   Mark mark{.at = steady_seconds(),
@@ -94,9 +96,10 @@ std::optional<doctor::Watch::Change> Diagnosis::look(const StepRecord& record, M
   return change;
 }
 
-void Diagnosis::saw_validation(double loss, std::int64_t batches, double seconds) {
+void Diagnosis::saw_validation(double loss, double seconds, const doctor::Judged& judged) {
   ++validations_;
-  validation_batches_ += batches;
+  validation_batches_ += judged.batches;
+  numbers_.judged = judged;
   validation_seconds_ += seconds;
   if (std::isfinite(loss)) numbers_.validation.push_back(loss);
 }

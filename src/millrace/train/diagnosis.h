@@ -31,6 +31,7 @@ struct DiagnosisParts {
   bool cached = false;                   // there is a cache
   std::uint64_t cacheable_bytes = 0;     // that one of all samples would hold
   double epochs = 0;                     // that the run is long; 0 = without end
+  std::optional<BlindAnswer> blind;      // of the first objective
   std::function<DoctorTrials()> trials;  // null = none are made
 };
 
@@ -47,7 +48,7 @@ class Diagnosis {
 
   // After a log line. Looks at most once a second; nullopt: it did not.
   [[nodiscard]] std::optional<doctor::Watch::Change> look(const StepRecord& record, MemorySeen memory);
-  void saw_validation(double loss, std::int64_t batches, double seconds);
+  void saw_validation(double loss, double seconds, const doctor::Judged& judged);
   void saw_machine(const doctor::MachineReading& reading);
   void saw_snapshot() noexcept { ++saves_; }
   // The doctor's trials, where they are due: once a run, when they take no more than log.doctor_trials of the time so far. True

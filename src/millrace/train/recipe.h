@@ -119,6 +119,12 @@ struct Lighter {
   double part = 0.5;    // of what a step holds for its samples, as it is now
 };
 
+// The loss of the first objective that an answer gets which does not look at the input, such as how frequent each class is.
+struct BlindAnswer {
+  double loss = 0;
+  std::string what;  // "the entropy of the training text's tokens"
+};
+
 // What a recipe tells of itself once its data is open and its model made.
 struct Facts {
   std::string rate_unit = "samples";  // what a rate counts: samples, tokens, volumes
@@ -129,6 +135,7 @@ struct Facts {
   Json lines = Json::object();        // name -> value: further lines of the plan, e.g. {"vocabulary": 65}
   std::optional<StepLog> step_log = std::nullopt;
   std::vector<Lighter> lighter = {};
+  std::optional<BlindAnswer> blind = std::nullopt;  // a run that stays there is told so
 };
 
 // All calls come from one thread, the loop's. What a callback throws is told with the recipe's name, the callback, the batch and

@@ -63,6 +63,7 @@ struct RecordNames {
   std::string metric_tags;           // before the names of validation metrics in event files, e.g. "val/"
   std::vector<std::string> history;  // metrics that get a column of history.csv
   std::optional<StepLog> step_log = std::nullopt;
+  std::optional<BlindAnswer> blind = std::nullopt;
 };
 
 struct ReportSinks {

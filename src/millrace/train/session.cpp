@@ -179,7 +179,8 @@ void Session::make_trainer() {
                  .units_per_sample = facts.units_per_sample,
                  .metric_tags = facts.metric_tags,
                  .history = facts.history,
-                 .step_log = facts.step_log};
+                 .step_log = facts.step_log,
+                 .blind = facts.blind};
   if (facts.step_log && folder_ != nullptr)
     parts.sinks.step_log = [folder = folder_.get(), file = facts.step_log->name + ".csv"] { return folder->own(file); };
   if (resumed_) parts.sinks.steps_kept = resumed_->content.parts.at("trainer").json.value("step", std::int64_t{0});

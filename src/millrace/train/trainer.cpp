@@ -62,6 +62,7 @@ Trainer::Trainer(TrainerParts parts)
                                                             .cached = parts_.cache != nullptr,
                                                             .cacheable_bytes = parts_.cacheable_bytes,
                                                             .epochs = epochs_in_all(),
+                                                            .blind = parts_.names.blind,
                                                             .trials = parts_.doctor_trials});
 }
 
@@ -390,8 +391,13 @@ void Trainer::validate() {
   meter_.leave_out(took);
   if (validated && diagnosis_) {
     const auto loss = validated->means.find("val_" + parts_.names.loss);
-    diagnosis_->saw_validation(loss == validated->means.end() ? std::nan("") : loss->second, validated->batches,
-                               static_cast<double>(took) * 1e-9);
+    const double units = parts_.names.units_per_sample;
+    diagnosis_->saw_validation(loss == validated->means.end() ? std::nan("") : loss->second, static_cast<double>(took) * 1e-9,
+                               {.unit = parts_.names.rate_unit,
+                                .by = units * static_cast<double>(validated->rows * agreement().ranks().world_size),
+                                .there_are = units * static_cast<double>(parts_.validation->samples_per_epoch()),
+                                .batches = validated->batches,
+                                .most_batches = parts_.config->train.validate_batches});
   }
   if (!validated) return;  // a signal came: the snapshot says that this validation is still due
   if (validation_pending_ && saves_.holds(step_)) saves_.forget();  // what was saved does not know of it

@@ -14,23 +14,23 @@ std::optional<Validated> run_validation(const BatchWay& way, Stepper& stepper, d
   way.recipe.model().eval();
   way.recipe.begin_validation();
   loader.restart(0);
-  std::int64_t batches = 0;
+  std::int64_t batches = 0, rows = 0;
   for (; limit == 0 || batches < limit; ++batches) {
     if (agreement.any(pending_signal() != 0)) return std::nullopt;
     std::optional<data::HostBatch> host = loader.next();
     if (!host) break;
-    for_each_micro_batch({way.recipe, nullptr, way.device, way.micro_batches, Split::validation}, std::move(*host),
-                         [&](const Batch& batch, MicroPlace) {
-                           const StepResult result = stepper.evaluate(batch);
-                           for (std::size_t k = 0; k < result.losses.size(); ++k)
-                             board.add("val_" + stepper.objective_name(k), result.losses[k]);
-                           way.recipe.measure(batch, result, board);
-                         });
+    rows += for_each_micro_batch({way.recipe, nullptr, way.device, way.micro_batches, Split::validation}, std::move(*host),
+                                 [&](const Batch& batch, MicroPlace) {
+                                   const StepResult result = stepper.evaluate(batch);
+                                   for (std::size_t k = 0; k < result.losses.size(); ++k)
+                                     board.add("val_" + stepper.objective_name(k), result.losses[k]);
+                                   way.recipe.measure(batch, result, board);
+                                 });
   }
   if (agreement.any(pending_signal() != 0)) return std::nullopt;
   way.recipe.end_validation(board);
   board.sum_over(agreement);
-  return Validated{board.means(), board.tables(), batches};
+  return Validated{board.means(), board.tables(), batches, rows};
 }
 
 }  // namespace millrace

@@ -39,11 +39,13 @@ Found not_finite(const Evidence& evidence);
 Found spikes(const Evidence& evidence);
 Found loss_flat(const Evidence& evidence);
 Found gradient_norm(const Evidence& evidence);
+Found loss_pinned(const Evidence& evidence);
 Found overfitting(const Evidence& evidence);
 Found memory_high(const Evidence& evidence);
 Found memory_growing(const Evidence& evidence);
 
 // rules_wishes.cpp
+Found few_judges(const Evidence& evidence);
 Found target_missed(const Evidence& evidence);
 
 // A config value as the remedy.

@@ -1,6 +1,8 @@
 #include "millrace/recipes/language_model/recipe.h"
 
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <numbers>
 
 #include "millrace/base/error.h"
@@ -44,10 +46,36 @@ LanguageModel::Cuts LanguageModel::cuts() const {
   return {before_test - std::llround(recipe_.val_fraction * all), before_test, tokens_->size()};
 }
 
+// What a model gets that only knows how frequent each token is. Of a long text some stretches tell it.
+void LanguageModel::count_tokens(std::int64_t end) {
+  constexpr std::int64_t kStretches = 16, kLongest = 1 << 20;
+  std::vector<std::int64_t> counts(tokens_->vocab_size());
+  std::int64_t all = 0;
+  for (std::int64_t i = 0; i < kStretches; ++i) {
+    const std::int64_t begin = end * i / kStretches;
+    const std::int64_t size = std::min(end * (i + 1) / kStretches - begin, kLongest);
+    std::vector<std::byte> bytes(static_cast<std::size_t>(size) * tokens_->token_bytes());
+    tokens_->read(begin, size, bytes.data());
+    for (std::int64_t k = 0; k < size; ++k) {
+      std::uint32_t token = 0;  // little-endian, as the CPUs that this runs on
+      std::memcpy(&token, bytes.data() + static_cast<std::size_t>(k) * tokens_->token_bytes(), tokens_->token_bytes());
+      ++counts[token];
+    }
+    all += size;
+  }
+  double entropy = 0;
+  for (const std::int64_t count : counts) {
+    const double share = static_cast<double>(count) / static_cast<double>(std::max<std::int64_t>(all, 1));
+    if (count > 0) entropy -= share * std::log(share);
+  }
+  blind_ = BlindAnswer{.loss = entropy, .what = "the entropy of the training text's single tokens"};
+}
+
 data::Pipeline LanguageModel::data(Split split) {
   const bool training = split == Split::train;
   if (!training && recipe_.val_fraction == 0) return {};
   const auto [end, validation_end, all] = cuts();
+  if (training && !blind_) count_tokens(end);
   const data::TokenWindows windows = training
                                          ? data::TokenWindows{recipe_.seq_len, recipe_.overlap, 0, end}
                                          : data::TokenWindows{recipe_.seq_len, 0, end, validation_end};  // a token is judged once
@@ -163,6 +191,7 @@ Facts LanguageModel::facts() const {
                              .part = static_cast<double>(half - 1) / static_cast<double>(recipe_.seq_len - 1)});
   if (model_) facts.lines["vocabulary"] = model_->config().vocab_size;
   if (tokens_) facts.lines["tokens"] = tokens_->size();
+  facts.blind = blind_;
   return facts;
 }
 

@@ -54,6 +54,7 @@ class LanguageModel final : public Recipe {
     std::int64_t training, validation, all;  // where each ends
   };
   Cuts cuts() const;
+  void count_tokens(std::int64_t end);
 
   Context context_;
   RecipeConfig recipe_;
@@ -62,6 +63,7 @@ class LanguageModel final : public Recipe {
   std::shared_ptr<const data::Tokenizer> tokenizer_;
   std::shared_ptr<const data::TokenArray> tokens_;
   std::vector<data::FileStamp> files_;  // the text that they were made of
+  std::optional<BlindAnswer> blind_;
   std::shared_ptr<Transformer> model_;
   TokenLosses lost_;  // of the validation under way
 };

@@ -238,6 +238,7 @@ TEST_F(RecipeTest, TextBecomesTwoSplitsOfWindowsOneTokenApart) {
   EXPECT_TRUE(at::equal(batch["input"], at::arange(4, 19, at::kLong).view({1, 15})));
   EXPECT_TRUE(at::equal(batch["target"], at::arange(5, 20, at::kLong).view({1, 15})));
   EXPECT_EQ(model.facts().units_per_sample, 15);
+  EXPECT_NEAR(model.facts().blind->loss, std::log(16.0), 1e-12) << "sixteen letters, each as frequent";
 
   LanguageModel all = recipe({{"recipe.sources", {"a.txt"}}, {"recipe.val_fraction", 0}});
   all.before_training();

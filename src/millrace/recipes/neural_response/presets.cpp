@@ -52,7 +52,7 @@ Json small() {
 
 // With the guide's figures.
 Json full() {
-  return {{"data.batch_size", 256},       {"optim.learning_rate", 1e-3},        {"optim.weight_decay", 1e-4},
+  return {{"data.batch_size", 256},         {"optim.learning_rate", 1e-3},   {"optim.weight_decay", 1e-4},
           {"recipe.steps_per_epoch", 1000}, {"targets.train_it_per_s", 1.5}, {"targets.validation_it_per_s", 3},
           {"targets.gpu_busy", 0.8}};
 }
