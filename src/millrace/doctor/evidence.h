@@ -122,6 +122,12 @@ struct Gpu {
   std::vector<std::string> held_back;  // why the clock is lower
 };
 
+// Runs beside this one that did the same work on the same machine, and ended.
+struct Earlier {
+  std::vector<double> step_ms;  // the median of each, the newest first
+  std::string newest;           // its folder
+};
+
 struct Evidence {
   std::int64_t step = 0;               // now
   telemetry::Timeline::Summary times;  // of the stretch
@@ -138,6 +144,8 @@ struct Evidence {
   std::vector<Target> targets;
   // Medians of the run's stretches between log lines, oldest first, without the part in which other programs had the cores.
   std::vector<double> step_ms;
+  Earlier earlier;
+  std::string run;  // its folder; "" = none
   [[nodiscard]] double share(telemetry::Phase phase) const noexcept { return times.share(phase); }
 };
 

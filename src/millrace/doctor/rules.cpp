@@ -37,6 +37,7 @@ constexpr std::array kRules = {
     Rule{"oversubscribed", "more threads than cores", detail::oversubscribed},
     Rule{"neighbours", "other programs have the cores", detail::neighbours},
     Rule{"slowing_down", "steps take longer and longer", detail::slowing_down},
+    Rule{"slower_than_before", "steps take longer than in earlier runs of this config", detail::slower_than_before},
     Rule{"gpu_idle", "the GPU waits for the host, not for data", detail::gpu_idle},
     Rule{"gpu_held_back", "the GPU's clock is held down", detail::gpu_held_back},
     Rule{"target_missed", "a figure that the config asks for is not reached", detail::target_missed},

@@ -249,6 +249,24 @@ TEST(Rules, ATrendIsSeenBesideNeighboursWhereItIsTooSteepToBeTheirs) {
   EXPECT_THAT(ids, testing::ElementsAre("neighbours"));
 }
 
+TEST(Rules, StepsThatTakeLongerThanInEarlierRuns) {
+  Evidence e = sound();  // 95 ms
+  e.earlier = {.step_ms = {60, 70, 71}, .newest = "runs/a"};
+  e.run = "runs/b";
+  const Finding finding = first(e, "slower_than_before");
+  EXPECT_EQ(finding.what, "a step takes 95 ms, 70 ms in the median of 3 earlier runs of this config on this machine");
+  EXPECT_THAT(finding.remedy, HasSubstr("millrace compare runs/a runs/b"));
+  expect_gain(finding, 25.0 / 95 * 9 / 9.5);
+  e.others = 0.2;
+  EXPECT_EQ(first(e, "neighbours").id, "neighbours");
+  EXPECT_EQ(findings_of(e).size(), 1U);
+  e.others.reset();
+  e.earlier.step_ms = {60, 70};
+  EXPECT_THAT(findings_of(e), IsEmpty()) << "two runs tell no habit";
+  e.earlier.step_ms = {80, 85, 300};
+  EXPECT_THAT(findings_of(e), IsEmpty());
+}
+
 TEST(Rules, BatchesThatTakeLongToTheDevice) {
   EXPECT_THAT(findings_of(with(Phase::copy, 0.5)), IsEmpty());
   const Finding finding = first(with(Phase::copy, 2), "copy_bound");

@@ -23,6 +23,7 @@ constexpr double kRebuilds = 0.03;
 constexpr double kNeighbours = 0.10;
 constexpr double kCopies = 0.10, kCopyLess = 0.75;  // bytes are a quarter of floats
 constexpr double kSlower = 1.25;                    // of the first step times
+constexpr std::size_t kEarlierRuns = 3;
 constexpr double kSlowerBeside = 1.5;  // where other programs have the cores: caches and memory are shared with them, too
 constexpr double kGpuBusy = 0.8, kGpuIdle = 0.5;  // part of the time; the guides ask for the first
 constexpr double kWaits = 0.1;                    // for data: that is another finding
@@ -188,6 +189,21 @@ Found slowing_down(const Evidence& e) {
                  .key = {},
                  .value = {},
                  .gain = gain_of((1 - begin / all) * work_share(e), 0.25)};
+}
+
+// Not beside other programs: earlier runs had other neighbours.
+Found slower_than_before(const Evidence& e) {
+  if (e.earlier.step_ms.size() < kEarlierRuns || e.step_ms.size() < kLines) return std::nullopt;
+  if (e.others && *e.others >= kNeighbours) return std::nullopt;
+  const double before = median(e.earlier.step_ms), now = median(e.step_ms);
+  if (now < kSlower * before) return std::nullopt;
+  return Finding{.id = {},
+                 .what = "a step takes " + significant(now, 3) + " ms, " + significant(before, 3) + " ms in the median of " +
+                         std::to_string(e.earlier.step_ms.size()) + " earlier runs of this config on this machine",
+                 .remedy = "see what differs: millrace compare " + e.earlier.newest + " " + e.run,
+                 .key = {},
+                 .value = {},
+                 .gain = gain_of((1 - before / now) * work_share(e), 0.25)};
 }
 
 // What would be left of the steps if the GPU always computed.

@@ -202,6 +202,8 @@ doctor::Evidence Diagnosis::evidence(const Mark& from, const Mark& to) const {
   e.experiments = trials_.experiments;
   e.census = trials_.census;
   e.step_ms = step_ms_;
+  e.earlier = parts_.earlier;
+  e.run = parts_.run;
   e.targets = targets_of(config.targets, reached(from, to, e));
   return e;
 }

@@ -28,10 +28,12 @@ struct DiagnosisParts {
   const Stepper* stepper = nullptr;
   telemetry::Timeline* timeline = nullptr;
   const data::Loader* loader = nullptr;
-  bool cached = false;                   // there is a cache
-  std::uint64_t cacheable_bytes = 0;     // that one of all samples would hold
-  double epochs = 0;                     // that the run is long; 0 = without end
-  std::optional<BlindAnswer> blind;      // of the first objective
+  bool cached = false;                // there is a cache
+  std::uint64_t cacheable_bytes = 0;  // that one of all samples would hold
+  double epochs = 0;                  // that the run is long; 0 = without end
+  std::optional<BlindAnswer> blind;   // of the first objective
+  doctor::Earlier earlier;
+  std::string run;                       // its folder; "" = none
   std::function<DoctorTrials()> trials;  // null = none are made
 };
 

@@ -9,7 +9,9 @@
 #include "millrace/base/doing.h"
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
+#include "millrace/device/device.h"
 #include "millrace/device/operation_marks.h"
+#include "millrace/train/earlier_runs.h"
 #include "millrace/train/rank_check.h"
 #include "millrace/train/rehearsal.h"
 #include "millrace/train/run_files.h"
@@ -200,8 +202,24 @@ void Session::make_trainer() {
     for (const data::Dataset& dataset : assembly_.training_pipeline().datasets)
       parts.cacheable_bytes += data::cache_payload(*dataset.source);
     parts.doctor_trials = [this] { return try_remedies(assembly_); };
+    likeness_ = likeness();
+    if (folder_ != nullptr) parts.earlier = earlier_runs(folder_->path(), likeness_);
   }
   trainer_ = std::make_unique<Trainer>(std::move(parts));
+}
+
+std::string Session::likeness() const {
+  const at::Device device = assembly_.stepper().device();
+  const device::Cpu& cpu = device::cpu_info();
+  const Json loader = assembly_.loader().state();
+  return Likeness{.recipe = assembly_.request().recipe,
+                  .config = assembly_.request().config.values,
+                  .data = loader.value("fingerprint", Json()).dump(),
+                  .machine = {{"cpu", cpu.name},
+                              {"cores", cpu.physical_cores},
+                              {"device", device::backend_of(device).device_name(device.has_index() ? device.index() : 0)},
+                              {"ranks", assembly_.agreement().ranks().world_size}}}
+      .digest();
 }
 
 }  // namespace millrace

@@ -51,6 +51,7 @@ class Session {
   [[nodiscard]] bool root_is_complete() const;
   [[nodiscard]] Json kept_choices() const;
   void make_trainer();
+  [[nodiscard]] std::string likeness() const;
   [[nodiscard]] ReportSinks sinks() const;
   [[nodiscard]] std::unique_ptr<Watchdog> watch();
   void introduce();  // session_report.cpp; before any trial
@@ -74,6 +75,7 @@ class Session {
   std::optional<Resumed> resumed_;
   std::optional<std::int64_t> branches_after_;  // train.resume names an older snapshot: the later ones make way
   std::unique_ptr<doctor::Sampler> sampler_;    // null = off
+  std::string likeness_;                        // see earlier_runs.h
   std::unique_ptr<Trainer> trainer_;
   std::vector<Choice> told_;  // of the plan, so far
   std::size_t notices_told_ = 0;

@@ -219,6 +219,7 @@ Json Session::summary_of(std::optional<Ending> ending, const std::string& error)
   if (!error.empty()) summary["error"] = error;
   summary["choices"] = assembly_.plan().to_json();
   summary["versions"] = versions();
+  if (!likeness_.empty()) summary["likeness"] = likeness_;
   summary["parameters"] = parameter_count(assembly_.recipe().model());
   summary["peak_memory_bytes"] = device::peak_resident_bytes();
   const bool copies = folder_ != nullptr && assembly_.switches().on("async_snapshot");

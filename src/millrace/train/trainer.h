@@ -53,6 +53,7 @@ struct TrainerParts {
   doctor::Sampler* sampler = nullptr;           // null = off
   std::uint64_t cacheable_bytes = 0;            // see DiagnosisParts
   std::function<DoctorTrials()> doctor_trials;  // null = none
+  doctor::Earlier earlier;                      // for the doctor
 };
 
 enum class Ending : std::uint8_t { max_steps, epochs_done, early_stop, signal };

@@ -30,6 +30,7 @@ Found host_wait(const Evidence& evidence);
 Found oversubscribed(const Evidence& evidence);
 Found neighbours(const Evidence& evidence);
 Found slowing_down(const Evidence& evidence);
+Found slower_than_before(const Evidence& evidence);
 Found gpu_idle(const Evidence& evidence);
 Found gpu_held_back(const Evidence& evidence);
 Found unaccounted(const Evidence& evidence);
