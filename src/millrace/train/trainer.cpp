@@ -54,19 +54,7 @@ Trainer::Trainer(TrainerParts parts)
   if (parts_.config->profile.steps > 0 && agreement().ranks().rank == 0)
     profiler_ = std::make_unique<StepProfiler>(parts_.config->profile, parts_.stepper->device(), parts_.place, reporter_);
   if (parts_.config->log.doctor) parts_.stepper->time_blocks();
-  if (parts_.config->log.doctor && agreement().ranks().rank == 0)
-    diagnosis_ = std::make_unique<Diagnosis>(
-        DiagnosisParts{.config = parts_.config,
-                       .stepper = parts_.stepper,
-                       .timeline = parts_.timeline,
-                       .loader = parts_.loader,
-                       .cached = parts_.cache != nullptr,
-                       .cacheable_bytes = parts_.cacheable_bytes,
-                       .epochs = epochs_in_all(),
-                       .blind = parts_.names.blind,
-                       .earlier = parts_.earlier,
-                       .run = parts_.place.folder == nullptr ? std::string() : parts_.place.folder->path().string(),
-                       .trials = parts_.doctor_trials});
+  if (parts_.config->log.doctor && agreement().ranks().rank == 0) diagnosis_ = std::make_unique<Diagnosis>(diagnosis_parts());
 }
 
 Agreement& Trainer::agreement() const { return parts_.agreement == nullptr ? Agreement::of_one() : *parts_.agreement; }

@@ -94,6 +94,7 @@ class Trainer {
   };
   [[nodiscard]] std::optional<Ending> natural_end() const;
   [[nodiscard]] Agreement& agreement() const;
+  [[nodiscard]] DiagnosisParts diagnosis_parts() const;
   [[nodiscard]] BatchWay way() const;
   std::optional<Ending> meet();
   bool next_step();
