@@ -26,6 +26,7 @@ struct PatientConfig {
   double decode_ms = 0;
   double slow_file_ms = 0;
   double growing_ms = 0;
+  double contiguous_ms = 0;
   std::int64_t small_operations = 0;
   std::int64_t mask = 0;
   std::int64_t leak = 0;
@@ -41,6 +42,7 @@ struct PatientConfig {
                       field<&C::decode_ms>("Computing a sample."),
                       field<&C::slow_file_ms>("Waiting for a sample of one file of ten."),
                       field<&C::growing_ms>("What each step takes more than the one before."),
+                      field<&C::contiguous_ms>("What a step computes longer where the layout is not channels_last."),
                       field<&C::small_operations>("Operations that take next to nothing."),
                       field<&C::mask>("A mask of so many rows and columns is made in every step."),
                       field<&C::leak>("Floats that each step leaves behind."),
@@ -112,6 +114,11 @@ class Patient final : public Recipe {
         std::make_shared<PatientSource>(data::MemorySource({data::memory_array("x", {config_.width}, std::move(x))}), config_));
   }
   torch::nn::Module& model() override { return *net_; }
+  bool set_layout(Layout layout) override {
+    if (config_.contiguous_ms <= 0) return false;
+    layout_ = layout;
+    return true;
+  }
   std::vector<Objective> objectives() override {
     return {{.optim = optim_, .loss = [this](const Batch& batch, const StepContext& context) { return loss(batch, context); }}};
   }
@@ -125,6 +132,7 @@ class Patient final : public Recipe {
     }
     for (std::int64_t i = 0; i < config_.small_operations; ++i) h = h + 1e-9;
     if (config_.mask > 0) h = h * at::ones({config_.mask, config_.mask}).tril().cumsum(0).mean();
+    if (layout_ == Layout::contiguous) compute_ms(config_.contiguous_ms);
     if (config_.leak > 0 && context.training) kept_.push_back(at::ones({config_.leak}));
     sleep_ms(config_.work_ms + config_.growing_ms * static_cast<double>(context.step));
     at::Tensor sum = (h - x.roll(1, 1)).square().sum();
@@ -137,6 +145,7 @@ class Patient final : public Recipe {
 
   PatientConfig config_;
   optim::OptimConfig optim_;
+  Layout layout_ = Layout::contiguous;
   std::shared_ptr<LayersImpl> net_;
   std::vector<at::Tensor> kept_;
 };

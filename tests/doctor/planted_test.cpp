@@ -132,6 +132,7 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{"not_finite", with({{"patient.nan_every", 10}}), {{"patient.nan_every", 0}}, 110},
         Fault{"memory_growing", with({{"patient.leak", 1'000'000}, {"patient.rows", 16}}), {{"patient.leak", 0}}, 110},
         Fault{"recompute_unneeded", heavy({{"memory.recompute", {"all"}}, {"patient.layers", 4}}), Json::object(), 400, 0, false},
+        Fault{"layout", heavy({{"device.layout", "contiguous"}, {"patient.contiguous_ms", 30}}), Json::object(), 100, 0, false},
         Fault{"rebuilt_tensors", {{"patient.mask", 1200}, {"log.doctor_trials", 1.0}}, {{"patient.mask", 0}}, 400, 0, false},
         Fault{"small_batch",
               {{"data.batch_size", 2}, {"patient.small_operations", 2000}, {"log.doctor_trials", 1.0}},
@@ -208,6 +209,16 @@ TEST(Doctor, ASoundRunHasNoFindingAndItsAccountsAddUp) {
   EXPECT_LE(logged, sum);
   EXPECT_GT(logged, 0.8 * sum);  // but for what came after the last line
   EXPECT_EQ(sound.summary.at("bound_by"), "forward");
+}
+
+TEST(Doctor, ATrialTellsWhatRecomputeWouldSave) {
+  Json config = heavy({{"memory.recompute", {"none"}}, {"patient.layers", 4}, {"train.max_steps", 60}});
+  const Json trials = toys::run(toys::patient(), "", config).summary.at("doctor").at("trials");
+  ASSERT_TRUE(trials.contains("recompute")) << trials;
+  EXPECT_GT(trials["recompute"]["saved_bytes"], 3 * 128 * 512 * 4) << "of four layers what tanh and the product keep";
+  EXPECT_GT(trials["recompute"]["seconds"], 0);
+  config["memory.recompute"] = Json::array({"auto"});
+  EXPECT_FALSE(toys::run(toys::patient(), "", config).summary["doctor"]["trials"].contains("recompute"));
 }
 
 TEST(Doctor, BlocksOfTheModelShareOutForwardAndBackward) {

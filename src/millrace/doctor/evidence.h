@@ -54,6 +54,16 @@ struct Experiments {
     double fixed_share = 0;  // of a step's time: what half the rows would cost as well
   };
   std::optional<Batch> batch;
+  struct Layouts {
+    std::string from, to;  // "contiguous", "channels_last"
+    double ratio = 0;      // time in `from` to time in `to`
+  };
+  std::optional<Layouts> layout;  // where the config fixed one of two
+  struct Recompute {
+    std::uint64_t saved_bytes = 0;  // of a step's peak
+    double seconds = 0;             // that it costs a step
+  };
+  std::optional<Recompute> recompute;  // of all blocks, where the config fixed none
 };
 
 // Of one step, by its operations.

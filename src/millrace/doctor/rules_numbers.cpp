@@ -14,8 +14,20 @@ constexpr std::size_t kSame = 6;          // log lines in a row
 constexpr std::int64_t kPinnedSteps = 200;
 constexpr double kPinned = 0.007;  // of the loss: 0.02 nats at the entropy of a text's characters
 constexpr double kVanishes = 1e-12, kExplodes = 300;
-constexpr std::size_t kRises = 5;  // validations in a row
-constexpr double kHigh = 0.9;      // of the memory there is
+constexpr std::size_t kRises = 5;      // validations in a row
+constexpr double kHigh = 0.9;          // of the memory there is
+constexpr double kWorthSaving = 0.05;  // of what is taken
+
+bool is_high(const Memory& memory) {
+  return memory.room > 0 && static_cast<double>(memory.used) >= kHigh * static_cast<double>(memory.room);
+}
+
+std::string high_text(const Evidence& e) {
+  return std::string(e.on_gpu ? "tensors and what is kept for them take " : "the process holds ") +
+         human_bytes(static_cast<double>(e.memory.used)) + ", " +
+         percent(static_cast<double>(e.memory.used) / static_cast<double>(e.memory.room)) + " of the " +
+         human_bytes(static_cast<double>(e.memory.room)) + " that it may have";
+}
 
 }  // namespace
 
@@ -117,13 +129,22 @@ Found overfitting(const Evidence& e) {
              "train.early_stop_patience", std::to_string(kRises), std::nullopt);
 }
 
+// What it costs is said, for there is no time to gain.
+Found recompute_needed(const Evidence& e) {
+  const auto& recompute = e.experiments.recompute;
+  if (!is_high(e.memory) || !recompute) return std::nullopt;
+  if (static_cast<double>(recompute->saved_bytes) < kWorthSaving * static_cast<double>(e.memory.used)) return std::nullopt;
+  const double step = e.times.loop() / static_cast<double>(std::max<std::int64_t>(e.times.steps, 1));
+  return set(high_text(e) + "; blocks that are computed again in the backward pass would hold " +
+                 human_bytes(static_cast<double>(recompute->saved_bytes)) + " less, for about " +
+                 percent(recompute->seconds / std::max(step, 1e-9)) + " more time",
+             "memory.recompute", "all", std::nullopt);
+}
+
 Found memory_high(const Evidence& e) {
-  if (e.memory.room == 0 || static_cast<double>(e.memory.used) < kHigh * static_cast<double>(e.memory.room)) return std::nullopt;
+  if (!is_high(e.memory) || recompute_needed(e)) return std::nullopt;
   return Finding{.id = {},
-                 .what = std::string(e.on_gpu ? "tensors and what is kept for them take " : "the process holds ") +
-                         human_bytes(static_cast<double>(e.memory.used)) + ", " +
-                         percent(static_cast<double>(e.memory.used) / static_cast<double>(e.memory.room)) + " of the " +
-                         human_bytes(static_cast<double>(e.memory.room)) + " that it may have",
+                 .what = high_text(e),
                  .remedy = "lower data.batch_size, or set memory.recompute=all or memory.micro_batches=2",
                  .key = {},
                  .value = {},

@@ -189,6 +189,14 @@ TEST(Rules, WhatTrialsSay) {
   finding = first(e, "oversubscribed");
   EXPECT_EQ(finding.value, "4");
   expect_gain(finding, 1.0 / 3);
+  e.experiments = {};
+  e.experiments.layout = {.from = "contiguous", .to = "channels_last", .ratio = 1.25};
+  finding = first(e, "layout");
+  EXPECT_EQ(finding.key, "device.layout");
+  EXPECT_EQ(finding.value, "channels_last");
+  expect_gain(finding, 0.2 * 9 / 9.5);
+  e.experiments.layout->ratio = 1.05;
+  EXPECT_THAT(findings_of(e), IsEmpty());
 }
 
 TEST(Rules, SecondPassesWithoutNeed) {
@@ -327,6 +335,16 @@ TEST(Rules, Memory) {
   Evidence e = sound();
   e.memory.used = 15'000'000'000;
   EXPECT_THAT(first(e, "memory_high").what, HasSubstr("94 % of the 16 GB"));
+  e.experiments.recompute = {.saved_bytes = 4'000'000'000, .seconds = 0.019};
+  const Finding finding = first(e, "recompute_needed");
+  EXPECT_EQ(finding.value, "all");
+  EXPECT_THAT(finding.what, HasSubstr("would hold 4 GB less, for about 20 % more time"));
+  EXPECT_EQ(findings_of(e).size(), 1U);
+  e.memory.used = 10'000'000'000;
+  EXPECT_THAT(findings_of(e), IsEmpty());
+  e.memory.used = 15'000'000'000;
+  e.experiments.recompute->saved_bytes = 100'000'000;
+  EXPECT_EQ(first(e, "memory_high").key, "") << "recompute saves next to nothing";
   e = sound();
   e.memory.rising = "tensors hold more";
   EXPECT_EQ(first(e, "memory_growing").what, "tensors hold more");

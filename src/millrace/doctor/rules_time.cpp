@@ -18,6 +18,7 @@ constexpr double kSaves = 0.05, kFewSaves = 0.01;
 constexpr double kValidates = 0.40, kFewValidations = 0.10;
 constexpr double kFixed = 0.6;  // of a step: what half the rows would cost as well
 constexpr double kFasterFormat = 1.25;
+constexpr double kFasterLayout = 1.10;
 constexpr double kRecomputes = 0.03;
 constexpr double kRebuilds = 0.03;
 constexpr double kNeighbours = 0.10;
@@ -98,6 +99,14 @@ Found precision_unused(const Evidence& e) {
   return set("the config says " + format->from + ", and a trial of this run's step was " + significant(format->ratio, 3) +
                  " times as fast in " + format->to,
              "precision.dtype", format->to, gain_of((1 - 1 / format->ratio) * work_share(e)));
+}
+
+Found layout(const Evidence& e) {
+  const auto& layout = e.experiments.layout;
+  if (!layout || layout->ratio < kFasterLayout) return std::nullopt;
+  return set("the config says " + layout->from + ", and a trial of this run's step was " + significant(layout->ratio, 3) +
+                 " times as fast in " + layout->to,
+             "device.layout", layout->to, gain_of((1 - 1 / layout->ratio) * work_share(e)));
 }
 
 Found recompute_unneeded(const Evidence& e) {

@@ -116,7 +116,7 @@ bool Diagnosis::try_when_due() {
   if (tried_ || !parts_.trials || !first_ || marks_.size() < 2) return false;
   const double share = parts_.config->log.doctor_trials;
   const telemetry::Timeline::Summary so_far = parts_.timeline->total();
-  if (so_far.step_ms_p50 * 1e-3 * static_cast<double>(kDoctorTrialSteps) > share * so_far.loop()) return false;
+  if (so_far.step_ms_p50 * 1e-3 * static_cast<double>(doctor_trial_steps(*parts_.config)) > share * so_far.loop()) return false;
   tried_ = true;
   const telemetry::Span span(*parts_.timeline, telemetry::Phase::trials);
   trials_ = parts_.trials();

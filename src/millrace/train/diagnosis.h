@@ -57,6 +57,7 @@ class Diagnosis {
   // when they were made.
   bool try_when_due();
   [[nodiscard]] double seconds() const noexcept { return seconds_; }  // that looking took
+  [[nodiscard]] const DoctorTrials& trials() const noexcept { return trials_; }
   [[nodiscard]] std::vector<doctor::Finding> holding() const { return watch_.holding(); }
   [[nodiscard]] doctor::Evidence of_the_run() const;  // of all of it, from the first log line on; before that: nothing
 

@@ -9,6 +9,7 @@
 #include "millrace/device/device.h"
 #include "millrace/device/operation_census.h"
 #include "millrace/device/tensor_memory.h"
+#include "millrace/memory/planner.h"
 #include "millrace/train/generator_state.h"
 #include "millrace/train/micro_batches.h"
 
@@ -73,6 +74,52 @@ std::optional<doctor::Experiments::Batch> try_half(const Batch& batch, const Way
   return doctor::Experiments::Batch{.rows = batch.rows(), .fixed_share = std::clamp(2 / ratio - 1, 0.0, 1.0)};
 }
 
+// The layout is what arranges a batch on its way through the model: no weight knows of it.
+std::optional<doctor::Experiments::Layouts> try_layout(const Assembly& assembly, const Way& way) {
+  const auto& wish = assembly.config().device.layout;
+  if (wish.is_auto() || !assembly.switches().on("channels_last")) return std::nullopt;
+  Recipe& recipe = assembly.recipe();
+  const Layout now = wish.value();
+  const Layout other = now == Layout::contiguous ? Layout::channels_last : Layout::contiguous;
+  struct Back {
+    Recipe& recipe;
+    Layout layout;
+    ~Back() { recipe.set_layout(layout); }
+  };
+  if (!recipe.set_layout(now)) return std::nullopt;
+  const Back back{recipe, now};
+  const auto in = [&](Layout layout) -> Way {
+    return [&recipe, &way, layout] {
+      recipe.set_layout(layout);
+      return way();
+    };
+  };
+  const auto name = [](Layout layout) { return layout == Layout::contiguous ? "contiguous" : "channels_last"; };
+  (void)in(other)();  // the first step sets things up
+  return doctor::Experiments::Layouts{.from = name(now), .to = name(other), .ratio = ratio_of(in(now), in(other))};
+}
+
+bool recomputes_nothing(const RunConfig& config) {
+  return config.memory.recompute == std::vector<std::string>{"none"} && config.memory.budget.empty();
+}
+
+// One step that computes every block again, which holds less than one of the run's; what it brought back is what it saves.
+std::optional<doctor::Experiments::Recompute> try_recompute(const Assembly& assembly, const Batch& batch) {
+  const RunConfig& config = assembly.config();
+  Stepper& stepper = assembly.stepper();
+  if (!recomputes_nothing(config) || !assembly.switches().on("recompute") || stepper.blocks().empty()) return std::nullopt;
+  const bool with_gradients = config.optim.accumulate > 1 || config.memory.micro_batches > 1;
+  const memory::Planner planner(stepper.profile_memory(batch, memory::Recompute({"all"}), with_gradients), std::nullopt);
+  std::vector<std::string> all;
+  double ms = 0;
+  for (const memory::BlockCost& cost : planner.costs()) {
+    all.push_back(cost.name);
+    ms += cost.ms;
+  }
+  const std::uint64_t plain = planner.plain_bytes(), least = planner.predict(all);
+  return doctor::Experiments::Recompute{.saved_bytes = plain - std::min(plain, least), .seconds = ms * 1e-3};
+}
+
 void try_all(Assembly& assembly, DoctorTrials& trials) {
   Stepper& stepper = assembly.stepper();
   const auto format = stepper.autocast();
@@ -93,6 +140,8 @@ void try_all(Assembly& assembly, DoctorTrials& trials) {
   const Way now = way(*batch, format);
   trials.experiments.format = try_format(assembly, now, way(*batch, at::kBFloat16));
   trials.experiments.threads = try_threads(assembly, now);
+  trials.experiments.layout = try_layout(assembly, now);
+  trials.experiments.recompute = try_recompute(assembly, *batch);
   // Threads that wait for each other cost as much for half the rows.
   if (micro_batches_of(*batch, 2) < 2 || trials.experiments.threads) return;
   const Batch half = micro_batch(*batch, 0, 2);
@@ -100,6 +149,22 @@ void try_all(Assembly& assembly, DoctorTrials& trials) {
 }
 
 }  // namespace
+
+std::int64_t doctor_trial_steps(const RunConfig& config) {
+  constexpr std::int64_t kAlways = 14, kLayout = 5, kRecompute = 2;
+  return kAlways + (config.device.layout.is_auto() ? 0 : kLayout) + (recomputes_nothing(config) ? kRecompute : 0);
+}
+
+Json DoctorTrials::to_json() const {
+  Json json = Json::object();
+  if (const auto& format = experiments.format) json["format"] = {{"to", format->to}, {"ratio", format->ratio}};
+  if (const auto& threads = experiments.threads) json["threads"] = {{"to", threads->cores}, {"ratio", threads->ratio}};
+  if (const auto& batch = experiments.batch) json["batch"] = {{"rows", batch->rows}, {"fixed_share", batch->fixed_share}};
+  if (const auto& layout = experiments.layout) json["layout"] = {{"to", layout->to}, {"ratio", layout->ratio}};
+  if (const auto& recompute = experiments.recompute)
+    json["recompute"] = {{"saved_bytes", recompute->saved_bytes}, {"seconds", recompute->seconds}};
+  return json;
+}
 
 DoctorTrials try_remedies(Assembly& assembly) {
   const Doing task(Doing::Level::task, "the doctor's trials");

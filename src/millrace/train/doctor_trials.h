@@ -12,10 +12,11 @@ namespace millrace {
 struct DoctorTrials {
   doctor::Experiments experiments;
   std::optional<doctor::Census> census;  // nullopt: there was no batch
+  [[nodiscard]] Json to_json() const;    // what was tried, for summary.json
 };
 
-// Steps that try_remedies() makes at most, each about as long as one of the run's.
-inline constexpr std::int64_t kDoctorTrialSteps = 14;
+// Steps that try_remedies() makes at most in a run of this config, each about as long as one of the run's.
+[[nodiscard]] std::int64_t doctor_trial_steps(const RunConfig& config);
 
 // Between two steps, in the loop's thread; changes no bit of the run. What goes wrong leaves a trial out.
 [[nodiscard]] DoctorTrials try_remedies(Assembly& assembly);

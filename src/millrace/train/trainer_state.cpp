@@ -201,7 +201,8 @@ Json Trainer::results() const {
     all["findings"] = doctor::to_json(doctor::findings_of(seen));
     if (!seen.targets.empty() && doctor::can_judge(seen)) all["targets"] = to_json(seen.targets);
     all["doctor"] = {{"looking_s", diagnosis_->seconds()},
-                     {"sampler_share", parts_.sampler == nullptr ? 0.0 : parts_.sampler->cost()}};
+                     {"sampler_share", parts_.sampler == nullptr ? 0.0 : parts_.sampler->cost()},
+                     {"trials", diagnosis_->trials().to_json()}};
   }
   if (!agreement().alone()) {
     const GradientTraffic sent = parts_.stepper->traffic();

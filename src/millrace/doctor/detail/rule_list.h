@@ -23,6 +23,7 @@ Found snapshot_often(const Evidence& evidence);
 Found validate_often(const Evidence& evidence);
 Found small_batch(const Evidence& evidence);
 Found precision_unused(const Evidence& evidence);
+Found layout(const Evidence& evidence);
 Found recompute_unneeded(const Evidence& evidence);
 Found rebuilt_tensors(const Evidence& evidence);
 Found copy_bound(const Evidence& evidence);
@@ -42,6 +43,7 @@ Found loss_flat(const Evidence& evidence);
 Found gradient_norm(const Evidence& evidence);
 Found loss_pinned(const Evidence& evidence);
 Found overfitting(const Evidence& evidence);
+Found recompute_needed(const Evidence& evidence);
 Found memory_high(const Evidence& evidence);
 Found memory_growing(const Evidence& evidence);
 
