@@ -5,61 +5,14 @@
 #include <filesystem>
 #include <fstream>
 
+#include "millrace/doctor/detail/sound_run.h"
 #include "millrace/doctor/watch.h"
 
 namespace millrace::doctor {
 namespace {
 
-using telemetry::Phase;
 using testing::HasSubstr;
 using testing::IsEmpty;
-
-// A hundred steps of 100 ms: 40 forward, 50 backward, 5 optimiser; the rest of a step is what a test plants.
-Evidence sound() {
-  Evidence e;
-  e.step = 100;
-  e.cores = 4;
-  e.times.steps = 100;
-  e.times.seconds[static_cast<std::size_t>(Phase::startup)] = 5;
-  e.times.seconds[static_cast<std::size_t>(Phase::forward)] = 4;
-  e.times.seconds[static_cast<std::size_t>(Phase::backward)] = 5;
-  e.times.seconds[static_cast<std::size_t>(Phase::optimizer)] = 0.5;
-  e.times.wall = 14.5;
-  e.log = {.count = 2, .every_steps = 50};
-  e.snapshot = {.count = 1, .every_steps = 100};
-  e.validation = {.count = 1, .every_steps = 100};
-  e.input = {.readers = 2, .read_seconds = 2, .read_cpu_seconds = 1};
-  e.memory = {.used = 1'000'000'000, .room = 16'000'000'000, .step_peak = 100'000'000};
-  e.step_ms = std::vector<double>(12, 95);
-  for (int i = 0; i < 8; ++i) {
-    e.numbers.lines.push_back({.step = 10 * i, .loss = 3.0 - 0.1 * i, .gradient_norm = 0.5});
-    e.numbers.validation.push_back(3.1 - 0.1 * i);
-  }
-  return e;
-}
-
-Evidence with(Phase phase, double seconds) {
-  Evidence e = sound();
-  e.times.seconds[static_cast<std::size_t>(phase)] += seconds;
-  e.times.wall += seconds;
-  return e;
-}
-
-// The one finding, or the first of several.
-Finding first(const Evidence& e, const std::string& id) {
-  const std::vector<Finding> findings = findings_of(e);
-  EXPECT_FALSE(findings.empty()) << id;
-  if (findings.empty()) return {};
-  EXPECT_EQ(findings.front().id, id);
-  return findings.front();
-}
-
-void expect_gain(const Finding& finding, double gain) {
-  ASSERT_TRUE(finding.gain) << finding.id;
-  EXPECT_NEAR(finding.gain->likely, gain, 0.01) << to_text(finding);
-  EXPECT_LE(finding.gain->low, finding.gain->likely);
-  EXPECT_GE(finding.gain->high, finding.gain->likely);
-}
 
 TEST(Rules, ASoundRunHasNoFinding) { EXPECT_THAT(findings_of(sound()), IsEmpty()); }
 
@@ -348,54 +301,6 @@ TEST(Rules, Memory) {
   e = sound();
   e.memory.rising = "tensors hold more";
   EXPECT_EQ(first(e, "memory_growing").what, "tensors hold more");
-}
-
-TEST(Rules, ALossThatStaysAtWhatABlindAnswerGets) {
-  Evidence e = sound();
-  e.numbers.blind = Blind{.loss = 2.7726, .what = "the entropy of the text's tokens"};
-  EXPECT_THAT(findings_of(e), IsEmpty());
-  e.numbers.lines.clear();
-  for (int i = 0; i < 8; ++i)
-    e.numbers.lines.push_back({.step = 50 * i, .loss = i < 2 ? 3.1 : 2.77 + 0.002 * i, .gradient_norm = 1});
-  EXPECT_THAT(first(e, "loss_pinned").what, HasSubstr("for 250 steps the loss has been about 2.773, the entropy of"));
-  e.numbers.lines.back().loss = 2.7;
-  EXPECT_THAT(findings_of(e), IsEmpty()) << "it begins to learn";
-  e.numbers.lines.back().loss = 2.77;
-  for (LossLine& line : e.numbers.lines) line.step /= 10;
-  EXPECT_THAT(findings_of(e), IsEmpty()) << "so many steps any model needs";
-  e.numbers.blind.reset();
-  for (LossLine& line : e.numbers.lines) line.step *= 20;
-  EXPECT_THAT(findings_of(e), IsEmpty());
-}
-
-TEST(Rules, AValidationOfAFewSamples) {
-  Evidence e = sound();
-  e.numbers.judged = Judged{.unit = "volumes", .by = 8, .there_are = 1000, .batches = 2, .most_batches = 2};
-  const Finding finding = first(e, "few_judges");
-  EXPECT_EQ(finding.key, "train.validate_batches");
-  EXPECT_EQ(finding.value, "32");
-  EXPECT_THAT(finding.what, HasSubstr("at 8 of 1,000 volumes: the mean of so few is uncertain by 35 %"));
-  e.numbers.judged->there_are = 100;
-  EXPECT_EQ(first(e, "few_judges").value, "0") << "all of them";
-  e.numbers.judged->there_are = 12;
-  EXPECT_THAT(findings_of(e), IsEmpty()) << "there are hardly more";
-  e.numbers.judged = Judged{.unit = "volumes", .by = 8, .there_are = 8, .batches = 2, .most_batches = 0};
-  EXPECT_THAT(findings_of(e), IsEmpty()) << "there are no more";
-  e.numbers.judged = Judged{.unit = "tokens", .by = 1000, .there_are = 1e6, .batches = 1, .most_batches = 1};
-  EXPECT_THAT(findings_of(e), IsEmpty());
-}
-
-TEST(Rules, WhatTheConfigAsksForAndTheRunMisses) {
-  Evidence e = sound();
-  e.targets = {
-      {.key = "targets.train_it_per_s", .what = "training", .unit = "it/s", .asked = 2, .measured = 2.5},
-      {.key = "targets.data_wait", .what = "waiting for data", .unit = "", .asked = 0.1, .measured = 0.1, .at_most = true}};
-  EXPECT_THAT(findings_of(e), IsEmpty());
-  e.targets[0].measured = 1.234;
-  EXPECT_THAT(first(e, "target_missed").what,
-              testing::EndsWith("asks for: training 1.23 it/s of 2 it/s (targets.train_it_per_s)"));
-  e.targets[1].measured = 0.3;
-  EXPECT_THAT(first(e, "target_missed").what, HasSubstr(", waiting for data 30 % of at most 10 % (targets.data_wait)"));
 }
 
 TEST(Rules, WhatThreatensTheRunIsBeforeWhatSlowsIt) {
