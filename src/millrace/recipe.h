@@ -52,6 +52,7 @@
 #include "millrace/data/window_source.h"
 #include "millrace/metrics/board.h"
 #include "millrace/nn/batch_norm.h"
+#include "millrace/nn/clamp.h"
 #include "millrace/nn/cross_entropy.h"
 #include "millrace/nn/functional.h"
 #include "millrace/nn/losses.h"

@@ -98,6 +98,13 @@ struct Blind {
   std::string what;
 };
 
+// A clamp in the model or its loss, over the stretch: see nn/clamp.h.
+struct Clamp {
+  std::string name;
+  double low = 0, high = 0;
+  double values = 0, at_border = 0;
+};
+
 struct LossLine {
   std::int64_t step = 0;
   double loss = 0, gradient_norm = 0;
@@ -112,6 +119,7 @@ struct Numbers {
   std::optional<Blind> blind;      // of the first objective
   std::vector<double> validation;  // losses, oldest first
   std::optional<Judged> judged;
+  std::vector<Clamp> clamps;
   bool stops_early = false;  // train.early_stop_patience
 };
 

@@ -13,6 +13,7 @@ constexpr double kSpikes = 0.05;          // of the steps
 constexpr std::size_t kSame = 6;          // log lines in a row
 constexpr std::int64_t kPinnedSteps = 200;
 constexpr double kPinned = 0.007;  // of the loss: 0.02 nats at the entropy of a text's characters
+constexpr double kSaturated = 0.5;
 constexpr double kVanishes = 1e-12, kExplodes = 300;
 constexpr std::size_t kRises = 5;      // validations in a row
 constexpr double kHigh = 0.9;          // of the memory there is
@@ -111,6 +112,19 @@ Found gradient_norm(const Evidence& e) {
   return Finding{.id = {},
                  .what = what,
                  .remedy = "nothing is learnt: look for a saturated activation, a clamp, or a loss that is divided by too much",
+                 .key = {},
+                 .value = {},
+                 .gain = std::nullopt};
+}
+
+Found saturated_clamp(const Evidence& e) {
+  const auto share = [](const Clamp& clamp) { return clamp.values > 0 ? clamp.at_border / clamp.values : 0.0; };
+  const auto worst = std::ranges::max_element(e.numbers.clamps, {}, share);
+  if (worst == e.numbers.clamps.end() || share(*worst) < kSaturated) return std::nullopt;
+  return Finding{.id = {},
+                 .what = percent(share(*worst)) + " of the values of " + worst->name + " are at a border of its clamp, " +
+                         significant(worst->low, 4) + " or " + significant(worst->high, 4) + ": no gradient goes through there",
+                 .remedy = "widen the clamp or leave it out, and see what drives the values there: a weight of the loss, a scale",
                  .key = {},
                  .value = {},
                  .gain = std::nullopt};

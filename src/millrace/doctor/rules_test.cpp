@@ -278,6 +278,12 @@ TEST(Rules, NumbersThatMeanTrouble) {
   for (LossLine& line : e.numbers.lines) line.gradient_norm = 1e-20;
   EXPECT_THAT(first(e, "gradient_norm").remedy, HasSubstr("nothing is learnt"));
   e = sound();
+  e.numbers.clamps = {{.name = "variance", .low = -30, .high = 20, .values = 1000, .at_border = 100},
+                      {.name = "kl", .low = 0, .high = 1000, .values = 80, .at_border = 20}};
+  EXPECT_THAT(findings_of(e), IsEmpty());
+  e.numbers.clamps[1].at_border = 76;
+  EXPECT_THAT(first(e, "saturated_clamp").what, HasSubstr("95 % of the values of kl are at a border of its clamp, 0 or 1000"));
+  e = sound();
   e.numbers.validation = {2.0, 1.5, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7};
   EXPECT_EQ(first(e, "overfitting").key, "train.early_stop_patience");
   e.numbers.stops_early = true;

@@ -33,8 +33,11 @@ telemetry::Timeline::Summary difference(const telemetry::Timeline::Summary& to, 
 }  // namespace
 
 Diagnosis::Diagnosis(DiagnosisParts parts) : parts_(std::move(parts)) {
+  nn::count_clamps(true);
   if (parts_.blind) numbers_.blind = doctor::Blind{.loss = parts_.blind->loss, .what = parts_.blind->what};
 }
+
+Diagnosis::~Diagnosis() { nn::count_clamps(false); }
 
 Diagnosis::Mark Diagnosis::mark() const {
   Mark mark{.at = steady_seconds(),
@@ -52,7 +55,8 @@ Diagnosis::Mark Diagnosis::mark() const {
             .others = others_,
             .others_of = others_of_,
             .read = parts_.loader->counters(),
-            .slow = {}};
+            .slow = {},
+            .clamps = nn::clamp_counts()};
   for (const data::SlowFile& file : parts_.loader->slow_files()) mark.slow[file.name] = file.excess_seconds;
   return mark;
 }
@@ -197,6 +201,15 @@ doctor::Evidence Diagnosis::evidence(const Mark& from, const Mark& to) const {
   e.numbers.skipped = static_cast<std::int64_t>(to.skipped - from.skipped);
   e.numbers.spikes = static_cast<std::int64_t>(to.spikes - from.spikes);
   e.numbers.scaled = parts_.stepper->autocast() == at::kHalf;
+  for (const nn::ClampCount& now : to.clamps) {
+    doctor::Clamp clamp{.name = now.name, .low = now.low, .high = now.high, .values = now.values, .at_border = now.at_border};
+    for (const nn::ClampCount& before : from.clamps) {
+      if (before.name != now.name) continue;
+      clamp.values -= before.values;
+      clamp.at_border -= before.at_border;
+    }
+    e.numbers.clamps.push_back(std::move(clamp));
+  }
   e.numbers.clips = config.optim.clip_norm > 0;
   e.numbers.stops_early = config.train.early_stop_patience > 0;
   e.experiments = trials_.experiments;

@@ -14,6 +14,7 @@
 #include "millrace/doctor/finding.h"
 #include "millrace/doctor/sampler.h"
 #include "millrace/doctor/watch.h"
+#include "millrace/nn/clamp.h"
 #include "millrace/telemetry/spans.h"
 #include "millrace/train/config.h"
 #include "millrace/train/doctor_trials.h"
@@ -47,6 +48,9 @@ struct MemorySeen {
 class Diagnosis {
  public:
   explicit Diagnosis(DiagnosisParts parts);
+  ~Diagnosis();
+  Diagnosis(const Diagnosis&) = delete;
+  Diagnosis& operator=(const Diagnosis&) = delete;
 
   // After a log line. Looks at most once a second; nullopt: it did not.
   [[nodiscard]] std::optional<doctor::Watch::Change> look(const StepRecord& record, MemorySeen memory);
@@ -71,6 +75,7 @@ class Diagnosis {
     double skipped = 0, spikes = 0, others = 0, others_of = 0;  // seconds that others had, of seconds that were looked at
     data::LoaderCounters read;
     std::map<std::string, double> slow;
+    std::vector<nn::ClampCount> clamps;
   };
   [[nodiscard]] Mark mark() const;
   [[nodiscard]] doctor::Evidence evidence(const Mark& from, const Mark& to) const;

@@ -42,6 +42,7 @@ Found spikes(const Evidence& evidence);
 Found loss_flat(const Evidence& evidence);
 Found gradient_norm(const Evidence& evidence);
 Found loss_pinned(const Evidence& evidence);
+Found saturated_clamp(const Evidence& evidence);
 Found overfitting(const Evidence& evidence);
 Found recompute_needed(const Evidence& evidence);
 Found memory_high(const Evidence& evidence);

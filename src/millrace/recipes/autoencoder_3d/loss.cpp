@@ -8,6 +8,7 @@
 #include <array>
 
 #include "millrace/device/autocast.h"
+#include "millrace/nn/clamp.h"
 #include "millrace/nn/losses.h"
 
 namespace millrace::recipes::autoencoder_3d {
@@ -31,7 +32,7 @@ LossTerm divergence(const at::Tensor& mean, const at::Tensor& deviation, double 
   const at::Tensor variance = deviation.to(at::kFloat).clamp_min(kLeastDeviation).square();
   const at::Tensor each = mean.to(at::kFloat).square() + variance - (variance + kLeastDeviation).log() - 1;
   at::Tensor rows = each.flatten(1).sum(1) * 0.5;
-  if (clamp > 0) rows = rows.clamp(0, clamp);
+  if (clamp > 0) rows = nn::clamp(rows, 0, clamp, "the divergence (recipe.kl_clamp)");
   const auto count = static_cast<double>(rows.size(0));
   return {.sum = rows.sum(),
           .count = at::full({}, count, rows.options()),

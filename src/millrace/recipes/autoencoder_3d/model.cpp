@@ -8,6 +8,7 @@
 #include <string>
 
 #include "millrace/base/format.h"
+#include "millrace/nn/clamp.h"
 #include "millrace/recipes/autoencoder_3d/perceptual.h"
 
 namespace millrace::recipes::autoencoder_3d {
@@ -130,7 +131,7 @@ AutoencoderKL::Latent AutoencoderKL::encode(const at::Tensor& x) {
   const at::Tensor h = encoder_->forward(arranged(x));
   const at::Tensor mean = quant_conv_mu_->forward(h).to(at::kFloat);
   const at::Tensor log_variance = quant_conv_log_sigma_->forward(h).to(at::kFloat);
-  return {mean, (log_variance.clamp(kLowestLogVariance, kHighestLogVariance) / 2).exp()};
+  return {mean, (nn::clamp(log_variance, kLowestLogVariance, kHighestLogVariance, "the latent's log variance") / 2).exp()};
 }
 
 at::Tensor AutoencoderKL::decode(const at::Tensor& z) { return decoder_->forward(post_quant_conv_->forward(arranged(z))); }
