@@ -13,6 +13,7 @@
 #include "millrace/config/schema_of.h"
 #include "millrace/data/memory_source.h"
 #include "millrace/memory/block.h"
+#include "millrace/nn/clamp.h"
 
 namespace millrace::toys {
 namespace {
@@ -27,6 +28,7 @@ struct PatientConfig {
   double slow_file_ms = 0;
   double growing_ms = 0;
   double contiguous_ms = 0;
+  double clamp = 0;
   std::int64_t small_operations = 0;
   std::int64_t mask = 0;
   std::int64_t leak = 0;
@@ -43,6 +45,7 @@ struct PatientConfig {
                       field<&C::slow_file_ms>("Waiting for a sample of one file of ten."),
                       field<&C::growing_ms>("What each step takes more than the one before."),
                       field<&C::contiguous_ms>("What a step computes longer where the layout is not channels_last."),
+                      field<&C::clamp>("Limits of what the layers make; 0 = none."),
                       field<&C::small_operations>("Operations that take next to nothing."),
                       field<&C::mask>("A mask of so many rows and columns is made in every step."),
                       field<&C::leak>("Floats that each step leaves behind."),
@@ -131,6 +134,7 @@ class Patient final : public Recipe {
       h = memory::block("layer" + std::to_string(i), *net_->all[i], [this, i, in = h] { return at::tanh(net_->all[i](in)); });
     }
     for (std::int64_t i = 0; i < config_.small_operations; ++i) h = h + 1e-9;
+    if (config_.clamp > 0) h = nn::clamp(h, -config_.clamp, config_.clamp, "h");
     if (config_.mask > 0) h = h * at::ones({config_.mask, config_.mask}).tril().cumsum(0).mean();
     if (layout_ == Layout::contiguous) compute_ms(config_.contiguous_ms);
     if (config_.leak > 0 && context.training) kept_.push_back(at::ones({config_.leak}));

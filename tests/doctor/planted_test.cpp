@@ -131,6 +131,7 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{"slowing_down", with({{"patient.growing_ms", 0.2}}), {{"patient.growing_ms", 0}}, 100},
         Fault{"not_finite", with({{"patient.nan_every", 10}}), {{"patient.nan_every", 0}}, 110},
         Fault{"memory_growing", with({{"patient.leak", 1'000'000}, {"patient.rows", 16}}), {{"patient.leak", 0}}, 110},
+        Fault{"saturated_clamp", with({{"patient.clamp", 1e-6}}), {{"patient.clamp", 0}}},
         Fault{"recompute_unneeded", heavy({{"memory.recompute", {"all"}}, {"patient.layers", 4}}), Json::object(), 400, 0, false},
         Fault{"layout", heavy({{"device.layout", "contiguous"}, {"patient.contiguous_ms", 30}}), Json::object(), 100, 0, false},
         Fault{"rebuilt_tensors", {{"patient.mask", 1200}, {"log.doctor_trials", 1.0}}, {{"patient.mask", 0}}, 400, 0, false},
