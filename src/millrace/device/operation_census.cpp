@@ -7,6 +7,7 @@
 #include <array>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -43,6 +44,19 @@ std::string size_text(const at::Tensor& tensor) {
   return text + "]";
 }
 
+thread_local int expected_copies = 0;
+
+// The place that a copy comes from; nullopt: it is none, or stays on its device.
+std::optional<at::Device> copied_from(std::string_view name, const std::vector<at::Tensor>& inputs,
+                                      const std::vector<at::Tensor>& outputs) {
+  if (expected_copies > 0 || outputs.empty()) return std::nullopt;
+  const bool into = name == "aten::copy_";
+  if (!into && name != "aten::to" && name != "aten::_to_copy") return std::nullopt;
+  const std::size_t source = into ? 1 : 0;
+  if (inputs.size() <= source || inputs[source].device() == outputs.front().device()) return std::nullopt;
+  return inputs[source].device();
+}
+
 // Follows constants through a step. A storage that is written with anything else is none any more.
 class Constants {
  public:
@@ -53,6 +67,7 @@ class Constants {
     if (name == "aten::item" || name == "aten::_local_scalar_dense" || name == "aten::is_nonzero") ++census_.host_reads;
     std::vector<at::Tensor> outputs;
     for (const c10::IValue& value : function.outputs()) add_tensors(value, outputs);
+    note_copy(name, inputs, outputs, nanoseconds);
     const auto is_known = [this](const at::Tensor& tensor) { return known_.contains(key_of(tensor)); };
     const bool constant = is_maker(name) || (!inputs.empty() && !may_draw(name) && std::ranges::all_of(inputs, is_known));
     for (const at::Tensor& tensor : outputs) {
@@ -85,9 +100,21 @@ class Constants {
     std::int64_t nanoseconds = 0, longest = 0;
     std::string by;
   };
+  void note_copy(std::string_view name, const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& outputs,
+                 std::int64_t nanoseconds) {
+    const auto from = copied_from(name, inputs, outputs);
+    if (!from) return;
+    ++census_.copies;
+    census_.copied_seconds += static_cast<double>(nanoseconds) * 1e-9;
+    const at::Tensor& made = outputs.front();
+    if (made.numel() <= most_copied_) return;
+    most_copied_ = made.numel();
+    census_.copied_by = std::string(name) + size_text(made) + " from " + from->str() + " to " + made.device().str();
+  }
   static const void* key_of(const at::Tensor& tensor) { return tensor.storage().unsafeGetStorageImpl(); }
 
   OperationCensus census_;
+  std::int64_t most_copied_ = -1;  // values
   std::map<const void*, Made> known_;
 };
 
@@ -114,6 +141,9 @@ void operation_ends(const at::RecordFunction& function, at::ObserverContext* con
 }
 
 }  // namespace
+
+ExpectedCopies::ExpectedCopies() noexcept { ++expected_copies; }
+ExpectedCopies::~ExpectedCopies() { --expected_copies; }
 
 OperationCensus census_of(const std::function<void()>& step) {
   struct Listening {

@@ -16,6 +16,19 @@ struct OperationCensus {
   // Operations whose tensors come from no parameter, no batch and no random number: from ones(), arange(), tril() of those …
   double rebuilt_seconds = 0;
   std::string rebuilt_by;  // the longest of them with the size that it makes: "aten::tril [256, 256]"
+  // Copies of tensors from one device to another, but for those that ExpectedCopies covers.
+  std::int64_t copies = 0;
+  double copied_seconds = 0;
+  std::string copied_by;  // the largest of them: "aten::to [256, 256] from cpu to cuda:0"
+};
+
+// Meanwhile this thread's copies are none that a census counts: a batch is on its way.
+class ExpectedCopies {
+ public:
+  ExpectedCopies() noexcept;
+  ~ExpectedCopies();
+  ExpectedCopies(const ExpectedCopies&) = delete;
+  ExpectedCopies& operator=(const ExpectedCopies&) = delete;
 };
 
 // Runs `step` in the calling thread and counts what it calls there. Costs the step some microseconds an operation.

@@ -49,5 +49,21 @@ TEST(OperationCensus, RandomNumbersAndSumsInZerosAreNoConstants) {
   EXPECT_EQ(census.rebuilt_seconds, 0);
 }
 
+// The device that holds no numbers stands for another one.
+TEST(OperationCensus, CopiesBetweenDevicesAreCountedUnlessABatchIsOnItsWay) {
+  const at::Tensor x = at::rand({30, 30}), y = at::rand({3, 3});
+  const OperationCensus census = census_of([&] {
+    {
+      const ExpectedCopies batch;
+      EXPECT_TRUE(x.to(at::kMeta).is_meta());
+    }
+    at::Tensor there = x.to(at::kMeta);
+    there.narrow(0, 0, 3).narrow(1, 0, 3).copy_(y);
+    EXPECT_TRUE(x.to(at::kDouble).defined());
+  });
+  EXPECT_EQ(census.copies, 2);
+  EXPECT_EQ(census.copied_by, "aten::to [30, 30] from cpu to meta");
+}
+
 }  // namespace
 }  // namespace millrace::device

@@ -73,6 +73,23 @@ struct Census {
   double seconds = 0;           // of all operations
   double rebuilt_seconds = 0;   // of those that made the same tensors as in every step: of no parameter and no batch
   std::string rebuilt_by;       // the longest of them: "aten::tril [256, 256]"
+  std::int64_t copies = 0;      // of tensors between devices, beside the batch's own
+  double copied_seconds = 0;
+  std::string copied_by;  // the largest: "aten::to [256, 256] from cpu to cuda:0"
+};
+
+// Of batches as the model sees them, without the number of their rows.
+struct Shapes {
+  std::int64_t batches = 0;  // over the stretch, micro-batches each for itself
+  std::int64_t fresh = 0;    // of them, those of a shape that none before had
+  std::int64_t all = 0;      // shapes of the run so far
+  std::string latest;        // "x [*, 37, 64]"
+};
+
+// Seconds of one rank over the stretch.
+struct RankTimes {
+  double reduction = 0;  // in which it waited for the others, and sent
+  double data_wait = 0;
 };
 
 struct Memory {
@@ -81,6 +98,7 @@ struct Memory {
   double recompute_seconds = 0;      // of blocks that ran again, over the stretch
   bool recompute_by_user = false;    // memory.recompute names blocks
   std::uint64_t step_peak = 0;       // of tensors in a step
+  std::uint64_t most_held = 0;       // of tensors, at any time
 };
 
 // Of the latest validation.
@@ -160,6 +178,8 @@ struct Evidence {
   Experiments experiments;
   std::optional<Census> census;
   std::vector<Target> targets;
+  Shapes shapes;
+  std::vector<RankTimes> ranks;  // by rank; empty: there is one
   // Medians of the run's stretches between log lines, oldest first, without the part in which other programs had the cores.
   std::vector<double> step_ms;
   Earlier earlier;

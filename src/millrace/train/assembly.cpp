@@ -327,7 +327,12 @@ std::optional<Batch> Assembly::trial_batch(Split split) {
   way.split = split;
   std::optional<Batch> first;
   while (auto host = trial_loader.next()) {
-    for_each_micro_batch(way, std::move(*host), [&](Batch batch, MicroPlace) {
+    Batch here;
+    {
+      const device::ExpectedCopies on_its_way;
+      here = to_batch(std::move(*host), split, way.device);
+    }
+    for_each_micro_batch(way, std::move(here), [&](Batch batch, MicroPlace) {
       if (!first) first = std::move(batch);
     });
     if (first) break;

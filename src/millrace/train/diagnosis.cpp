@@ -56,7 +56,10 @@ Diagnosis::Mark Diagnosis::mark() const {
             .others_of = others_of_,
             .read = parts_.loader->counters(),
             .slow = {},
-            .clamps = nn::clamp_counts()};
+            .clamps = nn::clamp_counts(),
+            .batches = shapes_.batches(),
+            .shapes = shapes_.shapes(),
+            .ranks = ranks_};
   for (const data::SlowFile& file : parts_.loader->slow_files()) mark.slow[file.name] = file.excess_seconds;
   return mark;
 }
@@ -106,6 +109,18 @@ void Diagnosis::saw_validation(double loss, double seconds, const doctor::Judged
   numbers_.judged = judged;
   validation_seconds_ += seconds;
   if (std::isfinite(loss)) numbers_.validation.push_back(loss);
+}
+
+void Diagnosis::saw_batch(const Batch& batch) { shapes_.see(batch); }
+
+void Diagnosis::saw_peak(std::uint64_t bytes) noexcept { most_held_ = std::max(most_held_, bytes); }
+
+void Diagnosis::saw_ranks(const std::vector<doctor::RankTimes>& times) {
+  ranks_.resize(times.size());
+  for (std::size_t i = 0; i < times.size(); ++i) {
+    ranks_[i].reduction += times[i].reduction;
+    ranks_[i].data_wait += times[i].data_wait;
+  }
 }
 
 void Diagnosis::saw_machine(const doctor::MachineReading& reading) {
@@ -196,7 +211,15 @@ doctor::Evidence Diagnosis::evidence(const Mark& from, const Mark& to) const {
               .rising = memory_.rising,
               .recompute_seconds = static_cast<double>(to.recompute_ns - from.recompute_ns) * 1e-9,
               .recompute_by_user = by_user,
-              .step_peak = memory_.step_peak};
+              .step_peak = memory_.step_peak,
+              .most_held = most_held_};
+  e.shapes = {
+      .batches = to.batches - from.batches, .fresh = to.shapes - from.shapes, .all = to.shapes, .latest = shapes_.latest()};
+  e.ranks = to.ranks;
+  for (std::size_t i = 0; i < std::min(from.ranks.size(), e.ranks.size()); ++i) {
+    e.ranks[i].reduction -= from.ranks[i].reduction;
+    e.ranks[i].data_wait -= from.ranks[i].data_wait;
+  }
   e.numbers = numbers_;
   e.numbers.skipped = static_cast<std::int64_t>(to.skipped - from.skipped);
   e.numbers.spikes = static_cast<std::int64_t>(to.spikes - from.spikes);

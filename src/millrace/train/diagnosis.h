@@ -19,6 +19,7 @@
 #include "millrace/train/config.h"
 #include "millrace/train/doctor_trials.h"
 #include "millrace/train/reporter.h"
+#include "millrace/train/shapes_seen.h"
 #include "millrace/train/targets.h"
 
 namespace millrace {
@@ -55,6 +56,9 @@ class Diagnosis {
   // After a log line. Looks at most once a second; nullopt: it did not.
   [[nodiscard]] std::optional<doctor::Watch::Change> look(const StepRecord& record, MemorySeen memory);
   void saw_validation(double loss, double seconds, const doctor::Judged& judged);
+  void saw_batch(const Batch& batch);                           // a micro-batch, prepared
+  void saw_peak(std::uint64_t bytes) noexcept;                  // of tensors on a GPU
+  void saw_ranks(const std::vector<doctor::RankTimes>& times);  // since the last call
   void saw_machine(const doctor::MachineReading& reading);
   void saw_snapshot() noexcept { ++saves_; }
   // The doctor's trials, where they are due: once a run, when they take no more than log.doctor_trials of the time so far. True
@@ -76,6 +80,8 @@ class Diagnosis {
     data::LoaderCounters read;
     std::map<std::string, double> slow;
     std::vector<nn::ClampCount> clamps;
+    std::int64_t batches = 0, shapes = 0;
+    std::vector<doctor::RankTimes> ranks;
   };
   [[nodiscard]] Mark mark() const;
   [[nodiscard]] doctor::Evidence evidence(const Mark& from, const Mark& to) const;
@@ -92,7 +98,10 @@ class Diagnosis {
   double looked_ = 0, seconds_ = 0;
   bool tried_ = false;
   MemorySeen memory_;
+  std::uint64_t most_held_ = 0;
   doctor::Numbers numbers_;
+  ShapesSeen shapes_;
+  std::vector<doctor::RankTimes> ranks_;  // so far
   std::vector<double> step_ms_;
   std::optional<doctor::Gpu> gpu_;
   DoctorTrials trials_;

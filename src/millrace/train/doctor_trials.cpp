@@ -133,7 +133,10 @@ void try_all(Assembly& assembly, DoctorTrials& trials) {
                                  .host_reads = census.host_reads,
                                  .seconds = census.seconds,
                                  .rebuilt_seconds = census.rebuilt_seconds,
-                                 .rebuilt_by = census.rebuilt_by};
+                                 .rebuilt_by = census.rebuilt_by,
+                                 .copies = census.copies,
+                                 .copied_seconds = census.copied_seconds,
+                                 .copied_by = census.copied_by};
   const auto way = [&stepper](const Batch& of, std::optional<at::ScalarType> in) {
     return [&stepper, &of, in] { return stepper.try_precision(of, in, TrialRole::reference); };
   };

@@ -120,46 +120,6 @@ MemoryShown Trainer::memory_now() const {
   return {.on_gpu = !device.is_cpu(), .counters = device::backend_of(device).memory(device.has_index() ? device.index() : 0)};
 }
 
-MemoryReading Trainer::watch_memory() {
-  const at::Device device = parts_.stepper->device();
-  MemoryReading now{.step = step_, .first_epoch = epoch_ == 0, .tensors = device::tensor_memory(device).live_bytes};
-  if (device.is_cpu()) {
-    now.used = device::private_resident_bytes();
-    now.room = now.used + device::available_memory_bytes();
-  } else {
-    const device::MemoryCounters counters = memory_now().counters;
-    now.used = counters.reserved_bytes;
-    now.room = counters.total_bytes;
-    now.on_gpu = true;
-  }
-  for (const std::string& warning : memory_watch_.look(now)) {
-    reporter_.warning(warning);
-    reporter_.record("warning", {{"step", step_}, {"text", warning}});
-  }
-  return now;
-}
-
-void Trainer::diagnose(const StepRecord& record, const MemoryReading& memory) {
-  constexpr double kBetweenMachineLines = 10;  // seconds
-  if (!diagnosis_) return;
-  const auto change = diagnosis_->look(
-      record,
-      {.used = memory.used, .room = memory.room, .step_peak = recovery_.step_peak_bytes(), .rising = memory_watch_.rising()});
-  if (change) reporter_.findings(step_, change->told, diagnosis_->holding(), change->changed);
-  const std::int64_t begin = steady_nanoseconds();
-  if (diagnosis_->try_when_due()) meter_.leave_out(steady_nanoseconds() - begin);
-  if (parts_.sampler == nullptr || steady_seconds() - machine_told_ < kBetweenMachineLines) return;
-  if (const auto reading = parts_.sampler->take()) {
-    machine_told_ = steady_seconds();
-    diagnosis_->saw_machine(*reading);
-    Json line = reading->to_json();
-    line["step"] = step_;
-    reporter_.record("machine", std::move(line));
-    if (const auto blocks = blocks_now(); !blocks.empty())
-      reporter_.record("blocks", {{"step", step_}, {"blocks", to_json(blocks)}});
-  }
-}
-
 // False where an epoch ended in batches of which nothing was left: then no step was made.
 bool Trainer::take_step() {
   parts_.timeline->begin_step();
@@ -205,6 +165,7 @@ std::int64_t Trainer::run_micro_batches(std::vector<StepResult>& results, metric
     Batch batch = to_device(std::move(*host));
     recovery_.saw(batch);
     rows += for_each_micro_batch(way(), std::move(batch), [&](const Batch& micro, MicroPlace in_batch) {
+      if (diagnosis_) diagnosis_->saw_batch(micro);
       const bool last_batch = i + 1 == accumulate || epoch_end_.reached;
       results.push_back(
           parts_.stepper->accumulate(micro, {.only = in_batch.only && accumulate == 1, .last = in_batch.last && last_batch}));
@@ -331,6 +292,7 @@ LoggedStep Trainer::logged_step(const StepRecord& record) const {
 void Trainer::log() {
   const Span span(*parts_.timeline, Phase::log);
   meter_.sum_window(agreement());
+  tell_waits();
   StepRecord record{.step = step_,
                     .total_steps = parts_.total_steps,
                     .epoch = epoch_end_.of_step,
@@ -377,6 +339,7 @@ void Trainer::validate() {
         [] {});
     parts_.recipe->model().train();
   }
+  if (diagnosis_ && !parts_.stepper->device().is_cpu()) diagnosis_->saw_peak(memory_now().counters.peak_bytes);
   recovery_.forget_peak();
   const std::int64_t took = steady_nanoseconds() - begin;
   meter_.leave_out(took);

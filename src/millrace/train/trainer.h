@@ -110,6 +110,7 @@ class Trainer {
   MemoryReading watch_memory();
   [[nodiscard]] std::vector<BlockTime> blocks_now() const;  // of this process
   void diagnose(const StepRecord& record, const MemoryReading& memory);
+  void tell_waits();
   void log();
   [[nodiscard]] double epochs_in_all() const;  // that the run is long; 0 = without end
   void end_epoch();

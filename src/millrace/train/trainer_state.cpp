@@ -27,20 +27,6 @@ void check_data(data::Loader& training, data::Loader* validation, const SavedJso
 
 }  // namespace
 
-DiagnosisParts Trainer::diagnosis_parts() const {
-  return {.config = parts_.config,
-          .stepper = parts_.stepper,
-          .timeline = parts_.timeline,
-          .loader = parts_.loader,
-          .cached = parts_.cache != nullptr,
-          .cacheable_bytes = parts_.cacheable_bytes,
-          .epochs = epochs_in_all(),
-          .blind = parts_.names.blind,
-          .earlier = parts_.earlier,
-          .run = parts_.place.folder == nullptr ? std::string() : parts_.place.folder->path().string(),
-          .trials = parts_.doctor_trials};
-}
-
 snapshot::Content Trainer::content() const {
   snapshot::Content content;
   content.step = step_;

@@ -48,6 +48,12 @@ Found recompute_needed(const Evidence& evidence);
 Found memory_high(const Evidence& evidence);
 Found memory_growing(const Evidence& evidence);
 
+// rules_device.cpp
+Found wrong_device(const Evidence& evidence);
+Found fragmented(const Evidence& evidence);
+Found changing_shapes(const Evidence& evidence);
+Found uneven_ranks(const Evidence& evidence);
+
 // rules_wishes.cpp
 Found few_judges(const Evidence& evidence);
 Found target_missed(const Evidence& evidence);

@@ -1,0 +1,88 @@
+// Where tensors are, what shape they have, and whom the ranks wait for.
+#include <algorithm>
+#include <numeric>
+
+#include "millrace/base/format.h"
+#include "millrace/doctor/detail/rule_list.h"
+
+namespace millrace::doctor::detail {
+namespace {
+
+using telemetry::Phase;
+
+constexpr double kKept = 1.5;      // times what tensors held at most
+constexpr double kKeptPart = 0.5;  // and of the GPU's memory
+constexpr double kFresh = 0.2;     // of the batches
+constexpr std::int64_t kManyFresh = 10, kManyShapes = 32;
+constexpr double kUneven = 0.10;
+
+double step_share(const Evidence& e) { return e.share(Phase::forward) + e.share(Phase::backward) + e.share(Phase::prepare); }
+
+}  // namespace
+
+// On a GPU alone, where each such copy is a wait or a gap.
+Found wrong_device(const Evidence& e) {
+  if (!e.on_gpu || !e.census || e.census->copies == 0) return std::nullopt;
+  const double share = e.census->copied_seconds / std::max(e.census->seconds, 1e-9);
+  return Finding{.id = {},
+                 .what = "a step copies " + with_commas(e.census->copies) + (e.census->copies == 1 ? " tensor" : " tensors") +
+                         " between devices beside its batch, the largest by " + e.census->copied_by,
+                 .remedy =
+                     "make them where they are used (the options of a tensor that is there), once where they stay the same: "
+                     "registered as buffers they move with the model",
+                 .key = {},
+                 .value = {},
+                 .gain = gain_of(share * step_share(e), 0.5)};
+}
+
+// Memory that is kept and in too small pieces for anything. It costs nothing as long as there is more.
+Found fragmented(const Evidence& e) {
+  const auto held = static_cast<double>(std::max(e.memory.most_held, e.memory.step_peak));
+  const auto kept = static_cast<double>(e.memory.used), room = static_cast<double>(e.memory.room);
+  if (!e.on_gpu || held <= 0 || kept < kKept * held || kept < kKeptPart * room) return std::nullopt;
+  return set("the GPU's allocator keeps " + human_bytes(kept) + " of " + human_bytes(room) +
+                 ", and tensors never held more than " + human_bytes(held) +
+                 ": the rest is in pieces too small for what is asked",
+             "memory.cleanup_every", "1000", std::nullopt);
+}
+
+Found changing_shapes(const Evidence& e) {
+  const Shapes& shapes = e.shapes;
+  if (shapes.fresh < kManyFresh || shapes.all < kManyShapes) return std::nullopt;
+  if (static_cast<double>(shapes.fresh) < kFresh * static_cast<double>(shapes.batches)) return std::nullopt;
+  return Finding{.id = {},
+                 .what = with_commas(shapes.fresh) + " of the last " + with_commas(shapes.batches) +
+                         " batches had a shape that none before had, the latest " + shapes.latest + " (" +
+                         with_commas(shapes.all) + " shapes so far): memory and kernels are chosen anew for each",
+                 .remedy = "crop or pad samples to a few fixed sizes, in the data source or in prepare()",
+                 .key = {},
+                 .value = {},
+                 .gain = std::nullopt};
+}
+
+// The rank that the others wait for is the one that waits least.
+Found uneven_ranks(const Evidence& e) {
+  if (e.ranks.size() < 2 || e.times.loop() <= 0) return std::nullopt;
+  const auto last = std::ranges::min_element(e.ranks, {}, &RankTimes::reduction);
+  double waited = 0, waited_for_data = 0;
+  for (const RankTimes& rank : e.ranks) {
+    waited += rank.reduction - last->reduction;
+    waited_for_data += rank.data_wait;
+  }
+  const auto others = static_cast<double>(e.ranks.size() - 1);
+  const double lost = waited / others / e.times.loop();
+  if (lost < kUneven) return std::nullopt;
+  const double more_data = last->data_wait - (waited_for_data - last->data_wait) / others;
+  const bool by_data = more_data > 0.5 * lost * e.times.loop();
+  return Finding{.id = {},
+                 .what = "the ranks wait " + percent(lost) + " of the time for rank " + std::to_string(last - e.ranks.begin()) +
+                         (by_data ? ", which itself waits for data" : ", whose steps take longer"),
+                 .remedy = by_data ? "see what its data lies on, or raise data.workers there"
+                                   : "see what else uses its cores or its GPU, and whether that is a slower one",
+                 .key = {},
+                 .value = {},
+                 // Without it all would be as fast as they are in the mean.
+                 .gain = gain_of(lost * others / static_cast<double>(e.ranks.size()), 0.5)};
+}
+
+}  // namespace millrace::doctor::detail

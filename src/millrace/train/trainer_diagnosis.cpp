@@ -1,0 +1,76 @@
+// What the trainer shows the doctor, and what it says of it.
+#include "millrace/base/clock.h"
+#include "millrace/device/device.h"
+#include "millrace/device/tensor_memory.h"
+#include "millrace/train/trainer.h"
+
+namespace millrace {
+
+using telemetry::Phase;
+
+DiagnosisParts Trainer::diagnosis_parts() const {
+  return {.config = parts_.config,
+          .stepper = parts_.stepper,
+          .timeline = parts_.timeline,
+          .loader = parts_.loader,
+          .cached = parts_.cache != nullptr,
+          .cacheable_bytes = parts_.cacheable_bytes,
+          .epochs = epochs_in_all(),
+          .blind = parts_.names.blind,
+          .earlier = parts_.earlier,
+          .run = parts_.place.folder == nullptr ? std::string() : parts_.place.folder->path().string(),
+          .trials = parts_.doctor_trials};
+}
+
+MemoryReading Trainer::watch_memory() {
+  const at::Device device = parts_.stepper->device();
+  MemoryReading now{.step = step_, .first_epoch = epoch_ == 0, .tensors = device::tensor_memory(device).live_bytes};
+  if (device.is_cpu()) {
+    now.used = device::private_resident_bytes();
+    now.room = now.used + device::available_memory_bytes();
+  } else {
+    const device::MemoryCounters counters = memory_now().counters;
+    now.used = counters.reserved_bytes;
+    now.room = counters.total_bytes;
+    now.on_gpu = true;
+  }
+  for (const std::string& warning : memory_watch_.look(now)) {
+    reporter_.warning(warning);
+    reporter_.record("warning", {{"step", step_}, {"text", warning}});
+  }
+  return now;
+}
+
+void Trainer::diagnose(const StepRecord& record, const MemoryReading& memory) {
+  constexpr double kBetweenMachineLines = 10;  // seconds
+  if (!diagnosis_) return;
+  const auto change = diagnosis_->look(
+      record,
+      {.used = memory.used, .room = memory.room, .step_peak = recovery_.step_peak_bytes(), .rising = memory_watch_.rising()});
+  if (change) reporter_.findings(step_, change->told, diagnosis_->holding(), change->changed);
+  const std::int64_t begin = steady_nanoseconds();
+  if (diagnosis_->try_when_due()) meter_.leave_out(steady_nanoseconds() - begin);
+  if (parts_.sampler == nullptr || steady_seconds() - machine_told_ < kBetweenMachineLines) return;
+  if (const auto reading = parts_.sampler->take()) {
+    machine_told_ = steady_seconds();
+    diagnosis_->saw_machine(*reading);
+    Json line = reading->to_json();
+    line["step"] = step_;
+    reporter_.record("machine", std::move(line));
+    if (const auto blocks = blocks_now(); !blocks.empty())
+      reporter_.record("blocks", {{"step", step_}, {"blocks", to_json(blocks)}});
+  }
+}
+
+// What each rank waited for since the last log line, on all of them. Collective.
+void Trainer::tell_waits() {
+  if (agreement().alone() || !parts_.config->log.doctor) return;
+  const telemetry::Timeline::Summary times = parts_.timeline->window();
+  const std::vector<Json> all = agreement().gather({times.of(Phase::reduction), times.of(Phase::data_wait)});
+  if (!diagnosis_) return;
+  std::vector<doctor::RankTimes> ranks;
+  for (const Json& rank : all) ranks.push_back({.reduction = rank.at(0), .data_wait = rank.at(1)});
+  diagnosis_->saw_ranks(ranks);
+}
+
+}  // namespace millrace
