@@ -33,6 +33,8 @@ struct PatientConfig {
   std::int64_t mask = 0;
   std::int64_t leak = 0;
   std::int64_t nan_every = 0;
+  bool new_shapes = false;
+  double slow_sample_ms = 0;
   static consteval auto fields() {
     using C = PatientConfig;
     using config::field;
@@ -49,6 +51,8 @@ struct PatientConfig {
                       field<&C::small_operations>("Operations that take next to nothing."),
                       field<&C::mask>("A mask of so many rows and columns is made in every step."),
                       field<&C::leak>("Floats that each step leaves behind."),
+                      field<&C::new_shapes>("Each batch of an epoch has a field of another width."),
+                      field<&C::slow_sample_ms>("Waiting for one sample of four of one file of ten."),
                       field<&C::nan_every>("The loss of each so manieth step is not a number.")};
   }
 };
@@ -82,6 +86,7 @@ class PatientSource final : public data::Source {
   void read(std::span<const std::int64_t> indices, data::Rows rows, const data::ReadRandom& random) const override {
     for (const std::int64_t index : indices) {
       sleep_ms(index % 10 == 3 ? config_.slow_file_ms : 0);
+      sleep_ms(index % 40 == 3 ? config_.slow_sample_ms : 0);
       sleep_ms(config_.read_ms);
       compute_ms(config_.decode_ms);
     }
@@ -115,6 +120,10 @@ class Patient final : public Recipe {
     for (float& value : x) value = static_cast<float>(random.normal());
     return data::single(
         std::make_shared<PatientSource>(data::MemorySource({data::memory_array("x", {config_.width}, std::move(x))}), config_));
+  }
+  Batch prepare(Batch batch) override {
+    if (config_.new_shapes) batch.set("extra", at::ones({batch.rows(), static_cast<std::int64_t>(batch.origin().index) + 1}));
+    return batch;
   }
   torch::nn::Module& model() override { return *net_; }
   bool set_layout(Layout layout) override {

@@ -89,6 +89,9 @@ struct SlowFile {
   std::uint64_t reads = 0;
   double excess_seconds = 0;  // beyond the usual, in all
   double usual_seconds = 0;   // of a sample
+  std::uint64_t quick = 0;    // about so many reads of it were as quick as usual, since the first that was not
+  std::string worst;          // the place of the slowest read, as Source::describe() says it
+  double worst_seconds = 0;   // of a sample there
 };
 
 // Order: a keyed bijection of [0, size) per (seed, epoch), and per round where a data set repeats: O(1) memory, any position

@@ -26,6 +26,9 @@ struct Input {
     std::string file;
     double excess_seconds = 0;  // beyond what its reads usually take
     double times = 0;           // the usual time of a sample
+    double quick = 0;           // part of its reads that were as quick as usual
+    std::string sample;         // the place of the slowest
+    double sample_times = 0;    // the usual time, that it takes
   };
   std::vector<Slow> slow;  // the slowest first
 };

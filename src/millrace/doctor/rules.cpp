@@ -24,6 +24,7 @@ constexpr std::array kRules = {
     Rule{"fragmented", "the GPU's allocator keeps much more than tensors ever held", detail::fragmented},
     Rule{"memory_growing", "tensors hold more from log line to log line", detail::memory_growing},
     Rule{"slow_file", "single files hold up the loader", detail::slow_file},
+    Rule{"slow_sample", "single samples hold up the loader", detail::slow_sample},
     Rule{"no_readers", "batches are read in the loop's thread", detail::no_readers},
     Rule{"few_readers", "data.workers is too small", detail::few_readers},
     Rule{"cache_off", "data is decoded again that would fit into memory", detail::cache_off},

@@ -9,11 +9,12 @@ namespace {
 
 using telemetry::Phase;
 
-constexpr double kWaits = 0.10;    // share of waiting that is worth a word
-constexpr double kWorthIt = 0.05;  // gain below which a remedy is not named
-constexpr double kExplains = 0.5;  // share of the reading beyond which slow files are the reason
-constexpr double kComputes = 0.5;  // share of CPU above which readers are in each other's way
-constexpr int kMostSleepers = 32;  // readers that mostly wait
+constexpr double kWaits = 0.10;       // share of waiting that is worth a word
+constexpr double kWorthIt = 0.05;     // gain below which a remedy is not named
+constexpr double kExplains = 0.5;     // share of the reading beyond which slow files are the reason
+constexpr double kMostlyQuick = 0.5;  // of a file's reads
+constexpr double kComputes = 0.5;     // share of CPU above which readers are in each other's way
+constexpr int kMostSleepers = 32;     // readers that mostly wait
 
 double share_of_cpu(const Input& input) {
   return input.read_seconds <= 0 ? 1.0 : std::clamp(input.read_cpu_seconds / input.read_seconds, 0.0, 1.0);
@@ -27,6 +28,12 @@ double excess(const Input& input) {
 
 bool waits(const Evidence& e) { return e.share(Phase::data_wait) >= kWaits; }
 bool by_slow_files(const Evidence& e) { return excess(e.input) > kExplains * e.input.read_seconds; }
+bool by_single_samples(const Evidence& e) { return e.input.slow.front().quick >= kMostlyQuick; }
+
+Gain gain_without_slow(const Evidence& e) {
+  const double held_up = std::min(e.times.of(Phase::data_wait), excess(e.input) / std::max(e.input.readers, 1));
+  return gain_of(held_up / e.times.loop());
+}
 
 // What the stretch would take with so many readers: the longest of the loop's own work, of the reading shared among them, and,
 // for the part of it that computes, of both on the same cores.
@@ -63,9 +70,8 @@ Finding set(std::string what, std::string key, std::string value, std::optional<
 }
 
 Found slow_file(const Evidence& e) {
-  if (!waits(e) || !by_slow_files(e)) return std::nullopt;
+  if (!waits(e) || !by_slow_files(e) || by_single_samples(e)) return std::nullopt;
   const Input::Slow& worst = e.input.slow.front();
-  const double held_up = std::min(e.times.of(Phase::data_wait), excess(e.input) / std::max(e.input.readers, 1));
   const std::string others = e.input.slow.size() == 1 ? "" : " and " + std::to_string(e.input.slow.size() - 1) + " more";
   return Finding{.id = {},
                  .what = "steps wait for data " + percent(e.share(Phase::data_wait)) + " of the time, mostly for " + worst.file +
@@ -73,7 +79,23 @@ Found slow_file(const Evidence& e) {
                  .remedy = "copy it to a faster disk, or write it anew in smaller chunks",
                  .key = {},
                  .value = {},
-                 .gain = gain_of(held_up / e.times.loop())};
+                 .gain = gain_without_slow(e)};
+}
+
+Found slow_sample(const Evidence& e) {
+  if (!waits(e) || !by_slow_files(e) || !by_single_samples(e)) return std::nullopt;
+  const Input::Slow& worst = e.input.slow.front();
+  return Finding{
+      .id = {},
+      .what = "steps wait for data " + percent(e.share(Phase::data_wait)) + " of the time, mostly for single samples of " +
+              worst.file + ", of which others are as quick as usual: the slowest is " + worst.sample + ", " +
+              significant(worst.sample_times, 2) + " times as long",
+      .remedy =
+          "see what sets it apart (larger, packed otherwise) and write it anew, or leave it out; where it is another one "
+          "each time the disk stalls: a copy on another one",
+      .key = {},
+      .value = {},
+      .gain = gain_without_slow(e)};
 }
 
 Found no_readers(const Evidence& e) {

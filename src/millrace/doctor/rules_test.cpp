@@ -97,6 +97,14 @@ TEST(Rules, OneSlowFileIsNamed) {
   EXPECT_THAT(finding.what, HasSubstr("data/b.h5: a sample of it takes 40 times as long"));
   expect_gain(finding, 5 / 14.5);
   EXPECT_EQ(findings_of(e).size(), 1U);
+  e.input.slow.front().quick = 0.9;
+  e.input.slow.front().sample = "data/b.h5 row 12";
+  e.input.slow.front().sample_times = 70;
+  const Finding single = first(e, "slow_sample");
+  EXPECT_THAT(single.what, HasSubstr("for single samples of data/b.h5, of which others are as quick as usual: the slowest is "
+                                     "data/b.h5 row 12, 70 times as long"));
+  expect_gain(single, 5 / 14.5);
+  EXPECT_EQ(findings_of(e).size(), 1U);
 }
 
 TEST(Rules, WhatIsDoneTooOften) {

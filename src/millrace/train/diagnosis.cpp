@@ -180,8 +180,13 @@ doctor::Input Diagnosis::input(const Mark& from, const Mark& to) const {
     const double excess = file.excess_seconds - (before == from.slow.end() ? 0 : before->second);
     if (excess <= 0) continue;
     const double each = file.excess_seconds / static_cast<double>(std::max<std::uint64_t>(file.reads, 1));
-    input.slow.push_back(
-        {.file = file.name, .excess_seconds = excess, .times = 1 + each / std::max(file.usual_seconds, std::min(usual, 1e-6))});
+    const double normal = std::max(file.usual_seconds, std::min(usual, 1e-6));
+    input.slow.push_back({.file = file.name,
+                          .excess_seconds = excess,
+                          .times = 1 + each / normal,
+                          .quick = static_cast<double>(file.quick) / static_cast<double>(file.quick + file.reads),
+                          .sample = file.worst,
+                          .sample_times = file.worst_seconds / normal});
   }
   std::ranges::sort(input.slow, std::ranges::greater(), &doctor::Input::Slow::excess_seconds);
   return input;

@@ -22,10 +22,11 @@ void SlowReads::note(std::int64_t nanoseconds, std::int64_t rows, const std::fun
   if (usual_rows < kFirst || static_cast<double>(nanoseconds) < kTimes * usual || excess < static_cast<double>(kNanoseconds)) {
     usual_ns_.fetch_add(nanoseconds, std::memory_order_relaxed);
     usual_rows_.fetch_add(rows, std::memory_order_relaxed);
-    return;
+    return note_quick(where);
   }
   try {
-    const std::string name = file_of(where());
+    const std::string place = where();
+    const std::string name = file_of(place);
     const std::lock_guard lock(mutex_);
     if (files_.size() >= kMost && !files_.contains(name)) return;
     SlowFile& file = files_[name];
@@ -33,7 +34,22 @@ void SlowReads::note(std::int64_t nanoseconds, std::int64_t rows, const std::fun
     ++file.reads;
     file.excess_seconds += excess * 1e-9;
     file.usual_seconds = usual / static_cast<double>(rows) * 1e-9;
+    any_.store(true, std::memory_order_relaxed);
+    const double each = static_cast<double>(nanoseconds) / static_cast<double>(rows) * 1e-9;
+    if (each <= file.worst_seconds) return;
+    file.worst_seconds = each;
+    file.worst = place + (rows > 1 ? " and the " + std::to_string(rows - 1) + " read with it" : "");
   } catch (const std::exception&) {  // no memory for a name: it is a measurement
+  }
+}
+
+void SlowReads::note_quick(const std::function<std::string()>& where) noexcept {
+  if (!any_.load(std::memory_order_relaxed) || quick_.fetch_add(1, std::memory_order_relaxed) % kLooks != 0) return;
+  try {
+    const std::string name = file_of(where());
+    const std::lock_guard lock(mutex_);
+    if (const auto file = files_.find(name); file != files_.end()) file->second.quick += kLooks;
+  } catch (const std::exception&) {  // as above
   }
 }
 

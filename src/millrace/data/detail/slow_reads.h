@@ -20,13 +20,18 @@ class SlowReads {
   static constexpr std::int64_t kNanoseconds = 1'000'000;  // and so much longer
   static constexpr std::int64_t kFirst = 8;                // rows before anything is usual
   static constexpr std::size_t kMost = 256;                // files
+  static constexpr std::uint64_t kLooks = 8;               // of so many quick reads one tells its file
 
   // A read of so many rows; `where` is asked for the place of a slow one, as Source::describe() says it.
   void note(std::int64_t nanoseconds, std::int64_t rows, const std::function<std::string()>& where) noexcept;
   [[nodiscard]] std::vector<SlowFile> files() const;  // the slowest first
 
  private:
+  void note_quick(const std::function<std::string()>& where) noexcept;
+
   std::atomic<std::int64_t> usual_ns_{0}, usual_rows_{0};
+  std::atomic<std::uint64_t> quick_{0};  // reads since there was a slow one
+  std::atomic<bool> any_{false};         // slow ones
   mutable std::mutex mutex_;
   std::map<std::string, SlowFile> files_;
 };

@@ -22,6 +22,23 @@ TEST(SlowReads, AFileIsNamedByWhatItTakesBeyondTheUsual) {
   EXPECT_EQ(files[1].name, "c.csv");
 }
 
+TEST(SlowReads, SingleSlowSamplesOfAFileAreToldFromASlowFile) {
+  SlowReads reads;
+  for (int i = 0; i < 50; ++i) reads.note(2 * kMs, 1, [] { return "a.h5 row 1"; });
+  reads.note(42 * kMs, 1, [] { return "a.h5 row 7"; });
+  reads.note(22 * kMs, 1, [] { return "b.h5 row 3"; });
+  for (int i = 0; i < 80; ++i) reads.note(2 * kMs, 1, [] { return "a.h5 row 2"; });
+  reads.note(90 * kMs, 2, [] { return "a.h5 row 8"; });
+  reads.note(30 * kMs, 1, [] { return "a.h5 row 9"; });
+  const std::vector<SlowFile> files = reads.files();
+  ASSERT_EQ(files.size(), 2U);
+  EXPECT_EQ(files[0].name, "a.h5");
+  EXPECT_EQ(files[0].quick, 80U);
+  EXPECT_EQ(files[0].worst, "a.h5 row 8 and the 1 read with it");
+  EXPECT_NEAR(files[0].worst_seconds, 0.045, 1e-9);
+  EXPECT_EQ(files[1].quick, 0U) << "its other samples are not known";
+}
+
 TEST(SlowReads, WhatIsUsualIsNotSlow) {
   SlowReads reads;
   for (int i = 0; i < 100; ++i) reads.note((1 + i % 4) * kMs, 1, [] { return "a.h5"; });

@@ -12,6 +12,7 @@ using Found = std::optional<Finding>;
 
 // rules_input.cpp
 Found slow_file(const Evidence& evidence);
+Found slow_sample(const Evidence& evidence);
 Found no_readers(const Evidence& evidence);
 Found few_readers(const Evidence& evidence);
 Found cache_off(const Evidence& evidence);
