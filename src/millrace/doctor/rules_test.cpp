@@ -23,10 +23,10 @@ TEST(Rules, EachHasItsPlaceInTheManual) {
 }
 
 TEST(Rules, NothingIsSaidOfAFewSteps) {
-  Evidence e = with(Phase::data_wait, 50);
+  Evidence e = sound_with(Phase::data_wait, 50);
   e.times.steps = 5;
   EXPECT_THAT(findings_of(e), IsEmpty());
-  e = with(Phase::rest, 2);
+  e = sound_with(Phase::rest, 2);
   e.times.steps = 5000;
   for (double& seconds : e.times.seconds) seconds *= 1e-2;
   e.times.wall *= 1e-2;
@@ -34,7 +34,7 @@ TEST(Rules, NothingIsSaidOfAFewSteps) {
 }
 
 TEST(Rules, ReadingInTheLoopsThreadWantsReaders) {
-  Evidence e = with(Phase::data_wait, 8);  // 9.5 s of work, 8 s of reading that mostly waits
+  Evidence e = sound_with(Phase::data_wait, 8);  // 9.5 s of work, 8 s of reading that mostly waits
   e.input = {.readers = 0, .readers_by_user = true, .read_seconds = 8, .read_cpu_seconds = 0.5};
   const Finding finding = first(e, "no_readers");
   EXPECT_EQ(finding.key, "data.workers");
@@ -44,7 +44,7 @@ TEST(Rules, ReadingInTheLoopsThreadWantsReaders) {
 }
 
 TEST(Rules, TooFewReadersForASlowDisk) {
-  Evidence e = with(Phase::data_wait, 20);
+  Evidence e = sound_with(Phase::data_wait, 20);
   e.input = {.readers = 1, .readers_by_user = true, .read_seconds = 29, .read_cpu_seconds = 1};
   const Finding finding = first(e, "few_readers");
   EXPECT_EQ(finding.value, "4");
@@ -52,7 +52,7 @@ TEST(Rules, TooFewReadersForASlowDisk) {
 }
 
 TEST(Rules, ReadersThatComputeAreNotWorthMoreThanTheCores) {
-  Evidence e = with(Phase::data_wait, 20);
+  Evidence e = sound_with(Phase::data_wait, 20);
   e.cores = 2;
   e.input = {.readers = 1, .readers_by_user = true, .read_seconds = 29, .read_cpu_seconds = 28};
   const Finding finding = first(e, "few_readers");
@@ -61,7 +61,7 @@ TEST(Rules, ReadersThatComputeAreNotWorthMoreThanTheCores) {
 }
 
 TEST(Rules, ReadersThatTheRunChoseAreNotToldToBeMore) {
-  Evidence e = with(Phase::data_wait, 5);
+  Evidence e = sound_with(Phase::data_wait, 5);
   e.input = {.readers = 4, .readers_by_user = false, .read_seconds = 50, .read_cpu_seconds = 45};
   EXPECT_THAT(first(e, "input_bound").remedy, HasSubstr("decode less"));
   e.input.cacheable_bytes = 64'000'000'000;
@@ -69,7 +69,7 @@ TEST(Rules, ReadersThatTheRunChoseAreNotToldToBeMore) {
 }
 
 TEST(Rules, ACacheThatFitsAndIsOff) {
-  Evidence e = with(Phase::data_wait, 5);
+  Evidence e = sound_with(Phase::data_wait, 5);
   e.input = {.readers = 4,
              .readers_by_user = false,
              .read_seconds = 50,
@@ -87,7 +87,7 @@ TEST(Rules, ACacheThatFitsAndIsOff) {
 }
 
 TEST(Rules, OneSlowFileIsNamed) {
-  Evidence e = with(Phase::data_wait, 5);
+  Evidence e = sound_with(Phase::data_wait, 5);
   e.input = {.readers = 2,
              .readers_by_user = true,
              .read_seconds = 14,
@@ -108,7 +108,7 @@ TEST(Rules, OneSlowFileIsNamed) {
 }
 
 TEST(Rules, WhatIsDoneTooOften) {
-  Evidence e = with(Phase::log, 2);
+  Evidence e = sound_with(Phase::log, 2);
   e.log = {.count = 100, .every_steps = 1};
   Finding finding = first(e, "log_often");
   EXPECT_EQ(finding.key, "log.every");
@@ -116,7 +116,7 @@ TEST(Rules, WhatIsDoneTooOften) {
   expect_gain(finding, 2 / 11.5 * 0.98);
   EXPECT_THAT(finding.what, HasSubstr("log lines take 17 % of the time, 20 ms each, every step"));
 
-  e = with(Phase::snapshot, 10);
+  e = sound_with(Phase::snapshot, 10);
   e.snapshot = {.count = 100, .every_steps = 1};
   finding = first(e, "snapshot_often");
   EXPECT_EQ(finding.key, "snapshot.every_steps");
@@ -125,7 +125,7 @@ TEST(Rules, WhatIsDoneTooOften) {
   e.snapshot.count = 1;
   EXPECT_THAT(findings_of(e), IsEmpty());
 
-  e = with(Phase::validate, 10);
+  e = sound_with(Phase::validate, 10);
   e.validation = {.count = 10, .every_steps = 10};
   finding = first(e, "validate_often");
   EXPECT_EQ(finding.key, "train.validate_every");
@@ -237,8 +237,8 @@ TEST(Rules, StepsThatTakeLongerThanInEarlierRuns) {
 }
 
 TEST(Rules, BatchesThatTakeLongToTheDevice) {
-  EXPECT_THAT(findings_of(with(Phase::copy, 0.5)), IsEmpty());
-  const Finding finding = first(with(Phase::copy, 2), "copy_bound");
+  EXPECT_THAT(findings_of(sound_with(Phase::copy, 0.5)), IsEmpty());
+  const Finding finding = first(sound_with(Phase::copy, 2), "copy_bound");
   EXPECT_THAT(finding.what, HasSubstr("17 % of the time"));
   expect_gain(finding, 0.75 * 2 / 11.5);
 }
@@ -262,7 +262,7 @@ TEST(Rules, AGpuThatWaitsForTheHostOrIsHot) {
   EXPECT_THAT(findings_of(e), IsEmpty());
 }
 
-TEST(Rules, TimeWithoutAnAccount) { EXPECT_THAT(first(with(Phase::rest, 1), "unaccounted").what, HasSubstr("10 %")); }
+TEST(Rules, TimeWithoutAnAccount) { EXPECT_THAT(first(sound_with(Phase::rest, 1), "unaccounted").what, HasSubstr("10 %")); }
 
 TEST(Rules, NumbersThatMeanTrouble) {
   Evidence e = sound();
@@ -318,7 +318,7 @@ TEST(Rules, Memory) {
 }
 
 TEST(Rules, WhatThreatensTheRunIsBeforeWhatSlowsIt) {
-  Evidence e = with(Phase::data_wait, 5);
+  Evidence e = sound_with(Phase::data_wait, 5);
   e.input = {.readers = 4, .read_seconds = 50, .read_cpu_seconds = 45};
   e.others = 0.2;
   e.memory.rising = "x";

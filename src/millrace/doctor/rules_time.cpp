@@ -27,7 +27,7 @@ constexpr double kSlower = 1.25;                    // of the first step times
 constexpr std::size_t kEarlierRuns = 3;
 constexpr double kSlowerBeside = 1.5;  // where other programs have the cores: caches and memory are shared with them, too
 constexpr double kGpuBusy = 0.8, kGpuIdle = 0.5;  // part of the time; the guides ask for the first
-constexpr double kWaits = 0.1;                    // for data: that is another finding
+constexpr double kEnoughData = 0.1;               // for data: that is another finding
 constexpr double kLowClock = 0.9;                 // of the most it could be
 constexpr std::size_t kLines = 9;                 // to tell a trend from noise
 constexpr double kUnaccounted = 0.03;
@@ -217,7 +217,7 @@ Found slower_than_before(const Evidence& e) {
 
 // What would be left of the steps if the GPU always computed.
 Found gpu_idle(const Evidence& e) {
-  if (!e.gpu || e.gpu->utilisation >= kGpuIdle || e.share(Phase::data_wait) >= kWaits) return std::nullopt;
+  if (!e.gpu || e.gpu->utilisation >= kGpuIdle || e.share(Phase::data_wait) >= kEnoughData) return std::nullopt;
   return Finding{.id = {},
                  .what = "the GPU computes " + percent(e.gpu->utilisation) + " of the time (the guides ask for " +
                          percent(kGpuBusy) + ") though batches are there: the host gives it too little at a time",

@@ -36,7 +36,7 @@ inline Evidence sound() {
   return e;
 }
 
-inline Evidence with(Phase phase, double seconds) {
+inline Evidence sound_with(Phase phase, double seconds) {
   Evidence e = sound();
   e.times.seconds[static_cast<std::size_t>(phase)] += seconds;
   e.times.wall += seconds;
