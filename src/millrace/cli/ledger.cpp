@@ -61,8 +61,8 @@ std::optional<double> seconds_a_sample(const RunFacts& facts) {
 
 // Keys in which two runs may differ without being another run.
 bool means_nothing(const std::string& key) {
-  return key.starts_with("run.") || key.starts_with("profile.") || key.starts_with("log.doctor") || key.starts_with("targets.") || key == "train.resume" ||
-         key == "train.max_steps" || key == "train.epochs" || key == "train.seed";
+  return key.starts_with("run.") || key.starts_with("profile.") || key.starts_with("log.doctor") || key.starts_with("targets.") ||
+         key == "train.resume" || key == "train.max_steps" || key == "train.epochs" || key == "train.seed";
 }
 
 std::optional<LedgerLine> remedy_between(const RunFacts& before, const RunFacts& after) {

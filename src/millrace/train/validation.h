@@ -17,7 +17,7 @@ namespace millrace {
 struct Validated {
   metrics::Means means;
   std::vector<metrics::Confusion> tables;  // of the recipe's classifications
-  std::int64_t batches = 0;  // of this rank, as the next
+  std::int64_t batches = 0;                // of this rank, as the next
   std::int64_t rows = 0;
 };
 // Losses ("val_<objective>") and the recipe's own metrics over one pass of `loader` in evaluation mode, which the model is left
