@@ -305,7 +305,7 @@ TEST(Rules, Memory) {
   e.experiments.recompute = {.saved_bytes = 4'000'000'000, .seconds = 0.019};
   const Finding finding = first(e, "recompute_needed");
   EXPECT_EQ(finding.value, "all");
-  EXPECT_THAT(finding.what, HasSubstr("would hold 4 GB less, for about 20 % more time"));
+  EXPECT_THAT(finding.what, HasSubstr("would hold 4.0 GB less, for about 20 % more time"));
   EXPECT_EQ(findings_of(e).size(), 1U);
   e.memory.used = 10'000'000'000;
   EXPECT_THAT(findings_of(e), IsEmpty());
