@@ -247,7 +247,7 @@ TEST(Doctor, ATargetIsAFindingWhereItIsMissedAndAFigureOfTheSummaryInEachCase) {
   Json config = with({{"targets.samples_per_s", 1e9}, {"targets.train_it_per_s", 0.001}, {"targets.data_wait", 0.9}});
   RunOutcome run = toys::run(toys::patient(), "", config);
   const std::string what = finding_of(run, "target_missed")["what"];
-  EXPECT_THAT(what, HasSubstr("of 1000000000 samples/s (targets.samples_per_s)"));
+  EXPECT_THAT(what, HasSubstr("of 1.00G samples/s (targets.samples_per_s)"));
   EXPECT_THAT(what, Not(HasSubstr("it/s")));
   const Json targets = run.summary.at("targets");
   ASSERT_EQ(targets.size(), 3U);

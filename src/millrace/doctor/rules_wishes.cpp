@@ -11,7 +11,9 @@ constexpr double kFewJudges = 32;    // a mean of so many is off by a sixth of w
 constexpr double kEnoughJudges = 4;  // times as many: by a tenth
 
 std::string amount(const Target& target, double value) {
-  return target.unit.empty() ? percent(value) : significant(value, 3) + " " + target.unit;
+  if (target.unit.empty()) return percent(value);
+  constexpr double kSlow = 0.01;  // below it a rate has no digit left
+  return (value < kSlow ? significant(value, 3) : human_rate(value)) + " " + target.unit;
 }
 
 std::string miss(const Target& target) {
