@@ -13,10 +13,10 @@ constexpr std::int64_t kLeastSteps = 10;
 constexpr std::array kRules = {
     Rule{"not_finite", "steps are skipped, their gradients are not finite", detail::not_finite},
     Rule{"spikes", "steps are left out, their loss or gradient jumped", detail::spikes},
+    Rule{"saturated_clamp", "most values are at the border of a clamp, where no gradient goes through", detail::saturated_clamp},
     Rule{"loss_flat", "the loss does not move at all", detail::loss_flat},
     Rule{"loss_pinned", "the loss stays at what an answer without a look at the input gets", detail::loss_pinned},
     Rule{"gradient_norm", "gradients vanish or explode", detail::gradient_norm},
-    Rule{"saturated_clamp", "most values are at the border of a clamp, where no gradient goes through", detail::saturated_clamp},
     Rule{"overfitting", "the loss of the validation rises, that of the training falls", detail::overfitting},
     Rule{"few_judges", "a validation looks at too few samples to tell anything", detail::few_judges},
     Rule{"recompute_needed", "memory is nearly used up, and recompute is off", detail::recompute_needed},
