@@ -218,7 +218,7 @@ std::string Session::likeness() const {
                   .machine = {{"cpu", cpu.name},
                               {"cores", cpu.physical_cores},
                               {"device", device::backend_of(device).device_name(device.has_index() ? device.index() : 0)},
-                              {"ranks", assembly_.agreement().ranks().world_size}}}
+                              {"global_batch", assembly_.global_batch()}}}
       .digest();
 }
 

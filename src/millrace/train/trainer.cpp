@@ -348,7 +348,7 @@ void Trainer::validate() {
     const double units = parts_.names.units_per_sample;
     diagnosis_->saw_validation(loss == validated->means.end() ? std::nan("") : loss->second, static_cast<double>(took) * 1e-9,
                                {.unit = parts_.names.rate_unit,
-                                .by = units * static_cast<double>(validated->rows * agreement().ranks().world_size),
+                                .by = units * static_cast<double>(validated->rows),
                                 .there_are = units * static_cast<double>(parts_.validation->samples_per_epoch()),
                                 .batches = validated->batches,
                                 .most_batches = parts_.config->train.validate_batches});

@@ -30,7 +30,7 @@ std::optional<Validated> run_validation(const BatchWay& way, Stepper& stepper, d
   if (agreement.any(pending_signal() != 0)) return std::nullopt;
   way.recipe.end_validation(board);
   board.sum_over(agreement);
-  return Validated{board.means(), board.tables(), batches, rows};
+  return Validated{board.means(), board.tables(), batches, agreement.sum(rows)};
 }
 
 }  // namespace millrace

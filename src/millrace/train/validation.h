@@ -17,8 +17,8 @@ namespace millrace {
 struct Validated {
   metrics::Means means;
   std::vector<metrics::Confusion> tables;  // of the recipe's classifications
-  std::int64_t batches = 0;                // of this rank, as the next
-  std::int64_t rows = 0;
+  std::int64_t batches = 0;                // of this rank
+  std::int64_t rows = 0;                   // of all ranks
 };
 // Losses ("val_<objective>") and the recipe's own metrics over one pass of `loader` in evaluation mode, which the model is left
 // in. `limit`: the most batches that are used, 0 = all. A batch of which data.bad_samples=skip left nothing counts for nothing.
