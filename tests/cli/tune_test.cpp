@@ -58,6 +58,8 @@ TEST_F(Tune, KilledItGoesOnAndWritesAConfigWithWhatPays) {
   ASSERT_GT(before, 0U);
   const Result result = millrace(kOften);
   ASSERT_EQ(result.exit_code, 0) << result.err;
+  if (result.out.find("other programs have the cores") != std::string::npos)
+    GTEST_SKIP() << "other programs had the cores: such trials are not taken";
   EXPECT_THAT(result.out,
               AllOf(HasSubstr("goes on after " + std::to_string(before) + " trials"), HasSubstr("snapshot.every_steps="),
                     HasSubstr("kept"), HasSubstr("  next  millrace train language_model --preset smoke tuned.yaml")));

@@ -215,7 +215,7 @@ TEST(Doctor, ASoundRunHasNoFindingAndItsAccountsAddUp) {
 }
 
 TEST(Doctor, ATrialTellsWhatRecomputeWouldSave) {
-  Json config = heavy({{"memory.recompute", {"none"}}, {"patient.layers", 4}, {"train.max_steps", 60}});
+  Json config = heavy({{"memory.recompute", {"none"}}, {"patient.layers", 4}, {"train.max_steps", 400}});
   const Json trials = toys::run(toys::patient(), "", config).summary.at("doctor").at("trials");
   ASSERT_TRUE(trials.contains("recompute")) << trials;
   EXPECT_TRUE(trials["recompute"].contains("saved_bytes"));  // nothing here: a layer's input is the output of the one before
