@@ -188,7 +188,7 @@ TEST(Rules, ValuesOfTheDeviceMatterOnAGpuAlone) {
 TEST(Rules, Neighbours) {
   Evidence e = sound();
   e.others = 0.4;
-  expect_gain(first(e, "neighbours"), 0.4);
+  expect_gain(first(e, "neighbours"), (0.4 + 0.64) / 2);
   e.others = 0.05;
   EXPECT_THAT(findings_of(e), IsEmpty());
 }

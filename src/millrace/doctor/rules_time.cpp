@@ -167,14 +167,17 @@ Found oversubscribed(const Evidence& e) {
              "device.threads", std::to_string(threads->cores), gain_of((1 - 1 / threads->ratio) * core_share(e), 0.25));
 }
 
+// A thread waits so much for a core; a step waits for the later of its threads, which wait at other times or at the same.
 Found neighbours(const Evidence& e) {
   if (!e.others || *e.others < kNeighbours) return std::nullopt;
+  const double one = *e.others * core_share(e);
+  const double either = e.cores > 1 ? one * (2 - *e.others) : one;
   return Finding{.id = {},
                  .what = "other programs had the cores for " + percent(*e.others) + " of the time that this run wanted them",
                  .remedy = "end them, or give the run cores of its own (taskset, the batch system)",
                  .key = {},
                  .value = {},
-                 .gain = gain_of(*e.others * core_share(e), 0.25)};
+                 .gain = Gain{.likely = (one + either) / 2, .low = 0.75 * one, .high = either}};
 }
 
 // The middle of three parts must lie between the others: a trend, not a bad minute.
