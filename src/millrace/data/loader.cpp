@@ -1,7 +1,5 @@
 #include "millrace/data/loader.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstring>
 
@@ -82,14 +80,6 @@ detail::WorkOptions work_options(const LoaderOptions& options, const Pipeline& p
           .looks_ahead = options.looks_ahead};
 }
 
-// One batch with the step, one that it asks for, one being made; never more than half of the machine's memory.
-std::uint64_t usual_buffer(std::uint64_t slot_bytes) {
-  constexpr std::uint64_t kUsual = 1ULL << 30U;
-  const std::uint64_t half =
-      static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) / 2 * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
-  return std::max(kUsual, slot_bytes > half / 3 ? half : 3 * slot_bytes);
-}
-
 std::size_t slot_count(const BatchWork& work, const LoaderOptions& options) {
   // One more than `prefetch` is with the consumer, and one is being asked for while it still holds the last.
   const auto wanted = static_cast<std::size_t>(options.prefetch) + 2;
@@ -136,7 +126,7 @@ struct Loader::Impl {
                  ", and drop_last drops the incomplete one",
              "data.drop_last", "lower data.batch_size, or set data.drop_last=false");
     }
-    if (options.max_buffer_bytes == 0) options.max_buffer_bytes = usual_buffer(work->slot_bytes());
+    if (options.max_buffer_bytes == 0) options.max_buffer_bytes = detail::usual_buffer(work->slot_bytes());
     slots = slot_count(*work, options);
     work->on_starved = [this](std::size_t lent) { starved(lent); };
     work->on_stalled = [this](std::uint64_t late, double seconds) { stalled(late, seconds); };

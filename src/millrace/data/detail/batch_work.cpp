@@ -1,5 +1,7 @@
 #include "millrace/data/detail/batch_work.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <new>
 #include <numeric>
@@ -424,6 +426,13 @@ Message reason_of(const BadRow& bad, const std::string& sample) {
             .where = "",
             .next = "throw DataError (base/error.h), which names file and sample"};
   }
+}
+
+std::uint64_t usual_buffer(std::uint64_t slot_bytes) noexcept {
+  constexpr std::uint64_t kUsual = 1ULL << 30U;
+  const auto pages = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES));
+  const std::uint64_t half = pages / 2 * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  return std::max(kUsual, slot_bytes > half / 3 ? half : 3 * slot_bytes);
 }
 
 }  // namespace millrace::data::detail

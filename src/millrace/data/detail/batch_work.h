@@ -166,4 +166,8 @@ class BatchWork {
   std::atomic<bool> has_quarantine_{false};
 };
 
+// Bytes of slots where nobody says how many: 1 GiB, or three batches where they are more (one with the step, one that it asks
+// for, one being made), but never more than half of the machine's memory.
+[[nodiscard]] std::uint64_t usual_buffer(std::uint64_t slot_bytes) noexcept;
+
 }  // namespace millrace::data::detail
