@@ -24,9 +24,9 @@ from world import Violation, World
 
 PARTS = {  # rounds in the small mode, share of --rounds
     "cases": (cases.rounds, None, None),
-    "signals": (signals.rounds, 4, 1.0),
-    "together": (together.rounds, 3, 2 / 3),
-    "own_files": (own_files.rounds, 2, 1 / 5),
+    "signals": (signals.rounds, 6, 1.0),
+    "together": (together.rounds, 4, 2 / 3),
+    "own_files": (own_files.rounds, 3, 1 / 5),
 }
 
 

@@ -146,6 +146,17 @@ TEST(Ranks, ARunThatIsCompleteIsSoForAllOfThem) {
   EXPECT_EQ(program.summary("run"), before);
 }
 
+// Rank 0 leaves with the code of a missed target: it came to its end, and nothing is started anew.
+TEST(Ranks, AMissedTargetIsNoFailureOfARank) {
+  RankProgram program("language_model");
+  const auto words = program.words("strict", 2, 300, {"--targets.samples_per_s=1e9", "--strict"});
+  const int code = program.run(program.launched(2, words, {"--max-restarts", "1"}));
+  EXPECT_EQ(program.summary("strict").at("steps"), 300) << program.output();
+  EXPECT_EQ(code, program.summary("strict").contains("targets") ? 4 : 0) << program.output();  // not of less than a second
+  EXPECT_THAT(program.output(), Not(HasSubstr("anew")));
+  EXPECT_THAT(program.output(), Not(HasSubstr("failed")));
+}
+
 Environment torchrun(int rank, const std::string& port) {
   return {{"RANK", std::to_string(rank)}, {"WORLD_SIZE", "2"},          {"LOCAL_RANK", std::to_string(rank)},
           {"LOCAL_WORLD_SIZE", "2"},      {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", port}};

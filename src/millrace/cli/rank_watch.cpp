@@ -173,9 +173,15 @@ class Watch {
       child.ended = steady_seconds();
       ::kill(-child.pid, SIGKILL);  // what the rank had started
       const bool was_asked = handed_on_ != 0 && WIFEXITED(status) && WEXITSTATUS(status) == exit_code_for(handed_on_);
-      const bool is_right = WIFEXITED(status) && WEXITSTATUS(status) == 0 && pages_.read(child.ranks.local_rank).is_done;
-      if (!was_asked && !is_right && !first_end_) first_end_ = child.ended;
+      if (!was_asked && !ended_well(child) && !first_end_) first_end_ = child.ended;
     }
+  }
+
+  // At the end of its work, whatever it then said of it.
+  bool ended_well(const Child& child) const {
+    if (!child.status || !WIFEXITED(*child.status)) return false;
+    const int code = WEXITSTATUS(*child.status);
+    return (code == 0 || code == kTargetsMissed) && pages_.read(child.ranks.local_rank).is_done;
   }
 
   void hand_on_signal() {
@@ -211,7 +217,8 @@ class Watch {
       if (!child.status) return 9;
       const int status = *child.status;
       if (WIFSIGNALED(status)) return 0;
-      if (WEXITSTATUS(status) == 0) return pages_.read(child.ranks.local_rank).is_done ? 8 : 1;
+      if (ended_well(child)) return 8;
+      if (WEXITSTATUS(status) == 0) return 1;
       if (handed_on_ != 0 && WEXITSTATUS(status) == exit_code_for(handed_on_)) return 7;
       return child.output->error().starts_with("DistributedError") && child.output->error().find(" lost ") != std::string::npos
                  ? 3

@@ -17,6 +17,8 @@
 
 namespace millrace::cli {
 
+inline constexpr int kTargetsMissed = 4;  // exit code of a rank that came to its end; train --strict
+
 struct RankStart {
   std::vector<std::string> words;  // of the program, without its name
   std::vector<Ranks> ranks;        // of this machine

@@ -7,6 +7,7 @@
 #include "millrace/cli/command_config.h"
 #include "millrace/cli/join_ranks.h"
 #include "millrace/cli/ledger.h"
+#include "millrace/cli/rank_watch.h"
 #include "millrace/cli/recipe_help.h"
 #include "millrace/cli/report_page.h"
 #include "millrace/cli/text.h"
@@ -15,8 +16,6 @@
 
 namespace millrace::cli {
 namespace {
-
-constexpr int kTargetsMissed = 4;  // exit code
 
 constexpr std::string_view kTrainHelp =
     R"(Trains a recipe. With --run DIR of a run it goes on where DIR's newest valid snapshot is, with the values that the run

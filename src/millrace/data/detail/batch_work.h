@@ -167,7 +167,7 @@ class BatchWork {
 };
 
 // Bytes of slots where nobody says how many: 1 GiB, or three batches where they are more (one with the step, one that it asks
-// for, one being made), but never more than half of the machine's memory.
+// for, one being made) as far as half of the machine's memory goes.
 [[nodiscard]] std::uint64_t usual_buffer(std::uint64_t slot_bytes) noexcept;
 
 }  // namespace millrace::data::detail

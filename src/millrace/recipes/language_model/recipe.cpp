@@ -59,7 +59,7 @@ void LanguageModel::count_tokens(std::int64_t end) {
     for (std::int64_t k = 0; k < size; ++k) {
       std::uint32_t token = 0;  // little-endian, as the CPUs that this runs on
       std::memcpy(&token, bytes.data() + static_cast<std::size_t>(k) * tokens_->token_bytes(), tokens_->token_bytes());
-      ++counts[token];
+      if (token < counts.size()) ++counts[token];
     }
     all += size;
   }
