@@ -60,6 +60,7 @@ TEST(ProfileOfARun, IsATableAndATrace) {
   EXPECT_THAT(result.out, HasSubstr("trace  run/profile/step-00000006.pt.trace.json ("));
   EXPECT_THAT(result.out, HasSubstr("tensorboard --logdir run "));
   EXPECT_THAT(result.err, Not(HasSubstr("gpuGetDeviceCount"))) << "Kineto's own messages are not the user's";
+  EXPECT_THAT(result.out, Not(HasSubstr("unaccounted"))) << "writing the trace is logging";
 }
 
 TEST(ProfileOfARun, HasOurKernelsBesideLibTorchsOperations) {

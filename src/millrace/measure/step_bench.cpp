@@ -11,6 +11,7 @@
 #include "millrace/config/schema_of.h"
 #include "millrace/device/convolution_guard.h"
 #include "millrace/device/device.h"
+#include "millrace/device/shared_cores.h"
 #include "millrace/device/tensor_memory.h"
 #include "millrace/train/convolution_choice.h"
 #include "millrace/train/kernel_trial.h"
@@ -57,6 +58,7 @@ struct StepBench::Impl {
   std::optional<double> first_step_seconds;
   double loss_first = 0;
   at::Tensor loss;
+  std::optional<device::SharedCores> shared_cores;
   std::string recipe_name;
   ConvolutionChoice convolutions;
   std::vector<KernelChoice> kernels;
@@ -122,6 +124,7 @@ StepBench::StepBench(const Entry& entry, const StepBenchOptions& options) : impl
   impl.switches = Switches(options.off);
   const at::Device device = device::choose(impl.shared.device.name, local_rank).device;
   device::set_threads(static_cast<int>(options.threads));
+  impl.shared_cores.emplace();
   Context context;
   context.device = device;
   context.config = &impl.shared;

@@ -131,6 +131,7 @@ void Assembly::choose_device() {
   if (share.sharers > 1) cores_.loader = share.cores;
   const auto threads = static_cast<int>(config_.device.threads.value_or(share.cores));
   device::set_threads(threads);
+  shared_cores_.emplace();
   std::string code = "kernels " + std::string(kernels::instruction_set()) + ", ATen " + cpu.capability;
   if (const std::string asked = asked_instructions(); !asked.empty()) code += ", as " + asked + " says";
   choose("device.threads", std::to_string(threads),

@@ -15,6 +15,7 @@
 #include "millrace/data/cached_source.h"
 #include "millrace/data/disk_cache.h"
 #include "millrace/data/loader.h"
+#include "millrace/device/shared_cores.h"
 #include "millrace/telemetry/run_log.h"
 #include "millrace/train/kernel_trial.h"
 #include "millrace/train/memory_account.h"
@@ -114,6 +115,7 @@ class Assembly {
   Plan plan_;
   Context context_;
   std::optional<MemoryLimit> memory_limit_;
+  std::optional<device::SharedCores> shared_cores_;
   MemoryChoice memory_;
   struct {
     std::uint64_t bytes = 0, heap = 0;

@@ -119,6 +119,7 @@ Loaded load_for_inference(const Entry& entry, const std::filesystem::path& from,
   Context context;
   context.device = device::choose(shared.device.name).device;
   device::set_threads(static_cast<int>(shared.device.threads.value_or(device::cpu_info().physical_cores)));
+  loaded.shared_cores = std::make_unique<device::SharedCores>();
   loaded.shared = std::make_unique<RunConfig>(shared);
   context.config = loaded.shared.get();
   context.switches = loaded.switches.get();

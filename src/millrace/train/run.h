@@ -76,6 +76,7 @@ class SampleInput {
 // A trained model, ready to be used on new data.
 struct Loaded {
   config::Resolved config;
+  std::unique_ptr<device::SharedCores> shared_cores;
   std::unique_ptr<RunConfig> shared;  // the sections that all recipes share; the recipe refers to it, and to the switches
   std::unique_ptr<Switches> switches;
   std::unique_ptr<Recipe> recipe;          // weights loaded, eval mode, in the run's layout

@@ -98,7 +98,10 @@ Ending Trainer::run() {
 
 // A step and its log line, recorded where it is to be.
 bool Trainer::next_step() {
-  if (profiler_) profiler_->begin_step(step_ + 1);
+  if (profiler_) {
+    const Span span(*parts_.timeline, Phase::log);
+    profiler_->begin_step(step_ + 1);
+  }
   const bool stepped = take_step();
   if (stepped && (step_ == 1 || step_ % parts_.config->log.every == 0)) {
     log();  // with validation and snapshots all that waits for the device
@@ -107,12 +110,20 @@ bool Trainer::next_step() {
   const std::int64_t every = parts_.config->log.gpu_every;
   if (stepped && every > 0 && step_ % every == 0) reporter_.memory(memory_now(), step_);
   if (profiler_) {
+    const Span span(*parts_.timeline, Phase::log);
     const std::int64_t begin = steady_nanoseconds();
     profiler_->end_step(stepped);
     meter_.leave_out(steady_nanoseconds() - begin);
     if (profiler_->is_done()) profiler_.reset();
   }
   return stepped;
+}
+
+void Trainer::end_profile() noexcept {
+  if (!profiler_) return;
+  const Span span(*parts_.timeline, Phase::log);
+  profiler_->end();
+  profiler_.reset();
 }
 
 MemoryShown Trainer::memory_now() const {
@@ -216,8 +227,7 @@ void Trainer::finish_step(const std::vector<StepResult>& results, const metrics:
 // The saved state is that of a run that goes on: the last validation of a run that was long enough is for its report alone. A
 // signal during that validation leaves a run that still has it to do.
 Ending Trainer::finish(Ending ending) {
-  if (profiler_) profiler_->end();
-  profiler_.reset();
+  end_profile();
   recovery_.note_peak();
   const bool goes_on = ending == Ending::signal;
   if (agreement().any(!meter_.is_empty()) && !goes_on) log();

@@ -98,6 +98,7 @@ class Trainer {
   [[nodiscard]] BatchWay way() const;
   std::optional<Ending> meet();
   bool next_step();
+  void end_profile() noexcept;
   bool take_step();
   std::int64_t run_micro_batches(std::vector<StepResult>& results, metrics::Board& measured);
   std::optional<data::HostBatch> next_batch();

@@ -125,8 +125,7 @@ void Trainer::save(bool last) {
 }
 
 void Trainer::save_after_error() noexcept {
-  if (profiler_) profiler_->end();
-  profiler_.reset();
+  end_profile();
   try {
     if (step_ > 0) save(true);
   } catch (const std::exception& error) {

@@ -1,0 +1,105 @@
+#include "millrace/device/shared_cores.h"
+
+#include <ATen/Parallel.h>
+#include <omp.h>
+#include <pthread.h>
+#include <ctime>
+
+#include <algorithm>
+#include <chrono>
+#include <system_error>
+
+#include "millrace/base/error.h"
+#include "millrace/base/openmp.h"
+#include "millrace/base/signals.h"
+#include "millrace/device/limits.h"
+
+namespace millrace::device {
+namespace {
+
+constexpr double kWanted = 0.10;  // of the time: others want the cores
+constexpr double kAlone = 0.05;
+constexpr int kBusyLooks = 2;
+constexpr int kQuietLooks = 5;
+constexpr double kEvery = 0.1;         // seconds; also the least work that Neighbours judges
+constexpr double kMostOfACore = 0.002;  // what looking may cost
+
+// So many that there are more than CPUs together with those that compute; 0 where those are more already.
+int idle_threads() { return std::max(0, omp_get_num_procs() - at::get_num_threads() + 1); }
+
+double thread_cpu_seconds() {
+  timespec time{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+}  // namespace
+
+ShortWaits::ShortWaits() {
+  const int idle = idle_threads();
+  if (idle == 0) return;
+  try {
+    require_threads(idle + 1);  // OpenMP ends the process where it can't make a thread
+    thread_ = std::thread([this, idle] {
+      block_signals_in_this_thread();
+      ::pthread_setname_np(::pthread_self(), "mr-idle");
+#pragma omp parallel num_threads(idle + 1)
+      { asm volatile("" ::: "memory"); }
+      std::unique_lock lock(mutex_);
+      wake_.wait(lock, [this] { return ends_; });
+    });
+  } catch (const DeviceError&) {
+  } catch (const std::system_error&) {
+  }
+}
+
+ShortWaits::~ShortWaits() {
+  {
+    const std::lock_guard lock(mutex_);
+    ends_ = true;
+  }
+  wake_.notify_all();
+  if (thread_.joinable()) thread_.join();  // its OpenMP threads end with it
+}
+
+bool WaitRule::after(std::optional<double> share) {
+  if (!share) return is_short_;
+  busy_ = *share >= kWanted ? busy_ + 1 : 0;
+  quiet_ = *share < kAlone ? quiet_ + 1 : 0;
+  if (busy_ >= kBusyLooks) is_short_ = true;
+  if (quiet_ >= kQuietLooks) is_short_ = false;
+  return is_short_;
+}
+
+SharedCores::SharedCores() {
+  if (!are_openmp_waits_ours()) return;
+  try {
+    thread_ = std::thread([this] { watch(); });
+  } catch (const std::system_error&) {  // a run needs it not
+  }
+}
+
+SharedCores::~SharedCores() {
+  {
+    const std::lock_guard lock(mutex_);
+    ends_ = true;
+  }
+  wake_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void SharedCores::watch() {
+  block_signals_in_this_thread();
+  ::pthread_setname_np(::pthread_self(), "mr-cores");
+  double every = kEvery;
+  std::unique_lock lock(mutex_);
+  while (!wake_.wait_for(lock, std::chrono::duration<double>(every), [this] { return ends_; })) {
+    const double began = thread_cpu_seconds();
+    const bool is_short = rule_.after(neighbours_.take());
+    if (is_short && waits_ == nullptr) waits_ = std::make_unique<ShortWaits>();
+    if (!is_short) waits_.reset();
+    every = std::max(kEvery, (thread_cpu_seconds() - began) / kMostOfACore);
+  }
+}
+
+}  // namespace millrace::device
