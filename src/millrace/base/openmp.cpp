@@ -17,13 +17,15 @@ bool says_how_openmp_waits(const char* const* environment) noexcept {
 
 bool are_openmp_waits_ours() {
   const char* const count = std::getenv("GOMP_SPINCOUNT");
-  return std::getenv("OMP_WAIT_POLICY") == nullptr && (count == nullptr || "GOMP_SPINCOUNT=" + std::string(count) == kOpenmpWaits);
+  return std::getenv("OMP_WAIT_POLICY") == nullptr &&
+         (count == nullptr || "GOMP_SPINCOUNT=" + std::string(count) == kOpenmpWaits);
 }
 
 std::string openmp_waits() {
   const char* const count = std::getenv("GOMP_SPINCOUNT");  // it goes before the other
   const char* const policy = std::getenv("OMP_WAIT_POLICY");
-  if (count != nullptr && "GOMP_SPINCOUNT=" + std::string(count) == kOpenmpWaits) return "they spin briefly and then sleep, at once while others want the cores";
+  if (count != nullptr && "GOMP_SPINCOUNT=" + std::string(count) == kOpenmpWaits)
+    return "they spin briefly and then sleep, at once while others want the cores";
   if (count != nullptr) return "they wait as GOMP_SPINCOUNT=" + std::string(count) + " says";
   if (policy == nullptr) return "they spin while they wait: GOMP_SPINCOUNT is not set";
   return "they wait as OMP_WAIT_POLICY=" + std::string(policy) + " says";

@@ -21,7 +21,7 @@ constexpr double kWanted = 0.10;  // of the time: others want the cores
 constexpr double kAlone = 0.05;
 constexpr int kBusyLooks = 2;
 constexpr int kQuietLooks = 5;
-constexpr double kEvery = 0.1;         // seconds; also the least work that Neighbours judges
+constexpr double kEvery = 0.1;          // seconds; also the least work that Neighbours judges
 constexpr double kMostOfACore = 0.002;  // what looking may cost
 
 // So many that there are more than CPUs together with those that compute; 0 where those are more already.
