@@ -14,6 +14,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from statistics import median
 
@@ -57,6 +58,12 @@ class Program:
     def close(self):
         self.child.stdin.close()
         self.child.wait()
+
+
+def turn(program):
+    """A round once the program before has come to rest: libgomp's threads spin for some 20 ms after their last loop."""
+    time.sleep(0.05)
+    return program.round()
 
 
 def ours(options, dtype, dropout):
@@ -122,7 +129,7 @@ def measure(options, dtype, dropout):
             program.times.clear()
         for _ in range(options.rounds):
             for program in programs.values():
-                program.round()
+                turn(program)
         for program in programs.values():
             program.close()
     times = {name: program.times for name, program in programs.items()}

@@ -19,7 +19,7 @@ from statistics import median
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
-from compare import Program, interval
+from compare import Program, interval, turn
 
 MEMORY_BAR, TIME_BAR, BUDGET_BAR = 1.05, 1.0, 0.05
 PEERS = {"language_model": "gpt_step_peer.py", "cosmology": "unet_step_peer.py"}
@@ -43,7 +43,7 @@ def measure(options, recipe, dtype):
     programs["ours_plain"] = Program(ours(options, recipe, dtype, "--memory.recompute=none", "--rounds", "stdin"))
     for round_ in range(options.rounds + 1):
         for name, program in programs.items():
-            answer = program.round()
+            answer = turn(program)
             if round_ == 0:
                 program.times.clear()
             if name.startswith("ours"):

@@ -16,7 +16,7 @@ from statistics import median
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
-from compare import CPU, CPU_HELP, Program, interval, lower_instructions
+from compare import CPU, CPU_HELP, Program, interval, lower_instructions, turn
 
 BAR = 0.8
 KEPT = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 34), "MALLOC_TOP_PAD_": str(1 << 26)}
@@ -48,7 +48,7 @@ def measure(options, dtype):
     assert "eager" in programs, "the bar is against eager"
     for round_ in range(options.rounds + 1):
         for program in programs.values():
-            program.round()
+            turn(program)
             if round_ == 0:
                 program.times.clear()
     for program in programs.values():

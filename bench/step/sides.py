@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from statistics import median
 
-from compare import CPU, CPU_HELP, KEPT, Program, lower_instructions
+from compare import CPU, CPU_HELP, KEPT, Program, lower_instructions, turn
 
 HERE = Path(__file__).resolve().parent
 
@@ -53,7 +53,7 @@ def take_turns(programs, rounds):
     last = {}
     for round_ in range(rounds + 1):
         for name, program in programs.items():
-            last[name] = program.round()
+            last[name] = turn(program)
             if round_ == 0:
                 program.times.clear()
     for program in programs.values():

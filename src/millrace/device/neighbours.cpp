@@ -7,6 +7,7 @@
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <utility>
 
 #include "millrace/device/detail/machine.h"
 
@@ -80,6 +81,11 @@ std::optional<double> Neighbours::take() {
   const std::optional<double> share = Neighbours::share(last_, counts);
   if (share || !last_ || !counts) last_ = counts;  // else asked again later, of a longer time
   return share;
+}
+
+std::optional<double> Neighbours::take_recent() {
+  const std::optional<Counts> counts = now();
+  return share(std::exchange(last_, counts), counts);
 }
 
 std::optional<double> Neighbours::since_made() const { return share(first_, now()); }

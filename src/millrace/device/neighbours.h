@@ -17,6 +17,8 @@ class Neighbours {
   // waited while another program had a core; 0 to 1. Threads of this process that wait for each other do not count. nullopt where
   // the kernel does not say it, or where less than a tenth of a second of work was done.
   std::optional<double> take();
+  // The same, but counted anew in any case: of a moment in which next to nothing was done nobody wants to know later.
+  std::optional<double> take_recent();
   [[nodiscard]] std::optional<double> since_made() const;  // the same since the constructor
 
  private:

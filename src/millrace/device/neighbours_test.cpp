@@ -54,6 +54,18 @@ TEST_F(NeighboursTest, WhatOthersHadWhileOursWaited) {
   EXPECT_NEAR(neighbours.since_made().value_or(-1), 0.25, 1e-9);
 }
 
+TEST_F(NeighboursTest, ARecentMomentIsNotCountedTwice) {
+  threads(0, 0);
+  cpus(0, 0);
+  Neighbours neighbours = this->neighbours();
+  threads(0.001, 0.04);  // next to no work, and no core for it
+  cpus(1, 0);
+  EXPECT_EQ(neighbours.take_recent(), std::nullopt);
+  threads(0.101, 0.04);
+  cpus(1.1, 0);
+  EXPECT_NEAR(neighbours.take_recent().value_or(-1), 0, 1e-9);
+}
+
 TEST_F(NeighboursTest, OwnThreadsThatWaitForEachOtherAreNoNeighbours) {
   threads(0, 0);
   cpus(0, 0);

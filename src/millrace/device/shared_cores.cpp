@@ -21,7 +21,7 @@ constexpr double kWanted = 0.10;  // of the time: others want the cores
 constexpr double kAlone = 0.05;
 constexpr int kBusyLooks = 2;
 constexpr int kQuietLooks = 5;
-constexpr double kEvery = 0.1;          // seconds; also the least work that Neighbours judges
+constexpr double kEvery = 0.12;         // seconds; Neighbours judges a tenth of a second of work
 constexpr double kMostOfACore = 0.002;  // what looking may cost
 
 // So many that there are more than CPUs together with those that compute; 0 where those are more already.
@@ -95,7 +95,7 @@ void SharedCores::watch() {
   std::unique_lock lock(mutex_);
   while (!wake_.wait_for(lock, std::chrono::duration<double>(every), [this] { return ends_; })) {
     const double began = thread_cpu_seconds();
-    const bool is_short = rule_.after(neighbours_.take());
+    const bool is_short = rule_.after(neighbours_.take_recent());
     if (is_short && waits_ == nullptr) waits_ = std::make_unique<ShortWaits>();
     if (!is_short) waits_.reset();
     every = std::max(kEvery, (thread_cpu_seconds() - began) / kMostOfACore);
