@@ -300,6 +300,7 @@ std::function<Ended(Agreement&)> run_of(const Json& overrides, const std::filesy
     const at::NoGradGuard no_grad;
     std::size_t i = 0;
     for (at::Tensor& weight : recipe->model().parameters()) weight.copy_(first.at(i++));
+    torch::manual_seed(context.seed);  // as if nothing had been drawn, by whichever thread: it is part of the state
     return recipe;
   };
   return [entry, config, make, folder](Agreement& agreement) {
