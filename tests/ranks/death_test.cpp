@@ -123,13 +123,12 @@ TEST(Ranks, WhateverEndsARankAndWhereverItIsNamedAndNobodyStays) {
 TEST(Ranks, KilledInItsSavesARunLosesNothing) {
   const char* wish = std::getenv("MILLRACE_KILLS");
   const std::string kills = wish == nullptr ? "4" : wish;
-  const int steps = 60 + 20 * std::atoi(kills.c_str());
+  const int steps = 60 + 4 * std::atoi(kills.c_str());  // an attempt gets three on at most
   RankProgram program("grouped_regression", FAULTY_PROGRAM);
-  const auto words = [&](const char* run) {
-    return program.words(run, 2, steps, {"--snapshot.every_steps=1", "--snapshot.max_lag=0", "--snapshot.keep_last=2"});
-  };
-  ASSERT_EQ(program.run(program.launched(2, words("straight"))), 0) << program.output();
-  const pid_t launcher = program.start(program.launched(2, words("killed"), {"--max-restarts", kills}), {{"SAVE_KILLS", kills}});
+  const std::vector<std::string> saves = {"--snapshot.every_steps=1", "--snapshot.max_lag=0", "--snapshot.keep_last=2"};
+  ASSERT_EQ(program.run(program.launched(2, program.words("straight", 2, steps))), 0) << program.output();
+  const auto words = program.words("killed", 2, steps, saves);
+  const pid_t launcher = program.start(program.launched(2, words, {"--max-restarts", kills}), {{"SAVE_KILLS", kills}});
   ASSERT_EQ(program.finish(launcher), 0) << program.output();
   EXPECT_THAT(program.output(), HasSubstr("starting all ranks anew, " + kills + " of " + kills));
   EXPECT_EQ(program.summary("killed").at("state_sha256"), program.summary("straight").at("state_sha256"));

@@ -74,7 +74,7 @@ int main(int argc, char** argv) {
     constexpr int kSomeSteps = 12;  // trials and the rehearsal are over
     const std::string here = at;
     if (here == "loss") ++losses;
-    if (here == "state" && losses > kSomeSteps && ++saves == save_kill.save) {
+    if (here == "state" && losses > 0 && ++saves == save_kill.save) {
       std::thread([&] {
         std::this_thread::sleep_for(save_kill.delay);
         ::kill(::getpid(), SIGKILL);
