@@ -1,6 +1,6 @@
 """The step of several ranks on this machine against Python's DistributedDataParallel: same model, ranks, cores; one run, interleaved.
 
-    tools/python-peer bench/ranks/compare.py build/release/millrace [--ranks 2] [--rounds 9] [--steps 3] [--dtypes fp32] [--json FILE]
+    tools/python-peer bench/ranks/compare.py build/release/millrace [--ranks 2] [--rounds 9] [--steps 3] [--dtypes fp32] [--compile] [--rivals NAME...] [--json FILE]
 
 Each way is a set of processes, a rank with one thread on a core of its own; the sets take turns, after heats among Python's settings. A step of a set is that of its slowest
 rank. Ours: buckets that leave during the backward pass, one sum after it, bf16 on the wire. Python's: its settings (bucket size, gradients as
@@ -105,8 +105,17 @@ def fastest_peers(options, dtype):
     return chosen
 
 
+def way_named(name):
+    """As heats print it: "ddp views static compiled kept"."""
+    kept, compiled = name.endswith(" kept"), " compiled" in name
+    setting = name.removesuffix(" kept").removesuffix(" compiled")
+    if setting not in PEERS:
+        sys.exit(f"Error  no setting of Python's is called \"{setting}\"\n  next     one of: {', '.join(PEERS)}, with \" compiled\" and \" kept\"")
+    return setting, "compile" if compiled else "eager", kept
+
+
 def measure(options, dtype):
-    chosen = fastest_peers(options, dtype)
+    chosen = [way_named(name) for name in options.rivals] if options.rivals else fastest_peers(options, dtype)
     ways = [ours(name, options, dtype) for name in OURS] + [peer(*way, options, dtype) for way in chosen]
     for _ in range(2):
         for way in ways:
@@ -137,6 +146,7 @@ def main():
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--dtypes", nargs="+", default=["fp32", "bf16"], choices=["fp32", "bf16"])
     parser.add_argument("--compile", action="store_true", help="also torch.compile (minutes to start)")
+    parser.add_argument("--rivals", nargs="+", metavar="NAME", help="settings of Python's, as heats print them; without heats")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--cpu", choices=CPU, help=CPU_HELP)
     options = parser.parse_args()

@@ -119,5 +119,48 @@ TEST(Ranks, WhateverEndsARankAndWhereverItIsNamedAndNobodyStays) {
   }
 }
 
+// MILLRACE_KILLS: how many. A save of each step; the run is started anew each time and ends in the bits of one never touched.
+TEST(Ranks, KilledInItsSavesARunLosesNothing) {
+  const char* wish = std::getenv("MILLRACE_KILLS");
+  const std::string kills = wish == nullptr ? "4" : wish;
+  const int steps = 60 + 4 * std::atoi(kills.c_str());  // an attempt gets three on at most
+  RankProgram program("grouped_regression", FAULTY_PROGRAM);
+  const std::vector<std::string> saves = {"--snapshot.every_steps=1", "--snapshot.max_lag=0", "--snapshot.keep_last=2"};
+  ASSERT_EQ(program.run(program.launched(2, program.words("straight", 2, steps))), 0) << program.output();
+  const auto words = program.words("killed", 2, steps, saves);
+  const pid_t launcher = program.start(program.launched(2, words, {"--max-restarts", kills}), {{"SAVE_KILLS", kills}});
+  ASSERT_EQ(program.finish(launcher), 0) << program.output();
+  EXPECT_THAT(program.output(), HasSubstr("starting all ranks anew, " + kills + " of " + kills));
+  EXPECT_EQ(program.summary("killed").at("state_sha256"), program.summary("straight").at("state_sha256"));
+  EXPECT_EQ(program.summary("killed").at("steps"), steps);
+}
+
+// What the others wait for it is on account, and the doctor says who it is.
+TEST(Ranks, ASlowRankIsNamedAndTheWaitForItIsOnAccount) {
+  RankProgram program("grouped_regression", FAULTY_PROGRAM);
+  const auto words = [&](const char* run) {
+    return program.words(run, 2, 80, {"--log.doctor=true", "--log.every=10", "--train.validate_every=40"});
+  };
+  for (const std::string slow : {"0", "1"}) {
+    const pid_t launcher = program.start(program.launched(2, words(slow.c_str())), {{"FAULT", slow + " step slow"}});
+    ASSERT_EQ(program.finish(launcher), 0) << program.output();
+    const Json summary = program.summary(slow);
+    std::string uneven;
+    for (const Json& finding : summary.at("findings")) {
+      EXPECT_NE(finding["id"], "unaccounted") << finding;
+      if (finding["id"] == "uneven_ranks") uneven = finding["what"];
+    }
+    EXPECT_THAT(uneven, HasSubstr("of the time for rank " + slow + ", whose steps take longer")) << summary["findings"];
+    const Json& accounts = summary.at("accounts");
+    double sum = 0;
+    for (const auto& [name, seconds] : accounts.items()) sum += seconds.get<double>();
+    EXPECT_NEAR(sum, summary.at("wall_s").get<double>(), 1e-6);
+    const auto waited = accounts.at("reduction").get<double>(), unnamed = accounts.at("rest").get<double>();
+    if (slow == "1") {
+      EXPECT_GT(waited, 10 * unnamed) << accounts;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace millrace::test

@@ -62,6 +62,26 @@ TEST(Ranks, ASessionThatIsOnOneRankOnlyIsLearnedAsByOneProcess) {
   EXPECT_THAT(program.output("ranks/log.jsonl"), Not(HasSubstr(R"("train/groups_per_step":2)")));
 }
 
+TEST(Ranks, OverNcclTheWeightsAreThoseOverGlooAndARunGoesOnToTheBit) {
+  RankProgram program("language_model");
+  const auto on_gpus = [](const char* transport) {
+    std::vector<std::string> words = kLinear;
+    words.insert(words.end(), {"--device.name=cuda", std::string("--distributed.transport=") + transport});
+    return words;
+  };
+  if (program.run(program.words("none", 1, 1, {"--device.name=cuda:1", "--dry-run"})) != 0) GTEST_SKIP() << "no second GPU";
+  const auto run = [&](const char* name, int steps, const char* transport) {
+    ASSERT_EQ(program.run(program.launched(2, program.words(name, 2, steps, on_gpus(transport)))), 0) << program.output();
+  };
+  run("gloo", kSteps, "gloo");
+  run("nccl", kSteps, "nccl");
+  run("halves", kSteps / 2, "nccl");
+  run("halves", kSteps, "nccl");
+  EXPECT_THAT(program.output("nccl/plan.json"), HasSubstr("a GPU for each rank"));
+  EXPECT_LT(difference(program.saved("gloo"), program.saved("nccl")), 1e-6);
+  EXPECT_EQ(program.summary("halves").at("state_sha256"), program.summary("nccl").at("state_sha256"));
+}
+
 TEST(Ranks, AccumulatedBatchesAreAddedUpOnceAStep) {
   RankProgram program("language_model");
   ASSERT_EQ(program.run(program.words("one", 1, kSteps, kLinear)), 0) << program.output();

@@ -13,6 +13,7 @@
 #include <cmath>
 #include <csignal>
 #include <fstream>
+#include <functional>
 #include <mutex>
 #include <set>
 
@@ -284,7 +285,8 @@ std::vector<at::Tensor> first_weights(const Entry& entry, const Json& config) {
   return weights;
 }
 
-std::vector<Ended> run_on_two(const Json& overrides, const std::filesystem::path& folder) {
+// Such a run as one rank of an agreement makes it.
+std::function<Ended(Agreement&)> run_of(const Json& overrides, const std::filesystem::path& folder) {
   const Entry entry = toys::grouped_regression();
   const config::Schema schema = schema_of(entry);
   config::Layers layers(schema, aliases_of(entry));
@@ -293,21 +295,26 @@ std::vector<Ended> run_on_two(const Json& overrides, const std::filesystem::path
   const config::Resolved config = layers.resolve();
   // Processes have a random generator each, these threads share LibTorch's: what it gives one rank the other does not get.
   const std::vector<at::Tensor> first = first_weights(entry, config.values);
-  const auto make = [&](const Json& values, const Context& context) {
+  const auto make = [entry, first](const Json& values, const Context& context) {
     std::unique_ptr<Recipe> recipe = entry.make(values, context);
     const at::NoGradGuard no_grad;
     std::size_t i = 0;
     for (at::Tensor& weight : recipe->model().parameters()) weight.copy_(first.at(i++));
+    torch::manual_seed(context.seed);  // as if nothing had been drawn, by whichever thread: it is part of the state
     return recipe;
   };
-  return on_ranks(2, [&](Agreement& agreement) {
+  return [entry, config, make, folder](Agreement& agreement) {
     telemetry::Console console(telemetry::Console::Mode::quiet);
     SessionRequest request;
     request.assembly = {.recipe = entry.name, .config = config, .make = make, .console = &console, .agreement = &agreement};
     if (agreement.ranks().rank == 0) request.run_place.folder = folder;
     const RunOutcome outcome = Session(std::move(request)).run();
     return Ended{outcome.summary, outcome.exit_code};
-  });
+  };
+}
+
+std::vector<Ended> run_on_two(const Json& overrides, const std::filesystem::path& folder) {
+  return on_ranks(2, run_of(overrides, folder));
 }
 
 class RanksOfARun : public testing::Test {
@@ -430,6 +437,19 @@ TEST_F(RanksOfARun, EndTogetherWhenASnapshotCanNotBeWritten) {
     if (std::string(at) == "loss") std::call_once(once, [&] { std::ofstream(folder_.path() / "snapshots") << "in the way"; });
   };
   EXPECT_THROW((void)run_on_two(config, folder_.path()), Error);
+}
+
+TEST_F(RanksOfARun, SaveNothingThatWasComputedWithHalfASum) {
+  for (const bool has_half : {false, true}) {
+    int losses = 0;
+    toys::at_point = [&](const char* at) {
+      if (std::string(at) == "loss" && ++losses == 9) throw DistributedError({"a rank is gone", "here", "see there"});
+    };
+    toys::HalfASum agreement(has_half);
+    const std::filesystem::path run = folder_.path() / (has_half ? "half" : "whole");
+    EXPECT_THROW((void)run_of(kTwo, run)(agreement), Error);
+    EXPECT_EQ(snapshot::list(Fs::real(), run).empty(), has_half);
+  }
 }
 
 std::string error_of_check(Agreement& seat, NetImpl& net) {

@@ -74,6 +74,19 @@ class Seat final : public Agreement {
   Ranks ranks_;
 };
 
+// One process, for whose GPU a sum was cut short when a rank was lost, or was not.
+class HalfASum final : public Agreement {
+ public:
+  explicit HalfASum(bool has) : has_(has) {}
+  [[nodiscard]] Ranks ranks() const override { return {}; }
+  [[nodiscard]] std::vector<Json> gather(Json mine) override { return {std::move(mine)}; }
+  void sum(std::vector<at::Tensor>&) override {}
+  [[nodiscard]] bool has_cut_sums() const noexcept override { return has_; }
+
+ private:
+  bool has_;
+};
+
 // Runs `body(agreement)` on `world` ranks; what they return, by rank. An exception of one is thrown here.
 template <class Body>
 auto on_ranks(int world, Body body) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "millrace/base/json.h"
@@ -15,6 +16,12 @@ namespace millrace {
 
 class GradientSums;  // core/gradient_sums.h
 struct GradientSumsOptions;
+
+// How tensors travel between the ranks: "gloo", "nccl"; "" for one process.
+struct Transport {
+  std::string name;
+  std::string reason;  // one line for the plan
+};
 
 // Every call but ranks() is collective: all processes of a run make the same calls in the same order, from the thread of the
 // training loop, and wait for each other. A process that leaves the run makes the others' next call fail with an Error.
@@ -27,6 +34,11 @@ class Agreement {
   [[nodiscard]] virtual Ranks ranks() const = 0;
   [[nodiscard]] virtual std::vector<Json> gather(Json mine) = 0;  // what each rank gave, by rank
   virtual void sum(std::vector<at::Tensor>& values) = 0;          // in place, elementwise; the same sizes and types on all ranks
+
+  // Tensors of `device`, on which this rank computes, travel from here on as `wish` says: "auto", "gloo", "nccl". To be called
+  // before any travels. Sums of a GPU's tensors then may still be under way when a call returns: the current stream waits for
+  // them. ConfigError where the wish can't be.
+  [[nodiscard]] virtual Transport use_device(at::Device device, const std::string& wish);
 
   void mean(std::vector<at::Tensor>& values);  // the same of floating-point numbers, divided by the number of ranks
 
@@ -45,6 +57,9 @@ class Agreement {
   void in_turn(const std::function<void()>& work);
   // This rank ends with an error: from here on its calls wait for nobody and know of itself alone.
   virtual void leave() {}
+  // After a lost rank or leave(): sums were cut short that this rank may have computed with, so that what it holds is no state of
+  // the run.
+  [[nodiscard]] virtual bool has_cut_sums() const noexcept { return false; }
 
   // Calls so far that waited for the other ranks, those of sums under way not among them.
   [[nodiscard]] virtual std::int64_t exchanges() const noexcept { return 0; }

@@ -13,6 +13,8 @@
 
 namespace millrace::device {
 
+class RankGroups;  // device/rank_groups.h
+
 struct MemoryCounters {
   std::uint64_t allocated_bytes = 0;
   std::uint64_t reserved_bytes = 0;
@@ -34,6 +36,11 @@ class Backend {
   virtual void unpin(std::byte* memory) noexcept = 0;
   virtual void reset_peak(int) {}      // of memory(): what is allocated now is the peak
   virtual void release_cached(int) {}  // gives memory that no tensor uses back to the device
+  // What carries this device's tensors between the processes of a run; null where nothing does, and `reason` says why.
+  [[nodiscard]] virtual RankGroups* rank_groups(std::string& reason) {
+    reason = "its tensors are in host memory";
+    return nullptr;
+  }
 
  private:
   [[nodiscard]] virtual MemoryCounters read_memory(int index) const = 0;

@@ -1,3 +1,5 @@
+# The wheel's libgomp is linked already; this turns on the one parallel region here, which makes the threads.
+set_source_files_properties("${dir}/cpu.cpp" PROPERTIES COMPILE_FLAGS "-fopenmp" SKIP_UNITY_BUILD_INCLUSION ON)
 # LibTorch is built with NDEBUG: without it RecordFunction::inputs() asks a flag that the library never sets. In a file of its own:
 # the others keep their assertions.
 set_source_files_properties("${dir}/operation_census.cpp" PROPERTIES COMPILE_DEFINITIONS NDEBUG SKIP_UNITY_BUILD_INCLUSION ON)
@@ -12,3 +14,6 @@ mr_warnings(millrace-convolutions)
 target_link_libraries(millrace-convolutions PRIVATE ${target})
 set_target_properties(millrace-convolutions PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}")
 install(TARGETS millrace-convolutions RUNTIME DESTINATION bin)
+if(MILLRACE_CUDA AND NOT TARGET millrace_cuda)
+  include("${dir}/cuda/plugin.cmake")
+endif()

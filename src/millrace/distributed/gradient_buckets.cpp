@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
-#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <utility>
 
 #include "millrace/base/error.h"
@@ -41,13 +41,9 @@ struct GradientBuckets::Bucket {
   std::unique_ptr<OrderedSum> sum;
 };
 
-GradientBuckets::GradientBuckets(c10::intrusive_ptr<c10d::ProcessGroupGloo> to, c10::intrusive_ptr<c10d::ProcessGroupGloo> back,
-                                 std::vector<at::Tensor> parameters, const GradientSumsOptions& options, Guard guard)
-    : to_(std::move(to)),
-      back_(std::move(back)),
-      parameters_(std::move(parameters)),
-      options_(options),
-      guard_(std::move(guard)) {
+GradientBuckets::GradientBuckets(BucketWays ways, std::vector<at::Tensor> parameters, const GradientSumsOptions& options,
+                                 Guard guard)
+    : ways_(std::move(ways)), parameters_(std::move(parameters)), options_(options), guard_(std::move(guard)) {
   std::vector<std::size_t> order(parameters_.size());
   std::iota(order.rbegin(), order.rend(), std::size_t{0});
   lay_out(order);
@@ -68,7 +64,8 @@ void GradientBuckets::lay_out(const std::vector<std::size_t>& order) {
   buckets_.clear();
   slots_.assign(parameters_.size(), {});
   const auto close = [this](const Open& open, at::ScalarType type) {
-    Bucket bucket{.flat = at::empty({open.elements}, type), .members = open.members.size(), .missing = 0, .sum = {}};
+    const auto like = parameters_[open.members.front()].options().dtype(type);
+    Bucket bucket{.flat = at::empty({open.elements}, like), .members = open.members.size(), .missing = 0, .sum = {}};
     std::int64_t begin = 0;
     for (const std::size_t i : open.members) {
       const at::Tensor& parameter = parameters_[i];
@@ -132,7 +129,7 @@ void GradientBuckets::fill(std::size_t parameter) {
 void GradientBuckets::launch_full() {
   for (; next_ < buckets_.size() && buckets_[next_].missing == 0; ++next_) {
     Bucket& bucket = buckets_[next_];
-    bucket.sum = std::make_unique<OrderedSum>(*to_, *back_, bucket.flat);
+    bucket.sum = std::make_unique<OrderedSum>(*ways_.to, *ways_.back, bucket.flat, ways_.beside);
     ++traffic_.buckets;
     if (!sent_) ++traffic_.early_buckets;
     traffic_.bytes += static_cast<std::int64_t>(bucket.flat.nbytes());
@@ -174,8 +171,8 @@ void GradientBuckets::agree_on_order() {
   }
   std::vector<at::Tensor> all = {at::zeros({static_cast<std::int64_t>(order.size())}, at::kLong)};
   auto* places = all[0].mutable_data_ptr<std::int64_t>();
-  if (to_->getRank() == 0) std::ranges::copy(order, places);
-  guard_([&] { to_->allreduce(all)->wait(); });
+  if (ways_.words->getRank() == 0) std::ranges::copy(order, places);
+  guard_([&] { ways_.words->allreduce(all)->wait(); });
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<std::size_t>(places[i]);
   lay_out(order);
 }

@@ -1,21 +1,30 @@
-// Gradients of the ranks, added up over Gloo in buckets that leave while the backward pass is under way.
+// Gradients of the ranks, added up in buckets that leave while the backward pass is under way.
 #pragma once
 
+#include <c10/core/Stream.h>
 #include <c10/util/intrusive_ptr.h>
 
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "millrace/core/gradient_sums.h"
 
 namespace c10d {
-class ProcessGroupGloo;
+class Backend;
 }
 
 namespace millrace::distributed {
+
+// What carries the buckets of one set of parameters, and nothing else: the order of its calls is theirs.
+struct BucketWays {
+  c10::intrusive_ptr<c10d::Backend> to, back;  // the halves of a sum; one where the second begins with the first
+  std::optional<c10::Stream> beside;           // where the second halves are computed: of groups that hold up streams
+  c10::intrusive_ptr<c10d::Backend> words;     // numbers of the CPU, from the loop's thread
+};
 
 // Buckets leave in one order on all ranks: that of the first begun step on rank 0, once that is known, else the parameters'
 // from the last to the first, in which a backward pass comes to most of them.
@@ -23,9 +32,8 @@ class GradientBuckets final : public GradientSums {
  public:
   // Runs a collective call and turns what it throws into the caller's error.
   using Guard = std::function<void(const std::function<void()>&)>;
-  // `to` and `back` are used for the halves of these buckets' sums alone: their order is their own. Parameters are on the CPU.
-  GradientBuckets(c10::intrusive_ptr<c10d::ProcessGroupGloo> to, c10::intrusive_ptr<c10d::ProcessGroupGloo> back,
-                  std::vector<at::Tensor> parameters, const GradientSumsOptions& options, Guard guard);
+  // Parameters are on one device, that which the ways carry.
+  GradientBuckets(BucketWays ways, std::vector<at::Tensor> parameters, const GradientSumsOptions& options, Guard guard);
   ~GradientBuckets() override;
   GradientBuckets(const GradientBuckets&) = delete;
   GradientBuckets& operator=(const GradientBuckets&) = delete;
@@ -51,7 +59,7 @@ class GradientBuckets final : public GradientSums {
   void launch_full();
   void agree_on_order();
 
-  c10::intrusive_ptr<c10d::ProcessGroupGloo> to_, back_;
+  BucketWays ways_;
   std::vector<at::Tensor> parameters_;
   GradientSumsOptions options_;
   Guard guard_;

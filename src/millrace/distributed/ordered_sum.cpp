@@ -2,8 +2,9 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
+#include <c10/core/StreamGuard.h>
 
-#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <utility>
 #include <vector>
 
@@ -14,43 +15,56 @@ at::Tensor bytes_of(const at::Tensor& values) { return values.view({-1}).view(at
 
 }  // namespace
 
-OrderedSum::OrderedSum(c10d::ProcessGroupGloo& to, c10d::ProcessGroupGloo& back, at::Tensor flat)
+OrderedSum::OrderedSum(c10d::Backend& to, c10d::Backend& back, at::Tensor flat, std::optional<c10::Stream> beside)
     : back_(&back), world_(to.getSize()), share_((flat.numel() + world_ - 1) / world_), flat_(std::move(flat)) {
   if (world_ <= 2) {  // two numbers have one sum
     std::vector<at::Tensor> all = {flat_};
     first_ = to.allreduce(all);
     return;
   }
-  at::Tensor given = flat_;
+  given_ = flat_;
   if (!is_even()) {
-    given = at::zeros({world_ * share_}, flat_.options());
-    given.narrow(0, 0, flat_.numel()).copy_(flat_);
+    given_ = at::zeros({world_ * share_}, flat_.options());
+    given_.narrow(0, 0, flat_.numel()).copy_(flat_);
   }
   parts_ = at::empty({world_, share_}, flat_.options());
-  at::Tensor in = bytes_of(given), out = bytes_of(parts_);
+  at::Tensor in = bytes_of(given_), out = bytes_of(parts_);
   std::vector<std::int64_t> even;
   first_ = to.alltoall_base(out, in, even, even);
+  if (!beside) return;
+  // Memory is the current stream's, which waits for the other one before it is given back.
+  mine_ = at::empty({share_}, flat_.options());
+  all_ = is_even() ? flat_ : at::empty({world_ * share_}, flat_.options());
+  const c10::StreamGuard guard(*beside);
+  first_->wait();
+  begin_second();
 }
 
 OrderedSum::~OrderedSum() = default;
 
-at::Tensor OrderedSum::added() const {
+// The parts in the order of the ranks, into mine_.
+void OrderedSum::add() {
   const at::ScalarType type = flat_.scalar_type();
   const bool rounds = type == at::kBFloat16 || type == at::kHalf;
-  at::Tensor sum = rounds ? parts_.select(0, 0).to(at::kFloat) : parts_.select(0, 0).clone();
+  at::Tensor sum = rounds ? parts_.select(0, 0).to(at::kFloat) : mine_.copy_(parts_.select(0, 0));
   for (std::int64_t rank = 1; rank < world_; ++rank) sum.add_(parts_.select(0, rank));
-  return rounds ? sum.to(type) : sum;
+  if (rounds) mine_.copy_(sum);
+}
+
+void OrderedSum::begin_second() {
+  add();
+  at::Tensor in = bytes_of(mine_), out = bytes_of(all_);
+  second_ = back_->_allgather_base(out, in);
 }
 
 bool OrderedSum::go_on(bool waits) {
   if (world_ <= 2 || second_) return true;
   if (!waits && !(first_->isCompleted() && first_->isSuccess())) return false;
   first_->wait();
-  mine_ = added();
-  parts_ = at::Tensor();
+  mine_ = at::empty({share_}, flat_.options());
   all_ = is_even() ? flat_ : at::empty({world_ * share_}, flat_.options());
-  at::Tensor in = bytes_of(mine_), out = bytes_of(all_);
-  second_ = back_->_allgather_base(out, in);
+  begin_second();
+  parts_ = given_ = at::Tensor();
   return true;
 }
 

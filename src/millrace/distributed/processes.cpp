@@ -21,10 +21,14 @@
 
 #include "millrace/base/doing.h"
 #include "millrace/base/error.h"
+#include "millrace/device/device.h"
 #include "millrace/distributed/detail/address.h"
+#include "millrace/distributed/detail/device_groups.h"
+#include "millrace/distributed/detail/parcels.h"
 #include "millrace/distributed/detail/within.h"
 #include "millrace/distributed/gradient_buckets.h"
 #include "millrace/distributed/ordered_sum.h"
+#include "millrace/distributed/transport.h"
 
 namespace millrace::distributed {
 namespace {
@@ -75,6 +79,9 @@ c10::intrusive_ptr<c10d::Store> open_store(Rendezvous& rendezvous, const Process
 struct Processes::Parts {
   c10::intrusive_ptr<c10d::Store> store;
   c10::intrusive_ptr<c10d::ProcessGroupGloo> gloo;
+  std::unique_ptr<DeviceGroups> groups;  // null: Gloo carries everything
+
+  [[nodiscard]] bool carries(const at::Tensor& value) const { return groups && groups->carries(value); }
 
   // Connections of their own between all ranks. Collective.
   [[nodiscard]] c10::intrusive_ptr<c10d::ProcessGroupGloo> connect(const std::string& name, const Rendezvous& rendezvous,
@@ -122,6 +129,52 @@ Processes::~Processes() = default;
 
 Ranks Processes::ranks() const { return rendezvous_.ranks; }
 
+Transport Processes::use_device(at::Device device, const std::string& wish) {
+  std::string why_none;
+  device::RankGroups* const groups = device::backend_of(device).rank_groups(why_none);
+  return use_groups(device, groups, why_none, wish);
+}
+
+Transport Processes::use_groups(at::Device device, device::RankGroups* groups, const std::string& why_none,
+                                const std::string& wish) {
+  const int gpu = device.has_index() ? device.index() : 0;
+  RankDevice mine{.host = host_name(), .gpu = {}, .library = {}, .why_none = why_none};
+  if (groups != nullptr) {
+    mine.gpu = groups->identity(gpu);
+    mine.library = groups->library();
+  } else if (!device.is_cpu()) {
+    mine.gpu = device.str();
+  }
+  std::vector<RankDevice> all;
+  for (const Json& rank : gather(mine.to_json())) all.push_back(RankDevice::of(rank));
+  Transport transport = choose_transport(all, wish);
+  if (transport.name == "gloo") return transport;
+  const Ranks& ranks = rendezvous_.ranks;
+  try {
+    parts_->groups = std::make_unique<DeviceGroups>(*groups, device,
+                                                    device::RankSeat{.store = parts_->store,
+                                                                     .rank = ranks.rank,
+                                                                     .world_size = ranks.world_size,
+                                                                     .gpu = gpu,
+                                                                     .timeout = milliseconds(options_.timeout_s)});
+  } catch (const std::exception& error) {
+    const std::string reason = error.what();
+    throw DistributedError({"the GPUs of the ranks do not come together: " + reason.substr(0, reason.find('\n')),
+                            "rank " + std::to_string(ranks.rank) + " on " + mine.host + ", " + device.str() + ", " + mine.library,
+                            "NCCL_DEBUG=INFO says more; distributed.transport=gloo goes by way of host memory"});
+  }
+  return transport;
+}
+
+void Processes::leave() {
+  has_left_ = true;
+  cut_groups();
+}
+
+void Processes::cut_groups() {
+  if (parts_->groups && !parts_->groups->cut()) has_cut_sums_ = true;
+}
+
 void Processes::call(const std::function<void()>& collective) {
   const Doing subject(Doing::Level::subject, "the other ranks");
   try {
@@ -150,6 +203,7 @@ std::vector<int> absent_ranks(c10d::Store& store, Ranks ranks) {
 
 void Processes::tell_loss(const std::string& reason) {
   constexpr double kLimit = 1.2;  // seconds; the store may be beyond a link that was cut
+  cut_groups();
   const Ranks& ranks = rendezvous_.ranks;
   std::string who = "another rank";
   try {
@@ -204,56 +258,30 @@ std::vector<Json> Processes::gather(Json mine) {
 void Processes::sum(std::vector<at::Tensor>& values) {
   if (has_left_) return;
   const at::NoGradGuard no_grad;
-  std::map<at::ScalarType, std::vector<std::size_t>> by_type;
-  for (std::size_t i = 0; i < values.size(); ++i) by_type[values[i].scalar_type()].push_back(i);
-  for (const auto& [type, indices] : by_type) {
+  std::map<std::pair<bool, at::ScalarType>, std::vector<std::size_t>> alike;
+  for (std::size_t i = 0; i < values.size(); ++i) alike[{parts_->carries(values[i]), values[i].scalar_type()}].push_back(i);
+  for (const auto& [kind, indices] : alike) {
+    const bool carried = kind.first;
     std::vector<at::Tensor> flat;
-    for (const std::size_t i : indices) flat.push_back(values[i].detach().to(at::kCPU).reshape({-1}));
-    std::vector<at::Tensor> all = {at::cat(flat)};
-    if (all[0].numel() == 0) continue;
+    for (const std::size_t i : indices) {
+      const at::Tensor value = values[i].detach();
+      flat.push_back((carried ? value : value.to(at::kCPU)).reshape({-1}));
+    }
+    const at::Tensor all = at::cat(flat);
+    if (all.numel() == 0) continue;
     ++exchanges_;
-    call([&] { OrderedSum(*parts_->gloo, *parts_->gloo, all[0]).finish(); });
+    call([&] {
+      c10d::Backend& way = carried ? parts_->groups->sums() : *parts_->gloo;
+      OrderedSum(way, way, all).finish();
+    });
     std::int64_t begin = 0;
     for (const std::size_t i : indices) {
-      values[i].detach().copy_(all[0].narrow(0, begin, values[i].numel()).view_as(values[i]));
+      values[i].detach().copy_(all.narrow(0, begin, values[i].numel()).view_as(values[i]));
       begin += values[i].numel();
     }
   }
 }
 
-namespace {
-
-constexpr std::int64_t kParcel = 16 << 20;  // bytes
-
-// Values of one owner that travel together, each at a place that suits any type.
-struct Parcel {
-  std::vector<std::size_t> values;
-  std::vector<std::int64_t> begins;
-  std::int64_t bytes = 0;
-
-  [[nodiscard]] at::Tensor part(const at::Tensor& flat, std::size_t i, const at::Tensor& value) const {
-    return flat.narrow(0, begins[i], static_cast<std::int64_t>(value.nbytes())).view(value.scalar_type()).view(value.sizes());
-  }
-};
-
-std::vector<Parcel> parcels_of(const std::vector<at::Tensor>& values, const std::vector<int>& owners, int owner) {
-  constexpr std::int64_t kAligned = 64;
-  std::vector<Parcel> parcels;
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const auto bytes = static_cast<std::int64_t>(values[i].nbytes());
-    if (owners[i] != owner || bytes == 0) continue;
-    if (parcels.empty() || parcels.back().bytes + bytes > kParcel) parcels.emplace_back();
-    Parcel& parcel = parcels.back();
-    parcel.values.push_back(i);
-    parcel.begins.push_back(parcel.bytes);
-    parcel.bytes += (bytes + kAligned - 1) / kAligned * kAligned;
-  }
-  return parcels;
-}
-
-}  // namespace
-
-// A round: one parcel of each owner, all under way at once.
 void Processes::share(std::vector<at::Tensor>& values, const std::vector<int>& owners) {
   MR_CHECK(values.size() == owners.size(), "each value has an owner");
   if (has_left_) {
@@ -263,6 +291,23 @@ void Processes::share(std::vector<at::Tensor>& values, const std::vector<int>& o
          "the same command goes on from the last snapshot"});
   }
   const at::NoGradGuard no_grad;
+  for (const bool carried : {false, true}) {
+    std::vector<at::Tensor> alike;
+    std::vector<int> theirs;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      if (parts_->carries(values[i]) != carried) continue;
+      alike.push_back(values[i]);
+      theirs.push_back(owners[i]);
+    }
+    if (!alike.empty()) share_alike(alike, theirs);
+  }
+}
+
+// Of values that travel one way. A round: one parcel of each owner, all under way at once.
+void Processes::share_alike(std::vector<at::Tensor>& values, const std::vector<int>& owners) {
+  const bool carried = parts_->carries(values.front());
+  c10d::Backend& way = carried ? parts_->groups->sums() : *parts_->gloo;
+  const auto like = at::TensorOptions(at::kByte).device(carried ? values.front().device() : at::Device(at::kCPU));
   const int world = rendezvous_.ranks.world_size;
   std::vector<std::vector<Parcel>> parcels;
   std::size_t rounds = 0;
@@ -278,41 +323,37 @@ void Processes::share(std::vector<at::Tensor>& values, const std::vector<int>& o
       for (int owner = 0; owner < world; ++owner) {
         if (round >= parcels[static_cast<std::size_t>(owner)].size()) continue;
         const Parcel& parcel = parcels[static_cast<std::size_t>(owner)][round];
-        flats.emplace_back(owner, std::vector<at::Tensor>{at::empty({parcel.bytes}, at::kByte)});
-        const at::Tensor& flat = flats.back().second[0];
-        for (std::size_t i = 0; owner == rendezvous_.ranks.rank && i < parcel.values.size(); ++i) {
-          const at::Tensor& value = values[parcel.values[i]];
-          parcel.part(flat, i, value).copy_(value.detach());
-        }
+        flats.emplace_back(owner, std::vector<at::Tensor>{at::empty({parcel.bytes}, like)});
+        if (owner == rendezvous_.ranks.rank) parcel.pack(values, flats.back().second[0]);
         c10d::BroadcastOptions from;
         from.rootRank = owner;
-        works.push_back(parts_->gloo->broadcast(flats.back().second, from));
+        works.push_back(way.broadcast(flats.back().second, from));
       }
       for (const auto& work : works) work->wait();
     });
     for (const auto& [owner, flat] : flats) {
-      if (owner == rendezvous_.ranks.rank) continue;
-      const Parcel& parcel = parcels[static_cast<std::size_t>(owner)][round];
-      for (std::size_t i = 0; i < parcel.values.size(); ++i) {
-        const at::Tensor& value = values[parcel.values[i]];
-        value.detach().copy_(parcel.part(flat[0], i, value));
-      }
+      if (owner != rendezvous_.ranks.rank) parcels[static_cast<std::size_t>(owner)][round].unpack(flat[0], values);
     }
   }
 }
 
 std::unique_ptr<GradientSums> Processes::gradient_sums(const std::vector<at::Tensor>& parameters,
                                                        const GradientSumsOptions& options) {
-  const auto on_cpu = [](const at::Tensor& parameter) { return parameter.is_cpu(); };
-  if (has_left_ || !std::ranges::all_of(parameters, on_cpu)) return nullptr;
-  c10::intrusive_ptr<c10d::ProcessGroupGloo> to, back;
+  const auto all = [&](auto holds) { return std::ranges::all_of(parameters, holds); };
+  const bool carried = all([this](const at::Tensor& parameter) { return parts_->carries(parameter); });
+  if (has_left_ || !(carried || all([](const at::Tensor& parameter) { return parameter.is_cpu(); }))) return nullptr;
+  BucketWays ways{.to = {}, .back = {}, .beside = std::nullopt, .words = parts_->gloo};
   call([&] {
     const std::string name = "gradients/" + std::to_string(gradient_groups_++);
-    to = parts_->connect(name, rendezvous_, options_);
-    if (rendezvous_.ranks.world_size > 2) back = parts_->connect(name + "/back", rendezvous_, options_);
+    if (carried) {
+      ways.to = ways.back = parts_->groups->connect(name);
+      ways.beside = parts_->groups->beside();
+      return;
+    }
+    ways.to = ways.back = parts_->connect(name, rendezvous_, options_);  // two ranks need no second half
+    if (rendezvous_.ranks.world_size > 2) ways.back = parts_->connect(name + "/back", rendezvous_, options_);
   });
-  if (back == nullptr) back = to;  // two ranks need no second half
-  return std::make_unique<GradientBuckets>(std::move(to), std::move(back), parameters, options,
+  return std::make_unique<GradientBuckets>(std::move(ways), parameters, options,
                                            [this](const std::function<void()>& collective) { call(collective); });
 }
 

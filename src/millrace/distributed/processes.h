@@ -1,4 +1,4 @@
-// The ranks of a run as processes that found each other through c10d's store and add up over Gloo.
+// The ranks of a run as processes that found each other through c10d's store and add up over Gloo, and over NCCL on GPUs.
 #pragma once
 
 #include <functional>
@@ -9,6 +9,10 @@
 #include "millrace/core/agreement.h"
 #include "millrace/core/gradient_sums.h"
 #include "millrace/distributed/rendezvous.h"
+
+namespace millrace::device {
+class RankGroups;
+}
 
 namespace millrace::distributed {
 
@@ -33,26 +37,33 @@ class Processes final : public Agreement {
   [[nodiscard]] Ranks ranks() const override;
   // DistributedError names the ranks that are gone, as far as those that are left can tell.
   [[nodiscard]] std::vector<Json> gather(Json mine) override;
+  [[nodiscard]] Transport use_device(at::Device device, const std::string& wish) override;
+  // The same with what carries that device's tensors given: null where nothing does, for the reason given. It outlives this.
+  [[nodiscard]] Transport use_groups(at::Device device, device::RankGroups* groups, const std::string& why_none,
+                                     const std::string& wish);
   using Agreement::sum;
-  // Tensors of one type travel as one; those of a GPU by way of host memory.
+  // Tensors of one type and device travel as one; those of a GPU by way of host memory where nothing else carries them.
   void sum(std::vector<at::Tensor>& values) override;
-  // From each owner to all, some megabytes at a time; tensors of a GPU by way of host memory.
+  // From each owner to all, some megabytes at a time, as in sum().
   void share(std::vector<at::Tensor>& values, const std::vector<int>& owners) override;
-  // Null for parameters of a GPU.
+  // Null for parameters of a GPU that travel by way of host memory.
   [[nodiscard]] std::unique_ptr<GradientSums> gradient_sums(const std::vector<at::Tensor>& parameters,
                                                             const GradientSumsOptions& options) override;
-  void leave() override { has_left_ = true; }
+  void leave() override;
+  [[nodiscard]] bool has_cut_sums() const noexcept override { return has_cut_sums_; }
   [[nodiscard]] std::int64_t exchanges() const noexcept override { return exchanges_; }
 
  private:
   struct Parts;
   void call(const std::function<void()>& collective);
   [[noreturn]] void tell_loss(const std::string& reason);
+  void cut_groups();
+  void share_alike(std::vector<at::Tensor>& values, const std::vector<int>& owners);
 
   Rendezvous rendezvous_;
   ProcessesOptions options_;
   std::unique_ptr<Parts> parts_;
-  bool has_left_ = false;
+  bool has_left_ = false, has_cut_sums_ = false;
   int gradient_groups_ = 0;
   std::int64_t exchanges_ = 0;
 };

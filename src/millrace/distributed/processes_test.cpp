@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <latch>
 #include <limits>
 #include <mutex>
 
@@ -141,10 +142,16 @@ TEST_P(ProcessesOf, SumsAreThoseOfTheRanksInTheirOrderWhateverTravelsWithThem) {
 }
 
 TEST(Processes, ARankThatIsGoneIsNamed) {
-  const auto errors = on_ranks(3, free_port(), [](Processes& processes) {
+  std::latch told(2);
+  const auto errors = on_ranks(3, free_port(), [&told](Processes& processes) {
     static_cast<void>(processes.any(false));
     if (processes.ranks().rank == 1) return;  // its connections close
-    for (int i = 0; i < 3; ++i) static_cast<void>(processes.any(false));
+    try {
+      for (int i = 0; i < 3; ++i) static_cast<void>(processes.any(false));
+    } catch (const DistributedError&) {
+      told.arrive_and_wait();  // rank 0 holds the store
+      throw;
+    }
   });
   EXPECT_THAT(errors[0], testing::HasSubstr("lost rank 1 "));
   EXPECT_EQ(errors[1], "");

@@ -35,7 +35,7 @@ const char* word_of(Phase phase) noexcept {
                                                        "preparing the batch",
                                                        "forward",
                                                        "backward",
-                                                       "summing gradients over ranks",
+                                                       "summing over ranks",
                                                        "optimiser update",
                                                        "metrics",
                                                        "log line",

@@ -21,7 +21,7 @@ enum class Phase : std::uint8_t {
   prepare,
   forward,
   backward,
-  reduction,  // of gradients over ranks
+  reduction,  // over ranks: of gradients and of all else that they exchange
   optimizer,
   metrics,
   log,
@@ -59,7 +59,8 @@ class Timeline {
   void begin_step() noexcept;
   void end_step();
   void drop_step() noexcept { in_step_ = false; }  // what was under way is no step after all
-  Phase enter(Phase phase) noexcept;               // what it was before; Span calls these two
+  [[nodiscard]] Phase phase() const noexcept { return phase_; }
+  Phase enter(Phase phase) noexcept;  // what it was before; Span calls these two
   void leave(Phase before) noexcept { turn_to(before); }
 
   struct Summary {

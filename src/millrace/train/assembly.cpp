@@ -1,5 +1,6 @@
 #include "millrace/train/assembly.h"
 
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/nn/module.h>
 
 #include <algorithm>
@@ -93,6 +94,10 @@ std::vector<Problem> problems_of(const RunConfig& config) {
 Assembly::Assembly(AssemblyRequest request)
     : request_(std::move(request)), config_(config::read<RunConfig>(request_.config.values)), switches_(config_.train.off) {
   if (auto problems = problems_of(config_); !problems.empty()) throw ConfigError(std::move(problems));
+  if (!agreement().alone()) {
+    timed_ = std::make_unique<TimedAgreement>(*request_.agreement, timeline_);
+    request_.agreement = timed_.get();
+  }
   device::count_tensor_memory();
   bare_.bytes = device::private_resident_bytes();
   bare_.heap = device::heap_bytes();
@@ -124,6 +129,8 @@ void Assembly::choose_device() {
   context_.device = choice.device;
   choose("device.name", choice.device.str(), choice.reason);
   if (!choice.warning.empty()) request_.console->warning(choice.warning);
+  // What names no GPU is this rank's, too.
+  if (!choice.device.is_cpu()) c10::impl::VirtualGuardImpl(choice.device.type()).setDevice(choice.device);
   if (context_.device.is_cpu() && switches_.on("memory_recovery")) memory_limit_.emplace(config_.memory.limit);
   const auto& cpu = device::cpu_info();
   const bool automatic = config_.device.threads.is_auto();
@@ -140,6 +147,15 @@ void Assembly::choose_device() {
                     : "") +
              code + "; " + openmp_waits());
   choose_guards();
+  choose_transport();
+}
+
+void Assembly::choose_transport() {
+  if (agreement().alone()) return;
+  const config::Auto<Carrier>& wish = config_.distributed.transport;
+  const std::string word = wish.is_auto() ? "auto" : wish.value() == Carrier::nccl ? "nccl" : "gloo";
+  Transport transport = agreement().use_device(context_.device, word);
+  if (!transport.name.empty()) choose("distributed.transport", std::move(transport.name), std::move(transport.reason));
 }
 
 void Assembly::choose_guards() {

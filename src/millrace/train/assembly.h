@@ -25,6 +25,7 @@
 #include "millrace/train/recipe.h"
 #include "millrace/train/stepper.h"
 #include "millrace/train/switchboard.h"
+#include "millrace/train/timed_agreement.h"
 #include "millrace/train/weights.h"
 
 namespace millrace {
@@ -91,6 +92,7 @@ class Assembly {
 
  private:
   void choose_guards();
+  void choose_transport();
   void choose_cache(data::Pipeline& training, data::Pipeline& held_out);
   void choose_disk_cache(data::Pipeline& training, data::Pipeline& held_out);
   void plan_rates();
@@ -110,6 +112,7 @@ class Assembly {
   std::optional<std::string> try_on_batch(const std::function<void(const Batch&)>& trial);
 
   AssemblyRequest request_;
+  std::unique_ptr<TimedAgreement> timed_;  // what request_.agreement is, of several processes
   RunConfig config_;
   Switches switches_;
   Plan plan_;

@@ -21,6 +21,7 @@ enum class BestIs : std::uint8_t { lowest, highest };
 enum class FrozenWeights : std::uint8_t { keep, leave_out };
 enum class LogLine : std::uint8_t { millrace, original };
 enum class OnSaveError : std::uint8_t { continue_, stop };
+enum class Carrier : std::uint8_t { gloo, nccl };
 
 struct DataConfig {
   static constexpr std::int64_t kBatchSize = 4;
@@ -274,6 +275,7 @@ struct DistributedConfig {
   bool compress = false;
   bool shard_optimizer = false;
   std::int64_t average_every = 1;
+  config::Auto<Carrier> transport;
   static consteval auto fields() {
     using C = DistributedConfig;
     using config::field;
@@ -298,7 +300,10 @@ struct DistributedConfig {
             "run all take the mean of their weights and optimiser state (local SGD): for slow networks. 1 = "
             "gradients are added up in each step.")
             .min(1)
-            .unit("steps")};
+            .unit("steps"),
+        field<&C::transport>("What carries tensors between the ranks: auto = NCCL where each rank has a GPU of its own and the "
+                             "build has it, else Gloo, by way of host memory.")
+            .free_on_resume()};
   }
 };
 

@@ -127,6 +127,11 @@ void Trainer::save(bool last) {
 void Trainer::save_after_error() noexcept {
   end_profile();
   try {
+    if (step_ > 0 && agreement().has_cut_sums()) {
+      reporter_.warning("the state at the last whole step is not saved, since sums were cut short that this GPU computes with; " +
+                        saves_.last_good() + "the same command goes on from the last snapshot");
+      return;
+    }
     if (step_ > 0) save(true);
   } catch (const std::exception& error) {
     reporter_.warning(std::string("the state at the last whole step could not be saved: ") + error.what());

@@ -9,6 +9,7 @@
 
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
+#include "millrace/device/cuda/nccl.h"
 #include "millrace/device/detail/plugin.h"
 
 namespace millrace::device {
@@ -50,6 +51,8 @@ class CudaBackend final : public Backend {
   void release_cached(int) override {
     if (c10::cuda::CUDACachingAllocator::get()->initialized()) c10::cuda::CUDACachingAllocator::emptyCache();
   }
+
+  [[nodiscard]] RankGroups* rank_groups(std::string& reason) override { return nccl_groups(reason); }
 
  private:
   struct Device {

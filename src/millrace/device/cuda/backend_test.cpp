@@ -1,14 +1,38 @@
-// Needs a GPU; skipped, and counted as skipped, without one.
+// The CUDA plugin. What needs a GPU is skipped, and counted as skipped, without one.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/ones.h>
 #include <gtest/gtest.h>
 
+#include <cstdio>
+#include <filesystem>
+#include <string>
 #include <vector>
 
+#include "millrace/device/detail/plugin.h"
 #include "millrace/device/device.h"
 
 namespace millrace::device {
 namespace {
+
+// In a process of its own, which has empty libraries in place of those of CUDA that this machine lacks.
+TEST(CudaPlugin, LoadsWithoutAGpuAndKnowsItsInterface) {
+  const std::string peer = MILLRACE_SOURCE_DIR "/tools/python-peer";
+  if (!std::filesystem::exists(MILLRACE_SOURCE_DIR "/.deps/venv/bin/python")) GTEST_SKIP() << "no Python: ./dev test makes one";
+  const std::string code =
+      "import ctypes, os, sys\n"
+      "entry = ctypes.CDLL(sys.argv[1], mode=os.RTLD_LAZY).millrace_cuda_backend\n"
+      "entry.restype, entry.argtypes = ctypes.c_void_p, [ctypes.c_int]\n"
+      "print(bool(entry(int(sys.argv[2]))), bool(entry(int(sys.argv[2]) - 1)),\n"
+      "      b'c10d16ProcessGroupNCCL' in open(sys.argv[1], 'rb').read())\n";
+  const std::string command =
+      peer + " -c \"" + code + "\" " + MILLRACE_CUDA_PLUGIN + " " + std::to_string(detail::kPluginInterface) + " 2>&1";
+  std::FILE* const pipe = ::popen(command.c_str(), "r");
+  ASSERT_NE(pipe, nullptr);
+  std::string output;
+  for (int c = std::fgetc(pipe); c != EOF; c = std::fgetc(pipe)) output += static_cast<char>(c);
+  EXPECT_EQ(::pclose(pipe), 0) << output;
+  EXPECT_EQ(output, MILLRACE_HAS_NCCL ? "True False True\n" : "True False False\n");
+}
 
 class CudaBackendTest : public testing::Test {
  protected:
@@ -36,6 +60,13 @@ TEST_F(CudaBackendTest, CountsWhatTensorsTake) {
   EXPECT_GE(after.reserved_bytes, after.allocated_bytes);
   EXPECT_GE(after.peak_bytes, after.allocated_bytes);
   EXPECT_GT(after.total_bytes, after.reserved_bytes);
+}
+
+TEST_F(CudaBackendTest, SaysWhatCarriesItsTensorsOrWhyNothingDoes) {
+  std::string reason;
+  const RankGroups* const groups = backend_->rank_groups(reason);
+  EXPECT_EQ(groups != nullptr, MILLRACE_HAS_NCCL) << reason;
+  EXPECT_EQ(groups == nullptr, !reason.empty());
 }
 
 TEST_F(CudaBackendTest, PinsMemoryOfOurs) {

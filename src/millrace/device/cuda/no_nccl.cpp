@@ -1,0 +1,10 @@
+#include "millrace/device/cuda/nccl.h"
+
+namespace millrace::device {
+
+RankGroups* nccl_groups(std::string& reason) {
+  reason = "this build has no NCCL: " MILLRACE_NO_NCCL;  // cuda/plugin.cmake
+  return nullptr;
+}
+
+}  // namespace millrace::device

@@ -1,0 +1,62 @@
+# libmillrace_cuda.so (MILLRACE_CUDA=ON): opened by the program at start when there is an NVIDIA driver.
+if(NOT TorchWheel_HAS_CUDA)
+  message(FATAL_ERROR "MILLRACE_CUDA needs a torch wheel with CUDA; ${TorchWheel_SITE} has the CPU one\n"
+                      "  next     point MILLRACE_TORCH at a CUDA build of torch 2.11, or leave MILLRACE_CUDA off")
+endif()
+find_program(MILLRACE_NVCC nvcc HINTS "$ENV{CUDA_HOME}/bin" /usr/local/cuda/bin)
+get_filename_component(_cuda_bin "${MILLRACE_NVCC}" REALPATH)
+get_filename_component(_cuda_bin "${_cuda_bin}" DIRECTORY)
+find_path(MILLRACE_CUDA_INCLUDE crt/host_defines.h HINTS "${_cuda_bin}/../include" "$ENV{CUDA_HOME}/include"
+          /usr/local/cuda/include)
+if(NOT MILLRACE_CUDA_INCLUDE)
+  message(FATAL_ERROR "MILLRACE_CUDA needs the headers of a CUDA 13 toolkit, and there is none beside nvcc or in CUDA_HOME\n"
+                      "  next     set CUDA_HOME to the toolkit, or leave MILLRACE_CUDA off")
+endif()
+
+# NCCL's own header decides how c10d's options lie in memory: it has to be of the version that torch was built with, which the
+# wheel names as what it requires.
+file(STRINGS "${TorchWheel_SITE}/torch-${TorchWheel_VERSION}.dist-info/METADATA" _nccl_wanted REGEX "^Requires-Dist: nvidia-nccl-")
+string(REGEX REPLACE ".*==([0-9]+)\\.([0-9]+).*" "\\1.\\2" _nccl_wanted "${_nccl_wanted}")
+find_path(MILLRACE_NCCL_INCLUDE nccl.h HINTS "${TorchWheel_SITE}/nvidia/nccl/include" "${MILLRACE_CUDA_INCLUDE}")
+set(_nccl_found "")
+if(MILLRACE_NCCL_INCLUDE)
+  file(STRINGS "${MILLRACE_NCCL_INCLUDE}/nccl.h" _nccl_found REGEX "define NCCL_(MAJOR|MINOR) ")
+  string(REGEX REPLACE ".*MAJOR ([0-9]+).*MINOR ([0-9]+).*" "\\1.\\2" _nccl_found "${_nccl_found}")
+endif()
+if(NOT _nccl_wanted)
+  set(_no_nccl "the torch wheel does not say which NCCL it was made with")
+elseif(NOT _nccl_found)
+  set(_no_nccl "nccl.h was not found when it was configured")
+elseif(NOT _nccl_found VERSION_EQUAL _nccl_wanted)
+  set(_no_nccl "nccl.h was that of NCCL ${_nccl_found}, and torch was made with ${_nccl_wanted}")
+else()
+  set(_no_nccl "")
+endif()
+
+file(GLOB _cudart "${TorchWheel_SITE}/nvidia/*/lib/libcudart.so.*")
+if(_no_nccl)
+  message(STATUS "CUDA plugin without NCCL: ${_no_nccl}")
+  add_library(millrace_cuda SHARED "${dir}/cuda/backend.cpp" "${dir}/cuda/no_nccl.cpp")
+  target_compile_definitions(millrace_cuda PRIVATE "MILLRACE_NO_NCCL=\"${_no_nccl}\"")
+else()
+  message(STATUS "CUDA plugin with NCCL ${_nccl_found} (${MILLRACE_NCCL_INCLUDE})")
+  add_library(millrace_cuda SHARED "${dir}/cuda/backend.cpp" "${dir}/cuda/nccl.cpp")
+  target_compile_definitions(millrace_cuda PRIVATE USE_C10D_NCCL)
+  target_include_directories(millrace_cuda SYSTEM PRIVATE "${MILLRACE_NCCL_INCLUDE}")
+endif()
+mr_warnings(millrace_cuda)
+target_include_directories(millrace_cuda PRIVATE "${CMAKE_SOURCE_DIR}/src")
+target_include_directories(millrace_cuda SYSTEM PRIVATE "${MILLRACE_CUDA_INCLUDE}")
+# no-as-needed: nothing here calls all of libtorch_cuda, but loading it is what registers LibTorch's kernels.
+target_link_libraries(millrace_cuda PRIVATE millrace_base TorchWheel::cpu "-Wl,--no-as-needed"
+  "${TorchWheel_SITE}/torch/lib/libtorch_cuda.so" "${TorchWheel_SITE}/torch/lib/libc10_cuda.so" ${_cudart})
+target_link_options(millrace_cuda PRIVATE LINKER:--allow-shlib-undefined)
+set_target_properties(millrace_cuda PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}" CXX_VISIBILITY_PRESET hidden)
+install(TARGETS millrace_cuda LIBRARY DESTINATION lib)
+if(MILLRACE_TESTS)
+  mr_test(millrace_cuda_test gpu "${dir}/cuda/backend_test.cpp")
+  target_link_libraries(millrace_cuda_test PRIVATE ${target})
+  target_compile_definitions(millrace_cuda_test PRIVATE MILLRACE_CUDA_PLUGIN="$<TARGET_FILE:millrace_cuda>"
+    MILLRACE_HAS_NCCL=$<IF:$<STREQUAL:${_no_nccl},>,true,false>)
+  add_dependencies(millrace_cuda_test millrace_cuda)
+endif()
