@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <ctime>
 #include <filesystem>
 #include <iterator>
@@ -50,6 +51,7 @@ TEST(Drift, TwoHundredEpochsLeaveEverythingAsItWas) {
     }
     last = cpu_seconds();
   };
+  ::setenv("OMP_WAIT_POLICY", "active", 1);  // libgomp has read it: all that it says is that no idle threads come and go
   const toys::TemporaryFolder folder;
   const RunOutcome run = toys::run(toys::grouped_regression(), folder.path(),
                                    {{"train.epochs", kEpochs},
@@ -60,6 +62,7 @@ TEST(Drift, TwoHundredEpochsLeaveEverythingAsItWas) {
                                     {"optim.ema_decay", 0.99},
                                     {"optim.spike_zscore", 8.0}});
   toys::at_point = nullptr;
+  ::unsetenv("OMP_WAIT_POLICY");
   EXPECT_EQ(run.summary["epochs"], kEpochs);
   ASSERT_EQ(epochs.size(), kEpochs);
   const auto median_of = [&](std::size_t begin, std::size_t end) {

@@ -1,5 +1,3 @@
-# The wheel's libgomp is linked already; this turns on the one parallel region here, which makes the threads.
-set_source_files_properties("${dir}/cpu.cpp" PROPERTIES COMPILE_FLAGS "-fopenmp" SKIP_UNITY_BUILD_INCLUSION ON)
 # LibTorch is built with NDEBUG: without it RecordFunction::inputs() asks a flag that the library never sets. In a file of its own:
 # the others keep their assertions.
 set_source_files_properties("${dir}/operation_census.cpp" PROPERTIES COMPILE_DEFINITIONS NDEBUG SKIP_UNITY_BUILD_INCLUSION ON)
