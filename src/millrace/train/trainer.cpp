@@ -96,10 +96,27 @@ Ending Trainer::run() {
   }
 }
 
+namespace {
+
+// A span that no profile shows: the recorder's own time, which it would else record.
+class Unseen {
+ public:
+  Unseen(telemetry::Timeline& timeline, Phase phase) noexcept : timeline_(timeline), before_(timeline.enter(phase)) {}
+  ~Unseen() { timeline_.leave(before_); }
+  Unseen(const Unseen&) = delete;
+  Unseen& operator=(const Unseen&) = delete;
+
+ private:
+  telemetry::Timeline& timeline_;
+  Phase before_;
+};
+
+}  // namespace
+
 // A step and its log line, recorded where it is to be.
 bool Trainer::next_step() {
   if (profiler_) {
-    const Span span(*parts_.timeline, Phase::log);
+    const Unseen span(*parts_.timeline, Phase::log);
     profiler_->begin_step(step_ + 1);
   }
   const bool stepped = take_step();
@@ -110,7 +127,7 @@ bool Trainer::next_step() {
   const std::int64_t every = parts_.config->log.gpu_every;
   if (stepped && every > 0 && step_ % every == 0) reporter_.memory(memory_now(), step_);
   if (profiler_) {
-    const Span span(*parts_.timeline, Phase::log);
+    const Unseen span(*parts_.timeline, Phase::log);
     const std::int64_t begin = steady_nanoseconds();
     profiler_->end_step(stepped);
     meter_.leave_out(steady_nanoseconds() - begin);
@@ -121,7 +138,7 @@ bool Trainer::next_step() {
 
 void Trainer::end_profile() noexcept {
   if (!profiler_) return;
-  const Span span(*parts_.timeline, Phase::log);
+  const Unseen span(*parts_.timeline, Phase::log);
   profiler_->end();
   profiler_.reset();
 }
