@@ -17,8 +17,8 @@ namespace millrace {
 inline constexpr const char* kOpenmpWaits = "GOMP_SPINCOUNT=20000";
 // Nobody but Millrace, in this process's environment, says how they wait.
 [[nodiscard]] bool are_openmp_waits_ours();
-// How this process's threads wait, by its environment, for plans: "they spin briefly and then sleep, at
-// once while others want the cores", or what says otherwise.
+// How this process's threads wait, by its environment, for plans: "they spin briefly and then sleep, at once
+// while others want the cores", or what says otherwise.
 [[nodiscard]] std::string openmp_waits();
 
 }  // namespace millrace

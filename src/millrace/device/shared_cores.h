@@ -45,7 +45,7 @@ class WaitRule {
 };
 
 // Looks some times a second, in a thread of its own, until destruction. Nothing where the environment says how OpenMP is to wait,
-// or where the kernel does not tell of others. set_threads() comes first; one at a time.
+// or where the kernel does not tell of others. set_threads() comes first; one is enough for a process.
 class SharedCores {
  public:
   SharedCores();
