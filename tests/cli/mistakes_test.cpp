@@ -170,8 +170,9 @@ void add_callbacks(std::vector<Row>& rows) {
 void add_metrics(std::vector<Row>& rows) {
   const std::string in_measure = "recipe mistakes failed in measure(): ", batch = "validation batch 0";
   const auto add = [&](const std::string& name, const std::string& what, const std::string& place) {
-    rows.push_back(
-        {.name = name, .says = {in_measure + what, place, batch, "fields: label i64 [8]", "outputs: logits f32 [8,3]"}});
+    rows.push_back({.name = name,
+                    .says = {in_measure + what, place, batch, "fields: label i64 [8]", "outputs: logits f32 [8,3]"},
+                    .words = train({"--plant.mistake=" + name, "--precision.dtype=fp32"})});
   };
   add("missing_output", "at() was asked for a name that the map does not have", "compare the names");
   add("measure_throws", "an empty histogram", "the text is that of the exception");

@@ -21,6 +21,7 @@ constexpr std::size_t kRounds = 3;  // the first step of each format sets things
 constexpr double kLossTolerance = 0.02;
 constexpr double kNormTolerance = 0.10;
 constexpr double kCosine = 0.9;
+constexpr double kWorthIt = 0.95;  // of the time in fp32: what a narrow format gives away is not spent on the noise of a trial
 constexpr int kTensorCores = 7;  // first compute capability with fast fp16 products
 
 using Trials = std::array<Trial, kRounds>;
@@ -94,9 +95,11 @@ Decision judge(c10::ScalarType format, const Trials& fp32, const Trials& narrow)
   const Comparison found = compare_times(narrow, fp32);
   const std::string times = fixed(found.first_ms, 1) + " ms a step in " + name + ", " + fixed(found.second_ms, 1) + " in fp32";
   if (found.disturbed) figures += kDisturbed;
-  if (!(found.first_ms < found.second_ms))
-    return {.reason = "fp32: a trial found " + name + " no faster: " + times + (found.disturbed ? kDisturbed : ""),
+  if (!(found.first_ms < kWorthIt * found.second_ms)) {
+    const std::string not_enough = found.first_ms < found.second_ms ? " less than 5 % faster: " : " no faster: ";
+    return {.reason = "fp32: a trial found " + name + not_enough + times + (found.disturbed ? kDisturbed : ""),
             .by_time = !found.disturbed};
+  }
   return {.autocast = format, .reason = name + ": a trial measured " + times + figures, .by_time = !found.disturbed};
 }
 

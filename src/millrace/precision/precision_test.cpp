@@ -67,6 +67,7 @@ TEST_F(Precision, StaysWithFp32OtherwiseAndSaysWhy) {
     return decision.reason;
   };
   EXPECT_EQ(reason({100, 2.0, 1.0}), "fp32: a trial found bf16 no faster: 100.0 ms a step in bf16, 100.0 in fp32");
+  EXPECT_EQ(reason({96, 2.0, 1.0}), "fp32: a trial found bf16 less than 5 % faster: 96.0 ms a step in bf16, 100.0 in fp32");
   EXPECT_EQ(reason({50, 2.1, 1.0}),
             "fp32: the loss of a trial step is 2.1 in bf16, 2 in fp32; 5.0 % apart, at most 2 % is allowed");
   EXPECT_EQ(reason({50, 2.0, 0.8}),
