@@ -1,15 +1,15 @@
 #include "millrace/kernels/gelu_linear.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/core/grad_mode.h>
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/gelu_backward.h>
 #include <ATen/ops/sigmoid.h>
-#include <ATen/ops/silu_backward.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "millrace/kernels/arguments.h"
 #include "millrace/kernels/kernels.h"
+#include "millrace/kernels/operation_span.h"
+#include "millrace/kernels/pointwise.h"
 #include "millrace/kernels/product.h"
 #include "millrace/kernels/weight_cache.h"
 
@@ -23,8 +23,9 @@ constexpr double kQuick = 1.702;
 
 const char* atens_word(Gelu kind) { return kind == Gelu::tanh ? "tanh" : "none"; }
 
+// Both contiguous.
 at::Tensor gelu_gradient(const at::Tensor& gradient, const at::Tensor& x, Gelu kind) {
-  if (kind == Gelu::quick) return at::silu_backward(gradient, x * kQuick);  // it is silu(1.702 x) / 1.702
+  if (kind == Gelu::quick) return pointwise(detail::table().quick_gelu, x, gradient);
   return at::gelu_backward(gradient, x, atens_word(kind));
 }
 
@@ -64,14 +65,26 @@ struct GeluLinearFunction : torch::autograd::Function<GeluLinearFunction> {
   }
 };
 
+struct QuickGeluFunction : torch::autograd::Function<QuickGeluFunction> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x) {
+    const at::Tensor input = x.contiguous();
+    context->save_for_backward({input});
+    return pointwise(detail::table().quick_gelu, input, {});
+  }
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    return {gelu_gradient(gradients[0].contiguous(), context->get_saved_variables()[0], Gelu::quick)};
+  }
+};
+
 bool is_weight(const at::Tensor& w) { return has_kernel(w) && w.scalar_type() == at::kFloat && w.is_leaf(); }
 
 }  // namespace
 
 at::Tensor gelu(const at::Tensor& x, Gelu kind) {
   if (kind != Gelu::quick) return at::gelu(x, atens_word(kind));
-  if (at::GradMode::is_enabled() && x.requires_grad()) return x * at::sigmoid(x * kQuick);
-  return (x * kQuick).sigmoid_().mul_(x);
+  if (!has_kernel(x)) return x * at::sigmoid(x * kQuick);
+  const OperationSpan span("millrace::quick_gelu", x);
+  return QuickGeluFunction::apply(x);
 }
 
 at::Tensor gelu_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, Gelu kind) {

@@ -2,12 +2,15 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/gelu.h>
+#include <ATen/ops/allclose.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/sigmoid.h>
+#include <ATen/ops/tensor.h>
 #include <gtest/gtest.h>
 
 #include <array>
+#include <limits>
 
 #include "millrace/kernels/detail/test_support.h"
 #include "millrace/kernels/kernels.h"
@@ -38,6 +41,22 @@ TEST_P(GeluLinear, AgreesWithAten) {
       }
     }
   }
+}
+
+TEST_P(GeluLinear, QuickAgreesWithAtenEverywhere) {
+  for (const auto type : {at::kFloat, at::kBFloat16}) {
+    for (const std::int64_t width : {1, 17, 300}) {
+      const auto reference = [](const Tensors& x) { return Tensors{by_formula(x[0], Gelu::quick)}; };
+      const auto kernel = [](const Tensors& x) { return Tensors{gelu(x[0], Gelu::quick)}; };
+      const Tensors inputs{(at::randn({3, width}) * 4).to(type)};
+      expect_agreement(kernel, reference, inputs, type == at::kFloat ? 1e-6 : 2e-2, true);
+    }
+  }
+  const float inf = std::numeric_limits<float>::infinity();
+  const at::Tensor ends = at::tensor({-1e6F, -200.0F, 0.0F, 200.0F, inf, std::numeric_limits<float>::quiet_NaN()});
+  const at::Tensor y = gelu(ends, Gelu::quick);
+  EXPECT_TRUE(at::allclose(y.narrow(0, 0, 5), at::tensor({0.0F, 0.0F, 0.0F, 200.0F, inf}), 1e-6, 1e-5)) << y;
+  EXPECT_TRUE(y[5].isnan().item<bool>());
 }
 
 // What is computed again has the bits of what would have been kept.

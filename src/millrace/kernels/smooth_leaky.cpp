@@ -7,26 +7,12 @@
 
 #include "millrace/kernels/arguments.h"
 #include "millrace/kernels/operation_span.h"
-#include "millrace/kernels/parallel.h"
+#include "millrace/kernels/pointwise.h"
 
 namespace millrace::kernels {
 namespace {
 
-constexpr std::int64_t kGroup = 128;
-
-// `x` dense in any order; `gradient` undefined in the forward pass, else laid out as x.
-at::Tensor run(const at::Tensor& x, const at::Tensor& gradient) {
-  at::Tensor out = at::empty_like(x);
-  const detail::SmoothLeakyArgs args{.x = x.const_data_ptr(),
-                                     .gradient = gradient.defined() ? gradient.const_data_ptr() : nullptr,
-                                     .out = out.mutable_data_ptr(),
-                                     .type = type_of(x),
-                                     .count = x.numel()};
-  const detail::Table& table = detail::table();
-  parallel((args.count + kGroup - 1) / kGroup,
-           [&](std::int64_t begin, std::int64_t end) { table.smooth_leaky(args, begin, end); });
-  return out;
-}
+at::Tensor run(const at::Tensor& x, const at::Tensor& gradient) { return pointwise(detail::table().smooth_leaky, x, gradient); }
 
 struct SmoothLeakyFunction : torch::autograd::Function<SmoothLeakyFunction> {
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x) {

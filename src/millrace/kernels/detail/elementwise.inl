@@ -1,4 +1,4 @@
-// Keep bits, dropout, GELU and the exponential, for sixteen lanes at a time.
+// Keep bits, dropout, activations and the exponential, for sixteen lanes at a time.
 #pragma once
 
 #include "millrace/kernels/detail/table.h"
@@ -143,31 +143,56 @@ void gelu_of(const GeluArgs& a, std::int64_t first_group, std::int64_t last_grou
   });
 }
 
-// With c = x clamped to [-1, 1]: s(x) = (-|c|^3/3 + c^2 + 2c + 1/3 + min(x + 1, 0) + 3 max(x - 1, 0)) / 3.5, without a branch. A
-// NaN passes through the clamp (as the second argument).
-template <class X>
-void smooth_leaky_of(const SmoothLeakyArgs& a, std::int64_t first_group, std::int64_t last_group) {
+// What f makes of each vector of x and, in the backward pass, of the gradient there.
+template <class X, class Forward, class Backward>
+void pointwise(const PointwiseArgs& a, std::int64_t first_group, std::int64_t last_group, Forward forward, Backward backward) {
   const auto* x = static_cast<const X*>(a.x);
   const auto* gradient = static_cast<const X*>(a.gradient);
   auto* out = static_cast<X*>(a.out);
-  const F one = splat(1.0F);
-  const F scale = splat(1.0F / 3.5F);
   const std::int64_t end = last_group * 128 < a.count ? last_group * 128 : a.count;
   for (std::int64_t i = first_group * 128; i < end; i += 16) {
     const F v = load_some(x + i, end - i);
-    const F c = min(one, max(splat(-1.0F), v));
-    F y;
-    if (gradient == nullptr) {
-      const F inner = fma(fma(absolute(c), splat(-1.0F / 3.0F), one), mul(c, c), fma(c, splat(2.0F), splat(1.0F / 3.0F)));
-      const F below = min(add(v, one), splat(0.0F));
-      const F above = mul(max(sub(v, one), splat(0.0F)), splat(3.0F));
-      y = mul(add(inner, add(below, above)), scale);
-    } else {
-      const F slope = fma(c, sub(splat(2.0F), absolute(c)), splat(2.0F));
-      y = mul(mul(load_some(gradient + i, end - i), slope), scale);
-    }
-    store_some(out + i, y, end - i);
+    store_some(out + i, gradient == nullptr ? forward(v) : backward(load_some(gradient + i, end - i), v), end - i);
   }
+}
+
+inline F logistic(F x) { return reciprocal(add(splat(1.0F), exponential(sub(splat(0.0F), max(splat(-80.0F), x))))); }
+
+// gradient * silu'(h).
+inline F silu_gradient(F gradient, F h) {
+  const F s = logistic(h);
+  return mul(gradient, mul(s, fma(h, sub(splat(1.0F), s), splat(1.0F))));
+}
+
+// x sigmoid(1.702 x): silu(1.702 x) / 1.702.
+template <class X>
+void quick_gelu_of(const PointwiseArgs& a, std::int64_t first_group, std::int64_t last_group) {
+  const F k = splat(1.702F);
+  pointwise<X>(
+      a, first_group, last_group, [&](F v) { return mul(v, logistic(mul(v, k))); },
+      [&](F gradient, F v) { return silu_gradient(gradient, mul(v, k)); });
+}
+
+// With c = x clamped to [-1, 1]: s(x) = (-|c|^3/3 + c^2 + 2c + 1/3 + min(x + 1, 0) + 3 max(x - 1, 0)) / 3.5, without a branch. A
+// NaN passes through the clamp (as the second argument).
+template <class X>
+void smooth_leaky_of(const PointwiseArgs& a, std::int64_t first_group, std::int64_t last_group) {
+  const F one = splat(1.0F);
+  const F scale = splat(1.0F / 3.5F);
+  const auto clamped = [&](F v) { return min(one, max(splat(-1.0F), v)); };
+  pointwise<X>(
+      a, first_group, last_group,
+      [&](F v) {
+        const F c = clamped(v);
+        const F inner = fma(fma(absolute(c), splat(-1.0F / 3.0F), one), mul(c, c), fma(c, splat(2.0F), splat(1.0F / 3.0F)));
+        const F below = min(add(v, one), splat(0.0F));
+        const F above = mul(max(sub(v, one), splat(0.0F)), splat(3.0F));
+        return mul(add(inner, add(below, above)), scale);
+      },
+      [&](F gradient, F v) {
+        const F c = clamped(v);
+        return mul(mul(gradient, fma(c, sub(splat(2.0F), absolute(c)), splat(2.0F))), scale);
+      });
 }
 
 // One branch per pair of types, so that the loops above know theirs.
@@ -198,7 +223,11 @@ void gelu(const GeluArgs& a, std::int64_t first_group, std::int64_t last_group) 
   with_type(a.type, [&](auto* x) { gelu_of<typename Pointee<decltype(x)>::type>(a, first_group, last_group); });
 }
 
-void smooth_leaky(const SmoothLeakyArgs& a, std::int64_t first_group, std::int64_t last_group) {
+void quick_gelu(const PointwiseArgs& a, std::int64_t first_group, std::int64_t last_group) {
+  with_type(a.type, [&](auto* x) { quick_gelu_of<typename Pointee<decltype(x)>::type>(a, first_group, last_group); });
+}
+
+void smooth_leaky(const PointwiseArgs& a, std::int64_t first_group, std::int64_t last_group) {
   with_type(a.type, [&](auto* x) { smooth_leaky_of<typename Pointee<decltype(x)>::type>(a, first_group, last_group); });
 }
 

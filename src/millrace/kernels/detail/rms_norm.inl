@@ -7,14 +7,6 @@
 
 namespace {
 
-inline F logistic(F x) { return reciprocal(add(splat(1.0F), exponential(sub(splat(0.0F), max(splat(-80.0F), x))))); }
-
-// gradient * silu'(h).
-inline F silu_gradient(F gradient, F h) {
-  const F s = logistic(h);
-  return mul(gradient, mul(s, fma(h, sub(splat(1.0F), s), splat(1.0F))));
-}
-
 inline float rms_rate(const RmsNorm& a, float squares) {
   return 1.0F / __builtin_sqrtf(squares / static_cast<float>(a.channels) + a.epsilon);
 }

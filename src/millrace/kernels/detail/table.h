@@ -64,8 +64,8 @@ struct GeluArgs {
   Keep keep;
 };
 
-// out = smooth_leaky(x), or with a gradient: out = gradient * smooth_leaky'(x). Groups of 128 elements, as above.
-struct SmoothLeakyArgs {
+// out = f(x), or with a gradient: out = gradient * f'(x). Groups of 128 elements, as above. out may be x or the gradient.
+struct PointwiseArgs {
   const void* x;
   const void* gradient;  // null in the forward pass
   void* out;
@@ -279,7 +279,8 @@ struct Table {
   void (*norm_backward)(const NormBackward&, std::int64_t first_row, std::int64_t last_row, float* scratch,
                         float* weight_gradient, float* bias_gradient);  // adds to the last two
   void (*gelu)(const GeluArgs&, std::int64_t first_group, std::int64_t last_group);
-  void (*smooth_leaky)(const SmoothLeakyArgs&, std::int64_t first_group, std::int64_t last_group);
+  void (*quick_gelu)(const PointwiseArgs&, std::int64_t first_group, std::int64_t last_group);
+  void (*smooth_leaky)(const PointwiseArgs&, std::int64_t first_group, std::int64_t last_group);
   std::size_t (*attention_scratch)(const Attention&, bool backward);  // bytes each caller of the next two provides
   void (*attention_forward)(const Attention&, std::int64_t first_head, std::int64_t last_head, void* scratch);
   void (*attention_backward)(const Attention&, std::int64_t first_head, std::int64_t last_head, void* scratch);

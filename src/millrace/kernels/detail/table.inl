@@ -21,6 +21,7 @@ constexpr Table make_table(const char* name) {
           norm_forward,
           norm_backward,
           gelu,
+          quick_gelu,
           smooth_leaky,
           attention_scratch,
           attention_forward,
