@@ -22,9 +22,10 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 using Heads = std::array<at::Tensor, 3>;  // queries, keys, values, each (B, T, H, D)
 
-// Of rotary positions, (T, D / 2); undefined: none.
-struct Angles {
-  at::Tensor cos, sin;
+struct Form {
+  double scale = 1;
+  bool causal = true;
+  at::Tensor cos = {}, sin = {};  // of rotary positions, (T, D / 2); undefined: none
 };
 
 detail::HeadView view_of(const at::Tensor& x) { return {x.data_ptr(), x.stride(0), x.stride(1), x.stride(2)}; }
@@ -37,7 +38,7 @@ Heads heads_of(const at::Tensor& packed, std::int64_t heads) {
   return {five.select(2, 0), five.select(2, 1), five.select(2, 2)};
 }
 
-detail::Attention arguments(const Heads& in, const at::Tensor& out, const at::Tensor& log_sums, double scale) {
+detail::Attention arguments(const Heads& in, const at::Tensor& out, const at::Tensor& log_sums, const Form& form) {
   return {.q = view_of(in[0]),
           .k = view_of(in[1]),
           .v = view_of(in[2]),
@@ -52,18 +53,19 @@ detail::Attention arguments(const Heads& in, const at::Tensor& out, const at::Te
           .rows = in[0].size(1),
           .heads = in[0].size(2),
           .head_size = in[0].size(3),
-          .scale = static_cast<float>(scale),
+          .scale = static_cast<float>(form.scale),
+          .causal = form.causal,
           .keep = {}};
 }
 
 // Queries and keys are turned on their way in, their gradients on the way out, where there are angles for it.
-void run(const detail::Attention& args, bool backward, const Angles& angles, const Dropout& site) {
+void run(const detail::Attention& args, bool backward, const Form& form, const Dropout& site) {
   const detail::Table& table = detail::table();
   const std::size_t bytes = table.attention_scratch(args, backward);
   const auto turn = [&](const detail::HeadView& x, std::int64_t begin, std::int64_t end) {
     table.rotate({.x = x,
-                  .cos = angles.cos.const_data_ptr<float>(),
-                  .sin = angles.sin.const_data_ptr<float>(),
+                  .cos = form.cos.const_data_ptr<float>(),
+                  .sin = form.sin.const_data_ptr<float>(),
                   .positions = nullptr,
                   .type = args.type,
                   .rows = args.rows,
@@ -74,34 +76,34 @@ void run(const detail::Attention& args, bool backward, const Angles& angles, con
   };
   const UnitsOfSite heads(site, args.batch * args.heads, args.rows * args.rows);
   parallel(args.batch * args.heads, [&](std::int64_t begin, std::int64_t end) {
-    if (!backward && angles.cos.defined()) turn(args.q, begin, end), turn(args.k, begin, end);
+    if (!backward && form.cos.defined()) turn(args.q, begin, end), turn(args.k, begin, end);
     heads.each(begin, end, [&, here = args](const detail::Keep& keep, std::int64_t first, std::int64_t last) mutable {
       here.keep = keep;
       (backward ? table.attention_backward : table.attention_forward)(here, first, last, scratch(bytes));
     });
-    if (backward && angles.cos.defined()) turn(args.q_gradient, begin, end), turn(args.k_gradient, begin, end);
+    if (backward && form.cos.defined()) turn(args.q_gradient, begin, end), turn(args.k_gradient, begin, end);
   });
 }
 
 struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
   // q, k, v (B, T, H, D), or q alone as the packed (B, T, 3 H D) with `heads` heads.
   static at::Tensor forward(AutogradContext* context, const at::Tensor& q, const std::optional<at::Tensor>& k,
-                            const std::optional<at::Tensor>& v, std::int64_t heads, double scale, const Dropout& site,
-                            const Angles& angles) {
+                            const std::optional<at::Tensor>& v, std::int64_t heads, const Dropout& site, const Form& form) {
     const at::Tensor packed = k ? at::Tensor() : q.contiguous();
     const Heads in =
         k ? Heads{with_contiguous_rows(q), with_contiguous_rows(*k), with_contiguous_rows(*v)} : heads_of(packed, heads);
     at::Tensor out = at::empty(in[0].sizes(), in[0].options());
     at::Tensor log_sums = at::empty({in[0].size(0), in[0].size(2), in[0].size(1)}, in[0].options().dtype(at::kFloat));
-    run(arguments(in, out, log_sums, scale), false, angles, site);
+    run(arguments(in, out, log_sums, form), false, form, site);
     if (k) {
       context->save_for_backward({out, log_sums, in[0], in[1], in[2]});
     } else {
-      context->save_for_backward({out, log_sums, packed, angles.cos, angles.sin});
+      context->save_for_backward({out, log_sums, packed, form.cos, form.sin});
     }
     context->saved_data["packed"] = !k.has_value();
     context->saved_data["heads"] = heads;
-    context->saved_data["scale"] = scale;
+    context->saved_data["scale"] = form.scale;
+    context->saved_data["causal"] = form.causal;
     remember(context, site);
     return out;
   }
@@ -115,14 +117,16 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
     at::Tensor packed_gradient = is_packed ? at::empty_like(saved[2]) : at::Tensor();
     const auto fresh = [](const at::Tensor& x) { return at::empty(x.sizes(), x.options()); };
     const Heads out = is_packed ? heads_of(packed_gradient, heads) : Heads{fresh(in[0]), fresh(in[1]), fresh(in[2])};
-    detail::Attention args = arguments(in, saved[0], saved[1], context->saved_data["scale"].toDouble());
+    Form form{.scale = context->saved_data["scale"].toDouble(), .causal = context->saved_data["causal"].toBool()};
+    if (is_packed) form.cos = saved[3], form.sin = saved[4];
+    detail::Attention args = arguments(in, saved[0], saved[1], form);
     args.out_gradient = view_of(out_gradient);
     args.q_gradient = view_of(out[0]);
     args.k_gradient = view_of(out[1]);
     args.v_gradient = view_of(out[2]);
-    run(args, true, is_packed ? Angles{saved[3], saved[4]} : Angles{}, remembered(context));
-    if (is_packed) return {packed_gradient, {}, {}, {}, {}, {}, {}};
-    return {out[0], out[1], out[2], {}, {}, {}, {}};
+    run(args, true, form, remembered(context));
+    if (is_packed) return {packed_gradient, {}, {}, {}, {}, {}};
+    return {out[0], out[1], out[2], {}, {}, {}};
   }
 };
 
@@ -140,7 +144,7 @@ at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::
   if (fits(q, k, v)) {
     const double factor = scale.value_or(1.0 / std::sqrt(static_cast<double>(q.size(3))));
     const OperationSpan span("millrace::causal_attention", q, k, v);
-    return AttentionFunction::apply(q, optional(k), optional(v), q.size(2), factor, site, Angles{});
+    return AttentionFunction::apply(q, optional(k), optional(v), q.size(2), site, Form{.scale = factor});
   }
   if (q.is_cpu()) {
     at::Tensor keep;
@@ -162,7 +166,21 @@ at::Tensor causal_attention_packed(const at::Tensor& qkv, std::int64_t heads, co
   }
   const double factor = scale.value_or(1.0 / std::sqrt(static_cast<double>(qkv.size(2)) / static_cast<double>(3 * heads)));
   const OperationSpan span("millrace::causal_attention_packed", qkv);
-  return AttentionFunction::apply(qkv, std::optional<at::Tensor>(), std::optional<at::Tensor>(), heads, factor, site, Angles{});
+  return AttentionFunction::apply(qkv, std::optional<at::Tensor>(), std::optional<at::Tensor>(), heads, site,
+                                  Form{.scale = factor});
+}
+
+at::Tensor full_attention_packed(const at::Tensor& qkv, std::int64_t heads) {
+  TORCH_CHECK(qkv.dim() == 3 && heads > 0 && qkv.size(2) % (3 * heads) == 0,
+              "full_attention_packed: (B, T, 3 H D) with H = ", heads, " expected, got ", qkv.sizes());
+  if (!has_kernel(qkv)) {
+    const Heads in = heads_of(qkv.contiguous(), heads);
+    return at::scaled_dot_product_attention(in[0].transpose(1, 2), in[1].transpose(1, 2), in[2].transpose(1, 2)).transpose(1, 2);
+  }
+  const auto none = std::optional<at::Tensor>();
+  const Form form{.scale = 1.0 / std::sqrt(static_cast<double>(qkv.size(2)) / static_cast<double>(3 * heads)), .causal = false};
+  const OperationSpan span("millrace::full_attention_packed", qkv);
+  return AttentionFunction::apply(qkv, none, none, heads, Dropout{}, form);
 }
 
 at::Tensor rotary_attention_packed(const at::Tensor& qkv, const at::Tensor& cos, const at::Tensor& sin, std::int64_t heads) {
@@ -173,9 +191,9 @@ at::Tensor rotary_attention_packed(const at::Tensor& qkv, const at::Tensor& cos,
            "rotary_attention_packed takes angles for each position");
   const auto none = std::optional<at::Tensor>();
   const OperationSpan span("millrace::rotary_attention_packed", qkv);
-  return AttentionFunction::apply(qkv, none, none, heads, 1.0 / std::sqrt(static_cast<double>(width)), Dropout{},
-                                  Angles{cos.contiguous(), sin.contiguous()})
-      .flatten(2);
+  const Form form{
+      .scale = 1.0 / std::sqrt(static_cast<double>(width)), .causal = true, .cos = cos.contiguous(), .sin = sin.contiguous()};
+  return AttentionFunction::apply(qkv, none, none, heads, Dropout{}, form).flatten(2);
 }
 
 }  // namespace millrace::kernels

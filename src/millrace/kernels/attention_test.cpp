@@ -3,8 +3,12 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/matmul.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/softmax.h>
+
+#include <cmath>
 
 #include "millrace/kernels/detail/test_support.h"
 #include "millrace/kernels/dropout_bits.h"
@@ -69,6 +73,24 @@ TEST_P(AttentionKernels, PackedEqualsThreeTensorsToTheBit) {
     out.backward(gradient);
     expected.backward(gradient);
     EXPECT_TRUE(equal_bits(packed.grad(), apart.grad()));
+  }
+}
+
+TEST_P(AttentionKernels, WithoutAMaskAgreeWithAtenForAnyShape) {
+  const std::vector<Shape> shapes{{1, 1, 1, 1},  {2, 7, 3, 40},  {1, 17, 2, 16},  {8, 65, 3, 64},  {1, 70, 2, 256},
+                                  {1, 33, 2, 8}, {3, 4, 1, 100}, {1, 200, 1, 33}, {1, 300, 2, 32}, {1, 128, 1, 272}};
+  for (const Shape& s : shapes) {
+    const auto kernel = [&](const Tensors& in) { return Tensors{full_attention_packed(in[0], s.heads)}; };
+    const auto reference = [&](const Tensors& in) {
+      const at::Tensor five = in[0].view({s.batch, s.rows, 3, s.heads, s.size});
+      const auto part = [&](std::int64_t i) { return five.select(2, i).transpose(1, 2); };
+      const at::Tensor weights = at::softmax(at::matmul(part(0), part(1).mT()) / std::sqrt(static_cast<double>(s.size)), -1);
+      return Tensors{at::matmul(weights, part(2)).transpose(1, 2)};
+    };
+    SCOPED_TRACE(testing::Message() << s.batch << " " << s.rows << " " << s.heads << " " << s.size);
+    const at::Tensor x = at::randn({s.batch, s.rows, 3 * s.heads * s.size});
+    expect_agreement(kernel, reference, {x}, 1e-5);
+    expect_agreement(kernel, reference, {x.to(at::kBFloat16)}, 2.5e-2);
   }
 }
 

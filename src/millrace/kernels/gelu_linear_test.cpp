@@ -1,8 +1,8 @@
 #include "millrace/kernels/gelu_linear.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/gelu.h>
 #include <ATen/ops/allclose.h>
+#include <ATen/ops/gelu.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/sigmoid.h>

@@ -1,4 +1,4 @@
-// Fused CPU kernels for what ATen does serially or in many passes: dropout, causal attention with dropout, residual + norm, GELU,
+// Fused CPU kernels for what ATen does serially or in many passes: dropout, attention with dropout, residual + norm, GELU,
 // cross-entropy. All are differentiable, take fp32 or bf16, any shape, and have a portable path; AVX2 and AVX-512 paths are
 // chosen at run time. Random bits come from Philox with the given key, so forward and backward agree, and every path draws the
 // same bits.
@@ -50,6 +50,9 @@ at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::
 // come back in one tensor too, without slicing and adding. Result (B, T, H, D).
 at::Tensor causal_attention_packed(const at::Tensor& qkv, std::int64_t heads, const Dropout& dropout,
                                    std::optional<double> scale = {});
+
+// The same of queries that see all keys, without dropout: the attention of an encoder. Result (B, T, H, D).
+at::Tensor full_attention_packed(const at::Tensor& qkv, std::int64_t heads);
 
 // y = layer_norm(x) * weight + bias over the last dimension; y has dtype `out` (default x's).
 at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, double eps,

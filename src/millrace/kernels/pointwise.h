@@ -9,8 +9,8 @@
 
 namespace millrace::kernels {
 
-// f(x), or with a gradient (laid out as x; undefined: the forward pass) gradient * f'(x). x has a kernel (arguments.h) and is dense
-// in any order.
+// f(x), or with a gradient (laid out as x; undefined: the forward pass) gradient * f'(x). x has a kernel (arguments.h) and is
+// dense in any order.
 [[nodiscard]] at::Tensor pointwise(void (*kernel)(const detail::PointwiseArgs&, std::int64_t, std::int64_t), const at::Tensor& x,
                                    const at::Tensor& gradient);
 

@@ -14,8 +14,8 @@ constexpr std::size_t kLeastRounds = 3;
 constexpr std::size_t kMostRounds = 15;
 constexpr double kEnoughMs = 40;  // of a call's rounds, both ways
 
-constexpr std::array<std::string_view, kOperations> kNames = {"product",   "input_gradient", "weight_gradient",
-                                                              "attention", "norm",           "convolution"};
+constexpr std::array<std::string_view, kOperations> kNames = {"product", "input_gradient", "weight_gradient", "attention",
+                                                              "norm",    "convolution",    "full_attention"};
 
 enum class Choice : std::uint8_t { none, ours, library };
 using Choices = std::array<std::array<std::atomic<Choice>, 2>, kOperations>;

@@ -23,9 +23,10 @@ enum class Operation : std::uint8_t {
   weight_gradient,  // of a linear layer; LibTorch's is rounded to bf16 where the layer computes in bf16
   attention,        // causal, forward and backward
   norm,             // residual, dropout and layer norm, forward and backward
-  convolution       // circular, 3-D, channels last, forward and backward
+  convolution,      // circular, 3-D, channels last, forward and backward
+  full_attention    // not causal; forward alone where no gradient is wanted
 };
-inline constexpr std::size_t kOperations = 6;
+inline constexpr std::size_t kOperations = 7;
 [[nodiscard]] std::string_view name_of(Operation operation) noexcept;  // "weight_gradient"
 
 // For tensors of `type`, fp32 or bf16. Until it is chosen: LibTorch's for fp32 products, else ours. Any thread.

@@ -195,6 +195,14 @@ at::Tensor causal_self_attention(const at::Tensor& x, const QkvWeights& weights,
       .flatten(2);
 }
 
+at::Tensor full_self_attention(const at::Tensor& qkv, std::int64_t heads, const Paths& paths) {
+  if (paths.fused_attention && qkv.is_cpu() && detail::full_attention_goes_our_way(qkv, heads)) {
+    taken().attention.add(1);
+    return kernels::full_attention_packed(qkv, heads).flatten(2);
+  }
+  return detail::full_attention_plain(qkv, heads).flatten(2);
+}
+
 std::pair<at::Tensor, at::Tensor> cross_entropy_sum(const at::Tensor& logits, const at::Tensor& target, std::int64_t ignore_index,
                                                     const Paths& paths) {
   detail::check_labels(logits, target);

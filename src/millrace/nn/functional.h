@@ -58,6 +58,9 @@ struct QkvWeights {
 at::Tensor causal_self_attention(const at::Tensor& x, const QkvWeights& weights, std::int64_t heads, double p,
                                  const Paths& paths);
 
+// softmax(q k^T / sqrt(D)) v of an encoder: qkv (B, T, 3 C) has queries, keys and values side by side; result (B, T, C).
+at::Tensor full_self_attention(const at::Tensor& qkv, std::int64_t heads, const Paths& paths);
+
 // Cross-entropy summed over rows, computed in fp32: logits (..., V), target (...) int64; rows with target == ignore_index count
 // nothing. Returns {sum (differentiable), count}, fp32 scalars. DataError for other shapes and types; RowError for a target
 // outside 0..V-1 on the CPU (on a GPU LibTorch ends the process). A classifier's loss is nn/cross_entropy.h.

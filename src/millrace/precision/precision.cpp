@@ -22,7 +22,7 @@ constexpr double kLossTolerance = 0.02;
 constexpr double kNormTolerance = 0.10;
 constexpr double kCosine = 0.9;
 constexpr double kWorthIt = 0.95;  // of the time in fp32: what a narrow format gives away is not spent on the noise of a trial
-constexpr int kTensorCores = 7;  // first compute capability with fast fp16 products
+constexpr int kTensorCores = 7;    // first compute capability with fast fp16 products
 
 using Trials = std::array<Trial, kRounds>;
 

@@ -48,7 +48,8 @@ using RunTrial = std::function<Trial(std::optional<c10::ScalarType>)>;
 // `auto`: what the hardware does well, confirmed by a trial: bf16 (CPU: AVX512_BF16 or AMX; CUDA: compute capability >= 8.0),
 // else fp16 (CUDA: 7.0 and up), else fp32. Empty `run_trial` = no trial (the hardware alone decides).
 [[nodiscard]] Decision choose(c10::Device device, const RunTrial& run_trial);
-// A trial of `format` against fp32, alternating: taken when it is 5 % faster, the loss is within 2 %, the gradient's norm within 10
+// A trial of `format` against fp32, alternating: taken when it is 5 % faster, the loss is within 2 %, the gradient's norm within
+// 10
 // %, its cosine at least .9, of every objective, no parameter's gradient is further off than kWorstGradient in any round, and all
 // is finite. An error of LibTorch in it decides for fp32.
 [[nodiscard]] Decision confirm(c10::ScalarType format, const RunTrial& run_trial);

@@ -46,7 +46,7 @@ constexpr std::array kRows = {
               false,
               {.recipes = {kWords, kTwin, kPairs}, .config = {}}},
     SwitchRow{"fused_attention",
-              "causal attention in blocks, no mask, dropout inside",
+              "attention in blocks, no mask, dropout inside",
               "mask, softmax, dropout and products as ATen operations",
               Equality::tolerance,
               1e-4,

@@ -1,5 +1,5 @@
-// Causal attention with dropout, one (batch, head) at a time: a strip of query rows (four; sixteen on a matrix unit) against all keys
-// up to them, so that scores stay in the first cache level and nothing of size T * T is written. Any T and head size: operands are packed into zero-padded scratch.
+// Attention with dropout, one (batch, head) at a time: a strip of query rows (four; sixteen on a matrix unit) against all keys that
+// they see, so that scores stay in the first cache level and nothing of size T * T is written. Any T and head size: operands are packed into zero-padded scratch.
 #pragma once
 
 #include "millrace/kernels/detail/elementwise.inl"
@@ -25,6 +25,12 @@ template <class T>
 inline constexpr std::int64_t kWholeColumns = kOnTiles<T> ? 32 : 16;
 template <class T>
 inline constexpr std::int64_t kWholeRows = kOnTiles<T> ? 32 : 4;
+
+// How many keys the query rows before `end` see, those of a whole strip.
+inline std::int64_t keys_of_rows(const Attention& a, std::int64_t end) { return a.causal ? end : round_up(a.rows, 4); }
+// How many of them one row sees, and the first row that sees a key.
+inline std::int64_t keys_of_row(const Attention& a, std::int64_t row) { return a.causal ? row + 1 : a.rows; }
+inline std::int64_t first_row_of(const Attention& a, std::int64_t key) { return a.causal ? key : 0; }
 
 inline constexpr std::int64_t kQueryBlock = 128;  // rows of the backward pass whose weights are kept at once
 
@@ -205,15 +211,16 @@ void attention_forward_of(const Attention& a, std::int64_t first, std::int64_t l
     const std::uint32_t* v_pairs = pack_pairs<T>(s, m.v_rows, m.v_pairs);
     T* out = head_of<T>(a.out, batch, head);
     for (std::int64_t t = 0; t < s.rows; t += kStrip<T>) {
-      const std::int64_t columns = round_up(t + kStrip<T>, kWholeColumns<T>);
+      const std::int64_t keys = keys_of_rows(a, t + kStrip<T>), columns = round_up(keys, kWholeColumns<T>);
       strip_product<T>(s, m.q_rows + t * s.row_words, m.k_columns, columns, m.scores);
       for (std::int64_t i = 0; i < kStrip<T>; ++i) {
         const std::int64_t row = t + i < s.rows ? t + i : s.rows - 1;  // rows past the end repeat the last and are not stored
-        const RowBits keep = row_bits(a.keep, (item * s.rows + row) * s.rows, row + 1, m.bits);
-        const float log_sum = softmax_row(a, m.scores + i * s.padded_rows, columns, row + 1, keep, weights + i * s.padded_rows);
+        const std::int64_t seen = keys_of_row(a, row);
+        const RowBits keep = row_bits(a.keep, (item * s.rows + row) * s.rows, seen, m.bits);
+        const float log_sum = softmax_row(a, m.scores + i * s.padded_rows, columns, seen, keep, weights + i * s.padded_rows);
         a.log_sums[item * s.rows + row] = t + i < s.rows ? log_sum : a.log_sums[item * s.rows + row];
       }
-      strip_times_pairs(s, m.weights, t + kStrip<T>, v_pairs, out + t * a.out.row_stride, a.out.row_stride, s.rows - t);
+      strip_times_pairs(s, m.weights, keys, v_pairs, out + t * a.out.row_stride, a.out.row_stride, s.rows - t);
     }
   }
 }
@@ -250,42 +257,48 @@ inline void store_block_rows(const AttentionShape& s, const std::uint32_t* strip
   }
 }
 
+// A block of query rows, and keys of which `first_row` is the first row that sees the first.
+struct KeyBlock {
+  std::int64_t key, first_row, begin, end;
+  [[nodiscard]] bool is_first() const { return first_row >= begin; }  // no earlier block saw the keys
+};
+
 // The same for 16 keys on tiles. Query rows before the keys that share a tile with them have weight zero there.
 inline void add_tiled_key_gradients(const AttentionShape& s, const std::uint32_t* block, const std::uint32_t* pairs,
-                                    std::int64_t key, std::int64_t block_begin, std::int64_t block_end, float* accumulated) {
-  const std::int64_t seen = key / 32 * 32;
-  const std::int64_t begin = seen > block_begin ? seen : block_begin;
-  const std::int64_t words = (block_end - begin) / 2;
+                                    const KeyBlock& of, float* accumulated) {
+  const std::int64_t seen = of.first_row / 32 * 32;
+  const std::int64_t begin = seen > of.begin ? seen : of.begin;
+  const std::int64_t words = (of.end - begin) / 2;
   alignas(64) std::uint32_t rows[16 * kQueryBlock / 2];  // the block's words of these keys, a row for each
-  const std::uint32_t* a = block + (begin - block_begin) / 2 * s.padded_rows + key;
+  const std::uint32_t* a = block + (begin - of.begin) / 2 * s.padded_rows + of.key;
   for (std::int64_t k = 0; k < words; k += 16) transpose(a + k * s.padded_rows, s.padded_rows, rows + k, kQueryBlock / 2);
   const std::uint32_t* b = pairs + begin / 2 * s.width;
-  float* to = accumulated + key * s.width;
-  if (key < block_begin)
-    tiles_product<true>(words, rows, kQueryBlock / 2, b, s.width, s.width, to, s.width);
-  else
+  float* to = accumulated + of.key * s.width;
+  if (of.is_first())
     tiles_product<false>(words, rows, kQueryBlock / 2, b, s.width, s.width, to, s.width);
+  else
+    tiles_product<true>(words, rows, kQueryBlock / 2, b, s.width, s.width, to, s.width);
 }
 
-// accumulated (as many keys as a strip has rows, from `key` on) += block^T pairs, over the block's query rows that see them; begins
+// accumulated (as many keys as a strip has rows, from `of.key` on) += block^T pairs, over the block's query rows that see them; begins
 // at zero for keys that no earlier block saw.
 template <class T>
-inline void add_key_gradients(const AttentionShape& s, const std::uint32_t* block, const std::uint32_t* pairs, std::int64_t key,
-                              std::int64_t block_begin, std::int64_t block_end, float* accumulated) {
-  if constexpr (kOnTiles<T>) return add_tiled_key_gradients(s, block, pairs, key, block_begin, block_end, accumulated);
-  const std::int64_t begin = key > block_begin ? key : block_begin;
-  const std::uint32_t* a = block + (begin - block_begin) / kPerWord<T> * s.padded_rows + key;
+inline void add_key_gradients(const AttentionShape& s, const std::uint32_t* block, const std::uint32_t* pairs, const KeyBlock& of,
+                              float* accumulated) {
+  if constexpr (kOnTiles<T>) return add_tiled_key_gradients(s, block, pairs, of, accumulated);
+  const std::int64_t begin = of.first_row > of.begin ? of.first_row : of.begin;
+  const std::uint32_t* a = block + (begin - of.begin) / kPerWord<T> * s.padded_rows + of.key;
   const std::uint32_t* b = pairs + begin / kPerWord<T> * s.width;
   for (std::int64_t p = 0; p < s.width; p += kTileColumns) {
     with_vectors(s.width - p, [&](auto vectors) {
       constexpr int kVectors = decltype(vectors)::value;
       F c[4][kVectors];
       clear(c);
-      tile<T, true>((block_end - begin) / kPerWord<T>, a, s.padded_rows, b + p, s.width, c);
+      tile<T, true>((of.end - begin) / kPerWord<T>, a, s.padded_rows, b + p, s.width, c);
       for (int i = 0; i < 4; ++i) {
         for (int j = 0; j < kVectors; ++j) {
-          float* to = accumulated + (key + i) * s.width + p + 16 * j;
-          store(to, key < block_begin ? add(load(to), c[i][j]) : c[i][j]);
+          float* to = accumulated + (of.key + i) * s.width + p + 16 * j;
+          store(to, of.is_first() ? c[i][j] : add(load(to), c[i][j]));
         }
       }
     });
@@ -312,7 +325,7 @@ void backward_strip(const Attention& a, const AttentionShape& s, const Attention
   const std::int64_t head = item % a.heads;
   const T* out = head_of<T>(a.out, batch, head);
   const T* gradient = head_of<T>(a.out_gradient, batch, head);
-  const std::int64_t columns = round_up(t + kStrip<T>, kWholeColumns<T>);
+  const std::int64_t keys = keys_of_rows(a, t + kStrip<T>), columns = round_up(keys, kWholeColumns<T>);
   strip_product<T>(s, m.q_rows + t * s.row_words, m.k_columns, columns, m.scores);
   strip_product<T>(s, m.g_rows + t * s.row_words, m.v_columns, columns, m.weight_gradients);
   for (std::int64_t i = 0; i < kStrip<T>; ++i) {
@@ -330,14 +343,15 @@ void backward_strip(const Attention& a, const AttentionShape& s, const Attention
       products = fma(load_some(out + row * a.out.row_stride + j, s.size - j),
                      load_some(gradient + row * a.out_gradient.row_stride + j, s.size - j), products);
     }
-    const RowBits keep = row_bits(a.keep, (item * s.rows + row) * s.rows, row + 1, m.bits);
-    backward_row(a, m.scores + at, m.weight_gradients + at, columns, row + 1, a.log_sums[item * s.rows + row], sum(products),
-                 keep, weights, score_gradients);
+    const std::int64_t seen = keys_of_row(a, row);
+    const RowBits keep = row_bits(a.keep, (item * s.rows + row) * s.rows, seen, m.bits);
+    backward_row(a, m.scores + at, m.weight_gradients + at, columns, seen, a.log_sums[item * s.rows + row], sum(products), keep,
+                 weights, score_gradients);
   }
   const std::int64_t word_row = (t - block_begin) / kPerWord<T> * s.padded_rows;
   store_block_rows<T>(s, m.weights, columns, m.block_weights + word_row);
   store_block_rows<T>(s, m.score_gradients, columns, m.block_gradients + word_row);
-  strip_times_pairs(s, m.score_gradients, t + kStrip<T>, pairs.k, head_of<T>(a.q_gradient, batch, head) + t * a.q_gradient.row_stride,
+  strip_times_pairs(s, m.score_gradients, keys, pairs.k, head_of<T>(a.q_gradient, batch, head) + t * a.q_gradient.row_stride,
                     a.q_gradient.row_stride, s.rows - t);
 }
 
@@ -359,9 +373,10 @@ void attention_backward_of(const Attention& a, std::int64_t first, std::int64_t 
     for (std::int64_t begin = 0; begin < s.rows; begin += kQueryBlock) {
       const std::int64_t end = begin + kQueryBlock < s.rows ? begin + kQueryBlock : round_up(s.rows, kWholeRows<T>);
       for (std::int64_t t = begin; t < end; t += kStrip<T>) backward_strip<T>(a, s, m, pairs, item, t, begin);
-      for (std::int64_t key = 0; key < end; key += kStrip<T>) {
-        add_key_gradients<T>(s, m.block_gradients, pairs.q, key, begin, end, m.k_gradient);
-        add_key_gradients<T>(s, m.block_weights, pairs.g, key, begin, end, m.v_gradient);
+      for (std::int64_t key = 0; key < keys_of_rows(a, end); key += kStrip<T>) {
+        const KeyBlock of{key, first_row_of(a, key), begin, end};
+        add_key_gradients<T>(s, m.block_gradients, pairs.q, of, m.k_gradient);
+        add_key_gradients<T>(s, m.block_weights, pairs.g, of, m.v_gradient);
       }
     }
     store_gradient(s, m.k_gradient, head_of<T>(a.k_gradient, batch, head), a.k_gradient.row_stride);

@@ -86,6 +86,7 @@ struct Attention {
   Type type;
   std::int64_t batch, rows, heads, head_size;
   float scale;
+  bool causal;  // a row sees the keys up to its own; else all
   Keep keep;
 };
 

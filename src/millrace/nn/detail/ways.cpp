@@ -7,6 +7,7 @@
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/layer_norm.h>
 #include <ATen/ops/ones_like.h>
+#include <ATen/ops/scaled_dot_product_attention.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <functional>
@@ -61,6 +62,33 @@ bool attention_goes_our_way(at::IntArrayRef sizes, at::ScalarType type, double p
       {Operation::attention, type, shape, scores * static_cast<double>(sizes[3])},
       forward_and_backward(qkv, [&] { return Tensors{kernels::causal_attention(qkv[0], qkv[1], qkv[2], site)}; }),
       forward_and_backward(qkv, [&] { return Tensors{kernels::causal_attention_with_mask(qkv[0], qkv[1], qkv[2], keep, p)}; }));
+}
+
+bool full_attention_goes_our_way(const at::Tensor& qkv, std::int64_t heads) {
+  const at::ScalarType type = qkv.scalar_type();
+  if (type != at::kFloat && type != at::kBFloat16) return true;
+  const auto rows = static_cast<double>(qkv.size(1));
+  const double work = static_cast<double>(qkv.size(0)) * rows * rows * static_cast<double>(qkv.size(2)) / 3;
+  if (!kernels::way_trial_runs()) return kernels::way_of(Operation::full_attention, type) == kernels::Way::ours;
+  const bool learns = at::GradMode::is_enabled() && qkv.requires_grad();
+  const Tensors inputs{leaf(qkv.sizes(), type)};
+  const auto whole = [&](const std::function<at::Tensor()>& forward) -> std::function<void()> {
+    if (learns) return forward_and_backward(inputs, [forward] { return Tensors{forward()}; });
+    return [forward] {
+      const at::NoGradGuard no_gradients;
+      (void)forward();
+    };
+  };
+  return kernels::goes_our_way(
+      {Operation::full_attention, type, {qkv.size(0), qkv.size(1), qkv.size(2), heads, learns ? 1 : 0}, work},
+      whole([&] { return kernels::full_attention_packed(inputs[0], heads); }),
+      whole([&] { return full_attention_plain(inputs[0], heads); }));
+}
+
+at::Tensor full_attention_plain(const at::Tensor& qkv, std::int64_t heads) {
+  const at::Tensor five = qkv.view({qkv.size(0), qkv.size(1), 3, heads, -1});
+  const auto part = [&](std::int64_t i) { return five.select(2, i).transpose(1, 2); };
+  return at::scaled_dot_product_attention(part(0), part(1), part(2)).transpose(1, 2);
 }
 
 bool norm_goes_our_way(const at::Tensor& x, at::ScalarType residual_type, double p) {

@@ -10,6 +10,10 @@ namespace millrace::nn::detail {
 // may cost, the kernel is taken untried.
 [[nodiscard]] bool attention_goes_our_way(at::IntArrayRef sizes, at::ScalarType type, double p);
 
+// Attention without a mask of qkv (B, T, 3 C), and its plain path: result (B, T, H, C / H).
+[[nodiscard]] bool full_attention_goes_our_way(const at::Tensor& qkv, std::int64_t heads);
+[[nodiscard]] at::Tensor full_attention_plain(const at::Tensor& qkv, std::int64_t heads);
+
 // Residual, dropout and layer norm over the last dimension of x.
 [[nodiscard]] bool norm_goes_our_way(const at::Tensor& x, at::ScalarType residual_type, double p);
 

@@ -4,7 +4,6 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/layer_norm.h>
 #include <ATen/ops/linear.h>
-#include <ATen/ops/scaled_dot_product_attention.h>
 
 #include <string>
 #include <tuple>
@@ -55,10 +54,7 @@ struct VisionBlock : torch::nn::Module {
   // The two branches; the residual stream and its norms are VisionTower::forward's.
   [[nodiscard]] at::Tensor attend(const at::Tensor& y, std::int64_t heads, const Projecting& how) const {
     const at::Tensor qkv = project(y, {q.get(), k.get(), v.get()}, how, is_training());
-    const at::Tensor parts = qkv.view({qkv.size(0), qkv.size(1), 3, heads, -1});
-    const auto part = [&](std::int64_t i) { return parts.select(2, i).transpose(1, 2); };
-    const at::Tensor mixed = at::scaled_dot_product_attention(part(0), part(1), part(2)).transpose(1, 2).flatten(2);
-    return project(mixed, {out.get()}, how, is_training());
+    return project(nn::full_self_attention(qkv, heads, how.paths.plain), {out.get()}, how, is_training());
   }
   [[nodiscard]] at::Tensor feed_forward(const at::Tensor& y, const Projecting& how) const {
     const at::Tensor x = project(y, {fc1.get()}, how, is_training());
