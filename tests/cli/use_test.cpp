@@ -192,6 +192,20 @@ TEST_F(Use, ThreadsSpinBrieflyUnlessTheEnvironmentSaysOtherwise) {
   EXPECT_THAT(plan({{"OMP_WAIT_POLICY", "active"}}), HasSubstr("they wait as OMP_WAIT_POLICY=active says"));
 }
 
+// So does malloc.
+TEST_F(Use, MallocAsksForLargePagesUnlessTheEnvironmentSaysOtherwise) {
+  const auto pages = [&](std::vector<std::pair<std::string, std::string>> environment) {
+    const Result result = run({MILLRACE_PROGRAM, "train", "language_model", "--preset=smoke", "--dry-run"},
+                              {.folder = root_.path(), .environment = std::move(environment)});
+    const std::size_t at = result.out.find("device.pages");
+    return result.out.substr(at, result.out.find('\n', at) - at);
+  };
+  EXPECT_THAT(pages({}), testing::Not(HasSubstr("GLIBC_TUNABLES")));
+  if (pages({}).find("malloc asks for them") == std::string::npos)
+    GTEST_SKIP() << "the kernel here gives large pages to nobody, or to all";
+  EXPECT_THAT(pages({{"GLIBC_TUNABLES", "glibc.malloc.check=0"}}), HasSubstr("glibc.malloc.check=0 asks for no others"));
+}
+
 // One word lowers our kernels and the libraries below, which read variables of their own; plan and --version say so.
 TEST_F(Use, MillraceCpuLowersKernelsAndLibraries) {
   const auto say = [&](std::vector<std::string> words, std::vector<std::pair<std::string, std::string>> environment) {

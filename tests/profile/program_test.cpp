@@ -60,7 +60,10 @@ TEST(ProfileOfARun, IsATableAndATrace) {
   EXPECT_THAT(result.out, HasSubstr("trace  run/profile/step-00000006.pt.trace.json ("));
   EXPECT_THAT(result.out, HasSubstr("tensorboard --logdir run "));
   EXPECT_THAT(result.err, Not(HasSubstr("gpuGetDeviceCount"))) << "Kineto's own messages are not the user's";
-  EXPECT_THAT(result.out, Not(HasSubstr("unaccounted"))) << "writing the trace is logging";
+  EXPECT_THAT(result.out, Not(testing::AnyOf(HasSubstr("unaccounted"), HasSubstr("log_often"))))
+      << "recording has its own account";
+  const Json summary = Json::parse(test::read_text(recorded().folder().parent_path() / "summary.json"));
+  EXPECT_GT(summary.at("accounts").at("profile").get<double>(), 0);
 }
 
 TEST(ProfileOfARun, HasOurKernelsBesideLibTorchsOperations) {

@@ -10,6 +10,7 @@
 
 #include "millrace/base/format.h"
 #include "millrace/base/limits.h"
+#include "millrace/base/malloc_pages.h"
 #include "millrace/base/openmp.h"
 #include "millrace/base/process.h"
 #include "millrace/cli/arguments.h"
@@ -84,17 +85,19 @@ void refuse_small_limits() {
   ::_exit(1);
 }
 
-// For programs of `millrace new`: `millrace` itself has said it before. The program begins anew, with one word more in its
-// environment: OpenMP reads that once, before main. Where it can't be done it goes on as it is.
-void say_how_openmp_waits(char** words, char** environment) {
+// For programs of `millrace new`: `millrace` itself has said it before. The program begins anew, with a word or two more in its
+// environment: OpenMP and malloc read that once, before main. Where it can't be done it goes on as it is.
+void say_how_libraries_work(char** words, char** environment) {
   static std::array<const char*, 4096> with;  // no memory is to be had yet
   std::size_t count = 0;
-  if (says_how_openmp_waits(environment)) return;
+  const bool waits = !says_how_openmp_waits(environment), pages = !says_how_malloc_works(environment);
+  if (!waits && !pages) return;
   for (char** entry = environment; *entry != nullptr; ++entry) {
-    if (count + 2 >= with.size()) return;
+    if (count + 3 >= with.size()) return;
     with[count++] = *entry;
   }
-  with[count++] = kOpenmpWaits;
+  if (waits) with[count++] = kOpenmpWaits;
+  if (pages) with[count++] = kMallocPages;
   with[count] = nullptr;
   static char program[4096];
   const ssize_t length = ::readlink("/proc/self/exe", program, sizeof program - 1);
@@ -105,7 +108,7 @@ void say_how_openmp_waits(char** words, char** environment) {
 void look_around(int, char** words, char** environment) {
   refuse_deleted_folder(environment);
   refuse_small_limits();
-  say_how_openmp_waits(words, environment);
+  say_how_libraries_work(words, environment);
 }
 
 __attribute__((section(".preinit_array"), used)) void (*before_libraries)(int, char**, char**) = &look_around;

@@ -133,6 +133,15 @@ at::Tensor gelu_linear(const at::Tensor& x, const at::Tensor& weight, const at::
   return linear(gelu(x, kind), weight, bias, paths);
 }
 
+at::Tensor linear_gelu(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, Gelu kind, const Paths& paths) {
+  const at::Tensor input = for_product(x);
+  if (paths.fused_gelu && input.scalar_type() == at::kFloat) {
+    taken().gelu.add(1);
+    return kernels::linear_gelu(input, weight, bias, kernels_word(kind));
+  }
+  return gelu(linear(x, weight, bias, paths), kind);
+}
+
 at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, double eps, const Paths& paths) {
   const at::ScalarType out = autocast_type(x).value_or(x.scalar_type());
   if (paths.fused_norm) {

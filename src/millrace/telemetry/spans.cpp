@@ -41,6 +41,7 @@ const char* word_of(Phase phase) noexcept {
                                                        "log line",
                                                        "snapshot",
                                                        "validation",
+                                                       "recording a profile",
                                                        "step"};
   return kWords[index_of(phase)];
 }
@@ -53,7 +54,7 @@ bool is_whole(Phase phase) noexcept { return phase == Phase::trials || phase == 
 std::string_view name_of(Phase phase) noexcept {
   constexpr std::array<std::string_view, kPhases> kNames = {"startup", "trials",   "data_wait", "copy",      "prepare",
                                                             "forward", "backward", "reduction", "optimizer", "metrics",
-                                                            "log",     "snapshot", "validate",  "rest"};
+                                                            "log",     "snapshot", "validate",  "profile",   "rest"};
   return kNames[index_of(phase)];
 }
 

@@ -27,9 +27,10 @@ enum class Phase : std::uint8_t {
   log,
   snapshot,
   validate,  // with its pictures and samples
+  profile,   // recording operations, where the config asks for it
   rest       // no span covers it
 };
-inline constexpr std::size_t kPhases = 14;
+inline constexpr std::size_t kPhases = 15;
 [[nodiscard]] std::string_view name_of(Phase phase) noexcept;
 
 // Until its end the time is a phase's, which is what the process is doing meanwhile (base/doing.h). Two clock reads. A span

@@ -11,6 +11,7 @@
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
 #include "millrace/base/instructions.h"
+#include "millrace/base/malloc_pages.h"
 #include "millrace/base/openmp.h"
 #include "millrace/config/schema_of.h"
 #include "millrace/device/convolution_guard.h"
@@ -146,6 +147,8 @@ void Assembly::choose_device() {
                           (share.sharers > 1 ? ", shared by " + std::to_string(share.sharers) + " ranks" : "") + "; "
                     : "") +
              code + "; " + openmp_waits());
+  const MallocPages pages = malloc_pages();
+  plan_.set({"device.pages", pages.size, "auto", pages.reason});
   choose_guards();
   choose_transport();
 }

@@ -116,7 +116,7 @@ class Unseen {
 // A step and its log line, recorded where it is to be.
 bool Trainer::next_step() {
   if (profiler_) {
-    const Unseen span(*parts_.timeline, Phase::log);
+    const Unseen span(*parts_.timeline, Phase::profile);
     profiler_->begin_step(step_ + 1);
   }
   const bool stepped = take_step();
@@ -127,7 +127,7 @@ bool Trainer::next_step() {
   const std::int64_t every = parts_.config->log.gpu_every;
   if (stepped && every > 0 && step_ % every == 0) reporter_.memory(memory_now(), step_);
   if (profiler_) {
-    const Unseen span(*parts_.timeline, Phase::log);
+    const Unseen span(*parts_.timeline, Phase::profile);
     const std::int64_t begin = steady_nanoseconds();
     profiler_->end_step(stepped);
     meter_.leave_out(steady_nanoseconds() - begin);
@@ -138,7 +138,7 @@ bool Trainer::next_step() {
 
 void Trainer::end_profile() noexcept {
   if (!profiler_) return;
-  const Unseen span(*parts_.timeline, Phase::log);
+  const Unseen span(*parts_.timeline, Phase::profile);
   profiler_->end();
   profiler_.reset();
 }

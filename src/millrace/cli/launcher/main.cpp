@@ -12,6 +12,7 @@
 #include "millrace/base/error.h"
 #include "millrace/base/fs.h"
 #include "millrace/base/limits.h"
+#include "millrace/base/malloc_pages.h"
 #include "millrace/base/openmp.h"
 
 namespace millrace {
@@ -32,8 +33,9 @@ fs::path own_folder() {
 std::string become(char** argv) {
   if (std::string refusal = start_refusal(); !refusal.empty()) return refusal;
   const fs::path program = own_folder() / "millrace-torch";
-  std::string waits = kOpenmpWaits;  // putenv keeps it
+  std::string waits = kOpenmpWaits, pages = kMallocPages;  // putenv keeps them
   if (!says_how_openmp_waits(environ)) ::putenv(waits.data());
+  if (!says_how_malloc_works(environ)) ::putenv(pages.data());
   ::setenv("KINETO_LOG_LEVEL", "99", 0);  // LibTorch's profiler says an error where there is no GPU
   ::execv(program.c_str(), argv);
   const int error_number = errno;

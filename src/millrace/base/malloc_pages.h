@@ -1,0 +1,26 @@
+// In which pages malloc asks for memory.
+//
+// A step goes through the same megabytes of tensors again and again. In pages of 2 MB the CPU has fewer addresses to look up, and
+// the kernel fewer pages to clear: steps take 3 to 5 % less (docs/decisions/0050). glibc asks for them where its environment says
+// so, which it reads once, before main, and where the kernel gives them to those that ask ("madvise"), as most distributions have
+// it.
+#pragma once
+
+#include <string>
+
+namespace millrace {
+
+// Whether GLIBC_TUNABLES is in a list of "NAME=VALUE" that ends with null. Allocates nothing.
+[[nodiscard]] bool says_how_malloc_works(const char* const* environment) noexcept;
+inline constexpr const char* kMallocPages = "GLIBC_TUNABLES=glibc.malloc.hugetlb=1";
+
+// For plans: what this process gets, by its environment and what the kernel says of itself
+// (/sys/kernel/mm/transparent_hugepage/enabled).
+struct MallocPages {
+  std::string size;    // "2 MB" or "4 kB"
+  std::string reason;  // "malloc asks for them: fewer addresses to look up"
+};
+[[nodiscard]] MallocPages malloc_pages();
+[[nodiscard]] MallocPages malloc_pages(const char* tunables, const std::string& kernel);  // null: not set
+
+}  // namespace millrace
