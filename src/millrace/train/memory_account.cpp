@@ -1,7 +1,6 @@
 #include "millrace/train/memory_account.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "millrace/base/format.h"
 
@@ -42,8 +41,9 @@ std::string MemoryAccount::to_text(std::uint64_t peak) const {
       text += (text.empty() ? "" : ", ") + name + " " + human_bytes(as_double(bytes));
   }
   const double rest = peak == 0 ? 0 : (as_double(peak) - as_double(sum())) / as_double(peak);
-  return "peak memory " + human_bytes(as_double(peak)) + (text.empty() ? "" : ": " + text) +
-         (std::abs(rest) < kWorthAWord ? "" : ", rest " + percent(rest));
+  if (rest >= kWorthAWord) text += (text.empty() ? "rest " : ", rest ") + percent(rest);
+  if (rest <= -kWorthAWord) text += "; together " + percent(-rest) + " more: not all at one time";
+  return "peak memory " + human_bytes(as_double(peak)) + (text.empty() ? "" : ": " + text);
 }
 
 }  // namespace millrace

@@ -28,7 +28,8 @@ struct MemoryAccount {
   [[nodiscard]] std::uint64_t sum() const noexcept;
 
   [[nodiscard]] Json to_json(std::uint64_t peak) const;  // {part: bytes, "sum", "peak", "rest": peak - sum}
-  // "peak memory 263 MB: libraries 150 MB, activations 84 MB, weights 12 MB, ...; rest 3 %", largest first.
+  // "peak memory 263 MB: libraries 150 MB, activations 84 MB, weights 12 MB, ..., rest 3 %", largest first. Each part is what it
+  // took at most, so together they may be more than the peak; then the text says by how much.
   [[nodiscard]] std::string to_text(std::uint64_t peak) const;
 };
 
