@@ -24,7 +24,7 @@ TEST(MemoryAccount, AddsUpAndTellsTheLargestFirst) {
   EXPECT_EQ(account.to_json(0)["rest"], -290'001'000) << "more than the peak is an error of the account, and is shown";
 }
 
-TEST(MemoryAccount, OfNothingIsAPeakAlone) { EXPECT_EQ(MemoryAccount{}.to_text(1'000'000), "peak memory 1.0 MB, rest 100 %"); }
+TEST(MemoryAccount, OfNothingIsAPeakAlone) { EXPECT_EQ(MemoryAccount{}.to_text(1'000'000), "peak memory 1.0 MB: rest 100 %"); }
 
 }  // namespace
 }  // namespace millrace
