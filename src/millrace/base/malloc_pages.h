@@ -2,7 +2,7 @@
 //
 // A step goes through the same megabytes of tensors again and again. In pages of 2 MB the CPU has fewer addresses to look up, and
 // the kernel fewer pages to clear: steps take 3 to 5 % less (docs/decisions/0050). glibc asks for them where its environment says
-// so, which it reads once, before main, and where the kernel gives them to those that ask ("madvise"), as most distributions have
+// so, which it reads once, before main, and where the kernel gives them to those that ask ("madvise"), as many distributions have
 // it.
 #pragma once
 
