@@ -27,7 +27,7 @@ GRID = {
     "data.batch_size": [1, 2, 4],  # times the recipe's own
 }
 BARS = {"of_best": 0.95, "of_time": 0.2}
-OUTSIDE = {"startup", "trials", "validate", "others"}
+OUTSIDE = {"startup", "trials", "validate", "profile", "others"}
 
 
 def flags(settings):

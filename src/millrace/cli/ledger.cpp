@@ -14,6 +14,7 @@
 #include "millrace/base/shallow_json.h"
 #include "millrace/cli/comparison.h"
 #include "millrace/cli/run_facts.h"
+#include "millrace/cli/steady_accounts.h"
 #include "millrace/cli/text.h"
 #include "millrace/train/assembly.h"
 
@@ -53,7 +54,7 @@ std::optional<LedgerLine> line_of(const Json& json) {
 std::optional<double> seconds_a_sample(const RunFacts& facts) {
   double sum = 0;
   for (const auto& [account, seconds] : facts.accounts) {
-    if (account != "startup" && account != "trials" && account != "validate" && account != "others") sum += seconds;
+    if (is_steady(account)) sum += seconds;
   }
   const double samples = facts.steps * facts.samples_per_step;
   return sum > 0 && samples > 0 ? std::optional(sum / samples) : std::nullopt;

@@ -23,8 +23,8 @@ namespace millrace::cli {
 namespace {
 
 constexpr std::string_view kTuneHelp =
-    R"(Looks for values that make a run of this config faster: short runs of the recipe on its own data, in the order of the gain that
-the doctor or the run's accounts promise, among runs of the best so far; a run that other programs disturbed is made again. It keeps what pays and writes the config with what each value gained. Ended at any moment, the same command goes on.
+    R"(Looks for values that make a run of this config faster, by short runs of the recipe on its own data: first all that the doctor or
+the run's accounts promise much of, at once; then what is left, in the order of the gain to expect; then whether each value that came in with others is needed. A run that other programs disturbed is made again. It keeps what pays and writes the config with what each value gained. Ended at any moment, the same command goes on.
 
   --out FILE            the config to write (default tuned.yaml); FILE.progress.json beside it until the search is done
   --minutes N           stop after about N minutes (default 10)
@@ -132,8 +132,9 @@ std::string line_of(const doctor::Trial& trial) {
   using Verdict = doctor::Trial::Verdict;
   std::string text = doctor::text_of(trial.candidate.set);
   text.resize(std::max<std::size_t>(text.size(), 30), ' ');
-  text += "  expects " + percent(trial.candidate.expected) + " less time" +
-          (trial.candidate.finding.empty() ? "" : " (" + trial.candidate.finding + ")") + ": ";
+  text += trial.candidate.back ? "  as it was, is the new value needed: "
+                               : "  expects " + percent(trial.candidate.expected) + " less time" +
+                                     (trial.candidate.finding.empty() ? "" : " (" + trial.candidate.finding + ")") + ": ";
   if (trial.verdict == Verdict::not_allowed)
     return text + "not tried, it makes another training; --allow=" + trial.candidate.needs;
   if (trial.verdict == Verdict::failed) return text + "failed: " + trial.failure;
@@ -144,7 +145,7 @@ std::string line_of(const doctor::Trial& trial) {
 }
 
 void write_to_ledger(const doctor::Trial& trial, const std::string& recipe) {
-  if (trial.runs == 0) return;
+  if (trial.runs == 0 || trial.candidate.back) return;  // nothing was promised of a value from before
   write_down({.finding = trial.candidate.finding,
               .setting = doctor::text_of(trial.candidate.set),
               .expected = trial.candidate.expected,

@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <iterator>
 
 #include "millrace/base/format.h"
 #include "millrace/base/median.h"
@@ -13,15 +14,17 @@ namespace {
 
 constexpr double kBusy = 0.1;                            // ShortRun::others from which a run says nothing
 constexpr int kMostBusy = 3;                             // such runs before a candidate is given up
-constexpr std::size_t kMostRuns = 6, kMostOfLittle = 3;  // that count; of a candidate that is expected to gain little
+constexpr std::size_t kMostRuns = 6, kMostOfLittle = 4;  // that count; of a candidate that is expected to gain little
 constexpr double kLittle = 0.1;
-constexpr std::size_t kPool = 4;  // latest runs without any candidate that its runs are compared with
-constexpr int kBetween = 2;       // runs with candidates before there is another one of those
-constexpr double kClear = 0.35;   // logarithm of a ratio at which one run is enough, either way
-constexpr double kNoise = 0.035;  // of the logarithm of a run's time, before a search has seen its own; it weighs as three runs
+constexpr std::int64_t kMostRows = 8;  // times the config's batch: beyond it is quite another training, and a short run is long
+constexpr std::size_t kPool = 4;       // latest runs without any candidate that its runs are compared with
+constexpr int kBetween = 2;            // runs with candidates before there is another one of those
+constexpr double kClear = 0.35;        // logarithm of a ratio at which one run is enough, either way
+constexpr double kNoise = 0.03;  // of the logarithm of a run's time, before a search has seen its own; it weighs as three runs
 constexpr double kNoiseRuns = 3;
 constexpr double kProof = 2.7, kDisproof = 1.5;  // standard errors; more for proof, since it is looked for after each pair
-constexpr double kTryAgain = 1.2;      // when a run has become so much faster, something else holds it back: try all again
+constexpr std::size_t kHopeless = 3;   // runs whose mean is below half of what is worth it: more would hardly change that
+constexpr double kTryAgain = 1.2;      // times as much to gain as when it was tried: something else held the run back
 constexpr double kWithoutProof = 0.5;  // part of what the accounts leave to gain that is expected without a finding
 
 using Words = std::vector<std::string>;
@@ -71,12 +74,13 @@ struct Knob {
   double most = 1;
   std::string_view needs;
   Words (*values)(const std::string& now);
+  bool at_once = true;  // with others, unproved: it costs nothing that matters
 };
 constexpr std::string_view kStep = "forward backward optimizer prepare";
 constexpr std::array kKnobs = {
     Knob{"data.workers", "data_wait", 1, "", readers},
     Knob{"data.cache", "data_wait", 1, "", caches},
-    Knob{"data.prefetch", "data_wait", 0.5, "", deeper},
+    Knob{"data.prefetch", "data_wait", 0.5, "", deeper, false},
     Knob{"device.threads", kStep, 0.75, "", to_auto},
     Knob{"device.layout", kStep, 0.5, "", to_auto},
     Knob{"device.kernels", kStep, 0.5, "", to_auto},
@@ -125,7 +129,9 @@ std::optional<Trial::Verdict> verdict_of(const std::vector<double>& without, con
   const double error = deviation * std::sqrt(1 / static_cast<double>(without.size()) + 1 / static_cast<double>(with_it.size()));
   const bool one = with_it.size() == 1;
   if (mean >= least && mean > (one ? std::max(kClear, 4 * error) : kProof * error)) return Trial::Verdict::kept;
-  if (mean + (one ? kProof : kDisproof) * error < least || with_it.size() >= most_runs) return Trial::Verdict::no_gain;
+  const bool is_hopeless = with_it.size() >= kHopeless && mean < least / 2;
+  if (mean + (one ? kProof : kDisproof) * error < least || is_hopeless || with_it.size() >= most_runs)
+    return Trial::Verdict::no_gain;
   return std::nullopt;
 }
 
@@ -160,7 +166,8 @@ Trial trial_of(const Json& json) {
   trial.candidate = {.set = json.at("set").get<Settings>(),
                      .expected = json.at("expected"),
                      .finding = json.at("finding"),
-                     .needs = json.at("needs")};
+                     .needs = json.at("needs"),
+                     .back = json.value("back", false)};
   const std::string verdict = json.at("verdict");
   trial.verdict = static_cast<Trial::Verdict>(std::ranges::find(kVerdicts, verdict) - kVerdicts.begin());
   trial.ratio = json.at("ratio");
@@ -190,6 +197,7 @@ Tuner::Tuner(Settings config, TunerOptions options, Runner run, const Json& stat
       noise_squares_(state.at("noise_squares")),
       noise_count_(state.at("noise_count")) {
   for (const Json& each : state.at("trials")) trials_.push_back(trial_of(each));
+  told_ = trials_.size();
 }
 
 std::vector<std::string> Tuner::keys() {
@@ -198,7 +206,7 @@ std::vector<std::string> Tuner::keys() {
   return keys;
 }
 
-std::vector<Candidate> Tuner::candidates() const {
+std::vector<Candidate> Tuner::single() const {
   const Settings now = with(config_, kept_);
   const auto value_of = [&](const std::string& key) {
     const auto found = now.find(key);
@@ -214,6 +222,7 @@ std::vector<Candidate> Tuner::candidates() const {
     }
     const double expected = kWithoutProof * knob.most * share_of(now_, knob.accounts);
     for (const std::string& value : knob.values(value_of(key))) {
+      if (key == "data.batch_size" && number(value) > kMostRows * number(config_.at(key)).value_or(1)) continue;
       const Settings set = {{key, value}};
       if (std::ranges::none_of(all, [&](const Candidate& each) { return each.set == set; }))
         all.push_back({set, expected, "", std::string(knob.needs)});
@@ -226,13 +235,43 @@ std::vector<Candidate> Tuner::candidates() const {
                    "",
                    "accumulation"});
   }
-  add_joint(all);
+  return all;
+}
+
+std::vector<Candidate> Tuner::candidates() const {
+  std::vector<Candidate> all = single();
+  if (const auto joint = all_at_once(all)) all.insert(all.begin(), *joint);  // before another that promises the same
+  add_earlier_batches(all);
+  add_back(all);
   std::ranges::stable_sort(all, std::ranges::greater(), &Candidate::expected);
   return all;
 }
 
+// Of each key the value that promises most: a bad config has many faults, and one after the other each costs its runs.
+std::optional<Candidate> Tuner::all_at_once(const std::vector<Candidate>& singles) const {
+  Candidate joint;
+  std::map<std::string_view, double> of_accounts;  // what shares its accounts shares the gain
+  for (const Knob& knob : kKnobs) {
+    const Candidate* best = nullptr;
+    for (const Candidate& each : singles) {
+      const bool is_its = each.set.size() == 1 && each.set.begin()->first == knob.key && each.needs.empty() && knob.at_once;
+      if (is_its && to_try(each) && (best == nullptr || each.expected > best->expected)) best = &each;
+    }
+    if (best == nullptr) continue;
+    joint.set = with(std::move(joint.set), best->set);
+    if (!best->finding.empty()) joint.finding += (joint.finding.empty() ? "" : ", ") + best->finding;
+    double& most = of_accounts[knob.accounts];
+    most = std::max(most, best->expected);
+  }
+  if (joint.set.size() < 2) return std::nullopt;
+  for (const auto& [accounts, expected] : of_accounts) joint.expected += expected;
+  constexpr double kMost = 0.95;
+  joint.expected = std::min(joint.expected, kMost);
+  return joint;
+}
+
 // A faster step gains nothing where the next batch is not there in time: with what has the batch there earlier it may.
-void Tuner::add_joint(std::vector<Candidate>& all) const {
+void Tuner::add_earlier_batches(std::vector<Candidate>& all) const {
   std::vector<Settings> earlier;
   for (const Candidate& each : all) {
     if (each.set.size() == 1 && kWaits.contains(each.set.begin()->first)) earlier.push_back(each.set);
@@ -247,15 +286,43 @@ void Tuner::add_joint(std::vector<Candidate>& all) const {
   }
 }
 
+// Of values that were kept together some may gain nothing, or cost: where the accounts leave room for that, the value from before
+// is tried, after all else.
+void Tuner::add_back(std::vector<Candidate>& all) const {
+  for (const Trial& trial : trials_) {
+    if (trial.verdict != Trial::Verdict::kept || trial.candidate.set.size() < 2 || !trial.candidate.needs.empty()) continue;
+    for (const Knob& knob : kKnobs) {
+      const auto now = kept_.find(std::string(knob.key)), then = trial.candidate.set.find(std::string(knob.key));
+      if (now == kept_.end() || then == trial.candidate.set.end() || now->second != then->second) continue;
+      if (kWithoutProof * knob.most * share_of(now_, knob.accounts) < options_.worth) continue;
+      const Settings before = {{now->first, config_.at(now->first)}};
+      std::erase_if(all, [&](const Candidate& each) { return each.set == before; });
+      all.push_back({.set = before, .expected = options_.worth, .finding = "", .needs = "", .back = true});
+    }
+  }
+}
+
 bool Tuner::to_try(const Candidate& candidate) const {
   // Half of what may be gained has to be worth it: it is seldom more.
-  if (candidate.expected < options_.worth / 2) return false;
-  double faster = 1;  // since the trial
-  for (auto trial = trials_.rbegin(); trial != trials_.rend(); ++trial) {
-    if (trial->candidate.set == candidate.set) return trial->verdict == Trial::Verdict::no_gain && faster >= kTryAgain;
-    if (trial->verdict == Trial::Verdict::kept) faster *= trial->ratio;
-  }
-  return true;
+  if (candidate.expected < options_.worth / 2 || is_beyond(candidate)) return false;
+  const auto trial =
+      std::find_if(trials_.rbegin(), trials_.rend(), [&](const Trial& each) { return each.candidate.set == candidate.set; });
+  if (trial == trials_.rend()) return true;
+  const bool lost = trial->ratio * (1 + options_.worth) < 1 && trial->hidden < options_.worth;
+  return trial->verdict == Trial::Verdict::no_gain && !lost && candidate.expected >= kTryAgain * trial->candidate.expected;
+}
+
+// Whether a number between the present one and this one was worse than the present one.
+bool Tuner::is_beyond(const Candidate& candidate) const {
+  if (candidate.set.size() != 1) return false;
+  const auto& [key, text] = *candidate.set.begin();
+  const auto kept = kept_.find(key);
+  const auto now = kept == kept_.end() ? std::nullopt : number(kept->second), value = number(text);
+  return now && value && std::ranges::any_of(trials_, [&, &key = key](const Trial& trial) {
+           if (trial.candidate.set.size() != 1 || trial.candidate.set.begin()->first != key) return false;
+           const auto tried = number(trial.candidate.set.begin()->second);
+           return tried && trial.verdict == Trial::Verdict::no_gain && *now < *tried && *tried < *value;
+         });
 }
 
 double Tuner::deviation() const {
@@ -278,68 +345,111 @@ bool Tuner::wants_base(std::size_t candidate_runs) const {
   return base_.logs.empty() || base_.since >= kBetween || base_.logs.size() < std::min(candidate_runs, kPool);
 }
 
-void Tuner::judge(Trial& trial) {
-  std::vector<double> logs, seconds;
-  ShortRun last;
-  const std::size_t most_runs = trial.candidate.expected < kLittle ? kMostOfLittle : kMostRuns;
+// A run that counts, of what is kept alone or with the trial's candidate. nullopt: there is none, and the trial's verdict says
+// why.
+std::optional<ShortRun> Tuner::run_of(Trial& trial, bool is_base) {
   for (int busy = 0;;) {
-    const bool is_base = wants_base(logs.size());
-    const ShortRun run = run_(is_base ? kept_ : with(kept_, trial.candidate.set));
+    ShortRun run = run_(is_base ? kept_ : with(kept_, trial.candidate.set));
     if (!is_base && !run.failure.empty()) {
       trial.verdict = Trial::Verdict::failed;
       trial.failure = run.failure;
-      return;
+      return std::nullopt;
     }
     trial.others = std::max(trial.others, run.others);
-    if (run.others > kBusy || !run.failure.empty()) {
-      if (++busy < kMostBusy) continue;
-      trial.verdict = Trial::Verdict::busy;
-      return;
-    }
-    if (is_base) {
-      add_base(run.seconds);
-      continue;
-    }
-    ++base_.since;
-    logs.push_back(std::log(run.seconds));
-    seconds.push_back(run.seconds);
-    last = run;
-    trial.hidden = share_of(run, "data_wait") - share_of(now_, "data_wait");
-    const auto verdict = verdict_of(base_.logs, logs, deviation(), options_.worth, most_runs);
-    if (!verdict) continue;
-    trial.verdict = *verdict;
-    break;
+    if (run.others <= kBusy && run.failure.empty()) return run;
+    if (++busy < kMostBusy) continue;
+    trial.verdict = Trial::Verdict::busy;
+    return std::nullopt;
   }
-  for (const double each : logs) noise_squares_ += square(each - mean_of(logs));
-  noise_count_ += static_cast<double>(logs.size() - 1);
+}
+
+// One more run with the trial's candidate; before it those without it that are due.
+bool Tuner::see(Trial& trial, Seen& seen) {
+  while (wants_base(seen.logs.size())) {
+    const auto base = run_of(trial, true);
+    if (!base) return false;
+    add_base(base->seconds);
+  }
+  const auto run = run_of(trial, false);
+  if (!run) return false;
+  ++base_.since;
+  seen.logs.push_back(std::log(run->seconds));
+  seen.seconds.push_back(run->seconds);
+  seen.last = *run;
+  trial.hidden = share_of(*run, "data_wait") - share_of(now_, "data_wait");
+  return true;
+}
+
+void Tuner::note(Trial& trial, const Seen& seen) {
+  for (const double each : seen.logs) noise_squares_ += square(each - mean_of(seen.logs));
+  noise_count_ += static_cast<double>(seen.logs.size() - 1);
   const double without = mean_of(base_.logs);
-  trial.runs = static_cast<int>(logs.size());
-  trial.ratio = std::exp(without - mean_of(logs));
-  trial.least = std::exp(without - std::ranges::max(logs));
-  trial.most = std::exp(without - std::ranges::min(logs));
+  trial.runs = static_cast<int>(seen.logs.size());
+  trial.ratio = std::exp(without - mean_of(seen.logs));
+  trial.least = std::exp(without - std::ranges::max(seen.logs));
+  trial.most = std::exp(without - std::ranges::min(seen.logs));
+}
+
+void Tuner::judge(Trial& trial, Seen seen) {
+  const std::size_t most_runs = trial.candidate.expected < kLittle ? kMostOfLittle : kMostRuns;
+  std::optional<Trial::Verdict> verdict;
+  while (!verdict) {
+    if (!see(trial, seen)) return;
+    verdict = verdict_of(base_.logs, seen.logs, deviation(), options_.worth, most_runs);
+  }
+  trial.verdict = *verdict;
+  note(trial, seen);
   if (trial.verdict != Trial::Verdict::kept) return;
   kept_ = with(kept_, trial.candidate.set);
-  now_ = last;
-  now_.seconds = median(seconds);
-  base_ = {.logs = std::move(logs)};
+  now_ = seen.last;
+  now_.seconds = median(seen.seconds);
+  base_ = {.logs = std::move(seen.logs)};
+}
+
+// Of several values of one key each is run once; the best of them is measured further.
+void Tuner::compete(std::vector<Trial>& values) {
+  std::vector<Seen> seen(values.size());
+  std::size_t best = values.size();
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const bool counts = see(values[i], seen[i]);
+    if (counts && (best == values.size() || seen[i].logs.back() < seen[best].logs.back())) best = i;
+  }
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (i != best && !seen[i].logs.empty()) note(values[i], seen[i]);
+  }
+  if (best == values.size()) return;
+  std::swap(values[best], values.back());
+  judge(values.back(), std::move(seen[best]));
 }
 
 std::optional<Trial> Tuner::next() {
-  for (const Candidate& candidate : candidates()) {
-    if (!to_try(candidate)) continue;
-    Trial trial{.candidate = candidate};
-    if (!candidate.needs.empty() && !options_.allowed.contains(candidate.needs)) {
-      trial.verdict = Trial::Verdict::not_allowed;
-    } else if (!options_.has_time()) {
-      out_of_time_ = true;
-      return std::nullopt;
-    } else {
-      judge(trial);
+  if (told_ == trials_.size() && !try_one()) return std::nullopt;
+  return trials_[told_++];
+}
+
+bool Tuner::try_one() {
+  const std::vector<Candidate> all = candidates();
+  const auto first = std::ranges::find_if(all, [this](const Candidate& each) { return to_try(each); });
+  if (first == all.end()) return false;
+  std::vector<Trial> values = {{.candidate = *first}};
+  if (!first->needs.empty() && !options_.allowed.contains(first->needs)) {
+    values[0].verdict = Trial::Verdict::not_allowed;
+  } else if (!options_.has_time()) {
+    out_of_time_ = true;
+    return false;
+  } else {
+    for (auto other = first + 1; other != all.end(); ++other) {
+      const bool is_of_its_key = first->set.size() == 1 && other->set.size() == 1 && !first->back && !other->back &&
+                                 other->set.begin()->first == first->set.begin()->first;
+      if (is_of_its_key && to_try(*other)) values.push_back({.candidate = *other});
     }
-    trials_.push_back(trial);
-    return trial;
+    if (values.size() > 1)
+      compete(values);
+    else
+      judge(values[0], {});
   }
-  return std::nullopt;
+  std::ranges::move(values, std::back_inserter(trials_));
+  return true;
 }
 
 double Tuner::speedup() const {
@@ -370,6 +480,7 @@ Json to_json(const Trial& trial) {
           {"expected", trial.candidate.expected},
           {"finding", trial.candidate.finding},
           {"needs", trial.candidate.needs},
+          {"back", trial.candidate.back},
           {"verdict", word_of(trial.verdict)},
           {"ratio", trial.ratio},
           {"least", trial.least},

@@ -1,6 +1,8 @@
-// A search for the values of a config that make its run faster. Each candidate is measured in short runs, in the order of the
-// gain to expect; every third run at least is one of the best so far, and the latest of those are what a candidate is compared
-// with. The runs themselves are the caller's.
+// A search for the values of a config that make its run faster. What is promised much and changes nothing of the training is
+// tried first, all at once; then each candidate that is left, in the order of the gain to expect, of several values of a key the
+// one that is best in a run of each; then whether each value that came in with others is needed. A candidate is measured in short
+// runs; every third run at least is one of the best so far, and the latest of those are what it is compared with. The runs
+// themselves are the caller's.
 #pragma once
 
 #include <functional>
@@ -30,8 +32,9 @@ using Runner = std::function<ShortRun(const Settings& changed)>;
 struct Candidate {
   Settings set;
   double expected = 0;  // part of the time that may go: by the doctor's finding, else half of what the accounts leave to gain
-  std::string finding;  // its id; "" = the accounts alone speak for it
+  std::string finding;  // its id, of more values their ids; "" = the accounts alone speak for it
   std::string needs;    // the word that allows it, since it makes another training: "precision"; "" = it does not
+  bool back = false;    // the value from before, of a key that was kept together with others: is it needed?
 };
 
 struct Trial {
@@ -72,9 +75,22 @@ class Tuner {
   [[nodiscard]] Json state() const;
 
  private:
-  void add_joint(std::vector<Candidate>& all) const;
+  [[nodiscard]] std::vector<Candidate> single() const;
+  [[nodiscard]] std::optional<Candidate> all_at_once(const std::vector<Candidate>& singles) const;
+  void add_earlier_batches(std::vector<Candidate>& all) const;
+  void add_back(std::vector<Candidate>& all) const;
   [[nodiscard]] bool to_try(const Candidate& candidate) const;
-  void judge(Trial& trial);
+  [[nodiscard]] bool is_beyond(const Candidate& candidate) const;
+  struct Seen {  // runs with a candidate
+    std::vector<double> logs, seconds;
+    ShortRun last;
+  };
+  bool try_one();
+  void compete(std::vector<Trial>& values);
+  void judge(Trial& trial, Seen seen);
+  bool see(Trial& trial, Seen& seen);
+  std::optional<ShortRun> run_of(Trial& trial, bool is_base);
+  void note(Trial& trial, const Seen& seen);
   [[nodiscard]] bool wants_base(std::size_t candidate_runs) const;
   void add_base(double seconds);
   [[nodiscard]] double deviation() const;  // of the logarithm of a run's time: of all runs so far
@@ -84,6 +100,7 @@ class Tuner {
   Runner run_;
   ShortRun first_, now_;
   std::vector<Trial> trials_;
+  std::size_t told_ = 0;  // of them, by next()
   // Runs with what is kept and nothing else: what the next trials are compared with. Not part of the state: another process
   // measures them anew.
   struct Base {

@@ -89,7 +89,7 @@ std::pair<double, int> best_of_grid(const Model& model) {
   return {best, count};
 }
 
-TEST(Tuner, FromABadConfigItComesNearTheBestOfTheGridInAFifthOfItsRuns) {
+TEST(Tuner, FromABadConfigItComesNearTheBestOfTheGridInASixtiethOfItsRuns) {
   std::mt19937 random(7);
   const auto any = [&](double low, double high) {
     return std::exp(std::uniform_real_distribution(std::log(low), std::log(high))(random));
@@ -108,7 +108,7 @@ TEST(Tuner, FromABadConfigItComesNearTheBestOfTheGridInAFifthOfItsRuns) {
     Tuner tuner(kBad, kAll, runner_of(model, kBad));
     while (tuner.next()) {
     }
-    EXPECT_LE(model.runs, count / 5) << trial;
+    EXPECT_LE(model.runs, count / 60) << trial;
     model.noise = 0;
     EXPECT_GE(best / model.run(with(kBad, tuner.kept())).seconds, 0.95) << trial << ": " << text_of(tuner.kept());
   }
@@ -127,7 +127,7 @@ TEST(Tuner, WhatMakesAnotherTrainingIsNotTriedUnlessItIsAllowed) {
   EXPECT_EQ(tuner.kept().at("device.threads"), "auto");
 }
 
-TEST(Tuner, TheDoctorsFindingComesFirstWithItsValue) {
+TEST(Tuner, WhatIsPromisedMuchIsTriedAtOnceWithTheValuesOfTheFindings) {
   int runs = 0;
   const Settings config = with(kBad, {{"data.workers", "1"}});
   Tuner tuner(config, {}, [&](const Settings& changed) {
@@ -148,10 +148,38 @@ TEST(Tuner, TheDoctorsFindingComesFirstWithItsValue) {
   const auto trial = tuner.next();
   ASSERT_TRUE(trial);
   EXPECT_EQ(trial->candidate.finding, "few_readers");
-  EXPECT_THAT(trial->candidate.set, ElementsAre(Pair("data.workers", "3")));
+  EXPECT_THAT(trial->candidate.set, ElementsAre(Pair("data.cache", "auto"), Pair("data.workers", "3")));
   EXPECT_EQ(trial->verdict, Verdict::kept);
   EXPECT_DOUBLE_EQ(trial->gain(), 0.5);
   EXPECT_EQ(runs, 2);  // the first, and one with it: half the time is clear
+}
+
+TEST(Tuner, WhatCameInWithOthersAndCostsGoesOutAgain) {
+  // All threads are slower than the config's own here, which the gain of the readers hides.
+  const auto run = [](const Settings& changed) {
+    const auto is = [&](const std::string& key, const std::string& value) {
+      const auto found = changed.find(key);
+      return found != changed.end() && found->second == value;
+    };
+    const double wait = is("data.workers", "auto") ? 0.0 : 0.5, step = is("device.threads", "auto") ? 0.25 : 0.2;
+    return ShortRun{.seconds = wait + step,
+                    .others = 0,
+                    .shares = {{"data_wait", wait / (wait + step)}, {"backward", step / (wait + step)}, {"log", 0}},
+                    .findings = {},
+                    .failure = {}};
+  };
+  Tuner tuner({{"data.workers", "0"}, {"device.threads", "8"}, {"train.off", "[autocast]"}}, {}, run);
+  const auto first = tuner.next();
+  ASSERT_TRUE(first);
+  EXPECT_THAT(first->candidate.set, testing::IsSupersetOf({Pair("data.workers", "auto"), Pair("train.off", "[]")}));
+  EXPECT_EQ(first->verdict, Verdict::kept);
+  std::vector<std::string> back;
+  while (const auto trial = tuner.next()) {
+    if (trial->candidate.back) back.push_back(text_of(trial->candidate.set) + ": " + std::string(word_of(trial->verdict)));
+  }
+  EXPECT_EQ(tuner.kept().at("device.threads"), "8");
+  EXPECT_EQ(tuner.kept().at("data.workers"), "auto");
+  EXPECT_THAT(back, testing::Contains("train.off=[autocast]: no gain"));
 }
 
 TEST(Tuner, ABusyMachineIsNoticedAndNothingIsKeptFromIt) {
