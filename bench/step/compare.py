@@ -49,8 +49,11 @@ class Program:
         return json.loads(line)
 
     def round(self):
-        self.child.stdin.write("go\n")
-        self.child.stdin.flush()
+        try:
+            self.child.stdin.write("go\n")
+            self.child.stdin.flush()
+        except BrokenPipeError:  # read() says so
+            pass
         answer = self.read()
         self.times.append(median(answer["ms"]))
         return answer

@@ -1,6 +1,6 @@
 """The training step of autoencoder_3d against Python torch: same shape, same machine, one run, interleaved.
 
-    tools/python-peer bench/step/compare_gan.py build/release/millrace [--rounds 9] [--steps 1] [--compile] [--cpu avx2] [--json FILE]
+    tools/python-peer bench/step/compare_gan.py build/release/millrace [--rounds 9] [--steps 5] [--compile] [--cpu avx2] [--json FILE]
 
 Ours and Python take turns in fp32 and bf16. Python runs contiguous and channels last, each with glibc's own malloc or one that keeps freed memory
 ("kept"), and with the discriminator's weights frozen in the generator's pass ("frozen"); with --compile also as torch.compile makes it. Bars:
@@ -15,7 +15,7 @@ from statistics import median
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 from compare import interval
-from sides import Sides, main, started, take_turns
+from sides import Sides, main, take_turns
 
 TIME_BAR, MEMORY_BAR = 0.8, 0.7
 PEERS = {"contiguous": [], "frozen": ["--frozen"], "channels_last": ["--channels-last"], "frozen_channels_last": ["--frozen", "--channels-last"]}
@@ -25,15 +25,7 @@ LAYOUTS = {"ours": "--device.layout=contiguous", "ours_channels_last": "--device
 def measure(options, dtype):
     sides = Sides(options, dtype, "gan_step_peer.py", "autoencoder_3d")
     peaks = sides.peaks(PEERS)
-    programs = {}
-    for name, words in PEERS.items():
-        programs[name] = sides.peer(*words)
-        programs[name + "_kept"] = sides.peer(*words, kept=True)
-    if options.compile:
-        for name in ("frozen", "frozen_channels_last"):
-            programs[f"compile_{name}"] = sides.peer("--mode", "compile", *PEERS[name])
-            programs[f"compile_{name}_kept"] = sides.peer("--mode", "compile", *PEERS[name], kept=True)
-    started(programs)
+    programs = sides.pythons(PEERS, compiled=["frozen", "frozen_channels_last"])
     for name, layout in LAYOUTS.items():
         programs[name] = sides.ours(layout)
     times, last = take_turns(programs, options.rounds)

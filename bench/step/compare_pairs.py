@@ -4,9 +4,8 @@
 
 Ours and Python take turns in fp32 and bf16. Python looks at each image once for both orders of its pair, or for each order ("unshared"), and
 multiplies projections of one input apart or as one ("packed"); in bf16 its decoder's residuals are fp32, or bf16 ("narrow"). Each with glibc's own
-malloc or one that keeps freed memory ("kept"); with --compile also as torch.compile makes it. A step is short: with --steps 10 a turn is ten of them, for the first
-finds the caches full of what the other programs left there. Bars: ours <= 0.5 of the fastest of them in bf16,
-<= 0.65 in fp32, and <= 0.6 of the least peak of tensors. Exits 1 when a bar is missed.
+malloc or one that keeps freed memory ("kept"); with --compile also as torch.compile makes it. Its steps are short: --steps 10 makes a turn of ten. Bars:
+ours <= 0.5 of the fastest of them in bf16, <= 0.65 in fp32, and <= 0.6 of the least peak of tensors. Exits 1 when a bar is missed.
 """
 
 import sys
@@ -16,7 +15,7 @@ from statistics import median
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 from compare import interval
-from sides import Sides, main, started, take_turns
+from sides import Sides, main, take_turns
 
 TIME_BARS, MEMORY_BAR = {"fp32": 0.65, "bf16": 0.5}, 0.6
 PEERS = {"shared": [], "unshared": ["--unshared"], "packed": ["--packed"]}
@@ -27,17 +26,7 @@ def measure(options, dtype):
     sides = Sides(options, dtype, "pairs_step_peer.py", "image_pairs")
     ways = {**PEERS, **(BF16_PEERS if dtype == "bf16" else {})}
     peaks = sides.peaks(ways)
-    programs = {}
-    for name, words in ways.items():
-        programs[name] = sides.peer(*words)
-        programs[name + "_kept"] = sides.peer(*words, kept=True)
-    if options.compile:
-        for name, words in ways.items():
-            if name == "unshared":
-                continue
-            programs[f"compile_{name}"] = sides.peer("--mode", "compile", *words)
-            programs[f"compile_{name}_kept"] = sides.peer("--mode", "compile", *words, kept=True)
-    started(programs)
+    programs = sides.pythons(ways, compiled=[name for name in ways if name != "unshared"])
     programs["ours"] = sides.ours(f"--precision.dtype={dtype}")  # frozen weights are kept in it from the start
     times, last = take_turns(programs, options.rounds)
     rivals = [name for name in times if name != "ours"]

@@ -1,6 +1,6 @@
 """The training step of neural_response against Python torch: same shape, same machine, one run, interleaved.
 
-    tools/python-peer bench/step/compare_twin.py build/release/millrace [--rounds 9] [--steps 1] [--compile] [--cpu avx2] [--json FILE]
+    tools/python-peer bench/step/compare_twin.py build/release/millrace [--rounds 9] [--steps 5] [--compile] [--cpu avx2] [--json FILE]
     tools/python-peer bench/step/compare_twin.py build/release/millrace --mixed [--rounds 5] [--rows 32] [--sessions 10]
 
 Ours and Python take turns in fp32 and bf16. Python runs as published (a forward per session, blurs as convolutions), with its core joined over
@@ -30,14 +30,7 @@ PEERS = {"published": [], "joined": [JOINED], "stencil": [STENCIL], "stencil_joi
 def measure(options, dtype):
     sides = Sides(options, dtype, *NAMES)
     peaks = sides.peaks(PEERS)
-    programs = {}
-    for name, words in PEERS.items():
-        programs[name] = sides.peer(*words)
-        programs[name + "_kept"] = sides.peer(*words, kept=True)
-        if options.compile and LAST not in words:
-            programs["compile_" + name] = sides.peer("--mode", "compile", *words)
-            programs["compile_" + name + "_kept"] = sides.peer("--mode", "compile", *words, kept=True)
-    started(programs)
+    programs = sides.pythons(PEERS, compiled=[name for name, words in PEERS.items() if LAST not in words])
     programs["ours"] = sides.ours()
     times, last = take_turns(programs, options.rounds)
     fastest = min((name for name in times if name != "ours"), key=lambda name: median(times[name]))

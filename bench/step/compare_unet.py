@@ -1,6 +1,6 @@
 """The training step of cosmology against Python torch: same shape, same machine, one run, interleaved.
 
-    tools/python-peer bench/step/compare_unet.py build/release/millrace [--rounds 9] [--steps 1] [--compile] [--cpu avx2] [--json FILE]
+    tools/python-peer bench/step/compare_unet.py build/release/millrace [--rounds 9] [--steps 3] [--compile] [--cpu avx2] [--json FILE]
 
 Ours and Python (eager, with --compile also torch.compile) take turns in fp32 and bf16, each with contiguous and with channels-last volumes.
 "kept" has glibc keep freed memory; "cat" pads by slices and cat, which compile fuses. The bar, 0.8, is ours in the layout that a run would
@@ -64,7 +64,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program", help="the millrace program")
     parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--steps", type=int, default=1)
+    parser.add_argument("--steps", type=int, default=3, help="of a turn: the first finds the caches full of what the others left there")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--dtypes", nargs="+", default=["fp32", "bf16"], choices=["fp32", "bf16"])
     parser.add_argument("--compile", action="store_true", help="also torch.compile (minutes to start)")

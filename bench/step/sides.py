@@ -24,6 +24,19 @@ class Sides:
         return Program([sys.executable, str(HERE / self.script), "--dtype", self.dtype, "--threads", str(self.options.threads), "--steps",
                         str(self.options.steps), *words], environment)
 
+    def pythons(self, ways, compiled):
+        """Each way that is wanted, with glibc's malloc as it is and kept; those named in `compiled` with --compile also by torch.compile."""
+        programs = {}
+        for name, words in ways.items():
+            if self.options.peers and name not in self.options.peers:
+                continue
+            modes = {"": [], "compile_": ["--mode", "compile"]} if self.options.compile and name in compiled else {"": []}
+            for prefix, mode in modes.items():
+                programs[prefix + name] = self.peer(*mode, *words)
+                programs[f"{prefix}{name}_kept"] = self.peer(*mode, *words, kept=True)
+        started(programs)
+        return programs
+
     def ours(self, *words):
         return Program([self.options.program, "bench", "step", self.recipe, "--shape", "cpu-small", "--precision", self.dtype, "--threads",
                         str(self.options.threads), "--warmup", "1", "--steps", str(self.options.steps), "--rounds", "stdin", "--json", *words])
@@ -83,10 +96,11 @@ def main(documentation, measure, time_bar, memory_bar, more=None, add_options=No
     parser = argparse.ArgumentParser(description=documentation, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program", help="the millrace program")
     parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--steps", type=int, default=1)
+    parser.add_argument("--steps", type=int, default=5, help="of a turn: the first finds the caches full of what the others left there")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--dtypes", nargs="+", default=["fp32", "bf16"], choices=["fp32", "bf16"])
     parser.add_argument("--compile", action="store_true", help="also torch.compile (minutes to start)")
+    parser.add_argument("--peers", nargs="+", metavar="NAME", help="only these ways of Python: all at once may not fit the memory")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--cpu", choices=CPU, help=CPU_HELP)
     if more:

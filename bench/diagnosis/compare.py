@@ -1,0 +1,57 @@
+"""What the doctor costs a run: whole runs of the smallest recipe with it and without it, in turns. The bar is 0.5 % of a step.
+
+    python3 bench/diagnosis/compare.py build/release/millrace [--recipe language_model] [--preset smoke] [--steps 600] [--rounds 15] [--json FILE]
+
+A run's figure is its loop for a sample, without start, trials, validations and what other programs took. The order changes from round to round; a
+ratio is that of one round, the result their median with its 95 % interval. Run it on a quiet machine. Exit status 1 when the median is beyond the bar.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from statistics import median
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "step"))
+from compare import interval
+
+BAR = 0.005
+OUTSIDE = {"startup", "trials", "validate", "profile", "others"}
+
+
+def run(options, folder, doctor):
+    """Milliseconds of the loop for a sample."""
+    words = [str(Path(options.program).resolve()), "train", options.recipe, "--preset", options.preset, "--run=run", "--fresh", "--json",
+             f"--train.max_steps={options.steps}", "--train.epochs=0", "--train.validate_batches=1", "--log.images=false",
+             "--log.doctor_trials=0", f"--log.doctor={doctor}"]
+    summary = json.loads(subprocess.run(words, cwd=folder, check=True, capture_output=True, text=True).stdout)
+    return 1e3 * sum(s for account, s in summary["accounts"].items() if account not in OUTSIDE) / summary["samples"]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("program")
+    parser.add_argument("--recipe", default="language_model")
+    parser.add_argument("--preset", default="smoke")
+    parser.add_argument("--steps", type=int, default=600)
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    times = {"true": [], "false": []}
+    with tempfile.TemporaryDirectory() as folder:
+        run(options, folder, "true")  # makes the data
+        for round_ in range(options.rounds):
+            for doctor in sorted(times, reverse=round_ % 2 == 0):
+                times[doctor].append(run(options, folder, doctor))
+    ratio, low, high = interval([on / off for on, off in zip(times["true"], times["false"])])
+    print(f"{options.recipe} {options.preset}: {median(times['true']):.4g} ms a sample with the doctor, {median(times['false']):.4g} without: "
+          f"{100 * (ratio - 1):+.2f} % ({100 * (low - 1):+.2f} to {100 * (high - 1):+.2f}), bar {100 * BAR:.1f} %")
+    if options.json:
+        options.json.write_text(json.dumps({"ms": times, "ratio": [ratio, low, high]}, indent=1) + "\n")
+    return 0 if ratio <= 1 + BAR else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
