@@ -1,7 +1,6 @@
 #include "millrace/kernels/gelu_linear.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/core/grad_mode.h>
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/gelu_backward.h>
 #include <ATen/ops/sigmoid.h>
@@ -10,7 +9,6 @@
 #include "millrace/kernels/arguments.h"
 #include "millrace/kernels/kernels.h"
 #include "millrace/kernels/operation_span.h"
-#include "millrace/kernels/parallel.h"
 #include "millrace/kernels/pointwise.h"
 #include "millrace/kernels/product.h"
 #include "millrace/kernels/weight_cache.h"
@@ -87,24 +85,6 @@ at::Tensor gelu(const at::Tensor& x, Gelu kind) {
   if (!has_kernel(x)) return x * at::sigmoid(x * kQuick);
   const OperationSpan span("millrace::quick_gelu", x);
   return QuickGeluFunction::apply(x);
-}
-
-at::Tensor linear_gelu(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, Gelu kind) {
-  const auto is_plain = [](const at::Tensor& part) {
-    const bool learns = at::GradMode::is_enabled() && part.requires_grad();
-    return has_kernel(part) && part.scalar_type() == at::kFloat && !learns;
-  };
-  if (kind != Gelu::quick || x.numel() == 0 || !is_plain(x) || !is_plain(weight) || !bias.defined() || !is_plain(bias))
-    return gelu(linear(x, weight, bias), kind);
-  const OperationSpan span("millrace::linear_gelu", x, weight);
-  const at::Tensor y = forward_product(x.reshape({-1, x.size(-1)}).contiguous(), weight.contiguous(), {});
-  const at::Tensor added = bias.contiguous();
-  const detail::BiasedGelu args{.x = y.mutable_data_ptr<float>(), .bias = added.const_data_ptr<float>(), .width = y.size(1)};
-  const detail::Table& table = detail::table();
-  parallel(y.size(0), [&](std::int64_t begin, std::int64_t end) { table.biased_quick_gelu(args, begin, end); });
-  std::vector<std::int64_t> sizes = x.sizes().vec();
-  sizes.back() = weight.size(0);
-  return y.view(sizes);
 }
 
 at::Tensor gelu_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, Gelu kind) {

@@ -13,10 +13,6 @@ enum class Gelu : std::uint8_t { exact, tanh, quick };
 // Differentiable; quick by a kernel of ours once.
 at::Tensor gelu(const at::Tensor& x, Gelu kind);
 
-// gelu(linear(x, weight, bias), kind), x (..., in), weight (out, in), bias (out). In fp32 where no gradient is wanted, quick adds
-// the bias on its way through the product, in place.
-at::Tensor linear_gelu(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, Gelu kind);
-
 // linear() (kernels.h) of gelu(x, kind). x (..., in), fp32 or bf16 on the CPU; weight (out, in) and bias (out) fp32 leaves, bias
 // may be undefined. x alone is kept for the backward pass. Differentiable once.
 at::Tensor gelu_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, Gelu kind);

@@ -59,21 +59,6 @@ TEST_P(GeluLinear, QuickAgreesWithAtenEverywhere) {
   EXPECT_TRUE(y[5].isnan().item<bool>());
 }
 
-TEST_P(GeluLinear, AfterAProductTakesItsBiasAlong) {
-  for (const auto type : {at::kFloat, at::kBFloat16}) {
-    for (const Gelu kind : kKinds) {
-      const at::Tensor x = at::randn({2, 7, 24}).to(type), weight = (at::randn({37, 24}) / 5).to(type),
-                       bias = at::randn({37}).to(type);
-      const at::Tensor expected = by_formula(at::linear(x, weight, bias).to(at::kDouble), kind);
-      EXPECT_LT(relative_error(linear_gelu(x, weight, bias, kind), expected), type == at::kFloat ? 1e-5 : 2e-2);
-      EXPECT_LT(relative_error(linear_gelu(x, weight, {}, kind), by_formula(at::linear(x, weight).to(at::kDouble), kind)), 2e-2);
-    }
-  }
-  const at::Tensor weight = at::randn({17, 24}).requires_grad_(), x = at::randn({3, 24}), bias = at::randn({17});
-  linear_gelu(x, weight, bias, Gelu::quick).sum().backward();
-  EXPECT_TRUE(weight.grad().defined());
-}
-
 // What is computed again has the bits of what would have been kept.
 TEST_P(GeluLinear, HasTheBitsOfBothApart) {
   for (const bool frozen : {false, true}) {

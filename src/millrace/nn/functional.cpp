@@ -129,17 +129,12 @@ at::Tensor gelu(const at::Tensor& x, Gelu kind) { return kernels::gelu(x, kernel
 
 at::Tensor gelu_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, Gelu kind, const Paths& paths) {
   const at::Tensor input = for_product(x);
-  if (takes_own_product(input, paths)) return kernels::gelu_linear(input, weight, bias, kernels_word(kind));
-  return linear(gelu(x, kind), weight, bias, paths);
-}
-
-at::Tensor linear_gelu(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, Gelu kind, const Paths& paths) {
-  const at::Tensor input = for_product(x);
-  if (paths.fused_gelu && input.scalar_type() == at::kFloat) {
+  // The fp32 layer takes whichever product is faster, ours or the library's.
+  if (paths.fused_gelu && input.is_cpu() && (input.scalar_type() == at::kFloat || takes_own_product(input, paths))) {
     taken().gelu.add(1);
-    return kernels::linear_gelu(input, weight, bias, kernels_word(kind));
+    return kernels::gelu_linear(input, weight, bias, kernels_word(kind));
   }
-  return gelu(linear(x, weight, bias, paths), kind);
+  return linear(gelu(x, kind), weight, bias, paths);
 }
 
 at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, double eps, const Paths& paths) {

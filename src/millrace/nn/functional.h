@@ -17,7 +17,7 @@ struct Paths {
   bool fused_dropout = true;    // a mask of the scalar reference: drops the same elements; tolerance where fused with others
   bool fused_attention = true;  // explicit (T, T) scores, softmax, mask; equal within tolerance
   bool fused_norm = true;       // dropout, add and at::layer_norm one after the other; tolerance
-  bool fused_gelu = true;       // at::gelu, then dropout; the bias before it in the product; tolerance
+  bool fused_gelu = true;       // at::gelu, then dropout; kept for the backward pass; tolerance
   bool fused_loss = true;       // log_softmax and nll_loss in fp32; tolerance
   bool weight_cache = true;     // under bf16: at::linear (autocast casts the weight in every forward pass); tolerance
   bool packed_qkv = true;       // three products for queries, keys and values; tolerance
@@ -36,10 +36,8 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tenso
 // GELU, tanh's approximation of it, or x sigmoid(1.702 x), which CLIP was trained with.
 enum class Gelu : std::uint8_t { exact, tanh, quick };
 at::Tensor gelu(const at::Tensor& x, Gelu kind);
-// linear() of gelu(x) of that kind. Where the product is ours x alone is kept for the backward pass.
+// linear() of gelu(x) of that kind. x alone is kept for the backward pass on a CPU, in bf16 where the product is ours.
 at::Tensor gelu_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, Gelu kind, const Paths& paths);
-// gelu(linear(x, weight, bias)).
-at::Tensor linear_gelu(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, Gelu kind, const Paths& paths);
 
 // Layer norm over the last dimension. Under autocast the result has autocast's dtype (it feeds a matrix product), else x's.
 at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, double eps, const Paths& paths);

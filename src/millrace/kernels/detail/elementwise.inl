@@ -167,14 +167,6 @@ inline F silu_gradient(F gradient, F h) {
 // x sigmoid(1.702 x): silu(1.702 x) / 1.702.
 inline F quick_gelu_of(F x) { return mul(x, logistic(mul(x, splat(1.702F)))); }
 
-void biased_quick_gelu(const BiasedGelu& a, std::int64_t first_row, std::int64_t last_row) {
-  for (std::int64_t row = first_row; row < last_row; ++row) {
-    float* x = a.x + row * a.width;
-    for (std::int64_t i = 0; i < a.width; i += 16)
-      store_some(x + i, quick_gelu_of(add(load_some(x + i, a.width - i), load_some(a.bias + i, a.width - i))), a.width - i);
-  }
-}
-
 template <class X>
 void quick_gelu_of(const PointwiseArgs& a, std::int64_t first_group, std::int64_t last_group) {
   pointwise<X>(

@@ -73,13 +73,6 @@ struct PointwiseArgs {
   std::int64_t count;
 };
 
-// x sigmoid(1.702 x) of rows of x + bias, in place.
-struct BiasedGelu {
-  float* x;
-  const float* bias;
-  std::int64_t width;
-};
-
 // A (B, T, H, D) view; strides in elements, the last dimension is contiguous.
 struct HeadView {
   void* data;
@@ -288,7 +281,6 @@ struct Table {
                         float* weight_gradient, float* bias_gradient);  // adds to the last two
   void (*gelu)(const GeluArgs&, std::int64_t first_group, std::int64_t last_group);
   void (*quick_gelu)(const PointwiseArgs&, std::int64_t first_group, std::int64_t last_group);
-  void (*biased_quick_gelu)(const BiasedGelu&, std::int64_t first_row, std::int64_t last_row);
   void (*smooth_leaky)(const PointwiseArgs&, std::int64_t first_group, std::int64_t last_group);
   std::size_t (*attention_scratch)(const Attention&, bool backward);  // bytes each caller of the next two provides
   void (*attention_forward)(const Attention&, std::int64_t first_head, std::int64_t last_head, void* scratch);

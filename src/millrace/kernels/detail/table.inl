@@ -22,7 +22,6 @@ constexpr Table make_table(const char* name) {
           norm_backward,
           gelu,
           quick_gelu,
-          biased_quick_gelu,
           smooth_leaky,
           attention_scratch,
           attention_forward,

@@ -2,6 +2,7 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/_fused_sdp_choice.h>
+#include <ATen/ops/baddbmm.h>
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/conv3d.h>
 #include <ATen/ops/empty.h>
@@ -29,6 +30,17 @@ std::array<std::int64_t, 3> cube(std::int64_t side) { return {side, side, side};
 // x + y, in x's memory where that holds the sum's type; x is the result of a convolution, which its gradient does not need.
 at::Tensor add_to(const at::Tensor& x, const at::Tensor& y) {
   return x.scalar_type() == y.scalar_type() ? at::Tensor(x).add_(y) : x + y;
+}
+
+// A convolution of single voxels as the product that it is: the library's own way copies what goes in and what comes out. x's
+// layout.
+at::Tensor of_voxels(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+  const at::Tensor matrix = weight.flatten(1);
+  if (!x.is_contiguous() && x.is_contiguous(at::MemoryFormat::ChannelsLast3d))
+    return at::linear(x.permute({0, 2, 3, 4, 1}), matrix, bias).permute({0, 4, 1, 2, 3});
+  std::vector<std::int64_t> sizes = x.sizes().vec();
+  sizes[1] = weight.size(0);
+  return at::baddbmm(bias.view({1, -1, 1}), matrix.unsqueeze(0).expand({x.size(0), -1, -1}), x.flatten(2)).view(sizes);
 }
 
 struct Norm : Block {
@@ -186,6 +198,7 @@ Convolution::Convolution(const Shape& shape)
     : shape_(shape), weights_(register_module("conv", std::make_shared<Weights>(shape))) {}
 
 at::Tensor Convolution::forward(const at::Tensor& x) {
+  if (shape_.kernel == 1 && shape_.stride == 1 && shape_.padding == 0 && shape_.bias) return of_voxels(x, weight(), bias());
   return at::conv3d(x, weight(), bias(), cube(shape_.stride), cube(shape_.padding));
 }
 

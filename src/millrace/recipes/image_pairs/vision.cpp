@@ -1,7 +1,6 @@
 #include "millrace/recipes/image_pairs/vision.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/layer_norm.h>
 #include <ATen/ops/linear.h>
@@ -58,12 +57,6 @@ struct VisionBlock : torch::nn::Module {
     return project(nn::full_self_attention(qkv, heads, how.paths.plain), {out.get()}, how, is_training());
   }
   [[nodiscard]] at::Tensor feed_forward(const at::Tensor& y, const Projecting& how) const {
-    const nn::Adapted first = fc1->adapted();
-    const bool learns = at::GradMode::is_enabled() && (y.requires_grad() || first.weight.requires_grad());
-    if (!learns && y.scalar_type() == at::kFloat && first.weight.scalar_type() == at::kFloat) {
-      const at::Tensor hidden = nn::linear_gelu(y, first.weight, first.bias, activation, how.paths.plain);
-      return project(hidden, {fc2.get()}, how, is_training());
-    }
     const at::Tensor x = project(y, {fc1.get()}, how, is_training());
     if (const nn::Adapted second = fc2->adapted(); x.requires_grad() && second.weight.scalar_type() == at::kFloat)
       return nn::gelu_linear(x, second.weight, second.bias, activation, how.paths.plain);
