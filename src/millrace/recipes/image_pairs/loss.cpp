@@ -11,6 +11,7 @@
 #include <ATen/ops/where.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace millrace::recipes::image_pairs {
 namespace {
@@ -49,6 +50,17 @@ LossTerm answer_loss(const at::Tensor& logits, const at::Tensor& labels, double 
   weights = weights.masked_fill(labels == kSimilar, similar);
   if (doubled) weights.view({-1, 2}).select(1, 1).mul_(swapped);
   return mean_over((of_rows * weights).sum(), labels.size(0), "ce");
+}
+
+// Probabilities as the weights of the answers are distributed: the minimum of their cross-entropy (Gibbs' inequality).
+double blind_answer_loss(const std::array<std::int64_t, kAnswerKinds>& pairs, double similar, double swapped, bool doubled) {
+  const auto count = [&](std::size_t answer) { return static_cast<double>(pairs.at(answer)); };
+  std::array<double, kAnswerKinds> weights{count(0), count(1), similar * count(2)};
+  if (doubled) weights = {weights[0] + swapped * weights[1], weights[1] + swapped * weights[0], (1 + swapped) * weights[2]};
+  const double all = weights[0] + weights[1] + weights[2], rows = (count(0) + count(1) + count(2)) * (doubled ? 2 : 1);
+  double sum = 0;
+  for (const double weight : weights) sum -= weight > 0 ? weight * std::log(weight / all) : 0;
+  return rows > 0 ? sum / rows : 0;
 }
 
 LossTerm consistency_loss(const at::Tensor& logits) {

@@ -24,6 +24,11 @@ inline constexpr std::int64_t kAnswerKinds = 3;
 [[nodiscard]] LossTerm answer_loss(const at::Tensor& logits, const at::Tensor& labels, double similar, double swapped,
                                    bool doubled);
 
+// The least that answer_loss() can be of an answer that does not look at the images, over rows of pairs of which so many have
+// each label. 0 without pairs.
+[[nodiscard]] double blind_answer_loss(const std::array<std::int64_t, kAnswerKinds>& pairs, double similar, double swapped,
+                                       bool doubled);
+
 // With p and q the softmax of a pair's two rows and q' = q mirrored: (KL(p|q') + KL(q'|p)) / 2, a mean over pairs; probabilities
 // within the logarithms are at least 1e-8. fp32 also under autocast: rounding of bf16 is as large as what is to be measured.
 [[nodiscard]] LossTerm consistency_loss(const at::Tensor& logits);

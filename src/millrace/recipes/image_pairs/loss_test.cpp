@@ -9,6 +9,7 @@
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace millrace::recipes::image_pairs {
@@ -54,6 +55,30 @@ TEST(PairLoss, ConsistencyIsTheSameFromEitherSideAndBearsCertainty) {
   term.sum.backward();
   EXPECT_TRUE(std::isfinite(term.sum.item<double>()));
   EXPECT_TRUE(logits.grad().isfinite().all().item<bool>());
+}
+
+// No constant logits do better than the least, and those of the answers' own frequencies reach it.
+TEST(PairLoss, TheLeastOfABlindAnswerIsThatOfTheBestConstantLogits) {
+  const std::array<std::int64_t, kAnswerKinds> pairs{5, 3, 8};
+  std::vector<std::int64_t> labels;
+  for (std::size_t answer = 0; answer < pairs.size(); ++answer)
+    labels.insert(labels.end(), static_cast<std::size_t>(pairs.at(answer)), static_cast<std::int64_t>(answer));
+  for (const bool doubled : {false, true}) {
+    const at::Tensor rows = labels_of_rows(at::tensor(labels, at::kLong), doubled);
+    double least = 1e9;
+    for (int first = -40; first <= 40; ++first) {
+      for (int second = -40; second <= 40; ++second) {
+        const at::Tensor logits =
+            at::tensor({static_cast<float>(first) / 20, static_cast<float>(second) / 20, 0.0F}).expand({rows.size(0), 3});
+        least = std::min(least, mean_of(answer_loss(logits, rows, 0.5, 0.8, doubled)));
+      }
+    }
+    const double blind = blind_answer_loss(pairs, 0.5, 0.8, doubled);
+    EXPECT_LE(blind, least + 1e-6);
+    EXPECT_NEAR(blind, least, 1e-3);
+  }
+  EXPECT_NEAR(blind_answer_loss({4, 4, 4}, 1, 1, true), std::log(3.0), 1e-12);
+  EXPECT_EQ(blind_answer_loss({}, 1, 1, true), 0);
 }
 
 TEST(PairLoss, AnswersAreWeightedByKindAndOrder) {

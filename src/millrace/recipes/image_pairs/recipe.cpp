@@ -8,6 +8,7 @@
 #include <ATen/ops/stack.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numeric>
 
@@ -305,7 +306,12 @@ Facts ImagePairs::facts() const {
                                    ? "weights drawn with train.seed"
                                    : joined(recipe_.base_weights, ", ", [](const std::string& path) { return path; }),
               .step_log = original_log({.projector = 0, .lora = 1})};
-  if (files_) facts.lines["images"] = files_->images.size();
+  if (!files_) return facts;
+  facts.lines["images"] = files_->images.size();
+  std::array<std::int64_t, kAnswerKinds> pairs{};
+  for (const Pair& pair : files_->train) ++pairs.at(static_cast<std::size_t>(pair.label));
+  facts.blind = BlindAnswer{.loss = blind_answer_loss(pairs, recipe_.similar_weight, recipe_.swap_ce_weight, recipe_.swap_double),
+                            .what = "the entropy of the training pairs' answers"};
   return facts;
 }
 
@@ -380,6 +386,7 @@ nn::DecoderPaths paths_of(const Context& context) {
           .last_position = context.on("last_position"),
           .plain = {.fused_dropout = context.on("fused_dropout"),
                     .fused_attention = context.on("fused_attention"),
+                    .fused_gelu = context.on("fused_gelu"),
                     .weight_cache = context.on("bf16_weights"),
                     .fp32_products = context.on("fp32_products")}};
 }
