@@ -61,7 +61,7 @@ std::vector<std::pair<std::string, Json>> presets() {
   return {{"smoke", join({network({{8, 16, 32}, 4, 1, 8, {false, false, true}, false, 16}), losses(1e-3, 1e-8, 0), judge(8, 2),
                           length(50, 10)})},
           {"small", join({network({{16, 32, 64}, 8, 1, 8, {false, false, true}, false, 32}), losses(5e-4, 1e-8, 0), judge(16, 3),
-                          length(15, 3)})},
+                          length(75, 5)})},
           {"stable", join({network({{32, 64, 128}, 8, 1, 16, {false, false, true}, false, 48}),
                            losses(1e-4, 1e-9, 1e-5),
                            length(1000, 5),
