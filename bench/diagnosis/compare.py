@@ -8,26 +8,23 @@ ratio is that of one round, the result their median with its 95 % interval. Run 
 
 import argparse
 import json
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from statistics import median
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "step"))
+BENCH = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(BENCH), str(BENCH / "step")]
 from compare import interval
+from loop_time import seconds_a_sample
 
 BAR = 0.005
-OUTSIDE = {"startup", "trials", "validate", "profile", "others"}
 
 
 def run(options, folder, doctor):
     """Milliseconds of the loop for a sample."""
-    words = [str(Path(options.program).resolve()), "train", options.recipe, "--preset", options.preset, "--run=run", "--fresh", "--json",
-             f"--train.max_steps={options.steps}", "--train.epochs=0", "--train.validate_batches=1", "--log.images=false",
-             "--log.doctor_trials=0", f"--log.doctor={doctor}"]
-    summary = json.loads(subprocess.run(words, cwd=folder, check=True, capture_output=True, text=True).stdout)
-    return 1e3 * sum(s for account, s in summary["accounts"].items() if account not in OUTSIDE) / summary["samples"]
+    words = [options.recipe, "--preset", options.preset, "--run=run", f"--train.max_steps={options.steps}", f"--log.doctor={doctor}"]
+    return 1e3 * seconds_a_sample(str(Path(options.program).resolve()), folder, words)
 
 
 def main():

@@ -26,6 +26,9 @@ class Sides:
 
     def pythons(self, ways, compiled):
         """Each way that is wanted, with glibc's malloc as it is and kept; those named in `compiled` with --compile also by torch.compile."""
+        unknown = sorted(set(self.options.peers or []) - set(ways))
+        if unknown:
+            sys.exit(f"Error  no way of Python is called {', '.join(unknown)}\n  where    --peers\n  next     names: {', '.join(ways)}")
         programs = {}
         for name, words in ways.items():
             if self.options.peers and name not in self.options.peers:

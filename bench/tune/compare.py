@@ -17,6 +17,9 @@ import time
 from pathlib import Path
 from statistics import median
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from loop_time import seconds_a_sample
+
 BAD = {"data.workers": "0", "data.cache": "off", "device.threads": "1", "log.every": "1", "precision.dtype": "fp32"}
 GRID = {
     "data.workers": ["0", "2", "auto"],
@@ -27,7 +30,6 @@ GRID = {
     "data.batch_size": [1, 2, 4],  # times the recipe's own
 }
 BARS = {"of_best": 0.95, "of_time": 0.2}
-OUTSIDE = {"startup", "trials", "validate", "profile", "others"}
 
 
 def flags(settings):
@@ -46,14 +48,11 @@ class Recipe:
     def run(self, settings, steps):
         """Seconds of the loop for a sample, without validations; None when the run fails."""
         rows = int(settings.get("data.batch_size", self.rows))
-        words = flags(settings) + flags({"run": "grid", "train.max_steps": max(10, steps * self.rows // rows), "train.epochs": 0,
-                                         "train.resume": "never", "train.validate_batches": 1, "log.images": "false",
-                                         "log.doctor_trials": 0})
+        words = flags(settings) + flags({"run": "grid", "train.max_steps": max(10, steps * self.rows // rows)})
         try:
-            summary = json.loads(self.call(["train", *self.words, *words, "--fresh", "--json"]))
+            return seconds_a_sample(self.program, self.folder, [*self.words, *words])
         except subprocess.CalledProcessError:
             return None
-        return sum(s for account, s in summary["accounts"].items() if account not in OUTSIDE) / summary["samples"]
 
     def tune(self, seconds):
         words = flags(BAD) + ["--allow=precision,batch_size", f"--seconds={seconds}", "--json"]

@@ -24,7 +24,9 @@ namespace {
 
 constexpr std::string_view kTuneHelp =
     R"(Looks for values that make a run of this config faster, by short runs of the recipe on its own data: first all that the doctor or
-the run's accounts promise much of, at once; then what is left, in the order of the gain to expect; then whether each value that came in with others is needed. A run that other programs disturbed is made again. It keeps what pays and writes the config with what each value gained. Ended at any moment, the same command goes on.
+the run's accounts promise a gain of and that changes nothing of the training, at once; then what is left, in the order of the
+gain to expect; then whether each value that came in with others is needed. A run that other programs disturbed is made again.
+It keeps what pays and writes the config with what each value gained. Ended at any moment, the same command goes on.
 
   --out FILE            the config to write (default tuned.yaml); FILE.progress.json beside it until the search is done
   --minutes N           stop after about N minutes (default 10)

@@ -1,4 +1,4 @@
-// A search for the values of a config that make its run faster. What is promised much and changes nothing of the training is
+// A search for the values of a config that make its run faster. What is promised a gain and changes nothing of the training is
 // tried first, all at once; then each candidate that is left, in the order of the gain to expect, of several values of a key the
 // one that is best in a run of each; then whether each value that came in with others is needed. A candidate is measured in short
 // runs; every third run at least is one of the best so far, and the latest of those are what it is compared with. The runs

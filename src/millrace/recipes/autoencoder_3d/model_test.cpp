@@ -2,6 +2,8 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/allclose.h>
+#include <ATen/ops/conv3d.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/rand.h>
@@ -14,6 +16,7 @@
 
 #include "millrace/config/schema_of.h"
 #include "millrace/recipes/autoencoder_3d/loss.h"
+#include "millrace/recipes/autoencoder_3d/network.h"
 #include "millrace/recipes/autoencoder_3d/presets.h"
 #include "millrace/recipes/autoencoder_3d/pretrained.h"
 #include "millrace/snapshot/snapshot.h"
@@ -137,6 +140,20 @@ TEST(AutoencoderModel, WeightsOfOthersAreTakenUnderMonaisNames) {
   EXPECT_THROW((void)take_pretrained(model, folder / "half.safetensors"), SnapshotError);
   snapshot::write_tensors(Fs::real(), folder / "other.safetensors", {{"x", x}});
   EXPECT_THROW((void)take_pretrained(model, folder / "other.safetensors"), SnapshotError);
+}
+
+TEST(AutoencoderModel, AConvolutionOfSingleVoxelsIsOneInBothLayouts) {
+  Convolution layer({.in = 6, .out = 3, .kernel = 1, .padding = 0});
+  at::NoGradGuard no_grad;
+  layer.weight().copy_(at::randn({3, 6, 1, 1, 1}));
+  layer.bias().copy_(at::randn({3}));
+  for (const auto layout : {at::MemoryFormat::Contiguous, at::MemoryFormat::ChannelsLast3d}) {
+    const at::Tensor x = at::randn({2, 6, 3, 4, 5}).contiguous(layout);
+    const at::Tensor y = layer.forward(x);
+    const at::Tensor expected = at::conv3d(x.to(at::kDouble), layer.weight().to(at::kDouble), layer.bias().to(at::kDouble));
+    EXPECT_TRUE(at::allclose(y.to(at::kDouble), expected, 1e-5, 1e-5));
+    EXPECT_TRUE(y.is_contiguous(layout)) << "what follows keeps its layout";
+  }
 }
 
 TEST(AutoencoderLoss, TheDivergenceOfANormalLatentIsNothing) {
