@@ -17,6 +17,7 @@
 
 #include "millrace/base/error.h"
 #include "millrace/kernels/arguments.h"
+#include "millrace/kernels/convolution_weights.h"
 #include "millrace/kernels/operation_span.h"
 #include "millrace/kernels/parallel.h"
 
@@ -301,15 +302,20 @@ struct GroupNormFunction : torch::autograd::Function<GroupNormFunction> {
 constexpr std::array<std::int64_t, 3> kByOne{1, 1, 1};
 constexpr std::array<std::int64_t, 3> kNoPadding{0, 0, 0};
 
+constexpr std::size_t kNormed = 6;  // among what is saved, where it is
+
 struct GroupNormConvolutionFunction : torch::autograd::Function<GroupNormConvolutionFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
-                            const at::Tensor& conv_weight, const at::Tensor& conv_bias, const GroupNormOptions& options) {
+                            const at::Tensor& conv_weight, const at::Tensor& conv_bias, const GroupNormOptions& options,
+                            bool lean) {
     const at::Tensor input = x.contiguous(layout_of(x));
     const at::Tensor scale = weight.contiguous();
     const at::Tensor shift = bias.contiguous();
     Norm norm(input, options.groups, options.silu, options.slope);
     const at::Tensor normed = norm.forward(input, numbers(scale), numbers(shift), options.epsilon);
-    context->save_for_backward({input, scale, shift, norm.statistics(), conv_weight, conv_bias});
+    variable_list kept = {input, scale, shift, norm.statistics(), conv_weight, conv_bias};
+    if (!lean) kept.push_back(normed);
+    context->save_for_backward(std::move(kept));
     keep(context, options);
     return at::conv3d(normed, conv_weight.to(x.scalar_type()), conv_bias.to(x.scalar_type()), kByOne, kByOne);
   }
@@ -319,21 +325,22 @@ struct GroupNormConvolutionFunction : torch::autograd::Function<GroupNormConvolu
     const Saved saved = saved_of(context, tensors);
     const at::Tensor &x = tensors[0], &weight = tensors[4], &bias = tensors[5];
     const at::Tensor cast = weight.to(x.scalar_type());
-    const auto gradients_of = [&](const at::Tensor& input, std::array<bool, 3> wanted) {
-      return at::convolution_backward(gradients[0], input, cast, bias.sizes(), kByOne, kByOne, kByOne, false, kNoPadding, 1,
-                                      wanted);
-    };
-    variable_list result(6);
+    variable_list result(7);
     if (context->needs_input_grad(3) || context->needs_input_grad(4)) {  // first: only they need the norm's result
-      const at::Tensor normed =
-          Norm(x, saved.groups, saved.silu, saved.slope).again(x, saved.statistics, numbers(saved.weight), numbers(saved.bias));
-      const auto found = gradients_of(normed, {false, context->needs_input_grad(3), context->needs_input_grad(4)});
-      if (std::get<1>(found).defined()) result[3] = std::get<1>(found).to(weight.scalar_type());
-      if (std::get<2>(found).defined()) result[4] = std::get<2>(found).to(bias.scalar_type());
+      const at::Tensor normed = tensors.size() > kNormed
+                                    ? tensors[kNormed]
+                                    : Norm(x, saved.groups, saved.silu, saved.slope)
+                                          .again(x, saved.statistics, numbers(saved.weight), numbers(saved.bias));
+      ConvolutionWeights sums =
+          convolution_weights(normed, gradients[0], cast, context->needs_input_grad(3), context->needs_input_grad(4));
+      if (sums.weight.defined()) result[3] = std::move(sums.weight);
+      if (sums.bias.defined()) result[4] = std::move(sums.bias);
     }
     if (context->needs_input_grad(0) || context->needs_input_grad(1) || context->needs_input_grad(2)) {
       // Of the input the sizes count alone.
-      variable_list of_norm = norm_gradients(x, std::get<0>(gradients_of(x, {true, false, false})), true, saved);
+      const auto of_input = at::convolution_backward(gradients[0], x, cast, bias.sizes(), kByOne, kByOne, kByOne, false,
+                                                     kNoPadding, 1, {true, false, false});
+      variable_list of_norm = norm_gradients(x, std::get<0>(of_input), true, saved);
       std::move(of_norm.begin(), of_norm.end(), result.begin());
     }
     return result;
@@ -356,7 +363,8 @@ at::Tensor group_norm(const at::Tensor& x, const at::Tensor& weight, const at::T
 }
 
 at::Tensor group_norm_conv3d(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
-                             const GroupNormOptions& options, const at::Tensor& conv_weight, const at::Tensor& conv_bias) {
+                             const GroupNormOptions& options, const at::Tensor& conv_weight, const at::Tensor& conv_bias,
+                             bool lean) {
   if (x.dim() != 5 || !has_kernel(x) || x.numel() == 0 || !fits(weight) || !fits(bias)) {
     return at::conv3d(group_norm(x, weight, bias, options), conv_weight.to(x.scalar_type()), conv_bias.to(x.scalar_type()),
                       kByOne, kByOne);
@@ -364,7 +372,7 @@ at::Tensor group_norm_conv3d(const at::Tensor& x, const at::Tensor& weight, cons
   MR_CHECK(options.groups > 0 && x.size(1) % options.groups == 0 && weight.numel() == x.size(1) && bias.numel() == x.size(1),
            "group_norm_conv3d takes a number of groups that divides the channels, and a weight and a bias for each of them");
   const OperationSpan span("millrace::group_norm_conv3d", x, conv_weight);
-  return GroupNormConvolutionFunction::apply(x, weight, bias, conv_weight, conv_bias, options);
+  return GroupNormConvolutionFunction::apply(x, weight, bias, conv_weight, conv_bias, options, lean);
 }
 
 at::Tensor group_norm_plain(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,

@@ -20,10 +20,11 @@ struct GroupNormOptions {
 // weight and bias fp32, contiguous or channels last, which the result keeps; fp32 inside. Everything else takes the plain path.
 // Differentiable once.
 at::Tensor group_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, const GroupNormOptions& options);
-// group_norm, then a convolution with weight (O, C, 3, 3, 3) and bias (O), fp32, of padding 1: its input is not kept but made
-// again in the backward pass, from x and the statistics, with the same bits.
+// group_norm, then a convolution with weight (O, C, 3, 3, 3) and bias (O), fp32, of padding 1. `lean`: its input is not kept but
+// made again in the backward pass, from x and the statistics, with the same bits. The weight's gradient is convolution_weights'.
 at::Tensor group_norm_conv3d(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
-                             const GroupNormOptions& options, const at::Tensor& conv_weight, const at::Tensor& conv_bias);
+                             const GroupNormOptions& options, const at::Tensor& conv_weight, const at::Tensor& conv_bias,
+                             bool lean = true);
 // The same from ATen's operations, bf16 and fp16 in fp32; result in x's type.
 at::Tensor group_norm_plain(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                             const GroupNormOptions& options);

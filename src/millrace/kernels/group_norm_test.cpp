@@ -10,6 +10,7 @@
 
 #include <cmath>
 
+#include "millrace/kernels/convolution_weights.h"
 #include "millrace/kernels/detail/test_support.h"
 #include "millrace/kernels/upsampled_conv3d.h"
 
@@ -146,6 +147,28 @@ TEST(UpsampledConvolution, AgreesWithAten) {
   }
   EXPECT_EQ(upsampled_conv3d(at::randn({0, 2, 3, 3, 3}), at::randn({4, 2, 3, 3, 3}), at::randn({4})).sizes(),
             (Sizes{0, 4, 6, 6, 6}));
+}
+
+// Large enough for slabs, of 1, 2, ... planes and with a remainder, in one volume and in several.
+TEST(ConvolutionWeights, OfSlabsAreThoseOfTheWhole) {
+  at::manual_seed(4);
+  for (const auto& sizes :
+       std::vector<Sizes>{{1, 16, 20, 32, 33}, {2, 24, 13, 32, 32}, {1, 32, 2, 128, 65}, {1, 8, 1, 512, 128}}) {
+    for (const auto layout : kLayouts) {
+      SCOPED_TRACE(testing::Message() << sizes << " " << layout);
+      const at::Tensor x = at::randn(sizes).to(at::kBFloat16).contiguous(layout);
+      const at::Tensor gradient = at::randn({sizes[0], 20, sizes[2], sizes[3], sizes[4]}).to(at::kBFloat16).contiguous(layout);
+      const at::Tensor weight = at::randn({20, sizes[1], 3, 3, 3}).to(at::kBFloat16);
+      ASSERT_GT(static_cast<std::int64_t>(x.nbytes() + gradient.nbytes()), kWholeBytes);
+      const auto found = convolution_weights(x, gradient, weight, true, true);
+      const auto exact = convolution_weights(x.to(at::kDouble), gradient.to(at::kDouble), weight.to(at::kDouble), true, true);
+      EXPECT_LT(relative_error(found.weight, exact.weight), 5e-3);
+      EXPECT_LT(relative_error(found.bias, exact.bias), 5e-3);
+      EXPECT_EQ(found.weight.scalar_type(), at::kFloat);
+      EXPECT_FALSE(convolution_weights(x, gradient, weight, false, true).weight.defined());
+      EXPECT_FALSE(convolution_weights(x, gradient, weight, true, false).bias.defined());
+    }
+  }
 }
 
 TEST(UpsampledConvolution, ComputesNoGradientThatNobodyWants) {

@@ -6,6 +6,7 @@
 #include <array>
 
 #include "millrace/device/autocast.h"
+#include "millrace/kernels/few_voxels_conv3d.h"
 #include "millrace/kernels/group_norm.h"
 #include "millrace/kernels/upsampled_conv3d.h"
 #include "millrace/telemetry/spans.h"
@@ -16,7 +17,7 @@ namespace {
 // How often a switch's path was taken, by the row's name.
 struct Taken {
   telemetry::Counter group_norm{"fused_group_norm"}, lean_norm{"lean_norms"}, upsampling{"phased_upsampling"},
-      channels_last{"channels_last"};
+      products{"voxel_products"}, channels_last{"channels_last"};
 };
 const Taken& taken() {
   static const Taken all;
@@ -50,13 +51,12 @@ at::Tensor normed_conv3d(const at::Tensor& x, const at::Tensor& weight, const at
                          bool silu, const at::Tensor& conv_weight, const at::Tensor& conv_bias, const ResidualPaths& paths) {
   constexpr std::array<std::int64_t, 3> kOne{1, 1, 1};
   const kernels::GroupNormOptions options{.groups = groups, .epsilon = eps, .silu = silu};
-  if (!paths.lean_norms || !paths.fused_group_norm)
-    return at::conv3d(norm(x, weight, bias, options, paths), conv_weight, conv_bias, kOne, kOne);
+  if (!paths.fused_group_norm) return at::conv3d(norm(x, weight, bias, options, paths), conv_weight, conv_bias, kOne, kOne);
   const at::Tensor narrow = x.to(type_for_convolution(x));
   const device::NoAutocast as_it_is(x.device().type());
   taken().group_norm.add(1);
-  taken().lean_norm.add(1);
-  return kernels::group_norm_conv3d(narrow, weight, bias, options, conv_weight, conv_bias);
+  if (paths.lean_norms) taken().lean_norm.add(1);
+  return kernels::group_norm_conv3d(narrow, weight, bias, options, conv_weight, conv_bias, paths.lean_norms);
 }
 
 at::Tensor instance_norm_leaky(const at::Tensor& x, double eps, double slope, const ResidualPaths& paths) {
@@ -70,6 +70,23 @@ at::Tensor upsampled_conv3d(const at::Tensor& x, const at::Tensor& weight, const
   if (!paths.phased_upsampling) return kernels::upsampled_conv3d_plain(narrow, weight, bias);
   taken().upsampling.add(1);
   return kernels::upsampled_conv3d(narrow, weight, bias);
+}
+
+at::Tensor conv3d(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, std::int64_t stride,
+                  std::int64_t padding, const ResidualPaths& paths) {
+  const at::ScalarType type = type_for_convolution(x);
+  const bool products = paths.voxel_products && (type == at::kFloat || type == at::kBFloat16) &&
+                        kernels::has_few_voxels(x, weight, bias, stride, padding);
+  if (!products) {
+    const std::array<std::int64_t, 3> steps{stride, stride, stride}, around{padding, padding, padding};
+    return at::conv3d(x, weight, bias, steps, around);
+  }
+  taken().products.add(1);
+  const at::Tensor as_x =
+      (type == weight.scalar_type() ? weight : at::autocast::cached_cast(type, weight, x.device().type())).detach();
+  const at::Tensor narrow = x.to(type);
+  const device::NoAutocast as_it_is(x.device().type());
+  return kernels::few_voxels_conv3d(narrow, weight, as_x, bias, stride, padding);
 }
 
 }  // namespace millrace::nn

@@ -1,6 +1,6 @@
-// What residual autoencoders of volumes call: group and instance norms with the activation behind them, and the upsampling with
-// the convolution behind it. Each function takes the fused way or the plain ATen path, by a flag a recipe fills from the
-// switchboard. All take float tensors and are differentiable once in all tensor arguments.
+// What residual autoencoders of volumes call: group and instance norms with the activation behind them, the upsampling with the
+// convolution behind it, and the convolutions that stand alone. Each function takes the fused way or the plain ATen path, by a
+// flag a recipe fills from the switchboard. All take float tensors and are differentiable once in all tensor arguments.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,6 +14,7 @@ struct ResidualPaths {
   bool fused_group_norm = true;   // at::native_group_norm, then at::silu; at::instance_norm, then at::leaky_relu
   bool lean_norms = true;         // the norm's result is kept for the convolution's gradient; equal to the bit
   bool phased_upsampling = true;  // at::upsample_nearest3d, then at::conv3d
+  bool voxel_products = true;     // at::conv3d
 };
 
 // Group norm of x (N, C, D, H, W) over `groups` runs of channels, which divide C: (x - mean) / sqrt(variance + eps) * weight +
@@ -34,5 +35,10 @@ at::Tensor instance_norm_leaky(const at::Tensor& x, double eps, double slope, co
 // x (N, C, D, H, W), each voxel repeated to 2 x 2 x 2, then a convolution with weight (O, C, 3, 3, 3), bias (O), padding 1: (N,
 // O, 2D, 2H, 2W). Under autocast in its type.
 at::Tensor upsampled_conv3d(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, const ResidualPaths& paths);
+
+// A convolution of x (N, C, D, H, W), with `padding` zeros on each side, with weight (O, C, K, K, K) every `stride` voxels; bias
+// (O) or undefined. Under autocast in its type. Where the result has few voxels and many channels, as matrix products.
+at::Tensor conv3d(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, std::int64_t stride,
+                  std::int64_t padding, const ResidualPaths& paths);
 
 }  // namespace millrace::nn

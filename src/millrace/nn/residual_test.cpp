@@ -2,11 +2,13 @@
 #include "millrace/nn/residual.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
 #include <gtest/gtest.h>
 
 #include <array>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "millrace/device/autocast.h"
@@ -16,7 +18,7 @@
 namespace millrace::nn {
 namespace {
 
-const ResidualPaths kUnfused{.fused_group_norm = false, .phased_upsampling = false};
+const ResidualPaths kUnfused{.fused_group_norm = false, .phased_upsampling = false, .voxel_products = false};
 const auto kWays = {ResidualPaths{}, kUnfused};
 
 double distance(const at::Tensor& a, const at::Tensor& b) {
@@ -100,8 +102,8 @@ TEST(Residual, UpsamplingOfNarrowVolumesIsGuarded) {
 // What is not kept is made again with the same bits, so a convolution behind a norm has the same gradients.
 TEST(Residual, ALeanNormChangesNoBit) {
   for (const auto layout : {at::MemoryFormat::Contiguous, at::MemoryFormat::ChannelsLast3d}) {
-    for (const auto type : {at::kFloat, at::kBFloat16}) {
-      const at::Tensor values = at::randn({2, 8, 5, 6, 7}).to(type).contiguous(layout);
+    for (const auto& [type, side] : {std::pair{at::kFloat, 7}, {at::kBFloat16, 7}, {at::kBFloat16, 96}}) {  // of 96: in slabs
+      const at::Tensor values = at::randn({2, 8, 5, 60, side}).to(type).contiguous(layout);
       const at::Tensor numbers = at::randn({2, 8}), kernel = at::randn({4, 8, 3, 3, 3}), shift = at::randn({4});
       const auto results = [&](bool lean) {
         std::vector<at::Tensor> inputs;
@@ -122,7 +124,7 @@ TEST(Residual, ALeanNormChangesNoBit) {
       };
       const auto lean = results(true), kept = results(false);
       for (std::size_t i = 0; i < lean.size(); ++i) {
-        EXPECT_TRUE(lean[i].equal(kept[i])) << i << " " << type;
+        EXPECT_TRUE(lean[i].equal(kept[i])) << i << " " << type << " " << side;
         EXPECT_EQ(lean[i].scalar_type(), kept[i].scalar_type());
       }
     }
@@ -130,16 +132,40 @@ TEST(Residual, ALeanNormChangesNoBit) {
 }
 
 TEST(Residual, CountsWhichWayWasTaken) {
-  const telemetry::Counter norms("fused_group_norm"), upsamplings("phased_upsampling");
+  const telemetry::Counter norms("fused_group_norm"), upsamplings("phased_upsampling"), products("voxel_products");
   const at::Tensor x = at::randn({1, 4, 2, 2, 2}), kernel = at::randn({4, 4, 3, 3, 3}), bias = at::randn({4});
   for (const ResidualPaths& paths : kWays) {
-    const auto before = norms.total(), upsampled_before = upsamplings.total();
+    const auto before = norms.total(), upsampled_before = upsamplings.total(), products_before = products.total();
     (void)group_norm(x, bias, bias, 2, 1e-6, true, paths);
     (void)instance_norm_leaky(x, 1e-5, 0.2, paths);
     (void)upsampled_conv3d(x, kernel, bias, paths);
+    (void)conv3d(x, kernel, bias, 2, 1, paths);
+    (void)conv3d(x, kernel, bias, 1, 1, paths);  // eight voxels of four channels
     EXPECT_EQ(norms.total() - before, paths.fused_group_norm ? 2 : 0);
     EXPECT_EQ(upsamplings.total() - upsampled_before, paths.phased_upsampling ? 1 : 0);
+    EXPECT_EQ(products.total() - products_before, paths.voxel_products ? 1 : 0);
   }
+}
+
+// Autocast keeps its copies of weights: one without a graph would be found by whoever asks next.
+TEST(Residual, AConvolutionOfFewVoxelsAndOneOfManyTrainTheSameWeight) {
+  const at::Tensor few = at::randn({1, 4, 2, 2, 2}), many = at::randn({1, 4, 4, 4, 4});
+  const auto gradient = [&](const ResidualPaths& paths) {
+    const at::Tensor weight = at::ones({8, 4, 3, 3, 3}).requires_grad_(), bias = at::ones({8}).requires_grad_();
+    at::Tensor sum;
+    {
+      const device::Autocast guard(at::kCPU, at::kBFloat16);
+      const at::Tensor first = conv3d(few, weight, bias, 1, 1, paths), second = conv3d(many, weight, bias, 1, 1, paths);
+      EXPECT_EQ(first.scalar_type(), at::kBFloat16);
+      sum = first.to(at::kFloat).sum() + second.to(at::kFloat).sum();
+    }
+    sum.backward();
+    EXPECT_EQ(bias.grad()[0].item<float>(), 8 + 64);
+    return weight.grad();
+  };
+  const at::Tensor ours = gradient({}), plain = gradient(kUnfused);
+  EXPECT_EQ(ours.scalar_type(), at::kFloat);
+  EXPECT_LE(distance(ours, plain), 0.02 * plain.abs().max().item<double>());
 }
 
 }  // namespace

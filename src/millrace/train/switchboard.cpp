@@ -145,6 +145,8 @@ constexpr std::array kRows = {
               "it is kept for the convolution's gradient", Equality::bits, 0.0, false, in(kVolumes)},
     SwitchRow{"phased_upsampling", "a convolution of voxels repeated eightfold as a transposed one of the voxels themselves",
               "the repeated voxels in memory, then the convolution", Equality::tolerance, 1e-3, false, in(kVolumes)},
+    SwitchRow{"voxel_products", "a convolution whose result has no more voxels than channels as matrix products",
+              "LibTorch's convolution", Equality::tolerance, 1e-3, false, in(kVolumes, "data.batch_size", "1")},
     SwitchRow{"fused_rms_rows", "residual and RMS norm in one pass forward and one backward", "their formulas as ATen operations",
               Equality::tolerance, 1e-3, false, in(kPairs)},
     SwitchRow{"fused_swiglu", "the gate of a feed-forward layer in one pass forward and one backward",

@@ -109,7 +109,8 @@ class Trainer {
   [[nodiscard]] LoggedStep logged_step(const StepRecord& record) const;
   [[nodiscard]] MemoryShown memory_now() const;
   MemoryReading watch_memory();
-  [[nodiscard]] std::vector<BlockTime> blocks_now() const;  // of this process
+  [[nodiscard]] Json accounts_now() const;  // of this process
+  [[nodiscard]] std::vector<BlockTime> blocks_of(const Json& accounts) const;
   void diagnose(const StepRecord& record, const MemoryReading& memory);
   void tell_waits();
   void log();

@@ -57,7 +57,7 @@ void Trainer::diagnose(const StepRecord& record, const MemoryReading& memory) {
     Json line = reading->to_json();
     line["step"] = step_;
     reporter_.record("machine", std::move(line));
-    if (const auto blocks = blocks_now(); !blocks.empty())
+    if (const auto blocks = blocks_of(accounts_now()); !blocks.empty())
       reporter_.record("blocks", {{"step", step_}, {"blocks", to_json(blocks)}});
   }
 }

@@ -138,13 +138,16 @@ void Trainer::save_after_error() noexcept {
   }
 }
 
-std::vector<BlockTime> Trainer::blocks_now() const {
-  const Json accounts = accounts_of(parts_.timeline->total(), meter_.others_of_process());
+Json Trainer::accounts_now() const { return accounts_of(parts_.timeline->total(), meter_.others_of_process()); }
+
+std::vector<BlockTime> Trainer::blocks_of(const Json& accounts) const {
   return share_out(accounts.at("forward"), accounts.at("backward"), parts_.stepper->block_times());
 }
 
 Json Trainer::results() const {
   const auto times = parts_.timeline->total();
+  const auto others = meter_.others_of_process();  // read once: a later reading is another figure, and parts no longer add up
+  const Json accounts = accounts_of(times, others);
   double spikes = 0;
   Json objectives = Json::array();
   for (const ObjectiveReport& objective : parts_.stepper->reports()) {
@@ -164,7 +167,7 @@ Json Trainer::results() const {
               {"objectives", std::move(objectives)},
               {"step_ms", {{"p50", times.step_ms_p50}, {"p95", times.step_ms_p95}}},
               {"shares", shares_of(times)},
-              {"accounts", accounts_of(times, meter_.others_of_process())},
+              {"accounts", accounts},
               {"wall_s", times.wall},
               {"skipped_steps", parts_.stepper->skipped().item<double>()},
               {"spike_steps", spikes}};
@@ -202,11 +205,11 @@ Json Trainer::results() const {
                              {"exchanges", agreement().exchanges()}};
     if (parts_.stepper->averages()) all["weights_sent"] = {{"bytes", parts_.stepper->averaged_bytes()}};
   }
-  if (const auto blocks = blocks_now(); !blocks.empty()) all["blocks"] = to_json(blocks);
+  if (const auto blocks = blocks_of(accounts); !blocks.empty()) all["blocks"] = to_json(blocks);
   all["bound_by"] = largest_account(times);
   all["snapshots"] = saves_.results(times.step_seconds);
   all["memory"] = recovery_.results();
-  if (const auto others = meter_.others_of_process()) all["others"] = *others;
+  if (others) all["others"] = *others;
   if (const auto seconds = meter_.first_step_seconds()) all["time_to_first_step_s"] = *seconds;
   return all;
 }

@@ -151,7 +151,7 @@ PatchDiscriminator::PatchDiscriminator(const RecipeConfig& config, const nn::Res
   const std::vector<Convolution::Shape> shapes = discriminator_layers(config);
   for (std::size_t i = 0; i < shapes.size(); ++i) {
     const std::string name = i == 0 ? "initial_conv" : i + 1 == shapes.size() ? "final_conv" : std::to_string(i - 1);
-    layers_.push_back(register_module(name, std::make_shared<Convolution>(shapes[i])));
+    layers_.push_back(register_module(name, std::make_shared<Convolution>(shapes[i], paths)));
   }
 }
 

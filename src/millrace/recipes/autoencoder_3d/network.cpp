@@ -4,7 +4,6 @@
 #include <ATen/ops/_fused_sdp_choice.h>
 #include <ATen/ops/baddbmm.h>
 #include <ATen/ops/constant_pad_nd.h>
-#include <ATen/ops/conv3d.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/ones.h>
@@ -24,8 +23,6 @@ namespace {
 
 // at::native's choice "math": every product of queries and keys in memory at once.
 constexpr std::int64_t kMathChoice = 0;
-
-std::array<std::int64_t, 3> cube(std::int64_t side) { return {side, side, side}; }
 
 // x + y, in x's memory where that holds the sum's type; x is the result of a convolution, which its gradient does not need.
 at::Tensor add_to(const at::Tensor& x, const at::Tensor& y) {
@@ -112,9 +109,10 @@ struct Attention : Block {
 
 // Half the size: a plane of zeros behind each axis, then every second voxel of a convolution.
 struct Down : Block {
-  explicit Down(const Stage& stage)
-      : conv(register_module("conv", std::make_shared<Convolution>(
-                                         Convolution::Shape{.in = stage.in, .out = stage.out, .stride = 2, .padding = 0}))) {}
+  Down(const Stage& stage, const StageOptions& options)
+      : conv(register_module(
+            "conv", std::make_shared<Convolution>(Convolution::Shape{.in = stage.in, .out = stage.out, .stride = 2, .padding = 0},
+                                                  options.paths))) {}
   at::Tensor forward(const at::Tensor& x) override {
     constexpr std::array<std::int64_t, 6> kBehind{0, 1, 0, 1, 0, 1};
     return conv->forward(at::constant_pad_nd(x, kBehind));
@@ -141,13 +139,13 @@ std::shared_ptr<Block> make_block(const Stage& stage, const StageOptions& option
     case StageKind::attention:
       return std::make_shared<Attention>(stage, options);
     case StageKind::down:
-      return std::make_shared<Down>(stage);
+      return std::make_shared<Down>(stage, options);
     case StageKind::up:
       return std::make_shared<Up>(stage, options);
     case StageKind::norm:
       return std::make_shared<Norm>(stage.in, options, false);
     default:
-      return std::make_shared<Convolution>(Convolution::Shape{.in = stage.in, .out = stage.out});
+      return std::make_shared<Convolution>(Convolution::Shape{.in = stage.in, .out = stage.out}, options.paths);
   }
 }
 
@@ -194,12 +192,12 @@ Convolution::Weights::Weights(const Shape& shape) {
   if (shape.bias) bias = register_parameter("bias", at::empty({shape.out}, at::kFloat));
 }
 
-Convolution::Convolution(const Shape& shape)
-    : shape_(shape), weights_(register_module("conv", std::make_shared<Weights>(shape))) {}
+Convolution::Convolution(const Shape& shape, const nn::ResidualPaths& paths)
+    : shape_(shape), paths_(paths), weights_(register_module("conv", std::make_shared<Weights>(shape))) {}
 
 at::Tensor Convolution::forward(const at::Tensor& x) {
   if (shape_.kernel == 1 && shape_.stride == 1 && shape_.padding == 0 && shape_.bias) return of_voxels(x, weight(), bias());
-  return at::conv3d(x, weight(), bias(), cube(shape_.stride), cube(shape_.padding));
+  return nn::conv3d(x, weight(), bias(), shape_.stride, shape_.padding, paths_);
 }
 
 std::vector<Stage> encoder_stages(const RecipeConfig& config) {

@@ -26,7 +26,7 @@ class Convolution : public Block {
     std::int64_t in = 1, out = 1, kernel = 3, stride = 1, padding = 1;
     bool bias = true;
   };
-  explicit Convolution(const Shape& shape);
+  explicit Convolution(const Shape& shape, const nn::ResidualPaths& paths = {});
   at::Tensor forward(const at::Tensor& x) override;
   [[nodiscard]] const at::Tensor& weight() const noexcept { return weights_->weight; }
   [[nodiscard]] const at::Tensor& bias() const noexcept { return weights_->bias; }  // undefined without
@@ -37,6 +37,7 @@ class Convolution : public Block {
     at::Tensor weight, bias;
   };
   Shape shape_;
+  nn::ResidualPaths paths_;
   std::shared_ptr<Weights> weights_;
 };
 [[nodiscard]] double parameters_of(const Convolution::Shape& shape);

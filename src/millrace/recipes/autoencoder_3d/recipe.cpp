@@ -98,7 +98,8 @@ VolumeGan& Autoencoder3d::model() {
     check_model_size(parameters, sizeof(float) * parameters, "recipe.channels, recipe.latent_channels, recipe.disc_channels");
     const nn::ResidualPaths paths{.fused_group_norm = context_.on("fused_group_norm"),
                                   .lean_norms = context_.on("lean_norms"),
-                                  .phased_upsampling = context_.on("phased_upsampling")};
+                                  .phased_upsampling = context_.on("phased_upsampling"),
+                                  .voxel_products = context_.on("voxel_products")};
     model_ = std::make_shared<VolumeGan>(recipe_, context_.seed, paths);
     if (!recipe_.pretrained.empty()) context_.say(take_pretrained(*model_, recipe_.pretrained));
   }

@@ -1,0 +1,22 @@
+// The gradient of a convolution's weights, by the library, without the scratch memory that the library takes for a whole volume.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+namespace millrace::kernels {
+
+struct ConvolutionWeights {
+  at::Tensor weight, bias;  // fp32; undefined where not wanted
+};
+
+// Of a convolution of x (N, C, D, H, W) with `weight` (O, C, 3, 3, 3), of x's type, stride 1 and padding 1, whose result had
+// `gradient` (N, O, D, H, W). For bf16 the library keeps turned and padded copies of both volumes, which are some times their
+// size: above kWholeBytes of x and gradient together, the gradient is summed over slabs of planes, in fp32, which costs two
+// copies of a slab, and rounds the sum less.
+inline constexpr std::int64_t kWholeBytes = std::int64_t{1} << 20U;
+ConvolutionWeights convolution_weights(const at::Tensor& x, const at::Tensor& gradient, const at::Tensor& weight,
+                                       bool wants_weight, bool wants_bias);
+
+}  // namespace millrace::kernels
