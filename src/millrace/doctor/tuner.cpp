@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 #include <iterator>
+#include <numeric>
 
 #include "millrace/base/format.h"
 #include "millrace/base/median.h"
@@ -22,7 +23,10 @@ constexpr int kBetween = 2;            // runs with candidates before there is a
 constexpr double kClear = 0.35;        // logarithm of a ratio at which one run is enough, either way
 constexpr double kNoise = 0.03;  // of the logarithm of a run's time, before a search has seen its own; it weighs as three runs
 constexpr double kNoiseRuns = 3;
-constexpr double kProof = 2.7, kDisproof = 1.5;  // standard errors; more for proof, since it is looked for after each pair
+constexpr double kOutlier =
+    3;  // deviations that a run counts as at most: one that the machine disturbed says little of the others
+// Standard errors; more for proof, since it is looked for after each pair, but for the last.
+constexpr double kProof = 2.7, kLastProof = 2, kDisproof = 1.5;
 constexpr std::size_t kHopeless = 3;   // runs whose mean is below half of what is worth it: more would hardly change that
 constexpr double kTryAgain = 1.2;      // times as much to gain as when it was tried: something else held the run back
 constexpr double kWithoutProof = 0.5;  // part of what the accounts leave to gain that is expected without a finding
@@ -114,9 +118,7 @@ Settings with(Settings settings, const Settings& more) {
 }
 
 double mean_of(const std::vector<double>& values) {
-  double sum = 0;
-  for (const double value : values) sum += value;
-  return sum / static_cast<double>(values.size());
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
 double square(double value) { return value * value; }
@@ -129,9 +131,9 @@ std::optional<Trial::Verdict> verdict_of(const std::vector<double>& without, con
   const double error = deviation * std::sqrt(1 / static_cast<double>(without.size()) + 1 / static_cast<double>(with_it.size()));
   const bool one = with_it.size() == 1;
   if (mean >= least && mean > (one ? std::max(kClear, 4 * error) : kProof * error)) return Trial::Verdict::kept;
-  const bool is_hopeless = with_it.size() >= kHopeless && mean < least / 2;
-  if (mean + (one ? kProof : kDisproof) * error < least || is_hopeless || with_it.size() >= most_runs)
-    return Trial::Verdict::no_gain;
+  const bool is_hopeless = with_it.size() >= kHopeless && mean < least / 2, is_last = with_it.size() >= most_runs;
+  if (is_last && mean >= least && mean > kLastProof * error) return Trial::Verdict::kept;
+  if (mean + (one ? kProof : kDisproof) * error < least || is_hopeless || is_last) return Trial::Verdict::no_gain;
   return std::nullopt;
 }
 
@@ -329,11 +331,13 @@ double Tuner::deviation() const {
   return std::sqrt((kNoiseRuns * kNoise * kNoise + noise_squares_) / (kNoiseRuns + noise_count_));
 }
 
+void Tuner::add_noise(double from_mean) { noise_squares_ += square(std::min(std::abs(from_mean), kOutlier * deviation())); }
+
 void Tuner::add_base(double seconds) {
   const double log = std::log(seconds);
   base_.since = 0;
   if (const auto count = static_cast<double>(base_.logs.size()); count > 0) {
-    noise_squares_ += square(log - mean_of(base_.logs)) * count / (count + 1);
+    add_noise((log - mean_of(base_.logs)) * std::sqrt(count / (count + 1)));
     noise_count_ += 1;
   }
   base_.logs.push_back(log);
@@ -363,7 +367,7 @@ std::optional<ShortRun> Tuner::run_of(Trial& trial, bool is_base) {
   }
 }
 
-// One more run with the trial's candidate; before it those without it that are due.
+// One more run with the candidate; before it those without it that are due.
 bool Tuner::see(Trial& trial, Seen& seen) {
   while (wants_base(seen.logs.size())) {
     const auto base = run_of(trial, true);
@@ -381,7 +385,7 @@ bool Tuner::see(Trial& trial, Seen& seen) {
 }
 
 void Tuner::note(Trial& trial, const Seen& seen) {
-  for (const double each : seen.logs) noise_squares_ += square(each - mean_of(seen.logs));
+  for (const double each : seen.logs) add_noise(each - mean_of(seen.logs));
   noise_count_ += static_cast<double>(seen.logs.size() - 1);
   const double without = mean_of(base_.logs);
   trial.runs = static_cast<int>(seen.logs.size());

@@ -92,6 +92,7 @@ class Tuner {
   std::optional<ShortRun> run_of(Trial& trial, bool is_base);
   void note(Trial& trial, const Seen& seen);
   [[nodiscard]] bool wants_base(std::size_t candidate_runs) const;
+  void add_noise(double from_mean);  // of the logarithm of a run's time
   void add_base(double seconds);
   [[nodiscard]] double deviation() const;  // of the logarithm of a run's time: of all runs so far
 
