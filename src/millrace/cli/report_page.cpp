@@ -102,7 +102,10 @@ std::string verdict(const RunStory& run, bool named) {
   if (run.state.is_death && run.saved_step) html += " The newest snapshot is of step " + with_commas(*run.saved_step) + ".";
   const auto busiest = std::ranges::find_if(
       run.accounts, [](const auto& account) { return account.first != "startup" && account.first != "trials"; });
-  if (busiest != run.accounts.end()) html += " Most of its time went into <b>" + escaped(busiest->first) + "</b>.";
+  if (busiest != run.accounts.end()) {
+    html += busiest->first == "others" ? " Other programs had more of its time than anything else."
+                                       : " Most of its time went into <b>" + escaped(busiest->first) + "</b>.";
+  }
   if (run.findings.is_array() && !found) html += " Nothing was found that holds it back.";
   html += "</p>";
   if (found) html += "<ol>";

@@ -56,6 +56,13 @@ TEST(ReportPage, OfALongRunIsAtMostTwoMegabytes) {
   }
 }
 
+TEST(ReportPage, SaysWhatHadTheTime) {
+  RunStory run = long_story(0);
+  EXPECT_THAT(report_page({&run, 1}), HasSubstr("Most of its time went into <b>backward</b>."));
+  run.accounts.insert(run.accounts.begin(), {"others", 600});
+  EXPECT_THAT(report_page({&run, 1}), HasSubstr("Other programs had more of its time than anything else."));
+}
+
 TEST(ReportPage, NeedsNoNetwork) {
   RunStory run = long_story(0);
   const Folder folder(run.folder);
