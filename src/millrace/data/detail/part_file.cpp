@@ -67,8 +67,12 @@ class File {
     }
     return true;
   }
-  void advise(std::uint64_t offset, std::uint64_t bytes) const {
-    ::posix_fadvise(descriptor_, static_cast<off_t>(offset), static_cast<off_t>(bytes), POSIX_FADV_WILLNEED);
+  // All of them are asked for at once, and nothing beside them: what the system reads ahead of a crop's rows it does not need.
+  void advise(std::uint64_t begin, std::span<const PartRange> ranges) const {
+    ::posix_fadvise(descriptor_, 0, 0, POSIX_FADV_RANDOM);
+    for (const PartRange& range : ranges)
+      ::posix_fadvise(descriptor_, static_cast<off_t>(begin + range.offset), static_cast<off_t>(range.bytes),
+                      POSIX_FADV_WILLNEED);
   }
 
  private:
@@ -96,6 +100,7 @@ bool read_checked(const File& file, const PartKey& key, std::span<const PartRang
     return std::equal(found.begin(), found.end(), checksums.begin() + static_cast<std::ptrdiff_t>(first));
   };
   if (ranges.empty()) return read_blocks(0, blocks_of(out.size()));
+  file.advise(begin_of_blocks, ranges);
   std::size_t first = 0;  // of the blocks to be read next, as many as touch each other
   std::size_t end = 0;
   for (const PartRange& range : ranges) {
@@ -149,9 +154,8 @@ PartRead read_part(const std::filesystem::path& path, const PartKey& key, std::s
 bool will_need_part(const std::filesystem::path& path, std::span<const PartRange> ranges, std::size_t part_bytes) noexcept {
   const File file(path);
   if (!file.is_open()) return false;
-  const std::size_t begin = ranges.empty() ? 0 : ranges.front().offset;
-  const std::size_t end = ranges.empty() ? part_bytes : ranges.back().offset + ranges.back().bytes;
-  file.advise(offset_of_blocks(part_bytes) + begin, end - begin);
+  const PartRange whole{0, part_bytes};
+  file.advise(offset_of_blocks(part_bytes), ranges.empty() ? std::span(&whole, 1) : ranges);
   return true;
 }
 
