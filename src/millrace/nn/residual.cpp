@@ -75,8 +75,10 @@ at::Tensor upsampled_conv3d(const at::Tensor& x, const at::Tensor& weight, const
 at::Tensor conv3d(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, std::int64_t stride,
                   std::int64_t padding, const ResidualPaths& paths) {
   const at::ScalarType type = type_for_convolution(x);
-  const bool products = paths.voxel_products && (type == at::kFloat || type == at::kBFloat16) &&
-                        kernels::has_few_voxels(x, weight, bias, stride, padding);
+  // Without autocast nobody drops its copies of weights: x of another type than the weight is an error, which ATen names.
+  const bool fits =
+      type == weight.scalar_type() || (type == at::kBFloat16 && at::autocast::is_autocast_enabled(x.device().type()));
+  const bool products = paths.voxel_products && fits && kernels::has_few_voxels(x, weight, bias, stride, padding);
   if (!products) {
     const std::array<std::int64_t, 3> steps{stride, stride, stride}, around{padding, padding, padding};
     return at::conv3d(x, weight, bias, steps, around);
