@@ -113,8 +113,13 @@ set(MILLRACE_TESTS_ALONE millrace_device_test millrace_kernels_test millrace_dat
 
 # What runs once more with the instructions of an AVX2 CPU, as most desktops are: the kernels and ATen's and oneDNN's code are
 # others then. A variable of GoogleTest's leaves out what would only take time.
-set(MILLRACE_TESTS_AVX2 millrace_kernels_test cosmology_parity_test language_model_parity_test language_model_learning_test)
+set(MILLRACE_TESTS_AVX2 millrace_kernels_test millrace_nn_test cosmology_parity_test language_model_parity_test language_model_learning_test
+    autoencoder_3d_parity_test image_pairs_parity_test neural_response_parity_test)
 set(MILLRACE_AVX2_language_model_learning_test "GTEST_FILTER=Learning.SmokeComesNearTheEntropyOfItsTextAndNotBelow")
+foreach(recipe autoencoder_3d image_pairs)
+  set(MILLRACE_AVX2_${recipe}_parity_test "GTEST_FILTER=Networks/*/smoke")
+endforeach()
+set(MILLRACE_AVX2_neural_response_parity_test "GTEST_FILTER=Modulators/*/pc")
 
 # One run of a test program, in a working folder of its own: tests write where they run, and two runs of one program are side by side.
 function(mr_test_run name target label)

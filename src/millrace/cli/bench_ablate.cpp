@@ -10,6 +10,8 @@
 #include "millrace/cli/bench_runs.h"
 #include "millrace/cli/command_config.h"
 #include "millrace/cli/text.h"
+#include "millrace/device/device.h"
+#include "millrace/kernels/kernels.h"
 #include "millrace/train/switchboard.h"
 
 namespace millrace::cli {
@@ -30,6 +32,12 @@ constexpr std::array kClaims = {
     Claim{"sample_cache", "enable it when the data fits (cosmology)"},
     Claim{"recompute", "20-30 % less memory (autoencoder_3d)"},
 };
+
+std::string machine() {
+  const device::Cpu& cpu = device::cpu_info();
+  return cpu.name + ", kernels " + std::string(kernels::instruction_set()) + ", " + std::to_string(cpu.physical_cores) +
+         (cpu.physical_cores == 1 ? " core" : " cores");
+}
 
 struct Row {
   const SwitchRow* row = nullptr;
@@ -170,13 +178,14 @@ int bench_ablate(const Invocation& call, Arguments& arguments) {
   }
   if (json) {
     print_json({{"recipe", entry.name},
+                {"machine", machine()},
                 {"steps", plan.steps},
                 {"rounds", rounds},
                 {"rows", std::move(all)},
                 {"out_of_reach", out_of_reach}});
   } else {
-    print("each row off against on: " + entry.name + ", runs of " + std::to_string(plan.steps) + " steps, median of " +
-          std::to_string(rounds) + " pairs\n" + table(table_rows));
+    print("each row off against on: " + entry.name + ", on " + machine() + ", runs of " + std::to_string(plan.steps) +
+          " steps, median of " + std::to_string(rounds) + " pairs\n" + table(table_rows));
     std::string left;
     for (const Json& name : out_of_reach) left += (left.empty() ? "" : ", ") + name.get<std::string>();
     if (!left.empty()) print("not measured, since " + entry.name + " has no use for them: " + left + "\n");

@@ -32,6 +32,7 @@ using detail::Unit;
 
 constexpr double kStartMs = 60'000;  // on a core, until the first unit begins
 constexpr double kStillMs = 60'000;  // of the wall's clock without any time on a core: its threads wait for each other
+constexpr int kMostLate = 3;
 constexpr int kLookEveryMs = 50;
 
 // ------------------------------------------------------------------------------------------------ which there are
@@ -230,6 +231,7 @@ class Trial {
     }
     const Program::End end = program.wait();
     if (done == left_.size()) return left_.clear();
+    if (!in_unit && end.hung && ++late_ < kMostLate) return leave_out(done, "its fp32 reference took too long");
     if (!in_unit || !(end.hung || is_crash(end.signal)))
       return give_up("millrace-convolutions " + (end.hung ? std::string("did not start") : ending(end.signal, end.status)));
     found(done, end.hung ? "never ended" : "crashed, " + ending(end.signal, 0));
@@ -251,12 +253,20 @@ class Trial {
     --result_.tried;
     result_.untried = why;
   }
+  // The shape of a unit; those before it have their verdicts.
+  void leave_out(std::size_t unit, const std::string& why) {
+    const ConvolutionShape shape = left_[unit].shape;
+    leave(shape, why);
+    left_.erase(left_.begin(), left_.begin() + static_cast<std::ptrdiff_t>(unit));
+    std::erase_if(left_, [&](const Unit& other) { return other.shape == shape; });
+  }
   void give_up(const std::string& why) {
     for (const Unit& unit : left_) leave(unit.shape, why);
     left_.clear();
   }
 
   int threads_;
+  int late_ = 0;  // processes that did not come to their next unit
   std::vector<Unit> left_;
   std::vector<ConvolutionShape> left_out_;
   ConvolutionTrial result_;

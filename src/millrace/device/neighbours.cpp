@@ -49,10 +49,11 @@ Neighbours::Neighbours(std::filesystem::path root, std::vector<int> cpus) : root
 
 std::optional<Neighbours::Counts> Neighbours::now() const {
   Counts counts;
-  std::error_code ignored;
+  std::error_code failed;
   bool any = false;
-  for (const auto& thread : std::filesystem::directory_iterator(root_ / "proc/self/task", ignored)) {
-    std::ifstream file(thread.path() / "schedstat");
+  std::filesystem::directory_iterator thread(root_ / "proc/self/task", failed);
+  for (; !failed && thread != std::filesystem::directory_iterator(); thread.increment(failed)) {
+    std::ifstream file(thread->path() / "schedstat");
     double ran = 0, waited = 0;              // nanoseconds
     if (!(file >> ran >> waited)) continue;  // the thread has ended
     counts.ran += ran * 1e-9;

@@ -95,9 +95,13 @@ void SharedCores::watch() {
   std::unique_lock lock(mutex_);
   while (!wake_.wait_for(lock, std::chrono::duration<double>(every), [this] { return ends_; })) {
     const double began = thread_cpu_seconds();
-    const bool is_short = rule_.after(neighbours_.take_recent());
-    if (is_short && waits_ == nullptr) waits_ = std::make_unique<ShortWaits>();
-    if (!is_short) waits_.reset();
+    try {
+      const bool is_short = rule_.after(neighbours_.take_recent());
+      if (is_short && waits_ == nullptr) waits_ = std::make_unique<ShortWaits>();
+      if (!is_short) waits_.reset();
+    } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): without memory for a look, a run goes on; the next look
+                                       // may have it
+    }
     every = std::max(kEvery, (thread_cpu_seconds() - began) / kMostOfACore);
   }
 }

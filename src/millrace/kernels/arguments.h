@@ -31,6 +31,15 @@ inline at::MemoryFormat layout_of(const at::Tensor& x) {
   return last ? at::MemoryFormat::ChannelsLast3d : at::MemoryFormat::Contiguous;
 }
 
+// Volumes (N, C, D, H, W) that can stand beside each other in the channels.
+inline bool differ_in_channels_alone(const at::Tensor& x, const at::Tensor& y) {
+  if (x.dim() != 5 || y.dim() != 5) return false;
+  for (const std::int64_t axis : {0, 2, 3, 4}) {
+    if (x.size(axis) != y.size(axis)) return false;
+  }
+  return true;
+}
+
 inline detail::Keep keep_of(const Dropout& dropout) {
   return {dropout.key, dropout.first, dropout_threshold(dropout.p), dropout_scale(dropout.p)};
 }

@@ -188,6 +188,8 @@ struct CircularPadFunction : torch::autograd::Function<CircularPadFunction> {
 
 at::Tensor circular_pad(const at::Tensor& x, const at::Tensor& more) {
   MR_CHECK(x.dim() == 5, "circular_pad takes volumes (N, C, D, H, W)");
+  MR_CHECK(!more.defined() || differ_in_channels_alone(x, more),
+           "circular_pad: the two volumes differ in more than their channels");
   if (!has_kernel(x) || x.numel() == 0) return circular_pad_plain(x, more);
   const OperationSpan span("millrace::circular_pad", x, more);
   return CircularPadFunction::apply(x, optional(more));

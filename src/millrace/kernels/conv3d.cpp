@@ -151,9 +151,11 @@ bool has_direct_conv3d(const at::Tensor& x, const at::Tensor& more, const at::Te
   const auto fits = [](const at::Tensor& volume) {
     return volume.dim() == 5 && has_kernel(volume) && volume.is_contiguous(kLast);
   };
-  if (!fits(x) || x.numel() == 0 || weight.scalar_type() != at::kFloat || bias.scalar_type() != at::kFloat) return false;
+  if (!fits(x) || x.numel() == 0 || weight.dim() != 5 || weight.scalar_type() != at::kFloat || bias.scalar_type() != at::kFloat)
+    return false;
   if (weight.size(2) != 3 || weight.size(3) != 3 || weight.size(4) != 3) return false;
-  return !more.defined() || (fits(more) && more.scalar_type() == x.scalar_type() && more.numel() > 0);
+  return !more.defined() ||
+         (fits(more) && more.scalar_type() == x.scalar_type() && more.numel() > 0 && differ_in_channels_alone(x, more));
 }
 
 at::Tensor direct_conv3d(const at::Tensor& x, const at::Tensor& more, const at::Tensor& weight, const at::Tensor& bias) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <tuple>
 
 #include "millrace/kernels/arguments.h"
@@ -14,6 +15,9 @@ namespace {
 
 constexpr std::array<std::int64_t, 3> kOne{1, 1, 1}, kNone{0, 0, 0};
 constexpr std::int64_t kDepth = 2;
+constexpr std::int64_t kBytesOfBf16 = 2;
+
+std::atomic<int> censuses = 0;
 
 ConvolutionWeights by_library(const at::Tensor& x, const at::Tensor& gradient, const at::Tensor& weight, at::IntArrayRef padding,
                               bool wants_weight, bool wants_bias) {
@@ -36,10 +40,14 @@ at::Tensor planes_around(const at::Tensor& x, std::int64_t first, std::int64_t l
 
 }  // namespace
 
+CutAsInBf16::CutAsInBf16() noexcept { ++censuses; }
+CutAsInBf16::~CutAsInBf16() { --censuses; }
+
 ConvolutionWeights convolution_weights(const at::Tensor& x, const at::Tensor& gradient, const at::Tensor& weight,
                                        bool wants_weight, bool wants_bias) {
-  const auto bytes = static_cast<std::int64_t>(x.nbytes() + gradient.nbytes());
-  const bool is_whole = bytes <= kWholeBytes || x.scalar_type() != at::kBFloat16 || !x.is_cpu() || x.dim() != 5;
+  const std::int64_t bytes = (x.numel() + gradient.numel()) * kBytesOfBf16;
+  const bool as_in_bf16 = x.scalar_type() == at::kBFloat16 || (x.scalar_type() == at::kFloat && censuses > 0);
+  const bool is_whole = bytes <= kWholeBytes || !as_in_bf16 || !x.is_cpu() || x.dim() != 5;
   const std::int64_t slabs = is_whole ? 1 : std::min((bytes + kWholeBytes - 1) / kWholeBytes, x.size(kDepth));
   if (slabs == 1) return by_library(x, gradient, weight, kOne, wants_weight, wants_bias);
   constexpr std::array<std::int64_t, 3> kInPlane{0, 1, 1};

@@ -19,4 +19,14 @@ inline constexpr std::int64_t kWholeBytes = std::int64_t{1} << 20U;
 ConvolutionWeights convolution_weights(const at::Tensor& x, const at::Tensor& gradient, const at::Tensor& weight,
                                        bool wants_weight, bool wants_bias);
 
+// While one is there, gradients in fp32 are cut into the slabs of gradients in bf16: for a census, by a step in fp32, of what a
+// step in bf16 asks the library for. Of all threads.
+class CutAsInBf16 {
+ public:
+  CutAsInBf16() noexcept;
+  ~CutAsInBf16();
+  CutAsInBf16(const CutAsInBf16&) = delete;
+  CutAsInBf16& operator=(const CutAsInBf16&) = delete;
+};
+
 }  // namespace millrace::kernels

@@ -43,7 +43,8 @@ at::Tensor rows_under_kernel(const at::Tensor& x, const Shape& shape) {
   const at::Tensor windows = wide.unfold(2, shape.kernel, shape.stride)
                                  .unfold(3, shape.kernel, shape.stride)
                                  .unfold(4, shape.kernel, shape.stride);  // (N, C, D, H, W, K, K, K)
-  return windows.permute({0, 2, 3, 4, 1, 5, 6, 7}).reshape({shape.voxels(), shape.channels * shape.taps()});
+  // Of few samples and channels the windows can be rows of the volume itself, which then overlap.
+  return windows.permute({0, 2, 3, 4, 1, 5, 6, 7}).reshape({shape.voxels(), shape.channels * shape.taps()}).contiguous();
 }
 
 // (voxels, O) as (N, O, D, H, W).
@@ -82,7 +83,7 @@ struct FewVoxelsConv3dFunction : torch::autograd::Function<FewVoxelsConv3dFuncti
     context->saved_data["stride"] = stride;
     context->saved_data["padding"] = padding;
     context->saved_data["bias"] = bias.has_value();
-    const at::Tensor start = bias ? bias->to(x.scalar_type()) : at::Tensor();
+    const at::Tensor start = bias ? bias->to(x.scalar_type()).contiguous() : at::Tensor();
     const at::Tensor rows = forward_product(rows_under_kernel(x, shape), as_x.flatten(1), start);
     return volumes_of(rows, shape).contiguous(layout_of(x));
   }

@@ -88,7 +88,9 @@ at::Tensor gelu(const at::Tensor& x, Gelu kind) {
 }
 
 at::Tensor gelu_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, Gelu kind) {
-  if (!has_kernel(x) || x.numel() == 0 || !is_weight(weight) || (bias.defined() && !is_weight(bias)))
+  const bool fits = x.dim() > 0 && weight.dim() == 2 && weight.size(1) == x.size(-1) &&
+                    (!bias.defined() || (bias.dim() == 1 && bias.size(0) == weight.size(0)));
+  if (!fits || !has_kernel(x) || x.numel() == 0 || !is_weight(weight) || (bias.defined() && !is_weight(bias)))
     return linear(gelu(x, kind), weight, bias);
   return GeluLinearFunction::apply(x, weight, optional(bias), kind);
 }

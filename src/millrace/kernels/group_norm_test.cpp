@@ -165,6 +165,10 @@ TEST(ConvolutionWeights, OfSlabsAreThoseOfTheWhole) {
       EXPECT_LT(relative_error(found.weight, exact.weight), 5e-3);
       EXPECT_LT(relative_error(found.bias, exact.bias), 5e-3);
       EXPECT_EQ(found.weight.scalar_type(), at::kFloat);
+      const CutAsInBf16 census;
+      const auto cut = convolution_weights(x.to(at::kFloat), gradient.to(at::kFloat), weight.to(at::kFloat), true, true);
+      EXPECT_LT(relative_error(cut.weight, exact.weight), 1e-4);
+      EXPECT_LT(relative_error(cut.bias, exact.bias), 1e-4);
       EXPECT_FALSE(convolution_weights(x, gradient, weight, false, true).weight.defined());
       EXPECT_FALSE(convolution_weights(x, gradient, weight, true, false).bias.defined());
     }

@@ -80,10 +80,16 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
 
 bool fits(const at::Tensor& x, at::TensorList weights, at::TensorList biases) {
   const auto is_fp32 = [](const at::Tensor& w) { return has_kernel(w) && w.scalar_type() == at::kFloat; };
+  const auto has_width = [&](const at::Tensor& w) {
+    return w.dim() == 2 && w.size(1) == x.size(-1);
+  };  // else ATen says what is wrong
   const auto is_leaf = [](const at::Tensor& w) { return w.is_leaf(); };
   if (!has_kernel(x) || x.numel() == 0 || x.dim() == 0 || !std::ranges::all_of(weights, is_fp32) ||
-      !std::ranges::all_of(biases, is_fp32)) {
+      !std::ranges::all_of(weights, has_width) || !std::ranges::all_of(biases, is_fp32)) {
     return false;
+  }
+  for (std::size_t i = 0; i < biases.size(); ++i) {
+    if (biases[i].dim() != 1 || biases[i].size(0) != weights[i].size(0)) return false;
   }
   if (x.scalar_type() == at::kFloat) return own_fp32_products() && x.numel() / x.size(-1) >= kProductRows;
   return std::ranges::all_of(weights, is_leaf) && std::ranges::all_of(biases, is_leaf);

@@ -12,6 +12,7 @@
 
 #include "millrace/kernels/detail/test_support.h"
 #include "millrace/kernels/few_voxels_conv3d.h"
+#include "millrace/kernels/gelu_linear.h"
 
 namespace millrace::kernels {
 namespace {
@@ -60,13 +61,22 @@ TEST_P(Products, Bf16IsSummedInFp32WithColumnSums) {
   }
 }
 
+TEST_P(Products, OfOperandsThatDoNotFitAnErrorIsThrownAndNothingIsRead) {
+  const at::Tensor x = at::randn({32, 10}), weight = at::randn({24, 12}), right = at::randn({24, 10});
+  EXPECT_THROW((void)kernels::linear(x, weight, at::Tensor()), c10::Error);
+  EXPECT_THROW((void)kernels::linear(x, right, at::randn({8})), c10::Error);
+  EXPECT_THROW((void)gelu_linear(x, weight, at::Tensor(), Gelu::tanh), c10::Error);
+  EXPECT_THROW((void)gelu_linear(x, right, at::randn({8}), Gelu::tanh), c10::Error);
+}
+
 struct FewVoxels {
   std::vector<std::int64_t> x;
   std::int64_t outputs, kernel, stride, padding;
 };
 const std::vector<FewVoxels> kFewVoxels = {{{1, 3, 3, 3, 3}, 27, 3, 1, 1},  {{2, 5, 4, 5, 6}, 40, 4, 2, 1},
                                            {{1, 16, 4, 4, 4}, 32, 4, 1, 1}, {{3, 2, 5, 2, 7}, 33, 2, 2, 0},
-                                           {{1, 7, 4, 3, 5}, 8, 3, 1, 0},   {{1, 1, 2, 2, 2}, 9, 4, 3, 2}};
+                                           {{1, 7, 4, 3, 5}, 8, 3, 1, 0},   {{1, 1, 2, 2, 2}, 9, 4, 3, 2},
+                                           {{1, 1, 4, 2, 2}, 64, 4, 2, 1}};  // the last's windows are rows of the volume itself
 
 at::Tensor of_few_voxels(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, const FewVoxels& shape) {
   const at::Tensor as_x = weight.detach().to(x.scalar_type());
@@ -101,6 +111,16 @@ TEST_P(Products, AConvolutionOfFewVoxelsIsOneInBothLayouts) {
         EXPECT_TRUE(y.is_contiguous(x.is_contiguous() ? at::MemoryFormat::Contiguous : layout));
       }
     }
+  }
+}
+
+TEST_P(Products, AConvolutionOfFewVoxelsTakesAPartOfAVolume) {
+  for (const auto type : {at::kFloat, at::kBFloat16}) {
+    const at::Tensor x = at::randn({2, 16, 3, 3, 3}).to(type).narrow(1, 0, 8), weight = at::randn({16, 8, 3, 3, 3}) / 15;
+    const FewVoxels shape{{2, 8, 3, 3, 3}, 16, 3, 1, 0};
+    expect_agreement([&](const Tensors& in) { return Tensors{of_few_voxels(in[0], in[1], in[2], shape)}; },
+                     [&](const Tensors& in) { return Tensors{by_library(in[0], in[1], in[2], shape)}; },
+                     {x, weight, at::randn({16})}, type == at::kFloat ? 1e-5 : 3e-2);
   }
 }
 

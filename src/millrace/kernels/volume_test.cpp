@@ -9,7 +9,9 @@
 #include <ATen/ops/zeros.h>
 
 #include <limits>
+#include <vector>
 
+#include "millrace/base/error.h"
 #include "millrace/kernels/circular_pad.h"
 #include "millrace/kernels/conv3d.h"
 #include "millrace/kernels/detail/test_support.h"
@@ -179,6 +181,17 @@ TEST_P(Volume, DirectConvolutionSaysWhatItTakes) {
   EXPECT_FALSE(has_direct_conv3d(x.to(at::kDouble).contiguous(kLast), {}, weight, bias));
   EXPECT_FALSE(has_direct_conv3d(x.contiguous(kLast), x, weight, bias));
   EXPECT_FALSE(has_direct_conv3d(x.contiguous(kLast), {}, weight.narrow(4, 0, 1), bias));
+  EXPECT_FALSE(has_direct_conv3d(x.contiguous(kLast), {}, weight.flatten(3), bias));
+}
+
+TEST_P(Volume, VolumesOfOtherSizesDoNotStandSideBySide) {
+  const at::Tensor x = at::randn({1, 2, 4, 4, 4}), weight = at::randn({4, 4, 3, 3, 3}), bias = at::randn({4});
+  for (const std::vector<std::int64_t>& sizes :
+       std::vector<std::vector<std::int64_t>>{{1, 2, 8, 4, 4}, {1, 2, 4, 4, 2}, {2, 2, 4, 4, 4}}) {
+    const at::Tensor more = at::randn(sizes);
+    EXPECT_THROW((void)circular_pad(x, more), InternalError);
+    EXPECT_FALSE(has_direct_conv3d(x.contiguous(kLast), more.contiguous(kLast), weight, bias));
+  }
 }
 
 }  // namespace

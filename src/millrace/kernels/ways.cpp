@@ -18,6 +18,7 @@ constexpr std::array<std::string_view, kOperations> kNames = {"product", "input_
                                                               "norm",    "convolution",    "full_attention"};
 
 enum class Choice : std::uint8_t { none, ours, library };
+std::atomic<std::uint64_t> changes = 0;
 using Choices = std::array<std::array<std::atomic<Choice>, 2>, kOperations>;
 
 Choices& choices() noexcept {
@@ -95,14 +96,18 @@ Way way_of(Operation operation, c10::ScalarType type) noexcept {
 }
 
 void choose_way(Operation operation, c10::ScalarType type, Way way) noexcept {
-  choice_of(operation, type).store(way == Way::ours ? Choice::ours : Choice::library, std::memory_order_relaxed);
+  const Choice choice = way == Way::ours ? Choice::ours : Choice::library;
+  if (choice_of(operation, type).exchange(choice, std::memory_order_relaxed) != choice) ++changes;
 }
 
 void forget_ways() noexcept {
+  ++changes;
   for (auto& of_types : choices()) {
     for (auto& choice : of_types) choice.store(Choice::none, std::memory_order_relaxed);
   }
 }
+
+std::uint64_t ways_so_far() noexcept { return changes; }
 
 WayTrial::WayTrial(KnownTimes known) {
   trial_of_thread = std::make_unique<Running>();

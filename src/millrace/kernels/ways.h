@@ -33,6 +33,8 @@ inline constexpr std::size_t kOperations = 7;
 [[nodiscard]] Way way_of(Operation operation, c10::ScalarType type) noexcept;
 void choose_way(Operation operation, c10::ScalarType type, Way way) noexcept;
 void forget_ways() noexcept;
+// Another number when a choice has changed: who keeps results of an operation keeps those of one way.
+[[nodiscard]] std::uint64_t ways_so_far() noexcept;
 
 // What a trial found of one operation: milliseconds of all its calls in a step, one way and the other.
 struct WayTimes {

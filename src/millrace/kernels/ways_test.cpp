@@ -109,6 +109,15 @@ TEST_F(WaysTest, WhatOnlyCountsTimesNothing) {
   EXPECT_THAT(trial.measured(), IsEmpty());
 }
 
+TEST_F(WaysTest, WhoKeepsResultsSeesThatTheWayChanged) {
+  choose_way(Operation::product, at::kFloat, Way::ours);
+  const std::uint64_t before = ways_so_far();
+  choose_way(Operation::product, at::kFloat, Way::ours);
+  EXPECT_EQ(ways_so_far(), before);
+  choose_way(Operation::product, at::kFloat, Way::library);
+  EXPECT_NE(ways_so_far(), before);
+}
+
 TEST_F(WaysTest, WithoutATrialNothingIsCalledTwice) {
   int calls = 0;
   const auto count = [&] { ++calls; };

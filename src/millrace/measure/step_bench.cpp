@@ -3,6 +3,7 @@
 #include <torch/nn/module.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "millrace/base/clock.h"
 #include "millrace/base/error.h"
@@ -74,8 +75,10 @@ struct StepBench::Impl {
     KeptTrials kept(Fs::real(), cache_folder(), /*writes=*/true);
     try_convolutions(device, kept);
     if (last || tries_layouts) recipe->set_layout(Layout::channels_last);
-    choose_kernels(device, kept);
-    if (precision == "auto" && switches.on("autocast")) {
+    const bool tries_formats = precision == "auto" && switches.on("autocast");
+    choose_kernels(device, kept, tries_formats);
+    if (tries_layouts) recipe->set_layout(Layout::contiguous);
+    if (tries_formats) {
       const auto trial = [this](std::optional<at::ScalarType> format) { return stepper->try_precision(batch, format); };
       stepper->set_autocast(precision::choose(device, trial).autocast);
     }
@@ -94,13 +97,16 @@ struct StepBench::Impl {
     stepper->end_trials();
     device::guard_also(convolutions.faults);
   }
-  void choose_kernels(at::Device device, KeptTrials& kept) {
+  void choose_kernels(at::Device device, KeptTrials& kept, bool tries_formats) {
     kernels::forget_ways();
     if (!device.is_cpu()) return;
     if (!shared.device.kernels.is_auto()) {
       return choose_all(shared.device.kernels.value() == Kernels::ours ? kernels::Way::ours : kernels::Way::library);
     }
-    kernels = try_kernels([this] { (void)stepper->try_precision(batch, stepper->autocast()); }, kept);
+    std::vector<std::optional<at::ScalarType>> formats{stepper->autocast()};
+    if (tries_formats && stepper->autocast()) formats.emplace_back(std::nullopt);
+    for (const auto& format : formats)
+      std::ranges::move(try_kernels([&] { (void)stepper->try_precision(batch, format); }, kept), std::back_inserter(kernels));
     stepper->end_trials();
     choose(kernels);
   }

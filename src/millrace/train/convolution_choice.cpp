@@ -9,6 +9,7 @@
 #include "millrace/base/format.h"
 #include "millrace/device/convolution_guard.h"
 #include "millrace/device/convolution_trial.h"
+#include "millrace/kernels/convolution_weights.h"
 #include "millrace/telemetry/spans.h"
 #include "millrace/train/assembly.h"
 
@@ -86,7 +87,10 @@ ConvolutionChoice choose_convolutions(const std::function<void()>& step, KeptTri
       return std::move(*choice);
     }
   }
-  const std::vector<device::ConvolutionShape> shapes = device::convolutions_of(step);
+  const std::vector<device::ConvolutionShape> shapes = device::convolutions_of([&] {
+    const kernels::CutAsInBf16 census;
+    step();
+  });
   ConvolutionChoice choice{{}, static_cast<std::int64_t>(shapes.size()), ""};
   device::ConvolutionTrial found;
   if (!shapes.empty()) {

@@ -2,11 +2,17 @@
 
 #include <ATen/ops/convolution.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
+
+#include "millrace/device/convolution_trial.h"
+#include "millrace/kernels/convolution_weights.h"
+#include "millrace/kernels/group_norm.h"
 
 namespace millrace {
 namespace {
@@ -41,6 +47,28 @@ class ConvolutionChoiceTest : public ::testing::Test {
   std::filesystem::path folder_;
   int steps_ = 0;
 };
+
+// A step in bf16 asks for the gradient of a large volume's weights slab by slab.
+TEST_F(ConvolutionChoiceTest, ACensusInFp32SeesWhatAStepInBf16AsksFor) {
+  const auto step_in = [](at::ScalarType format) {
+    return [format] {
+      const at::Tensor x = at::ones({1, 16, 24, 32, 32}, format).requires_grad_(),
+                       weight = at::ones({16, 16, 3, 3, 3}).requires_grad_();
+      kernels::group_norm_conv3d(x, at::ones({16}), at::zeros({16}), {.groups = 4}, weight, at::zeros({16})).sum().backward();
+    };
+  };
+  const auto has_all = [](const std::vector<device::ConvolutionShape>& seen, const std::vector<device::ConvolutionShape>& asked) {
+    return std::ranges::all_of(asked, [&](const auto& shape) { return std::ranges::find(seen, shape) != seen.end(); });
+  };
+  const std::vector<device::ConvolutionShape> asked = device::convolutions_of(step_in(at::kBFloat16));
+  EXPECT_GT(asked.size(), 1U);
+  EXPECT_FALSE(has_all(device::convolutions_of(step_in(at::kFloat)), asked));
+  const auto census = device::convolutions_of([&] {
+    const kernels::CutAsInBf16 cut;
+    step_in(at::kFloat)();
+  });
+  EXPECT_TRUE(has_all(census, asked));
+}
 
 constexpr const char* kValue = "fp32 for weight gradient of [2, 3, 8, 8] x [4, 3, 3, 3], padding [1, 1]";
 

@@ -4,6 +4,8 @@
 #include <torch/nn/module.h>
 #include <torch/version.h>
 
+#include <cstdlib>
+
 #include "millrace/base/hash.h"
 #include "millrace/base/version.h"
 #include "millrace/device/device.h"
@@ -15,11 +17,20 @@ namespace {
 
 constexpr std::uint64_t kLargestFile = 4 << 20;
 // To be raised when a kernel's speed has changed much.
-constexpr int kRevision = 2;
+constexpr int kRevision = 3;
+
+// Instructions that the user forbids the libraries: another CPU to them.
+std::string limits() {
+  std::string text;
+  for (const char* name : {"ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS"}) {
+    if (const char* value = std::getenv(name); value != nullptr && *value != '\0') text += std::string(", ") + name + "=" + value;
+  }
+  return text;
+}
 
 std::string this_machine() {
   const device::Cpu& cpu = device::cpu_info();
-  return cpu.name + ", " + std::string(kernels::instruction_set()) + ", " + cpu.capability + ", " +
+  return cpu.name + ", " + std::string(kernels::instruction_set()) + ", " + cpu.capability + limits() + ", " +
          std::to_string(at::get_num_threads()) + " threads, millrace " + std::string(kVersion) + "." + std::to_string(kRevision) +
          ", torch " + TORCH_VERSION;
 }

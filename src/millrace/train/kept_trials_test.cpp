@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <fstream>
 #include <iterator>
 
@@ -53,6 +54,19 @@ TEST_F(KeptTrialsTest, AnotherMachinesEntriesStayAndAreNotTaken) {
   kept.save();
   EXPECT_NE(text().find("another machine"), std::string::npos);
   EXPECT_EQ(open().find("a"), std::optional(Json(2)));
+}
+
+TEST_F(KeptTrialsTest, WhatWasFoundUnderALimitOfInstructionsIsNotTakenWithoutIt) {
+  const char* const name = "ONEDNN_MAX_CPU_ISA";
+  const char* const set = std::getenv(name);
+  const std::optional<std::string> before = set == nullptr ? std::nullopt : std::optional<std::string>(set);
+  ::setenv(name, "SSE41", 1);
+  KeptTrials limited = open();
+  limited.keep("a", 1);
+  limited.save();
+  EXPECT_EQ(open().find("a"), std::optional(Json(1)));
+  before ? ::setenv(name, before->c_str(), 1) : ::unsetenv(name);
+  EXPECT_EQ(open().find("a"), std::nullopt);
 }
 
 TEST_F(KeptTrialsTest, LookingAloneWritesNothing) {

@@ -143,7 +143,8 @@ std::uint64_t part_file_bytes(std::size_t part_bytes) { return offset_of_blocks(
 PartRead read_part(const std::filesystem::path& path, const PartKey& key, std::span<const PartRange> ranges,
                    std::span<std::byte> out) noexcept {
   const File file(path);
-  if (!file.is_open()) return errno == ENOENT || errno == ENOTDIR ? PartRead::missing : PartRead::damaged;
+  // No file of ours; any other error (too many open files, no rights) says nothing of what the file holds.
+  if (!file.is_open()) return errno == ELOOP || errno == ENXIO ? PartRead::damaged : PartRead::missing;
   try {
     return read_checked(file, key, ranges, out) ? PartRead::done : PartRead::damaged;
   } catch (const std::bad_alloc&) {

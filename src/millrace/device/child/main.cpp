@@ -7,6 +7,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <csignal>
@@ -14,7 +15,9 @@
 #include <iostream>
 #include <iterator>
 #include <optional>
+#include <string>
 #include <tuple>
+#include <vector>
 
 #include "millrace/device/convolution_guard.h"
 #include "millrace/device/detail/convolution_job.h"
@@ -47,8 +50,8 @@ class Reference {
     weight_ = noise(shape.weight);
     bias_ = noise({shape.transposed ? shape.weight[1] * shape.groups : shape.weight[0]});
     const double began = milliseconds();
-    expected_[0] = forward(input_, weight_, bias_);
-    direction_ = noise(expected_[0].sizes().vec());
+    expected_[0] = {forward(input_, weight_, bias_)};
+    direction_ = noise(expected_[0][0].sizes().vec());
     for (const Pass pass : {Pass::input_gradient, Pass::weight_gradient})
       expected_[static_cast<std::size_t>(pass)] = backward(pass, direction_, input_, weight_);
     ms_ = milliseconds() - began;
@@ -60,24 +63,30 @@ class Reference {
   [[nodiscard]] std::string fault_of(const Unit& unit) const {
     const at::Tensor input = laid_out(input_, unit), weight = laid_out(weight_, unit), bias = bias_.to(at::kBFloat16);
     const at::Tensor direction = laid_out(direction_, unit);
-    const at::Tensor& expected = expected_[static_cast<std::size_t>(unit.pass)];
-    const double size = expected.norm().item<double>();
+    const std::vector<at::Tensor>& expected = expected_[static_cast<std::size_t>(unit.pass)];
     const double began = milliseconds();
     for (int i = 0; i < kMostTries && (i < kLeastTries || milliseconds() - began < kTriesMs); ++i) {
-      const at::Tensor found =
-          unit.pass == Pass::forward ? forward(input, weight, bias) : backward(unit.pass, direction, input, weight);
-      const double off = (found.to(at::kFloat) - expected).norm().item<double>();
-      if (!std::isfinite(off)) return "not finite";
-      if (off > kTolerance * size) {
-        char text[64];
-        std::snprintf(text, sizeof text, "%.2g of its size off", size == 0 ? off : off / size);
-        return text;
+      const std::vector<at::Tensor> found =
+          unit.pass == Pass::forward ? std::vector{forward(input, weight, bias)} : backward(unit.pass, direction, input, weight);
+      for (std::size_t part = 0; part < expected.size(); ++part) {
+        if (std::string fault = difference(found[part], expected[part]); !fault.empty())
+          return (part == 0 ? "" : "bias: ") + fault;
       }
     }
     return "";
   }
 
  private:
+  // "" = as good as equal.
+  [[nodiscard]] static std::string difference(const at::Tensor& found, const at::Tensor& expected) {
+    const double size = expected.norm().item<double>();
+    const double off = (found.to(at::kFloat) - expected).norm().item<double>();
+    if (!std::isfinite(off)) return "not finite";
+    if (off <= kTolerance * size) return "";
+    char text[64];
+    std::snprintf(text, sizeof text, "%.2g of its size off", size == 0 ? off : off / size);
+    return text;
+  }
   [[nodiscard]] static at::Tensor laid_out(const at::Tensor& tensor, const Unit& unit) {
     const auto last = tensor.dim() == 5 ? at::MemoryFormat::ChannelsLast3d : at::MemoryFormat::ChannelsLast;
     const at::Tensor narrow = tensor.to(at::kBFloat16);
@@ -87,18 +96,19 @@ class Reference {
     return at::convolution(input, weight, bias, shape_.stride, shape_.padding, shape_.dilation, shape_.transposed,
                            shape_.output_padding, shape_.groups);
   }
-  [[nodiscard]] at::Tensor backward(Pass pass, const at::Tensor& direction, const at::Tensor& input,
-                                    const at::Tensor& weight) const {
+  // The input's gradient, or the weight's and the bias's.
+  [[nodiscard]] std::vector<at::Tensor> backward(Pass pass, const at::Tensor& direction, const at::Tensor& input,
+                                                 const at::Tensor& weight) const {
     const bool of_input = pass == Pass::input_gradient;
     const auto all =
         at::convolution_backward(direction, input, weight, bias_.sizes(), shape_.stride, shape_.padding, shape_.dilation,
                                  shape_.transposed, shape_.output_padding, shape_.groups, {of_input, !of_input, !of_input});
-    return of_input ? std::get<0>(all) : std::get<1>(all);
+    return of_input ? std::vector{std::get<0>(all)} : std::vector{std::get<1>(all), std::get<2>(all)};
   }
 
   ConvolutionShape shape_;
   at::Tensor input_, weight_, bias_, direction_;
-  std::array<at::Tensor, 3> expected_;
+  std::array<std::vector<at::Tensor>, 3> expected_;  // of each pass
   double ms_ = 0;
 };
 
