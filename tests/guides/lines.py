@@ -152,7 +152,7 @@ def language_model(place):
 def neural_response(place):
     place.make("neural_response", "sessions")
     flags = "--precision bf16-mixed --accumulate_grad_batches 2 --gradient_clip_val 1.0 --num_workers 4 --compile --project_name v1"
-    return [(f'"$MILLRACE" train neural_response --preset smoke --data sessions --max_steps 2 {flags}', 0,
+    return [(f'"$MILLRACE" train neural_response --preset smoke --data sessions --max_steps 2 --num_gpus 2 --lr_scheduler step {flags}', 0,
              ["compile: there is nothing to compile", "project_name: checkpoint_dir and experiment_name", "done at step 2"])]
 
 

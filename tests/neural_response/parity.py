@@ -2,7 +2,8 @@
 
 usage: parity.py CONFIG.json WEIGHTS.safetensors BATCH.safetensors OUT.safetensors STEPS
 CONFIG holds the recipe's section and "behavior_dim". BATCH holds stim.k, behavior.k, counts.k and valid.k of session k. OUT gets
-rates.k, sum.k, count.k, error.k (modulator pc), loss, grad.<name>, and after STEPS steps after.<name>.
+rates.k, sum.k, count.k, error.k (modulator pc), loss, poisson.<bucket_mean>, prediction_error.<bucket_mean> (pc), grad.<name>, and
+after STEPS steps after.<name>.
 """
 
 import json
@@ -13,7 +14,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 sys.path.insert(0, str(Path(__file__).parent))
-from twin import Twin, loss_of
+from twin import Twin, loss_of, means_of
 
 
 def main():
@@ -38,6 +39,11 @@ def main():
         out[f"sum.{k}"], out[f"count.{k}"] = terms["sums"][k].detach().clone(), terms["counts"][k].clone()
         if terms["errors"][k] is not None:
             out[f"error.{k}"] = terms["errors"][k].detach()
+    for bucket_mean in ("by_count", "unweighted"):
+        poisson, error = means_of(terms, bucket_mean)
+        out[f"poisson.{bucket_mean}"] = poisson.detach()
+        if error is not None:
+            out[f"prediction_error.{bucket_mean}"] = error.detach()
     out |= {f"grad.{name}": torch.zeros_like(p) if p.grad is None else p.grad.clone() for name, p in model.named_parameters()}
 
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01)

@@ -15,7 +15,9 @@
 #include "millrace/config/schema_of.h"
 #include "millrace/optim/optimizer.h"
 #include "millrace/recipes/neural_response/model.h"
+#include "millrace/recipes/neural_response/recipe.h"
 #include "millrace/snapshot/snapshot.h"
+#include "millrace/train/config.h"
 
 namespace millrace::recipes::neural_response {
 namespace {
@@ -68,6 +70,9 @@ std::vector<Case> cases() {
     all.back().name += "_plain";
     all.back().plain = true;
   }
+  Case silu{.name = "film_silu", .recipe = small(ModulatorType::film)};
+  silu.recipe.modulator.encoder_params.activation = EncoderActivation::silu;
+  all.push_back(silu);
   return all;
 }
 
@@ -149,6 +154,50 @@ class Parity : public ::testing::TestWithParam<Case> {
     return result;
   }
 
+  Batch grouped() const {
+    std::vector<Group> groups;
+    std::int64_t position = 0;
+    for (std::size_t k = 0; k < batch_.size(); ++k) {
+      Group group{.name = model_->sessions()[k].name};
+      group.fields = {{"stim", batch_[k].stim}, {"behavior", batch_[k].behavior}, {"robs", counts_[k]}, {"dfs", valid_[k]}};
+      for (std::int64_t row = 0; row < batch_[k].stim.size(0); ++row) group.positions.push_back(position++);
+      groups.push_back(std::move(group));
+    }
+    return Batch(std::move(groups));
+  }
+
+  // The recipe's own loss of these weights and this batch, term by term.
+  void expect_loss_of_the_recipe(BucketMean mean) {
+    const std::string word = config::detail::Codec<BucketMean>::write(mean);
+    SCOPED_TRACE(word);
+    RunConfig run;
+    Context context;
+    context.config = &run;
+    Sections sections;
+    sections.recipe = GetParam().recipe;
+    sections.recipe.bucket_mean = mean;
+    NeuralResponse recipe(sections, context);
+    State state;
+    state.json = {{"lags", GetParam().lags}, {"behavior_dim", GetParam().behavior}, {"bins_per_s", 120.0}};
+    state.json["sessions"] = Json::array();
+    for (const SessionShape& session : model_->sessions())
+      state.json["sessions"].push_back({{"name", session.name}, {"units", session.units}, {"cids", Json::array()}});
+    recipe.load_state(state);
+    {
+      const at::NoGradGuard no_grad;
+      const auto ours = model_->named_parameters();
+      for (auto& named : recipe.model().named_parameters()) named.value().copy_(ours[named.key()]);
+    }
+    const Loss loss = *recipe.objectives().front().loss(grouped(), StepContext{});
+    const auto mean_of = [](const LossTerm& term) { return (term.sum / term.count).detach(); };
+    EXPECT_LE(relative(mean_of(loss.terms.front()), theirs_.at("poisson." + word)), 1e-5);
+    const bool predicts = GetParam().recipe.modulator.type == ModulatorType::pc;
+    EXPECT_EQ(theirs_.contains("prediction_error." + word), predicts);
+    if (!predicts) return;
+    EXPECT_EQ(loss.term("prediction_error").weight, GetParam().recipe.lambda_pred);
+    EXPECT_LE(relative(mean_of(loss.term("prediction_error")), theirs_.at("prediction_error." + word)), 1e-5);
+  }
+
   void twenty_adamw_steps() {
     std::vector<optim::NamedParameter> parameters;
     for (const auto& named : model_->named_parameters()) parameters.push_back({named.key(), named.value()});
@@ -195,6 +244,7 @@ TEST_P(Parity, RatesLossTermsEveryGradientAndTwentySteps) {
   std::size_t of_theirs = 0;
   for (const auto& [name, value] : theirs_) of_theirs += name.starts_with("grad.") ? 1 : 0;
   EXPECT_EQ(compared, of_theirs);
+  for (const BucketMean mean : {BucketMean::by_count, BucketMean::unweighted}) expect_loss_of_the_recipe(mean);
   twenty_adamw_steps();
 }
 

@@ -35,7 +35,13 @@ def published(modulator="convgru"):
             "hidden_dim": 128,
             "beh_emb_dim": 32,
             "kernel_size": 3,
-            "encoder_params": {"dims": (64, 64), "residual": True, "dropout": 0.0, "last_layer_activation": False},
+            "encoder_params": {
+                "dims": (64, 64),
+                "activation": "gelu",
+                "residual": True,
+                "dropout": 0.0,
+                "last_layer_activation": False,
+            },
         },
         "readout": {"type": "gaussian", "bias": True, "initial_std": 5.0, "initial_mean_scale": 0.1},
         "output_activation": "none",
@@ -257,21 +263,23 @@ class Recurrent(nn.Module):
 
 
 class Active(nn.Module):
-    def __init__(self, inputs, outputs, dropout):
+    def __init__(self, inputs, outputs, dropout, activation):
         super().__init__()
         self.linear = nn.Linear(inputs, outputs)
+        self.activation = {"gelu": F.gelu, "silu": F.silu}[activation]
         self.dropout = dropout
 
     def forward(self, x):
-        return F.dropout(F.gelu(self.linear(x)), self.dropout, self.training)
+        return F.dropout(self.activation(self.linear(x)), self.dropout, self.training)
 
 
 class Encoder(nn.Module):
     def __init__(self, config, inputs):
         super().__init__()
-        widths = [inputs, *config["dims"]]
-        layers = [Active(i, o, config["dropout"]) for i, o in zip(widths[:-2], widths[1:-1])]
-        last = Active(widths[-2], widths[-1], 0.0) if config["last_layer_activation"] else nn.Linear(widths[-2], widths[-1])
+        widths, activation = [inputs, *config["dims"]], config["activation"]
+        layers = [Active(i, o, config["dropout"], activation) for i, o in zip(widths[:-2], widths[1:-1])]
+        active = config["last_layer_activation"]
+        last = Active(widths[-2], widths[-1], 0.0, activation) if active else nn.Linear(widths[-2], widths[-1])
         self.mlp = nn.Sequential(*layers, last)
         self.residual = config["residual"] and widths[0] == widths[-1]
 
@@ -434,3 +442,16 @@ def loss_of(model, batch, targets, lambda_pred=0.25, joined=False):
     if errors[0] is not None:
         loss = loss + lambda_pred * torch.stack(errors).mean()
     return loss, {"sums": sums, "counts": counts, "errors": errors, "rates": rates}
+
+
+def means_of(terms, bucket_mean):
+    """The Poisson loss and the squared error (or None) of a step, from the terms of loss_of. by_count: all valid (row, unit) pairs
+    weigh the same; unweighted: all sessions do."""
+    counts = terms["counts"]
+    weights = counts if bucket_mean == "by_count" else torch.ones_like(counts)
+
+    def mean(values):
+        return (weights * values).sum() / weights.sum()
+
+    error = None if terms["errors"][0] is None else mean(torch.stack(terms["errors"]))
+    return mean(terms["sums"] / counts), error

@@ -16,6 +16,7 @@ enum class ConvnetType : std::uint8_t { resnet, none };
 enum class ModulatorType : std::uint8_t { convgru, pc, film, concat, stn, none };
 enum class ReadoutType : std::uint8_t { gaussian, linear };
 enum class Activation : std::uint8_t { none, softplus };
+enum class EncoderActivation : std::uint8_t { gelu, silu };
 enum class LossType : std::uint8_t { poisson, zip };
 enum class BucketMean : std::uint8_t { by_count, unweighted };
 enum class SessionWeighting : std::uint8_t { none, equal };
@@ -114,6 +115,7 @@ struct ConvnetConfig {
 
 struct EncoderConfig {
   std::vector<std::int64_t> dims = {64, 64};
+  EncoderActivation activation = EncoderActivation::gelu;
   bool residual = true;
   double dropout = 0.0;
   bool last_layer_activation = false;
@@ -122,9 +124,10 @@ struct EncoderConfig {
     using C = EncoderConfig;
     using config::field;
     return std::tuple{field<&C::dims>("Widths of the layers.").not_empty().min(1),
+                      field<&C::activation>("After each layer but the last."),
                       field<&C::residual>("Add behaviour itself to what the layers give, where the widths agree."),
                       field<&C::dropout>("After each activation but the last layer's.").min(0).below(1),
-                      field<&C::last_layer_activation>("GELU after the last layer too.")};
+                      field<&C::last_layer_activation>("The activation after the last layer too.")};
   }
 };
 
@@ -200,6 +203,7 @@ struct RecipeConfig {
   std::int64_t max_datasets = 30;
   SessionWeighting session_weighting = SessionWeighting::none;
   std::int64_t steps_per_epoch = 0;
+  double val_fraction = 1.0;
   bool enable_curriculum = false;
   StimulusFormat dset_dtype = StimulusFormat::u8;
   LagOrder lag_order = LagOrder::oldest_first;
@@ -249,6 +253,11 @@ struct RecipeConfig {
         field<&C::max_datasets>("Sessions taken, from the first on.").min(1),
         field<&C::session_weighting>("equal: each session has the same share of the rows, drawn with replacement."),
         field<&C::steps_per_epoch>("Batches of an epoch; 0 = all samples once.").min(0),
+        field<&C::val_fraction>(
+            "Part of each session's validation samples that a validation looks at, the same ones each time; one at least.")
+            .above(0)
+            .max(1)
+            .free_on_resume(),
         field<&C::enable_curriculum>("Samples of high contrast first, until step 8,000."),
         field<&C::dset_dtype>("How stimuli travel to the device; u8 where the transforms leave them whole numbers."),
         field<&C::lag_order>("newest_first: for weights that the original trained."),
@@ -266,7 +275,7 @@ struct RecipeConfig {
         field<&C::pretrained>("Run, snapshot or file whose adapters, frontend and convnet the model begins with. Empty: none.")
             .path()
             .free_on_resume(),
-        field<&C::freeze_vision>("Frontend and convnet are not trained."),
+        field<&C::freeze_vision>("Adapters, frontend and convnet are not trained."),
         field<&C::warmup_epochs>("Epochs of warm-up of schedule warmup_cosine, where no steps are given.").min(0),
         field<&C::units>("Units of each session of a model that is made without data, to count or to measure it.").min(1)};
   }

@@ -163,6 +163,8 @@ void tell_of_transforms(const SessionFile& session, std::vector<std::string>& to
     for (const Operation& operation : transform.operations) {
       if (std::holds_alternative<op::MaxNorm>(operation))
         say_once(told, "maxnorm takes the largest value of a whole session, validation included, as the original does");
+      if (const auto* unsqueeze = std::get_if<op::Unsqueeze>(&operation); unsqueeze != nullptr && unsqueeze->axis == 0)
+        say_once(told, "unsqueeze: 0 makes the channel of the stimulus, as unsqueeze: 1 does");
       const auto* basis = std::get_if<op::TemporalBasis>(&operation);
       if (basis == nullptr || basis->bin_size_ms * session.target_rate == 1000.0) continue;
       const double real = 1000.0 / (session.target_rate * basis->bin_size_ms);

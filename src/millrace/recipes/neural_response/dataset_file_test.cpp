@@ -122,6 +122,32 @@ TEST_F(DatasetFileTest, FilesOfTheOriginalAreReadAsTheyAre) {
   EXPECT_THAT(read(1).told, testing::Contains("the first 1 of 2 sessions are taken: recipe.max_datasets"));
 }
 
+TEST_F(DatasetFileTest, AnAxisOfZeroAndAListOfArgumentsMeanWhatTheOriginalsFilesMean) {
+  std::string text = with_threshold("threshold");
+  text.replace(text.find("- unsqueeze: 1"), 14, "- unsqueeze: 0");
+  const auto with_smooth = [&text](const std::string& arguments) {
+    std::string whole = text;
+    return whole.replace(whole.find("  eye_vel:"), 0,
+                         "  robs:\n    source: robs\n    ops:\n      - smooth: " + arguments + "\n    expose_as: robs\n");
+  };
+  for (const char* arguments : {"\n         - type: gaussian\n         - params: 1.5", "{type: gaussian, params: 1.5}", "1.5"}) {
+    write("dataset.yaml", with_smooth(arguments));
+    const DatasetFile file = read();
+    const std::vector<Transform>& transforms = file.sessions[0].transforms;
+    ASSERT_EQ(transforms.size(), 4U) << arguments;
+    EXPECT_EQ(std::get<op::Unsqueeze>(transforms[0].operations.at(1)).axis, 0);
+    EXPECT_EQ(transforms[1].expose_as, "robs");
+    EXPECT_EQ(std::get<op::Smooth>(transforms[1].operations.at(0)).sigma, 1.5) << arguments;
+    EXPECT_THAT(file.told, testing::Contains("unsqueeze: 0 makes the channel of the stimulus, as unsqueeze: 1 does"));
+  }
+  EXPECT_THAT(refused_file(with_smooth("[{typ: gaussian}]")), HasSubstr("unknown argument \"typ\" of operation smooth"));
+  EXPECT_THAT(refused_file(with_smooth("[{type: box}]")), HasSubstr("smooth is not done with type \"box\""));
+  EXPECT_THAT(refused_file(with_smooth("[1.5]")), HasSubstr("expected keys with values"));
+  text.replace(text.find("- unsqueeze: 0"), 14, "- unsqueeze: 2");
+  EXPECT_THAT(refused_file(text),
+              HasSubstr("unsqueeze of the stimulus makes its channel: axis 1, or 0 as in the original's files"));
+}
+
 TEST_F(DatasetFileTest, ASlipOfTheOriginalIsReported) {
   EXPECT_EQ(refused_file(with_threshold("theshold")),
             "ConfigError  unknown argument \"theshold\" of filter missing_pct" + at(47) + "did you mean \"threshold\"?");

@@ -163,7 +163,8 @@ void read_modulator(Section part, Json& values) {
     own.word(off, {"false", "False"}, "set it to false");
   Section encoder = own.inside("encoder_params");
   encoder.word("type", {"mlp"}, "an MLP is the one encoder here");
-  encoder.word("activation", {"silu"}, "SiLU is the one activation here");
+  const std::string activation = encoder.word("activation", {"gelu", "silu"}, "take gelu or silu");
+  if (activation == "gelu" || activation == "silu") values["recipe.modulator.encoder_params.activation"] = activation;
   encoder.word("bias", {"true", "True"}, "its layers have biases");
   for (const char* key : {"dims", "residual", "dropout", "last_layer_activation"})
     encoder.into(values, key, std::string("recipe.modulator.encoder_params.") + key);
@@ -219,6 +220,8 @@ Json keys_of_model_file(const Json& tree, std::vector<Problem>& problems) {
   if (const Json& rules = file.take("regularization"); rules.is_array()) {
     values["recipe.regularization"] = Json::array();
     for (const Json& rule : rules) values["recipe.regularization"].push_back(penalty_of({rule, "regularization", problems}));
+  } else if (!rules.is_null()) {
+    file.refuse("regularization", "regularization is no list", "write a list of rules, [] for none");
   }
   file.finish();
   return values;

@@ -1,9 +1,12 @@
 #include "millrace/recipes/neural_response/model.h"
 
 #include <ATen/ops/cat.h>
+#include <ATen/ops/gelu.h>
+#include <ATen/ops/linear.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/silu.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -181,6 +184,25 @@ TEST(NeuralResponseModel, ReadoutsBeginAtMeanCounts) {
   expect_near(parameters["readouts.1.bias"], at::zeros({1}), 0, "no counts");
   EXPECT_TRUE((parameters["readouts.0.std"] == 5.0).all().item<bool>());
   expect_near(model.masks(0, 5, 7).sum({1, 2}), at::ones({2}), 1e-6, "masks have sum 1");
+}
+
+TEST(NeuralResponseModel, AnEncodersActivationIsGeluOrSilu) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor frame = at::rand({2, 1, 3, 4, 4}), behavior = at::randn({2, 5});
+  for (const EncoderActivation activation : {EncoderActivation::gelu, EncoderActivation::silu}) {
+    ModulatorConfig config{.type = ModulatorType::concat};
+    config.encoder_params.dims = {6, 7};
+    config.encoder_params.activation = activation;
+    const auto modulator = make_modulator(config, 3, 5, {});
+    auto parameters = modulator->named_parameters();
+    for (auto& item : parameters) item.value().normal_();
+    const at::Tensor hidden =
+        at::linear(behavior, parameters["encoder.mlp.0.linear.weight"], parameters["encoder.mlp.0.linear.bias"]);
+    const at::Tensor active = activation == EncoderActivation::silu ? at::silu(hidden) : at::gelu(hidden);
+    const at::Tensor expected = at::linear(active, parameters["encoder.mlp.1.weight"], parameters["encoder.mlp.1.bias"]);
+    const at::Tensor features = modulator->forward(frame, behavior).features;
+    expect_near(features.narrow(1, 3, 7).select(3, 0).select(2, 0), expected, 1e-5, "encoded");
+  }
 }
 
 TEST(NeuralResponseModel, WeightsAreAFunctionOfTheSeed) {

@@ -14,6 +14,7 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/sigmoid.h>
+#include <ATen/ops/silu.h>
 #include <ATen/ops/tanh.h>
 #include <ATen/ops/zeros.h>
 
@@ -188,7 +189,7 @@ class PredictiveCoding final : public Recurrent {
   }
 };
 
-// Layers of behaviour: linear, GELU, dropout; the last one linear alone, unless asked for.
+// Layers of behaviour: linear, activation, dropout; the last one linear alone, unless asked for.
 class Encoder : public torch::nn::Module {
  public:
   Encoder(const EncoderConfig& config, std::int64_t in, const nn::Paths& paths)
@@ -208,12 +209,16 @@ class Encoder : public torch::nn::Module {
     for (std::size_t i = 0; i < layers_.size(); ++i) {
       x = nn::linear(x, layers_[i]->weight, layers_[i]->bias, paths_);
       const bool drops = is_training() && i + 1 < layers_.size();
-      if (is_active(i)) x = nn::gelu_dropout(x, drops ? config_.dropout : 0.0, paths_);
+      if (is_active(i)) x = activated(x, drops ? config_.dropout : 0.0);
     }
     return adds_input_ ? x + behavior : x;
   }
 
  private:
+  [[nodiscard]] at::Tensor activated(const at::Tensor& x, double dropout) const {
+    if (config_.activation == EncoderActivation::silu) return nn::dropout(at::silu(x), dropout, paths_);
+    return nn::gelu_dropout(x, dropout, paths_);
+  }
   [[nodiscard]] bool is_active(std::size_t layer) const {
     return layer + 1 < config_.dims.size() || config_.last_layer_activation;
   }

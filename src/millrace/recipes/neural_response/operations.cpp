@@ -55,11 +55,21 @@ Operation unsqueeze_of(const Arguments& arguments) {
   return op::Unsqueeze{arguments.at("axis", true).whole(0)};
 }
 
+// Arguments in a map, or one to a map in a list as the original's files have them; a bare value is `params`.
 Operation smooth_of(const Arguments& arguments) {
-  arguments.only({"type", "params"});
-  if (arguments.node.is_object() && arguments.at("type").text("gaussian") != "gaussian")
-    arguments.at("type").problem("smooth is not done with type " + quoted(arguments.at("type").text("")), "write type: gaussian");
-  const double sigma = arguments.at("params", true).number(1);
+  constexpr std::array<std::string_view, 2> kKnown = {"type", "params"};
+  const bool is_list = arguments.node.is_list();
+  Node type = arguments.node.at("type");
+  Node params = is_list ? arguments.node.at("params") : arguments.at("params", true);
+  if (!is_list) arguments.only({"type", "params"});
+  for (const Node& map : arguments.node.items()) {
+    map.only("argument", kKnown, {}, " of " + arguments.what);
+    if (map.at("type").exists()) type = map.at("type");
+    if (map.at("params").exists()) params = map.at("params");
+  }
+  if (const std::string word = type.text("gaussian"); word != "gaussian")
+    type.problem("smooth is not done with type " + quoted(word), "write type: gaussian");
+  const double sigma = params.number(1);
   if (sigma > 1e6) arguments.node.problem("smooth has a deviation of " + figure(sigma) + " bins", "write a smaller one");
   return op::Smooth{sigma};
 }
@@ -222,7 +232,7 @@ std::string why_not(const Operation& operation, const std::string& field) {
   const bool of_stim = field == "stim";
   if (const auto* unsqueeze = std::get_if<op::Unsqueeze>(&operation)) {
     if (!of_stim) return "unsqueeze is for the stimulus alone";
-    if (unsqueeze->axis != 1) return "unsqueeze of the stimulus is at axis 1, its channel";
+    if (unsqueeze->axis > 1) return "unsqueeze of the stimulus makes its channel: axis 1, or 0 as in the original's files";
   }
   if (field != "behavior" && std::holds_alternative<op::TemporalBasis>(operation)) return "temporal_basis is for behavior alone";
   if (field != "behavior" && std::holds_alternative<op::SplitRelu>(operation)) return "splitrelu is for behavior alone";

@@ -52,9 +52,9 @@ Json small() {
 
 // With the guide's figures.
 Json full() {
-  return {{"data.batch_size", 256},         {"optim.learning_rate", 1e-3},   {"optim.weight_decay", 1e-4},
-          {"recipe.steps_per_epoch", 1000}, {"targets.train_it_per_s", 1.5}, {"targets.validation_it_per_s", 3},
-          {"targets.gpu_busy", 0.8}};
+  return {{"data.batch_size", 256},           {"optim.learning_rate", 1e-3}, {"optim.weight_decay", 1e-4},
+          {"recipe.steps_per_epoch", 1000},   {"recipe.val_fraction", 0.05}, {"targets.train_it_per_s", 1.5},
+          {"targets.validation_it_per_s", 3}, {"targets.gpu_busy", 0.8}};
 }
 
 Json predictive() {
@@ -90,8 +90,11 @@ Json defaults() {
           {"optim.learning_rate", 1e-4},
           {"optim.weight_decay", 1e-5},
           {"optim.clip_norm", 1.0},
+          {"optim.decay_factor", 0.5},    // of the original's schedules step and plateau
+          {"optim.plateau_patience", 3},  // of its plateau
           {"train.epochs", 100},
           {"train.early_stop_patience", 10},
+          {"log.train_metrics", true},  // which sessions were left out of steps
           {"snapshot.best_metric", "val_bps_overall"},
           {"snapshot.best_is", "highest"},
           {"snapshot.best_count", 3}};
@@ -115,6 +118,8 @@ std::vector<config::Alias> aliases() {
   add("max_datasets", "recipe.max_datasets");
   add("steps_per_epoch", "recipe.steps_per_epoch");
   add("data.steps_per_epoch", "recipe.steps_per_epoch");
+  for (const char* name : {"val_fraction", "data.val_fraction"})
+    add(name, "recipe.val_fraction", nullptr, "of each session's validation samples");
   add("core_lr_scale", "recipe.core_lr_scale");
   add("weight_decay", "optim.weight_decay");
   add("lr_scheduler", "optim.schedule", schedule_of, "none, step, plateau, cosine, cosine_warmup");

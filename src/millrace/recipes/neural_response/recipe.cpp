@@ -9,6 +9,7 @@
 #include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numeric>
 
@@ -30,6 +31,8 @@ namespace millrace::recipes::neural_response {
 namespace {
 
 constexpr std::uint64_t kOrderKey = 41;  // of the validation's order
+// Of each StimulusKind, in snapshots.
+constexpr std::array<std::string_view, 3> kStimulusWords = {"pixels", "grey", "transformed"};
 
 // The groups of a batch in which rows are, that with the earliest row first.
 std::vector<std::size_t> in_order_of_appearance(const Batch& batch) {
@@ -74,6 +77,24 @@ at::Tensor as_rates(const at::Tensor& predicted, Activation output) {
   return output == Activation::none ? predicted.exp() : predicted;
 }
 
+StimulusKind stimulus_from(const SavedJson& saved) {
+  const std::string word = saved.text();
+  const auto found = std::find(kStimulusWords.begin(), kStimulusWords.end(), word);
+  if (found == kStimulusWords.end()) saved.refuse("pixels, grey or transformed");
+  return static_cast<StimulusKind>(found - kStimulusWords.begin());
+}
+
+at::Tensor as_seen_in_training(const at::Tensor& stim, StimulusKind kind) {
+  if (stim.scalar_type() != at::kByte) return stim.to(at::kFloat);
+  if (kind == StimulusKind::transformed) {
+    throw DataError({"stim holds grey levels, and this run learned from what its transforms make of them", "the input of predict",
+                     "give NeuralResponse::predict the transformed frames as f32; a file for millrace predict holds grey levels "
+                     "alone, for runs whose stimulus has no operations but pixelnorm and unsqueeze"});
+  }
+  const at::Tensor levels = stim.to(at::kFloat);
+  return kind == StimulusKind::pixels ? levels.sub(127).div(255) : levels;
+}
+
 }  // namespace
 
 // ---- 1 config: the keys and their defaults are in config.h, the named sizes in presets.cpp
@@ -113,6 +134,9 @@ void NeuralResponse::before_training() {
   lags_ = first.lags();
   behavior_dim_ = first.behavior_dim();
   bins_per_s_ = first.target_rate();
+  const bool alike = std::ranges::all_of(
+      sessions_->all, [&first](const auto& session) { return session->stimulus_kind() == first.stimulus_kind(); });
+  stimulus_ = alike ? first.stimulus_kind() : StimulusKind::transformed;
   if (recipe_.enable_curriculum) median_contrast_ = median_contrast(*sessions_);
   context_.say(std::to_string(known_.size()) + " sessions: a batch has a group for each, the core sees them in " +
                (context_.on("joined_core") ? "one forward pass" : "a forward pass for each"));
@@ -128,7 +152,12 @@ data::SampleWeights NeuralResponse::curriculum(const std::shared_ptr<const Sessi
 
 data::Dataset NeuralResponse::dataset(const std::shared_ptr<const Session>& session, Split split) const {
   auto source = session_source(session, split, recipe_.dset_dtype, recipe_.lag_order);
-  if (split == Split::validation) source = data::subset(source, order_of_validation(source->size()));
+  if (split == Split::validation) {
+    std::vector<std::int64_t> order = order_of_validation(source->size());
+    const double part = recipe_.val_fraction * static_cast<double>(order.size());
+    order.resize(static_cast<std::size_t>(std::max(1.0, std::round(part))));
+    source = data::subset(source, std::move(order));
+  }
   data::Dataset dataset{session->name(), std::move(source)};
   if (split == Split::validation) return dataset;
   if (recipe_.session_weighting == SessionWeighting::equal) dataset.weight = 1.0;
@@ -155,7 +184,9 @@ data::Pipeline NeuralResponse::data(Split split) {
 std::int64_t NeuralResponse::updates_per_epoch() const {
   const auto up = [](std::int64_t a, std::int64_t b) { return std::max<std::int64_t>(1, (a + b - 1) / b); };
   std::int64_t samples = 0;
-  for (const auto& session : sessions_->all) samples += static_cast<std::int64_t>(session->samples(Split::train).size());
+  if (sessions_) {
+    for (const auto& session : sessions_->all) samples += static_cast<std::int64_t>(session->samples(Split::train).size());
+  }
   const std::int64_t batches = recipe_.steps_per_epoch > 0
                                    ? recipe_.steps_per_epoch
                                    : up(samples, context_.config->data.samples_per_batch() * context_.ranks.world_size);
@@ -198,8 +229,11 @@ DigitalTwin& NeuralResponse::model() {
 }
 
 void NeuralResponse::begin_with_pretrained() {
-  const auto is_vision = [](const std::string& name) { return name.starts_with("frontend.") || name.starts_with("convnet."); };
-  if (!recipe_.pretrained.empty() && !goes_on_) {
+  const auto is_vision = [](const std::string& name) {
+    return name.starts_with("adapters.") || name.starts_with("frontend.") || name.starts_with("convnet.");
+  };
+  const bool left_out = recipe_.freeze_vision && context_.config->snapshot.frozen == FrozenWeights::leave_out;
+  if (!recipe_.pretrained.empty() && (!goes_on_ || left_out)) {  // a snapshot has them, unless it leaves the frozen ones out
     telemetry::Console quiet(telemetry::Console::Mode::quiet);
     const millrace::Weights weights = load_weights(Fs::real(), recipe_.pretrained, quiet);
     const std::int64_t taken = take_pretrained(*model_, weights.models.begin()->second, recipe_.pretrained);
@@ -246,7 +280,6 @@ std::optional<Loss> NeuralResponse::loss(const Batch& batch, const StepContext& 
     if (!predicted.error_square_mean.empty()) add(errors, predicted.error_square_mean[k] * here.count);
     const std::string name = std::to_string(present[k]);
     result.outputs["rates/" + name] = rates;
-    if (context.training) continue;
     result.outputs["loss/" + name] = here.sum;
     result.outputs["count/" + name] = here.count;
     result.outputs["nan_skip/" + name] = here.dropped;
@@ -282,11 +315,15 @@ std::vector<optim::ParameterGroup> NeuralResponse::groups() {
   return groups;
 }
 
+// Epochs of the original's schedules, where the config says no steps.
 optim::OptimConfig NeuralResponse::optimizer() const {
+  constexpr std::int64_t kEpochsBetweenDecays = 30;
   optim::OptimConfig optim = context_.config->optim;
+  const bool by_step = optim.schedule_by == optim::ScheduleUnit::step;
   const bool warms = optim.schedule == optim::ScheduleKind::warmup_cosine && optim.warmup_steps == 0 && optim.warmup_frac == 0;
-  if (warms && optim.schedule_by == optim::ScheduleUnit::step && sessions_)
-    optim.warmup_steps = recipe_.warmup_epochs * updates_per_epoch();
+  if (warms && by_step && sessions_) optim.warmup_steps = recipe_.warmup_epochs * updates_per_epoch();
+  if (optim.schedule == optim::ScheduleKind::step && optim.decay_every == 0)
+    optim.decay_every = kEpochsBetweenDecays * (by_step ? updates_per_epoch() : 1);
   return optim;
 }
 
@@ -305,22 +342,24 @@ void NeuralResponse::begin_validation() { seen_.assign(known_.size(), {}); }
 void NeuralResponse::measure(const Batch& batch, const StepResult& result, metrics::Board& board) {
   const std::vector<std::size_t> present = in_order_of_appearance(batch);
   const Tensors& outputs = result.outputs();
+  const bool training = batch.split() == Split::train;
+  const std::string bps = training ? "bps" : "val_bps";
   seen_.resize(known_.size());
   for (const std::size_t i : present) {
     const Tensors& fields = batch.groups()[i].fields;
     const std::string number = std::to_string(i);
     const std::string& name = known_.at(i).shape.name;
     const at::Tensor rates = as_rates(outputs.at("rates/" + number), recipe_.output_activation);
-    board.add_bits_per_event("val_bps/" + name, fields.at("robs"), rates, fields.at("dfs"), "val_bps_overall");
-    if (batch.split() == Split::train) continue;
+    board.add_bits_per_event(bps + "/" + name, fields.at("robs"), rates, fields.at("dfs"), bps + "_overall");
     board.add("session_loss/" + name, outputs.at("loss/" + number), outputs.at("count/" + number));
     const at::Tensor& dropped = outputs.at("nan_skip/" + number);
     board.add("nan_skip/" + name, dropped, at::ones_like(dropped));
+    if (training) continue;
     seen_.at(i).add(fields.at("robs"), rates, fields.at("dfs"), fields.at("stim"), behavior_of(fields));
   }
   board.add("groups_per_step", static_cast<double>(present.size()), 1.0);
   board.add("forwards_per_step", outputs.at("forwards"), at::ones_like(outputs.at("forwards")));
-  for (const char* quiet : {"val_bps/*", "session_loss/*", "nan_skip/*", "groups_per_step", "forwards_per_step"})
+  for (const char* quiet : {"bps/*", "val_bps/*", "session_loss/*", "nan_skip/*", "groups_per_step", "forwards_per_step"})
     board.quiet(quiet);
 }
 
@@ -385,7 +424,11 @@ std::vector<TextTable> NeuralResponse::tables() {
 
 State NeuralResponse::state() const {
   State state;
-  state.json = {{"lags", lags_}, {"behavior_dim", behavior_dim_}, {"bins_per_s", bins_per_s_}, {"sessions", Json::array()}};
+  state.json = {{"lags", lags_},
+                {"behavior_dim", behavior_dim_},
+                {"bins_per_s", bins_per_s_},
+                {"stimulus", kStimulusWords.at(static_cast<std::size_t>(stimulus_))},
+                {"sessions", Json::array()}};
   for (const Known& session : known_)
     state.json["sessions"].push_back({{"name", session.shape.name}, {"units", session.shape.units}, {"cids", session.cids}});
   return state;
@@ -407,13 +450,13 @@ void NeuralResponse::load_state(const State& state) {
   lags_ = saved["lags"].integer(1, kMost);
   behavior_dim_ = saved["behavior_dim"].integer(0, kMost);
   bins_per_s_ = saved["bins_per_s"].number();
+  if (const auto stimulus = saved.find("stimulus")) stimulus_ = stimulus_from(*stimulus);  // older snapshots have none
   if (!sessions_) known_ = std::move(found);
 }
 
 Tensors NeuralResponse::predict(const Tensors& inputs) {
   check_inputs(inputs, model().config());
-  const at::Tensor& stim = inputs.at("stim");
-  const at::Tensor pixels = stim.scalar_type() == at::kByte ? stim.to(at::kFloat).sub_(127).div_(255) : stim.to(at::kFloat);
+  const at::Tensor pixels = as_seen_in_training(inputs.at("stim"), stimulus_);
   std::vector<at::Tensor> rates;
   for (std::size_t i = 0; i < known_.size(); ++i) {
     const std::vector<Rows> rows = {{i, pixels, behavior_of(inputs), {}}};

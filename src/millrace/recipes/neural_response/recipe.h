@@ -35,9 +35,10 @@ class NeuralResponse final : public Recipe {
   void begin_validation() override;
   void measure(const Batch& batch, const StepResult& result, metrics::Board& board) override;
 
-  State state() const override;  // the sessions: names, units
+  State state() const override;  // the sessions: names, units; what their stimuli are
   void load_state(const State& state) override;
-  // "stim" u8 (rows, 1, L, H, W), "behavior" f32 (rows, B) -> "rates" (rows, units of all sessions), spikes per bin.
+  // "stim" u8 (rows, 1, L, H, W), "behavior" f32 (rows, B) -> "rates" (rows, units of all sessions), spikes per bin. Grey levels
+  // are taken as in training; DataError where transforms made something else of them. "stim" f32 is as the transforms make it.
   Tensors predict(const Tensors& inputs) override;
   Facts facts() const override;
   std::vector<Picture> draw() override;
@@ -62,6 +63,7 @@ class NeuralResponse final : public Recipe {
   std::int64_t lags_ = 25;
   std::int64_t behavior_dim_ = 42;
   double bins_per_s_ = 120;
+  StimulusKind stimulus_ = StimulusKind::pixels;  // of all sessions; transformed where they differ
   double median_contrast_ = 1;
   bool goes_on_ = false;  // a snapshot has the weights
   std::shared_ptr<DigitalTwin> model_;

@@ -224,6 +224,55 @@ TEST(NeuralModelFile, TheOriginalsFileBecomesKeys) {
   EXPECT_EQ(values["memory"]["recompute"], Json{"all"});
 }
 
+TEST(NeuralModelFile, AnEncoderOfBehaviourIsTheOneTheFileNames) {
+  const auto file_with = [](const std::string& type, const std::string& encoder) {
+    std::string text = kModel;
+    const std::size_t begin = text.find("modulator:");
+    return text.replace(begin, text.find('\n', begin) - begin,
+                        "modulator: {type: " + type + ", params: {behavior_dim: 42, feature_dim: 64" + encoder + "}}");
+  };
+  const auto with_activation = [](const std::string& activation) {
+    return ", encoder_params: {type: mlp, dims: [128, 96], activation: " + activation +
+           ", bias: true, residual: false, dropout: 0.1, last_layer_activation: true}";
+  };
+  for (const char* type : {"film", "concat", "stn"}) {
+    SCOPED_TRACE(type);
+    for (const auto& [word, activation] :
+         {std::pair("silu", EncoderActivation::silu), std::pair("gelu", EncoderActivation::gelu)}) {
+      const Json values = resolved(file_with(type, with_activation(word))).values;
+      EXPECT_EQ(values["recipe"]["modulator"]["type"].get<std::string>(), type);
+      const EncoderConfig encoder = config::read<Sections>(values).recipe.modulator.encoder_params;
+      EXPECT_EQ(encoder.activation, activation);
+      EXPECT_EQ(encoder.dims, (std::vector<std::int64_t>{128, 96}));
+      EXPECT_EQ(encoder.dropout, 0.1);
+      EXPECT_FALSE(encoder.residual);
+      EXPECT_TRUE(encoder.last_layer_activation);
+    }
+    const Json silent = resolved(file_with(type, "")).values;
+    EXPECT_EQ(silent["recipe"]["modulator"]["encoder_params"]["activation"], "gelu")
+        << "as where the original's files are silent";
+    try {
+      (void)resolved(file_with(type, with_activation("relu")));
+      ADD_FAILURE() << "another activation than the file's would be computed";
+    } catch (const ConfigError& error) {
+      ASSERT_EQ(error.problems().size(), 1U);
+      EXPECT_THAT(error.problems()[0].what, HasSubstr("activation relu is not here"));
+      EXPECT_THAT(error.problems()[0].next, HasSubstr("take gelu or silu"));
+    }
+  }
+}
+
+TEST(NeuralModelFile, RulesAreThoseOfTheFileOrThePublishedOnes) {
+  const std::string whole = kModel;
+  const std::string head = whole.substr(0, whole.find("regularization:"));
+  const auto rules_of = [](const std::string& text) {
+    return config::read<Sections>(resolved(text).values).recipe.regularization;
+  };
+  EXPECT_EQ(rules_of(head).size(), RecipeConfig{}.regularization.size()) << "a file that says nothing of rules";
+  EXPECT_TRUE(rules_of(head + "regularization: []\n").empty());
+  EXPECT_THROW((void)rules_of(head + "regularization: {type: l1}\n"), ConfigError);
+}
+
 TEST(NeuralModelFile, AnotherNetworkIsToldWithItsLine) {
   std::string text = kModel;
   text.replace(text.find("norm_type: rms"), 14, "norm_type: grn");
