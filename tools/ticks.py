@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""The guide tables of the recipes' READMEs: every row names what makes it true, and what is named must exist.
+"""The tables of the recipes' READMEs that say what shows a thing: every row names what makes it true, and what is named must exist.
 
     tools/ticks.py [--root DIR]
 
-A guide table has the columns "its advice | here | seen by". The last one holds, in backticks: a test (`Suite.Case`), a config key
-(`memory.recompute`), a command (`millrace max-batch`), a switch (`--off=autocast`) or a path (`bench/step`). A row about a GPU,
-ranks or several machines says "not yet seen" as well, unless a test of tests/ranks shows it. Tests are looked for in the sources; tools/run_tests.py says which ran.
+A guide table has the columns "its advice | here | seen by", a table of promises "promise | shown by"; a README has the first, and may
+have the second. The last column holds, in backticks: a test (`Suite.Case`), a config key (`memory.recompute`), a command
+(`millrace max-batch`), a switch (`--off=autocast`) or a path (`bench/step`). A row about a GPU, ranks or several machines says "not yet
+seen" as well, unless a test of tests/ranks shows it; a machine without a GPU is seen anywhere. Tests are looked for in the sources;
+tools/run_tests.py says which ran.
 Keys, commands and switches are read from docs/reference/config.md and the golden texts, which tests compare with the program.
 """
 import argparse
@@ -13,13 +15,15 @@ import re
 import sys
 from pathlib import Path
 
-HEADER = re.compile(r"^\|\s*its advice\s*\|\s*here\s*\|\s*seen by\s*\|$")
+GUIDE, PROMISES = 3, 2  # columns
+HEADERS = {GUIDE: re.compile(r"^\|\s*its advice\s*\|\s*here\s*\|\s*seen by\s*\|$"),
+           PROMISES: re.compile(r"^\|\s*promise\s*\|\s*shown by\s*\|$")}
 CELL = re.compile(r"(?<!\\)\|")
 TEST = re.compile(r"^\s*TEST(?:_F|_P)?\(\s*(\w+)\s*,\s*(\w+)\s*\)", re.MULTILINE)
 TEST_NAME = re.compile(r"[A-Z]\w*\.\w+")
 KEY_NAME = re.compile(r"[a-z_]+(?:\.[a-z_0-9]+)+")
 NOT_SEEN = "not yet seen"
-ELSEWHERE = re.compile(r"\b(?:GPUs?|CUDA|ranks?|sharding|distributed)\b")
+ELSEWHERE = re.compile(r"(?<!without a )\b(?:GPUs?|CUDA|ranks?|sharding|distributed)\b")
 
 
 class Known:
@@ -68,17 +72,22 @@ class Known:
         return "neither a test, a key, a command, a switch nor a path"
 
 
+def table_begins(line):
+    """How many columns the table has whose header this is; 0 where it is none."""
+    return next((columns for columns, header in HEADERS.items() if header.match(line.strip())), 0)
+
+
 def rows_of(text):
-    """(line number, advice, here, seen by) of a guide table."""
-    inside = False
+    """(line number, advice or promise, here, what shows it) of each row of these tables."""
+    columns = 0
     for number, line in enumerate(text.splitlines(), 1):
-        if HEADER.match(line.strip()):
-            inside = True
+        if table_begins(line):
+            columns = table_begins(line)
         elif not line.startswith("|"):
-            inside = False
-        elif inside and not re.match(r"^\|[-|\s]+\|$", line):
+            columns = 0
+        elif columns and not re.match(r"^\|[-|\s]+\|$", line):
             cells = [cell.strip() for cell in CELL.split(line)[1:-1]]
-            yield (number, *cells) if len(cells) == 3 else (number, line, "", "")
+            yield (number, cells[0], " ".join(cells[1:-1]), cells[-1]) if len(cells) == columns else (number, line, "", "")
 
 
 def problems(root, ran=None):
@@ -88,10 +97,9 @@ def problems(root, ran=None):
     for path in sorted((root / "src/millrace/recipes").glob("*/README.md")):
         name = str(path.relative_to(root))
         text = path.read_text(encoding="utf-8")
-        rows = list(rows_of(text))
-        if not rows:
+        if GUIDE not in map(table_begins, text.splitlines()):
             found.append((name, 1, "no guide table with the columns \"its advice | here | seen by\""))
-        for number, advice, here, seen in rows:
+        for number, advice, here, seen in rows_of(text):
             ticks = re.findall(r"`([^`]+)`", seen)
             if not ticks and NOT_SEEN not in seen:
                 found.append((name, number, f"\"{advice}\": nothing shows it; name a test, key, command or switch, or say \"{NOT_SEEN}\""))

@@ -9,10 +9,12 @@ ROOT = Path(ticks.__file__).resolve().parent.parent
 HEAD = "# Recipe\n\n| its advice | here | seen by |\n|---|---|---|\n"
 TABLE = HEAD + ("| cache it | kept | `Cache.Keeps`, `data.cache`, `--off=sample-cache` |\n"
                 "| try sizes | a command | `millrace max-batch`, `millrace bench step`, `bench/step` |\n"
-                "| two GPUs | later | not yet seen |\n")
+                "| two GPUs | later | not yet seen |\n"
+                "\n| promise | shown by |\n|---|---|\n"
+                "| what was kept is the same without a GPU | `Cache.IsTheSame` |\n")
 GOOD = {
     "src/millrace/recipes/toy/README.md": TABLE,
-    "src/millrace/data/cache_test.cpp": "TEST_F(Cache, Keeps) {\n}\n",
+    "src/millrace/data/cache_test.cpp": "TEST_F(Cache, Keeps) {\n}\nTEST(Cache, IsTheSame) {\n}\n",
     "docs/reference/config.md": "| `data.cache` | word |\n",
     "tests/cli/golden/help.txt": "  max-batch RECIPE        the largest\n  bench step|loader WHAT  time it\n",
     "tests/cli/golden/list_switches.txt": "name equality what\nsample_cache bits kept\n",
@@ -39,13 +41,13 @@ class Planted(unittest.TestCase):
         self.assertIn(words, found[0][2])
 
     def test_a_true_table(self):
-        self.assertEqual(ticks.problems(self.root, {"Cache.Keeps"}), [])
+        self.assertEqual(ticks.problems(self.root, {"Cache.Keeps", "Cache.IsTheSame"}), [])
 
     def test_a_test_that_does_not_exist(self):
         self.expect("Cache.Keeps", "Cache.Keps", "no test of that name")
 
     def test_a_test_that_did_not_run(self):
-        self.expect("cache it", "cache", "did not run", {"Other.Case"})
+        self.expect("cache it", "cache", "did not run", {"Cache.IsTheSame"})
 
     def test_a_key_that_does_not_exist(self):
         self.expect("`data.cache`", "`data.cash`", "no key")
@@ -68,6 +70,12 @@ class Planted(unittest.TestCase):
 
     def test_a_gpu_nobody_has_seen(self):
         self.expect("not yet seen", "`data.cache`", "not yet seen")
+
+    def test_a_promise_that_nothing_shows(self):
+        self.expect("`Cache.IsTheSame`", "`Cache.IsSame`", "no test of that name")
+        self.expect("`Cache.IsTheSame`", "the code", "nothing shows it")
+        self.expect("without a GPU", "on a GPU", "not yet seen")
+        self.expect("| `Cache.IsTheSame` |", "| here | `Cache.IsTheSame` |", "nothing shows it")
 
     def test_a_readme_without_a_table(self):
         self.expect(HEAD, "# Recipe\n", "no guide table")

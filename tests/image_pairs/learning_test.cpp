@@ -8,12 +8,15 @@
 #include <iostream>
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include "millrace/base/fs.h"
+#include "millrace/format/csv.h"
 #include "millrace/measure/memory_search.h"
 #include "millrace/recipes/image_pairs/entry.h"
 #include "millrace/recipes/image_pairs/make_data.h"
 #include "millrace/recipes/image_pairs/model.h"
+#include "millrace/snapshot/snapshot.h"
 #include "millrace/train/run.h"
 
 namespace millrace::recipes::image_pairs {
@@ -73,6 +76,22 @@ std::vector<Json> records(const RunOutcome& run, const std::string& kind) {
   return all;
 }
 
+// The table beside the picture: both orders of each of 512 pairs, as many right ones as the accuracy says.
+void expect_confusion_of(const RunOutcome& run) {
+  const auto rows = format::parse_csv(Fs::real().read_file(run.run_folder / "confusion.csv")).rows;
+  ASSERT_EQ(rows.size(), 4U);
+  EXPECT_EQ(rows[0], (std::vector<std::string>{"label", "First", "Second", "Similar"}));
+  double all = 0, right = 0;
+  for (std::size_t label = 1; label < rows.size(); ++label) {
+    ASSERT_EQ(rows[label].size(), 4U);
+    EXPECT_EQ(rows[label][0], rows[0][label]);
+    for (std::size_t answer = 1; answer < rows.size(); ++answer) all += std::stod(rows[label][answer]);
+    right += std::stod(rows[label][label]);
+  }
+  EXPECT_EQ(all, 1024);
+  EXPECT_NEAR(right / all, metric(run, "accuracy"), 1e-6);
+}
+
 TEST(PairLearning, APresetMakesItsImagesOfThePhotographsThatAConfigNames) {
   const stdfs::path data = stdfs::path("runs") / "data";
   stdfs::remove_all(data);
@@ -107,9 +126,10 @@ TEST(PairLearning, TheSmokePresetLearnsToTellNoise) {
   const std::string table = Fs::real().read_file(run.run_folder / "training_log.csv");
   EXPECT_EQ(std::ranges::count(table, '\n'), 1 + static_cast<std::int64_t>(records(run, "step").size()))
       << "a head, a row a line";
+  expect_confusion_of(run);
 }
 
-// Base / W at first, the base at the end of the warm-up, a hundredth at the end; an update a batch.
+// Base / W at first, the base at the end of the warm-up, a hundredth at the end; an update a batch, by the optimiser's own count.
 TEST(PairLearning, TheScheduleAndTheUpdatesAreThePages) {
   const RunOutcome run = train({{"train.max_steps", 41}, {"log.every", 1}, {"optim.learning_rate", 2e-4}}, "schedule");
   const std::vector<Json> steps = records(run, "step");
@@ -120,6 +140,15 @@ TEST(PairLearning, TheScheduleAndTheUpdatesAreThePages) {
   EXPECT_NEAR(rate(2), 2e-4, 1e-10);
   EXPECT_NEAR(rate(22), 1e-4, 1e-10) << "half way of the cosine";
   EXPECT_NEAR(rate(40), 2e-6, 1e-12) << "the floor";
+  const auto saved = snapshot::load_newest(Fs::real(), run.run_folder, nullptr);
+  ASSERT_TRUE(saved.has_value());
+  std::size_t counted = 0;
+  for (const auto& [name, tensor] : saved->parts.at("optimizer").tensors) {
+    if (!name.ends_with(".step")) continue;
+    ++counted;
+    EXPECT_EQ(tensor.item<double>(), 41) << name;
+  }
+  EXPECT_EQ(counted, PairModel(config::read<Sections>(resolved(Json::object(), "").values).recipe, 42).parameters().size());
 }
 
 TEST(PairLearning, AnEstimateCountsGradientsAndASnapshotOfWhatIsTrained) {

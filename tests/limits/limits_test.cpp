@@ -162,7 +162,7 @@ TEST_P(Limits, OfOpenFiles) { walk(kFiles); }
 
 TEST_P(Limits, OfTheSizeOfAFile) { walk(kFileSize); }
 
-INSTANTIATE_TEST_SUITE_P(Recipes, Limits, testing::Values("language_model", "cosmology", "neural_response"),
+INSTANTIATE_TEST_SUITE_P(Recipes, Limits, testing::Values("language_model", "cosmology", "neural_response", "image_pairs"),
                          [](const auto& recipe) { return std::string(recipe.param); });
 
 }  // namespace

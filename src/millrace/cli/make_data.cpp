@@ -15,9 +15,12 @@ constexpr std::string_view kMakeDataHelp =
     R"(Writes sample data whose best possible result is known. The same seed gives the same bytes.
 
   --preset NAME         size of the data (default: the recipe's first preset)
-  --out DIR             a new or empty folder (default: runs/data/<recipe>-<preset>)
-  --seed N              (default 0)
+  --out DIR             a new or empty folder (default: runs/data/<recipe>-<preset>, of tables <recipe>-tables)
+  --seed N              (default 0; of tables of pairs 42, as a run has it)
 )";
+
+// An option that makes, instead of samples, tables of samples that are there (image_pairs).
+constexpr const char* kTables = "pairs-from";
 
 // A folder that holds something is refused: the files of two data sets must not mix.
 [[noreturn]] void refuse_used_folder(const std::filesystem::path& folder) {
@@ -79,6 +82,23 @@ void make_folder(const Entry& entry, const DataWish& wish, const std::filesystem
   if (!made) refuse_used_folder(folder);
 }
 
+// The file of a folder whose name begins so; the folder itself where there is none.
+std::filesystem::path file_beginning(const std::filesystem::path& folder, const std::string& beginning) {
+  for (const auto& file : std::filesystem::directory_iterator(folder))
+    if (file.path().filename().string().starts_with(beginning)) return file.path();
+  return folder;
+}
+
+// How a run is told of the first fold's tables, and of the images, which lie beside their labels.
+std::string words_for_tables(const std::filesystem::path& folder, const DataOptions& options) {
+  const std::filesystem::path images = std::filesystem::path(options.at(kTables)).parent_path();
+  std::string words = " --data " + (images.empty() ? "." : images.string()) +
+                      " --recipe.train_pairs=" + file_beginning(folder, "train_fold1_").string() +
+                      " --recipe.val_pairs=" + file_beginning(folder, "eval_fold1_").string();
+  if (const auto theta = options.find("theta"); theta != options.end()) words += " --recipe.theta=" + theta->second;
+  return words;
+}
+
 std::string choose_preset(const Entry& entry, const std::string& wish) {
   std::vector<std::string> names;
   for (const auto& [name, values] : entry.presets) {
@@ -95,8 +115,10 @@ int run_make_data(const Invocation& call) {
   const Entry& entry = take_recipe(arguments, call.recipes, "make-data");
   const std::string wish = with_underscores(arguments.value("preset").value_or(""));
   const auto out = arguments.value("out");
-  const std::int64_t seed = arguments.integer("seed", 0, 0);
-  DataOptions options = take_options(arguments, entry);
+  const DataOptions options = take_options(arguments, entry);
+  const bool tables = options.contains(kTables);
+  // What a run would draw itself is drawn with a run's seed.
+  const std::int64_t seed = arguments.integer("seed", tables ? entry.defaults.value("train.seed", std::int64_t{0}) : 0, 0);
   arguments.finish("make-data");
   if (!entry.make_data) {
     throw UsageError(
@@ -104,16 +126,18 @@ int run_make_data(const Invocation& call) {
   }
   const std::string preset = choose_preset(entry, wish);
   const std::filesystem::path folder =
-      out ? std::filesystem::path(*out) : std::filesystem::path("runs") / "data" / (entry.name + "-" + preset);
-  make_folder(entry, {preset, static_cast<std::uint64_t>(seed), std::move(options)}, folder);
+      out ? std::filesystem::path(*out)
+          : std::filesystem::path("runs") / "data" / (entry.name + "-" + (tables ? "tables" : preset));
+  make_folder(entry, {tables ? wish : preset, static_cast<std::uint64_t>(seed), options}, folder);
   std::vector<std::vector<std::string>> rows;
   for (const auto& file : std::filesystem::directory_iterator(folder))
     if (file.is_regular_file())
       rows.push_back({"  " + file.path().filename().string(), human_bytes(static_cast<double>(file.file_size()))});
   std::sort(rows.begin(), rows.end());
-  print("data for preset " + preset + " of " + entry.name + ", seed " + std::to_string(seed) + ", in " + folder.string() + "\n" +
-        table(rows) + "next: " + call.program + " train " + entry.name + " --preset " + preset + " --data " + folder.string() +
-        "\n");
+  const std::string what = tables ? "tables of pairs" : "data for preset " + preset;
+  const std::string words = tables ? words_for_tables(folder, options) : " --data " + folder.string();
+  print(what + " of " + entry.name + ", seed " + std::to_string(seed) + ", in " + folder.string() + "\n" + table(rows) +
+        "next: " + call.program + " train " + entry.name + " --preset " + preset + words + "\n");
   return 0;
 }
 

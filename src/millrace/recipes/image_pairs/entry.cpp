@@ -4,7 +4,14 @@
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
 
+#include <array>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "millrace/base/error.h"
+#include "millrace/config/arguments.h"
+#include "millrace/config/schema_of.h"
 #include "millrace/recipes/image_pairs/aliases.h"
 #include "millrace/recipes/image_pairs/commands.h"
 #include "millrace/recipes/image_pairs/make_data.h"
@@ -30,25 +37,46 @@ void make_data(const std::string& preset, const std::filesystem::path& out, std:
   write_sample_images(*size, out, seed);
 }
 
+// Keys of a run that say which pairs are drawn, as options of make-data.
+constexpr std::array<const char*, 5> kDrawOptions = {"folds", "per-class", "theta", "near-band", "near-ratio"};
+
+// The options over the preset's values, where a preset is named, over the keys' defaults.
+RecipeConfig draw_config(const std::string& preset, const DataOptions& options) {
+  const config::Schema schema = config::schema_of<Sections>();
+  Json recipe = Json::object();
+  std::vector<Problem> problems;
+  for (const char* const option : kDrawOptions) {
+    const std::string key = config::with_underscores(option), path = "recipe." + key;
+    for (const auto& [name, values] : presets()) {
+      if (name == preset && values.contains(path)) recipe[key] = values.at(path);
+    }
+    const auto given = options.find(option);
+    if (given == options.end()) continue;
+    const std::size_t before = problems.size();
+    recipe[key] = schema.find(path)->canonical(given->second, /*scalar_text=*/true, problems);
+    for (std::size_t i = before; i < problems.size(); ++i) problems[i].where = "flag --" + given->first + "=" + given->second;
+  }
+  if (!problems.empty()) throw ConfigError(std::move(problems));
+  return config::read<Sections>(Json{{"recipe", std::move(recipe)}}).recipe;
+}
+
 void make_data_with(const std::string& preset, const std::filesystem::path& out, std::uint64_t seed, const DataOptions& options) {
   const auto given = [&](const char* name) { return options.contains(name); };
-  if (given("clean")) {
-    if (given("pairs-from") || given("interval-sample"))
-      throw UsageError(
-          {"--clean makes images, --pairs-from tables of images that are there", "millrace make-data", "leave one away"});
+  if (!given("pairs-from")) {
+    for (const auto& [name, value] : options) {
+      if (name == "clean") continue;
+      throw UsageError({"--" + name + " is about the tables of --pairs-from", "millrace make-data", "give --pairs-from LABELS"});
+    }
     auto what = sample_images_of(preset);
     if (!what)
       throw ConfigError(Message{"preset " + preset + " makes no images", "preset " + preset, "take smoke, small or full"});
     what->clean = options.at("clean");
     return write_sample_images(*what, out, seed);
   }
-  if (!given("pairs-from"))
+  if (given("clean"))
     throw UsageError(
-        {"--interval-sample chooses among the images of --pairs-from", "millrace make-data", "give --pairs-from LABELS"});
-  RecipeConfig recipe;
-  for (const auto& [name, values] : presets()) {
-    if (name == preset && values.contains("recipe.per_class")) recipe.per_class = values["recipe.per_class"].get<std::int64_t>();
-  }
+        {"--clean makes images, --pairs-from tables of images that are there", "millrace make-data", "leave one away"});
+  const RecipeConfig recipe = draw_config(preset, options);
   constexpr std::int64_t kMostOfABin = 10;
   constexpr double kBin = 0.1;
   std::vector<Labelled> labels = read_labels(options.at("pairs-from"));
@@ -96,7 +124,12 @@ Entry entry() {
   entry.data_options = {
       {"clean", "FOLDER", "crops of the photographs in this folder instead of textures"},
       {"pairs-from", "LABELS", "tables of pairs (train_fold<k>_<rows>.csv, eval_fold<k>_<rows>.csv) of labelled images"},
-      {"interval-sample", "", "of them at most 10 images per 0.1 of the score"}};
+      {"interval-sample", "", "of them at most 10 images per 0.1 of the score"},
+      {"folds", "N", "of the tables, as recipe.folds (default 5)"},
+      {"per-class", "N", "pairs of each answer, as recipe.per_class (default 15000, or that of --preset)"},
+      {"theta", "X", "as recipe.theta (default 0.2)"},
+      {"near-band", "X", "as recipe.near_band (default 0.15)"},
+      {"near-ratio", "X", "as recipe.near_ratio (default 0.5)"}};
   entry.make_data_with = make_data_with;
   entry.data_options_of = of_config<Sections>(data_options_of);
   entry.predicts = {

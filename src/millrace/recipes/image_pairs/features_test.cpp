@@ -4,6 +4,7 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/stack.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace millrace::recipes::image_pairs {
@@ -49,6 +50,26 @@ TEST(FeatureStoreTest, KeepsWhatFitsAndMakesTheRestAnew) {
   EXPECT_EQ(nothing.bytes(), 0U);
   EXPECT_EQ(nothing.made(), 6);
   EXPECT_EQ(all.made(), 3);
+}
+
+// Four images are missing, then one: each call is of three all the same.
+TEST(FeatureStoreTest, LooksAtAsManyImagesInEachCall) {
+  FeatureStore together(10, 10 * kOne, 3), alone(10, 10 * kOne);
+  std::vector<std::vector<float>> calls;
+  const auto look = [&](const std::vector<std::int64_t>& ids) {
+    return together.of(ids, pixels_of(ids), [&](const at::Tensor& images) {
+      std::vector<float> numbers;
+      for (std::int64_t i = 0; i < images.size(0); ++i) numbers.push_back(images[i].max().item<float>());
+      calls.push_back(numbers);
+      return images.select(1, 0).flatten(1).unsqueeze(1) * 2;
+    });
+  };
+  for (const std::vector<std::int64_t>& ids : {std::vector<std::int64_t>{3, 1, 3, 2, 5}, {5, 7, 1}, {7, 3}})
+    EXPECT_TRUE(look(ids).equal(features(alone, ids)));
+  EXPECT_THAT(calls,
+              testing::ElementsAre(testing::ElementsAre(3, 1, 2), testing::ElementsAre(5, 5, 5), testing::ElementsAre(7, 7, 7)));
+  EXPECT_EQ(together.made(), 5) << "a repeat is not counted";
+  EXPECT_EQ(together.bytes(), 5 * kOne);
 }
 
 TEST(FeatureStoreTest, ForgetsForAnotherNumberFormat) {

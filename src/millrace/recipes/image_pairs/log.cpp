@@ -38,15 +38,15 @@ double rate_of(const LoggedStep& step, std::size_t group) {
 
 std::vector<std::string> row_of(const LoggedStep& step, LogGroups groups) {
   constexpr double kMegabyte = 1024.0 * 1024.0;
-  const double ce = step.mean("loss/ce"), loss = step.mean("loss");
+  const double straight = step.mean("train/ce_straight"), swapped = step.mean("train/ce_swapped");
   const double lora = rate_of(step, groups.lora);
   return {now(),
           cell(step.epoch),
-          cell(loss),
-          cell(ce),
+          cell(step.mean("loss")),
+          cell(step.mean("loss/ce")),
           cell(step.mean("loss/consistency")),
           cell(step.mean("train/consistency_weight")),
-          "",
+          cell(std::isfinite(swapped) ? (straight + swapped) / 2 : straight),
           cell(1.0),
           cell(step.gradient_norm),
           cell(lora),
@@ -56,7 +56,7 @@ std::vector<std::string> row_of(const LoggedStep& step, LogGroups groups) {
           cell(step.mean("train/recall/First")),
           cell(step.mean("train/recall/Second")),
           cell(step.mean("train/recall/Similar")),
-          cell(ce / loss),
+          cell(straight / swapped),
           "",
           cell(static_cast<double>(step.memory_bytes) / kMegabyte),
           cell(step.seconds_per_step * 1e3)};

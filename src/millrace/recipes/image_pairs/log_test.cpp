@@ -18,6 +18,8 @@ LoggedStep logged() {
                 {"train/recall/First", .5},
                 {"train/recall/Second", .5},
                 {"train/recall/Similar", 0.6},
+                {"train/ce_straight", 0.90},
+                {"train/ce_swapped", 0.96},
                 {"train/consistency_weight", 19}};
   step.learning_rates = {2e-5, 2e-4};
   return step;
@@ -40,9 +42,19 @@ TEST(OriginalLog, TheTableHasTheOriginalsColumnsAndEmptyCells) {
   ASSERT_EQ(row.size(), log.columns.size());
   EXPECT_THAT(row[0], MatchesRegex("20[0-9-]+T[0-9:]+Z"));
   row.erase(row.begin());
-  EXPECT_THAT(row, ElementsAre("1.714000e-01", "1.020000e+00", "9.800000e-01", "2.100000e-03", "1.900000e+01", "", "1.000000e+00",
-                               "1.100000e+00", "2.000000e-04", "2.000000e-05", "2.000000e-04", "5.200000e-01", "5.000000e-01",
-                               "5.000000e-01", "6.000000e-01", "9.607843e-01", "", "3.000000e+00", "2.500000e+02"));
+  EXPECT_THAT(row,
+              ElementsAre("1.714000e-01", "1.020000e+00", "9.800000e-01", "2.100000e-03", "1.900000e+01", "9.300000e-01",
+                          "1.000000e+00", "1.100000e+00", "2.000000e-04", "2.000000e-05", "2.000000e-04", "5.200000e-01",
+                          "5.000000e-01", "5.000000e-01", "6.000000e-01", "9.375000e-01", "", "3.000000e+00", "2.500000e+02"));
+}
+
+// Of pairs in one order alone.
+TEST(OriginalLog, WithoutExchangedPairsThereIsNoRatio) {
+  LoggedStep step = logged();
+  step.means.erase("train/ce_swapped");
+  const std::vector<std::string> row = original_log({.projector = 0, .lora = 1}).row(step);
+  EXPECT_EQ(row[6], "9.000000e-01");
+  EXPECT_EQ(row[16], "");
 }
 
 TEST(OriginalLog, WhatIsNotMeasuredIsEmpty) {

@@ -43,9 +43,13 @@ at::Tensor mirrored(const at::Tensor& logits) {
   return at::stack({logits.select(1, 1), logits.select(1, 0), logits.select(1, 2)}, 1);
 }
 
-LossTerm answer_loss(const at::Tensor& logits, const at::Tensor& labels, double similar, double swapped, bool doubled) {
+at::Tensor answer_loss_of_rows(const at::Tensor& logits, const at::Tensor& labels) {
   const at::Tensor logarithms = at::log_softmax(logits.to(at::kFloat), 1);
-  const at::Tensor of_rows = -logarithms.gather(1, labels.unsqueeze(1)).squeeze(1);
+  return -logarithms.gather(1, labels.unsqueeze(1)).squeeze(1);
+}
+
+LossTerm answer_loss(const at::Tensor& logits, const at::Tensor& labels, double similar, double swapped, bool doubled) {
+  const at::Tensor of_rows = answer_loss_of_rows(logits, labels);
   at::Tensor weights = at::ones(labels.sizes(), of_rows.options().requires_grad(false));
   weights = weights.masked_fill(labels == kSimilar, similar);
   if (doubled) weights.view({-1, 2}).select(1, 1).mul_(swapped);

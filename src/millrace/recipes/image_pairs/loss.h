@@ -20,7 +20,10 @@ inline constexpr std::int64_t kAnswerKinds = 3;
 // (n, 3) with the columns of First and Second exchanged.
 [[nodiscard]] at::Tensor mirrored(const at::Tensor& logits);
 
-// Cross-entropy of each row, times `similar` where its label is Similar and `swapped` in rows (B, A); mean over rows. fp32.
+// Cross-entropy of each row (n), without weights. fp32.
+[[nodiscard]] at::Tensor answer_loss_of_rows(const at::Tensor& logits, const at::Tensor& labels);
+
+// The same times `similar` where its label is Similar and `swapped` in rows (B, A); mean over rows. fp32.
 [[nodiscard]] LossTerm answer_loss(const at::Tensor& logits, const at::Tensor& labels, double similar, double swapped,
                                    bool doubled);
 

@@ -85,6 +85,7 @@ TEST(PairLoss, AnswersAreWeightedByKindAndOrder) {
   const at::Tensor logits = at::randn({12, 3});
   const at::Tensor labels = labels_of_rows(at::randint(0, 3, {6}, at::kLong), true);
   const at::Tensor rows = at::cross_entropy_loss(logits, labels, {}, /*reduction=*/0);
+  EXPECT_TRUE(answer_loss_of_rows(logits, labels).allclose(rows, 1e-6, 1e-6));
   double sum = 0;
   for (std::int64_t i = 0; i < 12; ++i)
     sum += rows[i].item<double>() * (labels[i].item<std::int64_t>() == 2 ? 1.2 : 1.0) * (i % 2 == 1 ? 0.5 : 1.0);

@@ -276,6 +276,16 @@ TEST(PairModel, LooksAtTheImagesThatARowNames) {
   EXPECT_GT(largest(shared.narrow(0, 0, 1), shared.narrow(0, 1, 1)), 1e-4);  // the order matters
 }
 
+// What a frozen tower says of an image hangs on no other image of its call.
+TEST(PairModel, LooksAtImagesTogetherAsAtEachAlone) {
+  PairModel model(smoke(), 5, true);
+  const at::Tensor pixels = example(smoke()).pixels, together = model.features(pixels);
+  for (std::int64_t i = 0; i < pixels.size(0); ++i) {
+    const at::Tensor alone = model.features(pixels.narrow(0, i, 1));
+    EXPECT_LE(largest(together.narrow(0, i, 1), alone), 1e-6 * alone.abs().max().item<double>()) << i;
+  }
+}
+
 // Gradients of a recomputed decoder are those of a kept one, to the bit.
 TEST(PairModel, BlocksCanBeComputedAgain) {
   std::vector<std::string> seen;

@@ -17,6 +17,7 @@
 #include "millrace/config/schema_of.h"
 #include "millrace/device/device.h"
 #include "millrace/format/csv.h"
+#include "millrace/kernels/ways.h"
 #include "millrace/recipes/image_pairs/adapters.h"
 #include "millrace/recipes/image_pairs/base_weights.h"
 #include "millrace/recipes/image_pairs/baseline.h"
@@ -36,6 +37,14 @@ namespace {
 
 constexpr double kProjectorPart = 0.1;  // of the learning rate, on a frozen base
 constexpr std::size_t kShownPairs = 12;
+
+using OfBothOrders = std::array<float, 2 * kAnswerKinds>;  // probabilities of a pair's answers, those of the other order last
+
+// The answer that is most likely in an order: 0 as the pair stands, 1 exchanged.
+std::size_t answer_in(const OfBothOrders& pair, std::size_t order) {
+  const auto begin = pair.begin() + static_cast<std::ptrdiff_t>(kAnswerKinds * order);
+  return static_cast<std::size_t>(std::max_element(begin, begin + kAnswerKinds) - begin);
+}
 
 // Which images rows are about, of (n, 2) images in order; the other order behind each row where `doubled`.
 at::Tensor images_of_rows(std::int64_t pairs, bool doubled, at::Device device) {
@@ -64,6 +73,32 @@ const Taken& taken() {
 LossTerm weighted(LossTerm term, double weight) {
   term.weight = weight;
   return term;
+}
+
+// Of what features lie on. The ranks of a machine share its memory; a GPU is of one rank.
+double free_memory(at::Device device, const Ranks& ranks) {
+  if (device.is_cpu()) return static_cast<double>(device::available_memory_bytes()) / ranks.local_world_size;
+  const auto counters = device::backend_of(device).memory(device.has_index() ? device.index() : 0);
+  return static_cast<double>(counters.total_bytes) - static_cast<double>(counters.allocated_bytes);
+}
+
+// Images that a frozen tower looks at in one call, in a run with batches of so many pairs. One keeps a CPU busy: an image of 65
+// tokens costs no less beside others there. A GPU would idle.
+std::int64_t images_together(at::Device device, std::int64_t pairs) {
+  constexpr std::int64_t kMost = 16;
+  return device.is_cpu() ? 1 : std::min(kMost, 2 * pairs);
+}
+
+// The original's table tells the cross-entropy without weights, and that of pairs as they stand beside that of exchanged ones.
+void add_losses_of_orders(const at::Tensor& logits, const at::Tensor& labels, std::int64_t pairs, metrics::Board& board) {
+  const at::Tensor of_rows = answer_loss_of_rows(logits, labels);
+  const bool doubled = of_rows.size(0) == 2 * pairs;
+  const at::Tensor of_orders = of_rows.view({-1, doubled ? 2 : 1});
+  board.add_mean("ce_straight", of_orders.select(1, 0));
+  board.quiet("ce_straight");
+  if (!doubled) return;
+  board.add_mean("ce_swapped", of_orders.select(1, 1));
+  board.quiet("ce_swapped");
 }
 
 }  // namespace
@@ -186,24 +221,26 @@ at::Tensor ImagePairs::kept_features(const Batch& batch, const at::Tensor& pixel
     const auto images = static_cast<std::int64_t>(files_->images.size());
     const double needed =
         static_cast<double>(images * patches_of(recipe_) * recipe_.vision_width) * static_cast<double>(c10::elementSize(type));
-    const double budget = static_cast<double>(device::available_memory_bytes()) / 4;
+    const double budget = free_memory(pixels.device(), context_.ranks) / 4;
     const bool keeps = context_.on("feature_cache") && recipe_.cache_image_features.value_or(needed <= budget);
     context_.say(
         "features of " + with_commas(images) + " images, " + human_bytes(needed) +
         (keeps ? ": kept once made" : ": made anew for each pair") +
         (recipe_.cache_image_features.is_auto() ? " (a quarter of the free memory is " + human_bytes(budget) + ")" : ""));
-    kept_.emplace(images, keeps ? static_cast<std::uint64_t>(needed) : 0);
+    kept_.emplace(images, keeps ? static_cast<std::uint64_t>(needed) : 0,
+                  images_together(pixels.device(), context_.config->data.samples_per_batch()));
   }
   if (kept_->budget() > 0) taken().kept.add(1);
-  if (type != kept_type_) kept_->forget();
+  if (type != kept_type_ || kernels::ways_so_far() != kept_ways_) kept_->forget();
   kept_type_ = type;
+  kept_ways_ = kernels::ways_so_far();
   const auto& pairs = batch.split() == Split::train ? files_->train : files_->validation;
   std::vector<std::int64_t> ids;
   for (const std::int64_t sample : batch.groups().front().indices) {
     const Pair& pair = pairs[static_cast<std::size_t>(sample)];
     ids.insert(ids.end(), {pair.first, pair.second});
   }
-  return kept_->of(ids, pixels, [&](const at::Tensor& image) { return model().features(image).to(type); });
+  return kept_->of(ids, pixels, [&](const at::Tensor& some) { return model().features(some).to(type); });
 }
 
 ImagePairs::Looked ImagePairs::look(const Batch& batch, bool doubled) {
@@ -251,7 +288,8 @@ void ImagePairs::measure(const Batch& batch, const StepResult& result, metrics::
   board.add_mean("consistency_weight", result.outputs().at("consistency_weight"));
   board.quiet("consistency_weight");
   board.quiet("balanced_accuracy");
-  if (batch.split() == Split::train || !files_) return;
+  if (batch.split() == Split::train) return add_losses_of_orders(logits, result.outputs().at("labels"), batch.rows(), board);
+  if (!files_) return;
   judged_.logits.push_back(logits.clone());
   const auto& samples = batch.groups().front().indices;
   judged_.samples.insert(judged_.samples.end(), samples.begin(), samples.end());
@@ -270,16 +308,12 @@ void ImagePairs::end_validation(metrics::Board& board) {
   const float* next = probabilities.const_data_ptr<float>();
   std::vector<Answered> answers;
   for (const std::int64_t sample : judged_.samples) {
-    std::array<float, 2 * kAnswerKinds> of_pair{};
+    OfBothOrders of_pair{};
     std::copy_n(next, of_pair.size(), of_pair.begin());
     next += of_pair.size();
     const Pair& pair = files_->validation[static_cast<std::size_t>(sample)];
-    const auto answer = [&](std::size_t row) {
-      const auto begin = of_pair.begin() + static_cast<std::ptrdiff_t>(kAnswerKinds * row);
-      return std::max_element(begin, begin + kAnswerKinds) - begin;
-    };
-    answers.push_back({pair.first, pair.second, answer(0)});
-    answers.push_back({pair.second, pair.first, answer(1)});
+    answers.push_back({pair.first, pair.second, static_cast<std::int64_t>(answer_in(of_pair, 0))});
+    answers.push_back({pair.second, pair.first, static_cast<std::int64_t>(answer_in(of_pair, 1))});
     judged_.values.push_back(of_pair);
   }
   const std::vector<double> known = known_scores();
@@ -325,7 +359,7 @@ std::vector<Picture> ImagePairs::draw() {
   std::vector<Mistake> mistakes;
   for (std::size_t i = 0; i < judged_.values.size(); ++i) {
     const auto& p = judged_.values[i];
-    const auto answer = static_cast<std::size_t>(std::max_element(p.begin(), p.begin() + kAnswerKinds) - p.begin());
+    const std::size_t answer = answer_in(p, 0);
     const Pair& pair = files_->validation[static_cast<std::size_t>(judged_.samples[i])];
     if (answer != static_cast<std::size_t>(pair.label)) mistakes.push_back({p[answer], i, answer});
   }
@@ -360,7 +394,26 @@ std::vector<TextTable> ImagePairs::tables() {
     scores.rows.push_back(
         {image.path.filename().string(), format::csv_number(image.score), format::csv_number(judged_.found[i])});
   }
-  return {std::move(scores)};
+  return {std::move(scores), confusion()};
+}
+
+TextTable ImagePairs::confusion() const {
+  const auto& names = answer_names();
+  std::array<std::array<std::int64_t, kAnswerKinds>, kAnswerKinds> counts{};
+  for (std::size_t i = 0; i < judged_.values.size(); ++i) {
+    const auto label = static_cast<std::size_t>(files_->validation[static_cast<std::size_t>(judged_.samples[i])].label);
+    const std::size_t mirror = label == static_cast<std::size_t>(Answer::similar) ? label : 1 - label;
+    ++counts.at(label).at(answer_in(judged_.values[i], 0));
+    ++counts.at(mirror).at(answer_in(judged_.values[i], 1));
+  }
+  TextTable table{.name = "confusion", .columns = {"label"}, .rows = {}};
+  table.columns.insert(table.columns.end(), names.begin(), names.end());
+  for (std::size_t label = 0; label < names.size(); ++label) {
+    std::vector<std::string> row = {names.at(label)};
+    for (const std::int64_t count : counts.at(label)) row.push_back(std::to_string(count));
+    table.rows.push_back(std::move(row));
+  }
+  return table;
 }
 
 // ---- 6 use

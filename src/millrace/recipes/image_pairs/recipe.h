@@ -60,6 +60,7 @@ class ImagePairs final : public Recipe {
   std::optional<Loss> loss(const Batch& batch, const StepContext& context);
   [[nodiscard]] double weight_of_consistency(const StepContext& context) const;
   [[nodiscard]] std::vector<double> known_scores() const;
+  [[nodiscard]] TextTable confusion() const;  // which answer was given for which label, in both orders
 
   Context context_;
   RecipeConfig recipe_;
@@ -68,6 +69,7 @@ class ImagePairs final : public Recipe {
   Prompts prompts_;
   std::optional<FeatureStore> kept_;
   at::ScalarType kept_type_ = at::kFloat;
+  std::uint64_t kept_ways_ = 0;  // kernels::ways_so_far() when they were made
   Judged judged_;
 };
 
