@@ -1,6 +1,7 @@
 #include "millrace/base/crash.h"
 
 #include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <array>
@@ -15,12 +16,22 @@ namespace {
 struct Row {
   int number;
   const char* text;
+  bool is_fault;  // of the program itself
 };
-constexpr std::array<Row, 5> kCrashes = {{{SIGSEGV, "a segmentation fault (SIGSEGV)"},
-                                          {SIGBUS, "a bus error (SIGBUS)"},
-                                          {SIGILL, "an illegal instruction (SIGILL)"},
-                                          {SIGFPE, "an arithmetic exception (SIGFPE)"},
-                                          {SIGABRT, "an abort (SIGABRT)"}}};
+constexpr std::array<Row, 14> kSignals = {{{SIGSEGV, "a segmentation fault (SIGSEGV)", true},
+                                           {SIGBUS, "a bus error (SIGBUS)", true},
+                                           {SIGILL, "an illegal instruction (SIGILL)", true},
+                                           {SIGFPE, "an arithmetic exception (SIGFPE)", true},
+                                           {SIGABRT, "an abort (SIGABRT)", true},
+                                           {SIGQUIT, "a request to quit (SIGQUIT)", false},
+                                           {SIGXCPU, "the limit on its CPU time (SIGXCPU, ulimit -t)", false},
+                                           {SIGALRM, "an alarm (SIGALRM)", false},
+                                           {SIGUSR2, "a user's signal (SIGUSR2)", false},
+                                           {SIGVTALRM, "an alarm (SIGVTALRM)", false},
+                                           {SIGPROF, "a profiler's alarm (SIGPROF)", false},
+                                           {SIGSYS, "a system call that is forbidden here (SIGSYS)", false},
+                                           {SIGTRAP, "a trap (SIGTRAP)", false},
+                                           {SIGPWR, "a power failure (SIGPWR)", false}}};
 
 // Room for the handler where a thread's own stack is what ran out.
 alignas(16) std::array<char, 32768> handler_stack;
@@ -36,49 +47,86 @@ void say(int descriptor, const char* text, std::size_t size) noexcept {
   }
 }
 
-// One write, so that other threads' lines don't come between: built here, from what handlers may call.
-extern "C" void on_crash(int number, siginfo_t* info, void*) {
-  std::array<char, 1024> line{};
+// Put together from what handlers may call, and cut where there is no more room.
+template <std::size_t size>
+struct HandlerText {
+  std::array<char, size> chars{};
   std::size_t used = 0;
-  const auto add = [&](const char* text) {
-    for (; *text != '\0' && used + 1 < line.size(); ++text) line[used++] = *text;
-  };
-  add("crash: ");
-  for (const Row& row : kCrashes) {
-    if (row.number == number) add(row.text);
+  void add(const char* more, std::size_t count) noexcept {
+    for (std::size_t i = 0; i < count && used < size; ++i) chars[used++] = more[i];
   }
+  void add(const char* more) noexcept { add(more, std::strlen(more)); }
+};
+using LastWords = HandlerText<1024>;
+
+// False when it is not known.
+bool add_doing(LastWords& words) noexcept {
   std::array<char, 512> doing{};
-  const bool is_known = describe_doing(doing.data(), doing.size()) > 0;
-  if (is_known) {
-    add(" in ");
-    add(doing.data());
-    add("; next: ");
-    add(kCrashRemedy);
+  if (describe_doing(doing.data(), doing.size()) == 0) return false;
+  words.add(" in ");
+  words.add(doing.data());
+  return true;
+}
+
+void log_words(const char* kind, const LastWords& words) noexcept {
+  const int log = crash_log.load();
+  if (log < 0) return;
+  HandlerText<1200> entry;
+  entry.add("{\"kind\":\"");
+  entry.add(kind);
+  entry.add("\",\"text\":\"");
+  for (std::size_t i = 0; i < words.used; ++i) {
+    const char c = words.chars[i];
+    const char plain = c == '"' || c == '\\' || static_cast<unsigned char>(c) < ' ' ? '\'' : c;
+    entry.add(&plain, 1);
   }
-  add("\n");
-  say(STDERR_FILENO, line.data(), used);
-  if (const int log = crash_log.load(); log >= 0) {
-    constexpr std::size_t kPrefix = 7;  // "crash: "
-    std::array<char, 1200> entry{};
-    std::size_t size = 0;
-    const auto put = [&](const char* text, std::size_t count) {
-      for (std::size_t i = 0; i < count && size + 4 < entry.size(); ++i) entry[size++] = text[i];
-    };
-    put("{\"kind\":\"crash\",\"text\":\"", 24);
-    for (std::size_t i = kPrefix; i + 1 < used; ++i) {
-      const char c = line[i];
-      put(c == '"' || c == '\\' || static_cast<unsigned char>(c) < ' ' ? "'" : &c, 1);
-    }
-    put("\"}\n", 3);
-    say(log, entry.data(), size);
+  entry.add("\"}\n");
+  say(log, entry.chars.data(), entry.used);
+}
+
+// One write for a line, so that other threads' don't come between.
+extern "C" void on_crash(int number, siginfo_t* info, void*) {
+  Row row{number, "a signal", false};
+  for (const Row& known : kSignals) {
+    if (known.number == number) row = known;
   }
-  // SA_RESETHAND: what comes now is the default action, at the faulting instruction where the processor found it.
-  if (info == nullptr || info->si_code <= 0) ::raise(number);
+  LastWords words;
+  words.add(row.text);
+  if (add_doing(words) && row.is_fault) {
+    words.add("; next: ");
+    words.add(kCrashRemedy);
+  }
+  HandlerText<1100> line;
+  line.add(row.is_fault ? "crash: " : "ended by ");
+  line.add(words.chars.data(), words.used);
+  line.add("\n");
+  say(STDERR_FILENO, line.chars.data(), line.used);
+  log_words(row.is_fault ? "crash" : "signal", words);
+  // SA_RESETHAND: what comes now is the default action, of a fault at the instruction where the processor found it. What came
+  // from outside has no such instruction, whatever its code says.
+  if (!row.is_fault || info == nullptr || info->si_code <= 0) ::raise(number);
+}
+
+// ulimit -t sets both limits to one value, at which the system sends SIGKILL and nothing can be said.
+void keep_a_second_for_the_last_line() noexcept {
+  struct rlimit limit {};
+  if (::getrlimit(RLIMIT_CPU, &limit) != 0 || limit.rlim_max == RLIM_INFINITY) return;
+  constexpr rlim_t kShortest = 2;  // seconds
+  if (limit.rlim_cur < limit.rlim_max || limit.rlim_max < kShortest) return;
+  limit.rlim_cur = limit.rlim_max - 1;
+  ::setrlimit(RLIMIT_CPU, &limit);
 }
 
 }  // namespace
 
 void set_crash_log(int descriptor) noexcept { crash_log.store(descriptor); }
+
+void log_last_signal(const char* text) noexcept {
+  LastWords words;
+  words.add(text);
+  add_doing(words);
+  log_words("signal", words);
+}
 
 void install_crash_line() noexcept {
   stack_t stack{};
@@ -89,12 +137,13 @@ void install_crash_line() noexcept {
   action.sa_sigaction = &on_crash;
   action.sa_flags = static_cast<int>(SA_SIGINFO | SA_ONSTACK | SA_RESETHAND | SA_NODEFER);
   ::sigemptyset(&action.sa_mask);
-  for (const Row& row : kCrashes) {
+  for (const Row& row : kSignals) {
     struct sigaction before {};
     const bool is_free =
         ::sigaction(row.number, nullptr, &before) == 0 && (before.sa_flags & SA_SIGINFO) == 0 && before.sa_handler == SIG_DFL;
     if (is_free) ::sigaction(row.number, &action, nullptr);
   }
+  keep_a_second_for_the_last_line();
 }
 
 }  // namespace millrace

@@ -1,11 +1,15 @@
 #include "millrace/base/doing.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <array>
 #include <cstdlib>
+#include <fstream>
+#include <iterator>
 #include <string>
 #include <thread>
 #include <utility>
@@ -108,6 +112,40 @@ TEST(CrashDeathTest, AWriteThroughANullPointerIsOneLine) {
         ::_exit(0);
       },
       testing::KilledBySignal(SIGSEGV), "^crash: a segmentation fault .SIGSEGV.\n$");
+}
+
+std::string text_of(const std::string& file) {
+  std::ifstream stream(file);
+  return {std::istreambuf_iterator<char>(stream), {}};
+}
+
+TEST(CrashDeathTest, ASignalFromOutsideIsNamedOnStderrAndInTheLogAndEndsAsBefore) {
+  const std::string file = testing::TempDir() + "signal-log-" + std::to_string(::getpid());
+  EXPECT_EXIT(
+      {
+        install_crash_line();
+        set_crash_log(::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600));
+        doing_step(3);
+        const Doing phase(Doing::Level::phase, "backward");
+        ::raise(SIGQUIT);
+        ::_exit(0);
+      },
+      testing::KilledBySignal(SIGQUIT), "^ended by a request to quit .SIGQUIT. in step 3, backward\n$");
+  EXPECT_EQ(text_of(file), "{\"kind\":\"signal\",\"text\":\"a request to quit (SIGQUIT) in step 3, backward\"}\n");
+  ::unlink(file.c_str());
+}
+
+TEST(CrashDeathTest, TheLimitOnCpuTimeLeavesASecondForTheLine) {
+  EXPECT_EXIT(
+      {
+        struct rlimit limit {};
+        limit.rlim_cur = limit.rlim_max = 1000;
+        ::setrlimit(RLIMIT_CPU, &limit);
+        install_crash_line();
+        ::getrlimit(RLIMIT_CPU, &limit);
+        ::_exit(limit.rlim_cur == 999 && limit.rlim_max == 1000 ? 0 : 1);
+      },
+      testing::ExitedWithCode(0), "");
 }
 
 TEST(CrashDeathTest, AHandlerThatIsThereStays) {

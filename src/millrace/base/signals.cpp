@@ -6,6 +6,9 @@
 
 #include <array>
 #include <atomic>
+#include <cerrno>
+
+#include "millrace/base/crash.h"
 
 namespace millrace {
 namespace {
@@ -13,13 +16,18 @@ namespace {
 struct Row {
   int number;
   const char* name;
+  const char* second;
 };
-constexpr std::array<Row, 4> kCaught = {{{SIGTERM, "SIGTERM"}, {SIGINT, "SIGINT"}, {SIGHUP, "SIGHUP"}, {SIGUSR1, "SIGUSR1"}}};
+constexpr std::array<Row, 4> kCaught = {{{SIGTERM, "SIGTERM", "a second signal to stop (SIGTERM)"},
+                                         {SIGINT, "SIGINT", "a second signal to stop (SIGINT)"},
+                                         {SIGHUP, "SIGHUP", "a second signal to stop (SIGHUP)"},
+                                         {SIGUSR1, "SIGUSR1", "a second signal to stop (SIGUSR1)"}}};
 
 std::atomic<int> pending{0};
 static_assert(std::atomic<int>::is_always_lock_free, "the handler may only touch lock-free atomics");
 
-std::atomic<int> sender{0};          // process; 0 = the kernel
+std::atomic<int> sender{0};  // process; 0 = the kernel
+std::atomic<bool> had_echo{false};
 std::array<char, 32> sender_name{};  // written once, by the handler of the first signal
 
 // The sender may be gone when somebody asks.
@@ -37,12 +45,30 @@ void keep_name_of(int process) noexcept {
   if (size > 0 && sender_name[static_cast<std::size_t>(size) - 1] == '\n') sender_name[static_cast<std::size_t>(size) - 1] = '\0';
 }
 
+[[noreturn]] void leave_at_once(int number) noexcept {
+  for (const Row& row : kCaught) {
+    if (row.number == number) log_last_signal(row.second);
+  }
+  ::_exit(exit_code_for(number));
+}
+
+// Of a launcher and whoever sent the launcher and its ranks a signal each.
+bool is_echo(int process) noexcept {
+  const int parent = ::getppid();
+  return (process == parent) != (sender.load() == parent) && !had_echo.exchange(true);
+}
+
 extern "C" void on_signal(int number, siginfo_t* info, void*) {
+  const int error = errno;  // of the call that this interrupts
+  const int process = info != nullptr && info->si_code <= 0 ? info->si_pid : 0;
   int none = 0;
-  if (!pending.compare_exchange_strong(none, number)) ::_exit(exit_code_for(number));
-  if (info == nullptr || info->si_code > 0 || info->si_pid <= 0) return;
-  keep_name_of(info->si_pid);
-  sender.store(info->si_pid);
+  if (!pending.compare_exchange_strong(none, number)) {
+    if (!is_echo(process)) leave_at_once(number);
+  } else if (process > 0) {
+    keep_name_of(process);
+    sender.store(process);
+  }
+  errno = error;
 }
 
 }  // namespace
@@ -89,6 +115,7 @@ void block_signals_in_this_thread() noexcept {
 void reset_pending_signal_for_test() noexcept {
   pending.store(0);
   sender.store(0);
+  had_echo.store(false);
   sender_name.fill('\0');
 }
 

@@ -7,7 +7,8 @@ namespace millrace {
 
 // Catches SIGTERM, SIGINT, SIGHUP and SIGUSR1 and ignores SIGPIPE, for the whole process. One that was ignored before, as SIGHUP
 // under nohup, stays ignored. The first signal is kept for pending_signal(); a second one leaves at once with 128 + n, which
-// loses nothing that is already on disk.
+// loses nothing that is already on disk, and says so in the run's log (log_last_signal()). Once, a signal from the parent process
+// beside one from another is the same wish: a batch system stops launcher and ranks, and the launcher hands its signal on.
 void install_signal_handlers();
 // The first signal that came, 0 while there is none. Safe from any thread.
 [[nodiscard]] int pending_signal() noexcept;

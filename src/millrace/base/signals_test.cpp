@@ -1,13 +1,18 @@
 #include "millrace/base/signals.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <fstream>
+#include <string>
 #include <thread>
 
 #include "millrace/base/clock.h"
+#include "millrace/base/crash.h"
 
 namespace millrace {
 namespace {
@@ -57,6 +62,53 @@ TEST(SignalsDeathTest, ASecondOneLeavesAtOnce) {
         ::raise(SIGINT);
       },
       ::testing::ExitedWithCode(130), "");
+}
+
+// A child that was sent SIGTERM by another process and then by its parent: how it ended.
+int end_after_both() {
+  int go[2] = {}, ready[2] = {};
+  EXPECT_EQ(::pipe(go) + ::pipe(ready), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    forget_what_was_ignored();
+    install_signal_handlers();
+    char word = 'r';
+    (void)!::write(ready[1], &word, 1);
+    while (::read(go[0], &word, 1) < 0 && errno == EINTR) {
+    }
+    ::_exit(pending_signal());
+  }
+  char word = 0;
+  EXPECT_EQ(::read(ready[0], &word, 1), 1);
+  const pid_t other = ::fork();
+  if (other == 0) ::_exit(::kill(child, SIGTERM));
+  ::waitpid(other, nullptr, 0);
+  ::kill(child, SIGTERM);
+  EXPECT_EQ(::write(go[1], &word, 1), 1);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  for (const int end : {go[0], go[1], ready[0], ready[1]}) ::close(end);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+TEST(Signals, WhatALauncherHandsOnIsTheSignalThatCameAlready) { EXPECT_EQ(end_after_both(), SIGTERM) << "still there, to save"; }
+
+TEST(SignalsDeathTest, ASecondOneLeavesALineInTheLogOfTheRun) {
+  const std::string file = testing::TempDir() + "second-signal-log-" + std::to_string(::getpid());
+  EXPECT_EXIT(
+      {
+        forget_what_was_ignored();
+        install_signal_handlers();
+        set_crash_log(::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600));
+        ::raise(SIGTERM);
+        ::raise(SIGINT);
+      },
+      ::testing::ExitedWithCode(130), "");
+  std::ifstream stream(file);
+  std::string line;
+  std::getline(stream, line);
+  EXPECT_TRUE(line.starts_with("{\"kind\":\"signal\",\"text\":\"a second signal to stop (SIGINT)")) << line;
+  ::unlink(file.c_str());
 }
 
 TEST(Signals, AClosedPipeIsAFailedWrite) {

@@ -132,6 +132,12 @@ void print_text(const Comparison& comparison, const RunFacts& a, const RunFacts&
   print_quality("losses and metrics after equal time, " + human_duration(comparison.seconds), comparison.at_time);
 }
 
+// The version alone says nothing of what was changed and compiled since.
+bool is_another_build(const Comparison& comparison) {
+  const auto build = std::ranges::find(comparison.machine, "version of build", &Difference::key);
+  return build != comparison.machine.end() && build->a && build->b;
+}
+
 int run_compare(const Invocation& call) {
   Arguments arguments(call.words);
   const bool json = arguments.flag("json");
@@ -143,7 +149,10 @@ int run_compare(const Invocation& call) {
                       "millrace runs lists the runs below ./runs"});
   const RunFacts a = read_facts(folders[0]);
   const RunFacts b = read_facts(folders[1]);
-  const Comparison comparison = compare(a, b);
+  Comparison comparison = compare(a, b);
+  if (is_another_build(comparison))
+    comparison.notes.emplace_back(
+        "the program is another build: its code is not the same, and the files of a run don't say what changed");
   if (json)
     print_json(to_json(comparison, a, b));
   else

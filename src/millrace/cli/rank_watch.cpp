@@ -15,9 +15,14 @@
 #include <string_view>
 
 #include "millrace/base/clock.h"
+#include "millrace/base/crash.h"
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
+#include "millrace/base/fs.h"
+#include "millrace/base/json.h"
 #include "millrace/base/signals.h"
+#include "millrace/format/log_file.h"
+#include "millrace/train/run_files.h"
 
 namespace millrace::cli {
 namespace {
@@ -110,6 +115,17 @@ std::string place_of(const distributed::Status& status) { return status.doing.em
 
 bool waits_for_others(const distributed::Status& status) { return status.doing.find("the other ranks") != std::string::npos; }
 
+std::filesystem::path log_of(const std::string& run_folder) { return std::filesystem::path(run_folder) / run_files::kLog; }
+
+// Rank 0, whose log it is, may have been ended before it could say why.
+void tell_run(const RanksEnd& end) {
+  std::error_code none;
+  if (end.run_folder.empty() || !std::filesystem::is_regular_file(log_of(end.run_folder), none)) return;
+  const Json line = {{"kind", "rank"}, {"text", end.failure}};
+  format::LogFile(Fs::real(), log_of(end.run_folder), nullptr)
+      .write_line(line.dump(-1, ' ', false, Json::error_handler_t::replace));
+}
+
 class Watch {
  public:
   Watch(const RankStart& start, distributed::StatusPages& pages) : start_(start), pages_(pages) {
@@ -128,7 +144,12 @@ class Watch {
       throw;
     }
   }
-  ~Watch() { end_all(); }
+  ~Watch() {
+    end_all();
+    if (run_log_ < 0) return;
+    set_crash_log(-1);
+    ::close(run_log_);
+  }
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;
 
@@ -137,6 +158,7 @@ class Watch {
       wait_for_output();
       reap();
       hand_on_signal();
+      find_run_log();
       if (!failed_at_ && round % 4 == 0) {
         if (const auto text = elsewhere()) fail(*text, "");
       }
@@ -146,7 +168,9 @@ class Watch {
     }
     for (Child& child : children_) child.output->take();
     if (first_end_ && !failed_at_) blame();
-    return end();
+    RanksEnd result = end();
+    if (failed_at_) tell_run(result);
+    return result;
   }
 
  private:
@@ -190,6 +214,16 @@ class Watch {
     handed_on_ = signal;
     for (const Child& child : children_)
       if (!child.status) ::kill(child.pid, signal);
+  }
+
+  // The ranks end with this process: what a signal ends it by, a second one to stop for example, is told in the run's log.
+  void find_run_log() {
+    for (const Child& child : children_) {
+      if (run_log_ >= 0) return;
+      const std::string folder = pages_.read(child.ranks.local_rank).run_folder;
+      if (!folder.empty()) run_log_ = ::open(log_of(folder).c_str(), O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+      if (run_log_ >= 0) set_crash_log(run_log_);
+    }
   }
 
   // A rank that is stopped, or does not move and waits for nobody.
@@ -289,6 +323,7 @@ class Watch {
   std::optional<double> first_end_, failed_at_;
   const Child* culprit_ = nullptr;
   std::string failure_, cause_;
+  int run_log_ = -1;
 };
 
 }  // namespace

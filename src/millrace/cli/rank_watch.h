@@ -43,7 +43,8 @@ struct RanksEnd {
 
 // Runs /proc/self/exe once for each rank and returns when all have ended. Signals to this process are handed on. A rank that
 // fails takes the others with it within two seconds, as does one that is frozen, or does not move for the limit while others
-// wait. `elsewhere`: asked five times a second for a failure on another machine; its text.
+// wait; the log of a run that has begun keeps which it was. `elsewhere`: asked five times a second for a failure on another
+// machine; its text.
 RanksEnd run_ranks(const RankStart& start, distributed::StatusPages& pages,
                    const std::function<std::optional<std::string>()>& elsewhere);
 

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <initializer_list>
 #include <sstream>
+#include <string_view>
 
 #include "millrace/base/format.h"
 #include "millrace/base/shallow_json.h"
@@ -79,7 +81,53 @@ std::string memory_text(const std::vector<Json>& lines) {
   return "; the last time it was looked at, the process held " + human_bytes(*held) + " and " + human_bytes(*free) + " were free";
 }
 
-Cause ended(const Json& end, Cause cause) {
+// The launcher's line: which rank ended the run, and how; "" = none.
+std::string launcher_text(const std::vector<Json>& lines) {
+  const Json* rank = last_of(lines, "rank");
+  return rank == nullptr ? "" : first_line(text_at(*rank, "text"));
+}
+
+bool has_any(const std::string& text, std::initializer_list<std::string_view> words) {
+  return std::ranges::any_of(words, [&](std::string_view word) { return text.find(word) != std::string::npos; });
+}
+
+constexpr std::string_view kStopped = "stopped by ";  // begins the watchdog's line when it obeys a signal
+
+// The watchdog's line of a standstill that lasts to the end of the log, whatever ended it; nullptr = none.
+const Json* standstill_of(const std::vector<Json>& lines) {
+  for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
+    const std::string kind = text_at(*line, "kind"), text = text_at(*line, "text");
+    if (kind == "signal" || kind == "rank" || (kind == "hang" && text.starts_with(kStopped))) continue;
+    return kind == "hang" && !text.starts_with("the run moves again") ? &*line : nullptr;
+  }
+  return nullptr;
+}
+
+// "the run has not moved for 60 s (step 41, backward of generator)".
+std::string standstill_text(const Json& hang) {
+  constexpr std::string_view kWhere = "\n  where    ";
+  const std::string text = text_at(hang, "text");
+  const std::size_t where = text.find(kWhere);
+  return first_line(text) + (where == std::string::npos ? "" : " (" + first_line(text.substr(where + kWhere.size())) + ")");
+}
+
+// What an error says of itself: "of bad data", "for want of memory".
+std::string reason_of(const std::string& error, std::string& id) {
+  if (has_any(error, {"No space left on device", "Disk quota exceeded"}) ||
+      (has_any(error, {"can't save"}) && has_any(error, {"are free"})))
+    return "of a full disk";
+  if (has_any(error, {"File too large"})) return "of the limit on the size of a file (ulimit -f)";
+  if (error.starts_with("DataError")) return "of bad data";
+  if (error.starts_with("TrainingDiverged")) return "of divergence";
+  if (has_any(first_line(error), {"out of memory", "std::bad_alloc", "can't allocate memory", "Cannot allocate memory",
+                                  "not enough memory", "CUBLAS_STATUS_ALLOC_FAILED"})) {
+    id = "out_of_memory";
+    return "for want of memory";
+  }
+  return "of an error";
+}
+
+Cause ended(const Json& end, const std::string& launcher, Cause cause) {
   const std::string reason = text_at(end, "exit_reason");
   cause.step = std::max(cause.step, static_cast<std::int64_t>(number_at(end, "step").value_or(0)));
   const std::string at = " at step " + with_commas(cause.step);
@@ -98,17 +146,65 @@ Cause ended(const Json& end, Cause cause) {
   const std::string error = text_at(end, "error");
   cause.id = "failed";
   cause.is_death = true;
-  const bool full = error.find("No space left on device") != std::string::npos ||
-                    (error.find("can't save") != std::string::npos && error.find("are free") != std::string::npos);
-  const bool bad_data = error.starts_with("DataError");
-  const bool diverged = error.starts_with("TrainingDiverged");
-  cause.text = "died" + at +
-               (full       ? " of a full disk: "
-                : bad_data ? " of bad data: "
-                : diverged ? " of divergence: "
-                           : " of an error: ") +
-               (error.empty() ? "its text is not in the log" : first_line(error));
+  const std::string why = reason_of(error, cause.id);
+  cause.text = "died" + at + " " + why + ": " + (error.empty() ? "its text is not in the log" : first_line(error));
+  // This rank says at most that another one is gone.
+  if (!launcher.empty() && error.starts_with("DistributedError")) cause.text += "; the launcher says: " + launcher;
   return cause;
+}
+
+// True when the last lines themselves say it. `died`: "died after step 12".
+bool tell_by_lines(const std::vector<Json>& lines, const std::string& died, Cause& cause) {
+  if (const Json* crash = last_of(lines, "crash")) {
+    cause.id = "crashed";
+    cause.text = died + " of " + text_at(*crash, "text");
+    return true;
+  }
+  if (const std::string launcher = launcher_text(lines); has_any(launcher, {" has not moved for ", " is frozen "})) {
+    cause.id = "hung";
+    cause.text = died + ": the launcher ended all ranks, since " + launcher;
+    return true;
+  }
+  const Json* still = standstill_of(lines);
+  const std::string told = still == nullptr ? "" : ": " + standstill_text(*still);
+  if (const Json* signal = last_of(lines, "signal")) {
+    const std::string text = text_at(*signal, "text");
+    cause.id = still == nullptr ? "killed" : "hung";
+    cause.text = died + (still == nullptr ? " of " + text : ": it had not moved any more, and " + text + " ended it" + told);
+    return true;
+  }
+  const Json* hang = last_of(lines, "hang");
+  const std::string last = hang == nullptr ? "" : text_at(*hang, "text");
+  if (!last.starts_with(kStopped)) return false;
+  cause.id = "hung";
+  cause.text = died + ": it had not moved any more, and was " + last.substr(0, last.find(" in ")) + told;
+  return true;
+}
+
+// True when the system's counts say it, now and at the start of the process.
+bool tell_by_system(const std::vector<Json>& lines, const SystemMark& then, const SystemMark& now, const std::string& died,
+                    Cause& cause) {
+  if (!then.boot.empty() && !now.boot.empty() && then.boot != now.boot) {
+    cause.id = "rebooted";
+    cause.text = died + ": the machine was started anew since, by a power cut or a reboot";
+    return true;
+  }
+  const auto rose = [](std::optional<std::int64_t> before, std::optional<std::int64_t> after) {
+    return before && after && *after > *before;
+  };
+  if (rose(then.group_kills, now.group_kills) && then.group_limit) {
+    cause.text = died + ": the kernel killed it, since its control group had used up its " +
+                 human_bytes(static_cast<double>(*then.group_limit)) + " of memory";
+  } else if (rose(then.machine_kills, now.machine_kills)) {
+    cause.text = died + ", probably killed by the kernel for want of memory: since it began the kernel has done that " +
+                 with_commas(*now.machine_kills - *then.machine_kills) + " times on this machine";
+  } else {
+    return false;
+  }
+  cause.id = "out_of_memory";
+  if (const std::string launcher = launcher_text(lines); !launcher.empty()) cause.text += "; the launcher says: " + launcher;
+  cause.text += memory_text(lines);
+  return true;
 }
 
 }  // namespace
@@ -153,48 +249,29 @@ SystemMark system_mark(const std::string& of_group, const std::filesystem::path&
 Cause cause_of(const std::vector<Json>& lines, bool alive, const SystemMark& now) {
   Cause cause;
   if (const Json* step = last_of(lines, "step")) cause.step = static_cast<std::int64_t>(number_at(*step, "step").value_or(0));
-  const std::string at = cause.step == 0 ? " before its first log line" : " after step " + with_commas(cause.step);
+  const Json* still = standstill_of(lines);
   if (alive) {
-    const Json* hang = last_of(lines, "hang");
     cause.id = "going_on";
     cause.text = "going on, step " + with_commas(cause.step);
-    if (hang != nullptr && &*hang == &lines.back())
-      cause.text += "; it has not moved since: " + first_line(text_at(*hang, "text"));
+    if (still != nullptr) cause.text += "; it has not moved since: " + standstill_text(*still);
     return cause;
   }
-  if (const Json* end = last_of(lines, "end")) return ended(*end, std::move(cause));
+  const std::string launcher = launcher_text(lines);
+  if (const Json* end = last_of(lines, "end")) return ended(*end, launcher, std::move(cause));
   cause.is_death = true;
-  if (const Json* crash = last_of(lines, "crash")) {
-    cause.id = "crashed";
-    cause.text = "died" + at + " of " + text_at(*crash, "text");
-    return cause;
-  }
+  const std::string at = cause.step == 0 ? " before its first log line" : " after step " + with_commas(cause.step);
+  const std::string died = "died" + at;
   const Json* start = last_of(lines, "start");
   const SystemMark then = start == nullptr || !start->contains("system") ? SystemMark{} : SystemMark::of((*start)["system"]);
-  if (!then.boot.empty() && !now.boot.empty() && then.boot != now.boot) {
-    cause.id = "rebooted";
-    cause.text = "died" + at + ": the machine was started anew since, by a power cut or a reboot";
+  if (tell_by_lines(lines, died, cause) || tell_by_system(lines, then, now, died, cause)) return cause;
+  if (!launcher.empty()) {
+    cause.id = "killed";
+    cause.text = died + ": the launcher ended all ranks, since " + launcher + memory_text(lines);
     return cause;
   }
-  const auto rose = [](std::optional<std::int64_t> before, std::optional<std::int64_t> after) {
-    return before && after && *after > *before;
-  };
-  if (rose(then.group_kills, now.group_kills) && then.group_limit) {
-    cause.id = "out_of_memory";
-    cause.text = "died" + at + ": the kernel killed it, since its control group had used up its " +
-                 human_bytes(static_cast<double>(*then.group_limit)) + " of memory" + memory_text(lines);
-    return cause;
-  }
-  if (rose(then.machine_kills, now.machine_kills)) {
-    cause.id = "out_of_memory";
-    cause.text = "died" + at + ", probably killed by the kernel for want of memory: since it began the kernel has done that " +
-                 with_commas(*now.machine_kills - *then.machine_kills) + " times on this machine" + memory_text(lines);
-    return cause;
-  }
-  const Json* hang = last_of(lines, "hang");
-  if (hang != nullptr && hang == &lines.back() && !text_at(*hang, "text").starts_with("the run moves again")) {
+  if (still != nullptr) {
     cause.id = "hung";
-    cause.text = "died" + at + ": it had not moved any more, and somebody killed it: " + first_line(text_at(*hang, "text"));
+    cause.text = died + ": it had not moved any more, and somebody killed it: " + standstill_text(*still);
     return cause;
   }
   if (then.boot.empty()) {
@@ -203,7 +280,7 @@ Cause cause_of(const std::vector<Json>& lines, bool alive, const SystemMark& now
     return cause;
   }
   cause.id = "killed";
-  cause.text = "died" + at + ": somebody killed it (SIGKILL: kill -9, a time limit of the batch system), no memory had run out" +
+  cause.text = died + ": somebody killed it (SIGKILL: kill -9, a time limit of the batch system), no memory had run out" +
                memory_text(lines);
   return cause;
 }

@@ -25,8 +25,8 @@ struct SystemMark {
 [[nodiscard]] SystemMark system_mark(const std::string& group = "", const std::filesystem::path& root = "/");
 
 struct Cause {
-  // "going_on", "finished", "stopped" (by a signal), "failed" (an error that says itself), "crashed", "out_of_memory", "hung",
-  // "killed", "rebooted", "unknown"
+  // "going_on", "finished", "stopped" (by a signal), "failed" (an error that says itself), "crashed", "out_of_memory" (the kernel
+  // killed it, or an error says so), "hung", "killed" (by a signal, or by its launcher), "rebooted", "unknown"
   std::string id;
   std::string text;       // one line
   bool is_death = false;  // neither going on nor ended as it should

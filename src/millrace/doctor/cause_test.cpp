@@ -56,16 +56,70 @@ TEST(Cause, EachWayToEndIsTold) {
   now = mark();
   now.machine_kills = 6;
   expect_cause(begun(), now, "out_of_memory", "probably killed by the kernel for want of memory");
-  expect_cause(with({{"kind", "hang"}, {"text", "the run has not moved for 60 s\n where"}}), mark(), "hung",
-               "it had not moved any more, and somebody killed it: the run has not moved for 60 s");
-  expect_cause(with({{"kind", "hang"}, {"text", "the run moves again after 70 s"}}), mark(), "killed", "somebody killed it");
   expect_cause(begun(), mark(), "killed", "SIGKILL");
+}
+
+constexpr const char* kStill = "the run has not moved for 60 s\n  where    step 1,201, backward of generator\n  next     wait";
+
+TEST(Cause, AStandstillIsToldWithItsPlaceWhoeverEndedIt) {
+  const std::string where = ": the run has not moved for 60 s (step 1,201, backward of generator)";
+  std::vector<Json> lines = with({{"kind", "hang"}, {"text", kStill}});
+  expect_cause(lines, mark(), "hung", "it had not moved any more, and somebody killed it" + where);
+  lines.push_back({{"kind", "signal"}, {"text", "a second signal to stop (SIGINT) in step 1,201"}});
+  expect_cause(lines, mark(), "hung", "and a second signal to stop (SIGINT) in step 1,201 ended it" + where);
+  lines.back() = {{"kind", "hang"},
+                  {"text", "stopped by SIGTERM in a step that has not moved for 70 s: what came after is lost"}};
+  expect_cause(lines, mark(), "hung", "it had not moved any more, and was stopped by SIGTERM" + where);
+  lines.back() = {{"kind", "hang"}, {"text", "the run moves again after 70 s"}};
+  expect_cause(lines, mark(), "killed", "somebody killed it (SIGKILL");
+  lines = with({{"kind", "hang"}, {"text", kStill}});
+  lines.push_back({{"kind", "step"}, {"step", 1200}});
+  expect_cause(lines, mark(), "killed", "somebody killed it (SIGKILL");
+}
+
+TEST(Cause, ASignalThatLeftALineIsNamed) {
+  expect_cause(with({{"kind", "signal"}, {"text", "the limit on its CPU time (SIGXCPU, ulimit -t) in step 1,201, forward"}}),
+               mark(), "killed",
+               "died after step 1,200 of the limit on its CPU time (SIGXCPU, ulimit -t) in step 1,201, forward");
+}
+
+TEST(Cause, AnErrorOfMemoryOrOfADiskIsOne) {
+  const auto error = [](const char* text) { return with({{"kind", "end"}, {"exit_reason", "error"}, {"error", text}}); };
+  for (const char* text : {"std::bad_alloc", "DeviceError  out of memory with one sample at a time: std::bad_alloc",
+                           "[enforce fail at alloc_cpu.cpp:117] err == 0. DefaultCPUAllocator: can't allocate memory: you tried",
+                           "CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has"})
+    expect_cause(error(text), mark(), "out_of_memory", std::string("for want of memory: ") + text);
+  expect_cause(error("DataError  a.h5 can't be read: std::bad_alloc"), mark(), "failed", "of bad data: ");
+  expect_cause(error("write x: Disk quota exceeded"), mark(), "failed", "of a full disk: ");
+  expect_cause(error("SnapshotError  can't save: write x: File too large"), mark(), "failed",
+               "on the size of a file (ulimit -f): ");
+}
+
+TEST(Cause, TheLaunchersLineSaysWhichRankItWas) {
+  const auto rank = [](const char* text) { return Json{{"kind", "rank"}, {"text", text}}; };
+  expect_cause(with(rank("rank 1 has not moved for 300 s, step 1,201, forward")), mark(), "hung",
+               "the launcher ended all ranks, since rank 1 has not moved for 300 s, step 1,201, forward");
+  expect_cause(with(rank("rank 1 is frozen (SIGSTOP) for 300 s")), mark(), "hung", "since rank 1 is frozen");
+  expect_cause(with(rank("rank 1 was killed by SIGKILL, step 7")), mark(), "killed",
+               "since rank 1 was killed by SIGKILL, step 7");
+  SystemMark now = mark();
+  now.machine_kills = 6;
+  expect_cause(with(rank("rank 1 was killed by SIGKILL")), now, "out_of_memory",
+               "1 times on this machine; the launcher says: rank 1 was killed by SIGKILL; the last time");
+  std::vector<Json> lines = with({{"kind", "end"}, {"exit_reason", "error"}, {"error", "DistributedError  rank 0 lost rank 1"}});
+  lines.push_back(rank("rank 1 was killed by SIGSEGV, step 7"));
+  expect_cause(lines, mark(), "failed", "rank 0 lost rank 1; the launcher says: rank 1 was killed by SIGSEGV, step 7");
+  lines = with({{"kind", "end"}, {"exit_reason", "error"}, {"error", "DataError  a.h5 ends early"}});
+  lines.push_back(rank("rank 0 failed with exit code 1"));
+  EXPECT_THAT(cause_of(lines, false, mark()).text, testing::Not(HasSubstr("launcher")));
 }
 
 TEST(Cause, ARunThatGoesOnSaysWhereItIs) {
   EXPECT_EQ(cause_of(begun(), true, mark()).text, "going on, step 1,200");
-  EXPECT_THAT(cause_of(with({{"kind", "hang"}, {"text", "the run has not moved for 60 s"}}), true, mark()).text,
-              HasSubstr("it has not moved since: the run has not moved"));
+  EXPECT_THAT(cause_of(with({{"kind", "hang"}, {"text", kStill}}), true, mark()).text,
+              HasSubstr("it has not moved since: the run has not moved for 60 s (step 1,201, backward of generator)"));
+  EXPECT_EQ(cause_of(with({{"kind", "hang"}, {"text", "the run moves again after 70 s"}}), true, mark()).text,
+            "going on, step 1,200");
 }
 
 TEST(Cause, AnOlderLogIsNoReasonToGuess) {

@@ -1,5 +1,10 @@
 #include "millrace/format/log_file.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <fstream>
 #include <utility>
 
@@ -13,9 +18,25 @@ bool ends_inside_a_line(const std::filesystem::path& path) {
   return file.get() != '\n';
 }
 
+// So many bytes of the disk behind the file's end, whose size stays. An errno, 0 = it has them.
+int reserve(const std::filesystem::path& path, std::uint64_t bytes) noexcept {
+  const int file = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (file < 0) return errno;
+  struct stat info {};
+  int error = ::fstat(file, &info) == 0 ? 0 : errno;
+  if (error == 0) {
+    do {
+      error = ::fallocate(file, FALLOC_FL_KEEP_SIZE, info.st_size, static_cast<off_t>(bytes)) == 0 ? 0 : errno;
+    } while (error == EINTR);
+  }
+  ::close(file);
+  return error;
+}
+
 }  // namespace
 
-LogFile::LogFile(Fs& fs, std::filesystem::path path, Warn warn) : fs_(fs), path_(std::move(path)), warn_(std::move(warn)) {}
+LogFile::LogFile(Fs& fs, std::filesystem::path path, Warn warn, std::uint64_t room)
+    : fs_(fs), path_(std::move(path)), warn_(std::move(warn)), room_(room) {}
 
 LogFile::~LogFile() {
   if (failures_ > 1 && warn_) warn_(std::to_string(failures_) + " writes to " + path_.string() + " failed in all");
@@ -31,18 +52,40 @@ bool LogFile::write(std::string_view bytes) {
   });
 }
 
-bool LogFile::write_line(std::string_view line) {
+bool LogFile::write_line(std::string_view line) { return append_line(line, false); }
+
+bool LogFile::write_last_line(std::string_view line) { return append_line(line, true); }
+
+bool LogFile::append_line(std::string_view line, bool takes_room) {
   if (!file_ && !write("")) return false;  // opens, which tells whether a line was cut
   std::string text = line_is_cut_ ? "\n" : "";
   text.append(line).append("\n");
+  if (!takes_room && !guarded([&] { keep_room(text.size()); })) return false;
   if (!write(text)) return false;
   line_is_cut_ = false;
   return true;
 }
 
+// `next` bytes are about to be written. A file system that can't keep room for a file is no reason to write less.
+void LogFile::keep_room(std::uint64_t next) {
+  if (room_ == 0) return;
+  constexpr std::uint64_t kAhead = 16U << 10U;
+  if (granted_ < next) {
+    int error = reserve(path_, next + kAhead + room_);
+    granted_ = next + kAhead;
+    if (error == ENOSPC || error == EDQUOT) {
+      error = reserve(path_, next + room_);
+      granted_ = next;
+    }
+    if (error == ENOSPC || error == EDQUOT) throw FsError("write", path_, error);
+  }
+  granted_ -= next;
+}
+
 void LogFile::move_to(std::filesystem::path path) {
   file_.reset();
   path_ = std::move(path);
+  granted_ = 0;
 }
 
 bool LogFile::guarded(const std::function<void()>& work) {
@@ -57,6 +100,7 @@ bool LogFile::guarded(const std::function<void()>& work) {
 
 void LogFile::failed(const FsError& error) {
   file_.reset();
+  granted_ = 0;
   if (++failures_ == 1 && warn_) {
     warn_("can't write " + path_.string() + ": " + error.what() + "; the run goes on, free space or check the folder");
   }

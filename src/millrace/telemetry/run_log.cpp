@@ -8,9 +8,15 @@
 
 namespace millrace::telemetry {
 
+namespace {
+
+constexpr std::uint64_t kRoom = 16U << 10U;  // for an "end" with the text of an error
+
+}  // namespace
+
 struct RunLog::Impl {
   Impl(Fs& fs, const std::filesystem::path& path, std::function<void(const std::string&)> warn)
-      : file(fs, path, std::move(warn)) {}
+      : file(fs, path, std::move(warn), kRoom) {}
   std::mutex mutex;  // guards file
   format::LogFile file;
   double begin = steady_seconds();
@@ -26,7 +32,11 @@ void RunLog::write(std::string_view kind, Json values) {
   values["kind"] = kind;
   const std::lock_guard lock(impl_->mutex);
   values["time"] = steady_seconds() - impl_->begin;
-  impl_->file.write_line(values.dump(-1, ' ', false, Json::error_handler_t::replace));
+  const std::string line = values.dump(-1, ' ', false, Json::error_handler_t::replace);
+  if (kind == "end")
+    impl_->file.write_last_line(line);
+  else
+    impl_->file.write_line(line);
 }
 
 }  // namespace millrace::telemetry

@@ -18,7 +18,8 @@ namespace millrace::telemetry {
 
 // One JSON object a line, appended and flushed per line. "kind" says what it is: start, step, validation, epoch, snapshot,
 // loader, memory, precision, warning, end. Adds "time" (seconds since this RunLog was made) itself. Thread-safe. After a resume
-// new lines are appended; a line cut by a crash is completed with a newline first.
+// new lines are appended; a line cut by a crash is completed with a newline first. Lines leave 16 kB of the disk to "end", where
+// the file system can keep them: it is written on a disk that is full.
 class RunLog {
  public:
   RunLog(Fs& fs, const std::filesystem::path& file, std::function<void(const std::string&)> warn);

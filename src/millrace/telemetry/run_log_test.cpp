@@ -1,6 +1,7 @@
 #include "millrace/telemetry/run_log.h"
 
 #include <gmock/gmock.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <bit>
@@ -84,6 +85,22 @@ TEST_F(RunLogTest, AFullDiskIsReportedOnceAndWritingResumes) {
   EXPECT_THAT(warnings_, ElementsAre(HasSubstr("No space left on device")));
   EXPECT_EQ(lines().size(), 4U);
   EXPECT_EQ(lines().back().at("i"), 4);
+}
+
+// The disk has room for the end that the file's size does not show: after a kill there are lines and nothing else.
+TEST_F(RunLogTest, RoomForTheEndIsKeptBehindTheFile) {
+  RunLog log(Fs::real(), folder_ / "log.jsonl", warn());
+  for (int i = 0; i < 200; ++i) log.write("step", {{"text", std::string(300, 'x')}});
+  struct stat before {};
+  struct stat after {};
+  ASSERT_EQ(::stat((folder_ / "log.jsonl").c_str(), &before), 0);
+  EXPECT_EQ(static_cast<std::uintmax_t>(before.st_size), text_of(folder_ / "log.jsonl").size());
+  EXPECT_EQ(lines().size(), 200U);
+  if (before.st_blocks * 512 < before.st_size + 8192) GTEST_SKIP() << "this file system keeps no room for a file";
+  log.write("end", {{"error", std::string(8000, 'x')}});
+  ASSERT_EQ(::stat((folder_ / "log.jsonl").c_str(), &after), 0);
+  EXPECT_LE(after.st_blocks, before.st_blocks + 8) << "of 512 bytes: it is in the room";
+  EXPECT_EQ(lines().back().at("kind"), "end");
 }
 
 TEST_F(RunLogTest, LinesOfSeveralThreadsDoNotMix) {

@@ -48,7 +48,7 @@ RunOutcome Session::run() {
   open_folder();
   share_snapshot();
   if (resumed_) check_trainer_part(resumed_->content);
-  if (resumed_ && already_complete()) return finish(std::nullopt, "");
+  if (resumed_ && already_complete()) return nothing_left();
   if (const std::string& from = assembly_.config().train.weights; !resumed_ && !from.empty())
     assembly_.begin_with(load_weights(*request_.fs, from, console()));
   assembly_.make_recipe(places());
@@ -58,11 +58,11 @@ RunOutcome Session::run() {
     if (folder_ != nullptr) log_->write("loader", {{"choice", text}});
   });
   check_same_data(assembly_.agreement(), assembly_.loader().data_state());
-  if (already_complete()) return finish(std::nullopt, "");
+  if (already_complete()) return nothing_left();
   assembly_.make_stepper(kept_choices());
   make_trainer();
   if (resumed_) trainer_->restore(resumed_->content);
-  if (already_complete()) return finish(std::nullopt, "");
+  if (already_complete()) return nothing_left();
   const std::unique_ptr<Watchdog> watchdog = watch();
   introduce();
   {
@@ -84,11 +84,9 @@ RunOutcome Session::run() {
   try {
     const Ending ending = trainer_->run();
     if (ending != Ending::signal) show_samples("the model after " + with_commas(trainer_->step()) + " steps", samples());
-    return finish(ending, "");
-  } catch (const std::exception& error) {  // LibTorch's too: the last whole step is worth keeping whatever went wrong
-    assembly_.agreement().leave();
-    trainer_->save_after_error();
-    finish(std::nullopt, error.what());
+    return finish(ending);
+  } catch (const std::exception& error) {  // LibTorch's too
+    fail(error.what());
     throw;
   }
 }

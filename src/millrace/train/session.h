@@ -62,9 +62,16 @@ class Session {
   void show_samples(const std::string& title, const std::vector<std::string>& texts);
   RunOutcome plan_only();
   RunOutcome rehearse_only();
-  RunOutcome finish(std::optional<Ending> ending, const std::string& error);
-  [[nodiscard]] Json summary_of(std::optional<Ending> ending, const std::string& error);
-  [[nodiscard]] std::string closing_text(std::optional<Ending> ending, const Json& summary) const;
+  [[nodiscard]] RunOutcome nothing_left() const;  // of a run that was complete before
+  RunOutcome finish(Ending ending);
+  // After an error, which is on its way to the caller: nothing that fails here takes its place.
+  void fail(const char* error) noexcept;
+  void keep_failure(const std::string& error);
+  void keep_summary(const Json& summary);
+  void tell_end(const std::string& reason, const std::string& error);
+  [[nodiscard]] Json facts_of_end(const std::string& reason, const std::string& error);  // without asking the device
+  [[nodiscard]] Json summary_of(const std::string& reason, const std::string& error);
+  [[nodiscard]] std::string closing_text(Ending ending, const Json& summary) const;
   [[nodiscard]] telemetry::Console& console() const { return *assembly_.request().console; }
 
   SessionRequest request_;
@@ -82,6 +89,7 @@ class Session {
   int crash_log_ = -1;  // descriptor of log.jsonl; -1 = none
 };
 
-[[nodiscard]] Json versions();  // of Millrace, LibTorch, the compiler, the CPU capability
+// Of Millrace, LibTorch, the compiler, the CPU capability; "build" tells builds of the program apart, where it can be told.
+[[nodiscard]] Json versions();
 
 }  // namespace millrace

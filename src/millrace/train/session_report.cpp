@@ -8,6 +8,7 @@
 
 #include "millrace/base/clock.h"
 #include "millrace/base/format.h"
+#include "millrace/base/process.h"
 #include "millrace/base/signals.h"
 #include "millrace/base/version.h"
 #include "millrace/device/device.h"
@@ -104,10 +105,12 @@ std::string verdict(const Json& summary) {
 }  // namespace
 
 Json versions() {
-  return {{"millrace", kVersion},
-          {"libtorch", TORCH_VERSION},
-          {"compiler", "g++ " __VERSION__},
-          {"cpu_capability", device::cpu_info().capability}};
+  Json all = {{"millrace", kVersion},
+              {"libtorch", TORCH_VERSION},
+              {"compiler", "g++ " __VERSION__},
+              {"cpu_capability", device::cpu_info().capability}};
+  if (std::string build = build_id(); !build.empty()) all["build"] = std::move(build);
+  return all;
 }
 
 std::string Session::plan_text() {
@@ -210,15 +213,21 @@ void Session::show_samples(const std::string& title, const std::vector<std::stri
   }
 }
 
-Json Session::summary_of(std::optional<Ending> ending, const std::string& error) {
+Json Session::facts_of_end(const std::string& reason, const std::string& error) {
+  Json facts = {{"recipe", assembly_.request().recipe},
+                {"preset", request_.preset},
+                {"run", folder_ == nullptr ? "" : folder_->path().string()},
+                {"exit_reason", reason},
+                {"steps", trainer_->step()},
+                {"choices", assembly_.plan().to_json()},
+                {"versions", versions()}};
+  if (!error.empty()) facts["error"] = error;
+  return facts;
+}
+
+Json Session::summary_of(const std::string& reason, const std::string& error) {
   Json summary = trainer_->results();
-  summary["recipe"] = assembly_.request().recipe;
-  summary["preset"] = request_.preset;
-  summary["run"] = folder_ == nullptr ? "" : folder_->path().string();
-  summary["exit_reason"] = ending ? std::string(name_of(*ending)) : "error";
-  if (!error.empty()) summary["error"] = error;
-  summary["choices"] = assembly_.plan().to_json();
-  summary["versions"] = versions();
+  summary.update(facts_of_end(reason, error));
   if (!likeness_.empty()) summary["likeness"] = likeness_;
   summary["parameters"] = parameter_count(assembly_.recipe().model());
   summary["peak_memory_bytes"] = device::peak_resident_bytes();
@@ -234,7 +243,7 @@ Json Session::summary_of(std::optional<Ending> ending, const std::string& error)
   return summary;
 }
 
-std::string Session::closing_text(std::optional<Ending> ending, const Json& summary) const {
+std::string Session::closing_text(Ending ending, const Json& summary) const {
   const std::string ended = ending == Ending::signal
                                 ? std::string("stopped by ") + signal_name(pending_signal()) + ", saved at step "
                                 : "done at step ";
@@ -264,38 +273,75 @@ std::string Session::closing_text(std::optional<Ending> ending, const Json& summ
   return advice.empty() ? text : text + "\n" + advice;
 }
 
-RunOutcome Session::finish(std::optional<Ending> ending, const std::string& error) {
+RunOutcome Session::nothing_left() const {
+  RunOutcome outcome;
+  outcome.summary = Json::object();
+  if (folder_ == nullptr) return outcome;  // rank 0 says it
+  outcome.run_folder = folder_->path();
+  console().line("already complete at step " + with_commas(resumed_->content.step) +
+                 ": raise train.max_steps or train.epochs, or start over with --fresh");
+  const std::string text = request_.fs->read_file(folder_->path() / run_files::kSummary);
+  outcome.summary = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  return outcome;
+}
+
+RunOutcome Session::finish(Ending ending) {
+  const std::string reason(name_of(ending));
   RunOutcome outcome;
   outcome.run_folder = folder_ == nullptr ? std::filesystem::path() : folder_->path();
-  if (!ending && error.empty()) {
-    outcome.summary = Json::object();
-    if (folder_ == nullptr) return outcome;  // rank 0 says it
-    console().line("already complete at step " + with_commas(resumed_->content.step) +
-                   ": raise train.max_steps or train.epochs, or start over with --fresh");
-    const std::string text = request_.fs->read_file(folder_->path() / run_files::kSummary);
-    outcome.summary = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-    return outcome;
-  }
-  outcome.summary = summary_of(ending, error);
+  outcome.summary = summary_of(reason, "");
   if (ending == Ending::signal) outcome.exit_code = exit_code_for(pending_signal());
   if (folder_ != nullptr) {
-    try {
-      folder_->write(run_files::kSummary, outcome.summary.dump(2) + "\n");
-    } catch (const FsError& failure) {
-      console().warning(std::string("summary.json could not be written: ") + failure.what());
-    } catch (const UsageError& failure) {
-      console().warning("summary.json could not be written: " + failure.message().what);
-    }
-    Json end = {{"step", trainer_->step()}, {"exit_reason", outcome.summary["exit_reason"]}};
-    if (!error.empty()) end["error"] = error;
-    if (ending == Ending::signal) {
-      end["signal"] = signal_name(pending_signal());
-      end["sender"] = pending_signal_sender();
-    }
-    log_->write("end", std::move(end));
+    keep_summary(outcome.summary);
+    tell_end(reason, "");
   }
-  if (error.empty()) console().line(closing_text(ending, outcome.summary));
+  console().line(closing_text(ending, outcome.summary));
   return outcome;
+}
+
+void Session::fail(const char* error) noexcept {
+  const auto attempt = [](const auto& work) {
+    try {
+      work();
+    } catch (const std::exception&) {  // the caller's error is the one to report
+    }
+  };
+  attempt([&] { assembly_.agreement().leave(); });
+  // Before all that asks a device: one that has failed answers nothing any more, or never.
+  if (folder_ != nullptr) attempt([&] { tell_end("error", error); });
+  trainer_->save_after_error();  // the last whole step is worth keeping whatever went wrong
+  if (folder_ != nullptr) attempt([&] { keep_failure(error); });
+}
+
+void Session::keep_failure(const std::string& error) {
+  Json summary;
+  try {
+    summary = summary_of("error", error);
+  } catch (const std::exception& other) {
+    console().warning(std::string("what the run came to can't be told: ") + other.what());
+    summary = facts_of_end("error", error);
+  }
+  keep_summary(summary);
+}
+
+void Session::keep_summary(const Json& summary) {
+  try {
+    folder_->write(run_files::kSummary, summary.dump(2) + "\n");
+  } catch (const FsError& failure) {
+    console().warning(std::string("summary.json could not be written: ") + failure.what());
+  } catch (const UsageError& failure) {
+    console().warning("summary.json could not be written: " + failure.message().what);
+  }
+}
+
+void Session::tell_end(const std::string& reason, const std::string& error) {
+  Json end = {{"step", trainer_->step()}, {"exit_reason", reason}};
+  if (!error.empty()) end["error"] = error;
+  if (reason == name_of(Ending::signal)) {
+    end["signal"] = signal_name(pending_signal());
+    end["sender"] = pending_signal_sender();
+  }
+  log_->write("end", std::move(end));
 }
 
 }  // namespace millrace
