@@ -64,12 +64,24 @@ double row_seconds(const RunOutcome& run) {
   return loop / (run.summary.at("samples").get<double>() * (steps - run.summary.at("skipped_steps").get<double>()) / steps);
 }
 
+bool was_alone(const RunOutcome& run) {
+  constexpr double kBusy = 0.1;
+  return run.summary.value("others", 0.0) < kBusy;
+}
+
+// How near the two are is told, for a machine may be busy with other things; that there is a gain, and no small part of it, holds
+// on any. Beside other programs two runs can't be compared, unless these are the fault.
 void tell(const Json& finding, const RunOutcome& sick, const RunOutcome& mended) {
   if (!finding.contains("gain")) return;
   EXPECT_GT(finding["gain"], 0.02);
   EXPECT_LT(finding["gain"], 1.0);
-  std::cout << finding["id"].get<std::string>() << ": predicted " << finding["gain"] << ", measured "
-            << 1 - row_seconds(mended) / row_seconds(sick) << "\n";
+  const auto predicted = finding["gain"].get<double>();
+  const double measured = 1 - row_seconds(mended) / row_seconds(sick);
+  const auto id = finding["id"].get<std::string>();
+  std::cout << id << ": predicted " << predicted << ", measured " << measured << "\n";
+  const bool comparable = was_alone(mended) && (was_alone(sick) || id == "neighbours" || id == "oversubscribed");
+  if (!comparable) return;
+  EXPECT_GT(measured, predicted / 3) << finding;
 }
 
 Json finding_of(const RunOutcome& run, const std::string& id) {
@@ -130,7 +142,7 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{"log_often", with({{"log.every", 1}}), Json::object(), 90, 2},
         Fault{"snapshot_often", with({{"snapshot.every_steps", 1}, {"snapshot.max_lag", 0}}), Json::object(), 30, 2},
         Fault{"slowing_down", with({{"patient.growing_ms", 0.2}}), {{"patient.growing_ms", 0}}, 100},
-        Fault{"not_finite", with({{"patient.nan_every", 10}}), {{"patient.nan_every", 0}}, 110},
+        Fault{"not_finite", with({{"patient.nan_every", 10}, {"optim.clip_norm", 1}}), {{"patient.nan_every", 0}}, 110},
         Fault{"memory_growing", with({{"patient.leak", 1'000'000}, {"patient.rows", 16}}), {{"patient.leak", 0}}, 110},
         Fault{"changing_shapes", with({{"patient.new_shapes", true}}), {{"patient.new_shapes", false}}, 110},
         Fault{"saturated_clamp", with({{"patient.clamp", 1e-6}}), {{"patient.clamp", 0}}, 110},
@@ -153,16 +165,13 @@ TEST(PlantedWork, Fp32WhereHalfPrecisionIsFaster) {
   tell(finding_of(sick, fault.id), sick, run(fault, 40, {{"precision.dtype", "bf16"}}));
 }
 
-// How much is lost is the machine's business, and may be nothing: then nothing is said.
 TEST(PlantedWork, MoreThreadsThanCores) {
   const int cores = device::cpu_info().physical_cores;
   const Fault fault{"oversubscribed", heavy({{"device.threads", 8 * cores}})};
   const RunOutcome sick = run(fault, 200);
   const RunOutcome mended = run(fault, 200, {{"device.threads", cores}});
   EXPECT_THAT(ids_of(mended), Not(testing::Contains("oversubscribed")));
-  for (const Json& finding : findings_of(sick)) {
-    if (finding["id"] == "oversubscribed") tell(finding, sick, mended);
-  }
+  if (const Json finding = finding_of(sick, "oversubscribed"); !finding.empty()) tell(finding, sick, mended);
 }
 
 // Processes that never sleep, one for each CPU.
@@ -222,6 +231,37 @@ TEST(Doctor, ATrialTellsWhatRecomputeWouldSave) {
   EXPECT_GT(trials["recompute"]["seconds"], 0);
   config["memory.recompute"] = Json::array({"auto"});
   EXPECT_FALSE(toys::run(toys::patient(), "", config).summary["doctor"]["trials"].contains("recompute"));
+}
+
+// A step of a hundredth of a second; 2 % of about 1.5 s are enough for one of them, and for no pair of ways in turns.
+TEST(Doctor, ATrialIsMadeWhereItCanBeAffordedAlone) {
+  const Json config = with({{"train.max_steps", 140}, {"log.doctor_trials", 0.02}});
+  const Json summary = toys::run(toys::patient(), "", config).summary;
+  const Json& trials = summary.at("doctor").at("trials");
+  ASSERT_TRUE(trials.contains("census")) << trials;
+  EXPECT_EQ(trials["census"]["host_reads"], 0) << "what a trial reads of its step is not the step's";
+  EXPECT_GT(trials["census"]["operations"], 5);
+  EXPECT_FALSE(trials.contains("batch")) << trials;
+  EXPECT_FALSE(trials.contains("format")) << trials;
+  const Json all = toys::run(toys::patient(), "", with({{"log.doctor_trials", 1.0}})).summary.at("doctor").at("trials");
+  EXPECT_TRUE(all.contains("census")) << all;
+  EXPECT_TRUE(all.contains("batch")) << all;
+}
+
+// Six of 64 samples are decoded anew in each epoch, and take many times what the others take from the cache.
+TEST(Doctor, SamplesThatACacheHasNoRoomForAreNotSlow) {
+  const RunOutcome run = toys::run(toys::patient(), "",
+                                   {{"data.workers", 1},
+                                    {"data.cache", "ram"},
+                                    {"data.cache_bytes", 5664},
+                                    {"patient.rows", 64},
+                                    {"patient.decode_ms", 3},
+                                    {"patient.work_ms", 1},
+                                    {"train.max_steps", 600}});
+  const auto hits = run.summary.at("cache").at("hit_rate").get<double>();
+  EXPECT_GT(hits, 0.5);
+  EXPECT_LT(hits, 0.95);
+  EXPECT_THAT(ids_of(run), Not(testing::Contains(testing::AnyOf("slow_file", "slow_sample")))) << run.summary["findings"];
 }
 
 TEST(Doctor, BlocksOfTheModelShareOutForwardAndBackward) {

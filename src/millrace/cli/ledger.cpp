@@ -81,7 +81,9 @@ std::optional<LedgerLine> remedy_between(const RunFacts& before, const RunFacts&
   if (changed == nullptr || !changed->b || !slow || !fast || busy) return std::nullopt;
   for (const Json& finding : before.findings) {
     if (!finding.is_object() || !finding.contains("gain") || !finding["gain"].is_number()) continue;
-    if (finding.value("key", Json()) != changed->key || finding.value("value", Json()) != changed->b->value) continue;
+    const Json value = finding.value("value", Json());
+    if (finding.value("key", Json()) != changed->key || !value.is_string()) continue;
+    if (!is_same_value(value.get<std::string>(), changed->b->value)) continue;
     return LedgerLine{.finding = finding.value("id", ""),
                       .setting = changed->key + "=" + changed->b->value,
                       .expected = finding["gain"].get<double>(),
@@ -99,6 +101,14 @@ struct Row {
   int near = 0;
 };
 
+// A flag's words are a config file's values: none is ["none"], and 1 is 1.0.
+Json canonical(const std::string& text) {
+  Json value = parse_shallow(text);
+  if (value.is_discarded()) value = text;
+  if (value.is_array() && value.size() == 1) value = Json(value.front());
+  return value;
+}
+
 // Off by so much of what was measured; of a gain near nothing, of a twentieth of the time.
 double error_of(const LedgerLine& line) {
   constexpr double kLeast = 0.05;
@@ -106,6 +116,8 @@ double error_of(const LedgerLine& line) {
 }
 
 }  // namespace
+
+bool is_same_value(const std::string& a, const std::string& b) { return canonical(a) == canonical(b); }
 
 std::filesystem::path ledger_file() { return cache_folder() / "doctor" / "ledger.jsonl"; }
 

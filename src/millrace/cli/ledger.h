@@ -29,6 +29,9 @@ void write_down(const LedgerLine& line) noexcept;
 // what it gained. nullopt when there is none. Never throws.
 [[nodiscard]] std::optional<LedgerLine> followed_remedy(const std::filesystem::path& run) noexcept;
 
+// Whether two texts of a config key's value, a flag's or a config file's, are the same value.
+[[nodiscard]] bool is_same_value(const std::string& a, const std::string& b);
+
 // `millrace doctor --self`.
 int doctor_self(bool json);
 

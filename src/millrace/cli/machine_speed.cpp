@@ -5,6 +5,7 @@
 #include <ATen/ops/mm.h>
 #include <ATen/ops/ones.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -79,18 +80,50 @@ std::map<int, Process> processes() {
   return all;
 }
 
-std::optional<double> first_number(const std::filesystem::path& file, std::string_view key = "") {
-  std::ifstream in(file);
-  for (std::string line; std::getline(in, line);) {
-    if (!line.starts_with(key)) continue;
-    const std::size_t colon = line.find(':');
-    std::istringstream rest(key.empty() || colon == std::string::npos ? line : line.substr(colon + 1));
-    if (double number = 0; rest >> number) return number;
+std::optional<double> number_in(const std::string& text) {
+  std::istringstream in(text);
+  double number = 0;
+  return in >> number ? std::optional(number) : std::nullopt;
+}
+
+// At work, so that the clock is that of work.
+void spin(double seconds) {
+  const double began = steady_seconds();
+  while (steady_seconds() - began < seconds) {
   }
-  return std::nullopt;
+}
+
+// Of the core that this thread was on all the time: the system may move it.
+void look_at_clock(Neighbourhood& seen) {
+  constexpr int kTries = 8;
+  constexpr double kWarm = 0.03;  // seconds of work on a core before its clock is read
+  for (int i = 0; i < kTries; ++i) {
+    const int cpu = ::sched_getcpu();
+    spin(kWarm);
+    std::ifstream info("/proc/cpuinfo");
+    const auto mhz = mhz_of_cpu(info, cpu);
+    if (cpu < 0 || ::sched_getcpu() != cpu) continue;
+    seen.mhz = mhz;
+    std::ifstream most("/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/cpufreq/cpuinfo_max_freq");
+    std::string khz;
+    std::getline(most, khz);
+    if (const auto number = number_in(khz)) seen.most_mhz = *number / 1e3;
+    return;
+  }
 }
 
 }  // namespace
+
+std::optional<double> mhz_of_cpu(std::istream& cpuinfo, int cpu) {
+  std::optional<double> processor;
+  for (std::string line; std::getline(cpuinfo, line);) {
+    const std::size_t colon = line.find(':');
+    if (colon == std::string::npos) continue;
+    if (line.starts_with("processor")) processor = number_in(line.substr(colon + 1));
+    if (line.starts_with("cpu MHz") && processor == static_cast<double>(cpu)) return number_in(line.substr(colon + 1));
+  }
+  return std::nullopt;
+}
 
 std::optional<DiskRates> measure_disk(const std::filesystem::path& folder) {
   std::error_code error;
@@ -144,10 +177,9 @@ Neighbourhood watch_neighbours() {
   constexpr double kLeast = 0.05;  // of a core
   const std::map<int, Process> before = processes();
   const double began = steady_seconds();
-  while (steady_seconds() - began < kMoment) {  // at work, so that the clock is that of work
-  }
+  spin(kMoment);
   Neighbourhood seen;
-  seen.mhz = first_number("/proc/cpuinfo", "cpu MHz");
+  look_at_clock(seen);
   const double seconds = steady_seconds() - began;
   double most = kLeast;
   for (const auto& [id, now] : processes()) {
@@ -160,7 +192,6 @@ Neighbourhood watch_neighbours() {
     seen.busiest =
         printable(now.name) + " (" + std::to_string(id) + ") " + significant(cores, 2) + (cores == 1 ? " core" : " cores");
   }
-  if (const auto khz = first_number("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq")) seen.most_mhz = *khz / 1e3;
   return seen;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <iosfwd>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,9 +24,11 @@ struct FormatRate {
 // Other programs over a moment (a quarter of a second), and a core at work meanwhile.
 struct Neighbourhood {
   double busy_cores = 0;
-  std::string busiest;  // "python3 (4711) 1.9 cores"; "" = none uses a twentieth of a core
-  std::optional<double> mhz, most_mhz;
+  std::string busiest;                  // "python3 (4711) 1.9 cores"; "" = none uses a twentieth of a core
+  std::optional<double> mhz, most_mhz;  // of the core that this thread was on; none: it never stayed on one, or nothing tells
 };
 [[nodiscard]] Neighbourhood watch_neighbours();
+// The clock of a CPU by its number, in the words of /proc/cpuinfo.
+[[nodiscard]] std::optional<double> mhz_of_cpu(std::istream& cpuinfo, int cpu);
 
 }  // namespace millrace::cli

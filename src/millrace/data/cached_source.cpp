@@ -9,6 +9,7 @@
 #include "millrace/base/format.h"
 #include "millrace/data/detail/keeping.h"
 #include "millrace/data/detail/rows.h"
+#include "millrace/data/detail/slow_reads.h"
 
 namespace millrace::data {
 namespace {
@@ -164,6 +165,7 @@ void CachedSource::read_rows(std::span<const std::int64_t> indices, Rows rows, c
     for (std::size_t i = begin; i < at; ++i) keep_row(indices[i], RowAt(rows, i, field_bytes_).rows());
   }
   cache_->count(hits, 0);
+  if (hits > 0) detail::note_kept_sample();
 }
 
 void CachedSource::copy_row(std::int64_t index, Rows row) const {
@@ -194,6 +196,7 @@ bool CachedSource::make_of_parts(std::int64_t index, Rows row, const ReadRandom&
   const auto is_kept = [this](std::int64_t part) { return kept(part); };
   const bool hit = std::all_of(parts.begin(), parts.end(), is_kept);
   cache_->count(hit ? 1 : 0, hit ? 0 : 1);
+  if (std::any_of(parts.begin(), parts.end(), is_kept)) detail::note_kept_sample();
   if (!hit) {
     for (const std::int64_t part : parts) {
       if (!kept(part)) load_part(part);

@@ -14,6 +14,7 @@
 #include "millrace/data/detail/part_file.h"
 #include "millrace/data/detail/parts_view.h"
 #include "millrace/data/detail/rows.h"
+#include "millrace/data/detail/slow_reads.h"
 
 namespace millrace::data {
 namespace {
@@ -229,6 +230,7 @@ void DiskCachedSource::read_one(std::span<const std::int64_t> index, Rows row, c
     std::vector<PartRange> ranges;
     if (source_->keeps() == Keeps::parts) ranges = source_->looks_at(index[0], p, random);
     found[p] = cache_->fetch(part, ranges, bytes[p]);
+    if (found[p]) detail::note_kept_sample();
     hit = hit && found[p];
     pays = pays || found[p] || cache_->may_keep(part, size);
   }

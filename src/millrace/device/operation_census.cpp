@@ -44,7 +44,11 @@ std::string size_text(const at::Tensor& tensor) {
   return text + "]";
 }
 
-thread_local int expected_copies = 0;
+bool asks_for_a_value(std::string_view name) {
+  return name == "aten::item" || name == "aten::_local_scalar_dense" || name == "aten::is_nonzero";
+}
+
+thread_local int expected_copies = 0, expected_reads = 0;
 
 // The place that a copy comes from; nullopt: it is none, or stays on its device.
 std::optional<at::Device> copied_from(std::string_view name, const std::vector<at::Tensor>& inputs,
@@ -62,9 +66,11 @@ class Constants {
  public:
   void note(const at::RecordFunction& function, const std::vector<at::Tensor>& inputs, std::int64_t nanoseconds) {
     const std::string_view name = function.name();
+    const bool asks = asks_for_a_value(name);
+    if (asks && expected_reads > 0) return;
     ++census_.operations;
     census_.seconds += static_cast<double>(nanoseconds) * 1e-9;
-    if (name == "aten::item" || name == "aten::_local_scalar_dense" || name == "aten::is_nonzero") ++census_.host_reads;
+    if (asks) ++census_.host_reads;
     std::vector<at::Tensor> outputs;
     for (const c10::IValue& value : function.outputs()) add_tensors(value, outputs);
     note_copy(name, inputs, outputs, nanoseconds);
@@ -144,6 +150,9 @@ void operation_ends(const at::RecordFunction& function, at::ObserverContext* con
 
 ExpectedCopies::ExpectedCopies() noexcept { ++expected_copies; }
 ExpectedCopies::~ExpectedCopies() { --expected_copies; }
+
+ExpectedReads::ExpectedReads() noexcept { ++expected_reads; }
+ExpectedReads::~ExpectedReads() { --expected_reads; }
 
 OperationCensus census_of(const std::function<void()>& step) {
   struct Listening {

@@ -12,7 +12,7 @@ namespace millrace::device {
 struct OperationCensus {
   std::int64_t operations = 0;
   double seconds = 0;
-  std::int64_t host_reads = 0;  // values that the host asked for
+  std::int64_t host_reads = 0;  // values that the host asked for, but for those that ExpectedReads covers
   // Operations whose tensors come from no parameter, no batch and no random number: from ones(), arange(), tril() of those …
   double rebuilt_seconds = 0;
   std::string rebuilt_by;  // the longest of them with the size that it makes: "aten::tril [256, 256]"
@@ -29,6 +29,16 @@ class ExpectedCopies {
   ~ExpectedCopies();
   ExpectedCopies(const ExpectedCopies&) = delete;
   ExpectedCopies& operator=(const ExpectedCopies&) = delete;
+};
+
+// Meanwhile values that this thread asks for are none that a census counts, and their waits no part of its seconds: whoever makes
+// the step for a trial asks, not the step.
+class ExpectedReads {
+ public:
+  ExpectedReads() noexcept;
+  ~ExpectedReads();
+  ExpectedReads(const ExpectedReads&) = delete;
+  ExpectedReads& operator=(const ExpectedReads&) = delete;
 };
 
 // Runs `step` in the calling thread and counts what it calls there. Costs the step some microseconds an operation.

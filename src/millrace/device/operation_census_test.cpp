@@ -24,6 +24,18 @@ TEST(OperationCensus, CountsTopOperationsAndHostReads) {
   EXPECT_EQ(census.rebuilt_seconds, 0);
 }
 
+TEST(OperationCensus, WhatATrialReadsOfItsStepIsNoneOfTheStepsOwnReads) {
+  const at::Tensor x = at::ones({8, 8});
+  const OperationCensus census = census_of([&] {
+    const at::Tensor sum = x.sum();
+    EXPECT_GT(sum.item<float>(), 0);
+    const ExpectedReads of_the_trial;
+    EXPECT_GT(sum.item<float>(), 0);
+  });
+  EXPECT_EQ(census.host_reads, 1);
+  EXPECT_EQ(census.operations, 2) << "the sum, and what the step itself asked for";
+}
+
 TEST(OperationCensus, FindsWhatIsMadeAnewInEveryStep) {
   const at::Tensor scores = at::rand({400, 400});
   const OperationCensus masked = census_of([&] {

@@ -22,6 +22,8 @@ struct Input {
   std::uint64_t cacheable_bytes = 0;  // that a cache of all samples would hold; 0 = the source keeps nothing
   std::uint64_t free_bytes = 0;       // memory the process may still take
   double epochs = 0;                  // that the run is long; 0 = without end
+  // Of the process so far: samples that could not be read, of each epoch anew, and those that could.
+  std::int64_t bad_samples = 0, good_samples = 0;
   struct Slow {
     std::string file;
     double excess_seconds = 0;  // beyond what its reads usually take
@@ -53,8 +55,11 @@ struct Experiments {
   };
   std::optional<Threads> threads;  // where the config asked for more than there are cores
   struct Batch {
-    std::int64_t rows = 0;
-    double fixed_share = 0;  // of a step's time: what half the rows would cost as well
+    std::int64_t rows = 0;           // of the micro-batch that was tried
+    double fixed_share = 0;          // of its time: what half the rows would cost as well
+    std::int64_t batch_size = 0;     // data.batch_size; 0 = the recipe sets its own
+    std::int64_t micro_batches = 1;  // memory.micro_batches
+    std::int64_t accumulate = 1;     // optim.accumulate
   };
   std::optional<Batch> batch;
   struct Layouts {
@@ -72,7 +77,7 @@ struct Experiments {
 // Of one step, by its operations.
 struct Census {
   std::int64_t operations = 0;
-  std::int64_t host_reads = 0;  // values asked of the device
+  std::int64_t host_reads = 0;  // values that the step asked of the device
   double seconds = 0;           // of all operations
   double rebuilt_seconds = 0;   // of those that made the same tensors as in every step: of no parameter and no batch
   std::string rebuilt_by;       // the longest of them: "aten::tril [256, 256]"
@@ -131,14 +136,20 @@ struct LossLine {
   double loss = 0, gradient_norm = 0;
 };
 
+struct ObjectiveLines {
+  std::string name;
+  std::vector<LossLine> lines;  // of the latest log lines in which it had a loss, oldest first
+  bool clips = false;           // its optim.clip_norm or optim.clip_value
+};
+
 struct Numbers {
-  std::vector<LossLine> lines;     // of the latest log lines, oldest first; of the first objective
-  std::int64_t skipped = 0;        // steps over the stretch whose gradients were not finite
-  std::int64_t spikes = 0;         // steps over the stretch that were left out since the loss or the gradient jumped
-  bool scaled = false;             // half precision with a loss scale, which skips steps to find it
-  bool clips = false;              // optim.clip_norm
-  std::optional<Blind> blind;      // of the first objective
-  std::vector<double> validation;  // losses, oldest first
+  std::vector<ObjectiveLines> objectives;  // in the recipe's order
+  std::int64_t skipped = 0;                // steps over the stretch whose gradients were not finite
+  std::int64_t spikes = 0;                 // steps over the stretch that were left out since the loss or the gradient jumped
+  bool scaled = false;                     // half precision with a loss scale, which skips steps to find it
+  bool has_bf16 = false;                   // the device computes in it at full speed
+  std::optional<Blind> blind;              // of the first objective
+  std::vector<double> validation;          // losses of the first objective, oldest first
   std::optional<Judged> judged;
   std::vector<Clamp> clamps;
   bool stops_early = false;  // train.early_stop_patience
@@ -175,6 +186,7 @@ struct Evidence {
   bool on_gpu = false;
   std::optional<Gpu> gpu;
   Input input;
+  std::optional<double> copied_floats;  // part of the bytes of a batch on its way to the device that are floats of 4 or 8 bytes
   Often log, snapshot, validation;
   Memory memory;
   Numbers numbers;

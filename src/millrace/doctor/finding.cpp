@@ -1,6 +1,7 @@
 #include "millrace/doctor/finding.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "millrace/base/format.h"
 
@@ -11,9 +12,11 @@ Gain gain_of(double likely, double spread) {
   return {inside(likely), inside(likely * (1 - spread)), inside(likely * (1 + spread))};
 }
 
-void sort_by_gain(std::vector<Finding>& findings) {
+void sort_findings(std::vector<Finding>& findings) {
   std::ranges::stable_sort(findings, std::ranges::greater(), [](const Finding& finding) {
-    return finding.gain ? finding.gain->likely : 2.0;  // what has no gain in time is about the run's life or its numbers
+    const bool of_run = finding.stake == Stake::run;
+    const double gain = of_run || !finding.gain ? -1.0 : finding.gain->likely;
+    return std::pair(of_run, gain);
   });
 }
 

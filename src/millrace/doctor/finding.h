@@ -1,6 +1,7 @@
 // What is wrong with a run, and what mending it would gain.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,18 +15,23 @@ struct Gain {
   double likely = 0, low = 0, high = 0;
 };
 
+// What a finding is about: a run that only takes longer than it need, or one that ends early, or learns nothing of use.
+enum class Stake : std::uint8_t { time, run };
+
 struct Finding {
   std::string id;          // of the rule
   std::string what;        // the evidence, with its figures
   std::string remedy;      // what to type or to do
   std::string key, value;  // of the config, where the remedy is a value; else ""
   std::optional<Gain> gain;
+  Stake stake = Stake::time;  // of the rule
 };
 
 [[nodiscard]] Gain gain_of(double likely, double spread = 0.2);  // with an interval of so much of it on each side, inside 0 to 1
 
-// The greatest gain first; what threatens the run rather than its speed before all.
-void sort_by_gain(std::vector<Finding>& findings);
+// Whatever threatens the run first, then the gains, the greatest first, then what has no gain in time. What is alike stays in
+// order.
+void sort_findings(std::vector<Finding>& findings);
 
 // {"id", "what", "remedy", "text", "key", "value", "gain", "gain_low", "gain_high", "page"}; without what it does not have.
 [[nodiscard]] Json to_json(const Finding& finding);

@@ -11,18 +11,22 @@ constexpr double kLeastSeconds = 1;  // of the loop
 constexpr std::int64_t kLeastSteps = 10;
 
 constexpr std::array kRules = {
-    Rule{"not_finite", "steps are skipped, their gradients are not finite", detail::not_finite},
-    Rule{"spikes", "steps are left out, their loss or gradient jumped", detail::spikes},
-    Rule{"saturated_clamp", "most values are at the border of a clamp, where no gradient goes through", detail::saturated_clamp},
-    Rule{"loss_flat", "the loss does not move at all", detail::loss_flat},
-    Rule{"loss_pinned", "the loss stays at what an answer without a look at the input gets", detail::loss_pinned},
-    Rule{"gradient_norm", "gradients vanish or explode", detail::gradient_norm},
-    Rule{"overfitting", "the loss of the validation rises, that of the training falls", detail::overfitting},
+    Rule{"not_finite", "steps are skipped, their gradients are not finite", detail::not_finite, Stake::run},
+    Rule{"spikes", "steps are left out, their loss or gradient jumped", detail::spikes, Stake::run},
+    Rule{"saturated_clamp", "most values are at the border of a clamp, where no gradient goes through", detail::saturated_clamp,
+         Stake::run},
+    Rule{"loss_flat", "the loss does not move at all", detail::loss_flat, Stake::run},
+    Rule{"loss_vanished", "the loss is nearly 0", detail::loss_vanished, Stake::run},
+    Rule{"loss_spiking", "the loss jumps up again and again", detail::loss_spiking, Stake::run},
+    Rule{"loss_pinned", "the loss stays at what an answer without a look at the input gets", detail::loss_pinned, Stake::run},
+    Rule{"gradient_norm", "gradients vanish or explode", detail::gradient_norm, Stake::run},
+    Rule{"overfitting", "the loss of the validation rises, that of the training falls", detail::overfitting, Stake::run},
     Rule{"few_judges", "a validation looks at too few samples to tell anything", detail::few_judges},
-    Rule{"recompute_needed", "memory is nearly used up, and recompute is off", detail::recompute_needed},
-    Rule{"memory_high", "memory is nearly used up", detail::memory_high},
+    Rule{"recompute_needed", "memory is nearly used up, and recompute is off", detail::recompute_needed, Stake::run},
+    Rule{"memory_high", "memory is nearly used up", detail::memory_high, Stake::run},
     Rule{"fragmented", "the GPU's allocator keeps much more than tensors ever held", detail::fragmented},
-    Rule{"memory_growing", "tensors hold more from log line to log line", detail::memory_growing},
+    Rule{"memory_growing", "tensors hold more from log line to log line", detail::memory_growing, Stake::run},
+    Rule{"bad_samples", "samples can't be read", detail::bad_samples},
     Rule{"slow_file", "single files hold up the loader", detail::slow_file},
     Rule{"slow_sample", "single samples hold up the loader", detail::slow_sample},
     Rule{"no_readers", "batches are read in the loop's thread", detail::no_readers},
@@ -66,10 +70,11 @@ std::vector<Finding> findings_of(const Evidence& evidence) {
   for (const Rule& rule : kRules) {
     if (auto finding = rule.look(evidence)) {
       finding->id = rule.id;
+      finding->stake = rule.stake;
       findings.push_back(*std::move(finding));
     }
   }
-  sort_by_gain(findings);
+  sort_findings(findings);
   return findings;
 }
 

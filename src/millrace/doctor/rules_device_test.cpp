@@ -1,4 +1,5 @@
 #include "millrace/doctor/detail/sound_run.h"
+#include "millrace/doctor/gpu_use.h"
 
 namespace millrace::doctor {
 namespace {
@@ -41,6 +42,34 @@ TEST(Rules, BatchesOfEverNewShapes) {
   EXPECT_THAT(findings_of(e), IsEmpty()) << "some sizes are usual";
   e.shapes = {.batches = 100, .fresh = 8, .all = 300};
   EXPECT_THAT(findings_of(e), IsEmpty()) << "hardly any is new";
+}
+
+MachineReading reading_of(double seconds, double utilisation, std::vector<std::string> held_back = {}) {
+  MachineReading reading;
+  reading.seconds = seconds;
+  reading.gpu = GpuReading{};
+  reading.gpu->utilisation = utilisation;
+  reading.gpu->mhz = 1000 * utilisation;
+  reading.gpu->most_mhz = 2000;
+  reading.gpu->held_back = std::move(held_back);
+  return reading;
+}
+
+TEST(GpuUse, IsAMeanByTimeAndOfTheStretchAlone) {
+  GpuUse use;
+  EXPECT_FALSE(gpu_between(use, use)) << "nobody looked";
+  use.add(reading_of(30, 0.1));
+  const GpuUse start = use;
+  use.add(MachineReading{.seconds = 100});
+  EXPECT_FALSE(gpu_between(start, use)) << "a driver that tells nothing";
+  use.add(reading_of(10, 0.9, {"heat"}));
+  use.add(reading_of(20, 0.6, {"power"}));
+  const auto gpu = gpu_between(start, use);
+  ASSERT_TRUE(gpu);
+  EXPECT_NEAR(gpu->utilisation, 0.7, 1e-9);
+  EXPECT_NEAR(gpu->mhz, 700, 1e-6);
+  EXPECT_EQ(gpu->most_mhz, 2000);
+  EXPECT_THAT(gpu->held_back, testing::ElementsAre("power")) << "for most of it";
 }
 
 TEST(Rules, RanksThatWaitForOneOfThem) {

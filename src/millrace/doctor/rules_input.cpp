@@ -57,6 +57,11 @@ std::string wait_text(const Evidence& e) {
 
 double gain_with(const Evidence& e, int readers) { return 1 - seconds_with(e, readers) / e.times.loop(); }
 
+// What a cache saves: the first epoch fills it.
+double gain_of_cache(const Evidence& e) {
+  return e.share(Phase::data_wait) * (e.input.epochs > 0 ? 1 - std::min(1.0, 1 / e.input.epochs) : 1.0);
+}
+
 }  // namespace
 
 Finding set(std::string what, std::string key, std::string value, std::optional<Gain> gain) {
@@ -67,6 +72,20 @@ Finding set(std::string what, std::string key, std::string value, std::optional<
           .key = std::move(key),
           .value = std::move(value),
           .gain = gain};
+}
+
+// Each epoch that meets a sample counts it again.
+Found bad_samples(const Evidence& e) {
+  if (e.input.bad_samples <= 0) return std::nullopt;
+  return Finding{.id = {},
+                 .what = with_commas(e.input.bad_samples) + (e.input.bad_samples == 1 ? " sample" : " samples") +
+                         " could not be read so far and " + (e.input.bad_samples == 1 ? "was" : "were") +
+                         " left out or replaced (data.bad_samples), beside " + with_commas(e.input.good_samples) +
+                         " that could be",
+                 .remedy = "repair or remove them: the run's warnings name the first of each epoch, and say what is wrong",
+                 .key = {},
+                 .value = {},
+                 .gain = std::nullopt};
 }
 
 Found slow_file(const Evidence& e) {
@@ -115,12 +134,11 @@ Found few_readers(const Evidence& e) {
              "data.workers", std::to_string(readers), gain_of(gain));
 }
 
-// The first epoch fills it.
 Found cache_off(const Evidence& e) {
   const Input& input = e.input;
   if (!waits(e) || input.cached || !input.cache_by_user || input.cacheable_bytes == 0) return std::nullopt;
   if (input.cacheable_bytes > input.free_bytes / 2) return std::nullopt;
-  const double gain = e.share(Phase::data_wait) * (input.epochs > 0 ? 1 - std::min(1.0, 1 / input.epochs) : 1.0);
+  const double gain = gain_of_cache(e);
   if (gain < kWorthIt) return std::nullopt;
   return set(wait_text(e) + "; all samples are " + human_bytes(static_cast<double>(input.cacheable_bytes)) + ", and " +
                  human_bytes(static_cast<double>(input.free_bytes)) + " of memory are free",
@@ -135,8 +153,8 @@ Found input_bound(const Evidence& e) {
   if (more_would_help) return std::nullopt;  // no_readers and few_readers say it
   const bool computes = share_of_cpu(e.input) > kComputes;
   const std::string what = wait_text(e) + ", in " + std::to_string(e.input.readers) + " readers";
-  if (!e.input.cached && e.input.cacheable_bytes > 0)
-    return set(what, "data.cache", "disk", gain_of(e.share(Phase::data_wait), 0.5));
+  if (!e.input.cached && e.input.cacheable_bytes > 0 && gain_of_cache(e) >= kWorthIt)
+    return set(what, "data.cache", "disk", gain_of(gain_of_cache(e), 0.5));
   return Finding{.id = {},
                  .what = what,
                  .remedy = computes ? "decode less: store the data uncompressed or at the size that is used, or take more cores"

@@ -1,7 +1,10 @@
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <utility>
 
 #include "millrace/base/format.h"
+#include "millrace/base/median.h"
 #include "millrace/doctor/detail/rule_list.h"
 
 namespace millrace::doctor::detail {
@@ -12,7 +15,13 @@ constexpr double kSkipsWithScale = 0.10;  // a loss scale that finds its place s
 constexpr double kSpikes = 0.05;          // of the steps
 constexpr std::size_t kSame = 6;          // log lines in a row
 constexpr std::int64_t kPinnedSteps = 200;
-constexpr double kPinned = 0.007;  // of the loss: 0.02 nats at the entropy of a text's characters
+constexpr double kPinned = 0.007;   // of the loss: 0.02 nats at the entropy of a text's characters
+constexpr double kVanished = 1e-8;  // a loss below it has nothing left to learn from
+// Above the median of the log lines before: so many median absolute deviations, and so much of it.
+constexpr double kJumpDeviations = 6, kJumpPart = 0.2;
+constexpr std::ptrdiff_t kLinesBefore = 8, kMostLinesBefore = 12;
+constexpr std::int64_t kStepsOfALine = 10;  // a line that is the mean of fewer says what single batches are like
+constexpr int kJumps = 3;
 constexpr double kSaturated = 0.5;
 constexpr double kVanishes = 1e-12, kExplodes = 300;
 constexpr std::size_t kRises = 5;      // validations in a row
@@ -30,6 +39,53 @@ std::string high_text(const Evidence& e) {
          human_bytes(static_cast<double>(e.memory.room)) + " that it may have";
 }
 
+std::string loss_of(const Evidence& e, const ObjectiveLines& objective) {
+  return e.numbers.objectives.size() > 1 ? "the loss of " + objective.name : "the loss";
+}
+
+// The first objective of which it is true; null: of none.
+template <class Test>
+const ObjectiveLines* objective_with(const Evidence& e, Test is_so) {
+  const auto found = std::ranges::find_if(e.numbers.objectives, is_so);
+  return found == e.numbers.objectives.end() ? nullptr : &*found;
+}
+
+// Of each of the last log lines.
+template <class Test>
+bool all_of_last(const std::vector<LossLine>& lines, Test is_so) {
+  constexpr auto kCount = static_cast<std::ptrdiff_t>(kSame);
+  return lines.size() >= kSame && std::all_of(lines.end() - kCount, lines.end(), is_so);
+}
+
+bool is_flat(const ObjectiveLines& objective) {
+  if (objective.lines.empty()) return false;
+  const double now = objective.lines.back().loss;
+  if (!std::isfinite(now) || std::abs(now) < kVanished) return false;  // loss_vanished says it
+  return all_of_last(objective.lines, [&](const LossLine& line) { return std::abs(line.loss - now) <= 1e-7 * std::abs(now); });
+}
+
+// Whether the line is far above those before it.
+bool jumps(std::vector<LossLine>::const_iterator first, std::vector<LossLine>::const_iterator line) {
+  if (line - first < kLinesBefore || line->step - std::prev(line)->step < kStepsOfALine) return false;
+  std::vector<double> before;
+  for (auto each = line - std::min(kMostLinesBefore, line - first); each != line; ++each) before.push_back(each->loss);
+  if (!std::ranges::all_of(before, [](double loss) { return std::isfinite(loss); })) return false;
+  const double usual = median(before);
+  for (double& loss : before) loss = std::abs(loss - usual);
+  return line->loss > usual + std::max(kJumpDeviations * median(before), kJumpPart * std::abs(usual));
+}
+
+// What stays up for some lines is one jump.
+int jumps_of(const ObjectiveLines& objective) {
+  int count = 0;
+  bool is_up = false;
+  for (auto line = objective.lines.begin(); line != objective.lines.end(); ++line) {
+    const bool was_up = std::exchange(is_up, jumps(objective.lines.begin(), line));
+    if (is_up && !was_up) ++count;
+  }
+  return count;
+}
+
 }  // namespace
 
 Found not_finite(const Evidence& e) {
@@ -37,12 +93,15 @@ Found not_finite(const Evidence& e) {
   if (share < (e.numbers.scaled ? kSkipsWithScale : kSkips)) return std::nullopt;
   const std::string what = with_commas(e.numbers.skipped) + " of " + with_commas(e.times.steps) +
                            " steps were skipped: their loss or gradients were not finite";
-  Finding finding =
-      e.numbers.scaled ? set(what, "precision.dtype", "bf16", gain_of(share)) : set(what, "optim.clip_norm", "1", gain_of(share));
-  if (e.numbers.clips || !e.numbers.scaled)
-    finding.remedy = "lower optim.learning_rate, look for zeros under a root or a logarithm, or divisions by them";
-  if (!e.numbers.scaled) finding.key = finding.value = "";
-  return finding;
+  const std::string look = "look for zeros under a root or a logarithm, or divisions by them";
+  if (e.numbers.scaled && e.numbers.has_bf16) return set(what, "precision.dtype", "bf16", gain_of(share));
+  if (objective_with(e, [](const ObjectiveLines& objective) { return objective.clips; }) == nullptr) {
+    Finding finding = set(what, "optim.clip_norm", "1", gain_of(share));
+    finding.remedy += "; else lower optim.learning_rate, or " + look;
+    return finding;
+  }
+  return Finding{
+      .id = {}, .what = what, .remedy = "lower optim.learning_rate, or " + look, .key = {}, .value = {}, .gain = gain_of(share)};
 }
 
 // With optim.spike_zscore alone: else no step is left out.
@@ -59,15 +118,46 @@ Found spikes(const Evidence& e) {
 }
 
 Found loss_flat(const Evidence& e) {
-  const auto& lines = e.numbers.lines;
-  if (lines.size() < kSame) return std::nullopt;
-  const double now = lines.back().loss;
-  const bool same = std::all_of(lines.end() - kSame, lines.end(),
-                                [&](const LossLine& line) { return std::abs(line.loss - now) <= 1e-7 * std::abs(now); });
-  if (!same || !std::isfinite(now)) return std::nullopt;
+  const ObjectiveLines* flat = objective_with(e, is_flat);
+  if (flat == nullptr) return std::nullopt;
   return Finding{.id = {},
-                 .what = "the loss is " + significant(now, 7) + " at each of the last " + std::to_string(kSame) + " log lines",
+                 .what = loss_of(e, *flat) + " is " + significant(flat->lines.back().loss, 7) + " at each of the last " +
+                         std::to_string(kSame) + " log lines",
                  .remedy = "no gradient reaches the weights: a clamp at its limit, a detach(), or a learning rate of 0",
+                 .key = {},
+                 .value = {},
+                 .gain = std::nullopt};
+}
+
+Found loss_vanished(const Evidence& e) {
+  const ObjectiveLines* gone = objective_with(e, [](const ObjectiveLines& objective) {
+    return all_of_last(objective.lines, [](const LossLine& line) { return std::abs(line.loss) < kVanished; });
+  });
+  if (gone == nullptr) return std::nullopt;
+  return Finding{.id = {},
+                 .what = loss_of(e, *gone) + " is nearly 0, " + significant(gone->lines.back().loss, 2) + ", and was below " +
+                         significant(kVanished, 1) + " at the last " + std::to_string(kSame) + " log lines",
+                 .remedy =
+                     "labels leak into the input, or the term is off: see what the loss is computed of, its weight, and whether "
+                     "a mask leaves anything of it",
+                 .key = {},
+                 .value = {},
+                 .gain = std::nullopt};
+}
+
+// Of means over log intervals: optim.spike_zscore looks at single steps.
+Found loss_spiking(const Evidence& e) {
+  const ObjectiveLines* jumping =
+      objective_with(e, [](const ObjectiveLines& objective) { return jumps_of(objective) >= kJumps; });
+  if (jumping == nullptr) return std::nullopt;
+  const auto& lines = jumping->lines;
+  return Finding{.id = {},
+                 .what = loss_of(e, *jumping) + " jumped far above what it was before " + std::to_string(jumps_of(*jumping)) +
+                         " times since step " + with_commas(lines.front().step) + ", to " +
+                         significant(std::ranges::max_element(lines, {}, &LossLine::loss)->loss, 4) + " at most",
+                 .remedy =
+                     "lower optim.learning_rate, warm up longer (optim.warmup_steps), set optim.clip_norm, or let "
+                     "optim.spike_zscore=6 leave such steps out",
                  .key = {},
                  .value = {},
                  .gain = std::nullopt};
@@ -75,9 +165,9 @@ Found loss_flat(const Evidence& e) {
 
 // All log lines that there are but for those longer ago than need be.
 Found loss_pinned(const Evidence& e) {
-  const auto& lines = e.numbers.lines;
   const auto& blind = e.numbers.blind;
-  if (!blind || lines.size() < kSame) return std::nullopt;
+  if (!blind || e.numbers.objectives.empty() || e.numbers.objectives.front().lines.size() < kSame) return std::nullopt;
+  const auto& lines = e.numbers.objectives.front().lines;
   std::size_t pinned = 0;
   std::int64_t steps = 0;
   for (auto line = lines.rbegin(); line != lines.rend(); ++line, ++pinned) {
@@ -97,18 +187,20 @@ Found loss_pinned(const Evidence& e) {
 }
 
 Found gradient_norm(const Evidence& e) {
-  const auto& lines = e.numbers.lines;
-  if (lines.size() < kSame) return std::nullopt;
-  const auto all = [&](auto is) {
-    return std::all_of(lines.end() - kSame, lines.end(), [&](const LossLine& line) { return is(line.gradient_norm); });
+  const auto vanishes = [](const ObjectiveLines& objective) {
+    return all_of_last(objective.lines, [](const LossLine& line) { return line.gradient_norm < kVanishes; });
   };
-  const bool vanish = all([](double norm) { return norm < kVanishes; });
-  const bool explode = !e.numbers.clips && all([](double norm) { return norm > kExplodes; });
-  if (!vanish && !explode) return std::nullopt;
-  const std::string what = "the norm of the gradients is " + significant(lines.back().gradient_norm, 3) + ", and was beyond " +
-                           significant(vanish ? kVanishes : kExplodes, 1) + " at the last " + std::to_string(kSame) +
-                           " log lines";
-  if (explode) return set(what, "optim.clip_norm", "1", std::nullopt);
+  const auto explodes = [](const ObjectiveLines& objective) {
+    return !objective.clips && all_of_last(objective.lines, [](const LossLine& line) { return line.gradient_norm > kExplodes; });
+  };
+  const ObjectiveLines* vanishing = objective_with(e, vanishes);
+  const ObjectiveLines* sick = vanishing != nullptr ? vanishing : objective_with(e, explodes);
+  if (sick == nullptr) return std::nullopt;
+  const std::string of = e.numbers.objectives.size() > 1 ? " of " + sick->name : "";
+  const std::string what = "the norm of the gradients" + of + " is " + significant(sick->lines.back().gradient_norm, 3) +
+                           ", and was beyond " + significant(vanishing != nullptr ? kVanishes : kExplodes, 1) + " at the last " +
+                           std::to_string(kSame) + " log lines";
+  if (vanishing == nullptr) return set(what, "optim.clip_norm", "1", std::nullopt);
   return Finding{.id = {},
                  .what = what,
                  .remedy = "nothing is learnt: look for a saturated activation, a clamp, or a loss that is divided by too much",
@@ -132,11 +224,12 @@ Found saturated_clamp(const Evidence& e) {
 
 Found overfitting(const Evidence& e) {
   const std::vector<double>& losses = e.numbers.validation;
-  if (losses.size() <= kRises || e.numbers.stops_early || e.numbers.lines.size() < 2) return std::nullopt;
+  if (losses.size() <= kRises || e.numbers.stops_early || e.numbers.objectives.empty()) return std::nullopt;
+  const auto& lines = e.numbers.objectives.front().lines;
+  if (lines.size() < 2 || lines.back().loss >= lines.front().loss) return std::nullopt;
   for (std::size_t i = losses.size() - kRises; i < losses.size(); ++i) {
     if (!(losses[i] > losses[i - 1])) return std::nullopt;
   }
-  if (e.numbers.lines.back().loss >= e.numbers.lines.front().loss) return std::nullopt;
   return set("the loss of the validation rose " + std::to_string(kRises) + " times in a row, from " +
                  significant(losses[losses.size() - 1 - kRises], 4) + " to " + significant(losses.back(), 4) +
                  ", while that of the training falls",

@@ -23,6 +23,7 @@ constexpr double kRecomputes = 0.03;
 constexpr double kRebuilds = 0.03;
 constexpr double kNeighbours = 0.10;
 constexpr double kCopies = 0.10, kCopyLess = 0.75;  // bytes are a quarter of floats
+constexpr std::int64_t kTimesRows = 4;              // of a batch that is too small
 constexpr double kSlower = 1.25;                    // of the first step times
 constexpr std::size_t kEarlierRuns = 3;
 constexpr double kSlowerBeside = 1.5;  // where other programs have the cores: caches and memory are shared with them, too
@@ -62,6 +63,14 @@ Found too_often(const Evidence& e, Phase phase, const Often& often, const Limit&
              by_steps ? key_of_steps : key_of_epochs, std::to_string(then), gain_of(gain));
 }
 
+// Of as many pieces as there are: the largest part that brings at most kTimesRows times the rows, or all of them.
+std::int64_t fewer_by(std::int64_t pieces) {
+  for (std::int64_t times = std::min(kTimesRows, pieces); times > 1; --times) {
+    if (pieces % times == 0) return times;
+  }
+  return pieces;
+}
+
 double work_share(const Evidence& e) { return e.share(Phase::forward) + e.share(Phase::backward); }
 double core_share(const Evidence& e) {
   return work_share(e) + e.share(Phase::prepare) + e.share(Phase::optimizer) + e.share(Phase::metrics) + e.share(Phase::validate);
@@ -81,14 +90,41 @@ Found validate_often(const Evidence& e) {
                    "train.validate_epochs");
 }
 
-// A step of b rows takes a + k b; four times the rows cost a/4 + k b for as many.
+// b rows take a + k b; k times the rows cost a/k + k b for as many. First comes what leaves the mathematics alone.
 Found small_batch(const Evidence& e) {
   const auto& batch = e.experiments.batch;
   if (!batch || batch->fixed_share < kFixed) return std::nullopt;
-  Finding finding =
-      set(percent(batch->fixed_share) + " of a step is the same for half of its " + with_commas(batch->rows) +
-              " rows: the machine has little to do at a time",
-          "data.batch_size", std::to_string(4 * batch->rows), gain_of(0.75 * batch->fixed_share * work_share(e), 0.25));
+  const std::string what = percent(batch->fixed_share) + " of what a step takes is the same for half of its " +
+                           with_commas(batch->rows) + " rows: the machine has little to do at a time";
+  const auto gain_by = [&](std::int64_t times) {
+    return gain_of((1 - 1 / static_cast<double>(times)) * batch->fixed_share * work_share(e), 0.25);
+  };
+  if (batch->accumulate > 1 && batch->batch_size > 0) {
+    const std::int64_t times = fewer_by(batch->accumulate);
+    return Finding{.id = {},
+                   .what = what,
+                   .remedy = "try --data.batch_size=" + std::to_string(batch->batch_size * times) +
+                             " --optim.accumulate=" + std::to_string(batch->accumulate / times) +
+                             ", the same global batch in fewer pieces (a batch norm sees other rows)",
+                   .key = {},
+                   .value = {},
+                   .gain = gain_by(times)};
+  }
+  if (batch->micro_batches > 1) {
+    const std::int64_t times = fewer_by(batch->micro_batches);
+    Finding finding = set(what, "memory.micro_batches", std::to_string(batch->micro_batches / times), gain_by(times));
+    finding.remedy += " where memory allows: the same batch in fewer pieces (a batch norm sees other rows)";
+    return finding;
+  }
+  if (batch->batch_size <= 0) {
+    return Finding{.id = {},
+                   .what = what,
+                   .remedy = "larger batches, whose size the recipe sets; tune the learning rate with it",
+                   .key = {},
+                   .value = {},
+                   .gain = gain_by(kTimesRows)};
+  }
+  Finding finding = set(what, "data.batch_size", std::to_string(kTimesRows * batch->batch_size), gain_by(kTimesRows));
   finding.remedy += ", which is another training: tune the learning rate with it";
   return finding;
 }
@@ -133,17 +169,20 @@ Found rebuilt_tensors(const Evidence& e) {
                  .gain = gain_of(share)};
 }
 
+// Only what travels as floats can become fewer bytes of the same samples.
 Found copy_bound(const Evidence& e) {
-  const double share = e.share(Phase::copy);
+  const double share = e.share(Phase::copy), floats = e.copied_floats.value_or(0);
   if (share < kCopies) return std::nullopt;
+  const bool can_shrink = !e.copied_floats || floats > 0;
   return Finding{.id = {},
-                 .what = "copying batches to the device takes " + percent(share) + " of the time",
-                 .remedy =
-                     "send fewer bytes: fields as they are stored (uint8, fp16), made floats in prepare(); or smaller "
-                     "crops",
+                 .what = "copying batches to the device takes " + percent(share) + " of the time" +
+                         (e.copied_floats ? ", " + percent(floats) + " of their bytes are floats" : ""),
+                 .remedy = can_shrink ? "send fewer bytes: fields as they are stored (uint8, fp16), made floats in prepare(); or "
+                                        "smaller crops"
+                                      : "smaller crops, or fields that no step needs left out",
                  .key = {},
                  .value = {},
-                 .gain = gain_of(share * kCopyLess, 0.5)};
+                 .gain = floats > 0 ? std::optional(gain_of(share * kCopyLess * floats, 0.5)) : std::nullopt};
 }
 
 // On a GPU alone: a CPU has its values at hand.

@@ -10,17 +10,16 @@ TEST(Rules, ALossThatStaysAtWhatABlindAnswerGets) {
   Evidence e = sound();
   e.numbers.blind = Blind{.loss = 2.7726, .what = "the entropy of the text's tokens"};
   EXPECT_THAT(findings_of(e), IsEmpty());
-  e.numbers.lines.clear();
-  for (int i = 0; i < 8; ++i)
-    e.numbers.lines.push_back({.step = 50 * i, .loss = i < 2 ? 3.1 : 2.77 + 0.002 * i, .gradient_norm = 1});
+  lines_of(e).clear();
+  for (int i = 0; i < 8; ++i) lines_of(e).push_back({.step = 50 * i, .loss = i < 2 ? 3.1 : 2.77 + 0.002 * i, .gradient_norm = 1});
   EXPECT_THAT(first(e, "loss_pinned").what, HasSubstr("for 250 steps the loss has been about 2.773, the entropy of"));
-  e.numbers.lines.back().loss = 2.7;
+  lines_of(e).back().loss = 2.7;
   EXPECT_THAT(findings_of(e), IsEmpty()) << "it begins to learn";
-  e.numbers.lines.back().loss = 2.77;
-  for (LossLine& line : e.numbers.lines) line.step /= 10;
+  lines_of(e).back().loss = 2.77;
+  for (LossLine& line : lines_of(e)) line.step /= 10;
   EXPECT_THAT(findings_of(e), IsEmpty()) << "so many steps any model needs";
   e.numbers.blind.reset();
-  for (LossLine& line : e.numbers.lines) line.step *= 20;
+  for (LossLine& line : lines_of(e)) line.step *= 20;
   EXPECT_THAT(findings_of(e), IsEmpty());
 }
 

@@ -91,7 +91,7 @@ constexpr std::array kKnobs = {
     Knob{"train.off", "forward backward optimizer prepare data_wait", 0.75, "", nothing},
     Knob{"optim.fused", "optimizer", 1, "", to_auto},
     Knob{"memory.recompute", "backward", 0.5, "", blocks},
-    Knob{"memory.micro_batches", kStep, 0.5, "", one},
+    Knob{"memory.micro_batches", kStep, 0.5, "accumulation", one},
     Knob{"log.every", "log metrics", 1, "", seldom},
     Knob{"snapshot.every_steps", "snapshot", 1, "", seldom},
     Knob{"snapshot.every_epochs", "snapshot", 1, "", seldom},

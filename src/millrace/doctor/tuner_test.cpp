@@ -127,6 +127,27 @@ TEST(Tuner, WhatMakesAnotherTrainingIsNotTriedUnlessItIsAllowed) {
   EXPECT_EQ(tuner.kept().at("device.threads"), "auto");
 }
 
+// In one piece a batch norm sees other rows.
+TEST(Tuner, ABatchInPiecesStaysInPiecesUnlessThatIsAllowed) {
+  const auto run = [](const Settings& changed) {
+    return ShortRun{.seconds = changed.empty() ? 1.0 : 0.5,
+                    .others = 0,
+                    .shares = {{"forward", 0.4}, {"backward", 0.6}},
+                    .findings = {},
+                    .failure = {}};
+  };
+  const Settings config = {{"memory.micro_batches", "4"}};
+  Tuner tuner(config, {}, run);
+  const auto trial = tuner.next();
+  ASSERT_TRUE(trial);
+  EXPECT_EQ(trial->verdict, Verdict::not_allowed);
+  EXPECT_EQ(trial->candidate.needs, "accumulation");
+  Tuner allowed(config, {.allowed = {"accumulation"}}, run);
+  while (allowed.next()) {
+  }
+  EXPECT_EQ(allowed.kept().at("memory.micro_batches"), "1");
+}
+
 TEST(Tuner, WhatIsPromisedMuchIsTriedAtOnceWithTheValuesOfTheFindings) {
   int runs = 0;
   const Settings config = with(kBad, {{"data.workers", "1"}});

@@ -30,7 +30,7 @@ std::vector<Finding> Watch::holding() const {
   for (const auto& [id, state] : states_) {
     if (state.holds) findings.push_back(state.latest);
   }
-  sort_by_gain(findings);
+  sort_findings(findings);
   return findings;
 }
 

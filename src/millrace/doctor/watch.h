@@ -19,7 +19,7 @@ class Watch {
     bool changed = false;       // the set of those that hold is another one
   };
   [[nodiscard]] Change look(const std::vector<Finding>& found);
-  [[nodiscard]] std::vector<Finding> holding() const;  // with the evidence of their latest look, sorted by gain
+  [[nodiscard]] std::vector<Finding> holding() const;  // with the evidence of their latest look, as sort_findings()
 
  private:
   struct State {

@@ -7,6 +7,7 @@
 #include "millrace/base/clock.h"
 #include "millrace/device/device.h"
 #include "millrace/doctor/rules.h"
+#include "millrace/precision/precision.h"
 
 namespace millrace {
 namespace {
@@ -35,6 +36,12 @@ telemetry::Timeline::Summary difference(const telemetry::Timeline::Summary& to, 
 Diagnosis::Diagnosis(DiagnosisParts parts) : parts_(std::move(parts)) {
   nn::count_clamps(true);
   if (parts_.blind) numbers_.blind = doctor::Blind{.loss = parts_.blind->loss, .what = parts_.blind->what};
+  numbers_.has_bf16 = precision::hardware_has_fast_bf16(parts_.stepper->device(), nullptr);
+  for (std::size_t i = 0; i < parts_.stepper->objectives(); ++i) {
+    const optim::OptimConfig& wish = parts_.stepper->objective(i).optim;
+    numbers_.objectives.push_back(
+        {.name = parts_.stepper->objective_name(i), .lines = {}, .clips = wish.clip_norm > 0 || wish.clip_value > 0});
+  }
 }
 
 Diagnosis::~Diagnosis() { nn::count_clamps(false); }
@@ -59,9 +66,21 @@ Diagnosis::Mark Diagnosis::mark() const {
             .clamps = nn::clamp_counts(),
             .batches = shapes_.batches(),
             .shapes = shapes_.shapes(),
-            .ranks = ranks_};
+            .ranks = ranks_,
+            .gpu = gpu_};
   for (const data::SlowFile& file : parts_.loader->slow_files()) mark.slow[file.name] = file.excess_seconds;
   return mark;
+}
+
+// The norm of an objective that had no loss since the last line is that of a step long ago.
+void Diagnosis::note_losses(const StepRecord& record) {
+  for (std::size_t i = 0; i < std::min(record.objectives.size(), numbers_.objectives.size()); ++i) {
+    const auto loss = record.window.means.find(record.objectives[i].name);
+    if (loss == record.window.means.end()) continue;
+    std::vector<doctor::LossLine>& lines = numbers_.objectives[i].lines;
+    lines.push_back({.step = record.step, .loss = loss->second, .gradient_norm = record.objectives[i].gradient_norm});
+    if (lines.size() > kLines) lines.erase(lines.begin());
+  }
 }
 
 std::optional<doctor::Watch::Change> Diagnosis::look(const StepRecord& record, MemorySeen memory) {
@@ -76,13 +95,7 @@ std::optional<doctor::Watch::Change> Diagnosis::look(const StepRecord& record, M
     others_ += *record.window.others * record.window.seconds;
     others_of_ += record.window.seconds;
   }
-  if (!record.objectives.empty()) {
-    const auto loss = record.window.means.find(record.objectives.front().name);
-    numbers_.lines.push_back({.step = record.step,
-                              .loss = loss == record.window.means.end() ? std::nan("") : loss->second,
-                              .gradient_norm = record.objectives.front().gradient_norm});
-    if (numbers_.lines.size() > kLines) numbers_.lines.erase(numbers_.lines.begin());
-  }
+  note_losses(record);
   if (first_ && record.times.steps > 0) {  // what the first line saw is the warm-up
     step_ms_.push_back(record.times.step_ms_p50 * (1 - record.window.others.value_or(0)));
     if (step_ms_.size() > kStepTimes) {
@@ -111,6 +124,20 @@ void Diagnosis::saw_validation(double loss, double seconds, const doctor::Judged
   if (std::isfinite(loss)) numbers_.validation.push_back(loss);
 }
 
+// Once: the fields of a run are the same in each batch.
+void Diagnosis::saw_copied(const Batch& batch) {
+  if (copied_floats_) return;
+  double all = 0, floats = 0;
+  for (const Group& group : batch.groups()) {
+    for (const auto& [name, tensor] : group.fields) {
+      const auto bytes = static_cast<double>(tensor.nbytes());
+      all += bytes;
+      if (tensor.scalar_type() == at::kFloat || tensor.scalar_type() == at::kDouble) floats += bytes;
+    }
+  }
+  if (all > 0) copied_floats_ = floats / all;
+}
+
 void Diagnosis::saw_batch(const Batch& batch) { shapes_.see(batch); }
 
 void Diagnosis::saw_peak(std::uint64_t bytes) noexcept { most_held_ = std::max(most_held_, bytes); }
@@ -123,23 +150,35 @@ void Diagnosis::saw_ranks(const std::vector<doctor::RankTimes>& times) {
   }
 }
 
-void Diagnosis::saw_machine(const doctor::MachineReading& reading) {
-  if (!reading.gpu || !reading.gpu->utilisation) return;
-  gpu_ = doctor::Gpu{.utilisation = *reading.gpu->utilisation,
-                     .mhz = reading.gpu->mhz.value_or(0),
-                     .most_mhz = reading.gpu->most_mhz.value_or(0),
-                     .held_back = reading.gpu->held_back};
+void Diagnosis::saw_machine(const doctor::MachineReading& reading) { gpu_.add(reading); }
+
+// By what passes and batches of the run took so far.
+double Diagnosis::seconds_of_next_trial(const telemetry::Timeline::Summary& so_far) const {
+  using telemetry::Phase;
+  const RunConfig& config = *parts_.config;
+  const auto micro_batches = static_cast<double>(so_far.steps * config.optim.accumulate * config.memory.micro_batches);
+  const double passes = so_far.of(Phase::prepare) + so_far.of(Phase::forward) + so_far.of(Phase::backward);
+  const data::LoaderCounters read = parts_.loader->counters();
+  const double batch = read.read_seconds / std::max(1.0, static_cast<double>(read.batches));
+  return batch + remedies_->next_passes() * passes / std::max(1.0, micro_batches);
 }
 
 bool Diagnosis::try_when_due() {
-  if (tried_ || !parts_.trials || !first_ || marks_.size() < 2) return false;
-  const double share = parts_.config->log.doctor_trials;
-  const telemetry::Timeline::Summary so_far = parts_.timeline->total();
-  if (so_far.step_ms_p50 * 1e-3 * static_cast<double>(doctor_trial_steps(*parts_.config)) > share * so_far.loop()) return false;
-  tried_ = true;
-  const telemetry::Span span(*parts_.timeline, telemetry::Phase::trials);
-  trials_ = parts_.trials();
-  return true;
+  if (!parts_.trials || !first_ || marks_.size() < 2 || asked_for_trials_ == looked_) return false;
+  asked_for_trials_ = looked_;
+  if (remedies_ == nullptr) remedies_ = parts_.trials();
+  bool made = false;
+  while (remedies_->has_next()) {
+    const telemetry::Timeline::Summary so_far = parts_.timeline->total();
+    if (trial_seconds_ + seconds_of_next_trial(so_far) > parts_.config->log.doctor_trials * so_far.loop()) break;
+    const telemetry::Span span(*parts_.timeline, telemetry::Phase::trials);
+    const double began = steady_seconds();
+    remedies_->make_next();
+    trial_seconds_ += steady_seconds() - began;
+    trials_ = remedies_->made();
+    made = true;
+  }
+  return made;
 }
 
 doctor::Evidence Diagnosis::of_the_run() const { return first_ ? evidence(*first_, mark()) : doctor::Evidence(); }
@@ -157,7 +196,7 @@ Reached Diagnosis::reached(const Mark& from, const Mark& to, const doctor::Evide
   }
   if (const double seconds = to.validation_seconds - from.validation_seconds; seconds > 0)
     reached.validation_it_per_s = static_cast<double>(to.validation_batches - from.validation_batches) / seconds;
-  if (gpu_) reached.gpu_busy = gpu_->utilisation;
+  if (seen.gpu) reached.gpu_busy = seen.gpu->utilisation;
   return reached;
 }
 
@@ -172,6 +211,8 @@ doctor::Input Diagnosis::input(const Mark& from, const Mark& to) const {
                       .cacheable_bytes = parts_.cacheable_bytes,
                       .free_bytes = device::available_memory_bytes(),
                       .epochs = parts_.epochs,
+                      .bad_samples = static_cast<std::int64_t>(to.read.bad_samples),
+                      .good_samples = static_cast<std::int64_t>(to.read.samples),
                       .slow = {}};
   const double usual =
       std::max(input.read_seconds / std::max(1.0, static_cast<double>(to.read.samples - from.read.samples)), 1e-9);
@@ -200,8 +241,9 @@ doctor::Evidence Diagnosis::evidence(const Mark& from, const Mark& to) const {
   if (const double of = to.others_of - from.others_of; of > 0) e.others = (to.others - from.others) / of;
   e.cores = device::cpu_info().physical_cores;
   e.on_gpu = !parts_.stepper->device().is_cpu();
-  e.gpu = gpu_;
+  e.gpu = doctor::gpu_between(from.gpu, to.gpu);
   e.input = input(from, to);
+  e.copied_floats = copied_floats_;
   e.log = {.count = to.lines - from.lines, .every_steps = config.log.every};
   e.snapshot = {
       .count = to.saves - from.saves, .every_steps = config.snapshot.every_steps, .every_epochs = config.snapshot.every_epochs};
@@ -238,7 +280,6 @@ doctor::Evidence Diagnosis::evidence(const Mark& from, const Mark& to) const {
     }
     e.numbers.clamps.push_back(std::move(clamp));
   }
-  e.numbers.clips = config.optim.clip_norm > 0;
   e.numbers.stops_early = config.train.early_stop_patience > 0;
   e.experiments = trials_.experiments;
   e.census = trials_.census;

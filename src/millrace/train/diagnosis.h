@@ -5,6 +5,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "millrace/data/loader.h"
 #include "millrace/doctor/evidence.h"
 #include "millrace/doctor/finding.h"
+#include "millrace/doctor/gpu_use.h"
 #include "millrace/doctor/sampler.h"
 #include "millrace/doctor/watch.h"
 #include "millrace/nn/clamp.h"
@@ -35,8 +37,8 @@ struct DiagnosisParts {
   double epochs = 0;                  // that the run is long; 0 = without end
   std::optional<BlindAnswer> blind;   // of the first objective
   doctor::Earlier earlier;
-  std::string run;                       // its folder; "" = none
-  std::function<DoctorTrials()> trials;  // null = none are made
+  std::string run;                                        // its folder; "" = none
+  std::function<std::unique_ptr<RemedyTrials>()> trials;  // called once, when the first may be due; null = none are made
 };
 
 struct MemorySeen {
@@ -56,13 +58,14 @@ class Diagnosis {
   // After a log line. Looks at most once a second; nullopt: it did not.
   [[nodiscard]] std::optional<doctor::Watch::Change> look(const StepRecord& record, MemorySeen memory);
   void saw_validation(double loss, double seconds, const doctor::Judged& judged);
+  void saw_copied(const Batch& batch);                          // a batch as it came to the device
   void saw_batch(const Batch& batch);                           // a micro-batch, prepared
   void saw_peak(std::uint64_t bytes) noexcept;                  // of tensors on a GPU
   void saw_ranks(const std::vector<doctor::RankTimes>& times);  // since the last call
-  void saw_machine(const doctor::MachineReading& reading);
+  void saw_machine(const doctor::MachineReading& reading);      // since the first log line, or the last call
   void saw_snapshot() noexcept { ++saves_; }
-  // The doctor's trials, where they are due: once a run, when they take no more than log.doctor_trials of the time so far. True
-  // when they were made.
+  // Those of the doctor's trials that are due: each once a run, when with those before it takes no more than log.doctor_trials of
+  // the time so far. True when one was made.
   bool try_when_due();
   [[nodiscard]] double seconds() const noexcept { return seconds_; }  // that looking took
   [[nodiscard]] const DoctorTrials& trials() const noexcept { return trials_; }
@@ -82,8 +85,11 @@ class Diagnosis {
     std::vector<nn::ClampCount> clamps;
     std::int64_t batches = 0, shapes = 0;
     std::vector<doctor::RankTimes> ranks;
+    doctor::GpuUse gpu;
   };
   [[nodiscard]] Mark mark() const;
+  void note_losses(const StepRecord& record);
+  [[nodiscard]] double seconds_of_next_trial(const telemetry::Timeline::Summary& so_far) const;
   [[nodiscard]] doctor::Evidence evidence(const Mark& from, const Mark& to) const;
   [[nodiscard]] doctor::Input input(const Mark& from, const Mark& to) const;
   [[nodiscard]] Reached reached(const Mark& from, const Mark& to, const doctor::Evidence& seen) const;
@@ -96,14 +102,17 @@ class Diagnosis {
   double validation_seconds_ = 0;
   double skipped_ = 0, spikes_ = 0, others_ = 0, others_of_ = 0;
   double looked_ = 0, seconds_ = 0;
-  bool tried_ = false;
   MemorySeen memory_;
   std::uint64_t most_held_ = 0;
   doctor::Numbers numbers_;
   ShapesSeen shapes_;
   std::vector<doctor::RankTimes> ranks_;  // so far
   std::vector<double> step_ms_;
-  std::optional<doctor::Gpu> gpu_;
+  doctor::GpuUse gpu_;
+  std::optional<double> copied_floats_;
+  std::unique_ptr<RemedyTrials> remedies_;  // null: none was due so far
+  double asked_for_trials_ = 0;             // at the look of this time
+  double trial_seconds_ = 0;
   DoctorTrials trials_;
 };
 

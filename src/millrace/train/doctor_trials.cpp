@@ -39,17 +39,53 @@ double ratio_of(const Way& first, const Way& second, Time time = Time::fair) {
   return all.first_ms / std::max(all.second_ms, 1e-9);
 }
 
-std::optional<doctor::Experiments::Format> try_format(const Assembly& assembly, const Way& now, const Way& half) {
-  const auto& wish = assembly.config().precision.dtype;
-  const bool fixed = !wish.is_auto() && !assembly.stepper().autocast() && assembly.switches().on("autocast");
-  if (!fixed || !precision::hardware_has_fast_bf16(assembly.context().device, nullptr)) return std::nullopt;
-  return doctor::Experiments::Format{.from = "fp32", .to = "bf16", .ratio = ratio_of(now, half)};
+Way in_format(Stepper& stepper, const Batch& batch, std::optional<at::ScalarType> format) {
+  return [&stepper, &batch, format] { return stepper.try_precision(batch, format, TrialRole::reference); };
 }
 
-std::optional<doctor::Experiments::Threads> try_threads(const Assembly& assembly, const Way& now) {
+void count_operations(Assembly& assembly, DoctorTrials& to) {
+  Stepper& stepper = assembly.stepper();
+  bool counted = false;
+  const device::OperationCensus census = device::census_of([&] {
+    const std::optional<Batch> batch = assembly.trial_batch();
+    if (batch) static_cast<void>(stepper.try_precision(*batch, stepper.autocast(), TrialRole::reference));
+    counted = batch.has_value();
+  });
+  if (!counted) return;
+  to.census = doctor::Census{.operations = census.operations,
+                             .host_reads = census.host_reads,
+                             .seconds = census.seconds,
+                             .rebuilt_seconds = census.rebuilt_seconds,
+                             .rebuilt_by = census.rebuilt_by,
+                             .copies = census.copies,
+                             .copied_seconds = census.copied_seconds,
+                             .copied_by = census.copied_by};
+}
+
+bool may_gain_by_format(const Assembly& assembly) {
+  const bool fixed =
+      !assembly.config().precision.dtype.is_auto() && !assembly.stepper().autocast() && assembly.switches().on("autocast");
+  return fixed && precision::hardware_has_fast_bf16(assembly.context().device, nullptr);
+}
+
+void try_format(Assembly& assembly, DoctorTrials& to) {
+  const std::optional<Batch> batch = assembly.trial_batch();
+  if (!batch) return;
+  Stepper& stepper = assembly.stepper();
+  const double ratio = ratio_of(in_format(stepper, *batch, std::nullopt), in_format(stepper, *batch, at::kBFloat16));
+  to.experiments.format = doctor::Experiments::Format{.from = "fp32", .to = "bf16", .ratio = ratio};
+}
+
+bool has_more_threads_than_cores(const Assembly& assembly) {
+  return at::get_num_threads() > device::cpu_info().physical_cores && assembly.context().device.is_cpu();
+}
+
+void try_threads(Assembly& assembly, DoctorTrials& to) {
+  const std::optional<Batch> batch = assembly.trial_batch();
+  if (!batch) return;
+  const Way now = in_format(assembly.stepper(), *batch, assembly.stepper().autocast());
   const int asked = at::get_num_threads();
   const int cores = device::cpu_info().physical_cores;
-  if (asked <= cores || !assembly.context().device.is_cpu()) return std::nullopt;
   struct Back {
     int threads;
     ~Back() { at::set_num_threads(threads); }
@@ -65,29 +101,46 @@ std::optional<doctor::Experiments::Threads> try_threads(const Assembly& assembly
         return now();
       },
       Time::wall);
-  return doctor::Experiments::Threads{.asked = asked, .cores = cores, .ratio = ratio};
+  to.experiments.threads = doctor::Experiments::Threads{.asked = asked, .cores = cores, .ratio = ratio};
 }
 
-std::optional<doctor::Experiments::Batch> try_half(const Batch& batch, const Way& now, const Way& half) {
-  if (micro_batches_of(batch, 2) < 2 || batch.groups().size() > 1) return std::nullopt;
-  const double ratio = ratio_of(now, half);  // T(b) / T(b/2); T = a + k b
-  return doctor::Experiments::Batch{.rows = batch.rows(), .fixed_share = std::clamp(2 / ratio - 1, 0.0, 1.0)};
+void try_half(Assembly& assembly, DoctorTrials& to) {
+  const std::optional<Batch> batch = assembly.trial_batch();
+  if (!batch || micro_batches_of(*batch, 2) < 2 || batch->groups().size() > 1) return;
+  const Batch half = micro_batch(*batch, 0, 2);
+  Stepper& stepper = assembly.stepper();
+  const auto format = stepper.autocast();
+  const double ratio =
+      ratio_of(in_format(stepper, *batch, format), in_format(stepper, half, format));  // T(b) / T(b/2); T = a + k b
+  const RunConfig& config = assembly.config();
+  const data::Pipeline& pipeline = assembly.training_pipeline();
+  const bool by_recipe = pipeline.batch_size || pipeline.datasets.front().batch_size;
+  to.experiments.batch = doctor::Experiments::Batch{.rows = batch->rows(),
+                                                    .fixed_share = std::clamp(2 / ratio - 1, 0.0, 1.0),
+                                                    .batch_size = by_recipe ? 0 : config.data.samples_per_batch(),
+                                                    .micro_batches = config.memory.micro_batches,
+                                                    .accumulate = config.optim.accumulate};
+}
+
+bool has_another_layout(const Assembly& assembly) {
+  const auto& wish = assembly.config().device.layout;
+  return !wish.is_auto() && assembly.switches().on("channels_last") && assembly.recipe().set_layout(wish.value());
 }
 
 // The layout is what arranges a batch on its way through the model: no weight knows of it.
-std::optional<doctor::Experiments::Layouts> try_layout(const Assembly& assembly, const Way& way) {
-  const auto& wish = assembly.config().device.layout;
-  if (wish.is_auto() || !assembly.switches().on("channels_last")) return std::nullopt;
+void try_layout(Assembly& assembly, DoctorTrials& to) {
+  const std::optional<Batch> batch = assembly.trial_batch();
+  if (!batch) return;
   Recipe& recipe = assembly.recipe();
-  const Layout now = wish.value();
+  const Layout now = assembly.config().device.layout.value();
   const Layout other = now == Layout::contiguous ? Layout::channels_last : Layout::contiguous;
   struct Back {
     Recipe& recipe;
     Layout layout;
     ~Back() { recipe.set_layout(layout); }
   };
-  if (!recipe.set_layout(now)) return std::nullopt;
   const Back back{recipe, now};
+  const Way way = in_format(assembly.stepper(), *batch, assembly.stepper().autocast());
   const auto in = [&](Layout layout) -> Way {
     return [&recipe, &way, layout] {
       recipe.set_layout(layout);
@@ -96,20 +149,25 @@ std::optional<doctor::Experiments::Layouts> try_layout(const Assembly& assembly,
   };
   const auto name = [](Layout layout) { return layout == Layout::contiguous ? "contiguous" : "channels_last"; };
   (void)in(other)();  // the first step sets things up
-  return doctor::Experiments::Layouts{.from = name(now), .to = name(other), .ratio = ratio_of(in(now), in(other))};
+  to.experiments.layout =
+      doctor::Experiments::Layouts{.from = name(now), .to = name(other), .ratio = ratio_of(in(now), in(other))};
 }
 
-bool recomputes_nothing(const RunConfig& config) {
-  return config.memory.recompute == std::vector<std::string>{"none"} && config.memory.budget.empty();
+bool may_recompute(const Assembly& assembly) {
+  const MemoryConfig& wish = assembly.config().memory;
+  const bool nothing = wish.recompute == std::vector<std::string>{"none"} && wish.budget.empty();
+  return nothing && assembly.switches().on("recompute") && !assembly.stepper().blocks().empty();
 }
+
+bool adds_gradients(const RunConfig& config) { return config.optim.accumulate > 1 || config.memory.micro_batches > 1; }
 
 // One step that computes every block again, which holds less than one of the run's; what it brought back is what it saves.
-std::optional<doctor::Experiments::Recompute> try_recompute(const Assembly& assembly, const Batch& batch) {
-  const RunConfig& config = assembly.config();
-  Stepper& stepper = assembly.stepper();
-  if (!recomputes_nothing(config) || !assembly.switches().on("recompute") || stepper.blocks().empty()) return std::nullopt;
-  const bool with_gradients = config.optim.accumulate > 1 || config.memory.micro_batches > 1;
-  const memory::Planner planner(stepper.profile_memory(batch, memory::Recompute({"all"}), with_gradients), std::nullopt);
+void try_recompute(Assembly& assembly, DoctorTrials& to) {
+  const std::optional<Batch> batch = assembly.trial_batch();
+  if (!batch) return;
+  const bool with_gradients = adds_gradients(assembly.config());
+  const memory::Planner planner(assembly.stepper().profile_memory(*batch, memory::Recompute({"all"}), with_gradients),
+                                std::nullopt);
   std::vector<std::string> all;
   double ms = 0;
   for (const memory::BlockCost& cost : planner.costs()) {
@@ -117,46 +175,10 @@ std::optional<doctor::Experiments::Recompute> try_recompute(const Assembly& asse
     ms += cost.ms;
   }
   const std::uint64_t plain = planner.plain_bytes(), least = planner.predict(all);
-  return doctor::Experiments::Recompute{.saved_bytes = plain - std::min(plain, least), .seconds = ms * 1e-3};
-}
-
-void try_all(Assembly& assembly, DoctorTrials& trials) {
-  Stepper& stepper = assembly.stepper();
-  const auto format = stepper.autocast();
-  std::optional<Batch> batch;
-  const device::OperationCensus census = device::census_of([&] {
-    batch = assembly.trial_batch();
-    if (batch) static_cast<void>(stepper.try_precision(*batch, format, TrialRole::reference));
-  });
-  if (!batch) return;
-  trials.census = doctor::Census{.operations = census.operations,
-                                 .host_reads = census.host_reads,
-                                 .seconds = census.seconds,
-                                 .rebuilt_seconds = census.rebuilt_seconds,
-                                 .rebuilt_by = census.rebuilt_by,
-                                 .copies = census.copies,
-                                 .copied_seconds = census.copied_seconds,
-                                 .copied_by = census.copied_by};
-  const auto way = [&stepper](const Batch& of, std::optional<at::ScalarType> in) {
-    return [&stepper, &of, in] { return stepper.try_precision(of, in, TrialRole::reference); };
-  };
-  const Way now = way(*batch, format);
-  trials.experiments.format = try_format(assembly, now, way(*batch, at::kBFloat16));
-  trials.experiments.threads = try_threads(assembly, now);
-  trials.experiments.layout = try_layout(assembly, now);
-  trials.experiments.recompute = try_recompute(assembly, *batch);
-  // Threads that wait for each other cost as much for half the rows.
-  if (micro_batches_of(*batch, 2) < 2 || trials.experiments.threads) return;
-  const Batch half = micro_batch(*batch, 0, 2);
-  trials.experiments.batch = try_half(*batch, now, way(half, format));
+  to.experiments.recompute = doctor::Experiments::Recompute{.saved_bytes = plain - std::min(plain, least), .seconds = ms * 1e-3};
 }
 
 }  // namespace
-
-std::int64_t doctor_trial_steps(const RunConfig& config) {
-  constexpr std::int64_t kAlways = 14, kLayout = 5, kRecompute = 2;
-  return kAlways + (config.device.layout.is_auto() ? 0 : kLayout) + (recomputes_nothing(config) ? kRecompute : 0);
-}
 
 Json DoctorTrials::to_json() const {
   Json json = Json::object();
@@ -166,21 +188,35 @@ Json DoctorTrials::to_json() const {
   if (const auto& layout = experiments.layout) json["layout"] = {{"to", layout->to}, {"ratio", layout->ratio}};
   if (const auto& recompute = experiments.recompute)
     json["recompute"] = {{"saved_bytes", recompute->saved_bytes}, {"seconds", recompute->seconds}};
+  if (census)
+    json["census"] = {{"operations", census->operations}, {"host_reads", census->host_reads}, {"copies", census->copies}};
   return json;
 }
 
-DoctorTrials try_remedies(Assembly& assembly) {
+RemedyTrials::RemedyTrials(Assembly& assembly) : assembly_(assembly) {
+  if (!assembly.agreement().alone()) return;  // ranks would have to agree on each
+  constexpr double kInTurns = 2.0 * kRounds;  // of two ways
+  const bool threads = has_more_threads_than_cores(assembly);
+  all_.push_back({.passes = 1, .make = &count_operations});
+  if (may_recompute(assembly)) all_.push_back({.passes = adds_gradients(assembly.config()) ? 3.0 : 2.0, .make = &try_recompute});
+  if (may_gain_by_format(assembly)) all_.push_back({.passes = kInTurns, .make = &try_format});
+  if (threads) all_.push_back({.passes = kInTurns, .make = &try_threads});
+  // Threads that wait for each other cost as much for half the rows.
+  if (!threads) all_.push_back({.passes = kInTurns, .make = &try_half});
+  if (has_another_layout(assembly)) all_.push_back({.passes = kInTurns + 1, .make = &try_layout});
+}
+
+void RemedyTrials::make_next() {
   const Doing task(Doing::Level::task, "the doctor's trials");
-  DoctorTrials trials;
-  if (!assembly.agreement().alone()) return trials;  // ranks would have to agree on each
   const KeepGenerator no_trace;
   try {
-    try_all(assembly, trials);
+    all_[next_++].make(assembly_, made_);
   } catch (const std::exception&) {
-    device::release_cached_memory(assembly.context().device);
+    device::release_cached_memory(assembly_.context().device);
   }
-  assembly.stepper().end_trials();
-  return trials;
+  assembly_.stepper().end_trials();
 }
+
+std::unique_ptr<RemedyTrials> try_remedies(Assembly& assembly) { return std::make_unique<RemedyTrials>(assembly); }
 
 }  // namespace millrace

@@ -11,6 +11,7 @@
 #include "millrace/base/error.h"
 #include "millrace/core/random.h"
 #include "millrace/device/autocast.h"
+#include "millrace/device/operation_census.h"
 #include "millrace/memory/offload.h"
 #include "millrace/nn/batch_norm.h"
 #include "millrace/train/generator_state.h"
@@ -331,8 +332,11 @@ precision::Trial Stepper::try_lane(std::size_t i, const Loss& loss, double scale
   }
   precision::Trial trial;
   if (lanes_.size() > 1) trial.objective = lane.objective().name;
-  trial.loss = shown(loss).item<double>();
-  trial.gradient_norm = norms.empty() ? 0.0 : at::stack(norms).norm().item<double>();
+  {
+    const device::ExpectedReads of_the_trial;  // a step of the run asks for neither
+    trial.loss = shown(loss).item<double>();
+    trial.gradient_norm = norms.empty() ? 0.0 : at::stack(norms).norm().item<double>();
+  }
   const WorkTime time = clock.stop();  // comparing is no part of a step
   trial.step_ms = time.wall;
   trial.busy_ms = time.busy;

@@ -83,6 +83,7 @@ Ending Trainer::run() {
   parts_.recipe->model().train();
   meter_.start();
   recovery_.forget_peak();
+  began_step_ = step_;
   while (true) {
     if (met_.now) {
       if (const auto ending = meet()) return finish(*ending);
@@ -192,6 +193,7 @@ std::int64_t Trainer::run_micro_batches(std::vector<StepResult>& results, metric
     if (!host) break;
     Batch batch = to_device(std::move(*host));
     recovery_.saw(batch);
+    if (diagnosis_) diagnosis_->saw_copied(batch);
     rows += for_each_micro_batch(way(), std::move(batch), [&](const Batch& micro, MicroPlace in_batch) {
       if (diagnosis_) diagnosis_->saw_batch(micro);
       const bool last_batch = i + 1 == accumulate || epoch_end_.reached;
@@ -283,6 +285,7 @@ double Trainer::epochs_in_all() const {
 }
 
 void Trainer::end_epoch() {
+  wait_for_steps();
   const Span span(*parts_.timeline, Phase::log);
   epoch_end_.reached = false;
   ++epoch_;
@@ -317,6 +320,7 @@ LoggedStep Trainer::logged_step(const StepRecord& record) const {
 }
 
 void Trainer::log() {
+  wait_for_steps();
   const Span span(*parts_.timeline, Phase::log);
   meter_.sum_window(agreement());
   tell_waits();

@@ -47,13 +47,13 @@ struct TrainerParts {
   ReportSinks sinks;
   RecordNames names;
   RecoveryWishes recovery;
-  std::string frozen_source;                    // where the recipe has its frozen weights from; for snapshots that leave them out
-  std::int64_t total_steps = 0;                 // 0 = open end (then epochs is 0 and max_steps is 0: refused before)
-  Agreement* agreement = nullptr;               // null = one process
-  doctor::Sampler* sampler = nullptr;           // null = off
-  std::uint64_t cacheable_bytes = 0;            // see DiagnosisParts
-  std::function<DoctorTrials()> doctor_trials;  // null = none
-  doctor::Earlier earlier;                      // for the doctor
+  std::string frozen_source;           // where the recipe has its frozen weights from; for snapshots that leave them out
+  std::int64_t total_steps = 0;        // 0 = open end (then epochs is 0 and max_steps is 0: refused before)
+  Agreement* agreement = nullptr;      // null = one process
+  doctor::Sampler* sampler = nullptr;  // null = off
+  std::uint64_t cacheable_bytes = 0;   // see DiagnosisParts
+  std::function<std::unique_ptr<RemedyTrials>()> doctor_trials;  // null = none
+  doctor::Earlier earlier;                                       // for the doctor
 };
 
 enum class Ending : std::uint8_t { max_steps, epochs_done, early_stop, signal };
@@ -109,6 +109,7 @@ class Trainer {
   [[nodiscard]] LoggedStep logged_step(const StepRecord& record) const;
   [[nodiscard]] MemoryShown memory_now() const;
   MemoryReading watch_memory();
+  void wait_for_steps();
   [[nodiscard]] Json accounts_now() const;  // of this process
   [[nodiscard]] std::vector<BlockTime> blocks_of(const Json& accounts) const;
   void diagnose(const StepRecord& record, const MemoryReading& memory);
@@ -137,9 +138,10 @@ class Trainer {
   Recovery recovery_;
   MemoryWatch memory_watch_;
   std::unique_ptr<Diagnosis> diagnosis_;    // null = log.doctor is off, or another rank's business
-  double machine_told_ = 0;                 // seconds of the steady clock
+  double machine_told_ = 0;                 // seconds of the steady clock; 0 = never
   std::unique_ptr<StepProfiler> profiler_;  // null: no steps to record, or they are done
   std::int64_t step_ = 0;
+  std::int64_t began_step_ = 0;  // of this process
   std::uint64_t epoch_ = 0;
   Json frozen_;        // record of the weights that snapshots leave out; null = none
   Json loader_state_;  // at the edge of the last whole step: what a snapshot saves

@@ -1,4 +1,6 @@
 // What the trainer shows the doctor, and what it says of it.
+#include <algorithm>
+
 #include "millrace/base/clock.h"
 #include "millrace/device/device.h"
 #include "millrace/device/tensor_memory.h"
@@ -22,9 +24,24 @@ DiagnosisParts Trainer::diagnosis_parts() const {
           .trials = parts_.doctor_trials};
 }
 
+// On a GPU what the steps launched may still be under way, and who reads a value first waits for it. That time is the steps', not
+// the reader's. Called where something reads right afterwards, it makes nothing longer.
+void Trainer::wait_for_steps() {
+  const at::Device device = parts_.stepper->device();
+  if (device.is_cpu()) return;
+  const telemetry::Span span(*parts_.timeline, Phase::backward);
+  device::backend_of(device).synchronize(device.has_index() ? device.index() : 0);
+}
+
 MemoryReading Trainer::watch_memory() {
   const at::Device device = parts_.stepper->device();
-  MemoryReading now{.step = step_, .first_epoch = epoch_ == 0, .tensors = device::tensor_memory(device).live_bytes};
+  MemoryReading now{.step = step_, .tensors = device::tensor_memory(device).live_bytes};
+  const std::int64_t accumulate = parts_.config->optim.accumulate;
+  const std::int64_t of_an_epoch = (parts_.loader->batches_per_epoch() + accumulate - 1) / accumulate;
+  now.passed = step_ - began_step_;
+  const std::int64_t of_pass = of_an_epoch - now.passed;
+  const std::int64_t of_run = parts_.total_steps > 0 ? parts_.total_steps - step_ : of_pass + 1;
+  now.left = of_run <= of_pass ? std::max<std::int64_t>(of_run, 1) : std::max<std::int64_t>(of_pass, 0);
   if (device.is_cpu()) {
     now.used = device::private_resident_bytes();
     now.room = now.used + device::available_memory_bytes();
@@ -34,7 +51,7 @@ MemoryReading Trainer::watch_memory() {
     now.room = counters.total_bytes;
     now.on_gpu = true;
   }
-  for (const std::string& warning : memory_watch_.look(now)) {
+  for (const std::string& warning : memory_watch_.look(now, [this] { return parts_.stepper->state_bytes(); })) {
     reporter_.warning(warning);
     reporter_.record("warning", {{"step", step_}, {"text", warning}});
   }
@@ -49,11 +66,14 @@ void Trainer::diagnose(const StepRecord& record, const MemoryReading& memory) {
       {.used = memory.used, .room = memory.room, .step_peak = recovery_.step_peak_bytes(), .rising = memory_watch_.rising()});
   if (change) reporter_.findings(step_, change->told, diagnosis_->holding(), change->changed);
   const std::int64_t begin = steady_nanoseconds();
-  if (diagnosis_->try_when_due()) meter_.leave_out(steady_nanoseconds() - begin);
+  if (diagnosis_->try_when_due()) {
+    recovery_.forget_peak();
+    meter_.leave_out(steady_nanoseconds() - begin);
+  }
   if (parts_.sampler == nullptr || steady_seconds() - machine_told_ < kBetweenMachineLines) return;
   if (const auto reading = parts_.sampler->take()) {
+    if (machine_told_ > 0) diagnosis_->saw_machine(*reading);  // the first is about the start
     machine_told_ = steady_seconds();
-    diagnosis_->saw_machine(*reading);
     Json line = reading->to_json();
     line["step"] = step_;
     reporter_.record("machine", std::move(line));

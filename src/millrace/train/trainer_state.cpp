@@ -98,6 +98,7 @@ void Trainer::restore(const snapshot::Content& content) {
 }
 
 void Trainer::save(bool last) {
+  wait_for_steps();
   const std::string what = "the save of step " + std::to_string(step_);
   const Doing task(Doing::Level::task, what.c_str());
   const std::int64_t begin = steady_nanoseconds();

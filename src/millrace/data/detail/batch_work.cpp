@@ -189,6 +189,7 @@ void BatchWork::read_timed(BatchSlot& slot, const Block& block) noexcept {
   activity.group.store(block.group, std::memory_order_relaxed);
   activity.batch.store(block.batch, std::memory_order_relaxed);
   activity.since.store(began, std::memory_order_relaxed);
+  (void)take_kept_sample();  // of a read that was not timed
   try {
     read_block(slot, block);
   } catch (...) {  // out of memory while keeping an error, or weights that are none
@@ -201,9 +202,11 @@ void BatchWork::read_timed(BatchSlot& slot, const Block& block) noexcept {
   activity.read_nanoseconds.fetch_add(passed, std::memory_order_relaxed);
   activity.cpu_nanoseconds.fetch_add(static_cast<std::int64_t>((this_thread_cpu_seconds() - cpu_began) * 1e9),
                                      std::memory_order_relaxed);
-  slow_reads_.note(passed, block.rows, [&] {
-    return block.part.source->describe(slot.groups[block.group].indices[static_cast<std::size_t>(block.first_row)]);
-  });
+  if (!take_kept_sample()) {
+    slow_reads_.note(passed, block.rows, [&] {
+      return block.part.source->describe(slot.groups[block.group].indices[static_cast<std::size_t>(block.first_row)]);
+    });
+  }
   // Readers that share an entry may lose one to the other: it is a measurement.
   if (passed > activity.slowest_nanoseconds.load(std::memory_order_relaxed)) {
     activity.slowest_nanoseconds.store(passed, std::memory_order_relaxed);

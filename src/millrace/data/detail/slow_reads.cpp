@@ -1,6 +1,7 @@
 #include "millrace/data/detail/slow_reads.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace millrace::data::detail {
 namespace {
@@ -11,7 +12,12 @@ std::string file_of(std::string where) {
   return where;
 }
 
+constinit thread_local bool gave_kept_sample = false;
+
 }  // namespace
+
+void note_kept_sample() noexcept { gave_kept_sample = true; }
+bool take_kept_sample() noexcept { return std::exchange(gave_kept_sample, false); }
 
 void SlowReads::note(std::int64_t nanoseconds, std::int64_t rows, const std::function<std::string()>& where) noexcept {
   const std::int64_t usual_rows = usual_rows_.load(std::memory_order_relaxed);

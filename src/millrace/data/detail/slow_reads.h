@@ -13,6 +13,12 @@
 
 namespace millrace::data::detail {
 
+// A source that keeps samples says so, in the reader's thread, when it gave one of them, or a part of one. Such a read tells
+// nothing of what reading takes.
+void note_kept_sample() noexcept;
+// Whether it did in this thread since the last call.
+[[nodiscard]] bool take_kept_sample() noexcept;
+
 // Thread-safe.
 class SlowReads {
  public:
@@ -22,7 +28,8 @@ class SlowReads {
   static constexpr std::size_t kMost = 256;                // files
   static constexpr std::uint64_t kLooks = 8;               // of so many quick reads one tells its file
 
-  // A read of so many rows; `where` is asked for the place of a slow one, as Source::describe() says it.
+  // A read of so many rows, none of which a cache gave; `where` is asked for the place of a slow one, as Source::describe() says
+  // it.
   void note(std::int64_t nanoseconds, std::int64_t rows, const std::function<std::string()>& where) noexcept;
   [[nodiscard]] std::vector<SlowFile> files() const;  // the slowest first
 

@@ -39,6 +39,14 @@ TEST(SlowReads, SingleSlowSamplesOfAFileAreToldFromASlowFile) {
   EXPECT_EQ(files[1].quick, 0U) << "its other samples are not known";
 }
 
+TEST(SlowReads, WhatACacheGaveIsTakenOnce) {
+  EXPECT_FALSE(take_kept_sample());
+  note_kept_sample();
+  note_kept_sample();
+  EXPECT_TRUE(take_kept_sample());
+  EXPECT_FALSE(take_kept_sample());
+}
+
 TEST(SlowReads, WhatIsUsualIsNotSlow) {
   SlowReads reads;
   for (int i = 0; i < 100; ++i) reads.note((1 + i % 4) * kMs, 1, [] { return "a.h5"; });

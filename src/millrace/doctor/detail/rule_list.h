@@ -11,6 +11,7 @@ namespace millrace::doctor::detail {
 using Found = std::optional<Finding>;
 
 // rules_input.cpp
+Found bad_samples(const Evidence& evidence);
 Found slow_file(const Evidence& evidence);
 Found slow_sample(const Evidence& evidence);
 Found no_readers(const Evidence& evidence);
@@ -41,6 +42,8 @@ Found unaccounted(const Evidence& evidence);
 Found not_finite(const Evidence& evidence);
 Found spikes(const Evidence& evidence);
 Found loss_flat(const Evidence& evidence);
+Found loss_vanished(const Evidence& evidence);
+Found loss_spiking(const Evidence& evidence);
 Found gradient_norm(const Evidence& evidence);
 Found loss_pinned(const Evidence& evidence);
 Found saturated_clamp(const Evidence& evidence);

@@ -12,6 +12,9 @@ namespace millrace::doctor {
 
 using telemetry::Phase;
 
+// Of the first objective.
+inline std::vector<LossLine>& lines_of(Evidence& e) { return e.numbers.objectives.front().lines; }
+
 // A hundred steps of 100 ms: 40 forward, 50 backward, 5 optimiser; the rest of a step is what a test plants.
 inline Evidence sound() {
   Evidence e;
@@ -29,8 +32,9 @@ inline Evidence sound() {
   e.input = {.readers = 2, .read_seconds = 2, .read_cpu_seconds = 1};
   e.memory = {.used = 1'000'000'000, .room = 16'000'000'000, .step_peak = 100'000'000};
   e.step_ms = std::vector<double>(12, 95);
+  e.numbers.objectives = {{.name = "loss"}};
   for (int i = 0; i < 8; ++i) {
-    e.numbers.lines.push_back({.step = 10 * i, .loss = 3.0 - 0.1 * i, .gradient_norm = 0.5});
+    lines_of(e).push_back({.step = 10 * i, .loss = 3.0 - 0.1 * i, .gradient_norm = 0.5});
     e.numbers.validation.push_back(3.1 - 0.1 * i);
   }
   return e;

@@ -1,0 +1,49 @@
+// What readings of a run's GPU come to over a stretch of it.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+
+#include "millrace/doctor/evidence.h"
+#include "millrace/doctor/sampler.h"
+
+namespace millrace::doctor {
+
+// Sums over readings, each by the seconds that it is about: they only rise, and a stretch is what lies between two of them.
+struct GpuUse {
+  double seconds = 0, busy = 0;
+  double clock_seconds = 0, cycles = 0;  // of readings that tell a clock; MHz times seconds
+  double most_mhz = 0;                   // that it could have
+  std::map<std::string, double> held_back;
+
+  // What does not tell the GPU's use adds nothing.
+  void add(const MachineReading& reading) {
+    if (!reading.gpu || !reading.gpu->utilisation || reading.seconds <= 0) return;
+    seconds += reading.seconds;
+    busy += *reading.gpu->utilisation * reading.seconds;
+    for (const std::string& reason : reading.gpu->held_back) held_back[reason] += reading.seconds;
+    if (!reading.gpu->mhz) return;
+    clock_seconds += reading.seconds;
+    cycles += *reading.gpu->mhz * reading.seconds;
+    most_mhz = reading.gpu->most_mhz.value_or(most_mhz);
+  }
+};
+
+// Means by time, and what held the clock back for half of it or more. nullopt: there was no reading.
+[[nodiscard]] inline std::optional<Gpu> gpu_between(const GpuUse& from, const GpuUse& to) {
+  const double seconds = to.seconds - from.seconds, clocked = to.clock_seconds - from.clock_seconds;
+  if (seconds <= 0) return std::nullopt;
+  Gpu gpu{.utilisation = (to.busy - from.busy) / seconds,
+          .mhz = clocked > 0 ? (to.cycles - from.cycles) / clocked : 0,
+          .most_mhz = to.most_mhz,
+          .held_back = {}};
+  for (const auto& [reason, until] : to.held_back) {
+    const auto before = from.held_back.find(reason);
+    const double held = until - (before == from.held_back.end() ? 0 : before->second);
+    if (2 * held >= seconds) gpu.held_back.push_back(reason);
+  }
+  return gpu;
+}
+
+}  // namespace millrace::doctor
