@@ -72,7 +72,7 @@ struct OptimConfig {
         field<&C::decay_factor>("Factor of a decay of schedules step and plateau.").above(0).below(1),
         field<&C::plateau_patience>("Validations without improvement before plateau decays.").min(0),
         field<&C::plateau_threshold>("Relative improvement that counts for plateau.").min(0),
-        field<&C::accumulate>("Micro-batches per step.").min(1),
+        field<&C::accumulate>("Batches per step.").min(1),
         field<&C::lr_scaling>("Multiply learning_rate by global batch / lr_scaling_batch, or by its square root."),
         field<&C::lr_scaling_batch>("Global batch that learning_rate was chosen for.").min(0),
         field<&C::ema_decay>("Keep a running mean of the weights for validation and use (about .999); 0 = off.").min(0).below(1),

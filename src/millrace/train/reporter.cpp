@@ -29,6 +29,18 @@ std::string objective_text(const ObjectiveReport& objective) {
   return text;
 }
 
+// Of several objectives a line for people has the terms of the first and the totals of the others; the logs have all.
+bool is_term_of_later(const std::vector<ObjectiveReport>& objectives, std::string_view metric) {
+  return objectives.size() > 1 && std::any_of(objectives.begin() + 1, objectives.end(),
+                                              [&](const ObjectiveReport& later) { return metric.starts_with(later.name + "/"); });
+}
+
+// Four, but no more than a value above 100 has significant digits for.
+int decimals_of(double value) {
+  const double size = std::abs(value);
+  return size >= 10'000 ? 0 : size >= 100 ? 1 : 4;
+}
+
 double per_second(std::int64_t count, double seconds) { return static_cast<double>(count) / std::max(seconds, 1e-9); }
 
 std::vector<std::pair<const char*, std::uint64_t>> counters_of(const MemoryShown& memory) {
@@ -142,8 +154,8 @@ void Reporter::step_line(const StepRecord& record) const {
   if (record.total_steps > 0 && record.window.steps > 0)
     line.eta_seconds = per_step * static_cast<double>(record.total_steps - record.step);
   for (const auto& [name, value] : record.window.means) {
-    if (name != names_.loss && record.window.means.shown_on_console(name))
-      line.extra += (line.extra.empty() ? "" : "  ") + name + " " + fixed(value, 4);
+    if (name == names_.loss || !record.window.means.shown_on_console(name) || is_term_of_later(record.objectives, name)) continue;
+    line.extra += (line.extra.empty() ? "" : "  ") + name + " " + fixed(value, decimals_of(value));
   }
   if (worth_a_word(record.window.others)) line.extra += "  others " + percent(*record.window.others) + " of the cores";
   if (record.skipped > 0) line.extra += "  skipped " + fixed(record.skipped, 0);

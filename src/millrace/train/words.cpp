@@ -97,7 +97,7 @@ std::vector<config::Alias> shared_words() {
       {"learning_rate", "optim.learning_rate", nullptr, ""},
       {"clip_grad_norm", "optim.clip_norm", nullptr, ""},
       {"gradient_clip_val", "optim.clip_norm", nullptr, ""},
-      {"memory.split", "memory.micro_batches", nullptr, "its name until 0.14"},
+      {"memory.split", "memory.micro_batches", nullptr, "its earlier name"},
       {"num_workers", "data.workers", nullptr, ""},
       {"prefetch_factor", "data.prefetch", nullptr, "batches, of all readers together"},
       {"persistent_workers", "data.persistent_workers", nullptr, "readers always live for the whole run", said_of_readers},
@@ -115,7 +115,7 @@ std::vector<config::Alias> shared_words() {
       accepted_word("deterministic", "on a CPU runs of one seed and thread count always give the same bits"),
       accepted_word("debug", "all that is known is in log.jsonl; train --rehearse shows what passes through a step"),
       accepted_word("local_rank", "LOCAL_RANK of the environment is read")};
-  for (const char* name : {"gpus", "g"}) {
+  for (const char* name : {"gpus", "g", "num_gpus"}) {
     config::Alias word = accepted_word(name, "millrace launch --nproc says how many");
     word.notice = said_of_gpus;
     words.push_back(std::move(word));

@@ -206,6 +206,7 @@ void Autoencoder3d::measure(const Batch& batch, const StepResult& result, metric
   if (batch.has("flat")) board.add_rate("flat_crops", batch["flat"]);
   board.quiet("latent_sd");
   board.quiet("flat_crops");
+  board.quiet("real_found");
   if (result.losses.size() > 1 && !result.losses[1].terms.empty()) {
     board.add_rate("fake_found", result.outputs(1).at("fake_right"));
     board.add_rate("real_found", result.outputs(1).at("real_right"));
