@@ -107,6 +107,8 @@ void happen(const std::string& way) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  // A script that starts the tests with & ignores some, and what is ignored at the start stays so.
+  for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGQUIT}) ::signal(number, SIG_DFL);
   const std::string way = value_of("DEATH"), rank = value_of("DEATH_RANK");
   const bool is_meant = rank.empty() || rank == value_of("RANK");
   std::atomic<int> losses{0};

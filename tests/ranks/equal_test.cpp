@@ -166,6 +166,31 @@ TEST(Ranks, ARunThatIsCompleteIsSoForAllOfThem) {
   EXPECT_EQ(program.summary("run"), before);
 }
 
+TEST(Ranks, EachKeepsTheAccountsOfItsTime) {
+  RankProgram program("language_model");
+  ASSERT_EQ(program.run(program.words("one", 1, kSteps)), 0) << program.output();
+  EXPECT_FALSE(program.summary("one").contains("ranks"));
+  ASSERT_EQ(program.run(program.launched(2, program.words("ranks", 2, kSteps))), 0) << program.output();
+  const Json summary = program.summary("ranks");
+  const Json& ranks = summary.at("ranks");
+  ASSERT_EQ(ranks.size(), 2U) << summary;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    EXPECT_EQ(ranks[i].at("rank"), i);
+    const auto wall = ranks[i].at("wall_s").get<double>();
+    double sum = 0;
+    for (const auto& [name, seconds] : ranks[i].at("accounts").items()) sum += seconds.get<double>();
+    EXPECT_GT(wall, 0);
+    EXPECT_NEAR(sum, wall, 0.01 * wall) << ranks[i];
+    EXPECT_GT(ranks[i].at("accounts").at("reduction").get<double>(), 0);
+  }
+  // Rank 0's are those of the summary, but for the wait for rank 1 at the end.
+  EXPECT_LE(ranks[0].at("wall_s").get<double>(), summary.at("wall_s").get<double>());
+  EXPECT_NEAR(ranks[0].at("accounts").at("backward").get<double>(), summary.at("accounts").at("backward").get<double>(),
+              0.01 * summary.at("wall_s").get<double>());
+  EXPECT_EQ(program.run({"doctor", (program.folder() / "ranks").string()}), 0);
+  EXPECT_THAT(program.output(), testing::AllOf(HasSubstr("\nrank 0  "), HasSubstr("\nrank 1  "), HasSubstr(", longest in ")));
+}
+
 // Rank 0 leaves with the code of a missed target: it came to its end, and nothing is started anew.
 TEST(Ranks, AMissedTargetIsNoFailureOfARank) {
   RankProgram program("language_model");

@@ -138,6 +138,7 @@ std::span<const RuleAccounts> rule_accounts() {
                                                  {"slower_than_before", {"data_wait", "prepare", "forward", "backward"}},
                                                  {"gpu_idle", {"forward", "backward", "optimizer"}},
                                                  {"gpu_held_back", {"forward", "backward", "optimizer"}},
+                                                 {"clock_throttled", {"forward", "backward", "optimizer"}},
                                                  {"unaccounted", {"rest"}}};
   return kAll;
 }

@@ -42,6 +42,12 @@ void add(const Json& accounts, std::map<std::string, double>& sums) {
   }
 }
 
+std::vector<std::pair<std::string, double>> largest_first(const std::map<std::string, double>& sums) {
+  std::vector<std::pair<std::string, double>> accounts(sums.begin(), sums.end());
+  std::ranges::stable_sort(accounts, std::ranges::greater(), &std::pair<std::string, double>::second);
+  return accounts;
+}
+
 std::vector<std::pair<std::string, double>> accounts_of(const RunStory& story) {
   std::map<std::string, double> sums;
   if (story.summary.is_object()) add(story.summary.value("accounts", Json()), sums);
@@ -50,9 +56,19 @@ std::vector<std::pair<std::string, double>> accounts_of(const RunStory& story) {
       if (text_at(line, "kind") == "step") add(line.value("accounts", Json()), sums);
     }
   }
-  std::vector<std::pair<std::string, double>> accounts(sums.begin(), sums.end());
-  std::ranges::stable_sort(accounts, std::ranges::greater(), &std::pair<std::string, double>::second);
-  return accounts;
+  return largest_first(sums);
+}
+
+std::vector<std::vector<std::pair<std::string, double>>> ranks_of(const RunStory& story) {
+  std::vector<std::vector<std::pair<std::string, double>>> ranks;
+  const Json all = story.summary.is_object() ? story.summary.value("ranks", Json()) : Json();
+  if (!all.is_array()) return ranks;
+  for (const Json& rank : all) {
+    std::map<std::string, double> sums;
+    if (rank.is_object()) add(rank.value("accounts", Json()), sums);
+    ranks.push_back(largest_first(sums));
+  }
+  return ranks;
 }
 
 std::vector<BlockTime> blocks_of(const RunStory& story) {
@@ -122,6 +138,7 @@ RunStory read_story(const std::filesystem::path& folder) {
     if (snapshot::is_ours(Fs::real(), found)) story.saved_step = std::max(story.saved_step.value_or(0), found.step);
   }
   story.accounts = accounts_of(story);
+  story.ranks = ranks_of(story);
   story.blocks = blocks_of(story);
   story.findings = findings_of(story);
   return story;

@@ -21,10 +21,12 @@ struct RunStory {
   std::optional<std::int64_t> saved_step;                // of the newest snapshot
   std::vector<doctor::Cause> earlier;                    // of those before, oldest first
   std::vector<std::pair<std::string, double>> accounts;  // seconds of the last process, largest first; empty: an older run
-  std::vector<BlockTime> blocks;                         // of the last process, in the order of the model; empty: not known
-  Json findings;                                         // an array; null: nobody looked
-  Json summary;                                          // summary.json where the last process wrote it; else null
-  std::vector<std::vector<Json>> processes;              // lines of log.jsonl
+  // The same of each rank, by rank, where the last process ended by itself; empty: there was one, or it is not known.
+  std::vector<std::vector<std::pair<std::string, double>>> ranks;
+  std::vector<BlockTime> blocks;             // of the last process, in the order of the model; empty: not known
+  Json findings;                             // an array; null: nobody looked
+  Json summary;                              // summary.json where the last process wrote it; else null
+  std::vector<std::vector<Json>> processes;  // lines of log.jsonl
 };
 
 // UsageError when the folder is none, or no run's.

@@ -172,6 +172,12 @@ struct Gpu {
   std::vector<std::string> held_back;  // why the clock is lower
 };
 
+// Of the core that the run's busiest thread is on, under like load: medians of the run's first minute and of the latest one.
+struct CpuClock {
+  double before_mhz = 0, now_mhz = 0;
+  double lost = 0;  // part of its cycles that the stretch did not get
+};
+
 // Runs beside this one that did the same work on the same machine, and ended.
 struct Earlier {
   std::vector<double> step_ms;  // the median of each, the newest first
@@ -185,6 +191,7 @@ struct Evidence {
   int cores = 1;
   bool on_gpu = false;
   std::optional<Gpu> gpu;
+  std::optional<CpuClock> clock;  // where the system tells one, and there are two minutes to compare
   Input input;
   std::optional<double> copied_floats;  // part of the bytes of a batch on its way to the device that are floats of 4 or 8 bytes
   Often log, snapshot, validation;

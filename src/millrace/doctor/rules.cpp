@@ -52,6 +52,7 @@ constexpr std::array kRules = {
     Rule{"slower_than_before", "steps take longer than in earlier runs of this config", detail::slower_than_before},
     Rule{"gpu_idle", "the GPU waits for the host, not for data", detail::gpu_idle},
     Rule{"gpu_held_back", "the GPU's clock is held down", detail::gpu_held_back},
+    Rule{"clock_throttled", "the clock of the cores fell since the run began", detail::clock_throttled},
     Rule{"target_missed", "a figure that the config asks for is not reached", detail::target_missed},
     Rule{"unaccounted", "time that no account explains", detail::unaccounted},
 };

@@ -30,6 +30,7 @@ constexpr double kSlowerBeside = 1.5;  // where other programs have the cores: c
 constexpr double kGpuBusy = 0.8, kGpuIdle = 0.5;  // part of the time; the guides ask for the first
 constexpr double kEnoughData = 0.1;               // for data: that is another finding
 constexpr double kLowClock = 0.9;                 // of the most it could be
+constexpr double kFallenClock = 0.8;              // of what it was
 constexpr std::size_t kLines = 9;                 // to tell a trend from noise
 constexpr double kUnaccounted = 0.03;
 constexpr std::int64_t kOften = 3;  // times that something must have happened to be too often
@@ -280,6 +281,22 @@ Found gpu_held_back(const Evidence& e) {
                  .key = {},
                  .value = {},
                  .gain = gain_of((1 - e.gpu->mhz / e.gpu->most_mhz) * work_share(e), 0.5)};
+}
+
+// On a GPU the host's clock is not what a step waits for. What waits for memory gains less of a clock, and all that computes
+// beside the steps gains, too.
+Found clock_throttled(const Evidence& e) {
+  if (e.on_gpu || !e.clock || e.clock->now_mhz > kFallenClock * e.clock->before_mhz) return std::nullopt;
+  const double likely = e.clock->lost * (work_share(e) + e.share(Phase::optimizer));
+  return Finding{.id = {},
+                 .what = "the clock of the cores fell from " + significant(e.clock->before_mhz, 4) +
+                         " MHz in the run's first minute to " + significant(e.clock->now_mhz, 4) + " MHz under the same load",
+                 .remedy =
+                     "look at cooling, at the power limit of the machine or the batch system (cpupower frequency-info), and at "
+                     "other jobs in the same socket",
+                 .key = {},
+                 .value = {},
+                 .gain = Gain{.likely = likely, .low = likely / 2, .high = std::max(likely, e.clock->lost)}};
 }
 
 Found unaccounted(const Evidence& e) {

@@ -14,7 +14,7 @@
 #include <system_error>
 
 #include "millrace/base/clock.h"
-#include "millrace/base/utf8.h"
+#include "millrace/base/format.h"
 
 namespace millrace::doctor {
 namespace {
@@ -68,21 +68,45 @@ std::pair<double, double> used_and_stolen(const std::filesystem::path& file) {
   return {(counts[0] + counts[1] + counts[2] + counts[5] + counts[6]) / ticks, counts[7] / ticks};
 }
 
-std::optional<double> clock_mhz(const std::filesystem::path& root) {
-  std::ifstream current(root / "sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq");
-  if (double khz = 0; current >> khz) return khz * 1e-3;
-  std::ifstream info(root / "proc/cpuinfo");
-  for (std::string line; std::getline(info, line);) {
-    if (!line.starts_with("cpu MHz")) continue;
-    std::istringstream rest(line.substr(std::min(line.find(':') + 1, line.size())));
-    if (double mhz = 0; rest >> mhz) return mhz;
-  }
-  return std::nullopt;
+std::optional<double> after_colon(const std::string& line) {
+  std::istringstream rest(line.substr(std::min(line.find(':') + 1, line.size())));
+  double value = 0;
+  return rest >> value ? std::optional(value) : std::nullopt;
 }
 
-// Seconds on a core of each thread of this process.
-std::map<int, std::pair<std::string, double>> thread_seconds(const std::filesystem::path& tasks) {
-  std::map<int, std::pair<std::string, double>> all;
+// Of a core; where the system does not tell them apart, of the first.
+std::optional<double> clock_mhz(const std::filesystem::path& root, int core) {
+  std::ifstream current(root / ("sys/devices/system/cpu/cpu" + std::to_string(core)) / "cpufreq/scaling_cur_freq");
+  if (double khz = 0; current >> khz) return khz * 1e-3;
+  std::ifstream info(root / "proc/cpuinfo");
+  std::optional<double> first;
+  bool is_core = false;
+  for (std::string line; std::getline(info, line);) {
+    if (line.starts_with("processor")) is_core = after_colon(line) == static_cast<double>(core);
+    if (!line.starts_with("cpu MHz")) continue;
+    const auto mhz = after_colon(line);
+    if (is_core && mhz) return mhz;
+    if (!first) first = mhz;
+  }
+  return first;
+}
+
+// Of this process's threads, the one that was on a core for longest since `before`: where it is. The first core where none was.
+int core_of_busiest(const std::map<int, ThreadCounts>& before, const std::map<int, ThreadCounts>& now) {
+  double most = 0;
+  int core = 0;
+  for (const auto& [id, thread] : now) {
+    const auto earlier = before.find(id);
+    const double ran = thread.seconds - (earlier == before.end() ? 0 : earlier->second.seconds);
+    if (ran <= most) continue;
+    most = ran;
+    core = thread.core;
+  }
+  return core;
+}
+
+std::map<int, ThreadCounts> threads_in(const std::filesystem::path& tasks) {
+  std::map<int, ThreadCounts> all;
   const double tick = 1.0 / static_cast<double>(::sysconf(_SC_CLK_TCK));
   std::error_code error;
   for (std::filesystem::directory_iterator entry(tasks, error), end; !error && entry != end; entry.increment(error)) {
@@ -96,8 +120,11 @@ std::map<int, std::pair<std::string, double>> thread_seconds(const std::filesyst
     for (int i = 0; i < 11; ++i) fields >> skipped;  // state to cmajflt
     double user = 0, system = 0;
     const std::string id = entry->path().filename();
-    if (id.find_first_not_of("0123456789") == std::string::npos && id.size() < 10 && fields >> user >> system)
-      all[std::stoi(id)] = {printable(text.substr(open + 1, close - open - 1)), (user + system) * tick};
+    if (id.find_first_not_of("0123456789") != std::string::npos || id.size() >= 10 || !(fields >> user >> system)) continue;
+    for (int i = 0; i < 23; ++i) fields >> skipped;  // cutime to exit_signal
+    ThreadCounts& thread = all[std::stoi(id)];
+    thread = {.name = printable(text.substr(open + 1, close - open - 1)), .seconds = (user + system) * tick};
+    fields >> thread.core;
   }
   return all;
 }
@@ -192,18 +219,22 @@ Sampler::Counts Sampler::now() const {
   counts.pressure_cpu = pressure(root_ / "proc/pressure/cpu");
   counts.pressure_io = pressure(root_ / "proc/pressure/io");
   counts.pressure_memory = pressure(root_ / "proc/pressure/memory");
-  counts.threads = thread_seconds(root_ / "proc/self/task");
+  counts.threads = threads_in(root_ / "proc/self/task");
   return counts;
 }
 
 void Sampler::look() {
   const double cpu_began = thread_cpu_seconds();
   const Counts counts = now();
+  const std::map<int, ThreadCounts> before = [this] {
+    const std::lock_guard lock(mutex_);
+    return newest_.threads;
+  }();
   const auto resident = number_after(root_ / "proc/self/status", "VmRSS:");
   const auto available = number_after(root_ / "proc/meminfo", "MemAvailable:");
   const auto page_cache = number_after(root_ / "proc/meminfo", "Cached:");
   const auto group = group_bytes(root_);
-  const auto mhz = clock_mhz(root_);
+  const auto mhz = clock_mhz(root_, core_of_busiest(before, counts.threads));
   const auto gpu = gpu_ ? gpu_->read(gpu_index_, std::getenv("CUDA_VISIBLE_DEVICES")) : std::nullopt;
   const std::lock_guard lock(mutex_);
   if (gpu) add(*gpu);
@@ -214,7 +245,10 @@ void Sampler::look() {
   if (available) levels_.available_bytes = std::min(levels_.available_bytes.value_or(*available * kKilo), *available * kKilo);
   if (page_cache) levels_.page_cache_bytes = *page_cache * kKilo;
   if (group) levels_.group_bytes = std::max(levels_.group_bytes.value_or(0), *group);
-  if (mhz) levels_.mhz = mhz;
+  if (mhz) {
+    clocks_ += *mhz;
+    ++clock_looks_;
+  }
   spent_ += thread_cpu_seconds() - cpu_began;
   const double passed = std::max(steady_seconds() - began_, interval_);
   if (spent_ > kMostCost * passed) interval_ = std::min(2 * interval_, kSlowest);
@@ -248,6 +282,9 @@ std::optional<MachineReading> Sampler::take() {
   if (!std::exchange(looked_, false)) return std::nullopt;
   MachineReading reading = std::exchange(levels_, {});
   reading.gpu = take_gpu();
+  if (clock_looks_ > 0) reading.mhz = clocks_ / static_cast<double>(clock_looks_);
+  clocks_ = 0;
+  clock_looks_ = 0;
   const double seconds = std::max(newest_.at - last_.at, 1e-9);
   reading.seconds = seconds;
   reading.cpu_own = (newest_.cpu_own - last_.cpu_own) / seconds;
@@ -262,7 +299,7 @@ std::optional<MachineReading> Sampler::take() {
   reading.pressure_memory = part(difference(newest_.pressure_memory, last_.pressure_memory));
   for (const auto& [id, now] : newest_.threads) {
     const auto before = last_.threads.find(id);
-    reading.threads[now.first] += (now.second - (before == last_.threads.end() ? 0 : before->second.second)) / seconds;
+    reading.threads[now.name] += (now.seconds - (before == last_.threads.end() ? 0 : before->second.seconds)) / seconds;
   }
   std::erase_if(reading.threads, [](const auto& thread) { return thread.second < kLeastCores; });
   last_ = newest_;

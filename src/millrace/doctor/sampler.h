@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <thread>
 
 #include "millrace/base/json.h"
@@ -25,13 +26,20 @@ struct MachineReading {
   std::uint64_t major_faults = 0;                          // pages that had to be read from a disk
   std::optional<std::uint64_t> read_bytes, written_bytes;  // by this process, on disks
   std::optional<double> pressure_cpu, pressure_io, pressure_memory;  // part of the time in which some program waited for it
-  std::optional<double> mhz;                                         // of a core
+  std::optional<double> mhz;                      // of the core that the process's busiest thread was on: the mean of the looks
   std::map<std::string, double> threads;          // cores, of this process's threads of each name; none below a hundredth
   std::optional<std::uint64_t> page_cache_bytes;  // of the machine: files that are held in memory
   std::optional<std::uint64_t> group_bytes;       // what the process's control group holds, with its files
   // Of the run's GPU: its mean use, its least clock, the most memory and heat; what held it back in at least half of the looks.
   std::optional<GpuReading> gpu;
   [[nodiscard]] Json to_json() const;
+};
+
+// A thread of this process, by what the system says of it at one moment.
+struct ThreadCounts {
+  std::string name;
+  double seconds = 0;  // on a core, so far
+  int core = 0;        // that it was on last
 };
 
 // A thread of its own that reads /proc. Its own cost is measured: above kMostCost of the time it looks less often.
@@ -57,7 +65,7 @@ class Sampler {
     std::uint64_t major_faults = 0;
     std::optional<std::uint64_t> read_bytes, written_bytes;
     std::optional<double> pressure_cpu, pressure_io, pressure_memory;  // seconds
-    std::map<int, std::pair<std::string, double>> threads;             // name and seconds, by number
+    std::map<int, ThreadCounts> threads;                               // by number
   };
   // Of the GPU since the last take().
   struct GpuLooks {
@@ -81,7 +89,9 @@ class Sampler {
   double began_ = 0, spent_ = 0;
   Counts last_, newest_;
   bool looked_ = false;
-  MachineReading levels_;  // rss, available, MHz since the last take()
+  MachineReading levels_;  // rss, available, page cache, group since the last take()
+  double clocks_ = 0;      // MHz of its looks, summed
+  int clock_looks_ = 0;
   std::thread thread_;
 };
 

@@ -64,6 +64,38 @@ TEST_F(SamplerTest, AReadingIsWhatHappenedSinceTheLast) {
   EXPECT_FALSE(sampler.take());
 }
 
+TEST_F(SamplerTest, TheClockIsThatOfTheCoreWithTheBusiestThread) {
+  const auto thread = [&](const char* id, int ticks, int core) {
+    std::string text = std::string(id) + " (x) S 1 1 1 0 -1 0 0 0 0 0 " + std::to_string(ticks) + " 0";
+    for (int i = 0; i < 23; ++i) text += " 17";
+    write(root_ / "proc/self/task" / id / "stat", text + " " + std::to_string(core) + " 0 0\n");
+  };
+  const std::filesystem::path cores = root_ / "sys/devices/system/cpu";
+  write(cores / "cpu0/cpufreq/scaling_cur_freq", "800000\n");
+  write(cores / "cpu3/cpufreq/scaling_cur_freq", "2000000\n");
+  write(cores / "cpu5/cpufreq/scaling_cur_freq", "3000000\n");
+  thread("7", 5000, 3);
+  thread("8", 100, 5);
+  Sampler sampler(root_);
+  const auto mhz = [&] { return sampler.take().value_or(MachineReading{}).mhz.value_or(0); };
+  thread("7", 5010, 3);
+  thread("8", 400, 5);
+  sampler.look();
+  EXPECT_THAT(mhz(), DoubleNear(3000, 1e-6));
+  sampler.look();
+  thread("7", 9000, 3);
+  sampler.look();
+  EXPECT_THAT(mhz(), DoubleNear((800 + 2000) / 2.0, 1e-6)) << "first nobody ran";
+  std::filesystem::remove_all(cores);
+  write(root_ / "proc/cpuinfo", "processor\t: 0\ncpu MHz\t\t: 900.5\n\nprocessor\t: 5\ncpu MHz\t\t: 3100.5\n");
+  thread("8", 9000, 5);
+  sampler.look();
+  EXPECT_THAT(mhz(), DoubleNear(3100.5, 1e-6));
+  thread("7", 12000, 3);
+  sampler.look();
+  EXPECT_THAT(mhz(), DoubleNear(900.5, 1e-6)) << "it tells nothing of that core";
+}
+
 TEST_F(SamplerTest, WhatIsNotThereOrIsNonsenseIsLeftOut) {
   write(root_ / "proc/stat", "cpu one two\n");
   write(root_ / "proc/pressure/cpu", "some total=\n");

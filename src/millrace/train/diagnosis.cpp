@@ -150,7 +150,10 @@ void Diagnosis::saw_ranks(const std::vector<doctor::RankTimes>& times) {
   }
 }
 
-void Diagnosis::saw_machine(const doctor::MachineReading& reading) { gpu_.add(reading); }
+void Diagnosis::saw_machine(const doctor::MachineReading& reading) {
+  gpu_.add(reading);
+  clock_.add(reading);
+}
 
 // By what passes and batches of the run took so far.
 double Diagnosis::seconds_of_next_trial(const telemetry::Timeline::Summary& so_far) const {
@@ -181,7 +184,12 @@ bool Diagnosis::try_when_due() {
   return made;
 }
 
-doctor::Evidence Diagnosis::of_the_run() const { return first_ ? evidence(*first_, mark()) : doctor::Evidence(); }
+doctor::Evidence Diagnosis::of_the_run() const {
+  if (!first_) return {};
+  doctor::Evidence all = evidence(*first_, mark());
+  all.clock = clock_.of_the_run();
+  return all;
+}
 
 Reached Diagnosis::reached(const Mark& from, const Mark& to, const doctor::Evidence& seen) const {
   using telemetry::Phase;
@@ -242,6 +250,7 @@ doctor::Evidence Diagnosis::evidence(const Mark& from, const Mark& to) const {
   e.cores = device::cpu_info().physical_cores;
   e.on_gpu = !parts_.stepper->device().is_cpu();
   e.gpu = doctor::gpu_between(from.gpu, to.gpu);
+  e.clock = clock_.latest();
   e.input = input(from, to);
   e.copied_floats = copied_floats_;
   e.log = {.count = to.lines - from.lines, .every_steps = config.log.every};

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "millrace/data/loader.h"
+#include "millrace/doctor/clock_use.h"
 #include "millrace/doctor/evidence.h"
 #include "millrace/doctor/finding.h"
 #include "millrace/doctor/gpu_use.h"
@@ -109,6 +110,7 @@ class Diagnosis {
   std::vector<doctor::RankTimes> ranks_;  // so far
   std::vector<double> step_ms_;
   doctor::GpuUse gpu_;
+  doctor::ClockUse clock_;
   std::optional<double> copied_floats_;
   std::unique_ptr<RemedyTrials> remedies_;  // null: none was due so far
   double asked_for_trials_ = 0;             // at the look of this time

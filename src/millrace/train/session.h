@@ -71,6 +71,8 @@ class Session {
   void tell_end(const std::string& reason, const std::string& error);
   [[nodiscard]] Json facts_of_end(const std::string& reason, const std::string& error);  // without asking the device
   [[nodiscard]] Json summary_of(const std::string& reason, const std::string& error);
+  // What each rank did with its time, by rank. Collective: for the ordinary way out alone. Null: there is one, or one is gone.
+  [[nodiscard]] Json times_of_ranks();
   [[nodiscard]] std::string closing_text(Ending ending, const Json& summary) const;
   [[nodiscard]] telemetry::Console& console() const { return *assembly_.request().console; }
 

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "millrace/base/clock.h"
+#include "millrace/base/error.h"
 #include "millrace/base/format.h"
 #include "millrace/base/process.h"
 #include "millrace/base/signals.h"
@@ -285,11 +286,31 @@ RunOutcome Session::nothing_left() const {
   return outcome;
 }
 
+// The run is done and saved: a rank that is lost this late takes away only what it would have told.
+Json Session::times_of_ranks() {
+  Agreement& agreement = assembly_.agreement();
+  if (agreement.alone()) return {};
+  try {
+    Json ranks = Json::array();
+    for (Json& rank : agreement.gather(trainer_->times())) {
+      rank["rank"] = ranks.size();
+      ranks.push_back(std::move(rank));
+    }
+    return ranks;
+  } catch (const DistributedError& error) {
+    agreement.leave();
+    console().warning("what the other ranks did with their time can't be told: " + error.message().what);
+    return {};
+  }
+}
+
 RunOutcome Session::finish(Ending ending) {
   const std::string reason(name_of(ending));
+  Json ranks = times_of_ranks();
   RunOutcome outcome;
   outcome.run_folder = folder_ == nullptr ? std::filesystem::path() : folder_->path();
   outcome.summary = summary_of(reason, "");
+  if (!ranks.is_null()) outcome.summary["ranks"] = std::move(ranks);
   if (ending == Ending::signal) outcome.exit_code = exit_code_for(pending_signal());
   if (folder_ != nullptr) {
     keep_summary(outcome.summary);

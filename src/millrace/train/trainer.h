@@ -77,6 +77,7 @@ class Trainer {
   // Of the state as it was saved at the run's end, or as it is now when the run was cut short.
   [[nodiscard]] std::string state_sha256() const;  // "" where a part of the state is with ranks that can't be asked any more
   [[nodiscard]] Json results() const;              // summary.json's part about losses, metrics, samples, rates, shares
+  [[nodiscard]] Json times() const;                // {"accounts", "wall_s"} of this process until now: they add up
 
  private:
   // What of an epoch is due after its last step.

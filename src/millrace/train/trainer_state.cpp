@@ -141,6 +141,11 @@ void Trainer::save_after_error() noexcept {
 
 Json Trainer::accounts_now() const { return accounts_of(parts_.timeline->total(), meter_.others_of_process()); }
 
+Json Trainer::times() const {
+  const auto times = parts_.timeline->total();
+  return {{"accounts", accounts_of(times, meter_.others_of_process())}, {"wall_s", times.wall}};
+}
+
 std::vector<BlockTime> Trainer::blocks_of(const Json& accounts) const {
   return share_out(accounts.at("forward"), accounts.at("backward"), parts_.stepper->block_times());
 }

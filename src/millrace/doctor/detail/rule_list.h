@@ -36,6 +36,7 @@ Found slowing_down(const Evidence& evidence);
 Found slower_than_before(const Evidence& evidence);
 Found gpu_idle(const Evidence& evidence);
 Found gpu_held_back(const Evidence& evidence);
+Found clock_throttled(const Evidence& evidence);
 Found unaccounted(const Evidence& evidence);
 
 // rules_numbers.cpp
