@@ -79,7 +79,7 @@ struct StepBench::Impl {
     choose_kernels(device, kept, tries_formats);
     if (tries_layouts) recipe->set_layout(Layout::contiguous);
     if (tries_formats) {
-      const auto trial = [this](std::optional<at::ScalarType> format) { return stepper->try_precision(batch, format); };
+      const auto trial = [&](auto format) { return try_format(*recipe, *stepper, batch, format, tries_layouts); };
       stepper->set_autocast(precision::choose(device, trial).autocast);
     }
     if (tries_layouts) {

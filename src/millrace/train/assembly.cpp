@@ -22,6 +22,7 @@
 #include "millrace/kernels/kernels.h"
 #include "millrace/train/feed.h"
 #include "millrace/train/generator_state.h"
+#include "millrace/train/layout_trial.h"
 #include "millrace/train/model_state.h"
 #include "millrace/train/rank_check.h"
 #include "millrace/train/recipe_guard.h"
@@ -391,7 +392,7 @@ void Assembly::decide() {
                     (config_.device.layout.is_auto() || config_.device.layout.value() == Layout::channels_last);
   if (last) recipe_->set_layout(Layout::channels_last);
   try_kernels();
-  if (last) recipe_->set_layout(Layout::contiguous);
+  if (last && config_.device.layout.is_auto()) recipe_->set_layout(Layout::contiguous);
   decide_precision();
   plan_kernels();
   decide_layout();
@@ -422,8 +423,10 @@ precision::Decision Assembly::try_precisions() {
                   .reason = known->at("reason").get<std::string>() + kOfAnEarlierRun};
       return;
     }
-    decision = precision::choose(context_.device,
-                                 [&](std::optional<at::ScalarType> dtype) { return stepper_->try_precision(batch, dtype); });
+    const bool layouts =
+        config_.device.layout.is_auto() && switches_.on("channels_last") && recipe_->set_layout(Layout::contiguous);
+    const auto in_format = [&](auto format) { return try_format(*recipe_, *stepper_, batch, format, layouts); };
+    decision = precision::choose(context_.device, in_format);
     if (decision.by_time)
       kept_trials().keep(trial, {{"value", precision::name_of(decision.autocast)}, {"reason", decision.reason}});
   });

@@ -71,6 +71,21 @@ LayoutVerdict try_layouts(Recipe& recipe, Stepper& stepper, const Batch& batch) 
   return judge_layouts(plain, last);
 }
 
+const precision::Trial& better_of(const precision::Trial& contiguous, const precision::Trial& channels_last) {
+  if (!precision::is_finite(channels_last)) return contiguous;
+  if (!precision::is_finite(contiguous)) return channels_last;
+  return channels_last.step_ms < contiguous.step_ms ? channels_last : contiguous;
+}
+
+precision::Trial try_format(Recipe& recipe, Stepper& stepper, const Batch& batch, std::optional<at::ScalarType> format,
+                            bool tries_layouts) {
+  if (!tries_layouts) return stepper.try_precision(batch, format);
+  recipe.set_layout(Layout::channels_last);
+  const precision::Trial last = stepper.try_precision(batch, format);
+  recipe.set_layout(Layout::contiguous);
+  return better_of(stepper.try_precision(batch, format), last);
+}
+
 // Another layout adds in another order, so a resumed run keeps its own.
 void Assembly::decide_layout() {
   if (!recipe_->set_layout(Layout::contiguous)) return;

@@ -85,6 +85,15 @@ TEST(LayoutTrial, NanIsAVerdictAndNeverAChoice) {
   expect(rounds(100, 2), once, false, "a trial step is finite contiguous, the same channels-last is not");
 }
 
+TEST(LayoutTrial, AFormatIsJudgedInTheLayoutThatIsFasterForIt) {
+  const precision::Trial slow{.step_ms = 100, .loss = 2}, fast{.step_ms = 90, .loss = 2}, none{.step_ms = 10, .loss = kNan};
+  EXPECT_EQ(&better_of(slow, fast), &fast);
+  EXPECT_EQ(&better_of(fast, slow), &fast);
+  EXPECT_EQ(&better_of(slow, none), &slow);
+  EXPECT_EQ(&better_of(none, slow), &slow);
+  EXPECT_EQ(&better_of(none, none), &none);
+}
+
 TEST(LayoutTrial, ValuesThatDifferAreOut) {
   EXPECT_EQ(judge_layouts(rounds(100, 2), rounds(10, 2.1)).reason,
             "losses of a trial step differ: 2.1 channels-last, 2 contiguous");
