@@ -3,6 +3,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
@@ -144,6 +145,14 @@ TEST_P(AttentionKernels, PassNanOn) {
   const at::Tensor finite = causal_attention(q, q, q, {}).isfinite().all(-1).flatten();
   for (std::int64_t row = 5; row < 8; ++row) EXPECT_FALSE(finite[row].item<bool>()) << row;
   EXPECT_TRUE(finite[0].item<bool>());
+}
+
+// As ATen says it; even weights would hide that a product left fp32.
+TEST_P(AttentionKernels, ScoresThatOverflowBelowAreNan) {
+  const at::Tensor q = at::full({1, 8, 1, 16}, 1e30), v = at::ones({1, 8, 1, 16});
+  const at::Tensor out = causal_attention(q, q * -1.0, v, {}), of_aten = causal_attention_with_mask(q, q * -1.0, v, {}, 0.0);
+  EXPECT_TRUE(of_aten.isnan().all().item<bool>());
+  EXPECT_TRUE(out.isnan().all().item<bool>());
 }
 
 TEST_P(AttentionKernels, GiveTheSameBitsForAnyThreadCount) {

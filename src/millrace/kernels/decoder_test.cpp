@@ -194,6 +194,12 @@ TEST_P(Decoders, RotaryAttentionOfOneQueryAgreesWithAten) {
   }
 }
 
+TEST_P(Decoders, ScoresOfOneQueryThatOverflowBelowAreNan) {
+  const at::Tensor q = at::full({1, 1, 4}, 1e30), kv = at::cat({at::full({1, 3, 4}, -1e30), at::ones({1, 3, 4})}, 2);
+  const at::Tensor cos = at::ones({3, 2}), sin = at::zeros({3, 2});
+  EXPECT_TRUE(rotary_attention_at(q, kv, at::full({1}, 2, at::kLong), cos, sin, 1).isnan().all().item<bool>());
+}
+
 TEST_P(Decoders, AQueryOutsideItsRowIsRefused) {
   const at::Tensor q = at::randn({2, 1, 4}), kv = at::randn({2, 3, 8}), angles = at::ones({3, 2});
   for (const std::int64_t position : {-1, 3}) {

@@ -11,6 +11,7 @@
 
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <string>
 #include <thread>
 
@@ -203,6 +204,11 @@ TEST_P(DropoutKernels, GeluWithDropoutAgreesWithAten) {
   }
   const at::Tensor extremes = at::arange(-40.0, 40.0, 0.37, at::kFloat);
   EXPECT_LT(relative_error(gelu_dropout(extremes, {}), at::gelu(extremes.to(at::kDouble))), 1e-6);
+  const float inf = std::numeric_limits<float>::infinity();
+  const at::Tensor ends = gelu_dropout(at::tensor({3e38F, inf, std::numeric_limits<float>::quiet_NaN()}), {});
+  EXPECT_EQ(ends[0].item<float>(), 3e38F);
+  EXPECT_EQ(ends[1].item<float>(), inf);
+  EXPECT_TRUE(ends[2].isnan().item<bool>());
 }
 
 TEST_P(DropoutKernels, NeedNoGraph) {

@@ -190,7 +190,8 @@ inline float softmax_row(const Attention& a, float* scores, std::int64_t columns
     store(scores + j, x);
     total = add(total, x);
   }
-  const float all = sum(total);
+  // A row whose scores all overflowed to -inf has no weights, as in ATen: NaN, for the step to see.
+  const float all = highest > -3.0e38F ? sum(total) : __builtin_nanf("");
   const F factor = splat(a.keep.scale / all);
   for (std::int64_t j = 0; j < columns; j += 16) store(out + j, keep_lanes(keep.lanes(j), mul(load(scores + j), factor)));
   return highest + __builtin_logf(all);

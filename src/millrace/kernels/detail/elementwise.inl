@@ -119,7 +119,7 @@ struct Gauss {
 };
 inline Gauss gauss(F x) {  // error function by Abramowitz and Stegun 7.1.26, 1.5e-7
   const F e = exponential(mul(mul(x, x), splat(-0.5F)));
-  const F z = mul(absolute(x), splat(0.70710678F));
+  const F z = min(splat(1e18F), mul(absolute(x), splat(0.70710678F)));  // an infinite one has no reciprocal; NaN stays
   const F t = reciprocal(fma(z, splat(0.3275911F), splat(1.0F)));
   F p = fma(splat(1.061405429F), t, splat(-1.453152027F));
   p = fma(p, t, splat(1.421413741F));
