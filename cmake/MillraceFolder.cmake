@@ -130,6 +130,7 @@ function(mr_test_run name target label)
 endfunction()
 
 # A GoogleTest program with a ctest label (unit, slow, ranks, interop, gpu). ./dev test runs them and adds up passed, failed, skipped.
+# Its main() is tests/support/main.cpp where it has none: one that is started by hand makes itself a working folder.
 function(mr_test target label)
   add_executable(${target} ${ARGN})
   mr_warnings(${target})
@@ -138,7 +139,7 @@ function(mr_test target label)
   if(NOT CMAKE_DISABLE_PRECOMPILE_HEADERS)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 5)
   endif()
-  target_link_libraries(${target} PRIVATE GTest::gmock GTest::gtest_main)
+  target_link_libraries(${target} PRIVATE GTest::gmock millrace_test_main)
   target_compile_definitions(${target} PRIVATE MILLRACE_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
   mr_test_run(${target} ${target} ${label})
   set(tests ${target})

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "../cli/process.h"
+#include "../support/own_folder.h"
 #include "millrace/base/error.h"
 #include "millrace/cli/main.h"
 #include "millrace/device/tensor_memory.h"
@@ -313,5 +314,5 @@ int main(int argc, char** argv) {
     return code;
   }
   testing::InitGoogleMock(&argc, argv);
-  return RUN_ALL_TESTS();
+  return millrace::test::run_all_tests();
 }

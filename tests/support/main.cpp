@@ -1,0 +1,9 @@
+// main() of each test program that has none of its own.
+#include <gtest/gtest.h>
+
+#include "tests/support/own_folder.h"
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  return millrace::test::run_all_tests();
+}
