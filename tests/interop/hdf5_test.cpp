@@ -101,6 +101,42 @@ with h5py.File(sys.argv[1], "w") as f:
   EXPECT_EQ(found, expected);
 }
 
+// One line of names and values.
+std::string words_of(const hdf5::Attributes& attributes) {
+  std::string words;
+  for (const hdf5::Attribute& attribute : attributes.all) words += attribute.name + ": " + hdf5::value_text(attribute) + "\n";
+  return words;
+}
+
+TEST(Hdf5Interop, AttributesBothWays) {
+  MR_NEEDS_PYTHON("h5py, numpy");
+  const interop::ScratchFolder folder("interop-hdf5-attributes");
+  const std::string theirs = (folder.path() / "theirs.h5").string();
+  const auto made = run_python(R"(
+import h5py, numpy as np, sys
+with h5py.File(sys.argv[1], "w") as f:
+    f["a"] = np.arange(3)
+    f["a"].attrs["unit"] = "µV"
+    f.attrs.update({"any": "allen_0216", "bytes": np.bytes_("Jy"), "rate": 240.0, "half": np.float16(0.5), "count": np.uint8(3), "sure": True,
+                    "many": [1, 2], "none": h5py.Empty("f4"), "complex": 1 + 2j, "texts": ["a", "b"]}))",
+                               {theirs});
+  ASSERT_EQ(made.status, 0) << made.output;
+  const auto file = hdf5::File::open(theirs);
+  EXPECT_EQ(words_of(file->attributes("/")),
+            "any: \"allen_0216\"\nbytes: \"Jy\"\ncomplex: a compound\ncount: 3\nhalf: 0.5\nmany: an array of 2 elements\n"
+            "none: nothing (a null data space)\nrate: 240\nsure: true\ntexts: an array of 2 elements\n");
+  EXPECT_EQ(words_of(file->attributes("/a")), "unit: \"µV\"\n");
+
+  const std::string ours = (folder.path() / "ours.h5").string();
+  const std::vector<hdf5::Attribute> attributes = {
+      {"count", std::int64_t{-3}}, {"rate", 240.0}, {"session", std::string("allen_0216")}, {"sure", true}};
+  hdf5::write_file(ours, {}, attributes);
+  const auto read = run_python(
+      R"(import h5py, sys; f = h5py.File(sys.argv[1]); print([v.item() if hasattr(v, "item") else v for _, v in sorted(f.attrs.items())]))",
+      {ours});
+  EXPECT_EQ(read.output, "[-3, 240.0, 'allen_0216', True]\n");
+}
+
 // What only other programs write: byte orders, virtual, compact and sparse data sets, filters the fast path does not know.
 constexpr const char* kMake = R"(
 import sys

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <span>
+#include <type_traits>
+#include <variant>
 #include <vector>
 
 #include "millrace/base/format.h"
@@ -162,10 +164,40 @@ void describe_nifti(const fs::path& path, Report& report) {
 
 std::string words(const std::vector<std::string>& all) { return all.empty() ? "-" : joined(all, " "); }
 
+Json attribute_json(const hdf5::Attribute& attribute) {
+  Json json = {{"name", attribute.name}};
+  if (!attribute.reason.empty()) json["not_read"] = attribute.reason;
+  std::visit(
+      [&json](const auto& value) {
+        if constexpr (!std::is_same_v<std::decay_t<decltype(value)>, std::monostate>) json["value"] = value;
+      },
+      attribute.value);
+  return json;
+}
+
+// Of the file, or of the data set of that name; into `details` too.
+void add_attributes(Report& report, Json& details, const std::string& dataset, const hdf5::Attributes& attributes) {
+  const std::string of = dataset.empty() ? "" : " of " + dataset;
+  for (const hdf5::Attribute& attribute : attributes.all) {
+    const bool is_read = !std::holds_alternative<std::monostate>(attribute.value);
+    report.facts.emplace_back("attribute " + attribute.name + of, (is_read ? "" : "not read: ") + hdf5::value_text(attribute));
+    details["attributes"].push_back(attribute_json(attribute));
+  }
+  if (attributes.left_out > 0) {
+    report.facts.emplace_back("more attributes" + of, std::to_string(attributes.left_out) + ", which are not read");
+    details["attributes_left_out"] = attributes.left_out;
+  }
+  if (!attributes.failure.empty()) {
+    report.facts.emplace_back("attributes" + of, "not read: " + attributes.failure);
+    details["attributes_not_read"] = attributes.failure;
+  }
+}
+
 void describe_hdf5(const fs::path& path, Report& report) {
   add_size(report, path);
   const auto file = hdf5::File::open(path);
   report.facts.emplace_back("datasets", std::to_string(file->datasets().size()));
+  add_attributes(report, report.details, "", file->attributes("/"));
   report.table.push_back({"dataset", "dtype", "shape", "chunks", "filters", "read by"});
   for (const hdf5::Dataset& dataset : file->datasets()) {
     const std::vector<std::string> filters = file->filters(dataset.name);
@@ -178,6 +210,7 @@ void describe_hdf5(const fs::path& path, Report& report) {
                                           {"chunk", dataset.chunk},
                                           {"filters", filters},
                                           {"library_only", dataset.reason}});
+    add_attributes(report, report.details["datasets"].back(), dataset.name, file->attributes(dataset.name));
   }
   for (const hdf5::Unreadable& dataset : file->unreadable()) {
     report.table.push_back({dataset.name, "-", "-", "-", "-", "nobody: " + dataset.reason});

@@ -147,9 +147,15 @@ TEST_F(InspectTest, Hdf5File) {
   vis.chunk = {2, 6};
   vis.deflate = 4;
   vis.shuffle = true;
-  hdf5::write_file(file, std::span(&vis, 1));
+  const std::vector<hdf5::Attribute> attributes = {{"session", std::string("allen\n0216")}, {"source_rate", 240.0}};
+  hdf5::write_file(file, std::span(&vis, 1), attributes);
   const Report report = inspect_path(file);
   EXPECT_THAT(report.problems, IsEmpty());
+  EXPECT_THAT(report.facts, testing::IsSupersetOf({testing::Pair("attribute session", "\"allen\\n0216\""),
+                                                   testing::Pair("attribute source_rate", "240")}));
+  EXPECT_EQ(report.details["attributes"][0], Json({{"name", "session"}, {"value", "allen\n0216"}}));
+  EXPECT_EQ(report.details["attributes"][1], Json({{"name", "source_rate"}, {"value", 240.0}}));
+  EXPECT_FALSE(report.details["datasets"][0].contains("attributes"));
   EXPECT_THAT(report.to_text(file), testing::ContainsRegex("/vis +f32 +\\[4,6\\] +\\[2,6\\] +shuffle deflate +millrace\n"));
   EXPECT_EQ(report.details["datasets"][0]["filters"], Json({"shuffle", "deflate"}));
   fs::resize_file(file, fs::file_size(file) - 1);

@@ -71,6 +71,7 @@ class OpenFile final : public detail::LoadableFile {
 
   bool load(std::string_view answer, bool all, bool compares) override {
     detail::Contents contents = detail::read_contents(answer, file_.path(), file_.size());
+    attributes_ = std::move(contents.attributes);
     layouts_ = std::move(contents.readable);
     unreadable_ = std::move(contents.unreadable);
     if (!all && !unreadable_.empty()) cannot_be_read(unreadable_.front());
@@ -110,6 +111,10 @@ class OpenFile final : public detail::LoadableFile {
   [[nodiscard]] std::uint64_t size() const noexcept override { return file_.size(); }
   [[nodiscard]] std::int64_t modified_ns() const noexcept override { return file_.modified_ns(); }
   [[nodiscard]] const Dataset& dataset(std::string_view name) const override { return datasets_[index_of(name)]; }
+
+  [[nodiscard]] const Attributes& attributes(std::string_view object) const override {
+    return object == "/" ? attributes_ : layouts_[index_of(object)].attributes;
+  }
 
   [[nodiscard]] std::vector<std::string> filters(std::string_view name) const override {
     static const std::map<std::uint32_t, std::string> kNames = {
@@ -389,6 +394,7 @@ class OpenFile final : public detail::LoadableFile {
 
   detail::LentFile file_;
   std::uint64_t number_;
+  Attributes attributes_;  // of the root
   std::vector<Layout> layouts_;
   std::vector<Dataset> datasets_;
   std::vector<Unreadable> unreadable_;

@@ -16,6 +16,7 @@
 
 #include "millrace/base/error.h"
 #include "millrace/base/field.h"
+#include "millrace/hdf5/attribute.h"
 
 namespace millrace::hdf5 {
 
@@ -67,6 +68,11 @@ class File {
   [[nodiscard]] virtual std::span<const Unreadable> unreadable() const { return {}; }
   [[nodiscard]] virtual std::uint64_t size() const noexcept { return 0; }        // bytes of the file when it was opened
   [[nodiscard]] virtual std::int64_t modified_ns() const noexcept { return 0; }  // its modification time then
+  // Of the root group, "/", or of a data set. Throws DataError as dataset() does.
+  [[nodiscard]] virtual const Attributes& attributes(std::string_view) const {
+    static const Attributes kNone{};
+    return kNone;
+  }
   // The filters of a data set in the order they were applied: "shuffle", "deflate", "fletcher32", "lzf", "lz4", "bitshuffle",
   // "zstd", "filter 32001".
   [[nodiscard]] virtual std::vector<std::string> filters(std::string_view) const { return {}; }
@@ -100,7 +106,8 @@ struct Array {
   bool fletcher32 = false;
 };
 
-// Writes a new file under a temporary name, syncs it and renames it to `path`. Throws DataError with the library's own words.
-void write_file(const std::filesystem::path& path, std::span<const Array> arrays);
+// Writes a new file under a temporary name, syncs it and renames it to `path`; `attributes` become those of its root group, each
+// with a value. Throws DataError with the library's own words.
+void write_file(const std::filesystem::path& path, std::span<const Array> arrays, std::span<const Attribute> attributes = {});
 
 }  // namespace millrace::hdf5

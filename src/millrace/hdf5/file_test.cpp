@@ -10,9 +10,11 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <limits>
 #include <thread>
 
 #include "millrace/base/error.h"
+#include "millrace/base/format.h"
 #include "millrace/base/philox.h"
 #include "millrace/hdf5/detail/chunk_filters.h"
 
@@ -187,10 +189,40 @@ TEST_F(Hdf5Test, TheLibraryReadsTheSameWhenDirectReadingIsOff) {
   EXPECT_GT(blocks_read_directly(), before);
 }
 
+// One of each kind, in the order of their names.
+std::vector<Attribute> some_attributes() {
+  return {{"blind", true},  {"count", std::int64_t{-3}},         {"most", std::numeric_limits<std::uint64_t>::max()},
+          {"rate", 239.76}, {"session", std::string("allen µ")}, {"silent", std::string()}};
+}
+
+TEST_F(Hdf5Test, AttributesOfTheRootComeBack) {
+  const std::vector<Attribute> attributes = some_attributes();
+  const std::vector<Case> cases = {floats("/a", {4}), floats("/b", {4})};
+  const std::vector<Attribute> turned(attributes.rbegin(), attributes.rend());
+  write_file(root_ / "a.h5", arrays_of(cases), turned);
+  const std::vector<std::string> wanted = {"/a"};
+  const std::shared_ptr<const File> files[] = {File::open(root_ / "a.h5"), File::open(root_ / "a.h5", wanted)};
+  for (const auto& file : files) {
+    const Attributes& found = file->attributes("/");
+    ASSERT_TRUE(found.all == attributes) << joined(found.all, " ", value_text);
+    EXPECT_EQ(found.left_out, 0U);
+    EXPECT_EQ(found.failure, "");
+    EXPECT_EQ(found.find("rate"), &found.all[3]);
+    EXPECT_EQ(found.find("frame"), nullptr);
+    EXPECT_TRUE(file->attributes("a").all.empty());
+    EXPECT_EQ(read_all(*file, "/a"), cases[0].bytes);
+  }
+  EXPECT_THAT(failure([&] { static_cast<void>(files[0]->attributes("/c")); }), HasSubstr("dataset /c is missing (has: /a, /b)"));
+  EXPECT_EQ(joined(attributes, " ", value_text), "true -3 18446744073709551615 239.76 \"allen µ\" \"\"");
+  EXPECT_EQ(number_of(attributes[1]).value_or(0), -3);
+  EXPECT_EQ(number_of(attributes[3]).value_or(0), 239.76);
+  for (const std::size_t other : {0U, 4U, 5U}) EXPECT_FALSE(number_of(attributes[other]).has_value()) << other;
+}
+
 TEST_F(Hdf5Test, EqualContentGivesEqualBytes) {
   const std::vector<Case> cases = {floats("/a", {30, 40}, {8, 8}, 4)};
-  write_file(root_ / "a.h5", arrays_of(cases));
-  write_file(root_ / "b.h5", arrays_of(cases));
+  write_file(root_ / "a.h5", arrays_of(cases), some_attributes());
+  write_file(root_ / "b.h5", arrays_of(cases), some_attributes());
   EXPECT_EQ(text_of(root_ / "a.h5"), text_of(root_ / "b.h5"));
   EXPECT_EQ(std::distance(fs::directory_iterator(root_), {}), 2) << "temporary files stay";
 }
@@ -295,6 +327,13 @@ TEST_F(Hdf5Test, WritingFailsWithTheLibrarysWords) {
                 write_file(root_ / "a.h5", arrays_of({floats("/a", {4}), floats("/a", {4000, 4000})}));
               }),
               HasSubstr("can't be written: /a: unable to create dataset"));
+  const std::vector<Attribute> twice(2, Attribute{"rate", 240.0});
+  EXPECT_THAT(failure([&] {
+                write_file(root_ / "a.h5", arrays_of({floats("/a", {4000, 4000})}), twice);
+              }),
+              HasSubstr("can't be written: attribute rate: "));
+  const std::vector<Attribute> long_text = {{"text", std::string(kMaxAttributeText + 1, 'x')}};
+  EXPECT_THAT(failure([&] { write_file(root_ / "a.h5", {}, long_text); }), HasSubstr("attribute text is a text too long"));
   EXPECT_TRUE(fs::is_empty(root_)) << "nothing of a failed write stays";
 }
 

@@ -131,6 +131,27 @@ TEST_F(OpenAll, AsksOnceWithAnIndex) {
   EXPECT_EQ(files_described() - before, 70U) << "of other data sets it knows nothing";
 }
 
+TEST_F(OpenAll, AttributesComeFromTheIndexToo) {
+  const std::vector<float> values(24);
+  const std::vector<Attribute> attributes = {{"rate", 240.0}, {"session", std::string("a")}};
+  std::vector<Array> arrays(2);
+  arrays[0].name = "/x";
+  arrays[1].name = "/g/y";
+  for (Array& array : arrays) {
+    array.shape = {6, 4};
+    array.bytes = std::as_bytes(std::span(values));
+  }
+  const std::vector<fs::path> paths = {root_ / "data" / "a.h5"};
+  write_file(paths[0], arrays, attributes);
+  age(paths[0], 3600);
+  for (const std::uint64_t expected : {1U, 0U}) {
+    const auto [files, asked] = open(paths);
+    EXPECT_EQ(asked, expected);
+    EXPECT_TRUE(files[0]->attributes("/").all == attributes);
+    EXPECT_TRUE(files[0]->attributes("/x").all.empty());
+  }
+}
+
 TEST_F(OpenAll, AFileThatChangedIsAskedAgain) {
   std::vector<fs::path> paths = make_many(8);
   EXPECT_EQ(open(paths).second, 8U);

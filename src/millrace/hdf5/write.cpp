@@ -7,6 +7,7 @@
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
 #include "millrace/base/fs.h"
+#include "millrace/hdf5/detail/attribute_wire.h"
 #include "millrace/hdf5/detail/process.h"
 #include "millrace/hdf5/detail/wire.h"
 #include "millrace/hdf5/file.h"
@@ -56,10 +57,24 @@ void put(detail::WireWriter& request, const Array& array) {
   request.put(array.shuffle).put(array.fletcher32);
 }
 
+// Only what attributes() of a file can say.
+void put(detail::WireWriter& request, const Attribute& attribute) {
+  const std::string& name = attribute.name;
+  MR_CHECK(!name.empty() && name.size() <= kMaxAttributeName && name.find('\0') == std::string::npos,
+           "an attribute can't be named " + quoted(name));
+  MR_CHECK(!std::holds_alternative<std::monostate>(attribute.value), "attribute " + name + " has no value");
+  const auto* const text = std::get_if<std::string>(&attribute.value);
+  MR_CHECK(text == nullptr || (text->size() <= kMaxAttributeText && text->find('\0') == std::string::npos),
+           "attribute " + name + " is a text too long, or with a zero byte");
+  detail::put_attribute(request, attribute);
+}
+
 }  // namespace
 
-void write_file(const std::filesystem::path& path, std::span<const Array> arrays) {
+void write_file(const std::filesystem::path& path, std::span<const Array> arrays, std::span<const Attribute> attributes) {
   detail::WireWriter request;
+  request.put(static_cast<std::uint32_t>(attributes.size()));
+  for (const Attribute& attribute : attributes) put(request, attribute);
   request.put(static_cast<std::uint32_t>(arrays.size()));
   for (const Array& array : arrays) put(request, array);
   try {

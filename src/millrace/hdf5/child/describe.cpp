@@ -2,13 +2,14 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <cstring>
 #include <optional>
 
 #include "millrace/base/hash.h"
+#include "millrace/hdf5/child/attributes.h"
 #include "millrace/hdf5/child/driver.h"
 #include "millrace/hdf5/child/jobs.h"
 #include "millrace/hdf5/child/open.h"
+#include "millrace/hdf5/detail/attribute_wire.h"
 #include "millrace/hdf5/detail/wire.h"
 
 namespace millrace::hdf5::child {
@@ -239,8 +240,8 @@ void put_digests(WireWriter& out, const OpenDataset& dataset, std::span<const Bl
   }
 }
 
-// The layout of one data set; throws LibraryError when it can't be read at all.
-void put_dataset(WireWriter& out, const OpenDataset& dataset, hid_t file) {
+// The layout of one data set, and its attributes as far as there is room; throws LibraryError when it can't be read at all.
+void put_dataset(WireWriter& out, const OpenDataset& dataset, hid_t file, std::size_t& room) {
   Plan plan = plan_of(dataset, file);
   std::vector<Chunk> table;
   if (plan.reason.empty() && !plan.chunk.empty()) table = table_of(dataset, plan);
@@ -257,6 +258,7 @@ void put_dataset(WireWriter& out, const OpenDataset& dataset, hid_t file) {
   out.text(plan.reason).text(fill).put(plan.address);
   out.list(std::span<const std::uint32_t>(plan.filters)).list(std::span<const Chunk>(table));
   put_digests(out, dataset, blocks);
+  detail::put_attributes(out, attributes_of(dataset.id.get(), room));
 }
 
 // Ends a walk that a file could make as long as it likes: the library finds each object by its whole path.
@@ -305,21 +307,7 @@ std::string text_of(hid_t file, const std::string& name) {
   const Id space = owned(H5Dget_space(dataset.get()));
   if (H5Tget_class(type.get()) != H5T_STRING || H5Sget_simple_extent_npoints(space.get()) != 1) return {};
   const auto read = [&](void* to) { return H5Dread(dataset.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, to); };
-  std::string text;
-  if (H5Tis_variable_str(type.get()) > 0) {
-    char* words = nullptr;
-    check(read(static_cast<void*>(&words)));
-    if (words != nullptr) text.assign(words, strnlen(words, kMaxText + 1));
-    check(H5Dvlen_reclaim(type.get(), space.get(), H5P_DEFAULT, static_cast<void*>(&words)));
-    return text.size() <= kMaxText ? text : std::string();
-  }
-  const std::size_t size = H5Tget_size(type.get());
-  if (size == 0 || size > kMaxText) return {};
-  text.resize(size);
-  check(read(text.data()));
-  text.resize(strnlen(text.c_str(), size));
-  if (H5Tget_strpad(type.get()) == H5T_STR_SPACEPAD) text.erase(text.find_last_not_of(' ') + 1);
-  return text;
+  return read_text(type.get(), space.get(), kMaxText, read).value_or("");
 }
 
 }  // namespace
@@ -333,13 +321,16 @@ std::string describe(int descriptor, const std::string& request) {
     const Id file = open_file(descriptor);
     const bool all = names.empty();
     if (all) names = all_datasets(file.get());
-    answer.put(Answer::ok).put(static_cast<std::uint32_t>(names.size()));
+    std::size_t room = kMaxAttributesOfFile;
+    answer.put(Answer::ok);
+    detail::put_attributes(answer, attributes_of(file.get(), room));
+    answer.put(static_cast<std::uint32_t>(names.size()));
     for (const std::string& name : names) {
       answer.text(name);
       WireWriter one;
       try {
         const OpenDataset dataset = open_dataset(file.get(), name);
-        put_dataset(one, dataset, file.get());
+        put_dataset(one, dataset, file.get(), room);
         answer.text("").text(one.bytes());
       } catch (const LibraryError& error) {
         stop_recording();

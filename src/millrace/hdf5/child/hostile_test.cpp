@@ -34,7 +34,7 @@ class Hdf5Hostile : public testing::Test {
   }
   void TearDown() override { fs::remove_all(root_); }
 
-  // Small files of every layout the fast path knows, and one of a filter that the child alone undoes.
+  // Small files of every layout the fast path knows, one of a filter that the child alone undoes, and one with attributes.
   std::vector<std::string> originals() {
     std::vector<std::string> texts;
     std::string bytes(16 * 12 * 4, '\0');
@@ -54,6 +54,9 @@ class Hdf5Hostile : public testing::Test {
     std::vector<float> values(16 * 12);
     std::memcpy(values.data(), bytes.data(), bytes.size());
     made::write_bitshuffled(root_ / "original.h5", values, 16, 12, 64, 2);
+    texts.push_back(text_of(root_ / "original.h5"));
+    const std::vector<Attribute> attributes = {{"rate", 240.0}, {"session", std::string("a")}, {"valid", true}};
+    write_file(root_ / "original.h5", std::span(&plain, 1), attributes);
     texts.push_back(text_of(root_ / "original.h5"));
     return texts;
   }

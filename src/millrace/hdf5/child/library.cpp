@@ -1,7 +1,7 @@
 #include "millrace/hdf5/child/library.h"
 
 #include <array>
-#include <optional>
+#include <cstring>
 
 namespace millrace::hdf5::child {
 namespace {
@@ -173,6 +173,26 @@ Element element_of(hid_t file_type) {
       "arrays"};
   const bool known = kind >= 0 && static_cast<std::size_t>(kind) < 11;
   throw LibraryError(known ? kKinds.at(static_cast<std::size_t>(kind)) : "an unknown type");
+}
+
+std::optional<std::string> read_text(hid_t type, hid_t space, std::size_t most, const std::function<herr_t(void*)>& read) {
+  std::string text;
+  if (H5Tis_variable_str(type) > 0) {
+    char* words = nullptr;
+    check(read(static_cast<void*>(&words)));
+    if (words != nullptr) text.assign(words, strnlen(words, most + 1));
+    check(H5Dvlen_reclaim(type, space, H5P_DEFAULT, static_cast<void*>(&words)));
+    if (text.size() > most) return std::nullopt;
+    return text;
+  }
+  const std::size_t size = H5Tget_size(type);
+  if (size > most) return std::nullopt;
+  if (size == 0) return text;
+  text.resize(size);
+  check(read(text.data()));
+  text.resize(strnlen(text.c_str(), size));
+  if (H5Tget_strpad(type) == H5T_STR_SPACEPAD) text.erase(text.find_last_not_of(' ') + 1);
+  return text;
 }
 
 Id block_of(hid_t dataset, std::span<const std::int64_t> offset, std::span<const std::int64_t> count) {

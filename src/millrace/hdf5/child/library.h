@@ -3,6 +3,9 @@
 
 #include <hdf5.h>
 
+#include <cstddef>
+#include <functional>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -69,6 +72,11 @@ struct Element {
 };
 [[nodiscard]] Element element_of(hid_t file_type);
 [[nodiscard]] Id memory_type_of(DType dtype);  // for writing
+
+// One text of a type of class H5T_STRING, of fixed or of any length, up to its first zero byte; nullopt when it has more than
+// `most` bytes. `space` holds one element, which read(to) reads as that type.
+[[nodiscard]] std::optional<std::string> read_text(hid_t type, hid_t space, std::size_t most,
+                                                   const std::function<herr_t(void*)>& read);
 
 // Selects the block [offset, offset + count) of a data set's space.
 [[nodiscard]] Id block_of(hid_t dataset, std::span<const std::int64_t> offset, std::span<const std::int64_t> count);

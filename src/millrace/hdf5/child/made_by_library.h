@@ -9,8 +9,10 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <initializer_list>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -99,6 +101,42 @@ inline void write_integer_pairs(const std::filesystem::path& path, hid_t part, c
   H5Dwrite(set, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values);
   for (const auto& [release, id] :
        std::initializer_list<Closing>{{H5Dclose, set}, {H5Sclose, space}, {H5Tclose, type}, {H5Fclose, file}})
+    release(id);
+}
+
+// An attribute of `type` in the file and in `value`; a single value, or an array of that shape.
+inline void attach(hid_t object, const std::string& name, hid_t type, const void* value,
+                   std::initializer_list<hsize_t> shape = {}) {
+  const hid_t space =
+      shape.size() == 0 ? H5Screate(H5S_SCALAR) : H5Screate_simple(static_cast<int>(shape.size()), shape.begin(), nullptr);
+  const hid_t attribute = H5Acreate2(object, name.c_str(), type, space, H5P_DEFAULT, H5P_DEFAULT);
+  H5Awrite(attribute, type, value);
+  H5Aclose(attribute);
+  H5Sclose(space);
+}
+
+inline hid_t text_type(std::size_t size, H5T_str_t padding) {
+  const hid_t type = H5Tcopy(H5T_C_S1);
+  H5Tset_size(type, size);
+  if (size != H5T_VARIABLE) H5Tset_strpad(type, padding);
+  return type;
+}
+
+// "/a": three whole numbers; `fill` puts attributes to the file's root and to the data set. `newest`: in the format of the newest
+// libraries, which keeps many attributes in a heap.
+inline void write_with_attributes(const std::filesystem::path& path, const std::function<void(hid_t root, hid_t set)>& fill,
+                                  bool newest = false) {
+  const hid_t access = H5Pcreate(H5P_FILE_ACCESS);
+  if (newest) H5Pset_libver_bounds(access, H5F_LIBVER_LATEST, H5F_LIBVER_LATEST);
+  const hid_t file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access);
+  const hsize_t count = 3;
+  const hid_t space = H5Screate_simple(1, &count, nullptr);
+  const hid_t set = H5Dcreate2(file, "/a", H5T_STD_I32LE, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+  const std::array<std::int32_t, 3> values{1, 2, 3};
+  H5Dwrite(set, H5T_STD_I32LE, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data());
+  fill(file, set);
+  for (const auto& [release, id] :
+       std::initializer_list<Closing>{{H5Dclose, set}, {H5Sclose, space}, {H5Fclose, file}, {H5Pclose, access}})
     release(id);
 }
 

@@ -1,9 +1,11 @@
 // Arrays into a new file.
 #include <algorithm>
 
+#include "millrace/hdf5/child/attributes.h"
 #include "millrace/hdf5/child/driver.h"
 #include "millrace/hdf5/child/jobs.h"
 #include "millrace/hdf5/child/library.h"
+#include "millrace/hdf5/detail/attribute_wire.h"
 #include "millrace/hdf5/detail/wire.h"
 
 namespace millrace::hdf5::child {
@@ -99,6 +101,7 @@ bool write_file(int descriptor, std::string_view request) {
   WireReader wanted(request);
   const Id access = owned(driver_access(descriptor));
   const Id file = owned(H5Fcreate(kDriverFileName, H5F_ACC_TRUNC, H5P_DEFAULT, access.get()));
+  for (auto left = wanted.get<std::uint32_t>(); left > 0; --left) write_attribute(file.get(), detail::get_attribute(wanted));
   const auto arrays = wanted.get<std::uint32_t>();
   std::string buffer;
   for (std::uint32_t i = 0; i < arrays; ++i) {

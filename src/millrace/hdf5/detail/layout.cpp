@@ -5,6 +5,7 @@
 
 #include "millrace/base/child.h"
 #include "millrace/base/format.h"
+#include "millrace/hdf5/detail/attribute_wire.h"
 
 namespace millrace::hdf5::detail {
 namespace {
@@ -108,6 +109,7 @@ Layout read_layout(WireReader in, std::string name, const std::filesystem::path&
     digest.crc32c = in.get<std::uint32_t>();
     check_digest(layout, digest, file);
   }
+  layout.attributes = get_attributes(in);
   return layout;
 }
 
@@ -137,6 +139,7 @@ Contents read_contents(std::string_view answer, const std::filesystem::path& fil
                      .next = "check what made it; " + std::string(kCutOff)});
   }
   Contents contents;
+  contents.attributes = get_attributes(in);
   const auto count = in.get<std::uint32_t>();
   for (std::uint32_t i = 0; i < count; ++i) {
     std::string dataset = in.text();

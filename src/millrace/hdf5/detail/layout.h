@@ -30,9 +30,11 @@ struct Layout {
   std::vector<Chunk> chunks;      // in C order over the grid
   std::uint64_t chunk_bytes = 0;  // decoded
   std::vector<Digest> digests;
+  Attributes attributes;
 };
 
 struct Contents {
+  Attributes attributes;  // of the root
   std::vector<Layout> readable;
   std::vector<Unreadable> unreadable;
 };

@@ -245,8 +245,11 @@ void write_session(const SampleSessions& size, const SampleSession& made, const 
       {.name = "/dpi_valid", .dtype = DType::u8, .shape = {bins}, .bytes = std::as_bytes(std::span(made.valid))},
       {.name = "/trial_inds", .dtype = DType::i64, .shape = {bins}, .bytes = std::as_bytes(std::span(trials))},
       {.name = "/t_bins", .dtype = DType::f64, .shape = {bins}, .bytes = std::as_bytes(std::span(seconds))}};
+  const std::vector<hdf5::Attribute> attributes = {{.name = "session", .value = folder.filename().string()},
+                                                   {.name = "type", .value = std::string("synthetic")},
+                                                   {.name = "source_rate", .value = kSourceRate}};
   Fs::real().create_directories(folder);
-  hdf5::write_file(folder / "synthetic.h5", arrays);
+  hdf5::write_file(folder / "synthetic.h5", arrays, attributes);
 }
 
 std::string dataset_yaml(const SampleSessions& size) {

@@ -11,6 +11,7 @@
 #include <map>
 #include <numbers>
 
+#include "millrace/base/error.h"
 #include "millrace/base/json.h"
 #include "millrace/base/philox.h"
 #include "millrace/recipes/neural_response/session.h"
@@ -85,6 +86,29 @@ TEST(SampleSessions, AreWhatTheyClaim) {
   EXPECT_EQ(sample_session(size, 7, 0).counts, made.counts);
 }
 
+// The files say what they are, and nothing else is believed of them.
+void expect_attributes(const Sessions& sessions, const stdfs::path& folder) {
+  for (const std::string& text : sessions.told) EXPECT_EQ(text.find(".h5"), std::string::npos) << text;
+  for (const auto& session : sessions.all) {
+    const hdf5::Attributes& attributes = session->parts()[0].file->attributes("/");
+    const std::vector<hdf5::Attribute> expected = {
+        {"session", session->name()}, {"source_rate", 240.0}, {"type", std::string("synthetic")}};
+    EXPECT_TRUE(attributes.all == expected) << session->name();
+  }
+  std::ifstream in(folder / "dataset.yaml");
+  std::string text{std::istreambuf_iterator<char>(in), {}};
+  const std::size_t at = text.find("source_rate: 240");
+  ASSERT_NE(at, std::string::npos);
+  std::ofstream(folder / "other.yaml") << text.replace(at, 16, "source_rate: 480");
+  try {
+    (void)open_sessions(RecipeConfig{}, folder / "other.yaml", {});
+    ADD_FAILURE() << "the files are of 240 Hz";
+  } catch (const DataError& error) {
+    EXPECT_EQ(error.message().what,
+              "synthetic_00/synthetic.h5 has bins at 240 Hz, as its attribute source_rate says; sampling.source_rate is 480");
+  }
+}
+
 TEST(SampleSessions, AFolderIsAllThatARunNeedsAndTheSameEachTime) {
   const stdfs::path folder = stdfs::current_path() / ("sample_sessions_" + std::to_string(::getpid()));
   const SampleSessions size{.sessions = 2, .units = 4, .bins = 1200, .side = 9, .lags = 6};
@@ -104,6 +128,7 @@ TEST(SampleSessions, AFolderIsAllThatARunNeedsAndTheSameEachTime) {
 
   const Sessions sessions = open_sessions(RecipeConfig{}, folder / "one" / "dataset.yaml", {});
   ASSERT_EQ(sessions.all.size(), 2U);
+  expect_attributes(sessions, folder / "one");
   const Session& session = *sessions.all[1];
   EXPECT_EQ(session.name(), "synthetic_01");
   EXPECT_EQ(session.units(), 4);

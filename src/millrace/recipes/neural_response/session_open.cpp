@@ -3,6 +3,9 @@
 #include <cmath>
 #include <map>
 #include <numeric>
+#include <optional>
+#include <utility>
+#include <variant>
 
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
@@ -19,6 +22,7 @@ namespace stdfs = std::filesystem;
 
 constexpr std::uint64_t kTrialSplitKey = 41;  // of the split's draws among the other uses of the seed
 constexpr std::int64_t kMostTransformedBytes = std::int64_t{1} << 33;
+constexpr double kSameRate = 1e-6;  // a rate stored as float32 is within it
 
 void append(Series& all, Series part) {
   if (all.rows == 0) {
@@ -82,6 +86,7 @@ class SessionOpener {
   // Headers only: what is there, and whether all is of one length.
   void add_part(const std::string& type, const SessionHdf5& file) {
     Session& s = *session_;
+    compare_attributes(type, *file);
     const hdf5::Dataset& stim = covariate_of(*file, "/stim", 3, 3);
     if (stim.dtype != DType::u8) {
       throw DataError({short_name(*file) + ": /stim is " + std::string(name_of(stim.dtype)) + ", expected u8",
@@ -169,6 +174,41 @@ class SessionOpener {
     const std::vector<std::uint8_t> valid = valid_nlags(trials, dpi.values, s.asked_.filters.n_lags);
     s.bin_counts_.insert(s.bin_counts_.end(), valid.begin(), valid.end());
     filter_units(part);
+  }
+
+  // What the file says of itself, as far as it does.
+  void compare_attributes(const std::string& type, const hdf5::File& file) {
+    const hdf5::Attributes& attributes = file.attributes("/");
+    if (!attributes.failure.empty())
+      told_.push_back(short_name(file) + ": its attributes can't be read, and are left out: " + attributes.failure);
+    if (const hdf5::Attribute* rate = attributes.find("source_rate")) check_source_rate(file, *rate);
+    std::vector<std::string> others;
+    for (const auto& [name, place] : {std::pair{"session", session_->name()}, std::pair{"type", type}}) {
+      const hdf5::Attribute* const said = attributes.find(name);
+      if (said == nullptr) continue;
+      const auto* const text = std::get_if<std::string>(&said->value);
+      if (text == nullptr || *text != place) others.push_back(std::string(name) + " " + hdf5::value_text(*said));
+    }
+    if (!others.empty())
+      told_.push_back(short_name(file) + ": its attributes say " + joined(others, ", ") +
+                      "; it is taken for what its place says");
+  }
+
+  void check_source_rate(const hdf5::File& file, const hdf5::Attribute& said) const {
+    const std::string correct = "correct the file's attribute source_rate: bins per second";
+    const std::optional<double> rate = hdf5::number_of(said);
+    if (!rate) {
+      throw DataError({short_name(file) + ": its attribute source_rate is " + hdf5::value_text(said) + ", expected a number",
+                       file.path().string(), correct});
+    }
+    const double asked = session_->asked_.source_rate;
+    if (std::abs(*rate - asked) <= kSameRate * asked) return;
+    const bool is_rate = *rate > 0 && std::isfinite(*rate);
+    throw DataError(
+        {short_name(file) + " has bins at " + significant(*rate, 7) + " Hz, as its attribute source_rate says; " +
+             "sampling.source_rate is " + significant(asked, 7),
+         file.path().string(),
+         (is_rate ? "set sampling.source_rate to " + significant(*rate, 7) + " in the dataset file, or " : "") + correct});
   }
 
   // What the file's own clock says of the source rate.

@@ -154,6 +154,48 @@ TEST_F(SessionTest, AnotherRateThanTheFilesClockIsTold) {
   EXPECT_EQ(open().told.back(), "a/backimage.h5: /t_bins are 1 ms apart, which is 1000 Hz, and sampling.source_rate is 240");
 }
 
+TEST_F(SessionTest, AnotherRateThanTheFilesAttributeIsRefused) {
+  const std::string where = "\n  where    " + (folder_ / "a" / "backimage.h5").string() + "\n  next     ";
+  const std::string correct = "correct the file's attribute source_rate: bins per second";
+  const auto with = [this](hdf5::Attribute rate) {
+    file()->own_attributes.all = {std::move(rate)};
+    return refused();
+  };
+  EXPECT_EQ(with({"source_rate", 500.0}),
+            "DataError  a/backimage.h5 has bins at 500 Hz, as its attribute source_rate says; sampling.source_rate is 240" +
+                where + "set sampling.source_rate to 500 in the dataset file, or " + correct);
+  EXPECT_EQ(with({"source_rate", NAN}),
+            "DataError  a/backimage.h5 has bins at nan Hz, as its attribute source_rate says; sampling.source_rate is 240" +
+                where + correct);
+  EXPECT_EQ(with({"source_rate", std::string("240")}),
+            "DataError  a/backimage.h5: its attribute source_rate is \"240\", expected a number" + where + correct);
+  EXPECT_EQ(
+      with({"source_rate", {}, "an array of 3 elements"}),
+      "DataError  a/backimage.h5: its attribute source_rate is an array of 3 elements, expected a number" + where + correct);
+  for (const hdf5::AttributeValue& rate :
+       std::vector<hdf5::AttributeValue>{std::int64_t{240}, std::uint64_t{240}, 240.0, 240.00001})
+    EXPECT_EQ(with({"source_rate", rate}), "nothing was refused");
+  EXPECT_EQ(with({"rate", 500.0}), "nothing was refused");
+}
+
+TEST_F(SessionTest, AttributesThatNameAnotherPlaceAreTold) {
+  const auto told_of = [this](std::vector<hdf5::Attribute> attributes) {
+    file()->own_attributes.all = std::move(attributes);
+    return open().told;
+  };
+  const std::vector<std::string> usual = told_of({});
+  const hdf5::Attribute session{"session", std::string("a")}, type{"type", std::string("backimage")};
+  EXPECT_EQ(told_of({session, type}), usual);
+  EXPECT_EQ(told_of({session, {"type", std::string("gratings")}}).back(),
+            "a/backimage.h5: its attributes say type \"gratings\"; it is taken for what its place says");
+  const std::vector<std::string> told = told_of({{"session", std::int64_t{7}}, {"type", {}, "an array of 2 elements"}});
+  EXPECT_EQ(told.size(), usual.size() + 1) << "one line for a file";
+  EXPECT_EQ(told.back(),
+            "a/backimage.h5: its attributes say session 7, type an array of 2 elements; it is taken for what its place says");
+  file()->own_attributes = {.all = {}, .left_out = 0, .failure = "bad version number"};
+  EXPECT_EQ(open().told.back(), "a/backimage.h5: its attributes can't be read, and are left out: bad version number");
+}
+
 // Responses of mouse visual cortex to images, deconvolved: not whole numbers.
 TEST_F(SessionTest, RealResponsesAreReadAsTheyAre) {
   const std::filesystem::path folder = std::filesystem::path(MILLRACE_SOURCE_DIR) / "../shared/data/neural";

@@ -40,6 +40,7 @@ class MemoryFile final : public hdf5::File {
   std::span<const hdf5::Dataset> datasets() const override { return sets_; }
   std::span<const hdf5::Unreadable> unreadable() const override { return not_readable; }
   std::uint64_t size() const noexcept override { return claimed_size; }
+  const hdf5::Attributes& attributes(std::string_view) const override { return own_attributes; }
   const hdf5::Dataset& dataset(std::string_view name) const override { return const_cast<MemoryFile*>(this)->find(name); }
   void read(std::string_view name, std::span<const std::int64_t> offset, std::span<const std::int64_t> count,
             std::span<std::byte> out) const override {
@@ -55,6 +56,7 @@ class MemoryFile final : public hdf5::File {
   }
   void will_need(std::string_view, std::span<const std::int64_t>, std::span<const std::int64_t>) const override {}
 
+  hdf5::Attributes own_attributes;
   std::vector<hdf5::Unreadable> not_readable;
   std::uint64_t claimed_size = 1U << 20U;
 
