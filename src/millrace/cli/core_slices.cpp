@@ -24,17 +24,18 @@ std::vector<LogicalCpu> usable_cpus() {
   std::vector<LogicalCpu> cpus;
   if (::sched_getaffinity(0, sizeof(set), &set) != 0) return cpus;
   for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (CPU_ISSET(cpu, &set)) cpus.push_back({cpu, topology(cpu, "physical_package_id", 0), topology(cpu, "core_id", cpu)});
+    if (!CPU_ISSET(cpu, &set)) continue;
+    cpus.push_back({cpu, topology(cpu, "physical_package_id", 0), topology(cpu, "core_id", cpu), topology(cpu, "die_id", 0)});
   }
   return cpus;
 }
 
 std::vector<std::vector<int>> core_slices(std::vector<LogicalCpu> cpus, int ranks) {
-  std::ranges::sort(cpus, {}, [](const LogicalCpu& cpu) { return std::tuple(cpu.package, cpu.core, cpu.number); });
+  const auto core_of = [](const LogicalCpu& cpu) { return std::tuple(cpu.package, cpu.die, cpu.core); };
+  std::ranges::sort(cpus, {}, [&](const LogicalCpu& cpu) { return std::tuple(core_of(cpu), cpu.number); });
   std::vector<std::vector<int>> cores;
   for (std::size_t i = 0; i < cpus.size(); ++i) {
-    const bool is_new = i == 0 || cpus[i].package != cpus[i - 1].package || cpus[i].core != cpus[i - 1].core;
-    if (is_new) cores.emplace_back();
+    if (i == 0 || core_of(cpus[i]) != core_of(cpus[i - 1])) cores.emplace_back();
     cores.back().push_back(cpus[i].number);
   }
   const std::size_t each = cores.size() / static_cast<std::size_t>(ranks);

@@ -8,7 +8,8 @@ namespace millrace::cli {
 struct LogicalCpu {
   int number = 0;
   int package = 0;  // socket
-  int core = 0;     // within its package; CPUs of one core are its hardware threads
+  int core = 0;     // within its die; CPUs of one core are its hardware threads
+  int die = 0;      // within its package
 };
 
 // Those that this process may run on.

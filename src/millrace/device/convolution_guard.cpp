@@ -80,20 +80,31 @@ bool was_found(const ConvolutionCall& call, Pass pass) {
          });
 }
 
+// What ATen would refuse is for ATen to refuse.
+bool is_ordinary_call(const ConvolutionCall& call) {
+  if (call.input.size() != call.weight.size() || call.weight.size() < 3) return false;
+  const auto is_for_each = [&](at::IntArrayRef values) { return values.size() == 1 || values.size() + 2 == call.weight.size(); };
+  return is_for_each(call.stride) && is_for_each(call.padding) && is_for_each(call.dilation) &&
+         std::ranges::all_of(call.stride, [](std::int64_t step) { return step > 0; });
+}
+
 const Fault* fault_of(const ConvolutionCall& call, Pass pass) {
   Rules& rules = device::rules();
-  const bool is_ordinary = call.input.size() == call.weight.size() && call.weight.size() > 2;
+  const bool is_ordinary = is_ordinary_call(call);
   const Fault* fault = is_ordinary ? device::fault_of(rules.rows, call, pass) : nullptr;
-  if (fault == nullptr && is_ordinary && was_found(call, pass)) fault = &kFound;
+  const bool may_be_bf16 = fault == nullptr || fault->instead != Instead::fp32;  // a row that keeps bf16 hides no finding
+  if (is_ordinary && may_be_bf16 && was_found(call, pass)) fault = &kFound;
   if (fault != nullptr && rules.counts) ++rules.times[fault->name];
   return fault;
 }
 
 at::Tensor around(const at::Tensor& tensor, Instead instead) {
   if (!tensor.defined()) return tensor;
-  if (instead == Instead::fp32) return tensor.to(at::kFloat);
   if (instead == Instead::onednn) return tensor.to_mkldnn();
-  return tensor.clone(at::MemoryFormat::Contiguous);  // contiguous() keeps channels-last strides where sizes are 1
+  // Copied in any case: contiguous() keeps channels-last strides where sizes are 1. For fp32 too, which has faults of its own in
+  // channels-last.
+  const at::ScalarType format = instead == Instead::fp32 ? at::kFloat : tensor.scalar_type();
+  return tensor.to(format, /*non_blocking=*/false, /*copy=*/true, at::MemoryFormat::Contiguous);
 }
 
 // Weights and biases stay as they are for oneDNN.
@@ -101,11 +112,16 @@ at::Tensor parameter_around(const at::Tensor& tensor, Instead instead) {
   return instead == Instead::onednn ? tensor : around(tensor, instead);
 }
 
-// A result as the caller would have got it: type, and where oneDNN has laid it out its own way, layout.
-at::Tensor as_before(const at::Tensor& found, const at::Tensor& input) {
+// Of an output or an input's gradient: ATen makes it channels-last where an operand is.
+at::MemoryFormat layout_of_result(const at::Tensor& input, const at::Tensor& weight, Instead instead) {
+  const bool as_weight = instead != Instead::onednn && !is_channels_last(input);
+  return (as_weight ? weight : input).suggest_memory_format();
+}
+
+// A result as the caller would have got it: type and layout; Preserve: the layout in which it was found.
+at::Tensor as_before(const at::Tensor& found, at::ScalarType format, at::MemoryFormat layout) {
   if (!found.defined()) return found;
-  if (!found.is_mkldnn()) return found.to(input.scalar_type());
-  return found.to_dense().contiguous(input.suggest_memory_format());
+  return (found.is_mkldnn() ? found.to_dense() : found).to(format, /*non_blocking=*/false, /*copy=*/false, layout);
 }
 
 at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight, const std::optional<at::Tensor>& bias,
@@ -118,7 +134,7 @@ at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight, const 
   const std::optional<at::Tensor> shift = bias ? std::optional(parameter_around(*bias, fault->instead)) : std::nullopt;
   return as_before(at::native::convolution(around(input, fault->instead), parameter_around(weight, fault->instead), shift, stride,
                                            padding, dilation, transposed, output_padding, groups),
-                   input);
+                   input.scalar_type(), layout_of_result(input, weight, fault->instead));
 }
 
 Gradients gradients(const Fault* fault, const at::Tensor& grad, const at::Tensor& input, const at::Tensor& weight,
@@ -131,7 +147,9 @@ Gradients gradients(const Fault* fault, const at::Tensor& grad, const at::Tensor
   if (fault == nullptr) return compute(grad, input, weight);
   const auto [of_input, of_weight, of_bias] =
       compute(around(grad, fault->instead), around(input, fault->instead), parameter_around(weight, fault->instead));
-  return {as_before(of_input, input), as_before(of_weight, input), as_before(of_bias, input)};
+  const at::ScalarType format = input.scalar_type();
+  return {as_before(of_input, format, layout_of_result(input, weight, fault->instead)),
+          as_before(of_weight, format, at::MemoryFormat::Preserve), as_before(of_bias, format, at::MemoryFormat::Preserve)};
 }
 
 Gradients convolution_backward(const at::Tensor& grad, const at::Tensor& input, const at::Tensor& weight,

@@ -4,9 +4,12 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/conv3d.h>
 #include <ATen/ops/convolution.h>
+#include <ATen/ops/convolution_backward.h>
 #include <ATen/ops/ones.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <tuple>
 
 #include "millrace/device/autocast.h"
 
@@ -53,6 +56,36 @@ TEST(Faults, EachIsNamedOnceAndReported) {
     EXPECT_TRUE(seen.insert(fault.name).second) << fault.name;
     EXPECT_FALSE(fault.reported.empty() || fault.what.empty()) << fault.name;
   }
+}
+
+// The row that hits a pass in bf16 with AMX.
+std::string_view row_of(const std::vector<std::int64_t>& input, const std::vector<std::int64_t>& weight,
+                        const std::vector<std::int64_t>& stride, bool channels_last, Pass pass) {
+  const std::vector<std::int64_t> zero{0}, one{1};
+  const ConvolutionCall call{.format = at::kBFloat16,
+                             .channels_last = channels_last,
+                             .input = input,
+                             .weight = weight,
+                             .stride = stride,
+                             .padding = zero,
+                             .dilation = one,
+                             .output_padding = zero,
+                             .isa = OnednnIsa::amx};
+  const std::vector<const Fault*> rows = faults_in_force(kAmx);
+  const Fault* fault = fault_of(rows, call, pass);
+  return fault == nullptr ? "none" : fault->name;
+}
+
+TEST(Faults, OneValueForAllDirectionsIsThatOfEach) {
+  EXPECT_EQ(row_of({2, 3, 9, 20}, {8, 3, 2, 2}, {3}, false, Pass::forward), "oneDNN-5494");
+  EXPECT_EQ(row_of({2, 3, 9, 20}, {8, 3, 2, 2}, {2}, false, Pass::forward), "none");
+  EXPECT_EQ(row_of({2, 3, 6, 6, 4}, {8, 3, 3, 3, 3}, {2}, false, Pass::forward), "pytorch-169688");
+  EXPECT_EQ(row_of({2, 3, 20}, {8, 3, 2}, {3}, false, Pass::forward), "none");
+}
+
+TEST(Faults, OfTwoRowsTheOneThatLeavesBf16GoesBefore) {
+  EXPECT_EQ(row_of({4, 8, 9, 2}, {16, 8, 1, 1}, {2, 2}, true, Pass::weight_gradient), "oneDNN-bf16-last");
+  EXPECT_EQ(row_of({4, 8, 9, 9}, {16, 8, 1, 1}, {2, 2}, true, Pass::weight_gradient), "oneDNN-6035");
 }
 
 // A convolution's output and gradients, of operands that depend on the shapes alone.
@@ -127,6 +160,7 @@ INSTANTIATE_TEST_SUITE_P(
               false,
               "pytorch-169688"},
         Shape{"oneDNN-bf16-last", {2, 16, 12, 1}, {2, 16, 4, 2}, {2, 2}, {0, 1}, false, at::kBFloat16, false, "pytorch-169688"},
+        Shape{"oneDNN-bf16-last", {4, 8, 9, 2}, {16, 8, 1, 1}, {2, 2}, {0, 0}, true, at::kBFloat16, false, "pytorch-169688"},
         Shape{"pytorch-169688",
               {2, 3, 6, 6, 3},
               {8, 3, 3, 3, 3},
@@ -157,6 +191,46 @@ TEST(Guard, LeavesOtherConvolutionsAlone) {
   (void)results({"", {4, 3, 8, 8}, {8, 3, 1, 1}, {2, 2}, {0, 0}}, at::kFloat);
   (void)results({"", {4, 3, 20}, {8, 3, 5}, {2}, {1}}, at::kBFloat16);
   for (const Fault& fault : known_faults()) EXPECT_EQ(guard.times(fault.name), 0) << fault.name;
+}
+
+TEST(Guard, WhatAtenWouldRefuseIsForAtenToRefuse) {
+  const ConvolutionGuardForTest guard(kAmx);
+  const at::Tensor x = at::ones({1, 3, 8, 8}).to(at::kBFloat16), weight = at::ones({4, 3, 3, 3}).to(at::kBFloat16);
+  const std::vector<std::int64_t> none, ones{1, 1}, zeros{0, 0}, three{1, 1, 1};
+  for (const std::vector<std::int64_t>& stride : {none, zeros, three})
+    EXPECT_THROW((void)at::convolution(x, weight, {}, stride, zeros, ones, false, zeros, 1), c10::Error);
+  EXPECT_THROW((void)at::convolution(x, weight, {}, ones, three, ones, false, zeros, 1), c10::Error);
+}
+
+TEST(Guard, WhatATrialFoundGoesBeforeARowThatKeepsBf16) {
+  const ConvolutionGuardForTest guard(kAmx);
+  const ConvolutionShape found{false, {4, 3, 9, 9}, {16, 3, 1, 1}, {2, 2}, {0, 0}, {1, 1}, {0, 0}, 1};
+  guard_also({{found, Pass::weight_gradient, "wrong"}});
+  (void)results({"", found.input, found.weight, found.stride, found.padding, true}, at::kBFloat16);
+  EXPECT_EQ(guard.times("found here"), 1);
+  EXPECT_EQ(guard.times("oneDNN-6035"), 0);
+}
+
+TEST(Guard, ResultsHaveTheLayoutThatTheyWouldHaveHad) {
+  const ConvolutionGuardForTest guard(kAmx);
+  const ConvolutionShape shape{false, {4, 8, 9, 9}, {16, 8, 3, 3}, {1, 1}, {1, 1}, {1, 1}, {0, 0}, 1};
+  guard_also({{shape, Pass::forward, "wrong"}, {shape, Pass::input_gradient, "wrong"}});
+  const auto of = [&](at::MemoryFormat input_layout, at::MemoryFormat weight_layout) {
+    const at::Tensor input = at::ones(shape.input, at::kBFloat16).contiguous(input_layout);
+    const at::Tensor weight = at::ones(shape.weight, at::kBFloat16).contiguous(weight_layout);
+    const at::Tensor output = at::convolution(input, weight, {}, shape.stride, shape.padding, shape.dilation, false,
+                                              shape.output_padding, shape.groups);
+    const at::Tensor gradient =
+        std::get<0>(at::convolution_backward(output, input, weight, at::OptionalIntArrayRef(), shape.stride, shape.padding,
+                                             shape.dilation, false, shape.output_padding, shape.groups, {true, false, false}));
+    EXPECT_EQ(gradient.suggest_memory_format(), output.suggest_memory_format());
+    return output.suggest_memory_format();
+  };
+  constexpr auto kLast = at::MemoryFormat::ChannelsLast, kFirst = at::MemoryFormat::Contiguous;
+  EXPECT_EQ(of(kLast, kFirst), kLast);
+  EXPECT_EQ(of(kFirst, kLast), kLast);
+  EXPECT_EQ(of(kFirst, kFirst), kFirst);
+  EXPECT_EQ(guard.times("found here"), 6);
 }
 
 TEST(Guard, StandsUnderAutocastToo) {

@@ -23,6 +23,7 @@
 #include "millrace/base/format.h"
 #include "millrace/device/convolution_guard.h"
 #include "millrace/device/detail/convolution_job.h"
+#include "millrace/device/tensor_memory.h"
 
 namespace millrace::device {
 namespace {
@@ -30,7 +31,6 @@ namespace {
 using detail::ConvolutionJob;
 using detail::Unit;
 
-constexpr double kStartMs = 60'000;  // on a core, until the first unit begins
 constexpr double kStillMs = 60'000;  // of the wall's clock without any time on a core: its threads wait for each other
 constexpr int kMostLate = 3;
 constexpr int kLookEveryMs = 50;
@@ -195,7 +195,9 @@ bool is_crash(int signal) {
 // What is left of the units, and what is known of those before.
 class Trial {
  public:
-  Trial(std::span<const ConvolutionShape> shapes, int threads) : threads_(threads) {
+  // `start_ms`: of each thread, until a unit begins.
+  Trial(std::span<const ConvolutionShape> shapes, int threads, double start_ms)
+      : threads_(threads), start_ms_(start_ms * threads) {
     for (const ConvolutionShape& shape : shapes) {
       for (const bool last : {false, true}) {
         if (last && shape.input.size() < 4) continue;
@@ -217,12 +219,12 @@ class Trial {
     if (!program.failure().empty()) return give_up(program.failure());
     std::size_t done = 0;  // units with a verdict
     bool in_unit = false;
-    double limit_ms = kStartMs;
+    double limit_ms = start_ms_;
     while (const std::optional<std::string> text = program.next(limit_ms)) {
       const std::optional<Line> line = line_of(*text);
       if (!line || line->unit != done) return give_up("millrace-convolutions said " + quoted(text->substr(0, 80)));
       in_unit = line->word == "begin";
-      limit_ms = in_unit ? std::atof(line->rest.c_str()) : kStartMs;
+      limit_ms = in_unit ? std::atof(line->rest.c_str()) : start_ms_;
       if (in_unit) continue;
       doing_moved();  // a watchdog sees that it goes on
       if (line->word == "wrong") found(done, line->rest);
@@ -266,7 +268,8 @@ class Trial {
   }
 
   int threads_;
-  int late_ = 0;  // processes that did not come to their next unit
+  double start_ms_;  // on a core, all threads together: the system counts a process as a whole
+  int late_ = 0;     // processes that did not come to their next unit
   std::vector<Unit> left_;
   std::vector<ConvolutionShape> left_out_;
   ConvolutionTrial result_;
@@ -288,8 +291,9 @@ std::vector<ConvolutionShape> convolutions_of(const std::function<void()>& step)
   return std::move(seen.shapes);
 }
 
-ConvolutionTrial try_convolutions(std::span<const ConvolutionShape> shapes, int threads) {
-  return Trial(shapes, threads).result();
+ConvolutionTrial try_convolutions(std::span<const ConvolutionShape> shapes, int threads, double start_ms) {
+  release_cached_memory(c10::Device(c10::kCPU));
+  return Trial(shapes, threads, start_ms).result();
 }
 
 }  // namespace millrace::device

@@ -24,8 +24,9 @@ struct ConvolutionTrial {
 // The output and both gradients of each shape in bf16, in both layouts, against fp32, by millrace-convolutions with `threads`
 // threads; that program obeys the guard's rows as a run does. A pass is a fault when it is off by more than 5 % of its size or
 // not finite, when the program dies in it, or when it takes a hundred times as much of the cores as in fp32 and two seconds more
-// (time on a core, so other programs make no fault). Shapes that memory does not hold stay untried. Waits for the program, which
-// dies with this process. Throws nothing of its own.
-[[nodiscard]] ConvolutionTrial try_convolutions(std::span<const ConvolutionShape> shapes, int threads);
+// (time on a core, so other programs make no fault). Shapes that nine tenths of the free memory do not hold stay untried, as do
+// those whose fp32 reference takes each thread longer than `start_ms` on a core. Gives the system what the C library keeps of
+// freed memory first. Waits for the program, which dies with this process. Throws nothing of its own.
+[[nodiscard]] ConvolutionTrial try_convolutions(std::span<const ConvolutionShape> shapes, int threads, double start_ms = 60'000);
 
 }  // namespace millrace::device

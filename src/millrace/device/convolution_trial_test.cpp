@@ -69,6 +69,33 @@ TEST(ConvolutionTrial, WhatNeverEndsIsEndedByItsTimeOnACore) {
   EXPECT_EQ(trial.untried, "");
 }
 
+TEST(ConvolutionTrial, TheTimeForAReferenceIsThatOfAllThreads) {
+  {
+    // 0.3 s on a core before it begins: more than one thread may take, and far less than a thousand.
+    const Stand stand(
+        "while :; do\n"
+        "  i=0; while [ $i -lt 1000 ]; do i=$((i + 1)); done\n"
+        "  times > spent; read user system < spent; case $user in 0m0.[012]*) ;; *) break;; esac\n"
+        "done\n"
+        "for unit in 0 1 2 3 4 5; do echo begin $unit 60000; echo right $unit; done");
+    const ConvolutionTrial trial = try_convolutions(std::vector{kShape}, 1000, 100);
+    std::filesystem::remove("spent");
+    EXPECT_EQ(trial.untried, "");
+    EXPECT_EQ(trial.tried, 1);
+  }
+  const Stand stand("while :; do :; done");
+  EXPECT_EQ(try_convolutions(std::vector{kShape}, 1, 100).untried, "its fp32 reference took too long");
+}
+
+TEST(ConvolutionTrial, AShapeThatMemoryDoesNotHoldStaysUntried) {
+  const std::int64_t side = std::int64_t{1} << 20;
+  const ConvolutionShape huge{false, {1, 1, side, side}, {1, 1, 1, 1}, {1, 1}, {0, 0}, {1, 1}, {0, 0}, 1};
+  const ConvolutionTrial trial = try_convolutions(std::vector{huge, kShape}, 1);
+  EXPECT_THAT(trial.faults, testing::IsEmpty());
+  EXPECT_EQ(trial.tried, 1);
+  EXPECT_THAT(trial.untried, HasSubstr("does not fit: the process holds"));
+}
+
 TEST(ConvolutionTrial, ACrashIsAFaultOfItsPassAndTheRestIsTriedAfterIt) {
   const Stand stand(
       "if mkdir once; then echo begin 0 5000; echo right 0; echo begin 1 5000; kill -SEGV $$; fi\n"

@@ -12,6 +12,7 @@
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
 #include "millrace/base/instructions.h"
+#include "millrace/device/attention_guard.h"
 #include "millrace/device/convolution_guard.h"
 #include "millrace/device/detail/machine.h"
 #include "millrace/device/device.h"
@@ -68,6 +69,7 @@ const Cpu& cpu_info() {
 
 void set_threads(int intra_op) {
   (void)guard_convolutions();
+  (void)guard_attention();
   const int threads = std::max(1, intra_op);
   if (threads > most_threads()) {
     throw ConfigError({with_commas(threads) + " threads are far more than the " + std::to_string(cpu_info().logical_cores) +

@@ -294,5 +294,17 @@ TEST(AddressSpace, TensorsLeaveToLibrariesWhatTheyNeed) {
   EXPECT_THAT(said, AllOf(HasSubstr("a tensor of 4.2 MB does not fit"), HasSubstr("(ulimit -v)")));
 }
 
+TEST(Memory, AProcessThatStandsBackGoesFirstAndRefusesWhatIsNotFree) {
+  const std::string said = said_below(RLIMIT_CORE, 0, [] {
+    const bool may_be_set = static_cast<bool>(std::ofstream("/proc/self/oom_score_adj") << "1" << std::flush);
+    stand_back_for_memory();
+    std::string score;
+    std::ifstream("/proc/self/oom_score_adj") >> score;
+    if (may_be_set && score != "1000") throw std::runtime_error("oom_score_adj is " + score);
+    (void)at::empty({std::int64_t{1} << 42}, at::kByte);
+  });
+  EXPECT_THAT(said, HasSubstr("does not fit: the process holds"));
+}
+
 }  // namespace
 }  // namespace millrace::device

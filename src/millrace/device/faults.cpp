@@ -14,6 +14,9 @@ constexpr Version kNone = {};
 
 bool is_volume(const ConvolutionCall& call) { return call.input.size() == 5; }
 
+// ATen takes one value for all directions, too.
+std::int64_t in_direction(at::IntArrayRef values, std::size_t i) { return values.size() == 1 ? values[0] : values[i]; }
+
 // Rows of a few elements in tall planes: what was seen to hang, crash or be wrong lies within these bounds (the smallest: [2, 1,
 // 3, 1026, 3] x [1, 1, 3, 3, 3] crashes; 32 and 64 channels of 514 x 4 are not finite or never end), what was seen to be right
 // mostly without (64 channels of 258 x 4 and 16 of 128 x 48 are). What lies beyond and is wrong, trials find.
@@ -39,9 +42,9 @@ bool is_point(const ConvolutionCall& call) {
 }
 
 bool steps_over_input(const ConvolutionCall& call) {
-  if (call.transposed || is_point(call)) return false;  // points have code of their own
-  for (std::size_t i = 0; i + 1 < call.stride.size(); ++i) {
-    if (call.stride[i] > call.weight[i + 2]) return true;
+  if (call.transposed || is_point(call)) return false;        // points have code of their own
+  for (std::size_t i = 0; i + 3 < call.weight.size(); ++i) {  // each direction but the innermost
+    if (in_direction(call.stride, i) > call.weight[i + 2]) return true;
   }
   return false;
 }
@@ -172,7 +175,7 @@ const Below& below() {
 
 std::int64_t output_size(const ConvolutionCall& call, std::size_t i) {
   const std::int64_t input = call.input[i + 2];
-  const auto at = [i](at::IntArrayRef values) { return values.size() == 1 ? values[0] : values[i]; };
+  const auto at = [i](at::IntArrayRef values) { return in_direction(values, i); };
   const std::int64_t extent = at(call.dilation) * (call.weight[i + 2] - 1) + 1;
   if (call.transposed) return (input - 1) * at(call.stride) - 2 * at(call.padding) + extent;
   return (input + 2 * at(call.padding) - extent) / at(call.stride) + 1;
@@ -190,11 +193,14 @@ std::vector<const Fault*> faults_in_force(const Below& below) {
 }
 
 const Fault* fault_of(std::span<const Fault* const> faults, const ConvolutionCall& call, Pass pass) {
+  const Fault* first = nullptr;
   for (const Fault* fault : faults) {
-    if (fault->pass.value_or(pass) == pass && (!fault->format || *fault->format == call.format) && fault->hits(call))
-      return fault;
+    const bool is_met =
+        fault->pass.value_or(pass) == pass && (!fault->format || *fault->format == call.format) && fault->hits(call);
+    if (is_met && fault->instead == Instead::fp32) return fault;
+    if (is_met && first == nullptr) first = fault;
   }
-  return nullptr;
+  return first;
 }
 
 }  // namespace millrace::device

@@ -33,7 +33,7 @@ struct Below {
 
 enum class Pass : std::uint8_t { forward, input_gradient, weight_gradient };
 enum class Instead : std::uint8_t {
-  fp32,        // computed in fp32 from the operands as they are, the result in their format
+  fp32,        // computed in fp32 from the operands' values out of channels-last, the result in their format and layout
   contiguous,  // operands copied out of channels-last
   onednn       // by oneDNN, which ATen would have passed over
 };
@@ -64,7 +64,8 @@ struct Fault {
 
 [[nodiscard]] std::span<const Fault> known_faults();
 [[nodiscard]] std::vector<const Fault*> faults_in_force(const Below& below);
-// What `faults` say of a pass of this call; nullptr: nothing.
+// What `faults` say of a pass of this call; nullptr: nothing. Of several that it meets one whose way around is fp32, which goes
+// around the others too, else the first.
 [[nodiscard]] const Fault* fault_of(std::span<const Fault* const> faults, const ConvolutionCall& call, Pass pass);
 
 }  // namespace millrace::device

@@ -8,6 +8,7 @@
 #include <condition_variable>
 #include <cstddef>
 #include <filesystem>
+#include <fstream>
 #include <mutex>
 #include <optional>
 #include <system_error>
@@ -117,6 +118,14 @@ void guard_address_space(int threads) {
   }
   count_tensor_memory();
   keep_address_space(library_address_space(threads) + (arenas > 1 ? kArena : 0));
+}
+
+void stand_back_for_memory() {
+  std::ofstream("/proc/self/oom_score_adj") << "1000";
+  count_tensor_memory();
+  constexpr double kShare = 0.9;  // the rest is for what libraries take for themselves
+  const auto free = kShare * static_cast<double>(available_memory_bytes());
+  limit_resident_memory(private_resident_bytes() + static_cast<std::uint64_t>(free));
 }
 
 std::string memory_account() {

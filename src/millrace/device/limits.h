@@ -22,6 +22,10 @@ void require_threads(int count);
 // reserve.
 void guard_address_space(int threads);
 
+// For a helper whose end costs little: where memory ends, the system ends this process before others, and tensors that would
+// bring it beyond nine tenths of what is free now throw c10::OutOfMemoryError. Before it makes tensors.
+void stand_back_for_memory();
+
 // For messages: what the process holds, the limits there are and what is free; which limits there are on threads.
 [[nodiscard]] std::string memory_account();
 [[nodiscard]] std::string thread_account();

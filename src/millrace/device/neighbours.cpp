@@ -17,10 +17,13 @@ namespace {
 constexpr double kLeastWork = 0.1;  // seconds; /proc/stat counts hundredths
 
 // Of the CPUs: seconds that anybody used, and all. Stolen time was another machine's.
-std::optional<std::pair<double, double>> used_and_available(std::istream& stat, const std::vector<int>& cpus) {
+struct CpuSeconds {
+  double used = 0, available = 0;
+  int cpus = 0;
+};
+CpuSeconds cpu_seconds(std::istream& stat, const std::vector<int>& cpus) {
   const auto ticks = static_cast<double>(::sysconf(_SC_CLK_TCK));
-  std::pair<double, double> sums{0, 0};
-  bool any = false;
+  CpuSeconds sums;
   for (std::string line; std::getline(stat, line);) {
     std::istringstream fields(line);
     std::string name;
@@ -29,14 +32,14 @@ std::optional<std::pair<double, double>> used_and_available(std::istream& stat, 
     if (std::ranges::none_of(cpus, [&](int cpu) { return name == "cpu" + std::to_string(cpu); })) continue;
     std::array<double, 8> counts{};  // user, nice, system, idle, iowait, irq, softirq, steal
     for (double& count : counts) fields >> count;
-    if (!fields) return std::nullopt;
+    if (!fields) return {};
     double all = 0;
     for (const double count : counts) all += count;
-    sums.first += (all - counts[3] - counts[4]) / ticks;
-    sums.second += all / ticks;
-    any = true;
+    sums.used += (all - counts[3] - counts[4]) / ticks;
+    sums.available += all / ticks;
+    ++sums.cpus;
   }
-  return any ? std::optional(sums) : std::nullopt;
+  return sums;
 }
 
 }  // namespace
@@ -61,34 +64,49 @@ std::optional<Neighbours::Counts> Neighbours::now() const {
     any = true;
   }
   std::ifstream stat(root_ / "proc/stat");
-  const auto cpus = used_and_available(stat, cpus_);
-  if (!any || !cpus) return std::nullopt;
-  std::tie(counts.used, counts.available) = *cpus;
+  const CpuSeconds cpus = cpu_seconds(stat, cpus_);
+  if (!any || cpus.cpus == 0) return std::nullopt;
+  counts.held = detail::Machine(root_).throttled_seconds();
+  counts.used = cpus.used;
+  counts.available = cpus.available;
+  counts.passed = cpus.available / cpus.cpus;
   return counts;
 }
 
-std::optional<double> Neighbours::share(const std::optional<Counts>& before, const std::optional<Counts>& now) {
+double Neighbours::Taken::share() const noexcept { return std::min(of_ours / wanted, of_others / available); }
+
+double Neighbours::Taken::cores() const noexcept { return std::min(of_ours, of_others) / passed; }
+
+std::optional<Neighbours::Taken> Neighbours::between(const std::optional<Counts>& before, const std::optional<Counts>& now) {
   if (!before || !now) return std::nullopt;
   const double ran = now->ran - before->ran;
   const double waited = now->waited - before->waited;
-  const double available = now->available - before->available;
-  if (ran + waited < kLeastWork || available <= 0) return std::nullopt;
-  const double of_others = std::max(0.0, now->used - before->used - ran) / available;
-  return std::min(std::max(0.0, waited) / (ran + waited), of_others);
+  const double held = std::max(0.0, now->held - before->held);  // the kernel counts it as waiting for a core
+  const Taken taken{.of_ours = std::max(0.0, waited - held),
+                    .of_others = std::max(0.0, now->used - before->used - ran),
+                    .wanted = ran + waited,
+                    .available = now->available - before->available,
+                    .passed = now->passed - before->passed};
+  if (taken.wanted < kLeastWork || taken.available <= 0 || taken.passed <= 0) return std::nullopt;
+  return taken;
 }
 
 std::optional<double> Neighbours::take() {
   const std::optional<Counts> counts = now();
-  const std::optional<double> share = Neighbours::share(last_, counts);
-  if (share || !last_ || !counts) last_ = counts;  // else asked again later, of a longer time
-  return share;
+  const std::optional<Taken> taken = between(last_, counts);
+  if (taken || !last_ || !counts) last_ = counts;  // else asked again later, of a longer time
+  return taken ? std::optional(taken->share()) : std::nullopt;
 }
 
-std::optional<double> Neighbours::take_recent() {
+std::optional<double> Neighbours::take_recent_cores() {
   const std::optional<Counts> counts = now();
-  return share(std::exchange(last_, counts), counts);
+  const std::optional<Taken> taken = between(std::exchange(last_, counts), counts);
+  return taken ? std::optional(taken->cores()) : std::nullopt;
 }
 
-std::optional<double> Neighbours::since_made() const { return share(first_, now()); }
+std::optional<double> Neighbours::since_made() const {
+  const std::optional<Taken> taken = between(first_, now());
+  return taken ? std::optional(taken->share()) : std::nullopt;
+}
 
 }  // namespace millrace::device

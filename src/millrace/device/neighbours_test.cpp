@@ -5,7 +5,9 @@
 
 #include <filesystem>
 #include <fstream>
+#include <numeric>
 #include <string>
+#include <vector>
 
 #include "millrace/device/detail/machine.h"
 
@@ -60,10 +62,65 @@ TEST_F(NeighboursTest, ARecentMomentIsNotCountedTwice) {
   Neighbours neighbours = this->neighbours();
   threads(0.001, 0.04);  // next to no work, and no core for it
   cpus(1, 0);
-  EXPECT_EQ(neighbours.take_recent(), std::nullopt);
+  EXPECT_EQ(neighbours.take_recent_cores(), std::nullopt);
   threads(0.101, 0.04);
   cpus(1.1, 0);
-  EXPECT_NEAR(neighbours.take_recent().value_or(-1), 0, 1e-9);
+  EXPECT_NEAR(neighbours.take_recent_cores().value_or(-1), 0, 1e-9);
+}
+
+// A core less to each parallel loop, of 32 as of two.
+TEST_F(NeighboursTest, CoresThatOthersHadAreNotSharedOutAmongMany) {
+  std::vector<int> all(32);
+  std::iota(all.begin(), all.end(), 0);
+  const auto busy = [&](int seconds) {
+    std::string stat;
+    for (const int cpu : all)
+      stat += "cpu" + std::to_string(cpu) + " " + std::to_string(seconds * ::sysconf(_SC_CLK_TCK)) + " 0 0 0 0 0 0 0 0 0\n";
+    write("proc/stat", stat);
+  };
+  threads(0, 0);
+  busy(0);
+  Neighbours neighbours(root_, all);
+  threads(15.5, 0.5);  // of each of two: 31 cores' worth on a core, one waited
+  busy(1);
+  EXPECT_NEAR(neighbours.take_recent_cores().value_or(-1), 1, 1e-9);
+  threads(31, 0.5);
+  busy(2);
+  EXPECT_NEAR(neighbours.take_recent_cores().value_or(-1), 0, 1e-9) << "others had a core that no thread of ours waited for";
+}
+
+TEST_F(NeighboursTest, OfTwoBusyCoresItIsTwiceTheShare) {
+  threads(0, 0);
+  cpus(0, 0);
+  Neighbours neighbours = this->neighbours();
+  threads(0.9, 0.1);
+  cpus(1, 0);
+  EXPECT_NEAR(neighbours.take_recent_cores().value_or(-1), 0.2, 1e-9);
+  EXPECT_NEAR(neighbours.since_made().value_or(-1), 0.1, 1e-9);
+}
+
+TEST_F(NeighboursTest, TheQuotaOfAControlGroupIsNoNeighbour) {
+  const auto held = [&](int milliseconds) {
+    write("sys/fs/cgroup/job/cpu.stat", "nr_throttled 1\nthrottled_usec " + std::to_string(milliseconds * 1000) + "\n");
+  };
+  std::filesystem::create_directories(root_ / "sys/fs/cgroup/job");
+  write("proc/self/cgroup", "0::/job\n");
+  threads(0, 0);
+  cpus(0, 0);
+  held(100);
+  Neighbours neighbours = this->neighbours();
+  threads(0.5, 0.5);
+  cpus(1, 0);
+  held(1100);
+  EXPECT_NEAR(neighbours.take().value_or(-1), 0, 1e-9);
+  threads(1, 1);
+  cpus(2, 0);
+  held(1900);
+  EXPECT_NEAR(neighbours.take().value_or(-1), 0.1, 1e-9) << "what is left of a second of waiting";
+  threads(1.5, 1.5);
+  cpus(3, 0);
+  held(9000);
+  EXPECT_NEAR(neighbours.take_recent_cores().value_or(-1), 0, 1e-9) << "other programs of the group were held, too";
 }
 
 TEST_F(NeighboursTest, OwnThreadsThatWaitForEachOtherAreNoNeighbours) {

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <system_error>
 
 #include "millrace/base/error.h"
@@ -17,11 +18,11 @@
 namespace millrace::device {
 namespace {
 
-constexpr double kWanted = 0.10;  // of the time: others want the cores
-constexpr double kAlone = 0.05;
+constexpr double kWanted = 0.2;  // of a core: others want it
+constexpr double kAlone = 0.1;
 constexpr int kBusyLooks = 2;
 constexpr int kQuietLooks = 5;
-constexpr double kEvery = 0.12;         // seconds; Neighbours judges a tenth of a second of work
+constexpr double kEvery = 0.12;         // seconds, of two CPUs; Neighbours judges a tenth of a second of work
 constexpr double kMostOfACore = 0.002;  // what looking may cost
 
 // So many that there are more than CPUs together with those that compute; 0 where those are more already.
@@ -62,14 +63,18 @@ ShortWaits::~ShortWaits() {
   if (thread_.joinable()) thread_.join();  // its OpenMP threads end with it
 }
 
-bool WaitRule::after(std::optional<double> share) {
-  if (!share) return is_short_;
-  busy_ = *share >= kWanted ? busy_ + 1 : 0;
-  quiet_ = *share < kAlone ? quiet_ + 1 : 0;
+bool WaitRule::after(std::optional<double> cores) {
+  if (!cores) return is_short_;
+  busy_ = *cores >= kWanted ? busy_ + 1 : 0;
+  quiet_ = *cores < kAlone ? quiet_ + 1 : 0;
   if (busy_ >= kBusyLooks) is_short_ = true;
   if (quiet_ >= kQuietLooks) is_short_ = false;
   return is_short_;
 }
+
+// The kernel counts each CPU's time in hundredths of a second: what others had is the less exact the more CPUs are summed up, by
+// the root of their number.
+double seconds_between_looks(int cpus) noexcept { return kEvery * std::sqrt(std::max(1.0, cpus / 2.0)); }
 
 SharedCores::SharedCores() {
   if (!are_openmp_waits_ours()) return;
@@ -91,18 +96,19 @@ SharedCores::~SharedCores() {
 void SharedCores::watch() {
   block_signals_in_this_thread();
   ::pthread_setname_np(::pthread_self(), "mr-cores");
-  double every = kEvery;
+  const double least = seconds_between_looks(omp_get_num_procs());
+  double every = least;
   std::unique_lock lock(mutex_);
   while (!wake_.wait_for(lock, std::chrono::duration<double>(every), [this] { return ends_; })) {
     const double began = thread_cpu_seconds();
     try {
-      const bool is_short = rule_.after(neighbours_.take_recent());
+      const bool is_short = rule_.after(neighbours_.take_recent_cores());
       if (is_short && waits_ == nullptr) waits_ = std::make_unique<ShortWaits>();
       if (!is_short) waits_.reset();
     } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): without memory for a look, a run goes on; the next look
                                        // may have it
     }
-    every = std::max(kEvery, (thread_cpu_seconds() - began) / kMostOfACore);
+    every = std::max(least, (thread_cpu_seconds() - began) / kMostOfACore);
   }
 }
 

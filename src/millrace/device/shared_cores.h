@@ -32,17 +32,21 @@ class ShortWaits {
   std::thread thread_;
 };
 
-// When waits should be short, by the part of their time for which this process's threads waited while others had a core: after
-// some looks in a row, since a moment is not worth a switch.
+// When waits should be short, by the cores that others had while this process's threads waited (Neighbours): after some looks in
+// a row, since a moment is not worth a switch. It does not matter how many cores there are: each parallel loop waits for the one
+// thread that another program keeps from its core.
 class WaitRule {
  public:
   // After a look; nullopt: too little work was done to tell, which changes nothing.
-  [[nodiscard]] bool after(std::optional<double> share);
+  [[nodiscard]] bool after(std::optional<double> cores);
 
  private:
   bool is_short_ = false;
   int busy_ = 0, quiet_ = 0;  // looks in a row that saw others, or nobody
 };
+
+// How long to wait between looks, so that one tells fractions of a core.
+[[nodiscard]] double seconds_between_looks(int cpus) noexcept;
 
 // Looks some times a second, in a thread of its own, until destruction. Nothing where the environment says how OpenMP is to wait,
 // or where the kernel does not tell of others. set_threads() comes first; one is enough for a process.

@@ -18,15 +18,21 @@ namespace {
 TEST(SharedCores, WaitsAreShortWhileOthersWantTheCoresAndAWhileAfter) {
   WaitRule rule;
   EXPECT_FALSE(rule.after(0.0));
-  EXPECT_FALSE(rule.after(0.3));
-  EXPECT_FALSE(rule.after(0.09)) << "a little, or a moment, is no reason";
-  EXPECT_FALSE(rule.after(0.3));
-  EXPECT_TRUE(rule.after(0.3));
+  EXPECT_FALSE(rule.after(0.6));
+  EXPECT_FALSE(rule.after(0.18)) << "a little, or a moment, is no reason";
+  EXPECT_FALSE(rule.after(0.6));
+  EXPECT_TRUE(rule.after(0.6));
   EXPECT_TRUE(rule.after(std::nullopt)) << "no word is no news";
   for (int i = 0; i < 4; ++i) EXPECT_TRUE(rule.after(0.0));
-  EXPECT_TRUE(rule.after(0.06)) << "not alone yet: counted anew";
+  EXPECT_TRUE(rule.after(0.12)) << "not alone yet: counted anew";
   for (int i = 0; i < 4; ++i) EXPECT_TRUE(rule.after(0.0));
   EXPECT_FALSE(rule.after(0.0));
+}
+
+TEST(SharedCores, LooksAreAsExactOnManyCpusAsOnTwo) {
+  EXPECT_DOUBLE_EQ(seconds_between_looks(1), 0.12);
+  EXPECT_DOUBLE_EQ(seconds_between_looks(2), 0.12);
+  EXPECT_DOUBLE_EQ(seconds_between_looks(32), 0.48);
 }
 
 // CPU seconds of this process while the main thread sleeps between parallel loops, and OpenMP's other one waits for them.

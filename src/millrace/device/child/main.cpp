@@ -22,6 +22,7 @@
 #include "millrace/device/convolution_guard.h"
 #include "millrace/device/detail/convolution_job.h"
 #include "millrace/device/device.h"
+#include "millrace/device/limits.h"
 
 namespace millrace::device {
 namespace {
@@ -141,6 +142,7 @@ int main() {
   const rlimit no_core{0, 0};
   ::setrlimit(RLIMIT_CORE, &no_core);
   try {
+    millrace::device::stand_back_for_memory();
     const std::string text{std::istreambuf_iterator<char>(std::cin), {}};
     const millrace::device::detail::ConvolutionJob job = millrace::device::detail::job_in(millrace::Json::parse(text));
     millrace::device::set_threads(job.threads);

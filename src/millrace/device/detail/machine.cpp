@@ -72,8 +72,9 @@ int Machine::physical_cores(std::span<const int> logical) const {
   for (const int cpu : logical) {
     const fs::path topology = fs::path("sys/devices/system/cpu") / ("cpu" + std::to_string(cpu)) / "topology";
     const std::string package = read(topology / "physical_package_id");
+    const std::string die = read(topology / "die_id");  // older kernels have none
     const std::string core = read(topology / "core_id");
-    cores.insert(core.empty() || package.empty() ? "cpu" + std::to_string(cpu) : package + "/" + core);
+    cores.insert(core.empty() || package.empty() ? "cpu" + std::to_string(cpu) : package + "/" + die + "/" + core);
   }
   return std::max(1, static_cast<int>(cores.size()));
 }
@@ -117,6 +118,19 @@ std::optional<double> Machine::cpu_quota() const {
     }
   }
   return least;
+}
+
+double Machine::throttled_seconds() const {
+  double seconds = 0;
+  for (const fs::path& folder : groups("cpu")) {
+    const fs::path file = folder / "cpu.stat";
+    if (const auto microseconds = number_after(file, "throttled_usec")) {
+      seconds += 1e-6 * static_cast<double>(*microseconds);
+    } else if (const auto nanoseconds = number_after(file, "throttled_time")) {  // version 1
+      seconds += 1e-9 * static_cast<double>(*nanoseconds);
+    }
+  }
+  return seconds;
 }
 
 std::optional<std::uint64_t> Machine::available_memory() const {

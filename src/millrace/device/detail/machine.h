@@ -24,6 +24,8 @@ class Machine {
   [[nodiscard]] int physical_cores(std::span<const int> logical) const;
   // CPUs' worth of time the process's control groups allow, the tightest of all levels.
   [[nodiscard]] std::optional<double> cpu_quota() const;
+  // For how long these quotas have kept CPUs from the groups so far, over all CPUs; 0 where the kernel does not say it.
+  [[nodiscard]] double throttled_seconds() const;
   // Free memory of the machine, or what is left below the tightest control group's limit if that is less.
   [[nodiscard]] std::optional<std::uint64_t> available_memory() const;
   // The tightest of the process's control groups.

@@ -61,6 +61,14 @@ TEST_F(MachineTest, CountsCoresNotThreads) {
   EXPECT_EQ(machine().physical_cores(std::array{0, 3}), 2);
 }
 
+TEST_F(MachineTest, CoresOfDifferentDiesAreDifferent) {
+  for (const int cpu : {0, 1, 2, 3}) {
+    put_core(cpu, 0, cpu % 2);
+    put("sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/die_id", std::to_string(cpu / 2) + "\n");
+  }
+  EXPECT_EQ(machine().physical_cores(std::array{0, 1, 2, 3}), 4);
+}
+
 TEST_F(MachineTest, TightestQuotaOfVersion2Wins) {
   put("proc/self/cgroup", "0::/slice/job\n");
   put("sys/fs/cgroup/slice/job/cpu.max", "max 100000\n");
@@ -78,6 +86,17 @@ TEST_F(MachineTest, QuotaOfVersion1) {
   EXPECT_EQ(machine().cpu_quota(), std::nullopt);
   put("sys/fs/cgroup/cpu/box/cpu.cfs_quota_us", "400000\n");
   EXPECT_EQ(machine().cpu_quota(), 4.0);
+}
+
+TEST_F(MachineTest, WhatQuotasHeldBackIsOfAllLevels) {
+  EXPECT_EQ(machine().throttled_seconds(), 0);
+  put("proc/self/cgroup", "0::/slice/job\n");
+  put("sys/fs/cgroup/slice/job/cpu.stat", "usage_usec 7\nnr_throttled 3\nthrottled_usec 500000\n");
+  put("sys/fs/cgroup/slice/cpu.stat", "usage_usec 9\nnr_periods 0\nnr_throttled 0\nthrottled_usec 1500000\n");
+  EXPECT_DOUBLE_EQ(machine().throttled_seconds(), 2);
+  put("proc/self/cgroup", "4:cpu,cpuacct:/box\n0::/\n");
+  put("sys/fs/cgroup/cpu/box/cpu.stat", "nr_periods 5\nnr_throttled 2\nthrottled_time 250000000\n");
+  EXPECT_DOUBLE_EQ(machine().throttled_seconds(), 0.25);
 }
 
 TEST_F(MachineTest, MemoryOfTheMachineWithoutGroups) {
