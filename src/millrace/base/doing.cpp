@@ -5,16 +5,21 @@
 #include <atomic>
 #include <charconv>
 #include <cstring>
+#include <tuple>
 
 namespace millrace {
 namespace {
 
 constexpr std::size_t kLevels = 3;
 constexpr std::size_t kWords = 32;  // of 8 characters: what an operation's detail has room for
+constexpr std::size_t kTextWords = std::tuple_size_v<Doing::Text> / 8;
 constexpr auto kRelaxed = std::memory_order_relaxed;
 
+// Copied rather than pointed to: a watchdog's thread reads a text when the scope that it is of may have ended.
+using TextWords = std::array<std::atomic<std::uint64_t>, kTextWords>;
+
 struct State {
-  std::array<std::atomic<const char*>, kLevels> levels{};
+  std::array<TextWords, kLevels> levels{};
   std::atomic<std::int64_t> step{0};
   std::atomic<const char*> operation{nullptr};
   std::array<std::atomic<std::uint64_t>, kWords> detail{};
@@ -25,7 +30,21 @@ constinit State state;
 static_assert(std::atomic<const char*>::is_always_lock_free && std::atomic<std::uint64_t>::is_always_lock_free,
               "read by signal handlers");
 
-std::atomic<const char*>& of(Doing::Level level) noexcept { return state.levels[static_cast<std::size_t>(level)]; }
+TextWords& of(Doing::Level level) noexcept { return state.levels[static_cast<std::size_t>(level)]; }
+
+void write(TextWords& to, const Doing::Text& text) noexcept {
+  for (std::size_t i = 0; i < kTextWords; ++i) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, text.data() + 8 * i, 8);
+    to[i].store(word, kRelaxed);
+  }
+}
+
+Doing::Text cut(const char* text) noexcept {
+  Doing::Text copy{};
+  std::memcpy(copy.data(), text, std::min(std::strlen(text), copy.size() - 1));
+  return copy;
+}
 
 // One writer: no need for a locked addition.
 void moved() noexcept { state.beat.store(state.beat.load(kRelaxed) + 1, kRelaxed); }
@@ -55,13 +74,16 @@ struct Text {
 }  // namespace
 
 Doing::Doing(Level level, const char* text) noexcept : level_(level), counts_(enter()) {
-  if (counts_) before_ = of(level).exchange(text, kRelaxed);
+  if (counts_) {
+    before_ = doing_now(level);
+    write(of(level), cut(text));
+  }
   moved();
 }
 
 Doing::~Doing() {
   if (counts_) {
-    of(level_).store(before_, kRelaxed);
+    write(of(level_), before_);
     state.operation.store(nullptr, kRelaxed);
     leave();
   }
@@ -88,7 +110,16 @@ void doing_moved() noexcept { moved(); }
 
 std::uint64_t doing_beat() noexcept { return state.beat.load(kRelaxed); }
 
-const char* doing_now(Doing::Level level) noexcept { return of(level).load(kRelaxed); }
+Doing::Text doing_now(Doing::Level level) noexcept {
+  const TextWords& from = of(level);
+  Doing::Text text{};
+  for (std::size_t i = 0; i < kTextWords; ++i) {
+    const std::uint64_t word = from[i].load(kRelaxed);
+    std::memcpy(text.data() + 8 * i, &word, 8);
+  }
+  text.back() = '\0';
+  return text;
+}
 
 std::size_t describe_doing(char* text, std::size_t size) noexcept {
   if (size == 0) return 0;
@@ -96,23 +127,24 @@ std::size_t describe_doing(char* text, std::size_t size) noexcept {
   const auto separate = [&out] {
     if (out.used > 0) out.add(", ");
   };
-  if (const char* task = doing_now(Doing::Level::task)) out.add(task);
+  out.add(doing_now(Doing::Level::task).data());
   if (const std::int64_t step = state.step.load(kRelaxed); step > 0 && out.used == 0) {
     std::array<char, 24> digits{};
     std::to_chars(digits.data(), digits.data() + digits.size() - 1, step);
     out.add("step ");
     out.add(digits.data());
   }
-  const char* phase = doing_now(Doing::Level::phase);
-  const char* subject = doing_now(Doing::Level::subject);
-  if (phase != nullptr) {
+  const Doing::Text phase = doing_now(Doing::Level::phase);
+  const Doing::Text subject = doing_now(Doing::Level::subject);
+  const bool has_phase = phase.front() != '\0';
+  if (has_phase) {
     separate();
-    out.add(phase);
+    out.add(phase.data());
   }
-  if (subject != nullptr) {  // also without a phase: whether a rank waits for others is told by it
-    if (phase != nullptr) out.add(" of ");
-    if (phase == nullptr) separate();
-    out.add(subject);
+  if (subject.front() != '\0') {  // also without a phase: whether a rank waits for others is told by it
+    if (has_phase) out.add(" of ");
+    if (!has_phase) separate();
+    out.add(subject.data());
   }
   if (const char* operation = state.operation.load(kRelaxed)) {
     separate();

@@ -3,15 +3,17 @@
 // the first one count until they have ended.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
 namespace millrace {
 
-// Until destruction; scopes nest. Texts live as long as the scope.
+// Until destruction; scopes nest. The text is copied, as far as there is room: who reads it may do so when the scope is gone.
 class Doing {
  public:
   enum class Level : std::uint8_t { task, phase, subject };  // "trial of bf16", "backward", "generator"
+  using Text = std::array<char, 64>;                         // ended by 0
   Doing(Level level, const char* text) noexcept;
   ~Doing();
   Doing(const Doing&) = delete;
@@ -20,7 +22,7 @@ class Doing {
  private:
   Level level_;
   bool counts_;
-  const char* before_ = nullptr;
+  Text before_{};
 };
 
 void doing_step(std::int64_t step) noexcept;  // 1-based; 0 = none
@@ -33,6 +35,6 @@ void doing_moved() noexcept;  // something came to an end: see doing_beat()
 // Writes "step 12, backward of generator, aten::convolution_backward [2, 8] x [16, 8]" into `text`, ended by 0; "" when nothing
 // is known. Returns its length. Allocates nothing, takes no lock.
 std::size_t describe_doing(char* text, std::size_t size) noexcept;
-[[nodiscard]] const char* doing_now(Doing::Level level) noexcept;  // nullptr: nothing
+[[nodiscard]] Doing::Text doing_now(Doing::Level level) noexcept;  // "": nothing. While it changes it may be a mixture
 
 }  // namespace millrace

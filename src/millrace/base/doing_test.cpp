@@ -54,6 +54,23 @@ TEST(Doing, ScopesOfAnotherThreadDoNotComeBetween) {
   EXPECT_EQ(now(), "forward");
 }
 
+// A watchdog's thread may read a text whose owner is gone by then.
+TEST(Doing, TextsAreCopied) {
+  std::string task = "the save of step 12", subject = "generator";
+  const Doing outer(Doing::Level::task, task.c_str());
+  const Doing of(Doing::Level::subject, subject.c_str());
+  task.assign(task.size(), 'x');
+  subject.assign(subject.size(), 'x');
+  EXPECT_EQ(now(), "the save of step 12, generator");
+  {
+    const Doing inner(Doing::Level::task, "a trial of bf16");
+    EXPECT_STREQ(doing_now(Doing::Level::task).data(), "a trial of bf16");
+  }
+  EXPECT_EQ(now(), "the save of step 12, generator");
+  const Doing long_one(Doing::Level::task, std::string(5000, 'y').c_str());
+  EXPECT_EQ(doing_now(Doing::Level::task).data(), std::string(63, 'y'));
+}
+
 TEST(Doing, EveryChangeMovesTheBeat) {
   std::uint64_t last = doing_beat();
   const auto has_moved = [&last] { return std::exchange(last, doing_beat()) != last; };

@@ -154,6 +154,55 @@ std::string time_html(const RunStory& run) {
   return report::shares(parts);
 }
 
+double sum_of(const std::vector<std::pair<std::string, double>>& accounts) {
+  double sum = 0;
+  for (const auto& [name, seconds] : accounts) sum += seconds;
+  return sum;
+}
+
+// Accounts and their greatest share of a rank's time, greatest first; none that is small on all ranks.
+std::vector<std::pair<std::string, double>> accounts_of_ranks(const RunStory& run) {
+  constexpr std::size_t kMost = 16;  // a run has no more; a file may
+  constexpr double kLeast = 0.005;
+  std::map<std::string, double> greatest;
+  for (const auto& accounts : run.ranks) {
+    const double all = sum_of(accounts);
+    for (const auto& [name, seconds] : accounts) {
+      if (seconds > 0 && seconds >= kLeast * all) greatest[name] = std::max(greatest[name], seconds / all);
+    }
+  }
+  std::vector<std::pair<std::string, double>> shares(greatest.begin(), greatest.end());
+  std::ranges::stable_sort(shares, std::ranges::greater(), &std::pair<std::string, double>::second);
+  shares.resize(std::min(shares.size(), kMost));
+  return shares;
+}
+
+// What each of several ranks did with its time, by rank.
+std::string ranks_html(const RunStory& run) {
+  constexpr std::size_t kShown = 16, kMost = 256;
+  if (run.ranks.size() < 2) return "";
+  const auto columns = accounts_of_ranks(run);
+  std::vector<std::vector<std::string>> first = {{"rank", "time"}};
+  for (const auto& [name, share] : columns) first.front().push_back(name);
+  std::vector<std::vector<std::string>> rest = first;
+  for (std::size_t i = 0; i < std::min(run.ranks.size(), kMost); ++i) {
+    const std::map<std::string, double> accounts(run.ranks[i].begin(), run.ranks[i].end());
+    const double all = sum_of(run.ranks[i]);
+    std::vector<std::string> row = {std::to_string(i), human_duration(all)};
+    for (const auto& [name, share] : columns) {
+      const auto found = accounts.find(name);
+      row.push_back(found != accounts.end() && all > 0 ? percent(found->second / all, 1) : "");
+    }
+    (i < kShown ? first : rest).push_back(std::move(row));
+  }
+  std::string html = report::table(first);
+  if (rest.size() > 1)
+    html += "<details><summary>" + std::to_string(rest.size() - 1) + " more ranks</summary>" + report::table(rest) + "</details>";
+  if (run.ranks.size() > kMost)
+    html += "<p class=\"note\">" + std::to_string(run.ranks.size() - kMost) + " more are in summary.json.</p>";
+  return html + "<p class=\"note\">Shares of each rank's time; reduction: waiting for the other ranks and sending to them.</p>";
+}
+
 // Of both passes, the block that takes most at the top.
 std::string blocks_html(const RunStory& run) {
   constexpr std::size_t kMost = 16;
@@ -281,6 +330,7 @@ struct Details {
 
 Details details_of(const RunStory& run) {
   return {.before = two(time_html(run), "Where the time went", memory_html(run), "What memory held at its peak") +
+                    report::section("Ranks", ranks_html(run)) +
                     report::section("Forward and backward by block of the model", blocks_html(run)),
           .after = report::section("The plan", plan_html(run)) + report::section("The config", config_html(run)) +
                    report::section("Versions", machine_html(run))};

@@ -85,5 +85,36 @@ TEST(ReportPage, SaysWhatBlocksOfTheModelTake) {
   EXPECT_THAT(report_page({&run, 1}), Not(HasSubstr("by block")));
 }
 
+// By the files of a run, as `millrace report` reads them.
+TEST(ReportPage, SharesOutTheTimeOfEachRank) {
+  const Folder folder(testing::TempDir() + "report-ranks-" + std::to_string(::getpid()));
+  std::ofstream(folder.path / "log.jsonl") << R"({"kind":"start","step":0})" << '\n'
+                                           << R"({"kind":"end","step":9,"exit_reason":"max_steps"})" << '\n';
+  const auto page_of = [&](const Json& ranks) {
+    const Json summary = {{"recipe", "toy"}, {"ranks", ranks}};
+    std::ofstream(folder.path / "summary.json") << summary.dump();
+    const RunStory run = read_story(folder.path);
+    return report_page({&run, 1});
+  };
+  const Json first = {{"rank", 0}, {"accounts", {{"backward", 600}, {"reduction", 302}, {"<b>", 95}, {"log", 3}}}};
+  const Json second = {{"rank", 1}, {"accounts", {{"backward", 900}, {"reduction", 100}}}};
+  Json ranks = Json::array();
+  ranks.push_back(first);
+  EXPECT_THAT(page_of(ranks), Not(HasSubstr("<h2>Ranks</h2>"))) << "a single process";
+  ranks.push_back(second);
+  const std::string page = page_of(ranks);
+  EXPECT_THAT(page, HasSubstr("<h2>Ranks</h2>"));
+  EXPECT_THAT(page, HasSubstr("<th class=\"n\">backward</th><th class=\"n\">reduction</th><th class=\"n\">&lt;b&gt;</th></tr>"))
+      << "the account that takes most of a rank is the first; what takes next to nothing has no column";
+  EXPECT_THAT(page, HasSubstr("<tr><td>0</td><td class=\"n\">16 min 40 s</td><td class=\"n\">60.0 %</td>"
+                              "<td class=\"n\">30.2 %</td><td class=\"n\">9.5 %</td></tr>"));
+  EXPECT_THAT(page, HasSubstr("<tr><td>1</td><td class=\"n\">16 min 40 s</td><td class=\"n\">90.0 %</td>"
+                              "<td class=\"n\">10.0 %</td><td class=\"n\"></td></tr>"));
+  while (ranks.size() < 300) ranks.push_back(second);
+  const std::string of_many = page_of(ranks);
+  EXPECT_THAT(of_many, HasSubstr("<summary>240 more ranks</summary>"));
+  EXPECT_THAT(of_many, HasSubstr("44 more are in summary.json"));
+}
+
 }  // namespace
 }  // namespace millrace::cli

@@ -237,6 +237,7 @@ void Sampler::look() {
   const auto mhz = clock_mhz(root_, core_of_busiest(before, counts.threads));
   const auto gpu = gpu_ ? gpu_->read(gpu_index_, std::getenv("CUDA_VISIBLE_DEVICES")) : std::nullopt;
   const std::lock_guard lock(mutex_);
+  gpu_use_ = gpu ? gpu->utilisation : std::nullopt;
   if (gpu) add(*gpu);
   newest_ = counts;
   looked_ = true;
@@ -304,6 +305,11 @@ std::optional<MachineReading> Sampler::take() {
   std::erase_if(reading.threads, [](const auto& thread) { return thread.second < kLeastCores; });
   last_ = newest_;
   return reading;
+}
+
+std::optional<double> Sampler::gpu_use() const {
+  const std::lock_guard lock(mutex_);
+  return gpu_use_;
 }
 
 double Sampler::cost() const {

@@ -14,6 +14,7 @@
 #include "millrace/base/malloc_pages.h"
 #include "millrace/base/openmp.h"
 #include "millrace/config/schema_of.h"
+#include "millrace/device/attention_guard.h"
 #include "millrace/device/convolution_guard.h"
 #include "millrace/device/device.h"
 #include "millrace/device/heap.h"
@@ -22,7 +23,6 @@
 #include "millrace/kernels/kernels.h"
 #include "millrace/train/feed.h"
 #include "millrace/train/generator_state.h"
-#include "millrace/train/layout_trial.h"
 #include "millrace/train/model_state.h"
 #include "millrace/train/rank_check.h"
 #include "millrace/train/recipe_guard.h"
@@ -163,8 +163,10 @@ void Assembly::choose_transport() {
 }
 
 void Assembly::choose_guards() {
+  std::vector<const device::Fault*> faults = device::guard_convolutions();
+  if (const device::Fault* fault = device::guard_attention()) faults.push_back(fault);
   std::string names;
-  for (const device::Fault* fault : device::guard_convolutions()) names += (names.empty() ? "" : ", ") + std::string(fault->name);
+  for (const device::Fault* fault : faults) names += (names.empty() ? "" : ", ") + std::string(fault->name);
   if (!names.empty() && context_.device.is_cpu())
     plan_.set({"device.guards", names, "auto", "known faults of the libraries below, which are gone around"});
 }
@@ -396,44 +398,6 @@ void Assembly::decide() {
   decide_precision();
   plan_kernels();
   decide_layout();
-}
-
-// A trial decides once per run, and rank 0 for all.
-void Assembly::decide_precision() {
-  if (!config_.precision.dtype.is_auto()) return;
-  if (const Json* format = kept("precision.dtype")) {
-    plan_.set({"precision.dtype", format->get<std::string>(), "snapshot", "as the run began", /*by_trial=*/true});
-    return;
-  }
-  precision::Decision decision{.autocast = std::nullopt, .reason = "--off=autocast"};
-  if (switches_.on("autocast")) decision = try_precisions();
-  const Json agreed =
-      agreement().from_root({{"format", precision::name_of(decision.autocast)}, {"reason", std::move(decision.reason)}});
-  const auto name = agreed.at("format").get<std::string>();
-  stepper_->set_autocast(precision::format_of(name));
-  plan_.set({"precision.dtype", name, "auto", agreed.at("reason").get<std::string>(), /*by_trial=*/true});
-}
-
-precision::Decision Assembly::try_precisions() {
-  precision::Decision decision{.autocast = std::nullopt, .reason = "fp32: no batch to try it on"};
-  const auto how = try_on_batch([&](const Batch& batch) {
-    const std::string trial = step_trial("precision", request_.recipe, request_.config.values, recipe_->model(), batch);
-    if (const auto known = kept_trials().find(trial); is_verdict(known)) {
-      decision = {.autocast = precision::format_of(known->at("value").get<std::string>()),
-                  .reason = known->at("reason").get<std::string>() + kOfAnEarlierRun};
-      return;
-    }
-    const bool layouts =
-        config_.device.layout.is_auto() && switches_.on("channels_last") && recipe_->set_layout(Layout::contiguous);
-    const auto in_format = [&](auto format) { return try_format(*recipe_, *stepper_, batch, format, layouts); };
-    decision = precision::choose(context_.device, in_format);
-    if (decision.by_time)
-      kept_trials().keep(trial, {{"value", precision::name_of(decision.autocast)}, {"reason", decision.reason}});
-  });
-  stepper_->end_trials();
-  kept_trials().save();
-  decision.reason += how.value_or("");
-  return decision;
 }
 
 // Unlike precision it changes no bits, so a resumed run may choose anew, and each rank for itself.

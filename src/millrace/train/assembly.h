@@ -17,6 +17,7 @@
 #include "millrace/data/loader.h"
 #include "millrace/device/shared_cores.h"
 #include "millrace/telemetry/run_log.h"
+#include "millrace/train/convolution_choice.h"
 #include "millrace/train/kernel_trial.h"
 #include "millrace/train/memory_account.h"
 #include "millrace/train/memory_choice.h"
@@ -59,6 +60,12 @@ class Assembly {
   void decide();          // kernels, number format and layout, by trials where the config leaves them open; the same on all ranks
   void decide_memory();   // what is computed again in the backward pass
   void note_undecided();  // instead of both: into the plan, what trials would decide
+  // A part of decide(): before the first step in bf16 on a CPU the step's convolutions are tried in a process of their own, and
+  // what is found is gone around (device/convolution_guard.h).
+  void try_convolutions();
+  // Whether a step in bf16 may be tried beside a run that computes otherwise: on a CPU where an earlier run tried the step's
+  // convolutions, whose faults are gone around from here on, or where it has none, which a step in fp32 without a trace tells.
+  [[nodiscard]] bool may_try_bf16(const Batch& batch);
 
   [[nodiscard]] const AssemblyRequest& request() const noexcept { return request_; }
   [[nodiscard]] const RunConfig& config() const noexcept { return config_; }
@@ -74,6 +81,7 @@ class Assembly {
   [[nodiscard]] telemetry::Timeline& timeline() noexcept { return timeline_; }
   [[nodiscard]] Stepper& stepper() const { return *stepper_; }
   [[nodiscard]] const MemoryChoice& memory() const noexcept { return memory_; }
+  [[nodiscard]] const ConvolutionChoice& convolutions() const noexcept { return convolutions_; }  // see try_convolutions()
   // What the parts take now; the activations are what a step needs beside them. `step_peak`: the most tensors held in a step.
   [[nodiscard]] MemoryAccount memory_account(std::uint64_t step_peak, bool copies_snapshots) const;
   [[nodiscard]] std::vector<std::string>& notices() noexcept { return notices_; }  // of the recipe, until the plan is shown
@@ -98,10 +106,9 @@ class Assembly {
   void plan_rates();
   [[nodiscard]] KeptTrials& kept_trials();
   [[nodiscard]] bool may_compute_in(at::ScalarType half) const;
-  void try_convolutions();  // convolution_choice.cpp
   void try_kernels();       // kernel_trial.cpp
   void plan_kernels();      // of the number format that was chosen
-  void decide_precision();
+  void decide_precision();  // precision_choice.cpp
   [[nodiscard]] precision::Decision try_precisions();
   [[nodiscard]] std::optional<at::ScalarType> known_format() const;
   void decide_layout();  // layout_trial.cpp
@@ -120,6 +127,7 @@ class Assembly {
   std::optional<MemoryLimit> memory_limit_;
   std::optional<device::SharedCores> shared_cores_;
   MemoryChoice memory_;
+  ConvolutionChoice convolutions_;
   struct {
     std::uint64_t bytes = 0, heap = 0;
   } bare_;  // private memory of the process before anything was made, and its heap

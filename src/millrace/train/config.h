@@ -223,11 +223,13 @@ struct LogConfig {
         field<&C::train_metrics>("Measure the training batches too: the log line has the recipe's metrics as train/NAME."),
         field<&C::gpu_memory>(
             "Add memory to the log line, log.jsonl and the event files: a GPU's allocator, or what the process holds."),
-        field<&C::gpu_every>("Steps between lines with that memory alone, beside the log lines; 0 = none.").min(0),
+        field<&C::gpu_every>("Steps between lines with that memory and how busy a GPU is, beside the log lines; 0 = none.")
+            .min(0),
         field<&C::doctor>("Look for what holds the run back, at log lines and once a second beside it, and say what mending it "
                           "would gain: see millrace doctor."),
-        field<&C::doctor_trials>("Part of the time that the doctor may spend on steps of its own, made once: in another number "
-                                 "format, with half the rows; 0 = none. They change no bit of the run.")
+        field<&C::doctor_trials>(
+            "Part of the time so far that the doctor may spend on steps of its own, such as in another number format or with "
+            "half the rows: each once, as soon as there is time for it; 0 = none. They change no bit of the run.")
             .min(0)
             .max(1)};
   }

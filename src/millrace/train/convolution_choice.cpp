@@ -17,6 +17,7 @@ namespace millrace {
 namespace {
 
 constexpr const char* kOption = "device.convolutions";
+constexpr const char* kConvolutionTrial = "convolutions";
 constexpr const char* kAllRight = "bf16";
 
 const telemetry::Counter& occasions() {
@@ -51,6 +52,34 @@ void add_those_before(std::vector<device::FoundFault>& faults, const std::vector
     }
   }
 }
+
+// Of a step in bf16, by one in fp32.
+std::vector<device::ConvolutionShape> asked_in_bf16(const std::function<void()>& step) {
+  return device::convolutions_of([&] {
+    const kernels::CutAsInBf16 census;
+    step();
+  });
+}
+
+// All operations go LibTorch's way, until destruction: the convolutions that it may be asked for.
+class LibraryWays {
+ public:
+  LibraryWays() {
+    for (std::size_t i = 0; i < kernels::kOperations; ++i) {
+      for (const c10::ScalarType type : {c10::kFloat, c10::kBFloat16}) {
+        const auto operation = static_cast<kernels::Operation>(i);
+        before_.push_back({operation, type, kernels::way_of(operation, type), ""});
+      }
+    }
+    choose_all(kernels::Way::library);
+  }
+  ~LibraryWays() { choose(before_); }
+  LibraryWays(const LibraryWays&) = delete;
+  LibraryWays& operator=(const LibraryWays&) = delete;
+
+ private:
+  std::vector<KernelChoice> before_;
+};
 
 }  // namespace
 
@@ -87,10 +116,7 @@ ConvolutionChoice choose_convolutions(const std::function<void()>& step, KeptTri
       return std::move(*choice);
     }
   }
-  const std::vector<device::ConvolutionShape> shapes = device::convolutions_of([&] {
-    const kernels::CutAsInBf16 census;
-    step();
-  });
+  const std::vector<device::ConvolutionShape> shapes = asked_in_bf16(step);
   ConvolutionChoice choice{{}, static_cast<std::int64_t>(shapes.size()), ""};
   device::ConvolutionTrial found;
   if (!shapes.empty()) {
@@ -114,18 +140,32 @@ void Assembly::try_convolutions() {
   ConvolutionChoice choice;
   if (agreement().ranks().rank == 0) {
     (void)try_on_batch([&](const Batch& batch) {
-      choose_all(kernels::Way::library);  // the convolutions that LibTorch may be asked for
-      const std::string trial = step_trial("convolutions", request_.recipe, request_.config.values, recipe_->model(), batch);
+      const LibraryWays ways;
+      const std::string trial = step_trial(kConvolutionTrial, request_.recipe, request_.config.values, recipe_->model(), batch);
       choice = choose_convolutions([&] { (void)stepper_->try_precision(batch, std::nullopt); }, kept_trials(), trial,
                                    before == nullptr ? "" : before->get<std::string>());
     });
-    kernels::forget_ways();
     stepper_->end_trials();
   }
   const Json agreed = agreement().from_root(choice.to_json());
   if (auto taken = convolution_choice_in(agreed)) choice = std::move(*taken);
   device::guard_also(choice.faults);
   if (choice.shapes > 0) plan_.set({kOption, choice.value(), "auto", choice.reason, /*by_trial=*/true});
+  convolutions_ = std::move(choice);
+}
+
+// Not tried here: the process of its own would take longer than what asks.
+bool Assembly::may_try_bf16(const Batch& batch) {
+  if (!context_.device.is_cpu()) return true;
+  const std::string trial = step_trial(kConvolutionTrial, request_.recipe, request_.config.values, recipe_->model(), batch);
+  if (const auto known = kept_trials().find(trial)) {
+    if (const auto choice = convolution_choice_in(*known)) {
+      device::guard_also(choice->faults);
+      return true;
+    }
+  }
+  const LibraryWays ways;
+  return asked_in_bf16([&] { (void)stepper_->try_precision(batch, std::nullopt); }).empty();
 }
 
 }  // namespace millrace

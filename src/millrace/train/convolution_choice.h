@@ -21,6 +21,8 @@ struct ConvolutionChoice {
   // What a plan says and a snapshot keeps: "bf16", or which pass of which shape is computed in fp32.
   [[nodiscard]] std::string value() const;
 };
+// Where a snapshot's report has to_json(), if there are faults.
+inline constexpr const char* kConvolutionsInReport = "convolutions";
 // Of to_json(), or of a cache that may hold anything: nullopt.
 [[nodiscard]] std::optional<ConvolutionChoice> convolution_choice_in(const Json& json);
 

@@ -70,7 +70,8 @@ bool may_gain_by_format(const Assembly& assembly) {
 
 void try_format(Assembly& assembly, DoctorTrials& to) {
   const std::optional<Batch> batch = assembly.trial_batch();
-  if (!batch) return;
+  // Who asked for fp32 may have done so because a convolution in bf16 ends the process here, or never comes back.
+  if (!batch || !assembly.may_try_bf16(*batch)) return;
   Stepper& stepper = assembly.stepper();
   const double ratio = ratio_of(in_format(stepper, *batch, std::nullopt), in_format(stepper, *batch, at::kBFloat16));
   to.experiments.format = doctor::Experiments::Format{.from = "fp32", .to = "bf16", .ratio = ratio};
@@ -199,7 +200,8 @@ RemedyTrials::RemedyTrials(Assembly& assembly) : assembly_(assembly) {
   const bool threads = has_more_threads_than_cores(assembly);
   all_.push_back({.passes = 1, .make = &count_operations});
   if (may_recompute(assembly)) all_.push_back({.passes = adds_gradients(assembly.config()) ? 3.0 : 2.0, .make = &try_recompute});
-  if (may_gain_by_format(assembly)) all_.push_back({.passes = kInTurns, .make = &try_format});
+  constexpr double kLooksForConvolutions = 1;
+  if (may_gain_by_format(assembly)) all_.push_back({.passes = kInTurns + kLooksForConvolutions, .make = &try_format});
   if (threads) all_.push_back({.passes = kInTurns, .make = &try_threads});
   // Threads that wait for each other cost as much for half the rows.
   if (!threads) all_.push_back({.passes = kInTurns, .make = &try_half});

@@ -6,6 +6,7 @@
 
 #include "millrace/base/error.h"
 #include "millrace/config/schema_of.h"
+#include "millrace/device/convolution_guard.h"
 #include "millrace/device/device.h"
 #include "millrace/precision/precision.h"
 #include "millrace/train/model_state.h"
@@ -134,6 +135,7 @@ Loaded load_for_inference(const Entry& entry, const std::filesystem::path& from,
   loaded.recipe->model().eval();
   loaded.device = context.device;
   loaded.autocast = format_of_run(shared, *loaded.switches, weights, overrides);
+  if (loaded.autocast == at::kBFloat16 && loaded.device.is_cpu()) device::guard_also(weights.convolution_faults);
   loaded.snapshot = weights.path;
   loaded.which = weights.which;
   return loaded;

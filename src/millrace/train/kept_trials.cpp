@@ -1,6 +1,8 @@
 #include "millrace/train/kept_trials.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/Version.h>
+#include <cpuid.h>
 #include <torch/nn/module.h>
 #include <torch/version.h>
 
@@ -17,12 +19,13 @@ namespace {
 
 constexpr std::uint64_t kLargestFile = 4 << 20;
 // To be raised when a kernel's speed has changed much.
-constexpr int kRevision = 4;
+constexpr int kRevision = 5;
 
-// Instructions that the user forbids the libraries: another CPU to them.
+// Instructions that the user forbids the libraries: another CPU to them. How threads wait is a part of what a step takes.
 std::string limits() {
   std::string text;
-  for (const char* name : {"ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS"}) {
+  for (const char* name :
+       {"ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS", "GOMP_SPINCOUNT", "OMP_WAIT_POLICY"}) {
     if (const char* value = std::getenv(name); value != nullptr && *value != '\0') text += std::string(", ") + name + "=" + value;
   }
   return text;
@@ -30,9 +33,9 @@ std::string limits() {
 
 std::string this_machine() {
   const device::Cpu& cpu = device::cpu_info();
-  return cpu.name + ", " + std::string(kernels::instruction_set()) + ", " + cpu.capability + limits() + ", " +
-         std::to_string(at::get_num_threads()) + " threads, millrace " + std::string(kVersion) + "." + std::to_string(kRevision) +
-         ", torch " + TORCH_VERSION;
+  return this_cpu() + ", " + std::string(kernels::instruction_set()) + ", " + cpu.capability + limits() + ", " +
+         std::to_string(at::get_num_threads()) + " threads on " + std::to_string(cpu.physical_cores) + " cores, millrace " +
+         std::string(kVersion) + "." + std::to_string(kRevision) + ", torch " + TORCH_VERSION + ", " + at::get_mkldnn_version();
 }
 
 const telemetry::Counter& looks() {
@@ -41,6 +44,18 @@ const telemetry::Counter& looks() {
 }
 
 }  // namespace
+
+std::string this_cpu() {
+  std::string text = device::cpu_info().name;
+  unsigned signature = 0, b = 0, c = 0, d = 0;
+  if (__get_cpuid(1, &signature, &b, &c, &d) == 0) return text;
+  const auto bits = [signature](unsigned from, unsigned count) { return (signature >> from) & ((1U << count) - 1U); };
+  constexpr unsigned kExtended = 15;
+  const unsigned family = bits(8, 4) + (bits(8, 4) == kExtended ? bits(20, 8) : 0U);
+  const unsigned model = bits(4, 4) + 16U * bits(16, 4);
+  return text + ", family " + std::to_string(family) + ", model " + std::to_string(model) + ", stepping " +
+         std::to_string(bits(0, 4));
+}
 
 KeptTrials::KeptTrials(Fs& fs, const std::filesystem::path& folder, bool writes)
     : fs_(fs), file_(folder.empty() ? folder : folder / "trials.json"), writes_(writes), machine_(this_machine()) {
@@ -78,7 +93,7 @@ bool is_verdict(const std::optional<Json>& result) {
 std::string step_trial(std::string_view what, std::string_view recipe, const Json& config, const torch::nn::Module& model,
                        const Batch& batch) {
   Json read_by_steps = config;
-  for (const char* section : {"run", "log", "snapshot", "data", "optim"}) read_by_steps.erase(section);
+  for (const char* section : {"run", "log", "snapshot", "data", "optim", "precision"}) read_by_steps.erase(section);
   Json& train = read_by_steps["train"];
   train = train.is_object() && train.contains("off") ? Json{{"off", train["off"]}} : Json();
   Sha256 hash;
@@ -90,6 +105,28 @@ std::string step_trial(std::string_view what, std::string_view recipe, const Jso
     hash.update(c10::str(parameter.value().sizes()));
   }
   return std::string(what) + " " + std::string(recipe) + " " + hash.hex().substr(0, 16);
+}
+
+namespace {
+
+std::string trial_with(const std::string& trial, const Json& values) {
+  Sha256 hash;
+  hash.update(values.dump(-1, ' ', false, Json::error_handler_t::replace));
+  return trial + " of " + hash.hex().substr(0, 16);
+}
+
+}  // namespace
+
+std::optional<Json> find_format(const KeptTrials& kept, const std::string& trial, const Json& values) {
+  for (const std::string& name : {trial, trial_with(trial, values)}) {
+    if (auto known = kept.find(name); is_verdict(known)) return known;
+  }
+  return std::nullopt;
+}
+
+void keep_format(KeptTrials& kept, const std::string& trial, const Json& values, const std::string& format,
+                 const std::string& reason) {
+  kept.keep(format == "fp32" ? trial : trial_with(trial, values), {{"value", format}, {"reason", reason}});
 }
 
 void KeptTrials::save() {

@@ -17,8 +17,9 @@ class Module;
 
 namespace millrace {
 
-// Entries belong to one kind of machine: CPU, its code paths, threads, versions of Millrace and LibTorch. What can't be read or
-// written is as if it were not there: a trial is made instead. Runs that end at the same time may lose each other's entries.
+// Entries belong to one kind of machine: CPU, its code paths, threads and how they wait, cores, versions of Millrace, LibTorch
+// and oneDNN. What can't be read or written is as if it were not there: a trial is made instead. Runs that end at the same time
+// may lose each other's entries.
 class KeptTrials {
  public:
   // Reads `folder`/trials.json; an empty path keeps nothing. `writes`: false for runs that only look.
@@ -38,13 +39,24 @@ class KeptTrials {
   bool is_new_ = false;
 };
 
+// "AMD EPYC, family 26, model 2, stepping 1": one name may stand for CPUs of several generations.
+[[nodiscard]] std::string this_cpu();
+
 // A verdict of a trial of a whole step is {value, reason}.
 [[nodiscard]] bool is_verdict(const std::optional<Json>& result);
 inline constexpr const char* kOfAnEarlierRun = "; measured by an earlier run of this shape here";
 
-// The name of a trial of a whole step: what is tried, and a hash of all that such a step depends on, which is the recipe, its
-// config but for the sections that no step reads, the model's parameters and the batch, each by shape.
+// The name of a trial of a whole step: what is tried, its number format where that matters, and a hash of all that such a step
+// depends on, which is the recipe, its config but for the sections that no step reads and the number format, the model's
+// parameters and the batch, each by shape. What is found of convolutions is known to runs of every format.
 [[nodiscard]] std::string step_trial(std::string_view what, std::string_view recipe, const Json& config,
                                      const torch::nn::Module& model, const Batch& batch);
+
+// Verdicts on the number format of such a step, under step_trial()'s name. That a narrow one is not faster is a matter of shapes.
+// That it is, is one of values too: it was right for the data and the first weights that `values` names, and is found for these
+// alone.
+[[nodiscard]] std::optional<Json> find_format(const KeptTrials& kept, const std::string& trial, const Json& values);
+void keep_format(KeptTrials& kept, const std::string& trial, const Json& values, const std::string& format,
+                 const std::string& reason);
 
 }  // namespace millrace

@@ -1,11 +1,16 @@
 #include "millrace/train/kept_trials.h"
 
+#include <ATen/Version.h>
+#include <ATen/ops/ones.h>
 #include <gtest/gtest.h>
+#include <torch/nn/module.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
+
+#include "millrace/device/device.h"
 
 namespace millrace {
 namespace {
@@ -56,17 +61,72 @@ TEST_F(KeptTrialsTest, AnotherMachinesEntriesStayAndAreNotTaken) {
   EXPECT_EQ(open().find("a"), std::optional(Json(2)));
 }
 
-TEST_F(KeptTrialsTest, WhatWasFoundUnderALimitOfInstructionsIsNotTakenWithoutIt) {
-  const char* const name = "ONEDNN_MAX_CPU_ISA";
-  const char* const set = std::getenv(name);
-  const std::optional<std::string> before = set == nullptr ? std::nullopt : std::optional<std::string>(set);
-  ::setenv(name, "SSE41", 1);
-  KeptTrials limited = open();
-  limited.keep("a", 1);
-  limited.save();
-  EXPECT_EQ(open().find("a"), std::optional(Json(1)));
-  before ? ::setenv(name, before->c_str(), 1) : ::unsetenv(name);
-  EXPECT_EQ(open().find("a"), std::nullopt);
+TEST_F(KeptTrialsTest, WhatWasFoundUnderALimitOfInstructionsOrAnotherWaitIsNotTakenWithoutIt) {
+  for (const auto& [name, value] :
+       {std::pair{"ONEDNN_MAX_CPU_ISA", "SSE41"}, std::pair{"GOMP_SPINCOUNT", "17"}, std::pair{"OMP_WAIT_POLICY", "passive"}}) {
+    const char* const set = std::getenv(name);
+    const std::optional<std::string> before = set == nullptr ? std::nullopt : std::optional<std::string>(set);
+    ::setenv(name, value, 1);
+    KeptTrials limited = open();
+    limited.keep("a", 1);
+    limited.save();
+    EXPECT_EQ(open().find("a"), std::optional(Json(1))) << name;
+    before ? ::setenv(name, before->c_str(), 1) : ::unsetenv(name);
+    EXPECT_EQ(open().find("a"), std::nullopt) << name;
+  }
+}
+
+// Zen 4 and Zen 5 are both "AMD EPYC" to some virtual machines.
+TEST_F(KeptTrialsTest, AMachineIsMoreThanTheNameOfItsCpu) {
+  KeptTrials kept = open();
+  kept.keep("a", 1);
+  kept.save();
+  const Json all = Json::parse(text());
+  ASSERT_EQ(all.size(), 1U);
+  const std::string machine = all.begin().key();
+  const device::Cpu& cpu = device::cpu_info();
+  for (const std::string& part : {this_cpu(), " on " + std::to_string(cpu.physical_cores) + " cores", at::get_mkldnn_version()})
+    EXPECT_NE(machine.find(part), std::string::npos) << part << "\n" << machine;
+  EXPECT_TRUE(this_cpu().starts_with(cpu.name + ", family "));
+}
+
+struct Weighted : torch::nn::Module {
+  Weighted() { register_parameter("weight", at::ones({4, 3})); }
+};
+
+TEST(StepTrial, IsNamedByWhatAStepDependsOn) {
+  const Weighted model;
+  const Batch batch(Tensors{{"x", at::ones({2, 3})}});
+  const auto named = [&](const Json& config) { return step_trial("convolutions", "toy", config, model, batch); };
+  const Json config = {
+      {"toy", {{"width", 4}}}, {"train", {{"seed", 1}, {"off", {"autocast"}}}}, {"precision", {{"dtype", "auto"}}}};
+  const auto with = [&](const char* place, const Json& value) {
+    Json other = config;
+    other[Json::json_pointer(place)] = value;
+    return named(other);
+  };
+  EXPECT_EQ(with("/train/seed", 2), named(config));
+  EXPECT_EQ(with("/data/dir", "elsewhere"), named(config));
+  EXPECT_EQ(with("/precision/dtype", "fp32"), named(config)) << "a run in fp32 has to find what one in bf16 found";
+  EXPECT_NE(with("/toy/width", 5), named(config));
+  EXPECT_NE(with("/train/off", Json::array()), named(config));
+}
+
+// bf16 may be right for one data set, or before training, and not for another.
+TEST_F(KeptTrialsTest, ThatAFormatIsRightHoldsForTheSameDataAndWeightsAlone) {
+  const Json values = {{"data", "1000 samples"}, {"weights", nullptr}}, others = {{"data", "1000 others"}, {"weights", nullptr}};
+  const auto word = [](const std::optional<Json>& verdict) { return verdict ? verdict->at("value").get<std::string>() : "none"; };
+  KeptTrials kept = open();
+  EXPECT_EQ(find_format(kept, "precision toy", values), std::nullopt);
+  keep_format(kept, "precision toy", values, "bf16", "faster, and right");
+  keep_format(kept, "precision large", values, "fp32", "bf16 is no faster");
+  kept.save();
+  const KeptTrials later = open();
+  EXPECT_EQ(word(find_format(later, "precision toy", values)), "bf16");
+  EXPECT_EQ(word(find_format(later, "precision toy", others)), "none");
+  EXPECT_EQ(word(find_format(later, "precision large", others)), "fp32") << "times are a matter of shapes";
+  kept.keep("precision damaged", 3);
+  EXPECT_EQ(word(find_format(kept, "precision damaged", values)), "none");
 }
 
 TEST_F(KeptTrialsTest, LookingAloneWritesNothing) {

@@ -7,6 +7,7 @@
 
 #include "millrace/base/format.h"
 #include "millrace/base/work_clock.h"
+#include "millrace/kernels/kernels.h"
 #include "millrace/train/assembly.h"
 
 namespace millrace {
@@ -98,6 +99,16 @@ std::vector<KernelChoice> try_kernels(const std::function<void()>& step, KeptTri
   return choices;
 }
 
+KeptKernels kept_kernels(const Json& choices) {
+  KeptKernels kept;
+  for (const auto& [option, value] : choices.items()) {
+    if (!value.is_string()) continue;
+    if (option == kTriedOn) kept.tried_on = value.get<std::string>();
+    if (auto choice = choice_of(option, value.get<std::string>(), "as the run began")) kept.choices.push_back(std::move(*choice));
+  }
+  return kept;
+}
+
 void choose(const std::vector<KernelChoice>& choices) noexcept {
   for (const KernelChoice& choice : choices) kernels::choose_way(choice.operation, choice.type, choice.way);
 }
@@ -126,15 +137,15 @@ void Assembly::try_kernels() {
     choose_all(ours ? kernels::Way::ours : kernels::Way::library);
     return choose("device.kernels", ours ? "ours" : "library", "");
   }
-  if (!kept_.empty()) {  // another way would change the bits
-    for (const auto& [option, way] : kept_.items()) {
-      if (!way.is_string()) continue;
-      if (auto choice = choice_of(option, way.get<std::string>(), "as the run began")) kernel_choices_[""].push_back(*choice);
-    }
-    return millrace::choose(kernel_choices_[""]);
+  const std::string here(kernels::instruction_set());
+  const KeptKernels before = kept_kernels(kept_);
+  const bool goes_on = before.hold_on(here);
+  if (!kept_.empty() && goes_on) {  // another way would change the bits
+    kernel_choices_[""] = before.choices;
+    return millrace::choose(before.choices);
   }
   std::vector<std::optional<at::ScalarType>> formats{stepper_->autocast()};
-  const bool tries_format = config_.precision.dtype.is_auto() && switches_.on("autocast");
+  const bool tries_format = config_.precision.dtype.is_auto() && switches_.on("autocast") && kept_.empty();
   if (tries_format && precision::hardware_has_fast_bf16(context_.device, nullptr)) formats.emplace_back(at::kBFloat16);
   for (const auto& format : formats) {
     (void)try_on_batch([&](const Batch& batch) {
@@ -143,6 +154,11 @@ void Assembly::try_kernels() {
     });
   }
   stepper_->end_trials();
+  for (auto& [format, choices] : kernel_choices_) {
+    for (KernelChoice& choice : choices) {
+      if (!goes_on) choice.reason += "; tried anew: the run began on " + before.tried_on + ", this is " + here;
+    }
+  }
   kernel_choices_ = choices_in(agreement().from_root(json_of(kernel_choices_)));
   for (const auto& [format, choices] : kernel_choices_) millrace::choose(choices);
 }
@@ -154,10 +170,12 @@ void Assembly::plan_kernels() {
   kernels::forget_ways();
   if (found == kernel_choices_.end()) return;
   millrace::choose(found->second);
-  for (const KernelChoice& choice : found->second) {
-    plan_.set(
-        {choice.option(), std::string(name_of(choice.way)), resumed ? "snapshot" : "auto", choice.reason, /*by_trial=*/true});
-  }
+  const char* const origin = resumed ? "snapshot" : "auto";
+  for (const KernelChoice& choice : found->second)
+    plan_.set({choice.option(), std::string(name_of(choice.way)), origin, choice.reason, /*by_trial=*/true});
+  std::string tried_on = resumed ? kept_kernels(kept_).tried_on : std::string(kernels::instruction_set());
+  if (found->second.empty() || tried_on.empty()) return;
+  plan_.set({kTriedOn, std::move(tried_on), origin, "what these kernels were tried on", /*by_trial=*/true});
 }
 
 }  // namespace millrace

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "millrace/kernels/ways.h"
@@ -25,6 +26,16 @@ struct KernelChoice {
 // in a step to matter have no choice, and go the way they go untried. Takes known times from `kept`, and adds those that were
 // measured while no other program had the cores.
 [[nodiscard]] std::vector<KernelChoice> try_kernels(const std::function<void()>& step, KeptTrials& kept);
+
+// What the choices of a snapshot, {option: value}, say of kernels.
+struct KeptKernels {
+  std::vector<KernelChoice> choices;
+  std::string tried_on;  // the instruction set; "" = nobody wrote it down
+  // On another set the faster way may be another one, and the bits are others whichever is taken.
+  [[nodiscard]] bool hold_on(std::string_view set) const { return tried_on.empty() || tried_on == set; }
+};
+[[nodiscard]] KeptKernels kept_kernels(const Json& choices);
+inline constexpr const char* kTriedOn = "device.instructions";  // their option there
 
 // All operations one way, in every number format.
 void choose_all(kernels::Way way) noexcept;

@@ -234,11 +234,14 @@ void Reporter::step_events(const StepRecord& record) const {
 void Reporter::memory(const MemoryShown& memory, std::int64_t step) const {
   Json values = {{"step", step}};
   for (const auto& [name, bytes] : counters_of(memory)) values[name] = bytes;
+  if (memory.gpu_use) values["utilisation"] = *memory.gpu_use;
   record("memory_use", std::move(values));
-  text("step " + with_commas(step) + "  " + memory_text(memory));
+  text("step " + with_commas(step) + "  " + memory_text(memory) +
+       (memory.gpu_use ? ", busy " + percent(*memory.gpu_use) : std::string()));
   if (sinks_.events == nullptr) return;
   for (const auto& [name, bytes] : counters_of(memory))
     sinks_.events->scalar(std::string("memory/") + name, step, static_cast<double>(bytes));
+  if (memory.gpu_use) sinks_.events->scalar("gpu/utilisation", step, *memory.gpu_use);
 }
 
 void Reporter::text(const std::string& lines) const {

@@ -28,6 +28,7 @@ namespace millrace {
 struct MemoryShown {
   bool on_gpu = false;
   device::MemoryCounters counters;
+  std::optional<double> gpu_use = std::nullopt;  // part of the time in which the GPU computed, lately; nullopt: not known
 };
 
 // A log line.

@@ -194,6 +194,18 @@ TEST_F(ReporterTest, MemoryIsNamedByWhoseItIs) {
               HasSubstr("GPU 2.0 GB allocated, 4.0 GB reserved, peak 3.0 GB"));
 }
 
+TEST_F(ReporterTest, ALineOfMemorySaysHowBusyTheGpuIsWhereTheDriverTells) {
+  MemoryShown memory{
+      .on_gpu = true,
+      .counters = {.allocated_bytes = 2'000'000'000, .reserved_bytes = 4'000'000'000, .peak_bytes = 3'000'000'000}};
+  EXPECT_THAT(said([&](Reporter& reporter) { reporter.memory(memory, 1200); }), HasSubstr("reserved, peak 3.0 GB\n"));
+  EXPECT_FALSE(records().back().contains("utilisation"));
+  memory.gpu_use = 0.37;
+  EXPECT_THAT(said([&](Reporter& reporter) { reporter.memory(memory, 1300); }),
+              HasSubstr("step 1,300  GPU 2.0 GB allocated, 4.0 GB reserved, peak 3.0 GB, busy 37 %\n"));
+  EXPECT_EQ(records().back().at("utilisation"), 0.37);
+}
+
 TEST_F(ReporterTest, AValidationThatIsNotTheBestNamesTheBest) {
   const std::string text = said([](Reporter& reporter) {
     reporter.validation(

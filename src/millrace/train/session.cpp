@@ -12,6 +12,7 @@
 #include "millrace/device/device.h"
 #include "millrace/device/operation_marks.h"
 #include "millrace/train/earlier_runs.h"
+#include "millrace/train/kept_trials.h"
 #include "millrace/train/rank_check.h"
 #include "millrace/train/rehearsal.h"
 #include "millrace/train/run_files.h"
@@ -124,8 +125,15 @@ RunOutcome Session::rehearse_only() {
   assembly_.make_recipe({.run_folder = {}, .new_files = {}, .cache_folder = cache_folder(), .writes = false});
   assembly_.make_loaders();
   assembly_.make_stepper();
+  const std::unique_ptr<Watchdog> watchdog = watch();
   assembly_.note_undecided();
   introduce();
+  const device::OperationMarks marks;
+  if (assembly_.stepper().autocast() == at::kBFloat16) {
+    assembly_.try_convolutions();
+    tell_choices();
+  }
+  const Doing task(Doing::Level::task, "the rehearsal");
   console().line(to_text(rehearse(assembly_, request_.entry)));
   return {Json::object(), request_.run_place.folder, 0};
 }
@@ -168,6 +176,7 @@ void Session::make_trainer() {
   parts.validation = assembly_.validation();
   parts.cache = assembly_.cache();
   parts.plan = &assembly_.plan();
+  parts.convolutions = &assembly_.convolutions();
   parts.place = {.saves = assembly_.agreement().any(folder_ != nullptr),
                  .fs = request_.fs,
                  .folder = folder_.get(),
@@ -213,7 +222,7 @@ std::string Session::likeness() const {
   return Likeness{.recipe = assembly_.request().recipe,
                   .config = assembly_.request().config.values,
                   .data = loader.value("fingerprint", Json()).dump(),
-                  .machine = {{"cpu", cpu.name},
+                  .machine = {{"cpu", this_cpu()},
                               {"cores", cpu.physical_cores},
                               {"device", device::backend_of(device).device_name(device.has_index() ? device.index() : 0)},
                               {"global_batch", assembly_.global_batch()}}}

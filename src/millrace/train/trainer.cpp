@@ -146,7 +146,9 @@ void Trainer::end_profile() noexcept {
 
 MemoryShown Trainer::memory_now() const {
   const at::Device device = parts_.stepper->device();
-  return {.on_gpu = !device.is_cpu(), .counters = device::backend_of(device).memory(device.has_index() ? device.index() : 0)};
+  return {.on_gpu = !device.is_cpu(),
+          .counters = device::backend_of(device).memory(device.has_index() ? device.index() : 0),
+          .gpu_use = parts_.sampler == nullptr ? std::nullopt : parts_.sampler->gpu_use()};
 }
 
 // False where an epoch ended in batches of which nothing was left: then no step was made.

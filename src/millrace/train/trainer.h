@@ -32,6 +32,8 @@
 
 namespace millrace {
 
+struct ConvolutionChoice;  // train/convolution_choice.h
+
 // What a trainer works with; all of it outlives the trainer. Required but where a comment says what null means.
 struct TrainerParts {
   const RunConfig* config = nullptr;
@@ -40,9 +42,10 @@ struct TrainerParts {
   Stepper* stepper = nullptr;
   telemetry::Timeline* timeline = nullptr;
   data::Loader* loader = nullptr;
-  data::Loader* validation = nullptr;  // null = no validation
-  const data::Cache* cache = nullptr;  // null = off
-  Plan* plan = nullptr;                // a fallback to fp32 is written into it
+  data::Loader* validation = nullptr;               // null = no validation
+  const data::Cache* cache = nullptr;               // null = off
+  Plan* plan = nullptr;                             // a fallback to fp32 is written into it
+  const ConvolutionChoice* convolutions = nullptr;  // as the run's trial decides before its first step; null = there is none
   SavePlace place;
   ReportSinks sinks;
   RecordNames names;

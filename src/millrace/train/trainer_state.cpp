@@ -6,10 +6,12 @@
 #include "millrace/base/error.h"
 #include "millrace/core/saved_json.h"
 #include "millrace/doctor/rules.h"
+#include "millrace/train/convolution_choice.h"
 #include "millrace/train/generator_state.h"
 #include "millrace/train/model_state.h"
 #include "millrace/train/numbers.h"
 #include "millrace/train/trainer.h"
+#include "millrace/train/watchdog.h"
 
 namespace millrace {
 namespace {
@@ -49,6 +51,9 @@ snapshot::Content Trainer::content() const {
   if (epoch_end_.row) json["epoch_row"] = {epoch_end_.row->epoch, number_or_null(epoch_end_.row->train_loss)};
   if (const auto names = frozen_names(parts_.recipe->model(), *parts_.stepper); !names.empty()) json["frozen"] = names;
   if (parts_.plan != nullptr) json["choices"] = parts_.plan->trial_choices();
+  // For who uses the weights later. The choices say it in words for a run that goes on; in which words a fault shows is no state.
+  if (parts_.convolutions != nullptr && !parts_.convolutions->faults.empty())
+    content.report[kConvolutionsInReport] = parts_.convolutions->to_json();
   return content;
 }
 
@@ -99,7 +104,7 @@ void Trainer::restore(const snapshot::Content& content) {
 
 void Trainer::save(bool last) {
   wait_for_steps();
-  const std::string what = "the save of step " + std::to_string(step_);
+  const std::string what = kSaveTask + std::to_string(step_);
   const Doing task(Doing::Level::task, what.c_str());
   const std::int64_t begin = steady_nanoseconds();
   recovery_.note_peak();

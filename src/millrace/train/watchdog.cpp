@@ -25,9 +25,15 @@ std::string what_is_done() {
   return describe_doing(text.data(), text.size()) > 0 ? text.data() : "between steps";
 }
 
+// Ranks without the run folder are in a save, too, while they wait for the one that has it.
+bool is_saving() {
+  const Doing::Text task = doing_now(Doing::Level::task), phase = doing_now(Doing::Level::phase);
+  return std::string_view(phase.data()) == "snapshot" || std::string_view(task.data()).starts_with(kSaveTask);
+}
+
 std::string remedy() {
-  const char* phase = doing_now(Doing::Level::phase);
-  const std::string_view word = phase == nullptr ? "" : phase;
+  const Doing::Text phase = doing_now(Doing::Level::phase);
+  const std::string_view word = phase.data();
   if (word == "waiting for data") return "look at the disk or the network that holds the data";
   if (word == "snapshot" || word == "log line") return "look at the disk that holds the run folder";
   return std::string("where it never ends, a library below has a fault: stop the run and ") + kCrashRemedy;
@@ -83,11 +89,13 @@ void Watchdog::look() {
   }
   if (waited < limit()) return;
   if (!std::exchange(told_, true)) tell(waited);
-  if (const int signal = options_.signal(); signal != 0) obey(signal, waited);
+  if (const int signal = options_.signal(); signal != 0 && !is_saving()) obey(signal, waited);
 }
 
 void Watchdog::tell(double waited) const {
-  options_.say("the run has not moved for " + fixed(waited, 0) + " s\n  where    " + what_is_done() + "\n  next     " + remedy());
+  std::string next = remedy();
+  if (options_.signal() != 0 && is_saving()) next += "; a second signal ends the run at once, without what is being saved";
+  options_.say("the run has not moved for " + fixed(waited, 0) + " s\n  where    " + what_is_done() + "\n  next     " + next);
 }
 
 void Watchdog::obey(int signal, double waited) {

@@ -14,6 +14,9 @@
 
 namespace millrace {
 
+// How the task of a save begins (base/doing.h): "the save of step 12".
+inline constexpr const char* kSaveTask = "the save of step ";
+
 struct WatchdogOptions {
   double limit_s = 60;                                     // train.hang_limit; 0 = never
   std::function<void(const std::string&)> say;             // required; called by the watchdog's thread
@@ -25,7 +28,8 @@ struct WatchdogOptions {
 
 // Looks at base/doing.h. A phase that takes longer than the limit, and than 50 times what such phases took so far, is told once,
 // with what was being done and what to try, and when it comes back. While it lasts, the first signal ends the process, which
-// otherwise the loop would do after its step.
+// otherwise the loop would do after its step; but not while a state is being saved, which is what the signal asks for: there only
+// a second one does, as it does everywhere (base/signals.h).
 class Watchdog {
  public:
   explicit Watchdog(WatchdogOptions options);

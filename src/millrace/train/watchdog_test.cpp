@@ -81,6 +81,30 @@ TEST(Watchdog, ASignalIsObeyedAfterTheLimit) {
   EXPECT_THAT(run.told.back(), HasSubstr("is lost; nothing was saved yet"));
 }
 
+// Gigabytes on a slow disk take longer than the limit, and the state would be lost that the signal asks to save.
+TEST(Watchdog, TheSaveThatASignalAsksForIsNotCutShort) {
+  const std::string save = kSaveTask + std::to_string(12);
+  struct Case {
+    const char *task, *phase;
+    bool is_save;
+  };
+  const std::vector<Case> cases = {{save.c_str(), "snapshot", true},
+                                   {save.c_str(), "summing over ranks", true},  // a rank without the run folder
+                                   {"", "snapshot", true},                      // waits for the save of an earlier step
+                                   {"", "summing over ranks", false},
+                                   {"the validation after step 12", "forward", false}};
+  for (const Case& each : cases) {
+    const Doing task(Doing::Level::task, each.task);
+    const Doing phase(Doing::Level::phase, each.phase);
+    Watched run;
+    run.signal = SIGTERM;
+    run.pass(300);
+    EXPECT_EQ(run.left.empty(), each.is_save) << each.task << ", " << each.phase;
+    ASSERT_FALSE(run.told.empty());
+    EXPECT_EQ(run.told.front().find("a second signal ends the run at once") != std::string::npos, each.is_save);
+  }
+}
+
 TEST(Watchdog, StepsThatMoveAreLeftAloneHoweverManyThereAre) {
   Watched run;
   run.signal = SIGTERM;

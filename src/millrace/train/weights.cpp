@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <system_error>
+#include <utility>
 
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
@@ -12,6 +13,7 @@
 #include "millrace/format/pt.h"
 #include "millrace/format/safetensors.h"
 #include "millrace/snapshot/snapshot.h"
+#include "millrace/train/convolution_choice.h"
 #include "millrace/train/run_files.h"
 #include "millrace/train/run_folder.h"
 #include "millrace/train/run_record.h"
@@ -101,6 +103,9 @@ Weights from_snapshot(const snapshot::Content& content, const std::filesystem::p
   if (const auto trainer = content.parts.find("trainer"); trainer != content.parts.end() && trainer->second.json.is_object()) {
     const auto choices = trainer->second.json.find("choices");
     if (choices != trainer->second.json.end() && choices->is_object()) weights.choices = *choices;
+  }
+  if (const auto found = content.report.find(kConvolutionsInReport); found != content.report.end()) {
+    if (auto choice = convolution_choice_in(*found)) weights.convolution_faults = std::move(choice->faults);
   }
   weights.step = content.step;
   weights.path = path;
