@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
@@ -35,6 +36,8 @@ stdfs::path new_folder() {
 }  // namespace
 
 int run_all_tests() {
+  // A shell's background jobs ignore both, and so would what the tests end by them.
+  for (const int number : {SIGINT, SIGQUIT}) std::signal(number, SIG_DFL);
   if (const char* const joined = std::getenv(kVariable); joined != nullptr && *joined != '\0') {
     stdfs::current_path(joined);
     return RUN_ALL_TESTS();

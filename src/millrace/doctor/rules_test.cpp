@@ -310,7 +310,15 @@ TEST(Rules, AGpuThatWaitsForTheHostOrIsHot) {
   EXPECT_THAT(findings_of(e), IsEmpty());
 }
 
-TEST(Rules, TimeWithoutAnAccount) { EXPECT_THAT(first(sound_with(Phase::rest, 1), "unaccounted").what, HasSubstr("10 %")); }
+TEST(Rules, TimeWithoutAnAccount) {
+  Evidence e = sound_with(Phase::rest, 1);
+  EXPECT_THAT(first(e, "unaccounted").what, HasSubstr("10 %"));
+  e.others = 0.04;
+  EXPECT_THAT(first(e, "unaccounted").what, HasSubstr("10 %")) << "others had less than that";
+  e.others = 0.5;
+  EXPECT_EQ(findings_of(e).front().id, "neighbours");
+  EXPECT_EQ(findings_of(e).size(), 1U);
+}
 
 TEST(Rules, Memory) {
   Evidence e = sound();

@@ -299,9 +299,11 @@ Found clock_throttled(const Evidence& e) {
                  .gain = Gain{.likely = likely, .low = likely / 2, .high = std::max(likely, e.clock->lost)}};
 }
 
+// The loop is put off its core between two accounts, too: then it is for `neighbours` to say.
 Found unaccounted(const Evidence& e) {
   const double share = e.share(Phase::rest);
   if (share < kUnaccounted) return std::nullopt;
+  if (e.others && *e.others >= std::max(kNeighbours, share)) return std::nullopt;
   return Finding{.id = {},
                  .what = percent(share) + " of the time is in no account: neither in data, nor in the step, nor in logging",
                  .remedy = "--profile shows what runs there; please report it",
