@@ -71,10 +71,10 @@ int Machine::physical_cores(std::span<const int> logical) const {
   std::set<std::string> cores;
   for (const int cpu : logical) {
     const fs::path topology = fs::path("sys/devices/system/cpu") / ("cpu" + std::to_string(cpu)) / "topology";
-    const std::string package = read(topology / "physical_package_id");
-    const std::string die = read(topology / "die_id");  // older kernels have none
-    const std::string core = read(topology / "core_id");
-    cores.insert(core.empty() || package.empty() ? "cpu" + std::to_string(cpu) : package + "/" + die + "/" + core);
+    const std::string package = read(topology / "physical_package_id"), core = read(topology / "core_id");
+    std::string place = package + "/";
+    place.append(read(topology / "die_id")).append("/").append(core);  // older kernels have no dies
+    cores.insert(core.empty() || package.empty() ? "cpu" + std::to_string(cpu) : place);
   }
   return std::max(1, static_cast<int>(cores.size()));
 }
