@@ -7,6 +7,7 @@
 #include <chrono>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 #include "millrace/base/crash.h"
 #include "millrace/base/doing.h"
