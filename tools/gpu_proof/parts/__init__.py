@@ -1,0 +1,18 @@
+"""The parts of the proof. Each module has run(proof), which says what it finds by proof.row(): see proof.py.
+
+ALL is the order in which they run. Limits are seconds; those that do not run beside another add up to less than runner.WHOLE_SECONDS.
+"""
+from ..runner import Part
+
+ALL = [
+    Part("loads", 25, "Does it load"),
+    Part("ceilings", 30, "Ceilings of the card"),
+    Part("tests", 30, "Tests that need a GPU"),
+    Part("compiling", 140, "The peers compile", beside="parity"),
+    Part("parity", 95, "Parity with the CPU"),
+    Part("life", 55, "A run's life"),
+    Part("steps", 180, "A step beside Python"),
+    Part("feed", 45, "The loader feeds the device"),
+    Part("profile", 30, "Where a step's time goes"),
+    Part("sanitizer", 25, "compute-sanitizer"),
+]
