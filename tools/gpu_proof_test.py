@@ -16,6 +16,7 @@ from gpu_proof import carry, command, figures, machine, page, processes, program
 from gpu_proof.errors import ProofError
 from gpu_proof.parts import ALL
 from gpu_proof.parts import parity
+from gpu_proof.parts import tests as tests_part
 from gpu_proof.proof import Failure, Proof
 from gpu_proof.runner import Part, Runner
 
@@ -315,6 +316,28 @@ losses = [1.1, 0.9] if any("bf16" in word for word in sys.argv) else [1.0, 0.9]
         (self.folder / "trace.json").write_text('{"traceEvents": []}')
         with self.assertRaisesRegex(ValueError, "no steps"):
             trace.read(self.folder / "trace.json")
+
+
+class TestReports(Folder):
+    def planted(self, device, case, status=0):
+        program = self.folder / "planted_test"
+        program.write_text(f"""#!{sys.executable}
+import os, sys
+open(os.environ["GTEST_OUTPUT"].removeprefix("xml:"), "w").write('<a><testcase classname="S" name="one" status="run"/>{case}</a>')
+sys.exit({status})
+""")
+        program.chmod(0o755)
+        tests_part.run(self.proof(device=device, tests=[str(program)]))
+        return [entry["verdict"] for entry in self.said()]
+
+    def test_cases_are_told_apart(self):
+        self.assertEqual(self.planted("cpu", '<testcase classname="S" name="two" status="run"><failure message="x"/></testcase>', 1), ["ok", "failed"])
+        self.assertEqual(self.planted("cpu", "", 3), ["ok", "failed"])
+
+    def test_a_test_that_finds_no_plugin_on_a_gpu_has_failed(self):
+        skipped = '<testcase classname="S" name="two" status="run"><skipped message="the CUDA plugin does not load"/></testcase>'
+        self.assertEqual(self.planted("cpu", skipped), ["ok", "skipped"])
+        self.assertEqual(self.planted("cuda", skipped), ["ok", "failed"])
 
 
 class Surrounding(Folder):

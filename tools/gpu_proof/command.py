@@ -98,6 +98,8 @@ def archive(scratch, keep, target):
 
 def prove(options):
     folder, out = folder_of(options), out_of(options)
+    if options.inside:
+        rehearsal.raise_loopback()
     manifest = programs.manifest_of(folder)
     if not options.inside and options.device != "cpu" and not machine.cards():
         raise ProofError("this machine has no GPU that nvidia-smi lists", "nvidia-smi", "on the CPU, in small: gpu-proof --rehearse")
