@@ -60,7 +60,7 @@ class Running(Folder):
         for name, body in bodies.items():
             (modules / f"planted_{name}.py").write_text("import os, subprocess, sys, time\ndef run(proof):\n" + textwrap.indent(textwrap.dedent(body), "    "))
             parts.append(Part(name, limit if not name.startswith("hangs") else 1, name, module=f"planted_{name}",
-                              beside="first" if name.startswith("beside") else ""))
+                              beside=("first", "next") if name.startswith("beside") else ()))
         setup = {"scratch": str(self.folder), "python": sys.executable, "device": "cpu", "small": True, "quick": True, "recipes": [],
                  "folder": str(self.folder), "keep": str(self.folder / "keep"), "program": "", "environment": {}}
         with mock.patch.dict(os.environ, PYTHONPATH=str(modules)):
@@ -112,10 +112,15 @@ class Running(Folder):
         self.assertEqual(rows["printing"], [row(what="x", figure="")])
 
     def test_what_runs_beside_a_part_is_waited_for(self):
-        rows, results = self.run_parts({"first": "proof.row('x', '', 'ok')", "beside": "time.sleep(0.5); proof.row('y', '', 'ok')",
-                                        "next": "proof.row('z', '', 'ok')"})
+        rows, results = self.run_parts({"beside": "time.sleep(0.5); proof.row('y', '', 'ok')", "first": "proof.row('x', '', 'ok')",
+                                        "next": "proof.row('z', '', 'ok')", "last": "proof.row('w', '', 'ok')"})
         self.assertEqual(rows["beside"], [row(what="y", figure="")])
+        self.assertEqual([entry["name"] for entry in results], ["first", "next", "beside", "last"])
         self.assertTrue(runner.is_good(results))
+
+    def test_a_part_whose_companions_are_not_wanted_runs_alone(self):
+        rows, _ = self.run_parts({"beside": "proof.row('y', '', 'ok')", "last": "proof.row('w', '', 'ok')"})
+        self.assertEqual(rows["beside"], [row(what="y", figure="")])
 
     def test_no_part_goes_on_beyond_the_whole_time(self):
         rows, _ = self.run_parts({"first": "time.sleep(1000)", "second": "time.sleep(1000)"}, whole=1)

@@ -17,11 +17,11 @@ class Bench:
 
 
 BENCHES = {
-    "language_model": Bench("compare.py", "gpt_step_peer.py", always=["--dropout", "0.1"], plain=["--no-compile"], compile=[]),
-    "cosmology": Bench("compare_unet.py", "unet_step_peer.py", ["eager", "cat_channels_last"], ["--pad", "cat", "--channels-last"]),
+    "language_model": Bench("compare.py", "gpt_step_peer.py", words=["--dropout", "0.1", "--peak"], always=["--dropout", "0.1", "--starts", "1"], plain=["--no-compile"], compile=[]),
+    "cosmology": Bench("compare_unet.py", "unet_step_peer.py", ["eager", "cat", "cat_channels_last"], ["--pad", "cat", "--channels-last"]),
     "autoencoder_3d": Bench("compare_gan.py", "gan_step_peer.py", ["frozen", "frozen_channels_last"], ["--frozen"]),
-    "neural_response": Bench("compare_twin.py", "twin_step_peer.py"),
-    "image_pairs": Bench("compare_pairs.py", "pairs_step_peer.py"),
+    "neural_response": Bench("compare_twin.py", "twin_step_peer.py", ["joined", "stencil_joined"], ["--stencil", "--joined"]),
+    "image_pairs": Bench("compare_pairs.py", "pairs_step_peer.py", ["packed", "shared"], ["--packed"]),
 }
 assert sorted(BENCHES) == sorted(RECIPES)
 
@@ -41,18 +41,19 @@ class Cell:
 def cells(recipes, on_gpu, quick):
     """In the order of their worth: what there is no time for is left out from the end."""
     if not on_gpu:
-        return [Cell(recipe, "cpu-small", ["fp32"] if quick else ["fp32", "bf16"], False) for recipe in recipes]
+        return [Cell(recipe, "cpu-small", ["fp32"], False) for recipe in (recipes[-1:] if quick else recipes)]
     guide = [Cell("language_model", "gpu-guide", ["bf16"], True)] if "language_model" in recipes else []
     return [*guide, *[Cell(recipe, "gpu-small", ["bf16"], True) for recipe in recipes],
             *[Cell(recipe, "gpu-small", ["tf32", "fp32"], False) for recipe in recipes],
             *[Cell(recipe, "gpu-guide", ["bf16"], False) for recipe in recipes if recipe != "language_model"]]
 
 
-def command(python, folder, program, cell, device, rounds, steps, threads, out):
+def command(python, folder, program, cell, device, rounds, steps, threads, out, ways=None):
+    """`ways`: at most so many of Python's."""
     bench = BENCHES[cell.recipe]
     words = [python, folder / "bench/step" / bench.script, program, "--device", device, "--shape", cell.shape, "--dtypes", *cell.dtypes,
              "--rounds", rounds, "--steps", steps, "--threads", threads, "--json", out, *bench.always]
-    return words + (bench.compile if cell.compiled else bench.plain) + (["--peers", *bench.ways] if bench.ways else [])
+    return words + (bench.compile if cell.compiled else bench.plain) + (["--peers", *bench.ways[:ways]] if bench.ways else [])
 
 
 def results(out):

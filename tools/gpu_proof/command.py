@@ -23,7 +23,7 @@ from .runner import Runner, is_good
 from .training import RECIPES
 
 ROOT = Path(__file__).resolve().parents[2]  # of the repository, or of the carried folder
-QUICK_RECIPES = ["language_model", "cosmology"]
+QUICK_RECIPES = ["language_model", "image_pairs"]
 REHEARSAL_STRETCH = 10  # of the limits: a rehearsal is about what runs, not how fast, and the machine may be slow or busy
 
 

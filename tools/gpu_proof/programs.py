@@ -86,8 +86,7 @@ def prepare(folder, scratch, python, site):
             raise ProofError("neither a wheel nor a program was carried", folder, "make the folder again: tools/gpu-proof --carry")
     libraries = {path.parent for path in home.rglob("*.so*") if is_elf(path)}
     torch_folders = [Path(site) / "torch" / "lib", *sorted(Path(site).glob("nvidia/*/lib"))]
-    before = os.environ.get("LD_LIBRARY_PATH")
-    path = os.pathsep.join(str(place) for place in [*torch_folders, *sorted(libraries), *([before] if before else [])])
+    path = os.pathsep.join(str(place) for place in [*torch_folders, *sorted(libraries)])
     return Programs(millrace, home, sorted(file for file in (folder / "gpu_tests").glob("*_test") if is_elf(file)), path)
 
 

@@ -5,6 +5,7 @@ After each part OUT/result.json is written anew, whole, so that it is true also 
 import json
 import os
 import subprocess
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +22,7 @@ class Part:
     name: str
     limit: int  # seconds
     title: str
-    beside: str = ""  # it begins with the part of this name and goes on beside it
+    beside: tuple = ()  # it runs beside these parts, from the beginning of the first, and is waited for before any other begins
     module: str = ""  # where run() is; "" = parts/NAME.py
 
     def where(self):
@@ -36,6 +37,12 @@ class Running:
     rows: Path
     log: Path
     limit: float
+    ended: float | None = None  # when its process did, while others ran
+
+    def watch(self):
+        """Notes the end of one that runs beside others."""
+        self.child.wait()
+        self.ended = time.monotonic()
 
 
 class Runner:
@@ -56,22 +63,29 @@ class Runner:
 
     def run(self, parts):
         """The results of all parts, in their order."""
-        main = [part for part in parts if not part.beside]
-        for part in main:
-            companions = [other for other in parts if other.beside == part.name]
-            self.beside += [self.start(other) for other in companions]
+        waiting = [part for part in parts if part.beside]
+        for part in parts:
+            if part.beside and any(other.name in part.beside for other in parts):
+                continue
+            self.end_beside(part.name)
+            for companion in [other for other in waiting if part.name in other.beside]:
+                waiting.remove(companion)
+                self.begin_beside(companion)
             self.results.append(self.finish(self.start(part)))
             self.write()
-            if not companions:  # what began with a part has that one and the next
-                self.end_beside()
-        self.end_beside()
+        self.end_beside("")
         return self.results
 
-    def end_beside(self):
-        for running in self.beside:
+    def begin_beside(self, part):
+        self.beside.append(self.start(part))
+        threading.Thread(target=self.beside[-1].watch, daemon=True).start()
+
+    def end_beside(self, next_name):
+        """Waits for those that may not run beside the part of this name."""
+        for running in [other for other in self.beside if next_name not in other.part.beside]:
             self.results.append(self.finish(running))
-        self.beside = []
-        self.write()
+            self.beside.remove(running)
+            self.write()
 
     def start(self, part):
         limit = max(min(part.limit * self.stretch, self.left()), 0.0)
@@ -93,7 +107,7 @@ class Runner:
             processes.kill_tree(running.child.pid)
             running.child.wait()
         processes.kill_orphans({other.child.pid for other in self.beside})
-        seconds = time.monotonic() - running.began
+        seconds = (running.ended or time.monotonic()) - running.began
         rows = read_rows(running.rows) + ending_rows(status, running)
         result = {"name": running.part.name, "title": running.part.title, "limit": running.limit, "seconds": round(seconds, 2), "rows": rows}
         self.say(f"{running.part.name:<10} {seconds:6.1f} s  {counts_text(rows)}")

@@ -8,7 +8,7 @@ ALL = [
     Part("loads", 25, "Does it load"),
     Part("ceilings", 30, "Ceilings of the card"),
     Part("tests", 30, "Tests that need a GPU"),
-    Part("compiling", 140, "The peers compile", beside="parity"),
+    Part("compiling", 145, "The peers compile", beside=("parity", "life")),
     Part("parity", 95, "Parity with the CPU"),
     Part("life", 55, "A run's life"),
     Part("steps", 180, "A step beside Python"),

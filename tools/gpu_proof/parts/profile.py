@@ -25,7 +25,7 @@ def one(proof, recipe):
 
 
 def run(proof):
-    if not proof.on_gpu:
+    if not proof.on_gpu:  # the idle share is not looked at there
         with ThreadPoolExecutor(2) as pool:
             list(pool.map(lambda recipe: one(proof, recipe), proof.recipes))
         return
