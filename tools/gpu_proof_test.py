@@ -12,9 +12,9 @@ import zipfile
 from pathlib import Path
 from unittest import mock
 
-from gpu_proof import carry, command, figures, machine, page, processes, programs, rehearsal, report, runner, trace, training
+from gpu_proof import carry, command, figures, page, processes, programs, rehearsal, report, runner, trace, training
 from gpu_proof.errors import ProofError
-from gpu_proof.parts import ALL
+from gpu_proof.parts import ALL, chosen
 from gpu_proof.parts import parity
 from gpu_proof.parts import tests as tests_part
 from gpu_proof.proof import Failure, Proof
@@ -59,7 +59,7 @@ class Running(Folder):
         parts = []
         for name, body in bodies.items():
             (modules / f"planted_{name}.py").write_text("import os, subprocess, sys, time\ndef run(proof):\n" + textwrap.indent(textwrap.dedent(body), "    "))
-            parts.append(Part(name, limit if not name.startswith("hangs") else 1, name, module=f"planted_{name}",
+            parts.append(Part(name, limit if not name.startswith("hangs") else 8, name, module=f"planted_{name}",
                               beside=("first", "next") if name.startswith("beside") else ()))
         setup = {"scratch": str(self.folder), "python": sys.executable, "device": "cpu", "small": True, "quick": True, "recipes": [],
                  "folder": str(self.folder), "keep": str(self.folder / "keep"), "program": "", "environment": {}}
@@ -84,7 +84,7 @@ class Running(Folder):
             proof.row('child', str(child.pid))
             time.sleep(1000)""", "after": "proof.row('x', '', 'ok')"})
         self.assertEqual([entry["verdict"] for entry in rows["hangs"]], ["measured", "failed"])
-        self.assertIn("stopped at its limit of 1 s", rows["hangs"][1]["why"])
+        self.assertIn("stopped at its limit of 8 s", rows["hangs"][1]["why"])
         self.assertNotIn(int(rows["hangs"][0]["figure"]), processes.parents())
         self.assertEqual(rows["after"][0]["verdict"], "ok")
         self.assertFalse(runner.is_good(results))
@@ -130,6 +130,7 @@ class Running(Folder):
     def test_limits_fit_a_call_of_nine_minutes(self):
         self.assertLessEqual(sum(part.limit for part in ALL if not part.beside), runner.WHOLE_SECONDS)
         self.assertLess(runner.WHOLE_SECONDS, 540)
+        self.assertEqual([(part.name, part.limit) for part in chosen(["steps"])], [("steps", runner.WHOLE_SECONDS)])
 
 
 class Rows(Folder):
@@ -270,7 +271,7 @@ class Carrying(Folder):
         with contextlib.redirect_stderr(said):
             self.assertEqual(command.main(["--folder", str(self.folder)]), 2)
             (self.folder / programs.MANIFEST).write_text("{}")
-            with mock.patch.object(machine, "cards", return_value=[]):
+            with mock.patch.object(programs, "torch_facts", return_value={"card": ""}):
                 self.assertEqual(command.main(["--folder", str(self.folder)]), 2)
             self.assertEqual(command.main(["--parts", "wrong"]), 2)
         self.assertIn("tools/gpu-proof --carry", said.getvalue())

@@ -17,8 +17,8 @@ class Bench:
 
 
 BENCHES = {
-    "language_model": Bench("compare.py", "gpt_step_peer.py", words=["--dropout", "0.1", "--peak"], always=["--dropout", "0.1", "--starts", "1"], plain=["--no-compile"], compile=[]),
-    "cosmology": Bench("compare_unet.py", "unet_step_peer.py", ["eager", "cat", "cat_channels_last"], ["--pad", "cat", "--channels-last"]),
+    "language_model": Bench("compare.py", "gpt_step_peer.py", words=["--dropout", "0.1", "--peak"], always=["--dropout", "0.1", "--starts", "0"], plain=["--no-compile"], compile=[]),
+    "cosmology": Bench("compare_unet.py", "unet_step_peer.py", ["eager", "cat_channels_last"], ["--pad", "cat", "--channels-last"]),
     "autoencoder_3d": Bench("compare_gan.py", "gan_step_peer.py", ["frozen", "frozen_channels_last"], ["--frozen"]),
     "neural_response": Bench("compare_twin.py", "twin_step_peer.py", ["joined", "stencil_joined"], ["--stencil", "--joined"]),
     "image_pairs": Bench("compare_pairs.py", "pairs_step_peer.py", ["packed", "shared"], ["--packed"]),

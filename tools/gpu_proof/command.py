@@ -18,7 +18,7 @@ from pathlib import Path
 
 from . import carry, machine, page, programs, rehearsal, report
 from .errors import ProofError
-from .parts import ALL
+from .parts import ALL, chosen
 from .runner import Runner, is_good
 from .training import RECIPES
 
@@ -45,7 +45,6 @@ def parse(arguments):
     parser.add_argument("--build", type=Path, default=ROOT / "build/release", help="of --carry: the build with the tests (build/release)")
     parser.add_argument("--parts", type=words_of, default=[], metavar="NAME,...", help=f"only these: {', '.join(part.name for part in ALL)}")
     parser.add_argument("--recipes", type=words_of, default=[], metavar="NAME,...", help="only these")
-    parser.add_argument("--device", default="cuda", help=argparse.SUPPRESS)
     parser.add_argument("--inside", help=argparse.SUPPRESS)  # the process of a rehearsal; what it isolates
     options = parser.parse_args(arguments)
     check_names(options.parts, [part.name for part in ALL], "--parts")
@@ -82,7 +81,7 @@ def say(text):
 
 def setup_of(options, folder, scratch, facts, made):
     recipes = options.recipes or (QUICK_RECIPES if options.quick else RECIPES)
-    return {"device": "cpu" if options.inside else options.device, "small": bool(options.inside), "quick": options.quick,
+    return {"device": "cpu" if options.inside else "cuda", "small": bool(options.inside), "quick": options.quick,
             "recipes": recipes, "folder": str(folder), "scratch": str(scratch), "keep": str(scratch / "keep"), "python": sys.executable,
             "program": str(made.millrace), "program_folder": str(made.folder), "tests": [str(test) for test in made.tests], "torch": facts,
             "environment": {"XDG_CACHE_HOME": str(scratch / "cache"), "TORCHINDUCTOR_CACHE_DIR": str(scratch / "inductor")},
@@ -101,9 +100,9 @@ def prove(options):
     if options.inside:
         rehearsal.raise_loopback()
     manifest = programs.manifest_of(folder)
-    if not options.inside and options.device != "cpu" and not machine.cards():
-        raise ProofError("this machine has no GPU that nvidia-smi lists", "nvidia-smi", "on the CPU, in small: gpu-proof --rehearse")
     facts = programs.torch_facts(sys.executable)
+    if not options.inside and not facts["card"]:
+        raise ProofError("the torch of this Python sees no GPU", sys.executable, "on the CPU, in small: gpu-proof --rehearse")
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="gpu-proof-") as place:
         scratch = Path(place)
@@ -111,8 +110,7 @@ def prove(options):
         setup = setup_of(options, folder, scratch, facts, made)
         header = machine.header(setup["device"], facts, manifest, options.inside or "")
         say(machine.title(header))
-        parts = [part for part in ALL if not options.parts or part.name in options.parts]
-        results = Runner(setup, header, out, say).run(parts)
+        results = Runner(setup, header, out, say).run(chosen(options.parts))
         text = report.table(header, results, time.monotonic() - began)
         (out / "table.md").write_text(text)
         archive(scratch, Path(setup["keep"]), out / "files.tar")

@@ -29,7 +29,7 @@ def header(device, facts, manifest, isolation):
     """`facts`: programs.torch_facts(); `manifest`: programs.manifest_of(); `isolation`: what a rehearsal hides, "" else."""
     found = cards() if device != "cpu" else []
     card = found[0] if found else {}
-    return {"day": datetime.date.today().isoformat(), "device": device, "card": card.get("name", ""), "driver": card.get("driver_version", ""),
+    return {"day": datetime.date.today().isoformat(), "device": device, "card": card.get("name") or facts["card"], "driver": card.get("driver_version", ""),
             "card_memory": card.get("memory.total", ""), "cpu": processor(), "cores": len(os.sched_getaffinity(0)), "python": facts["python"],
             "torch": facts["torch"], "millrace": manifest["millrace"], "commit": manifest["commit"], "isolation": isolation}
 

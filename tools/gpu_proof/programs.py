@@ -18,7 +18,7 @@ WHEEL_NAME = "millrace_train-*.whl"
 TORCH_FACTS = """
 import json, pathlib, sys, torch
 print(json.dumps({"python": sys.version.split()[0], "executable": sys.executable, "torch": torch.__version__, "torch_cuda": torch.version.cuda,
-                  "site": str(pathlib.Path(torch.__file__).resolve().parent.parent), "cxx11": torch.compiled_with_cxx11_abi()}))
+                  "site": str(pathlib.Path(torch.__file__).resolve().parent.parent), "card": torch.cuda.get_device_name() if torch.cuda.is_available() else ""}))
 """
 
 

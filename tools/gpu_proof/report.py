@@ -6,7 +6,7 @@ from .runner import all_rows, counts_text, is_good
 MOST_CHARACTERS = 12_000
 # The least important first; a part that is not named here comes before all others.
 ORDER = ["sanitizer", "loads", "ceilings", "tests", "compiling", "profile", "feed", "life", "parity", "steps"]
-HIDDEN_FIRST = ("skipped", "left out", "measured", "ok")  # when the table is too long
+HIDDEN_FIRST = (("skipped", "left out"), ("measured", "ok"), BAD)  # when the table is too long; what is bad stands at its end once more
 
 
 def cell(text, most=300):
@@ -61,9 +61,18 @@ def table(header, results, seconds):
             lines += section(result, rows, len(result["rows"]) - len(rows))
         return "\n".join(lines + tail(results, seconds)) + "\n"
 
-    for verdict in (*HIDDEN_FIRST, *BAD):  # bad rows stand at the end once more
+    for verdicts in HIDDEN_FIRST:
         for result in ordered:
-            if len(text()) <= MOST_CHARACTERS:
-                return text()
-            shown[id(result)] = [row for row in shown[id(result)] if row["verdict"] != verdict]
+            rows = shown[id(result)]
+            while len(text()) > MOST_CHARACTERS and any(row["verdict"] in verdicts for row in rows):
+                hide(rows, verdicts, len(text()) - MOST_CHARACTERS)
     return text()[-MOST_CHARACTERS:]
+
+
+def hide(rows, verdicts, characters):
+    """Takes the first rows with these verdicts out, as many as hold so many characters."""
+    for row in [row for row in rows if row["verdict"] in verdicts]:
+        rows.remove(row)
+        characters -= len(line_of(row)) + 1
+        if characters <= 0:
+            return

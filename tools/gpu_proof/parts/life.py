@@ -131,7 +131,7 @@ def outgrows(proof):
 
 def run(proof):
     recipes = proof.recipes
-    with ThreadPoolExecutor(4 if proof.on_gpu else 2) as pool:
+    with ThreadPoolExecutor(6 if proof.on_gpu else 2) as pool:
         list(pool.map(lambda recipe: trains(proof, recipe), recipes))
         jobs = [pool.submit(killed, proof, recipe) for recipe in recipes]
         jobs += [pool.submit(memory, proof, recipe) for recipe in recipes[:1 if proof.small else None]]

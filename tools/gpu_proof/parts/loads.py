@@ -53,8 +53,10 @@ def run(proof):
         proof.row("versions", f"{said}; Python {facts['python']}, torch {facts['torch']}", "ok")
     with proof.trying("device"):
         if proof.on_gpu:
-            answer = proof.run([proof.python, "-c", "import torch; print(torch.cuda.is_available(), torch.cuda.get_device_name())"], 60).out
-            proof.row("Python torch sees", answer.strip(), "ok" if answer.startswith("True") else "failed")
+            proof.row("Python torch sees the card", proof.setup["torch"]["card"], "ok")
+            said = proof.run([proof.program, "doctor"], 25).out
+            seen = any(proof.setup["torch"]["card"] in line for line in said.splitlines())
+            proof.row("millrace sees the card", "", "ok" if seen else "failed", "" if seen else said)
         else:
             proof.skipped("Python torch sees the card")
     linker = next((path for path in LINKERS if shutil.which(path)), None)

@@ -60,9 +60,9 @@ def losses(proof, recipe, form, carried, dropout):
         distance = training.loss_distance(found, expected)
         if fell_back(proof, what, form, run):
             return
-        proof.row(what, f"{distance:.1e} apart at most, {limit:.0e} allowed; last "
-                  + ", ".join(f"{found[name][-1]:.5f} and {expected[name][-1]:.5f}" for name in expected),
-                  "ok" if distance <= limit else "differs", losses=found)
+        good = distance <= limit
+        last = ", ".join(f"{found[name][-1]:.5f} instead of {expected[name][-1]:.5f}" for name in expected)
+        proof.row(what, f"{distance:.1e} apart, {limit:.0e} allowed", "ok" if good else "differs", "" if good else f"at the end {last}", losses=found)
 
 
 def gradients(proof, recipe, form):
@@ -79,8 +79,8 @@ def gradients(proof, recipe, form):
         expected = tensors.moved(initial, tensors.read_all(references.weights(proof.folder, recipe, "stepped")), training.RATE)
         apart = tensors.apart(tensors.moved(initial, tensors.read_all(run.weights()), training.RATE), expected)
         good = apart["relative"] <= form.relative and apart["cosine"] >= form.cosine
-        proof.row(what, f"{apart['relative']:.1e} apart, {form.relative:.0e} allowed; cosine {apart['cosine']:.7f}, at least {form.cosine}; "
-                        f"least {apart['worst_cosine']:.5f} ({apart['worst']})", "ok" if good else "differs", **apart)
+        proof.row(what, f"{apart['relative']:.1e} apart, {form.relative:.0e} allowed; cosine {apart['cosine']:.7f}", "ok" if good else "differs",
+                  "" if good else f"cosine {apart['worst_cosine']:.5f} in {apart['worst']}; {form.cosine} asked for", **apart)
 
 
 def jobs_of(proof, recipe, expected):
