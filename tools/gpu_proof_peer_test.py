@@ -1,8 +1,13 @@
-"""Tests of what tools/gpu-proof computes with torch: gradients from two saved states, and how far two sets of them are apart."""
+"""Tests of what tools/gpu-proof computes with torch: gradients from two saved states, and how far two sets of them are apart;
+the loops of a GPU with a stand-in."""
+import contextlib
+import io
 import json
 import tempfile
+import time
 import unittest
 from pathlib import Path
+from unittest import mock
 
 try:
     import torch
@@ -63,6 +68,52 @@ class Gradients(unittest.TestCase):
         missing = {"w": self.gradient["w"]}
         apart = self.tensors.apart(self.tensors.moved(self.before, self.stepped(missing), RATE), expected)
         self.assertEqual((apart["worst"], apart["worst_cosine"]), ("b", 0.0))
+
+
+class StandIn:
+    """torch.cuda's events, streams and graphs on a machine without a GPU: work is done at once, a graph does nothing when it is replayed."""
+
+    class Event:
+        def __init__(self, enable_timing):
+            self.at = 0.0
+
+        def record(self):
+            self.at = time.perf_counter()
+
+        def synchronize(self):
+            pass
+
+        def elapsed_time(self, other):
+            return 1e3 * (other.at - self.at)
+
+    class CUDAGraph:
+        def replay(self):
+            pass
+
+    Stream = contextlib.nullcontext
+    stream = graph = staticmethod(contextlib.nullcontext)
+    synchronize = staticmethod(lambda: None)
+
+
+@unittest.skipUnless(torch, "no torch in this Python: ./dev test sets one up")
+class Ceilings(unittest.TestCase):
+    def test_the_loops_of_a_gpu_run_with_a_stand_in(self):
+        from gpu_proof.parts import ceilings
+        from gpu_proof.proof import Proof
+
+        class OnGpu(Proof):
+            on_gpu = True
+
+        rows = io.StringIO()
+        setup = {"device": "cpu", "small": False, "quick": False, "recipes": [], "folder": ".", "scratch": ".", "keep": ".", "python": "", "program": "",
+                 "environment": {}, "limit": 100}
+        ones = torch.ones
+        with mock.patch.object(torch, "cuda", StandIn), mock.patch.object(torch, "ones", lambda *sizes, pin_memory, **words: ones(*sizes, **words)), \
+                mock.patch.dict(ceilings.SIDE, {True: 16}), mock.patch.dict(ceilings.BLOCK, {True: 1 << 20}), mock.patch.object(ceilings, "HOST_BYTES", (64 << 10,)):
+            ceilings.run(OnGpu(setup, rows))
+        said = [json.loads(line) for line in rows.getvalue().splitlines()]
+        self.assertEqual([(row["what"], row["why"]) for row in said if row["verdict"] != "measured"], [])
+        self.assertEqual(len(said), 4 + 1 + 2 + 2)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,10 @@ import time
 from .. import figures
 
 ROUNDS = 7
+# On a GPU, and on a CPU: where the loops are tried and no more.
+SIDE = {True: 8192, False: 512}          # of matrices
+BLOCK = {True: 1 << 30, False: 1 << 24}  # bytes
+HOST_BYTES = (64 << 10, 1 << 20, 16 << 20, 400_000_000)
 
 
 class Timer:
@@ -38,7 +42,7 @@ class Timer:
 
 
 def products(proof, torch, timer):
-    n = 8192 if proof.on_gpu else 512
+    n = SIDE[proof.on_gpu]
     for name, dtype, tf32 in (("bf16", torch.bfloat16, False), ("fp16", torch.float16, False), ("fp32", torch.float32, False), ("TF32", torch.float32, True)):
         what = f"matrix product {name}, {n} x {n}"
         if name in ("TF32", "fp16") and not proof.on_gpu:
@@ -53,7 +57,7 @@ def products(proof, torch, timer):
 
 
 def copies(proof, torch, timer):
-    size = 1 << 30 if proof.on_gpu else 1 << 24
+    size = BLOCK[proof.on_gpu]
     with proof.trying("copy within the device"):
         a = torch.empty(size, dtype=torch.uint8, device=proof.device)
         b = torch.empty_like(a)
@@ -61,7 +65,7 @@ def copies(proof, torch, timer):
         proof.row(f"copy within the device, {size >> 20} MiB (read and written)", figures.text([2 * size / s / 1e9 for s in seconds], "GB/s"), seconds=seconds)
         del a, b
     for pinned in (False, True):
-        for size in (64 << 10, 1 << 20, 16 << 20, 400_000_000):
+        for size in HOST_BYTES:
             what = f"copy to the device, {'pinned' if pinned else 'pageable'}, " + (f"{size >> 10} KiB" if size < 1 << 20 else f"{size >> 20} MiB")
             if not proof.on_gpu:
                 proof.skipped(what)

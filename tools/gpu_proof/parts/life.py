@@ -99,15 +99,14 @@ def little_memory(proof):
     if not proof.on_gpu:
         yield
         return
-    child = subprocess.Popen([proof.python, "-c", HOLD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-                             env=proof.environment)
-    try:
-        if child.stdout.readline().strip() != "held":
-            raise Failure("the card's memory could not be taken up")
-        yield
-    finally:
-        child.kill()
-        child.wait()
+    with subprocess.Popen([proof.python, "-c", HOLD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                          env=proof.environment) as child:
+        try:
+            if child.stdout.readline().strip() != "held":
+                raise Failure("the card's memory could not be taken up")
+            yield
+        finally:
+            child.kill()
 
 
 def outgrows(proof):
