@@ -24,6 +24,7 @@ from .training import RECIPES
 
 ROOT = Path(__file__).resolve().parents[2]  # of the repository, or of the carried folder
 QUICK_RECIPES = ["language_model", "image_pairs"]
+POLITE = {"OMP_WAIT_POLICY": "passive"}  # of a rehearsal, which times nothing: threads that spin take the cores from each other
 REHEARSAL_STRETCH = 10  # of the limits: a rehearsal is about what runs, not how fast, and the machine may be slow or busy
 
 
@@ -84,7 +85,8 @@ def setup_of(options, folder, scratch, facts, made):
     return {"device": "cpu" if options.inside else "cuda", "small": bool(options.inside), "quick": options.quick,
             "recipes": recipes, "folder": str(folder), "scratch": str(scratch), "keep": str(scratch / "keep"), "python": sys.executable,
             "program": str(made.millrace), "program_folder": str(made.folder), "tests": [str(test) for test in made.tests], "torch": facts,
-            "environment": {"XDG_CACHE_HOME": str(scratch / "cache"), "TORCHINDUCTOR_CACHE_DIR": str(scratch / "inductor")},
+            "environment": {"XDG_CACHE_HOME": str(scratch / "cache"), "TORCHINDUCTOR_CACHE_DIR": str(scratch / "inductor"),
+                            **(POLITE if options.inside else {})},
             "library_path": made.library_path, "stretch": REHEARSAL_STRETCH if options.inside else 1}
 
 

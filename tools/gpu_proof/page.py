@@ -18,13 +18,13 @@ GPU and a Python that has torch 2.11 and say `python3 gpu-proof/tools/gpu-proof`
 --rehearse` runs every part in small without a GPU first. Results of the same card and day take the place of earlier ones.
 """
 ABOUT = {
-    "loads": "The programs' libraries are all there, the driver is seen, `millrace doctor` and `doctor --verify` of each recipe agree.",
+    "loads": "The programs' libraries are all there, Python torch and `millrace doctor` see the same card.",
     "ceilings": "What the card gives a program that does one thing: products, copies, launches. Floors and ceilings of all later figures.",
     "tests": "The tests under the label `gpu`, on this card.",
     "compiling": "How long `torch.compile` takes before its first step, beside other parts, with the number of cores it may use.",
     "parity": "The five recipes beside CPU references that were made beforehand: losses of 20 steps, and the gradients of the first step as what "
               "one step of plain SGD moves. Relative distance and cosine.",
-    "life": "Kill, resume, recompute, offload, out of memory: what the README promises, on this card.",
+    "life": "Training, kill and resume, recompute, offload, out of memory, `doctor --verify`: what the README promises, on this card.",
     "steps": "A training step beside Python torch in the same call, in turns: milliseconds, and the ratio to the fastest way with its 95 % interval.",
     "feed": "Readers against the device: waiting for data, copies, how busy the GPU is; the pause of a snapshot.",
     "profile": "Three steps as Kineto records them: kernels, copies, waits, and the part of the time in which the GPU does nothing.",

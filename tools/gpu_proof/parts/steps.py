@@ -6,7 +6,7 @@ LEAST_SECONDS = 12  # no comparison begins with less left
 
 def one(proof, cell, number):
     out = proof.scratch / f"steps-{number}.json"
-    words = benches.command(proof.python, proof.folder, proof.program, cell, proof.device, 2 if proof.small else 9, 1 if proof.small else 5,
+    words = benches.command(proof.python, proof.folder, proof.program, cell, proof.device, 1 if proof.small else 9, 1 if proof.small else 5,
                             2 if proof.small else 8, out, 1 if proof.small else None)
     limit = proof.left() - 2 if proof.small else min(proof.left() - 2, 60)
     with proof.trying(cell.name()):
