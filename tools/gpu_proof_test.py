@@ -5,6 +5,7 @@ import io
 import json
 import os
 import sys
+import tarfile
 import tempfile
 import textwrap
 import unittest
@@ -277,6 +278,36 @@ class Carrying(Folder):
         self.assertIn("tools/gpu-proof --carry", said.getvalue())
         self.assertIn("gpu-proof --rehearse", said.getvalue())
         self.assertIn("there is no 'wrong'", said.getvalue())
+
+
+class Whole(Folder):
+    """The command from a carried folder to its table, with planted parts."""
+
+    def prove(self, body):
+        (self.folder / "planted_part.py").write_text("def run(proof):\n    " + body)
+        (self.folder / programs.MANIFEST).write_text(json.dumps({"millrace": "0.1.0", "commit": "abc"}))
+        facts = {"card": "", "site": str(self.folder), "python": "3.11", "torch": "2.11.0"}
+        (self.folder / "program").mkdir()
+        (self.folder / "program" / "millrace").touch()
+        said = io.StringIO()
+        with mock.patch.object(programs, "torch_facts", return_value=facts), mock.patch.dict(os.environ, PYTHONPATH=str(self.folder)), \
+                mock.patch.object(command, "chosen", return_value=[Part("planted", 100, "Planted", module="planted_part")]), contextlib.redirect_stdout(said):
+            status = command.main(["--inside", "nothing is hidden", "--folder", str(self.folder), "--out", str(self.folder / "out")])
+        self.assertEqual({file.name for file in (self.folder / "out").iterdir()}, {"result.json", "table.md", "files.tar"})
+        self.assertTrue(said.getvalue().endswith((self.folder / "out/table.md").read_text()))
+        return status, said.getvalue()
+
+    def test_a_good_proof_ends_with_0(self):
+        status, said = self.prove("print('told'); proof.row('thing', '1 ms', 'ok')")
+        self.assertEqual(status, 0)
+        self.assertIn("| thing | 1 ms | ok |", said)
+        with tarfile.open(self.folder / "out/files.tar") as tar:
+            self.assertEqual(tar.extractfile("planted.log").read(), b"told\n")
+
+    def test_a_bad_one_ends_with_1(self):
+        status, said = self.prove("proof.row('thing', '', 'ok'); proof.row('other', '', 'differs', 'by a lot')")
+        self.assertEqual(status, 1)
+        self.assertIn("- Planted, other: differs.  by a lot", said)
 
 
 class Judging(Folder):
