@@ -10,7 +10,7 @@ if(EXISTS "${CMAKE_SOURCE_DIR}/src/millrace/cli/main.cpp")
   foreach(program millrace millrace-torch)
     mr_warnings(${program})
     set_target_properties(${program} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}")
-    install(TARGETS ${program} RUNTIME DESTINATION bin)
+    install(TARGETS ${program} RUNTIME DESTINATION bin COMPONENT program)
   endforeach()
 endif()
 # Whoever tries convolutions can run the program that computes them; device/ can't say so, since the program links it.
