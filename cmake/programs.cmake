@@ -16,7 +16,7 @@ endif()
 # Whoever tries convolutions can run the program that computes them; device/ can't say so, since the program links it.
 add_dependencies(millrace_train millrace-convolutions)
 if(TARGET millrace_device_test)
-  add_dependencies(millrace_device_test millrace-convolutions)
+  add_dependencies(millrace_device_test millrace-convolutions millrace_faulty_convolutions)
 endif()
 # Commands of originals under their old names; those that lay in a folder of the original's keep it.
 file(GLOB scripts CONFIGURE_DEPENDS LIST_DIRECTORIES false "${CMAKE_SOURCE_DIR}/src/millrace/recipes/*/scripts/*")
