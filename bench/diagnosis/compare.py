@@ -15,7 +15,7 @@ from statistics import median
 
 BENCH = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(BENCH), str(BENCH / "step")]
-from compare import interval
+from turns import interval
 from loop_time import seconds_a_sample
 
 BAR = 0.005

@@ -19,9 +19,10 @@ from statistics import median
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "step"))
-from compare import Program  # noqa: E402
+from turns import Program  # noqa: E402
 
-SIZES = {"tiny": (64, 2, 2, 64, 32), "small": (128, 4, 4, 128, 16), "bench": (384, 6, 6, 256, 8)}  # width, layers, heads, context, batch
+KEYS = "width", "layers", "heads", "context", "batch"
+SIZES = {"tiny": (64, 2, 2, 64, 32), "small": (128, 4, 4, 128, 16), "bench": (384, 6, 6, 256, 8)}
 BARS = {2: 0.45, 4: 0.20}
 
 
@@ -35,7 +36,7 @@ def ours(options, size):
 
 def peer(options, size, **environment):
     program = Program([sys.executable, str(HERE.parent / "step" / "gpt_step_peer.py"), "--threads", str(options.threads), "--steps", "1",
-                       "--size", *map(str, SIZES[size])], dict(os.environ, **environment))
+                       "--size", *(f"{key}={value}" for key, value in zip(KEYS, SIZES[size]))], dict(os.environ, **environment))
     program.read()
     return program
 

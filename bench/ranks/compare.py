@@ -20,8 +20,7 @@ from statistics import median
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "step"))
 
-from compare import CPU, CPU_HELP, interval, lower_instructions  # noqa: E402
-from sides import KEPT  # noqa: E402
+from turns import CPU, CPU_HELP, KEPT, interval, lower_instructions  # noqa: E402
 
 OURS = {"ours": [], "ours, one sum": ["--distributed.bucket_bytes=0"], "ours, compressed": ["--distributed.compress=true"]}
 PEERS = {"ddp": [], "ddp views": ["--views"], "ddp views static": ["--views", "--static"], "ddp 1 MB": ["--bucket-mb", "1", "--views", "--static"],

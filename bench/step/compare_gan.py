@@ -10,33 +10,19 @@ bar is missed.
 
 import sys
 from pathlib import Path
-from statistics import median
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
-from compare import interval
-from sides import Sides, main, take_turns
+from sides import Sides, compared, main
 
 TIME_BAR, MEMORY_BAR = 0.8, 0.7
 PEERS = {"contiguous": [], "frozen": ["--frozen"], "channels_last": ["--channels-last"], "frozen_channels_last": ["--frozen", "--channels-last"]}
-LAYOUTS = {"ours": "--device.layout=contiguous", "ours_channels_last": "--device.layout=channels_last"}
+LAYOUTS = {"ours": ["--device.layout=contiguous"], "ours_channels_last": ["--device.layout=channels_last"]}
 
 
 def measure(options, dtype):
     sides = Sides(options, dtype, "gan_step_peer.py", "autoencoder_3d")
-    peaks = sides.peaks(PEERS)
-    programs = sides.pythons(PEERS, compiled=["frozen", "frozen_channels_last"])
-    for name, layout in LAYOUTS.items():
-        programs[name] = sides.ours(layout)
-    times, last = take_turns(programs, options.rounds)
-    chosen = min(LAYOUTS, key=lambda name: median(times[name]))
-    rivals = [name for name in times if name not in LAYOUTS]
-    fastest = min(rivals, key=lambda name: median(times[name]))
-    ratios = {name: interval([a / b for a, b in zip(times[chosen], times[name])]) for name in rivals}
-    peaks["ours"] = last[chosen]["memory"]["step_peak_bytes"]
-    return {"dtype": dtype, "chosen": chosen, "step_ms": {name: median(values) for name, values in times.items()}, "fastest": fastest,
-            "ratio": ratios[fastest], "ratios": ratios, "peak_bytes": peaks,
-            "memory_ratio": peaks["ours"] / min(value for name, value in peaks.items() if name != "ours"), "round_ms": times}
+    return compared(sides, PEERS, {name: words for name, words in PEERS.items() if "frozen" in name}, LAYOUTS)
 
 
 if __name__ == "__main__":

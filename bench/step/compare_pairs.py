@@ -10,12 +10,10 @@ ours <= 0.5 of the fastest of them in bf16, <= 0.65 in fp32, and <= 0.6 of the l
 
 import sys
 from pathlib import Path
-from statistics import median
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
-from compare import interval
-from sides import Sides, main, take_turns
+from sides import Sides, compared, main
 
 TIME_BARS, MEMORY_BAR = {"fp32": 0.65, "bf16": 0.5}, 0.6
 PEERS = {"shared": [], "unshared": ["--unshared"], "packed": ["--packed"]}
@@ -25,17 +23,9 @@ BF16_PEERS = {"packed_narrow": ["--packed", "--narrow"]}
 def measure(options, dtype):
     sides = Sides(options, dtype, "pairs_step_peer.py", "image_pairs")
     ways = {**PEERS, **(BF16_PEERS if dtype == "bf16" else {})}
-    peaks = sides.peaks(ways)
-    programs = sides.pythons(ways, compiled=[name for name in ways if name != "unshared"])
-    programs["ours"] = sides.ours(f"--precision.dtype={dtype}")  # frozen weights are kept in it from the start
-    times, last = take_turns(programs, options.rounds)
-    rivals = [name for name in times if name != "ours"]
-    fastest = min(rivals, key=lambda name: median(times[name]))
-    ratios = {name: interval([a / b for a, b in zip(times["ours"], times[name])]) for name in rivals}
-    peaks["ours"] = last["ours"]["memory"]["step_peak_bytes"]
-    return {"dtype": dtype, "step_ms": {name: median(values) for name, values in times.items()}, "fastest": fastest, "ratio": ratios[fastest],
-            "ratios": ratios, "peak_bytes": peaks, "memory_ratio": peaks["ours"] / min(value for name, value in peaks.items() if name != "ours"),
-            "round_ms": times}
+    # Frozen weights are kept in the step's format from the start.
+    ours = {"ours": [f"--precision.dtype={'bf16' if dtype == 'bf16' else 'fp32'}"]}
+    return compared(sides, ways, {name: words for name, words in ways.items() if name != "unshared"}, ours)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ Exits 1 when a bar is missed.
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -19,7 +18,7 @@ from statistics import median
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
-from compare import Program, interval, turn
+from turns import Program, add_options, interval, own_words, peer_words, said_of_machine, settle, take_turns, write
 
 MEMORY_BAR, TIME_BAR, BUDGET_BAR = 1.05, 1.0, 0.05
 PEERS = {"language_model": "gpt_step_peer.py", "cosmology": "unet_step_peer.py"}
@@ -27,38 +26,30 @@ BLOCKS = {"language_model": "all", "cosmology": "layer1,layer2,layer3,layer4,lay
 
 
 def ours(options, recipe, dtype, *words):
-    return [options.program, "bench", "step", recipe, "--shape", "cpu-small", "--precision", dtype, "--threads", str(options.threads),
-            "--warmup", "1", "--steps", str(options.steps), "--json", *words]
+    return Program([options.program, *own_words(options, dtype, recipe), *words])
 
 
 def peer(options, recipe, dtype, *words):
-    return Program([sys.executable, str(HERE / PEERS[recipe]), "--dtype", dtype, "--threads", str(options.threads), "--steps",
-                    str(options.steps), "--peak", *words])
+    program = Program([sys.executable, str(HERE / PEERS[recipe]), *peer_words(options, dtype), "--peak", *words])
+    program.start()
+    return program
 
 
 def measure(options, recipe, dtype):
-    programs = {"python": peer(options, recipe, dtype, "--recompute"), "python_plain": peer(options, recipe, dtype)}
-    peaks = {name: program.read()["tensor_peak_bytes"] for name, program in programs.items()}
-    programs["ours"] = Program(ours(options, recipe, dtype, f"--memory.recompute={BLOCKS[recipe]}", "--rounds", "stdin"))
-    programs["ours_plain"] = Program(ours(options, recipe, dtype, "--memory.recompute=none", "--rounds", "stdin"))
-    for round_ in range(options.rounds + 1):
-        for name, program in programs.items():
-            answer = turn(program)
-            if round_ == 0:
-                program.times.clear()
-            if name.startswith("ours"):
-                peaks[name] = answer["memory"]["step_peak_bytes"]
-    for program in programs.values():
-        program.close()
-    times = {name: program.times for name, program in programs.items()}
-    return {"recipe": recipe, "dtype": dtype, "peak_bytes": peaks, "memory_ratio": peaks["ours"] / peaks["python"],
+    programs = {"python": peer(options, recipe, dtype, "--recompute"), "python_plain": peer(options, recipe, dtype),
+                "ours": ours(options, recipe, dtype, f"--memory.recompute={BLOCKS[recipe]}"),
+                "ours_plain": ours(options, recipe, dtype, "--memory.recompute=none")}
+    times = take_turns(programs, options.rounds)
+    peaks = {name: program.last["memory"]["step_peak_bytes"] if name.startswith("ours") else program.first["tensor_peak_bytes"]
+             for name, program in programs.items()}
+    return {"recipe": recipe, "dtype": dtype, **said_of_machine(programs), "peak_bytes": peaks, "memory_ratio": peaks["ours"] / peaks["python"],
             "step_ms": {name: median(values) for name, values in times.items()},
             "time_ratio": interval([a / b for a, b in zip(times["ours"], times["python"])]), "round_ms": times}
 
 
 def budget(options, recipe, dtype):
     with tempfile.TemporaryDirectory() as run:
-        words = [options.program, "train", recipe, "--preset", "small", f"--precision.dtype={dtype}", "--memory.budget=60%", "--run", run,
+        words = [options.program, "train", recipe, "--preset", "small", f"--precision.dtype={dtype}", f"--device.name={options.device}", "--memory.budget=60%", "--run", run,
                  "--train.epochs=0", "--train.max_steps=6", "--train.validate_every=1000", "--json"]
         memory = json.loads(subprocess.run(words, check=True, capture_output=True, text=True).stdout)["memory"]
     real, predicted = memory["step_peak_bytes"], memory["predicted_bytes"]
@@ -69,14 +60,12 @@ def budget(options, recipe, dtype):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("program", help="the millrace program")
-    parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--steps", type=int, default=1)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--dtypes", nargs="+", default=["fp32", "bf16"], choices=["fp32", "bf16"])
+    add_options(parser, rounds=9, steps=1)
     parser.add_argument("--recipes", nargs="+", default=list(PEERS), choices=list(PEERS))
-    parser.add_argument("--json", type=Path)
     options = parser.parse_args()
+    settle(parser, options)
+    if "tf32" in options.dtypes:
+        options.dtypes.remove("tf32")  # recompute repeats what the step does, in whatever format
     results, budgets, missed = [], [], []
     for recipe in options.recipes:
         for dtype in options.dtypes:
@@ -98,11 +87,10 @@ def main():
                   f"recomputes {', '.join(row['recompute'])}", flush=True)
             if abs(row["error"]) > BUDGET_BAR or row["real_bytes"] > row["budget_bytes"]:
                 missed.append(f"{recipe} {dtype} budget")
-    if options.json:
-        options.json.write_text(json.dumps({"results": results, "budgets": budgets, "load_average": os.getloadavg()}, indent=1) + "\n")
+    write(options, results, budgets=budgets)
     for name in missed:
         print(f"missed: {name}")
-    return 1 if missed else 0
+    return 1 if missed and options.has_bars else 0
 
 
 if __name__ == "__main__":

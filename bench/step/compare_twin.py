@@ -17,8 +17,8 @@ from statistics import median
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
-from compare import interval
-from sides import Sides, main, started, take_turns
+from sides import Sides, compared, main
+from turns import interval, started, take_turns
 
 TIME_BAR, MEMORY_BAR = 0.6, 0.7
 NAMES = "twin_step_peer.py", "neural_response"
@@ -28,17 +28,8 @@ PEERS = {"published": [], "joined": [JOINED], "stencil": [STENCIL], "stencil_joi
 
 
 def measure(options, dtype):
-    sides = Sides(options, dtype, *NAMES)
-    peaks = sides.peaks(PEERS)
-    programs = sides.pythons(PEERS, compiled=[name for name, words in PEERS.items() if LAST not in words])
-    programs["ours"] = sides.ours()
-    times, last = take_turns(programs, options.rounds)
-    fastest = min((name for name in times if name != "ours"), key=lambda name: median(times[name]))
-    ratios = {name: interval([a / b for a, b in zip(times["ours"], times[name])]) for name in times if name != "ours"}
-    peaks["ours"] = last["ours"]["memory"]["step_peak_bytes"]
-    least = min(value for name, value in peaks.items() if name != "ours")
-    return {"dtype": dtype, "step_ms": {name: median(values) for name, values in times.items()}, "fastest": fastest,
-            "ratio": ratios[fastest], "ratios": ratios, "peak_bytes": peaks, "memory_ratio": peaks["ours"] / least, "round_ms": times}
+    compiled = {name: words for name, words in PEERS.items() if LAST not in words}
+    return compared(Sides(options, dtype, *NAMES), PEERS, compiled, {"ours": []})
 
 
 def shape_of_mixed(parser):
@@ -50,7 +41,7 @@ def mixed(options, dtype):
     """Rows of many sessions: the core joined over them, a forward for each session, and a forward for each row."""
     sides = Sides(options, dtype, *NAMES)
     rows, sessions = options.rows, options.sessions
-    shape = ["--batch", str(rows), "--sessions", str(sessions), "--units", "50"]
+    shape = ["--size", f"rows={rows}", "units=" + ",".join(["50"] * sessions)]
     programs = {"python_joined": sides.peer(*shape, STENCIL, JOINED, kept=True),
                 "python_grouped": sides.peer(*shape, STENCIL, kept=True),
                 "python_mixed": sides.peer(*shape, STENCIL, "--mixed", kept=True)}
@@ -59,10 +50,10 @@ def mixed(options, dtype):
     for name, groups, words in (("ours_joined", sessions, []), ("ours_grouped", sessions, ["--off", "joined_core"]),
                                 ("ours_mixed", rows, ["--off", "joined_core"])):
         programs[name] = sides.ours("--recipe.units=[" + ",".join(["50"] * groups) + "]", f"--data.batch_size={rows}", *words)
-    times, _ = take_turns(programs, options.rounds)
+    times = take_turns(programs, options.rounds, same=False)
     return {"dtype": dtype, "rows": rows, "sessions": sessions, "step_ms": {name: median(values) for name, values in times.items()},
             "round_ms": times, "against": "python_mixed", "speedup": {name: interval([a / b for a, b in zip(times["python_mixed"], times[name])]) for name in times}}
 
 
 if __name__ == "__main__":
-    sys.exit(main(__doc__, measure, TIME_BAR, MEMORY_BAR, more=("mixed", mixed), add_options=shape_of_mixed))
+    sys.exit(main(__doc__, measure, TIME_BAR, MEMORY_BAR, more=("mixed", mixed), add_more=shape_of_mixed))

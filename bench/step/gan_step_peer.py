@@ -1,8 +1,8 @@
 """One training step of the autoencoder_3d bench shape in Python torch, as a careful user would write it.
 
-    tools/python-peer bench/step/gan_step_peer.py --mode eager|compile --dtype fp32|bf16 [--channels-last] [--frozen]
+    tools/python-peer bench/step/gan_step_peer.py --mode eager|compile|graphs --dtype fp32|tf32|bf16 [--device cuda] [--channels-last] [--frozen]
 
-The networks of tests/autoencoder_3d/twin.py at the size of the published config "stable" on one crop of 32^3: L1, divergence and the
+The networks of tests/autoencoder_3d/twin.py at the sizes of shapes.py, which name a published config: L1, divergence and the
 discriminator's judgement, then the discriminator's own loss; both clipped by norm 0.5 and updated by a fused AdamW; bf16 by autocast. --frozen
 keeps the discriminator's weights from collecting the gradients of the generator's pass, which nobody uses. Answers as step_peer.py says.
 """
@@ -12,13 +12,12 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import torch
-from step_peer import options_parser, serve
-from tensor_peak import tensor_peak
+from step_peer import Step, autocast, compiled, options_parser, parse, serve
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "autoencoder_3d"))
 from twin import Autoencoder, Discriminator, discriminator_loss, generator_loss, published
 
-SIDE, KL_WEIGHT, ADV_WEIGHT = 32, 1e-9, 0.01
+KL_WEIGHT, ADV_WEIGHT = 1e-9, 0.01
 
 
 def both(optimizers):
@@ -33,24 +32,24 @@ def both(optimizers):
 def make_step(options):
     torch.manual_seed(0)
     layout = torch.channels_last_3d if options.channels_last else torch.contiguous_format
-    config = published("stable")
+    size = options.size
+    config = published(size.config)
     networks = torch.nn.ModuleList([Autoencoder(config), Discriminator(config)]).to(memory_format=layout)
     autoencoder, discriminator = networks
-    optimizers = [torch.optim.AdamW(network.parameters(), lr=1e-4, betas=(0.5, 0.9), weight_decay=1e-5, fused=True) for network in networks]
-    x = torch.rand(options.rows, 1, SIDE, SIDE, SIDE).contiguous(memory_format=layout)
-    eps = torch.randn(options.rows, config["latent_channels"], SIDE // 4, SIDE // 4, SIDE // 4)
+    optimizers = [torch.optim.AdamW(network.parameters(), lr=1e-4, betas=(0.5, 0.9), weight_decay=1e-5, fused=not options.describe) for network in networks]
+    x = torch.rand(size.rows, config["image_channels"], *[size.side] * 3).contiguous(memory_format=layout)
+    eps = torch.randn(size.rows, config["latent_channels"], *[size.side >> (len(config["channels"]) - 1)] * 3)
 
     def generate(x, eps):
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=options.dtype == "bf16"):
+        with autocast(options):
             loss, _, recon = generator_loss(autoencoder, discriminator, x, eps, x, KL_WEIGHT, ADV_WEIGHT)
         return loss, recon
 
     def judge(recon, x):
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=options.dtype == "bf16"):
+        with autocast(options):
             return discriminator_loss(discriminator, recon, x, ADV_WEIGHT)[0]
 
-    if options.mode == "compile":
-        generate, judge = torch.compile(generate), torch.compile(judge)
+    generate, judge = compiled(options, generate), compiled(options, judge)
 
     def step():
         for optimizer in optimizers:
@@ -68,15 +67,15 @@ def make_step(options):
         optimizers[1].step()
         return loss
 
-    return step, lambda: tensor_peak(step, networks, both(optimizers), (x, eps))
+    batch = {"input": list(x.shape), "target": list(x.shape), "eps": list(eps.shape)}
+    return Step(step, networks, both(optimizers), (x, eps), [batch])
 
 
 def main():
-    parser = options_parser(__doc__)
+    parser = options_parser(__doc__, "autoencoder_3d")
     parser.add_argument("--channels-last", action="store_true")
     parser.add_argument("--frozen", action="store_true", help="no gradients for the discriminator in the generator's pass")
-    parser.add_argument("--rows", type=int, default=1)
-    serve(parser.parse_args(), make_step)
+    serve(parse(parser), make_step)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,8 @@
 """One training step of the image_pairs bench shape in Python torch, as a careful user would write it.
 
-    tools/python-peer bench/step/pairs_step_peer.py --mode eager|compile --dtype fp32|bf16 [--unshared] [--packed] [--narrow]
+    tools/python-peer bench/step/pairs_step_peer.py --mode eager|compile|graphs --dtype fp32|tf32|bf16 [--device cuda] [--unshared] [--packed] [--narrow]
 
-Four pairs in both orders: a vision tower (192 wide, 6 blocks, 3 heads, 64 px in patches of 8) without gradients, a trained projector, a decoder
-(256 wide, 4 blocks, 4 heads, 688 hidden) whose weights are frozen beside trained adapters of rank 8 on q, k, v and o with a dropout of 0.05;
+Pairs in both orders, of the sizes in shapes.py: a vision tower without gradients, a trained projector, a decoder whose weights are frozen beside trained adapters of rank 8 on q, k, v and o with a dropout of 0.05;
 cross-entropy of three words at the last position and consistency of both orders; clipped by norm 1 and updated by a fused AdamW. Frozen weights
 require no gradient and with bf16 are cast once; bf16 by autocast. Both orders of a pair use one pass of each image through the tower, but for
 --unshared. --packed multiplies q, k and v (gate and up) as one product, and their adapters' first halves too. --narrow keeps the residuals of the
@@ -14,16 +13,15 @@ import math
 
 import torch
 import torch.nn.functional as F
-from step_peer import options_parser, serve
-from tensor_peak import tensor_peak
+from step_peer import Step, autocast, compiled, options_parser, parse, serve
 from torch import nn
 
-PAIRS, SIDE, PATCH = 4, 64, 8
-VISION, VISION_BLOCKS, VISION_HEADS, VISION_HIDDEN = 192, 6, 3, 768
-WIDTH, BLOCKS, HEADS, HIDDEN, WORDS = 256, 4, 4, 688, 262
 RANK, ALPHA, DROPOUT = 8, 32, 0.05
-PROMPT = [257, *[258] * (2 * (SIDE // PATCH) ** 2), *b", Cleaner?"]
 ANSWERS = [259, 260, 261]
+
+
+def patches_of(size):
+    return (size.side // size.patch) ** 2
 
 
 def split(x, heads):
@@ -35,27 +33,28 @@ def joined(x):
 
 
 class VisionBlock(nn.Module):
-    def __init__(self):
+    def __init__(self, size):
         super().__init__()
-        self.norm1, self.norm2 = nn.LayerNorm(VISION), nn.LayerNorm(VISION)
-        self.qkv, self.out = nn.Linear(VISION, 3 * VISION), nn.Linear(VISION, VISION)
-        self.fc1, self.fc2 = nn.Linear(VISION, VISION_HIDDEN), nn.Linear(VISION_HIDDEN, VISION)
+        width, self.heads = size.vision, size.vision_heads
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.fc1, self.fc2 = nn.Linear(width, size.vision_hidden), nn.Linear(size.vision_hidden, width)
 
     def forward(self, x):
-        q, k, v = (split(part, VISION_HEADS) for part in self.qkv(self.norm1(x)).chunk(3, -1))
+        q, k, v = (split(part, self.heads) for part in self.qkv(self.norm1(x)).chunk(3, -1))
         x = x + self.out(joined(F.scaled_dot_product_attention(q, k, v)))
         hidden = self.fc1(self.norm2(x))
         return x + self.fc2(hidden * torch.sigmoid(1.702 * hidden))
 
 
 class Tower(nn.Module):
-    def __init__(self):
+    def __init__(self, size):
         super().__init__()
-        self.patches = nn.Conv2d(3, VISION, PATCH, PATCH, bias=False)
-        self.first = nn.Parameter(torch.randn(VISION) * 0.02)
-        self.positions = nn.Parameter(torch.randn((SIDE // PATCH) ** 2 + 1, VISION) * 0.02)
-        self.norm = nn.LayerNorm(VISION)
-        self.blocks = nn.ModuleList(VisionBlock() for _ in range(VISION_BLOCKS))
+        self.patches = nn.Conv2d(3, size.vision, size.patch, size.patch, bias=False)
+        self.first = nn.Parameter(torch.randn(size.vision) * 0.02)
+        self.positions = nn.Parameter(torch.randn(patches_of(size) + 1, size.vision) * 0.02)
+        self.norm = nn.LayerNorm(size.vision)
+        self.blocks = nn.ModuleList(VisionBlock(size) for _ in range(size.vision_blocks))
 
     def forward(self, pixels):
         x = self.patches(pixels).flatten(2).transpose(1, 2)
@@ -98,14 +97,15 @@ def turned(x, cos, sin):
 
 
 class DecoderBlock(nn.Module):
-    def __init__(self, packed):
+    def __init__(self, size, packed):
         super().__init__()
-        self.norm1, self.norm2 = nn.RMSNorm(WIDTH, 1e-5), nn.RMSNorm(WIDTH, 1e-5)
-        self.qkv, self.o = Adapted(WIDTH, [WIDTH] * 3, RANK, packed), Adapted(WIDTH, [WIDTH], RANK, packed)
-        self.gate_up, self.down = Adapted(WIDTH, [HIDDEN] * 2, 0, packed), Adapted(HIDDEN, [WIDTH], 0, packed)
+        width, hidden, self.heads = size.width, size.hidden, size.heads
+        self.norm1, self.norm2 = nn.RMSNorm(width, 1e-5), nn.RMSNorm(width, 1e-5)
+        self.qkv, self.o = Adapted(width, [width] * 3, RANK, packed), Adapted(width, [width], RANK, packed)
+        self.gate_up, self.down = Adapted(width, [hidden] * 2, 0, packed), Adapted(hidden, [width], 0, packed)
 
     def forward(self, x, cos, sin):
-        q, k, v = (split(part, HEADS) for part in self.qkv(self.norm1(x)))
+        q, k, v = (split(part, self.heads) for part in self.qkv(self.norm1(x)))
         mixed = F.scaled_dot_product_attention(turned(q, cos, sin), turned(k, cos, sin), v, is_causal=True)
         x = x + self.o(joined(mixed))[0]
         gate, up = self.gate_up(self.norm2(x))
@@ -115,11 +115,13 @@ class DecoderBlock(nn.Module):
 class Model(nn.Module):
     def __init__(self, options):
         super().__init__()
-        self.tower = Tower().requires_grad_(False)
-        self.projector = nn.Sequential(nn.Linear(VISION, WIDTH), nn.GELU("tanh"), nn.Linear(WIDTH, WIDTH))
-        self.words = nn.Embedding(WORDS, WIDTH)
-        self.blocks = nn.ModuleList(DecoderBlock(options.packed) for _ in range(BLOCKS))
-        self.norm, self.head = nn.RMSNorm(WIDTH, 1e-5), nn.Linear(WIDTH, WORDS, bias=False)
+        size = options.size
+        prompt = [257, *[258] * (2 * patches_of(size)), *f", {size.question}".encode()]
+        self.tower = Tower(size).requires_grad_(False)
+        self.projector = nn.Sequential(nn.Linear(size.vision, size.width), nn.GELU("tanh"), nn.Linear(size.width, size.width))
+        self.words = nn.Embedding(size.words, size.width)
+        self.blocks = nn.ModuleList(DecoderBlock(size, options.packed) for _ in range(size.blocks))
+        self.norm, self.head = nn.RMSNorm(size.width, 1e-5), nn.Linear(size.width, size.words, bias=False)
         for module in (self.words, self.norm, self.head, *(part for block in self.blocks for part in (block.norm1, block.norm2))):
             module.requires_grad_(False)
         for module in self.modules():
@@ -130,12 +132,12 @@ class Model(nn.Module):
                 if not parameter.requires_grad:
                     parameter.data = parameter.data.bfloat16()
         self.kept_type = torch.bfloat16 if options.narrow else torch.float32
-        width = WIDTH // HEADS
-        angles = torch.outer(torch.arange(len(PROMPT)), 10000.0 ** (-torch.arange(0, width, 2) / width)).repeat(1, 2)
+        width = size.width // size.heads
+        angles = torch.outer(torch.arange(len(prompt)), 10000.0 ** (-torch.arange(0, width, 2) / width)).repeat(1, 2)
         narrow = torch.bfloat16 if options.dtype == "bf16" else torch.float32
         self.register_buffer("cos", angles.cos().to(narrow))
         self.register_buffer("sin", angles.sin().to(narrow))
-        self.register_buffer("prompt", torch.tensor(PROMPT))
+        self.register_buffer("prompt", torch.tensor(prompt))
 
     def features(self, pixels):
         with torch.no_grad():
@@ -165,25 +167,24 @@ def loss_of(logits, labels, similar):
 
 def make_step(options):
     torch.manual_seed(0)
-    model = Model(options)
+    model, pairs, side = Model(options), options.size.pairs, options.size.side
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    optimizer = torch.optim.AdamW(trained, lr=1e-4, weight_decay=0.1, fused=True)
-    pixels = torch.randn(2 * PAIRS, 3, SIDE, SIDE)
-    first = torch.arange(2 * PAIRS)  # rows (A, B), (B, A) of each pair
+    optimizer = torch.optim.AdamW(trained, lr=1e-4, weight_decay=0.1, fused=not options.describe)
+    pixels = torch.randn(2 * pairs, 3, side, side)
+    first = torch.arange(2 * pairs)  # rows (A, B), (B, A) of each pair
     second = first + 1 - 2 * (first % 2)
     if options.unshared:
         pixels = pixels[torch.stack([first, second], 1).flatten()]
-        first, second = torch.arange(0, 4 * PAIRS, 2), torch.arange(1, 4 * PAIRS, 2)
-    labels = torch.tensor([0, 1, 1, 0, 2, 2, 0, 1])
+        first, second = torch.arange(0, 4 * pairs, 2), torch.arange(1, 4 * pairs, 2)
+    labels = torch.tensor([0, 1, 1, 0, 2, 2, 0, 1]).repeat(pairs)[:2 * pairs]
     similar = torch.where(labels == 2, 1.2, 1.0)
 
     def forward(pixels):
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=options.dtype == "bf16"):
+        with autocast(options):
             logits = model(model.features(pixels), first, second)
         return loss_of(logits, labels, similar)
 
-    if options.mode == "compile":
-        forward = torch.compile(forward)
+    forward = compiled(options, forward)
 
     def step():
         optimizer.zero_grad(set_to_none=True)
@@ -193,15 +194,15 @@ def make_step(options):
         optimizer.step()
         return loss
 
-    return step, lambda: tensor_peak(step, model, optimizer, (pixels, first, second, labels))
+    return Step(step, model, optimizer, (pixels, first, second, labels), [{"pixels": [pairs, 2, 3, side, side], "label": [pairs]}])
 
 
 def main():
-    parser = options_parser(__doc__)
+    parser = options_parser(__doc__, "image_pairs")
     parser.add_argument("--unshared", action="store_true", help="the tower looks at an image once for each order")
     parser.add_argument("--packed", action="store_true", help="projections of one input as one product")
     parser.add_argument("--narrow", action="store_true", help="residuals in bf16")
-    serve(parser.parse_args(), make_step)
+    serve(parse(parser), make_step)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,13 @@
 """What the step benches of several Python ways share: both sides as programs that take turns, what is printed, and the bars."""
 
 import argparse
-import json
 import os
 import sys
 from pathlib import Path
 from statistics import median
 
-from compare import CPU, CPU_HELP, KEPT, Program, lower_instructions, turn
+from turns import (KEPT, Program, add_options, own_words, peer_words, ratios_to, said_of_machine, said_of_times, settle, started, take_turns,
+                   write)
 
 HERE = Path(__file__).resolve().parent
 
@@ -17,35 +17,49 @@ class Sides:
 
     def __init__(self, options, dtype, script, recipe):
         self.options, self.dtype, self.script, self.recipe = options, dtype, script, recipe
+        self.on_gpu = options.device == "cuda"
 
     def peer(self, *words, kept=False):
         """Python's; kept: glibc keeps freed memory."""
         environment = {**os.environ, **KEPT} if kept else None
-        return Program([sys.executable, str(HERE / self.script), "--dtype", self.dtype, "--threads", str(self.options.threads), "--steps",
-                        str(self.options.steps), *words], environment)
+        return Program([sys.executable, str(HERE / self.script), *peer_words(self.options, self.dtype), *words], environment)
 
     def pythons(self, ways, compiled):
-        """Each way that is wanted, with glibc's malloc as it is and kept; those named in `compiled` with --compile also by torch.compile."""
-        unknown = sorted(set(self.options.peers or []) - set(ways))
+        """Each way that is wanted, and the ways that gave no answer: `ways` as eager torch, with --compile `compiled` by torch.compile, on a
+        GPU without and with CUDA graphs. On a CPU each has glibc's malloc as it is and keeping what is freed."""
+        modes = {"": ways}
+        if self.options.compile:
+            modes["compile_"] = compiled
+            if self.on_gpu:
+                modes["graphs_"] = compiled
+        known = {**ways, **compiled}
+        unknown = sorted(set(self.options.peers or []) - set(known))
         if unknown:
-            sys.exit(f"Error  no way of Python is called {', '.join(unknown)}\n  where    --peers\n  next     names: {', '.join(ways)}")
-        programs = {}
-        for name, words in ways.items():
-            if self.options.peers and name not in self.options.peers:
-                continue
-            modes = {"": [], "compile_": ["--mode", "compile"]} if self.options.compile and name in compiled else {"": []}
-            for prefix, mode in modes.items():
-                programs[prefix + name] = self.peer(*mode, *words)
-                programs[f"{prefix}{name}_kept"] = self.peer(*mode, *words, kept=True)
-        started(programs)
-        return programs
+            sys.exit(f"Error  no way of Python is called {', '.join(unknown)}\n  where    --peers\n  next     names: {', '.join(known)}")
+        programs, left_out = {}, {}
+        for prefix, those in modes.items():
+            mode = ["--mode", prefix[:-1]] if prefix else []
+            for name, words in those.items():
+                if self.options.peers and name not in self.options.peers:
+                    continue
+                if self.on_gpu:
+                    programs[prefix + name] = self.peer(*mode, *words, "--peak")
+                    if self.options.one_by_one:
+                        left_out.update(started(programs))
+                else:
+                    programs[prefix + name] = self.peer(*mode, *words)
+                    programs[f"{prefix}{name}_kept"] = self.peer(*mode, *words, kept=True)
+        left_out.update(started(programs))
+        return programs, left_out
 
     def ours(self, *words):
-        return Program([self.options.program, "bench", "step", self.recipe, "--shape", "cpu-small", "--precision", self.dtype, "--threads",
-                        str(self.options.threads), "--warmup", "1", "--steps", str(self.options.steps), "--rounds", "stdin", "--json", *words])
+        return Program([self.options.program, *own_words(self.options, self.dtype, self.recipe), *words])
 
-    def peaks(self, ways):
-        """Peak bytes of tensors of each way that Python can write the step; time is not looked at."""
+    def peaks(self, ways, programs):
+        """Peak bytes of tensors of each way that Python can write the step. On a CPU a profiler counts them in programs of their own, whose
+        time is not looked at; a GPU's allocator counts anyway."""
+        if self.on_gpu:
+            return {name: program.first["tensor_peak_bytes"] for name, program in programs.items()}
         peaks = {}
         for name, words in ways.items():
             program = self.peer(*words, "--peak")
@@ -54,70 +68,72 @@ class Sides:
         return peaks
 
 
-def started(programs):
-    """Leaves out the programs that give no first answer: torch.compile makes code that does not compile for some."""
-    for name, program in list(programs.items()):
-        try:
-            program.read()
-        except SystemExit as error:
-            print(f"left out: {name}, {error}")
-            del programs[name]
-
-
-def take_turns(programs, rounds):
-    """Milliseconds of each program's rounds, and its last answer."""
-    last = {}
-    for round_ in range(rounds + 1):
-        for name, program in programs.items():
-            last[name] = turn(program)
-            if round_ == 0:
-                program.times.clear()
-    for program in programs.values():
-        program.close()
-    return {name: program.times for name, program in programs.items()}, last
+def compared(sides, ways, compiled, ours, against=None):
+    """Ours beside Python's `ways` and `compiled`, for one number format. All are {name: words}; the fastest of ours counts. `against`: the way
+    of Python that the bar is about, the fastest where it is None."""
+    wanted = {name: words for name, words in ways.items() if not sides.options.peers or name in sides.options.peers}
+    peaks = {} if sides.on_gpu else sides.peaks(wanted, {})
+    programs, left_out = sides.pythons(ways, compiled)
+    if not programs:
+        sys.exit("Error  no way of Python gave an answer\n  next     run one of them by hand, see the lines above")
+    if sides.on_gpu:
+        peaks = sides.peaks(wanted, programs)
+    rivals = list(programs)
+    programs.update({name: sides.ours(*words) for name, words in ours.items()})
+    times = take_turns(programs, sides.options.rounds)
+    chosen = min(ours, key=lambda name: median(times[name]))
+    fastest = against if against in rivals else min(rivals, key=lambda name: median(times[name]))
+    ratios = ratios_to(times, chosen, rivals)
+    least = min(peaks.values(), default=None)
+    peaks["ours"] = programs[chosen].last["memory"]["step_peak_bytes"]
+    return {"recipe": sides.recipe, "dtype": sides.dtype, **said_of_machine(programs), "chosen": chosen, **said_of_times(times), "fastest": fastest,
+            "ratio": ratios[fastest], "ratios": ratios, "peak_bytes": peaks, "memory_ratio": peaks["ours"] / least if least else None, "left_out": left_out,
+            "first_step_s": {name: program.first["first_step_s_since_process_start"] for name, program in programs.items()}}
 
 
 def bar_of(time_bar, dtype):
-    return time_bar[dtype] if isinstance(time_bar, dict) else time_bar
+    return time_bar.get(dtype) if isinstance(time_bar, dict) else time_bar
 
 
 def show(row, time_bar, memory_bar):
-    print(row["dtype"], "  ".join(f"{name} {ms:.0f} ms" for name, ms in row["step_ms"].items()))
+    print(row["dtype"], "  ".join(f"{name} {ms:.1f} ms" for name, ms in row["step_ms"].items()))
     if "speedup" in row:
         for name, (ratio, low, high) in row["speedup"].items():
             print(f"  {row['against']} / {name}: {ratio:.3f} ({low:.3f}..{high:.3f})")
         return
     for name, (ratio, low, high) in row["ratios"].items():
-        print(f"  {row.get('chosen', 'ours')} / {name}: {ratio:.3f} ({low:.3f}..{high:.3f})")
-    print(f"  fastest peer: {row['fastest']}, {row['ratio'][0]:.3f}, bar {bar_of(time_bar, row['dtype'])}")
+        print(f"  {row['chosen']} / {name}: {ratio:.3f} ({low:.3f}..{high:.3f})")
+    bar = bar_of(time_bar, row["dtype"])
+    print(f"  against {row['fastest']}: {row['ratio'][0]:.3f}" + (f", bar {bar}" if bar else ""))
     print("  peak MB", "  ".join(f"{name} {value / 1e6:.0f}" for name, value in row["peak_bytes"].items()))
-    print(f"  memory, ours / least: {row['memory_ratio']:.3f}, bar {memory_bar}", flush=True)
+    if row["memory_ratio"]:
+        print(f"  memory, ours / least: {row['memory_ratio']:.3f}" + (f", bar {memory_bar}" if memory_bar else ""), flush=True)
 
 
-def main(documentation, measure, time_bar, memory_bar, more=None, add_options=None):
-    """Exit code. The time's bar is a number or one for each number format. `more`, a switch's name and what it measures instead, has no bar."""
+def misses(row, time_bar, memory_bar):
+    bar = bar_of(time_bar, row["dtype"])
+    return (bar and row["ratio"][0] > bar) or (memory_bar and row["memory_ratio"] and row["memory_ratio"] > memory_bar)
+
+
+def main(documentation, measure, time_bar, memory_bar=None, more=None, add_more=None, steps=5):
+    """Exit code. The time's bar is a number or one for each number format; on a GPU and at other shapes than cpu-small there is none. `more`, a
+    switch's name and what it measures instead, has no bar."""
     parser = argparse.ArgumentParser(description=documentation, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("program", help="the millrace program")
-    parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--steps", type=int, default=5, help="of a turn: the first finds the caches full of what the others left there")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--dtypes", nargs="+", default=["fp32", "bf16"], choices=["fp32", "bf16"])
-    parser.add_argument("--compile", action="store_true", help="also torch.compile (minutes to start)")
+    add_options(parser, rounds=9, steps=steps)
+    parser.add_argument("--compile", action="store_true", help="also torch.compile, on a GPU without and with CUDA graphs (minutes to start)")
     parser.add_argument("--peers", nargs="+", metavar="NAME", help="only these ways of Python: all at once may not fit the memory")
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--cpu", choices=CPU, help=CPU_HELP)
     if more:
         parser.add_argument(f"--{more[0]}", dest="more", action="store_true", help=more[1].__doc__)
-    if add_options:
-        add_options(parser)
+    if add_more:
+        add_more(parser)
     options = parser.parse_args()
-    lower_instructions(options.cpu)
+    settle(parser, options)
     instead = more and options.more
+    if instead or not options.has_bars:
+        time_bar, memory_bar = None, None
     results = []
     for dtype in options.dtypes:
         results.append((more[1] if instead else measure)(options, dtype))
         show(results[-1], time_bar, memory_bar)
-    if options.json:
-        options.json.write_text(json.dumps({"results": results, "cpu": options.cpu, "load_average": os.getloadavg()}, indent=1) + "\n")
-    missed = not instead and any(row["ratio"][0] > bar_of(time_bar, row["dtype"]) or row["memory_ratio"] > memory_bar for row in results)
-    return 1 if missed else 0
+        write(options, results)  # what is there when a later one fails
+    return 1 if not instead and any(misses(row, time_bar, memory_bar) for row in results) else 0

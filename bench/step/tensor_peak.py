@@ -1,4 +1,5 @@
-"""Peak bytes of tensors in a step of a Python program, as torch's own allocator reports them to its profiler."""
+"""Peak bytes of tensors in a step of a Python program, as torch's own allocator reports them: on a GPU by its counters, on a CPU to its
+profiler."""
 
 import json
 import tempfile
@@ -16,6 +17,12 @@ def bytes_of(tensors):
 def tensor_peak(step, model, optimizer, inputs):
     """Runs one step whose gradients are dropped first; what is there before it counts too."""
     optimizer.zero_grad(set_to_none=True)
+    if next(model.parameters()).is_cuda:
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        step()
+        torch.cuda.synchronize()
+        return torch.cuda.max_memory_allocated()
     there = [*model.parameters(), *model.buffers(), *inputs]
     for state in optimizer.state.values():
         there += [value for value in state.values() if torch.is_tensor(value)]

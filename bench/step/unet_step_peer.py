@@ -1,8 +1,8 @@
 """One training step of the cosmology bench shape in Python torch, as a careful user would write it.
 
-    tools/python-peer bench/step/unet_step_peer.py --mode eager|compile --dtype fp32|bf16 [--channels-last] [--steps 3]
+    tools/python-peer bench/step/unet_step_peer.py --mode eager|compile|graphs --dtype fp32|tf32|bf16 [--device cuda] [--channels-last] [--steps 3]
 
-The U-Net of tests/cosmology/unet.py with 16 filters on (1, 2, 64, 64, 48), log of the mean squared error, clip by value 1, fused Adam;
+The U-Net of tests/cosmology/unet.py at the sizes of shapes.py, log of the mean squared error, clip by value 1, fused Adam;
 bf16 by autocast. Answers as step_peer.py says.
 """
 
@@ -11,8 +11,7 @@ from functools import partial
 from pathlib import Path
 
 import torch
-from step_peer import options_parser, serve
-from tensor_peak import tensor_peak
+from step_peer import Step, autocast, compiled, options_parser, parse, serve
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
@@ -37,25 +36,24 @@ def pad_by_cat(model):
 def make_step(options):
     torch.manual_seed(0)
     layout = torch.channels_last_3d if options.channels_last else torch.contiguous_format
-    model = UNet(16).to(memory_format=layout)
+    size = options.size
+    model = UNet(size.filters).to(memory_format=layout)
     if options.pad == "cat":
         pad_by_cat(model)
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, fused=True)
-    target = torch.randn(1, 2, 64, 64, 48)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, fused=not options.describe)
+    target = torch.randn(size.chunks, 2, size.ra, size.frequencies, size.baselines)
     if options.recompute:
         for name in ("layer1", "layer2", "layer3", "layer4", "layer5", "layer6"):
             layer = getattr(model, name)
             layer.forward = partial(checkpoint, layer.forward, use_reentrant=False)
     x = (target * 0.5 + torch.randn_like(target)).contiguous(memory_format=layout)
 
-    inputs = (x, target)
-
     def loss_of(x, target):
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=options.dtype == "bf16"):
+        with autocast(options):
             predicted = model(x)
         return torch.log(torch.mean((predicted.float() - target) ** 2))
 
-    forward = torch.compile(loss_of) if options.mode == "compile" else loss_of
+    forward = compiled(options, loss_of)
 
     def step():
         optimizer.zero_grad(set_to_none=True)
@@ -65,16 +63,15 @@ def make_step(options):
         optimizer.step()
         return loss
 
-    return step, lambda: tensor_peak(step, model, optimizer, inputs)
+    return Step(step, model, optimizer, (x, target), [{"input": list(x.shape), "target": list(target.shape)}])
 
 
 def main():
-    parser = options_parser(__doc__)
+    parser = options_parser(__doc__, "cosmology")
     parser.add_argument("--channels-last", action="store_true")
     parser.add_argument("--pad", choices=["module", "cat"], default="module", help="who pads circularly: the module, or slices and cat")
     parser.add_argument("--recompute", action="store_true", help="torch.utils.checkpoint")
-    options = parser.parse_args()
-    serve(options, make_step)
+    serve(parse(parser), make_step)
 
 
 if __name__ == "__main__":

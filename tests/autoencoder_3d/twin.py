@@ -14,10 +14,12 @@ def published(name):
     sizes = {
         "stable": {"channels": [32, 64, 128], "latent_channels": 8, "num_res_blocks": 1, "norm_num_groups": 16},
         "32g": {"channels": [64, 128, 256], "latent_channels": 16, "num_res_blocks": 2, "norm_num_groups": 32},
+        "multigpu": {"channels": [64, 128, 256], "latent_channels": 16, "num_res_blocks": 2, "norm_num_groups": 32,
+                     "attention_levels": [False, True, True], "with_decoder_nonlocal_attn": True},
     }
     shared = {"image_channels": 1, "norm_eps": 1e-6, "attention_levels": [False, False, True], "with_encoder_nonlocal_attn": False,
               "with_decoder_nonlocal_attn": False, "disc_channels": 32, "disc_layers": 3}
-    return sizes[name] | shared
+    return shared | sizes[name]
 
 
 class Conv(nn.Module):

@@ -26,13 +26,15 @@ the other, and with everything on, in turns: time, memory, the last loss, and th
 
 step: times one training step (zero, forward, loss, backward, clip, update) on synthetic input made once.
 
-  --shape NAME          a shape of the recipe (default cpu-small; an unknown one lists them)
+  --shape NAME          cpu-small (default); for GPUs gpu-small, of the same kind with more rows, and gpu-guide, of the size that the
+                        recipe's guide trains. --describe says what is in one
   --precision WORD      auto, fp32, bf16 or fp16 (default auto)
   --threads N           intra-op threads (default 2)
   --steps N             timed steps (default 9)
   --warmup N            steps before them (default 3)
   --off ROW,ROW         switchboard rows to turn off
-  --section.key=VALUE   over the shape's config, such as --recipe.model_dropout=0
+  --section.key=VALUE   over the shape's config, such as --recipe.model_dropout=0, --device.name=cuda or --device.tf32=off
+  --describe            the shape instead of a step: parameters, tensors of the batch, device
   --rounds stdin        repeat for each line read from stdin and print one JSON line per round, so that another program can be
                         timed in between
   --json                the whole result as JSON
@@ -80,6 +82,19 @@ void print_result(const Json& result) {
   print(table(rows));
 }
 
+void print_description(const Entry& entry, const Json& what) {
+  const auto shape = std::ranges::find(entry.bench_shapes, what["shape"].get<std::string>(), &BenchShape::name);
+  std::string batch;
+  for (const Json& group : what["batch"]) {
+    for (const auto& [name, sizes] : group.items()) batch += (batch.empty() ? "" : ", ") + name + " " + sizes.dump();
+  }
+  print(entry.name + " at " + shape->name + ": " + shape->help + "\n");
+  print(table({{"  parameters", with_commas(what["parameters"].get<std::int64_t>()) + ", of which " +
+                                    with_commas(what["trained_parameters"].get<std::int64_t>()) + " are trained"},
+               {"  batch", batch},
+               {"  device", what["device"].get<std::string>() + ", " + what["device_name"].get<std::string>()}}));
+}
+
 StepBenchOptions take_options(const Entry& entry, Arguments& arguments) {
   StepBenchOptions options;
   options.shape = arguments.value("shape").value_or(options.shape);
@@ -108,9 +123,7 @@ void run_rounds(const Entry& entry, const StepBenchOptions& options) {
   std::int64_t warmup = options.warmup;
   for (std::string line; std::getline(std::cin, line) && line != "quit"; warmup = 0) {
     for (std::int64_t i = 0; i < warmup; ++i) bench.step();
-    std::vector<double> ms;
-    for (std::int64_t i = 0; i < options.steps; ++i) ms.push_back(bench.step());
-    print_json_line(bench.report(ms));
+    print_json_line(bench.report(bench.steps(options.steps)));
   }
 }
 
@@ -139,6 +152,7 @@ int run_bench(const Invocation& call) {
   }
   const Entry& entry = take_recipe(arguments, call.recipes, "bench step");
   const bool json = arguments.flag("json");
+  const bool describes = arguments.flag("describe");
   const auto rounds = arguments.value("rounds");
   if (rounds && *rounds != "stdin") {
     arguments.problems().push_back(
@@ -149,6 +163,11 @@ int run_bench(const Invocation& call) {
   const Joined ranks = join_ranks({});
   options.agreement = ranks.processes.get();
   keep_memory_unless_off(options.off);
+  if (describes) {
+    const Json description = describe_step(entry, options);
+    json ? print_json(description) : print_description(entry, description);
+    return 0;
+  }
   if (rounds) {
     run_rounds(entry, options);
     return 0;

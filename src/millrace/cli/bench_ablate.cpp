@@ -33,9 +33,11 @@ constexpr std::array kClaims = {
     Claim{"recompute", "20-30 % less memory (autoencoder_3d)"},
 };
 
-std::string machine() {
+std::string machine(const Json& config) {
   const device::Cpu& cpu = device::cpu_info();
-  return cpu.name + ", kernels " + std::string(kernels::instruction_set()) + ", " + std::to_string(cpu.physical_cores) +
+  const device::Choice choice = device::choose(config.at("device").at("name").get<std::string>());
+  return (choice.device.is_cpu() ? "" : choice.reason + ", beside ") + cpu.name + ", kernels " +
+         std::string(kernels::instruction_set()) + ", " + std::to_string(cpu.physical_cores) +
          (cpu.physical_cores == 1 ? " core" : " cores");
 }
 
@@ -178,14 +180,14 @@ int bench_ablate(const Invocation& call, Arguments& arguments) {
   }
   if (json) {
     print_json({{"recipe", entry.name},
-                {"machine", machine()},
+                {"machine", machine(config.resolved.values)},
                 {"steps", plan.steps},
                 {"rounds", rounds},
                 {"rows", std::move(all)},
                 {"out_of_reach", out_of_reach}});
   } else {
-    print("each row off against on: " + entry.name + ", on " + machine() + ", runs of " + std::to_string(plan.steps) +
-          " steps, median of " + std::to_string(rounds) + " pairs\n" + table(table_rows));
+    print("each row off against on: " + entry.name + ", on " + machine(config.resolved.values) + ", runs of " +
+          std::to_string(plan.steps) + " steps, median of " + std::to_string(rounds) + " pairs\n" + table(table_rows));
     std::string left;
     for (const Json& name : out_of_reach) left += (left.empty() ? "" : ", ") + name.get<std::string>();
     if (!left.empty()) print("not measured, since " + entry.name + " has no use for them: " + left + "\n");

@@ -4,6 +4,14 @@
 #include <ATen/autocast_mode.h>
 
 namespace millrace::device {
+namespace {
+
+void set_tf32(bool matmul, bool convolution) {
+  at::globalContext().setAllowTF32CuBLAS(matmul);
+  at::globalContext().setAllowTF32CuDNN(convolution);
+}
+
+}  // namespace
 
 Autocast::Autocast(c10::DeviceType device, std::optional<c10::ScalarType> dtype) : active_(dtype.has_value()), device_(device) {
   if (!active_) return;
@@ -30,16 +38,13 @@ NoAutocast::NoAutocast(c10::DeviceType device) : device_(device), was_enabled_(a
 
 NoAutocast::~NoAutocast() { at::autocast::set_autocast_enabled(device_, was_enabled_); }
 
+void allow_tf32(bool allowed) { set_tf32(allowed, allowed); }
+
 Tf32::Tf32(bool allowed)
     : was_matmul_(at::globalContext().allowTF32CuBLAS()), was_convolution_(at::globalContext().allowTF32CuDNN()) {
-  set(allowed, allowed);
+  allow_tf32(allowed);
 }
 
-Tf32::~Tf32() { set(was_matmul_, was_convolution_); }
-
-void Tf32::set(bool matmul, bool convolution) {
-  at::globalContext().setAllowTF32CuBLAS(matmul);
-  at::globalContext().setAllowTF32CuDNN(convolution);
-}
+Tf32::~Tf32() { set_tf32(was_matmul_, was_convolution_); }
 
 }  // namespace millrace::device

@@ -38,8 +38,11 @@ class NoAutocast {
   bool was_enabled_;
 };
 
-// Whether fp32 matrix products and convolutions on a GPU may use TF32 (10 bits of mantissa), until destruction. Of the whole
-// process, unlike autocast: hold it on the loop's thread only. Nothing changes on a CPU.
+// Whether fp32 matrix products and convolutions on a GPU may use TF32 (10 bits of mantissa), from here on. Of the whole process,
+// unlike autocast: call it on the loop's thread only. Nothing changes on a CPU. LibTorch's own default is convolutions alone.
+void allow_tf32(bool allowed);
+
+// The same until destruction.
 class Tf32 {
  public:
   explicit Tf32(bool allowed);
@@ -48,7 +51,6 @@ class Tf32 {
   Tf32& operator=(const Tf32&) = delete;
 
  private:
-  static void set(bool matmul, bool convolution);
   bool was_matmul_;
   bool was_convolution_;
 };

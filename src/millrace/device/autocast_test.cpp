@@ -84,6 +84,15 @@ TEST(Autocast, CachedWeightsDoNotOutliveTheOutermostGuard) {
   EXPECT_EQ(forward(), 64.0F);
 }
 
+TEST(Tf32, IsAllowedForProductsAndConvolutionsAlike) {
+  const Tf32 restored(false);
+  at::Context& context = at::globalContext();
+  allow_tf32(true);
+  EXPECT_TRUE(context.allowTF32CuBLAS() && context.allowTF32CuDNN());
+  allow_tf32(false);
+  EXPECT_FALSE(context.allowTF32CuBLAS() || context.allowTF32CuDNN());
+}
+
 TEST(Tf32, SetsAndRestores) {
   at::Context& context = at::globalContext();
   const bool matmul = context.allowTF32CuBLAS();

@@ -12,6 +12,7 @@
 #include "millrace/kernels/pointwise.h"
 #include "millrace/kernels/product.h"
 #include "millrace/kernels/weight_cache.h"
+#include "millrace/kernels/widened.h"
 
 namespace millrace::kernels {
 namespace {
@@ -82,7 +83,7 @@ bool is_weight(const at::Tensor& w) { return has_kernel(w) && w.scalar_type() ==
 
 at::Tensor gelu(const at::Tensor& x, Gelu kind) {
   if (kind != Gelu::quick) return at::gelu(x, atens_word(kind));
-  if (!has_kernel(x)) return x * at::sigmoid(x * kQuick);
+  if (!has_kernel(x)) return widened(x, [](const at::Tensor& values) { return values * at::sigmoid(values * kQuick); });
   const OperationSpan span("millrace::quick_gelu", x);
   return QuickGeluFunction::apply(x);
 }

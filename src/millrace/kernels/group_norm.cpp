@@ -20,6 +20,7 @@
 #include "millrace/kernels/convolution_weights.h"
 #include "millrace/kernels/operation_span.h"
 #include "millrace/kernels/parallel.h"
+#include "millrace/kernels/widened.h"
 
 namespace millrace::kernels {
 namespace {
@@ -377,9 +378,7 @@ at::Tensor group_norm_conv3d(const at::Tensor& x, const at::Tensor& weight, cons
 
 at::Tensor group_norm_plain(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                             const GroupNormOptions& options) {
-  const bool is_half = x.scalar_type() == at::kBFloat16 || x.scalar_type() == at::kHalf;
-  const at::Tensor wide = is_half ? x.to(at::kFloat) : x;
-  const at::Tensor h = at::group_norm(wide, options.groups, optional(weight), optional(bias), options.epsilon);
+  const at::Tensor h = at::group_norm(wide(x), options.groups, optional(weight), optional(bias), options.epsilon);
   const at::Tensor y = options.silu ? at::silu(h) : options.slope == 1.0 ? h : at::leaky_relu(h, options.slope);
   return y.to(x.scalar_type());
 }

@@ -4,6 +4,7 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
@@ -125,6 +126,15 @@ void expect_upsampled(const at::Tensor& x, std::int64_t outputs, double toleranc
   expect_agreement([](const Tensors& in) { return Tensors{upsampled_conv3d(in[0], in[1], in[2])}; },
                    [](const Tensors& in) { return Tensors{upsampled_conv3d_plain(in[0], in[1], in[2])}; }, inputs, tolerance,
                    outputs == 20);  // with gradients of any strides
+}
+
+TEST(UpsampledConvolution, IsTransposedOnTheCpuAlone) {
+  const Sizes sizes{1, 2, 3, 2, 4};
+  for (const auto type : {at::kDouble, at::kFloat, at::kBFloat16, at::kHalf}) {
+    EXPECT_TRUE(transposes_upsampled(at::empty(sizes, type)));
+    EXPECT_FALSE(transposes_upsampled(at::empty(sizes, at::TensorOptions(type).device(at::kMeta))));
+  }
+  EXPECT_FALSE(transposes_upsampled(at::empty({0, 2, 3, 2, 4})));
 }
 
 TEST(UpsampledConvolution, AgreesWithAten) {

@@ -12,13 +12,12 @@
 
 #include "millrace/kernels/arguments.h"
 #include "millrace/kernels/site.h"
+#include "millrace/kernels/widened.h"
 
 namespace millrace::kernels {
 
 at::Tensor dropout_with_mask(const at::Tensor& x, const at::Tensor& keep, double p) {
-  const auto narrow = x.scalar_type() == at::kBFloat16 || x.scalar_type() == at::kHalf;
-  const at::Tensor wide = narrow ? x.to(at::kFloat) : x;
-  const at::Tensor y = at::where(keep, wide * static_cast<double>(dropout_scale(p)), at::Scalar(0.0));
+  const at::Tensor y = at::where(keep, wide(x) * static_cast<double>(dropout_scale(p)), at::Scalar(0.0));
   return y.to(x.scalar_type());
 }
 
@@ -27,7 +26,10 @@ at::Tensor causal_attention_with_mask(const at::Tensor& q, const at::Tensor& k, 
   const double factor = scale.value_or(1.0 / std::sqrt(static_cast<double>(q.size(3))));
   const at::Tensor queries = q.transpose(1, 2);
   const at::Tensor past = at::ones({q.size(1), q.size(1)}, q.options().dtype(at::kBool)).tril();
-  at::Tensor scores = at::matmul(queries, k.transpose(1, 2).transpose(2, 3)) * factor;
+  // An fp16 product could leave its range before it is scaled.
+  const bool first = q.scalar_type() == at::kHalf;
+  at::Tensor scores = at::matmul(first ? queries * factor : queries, k.transpose(1, 2).transpose(2, 3));
+  if (!first) scores = scores * factor;
   scores = scores.masked_fill(past.logical_not(), -std::numeric_limits<double>::infinity());
   at::Tensor weights = at::softmax(scores, -1);
   if (keep.defined()) weights = dropout_with_mask(weights, keep, p);

@@ -11,6 +11,7 @@
 #include "millrace/kernels/arguments.h"
 #include "millrace/kernels/operation_span.h"
 #include "millrace/kernels/parallel.h"
+#include "millrace/kernels/widened.h"
 
 namespace millrace::kernels {
 namespace {
@@ -59,13 +60,15 @@ struct RmsNormFunction : torch::autograd::Function<RmsNormFunction> {
 
 at::Tensor rms_norm_silu(const at::Tensor& x, double epsilon) {
   MR_CHECK(x.dim() >= 2, "rms_norm_silu takes (N, C, ...)");
-  if (!has_kernel(x) || x.numel() == 0) return rms_norm_silu_plain(x, epsilon);
+  if (!has_kernel(x) || x.numel() == 0)
+    return widened(x, [epsilon](const at::Tensor& values) { return rms_norm_silu_plain(values, epsilon); });
   const OperationSpan span("millrace::rms_norm_silu", x);
   return RmsNormFunction::apply(x, epsilon);
 }
 
 at::Tensor rms_norm_silu_plain(const at::Tensor& x, double epsilon) {
-  return at::silu(x * at::rsqrt(x.square().mean({1}, true) + epsilon));
+  const at::Tensor values = wide(x);
+  return at::silu(values * at::rsqrt(values.square().mean({1}, true) + epsilon)).to(x.scalar_type());
 }
 
 }  // namespace millrace::kernels

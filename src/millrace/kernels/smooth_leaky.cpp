@@ -8,6 +8,7 @@
 #include "millrace/kernels/arguments.h"
 #include "millrace/kernels/operation_span.h"
 #include "millrace/kernels/pointwise.h"
+#include "millrace/kernels/widened.h"
 
 namespace millrace::kernels {
 namespace {
@@ -32,15 +33,15 @@ struct SmoothLeakyFunction : torch::autograd::Function<SmoothLeakyFunction> {
 }  // namespace
 
 at::Tensor smooth_leaky(const at::Tensor& x) {
-  if (!has_kernel(x)) return smooth_leaky_plain(x);
+  if (!has_kernel(x)) return widened(x, smooth_leaky_plain);
   const OperationSpan span("millrace::smooth_leaky", x);
   return SmoothLeakyFunction::apply(x);
 }
 
 at::Tensor smooth_leaky_plain(const at::Tensor& x) {
-  const at::Tensor size = x.abs();
-  const at::Tensor middle = x * x - size * size * size / 3.0 + x * 2.0 + 1.0 / 3.0;
-  return at::where(x < -1.0, x, at::where(x < 1.0, middle, x * 3.0)) / 3.5;
+  const at::Tensor values = wide(x), size = values.abs();
+  const at::Tensor middle = values * values - size * size * size / 3.0 + values * 2.0 + 1.0 / 3.0;
+  return (at::where(values < -1.0, values, at::where(values < 1.0, middle, values * 3.0)) / 3.5).to(x.scalar_type());
 }
 
 }  // namespace millrace::kernels

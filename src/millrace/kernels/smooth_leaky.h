@@ -7,9 +7,9 @@
 namespace millrace::kernels {
 
 // One pass forward and one backward; fp32 or bf16 on the CPU, any dense layout, which the result keeps. Differentiable. What has
-// no kernel (other types and devices) takes the plain path.
+// no kernel (other types and devices) takes the plain path, of which x alone is kept.
 at::Tensor smooth_leaky(const at::Tensor& x);
-// The same from ATen's operations, as the formula reads.
+// The same from ATen's operations, as the formula reads, in fp32 inside where x is narrower.
 at::Tensor smooth_leaky_plain(const at::Tensor& x);
 
 }  // namespace millrace::kernels

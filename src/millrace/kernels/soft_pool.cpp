@@ -1,19 +1,20 @@
 #include "millrace/kernels/soft_pool.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/avg_pool2d.h>
 #include <ATen/ops/conv2d.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/exp.h>
 #include <ATen/ops/outer.h>
-#include <ATen/ops/tensor.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "millrace/base/error.h"
 #include "millrace/kernels/arguments.h"
 #include "millrace/kernels/operation_span.h"
 #include "millrace/kernels/parallel.h"
+#include "millrace/kernels/widened.h"
 
 namespace millrace::kernels {
 namespace {
@@ -69,20 +70,22 @@ struct SoftPoolFunction : torch::autograd::Function<SoftPoolFunction> {
 at::Tensor blurred_soft_pool(const at::Tensor& x, std::int64_t stride) {
   MR_CHECK(x.dim() == 5 && stride >= 1, "blurred_soft_pool takes (N, C, T, H, W) and a stride of at least 1");
   MR_CHECK(x.size(3) >= 2 && x.size(4) >= 2, "blurred_soft_pool takes planes of at least 2 x 2 pixels");
-  if (!has_kernel(x) || x.numel() == 0) return blurred_soft_pool_plain(x, stride);
+  if (!has_kernel(x) || x.numel() == 0)
+    return widened(x, [stride](const at::Tensor& values) { return blurred_soft_pool_plain(values, stride); });
   const OperationSpan span("millrace::blurred_soft_pool", x);
   return SoftPoolFunction::apply(x, stride);
 }
 
 at::Tensor blurred_soft_pool_plain(const at::Tensor& x, std::int64_t stride) {
   constexpr double kLargest = 30.0, kFloor = 1e-6;
-  const at::Tensor line = at::tensor({1.0, 2.0, 1.0}, x.options());
-  const at::Tensor planes = x.reshape({-1, 1, x.size(3), x.size(4)});
+  const at::Tensor values = wide(x);
+  const at::Tensor line = 2.0 - (at::arange(3, values.options()) - 1.0).abs();  // 1, 2, 1, made where x lies
+  const at::Tensor planes = values.reshape({-1, 1, x.size(3), x.size(4)});
   const at::Tensor blurred = at::conv2d(planes, (at::outer(line, line) / 16.0).view({1, 1, 3, 3}), {}, {{1, 1}}, {{1, 1}});
   const at::Tensor weight = at::exp(blurred.clamp_max(kLargest));
-  const auto mean = [&](const at::Tensor& values) { return at::avg_pool2d(values, {{2, 2}}, {{stride, stride}}); };
+  const auto mean = [&](const at::Tensor& of) { return at::avg_pool2d(of, {{2, 2}}, {{stride, stride}}); };
   const at::Tensor out = mean(blurred * weight) / (mean(weight) + kFloor);
-  return out.view({x.size(0), x.size(1), x.size(2), out.size(2), out.size(3)});
+  return out.view({x.size(0), x.size(1), x.size(2), out.size(2), out.size(3)}).to(x.scalar_type());
 }
 
 }  // namespace millrace::kernels

@@ -9,8 +9,10 @@ namespace millrace::kernels {
 // (N, O, 2D, 2H, 2W). Along an axis two of three taps of an output fall on the same voxel: taps are added up first, which leaves
 // a transposed convolution of x with kernel 4 and stride 2, 8/27 of the multiplications. Result in x's type and layout
 // (contiguous or channels last); weight and bias may be wider, and so are their gradients. Saved are x and the weight. Any
-// floating type and device. Differentiable once.
+// floating type on the CPU; other devices take the plain path. Differentiable once.
 at::Tensor upsampled_conv3d(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
+// Whether it does so for this x, which is then on the CPU and not empty.
+[[nodiscard]] bool transposes_upsampled(const at::Tensor& x);
 // The same from at::upsample_nearest3d and at::conv3d.
 at::Tensor upsampled_conv3d_plain(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
 

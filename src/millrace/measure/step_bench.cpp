@@ -1,5 +1,7 @@
 #include "millrace/measure/step_bench.h"
 
+#include <c10/core/Event.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/nn/module.h>
 
 #include <algorithm>
@@ -14,7 +16,9 @@
 #include "millrace/device/device.h"
 #include "millrace/device/shared_cores.h"
 #include "millrace/device/tensor_memory.h"
+#include "millrace/precision/tf32.h"
 #include "millrace/train/convolution_choice.h"
+#include "millrace/train/feed.h"
 #include "millrace/train/kernel_trial.h"
 #include "millrace/train/layout_trial.h"
 #include "millrace/train/memory_choice.h"
@@ -45,28 +49,114 @@ std::optional<at::ScalarType> autocast_of(const std::string& word, at::Device de
   throw UsageError({"there is no precision " + quoted(word), "--precision", "it is auto, fp32, bf16 or fp16"});
 }
 
-}  // namespace
+// When steps end on a device, by the device's own clock: nothing waits for it in between, as nothing does in a run.
+class DeviceClock {
+ public:
+  explicit DeviceClock(at::Device device) : device_(device) { mark(); }
+  void mark() {
+    const c10::impl::VirtualGuardImpl guard(device_.type());
+    marks_.emplace_back(device_.type(), c10::EventFlag::BACKEND_DEFAULT).record(guard.getStream(device_));
+  }
+  // Milliseconds between marks, once the device has reached the last.
+  [[nodiscard]] std::vector<double> between() const {
+    marks_.back().synchronize();
+    std::vector<double> ms;
+    for (std::size_t i = 1; i < marks_.size(); ++i) ms.push_back(marks_[i - 1].elapsedTime(marks_[i]));
+    return ms;
+  }
 
-struct StepBench::Impl {
+ private:
+  at::Device device_;
+  std::vector<c10::Event> marks_;
+};
+
+Json sizes_of(const Batch& batch) {
+  Json groups = Json::array();
+  for (const Group& group : batch.groups()) {
+    Json fields = Json::object();
+    for (const auto& [name, field] : group.fields) fields[name] = field.sizes().vec();
+    groups.push_back(std::move(fields));
+  }
+  return groups;
+}
+
+// A shape's recipe and batch on the device that its config names.
+struct Made {
   config::Resolved config;
   RunConfig shared;
   Switches switches;
+  Context context;
+  std::optional<device::SharedCores> shared_cores;
   std::unique_ptr<Recipe> recipe;
+  Batch batch;
+
+  void make(const Entry& entry, const StepBenchOptions& options);
+  [[nodiscard]] Json description() const;
+};
+
+void Made::make(const Entry& entry, const StepBenchOptions& options) {
+  const BenchShape& shape = find_shape(entry, options.shape);
+  const config::Schema schema = schema_of(entry);
+  const auto aliases = aliases_of(entry);
+  config::Layers layers(schema, aliases);
+  layers.add_values(entry.defaults, "recipe");
+  layers.add_values(shape.config, "shape " + shape.name);
+  layers.add_values(options.overrides, "flag");
+  config = layers.resolve();
+  shared = config::read<RunConfig>(config.values);
+  if (auto problems = run_problems(entry, config); !problems.empty()) throw ConfigError(std::move(problems));
+  device::count_tensor_memory();
+  if (options.agreement != nullptr) context.ranks = options.agreement->ranks();
+  switches = Switches(options.off);
+  context.device = device::choose(shared.device.name, context.ranks.local_rank).device;
+  if (!context.device.is_cpu()) c10::impl::VirtualGuardImpl(context.device.type()).setDevice(context.device);
+  device::set_threads(static_cast<int>(options.threads));
+  shared_cores.emplace();
+  context.config = &shared;
+  context.switches = &switches;
+  context.seed = static_cast<std::uint64_t>(shared.train.seed);
+  torch::manual_seed(context.seed);
+  recipe = make_guarded(entry.name, entry.make, config.values, context);
+  recipe->model().to(context.device);
+  recipe->model().train();
+  batch = moved_to(shape.batch(config.values, context.seed + static_cast<std::uint64_t>(context.ranks.rank)), context.device);
+}
+
+Json Made::description() const {
+  std::int64_t parameters = 0, trained = 0;
+  for (const at::Tensor& parameter : recipe->model().parameters()) {
+    parameters += parameter.numel();
+    if (parameter.requires_grad()) trained += parameter.numel();
+  }
+  const int index = context.device.has_index() ? context.device.index() : 0;
+  return {{"parameters", parameters},
+          {"trained_parameters", trained},
+          {"batch", sizes_of(batch)},
+          {"device", context.device.str()},
+          {"device_name", device::backend_of(context.device).device_name(index)}};
+}
+
+}  // namespace
+
+struct StepBench::Impl : Made {
   telemetry::Timeline timeline;
   std::unique_ptr<Stepper> stepper;
-  Batch batch;
   std::int64_t step = 0;
   std::optional<double> first_step_seconds;
   double loss_first = 0;
   at::Tensor loss;
-  std::optional<device::SharedCores> shared_cores;
   std::string recipe_name;
   ConvolutionChoice convolutions;
   std::vector<KernelChoice> kernels;
   std::string layout;  // that a trial chose
   MemoryChoice memory;
+  precision::Tf32Choice tf32;
   std::uint64_t resident_bytes = 0;  // before the first step
 
+  void use_tf32(std::optional<at::ScalarType> format) {
+    tf32 = precision::choose_tf32(shared.device.tf32_wish(), context.device, format);
+    precision::use_tf32(tf32, context.device);
+  }
   // As a run does, and with what runs have measured.
   void choose_ways(const std::string& precision, at::Device device) {
     const bool has_layouts = recipe->set_layout(Layout::contiguous);
@@ -113,44 +203,21 @@ struct StepBench::Impl {
 };
 
 StepBench::StepBench(const Entry& entry, const StepBenchOptions& options) : impl_(std::make_unique<Impl>()), options_(options) {
-  const BenchShape& shape = find_shape(entry, options.shape);
-  const config::Schema schema = schema_of(entry);
-  const auto aliases = aliases_of(entry);
-  config::Layers layers(schema, aliases);
-  layers.add_values(entry.defaults, "recipe");
-  layers.add_values(shape.config, "shape " + shape.name);
-  layers.add_values(options.overrides, "flag");
   Impl& impl = *impl_;
-  impl.config = layers.resolve();
+  impl.make(entry, options);
   impl.recipe_name = entry.name;
-  impl.shared = config::read<RunConfig>(impl.config.values);
-  if (auto problems = run_problems(entry, impl.config); !problems.empty()) throw ConfigError(std::move(problems));
-  device::count_tensor_memory();
-  const int local_rank = options.agreement == nullptr ? 0 : options.agreement->ranks().local_rank;
-  impl.switches = Switches(options.off);
-  const at::Device device = device::choose(impl.shared.device.name, local_rank).device;
-  device::set_threads(static_cast<int>(options.threads));
-  impl.shared_cores.emplace();
-  Context context;
-  context.device = device;
-  context.config = &impl.shared;
-  if (options.agreement != nullptr) context.ranks = options.agreement->ranks();
-  context.switches = &impl.switches;
-  context.seed = static_cast<std::uint64_t>(impl.shared.train.seed);
-  torch::manual_seed(context.seed);
-  impl.recipe = make_guarded(entry.name, entry.make, impl.config.values, context);
-  impl.recipe->model().to(device);
-  impl.recipe->model().train();
+  const at::Device device = impl.context.device;
   StepperOptions stepper{
-      .device = device, .seed = context.seed, .autocast = autocast_of(options.precision, device), .total_steps = 1'000'000};
+      .device = device, .seed = impl.context.seed, .autocast = autocast_of(options.precision, device), .total_steps = 1'000'000};
   stepper.agreement = options.agreement;
   stepper.gradients = {.bucket_bytes = impl.shared.distributed.bucket_bytes, .compress = impl.shared.distributed.compress};
   if (!impl.switches.on("autocast")) stepper.autocast.reset();
   stepper.offload_bytes = offload_bytes(impl.shared.memory, device, impl.switches);
   stepper.recovers = impl.switches.on("memory_recovery");
   impl.stepper = std::make_unique<Stepper>(*impl.recipe, impl.switches, impl.timeline, stepper);
-  impl.batch = shape.batch(impl.config.values, context.seed + static_cast<std::uint64_t>(context.ranks.rank));
+  impl.use_tf32(std::nullopt);  // the trials of number formats have fp32 itself to compare with
   impl.choose_ways(options.precision, device);
+  impl.use_tf32(impl.stepper->autocast());
   if (impl.switches.on("recompute")) {
     impl.memory = impl.shared.memory.budget.empty() ? named_memory(impl.shared.memory)
                                                     : try_memory(*impl.stepper, impl.batch, impl.shared.memory, false);
@@ -162,22 +229,45 @@ StepBench::StepBench(const Entry& entry, const StepBenchOptions& options) : impl
 
 StepBench::~StepBench() = default;
 
-double StepBench::step() {
+// Reads nothing back: `loss` waits on the device.
+void StepBench::begin_step() {
   Impl& impl = *impl_;
-  const double begin = steady_seconds();
   impl.timeline.begin_step();
   impl.stepper->begin_step(impl.step++);
   const StepResult result = impl.stepper->accumulate(impl.batch, {.only = true, .last = true});
   impl.stepper->update();
   impl.timeline.end_step();
-  // The one read a step of the peers has too: without it a device would still be busy.
   impl.loss = shown(result.losses[0]);
+}
+
+double StepBench::step() {
+  Impl& impl = *impl_;
+  const double begin = steady_seconds();
+  begin_step();
+  // The one read a step of the peers has too: without it a device would still be busy.
   const double loss = impl.loss.item<double>();
   if (!impl.first_step_seconds) {
     impl.first_step_seconds = seconds_since_process_start();
     impl.loss_first = loss;
   }
   return (steady_seconds() - begin) * 1e3;
+}
+
+std::vector<double> StepBench::steps(std::int64_t count) {
+  std::vector<double> ms;
+  if (impl_->context.device.is_cpu()) {
+    for (std::int64_t i = 0; i < count; ++i) ms.push_back(step());
+    return ms;
+  }
+  (void)step();
+  DeviceClock clock(impl_->context.device);
+  for (std::int64_t i = 0; i < count; ++i) {
+    begin_step();
+    clock.mark();
+  }
+  ms = clock.between();
+  device::release_cached_memory(impl_->context.device);
+  return ms;
 }
 
 Json StepBench::report(const std::vector<double>& ms) const {
@@ -196,33 +286,42 @@ Json StepBench::report(const std::vector<double>& ms) const {
                  {"resident_before_bytes", impl.resident_bytes},
                  {"recompute", impl.memory.recompute.patterns()}};
   for (const auto& [key, value] : impl.memory.trial.items()) memory[key] = value;
-  return {{"shape", options_.shape},
-          {"memory", std::move(memory)},
-          {"precision", options_.precision},
-          {"threads", options_.threads},
-          {"steps", ms.size()},
-          {"ms", ms},
-          {"ms_p50", median(ms)},
-          {"ms_min", ms.empty() ? 0.0 : *std::min_element(ms.begin(), ms.end())},
-          {"first_step_s_since_process_start", impl.first_step_seconds.value_or(0.0)},
-          {"peak_memory_bytes", device::peak_resident_bytes()},
-          {"loss_first", impl.loss_first},
-          {"loss_last", impl.loss.defined() ? impl.loss.item<double>() : 0.0},
-          {"shares", std::move(shares)},
-          {"kernels", std::move(kernels)},
-          {"convolutions", impl.convolutions.reason},
-          {"layout", impl.layout},
-          {"format", precision::name_of(impl.stepper->autocast())},
-          {"switches", std::move(switches)},
-          {"versions", versions()}};
+  Json all = impl.description();
+  all.update({{"shape", options_.shape},
+              {"memory", std::move(memory)},
+              {"precision", options_.precision},
+              {"threads", options_.threads},
+              {"steps", ms.size()},
+              {"ms", ms},
+              {"ms_p50", median(ms)},
+              {"ms_min", ms.empty() ? 0.0 : *std::min_element(ms.begin(), ms.end())},
+              {"first_step_s_since_process_start", impl.first_step_seconds.value_or(0.0)},
+              {"peak_memory_bytes", device::peak_resident_bytes()},
+              {"loss_first", impl.loss_first},
+              {"loss_last", impl.loss.defined() ? impl.loss.item<double>() : 0.0},
+              {"shares", std::move(shares)},
+              {"kernels", std::move(kernels)},
+              {"convolutions", impl.convolutions.reason},
+              {"layout", impl.layout},
+              {"format", precision::name_of(impl.stepper->autocast())},
+              {"tf32", {{"on", impl.tf32.on}, {"reason", impl.tf32.reason}}},
+              {"switches", std::move(switches)},
+              {"versions", versions()}});
+  return all;
+}
+
+Json describe_step(const Entry& entry, const StepBenchOptions& options) {
+  Made made;
+  made.make(entry, options);
+  Json description = made.description();
+  description.update({{"recipe", entry.name}, {"shape", options.shape}});
+  return description;
 }
 
 Json bench_step(const Entry& entry, const StepBenchOptions& options) {
   StepBench bench(entry, options);
   for (std::int64_t i = 0; i < std::max<std::int64_t>(options.warmup, 1); ++i) bench.step();
-  std::vector<double> ms;
-  for (std::int64_t i = 0; i < options.steps; ++i) ms.push_back(bench.step());
-  Json report = bench.report(ms);
+  Json report = bench.report(bench.steps(options.steps));
   report["recipe"] = entry.name;
   return report;
 }

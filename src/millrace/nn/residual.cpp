@@ -68,7 +68,7 @@ at::Tensor upsampled_conv3d(const at::Tensor& x, const at::Tensor& weight, const
   const device::NoAutocast as_it_is(x.device().type());
   if (narrow.is_contiguous(at::MemoryFormat::ChannelsLast3d) && !narrow.is_contiguous()) taken().channels_last.add(1);
   if (!paths.phased_upsampling) return kernels::upsampled_conv3d_plain(narrow, weight, bias);
-  taken().upsampling.add(1);
+  if (kernels::transposes_upsampled(narrow)) taken().upsampling.add(1);
   return kernels::upsampled_conv3d(narrow, weight, bias);
 }
 

@@ -21,10 +21,13 @@
 #include "millrace/device/autocast.h"
 #include "millrace/kernels/rms_norm.h"
 #include "millrace/kernels/soft_pool.h"
+#include "millrace/kernels/widened.h"
 #include "millrace/telemetry/spans.h"
 
 namespace millrace::nn {
 namespace {
+
+using kernels::wide;
 
 // Along an axis no longer than this a stencil is a small dense matrix, which a product applies at many times a convolution's
 // pace.
@@ -38,9 +41,6 @@ const Taken& taken() {
   static const Taken all;
   return all;
 }
-
-// Tests give fp64, which stays.
-at::Tensor wide(const at::Tensor& x) { return x.scalar_type() == at::kDouble ? x : x.to(at::kFloat); }
 
 at::Tensor gaussian_taps(const at::Tensor& sigma, std::int64_t size) {
   const at::Tensor distance = at::arange(size, sigma.options()) - static_cast<double>(size / 2);
@@ -137,14 +137,14 @@ at::Tensor temporal_filters(const at::Tensor& x, const at::Tensor& weight, const
 
 at::Tensor rms_norm_silu(const at::Tensor& x, double eps, const StencilPaths& paths) {
   const device::NoAutocast fp32(x.device().type());
-  if (!paths.fused_rms_norm) return kernels::rms_norm_silu_plain(wide(x), eps).to(x.scalar_type());
+  if (!paths.fused_rms_norm) return kernels::rms_norm_silu_plain(x, eps);
   taken().rms_norm.add(1);
   return kernels::rms_norm_silu(x, eps);
 }
 
 at::Tensor blurred_soft_pool(const at::Tensor& x, std::int64_t stride, const StencilPaths& paths) {
   const device::NoAutocast fp32(x.device().type());
-  if (!paths.fused_pooling) return kernels::blurred_soft_pool_plain(wide(x), stride).to(x.scalar_type());
+  if (!paths.fused_pooling) return kernels::blurred_soft_pool_plain(x, stride);
   taken().pooling.add(1);
   return kernels::blurred_soft_pool(x, stride);
 }

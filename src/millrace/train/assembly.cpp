@@ -21,6 +21,7 @@
 #include "millrace/device/operation_census.h"
 #include "millrace/device/tensor_memory.h"
 #include "millrace/kernels/kernels.h"
+#include "millrace/precision/tf32.h"
 #include "millrace/train/feed.h"
 #include "millrace/train/generator_state.h"
 #include "millrace/train/model_state.h"
@@ -133,6 +134,8 @@ void Assembly::choose_device() {
   if (!choice.warning.empty()) request_.console->warning(choice.warning);
   // What names no GPU is this rank's, too.
   if (!choice.device.is_cpu()) c10::impl::VirtualGuardImpl(choice.device.type()).setDevice(choice.device);
+  // Trials of number formats have fp32 itself to compare with.
+  precision::use_tf32(precision::choose_tf32(config_.device.tf32_wish(), choice.device, std::nullopt), choice.device);
   if (context_.device.is_cpu() && switches_.on("memory_recovery")) memory_limit_.emplace(config_.memory.limit);
   const auto& cpu = device::cpu_info();
   const bool automatic = config_.device.threads.is_auto();
@@ -396,6 +399,7 @@ void Assembly::decide() {
   try_kernels();
   if (last && config_.device.layout.is_auto()) recipe_->set_layout(Layout::contiguous);
   decide_precision();
+  decide_tf32();
   plan_kernels();
   decide_layout();
 }

@@ -110,6 +110,7 @@ class Assembly {
   void plan_kernels();      // of the number format that was chosen
   void decide_precision();  // precision_choice.cpp
   [[nodiscard]] precision::Decision try_precisions();
+  void decide_tf32();
   [[nodiscard]] std::optional<at::ScalarType> known_format() const;
   void decide_layout();  // layout_trial.cpp
   [[nodiscard]] Choice try_layouts();

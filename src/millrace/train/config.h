@@ -254,6 +254,9 @@ struct DeviceConfig {
   config::Auto<std::int64_t> threads;
   config::Auto<Layout> layout;
   config::Auto<Kernels> kernels;
+  config::Auto<bool> tf32;
+
+  [[nodiscard]] std::optional<bool> tf32_wish() const { return tf32.is_auto() ? std::nullopt : std::optional(tf32.value()); }
   static consteval auto fields() {
     using C = DeviceConfig;
     using config::field;
@@ -265,7 +268,10 @@ struct DeviceConfig {
         field<&C::layout>("Memory layout of images and volumes, where a recipe has a choice; auto = by a trial."),
         field<&C::kernels>(
             "Matrix products, attention, norms and convolutions on a CPU by our kernels or by LibTorch's; auto = by a "
-            "trial of the run's own step, each operation alone.")};
+            "trial of the run's own step, each operation alone."),
+        field<&C::tf32>(
+            "Matrix products and convolutions in fp32 on a GPU round their factors to 10 bits and take a fraction of the "
+            "time: on, off; auto = on beside bf16 or fp16, off in a run in fp32, which is then exact.")};
   }
 };
 

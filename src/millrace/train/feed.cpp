@@ -28,4 +28,11 @@ Batch to_batch(data::HostBatch host, Split split, at::Device device) {
   return Batch(std::move(groups), {.split = split, .epoch = host.epoch, .index = host.index});
 }
 
+Batch moved_to(Batch batch, at::Device device) {
+  for (Group& group : batch.groups()) {
+    for (auto& [name, field] : group.fields) field = field.to(device);
+  }
+  return batch;
+}
+
 }  // namespace millrace

@@ -9,6 +9,7 @@
 #include "millrace/device/convolution_guard.h"
 #include "millrace/device/device.h"
 #include "millrace/precision/precision.h"
+#include "millrace/precision/tf32.h"
 #include "millrace/train/model_state.h"
 #include "millrace/train/pictures.h"
 #include "millrace/train/recipe_guard.h"
@@ -135,6 +136,7 @@ Loaded load_for_inference(const Entry& entry, const std::filesystem::path& from,
   loaded.recipe->model().eval();
   loaded.device = context.device;
   loaded.autocast = format_of_run(shared, *loaded.switches, weights, overrides);
+  precision::use_tf32(precision::choose_tf32(shared.device.tf32_wish(), loaded.device, loaded.autocast), loaded.device);
   if (loaded.autocast == at::kBFloat16 && loaded.device.is_cpu()) device::guard_also(weights.convolution_faults);
   loaded.snapshot = weights.path;
   loaded.which = weights.which;

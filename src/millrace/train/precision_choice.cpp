@@ -1,6 +1,7 @@
 // Which number format a run computes in, where the config leaves it open: tried once, on the run's own step.
 #include <torch/nn/module.h>
 
+#include "millrace/precision/tf32.h"
 #include "millrace/train/assembly.h"
 #include "millrace/train/layout_trial.h"
 
@@ -35,6 +36,29 @@ void Assembly::decide_precision() {
   const auto name = agreed.at("format").get<std::string>();
   stepper_->set_autocast(precision::format_of(name));
   plan_.set({"precision.dtype", name, "auto", agreed.at("reason").get<std::string>(), /*by_trial=*/true});
+}
+
+// A run that goes on keeps what its snapshot says, also where it has fallen back to fp32 since: another choice would change bits.
+void Assembly::decide_tf32() {
+  const at::Device device = context_.device;
+  const std::optional<bool> wish = config_.device.tf32_wish();
+  precision::Tf32Choice choice = precision::choose_tf32(wish, device, stepper_->autocast());
+  const Json* const before = device.is_cuda() && !wish ? kept("device.tf32") : nullptr;
+  if (before != nullptr) choice = {.on = *before == "on", .reason = "as the run began"};
+  precision::use_tf32(choice, device);
+  if (!choice.reason.empty() || device.is_cuda()) {
+    choose("device.tf32", choice.on ? "on" : "off", choice.reason);
+    Choice row = *plan_.find("device.tf32");
+    row.by_trial = !wish;
+    if (before != nullptr) row.origin = "snapshot";
+    plan_.set(std::move(row));
+  }
+  const Choice* const planned = plan_.find("precision.dtype");
+  const std::string remark = precision::tf32_remark(choice, device, stepper_->autocast());
+  if (planned == nullptr || remark.empty()) return;
+  Choice told = *planned;
+  told.reason += (told.reason.empty() ? "" : "; ") + remark;
+  plan_.set(std::move(told));
 }
 
 precision::Decision Assembly::try_precisions() {

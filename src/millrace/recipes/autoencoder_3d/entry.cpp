@@ -24,23 +24,35 @@ void make_data(const std::string& preset, const std::filesystem::path& out, std:
   write_sample_volumes(*size, out, seed);
 }
 
-// The published config "stable" with the discriminator at work, on one crop in the network's own form.
-BenchShape cpu_small() {
+// A published config with the discriminator at work, on crops in the network's own form. Python's side has the same
+// (bench/step/shapes.py).
+BenchShape shape(std::string name, std::string help, const std::string& preset, std::int64_t side, std::int64_t batch) {
   Json config;
-  for (const auto& [name, values] : presets()) {
-    if (name == "stable") config = values;
+  for (const auto& [known, values] : presets()) {
+    if (known == preset) config = values;
   }
-  config.update({{"recipe.patch_size", {32, 32, 32}}, {"recipe.adv_start_epoch", -1}, {"data.batch_size", 1}});
-  return {.name = "cpu-small",
-          .help = "channels 32,64,128, one crop of 32^3, L1 + KL + discriminator, both networks updated",
+  config.update({{"recipe.patch_size", {side, side, side}}, {"recipe.adv_start_epoch", -1}, {"data.batch_size", batch}});
+  return {.name = std::move(name),
+          .help = std::move(help),
           .config = config,
-          .batch = [](const Json& resolved, std::uint64_t seed) {
+          .batch = of_config<Sections>([](const Sections& own, const RunConfig& run, std::uint64_t seed) {
             auto generator = at::make_generator<at::CPUGeneratorImpl>(seed);
-            const auto rows = resolved.at("data").at("batch_size").get<std::int64_t>();
-            const at::Tensor x = at::rand({rows, 1, 32, 32, 32}, generator);
-            const auto latent = resolved.at("recipe").at("latent_channels").get<std::int64_t>();
-            return Batch(Tensors{{"input", x}, {"target", x}, {"eps", at::randn({rows, latent, 8, 8, 8}, generator)}});
-          }};
+            const std::int64_t rows = run.data.samples_per_batch();
+            std::vector<std::int64_t> sizes{rows, own.recipe.image_channels}, latent{rows, own.recipe.latent_channels};
+            for (const std::int64_t voxels : own.recipe.patch_size) {
+              sizes.push_back(voxels);
+              latent.push_back(voxels >> (own.recipe.channels.size() - 1));
+            }
+            const at::Tensor x = at::rand(sizes, generator);
+            return Batch(Tensors{{"input", x}, {"target", x}, {"eps", at::randn(latent, generator)}});
+          })};
+}
+
+std::vector<BenchShape> bench_shapes() {
+  return {
+      shape("cpu-small", "channels 32,64,128, one crop of 32^3, L1 + KL + discriminator, both networks updated", "stable", 32, 1),
+      shape("gpu-small", "preset stable: the network of cpu-small on 4 crops of 48^3", "stable", 48, 4),
+      shape("gpu-guide", "preset multigpu: channels 64,128,256, attention on two levels, 2 crops of 64^3", "multigpu", 64, 2)};
 }
 
 }  // namespace
@@ -58,7 +70,7 @@ Entry entry() {
                                 {"latent", DType::f32, "[rows,latent channels,d,h,w]", "mean of the latent volume"}}};
   const auto row = [] { return autoencoder_3d::entry(); };
   entry.commands = {encode_command(row), decode_command(row)};
-  entry.bench_shapes = {cpu_small()};
+  entry.bench_shapes = bench_shapes();
   return entry;
 }
 

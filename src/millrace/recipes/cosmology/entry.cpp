@@ -21,16 +21,31 @@ void make_data(const std::string& preset, const std::filesystem::path& out, std:
   write_sample_sky(*size, out, seed);
 }
 
-// One chunk of random numbers in the network's layout.
-BenchShape cpu_small() {
-  return {.name = "cpu-small",
-          .help = "filters 16, input (1,2,64,64,48), log-MSE, clip by value 1",
-          .config = {{"recipe.filters", 16}, {"recipe.ra_keep", 64}, {"recipe.split", 1}, {"data.batch_size", 1}},
-          .batch = [](const Json&, std::uint64_t seed) {
+// Chunks of random numbers in the network's layout. Python's side has the same sizes (bench/step/shapes.py).
+struct Sky {
+  std::int64_t filters, ra, frequencies, baselines, split, batch;  // ra: of a chunk
+};
+BenchShape shape(std::string name, std::string help, const Sky& sky) {
+  return {.name = std::move(name),
+          .help = std::move(help),
+          .config = {{"recipe.filters", sky.filters},
+                     {"recipe.ra_keep", sky.ra * sky.split},
+                     {"recipe.split", sky.split},
+                     {"data.batch_size", sky.batch}},
+          .batch = of_config<Sections>([sky](const Sections& own, const RunConfig& run, std::uint64_t seed) {
             auto generator = at::make_generator<at::CPUGeneratorImpl>(seed);
-            const at::Tensor target = at::randn({1, 2, 64, 64, 48}, generator);
+            const std::int64_t chunks = run.data.samples_per_batch() * own.recipe.split;
+            const at::Tensor target =
+                at::randn({chunks, 2, own.recipe.ra_keep / own.recipe.split, sky.frequencies, sky.baselines}, generator);
             return Batch(Tensors{{"input", target * 0.5 + at::randn(target.sizes(), generator)}, {"target", target}});
-          }};
+          })};
+}
+
+std::vector<BenchShape> bench_shapes() {
+  return {shape("cpu-small", "filters 16, input (1,2,64,64,48), log-MSE, clip by value 1", {16, 64, 64, 48, 1, 1}),
+          shape("gpu-small", "cpu-small with a batch of 4", {16, 64, 64, 48, 1, 4}),
+          shape("gpu-guide", "preset full: one sky of 48 baselines, 128 frequencies and 1024 RA as 4 chunks, (4,2,256,128,48)",
+                {16, 256, 128, 48, 4, 1})};
 }
 
 }  // namespace
@@ -48,7 +63,7 @@ Entry entry() {
                     .outputs = {{"signal", DType::c64, "[rows,baselines,frequencies,RA]", "the 21 cm signal in them, kelvin"}}};
   entry.commands = {{"pca", "fit foreground components, or compare them with those of each batch", pca_command},
                     {"uvh5", "make a run's folder from an interferometer's uvh5 files", uvh5_command}};
-  entry.bench_shapes = {cpu_small()};
+  entry.bench_shapes = bench_shapes();
   return entry;
 }
 

@@ -84,32 +84,32 @@ void make_data_with(const std::string& preset, const std::filesystem::path& out,
   (void)write_pair_files(Fs::real(), labels, recipe, out, seed);
 }
 
-// A frozen tower, a projector and a decoder with adapters, on four pairs in both orders.
-BenchShape cpu_small() {
-  constexpr std::int64_t kSize = 64;
-  return {.name = "cpu-small",
-          .help = "frozen tower 192x6 on 64 px, decoder 256x4 with LoRA, 4 pairs in both orders, 128 image and 11 other tokens",
-          .config = {{"recipe.image_size", kSize},
-                     {"recipe.patch_size", 8},
-                     {"recipe.vision_width", 192},
-                     {"recipe.vision_layers", 6},
-                     {"recipe.vision_heads", 3},
-                     {"recipe.vision_hidden", 768},
-                     {"recipe.vision_feature_layer", -1},
-                     {"recipe.decoder_width", 256},
-                     {"recipe.decoder_layers", 4},
-                     {"recipe.decoder_heads", 4},
-                     {"recipe.decoder_hidden", 688},
-                     {"recipe.vocab_size", ByteTokens::kSize},
-                     {"recipe.question", "Cleaner?"},
-                     {"recipe.freeze_base", true},
-                     {"data.batch_size", 4}},
-          .batch = [](const Json& config, std::uint64_t seed) {
+// A frozen tower, a projector and a decoder with adapters, on pairs in both orders. Python's side has the same
+// (bench/step/shapes.py).
+BenchShape shape(std::string name, std::string help, Json config, const std::string& question, std::int64_t pairs) {
+  config.update({{"recipe.question", question}, {"recipe.freeze_base", true}, {"data.batch_size", pairs}});
+  return {.name = std::move(name),
+          .help = std::move(help),
+          .config = std::move(config),
+          .batch = of_config<Sections>([](const Sections& own, const RunConfig& run, std::uint64_t seed) {
             auto generator = at::make_generator<at::CPUGeneratorImpl>(seed);
-            const auto rows = config.at("data").at("batch_size").get<std::int64_t>();
-            return Batch(Tensors{{"pixels", at::randn({rows, 2, 3, kSize, kSize}, generator)},
+            const std::int64_t rows = run.data.samples_per_batch(), side = own.recipe.image_size;
+            return Batch(Tensors{{"pixels", at::randn({rows, 2, 3, side, side}, generator)},
                                  {"label", at::randint(0, 3, {rows}, generator, at::kLong)}});
-          }};
+          })};
+}
+
+std::vector<BenchShape> bench_shapes() {
+  return {shape("cpu-small",
+                "frozen tower 192x6 on 64 px, decoder 256x4 with LoRA, 4 pairs in both orders, 128 image and 11 other tokens",
+                network({64, 8, 192, 6, 3, 768, -1}, {256, 4, 4, 688, ByteTokens::kSize}), "Cleaner?", 4),
+          shape("gpu-small",
+                "frozen tower 384x8 on 112 px, decoder 1024x8 with LoRA, 8 pairs in both orders, 128 image and 11 other tokens",
+                network({112, 14, 384, 8, 6, 1536, -1}, {1024, 8, 16, 2752, ByteTokens::kSize}), "Cleaner?", 8),
+          shape("gpu-guide",
+                "preset full: LLaVA-1.5-7B on 336 px with LoRA, 2 pairs in both orders, 1152 image and 56 other tokens; 28 GB "
+                "of weights in fp32",
+                network({336, 14, 1024, 24, 16, 4096, -2}, {4096, 32, 32, 11008, 32064}), RecipeConfig().question, 2)};
 }
 
 }  // namespace
@@ -139,7 +139,7 @@ Entry entry() {
                   {"mirrored", DType::f32, "[rows,3]", "the same with the images in the other order, exchanged back"}}};
   const auto row = [] { return image_pairs::entry(); };
   entry.commands = {rank_command(row), adapter_command(row)};
-  entry.bench_shapes = {cpu_small()};
+  entry.bench_shapes = bench_shapes();
   return entry;
 }
 

@@ -5,28 +5,6 @@
 namespace millrace::recipes::image_pairs {
 namespace {
 
-struct Tower {
-  std::int64_t image, patch, width, layers, heads, hidden, feature_layer;
-};
-struct Decoder {
-  std::int64_t width, layers, heads, hidden, vocabulary;
-};
-
-Json network(const Tower& tower, const Decoder& decoder) {
-  return {{"recipe.image_size", tower.image},
-          {"recipe.patch_size", tower.patch},
-          {"recipe.vision_width", tower.width},
-          {"recipe.vision_layers", tower.layers},
-          {"recipe.vision_heads", tower.heads},
-          {"recipe.vision_hidden", tower.hidden},
-          {"recipe.vision_feature_layer", tower.feature_layer},
-          {"recipe.decoder_width", decoder.width},
-          {"recipe.decoder_layers", decoder.layers},
-          {"recipe.decoder_heads", decoder.heads},
-          {"recipe.decoder_hidden", decoder.hidden},
-          {"recipe.vocab_size", decoder.vocabulary}};
-}
-
 Json join(Json values, const Json& more) {
   values.update(more);
   return values;
@@ -74,6 +52,21 @@ Json full() {
 }
 
 }  // namespace
+
+Json network(const Tower& tower, const Decoder& decoder) {
+  return {{"recipe.image_size", tower.image},
+          {"recipe.patch_size", tower.patch},
+          {"recipe.vision_width", tower.width},
+          {"recipe.vision_layers", tower.layers},
+          {"recipe.vision_heads", tower.heads},
+          {"recipe.vision_hidden", tower.hidden},
+          {"recipe.vision_feature_layer", tower.feature_layer},
+          {"recipe.decoder_width", decoder.width},
+          {"recipe.decoder_layers", decoder.layers},
+          {"recipe.decoder_heads", decoder.heads},
+          {"recipe.decoder_hidden", decoder.hidden},
+          {"recipe.vocab_size", decoder.vocabulary}};
+}
 
 Json defaults() {
   return {{"data.batch_size", 32},

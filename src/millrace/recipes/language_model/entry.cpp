@@ -24,17 +24,20 @@ void make_data(const std::string& preset, const std::filesystem::path& out, std:
   write_sample_text(*text, out, seed);
 }
 
-// The shape the step is timed at: random tokens, dropout everywhere.
-BenchShape cpu_small() {
-  return {.name = "cpu-small",
-          .help = "384 wide, 6 layers, 6 heads, context 256, batch 8, dropout .1",
-          .config = {{"recipe.model_embd", 384},
-                     {"recipe.model_layer", 6},
-                     {"recipe.model_head", 6},
-                     {"recipe.model_positions", 256},
-                     {"recipe.seq_len", 257},
-                     {"recipe.vocab_size", 70},
-                     {"data.batch_size", 8}},
+// Shapes the step is timed at: random tokens, dropout everywhere. Python's side has the same (bench/step/shapes.py).
+struct Size {
+  std::int64_t width, layers, heads, context, batch, vocabulary;
+};
+BenchShape shape(std::string name, std::string help, const Size& size) {
+  return {.name = std::move(name),
+          .help = std::move(help),
+          .config = {{"recipe.model_embd", size.width},
+                     {"recipe.model_layer", size.layers},
+                     {"recipe.model_head", size.heads},
+                     {"recipe.model_positions", size.context},
+                     {"recipe.seq_len", size.context + 1},
+                     {"recipe.vocab_size", size.vocabulary},
+                     {"data.batch_size", size.batch}},
           .batch = of_config<Sections>([](const Sections& own, const RunConfig& run, std::uint64_t seed) {
             auto generator = at::make_generator<at::CPUGeneratorImpl>(seed);
             const std::int64_t length = own.recipe.seq_len;
@@ -42,6 +45,14 @@ BenchShape cpu_small() {
                 at::randint(4, own.recipe.vocab_size, {run.data.samples_per_batch(), length}, generator, at::kLong);
             return Batch(Tensors{{"input", tokens.narrow(1, 0, length - 1)}, {"target", tokens.narrow(1, 1, length - 1)}});
           })};
+}
+
+std::vector<BenchShape> bench_shapes() {
+  return {shape("cpu-small", "384 wide, 6 layers, 6 heads, context 256, batch 8, dropout .1", {384, 6, 6, 256, 8, 70}),
+          shape("gpu-small", "cpu-small with a batch of 64", {384, 6, 6, 256, 64, 70}),
+          shape("gpu-guide",
+                "preset full: 768 wide, 12 layers, 12 heads, context 1024; batch 16, the 50,304 words of GPT-2's vocabulary",
+                {768, 12, 12, 1024, 16, 50304})};
 }
 
 }  // namespace
@@ -60,7 +71,7 @@ Entry entry() {
       .inputs = {{"tokens", DType::i64, "[rows,length]", "ids of the model's tokenizer, at most recipe.model_positions long"}},
       .outputs = {{"logits", DType::f32, "[rows,length,vocabulary]", "of the token that follows each"}}};
   entry.commands = {{"generate", "write text with a trained model", generate_command}};
-  entry.bench_shapes = {cpu_small()};
+  entry.bench_shapes = bench_shapes();
   return entry;
 }
 

@@ -28,25 +28,25 @@ void make_data(const std::string& preset, const std::filesystem::path& out, std:
   write_sample_sessions(*sessions, out, seed);
 }
 
-// Two sessions in the network's own form.
-BenchShape cpu_small() {
-  return {.name = "cpu-small",
-          .help = "sessions of 60 and 40 units, 4 rows each, stimuli (4,1,25,51,51), modulator pc",
-          .config = {{"recipe.units", {60, 40}},
+// Sessions in the network's own form, with the predictive-coding modulator. Python's side has the same (bench/step/shapes.py).
+BenchShape shape(std::string name, std::string help, const std::vector<std::int64_t>& sessions, std::int64_t batch) {
+  return {.name = std::move(name),
+          .help = std::move(help),
+          .config = {{"recipe.units", sessions},
                      {"recipe.modulator.type", "pc"},
                      {"recipe.convnet.final_activation", "softplus"},
                      {"recipe.lambda_pred", 0.25},
                      {"optim.learning_rate", 1e-3},
                      {"optim.weight_decay", 1e-4},
-                     {"data.batch_size", 8}},
+                     {"data.batch_size", batch}},
           .batch = [](const Json& config, std::uint64_t seed) {
-            const auto& sessions = config.at("recipe").at("units");
-            const auto count = static_cast<std::int64_t>(sessions.size());
+            const auto& all = config.at("recipe").at("units");
+            const auto count = static_cast<std::int64_t>(all.size());
             const auto rows_of_all = config.at("data").at("batch_size").get<std::int64_t>();
             auto generator = at::make_generator<at::CPUGeneratorImpl>(seed);
             std::vector<Group> groups;
             std::int64_t position = 0;
-            for (const auto& units : sessions) {
+            for (const auto& units : all) {
               const auto n = units.get<std::int64_t>(), session = static_cast<std::int64_t>(groups.size());
               const std::int64_t rows = rows_of_all / count + (session < rows_of_all % count ? 1 : 0);
               Group group{.name = "session" + std::to_string(session)};
@@ -59,6 +59,13 @@ BenchShape cpu_small() {
             }
             return Batch(std::move(groups));
           }};
+}
+
+std::vector<BenchShape> bench_shapes() {
+  return {shape("cpu-small", "sessions of 60 and 40 units, 4 rows each, stimuli (4,1,25,51,51), modulator pc", {60, 40}, 8),
+          shape("gpu-small", "4 sessions of 50 units, 8 rows each, modulator pc", std::vector<std::int64_t>(4, 50), 32),
+          shape("gpu-guide", "preset full_pc: 20 sessions of 110 units, a batch of 256, modulator pc",
+                std::vector<std::int64_t>(20, 110), 256)};
 }
 
 }  // namespace
@@ -78,7 +85,7 @@ Entry entry() {
       .inputs = {{"stim", DType::u8, "[rows,1,lags,height,width]", "grey levels of the frames up to a bin"},
                  {"behavior", DType::f32, "[rows,variables]", "the eye's behaviour as the run's transforms make it"}},
       .outputs = {{"rates", DType::f32, "[rows,units]", "spikes per bin, the units of all sessions one after the other"}}};
-  entry.bench_shapes = {cpu_small()};
+  entry.bench_shapes = bench_shapes();
   return entry;
 }
 
