@@ -1,12 +1,21 @@
-# Debian's libcairo has no CMake config. Defines Cairo::Cairo.
+# Debian's static libcairo and the libraries that it draws pictures with, FreeType among them; it has no CMake config. Defines
+# Cairo::Cairo. Static: the shared library is made for windows too and brings those of X, which nothing here uses.
 include(FindPackageHandleStandardArgs)
 find_path(Cairo_INCLUDE_DIR cairo-ft.h PATH_SUFFIXES cairo)
-find_library(Cairo_LIBRARY cairo)
-mark_as_advanced(Cairo_INCLUDE_DIR Cairo_LIBRARY)
-find_package_handle_standard_args(Cairo REQUIRED_VARS Cairo_LIBRARY Cairo_INCLUDE_DIR
+find_path(Cairo_freetype_INCLUDE_DIR ft2build.h PATH_SUFFIXES freetype2)
+set(_cairo_libraries)
+foreach(_name cairo pixman-1 fontconfig freetype png16 expat z brotlidec brotlicommon)
+  find_library(Cairo_${_name}_LIBRARY lib${_name}.a)
+  mark_as_advanced(Cairo_${_name}_LIBRARY)
+  list(APPEND _cairo_libraries Cairo_${_name}_LIBRARY)
+endforeach()
+mark_as_advanced(Cairo_INCLUDE_DIR Cairo_freetype_INCLUDE_DIR)
+find_package_handle_standard_args(Cairo REQUIRED_VARS ${_cairo_libraries} Cairo_INCLUDE_DIR Cairo_freetype_INCLUDE_DIR
   REASON_FAILURE_MESSAGE "Debian's package is libcairo2-dev (./dev build installs it).")
 if(Cairo_FOUND AND NOT TARGET Cairo::Cairo)
-  add_library(Cairo::Cairo UNKNOWN IMPORTED)
-  set_target_properties(Cairo::Cairo PROPERTIES IMPORTED_LOCATION "${Cairo_LIBRARY}"
-    INTERFACE_INCLUDE_DIRECTORIES "${Cairo_INCLUDE_DIR}")
+  add_library(Cairo::Cairo INTERFACE IMPORTED)
+  target_include_directories(Cairo::Cairo INTERFACE "${Cairo_INCLUDE_DIR}" "${Cairo_freetype_INCLUDE_DIR}")
+  foreach(_library IN LISTS _cairo_libraries)
+    target_link_libraries(Cairo::Cairo INTERFACE "${${_library}}")
+  endforeach()
 endif()

@@ -1,12 +1,19 @@
-# Debian's serial build of HDF5. Defines Hdf5Serial::Hdf5Serial. (CMake's own FindHDF5 runs compiler wrappers to guess flags.)
+# Debian's serial build of HDF5, static: the shared one brings curl, Kerberos and GnuTLS for files on remote stores, which nothing here
+# opens. Defines Hdf5Serial::Hdf5Serial. (CMake's own FindHDF5 runs compiler wrappers to guess flags.)
 include(FindPackageHandleStandardArgs)
 find_path(Hdf5Serial_INCLUDE_DIR hdf5.h PATH_SUFFIXES hdf5/serial)
-find_library(Hdf5Serial_LIBRARY NAMES hdf5_serial hdf5)
-mark_as_advanced(Hdf5Serial_INCLUDE_DIR Hdf5Serial_LIBRARY)
-find_package_handle_standard_args(Hdf5Serial REQUIRED_VARS Hdf5Serial_LIBRARY Hdf5Serial_INCLUDE_DIR
+find_library(Hdf5Serial_HDF5_LIBRARY libhdf5_serial.a)
+find_library(Hdf5Serial_SZIP_LIBRARY libsz.a)
+find_library(Hdf5Serial_AEC_LIBRARY libaec.a)
+find_library(Hdf5Serial_ZLIB_LIBRARY libz.a)
+set(_hdf5_libraries Hdf5Serial_HDF5_LIBRARY Hdf5Serial_SZIP_LIBRARY Hdf5Serial_AEC_LIBRARY Hdf5Serial_ZLIB_LIBRARY)
+mark_as_advanced(Hdf5Serial_INCLUDE_DIR ${_hdf5_libraries})
+find_package_handle_standard_args(Hdf5Serial REQUIRED_VARS ${_hdf5_libraries} Hdf5Serial_INCLUDE_DIR
   REASON_FAILURE_MESSAGE "Debian's package is libhdf5-dev (./dev build installs it).")
 if(Hdf5Serial_FOUND AND NOT TARGET Hdf5Serial::Hdf5Serial)
-  add_library(Hdf5Serial::Hdf5Serial UNKNOWN IMPORTED)
-  set_target_properties(Hdf5Serial::Hdf5Serial PROPERTIES IMPORTED_LOCATION "${Hdf5Serial_LIBRARY}"
-    INTERFACE_INCLUDE_DIRECTORIES "${Hdf5Serial_INCLUDE_DIR}")
+  add_library(Hdf5Serial::Hdf5Serial INTERFACE IMPORTED)
+  target_include_directories(Hdf5Serial::Hdf5Serial INTERFACE "${Hdf5Serial_INCLUDE_DIR}")
+  foreach(_library IN LISTS _hdf5_libraries)
+    target_link_libraries(Hdf5Serial::Hdf5Serial INTERFACE "${${_library}}")
+  endforeach()
 endif()

@@ -3,7 +3,8 @@
 
     tools/run_tests.py --build build/release [--long] [--label L] [--only REGEX] [--quiet] [--no-python] [--gtest_...]
 
-A GoogleTest program reports each case through an XML file; any other test counts as one, by its exit status (its
+A GoogleTest program reports each case through an XML file. One that dies leaves none: what it had said counts, the case that
+it died in has failed, and so have those behind it, each by its name. Any other test counts as one, by its exit status (its
 SKIP_RETURN_CODE means skipped). Skipped cases are listed with their reasons. The exit status is 1 when something failed or
 nothing ran.
 
@@ -31,6 +32,7 @@ import ticks
 ROOT = Path(__file__).resolve().parent.parent
 HANG_SECONDS = 1800  # a test program that runs longer is stuck; it is stopped and counted as failed
 LEFT_OUT = "long"    # the label that only --long includes
+SAID = re.compile(r"\[( RUN      |       OK |  FAILED  |  SKIPPED )\] ([\w/]+\.[\w/]+)")  # GoogleTest's lines
 PRINTING = threading.Lock()
 
 
@@ -103,8 +105,7 @@ def read_report(program, path):
         name = f"{program}: {case.get('classname')}.{case.get('name')}"
         skipped = case.find("skipped")
         if case.get("status") == "run":
-            # "Prefix/Suite.Case/0" of a parameterised test is "Suite.Case" in the source.
-            tally.ran.add(f"{case.get('classname', '').split('/')[-1]}.{case.get('name', '').split('/')[0]}")
+            tally.ran.add(in_source(f"{case.get('classname', '')}.{case.get('name', '')}"))
         if case.find("failure") is not None:
             tally.failed.append(name)
         elif skipped is not None:
@@ -115,7 +116,59 @@ def read_report(program, path):
     return tally
 
 
-def judge(test, status, report, output=b""):
+def in_source(case):
+    """"Prefix/Suite.Case/0" of a parameterised test is "Suite.Case" in the source."""
+    suite, _, name = case.partition(".")
+    return f"{suite.split('/')[-1]}.{name.split('/')[0]}"
+
+
+def listed_cases(command, folder, environment):
+    """The cases that a GoogleTest program would run, in its order; nothing where it does not say."""
+    try:
+        listing = subprocess.run([*command, "--gtest_list_tests"], cwd=folder, env=environment, stdin=subprocess.DEVNULL,
+                                 stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=HANG_SECONDS).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    cases, suite = [], ""
+    for line in listing.decode(errors="replace").splitlines():
+        word = line.partition("#")[0].strip()
+        if not line.startswith(" ") and word.endswith("."):
+            suite = word
+        elif line.startswith("  ") and suite and word and "DISABLED_" not in suite + word:
+            cases.append(suite + word)
+    return cases
+
+
+def judge_dead(test, status, output, list_cases):
+    """Counts of a GoogleTest program that ended without a report: by what it said, and by what it had left to do."""
+    tally, running, ended, before = Tally(), None, set(), ""
+    for line in output.decode(errors="replace").splitlines():
+        said = SAID.search(line)
+        if said is None:
+            before = line.strip() or before
+            continue
+        verdict, case = said.group(1).strip(), said.group(2)
+        if verdict == "RUN":
+            running = case
+        elif case == running:  # the list of what failed, at the end, names them again
+            running = None
+            ended.add(case)
+            if verdict == "FAILED":
+                tally.failed.append(f"{test.name}: {case}")
+            elif verdict == "SKIPPED":
+                tally.skipped.append((f"{test.name}: {case}", before or "no reason given"))
+            else:
+                tally.passed += 1
+    end = describe(status)
+    where = f"in {running}" if running else "between two cases"
+    tally.failed.append(f"{test.name}: {running}: {end}" if running else f"{test.name}: {end} {where}")
+    tally.ran = {in_source(case) for case in ended | ({running} if running else set())}
+    tally.failed += [f"{test.name}: {case}: not run, {end} {where}"
+                     for case in list_cases() if case not in ended and case != running]
+    return tally
+
+
+def judge(test, status, report, output=b"", list_cases=list):
     """What one finished program adds. A program that dies, or fails without a failed case, is itself a failure."""
     if not report.exists():
         if status == 0:
@@ -123,6 +176,8 @@ def judge(test, status, report, output=b""):
         if test.skip_code is not None and status == test.skip_code:
             said = output.decode(errors="replace").strip().splitlines()
             return Tally(skipped=[(test.name, said[0] if said else f"exit status {status}")])
+        if b"[==========] Running" in output:
+            return judge_dead(test, status, output, list_cases)
         return Tally(failed=[f"{test.name}: {describe(status)}"])
     tally = read_report(test.name, report)
     if status != 0 and not tally.failed:
@@ -153,7 +208,7 @@ def run(test, quiet, gtest_flags):
             status, output = None, late.stdout or b""
         except OSError as error:
             status, output = 127, f"{test.command[0]}: {error.strerror}\n".encode()
-        tally = judge(test, status, report, output)
+        tally = judge(test, status, report, output, lambda: listed_cases(test.command, test.folder, environment))
     verdict = "FAIL" if tally.failed else "ok" if tally.passed else "skip" if tally.skipped else "none"
     with PRINTING:
         if tally.failed:

@@ -58,6 +58,65 @@ class Judging(unittest.TestCase):
         self.assertIn("still running", self.judge(None).failed[0])
 
 
+class Dying(unittest.TestCase):
+    """A GoogleTest program that ends without a report."""
+    SAID = b"""[==========] Running 6 tests from 2 test suites.
+[ RUN      ] Sum.adds
+noise[       OK ] Sum.adds (3 ms)
+[ RUN      ] Sum.carries
+file.cpp:3: Failure
+[  FAILED  ] Sum.carries (0 ms)
+[ RUN      ] All/Each.Table/1
+file.cpp:9: Skipped
+no GPU here
+
+[  SKIPPED ] All/Each.Table/1 (0 ms)
+[ RUN      ] Sum.overruns
+free(): invalid next size
+"""
+    CASES = ["Sum.adds", "Sum.carries", "All/Each.Table/1", "Sum.overruns", "Sum.ends", "All/Each.Table/2"]
+
+    def judge(self, output, status=-6, cases=None):
+        cases = self.CASES if cases is None else cases
+        return run_tests.judge(Test("prog", [], [], "", {}), status, Path("no report"), output, lambda: cases)
+
+    def test_every_case_counts_by_name(self):
+        tally = self.judge(self.SAID)
+        self.assertEqual(tally.line(), "1 passed, 4 failed, 1 skipped")
+        self.assertEqual(tally.failed, ["prog: Sum.carries", "prog: Sum.overruns: ended by signal 6",
+                                        "prog: Sum.ends: not run, ended by signal 6 in Sum.overruns",
+                                        "prog: All/Each.Table/2: not run, ended by signal 6 in Sum.overruns"])
+        self.assertEqual(tally.skipped, [("prog: All/Each.Table/1", "no GPU here")])
+        self.assertEqual(tally.ran, {"Sum.adds", "Sum.carries", "Each.Table", "Sum.overruns"})
+
+    def test_a_hang_and_an_exit_count_the_same(self):
+        self.assertIn("prog: Sum.ends: not run, still running", self.judge(self.SAID, None).failed[2])
+        self.assertIn("prog: Sum.overruns: exit status 7", self.judge(self.SAID, 7).failed)
+
+    def test_an_end_between_two_cases_is_a_failure_of_the_program(self):
+        tally = self.judge(self.SAID.partition(b"[ RUN      ] Sum.overruns")[0], -11)
+        self.assertEqual(tally.line(), "1 passed, 5 failed, 1 skipped")
+        self.assertIn("prog: ended by signal 11 between two cases", tally.failed)
+
+    def test_without_a_list_the_death_is_told(self):
+        self.assertEqual(self.judge(self.SAID, cases=[]).line(), "1 passed, 2 failed, 1 skipped")
+
+    def test_a_program_that_dies_is_asked_for_its_cases(self):
+        with tempfile.TemporaryDirectory() as scratch:
+            path = Path(scratch) / "program"
+            path.write_text("#!/bin/sh\n"
+                            'if [ "$1" = --gtest_list_tests ]; then\n'
+                            "  echo 'Running main() from main.cpp'; echo 'Sum.  # TypeParam = int'; echo '  adds'; echo '  carries/0  # GetParam() = 3'\n"
+                            "  echo '  DISABLED_x'; echo 'Last.'; echo \"  $GTEST_FILTER\"; exit 0\nfi\n"
+                            "echo '[==========] Running 3 tests'; echo '[ RUN      ] Sum.adds'; kill -ABRT $$\n")
+            path.chmod(path.stat().st_mode | stat.S_IXUSR)
+            with contextlib.redirect_stdout(io.StringIO()):
+                tally = run_tests.run(Test("program", [str(path)], [], scratch, {}), True, ["--gtest_filter=one"])
+        self.assertEqual(tally.failed, ["program: Sum.adds: ended by signal 6",
+                                        "program: Sum.carries/0: not run, ended by signal 6 in Sum.adds",
+                                        "program: Last.one: not run, ended by signal 6 in Sum.adds"])
+
+
 class Choosing(unittest.TestCase):
     def choose(self, labels, **options):
         defaults = {"long": False, "label": None, "only": None}

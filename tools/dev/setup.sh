@@ -12,9 +12,10 @@ declare -A packages=(
              libdeflate-dev zlib1g-dev libspng-dev libjpeg62-turbo-dev
              libhdf5-dev liblz4-dev liblzf-dev libzstd-dev libgloo-dev libcairo2-dev libfreetype-dev fonts-dejavu-core"
   [peers]="python3-dev"
+  [wheel]=""
   [check]="clang-format-14 clang-tidy-14"
 )
-declare -A requirements=([program]=requirements.txt [peers]=requirements-peers.txt [gpu]=requirements-gpu.txt)
+declare -A requirements=([program]=requirements.txt [peers]=requirements-peers.txt [gpu]=requirements-gpu.txt [wheel]=requirements-wheel.txt)
 
 set_up() { # set_up GROUP...
   local group wanted=()
@@ -31,7 +32,7 @@ set_up() { # set_up GROUP...
   for group in "$@"; do
     case $group in
       program) set_up_torch ;;
-      peers) set_up_wheels peers ;;
+      peers | wheel) set_up_wheels "$group" ;;
     esac
   done
   unlock

@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-struct evp_md_ctx_st;  // OpenSSL's EVP_MD_CTX
+struct SHA256state_st;  // OpenSSL's EVP_MD_CTX
 
 namespace millrace {
 
@@ -35,9 +35,9 @@ class Sha256 {
 
  private:
   struct Free {
-    void operator()(evp_md_ctx_st* context) const noexcept;
+    void operator()(SHA256state_st* state) const noexcept;
   };
-  std::unique_ptr<evp_md_ctx_st, Free> context_;
+  std::unique_ptr<SHA256state_st, Free> state_;  // null: read already
 };
 
 }  // namespace millrace

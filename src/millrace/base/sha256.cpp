@@ -1,29 +1,29 @@
-// A source of its own: a program that only needs CRC32C does not load OpenSSL.
-#include <openssl/evp.h>
-
-#include <new>
+// A source of its own: a program that only needs CRC32C links no OpenSSL. OpenSSL's low-level functions, although it calls them
+// deprecated: through EVP the static library would bring all of its ciphers and providers, 5 MB.
+#define OPENSSL_SUPPRESS_DEPRECATED
+#include <openssl/sha.h>
 
 #include "millrace/base/error.h"
 #include "millrace/base/hash.h"
 
 namespace millrace {
 
-void Sha256::Free::operator()(evp_md_ctx_st* context) const noexcept { ::EVP_MD_CTX_free(context); }
+void Sha256::Free::operator()(SHA256state_st* state) const noexcept { delete state; }
 
-Sha256::Sha256() : context_(::EVP_MD_CTX_new()) {
-  if (context_ == nullptr) throw std::bad_alloc();
-  MR_CHECK(::EVP_DigestInit_ex(context_.get(), ::EVP_sha256(), nullptr) == 1, "OpenSSL has SHA-256");
-}
+Sha256::Sha256() : state_(new SHA256_CTX) { MR_CHECK(::SHA256_Init(state_.get()) == 1, "OpenSSL has SHA-256"); }
 
 void Sha256::update(std::span<const std::byte> bytes) {
-  MR_CHECK(::EVP_DigestUpdate(context_.get(), bytes.data(), bytes.size()) == 1, "a hash that was read takes no more bytes");
+  MR_CHECK(state_ != nullptr, "a hash that was read takes no more bytes");
+  ::SHA256_Update(state_.get(), bytes.data(), bytes.size());
 }
 
 void Sha256::update(std::string_view text) { update(std::as_bytes(std::span(text.data(), text.size()))); }
 
 std::array<std::uint8_t, 32> Sha256::digest() {
-  std::array<std::uint8_t, 32> result{};
-  MR_CHECK(::EVP_DigestFinal_ex(context_.get(), result.data(), nullptr) == 1, "a hash is read once");
+  MR_CHECK(state_ != nullptr, "a hash is read once");
+  std::array<std::uint8_t, SHA256_DIGEST_LENGTH> result{};
+  ::SHA256_Final(result.data(), state_.get());
+  state_.reset();
   return result;
 }
 

@@ -34,6 +34,6 @@ struct Command {
 [[nodiscard]] std::string command_help(const Command& command, const Invocation& call);
 
 extern const Command kTrain, kLaunch, kPredict, kEval, kExport, kImport, kInspect, kShow, kRuns, kList, kConfig, kBench,
-    kEstimate, kMaxBatch, kMakeData, kNew, kDoctor, kTune, kReport, kCompare, kDocsConfig;
+    kEstimate, kMaxBatch, kMakeData, kNew, kDoctor, kTune, kReport, kCompare, kDocs;
 
 }  // namespace millrace::cli

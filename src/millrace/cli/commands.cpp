@@ -23,8 +23,8 @@ std::string first_words(std::string_view arguments) {
 
 std::span<const Command* const> commands() {
   static constexpr std::array<const Command*, 21> kAll = {
-      &kTrain,  &kLaunch, &kPredict, &kEval,    &kExport, &kImport,   &kInspect,  &kShow,     &kRuns, &kList,      &kConfig,
-      &kDoctor, &kTune,   &kReport,  &kCompare, &kBench,  &kEstimate, &kMaxBatch, &kMakeData, &kNew,  &kDocsConfig};
+      &kTrain,  &kLaunch, &kPredict, &kEval,    &kExport, &kImport,   &kInspect,  &kShow,     &kRuns, &kList, &kConfig,
+      &kDoctor, &kTune,   &kReport,  &kCompare, &kBench,  &kEstimate, &kMaxBatch, &kMakeData, &kNew,  &kDocs};
   return kAll;
 }
 

@@ -12,6 +12,8 @@
 #include <string>
 #include <tuple>
 
+#include "millrace/kernels/convolution_planes.h"
+
 namespace millrace::device {
 namespace {
 
@@ -57,7 +59,8 @@ ConvolutionCall call_of(const char* operation, const at::Tensor& input, const at
                              .dilation = how.dilation,
                              .output_padding = how.output_padding,
                              .groups = how.groups,
-                             .isa = rules().below.isa};
+                             .isa = rules().below.isa,
+                             .level2_bytes = rules().below.level2_bytes};
   if (ConvolutionWatcher watcher = watched.load(std::memory_order_relaxed)) watcher(operation, call);
   return call;
 }
@@ -85,7 +88,7 @@ bool is_ordinary_call(const ConvolutionCall& call) {
   if (call.input.size() != call.weight.size() || call.weight.size() < 3) return false;
   const auto is_for_each = [&](at::IntArrayRef values) { return values.size() == 1 || values.size() + 2 == call.weight.size(); };
   return is_for_each(call.stride) && is_for_each(call.padding) && is_for_each(call.dilation) &&
-         std::ranges::all_of(call.stride, [](std::int64_t step) { return step > 0; });
+         is_for_each(call.output_padding) && std::ranges::all_of(call.stride, [](std::int64_t step) { return step > 0; });
 }
 
 const Fault* fault_of(const ConvolutionCall& call, Pass pass) {
@@ -137,6 +140,20 @@ at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight, const 
                    input.scalar_type(), layout_of_result(input, weight, fault->instead));
 }
 
+// Of the weight and the bias.
+Gradients gradients_by_planes(const at::Tensor& grad, const at::Tensor& input, const at::Tensor& weight, const Geometry& how,
+                              Mask mask) {
+  const kernels::VolumeConvolution volume{.stride = how.stride,
+                                          .padding = how.padding,
+                                          .dilation = how.dilation,
+                                          .output_padding = how.output_padding,
+                                          .transposed = how.transposed,
+                                          .groups = how.groups};
+  const kernels::ConvolutionWeights sums = kernels::weights_by_planes(input, grad, weight, volume, mask[1], mask[2]);
+  const auto as_input = [&](const at::Tensor& sum) { return sum.defined() ? sum.to(input.scalar_type()) : sum; };
+  return {at::Tensor(), as_input(sums.weight), as_input(sums.bias)};
+}
+
 Gradients gradients(const Fault* fault, const at::Tensor& grad, const at::Tensor& input, const at::Tensor& weight,
                     at::OptionalIntArrayRef bias_sizes, const Geometry& how, Mask mask) {
   if (!mask[0] && !mask[1] && !mask[2]) return {};
@@ -145,6 +162,7 @@ Gradients gradients(const Fault* fault, const at::Tensor& grad, const at::Tensor
                                             how.output_padding, how.groups, mask);
   };
   if (fault == nullptr) return compute(grad, input, weight);
+  if (fault->instead == Instead::planes) return gradients_by_planes(grad, input, weight, how, mask);
   const auto [of_input, of_weight, of_bias] =
       compute(around(grad, fault->instead), around(input, fault->instead), parameter_around(weight, fault->instead));
   const at::ScalarType format = input.scalar_type();

@@ -233,12 +233,17 @@ class Trial {
     }
     const Program::End end = program.wait();
     if (done == left_.size()) return left_.clear();
+    const auto behind = left_.begin() + static_cast<std::ptrdiff_t>(done);
+    if (done > 0 && !in_unit && !end.hung && end.signal == 0 && end.status == 0) {  // its memory is damaged: the rest by another
+      left_.erase(left_.begin(), behind);
+      return;
+    }
     if (!in_unit && end.hung && ++late_ < kMostLate) return leave_out(done, "its fp32 reference took too long");
     if (!in_unit || !(end.hung || is_crash(end.signal)))
       return give_up("millrace-convolutions " + (end.hung ? std::string("did not start") : ending(end.signal, end.status)));
     found(done, end.hung ? "never ended" : "crashed, " + ending(end.signal, 0));
     const Unit last = left_[done];
-    left_.erase(left_.begin(), left_.begin() + static_cast<std::ptrdiff_t>(done + 1));
+    left_.erase(left_.begin(), behind + 1);
     std::erase_if(left_, [&](const Unit& unit) { return unit.shape == last.shape && unit.pass == last.pass; });
   }
 

@@ -51,6 +51,43 @@ TEST(ConvolutionTrial, AnOrdinaryShapeIsRight) {
   EXPECT_EQ(trial.untried, "");
 }
 
+// The program itself, before it a library whose weight gradients have a mistake.
+class Mistake {
+ public:
+  explicit Mistake(const char* mistake) {
+    ::setenv("LD_PRELOAD", MILLRACE_FAULTY_CONVOLUTIONS, 1);
+    ::setenv("MILLRACE_MISTAKE", mistake, 1);
+  }
+  ~Mistake() {
+    ::unsetenv("LD_PRELOAD");
+    ::unsetenv("MILLRACE_MISTAKE");
+  }
+  Mistake(const Mistake&) = delete;
+  Mistake& operator=(const Mistake&) = delete;
+};
+
+TEST(ConvolutionTrial, WhatNeedNotCrashIsSeen) {
+  const ConvolutionShape shape{false, {2, 16, 8, 8}, {16, 16, 3, 3}, {1, 1}, {1, 1}, {1, 1}, {0, 0}, 1};
+  for (const auto& [mistake, what] :
+       std::vector<std::pair<const char*, const char*>>{{"beyond", "wrote 64 bytes beyond its memory"},
+                                                        {"before", "wrote 64 bytes before its memory"},
+                                                        {"scratch", "wrote 64 bytes beyond its memory"},
+                                                        {"element", "an element "},
+                                                        {"uninitialised", "not finite"}}) {
+    const Mistake made(mistake);
+    const ConvolutionTrial trial = try_convolutions(std::vector{shape, kShape}, 1);
+    EXPECT_THAT(trial.faults,
+                testing::Contains(AllOf(Field(&FoundFault::shape, shape), Field(&FoundFault::pass, Pass::weight_gradient),
+                                        Field(&FoundFault::what, HasSubstr(what)))))
+        << mistake;
+    EXPECT_THAT(trial.faults, testing::SizeIs(2)) << mistake << ": the weight gradients of both shapes, and no other pass";
+    EXPECT_EQ(trial.tried, 2) << mistake;
+    EXPECT_EQ(trial.untried, "") << mistake;
+  }
+  const Mistake made("no mistake");
+  EXPECT_THAT(try_convolutions(std::vector{shape, kShape}, 1).faults, testing::IsEmpty());
+}
+
 TEST(ConvolutionTrial, WhatIsWrongIsAFaultOnceForBothLayouts) {
   const Stand stand(
       "for unit in 0 1 2 3 4 5; do echo begin $unit 5000; case $unit in 2|5) echo wrong $unit not finite;; "

@@ -1,6 +1,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/Version.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -56,6 +57,7 @@ Cpu read_cpu() {
   cpu.avx512 = flags.contains("avx512f") && set >= InstructionSet::avx512;
   cpu.avx512_bf16 = flags.contains("avx512_bf16") && set >= InstructionSet::avx512_bf16;
   cpu.amx_bf16 = flags.contains("amx_bf16") && set >= InstructionSet::amx;
+  cpu.level2_bytes = std::max(0L, ::sysconf(_SC_LEVEL2_CACHE_SIZE));
   cpu.capability = at::get_cpu_capability();
   return cpu;
 }

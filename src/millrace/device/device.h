@@ -70,7 +70,8 @@ struct Cpu {
   int physical_cores = 1;  // that this process may use
   int logical_cores = 1;
   bool avx2 = false, avx512 = false, avx512_bf16 = false, amx_bf16 = false;
-  std::string capability;  // what ATen uses: "DEFAULT", "AVX2", "AVX512"
+  std::int64_t level2_bytes = 0;  // of a core's cache; 0: the CPU does not say it
+  std::string capability;         // what ATen uses: "DEFAULT", "AVX2", "AVX512"
 };
 [[nodiscard]] const Cpu& cpu_info();
 

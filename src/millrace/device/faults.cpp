@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <utility>
 
+#include "millrace/device/detail/turned_rows.h"
+
 namespace millrace::device {
 namespace {
 
@@ -17,15 +19,10 @@ bool is_volume(const ConvolutionCall& call) { return call.input.size() == 5; }
 // ATen takes one value for all directions, too.
 std::int64_t in_direction(at::IntArrayRef values, std::size_t i) { return values.size() == 1 ? values[0] : values[i]; }
 
-// Rows of a few elements in tall planes: what was seen to hang, crash or be wrong lies within these bounds (the smallest: [2, 1,
-// 3, 1026, 3] x [1, 1, 3, 3, 3] crashes; 32 and 64 channels of 514 x 4 are not finite or never end), what was seen to be right
-// mostly without (64 channels of 258 x 4 and 16 of 128 x 48 are). What lies beyond and is wrong, trials find.
-bool is_tall_and_narrow(const ConvolutionCall& call) {
-  if (!is_volume(call)) return false;
-  const std::int64_t channels = std::min(call.weight[0], call.weight[1]);
-  const std::int64_t height = std::max(call.input[3], output_size(call, 1));
-  const std::int64_t width = std::min(call.input[4], output_size(call, 2));
-  return channels <= 64 && height > 256 && width <= 32;
+// fp16 has the code of bf16 where the CPU has amx_fp16; elsewhere on AMX it is right, and slow either way.
+bool is_cut_volume(const ConvolutionCall& call) {
+  const bool is_narrow = call.format == at::kBFloat16 || call.format == at::kHalf;
+  return is_narrow && is_volume(call) && detail::rows_may_overrun(call);
 }
 
 // Of the convolution that a transposed one turns around.
@@ -87,9 +84,9 @@ constexpr std::array kFaults = {
           "weight gradients of 1x1 convolutions with a stride and few channels, channels-last: written beyond their memory",
           OnednnIsa::avx2, OnednnIsa::amx, kNone, std::nullopt, Pass::weight_gradient, &is_strided_point_of_few_channels,
           Instead::contiguous},
-    Fault{"oneDNN-bf16-volumes", "seen with oneDNN 3.10.2, not reported yet",
-          "bf16 weight gradients of 3-D convolutions on tall, narrow volumes: they never end, crash or are wrong", OnednnIsa::amx,
-          OnednnIsa::amx, kNone, at::kBFloat16, Pass::weight_gradient, &is_tall_and_narrow, Instead::fp32},
+    Fault{"oneDNN-amx-volumes", "oneDNN 2.7 and later, not reported yet",
+          "16-bit weight gradients of 3-D convolutions whose rows are cut: written beyond their memory, wrong, or they never end",
+          OnednnIsa::amx, OnednnIsa::amx, kNone, std::nullopt, Pass::weight_gradient, &is_cut_volume, Instead::planes},
     Fault{"pytorch-169688", "pytorch/pytorch #169688, #188426",
           "bf16 convolutions with a stride whose innermost output size is 1: wrong values", OnednnIsa::avx512, OnednnIsa::amx,
           kNone, at::kBFloat16, Pass::forward, &ends_in_one_strided_forward, Instead::fp32},
@@ -108,7 +105,7 @@ constexpr std::array kFaults = {
           Instead::fp32},
     Fault{"oneDNN-bf16-short", "seen with oneDNN 3.10.2, not reported yet",
           "bf16 weight gradients of 3-D convolutions whose kernel is longer than the volume: garbage, another each time",
-          OnednnIsa::avx512, OnednnIsa::amx, kNone, at::kBFloat16, Pass::weight_gradient, &is_kernel_longer_than_volume,
+          OnednnIsa::avx512, OnednnIsa::avx512_bf16, kNone, at::kBFloat16, Pass::weight_gradient, &is_kernel_longer_than_volume,
           Instead::fp32},
     Fault{"pytorch-one-volume", "seen with PyTorch 2.11, not reported yet",
           "fp32 convolutions of one small volume: a loop of PyTorch's own, two to five times slower than oneDNN", OnednnIsa::avx2,
@@ -155,7 +152,7 @@ std::string_view environment(const char* name) {
 }  // namespace
 
 Below below(const Cpu& cpu, std::string_view limit, std::string_view onednn_text) {
-  Below below{isa_of(cpu), version_in(onednn_text)};
+  Below below{isa_of(cpu), version_in(onednn_text), cpu.level2_bytes};
   std::string upper(limit);
   std::ranges::transform(upper, upper.begin(),
                          [](unsigned char c) { return static_cast<char>(c >= 'a' && c <= 'z' ? c - 32 : c); });
@@ -197,8 +194,7 @@ const Fault* fault_of(std::span<const Fault* const> faults, const ConvolutionCal
   for (const Fault* fault : faults) {
     const bool is_met =
         fault->pass.value_or(pass) == pass && (!fault->format || *fault->format == call.format) && fault->hits(call);
-    if (is_met && fault->instead == Instead::fp32) return fault;
-    if (is_met && first == nullptr) first = fault;
+    if (is_met && (first == nullptr || fault->instead < first->instead)) first = fault;
   }
   return first;
 }

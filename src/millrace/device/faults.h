@@ -26,14 +26,16 @@ using Version = std::array<int, 3>;
 struct Below {
   OnednnIsa isa = OnednnIsa::older;
   Version onednn = {};
+  std::int64_t level2_bytes = 0;  // of a core's cache; 0: the CPU does not say it
 };
 // By what the CPU has, lowered by ONEDNN_MAX_CPU_ISA (`limit`; "" = not set).
 [[nodiscard]] Below below(const Cpu& cpu, std::string_view limit, std::string_view onednn_text);
 [[nodiscard]] const Below& below();  // of this process
 
 enum class Pass : std::uint8_t { forward, input_gradient, weight_gradient };
-enum class Instead : std::uint8_t {
-  fp32,        // computed in fp32 from the operands' values out of channels-last, the result in their format and layout
+enum class Instead : std::uint8_t {  // of several the first goes around the faults of the others too
+  fp32,    // computed in fp32 from the operands' values out of channels-last, the result in their format and layout
+  planes,  // a volume's weight gradient by convolutions in two directions, each behind the guard (kernels/convolution_weights.h)
   contiguous,  // operands copied out of channels-last
   onednn       // by oneDNN, which ATen would have passed over
 };
@@ -46,6 +48,7 @@ struct ConvolutionCall {
   at::IntArrayRef input, weight, stride, padding, dilation, output_padding;
   std::int64_t groups = 1;
   OnednnIsa isa = OnednnIsa::older;
+  std::int64_t level2_bytes = 0;  // as in Below
 };
 // Of one direction in space (0 = the outermost).
 [[nodiscard]] std::int64_t output_size(const ConvolutionCall& call, std::size_t direction);
@@ -64,8 +67,8 @@ struct Fault {
 
 [[nodiscard]] std::span<const Fault> known_faults();
 [[nodiscard]] std::vector<const Fault*> faults_in_force(const Below& below);
-// What `faults` say of a pass of this call; nullptr: nothing. Of several that it meets one whose way around is fp32, which goes
-// around the others too, else the first.
+// What `faults` say of a pass of this call; nullptr: nothing. Of several that it meets the one whose way around stands first in
+// Instead, of those with the same way the first.
 [[nodiscard]] const Fault* fault_of(std::span<const Fault* const> faults, const ConvolutionCall& call, Pass pass);
 
 }  // namespace millrace::device

@@ -14,7 +14,7 @@ mr_warnings(millrace-hdf5)
 target_link_libraries(millrace-hdf5 PRIVATE millrace_base Hdf5Serial::Hdf5Serial Lz4::Lz4 liblzf::liblzf zstd::libzstd_shared)
 target_link_options(millrace-hdf5 PRIVATE LINKER:--as-needed)
 set_target_properties(millrace-hdf5 PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}")
-install(TARGETS millrace-hdf5 RUNTIME DESTINATION bin)
+install(TARGETS millrace-hdf5 RUNTIME DESTINATION bin COMPONENT program)
 add_dependencies(${target} millrace-hdf5)  # whoever links the reader can run it
 if(MILLRACE_TESTS)
   mr_test(millrace_hdf5_hostile_test slow "${dir}/child/hostile_test.cpp" "${dir}/child/library_files_test.cpp")

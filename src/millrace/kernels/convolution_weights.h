@@ -5,22 +5,19 @@
 
 #include <cstdint>
 
-namespace millrace::kernels {
+#include "millrace/kernels/convolution_planes.h"
 
-struct ConvolutionWeights {
-  at::Tensor weight, bias;  // fp32; undefined where not wanted
-};
+namespace millrace::kernels {
 
 // Of a convolution of x (N, C, D, H, W) with `weight` (O, C, 3, 3, 3), of x's type, stride 1 and padding 1, whose result had
 // `gradient` (N, O, D, H, W). For bf16 the library keeps turned and padded copies of both volumes, which are some times their
-// size: above kWholeBytes of x and gradient together, the gradient is summed over slabs of planes, in fp32, which costs two
-// copies of a slab, and rounds the sum less.
+// size: above kWholeBytes of x and gradient together it is asked plane by plane of the kernel (convolution_planes.h).
 inline constexpr std::int64_t kWholeBytes = std::int64_t{1} << 20U;
 ConvolutionWeights convolution_weights(const at::Tensor& x, const at::Tensor& gradient, const at::Tensor& weight,
                                        bool wants_weight, bool wants_bias);
 
-// While one is there, gradients in fp32 are cut into the slabs of gradients in bf16: for a census, by a step in fp32, of what a
-// step in bf16 asks the library for. Of all threads.
+// While one is there, gradients in fp32 are asked for plane by plane as gradients in bf16 are: for a census, by a step in fp32,
+// of what a step in bf16 asks the library for. Of all threads.
 class CutAsInBf16 {
  public:
   CutAsInBf16() noexcept;

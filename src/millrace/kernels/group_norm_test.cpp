@@ -19,7 +19,6 @@ namespace millrace::kernels {
 namespace {
 
 using Sizes = std::vector<std::int64_t>;
-constexpr auto kLayouts = {at::MemoryFormat::Contiguous, at::MemoryFormat::ChannelsLast3d};
 
 class Norms : public EachTable {};
 INSTANTIATE_TEST_SUITE_P(Tables, Norms, testing::ValuesIn(detail::usable_tables().begin(), detail::usable_tables().end()),
@@ -159,11 +158,11 @@ TEST(UpsampledConvolution, AgreesWithAten) {
             (Sizes{0, 4, 6, 6, 6}));
 }
 
-// Large enough for slabs, of 1, 2, ... planes and with a remainder, in one volume and in several.
-TEST(ConvolutionWeights, OfSlabsAreThoseOfTheWhole) {
+// Large enough for planes, in one volume and in several. Of the whole the last three are wrong or never end on AMX.
+TEST(ConvolutionWeights, OfPlanesAreThoseOfTheWhole) {
   at::manual_seed(4);
-  for (const auto& sizes :
-       std::vector<Sizes>{{1, 16, 20, 32, 33}, {2, 24, 13, 32, 32}, {1, 32, 2, 128, 65}, {1, 8, 1, 512, 128}}) {
+  for (const auto& sizes : std::vector<Sizes>{
+           {1, 16, 20, 32, 33}, {2, 24, 13, 32, 32}, {1, 32, 2, 128, 65}, {1, 8, 1, 512, 128}, {1, 32, 1, 192, 65}}) {
     for (const auto layout : kLayouts) {
       SCOPED_TRACE(testing::Message() << sizes << " " << layout);
       const at::Tensor x = at::randn(sizes).to(at::kBFloat16).contiguous(layout);

@@ -16,7 +16,6 @@ namespace millrace::kernels {
 namespace {
 
 using Sizes = std::vector<std::int64_t>;
-constexpr auto kLayouts = {at::MemoryFormat::Contiguous, at::MemoryFormat::ChannelsLast3d};
 
 class Residual : public EachTable {};
 INSTANTIATE_TEST_SUITE_P(Tables, Residual, testing::ValuesIn(detail::usable_tables().begin(), detail::usable_tables().end()),

@@ -102,7 +102,7 @@ TEST(Residual, UpsamplingOfNarrowVolumesIsGuarded) {
 // What is not kept is made again with the same bits, so a convolution behind a norm has the same gradients.
 TEST(Residual, ALeanNormChangesNoBit) {
   for (const auto layout : {at::MemoryFormat::Contiguous, at::MemoryFormat::ChannelsLast3d}) {
-    for (const auto& [type, side] : {std::pair{at::kFloat, 7}, {at::kBFloat16, 7}, {at::kBFloat16, 96}}) {  // of 96: in slabs
+    for (const auto& [type, side] : {std::pair{at::kFloat, 7}, {at::kBFloat16, 7}, {at::kBFloat16, 96}}) {  // of 96: by planes
       const at::Tensor values = at::randn({2, 8, 5, 60, side}).to(type).contiguous(layout);
       const at::Tensor numbers = at::randn({2, 8}), kernel = at::randn({4, 8, 3, 3, 3}), shift = at::randn({4});
       const auto results = [&](bool lean) {

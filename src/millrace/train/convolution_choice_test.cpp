@@ -48,7 +48,7 @@ class ConvolutionChoiceTest : public ::testing::Test {
   int steps_ = 0;
 };
 
-// A step in bf16 asks for the gradient of a large volume's weights slab by slab.
+// A step in bf16 asks for the gradient of a large volume's weights by planes of the kernel.
 TEST_F(ConvolutionChoiceTest, ACensusInFp32SeesWhatAStepInBf16AsksFor) {
   const auto step_in = [](at::ScalarType format) {
     return [format] {

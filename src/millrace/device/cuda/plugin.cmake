@@ -3,21 +3,17 @@ if(NOT TorchWheel_HAS_CUDA)
   message(FATAL_ERROR "MILLRACE_CUDA needs a torch wheel with CUDA; ${TorchWheel_SITE} has the CPU one\n"
                       "  next     point MILLRACE_TORCH at a CUDA build of torch 2.11, or leave MILLRACE_CUDA off")
 endif()
-find_program(MILLRACE_NVCC nvcc HINTS "$ENV{CUDA_HOME}/bin" /usr/local/cuda/bin)
-get_filename_component(_cuda_bin "${MILLRACE_NVCC}" REALPATH)
-get_filename_component(_cuda_bin "${_cuda_bin}" DIRECTORY)
-find_path(MILLRACE_CUDA_INCLUDE crt/host_defines.h HINTS "${_cuda_bin}/../include" "$ENV{CUDA_HOME}/include"
-          /usr/local/cuda/include)
 if(NOT MILLRACE_CUDA_INCLUDE)
-  message(FATAL_ERROR "MILLRACE_CUDA needs the headers of a CUDA 13 toolkit, and there is none beside nvcc or in CUDA_HOME\n"
-                      "  next     set CUDA_HOME to the toolkit, or leave MILLRACE_CUDA off")
+  message(FATAL_ERROR "MILLRACE_CUDA needs the headers of CUDA 13 (crt/host_defines.h), and there are none beside torch or in CUDA_HOME\n"
+                      "  next     run ./dev build, which fetches them (0.1 MB), or set CUDA_HOME to a toolkit, or leave MILLRACE_CUDA off")
 endif()
 
 # NCCL's own header decides how c10d's options lie in memory: it has to be of the version that torch was built with, which the
 # wheel names as what it requires.
 file(STRINGS "${TorchWheel_SITE}/torch-${TorchWheel_VERSION}.dist-info/METADATA" _nccl_wanted REGEX "^Requires-Dist: nvidia-nccl-")
 string(REGEX REPLACE ".*==([0-9]+)\\.([0-9]+).*" "\\1.\\2" _nccl_wanted "${_nccl_wanted}")
-find_path(MILLRACE_NCCL_INCLUDE nccl.h HINTS "${TorchWheel_SITE}/nvidia/nccl/include" "${MILLRACE_CUDA_INCLUDE}")
+find_path(MILLRACE_NCCL_INCLUDE nccl.h HINTS "${TorchWheel_SITE}/nvidia/nccl/include" "${MILLRACE_CUDA_INCLUDE}"
+          "$ENV{CUDA_HOME}/include" /usr/local/cuda/include)
 set(_nccl_found "")
 if(MILLRACE_NCCL_INCLUDE)
   file(STRINGS "${MILLRACE_NCCL_INCLUDE}/nccl.h" _nccl_found REGEX "define NCCL_(MAJOR|MINOR) ")
@@ -52,7 +48,7 @@ target_link_libraries(millrace_cuda PRIVATE millrace_base TorchWheel::cpu "-Wl,-
   "${TorchWheel_SITE}/torch/lib/libtorch_cuda.so" "${TorchWheel_SITE}/torch/lib/libc10_cuda.so" ${_cudart})
 target_link_options(millrace_cuda PRIVATE LINKER:--allow-shlib-undefined)
 set_target_properties(millrace_cuda PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}" CXX_VISIBILITY_PRESET hidden)
-install(TARGETS millrace_cuda LIBRARY DESTINATION lib)
+install(TARGETS millrace_cuda LIBRARY DESTINATION lib COMPONENT program)
 if(MILLRACE_TESTS)
   mr_test(millrace_cuda_test gpu "${dir}/cuda/backend_test.cpp")
   target_link_libraries(millrace_cuda_test PRIVATE ${target})

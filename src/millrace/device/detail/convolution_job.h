@@ -2,7 +2,7 @@
 // program's standard input; it answers on standard output, a line at a time:
 //   begin UNIT MILLISECONDS     on a core, after which the unit is taken for one that never ends
 //   right UNIT
-//   wrong UNIT WHAT             "0.52 of its size off", "not finite"
+//   wrong UNIT WHAT             "0.52 of its size off", "not finite"; when memory of others was written it ends with status 0
 //   untried UNIT WHY            no verdict
 #pragma once
 

@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <functional>
 #include <string>
 #include <vector>
@@ -16,6 +17,9 @@ namespace millrace::kernels {
 
 using Tensors = std::vector<at::Tensor>;
 using Function = std::function<Tensors(const Tensors&)>;
+
+// Of volumes.
+inline constexpr std::array kLayouts = {at::MemoryFormat::Contiguous, at::MemoryFormat::ChannelsLast3d};
 
 // max |a - b| / max(max |b|, floor); infinite when sizes differ or something is not finite.
 double relative_error(const at::Tensor& a, const at::Tensor& b, double floor = 1e-6);

@@ -1,0 +1,3 @@
+from millrace_train.start import main
+
+main()

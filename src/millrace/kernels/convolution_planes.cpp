@@ -1,0 +1,126 @@
+#include "millrace/kernels/convolution_planes.h"
+
+#include <ATen/ops/convolution_backward.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <array>
+#include <tuple>
+
+namespace millrace::kernels {
+namespace {
+
+using Sizes = std::array<std::int64_t, 2>;
+constexpr std::int64_t kDepth = 2;                               // of (N, C, D, H, W)
+constexpr std::int64_t kTogetherBytes = std::int64_t{1} << 20U;  // volumes that share a call: for more, a call is nothing
+
+std::int64_t of_depth(at::IntArrayRef values) { return values[0]; }
+Sizes in_plane(at::IntArrayRef values) { return values.size() == 1 ? Sizes{values[0], values[0]} : Sizes{values[1], values[2]}; }
+
+// (N, D, H, W, C), a view where x is channels-last. LibTorch turns a matrix in blocks, a volume element by element.
+at::Tensor channels_behind(const at::Tensor& x) {
+  if (x.is_contiguous(at::MemoryFormat::ChannelsLast3d)) return x.permute({0, 2, 3, 4, 1});
+  const std::int64_t samples = x.size(0), channels = x.size(1), places = x.size(2) * x.size(3) * x.size(4);
+  const at::Tensor rows = x.contiguous().view({samples, channels, places});
+  at::Tensor turned = at::empty({samples, places, channels}, x.options());
+  for (std::int64_t i = 0; i < samples; ++i) turned.select(0, i).copy_(rows.select(0, i).t());
+  return turned.view({samples, x.size(2), x.size(3), x.size(4), channels});
+}
+
+// Plane p of one volume, from `first` to `last` - 1, meets plane p * step + shift of the other.
+struct Meeting {
+  std::int64_t first = 0, last = 0, step = 1, shift = 0;
+};
+Meeting meeting(std::int64_t kernel_plane, const VolumeConvolution& how, std::int64_t planes, std::int64_t others) {
+  const std::int64_t step = of_depth(how.stride);
+  const std::int64_t shift = kernel_plane * of_depth(how.dilation) - of_depth(how.padding);
+  const std::int64_t first = shift < 0 ? (-shift + step - 1) / step : 0;
+  const std::int64_t last = shift < others ? std::min(planes, (others - 1 - shift) / step + 1) : 0;
+  return {first, last, step, shift};
+}
+
+// Planes of (N, D, H, W, C) as samples (M, C, H, W).
+at::Tensor as_samples(const at::Tensor& planes) { return planes.flatten(0, 1).permute({0, 3, 1, 2}); }
+
+class Sum {
+ public:
+  Sum(const at::Tensor& weight, const VolumeConvolution& how, std::int64_t outputs)
+      : how_(how),
+        stride_(in_plane(how.stride)),
+        padding_(in_plane(how.padding)),
+        dilation_(in_plane(how.dilation)),
+        output_padding_(in_plane(how.output_padding)),
+        outputs_{outputs},
+        plane_(at::empty({weight.size(0), weight.size(1), weight.size(3), weight.size(4)}, weight.options())),
+        weight_(at::zeros({weight.size(kDepth), weight.size(0), weight.size(1), weight.size(3), weight.size(4)}, at::kFloat)) {}
+
+  // Some volumes; a bias's gradient along with the plane of the kernel that meets each plane of `gradient` once.
+  void add(const at::Tensor& x, const at::Tensor& gradient, std::int64_t with_bias) {
+    const at::Tensor inputs = channels_behind(x), outputs = channels_behind(gradient);
+    const at::Tensor &ones = how_.transposed ? inputs : outputs, &others = how_.transposed ? outputs : inputs;
+    for (std::int64_t k = 0; k < weight_.size(0); ++k) {
+      const Meeting met = meeting(k, how_, ones.size(1), others.size(1));
+      if (met.last <= met.first) continue;
+      const at::Tensor one = as_samples(ones.slice(1, met.first, met.last));
+      const std::int64_t from = met.first * met.step + met.shift, to = (met.last - 1) * met.step + met.shift + 1;
+      const at::Tensor other = as_samples(others.slice(1, from, to, met.step));
+      add_plane(k, how_.transposed ? one : other, how_.transposed ? other : one, k == with_bias);
+    }
+  }
+  [[nodiscard]] at::Tensor weight() const { return weight_.permute({1, 2, 0, 3, 4}).contiguous(); }
+  [[nodiscard]] const at::Tensor& bias() const { return bias_; }
+
+ private:
+  void add_plane(std::int64_t k, const at::Tensor& x, const at::Tensor& gradient, bool wants_bias) {
+    const auto found =
+        at::convolution_backward(gradient, x, plane_, at::OptionalIntArrayRef(outputs_), stride_, padding_, dilation_,
+                                 how_.transposed, output_padding_, how_.groups, {false, true, wants_bias});
+    weight_.select(0, k).add_(std::get<1>(found));
+    if (!wants_bias) return;
+    const at::Tensor bias = std::get<2>(found).to(at::kFloat);
+    bias_ = bias_.defined() ? bias_ + bias : bias;
+  }
+
+  const VolumeConvolution& how_;
+  Sizes stride_, padding_, dilation_, output_padding_;
+  std::array<std::int64_t, 1> outputs_;
+  at::Tensor plane_;          // of the kernel; its sizes are asked for alone
+  at::Tensor weight_, bias_;  // (kD, O, C, kH, kW)
+};
+
+// The plane of the kernel that meets each plane of the gradient once; -1 where there is none.
+std::int64_t plane_that_meets_all(const at::Tensor& x, const at::Tensor& gradient, const at::Tensor& weight,
+                                  const VolumeConvolution& how) {
+  for (std::int64_t k = 0; !how.transposed && k < weight.size(kDepth); ++k) {
+    const Meeting met = meeting(k, how, gradient.size(kDepth), x.size(kDepth));
+    if (met.first == 0 && met.last == gradient.size(kDepth)) return k;
+  }
+  return -1;
+}
+
+}  // namespace
+
+ConvolutionWeights weights_by_planes(const at::Tensor& x, const at::Tensor& gradient, const at::Tensor& weight,
+                                     const VolumeConvolution& how, bool wants_weight, bool wants_bias) {
+  ConvolutionWeights sums;
+  const bool is_empty = x.numel() == 0 || gradient.numel() == 0;
+  const std::int64_t with_bias = wants_weight && wants_bias && !is_empty ? plane_that_meets_all(x, gradient, weight, how) : -1;
+  if (wants_bias && with_bias < 0) sums.bias = gradient.sum({0, 2, 3, 4}, /*keepdim=*/false, at::kFloat);
+  if (!wants_weight) return sums;
+  Sum sum(weight, how, gradient.size(1));
+  if (!is_empty) {
+    const std::int64_t samples = x.size(0);
+    const std::int64_t bytes = (x.numel() + gradient.numel()) / samples * x.element_size();
+    const std::int64_t together = std::clamp<std::int64_t>(kTogetherBytes / std::max<std::int64_t>(1, bytes), 1, samples);
+    for (std::int64_t i = 0; i < samples; i += together) {
+      const std::int64_t count = std::min(together, samples - i);
+      sum.add(x.narrow(0, i, count), gradient.narrow(0, i, count), with_bias);
+    }
+  }
+  sums.weight = sum.weight();
+  if (with_bias >= 0) sums.bias = sum.bias();
+  return sums;
+}
+
+}  // namespace millrace::kernels

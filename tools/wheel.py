@@ -1,0 +1,153 @@
+#!/usr/bin/env python3
+"""Packs the built program into a wheel that stands beside any torch 2.11 (./dev wheel sets up and builds first).
+
+    tools/wheel.py --build build/release --out dist
+
+Stages the programs, the plugin, completions, the manual page and the licences of all that is inside, has hatchling pack them and
+auditwheel add the libraries that Debian has and other systems may lack. Which these are is read from the programs. Two calls on one
+build give the same bytes.
+"""
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+MOST_BYTES = 48_000_000
+# Never inside: LibTorch's libraries, and what LibTorch brings or loads itself.
+BESIDE_TORCH = ["libtorch*.so*", "libc10*.so*", "libgomp*.so*", "libcudart.so*", "libnccl.so*"]
+
+
+def fail(what, where, following):
+    sys.exit(f"Error  {what}\n  where    {where}\n  next     {following}")
+
+
+def run(*command, **options):
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, **options)
+    if done.returncode != 0:
+        tail = "\n".join((done.stdout + done.stderr).strip().splitlines()[-20:])
+        fail(f"{Path(str(command[0])).name} ended with {done.returncode}:\n{tail}", " ".join(map(str, command)), "read the lines above")
+    return done.stdout
+
+
+def stage_program(build, stage):
+    package = stage / "millrace_train"
+    run("cmake", "--install", build, "--component", "program", "--prefix", package, "--strip")
+    for name in ("pyproject.toml", "tag.py", "README.md"):
+        shutil.copy2(ROOT / "python" / name, stage)
+    for source in sorted((ROOT / "python/millrace_train").glob("*.py")):
+        shutil.copy2(source, package)
+    shutil.copy2(ROOT / "src/millrace/base/version.h", stage)
+    for program in [*(package / "bin").iterdir(), *(package / "lib").glob("*.so")]:
+        run(patchelf(), "--remove-rpath", program)
+
+
+def patchelf():
+    return Path(sys.executable).parent / "patchelf"
+
+
+def stage_pages(build, stage):
+    for page, path in (("man", "man/man1/millrace.1"), ("bash", "bash-completion/completions/millrace"),
+                       ("zsh", "zsh/site-functions/_millrace"), ("fish", "fish/vendor_completions.d/millrace.fish")):
+        target = stage / "share" / path
+        target.parent.mkdir(parents=True)
+        target.write_text(run(build / "millrace", "docs", page))
+
+
+def linked_files(build):
+    """Every library file, static and shared, that the programs are linked with, by the build's own commands; fonts and headers too."""
+    commands = run("ninja", "-C", build, "-t", "commands", "millrace_wheel")
+    files = {Path(word) for word in re.findall(r"(?<=\s)/\S+\.(?:a|so)(?:\.\S+)?(?=\s)", commands) if word.startswith("/")}
+    files |= {Path(word) for word in re.findall(r'MILLRACE_FONT_FILE=\\?"([^"\\]+)', commands)}
+    files |= {Path(path) for path in header_files(build)}
+    return sorted(file for file in files if file.exists())
+
+
+def header_files(build):
+    """One file of each library that is headers alone, of those that the compiler read."""
+    deps = run("ninja", "-C", build, "-t", "deps")
+    return {line.strip() for line in deps.splitlines()
+            if re.match(r"\s+(/\S*)?/usr/include/(nlohmann/json\.hpp|toml\+\+/toml\.h|toml\+\+/toml\.hpp|gloo/context\.h|fmt/core\.h)$", line)}
+
+
+def package_of(file):
+    """Debian's package of a file; merged /usr: dpkg may know it by the other name."""
+    real = file.resolve()
+    for name in (file, real, Path(str(real).removeprefix("/usr")), Path(str(file).removeprefix("/usr"))):
+        done = subprocess.run(["dpkg-query", "-S", str(name)], capture_output=True, text=True)
+        if done.returncode == 0:
+            return done.stdout.split(":")[0]
+    return None
+
+
+def stage_licences(build, stage, wheel_libraries):
+    folder = stage / "licences"
+    folder.mkdir(exist_ok=True)
+    shutil.copy2(ROOT / "LICENSE", folder / "millrace.txt")
+    packages, texts = {}, set()
+    for file in [*linked_files(build), *wheel_libraries]:
+        if any(file.match(pattern) for pattern in BESIDE_TORCH) or file.is_relative_to(build):
+            continue
+        package = package_of(file)
+        if package is None:
+            fail(f"{file} is of no Debian package: its licence is not known", str(file), "link Debian's library of that name, or build without it")
+        packages.setdefault(package, file)
+    for package in sorted(packages):
+        if package.startswith(("libc6", "libstdc++", "libgcc", "gcc-")):
+            continue
+        notice = Path("/usr/share/doc") / package / "copyright"
+        if not notice.exists():
+            fail(f"package {package} has no copyright file", str(notice), f"apt-get install --reinstall {package}")
+        if notice.read_bytes() not in texts:  # a library and its headers are two packages of one text
+            shutil.copyfile(notice, folder / f"{package}.txt")
+            texts.add(notice.read_bytes())
+    return len(texts)
+
+
+def shared_libraries(stage):
+    """Debian's shared libraries that the programs load, where they are here: what auditwheel will add."""
+    found = set()
+    for program in (stage / "millrace_train/bin").iterdir():
+        for line in subprocess.run(["ldd", str(program)], capture_output=True, text=True).stdout.splitlines():
+            match = re.search(r"=> (/\S+)", line)
+            if match and not re.search(r"/(libc|libm|libdl|libpthread|librt|libstdc\+\+|libgcc_s)\.so", match[1]):
+                found.add(Path(match[1]))
+    return sorted(found)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--build", type=Path, default=ROOT / "build/release")
+    parser.add_argument("--out", type=Path, default=ROOT / "dist")
+    options = parser.parse_args()
+    build = options.build.resolve()
+    work = build / "wheel"
+    shutil.rmtree(work, ignore_errors=True)
+    stage = work / "stage"
+    stage.mkdir(parents=True)
+    stage_program(build, stage)
+    stage_pages(build, stage)
+    licences = stage_licences(build, stage, shared_libraries(stage))
+    environment = {**os.environ, "SOURCE_DATE_EPOCH": run("git", "-C", ROOT, "log", "-1", "--format=%ct").strip(),
+                   "PATH": f"{patchelf().parent}:{os.environ['PATH']}"}
+    run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", work / "raw", cwd=stage, env=environment)
+    raw = next((work / "raw").glob("*.whl"))
+    excluded = [word for pattern in BESIDE_TORCH for word in ("--exclude", pattern)]
+    run(sys.executable, "-m", "auditwheel", "repair", *excluded, "-w", work / "repaired", raw, env=environment)
+    wheel = next((work / "repaired").glob("*.whl"))
+    size = wheel.stat().st_size
+    if size > MOST_BYTES:
+        fail(f"the wheel has {size / 1e6:.1f} MB, more than {MOST_BYTES / 1e6:.0f}", str(wheel), "look for what grew: python -m zipfile -l")
+    options.out.mkdir(parents=True, exist_ok=True)
+    for old in options.out.glob("millrace_train-*.whl"):
+        old.unlink()
+    target = options.out / wheel.name
+    shutil.copyfile(wheel, target)
+    print(f"wrote {target}, {size / 1e6:.1f} MB, with {licences} licences of libraries")
+
+
+if __name__ == "__main__":
+    main()
