@@ -63,7 +63,6 @@ def copies(proof, torch, timer):
         b = torch.empty_like(a)
         seconds = timer.rounds(lambda: b.copy_(a), 10 if proof.on_gpu else 2)
         proof.row(f"copy within the device, {size >> 20} MiB (read and written)", figures.text([2 * size / s / 1e9 for s in seconds], "GB/s"), seconds=seconds)
-        del a, b
     for pinned in (False, True):
         for size in HOST_BYTES:
             what = f"copy to the device, {'pinned' if pinned else 'pageable'}, " + (f"{size >> 10} KiB" if size < 1 << 20 else f"{size >> 20} MiB")

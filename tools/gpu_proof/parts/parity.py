@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from .. import references, training
-from ..proof import Failure
 
 
 @dataclass
