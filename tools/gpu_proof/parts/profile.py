@@ -1,0 +1,33 @@
+"""Three steps of each recipe as Kineto records them: kernels, copies, waits, and the part of the time in which the device did nothing."""
+from concurrent.futures import ThreadPoolExecutor
+
+from .. import trace, training
+
+STEPS = 3
+LIMIT = 25
+
+
+def one(proof, recipe):
+    with proof.trying(recipe):
+        run = proof.scratch / "profile" / recipe
+        proof.run([proof.program, *training.smoke(recipe, 12, f"--profile.steps={STEPS}", "--profile.skip=6", f"--device.name={proof.device}", "--run", run)], LIMIT)
+        file = max((run / "profile").glob("*.trace.json"))
+        proof.keep(file, f"traces/{recipe}.pt.trace.json")
+        found = trace.read(file)
+        if proof.on_gpu and found["idle"] is None:
+            proof.row(recipe, verdict="failed", why="the trace holds no work of the device")
+        elif proof.on_gpu:
+            proof.row(recipe, f"a step of {found['step_ms']:.2f} ms: {found['kernels']:.0f} kernels, {found['copies']:.0f} copies and fills, {found['waits']:.0f} waits "
+                              f"of {found['wait_ms']:.2f} ms; the device idle {100 * found['idle']:.0f} % of the time", **found)
+        else:
+            proof.row(recipe, f"a step of {found['step_ms']:.1f} ms: {found['operations']:.0f} operations", **found)
+            proof.skipped(f"{recipe}: kernels, copies, waits, idle share")
+
+
+def run(proof):
+    if not proof.on_gpu:  # the idle share is not looked at there
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(lambda recipe: one(proof, recipe), proof.recipes))
+        return
+    for recipe in proof.recipes:  # alone: the idle share is of one program
+        one(proof, recipe)
