@@ -85,7 +85,7 @@ def check_links(environment):
     """Whether the dynamic linker finds everything that the program needs, in the version that it needs."""
     program = PROGRAM.with_name("millrace-torch")
     try:
-        # As `ldd` does, but for what LibTorch itself asks for without versions.
+        # What `ldd` does: the dynamic linker lists instead of starting.
         done = subprocess.run([program], env={**environment, "LD_TRACE_LOADED_OBJECTS": "1", "LD_WARN": "1"}, stdin=subprocess.DEVNULL,
                               capture_output=True, text=True, errors="replace")
     except OSError as error:
