@@ -50,7 +50,7 @@ class Words(unittest.TestCase):
     def test_help_from_any_folder_names_every_word(self):
         done = self.dev("help")
         self.assertEqual(done.returncode, 0)
-        for word in "demo test build check bench format docs install clean help".split():
+        for word in "demo test build check bench format docs wheel install clean help".split():
             self.assertRegex(done.stdout, rf"(?m)^  {word} ")
 
     def test_unknown_word(self):
@@ -149,7 +149,7 @@ class Wheels(Dev):
         self.assertIn("MILLRACE_TORCH holds no torch 2.11", done.stderr)
 
     def test_every_pin_has_a_hash_and_a_size(self):
-        for name in ("requirements.txt", "requirements-peers.txt", "requirements-gpu.txt"):
+        for name in ("requirements.txt", "requirements-peers.txt", "requirements-gpu.txt", "requirements-wheel.txt"):
             lines = [line for line in (ROOT / name).read_text().splitlines() if not line.startswith("#")]
             self.assertTrue(lines)
             for line in lines:

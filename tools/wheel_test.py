@@ -44,9 +44,9 @@ class Started(unittest.TestCase):
         for library in libraries:
             self.write(f"{folder}/{library}", abi)
 
-    def start(self, *words, prefix=None, linker=None, **environment):
+    def start(self, *words, prefix=None, linker=None, before=None, behind=None, **environment):
         # -S: no site-packages of this machine, so no torch but the one below.
-        code = f"import sys; sys.path.insert(0, {str(self.site)!r}); sys.argv[1:] = {list(words)!r}\n"
+        code = f"import sys; sys.path[:0] = {[str(path) for path in (before, self.site, behind) if path]!r}; sys.argv[1:] = {list(words)!r}\n"
         code += f"sys.prefix = {str(prefix)!r}\n" if prefix else ""
         code += "from millrace_train import start\n"
         if linker:  # what it says of the program: a script's interpreter would be traced in its place
@@ -87,6 +87,14 @@ class Started(unittest.TestCase):
             self.refused(f"Millrace needs torch 2.11, this is torch {version}", "an environment of its own")
         self.torch(version="2.11.1+cpu")
         self.assertEqual(self.start().returncode, 7)
+
+    def test_of_two_torches_the_one_that_python_would_import(self):
+        other = self.site.parent / "other"
+        shutil.copytree(self.site / "torch", other / "torch")
+        (other / "torch/version.py").write_text("__version__ = '2.10.0'\n")
+        self.assertEqual(self.start(behind=other).returncode, 7)
+        lines = self.refused("this is torch 2.10.0", "an environment of its own", before=other)
+        self.assertIn(str(other / "torch"), lines[1])
 
     def test_a_torch_that_does_not_say_its_version(self):
         (self.site / "torch/version.py").unlink()

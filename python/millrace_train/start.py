@@ -85,7 +85,7 @@ def check_links(environment):
     """Whether the dynamic linker finds everything that the program needs, in the version that it needs."""
     program = PROGRAM.with_name("millrace-torch")
     try:
-        # As `ldd` does, but for what LibTorch itself asks for without versions.
+        # What `ldd` does: the dynamic linker lists instead of starting.
         done = subprocess.run([program], env={**environment, "LD_TRACE_LOADED_OBJECTS": "1", "LD_WARN": "1"}, stdin=subprocess.DEVNULL,
                               capture_output=True, text=True, errors="replace")
     except OSError as error:
@@ -94,11 +94,11 @@ def check_links(environment):
     lines = [line.strip() for line in (done.stdout + done.stderr).splitlines()]
     wrong = [line for line in lines if "not found" in line or "error while loading" in line]
     if wrong or done.returncode != 0:
+        where = wrong[0] + (f" and {len(wrong) - 1} more" if wrong[1:] else "") if wrong else f"exit status {done.returncode} of {program}"
         given = os.environ.get("LD_LIBRARY_PATH")
         following = (f"LD_LIBRARY_PATH is {given!r}: start millrace without it, or take the folder with that library out of it" if given
                      else "reinstall torch with the packages that it requires, and see that glibc is 2.34 or newer (ldd --version)")
-        raise Unfit("the dynamic linker doesn't find what the program needs", "; ".join(wrong[:3]) or f"exit status {done.returncode}",
-                    following)
+        raise Unfit("the dynamic linker doesn't find what the program needs", where, following)
 
 
 def main():

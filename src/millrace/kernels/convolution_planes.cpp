@@ -8,11 +8,14 @@
 #include <array>
 #include <tuple>
 
+#include "millrace/base/instructions.h"
+
 namespace millrace::kernels {
 namespace {
 
 using Sizes = std::array<std::int64_t, 2>;
-constexpr std::int64_t kDepth = 2;                               // of (N, C, D, H, W)
+constexpr std::int64_t kDepth = 2;  // of (N, C, D, H, W)
+constexpr std::int64_t kBytesOfBf16 = 2;
 constexpr std::int64_t kTogetherBytes = std::int64_t{1} << 20U;  // volumes that share a call: for more, a call is nothing
 
 std::int64_t of_depth(at::IntArrayRef values) { return values[0]; }
@@ -55,17 +58,20 @@ class Sum {
         plane_(at::empty({weight.size(0), weight.size(1), weight.size(3), weight.size(4)}, weight.options())),
         weight_(at::zeros({weight.size(kDepth), weight.size(0), weight.size(1), weight.size(3), weight.size(4)}, at::kFloat)) {}
 
-  // Some volumes; a bias's gradient along with the plane of the kernel that meets each plane of `gradient` once.
-  void add(const at::Tensor& x, const at::Tensor& gradient, std::int64_t with_bias) {
+  // Some volumes, so many planes at a time; a bias's gradient along with the plane of the kernel that meets each plane of
+  // `gradient` once.
+  void add(const at::Tensor& x, const at::Tensor& gradient, std::int64_t at_a_time, std::int64_t with_bias) {
     const at::Tensor inputs = channels_behind(x), outputs = channels_behind(gradient);
     const at::Tensor &ones = how_.transposed ? inputs : outputs, &others = how_.transposed ? outputs : inputs;
     for (std::int64_t k = 0; k < weight_.size(0); ++k) {
       const Meeting met = meeting(k, how_, ones.size(1), others.size(1));
-      if (met.last <= met.first) continue;
-      const at::Tensor one = as_samples(ones.slice(1, met.first, met.last));
-      const std::int64_t from = met.first * met.step + met.shift, to = (met.last - 1) * met.step + met.shift + 1;
-      const at::Tensor other = as_samples(others.slice(1, from, to, met.step));
-      add_plane(k, how_.transposed ? one : other, how_.transposed ? other : one, k == with_bias);
+      for (std::int64_t first = met.first; first < met.last; first += at_a_time) {
+        const std::int64_t last = std::min(first + at_a_time, met.last);
+        const at::Tensor one = as_samples(ones.slice(1, first, last));
+        const std::int64_t from = first * met.step + met.shift, to = (last - 1) * met.step + met.shift + 1;
+        const at::Tensor other = as_samples(others.slice(1, from, to, met.step));
+        add_plane(k, how_.transposed ? one : other, how_.transposed ? other : one, k == with_bias);
+      }
     }
   }
   [[nodiscard]] at::Tensor weight() const { return weight_.permute({1, 2, 0, 3, 4}).contiguous(); }
@@ -110,12 +116,16 @@ ConvolutionWeights weights_by_planes(const at::Tensor& x, const at::Tensor& grad
   if (!wants_weight) return sums;
   Sum sum(weight, how, gradient.size(1));
   if (!is_empty) {
+    // Without AVX-512 oneDNN has no bf16, and LibTorch's own loop unrolls all samples of a call and rounds the sum after each.
+    const bool one_by_one = instructions() < InstructionSet::avx512;
     const std::int64_t samples = x.size(0);
-    const std::int64_t bytes = (x.numel() + gradient.numel()) / samples * x.element_size();
-    const std::int64_t together = std::clamp<std::int64_t>(kTogetherBytes / std::max<std::int64_t>(1, bytes), 1, samples);
+    const std::int64_t bytes = (x.numel() + gradient.numel()) / samples * kBytesOfBf16;  // a census in fp32 sees the same calls
+    const std::int64_t fit = one_by_one ? 1 : kTogetherBytes / std::max<std::int64_t>(1, bytes);
+    const std::int64_t together = std::clamp<std::int64_t>(fit, 1, samples);
+    const std::int64_t at_a_time = one_by_one ? 1 : x.size(kDepth) + gradient.size(kDepth);  // all
     for (std::int64_t i = 0; i < samples; i += together) {
       const std::int64_t count = std::min(together, samples - i);
-      sum.add(x.narrow(0, i, count), gradient.narrow(0, i, count), with_bias);
+      sum.add(x.narrow(0, i, count), gradient.narrow(0, i, count), at_a_time, with_bias);
     }
   }
   sums.weight = sum.weight();

@@ -23,8 +23,8 @@ struct ConvolutionWeights {
 // whose result had `gradient` (N, O, D', H', W'); x and gradient of one type, of `weight` the sizes count alone. For each plane
 // of the kernel the planes of both volumes that it brings together are the samples of one convolution in two directions, which
 // goes through the dispatcher. Beside what the library takes for that, which is little, it copies: volumes that are not
-// channels-last, one at a time; of several small volumes those that a plane of the kernel brings together. Sums of volumes are in
-// fp32.
+// channels-last, one at a time; of several small volumes those that a plane of the kernel brings together. Sums of calls are in
+// fp32. Without AVX-512 each pair of planes is a call.
 [[nodiscard]] ConvolutionWeights weights_by_planes(const at::Tensor& x, const at::Tensor& gradient, const at::Tensor& weight,
                                                    const VolumeConvolution& how, bool wants_weight, bool wants_bias);
 
