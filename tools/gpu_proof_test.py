@@ -164,7 +164,7 @@ class Table(unittest.TestCase):
         text = report.table(HEADER, [result("loads", many), result("steps", many + [row("failed", "the bad one", why="because")])], 5)
         self.assertLessEqual(len(text), report.MOST_CHARACTERS)
         self.assertIn("more rows are in result.json", text)
-        self.assertIn("the bad one: failed. 1 ms because", text)
+        self.assertIn("the bad one: failed. 1 ms; because", text)
         self.assertIn("NOT GREEN", text.splitlines()[-1])
 
     def test_a_table_of_bad_rows_alone_is_short_enough_too(self):
@@ -305,7 +305,7 @@ class Whole(Folder):
     def test_a_bad_one_ends_with_1(self):
         status, said = self.prove("proof.row('thing', '', 'ok'); proof.row('other', '', 'differs', 'by a lot')")
         self.assertEqual(status, 1)
-        self.assertIn("- Planted, other: differs.  by a lot", said)
+        self.assertIn("- Planted, other: differs. by a lot", said)
 
 
 class Surrounding(Folder):

@@ -7,7 +7,8 @@ shopt -s nullglob
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 build=$(cd "$1" && pwd)
 shift
-carried=$build/gpu-proof$(IFS=; printf '%s' "$*")
+carried=$build/gpu-proof
+[[ " $* " != *" --quick "* ]] || carried+=-quick
 program=(--program "$build/millrace")
 for wheel in "$root"/dist/millrace_train-*.whl; do
   [[ ! $wheel -nt $build/millrace-torch ]] || program=()

@@ -40,7 +40,8 @@ def tail(results, seconds):
     lines = [""]
     if bad:
         lines += ["**What is not as it should be**", ""]
-        lines += [f"- {title}, {cell(row['what'], 100)}: {row['verdict']}. {cell(row['figure'], 120)} {cell(row['why'], 200)}".rstrip() for title, row in bad[:20]]
+        lines += [f"- {title}, {cell(row['what'], 100)}: {row['verdict']}. "
+              + "; ".join(filter(None, [cell(row["figure"], 120), cell(row["why"], 200)])) for title, row in bad[:20]]
         lines += [f"- and {len(bad) - 20} more"] if len(bad) > 20 else []
         lines += [""]
     verdict = "green" if is_good(results) else "NOT GREEN"
