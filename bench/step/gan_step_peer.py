@@ -9,7 +9,6 @@ keeps the discriminator's weights from collecting the gradients of the generator
 
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import torch
 from step_peer import Step, autocast, compiled, options_parser, parse, serve
@@ -20,13 +19,19 @@ from twin import Autoencoder, Discriminator, discriminator_loss, generator_loss,
 KL_WEIGHT, ADV_WEIGHT = 1e-9, 0.01
 
 
-def both(optimizers):
-    """The two optimisers as tensor_peak() wants to see them."""
-    def zero_grad(set_to_none):
-        for optimizer in optimizers:
+class Both:
+    """The two optimisers as tensor_peak() wants to see them, with the state that they have by then."""
+
+    def __init__(self, optimizers):
+        self.optimizers = optimizers
+
+    def zero_grad(self, set_to_none):
+        for optimizer in self.optimizers:
             optimizer.zero_grad(set_to_none=set_to_none)
 
-    return SimpleNamespace(zero_grad=zero_grad, state={key: value for optimizer in optimizers for key, value in optimizer.state.items()})
+    @property
+    def state(self):
+        return {key: value for optimizer in self.optimizers for key, value in optimizer.state.items()}
 
 
 def make_step(options):
@@ -68,7 +73,7 @@ def make_step(options):
         return loss
 
     batch = {"input": list(x.shape), "target": list(x.shape), "eps": list(eps.shape)}
-    return Step(step, networks, both(optimizers), (x, eps), [batch])
+    return Step(step, networks, Both(optimizers), (x, eps), [batch])
 
 
 def main():
