@@ -212,11 +212,11 @@ TEST(Guard, VolumesAreRightOnThisCpu) {
         {"", std::move(input), {outputs, inputs, kernel[0], kernel[1], kernel[2]}, std::move(stride), std::move(padding)});
   };
   const std::vector<std::int64_t> flat = {0, 1, 1}, two = {2, 2, 2};
-  for (const std::int64_t height : {58, 59, 96, 128, 192}) volume({1, 32, 3, height, 65}, 20, flat);
-  for (const std::int64_t width : {62, 63, 128, 254}) volume({1, 32, 3, 64, width}, 20, flat);
-  for (const std::int64_t channels : {16, 17, 48}) volume({1, channels, 3, 64, 64}, 20, flat);
-  for (const std::int64_t planes : {1, 2, 3, 4, 5, 6, 8}) volume({1, 32, planes, 128, 65}, 20);
-  for (const std::int64_t samples : {1, 2, 3}) volume({samples, 16, 2, 128, 64}, 16);
+  for (const std::int64_t height : {58, 59, 128}) volume({1, 32, 3, height, 65}, 20, flat);
+  for (const std::int64_t width : {62, 63, 254}) volume({1, 32, 3, 64, width}, 20, flat);
+  for (const std::int64_t channels : {16, 17}) volume({1, channels, 3, 64, 64}, 20, flat);
+  for (const std::int64_t planes : {1, 3, 8}) volume({1, 32, planes, 128, 65}, 20);
+  for (const std::int64_t samples : {1, 2}) volume({samples, 16, 2, 128, 64}, 16);
   volume({1, 64, 3, 64, 64}, 64, flat);
   volume({1, 8, 1, 512, 128}, 20);
   volume({2, 1, 3, 1026, 3}, 1);

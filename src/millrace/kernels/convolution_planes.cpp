@@ -85,7 +85,7 @@ class Sum {
     weight_.select(0, k).add_(std::get<1>(found));
     if (!wants_bias) return;
     const at::Tensor bias = std::get<2>(found).to(at::kFloat);
-    bias_ = bias_.defined() ? bias_ + bias : bias;
+    bias_ = bias_.defined() ? bias_.add(bias) : bias;
   }
 
   const VolumeConvolution& how_;
