@@ -16,6 +16,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+SYSROOT = ROOT / ".deps/sysroot"  # of ./dev --no-root
 MOST_BYTES = 48_000_000
 # Never inside: LibTorch's libraries, and what LibTorch brings or loads itself.
 BESIDE_TORCH = ["libtorch*.so*", "libc10*.so*", "libgomp*.so*", "libcudart.so*", "libnccl.so*"]
@@ -83,22 +84,28 @@ def package_of(file):
     return None
 
 
-def stage_licences(build, stage, wheel_libraries):
-    folder = stage / "licences"
-    folder.mkdir(exist_ok=True)
-    shutil.copy2(ROOT / "LICENSE", folder / "millrace.txt")
-    packages, texts = {}, set()
-    for file in [*linked_files(build), *wheel_libraries]:
-        if any(file.match(pattern) for pattern in BESIDE_TORCH) or file.is_relative_to(build):
+def notices_of(files):
+    """{package: its copyright file} of the packages that these files are of."""
+    notices = {}
+    for file in files:
+        if file.is_relative_to(SYSROOT):  # unpacked without dpkg, which file is of which package is not kept: all of them
+            notices |= {notice.parent.name: notice for notice in (SYSROOT / "usr/share/doc").glob("lib*/copyright")}
             continue
         package = package_of(file)
         if package is None:
             fail(f"{file} is of no Debian package: its licence is not known", str(file), "link Debian's library of that name, or build without it")
-        packages.setdefault(package, file)
-    for package in sorted(packages):
-        if package.startswith(("libc6", "libstdc++", "libgcc", "gcc-")):
-            continue
-        notice = Path("/usr/share/doc") / package / "copyright"
+        notices[package] = Path("/usr/share/doc") / package / "copyright"
+    return {package: notice for package, notice in sorted(notices.items()) if not package.startswith(("libc6", "libstdc++", "libgcc", "gcc-"))}
+
+
+def stage_licences(build, stage, wheel_libraries):
+    folder = stage / "licences"
+    folder.mkdir()
+    shutil.copy2(ROOT / "LICENSE", folder / "millrace.txt")
+    files = [file for file in [*linked_files(build), *wheel_libraries]
+             if not any(file.match(pattern) for pattern in BESIDE_TORCH) and not file.is_relative_to(build)]
+    texts = set()
+    for package, notice in notices_of(files).items():
         if not notice.exists():
             fail(f"package {package} has no copyright file", str(notice), f"apt-get install --reinstall {package}")
         if notice.read_bytes() not in texts:  # a library and its headers are two packages of one text
