@@ -10,15 +10,17 @@
 #include <cstdlib>
 #include <mutex>
 
+// NOLINTBEGIN(bugprone-reserved-identifier, readability-identifier-naming): the linker's names
+
 // The same function under the name of its first version, which differs in how it reports an overflow: through errno too.
 extern "C" double millrace_first_hypot(double x, double y);
 __asm__(".symver millrace_first_hypot, hypot@GLIBC_2.2.5");
 
-extern "C" double __wrap_hypot(double x, double y);  // NOLINT(bugprone-reserved-identifier): the linker's name
+extern "C" double __wrap_hypot(double x, double y);
 extern "C" double __wrap_hypot(double x, double y) { return ::millrace_first_hypot(x, y); }
 
 // Expat asks for the salt of its hash tables.
-extern "C" void __wrap_arc4random_buf(void* target, std::size_t bytes);  // NOLINT(bugprone-reserved-identifier)
+extern "C" void __wrap_arc4random_buf(void* target, std::size_t bytes);
 extern "C" void __wrap_arc4random_buf(void* target, std::size_t bytes) {
   auto* at = static_cast<std::byte*>(target);
   while (bytes > 0) {
@@ -31,11 +33,12 @@ extern "C" void __wrap_arc4random_buf(void* target, std::size_t bytes) {
 }
 
 // std::condition_variable::wait(std::unique_lock<std::mutex>&), which became noexcept, and so another version, with gcc 12. A
-// member function's object is its first argument in this ABI. NOLINTNEXTLINE(bugprone-reserved-identifier)
+// member function's object is its first argument in this ABI.
 extern "C" void __wrap__ZNSt18condition_variable4waitERSt11unique_lockISt5mutexE(std::condition_variable* condition,
                                                                                  std::unique_lock<std::mutex>* lock);
-// NOLINTNEXTLINE(bugprone-reserved-identifier)
 extern "C" void __wrap__ZNSt18condition_variable4waitERSt11unique_lockISt5mutexE(std::condition_variable* condition,
                                                                                  std::unique_lock<std::mutex>* lock) {
   ::pthread_cond_wait(condition->native_handle(), lock->mutex()->native_handle());
 }
+
+// NOLINTEND(bugprone-reserved-identifier, readability-identifier-naming)
