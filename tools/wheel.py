@@ -125,6 +125,16 @@ def shared_libraries(stage):
     return sorted(found)
 
 
+def remarks_on_gpus(stage):
+    """What the wheel will not do on GPUs, since this machine lacked something when it was built."""
+    plugin = stage / "millrace_train/lib/libmillrace_cuda.so"
+    if not plugin.exists():
+        return "; without the plugin for GPUs: the torch that it was built with has no CUDA"
+    if b"ProcessGroupNCCL" not in plugin.read_bytes():
+        return "; one GPU a run alone: nccl.h of torch's NCCL was not found (it comes with a CUDA toolkit or nvidia-nccl-cu13)"
+    return ""
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", type=Path, default=ROOT / "build/release")
@@ -153,7 +163,7 @@ def main():
         old.unlink()
     target = options.out / wheel.name
     shutil.copyfile(wheel, target)
-    print(f"wrote {target}, {size / 1e6:.1f} MB, with {licences} licences of libraries")
+    print(f"wrote {target}, {size / 1e6:.1f} MB, with {licences} licences of libraries{remarks_on_gpus(stage)}")
 
 
 if __name__ == "__main__":
