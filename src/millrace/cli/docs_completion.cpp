@@ -162,7 +162,8 @@ std::string fish_completion(const Invocation& call) {
   for (const CompletedCommand& command : completed_commands(call)) {
     text += "complete -c millrace -n __fish_use_subcommand -f -a " + command.name + " -d " + in_quotes(command.summary) + "\n";
     const std::string condition = " -n " + in_quotes("__fish_seen_subcommand_from " + command.name);
-    for (const std::string& flag : command.flags) text += "complete -c millrace" + condition + " -l " + flag.substr(2) + "\n";
+    for (const std::string& flag : command.flags)
+      text.append("complete -c millrace").append(condition).append(" -l ").append(flag.substr(2)).append("\n");
     const std::vector<std::string> words = words_of(command, call);
     if (!words.empty()) text += "complete -c millrace" + condition + " -a " + in_quotes(joined_by_space(words)) + "\n";
     if (takes_keys(command)) with_keys += (with_keys.empty() ? "" : " ") + command.name;
