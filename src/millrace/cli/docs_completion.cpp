@@ -165,7 +165,8 @@ std::string fish_completion(const Invocation& call) {
     for (const std::string& flag : command.flags)
       text.append("complete -c millrace").append(condition).append(" -l ").append(flag.substr(2)).append("\n");
     const std::vector<std::string> words = words_of(command, call);
-    if (!words.empty()) text += "complete -c millrace" + condition + " -a " + in_quotes(joined_by_space(words)) + "\n";
+    if (!words.empty())
+      text.append("complete -c millrace").append(condition).append(" -a ").append(in_quotes(joined_by_space(words))).append("\n");
     if (takes_keys(command)) with_keys += (with_keys.empty() ? "" : " ") + command.name;
   }
   for (const std::string& key : key_flags(call)) {
