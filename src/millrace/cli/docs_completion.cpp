@@ -170,8 +170,8 @@ std::string fish_completion(const Invocation& call) {
     if (takes_keys(command)) with_keys += (with_keys.empty() ? "" : " ") + command.name;
   }
   for (const std::string& key : key_flags(call)) {
-    const std::string name = key.substr(2, key.size() - 3);
-    text += "complete -c millrace -n " + in_quotes("__fish_seen_subcommand_from " + with_keys) + " -l " + name + " -r\n";
+    text.append("complete -c millrace -n ").append(in_quotes("__fish_seen_subcommand_from " + with_keys));
+    text.append(" -l ").append(key, 2, key.size() - 3).append(" -r\n");
   }
   return text;
 }
