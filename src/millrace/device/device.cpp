@@ -19,7 +19,15 @@ class CpuBackend final : public Backend {
   [[nodiscard]] std::string device_name(int) const override { return cpu_info().name; }
   [[nodiscard]] std::pair<int, int> compute_capability(int) const override { return {0, 0}; }
   [[nodiscard]] bool has_fast_bf16(int) const override { return cpu_info().avx512_bf16 || cpu_info().amx_bf16; }
+  [[nodiscard]] Nature nature(int) const override {
+    return {.in_host_memory = true, .has_double_sums = true, .has_fused_optimizers = true};
+  }
+  [[nodiscard]] DriverMemory driver_memory(int) const override {
+    const std::uint64_t available = available_memory_bytes();
+    return {.free_bytes = available, .total_bytes = resident_bytes() + available};
+  }
   void synchronize(int) override {}
+  [[nodiscard]] c10::Stream copy_stream(int) override { return c10::Stream(c10::Stream::DEFAULT, c10::Device(c10::kCPU)); }
   void pin(std::byte*, std::size_t) override {}
   void unpin(std::byte*) noexcept override {}
 

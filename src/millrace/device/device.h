@@ -3,48 +3,12 @@
 
 #include <c10/core/Device.h>
 
-#include <cstddef>
 #include <cstdint>
-#include <memory>
-#include <optional>
 #include <string>
-#include <utility>
-#include <vector>
+
+#include "millrace/device/backend.h"
 
 namespace millrace::device {
-
-class RankGroups;  // device/rank_groups.h
-
-struct MemoryCounters {
-  std::uint64_t allocated_bytes = 0;
-  std::uint64_t reserved_bytes = 0;
-  std::uint64_t peak_bytes = 0;
-  std::uint64_t total_bytes = 0;
-};
-
-// What the CUDA plugin (libmillrace_cuda.so) implements; the CPU one is built in. Thread-safe unless a call says otherwise.
-class Backend {
- public:
-  virtual ~Backend() = default;
-  [[nodiscard]] virtual int device_count() const = 0;
-  [[nodiscard]] virtual std::string device_name(int index) const = 0;
-  [[nodiscard]] virtual std::pair<int, int> compute_capability(int index) const = 0;  // {0,0} on the CPU
-  [[nodiscard]] virtual bool has_fast_bf16(int index) const = 0;
-  [[nodiscard]] MemoryCounters memory(int index) const;  // counters only, no synchronisation; each call is counted
-  virtual void synchronize(int index) = 0;
-  virtual void pin(std::byte* memory, std::size_t bytes) = 0;  // page-lock existing memory; no-op on the CPU
-  virtual void unpin(std::byte* memory) noexcept = 0;
-  virtual void reset_peak(int) {}      // of memory(): what is allocated now is the peak
-  virtual void release_cached(int) {}  // gives memory that no tensor uses back to the device
-  // What carries this device's tensors between the processes of a run; null where nothing does, and `reason` says why.
-  [[nodiscard]] virtual RankGroups* rank_groups(std::string& reason) {
-    reason = "its tensors are in host memory";
-    return nullptr;
-  }
-
- private:
-  [[nodiscard]] virtual MemoryCounters read_memory(int index) const = 0;
-};
 
 // CPU backend, always there.
 Backend& cpu();

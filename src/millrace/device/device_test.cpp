@@ -40,7 +40,12 @@ class FakeGpus final : public Backend {
   }
   [[nodiscard]] std::pair<int, int> compute_capability(int) const override { return {9, 0}; }
   [[nodiscard]] bool has_fast_bf16(int) const override { return true; }
+  [[nodiscard]] Nature nature(int) const override { return {}; }
+  [[nodiscard]] DriverMemory driver_memory(int) const override { return {}; }
   void synchronize(int) override {}
+  [[nodiscard]] c10::Stream copy_stream(int index) override {
+    return c10::Stream(c10::Stream::DEFAULT, c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(index)));
+  }
   void pin(std::byte*, std::size_t) override {}
   void unpin(std::byte*) noexcept override {}
 

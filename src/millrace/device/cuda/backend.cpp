@@ -2,9 +2,12 @@
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
+#include <map>
+#include <mutex>
 #include <vector>
 
 #include "millrace/base/error.h"
@@ -31,6 +34,30 @@ class CudaBackend final : public Backend {
   [[nodiscard]] std::string device_name(int index) const override { return at(index).name; }
   [[nodiscard]] std::pair<int, int> compute_capability(int index) const override { return at(index).capability; }
   [[nodiscard]] bool has_fast_bf16(int index) const override { return at(index).capability.first >= 8; }
+
+  [[nodiscard]] Nature nature(int index) const override {
+    return {.has_double_sums = true,
+            .has_fused_optimizers = true,
+            .has_float_rate = true,
+            .has_tf32 = at(index).capability.first >= 8};
+  }
+
+  [[nodiscard]] DriverMemory driver_memory(int index) const override {
+    const c10::cuda::CUDAGuard guard(as_index(index));
+    std::size_t free = 0;
+    std::size_t total = 0;
+    check(cudaMemGetInfo(&free, &total), "the driver does not say how much memory is free", "cuda:" + std::to_string(index));
+    return {free, total};
+  }
+
+  // Of high priority: a copy that waits behind a step's kernels comes too late.
+  [[nodiscard]] c10::Stream copy_stream(int index) override {
+    const std::scoped_lock lock(mutex_);
+    auto it = copy_streams_.find(index);
+    if (it == copy_streams_.end())
+      it = copy_streams_.emplace(index, c10::cuda::getStreamFromPool(/*isHighPriority=*/true, as_index(index)).unwrap()).first;
+    return it->second;
+  }
 
   void synchronize(int index) override {
     const c10::cuda::CUDAGuard guard(as_index(index));
@@ -88,6 +115,8 @@ class CudaBackend final : public Backend {
   }
 
   std::vector<Device> devices_;
+  std::mutex mutex_;
+  std::map<int, c10::Stream> copy_streams_;
 };
 
 }  // namespace

@@ -12,7 +12,7 @@ namespace millrace::device::detail {
 inline constexpr const char* kPluginFile = "libmillrace_cuda.so";
 inline constexpr const char* kPluginEntry = "millrace_cuda_backend";
 // Raised with every change of Backend; a plugin of another number is refused.
-inline constexpr int kPluginInterface = 3;
+inline constexpr int kPluginInterface = 4;
 
 // The plugin's function: its backend, or null when it was built for another interface. Never throws.
 using PluginEntry = Backend* (*)(int interface);
