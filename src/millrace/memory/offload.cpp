@@ -21,7 +21,7 @@ struct Moved final : torch::autograd::SavedVariableHooks {
       kept_ = tensor.detach();
       return;
     }
-    const auto options = tensor.options().device(at::kCPU).pinned_memory(tensor.is_cuda());
+    const auto options = tensor.options().device(at::kCPU).pinned_memory(!tensor.device().is_cpu());
     host_ = at::empty_like(tensor, options);
     host_.copy_(tensor, /*non_blocking=*/true);
     count_ += tensor.nbytes();
