@@ -17,6 +17,7 @@
 #include "millrace/device/attention_guard.h"
 #include "millrace/device/convolution_guard.h"
 #include "millrace/device/device.h"
+#include "millrace/device/errors.h"
 #include "millrace/device/heap.h"
 #include "millrace/device/operation_census.h"
 #include "millrace/device/tensor_memory.h"

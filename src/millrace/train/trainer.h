@@ -74,7 +74,8 @@ class Trainer {
   // Trains until something ends it; a snapshot of the final state is saved before this returns. Throws TrainingDiverged,
   // DataError, SnapshotError …; content() is then still the state at the edge of the last whole step.
   Ending run();
-  void save_after_error() noexcept;  // that state, if it is not saved yet; never throws
+  void save_after_error() noexcept;                                     // that state, if it is not saved yet; never throws
+  [[nodiscard]] std::string last_good() { return saves_.last_good(); }  // "the last good snapshot is PATH; ", or ""
 
   [[nodiscard]] snapshot::Content content() const;  // of the whole state now; waits for the device
   [[nodiscard]] std::int64_t step() const noexcept { return step_; }
