@@ -198,6 +198,7 @@ void Session::make_trainer() {
   parts.sinks.line = assembly_.config().log.line;
   parts.recovery = {.recovers = assembly_.switches().on("memory_recovery"),
                     .may_recompute = assembly_.switches().on("recompute") && std::ranges::find(wish, "auto") != wish.end()};
+  parts.batch_ahead = assembly_.switches().on("batch_ahead");
   parts.frozen_source = facts.frozen_source;
   parts.total_steps = assembly_.total_steps();
   parts.agreement = assembly_.request().agreement;

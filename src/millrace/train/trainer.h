@@ -18,6 +18,7 @@
 #include "millrace/train/block_times.h"
 #include "millrace/train/config.h"
 #include "millrace/train/diagnosis.h"
+#include "millrace/train/feed.h"
 #include "millrace/train/memory_watch.h"
 #include "millrace/train/meter.h"
 #include "millrace/train/micro_batches.h"
@@ -51,6 +52,7 @@ struct TrainerParts {
   ReportSinks sinks;
   RecordNames names;
   RecoveryWishes recovery;
+  bool batch_ahead = true;             // switchboard row of that name
   std::string frozen_source;           // where the recipe has its frozen weights from; for snapshots that leave them out
   std::int64_t total_steps = 0;        // 0 = open end (then epochs is 0 and max_steps is 0: refused before)
   Agreement* agreement = nullptr;      // null = one process
@@ -107,8 +109,7 @@ class Trainer {
   void end_profile() noexcept;
   bool take_step();
   std::int64_t run_micro_batches(std::vector<StepResult>& results, metrics::Board& measured);
-  std::optional<data::HostBatch> next_batch();
-  [[nodiscard]] Batch to_device(data::HostBatch host) const;
+  std::optional<Batch> next_batch();
   void finish_step(const std::vector<StepResult>& results, const metrics::Board& measured);
   std::int64_t rows_of_all();
   Ending finish(Ending ending);
@@ -140,6 +141,7 @@ class Trainer {
   void fall_back_if_due();
 
   TrainerParts parts_;
+  Feed feed_;
   Reporter reporter_;
   Meter meter_;
   Scores scores_;
