@@ -27,6 +27,11 @@ REGISTRY_HOST = re.compile(r"(?:py" + r"pi\.org|pythonho" + r"sted\.org|download
                            r"security\.deb" + r"ian\.org|index\.crat" + r"es\.io|registry\.np" + r"mjs\.org)")
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(["<])([^">]+)[">]', re.MULTILINE)
 FLOOR_ROW = re.compile(r"^\|\s*(\d+)\s*\|\s*`(?:src/millrace/)?([\w/<>]+)`")
+KIND_OF_DEVICE = re.compile(r"\bis_cuda\b")
+DESTRUCTOR = re.compile(r"~\w+\(\)\s*(?:noexcept\s*)?(?:override\s*)?\{")
+# What launches a kernel, or may: a call of ATen's own, a method that writes into a tensor. Settings of the host are none.
+LAUNCH = re.compile(r"\bat::(?!autocast|set_num_threads|removeCallback|sequence_number|NoGradGuard|AutoGradMode)\w+\(|"
+                    r"[.>](?:copy_|zero_|fill_|add_|mul_|set_state|settle|item|synchronize)\b")
 RESERVED = re.compile(r"^[ \t]*(?:#[ \t]*define|struct|class|enum(?: class)?|namespace|using)[ \t]+(_[A-Z]\w*|\w*__\w*)", re.MULTILINE)
 
 
@@ -274,6 +279,24 @@ def check_guards(tree):
             tree.say(name, 1, "a header begins with a comment that states its contract")
 
 
+# -- devices ----------------------------------------------------------------------------------------------------------------
+
+def check_devices(tree):
+    for name, text in tree.sources():
+        if not name.startswith("src/") or name.startswith("src/millrace/device/") or re.search(r"_test\.(?:cpp|cu)$", name):
+            continue
+        code = without_comments_and_strings(text)
+        for match in KIND_OF_DEVICE.finditer(code):
+            tree.say(name, line_of(code, match.start()), f"\"{match.group().strip()}\": device/ alone knows kinds of GPU; ask "
+                     "device::nature_of for the fact that decides, or is_cpu()")
+        for match in DESTRUCTOR.finditer(code):
+            body = code[match.end():end_of_definition(code, match.end() - 1)]
+            launch = LAUNCH.search(body)
+            if launch and "catch" not in body:
+                tree.say(name, line_of(code, match.start()), f"a destructor that calls {launch.group().strip('.>(')}: on a GPU that "
+                         "fails after another failure, and ends the program; use finally (base/finally.h), or catch it there")
+
+
 # -- house papers -----------------------------------------------------------------------------------------------------------
 
 def check_records(tree):
@@ -323,6 +346,7 @@ def tidy(root):
     check_text(tree)
     check_names(tree)
     check_guards(tree)
+    check_devices(tree)
     check_records(tree)
     check_versions(tree)
     check_links(tree)

@@ -255,6 +255,23 @@ class Planted(unittest.TestCase):
         self.write("src/millrace/train/more.h", "#pragma once\n")
         self.expect("src/millrace/train/more.h", ["contract"])
 
+    def test_a_kind_of_gpu_outside_device(self):
+        asks = "\n// is_cuda() in words is none\nbool on(const at::Tensor& x) {\n  return x.is_cuda();\n}\n"
+        self.append("src/millrace/train/run.cpp", asks)
+        self.expect("src/millrace/train/run.cpp", ["is_cuda", "nature_of"], 9)
+        self.write("src/millrace/train/run.cpp", GOOD["src/millrace/train/run.cpp"])
+        self.write("src/millrace/device/cuda/backend.cpp", asks)
+        self.assertFalse([entry for entry in tidy.tidy(self.root) if "nature_of" in entry[2]], "the one place that may")
+
+    def test_a_launch_in_a_destructor(self):
+        keep = "struct Keep {{\n  ~Keep() {{\n    {}\n  }}\n}};\n"
+        for launch in ("buffer.copy_(value);", "guard.settle(at::ones({1}));", "x->zero_();"):
+            self.write("src/millrace/train/run.cpp", GOOD["src/millrace/train/run.cpp"] + keep.format(launch))
+            self.expect("src/millrace/train/run.cpp", ["a destructor that calls", "base/finally.h"], 7)
+        for quiet in ("try { buffer.copy_(value); } catch (const std::exception&) {}", "at::set_num_threads(2);", "scope = outer_;"):
+            self.write("src/millrace/train/run.cpp", GOOD["src/millrace/train/run.cpp"] + keep.format(quiet))
+            self.expect_clean()
+
     def test_record_without_its_cost(self):
         self.write("docs/decisions/0001-floors.md", RECORD.replace("## What we gave up", "## Gains"))
         self.expect("docs/decisions/0001-floors.md", ["What we gave up"])

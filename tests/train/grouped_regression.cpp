@@ -136,7 +136,10 @@ class GroupedRegression final : public Recipe {
     Objective objective{.optim = optim_,
                         .loss = [this](const Batch& batch, const StepContext& context) { return loss(batch, context); }};
     if (toy_.clamp > 0)
-      objective.after_update = [this](const StepContext&) { net_->trunk->weight.clamp_(-toy_.clamp, toy_.clamp); };
+      objective.after_update = [this](const StepContext&) {
+        reach("update");
+        net_->trunk->weight.clamp_(-toy_.clamp, toy_.clamp);
+      };
     return {std::move(objective)};
   }
 

@@ -135,9 +135,12 @@ void Assembly::choose_device() {
   if (!choice.warning.empty()) request_.console->warning(choice.warning);
   // What names no GPU is this rank's, too.
   if (!choice.device.is_cpu()) c10::impl::VirtualGuardImpl(choice.device.type()).setDevice(choice.device);
+  choose_gpu_ways();
   // Trials of number formats have fp32 itself to compare with.
   precision::use_tf32(precision::choose_tf32(config_.device.tf32_wish(), choice.device, std::nullopt), choice.device);
   if (context_.device.is_cpu() && switches_.on("memory_recovery")) memory_limit_.emplace(config_.memory.limit);
+  if (!context_.device.is_cpu() && config_.memory.limit != "auto")
+    choose("memory.limit", config_.memory.limit, "without effect: it is of a CPU's tensors; a GPU is used until it has no more");
   const auto& cpu = device::cpu_info();
   const bool automatic = config_.device.threads.is_auto();
   const CoreShare share = core_share(agreement(), cpu.physical_cores);
@@ -453,7 +456,7 @@ void Assembly::note_undecided() {
 
 MemoryAccount Assembly::memory_account(std::uint64_t step_peak, bool copies_snapshots) const {
   const auto bytes = stepper_->state_bytes();
-  MemoryAccount account;
+  MemoryAccount account{.on_gpu = !context_.device.is_cpu()};
   account.weights = bytes.at("parameters") + bytes.at("buffers");
   for (std::size_t i = 0; i < stepper_->objectives(); ++i) {
     for (const auto& group : stepper_->parameter_groups(i)) {

@@ -121,9 +121,10 @@ void choose_all(kernels::Way way) noexcept {
 }
 
 KeptTrials& Assembly::kept_trials() {
-  const bool keeps = switches_.on("kept_trials") && context_.device.is_cpu();
+  const bool keeps = switches_.on("kept_trials");
   const std::filesystem::path& folder = context_.places.cache_folder;
-  if (!kept_trials_) kept_trials_.emplace(Fs::real(), keeps ? folder : std::filesystem::path(), keeps && context_.places.writes);
+  if (!kept_trials_)
+    kept_trials_.emplace(Fs::real(), keeps ? folder : std::filesystem::path(), keeps && context_.places.writes, context_.device);
   return *kept_trials_;
 }
 

@@ -138,16 +138,21 @@ void Trainer::save_after_error() noexcept {
                         saves_.last_good() + "the same command goes on from the last snapshot");
       return;
     }
+    if (!is_whole_) {
+      reporter_.warning("the state is not saved, since the update of the weights was cut short; " + saves_.last_good() +
+                        "the same command goes on from the last snapshot");
+      return;
+    }
     if (step_ > 0) save(true);
   } catch (const std::exception& error) {
     reporter_.warning(std::string("the state at the last whole step could not be saved: ") + error.what());
   }
 }
 
-Json Trainer::accounts_now() const { return accounts_of(parts_.timeline->total(), meter_.others_of_process()); }
+Json Trainer::accounts_now() const { return accounts_of(total_times(), meter_.others_of_process()); }
 
 Json Trainer::times() const {
-  const auto times = parts_.timeline->total();
+  const auto times = total_times();
   return {{"accounts", accounts_of(times, meter_.others_of_process())}, {"wall_s", times.wall}};
 }
 
@@ -156,7 +161,7 @@ std::vector<BlockTime> Trainer::blocks_of(const Json& accounts) const {
 }
 
 Json Trainer::results() const {
-  const auto times = parts_.timeline->total();
+  const auto times = total_times();
   const auto others = meter_.others_of_process();  // read once: a later reading is another figure, and parts no longer add up
   const Json accounts = accounts_of(times, others);
   double spikes = 0;
