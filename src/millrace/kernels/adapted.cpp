@@ -108,7 +108,7 @@ at::Tensor dropped(const at::Tensor& x, const at::Tensor& out, const Dropout& si
                                  .out_type = type_of(x),
                                  .count = x.numel(),
                                  .keep = {}};
-  run_dropout(args, site);
+  run_dropout(args, site, x.device());
   return to;
 }
 

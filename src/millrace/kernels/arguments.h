@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "millrace/kernels/detail/choice.h"
+#include "millrace/kernels/device_table.h"
 #include "millrace/kernels/dropout_bits.h"
 
 namespace millrace::kernels {
@@ -15,7 +16,16 @@ namespace millrace::kernels {
 inline bool has_kernel(const at::Tensor& x) {
   return x.is_cpu() && x.layout() == at::kStrided && (x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16);
 }
-inline detail::Type type_of(at::ScalarType type) { return type == at::kFloat ? detail::Type::f32 : detail::Type::bf16; }
+// Dropout alone has kernels on other devices.
+inline bool has_dropout_kernel(const at::Tensor& x) {
+  if (x.is_cpu()) return has_kernel(x);
+  const at::ScalarType type = x.scalar_type();
+  return x.layout() == at::kStrided && (type == at::kFloat || type == at::kBFloat16 || type == at::kHalf) &&
+         device_table(x.device().type()) != nullptr;
+}
+inline detail::Type type_of(at::ScalarType type) {
+  return type == at::kFloat ? detail::Type::f32 : type == at::kHalf ? detail::Type::f16 : detail::Type::bf16;
+}
 inline detail::Type type_of(const at::Tensor& x) { return type_of(x.scalar_type()); }
 
 // How many rows of x (rows, columns) take at most so many bytes: a multiple of 64, where a dropout's groups begin anew.

@@ -1,3 +1,4 @@
+#include <ATen/Context.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
@@ -7,8 +8,11 @@
 #include <cmath>
 
 #include "millrace/base/error.h"
+#include "millrace/base/philox.h"
 #include "millrace/kernels/arguments.h"
+#include "millrace/kernels/attention_draws.h"
 #include "millrace/kernels/decoder.h"
+#include "millrace/kernels/default_generator.h"
 #include "millrace/kernels/kernels.h"
 #include "millrace/kernels/operation_span.h"
 #include "millrace/kernels/parallel.h"
@@ -130,6 +134,15 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
   }
 };
 
+// The scores of a longer row are too many to keep them all.
+constexpr std::int64_t kMostCountedRows = 256;
+
+bool drops_by_counter(const at::Tensor& q) {
+  if (counts_attention()) return true;
+  return q.scalar_type() == at::kDouble ||
+         (q.scalar_type() == at::kFloat && q.size(1) <= kMostCountedRows && !at::globalContext().allowTF32CuBLAS());
+}
+
 bool fits(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
   return has_kernel(q) && has_kernel(k) && has_kernel(v) && q.scalar_type() == k.scalar_type() &&
          q.scalar_type() == v.scalar_type();
@@ -146,11 +159,12 @@ at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::
     const OperationSpan span("millrace::causal_attention", q, k, v);
     return AttentionFunction::apply(q, optional(k), optional(v), q.size(2), site, Form{.scale = factor});
   }
-  if (q.is_cpu()) {
+  if (q.is_cpu() || (site.p > 0.0 && drops_by_counter(q))) {
     at::Tensor keep;
-    if (site.p > 0.0) keep = dropout_mask({q.size(0), q.size(2), q.size(1), q.size(1)}, site);
+    if (site.p > 0.0) keep = dropout_mask({q.size(0), q.size(2), q.size(1), q.size(1)}, site, q.device());
     return causal_attention_with_mask(q, k, v, keep, site.p, scale);
   }
+  if (site.p > 0.0) seed_default_generator(q.device(), make_key(site.key, site.first));
   const auto heads_first = [](const at::Tensor& x) { return x.transpose(1, 2); };
   return at::scaled_dot_product_attention(heads_first(q), heads_first(k), heads_first(v), {}, site.p, true, scale)
       .transpose(1, 2)

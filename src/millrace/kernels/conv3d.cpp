@@ -86,12 +86,12 @@ at::Tensor convolve(const at::Tensor& x, const at::Tensor& more, const at::Tenso
   return out;
 }
 
-struct WeightGradients {
+struct ConvolutionSums {
   at::Tensor weight, bias;  // fp32
 };
 
 // Each thread sums its bands, the sums are added in order.
-WeightGradients weight_gradients(const at::Tensor& x, const at::Tensor& more, const at::Tensor& gradient) {
+ConvolutionSums weight_gradients(const at::Tensor& x, const at::Tensor& more, const at::Tensor& gradient) {
   detail::Conv3d a = arguments(x, more, gradient.size(1));
   a.out_gradient = gradient.const_data_ptr();
   const std::int64_t channels = a.channels + a.more_channels;
@@ -137,7 +137,7 @@ struct DirectConv3dFunction : torch::autograd::Function<DirectConv3dFunction> {
       result[3] = convolve(gradient, {}, turned.narrow(0, x.size(1), more.size(1)), {});
     }
     if (context->needs_input_grad(1) || context->needs_input_grad(2)) {
-      WeightGradients sums = weight_gradients(x, more, gradient);
+      ConvolutionSums sums = weight_gradients(x, more, gradient);
       if (context->needs_input_grad(1)) result[1] = std::move(sums.weight);
       if (context->needs_input_grad(2)) result[2] = std::move(sums.bias);
     }

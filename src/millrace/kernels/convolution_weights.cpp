@@ -10,7 +10,7 @@ namespace millrace::kernels {
 namespace {
 
 constexpr std::array<std::int64_t, 3> kOne{1, 1, 1}, kNone{0, 0, 0};
-constexpr std::int64_t kBytesOfBf16 = 2;
+constexpr std::int64_t kBf16Bytes = 2;
 
 std::atomic<int> censuses = 0;
 
@@ -21,7 +21,7 @@ CutAsInBf16::~CutAsInBf16() { --censuses; }
 
 ConvolutionWeights convolution_weights(const at::Tensor& x, const at::Tensor& gradient, const at::Tensor& weight,
                                        bool wants_weight, bool wants_bias) {
-  const std::int64_t bytes = (x.numel() + gradient.numel()) * kBytesOfBf16;
+  const std::int64_t bytes = (x.numel() + gradient.numel()) * kBf16Bytes;
   const bool as_in_bf16 = x.scalar_type() == at::kBFloat16 || (x.scalar_type() == at::kFloat && censuses > 0);
   if (bytes > kWholeBytes && as_in_bf16 && x.is_cpu() && x.dim() == 5) {
     const VolumeConvolution how{.stride = kOne, .padding = kOne, .dilation = kOne, .output_padding = kNone};

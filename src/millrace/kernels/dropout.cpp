@@ -1,5 +1,4 @@
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/dropout.h>
 #include <ATen/ops/empty.h>
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -22,7 +21,7 @@ at::Tensor run(const at::Tensor& x, const at::Tensor& residual, at::ScalarType t
                                  .out_type = type_of(type),
                                  .count = x.numel(),
                                  .keep = {}};
-  run_dropout(args, site);
+  run_dropout(args, site, x.device());
   return out;
 }
 
@@ -50,16 +49,13 @@ struct DropoutFunction : torch::autograd::Function<DropoutFunction> {
 
 at::Tensor dropout(const at::Tensor& x, const Dropout& site) {
   if (site.p <= 0.0) return x;
-  if (has_kernel(x)) {
-    const OperationSpan span("millrace::dropout", x);
-    return DropoutFunction::apply(x, std::optional<at::Tensor>(), site);
-  }
-  if (x.is_cpu()) return dropout_with_mask(x, dropout_mask(x.sizes(), site), site.p);
-  return at::dropout(x, site.p, true);
+  if (!has_dropout_kernel(x)) return dropout_with_mask(x, dropout_mask(x.sizes(), site, x.device()), site.p);
+  const OperationSpan span("millrace::dropout", x);
+  return DropoutFunction::apply(x, std::optional<at::Tensor>(), site);
 }
 
 at::Tensor dropout_add(const at::Tensor& x, const at::Tensor& residual, const Dropout& site) {
-  if (!has_kernel(x) || !has_kernel(residual) || !x.sizes().equals(residual.sizes())) {
+  if (!has_dropout_kernel(x) || !has_dropout_kernel(residual) || !x.sizes().equals(residual.sizes())) {
     return residual + dropout(x, site).to(residual.scalar_type());
   }
   const OperationSpan span("millrace::dropout_add", x, residual);

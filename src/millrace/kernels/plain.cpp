@@ -6,6 +6,7 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/where.h>
+#include <ATen/ops/zeros.h>
 
 #include <cmath>
 #include <limits>
@@ -36,9 +37,11 @@ at::Tensor causal_attention_with_mask(const at::Tensor& q, const at::Tensor& k, 
   return at::matmul(weights.to(v.scalar_type()), v.transpose(1, 2)).transpose(1, 2).contiguous();
 }
 
-at::Tensor dropout_mask(at::IntArrayRef sizes, const Dropout& site) {
-  if (site.p >= 1.0) return at::empty(sizes, at::kBool).fill_(false);
-  return dropout(at::ones(sizes, at::kFloat), site).to(at::kBool);
+at::Tensor dropout_mask(at::IntArrayRef sizes, const Dropout& site, c10::Device device) {
+  const auto bits = at::TensorOptions(at::kBool).device(device);
+  if (site.p >= 1.0) return at::zeros(sizes, bits);
+  if (!device.is_cpu() && device_table(device.type()) == nullptr) return composed_mask(sizes, site, device);
+  return dropout(at::ones(sizes, bits.dtype(at::kFloat)), site).to(at::kBool);
 }
 
 at::Tensor dropout_mask_reference(at::IntArrayRef sizes, const Dropout& dropout) {

@@ -14,7 +14,10 @@ at::Tensor dropout_with_mask(const at::Tensor& x, const at::Tensor& keep, double
 at::Tensor causal_attention_with_mask(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& keep,
                                       double p, std::optional<double> scale = {});
 
-// The keep mask of a site as the kernels draw it (dropout_mask_reference draws the same from the scalar reference).
-at::Tensor dropout_mask(at::IntArrayRef sizes, const Dropout& dropout);
+// The keep mask of a site as the kernels draw it, made where it is asked for: by a kernel, or on a device that has no kernels by
+// composed_mask(). dropout_mask_reference draws the same from the scalar reference.
+at::Tensor dropout_mask(at::IntArrayRef sizes, const Dropout& dropout, c10::Device device = at::kCPU);
+// The same from LibTorch's operations on 64-bit integers alone: about 150 small ones, for any device.
+at::Tensor composed_mask(at::IntArrayRef sizes, const Dropout& dropout, c10::Device device);
 
 }  // namespace millrace::kernels

@@ -5,6 +5,7 @@
 
 #include "millrace/base/error.h"
 #include "millrace/kernels/arguments.h"
+#include "millrace/kernels/device_table.h"
 #include "millrace/kernels/parallel.h"
 
 namespace millrace::kernels {
@@ -77,7 +78,15 @@ Dropout part_of(const Dropout& site, std::int64_t elements, std::int64_t begin, 
   return part;
 }
 
-void run_dropout(const detail::DropoutArgs& args, const Dropout& site) { over_groups(args, site, detail::table().dropout); }
+void run_dropout(const detail::DropoutArgs& args, const Dropout& site, c10::Device device) {
+  if (device.is_cpu()) return over_groups(args, site, detail::table().dropout);
+  const DeviceTable* table = device_table(device.type());
+  MR_CHECK(table != nullptr, "a device without kernels of its own goes the plain way");
+  detail::DropoutArgs whole = args;
+  whole.keep = keep_of(site);
+  const std::vector<Stretch> stretches = stretches_of(site, args.count);
+  table->dropout(whole, stretches.data(), stretches.size(), device.index());
+}
 void run_gelu(const detail::GeluArgs& args, const Dropout& site) { over_groups(args, site, detail::table().gelu); }
 
 UnitsOfSite::UnitsOfSite(const Dropout& site, std::int64_t units, std::int64_t width)

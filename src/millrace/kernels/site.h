@@ -10,10 +10,7 @@
 
 namespace millrace::kernels {
 
-// Elements begin, begin + 1, ..., begin + count - 1 of a tensor, whose numbers in the stream are first, first + 1, ...
-struct Stretch {
-  std::int64_t begin = 0, count = 0, first = 0;
-};
+using detail::Stretch;
 
 // Those of a tensor with so many elements, in its order. InternalError when the site's runs have another number of elements.
 [[nodiscard]] std::vector<Stretch> stretches_of(const Dropout& site, std::int64_t elements);
@@ -21,8 +18,9 @@ struct Stretch {
 // The site of elements begin, ..., begin + count - 1 of a tensor with so many elements.
 [[nodiscard]] Dropout part_of(const Dropout& site, std::int64_t elements, std::int64_t begin, std::int64_t count);
 
-// Runs table.dropout over a whole tensor, table.gelu likewise, in parallel. `args` describes all of it; its `keep` is set here.
-void run_dropout(const detail::DropoutArgs& args, const Dropout& site);
+// Runs a kernel over a whole tensor: on the CPU the table's, in parallel, elsewhere the device's, on its current stream. `args`
+// describes all of the tensor; its `keep` is set here.
+void run_dropout(const detail::DropoutArgs& args, const Dropout& site, c10::Device device);
 void run_gelu(const detail::GeluArgs& args, const Dropout& site);
 
 // Calls body(keep, first, last) for parts of [begin, end), in order: units of `width` elements each, of which the tensor has

@@ -50,17 +50,13 @@ std::int64_t attention_weights(std::int64_t rows, std::int64_t length, std::int6
   return rows * heads * length * length;
 }
 
-at::Tensor plain_mask(const at::Tensor& like, at::IntArrayRef sizes, const kernels::Dropout& site) {
-  return kernels::dropout_mask(sizes, site).to(like.device());
-}
-
 at::Tensor dropout_at(const at::Tensor& x, const kernels::Dropout& site, const Paths& paths) {
   if (site.p <= 0.0) return x;
   if (paths.fused_dropout) {
     taken().dropout.add(1);
     return kernels::dropout(x, site);
   }
-  return kernels::dropout_with_mask(x, plain_mask(x, x.sizes(), site), site.p);
+  return kernels::dropout_with_mask(x, kernels::dropout_mask(x.sizes(), site, x.device()), site.p);
 }
 
 at::Tensor dropout_add_at(const at::Tensor& x, const at::Tensor& residual, const kernels::Dropout& site, const Paths& paths) {
@@ -176,7 +172,7 @@ at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::
     }
   }
   at::Tensor keep;
-  if (site.p > 0.0) keep = plain_mask(q, {q.size(0), q.size(2), q.size(1), q.size(1)}, site);
+  if (site.p > 0.0) keep = kernels::dropout_mask({q.size(0), q.size(2), q.size(1), q.size(1)}, site, q.device());
   return kernels::causal_attention_with_mask(q, k, v, keep, site.p);
 }
 

@@ -51,4 +51,11 @@ void set_generator_state(const State& state) {
   }
 }
 
+KeepGenerator::~KeepGenerator() {
+  try {
+    set_generator_state(state_);
+  } catch (const std::exception&) {
+  }
+}
+
 }  // namespace millrace

@@ -14,7 +14,7 @@ void set_generator_state(const State& state);
 class KeepGenerator {
  public:
   KeepGenerator() : state_(generator_state()) {}
-  ~KeepGenerator() { set_generator_state(state_); }
+  ~KeepGenerator();  // a generator that takes its state back no more is left as it is: the run is ending of another error
   KeepGenerator(const KeepGenerator&) = delete;
   KeepGenerator& operator=(const KeepGenerator&) = delete;
 

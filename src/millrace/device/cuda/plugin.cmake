@@ -40,6 +40,27 @@ else()
   target_compile_definitions(millrace_cuda PRIVATE USE_C10D_NCCL)
   target_include_directories(millrace_cuda SYSTEM PRIVATE "${MILLRACE_NCCL_INCLUDE}")
 endif()
+# Kernels of our own need nvcc; without them the same is computed by LibTorch's operations, slower. Code for A100, H100 and B200, and
+# what a later driver makes code from. No contraction of a * b + c: the same bits as on the CPU.
+find_program(MILLRACE_NVCC nvcc HINTS "${TorchWheel_SITE}/nvidia/cu13/bin" "$ENV{CUDA_HOME}/bin" /usr/local/cuda/bin)
+if(MILLRACE_NVCC)
+  message(STATUS "CUDA plugin with kernels of our own (${MILLRACE_NVCC})")
+  set(_object "${CMAKE_BINARY_DIR}/generated/cuda/dropout.o")
+  cmake_path(GET _object PARENT_PATH _folder)
+  file(MAKE_DIRECTORY "${_folder}")
+  set(_codes "")
+  foreach(_number 80 90 100)
+    list(APPEND _codes -gencode arch=compute_${_number},code=sm_${_number})
+  endforeach()
+  add_custom_command(OUTPUT "${_object}" DEPENDS "${dir}/cuda/dropout.cu" DEPFILE "${_object}.d" VERBATIM
+    COMMAND "${MILLRACE_NVCC}" -ccbin "${CMAKE_CXX_COMPILER}" -std=c++20 -O3 -fmad=false --expt-relaxed-constexpr ${_codes}
+      -gencode arch=compute_100,code=compute_100 -Xptxas=-warn-spills,-Werror -Werror all-warnings
+      -Xcompiler=-fPIC,-fvisibility=hidden,-Wall,-Wextra,-Wshadow "-I${CMAKE_SOURCE_DIR}/src"
+      -isystem "${TorchWheel_SITE}/torch/include" -MD -MF "${_object}.d" -c "${dir}/cuda/dropout.cu" -o "${_object}")
+  target_sources(millrace_cuda PRIVATE "${dir}/cuda/kernels.cpp" "${_object}")
+else()
+  message(STATUS "CUDA plugin without kernels of our own: there is no nvcc")
+endif()
 mr_warnings(millrace_cuda)
 target_include_directories(millrace_cuda PRIVATE "${CMAKE_SOURCE_DIR}/src")
 target_include_directories(millrace_cuda SYSTEM PRIVATE "${MILLRACE_CUDA_INCLUDE}")
@@ -50,7 +71,7 @@ target_link_options(millrace_cuda PRIVATE LINKER:--allow-shlib-undefined)
 set_target_properties(millrace_cuda PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}" CXX_VISIBILITY_PRESET hidden)
 install(TARGETS millrace_cuda LIBRARY DESTINATION lib COMPONENT program)
 if(MILLRACE_TESTS)
-  mr_test(millrace_cuda_test gpu "${dir}/cuda/backend_test.cpp")
+  mr_test(millrace_cuda_test gpu "${dir}/cuda/backend_test.cpp" "${dir}/cuda/dropout_test.cpp")
   target_link_libraries(millrace_cuda_test PRIVATE ${target})
   target_compile_definitions(millrace_cuda_test PRIVATE MILLRACE_CUDA_PLUGIN="$<TARGET_FILE:millrace_cuda>"
     MILLRACE_HAS_NCCL=$<IF:$<STREQUAL:${_no_nccl},>,true,false>)

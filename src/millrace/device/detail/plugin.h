@@ -6,16 +6,20 @@
 #include <vector>
 
 #include "millrace/device/device.h"
+#include "millrace/kernels/device_table.h"
 
 namespace millrace::device::detail {
 
 inline constexpr const char* kPluginFile = "libmillrace_cuda.so";
 inline constexpr const char* kPluginEntry = "millrace_cuda_backend";
+inline constexpr const char* kKernelsEntry = "millrace_cuda_kernels";
 // Raised with every change of Backend; a plugin of another number is refused.
 inline constexpr int kPluginInterface = 4;
 
 // The plugin's function: its backend, or null when it was built for another interface. Never throws.
 using PluginEntry = Backend* (*)(int interface);
+// Its kernels; a plugin that was built without nvcc lacks the function.
+using KernelsEntry = const kernels::DeviceTable* (*)();
 
 // Opens the first plugin in `folders` that exists. Null with a reason when there is none, or it can't be used.
 Backend* open_plugin(const std::vector<std::filesystem::path>& folders, std::string& reason);

@@ -8,14 +8,19 @@
 
 namespace millrace::kernels::detail {
 
-enum class Type : std::uint8_t { f32, bf16 };
+enum class Type : std::uint8_t { f32, bf16, f16 };  // the tables below take the first two
 
-// A site's dropout; see dropout_bits.h.
+// A site's dropout; see dropout_map.h.
 struct Keep {
   std::uint64_t key = 0;
   std::int64_t first = 0;       // number of element 0
   std::uint32_t threshold = 0;  // 0 = keep all
   float scale = 1.0F;
+};
+
+// Elements begin, begin + 1, ..., begin + count - 1 of a tensor, whose numbers in a site's stream are first, first + 1, ...
+struct Stretch {
+  std::int64_t begin = 0, count = 0, first = 0;
 };
 
 // out = keep * scale * x (+ residual). A residual has the type of out. The same call on the gradient is the backward pass.

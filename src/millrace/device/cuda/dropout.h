@@ -1,0 +1,16 @@
+// The dropout kernel of the plugin.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+
+#include "millrace/kernels/dropout_lane.h"
+
+namespace millrace::device {
+
+// On `stream`, in as many launches as the stretches need; the first error that CUDA has to tell ends it.
+[[nodiscard]] cudaError_t launch_dropout(const kernels::detail::DropoutArgs& args, const kernels::detail::Stretch* stretches,
+                                         std::size_t count, cudaStream_t stream);
+
+}  // namespace millrace::device

@@ -1,0 +1,24 @@
+// The table of kernels that the plugin has for its devices.
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+
+#include "millrace/device/cuda/dropout.h"
+#include "millrace/kernels/device_table.h"
+
+namespace millrace::device {
+namespace {
+
+void dropout(const kernels::detail::DropoutArgs& args, const kernels::detail::Stretch* stretches, std::size_t count,
+             c10::DeviceIndex index) {
+  const c10::cuda::CUDAGuard guard(index);
+  C10_CUDA_CHECK(launch_dropout(args, stretches, count, c10::cuda::getCurrentCUDAStream(index).stream()));
+}
+
+}  // namespace
+}  // namespace millrace::device
+
+extern "C" __attribute__((visibility("default"))) const millrace::kernels::DeviceTable* millrace_cuda_kernels() {
+  static const millrace::kernels::DeviceTable table{.dropout = &millrace::device::dropout};
+  return &table;
+}

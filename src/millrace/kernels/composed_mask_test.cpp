@@ -1,0 +1,99 @@
+// The ways by which a device that is not the CPU drops, shown on the CPU: LibTorch's operations on integers, and the body of the
+// devices' kernel under the geometry of its launch.
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/randn.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "millrace/kernels/detail/test_support.h"
+#include "millrace/kernels/dropout_bits.h"
+#include "millrace/kernels/dropout_lane.h"
+#include "millrace/kernels/plain.h"
+#include "millrace/kernels/site.h"
+
+namespace millrace::kernels {
+namespace {
+
+constexpr std::uint64_t kMaskKey = 0xFEDCBA9876543210ULL;
+
+// Places in a stream: at its beginning, within a group, and where a block's number needs its upper word.
+const std::vector<std::int64_t>& firsts() {
+  static const std::vector<std::int64_t> all = {0, 1, 77, 128, (std::int64_t{1} << 35) - 3, (std::int64_t{1} << 40) + 131};
+  return all;
+}
+
+TEST(ComposedMask, KeepsWhatTheReferenceKeeps) {
+  for (const std::int64_t n : {0, 1, 7, 127, 128, 129, 1000, 4099}) {
+    for (const double p : {0.0, 1e-6, 0.1, 0.5, 0.999, 1.0}) {
+      for (const std::int64_t first : firsts()) {
+        const Dropout site{.p = p, .key = kMaskKey, .first = first};
+        EXPECT_TRUE(equal_bits(composed_mask({n}, site, at::kCPU), dropout_mask_reference({n}, site)))
+            << n << " " << p << " " << first;
+      }
+    }
+  }
+}
+
+TEST(ComposedMask, HasTheShapeAndTheRunsOfTheSite) {
+  const Dropout site{.p = 0.3, .key = kMaskKey, .first = 5 * 77, .runs = {{5 * 77, 2 * 77}, {0, 77}, {200 * 77, 77}}};
+  EXPECT_TRUE(equal_bits(composed_mask({4, 7, 11}, site, at::kCPU), dropout_mask_reference({4, 7, 11}, site)));
+}
+
+// All threads of the launch that device/cuda/dropout.cu makes, one after the other.
+template <class X, class Out>
+at::Tensor by_lanes(const at::Tensor& x, const at::Tensor& residual, const Dropout& site, at::ScalarType type) {
+  at::Tensor out = at::empty(x.sizes(), x.options().dtype(type));
+  const detail::DropoutOf<X, Out> of{.x = x.const_data_ptr<X>(),
+                                     .residual = residual.defined() ? residual.const_data_ptr<Out>() : nullptr,
+                                     .out = out.mutable_data_ptr<Out>(),
+                                     .keep = {site.key, 0, dropout_threshold(site.p), dropout_scale(site.p)}};
+  for (const Stretch& stretch : stretches_of(site, x.numel()))
+    for (std::int64_t lane = 0; lane < detail::lanes_of(stretch); ++lane) of.lane(stretch, lane);
+  return out;
+}
+
+template <class X, class Out>
+void expect_the_reference(std::int64_t n, const Dropout& site, at::ScalarType x_type, at::ScalarType type) {
+  // Both begin at an even and at an odd place in memory: a pair of neighbours is read at once where it may be.
+  for (const std::int64_t place : {0, 1}) {
+    const at::Tensor x = at::randn({n + 1}).to(x_type).narrow(0, place, n);
+    const at::Tensor residual = at::randn({n + 1}).to(type).narrow(0, place, n);
+    const at::Tensor kept = dropout_with_mask(x.to(at::kFloat), dropout_mask_reference({n}, site), site.p);
+    EXPECT_TRUE(equal_bits(by_lanes<X, Out>(x, {}, site, type), kept.to(type))) << n << " " << site.p << " " << site.first;
+    EXPECT_TRUE(equal_bits(by_lanes<X, Out>(x, residual, site, type), (residual.to(at::kFloat) + kept).to(type)))
+        << n << " " << site.p << " " << site.first;
+  }
+}
+
+TEST(DropoutLane, DropsWhatTheReferenceDrops) {
+  for (const std::int64_t n : {0, 1, 31, 128, 129, 1000}) {
+    for (const double p : {0.1, 0.5, 1.0}) {
+      for (const std::int64_t first : firsts()) {
+        const Dropout site{.p = p, .key = kMaskKey, .first = first};
+        expect_the_reference<float, float>(n, site, at::kFloat, at::kFloat);
+        expect_the_reference<at::BFloat16, at::BFloat16>(n, site, at::kBFloat16, at::kBFloat16);
+        expect_the_reference<at::Half, at::Half>(n, site, at::kHalf, at::kHalf);
+        expect_the_reference<at::BFloat16, float>(n, site, at::kBFloat16, at::kFloat);
+        expect_the_reference<float, at::Half>(n, site, at::kFloat, at::kHalf);
+      }
+    }
+  }
+}
+
+TEST(DropoutLane, TakesRunsInAnyOrder) {
+  const Dropout site{.p = 0.3, .key = kMaskKey, .runs = {{5 * 77, 2 * 77}, {0, 77}, {200 * 77, 77}}};
+  expect_the_reference<float, float>(4 * 77, site, at::kFloat, at::kFloat);
+  expect_the_reference<at::BFloat16, float>(4 * 77, site, at::kBFloat16, at::kFloat);
+}
+
+TEST(DropoutLane, EachElementHasOneLane) {
+  EXPECT_EQ(detail::lanes_of({.begin = 0, .count = 0, .first = 5}), 0);
+  EXPECT_EQ(detail::lanes_of({.begin = 0, .count = 128, .first = 0}), 16);
+  EXPECT_EQ(detail::lanes_of({.begin = 0, .count = 128, .first = 1}), 32);
+  EXPECT_EQ(detail::lanes_of({.begin = 0, .count = std::int64_t{1} << 36, .first = 0}), std::int64_t{1} << 33);
+}
+
+}  // namespace
+}  // namespace millrace::kernels

@@ -1,0 +1,71 @@
+// What one thread of a device does of a dropout: one block of random numbers, and the eight elements that it serves. g++ and nvcc
+// both compile it; the same numbers come out as of the CPU's kernels, to the bit.
+#pragma once
+
+#include <c10/macros/Macros.h>
+
+#include <cstdint>
+
+#include "millrace/kernels/detail/dropout_map.h"
+#include "millrace/kernels/detail/table.h"
+
+namespace millrace::kernels::detail {
+
+// Threads of a launch lie side by side: sixteen serve a group of 128 elements, each a pair of neighbours in every 32, so that
+// they read and write whole pieces of 128 bytes (64 of 16-bit numbers).
+inline constexpr std::int64_t kLanesOfGroup = 16;
+
+// How many lanes a stretch has.
+[[nodiscard]] C10_HOST_DEVICE inline std::int64_t lanes_of(const Stretch& stretch) {
+  if (stretch.count == 0) return 0;
+  return kLanesOfGroup * ((stretch.first + stretch.count - 1) / kDropoutGroup - stretch.first / kDropoutGroup + 1);
+}
+
+template <class T>
+struct alignas(2 * sizeof(T)) PairOf {
+  T first, second;
+};
+
+template <class T>
+[[nodiscard]] C10_HOST_DEVICE inline bool holds_pairs(const T* data) {
+  return reinterpret_cast<std::uintptr_t>(data) % sizeof(PairOf<T>) == 0;
+}
+
+template <class X, class Out>
+struct DropoutOf {
+  const X* x;
+  const Out* residual;  // may be null
+  Out* out;
+  Keep keep;
+
+  [[nodiscard]] C10_HOST_DEVICE Out of(X value, Out added, bool keeps) const {
+    const float kept = keeps ? static_cast<float>(value) * keep.scale : 0.0F;
+    return static_cast<Out>(residual == nullptr ? kept : static_cast<float>(added) + kept);
+  }
+
+  // Elements i and i + 1 of the tensor, as far as they are among [begin, end); `word` has the bits of both.
+  C10_HOST_DEVICE void pair(std::int64_t i, std::int64_t begin, std::int64_t end, std::uint32_t word) const {
+    const bool first = (word & 0xFFFFU) >= keep.threshold, second = (word >> 16U) >= keep.threshold;
+    if (i >= begin && i + 1 < end && holds_pairs(x + i) && holds_pairs(out + i) &&
+        (residual == nullptr || holds_pairs(residual + i))) {
+      const PairOf<X> in = *reinterpret_cast<const PairOf<X>*>(x + i);
+      PairOf<Out> added{Out(0.0F), Out(0.0F)};
+      if (residual != nullptr) added = *reinterpret_cast<const PairOf<Out>*>(residual + i);
+      *reinterpret_cast<PairOf<Out>*>(out + i) = {of(in.first, added.first, first), of(in.second, added.second, second)};
+      return;
+    }
+    if (i >= begin && i < end) out[i] = of(x[i], residual == nullptr ? Out(0.0F) : residual[i], first);
+    if (i + 1 >= begin && i + 1 < end) out[i + 1] = of(x[i + 1], residual == nullptr ? Out(0.0F) : residual[i + 1], second);
+  }
+
+  C10_HOST_DEVICE void lane(const Stretch& stretch, std::int64_t lane) const {
+    const std::int64_t group = stretch.first / kDropoutGroup;
+    const PhiloxBlock words = dropout_block(keep.key, static_cast<std::uint64_t>(group * kLanesOfGroup + lane));
+    const std::int64_t number = (group + lane / kLanesOfGroup) * kDropoutGroup + 2 * (lane % kLanesOfGroup);
+    const std::int64_t i = stretch.begin + number - stretch.first;
+    for (std::int64_t word = 0; word < 4; ++word)
+      pair(i + 32 * word, stretch.begin, stretch.begin + stretch.count, words[static_cast<std::size_t>(word)]);
+  }
+};
+
+}  // namespace millrace::kernels::detail
