@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <list>
@@ -86,6 +87,7 @@ class Order {
     event.clock = lines_.at(line).clock;
     event.recorded = true;
     event.queries = 0;
+    event.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
   }
 
   void block(const Event& event, std::size_t line) {
@@ -279,6 +281,7 @@ c10::Stream stream_from_pool(int device) {
 }
 
 void launch(int device, const std::string& name) {
+  if (computes_nothing()) return;
   fail_if_lost(name);
   count(Count::launches, name);
   in_order(device);
@@ -315,6 +318,14 @@ void wait_for_device(int device) {
   fail_if_lost("device");
   count(Count::device_waits, "cuda:" + std::to_string(device));
   order().wait_for_device(device);
+}
+
+bool computes_nothing() {
+  static const bool nothing = [] {
+    const char* const kernels = std::getenv("STANDIN_KERNELS");
+    return kernels != nullptr && std::string(kernels) == "none";
+  }();
+  return nothing;
 }
 
 void mistake(const std::string& text) {
