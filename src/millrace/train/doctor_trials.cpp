@@ -10,7 +10,6 @@
 #include "millrace/device/operation_census.h"
 #include "millrace/device/tensor_memory.h"
 #include "millrace/memory/planner.h"
-#include "millrace/train/generator_state.h"
 #include "millrace/train/micro_batches.h"
 
 namespace millrace {
@@ -210,7 +209,6 @@ RemedyTrials::RemedyTrials(Assembly& assembly) : assembly_(assembly) {
 
 void RemedyTrials::make_next() {
   const Doing task(Doing::Level::task, "the doctor's trials");
-  const KeepGenerator no_trace;
   try {
     all_[next_++].make(assembly_, made_);
   } catch (const std::exception&) {

@@ -172,7 +172,7 @@ Evaluation evaluate(Loaded& loaded, telemetry::Console& console, EvaluatedSplit 
                    .autocast = loaded.autocast,
                    .trains = false});
   loaded.recipe->model().eval();
-  const BatchWay way{*loaded.recipe, nullptr, loaded.device, config.memory.micro_batches};
+  const BatchWay way{*loaded.recipe, nullptr, loaded.device, config.memory.micro_batches, Split::validation, stepper.seed()};
   const std::optional<Validated> validated = run_validation(way, stepper, loader, config.train.validate_batches);
   if (!validated) return {};
   Evaluation evaluation;

@@ -59,7 +59,10 @@ Trainer::Trainer(TrainerParts parts)
 
 Agreement& Trainer::agreement() const { return parts_.agreement == nullptr ? Agreement::of_one() : *parts_.agreement; }
 
-BatchWay Trainer::way() const { return {*parts_.recipe, parts_.timeline, parts_.stepper->device(), recovery_.micro_batches()}; }
+BatchWay Trainer::way() const {
+  const Stepper& stepper = *parts_.stepper;
+  return {*parts_.recipe, parts_.timeline, stepper.device(), recovery_.micro_batches(), Split::train, stepper.seed()};
+}
 
 // What the ranks do together between two steps, where their state is one. What follows a step stands before the next one: a
 // resumed run begins there.

@@ -19,8 +19,8 @@ std::optional<Validated> run_validation(const BatchWay& way, Stepper& stepper, d
     if (agreement.any(pending_signal() != 0)) return std::nullopt;
     std::optional<data::HostBatch> host = loader.next();
     if (!host) break;
-    rows += for_each_micro_batch({way.recipe, nullptr, way.device, way.micro_batches, Split::validation}, std::move(*host),
-                                 [&](const Batch& batch, MicroPlace) {
+    rows += for_each_micro_batch({way.recipe, nullptr, way.device, way.micro_batches, Split::validation, way.seed},
+                                 std::move(*host), [&](const Batch& batch, MicroPlace) {
                                    const StepResult result = stepper.evaluate(batch);
                                    for (std::size_t k = 0; k < result.losses.size(); ++k)
                                      board.add("val_" + stepper.objective_name(k), result.losses[k]);
