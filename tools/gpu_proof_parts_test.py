@@ -143,10 +143,10 @@ class OnGpu(Folder):
 
         with mock.patch.object(nvml.ctypes, "CDLL", lambda name: Library), mock.patch.object(nvml, "INTERVAL", 0.001):
             feed.run(self.gpu())
-        self.assertEqual([verdict for _, verdict in self.verdicts()], ["measured"] * 9)
+        self.assertEqual([verdict for _, verdict in self.verdicts()], ["measured"] * 10)
         self.assertIn("2 ms for 0.0 MB", self.said()[0]["figure"])
-        self.assertIn("wait for data 25.0 %, copy 50.0 %", self.said()[1]["figure"])
-        self.assertIn("80 %", self.said()[2]["figure"])
+        self.assertIn("wait for data 25.0 %, copy 50.0 %", self.said()[2]["figure"])
+        self.assertIn("80 %", self.said()[3]["figure"])
 
     def test_without_nvml_the_row_says_so(self):
         with mock.patch.object(nvml.ctypes, "CDLL", side_effect=OSError):

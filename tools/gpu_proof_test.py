@@ -251,6 +251,20 @@ class Carrying(Folder):
         for name in ("tools/gpu-proof", "tools/gpu_proof/parts/parity.py", "bench/step/compare.py", "tests/cosmology/unet.py", "tests/neural_response/twin.py"):
             self.assertTrue((self.folder / name).exists(), name)
 
+    def test_a_test_takes_its_libraries_along_but_for_those_of_torch_and_the_system(self):
+        torch = self.folder / "site" / "torch" / "lib" / "libtorch_cpu.so"
+        other = self.folder / "usr" / "libutf8proc.so.2.4.1"
+        for library in (torch, other):
+            library.parent.mkdir(parents=True)
+            library.write_bytes(b"\x7fELF")
+        said = (f"\tlinux-vdso.so.1 (0x0)\n\tlibtorch_cpu.so => {torch} (0x0)\n\tlibutf8proc.so.2 => {other} (0x0)\n"
+                "\tlibstdc++.so.6 => /lib/libstdc++.so.6 (0x0)\n\tlibc.so.6 => /lib/libc.so.6 (0x0)\n\tlibgone.so => not found\n")
+        ran = []
+        with mock.patch.object(processes, "run", lambda words, limit: mock.Mock(out=said)), \
+                mock.patch.object(carry, "strip", lambda source, target: ran.append((source, target))):
+            carry.copy_libraries(Path("a_test"), self.folder / "lib")
+        self.assertEqual(ran, [(other.resolve(), self.folder / "lib" / "libutf8proc.so.2")])
+
     def test_a_wheel_is_unpacked_with_its_programs(self):
         wheel = self.folder / "wheel" / "millrace_train-1-py3-none-any.whl"
         wheel.parent.mkdir()

@@ -5,15 +5,18 @@
 
 A guide table has the columns "its advice | here | seen by", a table of promises "promise | shown by"; a README has the first, and may
 have the second. The last column holds, in backticks: a test (`Suite.Case`), a config key (`memory.recompute`), a command
-(`millrace max-batch`), a switch (`--off=autocast`) or a path (`bench/step`). A row about a GPU, ranks or several machines says "not yet
-seen" as well, unless a test of tests/ranks shows it; a machine without a GPU is seen anywhere. Tests are looked for in the sources;
-tools/run_tests.py says which ran.
+(`millrace max-batch`), a switch (`--off=autocast`), a path (`bench/step`) or a part of the proof for GPUs (`gpu-proof life`), whose table in
+docs/gpu.md has to be of a card. A row about a GPU, ranks or several machines says "not yet seen" as well, unless a test of tests/ranks or the
+proof shows it; a machine without a GPU is seen anywhere. Tests are looked for in the sources; tools/run_tests.py says which ran.
 Keys, commands and switches are read from docs/reference/config.md and the golden texts, which tests compare with the program.
 """
 import argparse
 import re
 import sys
 from pathlib import Path
+
+from gpu_proof import page
+from gpu_proof.parts import ALL
 
 GUIDE, PROMISES = 3, 2  # columns
 HEADERS = {GUIDE: re.compile(r"^\|\s*its advice\s*\|\s*here\s*\|\s*seen by\s*\|$"),
@@ -36,11 +39,13 @@ class Known:
                       for suite, case in TEST.findall(path.read_text(encoding="utf-8", errors="replace"))}
         self.keys = set(re.findall(r"`([\w.]+)`", self.text("docs/reference/config.md")))
         self.help = self.text("tests/cli/golden/help.txt").splitlines()
+        seen = page.read_page(self.text("docs/gpu.md"))
+        self.proved = {f"gpu-proof {part.name}": bool(seen.get(part.title)) for part in ALL}
         self.switches = set(re.findall(r"^([a-z]\w+)", self.text("tests/cli/golden/list_switches.txt"), re.MULTILINE)) - {"switch"}
 
-    def is_of_ranks(self, tick):
-        """A test that runs several processes."""
-        return tick in self.tests and tick.split(".")[0] in {"EqualRanks", "Ranks", "Death", "Replicas"}
+    def is_seen_elsewhere(self, tick):
+        """A test that runs several processes, or a part of the proof on a card."""
+        return self.proved.get(tick, False) or (tick in self.tests and tick.split(".")[0] in {"EqualRanks", "Ranks", "Death", "Replicas"})
 
     def text(self, name):
         path = self.root / name
@@ -57,6 +62,8 @@ class Known:
 
     def objection(self, tick):
         """Why this tick shows nothing, or None."""
+        if tick.startswith("gpu-proof "):
+            return None if self.proved.get(tick) else "docs/gpu.md has no card in the table of that part" if tick in self.proved else "no part of tools/gpu-proof"
         if tick.startswith("--off="):
             return None if tick[6:].replace("-", "_") in self.switches else "no row of `millrace list --switches`"
         if tick.startswith("millrace "):
@@ -69,7 +76,7 @@ class Known:
             return None if (self.root / tick).exists() else "there is no such path"
         if KEY_NAME.fullmatch(tick):
             return None if tick in self.keys else "no key of docs/reference/config.md"
-        return "neither a test, a key, a command, a switch nor a path"
+        return "neither a test, a key, a command, a switch, a path nor a part of the proof"
 
 
 def table_begins(line):
@@ -103,8 +110,8 @@ def problems(root, ran=None):
             ticks = re.findall(r"`([^`]+)`", seen)
             if not ticks and NOT_SEEN not in seen:
                 found.append((name, number, f"\"{advice}\": nothing shows it; name a test, key, command or switch, or say \"{NOT_SEEN}\""))
-            by_ranks = any(known.is_of_ranks(tick) for tick in ticks)
-            if ELSEWHERE.search(f"{advice} {here}") and NOT_SEEN not in seen and not by_ranks:
+            elsewhere = any(known.is_seen_elsewhere(tick) for tick in ticks)
+            if ELSEWHERE.search(f"{advice} {here}") and NOT_SEEN not in seen and not elsewhere:
                 found.append((name, number, f"\"{advice}\" is about a GPU or ranks; say \"{NOT_SEEN}\""))
             for tick in ticks:
                 objection = known.objection(tick)

@@ -71,6 +71,16 @@ class Planted(unittest.TestCase):
     def test_a_gpu_nobody_has_seen(self):
         self.expect("not yet seen", "`data.cache`", "not yet seen")
 
+    def test_a_part_of_the_proof(self):
+        page = self.root / "docs/gpu.md"
+        page.parent.mkdir(parents=True, exist_ok=True)
+        page.write_text("## A run's life\nnot yet\n")
+        self.expect("not yet seen", "not yet seen, `gpu-proof life`", "no card")
+        self.expect("not yet seen", "not yet seen, `gpu-proof lives`", "no part")
+        page.write_text("## A run's life\nwords\n\n### Card A, driver 1\n1 ok\n")
+        (self.root / "src/millrace/recipes/toy/README.md").write_text(TABLE.replace("not yet seen", "`gpu-proof life`"))
+        self.assertEqual(ticks.problems(self.root), [])
+
     def test_a_promise_that_nothing_shows(self):
         self.expect("`Cache.IsTheSame`", "`Cache.IsSame`", "no test of that name")
         self.expect("`Cache.IsTheSame`", "the code", "nothing shows it")

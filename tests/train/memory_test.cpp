@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "millrace/base/error.h"
+#include "millrace/device/errors.h"
 #include "millrace/device/tensor_memory.h"
 #include "millrace/measure/memory_search.h"
 #include "millrace/precision/precision.h"

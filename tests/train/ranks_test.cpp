@@ -101,7 +101,8 @@ Trained train(Agreement& agreement, std::int64_t batch_size, std::int64_t accumu
   options.rank = agreement.ranks().rank;
   options.world_size = agreement.ranks().world_size;
   data::Loader loader(recipe.data(Split::train), options);
-  const BatchWay way{recipe, nullptr, at::kCPU, micro_batches, Split::train, stepper.seed()};
+  const BatchWay way{
+      .recipe = recipe, .timeline = nullptr, .device = at::kCPU, .micro_batches = micro_batches, .seed = stepper.seed()};
   for (std::int64_t step = 0; step < 2 * kRows / 8; ++step) {
     stepper.begin_step(step);
     for (std::int64_t i = 0; i < accumulate; ++i) {

@@ -17,6 +17,9 @@ MOST_BYTES = 55_000_000
 PROGRAMS = ["millrace", "millrace-torch", "millrace-hdf5", "millrace-convolutions", "libmillrace_cuda.so"]
 PEER_FOLDER = re.compile(r'"tests" / "(\w+)"')  # where the scripts of bench/step look for the networks of their peers
 PEER_FILES = ("twin.py", "unet.py")
+LOADED = re.compile(r"^\s*(\S+) => (/\S+) \(", re.MULTILINE)  # what ldd says of a library that it finds
+# Of the C and C++ libraries: every machine has its own, and they belong together.
+EVERYWHERE = re.compile(r"(lib(c|m|rt|dl|util|pthread|resolv|stdc\+\+|gcc_s|gomp)|ld-linux.*)\.so")
 
 
 @dataclass
@@ -63,8 +66,16 @@ def copy_scripts(root, target):
         shutil.copy2(source, goal)
 
 
+def copy_libraries(test, target):
+    """What a test is linked with and other distributions lack or have in another version, but what is torch's."""
+    done = processes.run(["ldd", test], 60)
+    for name, place in LOADED.findall(done.out):
+        if not EVERYWHERE.match(name) and not any(part in place for part in ("/torch/lib/", "/nvidia/")):
+            strip(Path(place).resolve(), target / name)
+
+
 def copy_tests(wish, target, say):
-    """The programs of the build that ctest has under the label gpu."""
+    """The programs of the build that ctest has under the label gpu, with their libraries."""
     sys.path.insert(0, str(wish.root / "tools"))
     from run_tests import registered_tests
     try:
@@ -74,6 +85,7 @@ def copy_tests(wish, target, say):
     built = [test for test in tests if test.exists()]
     for test in built:
         strip(test, target / test.name)
+        copy_libraries(test, target / programs.TEST_LIBRARIES)
     if len(built) < len(tests):
         say(f"left out: {', '.join(test.name for test in tests if test not in built)}, not built in {wish.build}")
     plugin = wish.build / "libmillrace_cuda.so"

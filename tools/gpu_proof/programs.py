@@ -15,6 +15,7 @@ from .errors import ProofError
 
 MANIFEST = "carried.json"
 WHEEL_NAME = "millrace_train-*.whl"
+TEST_LIBRARIES = "lib"  # in gpu_tests/: what the tests are linked with and a machine may lack
 TORCH_FACTS = """
 import json, pathlib, sys, torch
 print(json.dumps({"python": sys.version.split()[0], "executable": sys.executable, "torch": torch.__version__, "torch_cuda": torch.version.cuda,
@@ -86,7 +87,7 @@ def prepare(folder, scratch, python, site):
             raise ProofError("neither a wheel nor a program was carried", folder, "make the folder again: tools/gpu-proof --carry")
     libraries = {path.parent for path in home.rglob("*.so*") if is_elf(path)}
     torch_folders = [Path(site) / "torch" / "lib", *sorted(Path(site).glob("nvidia/*/lib"))]
-    path = os.pathsep.join(str(place) for place in [*torch_folders, *sorted(libraries)])
+    path = os.pathsep.join(str(place) for place in [*torch_folders, *sorted(libraries), folder / "gpu_tests" / TEST_LIBRARIES])
     return Programs(millrace, home, sorted(file for file in (folder / "gpu_tests").glob("*_test") if is_elf(file)), path)
 
 

@@ -13,8 +13,8 @@
 #include "millrace/base/fs.h"
 #include "millrace/base/json.h"
 #include "millrace/base/limits.h"
+#include "millrace/device/errors.h"
 #include "millrace/device/limits.h"
-#include "millrace/device/tensor_memory.h"
 
 namespace millrace::cli {
 namespace {
@@ -74,6 +74,7 @@ Failure describe(const std::exception_ptr& exception) {
   } catch (const c10::Error& error) {
     const std::string text = first_line(error.what_without_backtrace());
     if (device::is_out_of_memory(error)) return out_of_memory(text);
+    if (device::is_device_lost(error)) return {to_text("DeviceError", device::lost_device(error, "")), 1};
     return {to_text("InternalError", {"LibTorch refused an operation: " + text, "", std::string(kReportIt)}), 1};
   } catch (const Json::exception& error) {
     return {to_text("InternalError", {error.what(), "a JSON value", std::string(kReportIt)}), 1};

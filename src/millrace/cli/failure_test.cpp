@@ -1,5 +1,6 @@
 #include "millrace/cli/failure.h"
 
+#include <c10/util/Exception.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -52,6 +53,14 @@ TEST(Failure, FilesComeWithTheRemedyForTheirReason) {
   EXPECT_THAT(told(std::filesystem::filesystem_error("can't", "runs/b", std::error_code(EMFILE, std::generic_category()))),
               AllOf(HasSubstr("runs/b"), HasSubstr("ulimit -n")));
   EXPECT_THAT(told(std::system_error(ENOSPC, std::system_category())), AllOf(Not(HasSubstr("mistake")), HasSubstr("df -h")));
+}
+
+TEST(Failure, ALostDeviceIsNoMistakeOfOurs) {
+  EXPECT_THAT(told(c10::AcceleratorError({__func__, __FILE__, 0}, 719, "CUDA error: unspecified launch failure\nSearch for it")),
+              AllOf(StartsWith("DeviceError  the GPU no longer answers this program: CUDA error: unspecified launch failure\n"),
+                    HasSubstr("CUDA_LAUNCH_BLOCKING=1"), Not(HasSubstr("mistake"))));
+  EXPECT_THAT(told(c10::Error({__func__, __FILE__, 0}, "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate`")),
+              StartsWith("DeviceError  out of memory"));
 }
 
 }  // namespace

@@ -5,11 +5,8 @@
 #include <c10/util/Exception.h>
 #include <malloc.h>
 #include <sys/resource.h>
-#include <oneapi/dnnl/dnnl_common.hpp>
 
 #include <atomic>
-#include <new>
-#include <string_view>
 
 #include "millrace/base/format.h"
 #include "millrace/base/limits.h"
@@ -141,18 +138,5 @@ std::uint64_t tensor_memory_limit() noexcept { return limit.load(std::memory_ord
 void limit_resident_memory(std::uint64_t bytes) noexcept { resident_limit.store(bytes, std::memory_order_relaxed); }
 
 std::uint64_t resident_memory_limit() noexcept { return resident_limit.load(std::memory_order_relaxed); }
-
-bool is_out_of_memory(const std::exception& error) noexcept {
-  if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr) return true;
-  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return true;
-  // oneDNN says little: its code generator has no other reason to fail at run time.
-  if (const auto* const primitive = dynamic_cast<const dnnl::error*>(&error))
-    return primitive->status == dnnl_out_of_memory || primitive->status == dnnl_runtime_error;
-  // LibTorch's own allocator of host memory throws a plain c10::Error.
-  const auto* const other = dynamic_cast<const c10::Error*>(&error);
-  if (other == nullptr) return false;
-  const std::string_view text = other->what_without_backtrace();
-  return text.find("not enough memory") != std::string_view::npos || text.find("can't allocate memory") != std::string_view::npos;
-}
 
 }  // namespace millrace::device

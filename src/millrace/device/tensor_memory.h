@@ -5,7 +5,6 @@
 #include <c10/core/Device.h>
 
 #include <cstdint>
-#include <exception>
 
 namespace millrace::device {
 
@@ -30,8 +29,5 @@ void limit_tensor_memory(std::uint64_t bytes) noexcept;
 // The same for the memory of the process, with what no tensor counter sees; 0 = none. Looked at every 16 MB of new tensors.
 void limit_resident_memory(std::uint64_t bytes) noexcept;  // private_resident_bytes()
 [[nodiscard]] std::uint64_t resident_memory_limit() noexcept;
-
-// Whether an operation failed for want of memory, of host or device.
-[[nodiscard]] bool is_out_of_memory(const std::exception& error) noexcept;
 
 }  // namespace millrace::device

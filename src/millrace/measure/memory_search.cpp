@@ -9,6 +9,7 @@
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
 #include "millrace/device/device.h"
+#include "millrace/device/errors.h"
 #include "millrace/device/tensor_memory.h"
 #include "millrace/measure/trial_step.h"
 #include "millrace/train/lighter.h"

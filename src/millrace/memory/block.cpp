@@ -17,6 +17,7 @@
 
 #include "millrace/base/clock.h"
 #include "millrace/base/error.h"
+#include "millrace/base/finally.h"
 #include "millrace/base/format.h"
 #include "millrace/core/random.h"
 #include "millrace/device/autocast.h"
@@ -76,13 +77,11 @@ class KeepState {
   KeepState(const torch::nn::Module& part, c10::Device device) : generators_(device) {
     for (const at::Tensor& buffer : part.buffers()) buffers_.emplace_back(buffer, buffer.clone());
   }
-  ~KeepState() {
+  void put_back() {
     const at::NoGradGuard no_grad;
     for (auto& [buffer, value] : buffers_) buffer.copy_(value);
     generators_.restore();
   }
-  KeepState(const KeepState&) = delete;
-  KeepState& operator=(const KeepState&) = delete;
 
  private:
   Generators generators_;
@@ -122,6 +121,7 @@ class Pass {
 
  private:
   void compute();
+  void run_again();
 
   static std::uint64_t shape_of(const at::Tensor& tensor) {
     auto hash = static_cast<std::uint64_t>(tensor.scalar_type());
@@ -184,6 +184,17 @@ class SecondPass final : public detail::Saver {
   Pass& pass_;
 };
 
+void Pass::run_again() {
+  generators_.restore();
+  const at::AutoGradMode with_grad(true);
+  const device::Autocast autocast(device_.type(), autocast_);
+  std::optional<RandomScope> random;
+  if (place_) random.emplace(*place_);
+  SecondPass filling(*this);
+  const detail::SaverScope saver(&filling);
+  run_();  // to its end: stopped by an exception, a custom autograd function would keep its outputs, and they it, for good
+}
+
 void Pass::compute() {
   static const telemetry::Counter taken("recompute"), spent("recompute_ns");
   taken.add(1);
@@ -195,15 +206,8 @@ void Pass::compute() {
   seen_shapes_ = 0;
   {
     const InsideBlock inside;
-    const KeepState keep(part_, device_);
-    generators_.restore();
-    const at::AutoGradMode with_grad(true);
-    const device::Autocast autocast(device_.type(), autocast_);
-    std::optional<RandomScope> random;
-    if (place_) random.emplace(*place_);
-    SecondPass filling(*this);
-    const detail::SaverScope saver(&filling);
-    run_();  // to its end: stopped by an exception, a custom autograd function would keep its outputs, and they it, for good
+    KeepState kept(part_, device_);
+    finally([this] { run_again(); }, [&] { kept.put_back(); });
   }
   if (tensors_.size() != saved_ || seen_shapes_ != shapes_) {
     throw InternalError({"block " + quoted(name_) + " ran differently the second time: it saved " + std::to_string(saved_) +

@@ -314,5 +314,27 @@ TEST_F(Block, ThePlannersPredictionsComeTrue) {
   EXPECT_EQ(plain.where({.kind = Segment::Kind::gap, .block = -1}), "before the first block");
 }
 
+// On a GPU what fails once fails again, and so does what would put a block's buffers back.
+TEST(Block, WhoseBuffersCantBePutBackTellsWhatFailedFirst) {
+  torch::nn::BatchNorm1d part(4);
+  at::Tensor x = at::randn({8, 4}).set_requires_grad(true);
+  int runs = 0;
+  at::Tensor loss;
+  {
+    const BlockScope scope(Recompute({"all"}), at::kCPU);
+    loss = block("part", *part, [&] {
+             if (++runs == 1) return part->forward(x).exp();
+             part->running_mean.set_(at::randn({5}));
+             throw std::runtime_error("the second pass failed");
+           }).sum();
+  }
+  try {
+    loss.backward();
+    ADD_FAILURE() << "the second pass went through";
+  } catch (const std::exception& error) {
+    EXPECT_THAT(error.what(), HasSubstr("the second pass failed"));
+  }
+}
+
 }  // namespace
 }  // namespace millrace::memory

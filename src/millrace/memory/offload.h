@@ -11,8 +11,8 @@ namespace millrace::memory {
 
 // Until destruction what operations on this thread save for their gradients goes to host memory (page-locked for a GPU) when it
 // is on `device` and has at least `least_bytes`; the backward pass brings it back. `parameters` stay: they would be there anyway.
-// The copies run in the order of the device's other work; bits do not change. Blocks that are recomputed keep nothing in any
-// case.
+// The copies run beside the device's work: out as soon as a tensor is there, two at a time, and back before the backward pass
+// asks; bits do not change. Blocks that are recomputed keep nothing in any case.
 class OffloadScope {
  public:
   OffloadScope(c10::Device device, std::uint64_t least_bytes, const std::vector<at::Tensor>& parameters);

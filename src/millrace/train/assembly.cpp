@@ -17,6 +17,7 @@
 #include "millrace/device/attention_guard.h"
 #include "millrace/device/convolution_guard.h"
 #include "millrace/device/device.h"
+#include "millrace/device/errors.h"
 #include "millrace/device/heap.h"
 #include "millrace/device/operation_census.h"
 #include "millrace/device/tensor_memory.h"
@@ -125,7 +126,11 @@ data::LoaderOptions Assembly::loader_options(const data::Pipeline& pipeline, Spl
 }
 
 BatchWay Assembly::way() {
-  return {*recipe_, &timeline_, context_.device, config_.memory.micro_batches, Split::train, context_.seed};
+  return {.recipe = *recipe_,
+          .timeline = &timeline_,
+          .device = context_.device,
+          .micro_batches = config_.memory.micro_batches,
+          .seed = context_.seed};
 }
 
 void Assembly::choose_device() {
@@ -252,12 +257,26 @@ void Assembly::make_loaders(std::function<void(const std::string&)> note) {
   auto options = loader_options(pipeline, Split::train);
   const auto tell = note ? std::move(note) : [this](const std::string& text) { request_.console->notice(text); };
   options.note = tell;
+  const SlotMemory memory = slot_memory(config_.data, context_.device, agreement().ranks().local_world_size,
+                                        [this](const std::string& text) { request_.console->warning(text); });
+  options.arena = memory.arena;
   input_.loader = std::make_unique<data::Loader>(std::move(pipeline), options);
   choose("data.workers", std::to_string(input_.loader->readers()), input_.loader->readers_reason());
-  if (held_out.datasets.empty()) return;
-  options = loader_options(held_out, Split::validation);
-  options.note = [](const std::string&) {};
-  input_.validation = std::make_unique<data::Loader>(std::move(held_out), options);
+  if (!held_out.datasets.empty()) {
+    options = loader_options(held_out, Split::validation);
+    options.note = [](const std::string&) {};
+    options.arena = memory.arena;
+    input_.validation = std::make_unique<data::Loader>(std::move(held_out), options);
+  }
+  if (!device::backend_of(context_.device).nature(0).in_host_memory) plan_slots(memory);
+}
+
+void Assembly::plan_slots(const SlotMemory& memory) {
+  const std::uint64_t slots = input_.loader->buffer_bytes() + (validation() == nullptr ? 0 : validation()->buffer_bytes());
+  std::string reason = memory.reason;
+  if (memory.most_bytes > 0 && memory.most_bytes < slots)
+    reason += ", " + human_bytes(static_cast<double>(memory.most_bytes)) + " of " + human_bytes(static_cast<double>(slots));
+  choose("data.pin_memory", memory.arena == nullptr ? "off" : "on", std::move(reason));
 }
 
 std::int64_t Assembly::total_steps() const {

@@ -22,6 +22,7 @@
 #include "millrace/train/memory_account.h"
 #include "millrace/train/memory_choice.h"
 #include "millrace/train/micro_batches.h"
+#include "millrace/train/pinned_arena.h"
 #include "millrace/train/plan.h"
 #include "millrace/train/recipe.h"
 #include "millrace/train/stepper.h"
@@ -102,6 +103,7 @@ class Assembly {
   void choose_guards();
   void choose_transport();
   void choose_cache(data::Pipeline& training, data::Pipeline& held_out);
+  void plan_slots(const SlotMemory& memory);
   void choose_disk_cache(data::Pipeline& training, data::Pipeline& held_out);
   void plan_rates();
   [[nodiscard]] KeptTrials& kept_trials();

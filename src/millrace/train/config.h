@@ -55,7 +55,10 @@ struct DataConfig {
             .min(1),
         field<&C::workers>("Reader threads; 0 = read in the calling thread.").min(0).max(256).free_on_resume(),
         field<&C::prefetch>("Batches ready ahead of the step, at first.").min(1).max(1024).free_on_resume(),
-        field<&C::pin_memory>("Accepted for compatibility: batches go to a GPU from pageable memory.").free_on_resume(),
+        field<&C::pin_memory>(
+            "Batches wait for a GPU in page-locked memory, at most a quarter of what is free; auto = yes. On a CPU "
+            "there is nothing to lock.")
+            .free_on_resume(),
         field<&C::persistent_workers>("Accepted for compatibility: readers always live for the whole run.").free_on_resume(),
         field<&C::shuffle>("New random order each epoch (training only)."),
         field<&C::drop_last>("Drop an epoch's last smaller batch (training only)."),

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "millrace/base/doing.h"
+#include "millrace/base/finally.h"
 #include "millrace/base/work_clock.h"
 #include "millrace/device/device.h"
 #include "millrace/device/operation_census.h"
@@ -134,12 +135,6 @@ void try_layout(Assembly& assembly, DoctorTrials& to) {
   Recipe& recipe = assembly.recipe();
   const Layout now = assembly.config().device.layout.value();
   const Layout other = now == Layout::contiguous ? Layout::channels_last : Layout::contiguous;
-  struct Back {
-    Recipe& recipe;
-    Layout layout;
-    ~Back() { recipe.set_layout(layout); }
-  };
-  const Back back{recipe, now};
   const Way way = in_format(assembly.stepper(), *batch, assembly.stepper().autocast());
   const auto in = [&](Layout layout) -> Way {
     return [&recipe, &way, layout] {
@@ -148,9 +143,13 @@ void try_layout(Assembly& assembly, DoctorTrials& to) {
     };
   };
   const auto name = [](Layout layout) { return layout == Layout::contiguous ? "contiguous" : "channels_last"; };
-  (void)in(other)();  // the first step sets things up
-  to.experiments.layout =
-      doctor::Experiments::Layouts{.from = name(now), .to = name(other), .ratio = ratio_of(in(now), in(other))};
+  const double ratio = finally(
+      [&] {
+        (void)in(other)();  // the first step sets things up
+        return ratio_of(in(now), in(other));
+      },
+      [&] { recipe.set_layout(now); });
+  to.experiments.layout = doctor::Experiments::Layouts{.from = name(now), .to = name(other), .ratio = ratio};
 }
 
 bool may_recompute(const Assembly& assembly) {

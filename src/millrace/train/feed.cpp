@@ -1,12 +1,30 @@
 #include "millrace/train/feed.h"
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
+
+#include <algorithm>
+#include <utility>
 
 #include "millrace/core/scalar_type.h"
 
 namespace millrace {
+namespace {
 
-Batch to_batch(data::HostBatch host, Split split, at::Device device) {
+using telemetry::Phase;
+
+// In an account of the timeline, where there is one.
+class Account {
+ public:
+  Account(telemetry::Timeline* timeline, Phase phase) {
+    if (timeline != nullptr) span_.emplace(*timeline, phase);
+  }
+
+ private:
+  std::optional<telemetry::Span> span_;
+};
+
+Batch views_of(data::HostBatch host, Split split) {
   std::vector<Group> groups;
   groups.reserve(host.groups.size());
   for (data::HostGroup& from : host.groups) {
@@ -16,16 +34,77 @@ Batch to_batch(data::HostBatch host, Split split, at::Device device) {
       const Field& field = from.fields[f];
       std::vector<std::int64_t> sizes{static_cast<std::int64_t>(from.positions.size())};
       sizes.insert(sizes.end(), field.shape.begin(), field.shape.end());
-      at::Tensor view = at::from_blob(
-          from.data[f], sizes, [slot = host.slot](void*) {}, at::TensorOptions(scalar_type_of(field.dtype)));
-      // A copy that did not wait would outlive the slot: LibTorch's host allocator does not know this memory.
-      group.fields.emplace(field.name, device.is_cpu() ? std::move(view) : view.to(device));
+      group.fields.emplace(
+          field.name, at::from_blob(
+                          from.data[f], sizes, [slot = host.slot](void*) {}, at::TensorOptions(scalar_type_of(field.dtype))));
     }
     group.positions = std::move(from.positions);
     group.indices.assign(from.indices.begin(), from.indices.end());
     groups.push_back(std::move(group));
   }
   return Batch(std::move(groups), {.split = split, .epoch = host.epoch, .index = host.index});
+}
+
+}  // namespace
+
+Feed::Feed(data::Loader& loader, Split split, at::Device device, bool ahead, telemetry::Timeline* timeline)
+    : loader_(loader), split_(split), device_(device), timeline_(timeline) {
+  if (auto copies = ahead ? device::copies_of(device) : nullptr) slots_ = std::make_unique<DeviceSlots>(std::move(copies));
+}
+
+Feed::Feed(data::Loader& loader, Split split, std::unique_ptr<device::Copies> copies)
+    : loader_(loader), split_(split), slots_(std::make_unique<DeviceSlots>(std::move(copies))) {}
+
+std::optional<data::HostBatch> Feed::ask() {
+  // The loader counts on a consumer that holds one batch while it asks for the next. More than one copy under way means that the
+  // device is two steps behind: what is waited for here are steps.
+  while (slots_ != nullptr && slots_->under_way() > 1) {
+    const Account waiting(timeline_, Phase::backward);
+    slots_->wait();
+  }
+  const Account waiting(timeline_, Phase::data_wait);
+  return loader_.next();
+}
+
+std::optional<Batch> Feed::next() {
+  if (std::exchange(ended_, false)) return std::nullopt;
+  if (!ahead_) ahead_ = ask();
+  if (!ahead_) return std::nullopt;
+  const Account copying(timeline_, Phase::copy);
+  if (slots_ != nullptr && !slots_->sent()) slots_->send(*ahead_);
+  data::HostBatch host = std::move(*ahead_);
+  ahead_.reset();
+  return slots_ == nullptr ? to_batch(std::move(host), split_, device_) : slots_->take(std::move(host), split_);
+}
+
+void Feed::look_ahead() noexcept {
+  if (slots_ == nullptr || ahead_ || ended_) return;
+  try {
+    slots_->launched();
+    ahead_ = ask();
+    ended_ = !ahead_;
+    const Account copying(timeline_, Phase::copy);
+    if (!ahead_) return;
+    slots_->send(*ahead_);
+    static const telemetry::Counter taken("batch_ahead");
+    taken.add(1);
+  } catch (const std::exception&) {  // a sample that can't be read, no memory for another batch
+  }
+}
+
+void Feed::drop() {
+  ahead_.reset();
+  ended_ = false;
+  if (slots_ != nullptr) slots_->drop();
+}
+
+Batch to_batch(data::HostBatch host, Split split, at::Device device) {
+  if (device.is_cpu()) return views_of(std::move(host), split);
+  const HostBlock block = block_of(host);
+  const at::Tensor memory = at::empty({std::max<std::int64_t>(block.bytes, 1)}, at::TensorOptions(at::kByte).device(device));
+  if (block.bytes > 0)
+    memory.narrow(0, 0, block.bytes).copy_(at::from_blob(block.first, {block.bytes}, at::TensorOptions(at::kByte)));
+  return batch_in(memory, std::move(host), split);
 }
 
 Batch moved_to(Batch batch, at::Device device) {

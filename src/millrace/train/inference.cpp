@@ -163,7 +163,8 @@ Evaluation evaluate(Loaded& loaded, telemetry::Console& console, EvaluatedSplit 
   const RunConfig config = config::read<RunConfig>(loaded.config.values);
   loaded.recipe->before_training();
   data::Pipeline pipeline = pipeline_of(*loaded.recipe, split);
-  const auto options = loader_options(config, *loaded.switches, pipeline, Split::validation, console);
+  auto options = loader_options(config, *loaded.switches, pipeline, Split::validation, console);
+  options.arena = slot_memory(config.data, loaded.device, /*ranks_here=*/1, options.warn).arena;
   data::Loader loader(std::move(pipeline), options);
   telemetry::Timeline timeline;
   Stepper stepper(*loaded.recipe, *loaded.switches, timeline,
@@ -172,7 +173,12 @@ Evaluation evaluate(Loaded& loaded, telemetry::Console& console, EvaluatedSplit 
                    .autocast = loaded.autocast,
                    .trains = false});
   loaded.recipe->model().eval();
-  const BatchWay way{*loaded.recipe, nullptr, loaded.device, config.memory.micro_batches, Split::validation, stepper.seed()};
+  const BatchWay way{.recipe = *loaded.recipe,
+                     .timeline = nullptr,
+                     .device = loaded.device,
+                     .micro_batches = config.memory.micro_batches,
+                     .ahead = loaded.switches->on("batch_ahead"),
+                     .seed = stepper.seed()};
   const std::optional<Validated> validated = run_validation(way, stepper, loader, config.train.validate_batches);
   if (!validated) return {};
   Evaluation evaluation;

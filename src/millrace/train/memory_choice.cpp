@@ -3,6 +3,7 @@
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
 #include "millrace/device/device.h"
+#include "millrace/device/errors.h"
 #include "millrace/device/tensor_memory.h"
 #include "millrace/train/micro_batches.h"
 

@@ -26,6 +26,7 @@ struct BatchWay {
   at::Device device;
   std::int64_t micro_batches = 1;  // that a batch is cut into
   Split split = Split::train;      // that host batches come from
+  bool ahead = true;               // switchboard row "batch_ahead"
   std::uint64_t seed = 0;          // of the run: what the recipe draws in prepare()
 };
 

@@ -12,7 +12,7 @@
 #include "millrace/base/format.h"
 #include "millrace/base/fs.h"
 #include "millrace/base/throw_site.h"
-#include "millrace/device/tensor_memory.h"
+#include "millrace/device/errors.h"
 #include "millrace/train/returned.h"
 
 namespace millrace {
@@ -42,7 +42,7 @@ Message told_of_other() {
 }
 
 // What the exception that is being handled says, where it is the recipe's to mend. Throws again what is not: errors of ours that
-// say all themselves, errors of files, want of memory.
+// say all themselves, errors of files, want of memory, a lost device.
 Message told() {
   try {
     throw;
@@ -59,7 +59,7 @@ Message told() {
   } catch (const std::bad_alloc&) {
     throw;
   } catch (const c10::Error& error) {
-    if (device::is_out_of_memory(error)) throw;
+    if (device::kind_of(error) != device::ErrorKind::other) throw;
     std::string text = first_line(error.what_without_backtrace());
     text = text.substr(0, text.find(" Hint: "));  // which speaks of Python
     const bool in_place = text.find("modified by an inplace operation") != std::string::npos;
@@ -67,7 +67,7 @@ Message told() {
             in_place ? "write b = a + 1, not a.add_(1), where the backward pass needs the old a"
                      : "compare the shapes and types of the fields with what the operation takes"};
   } catch (const std::exception& error) {
-    if (device::is_out_of_memory(error)) throw;
+    if (device::kind_of(error) != device::ErrorKind::other) throw;
     const std::string text = first_line(error.what());
     if (text == "map::at")
       return {"at() was asked for a name that the map does not have (map::at)", "",

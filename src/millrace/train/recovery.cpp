@@ -7,6 +7,7 @@
 
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
+#include "millrace/device/errors.h"
 #include "millrace/device/tensor_memory.h"
 #include "millrace/train/lighter.h"
 

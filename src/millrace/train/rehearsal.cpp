@@ -11,7 +11,7 @@
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
 #include "millrace/core/scalar_type.h"
-#include "millrace/device/tensor_memory.h"
+#include "millrace/device/errors.h"
 #include "millrace/metrics/board.h"
 #include "millrace/train/prediction.h"
 

@@ -10,6 +10,7 @@
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
 #include "millrace/device/device.h"
+#include "millrace/device/errors.h"
 #include "millrace/device/operation_marks.h"
 #include "millrace/train/earlier_runs.h"
 #include "millrace/train/kept_trials.h"
@@ -87,7 +88,8 @@ RunOutcome Session::run() {
     if (ending != Ending::signal) show_samples("the model after " + with_commas(trainer_->step()) + " steps", samples());
     return finish(ending);
   } catch (const std::exception& error) {  // LibTorch's too
-    fail(error.what());
+    if (device::is_device_lost(error)) lose_device(error);
+    fail(error.what(), Device::answers);
     throw;
   }
 }
@@ -196,6 +198,7 @@ void Session::make_trainer() {
   parts.sinks.line = assembly_.config().log.line;
   parts.recovery = {.recovers = assembly_.switches().on("memory_recovery"),
                     .may_recompute = assembly_.switches().on("recompute") && std::ranges::find(wish, "auto") != wish.end()};
+  parts.batch_ahead = assembly_.switches().on("batch_ahead");
   parts.frozen_source = facts.frozen_source;
   parts.total_steps = assembly_.total_steps();
   parts.agreement = assembly_.request().agreement;

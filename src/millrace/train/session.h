@@ -65,7 +65,9 @@ class Session {
   [[nodiscard]] RunOutcome nothing_left() const;  // of a run that was complete before
   RunOutcome finish(Ending ending);
   // After an error, which is on its way to the caller: nothing that fails here takes its place.
-  void fail(const char* error) noexcept;
+  enum class Device : std::uint8_t { answers, is_lost };
+  void fail(const char* error, Device device) noexcept;
+  [[noreturn]] void lose_device(const std::exception& error);
   void keep_failure(const std::string& error);
   void keep_summary(const Json& summary);
   void tell_end(const std::string& reason, const std::string& error);

@@ -13,6 +13,7 @@
 #include "millrace/base/signals.h"
 #include "millrace/base/version.h"
 #include "millrace/device/device.h"
+#include "millrace/device/errors.h"
 #include "millrace/doctor/cause.h"
 #include "millrace/train/block_times.h"
 #include "millrace/train/draws.h"
@@ -320,7 +321,7 @@ RunOutcome Session::finish(Ending ending) {
   return outcome;
 }
 
-void Session::fail(const char* error) noexcept {
+void Session::fail(const char* error, Device device) noexcept {
   const auto attempt = [](const auto& work) {
     try {
       work();
@@ -330,8 +331,21 @@ void Session::fail(const char* error) noexcept {
   attempt([&] { assembly_.agreement().leave(); });
   // Before all that asks a device: one that has failed answers nothing any more, or never.
   if (folder_ != nullptr) attempt([&] { tell_end("error", error); });
+  if (device == Device::is_lost) {
+    if (folder_ != nullptr) attempt([&] { keep_summary(facts_of_end("error", error)); });
+    return;
+  }
   trainer_->save_after_error();  // the last whole step is worth keeping whatever went wrong
   if (folder_ != nullptr) attempt([&] { keep_failure(error); });
+}
+
+// The state of the last whole step went with the device, and what is asked of it fails once more.
+void Session::lose_device(const std::exception& error) {
+  std::string first = trainer_->last_good();
+  if (!first.empty()) first += "the same command goes on from it; ";
+  const DeviceError told(device::lost_device(error, "step " + std::to_string(trainer_->step() + 1), first));
+  fail(told.what(), Device::is_lost);
+  throw told;
 }
 
 void Session::keep_failure(const std::string& error) {

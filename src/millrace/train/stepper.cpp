@@ -9,6 +9,7 @@
 
 #include "millrace/base/doing.h"
 #include "millrace/base/error.h"
+#include "millrace/base/finally.h"
 #include "millrace/core/random.h"
 #include "millrace/device/autocast.h"
 #include "millrace/device/operation_census.h"
@@ -281,16 +282,26 @@ precision::Trial Stepper::try_precision(const Batch& batch, std::optional<at::Sc
 }
 
 precision::Trial Stepper::try_scaled(const Batch& batch, std::optional<at::ScalarType> autocast, double scale, TrialRole role) {
-  struct PutBack {
-    Stepper& stepper;
-    ~PutBack() {
-      stepper.unfreeze();
-      for (Lane& lane : stepper.lanes_) lane.optimizer().zero_grad();
-      stepper.buffers_.settle(at::ones_like(stepper.lanes_.front().norm()));
-    }
-  };
   buffers_.begin();
-  const PutBack put_back{*this};
+  std::vector<precision::Trial> trials = finally([&] { return try_lanes(batch, autocast, scale, role); },
+                                                 [this] {
+                                                   unfreeze();
+                                                   for (Lane& lane : lanes_) lane.optimizer().zero_grad();
+                                                   buffers_.put_back();
+                                                 });
+  if (trials.empty()) refuse_absence(batch);
+  precision::Trial trial = std::move(trials.front());
+  trial.others.assign(std::make_move_iterator(trials.begin() + 1), std::make_move_iterator(trials.end()));
+  for (const precision::Trial& other : trial.others) {
+    trial.step_ms += other.step_ms;
+    *trial.busy_ms += *other.busy_ms;
+  }
+  if (!options_.device.is_cpu()) trial.busy_ms.reset();
+  return trial;
+}
+
+std::vector<precision::Trial> Stepper::try_lanes(const Batch& batch, std::optional<at::ScalarType> autocast, double scale,
+                                                 TrialRole role) {
   WorkClock clock;
   const RandomScope random(options_.seed, batch);
   trial_reference_.resize(lanes_.size());
@@ -304,15 +315,7 @@ precision::Trial Stepper::try_scaled(const Batch& batch, std::optional<at::Scala
     in_backward_pass(lanes_[i].objective().name, batch, [&] { trials.push_back(try_lane(i, *loss, scale, role, clock)); });
     for (const auto& [name, tensor] : loss->outputs) earlier[name] = tensor.detach();
   }
-  if (trials.empty()) refuse_absence(batch);
-  precision::Trial trial = std::move(trials.front());
-  trial.others.assign(std::make_move_iterator(trials.begin() + 1), std::make_move_iterator(trials.end()));
-  for (const precision::Trial& other : trial.others) {
-    trial.step_ms += other.step_ms;
-    *trial.busy_ms += *other.busy_ms;
-  }
-  if (!options_.device.is_cpu()) trial.busy_ms.reset();
-  return trial;
+  return trials;
 }
 
 precision::Trial Stepper::try_lane(std::size_t i, const Loss& loss, double scale, TrialRole role, WorkClock& clock) {

@@ -161,6 +161,8 @@ class Stepper {
   void freeze_all_but(const Lane& lane);
   void unfreeze();
   precision::Trial try_scaled(const Batch& batch, std::optional<at::ScalarType> autocast, double scale, TrialRole role);
+  std::vector<precision::Trial> try_lanes(const Batch& batch, std::optional<at::ScalarType> autocast, double scale,
+                                          TrialRole role);
   precision::Trial try_lane(std::size_t i, const Loss& loss, double scale, TrialRole role, WorkClock& clock);
   bool judge_lanes();
   [[nodiscard]] bool sums_gradients() const { return !agreement().alone() && !averages(); }

@@ -167,6 +167,8 @@ constexpr std::array kRows = {
               "samples are read in the loop's thread", Equality::bits, 0.0, false, with("data.workers", "2")},
     SwitchRow{"loader_adaptation", "more reader threads and batches ahead while the loop waits for data",
               "as many as at the start", Equality::bits, 0.0, false},
+    SwitchRow{"batch_ahead", "the next batch goes to a GPU while a step runs, one copy for all its fields",
+              "it goes there when its step begins, which waits for it", Equality::bits, 0.0, false},
     SwitchRow{"look_ahead",
               "the system is told which parts of files will be read soon (posix_fadvise)",
               "it learns of them when they are read",

@@ -13,7 +13,6 @@
 #include "millrace/base/signals.h"
 #include "millrace/device/device.h"
 #include "millrace/device/tensor_memory.h"
-#include "millrace/train/feed.h"
 #include "millrace/train/micro_batches.h"
 #include "millrace/train/model_state.h"
 #include "millrace/train/pictures.h"
@@ -42,6 +41,7 @@ std::string_view name_of(Ending ending) noexcept {
 
 Trainer::Trainer(TrainerParts parts)
     : parts_(std::move(parts)),
+      feed_(*parts_.loader, Split::train, parts_.stepper->device(), parts_.batch_ahead, parts_.timeline),
       reporter_(parts_.sinks, parts_.names),
       meter_(parts_.names.loss),
       scores_(parts_.config->snapshot, parts_.config->train, "val_" + parts_.names.loss),
@@ -60,8 +60,12 @@ Trainer::Trainer(TrainerParts parts)
 Agreement& Trainer::agreement() const { return parts_.agreement == nullptr ? Agreement::of_one() : *parts_.agreement; }
 
 BatchWay Trainer::way() const {
-  const Stepper& stepper = *parts_.stepper;
-  return {*parts_.recipe, parts_.timeline, stepper.device(), recovery_.micro_batches(), Split::train, stepper.seed()};
+  return {.recipe = *parts_.recipe,
+          .timeline = parts_.timeline,
+          .device = parts_.stepper->device(),
+          .micro_batches = recovery_.micro_batches(),
+          .ahead = parts_.batch_ahead,
+          .seed = parts_.stepper->seed()};
 }
 
 // What the ranks do together between two steps, where their state is one. What follows a step stands before the next one: a
@@ -168,6 +172,7 @@ bool Trainer::take_step() {
         results.clear();
         measured.reset();
         parts_.stepper->abandon_step();
+        feed_.drop();
         parts_.loader->load_state(loader_state_);
         epoch_end_.reached = false;
       });
@@ -183,6 +188,9 @@ bool Trainer::take_step() {
   if (met_.now) parts_.stepper->average_over_ranks();
   finish_step(results, measured);
   epoch_end_.of_step = epoch_ + 1;
+  results.clear();  // their outputs may hold the batch
+  // Not beyond an epoch's end, where much else comes first; nor where the loop ends.
+  if (!epoch_end_.reached && step_ != parts_.config->train.max_steps) feed_.look_ahead();
   if (const std::int64_t every = parts_.config->memory.cleanup_every; every > 0 && step_ % every == 0)
     device::release_cached_memory(parts_.stepper->device());
   parts_.timeline->end_step();
@@ -194,12 +202,11 @@ std::int64_t Trainer::run_micro_batches(std::vector<StepResult>& results, metric
   const std::int64_t accumulate = parts_.config->optim.accumulate;
   std::int64_t rows = 0;
   for (std::int64_t i = 0; i < accumulate && !epoch_end_.reached; ++i) {
-    std::optional<data::HostBatch> host = next_batch();
-    if (!host) break;
-    Batch batch = to_device(std::move(*host));
-    recovery_.saw(batch);
-    if (diagnosis_) diagnosis_->saw_copied(batch);
-    rows += for_each_micro_batch(way(), std::move(batch), [&](const Batch& micro, MicroPlace in_batch) {
+    std::optional<Batch> batch = next_batch();
+    if (!batch) break;
+    recovery_.saw(*batch);
+    if (diagnosis_) diagnosis_->saw_copied(*batch);
+    rows += for_each_micro_batch(way(), std::move(*batch), [&](const Batch& micro, MicroPlace in_batch) {
       if (diagnosis_) diagnosis_->saw_batch(micro);
       const bool last_batch = i + 1 == accumulate || epoch_end_.reached;
       results.push_back(
@@ -209,27 +216,19 @@ std::int64_t Trainer::run_micro_batches(std::vector<StepResult>& results, metric
         parts_.recipe->measure(micro, results.back(), measured);
       }
     });
+    batch.reset();
+    if (i + 1 < accumulate && !epoch_end_.reached) feed_.look_ahead();
   }
   return rows;
 }
 
-Batch Trainer::to_device(data::HostBatch host) const {
-  const Span span(*parts_.timeline, Phase::copy);
-  return to_batch(std::move(host), Split::train, parts_.stepper->device());
-}
-
-std::optional<data::HostBatch> Trainer::next_batch() {
+std::optional<Batch> Trainer::next_batch() {
+  std::optional<Batch> batch = feed_.next();
+  if (batch && static_cast<std::int64_t>(batch->origin().index) + 1 < parts_.loader->batches_per_epoch()) return batch;
+  epoch_end_.reached = true;
   const Span span(*parts_.timeline, Phase::data_wait);
-  std::optional<data::HostBatch> host = parts_.loader->next();
-  if (!host) {
-    epoch_end_.reached = true;
-    return std::nullopt;
-  }
-  if (static_cast<std::int64_t>(host->index) + 1 >= parts_.loader->batches_per_epoch()) {
-    epoch_end_.reached = true;
-    MR_CHECK(!parts_.loader->next(), "the loader went on after its epoch's last batch");
-  }
-  return host;
+  if (batch) MR_CHECK(!parts_.loader->next(), "the loader went on after its epoch's last batch");
+  return batch;
 }
 
 // Since the last meeting; collective where only a meeting adds them up.

@@ -18,6 +18,7 @@
 #include "millrace/train/block_times.h"
 #include "millrace/train/config.h"
 #include "millrace/train/diagnosis.h"
+#include "millrace/train/feed.h"
 #include "millrace/train/memory_watch.h"
 #include "millrace/train/meter.h"
 #include "millrace/train/micro_batches.h"
@@ -50,6 +51,7 @@ struct TrainerParts {
   ReportSinks sinks;
   RecordNames names;
   RecoveryWishes recovery;
+  bool batch_ahead = true;             // switchboard row of that name
   std::string frozen_source;           // where the recipe has its frozen weights from; for snapshots that leave them out
   std::int64_t total_steps = 0;        // 0 = open end (then epochs is 0 and max_steps is 0: refused before)
   Agreement* agreement = nullptr;      // null = one process
@@ -72,7 +74,8 @@ class Trainer {
   // Trains until something ends it; a snapshot of the final state is saved before this returns. Throws TrainingDiverged,
   // DataError, SnapshotError …; content() is then still the state at the edge of the last whole step.
   Ending run();
-  void save_after_error() noexcept;  // that state, if it is not saved yet; never throws
+  void save_after_error() noexcept;                                     // that state, if it is not saved yet; never throws
+  [[nodiscard]] std::string last_good() { return saves_.last_good(); }  // "the last good snapshot is PATH; ", or ""
 
   [[nodiscard]] snapshot::Content content() const;  // of the whole state now; waits for the device
   [[nodiscard]] std::int64_t step() const noexcept { return step_; }
@@ -105,8 +108,7 @@ class Trainer {
   void end_profile() noexcept;
   bool take_step();
   std::int64_t run_micro_batches(std::vector<StepResult>& results, metrics::Board& measured);
-  std::optional<data::HostBatch> next_batch();
-  [[nodiscard]] Batch to_device(data::HostBatch host) const;
+  std::optional<Batch> next_batch();
   void finish_step(const std::vector<StepResult>& results, const metrics::Board& measured);
   std::int64_t rows_of_all();
   Ending finish(Ending ending);
@@ -135,6 +137,7 @@ class Trainer {
   void fall_back_if_due();
 
   TrainerParts parts_;
+  Feed feed_;
   Reporter reporter_;
   Meter meter_;
   Scores scores_;

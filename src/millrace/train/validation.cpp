@@ -4,6 +4,7 @@
 
 #include "millrace/base/signals.h"
 #include "millrace/metrics/board.h"
+#include "millrace/train/feed.h"
 
 namespace millrace {
 
@@ -15,17 +16,20 @@ std::optional<Validated> run_validation(const BatchWay& way, Stepper& stepper, d
   way.recipe.begin_validation();
   loader.restart(0);
   std::int64_t batches = 0, rows = 0;
+  Feed feed(loader, Split::validation, way.device, way.ahead);
   for (; limit == 0 || batches < limit; ++batches) {
     if (agreement.any(pending_signal() != 0)) return std::nullopt;
-    std::optional<data::HostBatch> host = loader.next();
-    if (!host) break;
-    rows += for_each_micro_batch({way.recipe, nullptr, way.device, way.micro_batches, Split::validation, way.seed},
-                                 std::move(*host), [&](const Batch& batch, MicroPlace) {
+    std::optional<Batch> whole = feed.next();
+    if (!whole) break;
+    rows += for_each_micro_batch({way.recipe, nullptr, way.device, way.micro_batches, Split::validation, way.ahead, way.seed},
+                                 std::move(*whole), [&](const Batch& batch, MicroPlace) {
                                    const StepResult result = stepper.evaluate(batch);
                                    for (std::size_t k = 0; k < result.losses.size(); ++k)
                                      board.add("val_" + stepper.objective_name(k), result.losses[k]);
                                    way.recipe.measure(batch, result, board);
                                  });
+    whole.reset();
+    if (limit == 0 || batches + 1 < limit) feed.look_ahead();
   }
   if (agreement.any(pending_signal() != 0)) return std::nullopt;
   way.recipe.end_validation(board);

@@ -42,9 +42,7 @@ std::string said_of_readers(const Json& value) {
 }
 
 std::string said_of_pinning(const Json& value) {
-  return asks_for_nothing(value) || value == Json("auto") ? ""
-                                                          : "pin_memory: batches lie in memory that is made once; there is "
-                                                            "nothing to pin on a CPU, and a GPU gets them unpinned";
+  return asks_for_nothing(value) || value == Json("auto") ? "" : "pin_memory: for a GPU; on a CPU there is nothing to pin";
 }
 
 // Said to the ranks of a launcher as well, but for those that it started in that number.
@@ -101,7 +99,7 @@ std::vector<config::Alias> shared_words() {
       {"num_workers", "data.workers", nullptr, ""},
       {"prefetch_factor", "data.prefetch", nullptr, "batches, of all readers together"},
       {"persistent_workers", "data.persistent_workers", nullptr, "readers always live for the whole run", said_of_readers},
-      {"pin_memory", "data.pin_memory", nullptr, "batches are not pinned", said_of_pinning},
+      {"pin_memory", "data.pin_memory", nullptr, "counts with a GPU", said_of_pinning},
       {"device", "device.name", nullptr, ""},
       {"resume", "train.resume", nullptr, ""},
       {"log_gpu_memory", "log.gpu_memory", nullptr, ""},

@@ -11,12 +11,12 @@ ALL = [
     Part("ceilings", 25, "Ceilings of the card"),
     Part("tests", 30, "Tests that need a GPU"),
     Part("compiling", 145, "The peers compile", beside=("parity", "life")),
-    Part("parity", 95, "Parity with the CPU"),
-    Part("life", 70, "A run's life"),
+    Part("parity", 75, "Parity with the CPU"),
+    Part("life", 65, "A run's life"),
     Part("steps", 165, "A step beside Python"),
-    Part("feed", 50, "The loader feeds the device"),
+    Part("feed", 65, "The loader feeds the device"),
     Part("profile", 30, "Where a step's time goes"),
-    Part("sanitizer", 25, "compute-sanitizer"),
+    Part("sanitizer", 35, "compute-sanitizer"),
 ]
 
 

@@ -2,6 +2,7 @@
 from .. import figures, nvml, training
 
 RECIPE = "cosmology"  # the largest batches by far
+LARGE = ["--recipe.model_embd=768", "--recipe.model_head=12", "--recipe.model_layer=18", "--data.batch_size=2"]  # 1.5 GB with what AdamW keeps
 FEW = ["--recipe.filters=2"]  # in small: the way of the data is looked at, not the network
 LIMIT = 25
 
@@ -45,17 +46,38 @@ def readers(proof, number, steps):
             proof.row(f"{what}: GPU busy", verdict="left out", why=busy.why or "the run ended before the first look")
 
 
+def told_of(run):
+    """What a snapshot's row says: how long the loop stood still for each, and the size of the last."""
+    blocked = [entry["blocked_ms"] for entry in run.log("snapshot")]
+    size = sum(file.stat().st_size for file in run.snapshot().glob("*.safetensors"))
+    return f"{figures.text(blocked, 'ms')} for {size / 1e6:,.1f} MB", blocked
+
+
 def snapshots(proof):
     what = "pause of a snapshot"
     with proof.trying(what):
         run = train(proof, "snapshots", "--snapshot.every_steps=5", f"--train.max_steps={10 if proof.small else 20}", "--train.epochs=0")
-        blocked = [entry["blocked_ms"] for entry in run.log("snapshot")]
-        size = sum(file.stat().st_size for file in run.snapshot().glob("*.safetensors"))
-        proof.row(what, f"{figures.text(blocked, 'ms')} for {size / 1e6:.1f} MB", blocked_ms=blocked)
+        figure, blocked = told_of(run)
+        proof.row(what, figure, blocked_ms=blocked)
+
+
+def large_snapshots(proof):
+    """Of a language model of 127 million weights: a few steps, each long enough for what is written beside it."""
+    what = "pause of a large snapshot"
+    if proof.small:
+        proof.skipped(what)
+        return
+    with proof.trying(what):
+        folder = proof.scratch / "feed" / "large"
+        proof.run([proof.program, *training.smoke("language_model", 60, "--snapshot.every_steps=15", "--snapshot.every_epochs=0", "--snapshot.keep_last=1", *LARGE,
+                                                  f"--device.name={proof.device}", "--run", folder)], LIMIT + 15)
+        figure, blocked = told_of(training.RunFolder(folder))
+        proof.row(what, figure, blocked_ms=blocked)
 
 
 def run(proof):
     numbers = [1, 2] if proof.small else [1, 4, 8, 12]
     snapshots(proof)  # first: this run makes the preset's data, for which no other has to wait
+    large_snapshots(proof)
     for number in numbers:
         readers(proof, number, 10 if proof.small else 40)

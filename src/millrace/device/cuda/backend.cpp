@@ -1,5 +1,6 @@
 // libmillrace_cuda.so: everything of Millrace that needs CUDA. Linking LibTorch's CUDA libraries registers their kernels.
 #include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
@@ -61,7 +62,7 @@ class CudaBackend final : public Backend {
 
   void synchronize(int index) override {
     const c10::cuda::CUDAGuard guard(as_index(index));
-    check(cudaDeviceSynchronize(), "the GPU reported an error while the program waited for it", "cuda:" + std::to_string(index));
+    C10_CUDA_CHECK(cudaDeviceSynchronize());  // its error says of which kind it is: device/errors.h
   }
 
   void pin(std::byte* memory, std::size_t bytes) override {
