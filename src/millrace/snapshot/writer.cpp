@@ -35,6 +35,7 @@ struct Writer::Impl {
     detail::Image image;
     Retention retention;
     Saved saved;
+    std::optional<detail::Room> room;  // instead of the others: only make it
   };
 
   Impl(Fs& file_system, std::filesystem::path run_folder, const std::filesystem::path& began_from)
@@ -42,12 +43,22 @@ struct Writer::Impl {
 
   void write(Job& work) {
     const std::int64_t begin = steady_nanoseconds();
-    attempt(work.saved, run, [&] { work.saved.path = detail::write_image(fs, run, work.image); });
+    attempt(work.saved, run, [&] {
+      if (work.image.copied) work.image.copied->wait();
+      work.saved.path = detail::write_image(fs, run, work.image);
+    });
     if (!work.saved.error) {
       keeper.wrote(work.saved.path);
       keeper.retain(work.retention, [&](const std::string& text) { work.saved.warnings.push_back(text); });
     }
     work.saved.write_ms = milliseconds_since(begin);
+  }
+
+  void make(const detail::Room& room) noexcept {
+    try {
+      room.make_in(memory);
+    } catch (const std::exception&) {  // the save, which needs it, tells
+    }
   }
 
   void serve() {
@@ -57,9 +68,9 @@ struct Writer::Impl {
       changed.wait(lock, [&] { return job.has_value() || is_ending; });
       if (!job) return;
       lock.unlock();
-      write(*job);  // nobody else touches a job before `job` is empty again
+      job->room ? make(*job->room) : write(*job);  // nobody else touches a job before `job` is empty again
       lock.lock();
-      result = std::move(job->saved);
+      if (!job->room) result = std::move(job->saved);
       job.reset();
       changed.notify_all();
     }
@@ -93,10 +104,19 @@ Writer::~Writer() {
   impl_->thread.join();
 }
 
+void Writer::make_room(const Content& content) {
+  const detail::Room room = detail::room_for(content);
+  if (room.device.is_cpu() || !impl_->thread.joinable()) return;
+  wait();
+  const std::lock_guard lock(impl_->mutex);
+  impl_->job = Impl::Job{.image = {}, .retention = {}, .saved = {}, .room = room};
+  impl_->changed.notify_all();
+}
+
 void Writer::begin(const Content& content, Retention retention) {
   const std::int64_t begin_ns = steady_nanoseconds();
   wait();
-  Impl::Job job{.image = {}, .retention = std::move(retention), .saved = {}};
+  Impl::Job job{.image = {}, .retention = std::move(retention), .saved = {}, .room = {}};
   job.saved.step = content.step;
   const bool in_background = impl_->thread.joinable();
   attempt(job.saved, impl_->run,
@@ -123,7 +143,7 @@ void Writer::wait() {
 
 bool Writer::busy() {
   const std::lock_guard lock(impl_->mutex);
-  return impl_->job.has_value();
+  return impl_->job.has_value() && !impl_->job->room;
 }
 
 std::optional<Saved> Writer::take() {

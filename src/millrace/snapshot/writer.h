@@ -35,6 +35,9 @@ class Writer {
   Writer(const Writer&) = delete;
   Writer& operator=(const Writer&) = delete;
 
+  // Makes room for the copy of such a state before the first save, in the thread: locking memory for a device takes a second for
+  // some GB. Nothing where the state is in host memory. A failure is the first save's to tell.
+  void make_room(const Content& content);
   // Starts a save; waits first while one is under way. When this returns, the tensors may change. Never throws for what the disk
   // or the state is to blame for: take() tells. A result that nobody took is lost.
   void begin(const Content& content, Retention retention);

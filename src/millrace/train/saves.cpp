@@ -72,6 +72,12 @@ void Saves::hold_folder() {
   }
 }
 
+void Saves::make_room(const std::function<snapshot::Content()>& content) {
+  if (!place_.saves || !place_.in_background) return;
+  const snapshot::Content now = content();
+  if (writer_ != nullptr) writer_->make_room(now);
+}
+
 bool Saves::save(std::int64_t step, const std::function<snapshot::Content()>& content, std::vector<std::int64_t> best,
                  bool last) {
   if (!place_.saves) return false;

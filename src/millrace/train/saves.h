@@ -34,6 +34,9 @@ class Saves {
   void forget() noexcept { saved_step_ = -1; }                                                // what was saved is out of date
   void restored(std::int64_t step) noexcept { saved_step_ = step; }
 
+  // Before the first step of a run whose state is on a device; a save will then find room. Collective, as save() is.
+  void make_room(const std::function<snapshot::Content()>& content);
+
   enum class Failure : std::uint8_t { warn, as_configured, end };
   // Starts a save of `content()`, which all ranks call when its turn has come and rank 0's of which is saved; `last`: waits for
   // it, and throws when it fails. Returns false when this step is saved already.

@@ -88,6 +88,7 @@ std::optional<Ending> Trainer::meet() {
 
 Ending Trainer::run() {
   parts_.recipe->model().train();
+  if (!parts_.stepper->device().is_cpu()) saves_.make_room([this] { return content(); });
   meter_.start();
   recovery_.forget_peak();
   began_step_ = step_;

@@ -1,4 +1,5 @@
 // libmillrace_cuda.so: everything of Millrace that needs CUDA. Linking LibTorch's CUDA libraries registers their kernels.
+#include <c10/core/AllocatorConfig.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAFunctions.h>
@@ -7,6 +8,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
+#include <cstdlib>
 #include <map>
 #include <mutex>
 #include <vector>
@@ -20,11 +22,19 @@ namespace millrace::device {
 
 namespace {
 
+// The allocator's segments grow: batches of other sizes (an epoch's last, a validation's, smaller ones after memory ran out)
+// leave no holes that nothing fits into. Before the first allocation; who sets the allocator's own variable decides.
+void let_segments_grow() {
+  if (std::getenv("PYTORCH_ALLOC_CONF") != nullptr || std::getenv("PYTORCH_CUDA_ALLOC_CONF") != nullptr) return;
+  c10::CachingAllocator::setAllocatorSettings("expandable_segments:True");
+}
+
 c10::DeviceIndex as_index(int index) { return static_cast<c10::DeviceIndex>(index); }
 
 class CudaBackend final : public Backend {
  public:
   CudaBackend() {
+    let_segments_grow();
     for (int i = 0; i < c10::cuda::device_count(); ++i) {
       cudaDeviceProp properties{};
       if (cudaGetDeviceProperties(&properties, i) != cudaSuccess) break;

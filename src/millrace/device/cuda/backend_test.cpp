@@ -1,13 +1,17 @@
 // The CUDA plugin. What needs a GPU is skipped, and counted as skipped, without one.
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/from_blob.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <string>
 #include <vector>
 
+#include "millrace/device/copies.h"
 #include "millrace/device/detail/plugin.h"
 #include "millrace/device/device.h"
 
@@ -75,6 +79,35 @@ TEST_F(CudaBackendTest, PinsMemoryOfOurs) {
   backend_->unpin(block.data());
   backend_->pin(block.data(), block.size());  // can be pinned again, so unpin() worked
   backend_->unpin(block.data());
+}
+
+// The work begins with products that take longer than the host takes to ask for the rest.
+TEST_F(CudaBackendTest, CopiesAndWorkWaitForEachOtherWhereTheyShouldAndTheHostDoesNot) {
+  const auto copies = copies_of(c10::Device("cuda:0"));
+  ASSERT_NE(copies, nullptr);
+  constexpr std::int64_t kCount = 1 << 20;
+  std::vector<float> host(kCount), back(kCount);
+  for (std::vector<float>* one : {&host, &back}) backend_->pin(reinterpret_cast<std::byte*>(one->data()), kCount * sizeof(float));
+  const auto options = at::TensorOptions().device(at::kCUDA);
+  at::Tensor memory = at::zeros({kCount}, options);
+  at::Tensor square = at::ones({4096, 4096}, options);
+  for (int i = 0; i < 100; ++i) square = square.matmul(square).div(4096);
+  const at::Tensor before = memory.add(square[0][0]).sub(1);  // reads `memory` late: all of it is 0 then
+  const auto free = copies->mark_work();
+  std::fill(host.begin(), host.end(), 7.0F);
+  copies->hold_copies(*free);
+  copies->copy(memory, at::from_blob(host.data(), {kCount}));
+  const auto there = copies->mark_copies();
+  EXPECT_FALSE(there->reached()) << "the copy did not wait for the work, or the host for the copy";
+  copies->hold_work(*there);
+  const at::Tensor after = memory.add(1);
+  copies->hold_copies(*copies->mark_work());
+  copies->copy(at::from_blob(back.data(), {kCount}), after);
+  copies->mark_copies()->wait();
+  EXPECT_EQ(back.front(), 8.0F);
+  EXPECT_EQ(back.back(), 8.0F);
+  EXPECT_EQ(before.abs().max().item<float>(), 0.0F);
+  for (std::vector<float>* one : {&host, &back}) backend_->unpin(reinterpret_cast<std::byte*>(one->data()));
 }
 
 }  // namespace

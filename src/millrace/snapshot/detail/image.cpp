@@ -1,6 +1,7 @@
 #include "millrace/snapshot/detail/image.h"
 
 #include <ATen/ops/from_blob.h>
+#include <c10/core/DeviceGuard.h>
 #include <c10/util/Exception.h>
 #include <sys/resource.h>
 
@@ -95,17 +96,73 @@ std::uint64_t bytes_of_all(const Content& content) {
   return bytes;
 }
 
+// Where the state is: the device of its first tensor that is not in host memory, or the CPU.
+c10::Device device_of(const Content& content) {
+  const auto elsewhere = [](const Tensors& tensors) -> const at::Tensor* {
+    for (const auto& [name, tensor] : tensors) {
+      if (tensor.defined() && !tensor.is_meta() && !device::backend_of(tensor.device()).nature(0).in_host_memory) return &tensor;
+    }
+    return nullptr;
+  };
+  for (const auto& [name, tensors] : content.models) {
+    if (const at::Tensor* const found = elsewhere(tensors)) return found->device();
+  }
+  for (const auto& [name, part] : content.parts) {
+    if (const at::Tensor* const found = elsewhere(part.tensors)) return found->device();
+  }
+  return c10::Device(c10::kCPU);
+}
+
+// Copies of a state that goes on changing when they have begun.
+class Beside {
+ public:
+  explicit Beside(std::unique_ptr<device::Copies> copies) : copies_(std::move(copies)) {
+    if (copies_) copies_->hold_copies(*copies_->mark_work());
+  }
+  // An error left copies under way into memory that is about to be something else's.
+  ~Beside() {
+    if (!copies_ || ended_) return;
+    try {
+      copies_->mark_copies()->wait();
+    } catch (const std::exception&) {  // of a lost device, whose copies are over too
+    }
+  }
+  Beside(const Beside&) = delete;
+  Beside& operator=(const Beside&) = delete;
+
+  [[nodiscard]] device::Copies* copies() const noexcept { return copies_.get(); }
+  device::Copies::MarkPtr end() {
+    if (!copies_) return nullptr;
+    auto copied = copies_->mark_copies();
+    copies_->hold_work(*copied);
+    ended_ = true;
+    return copied;
+  }
+
+ private:
+  std::unique_ptr<device::Copies> copies_;
+  bool ended_ = false;
+};
+
 }  // namespace
 
-void HostMemory::Free::operator()(std::byte* memory) const noexcept { std::free(memory); }
+void FreeHost::operator()(std::byte* memory) const noexcept {
+  if (locked_for != nullptr) locked_for->unpin(memory);
+  std::free(memory);
+}
 
-std::byte* HostMemory::get(std::uint64_t bytes) {
-  if (bytes > capacity_) {
-    memory_.reset();  // first: both at once may be more than there is
-    capacity_ = 0;
-    memory_.reset(static_cast<std::byte*>(std::aligned_alloc(kAlignment, aligned(bytes))));
-    if (memory_ == nullptr) throw std::bad_alloc();
-    capacity_ = aligned(bytes);
+std::byte* HostMemory::get(std::uint64_t bytes, device::Backend* copier) {
+  if (bytes <= capacity_) return memory_.get();
+  memory_.reset();  // first: both at once may be more than there is
+  capacity_ = 0;
+  memory_ = {static_cast<std::byte*>(std::aligned_alloc(kAlignment, aligned(bytes))), FreeHost{}};
+  if (memory_ == nullptr) throw std::bad_alloc();
+  capacity_ = aligned(bytes);
+  if (copier == nullptr || capacity_ > device::available_memory_bytes() / 4) return memory_.get();
+  try {
+    copier->pin(memory_.get(), capacity_);
+    memory_.get_deleter().locked_for = copier;
+  } catch (const DeviceError&) {  // copies wait then: slower, and as right
   }
   return memory_.get();
 }
@@ -120,19 +177,42 @@ Image image_of(const Content& content) {
   });
 }
 
+Room room_for(const Content& content) { return {.bytes = bytes_of_all(content), .device = device_of(content)}; }
+
+void Room::make_in(HostMemory& memory) const {
+  if (device.is_cpu()) {
+    memory.get(bytes);
+    return;
+  }
+  const c10::DeviceGuard there(device);  // where memory is locked for it
+  memory.get(bytes, &device::backend_of(device));
+}
+
 Image image_in(HostMemory& memory, const Content& content) {
-  std::byte* next = memory.get(bytes_of_all(content));
-  return make(content, [&](const std::vector<at::Tensor>& tensors) {
+  const Room room = room_for(content);
+  const c10::Device device = room.device;
+  Beside beside(device::copies_of(device));
+  device::Copies* const copier = beside.copies();
+  room.make_in(memory);
+  std::byte* next = memory.get(room.bytes);
+  Image image = make(content, [&](const std::vector<at::Tensor>& tensors) {
     std::vector<std::span<const std::byte>> copies;
     copies.reserve(tensors.size());
     for (const at::Tensor& tensor : tensors) {
       const std::uint64_t bytes = tensor.nbytes();
-      if (bytes > 0) at::from_blob(next, tensor.sizes(), at::TensorOptions().dtype(tensor.scalar_type())).copy_(tensor.detach());
+      const at::Tensor to = at::from_blob(next, tensor.sizes(), at::TensorOptions().dtype(tensor.scalar_type()));
+      if (copier != nullptr && tensor.device() == device) {
+        copier->copy(to, tensor.detach());
+      } else if (bytes > 0) {
+        to.copy_(tensor.detach());
+      }
       copies.emplace_back(next, bytes);
       next += aligned(bytes);
     }
     return [copies = std::move(copies)](std::size_t i) { return copies[i]; };
   });
+  image.copied = beside.end();
+  return image;
 }
 
 void saving(const std::filesystem::path& run, std::int64_t step, const std::function<void()>& stage) {

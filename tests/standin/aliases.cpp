@@ -1,0 +1,67 @@
+#include "aliases.h"
+
+#include <ATen/EmptyTensor.h>
+#include <ATen/ops/empty.h>
+#include <c10/core/DeviceGuard.h>
+
+#include "device_memory.h"
+#include "streams.h"
+
+namespace millrace::standin {
+
+at::Tensor alias_of(const at::Tensor& tensor) {
+  if (!tensor.defined() || !tensor.is_cuda()) return tensor;
+  const c10::Storage& storage = tensor.storage();
+  void* const memory = for_kernels(storage.data());
+  c10::Storage same(c10::Storage::use_byte_size_t(), storage.nbytes(), c10::DataPtr(memory, c10::Device(c10::kCPU)),
+                    kernel_allocator(), /*resizable=*/true);
+  at::Tensor alias =
+      at::detail::make_tensor<c10::TensorImpl>(std::move(same), c10::DispatchKeySet(c10::DispatchKey::CPU), tensor.dtype());
+  c10::TensorImpl* const impl = alias.unsafeGetTensorImpl();
+  impl->set_sizes_and_strides(tensor.sizes(), tensor.strides(), tensor.storage_offset());
+  if (tensor.is_conj()) impl->_set_conj(true);
+  if (tensor.is_neg()) impl->_set_neg(true);
+  if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) impl->set_wrapped_number(true);
+  return alias;
+}
+
+at::Tensor on_device(const at::Tensor& result, int device) {
+  if (!result.defined() || result.is_cuda()) return result;
+  const c10::DeviceGuard guard(c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(device)));
+  at::Tensor moved = at::detail::empty_strided_generic(result.sizes(), result.strides(), device_allocator(),
+                                                       c10::DispatchKeySet(c10::DispatchKey::CUDA), result.scalar_type());
+  if (result.numel() > 0) alias_of(moved).copy_(result);
+  if (result.unsafeGetTensorImpl()->is_wrapped_number()) moved.unsafeGetTensorImpl()->set_wrapped_number(true);
+  return moved;
+}
+
+at::Tensor view_of(const at::Tensor& base, const at::Tensor& view) {
+  at::Tensor made =
+      at::detail::make_tensor<c10::TensorImpl>(c10::TensorImpl::VIEW, c10::Storage(base.storage()), base.key_set(), view.dtype());
+  c10::TensorImpl* const impl = made.unsafeGetTensorImpl();
+  impl->set_sizes_and_strides(view.sizes(), view.strides(), view.storage_offset());
+  if (view.is_conj()) impl->_set_conj(true);
+  if (view.is_neg()) impl->_set_neg(true);
+  return made;
+}
+
+void used(const at::Tensor& tensor, bool written, const std::string& name) {
+  if (!tensor.defined() || !tensor.is_cuda() || tensor.numel() == 0) return;
+  std::int64_t last = 0;
+  for (std::int64_t i = 0; i < tensor.dim(); ++i) last += (tensor.size(i) - 1) * tensor.stride(i);
+  const std::byte* const begin = for_kernels(tensor.const_data_ptr());
+  touch(tensor.get_device(), begin, begin + static_cast<std::size_t>(last + 1) * tensor.itemsize(), written, name);
+}
+
+void follow(const at::Tensor& tensor, const at::Tensor& alias) {
+  c10::StorageImpl* const now = alias.storage().unsafeGetStorageImpl();
+  c10::StorageImpl* const before = tensor.storage().unsafeGetStorageImpl();
+  if (now->data() != for_kernels(before->data())) {
+    before->set_data_ptr(as_device_pointer(now->set_data_ptr(c10::DataPtr(nullptr, c10::Device(c10::kCPU)))));
+    before->set_nbytes(now->nbytes());
+  }
+  if (tensor.sizes() != alias.sizes() || tensor.strides() != alias.strides())
+    tensor.unsafeGetTensorImpl()->set_sizes_and_strides(alias.sizes(), alias.strides(), alias.storage_offset());
+}
+
+}  // namespace millrace::standin

@@ -1,0 +1,194 @@
+#include "entries.h"
+
+#include <ATen/EmptyTensor.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/_local_scalar_dense.h>
+#include <ATen/ops/_reshape_alias_native.h>
+#include <ATen/ops/as_strided_native.h>
+#include <ATen/ops/convolution.h>
+#include <ATen/ops/convolution_backward.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/view_native.h>
+#include <c10/core/DeviceGuard.h>
+#include <torch/library.h>
+
+#include <algorithm>
+
+#include "accounts.h"
+#include "aliases.h"
+#include "copies.h"
+#include "device_memory.h"
+#include "generator.h"
+#include "races.h"
+#include "streams.h"
+
+namespace millrace::standin {
+namespace {
+
+using at::Tensor;
+using Layout = std::optional<at::Layout>;
+using Type = std::optional<at::ScalarType>;
+using Place = std::optional<at::Device>;
+
+c10::Device place(Place device) {
+  return {c10::kCUDA, static_cast<c10::DeviceIndex>(device && device->has_index() ? device->index() : current_device())};
+}
+
+Tensor empty(at::IntArrayRef sizes, Type type, Layout /*layout*/, Place device, std::optional<bool> pinned,
+             std::optional<at::MemoryFormat> format) {
+  TORCH_CHECK(!pinned.value_or(false), "Only dense CPU tensors can be pinned");
+  const c10::DeviceGuard guard(place(device));
+  return at::detail::empty_generic(sizes, device_allocator(), c10::DispatchKeySet(c10::DispatchKey::CUDA),
+                                   c10::dtype_or_default(type), format);
+}
+
+Tensor empty_strided(at::IntArrayRef sizes, at::IntArrayRef strides, Type type, Layout /*layout*/, Place device,
+                     std::optional<bool> pinned) {
+  TORCH_CHECK(!pinned.value_or(false), "Only dense CPU tensors can be pinned");
+  const c10::DeviceGuard guard(place(device));
+  return at::detail::empty_strided_generic(sizes, strides, device_allocator(), c10::DispatchKeySet(c10::DispatchKey::CUDA),
+                                           c10::dtype_or_default(type));
+}
+
+Tensor view(const Tensor& self, c10::SymIntArrayRef sizes) { return at::native::view(self, C10_AS_INTARRAYREF_SLOW(sizes)); }
+
+Tensor as_strided(const Tensor& self, c10::SymIntArrayRef sizes, c10::SymIntArrayRef strides, std::optional<c10::SymInt> offset) {
+  const auto from = offset ? std::optional(offset->guard_int(__FILE__, __LINE__)) : std::nullopt;
+  return at::native::as_strided_tensorimpl(self, C10_AS_INTARRAYREF_SLOW(sizes), C10_AS_INTARRAYREF_SLOW(strides), from);
+}
+
+Tensor reshape_alias(const Tensor& self, c10::SymIntArrayRef sizes, c10::SymIntArrayRef strides) {
+  return at::native::_reshape_alias(self, C10_AS_INTARRAYREF_SLOW(sizes), C10_AS_INTARRAYREF_SLOW(strides));
+}
+
+const Tensor& resize(const Tensor& self, at::IntArrayRef sizes, std::optional<at::MemoryFormat> format) {
+  const c10::DeviceGuard guard(self.device());
+  const Tensor alias = alias_of(self);
+  alias.resize_(sizes, format);
+  follow(self, alias);
+  return self;
+}
+
+at::Scalar local_scalar(const Tensor& self) {
+  const int device = self.get_device();
+  count(Count::read_backs, "aten::_local_scalar_dense");
+  launch(device, "aten::_local_scalar_dense");
+  wait(current_stream(device), "aten::_local_scalar_dense");
+  return at::_local_scalar_dense(alias_of(self));
+}
+
+Tensor& set_to_storage(Tensor& self, at::Storage source, std::int64_t offset, at::IntArrayRef sizes, at::IntArrayRef strides) {
+  self.unsafeGetTensorImpl()->set_storage_keep_dtype(std::move(source));
+  if (!strides.empty() || sizes.empty()) {
+    self.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides, offset);
+  } else {
+    self.unsafeGetTensorImpl()->set_storage_offset(offset);
+    self.unsafeGetTensorImpl()->set_sizes_contiguous(sizes);
+  }
+  return self;
+}
+
+Tensor& set_source(Tensor& self, at::Storage source) {
+  const auto size = static_cast<std::int64_t>(source.nbytes() / self.dtype().itemsize());
+  return set_to_storage(self, std::move(source), 0, {size}, {1});
+}
+
+Tensor& set_tensor(Tensor& self, const Tensor& source) {
+  return self.is_same(source) ? self
+                              : set_to_storage(self, source.storage(), source.storage_offset(), source.sizes(), source.strides());
+}
+
+Tensor& set_nothing(Tensor& self) {
+  const c10::DeviceGuard guard(self.device());
+  return set_to_storage(self, at::Storage(at::Storage::use_byte_size_t(), 0, device_allocator(), true), 0, {0}, {1});
+}
+
+void record_stream(Tensor& self, at::Stream stream) { keep_for(for_kernels(self.storage().data()), line_of(stream)); }
+
+// In 16 bits oneDNN has faults that would be ours here (docs/known-faults.md), and ATen has no fp16: fp32 in between.
+bool is_narrow(const Tensor& x) { return x.scalar_type() == at::kHalf || x.scalar_type() == at::kBFloat16; }
+Tensor widened(const Tensor& x) {
+  used(x, false, "aten::convolution");
+  const Tensor alias = alias_of(x);
+  return x.defined() && is_narrow(x) ? alias.to(at::kFloat) : alias;
+}
+Tensor result_like(const Tensor& result, const Tensor& x) {
+  const Tensor made = on_device(result.defined() && is_narrow(x) ? result.to(x.scalar_type()) : result, x.get_device());
+  used(made, true, "aten::convolution");
+  return made;
+}
+
+Tensor convolution(const Tensor& x, const Tensor& weight, const std::optional<Tensor>& bias, at::IntArrayRef stride,
+                   at::IntArrayRef padding, at::IntArrayRef dilation, bool transposed, at::IntArrayRef output_padding,
+                   std::int64_t groups) {
+  launch(x.get_device(), "aten::convolution");
+  const at::AutoDispatchBelowADInplaceOrView below;
+  const std::optional<Tensor> b = bias && bias->defined() ? std::optional(widened(*bias)) : std::nullopt;
+  return result_like(
+      at::convolution(widened(x), widened(weight), b, stride, padding, dilation, transposed, output_padding, groups), x);
+}
+
+std::tuple<Tensor, Tensor, Tensor> convolution_backward(const Tensor& gradient, const Tensor& x, const Tensor& weight,
+                                                        at::OptionalIntArrayRef bias_sizes, at::IntArrayRef stride,
+                                                        at::IntArrayRef padding, at::IntArrayRef dilation, bool transposed,
+                                                        at::IntArrayRef output_padding, std::int64_t groups,
+                                                        std::array<bool, 3> mask) {
+  launch(x.get_device(), "aten::convolution_backward");
+  const at::AutoDispatchBelowADInplaceOrView below;
+  const auto [a, b, c] = at::convolution_backward(widened(gradient), widened(x), widened(weight), bias_sizes, stride, padding,
+                                                  dilation, transposed, output_padding, groups, mask);
+  return {result_like(a, x), result_like(b, x), result_like(c, x)};
+}
+
+// The CPU's draws from the CPU's default generator.
+std::tuple<Tensor, Tensor> native_dropout(const Tensor& x, double p, std::optional<bool> train) {
+  if (!train.value_or(true) || p == 0.0) return {x.clone(), at::empty_like(x, x.options().dtype(at::kBool)).fill_(true)};
+  const Tensor kept = at::empty_like(x, x.options().dtype(at::kBool)).bernoulli_(1.0 - p);
+  const double scale = p == 1.0 ? 0.0 : 1.0 / (1.0 - p);
+  return {x.mul(kept).mul_(scale), kept};
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(aten, CUDA, library) {
+  library.impl("empty.memory_format", &empty);
+  library.impl("empty_strided", &empty_strided);
+  library.impl("view", &view);
+  library.impl("as_strided", &as_strided);
+  library.impl("_reshape_alias", &reshape_alias);
+  library.impl("resize_", &resize);
+  library.impl("copy_", &copy);
+  library.impl("_local_scalar_dense", &local_scalar);
+  library.impl("set_", &set_nothing);
+  library.impl("set_.source_Storage", &set_source);
+  library.impl("set_.source_Storage_storage_offset", &set_to_storage);
+  library.impl("set_.source_Tensor", &set_tensor);
+  library.impl("record_stream", &record_stream);
+  library.impl("convolution", &convolution);
+  library.impl("convolution_backward", &convolution_backward);
+  library.impl("native_dropout", &native_dropout);
+}
+
+const std::vector<std::string>& names_of_entries() {
+  static const std::vector<std::string> names = {"empty.memory_format",
+                                                 "empty_strided",
+                                                 "view",
+                                                 "as_strided",
+                                                 "_reshape_alias",
+                                                 "resize_",
+                                                 "copy_",
+                                                 "_local_scalar_dense",
+                                                 "set_",
+                                                 "set_.source_Storage",
+                                                 "convolution",
+                                                 "set_.source_Storage_storage_offset",
+                                                 "set_.source_Tensor",
+                                                 "record_stream",
+                                                 "convolution_backward",
+                                                 "native_dropout"};
+  return names;
+}
+
+}  // namespace millrace::standin

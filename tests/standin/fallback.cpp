@@ -1,0 +1,213 @@
+// Every operation on a stand-in device that has no entry of its own (entries.cpp): LibTorch's kernel for the CPU, on aliases.
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/core/stack.h>
+#include <c10/core/DeviceGuard.h>
+#include <torch/library.h>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "accounts.h"
+#include "aliases.h"
+#include "entries.h"
+#include "generator.h"
+#include "streams.h"
+
+namespace millrace::standin {
+namespace {
+
+struct Pair {
+  at::Tensor tensor;
+  at::Tensor alias;
+  bool written = false;
+};
+
+bool is_read_back(const c10::OperatorHandle& op) {
+  return op.hasTag(at::Tag::data_dependent_output) || op.hasTag(at::Tag::dynamic_output_shape);
+}
+
+// One call: its arguments made into aliases, its results into tensors of the device.
+class Call {
+ public:
+  Call(const c10::OperatorHandle& op, torch::jit::Stack* stack)
+      : op_(op), stack_(stack), schema_(op.schema()), begin_(stack->size() - schema_.arguments().size()) {}
+
+  void run() {
+    find_device();
+    const std::string& name = op_.operator_name().name;
+    launch(device_, name);
+    if (is_read_back(op_)) {
+      count(Count::read_backs, name);
+      wait(current_stream(device_), name);
+    }
+    const c10::DeviceGuard guard(c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(device_)));
+    for (std::size_t i = 0; i < schema_.arguments().size(); ++i) replace(stack_->at(begin_ + i), schema_.arguments()[i]);
+    for (const Pair& pair : pairs_) used(pair.tensor, pair.written, name);
+    {
+      const at::AutoDispatchBelowADInplaceOrView below;
+      op_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack_);
+    }
+    for (const Pair& pair : pairs_)
+      if (pair.written) follow(pair.tensor, pair.alias);
+    const std::size_t first = stack_->size() - schema_.returns().size();
+    for (std::size_t i = first; i < stack_->size(); ++i) give_back(stack_->at(i));
+    end_of_step(name);
+  }
+
+ private:
+  // All tensors of a device are on one, and those of the CPU are numbers: as a kernel on a GPU wants it.
+  void find_device() {
+    std::optional<at::Tensor> stray;
+    device_ = -1;
+    for_each_tensor([&](const at::Tensor& tensor) {
+      if (!tensor.defined()) return;
+      if (!tensor.is_cuda()) {
+        if (tensor.dim() > 0) stray = tensor;
+        return;
+      }
+      if (device_ >= 0 && device_ != tensor.get_device()) stray = tensor;
+      device_ = tensor.get_device();
+    });
+    if (device_ < 0) device_ = current_device();
+    // index() takes indices on the CPU and copies them; so the copy is counted.
+    const std::string& name = op_.operator_name().name;
+    if (stray && name.find("index") != std::string::npos && stray->is_cpu()) {
+      count(Count::to_device, name + " with indices on the CPU");
+      count(Count::pageable_copies, name + " with indices on the CPU");
+      wait(current_stream(device_), name);
+      stray.reset();
+    }
+    TORCH_CHECK(!stray, "Expected all tensors to be on the same device, but found at least two devices, cuda:", device_, " and ",
+                stray->device(), "! (", name, ")");
+  }
+
+  template <typename F>
+  void for_each_tensor(F&& each) {
+    for (std::size_t i = begin_; i < stack_->size(); ++i) {
+      const c10::IValue& value = stack_->at(i);
+      if (value.isTensor()) {
+        each(value.toTensor());
+      } else if (value.isTensorList()) {
+        for (const at::Tensor& tensor : value.toTensorVector()) each(tensor);
+      } else if (value.isList() && is_optional_tensors(value)) {
+        for (const c10::IValue& entry : value.toListRef())
+          if (entry.isTensor()) each(entry.toTensor());
+      }
+    }
+  }
+
+  static bool is_optional_tensors(const c10::IValue& value) {
+    return value.type()->isSubtypeOf(*c10::ListType::create(c10::OptionalType::ofTensor()));
+  }
+
+  at::Tensor alias(const at::Tensor& tensor, bool written) {
+    if (!tensor.defined() || !tensor.is_cuda()) return tensor;
+    // One alias for one tensor, and one storage for all aliases of a storage: a kernel may compare.
+    for (Pair& pair : pairs_)
+      if (pair.tensor.is_same(tensor)) {
+        pair.written |= written;
+        return pair.alias;
+      }
+    pairs_.push_back({tensor, alias_of(tensor), written});
+    return pairs_.back().alias;
+  }
+
+  void replace(c10::IValue& value, const c10::Argument& argument) {
+    const bool written = argument.alias_info() != nullptr && argument.alias_info()->isWrite();
+    if (value.isTensor()) {
+      value = alias(value.toTensor(), written);
+    } else if (value.isTensorList()) {
+      c10::List<at::Tensor> list;
+      for (const at::Tensor& tensor : value.toTensorVector()) list.push_back(alias(tensor, written));
+      value = std::move(list);
+    } else if (value.isList() && is_optional_tensors(value)) {
+      c10::List<std::optional<at::Tensor>> list;
+      for (const c10::IValue& entry : value.toListRef())
+        list.push_back(entry.isTensor() ? std::optional(alias(entry.toTensor(), written)) : std::nullopt);
+      value = std::move(list);
+    } else if (value.isDevice()) {
+      value = c10::Device(c10::kCPU);
+    } else if (is_generator(argument)) {
+      count(Count::draws, op_.operator_name().name);
+      value = draw(value.isNone() ? default_generator(device_) : value.toGenerator());
+    }
+  }
+
+  static bool is_generator(const c10::Argument& argument) {
+    return argument.type()->isSubtypeOf(*c10::OptionalType::create(c10::GeneratorType::get()));
+  }
+
+  at::Tensor original(const at::Tensor& result) {
+    if (!result.defined() || result.is_cuda()) return result;
+    for (const Pair& pair : pairs_)
+      if (pair.alias.is_same(result)) return pair.tensor;
+    for (const Pair& pair : pairs_)
+      if (result.has_storage() && pair.alias.storage().is_alias_of(result.storage())) return view_of(pair.tensor, result);
+    const at::Tensor made = on_device(result, device_);
+    used(made, true, op_.operator_name().name);
+    return made;
+  }
+
+  void give_back(c10::IValue& value) {
+    if (value.isTensor()) {
+      value = original(value.toTensor());
+    } else if (value.isTensorList()) {
+      c10::List<at::Tensor> list;
+      for (const at::Tensor& tensor : value.toTensorVector()) list.push_back(original(tensor));
+      value = std::move(list);
+    }
+  }
+
+  const c10::OperatorHandle& op_;
+  torch::jit::Stack* stack_;
+  const c10::FunctionSchema& schema_;
+  std::size_t begin_;
+  int device_ = -1;
+  std::vector<Pair> pairs_;
+};
+
+void fall_back(const c10::OperatorHandle& op, torch::jit::Stack* stack) { Call(op, stack).run(); }
+
+// LibTorch composes these of others where a device has no kernel of its own; a GPU has one for each that the CPU has one for.
+std::vector<c10::OperatorName> composed_elsewhere() {
+  std::vector<c10::OperatorName> names;
+  const std::vector<std::string>& own = names_of_entries();
+  for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames()) {
+    if (!name.name.starts_with("aten::")) continue;
+    const auto op = c10::Dispatcher::singleton().findOp(name);
+    if (!op || !op->hasSchema()) continue;
+    using Key = c10::DispatchKey;
+    const bool composed = op->hasKernelForDispatchKey(Key::CompositeExplicitAutograd) ||
+                          op->hasKernelForDispatchKey(Key::CompositeExplicitAutogradNonFunctional) ||
+                          op->hasKernelForDispatchKey(Key::CompositeImplicitAutograd);
+    const std::string full = name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
+    if (composed && op->hasKernelForDispatchKey(Key::CPU) && !op->hasKernelForDispatchKey(Key::CUDA) &&
+        std::find(own.begin(), own.end(), full.substr(6)) == own.end())
+      names.push_back(name);
+  }
+  return names;
+}
+
+TORCH_LIBRARY_IMPL(_, CUDA, library) { library.fallback(torch::CppFunction::makeFromBoxedFunction<&fall_back>()); }
+
+TORCH_LIBRARY_IMPL(aten, CUDA, library) {
+  for (const c10::OperatorName& name : composed_elsewhere()) {
+    const std::string full = name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
+    library.impl(full.c_str(), torch::CppFunction::makeFromBoxedFunction<&fall_back>());
+  }
+}
+
+}  // namespace
+
+void end_of_step(const std::string& name) {
+  static thread_local bool was_update = false;
+  const bool update = name.starts_with("aten::_fused_adam") || name.starts_with("aten::_fused_sgd");
+  if (update && !was_update) mark_step();
+  was_update = update;
+}
+
+}  // namespace millrace::standin
