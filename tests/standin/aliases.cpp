@@ -9,20 +9,32 @@
 
 namespace millrace::standin {
 
-at::Tensor alias_of(const at::Tensor& tensor) {
-  if (!tensor.defined() || !tensor.is_cuda()) return tensor;
-  const c10::Storage& storage = tensor.storage();
-  void* const memory = for_kernels(storage.data());
-  c10::Storage same(c10::Storage::use_byte_size_t(), storage.nbytes(), c10::DataPtr(memory, c10::Device(c10::kCPU)),
-                    kernel_allocator(), /*resizable=*/true);
-  at::Tensor alias =
-      at::detail::make_tensor<c10::TensorImpl>(std::move(same), c10::DispatchKeySet(c10::DispatchKey::CPU), tensor.dtype());
-  c10::TensorImpl* const impl = alias.unsafeGetTensorImpl();
+namespace {
+
+at::Tensor over(c10::Storage memory, c10::DispatchKey key, const at::Tensor& tensor) {
+  at::Tensor made = at::detail::make_tensor<c10::TensorImpl>(std::move(memory), c10::DispatchKeySet(key), tensor.dtype());
+  c10::TensorImpl* const impl = made.unsafeGetTensorImpl();
   impl->set_sizes_and_strides(tensor.sizes(), tensor.strides(), tensor.storage_offset());
   if (tensor.is_conj()) impl->_set_conj(true);
   if (tensor.is_neg()) impl->_set_neg(true);
   if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) impl->set_wrapped_number(true);
-  return alias;
+  return made;
+}
+
+}  // namespace
+
+at::Tensor alias_of(const at::Tensor& tensor) {
+  if (!tensor.defined() || !tensor.is_cuda()) return tensor;
+  void* const memory = for_kernels(tensor.storage().data());
+  return over(c10::Storage(c10::Storage::use_byte_size_t(), tensor.storage().nbytes(),
+                           c10::DataPtr(memory, c10::Device(c10::kCPU)), kernel_allocator(), /*resizable=*/true),
+              c10::DispatchKey::CPU, tensor);
+}
+
+at::Tensor shape_of(const at::Tensor& tensor) {
+  if (!tensor.defined() || tensor.is_meta()) return tensor;
+  return over(c10::Storage(c10::Storage::use_byte_size_t(), tensor.storage().nbytes(), c10::GetAllocator(c10::kMeta), true),
+              c10::DispatchKey::Meta, tensor);
 }
 
 at::Tensor on_device(const at::Tensor& result, int device) {
@@ -30,7 +42,7 @@ at::Tensor on_device(const at::Tensor& result, int device) {
   const c10::DeviceGuard guard(c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(device)));
   at::Tensor moved = at::detail::empty_strided_generic(result.sizes(), result.strides(), device_allocator(),
                                                        c10::DispatchKeySet(c10::DispatchKey::CUDA), result.scalar_type());
-  if (result.numel() > 0) alias_of(moved).copy_(result);
+  if (result.numel() > 0 && !result.is_meta()) alias_of(moved).copy_(result);
   if (result.unsafeGetTensorImpl()->is_wrapped_number()) moved.unsafeGetTensorImpl()->set_wrapped_number(true);
   return moved;
 }
@@ -46,7 +58,7 @@ at::Tensor view_of(const at::Tensor& base, const at::Tensor& view) {
 }
 
 void used(const at::Tensor& tensor, bool written, const std::string& name) {
-  if (!tensor.defined() || !tensor.is_cuda() || tensor.numel() == 0) return;
+  if (!tensor.defined() || !tensor.is_cuda() || tensor.numel() == 0 || computes_nothing()) return;
   std::int64_t last = 0;
   for (std::int64_t i = 0; i < tensor.dim(); ++i) last += (tensor.size(i) - 1) * tensor.stride(i);
   const std::byte* const begin = for_kernels(tensor.const_data_ptr());
@@ -56,7 +68,12 @@ void used(const at::Tensor& tensor, bool written, const std::string& name) {
 void follow(const at::Tensor& tensor, const at::Tensor& alias) {
   c10::StorageImpl* const now = alias.storage().unsafeGetStorageImpl();
   c10::StorageImpl* const before = tensor.storage().unsafeGetStorageImpl();
-  if (now->data() != for_kernels(before->data())) {
+  if (alias.is_meta()) {
+    if (now->nbytes() > before->nbytes()) {
+      before->set_data_ptr(device_allocator()->allocate(now->nbytes()));
+      before->set_nbytes(now->nbytes());
+    }
+  } else if (now->data() != for_kernels(before->data())) {
     before->set_data_ptr(as_device_pointer(now->set_data_ptr(c10::DataPtr(nullptr, c10::Device(c10::kCPU)))));
     before->set_nbytes(now->nbytes());
   }

@@ -10,6 +10,8 @@ namespace millrace::standin {
 // A tensor of the CPU over the memory of `tensor`, which stays alive as long as the caller holds it; another tensor is given as
 // it is.
 [[nodiscard]] at::Tensor alias_of(const at::Tensor& tensor);
+// The same without memory, for kernels that compute nothing (streams.h).
+[[nodiscard]] at::Tensor shape_of(const at::Tensor& tensor);
 // Moves what a kernel made on the CPU into memory of `device`.
 [[nodiscard]] at::Tensor on_device(const at::Tensor& result, int device);
 // A tensor of the device that has the memory of `base` and the shape of `view`, which is an alias of a part of it.

@@ -6,6 +6,7 @@
 #include "device_memory.h"
 #include "millrace/base/error.h"
 #include "millrace/device/detail/plugin.h"
+#include "ranks.h"
 #include "streams.h"
 
 namespace millrace::standin {
@@ -35,6 +36,7 @@ class StandinBackend final : public device::Backend {
     if (is_in_use(memory)) std::fprintf(stderr, "stand-in: memory is unpinned while a copy needs it\n");
     standin::unpin(memory);
   }
+  [[nodiscard]] device::RankGroups* rank_groups(std::string& /*reason*/) override { return &standin::rank_groups(); }
   void reset_peak(int index) override { standin::reset_peak(index); }
 
  private:

@@ -45,6 +45,7 @@ void transfer(const at::Tensor& to, const at::Tensor& from, bool non_blocking) {
   count_copy(to_device, bytes, pinned, !non_blocking);
   const std::string name = std::string("a copy ") + words(to_device);
   fail_if_lost("copy_");
+  if (computes_nothing()) return;
   if (!non_blocking || !pinned) {
     in_order(device);
     used(to_device ? to : from, to_device, name);
@@ -94,6 +95,7 @@ at::Tensor& copy(at::Tensor& to, const at::Tensor& given, bool non_blocking) {
       wait(current_stream(from.get_device()), "copy_ between devices");
       count(Count::to_device, "between devices");
     }
+    if (computes_nothing()) return to;
     launch(device, "aten::copy_");
     const at::AutoDispatchBelowADInplaceOrView below;
     used(from, false, "aten::copy_");

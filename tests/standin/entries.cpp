@@ -14,7 +14,7 @@
 #include <c10/core/DeviceGuard.h>
 #include <torch/library.h>
 
-#include <algorithm>
+#include <vector>
 
 #include "accounts.h"
 #include "aliases.h"
@@ -120,9 +120,24 @@ Tensor result_like(const Tensor& result, const Tensor& x) {
   return made;
 }
 
+// What a convolution that computes nothing gives.
+Tensor unfilled(const Tensor& x, const Tensor& weight, at::IntArrayRef stride, at::IntArrayRef padding, at::IntArrayRef dilation,
+                bool transposed, at::IntArrayRef output_padding, std::int64_t groups) {
+  const auto of = [](at::IntArrayRef each, std::int64_t i) { return each[each.size() == 1 ? 0 : static_cast<std::size_t>(i)]; };
+  std::vector<std::int64_t> sizes = {x.size(0), transposed ? weight.size(1) * groups : weight.size(0)};
+  for (std::int64_t i = 0; i < x.dim() - 2; ++i) {
+    const std::int64_t reach = of(dilation, i) * (weight.size(i + 2) - 1);
+    const std::int64_t in = x.size(i + 2);
+    sizes.push_back(transposed ? (in - 1) * of(stride, i) - 2 * of(padding, i) + reach + of(output_padding, i) + 1
+                               : (in + 2 * of(padding, i) - reach - 1) / of(stride, i) + 1);
+  }
+  return at::empty(sizes, x.options(), x.suggest_memory_format());
+}
+
 Tensor convolution(const Tensor& x, const Tensor& weight, const std::optional<Tensor>& bias, at::IntArrayRef stride,
                    at::IntArrayRef padding, at::IntArrayRef dilation, bool transposed, at::IntArrayRef output_padding,
                    std::int64_t groups) {
+  if (computes_nothing()) return unfilled(x, weight, stride, padding, dilation, transposed, output_padding, groups);
   launch(x.get_device(), "aten::convolution");
   const at::AutoDispatchBelowADInplaceOrView below;
   const std::optional<Tensor> b = bias && bias->defined() ? std::optional(widened(*bias)) : std::nullopt;
@@ -135,6 +150,11 @@ std::tuple<Tensor, Tensor, Tensor> convolution_backward(const Tensor& gradient, 
                                                         at::IntArrayRef padding, at::IntArrayRef dilation, bool transposed,
                                                         at::IntArrayRef output_padding, std::int64_t groups,
                                                         std::array<bool, 3> mask) {
+  if (computes_nothing()) {
+    const std::int64_t channels = transposed ? weight.size(1) * groups : weight.size(0);
+    return {mask[0] ? at::empty_like(x) : Tensor(), mask[1] ? at::empty_like(weight) : Tensor(),
+            mask[2] ? at::empty({channels}, weight.options()) : Tensor()};
+  }
   launch(x.get_device(), "aten::convolution_backward");
   const at::AutoDispatchBelowADInplaceOrView below;
   const auto [a, b, c] = at::convolution_backward(widened(gradient), widened(x), widened(weight), bias_sizes, stride, padding,

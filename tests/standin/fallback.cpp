@@ -34,7 +34,12 @@ bool is_read_back(const c10::OperatorHandle& op) {
 class Call {
  public:
   Call(const c10::OperatorHandle& op, torch::jit::Stack* stack)
-      : op_(op), stack_(stack), schema_(op.schema()), begin_(stack->size() - schema_.arguments().size()) {}
+      : op_(op),
+        stack_(stack),
+        schema_(op.schema()),
+        begin_(stack->size() - schema_.arguments().size()),
+        key_(computes_nothing() && op.hasKernelForDispatchKey(c10::DispatchKey::Meta) ? c10::DispatchKey::Meta
+                                                                                      : c10::DispatchKey::CPU) {}
 
   void run() {
     find_device();
@@ -49,7 +54,7 @@ class Call {
     for (const Pair& pair : pairs_) used(pair.tensor, pair.written, name);
     {
       const at::AutoDispatchBelowADInplaceOrView below;
-      op_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack_);
+      op_.redispatchBoxed(c10::DispatchKeySet(key_), stack_);
     }
     for (const Pair& pair : pairs_)
       if (pair.written) follow(pair.tensor, pair.alias);
@@ -112,7 +117,7 @@ class Call {
         pair.written |= written;
         return pair.alias;
       }
-    pairs_.push_back({tensor, alias_of(tensor), written});
+    pairs_.push_back({tensor, key_ == c10::DispatchKey::Meta ? shape_of(tensor) : alias_of(tensor), written});
     return pairs_.back().alias;
   }
 
@@ -130,8 +135,8 @@ class Call {
         list.push_back(entry.isTensor() ? std::optional(alias(entry.toTensor(), written)) : std::nullopt);
       value = std::move(list);
     } else if (value.isDevice()) {
-      value = c10::Device(c10::kCPU);
-    } else if (is_generator(argument)) {
+      value = c10::Device(key_ == c10::DispatchKey::Meta ? c10::kMeta : c10::kCPU);
+    } else if (is_generator(argument) && key_ == c10::DispatchKey::CPU) {
       count(Count::draws, op_.operator_name().name);
       value = draw(value.isNone() ? default_generator(device_) : value.toGenerator());
     }
@@ -166,6 +171,7 @@ class Call {
   torch::jit::Stack* stack_;
   const c10::FunctionSchema& schema_;
   std::size_t begin_;
+  c10::DispatchKey key_;
   int device_ = -1;
   std::vector<Pair> pairs_;
 };

@@ -23,6 +23,7 @@ struct Event {
   Clock clock{};
   bool recorded = false;
   int queries = 0;
+  double seconds = 0.0;  // when it was recorded
 };
 
 [[nodiscard]] int current_device();
@@ -62,6 +63,10 @@ void wait_for_device(int device);
 
 // Says on stderr what was done wrong, counts it and throws.
 [[noreturn]] void mistake(const std::string& text);
+
+// STANDIN_KERNELS=none: operations give tensors of the right shape and compute nothing, and nothing is watched: what is left is
+// what the host does for a step.
+[[nodiscard]] bool computes_nothing();
 
 // Errors that a test asks for: STANDIN_OUT_OF_MEMORY=<n>[,memory|cublas|cudnn|internal|driver], STANDIN_LOST=<n>.
 void refuse_if_asked(int device, std::size_t bytes);  // the n-th allocation

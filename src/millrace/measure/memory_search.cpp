@@ -12,7 +12,6 @@
 #include "millrace/device/errors.h"
 #include "millrace/device/tensor_memory.h"
 #include "millrace/measure/trial_step.h"
-#include "millrace/train/generator_state.h"
 #include "millrace/train/lighter.h"
 #include "millrace/train/validation.h"
 

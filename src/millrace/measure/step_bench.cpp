@@ -194,7 +194,6 @@ StepBench::StepBench(const Entry& entry, const StepBenchOptions& options) : impl
   stepper.gradients = {.bucket_bytes = impl.shared.distributed.bucket_bytes, .compress = impl.shared.distributed.compress};
   if (!impl.switches.on("autocast")) stepper.autocast.reset();
   stepper.offload_bytes = offload_bytes(impl.shared.memory, device, impl.switches);
-  stepper.recovers = impl.switches.on("memory_recovery");
   impl.stepper = std::make_unique<Stepper>(*impl.recipe, impl.switches, impl.timeline, stepper);
   impl.use_tf32(std::nullopt);  // the trials of number formats have fp32 itself to compare with
   impl.choose_ways(options.precision, device);

@@ -17,7 +17,6 @@
 #include "millrace/device/tensor_memory.h"
 #include "millrace/doctor/sampler.h"
 #include "millrace/measure/trial_step.h"
-#include "millrace/train/generator_state.h"
 #include "millrace/train/model_state.h"
 #include "millrace/train/rehearsal.h"
 
@@ -110,7 +109,6 @@ Check Verification::model() {
 
 Check Verification::batch() {
   const double begin = steady_seconds();
-  const KeepGenerator no_trace;
   const std::optional<Batch> batch = run_.trial_batch();
   if (!batch) throw no_trial_batch();
   const double seconds = steady_seconds() - begin;

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "millrace/base/error.h"
+#include "millrace/kernels/attention_draws.h"
 
 namespace millrace::precision {
 namespace {
@@ -53,6 +54,7 @@ void use_gpu_ways(const GpuWays& ways, c10::Device device) {
   context.setDeterministicFillUninitializedMemory(false);  // each of our kernels writes all that it makes
   context.setDeterministicCuDNN(ways.deterministic);
   context.setBenchmarkCuDNN(ways.timed_convolutions);
+  kernels::set_counted_attention(ways.deterministic);
 }
 
 }  // namespace millrace::precision

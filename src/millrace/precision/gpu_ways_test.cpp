@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "millrace/base/error.h"
+#include "millrace/kernels/attention_draws.h"
 
 namespace millrace::precision {
 namespace {
@@ -55,12 +56,14 @@ TEST_F(GpuWaysInForce, ReachLibTorchAndCublas) {
   at::Context& context = at::globalContext();
   use_gpu_ways(choose_gpu_ways(true, std::nullopt, kOnGpu), kOnGpu);
   EXPECT_TRUE(context.deterministicAlgorithms() && context.deterministicCuDNN());
+  EXPECT_TRUE(kernels::counts_attention());
   EXPECT_FALSE(context.deterministicAlgorithmsWarnOnly()) << "attention would keep its atomic additions";
   EXPECT_FALSE(context.benchmarkCuDNN() || context.deterministicFillUninitializedMemory());
   EXPECT_STREQ(std::getenv("CUBLAS_WORKSPACE_CONFIG"), ":4096:8");
   use_gpu_ways(choose_gpu_ways(false, std::nullopt, kOnGpu), kOnGpu);
   EXPECT_TRUE(context.benchmarkCuDNN());
   EXPECT_FALSE(context.deterministicAlgorithms() || context.deterministicCuDNN());
+  EXPECT_FALSE(kernels::counts_attention());
 }
 
 TEST_F(GpuWaysInForce, LeaveACpuAsItIs) {

@@ -24,7 +24,6 @@
 #include "millrace/kernels/kernels.h"
 #include "millrace/precision/tf32.h"
 #include "millrace/train/feed.h"
-#include "millrace/train/generator_state.h"
 #include "millrace/train/model_state.h"
 #include "millrace/train/rank_check.h"
 #include "millrace/train/recipe_guard.h"
@@ -126,7 +125,13 @@ data::LoaderOptions Assembly::loader_options(const data::Pipeline& pipeline, Spl
   return options;
 }
 
-BatchWay Assembly::way() { return {*recipe_, &timeline_, context_.device, config_.memory.micro_batches}; }
+BatchWay Assembly::way() {
+  return {.recipe = *recipe_,
+          .timeline = &timeline_,
+          .device = context_.device,
+          .micro_batches = config_.memory.micro_batches,
+          .seed = context_.seed};
+}
 
 void Assembly::choose_device() {
   const device::Choice choice = device::choose(config_.device.name, agreement().ranks().local_rank);
@@ -317,7 +322,6 @@ void Assembly::make_stepper(Json kept_choices) {
       .autocast = known_format(),
       .total_steps = total_steps(),
       .steps_per_epoch = steps_per_epoch(),
-      .recovers = switches_.on("memory_recovery"),
       .global_batch = global_batch(),
       .agreement = request_.agreement,
       .average_every = config_.distributed.average_every,
@@ -387,7 +391,6 @@ std::optional<Batch> Assembly::trial_batch(Split split) {
 }
 
 std::optional<std::string> Assembly::try_on_batch(const std::function<void(const Batch&)>& trial) {
-  const KeepGenerator no_trace;
   const std::optional<Batch> batch = trial_batch();
   if (!batch) return std::nullopt;
   for (std::int64_t count = 1;; count *= 2) {
@@ -429,7 +432,6 @@ void Assembly::decide_memory() {
   } else if (config_.memory.budget.empty()) {
     memory_ = named_memory(config_.memory);
   } else {
-    const KeepGenerator no_trace;
     const std::optional<Batch> batch = trial_batch();
     const bool with_gradients = config_.optim.accumulate > 1 || config_.memory.micro_batches > 1;
     memory_ = batch ? try_memory(*stepper_, *batch, config_.memory, with_gradients) : named_memory(config_.memory);

@@ -179,7 +179,8 @@ Evaluation evaluate(Loaded& loaded, telemetry::Console& console, EvaluatedSplit 
                      .timeline = nullptr,
                      .device = loaded.device,
                      .micro_batches = config.memory.micro_batches,
-                     .ahead = loaded.switches->on("batch_ahead")};
+                     .ahead = loaded.switches->on("batch_ahead"),
+                     .seed = stepper.seed()};
   const std::optional<Validated> validated = run_validation(way, stepper, loader, config.train.validate_batches);
   if (!validated) return {};
   Evaluation evaluation;

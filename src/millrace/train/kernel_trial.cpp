@@ -9,6 +9,7 @@
 #include "millrace/base/work_clock.h"
 #include "millrace/kernels/kernels.h"
 #include "millrace/train/assembly.h"
+#include "millrace/train/draws.h"
 
 namespace millrace {
 namespace {
@@ -165,6 +166,7 @@ void Assembly::try_kernels() {
 }
 
 void Assembly::plan_kernels() {
+  if (!context_.device.is_cpu()) plan_.set(dropout_choice(context_.device));
   if (kernel_choices_.empty()) return;
   const bool resumed = kernel_choices_.contains("");
   const auto found = kernel_choices_.find(resumed ? "" : precision::name_of(stepper_->autocast()));

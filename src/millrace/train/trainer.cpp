@@ -66,7 +66,8 @@ BatchWay Trainer::way() const {
           .timeline = parts_.timeline,
           .device = parts_.stepper->device(),
           .micro_batches = recovery_.micro_batches(),
-          .ahead = parts_.batch_ahead};
+          .ahead = parts_.batch_ahead,
+          .seed = parts_.stepper->seed()};
 }
 
 // What the ranks do together between two steps, where their state is one. What follows a step stands before the next one: a

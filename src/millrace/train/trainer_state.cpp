@@ -7,7 +7,6 @@
 #include "millrace/core/saved_json.h"
 #include "millrace/doctor/rules.h"
 #include "millrace/train/convolution_choice.h"
-#include "millrace/train/generator_state.h"
 #include "millrace/train/model_state.h"
 #include "millrace/train/numbers.h"
 #include "millrace/train/trainer.h"
@@ -40,7 +39,6 @@ snapshot::Content Trainer::content() const {
     content.parts["average"].tensors = std::move(average);
   content.parts["loader"].json = loader_state_;
   content.parts["recipe"] = parts_.recipe->state();
-  content.parts["rng"] = generator_state();
   Json& json = content.parts["trainer"].json;
   json = {{"step", step_},
           {"epoch", epoch_},
@@ -85,7 +83,6 @@ void Trainer::restore(const snapshot::Content& content) {
   parts_.loader->load_state(part("loader").json);
   loader_state_ = parts_.loader->state();
   parts_.recipe->load_state(part("recipe"));
-  set_generator_state(part("rng"));
   const SavedJson trainer(part("trainer").json, "trainer");
   step_ = trainer["step"].integer(0);
   epoch_ = static_cast<std::uint64_t>(trainer["epoch"].integer(0));
