@@ -145,8 +145,8 @@ class OnGpu(Folder):
             feed.run(self.gpu())
         self.assertEqual([verdict for _, verdict in self.verdicts()], ["measured"] * 10)
         self.assertIn("2 ms for 0.0 MB", self.said()[0]["figure"])
-        self.assertIn("wait for data 25.0 %, copy 50.0 %", self.said()[2]["figure"])
-        self.assertIn("80 %", self.said()[3]["figure"])
+        self.assertIn("wait for data 25.0 %, copy 50.0 %", self.said()[1]["figure"])
+        self.assertIn("80 %", self.said()[2]["figure"])
 
     def test_without_nvml_the_row_says_so(self):
         with mock.patch.object(nvml.ctypes, "CDLL", side_effect=OSError):

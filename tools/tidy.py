@@ -27,6 +27,19 @@ REGISTRY_HOST = re.compile(r"(?:py" + r"pi\.org|pythonho" + r"sted\.org|download
                            r"security\.deb" + r"ian\.org|index\.crat" + r"es\.io|registry\.np" + r"mjs\.org)")
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(["<])([^">]+)[">]', re.MULTILINE)
 FLOOR_ROW = re.compile(r"^\|\s*(\d+)\s*\|\s*`(?:src/millrace/)?([\w/<>]+)`")
+KIND_OF_DEVICE = re.compile(r"\bis_cuda\b")
+DESTRUCTOR = re.compile(r"~\w+\(\)\s*(?:noexcept\s*)?(?:override\s*)?\{")
+# What launches a kernel, or may: a call of ATen's own, a method that writes into a tensor. Settings of the host are none.
+LAUNCH = re.compile(r"\bat::(?!autocast|set_num_threads|removeCallback|sequence_number|NoGradGuard|AutoGradMode)\w+\(|"
+                    r"[.>](?:copy_|zero_|fill_|add_|mul_|set_state|settle|item|synchronize)\b")
+# What a device waits for: numbers of the host made into a tensor, a tensor's numbers read by the host.
+WAITS = re.compile(r"\b(?:at|torch)::tensor\(|\.item(?:<[^>]*>)?\(\)|\.cpu\(\)")
+# Where a step may compute, and the files of recipes among them that have no part in one.
+STEP_FOLDERS = re.compile(r"src/millrace/(?:nn|kernels|recipes)/")
+NO_STEP = re.compile(r"src/millrace/recipes/\w+/(?:\w*(?:command|commands|file|files|weights|pictures|convert|sky_\w+|entry)|trained|rank|generate)"
+                     r"\.cpp$|_test\.cpp$|/test_\w+\.h$")
+EXCUSE = re.compile(r"// host: \w")
+EXCUSED_LINES = 5  # with the comment's own
 RESERVED = re.compile(r"^[ \t]*(?:#[ \t]*define|struct|class|enum(?: class)?|namespace|using)[ \t]+(_[A-Z]\w*|\w*__\w*)", re.MULTILINE)
 
 
@@ -265,6 +278,18 @@ def check_names(tree):
             tree.say(name, line_of(text, match.start(1)), f"{match.group(1)} is a name of the compiler's (C++ [lex.name]); choose another")
 
 
+def check_waits(tree):
+    for name, text in tree.sources():
+        if not STEP_FOLDERS.match(name) or NO_STEP.search(name):
+            continue
+        lines = text.splitlines()
+        found = {line_of(text, match.start()): match.group() for match in WAITS.finditer(without_comments_and_strings(text))}
+        for line, what in found.items():
+            if not any(EXCUSE.search(near) for near in lines[max(line - EXCUSED_LINES, 0):line]):
+                tree.say(name, line, f"{what}: a GPU is waited for, in each step; make it where it is used (arange, fill_), keep it, or say "
+                                     "there why not: // host: ...")
+
+
 def check_guards(tree):
     for name, text in tree.sources((".h", ".cuh")):
         lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("//")]
@@ -272,6 +297,24 @@ def check_guards(tree):
             tree.say(name, 1, "a header begins with a comment that states what it is, then #pragma once")
         elif not text.startswith("//"):
             tree.say(name, 1, "a header begins with a comment that states its contract")
+
+
+# -- devices ----------------------------------------------------------------------------------------------------------------
+
+def check_devices(tree):
+    for name, text in tree.sources():
+        if not name.startswith("src/") or name.startswith("src/millrace/device/") or re.search(r"_test\.(?:cpp|cu)$", name):
+            continue
+        code = without_comments_and_strings(text)
+        for match in KIND_OF_DEVICE.finditer(code):
+            tree.say(name, line_of(code, match.start()), f"\"{match.group().strip()}\": device/ alone knows kinds of GPU; ask "
+                     "device::nature_of for the fact that decides, or is_cpu()")
+        for match in DESTRUCTOR.finditer(code):
+            body = code[match.end():end_of_definition(code, match.end() - 1)]
+            launch = LAUNCH.search(body)
+            if launch and "catch" not in body:
+                tree.say(name, line_of(code, match.start()), f"a destructor that calls {launch.group().strip('.>(')}: on a GPU that "
+                         "fails after another failure, and ends the program; use finally (base/finally.h), or catch it there")
 
 
 # -- house papers -----------------------------------------------------------------------------------------------------------
@@ -323,6 +366,8 @@ def tidy(root):
     check_text(tree)
     check_names(tree)
     check_guards(tree)
+    check_devices(tree)
+    check_waits(tree)
     check_records(tree)
     check_versions(tree)
     check_links(tree)

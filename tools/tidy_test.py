@@ -247,6 +247,26 @@ class Planted(unittest.TestCase):
 
     # headers and papers
 
+    def test_number_of_the_host_in_a_step(self):
+        for folder, what in (("nn", "at::tensor({1.0F, 2.0F})"), ("nn", "x.sum().item<double>()"), ("nn", "x.cpu()"),
+                             ("nn", "x.max().item<std::int64_t>()"), ("nn", "torch::tensor(taps)")):
+            self.write(f"src/millrace/{folder}/layers.cpp", f'#include "millrace/nn/layers.h"\n\nauto f() {{ return {what}; }}\n')
+            self.expect(f"src/millrace/{folder}/layers.cpp", ["a GPU is waited for", "// host:"], line=3)
+
+    def test_number_of_the_host_with_a_reason(self):
+        self.write("src/millrace/nn/layers.cpp", '#include "millrace/nn/layers.h"\n\n'
+                   'auto f() { return at::tensor({1.0F}); }  // host: made once\n// a comment: at::tensor(\n')
+        self.expect_clean()
+
+    def test_number_of_the_host_with_an_excuse_that_is_too_far_away(self):
+        self.write("src/millrace/nn/layers.cpp", '#include "millrace/nn/layers.h"\n// host: made once\n' + "\n" * 5 + "auto f() { return x.cpu(); }\n")
+        self.expect("src/millrace/nn/layers.cpp", ["a GPU is waited for"])
+
+    def test_number_of_the_host_outside_a_step(self):
+        for name in ("src/millrace/train/report.cpp", "src/millrace/nn/layers_test.cpp"):
+            self.write(name, "auto f() { return x.cpu(); }\n")
+        self.expect_clean()
+
     def test_header_without_pragma(self):
         self.write("src/millrace/train/more.h", "// More.\n#ifndef MORE_H_\n#define MORE_H_\n#endif\n")
         self.expect("src/millrace/train/more.h", ["#pragma once"])
@@ -254,6 +274,23 @@ class Planted(unittest.TestCase):
     def test_header_without_contract(self):
         self.write("src/millrace/train/more.h", "#pragma once\n")
         self.expect("src/millrace/train/more.h", ["contract"])
+
+    def test_a_kind_of_gpu_outside_device(self):
+        asks = "\n// is_cuda() in words is none\nbool on(const at::Tensor& x) {\n  return x.is_cuda();\n}\n"
+        self.append("src/millrace/train/run.cpp", asks)
+        self.expect("src/millrace/train/run.cpp", ["is_cuda", "nature_of"], 9)
+        self.write("src/millrace/train/run.cpp", GOOD["src/millrace/train/run.cpp"])
+        self.write("src/millrace/device/cuda/backend.cpp", asks)
+        self.assertFalse([entry for entry in tidy.tidy(self.root) if "nature_of" in entry[2]], "the one place that may")
+
+    def test_a_launch_in_a_destructor(self):
+        keep = "struct Keep {{\n  ~Keep() {{\n    {}\n  }}\n}};\n"
+        for launch in ("buffer.copy_(value);", "guard.settle(at::ones({1}));", "x->zero_();"):
+            self.write("src/millrace/train/run.cpp", GOOD["src/millrace/train/run.cpp"] + keep.format(launch))
+            self.expect("src/millrace/train/run.cpp", ["a destructor that calls", "base/finally.h"], 7)
+        for quiet in ("try { buffer.copy_(value); } catch (const std::exception&) {}", "at::set_num_threads(2);", "scope = outer_;"):
+            self.write("src/millrace/train/run.cpp", GOOD["src/millrace/train/run.cpp"] + keep.format(quiet))
+            self.expect_clean()
 
     def test_record_without_its_cost(self):
         self.write("docs/decisions/0001-floors.md", RECORD.replace("## What we gave up", "## Gains"))

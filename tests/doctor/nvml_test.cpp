@@ -66,10 +66,11 @@ TEST(NvmlTest, WithoutALibraryOrADriverOneSentenceSaysSo) {
 
 TEST(NvmlTest, TheSamplerSeesTheRunsGpu) {
   Sampler sampler("/", fake(), 1);
-  EXPECT_FALSE(sampler.gpu_use()) << "before the first look";
+  EXPECT_FALSE(sampler.gpu()) << "before the first look";
   sampler.look();
   sampler.look();
-  EXPECT_EQ(sampler.gpu_use(), 0.99);
+  ASSERT_TRUE(sampler.gpu());
+  EXPECT_EQ(sampler.gpu()->utilisation, 0.99);
   const auto reading = sampler.take();
   ASSERT_TRUE(reading && reading->gpu);
   EXPECT_EQ(reading->gpu->utilisation, 0.99);

@@ -1,4 +1,6 @@
 // Toy recipe: regression over three data sets of different shapes, a shared trunk and one head each.
+#include <ATen/ops/dropout.h>
+#include <ATen/ops/randn_like.h>
 #include <torch/nn/module.h>
 #include <torch/nn/modules/linear.h>
 
@@ -28,6 +30,7 @@ void reach(const char* point) {
 struct ToyConfig {
   double noise = 0.1;
   double dropout = 0.0;
+  double drawn = 0.0;
   std::int64_t rows = 41;
   std::int64_t bad_from = -1;
   std::int64_t bad_steps = 1;
@@ -40,6 +43,7 @@ struct ToyConfig {
     using C = ToyConfig;
     return std::tuple{config::field<&C::noise>("Noise of the targets.").min(0),
                       config::field<&C::dropout>("Dropout of the trunk.").min(0).below(1),
+                      config::field<&C::drawn>("LibTorch's own dropout, and its noise on the input.").min(0).below(1),
                       config::field<&C::rows>("Rows of each data set.").min(1),
                       config::field<&C::bad_from>("First step whose loss is NaN; -1 = none."),
                       config::field<&C::bad_steps>("How many steps from there have a NaN loss.").min(0),
@@ -129,6 +133,15 @@ class GroupedRegression final : public Recipe {
     return pipeline;
   }
 
+  Batch prepare(Batch batch) override {
+    if (toy_.drawn <= 0) return batch;
+    for (Group& group : batch.groups()) {
+      at::Tensor& x = group.fields.at("x");
+      x = x + at::randn_like(x) * toy_.drawn;
+    }
+    return batch;
+  }
+
   torch::nn::Module& model() override { return *net_; }
   Facts facts() const override { return {.frozen_source = toy_.frozen ? "the toy" : ""}; }
 
@@ -136,7 +149,10 @@ class GroupedRegression final : public Recipe {
     Objective objective{.optim = optim_,
                         .loss = [this](const Batch& batch, const StepContext& context) { return loss(batch, context); }};
     if (toy_.clamp > 0)
-      objective.after_update = [this](const StepContext&) { net_->trunk->weight.clamp_(-toy_.clamp, toy_.clamp); };
+      objective.after_update = [this](const StepContext&) {
+        reach("update");
+        net_->trunk->weight.clamp_(-toy_.clamp, toy_.clamp);
+      };
     return {std::move(objective)};
   }
 
@@ -165,7 +181,8 @@ class GroupedRegression final : public Recipe {
     at::Tensor absolute;
     for (std::size_t i = 0; i < batch.groups().size(); ++i) {
       const Tensors& fields = batch.groups()[i].fields;
-      const at::Tensor hidden = at::tanh(net_->inputs[i](fields.at("x")));
+      at::Tensor hidden = at::tanh(net_->inputs[i](fields.at("x")));
+      if (toy_.drawn > 0) hidden = at::dropout(hidden, toy_.drawn, true);  // in a validation too
       const RowScope of_group(batch.groups()[i].positions);
       const at::Tensor mixed = nn::dropout(at::tanh(net_->trunk(hidden)), context.training ? toy_.dropout : 0.0, {});
       const at::Tensor error = net_->heads[i](mixed) - fields.at("y");

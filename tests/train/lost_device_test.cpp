@@ -87,6 +87,22 @@ TEST(LostDevice, IsNotWhatAnyErrorOfARecipeIsTakenFor) {
   EXPECT_EQ(kept.back().step, 5);
 }
 
+// Weights of half an update are no state to go on from.
+TEST(OutOfMemory, InAnUpdateLeavesTheLastSnapshotTheNewest) {
+  const toys::TemporaryFolder folder;
+  int updates = 0;
+  toys::at_point = [&](const char* point) {
+    if (std::string_view(point) == "update" && ++updates == 6) throw c10::OutOfMemoryError({__func__, __FILE__, 0}, "no room");
+  };
+  Json config = saving();
+  config["toy.clamp"] = 100.0;
+  EXPECT_THROW((void)toys::run(toys::grouped_regression(), folder.path(), config), c10::OutOfMemoryError);
+  toys::at_point = nullptr;
+  const auto kept = snapshot::list(Fs::real(), folder.path());
+  ASSERT_FALSE(kept.empty());
+  EXPECT_EQ(kept.back().step, 4);
+}
+
 // cuBLAS, cuDNN and the driver have no type for it.
 TEST(OutOfMemory, OfAnyFormIsRecoveredFrom) {
   for (const char* const text :

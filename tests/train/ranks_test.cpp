@@ -101,7 +101,8 @@ Trained train(Agreement& agreement, std::int64_t batch_size, std::int64_t accumu
   options.rank = agreement.ranks().rank;
   options.world_size = agreement.ranks().world_size;
   data::Loader loader(recipe.data(Split::train), options);
-  const BatchWay way{recipe, nullptr, at::kCPU, micro_batches};
+  const BatchWay way{
+      .recipe = recipe, .timeline = nullptr, .device = at::kCPU, .micro_batches = micro_batches, .seed = stepper.seed()};
   for (std::int64_t step = 0; step < 2 * kRows / 8; ++step) {
     stepper.begin_step(step);
     for (std::int64_t i = 0; i < accumulate; ++i) {
@@ -300,7 +301,6 @@ std::function<Ended(Agreement&)> run_of(const Json& overrides, const std::filesy
     const at::NoGradGuard no_grad;
     std::size_t i = 0;
     for (at::Tensor& weight : recipe->model().parameters()) weight.copy_(first.at(i++));
-    torch::manual_seed(context.seed);  // as if nothing had been drawn, by whichever thread: it is part of the state
     return recipe;
   };
   return [entry, config, make, folder](Agreement& agreement) {

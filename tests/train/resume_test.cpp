@@ -32,6 +32,7 @@ const std::vector<Case>& cases() {
       {"cosine", {{"optim.schedule", "cosine"}, {"optim.warmup_steps", 4}, {"optim.clip_value", 0.1}}},
       {"readers", {{"data.workers", 2}}},
       {"no_bad_steps", {{"toy.bad_from", 5}, {"toy.bad_steps", 2}}},
+      {"drawn_by_libtorch", {{"toy.drawn", 0.2}, {"toy.dropout", 0.3}}},
   };
   return all;
 }
@@ -60,11 +61,26 @@ TEST_P(Resume, AfterAStopEqualsTheUninterruptedRun) {
 }
 
 // Forward passes, validation's among them: in the first step, mid-epoch, around the epoch's end, in the second epoch.
-INSTANTIATE_TEST_SUITE_P(Stops, Resume, testing::Combine(testing::Range<std::size_t>(0, 8), testing::Values(1, 4, 10, 11, 23)),
+INSTANTIATE_TEST_SUITE_P(Stops, Resume, testing::Combine(testing::Range<std::size_t>(0, 9), testing::Values(1, 4, 10, 11, 23)),
                          [](const auto& param_info) {
                            return std::string(cases()[std::get<0>(param_info.param)].name) + "_at_" +
                                   std::to_string(std::get<1>(param_info.param));
                          });
+
+// What LibTorch draws is a function of the seed and the place: no generator is saved, and what else draws leaves no trace.
+TEST(Resume, WhatARecipeDrawsFromLibTorchDependsOnNothingElse) {
+  const Json drawn = {{"toy.drawn", 0.2}, {"train.max_steps", 20}, {"train.validate_every", 0}};
+  const RunOutcome plain = toys::run(toys::grouped_regression(), "", drawn);
+  const auto state_with = [&](const Json& more) {
+    return toys::run(toys::grouped_regression(), "", with(drawn, more)).summary["state_sha256"];
+  };
+  EXPECT_EQ(state_with({{"train.off", Json::array()}}), plain.summary["state_sha256"]) << "a rehearsal draws too";
+  EXPECT_NE(state_with({{"train.seed", 1}}), plain.summary["state_sha256"]);
+  const toys::TemporaryFolder folder;
+  (void)toys::run(toys::grouped_regression(), folder.path(), with(drawn, {{"snapshot.every_steps", 20}}));
+  for (const auto& file : std::filesystem::recursive_directory_iterator(folder.path()))
+    EXPECT_NE(file.path().filename(), "rng.safetensors");
+}
 
 TEST(Resume, ALongerRunGoesOnAsIfItHadNeverEnded) {
   const toys::TemporaryFolder folder;

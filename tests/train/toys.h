@@ -19,7 +19,7 @@ namespace millrace::toys {
 // toy.bad_steps make the loss of those steps NaN.
 [[nodiscard]] Entry grouped_regression();
 
-// Called by grouped_regression at named points ("read", "loss", "measure", "validation", "state", "end"), so that a test can
+// Called by grouped_regression at named points ("read", "loss", "measure", "validation", "update", "state", "end"), so that a test can
 // raise a signal there.
 extern std::function<void(const char* point)> at_point;
 

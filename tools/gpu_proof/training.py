@@ -17,8 +17,8 @@ NO_STAGE_DROPOUT = ('[{"channels":8,"stride":2},{"channels":16,"pool_stride":2,"
 # The preset's dropout turned off; a recipe that is not named has none.
 NO_DROPOUT = {"language_model": ["--recipe.model_dropout=0"], "image_pairs": ["--recipe.lora_dropout=0"],
               "neural_response": [f"--recipe.convnet.stages={NO_STAGE_DROPOUT}"]}
-# What a trial would choose is fixed: two runs that are held against each other compute in the same ways.
-FIXED = ["--device.layout=contiguous", "--device.kernels=ours"]
+# What a trial would choose is fixed: two runs that are held against each other compute in the same ways, and with the same bits.
+FIXED = ["--device.layout=contiguous", "--device.kernels=ours", "--train.deterministic=true"]
 QUIET = ["--log.tensorboard=false", "--log.images=false", "--log.doctor=false"]
 PLAIN_SGD = ["--optim.name=sgd", "--optim.momentum=0", "--optim.weight_decay=0", "--optim.clip_norm=0", "--optim.clip_value=0",
              "--optim.schedule=constant", "--optim.schedule_by=step", "--optim.warmup_steps=0", "--optim.warmup_frac=0",

@@ -137,6 +137,7 @@ std::span<const RuleAccounts> rule_accounts() {
                                                  {"slowing_down", {"data_wait", "prepare", "forward", "backward"}},
                                                  {"slower_than_before", {"data_wait", "prepare", "forward", "backward"}},
                                                  {"gpu_idle", {"forward", "backward", "optimizer"}},
+                                                 {"launch_bound", {"forward", "backward", "optimizer"}},
                                                  {"gpu_held_back", {"forward", "backward", "optimizer"}},
                                                  {"clock_throttled", {"forward", "backward", "optimizer"}},
                                                  {"unaccounted", {"rest"}}};

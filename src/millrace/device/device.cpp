@@ -90,6 +90,11 @@ Backend& backend_of(c10::Device device) {
                      .next = "set device.name to one of them, or to auto"});
 }
 
+Nature nature_of(c10::Device device) {
+  if (device.is_cpu()) return cpu().nature(0);
+  return backend_of(device).nature(device.has_index() ? device.index() : 0);
+}
+
 Choice detail::choose(const std::string& wish, int local_rank, const Backend* cuda, const std::string& why_no_cuda,
                       bool has_gpu) {
   if (wish == "cpu") return {.reason = "as asked"};

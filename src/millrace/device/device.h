@@ -16,6 +16,7 @@ Backend& cpu();
 // no plugin, no driver or no GPU (`reason` says which).
 Backend* cuda(std::string* reason = nullptr);
 Backend& backend_of(c10::Device device);  // DeviceError when there is none
+[[nodiscard]] Nature nature_of(c10::Device device);
 
 struct Choice {
   c10::Device device = c10::Device(c10::kCPU);

@@ -6,6 +6,7 @@
 #include <malloc.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <atomic>
 
 #include "millrace/base/format.h"
@@ -121,6 +122,15 @@ void reset_peak_tensor_memory(c10::Device device) {
   } else {
     backend_of(device).reset_peak(device.has_index() ? device.index() : 0);
   }
+}
+
+std::uint64_t free_tensor_memory(c10::Device device) {
+  const Backend& backend = backend_of(device);
+  const int index = device.has_index() ? device.index() : 0;
+  const std::uint64_t free = backend.driver_memory(index).free_bytes;
+  if (device.is_cpu()) return free;
+  const MemoryCounters ours = backend.memory(index);
+  return free + ours.reserved_bytes - std::min(ours.reserved_bytes, ours.allocated_bytes);
 }
 
 void release_cached_memory(c10::Device device) {

@@ -172,6 +172,13 @@ struct Gpu {
   std::vector<std::string> held_back;  // why the clock is lower
 };
 
+// Of a step on a GPU, which works behind the host.
+struct Launches {
+  double host_ms = 0;    // that the host takes to launch it
+  double device_ms = 0;  // from its begin on the GPU to its end, with the gaps in it
+  double behind_ms = 0;  // that the GPU still works when the host comes to a log line
+};
+
 // Of the core that the run's busiest thread is on, under like load: medians of the run's first minute and of the latest one.
 struct CpuClock {
   double before_mhz = 0, now_mhz = 0;
@@ -191,6 +198,7 @@ struct Evidence {
   int cores = 1;
   bool on_gpu = false;
   std::optional<Gpu> gpu;
+  std::optional<Launches> launches;
   std::optional<CpuClock> clock;  // where the system tells one, and there are two minutes to compare
   Input input;
   std::optional<double> copied_floats;  // part of the bytes of a batch on its way to the device that are floats of 4 or 8 bytes

@@ -50,6 +50,7 @@ constexpr std::array kRules = {
     Rule{"neighbours", "other programs have the cores", detail::neighbours},
     Rule{"slowing_down", "steps take longer and longer", detail::slowing_down},
     Rule{"slower_than_before", "steps take longer than in earlier runs of this config", detail::slower_than_before},
+    Rule{"launch_bound", "the GPU waits for the host to launch its work", detail::launch_bound},
     Rule{"gpu_idle", "the GPU waits for the host, not for data", detail::gpu_idle},
     Rule{"gpu_held_back", "the GPU's clock is held down", detail::gpu_held_back},
     Rule{"clock_throttled", "the clock of the cores fell since the run began", detail::clock_throttled},

@@ -310,6 +310,36 @@ TEST(Rules, AGpuThatWaitsForTheHostOrIsHot) {
   EXPECT_THAT(findings_of(e), IsEmpty());
 }
 
+TEST(Rules, AGpuThatWaitsForLaunches) {
+  Evidence e = sound();
+  e.on_gpu = true;
+  const auto told = [&e] {
+    for (const Finding& finding : findings_of(e)) {
+      if (finding.id == "launch_bound") return finding.what;
+    }
+    return std::string();
+  };
+  e.launches = Launches{.host_ms = 9.8, .device_ms = 10, .behind_ms = 0.05};
+  EXPECT_THAT(told(), HasSubstr("the host takes 9.8 ms to launch a step, and the GPU has done it 0.05 ms later"));
+  EXPECT_FALSE(first(e, "launch_bound").gain) << "nobody says how busy the GPU is";
+  e.gpu = Gpu{.utilisation = 0.2, .mhz = 0, .most_mhz = 0, .held_back = {}};
+  EXPECT_THAT(told(), HasSubstr("computes 20 % of the time"));
+  EXPECT_TRUE(first(e, "launch_bound").gain);
+  for (const Finding& finding : findings_of(e)) EXPECT_NE(finding.id, "gpu_idle") << "one cause is told once";
+  e.launches->host_ms = 3;
+  EXPECT_EQ(told(), "") << "the GPU takes longer than its launches";
+  e.launches->host_ms = 9.8;
+  e.launches->behind_ms = 40;
+  EXPECT_EQ(told(), "") << "the host waited for room in the GPU's queue";
+  e.launches->behind_ms = 0.05;
+  e.on_gpu = false;
+  EXPECT_EQ(told(), "");
+  e.on_gpu = true;
+  e.times.seconds[static_cast<std::size_t>(Phase::data_wait)] += 5;
+  e.times.wall += 5;
+  EXPECT_EQ(told(), "") << "it waits for data";
+}
+
 TEST(Rules, TimeWithoutAnAccount) {
   Evidence e = sound_with(Phase::rest, 1);
   EXPECT_THAT(first(e, "unaccounted").what, HasSubstr("10 %"));

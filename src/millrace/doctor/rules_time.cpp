@@ -28,6 +28,8 @@ constexpr double kSlower = 1.25;                    // of the first step times
 constexpr std::size_t kEarlierRuns = 3;
 constexpr double kSlowerBeside = 1.5;  // where other programs have the cores: caches and memory are shared with them, too
 constexpr double kGpuBusy = 0.8, kGpuIdle = 0.5;  // part of the time; the guides ask for the first
+constexpr double kLaunches = 0.9;                 // of the GPU's time of a step, from which on the host keeps it waiting
+constexpr double kBehind = 0.1;                   // of a step
 constexpr double kEnoughData = 0.1;               // for data: that is another finding
 constexpr double kLowClock = 0.9;                 // of the most it could be
 constexpr double kFallenClock = 0.8;              // of what it was
@@ -258,8 +260,29 @@ Found slower_than_before(const Evidence& e) {
                  .gain = gain_of((1 - before / now) * work_share(e), 0.25)};
 }
 
+// A GPU that has more to do than the host launches is behind when a log line comes: by a step, or by as many as its queue holds.
+Found launch_bound(const Evidence& e) {
+  if (!e.on_gpu || !e.launches || e.share(Phase::data_wait) >= kEnoughData) return std::nullopt;
+  const Launches& step = *e.launches;
+  if (step.device_ms <= 0 || step.host_ms < kLaunches * step.device_ms || step.behind_ms > kBehind * step.device_ms)
+    return std::nullopt;
+  std::string what = "the GPU waits for launches: the host takes " + significant(step.host_ms, 3) +
+                     " ms to launch a step, and the GPU has done it " + significant(step.behind_ms, 3) + " ms later";
+  if (e.gpu) what += "; it computes " + percent(e.gpu->utilisation) + " of the time";
+  return Finding{.id = {},
+                 .what = std::move(what),
+                 .remedy =
+                     "larger batches (data.batch_size, tune the learning rate with it), and fewer, larger operations in the "
+                     "model: --profile shows the small ones",
+                 .key = {},
+                 .value = {},
+                 .gain = e.gpu ? std::optional(gain_of(std::max(0.0, 1 - e.gpu->utilisation / kGpuBusy) * work_share(e), 0.5))
+                               : std::nullopt};
+}
+
 // What would be left of the steps if the GPU always computed.
 Found gpu_idle(const Evidence& e) {
+  if (launch_bound(e)) return std::nullopt;  // which says why
   if (!e.gpu || e.gpu->utilisation >= kGpuIdle || e.share(Phase::data_wait) >= kEnoughData) return std::nullopt;
   return Finding{.id = {},
                  .what = "the GPU computes " + percent(e.gpu->utilisation) + " of the time (the guides ask for " +

@@ -237,7 +237,7 @@ void Sampler::look() {
   const auto mhz = clock_mhz(root_, core_of_busiest(before, counts.threads));
   const auto gpu = gpu_ ? gpu_->read(gpu_index_, std::getenv("CUDA_VISIBLE_DEVICES")) : std::nullopt;
   const std::lock_guard lock(mutex_);
-  gpu_use_ = gpu ? gpu->utilisation : std::nullopt;
+  gpu_now_ = gpu;
   if (gpu) add(*gpu);
   newest_ = counts;
   looked_ = true;
@@ -307,9 +307,9 @@ std::optional<MachineReading> Sampler::take() {
   return reading;
 }
 
-std::optional<double> Sampler::gpu_use() const {
+std::optional<GpuReading> Sampler::gpu() const {
   const std::lock_guard lock(mutex_);
-  return gpu_use_;
+  return gpu_now_;
 }
 
 double Sampler::cost() const {

@@ -56,7 +56,7 @@ class Sampler {
   void start();  // looks every second until destruction; nothing where no thread is to be had
   void look();   // once
   [[nodiscard]] std::optional<MachineReading> take();   // since the last call; nullopt: nothing was seen. Any thread
-  [[nodiscard]] std::optional<double> gpu_use() const;  // of the GPU, at the last look; nullopt: nobody tells. Any thread
+  [[nodiscard]] std::optional<GpuReading> gpu() const;  // at the last look; nullopt: nobody tells. Any thread
   [[nodiscard]] double cost() const;                    // part of the time that looking takes
 
  private:
@@ -83,7 +83,7 @@ class Sampler {
   std::unique_ptr<Nvml> gpu_;
   int gpu_index_ = 0;
   GpuLooks gpu_looks_;
-  std::optional<double> gpu_use_;  // at the last look
+  std::optional<GpuReading> gpu_now_;  // at the last look
   mutable std::mutex mutex_;
   std::condition_variable wake_;
   bool ends_ = false;

@@ -40,7 +40,8 @@ at::Tensor taps_like(const at::Tensor& weight) {
       taps.push_back(is_part(k / 9, a / 16) * is_part(k / 3 % 3, a / 4 % 4) * is_part(k % 3, a % 4));
     }
   }
-  return at::tensor(taps, weight.options()).view({27, 64});
+  return at::tensor(taps, weight.options())  // host: on a CPU alone
+      .view({27, 64});
 }
 
 // (C, O, 4, 4, 4) in the layout of x: so the library need not order it anew.

@@ -12,7 +12,6 @@
 #include "millrace/device/errors.h"
 #include "millrace/device/tensor_memory.h"
 #include "millrace/measure/trial_step.h"
-#include "millrace/train/generator_state.h"
 #include "millrace/train/lighter.h"
 #include "millrace/train/validation.h"
 
@@ -47,6 +46,7 @@ Json try_whole_step(const AssemblyRequest& request) {
   prepare_trial_steps(run);
   run.decide_memory();
   run.recipe().model().train();
+  const std::uint64_t room = device.is_cpu() ? 0 : device::tensor_memory(device).live_bytes + device::free_tensor_memory(device);
   device::reset_peak_tensor_memory(device);
   TrialStep largest = make_trial_step(run, 0);  // of the two: an epoch's last batch may be smaller
   if (run.validation() != nullptr) {
@@ -64,7 +64,7 @@ Json try_whole_step(const AssemblyRequest& request) {
   }
   Json result = {{"fits", true},
                  {"peak_bytes", peak},
-                 {"limit_bytes", device.is_cpu() ? limit : device::backend_of(device).memory(0).total_bytes},
+                 {"limit_bytes", device.is_cpu() ? limit : room},
                  {"step_ms", largest.seconds * 1e3},
                  {"samples_per_s", static_cast<double>(largest.rows) / std::max(largest.seconds, 1e-9)},
                  {"samples_per_epoch", run.loader().samples_per_epoch()},
@@ -105,9 +105,7 @@ Json estimate_memory(const RunRequest& request) {
   result["precision"] = run.plan().find("precision.dtype")->value;
   const at::Device device = run.context().device;
   result["device"] = device.str();
-  const auto counters = device::backend_of(device).memory(device.has_index() ? device.index() : 0);
-  result["available_bytes"] =
-      device.is_cpu() ? device::available_memory_bytes() : counters.total_bytes - counters.allocated_bytes;
+  result["available_bytes"] = device::free_tensor_memory(device);
   return result;
 }
 

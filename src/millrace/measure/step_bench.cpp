@@ -14,6 +14,7 @@
 #include "millrace/config/schema_of.h"
 #include "millrace/device/convolution_guard.h"
 #include "millrace/device/device.h"
+#include "millrace/device/device_clock.h"
 #include "millrace/device/shared_cores.h"
 #include "millrace/device/tensor_memory.h"
 #include "millrace/precision/tf32.h"
@@ -48,27 +49,6 @@ std::optional<at::ScalarType> autocast_of(const std::string& word, at::Device de
   if (word == "auto") return precision::hardware_has_fast_bf16(device, nullptr) ? std::optional(at::kBFloat16) : std::nullopt;
   throw UsageError({"there is no precision " + quoted(word), "--precision", "it is auto, fp32, bf16 or fp16"});
 }
-
-// When steps end on a device, by the device's own clock: nothing waits for it in between, as nothing does in a run.
-class DeviceClock {
- public:
-  explicit DeviceClock(at::Device device) : device_(device) { mark(); }
-  void mark() {
-    const c10::impl::VirtualGuardImpl guard(device_.type());
-    marks_.emplace_back(device_.type(), c10::EventFlag::BACKEND_DEFAULT).record(guard.getStream(device_));
-  }
-  // Milliseconds between marks, once the device has reached the last.
-  [[nodiscard]] std::vector<double> between() const {
-    marks_.back().synchronize();
-    std::vector<double> ms;
-    for (std::size_t i = 1; i < marks_.size(); ++i) ms.push_back(marks_[i - 1].elapsedTime(marks_[i]));
-    return ms;
-  }
-
- private:
-  at::Device device_;
-  std::vector<c10::Event> marks_;
-};
 
 Json sizes_of(const Batch& batch) {
   Json groups = Json::array();
@@ -110,6 +90,7 @@ void Made::make(const Entry& entry, const StepBenchOptions& options) {
   switches = Switches(options.off);
   context.device = device::choose(shared.device.name, context.ranks.local_rank).device;
   if (!context.device.is_cpu()) c10::impl::VirtualGuardImpl(context.device.type()).setDevice(context.device);
+  precision::use_gpu_ways(gpu_ways_of(shared, context.device), context.device);
   device::set_threads(static_cast<int>(options.threads));
   shared_cores.emplace();
   context.config = &shared;
@@ -162,7 +143,7 @@ struct StepBench::Impl : Made {
     const bool has_layouts = recipe->set_layout(Layout::contiguous);
     const bool tries_layouts = has_layouts && shared.device.layout.is_auto() && switches.on("channels_last");
     const bool last = !shared.device.layout.is_auto() && shared.device.layout.value() == Layout::channels_last;
-    KeptTrials kept(Fs::real(), cache_folder(), /*writes=*/true);
+    KeptTrials kept(Fs::real(), cache_folder(), /*writes=*/true, device);
     try_convolutions(device, kept);
     if (last || tries_layouts) recipe->set_layout(Layout::channels_last);
     const bool tries_formats = precision == "auto" && switches.on("autocast");
@@ -213,7 +194,6 @@ StepBench::StepBench(const Entry& entry, const StepBenchOptions& options) : impl
   stepper.gradients = {.bucket_bytes = impl.shared.distributed.bucket_bytes, .compress = impl.shared.distributed.compress};
   if (!impl.switches.on("autocast")) stepper.autocast.reset();
   stepper.offload_bytes = offload_bytes(impl.shared.memory, device, impl.switches);
-  stepper.recovers = impl.switches.on("memory_recovery");
   impl.stepper = std::make_unique<Stepper>(*impl.recipe, impl.switches, impl.timeline, stepper);
   impl.use_tf32(std::nullopt);  // the trials of number formats have fp32 itself to compare with
   impl.choose_ways(options.precision, device);
@@ -260,7 +240,8 @@ std::vector<double> StepBench::steps(std::int64_t count) {
     return ms;
   }
   (void)step();
-  DeviceClock clock(impl_->context.device);
+  device::DeviceClock clock(impl_->context.device);
+  clock.mark();
   for (std::int64_t i = 0; i < count; ++i) {
     begin_step();
     clock.mark();

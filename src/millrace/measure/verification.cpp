@@ -15,8 +15,8 @@
 #include "millrace/device/device.h"
 #include "millrace/device/errors.h"
 #include "millrace/device/tensor_memory.h"
+#include "millrace/doctor/sampler.h"
 #include "millrace/measure/trial_step.h"
-#include "millrace/train/generator_state.h"
 #include "millrace/train/model_state.h"
 #include "millrace/train/rehearsal.h"
 
@@ -109,7 +109,6 @@ Check Verification::model() {
 
 Check Verification::batch() {
   const double begin = steady_seconds();
-  const KeepGenerator no_trace;
   const std::optional<Batch> batch = run_.trial_batch();
   if (!batch) throw no_trial_batch();
   const double seconds = steady_seconds() - begin;
@@ -195,8 +194,9 @@ Check Verification::second_step() {
 Check Verification::memory() {
   const at::Device device = run_.context().device;
   const double peak = static_cast<double>(device::tensor_memory(device).peak_bytes);
-  const double room = static_cast<double>(device.is_cpu() ? device::resident_memory_limit()
-                                                          : device::backend_of(device).memory(device.index()).total_bytes);
+  const double room =
+      static_cast<double>(device.is_cpu() ? device::resident_memory_limit()
+                                          : device::tensor_memory(device).live_bytes + device::free_tensor_memory(device));
   Check check{.name = "memory",
               .found = "tensors took " + human_bytes(peak) + " at most, " + percent(peak / std::max(room, 1.0)) + " of " +
                        human_bytes(room)};
@@ -207,26 +207,34 @@ Check Verification::memory() {
   return check;
 }
 
-// A GPU can't be asked here how busy it was: the share of the time in which the loop did not wait for data stands for it.
+// How busy a GPU was its driver says, by samples of a sixth of a second or more; where it does not, the share of the time in
+// which the loop did not wait for data stands for it.
 Check Verification::device() {
   const at::Device device = run_.context().device;
   const double begin = steady_seconds();
   const double cpu = process_cpu_seconds();
   const double waited = run_.loader().counters().wait_seconds;
   std::int64_t made = 0;
+  std::string silent;
+  doctor::Sampler sampler("/", device.is_cpu() ? nullptr : doctor::Nvml::open(silent), device.has_index() ? device.index() : 0);
   while (made < kMostSteps && steady_seconds() - begin < kLookSeconds) {
     (void)make_trial_step(run_, steps_++);
+    if (!device.is_cpu()) sampler.look();
     ++made;
   }
   const double seconds = steady_seconds() - begin;
   const double waiting = (run_.loader().counters().wait_seconds - waited) / seconds;
   const double cores = (process_cpu_seconds() - cpu) / seconds;
   const auto threads = static_cast<double>(at::get_num_threads());
-  const double busy = device.is_cpu() ? std::min(cores / threads, 1.0) : 1 - waiting;
+  const auto seen = device.is_cpu() ? std::nullopt : sampler.take();
+  const bool is_told = seen && seen->gpu && seen->gpu->utilisation;
+  const double of_gpu = is_told ? *seen->gpu->utilisation : 1 - waiting;
+  const double busy = device.is_cpu() ? std::min(cores / threads, 1.0) : of_gpu;
   Check check{.name = "use of the device",
               .found = plural(made, "more step") + " in " + human_duration(seconds) + ", " + percent(waiting) +
                        " of it waiting for data"};
   if (device.is_cpu()) check.found += "; " + significant(cores, 2) + " of " + significant(threads, 3) + " cores busy";
+  if (is_told) check.found += "; the GPU busy for " + percent(of_gpu);
   if (busy > kBusyShare && waiting < 1 - kBusyShare) return check;
   check.level = Check::Level::warn;
   check.found += "; the target is above " + percent(kBusyShare);

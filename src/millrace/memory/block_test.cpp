@@ -315,13 +315,14 @@ TEST_F(Block, ThePlannersPredictionsComeTrue) {
 }
 
 // On a GPU what fails once fails again, and so does what would put a block's buffers back.
-TEST(Block, WhoseBuffersCantBePutBackTellsWhatFailedFirst) {
+TEST_F(Block, WhoseBuffersCantBePutBackTellsWhatFailedFirst) {
   torch::nn::BatchNorm1d part(4);
   at::Tensor x = at::randn({8, 4}).set_requires_grad(true);
   int runs = 0;
   at::Tensor loss;
   {
-    const BlockScope scope(Recompute({"all"}), at::kCPU);
+    const Recompute all({"all"});
+    const BlockScope scope(all, at::kCPU);
     loss = block("part", *part, [&] {
              if (++runs == 1) return part->forward(x).exp();
              part->running_mean.set_(at::randn({5}));

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "millrace/device/copies.h"
+#include "millrace/device/errors.h"
 #include "millrace/device/tensor_memory.h"
 #include "millrace/memory/detail/saving.h"
 

@@ -44,7 +44,7 @@ struct Held : torch::CustomClassHolder {
 struct SharedBatchNorm : torch::autograd::Function<SharedBatchNorm> {
   struct Moments {
     at::Tensor mean, variance;  // f64 [C]; the variance divides by count
-    double count = 0;
+    at::Tensor count;           // f64 scalar
   };
 
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
@@ -55,11 +55,10 @@ struct SharedBatchNorm : torch::autograd::Function<SharedBatchNorm> {
       running.mul_(1 - options.momentum).add_(now.to(running.scalar_type()), options.momentum);
     };
     update(running_mean, all.mean);
-    update(running_var, all.variance * (all.count / std::max(all.count - 1, 1.0)));
+    update(running_var, all.variance * (all.count / (all.count - 1).clamp_min(1)));
     const at::Tensor mean = all.mean.to(weight.scalar_type()), variance = all.variance.to(weight.scalar_type());
-    context->save_for_backward({x, weight, mean, at::rsqrt(all.variance + options.eps).to(weight.scalar_type())});
+    context->save_for_backward({x, weight, mean, at::rsqrt(all.variance + options.eps).to(weight.scalar_type()), all.count});
     context->saved_data["agreement"] = c10::IValue::make_capsule(c10::make_intrusive<Held>(agreement));
-    context->saved_data["count"] = all.count;
     return std::get<0>(at::native_batch_norm(x, weight, bias, mean, variance, /*training=*/false, 0, options.eps));
   }
 
@@ -67,13 +66,12 @@ struct SharedBatchNorm : torch::autograd::Function<SharedBatchNorm> {
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  const torch::autograd::variable_list& gradients) {
     const auto saved = context->get_saved_variables();
-    const at::Tensor &x = saved[0], &weight = saved[1], &mean = saved[2], &scale = saved[3];
+    const at::Tensor &x = saved[0], &weight = saved[1], &mean = saved[2], &scale = saved[3], &count = saved[4];
     const at::Tensor dy = gradients[0].to(x.scalar_type());
     const auto sums = at::native_batch_norm_backward(dy, x, weight, {}, {}, mean, scale, /*train=*/true, 0, {false, true, true});
     const at::Tensor &weight_gradient = std::get<1>(sums), &bias_gradient = std::get<2>(sums);
     std::vector<at::Tensor> all = {at::stack({weight_gradient, bias_gradient}).to(at::kDouble)};
     static_cast<const Held&>(*context->saved_data["agreement"].toCapsule()).agreement->sum(all);
-    const double count = context->saved_data["count"].toDouble();
     const at::Tensor a = (weight * scale).to(at::kDouble);
     const at::Tensor b = -a * scale * all[0][0] / count;
     const at::Tensor c = -a * all[0][1] / count - b * mean;
@@ -100,7 +98,7 @@ struct SharedBatchNorm : torch::autograd::Function<SharedBatchNorm> {
     const at::Tensor counts = values[0].narrow(1, 0, 1), means = values[0].narrow(1, 1, channels),
                      squares = values[0].narrow(1, 1 + channels, channels);
     Moments all;
-    all.count = counts.sum().item<double>();
+    all.count = counts.sum();
     all.mean = (counts * means).sum(0) / all.count;
     all.variance = (squares + counts * (means - all.mean).square()).sum(0) / all.count;
     return all;

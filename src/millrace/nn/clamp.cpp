@@ -41,7 +41,7 @@ std::vector<ClampCount> clamp_counts() {
   std::vector<ClampCount> all;
   for (const Counted& each : counted) {
     all.push_back(each.count);
-    all.back().at_border = each.at_border.item<double>();
+    all.back().at_border = each.at_border.item<double>();  // host: asked at log lines
   }
   return all;
 }

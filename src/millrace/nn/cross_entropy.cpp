@@ -26,7 +26,7 @@ CrossEntropy::CrossEntropy(CrossEntropyOptions options) : options_(std::move(opt
                         "nn::CrossEntropy", "give 0 or more"});
   }
   if (!problems.empty()) throw ConfigError(std::move(problems));
-  if (!options_.class_weights.empty()) weights_ = at::tensor(options_.class_weights, at::kFloat);
+  if (!options_.class_weights.empty()) weights_ = at::tensor(options_.class_weights, at::kFloat);  // host: made once
 }
 
 at::Tensor CrossEntropy::weights_for(const at::Tensor& logits) const {

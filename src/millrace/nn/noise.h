@@ -16,7 +16,11 @@ struct RowKey {
   std::span<const std::int64_t> positions;  // one a row: Group::positions
 };
 
-// Standard normal numbers, (rows, row_shape...), of `options`. The numbers differ between kinds of devices.
+// A row of more numbers is drawn by its device: the host would take longer for it than the device for a step.
+inline constexpr std::int64_t kMostDrawnOnHost = std::int64_t{1} << 18;
+
+// Standard normal numbers, (rows, row_shape...), of `options`. Up to kMostDrawnOnHost numbers a row they are the same on every
+// device; beyond, they differ between kinds of devices.
 [[nodiscard]] at::Tensor normal_rows(const RowKey& key, at::IntArrayRef row_shape, const at::TensorOptions& options);
 
 }  // namespace millrace::nn

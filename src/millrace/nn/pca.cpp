@@ -56,7 +56,7 @@ class Arrays {
     }
     at::Tensor value =
         pt_ ? read(*pt_, *pt_->find(name), dimensions) : read(*safetensors_, *safetensors_->find(name), dimensions);
-    if (!value.isfinite().all().item<bool>())
+    if (!value.isfinite().all().item<bool>())  // host: of a file, before the run
       throw DataError({std::string(name) + " holds numbers that are not finite", path_.string(), kAgain});
     return value.to(at::kDouble);
   }
@@ -91,7 +91,7 @@ ForegroundPca::ForegroundPca(at::Tensor mean, at::Tensor eigenvalues, at::Tensor
 }
 
 double ForegroundPca::variance_explained() const {
-  return (eigenvalues_.narrow(0, 0, n_fg_).sum() / eigenvalues_.sum()).item<double>();
+  return (eigenvalues_.narrow(0, 0, n_fg_).sum() / eigenvalues_.sum()).item<double>();  // host: for the plan
 }
 
 const ForegroundPca::OnDevice& ForegroundPca::on(const at::Tensor& like) const {

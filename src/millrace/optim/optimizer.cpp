@@ -19,6 +19,7 @@
 #include "millrace/base/error.h"
 #include "millrace/base/field.h"
 #include "millrace/config/reflect.h"
+#include "millrace/device/device.h"
 #include "millrace/optim/detail/clip.h"
 #include "millrace/optim/detail/update.h"
 #include "millrace/telemetry/spans.h"
@@ -132,7 +133,7 @@ struct Optimizer::Impl {
   void fill_buckets(bool fused) {
     using Key = std::tuple<double, double, bool, at::ScalarType>;
     std::map<Key, Bucket> by_key;
-    const bool fusable = fused && (device.is_cpu() || device.is_cuda());
+    const bool fusable = fused && device::nature_of(device).has_fused_optimizers;
     std::size_t index = 0;
     for (const ParameterGroup& group : groups) {
       for (const NamedParameter& parameter : group.parameters) {

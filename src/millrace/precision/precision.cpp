@@ -12,6 +12,7 @@
 #include "millrace/base/instructions.h"
 #include "millrace/base/median.h"
 #include "millrace/device/device.h"
+#include "millrace/device/errors.h"
 
 namespace millrace::precision {
 
@@ -142,8 +143,7 @@ std::string remark_on(c10::Device device, std::optional<c10::ScalarType> format)
   if (format == c10::kBFloat16 && !hardware_has_fast_bf16(device, &hardware)) return "slow here: " + hardware;
   if (format != c10::kHalf) return "";
   if (device.is_cpu()) return "slow here: the CPU's fp16 arithmetic is fp32's with conversions around it";
-  return device.is_cuda() && major_capability(device) < kTensorCores ? "slow here: fp16 products need compute capability 7.0"
-                                                                     : "";
+  return major_capability(device) < kTensorCores ? "slow here: fp16 products need compute capability 7.0" : "";
 }
 
 bool is_finite(const Trial& trial) {
@@ -167,7 +167,7 @@ Decision choose(c10::Device device, const RunTrial& run_trial) {
   std::string hardware;
   c10::ScalarType format = c10::kBFloat16;
   if (!hardware_has_fast_bf16(device, &hardware)) {
-    if (!device.is_cuda() || major_capability(device) < kTensorCores) return {.reason = "fp32: " + hardware};
+    if (major_capability(device) < kTensorCores) return {.reason = "fp32: " + hardware};
     format = c10::kHalf;
   }
   if (!run_trial) return {.autocast = format, .reason = name_of(format) + ": " + hardware};
@@ -181,9 +181,8 @@ Decision confirm(c10::ScalarType format, const RunTrial& run_trial) {
     fp32[round] = run_trial(std::nullopt);
     try {
       narrow[round] = run_trial(format);
-    } catch (const c10::OutOfMemoryError&) {
-      throw;
     } catch (const c10::Error& error) {
+      if (device::kind_of(error) != device::ErrorKind::other) throw;  // no fault of the format
       const std::string text = error.what_without_backtrace();
       return {.reason = "fp32: a trial step in " + name_of(format) + " failed: " + text.substr(0, text.find('\n'))};
     }

@@ -17,7 +17,7 @@ std::string text_of(std::pair<int, int> capability) {
 
 Tf32Choice choose_tf32(std::optional<bool> wish, c10::Device device, std::pair<int, int> capability,
                        std::optional<c10::ScalarType> format) {
-  if (!device.is_cuda()) return {.on = false, .reason = wish ? "without effect: GPUs alone have TF32" : ""};
+  if (device.is_cpu()) return {.on = false, .reason = wish ? "without effect: GPUs alone have TF32" : ""};
   if (capability.first < kTf32Capability)
     return {.on = false, .reason = (wish ? "without effect: " : "") + text_of(capability) + ", TF32 needs 8.0"};
   if (wish) return {.on = *wish, .reason = *wish ? "fp32 products and convolutions round their factors to 10 bits" : ""};
@@ -30,17 +30,16 @@ Tf32Choice choose_tf32(std::optional<bool> wish, c10::Device device, std::pair<i
 
 Tf32Choice choose_tf32(std::optional<bool> wish, c10::Device device, std::optional<c10::ScalarType> format) {
   const int index = device.has_index() ? device.index() : 0;
-  const auto capability = device.is_cuda() ? device::backend_of(device).compute_capability(index) : std::pair{0, 0};
-  return choose_tf32(wish, device, capability, format);
+  return choose_tf32(wish, device, device::backend_of(device).compute_capability(index), format);
 }
 
 std::string tf32_remark(const Tf32Choice& choice, c10::Device device, std::optional<c10::ScalarType> format) {
-  if (!device.is_cuda() || format) return "";
+  if (device.is_cpu() || format) return "";
   return choice.on ? "products and convolutions in TF32, see device.tf32" : "exact, without TF32";
 }
 
 void use_tf32(const Tf32Choice& choice, c10::Device device) {
-  if (device.is_cuda()) device::allow_tf32(choice.on);
+  if (!device.is_cpu()) device::allow_tf32(choice.on);
 }
 
 }  // namespace millrace::precision

@@ -24,7 +24,6 @@
 #include "millrace/kernels/kernels.h"
 #include "millrace/precision/tf32.h"
 #include "millrace/train/feed.h"
-#include "millrace/train/generator_state.h"
 #include "millrace/train/model_state.h"
 #include "millrace/train/rank_check.h"
 #include "millrace/train/recipe_guard.h"
@@ -126,7 +125,13 @@ data::LoaderOptions Assembly::loader_options(const data::Pipeline& pipeline, Spl
   return options;
 }
 
-BatchWay Assembly::way() { return {*recipe_, &timeline_, context_.device, config_.memory.micro_batches}; }
+BatchWay Assembly::way() {
+  return {.recipe = *recipe_,
+          .timeline = &timeline_,
+          .device = context_.device,
+          .micro_batches = config_.memory.micro_batches,
+          .seed = context_.seed};
+}
 
 void Assembly::choose_device() {
   const device::Choice choice = device::choose(config_.device.name, agreement().ranks().local_rank);
@@ -135,9 +140,12 @@ void Assembly::choose_device() {
   if (!choice.warning.empty()) request_.console->warning(choice.warning);
   // What names no GPU is this rank's, too.
   if (!choice.device.is_cpu()) c10::impl::VirtualGuardImpl(choice.device.type()).setDevice(choice.device);
+  choose_gpu_ways();
   // Trials of number formats have fp32 itself to compare with.
   precision::use_tf32(precision::choose_tf32(config_.device.tf32_wish(), choice.device, std::nullopt), choice.device);
   if (context_.device.is_cpu() && switches_.on("memory_recovery")) memory_limit_.emplace(config_.memory.limit);
+  if (!context_.device.is_cpu() && config_.memory.limit != "auto")
+    choose("memory.limit", config_.memory.limit, "without effect: it is of a CPU's tensors; a GPU is used until it has no more");
   const auto& cpu = device::cpu_info();
   const bool automatic = config_.device.threads.is_auto();
   const CoreShare share = core_share(agreement(), cpu.physical_cores);
@@ -314,7 +322,6 @@ void Assembly::make_stepper(Json kept_choices) {
       .autocast = known_format(),
       .total_steps = total_steps(),
       .steps_per_epoch = steps_per_epoch(),
-      .recovers = switches_.on("memory_recovery"),
       .global_batch = global_batch(),
       .agreement = request_.agreement,
       .average_every = config_.distributed.average_every,
@@ -384,7 +391,6 @@ std::optional<Batch> Assembly::trial_batch(Split split) {
 }
 
 std::optional<std::string> Assembly::try_on_batch(const std::function<void(const Batch&)>& trial) {
-  const KeepGenerator no_trace;
   const std::optional<Batch> batch = trial_batch();
   if (!batch) return std::nullopt;
   for (std::int64_t count = 1;; count *= 2) {
@@ -426,7 +432,6 @@ void Assembly::decide_memory() {
   } else if (config_.memory.budget.empty()) {
     memory_ = named_memory(config_.memory);
   } else {
-    const KeepGenerator no_trace;
     const std::optional<Batch> batch = trial_batch();
     const bool with_gradients = config_.optim.accumulate > 1 || config_.memory.micro_batches > 1;
     memory_ = batch ? try_memory(*stepper_, *batch, config_.memory, with_gradients) : named_memory(config_.memory);
@@ -453,7 +458,7 @@ void Assembly::note_undecided() {
 
 MemoryAccount Assembly::memory_account(std::uint64_t step_peak, bool copies_snapshots) const {
   const auto bytes = stepper_->state_bytes();
-  MemoryAccount account;
+  MemoryAccount account{.on_gpu = !context_.device.is_cpu()};
   account.weights = bytes.at("parameters") + bytes.at("buffers");
   for (std::size_t i = 0; i < stepper_->objectives(); ++i) {
     for (const auto& group : stepper_->parameter_groups(i)) {

@@ -16,6 +16,7 @@
 #include "millrace/data/disk_cache.h"
 #include "millrace/data/loader.h"
 #include "millrace/device/shared_cores.h"
+#include "millrace/precision/gpu_ways.h"
 #include "millrace/telemetry/run_log.h"
 #include "millrace/train/convolution_choice.h"
 #include "millrace/train/kernel_trial.h"
@@ -112,6 +113,7 @@ class Assembly {
   void plan_kernels();      // of the number format that was chosen
   void decide_precision();  // precision_choice.cpp
   [[nodiscard]] precision::Decision try_precisions();
+  void choose_gpu_ways();  // precision_choice.cpp
   void decide_tf32();
   [[nodiscard]] std::optional<at::ScalarType> known_format() const;
   void decide_layout();  // layout_trial.cpp
@@ -156,6 +158,7 @@ class Assembly {
 
 // Values of the shared sections that do not fit each other.
 [[nodiscard]] std::vector<Problem> problems_of(const RunConfig& config);
+[[nodiscard]] precision::GpuWays gpu_ways_of(const RunConfig& config, const at::Device& device);
 // $XDG_CACHE_HOME/millrace, else ~/.cache/millrace, else runs/cache.
 [[nodiscard]] std::filesystem::path cache_folder();
 // Loader options of a pipeline: the run's config, and what the pipeline itself asks for.

@@ -17,6 +17,7 @@ enum class CacheMode : std::uint8_t { off, ram, device, disk };
 enum class Precision : std::uint8_t { fp32, bf16, fp16 };
 enum class Layout : std::uint8_t { contiguous, channels_last };
 enum class Kernels : std::uint8_t { ours, library };
+enum class CudnnWays : std::uint8_t { timed, rules };
 enum class BestIs : std::uint8_t { lowest, highest };
 enum class FrozenWeights : std::uint8_t { keep, leave_out };
 enum class LogLine : std::uint8_t { millrace, original };
@@ -132,6 +133,7 @@ struct TrainConfig {
   std::int64_t validate_batches = 0;
   std::int64_t early_stop_patience = 0;
   double early_stop_delta = 0.0;
+  bool deterministic = false;
   std::int64_t hang_limit = 60;
   std::vector<std::string> off;
 
@@ -156,6 +158,8 @@ struct TrainConfig {
         field<&C::validate_batches>("Batches of a validation; 0 = the whole validation split.").min(0).free_on_resume(),
         field<&C::early_stop_patience>("Stop after this many validations without improvement; 0 = off.").min(0).free_on_resume(),
         field<&C::early_stop_delta>("Smallest improvement that counts for early_stop_patience.").min(0).free_on_resume(),
+        field<&C::deterministic>("The same bits in each run of one seed also on a GPU, and so when a run goes on: slower, and an "
+                                 "operation that a GPU has in no such form is refused. A CPU computes the same bits anyway."),
         field<&C::hang_limit>(
             "Seconds without any progress, and 50 times what is usual, after which a run says where it hangs, and "
             "ends when it is asked to stop; 0 = never.")
@@ -258,8 +262,12 @@ struct DeviceConfig {
   config::Auto<Layout> layout;
   config::Auto<Kernels> kernels;
   config::Auto<bool> tf32;
+  config::Auto<CudnnWays> cudnn;
 
   [[nodiscard]] std::optional<bool> tf32_wish() const { return tf32.is_auto() ? std::nullopt : std::optional(tf32.value()); }
+  [[nodiscard]] std::optional<bool> timed_convolutions() const {
+    return cudnn.is_auto() ? std::nullopt : std::optional(cudnn.value() == CudnnWays::timed);
+  }
   static consteval auto fields() {
     using C = DeviceConfig;
     using config::field;
@@ -274,7 +282,10 @@ struct DeviceConfig {
             "trial of the run's own step, each operation alone."),
         field<&C::tf32>(
             "Matrix products and convolutions in fp32 on a GPU round their factors to 10 bits and take a fraction of the "
-            "time: on, off; auto = on beside bf16 or fp16, off in a run in fp32, which is then exact.")};
+            "time: on, off; auto = on beside bf16 or fp16, off in a run in fp32, which is then exact."),
+        field<&C::cudnn>(
+            "How cuDNN, on a GPU, chooses a way for a convolution: timed = all are timed once for each shape (cudnn_benchmark), "
+            "rules = by its own rules; auto = timed, but by rules with train.deterministic.")};
   }
 };
 

@@ -22,6 +22,14 @@ const telemetry::Counter& recompute_time() {
   return counter;
 }
 
+std::optional<doctor::Launches> launches(const DeviceTimes::Sums& from, const DeviceTimes::Sums& to) {
+  const auto steps = static_cast<double>(to.steps - from.steps), waits = static_cast<double>(to.waits - from.waits);
+  if (steps <= 0 || waits <= 0) return std::nullopt;
+  return doctor::Launches{.host_ms = (to.host_seconds - from.host_seconds) / steps * 1e3,
+                          .device_ms = (to.device_seconds - from.device_seconds) / steps * 1e3,
+                          .behind_ms = (to.waited_seconds - from.waited_seconds) / waits * 1e3};
+}
+
 telemetry::Timeline::Summary difference(const telemetry::Timeline::Summary& to, const telemetry::Timeline::Summary& from) {
   telemetry::Timeline::Summary between = to;
   between.steps -= from.steps;
@@ -46,9 +54,15 @@ Diagnosis::Diagnosis(DiagnosisParts parts) : parts_(std::move(parts)) {
 
 Diagnosis::~Diagnosis() { nn::count_clamps(false); }
 
+telemetry::Timeline::Summary Diagnosis::total_times() const {
+  telemetry::Timeline::Summary times = parts_.timeline->total();
+  if (parts_.device != nullptr) parts_.device->correct(times);
+  return times;
+}
+
 Diagnosis::Mark Diagnosis::mark() const {
   Mark mark{.at = steady_seconds(),
-            .times = parts_.timeline->total(),
+            .times = total_times(),
             .lines = lines_,
             .saves = saves_,
             .validations = validations_,
@@ -67,7 +81,8 @@ Diagnosis::Mark Diagnosis::mark() const {
             .batches = shapes_.batches(),
             .shapes = shapes_.shapes(),
             .ranks = ranks_,
-            .gpu = gpu_};
+            .gpu = gpu_,
+            .device = parts_.device == nullptr ? DeviceTimes::Sums{} : parts_.device->sums()};
   for (const data::SlowFile& file : parts_.loader->slow_files()) mark.slow[file.name] = file.excess_seconds;
   return mark;
 }
@@ -172,7 +187,7 @@ bool Diagnosis::try_when_due() {
   if (remedies_ == nullptr) remedies_ = parts_.trials();
   bool made = false;
   while (remedies_->has_next()) {
-    const telemetry::Timeline::Summary so_far = parts_.timeline->total();
+    const telemetry::Timeline::Summary so_far = total_times();
     if (trial_seconds_ + seconds_of_next_trial(so_far) > parts_.config->log.doctor_trials * so_far.loop()) break;
     const telemetry::Span span(*parts_.timeline, telemetry::Phase::trials);
     const double began = steady_seconds();
@@ -250,6 +265,7 @@ doctor::Evidence Diagnosis::evidence(const Mark& from, const Mark& to) const {
   e.cores = device::cpu_info().physical_cores;
   e.on_gpu = !parts_.stepper->device().is_cpu();
   e.gpu = doctor::gpu_between(from.gpu, to.gpu);
+  e.launches = launches(from.device, to.device);
   e.clock = clock_.latest();
   e.input = input(from, to);
   e.copied_floats = copied_floats_;

@@ -20,6 +20,7 @@
 #include "millrace/nn/clamp.h"
 #include "millrace/telemetry/spans.h"
 #include "millrace/train/config.h"
+#include "millrace/train/device_times.h"
 #include "millrace/train/doctor_trials.h"
 #include "millrace/train/reporter.h"
 #include "millrace/train/shapes_seen.h"
@@ -32,6 +33,7 @@ struct DiagnosisParts {
   const RunConfig* config = nullptr;
   const Stepper* stepper = nullptr;
   telemetry::Timeline* timeline = nullptr;
+  const DeviceTimes* device = nullptr;  // null: the host's times are the device's
   const data::Loader* loader = nullptr;
   bool cached = false;                // there is a cache
   std::uint64_t cacheable_bytes = 0;  // that one of all samples would hold
@@ -87,7 +89,9 @@ class Diagnosis {
     std::int64_t batches = 0, shapes = 0;
     std::vector<doctor::RankTimes> ranks;
     doctor::GpuUse gpu;
+    DeviceTimes::Sums device;
   };
+  [[nodiscard]] telemetry::Timeline::Summary total_times() const;
   [[nodiscard]] Mark mark() const;
   void note_losses(const StepRecord& record);
   [[nodiscard]] double seconds_of_next_trial(const telemetry::Timeline::Summary& so_far) const;

@@ -11,7 +11,6 @@
 #include "millrace/device/operation_census.h"
 #include "millrace/device/tensor_memory.h"
 #include "millrace/memory/planner.h"
-#include "millrace/train/generator_state.h"
 #include "millrace/train/micro_batches.h"
 
 namespace millrace {
@@ -209,7 +208,6 @@ RemedyTrials::RemedyTrials(Assembly& assembly) : assembly_(assembly) {
 
 void RemedyTrials::make_next() {
   const Doing task(Doing::Level::task, "the doctor's trials");
-  const KeepGenerator no_trace;
   try {
     all_[next_++].make(assembly_, made_);
   } catch (const std::exception&) {

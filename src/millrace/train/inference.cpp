@@ -8,6 +8,7 @@
 #include "millrace/config/schema_of.h"
 #include "millrace/device/convolution_guard.h"
 #include "millrace/device/device.h"
+#include "millrace/precision/gpu_ways.h"
 #include "millrace/precision/precision.h"
 #include "millrace/precision/tf32.h"
 #include "millrace/train/model_state.h"
@@ -120,6 +121,7 @@ Loaded load_for_inference(const Entry& entry, const std::filesystem::path& from,
   loaded.switches = std::make_unique<Switches>(shared.train.off);
   Context context;
   context.device = device::choose(shared.device.name).device;
+  precision::use_gpu_ways(gpu_ways_of(shared, context.device), context.device);
   device::set_threads(static_cast<int>(shared.device.threads.value_or(device::cpu_info().physical_cores)));
   loaded.shared_cores = std::make_unique<device::SharedCores>();
   loaded.shared = std::make_unique<RunConfig>(shared);
@@ -177,7 +179,8 @@ Evaluation evaluate(Loaded& loaded, telemetry::Console& console, EvaluatedSplit 
                      .timeline = nullptr,
                      .device = loaded.device,
                      .micro_batches = config.memory.micro_batches,
-                     .ahead = loaded.switches->on("batch_ahead")};
+                     .ahead = loaded.switches->on("batch_ahead"),
+                     .seed = stepper.seed()};
   const std::optional<Validated> validated = run_validation(way, stepper, loader, config.train.validate_batches);
   if (!validated) return {};
   Evaluation evaluation;

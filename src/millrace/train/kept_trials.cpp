@@ -11,6 +11,7 @@
 #include "millrace/base/hash.h"
 #include "millrace/base/version.h"
 #include "millrace/device/device.h"
+#include "millrace/doctor/nvml.h"
 #include "millrace/kernels/kernels.h"
 #include "millrace/telemetry/spans.h"
 
@@ -38,6 +39,14 @@ std::string this_machine() {
          std::string(kVersion) + "." + std::to_string(kRevision) + ", torch " + TORCH_VERSION + ", " + at::get_mkldnn_version();
 }
 
+std::string gpu_of(at::Device device) {
+  const device::Backend& backend = device::backend_of(device);
+  const int index = device.has_index() ? device.index() : 0;
+  std::string no_driver;
+  const auto nvml = doctor::Nvml::open(no_driver);
+  return this_gpu(backend.device_name(index), backend.compute_capability(index), nvml ? nvml->driver() : "");
+}
+
 const telemetry::Counter& looks() {
   static const telemetry::Counter counter("kept_trials");
   return counter;
@@ -57,8 +66,14 @@ std::string this_cpu() {
          std::to_string(bits(0, 4));
 }
 
-KeptTrials::KeptTrials(Fs& fs, const std::filesystem::path& folder, bool writes)
+std::string this_gpu(const std::string& name, std::pair<int, int> capability, const std::string& driver) {
+  return ", on " + name + ", compute capability " + std::to_string(capability.first) + "." + std::to_string(capability.second) +
+         ", driver " + (driver.empty() ? "unknown" : driver);
+}
+
+KeptTrials::KeptTrials(Fs& fs, const std::filesystem::path& folder, bool writes, at::Device device)
     : fs_(fs), file_(folder.empty() ? folder : folder / "trials.json"), writes_(writes), machine_(this_machine()) {
+  if (!device.is_cpu() && !file_.empty()) machine_ += gpu_of(device);
   if (!file_.empty()) looks().add(1);
   const Json all = read();
   if (const auto found = all.find(machine_); found != all.end() && found->is_object()) mine_ = *found;
@@ -95,7 +110,9 @@ std::string step_trial(std::string_view what, std::string_view recipe, const Jso
   Json read_by_steps = config;
   for (const char* section : {"run", "log", "snapshot", "data", "optim", "precision"}) read_by_steps.erase(section);
   Json& train = read_by_steps["train"];
+  const bool repeats = train.is_object() && train.value("deterministic", false);
   train = train.is_object() && train.contains("off") ? Json{{"off", train["off"]}} : Json();
+  if (repeats) train["deterministic"] = true;
   Sha256 hash;
   hash.update(recipe);
   hash.update(read_by_steps.dump(-1, ' ', false, Json::error_handler_t::replace));

@@ -18,12 +18,13 @@ class Module;
 namespace millrace {
 
 // Entries belong to one kind of machine: CPU, its code paths, threads and how they wait, cores, versions of Millrace, LibTorch
-// and oneDNN. What can't be read or written is as if it were not there: a trial is made instead. Runs that end at the same time
-// may lose each other's entries.
+// and oneDNN; of a run on a GPU, its card and driver too. What can't be read or written is as if it were not there: a trial is
+// made instead. Runs that end at the same time may lose each other's entries.
 class KeptTrials {
  public:
   // Reads `folder`/trials.json; an empty path keeps nothing. `writes`: false for runs that only look.
-  KeptTrials(Fs& fs, const std::filesystem::path& folder, bool writes);
+  // `device`: that trials were computed on.
+  KeptTrials(Fs& fs, const std::filesystem::path& folder, bool writes, at::Device device = at::kCPU);
   [[nodiscard]] std::optional<Json> find(const std::string& trial) const;
   [[nodiscard]] const Json& all() const noexcept { return mine_; }  // {trial: result}
   void keep(const std::string& trial, Json result);
@@ -41,6 +42,8 @@ class KeptTrials {
 
 // "AMD EPYC, family 26, model 2, stepping 1": one name may stand for CPUs of several generations.
 [[nodiscard]] std::string this_cpu();
+// ", on NVIDIA H100 80GB HBM3, compute capability 9.0, driver 580.65.06".
+[[nodiscard]] std::string this_gpu(const std::string& name, std::pair<int, int> capability, const std::string& driver);
 
 // A verdict of a trial of a whole step is {value, reason}.
 [[nodiscard]] bool is_verdict(const std::optional<Json>& result);

@@ -88,6 +88,14 @@ TEST_F(KeptTrialsTest, AMachineIsMoreThanTheNameOfItsCpu) {
   for (const std::string& part : {this_cpu(), " on " + std::to_string(cpu.physical_cores) + " cores", at::get_mkldnn_version()})
     EXPECT_NE(machine.find(part), std::string::npos) << part << "\n" << machine;
   EXPECT_TRUE(this_cpu().starts_with(cpu.name + ", family "));
+  EXPECT_EQ(machine.find("compute capability"), std::string::npos);
+}
+
+TEST_F(KeptTrialsTest, OfAGpuBelongToItsCardAndItsDriver) {
+  const std::string here = this_gpu("NVIDIA H100 80GB HBM3", {9, 0}, "580.65.06");
+  EXPECT_EQ(here, ", on NVIDIA H100 80GB HBM3, compute capability 9.0, driver 580.65.06");
+  EXPECT_NE(here, this_gpu("NVIDIA H200", {9, 0}, "580.65.06"));
+  EXPECT_NE(here, this_gpu("NVIDIA H100 80GB HBM3", {9, 0}, "550.54.15"));
 }
 
 struct Weighted : torch::nn::Module {
@@ -110,6 +118,8 @@ TEST(StepTrial, IsNamedByWhatAStepDependsOn) {
   EXPECT_EQ(with("/precision/dtype", "fp32"), named(config)) << "a run in fp32 has to find what one in bf16 found";
   EXPECT_NE(with("/toy/width", 5), named(config));
   EXPECT_NE(with("/train/off", Json::array()), named(config));
+  EXPECT_EQ(with("/train/deterministic", false), named(config));
+  EXPECT_NE(with("/train/deterministic", true), named(config));
 }
 
 // bf16 may be right for one data set, or before training, and not for another.

@@ -9,6 +9,7 @@
 #include "millrace/base/work_clock.h"
 #include "millrace/kernels/kernels.h"
 #include "millrace/train/assembly.h"
+#include "millrace/train/draws.h"
 
 namespace millrace {
 namespace {
@@ -121,9 +122,10 @@ void choose_all(kernels::Way way) noexcept {
 }
 
 KeptTrials& Assembly::kept_trials() {
-  const bool keeps = switches_.on("kept_trials") && context_.device.is_cpu();
+  const bool keeps = switches_.on("kept_trials");
   const std::filesystem::path& folder = context_.places.cache_folder;
-  if (!kept_trials_) kept_trials_.emplace(Fs::real(), keeps ? folder : std::filesystem::path(), keeps && context_.places.writes);
+  if (!kept_trials_)
+    kept_trials_.emplace(Fs::real(), keeps ? folder : std::filesystem::path(), keeps && context_.places.writes, context_.device);
   return *kept_trials_;
 }
 
@@ -164,6 +166,7 @@ void Assembly::try_kernels() {
 }
 
 void Assembly::plan_kernels() {
+  if (!context_.device.is_cpu()) plan_.set(dropout_choice(context_.device));
   if (kernel_choices_.empty()) return;
   const bool resumed = kernel_choices_.contains("");
   const auto found = kernel_choices_.find(resumed ? "" : precision::name_of(stepper_->autocast()));

@@ -9,7 +9,20 @@ namespace {
 
 constexpr double kWorthAWord = 0.01;  // of the peak
 
+constexpr std::ptrdiff_t kOfTensors = 5;  // of parts()
+
 double as_double(std::uint64_t bytes) { return static_cast<double>(bytes); }
+
+// "weights 12 MB, optimizer 4.0 MB": those that are worth a word beside `whole`.
+std::string largest_of(std::vector<std::pair<std::string, std::uint64_t>> parts, std::uint64_t whole) {
+  std::stable_sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
+  std::string text;
+  for (const auto& [name, bytes] : parts) {
+    if (as_double(bytes) >= kWorthAWord * as_double(whole))
+      text += (text.empty() ? "" : ", ") + name + " " + human_bytes(as_double(bytes));
+  }
+  return text;
+}
 
 }  // namespace
 
@@ -21,7 +34,9 @@ std::vector<std::pair<std::string, std::uint64_t>> MemoryAccount::parts() const 
 
 std::uint64_t MemoryAccount::of_tensors() const noexcept { return weights + gradients + optimizer + averages + activations; }
 
-std::uint64_t MemoryAccount::sum() const noexcept { return of_tensors() + loader + cache + snapshot + scratch + libraries; }
+std::uint64_t MemoryAccount::sum() const noexcept {
+  return (on_gpu ? 0 : of_tensors()) + loader + cache + snapshot + scratch + libraries;
+}
 
 Json MemoryAccount::to_json(std::uint64_t peak) const {
   Json json = Json::object();
@@ -29,21 +44,24 @@ Json MemoryAccount::to_json(std::uint64_t peak) const {
   json["sum"] = sum();
   json["peak"] = peak;
   json["rest"] = static_cast<std::int64_t>(peak) - static_cast<std::int64_t>(sum());
+  if (on_gpu) json["gpu"] = of_tensors();
   return json;
 }
 
 std::string MemoryAccount::to_text(std::uint64_t peak) const {
-  auto sorted = parts();
-  std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
-  std::string text;
-  for (const auto& [name, bytes] : sorted) {
-    if (as_double(bytes) >= kWorthAWord * as_double(peak))
-      text += (text.empty() ? "" : ", ") + name + " " + human_bytes(as_double(bytes));
+  auto all = parts();
+  const auto host_begins = all.begin() + (on_gpu ? kOfTensors : 0);
+  std::string text = largest_of({host_begins, all.end()}, peak);
+  std::string of_gpu;
+  if (on_gpu) {
+    of_gpu = "GPU memory " + human_bytes(as_double(of_tensors()));
+    if (const std::string most = largest_of({all.begin(), host_begins}, of_tensors()); !most.empty()) of_gpu += ": " + most;
+    of_gpu += "; ";
   }
   const double rest = peak == 0 ? 0 : (as_double(peak) - as_double(sum())) / as_double(peak);
   if (rest >= kWorthAWord) text += (text.empty() ? "rest " : ", rest ") + percent(rest);
   if (rest <= -kWorthAWord) text += "; together " + percent(-rest) + " more: not all at one time";
-  return "peak memory " + human_bytes(as_double(peak)) + (text.empty() ? "" : ": " + text);
+  return of_gpu + "peak memory " + human_bytes(as_double(peak)) + (text.empty() ? "" : ": " + text);
 }
 
 }  // namespace millrace

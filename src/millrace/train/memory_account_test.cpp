@@ -24,6 +24,16 @@ TEST(MemoryAccount, AddsUpAndTellsTheLargestFirst) {
   EXPECT_EQ(account.to_json(0)["rest"], -290'001'000) << "more than the peak is an error of the account, and is shown";
 }
 
+TEST(MemoryAccount, OfAGpuIsTwoSums) {
+  MemoryAccount account{.on_gpu = true, .weights = 1'000'000'000, .activations = 7'000'000'000, .libraries = 600'000'000};
+  EXPECT_EQ(account.of_tensors(), 8'000'000'000U);
+  EXPECT_EQ(account.sum(), 600'000'000U) << "a process holds none of the GPU's";
+  EXPECT_EQ(account.to_text(800'000'000),
+            "GPU memory 8.0 GB: activations 7.0 GB, weights 1.0 GB; peak memory 800 MB: libraries 600 MB, rest 25 %");
+  EXPECT_EQ(account.to_json(800'000'000)["rest"], 200'000'000);
+  EXPECT_EQ(account.to_json(800'000'000)["gpu"], 8'000'000'000);
+}
+
 TEST(MemoryAccount, OfNothingIsAPeakAlone) { EXPECT_EQ(MemoryAccount{}.to_text(1'000'000), "peak memory 1.0 MB: rest 100 %"); }
 
 }  // namespace

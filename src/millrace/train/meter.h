@@ -29,6 +29,7 @@ struct EpochRow {
   std::int64_t samples_here = 0, steps_here = 0;  // in these seconds: not what an earlier process did
   double validation_seconds = 0;
   std::int64_t validation_batches = 0;  // 0 = the epoch had no validation at its end
+  std::uint64_t peak_bytes = 0;         // of tensors, in steps and at their edges; 0 = not known
 };
 
 // Sums of losses stay on the device until a log line or the end of an epoch asks.

@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "millrace/train/draws.h"
 #include "millrace/train/feed.h"
 
 namespace millrace {
@@ -37,6 +38,7 @@ std::int64_t for_each_micro_batch(const BatchWay& way, Batch batch, const MicroB
     {
       std::optional<telemetry::Span> span;
       if (way.timeline != nullptr) span.emplace(*way.timeline, telemetry::Phase::prepare);
+      seed_draws(way.device, way.seed, Draws::prepare, micro);
       micro = way.recipe.prepare(std::move(micro));
     }
     visit(std::move(micro), place);

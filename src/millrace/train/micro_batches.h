@@ -27,6 +27,7 @@ struct BatchWay {
   std::int64_t micro_batches = 1;  // that a batch is cut into
   Split split = Split::train;      // that host batches come from
   bool ahead = true;               // switchboard row "batch_ahead"
+  std::uint64_t seed = 0;          // of the run: what the recipe draws in prepare()
 };
 
 // A prepared micro-batch of at least one row.

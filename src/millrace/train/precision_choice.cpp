@@ -22,6 +22,22 @@ Json origin_of_values(const data::Loader& loader, const RunConfig& config, const
 
 }  // namespace
 
+precision::GpuWays gpu_ways_of(const RunConfig& config, const at::Device& device) {
+  return precision::choose_gpu_ways(config.train.deterministic, config.device.timed_convolutions(), device);
+}
+
+void Assembly::choose_gpu_ways() {
+  const at::Device device = context_.device;
+  const precision::GpuWays ways = gpu_ways_of(config_, device);
+  precision::use_gpu_ways(ways, device);
+  if (!ways.deterministic_reason.empty())
+    choose("train.deterministic", config_.train.deterministic ? "on" : "off", ways.deterministic_reason);
+  if (!device.is_cpu() || !ways.convolutions_reason.empty()) {
+    const bool timed = device.is_cpu() ? *config_.device.timed_convolutions() : ways.timed_convolutions;
+    choose("device.cudnn", timed ? "timed" : "rules", ways.convolutions_reason);
+  }
+}
+
 // A trial decides once per run, and rank 0 for all.
 void Assembly::decide_precision() {
   if (!config_.precision.dtype.is_auto()) return;
@@ -43,10 +59,10 @@ void Assembly::decide_tf32() {
   const at::Device device = context_.device;
   const std::optional<bool> wish = config_.device.tf32_wish();
   precision::Tf32Choice choice = precision::choose_tf32(wish, device, stepper_->autocast());
-  const Json* const before = device.is_cuda() && !wish ? kept("device.tf32") : nullptr;
+  const Json* const before = !device.is_cpu() && !wish ? kept("device.tf32") : nullptr;
   if (before != nullptr) choice = {.on = *before == "on", .reason = "as the run began"};
   precision::use_tf32(choice, device);
-  if (!choice.reason.empty() || device.is_cuda()) {
+  if (!choice.reason.empty() || !device.is_cpu()) {
     choose("device.tf32", choice.on ? "on" : "off", choice.reason);
     Choice row = *plan_.find("device.tf32");
     row.by_trial = !wish;

@@ -11,6 +11,7 @@
 #include "millrace/base/format.h"
 #include "millrace/core/scalar_type.h"
 #include "millrace/device/autocast.h"
+#include "millrace/train/draws.h"
 
 namespace millrace {
 namespace {
@@ -196,6 +197,7 @@ PredictionReport predict_rows(const Entry& entry, Loaded& loaded, const Predicti
   const std::int64_t most = whole ? 1 : loaded.shared->data.samples_per_batch();
   std::vector<NotANumber> bad(used.size());
   PredictionReport report{.rows = whole ? 1 : rows, .warnings = {}};
+  seed_draws(loaded.device, static_cast<std::uint64_t>(loaded.shared->train.seed), Draws::predict);
   for (std::int64_t first = 0; first < report.rows; first += most) {
     const std::int64_t count = std::min(most, report.rows - first);
     Tensors batch;

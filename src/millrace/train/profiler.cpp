@@ -11,6 +11,7 @@
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
 #include "millrace/base/fs.h"
+#include "millrace/device/device.h"
 #include "millrace/train/profile_table.h"
 #include "millrace/train/run_files.h"
 
@@ -94,9 +95,15 @@ void StepProfiler::end() noexcept {
   }
 }
 
+// What was launched is still under way on a GPU: Kineto knows of a kernel when it has ended.
+void StepProfiler::wait_for_device() const {
+  if (!device_.is_cpu()) device::backend_of(device_).synchronize(device_.has_index() ? device_.index() : 0);
+}
+
 void StepProfiler::start() {
+  wait_for_device();  // what earlier steps launched is not theirs
   std::set<ActivityType> activities = {ActivityType::CPU};
-  if (device_.is_cuda()) activities.insert(ActivityType::CUDA);
+  if (!device_.is_cpu()) activities.insert(ActivityType::CUDA);
   const ProfilerConfig config(ProfilerState::KINETO, /*report_input_shapes=*/true);
   kineto::prepareProfiler(config, activities);
   kineto::enableProfiler(config, activities);
@@ -108,6 +115,7 @@ std::string StepProfiler::stop() {
   state_ = State::done;
   telemetry::watch_spans(nullptr);
   close(0);
+  wait_for_device();
   const std::unique_ptr<kineto::ProfilerResult> result = kineto::disableProfiler();
   return text_of(*result);
 }

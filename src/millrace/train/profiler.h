@@ -48,6 +48,7 @@ class StepProfiler final : telemetry::SpanWatch {
   void ends() noexcept override;
   void open(const std::string& name);
   void close(std::size_t depth);
+  void wait_for_device() const;
   void start();
   [[nodiscard]] std::string stop();  // the trace
   void finish();

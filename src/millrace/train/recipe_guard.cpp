@@ -62,6 +62,10 @@ Message told() {
     if (device::kind_of(error) != device::ErrorKind::other) throw;
     std::string text = first_line(error.what_without_backtrace());
     text = text.substr(0, text.find(" Hint: "));  // which speaks of Python
+    if (text.find("does not have a deterministic implementation") != std::string::npos) {
+      return {text.substr(0, text.find(',')), "train.deterministic",
+              "compute it with other operations, or set train.deterministic=false: runs then agree to rounding"};
+    }
     const bool in_place = text.find("modified by an inplace operation") != std::string::npos;
     return {"LibTorch refused an operation: " + text, "",
             in_place ? "write b = a + 1, not a.add_(1), where the backward pass needs the old a"

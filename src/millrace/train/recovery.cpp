@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
@@ -120,7 +121,17 @@ Message Recovery::no_room(const Place& place, const std::string& reason) const {
           "use a smaller model, or " + smaller + ", set memory.recompute=all if it is off, or give the run more memory"};
 }
 
-void Recovery::note_peak() { step_peak_bytes_ = std::max(step_peak_bytes_, device::tensor_memory(stepper_.device()).peak_bytes); }
+void Recovery::note_peak() {
+  const std::uint64_t peak = device::tensor_memory(stepper_.device()).peak_bytes;
+  step_peak_bytes_ = std::max(step_peak_bytes_, peak);
+  epoch_peak_bytes_ = std::max(epoch_peak_bytes_, peak);
+}
+
+std::uint64_t Recovery::take_epoch_peak() {
+  note_peak();
+  forget_peak();
+  return std::exchange(epoch_peak_bytes_, 0);
+}
 
 void Recovery::forget_peak() { device::reset_peak_tensor_memory(stepper_.device()); }
 

@@ -43,6 +43,7 @@ class Recovery {
   void note_peak();
   void forget_peak();
   [[nodiscard]] std::uint64_t step_peak_bytes() const noexcept { return step_peak_bytes_; }
+  [[nodiscard]] std::uint64_t take_epoch_peak();  // since the last call
   [[nodiscard]] Json results() const;
 
  private:
@@ -58,8 +59,9 @@ class Recovery {
   Stepper& stepper_;
   Reporter& reporter_;
   Agreement& agreement_;
-  std::int64_t widest_group_ = 1;      // rows of a batch's largest group, so far
-  std::uint64_t step_peak_bytes_ = 0;  // of tensors, in steps alone
+  std::int64_t widest_group_ = 1;       // rows of a batch's largest group, so far
+  std::uint64_t step_peak_bytes_ = 0;   // of tensors, in steps alone
+  std::uint64_t epoch_peak_bytes_ = 0;  // the same of the epoch under way
 };
 
 }  // namespace millrace

@@ -13,7 +13,6 @@
 #include "millrace/core/scalar_type.h"
 #include "millrace/device/errors.h"
 #include "millrace/metrics/board.h"
-#include "millrace/train/generator_state.h"
 #include "millrace/train/prediction.h"
 
 namespace millrace {
@@ -208,7 +207,6 @@ Rehearsal rehearse(Assembly& assembly, const Entry* entry) {
   static const telemetry::Counter taken("rehearsal");
   taken.add(1);
   const double begin = steady_seconds();
-  const KeepGenerator no_trace;
   Rehearsal rehearsal;
   if (!within_memory([&] { rehearse_training(assembly, entry, rehearsal); }))
     rehearsal.warnings.emplace_back("memory ran out in the rehearsal of a training batch; the run will try with less");

@@ -185,6 +185,7 @@ void Reporter::step_json(const StepRecord& record) const {
                  {"step_ms_p95", record.times.step_ms_p95},
                  {"shares", shares_of(record.times)},
                  {"accounts", accounts_of(record.times, record.window.others)}};
+  if (record.host_ms) values["host_ms"] = *record.host_ms;
   if (record.window.others) values["others"] = *record.window.others;
   for (const auto& [name, value] : record.window.means) values[name] = number_or_text(value);
   for (std::size_t i = 0; i < record.objectives.size(); ++i) {
@@ -202,6 +203,7 @@ void Reporter::step_json(const StepRecord& record) const {
   if (record.memory) {
     for (const auto& [name, bytes] : counters_of(*record.memory)) values[std::string("memory_") + name] = bytes;
   }
+  if (record.gpu) values["gpu"] = record.gpu->to_json();
   this->record("step", std::move(values));
 }
 
@@ -221,6 +223,7 @@ void Reporter::step_events(const StepRecord& record) const {
   events.scalar(names_.rate_unit + "_per_s", step, rate_);
   events.scalar("data_wait_share", step, wait_share_);
   events.scalar("step_ms_p50", step, record.times.step_ms_p50);
+  if (record.host_ms) events.scalar("host_ms", step, *record.host_ms);
   const double steps = static_cast<double>(std::max<std::int64_t>(record.window.steps, 1));
   events.scalar("time/preprocess_ms", step, record.times.of(telemetry::Phase::prepare) * 1e3 / steps);
   if (record.cache) events.scalar("cache_hit_rate", step, record.cache->hit_rate());
@@ -228,6 +231,7 @@ void Reporter::step_events(const StepRecord& record) const {
     for (const auto& [name, bytes] : counters_of(*record.memory))
       events.scalar(std::string("memory/") + name, step, static_cast<double>(bytes));
   }
+  if (record.gpu && record.gpu->utilisation) events.scalar("gpu/utilisation", step, *record.gpu->utilisation);
   events.flush();
 }
 
@@ -314,12 +318,14 @@ void Reporter::epoch(const EpochRow& row, std::int64_t step, const metrics::Mean
   if (sinks_.events != nullptr) {
     sinks_.events->scalar("time/epoch_s", step, row.seconds);
     sinks_.events->scalar("time/train_it_per_s", step, steps_per_second);
+    if (row.peak_bytes > 0) sinks_.events->scalar("memory/epoch_peak", step, static_cast<double>(row.peak_bytes));
   }
   record("epoch", {{"epoch", row.epoch},
                    {"step", step},
                    {"train_loss", number_or_text(row.train_loss)},
                    {"seconds", row.seconds},
                    {"it_per_s", steps_per_second},
+                   {"peak_bytes", row.peak_bytes},
                    {names_.rate_unit + "_per_s", rate}});
 }
 

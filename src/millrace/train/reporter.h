@@ -12,6 +12,7 @@
 #include "millrace/data/cached_source.h"
 #include "millrace/device/device.h"
 #include "millrace/doctor/finding.h"
+#include "millrace/doctor/nvml.h"
 #include "millrace/format/csv.h"
 #include "millrace/picture/picture.h"
 #include "millrace/telemetry/run_log.h"
@@ -37,13 +38,15 @@ struct StepRecord {
   std::int64_t total_steps = 0;  // 0 = open end
   std::uint64_t epoch = 1;       // 1-based
   Window window;
-  std::vector<ObjectiveReport> objectives;   // in order
-  double skipped = 0;                        // steps so far that were not finite
-  std::int64_t samples = 0;                  // so far
-  telemetry::Timeline::Summary times;        // of the window
-  std::optional<data::CacheCounters> cache;  // since the last record; bytes: held now
+  std::vector<ObjectiveReport> objectives;       // in order
+  double skipped = 0;                            // steps so far that were not finite
+  std::int64_t samples = 0;                      // so far
+  telemetry::Timeline::Summary times;            // of the window
+  std::optional<double> host_ms = std::nullopt;  // of a step on a GPU: the host's part, in which it launches what the GPU does
+  std::optional<data::CacheCounters> cache;      // since the last record; bytes: held now
   std::optional<MemoryShown> memory = std::nullopt;
-  LoggedStep logged = {};  // for the recipe's own log; the reporter adds the means
+  std::optional<doctor::GpuReading> gpu = std::nullopt;  // as its driver tells
+  LoggedStep logged = {};                                // for the recipe's own log; the reporter adds the means
 };
 
 struct ValidationRecord {

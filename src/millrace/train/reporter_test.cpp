@@ -206,6 +206,25 @@ TEST_F(ReporterTest, ALineOfMemorySaysHowBusyTheGpuIsWhereTheDriverTells) {
   EXPECT_EQ(records().back().at("utilisation"), 0.37);
 }
 
+TEST_F(ReporterTest, ALogLineHasWhatTheDriverSaysOfTheGpu) {
+  StepRecord record = two_objectives();
+  (void)said([&](Reporter& reporter) { reporter.step(record); });
+  EXPECT_FALSE(records().back().contains("gpu"));
+  record.gpu =
+      doctor::GpuReading{.name = "NVIDIA H100", .utilisation = 0.92, .memory_used = 5'000'000'000, .celsius = 61, .watts = 412.5};
+  (void)said([&](Reporter& reporter) { reporter.step(record); });
+  const Json gpu = records().back().at("gpu");
+  EXPECT_EQ(gpu.at("utilisation"), 0.92);
+  EXPECT_EQ(gpu.at("memory_used_bytes"), 5'000'000'000);
+  EXPECT_EQ(gpu.at("watts"), 412.5);
+  EXPECT_EQ(gpu.at("celsius"), 61);
+}
+
+TEST_F(ReporterTest, AnEpochHasItsOwnPeakOfMemory) {
+  (void)said([&](Reporter& reporter) { reporter.epoch({.epoch = 1, .peak_bytes = 7'000'000}, 5, {}); });
+  EXPECT_EQ(records().back().at("peak_bytes"), 7'000'000);
+}
+
 TEST_F(ReporterTest, AValidationThatIsNotTheBestNamesTheBest) {
   const std::string text = said([](Reporter& reporter) {
     reporter.validation(

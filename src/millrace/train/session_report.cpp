@@ -16,7 +16,7 @@
 #include "millrace/device/errors.h"
 #include "millrace/doctor/cause.h"
 #include "millrace/train/block_times.h"
-#include "millrace/train/generator_state.h"
+#include "millrace/train/draws.h"
 #include "millrace/train/run_files.h"
 #include "millrace/train/scores.h"
 #include "millrace/train/session.h"
@@ -199,7 +199,7 @@ std::vector<std::string> Session::samples() {
   torch::nn::Module& model = assembly_.recipe().model();
   model.eval();
   const at::NoGradGuard no_grad;
-  const KeepGenerator no_trace;
+  seed_draws(assembly_.context().device, assembly_.context().seed, Draws::samples, static_cast<std::uint64_t>(trainer_->step()));
   const auto average = assembly_.stepper().use_average();
   auto texts = assembly_.recipe().samples(trainer_->step());
   model.train();

@@ -15,7 +15,7 @@
 #include "millrace/device/operation_census.h"
 #include "millrace/memory/offload.h"
 #include "millrace/nn/batch_norm.h"
-#include "millrace/train/generator_state.h"
+#include "millrace/train/draws.h"
 #include "millrace/train/recipe_guard.h"
 #include "millrace/train/trial_gradients.h"
 
@@ -72,7 +72,6 @@ Agreement& Stepper::agreement() const { return options_.agreement == nullptr ? A
 void Stepper::begin_step(std::int64_t step) {
   step_ = step;
   buffers_.begin();
-  if (options_.recovers) edge_generator_ = generator_state();
   forget_micro_batches();
   for (Lane& lane : lanes_) lane.begin_step(step);
 }
@@ -84,6 +83,7 @@ void Stepper::forget_micro_batches() {
 std::optional<Loss> Stepper::forward(Lane& lane, const Batch& batch, const Tensors& earlier, bool training,
                                      std::optional<at::ScalarType> autocast) {
   const Doing doing(Doing::Level::phase, "forward");
+  seed_draws(options_.device, options_.seed, Draws::loss, batch, static_cast<std::uint64_t>(&lane - lanes_.data()));
   const device::Autocast guard(options_.device.type(), autocast);
   const StepContext context{
       .step = step_, .epoch = batch.epoch(), .total_steps = options_.total_steps, .training = training, .earlier = &earlier};

@@ -33,7 +33,6 @@ struct StepperOptions {
   std::int64_t steps_per_epoch = 0;        // for schedules that count epochs; 0 = not known
   memory::Recompute recompute;             // blocks of the model to compute again
   std::uint64_t offload_bytes = 0;         // activations of at least this size go to host memory; 0 = none
-  bool recovers = true;                    // abandon_step() will be asked for: begin_step() notes what a step moves
   std::int64_t global_batch = 0;           // for optim.lr_scaling; 0 = not known
   bool trains = true;                      // false: evaluate() alone is called, and nothing is kept for steps
   Agreement* agreement = nullptr;          // of the run's ranks; null = one process
@@ -107,6 +106,7 @@ class Stepper {
   };
   Rehearsed rehearse(const Batch& batch);
   [[nodiscard]] at::Device device() const noexcept { return options_.device; }
+  [[nodiscard]] std::uint64_t seed() const noexcept { return options_.seed; }
   void set_recompute(memory::Recompute recompute) { options_.recompute = std::move(recompute); }
   bool recompute_all();  // false when nothing more can be: it is so already, or the model has no blocks
   [[nodiscard]] const memory::Recompute& recompute() const noexcept { return options_.recompute; }
@@ -180,7 +180,6 @@ class Stepper {
   std::uint64_t epoch_ = 0;  // of the step's last micro-batch
   at::Tensor skipped_, skipped_in_a_row_;
   Blocks blocks_;
-  State edge_generator_;                             // at begin_step
   std::optional<precision::OverflowRule> overflow_;  // under autocast
   BufferGuard buffers_;
   std::int64_t averaged_bytes_ = 0;

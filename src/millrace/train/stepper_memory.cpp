@@ -4,15 +4,12 @@
 #include <algorithm>
 #include <utility>
 
-#include "millrace/base/error.h"
 #include "millrace/base/format.h"
-#include "millrace/train/generator_state.h"
 #include "millrace/train/stepper.h"
 
 namespace millrace {
 
 void Stepper::abandon_step() {
-  MR_CHECK(options_.recovers, "this stepper notes no edges");
   if (sums_gradients()) {
     for (Lane& lane : lanes_) lane.call_back(agreement());
   }
@@ -23,14 +20,12 @@ void Stepper::return_to_edge() {
   unfreeze();
   for (Lane& lane : lanes_) lane.optimizer().zero_grad();
   buffers_.put_back();
-  set_generator_state(edge_generator_);
   forget_micro_batches();
 }
 
 void Stepper::begin_trial() {
   recipe_.model().train();
   begin_step(step_);
-  edge_generator_ = generator_state();
   blocks_.trying = true;
 }
 

@@ -53,6 +53,8 @@ Trainer::Trainer(TrainerParts parts)
     frozen_ = record_of_frozen(parts_.recipe->model(), *parts_.stepper, parts_.frozen_source);
   if (parts_.config->profile.steps > 0 && agreement().ranks().rank == 0)
     profiler_ = std::make_unique<StepProfiler>(parts_.config->profile, parts_.stepper->device(), parts_.place, reporter_);
+  if (!parts_.stepper->device().is_cpu())
+    phases_ = std::make_unique<PhaseClock>(parts_.stepper->device(), parts_.config->log.every);
   if (parts_.config->log.doctor) parts_.stepper->time_blocks();
   if (parts_.config->log.doctor && agreement().ranks().rank == 0) diagnosis_ = std::make_unique<Diagnosis>(diagnosis_parts());
 }
@@ -64,7 +66,8 @@ BatchWay Trainer::way() const {
           .timeline = parts_.timeline,
           .device = parts_.stepper->device(),
           .micro_batches = recovery_.micro_batches(),
-          .ahead = parts_.batch_ahead};
+          .ahead = parts_.batch_ahead,
+          .seed = parts_.stepper->seed()};
 }
 
 // What the ranks do together between two steps, where their state is one. What follows a step stands before the next one: a
@@ -151,16 +154,10 @@ void Trainer::end_profile() noexcept {
   profiler_.reset();
 }
 
-MemoryShown Trainer::memory_now() const {
-  const at::Device device = parts_.stepper->device();
-  return {.on_gpu = !device.is_cpu(),
-          .counters = device::backend_of(device).memory(device.has_index() ? device.index() : 0),
-          .gpu_use = parts_.sampler == nullptr ? std::nullopt : parts_.sampler->gpu_use()};
-}
-
 // False where an epoch ended in batches of which nothing was left: then no step was made.
 bool Trainer::take_step() {
   parts_.timeline->begin_step();
+  if (phases_ && !profiler_) phases_->begin_step(step_ + 1);  // a profile watches the spans itself
   doing_step(step_ + 1);
   parts_.stepper->begin_step(step_);
   std::vector<StepResult> results;
@@ -180,12 +177,15 @@ bool Trainer::take_step() {
   met_.now = !parts_.stepper->averages() || step_ + 1 - met_.before >= parts_.config->distributed.average_every ||
              epoch_end_.reached || step_ + 1 == parts_.config->train.max_steps;
   if (rows == 0 && !parts_.stepper->averages()) {
+    if (phases_) phases_->end_step();
     parts_.timeline->drop_step();
     loader_state_ = parts_.loader->state();
     return false;
   }
+  is_whole_ = false;
   parts_.stepper->update();
   if (met_.now) parts_.stepper->average_over_ranks();
+  is_whole_ = true;
   finish_step(results, measured);
   epoch_end_.of_step = epoch_ + 1;
   results.clear();  // their outputs may hold the batch
@@ -193,6 +193,7 @@ bool Trainer::take_step() {
   if (!epoch_end_.reached && step_ != parts_.config->train.max_steps) feed_.look_ahead();
   if (const std::int64_t every = parts_.config->memory.cleanup_every; every > 0 && step_ % every == 0)
     device::release_cached_memory(parts_.stepper->device());
+  if (phases_) phases_->end_step();
   parts_.timeline->end_step();
   return true;
 }
@@ -297,6 +298,7 @@ void Trainer::end_epoch() {
   epoch_end_.save_due = every > 0 && epoch_ % static_cast<std::uint64_t>(every) == 0;
   meter_.sum_epoch(agreement());
   epoch_end_.row = meter_.take_epoch(epoch_);
+  epoch_end_.row->peak_bytes = recovery_.take_epoch_peak();
   if (!validation_pending_) write_history({});
 }
 
@@ -324,7 +326,7 @@ LoggedStep Trainer::logged_step(const StepRecord& record) const {
 }
 
 void Trainer::log() {
-  wait_for_steps();
+  const std::optional<double> host_ms = read_phases(wait_for_steps());
   const Span span(*parts_.timeline, Phase::log);
   meter_.sum_window(agreement());
   tell_waits();
@@ -335,7 +337,8 @@ void Trainer::log() {
                     .objectives = parts_.stepper->reports(),
                     .skipped = parts_.stepper->skipped().item<double>(),
                     .samples = meter_.samples(),
-                    .times = parts_.timeline->window(),
+                    .times = window_times(),
+                    .host_ms = host_ms,
                     .cache = {}};
   if (parts_.names.step_log) record.logged = logged_step(record);  // asks the allocator, which others need not
   const double in_a_row = parts_.stepper->skipped_in_a_row().item<double>();
@@ -347,6 +350,7 @@ void Trainer::log() {
     cache_logged_ = now;
   }
   if (parts_.config->log.gpu_memory) record.memory = memory_now();
+  if (parts_.sampler != nullptr) record.gpu = parts_.sampler->gpu();
   reporter_.step(record);
   recovery_.note_peak();
   diagnose(record, watch_memory());

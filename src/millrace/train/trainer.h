@@ -22,6 +22,7 @@
 #include "millrace/train/memory_watch.h"
 #include "millrace/train/meter.h"
 #include "millrace/train/micro_batches.h"
+#include "millrace/train/phase_clock.h"
 #include "millrace/train/plan.h"
 #include "millrace/train/profiler.h"
 #include "millrace/train/recovery.h"
@@ -74,7 +75,7 @@ class Trainer {
   // Trains until something ends it; a snapshot of the final state is saved before this returns. Throws TrainingDiverged,
   // DataError, SnapshotError …; content() is then still the state at the edge of the last whole step.
   Ending run();
-  void save_after_error() noexcept;                                     // that state, if it is not saved yet; never throws
+  void save_after_error() noexcept;  // that state, if it is whole and not saved yet; never throws
   [[nodiscard]] std::string last_good() { return saves_.last_good(); }  // "the last good snapshot is PATH; ", or ""
 
   [[nodiscard]] snapshot::Content content() const;  // of the whole state now; waits for the device
@@ -115,8 +116,11 @@ class Trainer {
   [[nodiscard]] LoggedStep logged_step(const StepRecord& record) const;
   [[nodiscard]] MemoryShown memory_now() const;
   MemoryReading watch_memory();
-  void wait_for_steps();
-  [[nodiscard]] Json accounts_now() const;  // of this process
+  double wait_for_steps();  // seconds
+  std::optional<double> read_phases(double waited);
+  [[nodiscard]] telemetry::Timeline::Summary window_times();       // since the last log line, once
+  [[nodiscard]] telemetry::Timeline::Summary total_times() const;  // of this process
+  [[nodiscard]] Json accounts_now() const;                         // of this process
   [[nodiscard]] std::vector<BlockTime> blocks_of(const Json& accounts) const;
   void diagnose(const StepRecord& record, const MemoryReading& memory);
   void tell_waits();
@@ -146,6 +150,7 @@ class Trainer {
   MemoryWatch memory_watch_;
   std::unique_ptr<Diagnosis> diagnosis_;    // null = log.doctor is off, or another rank's business
   double machine_told_ = 0;                 // seconds of the steady clock; 0 = never
+  std::unique_ptr<PhaseClock> phases_;      // null: steps are done when the host is
   std::unique_ptr<StepProfiler> profiler_;  // null: no steps to record, or they are done
   std::int64_t step_ = 0;
   std::int64_t began_step_ = 0;  // of this process
@@ -154,6 +159,7 @@ class Trainer {
   Json loader_state_;  // at the edge of the last whole step: what a snapshot saves
   EpochEnd epoch_end_;
   Meeting met_;
+  bool is_whole_ = true;             // the state is that of a whole step: no update is under way, or was cut short
   bool validation_pending_ = false;  // due now, or cut short by the stop that the snapshot was saved for
   std::int64_t validated_step_ = -1;
   data::CacheCounters cache_logged_;  // at the last log line

@@ -14,6 +14,7 @@ DiagnosisParts Trainer::diagnosis_parts() const {
   return {.config = parts_.config,
           .stepper = parts_.stepper,
           .timeline = parts_.timeline,
+          .device = phases_ ? &phases_->times() : nullptr,
           .loader = parts_.loader,
           .cached = parts_.cache != nullptr,
           .cacheable_bytes = parts_.cacheable_bytes,
@@ -26,11 +27,43 @@ DiagnosisParts Trainer::diagnosis_parts() const {
 
 // On a GPU what the steps launched may still be under way, and who reads a value first waits for it. That time is the steps', not
 // the reader's. Called where something reads right afterwards, it makes nothing longer.
-void Trainer::wait_for_steps() {
+double Trainer::wait_for_steps() {
   const at::Device device = parts_.stepper->device();
-  if (device.is_cpu()) return;
+  if (device.is_cpu()) return 0;
   const telemetry::Span span(*parts_.timeline, Phase::backward);
+  const double begin = steady_seconds();
   device::backend_of(device).synchronize(device.has_index() ? device.index() : 0);
+  return steady_seconds() - begin;
+}
+
+// What the device noted of the steps since the last log line. Milliseconds that the host took to launch one of them.
+std::optional<double> Trainer::read_phases(double waited) {
+  if (!phases_) return std::nullopt;
+  const DeviceTimes::Sums before = phases_->times().sums();
+  phases_->read(waited);
+  const DeviceTimes::Sums& now = phases_->times().sums();
+  if (now.steps == before.steps) return std::nullopt;
+  return (now.host_seconds - before.host_seconds) / static_cast<double>(now.steps - before.steps) * 1e3;
+}
+
+telemetry::Timeline::Summary Trainer::window_times() {
+  telemetry::Timeline::Summary times = parts_.timeline->window();
+  if (phases_) phases_->times().book(times);
+  return times;
+}
+
+telemetry::Timeline::Summary Trainer::total_times() const {
+  telemetry::Timeline::Summary times = parts_.timeline->total();
+  if (phases_) phases_->times().correct(times);
+  return times;
+}
+
+MemoryShown Trainer::memory_now() const {
+  const at::Device device = parts_.stepper->device();
+  const auto gpu = parts_.sampler == nullptr ? std::nullopt : parts_.sampler->gpu();
+  return {.on_gpu = !device.is_cpu(),
+          .counters = device::backend_of(device).memory(device.has_index() ? device.index() : 0),
+          .gpu_use = gpu ? gpu->utilisation : std::nullopt};
 }
 
 MemoryReading Trainer::watch_memory() {
@@ -48,7 +81,7 @@ MemoryReading Trainer::watch_memory() {
   } else {
     const device::MemoryCounters counters = memory_now().counters;
     now.used = counters.reserved_bytes;
-    now.room = counters.total_bytes;
+    now.room = counters.allocated_bytes + device::free_tensor_memory(device);
     now.on_gpu = true;
   }
   for (const std::string& warning : memory_watch_.look(now, [this] { return parts_.stepper->state_bytes(); })) {

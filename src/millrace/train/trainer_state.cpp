@@ -7,7 +7,6 @@
 #include "millrace/core/saved_json.h"
 #include "millrace/doctor/rules.h"
 #include "millrace/train/convolution_choice.h"
-#include "millrace/train/generator_state.h"
 #include "millrace/train/model_state.h"
 #include "millrace/train/numbers.h"
 #include "millrace/train/trainer.h"
@@ -40,7 +39,6 @@ snapshot::Content Trainer::content() const {
     content.parts["average"].tensors = std::move(average);
   content.parts["loader"].json = loader_state_;
   content.parts["recipe"] = parts_.recipe->state();
-  content.parts["rng"] = generator_state();
   Json& json = content.parts["trainer"].json;
   json = {{"step", step_},
           {"epoch", epoch_},
@@ -85,7 +83,6 @@ void Trainer::restore(const snapshot::Content& content) {
   parts_.loader->load_state(part("loader").json);
   loader_state_ = parts_.loader->state();
   parts_.recipe->load_state(part("recipe"));
-  set_generator_state(part("rng"));
   const SavedJson trainer(part("trainer").json, "trainer");
   step_ = trainer["step"].integer(0);
   epoch_ = static_cast<std::uint64_t>(trainer["epoch"].integer(0));
@@ -138,16 +135,21 @@ void Trainer::save_after_error() noexcept {
                         saves_.last_good() + "the same command goes on from the last snapshot");
       return;
     }
+    if (!is_whole_) {
+      reporter_.warning("the state is not saved, since the update of the weights was cut short; " + saves_.last_good() +
+                        "the same command goes on from the last snapshot");
+      return;
+    }
     if (step_ > 0) save(true);
   } catch (const std::exception& error) {
     reporter_.warning(std::string("the state at the last whole step could not be saved: ") + error.what());
   }
 }
 
-Json Trainer::accounts_now() const { return accounts_of(parts_.timeline->total(), meter_.others_of_process()); }
+Json Trainer::accounts_now() const { return accounts_of(total_times(), meter_.others_of_process()); }
 
 Json Trainer::times() const {
-  const auto times = parts_.timeline->total();
+  const auto times = total_times();
   return {{"accounts", accounts_of(times, meter_.others_of_process())}, {"wall_s", times.wall}};
 }
 
@@ -156,7 +158,7 @@ std::vector<BlockTime> Trainer::blocks_of(const Json& accounts) const {
 }
 
 Json Trainer::results() const {
-  const auto times = parts_.timeline->total();
+  const auto times = total_times();
   const auto others = meter_.others_of_process();  // read once: a later reading is another figure, and parts no longer add up
   const Json accounts = accounts_of(times, others);
   double spikes = 0;

@@ -29,6 +29,12 @@ Json precision_of_word(const Json& word) {
   return it == words.end() ? word : Json(it->second);
 }
 
+Json ways_of_benchmark(const Json& value) {
+  if (asks_for_nothing(value)) return "rules";
+  if (value == Json(true) || value == Json(1) || is_one_of(value, {"true", "True", "1"})) return "timed";
+  throw std::invalid_argument("cudnn_benchmark");
+}
+
 // A number, or true for so many.
 Json steps_or(int usual, const Json& value) {
   if (asks_for_nothing(value)) return 0;
@@ -105,12 +111,13 @@ std::vector<config::Alias> shared_words() {
       {"log_gpu_memory", "log.gpu_memory", nullptr, ""},
       {"gpu_log_interval", "log.gpu_every", steps_of_interval, "0 = off"},
       accepted_word("grad_log_interval", "the gradient's norm is in each log line"),
-      accepted_word("compile", "there is nothing to compile; what it would gain is in the kernels"),
+      accepted_word("compile",
+                    "there is nothing to compile: the program is, and on a CPU what fusing would gain is in its kernels"),
       {"profile", "profile.steps", steps_of_profile, "true = 10 steps"},
       {"profile.enabled", "profile.steps", steps_of_profile, "true = 10 steps"},
-      accepted_word("cudnn_benchmark", "how a layer is computed is tried and chosen by the program"),
+      {"cudnn_benchmark", "device.cudnn", ways_of_benchmark, "true = timed, false = rules"},
+      {"deterministic", "train.deterministic", nullptr, ""},
       accepted_word("detect_anomaly", "a loss or gradient that is not finite is always found; its step counts for nothing"),
-      accepted_word("deterministic", "on a CPU runs of one seed and thread count always give the same bits"),
       accepted_word("debug", "all that is known is in log.jsonl; train --rehearse shows what passes through a step"),
       accepted_word("local_rank", "LOCAL_RANK of the environment is read")};
   for (const char* name : {"gpus", "g", "num_gpus"}) {

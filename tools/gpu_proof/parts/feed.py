@@ -69,7 +69,7 @@ def large_snapshots(proof):
         return
     with proof.trying(what):
         folder = proof.scratch / "feed" / "large"
-        proof.run([proof.program, *training.smoke("language_model", 60, "--snapshot.every_steps=15", "--snapshot.every_epochs=0", "--snapshot.keep_last=1", *LARGE,
+        proof.run([proof.program, *training.smoke("language_model", 400, "--snapshot.every_steps=150", "--snapshot.every_epochs=0", "--snapshot.keep_last=1", *LARGE,
                                                   f"--device.name={proof.device}", "--run", folder)], LIMIT + 15)
         figure, blocked = told_of(training.RunFolder(folder))
         proof.row(what, figure, blocked_ms=blocked)
@@ -78,6 +78,6 @@ def large_snapshots(proof):
 def run(proof):
     numbers = [1, 2] if proof.small else [1, 4, 8, 12]
     snapshots(proof)  # first: this run makes the preset's data, for which no other has to wait
-    large_snapshots(proof)
     for number in numbers:
         readers(proof, number, 10 if proof.small else 40)
+    large_snapshots(proof)

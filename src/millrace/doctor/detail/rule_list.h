@@ -34,6 +34,7 @@ Found oversubscribed(const Evidence& evidence);
 Found neighbours(const Evidence& evidence);
 Found slowing_down(const Evidence& evidence);
 Found slower_than_before(const Evidence& evidence);
+Found launch_bound(const Evidence& evidence);
 Found gpu_idle(const Evidence& evidence);
 Found gpu_held_back(const Evidence& evidence);
 Found clock_throttled(const Evidence& evidence);

@@ -7,12 +7,13 @@
 #include "millrace/base/field.h"
 #include "millrace/base/format.h"
 #include "millrace/core/scalar_type.h"
+#include "millrace/device/device.h"
 
 namespace millrace::metrics::detail {
 
 // Double where the device has it: long runs of small addends would drown in a float sum.
 at::Tensor zero_on(const at::Device& device) {
-  const auto dtype = device.is_cpu() || device.is_cuda() ? at::kDouble : at::kFloat;
+  const auto dtype = device::nature_of(device).has_double_sums ? at::kDouble : at::kFloat;
   return at::scalar_tensor(0.0, at::TensorOptions().dtype(dtype).device(device));
 }
 

@@ -8,6 +8,8 @@
 #include <ATen/ops/pow.h>
 #include <ATen/ops/where.h>
 
+#include "millrace/device/device.h"
+
 namespace millrace::optim::detail {
 
 namespace {
@@ -83,6 +85,8 @@ void update_plain(const OptimConfig& config, double weight_decay, Lists& lists, 
   }
 }
 
-at::ScalarType learning_rate_dtype(const at::Device& device) { return device.is_cuda() ? at::kFloat : at::kDouble; }
+at::ScalarType learning_rate_dtype(const at::Device& device) {
+  return device::nature_of(device).has_float_rate ? at::kFloat : at::kDouble;
+}
 
 }  // namespace millrace::optim::detail

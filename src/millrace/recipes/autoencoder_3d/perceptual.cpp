@@ -6,6 +6,7 @@
 #include <ATen/ops/conv2d.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/max_pool2d.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/tensor.h>
 
 #include <algorithm>
@@ -164,10 +165,12 @@ std::array<at::Tensor, 7> Perceptual::features(const at::Tensor& images) const {
 }
 
 at::Tensor Perceptual::distances(const at::Tensor& recon, const at::Tensor& target, const Slices& slices) const {
+  if (!range_.defined() || range_.device() != recon.device())
+    range_ = at::stack({at::tensor(at::ArrayRef<double>(kShift)), at::tensor(at::ArrayRef<double>(kScale))})  // host: made once
+                 .view({2, 1, 3, 1, 1})
+                 .to(recon.device());
   const auto scaled = [&](const at::Tensor& images) {
-    const auto options = images.options().requires_grad(false);
-    const at::Tensor shift = at::tensor(at::ArrayRef<double>(kShift.data(), 3), options).view({1, 3, 1, 1});
-    const at::Tensor scale = at::tensor(at::ArrayRef<double>(kScale.data(), 3), options).view({1, 3, 1, 1});
+    const at::Tensor shift = range_[0].to(images.scalar_type()), scale = range_[1].to(images.scalar_type());
     return ((maps_ ? images * 2 - 1 : images) - shift) / scale;
   };
   at::Tensor sum;

@@ -41,7 +41,8 @@ class Perceptual : public torch::nn::Module {
   [[nodiscard]] std::array<at::Tensor, 7> features(const at::Tensor& images) const;
   [[nodiscard]] const at::Tensor& weight(const std::string& name) const;
   bool maps_;
-  Tensors weights_;  // the buffers' handles: not read by name from the module in a step
+  Tensors weights_;           // the buffers' handles: not read by name from the module in a step
+  mutable at::Tensor range_;  // what features() wants subtracted and divided by, f64, on the device; no file holds it
 };
 
 }  // namespace millrace::recipes::autoencoder_3d

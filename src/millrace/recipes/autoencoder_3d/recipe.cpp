@@ -10,6 +10,7 @@
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
 #include "millrace/nn/noise.h"
+#include "millrace/nn/sent.h"
 #include "millrace/recipes/autoencoder_3d/loss.h"
 #include "millrace/recipes/autoencoder_3d/pretrained.h"
 #include "millrace/recipes/autoencoder_3d/scaling.h"
@@ -85,8 +86,12 @@ Batch Autoencoder3d::prepare(Batch batch) {
   if (!perceptual_) return batch;
   key.site = kSliceSite;
   const Slices slices = drawn_slices(key, {volumes.size(2), volumes.size(3), volumes.size(4)});
-  for (std::size_t axis = 0; axis < slices.size(); ++axis)
-    batch.set("slices" + std::to_string(axis), slices.at(axis).to(volumes.device()));
+  const at::Tensor together = nn::sent(at::cat(slices, 1), volumes.device());
+  std::int64_t begin = 0;
+  for (std::size_t axis = 0; axis < slices.size(); ++axis) {
+    batch.set("slices" + std::to_string(axis), together.narrow(1, begin, slices.at(axis).size(1)));
+    begin += slices.at(axis).size(1);
+  }
   return batch;
 }
 

@@ -1,11 +1,9 @@
 #include "millrace/recipes/cosmology/padding.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/index_select.h>
-#include <ATen/ops/tensor.h>
-
-#include <algorithm>
-#include <vector>
 
 #include "millrace/base/error.h"
 
@@ -15,15 +13,14 @@ namespace {
 constexpr std::int64_t kFirstAxis = 2;  // (N, channels, R, f, bl)
 constexpr std::int64_t kMultiple = 4;
 
-std::vector<std::int64_t> places_of(std::int64_t length, std::int64_t added, Padding padding) {
-  std::vector<std::int64_t> places;
-  for (std::int64_t i = 0; i < length; ++i) places.push_back(i);
-  for (std::int64_t i = 0; i < added; ++i) {
-    const std::int64_t behind = std::max<std::int64_t>(0, length - 1 - i);         // mirrors the end
-    const std::int64_t ahead = std::min<std::int64_t>(length - 1, added - 1 - i);  // mirrors the beginning, which follows
-    places.push_back(padding == Padding::circular ? i % length : i < (added + 1) / 2 ? behind : ahead);
-  }
-  return places;
+// Computed where the volumes lie: a list from the host would have to be waited for.
+at::Tensor places_of(std::int64_t length, std::int64_t added, Padding padding, const at::TensorOptions& options) {
+  if (padding == Padding::circular) return at::arange(length + added, options).remainder(length);
+  const std::int64_t half = (added + 1) / 2;
+  const at::Tensor behind = (length - 1 - at::arange(half, options)).clamp_min(0);  // mirrors the end
+  const at::Tensor ahead =
+      (added - 1 - at::arange(half, added, options)).clamp_max(length - 1);  // and the beginning, which follows
+  return at::cat({at::arange(length, options), behind, ahead});
 }
 
 }  // namespace
@@ -35,8 +32,8 @@ at::Tensor padded(const at::Tensor& volumes, Padding padding) {
     const std::int64_t added = (kMultiple - length % kMultiple) % kMultiple;
     if (added == 0) continue;
     MR_CHECK(padding != Padding::none, "a length that does not divide by 4 without padding");
-    const at::Tensor places = at::tensor(places_of(length, added, padding), at::kLong).to(volumes.device());
-    result = at::index_select(result, axis, places);
+    const auto options = at::TensorOptions(at::kLong).device(volumes.device());
+    result = at::index_select(result, axis, places_of(length, added, padding, options));
   }
   return result;
 }

@@ -151,6 +151,7 @@ class Merged {
     const std::string projection = name.substr(0, name.rfind('.'));
     const at::Tensor* a = parameters_.find(projection + ".lora_A.weight");
     const at::Tensor* b = parameters_.find(projection + ".lora_B.weight");
+    // host: weights leave for a file
     if (a == nullptr || b == nullptr || !name.ends_with(".weight")) return weight.detach().cpu().contiguous();
     return weight.detach().to(at::kFloat).addmm(*b, *a, 1, scale_).to(weight.scalar_type()).cpu().contiguous();
   }

@@ -195,7 +195,7 @@ at::Tensor LanguageModel::forward(at::Tensor images, const at::Tensor& which, co
   }
   const at::Tensor hidden = projecting_.paths.last_position ? stream.y : at_last(stream.y, last.rows);
   if (!answer_rows_.defined() || answer_rows_.device() != hidden.device())
-    answer_rows_ = at::tensor(answers_, at::kLong).to(hidden.device());
+    answer_rows_ = at::tensor(answers_, at::kLong).to(hidden.device());  // host: made once
   const at::Tensor rows = lm_head_->weight.index_select(0, answer_rows_).to(at::kFloat);
   return (hidden.to(at::kFloat) * rows).sum(-1);  // three words: as sums, which no autocast rounds
 }

@@ -3,7 +3,6 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/tensor.h>
 
 #include <array>
 #include <cstdint>
@@ -60,9 +59,12 @@ at::Tensor on_host(const at::Tensor& images) {
 at::Tensor normalised(const at::Tensor& images) {
   const at::NoGradGuard no_grad;
   if (images.is_cpu()) return on_host(images);
-  const at::TensorOptions options = images.options().dtype(at::kFloat);
-  const at::Tensor mean = at::tensor(at::ArrayRef<float>(kMean), options).view({3, 1, 1}),
-                   deviation = at::tensor(at::ArrayRef<float>(kDeviation), options).view({3, 1, 1});
+  const auto filled = [&](const std::array<float, kPlanes>& of) {  // on the device: a copy from the host would be waited for
+    at::Tensor values = at::empty({static_cast<std::int64_t>(kPlanes), 1, 1}, images.options().dtype(at::kFloat));
+    for (std::size_t i = 0; i < kPlanes; ++i) values[static_cast<std::int64_t>(i)].fill_(of[i]);
+    return values;
+  };
+  const at::Tensor mean = filled(kMean), deviation = filled(kDeviation);
   return images.movedim(-1, -3).to(at::kFloat, false, false, at::MemoryFormat::Contiguous).div_(255).sub_(mean).div_(deviation);
 }
 

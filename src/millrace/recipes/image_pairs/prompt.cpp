@@ -136,7 +136,7 @@ Prompts to_tensors(const std::vector<Prompt>& prompts, at::Device device) {
   for (std::size_t i = 0; i < prompts.size(); ++i)
     std::ranges::copy(prompts[i].tokens, tokens.mutable_data_ptr<std::int64_t>() + static_cast<std::int64_t>(i) * longest);
   Prompts batch{.tokens = tokens.to(device), .first = prompts.front().first, .second = prompts.front().second};
-  if (std::ranges::min(lengths) < longest) batch.lengths = at::tensor(lengths, at::kLong).to(device);
+  if (std::ranges::min(lengths) < longest) batch.lengths = at::tensor(lengths, at::kLong).to(device);  // host: once a run
   return batch;
 }
 

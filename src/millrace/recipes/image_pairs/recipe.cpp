@@ -15,7 +15,7 @@
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
 #include "millrace/config/schema_of.h"
-#include "millrace/device/device.h"
+#include "millrace/device/tensor_memory.h"
 #include "millrace/format/csv.h"
 #include "millrace/kernels/ways.h"
 #include "millrace/recipes/image_pairs/adapters.h"
@@ -77,9 +77,7 @@ LossTerm weighted(LossTerm term, double weight) {
 
 // Of what features lie on. The ranks of a machine share its memory; a GPU is of one rank.
 double free_memory(at::Device device, const Ranks& ranks) {
-  if (device.is_cpu()) return static_cast<double>(device::available_memory_bytes()) / ranks.local_world_size;
-  const auto counters = device::backend_of(device).memory(device.has_index() ? device.index() : 0);
-  return static_cast<double>(counters.total_bytes) - static_cast<double>(counters.allocated_bytes);
+  return static_cast<double>(device::free_tensor_memory(device)) / (device.is_cpu() ? ranks.local_world_size : 1);
 }
 
 // Images that a frozen tower looks at in one call, in a run with batches of so many pairs. One keeps a CPU busy: an image of 65
@@ -301,7 +299,7 @@ std::vector<double> ImagePairs::known_scores() const {
   return scores;
 }
 
-void ImagePairs::end_validation(metrics::Board& board) {
+void ImagePairs::end_validation(metrics::Board& board) {  // host: after a validation, which is read anyway
   if (judged_.logits.empty() || judged_.samples.empty()) return;
   const at::Tensor probabilities = at::softmax(at::cat(judged_.logits).to(at::kFloat), 1).cpu().contiguous();
   judged_.logits.clear();

@@ -92,7 +92,7 @@ Stage::Stage(const StageConfig& config, std::int64_t in, const ModelPaths& paths
     squeeze_ = std::make_shared<Weights>(std::vector<std::int64_t>{width, out, 1, 1, 1}, true);
     excite_ = std::make_shared<Weights>(std::vector<std::int64_t>{out, width, 1, 1, 1}, true);
     const auto pool = std::make_shared<Holder>();
-    const at::Tensor taps = at::tensor({1.0F, 2.0F, 1.0F});
+    const at::Tensor taps = at::tensor({1.0F, 2.0F, 1.0F});                            // host: for a buffer
     pool->register_buffer("blur", (at::outer(taps, taps) / 16.0).view({1, 1, 3, 3}));  // files of the original hold it
     pool->put("se.1", squeeze_);
     pool->put("se.3", excite_);
@@ -118,7 +118,7 @@ at::Tensor Stage::windows(const at::Tensor& x, std::int64_t outputs, std::int64_
     for (std::int64_t tap = 0; tap < taps; ++tap)
       sources.push_back(std::max<std::int64_t>(output * config_.stride - (taps - 1 - tap) * config_.dilation, 0));
   }
-  if (sources != sources_ || !index_.defined() || index_.device() != x.device()) {  // made once: a copy to a GPU would wait
+  if (sources != sources_ || !index_.defined() || index_.device() != x.device()) {  // host: made once, a copy to a GPU would wait
     sources_ = std::move(sources);
     index_ = at::tensor(sources_, x.options().dtype(at::kLong));
   }

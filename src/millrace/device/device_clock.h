@@ -1,0 +1,28 @@
+// When a device gets to a place in what it was given to do, by its own clock: nothing waits for it in between.
+#pragma once
+
+#include <c10/core/Device.h>
+#include <c10/core/Event.h>
+
+#include <cstddef>
+#include <vector>
+
+namespace millrace::device {
+
+// Used by the thread that launches the work. Not of a CPU, whose work is done when a call returns.
+class DeviceClock {
+ public:
+  explicit DeviceClock(c10::Device device) : device_(device) {}
+  void mark();  // in the stream that operations of this thread go to
+  [[nodiscard]] std::size_t marks() const noexcept { return used_; }
+  // Milliseconds from each mark to the next. Waits until the device has got to the last.
+  [[nodiscard]] std::vector<double> between() const;
+  void clear() noexcept { used_ = 0; }  // the events serve again
+
+ private:
+  c10::Device device_;
+  std::vector<c10::Event> events_;
+  std::size_t used_ = 0;
+};
+
+}  // namespace millrace::device

@@ -1,0 +1,60 @@
+#include "millrace/precision/gpu_ways.h"
+
+#include <ATen/Context.h>
+
+#include <cstdlib>
+#include <string_view>
+
+#include "millrace/base/error.h"
+#include "millrace/kernels/attention_draws.h"
+
+namespace millrace::precision {
+namespace {
+
+constexpr const char* kWorkspace = "CUBLAS_WORKSPACE_CONFIG";
+constexpr const char* kFixedWorkspace =
+    ":4096:8";  // cuBLAS: with several streams at work, only a workspace of fixed size repeats
+
+void fix_workspace() {
+  ::setenv(kWorkspace, kFixedWorkspace, /*replace=*/0);
+  const std::string_view set = std::getenv(kWorkspace);
+  if (set == kFixedWorkspace || set == ":16:8") return;
+  throw ConfigError({"train.deterministic needs matrix products that repeat, and " + std::string(kWorkspace) + "=" +
+                         std::string(set) + " allows others",
+                     std::string(kWorkspace) + " in the environment",
+                     "unset it, or set it to " + std::string(kFixedWorkspace) + " or :16:8"});
+}
+
+}  // namespace
+
+GpuWays choose_gpu_ways(bool deterministic, std::optional<bool> timed, c10::Device device) {
+  if (device.is_cpu()) {
+    return {.deterministic_reason =
+                deterministic ? "a CPU computes the same bits in each run of one seed and thread count, asked or not" : "",
+            .convolutions_reason = timed ? "without effect: cuDNN is of GPUs alone" : ""};
+  }
+  GpuWays ways{.deterministic = deterministic, .timed_convolutions = !deterministic && timed.value_or(true)};
+  ways.deterministic_reason =
+      deterministic ? "every operation in a form that adds in one order; one that has none is refused"
+                    : "sums by atomic additions come in another order each time: runs of one seed agree to rounding, not to the "
+                      "bit; train.deterministic=true asks for the bits";
+  if (deterministic) {
+    ways.convolutions_reason = "a timing may choose another way in each run, which train.deterministic forbids";
+  } else if (!timed) {
+    ways.convolutions_reason = "cuDNN times its ways once for each shape: shapes are few, and each is computed in every step";
+  }
+  return ways;
+}
+
+void use_gpu_ways(const GpuWays& ways, c10::Device device) {
+  if (device.is_cpu()) return;
+  if (ways.deterministic) fix_workspace();
+  at::Context& context = at::globalContext();
+  context.setDeterministicAlgorithms(ways.deterministic, /*warn_only=*/false);
+  context.setDeterministicFillUninitializedMemory(false);  // each of our kernels writes all that it makes
+  context.setDeterministicCuDNN(ways.deterministic);
+  context.setBenchmarkCuDNN(ways.timed_convolutions);
+  kernels::set_counted_attention(ways.deterministic);
+}
+
+}  // namespace millrace::precision
