@@ -183,7 +183,27 @@ def memory(bench, recipes):
             bench.say(in_order, f"{recipe}: {kind} at allocation {at}", f"exit status {status}", output)
 
 
-PARTS = {"losses": losses, "ways": ways, "resume": resume, "commands": commands, "account": account, "late": late, "memory": memory}
+def lost(bench, recipes):
+    """A device that fails at some operation, and at each one after it: one message, and the same command goes on from what was saved."""
+    for recipe in recipes:
+        words = ["--snapshot.every_steps=2", "--train.validate_every=0"]
+        status, output, counts, whole = bench.train(recipe, words, f"{recipe}-sound")
+        if status != 0:
+            bench.say(False, f"{recipe}: lost", f"exit status {status}", output)
+            continue
+        sound, total = whole.summary()["state_sha256"], counts["total"]["launches"]
+        for number in range(bench.failures):
+            at, name = total * (6 * bench.failures + 3 * number) // (10 * bench.failures), f"{recipe}-lost-{number}"
+            status, output, _, _ = bench.train(recipe, words, name, STANDIN_LOST=str(at))
+            told = output.count("DeviceError  the GPU no longer answers this program")
+            in_order = status == 1 and told == 1 and not any(word in output for word in ("terminate called", "could not be saved"))
+            bench.say(in_order, f"{recipe}: lost at operation {at}", f"exit status {status}, told {told} times", output)
+            status, output, _, folder = bench.train(recipe, words, name)
+            same = status == 0 and folder.summary()["state_sha256"] == sound
+            bench.say(same, f"{recipe}: goes on", "the same state" if same else f"exit status {status}, another state", output)
+
+
+PARTS = {"losses": losses, "ways": ways, "resume": resume, "commands": commands, "account": account, "late": late, "memory": memory, "lost": lost}
 
 
 def main():
