@@ -127,7 +127,8 @@ class Running(Folder):
         self.assertIn("stopped", rows["second"][0]["why"])
 
     def test_limits_fit_a_call_of_nine_minutes(self):
-        self.assertLessEqual(sum(part.limit for part in ALL if not part.beside), runner.WHOLE_SECONDS)
+        self.assertEqual(ALL[-1].name, "steps")
+        self.assertGreater(runner.WHOLE_SECONDS - sum(part.limit for part in ALL[:-1] if not part.beside), 150)
         self.assertLess(runner.WHOLE_SECONDS, 540)
         self.assertEqual([(part.name, part.limit) for part in chosen(["steps"])], [("steps", runner.WHOLE_SECONDS)])
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from . import carry, machine, page, programs, rehearsal, report
 from .errors import ProofError
 from .parts import ALL, chosen
-from .runner import Runner, is_good
+from .runner import WHOLE_SECONDS, Runner, is_good
 from .training import RECIPES
 
 ROOT = Path(__file__).resolve().parents[2]  # of the repository, or of the carried folder
@@ -44,6 +44,7 @@ def parse(arguments):
     parser.add_argument("--wheel", type=Path, help="of --carry: the wheel (default: the newest in dist/)")
     parser.add_argument("--program", type=Path, help="of --carry: this program of a build instead of a wheel; it runs on this machine alone")
     parser.add_argument("--build", type=Path, default=ROOT / "build/release", help="of --carry: the build with the tests (build/release)")
+    parser.add_argument("--seconds", type=int, default=WHOLE_SECONDS, metavar="N", help=f"of all parts together ({WHOLE_SECONDS}); what is left out says so")
     parser.add_argument("--parts", type=words_of, default=[], metavar="NAME,...", help=f"only these: {', '.join(part.name for part in ALL)}")
     parser.add_argument("--recipes", type=words_of, default=[], metavar="NAME,...", help="only these")
     parser.add_argument("--inside", help=argparse.SUPPRESS)  # the process of a rehearsal; what it isolates
@@ -112,7 +113,7 @@ def prove(options):
         setup = setup_of(options, folder, scratch, facts, made)
         header = machine.header(setup["device"], facts, manifest, options.inside or "")
         say(machine.title(header))
-        results = Runner(setup, header, out, say).run(chosen(options.parts))
+        results = Runner(setup, header, out, say, options.seconds).run(chosen(options.parts))
         text = report.table(header, results, time.monotonic() - began)
         (out / "table.md").write_text(text)
         archive(scratch, Path(setup["keep"]), out / "files.tar")
