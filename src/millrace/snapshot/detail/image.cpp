@@ -13,6 +13,7 @@
 #include "millrace/base/format.h"
 #include "millrace/base/limits.h"
 #include "millrace/core/scalar_type.h"
+#include "millrace/device/errors.h"
 #include "millrace/snapshot/detail/folders.h"
 #include "millrace/snapshot/detail/json_text.h"
 #include "millrace/snapshot/detail/manifest.h"
@@ -230,6 +231,7 @@ void saving(const std::filesystem::path& run, std::int64_t step, const std::func
   } catch (const Json::exception& error) {
     refuse(std::string("its state is not valid JSON: ") + error.what(), "report this; texts in a state must be UTF-8");
   } catch (const c10::Error& error) {
+    if (device::is_device_lost(error)) throw;  // nothing is wrong with the snapshot
     refuse(std::string("a tensor can't be copied: ") + error.what_without_backtrace(), "see whether the device failed");
   } catch (const std::bad_alloc&) {
     const std::string limit = limit_of(RLIMIT_AS) ? " within the limit of address space (ulimit -v)" : "";
