@@ -122,7 +122,7 @@ class OnGpu(Folder):
         with mock.patch.object(parity, "gradients", lambda proof, recipe, form: proof.row(f"{recipe} {form.name}: gradients", "", "ok")):
             for job in parity.jobs_of(proof, "language_model", expected):
                 job()
-        self.assertEqual([verdict for _, verdict in self.verdicts()], ["ok"] * 9)
+        self.assertEqual([verdict for _, verdict in self.verdicts()], ["ok"] * 7 + ["left out", "ok"])  # in fp16 the program skips a step
         self.assertEqual({what.split(":")[0] for what, _ in self.verdicts()}, {f"language_model {form.name}" for form in parity.FORMATS})
 
     def test_another_program_takes_the_memory_up_while_a_run_outgrows_it(self):
@@ -143,10 +143,10 @@ class OnGpu(Folder):
 
         with mock.patch.object(nvml.ctypes, "CDLL", lambda name: Library), mock.patch.object(nvml, "INTERVAL", 0.001):
             feed.run(self.gpu())
-        self.assertEqual([verdict for _, verdict in self.verdicts()], ["measured"] * 10)
+        self.assertEqual([verdict for _, verdict in self.verdicts()], ["measured"] * 8)
         self.assertIn("2 ms for 0.0 MB", self.said()[0]["figure"])
-        self.assertIn("wait for data 25.0 %, copy 50.0 %", self.said()[1]["figure"])
-        self.assertIn("80 %", self.said()[2]["figure"])
+        self.assertIn("wait for data 25.0 %, copy 50.0 %", self.said()[2]["figure"])
+        self.assertIn("80 %", self.said()[3]["figure"])
 
     def test_without_nvml_the_row_says_so(self):
         with mock.patch.object(nvml.ctypes, "CDLL", side_effect=OSError):

@@ -67,6 +67,13 @@ bool holds(std::string_view text, const auto& words) noexcept {
   return std::ranges::any_of(words, [&](std::string_view word) { return text.find(word) != std::string_view::npos; });
 }
 
+// Without a word behind it that says more, cuDNN means by it what it was not given, as a rule memory.
+bool is_bare_internal_error(std::string_view text) noexcept {
+  constexpr std::string_view kInternal = "CUDNN_STATUS_INTERNAL_ERROR";
+  const std::size_t at = text.find(kInternal);
+  return at != std::string_view::npos && !text.substr(at + kInternal.size()).starts_with('_');
+}
+
 std::string first_line(const std::exception& error) {
   const auto* const of_torch = dynamic_cast<const c10::Error*>(&error);
   const std::string_view text = of_torch == nullptr ? error.what() : of_torch->what_without_backtrace();
@@ -91,7 +98,7 @@ ErrorKind kind_of(const std::exception& error) noexcept {
   if (of_torch == nullptr) return ErrorKind::other;
   const std::string_view text = of_torch->what_without_backtrace();
   if (holds(text, kNoDevice)) return ErrorKind::device_lost;
-  return holds(text, kNoMemory) ? ErrorKind::out_of_memory : ErrorKind::other;
+  return holds(text, kNoMemory) || is_bare_internal_error(text) ? ErrorKind::out_of_memory : ErrorKind::other;
 }
 
 bool is_out_of_memory(const std::exception& error) noexcept { return kind_of(error) == ErrorKind::out_of_memory; }

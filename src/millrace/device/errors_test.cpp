@@ -31,7 +31,7 @@ TEST(Errors, WantOfMemoryHasManyForms) {
   for (const char* const text :
        {"CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`", "cuDNN error: CUDNN_STATUS_ALLOC_FAILED",
         "cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED", "cuFFT error: CUFFT_ALLOC_FAILED",
-        "cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED",
+        "cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED", "cuDNN error: CUDNN_STATUS_INTERNAL_ERROR",
         "GET was unable to find an engine to execute this computation after trying 4 plans.", "CUDA error: out of memory"}) {
     EXPECT_EQ(of_torch(text), ErrorKind::out_of_memory) << text;
     EXPECT_TRUE(is_out_of_memory(c10::Error(kHere, text))) << text;
@@ -62,6 +62,7 @@ TEST(Errors, WhatIsNeitherStaysTheCallersBusiness) {
   EXPECT_EQ(kind_of(dnnl::error(dnnl_invalid_arguments, "could not create a primitive")), ErrorKind::other);
   EXPECT_EQ(of_cuda(1, "CUDA error: invalid argument"), ErrorKind::other);
   EXPECT_EQ(of_cuda(9, "CUDA error: invalid configuration argument"), ErrorKind::other);
+  EXPECT_EQ(of_torch("cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_COMPILATION_FAILED"), ErrorKind::other);
   EXPECT_EQ(of_torch("The size of tensor a (3) must match the size of tensor b (4)"), ErrorKind::other);
   EXPECT_EQ(of_torch("CUDA error: CUBLAS_STATUS_INVALID_VALUE when calling `cublasSgemm(...)`"), ErrorKind::other);
 }

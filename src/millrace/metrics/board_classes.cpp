@@ -88,6 +88,11 @@ at::Tensor places(const at::Tensor& logits, const at::Tensor& labels) {
   return logits.size(1) - behind.sum(1);
 }
 
+// A new table is all zeros: made where it is counted, nothing has to travel there.
+void begin_on(std::vector<at::Tensor>& parts, const at::Device& device) {
+  for (at::Tensor& part : parts) part = detail::integers_on(device, part.sizes());
+}
+
 }  // namespace
 
 Board::Entry& Board::classification_of(const Classification& how) {
@@ -108,7 +113,9 @@ Board::Entry& Board::classification_of(const Classification& how) {
 }
 
 void Board::add_counts(const Entry& other) {
+  const std::size_t before = entries_.size();
   Entry& entry = classification_of(other.how);
+  if (entries_.size() > before) begin_on(entry.parts, other.parts[0].device());
   for (std::size_t i = 0; i < entry.parts.size(); ++i) detail::move_to(entry.parts[i], other.parts[i].device());
   entry.parts[0].add_(other.parts[0]);
   entry.parts[1].add_(other.parts[1]);
@@ -118,7 +125,9 @@ void Board::add_counts(const Entry& other) {
 void Board::add_classification(const at::Tensor& predicted, const at::Tensor& labels, const Classification& how) {
   check_labels(predicted, labels, how);
   const Classification full = named(predicted, how);
+  const std::size_t before = entries_.size();
   Entry& entry = classification_of(full);
+  if (entries_.size() > before) begin_on(entry.parts, predicted.device());
   if (labels.numel() == 0) return;
   const auto classes = static_cast<std::int64_t>(full.classes.size());
   const at::Tensor scores = predicted.detach();

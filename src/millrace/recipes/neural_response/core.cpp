@@ -1,8 +1,10 @@
 #include "millrace/recipes/neural_response/core.h"
 
+#include <ATen/Context.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/ops/addcmul.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/conv2d.h>
 #include <ATen/ops/exp.h>
 #include <ATen/ops/linspace.h>
@@ -18,6 +20,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "millrace/base/error.h"
 #include "millrace/memory/block.h"
@@ -46,6 +49,22 @@ at::Tensor last_frames(const at::Tensor& x, std::int64_t frames) { return x.narr
 at::Tensor centre(const at::Tensor& x, std::int64_t height, std::int64_t width) {
   if (x.size(2) == height && x.size(3) == width) return x;
   return x.narrow(2, (x.size(2) - height) / 2, height).narrow(3, (x.size(3) - width) / 2, width);
+}
+
+// Of these pixels and their edge, as often as asked for, on both sides. LibTorch's own padding has a gradient that a GPU adds in
+// no fixed order.
+at::Tensor continued(const at::Tensor& images, std::int64_t axis, std::int64_t pixels) {
+  if (pixels == 0) return images;
+  std::vector<std::int64_t> edge = images.sizes().vec();
+  edge[static_cast<std::size_t>(axis)] = pixels;
+  return at::cat({images.narrow(axis, 0, 1).expand(edge), images, images.narrow(axis, images.size(axis) - 1, 1).expand(edge)},
+                 axis);
+}
+
+at::Tensor padded_by_edges(const at::Tensor& images, std::int64_t high, std::int64_t wide) {
+  if (high == 0 && wide == 0) return images;
+  if (!images.is_cpu() && at::globalContext().deterministicAlgorithms()) return continued(continued(images, 2, high), 3, wide);
+  return at::replication_pad2d(images, {wide, wide, high, high});
 }
 
 }  // namespace
@@ -134,8 +153,7 @@ at::Tensor Stage::convolved(const at::Tensor& x, std::int64_t frames, at::Memory
     return at::conv2d(images.contiguous(format), weight, {}, strides, none, dilations);
   };
   const at::Tensor images = for_convolution(images_of(x));
-  const at::Tensor padded = (high == 0 && wide == 0 ? images : at::replication_pad2d(images, {wide, wide, high, high}))
-                                .unflatten(0, {x.size(0), x.size(1)});
+  const at::Tensor padded = padded_by_edges(images, high, wide).unflatten(0, {x.size(0), x.size(1)});
   const std::int64_t outputs = (x.size(1) - 1) / config_.stride + 1;
   const at::Tensor& weight = conv_->weight;
   if (paths_.needed_only && taps > 1 && config_.stride == 1 && x.size(1) <= config_.dilation + 1 && x.size(1) > 1) {
