@@ -16,6 +16,10 @@ class Module;
 
 namespace millrace::memory {
 
+// Before the first backward pass of a process: scopes of this folder need an autograd engine of ours, and LibTorch gives the
+// threads of devices to the first engine there is, to no later one. Scopes call it too; later calls do nothing.
+void take_over_backward_passes();
+
 // Which blocks to compute again: names, or patterns as a shell knows them (* any characters, ? one, [a-c] one of these); "a"
 // takes "a.b" too. Among them the words "all" (or "true") and "none", "false", "auto", which add nothing.
 class Recompute {

@@ -68,7 +68,7 @@ Batch batch_in(const at::Tensor& memory, data::HostBatch host, Split split) {
 
 DeviceSlots::~DeviceSlots() {
   try {
-    while (!under_way_.empty()) wait();
+    while (under_way() > 0) wait();
   } catch (const std::exception&) {  // of a lost device, whose copies are over too
   }
 }

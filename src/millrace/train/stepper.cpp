@@ -13,6 +13,7 @@
 #include "millrace/core/random.h"
 #include "millrace/device/autocast.h"
 #include "millrace/device/operation_census.h"
+#include "millrace/memory/block.h"
 #include "millrace/memory/offload.h"
 #include "millrace/nn/batch_norm.h"
 #include "millrace/train/draws.h"
@@ -47,6 +48,7 @@ Stepper::Stepper(Recipe& recipe, const Switches& switches, telemetry::Timeline& 
       timeline_(timeline),
       options_(options),
       buffers_(options.trains ? recipe.model().buffers() : std::vector<at::Tensor>()) {
+  memory::take_over_backward_passes();
   const LaneOptions lane{.device = options.device,
                          .fused = switches.on("fused_optimizer"),
                          .trains = options.trains,

@@ -21,7 +21,9 @@ class Engine final : public torch::autograd::Engine {
   }
 };
 
-void install() {
+}  // namespace
+
+void install_engine() {
   static const bool installed = [] {
     torch::autograd::set_default_engine_stub(&Engine::get);
     return true;
@@ -29,10 +31,8 @@ void install() {
   (void)installed;
 }
 
-}  // namespace
-
 SaverScope::SaverScope(Saver* saver) : outer_(top) {
-  install();
+  install_engine();
   top = saver;
 }
 

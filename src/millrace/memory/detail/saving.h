@@ -17,8 +17,10 @@ class Saver {
   virtual std::unique_ptr<torch::autograd::SavedVariableHooks> hooks() = 0;
 };
 
-// `saver` decides on this thread until destruction, and none before it; null = nobody does. The first one in a process puts our
-// engine in the place of LibTorch's: that must not happen within a backward pass.
+void install_engine();  // as take_over_backward_passes() says
+
+// `saver` decides on this thread until destruction, and none before it; null = nobody does. Installs the engine, which
+// must not happen within a backward pass.
 class SaverScope {
  public:
   explicit SaverScope(Saver* saver);
