@@ -24,9 +24,8 @@ from gpu_proof.training import FIXED, NO_DROPOUT, RECIPES, RunFolder, loss_dista
 
 GPU = "--device.name=cuda:0"
 # How far the losses of a run may be from the CPU's. Its kernels are ATen's plain ones, the CPU's are ours: no bit-for-bit comparison.
-# cosmology takes away components that hold nearly all of its input, so what is left carries the rounding of all of it: two ways of the
-# CPU are as far apart. autoencoder_3d and cosmology draw noise, with LibTorch's generator of the device.
-LOSS_TOLERANCE = {"language_model": 1e-6, "cosmology": 5e-3, "neural_response": 1e-6, "autoencoder_3d": 0.3, "image_pairs": 1e-6}
+# cosmology takes away components that hold nearly all of its input, so what is left carries the rounding of all of it.
+LOSS_TOLERANCE = {"language_model": 1e-6, "cosmology": 5e-3, "neural_response": 1e-6, "autoencoder_3d": 2e-6, "image_pairs": 1e-6}
 STEPS = 6
 
 
