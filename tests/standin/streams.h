@@ -64,8 +64,8 @@ void wait_for_device(int device);
 // Says on stderr what was done wrong, counts it and throws.
 [[noreturn]] void mistake(const std::string& text);
 
-// STANDIN_KERNELS=none: operations give tensors of the right shape and compute nothing, and nothing is watched: what is left is
-// what the host does for a step.
+// STANDIN_KERNELS=none: operations with a kernel for `meta`, and convolutions, give tensors of the right shape and compute
+// nothing; the others compute, and nothing is watched.
 [[nodiscard]] bool computes_nothing();
 
 // Errors that a test asks for: STANDIN_OUT_OF_MEMORY=<n>[,memory|cublas|cudnn|internal|driver], STANDIN_LOST=<n>.
