@@ -7,7 +7,9 @@
 
 namespace millrace {
 
-Meter::Meter(std::string first_loss) : first_loss_(std::move(first_loss)) { start(); }
+Meter::Meter(std::string first_loss, bool computes_here) : first_loss_(std::move(first_loss)), computes_here_(computes_here) {
+  start();
+}
 
 void Meter::start() { window_begin_ns_ = epoch_begin_ns_ = steady_nanoseconds(); }
 
@@ -45,7 +47,7 @@ Window Meter::take_window() {
                 .seconds = static_cast<double>(now - std::exchange(window_begin_ns_, now)) * 1e-9,
                 .steps = std::exchange(window_steps_, 0),
                 .samples = std::exchange(window_samples_, 0),
-                .others = neighbours_.take()};
+                .others = computes_here_ ? neighbours_.take() : std::nullopt};
   window_.reset();
   const metrics::Means measured = measured_.means();
   window.means.set_quiet(measured.quiet_with("train/"));

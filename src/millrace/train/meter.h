@@ -35,7 +35,8 @@ struct EpochRow {
 // Sums of losses stay on the device until a log line or the end of an epoch asks.
 class Meter {
  public:
-  explicit Meter(std::string first_loss);
+  // `computes_here`: steps are computed by this process's cores; else other programs there take nothing from them.
+  explicit Meter(std::string first_loss, bool computes_here = true);
 
   void start();                                                // the clocks; once, before the first step
   void add(const Stepper& stepper, const StepResult& result);  // one micro-batch of a step that counts
@@ -58,7 +59,9 @@ class Meter {
   [[nodiscard]] std::optional<double> last_loss() const noexcept { return loss_last_; }
   [[nodiscard]] std::int64_t samples() const noexcept { return samples_; }  // of the run
   [[nodiscard]] std::int64_t samples_of_process() const noexcept { return process_samples_; }
-  [[nodiscard]] std::optional<double> others_of_process() const { return neighbours_.since_made(); }
+  [[nodiscard]] std::optional<double> others_of_process() const {
+    return computes_here_ ? neighbours_.since_made() : std::nullopt;
+  }
   [[nodiscard]] std::optional<double> first_step_seconds() const noexcept {
     return first_step_seconds_;
   }  // since the process began
@@ -68,6 +71,7 @@ class Meter {
 
  private:
   std::string first_loss_;
+  bool computes_here_;
   metrics::Board window_;
   metrics::Board measured_;  // in the window, by the recipe
   metrics::Board epoch_;

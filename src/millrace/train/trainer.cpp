@@ -43,7 +43,7 @@ Trainer::Trainer(TrainerParts parts)
     : parts_(std::move(parts)),
       feed_(*parts_.loader, Split::train, parts_.stepper->device(), parts_.batch_ahead, parts_.timeline),
       reporter_(parts_.sinks, parts_.names),
-      meter_(parts_.names.loss),
+      meter_(parts_.names.loss, parts_.stepper->device().is_cpu()),
       scores_(parts_.config->snapshot, parts_.config->train, "val_" + parts_.names.loss),
       saves_(parts_.config->snapshot, parts_.place, reporter_, agreement()),
       recovery_(parts_.recovery, parts_.config->memory.micro_batches, *parts_.recipe, *parts_.stepper, reporter_, agreement()),

@@ -5,15 +5,15 @@ ALL is the order in which they run. Limits are seconds. The comparison of steps,
 from ..runner import WHOLE_SECONDS, Part
 
 ALL = [
-    Part("loads", 25, "Does it load"),
-    Part("ceilings", 25, "Ceilings of the card"),
-    Part("tests", 30, "Tests that need a GPU"),
+    Part("loads", 20, "Does it load"),
+    Part("ceilings", 20, "Ceilings of the card"),
+    Part("tests", 20, "Tests that need a GPU"),
     Part("compiling", 145, "The peers compile", beside=("parity", "life")),
-    Part("parity", 75, "Parity with the CPU"),
-    Part("life", 65, "A run's life"),
+    Part("parity", 55, "Parity with the CPU"),
+    Part("life", 75, "A run's life"),
     Part("feed", 65, "The loader feeds the device"),
-    Part("profile", 30, "Where a step's time goes"),
-    Part("sanitizer", 45, "compute-sanitizer"),
+    Part("profile", 55, "Where a step's time goes"),
+    Part("sanitizer", 55, "compute-sanitizer"),
     Part("steps", WHOLE_SECONDS, "A step beside Python"),
 ]
 

@@ -30,7 +30,7 @@ def run(proof):
         proof.row("compute-sanitizer", verdict="left out", why="this machine has no such program")
         return
     for test in map(Path, proof.setup["tests"]):
-        checked(proof, f"memcheck of {test.name}", sanitizer, "memcheck", [test], 12)
+        checked(proof, f"memcheck of {test.name}", sanitizer, "memcheck", [test], 25)
     run_folder = proof.scratch / "sanitizer"
     step = [proof.program, *training.smoke("language_model", 2, f"--device.name={proof.device}", "--run", run_folder)]
-    checked(proof, "memcheck of two steps of language_model", sanitizer, "memcheck", step, 30)
+    checked(proof, "memcheck of two steps of language_model", sanitizer, "memcheck", step, 45)

@@ -2,13 +2,14 @@
 from .. import benches
 
 LEAST_SECONDS = 12  # no comparison begins with less left
+LONGEST = 100  # seconds of one comparison: its peers start, compile what Inductor's cache has, and record graphs
 
 
 def one(proof, cell, number):
     out = proof.scratch / f"steps-{number}.json"
     words = benches.command(proof.python, proof.folder, proof.program, cell, proof.device, 1 if proof.small else 9, 1 if proof.small else 5,
                             2 if proof.small else 8, out, 1 if proof.small else None)
-    limit = proof.left() - 2 if proof.small else min(proof.left() - 2, 60)
+    limit = proof.left() - 2 if proof.small else min(proof.left() - 2, LONGEST)
     with proof.trying(cell.name()):
         done = proof.tried(words, limit)
         found = benches.results(out)
