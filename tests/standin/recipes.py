@@ -138,8 +138,8 @@ def commands(bench, recipes):
 
 
 # In a step between log lines, of a run in its steady state: how often the host waits, what is read back, copies of pageable memory,
-# copies to the device. The worst step of each recipe may have no more of any.
-ACCOUNT = {recipe: (0, 0, 0, 1) for recipe in RECIPES}
+# copies to the device: the batch, and where the host draws noise or latents these. The worst step of each recipe may have no more of any.
+ACCOUNT = {**{recipe: (0, 0, 0, 1) for recipe in RECIPES}, "cosmology": (0, 0, 0, 2), "autoencoder_3d": (0, 0, 0, 2)}
 
 
 def account(bench, recipes):

@@ -19,8 +19,8 @@ namespace millrace::toys {
 // toy.bad_steps make the loss of those steps NaN.
 [[nodiscard]] Entry grouped_regression();
 
-// Called by grouped_regression at named points ("read", "loss", "measure", "validation", "update", "state", "end"), so that a test can
-// raise a signal there.
+// Called by grouped_regression at named points ("read", "loss", "measure", "validation", "update", "state", "end"), so that a
+// test can raise a signal there.
 extern std::function<void(const char* point)> at_point;
 
 // Resolves `overrides` (dotted keys) over the recipe's defaults and runs it quietly in `folder` ("" = no files). Without a

@@ -92,6 +92,7 @@ Backend& backend_of(c10::Device device) {
 
 Nature nature_of(c10::Device device) {
   if (device.is_cpu()) return cpu().nature(0);
+  if (!device.is_cuda()) return {};
   return backend_of(device).nature(device.has_index() ? device.index() : 0);
 }
 

@@ -16,6 +16,7 @@ Backend& cpu();
 // no plugin, no driver or no GPU (`reason` says which).
 Backend* cuda(std::string* reason = nullptr);
 Backend& backend_of(c10::Device device);  // DeviceError when there is none
+// What can be counted on: the least where nobody drives the kind of device (meta). DeviceError where its backend is missing.
 [[nodiscard]] Nature nature_of(c10::Device device);
 
 struct Choice {
