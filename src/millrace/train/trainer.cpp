@@ -227,7 +227,6 @@ std::optional<Batch> Trainer::next_batch() {
   std::optional<Batch> batch = feed_.next();
   if (batch && static_cast<std::int64_t>(batch->origin().index) + 1 < parts_.loader->batches_per_epoch()) return batch;
   epoch_end_.reached = true;
-  const Span span(*parts_.timeline, Phase::data_wait);
   if (batch) MR_CHECK(!parts_.loader->next(), "the loader went on after its epoch's last batch");
   return batch;
 }
