@@ -29,7 +29,7 @@ struct NetImpl : torch::nn::Module {
 
 class Net final : public Recipe {
  public:
-  explicit Net(optim::OptimConfig config, bool pair = false) : config_(std::move(config)), pair_(pair) { torch::manual_seed(3); }
+  explicit Net(optim::OptimConfig config, bool pair = false) : config_(std::move(config)), pair_(pair) {}
   data::Pipeline data(Split) override { return {}; }
   torch::nn::Module& model() override { return *net_; }
   std::vector<Objective> objectives() override {
@@ -68,7 +68,11 @@ class Net final : public Recipe {
 
   optim::OptimConfig config_;
   bool pair_;
-  std::shared_ptr<NetImpl> net_ = std::make_shared<NetImpl>();
+  // Steps seed the generator that layers are initialised from.
+  std::shared_ptr<NetImpl> net_ = [] {
+    torch::manual_seed(3);
+    return std::make_shared<NetImpl>();
+  }();
 };
 
 struct Bench {
