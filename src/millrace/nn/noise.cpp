@@ -1,6 +1,7 @@
 #include "millrace/nn/noise.h"
 
 #include <ATen/Context.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 
 #include <vector>

@@ -147,7 +147,7 @@ void StepProfiler::finish() {
 // Its name in the run folder, "" without one.
 std::string StepProfiler::write(const std::string& trace) {
   if (place_.folder == nullptr) return "";
-  const std::string name = run_files::trace_of_step(recorded_ == 0 ? step_ : last_);
+  std::string name = run_files::trace_of_step(recorded_ == 0 ? step_ : last_);
   const std::filesystem::path file = place_.folder->own(name);
   place_.fs->create_directories(file.parent_path());
   write_atomically(*place_.fs, file, trace);

@@ -152,7 +152,8 @@ std::string RecipeGuard::sample_of(const Batch& batch, const RowError& error) co
     std::string text = "sample " + std::to_string(index);
     if (!groups[g].name.empty()) text += " of data set " + quoted(groups[g].name);
     const std::string more = datasets[g].source->describe(index);
-    return more.empty() ? text : text + " (" + more + ")";
+    if (!more.empty()) text.append(" (").append(more).append(")");
+    return text;
   }
   return "";
 }
