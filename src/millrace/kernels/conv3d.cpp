@@ -30,7 +30,7 @@ at::Tensor panels_of(const at::Tensor& weight, at::ScalarType type) {
   const std::int64_t outputs = weight.size(0);
   const std::int64_t channels = weight.size(1);
   const std::int64_t all = type == at::kFloat ? channels : round_up(channels, 2);
-  const at::Tensor panels = at::zeros({3, 3, 3, all, round_up(outputs, 16)}, weight.options().dtype(type));
+  at::Tensor panels = at::zeros({3, 3, 3, all, round_up(outputs, 16)}, weight.options().dtype(type));
   panels.narrow(3, 0, channels).narrow(4, 0, outputs).copy_(weight.permute({2, 3, 4, 1, 0}));
   if (type == at::kFloat) return panels;
   return panels.view({27, all / 2, 2, panels.size(4)}).transpose(2, 3).contiguous();

@@ -123,9 +123,9 @@ void check_names(const Entry& entry, const Tensors& outputs) {
   for (const PredictField& field : told) {
     if (!outputs.contains(field.name)) refuse_output(entry, "predict() gives no " + quoted(field.name));
   }
-  for (const auto& [name, output] : outputs) {
-    if (std::ranges::none_of(told, [&](const PredictField& field) { return field.name == name; }))
-      refuse_output(entry, "predict() gives " + quoted(name) + ", which the entry does not name");
+  for (const auto& output : outputs) {
+    if (std::ranges::none_of(told, [&](const PredictField& field) { return field.name == output.first; }))
+      refuse_output(entry, "predict() gives " + quoted(output.first) + ", which the entry does not name");
   }
 }
 
