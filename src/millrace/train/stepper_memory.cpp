@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "millrace/base/error.h"
 #include "millrace/base/format.h"
 #include "millrace/train/stepper.h"
 
