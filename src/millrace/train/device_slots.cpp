@@ -45,8 +45,7 @@ HostBlock block_of(const data::HostBatch& host) {
   return {first, end - first};
 }
 
-Batch batch_in(const at::Tensor& memory, data::HostBatch host, Split split) {
-  const HostBlock block = block_of(host);
+Batch batch_with(const FieldTensor& tensor, data::HostBatch host, Split split) {
   std::vector<Group> groups;
   groups.reserve(host.groups.size());
   for (data::HostGroup& from : host.groups) {
@@ -54,16 +53,22 @@ Batch batch_in(const at::Tensor& memory, data::HostBatch host, Split split) {
     group.name = std::string(from.name);
     for (std::size_t f = 0; f < from.fields.size(); ++f) {
       const Field& field = from.fields[f];
-      const std::vector<std::int64_t> sizes = sizes_of(field, rows_of(from));
-      const bool empty = field.bytes() == 0 || rows_of(from) == 0;
-      group.fields.emplace(field.name,
-                           tensor_in(memory, empty ? 0 : from.data[f] - block.first, sizes, scalar_type_of(field.dtype)));
+      group.fields.emplace(field.name, tensor(from.data[f], sizes_of(field, rows_of(from)), scalar_type_of(field.dtype)));
     }
     group.positions = std::move(from.positions);
     group.indices.assign(from.indices.begin(), from.indices.end());
     groups.push_back(std::move(group));
   }
   return Batch(std::move(groups), {.split = split, .epoch = host.epoch, .index = host.index});
+}
+
+Batch batch_in(const at::Tensor& memory, data::HostBatch host, Split split) {
+  const HostBlock block = block_of(host);
+  const auto tensor = [&](std::byte* data, const std::vector<std::int64_t>& sizes, at::ScalarType type) {
+    const bool empty = std::ranges::find(sizes, 0) != sizes.end();
+    return tensor_in(memory, empty ? 0 : data - block.first, sizes, type);
+  };
+  return batch_with(tensor, std::move(host), split);
 }
 
 DeviceSlots::~DeviceSlots() {

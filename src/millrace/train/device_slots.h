@@ -5,8 +5,11 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
+#include <vector>
 
 #include "millrace/core/batch.h"
 #include "millrace/data/loader.h"
@@ -20,6 +23,10 @@ struct HostBlock {
   std::int64_t bytes = 0;
 };
 [[nodiscard]] HostBlock block_of(const data::HostBatch& host);
+
+// The batch with a tensor for each field: of these bytes of the loader's memory, this shape and type.
+using FieldTensor = std::function<at::Tensor(std::byte* data, const std::vector<std::int64_t>& sizes, at::ScalarType type)>;
+[[nodiscard]] Batch batch_with(const FieldTensor& tensor, data::HostBatch host, Split split);
 
 // The batch, its fields being views of `memory`, which holds a copy of its block.
 [[nodiscard]] Batch batch_in(const at::Tensor& memory, data::HostBatch host, Split split);

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "millrace/core/scalar_type.h"
 
 namespace millrace {
 namespace {
@@ -24,25 +23,13 @@ class Account {
   std::optional<telemetry::Span> span_;
 };
 
+// The slot returns to the loader when the last of the tensors dies.
 Batch views_of(data::HostBatch host, Split split) {
-  std::vector<Group> groups;
-  groups.reserve(host.groups.size());
-  for (data::HostGroup& from : host.groups) {
-    Group group;
-    group.name = std::string(from.name);
-    for (std::size_t f = 0; f < from.fields.size(); ++f) {
-      const Field& field = from.fields[f];
-      std::vector<std::int64_t> sizes{static_cast<std::int64_t>(from.positions.size())};
-      sizes.insert(sizes.end(), field.shape.begin(), field.shape.end());
-      group.fields.emplace(
-          field.name, at::from_blob(
-                          from.data[f], sizes, [slot = host.slot](void*) {}, at::TensorOptions(scalar_type_of(field.dtype))));
-    }
-    group.positions = std::move(from.positions);
-    group.indices.assign(from.indices.begin(), from.indices.end());
-    groups.push_back(std::move(group));
-  }
-  return Batch(std::move(groups), {.split = split, .epoch = host.epoch, .index = host.index});
+  const auto view = [slot = host.slot](std::byte* data, const std::vector<std::int64_t>& sizes, at::ScalarType type) {
+    return at::from_blob(
+        data, sizes, [slot](void*) {}, at::TensorOptions(type));
+  };
+  return batch_with(view, std::move(host), split);
 }
 
 }  // namespace
