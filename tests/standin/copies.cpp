@@ -55,7 +55,8 @@ void transfer(const at::Tensor& to, const at::Tensor& from, bool non_blocking) {
   }
   if (to_device) {
     spoil(ours, bytes);
-    copy_asynchronously(device, {.land = [=] { std::memcpy(ours, host, bytes); }, .host = host, .bytes = bytes, .deliver = {}});
+    copy_asynchronously(
+        device, {.land = [=] { std::memcpy(ours, host, bytes); }, .host = host, .device = ours, .bytes = bytes, .deliver = {}});
     used(to, true, name);
     return;
   }
@@ -63,6 +64,7 @@ void transfer(const at::Tensor& to, const at::Tensor& from, bool non_blocking) {
   const auto read = std::make_shared<std::vector<std::byte>>();
   copy_asynchronously(device, {.land = [=] { read->assign(ours, ours + bytes); },
                                .host = host,
+                               .device = ours,
                                .bytes = bytes,
                                .to_device = false,
                                .deliver = [=] { std::memcpy(host, read->data(), bytes); }});

@@ -57,7 +57,7 @@ class Arena {
     const auto [at, room] = *gap;
     free_.erase(gap);
     if (room > size) free_[at + size] = room - size;
-    blocks_[at] = size;
+    blocks_[at] = {size, line_of(stream)};
     allocated_ += size;
     peak_ = std::max(peak_, allocated_);
     if (computes_nothing()) {  // indices of what was computed before would be out of range
@@ -70,11 +70,13 @@ class Arena {
   }
 
   void release(const std::byte* used) {
+    auto at = static_cast<std::size_t>(used - used_);
+    const auto [found, line] = block_from(at);
+    if (found == 0) return;
+    land_copies_of(used, used + found, line);
+    std::size_t size = found;
     const std::scoped_lock lock(mutex_);
-    const auto block = blocks_.find(static_cast<std::size_t>(used - used_));
-    if (block == blocks_.end()) return;
-    auto [at, size] = *block;
-    blocks_.erase(block);
+    blocks_.erase(at);
     block_ends(used);
     allocated_ -= size;
     constexpr std::size_t kLarge = 1U << 20U;
@@ -101,10 +103,20 @@ class Arena {
   // Without a lock: it is asked for by a signal handler, after which the process ends.
   [[nodiscard]] std::size_t block_at(const void* seen) const {
     const auto after = blocks_.upper_bound(static_cast<std::size_t>(static_cast<const std::byte*>(seen) - seen_));
-    return after == blocks_.begin() ? 0 : std::prev(after)->second;
+    return after == blocks_.begin() ? 0 : std::prev(after)->second.size;
   }
 
  private:
+  struct Block {
+    std::size_t size = 0;
+    std::size_t line = 0;  // the stream that it was made for
+  };
+
+  [[nodiscard]] Block block_from(std::size_t at) {
+    const std::scoped_lock lock(mutex_);
+    const auto block = blocks_.find(at);
+    return block == blocks_.end() ? Block{} : block->second;
+  }
   [[nodiscard]] std::byte* map(int file, int rights) const {
     void* const memory = ::mmap(nullptr, bytes_, rights, MAP_SHARED | MAP_NORESERVE, file, 0);
     TORCH_CHECK(memory != MAP_FAILED, "the stand-in's memory can't be mapped");
@@ -126,8 +138,8 @@ class Arena {
   std::byte* seen_ = nullptr;  // what tensors have as their address
   std::byte* used_ = nullptr;  // what kernels compute with
   std::mutex mutex_;
-  std::map<std::size_t, std::size_t> free_;    // offset, size
-  std::map<std::size_t, std::size_t> blocks_;  // offset, size
+  std::map<std::size_t, std::size_t> free_;  // offset, size
+  std::map<std::size_t, Block> blocks_;      // by offset
   std::size_t allocated_ = 0;
   std::size_t peak_ = 0;
 };

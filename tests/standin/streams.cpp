@@ -144,6 +144,12 @@ class Order {
     }
   }
 
+  void land_copies_of(const std::byte* begin, const std::byte* end, std::size_t line) {
+    const std::scoped_lock lock(mutex_);
+    for (Item& item : lines_.at(line).items)
+      if (!item.landed && item.copy.device >= begin && item.copy.device < end) land(item, true);
+  }
+
   [[nodiscard]] bool is_in_use(const void* host) {
     const std::scoped_lock lock(mutex_);
     return std::any_of(lines_.begin(), lines_.end(), [&](const Line& line) { return uses(line, host); });
@@ -295,6 +301,7 @@ void touch(int device, const std::byte* begin, const std::byte* end, bool writte
 
 void copy_asynchronously(int device, Copy copy) { order().copy(line_of(current_stream(device)), std::move(copy)); }
 void land_copies_of(const void* host) { order().land_copies_of(host); }
+void land_copies_of(const std::byte* begin, const std::byte* end, std::size_t line) { order().land_copies_of(begin, end, line); }
 bool is_in_use(const void* host) { return order().is_in_use(host); }
 
 void record(Event& event, c10::Stream stream) { order().record(event, line_of(stream)); }

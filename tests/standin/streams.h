@@ -42,8 +42,9 @@ void touch(int device, const std::byte* begin, const std::byte* end, bool writte
 [[nodiscard]] std::size_t line_of(c10::Stream stream);  // the index of a stream in a Clock
 
 struct Copy {
-  std::function<void()> land;  // reads the source and writes the target
-  const void* host = nullptr;  // the side of the host
+  std::function<void()> land;         // reads the source and writes the target
+  const void* host = nullptr;         // the side of the host
+  const std::byte* device = nullptr;  // the side of the device, as kernels have it
   std::size_t bytes = 0;
   bool to_device = true;
   std::function<void()> deliver;  // to the host, once the host knows that the copy is done
@@ -51,6 +52,9 @@ struct Copy {
 void copy_asynchronously(int device, Copy copy);
 // Lets copies land that still need this memory of the host, which its owner is about to give back.
 void land_copies_of(const void* host);
+// The same for a block of a device that was made for work of stream `line`: whoever gets this memory next works on the same
+// stream and so after its copies. Copies of other streams stay late.
+void land_copies_of(const std::byte* begin, const std::byte* end, std::size_t line);
 [[nodiscard]] bool is_in_use(const void* host);
 
 void record(Event& event, c10::Stream stream);
