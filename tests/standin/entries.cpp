@@ -4,7 +4,11 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/_local_scalar_dense.h>
+#include <ATen/ops/_log_softmax.h>
+#include <ATen/ops/_log_softmax_backward_data.h>
 #include <ATen/ops/_reshape_alias_native.h>
+#include <ATen/ops/_softmax.h>
+#include <ATen/ops/_softmax_backward_data.h>
 #include <ATen/ops/as_strided_native.h>
 #include <ATen/ops/convolution.h>
 #include <ATen/ops/convolution_backward.h>
@@ -107,16 +111,18 @@ Tensor& set_nothing(Tensor& self) {
 
 void record_stream(Tensor& self, at::Stream stream) { keep_for(for_kernels(self.storage().data()), line_of(stream)); }
 
+const std::string kConvolution = "aten::convolution";
+
 // In 16 bits oneDNN has faults that would be ours here (docs/known-faults.md), and ATen has no fp16: fp32 in between.
 bool is_narrow(const Tensor& x) { return x.scalar_type() == at::kHalf || x.scalar_type() == at::kBFloat16; }
-Tensor widened(const Tensor& x) {
-  used(x, false, "aten::convolution");
+Tensor widened(const Tensor& x, const std::string& reader) {
+  used(x, false, reader);
   const Tensor alias = alias_of(x);
   return x.defined() && is_narrow(x) ? alias.to(at::kFloat) : alias;
 }
 Tensor result_like(const Tensor& result, const Tensor& x) {
   const Tensor made = on_device(result.defined() && is_narrow(x) ? result.to(x.scalar_type()) : result, x.get_device());
-  used(made, true, "aten::convolution");
+  used(made, true, kConvolution);
   return made;
 }
 
@@ -140,9 +146,10 @@ Tensor convolution(const Tensor& x, const Tensor& weight, const std::optional<Te
   if (computes_nothing()) return unfilled(x, weight, stride, padding, dilation, transposed, output_padding, groups);
   launch(x.get_device(), "aten::convolution");
   const at::AutoDispatchBelowADInplaceOrView below;
-  const std::optional<Tensor> b = bias && bias->defined() ? std::optional(widened(*bias)) : std::nullopt;
-  return result_like(
-      at::convolution(widened(x), widened(weight), b, stride, padding, dilation, transposed, output_padding, groups), x);
+  const std::optional<Tensor> b = bias && bias->defined() ? std::optional(widened(*bias, kConvolution)) : std::nullopt;
+  return result_like(at::convolution(widened(x, kConvolution), widened(weight, kConvolution), b, stride, padding, dilation,
+                                     transposed, output_padding, groups),
+                     x);
 }
 
 std::tuple<Tensor, Tensor, Tensor> convolution_backward(const Tensor& gradient, const Tensor& x, const Tensor& weight,
@@ -157,9 +164,40 @@ std::tuple<Tensor, Tensor, Tensor> convolution_backward(const Tensor& gradient, 
   }
   launch(x.get_device(), "aten::convolution_backward");
   const at::AutoDispatchBelowADInplaceOrView below;
-  const auto [a, b, c] = at::convolution_backward(widened(gradient), widened(x), widened(weight), bias_sizes, stride, padding,
-                                                  dilation, transposed, output_padding, groups, mask);
+  const auto [a, b, c] =
+      at::convolution_backward(widened(gradient, kConvolution), widened(x, kConvolution), widened(weight, kConvolution),
+                               bias_sizes, stride, padding, dilation, transposed, output_padding, groups, mask);
   return {result_like(a, x), result_like(b, x), result_like(c, x)};
+}
+
+// A GPU takes a softmax of fp16 or bf16 to fp32 in one kernel, and its gradient back; ATen's CPU refuses.
+template <typename F>
+Tensor rows(const std::string& name, const std::vector<Tensor>& arguments, at::ScalarType type, F&& compute) {
+  if (computes_nothing()) return at::empty_like(arguments[0], arguments[0].options().dtype(type));
+  launch(arguments[0].get_device(), name);
+  const at::AutoDispatchBelowADInplaceOrView below;
+  std::vector<Tensor> wide;
+  for (const Tensor& argument : arguments) wide.push_back(widened(argument, name));
+  const Tensor made = on_device(compute(wide).to(type), arguments[0].get_device());
+  used(made, true, name);
+  return made;
+}
+
+Tensor softmax(const Tensor& x, std::int64_t dim, bool to_float) {
+  return rows("aten::_softmax", {x}, to_float ? at::kFloat : x.scalar_type(),
+              [dim](const auto& wide) { return at::_softmax(wide[0], dim, false); });
+}
+Tensor log_softmax(const Tensor& x, std::int64_t dim, bool to_float) {
+  return rows("aten::_log_softmax", {x}, to_float ? at::kFloat : x.scalar_type(),
+              [dim](const auto& wide) { return at::_log_softmax(wide[0], dim, false); });
+}
+Tensor softmax_backward(const Tensor& gradient, const Tensor& y, std::int64_t dim, at::ScalarType type) {
+  return rows("aten::_softmax_backward_data", {gradient, y}, type,
+              [dim](const auto& wide) { return at::_softmax_backward_data(wide[0], wide[1], dim, wide[0].scalar_type()); });
+}
+Tensor log_softmax_backward(const Tensor& gradient, const Tensor& y, std::int64_t dim, at::ScalarType type) {
+  return rows("aten::_log_softmax_backward_data", {gradient, y}, type,
+              [dim](const auto& wide) { return at::_log_softmax_backward_data(wide[0], wide[1], dim, wide[0].scalar_type()); });
 }
 
 // The CPU's draws from the CPU's default generator.
@@ -189,6 +227,10 @@ TORCH_LIBRARY_IMPL(aten, CUDA, library) {
   library.impl("convolution", &convolution);
   library.impl("convolution_backward", &convolution_backward);
   library.impl("native_dropout", &native_dropout);
+  library.impl("_softmax", &softmax);
+  library.impl("_log_softmax", &log_softmax);
+  library.impl("_softmax_backward_data", &softmax_backward);
+  library.impl("_log_softmax_backward_data", &log_softmax_backward);
 }
 
 const std::vector<std::string>& names_of_entries() {
@@ -207,7 +249,11 @@ const std::vector<std::string>& names_of_entries() {
                                                  "set_.source_Tensor",
                                                  "record_stream",
                                                  "convolution_backward",
-                                                 "native_dropout"};
+                                                 "native_dropout",
+                                                 "_softmax",
+                                                 "_log_softmax",
+                                                 "_softmax_backward_data",
+                                                 "_log_softmax_backward_data"};
   return names;
 }
 
