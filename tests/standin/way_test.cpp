@@ -164,6 +164,35 @@ TEST_F(Way, OffloadedActivationsComeBackAsTheyWere) {
   for (std::size_t i = 0; i < plain.size(); ++i) EXPECT_TRUE(plain[i].equal(moved[i])) << i;
 }
 
+TEST_F(Way, WhatSeveralOperationsSavedTravelsOnce) {
+  const at::Tensor weight = at::ones({64, 64}, on_gpu()).requires_grad_();
+  const at::Tensor x = at::ones({32, 64}, on_gpu());
+  std::uint64_t moved = 0;
+  at::Tensor y;
+  {
+    const memory::OffloadScope offload(kGpu, 1, {weight});
+    y = at::linear(x, weight).add(at::linear(x.narrow(0, 0, 16).repeat({2, 1}), weight)).add(at::linear(x, weight)).sum();
+    moved = offload.moved_bytes();
+  }
+  EXPECT_EQ(moved, 2 * x.nbytes());  // x, and the copy that repeat() made
+  y.backward();
+  EXPECT_EQ(counted(Count::to_device), 2U);
+  EXPECT_TRUE(weight.grad().cpu().equal(at::full({64, 64}, 96.0F)));
+}
+
+// As without the scope: LibTorch itself looks at no versions where there are hooks.
+TEST_F(Way, ATensorThatIsChangedAfterItWasSavedIsRefused) {
+  const at::Tensor a = at::ones({64}, on_gpu()).requires_grad_();
+  const at::Tensor x = at::full({64}, 2.0F, on_gpu());
+  at::Tensor y;
+  {
+    const memory::OffloadScope offload(kGpu, 1, {a});
+    y = a.mul(x).sum();
+  }
+  x.mul_(2);
+  EXPECT_THROW(y.backward(), c10::Error);
+}
+
 TEST_F(Way, AGraphThatIsNeverWalkedLeavesNothingBehind) {
   const at::Tensor weight = at::ones({64, 64}, on_gpu()).requires_grad_();
   {

@@ -1,10 +1,15 @@
 #include "millrace/memory/offload.h"
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <c10/util/Exception.h>
 #include <torch/csrc/autograd/saved_variable_hooks.h>
 
 #include <deque>
+#include <list>
 #include <mutex>
+#include <optional>
+#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -17,55 +22,76 @@
 namespace millrace::memory {
 namespace {
 
-// A tensor from the forward to the backward pass: in host memory, and on its way out or back.
+// What several saved tensors may be views of: it travels once, and comes back as it lay, so that kernels find what they would
+// have.
 struct Item {
+  c10::weak_intrusive_ptr<c10::StorageImpl> of;
+  int users = 0;
   at::Tensor host;
-  at::Tensor back;                  // on the device again, before the backward pass asks for it
-  device::Copies::MarkPtr arrived;  // of `back`
+  at::Tensor back;                  // on the device again, from before the backward pass asks for it first
+  device::Copies::MarkPtr arrived;  // of `back`; null once the work waits for it
 };
 
-// What one scope has moved, in the order of the forward pass. The backward pass asks from the last to the first, in a thread of
-// LibTorch's.
+at::Tensor bytes_of(const c10::Storage& storage, c10::Device device) {
+  const auto bytes = static_cast<std::int64_t>(storage.nbytes());
+  return at::empty({0}, at::TensorOptions(at::kByte).device(device)).set_(storage, 0, {bytes}, {1});
+}
+
+// What one scope has moved, in the order in which the forward pass saved it last. The backward pass asks from the last to the
+// first, in a thread of LibTorch's.
 class Shelf {
  public:
+  using Place = std::list<Item>::iterator;
+
   Shelf(c10::Device device, std::unique_ptr<device::Copies> copies) : device_(device), copies_(std::move(copies)) {}
 
-  Item* put(const at::Tensor& tensor) {
-    auto item = std::make_unique<Item>();
-    item->host = at::empty_like(tensor, tensor.options().device(at::kCPU).pinned_memory(copies_ != nullptr));
+  Place put(const at::Tensor& tensor, std::uint64_t& moved_bytes) {
+    const c10::Storage& storage = tensor.storage();
     const std::lock_guard lock(mutex_);
+    const auto known = known_.find(storage.unsafeGetStorageImpl());
+    if (known != known_.end()) {
+      items_.splice(items_.end(), items_, known->second);
+      ++known->second->users;
+      return known->second;
+    }
+    const Place place = items_.insert(items_.end(), Item{storage.getWeakStorageImpl(), 1, {}, {}, {}});
+    const at::Tensor all = bytes_of(storage, device_);
+    place->host = at::empty(all.sizes(), at::TensorOptions(at::kByte).pinned_memory(copies_ != nullptr));
     if (copies_ == nullptr) {
-      item->host.copy_(tensor);
+      place->host.copy_(all);
     } else {
       copies_->hold_copies(*copies_->mark_work());
-      copies_->copy(item->host, tensor);
-      leaving_.push_back({tensor.storage(), copies_->mark_copies()});
+      copies_->copy(place->host, all);
+      leaving_.push_back({storage, copies_->mark_copies()});
       if (leaving_.size() > kLeaving) let_go(1);
     }
-    items_.push_back(std::move(item));
-    return items_.back().get();
+    known_.emplace(storage.unsafeGetStorageImpl(), place);
+    moved_bytes += storage.nbytes();
+    return place;
   }
 
-  at::Tensor take(Item* item) {
+  c10::Storage take(Place item) {
     const std::lock_guard lock(mutex_);
-    if (copies_ == nullptr) return item->host.to(device_, /*non_blocking=*/false, /*copy=*/true);
     if (!item->back.defined()) fetch(*item);
-    copies_->hold_work(*item->arrived);
+    if (item->arrived) copies_->hold_work(*item->arrived);
     item->arrived.reset();
-    at::Tensor back = std::exchange(item->back, at::Tensor());
     fetch_before(item);
-    return back;
+    return item->back.storage();
   }
 
-  // The graph no longer needs it.
-  void forget(Item* item) noexcept {
+  // One user's part of the graph is gone.
+  void forget(Place item) noexcept {
     const std::lock_guard lock(mutex_);
+    if (--item->users > 0) return;
     release(*item);
-    std::erase_if(items_, [&](const std::unique_ptr<Item>& one) { return one.get() == item; });
+    std::erase_if(known_, [&](const auto& entry) { return entry.second == item; });
+    items_.erase(item);
   }
 
   void forward_ended() noexcept {
     const std::lock_guard lock(mutex_);
+    known_.clear();
+    for (Item& item : items_) item.of.reset();
     try {
       let_go(leaving_.size());
     } catch (const std::exception&) {  // of a lost device, where nothing is under way any more
@@ -77,10 +103,10 @@ class Shelf {
     c10::Storage memory;
     device::Copies::MarkPtr copied;
   };
-  // So many tensors may be on their way out beside the work. The next one makes the work wait for the oldest: from then on its
-  // memory can be anybody's, and the host, which is far ahead, waits for nothing.
+  // So many may be on their way out beside the work. The next one makes the work wait for the oldest: from then on its memory can
+  // be anybody's, and the host, which is far ahead, waits for nothing.
   static constexpr std::size_t kLeaving = 2;
-  static constexpr std::size_t kAhead = 2;                             // tensors fetched before they are asked for ...
+  static constexpr std::size_t kAhead = 2;                             // fetched before they are asked for ...
   static constexpr std::size_t kAheadBytes = std::size_t{256} << 20U;  // ... and so many bytes
 
   void let_go(std::size_t count) {
@@ -90,22 +116,25 @@ class Shelf {
   }
 
   void fetch(Item& item) {
-    item.back = at::empty_like(item.host, item.host.options().device(device_).pinned_memory(false));
+    if (copies_ == nullptr) {
+      item.back = item.host.clone();
+      return;
+    }
+    item.back = at::empty(item.host.sizes(), at::TensorOptions(at::kByte).device(device_));
     copies_->hold_copies(*copies_->mark_work());  // of who had this memory before
     copies_->copy(item.back, item.host);
     item.arrived = copies_->mark_copies();
   }
 
-  void fetch_before(const Item* item) {
+  void fetch_before(Place item) {
+    if (copies_ == nullptr) return;
     std::size_t ahead = 0, bytes = 0;
-    auto at = items_.begin();
-    while (at != items_.end() && at->get() != item) ++at;
     try {
-      while (at != items_.begin() && ahead < kAhead) {
-        Item& next = **--at;
-        bytes += next.host.nbytes();
+      while (item != items_.begin() && ahead < kAhead) {
+        --item;
+        bytes += item->host.nbytes();
         if (bytes > kAheadBytes) return;
-        if (!next.back.defined()) fetch(next);
+        if (!item->back.defined()) fetch(*item);
         ++ahead;
       }
     } catch (const std::exception& error) {
@@ -125,7 +154,8 @@ class Shelf {
   const c10::Device device_;
   std::mutex mutex_;                              // guards what follows
   const std::unique_ptr<device::Copies> copies_;  // null: the device's tensors are host memory
-  std::vector<std::unique_ptr<Item>> items_;
+  std::list<Item> items_;
+  std::unordered_map<const c10::StorageImpl*, Place> known_;  // during the forward pass
   std::deque<Leaving> leaving_;
 };
 
@@ -135,22 +165,33 @@ struct Moved final : torch::autograd::SavedVariableHooks {
         std::uint64_t& count)
       : shelf_(std::move(shelf)), device_(device), least_bytes_(least_bytes), stay_(stay), count_(count) {}
   ~Moved() override {
-    if (item_ != nullptr) shelf_->forget(item_);
+    if (item_) shelf_->forget(*item_);
   }
   Moved(const Moved&) = delete;
   Moved& operator=(const Moved&) = delete;
 
   void call_pack_hook(const at::Tensor& tensor) override {
-    const bool moves = tensor.device() == device_ && tensor.nbytes() >= least_bytes_ && !stay_.contains(tensor.storage().data());
-    if (!moves) {
-      kept_ = tensor.detach();
-      return;
-    }
-    item_ = shelf_->put(tensor.detach());
-    count_ += tensor.nbytes();
+    kept_ = tensor.detach();
+    counter_ = tensor.unsafeGetTensorImpl()->version_counter();
+    version_ = counter_.current_version();
+    const bool moves = tensor.device() == device_ && tensor.layout() == at::kStrided && !tensor.is_conj() && !tensor.is_neg() &&
+                       tensor.nbytes() >= least_bytes_ && !stay_.contains(tensor.storage().data());
+    if (!moves) return;
+    item_ = shelf_->put(kept_, count_);
+    sizes_ = kept_.sizes().vec();
+    strides_ = kept_.strides().vec();
+    offset_ = kept_.storage_offset();
+    kept_ = at::empty({0}, kept_.options());
   }
 
-  at::Tensor call_unpack_hook() override { return kept_.defined() ? kept_ : shelf_->take(item_); }
+  at::Tensor call_unpack_hook() override {
+    // LibTorch leaves this check out where there are hooks.
+    TORCH_CHECK(counter_.current_version() == version_,
+                "a tensor that the backward pass needs was changed in place after the forward ", "pass had saved it (version ",
+                counter_.current_version(), ", saved at version ", version_, ")");
+    if (!item_) return kept_;
+    return at::empty_like(kept_).set_(shelf_->take(*item_), offset_, sizes_, strides_);
+  }
 
  private:
   std::shared_ptr<Shelf> shelf_;
@@ -158,8 +199,12 @@ struct Moved final : torch::autograd::SavedVariableHooks {
   std::uint64_t least_bytes_;
   const std::unordered_set<const void*>& stay_;  // used while the scope lives
   std::uint64_t& count_;
-  at::Tensor kept_;
-  Item* item_ = nullptr;
+  c10::VariableVersion counter_;
+  std::uint32_t version_ = 0;
+  at::Tensor kept_;  // of what is on the shelf: nothing but the type
+  std::optional<Shelf::Place> item_;
+  std::vector<std::int64_t> sizes_, strides_;
+  std::int64_t offset_ = 0;
 };
 
 }  // namespace
