@@ -15,6 +15,7 @@ from types import SimpleNamespace
 import torch
 from shapes import SHAPES, sized
 from tensor_peak import tensor_peak
+from torch.utils._python_dispatch import TorchDispatchMode
 
 
 def options_parser(documentation, recipe):
@@ -22,12 +23,13 @@ def options_parser(documentation, recipe):
     parser = argparse.ArgumentParser(description=documentation, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shape", choices=SHAPES[recipe], default="cpu-small")
     parser.add_argument("--size", nargs="+", metavar="KEY=VALUE", default=[], help="over the sizes of the shape, see shapes.py")
-    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--device", choices=["cpu", "cuda", "meta"], default="cpu", help="meta: tensors without memory, so a step is the host's part alone")
     parser.add_argument("--mode", choices=["eager", "compile", "graphs"], default="eager",
                         help="graphs: torch.compile with CUDA graphs, mode=\"reduce-overhead\"; on a GPU")
     parser.add_argument("--dtype", choices=["fp32", "tf32", "bf16"], default="fp32",
                         help="fp32: exact, products and convolutions; tf32: both in TF32, on a GPU; bf16: by autocast, the rest as tf32")
     parser.add_argument("--peak", action="store_true", help="also report the peak of tensor bytes of a step")
+    parser.add_argument("--launches", action="store_true", help="also report how many operations a step asks a device for")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--steps", type=int, default=3, help="timed steps per line of input")
     parser.add_argument("--describe", action="store_true", help="parameters and batch of the shape, on no device and without a step")
@@ -41,13 +43,14 @@ def parse(parser):
         options.size = SimpleNamespace(**sized(options.recipe, options.shape, options.size))
     except ValueError as error:
         parser.error(f"--size {error}")
-    if options.device == "cpu" and (options.mode == "graphs" or options.dtype == "tf32"):
+    if options.device != "cuda" and (options.mode == "graphs" or options.dtype == "tf32"):
         parser.error("--mode graphs and --dtype tf32 are of a GPU: give --device cuda")
     return options
 
 
 def autocast(options):
-    return torch.autocast(options.device, dtype=torch.bfloat16, enabled=options.dtype == "bf16")
+    device = "cpu" if options.device == "meta" else options.device
+    return torch.autocast(device, dtype=torch.bfloat16, enabled=options.dtype == "bf16")
 
 
 def compiled(options, function):
@@ -55,6 +58,29 @@ def compiled(options, function):
     if options.mode == "eager":
         return function
     return torch.compile(function, mode="reduce-overhead" if options.mode == "graphs" else None)
+
+
+class Launches(TorchDispatchMode):
+    """Counts operations that are no views and make no memory alone."""
+
+    def __init__(self):
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        view = any(argument.alias_info is not None and not argument.alias_info.is_write for argument in function._schema.arguments)
+        self.count += not view and not function.__name__.startswith(("empty", "detach"))
+        return function(*args, **(kwargs or {}))
+
+
+def launches_of(step):
+    with Launches() as counted:
+        step.run()
+    return counted.count
+
+
+def value_of(loss):
+    return None if loss.is_meta else loss.item()
 
 
 def seconds_since_process_start():
@@ -118,6 +144,10 @@ def serve(options, make_step):
         return
     exact = options.dtype == "fp32"
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = not exact
+    if options.device == "meta":  # fused optimizers have a rule for it, of which torch.optim does not know
+        from torch.optim import optimizer
+        supported = [*optimizer._get_fused_kernels_supported_devices(), "meta"]
+        optimizer._get_fused_kernels_supported_devices = lambda: supported
     with torch.device(options.device):
         step = make_step(options)
     if options.mode == "graphs":
@@ -128,9 +158,11 @@ def serve(options, make_step):
             return plain()
 
         step.run = run
-    first = step.run().item()
+    first = value_of(step.run())
     answer = {"first_step_s_since_process_start": seconds_since_process_start(), "loss_first": first, **describe(step),
               "device": options.device, "device_name": name_of(options.device), "torch": torch.__version__}
+    if options.launches:
+        answer["launches"] = launches_of(step)
     if options.peak:
         for _ in range(2 if options.mode == "graphs" else 0):  # the second records the graph
             step.run()
@@ -145,4 +177,4 @@ def serve(options, make_step):
         if line.strip() == "quit":
             break
         times, loss = timed(step.run, options.steps)
-        print(json.dumps({"ms": times, "loss_last": loss.item()}), flush=True)
+        print(json.dumps({"ms": times, "loss_last": value_of(loss)}), flush=True)

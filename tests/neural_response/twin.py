@@ -360,7 +360,7 @@ class GaussianReadout(nn.Module):
         return mask / (mask.sum((-1, -2), keepdim=True) + 1e-8)
 
     def forward(self, x):
-        with torch.autocast(x.device.type, enabled=False):
+        with torch.autocast("cuda" if x.is_cuda else "cpu", enabled=False):
             mask = self.mask(*x.shape[-2:])
         out = (self.features(x) * mask).sum((-2, -1))
         return out if self.bias is None else out + self.bias

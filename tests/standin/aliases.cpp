@@ -4,6 +4,8 @@
 #include <ATen/ops/empty.h>
 #include <c10/core/DeviceGuard.h>
 
+#include <cstring>
+
 #include "device_memory.h"
 #include "streams.h"
 
@@ -63,6 +65,11 @@ void used(const at::Tensor& tensor, bool written, const std::string& name) {
   for (std::int64_t i = 0; i < tensor.dim(); ++i) last += (tensor.size(i) - 1) * tensor.stride(i);
   const std::byte* const begin = for_kernels(tensor.const_data_ptr());
   touch(tensor.get_device(), begin, begin + static_cast<std::size_t>(last + 1) * tensor.itemsize(), written, name);
+}
+
+void blank(const at::Tensor& tensor) {
+  if (tensor.defined() && tensor.is_cuda() && tensor.storage().nbytes() > 0)
+    std::memset(for_kernels(tensor.storage().data()), 0, tensor.storage().nbytes());
 }
 
 void follow(const at::Tensor& tensor, const at::Tensor& alias) {

@@ -18,6 +18,8 @@ namespace millrace::standin {
 [[nodiscard]] at::Tensor view_of(const at::Tensor& base, const at::Tensor& view);
 // A kernel may have resized what it was given: the device's tensor becomes as its alias is.
 void follow(const at::Tensor& tensor, const at::Tensor& alias);
+// Zeros in all of its memory, as before a kernel that was to compute nothing wrote to it.
+void blank(const at::Tensor& tensor);
 // The operation that was launched last reads or writes it.
 void used(const at::Tensor& tensor, bool written, const std::string& name);
 

@@ -23,8 +23,7 @@ namespace millrace::standin {
 namespace {
 
 constexpr std::size_t kAlignment = 512;  // as CUDA's allocator rounds
-constexpr std::size_t kSmall = 64U << 10U;
-constexpr int kGarbage = 0xff;  // NaN in fp16, bf16, fp32 and fp64, -1 in integers
+constexpr int kGarbage = 0xff;           // NaN in fp16, bf16, fp32 and fp64, -1 in integers
 
 std::size_t memory_of_a_device() {
   const char* const megabytes = std::getenv("STANDIN_MEMORY_MB");
@@ -60,10 +59,7 @@ class Arena {
     blocks_[at] = {size, line_of(stream)};
     allocated_ += size;
     peak_ = std::max(peak_, allocated_);
-    if (computes_nothing()) {  // indices of what was computed before would be out of range
-      std::memset(used_ + at, 0, std::min(size, kSmall));
-      return used_ + at;
-    }
+    if (computes_nothing()) return used_ + at;  // zeros, as all of it is: indices in range
     std::memset(used_ + at, kGarbage, size);
     block_begins(used_ + at, used_ + at + size, line_of(stream));
     return used_ + at;
@@ -80,7 +76,7 @@ class Arena {
     block_ends(used);
     allocated_ -= size;
     constexpr std::size_t kLarge = 1U << 20U;
-    if (size >= kLarge) give_back(at, size);
+    if (size >= kLarge && !computes_nothing()) give_back(at, size);
     const auto next = free_.find(at + size);
     if (next != free_.end()) size += next->second, free_.erase(next);
     const auto after = free_.lower_bound(at);
