@@ -27,7 +27,7 @@ train_val_split: 0.5
 seed: 1002
 """
 SHORT = ["--preset", "smoke", "--precision.dtype=fp32", "--data.batch_size=64", "--train.validate_every=1",
-         "--log.doctor=false"]
+         "--log.doctor=false", "--off=rehearsal", "--device.layout=contiguous"]
 
 
 def arrays(seed):

@@ -14,7 +14,7 @@ import torch
 from field import FieldTest, program
 
 TINY = ["--preset", "smoke", "--recipe.model_embd=8", "--recipe.model_layer=1", "--recipe.model_head=2", "--precision.dtype=fp32",
-        "--data.batch_size=16"]
+        "--data.batch_size=16", "--log.doctor=false", "--off=rehearsal"]
 
 
 def text(seed, lines=400):
