@@ -4,9 +4,10 @@ What the program says of them is compared with what NumPy says of the arrays tha
 """
 import csv
 import json
-import math
 import random
+import shutil
 import unittest
+from pathlib import Path
 
 import h5py
 import numpy as np
@@ -176,14 +177,22 @@ class Sessions(FieldTest):
         wide["eyepos"] = wide["eyepos"][:, :2]
         self.train(self.write({"a": arrays(6), "b": wide}), "--log.images=false")
 
-    def test_a_run_that_goes_on_from_before_forgets_a_best_that_was_none(self):
+    def test_a_run_of_before_is_not_compared_without_a_word_and_can_be_measured_anew(self):
         sets = arrays(7)
         sets["robs"][:, 1] = 0
-        data = self.write({"a": sets})
-        self.train(data, "--snapshot.every_steps=1")
+        self.train(self.write({"a": sets}), "--snapshot.every_steps=1")
         newest = sorted((self.folder / "run" / "snapshots").iterdir())[-1]
-        self.assertTrue(math.isfinite(json.loads((self.folder / "run" / "summary.json").read_text())["metrics"]["val_bps_overall"]["last"]))
         self.assertIn("metric_versions", (newest / "state.json").read_text())
+        old = Path(shutil.copytree(self.folder / "run", self.folder / "old"))
+        lines = [json.loads(line) for line in (old / "log.jsonl").read_text().splitlines()]
+        for line in lines:
+            line.pop("metric_versions", None)  # as a run of before has none
+        (old / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        said = self.run_millrace("compare", "old", "run")
+        self.assertIn("val_bps_overall (A: version 1, B: version 2): their figures do not compare", said)
+        self.assertIn("millrace eval --from RUN", said)
+        self.assertRegex(self.run_millrace("eval", "--from", "old"), r"val_bps_overall/units_left_out +1\b")
+        self.assertNotIn("not the same measure", self.run_millrace("compare", "run", "run"))
 
 
 if __name__ == "__main__":
