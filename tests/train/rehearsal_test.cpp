@@ -133,6 +133,10 @@ TEST(Rehearsal, ChecksTheNamesThatAConfigJudgesBy) {
   EXPECT_THAT(told({{"toy.validates", false}, {"snapshot.best_metric", "mae"}}),
               AllOf(HasSubstr("there is no validation to judge by"), HasSubstr("snapshot.best_metric")));
   EXPECT_THAT(told({{"toy.validates", false}, {"train.early_stop_patience", 2}}), HasSubstr("train.early_stop_patience"));
+  const Json plateau = {{"toy.validates", false}, {"optim.schedule", "plateau"}};
+  EXPECT_THAT(told(plateau), AllOf(HasSubstr("there is no validation to judge by"), HasSubstr("optim.schedule = plateau"),
+                                   HasSubstr("optim.schedule=constant")));
+  EXPECT_EQ(told({{"toy.validates", false}, {"optim.schedule", "constant"}}), "") << "the remedy";
 }
 
 TEST(Rehearsal, NamesParametersWithoutGradientAndGoesOn) {

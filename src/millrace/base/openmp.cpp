@@ -4,6 +4,8 @@
 #include <cstring>
 #include <initializer_list>
 
+#include "millrace/base/format.h"
+
 namespace millrace {
 
 bool says_how_openmp_waits(const char* const* environment) noexcept {
@@ -29,6 +31,15 @@ std::string openmp_waits() {
   if (count != nullptr) return "they wait as GOMP_SPINCOUNT=" + std::string(count) + " says";
   if (policy == nullptr) return "they spin while they wait: GOMP_SPINCOUNT is not set";
   return "they wait as OMP_WAIT_POLICY=" + std::string(policy) + " says";
+}
+
+std::string other_threads_asked(int threads) {
+  if (std::getenv("TORCHELASTIC_RESTART_COUNT") != nullptr) return "";
+  for (const char* name : {"OMP_NUM_THREADS", "MKL_NUM_THREADS"}) {
+    const char* const value = std::getenv(name);
+    if (value != nullptr && *value != '\0' && std::to_string(threads) != value) return std::string(name) + "=" + printable(value);
+  }
+  return "";
 }
 
 }  // namespace millrace

@@ -20,5 +20,8 @@ inline constexpr const char* kOpenmpWaits = "GOMP_SPINCOUNT=20000";
 // How this process's threads wait, by its environment, for plans: "they spin briefly and then sleep, at once
 // while others want the cores", or what says otherwise.
 [[nodiscard]] std::string openmp_waits();
+// What OMP_NUM_THREADS or MKL_NUM_THREADS asks for where that is another number than `threads`: "OMP_NUM_THREADS=1"; "" where
+// they ask for nothing else. A launcher that sets them for its ranks asks for nobody: then "" as well.
+[[nodiscard]] std::string other_threads_asked(int threads);
 
 }  // namespace millrace

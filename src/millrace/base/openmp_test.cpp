@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 namespace millrace {
 namespace {
 
@@ -13,6 +15,20 @@ TEST(Openmp, KnowsWhetherSomebodyChose) {
   EXPECT_FALSE(says_how_openmp_waits(nothing));
   EXPECT_TRUE(says_how_openmp_waits(policy));
   EXPECT_TRUE(says_how_openmp_waits(count));
+}
+
+TEST(Openmp, KnowsWhoAsksForAnotherNumberOfThreads) {
+  ::unsetenv("TORCHELASTIC_RESTART_COUNT");
+  ::unsetenv("MKL_NUM_THREADS");
+  ::setenv("OMP_NUM_THREADS", "3", 1);
+  EXPECT_EQ(other_threads_asked(3), "");
+  EXPECT_EQ(other_threads_asked(2), "OMP_NUM_THREADS=3");
+  ::setenv("TORCHELASTIC_RESTART_COUNT", "0", 1);
+  EXPECT_EQ(other_threads_asked(2), "") << "a launcher's choice is nobody's wish";
+  ::unsetenv("TORCHELASTIC_RESTART_COUNT");
+  ::setenv("OMP_NUM_THREADS", "", 1);
+  EXPECT_EQ(other_threads_asked(2), "");
+  ::unsetenv("OMP_NUM_THREADS");
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "millrace/base/format.h"
 #include "millrace/doctor/rules.h"
 
 namespace millrace::cli {
@@ -113,6 +114,16 @@ TEST(RunFacts, SurvivesAnyJson) {
       EXPECT_FALSE(json.dump(-1, ' ', false, Json::error_handler_t::replace).empty());
     }
   }
+}
+
+TEST(Comparison, AMetricWhoseMeaningWasMendedIsNotSetBesideItsOldSelfWithoutAWord) {
+  const Json old = {{"kind", "validation"}, {"step", 10}, {"time", 2}, {"bits", 0.33}, {"val_loss", 1.0}};
+  Json mended = old;
+  mended["metric_versions"] = {{"bits", 2}};
+  const RunFacts a = facts_of(story({{start(), old}}), {}, ""), b = facts_of(story({{start(), mended}}), {}, "");
+  EXPECT_THAT(joined(compare(a, b).notes, "\n"),
+              HasSubstr("not the same measure in both runs: bits (A: version 1, B: version 2): their figures do not compare"));
+  EXPECT_THAT(joined(compare(b, b).notes, "\n"), testing::Not(HasSubstr("not the same measure")));
 }
 
 TEST(Comparison, EveryRuleHasItsAccounts) {

@@ -27,10 +27,12 @@ constexpr std::array kColumns = {
               [](const RunRow& row) { return std::optional(static_cast<double>(row.step)); }},
     RunColumn{"loss", 9, [](const RunRow& row) { return row.loss ? fixed(*row.loss, 4) : "-"; },
               [](const RunRow& row) { return finite(row.loss); }},
-    RunColumn{
-        "best", 6,
-        [](const RunRow& row) { return row.best ? figure(*row.best) + " " + printable(row.best_metric) : std::string("-"); },
-        [](const RunRow& row) { return finite(row.best); }},
+    RunColumn{"best", 6,
+              [](const RunRow& row) {
+                const std::string version = row.best_version == 1 ? "" : " (version " + std::to_string(row.best_version) + ")";
+                return row.best ? figure(*row.best) + " " + printable(row.best_metric) + version : std::string("-");
+              },
+              [](const RunRow& row) { return finite(row.best); }},
     RunColumn{"step_ms", 7, [](const RunRow& row) { return row.step_ms ? fixed(*row.step_ms, 1) : "-"; },
               [](const RunRow& row) { return finite(row.step_ms); }},
     RunColumn{"rate", 3,

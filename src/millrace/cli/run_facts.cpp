@@ -161,6 +161,11 @@ class Story {
     for (const auto& [name, value] : line.items()) {
       if (std::ranges::find(kNoMetric, name) == kNoMetric.end()) put(name, line, at);
     }
+    to_.versions.clear();
+    const Json& versions = inside(line, {"metric_versions"});
+    if (!versions.is_object()) return;
+    for (const auto& [name, version] : versions.items())
+      if (version.is_number_integer()) to_.versions[name] = version.get<std::int64_t>();
   }
 
   void put(const std::string& name, const Json& line, Moment at) {

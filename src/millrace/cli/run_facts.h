@@ -38,6 +38,7 @@ struct RunFacts {
   std::optional<double> others;                        // part of the time in which other programs had the cores
   std::map<std::string, double> memory;                // bytes of each account of the peak
   std::map<std::string, std::vector<Moment>> quality;  // losses and metrics, rising in step
+  std::map<std::string, std::int64_t> versions;        // of metrics, see metrics::MetricVersion; 1 where there is none
   Json findings;                                       // an array; null: nobody looked
 };
 

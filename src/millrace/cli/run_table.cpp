@@ -154,6 +154,7 @@ Json RunRow::to_json() const {
           {"rate_unit", rate_unit},
           {"best", or_null(best)},
           {"best_metric", best_metric},
+          {"best_version", best_version},
           {"findings", or_null(findings)},
           {"bound_by", bound_by}};
 }
@@ -194,7 +195,8 @@ std::vector<RunMetric> metrics_of(const Json& summary) {
     const Json& metric = summary["metrics"][name];
     if (!metric.is_object() || metric.contains("quiet")) continue;
     metrics.push_back({name, number_at(metric, "/last"_json_pointer), number_at(metric, "/best"_json_pointer),
-                       step_at(metric, "/best_step"_json_pointer)});
+                       step_at(metric, "/best_step"_json_pointer),
+                       std::max<std::int64_t>(step_at(metric, "/version"_json_pointer), 1)});
   }
   return metrics;
 }
@@ -230,6 +232,7 @@ void add_best(const fs::path& folder, RunRow& row) {
     if (!row.best_metric.empty() && named != metric.name) continue;
     row.best_metric = metric.name;
     row.best = metric.best;
+    row.best_version = metric.version;
   }
 }
 

@@ -15,6 +15,7 @@ struct RunMetric {
   std::string name;
   std::optional<double> last, best;  // of the last validation and of the best; none: not a number
   std::int64_t best_step = 0;
+  std::int64_t version = 1;  // see metrics::MetricVersion
 };
 
 struct RunRow {
@@ -30,6 +31,7 @@ struct RunRow {
   std::optional<double> rate;            // of what `rate_unit` names, a second: the recipe's unit, else samples
   std::string rate_unit;                 // "tokens"
   std::string best_metric;               // the one that judges, else the recipe's first
+  std::int64_t best_version = 1;         // of it, see metrics::MetricVersion
   std::optional<double> best;            // of it
   std::optional<std::int64_t> findings;  // of the doctor; none: nobody looked, or the log does not say near its end
   std::string bound_by;                  // the largest account; "" = not known

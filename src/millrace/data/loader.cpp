@@ -1,6 +1,7 @@
 #include "millrace/data/loader.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "millrace/base/clock.h"
@@ -286,13 +287,16 @@ struct Loader::Impl {
   void check_ceiling(const BatchSlot& slot) const {
     const auto rows = work->order().rows_before(static_cast<std::int64_t>(work->batches_per_epoch()));
     const std::uint64_t bad = bad_in_epoch + slot.bad.size();
-    if (static_cast<double>(bad) <= options.max_bad_fraction * static_cast<double>(rows)) return;
+    const double allowed = options.max_bad_fraction * static_cast<double>(rows);
+    if (static_cast<double>(bad) <= (allowed > 0 ? std::max(allowed, 1.0) : 0.0)) return;  // of few samples one may be bad
+    const double enough = std::min(1.0, std::ceil(1e4 * static_cast<double>(bad) / static_cast<double>(rows)) / 1e4);
     const DataError last = error_of(slot.bad.back());
     throw DataError({.what = with_commas(static_cast<std::int64_t>(bad)) + " of " + with_commas(rows) + " samples of epoch " +
                              std::to_string(epoch) + " could not be read, more than the fraction " +
                              significant(options.max_bad_fraction, 3) + " that is allowed; the last: " + last.message().what,
                      .where = last.message().where,
-                     .next = "repair the data, or allow a greater fraction of bad samples"});
+                     .next = "repair the data, or set data.max_bad_fraction to " + significant(enough, 4) +
+                             " or, where more are bad, higher"});
   }
 
   void report(const BadRow& bad) {

@@ -38,7 +38,8 @@ struct LoaderOptions {
   int rank = 0;
   int world_size = 1;
   BadSamples bad_samples = BadSamples::fail;
-  double max_bad_fraction = 0.001;     // of an epoch's samples; above it the run fails whatever the policy
+  double max_bad_fraction =
+      0.001;  // of an epoch's samples; one may be bad in any case but at 0; above it the run fails whatever the policy
   std::uint64_t max_buffer_bytes = 0;  // byte budget of all slots; 0 = 1 GiB, or three batches where they are more
   bool accepts_changed = false;        // data.accept_changed: see Loader::check_data
   bool adapts = true;       // more readers (when chosen) and batches ahead while the consumer waits; bits do not depend on it

@@ -216,6 +216,33 @@ TEST(BadSamples, above_the_ceiling_every_policy_fails) {
   }
 }
 
+TEST(BadSamples, of_few_samples_one_may_be_bad_and_the_remedy_names_the_key_and_helps) {
+  LoaderOptions options = with(BadSamples::skip, 0);
+  options.max_bad_fraction = 0.001;
+  const auto bad = [](std::int64_t count) {
+    auto source = std::make_shared<CountingSource>(50);
+    source->before = [count](std::int64_t index) {
+      if (index < count) throw DataError({"it is damaged", "", ""});
+    };
+    return source;
+  };
+  {
+    Loader loader(single(bad(1)), options);
+    (void)epoch_of(loader);
+    EXPECT_EQ(loader.counters().bad_samples, 1U);
+  }
+  Loader loader(single(bad(2)), options);
+  const DataError error = error_at_end<DataError>(loader);
+  EXPECT_THAT(error.message().next, HasSubstr("set data.max_bad_fraction to 0.04"));
+  options.max_bad_fraction = 0.04;
+  Loader again(single(bad(2)), options);
+  (void)epoch_of(again);
+  EXPECT_EQ(again.counters().bad_samples, 2U);
+  options.max_bad_fraction = 0;
+  Loader strict(single(bad(1)), options);
+  EXPECT_THAT(error_at_end<DataError>(strict).message().what, HasSubstr("1 of 50 samples"));
+}
+
 TEST(BadSamples, the_ceiling_counts_by_epoch_also_after_a_resume) {
   LoaderOptions options = with(BadSamples::skip, 0);
   options.max_bad_fraction = 0.1;  // exactly what there is

@@ -245,7 +245,7 @@ void Board::put(Means& means, const Entry& entry, const double* value) {
     if (means.contains(name)) detail::refuse(name, "two metrics have this name", "give one of them another name");
     means[name] = mean;
   };
-  if (entry.reading == Reading::information) return set(entry.name, information_of(entry, value));
+  if (entry.reading == Reading::information) return set(entry.name, kNone);  // put_information() has the number
   if (entry.reading != Reading::classification) return set(entry.name, read(entry, value));
   const std::string prefix = entry.how.prefix();
   const Confusion table = table_of(entry, value);
@@ -265,8 +265,8 @@ Means Board::means() const {
   Means means;
   const Host host = read_back();
   for (std::size_t i = 0; i < entries_.size(); ++i) put(means, entries_[i], host.of(i));
-  put_overall(means);
   means.set_quiet(quiet_);
+  put_information(means, host);
   return means;
 }
 

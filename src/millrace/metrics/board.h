@@ -19,6 +19,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -77,9 +78,12 @@ class Board {
   // How much predicted rates tell of counts of events (spikes, photons), beyond the mean count of each unit: Poisson information
   // in bits per event (Pillow et al. 2008, Nature 454:995; the difference of log-likelihoods over the events and ln 2).
   //   counts, rates, mask   [rows, units], floats; rates in events a bin, above -1e-8; mask 1 counts, 0 does not
-  // Per unit, summed over all batches: T = max(sum mask, 1), N = max(sum mask y, 1), m = N / T, and
-  //   bits = sum mask ((y ln(r + 1e-8) - r) - (y ln(m + 1e-8) - m)) / (N ln 2), at least 0
-  // Metric `name`, quiet, is the mean over the units; metric `overall` the mean over all names given with this `overall`.
+  // Per unit, summed over all batches: T = sum mask, N = sum mask y, m = N / T, and
+  //   bits = sum mask ((y ln(r + 1e-8) - r) - (y ln(m + 1e-8) - m)) / (N ln 2)
+  // A unit with T = 0 or N = 0 has no bits per event and counts nowhere; bits below 0 count as 0. Metric `name`, quiet, is the
+  // mean over the units; metric `overall` the mean over all names given with this `overall`; each NaN where no unit counts.
+  // Beside it over all names: "<overall>/units" that count, "<overall>/units_left_out" that don't, both quiet while all count,
+  // and, quiet, "<overall>/units_below_0" that count as 0.
   void add_bits_per_event(std::string_view name, const at::Tensor& counts, const at::Tensor& rates, const at::Tensor& mask,
                           std::string_view overall);
   // All that another board holds, as if it had been given to this one. RecipeError where a name is of another kind here.
@@ -120,7 +124,13 @@ class Board {
   static Confusion table_of(const Entry& entry, const double* value);
   static void put(Means& means, const Entry& entry, const double* value);
   static Json saved_of(const Entry& entry, const double* value);
-  static double information_of(const Entry& entry, const double* value);
+  // Of the units of an information.
+  struct UnitCounts {
+    double mean = std::numeric_limits<double>::quiet_NaN();  // of those that count
+    std::int64_t units = 0, left_out = 0, below_0 = 0;       // that count; without an event or a bin; of the first, taken as 0
+    bool moved = false;                                      // the version before gives another number
+  };
+  static UnitCounts information_of(const Entry& entry, const double* sums);
 
   Entry& entry_of(std::string_view name, Reading reading);
   Entry& classification_of(const Classification& how);  // with names for its classes
@@ -128,7 +138,6 @@ class Board {
   void add_to_total(std::string_view name, std::string_view term, Reading reading, const std::vector<at::Tensor>& values);
   void add_counts(const Entry& other);
   void add_information(std::string_view name, std::string_view overall, const at::Tensor& sums);
-  void put_overall(Means& means) const;
   void add_saved(const SavedJson& state);
   void add_saved(std::string_view name, const SavedJson& saved);
   void add_saved_classification(const SavedJson& saved);
@@ -140,6 +149,7 @@ class Board {
     [[nodiscard]] const double* of(std::size_t entry) const { return values.data() + first[entry]; }
   };
   [[nodiscard]] Host read_back() const;
+  void put_information(Means& means, const Host& host) const;
 
   std::vector<Entry> entries_;
   Means::Patterns quiet_;

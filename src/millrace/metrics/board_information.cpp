@@ -3,8 +3,8 @@
 #include <ATen/ops/stack.h>
 #include <ATen/ops/tensor.h>
 
-#include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <numbers>
 
@@ -18,6 +18,11 @@ namespace {
 
 constexpr double kFloor = 1e-8;  // no rate is so small that its logarithm is none
 constexpr std::int64_t kSums = 4;
+// 1: units without an event counted too, with up to 1 / ln 2, and those without a bin as 0.
+constexpr int kVersion = 2;
+
+// Sums that are not a number count: a mean over them must not look sound.
+bool counts(double bins, double events) { return bins != 0 && events != 0; }
 
 }  // namespace
 
@@ -34,10 +39,13 @@ std::vector<double> bits_per_event(const double* sums, std::size_t units) {
   for (std::size_t u = 0; u < units; ++u) {
     const double bins = sums[u];
     const double events = sums[units + u];
-    const double n = std::max(events, 1.0);
-    const double mean = n / std::max(bins, 1.0);
+    if (!counts(bins, events)) {
+      bits[u] = std::numeric_limits<double>::quiet_NaN();
+      continue;
+    }
+    const double mean = events / bins;
     const double gain = sums[2 * units + u] - sums[3 * units + u] - (events * std::log(mean + kFloor) - mean * bins);
-    bits[u] = gain / (n * std::numbers::ln2);
+    bits[u] = gain / (events * std::numbers::ln2);
   }
   return bits;
 }
@@ -67,24 +75,61 @@ void Board::add_bits_per_event(std::string_view name, const at::Tensor& counts, 
   add_information(name, overall, information_sums(counts, rates, mask));
 }
 
-double Board::information_of(const Entry& entry, const double* value) {
+Board::UnitCounts Board::information_of(const Entry& entry, const double* sums) {
   const auto units = static_cast<std::size_t>(entry.parts[0].size(1));
+  const std::vector<double> bits = bits_per_event(sums, units);
+  UnitCounts found;
   double total = 0;
-  for (const double bits : bits_per_event(value, units)) total += bits > 0 || std::isnan(bits) ? bits : 0.0;
-  return total / static_cast<double>(units);
+  for (std::size_t u = 0; u < units; ++u) {
+    const double bins = sums[u], events = sums[units + u];
+    found.moved = found.moved || bins < 1 || events < 1;
+    if (!counts(bins, events)) {
+      ++found.left_out;
+      continue;
+    }
+    ++found.units;
+    if (bits[u] < 0) ++found.below_0;
+    total += bits[u] > 0 || std::isnan(bits[u]) ? bits[u] : 0.0;
+  }
+  if (found.units > 0) found.mean = total / static_cast<double>(found.units);
+  return found;
 }
 
-void Board::put_overall(Means& means) const {
-  std::map<std::string, std::pair<double, double>> all;  // sum and count
-  for (const Entry& entry : entries_) {
-    if (entry.reading != Reading::information) continue;
-    auto& [sum, count] = all[entry.overall];
-    sum += means.at(entry.name);
-    count += 1;
-  }
-  for (const auto& [name, sums] : all) {
+// Names of which no unit counts say nothing, and are no part of the mean over names.
+void Board::put_information(Means& means, const Host& host) const {
+  struct Overall {
+    double sum = 0;
+    std::int64_t names = 0;
+    UnitCounts all;
+  };
+  std::map<std::string, Overall> overalls;
+  const auto set = [&](const std::string& name, double value) {
     if (means.contains(name)) detail::refuse(name, "two metrics have this name", "give one of them another name");
-    means[name] = sums.first / sums.second;
+    means[name] = value;
+  };
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    const Entry& entry = entries_[i];
+    if (entry.reading != Reading::information) continue;
+    const UnitCounts found = information_of(entry, host.of(i));
+    means[entry.name] = found.mean;  // which put() made a place for
+    means.set_version(entry.name, {.number = kVersion, .moved = found.moved});
+    Overall& overall = overalls[entry.overall];
+    overall.all.units += found.units;
+    overall.all.left_out += found.left_out;
+    overall.all.below_0 += found.below_0;
+    overall.all.moved = overall.all.moved || found.moved;
+    if (found.units == 0) continue;
+    overall.sum += found.mean;
+    ++overall.names;
+  }
+  for (const auto& [name, overall] : overalls) {
+    set(name, overall.names > 0 ? overall.sum / static_cast<double>(overall.names) : std::numeric_limits<double>::quiet_NaN());
+    means.set_version(name, {.number = kVersion, .moved = overall.all.moved});
+    set(name + "/units", static_cast<double>(overall.all.units));
+    set(name + "/units_left_out", static_cast<double>(overall.all.left_out));
+    set(name + "/units_below_0", static_cast<double>(overall.all.below_0));
+    means.add_quiet(name + "/units_below_0");
+    if (overall.all.left_out == 0) means.add_quiet(name + "/units*");
   }
 }
 

@@ -212,6 +212,39 @@ TEST(Board, BitsPerEventFollowTheFormula) {
   EXPECT_THROW(again.add_bits_per_event("bps/a", y, r.narrow(1, 0, 1), mask, "bps"), DataError);
 }
 
+TEST(Board, AUnitWithoutAnEventOrABinHasNoBitsAndCountsNowhere) {
+  const at::Tensor y = at::tensor({0.0, 1.0, 2.0, 0.0, 3.0, 1.0, 0.0, 0.0, 2.0}, at::kDouble).reshape({3, 3});
+  const at::Tensor r = at::full({3, 3}, 0.7, at::kDouble);
+  at::Tensor mask = at::ones({3, 3}, at::kDouble);
+  mask.select(1, 2).zero_();  // unit 0 has no event, unit 2 no bin
+  Board board, alone;
+  board.add_bits_per_event("bps/a", y, r, mask, "bps");
+  const at::Tensor silent = at::zeros({3, 2}, at::kDouble);
+  board.add_bits_per_event("bps/silent", silent, r.narrow(1, 0, 2), at::ones({3, 2}, at::kDouble), "bps");
+  alone.add_bits_per_event("bps/a", y.narrow(1, 1, 1), y.narrow(1, 1, 1), mask.narrow(1, 1, 1), "bps");
+  const Means means = board.means();
+  EXPECT_EQ(means.at("bps/a"), 0) << "the second unit alone, whose rates are worse than its mean";
+  EXPECT_TRUE(std::isnan(means.at("bps/silent")));
+  EXPECT_EQ(means.at("bps"), 0) << "a name of which no unit counts is no part of the mean over names";
+  EXPECT_EQ(means.at("bps/units"), 1);
+  EXPECT_EQ(means.at("bps/units_left_out"), 4);
+  EXPECT_EQ(means.at("bps/units_below_0"), 1);
+  EXPECT_TRUE(means.shown_on_console("bps/units_left_out"));
+  EXPECT_FALSE(means.shown_on_console("bps/units_below_0"));
+  EXPECT_EQ(means.version_of("bps"), (MetricVersion{.number = 2, .moved = true}));
+  EXPECT_EQ(means.version_of("bps/units"), MetricVersion{});
+  const Means sound = alone.means();
+  EXPECT_GT(sound.at("bps"), 0);
+  EXPECT_FALSE(sound.shown_on_console("bps/units"));
+  EXPECT_EQ(sound.version_of("bps"), (MetricVersion{.number = 2, .moved = false}));
+  Board only_silent;
+  only_silent.add_bits_per_event("bps/s", silent, silent, at::ones({3, 2}, at::kDouble), "bps");
+  EXPECT_TRUE(std::isnan(only_silent.means().at("bps")));
+  Board broken;  // a rate that is no number is one, whatever else is left out
+  broken.add_bits_per_event("bps/a", y, r * std::nan(""), mask, "bps");
+  EXPECT_TRUE(std::isnan(broken.means().at("bps")));
+}
+
 TEST(Board, ShapesThatDoNotFitAreShown) {
   Board board;
   const auto regression = [&] { board.add_regression(at::zeros({8, 1}), at::zeros({8})); };

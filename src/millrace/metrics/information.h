@@ -12,7 +12,7 @@ namespace millrace::metrics {
 [[nodiscard]] at::Tensor information_sums(const at::Tensor& counts, const at::Tensor& rates, const at::Tensor& mask);
 
 // Bits per event of each unit, by the formula of Board::add_bits_per_event but for its last clamp: below 0 where the rates are
-// worse than the mean count. `sums`: 4 rows of `units` numbers.
+// worse than the mean count, NaN where the unit has no event or no bin. `sums`: 4 rows of `units` numbers.
 [[nodiscard]] std::vector<double> bits_per_event(const double* sums, std::size_t units);
 
 }  // namespace millrace::metrics

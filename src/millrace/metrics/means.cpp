@@ -31,6 +31,11 @@ Means::Patterns Means::quiet_with(std::string_view prefix) const {
   return patterns;
 }
 
+MetricVersion Means::version_of(std::string_view name) const {
+  const auto found = versions_.find(name);
+  return found == versions_.end() ? MetricVersion{} : found->second;
+}
+
 bool Means::shown_on_console(std::string_view name) const noexcept {
   return std::none_of(quiet_.begin(), quiet_.end(), [&](std::string_view pattern) {
     return pattern.ends_with('*') ? name.starts_with(pattern.substr(0, pattern.size() - 1)) : name == pattern;

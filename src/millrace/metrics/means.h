@@ -1,7 +1,9 @@
 // What was measured, by name, in the order in which the names came.
 #pragma once
 
+#include <functional>
 #include <initializer_list>
+#include <map>
 #include <set>
 #include <string>
 #include <string_view>
@@ -9,6 +11,14 @@
 #include <vector>
 
 namespace millrace::metrics {
+
+// What a metric's name means changes where its meaning is mended: figures of two versions are not set beside each other without a
+// word.
+struct MetricVersion {
+  int number = 1;
+  bool moved = false;  // of this value: the version before gives another
+  friend bool operator==(const MetricVersion&, const MetricVersion&) = default;
+};
 
 // A few hundred names at most: they are looked up one after the other. Loops see pairs of name and value in the order of
 // addition.
@@ -32,14 +42,19 @@ class Means {
 
   // Names that stay out of lines for people; logs and event files have them all. See Board::quiet for the patterns.
   void set_quiet(Patterns patterns) { quiet_ = std::move(patterns); }
+  void add_quiet(std::string pattern) { quiet_.insert(std::move(pattern)); }
   [[nodiscard]] Patterns quiet_with(std::string_view prefix) const;  // the patterns of the names with a prefix before each
   [[nodiscard]] bool shown_on_console(std::string_view name) const noexcept;
+
+  void set_version(std::string_view name, MetricVersion version) { versions_[std::string(name)] = version; }
+  [[nodiscard]] MetricVersion version_of(std::string_view name) const;  // 1 where it was never set
 
   friend bool operator==(const Means&, const Means&) = default;
 
  private:
   std::vector<value_type> values_;
   Patterns quiet_;
+  std::map<std::string, MetricVersion, std::less<>> versions_;
 };
 
 }  // namespace millrace::metrics

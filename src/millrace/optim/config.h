@@ -71,7 +71,7 @@ struct OptimConfig {
         field<&C::decay_every>("Steps between decays of schedule step.").min(0),
         field<&C::decay_factor>("Factor of a decay of schedules step and plateau.").above(0).below(1),
         field<&C::plateau_patience>("Validations without improvement before plateau decays.").min(0),
-        field<&C::plateau_threshold>("Relative improvement that counts for plateau.").min(0),
+        field<&C::plateau_threshold>("Relative improvement that counts for plateau, of the magnitude of the best loss.").min(0),
         field<&C::accumulate>("Batches per step.").min(1),
         field<&C::lr_scaling>("Multiply learning_rate by global batch / lr_scaling_batch, or by its square root."),
         field<&C::lr_scaling_batch>("Global batch that learning_rate was chosen for.").min(0),

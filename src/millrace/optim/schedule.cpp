@@ -116,7 +116,8 @@ Plateau::Plateau(const OptimConfig& config)
       best_(std::numeric_limits<double>::infinity()) {}
 
 void Plateau::observe(double metric) {
-  if (std::isfinite(metric) && metric < best_ * (1.0 - threshold_)) {
+  const double least = best_ > 0 ? best_ * (1.0 - threshold_) : best_ * (1.0 + threshold_);
+  if (std::isfinite(metric) && metric < least) {
     best_ = metric;
     bad_ = 0;
   } else {

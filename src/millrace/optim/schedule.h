@@ -35,7 +35,8 @@ void check_schedule(const OptimConfig& config, std::int64_t total_steps);
 // W, or 30 % of the steps when W is 0.
 [[nodiscard]] double learning_rate_at(const OptimConfig& config, std::int64_t step, std::int64_t total_steps);
 
-// Reduce-on-plateau (as torch.optim.lr_scheduler.ReduceLROnPlateau, mode "min", relative threshold).
+// Reduce-on-plateau as torch.optim.lr_scheduler.ReduceLROnPlateau, mode "min", but for values below 0: the relative threshold is
+// of the best value's magnitude, as its sign says nothing. (There a value below 0 that stands still counts as better.)
 class Plateau {
  public:
   explicit Plateau(const OptimConfig& config);

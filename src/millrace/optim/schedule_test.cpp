@@ -195,6 +195,21 @@ TEST(Plateau, DecaysAfterPatienceAndStopsAtTheFloor) {
   }
 }
 
+TEST(Plateau, AThresholdIsOfTheMagnitudeAlsoBelowZero) {
+  // Each value with what it makes of the best one, by 10 %: standing still and rising are no improvement on either side of 0.
+  const struct {
+    double first, next;
+    bool better;
+  } cases[] = {{-70, -70, false}, {-70, -69, false}, {-70, -76, false}, {-70, -78, true},
+               {0, 0, false},     {0, -1, true},     {1, -0.1, true},   {-1e-300, -1, true}};
+  for (const auto& each : cases) {
+    Plateau plateau(plateau_config());
+    plateau.observe(each.first);
+    plateau.observe(each.next);
+    EXPECT_EQ(plateau.state()["best"], each.better ? each.next : each.first) << each.first << " then " << each.next;
+  }
+}
+
 TEST(Plateau, StateContinuesExactly) {
   for (int stop = 0; stop < 6; ++stop) {
     Plateau whole(plateau_config());

@@ -69,7 +69,8 @@ std::string framed(const std::string& record) {
   return all.text() + record + tail.text();
 }
 
-// message Event { double wall_time = 1; int64 step = 2; string file_version = 3; Summary summary = 5; }
+// message Event { double wall_time = 1; int64 step = 2; string file_version = 3; Summary summary = 5;
+// SessionLog session_log = 7; }
 std::string event(std::int64_t step, int payload_field, std::string_view payload) {
   Encoder result;
   result.float64(1, unix_seconds());
@@ -143,6 +144,13 @@ EventWriter::EventWriter(Fs& fs, const std::filesystem::path& folder, std::funct
     : impl_(std::make_unique<Impl>(fs, folder, std::move(warn))) {}
 
 EventWriter::~EventWriter() { flush(); }
+
+// message SessionLog { SessionStatus status = 1; } with START = 1, the event's field 7.
+void EventWriter::goes_on_at(std::int64_t step) {
+  Encoder log;
+  log.varint(1, 1);
+  impl_->push(event(step, 7, log.text()));
+}
 
 void EventWriter::scalar(std::string_view tag, std::int64_t step, double value) {
   Encoder entry;

@@ -38,6 +38,8 @@ class EventWriter {
  public:
   EventWriter(Fs& fs, const std::filesystem::path& folder, std::function<void(const std::string&)> warn);
   ~EventWriter();
+  // The run goes on, and `step` is the first that is made anew: readers drop what older files of the folder say from there on.
+  void goes_on_at(std::int64_t step);
   void scalar(std::string_view tag, std::int64_t step, double value);
   void text(std::string_view tag, std::int64_t step, std::string_view value);
   void image(std::string_view tag, std::int64_t step, std::int64_t height, std::int64_t width, std::string_view rgb_png);

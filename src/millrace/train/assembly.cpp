@@ -153,6 +153,9 @@ void Assembly::choose_device() {
   const auto threads = static_cast<int>(config_.device.threads.value_or(share.cores));
   device::set_threads(threads);
   shared_cores_.emplace();
+  if (const std::string asked = automatic ? other_threads_asked(threads) : ""; !asked.empty())
+    notices_.push_back(asked + " does not decide here: device.threads is auto, and takes " + std::to_string(threads) +
+                       ", the cores that this process may use; set --device.threads to have another number");
   std::string code = "kernels " + std::string(kernels::instruction_set()) + ", ATen " + cpu.capability;
   if (const std::string asked = asked_instructions(); !asked.empty()) code += ", as " + asked + " says";
   choose("device.threads", std::to_string(threads),
@@ -196,7 +199,9 @@ void Assembly::make_recipe(const RecipePlaces& places) {
     if (weights_) recipe_->load_state(weights_->recipe);
     recipe_->before_training();
   });
-  if (weights_) load_model_tensors(recipe_->model(), weights_->models, weights_->frozen);
+  if (weights_) {
+    if (const std::string told = load_model_weights(recipe_->model(), *weights_); !told.empty()) context_.notice(told);
+  }
   recipe_->model().to(context_.device);
   weights_.reset();
 }
@@ -282,11 +287,13 @@ void Assembly::plan_slots(const SlotMemory& memory) {
   choose("data.pin_memory", memory.arena == nullptr ? "off" : "on", std::move(reason));
 }
 
-std::int64_t Assembly::total_steps() const {
+std::int64_t Assembly::total_steps() const { return total_steps(config_.train.epochs, config_.train.max_steps); }
+
+std::int64_t Assembly::total_steps(std::int64_t epochs, std::int64_t max_steps) const {
   if (input_.loader == nullptr) return 0;
-  const std::int64_t by_epochs = config_.train.epochs * steps_per_epoch();
-  if (config_.train.max_steps == 0) return by_epochs;
-  return config_.train.epochs == 0 ? config_.train.max_steps : std::min(by_epochs, config_.train.max_steps);
+  const std::int64_t by_epochs = epochs * steps_per_epoch();
+  if (max_steps == 0) return by_epochs;
+  return epochs == 0 ? max_steps : std::min(by_epochs, max_steps);
 }
 
 std::int64_t Assembly::steps_per_epoch() const {

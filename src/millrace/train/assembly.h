@@ -91,6 +91,7 @@ class Assembly {
   void tell_notices_to(std::function<void(const std::string&)> tell) { tell_ = std::move(tell); }
 
   [[nodiscard]] std::int64_t total_steps() const;  // 0 = open end, or not known before make_loaders()
+  [[nodiscard]] std::int64_t total_steps(std::int64_t epochs, std::int64_t max_steps) const;  // of a run of other length
   [[nodiscard]] std::int64_t steps_per_epoch() const;
   [[nodiscard]] std::int64_t global_batch() const;  // rows of a full step, over all data sets, ranks and accumulated batches
   [[nodiscard]] data::LoaderOptions loader_options(const data::Pipeline& pipeline, Split split) const;

@@ -64,7 +64,10 @@ struct DataConfig {
         field<&C::shuffle>("New random order each epoch (training only)."),
         field<&C::drop_last>("Drop an epoch's last smaller batch (training only)."),
         field<&C::bad_samples>("What to do with a sample that can't be read."),
-        field<&C::max_bad_fraction>("Of an epoch's samples; with more bad ones the run fails.").min(0).max(1),
+        field<&C::max_bad_fraction>(
+            "Of an epoch's samples; with more bad ones than that, and more than one, the run fails. 0: with the first.")
+            .min(0)
+            .max(1),
         field<&C::max_buffer_bytes>(
             "Most memory for batches being made and used; 0 = 1 GiB, or three batches where they are more.")
             .min(0)

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "millrace/base/error.h"
+#include "millrace/base/format.h"
 #include "millrace/config/schema_of.h"
 #include "millrace/device/convolution_guard.h"
 #include "millrace/device/device.h"
@@ -69,6 +70,8 @@ config::Resolved config_of_run(Fs& fs, const Entry& entry, const std::filesystem
 // Of another program's file what this recipe makes of it.
 void adopt_file(const Entry& entry, Weights& weights, config::Resolved& config, telemetry::Console& console) {
   if (const std::string part = take_state_dict(weights); !part.empty()) weights.which += ", its " + part;
+  if (const std::string words = take_common_wrappers(weights.models["model"]); !words.empty())
+    console.notice("what a wrapper put before all names of the weights is passed over: " + quoted(words));
   if (!entry.adopt_weights) return;
   for (const std::string& line : entry.adopt_weights(weights, config)) console.notice(line);
 }
@@ -132,7 +135,7 @@ Loaded load_for_inference(const Entry& entry, const std::filesystem::path& from,
   // Without a console for its notices: the recipe may outlive the caller's, and what it says was said in training.
   loaded.recipe = make_guarded(entry.name, entry.make, loaded.config.values, context);
   loaded.recipe->load_state(weights.recipe);
-  load_model_tensors(loaded.recipe->model(), weights.models, weights.frozen);
+  if (const std::string told = load_model_weights(loaded.recipe->model(), weights); !told.empty()) console.notice(told);
   loaded.recipe->model().to(context.device);
   if (is_channels_last(shared, *loaded.switches, weights)) loaded.recipe->set_layout(Layout::channels_last);
   loaded.recipe->model().eval();

@@ -87,7 +87,7 @@ at::Tensor Lane::Term::nominal_like(const at::Tensor& scalar) const {
 }
 
 Lane::Lane(Objective objective, const torch::nn::Module& model, const LaneOptions& options)
-    : objective_(std::move(objective)), options_(options), sums_(std::make_unique<Sums>()) {
+    : objective_(std::move(objective)), asked_(objective_.optim), options_(options), sums_(std::make_unique<Sums>()) {
   optim::OptimConfig& config = objective_.optim;
   config = optim::settled(config, length_of(config, options), options.global_batch);
   auto groups = groups_of(objective_, model);
@@ -115,6 +115,14 @@ void Lane::begin_step(std::int64_t step) {
   learning_rate_ = optim::learning_rate_at(config, now, length_of(config, options_));
   if (plateau_) learning_rate_ *= plateau_->factor();
   optimizer_->set_learning_rate(learning_rate_);
+}
+
+double Lane::learning_rate_at(std::int64_t step, std::int64_t total_steps) const {
+  LaneOptions options = options_;
+  options.total_steps = total_steps;
+  const std::int64_t length = length_of(asked_, options);
+  const optim::OptimConfig config = optim::settled(asked_, length, options.global_batch);
+  return optim::learning_rate_at(config, in_units(config, step - absent_steps_, options.steps_per_epoch), length);
 }
 
 void Lane::forget() { *sums_ = {}; }

@@ -74,6 +74,8 @@ class Lane {
   // The update, unless skip is 1 or not `applies`, and what the objective does after it; gradients go.
   void finish(const at::Tensor& skip, bool applies, const StepContext& context);
   void observe_validation(double loss);  // for plateau schedules
+  // Of step `step` (0-based) in a run of `total_steps`, whatever this run's length; without a plateau's factor.
+  [[nodiscard]] double learning_rate_at(std::int64_t step, std::int64_t total_steps) const;
 
   [[nodiscard]] double learning_rate() const noexcept { return learning_rate_; }
   [[nodiscard]] precision::LossScale* scale() const noexcept { return scale_.get(); }
@@ -106,6 +108,7 @@ class Lane {
   std::vector<at::Tensor>::iterator take_gradients(Pass& pass, std::vector<at::Tensor>::iterator next) const;
 
   Objective objective_;
+  optim::OptimConfig asked_;  // its settings before the run's length settled them
   LaneOptions options_;
   std::vector<at::Tensor> parameters_;
   std::unique_ptr<optim::Optimizer> optimizer_;

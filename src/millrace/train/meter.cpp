@@ -65,7 +65,7 @@ EpochRow Meter::take_epoch(std::uint64_t epoch) {
                .samples_here = std::exchange(epoch_samples_here_, 0),
                .steps_here = std::exchange(epoch_steps_here_, 0)};
   const auto means = epoch_.means();
-  if (const auto it = means.find(first_loss_); it != means.end()) row.train_loss = it->second;
+  row.train_loss = means.contains(first_loss_) ? means.at(first_loss_) : std::nan("");
   epoch_.reset();
   epoch_begin_ns_ = steady_nanoseconds();
   return row;

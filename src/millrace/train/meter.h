@@ -23,7 +23,7 @@ struct Window {
 
 struct EpochRow {
   std::uint64_t epoch = 0;  // 1-based
-  double train_loss = 0;    // of the first objective; 0 when no step of the epoch counted
+  double train_loss = 0;    // of the first objective; NaN when no step of the epoch counted
   double seconds = 0;       // of this process, without validations
   std::int64_t samples = 0;
   std::int64_t samples_here = 0, steps_here = 0;  // in these seconds: not what an earlier process did

@@ -118,4 +118,28 @@ void load_model_tensors(torch::nn::Module& model, const std::map<std::string, Te
                        "use the config the weights were trained with, or start over with --fresh"});
 }
 
+std::string load_model_weights(torch::nn::Module& model, Weights& weights) {
+  if (!weights.run.empty() || weights.models.size() != 1) {
+    load_model_tensors(model, weights.models, weights.frozen);
+    return "";
+  }
+  std::map<std::string, std::vector<std::int64_t>> wanted;
+  for (const auto& item : model.named_parameters()) wanted[item.key()] = item.value().sizes().vec();
+  for (const auto& item : model.named_buffers()) wanted[item.key()] = item.value().sizes().vec();
+  Tensors& all = weights.models.begin()->second;
+  std::string told = pass_over_wrappers(all, wanted);
+  const std::string part = part_with(all, wanted);
+  const std::string file = weights.path.string();
+  try {
+    load_model_tensors(model, weights.models, weights.frozen);
+  } catch (const SnapshotError& error) {
+    throw SnapshotError(
+        {error.message().what, error.message().where,
+         part.empty() ? "use the config the weights were trained with: millrace inspect " + file + " lists their names and shapes"
+                      : "take the part that has all of them: millrace import " + file + " --to weights.safetensors --part " +
+                            part + ", and give that file"});
+  }
+  return told;
+}
+
 }  // namespace millrace

@@ -7,6 +7,7 @@
 
 #include "millrace/core/batch.h"
 #include "millrace/train/stepper.h"
+#include "millrace/train/weights.h"
 
 namespace torch::nn {
 class Module;
@@ -30,5 +31,10 @@ namespace millrace {
 // a record of the model's own frozen weights as they are now, whose values then need not be read again; null = none.
 void load_model_tensors(torch::nn::Module& model, const std::map<std::string, Tensors>& models, const Json& frozen = {},
                         const Json& known = {});
+
+// The same of weights wherever they are from, whose tensors go. What wrappers put into the names of a file is passed over, which
+// the answer says, "" where there was nothing; see pass_over_wrappers(). Where a file does not fit, the remedy names what would
+// help.
+std::string load_model_weights(torch::nn::Module& model, Weights& weights);
 
 }  // namespace millrace

@@ -201,6 +201,17 @@ std::string values_of(const metrics::Means& means) {
   return text;
 }
 
+// Without a validation nothing may be decided by one.
+void require_no_judge(const RunConfig& config) {
+  const auto refuse = [](const char* where, const char* next) {
+    throw ConfigError({"there is no validation to judge by: the recipe has no validation data", where, next});
+  };
+  if (!config.snapshot.best_metric.empty()) refuse("snapshot.best_metric", "give it some, or leave the key away");
+  if (config.train.early_stop_patience > 0) refuse("train.early_stop_patience", "give it some, or leave the key away");
+  if (config.optim.schedule == optim::ScheduleKind::plateau)
+    refuse("optim.schedule = plateau", "give it some, or choose another schedule, such as optim.schedule=constant");
+}
+
 }  // namespace
 
 Rehearsal rehearse(Assembly& assembly, const Entry* entry) {
@@ -213,11 +224,8 @@ Rehearsal rehearse(Assembly& assembly, const Entry* entry) {
   if (assembly.validation() != nullptr) {
     const bool whole = within_memory([&] { rehearse_validation(assembly, rehearsal); });
     if (whole && rehearsal.validation_rows > 0) check_names(assembly, rehearsal);
-  } else if (const auto& config = assembly.config();
-             !config.snapshot.best_metric.empty() || config.train.early_stop_patience > 0) {
-    throw ConfigError({"there is no validation to judge by: the recipe has no validation data",
-                       config.snapshot.best_metric.empty() ? "train.early_stop_patience" : "snapshot.best_metric",
-                       "give it some, or leave the key away"});
+  } else {
+    require_no_judge(assembly.config());
   }
   static_cast<void>(assembly.recipe().state());  // which the first snapshot will ask for
   rehearsal.seconds = steady_seconds() - begin;

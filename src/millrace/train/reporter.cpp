@@ -283,6 +283,7 @@ void Reporter::validation(const ValidationRecord& record) {
   }
   for (const auto& [name, value] : record.means) {
     values[name] = number_or_text(value);
+    if (const int version = record.means.version_of(name).number; version != 1) values["metric_versions"][name] = version;
     if (sinks_.events != nullptr)
       sinks_.events->scalar(name.starts_with("val_") ? name.substr(4) + "/val" : names_.metric_tags + name, record.step, value);
   }
@@ -310,8 +311,8 @@ void Reporter::epoch(const EpochRow& row, std::int64_t step, const metrics::Mean
       const auto it = means.find(name);
       return it == means.end() || std::isnan(it->second) ? std::string() : format::csv_number(it->second);
     };
-    std::vector<std::string> cells = {format::csv_number(row.train_loss), cell("val_" + names_.loss), fixed(row.seconds, 3),
-                                      fixed(rate, 1)};
+    const std::string train_loss = std::isnan(row.train_loss) ? std::string() : format::csv_number(row.train_loss);
+    std::vector<std::string> cells = {train_loss, cell("val_" + names_.loss), fixed(row.seconds, 3), fixed(rate, 1)};
     for (const std::string& name : names_.history) cells.push_back(cell(name));
     history_->row(static_cast<std::int64_t>(row.epoch), cells);
   }

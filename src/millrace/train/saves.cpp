@@ -7,6 +7,22 @@
 #include "millrace/base/error.h"
 
 namespace millrace {
+namespace {
+
+// Whether the last validation before it gave the loss as a number; also where there was none, or nobody can tell.
+bool is_good(Fs& fs, const std::filesystem::path& snapshot, const std::string& loss) {
+  try {
+    const Json state = Json::parse(fs.read_file(snapshot / "state.json"), nullptr, /*allow_exceptions=*/false);
+    const Json::json_pointer place("/parts/trainer/json/metrics");
+    if (!state.is_object() || !state.contains(place) || !state.at(place).is_object()) return true;
+    const auto metric = state.at(place).find(loss);
+    return metric == state.at(place).end() || !metric->is_array() || metric->empty() || !metric->front().is_null();
+  } catch (const Error&) {
+    return true;
+  }
+}
+
+}  // namespace
 
 Saves::Saves(const SnapshotConfig& config, const SavePlace& place, Reporter& reporter, Agreement& agreement)
     : config_(config), place_(place), reporter_(reporter), agreement_(agreement) {
@@ -95,11 +111,23 @@ bool Saves::save(std::int64_t step, const std::function<snapshot::Content()>& co
   return true;
 }
 
-std::string Saves::last_good() {
+std::string Saves::last_good(const std::string& loss) {
   if (writer_ == nullptr) return "";
   writer_->wait();  // what it saves may be the one to name
   const auto kept = snapshot::list(*place_.fs, place_.folder->path());
-  return kept.empty() ? std::string() : "the last good snapshot is " + kept.back().path.string() + "; ";
+  const auto good =
+      std::find_if(kept.rbegin(), kept.rend(), [&](const auto& found) { return is_good(*place_.fs, found.path, loss); });
+  if (kept.empty()) return "";
+  if (good == kept.rend()) return "no snapshot is good, since the validation loss is not a number in any of them; ";
+  return "the last good snapshot is " + good->path.string() +
+         (good == kept.rbegin() ? "; " : " (the validation loss of later ones is not a number); ");
+}
+
+std::string Saves::last() {
+  if (writer_ == nullptr) return "";
+  writer_->wait();
+  const auto kept = snapshot::list(*place_.fs, place_.folder->path());
+  return kept.empty() ? std::string() : "the last snapshot is " + kept.back().path.string() + "; ";
 }
 
 Json Saves::results(double step_seconds) const {

@@ -47,7 +47,10 @@ class Saves {
   bool note(std::int64_t step, Failure on_failure = Failure::as_configured, bool asks_to_stop = false);
   // What a crash may cost is bounded: a save that takes longer than snapshot.max_lag steps is waited for. Nanoseconds waited.
   std::int64_t bound_lag(std::int64_t step);
-  [[nodiscard]] std::string last_good();  // "the last good snapshot is PATH; ", or "" when there is none
+  // "the last good snapshot is PATH; ", or "" when there is none: the newest whose last validation gave the metric `loss` as a
+  // number. Where it is not the newest of all, that is said.
+  [[nodiscard]] std::string last_good(const std::string& loss);
+  [[nodiscard]] std::string last();  // "the last snapshot is PATH; ", or "" when there is none
   [[nodiscard]] Json results(double step_seconds) const;
 
  private:

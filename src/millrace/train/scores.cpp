@@ -52,6 +52,23 @@ bool Scores::rank(std::int64_t step, double value) {
   return true;
 }
 
+// A run that goes on from before its metric was mended has a best value that the new one may never reach.
+void Scores::forget_other_version(const metrics::MetricVersion& now) {
+  forgot_.clear();
+  const auto known = metrics_.find(judged_);
+  if (known == metrics_.end() || known->second.version == now.number || !now.moved || known->second.best_step < 0) return;
+  forgot_ = judged_ + " is measured by version " + std::to_string(now.number) + " now: its best of before, " +
+            significant(known->second.best, 4) + " at step " + std::to_string(known->second.best_step) + " by version " +
+            std::to_string(known->second.version) + ", does not count any more";
+  for (const auto& [name, metric] : Metrics(metrics_)) {
+    metrics_[name].best = std::nan("");
+    metrics_[name].best_step = -1;
+  }
+  best_.clear();
+  early_stop_best_ = std::nan("");
+  without_gain_ = 0;
+}
+
 bool Scores::note(std::int64_t step, const metrics::Means& means) {
   const auto it = means.find(judged_);
   if (it == means.end() && named_) {
@@ -60,6 +77,7 @@ bool Scores::note(std::int64_t step, const metrics::Means& means) {
     throw ConfigError({"validation gives no metric " + quoted(judged_), "snapshot.best_metric", "it gives " + names});
   }
   const double judged = it == means.end() ? std::nan("") : it->second;
+  forget_other_version(means.version_of(judged_));
   const auto before = metrics_.find(judged_);
   const bool equal_or_worse =
       before != metrics_.end() && (highest_ ? before->second.best >= judged : before->second.best <= judged);
@@ -68,6 +86,7 @@ bool Scores::note(std::int64_t step, const metrics::Means& means) {
     Metric& metric = metrics_[name];
     metric.last = value;
     metric.quiet = !means.shown_on_console(name);
+    metric.version = means.version_of(name).number;
     if (gained) {
       metric.best = value;
       metric.best_step = step;
@@ -100,6 +119,7 @@ Json Scores::results() const {
                  {"best", has_best ? number_or_text(metric.best) : Json()},
                  {"best_step", has_best ? Json(metric.best_step) : Json()}};
     if (metric.quiet) all[name]["quiet"] = true;
+    if (metric.version != 1) all[name]["version"] = metric.version;
   }
   return all;
 }
@@ -112,6 +132,8 @@ std::vector<std::string> Scores::names() const {
 
 void Scores::write_state(Json& trainer, Json& report) const {
   report["metrics_order"] = names();
+  for (const auto& [name, metric] : metrics_)
+    if (metric.version != 1) report["metric_versions"][name] = metric.version;
   trainer["validations_without_gain"] = without_gain_;
   trainer["early_stop_best"] = number_or_null(early_stop_best_);
   trainer["metrics"] = Json::object();
@@ -149,6 +171,10 @@ void Scores::load_state(const SavedJson& trainer, const SavedJson& report) {
   if (const auto best = trainer.find("early_stop_best")) early_stop_best_ = best->number_or_nan();
   for (const auto& [name, saved] : trainer["metrics"].members()) {
     metrics_[name] = metric_from(saved, std::numeric_limits<std::int64_t>::max());
+  }
+  if (const auto versions = report.find("metric_versions")) {
+    for (const auto& [name, version] : versions->members())
+      if (metrics_.find(name) != metrics_.end()) metrics_[name].version = static_cast<int>(version.integer(1, 1000));
   }
   std::vector<std::string> order = {judged_};  // of an older snapshot, which did not keep it
   if (const auto saved = report.find("metrics_order")) {

@@ -21,6 +21,7 @@ struct Metric {
   double best = std::numeric_limits<double>::quiet_NaN();
   std::int64_t best_step = -1;
   bool quiet = false;  // stays out of lines for people
+  int version = 1;     // see metrics::MetricVersion
 };
 
 // As write_state() has it: [last, best, best_step], and true where it is quiet. SnapshotError for anything else, or a best step
@@ -58,13 +59,15 @@ class Scores {
   // metric is better than ever before.
   bool note(std::int64_t step, const metrics::Means& means);
   // Whether the judged metric got among the snapshot.best_count best since the last call of saved().
+  // What the last note() has to say: a best value that no longer counts, since what it measures was mended; "" = nothing.
+  [[nodiscard]] const std::string& forgot() const noexcept { return forgot_; }
   [[nodiscard]] bool wants_save() const noexcept { return wants_save_; }
   void saved() noexcept { wants_save_ = false; }
   [[nodiscard]] std::vector<std::int64_t> best_steps() const;  // best first, at most snapshot.best_count
   [[nodiscard]] bool stopped_improving() const;                // train.early_stop_patience is used up
   [[nodiscard]] const Metrics& metrics() const noexcept { return metrics_; }
 
-  [[nodiscard]] Json results() const;                    // {name: {last, best, best_step}}, and quiet where it is so
+  [[nodiscard]] Json results() const;  // {name: {last, best, best_step}}, with quiet and version where they are not false and 1
   [[nodiscard]] std::vector<std::string> names() const;  // of the metrics, in their order: a JSON object has none
   void write_state(Json& trainer, Json& report) const;   // the trainer's part of a snapshot, and what is for reports alone
   void load_state(const SavedJson& trainer, const SavedJson& report);
@@ -75,6 +78,7 @@ class Scores {
     std::int64_t step = 0;
   };
   bool rank(std::int64_t step, double value);
+  void forget_other_version(const metrics::MetricVersion& now);
 
   std::string judged_;
   bool named_ = false;  // by snapshot.best_metric
@@ -85,6 +89,7 @@ class Scores {
   Metrics metrics_;
   std::vector<Best> best_;  // best first
   bool wants_save_ = false;
+  std::string forgot_;
   std::int64_t without_gain_ = 0;                                      // validations
   double early_stop_best_ = std::numeric_limits<double>::quiet_NaN();  // of the last gain that counted for patience
 };

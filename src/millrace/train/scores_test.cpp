@@ -117,6 +117,35 @@ TEST(Scores, PatienceCountsGainsOfTheLeastSize) {
   EXPECT_TRUE(scores.stopped_improving()) << "two gains of less than .5 after 3.0";
 }
 
+TEST(Scores, ABestOfAnotherVersionCountsNoMoreWhereTheValueMoved) {
+  SnapshotConfig config;
+  config.best_metric = "bits";
+  config.best_is = BestIs::highest;
+  Scores before = scores_of(config);
+  before.note(1, {{"bits", 0.33}, {"val_loss", 1.0}});
+  Json saved = Json::object(), report = Json::object();
+  before.write_state(saved, report);
+  EXPECT_FALSE(report.contains("metric_versions"));
+  for (const bool moved : {false, true}) {
+    Scores after = scores_of(config);
+    after.load_state(SavedJson(saved, "trainer"), SavedJson(report, "report"));
+    Means means{{"bits", 0.01}, {"val_loss", 0.9}};
+    means.set_version("bits", {.number = 2, .moved = moved});
+    EXPECT_EQ(after.note(2, means), moved);
+    EXPECT_EQ(after.metrics().at("bits").best_step, moved ? 2 : 1);
+    EXPECT_THAT(after.best_steps(), ElementsAre(moved ? 2 : 1));
+    EXPECT_EQ(after.results()["bits"]["version"], 2);
+    EXPECT_EQ(after.forgot().empty(), !moved);
+    Json again = Json::object(), told = Json::object();
+    after.write_state(again, told);
+    EXPECT_EQ(told["metric_versions"], (Json{{"bits", 2}}));
+    Scores last = scores_of(config);
+    last.load_state(SavedJson(again, "trainer"), SavedJson(told, "report"));
+    EXPECT_EQ(last.note(3, means), false);
+    EXPECT_TRUE(last.forgot().empty());
+  }
+}
+
 TEST(Scores, AMetricThatIsNotMeasuredIsNamed) {
   SnapshotConfig config;
   config.best_metric = "acuracy";

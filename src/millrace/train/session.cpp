@@ -65,6 +65,7 @@ RunOutcome Session::run() {
   make_trainer();
   if (resumed_) trainer_->restore(resumed_->content);
   if (already_complete()) return nothing_left();
+  if (resumed_) tell_new_length();
   const std::unique_ptr<Watchdog> watchdog = watch();
   introduce();
   {

@@ -42,6 +42,7 @@ class Session {
   };
   void open_folder();  // session_folder.cpp
   void check_changes();
+  void tell_new_length();
   void find_snapshot();
   void share_snapshot();
   void begin_folder();

@@ -1,6 +1,7 @@
 // The run folder of a session: what it goes on from, and when it begins to write there.
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 #include <string_view>
 
 #include "millrace/base/error.h"
@@ -90,6 +91,36 @@ void Session::check_changes() {
                                 ": sums are taken in another order, and the last bits of the run's numbers may be others");
 }
 
+// A schedule that spans the run is another one in a run of another length: its rate then jumps from one step to the next.
+void Session::tell_new_length() {
+  constexpr double kWorthAWord = 1e-3;
+  const Json::json_pointer epochs("/train/epochs"), max_steps("/train/max_steps");
+  const Json& saved = resumed_->content.config;
+  const std::int64_t step = resumed_->content.step, now = assembly_.total_steps();
+  if (step == 0 || !saved.is_object() || !saved.contains(epochs) || !saved.contains(max_steps)) return;
+  if (saved.value("optim", Json()) != assembly_.request().config.values.value("optim", Json())) return;  // meant to be another
+  const auto of = [&saved](const Json::json_pointer& key) {
+    return saved.at(key).is_number_integer() ? saved.at(key).get<std::int64_t>() : 0;
+  };
+  const std::int64_t before = assembly_.total_steps(of(epochs), of(max_steps));
+  const Stepper& stepper = assembly_.stepper();
+  if (before == now || before <= 0 || now <= 0) return;
+  for (std::size_t i = 0; i < stepper.objectives(); ++i) {
+    if (!optim::needs_length(stepper.objective(i).optim.schedule)) continue;
+    const double last = stepper.learning_rate_at(i, step - 1, before), next = stepper.learning_rate_at(i, step, now);
+    const double planned = stepper.learning_rate_at(i, step, before);
+    if (std::abs(next - planned) <= kWorthAWord * std::max(next, planned)) continue;
+    const std::string from = resumed_->from.string();
+    assembly_.notices().push_back(
+        "the run is " + with_commas(now) + " steps long now, and was " + with_commas(before) +
+        ": its schedule spans the whole run, so that the learning rate " + (next > last ? "rises" : "falls") + " from " +
+        significant(last, 3) + " at step " + with_commas(step) + " to " + significant(next, 3) + " at step " +
+        with_commas(step + 1) + ". To go on from these weights at a rate of your own instead: --run=NEW_FOLDER --train.resume=" +
+        from + " --optim.schedule=constant --optim.learning_rate=" + significant(last > 0 ? last : planned, 3));
+    return;
+  }
+}
+
 // train.resume: a path is where the run begins; once the run has saved, it goes on from what it saved, so that the same command
 // again always goes on.
 void Session::find_snapshot() {
@@ -138,7 +169,9 @@ void Session::begin_folder() {
   if (folder_ == nullptr) return;
   for (const std::string& text : folder_->begin(branches_after_)) assembly_.notices().push_back(text);
   if (request_.folder_begun) request_.folder_begun(folder_->path());
-  if (events_) static_cast<void>(folder_->own(events_->file_name()));
+  if (!events_) return;
+  static_cast<void>(folder_->own(events_->file_name()));
+  if (resumed_) events_->goes_on_at(trainer_->step() + 1);
 }
 
 // Rank 0 has the folder; what it goes on from, all go on from.

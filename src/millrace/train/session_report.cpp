@@ -341,7 +341,7 @@ void Session::fail(const char* error, Device device) noexcept {
 
 // The state of the last whole step went with the device, and what is asked of it fails once more.
 void Session::lose_device(const std::exception& error) {
-  std::string first = trainer_->last_good();
+  std::string first = trainer_->last_snapshot();
   if (!first.empty()) first += "the same command goes on from it; ";
   const DeviceError told(device::lost_device(error, "step " + std::to_string(trainer_->step() + 1), first));
   fail(told.what(), Device::is_lost);

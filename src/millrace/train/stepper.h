@@ -125,6 +125,9 @@ class Stepper {
     return lanes_[i].optimizer().groups();
   }
   [[nodiscard]] double learning_rate(std::size_t i) const { return lanes_[i].learning_rate(); }
+  [[nodiscard]] double learning_rate_at(std::size_t i, std::int64_t step, std::int64_t total_steps) const {
+    return lanes_[i].learning_rate_at(step, total_steps);
+  }
   // Of every objective; waits for the device. RecipeError where a term's counts are not what it says of them
   // (LossTerm::per_row).
   [[nodiscard]] std::vector<ObjectiveReport> reports() const;

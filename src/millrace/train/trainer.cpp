@@ -405,6 +405,7 @@ void Trainer::note_validation(const metrics::Means& means, double seconds, std::
     epoch_end_.row->validation_batches = batches;
   }
   const bool gained = scores_.note(step_, means);
+  if (!scores_.forgot().empty()) reporter_.warning(scores_.forgot());
   const auto loss = means.find("val_" + parts_.names.loss);
   parts_.stepper->observe_validation(loss == means.end() ? std::nan("") : loss->second);
   const auto judged = scores_.metrics().find(scores_.judged());
@@ -452,7 +453,7 @@ void Trainer::check_divergence(double skipped_in_a_row) {
   if (skipped_in_a_row < limit) return;
   throw TrainingDiverged({"the loss or its gradients were not finite in " + fixed(skipped_in_a_row, 0) + " steps in a row",
                           "step " + std::to_string(step_) + "; none of these steps changed the weights",
-                          saves_.last_good() + "lower optim.learning_rate, set optim.clip_norm, or try precision.dtype=fp32"});
+                          saves_.last_good("val_" + parts_.names.loss) + remedy_of_divergence()});
 }
 
 void Trainer::check_weights() {
@@ -463,7 +464,7 @@ void Trainer::check_weights() {
 void Trainer::require_finite() {
   if (!agreement().any(!parts_.stepper->is_finite())) return;
   throw TrainingDiverged({"a weight or a running statistic is not finite", "step " + std::to_string(step_) + ", before saving it",
-                          saves_.last_good() + "lower optim.learning_rate, or set optim.clip_norm"});
+                          saves_.last_good("val_" + parts_.names.loss) + remedy_of_divergence()});
 }
 
 // After the loop's own log lines and nowhere else: when a run falls back must not depend on where it was stopped and saved.

@@ -76,7 +76,7 @@ class Trainer {
   // DataError, SnapshotError …; content() is then still the state at the edge of the last whole step.
   Ending run();
   void save_after_error() noexcept;  // that state, if it is whole and not saved yet; never throws
-  [[nodiscard]] std::string last_good() { return saves_.last_good(); }  // "the last good snapshot is PATH; ", or ""
+  [[nodiscard]] std::string last_snapshot() { return saves_.last(); }  // "the last snapshot is PATH; ", or ""
 
   [[nodiscard]] snapshot::Content content() const;  // of the whole state now; waits for the device
   [[nodiscard]] std::int64_t step() const noexcept { return step_; }
@@ -135,6 +135,7 @@ class Trainer {
   void save(bool last);
   [[nodiscard]] bool is_due(std::int64_t every) const;  // since the meeting before this one
   [[nodiscard]] bool validation_due(bool epoch_ended) const;
+  [[nodiscard]] std::string remedy_of_divergence() const;
   void check_divergence(double skipped_in_a_row);
   void require_finite();
   void check_weights();

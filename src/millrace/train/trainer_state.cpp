@@ -4,6 +4,7 @@
 #include "millrace/base/clock.h"
 #include "millrace/base/doing.h"
 #include "millrace/base/error.h"
+#include "millrace/base/format.h"
 #include "millrace/core/saved_json.h"
 #include "millrace/doctor/rules.h"
 #include "millrace/train/convolution_choice.h"
@@ -127,16 +128,27 @@ void Trainer::save(bool last) {
   meter_.leave_out(steady_nanoseconds() - begin);
 }
 
+// What is in force already is no remedy.
+std::string Trainer::remedy_of_divergence() const {
+  const optim::OptimConfig& optim = parts_.config->optim;
+  std::string next =
+      "begin from a good snapshot in another folder, with --run=NEW_FOLDER --train.resume=SNAPSHOT, or anew with "
+      "--fresh: lower optim.learning_rate (" +
+      significant(optim.learning_rate, 4) + ")";
+  next += optim.clip_norm > 0 ? " or optim.clip_norm (" + significant(optim.clip_norm, 4) + ")" : ", set optim.clip_norm=1";
+  return next + (parts_.stepper->autocast() ? ", or try precision.dtype=fp32" : "") + ", and look at the input";
+}
+
 void Trainer::save_after_error() noexcept {
   end_profile();
   try {
     if (step_ > 0 && agreement().has_cut_sums()) {
       reporter_.warning("the state at the last whole step is not saved, since sums were cut short that this GPU computes with; " +
-                        saves_.last_good() + "the same command goes on from the last snapshot");
+                        saves_.last() + "the same command goes on from the last snapshot");
       return;
     }
     if (!is_whole_) {
-      reporter_.warning("the state is not saved, since the update of the weights was cut short; " + saves_.last_good() +
+      reporter_.warning("the state is not saved, since the update of the weights was cut short; " + saves_.last() +
                         "the same command goes on from the last snapshot");
       return;
     }

@@ -38,6 +38,17 @@ struct Weights {
 // tensors of a file become those of that part, if it has one. Returns its name, or "".
 std::string take_state_dict(Weights& weights);
 
+// Tensors under the names that wrappers of Python give a model's own: each "module." (DistributedDataParallel), "_orig_mod."
+// (torch.compile), and before all others "model.", "model_state_dict." and "state_dict." (Lightning and many trainers). Where
+// each of `wanted` is there exactly once by such names, with its shape, `all` becomes those, and what was passed over is told:
+// "the names' prefix \"module.\" is passed over". "" where the names are the model's own already, or it can't be told whose they
+// are.
+std::string pass_over_wrappers(Tensors& all, const std::map<std::string, std::vector<std::int64_t>>& wanted);
+// Before a model is there: what stands before every name of `all` of those words goes; returns it, "module._orig_mod.".
+std::string take_common_wrappers(Tensors& all);
+// Where all of `wanted` lie below one part of `all`, with their shapes: its name, "ema.net"; else "".
+[[nodiscard]] std::string part_with(const Tensors& all, const std::map<std::string, std::vector<std::int64_t>>& wanted);
+
 // The run folder that `from` is, or whose snapshot it is; "" for a file.
 [[nodiscard]] std::filesystem::path run_folder_of(Fs& fs, const std::filesystem::path& from);
 

@@ -141,10 +141,22 @@ Json overrides_of(const config::Resolved& config) {
   return overrides;
 }
 
-void interact(LanguageModel& model, bool beam) {
+void tell_unknown(LanguageModel& model, const std::string& prompt, telemetry::Console& console) {
+  constexpr std::size_t kShown = 20;
+  std::vector<std::string> unknown = model.unknown_in(prompt);
+  if (unknown.empty()) return;
+  const std::size_t count = unknown.size();
+  unknown.resize(std::min(count, kShown));
+  console.notice("the model's vocabulary lacks " + joined(unknown, " ", [](const std::string& c) { return quoted(c); }) +
+                 (count > kShown ? " and " + std::to_string(count - kShown) + " more" : "") +
+                 ": each is read as the one unknown character");
+}
+
+void interact(LanguageModel& model, bool beam, telemetry::Console& console) {
   std::string line;
   std::cerr << "type a beginning; an empty line or Ctrl-D ends\n> " << std::flush;
   while (std::getline(std::cin, line) && !line.empty()) {
+    tell_unknown(model, line, console);
     std::cout << line << model.write(line, model.generate_config(), beam) << "\n";
     std::cerr << "> " << std::flush;
   }
@@ -168,10 +180,11 @@ int generate_command(std::span<const std::string> words) {
   console.line(loaded.which);
   auto& model = dynamic_cast<LanguageModel&>(unguarded(*loaded.recipe));
   if (request.interactive) {
-    interact(model, request.beam);
+    interact(model, request.beam, console);
     return 0;
   }
   const std::string prompt = request.prompt.value_or(model.generate_config().prompt);
+  tell_unknown(model, prompt, console);
   std::cout << prompt << model.write(prompt, model.generate_config(), request.beam) << "\n";
   return 0;
 }

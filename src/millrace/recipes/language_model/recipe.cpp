@@ -7,6 +7,7 @@
 
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
+#include "millrace/base/utf8.h"
 #include "millrace/core/saved_json.h"
 #include "millrace/recipes/language_model/checks.h"
 #include "millrace/recipes/language_model/corpus.h"
@@ -158,6 +159,21 @@ void LanguageModel::load_state(const State& state) {
 
 Tensors LanguageModel::predict(const Tensors& inputs) {
   return {{"logits", model().forward(checked_tokens(inputs, model().config())).to(at::kFloat)}};
+}
+
+std::vector<std::string> LanguageModel::unknown_in(const std::string& prompt) {
+  if (!tokenizer_) before_training();  // as in model()
+  std::vector<std::string> unknown;
+  if (tokenizer_->kind() != data::TokenizerKind::basic || first_invalid_utf8(prompt)) return unknown;
+  for (std::size_t at = 0; at < prompt.size();) {
+    const Utf8Step step = decode_utf8(prompt, at);
+    std::string character = prompt.substr(at, step.size);
+    at += step.size;
+    const std::vector<std::int64_t> ids = tokenizer_->encode(character);
+    const bool is_unknown = std::ranges::find(ids, std::int64_t{data::Tokenizer::kUnknown}) != ids.end();
+    if (is_unknown && std::ranges::find(unknown, character) == unknown.end()) unknown.push_back(std::move(character));
+  }
+  return unknown;
 }
 
 std::string LanguageModel::write(const std::string& prompt, const GenerateConfig& config, bool beam) {

@@ -44,6 +44,9 @@ class LanguageModel final : public Recipe {
   std::vector<std::string> samples(std::int64_t step) override;  // 300 characters
   std::vector<Picture> draw() override;
 
+  // The distinct characters of `prompt` that the model's vocabulary lacks, as text, in the order of the prompt; bytes that are no
+  // UTF-8 are left to write(), which refuses them.
+  [[nodiscard]] std::vector<std::string> unknown_in(const std::string& prompt);
   // What the model writes after `prompt`, which is not part of the result. An empty prompt is a new line.
   [[nodiscard]] std::string write(const std::string& prompt, const GenerateConfig& config, bool beam);
   [[nodiscard]] const GenerateConfig& generate_config() const noexcept { return generate_; }

@@ -217,6 +217,10 @@ class Reading {
       }
       own.file = item.place();
     } else {
+      if (item.exists() && item.json().is_null()) {
+        item.problem("a session is named null", "in YAML null, ~ and an empty item are no text: write the name in quotes");
+        return;
+      }
       const std::string name = item.text("");
       const stdfs::path path = session_path(parent, name);
       if (path.empty()) {
@@ -225,7 +229,7 @@ class Reading {
         return;
       }
       own = read_tree(path, problems_);
-      if (!own.values.contains("session")) own.values["session"] = name;
+      if (!own.values.contains("session") || own.values["session"].is_null()) own.values["session"] = name;
     }
     Tree base = parent;
     for (const char* key : {"sessions", "session_dir"}) base.values.erase(key);
@@ -284,6 +288,11 @@ class Reading {
     if (session.cids.empty())
       root.at("cids").problem("session " + quoted(session.name) + " has no cids",
                               "write cids: [0, 1, ...], the columns of /robs to model");
+    std::vector<std::int64_t> cids = session.cids;
+    std::ranges::sort(cids);
+    if (const auto twin = std::ranges::adjacent_find(cids); twin != cids.end())
+      file_.told.push_back("session " + session.name + " names cid " + std::to_string(*twin) +
+                           " twice: the unit is learned twice and counts twice in every mean; name it once in its cids");
     if (session.types.empty()) root.at("types").problem("types is empty", "name the HDF5 files of a session without .h5");
     if (!(session.train_share > 0 && session.train_share < 1))
       root.at("train_val_split")

@@ -4,6 +4,7 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/stack.h>
+#include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
@@ -113,7 +114,8 @@ Picture draw_traces(const Seen& seen, const Shown& shown) {
 
 Picture draw_fields(const Seen& seen, const at::Tensor& gradients, const Shown& shown) {
   const at::Tensor mean = seen.stimuli / seen.totals[0].max().clamp_min(1);
-  const at::Tensor averages = seen.by_counts / seen.totals[1].clamp_min(1).view({-1, 1, 1, 1}) - mean;
+  const at::Tensor spikes = seen.totals[1].view({-1, 1, 1, 1});
+  const at::Tensor averages = at::where(spikes.gt(0), seen.by_counts / spikes - mean, 0.0);  // nothing to show without a spike
   constexpr std::int64_t kColumns = 3;
   const at::Tensor units = seen.totals[1].argsort(0, true).narrow(0, 0, std::min(kColumns, averages.size(0)));
   picture::Maps maps{.name = "receptive_fields",
@@ -166,11 +168,12 @@ Picture draw_calibration(const std::vector<Seen>& sessions, double bins_per_s) {
 }
 
 Picture draw_bits(const std::vector<std::vector<double>>& bits, const std::vector<std::string>& sessions) {
-  picture::Histograms histograms{.name = "bits_per_spike",
-                                 .title = "Bits per spike of the units",
-                                 .caption = "0: no better than the unit's mean rate.",
-                                 .x = {.label = "bits per spike"},
-                                 .series = {}};
+  picture::Histograms histograms{
+      .name = "bits_per_spike",
+      .title = "Bits per spike of the units",
+      .caption = "0: no better than the unit's mean rate. A unit without a spike has none, and is left out.",
+      .x = {.label = "bits per spike"},
+      .series = {}};
   constexpr std::size_t kMost = 6;
   for (std::size_t i = 0; i < std::min(kMost, bits.size()); ++i)
     histograms.series.push_back({.name = sessions[i], .values = {bits[i].begin(), bits[i].end()}});

@@ -359,7 +359,9 @@ void NeuralResponse::measure(const Batch& batch, const StepResult& result, metri
   }
   board.add("groups_per_step", static_cast<double>(present.size()), 1.0);
   board.add("forwards_per_step", outputs.at("forwards"), at::ones_like(outputs.at("forwards")));
-  for (const char* quiet : {"bps/*", "val_bps/*", "session_loss/*", "nan_skip/*", "groups_per_step", "forwards_per_step"})
+  // Of a few batches many units have no spike: not worth a word there.
+  for (const char* quiet :
+       {"bps/*", "bps_overall/*", "val_bps/*", "session_loss/*", "nan_skip/*", "groups_per_step", "forwards_per_step"})
     board.quiet(quiet);
 }
 
@@ -413,7 +415,8 @@ std::vector<TextTable> NeuralResponse::tables() {
     const std::vector<double> spikes = host_values<double>(seen_[i].sums[1]);
     for (std::size_t u = 0; u < all[i].size(); ++u) {
       const std::string cid = u < known_[i].cids.size() ? std::to_string(known_[i].cids[u]) : std::to_string(u);
-      table.rows.push_back({known_[i].shape.name, cid, significant(all[i][u], 6), significant(spikes[u], 12)});
+      const std::string bits_text = std::isnan(all[i][u]) ? "" : significant(all[i][u], 6);  // as history.csv has it
+      table.rows.push_back({known_[i].shape.name, cid, bits_text, significant(spikes[u], 12)});
     }
   }
   if (table.rows.empty()) return {};

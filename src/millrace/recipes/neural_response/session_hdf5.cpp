@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
@@ -109,9 +110,10 @@ void check_columns(const hdf5::File& file, const hdf5::Dataset& set, std::span<c
   }
 }
 
-template <class Check>
+// take(t, column, value): what stands for a value.
+template <class Take>
 Series read_columns(const hdf5::File& file, const hdf5::Dataset& set, std::span<const std::int64_t> columns, std::int64_t ratio,
-                    const Check& check) {
+                    const Take& take) {
   check_columns(file, set, columns);
   Series series{set.shape[0] / ratio, static_cast<std::int64_t>(columns.size()), {}};
   series.values.resize(static_cast<std::size_t>(series.rows * series.columns));
@@ -119,11 +121,24 @@ Series read_columns(const hdf5::File& file, const hdf5::Dataset& set, std::span<
     float* out = t / ratio < series.rows ? series.row(t / ratio) : nullptr;
     for (std::size_t c = 0; c < columns.size(); ++c) {
       const double value = row[static_cast<std::size_t>(columns[c])];
-      check(t, columns[c], value);
-      if (out != nullptr) out[c] += static_cast<float>(value);
+      const double taken = take(t, columns[c], value);
+      if (out != nullptr) out[c] += static_cast<float>(taken);
     }
   });
   return series;
+}
+
+void fill_gaps(Series& series) {
+  for (std::int64_t c = 0; c < series.columns; ++c) {
+    std::int64_t t = 0;
+    while (t < series.rows && std::isnan(series.row(t)[c])) ++t;
+    float latest = t < series.rows ? series.row(t)[c] : 0.0F;
+    for (t = 0; t < series.rows; ++t) {
+      float& value = series.row(t)[c];
+      if (std::isnan(value)) value = latest;
+      latest = value;
+    }
+  }
 }
 
 }  // namespace
@@ -171,17 +186,28 @@ const hdf5::Dataset& covariate_of(const hdf5::File& file, const std::string& nam
   return set;
 }
 
-Series read_series(const hdf5::File& file, const std::string& name) {
+bool Gaps::may_hold(std::int64_t t) const {
+  const auto group = static_cast<std::size_t>(t / ratio);
+  return group >= dpi_valid.size() || !(dpi_valid[group] > 0);
+}
+
+Series read_series(const hdf5::File& file, const std::string& name, Gaps* gaps) {
   const hdf5::Dataset& set = covariate_of(file, name, 1, 2);
   Series series{set.shape[0], columns_of(set), {}};
   series.values.reserve(static_cast<std::size_t>(series.rows * series.columns));
+  const std::int64_t known = gaps == nullptr ? 0 : gaps->found;
   each_row(file, set, [&](std::int64_t t, std::span<const double> row) {
+    bool is_gap = false;
     for (std::size_t c = 0; c < row.size(); ++c) {
-      if (!std::isfinite(row[c]))
-        refuse_number(file, set, t, static_cast<std::int64_t>(c), row[c], "fill the gap, and mark the bins with dpi_valid 0");
+      const bool may_be_nan = std::isnan(row[c]) && gaps != nullptr && gaps->may_hold(t);
+      if (!std::isfinite(row[c]) && !may_be_nan)
+        refuse_number(file, set, t, static_cast<std::int64_t>(c), row[c], "mark the bin with dpi_valid 0, or fill the gap");
       series.values.push_back(static_cast<float>(row[c]));
+      is_gap = is_gap || may_be_nan;
     }
+    if (is_gap) ++gaps->found;
   });
+  if (gaps != nullptr && gaps->found > known) fill_gaps(series);
   return series;
 }
 
@@ -206,17 +232,23 @@ std::vector<double> read_seconds(const hdf5::File& file, const std::string& name
   return values;
 }
 
-Series read_counts(const hdf5::File& file, const std::string& name, std::span<const std::int64_t> columns, std::int64_t ratio) {
+Series read_counts(const hdf5::File& file, const std::string& name, std::span<const std::int64_t> columns, Gaps& gaps) {
   const hdf5::Dataset& set = covariate_of(file, name, 2, 2);
-  return read_columns(file, set, columns, ratio, [&](std::int64_t t, std::int64_t column, double value) {
+  std::int64_t latest = -1;
+  return read_columns(file, set, columns, gaps.ratio, [&](std::int64_t t, std::int64_t column, double value) {
+    if (std::isnan(value) && gaps.may_hold(t)) {
+      if (t != std::exchange(latest, t)) ++gaps.found;
+      return 0.0;
+    }
     if (!std::isfinite(value) || value < 0)
       refuse_number(file, set, t, column, value, "counts are 0 or more: repair the file, or take the unit out of cids");
+    return value;
   });
 }
 
 Series read_percent(const hdf5::File& file, const std::string& name, std::span<const std::int64_t> columns, std::int64_t ratio) {
   const hdf5::Dataset& set = covariate_of(file, name, 2, 2);
-  Series series = read_columns(file, set, columns, ratio, [](std::int64_t, std::int64_t, double) {});
+  Series series = read_columns(file, set, columns, ratio, [](std::int64_t, std::int64_t, double value) { return value; });
   for (float& value : series.values) value /= static_cast<float>(ratio);
   return series;
 }

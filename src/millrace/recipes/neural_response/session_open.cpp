@@ -10,8 +10,8 @@
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
 #include "millrace/base/hash.h"
-#include "millrace/base/median.h"
 #include "millrace/base/philox.h"
+#include "millrace/recipes/neural_response/clock.h"
 #include "millrace/recipes/neural_response/session.h"
 #include "millrace/recipes/neural_response/session_hdf5.h"
 
@@ -74,6 +74,7 @@ class SessionOpener {
     keep_counts();
     split();
     add_means();
+    tell_of_silent_units();
     Sha256 digest;
     digest.update(s.asked_.options + std::to_string(s.height_) + "x" + std::to_string(s.width_) + " " + std::to_string(s.bins_));
     s.fingerprint_ = "session " + digest.hex();
@@ -143,15 +144,20 @@ class SessionOpener {
     Session& s = *session_;
     const hdf5::File& file = *part.file;
     const std::int64_t ratio = s.asked_.ratio;
-    Series counts = read_counts(file, "/robs", s.asked_.cids, ratio);
+    Series dpi = read_valid(file);
+    Gaps gaps{.dpi_valid = dpi.values, .ratio = ratio};
+    Series counts = read_counts(file, "/robs", s.asked_.cids, gaps);
+    tell_of_gaps(file, "/robs", gaps, "0 stands there");
+    tell_of_rates(file, counts);
     Series behavior{part.bins, 0, {}};
     for (const Transform& transform : s.asked_.transforms) {
       if (transform.expose_as == "robs") counts = apply_operations(transform.operations, std::move(counts));
       if (transform.expose_as != "behavior") continue;
-      Series series = average_bins(read_series(file, "/" + transform.source), ratio);
+      gaps.found = 0;
+      Series series = average_bins(read_series(file, "/" + transform.source, &gaps), ratio);
+      tell_of_gaps(file, "/" + transform.source, gaps, "the number before stands there");
       behavior = beside(behavior, apply_operations(transform.operations, std::move(series)));
     }
-    compare_rate(file);
     append(counts_, std::move(counts));
     if (s.behavior_.rows > 0 && s.behavior_.columns != behavior.columns) {
       throw DataError({short_name(file) + " makes " + std::to_string(behavior.columns) + " numbers of behavior, " +
@@ -161,17 +167,14 @@ class SessionOpener {
     append(s.behavior_, std::move(behavior));
 
     std::vector<std::int64_t> trials = read_wholes(file, "/trial_inds");
+    const std::vector<std::int64_t> seams = read_clock(file, trials);
     for (std::int64_t t = 0; t < part.bins; ++t)
       trials[static_cast<std::size_t>(t)] = trials[static_cast<std::size_t>(t * ratio)];
     trials.resize(static_cast<std::size_t>(part.bins));
     const auto type = static_cast<std::size_t>(&part - s.parts_.data());
     for (const std::int64_t trial : trials) trial_names_.emplace_back(type, trial);
-    const Series dpi = average_bins(read_series(file, "/dpi_valid"), ratio);
-    if (dpi.columns != 1) {
-      throw DataError({short_name(file) + ": /dpi_valid has " + std::to_string(dpi.columns) + " columns, expected one",
-                       file.path().string(), "write one number a bin"});
-    }
-    const std::vector<std::uint8_t> valid = valid_nlags(trials, dpi.values, s.asked_.filters.n_lags);
+    const std::vector<std::int64_t> stretches = cut_at(seams, trials, ratio, dpi.values);
+    const std::vector<std::uint8_t> valid = valid_nlags(stretches, dpi.values, s.asked_.filters.n_lags);
     s.bin_counts_.insert(s.bin_counts_.end(), valid.begin(), valid.end());
     filter_units(part);
   }
@@ -211,17 +214,78 @@ class SessionOpener {
          (is_rate ? "set sampling.source_rate to " + significant(*rate, 7) + " in the dataset file, or " : "") + correct});
   }
 
-  // What the file's own clock says of the source rate.
-  void compare_rate(const hdf5::File& file) {
-    if (!has_covariate(file, "/t_bins")) return;
-    const std::vector<double> seconds = read_seconds(file, "/t_bins");
-    std::vector<double> steps;
-    for (std::size_t t = 1; t < seconds.size(); ++t) steps.push_back(seconds[t] - seconds[t - 1]);
-    const double step = millrace::median(std::move(steps));
+  [[nodiscard]] Series read_valid(const hdf5::File& file) const {
+    Series dpi = average_bins(read_series(file, "/dpi_valid"), session_->asked_.ratio);
+    if (dpi.columns == 1) return dpi;
+    throw DataError({short_name(file) + ": /dpi_valid has " + std::to_string(dpi.columns) + " columns, expected one",
+                     file.path().string(), "write one number a bin"});
+  }
+
+  void tell_of_gaps(const hdf5::File& file, const std::string& name, const Gaps& gaps, const std::string& instead) {
+    if (gaps.found == 0) return;
+    told_.push_back(short_name(file) + ": " + name + " holds no number in " + with_commas(gaps.found) +
+                    " bins that /dpi_valid marks with 0: they are no samples, and " + instead);
+  }
+
+  // Counts that no neuron reaches are rates, mostly.
+  void tell_of_rates(const hdf5::File& file, const Series& counts) {
+    constexpr double kMostSpikes = 500;  // a second, in the mean
+    double most = 0;
+    std::int64_t unit = 0;
+    for (std::int64_t c = 0; c < counts.columns; ++c) {
+      double sum = 0;
+      for (std::int64_t t = 0; t < counts.rows; ++t) sum += static_cast<double>(counts.row(t)[c]);
+      if (sum <= most) continue;
+      most = sum;
+      unit = session_->asked_.cids[static_cast<std::size_t>(c)];
+    }
+    if (counts.rows == 0) return;
+    const double source_rate = session_->asked_.source_rate;
+    const double spikes = most / static_cast<double>(counts.rows * session_->asked_.ratio) * source_rate;
+    if (spikes <= kMostSpikes) return;
+    told_.push_back(short_name(file) + ": /robs of cid " + std::to_string(unit) + " come to " + significant(spikes, 4) +
+                    " spikes/s in the mean: counts of spikes a bin are expected. Are they rates in Hz? Then divide them by " +
+                    significant(source_rate, 4) + ", the bins of a second");
+  }
+
+  // Source bins before which the file's own clock goes back or jumps; what else it says of the source rate is told.
+  std::vector<std::int64_t> read_clock(const hdf5::File& file, std::span<const std::int64_t> trials) {
+    if (!has_covariate(file, "/t_bins")) return {};
+    ClockSeen seen = look_at_clock(read_seconds(file, "/t_bins"), trials);
     const double rate = session_->asked_.source_rate;
-    if (!(step > 0) || std::abs(step * rate - 1) < 0.01) return;
-    told_.push_back(short_name(file) + ": /t_bins are " + significant(1000 * step, 3) + " ms apart, which is " +
-                    significant(1 / step, 4) + " Hz, and sampling.source_rate is " + significant(rate, 4));
+    if (seen.step_seconds < 0) {
+      throw DataError(
+          {short_name(file) + ": /t_bins run backwards, by " + significant(-1000 * seen.step_seconds, 3) + " ms from bin to bin",
+           file.path().string(), "write all datasets of the session in the order of time, or remove /t_bins"});
+    }
+    if (seen.step_seconds > 0 && std::abs(seen.step_seconds * rate - 1) >= 0.01 + seen.doubt)
+      told_.push_back(short_name(file) + ": /t_bins are " + significant(1000 * seen.step_seconds, 3) + " ms apart, which is " +
+                      significant(1 / seen.step_seconds, 4) + " Hz, and sampling.source_rate is " + significant(rate, 4));
+    if (!seen.seams.empty()) {
+      const auto more = static_cast<std::int64_t>(seen.seams.size()) - 1;
+      told_.push_back(short_name(file) + ": /t_bins " + seen.worst + (more > 0 ? "; such places: " + with_commas(more + 1) : "") +
+                      ". No window reaches over such a place");
+    }
+    return std::move(seen.seams);
+  }
+
+  // Numbers of the stretches of bins without a seam or another trial between them. A bin with a seam inside is not valid.
+  static std::vector<std::int64_t> cut_at(const std::vector<std::int64_t>& seams, const std::vector<std::int64_t>& trials,
+                                          std::int64_t ratio, std::vector<float>& dpi_valid) {
+    std::vector<std::int64_t> stretches;
+    std::int64_t stretch = 0;
+    auto seam = seams.begin();
+    for (std::size_t t = 0; t < trials.size(); ++t) {
+      const std::int64_t first = static_cast<std::int64_t>(t) * ratio;
+      bool cut = t > 0 && trials[t] != trials[t - 1];
+      for (; seam != seams.end() && *seam < first + ratio; ++seam) {
+        cut = true;
+        if (*seam != first) dpi_valid[t] = 0;
+      }
+      if (cut) ++stretch;
+      stretches.push_back(stretch);
+    }
+    return stretches;
   }
 
   void filter_units(const SessionPart& part) {
@@ -233,8 +297,21 @@ class SessionOpener {
     }
     if (s.unit_counts_.empty()) s.unit_counts_.assign(static_cast<std::size_t>(part.first_bin * s.units()), 1);
     const Series missing = read_percent(*part.file, "/missing_pct", s.asked_.cids, s.asked_.ratio);
+    tell_of_fractions(*part.file, missing);
     for (const float percent : missing.values)
       s.unit_counts_.push_back(static_cast<double>(percent) < s.asked_.filters.missing_threshold ? 1 : 0);
+  }
+
+  void tell_of_fractions(const hdf5::File& file, const Series& missing) {
+    const double threshold = session_->asked_.filters.missing_threshold;
+    double most = 0;
+    for (const float percent : missing.values) most = std::max(most, static_cast<double>(percent));
+    if (!(most > 0 && most <= 1 && threshold > 1)) return;
+    told_.push_back(short_name(file) + ": /missing_pct is at most " + significant(most, 3) + ", and only bins from " +
+                    significant(threshold, 3) +
+                    " percent on are left out: no bin is. Are they fractions? Then write 100 times "
+                    "their values, or set the filter's threshold to " +
+                    significant(threshold / 100, 3));
   }
 
   // Spike counts are small whole numbers, mostly: a byte each then.
@@ -325,6 +402,29 @@ class SessionOpener {
     for (std::size_t u = 0; u < units; ++u) s.mean_counts_.push_back(bins[u] > 0 ? static_cast<float>(sum[u] / bins[u]) : 0.0F);
   }
 
+  // Such units have no bits per spike.
+  void tell_of_silent_units() {
+    constexpr std::size_t kNamed = 8;
+    const Session& s = *session_;
+    const auto units = static_cast<std::size_t>(s.units());
+    std::vector<float> counts(units), mask(units);
+    std::vector<std::uint8_t> fires(units);
+    for (const std::int64_t bin : s.validation_) {
+      s.counts(bin, counts);
+      s.mask(bin, mask);
+      for (std::size_t u = 0; u < units; ++u) fires[u] = fires[u] != 0 || mask[u] * counts[u] > 0 ? 1 : 0;
+    }
+    std::vector<std::string> silent;
+    for (std::size_t u = 0; u < units; ++u)
+      if (fires[u] == 0) silent.push_back(std::to_string(s.asked_.cids[u]));
+    if (silent.empty()) return;
+    const std::size_t count = silent.size();
+    silent.resize(std::min(count, kNamed));
+    told_.push_back("session " + s.name() + ": " + std::to_string(count) + " of " + std::to_string(units) +
+                    " units have no spike in the validation (cid " + joined(silent, ", ") + (count > kNamed ? ", ..." : "") +
+                    "): they have no bits per spike, and val_bps_overall leaves them out");
+  }
+
   std::shared_ptr<Session> session_;
   std::vector<std::string>& told_;
   Series counts_;
@@ -332,6 +432,16 @@ class SessionOpener {
 };
 
 namespace {
+
+// One model takes the behavior of all sessions.
+void check_behavior(const Session& first, const Session& session) {
+  if (session.behavior_dim() == first.behavior_dim()) return;
+  throw DataError({"session " + session.name() + " makes " + std::to_string(session.behavior_dim()) +
+                       " numbers of behavior a bin, session " + first.name() + " makes " + std::to_string(first.behavior_dim()),
+                   session.parts()[0].file->path().string(),
+                   "write the datasets that transforms expose as behavior with the same columns in all sessions, or leave a "
+                   "session out"});
+}
 
 // The files of a session; DataError when one is not there.
 std::vector<stdfs::path> paths_of(const SessionFile& session, const stdfs::path& data_dir) {
@@ -371,6 +481,7 @@ Sessions open_sessions(const RecipeConfig& recipe, const stdfs::path& dataset_fi
   for (SessionFile& session : asked.sessions) {
     const auto count = static_cast<std::ptrdiff_t>(session.types.size());
     sessions.all.push_back(SessionOpener(std::move(session), {next, next + count}, sessions.told).take());
+    check_behavior(*sessions.all.front(), *sessions.all.back());
     next += count;
   }
   return sessions;

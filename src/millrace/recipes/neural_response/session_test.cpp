@@ -294,7 +294,7 @@ TEST_F(SessionTest, EveryFaultOfTheInputHasItsText) {
   EXPECT_EQ(with([](MemoryFile& file) {
               file.set("/eyepos", DType::f32, {kBins, 2}, std::vector<float>(kBins * 2, NAN));
             }),
-            "DataError  a/backimage.h5 /eyepos[0,0] is nan" + where + "fill the gap, and mark the bins with dpi_valid 0");
+            "DataError  a/backimage.h5 /eyepos[0,0] is nan" + where + "mark the bin with dpi_valid 0, or fill the gap");
   files_.clear();
   std::filesystem::remove(folder_ / "a" / "backimage.h5");
   EXPECT_EQ(refused(), "DataError  session a has no file backimage.h5" + where +
