@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "millrace/base/format.h"
+#include "millrace/base/text_encoding.h"
 #include "millrace/base/utf8.h"
 #include "millrace/config/schema.h"
 #include "millrace/config/tree_builder.h"
@@ -12,10 +13,14 @@ namespace {
 constexpr std::size_t kLargestText = 1U << 20U;  // parsed in a second by any of the three
 
 // False, with a problem, for bytes that no config holds.
-bool is_text(std::string_view text, detail::TreeBuilder& tree) {
+bool is_text(std::string_view text, const std::string& name, detail::TreeBuilder& tree) {
   if (text.size() > kLargestText) {
     tree.problem("the file has " + human_bytes(static_cast<double>(text.size())) + ", a config has at most 1 MB", 0,
                  "is this the right file?");
+    return false;
+  }
+  if (const std::optional<NoText> other = other_than_text(text, name)) {
+    tree.problem("the file " + other->is, 1, other->next);
     return false;
   }
   const std::size_t bad = std::min(first_invalid_utf8(text).value_or(text.size()), text.find('\0'));
@@ -33,7 +38,7 @@ Json parse_text(std::string_view text, std::string_view suffix, const std::strin
   detail::TreeBuilder tree(name, origins, problems);
   scalars_are_text = false;
   if (is_complete != nullptr) *is_complete = false;
-  if (!is_text(text, tree)) return Json::object();
+  if (!is_text(text, name, tree)) return Json::object();
   if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
   const std::string kind = to_lower(suffix);
   if (kind == ".json") {

@@ -11,6 +11,7 @@
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
 #include "millrace/base/input_file.h"
+#include "millrace/base/text_encoding.h"
 #include "millrace/format/csv.h"
 
 namespace millrace::data {
@@ -49,7 +50,8 @@ struct Columns {
 
 class Table {
  public:
-  Table(const std::filesystem::path& path, std::string_view text) : path_(path), reader_(text) {}
+  Table(const std::filesystem::path& path, std::string_view text)
+      : path_(path), separator_(format::csv_separator(text)), reader_(text, separator_) {}
 
   void read_header() {
     if (!reader_.next(header_))
@@ -65,7 +67,10 @@ class Table {
     const std::string near = nearest(column, header_.data(), header_.data() + header_.size());
     throw DataError({count == 0 ? "the table has no column " + quoted(column) : "the table has two columns " + quoted(column),
                      where(),
-                     (near.empty() || count > 1 ? "" : "did you mean " + quoted(near) + "? ") + "columns, separated by commas: " +
+                     (near.empty() || count > 1 ? "" : "did you mean " + quoted(near) + "? ") +
+                         (separator_ == ','   ? "columns, separated by commas: "
+                          : separator_ == ';' ? "columns, separated by semicolons: "
+                                              : "columns, separated by tabs: ") +
                          joined(std::span(header_).first(told), ", ", shown) + (told < header_.size() ? ", …" : "")});
   }
 
@@ -103,6 +108,9 @@ class Table {
   [[nodiscard]] T value_of(std::size_t place) const {
     const std::string& cell = row_[place];
     if (const auto value = number<T>(cell)) return *value;
+    if constexpr (std::is_same_v<T, double>) {
+      if (const auto value = format::csv_value(trimmed(cell), separator_ != ',')) return *value;
+    }
     const bool empty = trimmed(cell).empty();
     const char* const kind = std::is_same_v<T, double> ? "a number" : "a whole number";
     throw DataError(
@@ -111,6 +119,7 @@ class Table {
   }
 
   const std::filesystem::path& path_;
+  char separator_;
   format::CsvReader reader_;
   std::vector<std::string> header_, row_;
 };
@@ -122,7 +131,9 @@ CsvSource::CsvSource(std::filesystem::path path, const std::vector<CsvField>& fi
   std::vector<std::byte> bytes;
   const std::span<const std::byte> content = file.read_all(bytes);
   std::string_view text(reinterpret_cast<const char*>(content.data()), content.size());
-  if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);  // the mark that spreadsheets write
+  if (const std::optional<NoText> other = other_than_text(text, path_))
+    throw DataError({"the table " + other->is, path_.string(), other->next});
+  text = format::without_mark(text);
   Table table(path_, text);
   table.read_header();
   std::vector<Columns> all;

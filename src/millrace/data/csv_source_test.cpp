@@ -107,6 +107,25 @@ TEST_F(CsvSourceTest, AnyBytesAreATableOrADataError) {
   }
 }
 
+TEST_F(CsvSourceTest, TablesOfSpreadsheetsAreRead) {
+  const auto semicolons = put("semicolons.csv", "\xEF\xBB\xBF;x;n\r\n0;\"1,5\";1\r\n1;-0,125;2\r\n");
+  const CsvSource source(semicolons, {{"x"}, {"n", {}, DType::i64}});
+  EXPECT_THAT(rows_of<float>(source, {0, 1}, 0, 0), ElementsAre(1.5F, -0.125F));
+  EXPECT_THAT(rows_of<std::int64_t>(source, {0, 1}, 0, 1), ElementsAre(1, 2));
+  EXPECT_THAT(rows_of<float>(CsvSource(put("tabs.tsv", "x\tn\n2.5\t1\n"), {{"x"}}), {0}, 0, 0), ElementsAre(2.5F));
+  const auto refused = [&](const std::string& table) -> std::string {
+    try {
+      const CsvSource read(put("bad.csv", table), {{"x"}});
+    } catch (const DataError& error) {
+      return error.message().what;
+    }
+    return "accepted";
+  };
+  EXPECT_EQ(refused("n;x\n1;1,500\n"), "column \"x\" holds \"1,500\", which is not a number") << "1.5 or 1500";
+  EXPECT_EQ(refused("n,x\n1,\"1,5\"\n"), "column \"x\" holds \"1,5\", which is not a number");
+  EXPECT_EQ(refused(std::string("\xFF\xFEx\0\n\0", 6)), "the table is UTF-16 text with a byte-order mark, not UTF-8");
+}
+
 TEST_F(CsvSourceTest, FoldersAreClasses) {
   const std::vector<std::byte> pixels(4, std::byte{9});
   const std::string png = detail::text_of(format::encode_png({2, 2, format::Pixels::gray}, pixels));
@@ -121,7 +140,20 @@ TEST_F(CsvSourceTest, FoldersAreClasses) {
   EXPECT_THAT(source.fields(), ElementsAre(Field{"image", DType::f32, {1, 2, 2}}, Field{"label", DType::i64, {}}));
   EXPECT_THAT(rows_of<std::int64_t>(source, {2, 0, 1}, 0, 1), ElementsAre(1, 0, 0));
   EXPECT_NE(source.fingerprint(), ImageSource(photos.files, {.height = 2, .width = 2}).fingerprint());
+  EXPECT_THAT(photos.told, ElementsAre("1 of 3 names in " + (folder_ / "photos/cat").string() + " is left out: \".hidden.png\""));
   EXPECT_THAT(files_in(folder_ / "photos", {".txt"}), ElementsAre(folder_ / "photos/notes.txt"));
+  static_cast<void>(put("mixed/B.PNG", png));
+  static_cast<void>(put("mixed/a.png", png));
+  static_cast<void>(put("mixed/._a.png", png));
+  static_cast<void>(put("mixed/.DS_Store", png));
+  static_cast<void>(put("mixed/__MACOSX/a.png", png));
+  static_cast<void>(put("mixed/c.png/inside.txt", png));
+  std::filesystem::create_symlink("../mixed", folder_ / "mixed/loop");
+  std::filesystem::create_symlink("a.png", folder_ / "mixed/z.png");
+  const FilesFound mixed = find_files(folder_ / "mixed", {".png"});
+  EXPECT_THAT(mixed.files, ElementsAre(folder_ / "mixed/B.PNG", folder_ / "mixed/a.png", folder_ / "mixed/z.png"));
+  EXPECT_EQ(mixed.left_out,
+            "3 of 6 names in " + (folder_ / "mixed").string() + " are left out: \"._a.png\", \"c.png/\", \"loop/\"");
   const auto refused = [](const auto& act) -> std::string {
     try {
       static_cast<void>(act());

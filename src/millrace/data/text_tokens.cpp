@@ -38,7 +38,7 @@ std::vector<TextSource> labelled(const std::vector<std::filesystem::path>& paths
 struct Survey {
   std::shared_ptr<const Tokenizer> tokenizer;
   std::vector<SourceStamp> stamps;
-  std::vector<bool> marks;
+  std::vector<detail::TextRead> reads;
 };
 
 Survey survey(const TextOptions& options, const std::vector<TextSource>& sources) {
@@ -57,7 +57,7 @@ Survey survey(const TextOptions& options, const std::vector<TextSource>& sources
     });
     if (first_only) left = 0;
     result.stamps.push_back(read.stamp);
-    result.marks.push_back(read.had_mark);
+    result.reads.push_back(read);
   }
   std::u32string characters;
   for (std::size_t c = 0; c < seen.size(); ++c) {
@@ -161,7 +161,14 @@ Counts encode_all(const std::vector<TextSource>& sources, const Survey& found, b
 std::vector<std::string> notices_of(const std::vector<TextSource>& sources, const Survey& found, const Counts& counts) {
   std::vector<std::string> notices;
   for (std::size_t i = 0; i < sources.size(); ++i) {
-    if (found.marks[i]) notices.push_back(sources[i].label + " began with a byte-order mark, which was removed");
+    const detail::TextRead& read = found.reads[i];
+    if (read.had_mark) notices.push_back(sources[i].label + " began with a byte-order mark, which was removed");
+    if (read.marks_inside > 0)
+      notices.push_back(sources[i].label + " holds byte-order marks inside the text, which are learned as characters: " +
+                        with_commas(read.marks_inside));
+    if (read.lone_returns > 0)
+      notices.push_back(sources[i].label + " holds carriage returns without a line feed, which are learned as characters: " +
+                        with_commas(read.lone_returns));
   }
   if (counts.unknown == 0) return notices;
   std::string line = with_commas(counts.unknown) + " of " + with_commas(counts.characters) + " characters unknown (";
@@ -232,6 +239,8 @@ std::optional<TextTokens> from_cache(const std::filesystem::path& file, const Te
     }
     result.tokenizer = options.tokenizer ? options.tokenizer : Tokenizer::from_json(notes.at("tokenizer"));
     if (static_cast<std::uint64_t>(result.tokenizer->vocab_size()) != result.tokens->vocab_size()) return std::nullopt;
+    const bool has_nul = result.tokenizer->characters().find(U'\0') != std::u32string::npos;
+    if (!options.tokenizer && has_nul) return std::nullopt;  // of a file that was no text, and is refused today
     result.characters = notes.at("characters").get<std::int64_t>();
     result.unknown = notes.at("unknown").get<std::int64_t>();
     result.notices = notes.at("notices").get<std::vector<std::string>>();

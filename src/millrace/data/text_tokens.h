@@ -33,8 +33,9 @@ struct TextTokens {
   std::shared_ptr<const TokenArray> tokens;  // one document per source
   std::int64_t characters = 0;               // bytes for the tokenizer `bytes`
   std::int64_t unknown = 0;                  // of them not in the vocabulary
-  std::vector<std::string> notices;          // one line each: byte-order marks, unknown characters, a cache that can't be written
-  std::vector<FileStamp> files;              // the sources; digests of the whole text
+  std::vector<std::string>
+      notices;                   // one line each: byte-order marks, lone \\r, unknown characters, a cache that can't be written
+  std::vector<FileStamp> files;  // the sources; digests of the whole text
   bool from_cache = false;
 };
 

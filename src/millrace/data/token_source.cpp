@@ -22,7 +22,9 @@ TokenSource::TokenSource(std::shared_ptr<const TokenArray> tokens, TokenWindows 
   const std::int64_t count = windows_.end - windows_.begin;
   if (count < windows_.seq_len) {
     throw DataError({.what = with_commas(count) + " tokens, seq_len " + with_commas(windows_.seq_len) + ": not one sequence",
-                     .where = tokens_->name(),
+                     .where = files_.empty()       ? tokens_->name()
+                              : files_.size() == 1 ? files_.front().name
+                                                   : files_.front().name + " and " + std::to_string(files_.size() - 1) + " more",
                      .next = "lower seq_len to <= " + std::to_string(count) + ", or give more text"});
   }
   size_ = (count - windows_.seq_len) / (windows_.seq_len - windows_.overlap) + 1;

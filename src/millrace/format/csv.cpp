@@ -46,6 +46,32 @@ std::string csv_line(std::span<const std::string> cells) {
   return line;
 }
 
+char csv_separator(std::string_view text) {
+  const std::string_view names = text.substr(0, text.find('\n'));
+  if (names.find(',') != std::string_view::npos) return ',';
+  return names.find(';') != std::string_view::npos ? ';' : names.find('\t') != std::string_view::npos ? '\t' : ',';
+}
+
+std::optional<double> csv_value(std::string_view cell, bool decimal_comma) {
+  std::string with_point(cell);
+  if (const std::size_t comma = cell.find(','); decimal_comma && comma != std::string_view::npos) {
+    const std::string_view whole = cell.substr(cell.find_first_not_of("+-"));
+    const bool is_ambiguous = cell.size() - comma - 1 == 3 && !whole.starts_with("0,");
+    if (is_ambiguous || cell.find('.') != std::string_view::npos) return std::nullopt;
+    with_point[comma] = '.';
+  }
+  const char* const begin = with_point.data() + (with_point.size() > 1 && with_point[0] == '+' && with_point[1] != '-' ? 1 : 0);
+  const char* const end = with_point.data() + with_point.size();
+  double value = 0;
+  const auto [stop, error] = std::from_chars(begin, end, value);
+  return error == std::errc() && stop == end ? std::optional(value) : std::nullopt;
+}
+
+std::string_view without_mark(std::string_view text) {
+  if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
+  return text;
+}
+
 bool CsvReader::next(std::vector<std::string>& row) {
   row.clear();
   if (at_ == text_.size()) return false;
@@ -59,7 +85,7 @@ bool CsvReader::next(std::vector<std::string>& row) {
       cell += text_[at_++];
     } else if (c == '"' && (is_quoted || cell.empty())) {
       is_quoted = !is_quoted;
-    } else if (c == ',' && !is_quoted) {
+    } else if (c == separator_ && !is_quoted) {
       row.push_back(std::exchange(cell, {}));
     } else if (c == '\n' && !is_quoted) {
       if (!cell.empty() && cell.back() == '\r') cell.pop_back();

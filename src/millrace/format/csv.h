@@ -19,10 +19,18 @@ namespace millrace::format {
 // Cells with commas, quotes or line breaks are quoted. Without a newline at the end.
 [[nodiscard]] std::string csv_line(std::span<const std::string> cells);
 
+// What stands between the cells of a table with a line of names: a comma, or in a line without one a semicolon or a tab, as
+// spreadsheets write them where numbers have commas.
+[[nodiscard]] char csv_separator(std::string_view text);
+// The number of a whole cell without blanks around it. With `decimal_comma` also 12,5; then not 12,500, which may be either.
+[[nodiscard]] std::optional<double> csv_value(std::string_view cell, bool decimal_comma = false);
+// Without the byte-order mark that spreadsheets write.
+[[nodiscard]] std::string_view without_mark(std::string_view text);
+
 // The rows of a text, one after the other. Cells are bytes of any kind; the text outlives the reader.
 class CsvReader {
  public:
-  explicit CsvReader(std::string_view text) : text_(text) {}
+  explicit CsvReader(std::string_view text, char separator = ',') : text_(text), separator_(separator) {}
   // The next row; false when there is none.
   bool next(std::vector<std::string>& row);
   [[nodiscard]] std::int64_t line() const noexcept { return line_; }  // where the row begins that next() gave, from 1
@@ -33,6 +41,7 @@ class CsvReader {
 
  private:
   std::string_view text_;
+  char separator_;
   std::size_t at_ = 0;
   std::int64_t line_ = 0, next_line_ = 1;
   bool complete_ = true, ends_in_quotes_ = false;

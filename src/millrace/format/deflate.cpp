@@ -36,6 +36,35 @@ std::string problem_of(libdeflate_result result, std::size_t room) {
   return "the compressed data is damaged or cut off";
 }
 
+// Whether a member begins here. What stands behind the last one is padding: tapes and archives fill up their blocks.
+bool is_gzip(std::span<const std::byte> in) { return in.size() > 1 && in[0] == std::byte{0x1F} && in[1] == std::byte{0x8B}; }
+
+// A member that holds more than `out`: its first bytes, all of it checked.
+libdeflate_result gunzip_longer(std::span<const std::byte> in, std::span<std::byte> out, std::size_t& used,
+                                std::size_t& written) {
+  constexpr std::size_t kPiece = std::size_t{1} << 16U;
+  constexpr std::size_t kMost = std::numeric_limits<uInt>::max();
+  z_stream stream{};
+  if (::inflateInit2(&stream, 16 + MAX_WBITS) != Z_OK) throw std::bad_alloc();
+  const std::unique_ptr<z_stream, EndInflate> ends(&stream);
+  std::vector<std::byte> behind(kPiece);
+  used = written = 0;
+  for (int status = Z_OK; status != Z_STREAM_END;) {
+    const std::span<std::byte> room = written < out.size() ? out.subspan(written) : std::span(behind);
+    // zlib does not write to its input.
+    stream.next_in = const_cast<Bytef*>(reinterpret_cast<const Bytef*>(in.data() + used));
+    stream.avail_in = static_cast<uInt>(std::min(in.size() - used, kMost));
+    stream.next_out = reinterpret_cast<Bytef*>(room.data());
+    stream.avail_out = static_cast<uInt>(std::min(room.size(), kMost));
+    const uInt there = stream.avail_in, wanted = stream.avail_out;
+    status = ::inflate(&stream, Z_NO_FLUSH);
+    if (status != Z_OK && status != Z_STREAM_END) return LIBDEFLATE_BAD_DATA;
+    used += there - stream.avail_in;
+    if (written < out.size()) written += wanted - stream.avail_out;
+  }
+  return LIBDEFLATE_SUCCESS;
+}
+
 }  // namespace
 
 std::uint32_t crc32(std::span<const std::byte> bytes, std::uint32_t crc) noexcept {
@@ -56,14 +85,15 @@ std::string gunzip(std::span<const std::byte> in, std::span<std::byte> out) {
   do {
     std::size_t used = 0;
     std::size_t written = 0;
-    const libdeflate_result result =
+    libdeflate_result result =
         libdeflate_gzip_decompress_ex(&decompressor(), in.data() + at, in.size() - at, out.data(), out.size(), &used, &written);
+    if (result == LIBDEFLATE_INSUFFICIENT_SPACE) result = gunzip_longer(in.subspan(at), out, used, written);
     if (result != LIBDEFLATE_SUCCESS) {
       return problem_of(result, whole) + (at == 0 ? "" : " (the gzip member that begins at byte " + std::to_string(at) + ")");
     }
     at += used;
     out = out.subspan(written);
-  } while (at < in.size());
+  } while (is_gzip(in.subspan(at)));
   return out.empty() ? "" : problem_of(LIBDEFLATE_SHORT_OUTPUT, whole);
 }
 
@@ -81,7 +111,8 @@ std::string inflate_head(DeflateFrame frame, std::span<const std::byte> in, std:
   int status = Z_OK;
   while (stream.avail_out > 0 && status == Z_OK) {
     status = ::inflate(&stream, Z_SYNC_FLUSH);
-    if (status == Z_STREAM_END && frame == DeflateFrame::gzip && stream.avail_in > 0) status = ::inflateReset(&stream);
+    const std::span<const std::byte> rest(reinterpret_cast<const std::byte*>(stream.next_in), stream.avail_in);
+    if (status == Z_STREAM_END && frame == DeflateFrame::gzip && is_gzip(rest)) status = ::inflateReset(&stream);
   }
   written = out.size() - stream.avail_out;
   if (stream.avail_out == 0 || status == Z_STREAM_END) return "";

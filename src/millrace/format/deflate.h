@@ -19,7 +19,8 @@ inline constexpr std::uint64_t kDeflateMostExpansion = 1032;
 
 // A raw stream that fills `out` exactly and ends with `in`.
 [[nodiscard]] std::string inflate(std::span<const std::byte> in, std::span<std::byte> out);
-// gzip members, one after the other, that together fill `out` exactly; each member's CRC and size are checked.
+// The first out.size() bytes of gzip members, one after the other; each member's CRC and size are checked. As other readers do,
+// it passes over what the last one holds beyond `out`, and over what stands behind it and is no member.
 [[nodiscard]] std::string gunzip(std::span<const std::byte> in, std::span<std::byte> out);
 
 enum class DeflateFrame : std::uint8_t { raw, gzip };

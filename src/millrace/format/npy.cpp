@@ -18,6 +18,18 @@ namespace {
   throw DataError(std::move(message));
 }
 
+// Whether the file is longer than its array by zeros or blanks alone: what tapes, archives and editors leave.
+bool is_padded(const InputFile& file, const NpyLayout& layout) {
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 20U;
+  const std::uint64_t there = file.size() - layout.header_bytes;
+  if (layout.bytes == 0 || there <= layout.bytes || there - layout.bytes > kMost) return false;
+  std::vector<std::byte> tail(there - layout.bytes);
+  file.read(layout.header_bytes + layout.bytes, tail);
+  return std::all_of(tail.begin(), tail.end(), [](std::byte b) {
+    return b == std::byte{0} || b == std::byte{'\n'} || b == std::byte{'\r'} || b == std::byte{' '};
+  });
+}
+
 NpyLayout read_layout(const InputFile& file) {
   std::vector<std::byte> header(std::min<std::uint64_t>(detail::kNpyPrologue, file.size()));
   file.read(0, header);
@@ -31,6 +43,7 @@ NpyLayout read_layout(const InputFile& file) {
   file.read(0, header);
   const std::string_view text(reinterpret_cast<const char*>(header.data()), header.size());
   detail::ParsedNpy parsed = detail::parse_npy(text.substr(prologue.text_at), prologue.header_bytes, file.size());
+  if (!parsed.problem.empty() && is_padded(file, parsed.layout)) parsed.problem.clear();
   if (!parsed.problem.empty()) refuse(file, std::move(parsed.problem), parsed.is_unread);
   return std::move(parsed.layout);
 }

@@ -37,6 +37,11 @@ std::vector<std::byte> head_of(const InputFile& file, const detail::ZipMember& m
   return head;
 }
 
+// What macOS puts into archives beside each file.
+bool is_left_behind(const std::string& name) {
+  return name.starts_with("__MACOSX/") || name.substr(name.rfind('/') + 1).starts_with("._");
+}
+
 // Without arrays of other kinds; `unread` says why then.
 NpyLayout layout_of(const InputFile& file, const detail::ZipMember& member, std::string& unread) {
   std::string problem;
@@ -62,7 +67,9 @@ NpzFile::NpzFile(const std::filesystem::path& path) : file_(std::make_unique<Inp
   detail::ParsedZip zip = detail::read_zip_directory(*file_);
   if (!zip.problem.empty()) refuse_npz(*file_, std::move(zip.problem));
   for (detail::ZipMember& member : zip.members) {
-    std::string unread = member.name.ends_with(kSuffix) ? "" : "it is no .npy file";
+    std::string unread = !member.name.ends_with(kSuffix) ? "it is no .npy file"
+                         : is_left_behind(member.name)   ? "macOS left it beside a file"
+                                                         : "";
     NpyLayout layout = unread.empty() ? layout_of(*file_, member, unread) : NpyLayout();
     if (!unread.empty()) {
       unread_.emplace_back(member.name, std::move(unread));

@@ -28,10 +28,11 @@ struct PtTensor {
   std::string name;  // keys and places on the way to it, joined by '.'; "tensor" when the file is one tensor alone
   DType dtype = DType::f32;
   Shape shape;
-  std::vector<std::int64_t> strides;  // in elements, none negative
-  std::size_t storage = 0;            // index of the storage
-  std::uint64_t first = 0;            // element of the storage
-  std::uint64_t bytes = 0;            // of the elements, row-major
+  std::vector<std::int64_t> strides;         // in elements, none negative
+  std::size_t storage = 0;                   // index of the storage
+  std::uint64_t first = 0;                   // element of the storage
+  std::uint64_t bytes = 0;                   // of the elements, row-major
+  bool conjugated = false, negated = false;  // what torch left for later; read() does it
 };
 
 // Whether its elements lie one after the other as read() gives them.

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstring>
 #include <fstream>
+#include <type_traits>
 #include <utility>
 
 #include "millrace/base/error.h"
@@ -96,6 +97,49 @@ void gather(const PtTensor& tensor, std::span<const std::byte> from, std::span<s
   }
 }
 
+// What torch leaves for later: a conjugate turns the sign of every second number, a negative that of all.
+template <class Number>
+void turn_signs(const PtTensor& tensor, std::uint64_t first, std::span<std::byte> bytes) {
+  constexpr bool kIsReal = std::is_floating_point_v<Number>;
+  std::uint64_t at = first / sizeof(Number);
+  for (std::size_t i = 0; i < bytes.size(); i += sizeof(Number), ++at) {
+    if (tensor.negated == (tensor.conjugated && at % 2 == 1)) continue;
+    Number number;
+    std::memcpy(&number, bytes.data() + i, sizeof(Number));
+    number = kIsReal ? -number : static_cast<Number>(Number{0} - number);
+    std::memcpy(bytes.data() + i, &number, sizeof(Number));
+  }
+}
+
+// `bytes` are those of the row-major tensor from byte `first` on, whole numbers of it.
+void do_what_was_left(const PtTensor& tensor, std::uint64_t first, std::span<std::byte> bytes) {
+  if (!tensor.conjugated && !tensor.negated) return;
+  switch (tensor.dtype) {
+    case DType::f16:
+    case DType::bf16:
+      for (std::size_t i = 1; i < bytes.size(); i += 2) bytes[i] ^= std::byte{0x80};
+      return;
+    case DType::f32:
+    case DType::c64:
+      return turn_signs<float>(tensor, first, bytes);
+    case DType::f64:
+    case DType::c128:
+      return turn_signs<double>(tensor, first, bytes);
+    default:
+      break;
+  }
+  switch (size_of(tensor.dtype)) {
+    case 1:
+      return turn_signs<std::uint8_t>(tensor, first, bytes);
+    case 2:
+      return turn_signs<std::uint16_t>(tensor, first, bytes);
+    case 4:
+      return turn_signs<std::uint32_t>(tensor, first, bytes);
+    default:
+      return turn_signs<std::uint64_t>(tensor, first, bytes);
+  }
+}
+
 // Elements from the first to the last one.
 std::uint64_t extent(const PtTensor& tensor) {
   std::uint64_t last = 0;
@@ -136,7 +180,8 @@ PtFile::PtFile(const std::filesystem::path& path) : file_(std::make_unique<Input
     (pickled.is_unread ? pass_over_pt : refuse_pt)(*file_, "data.pkl: " + pickled.problem, kStateDict);
   detail::PtContent content = detail::interpret(pickled);
   if (!content.problem.empty())
-    (content.is_unread ? pass_over_pt : refuse_pt)(*file_, "data.pkl: " + content.problem, kStateDict);
+    (content.is_unread ? pass_over_pt : refuse_pt)(*file_, "data.pkl: " + content.problem,
+                                                   content.remedy.empty() ? kStateDict : content.remedy);
   for (const detail::PtStorageClaim& claim : content.storages) {
     const std::string name = prefix + "/data/" + claim.key;
     const detail::ZipMember* const member = find_member(zip.members, name);
@@ -189,20 +234,24 @@ void PtFile::read(const PtTensor& tensor, std::span<std::byte> into) {
     if (tensor.bytes == storage.bytes && crc32(into) != storage.crc32) {
       refuse_pt(*file_, "member " + quoted(storage.member) + " is damaged: its CRC-32 differs", kAgain);
     }
-    return;
+    return do_what_was_left(tensor, 0, into);
   }
   check(storage);
   std::vector<std::byte> view(extent(tensor) * width);
   file_->read(begin, view);
   gather(tensor, view, into);
+  do_what_was_left(tensor, 0, into);
 }
 
 void PtFile::read_part(const PtTensor& tensor, std::uint64_t first, std::span<std::byte> into) {
   if (first == 0 && into.size() == tensor.bytes) return read(tensor, into);
   MR_CHECK(is_row_major(tensor) && first + into.size() <= tensor.bytes, "only of a row-major tensor a part can be read");
+  const std::size_t width = size_of(tensor.dtype);
+  MR_CHECK(first % width == 0 && into.size() % width == 0, "a part of a tensor is whole elements of it");
   Storage& storage = storages_[tensor.storage];
   check(storage);
-  file_->read(storage.offset + tensor.first * size_of(tensor.dtype) + first, into);
+  file_->read(storage.offset + tensor.first * width + first, into);
+  do_what_was_left(tensor, first, into);
 }
 
 bool looks_like_pt(const std::filesystem::path& path) noexcept {

@@ -195,6 +195,48 @@ TEST_F(PtTest, OneTensorAndAParameterAreReadToo) {
   EXPECT_EQ(read("p"), raw<float>({0, 1, 2, 3, 4, 5}));
 }
 
+// Of six floats or three complex numbers, with a last argument.
+std::string lazy(const std::string& type, int count, const std::string& said) {
+  return global("torch._utils", "_rebuild_tensor_v2") +
+         tuple(
+             {storage(type, "0", number(count)), number(0), tuple({number(count)}), tuple({number(1)}), "\x89", kNoHooks, said}) +
+         "R";
+}
+
+TEST_F(PtTest, WhatTorchLeftForLaterIsDone) {
+  const std::string conj = text("conj") + "\x88", neg = text("neg") + "\x88";
+  put(pickle(dict({text("w") + lazy("ComplexFloatStorage", 3, dict({conj}))})));
+  EXPECT_EQ(read("w"), raw<float>({0, -1, 2, -3, 4, -5}));
+  PtFile file(path_);
+  std::string part(8, '\0');
+  file.read_part(*file.find("w"), 8, std::as_writable_bytes(std::span(part)));
+  EXPECT_EQ(part, raw<float>({2, -3}));
+  put(pickle(dict({text("w") + lazy("ComplexFloatStorage", 3, dict({neg}))})));
+  EXPECT_EQ(read("w"), raw<float>({-0.0F, -1, -2, -3, -4, -5}));
+  put(pickle(dict({text("w") + lazy("ComplexFloatStorage", 3, dict({conj, neg}))})));
+  EXPECT_EQ(read("w"), raw<float>({-0.0F, 1, -2, 3, -4, 5}));
+  put(pickle(dict({text("w") + lazy("FloatStorage", 6, dict({neg}))})));
+  EXPECT_EQ(read("w"), raw<float>({-0.0F, -1, -2, -3, -4, -5}));
+  put(pickle(dict({text("w") + lazy("ByteStorage", 3, dict({neg}))})), "\x01\x02\xff");
+  EXPECT_EQ(read("w"), "\xff\xfe\x01");
+  for (const std::string& none : {"N"s, dict({})}) {
+    put(pickle(dict({text("w") + lazy("FloatStorage", 6, none)})));
+    EXPECT_EQ(read("w"), raw<float>({0, 1, 2, 3, 4, 5}));
+  }
+}
+
+TEST_F(PtTest, WhatMayChangeValuesAndIsUnknownIsRefused) {
+  const auto with = [&](const std::string& type, int count, const std::string& said) {
+    return refused(dict({text("w") + lazy(type, count, said)}));
+  };
+  EXPECT_EQ(with("FloatStorage", 6, dict({text("scale") + number(2)})),
+            "data.pkl: tensor \"w\" has \"scale\" as an attribute that may change its values");
+  EXPECT_THAT(with("FloatStorage", 6, dict({text("conj") + "\x88"})), HasSubstr("has \"conj\" as an attribute"));
+  EXPECT_THAT(with("ComplexFloatStorage", 3, dict({text("conj") + "\x89"})), HasSubstr("has \"conj\" as an attribute"));
+  EXPECT_THAT(with("FloatStorage", 6, number(1)), HasSubstr("has a whole number as an attribute"));
+  EXPECT_THAT(with("FloatStorage", 6, "NN"), HasSubstr("is not described as torch describes one")) << "an argument more";
+}
+
 TEST_F(PtTest, GlobalsAreRefusedByNameWhateverTheyAreUsedFor) {
   struct Case {
     const char* module;

@@ -11,7 +11,7 @@
 #include "millrace/base/format.h"
 #include "millrace/base/hash.h"
 #include "millrace/base/input_file.h"
-#include "millrace/base/utf8.h"
+#include "millrace/base/text_encoding.h"
 
 namespace millrace::data::detail {
 namespace {
@@ -30,21 +30,36 @@ InputFile open(const TextSource& source) {
   }
 }
 
-[[noreturn]] void not_utf8(const TextSource& source, std::uint64_t offset, char byte) {
+[[noreturn]] void refuse(const TextSource& source, const NoText& found, std::string_view text, std::uint64_t offset) {
   constexpr std::string_view kDigits = "0123456789ABCDEF";
-  const auto value = static_cast<unsigned char>(byte);
-  throw DataError({.what = source.label + " is not UTF-8",
-                   .where = "byte " + std::to_string(offset) + " (0x" + kDigits[value / 16] + kDigits[value % 16] + ")",
-                   .next = "convert it, for example: iconv -f LATIN1 -t UTF-8"});
+  const auto value = static_cast<unsigned char>(text[found.byte]);
+  throw DataError(
+      {.what = source.label + " " + found.is,
+       .where = "byte " + std::to_string(offset + found.byte) + " (0x" + kDigits[value / 16] + kDigits[value % 16] + ")",
+       .next = found.next});
 }
 
-// Bytes of `text` up to the last whole code point; throws at the first that is wrong. A code point cut off at the end is left for
-// the next piece unless this is the last.
+// Bytes of `text` up to the last whole code point; throws at the first that no text has. A code point cut off at the end is left
+// for the next piece unless this is the last.
 std::size_t whole_code_points(const TextSource& source, std::string_view text, std::uint64_t offset, bool last) {
-  const std::optional<std::size_t> bad = first_invalid_utf8(text);
+  const std::optional<NoText> other = offset == 0 ? other_than_text(text, source.path) : std::nullopt;
+  if (other) refuse(source, *other, text, offset);
+  const std::optional<std::size_t> bad = first_byte_of_no_text(text);
   if (!bad) return text.size();
-  if (last || text.size() - *bad >= kLongestCodePoint) not_utf8(source, offset + *bad, text[*bad]);
+  if (last || text.size() - *bad >= kLongestCodePoint || text[*bad] == '\0')
+    refuse(source, broken_text(text, *bad, source.path), text, offset);
   return *bad;
+}
+
+// Counts what a text seldom means to hold; `before` is the byte before the piece.
+void count_oddities(std::string_view text, char& before, bool last, TextRead& read) {
+  for (std::size_t at = text.find(kMark); at != std::string_view::npos; at = text.find(kMark, at + kMark.size()))
+    ++read.marks_inside;
+  if (before == '\r' && text.front() != '\n') ++read.lone_returns;
+  for (std::size_t at = text.find('\r'); at != std::string_view::npos; at = text.find('\r', at + 1)) {
+    if (at + 1 < text.size() ? text[at + 1] != '\n' : last) ++read.lone_returns;
+  }
+  before = text.back();
 }
 
 SourceStamp stamp(const InputFile& file, const TextSource& source) {
@@ -77,6 +92,7 @@ TextRead read_text(const TextSource& source, const std::function<void(std::strin
   const InputFile file = open(source);
   TextRead result{.stamp = stamp(file, source)};
   Sha256 hash;
+  char before = '\n';
   std::string buffer;  // what the last piece left, then the next chunk
   for (std::uint64_t at = 0; at < file.size();) {
     const std::size_t kept = buffer.size();
@@ -93,7 +109,12 @@ TextRead read_text(const TextSource& source, const std::function<void(std::strin
       result.had_mark = true;
       text.remove_prefix(kMark.size());
     }
-    if (!text.empty()) piece(text);
+    if (text.empty()) {
+      buffer.erase(0, whole);
+      continue;
+    }
+    count_oddities(text, before, at == file.size(), result);
+    piece(text);
     buffer.erase(0, whole);
   }
   result.stamp.sha256 = hash.hex();

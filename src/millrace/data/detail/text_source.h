@@ -28,8 +28,11 @@ struct TextSource {
 struct TextRead {
   SourceStamp stamp;
   bool had_mark = false;
+  std::int64_t marks_inside = 0;  // byte-order marks that do not begin the text
+  std::int64_t lone_returns = 0;  // "\r" without "\n" behind it
 };
-// Hands the text on in pieces that end between code points. DataError at the first byte that is not UTF-8.
+// Hands the text on in pieces that end between code points. DataError when it is none: what it is, at
+// the first byte that shows it.
 TextRead read_text(const TextSource& source, const std::function<void(std::string_view)>& piece);
 
 }  // namespace millrace::data::detail

@@ -18,9 +18,17 @@ constexpr std::size_t kMostDimensions = 64;  // torch's own
 constexpr std::size_t kLongestName = 1000;
 constexpr std::size_t kMostNameBytes = std::size_t{1} << 26U;  // of all names together
 
+constexpr const char* kToFloat =
+    "in Python, save such tensors as float32: torch.save({name: x.float() if x.is_floating_point() else x for name, x in "
+    "state_dict.items()}, path)";
+constexpr const char* kToPlain =
+    "in Python, save copies: torch.save({name: x.detach().resolve_conj().resolve_neg().clone() for name, x in "
+    "state_dict.items()}, path)";
+
 struct RefusedContent {
   std::string why;
   bool is_unread = false;
+  const char* remedy = "";
 };
 
 class Interpreter {
@@ -38,6 +46,7 @@ class Interpreter {
     } catch (RefusedContent& refused) {
       content_.problem = std::move(refused.why);
       content_.is_unread = refused.is_unread;
+      content_.remedy = refused.remedy;
     }
     return std::move(content_);
   }
@@ -131,21 +140,25 @@ class Interpreter {
   void add_tensor(const PickleNode& call, const std::string& name) {
     const PickleNode* made = &call;
     if (call.word->kind == Kind::rebuild_parameter) {
-      if (call.items.empty() || node(call.items[0]).kind != PickleKind::call)
+      if (call.items.empty() || call.items.size() > 4 || node(call.items[0]).kind != PickleKind::call)
         throw RefusedContent{quoted(name) + " is a parameter of no tensor"};
       made = &node(call.items[0]);
     }
     const auto refuse = [&](const std::string& why) { throw RefusedContent{"tensor " + quoted(name) + " " + why}; };
     const Kind kind = made->word->kind;
     const std::size_t least = kind == Kind::rebuild_tensor ? 4 : kind == Kind::rebuild_tensor_v2 ? 6 : 7;
+    const std::size_t most = kind == Kind::rebuild_tensor ? least : least + 1;
     const bool is_tensor = kind == Kind::rebuild_tensor || kind == Kind::rebuild_tensor_v2 || kind == Kind::rebuild_tensor_v3;
-    if (!is_tensor || made->items.size() < least) refuse("is not described as torch describes one");
+    if (!is_tensor || made->items.size() < least || made->items.size() > most) refuse("is not described as torch describes one");
     PtTensor tensor;
     tensor.name = name;
     std::optional<DType> dtype;
     tensor.storage = storage(node(made->items[0]), name, dtype);
     if (kind == Kind::rebuild_tensor_v3) {
       const PickleNode& word = node(made->items[6]);
+      if (word.kind == PickleKind::foreign)
+        throw RefusedContent{"tensor " + quoted(name) + " has the element type " + class_name(word) + ", which is not read here",
+                             true, kToFloat};
       dtype = word.kind == PickleKind::word && word.word->kind == Kind::dtype ? std::optional(word.word->dtype) : std::nullopt;
     }
     if (!dtype) refuse("has no element type");
@@ -158,7 +171,28 @@ class Interpreter {
     bool repeats = false;
     if (const std::string problem = place(tensor, repeats); !problem.empty())
       throw RefusedContent{"tensor " + quoted(name) + " " + problem, repeats};
+    if (made->items.size() > least) left_for_later(node(made->items[least]), tensor);
     content_.tensors.push_back(std::move(tensor));
+  }
+
+  // The last argument: None, or a dict of what torch does when it first needs the elements.
+  void left_for_later(const PickleNode& said, PtTensor& tensor) const {
+    if (said.kind == PickleKind::none) return;
+    const auto refuse = [&](const std::string& what) {
+      throw RefusedContent{"tensor " + quoted(tensor.name) + " has " + what + " as an attribute that may change its values", true,
+                           kToPlain};
+    };
+    if (said.kind != PickleKind::dict) refuse(describe(said));
+    for (std::size_t i = 0; i + 1 < said.items.size(); i += 2) {
+      const PickleNode& key = node(said.items[i]);
+      const PickleNode& value = node(said.items[i + 1]);
+      if (key.kind != PickleKind::text) refuse(describe(key));
+      const bool is_set = value.kind == PickleKind::boolean && value.integer != 0;
+      const bool conjugates = key.text == "conj" && (tensor.dtype == DType::c64 || tensor.dtype == DType::c128);
+      const bool negates = key.text == "neg" && tensor.dtype != DType::boolean;
+      if (!is_set || (!conjugates && !negates)) refuse(quoted(std::string(key.text.substr(0, kLongestName))));
+      (conjugates ? tensor.conjugated : tensor.negated) = true;
+    }
   }
 
   std::vector<std::int64_t> whole_numbers(const PickleNode& tuple, const std::string& name, const char* what) const {
@@ -177,7 +211,7 @@ class Interpreter {
   // Index of the storage that ("storage", type, key, location, elements) names.
   std::size_t storage(const PickleNode& id, const std::string& name, std::optional<DType>& dtype) {
     const auto is = [&](std::size_t i, PickleKind kind) { return node(id.items[i]).kind == kind; };
-    const bool known = id.kind == PickleKind::persistent && id.items.size() >= 5 && is(0, PickleKind::text) &&
+    const bool known = id.kind == PickleKind::persistent && id.items.size() == 5 && is(0, PickleKind::text) &&
                        node(id.items[0]).text == "storage" && is(1, PickleKind::word) && is(2, PickleKind::text) &&
                        node(id.items[2]).text.size() <= kLongestName && is(4, PickleKind::integer) &&
                        node(id.items[4]).integer >= 0;

@@ -21,6 +21,7 @@ struct PtContent {
   std::vector<PtStorageClaim> storages;
   std::uint64_t reach = 0;  // bytes that reading all tensors touches
   std::string problem;      // "" or what is wrong
+  std::string remedy;       // of the problem, where it has one of its own
   bool is_unread = false;   // the problem is something that torch may write and nobody here reads
 };
 

@@ -16,7 +16,8 @@ namespace {
 constexpr std::size_t kMaxRank = 64;
 constexpr std::size_t kShownName = 120;
 // The format's dtypes without a DType.
-constexpr std::array<std::string_view, 6> kUnread = {"F8_E4M3", "F8_E5M2", "F8_E8M0", "F6_E2M3", "F6_E3M2", "F4"};
+constexpr std::array<std::string_view, 8> kUnread = {"F8_E4M3", "F8_E5M2", "F8_E4M3FNUZ", "F8_E5M2FNUZ",
+                                                     "F8_E8M0", "F6_E2M3", "F6_E3M2",     "F4"};
 
 std::string shown(std::string_view name) {
   return name.size() <= kShownName ? millrace::quoted(name) : millrace::quoted(name.substr(0, kShownName)) + "...";

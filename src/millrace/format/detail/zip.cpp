@@ -35,6 +35,15 @@ std::vector<std::byte> part(const InputFile& file, std::uint64_t offset, std::ui
   return result;
 }
 
+bool ends_behind(std::span<const std::byte> rest, std::uint64_t comment) {
+  if (comment > rest.size()) return false;
+  const auto is_padding = [](std::byte b) {
+    return b == std::byte{0} || b == std::byte{'\n'} || b == std::byte{'\r'} || b == std::byte{' '};
+  };
+  rest = rest.subspan(comment);
+  return std::all_of(rest.begin(), rest.end(), is_padding);
+}
+
 struct Directory {
   std::uint64_t offset = 0, bytes = 0, members = 0;
 };
@@ -45,8 +54,8 @@ std::optional<Directory> find_directory(const InputFile& file) {
   const std::uint64_t tail = std::min<std::uint64_t>(file.size(), kEndBytes + kFull16);
   const std::vector<std::byte> bytes = part(file, file.size() - tail, tail);
   std::size_t at = tail - kEndBytes;
-  // Behind the record there is only its comment.
-  while (number(bytes, at, 4) != kEnd || number(bytes, at + 20, 2) != tail - kEndBytes - at) {
+  // Behind the record there is its comment, and nothing else but padding: tapes, archives and editors leave it.
+  while (number(bytes, at, 4) != kEnd || !ends_behind(std::span(bytes).subspan(at + kEndBytes), number(bytes, at + 20, 2))) {
     if (at-- == 0) return std::nullopt;
   }
   const std::uint64_t end = file.size() - tail + at;

@@ -11,6 +11,7 @@
 
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
+#include "millrace/base/utf8.h"
 #include "millrace/data/nifti.h"
 #include "millrace/format/npy.h"
 #include "millrace/recipes/autoencoder_3d/scaling.h"
@@ -20,7 +21,7 @@ namespace {
 
 constexpr const char* kRepair = R"(repair or remove the file, or set data.bad_samples="skip")";
 
-bool is_npz(const std::filesystem::path& path) { return path.extension() == ".npz"; }
+bool is_npz(const std::filesystem::path& path) { return to_lower(path.extension().string()) == ".npz"; }
 
 float of_half(std::uint16_t half) {
   const std::uint32_t sign = static_cast<std::uint32_t>(half & 0x8000U) << 16U;

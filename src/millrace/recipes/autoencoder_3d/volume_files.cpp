@@ -25,11 +25,11 @@ std::int64_t halvings(const RecipeConfig& recipe) {
   return std::int64_t{1} << (std::max<std::size_t>(recipe.channels.size(), 1) - 1);
 }
 
-std::vector<VolumeFile> judged(const stdfs::path& folder) {
+std::vector<VolumeFile> judged(const stdfs::path& folder, std::vector<std::string>& told) {
   const std::vector<std::string> endings(kVolumeEndings.begin(), kVolumeEndings.end());
   std::vector<VolumeFile> files;
   try {
-    for (const stdfs::path& path : data::files_in(folder, endings)) files.push_back(open_volume_file(path));
+    for (const stdfs::path& path : data::files_in(folder, endings, &told)) files.push_back(open_volume_file(path));
   } catch (const DataError& error) {
     if (!files.empty() || error.message().where != folder.string()) throw;
     throw DataError({.what = error.message().what,
@@ -154,12 +154,12 @@ VolumeFiles open_volumes(const RecipeConfig& recipe, const stdfs::path& folder, 
   };
   VolumeFiles files;
   const stdfs::path beside = within("train");
-  files.train = judged(!recipe.train_dir.empty() ? stdfs::path(recipe.train_dir) : !beside.empty() ? beside : folder);
+  files.train = judged(!recipe.train_dir.empty() ? stdfs::path(recipe.train_dir) : !beside.empty() ? beside : folder, files.told);
   const stdfs::path held_out = !recipe.val_dir.empty() ? stdfs::path(recipe.val_dir) : within("val");
   if (held_out.empty()) {
     split_off(files.train, files.validation, recipe.val_fraction, seed);
   } else {
-    files.validation = judged(held_out);
+    files.validation = judged(held_out, files.told);
   }
   check_crops(files, recipe);
   tell(files, recipe);

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <limits>
 
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
 #include "millrace/base/hash.h"
 #include "millrace/base/philox.h"
+#include "millrace/data/folder.h"
 #include "millrace/recipes/cosmology/sky_problems.h"
 
 namespace millrace::recipes::cosmology {
@@ -115,8 +117,8 @@ std::string unit_of(const hdf5::File& file) {
 
 bool holds_uvh5(const std::filesystem::path& folder) {
   std::error_code error;
-  const std::filesystem::directory_iterator entries(folder.empty() ? "." : folder, error);
-  return std::any_of(begin(entries), end(entries), [](const auto& entry) { return entry.path().extension() == ".uvh5"; });
+  const std::filesystem::path looked = folder.empty() ? "." : folder;
+  return std::filesystem::is_directory(looked, error) && !data::find_files(looked, {".uvh5"}).files.empty();
 }
 
 // The shape that most of the files have.
@@ -145,14 +147,12 @@ OpenSky open_hdf5(hdf5::OpenOptions options) {
   };
 }
 
-std::vector<std::filesystem::path> sky_paths(const std::filesystem::path& folder, const std::string& key) {
-  std::vector<std::filesystem::path> files;
+std::vector<std::filesystem::path> sky_paths(const std::filesystem::path& folder, const std::string& key,
+                                             std::vector<std::string>* told) {
+  data::FilesFound found;
   std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
-    const std::string suffix = entry.path().extension().string();
-    if ((suffix == ".h5" || suffix == ".hdf5") && !entry.is_directory()) files.push_back(entry.path());
-  }
-  if (files.empty()) {
+  if (std::filesystem::directory_iterator(folder, error); !error) found = data::find_files(folder, {".h5", ".hdf5"});
+  if (found.files.empty()) {
     const std::filesystem::path above = folder.parent_path();
     const bool here = holds_uvh5(folder);
     const std::string next = here || holds_uvh5(above)
@@ -161,8 +161,8 @@ std::vector<std::filesystem::path> sky_paths(const std::filesystem::path& folder
                                  : "set recipe." + key + ", or make some: millrace make-data cosmology";
     throw DataError({key + " holds no .h5 file", folder.string() + (error ? ": " + error.message() : ""), next});
   }
-  std::sort(files.begin(), files.end());
-  return files;
+  if (told != nullptr && !found.left_out.empty()) told->push_back(std::move(found.left_out));
+  return std::move(found.files);
 }
 
 SplitOfSky split_sky(const std::vector<std::filesystem::path>& signal, const std::vector<std::filesystem::path>& foreground,
@@ -199,14 +199,14 @@ std::vector<Problem> problems_of(const RecipeConfig& recipe) {
 Sky open_sky(const RecipeConfig& recipe, const std::filesystem::path& signal_dir, const std::filesystem::path& foreground_dir,
              std::uint64_t seed, const OpenSky& open) {
   std::vector<Problem> problems;
+  Sky sky;
   std::vector<std::filesystem::path> signal;
   std::vector<std::filesystem::path> foreground;
-  collect(problems, [&] { signal = sky_paths(signal_dir, "signal_dir"); });
-  collect(problems, [&] { foreground = sky_paths(foreground_dir, "foreground_dir"); });
+  collect(problems, [&] { signal = sky_paths(signal_dir, "signal_dir", &sky.told); });
+  collect(problems, [&] { foreground = sky_paths(foreground_dir, "foreground_dir", &sky.told); });
   refuse_all(problems);
   SplitOfSky split = split_sky(signal, foreground, seed, recipe.num_train);
-  Sky sky;
-  sky.told = std::move(split.told);
+  std::ranges::move(split.told, std::back_inserter(sky.told));
   std::vector<std::pair<SkyFile, Shape>> all;
   Sha256 digest;
   const auto take = [&](const std::vector<std::filesystem::path>& paths, std::vector<SkyFile>& files) {

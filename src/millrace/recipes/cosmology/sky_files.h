@@ -35,7 +35,8 @@ struct Sky {
 };
 
 // Every *.h5 and *.hdf5 of a folder by name; DataError when there is none (`key` names the folder in it).
-[[nodiscard]] std::vector<std::filesystem::path> sky_paths(const std::filesystem::path& folder, const std::string& key);
+[[nodiscard]] std::vector<std::filesystem::path> sky_paths(const std::filesystem::path& folder, const std::string& key,
+                                                           std::vector<std::string>* told = nullptr);
 
 struct SplitPaths {
   std::vector<std::filesystem::path> train, validation;

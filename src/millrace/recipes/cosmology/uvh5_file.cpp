@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "millrace/base/format.h"
+#include "millrace/data/folder.h"
 
 namespace millrace::recipes::cosmology::uvh5 {
 namespace {
@@ -211,13 +212,7 @@ std::int64_t exchanged(std::int64_t polarisation) {
 
 std::vector<std::filesystem::path> files_of(const std::filesystem::path& word) {
   if (!std::filesystem::is_directory(word)) return {word};
-  std::vector<std::filesystem::path> files;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(word, error)) {
-    if (entry.path().extension() == ".uvh5" && !entry.is_directory()) files.push_back(entry.path());
-  }
-  std::sort(files.begin(), files.end());
-  return files;
+  return data::find_files(word, {".uvh5"}).files;
 }
 
 }  // namespace millrace::recipes::cosmology::uvh5

@@ -87,7 +87,7 @@ Loaded load(const std::function<Entry()>& row, const Request& request, telemetry
   return loaded;
 }
 
-std::vector<stdfs::path> images_named(const std::vector<stdfs::path>& words) {
+std::vector<stdfs::path> images_named(const std::vector<stdfs::path>& words, std::vector<std::string>& told) {
   std::vector<stdfs::path> files;
   for (const stdfs::path& word : words) {
     std::error_code none;
@@ -95,7 +95,7 @@ std::vector<stdfs::path> images_named(const std::vector<stdfs::path>& words) {
       files.push_back(word);
       continue;
     }
-    std::ranges::move(data::files_in(word, {".png", ".jpg", ".jpeg", ".PNG", ".JPG", ".JPEG"}), std::back_inserter(files));
+    std::ranges::move(data::files_in(word, {".png", ".jpg", ".jpeg"}, &told), std::back_inserter(files));
   }
   if (files.size() < 2)
     throw UsageError(
@@ -155,8 +155,10 @@ int run_rank(const std::function<Entry()>& row, std::span<const std::string> wor
   }
   arguments.finish("rank");
   if (names.empty()) throw UsageError({"no image is named", "millrace rank", "name a folder of images; millrace rank --help"});
-  const std::vector<stdfs::path> files = images_named(names);
+  std::vector<std::string> left_out;
+  const std::vector<stdfs::path> files = images_named(names, left_out);
   telemetry::Console console(telemetry::Console::Mode::automatic, 2);
+  for (const std::string& line : left_out) console.line("note: " + line);
   Loaded loaded = load(row, request, console);
   const RecipeConfig recipe = config::read<Sections>(loaded.config.values).recipe;
   const std::vector<double> known = labels ? scores_of(*labels, files) : std::vector<double>();

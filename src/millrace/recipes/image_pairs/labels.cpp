@@ -2,15 +2,17 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <map>
+#include <optional>
 
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
 #include "millrace/base/fs.h"
 #include "millrace/base/philox.h"
+#include "millrace/base/text_encoding.h"
 #include "millrace/base/utf8.h"
+#include "millrace/format/csv.h"
 #include "millrace/recipes/image_pairs/loss.h"
 
 namespace millrace::recipes::image_pairs {
@@ -26,20 +28,9 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
-// What is wrong with a line, or "".
-std::string parse_line(std::string_view line, Labelled& label) {
-  const std::size_t blank = line.find_last_of(" \t");
-  if (blank == std::string_view::npos) return "has no score";
-  const std::string_view number = line.substr(blank + 1);
-  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), label.score);
-  if (error != std::errc() || end != number.data() + number.size()) return "has " + quoted(number) + " where the score is due";
-  if (!std::isfinite(label.score)) return "has a score that is not finite";
-  label.name = trimmed(line.substr(0, blank));
-  return "";
-}
-
 template <typename Use>
 void for_lines(std::string_view text, const Use& use) {
+  text = format::without_mark(text);
   std::size_t number = 0;
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = std::min(text.find('\n', begin), text.size());
@@ -50,10 +41,73 @@ void for_lines(std::string_view text, const Use& use) {
   }
 }
 
+// Whether a number ends the line behind a blank; `point` is what it has before its decimals.
+bool ends_in_number(std::string_view line, char point) {
+  const std::size_t blank = line.find_last_of(" \t");
+  if (blank == std::string_view::npos || blank == 0 || line[blank - 1] == ',' || line[blank - 1] == ';') return false;
+  std::string number(line.substr(blank + 1));
+  if (point != '.') std::replace(number.begin(), number.end(), point, '.');
+  return format::csv_value(number).has_value();
+}
+
+// What stands between name and score: blanks, as the format has it, or what tables of other programs have in all their lines.
+char separator_of(std::string_view text) {
+  std::size_t lines = 0, by_blanks = 0, with_commas = 0;
+  std::array<std::size_t, 3> separated{};
+  constexpr std::array kSeparators = {'\t', ';', ','};
+  for_lines(text, [&](std::size_t, std::string_view line) {
+    ++lines;
+    by_blanks += ends_in_number(line, '.') ? 1 : 0;
+    with_commas += ends_in_number(line, ',') ? 1 : 0;
+    for (std::size_t i = 0; i < kSeparators.size(); ++i)
+      separated[i] += line.find(kSeparators[i]) != std::string_view::npos ? 1 : 0;
+  });
+  for (std::size_t i = 0; i < kSeparators.size() && by_blanks < lines; ++i) {
+    // "a 1,5" may be "a" with 1.5 or "a 1" with 5.
+    if (separated[i] == lines && (kSeparators[i] != ',' || with_commas == 0)) return kSeparators[i];
+  }
+  return ' ';
+}
+
+std::string unquoted(std::string_view name) {
+  if (name.size() < 2 || name.front() != '"' || name.back() != '"') return std::string(name);
+  std::string plain;
+  for (std::size_t i = 1; i + 1 < name.size(); ++i) {
+    plain += name[i];
+    if (name[i] == '"' && name[i + 1] == '"') ++i;
+  }
+  return plain;
+}
+
+// A first line of names, as tables of other programs have it.
+bool is_heading(std::string_view line, char separator) {
+  constexpr std::array<std::string_view, 6> kNames = {"score", "scores", "value", "label", "quality", "mos"};
+  const std::string last = to_lower(unquoted(trimmed(line.substr(line.rfind(separator) + 1))));
+  return std::ranges::find(kNames, last) != kNames.end();
+}
+
+// What is wrong with a line, or "".
+std::string parse_line(std::string_view line, char separator, Labelled& label) {
+  const std::size_t blank = separator == ' ' ? line.find_last_of(" \t") : line.find(separator);
+  if (blank == std::string_view::npos) return "has no score: " + quoted(line);
+  const std::string_view name = trimmed(line.substr(0, blank));
+  const std::string text = unquoted(trimmed(line.substr(blank + 1)));
+  const std::optional<double> score = format::csv_value(text, separator == ';' || separator == '\t');
+  if (!score)
+    return "has " + quoted(text) + " where the score is due" +
+           (ends_in_number("x " + text, ',') ? ", which may mean two numbers: write it with a point" : "");
+  label.score = *score;
+  if (!std::isfinite(label.score)) return "has a score that is not finite";
+  label.name = unquoted(name);
+  return "";
+}
+
 void read_groups(const std::filesystem::path& file, std::vector<Labelled>& labels) {
   std::error_code none;
   if (!std::filesystem::exists(file, none)) return;
   const std::string text = Fs::real().read_file(file);
+  if (const std::optional<NoText> other = problem_of_text(text, file))
+    throw DataError({"the file of groups " + other->is, file.string(), other->next});
   std::map<std::string_view, std::string_view> groups;
   for_lines(text, [&](std::size_t number, std::string_view line) {
     const std::size_t tab = line.find('\t');
@@ -88,13 +142,16 @@ Answer answer_of(double first, double second, double theta) {
 
 std::vector<Labelled> read_labels(const std::filesystem::path& file) {
   const std::string text = Fs::real().read_file(file);
-  if (first_invalid_utf8(text)) throw DataError({"the labels are not UTF-8", file.string(), "save the file as UTF-8"});
+  if (const std::optional<NoText> other = problem_of_text(text, file))
+    throw DataError({"the file of labels " + other->is, file.string(), other->next});
+  const char separator = separator_of(text);
   std::vector<Labelled> labels;
   std::vector<std::string> wrong;
   std::map<std::string, std::size_t, std::less<>> lines;
   for_lines(text, [&](std::size_t number, std::string_view line) {
+    if (number == 1 && separator != ' ' && is_heading(line, separator)) return;
     Labelled label;
-    std::string what = parse_line(line, label);
+    std::string what = parse_line(line, separator, label);
     if (what.empty()) {
       const auto [before, is_new] = lines.emplace(label.name, number);
       if (!is_new) what = "names " + quoted(label.name) + " again, after line " + std::to_string(before->second);

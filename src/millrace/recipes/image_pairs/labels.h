@@ -23,8 +23,10 @@ struct Labelled {
   std::string group;  // of images that show the same thing; "" = no other image does
 };
 // Lines "name score" of a UTF-8 text, in the order of names; blank lines and those that begin with "#" are passed over. The name
-// may have blanks. DataError naming lines: no number behind the name, a number that is not finite, a name that comes twice.
-// Groups are read from groups.txt beside the file, where it is there: lines "name<tab>group"; DataError for a line without a tab.
+// may have blanks. Also read: a byte-order mark, names in quotes, and a tab, semicolon or comma in each line in place of the
+// blank; a score may then have a decimal comma, but not with commas as separators. DataError naming lines: no number behind the
+// name, a number that is not finite, a name that comes twice. Groups are read from groups.txt beside the file, where it is there:
+// lines "name<tab>group"; DataError for a line without a tab.
 [[nodiscard]] std::vector<Labelled> read_labels(const std::filesystem::path& file);
 
 // At most `most` images of each `width` of scores, drawn with `seed`; in the order of names.

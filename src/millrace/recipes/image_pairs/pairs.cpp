@@ -5,12 +5,14 @@
 #include <charconv>
 #include <cmath>
 #include <iterator>
+#include <optional>
 #include <unordered_map>
 #include <unordered_set>
 
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
 #include "millrace/base/philox.h"
+#include "millrace/base/text_encoding.h"
 #include "millrace/format/csv.h"
 
 namespace millrace::recipes::image_pairs {
@@ -38,12 +40,20 @@ class PairReader {
   }
 
   std::vector<Pair> read() {
-    const std::string text = Fs::real().read_file(file_);
-    format::CsvReader reader(text);
+    const std::string bytes = Fs::real().read_file(file_);
+    if (const std::optional<NoText> other = problem_of_text(bytes, file_))
+      throw DataError({"the table " + other->is, file_.string(), other->next});
+    const std::string_view text = format::without_mark(bytes);
+    const char separator = format::csv_separator(text);
+    has_decimal_commas_ = separator != ',';
+    format::CsvReader reader(text, separator);
     std::vector<std::string> row;
-    if (!reader.next(row) || row != kColumns) {
+    if (reader.next(row)) find_columns(row);
+    if (places_.empty()) {
       throw DataError(
-          {"the table does not begin with the columns " + joined(kColumns, ","), file_.string(), "write them as its first line"});
+          {"the table does not begin with the columns " + joined(kColumns, ",") +
+               (row.empty() ? "" : ", but with " + joined(row, ",", [](const std::string& cell) { return quoted(cell); })),
+           file_.string(), "write them as its first line"});
     }
     std::vector<Pair> pairs;
     for (std::int64_t number = 1; reader.next(row); ++number) {
@@ -56,16 +66,26 @@ class PairReader {
   }
 
  private:
+  // Where each of the five stands: tables of other programs have a column of numbers before them, or more behind.
+  void find_columns(const std::vector<std::string>& names) {
+    std::vector<std::size_t> places;
+    for (const std::string& column : kColumns) {
+      const auto found = std::ranges::find(names, column);
+      if (std::ranges::count(names, column) == 1) places.push_back(static_cast<std::size_t>(found - names.begin()));
+    }
+    if (places.size() == kColumns.size()) places_ = std::move(places);
+    width_ = names.size();
+  }
+
   [[noreturn]] void refuse(const std::string& what, const std::string& next) const {
     throw DataError({"row " + std::to_string(row_) + ": " + what, file_.string(), next});
   }
 
   double score_in(const std::string& cell) const {
-    double score = 0;
-    const auto [end, error] = std::from_chars(cell.data(), cell.data() + cell.size(), score);
-    if (error != std::errc() || end != cell.data() + cell.size() || !std::isfinite(score))
+    const std::optional<double> score = format::csv_value(cell, has_decimal_commas_);
+    if (!score || !std::isfinite(*score))
       refuse("the score " + quoted(cell) + " is no finite number", "write a number such as -12.500000");
-    return score;
+    return *score;
   }
 
   std::int64_t image_of(const std::string& name, double score) {
@@ -80,23 +100,27 @@ class PairReader {
   }
 
   Pair pair_of(const std::vector<std::string>& row) {
-    if (row.size() != kColumns.size())
-      refuse("it has " + std::to_string(row.size()) + " cells, not 5", "write " + joined(kColumns, ","));
-    const double first = score_in(row[2]), second = score_in(row[3]);
-    const auto label = answer_named(row[4]);
-    if (!label) refuse("the label is " + quoted(row[4]), "write First, Second or Similar");
+    if (row.size() != width_)
+      refuse("it has " + std::to_string(row.size()) + " cells, not " + std::to_string(width_), "write " + joined(kColumns, ","));
+    const auto cell = [&](std::size_t column) -> const std::string& { return row[places_[column]]; };
+    const double first = score_in(cell(2)), second = score_in(cell(3));
+    const auto label = answer_named(cell(4));
+    if (!label) refuse("the label is " + quoted(cell(4)), "write First, Second or Similar");
     if (const Answer due = answer_of(first, second, theta_); due != *label) {
       refuse("scores " + significant(first, 6) + " and " + significant(second, 6) + " give " + name_of(due) + ", the file says " +
-                 row[4],
+                 cell(4),
              "mend the label, or set recipe.theta (" + significant(theta_, 6) + ") as it was when the file was made");
     }
-    return {image_of(row[0], first), image_of(row[1], second), *label};
+    return {image_of(cell(0), first), image_of(cell(1), second), *label};
   }
 
   const stdfs::path& file_;
   double theta_;
   std::vector<ImageFile>& images_;
   std::unordered_map<std::string, std::int64_t> numbers_;
+  std::vector<std::size_t> places_;  // of kColumns
+  std::size_t width_ = 0;
+  bool has_decimal_commas_ = false;
   std::int64_t row_ = 0;
 };
 

@@ -55,6 +55,24 @@ TEST_F(PairsTest, LabelsAreReadInOrderOfNames) {
   EXPECT_EQ(labels[1].name, "b.png");
 }
 
+TEST_F(PairsTest, LabelsOfOtherProgramsAreRead) {
+  for (const char* text : {"\xEF\xBB\xBF"
+                           "a b.png 1.5\nc.png -2\n",
+                           "a b.png;1,5\r\nc.png;-2\r\n", "name,score\n\"a b.png\",1.5\nc.png,-2\n", "a b.png\t1,5\nc.png\t-2\n",
+                           "a b.png, 1.5\nc.png, -2\n"}) {
+    const auto labels = read_labels(write("labels.txt", text));
+    ASSERT_EQ(labels.size(), 2U) << text;
+    EXPECT_EQ(labels[0].name, "a b.png") << text;
+    EXPECT_EQ(labels[0].score, 1.5) << text;
+    EXPECT_EQ(labels[1].name, "c.png") << text;
+    EXPECT_EQ(labels[1].score, -2) << text;
+  }
+  const auto refused = [&](const std::string& text) { return refusal([&] { (void)read_labels(write("labels.txt", text)); }); };
+  for (const char* text : {"a.png 1,5\n", "a.png;1,500\n"})
+    EXPECT_THAT(refused(text), HasSubstr("where the score is due, which may mean two numbers: write it with a point")) << text;
+  EXPECT_THAT(refused("0;a.png;1.5\n"), HasSubstr("has \"a.png;1.5\" where the score is due"));
+}
+
 TEST_F(PairsTest, EveryBadLineOfLabelsIsNamed) {
   const auto file = write("labels.txt", "a.png\nb.png x\nc.png nan\nd.png 1\nd.png 2\n");
   EXPECT_THAT(refusal([&] { (void)read_labels(file); }),

@@ -46,7 +46,8 @@ struct RecipeConfig {
     using C = RecipeConfig;
     using config::field;
     return std::tuple{
-        field<&C::sources>("UTF-8 text files to learn from, in order. Empty: the .txt files of data.dir.")
+        field<&C::sources>(
+            "UTF-8 text files to learn from, in order; a folder: its .txt files. Empty: the .txt files of data.dir.")
             .path()
             .free_on_resume(),
         field<&C::tokenizer>("basic: lower-cased characters; bytes: 256 byte values, nothing is lost."),

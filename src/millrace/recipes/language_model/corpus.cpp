@@ -1,8 +1,10 @@
 #include "millrace/recipes/language_model/corpus.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "millrace/base/error.h"
+#include "millrace/data/folder.h"
 #include "millrace/train/switchboard.h"
 
 namespace millrace::recipes::language_model {
@@ -10,37 +12,50 @@ namespace {
 
 namespace stdfs = std::filesystem;
 
-bool is_file(const stdfs::path& path) {
+const std::vector<std::string> kEndings = {".txt"};
+
+bool is_folder(const stdfs::path& path) {
   std::error_code ignored;
-  return stdfs::is_regular_file(path, ignored);
+  return stdfs::is_directory(path, ignored);
 }
 
-std::vector<stdfs::path> text_files_of(const std::string& folder) {
-  std::vector<stdfs::path> files;
-  std::error_code failure;
-  for (const auto& entry : stdfs::directory_iterator(folder, failure)) {
-    if (entry.path().extension() == ".txt" && is_file(entry.path())) files.push_back(entry.path());
+std::vector<stdfs::path> text_files_of(const std::string& folder, const std::string& key, std::vector<std::string>& told) {
+  data::FilesFound found;
+  std::string failure;
+  try {
+    if (!folder.empty()) found = data::find_files(folder, kEndings);
+  } catch (const DataError& error) {
+    failure = error.message().what;
   }
-  if (files.empty()) {
+  if (found.files.empty()) {
     throw DataError({folder.empty() ? "there is no text to learn from" : "there is no .txt file in " + folder,
-                     failure && !folder.empty() ? "data.dir: " + failure.message() : "recipe.sources, data.dir",
+                     failure.empty() ? key : key + ": " + failure,
                      "name text files with --sources a.txt,b.txt, or their folder with --data DIR"});
   }
-  std::sort(files.begin(), files.end());
-  return files;
+  if (!found.left_out.empty()) told.push_back(std::move(found.left_out));
+  return std::move(found.files);
 }
 
 }  // namespace
 
-std::vector<stdfs::path> find_sources(const RecipeConfig& recipe, const std::string& data_folder) {
-  if (recipe.sources.empty()) return text_files_of(data_folder);
-  std::vector<stdfs::path> files(recipe.sources.begin(), recipe.sources.end());
-  for (std::size_t i = 0; i < files.size(); ++i) {
-    if (is_file(files[i])) continue;
-    throw DataError(
-        {"source " + std::to_string(i + 1) + " of " + std::to_string(files.size()) + ": " + files[i].string() + " does not exist",
-         "looked in " + (stdfs::current_path() / files[i]).parent_path().string(),
-         "correct recipe.sources; paths are relative to the config file or the current folder"});
+std::vector<stdfs::path> find_sources(const RecipeConfig& recipe, const std::string& data_folder,
+                                      std::vector<std::string>& told) {
+  if (recipe.sources.empty()) return text_files_of(data_folder, "recipe.sources, data.dir", told);
+  std::vector<stdfs::path> files;
+  for (std::size_t i = 0; i < recipe.sources.size(); ++i) {
+    const stdfs::path source = recipe.sources[i];
+    std::error_code ignored;
+    if (is_folder(source)) {
+      std::ranges::move(text_files_of(source.string(), "recipe.sources", told), std::back_inserter(files));
+      continue;
+    }
+    files.push_back(source);
+    if (stdfs::is_regular_file(source, ignored)) continue;
+    const bool is_there = stdfs::exists(source, ignored);
+    throw DataError({"source " + std::to_string(i + 1) + " of " + std::to_string(recipe.sources.size()) + ": " + source.string() +
+                         (is_there ? " is neither a file nor a folder" : " does not exist"),
+                     "looked in " + (stdfs::current_path() / source).parent_path().string(),
+                     "correct recipe.sources; paths are relative to the config file or the current folder"});
   }
   return files;
 }
@@ -48,7 +63,9 @@ std::vector<stdfs::path> find_sources(const RecipeConfig& recipe, const std::str
 data::TextTokens read_corpus(const RecipeConfig& recipe, const std::string& data_folder,
                              std::shared_ptr<const data::Tokenizer> tokenizer, const Context& context) {
   data::TextOptions options;
-  options.sources = find_sources(recipe, data_folder);
+  std::vector<std::string> told;
+  options.sources = find_sources(recipe, data_folder, told);
+  for (const std::string& line : told) context.say(line);
   options.kind = recipe.tokenizer;
   options.vocabulary_from = recipe.vocab_from;
   options.tokenizer = std::move(tokenizer);

@@ -12,8 +12,10 @@
 
 namespace millrace::recipes::language_model {
 
-// recipe.sources; without any, the .txt files of `data_folder` in order of name. DataError names the one that is not there.
-[[nodiscard]] std::vector<std::filesystem::path> find_sources(const RecipeConfig& recipe, const std::string& data_folder);
+// recipe.sources, of a folder its .txt files in order of name; without any, those of `data_folder`. DataError names the one that
+// is not there. `told` gets a line for each folder of which something is left out.
+[[nodiscard]] std::vector<std::filesystem::path> find_sources(const RecipeConfig& recipe, const std::string& data_folder,
+                                                              std::vector<std::string>& told);
 
 // Encodes them with `tokenizer`, or with one whose characters are taken from the text when it is null. What there is to know
 // about the text goes to context.notice.

@@ -1,0 +1,112 @@
+"""Files of torch.save: lazily conjugated and negated tensors, views of all kinds, element types that nobody reads here."""
+import itertools
+import random
+import unittest
+
+import torch
+
+from field import FieldTest
+
+KINDS = [torch.complex64, torch.complex128, torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.uint8, torch.int8, torch.int16,
+         torch.int32, torch.int64, torch.uint16, torch.uint32, torch.uint64, torch.bool]
+
+
+def plain(tensor):
+    """What torch sees of it: each lazy turn done, the elements row-major."""
+    return torch.empty(tensor.shape, dtype=tensor.dtype).copy_(tensor.detach().resolve_conj().resolve_neg())
+
+
+def same(a, b):
+    """Equal bits, or equal values: torch itself turns the sign of a zero in some of its loops and not in others."""
+    one, two = plain(a).reshape(-1), plain(b).reshape(-1)
+    return one.view(torch.uint8).equal(two.view(torch.uint8)) or one.equal(two)
+
+
+def view_of(draw, tensor):
+    """The same elements seen otherwise: other order, steps, a part, a turn that is left for later."""
+    for _ in range(draw.randrange(4)):
+        kind = draw.randrange(6)
+        if kind == 0 and tensor.dim() > 1:
+            tensor = tensor.transpose(0, tensor.dim() - 1)
+        elif kind == 1 and tensor.dim() > 0 and tensor.shape[0] > 2:
+            tensor = tensor[1::2]
+        elif kind == 2 and tensor.dim() > 0:
+            tensor = tensor.narrow(tensor.dim() - 1, tensor.shape[-1] // 2, tensor.shape[-1] - tensor.shape[-1] // 2)
+        elif kind == 3:
+            tensor = tensor.conj()
+        elif kind == 4 and tensor.dtype != torch.bool:
+            tensor = torch._neg_view(tensor)  # what .imag of a conjugate is
+        elif kind == 5 and tensor.is_complex():
+            tensor = draw.choice([tensor.imag, tensor.conj().imag, tensor.real])
+    return tensor
+
+
+class PtFiles(FieldTest):
+    def imported(self, path):
+        """The tensors of a file by name, as `millrace import` copies them."""
+        to = self.folder / "copied" / "x.pt"
+        to.unlink(missing_ok=True)
+        to.parent.mkdir(exist_ok=True)
+        self.run_millrace("import", path, "--to", to)
+        copied = torch.load(to, weights_only=True)
+        self.assertFalse([name for name, x in copied.items() if x.is_conj() or x.is_neg()])
+        return copied
+
+    def assert_as_torch(self, path):
+        loaded = torch.load(path, weights_only=True)
+        copied = self.imported(path)
+        self.assertEqual(sorted(copied), sorted(loaded))
+        for name, tensor in loaded.items():
+            self.assertEqual((copied[name].dtype, copied[name].shape), (tensor.dtype, tensor.shape), name)
+            self.assertTrue(same(copied[name], tensor), f"{name} of {path}: {copied[name]}, torch has {tensor}")
+
+    def test_the_files_of_the_field(self):
+        for path in sorted(self.shared("pt-lazy-views").glob("*.pt")):
+            self.assert_as_torch(path)
+
+    def test_conjugates_and_negatives(self):
+        z = torch.tensor([[1 + 2j, 3 - 4j], [0.5j, -2.25]], dtype=torch.complex64)
+        torch.save({"conj": z.conj(), "turned": z.conj().T, "imag": z.clone().conj().imag, "both": torch._neg_view(z.conj()), "z": z,
+                    "one": z.conj()[0, 1]}, self.folder / "a.pt")
+        self.assert_as_torch(self.folder / "a.pt")
+        copied = self.imported(self.folder / "a.pt")
+        self.assertEqual(copied["conj"].tolist(), [[1 - 2j, 3 + 4j], [-0.5j, -2.25]])
+        self.assertEqual(copied["imag"].tolist(), [[-2, 4], [-0.5, 0]])
+
+    def test_every_type_is_negated_as_torch_does(self):
+        names = [str(kind).split(".")[1] for kind in KINDS]
+        made = {name: torch.tensor([0, 1, 2, 100, 3], dtype=kind) for name, kind in zip(names, KINDS)}
+        torch.save({name: x if x.dtype == torch.bool else torch._neg_view(x) for name, x in made.items()}, self.folder / "a.pt")
+        copied = self.imported(self.folder / "a.pt")
+        for name, x in torch.load(self.folder / "a.pt", weights_only=True).items():
+            if name.startswith("uint") and name != "uint8":  # of which torch itself knows no negation
+                self.assertEqual(copied[name].numpy().tolist(), (0 - made[name].numpy()).tolist(), name)
+            else:
+                self.assertTrue(same(copied[name], x), name)
+
+    def test_random_views(self):
+        for seed in range(24):
+            draw = random.Random(seed)
+            torch.manual_seed(seed)
+            made = {}
+            for i, kind in itertools.product(range(2), KINDS[:11]):
+                shape = [draw.randrange(1, 6) for _ in range(draw.randrange(4))]
+                base = torch.randn(shape, dtype=kind) if kind.is_complex or kind.is_floating_point else torch.randint(0, 100, shape).to(kind)
+                made[f"{i}.{str(kind).split('.')[1]}"] = view_of(draw, base)
+            torch.save(made, self.folder / "a.pt")
+            with self.subTest(seed=seed):
+                self.assert_as_torch(self.folder / "a.pt")
+
+    def test_eight_bits_are_named_with_a_remedy_that_works(self):
+        path = self.folder / "a.pt"
+        state_dict = {"w": torch.randn(3, 2).to(torch.float8_e4m3fn), "n": torch.arange(3)}
+        torch.save(state_dict, path)
+        said = self.run_millrace("import", path, "--to", "x.pt", status=None)
+        self.assertIn('tensor "w" has the element type "torch.float8_e4m3fn", which is not read here', said)
+        code = self.next_of(said).split(": ", 1)[1]
+        exec(code, {"torch": torch, "state_dict": state_dict, "path": path})  # pylint: disable=exec-used
+        self.assert_as_torch(path)
+
+
+if __name__ == "__main__":
+    unittest.main()
