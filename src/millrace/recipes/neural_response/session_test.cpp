@@ -4,7 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <numeric>
 #include <set>
@@ -151,7 +153,40 @@ TEST_F(SessionTest, AnotherRateThanTheFilesClockIsTold) {
   std::vector<double> seconds;
   for (std::int64_t t = 0; t < kBins; ++t) seconds.push_back(static_cast<double>(t) / 1000 + (t > 50 ? 7.0 : 0.0));
   file()->set("/t_bins", DType::f64, {kBins}, seconds);
-  EXPECT_EQ(open().told.back(), "a/backimage.h5: /t_bins are 1 ms apart, which is 1000 Hz, and sampling.source_rate is 240");
+  EXPECT_THAT(
+      open().told,
+      testing::IsSupersetOf(
+          {"a/backimage.h5: /t_bins are 1 ms apart, which is 1000 Hz, and sampling.source_rate is 240",
+           "a/backimage.h5: /t_bins step by 7 s at bin 51, in trial 12, where 1 ms are a step. No window reaches over such "
+           "a place"}));
+}
+
+TEST_F(SessionTest, NoWindowReachesOverAPlaceWhereTheClockGoesBack) {
+  const auto bins_of = [this] {
+    const auto session = one();
+    std::vector<std::int64_t> bins;
+    for (const Split split : {Split::train, Split::validation}) {
+      const auto samples = session->samples(split);
+      bins.insert(bins.end(), samples.begin(), samples.end());
+    }
+    std::sort(bins.begin(), bins.end());
+    return bins;
+  };
+  const std::vector<std::int64_t> sound = bins_of();
+  for (const std::int64_t place : {59, 60}) {  // source bins in a trial that begins at 48; 59 lies inside a bin of two
+    std::vector<double> seconds;
+    for (std::int64_t t = 0; t < kBins; ++t) seconds.push_back(static_cast<double>(t < place ? t : t - place) / 240);
+    file()->set("/t_bins", DType::f64, {kBins}, seconds);
+    const std::int64_t first = place / 2, lags = one()->lags();
+    std::vector<std::int64_t> left;
+    std::ranges::copy_if(sound, std::back_inserter(left), [&](std::int64_t bin) { return bin < first || bin >= 36; });
+    std::vector<std::int64_t> outside;
+    for (const std::int64_t bin : bins_of()) {
+      EXPECT_FALSE(bin >= first && bin - (lags - 1) < first + (place % 2)) << bin << " reaches over " << place;
+      if (bin < first || bin >= 36) outside.push_back(bin);
+    }
+    EXPECT_EQ(outside, left) << "other trials, and what lies before, stay as they are";
+  }
 }
 
 TEST_F(SessionTest, AnotherRateThanTheFilesAttributeIsRefused) {
