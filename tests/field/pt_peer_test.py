@@ -2,6 +2,7 @@
 import itertools
 import random
 import unittest
+import zipfile
 
 import torch
 
@@ -106,6 +107,20 @@ class PtFiles(FieldTest):
         code = self.next_of(said).split(": ", 1)[1]
         exec(code, {"torch": torch, "state_dict": state_dict, "path": path})  # pylint: disable=exec-used
         self.assert_as_torch(path)
+
+    def test_what_may_change_values_and_is_unknown_is_refused(self):
+        path = self.folder / "a.pt"
+        state_dict = {"w": torch.tensor([1 + 2j, 3]).conj()}
+        torch.save(state_dict, path)
+        with zipfile.ZipFile(path) as archive:
+            members = {name: archive.read(name) for name in archive.namelist()}
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, content in members.items():
+                archive.writestr(name, content.replace(b"conj", b"turn"))
+        said = self.run_millrace("import", path, "--to", "x.pt", status=None)
+        self.assertIn('tensor "w" has "turn" as an attribute that may change its values', said)
+        exec(self.next_of(said).split(": ", 1)[1], {"torch": torch, "state_dict": state_dict, "path": path})  # pylint: disable=exec-used
+        self.assertEqual(self.imported(path)["w"].tolist(), [1 - 2j, 3])
 
 
 if __name__ == "__main__":

@@ -145,6 +145,7 @@ class Texts(FieldTest):
         self.assertEqual(self.losses(said), two)
         self.assertEqual(self.losses(self.learn("--sources", "books")), two)
         self.assertNotIn("left out", self.learn("--sources", "books/b.txt"))
+        self.assertNotIn("left out", self.learn())  # our own data lies beside its truth.json
         (self.folder / "empty").mkdir()
         self.assertIn("there is no .txt file in empty", self.learn("--sources", "empty", status=None))
         self.assertIn("does not exist", self.learn("--sources", "nowhere.txt", status=None))

@@ -23,6 +23,9 @@ std::vector<std::string> names_in(const stdfs::path& folder) {
   }
 }
 
+// Beside each of our own data sets; who lets the program make data did not put it there.
+constexpr auto kTruth = "truth.json";
+
 // What systems and programs leave beside files, and nobody put there.
 bool is_left_behind(const std::string& name) { return name.starts_with(".") || name == "__MACOSX"; }
 
@@ -53,9 +56,10 @@ FilesFound find_files(const stdfs::path& folder, const std::vector<std::string>&
   std::vector<std::string> left_out;
   for (const std::string& name : names_in(folder)) {
     const bool wanted = ends_in(name, endings);
+    const bool is_worth_a_word = wanted || (!is_left_behind(name) && name != kTruth);
     if (wanted && !is_left_behind(name) && !is_folder(folder / name)) {
       found.files.push_back(folder / name);
-    } else if (wanted || !is_left_behind(name)) {  // a hidden name that nobody would ask for is not worth a word
+    } else if (is_worth_a_word) {
       left_out.push_back(is_folder(folder / name) ? name + "/" : name);
     }
   }
