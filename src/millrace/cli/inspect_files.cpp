@@ -229,6 +229,12 @@ void describe_image(const fs::path& path, Report& report) {
   report.facts.insert(report.facts.end(), {{"pixels", std::to_string(size.width) + " x " + std::to_string(size.height)},
                                            {"channels", colours},
                                            {"check", "the whole picture decodes"}});
+  const format::PictureSigns& signs = image.signs();
+  if (signs.orientation != 1)
+    report.facts.emplace_back("orientation",
+                              std::to_string(signs.orientation) + " (EXIF): turned upright, as all readers here do");
+  if (signs.alpha) report.facts.emplace_back("transparency", "dropped: colours are taken as they stand");
+  if (signs.deep) report.facts.emplace_back("depth", "16 bits, of which the upper 8 are taken");
   report.details = {{"height", size.height}, {"width", size.width}, {"channels", colours}};
 }
 

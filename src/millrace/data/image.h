@@ -1,4 +1,4 @@
-// A PNG or JPEG file, told apart by its content.
+// A PNG or JPEG file, told apart by its content, turned as its EXIF orientation says (as Pillow's ImageOps.exif_transpose does).
 #pragma once
 
 #include <cstddef>
@@ -7,6 +7,7 @@
 #include <span>
 
 #include "millrace/format/jpeg.h"
+#include "millrace/format/picture_signs.h"
 #include "millrace/format/pixels.h"
 
 namespace millrace::data {
@@ -21,7 +22,8 @@ class Image {
  public:
   explicit Image(std::filesystem::path path);
 
-  [[nodiscard]] const PictureSize& size() const noexcept { return size_; }
+  [[nodiscard]] const PictureSize& size() const noexcept { return size_; }  // upright
+  [[nodiscard]] const format::PictureSigns& signs() const noexcept { return signs_; }
   // The largest of 1, 2, 4, 8 by which the image can be decoded smaller and still has so many rows and columns; 1 for PNG.
   [[nodiscard]] int largest_reduction(std::int64_t height, std::int64_t width) const noexcept;
   // Rows and columns of the image reduced by `reduction`, into the caller's memory: height * width * channels bytes, channels
@@ -29,10 +31,16 @@ class Image {
   void decode(Pixels pixels, int reduction, const PicturePart& part, std::span<std::byte> out);
 
  private:
+  void decode_stored(Pixels pixels, int reduction, const PicturePart& part, std::span<std::byte> out);
+
   std::filesystem::path path_;
   std::span<const std::byte> bytes_;
-  PictureSize size_;
+  PictureSize size_, stored_;
+  format::PictureSigns signs_;
   std::unique_ptr<format::JpegPicture> jpeg_;  // null: a PNG
 };
+
+// Without decoding it. Nothing of a file that can't be read: whoever decodes it says what is wrong.
+[[nodiscard]] format::PictureSigns signs_of(const std::filesystem::path& path);
 
 }  // namespace millrace::data

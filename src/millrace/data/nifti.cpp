@@ -1,6 +1,7 @@
 #include "millrace/data/nifti.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cstring>
 #include <utility>
 
@@ -8,6 +9,7 @@
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
 #include "millrace/base/input_file.h"
+#include "millrace/base/utf8.h"
 #include "millrace/data/detail/nifti_header.h"
 #include "millrace/format/deflate.h"
 
@@ -47,20 +49,29 @@ std::vector<std::byte> head_of(const InputFile& file, std::uint64_t limit) {
   return head;
 }
 
-// The other file of a pair: "a.hdr.gz" for "a.img.gz", with or without .gz.
-std::filesystem::path partner(const std::filesystem::path& path, const std::string& extension) {
+bool is_named_gz(const std::filesystem::path& path) { return to_lower(path.extension().string()) == ".gz"; }
+
+// The other file of a pair: "a.hdr.gz" for "a.img.gz", with or without .gz; in capitals where the given one is.
+std::filesystem::path partner(const std::filesystem::path& path, std::string extension) {
   std::filesystem::path base = path;
-  const bool gz = base.extension() == ".gz";
-  if (gz) base.replace_extension();
+  const bool gz = is_named_gz(path);
+  std::string ending = ".gz";
+  if (gz) {
+    ending = base.extension().string();
+    base.replace_extension();
+  }
+  if (const std::string own = base.extension().string(); own != to_lower(own)) {
+    for (char& letter : extension) letter = static_cast<char>(std::toupper(static_cast<unsigned char>(letter)));
+  }
   base.replace_extension(extension);
   std::filesystem::path packed = base;
-  packed += ".gz";
+  packed += ending;
   std::error_code error;
   return std::filesystem::exists(gz ? packed : base, error) == gz ? packed : base;
 }
 
 bool is_image_half(const std::filesystem::path& path) {
-  return (path.extension() == ".gz" ? path.stem() : path).extension() == ".img";
+  return to_lower((is_named_gz(path) ? path.stem() : path).extension().string()) == ".img";
 }
 
 // The block as rows of bytes that lie together: take(from, rows, pitch, row_bytes) gets `rows` of them, `pitch` bytes apart.

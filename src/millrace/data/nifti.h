@@ -36,12 +36,12 @@ struct NiftiHeader {
   // value = stored * slope + intercept. A stored slope of 0, or one that is not finite, means "none" and reads as 1 and 0.
   double slope = 1;
   double intercept = 0;
-  bool scaled = false;             // false: values are as stored
-  std::array<double, 8> pixdim{};  // as stored: [1] to [7] are the sizes of a voxel along x, y, z, t, ...
-  std::int16_t qform_code = 0, sform_code = 0;
-  std::array<double, 6> qform{};  // as stored: b, c and d of the quaternion, then the offset along x, y, z
+  bool scaled = false;                          // false: values are as stored
+  std::array<double, 8> pixdim{};               // as stored: [1] to [7] are the sizes of a voxel along x, y, z, t, ...
+  std::int16_t qform_code = 0, sform_code = 0;  // 0 for a code that the standard does not have
+  std::array<double, 6> qform{};                // as stored: b, c and d of the quaternion, then the offset along x, y, z
   // Voxel (i, j, k, 1) along x, y, z to millimetres: by the sform, else the qform, else voxel sizes about the volume's centre
-  // with x flipped, as nibabel does. Row by row.
+  // with x flipped, as nibabel does: a negative voxel size counts without its sign, 0 as 1. Row by row.
   std::array<std::array<double, 4>, 4> affine{};
   std::uint8_t units = 0;  // xyzt_units as stored: 2 = mm, 8 = s, ...
   std::string description;

@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::string_view kMagic("\x89PNG\r\n\x1A\n", 8);
 constexpr std::size_t kChunkFrame = 12;  // length, name, CRC
-constexpr std::uint8_t kGray = 0, kGrayAlpha = 4, kColorAlpha = 6;
+constexpr std::uint8_t kGray = 0, kGrayAlpha = 4;
 
 struct FreeContext {
   void operator()(spng_ctx* context) const noexcept { spng_ctx_free(context); }
@@ -118,13 +118,6 @@ void decode(PictureFile file, spng_format format, std::span<std::byte> out) {
 
 bool is_png(std::span<const std::byte> start) noexcept {
   return std::string_view(reinterpret_cast<const char*>(start.data()), start.size()).starts_with(kMagic);
-}
-
-bool png_has_alpha(std::span<const std::byte> start) noexcept {
-  constexpr std::size_t kColour = 25;
-  if (!is_png(start) || start.size() < kPngStart) return false;
-  const auto colour = std::to_integer<std::uint8_t>(start[kColour]);
-  return colour == kGrayAlpha || colour == kColorAlpha;
 }
 
 PictureSize png_size(PictureFile start, std::uint64_t file_bytes) { return parse_header(start, file_bytes).size; }

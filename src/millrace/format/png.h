@@ -13,13 +13,10 @@ namespace millrace::format {
 
 [[nodiscard]] bool is_png(std::span<const std::byte> start) noexcept;
 
-// Whether the header says grey or RGB with alpha; `start` is the file's first kPngStart bytes or more. A palette's transparency
-// stands further on and is not seen. false for what is no PNG.
 inline constexpr std::size_t kPngStart = 33;
-[[nodiscard]] bool png_has_alpha(std::span<const std::byte> start) noexcept;
 
-// From the header; `start` is the file's first 33 bytes or more, `file_bytes` its size. DataError: no PNG, or a size that so few
-// bytes can't hold.
+// From the header; `start` is the file's first kPngStart bytes or more, `file_bytes` its size. DataError: no PNG, or a size that
+// so few bytes can't hold.
 [[nodiscard]] PictureSize png_size(PictureFile start, std::uint64_t file_bytes);
 
 // `out` has height * width * channels bytes. Every chunk's CRC is checked first. Gray of a coloured picture is

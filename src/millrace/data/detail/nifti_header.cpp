@@ -66,6 +66,7 @@ struct Fields {
 struct Places {
   std::size_t magic, datatype, bitpix, dim, pixdim, offset, slope, intercept, units, description, qform, sform, quatern, srow;
 };
+constexpr int kLastForm = 5;  // the codes of qform and sform are 0 to 5
 constexpr Places kPlaces1 = {344, 70, 72, 40, 76, 108, 112, 116, 123, 148, 252, 254, 256, 280};
 constexpr Places kPlaces2 = {4, 12, 14, 16, 104, 168, 176, 184, 500, 240, 344, 348, 352, 400};
 
@@ -93,6 +94,9 @@ Fields read_fields(const Bytes& bytes, const Places& at) {
   return fields;
 }
 
+// Of a code that nifti1.h does not know nibabel makes 0.
+int known_form(int code) { return code > 0 && code <= kLastForm ? code : 0; }
+
 std::string find_affine(const Fields& fields, NiftiHeader& header) {
   NiftiMatrix& affine = header.affine;
   affine = {};
@@ -104,7 +108,7 @@ std::string find_affine(const Fields& fields, NiftiHeader& header) {
   if (fields.qform > 0) return affine_of_qform(header, affine);
   for (std::size_t i = 0; i < 3; ++i) {
     const bool there = static_cast<std::int64_t>(i) < fields.dim[0];
-    affine[i][i] = (there ? fields.pixdim[i + 1] : 1) * (i == 0 ? -1 : 1);
+    affine[i][i] = (there ? voxel_size(fields.pixdim[i + 1]) : 1) * (i == 0 ? -1 : 1);
     affine[i][3] = -affine[i][i] * static_cast<double>((there ? fields.dim[i + 1] : 1) - 1) / 2;
   }
   return "";
@@ -158,20 +162,25 @@ int datatype_of(DType dtype) {
   return type->first;
 }
 
+double voxel_size(double stored) { return stored == 0 ? 1 : std::abs(stored); }
+
 std::string affine_of_qform(const NiftiHeader& header, NiftiMatrix& affine) {
   const double b = header.qform[0], c = header.qform[1], d = header.qform[2];
   const double square = b * b + c * c + d * d;
-  // nibabel's threshold: float32 rounding may take the sum a little above 1.
-  if (!(square <= 1.0 + 3 * static_cast<double>(std::numeric_limits<float>::epsilon())))
-    return "the qform's quaternion is longer than 1";
-  const double a = std::sqrt(std::max(0.0, 1.0 - square));
+  if (!std::isfinite(square)) return "the qform's quaternion is not finite";
+  // nibabel's threshold: so near to 1 the rest is float32 rounding, and its root would turn the volume a little.
+  constexpr double kRounding = 3 * static_cast<double>(std::numeric_limits<float>::epsilon());
+  const bool is_half_turn = std::abs(1.0 - square) < kRounding;
+  if (square > 1.0 && !is_half_turn) return "the qform's quaternion is longer than 1";
+  const double a = is_half_turn ? 0 : std::sqrt(1.0 - square);
+  const double length = is_half_turn ? square : 1;
   const std::array<std::array<double, 3>, 3> turn = {{{a * a + b * b - c * c - d * d, 2 * (b * c - a * d), 2 * (b * d + a * c)},
                                                       {2 * (b * c + a * d), a * a + c * c - b * b - d * d, 2 * (c * d - a * b)},
                                                       {2 * (b * d - a * c), 2 * (c * d + a * b), a * a + d * d - b * b - c * c}}};
   for (std::size_t i = 0; i < 3; ++i) {
     for (std::size_t j = 0; j < 3; ++j) {
       const double flip = j == 2 && header.pixdim[0] == -1 ? -1 : 1;
-      affine[i][j] = turn[i][j] * header.pixdim[j + 1] * flip;
+      affine[i][j] = turn[i][j] / length * voxel_size(header.pixdim[j + 1]) * flip;
     }
     affine[i][3] = header.qform[i + 3];
   }
@@ -211,6 +220,8 @@ std::string parse_nifti(std::span<const std::byte> bytes, NiftiHeader& header, b
   }
   header.voxel_offset = static_cast<std::uint64_t>(meant);
   header.pixdim = fields.pixdim;
+  fields.qform = known_form(fields.qform);
+  fields.sform = known_form(fields.sform);
   std::ranges::copy(fields.quatern, header.qform.begin());
   std::ranges::copy(fields.qoffset, header.qform.begin() + 3);
   for (std::string problem : {find_shape(fields, header, is_unread), find_scale(fields, header), find_affine(fields, header)}) {

@@ -19,6 +19,8 @@ inline constexpr std::size_t kNifti1Bytes = 348, kNifti2Bytes = 540;
 [[nodiscard]] int datatype_of(DType dtype);  // the code in nifti1.h; MR_CHECK: there is one
 
 using NiftiMatrix = std::array<std::array<double, 4>, 4>;
+// Of pixdim[1] to [3], which the standard wants above 0: the absolute value, of 0 1, as nibabel has it.
+[[nodiscard]] double voxel_size(double stored);
 // The transform of a qform: rotation of the unit quaternion (a, b, c, d) whose b, c, d are stored, times the voxel sizes;
 // pixdim[0] = -1 flips the third axis (nifti1.h, "method 2").
 [[nodiscard]] std::string affine_of_qform(const NiftiHeader& header, NiftiMatrix& affine);

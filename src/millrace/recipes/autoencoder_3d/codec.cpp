@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "millrace/base/clock.h"
 #include "millrace/base/error.h"
@@ -28,10 +29,6 @@ constexpr const char* kKind = "autoencoder_3d latent";
 // Tensors of the first level's size that live at once, workspaces among them: up to 12 were seen in the decoder.
 constexpr double kTensorsAtOnce = 14;
 constexpr double kLibraries = 128.0 * 1024 * 1024;  // that a first pass makes them take
-
-bool is_nifti(const std::filesystem::path& path) {
-  return (path.extension() == ".gz" ? path.stem() : path).extension() == ".nii";
-}
 
 std::string shape_text(at::IntArrayRef sizes) {
   std::string text;
@@ -64,7 +61,7 @@ std::span<const std::byte> bytes_of(const at::Tensor& values) {
 }
 
 data::NiftiHeader place_of(const VolumeFile& file) {
-  if (is_nifti(file.path)) return data::NiftiFile(file.path).header();
+  if (!file.is_archive) return data::NiftiFile(file.path).header();
   data::NiftiHeader place;
   for (std::size_t i = 0; i < 3; ++i) {
     const double size = file.spacing[2 - i] > 0 ? file.spacing[2 - i] : 1;
@@ -105,6 +102,18 @@ std::string text_of(const LatentRecord& record) {
       .dump();
 }
 
+namespace {
+
+// JSON writes a number that is not finite as null.
+double number_of(const Json& json) { return json.is_null() ? std::numeric_limits<double>::quiet_NaN() : json.get<double>(); }
+
+template <std::size_t kCount>
+void take_numbers(const Json& json, std::array<double, kCount>& numbers) {
+  for (std::size_t i = 0; i < kCount; ++i) numbers[i] = number_of(json.at(i));
+}
+
+}  // namespace
+
 std::optional<LatentRecord> record_of(const std::string& text, std::int64_t channels) {
   const Json tree = Json::parse(text.substr(0, text.find('\0')), nullptr, false);
   if (!tree.is_object() || tree.value("kind", Json()) != Json(kKind)) return std::nullopt;
@@ -112,9 +121,9 @@ std::optional<LatentRecord> record_of(const std::string& text, std::int64_t chan
   try {
     record.shape = tree.at("shape").get<std::array<std::int64_t, 3>>();
     record.ranges = tree.at("ranges").get<std::vector<std::array<double, 2>>>();
-    record.place.pixdim = tree.at("pixdim").get<std::array<double, 8>>();
-    record.place.affine = tree.at("affine").get<std::array<std::array<double, 4>, 4>>();
-    record.place.qform = tree.at("qform").get<std::array<double, 6>>();
+    take_numbers(tree.at("pixdim"), record.place.pixdim);
+    for (std::size_t row = 0; row < 4; ++row) take_numbers(tree.at("affine").at(row), record.place.affine[row]);
+    take_numbers(tree.at("qform"), record.place.qform);
     record.place.qform_code = tree.at("qform_code").get<std::int16_t>();
     record.place.sform_code = tree.at("sform_code").get<std::int16_t>();
     record.place.units = tree.at("units").get<std::uint8_t>();
@@ -253,7 +262,11 @@ std::string VolumeCodec::encode(Fs& fs, const std::filesystem::path& in, const s
       bytes_of(latent), comments);
   return in.string() + ": " + shape_text(shape) + ", values " + significant(record.ranges[0][0], 4) + " to " +
          significant(record.ranges[0][1], 4) + " -> " + shape_text(latent.sizes()) + ", " + out.string() + ", " +
-         human_duration(steady_seconds() - begin) + (how.empty() ? "" : "\n  " + how);
+         human_duration(steady_seconds() - begin) +
+         (file.series > volumes ? "\n  of the series of " + std::to_string(file.series) + " volumes the first " +
+                                      (volumes == 1 ? "is" : std::to_string(volumes) + " are") + " encoded"
+                                : "") +
+         (how.empty() ? "" : "\n  " + how);
 }
 
 std::string VolumeCodec::decode(Fs& fs, const std::filesystem::path& in, const std::filesystem::path& out) {

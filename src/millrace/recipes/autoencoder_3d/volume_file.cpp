@@ -1,16 +1,19 @@
 #include "millrace/recipes/autoencoder_3d/volume_file.h"
 
 #include <algorithm>
-#include <bit>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <optional>
+#include <string_view>
 #include <type_traits>
 #include <vector>
 
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
+#include "millrace/base/half.h"
+#include "millrace/base/input_file.h"
 #include "millrace/base/utf8.h"
 #include "millrace/data/nifti.h"
 #include "millrace/format/npy.h"
@@ -21,15 +24,13 @@ namespace {
 
 constexpr const char* kRepair = R"(repair or remove the file, or set data.bad_samples="skip")";
 
-bool is_npz(const std::filesystem::path& path) { return to_lower(path.extension().string()) == ".npz"; }
-
-float of_half(std::uint16_t half) {
-  const std::uint32_t sign = static_cast<std::uint32_t>(half & 0x8000U) << 16U;
-  const std::uint32_t exponent = half >> 10U & 31U;
-  const std::uint32_t fraction = half & 1023U;
-  if (exponent == 31) return std::bit_cast<float>(sign | 0x7F800000U | fraction << 13U);
-  if (exponent == 0) return (sign == 0 ? 1.0F : -1.0F) * static_cast<float>(fraction) * 0x1p-24F;
-  return std::bit_cast<float>(sign | (exponent + 112U) << 23U | fraction << 13U);
+// The one place that tells the kinds apart. A file named .npz that is no archive is one that was damaged.
+bool is_archive(const std::filesystem::path& path) {
+  if (to_lower(path.extension().string()) == ".npz") return true;
+  const InputFile file(path);
+  std::array<char, 4> magic{};
+  if (file.size() >= magic.size()) file.read(0, std::as_writable_bytes(std::span(magic)));
+  return std::string_view(magic.data(), magic.size()) == "PK\3\4";
 }
 
 // use(T()) with the C++ type of a real dtype; false for one that has none.
@@ -118,6 +119,7 @@ VolumeFile judged_nifti(VolumeFile file, const data::NiftiHeader& header) {
   }
   file.shape.assign(shape.end() - 3, shape.end());
   file.volumes = is_series ? 2 : 1;
+  file.series = is_series ? shape.front() : 1;
   file.dtype = header.dtype;
   file.scaled = header.scaled;
   file.slope = header.slope;
@@ -174,7 +176,7 @@ void check_finite(const VolumeFile& file, std::span<const float> values, const S
 // The stored numbers of the first volumes, in this machine's byte order; count <= file.volumes.
 void read_stored(const VolumeFile& file, std::int64_t count, std::span<std::byte> out) {
   static thread_local std::vector<std::byte> all;
-  if (is_npz(file.path)) {
+  if (file.is_archive) {
     const format::NpzFile archive(file.path);
     const format::NpzEntry* entry = archive.find(file.entry);
     const Shape shape = {2, file.shape[0], file.shape[1], file.shape[2]};
@@ -218,7 +220,8 @@ void cut_rows(const T* volume, const Shape& shape, const Shape& offset, const Sh
 
 VolumeFile open_volume_file(const std::filesystem::path& path) {
   VolumeFile file{.path = path};
-  file = is_npz(path) ? judged_npz(std::move(file)) : judged_nifti(std::move(file), data::NiftiFile(path).header());
+  file.is_archive = is_archive(path);
+  file = file.is_archive ? judged_npz(std::move(file)) : judged_nifti(std::move(file), data::NiftiFile(path).header());
   check_numbers(file);
   return file;
 }

@@ -18,8 +18,10 @@ inline constexpr std::array<const char*, 3> kVolumeEndings = {".npz", ".nii", ".
 struct VolumeFile {
   std::filesystem::path path;
   std::string entry;                // of an NPZ file: the array's name
+  bool is_archive = false;          // an NPZ file, told by its content; else NIfTI
   Shape shape;                      // depth, height and width of each of its volumes
   std::int64_t volumes = 1;         // 2: the low-count image, then the high-count label; 1: image and label are the same
+  std::int64_t series = 1;          // volumes along the fourth axis of a NIfTI file: those behind the second are not used
   DType dtype = DType::f32;         // as stored
   double slope = 1, intercept = 0;  // value = stored * slope + intercept
   bool scaled = false;

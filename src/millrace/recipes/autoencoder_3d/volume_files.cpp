@@ -122,6 +122,12 @@ void tell(VolumeFiles& files, const RecipeConfig& recipe) {
     if (file->volumes == 1) alone.add(*file);
   }
   alone.tell(files.told, "with one volume, which serves as image and as label");
+  Tally longer;
+  for (const VolumeFile* file : all) {
+    if (file->series > file->volumes) longer.add(*file);
+  }
+  longer.tell(files.told,
+              "with a series of more than two volumes: the first is the image, the second the label, all others are not used");
   tell_spacing(all, recipe, files.told);
   Tally small;
   for (const VolumeFile& file : files.train) {

@@ -10,6 +10,7 @@
 #include "millrace/base/hash.h"
 #include "millrace/base/philox.h"
 #include "millrace/data/folder.h"
+#include "millrace/recipes/cosmology/sky_axes.h"
 #include "millrace/recipes/cosmology/sky_problems.h"
 
 namespace millrace::recipes::cosmology {
@@ -17,9 +18,6 @@ namespace {
 
 constexpr std::uint64_t kSplitKey = 21;  // of the split's draws among the other uses of the seed
 constexpr double kTrainingShare = 0.9;
-constexpr auto kFrequencies = "/index_map/freq";
-constexpr auto kUnit = "/index_map/unit";
-constexpr std::int64_t kLongestUnit = 64;
 
 std::string name_of_file(const hdf5::File& file) { return file.path().filename().string(); }
 
@@ -89,30 +87,8 @@ void check_sizes(const hdf5::File& file, const Shape& shape, const RecipeConfig&
   }
 }
 
-std::vector<double> frequencies_of(const hdf5::File& file, const RecipeConfig& recipe, std::int64_t count) {
-  std::vector<double> centres(static_cast<std::size_t>(count));
-  const auto sets = file.datasets();
-  const auto it = std::find_if(sets.begin(), sets.end(), [](const auto& set) { return set.name == kFrequencies; });
-  if (it != sets.end() && it->dtype == DType::f64 && it->shape == Shape{count}) {
-    const std::int64_t zero = 0;
-    file.read(kFrequencies, {&zero, 1}, {&count, 1}, std::as_writable_bytes(std::span(centres)));
-    return centres;
-  }
-  const double low = recipe.band_mhz[0];
-  const double width = (recipe.band_mhz[1] - low) / static_cast<double>(count);
-  for (std::int64_t i = 0; i < count; ++i) centres[static_cast<std::size_t>(i)] = low + (static_cast<double>(i) + 0.5) * width;
-  return centres;
-}
-
-// What the converter of uvh5 files writes there; "" in files that say nothing.
-std::string unit_of(const hdf5::File& file) {
-  const auto sets = file.datasets();
-  const auto it = std::find_if(sets.begin(), sets.end(), [](const auto& set) { return set.name == kUnit; });
-  if (it == sets.end() || it->dtype != DType::u8 || it->shape.size() != 1 || it->shape[0] > kLongestUnit) return {};
-  std::string unit(static_cast<std::size_t>(it->shape[0]), ' ');
-  const std::int64_t zero = 0;
-  file.read(kUnit, {&zero, 1}, it->shape, std::as_writable_bytes(std::span(unit)));
-  return printable(unit);
+std::string band_text(const RecipeConfig& recipe) {
+  return significant(recipe.band_mhz[0], 6) + " to " + significant(recipe.band_mhz[1], 6) + " MHz";
 }
 
 bool holds_uvh5(const std::filesystem::path& folder) {
@@ -136,6 +112,14 @@ Shape usual_shape(const std::vector<std::pair<SkyFile, Shape>>& files) {
 }
 
 }  // namespace
+
+std::vector<double> centres_of(const RecipeConfig& recipe, std::int64_t count) {
+  std::vector<double> centres(static_cast<std::size_t>(count));
+  const double low = recipe.band_mhz[0];
+  const double width = (recipe.band_mhz[1] - low) / static_cast<double>(count);
+  for (std::int64_t i = 0; i < count; ++i) centres[static_cast<std::size_t>(i)] = low + (static_cast<double>(i) + 0.5) * width;
+  return centres;
+}
 
 OpenSky open_hdf5(hdf5::OpenOptions options) {
   return [options = std::move(options)](std::span<const std::filesystem::path> paths) {
@@ -233,17 +217,17 @@ Sky open_sky(const RecipeConfig& recipe, const std::filesystem::path& signal_dir
                           file->path().string(), "remove or regrid the file"});
   }
   check_sizes(*first, sky.shape, recipe, problems);
-  sky.unit = unit_of(*first);
+  std::vector<NamedSky> named = {{first.get(), sky.shape}};  // the usual file first: others are compared with it
   for (const auto& [file, shape] : all) {
-    if (const std::string unit = unit_of(*file); unit != sky.unit)
-      problems.push_back({name_of_file(*file) + " is in " + (unit.empty() ? "kelvin, as files that say nothing" : unit) + ", " +
-                              name_of_file(*first) + " in " + (sky.unit.empty() ? "kelvin, as files that say nothing" : sky.unit),
-                          file->path().string(), "bring signal and foreground to one unit"});
+    if (file != first) named.push_back({file.get(), shape});
   }
+  SkyAxes axes = compared_axes(named, recipe.vis_dataset, band_text(recipe), problems);
   refuse_all(problems);
   digest.update(recipe.vis_dataset + " " + std::to_string(recipe.ra_keep));
   sky.fingerprint = digest.hex();
-  sky.freq_mhz = frequencies_of(*first, recipe, sky.shape[1]);
+  sky.unit = std::move(axes.unit);
+  sky.told.insert(sky.told.end(), axes.told.begin(), axes.told.end());
+  sky.freq_mhz = axes.freq_mhz.empty() ? centres_of(recipe, sky.shape[1]) : std::move(axes.freq_mhz);
   return sky;
 }
 

@@ -82,8 +82,12 @@ void check_pca(const nn::ForegroundPca& pca, const RecipeConfig& recipe, const S
   }
   if (pca.freq_mhz.defined()) {
     constexpr double kApart = 1e-3;  // MHz
-    const at::Tensor apart = (pca.freq_mhz - at::tensor(sky.freq_mhz, at::kDouble)).abs();
-    if (apart.max().item<double>() > kApart) {
+    const auto apart_from = [&](const std::vector<double>& mhz) { return (pca.freq_mhz - at::tensor(mhz, at::kDouble)).abs(); };
+    const at::Tensor apart = apart_from(sky.freq_mhz);
+    // Where earlier versions could not read an axis they took recipe.band_mhz: of the same data the components are the same.
+    const bool is_default =
+        !of_other_data(pca, sky) && apart_from(centres_of(recipe, frequencies)).max().item<double>() <= kApart;
+    if (apart.max().item<double>() > kApart && !is_default) {
       const auto i = apart.argmax().item<std::int64_t>();
       refuse("pca file has channel " + std::to_string(i) + " at " + fixed(pca.freq_mhz[i].item<double>(), 3) +
                  " MHz, data have " + fixed(sky.freq_mhz[static_cast<std::size_t>(i)], 3) + " MHz",

@@ -6,7 +6,9 @@
 #include <numbers>
 #include <set>
 
+#include "millrace/base/error.h"
 #include "millrace/base/format.h"
+#include "millrace/recipes/cosmology/stored_numbers.h"
 
 namespace millrace::recipes::cosmology::uvh5 {
 namespace {
@@ -227,7 +229,7 @@ class CubeReader {
       file.file->read(name, offset, count, std::as_writable_bytes(std::span(to)));
     };
     if (file.has_flags) read("/Data/flags", flags_);
-    if (file.has_samples) read("/Data/nsamples", samples_);
+    if (file.has_samples) read_samples(file, offset, count);
     if (file.wide) {
       double_.resize(elements);
       read("/Data/visdata", double_);
@@ -237,6 +239,18 @@ class CubeReader {
       read("/Data/visdata", single_);
       place_rows(file, target, begin, rows, single_);
     }
+  }
+
+  // Of any type: all that is asked of them is whether they are 0.
+  void read_samples(const Header& file, const Shape& offset, const Shape& count) {
+    constexpr auto kName = "/Data/nsamples";
+    const DType dtype = file.file->dataset(kName).dtype;
+    if (dtype == DType::f32) return file.file->read(kName, offset, count, std::as_writable_bytes(std::span(samples_)));
+    stored_.resize(samples_.size() * size_of(dtype));
+    file.file->read(kName, offset, count, stored_);
+    std::vector<double> values(samples_.size());
+    MR_CHECK(convert_numbers<double>(dtype, stored_, values), "the header's check lets real numbers pass");
+    std::ranges::transform(values, samples_.begin(), [](double value) { return value == 0 ? 0.0F : 1.0F; });
   }
 
   template <class T>
@@ -273,6 +287,7 @@ class CubeReader {
   std::int64_t twice_ = 0;
   std::vector<std::uint8_t> flags_;
   std::vector<float> samples_;
+  std::vector<std::byte> stored_;
   std::vector<std::complex<float>> single_;
   std::vector<std::complex<double>> double_;
 };

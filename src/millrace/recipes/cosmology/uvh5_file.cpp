@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 
 #include "millrace/base/format.h"
 #include "millrace/data/folder.h"
+#include "millrace/recipes/cosmology/stored_numbers.h"
 
 namespace millrace::recipes::cosmology::uvh5 {
 namespace {
@@ -52,7 +52,7 @@ class HeaderReader {
     std::vector<std::byte> bytes(static_cast<std::size_t>(*count) * size_of(set->dtype));
     file_.read(name, Shape(set->shape.size(), 0), set->shape, bytes);
     std::vector<T> values(static_cast<std::size_t>(*count));
-    if (!converted(set->dtype, bytes, values))
+    if (!convert_numbers<T>(set->dtype, bytes, values))
       refuse(name + " is " + std::string(name_of(set->dtype)) + ", not plain numbers", "write the file anew with pyuvdata");
     return values;
   }
@@ -65,40 +65,6 @@ class HeaderReader {
   }
 
  private:
-  template <class From, class T>
-  static bool copied(std::span<const std::byte> bytes, std::vector<T>& values) {
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      From value{};
-      std::memcpy(&value, bytes.data() + i * sizeof(From), sizeof(From));
-      if constexpr (std::is_floating_point_v<From> && !std::is_floating_point_v<T>) {
-        if (!(std::abs(value) < 9e15)) return false;
-      }
-      values[i] = static_cast<T>(value);
-    }
-    return true;
-  }
-  template <class T>
-  static bool converted(DType dtype, std::span<const std::byte> bytes, std::vector<T>& values) {
-    switch (dtype) {
-      case DType::i16:
-        return copied<std::int16_t>(bytes, values);
-      case DType::i32:
-        return copied<std::int32_t>(bytes, values);
-      case DType::i64:
-        return copied<std::int64_t>(bytes, values);
-      case DType::u16:
-        return copied<std::uint16_t>(bytes, values);
-      case DType::u32:
-        return copied<std::uint32_t>(bytes, values);
-      case DType::f32:
-        return copied<float>(bytes, values);
-      case DType::f64:
-        return copied<double>(bytes, values);
-      default:
-        return false;
-    }
-  }
-
   const hdf5::File& file_;
   std::vector<Problem>& problems_;
 };
@@ -128,10 +94,10 @@ void check_visibilities(HeaderReader& reader, const Shape& wanted, Header& heade
     if (set == nullptr) continue;
     *there = true;
     const bool flags = there == &header.has_flags;
-    const bool fits = flags ? size_of(set->dtype) == 1 : set->dtype == DType::f32;
+    const bool fits = flags ? size_of(set->dtype) == 1 : is_real(set->dtype);
     if (set->shape != data->shape || !fits)
       reader.refuse(std::string(name) + " is " + std::string(name_of(set->dtype)) + " " + to_text(set->shape) + ", expected " +
-                        (flags ? "bool " : "f32 ") + to_text(data->shape),
+                        (flags ? "bool " : "real numbers, ") + to_text(data->shape),
                     "write the file anew with pyuvdata");
   }
 }

@@ -6,11 +6,11 @@
 #include <span>
 
 #include "millrace/base/error.h"
+#include "millrace/base/format.h"
 #include "millrace/base/hash.h"
 #include "millrace/base/input_file.h"
 #include "millrace/data/image.h"
 #include "millrace/data/image_resize.h"
-#include "millrace/format/png.h"
 
 namespace millrace::recipes::image_pairs {
 namespace {
@@ -92,9 +92,16 @@ class PairSource final : public data::Source {
   void load(std::int64_t part, std::span<std::byte> bytes) const override { read_into(path(part), side_, resize_, bytes); }
   [[nodiscard]] std::vector<std::string> part_texts() const override {
     std::vector<std::string> texts;
-    for (const data::FileStamp& stamp : stamps()) {
-      const std::string content = data::content_text(stamp);
-      texts.push_back(content.empty() ? "" : content + (resize_ == Resize::clip ? " clip " : " middle ") + std::to_string(side_));
+    const std::vector<data::FileStamp> files = stamps();
+    for (std::size_t i = 0; i < files.size(); ++i) {
+      std::string text = data::content_text(files[i]);
+      if (!text.empty()) {
+        text += (resize_ == Resize::clip ? " clip " : " middle ") + std::to_string(side_);
+        // Kept by versions that did not turn them: not the same pixels.
+        if (const int orientation = data::signs_of(paths_[i]).orientation; orientation != 1)
+          text += " turned " + std::to_string(orientation);
+      }
+      texts.push_back(std::move(text));
     }
     return texts;
   }
@@ -130,16 +137,22 @@ std::vector<std::uint8_t> read_image(const std::filesystem::path& file, const Re
   return pixels;
 }
 
-std::int64_t images_with_alpha(const std::vector<ImageFile>& images) {
-  return std::ranges::count_if(images, [](const ImageFile& image) {
-    std::array<std::byte, format::kPngStart> start{};
-    try {
-      InputFile(image.path).read(0, start);
-    } catch (const DataError&) {
-      return false;  // whoever reads the image says what is wrong with it
-    }
-    return format::png_has_alpha(start);
-  });
+std::vector<std::string> signs_told(const std::vector<ImageFile>& images) {
+  std::int64_t transparent = 0, deep = 0, turned = 0;
+  for (const ImageFile& image : images) {
+    const format::PictureSigns signs = data::signs_of(image.path);
+    transparent += signs.alpha ? 1 : 0;
+    deep += signs.deep ? 1 : 0;
+    turned += signs.orientation != 1 ? 1 : 0;
+  }
+  std::vector<std::string> told;
+  const auto tell = [&](std::int64_t count, const std::string& what, const std::string& then) {
+    if (count > 0) told.push_back(what + with_commas(count) + " of " + with_commas(std::ssize(images)) + " images " + then);
+  };
+  tell(transparent, "alpha is dropped: ", "have an alpha channel or a transparent colour, their colours are taken as they stand");
+  tell(deep, "16 bits become 8: ", "have 16 bits a channel, the upper 8 are taken, so that numbers below 256 are black");
+  tell(turned, "turned upright: ", "are stored turned, and are turned as their EXIF orientation says");
+  return told;
 }
 
 std::shared_ptr<const data::Source> pair_source(const PairFiles& files, Split split, const RecipeConfig& recipe) {

@@ -17,8 +17,9 @@ namespace millrace::recipes::image_pairs {
 // file: neither PNG nor JPEG, damaged, smaller than the crop.
 [[nodiscard]] std::vector<std::uint8_t> read_image(const std::filesystem::path& file, const RecipeConfig& recipe);
 
-// How many of them have an alpha channel, as their headers say (format::png_has_alpha); one that can't be read has none.
-[[nodiscard]] std::int64_t images_with_alpha(const std::vector<ImageFile>& images);
+// How their files differ from what is learned, a line for each kind with the number of images: transparency, 16 bits, turned
+// pixels.
+[[nodiscard]] std::vector<std::string> signs_told(const std::vector<ImageFile>& images);
 
 // Sample i is pair i: "images" u8 [2,S,S,3], "label" i64 []. A part is an image: kept once, however many pairs it is in.
 [[nodiscard]] std::shared_ptr<const data::Source> pair_source(const PairFiles& files, Split split, const RecipeConfig& recipe);

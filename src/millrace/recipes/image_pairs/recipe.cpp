@@ -129,10 +129,7 @@ bool ImagePairs::is_frozen() const { return recipe_.freeze_base.value_or(!recipe
 void ImagePairs::before_training() {
   files_ = open_pairs(recipe_, context_.config->data.dir, context_.seed);
   for (const std::string& text : files_->told) context_.say(text);
-  if (const std::int64_t with_alpha = images_with_alpha(files_->images); with_alpha > 0) {
-    context_.say("alpha is dropped: " + with_commas(with_alpha) + " of " + with_commas(std::ssize(files_->images)) +
-                 " images have an alpha channel, their colours are taken as they stand");
-  }
+  for (const std::string& text : signs_told(files_->images)) context_.say(text);
 }
 
 data::Pipeline ImagePairs::data(Split split) {
