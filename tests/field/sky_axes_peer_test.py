@@ -92,6 +92,17 @@ class SkyAxesTest(FieldTest):
         self.refused(self.sky({}, {}, odd={"freq": PLAIN + 0.5}), "f1.h5", "100.500 to 115.500 MHz")
         self.assertIn("do not say theirs", self.train(self.sky({}, {}, odd={"freq": None})))
 
+    def test_a_test_sky_is_compared_with_the_runs_own(self):
+        folder = self.sky({}, {})
+        self.run_millrace("train", "cosmology", "--data", folder, *OPTIONS[:-1], "--train.max_steps=1", "--run", "run")
+        evaluate = ["eval", "--from", "run", "--split", "test", "--recipe.test_dir=judged"]
+        for foreground, refused in [({}, False), ({"freq": PLAIN + 1}, True), ({"cube_unit": "Jy"}, True)]:
+            for i in range(2):
+                write(self.folder / "judged" / "signal" / f"s{i}.h5", 7 + i)
+                write(self.folder / "judged" / "foreground" / f"f{i}.h5", 9 + i, **foreground)
+            output = self.run_millrace(*evaluate, status=1 if refused else 0)
+            self.assertEqual("DataError" in output, refused, output)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -67,7 +67,7 @@ data::Pipeline Cosmology::data(Split split) {
 
 data::Pipeline Cosmology::test_data() {
   if (recipe_.test_dir.empty()) return {};
-  judged_ = open_test_sky(recipe_, sky_->shape, open_);
+  judged_ = open_test_sky(recipe_, *sky_, open_);
   const SkyOptions options{.dataset = recipe_.vis_dataset, .ra_keep = recipe_.ra_keep, .rolls = false};
   return data::single(std::make_shared<SkySource>(judged_, sky_->shape, options));
 }

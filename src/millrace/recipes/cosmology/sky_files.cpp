@@ -231,19 +231,25 @@ Sky open_sky(const RecipeConfig& recipe, const std::filesystem::path& signal_dir
   return sky;
 }
 
-SkyFiles open_test_sky(const RecipeConfig& recipe, const Shape& shape, const OpenSky& open) {
+SkyFiles open_test_sky(const RecipeConfig& recipe, const Sky& sky, const OpenSky& open) {
+  std::vector<NamedSky> named = {{sky.train.signal.front().get(), sky.shape}};
   const auto take = [&](const char* name) {
     std::vector<SkyFile> files = open(sky_paths(std::filesystem::path(recipe.test_dir) / name, "test_dir"));
     for (const SkyFile& file : files) {
       const hdf5::Dataset& cube = cube_of(*file, recipe);
-      if (cube.shape == shape) continue;
-      throw DataError({name_of_file(*file) + " " + recipe.vis_dataset + " is " + to_text(cube.shape) +
-                           ", the files that the model was trained on have " + to_text(shape),
-                       file->path().string(), "remove or regrid the file, or give another recipe.test_dir"});
+      if (cube.shape != sky.shape)
+        throw DataError({name_of_file(*file) + " " + recipe.vis_dataset + " is " + to_text(cube.shape) +
+                             ", the files that the model was trained on have " + to_text(sky.shape),
+                         file->path().string(), "remove or regrid the file, or give another recipe.test_dir"});
+      named.push_back({file.get(), cube.shape});
     }
     return files;
   };
-  return {.signal = take("signal"), .foreground = take("foreground")};
+  SkyFiles files{.signal = take("signal"), .foreground = take("foreground")};
+  std::vector<Problem> problems;
+  static_cast<void>(compared_axes(named, recipe.vis_dataset, band_text(recipe), problems));
+  refuse_all(problems);
+  return files;
 }
 
 }  // namespace millrace::recipes::cosmology

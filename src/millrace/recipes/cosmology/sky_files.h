@@ -54,14 +54,15 @@ struct SplitOfSky {
 // ConfigError with the keys that can't go together (n_fg, split, ra_keep).
 [[nodiscard]] std::vector<Problem> problems_of(const RecipeConfig& recipe);
 
-// Every file below recipe.test_dir; DataError names the first whose shape is not `shape`, that of the run's own files.
-[[nodiscard]] SkyFiles open_test_sky(const RecipeConfig& recipe, const Shape& shape, const OpenSky& open);
-
 // Centres of `count` channels of recipe.band_mhz, which no file describes.
 [[nodiscard]] std::vector<double> centres_of(const RecipeConfig& recipe, std::int64_t count);
 
 // Opens all files, headers only, and compares them with the shape that most have: one DataError with all that does not fit.
 [[nodiscard]] Sky open_sky(const RecipeConfig& recipe, const std::filesystem::path& signal_dir,
                            const std::filesystem::path& foreground_dir, std::uint64_t seed, const OpenSky& open);
+
+// Every file below recipe.test_dir; DataError names the first whose shape is not that of the run's own files, `sky`, and what of
+// its axes and units contradicts them.
+[[nodiscard]] SkyFiles open_test_sky(const RecipeConfig& recipe, const Sky& sky, const OpenSky& open);
 
 }  // namespace millrace::recipes::cosmology
