@@ -41,8 +41,9 @@ class Bench:
         self.scratch = scratch
         self.wrong = 0
         self.seeds, self.failures, self.steps, self.dtypes = 3, 1, STEPS, ["fp32"]
+        self.stops, self.kills = [STEPS // 2], 1
 
-    def run(self, words, name, there=True, **variables):
+    def run(self, words, name, there=True, seconds=600, **variables):
         """(exit status, what it printed, the account) of one run of the program in a folder of its own."""
         folder = self.scratch / name
         folder.mkdir(parents=True, exist_ok=True)
@@ -51,14 +52,14 @@ class Bench:
         if there:
             environment["LD_LIBRARY_PATH"] = str(self.there.parent)
         result = subprocess.run([self.there if there else self.here, *words], cwd=folder, env=environment, stdout=subprocess.PIPE,
-                                stderr=subprocess.STDOUT, text=True, errors="replace", timeout=600, check=False)
+                                stderr=subprocess.STDOUT, text=True, errors="replace", timeout=seconds, check=False)
         (folder / "output.txt").write_text(result.stdout, encoding="utf-8")
         counts = json.loads(account.read_text(encoding="utf-8")) if account.exists() else None
         return result.returncode, result.stdout, counts
 
-    def train(self, recipe, words, name, there=True, **variables):
+    def train(self, recipe, words, name, there=True, seconds=600, **variables):
         words = [*smoke(recipe, STEPS, *FIXED, "--log.every=1", "--device.threads=1", "--precision.dtype=fp32"), *words, GPU if there else "--device.name=cpu", "--run", "run"]
-        status, output, counts = self.run(words, name, there, **variables)
+        status, output, counts = self.run(words, name, there, seconds, **variables)
         return status, output, counts, RunFolder(self.scratch / name / "run")
 
     def say(self, is_right, what, text, output=""):
@@ -124,17 +125,36 @@ def two_ranks(bench, recipes):
 
 
 def resume(bench, recipes):
-    """What a run that was interrupted ends with, against one that was not: every bit of the state."""
+    """What a run that was interrupted, or killed, ends with, against one that was not: every bit of the state."""
     for recipe in recipes:
-        states = []
-        for name, parts in {"whole": [STEPS], "halves": [STEPS // 2, STEPS]}.items():
-            for steps in parts:
+        ends = {}
+        for stop in [STEPS, *bench.stops]:
+            for steps in sorted({stop, STEPS}):
                 words = [f"--train.max_steps={steps}", f"--snapshot.every_steps={STEPS // 2}", "--optim.schedule=constant"]
-                status, output, _, folder = bench.train(recipe, words, f"{recipe}-{name}")
+                status, output, _, folder = bench.train(recipe, words, f"{recipe}-stops-{stop}")
                 if status != 0:
                     bench.say(False, f"{recipe}: resumes", f"exit status {status}", output)
-            states.append(folder.summary()["state_sha256"] if status == 0 else None)
-        bench.say(states[0] is not None and states[0] == states[1], f"{recipe}: resumes", "the same state" if states[0] == states[1] else "another state")
+            ends[stop] = folder.summary()["state_sha256"] if status == 0 else None
+        same = ends[STEPS] is not None and len(set(ends.values())) == 1
+        bench.say(same, f"{recipe}: resumes", f"the same state, stopped after {', '.join(map(str, bench.stops))}" if same else f"other states: {ends}")
+        killed(bench, recipe, ends[STEPS])
+
+
+def killed(bench, recipe, sound):
+    """Killed at random moments, in copies as well, and started again with the same words until it is done."""
+    draw = random.Random(len(recipe))
+    words = [f"--train.max_steps={STEPS}", f"--snapshot.every_steps={STEPS // 2}", "--optim.schedule=constant"]
+    for number in range(bench.kills):
+        name, kills = f"{recipe}-killed-{number}", 0
+        while kills < 3:
+            try:
+                bench.train(recipe, words, name, seconds=draw.uniform(0.5, 4.0))
+                break
+            except subprocess.TimeoutExpired:  # subprocess.run has killed it
+                kills += 1
+        status, output, _, folder = bench.train(recipe, words, name)
+        same = status == 0 and folder.summary()["state_sha256"] == sound
+        bench.say(same, f"{recipe}: killed {kills} times", "the same state" if same else f"exit status {status}, another state", output)
 
 
 # Inputs of `predict` as the smoke preset's model takes them: {name: (type of .safetensors, shape)}.
@@ -291,6 +311,7 @@ def main():
     bench = Bench(args.build.resolve(), scratch)
     if args.all:
         bench.seeds, bench.failures, bench.steps, bench.dtypes = 100, 40, 50, ["fp32", "bf16", "fp16"]
+        bench.stops, bench.kills = list(range(1, STEPS)), 4
     try:
         for part in args.part or list(PARTS):
             PARTS[part](bench, args.recipe or RECIPES)
