@@ -5,6 +5,7 @@
 #include <map>
 #include <numbers>
 #include <optional>
+#include <utility>
 #include <variant>
 
 #include "millrace/base/format.h"
@@ -145,9 +146,10 @@ void take_unit(const hdf5::File& file, const std::string& cube, SkyWords& words,
   add("the attribute of the file", unit_attribute(file, "/"));
   for (const auto& [place, unit] : said) {
     if (unit == said.front().second) continue;
-    problems.push_back(
-        {name_of_file(file) + " is in " + said.front().second + " by " + said.front().first + ", in " + unit + " by " + place,
-         file.path().string(), "leave one unit in the file"});
+    std::string text = name_of_file(file);
+    text.append(" is in ").append(said.front().second).append(" by ").append(said.front().first);
+    text.append(", in ").append(unit).append(" by ").append(place);
+    problems.push_back({std::move(text), file.path().string(), "leave one unit in the file"});
   }
   if (!said.empty()) words.unit = said.front().second;
 }
@@ -243,6 +245,7 @@ SkyWords words_of(const hdf5::File& file, const std::string& cube, const Shape& 
 SkyAxes compared_axes(const std::vector<NamedSky>& files, const std::string& cube, const std::string& default_band,
                       std::vector<Problem>& problems) {
   std::vector<Said> all;
+  all.reserve(files.size());
   for (const auto& [file, shape] : files) all.push_back({file, words_of(*file, cube, shape, problems)});
   const auto first_with = [&](auto SkyWords::*member) {
     return std::find_if(all.begin(), all.end(), [&](const Said& said) { return !(said.words.*member).empty(); });

@@ -27,7 +27,7 @@ bool copied(std::span<const std::byte> bytes, std::span<To> values) {
     if constexpr (std::is_floating_point_v<From> && !std::is_floating_point_v<To>) {
       if (!(std::abs(value) < 9e15)) return false;
     }
-    values[i] = static_cast<To>(value);
+    values[i] = static_cast<To>(value);  // NOLINT(bugprone-signed-char-misuse): a number of a file, no character
   }
   return true;
 }

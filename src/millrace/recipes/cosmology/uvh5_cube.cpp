@@ -119,7 +119,7 @@ void choose_band(Axes& axes, const Selection& selection, std::vector<Problem>& p
   if (selection.band_mhz) {
     const auto [low, high] = *selection.band_mhz;
     const std::string has = fixed(axes.freq_hz.front() / 1e6, 3) + " to " + fixed(axes.freq_hz.back() / 1e6, 3) + " MHz";
-    std::erase_if(axes.freq_hz, [&](double hz) { return hz < low * 1e6 || hz > high * 1e6; });
+    std::erase_if(axes.freq_hz, [low = low, high = high](double hz) { return hz < low * 1e6 || hz > high * 1e6; });
     if (axes.freq_hz.empty()) return problems.push_back({"no channel is inside the band", "--band", "the files have " + has});
   }
   cut(axes.freq_hz, selection.channels, "--channels", "channels", problems);
