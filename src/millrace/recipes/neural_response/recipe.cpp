@@ -138,6 +138,7 @@ void NeuralResponse::before_training() {
       sessions_->all, [&first](const auto& session) { return session->stimulus_kind() == first.stimulus_kind(); });
   stimulus_ = alike ? first.stimulus_kind() : StimulusKind::transformed;
   if (recipe_.enable_curriculum) median_contrast_ = median_contrast(*sessions_);
+  if (known_.size() == 1) return;
   context_.say(std::to_string(known_.size()) + " sessions: a batch has a group for each, the core sees them in " +
                (context_.on("joined_core") ? "one forward pass" : "a forward pass for each"));
 }
