@@ -39,15 +39,17 @@ std::string problem_of(libdeflate_result result, std::size_t room) {
 // Whether a member begins here. What stands behind the last one is padding: tapes and archives fill up their blocks.
 bool is_gzip(std::span<const std::byte> in) { return in.size() > 1 && in[0] == std::byte{0x1F} && in[1] == std::byte{0x8B}; }
 
-// A member that holds more than `out`: its first bytes, all of it checked.
+// A member that holds more than `out`, by so much at most: its first bytes, all of it checked.
 libdeflate_result gunzip_longer(std::span<const std::byte> in, std::span<std::byte> out, std::size_t& used,
                                 std::size_t& written) {
   constexpr std::size_t kPiece = std::size_t{1} << 16U;
   constexpr std::size_t kMost = std::numeric_limits<uInt>::max();
+  constexpr std::size_t kMostBehind = std::size_t{16} << 20U;  // what is much longer was made to keep its reader busy
   z_stream stream{};
   if (::inflateInit2(&stream, 16 + MAX_WBITS) != Z_OK) throw std::bad_alloc();
   const std::unique_ptr<z_stream, EndInflate> ends(&stream);
   std::vector<std::byte> behind(kPiece);
+  std::size_t passed_over = 0;
   used = written = 0;
   for (int status = Z_OK; status != Z_STREAM_END;) {
     const std::span<std::byte> room = written < out.size() ? out.subspan(written) : std::span(behind);
@@ -60,7 +62,8 @@ libdeflate_result gunzip_longer(std::span<const std::byte> in, std::span<std::by
     status = ::inflate(&stream, Z_NO_FLUSH);
     if (status != Z_OK && status != Z_STREAM_END) return LIBDEFLATE_BAD_DATA;
     used += there - stream.avail_in;
-    if (written < out.size()) written += wanted - stream.avail_out;
+    (written < out.size() ? written : passed_over) += wanted - stream.avail_out;
+    if (passed_over > kMostBehind) return LIBDEFLATE_INSUFFICIENT_SPACE;
   }
   return LIBDEFLATE_SUCCESS;
 }
