@@ -23,6 +23,7 @@ sys.path.insert(0, str(HERE.parent / "step"))
 from turns import Program, ratios_to, said_of_times, take_turns
 
 BAR = 0.4
+OPTIMIZERS = {"autoencoder_3d": 2}  # of the others one
 PEERS = {"language_model": "gpt", "cosmology": "unet", "neural_response": "twin", "autoencoder_3d": "gan", "image_pairs": "pairs"}
 TINY = {"language_model": "width=12 context=4 batch=1 vocabulary=16", "cosmology": "filters=2 ra=16 frequencies=16 baselines=16",
         "image_pairs": "pairs=1 side=16 vision=12 vision_hidden=16 width=16 hidden=16"}
@@ -44,13 +45,8 @@ def own_launches(build, recipe):
         subprocess.run(own_words(build, recipe, 2), env=own_environment(build, STANDIN_ACCOUNT=str(account)), input="go\n", text=True, check=True,
                        stdout=subprocess.DEVNULL)
         marks = json.loads(account.read_text(encoding="utf-8"))["steps"]
-    # An update of each of a recipe's optimisers ends a mark; the bench makes one optimiser's steps or a fixed number of them.
-    counts = [mark["launches"] for mark in marks]
-    return sum(counts[-per_step(recipe):])
-
-
-def per_step(recipe):
-    return 2 if recipe == "autoencoder_3d" else 1
+    # The account begins anew after each optimiser's update: a step is as many entries as the recipe has optimisers.
+    return sum(mark["launches"] for mark in marks[-OPTIMIZERS.get(recipe, 1):])
 
 
 def peer(recipe, device, options):

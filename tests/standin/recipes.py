@@ -127,7 +127,7 @@ def two_ranks(bench, recipes):
 def resume(bench, recipes):
     """What a run that was interrupted, or killed, ends with, against one that was not: every bit of the state."""
     for recipe in recipes:
-        ends = {}
+        ends, began = {}, time.monotonic()
         for stop in [STEPS, *bench.stops]:
             for steps in sorted({stop, STEPS}):
                 words = [f"--train.max_steps={steps}", f"--snapshot.every_steps={STEPS // 2}", "--optim.schedule=constant"]
@@ -135,25 +135,27 @@ def resume(bench, recipes):
                 if status != 0:
                     bench.say(False, f"{recipe}: resumes", f"exit status {status}", output)
             ends[stop] = folder.summary()["state_sha256"] if status == 0 else None
+            if stop == STEPS:
+                took = time.monotonic() - began
         same = ends[STEPS] is not None and len(set(ends.values())) == 1
         bench.say(same, f"{recipe}: resumes", f"the same state, stopped after {', '.join(map(str, bench.stops))}" if same else f"other states: {ends}")
-        killed(bench, recipe, ends[STEPS])
+        killed(bench, recipe, ends[STEPS], took)
 
 
-def killed(bench, recipe, sound):
-    """Killed at random moments, in copies as well, and started again with the same words until it is done."""
+def killed(bench, recipe, sound, took):
+    """Killed at random moments of a run that takes so many seconds, in copies as well, and started again with the same words."""
     draw = random.Random(len(recipe))
     words = [f"--train.max_steps={STEPS}", f"--snapshot.every_steps={STEPS // 2}", "--optim.schedule=constant"]
     for number in range(bench.kills):
         name, kills = f"{recipe}-killed-{number}", 0
         while kills < 3:
             try:
-                bench.train(recipe, words, name, seconds=draw.uniform(0.5, 4.0))
+                bench.train(recipe, words, name, seconds=took * draw.uniform(0.2, 0.9))
                 break
             except subprocess.TimeoutExpired:  # subprocess.run has killed it
                 kills += 1
         status, output, _, folder = bench.train(recipe, words, name)
-        same = status == 0 and folder.summary()["state_sha256"] == sound
+        same = kills > 0 and status == 0 and folder.summary()["state_sha256"] == sound
         bench.say(same, f"{recipe}: killed {kills} times", "the same state" if same else f"exit status {status}, another state", output)
 
 
