@@ -2,9 +2,9 @@
 #
 #   mr_folder(data DEPENDS base core LINK ZLIB::ZLIB PRIVATE_LINK yaml-cpp [TORCH | PCH name] [UNITY n] [TEST_LINK ...])
 #
-# Library millrace_<folder> (alias millrace::<folder>) is made of *.cpp and detail/*.cpp, the test program
-# millrace_<folder>_test of *_test.cpp; *.h are for higher floors, detail/*.h stay inside. Users get the headers that
-# cmake/public_headers.txt names. A new file needs no edit here.
+# Library millrace_<folder> is made of *.cpp and detail/*.cpp, the test program millrace_<folder>_test of *_test.cpp; *.h are for
+# higher floors, detail/*.h stay inside. Users get the headers that cmake/public_headers.txt names, and one library
+# (cmake/install.cmake). A new file needs no edit here.
 # PCH implies TORCH and uses the precompiled headers of target millrace_pch_<name>. UNITY compiles n sources at a time: each saves
 # the 4 s that a file costs for LibTorch's headers even when they are precompiled.
 include_guard(GLOBAL)
@@ -49,9 +49,7 @@ function(mr_folder folder)
     set(scope PUBLIC)
     mr_warnings(${target})
   endif()
-  add_library(millrace::${name} ALIAS ${target})
-  set_target_properties(${target} PROPERTIES EXPORT_NAME ${name})
-  target_include_directories(${target} ${scope} "$<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/src>" "$<INSTALL_INTERFACE:include>")
+  target_include_directories(${target} ${scope} "${CMAKE_SOURCE_DIR}/src")
   # Each header is compiled alone by `./dev check headers`, but for x.h that x.cpp includes first (tools/tidy.py sees to it): x.h is
   # compiled alone when x.cpp is, here or, without LibTorch, by the clang-tidy stage.
   set(proven)
@@ -88,7 +86,6 @@ function(mr_folder folder)
   if(EXISTS "${dir}/folder.cmake")
     include("${dir}/folder.cmake")  # per-file compile flags and the like
   endif()
-  install(TARGETS ${target} EXPORT MillraceTargets ARCHIVE DESTINATION lib)
   set(MILLRACE_FOLDERS ${MILLRACE_FOLDERS} ${target} CACHE INTERNAL "")
   if(tests AND MILLRACE_TESTS)
     mr_test(${target}_test unit ${tests})

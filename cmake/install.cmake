@@ -1,13 +1,24 @@
-# What `cmake --install` leaves for other projects: find_package(Millrace) and the target millrace::millrace (everything).
-# The libraries of the folders are installed by mr_folder, the program by programs.cmake.
+# What `cmake --install` leaves for other projects: find_package(Millrace) and the target millrace::millrace. It is the only one, so
+# that folders may move: its library holds the objects of every folder but the recipes'. programs.cmake installs the program.
 include(CMakePackageConfigHelpers)
 set(config_dir lib/cmake/Millrace)
 
-add_library(millrace_all INTERFACE)
+add_library(millrace_all STATIC)
 add_library(millrace::millrace ALIAS millrace_all)
-set_target_properties(millrace_all PROPERTIES EXPORT_NAME millrace)
-target_link_libraries(millrace_all INTERFACE ${MILLRACE_FOLDERS})
-install(TARGETS millrace_all EXPORT MillraceTargets)
+set_target_properties(millrace_all PROPERTIES EXPORT_NAME millrace OUTPUT_NAME millrace LINKER_LANGUAGE CXX)
+target_compile_features(millrace_all INTERFACE cxx_std_20)
+target_include_directories(millrace_all INTERFACE "$<INSTALL_INTERFACE:include>")
+foreach(folder IN LISTS MILLRACE_FOLDERS)
+  get_target_property(type ${folder} TYPE)
+  get_target_property(libraries ${folder} LINK_LIBRARIES)
+  if(folder STREQUAL "millrace_recipes" OR NOT type STREQUAL "STATIC_LIBRARY")
+    continue()
+  endif()
+  target_sources(millrace_all PRIVATE $<TARGET_OBJECTS:${folder}>)
+  list(FILTER libraries EXCLUDE REGEX "^millrace_")
+  target_link_libraries(millrace_all PUBLIC ${libraries})
+endforeach()
+install(TARGETS millrace_all EXPORT MillraceTargets ARCHIVE DESTINATION lib)
 install(EXPORT MillraceTargets NAMESPACE millrace:: DESTINATION ${config_dir})
 
 # Users get the headers that are meant for them, and no other.
@@ -19,7 +30,7 @@ foreach(header IN LISTS public_headers)
 endforeach()
 add_library(millrace_face INTERFACE)
 target_link_libraries(millrace_face INTERFACE millrace_cli)
-mr_compiled_alone(millrace_face "${CMAKE_SOURCE_DIR}/src/millrace/recipe.h")
+mr_compiled_alone(millrace_face "${CMAKE_SOURCE_DIR}/src/millrace/recipe.h" "${CMAKE_SOURCE_DIR}/src/millrace/train.h")
 
 configure_package_config_file(cmake/MillraceConfig.cmake.in "${CMAKE_BINARY_DIR}/MillraceConfig.cmake"
   INSTALL_DESTINATION ${config_dir})
@@ -30,7 +41,7 @@ install(FILES "${CMAKE_BINARY_DIR}/MillraceConfig.cmake" "${CMAKE_BINARY_DIR}/Mi
 
 # What `cmake --install` needs built, without the tests.
 add_custom_target(millrace_installable)
-add_dependencies(millrace_installable ${MILLRACE_FOLDERS})
+add_dependencies(millrace_installable millrace_all)
 foreach(target millrace millrace-torch millrace-hdf5 millrace-convolutions millrace_cuda)
   if(TARGET ${target})
     add_dependencies(millrace_installable ${target})

@@ -8,9 +8,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "millrace/base/error.h"
-#include "millrace/data/memory_source.h"
-#include "millrace/train/train.h"
+#include "millrace/train.h"
 
 namespace {
 

@@ -77,9 +77,11 @@ class Planted(unittest.TestCase):
         self.expect("cmake/public_headers.txt", ["does not exist"], 4)
 
     def test_the_public_face_inside_the_tree(self):
-        self.write("src/millrace/recipe.h", "// The face.\n#pragma once\n")
-        self.append("src/millrace/train/run.cpp", '#include "millrace/recipe.h"\n')
-        self.expect("src/millrace/train/run.cpp", ["above all floors"])
+        for face in tidy.FACES:
+            with self.subTest(face):
+                self.write(f"src/{face}", "// The face.\n#pragma once\n")
+                self.write("src/millrace/train/run.cpp", GOOD["src/millrace/train/run.cpp"] + f'#include "{face}"\n')
+                self.expect("src/millrace/train/run.cpp", ["above all floors"])
 
     def test_the_good_tree_is_good(self):
         self.expect_clean()

@@ -24,7 +24,7 @@
 //   what the command line knows a recipe by        train/entry.h              Entry entry_of
 //   the program: one line                          cli/main.h                 cli_main
 //
-// A program that has no recipe trains a module of its own with millrace::train (millrace/train/train.h).
+// A program that has no recipe trains a module of its own with millrace::train (millrace/train.h).
 //
 // This header is for programs outside this tree: it stands above all floors, and no folder includes it. LibTorch's layers take
 // the compiler ten seconds; a precompiled header (as `millrace new` writes it) takes them once.

@@ -18,6 +18,8 @@ expect "the installed program starts" "$prefix/bin/millrace" --version
 expect "the headers of the public list are installed, and no other" \
   diff <(grep '^millrace/' "$here/../../cmake/public_headers.txt") <(cd "$prefix/include" && find millrace -name '*.h' | LC_ALL=C sort)
 
+expect "one target is exported" test "$(grep -ho 'add_library([^ ]*' "$prefix"/lib/cmake/Millrace/MillraceTargets.cmake)" = "add_library(millrace::millrace"
+
 cmake -S "$here" -B "$scratch/consumer" -DCMAKE_PREFIX_PATH="$prefix" >/dev/null
 cmake --build "$scratch/consumer"
 expect "the consumer reports the version" grep -q '^0\.1\.0 .*nothing here' <("$scratch/consumer/consumer")
