@@ -27,7 +27,6 @@
 #include "millrace/train/model_state.h"
 #include "millrace/train/rank_check.h"
 #include "millrace/train/recipe_guard.h"
-#include "millrace/train/run.h"
 
 namespace millrace {
 namespace {

@@ -44,7 +44,7 @@ std::string text_of(kineto::ProfilerResult& result) {
 
 }  // namespace
 
-StepProfiler::StepProfiler(const ProfileConfig& config, c10::Device device, const SavePlace& place, Reporter& reporter)
+StepProfiler::StepProfiler(const ProfileConfig& config, c10::Device device, const SaveDestination& place, Reporter& reporter)
     : config_(config), device_(device), place_(place), reporter_(reporter) {}
 
 StepProfiler::~StepProfiler() {

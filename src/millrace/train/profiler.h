@@ -13,7 +13,7 @@
 #include "millrace/telemetry/span_watch.h"
 #include "millrace/train/config.h"
 #include "millrace/train/reporter.h"
-#include "millrace/train/saves.h"
+#include "millrace/train/run_folder.h"
 
 namespace millrace {
 
@@ -26,7 +26,7 @@ namespace millrace {
 class StepProfiler final : telemetry::SpanWatch {
  public:
   // `place` and `reporter` outlive it. A place without a folder: the table alone.
-  StepProfiler(const ProfileConfig& config, c10::Device device, const SavePlace& place, Reporter& reporter);
+  StepProfiler(const ProfileConfig& config, c10::Device device, const SaveDestination& place, Reporter& reporter);
   ~StepProfiler() override;  // what is still being recorded is dropped
   StepProfiler(const StepProfiler&) = delete;
   StepProfiler& operator=(const StepProfiler&) = delete;
@@ -56,7 +56,7 @@ class StepProfiler final : telemetry::SpanWatch {
 
   const ProfileConfig config_;
   const c10::Device device_;
-  const SavePlace& place_;
+  const SaveDestination& place_;
   Reporter& reporter_;
   State state_ = State::waiting;
   std::int64_t seen_ = 0;      // steps of this start

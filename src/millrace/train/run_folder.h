@@ -106,4 +106,13 @@ void refuse_another_recipe(const RunRecord& record, const std::filesystem::path&
 enum class RunState : std::uint8_t { unsaved, stopped, failed, finished };
 [[nodiscard]] RunState state_of_run(const Json& summary, std::int64_t newest_step);
 
+// Where a run saves, and whether it does.
+struct SaveDestination {
+  bool saves = false;  // the run saves: one of its ranks has the folder
+  Fs* fs = nullptr;
+  RunFolder* folder = nullptr;       // null: this rank writes nothing
+  std::filesystem::path began_from;  // the snapshot that the run goes on from; "" = none
+  bool in_background = false;        // snapshots are written beside the training; else in the loop's thread
+};
+
 }  // namespace millrace

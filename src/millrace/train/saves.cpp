@@ -24,7 +24,7 @@ bool is_good(Fs& fs, const std::filesystem::path& snapshot, const std::string& l
 
 }  // namespace
 
-Saves::Saves(const SnapshotConfig& config, const SavePlace& place, Reporter& reporter, Agreement& agreement)
+Saves::Saves(const SnapshotConfig& config, const SaveDestination& place, Reporter& reporter, Agreement& agreement)
     : config_(config), place_(place), reporter_(reporter), agreement_(agreement) {
   if (place_.folder == nullptr) return;
   writer_ = std::make_unique<snapshot::Writer>(*place_.fs, place_.folder->path(), place_.in_background, place_.began_from);

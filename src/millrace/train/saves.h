@@ -15,18 +15,10 @@
 
 namespace millrace {
 
-struct SavePlace {
-  bool saves = false;  // the run saves: one of its ranks has the folder
-  Fs* fs = nullptr;
-  RunFolder* folder = nullptr;       // null: this rank writes nothing
-  std::filesystem::path began_from;  // the snapshot that the run goes on from; "" = none
-  bool in_background = false;        // snapshots are written beside the training; else in the loop's thread
-};
-
 // Used by the loop's thread. All ranks make the same calls; save() and note() are collective.
 class Saves {
  public:
-  Saves(const SnapshotConfig& config, const SavePlace& place, Reporter& reporter, Agreement& agreement);
+  Saves(const SnapshotConfig& config, const SaveDestination& place, Reporter& reporter, Agreement& agreement);
 
   // By the config, or because it is `wanted`: at the end of an epoch, of the best.
   [[nodiscard]] bool is_due(std::int64_t step, std::int64_t asked_at, bool wanted) const;
@@ -58,7 +50,7 @@ class Saves {
   void hold_folder();
 
   const SnapshotConfig& config_;
-  SavePlace place_;
+  SaveDestination place_;
   Reporter& reporter_;
   Agreement& agreement_;
   std::unique_ptr<snapshot::Writer> writer_;  // null when this rank writes nothing

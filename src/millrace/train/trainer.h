@@ -48,7 +48,7 @@ struct TrainerParts {
   const data::Cache* cache = nullptr;               // null = off
   Plan* plan = nullptr;                             // a fallback to fp32 is written into it
   const ConvolutionChoice* convolutions = nullptr;  // as the run's trial decides before its first step; null = there is none
-  SavePlace place;
+  SaveDestination place;
   ReportSinks sinks;
   RecordNames names;
   RecoveryWishes recovery;
