@@ -14,7 +14,7 @@ if(EXISTS "${CMAKE_SOURCE_DIR}/src/millrace/cli/main.cpp")
   endforeach()
 endif()
 # Whoever tries convolutions can run the program that computes them; device/ can't say so, since the program links it.
-add_dependencies(millrace_train millrace-convolutions)
+add_dependencies(millrace_train_assembly millrace-convolutions)
 if(TARGET millrace_device_test)
   add_dependencies(millrace_device_test millrace-convolutions millrace_faulty_convolutions)
 endif()

@@ -96,25 +96,34 @@ def floors_of(tree):
     for number, line in enumerate(tree.files.get("ARCHITECTURE.md", "").splitlines(), 1):
         row = FLOOR_ROW.match(line)
         if row:
-            folder = row.group(2).split("/")[0]
+            folder = row.group(2)
             if folder in floors:
                 tree.say("ARCHITECTURE.md", number, f"folder {folder} stands twice in the floors table; keep one row")
             floors[folder] = int(row.group(1))
     return floors
 
 
+def folder_of(path, floors):
+    """The folder of the floors table that holds `path`, below src/: "train/step" of "millrace/train/step/detail/x.h"; None for others."""
+    parts = path.split("/")[1:-1]
+    if not path.startswith("millrace/") or not parts:
+        return None
+    nested = "/".join(parts[:2])
+    return nested if nested in floors else parts[0]
+
+
 def check_floors_table(tree, floors):
     prefix = "src/millrace/"
-    there = {name[len(prefix):].split("/")[0] for name in tree.files if name.startswith(prefix) and name.count("/") > 2}
+    there = {folder_of(name[len("src/"):], floors) for name in tree.files if name.startswith(prefix) and name.count("/") > 2}
     for folder in sorted(there - set(floors)):
         tree.say("ARCHITECTURE.md", 1, f"folder src/millrace/{folder} is not in the floors table; add its row")
     for folder in sorted(set(floors) - there):
         tree.say("ARCHITECTURE.md", 1, f"the floors table names src/millrace/{folder}, which does not exist; remove the row")
     cmake = tree.files.get("CMakeLists.txt", "")
-    built = set(re.findall(r"\bmr_folder\((\w+)", cmake))
+    built = set(re.findall(r"\bmr_folder\(([\w/]+)", cmake))
     for folder in sorted(there - built):
         tree.say("CMakeLists.txt", 1, f"src/millrace/{folder} is not built; add mr_folder({folder} ...)")
-    for match in re.finditer(r"\bmr_folder\((\w+)\s+DEPENDS\s+((?:[a-z_]+\s*)+)", cmake):
+    for match in re.finditer(r"\bmr_folder\(([\w/]+)\s+DEPENDS\s+((?:[a-z_/]+\s*)+)", cmake):
         folder, line = match.group(1), line_of(cmake, match.start())
         for other in match.group(2).split():
             if other in floors and folder in floors and floors[other] >= floors[folder]:
@@ -126,7 +135,7 @@ def check_includes(tree, floors):
     headers = {name for name in tree.files if name.startswith("src/")}
     for name, text in tree.sources():
         parts = name.split("/")
-        folder = parts[2] if name.startswith("src/millrace/") and len(parts) > 3 else None
+        folder = folder_of(name[len("src/"):], floors) if name.startswith("src/millrace/") and len(parts) > 3 else None
         own = name[:-4] + ".h"
         first = INCLUDE.search(text)
         if name.endswith(".cpp") and own in headers and (first is None or "src/" + first.group(2) != own):
@@ -148,7 +157,7 @@ def check_includes(tree, floors):
 
 def check_own_include(tree, floors, name, line, folder, target):
     parts = target.split("/")
-    other = parts[1]
+    other = folder_of(target, floors)
     if target in FACES:
         tree.say(name, line, f"{target} stands above all floors, for programs outside this tree; include what you use")
     if len(parts) == 2 or other not in floors or folder not in floors:

@@ -12,9 +12,10 @@ TOOL = Path(tidy.__file__)
 RECORD = "# 0001 Floors\n\n## Context\nc\n\n## Decision\nd\n\n## What we gave up\ng\n\n## How to check it still holds\nh\n"
 GOOD = {
     "ARCHITECTURE.md": "# A\n\n| floor | folder | holds |\n|---|---|---|\n| 0 | `base` | errors |\n| 3 | `data` | loader |\n"
-                       "| 3 | `nn` | layers |\n| 4 | `train` | loop |\n",
+                       "| 3 | `nn` | layers |\n| 4 | `train/step` | a step |\n| 5 | `train/run` | loop |\n",
     "CMakeLists.txt": "project(millrace VERSION 0.1.0 LANGUAGES CXX)\nmr_folder(base)\nmr_folder(data DEPENDS base)\n"
-                      "mr_folder(nn DEPENDS base TORCH)\nmr_folder(train DEPENDS data nn PCH)\n",
+                      "mr_folder(nn DEPENDS base TORCH)\nmr_folder(train/step DEPENDS base)\n"
+                      "mr_folder(train/run DEPENDS data nn train/step PCH)\n",
     "CHANGELOG.md": "# Changelog\n\n## [Unreleased]\n- x\n",
     "docs/decisions/README.md": "[0001-floors.md](0001-floors.md)\n",
     "docs/decisions/0001-floors.md": RECORD,
@@ -26,8 +27,9 @@ GOOD = {
     "src/millrace/data/loader.h": '// The loader.\n#pragma once\n\n#include "millrace/base/error.h"\n',
     "src/millrace/data/detail/ring.h": "// Slots.\n#pragma once\n",
     "src/millrace/nn/layers.h": "// Layers.\n#pragma once\n#include <torch/nn.h>\n",
-    "src/millrace/train/run.h": '// Runs.\n#pragma once\n#include <ATen/core/Tensor.h>\n#include "millrace/data/loader.h"\n',
-    "src/millrace/train/run.cpp": '#include "millrace/train/run.h"\n\n#include <ATen/ops/add.h>\n\nint run() { return 0; }\n',
+    "src/millrace/train/step/lane.h": "// A lane.\n#pragma once\n",
+    "src/millrace/train/run/run.h": '// Runs.\n#pragma once\n#include <ATen/core/Tensor.h>\n#include "millrace/data/loader.h"\n',
+    "src/millrace/train/run/run.cpp": '#include "millrace/train/run/run.h"\n\n#include <ATen/ops/add.h>\n\nint run() { return 0; }\n',
 }
 
 
@@ -69,8 +71,8 @@ class Planted(unittest.TestCase):
         self.expect("src/millrace/data/source.h", ["millrace/base/clock.h is internal", "cmake/public_headers.txt"], 4)
 
     def test_an_example_with_an_internal_header(self):
-        self.write("examples/mine/recipe.cpp", '#include "millrace/train/run.h"\n')
-        self.expect("examples/mine/recipe.cpp", ["millrace/train/run.h is internal"], 1)
+        self.write("examples/mine/recipe.cpp", '#include "millrace/train/run/run.h"\n')
+        self.expect("examples/mine/recipe.cpp", ["millrace/train/run/run.h is internal"], 1)
 
     def test_a_public_header_that_is_gone(self):
         self.append("cmake/public_headers.txt", "millrace/base/gone.h\n")
@@ -80,8 +82,8 @@ class Planted(unittest.TestCase):
         for face in tidy.FACES:
             with self.subTest(face):
                 self.write(f"src/{face}", "// The face.\n#pragma once\n")
-                self.write("src/millrace/train/run.cpp", GOOD["src/millrace/train/run.cpp"] + f'#include "{face}"\n')
-                self.expect("src/millrace/train/run.cpp", ["above all floors"])
+                self.write("src/millrace/train/run/run.cpp", GOOD["src/millrace/train/run/run.cpp"] + f'#include "{face}"\n')
+                self.expect("src/millrace/train/run/run.cpp", ["above all floors"])
 
     def test_the_good_tree_is_good(self):
         self.expect_clean()
@@ -89,16 +91,20 @@ class Planted(unittest.TestCase):
     # floors
 
     def test_include_up(self):
-        self.append("src/millrace/base/error.h", '#include "millrace/train/run.h"\n')
-        self.expect("src/millrace/base/error.h", ["base (floor 0)", "train (floor 4)", "up", "value or a function", "ARCHITECTURE.md"], 3)
+        self.append("src/millrace/base/error.h", '#include "millrace/train/run/run.h"\n')
+        self.expect("src/millrace/base/error.h", ["base (floor 0)", "train/run (floor 5)", "up", "value or a function", "ARCHITECTURE.md"], 3)
+
+    def test_include_up_between_folders_of_one_folder(self):
+        self.append("src/millrace/train/step/lane.h", '#include "millrace/train/run/run.h"\n')
+        self.expect("src/millrace/train/step/lane.h", ["train/step (floor 4)", "train/run (floor 5)", "up"])
 
     def test_include_sideways(self):
         self.append("src/millrace/data/loader.h", '#include "millrace/nn/layers.h"\n')
         self.expect("src/millrace/data/loader.h", ["data (floor 3)", "nn (floor 3)", "sideways"])
 
     def test_include_of_internals(self):
-        self.append("src/millrace/train/run.h", '#include "millrace/data/detail/ring.h"\n')
-        self.expect("src/millrace/train/run.h", ["internal to data"])
+        self.append("src/millrace/train/run/run.h", '#include "millrace/data/detail/ring.h"\n')
+        self.expect("src/millrace/train/run/run.h", ["internal to data"])
 
     def test_include_of_own_internals_is_fine(self):
         self.append("src/millrace/data/loader.h", '#include "millrace/data/detail/ring.h"\n')
@@ -112,12 +118,12 @@ class Planted(unittest.TestCase):
         self.expect("src/millrace/data/loader.h", ["for tests only", "installed"], 5)
 
     def test_include_that_does_not_exist(self):
-        self.append("src/millrace/train/run.h", '#include "millrace/data/gone.h"\n')
-        self.expect("src/millrace/train/run.h", ["does not exist"])
+        self.append("src/millrace/train/run/run.h", '#include "millrace/data/gone.h"\n')
+        self.expect("src/millrace/train/run/run.h", ["does not exist"])
 
     def test_include_of_ours_in_angle_brackets(self):
-        self.append("src/millrace/train/run.h", "#include <millrace/data/loader.h>\n")
-        self.expect("src/millrace/train/run.h", ["quotes"])
+        self.append("src/millrace/train/run/run.h", "#include <millrace/data/loader.h>\n")
+        self.expect("src/millrace/train/run/run.h", ["quotes"])
 
     def test_recipe_that_uses_another_recipe(self):
         self.append("ARCHITECTURE.md", "| 5 | `recipes` | recipes |\n")
@@ -138,7 +144,7 @@ class Planted(unittest.TestCase):
 
     def test_row_that_stands_twice(self):
         self.append("ARCHITECTURE.md", "| 3 | `data` | loader |\n")
-        self.expect("ARCHITECTURE.md", ["twice"], 9)
+        self.expect("ARCHITECTURE.md", ["twice"], 10)
 
     def test_folder_that_is_not_built(self):
         self.append("ARCHITECTURE.md", "| 3 | `doctor` | rules |\n")
@@ -146,8 +152,8 @@ class Planted(unittest.TestCase):
         self.expect("CMakeLists.txt", ["mr_folder(doctor"])
 
     def test_library_that_links_up(self):
-        self.write("CMakeLists.txt", GOOD["CMakeLists.txt"].replace("data DEPENDS base", "data DEPENDS base train"))
-        self.expect("CMakeLists.txt", ["data (floor 3)", "train (floor 4)"], 3)
+        self.write("CMakeLists.txt", GOOD["CMakeLists.txt"].replace("data DEPENDS base", "data DEPENDS base train/run"))
+        self.expect("CMakeLists.txt", ["data (floor 3)", "train/run (floor 5)"], 3)
 
     def test_own_header_comes_first(self):
         self.write("src/millrace/base/error.cpp", "// Errors.\n#include <string>\n#include \"millrace/base/error.h\"\n")
@@ -156,28 +162,28 @@ class Planted(unittest.TestCase):
     # includes of others
 
     def test_torch_whole(self):
-        self.append("src/millrace/train/run.cpp", "#include <torch/torch.h>\n")
-        self.expect("src/millrace/train/run.cpp", ["<torch/torch.h>", "ATen/ops"])
+        self.append("src/millrace/train/run/run.cpp", "#include <torch/torch.h>\n")
+        self.expect("src/millrace/train/run/run.cpp", ["<torch/torch.h>", "ATen/ops"])
 
     def test_torch_whole_outside_src(self):
         self.write("bench/step.cpp", "  #  include <torch/torch.h>\n")
         self.expect("bench/step.cpp", ["<torch/torch.h>"], 1)
 
     def test_all_of_aten(self):
-        self.append("src/millrace/train/run.cpp", "#include <ATen/ATen.h>\n")
-        self.expect("src/millrace/train/run.cpp", ["every operation"])
+        self.append("src/millrace/train/run/run.cpp", "#include <ATen/ATen.h>\n")
+        self.expect("src/millrace/train/run/run.cpp", ["every operation"])
 
     def test_heavy_header(self):
-        self.append("src/millrace/train/run.h", "#include <torch/nn.h>\n")
-        self.expect("src/millrace/train/run.h", ["heavy", "ATen/core/Tensor.h"])
+        self.append("src/millrace/train/run/run.h", "#include <torch/nn.h>\n")
+        self.expect("src/millrace/train/run/run.h", ["heavy", "ATen/core/Tensor.h"])
 
     def test_operation_in_a_header(self):
-        self.append("src/millrace/train/run.h", "#include <ATen/ops/add.h>\n")
-        self.expect("src/millrace/train/run.h", ["heavy"])
+        self.append("src/millrace/train/run/run.h", "#include <ATen/ops/add.h>\n")
+        self.expect("src/millrace/train/run/run.h", ["heavy"])
 
     def test_fmt_outside_base(self):
-        self.append("src/millrace/train/run.cpp", "#include <fmt/core.h>\n")
-        self.expect("src/millrace/train/run.cpp", ["base/format.h"])
+        self.append("src/millrace/train/run/run.cpp", "#include <fmt/core.h>\n")
+        self.expect("src/millrace/train/run/run.cpp", ["base/format.h"])
 
     def test_fmt_in_a_header_of_base(self):
         self.append("src/millrace/base/error.h", "#include <fmt/core.h>\n")
@@ -186,28 +192,28 @@ class Planted(unittest.TestCase):
     # sizes
 
     def test_function_at_the_limit(self):
-        self.append("src/millrace/train/run.cpp", function(70))
+        self.append("src/millrace/train/run/run.cpp", function(70))
         self.expect_clean()
 
     def test_long_function(self):
-        self.append("src/millrace/train/run.cpp", "namespace a {\n" + function(71) + "}  // namespace a\n")
-        self.expect("src/millrace/train/run.cpp", ["71 lines", "70"], 7)
+        self.append("src/millrace/train/run/run.cpp", "namespace a {\n" + function(71) + "}  // namespace a\n")
+        self.expect("src/millrace/train/run/run.cpp", ["71 lines", "70"], 7)
 
     def test_long_method(self):
-        self.append("src/millrace/train/run.cpp", "class A final : public B {\n public:\n" + function(80, "  void f(int x) const override") + "};\n")
-        self.expect("src/millrace/train/run.cpp", ["80 lines"])
+        self.append("src/millrace/train/run/run.cpp", "class A final : public B {\n public:\n" + function(80, "  void f(int x) const override") + "};\n")
+        self.expect("src/millrace/train/run/run.cpp", ["80 lines"])
 
     def test_long_constructor_with_braced_members(self):
-        self.append("src/millrace/train/run.cpp", function(75, "A::A(int x) : a_{x}, b_{x}"))
-        self.expect("src/millrace/train/run.cpp", ["75 lines"])
+        self.append("src/millrace/train/run/run.cpp", function(75, "A::A(int x) : a_{x}, b_{x}"))
+        self.expect("src/millrace/train/run/run.cpp", ["75 lines"])
 
     def test_braces_in_text_and_comments_do_not_count(self):
         noise = 'const char* a = "{ (";  // {\nchar b = \'{\'; /* { */ const char* c = R"x(")" { )x";\n'
-        self.append("src/millrace/train/run.cpp", noise + function(30, "int g(int x)") + function(71))
-        self.expect("src/millrace/train/run.cpp", ["71 lines"])
+        self.append("src/millrace/train/run/run.cpp", noise + function(30, "int g(int x)") + function(71))
+        self.expect("src/millrace/train/run/run.cpp", ["71 lines"])
 
     def test_long_table_is_no_function(self):
-        self.append("src/millrace/train/run.cpp", "constexpr int kTable[] = {\n" + "  1,\n" * 100 + "};\n")
+        self.append("src/millrace/train/run/run.cpp", "constexpr int kTable[] = {\n" + "  1,\n" * 100 + "};\n")
         self.expect_clean()
 
     def test_long_file(self):
@@ -221,13 +227,13 @@ class Planted(unittest.TestCase):
     # text
 
     def test_machine_path(self):
-        self.append("src/millrace/train/run.cpp", 'const char* p = "' + "/ho" + 'me/someone/x";\n')
-        self.expect("src/millrace/train/run.cpp", ["one machine"], 6)
+        self.append("src/millrace/train/run/run.cpp", 'const char* p = "' + "/ho" + 'me/someone/x";\n')
+        self.expect("src/millrace/train/run/run.cpp", ["one machine"], 6)
 
     def test_scratch_path(self):
-        self.append("src/millrace/train/run.cpp", 'const char* p = "' + "/tm" + 'p/x";\n')
-        self.write("src/millrace/train/run_test.cpp", 'const char* p = "' + "/tm" + 'p/x";\n')
-        self.expect("src/millrace/train/run.cpp", ["one machine"])
+        self.append("src/millrace/train/run/run.cpp", 'const char* p = "' + "/tm" + 'p/x";\n')
+        self.write("src/millrace/train/run/run_test.cpp", 'const char* p = "' + "/tm" + 'p/x";\n')
+        self.expect("src/millrace/train/run/run.cpp", ["one machine"])
 
     def test_path_of_the_environment_is_fine(self):
         self.write("tools/x.sh", 'cache=$HOME' + "/wo" + 'rk/x\nlocal=./' + "tm" + "p/x\n")
@@ -238,14 +244,14 @@ class Planted(unittest.TestCase):
         self.expect("tools/fetch.sh", ["registry"])
 
     def test_open_end(self):
-        self.append("src/millrace/train/run.cpp", "// TO" + "DO: later\n")
-        self.expect("src/millrace/train/run.cpp", ["open ends"])
+        self.append("src/millrace/train/run/run.cpp", "// TO" + "DO: later\n")
+        self.expect("src/millrace/train/run/run.cpp", ["open ends"])
 
     def test_name_of_the_compiler(self):
-        self.append("src/millrace/train/run.cpp", "int n = __LINE__;\nstruct _Private {};\n")
-        self.expect("src/millrace/train/run.cpp", ["_Private is a name of the compiler's"], 7)
-        self.write("src/millrace/train/run.cpp", '#include "millrace/train/run.h"\n#define MR__X 1\n')
-        self.expect("src/millrace/train/run.cpp", ["MR__X is a name"], 2)
+        self.append("src/millrace/train/run/run.cpp", "int n = __LINE__;\nstruct _Private {};\n")
+        self.expect("src/millrace/train/run/run.cpp", ["_Private is a name of the compiler's"], 7)
+        self.write("src/millrace/train/run/run.cpp", '#include "millrace/train/run/run.h"\n#define MR__X 1\n')
+        self.expect("src/millrace/train/run/run.cpp", ["MR__X is a name"], 2)
 
     # headers and papers
 
@@ -265,33 +271,33 @@ class Planted(unittest.TestCase):
         self.expect("src/millrace/nn/layers.cpp", ["a GPU is waited for"])
 
     def test_number_of_the_host_outside_a_step(self):
-        for name in ("src/millrace/train/report.cpp", "src/millrace/nn/layers_test.cpp"):
+        for name in ("src/millrace/train/run/report.cpp", "src/millrace/nn/layers_test.cpp"):
             self.write(name, "auto f() { return x.cpu(); }\n")
         self.expect_clean()
 
     def test_header_without_pragma(self):
-        self.write("src/millrace/train/more.h", "// More.\n#ifndef MORE_H_\n#define MORE_H_\n#endif\n")
-        self.expect("src/millrace/train/more.h", ["#pragma once"])
+        self.write("src/millrace/train/run/more.h", "// More.\n#ifndef MORE_H_\n#define MORE_H_\n#endif\n")
+        self.expect("src/millrace/train/run/more.h", ["#pragma once"])
 
     def test_header_without_contract(self):
-        self.write("src/millrace/train/more.h", "#pragma once\n")
-        self.expect("src/millrace/train/more.h", ["contract"])
+        self.write("src/millrace/train/run/more.h", "#pragma once\n")
+        self.expect("src/millrace/train/run/more.h", ["contract"])
 
     def test_a_kind_of_gpu_outside_device(self):
         asks = "\n// is_cuda() in words is none\nbool on(const at::Tensor& x) {\n  return x.is_cuda();\n}\n"
-        self.append("src/millrace/train/run.cpp", asks)
-        self.expect("src/millrace/train/run.cpp", ["is_cuda", "nature_of"], 9)
-        self.write("src/millrace/train/run.cpp", GOOD["src/millrace/train/run.cpp"])
+        self.append("src/millrace/train/run/run.cpp", asks)
+        self.expect("src/millrace/train/run/run.cpp", ["is_cuda", "nature_of"], 9)
+        self.write("src/millrace/train/run/run.cpp", GOOD["src/millrace/train/run/run.cpp"])
         self.write("src/millrace/device/cuda/backend.cpp", asks)
         self.assertFalse([entry for entry in tidy.tidy(self.root) if "nature_of" in entry[2]], "the one place that may")
 
     def test_a_launch_in_a_destructor(self):
         keep = "struct Keep {{\n  ~Keep() {{\n    {}\n  }}\n}};\n"
         for launch in ("buffer.copy_(value);", "guard.settle(at::ones({1}));", "x->zero_();"):
-            self.write("src/millrace/train/run.cpp", GOOD["src/millrace/train/run.cpp"] + keep.format(launch))
-            self.expect("src/millrace/train/run.cpp", ["a destructor that calls", "base/finally.h"], 7)
+            self.write("src/millrace/train/run/run.cpp", GOOD["src/millrace/train/run/run.cpp"] + keep.format(launch))
+            self.expect("src/millrace/train/run/run.cpp", ["a destructor that calls", "base/finally.h"], 7)
         for quiet in ("try { buffer.copy_(value); } catch (const std::exception&) {}", "at::set_num_threads(2);", "scope = outer_;"):
-            self.write("src/millrace/train/run.cpp", GOOD["src/millrace/train/run.cpp"] + keep.format(quiet))
+            self.write("src/millrace/train/run/run.cpp", GOOD["src/millrace/train/run/run.cpp"] + keep.format(quiet))
             self.expect_clean()
 
     def test_record_without_its_cost(self):
@@ -334,10 +340,10 @@ class Planted(unittest.TestCase):
 
     def test_exit_status_and_output(self):
         self.assertEqual((self.run_tool().returncode, self.run_tool().stdout), (0, ""))
-        self.append("src/millrace/train/run.cpp", "#include <torch/torch.h>\n")
+        self.append("src/millrace/train/run/run.cpp", "#include <torch/torch.h>\n")
         result = self.run_tool()
         self.assertEqual(result.returncode, 1)
-        self.assertTrue(result.stdout.startswith("src/millrace/train/run.cpp:6: <torch/torch.h>"), result.stdout)
+        self.assertTrue(result.stdout.startswith("src/millrace/train/run/run.cpp:6: <torch/torch.h>"), result.stdout)
         self.assertEqual(result.stderr, "house rules broken: 1\n")
 
     def test_only_files_that_git_would_keep(self):

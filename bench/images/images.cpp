@@ -15,8 +15,8 @@
 #include "millrace/data/workload.h"
 #include "millrace/device/device.h"
 #include "millrace/recipes/image_pairs/recipe.h"
-#include "millrace/train/config.h"
-#include "millrace/train/feed.h"
+#include "millrace/train/recipe/config.h"
+#include "millrace/train/step/feed.h"
 
 namespace {
 

@@ -31,7 +31,7 @@
 #include "millrace/data/token_source.h"
 #include "millrace/data/workload.h"
 #include "millrace/measure/loader_bench.h"
-#include "millrace/train/feed.h"
+#include "millrace/train/step/feed.h"
 
 namespace millrace {
 namespace {

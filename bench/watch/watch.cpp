@@ -17,8 +17,8 @@
 #include "millrace/recipes/cosmology/model.h"
 #include "millrace/recipes/language_model/entry.h"
 #include "millrace/recipes/language_model/model.h"
-#include "millrace/train/buffer_guard.h"
-#include "millrace/train/run.h"
+#include "millrace/train/run/run.h"
+#include "millrace/train/step/buffer_guard.h"
 
 namespace {
 

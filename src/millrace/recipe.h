@@ -11,7 +11,7 @@
 //     volumes, texts, series, folders of files     data/token_source.h window_source.h folder.h
 //   augmentation by the reader threads             data/augment.h             augment random_crop random_flip noise normalise
 //   random numbers of a sample                     base/philox.h              Philox make_key
-//   data, model, losses, metrics, pictures         train/recipe.h             Recipe Objective Facts Context
+//   data, model, losses, metrics, pictures         train/recipe/recipe.h             Recipe Objective Facts Context
 //   batches, sums with counts, saved state         core/batch.h               Batch Loss LossTerm State
 //   layers                                         LibTorch                   torch::nn
 //   layers that are faster here, and PCA           nn/functional.h batch_norm.h volume.h stencil.h residual.h pca.h
@@ -21,7 +21,7 @@
 //   pictures                                       picture/draw.h             curves maps matrix histograms images
 //   a tensor's values as plain numbers             core/host_values.h         host_values
 //   errors that say what, where and what next      base/error.h               DataError RowError
-//   what the command line knows a recipe by        train/entry.h              Entry entry_of
+//   what the command line knows a recipe by        train/recipe/entry.h              Entry entry_of
 //   the program: one line                          cli/main.h                 cli_main
 //
 // A program that has no recipe trains a module of its own with millrace::train (millrace/train.h).
@@ -61,6 +61,6 @@
 #include "millrace/nn/stencil.h"
 #include "millrace/nn/volume.h"
 #include "millrace/picture/draw.h"
-#include "millrace/train/config.h"
-#include "millrace/train/entry.h"
-#include "millrace/train/recipe.h"
+#include "millrace/train/recipe/config.h"
+#include "millrace/train/recipe/entry.h"
+#include "millrace/train/recipe/recipe.h"

@@ -19,4 +19,4 @@
 #include "millrace/data/source.h"
 #include "millrace/data/token_source.h"
 #include "millrace/data/window_source.h"
-#include "millrace/train/train.h"
+#include "millrace/train/run/train.h"

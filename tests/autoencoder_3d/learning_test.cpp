@@ -13,7 +13,7 @@
 #include "millrace/recipes/autoencoder_3d/entry.h"
 #include "millrace/recipes/autoencoder_3d/make_data.h"
 #include "millrace/recipes/autoencoder_3d/model.h"
-#include "millrace/train/run.h"
+#include "millrace/train/run/run.h"
 
 namespace millrace::recipes::autoencoder_3d {
 namespace {

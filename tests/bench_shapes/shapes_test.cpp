@@ -11,7 +11,7 @@
 #include "millrace/device/device.h"
 #include "millrace/measure/step_bench.h"
 #include "millrace/recipes/registry.h"
-#include "millrace/train/feed.h"
+#include "millrace/train/step/feed.h"
 
 namespace millrace {
 namespace {

@@ -12,7 +12,7 @@
 #include "millrace/nn/pca.h"
 #include "millrace/recipes/cosmology/entry.h"
 #include "millrace/recipes/cosmology/presets.h"
-#include "millrace/train/run.h"
+#include "millrace/train/run/run.h"
 
 namespace millrace::recipes::cosmology {
 namespace {

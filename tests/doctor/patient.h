@@ -2,7 +2,7 @@
 #pragma once
 
 #include "millrace/base/fs.h"
-#include "millrace/train/run.h"
+#include "millrace/train/run/run.h"
 
 namespace millrace::toys {
 

@@ -17,7 +17,7 @@
 #include "millrace/recipes/image_pairs/make_data.h"
 #include "millrace/recipes/image_pairs/model.h"
 #include "millrace/snapshot/snapshot.h"
-#include "millrace/train/run.h"
+#include "millrace/train/run/run.h"
 
 namespace millrace::recipes::image_pairs {
 namespace {

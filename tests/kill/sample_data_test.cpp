@@ -9,7 +9,7 @@
 #include <fstream>
 
 #include "millrace/base/error.h"
-#include "millrace/train/sample_data.h"
+#include "millrace/train/run_folder/sample_data.h"
 #include "tests/support/fault_fs.h"
 #include "toys.h"
 

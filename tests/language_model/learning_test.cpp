@@ -6,7 +6,7 @@
 #include "millrace/device/device.h"
 #include "millrace/recipes/language_model.h"
 #include "millrace/recipes/language_model/recipe.h"
-#include "millrace/train/recipe_guard.h"
+#include "millrace/train/recipe/recipe_guard.h"
 #include "runs.h"
 
 namespace millrace::recipes::language_model {

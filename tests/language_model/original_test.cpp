@@ -14,8 +14,8 @@
 #include "millrace/recipes/language_model/original_weights.h"
 #include "millrace/recipes/language_model/recipe.h"
 #include "millrace/snapshot/snapshot.h"
-#include "millrace/train/recipe_guard.h"
-#include "millrace/train/run.h"
+#include "millrace/train/recipe/recipe_guard.h"
+#include "millrace/train/run/run.h"
 
 namespace millrace::recipes::language_model {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "millrace/recipes/language_model/entry.h"
 #include "millrace/recipes/language_model/presets.h"
-#include "millrace/train/run.h"
+#include "millrace/train/run/run.h"
 
 namespace millrace::recipes::language_model {
 

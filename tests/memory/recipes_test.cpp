@@ -12,7 +12,7 @@
 #include "millrace/memory/block.h"
 #include "millrace/recipes/language_model/model.h"
 #include "millrace/recipes/registry.h"
-#include "millrace/train/run.h"
+#include "millrace/train/run/run.h"
 
 namespace millrace {
 namespace {

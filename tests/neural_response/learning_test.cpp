@@ -18,7 +18,7 @@
 #include "millrace/device/device.h"
 #include "millrace/recipes/neural_response/entry.h"
 #include "millrace/recipes/neural_response/make_data.h"
-#include "millrace/train/run.h"
+#include "millrace/train/run/run.h"
 
 namespace millrace::recipes::neural_response {
 namespace {

@@ -17,7 +17,7 @@
 #include "millrace/recipes/neural_response/model.h"
 #include "millrace/recipes/neural_response/recipe.h"
 #include "millrace/snapshot/snapshot.h"
-#include "millrace/train/config.h"
+#include "millrace/train/recipe/config.h"
 
 namespace millrace::recipes::neural_response {
 namespace {

@@ -23,7 +23,7 @@
 #include "millrace/optim/schedule.h"
 #include "millrace/recipes/neural_response/detail/test_sessions.h"
 #include "millrace/recipes/neural_response/entry.h"
-#include "millrace/train/run.h"
+#include "millrace/train/run/run.h"
 
 namespace millrace::recipes::neural_response {
 namespace {

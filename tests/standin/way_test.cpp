@@ -17,8 +17,8 @@
 #include "millrace/memory/block.h"
 #include "millrace/memory/offload.h"
 #include "millrace/snapshot/writer.h"
-#include "millrace/train/feed.h"
-#include "millrace/train/pinned_arena.h"
+#include "millrace/train/step/feed.h"
+#include "millrace/train/step/pinned_arena.h"
 
 namespace millrace::standin {
 namespace {

@@ -25,7 +25,7 @@
 #include "millrace/recipes/neural_response/make_data.h"
 #include "millrace/recipes/registry.h"
 #include "millrace/telemetry/spans.h"
-#include "millrace/train/run.h"
+#include "millrace/train/run/run.h"
 
 namespace millrace {
 namespace {

@@ -14,9 +14,9 @@
 #include "millrace/data/memory_source.h"
 #include "millrace/device/convolution_guard.h"
 #include "millrace/snapshot/snapshot.h"
-#include "millrace/train/config.h"
-#include "millrace/train/convolution_choice.h"
-#include "millrace/train/doctor_trials.h"
+#include "millrace/train/assembly/convolution_choice.h"
+#include "millrace/train/recipe/config.h"
+#include "millrace/train/watch/doctor_trials.h"
 #include "toys.h"
 
 namespace millrace {

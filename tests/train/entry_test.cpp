@@ -9,7 +9,7 @@
 #include "millrace/base/error.h"
 #include "millrace/data/memory_source.h"
 #include "millrace/snapshot/snapshot.h"
-#include "millrace/train/train.h"
+#include "millrace/train/run/train.h"
 #include "toys.h"
 
 namespace millrace {

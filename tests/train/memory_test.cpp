@@ -12,8 +12,8 @@
 #include "millrace/measure/memory_search.h"
 #include "millrace/precision/precision.h"
 #include "millrace/snapshot/snapshot.h"
-#include "millrace/train/memory_choice.h"
-#include "millrace/train/micro_batches.h"
+#include "millrace/train/assembly/memory_choice.h"
+#include "millrace/train/step/micro_batches.h"
 #include "toys.h"
 
 namespace millrace {

@@ -7,7 +7,7 @@
 #include <atomic>
 #include <limits>
 
-#include "millrace/train/stepper.h"
+#include "millrace/train/step/stepper.h"
 #include "toys.h"
 
 namespace millrace {

@@ -7,8 +7,8 @@
 
 #include "millrace/base/error.h"
 #include "millrace/data/memory_source.h"
-#include "millrace/train/config.h"
-#include "millrace/train/pictures.h"
+#include "millrace/train/recipe/config.h"
+#include "millrace/train/report/pictures.h"
 #include "toys.h"
 
 namespace millrace {

@@ -24,9 +24,9 @@
 #include "millrace/data/memory_source.h"
 #include "millrace/nn/batch_norm.h"
 #include "millrace/nn/functional.h"
-#include "millrace/train/micro_batches.h"
-#include "millrace/train/rank_check.h"
-#include "millrace/train/session.h"
+#include "millrace/train/run/session.h"
+#include "millrace/train/step/micro_batches.h"
+#include "millrace/train/step/rank_check.h"
 #include "seats.h"
 #include "toys.h"
 

@@ -6,8 +6,8 @@
 
 #include "millrace/base/error.h"
 #include "millrace/data/memory_source.h"
-#include "millrace/train/config.h"
-#include "millrace/train/rehearsal.h"
+#include "millrace/train/recipe/config.h"
+#include "millrace/train/run/rehearsal.h"
 #include "toys.h"
 
 namespace millrace {

@@ -13,7 +13,7 @@
 #include "millrace/base/error.h"
 #include "millrace/base/signals.h"
 #include "millrace/snapshot/snapshot.h"
-#include "millrace/train/run_folder.h"
+#include "millrace/train/run_folder/run_folder.h"
 #include "tests/support/fault_fs.h"
 #include "toys.h"
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "millrace/train/run.h"
-#include "millrace/train/session.h"
+#include "millrace/train/run/run.h"
+#include "millrace/train/run/session.h"
 
 namespace millrace::toys {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "millrace/config/arguments.h"
-#include "millrace/train/entry.h"
+#include "millrace/train/recipe/entry.h"
 
 namespace millrace::cli {
 

@@ -2,7 +2,7 @@
 
 #include "millrace/base/error.h"
 #include "millrace/measure/memory_search.h"
-#include "millrace/train/run_folder.h"
+#include "millrace/train/run_folder/run_folder.h"
 
 namespace millrace::cli {
 namespace {

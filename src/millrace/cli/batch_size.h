@@ -1,7 +1,7 @@
 // data.batch_size=auto for a command that trains.
 #pragma once
 
-#include "millrace/train/run.h"
+#include "millrace/train/run/run.h"
 
 namespace millrace::cli {
 

@@ -11,7 +11,7 @@
 #include "millrace/cli/join_ranks.h"
 #include "millrace/cli/text.h"
 #include "millrace/measure/step_bench.h"
-#include "millrace/train/run.h"
+#include "millrace/train/run/run.h"
 
 namespace millrace::cli {
 namespace {

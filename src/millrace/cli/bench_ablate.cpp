@@ -12,7 +12,7 @@
 #include "millrace/cli/text.h"
 #include "millrace/device/device.h"
 #include "millrace/kernels/kernels.h"
-#include "millrace/train/switchboard.h"
+#include "millrace/train/recipe/switchboard.h"
 
 namespace millrace::cli {
 namespace {

@@ -10,7 +10,7 @@
 #include "millrace/cli/bench_runs.h"
 #include "millrace/cli/command_config.h"
 #include "millrace/cli/text.h"
-#include "millrace/train/switchboard.h"
+#include "millrace/train/recipe/switchboard.h"
 
 namespace millrace::cli {
 namespace {

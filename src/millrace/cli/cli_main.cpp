@@ -19,7 +19,7 @@
 #include "millrace/cli/main.h"
 #include "millrace/cli/text.h"
 #include "millrace/cli/version.h"
-#include "millrace/train/recipe_guard.h"
+#include "millrace/train/recipe/recipe_guard.h"
 
 namespace millrace {
 namespace {

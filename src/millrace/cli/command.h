@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "millrace/train/entry.h"
+#include "millrace/train/recipe/entry.h"
 
 namespace millrace::cli {
 

@@ -5,10 +5,10 @@
 #include "millrace/base/format.h"
 #include "millrace/cli/text.h"
 #include "millrace/device/device.h"
-#include "millrace/train/run.h"
-#include "millrace/train/run_files.h"
-#include "millrace/train/run_folder.h"
-#include "millrace/train/switchboard.h"
+#include "millrace/train/recipe/switchboard.h"
+#include "millrace/train/run/run.h"
+#include "millrace/train/run_folder/run_files.h"
+#include "millrace/train/run_folder/run_folder.h"
 
 namespace millrace::cli {
 namespace {

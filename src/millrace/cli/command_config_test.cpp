@@ -6,7 +6,7 @@
 #include <fstream>
 
 #include "millrace/config/schema_of.h"
-#include "millrace/train/run.h"
+#include "millrace/train/run/run.h"
 
 namespace millrace::cli {
 namespace {

@@ -2,7 +2,7 @@
 #include "millrace/cli/command_config.h"
 #include "millrace/cli/recipe_help.h"
 #include "millrace/cli/text.h"
-#include "millrace/train/run.h"
+#include "millrace/train/run/run.h"
 
 namespace millrace::cli {
 namespace {

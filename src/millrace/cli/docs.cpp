@@ -5,7 +5,7 @@
 #include "millrace/cli/command.h"
 #include "millrace/cli/docs_pages.h"
 #include "millrace/cli/text.h"
-#include "millrace/train/run.h"
+#include "millrace/train/run/run.h"
 
 namespace millrace::cli {
 namespace {

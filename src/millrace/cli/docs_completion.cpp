@@ -2,7 +2,7 @@
 #include <set>
 
 #include "millrace/cli/docs_pages.h"
-#include "millrace/train/run.h"
+#include "millrace/train/run/run.h"
 
 namespace millrace::cli {
 namespace {

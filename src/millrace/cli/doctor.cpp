@@ -16,7 +16,7 @@
 #include "millrace/cli/text.h"
 #include "millrace/cli/version.h"
 #include "millrace/kernels/kernels.h"
-#include "millrace/train/session.h"
+#include "millrace/train/run/session.h"
 
 namespace millrace::cli {
 namespace {

@@ -10,7 +10,7 @@
 #include "millrace/cli/text.h"
 #include "millrace/cli/version.h"
 #include "millrace/measure/verification.h"
-#include "millrace/train/session.h"
+#include "millrace/train/run/session.h"
 
 namespace millrace::cli {
 namespace {

@@ -2,7 +2,7 @@
 #include "millrace/cli/command.h"
 #include "millrace/cli/text.h"
 #include "millrace/cli/trained.h"
-#include "millrace/train/pictures.h"
+#include "millrace/train/report/pictures.h"
 
 namespace millrace::cli {
 namespace {

@@ -5,8 +5,8 @@
 #include "millrace/cli/weights_file.h"
 #include "millrace/format/safetensors.h"
 #include "millrace/snapshot/snapshot.h"
-#include "millrace/train/run_folder.h"
-#include "millrace/train/weights.h"
+#include "millrace/train/assembly/weights.h"
+#include "millrace/train/run_folder/run_folder.h"
 
 namespace millrace::cli {
 namespace {

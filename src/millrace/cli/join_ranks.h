@@ -5,7 +5,7 @@
 
 #include "millrace/distributed/processes.h"
 #include "millrace/distributed/status.h"
-#include "millrace/train/config.h"
+#include "millrace/train/recipe/config.h"
 
 namespace millrace::cli {
 

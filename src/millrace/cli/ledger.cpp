@@ -16,7 +16,7 @@
 #include "millrace/cli/run_facts.h"
 #include "millrace/cli/steady_accounts.h"
 #include "millrace/cli/text.h"
-#include "millrace/train/assembly.h"
+#include "millrace/train/assembly/assembly.h"
 
 namespace millrace::cli {
 namespace {

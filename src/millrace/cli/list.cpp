@@ -2,7 +2,7 @@
 #include "millrace/cli/arguments.h"
 #include "millrace/cli/command.h"
 #include "millrace/cli/text.h"
-#include "millrace/train/switchboard.h"
+#include "millrace/train/recipe/switchboard.h"
 
 namespace millrace::cli {
 namespace {

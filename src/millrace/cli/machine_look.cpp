@@ -8,7 +8,7 @@
 #include "millrace/base/instructions.h"
 #include "millrace/cli/doctor_ranks.h"
 #include "millrace/cli/machine_speed.h"
-#include "millrace/train/assembly.h"
+#include "millrace/train/assembly/assembly.h"
 
 namespace millrace::cli {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <span>
 
-#include "millrace/train/entry.h"
+#include "millrace/train/recipe/entry.h"
 
 namespace millrace {
 

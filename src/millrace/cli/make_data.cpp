@@ -5,8 +5,8 @@
 #include "millrace/cli/command.h"
 #include "millrace/cli/text.h"
 #include "millrace/telemetry/run_log.h"
-#include "millrace/train/recipe_guard.h"
-#include "millrace/train/sample_data.h"
+#include "millrace/train/recipe/recipe_guard.h"
+#include "millrace/train/run_folder/sample_data.h"
 
 namespace millrace::cli {
 namespace {

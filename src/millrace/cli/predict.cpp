@@ -7,7 +7,7 @@
 #include "millrace/cli/tensor_file.h"
 #include "millrace/cli/text.h"
 #include "millrace/cli/trained.h"
-#include "millrace/train/prediction.h"
+#include "millrace/train/run/prediction.h"
 
 namespace millrace::cli {
 namespace {

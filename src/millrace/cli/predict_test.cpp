@@ -16,7 +16,7 @@
 #include "millrace/data/memory_source.h"
 #include "millrace/device/tensor_memory.h"
 #include "millrace/snapshot/snapshot.h"
-#include "millrace/train/run.h"
+#include "millrace/train/run/run.h"
 
 namespace millrace::cli {
 namespace {

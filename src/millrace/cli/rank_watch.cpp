@@ -22,7 +22,7 @@
 #include "millrace/base/json.h"
 #include "millrace/base/signals.h"
 #include "millrace/format/log_file.h"
-#include "millrace/train/run_files.h"
+#include "millrace/train/run_folder/run_files.h"
 
 namespace millrace::cli {
 namespace {

@@ -4,7 +4,7 @@
 #include "millrace/cli/arguments.h"
 #include "millrace/cli/command_config.h"
 #include "millrace/cli/text.h"
-#include "millrace/train/run.h"
+#include "millrace/train/run/run.h"
 
 namespace millrace::cli {
 namespace {

@@ -12,7 +12,7 @@
 #include "millrace/cli/report_curves.h"
 #include "millrace/cli/run_table.h"
 #include "millrace/report/html.h"
-#include "millrace/train/run_files.h"
+#include "millrace/train/run_folder/run_files.h"
 
 namespace millrace::cli {
 namespace {

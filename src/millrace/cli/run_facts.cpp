@@ -11,7 +11,7 @@
 #include "millrace/base/input_file.h"
 #include "millrace/base/shallow_json.h"
 #include "millrace/snapshot/snapshot.h"
-#include "millrace/train/run_files.h"
+#include "millrace/train/run_folder/run_files.h"
 
 namespace millrace::cli {
 namespace {

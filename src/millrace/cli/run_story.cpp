@@ -11,9 +11,9 @@
 #include "millrace/base/utf8.h"
 #include "millrace/cli/run_table.h"
 #include "millrace/snapshot/snapshot.h"
-#include "millrace/train/run_files.h"
-#include "millrace/train/run_folder.h"
-#include "millrace/train/weights.h"
+#include "millrace/train/assembly/weights.h"
+#include "millrace/train/run_folder/run_files.h"
+#include "millrace/train/run_folder/run_folder.h"
 
 namespace millrace::cli {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "millrace/base/json.h"
 #include "millrace/doctor/cause.h"
-#include "millrace/train/block_times.h"
+#include "millrace/train/report/block_times.h"
 
 namespace millrace::cli {
 

@@ -12,10 +12,10 @@
 #include "millrace/base/input_file.h"
 #include "millrace/base/shallow_json.h"
 #include "millrace/snapshot/snapshot.h"
-#include "millrace/train/run_files.h"
-#include "millrace/train/run_folder.h"
-#include "millrace/train/scores.h"
-#include "millrace/train/weights.h"
+#include "millrace/train/assembly/weights.h"
+#include "millrace/train/report/scores.h"
+#include "millrace/train/run_folder/run_files.h"
+#include "millrace/train/run_folder/run_folder.h"
 
 namespace millrace::cli {
 namespace {

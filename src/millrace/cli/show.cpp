@@ -14,8 +14,8 @@
 #include "millrace/cli/value_table.h"
 #include "millrace/core/scalar_type.h"
 #include "millrace/format/png.h"
-#include "millrace/train/look.h"
-#include "millrace/train/weights.h"
+#include "millrace/train/assembly/weights.h"
+#include "millrace/train/run/look.h"
 
 namespace millrace::cli {
 namespace {

@@ -9,7 +9,7 @@
 #include "millrace/base/error.h"
 #include "millrace/cli/command.h"
 #include "millrace/data/memory_source.h"
-#include "millrace/train/run.h"
+#include "millrace/train/run/run.h"
 
 namespace millrace::cli {
 namespace {

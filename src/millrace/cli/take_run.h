@@ -2,7 +2,7 @@
 #pragma once
 
 #include "millrace/cli/arguments.h"
-#include "millrace/train/run.h"
+#include "millrace/train/run/run.h"
 
 namespace millrace::cli {
 

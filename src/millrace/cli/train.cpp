@@ -12,7 +12,7 @@
 #include "millrace/cli/report_page.h"
 #include "millrace/cli/text.h"
 #include "millrace/device/device.h"
-#include "millrace/train/run.h"
+#include "millrace/train/run/run.h"
 
 namespace millrace::cli {
 namespace {

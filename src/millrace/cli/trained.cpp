@@ -9,7 +9,7 @@
 #include "millrace/format/safetensors.h"
 #include "millrace/precision/precision.h"
 #include "millrace/snapshot/snapshot.h"
-#include "millrace/train/weights.h"
+#include "millrace/train/assembly/weights.h"
 
 namespace millrace::cli {
 namespace {

@@ -4,8 +4,8 @@
 #include <string>
 
 #include "millrace/cli/arguments.h"
-#include "millrace/train/run.h"
-#include "millrace/train/switchboard.h"
+#include "millrace/train/recipe/switchboard.h"
+#include "millrace/train/run/run.h"
 
 namespace millrace::cli {
 

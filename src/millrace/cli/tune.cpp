@@ -17,7 +17,7 @@
 #include "millrace/cli/tuned_file.h"
 #include "millrace/device/device.h"
 #include "millrace/doctor/tuner.h"
-#include "millrace/train/run.h"
+#include "millrace/train/run/run.h"
 
 namespace millrace::cli {
 namespace {

@@ -4,7 +4,7 @@
 #include "millrace/base/version.h"
 #include "millrace/device/device.h"
 #include "millrace/kernels/kernels.h"
-#include "millrace/train/session.h"
+#include "millrace/train/run/session.h"
 
 namespace millrace::cli {
 

@@ -11,8 +11,8 @@
 #include "millrace/base/clock.h"
 #include "millrace/base/format.h"
 #include "millrace/device/device.h"
-#include "millrace/train/feed.h"
-#include "millrace/train/micro_batches.h"
+#include "millrace/train/step/feed.h"
+#include "millrace/train/step/micro_batches.h"
 
 namespace millrace {
 namespace {

@@ -6,7 +6,7 @@
 #include <functional>
 
 #include "millrace/data/workload.h"
-#include "millrace/train/run.h"
+#include "millrace/train/run/run.h"
 
 namespace millrace {
 

@@ -12,8 +12,8 @@
 #include "millrace/device/errors.h"
 #include "millrace/device/tensor_memory.h"
 #include "millrace/measure/trial_step.h"
-#include "millrace/train/lighter.h"
-#include "millrace/train/validation.h"
+#include "millrace/train/loop/validation.h"
+#include "millrace/train/step/lighter.h"
 
 namespace millrace {
 namespace {

@@ -5,7 +5,7 @@
 #include <functional>
 
 #include "millrace/base/json.h"
-#include "millrace/train/run.h"
+#include "millrace/train/run/run.h"
 
 namespace millrace {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "millrace/base/error.h"
-#include "millrace/train/assembly.h"
+#include "millrace/train/assembly/assembly.h"
 
 namespace millrace {
 

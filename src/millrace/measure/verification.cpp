@@ -17,8 +17,8 @@
 #include "millrace/device/tensor_memory.h"
 #include "millrace/doctor/sampler.h"
 #include "millrace/measure/trial_step.h"
-#include "millrace/train/model_state.h"
-#include "millrace/train/rehearsal.h"
+#include "millrace/train/assembly/model_state.h"
+#include "millrace/train/run/rehearsal.h"
 
 namespace millrace {
 namespace {

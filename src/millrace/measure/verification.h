@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "millrace/train/run.h"
+#include "millrace/train/run/run.h"
 
 namespace millrace {
 

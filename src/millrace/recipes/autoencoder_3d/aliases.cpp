@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "millrace/train/words.h"
+#include "millrace/train/recipe/words.h"
 
 namespace millrace::recipes::autoencoder_3d {
 namespace {

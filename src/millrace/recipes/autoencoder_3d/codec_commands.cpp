@@ -10,8 +10,8 @@
 #include "millrace/config/arguments.h"
 #include "millrace/config/schema_of.h"
 #include "millrace/recipes/autoencoder_3d/codec.h"
-#include "millrace/train/recipe_guard.h"
-#include "millrace/train/run.h"
+#include "millrace/train/recipe/recipe_guard.h"
+#include "millrace/train/run/run.h"
 
 namespace millrace::recipes::autoencoder_3d {
 namespace {

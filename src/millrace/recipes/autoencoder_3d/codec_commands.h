@@ -5,7 +5,7 @@
 #include <span>
 #include <string>
 
-#include "millrace/train/entry.h"
+#include "millrace/train/recipe/entry.h"
 
 namespace millrace::recipes::autoencoder_3d {
 

@@ -9,8 +9,8 @@
 #include "millrace/recipes/autoencoder_3d/aliases.h"
 #include "millrace/recipes/autoencoder_3d/config.h"
 #include "millrace/recipes/autoencoder_3d/presets.h"
-#include "millrace/train/entry.h"
-#include "millrace/train/run.h"
+#include "millrace/train/recipe/entry.h"
+#include "millrace/train/run/run.h"
 
 namespace millrace::recipes::autoencoder_3d {
 namespace {

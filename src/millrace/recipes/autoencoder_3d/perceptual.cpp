@@ -20,7 +20,7 @@
 #include "millrace/base/fs.h"
 #include "millrace/base/philox.h"
 #include "millrace/telemetry/run_log.h"
-#include "millrace/train/weights.h"
+#include "millrace/train/assembly/weights.h"
 
 namespace millrace::recipes::autoencoder_3d {
 namespace {

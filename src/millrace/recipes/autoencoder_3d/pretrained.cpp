@@ -8,7 +8,7 @@
 #include "millrace/base/field.h"
 #include "millrace/base/format.h"
 #include "millrace/base/fs.h"
-#include "millrace/train/weights.h"
+#include "millrace/train/assembly/weights.h"
 
 namespace millrace::recipes::autoencoder_3d {
 namespace {

@@ -14,9 +14,9 @@
 #include "millrace/recipes/autoencoder_3d/loss.h"
 #include "millrace/recipes/autoencoder_3d/pretrained.h"
 #include "millrace/recipes/autoencoder_3d/scaling.h"
-#include "millrace/train/config.h"
-#include "millrace/train/model_size.h"
-#include "millrace/train/switchboard.h"
+#include "millrace/train/recipe/config.h"
+#include "millrace/train/recipe/switchboard.h"
+#include "millrace/train/step/model_size.h"
 
 namespace millrace::recipes::autoencoder_3d {
 namespace {

@@ -15,7 +15,7 @@
 #include "millrace/recipes/autoencoder_3d/perceptual.h"
 #include "millrace/recipes/autoencoder_3d/pictures.h"
 #include "millrace/recipes/autoencoder_3d/volume_source.h"
-#include "millrace/train/entry.h"
+#include "millrace/train/recipe/entry.h"
 
 namespace millrace::recipes::autoencoder_3d {
 

@@ -8,7 +8,7 @@
 #include "millrace/base/error.h"
 #include "millrace/recipes/cosmology/entry.h"
 #include "millrace/recipes/cosmology/recipe.h"
-#include "millrace/train/run.h"
+#include "millrace/train/run/run.h"
 
 namespace millrace::recipes::cosmology {
 namespace {

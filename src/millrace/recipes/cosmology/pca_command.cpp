@@ -15,9 +15,9 @@
 #include "millrace/recipes/cosmology/preprocess.h"
 #include "millrace/recipes/cosmology/recipe.h"
 #include "millrace/recipes/cosmology/sky_pca.h"
-#include "millrace/train/config.h"
-#include "millrace/train/run.h"
-#include "millrace/train/run_folder.h"
+#include "millrace/train/recipe/config.h"
+#include "millrace/train/run/run.h"
+#include "millrace/train/run_folder/run_folder.h"
 
 namespace millrace::recipes::cosmology {
 namespace {

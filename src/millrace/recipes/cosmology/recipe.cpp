@@ -12,9 +12,9 @@
 #include "millrace/recipes/cosmology/preprocess.h"
 #include "millrace/recipes/cosmology/sky_pca.h"
 #include "millrace/recipes/cosmology/sky_source.h"
-#include "millrace/train/config.h"
-#include "millrace/train/model_size.h"
-#include "millrace/train/switchboard.h"
+#include "millrace/train/recipe/config.h"
+#include "millrace/train/recipe/switchboard.h"
+#include "millrace/train/step/model_size.h"
 
 namespace millrace::recipes::cosmology {
 namespace {

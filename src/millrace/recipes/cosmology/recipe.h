@@ -17,7 +17,7 @@
 #include "millrace/recipes/cosmology/sky_checks.h"
 #include "millrace/recipes/cosmology/sky_files.h"
 #include "millrace/recipes/cosmology/spectra.h"
-#include "millrace/train/entry.h"
+#include "millrace/train/recipe/entry.h"
 
 namespace millrace::recipes::cosmology {
 

@@ -30,7 +30,7 @@
 #include "millrace/recipes/cosmology/presets.h"
 #include "millrace/recipes/cosmology/sky_pca.h"
 #include "millrace/recipes/cosmology/sky_source.h"
-#include "millrace/train/run.h"
+#include "millrace/train/run/run.h"
 
 namespace millrace::recipes::cosmology {
 namespace {

@@ -11,7 +11,7 @@
 #include "millrace/base/clock.h"
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
-#include "millrace/train/config.h"
+#include "millrace/train/recipe/config.h"
 
 namespace millrace::recipes::cosmology {
 namespace {

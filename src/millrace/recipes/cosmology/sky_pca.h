@@ -7,7 +7,7 @@
 
 #include "millrace/nn/pca.h"
 #include "millrace/recipes/cosmology/sky_source.h"
-#include "millrace/train/recipe.h"
+#include "millrace/train/recipe/recipe.h"
 
 namespace millrace::recipes::cosmology {
 

@@ -13,8 +13,8 @@
 #include "millrace/recipes/cosmology/entry.h"
 #include "millrace/recipes/cosmology/make_data.h"
 #include "millrace/recipes/cosmology/recipe.h"
-#include "millrace/train/run.h"
-#include "millrace/train/switchboard.h"
+#include "millrace/train/recipe/switchboard.h"
+#include "millrace/train/run/run.h"
 
 namespace millrace::recipes::cosmology {
 namespace {

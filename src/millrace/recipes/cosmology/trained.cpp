@@ -10,7 +10,7 @@
 #include "millrace/recipes/cosmology/preprocess.h"
 #include "millrace/recipes/cosmology/recipe.h"
 #include "millrace/recipes/cosmology/sky_pca.h"
-#include "millrace/train/config.h"
+#include "millrace/train/recipe/config.h"
 
 namespace millrace::recipes::cosmology {
 namespace {

@@ -9,7 +9,7 @@
 #include "millrace/recipes/cosmology/entry.h"
 #include "millrace/recipes/cosmology/uvh5_convert.h"
 #include "millrace/telemetry/run_log.h"
-#include "millrace/train/sample_data.h"
+#include "millrace/train/run_folder/sample_data.h"
 
 namespace millrace::recipes::cosmology {
 namespace {

@@ -29,8 +29,8 @@
 #include "millrace/recipes/image_pairs/rank.h"
 #include "millrace/recipes/image_pairs/ranking.h"
 #include "millrace/recipes/image_pairs/recipe.h"
-#include "millrace/train/recipe_guard.h"
-#include "millrace/train/run.h"
+#include "millrace/train/recipe/recipe_guard.h"
+#include "millrace/train/run/run.h"
 
 namespace millrace::recipes::image_pairs {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <functional>
 
-#include "millrace/train/entry.h"
+#include "millrace/train/recipe/entry.h"
 
 namespace millrace::recipes::image_pairs {
 

@@ -1,7 +1,7 @@
 // The recipe's row of the registry.
 #pragma once
 
-#include "millrace/train/entry.h"
+#include "millrace/train/recipe/entry.h"
 
 namespace millrace::recipes::image_pairs {
 

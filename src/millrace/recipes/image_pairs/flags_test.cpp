@@ -3,7 +3,7 @@
 
 #include "millrace/recipes/image_pairs/entry.h"
 #include "millrace/recipes/image_pairs/recipe.h"
-#include "millrace/train/run.h"
+#include "millrace/train/run/run.h"
 
 namespace millrace::recipes::image_pairs {
 namespace {

@@ -14,8 +14,8 @@
 #include "millrace/recipes/image_pairs/loss.h"
 #include "millrace/recipes/image_pairs/model.h"
 #include "millrace/snapshot/snapshot.h"
-#include "millrace/train/model_state.h"
-#include "millrace/train/stepper.h"
+#include "millrace/train/assembly/model_state.h"
+#include "millrace/train/step/stepper.h"
 
 namespace millrace::recipes::image_pairs {
 namespace {

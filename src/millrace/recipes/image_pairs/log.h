@@ -1,7 +1,7 @@
 // The original's log line and its table.
 #pragma once
 
-#include "millrace/train/recipe.h"
+#include "millrace/train/recipe/recipe.h"
 
 namespace millrace::recipes::image_pairs {
 

@@ -28,9 +28,9 @@
 #include "millrace/recipes/image_pairs/pixels.h"
 #include "millrace/recipes/image_pairs/ranking.h"
 #include "millrace/telemetry/spans.h"
-#include "millrace/train/config.h"
-#include "millrace/train/model_size.h"
-#include "millrace/train/switchboard.h"
+#include "millrace/train/recipe/config.h"
+#include "millrace/train/recipe/switchboard.h"
+#include "millrace/train/step/model_size.h"
 
 namespace millrace::recipes::image_pairs {
 namespace {

@@ -14,7 +14,7 @@
 #include "millrace/recipes/image_pairs/features.h"
 #include "millrace/recipes/image_pairs/model.h"
 #include "millrace/recipes/image_pairs/pair_source.h"
-#include "millrace/train/entry.h"
+#include "millrace/train/recipe/entry.h"
 
 namespace millrace::recipes::image_pairs {
 

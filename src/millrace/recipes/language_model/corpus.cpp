@@ -5,7 +5,7 @@
 
 #include "millrace/base/error.h"
 #include "millrace/data/folder.h"
-#include "millrace/train/switchboard.h"
+#include "millrace/train/recipe/switchboard.h"
 
 namespace millrace::recipes::language_model {
 namespace {

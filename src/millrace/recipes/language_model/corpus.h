@@ -8,7 +8,7 @@
 
 #include "millrace/data/text_tokens.h"
 #include "millrace/recipes/language_model/config.h"
-#include "millrace/train/recipe.h"
+#include "millrace/train/recipe/recipe.h"
 
 namespace millrace::recipes::language_model {
 

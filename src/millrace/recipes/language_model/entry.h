@@ -1,7 +1,7 @@
 // The language model's row in the table of recipes.
 #pragma once
 
-#include "millrace/train/entry.h"
+#include "millrace/train/recipe/entry.h"
 
 namespace millrace::recipes::language_model {
 

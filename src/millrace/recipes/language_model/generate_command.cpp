@@ -10,9 +10,9 @@
 #include "millrace/config/schema_of.h"
 #include "millrace/recipes/language_model/entry.h"
 #include "millrace/recipes/language_model/recipe.h"
-#include "millrace/train/config.h"
-#include "millrace/train/recipe_guard.h"
-#include "millrace/train/run.h"
+#include "millrace/train/recipe/config.h"
+#include "millrace/train/recipe/recipe_guard.h"
+#include "millrace/train/run/run.h"
 
 namespace millrace::recipes::language_model {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "millrace/config/schema.h"
-#include "millrace/train/weights.h"
+#include "millrace/train/assembly/weights.h"
 
 namespace millrace::recipes::language_model {
 

@@ -10,7 +10,7 @@
 #include "millrace/config/schema_of.h"
 #include "millrace/nn/functional.h"
 #include "millrace/recipes/language_model/entry.h"
-#include "millrace/train/run.h"
+#include "millrace/train/run/run.h"
 
 namespace millrace::recipes::language_model {
 namespace {

@@ -12,9 +12,9 @@
 #include "millrace/recipes/language_model/checks.h"
 #include "millrace/recipes/language_model/corpus.h"
 #include "millrace/recipes/language_model/generate.h"
-#include "millrace/train/config.h"
-#include "millrace/train/model_size.h"
-#include "millrace/train/switchboard.h"
+#include "millrace/train/recipe/config.h"
+#include "millrace/train/recipe/switchboard.h"
+#include "millrace/train/step/model_size.h"
 
 namespace millrace::recipes::language_model {
 

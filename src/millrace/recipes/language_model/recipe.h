@@ -15,7 +15,7 @@
 #include "millrace/recipes/language_model/config.h"
 #include "millrace/recipes/language_model/model.h"
 #include "millrace/recipes/language_model/pictures.h"
-#include "millrace/train/entry.h"
+#include "millrace/train/recipe/entry.h"
 
 namespace millrace::recipes::language_model {
 

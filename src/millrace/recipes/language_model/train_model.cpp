@@ -6,7 +6,7 @@
 #include "millrace/recipes/language_model.h"
 #include "millrace/recipes/language_model/entry.h"
 #include "millrace/recipes/language_model/recipe.h"
-#include "millrace/train/run.h"
+#include "millrace/train/run/run.h"
 
 namespace millrace::recipes::language_model {
 namespace {

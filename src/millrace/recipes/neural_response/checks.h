@@ -7,7 +7,7 @@
 
 #include "millrace/core/batch.h"
 #include "millrace/recipes/neural_response/model.h"
-#include "millrace/train/config.h"
+#include "millrace/train/recipe/config.h"
 
 namespace millrace::recipes::neural_response {
 

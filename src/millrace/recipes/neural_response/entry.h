@@ -1,7 +1,7 @@
 // The row of neural_response in the registry.
 #pragma once
 
-#include "millrace/train/entry.h"
+#include "millrace/train/recipe/entry.h"
 
 namespace millrace::recipes::neural_response {
 

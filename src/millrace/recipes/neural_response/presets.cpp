@@ -2,7 +2,7 @@
 
 #include <stdexcept>
 
-#include "millrace/train/words.h"
+#include "millrace/train/recipe/words.h"
 
 namespace millrace::recipes::neural_response {
 namespace {

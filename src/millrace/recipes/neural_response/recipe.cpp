@@ -22,10 +22,10 @@
 #include "millrace/metrics/information.h"
 #include "millrace/recipes/neural_response/loss.h"
 #include "millrace/recipes/neural_response/session_source.h"
-#include "millrace/train/config.h"
-#include "millrace/train/model_size.h"
-#include "millrace/train/switchboard.h"
-#include "millrace/train/weights.h"
+#include "millrace/train/assembly/weights.h"
+#include "millrace/train/recipe/config.h"
+#include "millrace/train/recipe/switchboard.h"
+#include "millrace/train/step/model_size.h"
 
 namespace millrace::recipes::neural_response {
 namespace {

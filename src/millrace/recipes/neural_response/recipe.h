@@ -17,7 +17,7 @@
 #include "millrace/recipes/neural_response/penalties.h"
 #include "millrace/recipes/neural_response/pictures.h"
 #include "millrace/recipes/neural_response/session.h"
-#include "millrace/train/entry.h"
+#include "millrace/train/recipe/entry.h"
 
 namespace millrace::recipes::neural_response {
 

@@ -17,7 +17,7 @@
 #include "millrace/recipes/neural_response/loss.h"
 #include "millrace/recipes/neural_response/model_file.h"
 #include "millrace/recipes/neural_response/penalties.h"
-#include "millrace/train/run.h"
+#include "millrace/train/run/run.h"
 
 namespace millrace::recipes::neural_response {
 namespace {

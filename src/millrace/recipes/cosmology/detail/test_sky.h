@@ -21,7 +21,7 @@
 #include "millrace/recipes/cosmology/make_data.h"
 #include "millrace/recipes/cosmology/recipe.h"
 #include "millrace/recipes/cosmology/sky_source.h"
-#include "millrace/train/run.h"
+#include "millrace/train/run/run.h"
 
 namespace millrace::recipes::cosmology::test {
 

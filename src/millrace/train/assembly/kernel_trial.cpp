@@ -1,0 +1,184 @@
+#include "millrace/train/assembly/kernel_trial.h"
+
+#include <torch/nn/module.h>
+
+#include <algorithm>
+#include <array>
+
+#include "millrace/base/format.h"
+#include "millrace/base/work_clock.h"
+#include "millrace/kernels/kernels.h"
+#include "millrace/train/assembly/assembly.h"
+#include "millrace/train/step/draws.h"
+
+namespace millrace {
+namespace {
+
+// Multiplications of an operation in a step; less takes about a millisecond or two, where a choice is worth less than its trial.
+constexpr double kWorthATrial = 1e9;
+constexpr double kNoise = 0.97;  // the way that is not taken untried has to be this much faster
+
+bool is_worth_a_trial(const std::vector<kernels::WayTimes>& all) {
+  return std::ranges::any_of(all, [](const kernels::WayTimes& times) { return times.work >= kWorthATrial; });
+}
+
+kernels::KnownTimes times_in(const KeptTrials& kept) {
+  kernels::KnownTimes known;
+  for (const auto& [name, times] : kept.all().items()) {
+    if (times.is_array() && times.size() == 2 && times[0].is_number() && times[1].is_number())
+      known[name] = {times[0].get<double>(), times[1].get<double>(), false};
+  }
+  return known;
+}
+
+KernelChoice choice_of(const kernels::WayTimes& times) {
+  using kernels::Way;
+  const bool ours_untried = kernels::way_of(times.operation, times.type) == Way::ours;
+  const bool ours = ours_untried ? kNoise * times.ours_ms <= times.library_ms : times.ours_ms < kNoise * times.library_ms;
+  std::string reason = "a trial measured " + fixed(times.ours_ms, 1) + " ms a step by our kernel, " + fixed(times.library_ms, 1) +
+                       " by LibTorch's, in " + with_commas(times.calls) + (times.calls == 1 ? " call" : " calls");
+  if (times.disturbed) reason += kDisturbed;
+  return {times.operation, times.type, ours ? Way::ours : Way::library, std::move(reason)};
+}
+
+kernels::Way way_of(std::string_view name) noexcept { return name == "ours" ? kernels::Way::ours : kernels::Way::library; }
+
+// What a plan or a snapshot says of an operation; nullopt: it says nothing of a kernel.
+std::optional<KernelChoice> choice_of(const std::string& option, const std::string& way, const std::string& reason) {
+  for (std::size_t i = 0; i < kernels::kOperations; ++i) {
+    for (const c10::ScalarType type : {c10::kFloat, c10::kBFloat16}) {
+      KernelChoice choice{static_cast<kernels::Operation>(i), type, way_of(way), reason};
+      if (choice.option() == option) return choice;
+    }
+  }
+  return std::nullopt;
+}
+
+Json json_of(const std::map<std::string, std::vector<KernelChoice>>& all) {
+  Json json = Json::object();
+  for (const auto& [format, choices] : all) {
+    for (const KernelChoice& choice : choices) json[format][choice.option()] = {name_of(choice.way), choice.reason};
+  }
+  return json;
+}
+
+std::map<std::string, std::vector<KernelChoice>> choices_in(const Json& json) {
+  std::map<std::string, std::vector<KernelChoice>> all;
+  for (const auto& [format, choices] : json.items()) {
+    for (const auto& [option, found] : choices.items()) {
+      if (auto choice = choice_of(option, found.at(0).get<std::string>(), found.at(1).get<std::string>()))
+        all[format].push_back(std::move(*choice));
+    }
+  }
+  return all;
+}
+
+}  // namespace
+
+std::string_view name_of(kernels::Way way) noexcept { return way == kernels::Way::ours ? "ours" : "library"; }
+
+std::string KernelChoice::option() const {
+  return "kernels." + std::string(kernels::name_of(operation)) + (type == c10::kBFloat16 ? ".bf16" : ".fp32");
+}
+
+std::vector<KernelChoice> try_kernels(const std::function<void()>& step, KeptTrials& kept) {
+  {
+    const kernels::WayTrial count(kernels::WayTrial::Counts::only);
+    step();
+    if (!is_worth_a_trial(count.times())) return {};
+  }
+  const kernels::WayTrial trial(times_in(kept));
+  step();
+  for (const auto& [call, time] : trial.measured()) {
+    if (!time.disturbed) kept.keep(call, {time.ours_ms, time.library_ms});
+  }
+  kept.save();
+  std::vector<KernelChoice> choices;
+  for (const kernels::WayTimes& times : trial.times()) {
+    if (times.work >= kWorthATrial) choices.push_back(choice_of(times));
+  }
+  return choices;
+}
+
+KeptKernels kept_kernels(const Json& choices) {
+  KeptKernels kept;
+  for (const auto& [option, value] : choices.items()) {
+    if (!value.is_string()) continue;
+    if (option == kTriedOn) kept.tried_on = value.get<std::string>();
+    if (auto choice = choice_of(option, value.get<std::string>(), "as the run began")) kept.choices.push_back(std::move(*choice));
+  }
+  return kept;
+}
+
+void choose(const std::vector<KernelChoice>& choices) noexcept {
+  for (const KernelChoice& choice : choices) kernels::choose_way(choice.operation, choice.type, choice.way);
+}
+
+void choose_all(kernels::Way way) noexcept {
+  for (std::size_t i = 0; i < kernels::kOperations; ++i) {
+    for (const c10::ScalarType type : {c10::kFloat, c10::kBFloat16})
+      kernels::choose_way(static_cast<kernels::Operation>(i), type, way);
+  }
+}
+
+KeptTrials& Assembly::kept_trials() {
+  const bool keeps = switches_.on("kept_trials");
+  const std::filesystem::path& folder = context_.places.cache_folder;
+  if (!kept_trials_)
+    kept_trials_.emplace(Fs::real(), keeps ? folder : std::filesystem::path(), keeps && context_.places.writes, context_.device);
+  return *kept_trials_;
+}
+
+// The formats that a run may compute in are tried, since the trial of the number format is to compare the best of each.
+void Assembly::try_kernels() {
+  kernels::forget_ways();
+  kernel_choices_.clear();
+  if (!context_.device.is_cpu()) return;
+  if (!config_.device.kernels.is_auto()) {
+    const bool ours = config_.device.kernels.value() == Kernels::ours;
+    choose_all(ours ? kernels::Way::ours : kernels::Way::library);
+    return choose("device.kernels", ours ? "ours" : "library", "");
+  }
+  const std::string here(kernels::instruction_set());
+  const KeptKernels before = kept_kernels(kept_);
+  const bool goes_on = before.hold_on(here);
+  if (!kept_.empty() && goes_on) {  // another way would change the bits
+    kernel_choices_[""] = before.choices;
+    return millrace::choose(before.choices);
+  }
+  std::vector<std::optional<at::ScalarType>> formats{stepper_->autocast()};
+  const bool tries_format = config_.precision.dtype.is_auto() && switches_.on("autocast") && kept_.empty();
+  if (tries_format && precision::hardware_has_fast_bf16(context_.device, nullptr)) formats.emplace_back(at::kBFloat16);
+  for (const auto& format : formats) {
+    (void)try_on_batch([&](const Batch& batch) {
+      kernel_choices_[precision::name_of(format)] =
+          millrace::try_kernels([&] { (void)stepper_->try_precision(batch, format); }, kept_trials());
+    });
+  }
+  stepper_->end_trials();
+  for (auto& [format, choices] : kernel_choices_) {
+    for (KernelChoice& choice : choices) {
+      if (!goes_on) choice.reason += "; tried anew: the run began on " + before.tried_on + ", this is " + here;
+    }
+  }
+  kernel_choices_ = choices_in(agreement().from_root(json_of(kernel_choices_)));
+  for (const auto& [format, choices] : kernel_choices_) millrace::choose(choices);
+}
+
+void Assembly::plan_kernels() {
+  if (!context_.device.is_cpu()) plan_.set(dropout_choice(context_.device));
+  if (kernel_choices_.empty()) return;
+  const bool resumed = kernel_choices_.contains("");
+  const auto found = kernel_choices_.find(resumed ? "" : precision::name_of(stepper_->autocast()));
+  kernels::forget_ways();
+  if (found == kernel_choices_.end()) return;
+  millrace::choose(found->second);
+  const char* const origin = resumed ? "snapshot" : "auto";
+  for (const KernelChoice& choice : found->second)
+    plan_.set({choice.option(), std::string(name_of(choice.way)), origin, choice.reason, /*by_trial=*/true});
+  std::string tried_on = resumed ? kept_kernels(kept_).tried_on : std::string(kernels::instruction_set());
+  if (found->second.empty() || tried_on.empty()) return;
+  plan_.set({kTriedOn, std::move(tried_on), origin, "what these kernels were tried on", /*by_trial=*/true});
+}
+
+}  // namespace millrace

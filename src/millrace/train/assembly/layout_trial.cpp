@@ -1,0 +1,133 @@
+// Which memory layout a run's images or volumes have: tried once, as the number format is.
+#include "millrace/train/assembly/layout_trial.h"
+
+#include <torch/nn/module.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "millrace/base/format.h"
+#include "millrace/base/median.h"
+#include "millrace/train/assembly/assembly.h"
+
+namespace millrace {
+namespace {
+
+constexpr std::size_t kRounds = std::tuple_size_v<LayoutRounds>;
+constexpr double kWorthIt = 0.97;  // of the contiguous step's time: less is noise
+constexpr double kTolerance = 0.02;
+constexpr const char* kContiguous = "contiguous";
+constexpr const char* kChannelsLast = "channels_last";
+
+double median_loss(const LayoutRounds& rounds) {
+  std::vector<double> losses;
+  for (const precision::Trial& trial : rounds) losses.push_back(trial.loss);
+  return median(std::move(losses));
+}
+
+// The worst of every objective's gradients, in all rounds.
+precision::Trial worst_of(const LayoutRounds& rounds) {
+  std::vector<precision::Trial> all;
+  for (const precision::Trial& trial : rounds) {
+    all.push_back(trial);
+    all.insert(all.end(), trial.others.begin(), trial.others.end());
+  }
+  return precision::worst_of(all);
+}
+
+}  // namespace
+
+LayoutVerdict judge_layouts(const LayoutRounds& plain, const LayoutRounds& last) {
+  const bool plain_is_finite = std::ranges::all_of(plain, precision::is_finite);
+  const bool last_is_finite = std::ranges::all_of(last, precision::is_finite);
+  if (!plain_is_finite && !last_is_finite) return {false, "a trial step is finite in neither layout"};
+  if (!last_is_finite) return {false, "a trial step is finite contiguous, the same channels-last is not"};
+  if (!plain_is_finite) return {true, "a trial step is finite channels-last, the same contiguous is not"};
+  const double loss = median_loss(plain);
+  if (const double other = median_loss(last); !(std::abs(loss - other) <= kTolerance * std::abs(loss))) {
+    return {false, "losses of a trial step differ: " + significant(other, 5) + " channels-last, " + significant(loss, 5) +
+                       " contiguous"};
+  }
+  if (const precision::Trial worst = worst_of(last); !(worst.worst_gradient <= precision::kWorstGradient)) {
+    return {false, "the gradient of " + worst.worst_parameter + " of a trial step channels-last differs by " +
+                       percent(worst.worst_gradient) + " from the one contiguous"};
+  }
+  const Comparison found = precision::compare_times(last, plain);
+  const std::string times = fixed(found.first_ms, 1) + " ms a step channels-last, " + fixed(found.second_ms, 1) + " contiguous";
+  return {found.first_ms < kWorthIt * found.second_ms, "a trial measured " + times + (found.disturbed ? kDisturbed : ""),
+          /*by_time=*/true, found.disturbed};
+}
+
+LayoutVerdict try_layouts(Recipe& recipe, Stepper& stepper, const Batch& batch) {
+  LayoutRounds plain, last;
+  for (std::size_t round = 0; round < kRounds; ++round) {
+    recipe.set_layout(Layout::contiguous);
+    plain[round] = stepper.try_precision(batch, stepper.autocast(), TrialRole::reference);
+    recipe.set_layout(Layout::channels_last);
+    last[round] = stepper.try_precision(batch, stepper.autocast(), TrialRole::compared);
+  }
+  stepper.end_trials();
+  return judge_layouts(plain, last);
+}
+
+const precision::Trial& better_of(const precision::Trial& contiguous, const precision::Trial& channels_last) {
+  if (!precision::is_finite(channels_last)) return contiguous;
+  if (!precision::is_finite(contiguous)) return channels_last;
+  return channels_last.step_ms < contiguous.step_ms ? channels_last : contiguous;
+}
+
+precision::Trial try_format(Recipe& recipe, Stepper& stepper, const Batch& batch, std::optional<at::ScalarType> format,
+                            bool tries_layouts) {
+  if (!tries_layouts) return stepper.try_precision(batch, format);
+  recipe.set_layout(Layout::channels_last);
+  const precision::Trial last = stepper.try_precision(batch, format);
+  recipe.set_layout(Layout::contiguous);
+  return better_of(stepper.try_precision(batch, format), last);
+}
+
+// Another layout adds in another order, so a resumed run keeps its own.
+void Assembly::decide_layout() {
+  if (!recipe_->set_layout(Layout::contiguous)) return;
+  if (!config_.device.layout.is_auto()) {
+    const bool channels_last = config_.device.layout.value() == Layout::channels_last && switches_.on("channels_last");
+    recipe_->set_layout(channels_last ? Layout::channels_last : Layout::contiguous);
+    return choose("device.layout", channels_last ? kChannelsLast : kContiguous, "");
+  }
+  Choice choice{"device.layout", kContiguous, "auto", "--off=channels_last", /*by_trial=*/true};
+  if (const Json* layout = kept("device.layout")) {
+    choice = {"device.layout", layout->get<std::string>(), "snapshot", "as the run began", /*by_trial=*/true};
+  } else if (switches_.on("channels_last")) {
+    choice = try_layouts();
+    const Json agreed = agreement().from_root({{"value", choice.value}, {"reason", choice.reason}});
+    choice.value = agreed.at("value").get<std::string>();
+    choice.reason = agreed.at("reason").get<std::string>();
+  }
+  recipe_->set_layout(choice.value == kChannelsLast ? Layout::channels_last : Layout::contiguous);
+  plan_.set(std::move(choice));
+}
+
+Choice Assembly::try_layouts() {
+  const auto chosen = [](bool channels_last, std::string reason) {
+    return Choice{"device.layout", channels_last ? kChannelsLast : kContiguous, "auto", std::move(reason), /*by_trial=*/true};
+  };
+  LayoutVerdict verdict;
+  std::string trial;
+  std::optional<Json> known;
+  const auto how = try_on_batch([&](const Batch& batch) {
+    trial = step_trial("layout " + precision::name_of(stepper_->autocast()), request_.recipe, request_.config.values,
+                       recipe_->model(), batch);
+    if (known = kept_trials().find(trial); is_verdict(known)) return;
+    verdict = millrace::try_layouts(*recipe_, *stepper_, batch);
+  });
+  if (!how) return chosen(false, "no batch to try it on");
+  if (is_verdict(known))
+    return chosen(known->at("value") == kChannelsLast, known->at("reason").get<std::string>() + kOfAnEarlierRun);
+  if (verdict.by_time && !verdict.disturbed) {
+    kept_trials().keep(trial, {{"value", verdict.channels_last ? kChannelsLast : kContiguous}, {"reason", verdict.reason}});
+    kept_trials().save();
+  }
+  return chosen(verdict.channels_last, verdict.reason + (verdict.by_time ? *how : ""));
+}
+
+}  // namespace millrace

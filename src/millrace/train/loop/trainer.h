@@ -1,0 +1,170 @@
+// The loop: steps, and what happens every N of them.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "millrace/core/agreement.h"
+#include "millrace/data/cached_source.h"
+#include "millrace/data/loader.h"
+#include "millrace/doctor/sampler.h"
+#include "millrace/metrics/confusion.h"
+#include "millrace/snapshot/snapshot.h"
+#include "millrace/telemetry/spans.h"
+#include "millrace/train/loop/recovery.h"
+#include "millrace/train/loop/saves.h"
+#include "millrace/train/recipe/config.h"
+#include "millrace/train/report/block_times.h"
+#include "millrace/train/report/meter.h"
+#include "millrace/train/report/phase_clock.h"
+#include "millrace/train/report/reporter.h"
+#include "millrace/train/report/scores.h"
+#include "millrace/train/run_folder/run_folder.h"
+#include "millrace/train/step/feed.h"
+#include "millrace/train/step/micro_batches.h"
+#include "millrace/train/step/plan.h"
+#include "millrace/train/step/stepper.h"
+#include "millrace/train/watch/diagnosis.h"
+#include "millrace/train/watch/memory_watch.h"
+#include "millrace/train/watch/profiler.h"
+
+namespace millrace {
+
+struct ConvolutionChoice;  // train/assembly/convolution_choice.h
+
+// What a trainer works with; all of it outlives the trainer. Required but where a comment says what null means.
+struct TrainerParts {
+  const RunConfig* config = nullptr;
+  Json config_values;  // as saved in snapshots
+  Recipe* recipe = nullptr;
+  Stepper* stepper = nullptr;
+  telemetry::Timeline* timeline = nullptr;
+  data::Loader* loader = nullptr;
+  data::Loader* validation = nullptr;               // null = no validation
+  const data::Cache* cache = nullptr;               // null = off
+  Plan* plan = nullptr;                             // a fallback to fp32 is written into it
+  const ConvolutionChoice* convolutions = nullptr;  // as the run's trial decides before its first step; null = there is none
+  SaveDestination place;
+  ReportSinks sinks;
+  RecordNames names;
+  RecoveryWishes recovery;
+  bool batch_ahead = true;             // switchboard row of that name
+  std::string frozen_source;           // where the recipe has its frozen weights from; for snapshots that leave them out
+  std::int64_t total_steps = 0;        // 0 = open end (then epochs is 0 and max_steps is 0: refused before)
+  Agreement* agreement = nullptr;      // null = one process
+  doctor::Sampler* sampler = nullptr;  // null = off
+  std::uint64_t cacheable_bytes = 0;   // see DiagnosisParts
+  std::function<std::unique_ptr<RemedyTrials>()> doctor_trials;  // null = none
+  doctor::Earlier earlier;                                       // for the doctor
+};
+
+enum class Ending : std::uint8_t { max_steps, epochs_done, early_stop, signal };
+[[nodiscard]] std::string_view name_of(Ending ending) noexcept;  // "max_steps", "epochs", "early_stop", "signal"
+
+// Belongs to the loop's thread. The order of what happens after a step is fixed: log, end of epoch, validation, snapshot. All
+// ranks of a run make the same calls.
+class Trainer {
+ public:
+  explicit Trainer(TrainerParts parts);
+
+  void restore(const snapshot::Content& content);  // SnapshotError when it does not fit the recipe
+  // Trains until something ends it; a snapshot of the final state is saved before this returns. Throws TrainingDiverged,
+  // DataError, SnapshotError …; content() is then still the state at the edge of the last whole step.
+  Ending run();
+  void save_after_error() noexcept;  // that state, if it is whole and not saved yet; never throws
+  [[nodiscard]] std::string last_snapshot() { return saves_.last(); }  // "the last snapshot is PATH; ", or ""
+
+  [[nodiscard]] snapshot::Content content() const;  // of the whole state now; waits for the device
+  [[nodiscard]] std::int64_t step() const noexcept { return step_; }
+  [[nodiscard]] bool has_ended() const { return !validation_pending_ && natural_end().has_value(); }  // no step is left to do
+  // Of the state as it was saved at the run's end, or as it is now when the run was cut short.
+  [[nodiscard]] std::string state_sha256() const;  // "" where a part of the state is with ranks that can't be asked any more
+  [[nodiscard]] Json results() const;              // summary.json's part about losses, metrics, samples, rates, shares
+  [[nodiscard]] Json times() const;                // {"accounts", "wall_s"} of this process until now: they add up
+
+ private:
+  // What of an epoch is due after its last step.
+  struct EpochEnd {
+    std::uint64_t of_step = 1;  // epoch that the latest step belongs to, 1-based
+    bool reached = false;       // by the step under way
+    bool save_due = false;
+    std::optional<EpochRow> row;  // until its validation is known
+  };
+  // Where the state of all ranks is one: after each step, unless they average (distributed.average_every).
+  struct Meeting {
+    bool now = true;
+    std::int64_t before = 0;  // the step of the one before
+    std::int64_t rows = 0;    // since then: of all ranks, or of this one where they average
+  };
+  [[nodiscard]] std::optional<Ending> natural_end() const;
+  [[nodiscard]] Agreement& agreement() const;
+  [[nodiscard]] DiagnosisParts diagnosis_parts() const;
+  [[nodiscard]] BatchWay way() const;
+  std::optional<Ending> meet();
+  bool next_step();
+  void end_profile() noexcept;
+  bool take_step();
+  std::int64_t run_micro_batches(std::vector<StepResult>& results, metrics::Board& measured);
+  std::optional<Batch> next_batch();
+  void finish_step(const std::vector<StepResult>& results, const metrics::Board& measured);
+  std::int64_t rows_of_all();
+  Ending finish(Ending ending);
+  [[nodiscard]] LoggedStep logged_step(const StepRecord& record) const;
+  [[nodiscard]] MemoryShown memory_now() const;
+  MemoryReading watch_memory();
+  double wait_for_steps();  // seconds
+  std::optional<double> read_phases(double waited);
+  [[nodiscard]] telemetry::Timeline::Summary window_times();       // since the last log line, once
+  [[nodiscard]] telemetry::Timeline::Summary total_times() const;  // of this process
+  [[nodiscard]] Json accounts_now() const;                         // of this process
+  [[nodiscard]] std::vector<BlockTime> blocks_of(const Json& accounts) const;
+  void diagnose(const StepRecord& record, const MemoryReading& memory);
+  void tell_waits();
+  void log();
+  [[nodiscard]] double epochs_in_all() const;  // that the run is long; 0 = without end
+  void end_epoch();
+  void write_history(const metrics::Means& means);
+  void draw(const std::vector<metrics::Confusion>& tables);
+  void keep_tables();
+  void validate();
+  void note_validation(const metrics::Means& means, double seconds, std::int64_t batches);
+  void save(bool last);
+  [[nodiscard]] bool is_due(std::int64_t every) const;  // since the meeting before this one
+  [[nodiscard]] bool validation_due(bool epoch_ended) const;
+  [[nodiscard]] std::string remedy_of_divergence() const;
+  void check_divergence(double skipped_in_a_row);
+  void require_finite();
+  void check_weights();
+  void fall_back_if_due();
+
+  TrainerParts parts_;
+  Feed feed_;
+  Reporter reporter_;
+  Meter meter_;
+  Scores scores_;
+  Saves saves_;
+  Recovery recovery_;
+  MemoryWatch memory_watch_;
+  std::unique_ptr<Diagnosis> diagnosis_;    // null = log.doctor is off, or another rank's business
+  double machine_told_ = 0;                 // seconds of the steady clock; 0 = never
+  std::unique_ptr<PhaseClock> phases_;      // null: steps are done when the host is
+  std::unique_ptr<StepProfiler> profiler_;  // null: no steps to record, or they are done
+  std::int64_t step_ = 0;
+  std::int64_t began_step_ = 0;  // of this process
+  std::uint64_t epoch_ = 0;
+  Json frozen_;        // record of the weights that snapshots leave out; null = none
+  Json loader_state_;  // at the edge of the last whole step: what a snapshot saves
+  EpochEnd epoch_end_;
+  Meeting met_;
+  bool is_whole_ = true;             // the state is that of a whole step: no update is under way, or was cut short
+  bool validation_pending_ = false;  // due now, or cut short by the stop that the snapshot was saved for
+  std::int64_t validated_step_ = -1;
+  data::CacheCounters cache_logged_;  // at the last log line
+  std::string state_sha256_;
+};
+
+}  // namespace millrace

@@ -1,0 +1,130 @@
+// What the trainer shows the doctor, and what it says of it.
+#include <algorithm>
+
+#include "millrace/base/clock.h"
+#include "millrace/device/device.h"
+#include "millrace/device/tensor_memory.h"
+#include "millrace/train/loop/trainer.h"
+
+namespace millrace {
+
+using telemetry::Phase;
+
+DiagnosisParts Trainer::diagnosis_parts() const {
+  return {.config = parts_.config,
+          .stepper = parts_.stepper,
+          .timeline = parts_.timeline,
+          .device = phases_ ? &phases_->times() : nullptr,
+          .loader = parts_.loader,
+          .cached = parts_.cache != nullptr,
+          .cacheable_bytes = parts_.cacheable_bytes,
+          .epochs = epochs_in_all(),
+          .blind = parts_.names.blind,
+          .earlier = parts_.earlier,
+          .run = parts_.place.folder == nullptr ? std::string() : parts_.place.folder->path().string(),
+          .trials = parts_.doctor_trials};
+}
+
+// On a GPU what the steps launched may still be under way, and who reads a value first waits for it. That time is the steps', not
+// the reader's. Called where something reads right afterwards, it makes nothing longer.
+double Trainer::wait_for_steps() {
+  const at::Device device = parts_.stepper->device();
+  if (device.is_cpu()) return 0;
+  const telemetry::Span span(*parts_.timeline, Phase::backward);
+  const double begin = steady_seconds();
+  device::backend_of(device).synchronize(device.has_index() ? device.index() : 0);
+  return steady_seconds() - begin;
+}
+
+// What the device noted of the steps since the last log line. Milliseconds that the host took to launch one of them.
+std::optional<double> Trainer::read_phases(double waited) {
+  if (!phases_) return std::nullopt;
+  const DeviceTimes::Sums before = phases_->times().sums();
+  phases_->read(waited);
+  const DeviceTimes::Sums& now = phases_->times().sums();
+  if (now.steps == before.steps) return std::nullopt;
+  return (now.host_seconds - before.host_seconds) / static_cast<double>(now.steps - before.steps) * 1e3;
+}
+
+telemetry::Timeline::Summary Trainer::window_times() {
+  telemetry::Timeline::Summary times = parts_.timeline->window();
+  if (phases_) phases_->times().book(times);
+  return times;
+}
+
+telemetry::Timeline::Summary Trainer::total_times() const {
+  telemetry::Timeline::Summary times = parts_.timeline->total();
+  if (phases_) phases_->times().correct(times);
+  return times;
+}
+
+MemoryShown Trainer::memory_now() const {
+  const at::Device device = parts_.stepper->device();
+  const auto gpu = parts_.sampler == nullptr ? std::nullopt : parts_.sampler->gpu();
+  return {.on_gpu = !device.is_cpu(),
+          .counters = device::backend_of(device).memory(device.has_index() ? device.index() : 0),
+          .gpu_use = gpu ? gpu->utilisation : std::nullopt};
+}
+
+MemoryReading Trainer::watch_memory() {
+  const at::Device device = parts_.stepper->device();
+  MemoryReading now{.step = step_, .tensors = device::tensor_memory(device).live_bytes};
+  const std::int64_t accumulate = parts_.config->optim.accumulate;
+  const std::int64_t of_an_epoch = (parts_.loader->batches_per_epoch() + accumulate - 1) / accumulate;
+  now.passed = step_ - began_step_;
+  const std::int64_t of_pass = of_an_epoch - now.passed;
+  const std::int64_t of_run = parts_.total_steps > 0 ? parts_.total_steps - step_ : of_pass + 1;
+  now.left = of_run <= of_pass ? std::max<std::int64_t>(of_run, 1) : std::max<std::int64_t>(of_pass, 0);
+  if (device.is_cpu()) {
+    now.used = device::private_resident_bytes();
+    now.room = now.used + device::available_memory_bytes();
+  } else {
+    const device::MemoryCounters counters = memory_now().counters;
+    now.used = counters.reserved_bytes;
+    now.room = counters.allocated_bytes + device::free_tensor_memory(device);
+    now.on_gpu = true;
+  }
+  for (const std::string& warning : memory_watch_.look(now, [this] { return parts_.stepper->state_bytes(); })) {
+    reporter_.warning(warning);
+    reporter_.record("warning", {{"step", step_}, {"text", warning}});
+  }
+  return now;
+}
+
+void Trainer::diagnose(const StepRecord& record, const MemoryReading& memory) {
+  constexpr double kBetweenMachineLines = 10;  // seconds
+  if (!diagnosis_) return;
+  const auto change = diagnosis_->look(
+      record,
+      {.used = memory.used, .room = memory.room, .step_peak = recovery_.step_peak_bytes(), .rising = memory_watch_.rising()});
+  if (change) reporter_.findings(step_, change->told, diagnosis_->holding(), change->changed);
+  const std::int64_t begin = steady_nanoseconds();
+  if (diagnosis_->try_when_due()) {
+    recovery_.forget_peak();
+    meter_.leave_out(steady_nanoseconds() - begin);
+  }
+  if (parts_.sampler == nullptr || steady_seconds() - machine_told_ < kBetweenMachineLines) return;
+  if (const auto reading = parts_.sampler->take()) {
+    if (machine_told_ > 0) diagnosis_->saw_machine(*reading);  // the first is about the start
+    machine_told_ = steady_seconds();
+    Json line = reading->to_json();
+    line["step"] = step_;
+    reporter_.record("machine", std::move(line));
+    if (const auto blocks = blocks_of(accounts_now()); !blocks.empty())
+      reporter_.record("blocks", {{"step", step_}, {"blocks", to_json(blocks)}});
+  }
+}
+
+// What each rank waited for since the last log line, on all of them. Collective.
+void Trainer::tell_waits() {
+  if (agreement().alone() || !parts_.config->log.doctor) return;
+  const telemetry::Timeline::Summary times = parts_.timeline->window();
+  const std::vector<Json> all = agreement().gather({times.of(Phase::reduction), times.of(Phase::data_wait)});
+  if (!diagnosis_) return;
+  std::vector<doctor::RankTimes> ranks;
+  ranks.reserve(all.size());
+  for (const Json& rank : all) ranks.push_back({.reduction = rank.at(0), .data_wait = rank.at(1)});
+  diagnosis_->saw_ranks(ranks);
+}
+
+}  // namespace millrace

@@ -1,0 +1,242 @@
+// What of a run is saved, how it is put back, and what it came to.
+#include <torch/nn/module.h>
+
+#include "millrace/base/clock.h"
+#include "millrace/base/doing.h"
+#include "millrace/base/error.h"
+#include "millrace/base/format.h"
+#include "millrace/core/saved_json.h"
+#include "millrace/doctor/rules.h"
+#include "millrace/train/assembly/convolution_choice.h"
+#include "millrace/train/assembly/model_state.h"
+#include "millrace/train/loop/trainer.h"
+#include "millrace/train/report/numbers.h"
+#include "millrace/train/watch/watchdog.h"
+
+namespace millrace {
+namespace {
+
+void check_data(data::Loader& training, data::Loader* validation, const SavedJson& report) {
+  const auto data = report.find("data");
+  const auto saved = [&](const char* split) {
+    const auto one = data ? data->find(split) : std::nullopt;
+    return one ? one->json() : Json();
+  };
+  training.check_data(saved("train"));
+  if (validation == nullptr) return;
+  if (const Json held_out = saved("validation"); !held_out.is_null()) validation->check_data(held_out, "the validation data");
+}
+
+}  // namespace
+
+snapshot::Content Trainer::content() const {
+  snapshot::Content content;
+  content.step = step_;
+  content.config = parts_.config_values;
+  content.models = model_tensors(parts_.recipe->model(), *parts_.stepper, frozen_);
+  if (!frozen_.is_null()) content.parts["frozen"].json = frozen_;
+  content.parts["optimizer"] = parts_.stepper->state();
+  if (Tensors average = parts_.stepper->averaged_weights(); !average.empty())
+    content.parts["average"].tensors = std::move(average);
+  content.parts["loader"].json = loader_state_;
+  content.parts["recipe"] = parts_.recipe->state();
+  Json& json = content.parts["trainer"].json;
+  json = {{"step", step_},
+          {"epoch", epoch_},
+          {"validation_pending", validation_pending_},
+          {"memory_split", recovery_.micro_batches()}};
+  meter_.write_state(json, content.report);
+  scores_.write_state(json, content.report);
+  if (epoch_end_.row) json["epoch_row"] = {epoch_end_.row->epoch, number_or_null(epoch_end_.row->train_loss)};
+  if (const auto names = frozen_names(parts_.recipe->model(), *parts_.stepper); !names.empty()) json["frozen"] = names;
+  if (parts_.plan != nullptr) json["choices"] = parts_.plan->trial_choices();
+  // For who uses the weights later. The choices say it in words for a run that goes on; in which words a fault shows is no state.
+  if (parts_.convolutions != nullptr && !parts_.convolutions->faults.empty())
+    content.report[kConvolutionsInReport] = parts_.convolutions->to_json();
+  return content;
+}
+
+std::string Trainer::state_sha256() const {
+  if (!state_sha256_.empty()) return state_sha256_;
+  try {
+    return snapshot::digest(content());
+  } catch (const DistributedError&) {
+    return "";
+  }
+}
+
+void Trainer::restore(const snapshot::Content& content) {
+  const auto frozen = content.parts.find("frozen");
+  load_model_tensors(parts_.recipe->model(), content.models, frozen == content.parts.end() ? Json() : frozen->second.json,
+                     frozen_);
+  const auto part = [&](const char* name) -> const State& {
+    const auto it = content.parts.find(name);
+    if (it == content.parts.end()) {
+      throw SnapshotError({std::string("the snapshot has no part \"") + name + "\"", "step " + std::to_string(content.step),
+                           "resume from another snapshot, or start over with --fresh"});
+    }
+    return it->second;
+  };
+  const auto average = content.parts.find("average");
+  parts_.stepper->load_state(part("optimizer"), average == content.parts.end() ? Tensors() : average->second.tensors);
+  const SavedJson report(content.report, "report");
+  check_data(*parts_.loader, parts_.validation, report);
+  parts_.loader->load_state(part("loader").json);
+  loader_state_ = parts_.loader->state();
+  parts_.recipe->load_state(part("recipe"));
+  const SavedJson trainer(part("trainer").json, "trainer");
+  step_ = trainer["step"].integer(0);
+  epoch_ = static_cast<std::uint64_t>(trainer["epoch"].integer(0));
+  validation_pending_ = trainer["validation_pending"].boolean() && parts_.validation != nullptr;
+  if (const auto micro_batches = trainer.find("memory_split")) recovery_.use_at_least(micro_batches->integer(1));
+  scores_.load_state(trainer, report);
+  meter_.load_state(trainer, report);
+  if (agreement().ranks().rank != 0) meter_.forget_sums();
+  if (const auto row = trainer.find("epoch_row")) {
+    const auto cells = row->list(2);
+    epoch_end_.row = EpochRow{.epoch = static_cast<std::uint64_t>(cells[0].integer(0)), .train_loss = cells[1].number_or_nan()};
+  }
+  saves_.restored(step_);
+  met_ = {.now = true, .before = step_ - 1};
+}
+
+void Trainer::save(bool last) {
+  wait_for_steps();
+  const std::string what = kSaveTask + std::to_string(step_);
+  const Doing task(Doing::Level::task, what.c_str());
+  const std::int64_t begin = steady_nanoseconds();
+  recovery_.note_peak();
+  {
+    const telemetry::Span span(*parts_.timeline, telemetry::Phase::snapshot);
+    if (!saves_.holds(step_)) require_finite();
+    meter_.bring_to_root(agreement());
+    const auto with_data = [this] {
+      snapshot::Content now = content();
+      // Beside the state rather than in it: where the data lies, or a file that is none of the run's business any more, changes
+      // no bit.
+      now.report["data"]["train"] = parts_.loader->data_state();
+      if (parts_.validation != nullptr) now.report["data"]["validation"] = parts_.validation->data_state();
+      return now;
+    };
+    if (saves_.save(step_, with_data, scores_.best_steps(), last)) {
+      epoch_end_.save_due = false;
+      scores_.saved();
+      if (diagnosis_) diagnosis_->saw_snapshot();
+    }
+  }
+  recovery_.forget_peak();
+  meter_.leave_out(steady_nanoseconds() - begin);
+}
+
+// What is in force already is no remedy.
+std::string Trainer::remedy_of_divergence() const {
+  const optim::OptimConfig& optim = parts_.config->optim;
+  std::string next =
+      "begin from a good snapshot in another folder, with --run=NEW_FOLDER --train.resume=SNAPSHOT, or anew with "
+      "--fresh: lower optim.learning_rate (" +
+      significant(optim.learning_rate, 4) + ")";
+  next += optim.clip_norm > 0 ? " or optim.clip_norm (" + significant(optim.clip_norm, 4) + ")" : ", set optim.clip_norm=1";
+  return next + (parts_.stepper->autocast() ? ", or try precision.dtype=fp32" : "") + ", and look at the input";
+}
+
+void Trainer::save_after_error() noexcept {
+  end_profile();
+  try {
+    if (step_ > 0 && agreement().has_cut_sums()) {
+      reporter_.warning("the state at the last whole step is not saved, since sums were cut short that this GPU computes with; " +
+                        saves_.last() + "the same command goes on from the last snapshot");
+      return;
+    }
+    if (!is_whole_) {
+      reporter_.warning("the state is not saved, since the update of the weights was cut short; " + saves_.last() +
+                        "the same command goes on from the last snapshot");
+      return;
+    }
+    if (step_ > 0) save(true);
+  } catch (const std::exception& error) {
+    reporter_.warning(std::string("the state at the last whole step could not be saved: ") + error.what());
+  }
+}
+
+Json Trainer::accounts_now() const { return accounts_of(total_times(), meter_.others_of_process()); }
+
+Json Trainer::times() const {
+  const auto times = total_times();
+  return {{"accounts", accounts_of(times, meter_.others_of_process())}, {"wall_s", times.wall}};
+}
+
+std::vector<BlockTime> Trainer::blocks_of(const Json& accounts) const {
+  return share_out(accounts.at("forward"), accounts.at("backward"), parts_.stepper->block_times());
+}
+
+Json Trainer::results() const {
+  const auto times = total_times();
+  const auto others = meter_.others_of_process();  // read once: a later reading is another figure, and parts no longer add up
+  const Json accounts = accounts_of(times, others);
+  double spikes = 0;
+  Json objectives = Json::array();
+  for (const ObjectiveReport& objective : parts_.stepper->reports()) {
+    spikes += objective.spikes;
+    objectives.push_back({{"name", objective.name},
+                          {"learning_rate", objective.learning_rate},
+                          {"gradient_norm", number_or_text(objective.gradient_norm)},
+                          {"spikes", objective.spikes},
+                          {"loss_scale", objective.loss_scale ? Json(*objective.loss_scale) : Json()}});
+  }
+  Json all = {{"steps", step_},
+              {"epochs", epoch_},
+              {"samples", meter_.samples()},
+              {"metrics", scores_.results()},
+              {"metrics_order", scores_.names()},
+              {"loss", {{"first", number_or_text(meter_.first_loss())}, {"last", number_or_text(meter_.last_loss())}}},
+              {"objectives", std::move(objectives)},
+              {"step_ms", {{"p50", times.step_ms_p50}, {"p95", times.step_ms_p95}}},
+              {"shares", shares_of(times)},
+              {"accounts", accounts},
+              {"wall_s", times.wall},
+              {"skipped_steps", parts_.stepper->skipped().item<double>()},
+              {"spike_steps", spikes}};
+  all["samples_per_s"] = times.step_seconds > 0 ? static_cast<double>(meter_.samples_of_process()) / times.step_seconds : 0.0;
+  if (parts_.names.rate_unit != "samples")
+    all[parts_.names.rate_unit + "_per_s"] = all["samples_per_s"].get<double>() * parts_.names.units_per_sample;
+  const data::LoaderCounters read = parts_.loader->counters();
+  all["loader"] = {{"readers", parts_.loader->readers()},
+                   {"reason", parts_.loader->readers_reason()},
+                   {"buffer_bytes", parts_.loader->buffer_bytes()},
+                   {"bad_samples", read.bad_samples},
+                   {"wait_s", read.wait_seconds},
+                   {"read_s", read.read_seconds}};
+  if (parts_.cache != nullptr) {
+    const data::CacheCounters cache = parts_.cache->counters();
+    all["cache"] = {{"hit_rate", cache.hit_rate()},
+                    {"hits", cache.hits},
+                    {"misses", cache.misses},
+                    {"bytes", cache.bytes},
+                    {"budget_bytes", cache.budget_bytes}};
+  }
+  if (diagnosis_) {
+    const doctor::Evidence seen = diagnosis_->of_the_run();
+    all["findings"] = doctor::to_json(doctor::findings_of(seen));
+    if (!seen.targets.empty() && doctor::can_judge(seen)) all["targets"] = to_json(seen.targets);
+    all["doctor"] = {{"looking_s", diagnosis_->seconds()},
+                     {"sampler_share", parts_.sampler == nullptr ? 0.0 : parts_.sampler->cost()},
+                     {"trials", diagnosis_->trials().to_json()}};
+  }
+  if (!agreement().alone()) {
+    const GradientTraffic sent = parts_.stepper->traffic();
+    all["gradients_sent"] = {{"bytes", sent.bytes},
+                             {"buckets", sent.buckets},
+                             {"early_buckets", sent.early_buckets},
+                             {"exchanges", agreement().exchanges()}};
+    if (parts_.stepper->averages()) all["weights_sent"] = {{"bytes", parts_.stepper->averaged_bytes()}};
+  }
+  if (const auto blocks = blocks_of(accounts); !blocks.empty()) all["blocks"] = to_json(blocks);
+  all["bound_by"] = largest_account(times);
+  all["snapshots"] = saves_.results(times.step_seconds);
+  all["memory"] = recovery_.results();
+  if (others) all["others"] = *others;
+  if (const auto seconds = meter_.first_step_seconds()) all["time_to_first_step_s"] = *seconds;
+  return all;
+}
+
+}  // namespace millrace

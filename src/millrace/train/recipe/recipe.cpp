@@ -1,0 +1,15 @@
+#include "millrace/train/recipe/recipe.h"
+
+#include "millrace/base/error.h"
+#include "millrace/train/recipe/switchboard.h"
+
+namespace millrace {
+
+bool Context::on(std::string_view row) const { return switches == nullptr || switches->on(row); }
+
+Tensors Recipe::predict(const Tensors& /*inputs*/) {
+  throw UsageError({"this recipe does not predict", "Recipe::predict is not overridden",
+                    "use millrace eval, or give the recipe a predict method"});
+}
+
+}  // namespace millrace

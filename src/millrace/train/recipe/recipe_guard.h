@@ -1,0 +1,74 @@
+// Around a recipe: what leaves one of its callbacks says where that was.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "millrace/base/error.h"
+#include "millrace/train/recipe/recipe.h"
+
+namespace millrace {
+
+// Hands every call on to a recipe. What the callback throws becomes
+//   RecipeError   an exception of LibTorch, of the standard library or of the recipe's own, and our own InternalError: with the
+//                 recipe's name, the callback, the objective, the batch and its fields, and in a debug build the author's line
+//   DataError     as it is, with the batch added; a RowError also with the sample, as the source describes it
+//   itself        every other error of ours, errors of files, and want of memory, from which a run recovers
+// What callbacks return is checked, see returned.h; model() gives the same module each time. Calls cost less than a microsecond.
+// As thread-safe as the recipe.
+class RecipeGuard final : public Recipe {
+ public:
+  RecipeGuard(std::string name, std::unique_ptr<Recipe> recipe);
+  [[nodiscard]] Recipe& inner() const noexcept { return *recipe_; }
+
+  data::Pipeline data(Split split) override;
+  data::Pipeline test_data() override;
+  Batch prepare(Batch batch) override;
+  torch::nn::Module& model() override;
+  bool set_layout(Layout layout) override;
+  std::vector<Objective> objectives() override;
+  void begin_validation() override;
+  void measure(const Batch& batch, const StepResult& result, metrics::Board& board) override;
+  void end_validation(metrics::Board& board) override;
+  void before_training() override;
+  State state() const override;
+  void load_state(const State& state) override;
+  Tensors predict(const Tensors& inputs) override;
+  Facts facts() const override;
+  std::vector<std::string> samples(std::int64_t step) override;
+  std::vector<Picture> draw() override;
+  std::vector<TextTable> tables() override;
+
+ private:
+  struct Site;
+  template <class Call>
+  decltype(auto) in(const Site& site, Call&& call) const;
+  [[noreturn]] void rethrow(const Site& site) const;
+  [[nodiscard]] std::string where(const Site& site) const;
+  [[nodiscard]] std::string sample_of(const Batch& batch, const RowError& error) const;
+  [[nodiscard]] std::string failed_in(const Site& site) const;
+
+  std::string name_;
+  std::unique_ptr<Recipe> recipe_;
+  const torch::nn::Module* model_ = nullptr;            // nullptr: not asked for yet
+  std::array<std::vector<data::Dataset>, 2> datasets_;  // of each split, to name samples by
+};
+
+using MakeRecipe = std::function<std::unique_ptr<Recipe>(const Json& config, const Context& context)>;
+// Makes a recipe and guards it. What its constructor throws is told in the same way.
+[[nodiscard]] std::unique_ptr<Recipe> make_guarded(const std::string& name, const MakeRecipe& make, const Json& config,
+                                                   const Context& context);
+
+// Runs `call`, the function of that name of a recipe's Entry; what it throws is told as a callback's is.
+void in_entry(const std::string& recipe, const std::string& function, const std::function<void()>& call);
+
+// The recipe behind a guard, or the recipe itself: for commands that know its class. std::bad_cast where it is another.
+[[nodiscard]] Recipe& unguarded(Recipe& recipe);
+
+// Runs `pass`, the backward pass of an objective's loss over a batch; what it throws is told as a callback's is.
+void in_backward_pass(const std::string& objective, const Batch& batch, const std::function<void()>& pass);
+
+}  // namespace millrace

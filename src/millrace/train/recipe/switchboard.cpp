@@ -1,0 +1,254 @@
+#include "millrace/train/recipe/switchboard.h"
+
+#include <algorithm>
+#include <array>
+
+#include "millrace/base/error.h"
+#include "millrace/base/format.h"
+
+namespace millrace {
+namespace {
+
+constexpr std::string_view kAll = "all";  // every row
+
+constexpr std::string_view kWords = "language_model";
+constexpr std::string_view kSky = "cosmology";
+constexpr std::string_view kTwin = "neural_response";
+constexpr std::string_view kVolumes = "autoencoder_3d";
+constexpr std::string_view kPairs = "image_pairs";
+
+constexpr Occasion with(std::string_view key, std::string_view value) { return {.recipes = {}, .config = {{{key, value}}}}; }
+constexpr Occasion in(std::string_view recipe, std::string_view key = {}, std::string_view value = {}) {
+  return {.recipes = {recipe}, .config = {{{key, value}}}};
+}
+
+constexpr std::array kRows = {
+    SwitchRow{"autocast", "half precision where it is asked for, or the hardware does it well and a trial agrees",
+              "fp32 throughout", Equality::tolerance, 0.05, false, with("precision.dtype", "bf16")},
+    SwitchRow{"channels_last",
+              "images and volumes in channels-last layout where a trial finds it faster",
+              "contiguous tensors",
+              Equality::tolerance,
+              1e-3,
+              false,
+              {.recipes = {kSky, kTwin, kVolumes}, .config = {{{"device.layout", "channels_last"}}}}},
+    SwitchRow{"fused_optimizer", "one kernel updates all parameters", "a loop of ATen operations per parameter",
+              Equality::tolerance, 1e-5, false},
+    SwitchRow{"device_skip", "steps with non-finite gradients are skipped on the device",
+              "the host reads the gradient norm each step and decides", Equality::bits, 0.0, false},
+    SwitchRow{"keep_memory", "the allocator keeps freed memory for the next step",
+              "freed memory goes back to the system page by page", Equality::bits, 0.0, true},
+    SwitchRow{"fused_dropout",
+              "one parallel pass per dropout, counter-based random bits",
+              "a mask of the same bits in memory, then ATen's product",
+              Equality::tolerance,
+              1e-4,
+              false,
+              {.recipes = {kWords, kTwin, kPairs}, .config = {}}},
+    SwitchRow{"fused_attention",
+              "attention in blocks, no mask, dropout inside",
+              "mask, softmax, dropout and products as ATen operations",
+              Equality::tolerance,
+              1e-4,
+              false,
+              {.recipes = {kWords, kPairs}, .config = {}}},
+    SwitchRow{"fused_norm", "residual, dropout and layer norm in one pass", "three ATen operations", Equality::tolerance, 1e-4,
+              false, in(kWords)},
+    SwitchRow{"fused_gelu",
+              "GELU in one pass with dropout; before a linear layer it is computed again instead of kept",
+              "ATen's GELU, then dropout; kept for the backward pass",
+              Equality::tolerance,
+              1e-4,
+              false,
+              {.recipes = {kWords, kPairs}, .config = {}}},
+    SwitchRow{"fused_loss", "cross-entropy and its gradient in one pass", "ATen's log-softmax and loss", Equality::tolerance,
+              1e-4, false, in(kWords)},
+    SwitchRow{"bf16_weights",
+              "a weight's bf16 copy is made once a step, its gradient summed in fp32",
+              "autocast's own casts",
+              Equality::tolerance,
+              0.05,
+              false,
+              {.recipes = {kWords, kPairs}, .config = {{{"precision.dtype", "bf16"}}}}},
+    SwitchRow{"fp32_products",
+              "fp32 products of our own where a trial finds them faster (device.kernels)",
+              "the linear algebra library's",
+              Equality::tolerance,
+              1e-4,
+              false,
+              {.recipes = {kWords, kPairs}, .config = {{{"precision.dtype", "fp32"}, {"device.kernels", "ours"}}}}},
+    SwitchRow{"recompute", "blocks of a model keep no activations and run again in the backward pass (memory.recompute)",
+              "all activations are kept", Equality::bits, 0.0, false, with("memory.recompute", "all")},
+    SwitchRow{"offload", "large activations on a GPU wait for the backward pass in host memory (memory.offload)",
+              "they stay on the device", Equality::bits, 0.0, false, with("memory.offload", "1 MB")},
+    SwitchRow{"memory_recovery",
+              "a step that runs out of memory is tried again: recomputed, then in micro-batches (memory.micro_batches)",
+              "the run ends", Equality::bits, 0.0, false},
+    SwitchRow{"rehearsal", "one batch of each split goes through the recipe before the first step, without a trace",
+              "a mistake is found when its turn comes", Equality::bits, 0.0, false},
+    SwitchRow{"kept_trials", "what trials of an earlier run measured on this machine, for the same shapes, is not measured again",
+              "every run makes its own trials", Equality::tolerance, 0.05, false},
+    SwitchRow{
+        "tried_convolutions",
+        "each convolution of a step is tried in bf16 in a process of its own, and computed in fp32 where that hangs, crashes "
+        "or is wrong",
+        "only the known faults of the library are gone around",
+        Equality::tolerance,
+        0.05,
+        false,
+        {.recipes = {kSky, kTwin, kVolumes}, .config = {{{"precision.dtype", "bf16"}}}}},
+    SwitchRow{"token_cache", "text is encoded once into a token file", "text is encoded at every start, in memory",
+              Equality::bits, 0.0, false, in(kWords)},
+    SwitchRow{"file_index",
+              "what is in HDF5 files is looked up once and kept in the cache folder",
+              "every file is looked into at every start",
+              Equality::bits,
+              0.0,
+              false,
+              {.recipes = {kSky, kTwin}, .config = {}}},
+    SwitchRow{"hdf5_direct",
+              "chunks of HDF5 files are read and decoded in the reader threads",
+              "the HDF5 library reads every block, in a child process for each file",
+              Equality::bits,
+              0.0,
+              false,
+              {.recipes = {kSky, kTwin}, .config = {{{"data.cache", "off"}}}}},
+    SwitchRow{"fused_activation", "smooth_leaky in one pass forward and one backward", "its formula as ATen operations",
+              Equality::tolerance, 1e-3, false, in(kSky)},
+    SwitchRow{"fused_padding", "circular padding and concatenation before a convolution as one copy", "ATen's cat, then its pad",
+              Equality::tolerance, 1e-4, false, in(kSky)},
+    SwitchRow{"direct_convolution",
+              "convolutions of few channels-last channels with padding and concatenation inside, where a trial finds that faster "
+              "(device.kernels)",
+              "a padded copy, then ATen's convolution",
+              Equality::tolerance,
+              0.01,
+              false,
+              {.recipes = {kSky}, .config = {{{"device.layout", "channels_last"}, {"device.kernels", "ours"}}}}},
+    SwitchRow{"fused_projection", "components are taken out of the pixels in one pass", "two matrix products over all pixels",
+              Equality::tolerance, 1e-2, false, in(kSky)},
+    SwitchRow{"stored_pca", "foreground components fitted once over training data", "components of each batch alone",
+              Equality::statistical, 0.0, false, in(kSky)},
+    SwitchRow{"joined_core", "sessions of a batch go through the shared core in one forward pass",
+              "a forward pass of everything for each session", Equality::tolerance, 1e-3, false, in(kTwin)},
+    SwitchRow{"needed_only", "what no output of the network depends on is not computed",
+              "all frames, gates and maps, layer by layer", Equality::tolerance, 1e-3, false, in(kTwin)},
+    SwitchRow{"stencils", "convolutions of one channel or within channels, and resampling, as stencils",
+              "LibTorch's convolutions and grid_sampler", Equality::tolerance, 1e-3, false, in(kTwin)},
+    SwitchRow{"fused_pooling", "blur and soft pooling in one pass forward and one backward", "its formula as ATen operations",
+              Equality::tolerance, 1e-3, false, in(kTwin)},
+    SwitchRow{"fused_rms_norm", "RMS norm over channels and SiLU in one pass forward and one backward",
+              "its formula as ATen operations", Equality::tolerance, 1e-3, false, in(kTwin)},
+    SwitchRow{"fused_group_norm", "group or instance norm and the activation behind it in one pass forward and one backward",
+              "ATen's norm, then its activation", Equality::tolerance, 1e-3, false, in(kVolumes)},
+    SwitchRow{"lean_norms", "what stands between a norm and its convolution is made again in the backward pass",
+              "it is kept for the convolution's gradient", Equality::bits, 0.0, false, in(kVolumes)},
+    SwitchRow{"phased_upsampling",
+              "on a CPU a convolution of voxels repeated eightfold as a transposed one of the voxels themselves",
+              "the repeated voxels in memory, then the convolution", Equality::tolerance, 1e-3, false, in(kVolumes)},
+    SwitchRow{"voxel_products", "a convolution whose result has no more voxels than channels as matrix products",
+              "LibTorch's convolution", Equality::tolerance, 1e-3, false, in(kVolumes, "data.batch_size", "1")},
+    SwitchRow{"fused_rms_rows", "residual and RMS norm in one pass forward and one backward", "their formulas as ATen operations",
+              Equality::tolerance, 1e-3, false, in(kPairs)},
+    SwitchRow{"fused_swiglu", "the gate of a feed-forward layer in one pass forward and one backward",
+              "SiLU, then a product, of two halves", Equality::tolerance, 1e-3, false, in(kPairs)},
+    SwitchRow{"fused_rotary", "queries and keys are turned where they lie in the packed product", "turned copies of both",
+              Equality::tolerance, 1e-3, false, in(kPairs)},
+    SwitchRow{"merged_lora", "adapters of one input as one narrow product, added into the frozen product's result",
+              "two products, a scale and a sum for each projection", Equality::tolerance, 1e-3, false, in(kPairs)},
+    SwitchRow{"last_position", "a decoder's last block computes the position alone that the answer is read from",
+              "all positions of all blocks", Equality::tolerance, 1e-3, false, in(kPairs, "recipe.lora_dropout", "0")},
+    SwitchRow{"shared_features", "both orders of a pair share what the tower says of its images",
+              "every row looks at its images anew", Equality::tolerance, 1e-3, false, in(kPairs)},
+    SwitchRow{"feature_cache", "what a frozen tower says of an image is kept over epochs, where that fits into memory",
+              "the tower looks at every image of every batch", Equality::bits, 0.0, false,
+              in(kPairs, "recipe.freeze_base", "true")},
+    SwitchRow{"loader_threads", "reader threads where reading is slow enough to need them",
+              "samples are read in the loop's thread", Equality::bits, 0.0, false, with("data.workers", "2")},
+    SwitchRow{"loader_adaptation", "more reader threads and batches ahead while the loop waits for data",
+              "as many as at the start", Equality::bits, 0.0, false},
+    SwitchRow{"batch_ahead", "the next batch goes to a GPU while a step runs, one copy for all its fields",
+              "it goes there when its step begins, which waits for it", Equality::bits, 0.0, false},
+    SwitchRow{"look_ahead",
+              "the system is told which parts of files will be read soon (posix_fadvise)",
+              "it learns of them when they are read",
+              Equality::bits,
+              0.0,
+              false,
+              {.recipes = {kSky, kTwin, kVolumes, kPairs}, .config = {{{"data.cache", "off"}}}}},
+    SwitchRow{"sample_cache",
+              "samples stay in memory once read, where they fit (data.cache)",
+              "every sample is read each time",
+              Equality::bits,
+              0.0,
+              false,
+              {.recipes = {kSky, kTwin, kVolumes, kPairs}, .config = {{{"data.cache", "ram"}}}}},
+    SwitchRow{"async_snapshot", "training goes on while a copy of the state is written by a thread of its own",
+              "the loop waits until a snapshot is on disk", Equality::bits, 0.0, false, with("snapshot.every_steps", "5")},
+};
+
+std::string known_names(std::string_view wrong) {
+  std::vector<std::string> names;
+  names.reserve(kRows.size());
+  for (const SwitchRow& row : kRows) names.emplace_back(row.name);
+  const std::string near = nearest(wrong, names.data(), names.data() + names.size());
+  if (!near.empty()) return "did you mean " + near + "?";
+  std::string all;
+  for (const std::string& name : names) all += (all.empty() ? "" : ", ") + name;
+  return "the switches are " + all;
+}
+
+}  // namespace
+
+std::span<const SwitchRow> switch_rows() { return kRows; }
+
+bool reaches(std::string_view recipe, const SwitchRow& row) {
+  const auto names = [&](const SwitchRow& one) { return std::ranges::count(one.occasion.recipes, recipe) > 0; };
+  return row.occasion.recipes.front().empty() || names(row) || std::ranges::none_of(kRows, names);
+}
+
+Switches::Switches(std::span<const std::string> off) {
+  for (const SwitchRow& row : kRows) settings_.push_back({&row, true, "default"});
+  std::vector<Problem> problems;
+  for (const std::string& raw : off) {
+    std::string name = raw;
+    std::replace(name.begin(), name.end(), '-', '_');
+    if (name == kAll) {
+      for (Setting& setting : settings_) setting = {setting.row, false, "--off"};
+      continue;
+    }
+    const auto it = std::find_if(settings_.begin(), settings_.end(), [&](const Setting& s) { return s.row->name == name; });
+    if (it == settings_.end()) {
+      problems.push_back({"there is no switch " + quoted(raw), "train.off", known_names(name)});
+    } else {
+      it->on = false;
+      it->reason = "--off";
+    }
+  }
+  if (!problems.empty()) throw ConfigError(std::move(problems));
+}
+
+bool Switches::on(std::string_view name) const {
+  const auto it = std::find_if(settings_.begin(), settings_.end(), [&](const Setting& s) { return s.row->name == name; });
+  MR_CHECK(it != settings_.end(), "no switch named " + std::string(name));
+  return it->on;
+}
+
+void Switches::refuse(std::string_view name, std::string reason) {
+  for (Setting& setting : settings_) {
+    if (setting.row->name != name || setting.reason == "--off") continue;
+    setting.on = false;
+    setting.reason = std::move(reason);
+    return;
+  }
+}
+
+void Switches::explain(std::string_view name, std::string reason) {
+  for (Setting& setting : settings_) {
+    if (setting.row->name != name || setting.reason == "--off") continue;
+    setting.reason = std::move(reason);
+    return;
+  }
+}
+
+}  // namespace millrace

@@ -1,0 +1,86 @@
+// What a run counts between two log lines and over an epoch: losses, samples, time.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "millrace/core/agreement.h"
+#include "millrace/device/neighbours.h"
+#include "millrace/metrics/board.h"
+#include "millrace/train/step/stepper.h"
+
+namespace millrace {
+
+// Of the steps since the last log line.
+struct Window {
+  metrics::Means means;  // losses and their terms; with log.train_metrics the recipe's metrics as "train/<name>"
+  double seconds = 0;
+  std::int64_t steps = 0;
+  std::int64_t samples = 0;
+  std::optional<double> others;  // the part of the time in which other programs had cores that this one wanted
+};
+
+struct EpochRow {
+  std::uint64_t epoch = 0;  // 1-based
+  double train_loss = 0;    // of the first objective; NaN when no step of the epoch counted
+  double seconds = 0;       // of this process, without validations
+  std::int64_t samples = 0;
+  std::int64_t samples_here = 0, steps_here = 0;  // in these seconds: not what an earlier process did
+  double validation_seconds = 0;
+  std::int64_t validation_batches = 0;  // 0 = the epoch had no validation at its end
+  std::uint64_t peak_bytes = 0;         // of tensors, in steps and at their edges; 0 = not known
+};
+
+// Sums of losses stay on the device until a log line or the end of an epoch asks.
+class Meter {
+ public:
+  // `computes_here`: steps are computed by this process's cores; else other programs there take nothing from them.
+  explicit Meter(std::string first_loss, bool computes_here = true);
+
+  void start();                                                // the clocks; once, before the first step
+  void add(const Stepper& stepper, const StepResult& result);  // one micro-batch of a step that counts
+  void add(const metrics::Board& measured);                    // the recipe's own metrics of a step that counts
+  void end_step(std::int64_t rows);
+  // The sums of all ranks; collective, and so are the two below.
+  void sum_window(Agreement& agreement);  // of the window, on every rank; before take_window()
+  void sum_epoch(Agreement& agreement);   // of the epoch, on every rank; before take_epoch()
+  // All sums to rank 0, which is the one to save them; the others begin again at nothing.
+  void bring_to_root(Agreement& agreement);
+  void forget_sums();
+  void leave_out(std::int64_t nanoseconds) noexcept;  // from the rates: time not spent on steps
+
+  [[nodiscard]] bool is_empty() const noexcept { return window_.empty(); }
+  [[nodiscard]] double seconds_per_step() const;  // since the last log line; 0 when there was none
+  Window take_window();                           // and begins the next; waits for the device
+  EpochRow take_epoch(std::uint64_t epoch);
+
+  [[nodiscard]] std::optional<double> first_loss() const noexcept { return loss_first_; }  // of the run's first log line
+  [[nodiscard]] std::optional<double> last_loss() const noexcept { return loss_last_; }
+  [[nodiscard]] std::int64_t samples() const noexcept { return samples_; }  // of the run
+  [[nodiscard]] std::int64_t samples_of_process() const noexcept { return process_samples_; }
+  [[nodiscard]] std::optional<double> others_of_process() const {
+    return computes_here_ ? neighbours_.since_made() : std::nullopt;
+  }
+  [[nodiscard]] std::optional<double> first_step_seconds() const noexcept {
+    return first_step_seconds_;
+  }  // since the process began
+
+  void write_state(Json& trainer, Json& report) const;  // the trainer's part of a snapshot, and what is for reports alone
+  void load_state(const SavedJson& trainer, const SavedJson& report);
+
+ private:
+  std::string first_loss_;
+  bool computes_here_;
+  metrics::Board window_;
+  metrics::Board measured_;  // in the window, by the recipe
+  metrics::Board epoch_;
+  std::int64_t window_steps_ = 0, window_samples_ = 0, epoch_samples_ = 0, samples_ = 0, process_samples_ = 0;
+  std::int64_t epoch_samples_here_ = 0, epoch_steps_here_ = 0;
+  std::int64_t window_begin_ns_ = 0, epoch_begin_ns_ = 0;
+  std::optional<double> loss_first_, loss_last_;
+  std::optional<double> first_step_seconds_;
+  device::Neighbours neighbours_;
+};
+
+}  // namespace millrace

@@ -1,0 +1,45 @@
+// Notes on the device where the phases of some steps begin and end. The device tells when it got there at the next log line,
+// which waits for it anyway: no step does.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <vector>
+
+#include "millrace/device/device_clock.h"
+#include "millrace/telemetry/span_watch.h"
+#include "millrace/train/step/device_times.h"
+
+namespace millrace {
+
+// Used by the loop's thread. Of a device that works behind the host.
+class PhaseClock final : telemetry::SpanWatch {
+ public:
+  // `every`: steps between log lines.
+  PhaseClock(c10::Device device, std::int64_t every);
+  ~PhaseClock() override;
+  PhaseClock(const PhaseClock&) = delete;
+  PhaseClock& operator=(const PhaseClock&) = delete;
+
+  void begin_step(std::int64_t step);  // one of eight is looked at: a mark costs the host a launch
+  void end_step();
+  void read(double waited_seconds);  // at a log line, behind the wait of so long for the device
+  [[nodiscard]] DeviceTimes& times() noexcept { return times_; }
+  [[nodiscard]] const DeviceTimes& times() const noexcept { return times_; }
+
+ private:
+  void begins(telemetry::Phase phase) noexcept override;
+  void ends() noexcept override;
+  void mark(telemetry::Phase phase, bool ends_step);
+  void stop_watching() noexcept;
+
+  device::DeviceClock clock_;
+  std::int64_t every_;
+  DeviceTimes times_;
+  std::vector<PhaseMark> marks_;
+  std::vector<telemetry::Phase> open_;  // phases around the place where the step is
+  bool watches_ = false;
+  bool has_failed_ = false;  // to note something: the device says what ails it where the next operation asks
+};
+
+}  // namespace millrace

@@ -1,0 +1,197 @@
+#include "millrace/train/report/scores.h"
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+
+#include "millrace/base/error.h"
+#include "millrace/base/format.h"
+#include "millrace/train/report/numbers.h"
+
+namespace millrace {
+
+Metric& Metrics::operator[](std::string_view name) {
+  const auto found = std::ranges::find(values_, name, &value_type::first);
+  return found != values_.end() ? found->second : values_.emplace_back(std::string(name), Metric{}).second;
+}
+
+Metrics::const_iterator Metrics::find(std::string_view name) const noexcept {
+  return std::ranges::find(values_, name, &value_type::first);
+}
+
+const Metric& Metrics::at(std::string_view name) const {
+  const auto found = find(name);
+  if (found == values_.end()) throw std::out_of_range("no metric " + std::string(name));
+  return found->second;
+}
+
+void Metrics::put_in_order(const std::vector<std::string>& names) {
+  auto next = values_.begin();
+  for (const std::string& name : names) {
+    const auto found = std::find_if(next, values_.end(), [&](const value_type& value) { return value.first == name; });
+    if (found != values_.end()) std::rotate(next++, found, std::next(found));
+  }
+}
+
+Scores::Scores(const SnapshotConfig& snapshot, const TrainConfig& train, const std::string& loss)
+    : judged_(snapshot.best_metric.empty() ? loss : snapshot.best_metric),
+      named_(!snapshot.best_metric.empty()),
+      highest_(snapshot.best_is == BestIs::highest),
+      keeps_(snapshot.keep_best ? static_cast<std::size_t>(snapshot.best_count) : 0),
+      patience_(train.early_stop_patience),
+      least_gain_(train.early_stop_delta) {}
+
+// A later step of equal value does not push an earlier one out.
+bool Scores::rank(std::int64_t step, double value) {
+  if (!std::isfinite(value) || keeps_ == 0) return false;
+  const auto worse = [&](const Best& known) { return highest_ ? known.value < value : known.value > value; };
+  const auto place = std::find_if(best_.begin(), best_.end(), worse);
+  if (static_cast<std::size_t>(place - best_.begin()) >= keeps_) return false;
+  best_.insert(place, {value, step});
+  if (best_.size() > keeps_) best_.pop_back();
+  return true;
+}
+
+// A run that goes on from before its metric was mended has a best value that the new one may never reach.
+void Scores::forget_other_version(const metrics::MetricVersion& now) {
+  forgot_.clear();
+  const auto known = metrics_.find(judged_);
+  if (known == metrics_.end() || known->second.version == now.number || !now.moved || known->second.best_step < 0) return;
+  forgot_ = judged_ + " is measured by version " + std::to_string(now.number) + " now: its best of before, " +
+            significant(known->second.best, 4) + " at step " + std::to_string(known->second.best_step) + " by version " +
+            std::to_string(known->second.version) + ", does not count any more";
+  for (const auto& [name, metric] : Metrics(metrics_)) {
+    metrics_[name].best = std::nan("");
+    metrics_[name].best_step = -1;
+  }
+  best_.clear();
+  early_stop_best_ = std::nan("");
+  without_gain_ = 0;
+}
+
+bool Scores::note(std::int64_t step, const metrics::Means& means) {
+  const auto it = means.find(judged_);
+  if (it == means.end() && named_) {
+    std::string names;
+    for (const auto& [name, value] : means) names += (names.empty() ? "" : ", ") + name;
+    throw ConfigError({"validation gives no metric " + quoted(judged_), "snapshot.best_metric", "it gives " + names});
+  }
+  const double judged = it == means.end() ? std::nan("") : it->second;
+  forget_other_version(means.version_of(judged_));
+  const auto before = metrics_.find(judged_);
+  const bool equal_or_worse =
+      before != metrics_.end() && (highest_ ? before->second.best >= judged : before->second.best <= judged);
+  const bool gained = std::isfinite(judged) && !equal_or_worse;
+  for (const auto& [name, value] : means) {
+    Metric& metric = metrics_[name];
+    metric.last = value;
+    metric.quiet = !means.shown_on_console(name);
+    metric.version = means.version_of(name).number;
+    if (gained) {
+      metric.best = value;
+      metric.best_step = step;
+    }
+  }
+  std::vector<std::string> order;
+  for (const auto& [name, value] : means) order.push_back(name);
+  metrics_.put_in_order(order);  // a resumed run may have them in another
+  wants_save_ = rank(step, judged) || wants_save_;
+  const bool too_little = highest_ ? early_stop_best_ + least_gain_ >= judged : early_stop_best_ - least_gain_ <= judged;
+  const bool enough = std::isfinite(judged) && !too_little;  // NaN at first, and nothing is too little
+  without_gain_ = enough ? 0 : without_gain_ + 1;
+  if (enough) early_stop_best_ = judged;
+  return gained;
+}
+
+std::vector<std::int64_t> Scores::best_steps() const {
+  std::vector<std::int64_t> steps;
+  for (const Best& best : best_) steps.push_back(best.step);
+  return steps;
+}
+
+bool Scores::stopped_improving() const { return patience_ > 0 && without_gain_ >= patience_; }
+
+Json Scores::results() const {
+  Json all = Json::object();
+  for (const auto& [name, metric] : metrics_) {
+    const bool has_best = metric.best_step >= 0;
+    all[name] = {{"last", number_or_text(metric.last)},
+                 {"best", has_best ? number_or_text(metric.best) : Json()},
+                 {"best_step", has_best ? Json(metric.best_step) : Json()}};
+    if (metric.quiet) all[name]["quiet"] = true;
+    if (metric.version != 1) all[name]["version"] = metric.version;
+  }
+  return all;
+}
+
+std::vector<std::string> Scores::names() const {
+  std::vector<std::string> names;
+  for (const auto& [name, metric] : metrics_) names.push_back(name);
+  return names;
+}
+
+void Scores::write_state(Json& trainer, Json& report) const {
+  report["metrics_order"] = names();
+  for (const auto& [name, metric] : metrics_)
+    if (metric.version != 1) report["metric_versions"][name] = metric.version;
+  trainer["validations_without_gain"] = without_gain_;
+  trainer["early_stop_best"] = number_or_null(early_stop_best_);
+  trainer["metrics"] = Json::object();
+  for (const auto& [name, metric] : metrics_) {
+    Json& saved = trainer["metrics"][name] = {number_or_null(metric.last), number_or_null(metric.best), metric.best_step};
+    if (metric.quiet) saved.push_back(true);
+  }
+  if (best_.size() < 2) return;
+  Json ranked = Json::array();
+  for (const Best& best : best_) ranked.push_back({best.value, best.step});
+  trainer["best"] = std::move(ranked);
+}
+
+Metric metric_from(const SavedJson& saved, std::int64_t step) {
+  const std::vector<SavedJson> values = saved.list(saved.json().is_array() && saved.json().size() == 4 ? 4 : 3);
+  return {values[0].number_or_nan(), values[1].number_or_nan(), values[2].integer(-1, step),
+          values.size() == 4 && values[3].boolean()};
+}
+
+std::vector<std::string> metrics_in_order(const Json& summary) {
+  std::vector<std::string> names;
+  if (!summary.is_object() || !summary.contains("metrics") || !summary["metrics"].is_object()) return names;
+  const Json& metrics = summary["metrics"];
+  const auto add = [&](const std::string& name) {
+    if (metrics.contains(name) && std::ranges::find(names, name) == names.end()) names.push_back(name);
+  };
+  for (const Json& name : summary.value("metrics_order", Json::array()))
+    if (name.is_string()) add(name.get<std::string>());
+  for (const auto& [name, metric] : metrics.items()) add(name);
+  return names;
+}
+
+void Scores::load_state(const SavedJson& trainer, const SavedJson& report) {
+  without_gain_ = trainer["validations_without_gain"].integer(0);
+  if (const auto best = trainer.find("early_stop_best")) early_stop_best_ = best->number_or_nan();
+  for (const auto& [name, saved] : trainer["metrics"].members()) {
+    metrics_[name] = metric_from(saved, std::numeric_limits<std::int64_t>::max());
+  }
+  if (const auto versions = report.find("metric_versions")) {
+    for (const auto& [name, version] : versions->members())
+      if (metrics_.find(name) != metrics_.end()) metrics_[name].version = static_cast<int>(version.integer(1, 1000));
+  }
+  std::vector<std::string> order = {judged_};  // of an older snapshot, which did not keep it
+  if (const auto saved = report.find("metrics_order")) {
+    order.clear();
+    for (const SavedJson& name : saved->list()) order.push_back(name.text());
+  }
+  metrics_.put_in_order(order);
+  best_.clear();
+  if (const auto ranked = trainer.find("best")) {
+    for (const SavedJson& saved : ranked->list()) {
+      const std::vector<SavedJson> values = saved.list(2);
+      best_.push_back({values[0].number(), values[1].integer(0)});
+    }
+  } else if (const auto judged = metrics_.find(judged_); judged != metrics_.end() && judged->second.best_step >= 0) {
+    best_.push_back({judged->second.best, judged->second.best_step});
+  }
+  if (best_.size() > keeps_) best_.resize(keeps_);
+}
+
+}  // namespace millrace

@@ -1,0 +1,39 @@
+// A recipe's own log: see StepLog in recipe.h.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "millrace/base/fs.h"
+#include "millrace/format/csv.h"
+#include "millrace/train/recipe/recipe.h"
+
+namespace millrace {
+
+// May throw UsageError: the file is somebody else's.
+using PathOfTable = std::function<std::filesystem::path()>;
+
+// Belongs to the loop's thread. What can't be written never stops a run: see format/csv.h.
+class StepLogWriter {
+ public:
+  // `file` is asked for the table's path once, at the first row; null = no table. Rows that are there already of steps after
+  // `keep_through` go: they are of a run that is resumed there.
+  StepLogWriter(StepLog log, Fs* fs, PathOfTable file, std::int64_t keep_through, format::Warn warn);
+  void row(const LoggedStep& step);
+  // nullopt: the recipe has no line of its own.
+  [[nodiscard]] std::optional<std::string> line(const LoggedStep& step) const;
+
+ private:
+  void open();
+  StepLog log_;
+  Fs* fs_;
+  PathOfTable file_;
+  std::int64_t keep_through_;
+  format::Warn warn_;
+  std::unique_ptr<format::CsvWriter> table_;
+};
+
+}  // namespace millrace

@@ -1,0 +1,199 @@
+// A trained model, ready to be used: for predict, eval and the recipes' own commands.
+#include <torch/nn/module.h>
+
+#include <array>
+#include <optional>
+
+#include "millrace/base/error.h"
+#include "millrace/base/format.h"
+#include "millrace/config/schema_of.h"
+#include "millrace/device/convolution_guard.h"
+#include "millrace/device/device.h"
+#include "millrace/precision/gpu_ways.h"
+#include "millrace/precision/precision.h"
+#include "millrace/precision/tf32.h"
+#include "millrace/train/assembly/model_state.h"
+#include "millrace/train/assembly/weights.h"
+#include "millrace/train/loop/validation.h"
+#include "millrace/train/recipe/recipe_guard.h"
+#include "millrace/train/report/pictures.h"
+#include "millrace/train/run/run.h"
+#include "millrace/train/run_folder/run_folder.h"
+
+namespace millrace {
+namespace {
+
+std::string with_slashes(std::string key) {
+  std::replace(key.begin(), key.end(), '.', '/');
+  return key;
+}
+
+void override_values(config::Resolved& config, const Json& overrides) {
+  for (const auto& [key, value] : overrides.items()) {
+    config.values[Json::json_pointer("/" + with_slashes(key))] = value;
+    config.origins[key] = "flag --" + key;
+  }
+}
+
+// Another recipe's run has another recipe's config: said before anything is read with this one's eyes.
+void require_recipe(Fs& fs, const Entry& entry, const std::filesystem::path& run) {
+  const std::string recipe = recipe_of_run(fs, run);
+  if (recipe.empty() || recipe == entry.name) return;
+  throw UsageError({"the run in " + run.string() + " is of recipe " + recipe + ", not of " + entry.name, "--from",
+                    "give a run of " + entry.name + ", or use this one by its own recipe: millrace eval " + recipe + " --from " +
+                        run.string() + ", or millrace predict " + recipe + " ..."});
+}
+
+// Checked by the recipe's schema: a key that is new has its default.
+config::Resolved config_of_run(Fs& fs, const Entry& entry, const std::filesystem::path& run) {
+  config::Resolved saved = read_config(fs, run);
+  const auto refuse = [&](const std::string& what, const std::string& where) {
+    throw SnapshotError({"the config of the run in " + run.string() + " is none of recipe " + entry.name + ": " + what, where,
+                         "give a run of this recipe; millrace runs says which recipe a run is of"});
+  };
+  const std::string file = (run / "config.json").string();
+  const config::Schema schema = schema_of(entry);
+  for (const auto& [section, help] : entry.sections.groups) {
+    const Json::json_pointer place("/" + with_slashes(section));
+    if (!saved.values.contains(place) || !saved.values.at(place).is_object()) refuse("it has no section " + section, file);
+  }
+  config::Layers layers(schema);
+  layers.add_values(known_values(schema, saved.values), file, folders_of_run(fs, run));
+  try {
+    saved.values = layers.resolve().values;
+  } catch (const ConfigError& error) {
+    refuse(error.problems().front().what, error.problems().front().where);
+  }
+  return saved;
+}
+
+// Of another program's file what this recipe makes of it.
+void adopt_file(const Entry& entry, Weights& weights, config::Resolved& config, telemetry::Console& console) {
+  if (const std::string part = take_state_dict(weights); !part.empty()) weights.which += ", its " + part;
+  if (const std::string words = take_common_wrappers(weights.models["model"]); !words.empty())
+    console.notice("what a wrapper put before all names of the weights is passed over: " + quoted(words));
+  if (!entry.adopt_weights) return;
+  for (const std::string& line : entry.adopt_weights(weights, config)) console.notice(line);
+}
+
+const Json* chosen(const Weights& weights, const char* option) {
+  const auto choice = weights.choices.find(option);
+  return choice != weights.choices.end() && choice->is_string() ? &*choice : nullptr;
+}
+
+// What the command line says, else what the run computed in at that snapshot.
+std::optional<at::ScalarType> format_of_run(const RunConfig& config, const Switches& switches, const Weights& weights,
+                                            const Json& overrides) {
+  if (!switches.on("autocast")) return std::nullopt;
+  if (!overrides.contains("precision.dtype") && chosen(weights, "precision.fallback") != nullptr) return std::nullopt;
+  if (!config.precision.dtype.is_auto()) {
+    constexpr std::array<const char*, 3> words = {"fp32", "bf16", "fp16"};
+    return precision::format_of(words[static_cast<std::size_t>(config.precision.dtype.value())]);
+  }
+  const Json* format = chosen(weights, "precision.dtype");
+  return format == nullptr ? std::nullopt : precision::format_of(format->get<std::string>());
+}
+
+bool is_channels_last(const RunConfig& config, const Switches& switches, const Weights& weights) {
+  if (!switches.on("channels_last")) return false;
+  if (!config.device.layout.is_auto()) return config.device.layout.value() == Layout::channels_last;
+  const Json* layout = chosen(weights, "device.layout");
+  return layout != nullptr && *layout == "channels_last";
+}
+
+}  // namespace
+
+Loaded load_for_inference(const Entry& entry, const std::filesystem::path& from, const config::Resolved* config,
+                          const Json& overrides, telemetry::Console& console) {
+  Fs& fs = Fs::real();
+  Loaded loaded;
+  if (const std::filesystem::path run = run_folder_of(fs, from); !run.empty()) require_recipe(fs, entry, run);
+  Weights weights = load_weights(fs, from, console);
+  if (!weights.run.empty()) {
+    loaded.config = config_of_run(fs, entry, weights.run);
+  } else if (config != nullptr) {
+    loaded.config = *config;
+  } else {
+    throw UsageError({"a weights file alone does not say its model's shape", from.string(),
+                      "give the config it was trained with, by --config or --preset"});
+  }
+  override_values(loaded.config, overrides);
+  if (weights.run.empty()) adopt_file(entry, weights, loaded.config, console);
+
+  const RunConfig shared = config::read<RunConfig>(loaded.config.values);
+  loaded.switches = std::make_unique<Switches>(shared.train.off);
+  Context context;
+  context.device = device::choose(shared.device.name).device;
+  precision::use_gpu_ways(gpu_ways_of(shared, context.device), context.device);
+  device::set_threads(static_cast<int>(shared.device.threads.value_or(device::cpu_info().physical_cores)));
+  loaded.shared_cores = std::make_unique<device::SharedCores>();
+  loaded.shared = std::make_unique<RunConfig>(shared);
+  context.config = loaded.shared.get();
+  context.switches = loaded.switches.get();
+  context.places.cache_folder = cache_folder();
+  context.seed = static_cast<std::uint64_t>(shared.train.seed);
+  // Without a console for its notices: the recipe may outlive the caller's, and what it says was said in training.
+  loaded.recipe = make_guarded(entry.name, entry.make, loaded.config.values, context);
+  loaded.recipe->load_state(weights.recipe);
+  if (const std::string told = load_model_weights(loaded.recipe->model(), weights); !told.empty()) console.notice(told);
+  loaded.recipe->model().to(context.device);
+  if (is_channels_last(shared, *loaded.switches, weights)) loaded.recipe->set_layout(Layout::channels_last);
+  loaded.recipe->model().eval();
+  loaded.device = context.device;
+  loaded.autocast = format_of_run(shared, *loaded.switches, weights, overrides);
+  precision::use_tf32(precision::choose_tf32(shared.device.tf32_wish(), loaded.device, loaded.autocast), loaded.device);
+  if (loaded.autocast == at::kBFloat16 && loaded.device.is_cpu()) device::guard_also(weights.convolution_faults);
+  loaded.snapshot = weights.path;
+  loaded.which = weights.which;
+  return loaded;
+}
+
+namespace {
+
+data::Pipeline pipeline_of(Recipe& recipe, EvaluatedSplit split) {
+  const bool test = split == EvaluatedSplit::test;
+  data::Pipeline pipeline = test ? recipe.test_data() : recipe.data(Split::validation);
+  if (!pipeline.datasets.empty()) return pipeline;
+  if (test) {
+    throw UsageError({"the recipe keeps no test data back", "flag --split",
+                      "set the recipe's key for test data, where it has one, or leave --split=test away"});
+  }
+  throw UsageError(
+      {"the recipe has no validation data", "its validation split is empty", "point --data at data with a validation part"});
+}
+
+}  // namespace
+
+Evaluation evaluate(Loaded& loaded, telemetry::Console& console, EvaluatedSplit split, bool draws) {
+  const RunConfig config = config::read<RunConfig>(loaded.config.values);
+  loaded.recipe->before_training();
+  data::Pipeline pipeline = pipeline_of(*loaded.recipe, split);
+  auto options = loader_options(config, *loaded.switches, pipeline, Split::validation, console);
+  options.arena = slot_memory(config.data, loaded.device, /*ranks_here=*/1, options.warn).arena;
+  data::Loader loader(std::move(pipeline), options);
+  telemetry::Timeline timeline;
+  Stepper stepper(*loaded.recipe, *loaded.switches, timeline,
+                  {.device = loaded.device,
+                   .seed = static_cast<std::uint64_t>(config.train.seed),
+                   .autocast = loaded.autocast,
+                   .trains = false});
+  loaded.recipe->model().eval();
+  const BatchWay way{.recipe = *loaded.recipe,
+                     .timeline = nullptr,
+                     .device = loaded.device,
+                     .micro_batches = config.memory.micro_batches,
+                     .ahead = loaded.switches->on("batch_ahead"),
+                     .seed = stepper.seed()};
+  const std::optional<Validated> validated = run_validation(way, stepper, loader, config.train.validate_batches);
+  if (!validated) return {};
+  Evaluation evaluation;
+  const bool test = split == EvaluatedSplit::test;
+  evaluation.metrics.set_quiet(validated->means.quiet_with(""));
+  for (const auto& [name, value] : validated->means)
+    evaluation.metrics[test && name.starts_with("val_") ? "test_" + name.substr(4) : name] = value;
+  if (draws)
+    evaluation.pictures = pictures_of(*loaded.recipe, validated->tables, test ? "of the test data" : "of the validation");
+  return evaluation;
+}
+
+}  // namespace millrace

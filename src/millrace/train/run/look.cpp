@@ -1,0 +1,81 @@
+#include "millrace/train/run/look.h"
+
+#include <ATen/core/grad_mode.h>
+#include <torch/nn/module.h>
+
+#include <optional>
+
+#include "millrace/base/error.h"
+#include "millrace/snapshot/snapshot.h"
+#include "millrace/train/assembly/assembly.h"
+#include "millrace/train/assembly/weights.h"
+#include "millrace/train/step/micro_batches.h"
+
+namespace millrace {
+namespace {
+
+// The loader's state in the snapshot that a run would go on from; null where there is none.
+Json loader_state_of(const Look& look, telemetry::Console& console) {
+  Fs& fs = Fs::real();
+  const auto warn = [&](const std::filesystem::path& path, const std::string& reason) {
+    console.warning(path.string() + " is passed over: " + reason);
+  };
+  const bool is_snapshot = look.from != run_folder_of(fs, look.from);
+  const std::optional<snapshot::Content> content =
+      is_snapshot ? snapshot::load(fs, look.from) : snapshot::load_newest(fs, look.from, warn);
+  if (!content) return {};
+  const auto part = content->parts.find("loader");
+  return part == content->parts.end() ? Json() : part->second.json;
+}
+
+}  // namespace
+
+void look_at_batches(const RunRequest& request, const Look& look, const SeesBatch& sees) {
+  config::Resolved config = request.config;
+  const SampleInput input(request, /*keeps=*/false, config);
+  Assembly assembly(assembly_request(request, std::move(config)));
+  assembly.choose_device();
+  Json state;
+  if (!look.from.empty()) {
+    state = loader_state_of(look, *request.console);
+    if (!state.is_null()) assembly.begin_with(load_weights(Fs::real(), look.from, *request.console));
+  }
+  assembly.make_recipe({.run_folder = {}, .new_files = {}, .cache_folder = cache_folder(), .writes = false});
+  const bool training = look.split == Split::train;
+  data::Pipeline pipeline = assembly.recipe().data(Split::train);
+  if (!training) pipeline = assembly.recipe().data(Split::validation);  // after the other, as in a run
+  if (pipeline.datasets.empty()) {
+    throw ConfigError({"recipe " + request.entry->name + " has no " + (training ? "training" : "validation") + " data",
+                       training ? "data" : "flag --split", training ? "name its input; see --help" : "look at --split train"});
+  }
+  const std::vector<data::Dataset> datasets = pipeline.datasets;
+  data::LoaderOptions options = assembly.loader_options(pipeline, look.split);
+  options.readers = 0;
+  data::Loader loader(std::move(pipeline), options);
+  if (training && !state.is_null()) loader.load_state(state);
+  BatchWay way = assembly.way();
+  way.split = look.split;
+  way.micro_batches = 1;
+  assembly.recipe().model().train(training);
+  const at::NoGradGuard no_grad;
+  std::int64_t seen = 0;
+  while (seen < look.batches) {
+    std::optional<data::HostBatch> host = loader.next();
+    if (!host && (seen > 0 || state.is_null())) break;
+    if (!host) {  // the run stood at the end of an epoch
+      state = Json();
+      continue;
+    }
+    for_each_micro_batch(way, std::move(*host), [&](const Batch& batch, MicroPlace) { sees(batch, datasets); });
+    ++seen;
+  }
+}
+
+std::string name_of_row(const Group& group, const data::Dataset* dataset, std::int64_t row) {
+  if (row >= static_cast<std::int64_t>(group.indices.size())) return "row " + std::to_string(row);
+  const std::int64_t index = group.indices[static_cast<std::size_t>(row)];
+  const std::string more = dataset == nullptr ? "" : dataset->source->describe(index);
+  return "sample " + std::to_string(index) + (more.empty() ? "" : " (" + more + ")");
+}
+
+}  // namespace millrace

@@ -1,0 +1,253 @@
+#include "millrace/train/run/rehearsal.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/isfinite.h>
+#include <torch/nn/module.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "millrace/base/clock.h"
+#include "millrace/base/error.h"
+#include "millrace/base/format.h"
+#include "millrace/core/scalar_type.h"
+#include "millrace/device/errors.h"
+#include "millrace/metrics/board.h"
+#include "millrace/train/run/prediction.h"
+
+namespace millrace {
+namespace {
+
+constexpr std::size_t kListed = 6;  // names in a warning before "and N more"
+
+// False when memory ran out, which the run will meet and mend in its own way.
+template <class Part>
+bool within_memory(const Part& part) {
+  try {
+    part();
+    return true;
+  } catch (const std::exception& error) {
+    if (!device::is_out_of_memory(error)) throw;
+    return false;
+  }
+}
+
+std::string names_of(const metrics::Means& means) {
+  return means.empty() ? "none" : joined(means, ", ", &metrics::Means::value_type::first);
+}
+
+std::string nearest_of(const metrics::Means& means, const std::string& wrong) {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : means) names.push_back(name);
+  return nearest(wrong, names.data(), names.data() + names.size());
+}
+
+// A batch in which a loss counts nothing gives no gradient but NaN.
+void check_counts(const Stepper& stepper, const StepResult& result) {
+  for (std::size_t i = 0; i < result.losses.size(); ++i) {
+    for (const LossTerm& term : result.losses[i].terms) {
+      const auto count = term.count.item<double>();
+      if (!(count < 0)) continue;
+      throw RecipeError({"objective " + quoted(stepper.objective_name(i)) + " counts " + significant(count, 6) +
+                             " values in the first training batch",
+                         "LossTerm::count" + (term.name.empty() ? "" : " of term " + quoted(term.name)),
+                         "give the number of values that the sum adds up; what is to be made larger has a negative weight"});
+    }
+  }
+  for (std::size_t i = 0; i < result.losses.size(); ++i) {
+    const auto& terms = result.losses[i].terms;
+    const auto is_empty = [](const LossTerm& term) { return term.count.item<double>() == 0; };
+    if (terms.empty() || !std::ranges::all_of(terms, is_empty)) continue;
+    throw RecipeError({"objective " + quoted(stepper.objective_name(i)) +
+                           " counts nothing in the first training batch: the count of " +
+                           (terms.size() == 1 ? "its loss" : "each of its terms") + " is 0",
+                       "LossTerm::count", "give the number of values that the sum adds up; look at masks and ignored labels"});
+  }
+}
+
+// Two rows of the fields that predict() takes; without an input, the name of one that the batch does not have.
+std::pair<Tensors, std::string> inputs_in(const Batch& batch, const Predicts& predicts) {
+  constexpr std::int64_t kRows = 2;
+  Tensors inputs;
+  for (const PredictField& field : predicts.inputs) {
+    for (const Group& group : batch.groups()) {
+      const auto found = group.fields.find(field.name);
+      if (found == group.fields.end() || found->second.dim() == 0) continue;
+      const at::Tensor rows = found->second.narrow(0, 0, std::min(kRows, found->second.size(0)));
+      const auto dtype = dtype_of(rows.scalar_type());
+      if (dtype && takes(field, *dtype, rows.sizes().vec())) inputs[field.name] = rows.to(scalar_type_of(field.dtype));
+    }
+    if (!inputs.contains(field.name)) return {{}, field.name};
+  }
+  return {std::move(inputs), ""};
+}
+
+void rehearse_prediction(const Assembly& assembly, const Batch& batch, const Entry* entry, Rehearsal& rehearsal) {
+  if (entry == nullptr || entry->predicts.inputs.empty()) return;
+  const auto [inputs, missing] = inputs_in(batch, entry->predicts);
+  if (!missing.empty()) {
+    rehearsal.prediction = "not tried: the batch has no field like the input " + quoted(missing);
+    return;
+  }
+  const std::int64_t rows = inputs.begin()->second.size(0);
+  if (rows == 0) return;
+  const bool same = std::ranges::all_of(inputs, [&](const auto& input) { return input.second.size(0) == rows; });
+  if (!same) {
+    rehearsal.prediction = "not tried: its inputs have unlike numbers of rows in a batch";
+    return;
+  }
+  const Tensors outputs = predict_batch(*entry, assembly.recipe(), inputs, rows, assembly.stepper().autocast());
+  rehearsal.prediction = to_text(inputs) + " -> " + to_text(outputs);
+}
+
+// " (field x of sample 5 is not finite)" for the first such value; "" = all fields are finite.
+std::string not_finite_in(const Batch& batch) {
+  for (const Group& group : batch.groups()) {
+    for (const auto& [name, tensor] : group.fields) {
+      if (!tensor.is_floating_point() && !tensor.is_complex()) continue;
+      const at::Tensor bad = at::isfinite(tensor).logical_not().nonzero();
+      if (bad.size(0) == 0) continue;
+      const auto row = static_cast<std::size_t>(bad[0][0].item<std::int64_t>());
+      const bool known = row < group.indices.size();
+      return " (field " + quoted(name) + " of " +
+             (known ? "sample " + std::to_string(group.indices[row]) : "row " + std::to_string(row)) +
+             (group.name.empty() ? "" : " of data set " + quoted(group.name)) + " is not finite)";
+    }
+  }
+  return "";
+}
+
+void rehearse_training(Assembly& assembly, const Entry* entry, Rehearsal& rehearsal) {
+  const std::optional<Batch> batch = assembly.trial_batch(Split::train);
+  if (!batch) return;
+  Stepper& stepper = assembly.stepper();
+  const Stepper::Rehearsed rehearsed = stepper.rehearse(*batch);
+  rehearsal.training_rows = batch->rows();
+  const auto is_absent = [](const Loss& loss) { return loss.terms.empty(); };
+  if (std::ranges::all_of(rehearsed.result.losses, is_absent)) refuse_absence(*batch);
+  check_counts(stepper, rehearsed.result);
+  Recipe& recipe = assembly.recipe();
+  const bool training = recipe.model().is_training();
+  recipe.model().eval();
+  rehearse_prediction(assembly, *batch, entry, rehearsal);
+  recipe.model().train(training);
+  metrics::Board board;
+  for (std::size_t i = 0; i < rehearsed.result.losses.size(); ++i)
+    board.add(stepper.objective_name(i), rehearsed.result.losses[i]);
+  const metrics::Means losses = board.means();
+  if (assembly.config().log.train_metrics) recipe.measure(*batch, rehearsed.result, board);
+  rehearsal.losses = board.means();
+  for (const auto& [name, value] : losses) {  // a metric may have nothing to say of one batch
+    if (!std::isfinite(value))
+      rehearsal.warnings.push_back("the first training batch has no finite " + name + ": " + significant(value, 4) +
+                                   not_finite_in(*batch));
+  }
+  const std::vector<std::string>& without = rehearsed.without_gradient;
+  if (without.empty()) return;
+  std::string list;
+  for (std::size_t i = 0; i < std::min(without.size(), kListed); ++i) list += (i == 0 ? "" : ", ") + without[i];
+  if (without.size() > kListed) list += " and " + std::to_string(without.size() - kListed) + " more";
+  rehearsal.warnings.push_back(std::to_string(without.size()) + (without.size() == 1 ? " parameter gets" : " parameters get") +
+                               " no gradient from the first batch: " + list +
+                               " (unused in the forward pass, or cut off by detach()?)");
+}
+
+void rehearse_validation(Assembly& assembly, Rehearsal& rehearsal) {
+  const std::optional<Batch> batch = assembly.trial_batch(Split::validation);
+  if (!batch) return;
+  Recipe& recipe = assembly.recipe();
+  const bool training = recipe.model().is_training();
+  const at::NoGradGuard no_grad;
+  recipe.model().eval();
+  recipe.begin_validation();
+  const StepResult result = assembly.stepper().evaluate(*batch);
+  metrics::Board board;
+  for (std::size_t i = 0; i < result.losses.size(); ++i)
+    board.add("val_" + assembly.stepper().objective_name(i), result.losses[i]);
+  recipe.measure(*batch, result, board);
+  recipe.end_validation(board);
+  rehearsal.metrics = board.means();
+  rehearsal.validation_rows = batch->rows();
+  if (assembly.config().log.images) {
+    for (const Picture& picture : recipe.draw())
+      rehearsal.pictures.push_back(picture.name + " " + std::to_string(picture.width) + "x" + std::to_string(picture.height));
+  }
+  recipe.begin_validation();
+  recipe.model().train(training);
+}
+
+void check_names(const Assembly& assembly, const Rehearsal& rehearsal) {
+  const auto& snapshot = assembly.config().snapshot;
+  if (!snapshot.best_metric.empty() && !rehearsal.metrics.contains(snapshot.best_metric)) {
+    const std::string near = nearest_of(rehearsal.metrics, snapshot.best_metric);
+    throw ConfigError(
+        {"the validation gives no metric " + quoted(snapshot.best_metric), "snapshot.best_metric",
+         (near.empty() ? "" : "did you mean " + quoted(near) + "? ") + ("it gives " + names_of(rehearsal.metrics))});
+  }
+  for (const std::string& column : assembly.recipe().facts().history) {
+    if (rehearsal.metrics.contains(column)) continue;
+    const std::string near = nearest_of(rehearsal.metrics, column);
+    throw RecipeError(
+        {"the history has a column " + quoted(column) + ", and no metric has that name", "Facts::history",
+         (near.empty() ? "" : "did you mean " + quoted(near) + "? ") + ("measure() gives " + names_of(rehearsal.metrics))});
+  }
+}
+
+std::string values_of(const metrics::Means& means) {
+  std::string text;
+  for (const auto& [name, value] : means) {
+    if (means.shown_on_console(name)) text += (text.empty() ? "" : "  ") + name + " " + significant(value, 4);
+  }
+  return text;
+}
+
+// Without a validation nothing may be decided by one.
+void require_no_judge(const RunConfig& config) {
+  const auto refuse = [](const char* where, const char* next) {
+    throw ConfigError({"there is no validation to judge by: the recipe has no validation data", where, next});
+  };
+  if (!config.snapshot.best_metric.empty()) refuse("snapshot.best_metric", "give it some, or leave the key away");
+  if (config.train.early_stop_patience > 0) refuse("train.early_stop_patience", "give it some, or leave the key away");
+  if (config.optim.schedule == optim::ScheduleKind::plateau)
+    refuse("optim.schedule = plateau", "give it some, or choose another schedule, such as optim.schedule=constant");
+}
+
+}  // namespace
+
+Rehearsal rehearse(Assembly& assembly, const Entry* entry) {
+  static const telemetry::Counter taken("rehearsal");
+  taken.add(1);
+  const double begin = steady_seconds();
+  Rehearsal rehearsal;
+  if (!within_memory([&] { rehearse_training(assembly, entry, rehearsal); }))
+    rehearsal.warnings.emplace_back("memory ran out in the rehearsal of a training batch; the run will try with less");
+  if (assembly.validation() != nullptr) {
+    const bool whole = within_memory([&] { rehearse_validation(assembly, rehearsal); });
+    if (whole && rehearsal.validation_rows > 0) check_names(assembly, rehearsal);
+  } else {
+    require_no_judge(assembly.config());
+  }
+  static_cast<void>(assembly.recipe().state());  // which the first snapshot will ask for
+  rehearsal.seconds = steady_seconds() - begin;
+  return rehearsal;
+}
+
+std::string to_text(const Rehearsal& rehearsal) {
+  const auto line = [](const std::string& name, const std::string& text) {
+    return "  " + name + std::string(name.size() < 12 ? 12 - name.size() : 1, ' ') + text + "\n";
+  };
+  std::string text = "rehearsal in " + human_duration(rehearsal.seconds) + "\n";
+  text += line("training", rehearsal.training_rows == 0
+                               ? "no batch"
+                               : std::to_string(rehearsal.training_rows) + " rows  " + values_of(rehearsal.losses));
+  text += line("validation", rehearsal.validation_rows == 0
+                                 ? "no batch"
+                                 : std::to_string(rehearsal.validation_rows) + " rows  " + values_of(rehearsal.metrics));
+  if (!rehearsal.pictures.empty()) text += line("pictures", joined(rehearsal.pictures, ", "));
+  if (!rehearsal.prediction.empty()) text += line("predict", rehearsal.prediction);
+  for (const std::string& warning : rehearsal.warnings) text += line("warning", warning);
+  text.pop_back();
+  return text;
+}
+
+}  // namespace millrace

@@ -1,0 +1,236 @@
+#include "millrace/train/run/session.h"
+
+#include <fcntl.h>
+#include <torch/nn/module.h>
+#include <unistd.h>
+
+#include "millrace/base/clock.h"
+#include "millrace/base/crash.h"
+#include "millrace/base/doing.h"
+#include "millrace/base/error.h"
+#include "millrace/base/format.h"
+#include "millrace/device/device.h"
+#include "millrace/device/errors.h"
+#include "millrace/device/operation_marks.h"
+#include "millrace/train/assembly/kept_trials.h"
+#include "millrace/train/run/rehearsal.h"
+#include "millrace/train/run/snapshot_check.h"
+#include "millrace/train/run_folder/earlier_runs.h"
+#include "millrace/train/run_folder/run_files.h"
+#include "millrace/train/step/rank_check.h"
+
+namespace millrace {
+
+Session::Session(SessionRequest request) : request_(std::move(request)), assembly_(request_.assembly) {
+  if (request_.fs == nullptr) request_.fs = &Fs::real();
+  if (assembly_.agreement().ranks().rank != 0) request_.run_place.folder.clear();
+}
+
+Session::~Session() {
+  if (crash_log_ < 0) return;
+  set_crash_log(-1);
+  ::close(crash_log_);
+}
+
+void Session::tell_crashes() {
+  crash_log_ = ::open((folder_->path() / run_files::kLog).c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
+  set_crash_log(crash_log_);
+}
+
+RunOutcome Session::run() {
+  // A program that calls train() may have done much before.
+  if (!request_.command_line.empty()) {
+    telemetry::Timeline& timeline = assembly_.timeline();
+    timeline.began_earlier(static_cast<std::int64_t>((seconds_since_process_start() - timeline.total().wall) * 1e9));
+  }
+  assembly_.choose_device();
+  if (request_.looks == Looks::plan) return plan_only();
+  if (request_.looks == Looks::rehearsal) return rehearse_only();
+  check_alike(assembly_.agreement(), request_.schema, assembly_.request().config.values);
+  open_folder();
+  share_snapshot();
+  if (resumed_) check_trainer_part(resumed_->content);
+  if (resumed_ && already_complete()) return nothing_left();
+  if (const std::string& from = assembly_.config().train.weights; !resumed_ && !from.empty())
+    assembly_.begin_with(load_weights(*request_.fs, from, console()));
+  assembly_.make_recipe(places());
+  assembly_.make_loaders([this](const std::string& text) {
+    if (folder_ != nullptr && !folder_->has_begun()) return assembly_.notices().push_back(text);  // shown with the plan
+    console().notice(text);
+    if (folder_ != nullptr) log_->write("loader", {{"choice", text}});
+  });
+  check_same_data(assembly_.agreement(), assembly_.loader().data_state());
+  if (already_complete()) return nothing_left();
+  assembly_.make_stepper(kept_choices());
+  make_trainer();
+  if (resumed_) trainer_->restore(resumed_->content);
+  if (already_complete()) return nothing_left();
+  if (resumed_) tell_new_length();
+  const std::unique_ptr<Watchdog> watchdog = watch();
+  introduce();
+  {
+    const telemetry::Span span(assembly_.timeline(), telemetry::Phase::trials);
+    const device::OperationMarks marks;
+    assembly_.decide();
+    assembly_.decide_memory();
+  }
+  if (!resumed_ && assembly_.switches().on("rehearsal")) {
+    const telemetry::Span span(assembly_.timeline(), telemetry::Phase::trials);
+    const Doing task(Doing::Level::task, "the rehearsal");
+    const device::OperationMarks marks;
+    for (const std::string& warning : rehearse(assembly_, request_.entry).warnings) console().warning(warning);
+  }
+  const std::vector<std::string> untrained = resumed_ ? std::vector<std::string>() : samples();
+  begin_folder();
+  tell_choices();
+  show_samples("the model before training", untrained);
+  try {
+    const Ending ending = trainer_->run();
+    if (ending != Ending::signal) show_samples("the model after " + with_commas(trainer_->step()) + " steps", samples());
+    return finish(ending);
+  } catch (const std::exception& error) {  // LibTorch's too
+    if (device::is_device_lost(error)) lose_device(error);
+    fail(error.what(), Device::answers);
+    throw;
+  }
+}
+
+// From the first trial to the end of the run.
+std::unique_ptr<Watchdog> Session::watch() {
+  device::mark_convolutions();
+  WatchdogOptions options;
+  options.limit_s = static_cast<double>(assembly_.config().train.hang_limit);
+  options.say = [this](const std::string& text) {
+    console().warning(text);
+    if (folder_ != nullptr && folder_->has_begun()) log_->write("hang", {{"text", text}});
+  };
+  options.saved = [this]() -> std::string {
+    if (folder_ == nullptr || !folder_->has_begun()) return resumed_ ? resumed_->from.string() : "";
+    const auto kept = snapshot::list(*request_.fs, folder_->path());
+    return kept.empty() ? "" : kept.back().path.string();
+  };
+  auto watchdog = std::make_unique<Watchdog>(std::move(options));
+  watchdog->start();
+  return watchdog;
+}
+
+// Looking never writes: neither a run folder nor a cache nor sample data that was not there.
+RunOutcome Session::plan_only() {
+  assembly_.make_recipe({.run_folder = {}, .new_files = {}, .cache_folder = cache_folder(), .writes = false, .plan_only = true});
+  assembly_.make_loaders();
+  assembly_.make_stepper();
+  assembly_.note_undecided();
+  introduce();
+  return {Json::object(), request_.run_place.folder, 0};
+}
+
+RunOutcome Session::rehearse_only() {
+  assembly_.make_recipe({.run_folder = {}, .new_files = {}, .cache_folder = cache_folder(), .writes = false});
+  assembly_.make_loaders();
+  assembly_.make_stepper();
+  const std::unique_ptr<Watchdog> watchdog = watch();
+  assembly_.note_undecided();
+  introduce();
+  const device::OperationMarks marks;
+  if (assembly_.stepper().autocast() == at::kBFloat16) {
+    assembly_.try_convolutions();
+    tell_choices();
+  }
+  const Doing task(Doing::Level::task, "the rehearsal");
+  console().line(to_text(rehearse(assembly_, request_.entry)));
+  return {Json::object(), request_.run_place.folder, 0};
+}
+
+RecipePlaces Session::places() const {
+  RecipePlaces places{.run_folder = {}, .new_files = {}, .cache_folder = cache_folder()};
+  if (folder_ == nullptr) return places;
+  if (!folder_->is_replaced()) places.run_folder = folder_->path();
+  places.new_files = folder_->staging();
+  return places;
+}
+
+// What a trial or a fallback decided before the snapshot.
+Json Session::kept_choices() const {
+  if (!resumed_) return Json::object();
+  const auto part = resumed_->content.parts.find("trainer");
+  const bool has_choices = part != resumed_->content.parts.end() && part->second.json.contains("choices");
+  return has_choices ? part->second.json["choices"] : Json::object();
+}
+
+ReportSinks Session::sinks() const {
+  ReportSinks sinks{.console = &console(), .log = log_.get(), .events = events_.get(), .history = {}};
+  if (folder_ == nullptr) return sinks;
+  sinks.history = folder_->path() / run_files::kHistory;
+  if (resumed_) sinks.epochs_kept = resumed_->content.parts.at("trainer").json.value("epoch", std::int64_t{0});
+  sinks.fs = request_.fs;
+  return sinks;
+}
+
+void Session::make_trainer() {
+  const Facts facts = assembly_.recipe().facts();
+  const auto& wish = assembly_.config().memory.recompute;
+  TrainerParts parts;
+  parts.config = &assembly_.config();
+  parts.config_values = assembly_.request().config.values;
+  parts.recipe = &assembly_.recipe();
+  parts.stepper = &assembly_.stepper();
+  parts.timeline = &assembly_.timeline();
+  parts.loader = &assembly_.loader();
+  parts.validation = assembly_.validation();
+  parts.cache = assembly_.cache();
+  parts.plan = &assembly_.plan();
+  parts.convolutions = &assembly_.convolutions();
+  parts.place = {.saves = assembly_.agreement().any(folder_ != nullptr),
+                 .fs = request_.fs,
+                 .folder = folder_.get(),
+                 .began_from = resumed_ ? resumed_->from : std::filesystem::path(),
+                 .in_background = assembly_.switches().on("async_snapshot")};
+  parts.sinks = sinks();
+  parts.names = {.loss = assembly_.stepper().objective_name(0),
+                 .rate_unit = facts.rate_unit,
+                 .units_per_sample = facts.units_per_sample,
+                 .metric_tags = facts.metric_tags,
+                 .history = facts.history,
+                 .step_log = facts.step_log,
+                 .blind = facts.blind};
+  if (facts.step_log && folder_ != nullptr)
+    parts.sinks.step_log = [folder = folder_.get(), file = facts.step_log->name + ".csv"] { return folder->own(file); };
+  if (resumed_) parts.sinks.steps_kept = resumed_->content.parts.at("trainer").json.value("step", std::int64_t{0});
+  parts.sinks.line = assembly_.config().log.line;
+  parts.recovery = {.recovers = assembly_.switches().on("memory_recovery"),
+                    .may_recompute = assembly_.switches().on("recompute") && std::ranges::find(wish, "auto") != wish.end()};
+  parts.batch_ahead = assembly_.switches().on("batch_ahead");
+  parts.frozen_source = facts.frozen_source;
+  parts.total_steps = assembly_.total_steps();
+  parts.agreement = assembly_.request().agreement;
+  if (assembly_.config().log.doctor && assembly_.agreement().ranks().rank == 0) {
+    std::string ignored;  // the driver that runs the GPU may come without the library that tells of it
+    const at::Device device = assembly_.stepper().device();
+    sampler_ = std::make_unique<doctor::Sampler>("/", device.is_cpu() ? nullptr : doctor::Nvml::open(ignored),
+                                                 device.has_index() ? device.index() : 0);
+    sampler_->start();
+    parts.sampler = sampler_.get();
+    for (const data::Dataset& dataset : assembly_.training_pipeline().datasets)
+      parts.cacheable_bytes += data::cache_payload(*dataset.source);
+    parts.doctor_trials = [this] { return try_remedies(assembly_); };
+    likeness_ = likeness();
+    if (folder_ != nullptr) parts.earlier = earlier_runs(folder_->path(), likeness_);
+  }
+  trainer_ = std::make_unique<Trainer>(std::move(parts));
+}
+
+std::string Session::likeness() const {
+  const at::Device device = assembly_.stepper().device();
+  const device::Cpu& cpu = device::cpu_info();
+  const Json loader = assembly_.loader().state();
+  return Likeness{.recipe = assembly_.request().recipe,
+                  .config = assembly_.request().config.values,
+                  .data = loader.value("fingerprint", Json()).dump(),
+                  .machine = {{"cpu", this_cpu()},
+                              {"cores", cpu.physical_cores},
+                              {"device", device::backend_of(device).device_name(device.has_index() ? device.index() : 0)},
+                              {"global_batch", assembly_.global_batch()}}}
+      .digest();
+}
+
+}  // namespace millrace

@@ -1,0 +1,100 @@
+// One training session: a run folder and a loop around an assembly. run_training() and train() are both this.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "millrace/train/assembly/assembly.h"
+#include "millrace/train/loop/trainer.h"
+#include "millrace/train/run/run.h"
+#include "millrace/train/run_folder/run_folder.h"
+#include "millrace/train/watch/watchdog.h"
+
+namespace millrace {
+
+struct SessionRequest {
+  AssemblyRequest assembly;
+  std::string preset;
+  config::Schema schema = config::schema_of<RunConfig>();  // what may differ when the run goes on
+  const Entry* entry = nullptr;                            // for the rehearsal of predict(); null: a program's own module
+  RunPlace run_place;                                      // no folder = nothing is written
+  std::vector<std::string> command_line;
+  bool fresh = false;
+  std::function<void(const std::filesystem::path&)> folder_begun = nullptr;  // see RunRequest
+  Looks looks = Looks::no;
+  Fs* fs = nullptr;
+};
+
+// Set-up in order: folder and lock, what to resume from, device and threads, recipe, loaders, precision; then the loop.
+class Session {
+ public:
+  explicit Session(SessionRequest request);
+  ~Session();
+  RunOutcome run();
+
+ private:
+  struct Resumed {
+    snapshot::Content content;
+    std::filesystem::path from;
+  };
+  void open_folder();  // session_folder.cpp
+  void check_changes();
+  void tell_new_length();
+  void find_snapshot();
+  void share_snapshot();
+  void begin_folder();
+  void tell_crashes();  // to log.jsonl, from here on
+  [[nodiscard]] RecipePlaces places() const;
+  [[nodiscard]] bool already_complete() const;
+  [[nodiscard]] bool root_is_complete() const;
+  [[nodiscard]] Json kept_choices() const;
+  void make_trainer();
+  [[nodiscard]] std::string likeness() const;
+  [[nodiscard]] ReportSinks sinks() const;
+  [[nodiscard]] std::unique_ptr<Watchdog> watch();
+  void introduce();  // session_report.cpp; before any trial
+  void tell_notices();
+  void tell_choices();  // of trials, and all that the folder keeps of the plan
+  [[nodiscard]] std::string plan_text();
+  [[nodiscard]] std::vector<std::string> samples();
+  void show_samples(const std::string& title, const std::vector<std::string>& texts);
+  RunOutcome plan_only();
+  RunOutcome rehearse_only();
+  [[nodiscard]] RunOutcome nothing_left() const;  // of a run that was complete before
+  RunOutcome finish(Ending ending);
+  // After an error, which is on its way to the caller: nothing that fails here takes its place.
+  enum class Device : std::uint8_t { answers, is_lost };
+  void fail(const char* error, Device device) noexcept;
+  [[noreturn]] void lose_device(const std::exception& error);
+  void keep_failure(const std::string& error);
+  void keep_summary(const Json& summary);
+  void tell_end(const std::string& reason, const std::string& error);
+  [[nodiscard]] Json facts_of_end(const std::string& reason, const std::string& error);  // without asking the device
+  [[nodiscard]] Json summary_of(const std::string& reason, const std::string& error);
+  // What each rank did with its time, by rank. Collective: for the ordinary way out alone. Null: there is one, or one is gone.
+  [[nodiscard]] Json times_of_ranks();
+  [[nodiscard]] std::string closing_text(Ending ending, const Json& summary) const;
+  [[nodiscard]] telemetry::Console& console() const { return *assembly_.request().console; }
+
+  SessionRequest request_;
+  Assembly assembly_;
+  std::unique_ptr<RunFolder> folder_;  // null when nothing is written
+  std::unique_ptr<telemetry::RunLog> log_;
+  std::unique_ptr<telemetry::EventWriter> events_;
+  std::optional<Resumed> resumed_;
+  std::optional<std::int64_t> branches_after_;  // train.resume names an older snapshot: the later ones make way
+  std::unique_ptr<doctor::Sampler> sampler_;    // null = off
+  std::string likeness_;                        // see earlier_runs.h
+  std::unique_ptr<Trainer> trainer_;
+  std::vector<Choice> told_;  // of the plan, so far
+  std::size_t notices_told_ = 0;
+  int crash_log_ = -1;  // descriptor of log.jsonl; -1 = none
+};
+
+// Of Millrace, LibTorch, the compiler, the CPU capability; "build" tells builds of the program apart, where it can be told.
+[[nodiscard]] Json versions();
+
+}  // namespace millrace

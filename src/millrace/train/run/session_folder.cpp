@@ -1,0 +1,204 @@
+// The run folder of a session: what it goes on from, and when it begins to write there.
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <string_view>
+
+#include "millrace/base/error.h"
+#include "millrace/base/format.h"
+#include "millrace/train/run/session.h"
+#include "millrace/train/run_folder/resume_rules.h"
+#include "millrace/train/run_folder/run_files.h"
+#include "millrace/train/step/rank_check.h"
+
+namespace millrace {
+namespace {
+
+Json read_summary(Fs& fs, const std::filesystem::path& run_folder) {
+  const std::filesystem::path file = run_folder / run_files::kSummary;
+  return fs.exists(file) ? Json::parse(fs.read_file(file), nullptr, /*allow_exceptions=*/false) : Json();
+}
+
+std::string resume_of(const Json& config) {
+  const auto place = Json::json_pointer("/train/resume");
+  return config.is_object() && config.contains(place) && config[place].is_string() ? config[place].get<std::string>() : "";
+}
+
+// What the last start in this folder chose; "" = unknown.
+std::string planned(Fs& fs, const std::filesystem::path& run_folder, const std::string& option) {
+  const std::filesystem::path file = run_folder / run_files::kPlan;
+  const Json plan = fs.exists(file) ? Json::parse(fs.read_file(file), nullptr, /*allow_exceptions=*/false) : Json();
+  for (const Json& choice : plan.is_array() ? plan : Json::array()) {
+    if (choice.is_object() && choice.value("option", Json()) == option && choice.value("value", Json()).is_string())
+      return choice["value"].get<std::string>();
+  }
+  return "";
+}
+
+// Other ranks may go on: what must stay is the global batch, not the part of it that one rank has.
+Json with_batch_of_these_ranks(const snapshot::Content& content, const RunConfig& now, const Ranks& ranks) {
+  Json config = content.config;
+  const auto place = Json::json_pointer("/data/batch_size");
+  const auto loader = content.parts.find("loader");
+  if (!config.contains(place) || now.data.batch_size.is_auto() || loader == content.parts.end()) return config;
+  const std::int64_t together = now.data.batch_size.value() * ranks.world_size;
+  const Json& saved = loader->second.json;  // as it was read: anything may be in it
+  if (saved.is_object() && saved.contains("global_batch_size") && saved["global_batch_size"] == Json(together))
+    config[place] = now.data.batch_size.value();
+  return config;
+}
+
+// The words as a shell takes them.
+std::string shell_text(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) {
+    const bool is_plain = !word.empty() && std::all_of(word.begin(), word.end(), [](unsigned char c) {
+      return std::isalnum(c) != 0 || std::string_view("_-./=:,@%+").find(static_cast<char>(c)) != std::string_view::npos;
+    });
+    std::string escaped;
+    for (const char c : word) escaped += c == '\'' ? std::string("'\\''") : std::string(1, c);
+    text += (text.empty() ? "" : " ") + (is_plain ? word : "'" + escaped + "'");
+  }
+  return text;
+}
+
+}  // namespace
+
+void Session::open_folder() {
+  if (request_.run_place.folder.empty()) return;
+  Fs& fs = *request_.fs;
+  folder_ = std::make_unique<RunFolder>(fs, request_.run_place, request_.assembly.recipe, request_.fresh);
+  find_snapshot();
+  if (resumed_ && resumed_->from.parent_path().parent_path() == folder_->path()) check_changes();
+  const auto warn = [this](const std::string& text) { console().warning(text); };
+  log_ = std::make_unique<telemetry::RunLog>(fs, folder_->path() / run_files::kLog, warn);
+  if (assembly_.config().log.tensorboard) events_ = std::make_unique<telemetry::EventWriter>(fs, folder_->path(), warn);
+}
+
+void Session::check_changes() {
+  auto problems =
+      forbidden_changes(with_batch_of_these_ranks(resumed_->content, assembly_.config(), assembly_.agreement().ranks()),
+                        assembly_.request().config, request_.schema, folder_->record().started_in);
+  if (!problems.empty()) {
+    const std::vector<std::string> command = read_first_start(folder_->path()).command;
+    if (!command.empty()) problems.back().next += "; the run was begun by: " + shell_text(command);
+    throw ConfigError(std::move(problems));
+  }
+  const std::string threads = planned(*request_.fs, folder_->path(), "device.threads");
+  const Choice* now = assembly_.plan().find("device.threads");
+  if (threads.empty() || now == nullptr || now->value == threads) return;
+  assembly_.notices().push_back("device.threads is " + now->value + ", so far it was " + threads +
+                                ": sums are taken in another order, and the last bits of the run's numbers may be others");
+}
+
+// A schedule that spans the run is another one in a run of another length: its rate then jumps from one step to the next.
+void Session::tell_new_length() {
+  constexpr double kWorthAWord = 1e-3;
+  const Json::json_pointer epochs("/train/epochs"), max_steps("/train/max_steps");
+  const Json& saved = resumed_->content.config;
+  const std::int64_t step = resumed_->content.step, now = assembly_.total_steps();
+  if (step == 0 || !saved.is_object() || !saved.contains(epochs) || !saved.contains(max_steps)) return;
+  if (saved.value("optim", Json()) != assembly_.request().config.values.value("optim", Json())) return;  // meant to be another
+  const auto of = [&saved](const Json::json_pointer& key) {
+    return saved.at(key).is_number_integer() ? saved.at(key).get<std::int64_t>() : 0;
+  };
+  const std::int64_t before = assembly_.total_steps(of(epochs), of(max_steps));
+  const Stepper& stepper = assembly_.stepper();
+  if (before == now || before <= 0 || now <= 0) return;
+  for (std::size_t i = 0; i < stepper.objectives(); ++i) {
+    if (!optim::needs_length(stepper.objective(i).optim.schedule)) continue;
+    const double last = stepper.learning_rate_at(i, step - 1, before), next = stepper.learning_rate_at(i, step, now);
+    const double planned = stepper.learning_rate_at(i, step, before);
+    if (std::abs(next - planned) <= kWorthAWord * std::max(next, planned)) continue;
+    const std::string from = resumed_->from.string();
+    assembly_.notices().push_back(
+        "the run is " + with_commas(now) + " steps long now, and was " + with_commas(before) +
+        ": its schedule spans the whole run, so that the learning rate " + (next > last ? "rises" : "falls") + " from " +
+        significant(last, 3) + " at step " + with_commas(step) + " to " + significant(next, 3) + " at step " +
+        with_commas(step + 1) + ". To go on from these weights at a rate of your own instead: --run=NEW_FOLDER --train.resume=" +
+        from + " --optim.schedule=constant --optim.learning_rate=" + significant(last > 0 ? last : planned, 3));
+    return;
+  }
+}
+
+// train.resume: a path is where the run begins; once the run has saved, it goes on from what it saved, so that the same command
+// again always goes on.
+void Session::find_snapshot() {
+  Fs& fs = *request_.fs;
+  const std::filesystem::path& folder = folder_->path();
+  const auto newest = [&](const std::filesystem::path& run) -> std::optional<Resumed> {
+    const auto passed_over = [&](const std::filesystem::path& path, const std::string& reason) {
+      console().warning("snapshot " + path.string() + " is damaged and passed over: " + reason);
+    };
+    std::filesystem::path from;
+    auto content = snapshot::load_newest(fs, run, passed_over, &from);
+    return content ? std::optional(Resumed{*std::move(content), std::move(from)}) : std::nullopt;
+  };
+  const std::string& resume = assembly_.config().train.resume;
+  if (resume == "never") {
+    if (request_.fresh || snapshot::list(fs, folder).empty()) return;
+    throw UsageError({"the run folder " + folder.string() + " holds a run already", "train.resume=never",
+                      "start over with --fresh, or choose another folder with --run"});
+  }
+  const bool names_a_path = !resume.empty() && resume != "auto";
+  if (!request_.fresh) {
+    resumed_ = newest(folder);
+    const std::string& folder_of_paths = folder_->record().started_in;
+    if (!names_a_path || (resumed_ && leads_to(resume_of(resumed_->content.config), resume, folder_of_paths))) return;
+    resumed_.reset();
+  }
+  if (!names_a_path) return;
+  const std::filesystem::path from = resume;
+  resumed_ = fs.exists(from / "manifest.json") ? Resumed{snapshot::load(fs, from), from} : newest(from);
+  if (!resumed_) {
+    throw SnapshotError(
+        {"there is no valid snapshot in " + from.string(), "train.resume", "give the folder of a run or of a snapshot"});
+  }
+  std::error_code code;
+  const bool is_here = std::filesystem::equivalent(resumed_->from.parent_path().parent_path(), folder, code);
+  branches_after_ = is_here ? resumed_->content.step : -1;
+  if (is_here) resumed_->from = folder / run_files::kSnapshots / resumed_->from.filename();
+  if (is_here && request_.fresh) {
+    throw UsageError({"--fresh would remove " + resumed_->from.string() + ", which the run is to begin from", "train.resume",
+                      "leave --fresh out: later snapshots are then set aside; or choose another folder with --run"});
+  }
+}
+
+// The first step can be taken: from here on the folder is written to.
+void Session::begin_folder() {
+  if (folder_ == nullptr) return;
+  for (const std::string& text : folder_->begin(branches_after_)) assembly_.notices().push_back(text);
+  if (request_.folder_begun) request_.folder_begun(folder_->path());
+  if (!events_) return;
+  static_cast<void>(folder_->own(events_->file_name()));
+  if (resumed_) events_->goes_on_at(trainer_->step() + 1);
+}
+
+// Rank 0 has the folder; what it goes on from, all go on from.
+void Session::share_snapshot() {
+  Agreement& agreement = assembly_.agreement();
+  if (agreement.alone()) return;
+  const bool is_root = agreement.ranks().rank == 0;
+  const Json from = agreement.from_root(is_root && resumed_ ? Json(resumed_->from.string()) : Json());
+  if (from.is_null()) return;
+  if (!is_root) resumed_ = Resumed{.content = {}, .from = from.get<std::string>()};
+  share_content(agreement, resumed_->content);
+}
+
+bool Session::already_complete() const { return assembly_.agreement().from_root(root_is_complete()).get<bool>(); }
+
+// From a snapshot alone when max_steps says so, else once the length of an epoch is known.
+bool Session::root_is_complete() const {
+  if (!resumed_ || folder_ == nullptr) return false;
+  const TrainConfig& train = assembly_.config().train;
+  const std::int64_t step = resumed_->content.step;
+  const std::int64_t total = assembly_.total_steps();
+  const bool by_steps = train.max_steps > 0 && step >= train.max_steps;
+  const bool by_epochs = total > 0 && train.epochs > 0 && step >= total;
+  const bool by_validations = trainer_ != nullptr && trainer_->has_ended();  // an early stop is known last
+  if (!by_steps && !by_epochs && !by_validations) return false;
+  // A run that was killed, stopped or failed after its last step still has its last validation and its summary to make.
+  return state_of_run(read_summary(*request_.fs, folder_->path()), step) == RunState::finished;
+}
+
+}  // namespace millrace

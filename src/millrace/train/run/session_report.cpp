@@ -1,0 +1,382 @@
+// What a session tells: the plan before the first step, the summary after the last.
+#include <torch/nn/module.h>
+#include <torch/version.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "millrace/base/clock.h"
+#include "millrace/base/error.h"
+#include "millrace/base/format.h"
+#include "millrace/base/process.h"
+#include "millrace/base/signals.h"
+#include "millrace/base/version.h"
+#include "millrace/device/device.h"
+#include "millrace/device/errors.h"
+#include "millrace/doctor/cause.h"
+#include "millrace/train/report/block_times.h"
+#include "millrace/train/report/scores.h"
+#include "millrace/train/run/session.h"
+#include "millrace/train/run_folder/run_files.h"
+#include "millrace/train/step/draws.h"
+
+namespace millrace {
+namespace {
+
+std::string fact_text(const Json& value) {
+  if (value.is_number_integer()) return with_commas(value.get<std::int64_t>());
+  if (value.is_number_float()) return significant(value.get<double>(), 4);
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+std::int64_t parameter_count(const torch::nn::Module& model) {
+  std::int64_t count = 0;
+  for (const at::Tensor& parameter : model.parameters()) count += parameter.numel();
+  return count;
+}
+
+// The largest shares of the run's time, most first: "backward 61 %, forward 29 %, optimizer 9 %".
+std::string share_text(const Json& shares) {
+  std::vector<std::pair<double, std::string>> sorted;
+  for (const auto& [name, value] : shares.items()) sorted.emplace_back(value.get<double>(), name);
+  std::sort(sorted.rbegin(), sorted.rend());
+  std::string text;
+  for (const auto& [share, name] : sorted) {
+    if (share >= 0.005) text += (text.empty() ? "" : ", ") + name + " " + percent(share);
+  }
+  return text;
+}
+
+// Nothing where no step was made.
+void add_loss(std::vector<std::string>& parts, const Json& loss) {
+  if (!loss["last"].is_null()) parts.push_back("loss " + fact_text(loss["first"]) + " -> " + fact_text(loss["last"]));
+}
+
+void add_metrics(std::vector<std::string>& parts, const Json& summary) {
+  for (const std::string& name : metrics_in_order(summary)) {
+    const Json& metric = summary["metrics"][name];
+    if (metric.contains("quiet")) continue;
+    const Json& last = metric["last"];
+    parts.push_back(name + (last.is_number() ? " " + figure(last.get<double>()) : " is not a number"));
+    if (!last.is_number() && metric["best_step"].is_number())
+      parts.back() += " (best " + figure(metric["best"].get<double>()) + " at step " + fact_text(metric["best_step"]) + ")";
+  }
+}
+
+// Which snapshot is used later, where it is not the last one. `judged`: the metric that decides.
+std::string best_text(const Json& summary, const std::string& judged) {
+  const auto metric = summary["metrics"].find(judged);
+  if (metric == summary["metrics"].end() || !(*metric)["best_step"].is_number() || (*metric)["best_step"] == summary["steps"])
+    return "";
+  return "\nbest " + judged + " " + fact_text((*metric)["best"]) + " at step " + fact_text((*metric)["best_step"]) +
+         ", the last " + fact_text((*metric)["last"]) + ": predict, eval and export use the best";
+}
+
+// What waiting for saves cost, where that is worth a word, and what would hide it.
+std::string lag_advice(const Json& summary, std::int64_t max_lag) {
+  constexpr double kWorthAWord = 0.02;
+  const Json& saves = summary["snapshots"];
+  const double step_ms = summary["step_ms"]["p50"].get<double>();
+  if (saves["lag_share"].get<double>() < kWorthAWord || saves["saved"] == 0 || step_ms <= 0) return "";
+  const double count = saves["saved"].get<double>();
+  const double save_ms = saves["write_ms"].get<double>() / count;
+  const auto enough = std::max(max_lag + 1, static_cast<std::int64_t>(std::ceil(save_ms / step_ms)));
+  const std::string text = "waited for snapshots " + percent(saves["lag_share"].get<double>()) +
+                           " of the time: writing one takes " + fixed(save_ms, 1) + " ms, a step " + fixed(step_ms, 1) + " ms. ";
+  if (static_cast<double>(enough) * count >= summary["steps"].get<double>())
+    return text + "Save less often";  // the next one waits
+  return text + "With --snapshot.max_lag=" + std::to_string(enough) + " that would be hidden, and a crash could lose " +
+         std::to_string(enough - max_lag) + (enough - max_lag == 1 ? " step more" : " steps more") + "; or save less often";
+}
+
+// What took the time, and at most three things to mend.
+std::string verdict(const Json& summary) {
+  if (!summary.contains("findings")) return "";
+  constexpr std::size_t kMost = 3;
+  const Json& findings = summary["findings"];
+  std::string text;
+  for (std::size_t i = 0; i < std::min(findings.size(), kMost); ++i)
+    text += "\ndoctor  " + findings[i]["text"].get<std::string>();
+  if (findings.size() > kMost)
+    text += "\ndoctor  and " + std::to_string(findings.size() - kMost) + " more: millrace doctor " +
+            summary["run"].get<std::string>();
+  return text;
+}
+
+}  // namespace
+
+Json versions() {
+  Json all = {{"millrace", kVersion},
+              {"libtorch", TORCH_VERSION},
+              {"compiler", "g++ " __VERSION__},
+              {"cpu_capability", device::cpu_info().capability}};
+  if (std::string build = build_id(); !build.empty()) all["build"] = std::move(build);
+  return all;
+}
+
+std::string Session::plan_text() {
+  Plan& plan = assembly_.plan();
+  for (const Switches::Setting& setting : assembly_.switches().settings()) {
+    if (!setting.on || setting.reason != "default") {
+      plan.set({std::string(setting.row->name), setting.on ? "on" : "off", setting.reason == "--off" ? "flag" : "auto",
+                setting.reason});
+    }
+  }
+  const data::Loader& loader = assembly_.loader();
+  std::string text = "plan\n" + plan.to_text();
+  const auto line = [&text](const std::string& name, const std::string& value) {
+    text += "  " + name + std::string(name.size() < 21 ? 21 - name.size() : 1, ' ') + value + "\n";
+  };
+  line("model", with_commas(parameter_count(assembly_.recipe().model())) + " parameters");
+  line("data", with_commas(loader.samples_per_epoch()) + " samples an epoch, " + with_commas(loader.batches_per_epoch()) +
+                   " batches; global batch " + with_commas(assembly_.global_batch()));
+  const auto datasets = loader.dataset_plans();
+  for (const data::DatasetPlan& dataset : datasets) {
+    if (datasets.size() == 1) break;  // the line above says it all
+    line("data " + dataset.name, with_commas(dataset.samples) + " samples, " + with_commas(dataset.batch_size) + " in a batch" +
+                                     (dataset.rule.empty() ? "" : "; " + dataset.rule));
+  }
+  line("length", assembly_.total_steps() > 0 ? with_commas(assembly_.total_steps()) + " steps" : "open end");
+  const Facts facts = assembly_.recipe().facts();
+  for (const auto& [key, value] : facts.lines.items()) line(key, fact_text(value));
+  text.pop_back();
+  return text;
+}
+
+void Session::introduce() {
+  const AssemblyRequest& request = assembly_.request();
+  console().heading("Millrace " + std::string(kVersion) + "  recipe " + request.recipe +
+                    (request_.preset.empty() ? "" : "  preset " + request_.preset) +
+                    (folder_ == nullptr ? "" : "  run " + folder_->path().string()));
+  for (const std::string& notice : request.config.notices) console().notice(notice);
+  tell_notices();
+  console().line(plan_text());
+  told_ = assembly_.plan().choices();
+}
+
+void Session::tell_notices() {
+  const std::vector<std::string>& notices = assembly_.notices();
+  for (; notices_told_ < notices.size(); ++notices_told_) console().notice(notices[notices_told_]);
+}
+
+void Session::tell_choices() {
+  std::vector<Choice> news;
+  for (const Choice& choice : assembly_.plan().choices()) {
+    const auto is_told = [&](const Choice& told) { return told.option == choice.option && told.value == choice.value; };
+    if (std::ranges::none_of(told_, is_told)) news.push_back(choice);
+  }
+  std::string text = to_text(news);
+  if (!text.empty()) text.pop_back();
+  if (!text.empty()) console().line(text);
+  tell_notices();
+  if (resumed_) {
+    console().line("resumed from step " + with_commas(resumed_->content.step) + " of " +
+                   resumed_->from.parent_path().parent_path().string());
+  }
+  if (folder_ == nullptr) return assembly_.tell_notices_to([this](const std::string& said) { console().notice(said); });
+  folder_->write(run_files::kConfig, config_text(assembly_.request().config));
+  folder_->write(run_files::kPlan, assembly_.plan().to_json().dump(2) + "\n");
+  log_->write("start", {{"recipe", assembly_.request().recipe},
+                        {"preset", request_.preset},
+                        {"command", request_.command_line},
+                        {"step", trainer_->step()},
+                        {"notices", assembly_.notices()},
+                        {"process", ::getpid()},
+                        {"unix_time", unix_seconds()},
+                        {"system", doctor::system_mark().to_json()},
+                        {"plan", assembly_.plan().to_json()},
+                        {"versions", versions()}});
+  tell_crashes();
+  assembly_.tell_notices_to([this](const std::string& said) {
+    console().notice(said);
+    log_->write("notice", {{"text", said}, {"step", trainer_->step()}});
+  });
+}
+
+std::vector<std::string> Session::samples() {
+  const telemetry::Span span(assembly_.timeline(), telemetry::Phase::validate);
+  torch::nn::Module& model = assembly_.recipe().model();
+  model.eval();
+  const at::NoGradGuard no_grad;
+  seed_draws(assembly_.context().device, assembly_.context().seed, Draws::samples, static_cast<std::uint64_t>(trainer_->step()));
+  const auto average = assembly_.stepper().use_average();
+  auto texts = assembly_.recipe().samples(trainer_->step());
+  model.train();
+  return texts;
+}
+
+void Session::show_samples(const std::string& title, const std::vector<std::string>& texts) {
+  if (texts.empty()) return;
+  console().heading(title);
+  for (const std::string& text : texts) {
+    console().line(text);
+    if (events_) events_->text("sample", trainer_->step(), text);
+  }
+}
+
+Json Session::facts_of_end(const std::string& reason, const std::string& error) {
+  Json facts = {{"recipe", assembly_.request().recipe},
+                {"preset", request_.preset},
+                {"run", folder_ == nullptr ? "" : folder_->path().string()},
+                {"exit_reason", reason},
+                {"steps", trainer_->step()},
+                {"choices", assembly_.plan().to_json()},
+                {"versions", versions()}};
+  if (!error.empty()) facts["error"] = error;
+  return facts;
+}
+
+Json Session::summary_of(const std::string& reason, const std::string& error) {
+  Json summary = trainer_->results();
+  summary.update(facts_of_end(reason, error));
+  if (!likeness_.empty()) summary["likeness"] = likeness_;
+  summary["parameters"] = parameter_count(assembly_.recipe().model());
+  summary["peak_memory_bytes"] = device::peak_resident_bytes();
+  const bool copies = folder_ != nullptr && assembly_.switches().on("async_snapshot");
+  const MemoryAccount account = assembly_.memory_account(summary["memory"]["step_peak_bytes"].get<std::uint64_t>(),
+                                                         copies && summary["snapshots"]["saved"] != 0);
+  summary["memory"]["account"] = account.to_json(device::peak_resident_bytes());
+  summary["memory"]["text"] = account.to_text(device::peak_resident_bytes());
+  for (const auto& [key, value] : assembly_.memory().trial.items())
+    summary["memory"][key == "recompute" ? "planned" : key] = value;
+  summary["snapshots"]["advice"] = lag_advice(summary, assembly_.config().snapshot.max_lag);
+  summary["state_sha256"] = trainer_->state_sha256();
+  return summary;
+}
+
+std::string Session::closing_text(Ending ending, const Json& summary) const {
+  const std::string ended = ending == Ending::signal
+                                ? std::string("stopped by ") + signal_name(pending_signal()) + ", saved at step "
+                                : "done at step ";
+  std::vector<std::string> parts = {ended + with_commas(trainer_->step())};
+  add_loss(parts, summary["loss"]);
+  add_metrics(parts, summary);
+  std::string text = telemetry::in_lines(console(), parts);
+  if (const double ms = summary["step_ms"]["p50"].get<double>(); ms > 0)
+    text += "\nstep " + fixed(ms, 1) + " ms (median); time: " + share_text(summary["shares"]);
+  if (summary.contains("blocks")) text += "\nof forward and backward: " + to_text(block_times_of(summary["blocks"]));
+  const bool doctor_says_it = std::ranges::any_of(summary.value("findings", Json::array()),
+                                                  [](const Json& finding) { return finding["id"] == "neighbours"; });
+  if (summary.contains("others") && worth_a_word(summary["others"].get<double>()) && !doctor_says_it) {
+    text += "\nother programs had the cores for " + percent(summary["others"].get<double>()) +
+            " of the time that this run wanted them: alone on the machine it is faster by about that much";
+  }
+  text += "\n" + summary["memory"]["text"].get<std::string>();
+  if (const Json& trial = assembly_.memory().trial; trial.contains("predicted_bytes")) {
+    text += ", tensors of a step " + human_bytes(summary["memory"]["step_peak_bytes"].get<double>()) + " (predicted " +
+            human_bytes(trial["predicted_bytes"].get<double>()) + ")";
+  }
+  if (folder_ != nullptr) text += ", run folder " + folder_->path().string();
+  if (const auto& wish = assembly_.config().snapshot; folder_ != nullptr && wish.keep_best)
+    text += best_text(summary, wish.best_metric.empty() ? "val_" + assembly_.stepper().objective_name(0) : wish.best_metric);
+  const auto advice = summary["snapshots"]["advice"].get<std::string>();
+  text += verdict(summary);
+  return advice.empty() ? text : text + "\n" + advice;
+}
+
+RunOutcome Session::nothing_left() const {
+  RunOutcome outcome;
+  outcome.summary = Json::object();
+  if (folder_ == nullptr) return outcome;  // rank 0 says it
+  outcome.run_folder = folder_->path();
+  console().line("already complete at step " + with_commas(resumed_->content.step) +
+                 ": raise train.max_steps or train.epochs, or start over with --fresh");
+  const std::string text = request_.fs->read_file(folder_->path() / run_files::kSummary);
+  outcome.summary = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  return outcome;
+}
+
+// The run is done and saved: a rank that is lost this late takes away only what it would have told.
+Json Session::times_of_ranks() {
+  Agreement& agreement = assembly_.agreement();
+  if (agreement.alone()) return {};
+  try {
+    Json ranks = Json::array();
+    for (Json& rank : agreement.gather(trainer_->times())) {
+      rank["rank"] = ranks.size();
+      ranks.push_back(std::move(rank));
+    }
+    return ranks;
+  } catch (const DistributedError& error) {
+    agreement.leave();
+    console().warning("what the other ranks did with their time can't be told: " + error.message().what);
+    return {};
+  }
+}
+
+RunOutcome Session::finish(Ending ending) {
+  const std::string reason(name_of(ending));
+  Json ranks = times_of_ranks();
+  RunOutcome outcome;
+  outcome.run_folder = folder_ == nullptr ? std::filesystem::path() : folder_->path();
+  outcome.summary = summary_of(reason, "");
+  if (!ranks.is_null()) outcome.summary["ranks"] = std::move(ranks);
+  if (ending == Ending::signal) outcome.exit_code = exit_code_for(pending_signal());
+  if (folder_ != nullptr) {
+    keep_summary(outcome.summary);
+    tell_end(reason, "");
+  }
+  console().line(closing_text(ending, outcome.summary));
+  return outcome;
+}
+
+void Session::fail(const char* error, Device device) noexcept {
+  const auto attempt = [](const auto& work) {
+    try {
+      work();
+    } catch (const std::exception&) {  // the caller's error is the one to report
+    }
+  };
+  attempt([&] { assembly_.agreement().leave(); });
+  // Before all that asks a device: one that has failed answers nothing any more, or never.
+  if (folder_ != nullptr) attempt([&] { tell_end("error", error); });
+  if (device == Device::is_lost) {
+    if (folder_ != nullptr) attempt([&] { keep_summary(facts_of_end("error", error)); });
+    return;
+  }
+  trainer_->save_after_error();  // the last whole step is worth keeping whatever went wrong
+  if (folder_ != nullptr) attempt([&] { keep_failure(error); });
+}
+
+// The state of the last whole step went with the device, and what is asked of it fails once more.
+void Session::lose_device(const std::exception& error) {
+  std::string first = trainer_->last_snapshot();
+  if (!first.empty()) first += "the same command goes on from it; ";
+  const DeviceError told(device::lost_device(error, "step " + std::to_string(trainer_->step() + 1), first));
+  fail(told.what(), Device::is_lost);
+  throw told;
+}
+
+void Session::keep_failure(const std::string& error) {
+  Json summary;
+  try {
+    summary = summary_of("error", error);
+  } catch (const std::exception& other) {
+    console().warning(std::string("what the run came to can't be told: ") + other.what());
+    summary = facts_of_end("error", error);
+  }
+  keep_summary(summary);
+}
+
+void Session::keep_summary(const Json& summary) {
+  try {
+    folder_->write(run_files::kSummary, summary.dump(2) + "\n");
+  } catch (const FsError& failure) {
+    console().warning(std::string("summary.json could not be written: ") + failure.what());
+  } catch (const UsageError& failure) {
+    console().warning("summary.json could not be written: " + failure.message().what);
+  }
+}
+
+void Session::tell_end(const std::string& reason, const std::string& error) {
+  Json end = {{"step", trainer_->step()}, {"exit_reason", reason}};
+  if (!error.empty()) end["error"] = error;
+  if (reason == name_of(Ending::signal)) {
+    end["signal"] = signal_name(pending_signal());
+    end["sender"] = pending_signal_sender();
+  }
+  log_->write("end", std::move(end));
+}
+
+}  // namespace millrace

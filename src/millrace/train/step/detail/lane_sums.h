@@ -1,0 +1,38 @@
+// What the micro-batches of a step gave to a lane: for lane.cpp and lane_state.cpp alone.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "millrace/train/step/lane.h"
+
+namespace millrace {
+
+// A term over the micro-batches of a step.
+struct Lane::Term {
+  std::string name;
+  std::string pass;
+  double nominal_number = 0;  // of a loss of one term
+  at::Tensor nominal;         // else: the count in the first micro-batch
+  at::Tensor count;           // f32; NaN once a sum is not finite
+  LossTerm seen;              // sums of what is shown, for the spike rule
+  [[nodiscard]] at::Tensor divided(const at::Tensor& sum) const;
+  [[nodiscard]] at::Tensor nominal_like(const at::Tensor& scalar) const;
+};
+
+// Gradients of terms that share a division, where the step has several of them.
+struct Lane::Pass {
+  std::string key;
+  std::vector<at::Tensor> gradients;  // of each parameter; undefined = none
+};
+
+struct Lane::Sums {
+  std::vector<Term> terms;
+  std::vector<Pass> passes;  // empty: the gradients are the parameters' own
+  std::string key;           // of the parameters' own gradients
+  bool divided = false;      // each sum was divided by its own count
+  [[nodiscard]] const Term& first_of(const std::string& pass) const { return *std::ranges::find(terms, pass, &Term::pass); }
+};
+
+}  // namespace millrace

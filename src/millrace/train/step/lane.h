@@ -1,0 +1,129 @@
+// One objective in a step: its parameters, optimiser, schedule, loss scale and average, and what its micro-batches gave so far.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "millrace/core/agreement.h"
+#include "millrace/core/gradient_sums.h"
+#include "millrace/core/saved_json.h"
+#include "millrace/optim/average.h"
+#include "millrace/optim/schedule.h"
+#include "millrace/optim/spike.h"
+#include "millrace/precision/loss_scale.h"
+#include "millrace/train/recipe/recipe.h"
+#include "millrace/train/step/micro_place.h"
+
+namespace millrace {
+
+struct LaneOptions {
+  at::Device device = at::kCPU;
+  bool fused = true;                 // one kernel updates all parameters
+  bool trains = true;                // false: nothing is kept for steps
+  std::int64_t total_steps = 0;      // for schedules; 0 = open end
+  std::int64_t steps_per_epoch = 0;  // for schedules that count epochs; 0 = not known
+  std::int64_t global_batch = 0;     // for optim.lr_scaling; 0 = not known
+  GradientSumsOptions gradients;     // bucket_bytes 0: they travel when all are there
+  Agreement* shares = nullptr;       // ranks that keep a part of the optimiser's state each; null: each keeps all
+};
+
+// What a loss's terms come to as logs show them: the sum of weight * mean over the terms that counted anything; an fp64 scalar on
+// the loss's device, NaN where no term did.
+[[nodiscard]] at::Tensor shown(const Loss& loss);
+[[nodiscard]] Loss detached(Loss loss);  // sums, counts, reports and outputs
+
+// A term's sum is divided by its own count over all micro-batches of a step and all ranks. Since a gradient that was added up can
+// be divided only once, terms share a backward pass where one division serves all of them:
+//   one term                  sum / nominal_count; the step's gradient is multiplied by nominal_count / count
+//   one micro-batch in all    each sum over its own count, one pass
+//   terms that are per_row    each sum over its count in the step's first micro-batch, one pass; one factor fits all
+//   other terms               a pass and a gradient of their own each
+class Lane {
+ public:
+  // ConfigError when the objective has no parameter that requires a gradient; only those reach the optimiser.
+  Lane(Objective objective, const torch::nn::Module& model, const LaneOptions& options);
+  ~Lane();
+  Lane(Lane&&) noexcept;
+
+  [[nodiscard]] const Objective& objective() const noexcept { return objective_; }
+  [[nodiscard]] const std::vector<at::Tensor>& parameters() const noexcept { return parameters_; }
+  [[nodiscard]] optim::Optimizer& optimizer() const noexcept { return *optimizer_; }
+
+  // Sets the learning rate of step `step` (0-based) of the run; the steps in which the objective was absent do not count.
+  void begin_step(std::int64_t step);
+  void forget();  // the micro-batches of the step under way
+  // The backward pass of one micro-batch; returns the loss detached. `in_step`: the only one of all ranks; the last of this rank.
+  Loss add(Loss loss, MicroPlace in_step);
+  void sum_over(Agreement& agreement);     // gradients and counts of all ranks; collective
+  void call_back(Agreement& agreement);    // gradients of a step that is given up; collective
+  void follow_root(Agreement& agreement);  // in the count of steps without a loss; collective
+  [[nodiscard]] const GradientTraffic& traffic() const noexcept { return traffic_; }  // to the other ranks, so far
+  [[nodiscard]] bool took_part() const noexcept { return took_part_; }                // in the last step that was finished
+  [[nodiscard]] bool takes_part() const;                                              // some micro-batch of this step had a loss
+  [[nodiscard]] bool host_says_skip() const;                      // by reading the gradients; waits for the device
+  void judge(std::optional<bool> bad_says_host);                  // sets bad() and norm(); without a value by the device alone
+  [[nodiscard]] const at::Tensor& bad() const { return bad_; }    // scalar f32 of the last step: 1 = not finite
+  [[nodiscard]] const at::Tensor& norm() const { return norm_; }  // scalar f32: of the last gradient
+  [[nodiscard]] std::optional<at::Tensor> spike(
+      const at::Tensor& bad);  // scalar f32: 1 = a spike; nullopt without optim.spike_zscore
+  // The update, unless skip is 1 or not `applies`, and what the objective does after it; gradients go.
+  void finish(const at::Tensor& skip, bool applies, const StepContext& context);
+  void observe_validation(double loss);  // for plateau schedules
+  // Of step `step` (0-based) in a run of `total_steps`, whatever this run's length; without a plateau's factor.
+  [[nodiscard]] double learning_rate_at(std::int64_t step, std::int64_t total_steps) const;
+
+  [[nodiscard]] double learning_rate() const noexcept { return learning_rate_; }
+  [[nodiscard]] precision::LossScale* scale() const noexcept { return scale_.get(); }
+  void use_scale(bool fp16);                                                   // from here on, with a fresh one
+  [[nodiscard]] const at::Tensor& spikes() const noexcept { return spiked_; }  // scalar f64: spikes of this objective so far
+  [[nodiscard]] optim::Average* average() const noexcept { return average_.get(); }
+  // A term that is not per_row although it says so: its name. Waits for the device.
+  [[nodiscard]] std::optional<std::string> misfit() const;
+
+  // "<parameter>.<word>" is the optimiser's, a name without a dot the lane's own. Collective where ranks keep a part each: rank 0
+  // has the parts of all then.
+  [[nodiscard]] State state() const;
+  void load_state(const State& state, const SavedJson& json, const Tensors& average);
+
+ private:
+  struct Term;
+  struct OnAllRanks;
+  struct Pass;
+  struct Sums;
+  Term& term_of(const LossTerm& term, std::size_t of);
+  void backward(const std::string& key, const at::Tensor& mean, bool keeps_graph, bool last);
+  void separate(const std::string& key);
+  void merge_passes();
+  [[nodiscard]] OnAllRanks known_of_all(Agreement& agreement) const;
+  [[nodiscard]] std::vector<at::Tensor> travelled(bool some_began);
+  void let_travel(Agreement& agreement, bool whole);
+  [[nodiscard]] Pass undivided(const Term& first) const;
+  void add_gradients(const Pass& pass, std::vector<at::Tensor>& all) const;
+  [[nodiscard]] at::Tensor presence(const Pass& pass) const;
+  std::vector<at::Tensor>::iterator take_gradients(Pass& pass, std::vector<at::Tensor>::iterator next) const;
+
+  Objective objective_;
+  optim::OptimConfig asked_;  // its settings before the run's length settled them
+  LaneOptions options_;
+  std::vector<at::Tensor> parameters_;
+  std::unique_ptr<optim::Optimizer> optimizer_;
+  std::optional<optim::Plateau> plateau_;
+  std::unique_ptr<precision::LossScale> scale_;  // fp16 only
+  std::unique_ptr<optim::Average> average_;      // with optim.ema_decay
+  std::optional<optim::SpikeRule> spike_rule_;
+  std::unique_ptr<Sums> sums_;                   // of the step under way
+  std::unique_ptr<GradientSums> gradient_sums_;  // from the first step on whose gradients can travel as they come
+  GradientTraffic traffic_;
+  bool keeps_home_ = false;  // they cannot: they are added up after the backward pass
+  std::int64_t absent_steps_ = 0;
+  bool took_part_ = true;
+  double learning_rate_ = 0;
+  at::Tensor bad_, norm_, spiked_, misfit_;
+};
+
+}  // namespace millrace

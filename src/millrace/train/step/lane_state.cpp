@@ -1,0 +1,228 @@
+// What of a lane is saved and put back, and what lanes of several ranks add up.
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+
+#include <limits>
+#include <string_view>
+
+#include "millrace/base/error.h"
+#include "millrace/base/field.h"
+#include "millrace/train/step/detail/lane_sums.h"
+
+namespace millrace {
+namespace {
+
+std::int64_t bytes_of(const std::vector<at::Tensor>& gradients) {
+  std::int64_t bytes = 0;
+  for (const at::Tensor& gradient : gradients) bytes += gradient.defined() ? static_cast<std::int64_t>(gradient.nbytes()) : 0;
+  return bytes;
+}
+
+bool is_own(std::string_view name) { return name.find('.') == std::string_view::npos; }
+
+}  // namespace
+
+struct Lane::OnAllRanks {
+  std::vector<Term> terms;  // in the same order on each; a rank that had none of one adds nothing to it
+  bool some_began = false;  // gradients of some rank are on their way
+  bool all_whole = true;    // each rank's gradients are of one pass, and none came after it had left
+};
+
+Lane::OnAllRanks Lane::known_of_all(Agreement& agreement) const {
+  const bool began = gradient_sums_ && gradient_sums_->has_begun();
+  Json mine = {
+      {"began", began}, {"whole", sums_->passes.empty() && !(began && gradient_sums_->is_spoiled())}, {"terms", Json::array()}};
+  for (const Term& term : sums_->terms) mine["terms"].push_back({{"name", term.name}, {"pass", term.pass}});
+  OnAllRanks all;
+  for (const Json& rank : agreement.gather(std::move(mine))) {
+    all.some_began = all.some_began || rank.at("began").get<bool>();
+    all.all_whole = all.all_whole && rank.at("whole").get<bool>();
+    for (const Json& known : rank.at("terms")) {
+      const auto name = known.at("name").get<std::string>();
+      if (std::ranges::find(all.terms, name, &Term::name) != all.terms.end()) continue;
+      const auto own = std::ranges::find(sums_->terms, name, &Term::name);
+      if (own != sums_->terms.end()) {
+        all.terms.push_back(*own);
+        continue;
+      }
+      const auto none = at::zeros({}, bad_.options().dtype(at::kDouble));
+      all.terms.push_back({.name = name,
+                           .pass = known.at("pass").get<std::string>(),
+                           .nominal_number = std::numeric_limits<double>::quiet_NaN(),
+                           .nominal = {},
+                           .count = at::zeros_like(bad_),
+                           .seen = {.sum = none, .count = none}});
+    }
+  }
+  return all;
+}
+
+// What left while the backward pass was under way, with what this rank still has, added up over the ranks.
+std::vector<at::Tensor> Lane::travelled(bool some_began) {
+  if (!some_began) return {};
+  if (!gradient_sums_->has_begun()) {
+    const bool has_own = !sums_->terms.empty() && sums_->passes.empty();
+    gradient_sums_->begin(has_own ? sums_->first_of(sums_->key).nominal_like(bad_) : at::ones_like(bad_));
+  }
+  gradient_sums_->send();
+  std::vector<at::Tensor> sums = gradient_sums_->receive();
+  const GradientTraffic sent = gradient_sums_->take_traffic();
+  traffic_.buckets += sent.buckets;
+  traffic_.early_buckets += sent.early_buckets;
+  traffic_.bytes += sent.bytes;
+  return sums;
+}
+
+void Lane::call_back(Agreement& agreement) {
+  if (!gradient_sums_) return;
+  static_cast<void>(travelled(agreement.any(gradient_sums_->has_begun())));
+}
+
+// This rank's gradients of one pass, as sums: what the terms' sums were divided by is undone.
+Lane::Pass Lane::undivided(const Term& first) const {
+  const auto known = std::ranges::find(sums_->passes, first.pass, &Pass::key);
+  Pass pass{.key = first.pass, .gradients = {}};
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    at::Tensor gradient;
+    if (known != sums_->passes.end()) {
+      gradient = known->gradients[i];
+    } else if (sums_->passes.empty() && sums_->key == first.pass) {
+      gradient = parameters_[i].grad();
+    }
+    pass.gradients.push_back(gradient.defined() ? gradient * first.nominal_like(bad_).to(gradient.scalar_type()) : gradient);
+  }
+  return pass;
+}
+
+// All ranks then hold the same terms and passes, each gradient that of the sum of its terms' sums over all ranks.
+void Lane::sum_over(Agreement& agreement) {
+  if (agreement.alone()) return;
+  if (gradient_sums_ && gradient_sums_->has_begun()) gradient_sums_->send();
+  OnAllRanks known = known_of_all(agreement);
+  const std::vector<at::Tensor> sent = travelled(known.some_began);
+  std::vector<Term> terms = std::move(known.terms);
+  if (terms.empty()) return;
+  std::vector<Pass> passes;
+  for (const Term& term : terms) {
+    if (std::ranges::find(passes, term.pass, &Pass::key) == passes.end()) passes.push_back(undivided(term));
+  }
+  const bool whole = known.all_whole && passes.size() == 1;
+  const bool arrived = whole && known.some_began;
+  std::vector<at::Tensor> all;
+  for (const Pass& pass : passes) {
+    if (!arrived) add_gradients(pass, all);
+    all.push_back(presence(pass));
+  }
+  for (const Term& term : terms) {
+    all.push_back(term.count.clone());
+    if (spike_rule_) all.insert(all.end(), {term.seen.sum.to(at::kDouble).clone(), term.seen.count.to(at::kDouble).clone()});
+  }
+  // Of terms that share a pass, what each sum was divided by beside what the first of them was.
+  std::vector<at::Tensor> shares;
+  shares.reserve(terms.size());
+  for (const Term& term : terms)
+    shares.push_back(term.nominal_like(bad_) / std::ranges::find(terms, term.pass, &Term::pass)->nominal_like(bad_));
+  if (!arrived) {
+    ++traffic_.buckets;
+    for (const Pass& pass : passes) traffic_.bytes += bytes_of(pass.gradients);
+  }
+  agreement.sum(all);
+  auto next = all.begin();
+  if (arrived) all.insert(next, sent.begin(), sent.end());
+  next = all.begin();
+  for (Pass& pass : passes) next = take_gradients(pass, next);
+  for (std::size_t i = 0; i < terms.size(); ++i) {
+    Term& term = terms[i];
+    const bool leads = &*std::ranges::find(terms, term.pass, &Term::pass) == &term;
+    term.count = *next++;
+    term.nominal = leads ? at::Tensor() : shares[i];
+    term.nominal_number = 1.0;
+    if (!spike_rule_) continue;
+    term.seen.sum = *next++;
+    term.seen.count = *next++;
+  }
+  sums_->terms = std::move(terms);
+  for (std::size_t i = 0; i < parameters_.size(); ++i)
+    parameters_[i].mutable_grad() = passes.size() == 1 ? passes[0].gradients[i] : at::Tensor();
+  sums_->passes = passes.size() == 1 ? std::vector<Pass>() : std::move(passes);
+  let_travel(agreement, whole);
+}
+
+// From the next step on gradients leave as they come, where this step's could have.
+void Lane::let_travel(Agreement& agreement, bool whole) {
+  if (gradient_sums_ && !whole) {
+    gradient_sums_.reset();
+    keeps_home_ = true;
+  }
+  if (whole && !gradient_sums_ && !keeps_home_ && options_.gradients.bucket_bytes > 0) {
+    gradient_sums_ = agreement.gradient_sums(parameters_, options_.gradients);
+    keeps_home_ = gradient_sums_ == nullptr;
+  }
+}
+
+// The gradients, zeros where there is none.
+void Lane::add_gradients(const Pass& pass, std::vector<at::Tensor>& all) const {
+  for (std::size_t i = 0; i < parameters_.size(); ++i)
+    all.push_back(pass.gradients[i].defined() ? pass.gradients[i] : at::zeros_like(parameters_[i].detach()));
+}
+
+at::Tensor Lane::presence(const Pass& pass) const {
+  std::vector<float> there;
+  for (const at::Tensor& gradient : pass.gradients) there.push_back(gradient.defined() ? 1.0F : 0.0F);
+  return at::tensor(there);
+}
+
+std::vector<at::Tensor>::iterator Lane::take_gradients(Pass& pass, std::vector<at::Tensor>::iterator next) const {
+  const at::Tensor& there = *(next + static_cast<std::ptrdiff_t>(parameters_.size()));
+  const auto* present = there.const_data_ptr<float>();
+  for (std::size_t i = 0; i < parameters_.size(); ++i, ++next) pass.gradients[i] = present[i] > 0 ? *next : at::Tensor();
+  return next + 1;
+}
+
+void Lane::follow_root(Agreement& agreement) { absent_steps_ = agreement.from_root(absent_steps_).get<std::int64_t>(); }
+
+State Lane::state() const {
+  State all = optimizer_->whole_state();
+  Json json = {{"optimizer", std::move(all.json)}};
+  const auto add = [&all](const State& part) { all.tensors.insert(part.tensors.begin(), part.tensors.end()); };
+  if (scale_) add(scale_->state());
+  if (average_) all.tensors["ema_updates"] = average_->updates();
+  if (spike_rule_) {
+    add(spike_rule_->state());
+    all.tensors["spikes"] = spiked_;
+  }
+  if (plateau_) json["plateau"] = plateau_->state();
+  if (absent_steps_ > 0) json["absent_steps"] = absent_steps_;
+  all.json = std::move(json);
+  return all;
+}
+
+void Lane::load_state(const State& state, const SavedJson& json, const Tensors& average) {
+  State own, update;
+  for (const auto& [name, tensor] : state.tensors) (is_own(name) ? own : update).tensors[name] = tensor;
+  update.json = json["optimizer"].json();
+  optimizer_->load_state(update);
+  const auto plateau = json.find("plateau");
+  if (plateau_ && plateau) plateau_->load_state(*plateau);
+  const auto absent = json.find("absent_steps");
+  absent_steps_ = absent ? absent->integer(0) : 0;
+  // Another run's snapshot may know neither of scales nor of averages nor of spikes: they begin here then.
+  if (scale_ && own.tensors.contains("loss_scale")) scale_->load_state(own);
+  if (spike_rule_ && own.tensors.contains("spike_window")) spike_rule_->load_state(own);
+  if (const auto it = own.tensors.find("spikes"); it != own.tensors.end()) {
+    if (it->second.dim() != 0)
+      refuse_part("optimizer",
+                  "tensor \"spikes\" is " + to_text(Shape(it->second.sizes().begin(), it->second.sizes().end())) + ", not []");
+    spiked_.copy_(it->second);
+  }
+  if (!average_) return;
+  if (average.empty()) {
+    average_ = std::make_unique<optim::Average>(optimizer_->groups(), objective_.optim.ema_decay);
+  } else {
+    average_->load(average, own.tensors["ema_updates"]);
+  }
+}
+
+}  // namespace millrace

@@ -1,0 +1,75 @@
+#include "millrace/train/step/pinned_arena.h"
+
+#include <mutex>
+#include <set>
+#include <utility>
+
+#include "millrace/base/error.h"
+#include "millrace/device/device.h"
+
+namespace millrace {
+namespace {
+
+class PinnedArena final : public data::Arena {
+ public:
+  PinnedArena(device::Backend& backend, std::uint64_t most_bytes, std::function<void(const std::string&)> tell)
+      : backend_(backend), most_bytes_(most_bytes), tell_(std::move(tell)) {}
+
+  std::byte* allocate(std::size_t bytes) override {
+    std::byte* const memory = plain_->allocate(bytes);
+    const std::lock_guard lock(mutex_);
+    if (refused_ || bytes > most_bytes_ - locked_bytes_) return memory;
+    try {
+      backend_.pin(memory, bytes);
+      locked_.insert(memory);
+      locked_bytes_ += bytes;
+    } catch (const DeviceError& error) {
+      refused_ = true;
+      if (tell_) tell_("batches go to the device from pageable memory, which is slower: " + error.message().what);
+    }
+    return memory;
+  }
+
+  void release(std::byte* memory, std::size_t bytes) noexcept override {
+    {
+      const std::lock_guard lock(mutex_);
+      if (locked_.erase(memory) > 0) {
+        backend_.unpin(memory);
+        locked_bytes_ -= bytes;
+      }
+    }
+    plain_->release(memory, bytes);
+  }
+
+ private:
+  const std::shared_ptr<data::Arena> plain_ = data::Arena::host();
+  device::Backend& backend_;
+  const std::uint64_t most_bytes_;
+  const std::function<void(const std::string&)> tell_;
+  std::mutex mutex_;  // guards what follows
+  std::set<std::byte*> locked_;
+  std::uint64_t locked_bytes_ = 0;
+  bool refused_ = false;
+};
+
+}  // namespace
+
+std::shared_ptr<data::Arena> pinned_arena(device::Backend& backend, std::uint64_t most_bytes,
+                                          std::function<void(const std::string&)> tell) {
+  return std::make_shared<PinnedArena>(backend, most_bytes, std::move(tell));
+}
+
+SlotMemory slot_memory(const DataConfig& config, c10::Device device, int ranks_here,
+                       std::function<void(const std::string&)> tell) {
+  device::Backend& backend = device::backend_of(device);
+  if (backend.nature(device.has_index() ? device.index() : 0).in_host_memory)
+    return {.reason = "batches are read where they lie"};
+  if (!config.pin_memory.value_or(true)) return {.reason = "batches go to the device from pageable memory, which is slower"};
+  // Locked pages are lost to everybody else until the run ends.
+  const std::uint64_t most = device::available_memory_bytes() / 4 / static_cast<std::uint64_t>(ranks_here);
+  return {.arena = pinned_arena(backend, most, std::move(tell)),
+          .most_bytes = most,
+          .reason = "batches go to the device beside its work from page-locked slots, at most a quarter of the free memory"};
+}
+
+}  // namespace millrace

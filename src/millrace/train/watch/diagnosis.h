@@ -1,0 +1,125 @@
+// Watches a run for what holds it back: gathers the evidence, asks the doctor's rules at log lines, and says what is new.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "millrace/data/loader.h"
+#include "millrace/doctor/clock_use.h"
+#include "millrace/doctor/evidence.h"
+#include "millrace/doctor/finding.h"
+#include "millrace/doctor/gpu_use.h"
+#include "millrace/doctor/sampler.h"
+#include "millrace/doctor/watch.h"
+#include "millrace/nn/clamp.h"
+#include "millrace/telemetry/spans.h"
+#include "millrace/train/recipe/config.h"
+#include "millrace/train/report/reporter.h"
+#include "millrace/train/report/targets.h"
+#include "millrace/train/step/device_times.h"
+#include "millrace/train/step/shapes_seen.h"
+#include "millrace/train/watch/doctor_trials.h"
+
+namespace millrace {
+
+// All of it outlives the diagnosis.
+struct DiagnosisParts {
+  const RunConfig* config = nullptr;
+  const Stepper* stepper = nullptr;
+  telemetry::Timeline* timeline = nullptr;
+  const DeviceTimes* device = nullptr;  // null: the host's times are the device's
+  const data::Loader* loader = nullptr;
+  bool cached = false;                // there is a cache
+  std::uint64_t cacheable_bytes = 0;  // that one of all samples would hold
+  double epochs = 0;                  // that the run is long; 0 = without end
+  std::optional<BlindAnswer> blind;   // of the first objective
+  doctor::Earlier earlier;
+  std::string run;                                        // its folder; "" = none
+  std::function<std::unique_ptr<RemedyTrials>()> trials;  // called once, when the first may be due; null = none are made
+};
+
+struct MemorySeen {
+  std::uint64_t used = 0, room = 0;  // bytes; 0 = not known
+  std::uint64_t step_peak = 0;
+  std::string rising;  // see MemoryWatch
+};
+
+// Belongs to the loop's thread.
+class Diagnosis {
+ public:
+  explicit Diagnosis(DiagnosisParts parts);
+  ~Diagnosis();
+  Diagnosis(const Diagnosis&) = delete;
+  Diagnosis& operator=(const Diagnosis&) = delete;
+
+  // After a log line. Looks at most once a second; nullopt: it did not.
+  [[nodiscard]] std::optional<doctor::Watch::Change> look(const StepRecord& record, MemorySeen memory);
+  void saw_validation(double loss, double seconds, const doctor::Judged& judged);
+  void saw_copied(const Batch& batch);                          // a batch as it came to the device
+  void saw_batch(const Batch& batch);                           // a micro-batch, prepared
+  void saw_peak(std::uint64_t bytes) noexcept;                  // of tensors on a GPU
+  void saw_ranks(const std::vector<doctor::RankTimes>& times);  // since the last call
+  void saw_machine(const doctor::MachineReading& reading);      // since the first log line, or the last call
+  void saw_snapshot() noexcept { ++saves_; }
+  // Those of the doctor's trials that are due: each once a run, when with those before it takes no more than log.doctor_trials of
+  // the time so far. True when one was made.
+  bool try_when_due();
+  [[nodiscard]] double seconds() const noexcept { return seconds_; }  // that looking took
+  [[nodiscard]] const DoctorTrials& trials() const noexcept { return trials_; }
+  [[nodiscard]] std::vector<doctor::Finding> holding() const { return watch_.holding(); }
+  [[nodiscard]] doctor::Evidence of_the_run() const;  // of all of it, from the first log line on; before that: nothing
+
+ private:
+  // What only rises, at one moment.
+  struct Mark {
+    double at = 0;
+    telemetry::Timeline::Summary times;
+    std::int64_t lines = 0, saves = 0, validations = 0, recompute_ns = 0, step = 0, samples = 0, validation_batches = 0;
+    double validation_seconds = 0;
+    double skipped = 0, spikes = 0, others = 0, others_of = 0;  // seconds that others had, of seconds that were looked at
+    data::LoaderCounters read;
+    std::map<std::string, double> slow;
+    std::vector<nn::ClampCount> clamps;
+    std::int64_t batches = 0, shapes = 0;
+    std::vector<doctor::RankTimes> ranks;
+    doctor::GpuUse gpu;
+    DeviceTimes::Sums device;
+  };
+  [[nodiscard]] telemetry::Timeline::Summary total_times() const;
+  [[nodiscard]] Mark mark() const;
+  void note_losses(const StepRecord& record);
+  [[nodiscard]] double seconds_of_next_trial(const telemetry::Timeline::Summary& so_far) const;
+  [[nodiscard]] doctor::Evidence evidence(const Mark& from, const Mark& to) const;
+  [[nodiscard]] doctor::Input input(const Mark& from, const Mark& to) const;
+  [[nodiscard]] Reached reached(const Mark& from, const Mark& to, const doctor::Evidence& seen) const;
+
+  DiagnosisParts parts_;
+  doctor::Watch watch_;
+  std::deque<Mark> marks_;  // of the latest looks
+  std::optional<Mark> first_;
+  std::int64_t step_ = 0, samples_ = 0, lines_ = 0, saves_ = 0, validations_ = 0, validation_batches_ = 0;
+  double validation_seconds_ = 0;
+  double skipped_ = 0, spikes_ = 0, others_ = 0, others_of_ = 0;
+  double looked_ = 0, seconds_ = 0;
+  MemorySeen memory_;
+  std::uint64_t most_held_ = 0;
+  doctor::Numbers numbers_;
+  ShapesSeen shapes_;
+  std::vector<doctor::RankTimes> ranks_;  // so far
+  std::vector<double> step_ms_;
+  doctor::GpuUse gpu_;
+  doctor::ClockUse clock_;
+  std::optional<double> copied_floats_;
+  std::unique_ptr<RemedyTrials> remedies_;  // null: none was due so far
+  double asked_for_trials_ = 0;             // at the look of this time
+  double trial_seconds_ = 0;
+  DoctorTrials trials_;
+};
+
+}  // namespace millrace
