@@ -3,7 +3,7 @@
 import json
 import subprocess
 
-# As src/millrace/cli/steady_accounts.h: what comes once, what a short run has too much of, and what other programs took.
+# As src/millrace/runs/steady_accounts.h: what comes once, what a short run has too much of, and what other programs took.
 OUTSIDE = {"startup", "trials", "validate", "profile", "others"}
 SHORT = ["--train.epochs=0", "--train.resume=never", "--train.validate_batches=1", "--log.images=false", "--log.doctor_trials=0"]
 

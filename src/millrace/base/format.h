@@ -44,4 +44,8 @@ template <class Range, class Word = std::identity>
 // The candidate nearest to `word` by Damerau-Levenshtein distance, or "" when none is near enough to suggest.
 [[nodiscard]] std::string nearest(std::string_view word, const std::string* begin, const std::string* end);
 
+// Columns padded to their widest cell, two spaces apart; a column whose cells (but the first row's) all begin with a digit, sign
+// or dash stands to the right.
+[[nodiscard]] std::string table(const std::vector<std::vector<std::string>>& rows);
+
 }  // namespace millrace

@@ -4,8 +4,8 @@
 #include "millrace/base/format.h"
 #include "millrace/cli/arguments.h"
 #include "millrace/cli/command.h"
-#include "millrace/cli/comparison.h"
 #include "millrace/cli/text.h"
+#include "millrace/runs/comparison.h"
 
 namespace millrace::cli {
 namespace {
@@ -33,23 +33,23 @@ std::string cut(const std::string& text) {
 
 void print_part(const std::string& title, const Table& rows) { print("\n" + title + "\n" + table(rows)); }
 
-std::string value_of(const std::optional<Setting>& setting) { return setting ? cut(setting->value) : "-"; }
-std::string origin_of(const std::optional<Setting>& setting) {
+std::string value_of(const std::optional<runs::Setting>& setting) { return setting ? cut(setting->value) : "-"; }
+std::string origin_of(const std::optional<runs::Setting>& setting) {
   return setting && !setting->origin.empty() ? cut(setting->origin) : "";
 }
 
-void print_settings(const std::string& what, const std::vector<Difference>& all) {
+void print_settings(const std::string& what, const std::vector<runs::Difference>& all) {
   if (all.empty()) return print("\n" + what + ": the same\n");
   Table rows = {{"", "A", "", "B", ""}};
-  for (const Difference& each : all)
+  for (const runs::Difference& each : all)
     rows.push_back({printable(each.key), value_of(each.a), origin_of(each.a), value_of(each.b), origin_of(each.b)});
   print_part(what + " that differ", rows);
 }
 
-void print_chosen(const std::string& what, const std::vector<Difference>& all) {
+void print_chosen(const std::string& what, const std::vector<runs::Difference>& all) {
   if (all.empty()) return print("\n" + what + ": the same\n");
   std::string text = "\n" + what + "\n";
-  for (const Difference& each : all) {
+  for (const runs::Difference& each : all) {
     text += printable(each.key) + "\n";
     for (const auto& [name, setting] : {std::pair{"A", &each.a}, std::pair{"B", &each.b}}) {
       text += std::string("  ") + name + "  " + (*setting ? printable((*setting)->value) : std::string("-"));
@@ -59,7 +59,7 @@ void print_chosen(const std::string& what, const std::vector<Difference>& all) {
   print(text);
 }
 
-void print_data(const Comparison& comparison, const RunFacts& a, const RunFacts& b) {
+void print_data(const runs::Comparison& comparison, const runs::RunFacts& a, const runs::RunFacts& b) {
   const auto of = [](const std::string& data) { return data.empty() ? "not known, no snapshot tells it" : printable(data); };
   if (!comparison.data) return print("\ndata: " + (a.data.empty() ? of("") : std::string("the same")) + "\n");
   print("\ndata\n  A  " + of(a.data) + "\n  B  " + of(b.data) + "\n");
@@ -72,7 +72,7 @@ std::vector<std::string> cells(const Pair& pair, const Format& format) {
   return {printable(pair.name), cell(pair.a), cell(pair.b), has_ratio ? significant(*pair.b / *pair.a, 3) : "-"};
 }
 
-void print_times(const Comparison& comparison) {
+void print_times(const runs::Comparison& comparison) {
   if (comparison.accounts.empty()) return;
   const bool shares = comparison.unit == Unit::share;
   const auto format = [&](double value) { return shares ? percent(value, 1) : fixed(value * 1e3, 3); };
@@ -88,7 +88,7 @@ void print_times(const Comparison& comparison) {
   print_part("before the first step, s", once);
 }
 
-void print_memory(const Comparison& comparison) {
+void print_memory(const runs::Comparison& comparison) {
   if (comparison.memory.empty()) return;
   Table rows = {{"", "A", "B", "B / A"}};
   for (const Pair& pair : comparison.memory) {
@@ -99,10 +99,10 @@ void print_memory(const Comparison& comparison) {
   if (rows.size() > 1) print_part("memory", rows);
 }
 
-void print_quality(const std::string& title, const std::vector<QualityPair>& all) {
+void print_quality(const std::string& title, const std::vector<runs::QualityPair>& all) {
   if (all.empty()) return;
   Table rows = {{"", "A", "at step", "after", "B", "at step", "after"}};
-  for (const QualityPair& each : all) {
+  for (const runs::QualityPair& each : all) {
     std::vector<std::string> row = {printable(each.name)};
     for (const auto& at : {each.a, each.b}) {
       row.push_back(at ? figure(at->value) : "-");
@@ -114,7 +114,7 @@ void print_quality(const std::string& title, const std::vector<QualityPair>& all
   print_part(title, rows);
 }
 
-void print_text(const Comparison& comparison, const RunFacts& a, const RunFacts& b) {
+void print_text(const runs::Comparison& comparison, const runs::RunFacts& a, const runs::RunFacts& b) {
   Table head;
   for (const auto& [name, run] : {std::pair{"A", &a}, std::pair{"B", &b}}) {
     head.push_back({name, printable(run->folder), run->recipe.empty() ? "-" : printable(run->recipe),
@@ -133,8 +133,8 @@ void print_text(const Comparison& comparison, const RunFacts& a, const RunFacts&
 }
 
 // The version alone says nothing of what was changed and compiled since.
-bool is_another_build(const Comparison& comparison) {
-  const auto build = std::ranges::find(comparison.machine, "version of build", &Difference::key);
+bool is_another_build(const runs::Comparison& comparison) {
+  const auto build = std::ranges::find(comparison.machine, "version of build", &runs::Difference::key);
   return build != comparison.machine.end() && build->a && build->b;
 }
 
@@ -147,9 +147,9 @@ int run_compare(const Invocation& call) {
   if (folders.size() != 2)
     throw UsageError({"compare needs the folders of two runs, and got " + std::to_string(folders.size()), "millrace compare A B",
                       "millrace runs lists the runs below ./runs"});
-  const RunFacts a = read_facts(folders[0]);
-  const RunFacts b = read_facts(folders[1]);
-  Comparison comparison = compare(a, b);
+  const runs::RunFacts a = runs::read_facts(folders[0]);
+  const runs::RunFacts b = runs::read_facts(folders[1]);
+  runs::Comparison comparison = runs::compare(a, b);
   if (is_another_build(comparison))
     comparison.notes.emplace_back(
         "the program is another build: its code is not the same, and the files of a run don't say what changed");

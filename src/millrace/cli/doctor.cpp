@@ -8,14 +8,15 @@
 #include "millrace/cli/command.h"
 #include "millrace/cli/doctor_ranks.h"
 #include "millrace/cli/doctor_run.h"
+#include "millrace/cli/doctor_self.h"
 #include "millrace/cli/doctor_verify.h"
-#include "millrace/cli/ledger.h"
 #include "millrace/cli/machine_findings.h"
 #include "millrace/cli/machine_look.h"
 #include "millrace/cli/machine_speed.h"
 #include "millrace/cli/text.h"
 #include "millrace/cli/version.h"
 #include "millrace/kernels/kernels.h"
+#include "millrace/runs/ledger.h"
 #include "millrace/train/run/session.h"
 
 namespace millrace::cli {

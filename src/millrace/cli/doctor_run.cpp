@@ -2,8 +2,8 @@
 
 #include "millrace/base/format.h"
 #include "millrace/base/utf8.h"
-#include "millrace/cli/run_story.h"
 #include "millrace/cli/text.h"
+#include "millrace/runs/run_story.h"
 
 namespace millrace::cli {
 namespace {
@@ -12,7 +12,7 @@ Json to_json(const doctor::Cause& cause) {
   return {{"id", cause.id}, {"text", cause.text}, {"step", cause.step}, {"died", cause.is_death}};
 }
 
-Json json_of(const RunStory& story) {
+Json json_of(const runs::RunStory& story) {
   Json json = {{"run", story.folder.string()},  {"recipe", story.recipe},   {"preset", story.preset},
                {"state", to_json(story.state)}, {"earlier", Json::array()}, {"accounts", Json::object()},
                {"findings", story.findings}};
@@ -27,7 +27,7 @@ Json json_of(const RunStory& story) {
   return json;
 }
 
-double sum_of(const RunStory& story) {
+double sum_of(const runs::RunStory& story) {
   double sum = 0;
   for (const auto& [name, seconds] : story.accounts) sum += seconds;
   return sum;
@@ -48,7 +48,7 @@ std::string rank_text(const std::vector<std::pair<std::string, double>>& account
          " of its loop";
 }
 
-void add_ranks(const RunStory& story, std::vector<std::vector<std::string>>& rows) {
+void add_ranks(const runs::RunStory& story, std::vector<std::vector<std::string>>& rows) {
   constexpr std::size_t kMostRanks = 16;
   const std::size_t shown = std::min(story.ranks.size(), kMostRanks);
   for (std::size_t i = 0; i < shown; ++i) rows.push_back({"rank " + std::to_string(i), rank_text(story.ranks[i])});
@@ -68,7 +68,7 @@ std::string finding_text(const Json& finding) {
   return text;
 }
 
-void print_text(const RunStory& story) {
+void print_text(const runs::RunStory& story) {
   std::vector<std::vector<std::string>> rows = {
       {"run", printable(story.folder.string()) + (story.recipe.empty() ? "" : ", recipe " + printable(story.recipe)) +
                   (story.preset.empty() ? "" : ", preset " + printable(story.preset))},
@@ -82,7 +82,7 @@ void print_text(const RunStory& story) {
                                               : "nothing yet: the same command begins anew"});
   }
   rows.push_back({"time", story.accounts.empty() ? "its log has no accounts: an older run, or none of its log lines was written"
-                                                 : human_duration(sum_of(story)) + ": " + shares_text(story.accounts)});
+                                                 : human_duration(sum_of(story)) + ": " + runs::shares_text(story.accounts)});
   add_ranks(story, rows);
   if (!story.blocks.empty()) rows.push_back({"blocks", "of forward and backward: " + printable(to_text(story.blocks))});
   print(table(rows));
@@ -99,7 +99,7 @@ void print_text(const RunStory& story) {
 }  // namespace
 
 int doctor_run(const std::filesystem::path& folder, DoctorOutput output, bool strict) {
-  const RunStory story = read_story(folder);
+  const runs::RunStory story = runs::read_story(folder);
   if (output == DoctorOutput::json)
     print_json(json_of(story));
   else

@@ -10,9 +10,9 @@
 #include "millrace/base/fs.h"
 #include "millrace/base/input_file.h"
 #include "millrace/cli/inspect_files.h"
-#include "millrace/cli/run_table.h"
 #include "millrace/cli/text.h"
 #include "millrace/cli/value_table.h"
+#include "millrace/runs/run_row.h"
 #include "millrace/snapshot/snapshot.h"
 
 namespace millrace::cli {
@@ -109,12 +109,12 @@ std::vector<snapshot::Found> snapshots_of(const fs::path& run, Report& report) {
 Report inspect_run(const fs::path& path) {
   Report report;
   report.kind = "run";
-  const RunRow row = read_run(path);
+  const runs::RunRow row = row_of(runs::Run(path));
   report.details = row.to_json();
   report.facts = {{"recipe", row.recipe},          {"state", row.state},
                   {"step", with_commas(row.step)}, {"loss", row.loss ? fixed(*row.loss, 4) : "-"},
                   {"last written", row.when},      {"size", human_bytes(static_cast<double>(bytes_below(path)))}};
-  for (const RunMetric& metric : row.metrics) {
+  for (const runs::RunMetric& metric : row.metrics) {
     std::string text = metric.last ? figure(*metric.last) : "is not a number";
     if (metric.best) text += "  (" + figure(*metric.best) + " at the best step " + with_commas(metric.best_step) + ")";
     report.facts.emplace_back(metric.name, std::move(text));
@@ -124,8 +124,8 @@ Report inspect_run(const fs::path& path) {
                                          {"best", number(metric.best)},
                                          {"best_step", metric.best ? Json(metric.best_step) : Json()}});
   }
-  for (const fs::path& branch : branches_of(path)) {
-    report.facts.emplace_back("branch", branch.string() + ", step " + with_commas(read_run(branch).step));
+  for (const fs::path& branch : runs::Run(path).branches()) {
+    report.facts.emplace_back("branch", branch.string() + ", step " + with_commas(row_of(runs::Run(branch)).step));
     report.details["branches"].push_back(branch.string());
   }
   report.table.push_back({"snapshot", "step", "size", "check"});
@@ -180,7 +180,7 @@ Report inspect_path(const fs::path& path, bool values) {
   }
   if (error) throw FsError("look at", path, error.value());
   if (fs::is_directory(status)) {
-    const bool is_run = is_run_folder(path);  // a branch has the name of its last snapshot
+    const bool is_run = runs::Run(path).is_there();  // a branch has the name of its last snapshot
     if (fs::exists(path / "manifest.json", error) || (path.filename().string().starts_with("step-") && !is_run))
       return inspect_snapshot(path, values);
     if (is_run && values) {

@@ -13,11 +13,11 @@
 
 #include "millrace/base/error.h"
 #include "millrace/base/fs.h"
-#include "millrace/cli/run_table.h"
 #include "millrace/data/token_array.h"
 #include "millrace/format/npy.h"
 #include "millrace/format/png.h"
 #include "millrace/hdf5/file.h"
+#include "millrace/runs/run_row.h"
 #include "millrace/snapshot/snapshot.h"
 
 namespace millrace::cli {
@@ -302,7 +302,7 @@ TEST_F(InspectTest, StrangeThingsAmongSnapshotsAreNoSteps) {
   fs::create_symlink("step-00000500", run / "snapshots/step-00000500");
   fs::create_directories(run / "snapshots/step-00000099");
   write(run / "snapshots/step-00000098", "a file");
-  EXPECT_EQ(read_run(run).step, 12);
+  EXPECT_EQ(runs::row_of(runs::Run(run)).step, 12);
   const Report report = inspect_path(run);
   EXPECT_EQ(report.problems.size(), 3U);
   const std::string text = report.to_text(run);
@@ -324,8 +324,8 @@ TEST_F(InspectTest, OneOddFolderIsOneRow) {
   const fs::path inside = make_run("inside", 10) / "snapshots";
   fs::permissions(closed, fs::perms::none);
   fs::permissions(inside, fs::perms::none);
-  std::map<std::string, RunRow> rows;
-  for (const RunRow& row : find_runs(root_)) rows[row.folder.filename()] = row;
+  std::map<std::string, runs::RunRow> rows;
+  for (const runs::RunRow& row : runs::find_runs(root_)) rows[row.folder.filename()] = row;
   const Report report = inspect_path(odd);
   const bool may_all = ::access(closed.c_str(), R_OK) == 0;
   fs::permissions(closed, fs::perms::owner_all);
@@ -364,7 +364,7 @@ TEST_F(InspectTest, BranchesAreRowsOfTheirOwn) {
   make_run("a/branches/step-00000030", 30);
   write(run / "branches/notes.txt", "mine");
   std::vector<std::string> names;
-  for (const RunRow& row : find_runs(root_)) names.push_back(row.folder.lexically_relative(root_ / "mine").string());
+  for (const runs::RunRow& row : runs::find_runs(root_)) names.push_back(row.folder.lexically_relative(root_ / "mine").string());
   EXPECT_THAT(names, testing::UnorderedElementsAre("a", "a/branches/step-00000030"));
   EXPECT_THAT(inspect_path(run).to_text(run), testing::ContainsRegex("branch +[^ ]+a/branches/step-00000030, step 32"));
 }
@@ -381,8 +381,8 @@ TEST_F(InspectTest, RunsAreFoundWithTheirState) {
   const fs::path running = make_run("running", 10);
   const int lock = ::open((running / "lock").c_str(), O_RDWR | O_CREAT, 0644);
   ASSERT_EQ(::flock(lock, LOCK_EX | LOCK_NB), 0);
-  std::map<std::string, RunRow> rows;
-  for (const RunRow& row : find_runs(root_)) rows[row.folder.filename()] = row;
+  std::map<std::string, runs::RunRow> rows;
+  for (const runs::RunRow& row : runs::find_runs(root_)) rows[row.folder.filename()] = row;
   ::close(lock);
   ASSERT_EQ(rows.size(), 7U);
   EXPECT_EQ(rows["extended"].state, "stopped");
@@ -398,7 +398,7 @@ TEST_F(InspectTest, RunsAreFoundWithTheirState) {
   EXPECT_EQ(rows["cut"].state, "new");
   EXPECT_EQ(rows["running"].state, "running");
   EXPECT_EQ(rows["running"].when.size(), 19U);
-  EXPECT_THAT(find_runs(root_ / "gone"), IsEmpty());
+  EXPECT_THAT(runs::find_runs(root_ / "gone"), IsEmpty());
 }
 
 }  // namespace

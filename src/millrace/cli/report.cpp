@@ -3,8 +3,8 @@
 #include "millrace/base/fs.h"
 #include "millrace/cli/arguments.h"
 #include "millrace/cli/command.h"
-#include "millrace/cli/report_page.h"
 #include "millrace/cli/text.h"
+#include "millrace/runs/report_page.h"
 
 namespace millrace::cli {
 namespace {
@@ -20,17 +20,17 @@ on or died.
 int run_report(const Invocation& call) {
   Arguments arguments(call.words);
   const auto out = arguments.value("out");
-  std::vector<RunStory> runs;
-  while (const auto folder = arguments.positional()) runs.push_back(read_story(*folder));
+  std::vector<runs::RunStory> runs;
+  while (const auto folder = arguments.positional()) runs.push_back(runs::read_story(*folder));
   arguments.finish("report");
   if (runs.empty())
     throw UsageError({"report needs the folder of a run", "millrace report RUN...", "millrace runs lists the runs below ./runs"});
   if (runs.size() == 1 && !out) {
-    print(printable(write_report(runs.front().folder).string()) + "\n");
+    print(printable(runs::write_report(runs.front().folder).string()) + "\n");
     return 0;
   }
   const std::filesystem::path file = out.value_or("report.html");
-  write_atomically(Fs::real(), file, report_page(runs));
+  write_atomically(Fs::real(), file, runs::report_page(runs));
   print(printable(file.string()) + "\n");
   return 0;
 }

@@ -2,8 +2,8 @@
 #include "millrace/base/format.h"
 #include "millrace/cli/arguments.h"
 #include "millrace/cli/command.h"
-#include "millrace/cli/run_columns.h"
 #include "millrace/cli/text.h"
+#include "millrace/runs/run_columns.h"
 
 namespace millrace::cli {
 namespace {
@@ -38,13 +38,13 @@ int run_runs(const Invocation& call) {
     throw UsageError({printable(root.string()) + (is_there ? " is no folder that can be looked into" : " does not exist"),
                       "flag --root", "name the folder that holds the runs; without --root it is ./runs"});
   }
-  std::vector<RunRow> rows = find_runs(root);
-  std::vector<const RunColumn*> columns;
-  if (chosen) columns = columns_named(*chosen, "--columns");
-  if (sort) sort_rows(rows, *sort);
+  std::vector<runs::RunRow> rows = runs::find_runs(root);
+  std::vector<const runs::RunColumn*> columns;
+  if (chosen) columns = runs::columns_named(*chosen, "--columns");
+  if (sort) runs::sort_rows(rows, *sort);
   if (json) {
     Json all = Json::array();
-    for (const RunRow& row : rows) all.push_back(row.to_json());
+    for (const runs::RunRow& row : rows) all.push_back(row.to_json());
     print_json(all);
     return 0;
   }
@@ -52,7 +52,7 @@ int run_runs(const Invocation& call) {
     print("no runs below " + printable(root.string()) + "\n");
     return 0;
   }
-  if (!chosen) columns = columns_within(kWidth, rows);
+  if (!chosen) columns = runs::columns_within(kWidth, rows);
   print(text_of(columns, rows));
   return 0;
 }

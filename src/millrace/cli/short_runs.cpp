@@ -7,7 +7,7 @@
 #include "millrace/base/error.h"
 #include "millrace/cli/bench_runs.h"
 #include "millrace/cli/child_run.h"
-#include "millrace/cli/steady_accounts.h"
+#include "millrace/runs/steady_accounts.h"
 
 namespace millrace::cli {
 namespace {
@@ -43,7 +43,7 @@ Json summary_of(const ShortRuns& runs, const doctor::Settings& changed) {
 double loop_seconds(const Json& summary) {
   double sum = 0;
   for (const auto& [account, seconds] : summary.at("accounts").items()) {
-    if (is_steady(account)) sum += seconds.get<double>();
+    if (runs::is_steady(account)) sum += seconds.get<double>();
   }
   return sum;
 }
@@ -58,7 +58,7 @@ doctor::ShortRun make_run(const ShortRuns& runs, const doctor::Settings& changed
     run.seconds = loop / std::max(1.0, summary.at("samples").get<double>());
     run.others = summary.value("others", 0.0);
     for (const auto& [account, seconds] : summary.at("accounts").items()) {
-      if (is_steady(account)) run.shares[account] = seconds.get<double>() / loop;
+      if (runs::is_steady(account)) run.shares[account] = seconds.get<double>() / loop;
     }
     for (const Json& each : summary.at("findings")) {
       doctor::Finding finding{.id = each.value("id", ""),

@@ -6,12 +6,12 @@
 #include "millrace/cli/command.h"
 #include "millrace/cli/command_config.h"
 #include "millrace/cli/join_ranks.h"
-#include "millrace/cli/ledger.h"
 #include "millrace/cli/rank_watch.h"
 #include "millrace/cli/recipe_help.h"
-#include "millrace/cli/report_page.h"
 #include "millrace/cli/text.h"
 #include "millrace/device/device.h"
+#include "millrace/runs/ledger.h"
+#include "millrace/runs/report_page.h"
 #include "millrace/train/run/run.h"
 
 namespace millrace::cli {
@@ -43,7 +43,7 @@ recipe's defaults. A path in a file is looked for beside that file, then in the 
 // What can't be written never fails a run that is done.
 void leave_report(const std::filesystem::path& run, telemetry::Console& console) {
   try {
-    console.line("report " + write_report(run).string());
+    console.line("report " + runs::write_report(run).string());
   } catch (const std::exception& error) {
     console.warning("report.html could not be written: " + std::string(error.what()));
   }
@@ -51,10 +51,10 @@ void leave_report(const std::filesystem::path& run, telemetry::Console& console)
 
 // What a run gained that followed the doctor's advice to an earlier run beside it.
 void note_remedy(const std::filesystem::path& run, telemetry::Console& console) {
-  std::optional<LedgerLine> line = followed_remedy(run);
+  std::optional<runs::LedgerLine> line = runs::followed_remedy(run);
   if (!line) return;
   line->cpu = device::cpu_info().name;
-  write_down(*line);
+  runs::write_down(*line);
   console.line("doctor " + line->setting + " gained " + percent(line->measured) + " of the time; " + percent(line->expected) +
                " was expected (" + line->finding + ")");
 }

@@ -4,19 +4,19 @@
 
 #include "millrace/base/clock.h"
 #include "millrace/base/error.h"
+#include "millrace/base/foreign_json.h"
 #include "millrace/base/format.h"
 #include "millrace/base/fs.h"
-#include "millrace/base/shallow_json.h"
 #include "millrace/cli/bench_runs.h"
 #include "millrace/cli/command.h"
 #include "millrace/cli/command_config.h"
-#include "millrace/cli/ledger.h"
 #include "millrace/cli/recipe_help.h"
 #include "millrace/cli/short_runs.h"
 #include "millrace/cli/text.h"
 #include "millrace/cli/tuned_file.h"
 #include "millrace/device/device.h"
 #include "millrace/doctor/tuner.h"
+#include "millrace/runs/ledger.h"
 #include "millrace/train/run/run.h"
 
 namespace millrace::cli {
@@ -148,14 +148,14 @@ std::string line_of(const doctor::Trial& trial) {
 
 void write_to_ledger(const doctor::Trial& trial, const std::string& recipe) {
   if (trial.runs == 0 || trial.candidate.back) return;  // nothing was promised of a value from before
-  write_down({.finding = trial.candidate.finding,
-              .setting = doctor::text_of(trial.candidate.set),
-              .expected = trial.candidate.expected,
-              .measured = trial.gain(),
-              .recipe = recipe,
-              .cpu = device::cpu_info().name,
-              .source = "tune",
-              .unix_time = unix_seconds()});
+  runs::write_down({.finding = trial.candidate.finding,
+                    .setting = doctor::text_of(trial.candidate.set),
+                    .expected = trial.candidate.expected,
+                    .measured = trial.gain(),
+                    .recipe = recipe,
+                    .cpu = device::cpu_info().name,
+                    .source = "tune",
+                    .unix_time = unix_seconds()});
 }
 
 struct Search {

@@ -7,8 +7,8 @@
 #include <sstream>
 #include <string_view>
 
+#include "millrace/base/foreign_json.h"
 #include "millrace/base/format.h"
-#include "millrace/base/shallow_json.h"
 
 namespace millrace::doctor {
 namespace {
@@ -55,18 +55,8 @@ std::filesystem::path memory_group(const std::filesystem::path& root) {
   return mounted;
 }
 
-std::string text_at(const Json& json, const char* key) {
-  return json.is_object() && json.contains(key) && json[key].is_string() ? json[key].get<std::string>() : "";
-}
-
-std::optional<double> number_at(const Json& json, const char* key) {
-  if (!json.is_object() || !json.contains(key) || !json[key].is_number()) return std::nullopt;
-  const auto value = json[key].get<double>();
-  return std::isfinite(value) && std::abs(value) < 1e18 ? std::optional(value) : std::nullopt;
-}
-
 const Json* last_of(const std::vector<Json>& lines, std::string_view kind) {
-  const auto it = std::find_if(lines.rbegin(), lines.rend(), [&](const Json& line) { return text_at(line, "kind") == kind; });
+  const auto it = std::find_if(lines.rbegin(), lines.rend(), [&](const Json& line) { return text_at(line, {"kind"}) == kind; });
   return it == lines.rend() ? nullptr : &*it;
 }
 
@@ -75,8 +65,8 @@ std::string first_line(const std::string& text) { return text.substr(0, text.fin
 std::string memory_text(const std::vector<Json>& lines) {
   const Json* machine = last_of(lines, "machine");
   if (machine == nullptr) return "";
-  const auto held = number_at(*machine, "rss_bytes");
-  const auto free = number_at(*machine, "available_bytes");
+  const auto held = number_at(*machine, {"rss_bytes"});
+  const auto free = number_at(*machine, {"available_bytes"});
   if (!held || !free) return "";
   return "; the last time it was looked at, the process held " + human_bytes(*held) + " and " + human_bytes(*free) + " were free";
 }
@@ -84,7 +74,7 @@ std::string memory_text(const std::vector<Json>& lines) {
 // The launcher's line: which rank ended the run, and how; "" = none.
 std::string launcher_text(const std::vector<Json>& lines) {
   const Json* rank = last_of(lines, "rank");
-  return rank == nullptr ? "" : first_line(text_at(*rank, "text"));
+  return rank == nullptr ? "" : first_line(text_at(*rank, {"text"}));
 }
 
 bool has_any(const std::string& text, std::initializer_list<std::string_view> words) {
@@ -96,7 +86,7 @@ constexpr std::string_view kStopped = "stopped by ";  // begins the watchdog's l
 // The watchdog's line of a standstill that lasts to the end of the log, whatever ended it; nullptr = none.
 const Json* standstill_of(const std::vector<Json>& lines) {
   for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
-    const std::string kind = text_at(*line, "kind"), text = text_at(*line, "text");
+    const std::string kind = text_at(*line, {"kind"}), text = text_at(*line, {"text"});
     if (kind == "signal" || kind == "rank" || (kind == "hang" && text.starts_with(kStopped))) continue;
     return kind == "hang" && !text.starts_with("the run moves again") ? &*line : nullptr;
   }
@@ -106,7 +96,7 @@ const Json* standstill_of(const std::vector<Json>& lines) {
 // "the run has not moved for 60 s (step 41, backward of generator)".
 std::string standstill_text(const Json& hang) {
   constexpr std::string_view kWhere = "\n  where    ";
-  const std::string text = text_at(hang, "text");
+  const std::string text = text_at(hang, {"text"});
   const std::size_t where = text.find(kWhere);
   return first_line(text) + (where == std::string::npos ? "" : " (" + first_line(text.substr(where + kWhere.size())) + ")");
 }
@@ -128,13 +118,13 @@ std::string reason_of(const std::string& error, std::string& id) {
 }
 
 Cause ended(const Json& end, const std::string& launcher, Cause cause) {
-  const std::string reason = text_at(end, "exit_reason");
-  cause.step = std::max(cause.step, static_cast<std::int64_t>(number_at(end, "step").value_or(0)));
+  const std::string reason = text_at(end, {"exit_reason"});
+  cause.step = std::max(cause.step, count_at(end, {"step"}));
   const std::string at = " at step " + with_commas(cause.step);
   if (reason == "signal") {
-    const std::string from = text_at(end, "sender");
+    const std::string from = text_at(end, {"sender"});
     cause.id = "stopped";
-    cause.text = "stopped by " + (text_at(end, "signal").empty() ? "a signal" : text_at(end, "signal")) +
+    cause.text = "stopped by " + (text_at(end, {"signal"}).empty() ? "a signal" : text_at(end, {"signal"})) +
                  (from.empty() ? "" : " from " + from) + at + ", and saved: the same command goes on";
     return cause;
   }
@@ -143,7 +133,7 @@ Cause ended(const Json& end, const std::string& launcher, Cause cause) {
     cause.text = "finished" + at + " (" + (reason.empty() ? "no reason given" : reason) + ")";
     return cause;
   }
-  const std::string error = text_at(end, "error");
+  const std::string error = text_at(end, {"error"});
   cause.id = "failed";
   cause.is_death = true;
   const std::string why = reason_of(error, cause.id);
@@ -157,7 +147,7 @@ Cause ended(const Json& end, const std::string& launcher, Cause cause) {
 bool tell_by_lines(const std::vector<Json>& lines, const std::string& died, Cause& cause) {
   if (const Json* crash = last_of(lines, "crash")) {
     cause.id = "crashed";
-    cause.text = died + " of " + text_at(*crash, "text");
+    cause.text = died + " of " + text_at(*crash, {"text"});
     return true;
   }
   if (const std::string launcher = launcher_text(lines); has_any(launcher, {" has not moved for ", " is frozen "})) {
@@ -168,13 +158,13 @@ bool tell_by_lines(const std::vector<Json>& lines, const std::string& died, Caus
   const Json* still = standstill_of(lines);
   const std::string told = still == nullptr ? "" : ": " + standstill_text(*still);
   if (const Json* signal = last_of(lines, "signal")) {
-    const std::string text = text_at(*signal, "text");
+    const std::string text = text_at(*signal, {"text"});
     cause.id = still == nullptr ? "killed" : "hung";
     cause.text = died + (still == nullptr ? " of " + text : ": it had not moved any more, and " + text + " ended it" + told);
     return true;
   }
   const Json* hang = last_of(lines, "hang");
-  const std::string last = hang == nullptr ? "" : text_at(*hang, "text");
+  const std::string last = hang == nullptr ? "" : text_at(*hang, {"text"});
   if (!last.starts_with(kStopped)) return false;
   cause.id = "hung";
   cause.text = died + ": it had not moved any more, and was " + last.substr(0, last.find(" in ")) + told;
@@ -219,11 +209,11 @@ Json SystemMark::to_json() const {
 
 SystemMark SystemMark::of(const Json& json) {
   SystemMark mark;
-  mark.boot = text_at(json, "boot");
-  mark.group = text_at(json, "group");
-  if (const auto kills = number_at(json, "group_kills")) mark.group_kills = static_cast<std::int64_t>(*kills);
-  if (const auto kills = number_at(json, "machine_kills")) mark.machine_kills = static_cast<std::int64_t>(*kills);
-  if (const auto limit = number_at(json, "group_limit"); limit && *limit > 0)
+  mark.boot = text_at(json, {"boot"});
+  mark.group = text_at(json, {"group"});
+  if (number_at(json, {"group_kills"})) mark.group_kills = count_at(json, {"group_kills"});
+  if (number_at(json, {"machine_kills"})) mark.machine_kills = count_at(json, {"machine_kills"});
+  if (const auto limit = number_at(json, {"group_limit"}); limit && *limit > 0)
     mark.group_limit = static_cast<std::uint64_t>(*limit);
   return mark;
 }
@@ -248,7 +238,7 @@ SystemMark system_mark(const std::string& of_group, const std::filesystem::path&
 
 Cause cause_of(const std::vector<Json>& lines, bool alive, const SystemMark& now) {
   Cause cause;
-  if (const Json* step = last_of(lines, "step")) cause.step = static_cast<std::int64_t>(number_at(*step, "step").value_or(0));
+  if (const Json* step = last_of(lines, "step")) cause.step = count_at(*step, {"step"});
   const Json* still = standstill_of(lines);
   if (alive) {
     cause.id = "going_on";
@@ -287,7 +277,7 @@ Cause cause_of(const std::vector<Json>& lines, bool alive, const SystemMark& now
 
 std::string group_of(const std::vector<Json>& lines) {
   const Json* start = last_of(lines, "start");
-  return start == nullptr || !start->contains("system") ? "" : text_at((*start)["system"], "group");
+  return start == nullptr || !start->contains("system") ? "" : text_at((*start)["system"], {"group"});
 }
 
 std::vector<std::vector<Json>> processes_in(const std::string& log) {
@@ -297,7 +287,7 @@ std::vector<std::vector<Json>> processes_in(const std::string& log) {
     Json line = parse_shallow(std::string_view(log).substr(begin, end - begin));
     begin = end + 1;
     if (!line.is_object()) continue;
-    if (processes.empty() || text_at(line, "kind") == "start") processes.emplace_back();
+    if (processes.empty() || text_at(line, {"kind"}) == "start") processes.emplace_back();
     processes.back().push_back(std::move(line));
   }
   return processes;

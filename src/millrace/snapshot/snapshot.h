@@ -26,7 +26,7 @@ namespace millrace::snapshot {
 struct Content {
   std::int64_t step = 0;
   std::map<std::string, Tensors> models;
-  std::map<std::string, State> parts;  // "optimizer", "average", "loader", "recipe", "trainer", "frozen"
+  std::map<std::string, State> parts;  // by the names of snapshot/layout.h
   Json config = Json::object();
   Json report = Json::object();  // what the run's reports go on with; no part of the state, so neither of its digest
 };

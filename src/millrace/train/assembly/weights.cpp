@@ -12,6 +12,7 @@
 #include "millrace/core/saved_json.h"
 #include "millrace/format/pt.h"
 #include "millrace/format/safetensors.h"
+#include "millrace/snapshot/layout.h"
 #include "millrace/snapshot/snapshot.h"
 #include "millrace/train/assembly/convolution_choice.h"
 #include "millrace/train/run_folder/run_files.h"
@@ -28,12 +29,6 @@ Json read_json(Fs& fs, const std::filesystem::path& file) {
   } catch (const FsError&) {
     return {};
   }
-}
-
-std::string recipe_in(const Json& json) {
-  if (!json.is_object()) return "";
-  const auto recipe = json.find("recipe");
-  return recipe != json.end() && recipe->is_string() ? recipe->get<std::string>() : "";
 }
 
 // The run that a snapshot belongs to, also when the path is "." or ends in a slash.
@@ -75,12 +70,12 @@ std::string judge_of(const Json& config) {
 // As the newest snapshot knows it; but the last validation of a run comes after its last snapshot, and only its summary knows.
 Best best_of(Fs& fs, const std::filesystem::path& run, const snapshot::Content& newest) {
   const Json summary = read_json(fs, run / run_files::kSummary);
-  const auto trainer = newest.parts.find("trainer");
+  const State* trainer = snapshot::part_of(newest, snapshot::kTrainer);
   const std::string judge = judge_of(newest.config);
   try {
     const bool is_of_it = summary.is_object() && summary.value("steps", Json()) == newest.step && summary.contains("metrics");
     if (is_of_it) return best_of(summary["metrics"], judge, "/best", "/best_step");
-    return trainer == newest.parts.end() ? Best() : best_of(trainer->second.json.at("metrics"), judge, "/1", "/2");
+    return trainer == nullptr ? Best() : best_of(trainer->json.at("metrics"), judge, "/1", "/2");
   } catch (const Json::exception&) {  // of another hand
     return {};
   }
@@ -89,20 +84,19 @@ Best best_of(Fs& fs, const std::filesystem::path& run, const snapshot::Content& 
 Weights from_snapshot(const snapshot::Content& content, const std::filesystem::path& path, const std::string& what) {
   Weights weights;
   weights.models = content.models;
-  const auto average = content.parts.find("average");
-  const bool averaged = average != content.parts.end();
+  const State* average = snapshot::part_of(content, snapshot::kAverage);
   for (auto& [file, tensors] : weights.models) {
     for (auto& [name, tensor] : tensors) {
-      if (averaged && average->second.tensors.contains(name)) tensor = average->second.tensors.at(name);
+      if (average != nullptr && average->tensors.contains(name)) tensor = average->tensors.at(name);
     }
   }
-  const auto recipe = content.parts.find("recipe");
-  if (recipe == content.parts.end()) refuse_part("recipe", "it is missing");
-  weights.recipe = recipe->second;
-  if (const auto frozen = content.parts.find("frozen"); frozen != content.parts.end()) weights.frozen = frozen->second.json;
-  if (const auto trainer = content.parts.find("trainer"); trainer != content.parts.end() && trainer->second.json.is_object()) {
-    const auto choices = trainer->second.json.find("choices");
-    if (choices != trainer->second.json.end() && choices->is_object()) weights.choices = *choices;
+  const State* recipe = snapshot::part_of(content, snapshot::kRecipe);
+  if (recipe == nullptr) refuse_part(snapshot::kRecipe, "it is missing");
+  weights.recipe = *recipe;
+  if (const State* frozen = snapshot::part_of(content, snapshot::kFrozen)) weights.frozen = frozen->json;
+  if (const State* trainer = snapshot::part_of(content, snapshot::kTrainer); trainer != nullptr && trainer->json.is_object()) {
+    const auto choices = trainer->json.find("choices");
+    if (choices != trainer->json.end() && choices->is_object()) weights.choices = *choices;
   }
   if (const auto found = content.report.find(kConvolutionsInReport); found != content.report.end()) {
     if (auto choice = convolution_choice_in(*found)) weights.convolution_faults = std::move(choice->faults);
@@ -111,7 +105,7 @@ Weights from_snapshot(const snapshot::Content& content, const std::filesystem::p
   weights.path = path;
   weights.run = run_of_snapshot(path);
   weights.which = what + " step " + std::to_string(content.step) + " of " + weights.run.string();
-  if (averaged) weights.which += ", averaged weights";
+  if (average != nullptr) weights.which += ", averaged weights";
   return weights;
 }
 
@@ -196,13 +190,6 @@ std::string take_state_dict(Weights& weights) {
     return part;
   }
   return "";
-}
-
-std::string recipe_of_run(Fs& fs, const std::filesystem::path& run) {
-  for (const char* file : {run_files::kRun, run_files::kSummary}) {
-    if (std::string recipe = recipe_in(read_json(fs, run / file)); !recipe.empty()) return recipe;
-  }
-  return read_first_start(run).recipe;
 }
 
 std::filesystem::path run_folder_of(Fs& fs, const std::filesystem::path& from) {

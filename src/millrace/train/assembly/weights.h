@@ -52,8 +52,4 @@ std::string take_common_wrappers(Tensors& all);
 // The run folder that `from` is, or whose snapshot it is; "" for a file.
 [[nodiscard]] std::filesystem::path run_folder_of(Fs& fs, const std::filesystem::path& from);
 
-// Name of the recipe a run is of, as run.json says, else its summary, else its log; "" when none of them tells. Never throws over
-// what they hold.
-[[nodiscard]] std::string recipe_of_run(Fs& fs, const std::filesystem::path& run);
-
 }  // namespace millrace

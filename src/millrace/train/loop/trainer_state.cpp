@@ -7,6 +7,7 @@
 #include "millrace/base/format.h"
 #include "millrace/core/saved_json.h"
 #include "millrace/doctor/rules.h"
+#include "millrace/snapshot/layout.h"
 #include "millrace/train/assembly/convolution_choice.h"
 #include "millrace/train/assembly/model_state.h"
 #include "millrace/train/loop/trainer.h"
@@ -34,13 +35,13 @@ snapshot::Content Trainer::content() const {
   content.step = step_;
   content.config = parts_.config_values;
   content.models = model_tensors(parts_.recipe->model(), *parts_.stepper, frozen_);
-  if (!frozen_.is_null()) content.parts["frozen"].json = frozen_;
-  content.parts["optimizer"] = parts_.stepper->state();
+  if (!frozen_.is_null()) content.parts[snapshot::kFrozen].json = frozen_;
+  content.parts[snapshot::kOptimizer] = parts_.stepper->state();
   if (Tensors average = parts_.stepper->averaged_weights(); !average.empty())
-    content.parts["average"].tensors = std::move(average);
-  content.parts["loader"].json = loader_state_;
-  content.parts["recipe"] = parts_.recipe->state();
-  Json& json = content.parts["trainer"].json;
+    content.parts[snapshot::kAverage].tensors = std::move(average);
+  content.parts[snapshot::kLoader].json = loader_state_;
+  content.parts[snapshot::kRecipe] = parts_.recipe->state();
+  Json& json = content.parts[snapshot::kTrainer].json;
   json = {{"step", step_},
           {"epoch", epoch_},
           {"validation_pending", validation_pending_},
@@ -66,25 +67,24 @@ std::string Trainer::state_sha256() const {
 }
 
 void Trainer::restore(const snapshot::Content& content) {
-  const auto frozen = content.parts.find("frozen");
-  load_model_tensors(parts_.recipe->model(), content.models, frozen == content.parts.end() ? Json() : frozen->second.json,
-                     frozen_);
+  const State* frozen = snapshot::part_of(content, snapshot::kFrozen);
+  load_model_tensors(parts_.recipe->model(), content.models, frozen == nullptr ? Json() : frozen->json, frozen_);
   const auto part = [&](const char* name) -> const State& {
-    const auto it = content.parts.find(name);
-    if (it == content.parts.end()) {
+    const State* found = snapshot::part_of(content, name);
+    if (found == nullptr) {
       throw SnapshotError({std::string("the snapshot has no part \"") + name + "\"", "step " + std::to_string(content.step),
                            "resume from another snapshot, or start over with --fresh"});
     }
-    return it->second;
+    return *found;
   };
-  const auto average = content.parts.find("average");
-  parts_.stepper->load_state(part("optimizer"), average == content.parts.end() ? Tensors() : average->second.tensors);
+  const State* average = snapshot::part_of(content, snapshot::kAverage);
+  parts_.stepper->load_state(part(snapshot::kOptimizer), average == nullptr ? Tensors() : average->tensors);
   const SavedJson report(content.report, "report");
   check_data(*parts_.loader, parts_.validation, report);
-  parts_.loader->load_state(part("loader").json);
+  parts_.loader->load_state(part(snapshot::kLoader).json);
   loader_state_ = parts_.loader->state();
-  parts_.recipe->load_state(part("recipe"));
-  const SavedJson trainer(part("trainer").json, "trainer");
+  parts_.recipe->load_state(part(snapshot::kRecipe));
+  const SavedJson trainer(part(snapshot::kTrainer).json, snapshot::kTrainer);
   step_ = trainer["step"].integer(0);
   epoch_ = static_cast<std::uint64_t>(trainer["epoch"].integer(0));
   validation_pending_ = trainer["validation_pending"].boolean() && parts_.validation != nullptr;

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "millrace/base/error.h"
+#include "millrace/snapshot/layout.h"
 #include "millrace/snapshot/snapshot.h"
 #include "millrace/train/assembly/assembly.h"
 #include "millrace/train/assembly/weights.h"
@@ -24,8 +25,8 @@ Json loader_state_of(const Look& look, telemetry::Console& console) {
   const std::optional<snapshot::Content> content =
       is_snapshot ? snapshot::load(fs, look.from) : snapshot::load_newest(fs, look.from, warn);
   if (!content) return {};
-  const auto part = content->parts.find("loader");
-  return part == content->parts.end() ? Json() : part->second.json;
+  const State* loader = snapshot::part_of(*content, snapshot::kLoader);
+  return loader == nullptr ? Json() : loader->json;
 }
 
 }  // namespace

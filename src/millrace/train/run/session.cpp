@@ -12,10 +12,11 @@
 #include "millrace/device/device.h"
 #include "millrace/device/errors.h"
 #include "millrace/device/operation_marks.h"
+#include "millrace/runs/earlier_runs.h"
+#include "millrace/snapshot/layout.h"
 #include "millrace/train/assembly/kept_trials.h"
 #include "millrace/train/run/rehearsal.h"
 #include "millrace/train/run/snapshot_check.h"
-#include "millrace/train/run_folder/earlier_runs.h"
 #include "millrace/train/run_folder/run_files.h"
 #include "millrace/train/step/rank_check.h"
 
@@ -152,16 +153,16 @@ RecipePlaces Session::places() const {
 // What a trial or a fallback decided before the snapshot.
 Json Session::kept_choices() const {
   if (!resumed_) return Json::object();
-  const auto part = resumed_->content.parts.find("trainer");
-  const bool has_choices = part != resumed_->content.parts.end() && part->second.json.contains("choices");
-  return has_choices ? part->second.json["choices"] : Json::object();
+  const State* trainer = snapshot::part_of(resumed_->content, snapshot::kTrainer);
+  const bool has_choices = trainer != nullptr && trainer->json.contains("choices");
+  return has_choices ? trainer->json["choices"] : Json::object();
 }
 
 ReportSinks Session::sinks() const {
   ReportSinks sinks{.console = &console(), .log = log_.get(), .events = events_.get(), .history = {}};
   if (folder_ == nullptr) return sinks;
   sinks.history = folder_->path() / run_files::kHistory;
-  if (resumed_) sinks.epochs_kept = resumed_->content.parts.at("trainer").json.value("epoch", std::int64_t{0});
+  if (resumed_) sinks.epochs_kept = resumed_->content.parts.at(snapshot::kTrainer).json.value("epoch", std::int64_t{0});
   sinks.fs = request_.fs;
   return sinks;
 }
@@ -195,7 +196,7 @@ void Session::make_trainer() {
                  .blind = facts.blind};
   if (facts.step_log && folder_ != nullptr)
     parts.sinks.step_log = [folder = folder_.get(), file = facts.step_log->name + ".csv"] { return folder->own(file); };
-  if (resumed_) parts.sinks.steps_kept = resumed_->content.parts.at("trainer").json.value("step", std::int64_t{0});
+  if (resumed_) parts.sinks.steps_kept = resumed_->content.parts.at(snapshot::kTrainer).json.value("step", std::int64_t{0});
   parts.sinks.line = assembly_.config().log.line;
   parts.recovery = {.recovers = assembly_.switches().on("memory_recovery"),
                     .may_recompute = assembly_.switches().on("recompute") && std::ranges::find(wish, "auto") != wish.end()};
@@ -214,7 +215,7 @@ void Session::make_trainer() {
       parts.cacheable_bytes += data::cache_payload(*dataset.source);
     parts.doctor_trials = [this] { return try_remedies(assembly_); };
     likeness_ = likeness();
-    if (folder_ != nullptr) parts.earlier = earlier_runs(folder_->path(), likeness_);
+    if (folder_ != nullptr) parts.earlier = runs::earlier_runs(folder_->path(), likeness_);
   }
   trainer_ = std::make_unique<Trainer>(std::move(parts));
 }
@@ -223,13 +224,13 @@ std::string Session::likeness() const {
   const at::Device device = assembly_.stepper().device();
   const device::Cpu& cpu = device::cpu_info();
   const Json loader = assembly_.loader().state();
-  return Likeness{.recipe = assembly_.request().recipe,
-                  .config = assembly_.request().config.values,
-                  .data = loader.value("fingerprint", Json()).dump(),
-                  .machine = {{"cpu", this_cpu()},
-                              {"cores", cpu.physical_cores},
-                              {"device", device::backend_of(device).device_name(device.has_index() ? device.index() : 0)},
-                              {"global_batch", assembly_.global_batch()}}}
+  return runs::Likeness{.recipe = assembly_.request().recipe,
+                        .config = assembly_.request().config.values,
+                        .data = loader.value("fingerprint", Json()).dump(),
+                        .machine = {{"cpu", this_cpu()},
+                                    {"cores", cpu.physical_cores},
+                                    {"device", device::backend_of(device).device_name(device.has_index() ? device.index() : 0)},
+                                    {"global_batch", assembly_.global_batch()}}}
       .digest();
 }
 

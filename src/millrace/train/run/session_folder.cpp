@@ -6,6 +6,7 @@
 
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
+#include "millrace/snapshot/layout.h"
 #include "millrace/train/run/session.h"
 #include "millrace/train/run_folder/resume_rules.h"
 #include "millrace/train/run_folder/run_files.h"
@@ -39,10 +40,10 @@ std::string planned(Fs& fs, const std::filesystem::path& run_folder, const std::
 Json with_batch_of_these_ranks(const snapshot::Content& content, const RunConfig& now, const Ranks& ranks) {
   Json config = content.config;
   const auto place = Json::json_pointer("/data/batch_size");
-  const auto loader = content.parts.find("loader");
-  if (!config.contains(place) || now.data.batch_size.is_auto() || loader == content.parts.end()) return config;
+  const State* loader = snapshot::part_of(content, snapshot::kLoader);
+  if (!config.contains(place) || now.data.batch_size.is_auto() || loader == nullptr) return config;
   const std::int64_t together = now.data.batch_size.value() * ranks.world_size;
-  const Json& saved = loader->second.json;  // as it was read: anything may be in it
+  const Json& saved = loader->json;  // as it was read: anything may be in it
   if (saved.is_object() && saved.contains("global_batch_size") && saved["global_batch_size"] == Json(together))
     config[place] = now.data.batch_size.value();
   return config;

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "millrace/core/saved_json.h"
+#include "millrace/snapshot/layout.h"
 #include "millrace/train/report/scores.h"
 
 namespace millrace {
@@ -38,9 +39,9 @@ void check_choices(const SavedJson& choices) {
 }  // namespace
 
 void check_trainer_part(const snapshot::Content& content) {
-  const auto part = content.parts.find("trainer");
-  if (part == content.parts.end()) refuse_part("trainer", "it is missing");
-  const SavedJson json(part->second.json, "trainer");
+  const State* trainer = snapshot::part_of(content, snapshot::kTrainer);
+  if (trainer == nullptr) refuse_part(snapshot::kTrainer, "it is missing");
+  const SavedJson json(trainer->json, snapshot::kTrainer);
   if (json["step"].integer(0, kMost) != content.step) json["step"].refuse("the snapshot's step " + std::to_string(content.step));
   for (const char* count : {"samples", "epoch", "validations_without_gain", "epoch_samples"}) (void)json[count].integer(0, kMost);
   (void)json["validation_pending"].boolean();

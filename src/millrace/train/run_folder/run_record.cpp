@@ -5,7 +5,8 @@
 #include <fstream>
 #include <sstream>
 
-#include "millrace/base/json.h"
+#include "millrace/base/error.h"
+#include "millrace/base/foreign_json.h"
 #include "millrace/base/version.h"
 #include "millrace/train/run_folder/run_files.h"
 
@@ -48,11 +49,6 @@ std::optional<RunRecord> read_unrecorded(Fs& fs, const std::filesystem::path& ru
   return record;
 }
 
-std::string text_in(const Json& json, const char* key) {
-  const auto found = json.find(key);
-  return found != json.end() && found->is_string() ? found->get<std::string>() : "";
-}
-
 }  // namespace
 
 FirstStart read_first_start(const std::filesystem::path& run_folder) {
@@ -67,8 +63,8 @@ FirstStart read_first_start(const std::filesystem::path& run_folder) {
   std::istringstream lines(std::move(head));
   for (std::string text; std::getline(lines, text);) {
     const Json line = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-    if (!line.is_object() || text_in(line, "kind") != "start" || text_in(line, "recipe").empty()) continue;
-    FirstStart start{.recipe = text_in(line, "recipe"), .preset = text_in(line, "preset"), .command = {}};
+    if (!line.is_object() || text_at(line, {"kind"}) != "start" || text_at(line, {"recipe"}).empty()) continue;
+    FirstStart start{.recipe = text_at(line, {"recipe"}), .preset = text_at(line, {"preset"}), .command = {}};
     for (const Json& word : line.value("command", Json::array())) {
       if (word.is_string()) start.command.push_back(word.get<std::string>());
     }
@@ -109,6 +105,16 @@ void write_record(Fs& fs, const std::filesystem::path& run_folder, const RunReco
                {"old_run", record.old_run}, {"replacement", kReplacements[static_cast<std::size_t>(record.replacement)]}};
   if (!record.started_in.empty()) json["started_in"] = record.started_in;
   write_atomically(fs, run_folder / run_files::kRun, json.dump(2) + "\n");
+}
+
+std::string recipe_of_run(Fs& fs, const std::filesystem::path& run) {
+  for (const char* file : {run_files::kRun, run_files::kSummary}) {
+    try {
+      if (std::string recipe = text_at(read_json(fs, run / file), {"recipe"}); !recipe.empty()) return recipe;
+    } catch (const FsError&) {  // the next may tell
+    }
+  }
+  return read_first_start(run).recipe;
 }
 
 }  // namespace millrace

@@ -39,4 +39,8 @@ struct FirstStart {
 [[nodiscard]] std::optional<RunRecord> read_record(Fs& fs, const std::filesystem::path& run_folder);
 void write_record(Fs& fs, const std::filesystem::path& run_folder, const RunRecord& record);  // FsError
 
+// Name of the recipe a run is of, as run.json says, else its summary, else its log; "" when none of them tells. Never throws over
+// what they hold.
+[[nodiscard]] std::string recipe_of_run(Fs& fs, const std::filesystem::path& run);
+
 }  // namespace millrace

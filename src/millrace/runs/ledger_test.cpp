@@ -1,8 +1,8 @@
-#include "millrace/cli/ledger.h"
+#include "millrace/runs/ledger.h"
 
 #include <gtest/gtest.h>
 
-namespace millrace::cli {
+namespace millrace::runs {
 namespace {
 
 TEST(Ledger, AValueIsTheSameInAFlagAndInAConfigFile) {
@@ -19,4 +19,4 @@ TEST(Ledger, AValueIsTheSameInAFlagAndInAConfigFile) {
 }
 
 }  // namespace
-}  // namespace millrace::cli
+}  // namespace millrace::runs

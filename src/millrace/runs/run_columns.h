@@ -7,9 +7,9 @@
 #include <string_view>
 #include <vector>
 
-#include "millrace/cli/run_table.h"
+#include "millrace/runs/run_row.h"
 
-namespace millrace::cli {
+namespace millrace::runs {
 
 struct RunColumn {
   std::string_view name;  // also its heading, and the word of --columns and --sort
@@ -29,4 +29,4 @@ void sort_rows(std::vector<RunRow>& rows, std::string_view key);
 // Heading and rows.
 [[nodiscard]] std::string text_of(std::span<const RunColumn* const> columns, std::span<const RunRow> rows);
 
-}  // namespace millrace::cli
+}  // namespace millrace::runs

@@ -4,13 +4,13 @@
 #include <span>
 #include <vector>
 
-#include "millrace/cli/run_story.h"
 #include "millrace/report/curve.h"
+#include "millrace/runs/run_story.h"
 
-namespace millrace::cli {
+namespace millrace::runs {
 
 // Losses with those of the validation, other metrics, learning rates, norms, rates, times, memory: in this order. Several runs
 // stand in one diagram, named by their folders. A run that went on counts what its last process logged of a step.
 [[nodiscard]] std::vector<report::Curve> curves_of(std::span<const RunStory> runs);
 
-}  // namespace millrace::cli
+}  // namespace millrace::runs

@@ -1,4 +1,4 @@
-// What the files of a run folder say about it.
+// A run as one row of a table: what its files say about it.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,9 @@
 #include <vector>
 
 #include "millrace/base/json.h"
+#include "millrace/runs/run.h"
 
-namespace millrace::cli {
+namespace millrace::runs {
 
 struct RunMetric {
   std::string name;
@@ -38,15 +39,9 @@ struct RunRow {
   [[nodiscard]] Json to_json() const;
 };
 
-// The text of a key; "" where there is none, or something else.
-[[nodiscard]] std::string text_at(const Json& json, const char* key);
-[[nodiscard]] bool is_running(const std::filesystem::path& folder);  // a process trains in it
-[[nodiscard]] bool is_run_folder(const std::filesystem::path& folder);
-// What a run left behind when it went on from an older snapshot: run folders below it, by name.
-[[nodiscard]] std::vector<std::filesystem::path> branches_of(const std::filesystem::path& run);
-[[nodiscard]] RunRow read_run(const std::filesystem::path& folder);
+[[nodiscard]] RunRow row_of(const Run& run);
 // All run folders below `root`, newest first. Damaged files leave their part of a row empty; a folder that can't be looked into
 // is a row whose state says why.
 [[nodiscard]] std::vector<RunRow> find_runs(const std::filesystem::path& root);
 
-}  // namespace millrace::cli
+}  // namespace millrace::runs

@@ -10,9 +10,10 @@
 
 #include "millrace/base/json.h"
 #include "millrace/doctor/cause.h"
+#include "millrace/runs/run.h"
 #include "millrace/train/report/block_times.h"
 
-namespace millrace::cli {
+namespace millrace::runs {
 
 struct RunStory {
   std::filesystem::path folder;
@@ -29,10 +30,11 @@ struct RunStory {
   std::vector<std::vector<Json>> processes;  // lines of log.jsonl
 };
 
+[[nodiscard]] RunStory story_of(const Run& run);
 // UsageError when the folder is none, or no run's.
 [[nodiscard]] RunStory read_story(const std::filesystem::path& folder);
 
 // "backward 50 %, forward 32 %": of what is at least one in two hundred.
 [[nodiscard]] std::string shares_text(const std::vector<std::pair<std::string, double>>& accounts);
 
-}  // namespace millrace::cli
+}  // namespace millrace::runs

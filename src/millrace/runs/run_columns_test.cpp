@@ -1,4 +1,4 @@
-#include "millrace/cli/run_columns.h"
+#include "millrace/runs/run_columns.h"
 
 #include <gmock/gmock.h>
 
@@ -7,7 +7,7 @@
 
 #include "millrace/base/error.h"
 
-namespace millrace::cli {
+namespace millrace::runs {
 namespace {
 
 using testing::ElementsAre;
@@ -83,4 +83,4 @@ TEST(RunColumns, TheTableFitsAndKeepsWhatMatters) {
 }
 
 }  // namespace
-}  // namespace millrace::cli
+}  // namespace millrace::runs

@@ -1,4 +1,4 @@
-#include "millrace/cli/comparison.h"
+#include "millrace/runs/comparison.h"
 
 #include <gmock/gmock.h>
 
@@ -7,7 +7,7 @@
 #include "millrace/base/format.h"
 #include "millrace/doctor/rules.h"
 
-namespace millrace::cli {
+namespace millrace::runs {
 namespace {
 
 using testing::AllOf;
@@ -238,4 +238,4 @@ TEST(Comparison, WithoutAccountsItSaysSo) {
 }
 
 }  // namespace
-}  // namespace millrace::cli
+}  // namespace millrace::runs

@@ -1,4 +1,4 @@
-#include "millrace/cli/report_page.h"
+#include "millrace/runs/report_page.h"
 
 #include <gmock/gmock.h>
 #include <unistd.h>
@@ -6,7 +6,7 @@
 #include <cmath>
 #include <fstream>
 
-namespace millrace::cli {
+namespace millrace::runs {
 namespace {
 
 using testing::HasSubstr;
@@ -117,4 +117,4 @@ TEST(ReportPage, SharesOutTheTimeOfEachRank) {
 }
 
 }  // namespace
-}  // namespace millrace::cli
+}  // namespace millrace::runs

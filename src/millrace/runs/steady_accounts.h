@@ -5,7 +5,7 @@
 #include <array>
 #include <string_view>
 
-namespace millrace::cli {
+namespace millrace::runs {
 
 // Not what comes once, what a short run has too much of, what is recorded for a person, and what other programs took.
 [[nodiscard]] constexpr bool is_steady(std::string_view account) noexcept {
@@ -13,4 +13,4 @@ namespace millrace::cli {
   return std::ranges::find(kOther, account) == kOther.end();
 }
 
-}  // namespace millrace::cli
+}  // namespace millrace::runs

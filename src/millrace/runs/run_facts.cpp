@@ -1,4 +1,4 @@
-#include "millrace/cli/run_facts.h"
+#include "millrace/runs/run_facts.h"
 
 #include <algorithm>
 #include <array>
@@ -6,43 +6,12 @@
 #include <limits>
 #include <set>
 
-#include "millrace/base/error.h"
-#include "millrace/base/fs.h"
-#include "millrace/base/input_file.h"
-#include "millrace/base/shallow_json.h"
-#include "millrace/snapshot/snapshot.h"
-#include "millrace/train/run_folder/run_files.h"
+#include "millrace/base/foreign_json.h"
 
-namespace millrace::cli {
+namespace millrace::runs {
 namespace {
 
-constexpr std::uint64_t kMostBytes = 64ULL << 20U;  // of a file
-constexpr double kMostNumber = 1e15;                // of steps and seconds: what a stranger wrote must fit
-
-Json json_in(const std::filesystem::path& path) {
-  try {
-    const InputFile file(path);
-    if (file.size() > kMostBytes) return {};
-    std::string text(file.size(), '\0');
-    file.read(0, std::as_writable_bytes(std::span(text)));
-    return parse_shallow(text);
-  } catch (const DataError&) {
-    return {};
-  }
-}
-
-// What stands at these keys, one inside the other; null where there is nothing.
-const Json& inside(const Json& json, std::initializer_list<const char*> keys) {
-  static const Json kNothing;
-  const Json* at = &json;
-  for (const char* key : keys) {
-    if (!at->is_object()) return kNothing;
-    const auto found = at->find(key);
-    if (found == at->end()) return kNothing;
-    at = &*found;
-  }
-  return *at;
-}
+constexpr double kMostNumber = 1e15;  // of steps and seconds: what a stranger wrote must fit
 
 std::string words_of(const Json& json) { return json.is_string() ? json.get<std::string>() : ""; }
 
@@ -73,7 +42,7 @@ void add_config(const Json& values, const Json& origins, const std::string& befo
     if (value.is_object() && !value.empty())
       add_config(value, origins, key, config);
     else if (key != kFolder)
-      config[key] = {value_text(value), words_of(inside(origins, {key.c_str()}))};
+      config[key] = {value_text(value), text_at(origins, {key.c_str()})};
   }
 }
 
@@ -82,9 +51,9 @@ void add_plan(const RunStory& story, RunFacts& facts) {
   const auto add = [&](const Json& plan) {
     if (!plan.is_array()) return;
     for (const Json& row : plan) {
-      const std::string option = words_of(inside(row, {"option"}));
+      const std::string option = text_at(row, {"option"});
       if (option.empty()) continue;
-      const Setting setting{value_text(inside(row, {"value"})), words_of(inside(row, {"reason"}))};
+      const Setting setting{value_text(json_at(row, {"value"})), text_at(row, {"reason"})};
       (option.starts_with("device.") ? facts.machine : facts.plan)[option] = setting;
     }
   };
@@ -93,11 +62,11 @@ void add_plan(const RunStory& story, RunFacts& facts) {
     for (const auto& [name, version] : versions.items()) facts.machine["version of " + name] = {value_text(version), ""};
   };
   if (!story.processes.empty() && !story.processes.back().empty()) {
-    add(inside(story.processes.back().front(), {"plan"}));
-    add_versions(inside(story.processes.back().front(), {"versions"}));
+    add(json_at(story.processes.back().front(), {"plan"}));
+    add_versions(json_at(story.processes.back().front(), {"versions"}));
   }
-  add(inside(story.summary, {"choices"}));
-  add_versions(inside(story.summary, {"versions"}));
+  add(json_at(story.summary, {"choices"}));
+  add_versions(json_at(story.summary, {"versions"}));
 }
 
 constexpr std::array<std::string_view, 5> kNoMetric = {"step", "time", "seconds", "it_per_s", "epoch"};
@@ -108,7 +77,7 @@ std::set<std::string> losses_in(const RunStory& story) {
   std::set<std::string> losses = {"loss"};
   for (const auto& process : story.processes) {
     for (const Json& line : process) {
-      if (words_of(inside(line, {"kind"})) != "step") continue;
+      if (text_at(line, {"kind"}) != "step") continue;
       for (const auto& [key, value] : line.items()) {
         if (key.size() > kRate.size() && key.ends_with(kRate)) losses.insert(key.substr(0, key.size() - kRate.size()));
       }
@@ -129,9 +98,9 @@ class Story {
     double first_step = 0;
     double last_step = 0;
     for (const Json& line : lines) {
-      const std::string kind = words_of(inside(line, {"kind"}));
-      const double step = number_of(inside(line, {"step"})).value_or(last_step);
-      latest = std::max(latest, number_of(inside(line, {"time"})).value_or(0));
+      const std::string kind = text_at(line, {"kind"});
+      const double step = number_of(json_at(line, {"step"})).value_or(last_step);
+      latest = std::max(latest, number_of(json_at(line, {"time"})).value_or(0));
       if (kind == "start") {
         first_step = last_step = step;
         forget_after(step);
@@ -151,10 +120,10 @@ class Story {
 
   void add_step(const Json& line, const Moment& at) {
     for (const std::string& name : losses_) put(name, line, at);
-    if (const auto samples = number_of(inside(line, {"samples"})); samples && at.step > 0)
+    if (const auto samples = number_of(json_at(line, {"samples"})); samples && at.step > 0)
       to_.samples_per_step = *samples / at.step;
-    if (const auto ms = number_of(inside(line, {"step_ms_p50"}))) to_.step_ms = ms;
-    if (const auto others = number_of(inside(line, {"others"}))) to_.others = others;
+    if (const auto ms = number_of(json_at(line, {"step_ms_p50"}))) to_.step_ms = ms;
+    if (const auto others = number_of(json_at(line, {"others"}))) to_.others = others;
   }
 
   void add_validation(const Json& line, const Moment& at) {
@@ -162,14 +131,14 @@ class Story {
       if (std::ranges::find(kNoMetric, name) == kNoMetric.end()) put(name, line, at);
     }
     to_.versions.clear();
-    const Json& versions = inside(line, {"metric_versions"});
+    const Json& versions = json_at(line, {"metric_versions"});
     if (!versions.is_object()) return;
     for (const auto& [name, version] : versions.items())
       if (version.is_number_integer()) to_.versions[name] = version.get<std::int64_t>();
   }
 
   void put(const std::string& name, const Json& line, Moment at) {
-    const auto value = logged(inside(line, {name.c_str()}));
+    const auto value = logged(json_at(line, {name.c_str()}));
     if (!value) return;
     at.value = *value;
     auto& moments = to_.quality[name];
@@ -181,17 +150,6 @@ class Story {
   double before_ = 0;  // seconds of the processes before this one
 };
 
-std::string fingerprint_of(const std::filesystem::path& folder) {
-  std::string text;
-  for (const snapshot::Found& found : snapshot::list(Fs::real(), folder)) {
-    if (!snapshot::is_ours(Fs::real(), found)) continue;
-    const Json state = json_in(found.path / "state.json");
-    const std::string here = words_of(inside(state, {"parts", "loader", "json", "fingerprint"}));
-    if (!here.empty()) text = here;
-  }
-  return text;
-}
-
 }  // namespace
 
 RunFacts facts_of(const RunStory& story, const Json& config, const std::string& data) {
@@ -200,14 +158,14 @@ RunFacts facts_of(const RunStory& story, const Json& config, const std::string& 
   facts.recipe = story.recipe;
   facts.preset = story.preset;
   facts.state = story.state.text;
-  add_config(inside(config, {"values"}), inside(config, {"origins"}), "", facts.config);
+  add_config(json_at(config, {"values"}), json_at(config, {"origins"}), "", facts.config);
   add_plan(story, facts);
   facts.data = data;
   facts.accounts.insert(story.accounts.begin(), story.accounts.end());
   const Story told(story, facts);
-  if (const auto ms = number_of(inside(story.summary, {"step_ms", "p50"}))) facts.step_ms = ms;
-  if (const auto others = number_of(inside(story.summary, {"others"}))) facts.others = others;
-  if (const Json& memory = inside(story.summary, {"memory", "account"}); memory.is_object()) {
+  if (const auto ms = number_of(json_at(story.summary, {"step_ms", "p50"}))) facts.step_ms = ms;
+  if (const auto others = number_of(json_at(story.summary, {"others"}))) facts.others = others;
+  if (const Json& memory = json_at(story.summary, {"memory", "account"}); memory.is_object()) {
     for (const auto& [name, bytes] : memory.items()) {
       if (const auto value = number_of(bytes)) facts.memory[name] = *value;
     }
@@ -218,7 +176,8 @@ RunFacts facts_of(const RunStory& story, const Json& config, const std::string& 
 
 RunFacts read_facts(const std::filesystem::path& folder) {
   const RunStory story = read_story(folder);
-  return facts_of(story, json_in(folder / run_files::kConfig), fingerprint_of(folder));
+  const Run run(folder);
+  return facts_of(story, run.config(), run.data());
 }
 
-}  // namespace millrace::cli
+}  // namespace millrace::runs

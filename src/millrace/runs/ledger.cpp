@@ -1,4 +1,4 @@
-#include "millrace/cli/ledger.h"
+#include "millrace/runs/ledger.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -8,27 +8,17 @@
 #include <map>
 
 #include "millrace/base/clock.h"
+#include "millrace/base/foreign_json.h"
 #include "millrace/base/format.h"
 #include "millrace/base/fs.h"
-#include "millrace/base/median.h"
-#include "millrace/base/shallow_json.h"
-#include "millrace/cli/comparison.h"
-#include "millrace/cli/run_facts.h"
-#include "millrace/cli/steady_accounts.h"
-#include "millrace/cli/text.h"
-#include "millrace/train/assembly/assembly.h"
+#include "millrace/runs/comparison.h"
+#include "millrace/runs/run_facts.h"
+#include "millrace/runs/steady_accounts.h"
 
-namespace millrace::cli {
+namespace millrace::runs {
 namespace {
 
-constexpr double kGoal = 0.25;             // of the measured gain, that a prediction may be off
-constexpr std::size_t kMostSiblings = 64;  // runs of a folder that are looked at, the newest
 constexpr std::size_t kMostLines = 10'000;
-
-Json to_json(const LedgerLine& line) {
-  return {{"finding", line.finding}, {"setting", line.setting}, {"expected", line.expected}, {"measured", line.measured},
-          {"recipe", line.recipe},   {"cpu", line.cpu},         {"source", line.source},     {"unix_time", line.unix_time}};
-}
 
 std::optional<LedgerLine> line_of(const Json& json) {
   if (!json.is_object()) return std::nullopt;
@@ -96,11 +86,6 @@ std::optional<LedgerLine> remedy_between(const RunFacts& before, const RunFacts&
   return std::nullopt;
 }
 
-struct Row {
-  std::vector<double> expected, measured, errors;
-  int near = 0;
-};
-
 // A flag's words are a config file's values: none is ["none"], and 1 is 1.0.
 Json canonical(const std::string& text) {
   Json value = parse_shallow(text);
@@ -109,13 +94,12 @@ Json canonical(const std::string& text) {
   return value;
 }
 
-// Off by so much of what was measured; of a gain near nothing, of a twentieth of the time.
-double error_of(const LedgerLine& line) {
-  constexpr double kLeast = 0.05;
-  return (line.expected - line.measured) / std::max(std::abs(line.measured), kLeast);
-}
-
 }  // namespace
+
+Json to_json(const LedgerLine& line) {
+  return {{"finding", line.finding}, {"setting", line.setting}, {"expected", line.expected}, {"measured", line.measured},
+          {"recipe", line.recipe},   {"cpu", line.cpu},         {"source", line.source},     {"unix_time", line.unix_time}};
+}
 
 bool is_same_value(const std::string& a, const std::string& b) { return canonical(a) == canonical(b); }
 
@@ -159,17 +143,7 @@ std::vector<LedgerLine> read_ledger(const std::filesystem::path& file) {
 std::optional<LedgerLine> followed_remedy(const std::filesystem::path& run) noexcept {
   try {
     const RunFacts after = read_facts(run);
-    std::vector<std::pair<std::filesystem::file_time_type, std::filesystem::path>> siblings;
-    const std::filesystem::path parent = std::filesystem::absolute(run).lexically_normal().parent_path();
-    for (const auto& entry : std::filesystem::directory_iterator(parent)) {
-      const std::filesystem::path summary = entry.path() / "summary.json";
-      std::error_code error;
-      if (std::filesystem::equivalent(entry.path(), run, error) || !std::filesystem::is_regular_file(summary, error)) continue;
-      siblings.emplace_back(std::filesystem::last_write_time(summary), entry.path());
-    }
-    std::ranges::sort(siblings, std::ranges::greater());
-    siblings.resize(std::min(siblings.size(), kMostSiblings));
-    for (const auto& [time, folder] : siblings) {
+    for (const std::filesystem::path& folder : runs_beside(run)) {
       if (const auto line = remedy_between(read_facts(folder), after)) return line;
     }
   } catch (const std::exception&) {  // folders of others that can't be read
@@ -177,36 +151,4 @@ std::optional<LedgerLine> followed_remedy(const std::filesystem::path& run) noex
   return std::nullopt;
 }
 
-int doctor_self(bool json) {
-  std::map<std::string, Row> rows;
-  const std::vector<LedgerLine> lines = read_ledger();
-  for (const LedgerLine& line : lines) {
-    Row& row = rows[line.finding.empty() ? "(no finding)" : line.finding];
-    row.expected.push_back(line.expected);
-    row.measured.push_back(line.measured);
-    row.errors.push_back(error_of(line));
-    row.near += std::abs(row.errors.back()) <= kGoal ? 1 : 0;
-  }
-  if (json) {
-    Json all = Json::array();
-    for (const LedgerLine& line : lines) all.push_back(to_json(line));
-    print_json({{"file", ledger_file().string()}, {"lines", std::move(all)}});
-    return 0;
-  }
-  if (rows.empty()) {
-    print(
-        "no remedy of the doctor was tried here yet: millrace tune tries them, and so does a run with what the doctor said of "
-        "an\n"
-        "earlier run beside it\n");
-    return 0;
-  }
-  std::vector<std::vector<std::string>> table_rows = {{"finding", "tried", "expected", "measured", "off by", "within 25 %"}};
-  for (const auto& [name, row] : rows) {
-    table_rows.push_back({name, std::to_string(row.errors.size()), percent(median(row.expected)), percent(median(row.measured)),
-                          percent(median(row.errors)), std::to_string(row.near)});
-  }
-  print("what remedies gained here, in less time, beside what was expected (medians)\n" + table(table_rows));
-  return 0;
-}
-
-}  // namespace millrace::cli
+}  // namespace millrace::runs

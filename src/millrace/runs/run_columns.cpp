@@ -1,4 +1,4 @@
-#include "millrace/cli/run_columns.h"
+#include "millrace/runs/run_columns.h"
 
 #include <algorithm>
 #include <array>
@@ -7,10 +7,9 @@
 
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
-#include "millrace/cli/arguments.h"
-#include "millrace/cli/text.h"
+#include "millrace/config/arguments.h"
 
-namespace millrace::cli {
+namespace millrace::runs {
 namespace {
 
 constexpr std::size_t kMinutes = 16;  // of "2026-11-23 21:03:26", what a table has room for
@@ -55,11 +54,11 @@ std::string sort_text(const RunColumn& column, const RunRow& row) {
 const RunColumn& column_named(std::string_view word, std::string_view flag) {
   std::vector<std::string> names;
   for (const RunColumn& column : kColumns) names.emplace_back(column.name);
-  const std::string name = with_underscores(word);
+  const std::string name = config::with_underscores(word);
   const auto found = std::ranges::find(kColumns, name, &RunColumn::name);
   if (found != kColumns.end()) return *found;
   throw UsageError({"runs has no column " + quoted(word), "flag " + std::string(flag),
-                    suggestion(name, names) + "columns: " + joined(names, ", ")});
+                    config::suggestion(name, names) + "columns: " + joined(names, ", ")});
 }
 
 std::size_t width_of(const std::string& text) {
@@ -128,4 +127,4 @@ std::string text_of(std::span<const RunColumn* const> columns, std::span<const R
   return table(cells);
 }
 
-}  // namespace millrace::cli
+}  // namespace millrace::runs

@@ -1,10 +1,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include "millrace/base/foreign_json.h"
 #include "millrace/base/format.h"
-#include "millrace/cli/comparison.h"
+#include "millrace/runs/comparison.h"
 
-namespace millrace::cli {
+namespace millrace::runs {
 namespace {
 
 constexpr double kSame = 0.03;        // of the time: what two runs of one config may differ by
@@ -21,11 +22,6 @@ std::string time_text(double value, Unit unit) {
   return significant(value * 1e3, 3) + (unit == Unit::seconds_a_sample ? " ms a sample" : " ms a step");
 }
 
-std::string field(const Json& finding, const char* key) {
-  const auto found = finding.find(key);
-  return found != finding.end() && found->is_string() ? found->get<std::string>() : "";
-}
-
 // NaN when there is none.
 double gain_in(const Json& finding) {
   const auto found = finding.find("gain");
@@ -34,7 +30,7 @@ double gain_in(const Json& finding) {
 
 bool has_finding(const RunFacts& run, const std::string& rule) {
   return run.findings.is_array() &&
-         std::ranges::any_of(run.findings, [&](const Json& each) { return field(each, "id") == rule; });
+         std::ranges::any_of(run.findings, [&](const Json& each) { return text_at(each, {"id"}) == rule; });
 }
 
 bool takes_time_in(const std::string& rule, const std::string& account) {
@@ -47,11 +43,11 @@ const Json* finding_for(const std::string& account, const Side& slow, const Side
   const Json* best = nullptr;
   const auto rank = [&](const Json& finding) {
     const double gain = gain_in(finding);
-    return std::pair(!has_finding(*fast.run, field(finding, "id")), std::isfinite(gain) ? gain : 0.0);
+    return std::pair(!has_finding(*fast.run, text_at(finding, {"id"})), std::isfinite(gain) ? gain : 0.0);
   };
   if (!slow.run->findings.is_array()) return nullptr;
   for (const Json& finding : slow.run->findings) {
-    if (!takes_time_in(field(finding, "id"), account)) continue;
+    if (!takes_time_in(text_at(finding, {"id"}), account)) continue;
     if (best == nullptr || rank(finding) > rank(*best)) best = &finding;
   }
   return best;
@@ -59,16 +55,16 @@ const Json* finding_for(const std::string& account, const Side& slow, const Side
 
 std::string finding_text(const Json& finding, const std::string& account, const Side& slow, const Side& fast,
                          const Comparison& figures) {
-  const std::string rule = field(finding, "id");
+  const std::string rule = text_at(finding, {"id"});
   std::string text = "finding " + printable(rule) + " of " + slow.name + " explains " + printable(account) + ": " +
-                     printable(field(finding, "what"));
-  const std::string key = field(finding, "key");
+                     printable(text_at(finding, {"what"}));
+  const std::string key = text_at(finding, {"key"});
   const auto difference = std::ranges::find(figures.config, key, &Difference::key);
   if (!key.empty() && difference != figures.config.end()) {
     const auto value = [](const std::optional<Setting>& setting) { return setting ? printable(setting->value) : "not there"; };
     text += "; " + printable(key) + " is " + value(difference->a) + " in A and " + value(difference->b) + " in B";
-  } else if (!field(finding, "remedy").empty()) {
-    text += "; " + printable(field(finding, "remedy"));
+  } else if (!text_at(finding, {"remedy"}).empty()) {
+    text += "; " + printable(text_at(finding, {"remedy"}));
   }
   if (const double gain = gain_in(finding); gain > 0 && gain < 1) {
     text += "; without it " + slow.name + " was predicted to take " + time_text(slow.loop * (1 - gain), figures.unit) + ", " +
@@ -179,4 +175,4 @@ Explanation explain(const RunFacts& a, const RunFacts& b, const Comparison& figu
   return why;
 }
 
-}  // namespace millrace::cli
+}  // namespace millrace::runs

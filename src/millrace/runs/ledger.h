@@ -9,7 +9,7 @@
 
 #include "millrace/base/json.h"
 
-namespace millrace::cli {
+namespace millrace::runs {
 
 struct LedgerLine {
   std::string finding;                // its id; "" = a trial of tune that no finding asked for
@@ -19,6 +19,7 @@ struct LedgerLine {
   double unix_time = 0;
 };
 
+[[nodiscard]] Json to_json(const LedgerLine& line);
 [[nodiscard]] std::filesystem::path ledger_file();
 // Nothing of a line is written, or all. What can't be written is lost without a word: the ledger is no part of a run.
 void write_down(const LedgerLine& line) noexcept;
@@ -32,7 +33,4 @@ void write_down(const LedgerLine& line) noexcept;
 // Whether two texts of a config key's value, a flag's or a config file's, are the same value.
 [[nodiscard]] bool is_same_value(const std::string& a, const std::string& b);
 
-// `millrace doctor --self`.
-int doctor_self(bool json);
-
-}  // namespace millrace::cli
+}  // namespace millrace::runs

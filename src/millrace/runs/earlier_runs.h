@@ -7,7 +7,7 @@
 #include "millrace/base/json.h"
 #include "millrace/doctor/evidence.h"
 
-namespace millrace {
+namespace millrace::runs {
 
 // What a run does and where, as far as it decides how long a step takes: equal for runs of other names, lengths and seeds.
 struct Likeness {
@@ -23,4 +23,4 @@ struct Likeness {
 // passed over.
 [[nodiscard]] doctor::Earlier earlier_runs(const std::filesystem::path& run, const std::string& likeness) noexcept;
 
-}  // namespace millrace
+}  // namespace millrace::runs

@@ -1,11 +1,11 @@
-#include "millrace/cli/report_curves.h"
+#include "millrace/runs/report_curves.h"
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <map>
 
-namespace millrace::cli {
+namespace millrace::runs {
 namespace {
 
 constexpr double kMostSteps = 1e15;
@@ -166,4 +166,4 @@ std::vector<report::Curve> curves_of(std::span<const RunStory> runs) {
   return curves;
 }
 
-}  // namespace millrace::cli
+}  // namespace millrace::runs

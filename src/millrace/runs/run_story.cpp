@@ -1,35 +1,16 @@
-#include "millrace/cli/run_story.h"
+#include "millrace/runs/run_story.h"
 
 #include <algorithm>
 #include <cmath>
 #include <map>
 
 #include "millrace/base/error.h"
+#include "millrace/base/foreign_json.h"
 #include "millrace/base/format.h"
-#include "millrace/base/input_file.h"
-#include "millrace/base/shallow_json.h"
 #include "millrace/base/utf8.h"
-#include "millrace/cli/run_table.h"
-#include "millrace/snapshot/snapshot.h"
-#include "millrace/train/assembly/weights.h"
-#include "millrace/train/run_folder/run_files.h"
-#include "millrace/train/run_folder/run_folder.h"
 
-namespace millrace::cli {
+namespace millrace::runs {
 namespace {
-
-constexpr std::uint64_t kMostText = 256ULL << 20U;  // of a file
-
-std::string text_of(const std::filesystem::path& path) {
-  try {
-    const InputFile file(path);
-    std::string text(std::min(file.size(), kMostText), '\0');
-    file.read(file.size() - text.size(), std::as_writable_bytes(std::span(text)));
-    return text;
-  } catch (const DataError&) {
-    return "";
-  }
-}
 
 bool is_seconds(const Json& value) {
   return value.is_number() && std::isfinite(value.get<double>()) && value.get<double>() >= 0 && value.get<double>() < 1e12;
@@ -53,7 +34,7 @@ std::vector<std::pair<std::string, double>> accounts_of(const RunStory& story) {
   if (story.summary.is_object()) add(story.summary.value("accounts", Json()), sums);
   if (sums.empty() && !story.processes.empty()) {
     for (const Json& line : story.processes.back()) {
-      if (text_at(line, "kind") == "step") add(line.value("accounts", Json()), sums);
+      if (text_at(line, {"kind"}) == "step") add(line.value("accounts", Json()), sums);
     }
   }
   return largest_first(sums);
@@ -75,7 +56,7 @@ std::vector<BlockTime> blocks_of(const RunStory& story) {
   Json all = story.summary.is_object() ? story.summary.value("blocks", Json()) : Json();
   if (story.summary.is_null() && !story.processes.empty()) {
     for (const Json& line : story.processes.back()) {
-      if (text_at(line, "kind") == "blocks") all = line.value("blocks", Json());
+      if (text_at(line, {"kind"}) == "blocks") all = line.value("blocks", Json());
     }
   }
   return block_times_of(all);
@@ -86,7 +67,7 @@ Json usable(const Json& findings) {
   if (!findings.is_array()) return {};
   Json some = Json::array();
   for (const Json& finding : findings) {
-    if (!text_at(finding, "id").empty() && !text_at(finding, "what").empty()) some.push_back(finding);
+    if (!text_at(finding, {"id"}).empty() && !text_at(finding, {"what"}).empty()) some.push_back(finding);
   }
   return some;
 }
@@ -96,26 +77,20 @@ Json findings_of(const RunStory& story) {
   Json latest;
   if (story.processes.empty()) return latest;
   for (const Json& line : story.processes.back()) {
-    if (text_at(line, "kind") == "step" && line.contains("accounts") && latest.is_null()) latest = Json::array();
-    if (text_at(line, "kind") == "findings" && line.contains("findings")) latest = usable(line["findings"]);
+    if (text_at(line, {"kind"}) == "step" && line.contains("accounts") && latest.is_null()) latest = Json::array();
+    if (text_at(line, {"kind"}) == "findings" && line.contains("findings")) latest = usable(line["findings"]);
   }
   return latest;
 }
 
 }  // namespace
 
-RunStory read_story(const std::filesystem::path& folder) {
-  std::error_code ignored;
-  if (!std::filesystem::is_directory(folder, ignored) || !is_run_folder(folder)) {
-    throw UsageError(
-        {printable(folder.string()) + (std::filesystem::exists(folder, ignored) ? " is no run folder" : " does not exist"),
-         "the words after the command", "give the folder of a run; millrace runs lists those below ./runs"});
-  }
-  const bool alive = is_running(folder);
+RunStory story_of(const Run& run) {
+  const bool alive = run.is_running();
   RunStory story;
-  story.folder = folder;
-  story.recipe = recipe_of_run(Fs::real(), folder);
-  story.processes = doctor::processes_in(text_of(folder / run_files::kLog));
+  story.folder = run.folder();
+  story.recipe = run.recipe();
+  story.processes = run.processes();
   for (std::size_t i = 0; i < story.processes.size(); ++i) {
     const bool last = i + 1 == story.processes.size();
     doctor::Cause cause =
@@ -129,19 +104,25 @@ RunStory read_story(const std::filesystem::path& folder) {
     story.state = {.id = "unknown", .text = "nothing is in its log.jsonl", .is_death = false};
   } else {
     const auto& lines = story.processes.back();
-    story.preset = text_at(lines.front(), "preset");
-    const bool ended = std::ranges::any_of(lines, [](const Json& line) { return text_at(line, "kind") == "end"; });
-    if (ended) story.summary = parse_shallow(text_of(folder / run_files::kSummary));
-    if (!story.summary.is_object()) story.summary = Json();
+    story.preset = text_at(lines.front(), {"preset"});
+    const bool ended = std::ranges::any_of(lines, [](const Json& line) { return text_at(line, {"kind"}) == "end"; });
+    if (ended && run.summary().is_object()) story.summary = run.summary();
   }
-  for (const snapshot::Found& found : snapshot::list(Fs::real(), folder)) {
-    if (snapshot::is_ours(Fs::real(), found)) story.saved_step = std::max(story.saved_step.value_or(0), found.step);
-  }
+  story.saved_step = run.newest_snapshot();
   story.accounts = accounts_of(story);
   story.ranks = ranks_of(story);
   story.blocks = blocks_of(story);
   story.findings = findings_of(story);
   return story;
+}
+
+RunStory read_story(const std::filesystem::path& folder) {
+  const Run run(folder);
+  std::error_code ignored;
+  if (std::filesystem::is_directory(folder, ignored) && run.is_there()) return story_of(run);
+  throw UsageError(
+      {printable(folder.string()) + (std::filesystem::exists(folder, ignored) ? " is no run folder" : " does not exist"),
+       "the words after the command", "give the folder of a run; millrace runs lists those below ./runs"});
 }
 
 std::string shares_text(const std::vector<std::pair<std::string, double>>& accounts) {
@@ -154,4 +135,4 @@ std::string shares_text(const std::vector<std::pair<std::string, double>>& accou
   return text;
 }
 
-}  // namespace millrace::cli
+}  // namespace millrace::runs

@@ -1,20 +1,20 @@
-#include "millrace/cli/report_page.h"
+#include "millrace/runs/report_page.h"
 
 #include <algorithm>
 #include <cmath>
 #include <map>
 
 #include "millrace/base/error.h"
+#include "millrace/base/foreign_json.h"
 #include "millrace/base/format.h"
 #include "millrace/base/fs.h"
 #include "millrace/base/input_file.h"
-#include "millrace/base/shallow_json.h"
-#include "millrace/cli/report_curves.h"
-#include "millrace/cli/run_table.h"
 #include "millrace/report/html.h"
+#include "millrace/runs/report_curves.h"
+#include "millrace/runs/run_row.h"
 #include "millrace/train/run_folder/run_files.h"
 
-namespace millrace::cli {
+namespace millrace::runs {
 namespace {
 
 using report::escaped;
@@ -35,14 +35,6 @@ std::string text_of(const std::filesystem::path& path, std::uint64_t most) {
   }
 }
 
-Json json_of(const std::filesystem::path& path) { return parse_shallow(text_of(path, 64ULL << 20U)); }
-
-std::optional<double> number(const Json& json, const Json::json_pointer& place) {
-  if (!json.is_object() || !json.contains(place) || !json.at(place).is_number()) return std::nullopt;
-  const auto value = json.at(place).get<double>();
-  return std::isfinite(value) ? std::optional(value) : std::nullopt;
-}
-
 std::string plain_text(const Json& value) {
   return value.is_string()         ? value.get<std::string>()
          : value.is_number_float() ? significant(value.get<double>(), 6)
@@ -57,14 +49,14 @@ std::vector<std::pair<std::string, std::string>> figures_of(const RunStory& run)
   };
   const Json& summary = run.summary;
   figures.emplace_back("steps", with_commas(run.state.step));
-  add("step, median", number(summary, "/step_ms/p50"_json_pointer), [](double v) { return significant(v, 3) + " ms"; });
-  add("samples a second", number(summary, "/samples_per_s"_json_pointer), [](double v) { return human_rate(v); });
-  add("loss, last", number(summary, "/loss/last"_json_pointer), [](double v) { return figure(v); });
-  for (const RunMetric& metric : read_run(run.folder).metrics) {
+  add("step, median", number_at(summary, {"step_ms", "p50"}), [](double v) { return significant(v, 3) + " ms"; });
+  add("samples a second", number_at(summary, {"samples_per_s"}), [](double v) { return human_rate(v); });
+  add("loss, last", number_at(summary, {"loss", "last"}), [](double v) { return figure(v); });
+  for (const RunMetric& metric : row_of(Run(run.folder)).metrics) {
     if (figures.size() < 7 && metric.best) figures.emplace_back(metric.name + ", best", figure(*metric.best));
   }
-  add("peak memory", number(summary, "/peak_memory_bytes"_json_pointer), [](double v) { return human_bytes(v); });
-  add("wall time", number(summary, "/wall_s"_json_pointer), [](double v) { return human_duration(v); });
+  add("peak memory", number_at(summary, {"peak_memory_bytes"}), [](double v) { return human_bytes(v); });
+  add("wall time", number_at(summary, {"wall_s"}), [](double v) { return human_duration(v); });
   return figures;
 }
 
@@ -110,13 +102,13 @@ std::string verdict(const RunStory& run, bool named) {
   html += "</p>";
   if (found) html += "<ol>";
   for (const Json& finding : found ? run.findings : Json::array()) {
-    html += "<li><b>" + escaped(text_at(finding, "id")) + "</b>: " + escaped(text_at(finding, "what")) + ".<br>";
-    html += text_at(finding, "key").empty()
-                ? escaped(text_at(finding, "remedy"))
-                : "<code>--" + escaped(text_at(finding, "key")) + "=" + escaped(text_at(finding, "value")) + "</code>";
-    if (const auto gain = number(finding, "/gain"_json_pointer)) {
+    html += "<li><b>" + escaped(text_at(finding, {"id"})) + "</b>: " + escaped(text_at(finding, {"what"})) + ".<br>";
+    html += text_at(finding, {"key"}).empty()
+                ? escaped(text_at(finding, {"remedy"}))
+                : "<code>--" + escaped(text_at(finding, {"key"})) + "=" + escaped(text_at(finding, {"value"})) + "</code>";
+    if (const auto gain = number_at(finding, {"gain"})) {
       html += " <span class=\"gain\">about " + percent(*gain) + " less time</span>";
-      const auto low = number(finding, "/gain_low"_json_pointer), high = number(finding, "/gain_high"_json_pointer);
+      const auto low = number_at(finding, {"gain_low"}), high = number_at(finding, {"gain_high"});
       if (low && high) html += " <span class=\"note\">(" + percent(*low) + " to " + percent(*high) + ")</span>";
     }
     html += "</li>";
@@ -245,10 +237,11 @@ std::string two(const std::string& left, const std::string& left_title, const st
 }
 
 std::string plan_html(const RunStory& run) {
-  const Json plan = json_of(run.folder / run_files::kPlan);
+  const Json plan = Run(run.folder).plan();
   std::vector<std::vector<std::string>> rows = {{"what", "value", "why"}};
   for (const Json& choice : plan.is_array() ? plan : Json::array()) {
-    if (choice.is_object()) rows.push_back({text_at(choice, "option"), text_at(choice, "value"), text_at(choice, "reason")});
+    if (choice.is_object())
+      rows.push_back({text_at(choice, {"option"}), text_at(choice, {"value"}), text_at(choice, {"reason"})});
   }
   return report::table(rows);
 }
@@ -293,13 +286,13 @@ void flatten(const Json& json, const std::string& at, std::map<std::string, std:
 }
 
 std::string config_html(const RunStory& run) {
-  const Json config = json_of(run.folder / run_files::kConfig);
+  const Json config = Run(run.folder).config();
   if (!config.is_object() || !config.contains("values")) return "";
   std::map<std::string, std::string> values;
   flatten(config["values"], "", values);
   std::vector<std::vector<std::string>> chosen = {{"key", "value", "from"}}, others = chosen;
   for (const auto& [key, value] : values) {
-    const std::string origin = config.contains("origins") ? text_at(config["origins"], key.c_str()) : "";
+    const std::string origin = config.contains("origins") ? text_at(config["origins"], {key}) : "";
     (origin.empty() || origin == "default" ? others : chosen).push_back({key, value, origin});
   }
   std::string html = report::table(chosen);
@@ -376,4 +369,4 @@ std::filesystem::path write_report(const std::filesystem::path& run) {
   return file;
 }
 
-}  // namespace millrace::cli
+}  // namespace millrace::runs

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "millrace/cli/run_story.h"
+#include "millrace/runs/run_story.h"
 
-namespace millrace::cli {
+namespace millrace::runs {
 
 struct Setting {
   std::string value, origin;  // origin: of a config key; the reason of what was chosen
@@ -47,4 +47,4 @@ struct RunFacts {
 // UsageError when the folder is none, or no run's. Files that are missing or damaged leave their part empty.
 [[nodiscard]] RunFacts read_facts(const std::filesystem::path& folder);
 
-}  // namespace millrace::cli
+}  // namespace millrace::runs

@@ -4,9 +4,9 @@
 #include <span>
 #include <string>
 
-#include "millrace/cli/run_story.h"
+#include "millrace/runs/run_story.h"
 
-namespace millrace::cli {
+namespace millrace::runs {
 
 // At least one. Files that are missing or damaged leave their part out.
 [[nodiscard]] std::string report_page(std::span<const RunStory> runs);
@@ -14,4 +14,4 @@ namespace millrace::cli {
 // RUN/report.html, replaced as a whole. FsError.
 std::filesystem::path write_report(const std::filesystem::path& run);
 
-}  // namespace millrace::cli
+}  // namespace millrace::runs

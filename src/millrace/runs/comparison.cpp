@@ -1,4 +1,4 @@
-#include "millrace/cli/comparison.h"
+#include "millrace/runs/comparison.h"
 
 #include <algorithm>
 #include <array>
@@ -7,7 +7,7 @@
 
 #include "millrace/base/format.h"
 
-namespace millrace::cli {
+namespace millrace::runs {
 namespace {
 
 constexpr std::array<std::string_view, 2> kOnce = {"startup", "trials"};
@@ -277,4 +277,4 @@ Json to_json(const Comparison& comparison, const RunFacts& a, const RunFacts& b)
             {"of", why.of}}}};
 }
 
-}  // namespace millrace::cli
+}  // namespace millrace::runs

@@ -7,9 +7,9 @@
 #include <string_view>
 #include <vector>
 
-#include "millrace/cli/run_facts.h"
+#include "millrace/runs/run_facts.h"
 
-namespace millrace::cli {
+namespace millrace::runs {
 
 struct Difference {
   std::string key;
@@ -66,4 +66,4 @@ struct RuleAccounts {
 [[nodiscard]] Explanation explain(const RunFacts& a, const RunFacts& b, const Comparison& figures);
 [[nodiscard]] Json to_json(const Comparison& comparison, const RunFacts& a, const RunFacts& b);
 
-}  // namespace millrace::cli
+}  // namespace millrace::runs

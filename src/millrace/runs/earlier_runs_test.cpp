@@ -1,11 +1,11 @@
-#include "millrace/train/run_folder/earlier_runs.h"
+#include "millrace/runs/earlier_runs.h"
 
 #include <gmock/gmock.h>
 #include <unistd.h>
 
 #include <fstream>
 
-namespace millrace {
+namespace millrace::runs {
 namespace {
 
 Likeness likeness() {
@@ -64,4 +64,4 @@ TEST(EarlierRuns, FinishedLikeRunsBesideThisOneAreRead) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::runs
