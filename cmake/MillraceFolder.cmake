@@ -107,7 +107,7 @@ function(mr_precompiled name)
 endfunction()
 
 # What happens on all cores at once, or measures; the other tests run side by side, a core each (tools/run_tests.py).
-set(MILLRACE_TESTS_ALONE millrace_device_test millrace_kernels_test millrace_data_test language_model_learning_test)
+set(MILLRACE_TESTS_ALONE millrace_device_test millrace_kernels_test millrace_data_loader_test millrace_data_cache_test language_model_learning_test)
 
 # What runs once more with the instructions of an AVX2 CPU, as most desktops are: the kernels and ATen's and oneDNN's code are
 # others then. A variable of GoogleTest's leaves out what would only take time.

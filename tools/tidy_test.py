@@ -19,16 +19,16 @@ GOOD = {
     "CHANGELOG.md": "# Changelog\n\n## [Unreleased]\n- x\n",
     "docs/decisions/README.md": "[0001-floors.md](0001-floors.md)\n",
     "docs/decisions/0001-floors.md": RECORD,
-    "cmake/public_headers.txt": "What users get.\nmillrace/base/version.h\nmillrace/data/source.h\n",
+    "cmake/public_headers.txt": "What users get.\nmillrace/base/version.h\nmillrace/data/loader/source.h\n",
     "src/millrace/base/version.h": '// The version.\n#pragma once\ninline constexpr const char* kVersion = "0.1.0";\n',
     "src/millrace/base/error.h": "// Errors.\n#pragma once\n",
     "src/millrace/base/error.cpp": '#include "millrace/base/error.h"\n\n#include <fmt/core.h>\n',
-    "src/millrace/data/source.h": '// Samples.\n#pragma once\n#include "millrace/base/version.h"\n',
-    "src/millrace/data/loader.h": '// The loader.\n#pragma once\n\n#include "millrace/base/error.h"\n',
+    "src/millrace/data/loader/source.h": '// Samples.\n#pragma once\n#include "millrace/base/version.h"\n',
+    "src/millrace/data/loader/loader.h": '// The loader.\n#pragma once\n\n#include "millrace/base/error.h"\n',
     "src/millrace/data/detail/ring.h": "// Slots.\n#pragma once\n",
     "src/millrace/nn/layers.h": "// Layers.\n#pragma once\n#include <torch/nn.h>\n",
     "src/millrace/train/step/lane.h": "// A lane.\n#pragma once\n",
-    "src/millrace/train/run/run.h": '// Runs.\n#pragma once\n#include <ATen/core/Tensor.h>\n#include "millrace/data/loader.h"\n',
+    "src/millrace/train/run/run.h": '// Runs.\n#pragma once\n#include <ATen/core/Tensor.h>\n#include "millrace/data/loader/loader.h"\n',
     "src/millrace/train/run/run.cpp": '#include "millrace/train/run/run.h"\n\n#include <ATen/ops/add.h>\n\nint run() { return 0; }\n',
 }
 
@@ -67,8 +67,8 @@ class Planted(unittest.TestCase):
 
     def test_a_public_header_with_an_internal_one(self):
         self.write("src/millrace/base/clock.h", "// Time.\n#pragma once\n")
-        self.append("src/millrace/data/source.h", '#include "millrace/base/clock.h"\n')
-        self.expect("src/millrace/data/source.h", ["millrace/base/clock.h is internal", "cmake/public_headers.txt"], 4)
+        self.append("src/millrace/data/loader/source.h", '#include "millrace/base/clock.h"\n')
+        self.expect("src/millrace/data/loader/source.h", ["millrace/base/clock.h is internal", "cmake/public_headers.txt"], 4)
 
     def test_an_example_with_an_internal_header(self):
         self.write("examples/mine/recipe.cpp", '#include "millrace/train/run/run.h"\n')
@@ -99,30 +99,30 @@ class Planted(unittest.TestCase):
         self.expect("src/millrace/train/step/lane.h", ["train/step (floor 4)", "train/run (floor 5)", "up"])
 
     def test_include_sideways(self):
-        self.append("src/millrace/data/loader.h", '#include "millrace/nn/layers.h"\n')
-        self.expect("src/millrace/data/loader.h", ["data (floor 3)", "nn (floor 3)", "sideways"])
+        self.append("src/millrace/data/loader/loader.h", '#include "millrace/nn/layers.h"\n')
+        self.expect("src/millrace/data/loader/loader.h", ["data (floor 3)", "nn (floor 3)", "sideways"])
 
     def test_include_of_internals(self):
         self.append("src/millrace/train/run/run.h", '#include "millrace/data/detail/ring.h"\n')
         self.expect("src/millrace/train/run/run.h", ["internal to data"])
 
     def test_include_of_own_internals_is_fine(self):
-        self.append("src/millrace/data/loader.h", '#include "millrace/data/detail/ring.h"\n')
+        self.append("src/millrace/data/loader/loader.h", '#include "millrace/data/detail/ring.h"\n')
         self.expect_clean()
 
     def test_include_of_what_is_for_tests(self):
-        self.write("src/millrace/data/loader_test.cpp", '#include "tests/support/fault_fs.h"\n')
+        self.write("src/millrace/data/loader/loader_test.cpp", '#include "tests/support/fault_fs.h"\n')
         self.write("src/millrace/data/detail/test_run.h", '// Runs.\n#pragma once\n#include "tests/support/fault_fs.h"\n')
         self.expect_clean()
-        self.append("src/millrace/data/loader.h", '#include "tests/support/fault_fs.h"\n')
-        self.expect("src/millrace/data/loader.h", ["for tests only", "installed"], 5)
+        self.append("src/millrace/data/loader/loader.h", '#include "tests/support/fault_fs.h"\n')
+        self.expect("src/millrace/data/loader/loader.h", ["for tests only", "installed"], 5)
 
     def test_include_that_does_not_exist(self):
         self.append("src/millrace/train/run/run.h", '#include "millrace/data/gone.h"\n')
         self.expect("src/millrace/train/run/run.h", ["does not exist"])
 
     def test_include_of_ours_in_angle_brackets(self):
-        self.append("src/millrace/train/run/run.h", "#include <millrace/data/loader.h>\n")
+        self.append("src/millrace/train/run/run.h", "#include <millrace/data/loader/loader.h>\n")
         self.expect("src/millrace/train/run/run.h", ["quotes"])
 
     def test_recipe_that_uses_another_recipe(self):

@@ -11,8 +11,8 @@
 #include "millrace/base/clock.h"
 #include "millrace/base/error.h"
 #include "millrace/base/json.h"
-#include "millrace/data/disk_cache.h"
-#include "millrace/data/loader.h"
+#include "millrace/data/cache/disk_cache.h"
+#include "millrace/data/loader/loader.h"
 #include "millrace/recipes/autoencoder_3d/volume_source.h"
 
 namespace {

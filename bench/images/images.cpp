@@ -12,7 +12,7 @@
 
 #include "millrace/base/error.h"
 #include "millrace/base/hash.h"
-#include "millrace/data/workload.h"
+#include "millrace/data/workload/workload.h"
 #include "millrace/device/device.h"
 #include "millrace/recipes/image_pairs/recipe.h"
 #include "millrace/train/recipe/config.h"

@@ -9,7 +9,7 @@
 //     WORKLOAD streams                hash of two epochs in order, for 0, 1, 2 and 8 readers
 //     passes MILLISECONDS             how many convolutions take that long
 // WORKLOAD is rows (x.bin, y.bin: f32 [20] and [5]), tokens (tokens.bin: u16; windows of 257), or the name of a description
-// FOLDER/WORKLOAD.json (see data/workload.h).
+// FOLDER/WORKLOAD.json (see data/workload/workload.h).
 #include <ATen/ops/from_blob.h>
 
 #include <algorithm>
@@ -26,10 +26,10 @@
 #include "millrace/base/error.h"
 #include "millrace/base/hash.h"
 #include "millrace/core/batch.h"
-#include "millrace/data/loader.h"
-#include "millrace/data/memory_source.h"
-#include "millrace/data/token_source.h"
-#include "millrace/data/workload.h"
+#include "millrace/data/loader/loader.h"
+#include "millrace/data/sources/memory_source.h"
+#include "millrace/data/sources/token_source.h"
+#include "millrace/data/workload/workload.h"
 #include "millrace/measure/loader_bench.h"
 #include "millrace/train/step/feed.h"
 

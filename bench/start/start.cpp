@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "millrace/base/clock.h"
-#include "millrace/data/hdf5_source.h"
-#include "millrace/data/loader.h"
+#include "millrace/data/loader/loader.h"
+#include "millrace/data/sources/hdf5_source.h"
 
 using namespace millrace;
 

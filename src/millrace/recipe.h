@@ -5,16 +5,16 @@
 //
 //   what                                           where                      names
 //   keys of your own: help, ranges, flags          config/field.h             config::field, min, max, size
-//   samples computed or composed                   data/compose.h             generate map subset concat repeat take
-//   samples from arrays in memory                  data/memory_source.h       memory_array MemorySource
-//   samples from tables, arrays, pictures,         data/csv_source.h npy_source.h hdf5_source.h image_source.h nifti_source.h
-//     volumes, texts, series, folders of files     data/token_source.h window_source.h folder.h
-//   augmentation by the reader threads             data/augment.h             augment random_crop random_flip noise normalise
-//   random numbers of a sample                     base/philox.h              Philox make_key
-//   data, model, losses, metrics, pictures         train/recipe/recipe.h             Recipe Objective Facts Context
-//   batches, sums with counts, saved state         core/batch.h               Batch Loss LossTerm State
-//   layers                                         LibTorch                   torch::nn
-//   layers that are faster here, and PCA           nn/functional.h batch_norm.h volume.h stencil.h residual.h pca.h
+//   samples computed or composed                   data/transforms/compose.h             generate map subset concat repeat take
+//   samples from arrays in memory                  data/sources/memory_source.h       memory_array MemorySource
+//   samples from tables, arrays, pictures,         data/sources/csv_source.h npy_source.h hdf5_source.h image_source.h
+//   nifti_source.h
+//     volumes, texts, series, folders of files     data/sources/token_source.h window_source.h folder.h
+//   augmentation by the reader threads             data/transforms/augment.h             augment random_crop random_flip noise
+//   normalise random numbers of a sample                     base/philox.h              Philox make_key data, model, losses,
+//   metrics, pictures         train/recipe/recipe.h             Recipe Objective Facts Context batches, sums with counts, saved
+//   state         core/batch.h               Batch Loss LossTerm State layers                                         LibTorch
+//   torch::nn layers that are faster here, and PCA           nn/functional.h batch_norm.h volume.h stencil.h residual.h pca.h
 //   losses                                         nn/losses.h                mean_squared_error mean_absolute_error
 //                                                  nn/cross_entropy.h         CrossEntropy
 //   metrics                                        metrics/board.h            add_regression add_classification add_mean
@@ -38,18 +38,18 @@
 #include "millrace/config/field.h"
 #include "millrace/core/batch.h"
 #include "millrace/core/host_values.h"
-#include "millrace/data/augment.h"
-#include "millrace/data/compose.h"
-#include "millrace/data/csv_source.h"
-#include "millrace/data/folder.h"
-#include "millrace/data/hdf5_source.h"
-#include "millrace/data/image_source.h"
-#include "millrace/data/memory_source.h"
-#include "millrace/data/nifti_source.h"
-#include "millrace/data/npy_source.h"
-#include "millrace/data/source.h"
-#include "millrace/data/token_source.h"
-#include "millrace/data/window_source.h"
+#include "millrace/data/files/folder.h"
+#include "millrace/data/loader/source.h"
+#include "millrace/data/sources/csv_source.h"
+#include "millrace/data/sources/hdf5_source.h"
+#include "millrace/data/sources/image_source.h"
+#include "millrace/data/sources/memory_source.h"
+#include "millrace/data/sources/nifti_source.h"
+#include "millrace/data/sources/npy_source.h"
+#include "millrace/data/sources/token_source.h"
+#include "millrace/data/sources/window_source.h"
+#include "millrace/data/transforms/augment.h"
+#include "millrace/data/transforms/compose.h"
 #include "millrace/metrics/board.h"
 #include "millrace/nn/batch_norm.h"
 #include "millrace/nn/clamp.h"

@@ -11,7 +11,7 @@
 
 #include "millrace/base/clock.h"
 #include "millrace/config/schema_of.h"
-#include "millrace/data/memory_source.h"
+#include "millrace/data/sources/memory_source.h"
 #include "millrace/memory/block.h"
 #include "millrace/nn/clamp.h"
 

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "millrace/base/philox.h"
-#include "millrace/data/nifti_writer.h"
+#include "millrace/data/files/nifti_writer.h"
 #include "millrace/recipes/autoencoder_3d/make_data.h"
 #include "millrace/recipes/image_pairs/make_data.h"
 #include "millrace/recipes/neural_response/make_data.h"

@@ -13,7 +13,7 @@
 #include <numeric>
 
 #include "fixture.h"
-#include "millrace/data/memory_source.h"
+#include "millrace/data/sources/memory_source.h"
 #include "millrace/memory/block.h"
 #include "millrace/memory/offload.h"
 #include "millrace/snapshot/writer.h"

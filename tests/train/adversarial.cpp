@@ -5,7 +5,7 @@
 #include <torch/nn/modules/linear.h>
 
 #include "millrace/config/schema_of.h"
-#include "millrace/data/memory_source.h"
+#include "millrace/data/sources/memory_source.h"
 #include "toys.h"
 
 namespace millrace::toys {

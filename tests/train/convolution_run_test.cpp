@@ -11,7 +11,7 @@
 #include <fstream>
 #include <optional>
 
-#include "millrace/data/memory_source.h"
+#include "millrace/data/sources/memory_source.h"
 #include "millrace/device/convolution_guard.h"
 #include "millrace/snapshot/snapshot.h"
 #include "millrace/train/assembly/convolution_choice.h"

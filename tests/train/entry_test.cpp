@@ -7,7 +7,7 @@
 #include <fstream>
 
 #include "millrace/base/error.h"
-#include "millrace/data/memory_source.h"
+#include "millrace/data/sources/memory_source.h"
 #include "millrace/snapshot/snapshot.h"
 #include "millrace/train/run/train.h"
 #include "toys.h"

@@ -10,7 +10,7 @@
 #include "millrace/base/error.h"
 #include "millrace/config/schema_of.h"
 #include "millrace/core/random.h"
-#include "millrace/data/memory_source.h"
+#include "millrace/data/sources/memory_source.h"
 #include "millrace/nn/functional.h"
 #include "toys.h"
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "millrace/base/error.h"
-#include "millrace/data/memory_source.h"
+#include "millrace/data/sources/memory_source.h"
 #include "millrace/train/recipe/config.h"
 #include "millrace/train/report/pictures.h"
 #include "toys.h"

@@ -21,7 +21,7 @@
 #include "millrace/base/philox.h"
 #include "millrace/base/signals.h"
 #include "millrace/core/agreement.h"
-#include "millrace/data/memory_source.h"
+#include "millrace/data/sources/memory_source.h"
 #include "millrace/nn/batch_norm.h"
 #include "millrace/nn/functional.h"
 #include "millrace/train/run/session.h"

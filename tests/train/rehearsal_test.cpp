@@ -5,7 +5,7 @@
 #include <torch/nn/modules/linear.h>
 
 #include "millrace/base/error.h"
-#include "millrace/data/memory_source.h"
+#include "millrace/data/sources/memory_source.h"
 #include "millrace/train/recipe/config.h"
 #include "millrace/train/run/rehearsal.h"
 #include "toys.h"

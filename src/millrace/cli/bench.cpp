@@ -2,14 +2,14 @@
 #include <iostream>
 
 #include "millrace/base/format.h"
-#include "millrace/cli/bench_ablate.h"
-#include "millrace/cli/bench_loader.h"
-#include "millrace/cli/bench_recipe.h"
-#include "millrace/cli/bench_scaling.h"
-#include "millrace/cli/command.h"
-#include "millrace/cli/command_config.h"
-#include "millrace/cli/join_ranks.h"
-#include "millrace/cli/text.h"
+#include "millrace/cli/bench/bench_ablate.h"
+#include "millrace/cli/bench/bench_loader.h"
+#include "millrace/cli/bench/bench_recipe.h"
+#include "millrace/cli/bench/bench_scaling.h"
+#include "millrace/cli/launch/join_ranks.h"
+#include "millrace/cli/shared/command.h"
+#include "millrace/cli/shared/command_config.h"
+#include "millrace/cli/shared/text.h"
 #include "millrace/measure/step_bench.h"
 #include "millrace/train/run/run.h"
 

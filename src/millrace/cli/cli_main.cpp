@@ -13,12 +13,12 @@
 #include "millrace/base/malloc_pages.h"
 #include "millrace/base/openmp.h"
 #include "millrace/base/process.h"
-#include "millrace/cli/arguments.h"
-#include "millrace/cli/command.h"
-#include "millrace/cli/failure.h"
 #include "millrace/cli/main.h"
-#include "millrace/cli/text.h"
-#include "millrace/cli/version.h"
+#include "millrace/cli/shared/arguments.h"
+#include "millrace/cli/shared/command.h"
+#include "millrace/cli/shared/failure.h"
+#include "millrace/cli/shared/text.h"
+#include "millrace/cli/shared/version.h"
 #include "millrace/train/recipe/recipe_guard.h"
 
 namespace millrace {

@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <array>
 
-#include "millrace/cli/command.h"
-#include "millrace/cli/version.h"
+#include "millrace/cli/shared/command.h"
+#include "millrace/cli/shared/version.h"
 
 namespace millrace::cli {
 namespace {

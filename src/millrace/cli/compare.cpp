@@ -2,9 +2,9 @@
 #include <cmath>
 
 #include "millrace/base/format.h"
-#include "millrace/cli/arguments.h"
-#include "millrace/cli/command.h"
-#include "millrace/cli/text.h"
+#include "millrace/cli/shared/arguments.h"
+#include "millrace/cli/shared/command.h"
+#include "millrace/cli/shared/text.h"
 #include "millrace/runs/comparison.h"
 
 namespace millrace::cli {

@@ -1,10 +1,10 @@
 #include <array>
 
 #include "millrace/base/format.h"
-#include "millrace/cli/arguments.h"
-#include "millrace/cli/command.h"
 #include "millrace/cli/docs_pages.h"
-#include "millrace/cli/text.h"
+#include "millrace/cli/shared/arguments.h"
+#include "millrace/cli/shared/command.h"
+#include "millrace/cli/shared/text.h"
 #include "millrace/train/run/run.h"
 
 namespace millrace::cli {

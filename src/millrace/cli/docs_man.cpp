@@ -1,7 +1,7 @@
 #include <sstream>
 
 #include "millrace/cli/docs_pages.h"
-#include "millrace/cli/version.h"
+#include "millrace/cli/shared/version.h"
 
 namespace millrace::cli {
 namespace {

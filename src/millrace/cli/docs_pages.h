@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "millrace/cli/command.h"
+#include "millrace/cli/shared/command.h"
 
 namespace millrace::cli {
 

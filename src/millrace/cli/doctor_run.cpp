@@ -2,7 +2,7 @@
 
 #include "millrace/base/format.h"
 #include "millrace/base/utf8.h"
-#include "millrace/cli/text.h"
+#include "millrace/cli/shared/text.h"
 #include "millrace/runs/run_story.h"
 
 namespace millrace::cli {

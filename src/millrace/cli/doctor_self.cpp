@@ -8,7 +8,7 @@
 
 #include "millrace/base/format.h"
 #include "millrace/base/median.h"
-#include "millrace/cli/text.h"
+#include "millrace/cli/shared/text.h"
 #include "millrace/runs/ledger.h"
 
 namespace millrace::cli {

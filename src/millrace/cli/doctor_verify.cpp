@@ -5,10 +5,10 @@
 #include <cstdio>
 
 #include "millrace/base/format.h"
-#include "millrace/cli/machine_look.h"
-#include "millrace/cli/take_run.h"
-#include "millrace/cli/text.h"
-#include "millrace/cli/version.h"
+#include "millrace/cli/machine/machine_look.h"
+#include "millrace/cli/shared/take_run.h"
+#include "millrace/cli/shared/text.h"
+#include "millrace/cli/shared/version.h"
 #include "millrace/measure/verification.h"
 #include "millrace/train/run/session.h"
 

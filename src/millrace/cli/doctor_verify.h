@@ -1,8 +1,8 @@
 // `millrace doctor RECIPE --verify`.
 #pragma once
 
-#include "millrace/cli/arguments.h"
-#include "millrace/cli/command.h"
+#include "millrace/cli/shared/arguments.h"
+#include "millrace/cli/shared/command.h"
 
 namespace millrace::cli {
 

@@ -1,8 +1,8 @@
 #include "millrace/base/format.h"
-#include "millrace/cli/command.h"
-#include "millrace/cli/recipe_help.h"
-#include "millrace/cli/take_run.h"
-#include "millrace/cli/text.h"
+#include "millrace/cli/shared/command.h"
+#include "millrace/cli/shared/recipe_help.h"
+#include "millrace/cli/shared/take_run.h"
+#include "millrace/cli/shared/text.h"
 #include "millrace/measure/memory_search.h"
 
 namespace millrace::cli {

@@ -1,7 +1,7 @@
 #include "millrace/base/format.h"
-#include "millrace/cli/command.h"
-#include "millrace/cli/text.h"
-#include "millrace/cli/trained.h"
+#include "millrace/cli/shared/command.h"
+#include "millrace/cli/shared/text.h"
+#include "millrace/cli/shared/trained.h"
 #include "millrace/train/report/pictures.h"
 
 namespace millrace::cli {

@@ -1,8 +1,8 @@
 #include <algorithm>
 
 #include "millrace/base/format.h"
-#include "millrace/cli/command.h"
-#include "millrace/cli/weights_file.h"
+#include "millrace/cli/inspect/weights_file.h"
+#include "millrace/cli/shared/command.h"
 #include "millrace/format/safetensors.h"
 #include "millrace/snapshot/snapshot.h"
 #include "millrace/train/assembly/weights.h"

@@ -1,7 +1,7 @@
-#include "millrace/cli/arguments.h"
-#include "millrace/cli/command.h"
-#include "millrace/cli/inspect_report.h"
-#include "millrace/cli/text.h"
+#include "millrace/cli/inspect/inspect_report.h"
+#include "millrace/cli/shared/arguments.h"
+#include "millrace/cli/shared/command.h"
+#include "millrace/cli/shared/text.h"
 
 namespace millrace::cli {
 namespace {

@@ -8,9 +8,9 @@
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
 #include "millrace/base/signals.h"
-#include "millrace/cli/command.h"
-#include "millrace/cli/core_slices.h"
-#include "millrace/cli/rank_watch.h"
+#include "millrace/cli/launch/core_slices.h"
+#include "millrace/cli/launch/rank_watch.h"
+#include "millrace/cli/shared/command.h"
 #include "millrace/distributed/meeting_point.h"
 #include "millrace/telemetry/run_log.h"
 

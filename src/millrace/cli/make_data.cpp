@@ -1,9 +1,9 @@
 #include <filesystem>
 
 #include "millrace/base/format.h"
-#include "millrace/cli/arguments.h"
-#include "millrace/cli/command.h"
-#include "millrace/cli/text.h"
+#include "millrace/cli/shared/arguments.h"
+#include "millrace/cli/shared/command.h"
+#include "millrace/cli/shared/text.h"
 #include "millrace/telemetry/run_log.h"
 #include "millrace/train/recipe/recipe_guard.h"
 #include "millrace/train/run_folder/sample_data.h"

@@ -3,10 +3,10 @@
 #include <cstdio>
 
 #include "millrace/base/format.h"
-#include "millrace/cli/command.h"
-#include "millrace/cli/tensor_file.h"
-#include "millrace/cli/text.h"
-#include "millrace/cli/trained.h"
+#include "millrace/cli/inspect/tensor_file.h"
+#include "millrace/cli/shared/command.h"
+#include "millrace/cli/shared/text.h"
+#include "millrace/cli/shared/trained.h"
 #include "millrace/train/run/prediction.h"
 
 namespace millrace::cli {

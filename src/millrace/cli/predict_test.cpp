@@ -11,9 +11,9 @@
 
 #include "millrace/base/error.h"
 #include "millrace/base/philox.h"
-#include "millrace/cli/command.h"
-#include "millrace/cli/tensor_file.h"
-#include "millrace/data/memory_source.h"
+#include "millrace/cli/inspect/tensor_file.h"
+#include "millrace/cli/shared/command.h"
+#include "millrace/data/sources/memory_source.h"
 #include "millrace/device/tensor_memory.h"
 #include "millrace/snapshot/snapshot.h"
 #include "millrace/train/run/run.h"

@@ -1,8 +1,8 @@
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
-#include "millrace/cli/arguments.h"
-#include "millrace/cli/command.h"
-#include "millrace/cli/text.h"
+#include "millrace/cli/shared/arguments.h"
+#include "millrace/cli/shared/command.h"
+#include "millrace/cli/shared/text.h"
 #include "millrace/runs/run_columns.h"
 
 namespace millrace::cli {

@@ -7,8 +7,8 @@
 #include <filesystem>
 
 #include "millrace/base/error.h"
-#include "millrace/cli/command.h"
-#include "millrace/data/memory_source.h"
+#include "millrace/cli/shared/command.h"
+#include "millrace/data/sources/memory_source.h"
 #include "millrace/train/run/run.h"
 
 namespace millrace::cli {

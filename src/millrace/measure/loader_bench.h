@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <functional>
 
-#include "millrace/data/workload.h"
+#include "millrace/data/workload/workload.h"
 #include "millrace/train/run/run.h"
 
 namespace millrace {

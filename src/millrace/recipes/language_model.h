@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "millrace/data/tokenizer.h"
+#include "millrace/data/files/tokenizer.h"
 #include "millrace/recipes/language_model/generate.h"
 #include "millrace/recipes/language_model/model.h"
 

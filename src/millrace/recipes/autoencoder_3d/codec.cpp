@@ -16,7 +16,7 @@
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
 #include "millrace/core/host_values.h"
-#include "millrace/data/nifti_writer.h"
+#include "millrace/data/files/nifti_writer.h"
 #include "millrace/device/autocast.h"
 #include "millrace/device/device.h"
 #include "millrace/recipes/autoencoder_3d/scaling.h"

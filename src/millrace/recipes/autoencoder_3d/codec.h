@@ -14,7 +14,7 @@
 
 #include "millrace/base/fs.h"
 #include "millrace/base/json.h"
-#include "millrace/data/nifti.h"
+#include "millrace/data/files/nifti.h"
 #include "millrace/recipes/autoencoder_3d/config.h"
 #include "millrace/recipes/autoencoder_3d/model.h"
 

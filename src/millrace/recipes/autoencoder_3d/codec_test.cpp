@@ -9,7 +9,7 @@
 
 #include "millrace/base/error.h"
 #include "millrace/core/host_values.h"
-#include "millrace/data/nifti_writer.h"
+#include "millrace/data/files/nifti_writer.h"
 #include "millrace/format/npy.h"
 #include "millrace/recipes/autoencoder_3d/codec_commands.h"
 

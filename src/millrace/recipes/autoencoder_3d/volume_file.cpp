@@ -15,7 +15,7 @@
 #include "millrace/base/half.h"
 #include "millrace/base/input_file.h"
 #include "millrace/base/utf8.h"
-#include "millrace/data/nifti.h"
+#include "millrace/data/files/nifti.h"
 #include "millrace/format/npy.h"
 #include "millrace/recipes/autoencoder_3d/scaling.h"
 

@@ -11,7 +11,7 @@
 #include "millrace/base/format.h"
 #include "millrace/base/json.h"
 #include "millrace/base/philox.h"
-#include "millrace/data/folder.h"
+#include "millrace/data/files/folder.h"
 
 namespace millrace::recipes::autoencoder_3d {
 namespace {

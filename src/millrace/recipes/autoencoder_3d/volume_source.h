@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "millrace/core/batch.h"
-#include "millrace/data/source.h"
+#include "millrace/data/loader/source.h"
 #include "millrace/recipes/autoencoder_3d/config.h"
 #include "millrace/recipes/autoencoder_3d/volume_file.h"
 

@@ -6,9 +6,9 @@
 #include <cmath>
 #include <set>
 
-#include "millrace/data/cached_source.h"
-#include "millrace/data/disk_cache.h"
-#include "millrace/data/loader.h"
+#include "millrace/data/cache/cached_source.h"
+#include "millrace/data/cache/disk_cache.h"
+#include "millrace/data/loader/loader.h"
 #include "millrace/recipes/autoencoder_3d/detail/test_volumes.h"
 #include "millrace/recipes/autoencoder_3d/scaling.h"
 

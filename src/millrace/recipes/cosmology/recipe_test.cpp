@@ -20,8 +20,8 @@
 
 #include "millrace/base/error.h"
 #include "millrace/config/schema_of.h"
-#include "millrace/data/cached_source.h"
-#include "millrace/data/loader.h"
+#include "millrace/data/cache/cached_source.h"
+#include "millrace/data/loader/loader.h"
 #include "millrace/memory/block.h"
 #include "millrace/recipes/cosmology/detail/test_sky.h"
 #include "millrace/recipes/cosmology/entry.h"

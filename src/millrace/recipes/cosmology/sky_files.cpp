@@ -9,7 +9,7 @@
 #include "millrace/base/format.h"
 #include "millrace/base/hash.h"
 #include "millrace/base/philox.h"
-#include "millrace/data/folder.h"
+#include "millrace/data/files/folder.h"
 #include "millrace/recipes/cosmology/sky_axes.h"
 #include "millrace/recipes/cosmology/sky_problems.h"
 

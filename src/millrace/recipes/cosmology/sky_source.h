@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "millrace/data/source.h"
+#include "millrace/data/loader/source.h"
 #include "millrace/recipes/cosmology/sky_files.h"
 
 namespace millrace::recipes::cosmology {

@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "millrace/base/format.h"
-#include "millrace/data/folder.h"
+#include "millrace/data/files/folder.h"
 #include "millrace/recipes/cosmology/stored_numbers.h"
 
 namespace millrace::recipes::cosmology::uvh5 {

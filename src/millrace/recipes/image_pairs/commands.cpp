@@ -19,7 +19,7 @@
 #include "millrace/base/on_all_cores.h"
 #include "millrace/config/arguments.h"
 #include "millrace/config/schema_of.h"
-#include "millrace/data/folder.h"
+#include "millrace/data/files/folder.h"
 #include "millrace/device/autocast.h"
 #include "millrace/format/csv.h"
 #include "millrace/memory/planner.h"

@@ -12,8 +12,8 @@
 #include "millrace/base/json.h"
 #include "millrace/base/on_all_cores.h"
 #include "millrace/base/philox.h"
-#include "millrace/data/folder.h"
-#include "millrace/data/image.h"
+#include "millrace/data/files/folder.h"
+#include "millrace/data/files/image.h"
 #include "millrace/format/png.h"
 
 namespace millrace::recipes::image_pairs {

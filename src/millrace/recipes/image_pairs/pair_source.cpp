@@ -9,8 +9,8 @@
 #include "millrace/base/format.h"
 #include "millrace/base/hash.h"
 #include "millrace/base/input_file.h"
-#include "millrace/data/image.h"
-#include "millrace/data/image_resize.h"
+#include "millrace/data/files/image.h"
+#include "millrace/data/files/image_resize.h"
 
 namespace millrace::recipes::image_pairs {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "millrace/core/batch.h"
-#include "millrace/data/source.h"
+#include "millrace/data/loader/source.h"
 #include "millrace/recipes/image_pairs/config.h"
 #include "millrace/recipes/image_pairs/pairs.h"
 

@@ -12,7 +12,7 @@
 
 #include "millrace/base/error.h"
 #include "millrace/base/fs.h"
-#include "millrace/data/cached_source.h"
+#include "millrace/data/cache/cached_source.h"
 #include "millrace/format/deflate.h"
 #include "millrace/format/png.h"
 #include "millrace/recipes/image_pairs/pixels.h"

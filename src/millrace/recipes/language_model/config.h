@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "millrace/config/field.h"
-#include "millrace/data/text_tokens.h"
+#include "millrace/data/files/text_tokens.h"
 
 namespace millrace::recipes::language_model {
 

@@ -4,7 +4,7 @@
 #include <iterator>
 
 #include "millrace/base/error.h"
-#include "millrace/data/folder.h"
+#include "millrace/data/files/folder.h"
 #include "millrace/train/recipe/switchboard.h"
 
 namespace millrace::recipes::language_model {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "millrace/data/text_tokens.h"
+#include "millrace/data/files/text_tokens.h"
 #include "millrace/recipes/language_model/config.h"
 #include "millrace/train/recipe/recipe.h"
 

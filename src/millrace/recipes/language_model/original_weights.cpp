@@ -10,7 +10,7 @@
 #include "millrace/base/format.h"
 #include "millrace/base/utf8.h"
 #include "millrace/config/schema_of.h"
-#include "millrace/data/tokenizer.h"
+#include "millrace/data/files/tokenizer.h"
 #include "millrace/nn/functional.h"
 #include "millrace/recipes/language_model/config.h"
 

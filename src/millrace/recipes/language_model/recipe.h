@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "millrace/data/token_source.h"
-#include "millrace/data/tokenizer.h"
+#include "millrace/data/files/tokenizer.h"
+#include "millrace/data/sources/token_source.h"
 #include "millrace/recipes/language_model/config.h"
 #include "millrace/recipes/language_model/model.h"
 #include "millrace/recipes/language_model/pictures.h"

@@ -16,7 +16,7 @@
 
 #include "millrace/base/error.h"
 #include "millrace/config/schema_of.h"
-#include "millrace/data/token_source.h"
+#include "millrace/data/sources/token_source.h"
 #include "millrace/recipes/language_model/checks.h"
 #include "millrace/recipes/language_model/corpus.h"
 #include "millrace/recipes/language_model/entry.h"

@@ -18,7 +18,7 @@
 #include "millrace/base/fs.h"
 #include "millrace/core/host_values.h"
 #include "millrace/core/saved_json.h"
-#include "millrace/data/compose.h"
+#include "millrace/data/transforms/compose.h"
 #include "millrace/metrics/information.h"
 #include "millrace/recipes/neural_response/loss.h"
 #include "millrace/recipes/neural_response/session_source.h"

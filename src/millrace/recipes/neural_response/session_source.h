@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "millrace/data/source.h"
+#include "millrace/data/loader/source.h"
 #include "millrace/recipes/neural_response/session.h"
 
 namespace millrace::recipes::neural_response {

@@ -8,8 +8,8 @@
 #include <cmath>
 #include <cstring>
 
-#include "millrace/data/cached_source.h"
-#include "millrace/data/loader.h"
+#include "millrace/data/cache/cached_source.h"
+#include "millrace/data/loader/loader.h"
 #include "millrace/recipes/neural_response/detail/test_sessions.h"
 
 namespace millrace::recipes::neural_response {

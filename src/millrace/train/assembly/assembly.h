@@ -12,9 +12,9 @@
 
 #include "millrace/config/schema.h"
 #include "millrace/core/agreement.h"
-#include "millrace/data/cached_source.h"
-#include "millrace/data/disk_cache.h"
-#include "millrace/data/loader.h"
+#include "millrace/data/cache/cached_source.h"
+#include "millrace/data/cache/disk_cache.h"
+#include "millrace/data/loader/loader.h"
 #include "millrace/device/shared_cores.h"
 #include "millrace/precision/gpu_ways.h"
 #include "millrace/telemetry/run_log.h"

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "millrace/core/agreement.h"
-#include "millrace/data/cached_source.h"
-#include "millrace/data/loader.h"
+#include "millrace/data/cache/cached_source.h"
+#include "millrace/data/loader/loader.h"
 #include "millrace/doctor/sampler.h"
 #include "millrace/metrics/confusion.h"
 #include "millrace/snapshot/snapshot.h"

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "millrace/core/agreement.h"
-#include "millrace/data/loader.h"
+#include "millrace/data/loader/loader.h"
 #include "millrace/metrics/confusion.h"
 #include "millrace/metrics/means.h"
 #include "millrace/train/step/micro_batches.h"

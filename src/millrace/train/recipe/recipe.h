@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "millrace/core/batch.h"
-#include "millrace/data/source.h"
+#include "millrace/data/loader/source.h"
 #include "millrace/metrics/board.h"
 #include "millrace/optim/optimizer.h"
 #include "millrace/picture/picture.h"

@@ -9,7 +9,7 @@
 #include <stdexcept>
 
 #include "millrace/base/error.h"
-#include "millrace/data/memory_source.h"
+#include "millrace/data/sources/memory_source.h"
 
 namespace millrace {
 namespace {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "millrace/data/cached_source.h"
+#include "millrace/data/cache/cached_source.h"
 #include "millrace/device/device.h"
 #include "millrace/doctor/finding.h"
 #include "millrace/doctor/nvml.h"

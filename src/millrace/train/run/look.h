@@ -7,7 +7,7 @@
 #include <span>
 
 #include "millrace/core/batch.h"
-#include "millrace/data/source.h"
+#include "millrace/data/loader/source.h"
 #include "millrace/train/run/run.h"
 
 namespace millrace {

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "millrace/core/batch.h"
-#include "millrace/data/source.h"
+#include "millrace/data/loader/source.h"
 #include "millrace/optim/config.h"
 #include "millrace/train/recipe/config.h"
 

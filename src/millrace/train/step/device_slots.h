@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "millrace/core/batch.h"
-#include "millrace/data/loader.h"
+#include "millrace/data/loader/loader.h"
 #include "millrace/device/copies.h"
 
 namespace millrace {

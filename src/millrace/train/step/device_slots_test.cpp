@@ -11,7 +11,7 @@
 
 #include "millrace/base/error.h"
 #include "millrace/base/philox.h"
-#include "millrace/data/memory_source.h"
+#include "millrace/data/sources/memory_source.h"
 #include "millrace/train/step/feed.h"
 
 namespace millrace {

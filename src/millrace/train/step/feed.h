@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "millrace/core/batch.h"
-#include "millrace/data/loader.h"
+#include "millrace/data/loader/loader.h"
 #include "millrace/telemetry/spans.h"
 #include "millrace/train/step/device_slots.h"
 

@@ -5,7 +5,7 @@
 #include <functional>
 
 #include "millrace/core/batch.h"
-#include "millrace/data/loader.h"
+#include "millrace/data/loader/loader.h"
 #include "millrace/telemetry/spans.h"
 #include "millrace/train/recipe/recipe.h"
 #include "millrace/train/step/micro_place.h"

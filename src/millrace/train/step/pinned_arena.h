@@ -8,7 +8,7 @@
 #include <memory>
 #include <string>
 
-#include "millrace/data/loader.h"
+#include "millrace/data/loader/loader.h"
 #include "millrace/device/backend.h"
 #include "millrace/train/recipe/config.h"
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "millrace/data/loader.h"
+#include "millrace/data/loader/loader.h"
 #include "millrace/doctor/clock_use.h"
 #include "millrace/doctor/evidence.h"
 #include "millrace/doctor/finding.h"

@@ -1,0 +1,198 @@
+#include "millrace/cli/bench/bench_ablate.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "millrace/base/error.h"
+#include "millrace/base/format.h"
+#include "millrace/base/median.h"
+#include "millrace/cli/bench/bench_runs.h"
+#include "millrace/cli/shared/command_config.h"
+#include "millrace/cli/shared/text.h"
+#include "millrace/device/device.h"
+#include "millrace/kernels/kernels.h"
+#include "millrace/train/recipe/switchboard.h"
+
+namespace millrace::cli {
+namespace {
+
+constexpr double kNoise = 0.03;  // of a step's time
+
+// What the five guides say a row is worth.
+struct Claim {
+  std::string_view row, text;
+};
+constexpr std::array kClaims = {
+    Claim{"autocast", "1.5-2x, 25-50 % less memory (language_model, autoencoder_3d)"},
+    Claim{"fused_attention", "5-15 % by cached masks (language_model)"},
+    Claim{"stored_pca", "100x a batch, 5-10x a run (cosmology)"},
+    Claim{"fused_projection", "2-3x for preprocessing on the device (cosmology)"},
+    Claim{"loader_threads", "2x (cosmology), 10-20 % (language_model)"},
+    Claim{"sample_cache", "enable it when the data fits (cosmology)"},
+    Claim{"recompute", "20-30 % less memory (autoencoder_3d)"},
+};
+
+std::string machine(const Json& config) {
+  const device::Cpu& cpu = device::cpu_info();
+  const device::Choice choice = device::choose(config.at("device").at("name").get<std::string>());
+  return (choice.device.is_cpu() ? "" : choice.reason + ", beside ") + cpu.name + ", kernels " +
+         std::string(kernels::instruction_set()) + ", " + std::to_string(cpu.physical_cores) +
+         (cpu.physical_cores == 1 ? " core" : " cores");
+}
+
+struct Row {
+  const SwitchRow* row = nullptr;
+  double on_ms = 0, off_ms = 0, ratio = 0;  // ratio: off / on
+  double least_ratio = 0, most_ratio = 0;   // of all pairs
+  double memory = 0, memory_on = 0;         // memory: off - on
+  double difference = 0;                    // of the last loss, relative
+  bool same_state = false;
+  std::string claim;
+
+  // As its row declares.
+  [[nodiscard]] bool equal() const {
+    if (same_state) return true;
+    if (row->equality == Equality::bits) return false;
+    return row->equality == Equality::statistical || difference <= row->tolerance;
+  }
+  [[nodiscard]] std::string equality() const {
+    if (same_state) return "to the bit";
+    const std::string apart = "loss " + significant(difference, 2) + " apart";
+    return equal() ? apart : "DIFFERS: " + apart;
+  }
+  [[nodiscard]] std::string verdict() const {
+    std::string saves = memory > kNoise * memory_on ? "saves " + human_bytes(memory) : "";
+    if (ratio > 1 + kNoise && least_ratio > 1) return fixed(ratio, 2) + "x as fast with it" + (saves.empty() ? "" : ", " + saves);
+    if (ratio < 1 - kNoise && most_ratio < 1) {
+      if (!saves.empty()) return saves + ", takes " + fixed(1 / ratio, 2) + "x the time";
+      return "does not help here: " + fixed(1 / ratio, 2) + "x as fast without";
+    }
+    if (!saves.empty()) return saves;
+    return same_state ? "no difference here" : "no faster here";
+  }
+  [[nodiscard]] std::string name() const {
+    std::string asked;
+    for (const auto& [key, value] : row->occasion.config) {
+      if (!key.empty()) asked += (asked.empty() ? " (" : ", ") + std::string(key) + "=" + std::string(value);
+    }
+    return std::string(row->name) + asked + (asked.empty() ? "" : ")");
+  }
+};
+
+Row measure(BenchRuns plan, const SwitchRow& row, std::int64_t rounds) {
+  for (const auto& [key, value] : row.occasion.config) {
+    if (!key.empty()) plan.words.push_back(flag(key, value));
+  }
+  std::vector<double> on_ms, off_ms, ratios, memory;
+  SeenRun on, off;
+  for (std::int64_t round = 0; round < rounds; ++round) {
+    on = seen_in(run_once(plan, ""));
+    off = seen_in(run_once(plan, std::string(row.name)));
+    on_ms.push_back(on.step_ms);
+    off_ms.push_back(off.step_ms);
+    ratios.push_back(off.step_ms / on.step_ms);
+    memory.push_back(off.memory - on.memory);
+  }
+  Row result{.row = &row, .on_ms = median(on_ms), .off_ms = median(off_ms), .ratio = median(ratios), .memory = median(memory)};
+  const auto [least, most] = std::minmax_element(ratios.begin(), ratios.end());
+  result.least_ratio = *least;
+  result.most_ratio = *most;
+  result.memory_on = on.memory;
+  result.same_state = on.state == off.state;
+  result.difference = on.loss == off.loss ? 0.0 : std::abs(off.loss - on.loss) / std::abs(on.loss);
+  const auto claim = std::find_if(kClaims.begin(), kClaims.end(), [&](const Claim& c) { return c.row == row.name; });
+  if (claim != kClaims.end()) result.claim = claim->text;
+  return result;
+}
+
+// Those that are named, or all that the recipe reaches; the names of the others go to `out_of_reach`.
+std::vector<const SwitchRow*> chosen_rows(const std::vector<std::string>& names, const std::string& recipe, Json& out_of_reach) {
+  std::vector<const SwitchRow*> rows;
+  try {
+    const Switches known(names);
+    for (const Switches::Setting& setting : known.settings()) {
+      if (!names.empty() && setting.on) continue;
+      if (names.empty() && !reaches(recipe, *setting.row)) {
+        out_of_reach.push_back(setting.row->name);
+      } else {
+        rows.push_back(setting.row);
+      }
+    }
+  } catch (const ConfigError& error) {  // it knows names from train.off
+    throw UsageError({error.message().what, "flag --rows", error.message().next});
+  }
+  return rows;
+}
+
+Json to_json(const Row& row) {
+  return {{"row", row.row->name},
+          {"on_ms", row.on_ms},
+          {"off_ms", row.off_ms},
+          {"off_over_on", row.ratio},
+          {"least_off_over_on", row.least_ratio},
+          {"most_off_over_on", row.most_ratio},
+          {"memory_bytes", row.memory},
+          {"equality", row.equality()},
+          {"equal", row.equal()},
+          {"loss_apart", row.difference},
+          {"verdict", row.verdict()},
+          {"guides", row.claim}};
+}
+
+std::string signed_bytes(double bytes) { return (bytes < 0 ? "-" : "+") + human_bytes(std::abs(bytes)); }
+
+}  // namespace
+
+int bench_ablate(const Invocation& call, Arguments& arguments) {
+  const Entry& entry = take_recipe(arguments, call.recipes, "bench ablate");
+  const bool json = arguments.flag("json");
+  const std::int64_t rounds = arguments.integer("rounds", 3, 1);
+  BenchRuns plan;
+  plan.steps = arguments.integer("steps", 20, 2);
+  std::vector<std::string> names;
+  for (const std::string& list : arguments.values({"rows"})) {
+    for (std::size_t at = 0; at <= list.size();) {
+      const std::size_t end = std::min(list.find(',', at), list.size());
+      names.push_back(list.substr(at, end - at));
+      at = end + 1;
+    }
+  }
+  Json out_of_reach = Json::array();
+  const std::vector<const SwitchRow*> rows = chosen_rows(names, entry.name, out_of_reach);
+  plan.words = arguments.words();
+  plan.words.insert(plan.words.begin(), entry.name);
+  const CommandConfig config = resolve_command_config(entry, arguments);  // all mistakes now, in this command's name
+  const ScratchFolder scratch;
+  plan.folder = scratch.path();
+  pin_choices(plan, run_once(plan, ""), config.resolved.values);  // also makes data, caches and components
+
+  Json all = Json::array();
+  std::vector<std::vector<std::string>> table_rows = {
+      {"row", "on, ms", "off, ms", "memory off", "equality", "verdict", "guides"}};
+  bool equal = true;
+  for (const SwitchRow* row : rows) {
+    const Row seen = measure(plan, *row, rounds);
+    equal = equal && seen.equal();
+    all.push_back(to_json(seen));
+    table_rows.push_back({seen.name(), fixed(seen.on_ms, 2), fixed(seen.off_ms, 2), signed_bytes(seen.memory), seen.equality(),
+                          seen.verdict(), seen.claim.empty() ? "-" : seen.claim});
+  }
+  if (json) {
+    print_json({{"recipe", entry.name},
+                {"machine", machine(config.resolved.values)},
+                {"steps", plan.steps},
+                {"rounds", rounds},
+                {"rows", std::move(all)},
+                {"out_of_reach", out_of_reach}});
+  } else {
+    print("each row off against on: " + entry.name + ", on " + machine(config.resolved.values) + ", runs of " +
+          std::to_string(plan.steps) + " steps, median of " + std::to_string(rounds) + " pairs\n" + table(table_rows));
+    std::string left;
+    for (const Json& name : out_of_reach) left += (left.empty() ? "" : ", ") + name.get<std::string>();
+    if (!left.empty()) print("not measured, since " + entry.name + " has no use for them: " + left + "\n");
+  }
+  return equal ? 0 : 1;
+}
+
+}  // namespace millrace::cli

@@ -1,0 +1,234 @@
+#include "millrace/cli/inspect/field_picture.h"
+
+#include <ATen/ops/abs.h>
+#include <ATen/ops/isfinite.h>
+
+#include <algorithm>
+
+#include "millrace/base/error.h"
+#include "millrace/base/format.h"
+#include "millrace/picture/draw.h"
+
+namespace millrace::cli {
+namespace {
+
+using picture::ColourMap;
+
+constexpr std::int64_t kCurves = 6, kImages = 24, kMaps = 6, kColumns = 3, kShort = 8, kPictureSide = 8;
+
+// As f32, which is what pictures are drawn of, or f64 where whole numbers need it.
+at::Tensor as_real(const at::Tensor& values, at::ScalarType type = at::kFloat) {
+  return (values.is_complex() ? at::abs(values) : values).to(type).contiguous();
+}
+
+bool is_whole(const at::Tensor& values) { return !values.is_floating_point() && !values.is_complex(); }
+
+template <class T>
+std::vector<T> numbers(const at::Tensor& values) {
+  const at::Tensor flat = as_real(values, sizeof(T) == sizeof(double) ? at::kDouble : at::kFloat);
+  const T* const data = flat.const_data_ptr<T>();
+  return {data, data + flat.numel()};
+}
+
+std::string sample(const SeenField& field, std::int64_t row) { return field.samples[static_cast<std::size_t>(row)]; }
+
+std::string first_of(std::int64_t shown, std::int64_t all, const std::string& what) {
+  return shown == all ? "" : "the first " + with_commas(shown) + " of " + with_commas(all) + " " + what;
+}
+
+// Few whole numbers have a bin each.
+Picture histogram(const SeenField& field) {
+  constexpr double kMostBins = 400;
+  picture::Histograms what{.name = field.name,
+                           .title = field.title,
+                           .x = {.label = "value"},
+                           .series = {{.name = "", .values = numbers<float>(field.values)}}};
+  if (is_whole(field.values)) {
+    const at::Tensor real = as_real(field.values, at::kDouble);
+    const double low = real.min().item<double>(), high = real.max().item<double>();
+    if (high - low < kMostBins) {
+      what.bins = static_cast<std::int64_t>(high - low) + 1;
+      what.x.limits = picture::Range{low - 0.5, high + 0.5};
+    }
+  }
+  return picture::histograms(what);
+}
+
+Picture column_histograms(const SeenField& field) {
+  picture::Histograms what{.name = field.name, .title = field.title, .x = {.label = "value"}};
+  for (std::int64_t i = 0; i < field.values.size(1); ++i)
+    what.series.push_back({.name = "column " + std::to_string(i), .values = numbers<float>(field.values.select(1, i))});
+  return picture::histograms(what);
+}
+
+// A row for each sample; of [C,n] a series for each channel of the first samples.
+Picture curves(const SeenField& field) {
+  picture::Curves what{.name = field.name, .title = field.title, .x = {.label = "index"}, .y = {.label = "value"}};
+  const bool has_channels = field.values.dim() == 3;
+  const std::int64_t channels = has_channels ? field.values.size(1) : 1;
+  const std::int64_t rows = std::min(field.values.size(0), std::max<std::int64_t>(1, kCurves / channels));
+  what.caption = first_of(rows, field.values.size(0), "rows");
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const at::Tensor of_row = has_channels ? field.values[row] : field.values[row].unsqueeze(0);
+    for (std::int64_t c = 0; c < channels; ++c) {
+      const std::string channel = has_channels ? ", channel " + std::to_string(c) : "";
+      what.series.push_back({.name = sample(field, row) + channel, .y = numbers<double>(of_row[c])});
+    }
+  }
+  return picture::curves(what);
+}
+
+picture::Map map_of(const at::Tensor& plane, std::string title) {
+  return {.title = std::move(title), .height = plane.size(0), .width = plane.size(1), .values = numbers<float>(plane)};
+}
+
+Picture maps(const SeenField& field, std::vector<picture::Map> some, std::string caption, const char* y = "index",
+             const char* x = "index") {
+  const at::Tensor values = as_real(field.values);
+  const bool has_both = values.numel() > 0 && values.lt(0).any().item<bool>() && values.gt(0).any().item<bool>();
+  return picture::maps({.name = field.name,
+                        .title = field.title,
+                        .caption = std::move(caption),
+                        .x = {.label = x},
+                        .y = {.label = y},
+                        .value = {.label = "value"},
+                        .colours = has_both && !field.values.is_complex() ? ColourMap::diverging : ColourMap::sequential,
+                        .maps = std::move(some)});
+}
+
+// Room above one of three maps is short: the sample alone, without its label.
+std::string brief(const std::string& name) { return name.substr(0, name.find(',')); }
+
+// [rows,channels,H,W]: as many whole samples as there is room for, three channels at most.
+Picture channel_maps(const SeenField& field) {
+  const std::int64_t channels = std::min<std::int64_t>(3, field.values.size(1));
+  const std::int64_t rows = std::min(field.values.size(0), std::max<std::int64_t>(1, 2 * kMaps / 3 / channels));
+  std::vector<picture::Map> some;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    for (std::int64_t c = 0; c < channels; ++c)
+      some.push_back(map_of(field.values[row][c], brief(sample(field, row)) + ", channel " + std::to_string(c)));
+  }
+  std::string caption = first_of(rows, field.values.size(0), "rows");
+  if (channels < field.values.size(1))
+    caption += (caption.empty() ? "" : ", ") + first_of(channels, field.values.size(1), "channels");
+  return maps(field, std::move(some), std::move(caption));
+}
+
+// [rows,C,D,H,W].
+Picture middle_slices(const SeenField& field) {
+  const std::int64_t channels = std::min<std::int64_t>(2, field.values.size(1));
+  const std::int64_t rows = std::min<std::int64_t>(2, field.values.size(0));
+  std::vector<picture::Map> some;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    for (std::int64_t c = 0; c < channels; ++c) {
+      const at::Tensor volume = field.values[row][c];
+      for (std::int64_t axis = 0; axis < 3; ++axis) {
+        const std::int64_t at = volume.size(axis) / 2;
+        some.push_back(map_of(volume.select(axis, at),
+                              brief(sample(field, row)) + " c" + std::to_string(c) + ", axis " + std::to_string(axis)));
+      }
+    }
+  }
+  std::string caption = first_of(rows, field.values.size(0), "rows");
+  if (channels < field.values.size(1))
+    caption += (caption.empty() ? "" : ", ") + first_of(channels, field.values.size(1), "channels");
+  caption += (caption.empty() ? "" : "; ") +
+             std::string("c is the channel; each slice stands across an axis of the volume, in its middle");
+  return maps(field, std::move(some), std::move(caption), "slower axis", "faster axis");
+}
+
+// [rows,H,W,channels], channels last.
+Picture images(const SeenField& field, const at::Tensor& pixels) {
+  const std::int64_t rows = std::min(pixels.size(0), kImages);
+  const at::Tensor shown = pixels.narrow(0, 0, rows);
+  const bool is_bytes = pixels.scalar_type() == at::kByte;
+  picture::Range range;
+  std::string caption = first_of(rows, pixels.size(0), "rows");
+  const at::Tensor real = as_real(shown);
+  if (!is_bytes) {
+    const at::Tensor finite = real.masked_select(at::isfinite(real));
+    if (finite.numel() == 0) throw RecipeError({"no finite value", "", ""});
+    range = {finite.min().item<double>(), finite.max().item<double>()};
+    if (range.low == range.high) range.high = range.low + 1;
+    caption += (caption.empty() ? "" : "; ") + std::string("black is ") + significant(range.low, 4) + ", white is " +
+               significant(range.high, 4);
+  }
+  picture::Images what{.name = field.name, .title = field.title, .caption = std::move(caption)};
+  for (std::int64_t row = 0; row < rows; ++row) {
+    picture::Image image{.caption = sample(field, row),
+                         .height = shown.size(1),
+                         .width = shown.size(2),
+                         .channels = shown.size(3),
+                         .range = range};
+    if (is_bytes) {
+      const at::Tensor bytes = shown[row].contiguous();
+      const std::uint8_t* const data = bytes.const_data_ptr<std::uint8_t>();
+      image.pixels = std::vector<std::uint8_t>(data, data + bytes.numel());
+    } else {
+      image.pixels = numbers<float>(real[row]);
+    }
+    what.images.push_back(std::move(image));
+  }
+  return picture::images(what);
+}
+
+Picture planes(const SeenField& field) {
+  const at::Tensor& values = field.values;
+  if (values.size(1) >= kPictureSide && values.size(2) >= kPictureSide) return images(field, values.unsqueeze(3));
+  if (values.size(1) < kPictureSide) return curves(field);
+  std::vector<picture::Map> some;
+  const std::int64_t rows = std::min(values.size(0), kMaps);
+  for (std::int64_t row = 0; row < rows; ++row) some.push_back(map_of(values[row], sample(field, row)));
+  return maps(field, std::move(some), first_of(rows, values.size(0), "rows"));
+}
+
+Picture of_shape(const SeenField& field) {
+  const at::Tensor& values = field.values;
+  switch (values.dim()) {
+    case 1:
+      return histogram(field);
+    case 2:
+      if (values.size(1) > (is_whole(values) ? 1 : kColumns) && (is_whole(values) || values.size(1) <= kShort)) {
+        const std::string whole = with_commas(values.size(0)) + " rows, from " + sample(field, 0);
+        return maps(field, {map_of(values, "")}, whole, "row of the batch", "place in the sample");
+      }
+      return values.size(1) == 1 ? histogram(field) : values.size(1) <= kColumns ? column_histograms(field) : curves(field);
+    case 3:
+      return planes(field);
+    case 4:
+      if (values.scalar_type() == at::kByte && (values.size(3) == 1 || values.size(3) == 3)) return images(field, values);
+      if (values.size(1) == 1 || values.size(1) == 3) return images(field, values.permute({0, 2, 3, 1}));
+      return channel_maps(field);
+    default:
+      return middle_slices(field);
+  }
+}
+
+}  // namespace
+
+std::optional<Picture> picture_of(const SeenField& field) {
+  constexpr std::int64_t kMostAxes = 5;
+  if (field.values.dim() < 1 || field.values.dim() > kMostAxes || field.values.numel() == 0) return std::nullopt;
+  try {
+    return of_shape(field);
+  } catch (const RecipeError&) {  // nothing finite to draw
+    return std::nullopt;
+  }
+}
+
+std::string picture_rule() {
+  return R"(
+The picture of a field is chosen by its shape behind the rows; of complex numbers the magnitude is drawn.
+  []                        histogram over the rows
+  [n]  whole numbers        map, a row for each sample
+  [n]  up to 3 numbers      histograms, one for each column
+  [n]  up to 8 numbers      map, a row for each sample
+  [n]                       curves of the first samples
+  [H,W] both 8 or more      images; [C,n] with C below 8: curves; otherwise maps
+  [1,H,W], [3,H,W]          images, as are bytes of [H,W,1] and [H,W,3]
+  [C,H,W]                   maps of the first channels
+  [C,D,H,W]                 maps of the three slices through the middle
+)";
+}
+
+}  // namespace millrace::cli

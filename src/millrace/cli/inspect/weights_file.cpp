@@ -1,0 +1,44 @@
+#include "millrace/cli/inspect/weights_file.h"
+
+#include "millrace/base/format.h"
+#include "millrace/cli/shared/text.h"
+#include "millrace/snapshot/snapshot.h"
+
+namespace millrace::cli {
+
+std::filesystem::path take_target(Arguments& arguments, const std::string& command) {
+  const std::string place = "millrace " + command;
+  const auto to = arguments.value("to");
+  if (!to) throw UsageError({place + " needs a file to write", place, "add --to FILE.safetensors or --to FILE.pt"});
+  const std::filesystem::path path = *to;
+  if (path.extension() != ".safetensors" && !snapshot::is_pt_name(path)) {
+    throw UsageError(
+        {"can't tell what kind of file " + *to + " is to be", "flag --to", "let its name end in .safetensors, .pt or .pth"});
+  }
+  return path;
+}
+
+void write_weights(const std::filesystem::path& to, const Tensors& tensors, const WeightsFile& about, bool json) {
+  std::map<std::string, std::string> metadata = about.metadata;
+  metadata["format"] = "pt";  // Python's loaders ask for it: tensors of torch
+  snapshot::write_tensors(Fs::real(), to, tensors, metadata);
+  std::int64_t elements = 0;
+  for (const auto& [name, tensor] : tensors) elements += tensor.numel();
+  std::vector<std::string> beside;
+  for (const std::filesystem::path& file : about.beside) beside.push_back(file.string());
+  if (json) {
+    print_json({{"from", about.from},
+                {"to", to.string()},
+                {"tensors", tensors.size()},
+                {"elements", elements},
+                {"beside", beside},
+                {"left_out", about.left_out}});
+    return;
+  }
+  print("wrote " + to.string() + ": " + with_commas(static_cast<std::int64_t>(tensors.size())) + " tensors, " +
+        with_commas(elements) + " elements, from " + about.from + "\n" +
+        (beside.empty() ? "" : "beside it: " + joined(beside, ", ") + "\n") +
+        (about.left_out.empty() ? "" : "left out: " + about.left_out + "\n"));
+}
+
+}  // namespace millrace::cli

@@ -1,0 +1,336 @@
+#include "millrace/cli/launch/rank_watch.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <string_view>
+
+#include "millrace/base/clock.h"
+#include "millrace/base/crash.h"
+#include "millrace/base/error.h"
+#include "millrace/base/format.h"
+#include "millrace/base/fs.h"
+#include "millrace/base/json.h"
+#include "millrace/base/signals.h"
+#include "millrace/format/log_file.h"
+#include "millrace/train/run_folder/run_files.h"
+
+namespace millrace::cli {
+namespace {
+
+constexpr double kGrace = 0.6;  // after the first end, to see whose failure the others only follow
+constexpr double kMercy = 1.5;  // after it, for rank 0 to save what it has
+constexpr int kLookMs = 50;
+
+struct Child {
+  Ranks ranks;
+  pid_t pid = -1;
+  std::unique_ptr<RankOutput> output;
+  std::optional<int> status;  // of waitpid, once it has ended
+  bool is_stopped = false;
+  std::uint64_t beat = 0;
+  double moved = 0;  // the clock, when the beat was new
+  double ended = 0;
+};
+
+std::vector<std::string> environment_of(const RankStart& start, const Ranks& ranks, int status_descriptor) {
+  const std::vector<std::pair<std::string, std::string>> own = {
+      {"RANK", std::to_string(ranks.rank)},
+      {"LOCAL_RANK", std::to_string(ranks.local_rank)},
+      {"WORLD_SIZE", std::to_string(ranks.world_size)},
+      {"LOCAL_WORLD_SIZE", std::to_string(ranks.local_world_size)},
+      {"MASTER_ADDR", start.host},
+      {"MASTER_PORT", std::to_string(start.port)},
+      {"TORCHELASTIC_USE_AGENT_STORE", "True"},
+      {"TORCHELASTIC_RESTART_COUNT", std::to_string(start.attempt)},
+      {"TORCHELASTIC_MAX_RESTARTS", std::to_string(start.most_restarts)},
+      {distributed::kStatusVariable, std::to_string(status_descriptor)}};
+  std::vector<std::string> all;
+  for (char** at = ::environ; *at != nullptr; ++at) {
+    const std::string line = *at;
+    const std::string_view name = std::string_view(line).substr(0, line.find('='));
+    const auto is_name = [&](const auto& pair) { return pair.first == name; };
+    if (std::ranges::none_of(own, is_name)) all.push_back(line);
+  }
+  for (const auto& [name, value] : own) {
+    all.push_back(name);
+    all.back().append("=").append(value);
+  }
+  return all;
+}
+
+std::vector<char*> pointers(std::vector<std::string>& texts) {
+  std::vector<char*> all;
+  all.reserve(texts.size() + 1);
+  for (std::string& text : texts) all.push_back(text.data());
+  all.push_back(nullptr);
+  return all;
+}
+
+// In a process group of its own, so that Ctrl-C comes once, from here; ended by the kernel when this process ends.
+void start_child(Child& child, const RankStart& start, int status_descriptor) {
+  std::vector<std::string> words = {"/proc/self/exe"};
+  words.insert(words.end(), start.words.begin(), start.words.end());
+  std::vector<std::string> environment = environment_of(start, child.ranks, status_descriptor);
+  const std::vector<char*> argv = pointers(words), envp = pointers(environment);
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  const bool bound = !start.cores.empty();
+  if (bound) {
+    for (const int cpu : start.cores[static_cast<std::size_t>(child.ranks.local_rank)]) CPU_SET(cpu, &cores);
+  }
+  const pid_t parent = ::getpid();
+  child.pid = ::fork();
+  if (child.pid < 0)
+    throw DistributedError({std::string("a rank could not be started: ") + std::strerror(errno), "fork",
+                            "raise the limit on processes (ulimit -u), or start fewer ranks"});
+  if (child.pid == 0) {
+    ::setpgid(0, 0);
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (::getppid() != parent) ::_exit(1);
+    const int nothing = ::open("/dev/null", O_RDONLY);
+    ::dup2(nothing, STDIN_FILENO);
+    ::dup2(child.output->child_out(), STDOUT_FILENO);
+    ::dup2(child.output->child_err(), STDERR_FILENO);
+    if (bound) ::sched_setaffinity(0, sizeof(cores), &cores);
+    ::execve("/proc/self/exe", argv.data(), envp.data());
+    ::_exit(127);
+  }
+  ::setpgid(child.pid, child.pid);
+  child.output->close_child_ends();
+}
+
+std::string named(const Child& child) { return "rank " + std::to_string(child.ranks.rank); }
+
+std::string place_of(const distributed::Status& status) { return status.doing.empty() ? "" : ", " + status.doing; }
+
+bool waits_for_others(const distributed::Status& status) { return status.doing.find("the other ranks") != std::string::npos; }
+
+std::filesystem::path log_of(const std::string& run_folder) { return std::filesystem::path(run_folder) / run_files::kLog; }
+
+// Rank 0, whose log it is, may have been ended before it could say why.
+void tell_run(const RanksEnd& end) {
+  std::error_code none;
+  if (end.run_folder.empty() || !std::filesystem::is_regular_file(log_of(end.run_folder), none)) return;
+  const Json line = {{"kind", "rank"}, {"text", end.failure}};
+  format::LogFile(Fs::real(), log_of(end.run_folder), nullptr)
+      .write_line(line.dump(-1, ' ', false, Json::error_handler_t::replace));
+}
+
+class Watch {
+ public:
+  Watch(const RankStart& start, distributed::StatusPages& pages) : start_(start), pages_(pages) {
+    pages_.clear();
+    for (const Ranks& ranks : start.ranks) {
+      Child child{.ranks = ranks};
+      child.output = std::make_unique<RankOutput>(ranks.rank, start.logs / ("rank-" + std::to_string(ranks.rank) + ".log"),
+                                                  start.plain_out && ranks.rank == 0);
+      child.moved = steady_seconds();
+      children_.push_back(std::move(child));
+    }
+    try {
+      for (Child& child : children_) start_child(child, start_, pages_.descriptor());
+    } catch (...) {
+      end_all();
+      throw;
+    }
+  }
+  ~Watch() {
+    end_all();
+    if (run_log_ < 0) return;
+    set_crash_log(-1);
+    ::close(run_log_);
+  }
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
+
+  RanksEnd run(const std::function<std::optional<std::string>()>& elsewhere) {
+    for (int round = 0; std::ranges::any_of(children_, [](const Child& child) { return !child.status; }); ++round) {
+      wait_for_output();
+      reap();
+      hand_on_signal();
+      find_run_log();
+      if (!failed_at_ && round % 4 == 0) {
+        if (const auto text = elsewhere()) fail(*text, "");
+      }
+      look_for_hangs();
+      if (first_end_ && !culprit_ && !failed_at_ && steady_seconds() > *first_end_ + kGrace) blame();
+      if (failed_at_ && steady_seconds() > *failed_at_ + (kMercy - kGrace)) kill_all();
+    }
+    for (Child& child : children_) child.output->take();
+    if (first_end_ && !failed_at_) blame();
+    RanksEnd result = end();
+    if (failed_at_) tell_run(result);
+    return result;
+  }
+
+ private:
+  void wait_for_output() {
+    std::vector<pollfd> pipes;
+    for (const Child& child : children_) {
+      for (const int descriptor : {child.output->out(), child.output->err()})
+        if (descriptor >= 0) pipes.push_back({descriptor, POLLIN, 0});
+    }
+    ::poll(pipes.data(), pipes.size(), kLookMs);
+    for (Child& child : children_) child.output->take();
+  }
+
+  void reap() {
+    for (Child& child : children_) {
+      if (child.status) continue;
+      int status = 0;
+      if (::waitpid(child.pid, &status, WNOHANG | WUNTRACED | WCONTINUED) != child.pid) continue;
+      if (WIFSTOPPED(status) || WIFCONTINUED(status)) {
+        child.is_stopped = WIFSTOPPED(status);
+        continue;
+      }
+      child.status = status;
+      child.ended = steady_seconds();
+      ::kill(-child.pid, SIGKILL);  // what the rank had started
+      const bool was_asked = handed_on_ != 0 && WIFEXITED(status) && WEXITSTATUS(status) == exit_code_for(handed_on_);
+      if (!was_asked && !ended_well(child) && !first_end_) first_end_ = child.ended;
+    }
+  }
+
+  // At the end of its work, whatever it then said of it.
+  bool ended_well(const Child& child) const {
+    if (!child.status || !WIFEXITED(*child.status)) return false;
+    const int code = WEXITSTATUS(*child.status);
+    return (code == 0 || code == kTargetsMissed) && pages_.read(child.ranks.local_rank).is_done;
+  }
+
+  void hand_on_signal() {
+    const int signal = pending_signal();
+    if (signal == 0 || signal == handed_on_) return;
+    handed_on_ = signal;
+    for (const Child& child : children_)
+      if (!child.status) ::kill(child.pid, signal);
+  }
+
+  // The ranks end with this process: what a signal ends it by, a second one to stop for example, is told in the run's log.
+  void find_run_log() {
+    for (const Child& child : children_) {
+      if (run_log_ >= 0) return;
+      const std::string folder = pages_.read(child.ranks.local_rank).run_folder;
+      if (!folder.empty()) run_log_ = ::open(log_of(folder).c_str(), O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+      if (run_log_ >= 0) set_crash_log(run_log_);
+    }
+  }
+
+  // A rank that is stopped, or does not move and waits for nobody.
+  void look_for_hangs() {
+    const double now = steady_seconds();
+    for (Child& child : children_) {
+      if (child.status) continue;
+      const distributed::Status status = pages_.read(child.ranks.local_rank);
+      if (status.beat != child.beat && !child.is_stopped) child.moved = now;
+      child.beat = status.beat;
+      if (failed_at_ || start_.hang_limit_s <= 0 || now - child.moved < start_.hang_limit_s) continue;
+      if (!child.is_stopped && waits_for_others(status)) continue;
+      culprit_ = &child;
+      fail(named(child) + (child.is_stopped ? " is frozen (SIGSTOP)" : " has not moved") + " for " + fixed(now - child.moved, 0) +
+               " s" + place_of(status),
+           "");
+      kill_all();
+    }
+  }
+
+  // Among those that ended, the one whose failure came first: a signal from outside, an end before the end, an error of its own;
+  // then one that only lost another rank.
+  void blame() {
+    const auto rank_of = [&](const Child& child) {
+      if (!child.status) return 9;
+      const int status = *child.status;
+      if (WIFSIGNALED(status)) return 0;
+      if (ended_well(child)) return 8;
+      if (WEXITSTATUS(status) == 0) return 1;
+      if (handed_on_ != 0 && WEXITSTATUS(status) == exit_code_for(handed_on_)) return 7;
+      return child.output->error().starts_with("DistributedError") && child.output->error().find(" lost ") != std::string::npos
+                 ? 3
+                 : 2;
+    };
+    const auto worst = std::ranges::min_element(children_, [&](const Child& a, const Child& b) {
+      return std::pair(rank_of(a), a.ended) < std::pair(rank_of(b), b.ended);
+    });
+    if (rank_of(*worst) >= 7) return;
+    culprit_ = &*worst;
+    const int status = *worst->status;
+    std::string what = named(*worst);
+    if (WIFSIGNALED(status)) {
+      what += std::string(" was killed by ") + (::sigabbrev_np(WTERMSIG(status)) == nullptr ? "signal " : "SIG") +
+              (::sigabbrev_np(WTERMSIG(status)) == nullptr ? std::to_string(WTERMSIG(status)) : ::sigabbrev_np(WTERMSIG(status)));
+    } else if (WEXITSTATUS(status) == 0) {
+      what += " left with exit code 0 before the end of the run";
+    } else {
+      what += " failed with exit code " + std::to_string(WEXITSTATUS(status));
+    }
+    fail(what + place_of(pages_.read(worst->ranks.local_rank)), worst->output->error());
+  }
+
+  void fail(const std::string& what, const std::string& cause) {
+    if (failed_at_) return;
+    failed_at_ = steady_seconds();
+    failure_ = what;
+    cause_ = cause;
+  }
+
+  void kill_all() {
+    for (const Child& child : children_)
+      if (!child.status) ::kill(-child.pid, SIGKILL);
+  }
+
+  void end_all() noexcept {
+    for (Child& child : children_) {
+      if (child.pid <= 0 || child.status) continue;
+      ::kill(-child.pid, SIGKILL);
+      int status = 0;
+      while (::waitpid(child.pid, &status, 0) < 0 && errno == EINTR) {
+      }
+      child.status = status;
+    }
+  }
+
+  [[nodiscard]] RanksEnd end() const {
+    RanksEnd end{.failure = failure_, .cause = cause_, .log = {}};
+    for (const Child& child : children_) {
+      if (const distributed::Status status = pages_.read(child.ranks.local_rank); !status.run_folder.empty())
+        end.run_folder = status.run_folder;
+    }
+    const auto code_of = [](int status) { return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status); };
+    if (failed_at_) {
+      const int code = culprit_ != nullptr && culprit_->status ? code_of(*culprit_->status) : 1;
+      end.exit_code = code == 0 ? 1 : code;
+      if (culprit_ != nullptr) end.log = culprit_->output->log();
+    } else {
+      for (const Child& child : children_) end.exit_code = std::max(end.exit_code, code_of(*child.status));
+    }
+    return end;
+  }
+
+  const RankStart& start_;
+  distributed::StatusPages& pages_;
+  std::vector<Child> children_;
+  int handed_on_ = 0;
+  std::optional<double> first_end_, failed_at_;
+  const Child* culprit_ = nullptr;
+  std::string failure_, cause_;
+  int run_log_ = -1;
+};
+
+}  // namespace
+
+RanksEnd run_ranks(const RankStart& start, distributed::StatusPages& pages,
+                   const std::function<std::optional<std::string>()>& elsewhere) {
+  return Watch(start, pages).run(elsewhere);
+}
+
+}  // namespace millrace::cli

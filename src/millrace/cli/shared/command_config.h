@@ -1,0 +1,39 @@
+// From the words of a command to a resolved config: presets, files, environment and flags in their order.
+#pragma once
+
+#include <string>
+
+#include "millrace/cli/shared/arguments.h"
+#include "millrace/config/schema.h"
+
+namespace millrace::cli {
+
+struct CommandConfig {
+  config::Resolved resolved;
+  std::string preset;  // "" = none
+};
+
+// Takes --preset, --config (also --config-file, -c, --environment-file, -e), --run, --data, --off, bare config files and every
+// config flag. All mistakes, those in `arguments.problems()` included, come in one ConfigError.
+//
+// When they name the folder of a run, its config is the layer below the preset, and its preset is remembered; not with `fresh`,
+// which starts over. UsageError when that is a run of another recipe.
+[[nodiscard]] CommandConfig resolve_command_config(const Entry& entry, Arguments& arguments, bool fresh = false);
+
+// The schema of a recipe's run with the recipe's own defaults in it.
+[[nodiscard]] config::Schema schema_with_defaults(const Entry& entry);
+
+// Every key with its value and origin, one a line.
+[[nodiscard]] std::string config_table(const config::Schema& schema, const config::Resolved& resolved);
+
+// For predict and eval: only what the command line says, as {"dotted.key": value}; what it leaves open keeps the run's value.
+[[nodiscard]] Json config_overrides(const Entry& entry, Arguments& arguments);
+
+// Words of --off=a,b in all its forms.
+[[nodiscard]] std::vector<std::string> take_off(Arguments& arguments);
+
+// Switchboard row keep_memory has to act before the first large allocation, so the command line does it.
+void keep_memory_unless_off(const std::vector<std::string>& off);
+void keep_memory_unless_off(const config::Resolved& resolved);
+
+}  // namespace millrace::cli

@@ -1,0 +1,128 @@
+#include "millrace/cli/shared/trained.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <initializer_list>
+
+#include "millrace/base/format.h"
+#include "millrace/cli/shared/command_config.h"
+#include "millrace/format/safetensors.h"
+#include "millrace/precision/precision.h"
+#include "millrace/snapshot/snapshot.h"
+#include "millrace/train/assembly/weights.h"
+
+namespace millrace::cli {
+namespace {
+
+bool is_in(std::string_view key, std::initializer_list<std::string_view> places) {
+  return std::any_of(places.begin(), places.end(),
+                     [&](std::string_view place) { return place.ends_with('.') ? key.starts_with(place) : key == place; });
+}
+
+// Whether a trained model or its command looks at a key; the recipe's own are taken as used.
+bool is_used(const Entry& entry, std::string_view key, bool evaluates) {
+  for (const config::Leaf& leaf : entry.sections.leaves)
+    if (leaf.path == key) return true;
+  if (is_in(key, {"device.", "precision.", "data.dir", "data.batch_size", "train.off"})) return true;
+  return evaluates && is_in(key, {"data.", "train.seed", "train.validate_batches", "memory.micro_batches"});
+}
+
+void refuse_unused(const Entry& entry, const std::vector<std::string>& keys, const std::string& command) {
+  std::vector<Problem> problems;
+  for (const std::string& key : keys) {
+    if (is_used(entry, key, command == "eval")) continue;
+    problems.push_back({"key " + key + " has no effect on millrace " + command, "flag for " + key,
+                        "leave the flag away: the model is trained already"});
+  }
+  if (!problems.empty()) throw ConfigError(std::move(problems));
+}
+
+const Entry* find_recipe(std::span<const Entry> recipes, const std::string& name) {
+  const auto found = std::find_if(recipes.begin(), recipes.end(), [&](const Entry& entry) { return entry.name == name; });
+  return found == recipes.end() ? nullptr : &*found;
+}
+
+// --from, or in another trainer's words --run-dir with --model-type.
+std::optional<std::string> take_from(Arguments& arguments) {
+  const auto from = arguments.value("from"), run = arguments.value("run-dir"), type = arguments.value("model-type");
+  if (!run && type)
+    throw UsageError(
+        {"--model-type chooses a snapshot of the run that --run-dir names", "flag --model-type", "add --run-dir RUN"});
+  if (!run) return from;
+  if (from) throw UsageError({"--from and --run-dir both name a trained model", "flags --from and --run-dir", "leave one away"});
+  if (!type || *type == "best") return run;
+  if (*type != "last") {
+    throw UsageError({"there is no model type " + quoted(*type), "flag --model-type",
+                      "write best or last; a fold is a run of its own here: name its folder with --run-dir"});
+  }
+  const std::vector<snapshot::Found> found = snapshot::list(Fs::real(), *run);
+  if (found.empty()) throw UsageError({"the run has no snapshot", *run, "millrace runs lists the runs below ./runs"});
+  return found.back().path.string();
+}
+
+void require_there(const std::string& from) {
+  if (!std::filesystem::exists(from))
+    throw UsageError({"there is no file or folder " + from, "flag --from", "millrace runs lists the runs below ./runs"});
+}
+
+// "" where the path tells none.
+std::string recipe_of(const std::filesystem::path& from) {
+  Fs& fs = Fs::real();
+  if (const std::filesystem::path run = run_folder_of(fs, from); !run.empty()) return recipe_of_run(fs, run);
+  if (from.extension() != ".safetensors" || !std::filesystem::is_regular_file(from)) return "";
+  const format::Metadata metadata = format::SafetensorsFile(from).metadata();
+  const auto recipe = metadata.find("recipe");
+  return recipe == metadata.end() ? "" : recipe->second;
+}
+
+}  // namespace
+
+const Entry& take_recipe_of_run(Arguments& arguments, std::span<const Entry> recipes, const std::string& command) {
+  const std::vector<std::string>& words = arguments.words();
+  const bool is_named = (!words.empty() && !words.front().starts_with("-")) ||
+                        std::any_of(words.begin(), words.end(), [&](const std::string& word) {
+                          return find_recipe(recipes, with_underscores(word)) != nullptr;
+                        });
+  if (is_named) return take_recipe(arguments, recipes, command);
+  if (recipes.size() == 1) return recipes[0];
+  Arguments copy(words);
+  const auto from = take_from(copy);
+  if (from) require_there(*from);
+  const std::string name = from ? recipe_of(*from) : "";
+  if (name.empty()) return take_recipe(arguments, recipes, command);
+  if (const Entry* entry = find_recipe(recipes, name)) return *entry;
+  throw UsageError({*from + " is of recipe " + quoted(name) + ", which this program does not have", "flag --from",
+                    "use the program it was trained with; recipes here: " + joined(names_of(recipes), ", ")});
+}
+
+std::string told(const Loaded& loaded) {
+  return loaded.which + (loaded.autocast ? "; it computes in " + precision::name_of(loaded.autocast) + ", as the run did" : "");
+}
+
+Loaded load_trained(const Entry& entry, Arguments& arguments, const std::string& command, telemetry::Console& console) {
+  const std::string place = "millrace " + command;
+  const auto from = take_from(arguments);
+  if (!from) {
+    throw UsageError(
+        {place + " needs a trained model", place,
+         "add --from with a run folder (runs/" + entry.name + "/...), a snapshot folder, a .safetensors or a .pt file"});
+  }
+  require_there(*from);
+  if (std::filesystem::is_directory(*from)) {
+    const Json overrides = config_overrides(entry, arguments);
+    std::vector<std::string> keys;
+    for (const auto& [key, value] : overrides.items()) keys.push_back(key);
+    refuse_unused(entry, keys, command);
+    keep_memory_unless_off(std::vector<std::string>{});
+    return load_for_inference(entry, *from, nullptr, overrides, console);
+  }
+  const CommandConfig config = resolve_command_config(entry, arguments);
+  std::vector<std::string> keys;
+  for (const auto& [key, origin] : config.resolved.origins)
+    if (origin.starts_with("flag")) keys.push_back(key);
+  refuse_unused(entry, keys, command);
+  keep_memory_unless_off(config.resolved);
+  return load_for_inference(entry, *from, &config.resolved, Json::object(), console);
+}
+
+}  // namespace millrace::cli

@@ -1,0 +1,125 @@
+// A cache of samples in memory, shared by all readers of all data sets of a run: filled as samples are first read, never emptied.
+//
+// The order of an epoch is a permutation, so a cache that evicts by age would hold nothing that comes again soon; one that keeps
+// what it first took hits with a fraction bytes kept / bytes there are from the second epoch on. Randomness is drawn after the
+// cache (Keeps::parts), so cached and uncached streams are equal bit for bit.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "millrace/data/loader/source.h"
+
+namespace millrace::data {
+
+struct CacheCounters {
+  std::uint64_t hits = 0;  // samples
+  std::uint64_t misses = 0;
+  std::uint64_t bytes = 0;  // taken of the budget
+  std::uint64_t budget_bytes = 0;
+  [[nodiscard]] double hit_rate() const noexcept {
+    return hits + misses == 0 ? 0.0 : static_cast<double>(hits) / static_cast<double>(hits + misses);
+  }
+};
+
+// What a run asks of its cache, here or on disk. Thread-safe.
+class Cache {
+ public:
+  Cache() = default;
+  virtual ~Cache() = default;
+  Cache(const Cache&) = delete;
+  Cache& operator=(const Cache&) = delete;
+  [[nodiscard]] virtual CacheCounters counters() const noexcept = 0;
+};
+
+// The budget that several sources share. Thread-safe.
+class SampleCache final : public Cache {
+ public:
+  explicit SampleCache(std::uint64_t budget_bytes) noexcept : budget_(budget_bytes) {}
+  [[nodiscard]] CacheCounters counters() const noexcept override;
+
+ private:
+  friend class CachedSource;
+  bool take(std::uint64_t bytes) noexcept;
+  void give_back(std::uint64_t bytes) noexcept { bytes_.fetch_sub(bytes, std::memory_order_relaxed); }
+  void count(std::uint64_t hits, std::uint64_t misses) noexcept;
+
+  const std::uint64_t budget_;
+  std::atomic<std::uint64_t> bytes_{0};
+  std::atomic<std::uint64_t> hits_{0};
+  std::atomic<std::uint64_t> misses_{0};
+};
+
+// Bytes a cache of the whole source would hold, its table included; 0 when the source keeps nothing.
+[[nodiscard]] std::uint64_t cache_payload(const Source& source);
+
+class CachedSource final : public Source {
+ public:
+  // `source` keeps rows or parts; `name` is its data set's, for messages. ConfigError when it says that it keeps rows and draws
+  // random numbers for them, or keeps parts without bytes; read() throws the same when it shows later.
+  CachedSource(std::shared_ptr<const Source> source, std::shared_ptr<SampleCache> cache, std::string name = "");
+  ~CachedSource() override;
+  CachedSource(const CachedSource&) = delete;
+  CachedSource& operator=(const CachedSource&) = delete;
+
+  [[nodiscard]] std::span<const Field> fields() const override { return source_->fields(); }
+  [[nodiscard]] std::int64_t size() const override { return source_->size(); }
+  void read(std::span<const std::int64_t> indices, Rows rows, const ReadRandom& random) const override;
+  [[nodiscard]] std::string fingerprint() const override { return source_->fingerprint(); }
+  [[nodiscard]] std::vector<FileStamp> stamps() const override { return source_->stamps(); }
+  [[nodiscard]] std::int64_t samples_per_ticket() const override { return source_->samples_per_ticket(); }
+  [[nodiscard]] bool waits() const override { return source_->waits(); }
+  [[nodiscard]] std::string describe(std::int64_t index) const override { return source_->describe(index); }
+  [[nodiscard]] bool looks_ahead() const override { return source_->looks_ahead(); }
+  // Without those that are kept.
+  void will_need(std::span<const std::int64_t> indices, const ReadRandom& random) const noexcept override;
+
+ private:
+  enum class Stage : std::uint8_t { absent, loading, kept };
+  struct Entry {
+    std::atomic<Stage> stage{Stage::absent};
+    std::unique_ptr<std::byte[]> bytes;  // written by the thread that set `loading`, constant once `kept`
+  };
+  class Claim;
+
+  [[nodiscard]] Entry& entry_of(std::int64_t part) const { return table_[static_cast<std::size_t>(part)]; }
+  [[nodiscard]] bool kept(std::int64_t part) const { return entry_of(part).stage.load(std::memory_order_acquire) == Stage::kept; }
+  [[nodiscard]] std::size_t bytes_of(std::int64_t part) const;
+  void read_rows(std::span<const std::int64_t> indices, Rows rows, const ReadRandom& random) const;
+  void copy_row(std::int64_t index, Rows row) const;
+  void keep_row(std::int64_t index, Rows row) const;
+  bool make_of_parts(std::int64_t index, Rows row, const ReadRandom& random) const;
+  bool load_part(std::int64_t part) const;
+
+  const std::shared_ptr<const Source> source_;
+  const std::shared_ptr<SampleCache> cache_;
+  const std::string name_;
+  const Keeps keeps_;
+  const std::size_t parts_per_sample_;
+  std::vector<std::size_t> field_bytes_;  // of a row
+  std::size_t row_bytes_ = 0;             // of all fields
+  std::uint64_t table_bytes_ = 0;
+  mutable std::vector<Entry> table_;  // by part; empty when not even the table fits the budget
+};
+
+// What the config asks for.
+enum class CacheWish : std::uint8_t { automatic, off, ram };
+
+struct CacheChoice {
+  std::shared_ptr<SampleCache> cache;  // null = off: not a byte is used
+  std::string reason;                  // one line for the plan
+};
+
+// `available_bytes` is the memory this process may still take. automatic: on when all that can be kept fits into half of it;
+// ram: on, with what fits into half of it. `budget_bytes` > 0 replaces that half.
+[[nodiscard]] CacheChoice choose_cache(std::span<const Dataset> datasets, CacheWish wish, std::uint64_t available_bytes,
+                                       std::uint64_t budget_bytes = 0);
+
+// Puts the cache before every data set of the pipeline that keeps something. Null leaves it as it is.
+void use_cache(Pipeline& pipeline, const std::shared_ptr<SampleCache>& cache);
+
+}  // namespace millrace::data

@@ -1,0 +1,46 @@
+// Text files to tokens, once: the result is kept as a token file in a cache folder and found again as long as the text is the
+// same.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "millrace/base/fs.h"
+#include "millrace/data/files/file_stamps.h"
+#include "millrace/data/files/token_array.h"
+#include "millrace/data/files/tokenizer.h"
+
+namespace millrace::data {
+
+enum class VocabularyFrom : std::uint8_t { all, first_50000 };  // of all sources; of the first 50,000 characters of the first
+
+struct TextOptions {
+  std::vector<std::filesystem::path> sources;  // UTF-8, in order; a leading byte-order mark is removed
+  TokenizerKind kind = TokenizerKind::basic;   // of the tokenizer to be made ...
+  VocabularyFrom vocabulary_from = VocabularyFrom::all;
+  std::shared_ptr<const Tokenizer> tokenizer;  // ... unless there is one already: a resumed run's
+  bool end_between_sources = false;            // an end token between sources
+  std::filesystem::path cache_folder;          // empty = no file, the tokens stay in memory
+  bool writes_cache = true;                    // false: a file that is there is used, none is made
+  Fs* fs = nullptr;                            // writes of the cache; null = Fs::real()
+};
+
+struct TextTokens {
+  std::shared_ptr<const Tokenizer> tokenizer;
+  std::shared_ptr<const TokenArray> tokens;  // one document per source
+  std::int64_t characters = 0;               // bytes for the tokenizer `bytes`
+  std::int64_t unknown = 0;                  // of them not in the vocabulary
+  std::vector<std::string>
+      notices;                   // one line each: byte-order marks, lone \\r, unknown characters, a cache that can't be written
+  std::vector<FileStamp> files;  // the sources; digests of the whole text
+  bool from_cache = false;
+};
+
+// DataError names the source that is missing, empty or not UTF-8 (with the byte), or that changed while it was read. A token file
+// counts as the sources' when each has the size and time it was made from, or else the same content (SHA-256).
+[[nodiscard]] TextTokens tokens_of_text(const TextOptions& options);
+
+}  // namespace millrace::data

@@ -1,0 +1,173 @@
+// The engine's work for data sets: which samples a batch holds, reading them into its slot, and what happens to bad ones.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "millrace/base/error.h"
+#include "millrace/data/loader/detail/batch_order.h"
+#include "millrace/data/loader/loader.h"
+#include "millrace/data/loader/slow_reads.h"
+
+namespace millrace::data::detail {
+
+// A row whose sample could not be read, and what became of it.
+struct BadRow {
+  std::size_t group = 0;
+  std::int64_t row = 0;
+  std::int64_t index = 0;  // the sample that was to stand there
+  bool replaced = false;
+  int reader = -1;                   // -1 = the calling thread
+  std::exception_ptr error;          // null when the sample was in quarantine and not read again
+  std::vector<std::int64_t> failed;  // samples whose read failed here: `index` and replacements tried
+};
+
+// Why it could not be read; `sample` names it. Throws again what is not about a sample.
+[[nodiscard]] Message reason_of(const BadRow& bad, const std::string& sample);
+
+struct GroupSlot {
+  std::vector<std::byte*> data;  // one per field
+  std::vector<std::int64_t> indices;
+  std::vector<std::int64_t> positions;
+  std::int64_t rows = 0;
+};
+
+// Memory and bookkeeping of one batch.
+struct BatchSlot {
+  BatchSlot(std::shared_ptr<Arena> from, std::size_t size) : arena(std::move(from)), memory(arena->allocate(size)), bytes(size) {}
+  ~BatchSlot() { arena->release(memory, bytes); }
+  BatchSlot(const BatchSlot&) = delete;
+  BatchSlot& operator=(const BatchSlot&) = delete;
+
+  const std::shared_ptr<Arena> arena;
+  std::byte* const memory;
+  const std::size_t bytes;
+  std::vector<GroupSlot> groups;
+  std::vector<Place> places;  // of a mix
+  std::mutex mutex;
+  std::vector<BadRow> bad;  // protected by mutex while tickets run
+};
+
+// What the work needs to know of the options; constant after construction.
+struct WorkOptions {
+  BatchOrderOptions order;
+  BadSamples bad_samples = BadSamples::fail;
+  bool looks_ahead = true;
+};
+
+// Samples not to be read again, by data set. Grows as batches are delivered; readers look at a frozen copy.
+using Quarantine = std::set<std::pair<std::size_t, std::int64_t>>;
+
+class BatchWork {
+ public:
+  using Slot = BatchSlot;
+
+  BatchWork(std::vector<Dataset> datasets, WorkOptions options, std::shared_ptr<Arena> arena);
+
+  [[nodiscard]] std::uint64_t batches_per_epoch() const noexcept { return batches_per_epoch_; }
+  [[nodiscard]] std::size_t slot_bytes() const noexcept { return slot_bytes_; }
+  [[nodiscard]] const std::vector<Dataset>& datasets() const noexcept { return datasets_; }
+  [[nodiscard]] std::int64_t samples() const noexcept;  // of all data sets
+  [[nodiscard]] const BatchOrder& order() const noexcept { return order_; }
+
+  // What the engine asks for.
+  std::unique_ptr<BatchSlot> make_slot();
+  [[nodiscard]] std::uint64_t tickets() const noexcept { return tickets_; }
+  void begin(BatchSlot& slot, std::uint64_t batch) noexcept;
+  void run(BatchSlot& slot, std::uint64_t batch, std::uint64_t ticket, int reader) noexcept;
+  void starved(std::size_t lent) { on_starved(lent); }
+  void stalled(std::uint64_t batch, double seconds) { on_stalled(batch, seconds); }
+
+  // Set by the loader before the engine starts; called in the consumer's thread.
+  std::function<void(std::size_t lent)> on_starved = [](std::size_t) {};
+  std::function<void(std::uint64_t batch, double seconds)> on_stalled = [](std::uint64_t, double) {};
+
+  void set_quarantine(Quarantine quarantine);
+  [[nodiscard]] double read_seconds() const noexcept;
+  [[nodiscard]] double read_cpu_seconds() const noexcept;
+  [[nodiscard]] std::vector<SlowFile> slow_files() const { return slow_reads_.files(); }
+  [[nodiscard]] double take_slowest_seconds() noexcept;  // longest ticket since the last call
+  // "reader 2 has been reading sample 17 of data set "x" (a.h5) for 12 s", one per reader that is inside Source::read; of one
+  // batch, or of all.
+  [[nodiscard]] std::vector<std::string> activity(std::optional<std::uint64_t> batch = std::nullopt) const;
+  // "sample 17 of data set "x"", the name left out when it is empty.
+  [[nodiscard]] std::string sample_name(std::size_t group, std::int64_t index) const;
+  [[nodiscard]] std::string sample_label(std::size_t group, std::int64_t index) const;  // and in brackets what the source says
+
+ private:
+  // One data set.
+  struct Part {
+    std::shared_ptr<const Source> source;
+    std::vector<std::size_t> field_bytes;    // of one row
+    std::vector<std::size_t> field_offsets;  // in the slot
+    std::uint64_t seed = 0;
+    std::int64_t rows_per_ticket = 1;
+    std::uint64_t first_ticket = 0;  // not of a mix, whose tickets are counted over all its rows
+    std::uint64_t end_ticket = 0;
+  };
+  // What one reader is at, for the message about a stall. A cache line each.
+  struct alignas(64) Activity {
+    std::atomic<std::int64_t> since{0};  // steady nanoseconds; 0 = not reading
+    std::atomic<std::int64_t> index{0};
+    std::atomic<std::size_t> group{0};
+    std::atomic<std::uint64_t> batch{0};
+    std::atomic<std::int64_t> read_nanoseconds{0};
+    std::atomic<std::int64_t> cpu_nanoseconds{0};
+    std::atomic<std::int64_t> slowest_nanoseconds{0};
+  };
+  struct Block {
+    const Part& part;
+    std::size_t group;
+    std::int64_t first_row;
+    std::int64_t rows;
+    std::uint64_t batch;
+    std::uint64_t epoch;
+    int reader;
+  };
+
+  void lay_out();
+  void lay_out_mix();
+  void begin_mix(BatchSlot& slot, std::uint64_t batch) const;
+  void run_mix(BatchSlot& slot, std::uint64_t batch, std::uint64_t ticket, int reader) noexcept;
+  [[nodiscard]] bool looks_ahead(const Part& part) const;
+  static void announce(const Part& part, std::span<const std::int64_t> indices, const ReadRandom& random) noexcept;
+  void look_ahead(std::size_t group, std::uint64_t batch, std::uint64_t ticket) const noexcept;
+  void look_ahead_in_mix(std::uint64_t batch, std::uint64_t ticket) const noexcept;
+  void read_timed(BatchSlot& slot, const Block& block) noexcept;
+  void read_block(BatchSlot& slot, const Block& block);
+  void read_rows(BatchSlot& slot, const Block& block, std::span<const std::int64_t> indices, std::int64_t first_row) const;
+  void read_one(BatchSlot& slot, const Block& block, std::int64_t row, std::exception_ptr error);
+  void replace(BatchSlot& slot, const Block& block, BadRow& bad) const;
+  [[nodiscard]] bool quarantined(std::size_t group, std::int64_t index) const;
+  Activity& activity_of(int reader) const { return activities_[reader < 0 ? 0 : 1 + static_cast<std::size_t>(reader) % 64]; }
+
+  const std::vector<Dataset> datasets_;
+  const WorkOptions options_;
+  const std::shared_ptr<Arena> arena_;
+  const BatchOrder order_;
+  std::vector<Part> parts_;
+  std::int64_t rows_per_ticket_ = 1;  // of a mix
+  std::uint64_t tickets_ = 0;
+  std::uint64_t batches_per_epoch_ = 0;
+  std::uint64_t look_ahead_batches_ = 1;
+  std::size_t slot_bytes_ = 0;
+  SlowReads slow_reads_;
+  mutable std::array<Activity, 65> activities_;  // [0] is the calling thread; more readers than 64 share
+  mutable std::mutex quarantine_mutex_;
+  std::shared_ptr<const Quarantine> quarantine_;
+  std::atomic<bool> has_quarantine_{false};
+};
+
+// Bytes of slots where nobody says how many: 1 GiB, or three batches where they are more (one with the step, one that it asks
+// for, one being made) as far as half of the machine's memory goes.
+[[nodiscard]] std::uint64_t usual_buffer(std::uint64_t slot_bytes) noexcept;
+
+}  // namespace millrace::data::detail

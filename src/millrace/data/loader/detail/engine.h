@@ -1,0 +1,445 @@
+// The loader's machine without the data: numbered batches made of tickets, worked on by reader threads in the slots of a ring,
+// delivered in order. A template over what the work is, so that it is tested with integers.
+//
+// Work provides
+//   using Slot = ...;                                        what a batch is made in
+//   std::unique_ptr<Slot> make_slot();                       consumer's thread; may throw
+//   std::uint64_t tickets() const noexcept;                  tickets of every batch, at least 1
+//   void begin(Slot&, std::uint64_t batch) noexcept;         any thread; before the batch's first ticket
+//   void run(Slot&, std::uint64_t batch, std::uint64_t ticket, int reader) noexcept;   errors are kept in the slot
+//   void starved(std::size_t lent);                          consumer's thread, before a slot beyond the limit; may throw
+//   void stalled(std::uint64_t batch, double seconds);       consumer's thread; a batch has not come for that long
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "millrace/base/limits.h"
+#include "millrace/base/signals.h"
+#include "millrace/data/loader/detail/thread_usage.h"
+
+namespace millrace::data::detail {
+
+struct EngineOptions {
+  int readers = 0;                                    // 0: tickets run in next(), in the calling thread
+  std::size_t ahead = 2;                              // batches prepared ahead of the consumer
+  std::size_t max_ahead = 0;                          // what set_stages may raise it to; at least `ahead`
+  std::size_t slots = 4;                              // made at most, unless the consumer keeps them all
+  std::chrono::milliseconds first_stall{10'000};      // Work::stalled is called after this long, then after twice as long, ...
+  std::chrono::milliseconds shutdown_patience{1000};  // readers that are stuck in a ticket for longer are left behind
+};
+
+// All calls belong to one thread. A lent slot may die on any thread, also after the engine.
+template <class Work>
+class Engine {
+ public:
+  using Slot = typename Work::Slot;
+
+  Engine(std::shared_ptr<Work> work, EngineOptions options, std::uint64_t first_batch = 0)
+      : state_(std::make_shared<State>(std::move(work), options)) {
+    start_readers(options.readers);
+    try {
+      restart(first_batch);
+    } catch (...) {
+      stop();
+      throw;
+    }
+  }
+  ~Engine() { stop(); }
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  [[nodiscard]] int readers() const noexcept { return std::min(state_->active.load(), static_cast<int>(threads_.size())); }
+  [[nodiscard]] ThreadUsage usage() const { return usage_of(threads_, state_->thread_ids()); }  // of all readers since they began
+  [[nodiscard]] std::size_t slots() const {
+    const std::lock_guard lock(state_->mutex);
+    return state_->made;
+  }
+  // Number of the batch next() gives.
+  [[nodiscard]] std::uint64_t position() const noexcept { return position_; }
+
+  // The next batch; its slot comes back when the pointer dies.
+  std::shared_ptr<Slot> next() {
+    std::unique_ptr<Slot> slot = threads_.empty() ? make_here() : take_ready();
+    ++position_;
+    {
+      const std::lock_guard lock(state_->mutex);
+      ++state_->lent;
+      state_->position = position_;
+      if (state_->run) assign(*state_, *state_->run);
+    }
+    return {slot.release(), [state = state_](Slot* back) noexcept { give_back(*state, std::unique_ptr<Slot>(back)); }};
+  }
+
+  // From now on. More readers are started; those too many sleep after their ticket. At least 1, unless there never was one.
+  void set_readers(int readers) {
+    const bool first = threads_.empty();
+    start_readers(readers);
+    const std::lock_guard lock(state_->mutex);
+    state_->readers_wake.notify_all();
+    state_->parked_wake.notify_all();
+    if (first && !threads_.empty()) begin_run(position_);
+  }
+  // From now on; `ahead` at most EngineOptions::max_ahead. Slots there are too many are freed as they come back.
+  void set_stages(std::size_t ahead, std::size_t slots) {
+    const std::lock_guard lock(state_->mutex);
+    state_->ahead = std::min(ahead, state_->cells);
+    state_->slots = slots;
+  }
+
+  // Drops what is prepared; next() goes on with that batch. Does not wait for tickets in progress.
+  void restart(std::uint64_t first_batch) {
+    position_ = first_batch;
+    if (threads_.empty()) return;
+    {
+      const std::lock_guard lock(state_->mutex);
+      begin_run(first_batch);
+    }
+    make_slots(*state_->run);  // only this thread replaces it
+  }
+
+  // Ends the readers. False when one is stuck in a ticket: it is left behind and frees what it holds when it comes back.
+  bool stop() noexcept {
+    std::vector<std::unique_ptr<Slot>> freed;
+    std::unique_lock lock(state_->mutex);
+    state_->stopping = true;
+    if (state_->run) close(*state_, *state_->run);
+    freed.swap(state_->free);
+    state_->made -= freed.size();
+    state_->readers_wake.notify_all();
+    state_->parked_wake.notify_all();
+    const int started = threads_.empty() ? state_->exited : static_cast<int>(threads_.size());
+    const bool all =
+        state_->exited_wake.wait_for(lock, state_->options.shutdown_patience, [&] { return state_->exited == started; });
+    lock.unlock();
+    for (std::thread& thread : threads_) all ? thread.join() : thread.detach();
+    threads_.clear();
+    return all;
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  // Where one batch is made. Cells are a ring: batch b lives in cell b % ahead.
+  struct Cell {
+    std::unique_ptr<Slot> slot;               // set while the batch is being made; protected by State::mutex, except that a
+                                              // reader inside `users` of an open run may use what it points to
+    std::atomic<std::uint64_t> remaining{0};  // tickets not yet done
+    std::atomic<int> users{0};                // readers inside a ticket of this cell
+  };
+
+  // One stretch of consecutive batches; restart() closes it and begins another. Readers hold it while they work on it.
+  struct Run {
+    Run(std::uint64_t first_batch, std::size_t ahead) : first(first_batch), assigned(first_batch), cells(ahead) {}
+    const std::uint64_t first;
+    std::uint64_t assigned;                      // first batch without a slot; protected by State::mutex
+    std::atomic<std::uint64_t> next_ticket{0};   // counted from batch `first`
+    std::atomic<std::uint64_t> ticket_limit{0};  // tickets of batches that have a slot
+    std::atomic<bool> closed{false};
+    int readers = 0;  // protected by State::mutex
+    std::vector<Cell> cells;
+  };
+
+  // Shared with readers and lent slots: lives until the last of them is gone.
+  struct State {
+    State(std::shared_ptr<Work> w, EngineOptions o)
+        : work(std::move(w)),
+          options(o),
+          tickets(work->tickets()),
+          cells(std::max(o.ahead, o.max_ahead)),
+          ahead(o.ahead),
+          slots(o.slots) {}
+    std::vector<int> thread_ids() {
+      const std::lock_guard lock(mutex);
+      return ids;
+    }
+    const std::shared_ptr<Work> work;
+    const EngineOptions options;
+    const std::uint64_t tickets;
+    const std::size_t cells;
+    std::mutex mutex;
+    std::condition_variable readers_wake;   // new tickets, a new run, or stop
+    std::condition_variable parked_wake;    // more readers may work, or stop
+    std::condition_variable consumer_wake;  // a batch is done or a slot is back
+    std::condition_variable exited_wake;
+    std::atomic<int> active{0};  // readers that may take tickets: those with a smaller number
+    // Protected by mutex:
+    std::size_t ahead;
+    std::size_t slots;
+    std::vector<int> ids;  // of the system, by reader
+    std::vector<std::unique_ptr<Slot>> free;
+    std::shared_ptr<Run> run;
+    std::uint64_t position = 0;
+    std::size_t made = 0;     // slots there are
+    std::size_t lent = 0;     // of them with the consumer
+    std::size_t zombies = 0;  // of them in a closed run, under a reader
+    int idle = 0;             // readers asleep
+    int exited = 0;
+    bool stopping = false;
+  };
+
+  // Bounded spin: a hand-over takes well under a microsecond when the other thread runs, and several when it sleeps.
+  template <class Ready>
+  static bool spin_until(const Ready& ready) {
+    static const bool alone = std::thread::hardware_concurrency() < 2;
+    if (alone) return ready();
+    const auto end = Clock::now() + std::chrono::microseconds(2);
+    do {
+      for (int i = 0; i < 16; ++i) {
+        if (ready()) return true;
+      }
+    } while (Clock::now() < end);
+    return ready();
+  }
+
+  // Gives free slots to the batches whose turn it is. Under the mutex.
+  static void assign(State& state, Run& run) noexcept {
+    while (!state.free.empty() && run.assigned < state.position + state.ahead) {
+      Cell& cell = run.cells[run.assigned % run.cells.size()];
+      cell.slot = std::move(state.free.back());
+      state.free.pop_back();
+      state.work->begin(*cell.slot, run.assigned);
+      cell.remaining.store(state.tickets, std::memory_order_relaxed);
+      ++run.assigned;
+      run.ticket_limit.store((run.assigned - run.first) * state.tickets, std::memory_order_release);
+      const auto wake = std::min<std::uint64_t>(state.tickets, static_cast<std::uint64_t>(state.idle));
+      for (std::uint64_t i = 0; i < wake; ++i) state.readers_wake.notify_one();
+    }
+  }
+
+  // Under the mutex. A slot beyond the limit is freed rather than kept.
+  static void put_back(State& state, std::unique_ptr<Slot> slot) noexcept {
+    if (state.stopping || state.made > state.slots) {
+      slot.reset();
+      --state.made;
+    } else {
+      state.free.push_back(std::move(slot));  // has room: see add_slot
+    }
+    if (state.run) assign(state, *state.run);
+    state.consumer_wake.notify_one();
+  }
+
+  static void give_back(State& state, std::unique_ptr<Slot> slot) noexcept {
+    const std::lock_guard lock(state.mutex);
+    --state.lent;
+    put_back(state, std::move(slot));
+  }
+
+  // Under the mutex. Either a reader sees `closed` before it touches the slot, or its `users` is seen here.
+  static void close(State& state, Run& run) noexcept {
+    run.closed.store(true);
+    for (Cell& cell : run.cells) {
+      if (!cell.slot) continue;
+      if (cell.users.load() == 0) {
+        state.free.push_back(std::move(cell.slot));
+      } else {
+        ++state.zombies;
+      }
+    }
+    state.run.reset();
+  }
+
+  // Under the mutex. The last reader out of a closed run hands back what close() had to leave.
+  static void leave(State& state, Run& run) noexcept {
+    if (--run.readers > 0) return;
+    if (!run.closed.load()) return;
+    for (Cell& cell : run.cells) {
+      if (!cell.slot) continue;
+      --state.zombies;
+      put_back(state, std::move(cell.slot));
+    }
+  }
+
+  static bool claim(Run& run, std::uint64_t& ticket) noexcept {
+    ticket = run.next_ticket.load(std::memory_order_relaxed);
+    while (ticket < run.ticket_limit.load(std::memory_order_acquire)) {
+      if (run.next_ticket.compare_exchange_weak(ticket, ticket + 1, std::memory_order_relaxed)) return true;
+    }
+    return false;
+  }
+
+  // False when the run was closed, the engine stops or this reader is one too many.
+  static bool wait_for_tickets(State& state, Run& run, int reader) {
+    const auto there = [&run, &state, reader] {
+      return run.closed.load(std::memory_order_relaxed) || reader >= state.active.load(std::memory_order_relaxed) ||
+             run.next_ticket.load(std::memory_order_relaxed) < run.ticket_limit.load(std::memory_order_relaxed);
+    };
+    if (!spin_until(there)) {
+      std::unique_lock lock(state.mutex);
+      ++state.idle;
+      state.readers_wake.wait(lock, there);
+      --state.idle;
+    }
+    return !run.closed.load() && reader < state.active.load();
+  }
+
+  static void work_on(State& state, Run& run, int reader) {
+    std::uint64_t ticket = 0;
+    for (;;) {
+      if (reader >= state.active.load(std::memory_order_relaxed)) return;
+      if (!claim(run, ticket)) {
+        if (wait_for_tickets(state, run, reader)) continue;
+        return;
+      }
+      const std::uint64_t batch = run.first + ticket / state.tickets;
+      Cell& cell = run.cells[batch % run.cells.size()];
+      ++cell.users;
+      if (run.closed.load()) {
+        --cell.users;
+        return;
+      }
+      state.work->run(*cell.slot, batch, ticket % state.tickets, reader);
+      if (cell.remaining.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+        const std::lock_guard lock(state.mutex);
+        state.consumer_wake.notify_one();
+      }
+      --cell.users;
+    }
+  }
+
+  static void serve(const std::shared_ptr<State>& state, int reader) {
+    block_signals_in_this_thread();
+    yield_to_the_step();
+    std::unique_lock lock(state->mutex);
+    state->ids[static_cast<std::size_t>(reader)] = this_thread_id();
+    for (;;) {
+      const auto parked = [&] { return reader >= state->active.load(); };
+      state->parked_wake.wait(lock, [&] { return state->stopping || !parked(); });
+      state->readers_wake.wait(lock, [&] { return state->stopping || parked() || (state->run && !state->run->closed.load()); });
+      if (state->stopping) break;
+      if (parked()) continue;
+      const std::shared_ptr<Run> run = state->run;
+      ++run->readers;
+      lock.unlock();
+      work_on(*state, *run, reader);
+      lock.lock();
+      leave(*state, *run);
+    }
+    ++state->exited;
+    state->exited_wake.notify_all();
+  }
+
+  void start_readers(int readers) {
+    state_->active = readers;
+    for (int reader = static_cast<int>(threads_.size()); reader < readers; ++reader) {
+      if (!may_map(thread_stack_bytes())) return;  // a limit on address space: as with one on threads
+      {
+        const std::lock_guard lock(state_->mutex);
+        state_->ids.resize(static_cast<std::size_t>(reader) + 1);
+      }
+      try {
+        threads_.emplace_back([state = state_, reader] { serve(state, reader); });
+      } catch (const std::system_error&) {
+        return;  // a limit on threads: go on with those there are
+      }
+    }
+  }
+
+  // Under the mutex.
+  void begin_run(std::uint64_t first_batch) {
+    if (state_->run) close(*state_, *state_->run);
+    state_->run = std::make_shared<Run>(first_batch, state_->cells);
+    state_->position = first_batch;
+    state_->readers_wake.notify_all();
+  }
+
+  std::unique_ptr<Slot> add_slot() {
+    std::unique_ptr<Slot> slot = state_->work->make_slot();
+    const std::lock_guard lock(state_->mutex);
+    state_->free.reserve(state_->made + 1);
+    ++state_->made;
+    return slot;
+  }
+
+  std::unique_ptr<Slot> make_here() {
+    std::unique_ptr<Slot> slot;
+    std::size_t made = 0;
+    {
+      const std::lock_guard lock(state_->mutex);
+      made = state_->made;
+      if (!state_->free.empty()) {
+        slot = std::move(state_->free.back());
+        state_->free.pop_back();
+      }
+    }
+    if (!slot) {
+      if (made >= state_->slots) state_->work->starved(made);
+      slot = add_slot();
+    }
+    Work& work = *state_->work;
+    work.begin(*slot, position_);
+    for (std::uint64_t ticket = 0; ticket < state_->tickets; ++ticket) work.run(*slot, position_, ticket, -1);
+    return slot;
+  }
+
+  // Slots are made by the consumer: it is the thread that may throw.
+  void make_slots(Run& run) {
+    for (;;) {
+      {
+        const std::lock_guard lock(state_->mutex);
+        assign(*state_, run);
+        if (run.assigned >= position_ + state_->ahead || state_->made >= state_->slots) return;
+      }
+      std::unique_ptr<Slot> slot = add_slot();
+      const std::lock_guard lock(state_->mutex);
+      put_back(*state_, std::move(slot));
+    }
+  }
+
+  // Sees to it that batch position_ has a slot. When the consumer keeps all there are, it gets one more rather than a deadlock;
+  // slots under the readers of a closed run are waited for a little first.
+  void ensure_slot(Run& run) {
+    make_slots(run);
+    {
+      std::unique_lock lock(state_->mutex);
+      const auto assigned = [&] { return run.assigned > position_; };
+      if (!assigned() && state_->zombies > 0) {
+        state_->consumer_wake.wait_for(lock, std::chrono::milliseconds(200), [&] { return assigned() || state_->zombies == 0; });
+      }
+      if (assigned()) return;
+      const std::size_t lent = state_->lent;
+      const bool kept_by_consumer = state_->zombies == 0;
+      lock.unlock();
+      if (kept_by_consumer) state_->work->starved(lent);
+    }
+    std::unique_ptr<Slot> slot = add_slot();
+    const std::lock_guard lock(state_->mutex);
+    state_->free.push_back(std::move(slot));
+    assign(*state_, run);
+  }
+
+  std::unique_ptr<Slot> take_ready() {
+    const std::shared_ptr<Run> run = state_->run;  // only this thread replaces it
+    ensure_slot(*run);
+    Cell& cell = run->cells[position_ % run->cells.size()];
+    const auto done = [&cell] { return cell.remaining.load(std::memory_order_acquire) == 0; };
+    if (!spin_until(done)) {
+      const auto began = Clock::now();
+      auto patience = state_->options.first_stall;
+      std::unique_lock lock(state_->mutex);
+      while (!state_->consumer_wake.wait_until(lock, began + patience, done)) {
+        lock.unlock();
+        state_->work->stalled(position_, std::chrono::duration<double>(Clock::now() - began).count());
+        patience *= 2;
+        lock.lock();
+      }
+    }
+    const std::lock_guard lock(state_->mutex);
+    return std::move(cell.slot);
+  }
+
+  std::shared_ptr<State> state_;
+  std::vector<std::thread> threads_;
+  std::uint64_t position_ = 0;
+};
+
+}  // namespace millrace::data::detail

@@ -1,0 +1,500 @@
+#include "millrace/data/loader/loader.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "millrace/base/clock.h"
+#include "millrace/base/error.h"
+#include "millrace/base/format.h"
+#include "millrace/data/loader/data_identity.h"
+#include "millrace/data/loader/detail/batch_work.h"
+#include "millrace/data/loader/detail/engine.h"
+#include "millrace/data/loader/detail/loader_state.h"
+#include "millrace/data/loader/detail/readers.h"
+#include "millrace/data/loader/detail/tuner.h"
+#include "millrace/data/loader/keeping.h"
+#include "millrace/telemetry/spans.h"
+
+namespace millrace::data {
+namespace {
+
+using detail::BadRow;
+using detail::BatchSlot;
+using detail::BatchWork;
+using detail::GroupSlot;
+
+constexpr std::string_view kRepair =
+    "repair or remove the sample, or set data.bad_samples=\"skip\" (counted and logged), \"substitute\" or \"quarantine\"";
+
+[[noreturn]] void refuse(std::string what, std::string where, std::string next) {
+  throw ConfigError(Message{.what = std::move(what), .where = std::move(where), .next = std::move(next)});
+}
+
+// Which files a source without samples was made of.
+std::string files_of(const Source& source) {
+  std::vector<std::string> names;
+  for (const FileStamp& stamp : source.stamps()) names.push_back(stamp.name);
+  return names.empty() ? "the recipe's data()" : (names.size() == 1 ? "file " : "files ") + detail::joined(names);
+}
+
+void check(const Pipeline& pipeline, const LoaderOptions& options) {
+  if (pipeline.datasets.empty()) refuse("the pipeline has no data set", "the recipe's data()", "give it at least one");
+  for (const Dataset& dataset : pipeline.datasets) {
+    if (!dataset.source) refuse("data set \"" + dataset.name + "\" has no source", "the recipe's data()", "give it one");
+    if (dataset.source->size() < 1) {
+      const std::string called =
+          dataset.name.empty() ? options.called : "data set " + quoted(dataset.name) + " of " + options.called;
+      refuse(called + " has no samples", files_of(*dataset.source), "check the paths and filters of the data");
+    }
+    detail::check_keeping(*dataset.source, dataset.name);
+  }
+  const auto at_least_one = [](std::int64_t value, const std::string& key) {
+    if (value < 1) refuse(key + " is " + std::to_string(value), key, "set it to 1 or more");
+  };
+  at_least_one(options.batch_size, "data.batch_size");
+  at_least_one(options.prefetch, "data.prefetch");
+  if (options.readers < -1 || options.readers > 1024) {
+    refuse("data.workers is " + std::to_string(options.readers), "data.workers", "set it to auto, or from 0 to 1024");
+  }
+  if (!(options.max_bad_fraction >= 0 && options.max_bad_fraction <= 1)) {
+    refuse("the greatest fraction of bad samples is " + significant(options.max_bad_fraction, 6), "data.max_bad_fraction",
+           "set it between 0 and 1");
+  }
+  MR_CHECK(options.world_size >= 1 && options.rank >= 0 && options.rank < options.world_size, "rank lies outside the world");
+  std::int64_t global = 0;
+  if (__builtin_mul_overflow(options.batch_size, options.world_size, &global)) {
+    refuse("the global batch is too large", "data.batch_size", "lower it");
+  }
+}
+
+detail::WorkOptions work_options(const LoaderOptions& options, const Pipeline& pipeline) {
+  return {.order = {.grouping = pipeline.grouping,
+                    .samples_per_epoch = pipeline.samples_per_epoch,
+                    .batch_size = options.batch_size,
+                    .shuffle = options.shuffle,
+                    .drop_last = options.drop_last,
+                    .seed = options.seed,
+                    .rank = options.rank,
+                    .world_size = options.world_size},
+          .bad_samples = options.bad_samples,
+          .looks_ahead = options.looks_ahead};
+}
+
+std::size_t slot_count(const BatchWork& work, const LoaderOptions& options) {
+  // One more than `prefetch` is with the consumer, and one is being asked for while it still holds the last.
+  const auto wanted = static_cast<std::size_t>(options.prefetch) + 2;
+  const std::size_t bytes = std::max<std::size_t>(work.slot_bytes(), 1);
+  const std::size_t affordable = options.max_buffer_bytes / bytes;
+  if (affordable < 2) {
+    refuse("one batch takes " + human_bytes(static_cast<double>(bytes)) + ", and two must fit into the loader's buffer of " +
+               human_bytes(static_cast<double>(options.max_buffer_bytes)),
+           "data.batch_size", "lower data.batch_size, or raise data.max_buffer_bytes");
+  }
+  return std::min(wanted, affordable);
+}
+
+// Removes the bad rows of a group: later rows move up.
+void drop_rows(GroupSlot& group, std::span<const Field> fields, const std::vector<std::int64_t>& rows) {
+  std::int64_t kept = rows.front();
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const std::int64_t from = rows[i] + 1;
+    const std::int64_t end = i + 1 < rows.size() ? rows[i + 1] : group.rows;
+    const auto count = static_cast<std::size_t>(end - from);
+    for (std::size_t f = 0; f < fields.size(); ++f) {
+      const std::size_t bytes = fields[f].bytes();
+      std::memmove(group.data[f] + static_cast<std::size_t>(kept) * bytes, group.data[f] + static_cast<std::size_t>(from) * bytes,
+                   count * bytes);
+    }
+    std::copy(group.indices.begin() + from, group.indices.begin() + end, group.indices.begin() + kept);
+    std::copy(group.positions.begin() + from, group.positions.begin() + end, group.positions.begin() + kept);
+    kept += end - from;
+  }
+  group.rows = kept;
+}
+
+}  // namespace
+
+struct Loader::Impl {
+  Impl(Pipeline pipeline, LoaderOptions given)
+      : options(std::move(given)),
+        work(std::make_shared<BatchWork>(std::move(pipeline.datasets), work_options(options, pipeline),
+                                         options.arena ? options.arena : Arena::host())) {
+    if (work->batches_per_epoch() == 0) {
+      refuse("no batch is left of " + options.called + ": " + with_commas(work->samples()) + " samples, batch size " +
+                 with_commas(options.batch_size) +
+                 (options.world_size > 1 ? " on each of " + std::to_string(options.world_size) + " ranks" : "") +
+                 ", and drop_last drops the incomplete one",
+             "data.drop_last", "lower data.batch_size, or set data.drop_last=false");
+    }
+    if (options.max_buffer_bytes == 0) options.max_buffer_bytes = detail::usual_buffer(work->slot_bytes());
+    slots = slot_count(*work, options);
+    work->on_starved = [this](std::size_t lent) { starved(lent); };
+    work->on_stalled = [this](std::uint64_t late, double seconds) { stalled(late, seconds); };
+    const int cores = options.cores > 0 ? options.cores : detail::usable_cores();
+    const detail::ReaderChoice choice = detail::choose_readers(*work, options.readers, cores);
+    reason = choice.reason;
+    probe_seconds = work->read_seconds();
+    detail::EngineOptions engine_options{.readers = choice.readers, .slots = slots};
+    engine_options.ahead = std::min(static_cast<std::size_t>(options.prefetch), std::max<std::size_t>(slots, 3) - 2);
+    engine_options.max_ahead = std::max(engine_options.ahead, most_ahead());
+    engine.emplace(work, engine_options);
+    stages = {choice.readers, engine_options.ahead};
+    tuner.emplace(detail::Limits{.chooses_readers = options.readers < 0,
+                                 .cores = cores,
+                                 .tickets = static_cast<std::size_t>(work->tickets()),
+                                 .max_ahead = engine_options.max_ahead});
+    if (options.adapts) begin_interval(kFirstLook);
+  }
+
+  // Slots beyond those being read: one with the consumer and one it asks for.
+  [[nodiscard]] std::size_t most_ahead() const {
+    constexpr std::size_t kMost = 256;
+    const std::size_t affordable = options.max_buffer_bytes / std::max<std::size_t>(work->slot_bytes(), 1);
+    return std::clamp<std::size_t>(affordable, 3, kMost + 2) - 2;
+  }
+
+  // Starts to measure; the next look is at least so many nanoseconds away.
+  void begin_interval(std::int64_t length) {
+    static const telemetry::Counter taken("loader_adaptation");
+    taken.add(1);
+    interval = length;
+    const detail::ThreadUsage usage = engine->usage();
+    mark = {.seconds = steady_seconds(),
+            .waited = counters.wait_seconds,
+            .batches = counters.batches,
+            .read_seconds = work->read_seconds(),
+            .cpu_seconds = usage.cpu_seconds + usage.queued_seconds,
+            .slowest_read = 0};
+    (void)work->take_slowest_seconds();
+    next_look = steady_nanoseconds() + interval;
+  }
+
+  // Looks after the stages: seldom when there is nothing to do.
+  void look() {
+    const detail::ThreadUsage usage = engine->usage();
+    detail::Measured now{.seconds = steady_seconds() - mark.seconds,
+                         .waited = counters.wait_seconds - mark.waited,
+                         .batches = counters.batches - mark.batches,
+                         .read_seconds = work->read_seconds() - mark.read_seconds,
+                         .cpu_seconds = usage.cpu_seconds + usage.queued_seconds - mark.cpu_seconds,
+                         .slowest_read = std::max(mark.slowest_read, work->take_slowest_seconds())};
+    if (!detail::Tuner::enough(now)) {
+      mark.slowest_read = now.slowest_read;
+      next_look = steady_nanoseconds() + interval;
+      return;
+    }
+    const std::optional<detail::Change> change = tuner->look(stages, now);
+    if (!change) return begin_interval(std::min(2 * interval, kLastLook));
+    if (change->stages.readers != stages.readers) engine->set_readers(change->stages.readers);
+    slots = std::max(slots, change->stages.ahead + 2);
+    engine->set_stages(change->stages.ahead, slots);
+    stages = change->stages;
+    reason = change->reason;
+    if (options.note) options.note("loader: " + reason);
+    begin_interval(kFirstLook);
+  }
+
+  ~Impl() {
+    if (engine->stop()) return;
+    for (const std::string& line : work->activity()) warn("the loader ends without waiting: " + line);
+  }
+
+  void warn(const std::string& line) const {
+    if (options.warn) options.warn(line);
+  }
+
+  void starved(std::size_t lent) {
+    const std::uint64_t bytes = work->slot_bytes() * (engine->slots() + 1);
+    if (bytes > options.max_buffer_bytes) {
+      throw DataError({.what = std::to_string(lent) + " batches are kept, and one more would take the loader's buffer to " +
+                               human_bytes(static_cast<double>(bytes)) + " of at most " +
+                               human_bytes(static_cast<double>(options.max_buffer_bytes)),
+                       .where = place(batch),
+                       .next = "let batches go, or clone the tensors that are to be kept"});
+    }
+    if (!std::exchange(warned_starved, true)) {
+      warn(std::to_string(lent) + " batches are kept at once: each takes another " +
+           human_bytes(static_cast<double>(work->slot_bytes())) + "; clone the tensors that are to be kept");
+    }
+  }
+
+  void stalled(std::uint64_t sequence, double seconds) const {
+    const std::uint64_t per_epoch = work->batches_per_epoch();
+    std::string line = "batch " + std::to_string(sequence % per_epoch) + " of epoch " + std::to_string(sequence / per_epoch) +
+                       " has not come for " + human_duration(seconds);
+    std::vector<std::string> reading = work->activity(sequence);
+    if (reading.empty()) reading = work->activity();
+    for (const std::string& reader : reading) line += "; " + reader;
+    warn(line);
+  }
+
+  [[nodiscard]] std::string place(std::uint64_t in_epoch) const {
+    return "batch " + std::to_string(in_epoch) + " of epoch " + std::to_string(epoch);
+  }
+
+  [[nodiscard]] std::uint64_t sequence() const { return epoch * work->batches_per_epoch() + batch; }
+
+  // The error of a bad row with sample, batch and reader added to what the source said.
+  [[nodiscard]] DataError error_of(const BadRow& bad) const {
+    const std::string sample = work->sample_name(bad.group, bad.index);
+    Message message;
+    try {
+      message = detail::reason_of(bad, sample);
+    } catch (const ConfigError& error) {  // the source's own mistake, such as a field that there is not
+      if (error.problems().size() != 1 || bad.failed.empty()) throw;
+      message = error.message();
+      message.where += (message.where.empty() ? "" : "\n") + work->sample_label(bad.group, bad.index) + ", " + place(batch);
+      throw ConfigError(std::move(message));
+    }
+    const bool named = message.what.find(sample) != std::string::npos;
+    std::string where = message.where.empty() ? "" : message.where + "\n";
+    if (!named) where += work->sample_label(bad.group, bad.index) + ", ";
+    message.where = where + place(batch) + (bad.reader < 0 ? "" : ", reader " + std::to_string(bad.reader));
+    if (message.next.empty()) message.next = kRepair;
+    return DataError(std::move(message));
+  }
+
+  // Deals with the bad rows of a batch that is due. Throws when the policy or the ceiling says so, before anything changes.
+  void settle(BatchSlot& slot) {
+    std::sort(slot.bad.begin(), slot.bad.end(),
+              [](const BadRow& a, const BadRow& b) { return std::pair(a.group, a.row) < std::pair(b.group, b.row); });
+    const bool skips = options.bad_samples == BadSamples::skip;
+    for (const BadRow& bad : slot.bad) {
+      const DataError error = error_of(bad);  // throws itself what is not about a sample
+      if (!bad.replaced && !skips) throw error;
+    }
+    check_ceiling(slot);
+    bad_in_epoch += slot.bad.size();
+    counters.bad_samples += slot.bad.size();
+    bool grew = false;
+    for (const BadRow& bad : slot.bad) {
+      report(bad);
+      if (options.bad_samples != BadSamples::quarantine) continue;
+      for (const std::int64_t index : bad.failed) grew |= quarantine.emplace(bad.group, index).second;
+    }
+    if (grew) work->set_quarantine(quarantine);
+    if (!skips) return;
+    for (std::size_t group = 0; group < slot.groups.size(); ++group) {
+      std::vector<std::int64_t> rows;
+      for (const BadRow& bad : slot.bad) {
+        if (bad.group == group) rows.push_back(bad.row);
+      }
+      if (!rows.empty()) drop_rows(slot.groups[group], work->datasets()[group].source->fields(), rows);
+    }
+  }
+
+  void check_ceiling(const BatchSlot& slot) const {
+    const auto rows = work->order().rows_before(static_cast<std::int64_t>(work->batches_per_epoch()));
+    const std::uint64_t bad = bad_in_epoch + slot.bad.size();
+    const double allowed = options.max_bad_fraction * static_cast<double>(rows);
+    if (static_cast<double>(bad) <= (allowed > 0 ? std::max(allowed, 1.0) : 0.0)) return;  // of few samples one may be bad
+    const double enough = std::min(1.0, std::ceil(1e4 * static_cast<double>(bad) / static_cast<double>(rows)) / 1e4);
+    const DataError last = error_of(slot.bad.back());
+    throw DataError({.what = with_commas(static_cast<std::int64_t>(bad)) + " of " + with_commas(rows) + " samples of epoch " +
+                             std::to_string(epoch) + " could not be read, more than the fraction " +
+                             significant(options.max_bad_fraction, 3) + " that is allowed; the last: " + last.message().what,
+                     .where = last.message().where,
+                     .next = "repair the data, or set data.max_bad_fraction to " + significant(enough, 4) +
+                             " or, where more are bad, higher"});
+  }
+
+  void report(const BadRow& bad) {
+    constexpr std::uint64_t kNamed = 3;
+    if (++reported_in_epoch > kNamed || !bad.error) return;
+    const DataError error = error_of(bad);
+    warn(work->sample_name(bad.group, bad.index) + (bad.replaced ? " is replaced: " : " is left out: ") + error.message().what +
+         " (" + place(batch) + ")");
+  }
+
+  void end_epoch() {
+    if (bad_in_epoch > 0) {
+      warn("epoch " + std::to_string(epoch) + ": " + with_commas(static_cast<std::int64_t>(bad_in_epoch)) + " bad samples " +
+           (options.bad_samples == BadSamples::skip ? "left out" : "replaced"));
+    }
+    ++epoch;
+    batch = 0;
+    bad_in_epoch = 0;
+    reported_in_epoch = 0;
+  }
+
+  std::optional<HostBatch> next() {
+    if (failed) std::rethrow_exception(failed);
+    if (batch == work->batches_per_epoch()) {
+      end_epoch();
+      return std::nullopt;
+    }
+    const std::int64_t began = steady_nanoseconds();
+    std::shared_ptr<BatchSlot> slot = engine->next();
+    const std::int64_t now = steady_nanoseconds();
+    counters.wait_seconds += static_cast<double>(now - began) * 1e-9;
+    if (!slot->bad.empty()) {
+      try {
+        settle(*slot);
+      } catch (...) {
+        failed = std::current_exception();  // the engine is past this batch
+        throw;
+      }
+    }
+    HostBatch result = hand_over(std::move(slot));
+    ++batch;
+    ++counters.batches;
+    if (options.adapts && now >= next_look) look();
+    return result;
+  }
+
+  HostBatch hand_over(std::shared_ptr<BatchSlot> slot) {
+    HostBatch result;
+    result.epoch = epoch;
+    result.index = batch;
+    result.groups.reserve(slot->groups.size());
+    for (std::size_t group = 0; group < slot->groups.size(); ++group) {
+      const GroupSlot& here = slot->groups[group];
+      result.groups.push_back({.name = work->datasets()[group].name,
+                               .fields = work->datasets()[group].source->fields(),
+                               .data = here.data,
+                               .positions = {here.positions.begin(), here.positions.begin() + here.rows},
+                               .indices = {here.indices.data(), static_cast<std::size_t>(here.rows)}});
+      counters.samples += static_cast<std::uint64_t>(here.rows);
+    }
+    result.slot = std::move(slot);
+    return result;
+  }
+
+  void go_to(std::uint64_t new_epoch, std::uint64_t new_batch) {
+    epoch = new_epoch;
+    batch = new_batch;
+    failed = nullptr;
+    bad_in_epoch = 0;
+    reported_in_epoch = 0;
+    engine->restart(sequence());
+  }
+
+  const std::vector<detail::DatasetIdentity>& identity() {
+    if (known.empty()) known = detail::identify(work->datasets());
+    return known;
+  }
+
+  void check_data(const Json& saved, const std::string& called) {
+    const auto tell = [this](const std::string& line) {
+      if (options.note) options.note(line);
+    };
+    data_check = saved.is_null() ? detail::DataCheck::unknown : detail::DataCheck::same;
+    if (saved.is_null())
+      return tell(
+          "the snapshot does not say what its data was, being of an earlier version: the run goes on with the data there is, "
+          "which could not be compared");
+    const detail::DataChanges changes = detail::changes_since(saved, identity());
+    if (changes.differ.empty()) {
+      if (!changes.renamed.empty()) tell(called + " has other names and the same content: " + detail::joined(changes.renamed));
+      return;
+    }
+    const std::string what = called + " is not what the run was begun with: " + detail::joined(changes.differ);
+    if (!options.accepts_changed) {
+      throw SnapshotError({.what = what,
+                           .where = "data of the snapshot",
+                           .next = "give the data as it was, set data.accept_changed=true to go on with what is there now, or "
+                                   "begin a new run"});
+    }
+    data_check = detail::DataCheck::changed;
+    warn(what);
+    tell("data.accept_changed: the run goes on though " + what);
+  }
+
+  [[nodiscard]] detail::LoaderState state() const {
+    return {.fingerprint = detail::fingerprint_of(work->datasets()),
+            .seed = options.seed,
+            .global_batch_size = options.batch_size * options.world_size,
+            .shuffle = options.shuffle,
+            .drop_last = options.drop_last,
+            .epoch = epoch,
+            .next_batch = batch,
+            .bad_in_epoch = bad_in_epoch,
+            .order = work->order().order_text(),
+            .quarantine = quarantine};
+  }
+
+  static constexpr std::int64_t kFirstLook = 100'000'000;  // nanoseconds
+  static constexpr std::int64_t kLastLook = 4'000'000'000;
+
+  LoaderOptions options;
+  std::shared_ptr<BatchWork> work;
+  std::size_t slots = 0;
+  std::string reason;
+  double probe_seconds = 0;  // spent in read() to choose the readers
+  std::optional<detail::Engine<BatchWork>> engine;
+  std::uint64_t epoch = 0;
+  std::uint64_t batch = 0;  // next one of the epoch; batches_per_epoch = the end has not been told yet
+  std::uint64_t bad_in_epoch = 0;
+  std::uint64_t reported_in_epoch = 0;
+  detail::Quarantine quarantine;
+  std::exception_ptr failed;  // thrown again until restart() or load_state()
+  bool warned_starved = false;
+  std::optional<detail::Tuner> tuner;
+  detail::Stages stages;
+  detail::Measured mark;  // counters when the interval began
+  std::int64_t interval = 0;
+  std::int64_t next_look = 0;
+  LoaderCounters counters;
+  std::vector<detail::DatasetIdentity> known;  // of the data sets, once asked for
+  Json known_as_json;
+  detail::DataCheck data_check = detail::DataCheck::same;  // for the next load_state()
+};
+
+Loader::Loader(Pipeline pipeline, LoaderOptions options) {
+  check(pipeline, options);
+  impl_ = std::make_unique<Impl>(std::move(pipeline), std::move(options));
+}
+
+Loader::~Loader() = default;
+
+std::optional<HostBatch> Loader::next() { return impl_->next(); }
+
+std::uint64_t Loader::epoch() const noexcept { return impl_->epoch; }
+
+std::int64_t Loader::batches_per_epoch() const noexcept { return static_cast<std::int64_t>(impl_->work->batches_per_epoch()); }
+
+std::int64_t Loader::samples_per_epoch() const noexcept { return impl_->work->order().samples_per_epoch(); }
+
+std::int64_t Loader::rows_per_batch() const noexcept { return impl_->work->order().rows_per_batch(); }
+
+std::vector<DatasetPlan> Loader::dataset_plans() const { return impl_->work->order().dataset_plans(); }
+
+Json Loader::state() const { return detail::to_json(impl_->state()); }
+
+void Loader::load_state(const Json& state) {
+  const detail::LoaderState loaded = detail::loader_state_from(state, impl_->state(), *impl_->work, impl_->data_check);
+  impl_->data_check = detail::DataCheck::same;
+  impl_->quarantine = loaded.quarantine;
+  impl_->work->set_quarantine(loaded.quarantine);
+  impl_->go_to(loaded.epoch, loaded.next_batch);
+  impl_->bad_in_epoch = loaded.bad_in_epoch;
+}
+
+Json Loader::data_state() const {
+  if (impl_->known_as_json.is_null()) impl_->known_as_json = detail::to_json(impl_->identity());
+  return impl_->known_as_json;
+}
+
+void Loader::check_data(const Json& saved, const std::string& called) { impl_->check_data(saved, called); }
+
+void Loader::restart(std::uint64_t epoch) { impl_->go_to(epoch, 0); }
+
+LoaderCounters Loader::counters() const {
+  LoaderCounters counters = impl_->counters;
+  counters.read_seconds = impl_->work->read_seconds() - impl_->probe_seconds;
+  counters.read_cpu_seconds = impl_->work->read_cpu_seconds();
+  return counters;
+}
+
+std::vector<SlowFile> Loader::slow_files() const { return impl_->work->slow_files(); }
+
+int Loader::readers() const noexcept { return impl_->engine->readers(); }
+
+std::string Loader::readers_reason() const { return impl_->reason; }
+
+std::uint64_t Loader::buffer_bytes() const noexcept {
+  return impl_->work->slot_bytes() * std::max(impl_->slots, impl_->engine->slots());
+}
+
+}  // namespace millrace::data

@@ -1,0 +1,36 @@
+// What a cache may keep of a source, as parts whatever the source says: for sources that stand before another one.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "millrace/data/loader/source.h"
+
+namespace millrace::data::detail {
+
+// Of Keeps::rows a part is the row of a sample: its fields in order, each from a multiple of 16 bytes on. Of Keeps::parts it is
+// the source's own. Calls mean what those of Source mean; none but keeps() is made when keeps() is false.
+class PartsView {
+ public:
+  // ConfigError when the source breaks its promise: see check_keeping().
+  explicit PartsView(std::shared_ptr<const Source> source);
+
+  [[nodiscard]] bool keeps() const noexcept { return keeps_ != Keeps::nothing; }
+  [[nodiscard]] std::int64_t parts() const;
+  [[nodiscard]] std::size_t parts_per_sample() const;
+  void parts_of(std::int64_t index, const ReadRandom& random, std::span<std::int64_t> parts) const;
+  [[nodiscard]] std::size_t part_bytes(std::int64_t part) const;
+  void load(std::int64_t part, std::span<std::byte> bytes) const;
+  void finish(std::int64_t index, std::span<const std::span<const std::byte>> parts, Rows rows, const ReadRandom& random) const;
+  // Where each field begins in a part that is a row; empty when parts are the source's own.
+  [[nodiscard]] std::span<const std::size_t> field_offsets() const noexcept { return offsets_; }
+
+ private:
+  std::shared_ptr<const Source> source_;
+  Keeps keeps_;
+  std::vector<std::size_t> field_bytes_;
+  std::vector<std::size_t> offsets_;
+  std::size_t row_bytes_ = 0;
+};
+
+}  // namespace millrace::data::detail

@@ -1,0 +1,75 @@
+// One sample as a function sees it: its fields by name, and random numbers of its own.
+#pragma once
+
+#include <complex>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <type_traits>
+
+#include "millrace/base/field.h"
+#include "millrace/data/loader/source.h"
+
+namespace millrace::data {
+
+template <class T>
+[[nodiscard]] constexpr DType dtype_of() noexcept {
+  if constexpr (std::is_same_v<T, bool>) return DType::boolean;
+  if constexpr (std::is_same_v<T, std::uint8_t> || std::is_same_v<T, std::byte>) return DType::u8;
+  if constexpr (std::is_same_v<T, std::int8_t>) return DType::i8;
+  if constexpr (std::is_same_v<T, std::int16_t>) return DType::i16;
+  if constexpr (std::is_same_v<T, std::uint16_t>) return DType::u16;
+  if constexpr (std::is_same_v<T, std::int32_t>) return DType::i32;
+  if constexpr (std::is_same_v<T, std::uint32_t>) return DType::u32;
+  if constexpr (std::is_same_v<T, std::int64_t>) return DType::i64;
+  if constexpr (std::is_same_v<T, std::uint64_t>) return DType::u64;
+  if constexpr (std::is_same_v<T, float>) return DType::f32;
+  if constexpr (std::is_same_v<T, double>) return DType::f64;
+  if constexpr (std::is_same_v<T, std::complex<float>>) return DType::c64;
+  if constexpr (std::is_same_v<T, std::complex<double>>) return DType::c128;
+}
+
+// Number of the field called `name`. ConfigError that names the fields there are when there is none, or when the field's dtype is
+// not `dtype`.
+[[nodiscard]] std::size_t field_called(std::string_view name, std::span<const Field> fields);
+[[nodiscard]] std::size_t field_called(std::string_view name, std::span<const Field> fields, DType dtype);
+
+// The fields of one sample in memory that the call lends: each is contiguous, its last axis fastest.
+template <class Byte>
+class SampleOf {
+ public:
+  SampleOf(std::span<const Field> fields, std::span<Byte* const> data) noexcept : fields_(fields), data_(data) {}
+  [[nodiscard]] std::span<const Field> fields() const noexcept { return fields_; }
+  [[nodiscard]] Byte* data(std::size_t field) const noexcept { return data_[field]; }
+  // All numbers of a field: values<float>("image"). f16 and bf16 have no type here: take data(). ConfigError when there is no
+  // such field, or when it holds another dtype than T's.
+  template <class T>
+  [[nodiscard]] auto values(std::string_view name) const {
+    using Value = std::conditional_t<std::is_const_v<Byte>, const T, T>;
+    const std::size_t field = field_called(name, fields_, dtype_of<T>());
+    return std::span<Value>(reinterpret_cast<Value*>(data_[field]), fields_[field].bytes() / sizeof(T));
+  }
+
+ private:
+  std::span<const Field> fields_;
+  std::span<Byte* const> data_;
+};
+
+using Sample = SampleOf<const std::byte>;
+using MutableSample = SampleOf<std::byte>;
+
+// The random numbers of one sample at one place of one epoch: a pure function of the run's seed, the epoch and the position, so
+// the same for any number of readers, with the cache on or off, and after a resume.
+class SampleRandom {
+ public:
+  // Of the only index of `one`.
+  explicit SampleRandom(const ReadRandom& one) noexcept : one_(one) {}
+  // A stream from its beginning. `operation` tells several independent uses apart (crop, flip, ...).
+  [[nodiscard]] Philox operator()(std::uint64_t operation = 0) const noexcept { return one_(0, operation); }
+
+ private:
+  ReadRandom one_;
+};
+
+}  // namespace millrace::data

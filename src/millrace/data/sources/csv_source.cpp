@@ -1,0 +1,173 @@
+#include "millrace/data/sources/csv_source.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "millrace/base/error.h"
+#include "millrace/base/format.h"
+#include "millrace/base/input_file.h"
+#include "millrace/base/text_encoding.h"
+#include "millrace/format/csv.h"
+
+namespace millrace::data {
+namespace {
+
+std::string_view trimmed(std::string_view text) {
+  const auto is_blank = [](char c) { return c == ' ' || c == '\t'; };
+  while (!text.empty() && is_blank(text.front())) text.remove_prefix(1);
+  while (!text.empty() && is_blank(text.back())) text.remove_suffix(1);
+  return text;
+}
+
+// Of a cell of the header or of a number, however long it is.
+std::string shown(std::string_view cell) {
+  constexpr std::size_t kMost = 60;
+  return cell.size() <= kMost ? quoted(cell) : quoted(cell.substr(0, kMost)) + "…";
+}
+
+template <class T>
+std::optional<T> number(std::string_view cell) {
+  cell = trimmed(cell);
+  if (cell.size() > 1 && cell[0] == '+' && cell[1] != '-') cell.remove_prefix(1);
+  T value{};
+  const auto [end, error] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
+  if (error != std::errc() || end != cell.data() + cell.size()) return std::nullopt;
+  return value;
+}
+
+// One field while the table is read.
+struct Columns {
+  const CsvField* field = nullptr;
+  std::vector<std::size_t> places;
+  std::vector<float> floats;
+  std::vector<std::int64_t> integers;
+};
+
+class Table {
+ public:
+  Table(const std::filesystem::path& path, std::string_view text)
+      : path_(path), separator_(format::csv_separator(text)), reader_(text, separator_) {}
+
+  void read_header() {
+    if (!reader_.next(header_))
+      throw DataError({"the table is empty", path_.string(), "give a file whose first row names its columns"});
+    for (std::string& name : header_) name = std::string(trimmed(name));
+  }
+
+  [[nodiscard]] std::size_t place_of(const std::string& column) const {
+    const auto count = std::count(header_.begin(), header_.end(), column);
+    if (count == 1) return static_cast<std::size_t>(std::find(header_.begin(), header_.end(), column) - header_.begin());
+    constexpr std::size_t kMost = 20;
+    const std::size_t told = std::min(header_.size(), kMost);
+    const std::string near = nearest(column, header_.data(), header_.data() + header_.size());
+    throw DataError({count == 0 ? "the table has no column " + quoted(column) : "the table has two columns " + quoted(column),
+                     where(),
+                     (near.empty() || count > 1 ? "" : "did you mean " + quoted(near) + "? ") +
+                         (separator_ == ','   ? "columns, separated by commas: "
+                          : separator_ == ';' ? "columns, separated by semicolons: "
+                                              : "columns, separated by tabs: ") +
+                         joined(std::span(header_).first(told), ", ", shown) + (told < header_.size() ? ", …" : "")});
+  }
+
+  // False when there is no row left.
+  bool next() {
+    do {
+      if (!reader_.next(row_)) return false;
+    } while (row_.size() == 1 && trimmed(row_[0]).empty());
+    if (reader_.ends_in_quotes())
+      throw DataError(
+          {"a quoted cell has no end", where(), "close the cell with a quote; a quote inside a cell is written twice"});
+    if (row_.size() != header_.size()) {
+      throw DataError({"the row has " + std::to_string(row_.size()) + " cells, the header has " + std::to_string(header_.size()),
+                       where(), "give each row one cell for each column; put text with commas into quotes"});
+    }
+    return true;
+  }
+
+  void take(Columns& columns) const {
+    for (const std::size_t place : columns.places) {
+      if (columns.field->dtype == DType::f32) {
+        columns.floats.push_back(static_cast<float>(value_of<double>(place)));
+      } else {
+        columns.integers.push_back(value_of<std::int64_t>(place));
+      }
+    }
+  }
+
+  [[nodiscard]] std::int64_t line() const { return reader_.line(); }
+
+ private:
+  [[nodiscard]] std::string where() const { return path_.string() + " line " + std::to_string(reader_.line()); }
+
+  template <class T>
+  [[nodiscard]] T value_of(std::size_t place) const {
+    const std::string& cell = row_[place];
+    if (const auto value = number<T>(cell)) return *value;
+    if constexpr (std::is_same_v<T, double>) {
+      if (const auto value = format::csv_value(trimmed(cell), separator_ != ',')) return *value;
+    }
+    const bool empty = trimmed(cell).empty();
+    const char* const kind = std::is_same_v<T, double> ? "a number" : "a whole number";
+    throw DataError(
+        {"column " + shown(header_[place]) + (empty ? " is empty" : " holds " + shown(cell)) + ", which is not " + kind, where(),
+         empty ? "fill the cell in, or remove the row" : "mend the cell, or remove the row"});
+  }
+
+  const std::filesystem::path& path_;
+  char separator_;
+  format::CsvReader reader_;
+  std::vector<std::string> header_, row_;
+};
+
+}  // namespace
+
+CsvSource::CsvSource(std::filesystem::path path, const std::vector<CsvField>& fields) : path_(std::move(path)) {
+  const InputFile file(path_);
+  std::vector<std::byte> bytes;
+  const std::span<const std::byte> content = file.read_all(bytes);
+  std::string_view text(reinterpret_cast<const char*>(content.data()), content.size());
+  if (const std::optional<NoText> other = other_than_text(text, path_))
+    throw DataError({"the table " + other->is, path_.string(), other->next});
+  text = format::without_mark(text);
+  Table table(path_, text);
+  table.read_header();
+  std::vector<Columns> all;
+  for (const CsvField& field : fields) {
+    if (field.dtype != DType::f32 && field.dtype != DType::i64) {
+      throw ConfigError(Message{"field " + quoted(field.name) + " of a table is to be " + std::string(name_of(field.dtype)),
+                                path_.string(), "ask for f32 or i64"});
+    }
+    Columns& columns = all.emplace_back(Columns{.field = &field, .places = {}, .floats = {}, .integers = {}});
+    for (const std::string& column : field.columns) columns.places.push_back(table.place_of(column));
+    if (field.columns.empty()) columns.places.push_back(table.place_of(field.name));
+  }
+  while (table.next()) {
+    for (Columns& columns : all) table.take(columns);
+    lines_.push_back(table.line());
+  }
+  if (lines_.empty())
+    throw DataError({"the table has no rows", path_.string(), "give a file with a row for each sample below the header"});
+  fingerprint_ = "csv " + std::to_string(lines_.size()) + " rows";
+  std::vector<MemoryArray> arrays;
+  for (Columns& columns : all) {
+    const CsvField& field = *columns.field;
+    const Shape shape = field.columns.empty() ? Shape{} : Shape{static_cast<std::int64_t>(field.columns.size())};
+    arrays.push_back(field.dtype == DType::f32 ? memory_array(field.name, shape, std::move(columns.floats))
+                                               : memory_array(field.name, shape, std::move(columns.integers)));
+    fingerprint_ +=
+        ' ' + field.name + ' ' + std::string(name_of(field.dtype)) + to_text(shape) + " of " +
+        (field.columns.empty() ? quoted(field.name) : joined(field.columns, ",", [](const auto& name) { return quoted(name); }));
+  }
+  rows_ = std::make_unique<MemorySource>(std::move(arrays));
+}
+
+std::string CsvSource::describe(std::int64_t index) const {
+  return path_.string() + " line " + std::to_string(lines_[static_cast<std::size_t>(index)]);
+}
+
+}  // namespace millrace::data

@@ -1,0 +1,55 @@
+// Tables in CSV files as samples: a row of numbers each.
+//
+//   data::CsvSource("throws.csv", {{"x", {"speed", "angle"}},            // f32 [2]
+//                                  {"y", {"distance"}},                  // f32 [1]
+//                                  {.name = "label", .dtype = DType::i64}})  // i64 [], of the column "label"
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "millrace/data/loader/source.h"
+#include "millrace/data/sources/memory_source.h"
+
+namespace millrace::data {
+
+// One field of the samples of a CsvSource.
+struct CsvField {
+  std::string name;
+  std::vector<std::string> columns = {};  // by the names in the header, shape [columns]; empty: the one called `name`, shape []
+  DType dtype = DType::f32;               // f32, or i64 for whole numbers
+};
+
+// Sample i is row i of a table whose first row names its columns; columns that no field takes may hold anything. Cells may be
+// quoted as RFC 4180 has it, lines may end in CR LF, empty lines are passed over. A number is written as in C: 12, -0.5, 6.02e23,
+// nan, inf. Where the header has no comma, semicolons or tabs separate, and numbers may have decimal commas. Read once, when the
+// source is made; it keeps 4 or 8 bytes for each number and 8 for each row. DataError with file and line: a cell that is no
+// number, or no number of the field's type; a row with more or fewer cells than the header; a column that is not there, or is
+// there twice; a table without rows. ConfigError for another dtype.
+class CsvSource final : public Source {
+ public:
+  CsvSource(std::filesystem::path path, const std::vector<CsvField>& fields);
+
+  [[nodiscard]] std::span<const Field> fields() const override { return rows_->fields(); }
+  [[nodiscard]] std::int64_t size() const override { return rows_->size(); }
+  void read(std::span<const std::int64_t> indices, Rows rows, const ReadRandom& random) const override {
+    rows_->read(indices, rows, random);
+  }
+  [[nodiscard]] std::string fingerprint() const override { return fingerprint_; }
+  [[nodiscard]] std::vector<FileStamp> stamps() const override { return stamps_of({&path_, 1}); }
+  [[nodiscard]] std::int64_t samples_per_ticket() const override { return rows_->samples_per_ticket(); }
+  // "throws.csv line 12".
+  [[nodiscard]] std::string describe(std::int64_t index) const override;
+
+ private:
+  std::filesystem::path path_;
+  std::unique_ptr<MemorySource> rows_;
+  std::vector<std::int64_t> lines_;  // of each row
+  std::string fingerprint_;
+};
+
+}  // namespace millrace::data

@@ -1,0 +1,71 @@
+// Samples from HDF5 files: one a file, or one an index of the first axis.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "millrace/data/loader/source.h"
+#include "millrace/hdf5/file.h"
+
+namespace millrace::data {
+
+// Part of an axis: [begin, end); end -1: to the end.
+struct Hdf5Range {
+  std::int64_t begin = 0;
+  std::int64_t end = -1;
+};
+
+struct Hdf5Field {
+  std::string name;     // of the field
+  std::string dataset;  // "/vis"
+  // Of the last axes of a sample, as in [..., a:b]; empty: all of it. Only that part of the file is read.
+  std::vector<Hdf5Range> keep = {};
+};
+
+enum class Hdf5Samples : std::uint8_t { file, row };
+
+class Hdf5Source final : public Source {
+ public:
+  // Opens the files, which must agree in shapes and types (by row: but for the first axis, on which the fields of a file must
+  // agree). Samples are numbered in the order of `files`. `open` as in hdf5::File::open_all. Throws DataError that names
+  // the file and the one before it; ConfigError for a part that is not inside the data set.
+  Hdf5Source(std::span<const std::filesystem::path> files, std::vector<Hdf5Field> fields, Hdf5Samples samples,
+             const hdf5::OpenOptions& open = {});
+
+  [[nodiscard]] std::span<const Field> fields() const override { return fields_; }
+  [[nodiscard]] std::int64_t size() const override { return first_.back(); }
+  void read(std::span<const std::int64_t> indices, Rows rows, const ReadRandom& random) const override;
+  // Of data sets and parts.
+  [[nodiscard]] std::string fingerprint() const override { return fingerprint_; }
+  [[nodiscard]] std::vector<FileStamp> stamps() const override;
+  [[nodiscard]] std::int64_t samples_per_ticket() const override { return samples_per_ticket_; }
+  // "c07.h5" or "c07.h5 row 12".
+  [[nodiscard]] std::string describe(std::int64_t index) const override;
+  [[nodiscard]] bool looks_ahead() const override { return true; }
+  void will_need(std::span<const std::int64_t> indices, const ReadRandom& random) const noexcept override;
+  [[nodiscard]] Keeps keeps() const override { return Keeps::rows; }
+  [[nodiscard]] std::span<const std::shared_ptr<const hdf5::File>> files() const noexcept { return files_; }
+
+ private:
+  void add_field(std::size_t field);
+  void check_rows();
+  [[nodiscard]] std::size_t file_of(std::int64_t index) const;
+  // Calls use(file, offset, count) with the block of field `f` that holds samples [index, index + samples) of one file.
+  template <class Use>
+  void with_block(std::size_t f, std::int64_t index, std::int64_t samples, Use use) const;
+
+  std::vector<Hdf5Field> specs_;
+  Hdf5Samples samples_;
+  std::vector<std::shared_ptr<const hdf5::File>> files_;
+  std::vector<std::int64_t> first_;  // sample of each file, and the number of all
+  std::vector<Field> fields_;
+  std::vector<Shape> begin_;  // of each field's part, without the sample's axis
+  std::vector<std::size_t> row_bytes_;
+  std::int64_t samples_per_ticket_ = 1;
+  std::string fingerprint_;
+};
+
+}  // namespace millrace::data

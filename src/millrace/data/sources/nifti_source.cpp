@@ -1,0 +1,174 @@
+#include "millrace/data/sources/nifti_source.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "millrace/base/error.h"
+#include "millrace/base/input_file.h"
+#include "millrace/data/sources/detail/file_list.h"
+
+namespace millrace::data {
+namespace {
+
+bool holds(const Shape& volume, const Shape& patch) {
+  if (volume.size() != patch.size()) return false;
+  for (std::size_t i = 0; i < patch.size(); ++i) {
+    if (patch[i] < 1 || patch[i] > volume[i]) return false;
+  }
+  return true;
+}
+
+// Rows are aligned for their dtype: a slot begins at 64 bytes and a row is whole floats.
+std::span<float> floats_of(std::span<std::byte> row) {
+  return {reinterpret_cast<float*>(row.data()), row.size() / sizeof(float)};
+}
+
+// What stands before the voxels of a part: all that cutting takes.
+struct KeptVolume {
+  std::array<std::int64_t, 7> shape{};  // NIfTI has at most seven axes
+  std::int64_t rank = 0;
+  double slope = 1;
+  double intercept = 0;
+  DType dtype = DType::i16;
+  bool scaled = false;
+};
+
+KeptVolume kept_of(const NiftiHeader& header) {
+  KeptVolume kept{.rank = static_cast<std::int64_t>(header.shape.size()),
+                  .slope = header.slope,
+                  .intercept = header.intercept,
+                  .dtype = header.dtype,
+                  .scaled = header.scaled};
+  MR_CHECK(header.shape.size() <= kept.shape.size(), "a NIfTI volume has at most seven axes");
+  std::copy(header.shape.begin(), header.shape.end(), kept.shape.begin());
+  return kept;
+}
+
+std::size_t kept_bytes(const NiftiHeader& header) { return sizeof(KeptVolume) + header.voxel_bytes; }
+
+}  // namespace
+
+NiftiSource::NiftiSource(std::vector<std::filesystem::path> files, NiftiSamples samples)
+    : files_(std::move(files)), samples_(std::move(samples)), sizes_(files_.size()) {
+  fingerprint_ = "nifti " + detail::count_of_files(files_, "volumes");
+  const NiftiFile first(files_.front());
+  first_bytes_ = kept_bytes(first.header());
+  const bool whole = samples_.patch.empty();
+  field_ = {samples_.field, samples_.as_float ? DType::f32 : first.header().dtype, whole ? first.header().shape : samples_.patch};
+  if (!whole && !holds(first.header().shape, samples_.patch)) {
+    throw DataError(
+        {.what = "a patch of " + to_text(samples_.patch) + " does not fit into a volume of " + to_text(first.header().shape),
+         .where = files_.front().string(),
+         .next = "give one size for each axis, slowest first, none larger than the volume's"});
+  }
+  fingerprint_ += ' ' + std::string(name_of(field_.dtype)) +
+                  (whole             ? " whole "
+                   : samples_.random ? " random "
+                                     : " middle ") +
+                  to_text(field_.shape);
+}
+
+void NiftiSource::judge(const std::filesystem::path& path, const NiftiHeader& header) const {
+  const bool fits = samples_.patch.empty() ? header.shape == field_.shape : holds(header.shape, field_.shape);
+  if (fits && (samples_.as_float || header.dtype == field_.dtype)) return;
+  throw DataError({.what = "the volume is " + to_text(header.shape) + ' ' + std::string(name_of(header.dtype)) +
+                           ", samples are " + to_text(field_.shape) + ' ' + std::string(name_of(field_.dtype)),
+                   .where = path.string(),
+                   .next = samples_.patch.empty() ? "use volumes of one shape and dtype, or patches"
+                                                  : "use volumes of one dtype, no smaller than the patch"});
+}
+
+// Where the patch begins.
+Shape NiftiSource::place(const Shape& volume, Philox draws) const {
+  Shape offset(volume.size());
+  for (std::size_t axis = 0; axis < volume.size(); ++axis) {
+    const std::int64_t room = volume[axis] - field_.shape[axis];
+    offset[axis] = samples_.random ? static_cast<std::int64_t>(draws.below(static_cast<std::uint64_t>(room) + 1)) : room / 2;
+  }
+  return offset;
+}
+
+void NiftiSource::read(std::span<const std::int64_t> indices, Rows rows, const ReadRandom& random) const {
+  const std::size_t row_bytes = field_.bytes();
+  for (std::size_t i = 0; i < indices.size(); ++i) {
+    const NiftiFile file(files_[static_cast<std::size_t>(indices[i])]);
+    judge(file.path(), file.header());
+    const Shape offset = place(file.header().shape, random(i));
+    const std::span<std::byte> out(rows.row(0, i, row_bytes), row_bytes);
+    if (!samples_.as_float) {
+      file.read(offset, field_.shape, out);
+    } else {
+      file.read_scaled(offset, field_.shape, floats_of(out));
+    }
+  }
+}
+
+void NiftiSource::will_need(std::span<const std::int64_t> indices, const ReadRandom&) const noexcept {
+  for (const std::int64_t index : indices) will_need_file(files_[static_cast<std::size_t>(index)]);
+}
+
+// A file that can't be read counts as the first one does: its error belongs to the read, where a policy deals with it.
+std::size_t NiftiSource::part_bytes(std::int64_t part) const {
+  std::atomic<std::size_t>& size = sizes_[static_cast<std::size_t>(part)];
+  if (size.load(std::memory_order_relaxed) == 0) {
+    std::size_t bytes = first_bytes_;
+    try {
+      if (!samples_.patch.empty() || samples_.as_float)
+        bytes = kept_bytes(NiftiFile(files_[static_cast<std::size_t>(part)]).header());
+    } catch (const DataError&) {
+    }
+    size.store(bytes, std::memory_order_relaxed);
+  }
+  return size.load(std::memory_order_relaxed);
+}
+
+void NiftiSource::load(std::int64_t part, std::span<std::byte> bytes) const {
+  const NiftiFile file(files_[static_cast<std::size_t>(part)]);
+  const NiftiHeader& header = file.header();
+  judge(file.path(), header);
+  if (samples_.as_float && (header.dtype == DType::c64 || header.dtype == DType::c128)) {
+    std::vector<float> refused(field_.bytes() / sizeof(float));  // throws
+    file.read_scaled(place(header.shape, Philox(0)), field_.shape, refused);
+  }
+  if (kept_bytes(header) != bytes.size()) {
+    throw DataError({.what = "the volume changed while it was in use", .where = file.path().string(), .next = "start again"});
+  }
+  const KeptVolume kept = kept_of(header);
+  std::memcpy(bytes.data(), &kept, sizeof kept);
+  file.read(bytes.subspan(sizeof kept));
+}
+
+// Of a pair of files its stamp has seen one only.
+std::vector<std::string> NiftiSource::part_texts() const {
+  std::vector<std::string> texts;
+  for (const FileStamp& stamp : stamps()) {
+    const bool is_pair = !stamp.name.ends_with(".nii") && !stamp.name.ends_with(".nii.gz");
+    const std::string content = is_pair ? "" : content_text(stamp);
+    texts.push_back(content.empty() ? "" : content + " nifti");
+  }
+  return texts;
+}
+
+void NiftiSource::finish(std::int64_t, std::span<const std::span<const std::byte>> parts, Rows rows,
+                         const ReadRandom& random) const {
+  const std::span<const std::byte> part = parts[0];
+  KeptVolume kept;
+  std::memcpy(&kept, part.data(), sizeof kept);
+  NiftiHeader header;
+  header.dtype = kept.dtype;
+  header.shape.assign(kept.shape.begin(), kept.shape.begin() + kept.rank);
+  header.slope = kept.slope;
+  header.intercept = kept.intercept;
+  header.scaled = kept.scaled;
+  const Shape offset = place(header.shape, random(0));
+  const std::span<std::byte> out(rows.row(0, 0, 0), field_.bytes());
+  if (!samples_.as_float) {
+    cut(header, part.subspan(sizeof kept), offset, field_.shape, out);
+  } else {
+    cut_scaled(header, part.subspan(sizeof kept), offset, field_.shape, floats_of(out));
+  }
+}
+
+}  // namespace millrace::data

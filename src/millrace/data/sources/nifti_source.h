@@ -1,0 +1,58 @@
+// NIfTI files as samples: whole volumes, or a block of each.
+#pragma once
+
+#include <atomic>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "millrace/data/files/nifti.h"
+#include "millrace/data/loader/source.h"
+
+namespace millrace::data {
+
+struct NiftiSamples {
+  std::string field = "volume";
+  Shape patch = {};       // one size for each axis, slowest first; empty: whole volumes, all of one shape
+  bool random = true;     // where the patch lies is drawn anew at each read; false: in the middle
+  bool as_float = false;  // values scaled by slope and intercept as f32; false: the numbers as stored, all files of one dtype
+};
+
+// Sample i is file i. Opens the first file for its dtype and shape; the others are judged when they are read. A file that does
+// not fit is a DataError naming it.
+class NiftiSource final : public Source {
+ public:
+  NiftiSource(std::vector<std::filesystem::path> files, NiftiSamples samples);
+
+  [[nodiscard]] std::span<const Field> fields() const override { return {&field_, 1}; }
+  [[nodiscard]] std::int64_t size() const override { return static_cast<std::int64_t>(files_.size()); }
+  void read(std::span<const std::int64_t> indices, Rows rows, const ReadRandom& random) const override;
+  [[nodiscard]] std::string fingerprint() const override { return fingerprint_; }
+  [[nodiscard]] std::vector<FileStamp> stamps() const override { return stamps_of(files_); }
+  [[nodiscard]] std::string describe(std::int64_t index) const override {
+    return files_[static_cast<std::size_t>(index)].string();
+  }
+  [[nodiscard]] bool looks_ahead() const override { return true; }
+  void will_need(std::span<const std::int64_t> indices, const ReadRandom& random) const noexcept override;
+  // A part is a whole volume as stored; where the patch lies is drawn after it.
+  [[nodiscard]] Keeps keeps() const override { return Keeps::parts; }
+  [[nodiscard]] std::size_t part_bytes(std::int64_t part) const override;
+  void load(std::int64_t part, std::span<std::byte> bytes) const override;
+  [[nodiscard]] std::vector<std::string> part_texts() const override;
+  void finish(std::int64_t index, std::span<const std::span<const std::byte>> parts, Rows rows,
+              const ReadRandom& random) const override;
+
+ private:
+  void judge(const std::filesystem::path& path, const NiftiHeader& header) const;
+  [[nodiscard]] Shape place(const Shape& volume, Philox draws) const;
+
+  std::vector<std::filesystem::path> files_;
+  NiftiSamples samples_;
+  Field field_;
+  std::size_t first_bytes_ = 0;                          // of the first file's part
+  mutable std::vector<std::atomic<std::size_t>> sizes_;  // of each part, 0 = not asked yet
+  std::string fingerprint_;
+};
+
+}  // namespace millrace::data

@@ -1,0 +1,72 @@
+// NumPy files as samples: rows of .npy arrays, or one .npz file for each sample.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "millrace/data/loader/source.h"
+#include "millrace/format/npy.h"
+
+namespace millrace::data {
+
+// One field of the samples of an NpySource.
+struct NpyField {
+  std::string name;
+  std::filesystem::path path;
+};
+
+// Sample i is row i of the first axis of each array. Rows are read by pread; an array in Fortran order has them scattered and is
+// read into memory once instead. DataError: arrays of different length, or one without an axis.
+class NpySource final : public Source {
+ public:
+  explicit NpySource(std::vector<NpyField> arrays);
+
+  [[nodiscard]] std::span<const Field> fields() const override { return fields_; }
+  [[nodiscard]] std::int64_t size() const override { return size_; }
+  void read(std::span<const std::int64_t> indices, Rows rows, const ReadRandom& random) const override;
+  [[nodiscard]] std::string fingerprint() const override { return fingerprint_; }
+  [[nodiscard]] std::vector<FileStamp> stamps() const override;
+  [[nodiscard]] std::int64_t samples_per_ticket() const override { return samples_per_ticket_; }
+  [[nodiscard]] Keeps keeps() const override { return Keeps::rows; }
+  [[nodiscard]] std::string describe(std::int64_t index) const override;  // "x.npy, label.npy row 7"
+
+ private:
+  struct Array {
+    format::NpyFile file;
+    std::vector<std::byte> loaded;  // of an array in Fortran order
+  };
+  std::vector<Array> arrays_;
+  std::vector<Field> fields_;
+  std::int64_t size_ = 0;
+  std::int64_t samples_per_ticket_ = 1;
+  std::string fingerprint_;
+};
+
+// Sample i is file i; its fields are the arrays `names` of it, or all of the first file's when empty. DataError naming the file
+// when one lacks an array, or has it of another shape or dtype than the first file.
+class NpzSource final : public Source {
+ public:
+  explicit NpzSource(std::vector<std::filesystem::path> files, const std::vector<std::string>& names = {});
+
+  [[nodiscard]] std::span<const Field> fields() const override { return fields_; }
+  [[nodiscard]] std::int64_t size() const override { return static_cast<std::int64_t>(files_.size()); }
+  void read(std::span<const std::int64_t> indices, Rows rows, const ReadRandom& random) const override;
+  [[nodiscard]] std::string fingerprint() const override { return fingerprint_; }
+  [[nodiscard]] std::vector<FileStamp> stamps() const override { return stamps_of(files_); }
+  [[nodiscard]] Keeps keeps() const override { return Keeps::rows; }
+  [[nodiscard]] std::string describe(std::int64_t index) const override {
+    return files_[static_cast<std::size_t>(index)].string();
+  }
+  [[nodiscard]] bool looks_ahead() const override { return true; }
+  void will_need(std::span<const std::int64_t> indices, const ReadRandom& random) const noexcept override;
+
+ private:
+  std::vector<std::filesystem::path> files_;
+  std::vector<Field> fields_;
+  std::string fingerprint_;
+};
+
+}  // namespace millrace::data
