@@ -4,7 +4,7 @@ if(EXISTS "${CMAKE_SOURCE_DIR}/src/millrace/cli/main.cpp")
   add_executable(millrace-torch "${CMAKE_SOURCE_DIR}/src/millrace/cli/main.cpp")
   target_link_libraries(millrace-torch PRIVATE millrace_cli millrace_recipes)
   add_executable(millrace "${CMAKE_SOURCE_DIR}/src/millrace/cli/launcher/main.cpp")
-  target_link_libraries(millrace PRIVATE millrace_base)
+  target_link_libraries(millrace PRIVATE millrace_system)
   target_link_options(millrace PRIVATE LINKER:--as-needed)  # not OpenSSL: it hashes nothing
   add_dependencies(millrace millrace-torch)
   foreach(program millrace millrace-torch)

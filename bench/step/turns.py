@@ -7,7 +7,7 @@ import sys
 import time
 from statistics import median
 
-# --cpu: what MILLRACE_CPU sets for the libraries (src/millrace/base/instructions.h), so that both sides run the same instructions.
+# --cpu: what MILLRACE_CPU sets for the libraries (src/millrace/system/instructions.h), so that both sides run the same instructions.
 CPU = {"portable": ("default", "SSE41", "SSE4_2"), "avx2": ("avx2", "AVX2", "AVX2"), "avx512": ("avx512", "AVX512_CORE", "AVX512"),
        "avx512_bf16": ("avx512", "AVX512_CORE_BF16", "AVX512"), "amx": ("avx512", "AVX512_CORE_AMX", "AVX512")}
 KEPT = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 34), "MALLOC_TOP_PAD_": str(1 << 26)}

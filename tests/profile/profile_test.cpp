@@ -11,7 +11,7 @@
 
 #include "../train/toys.h"
 #include "millrace/base/error.h"
-#include "millrace/base/signals.h"
+#include "millrace/system/signals.h"
 #include "millrace/train/run/run.h"
 #include "trace.h"
 

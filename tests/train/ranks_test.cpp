@@ -19,11 +19,11 @@
 
 #include "millrace/base/error.h"
 #include "millrace/base/philox.h"
-#include "millrace/base/signals.h"
 #include "millrace/core/agreement.h"
 #include "millrace/data/sources/memory_source.h"
 #include "millrace/nn/batch_norm.h"
 #include "millrace/nn/functional.h"
+#include "millrace/system/signals.h"
 #include "millrace/train/run/session.h"
 #include "millrace/train/step/micro_batches.h"
 #include "millrace/train/step/rank_check.h"

@@ -11,8 +11,8 @@
 #include <map>
 
 #include "millrace/base/error.h"
-#include "millrace/base/signals.h"
 #include "millrace/snapshot/snapshot.h"
+#include "millrace/system/signals.h"
 #include "millrace/train/run_folder/run_folder.h"
 #include "tests/support/fault_fs.h"
 #include "toys.h"

@@ -5,7 +5,7 @@
 #include <csignal>
 
 #include "millrace/base/error.h"
-#include "millrace/base/signals.h"
+#include "millrace/system/signals.h"
 #include "toys.h"
 
 namespace millrace {

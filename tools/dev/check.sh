@@ -1,7 +1,7 @@
 # ./dev check: what CI runs beside the tests, cheapest first. Sourced by ./dev.
 
 check_stages=(format tidy records headers asan tsan clang-tidy)
-torch_free=(base format config telemetry hdf5 hdf5/child data/files data/loader data/sources data/cache data/transforms data/workload)
+torch_free=(base system format config telemetry hdf5 hdf5/child data/files data/loader data/sources data/cache data/transforms data/workload)
 
 word_check() {
   local stage began failed=() stages=("$@")

@@ -4,8 +4,6 @@ set_source_files_properties("${dir}/sha256.cpp" PROPERTIES SKIP_UNITY_BUILD_INCL
 set_source_files_properties("${dir}/throw_site.cpp" PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 # As a user's debug build is: the test asks for lines of its own source.
 set_source_files_properties("${dir}/throw_site_test.cpp" PROPERTIES COMPILE_OPTIONS "-g;-O0" SKIP_UNITY_BUILD_INCLUSION ON)
-# Only in programs that ask: a constructor of its own reads the environment before main.
-set_source_files_properties("${dir}/instructions.cpp" PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 # Whatever is linked with this folder runs on older systems too (older_systems.cpp says which).
 set_source_files_properties("${dir}/older_systems.cpp" PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 foreach(function hypot arc4random_buf _ZNSt18condition_variable4waitERSt11unique_lockISt5mutexE)

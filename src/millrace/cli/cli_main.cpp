@@ -9,16 +9,16 @@
 #include <filesystem>
 
 #include "millrace/base/format.h"
-#include "millrace/base/limits.h"
-#include "millrace/base/malloc_pages.h"
-#include "millrace/base/openmp.h"
-#include "millrace/base/process.h"
 #include "millrace/cli/main.h"
 #include "millrace/cli/shared/arguments.h"
 #include "millrace/cli/shared/command.h"
 #include "millrace/cli/shared/failure.h"
 #include "millrace/cli/shared/text.h"
 #include "millrace/cli/shared/version.h"
+#include "millrace/system/limits.h"
+#include "millrace/system/malloc_pages.h"
+#include "millrace/system/openmp.h"
+#include "millrace/system/process.h"
 #include "millrace/train/recipe/recipe_guard.h"
 
 namespace millrace {

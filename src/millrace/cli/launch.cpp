@@ -7,11 +7,11 @@
 
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
-#include "millrace/base/signals.h"
 #include "millrace/cli/launch/core_slices.h"
 #include "millrace/cli/launch/rank_watch.h"
 #include "millrace/cli/shared/command.h"
 #include "millrace/distributed/meeting_point.h"
+#include "millrace/system/signals.h"
 #include "millrace/telemetry/run_log.h"
 
 namespace millrace::cli {

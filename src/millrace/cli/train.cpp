@@ -1,7 +1,6 @@
 #include <algorithm>
 
 #include "millrace/base/format.h"
-#include "millrace/base/signals.h"
 #include "millrace/cli/launch/join_ranks.h"
 #include "millrace/cli/launch/rank_watch.h"
 #include "millrace/cli/shared/batch_size.h"
@@ -12,6 +11,7 @@
 #include "millrace/device/device.h"
 #include "millrace/runs/ledger.h"
 #include "millrace/runs/report_page.h"
+#include "millrace/system/signals.h"
 #include "millrace/train/run/run.h"
 
 namespace millrace::cli {

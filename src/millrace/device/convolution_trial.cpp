@@ -18,12 +18,12 @@
 #include <string_view>
 #include <system_error>
 
-#include "millrace/base/child.h"
 #include "millrace/base/doing.h"
 #include "millrace/base/format.h"
 #include "millrace/device/convolution_guard.h"
 #include "millrace/device/detail/convolution_job.h"
 #include "millrace/device/tensor_memory.h"
+#include "millrace/system/child.h"
 
 namespace millrace::device {
 namespace {

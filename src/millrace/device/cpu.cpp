@@ -12,12 +12,12 @@
 
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
-#include "millrace/base/instructions.h"
 #include "millrace/device/attention_guard.h"
 #include "millrace/device/convolution_guard.h"
 #include "millrace/device/detail/machine.h"
 #include "millrace/device/device.h"
 #include "millrace/device/limits.h"
+#include "millrace/system/instructions.h"
 
 namespace millrace::device {
 

@@ -30,7 +30,7 @@ struct Choice {
 // How often Backend::memory was called since start: tests pin it to zero between log lines.
 [[nodiscard]] std::uint64_t memory_queries() noexcept;
 
-// What this CPU can do and MILLRACE_CPU leaves (base/instructions.h), read once.
+// What this CPU can do and MILLRACE_CPU leaves (system/instructions.h), read once.
 struct Cpu {
   std::string name;
   int physical_cores = 1;  // that this process may use

@@ -20,10 +20,10 @@
 #include <vector>
 
 #include "millrace/base/error.h"
-#include "millrace/base/instructions.h"
-#include "millrace/base/limits.h"
 #include "millrace/device/detail/plugin.h"
 #include "millrace/device/limits.h"
+#include "millrace/system/instructions.h"
+#include "millrace/system/limits.h"
 
 namespace millrace::device {
 namespace {

@@ -5,9 +5,9 @@
 
 #include <algorithm>
 
-#include "millrace/base/limits.h"
 #include "millrace/device/detail/machine.h"
 #include "millrace/device/device.h"
+#include "millrace/system/limits.h"
 
 namespace millrace::device {
 

@@ -17,10 +17,10 @@
 
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
-#include "millrace/base/limits.h"
 #include "millrace/device/detail/machine.h"
 #include "millrace/device/device.h"
 #include "millrace/device/tensor_memory.h"
+#include "millrace/system/limits.h"
 
 namespace millrace::device {
 namespace {

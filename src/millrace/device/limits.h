@@ -18,7 +18,7 @@ void require_threads(int count);
 [[nodiscard]] std::uint64_t library_address_space(int threads) noexcept;
 
 // DeviceError when `ulimit -v` leaves too little for this many intra-op threads; nothing without that limit. From then on tensors
-// and the loader leave library_address_space() (base/limits.h). Before the process makes threads: it also limits what they
+// and the loader leave library_address_space() (system/limits.h). Before the process makes threads: it also limits what they
 // reserve.
 void guard_address_space(int threads);
 

@@ -6,9 +6,9 @@
 #include <optional>
 #include <string>
 
-#include "millrace/base/limits.h"
 #include "millrace/device/detail/machine.h"
 #include "millrace/device/device.h"
+#include "millrace/system/limits.h"
 
 namespace millrace::device {
 

@@ -11,9 +11,9 @@
 #include <system_error>
 
 #include "millrace/base/error.h"
-#include "millrace/base/openmp.h"
-#include "millrace/base/signals.h"
 #include "millrace/device/limits.h"
+#include "millrace/system/openmp.h"
+#include "millrace/system/signals.h"
 
 namespace millrace::device {
 namespace {

@@ -2,7 +2,7 @@
 //
 // Threads that spin between parallel loops are the fastest while the cores are this process's own, and the slowest while another
 // program needs them (docs/decisions/0037 has the figures). libgomp is told once, when it is loaded, how long to spin
-// (base/openmp.h). But where it holds more threads than there are CPUs they spin 100 times only before they sleep (its manual,
+// (system/openmp.h). But where it holds more threads than there are CPUs they spin 100 times only before they sleep (its manual,
 // GOMP_SPINCOUNT): so a few idle threads of OpenMP's, made while others want the cores and ended when they don't, switch it.
 #pragma once
 

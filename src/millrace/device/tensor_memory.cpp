@@ -10,8 +10,8 @@
 #include <atomic>
 
 #include "millrace/base/format.h"
-#include "millrace/base/limits.h"
 #include "millrace/device/device.h"
+#include "millrace/system/limits.h"
 
 namespace millrace::device {
 namespace {

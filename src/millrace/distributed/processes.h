@@ -21,7 +21,7 @@ struct ProcessesOptions {
   double timeout_s = 1800;  // how long a call waits for the others; a process that ended is noticed at once
 };
 
-// One per process, used by one thread. SIGPIPE must be ignored (base/signals.h): a rank that is gone may be written to.
+// One per process, used by one thread. SIGPIPE must be ignored (system/signals.h): a rank that is gone may be written to.
 //
 // The store and all connections listen on the address by which this machine reaches the store's: on the loopback alone where all
 // ranks are on this machine. GLOO_SOCKET_IFNAME names another interface for the connections.

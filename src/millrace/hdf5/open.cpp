@@ -15,12 +15,12 @@
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
 #include "millrace/base/fs.h"
-#include "millrace/base/limits.h"
 #include "millrace/hdf5/detail/index.h"
 #include "millrace/hdf5/detail/loadable.h"
 #include "millrace/hdf5/detail/process.h"
 #include "millrace/hdf5/detail/wire.h"
 #include "millrace/hdf5/file.h"
+#include "millrace/system/limits.h"
 
 namespace millrace::hdf5 {
 namespace {

@@ -8,7 +8,7 @@
 #include <array>
 #include <tuple>
 
-#include "millrace/base/instructions.h"
+#include "millrace/system/instructions.h"
 
 namespace millrace::kernels {
 namespace {

@@ -33,8 +33,8 @@ struct Dropout {
 };
 
 // The kernels this process uses: "amx", "avx512_bf16", "avx512", "avx2" or "portable", the best set that the CPU has and
-// MILLRACE_CPU leaves (base/instructions.h). Of "amx" attention alone is written for its tiles; other bf16 products go LibTorch's
-// way there where a trial finds that faster.
+// MILLRACE_CPU leaves (system/instructions.h). Of "amx" attention alone is written for its tiles; other bf16 products go
+// LibTorch's way there where a trial finds that faster.
 [[nodiscard]] std::string_view instruction_set() noexcept;
 
 // dropout(x), or residual + dropout(x). The result has the residual's dtype when there is one (autocast keeps residuals fp32).

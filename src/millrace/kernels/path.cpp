@@ -4,9 +4,9 @@
 #include <array>
 #include <atomic>
 
-#include "millrace/base/instructions.h"
 #include "millrace/kernels/detail/choice.h"
 #include "millrace/kernels/kernels.h"
+#include "millrace/system/instructions.h"
 
 namespace millrace::kernels {
 namespace {

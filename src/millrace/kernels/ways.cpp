@@ -5,7 +5,7 @@
 #include <atomic>
 #include <memory>
 
-#include "millrace/base/work_clock.h"
+#include "millrace/system/work_clock.h"
 
 namespace millrace::kernels {
 namespace {

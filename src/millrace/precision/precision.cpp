@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "millrace/base/format.h"
-#include "millrace/base/instructions.h"
 #include "millrace/base/median.h"
 #include "millrace/device/device.h"
 #include "millrace/device/errors.h"
+#include "millrace/system/instructions.h"
 
 namespace millrace::precision {
 

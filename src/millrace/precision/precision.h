@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "millrace/base/work_clock.h"
+#include "millrace/system/work_clock.h"
 
 namespace millrace::precision {
 
@@ -33,7 +33,7 @@ struct Trial {
   std::string worst_parameter = {};    // whose
   std::optional<double> busy_ms = {};  // of step_ms, what the busiest thread was on a core; nullopt: all, or on a device
 };
-// Time of trials in turns, for base/work_clock.h.
+// Time of trials in turns, for system/work_clock.h.
 [[nodiscard]] Comparison compare_times(std::span<const Trial> first, std::span<const Trial> second);
 inline constexpr double kWorstGradient = 0.25;     // an order above what bf16 does; what goes wrong in a library does more
 [[nodiscard]] bool is_finite(const Trial& trial);  // loss and gradients, of every objective

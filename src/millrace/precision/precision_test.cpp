@@ -7,8 +7,8 @@
 #include <limits>
 #include <vector>
 
-#include "millrace/base/instructions.h"
 #include "millrace/device/device.h"
+#include "millrace/system/instructions.h"
 
 namespace millrace::precision {
 namespace {

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "millrace/base/clock.h"
-#include "millrace/base/signals.h"
 #include "millrace/snapshot/detail/image.h"
+#include "millrace/system/signals.h"
 #include "millrace/telemetry/spans.h"
 
 namespace millrace::snapshot {

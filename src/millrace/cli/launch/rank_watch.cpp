@@ -15,13 +15,13 @@
 #include <string_view>
 
 #include "millrace/base/clock.h"
-#include "millrace/base/crash.h"
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
 #include "millrace/base/fs.h"
 #include "millrace/base/json.h"
-#include "millrace/base/signals.h"
 #include "millrace/format/log_file.h"
+#include "millrace/system/crash.h"
+#include "millrace/system/signals.h"
 #include "millrace/train/run_folder/run_files.h"
 
 namespace millrace::cli {

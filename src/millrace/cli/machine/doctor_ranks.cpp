@@ -13,12 +13,12 @@
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
 #include "millrace/base/median.h"
-#include "millrace/base/signals.h"
 #include "millrace/cli/bench/bench_runs.h"
 #include "millrace/cli/bench/child_run.h"
 #include "millrace/cli/launch/join_ranks.h"
 #include "millrace/cli/shared/text.h"
 #include "millrace/distributed/rendezvous.h"
+#include "millrace/system/signals.h"
 
 namespace millrace::cli {
 namespace {

@@ -5,9 +5,9 @@
 
 #include <cstdlib>
 
-#include "millrace/base/instructions.h"
 #include "millrace/cli/machine/doctor_ranks.h"
 #include "millrace/cli/machine/machine_speed.h"
+#include "millrace/system/instructions.h"
 #include "millrace/train/assembly/assembly.h"
 
 namespace millrace::cli {

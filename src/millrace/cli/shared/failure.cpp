@@ -12,9 +12,9 @@
 #include "millrace/base/error.h"
 #include "millrace/base/fs.h"
 #include "millrace/base/json.h"
-#include "millrace/base/limits.h"
 #include "millrace/device/errors.h"
 #include "millrace/device/limits.h"
+#include "millrace/system/limits.h"
 
 namespace millrace::cli {
 namespace {

@@ -1,9 +1,9 @@
 #include "millrace/cli/shared/version.h"
 
-#include "millrace/base/instructions.h"
 #include "millrace/base/version.h"
 #include "millrace/device/device.h"
 #include "millrace/kernels/kernels.h"
+#include "millrace/system/instructions.h"
 #include "millrace/train/run/session.h"
 
 namespace millrace::cli {

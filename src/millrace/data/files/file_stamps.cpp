@@ -9,7 +9,7 @@
 #include "millrace/base/error.h"
 #include "millrace/base/hash.h"
 #include "millrace/base/input_file.h"
-#include "millrace/base/signals.h"
+#include "millrace/system/signals.h"
 
 namespace millrace::data {
 namespace {

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <vector>
 
-#include "millrace/base/instructions.h"
 #include "millrace/base/philox.h"
 #include "millrace/data/files/detail/resize_loops.h"
+#include "millrace/system/instructions.h"
 
 // That values are Pillow's: tests/interop/formats_test.cpp.
 namespace millrace::data {

@@ -7,8 +7,8 @@
 
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
-#include "millrace/base/limits.h"
 #include "millrace/data/loader/loader.h"
+#include "millrace/system/limits.h"
 
 namespace millrace::data {
 namespace {

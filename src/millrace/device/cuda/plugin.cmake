@@ -65,7 +65,7 @@ mr_warnings(millrace_cuda)
 target_include_directories(millrace_cuda PRIVATE "${CMAKE_SOURCE_DIR}/src")
 target_include_directories(millrace_cuda SYSTEM PRIVATE "${MILLRACE_CUDA_INCLUDE}")
 # no-as-needed: nothing here calls all of libtorch_cuda, but loading it is what registers LibTorch's kernels.
-target_link_libraries(millrace_cuda PRIVATE millrace_base TorchWheel::cpu "-Wl,--no-as-needed"
+target_link_libraries(millrace_cuda PRIVATE millrace_system TorchWheel::cpu "-Wl,--no-as-needed"
   "${TorchWheel_SITE}/torch/lib/libtorch_cuda.so" "${TorchWheel_SITE}/torch/lib/libc10_cuda.so" ${_cudart})
 target_link_options(millrace_cuda PRIVATE LINKER:--allow-shlib-undefined)
 set_target_properties(millrace_cuda PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}" CXX_VISIBILITY_PRESET hidden)

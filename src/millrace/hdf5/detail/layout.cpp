@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "millrace/base/child.h"
 #include "millrace/base/format.h"
 #include "millrace/hdf5/detail/attribute_wire.h"
+#include "millrace/system/child.h"
 
 namespace millrace::hdf5::detail {
 namespace {

@@ -15,11 +15,11 @@
 #include <system_error>
 #include <vector>
 
-#include "millrace/base/child.h"
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
 #include "millrace/base/fs.h"
 #include "millrace/hdf5/detail/wire.h"
+#include "millrace/system/child.h"
 
 namespace millrace::hdf5::detail {
 namespace {

@@ -7,7 +7,7 @@
 
 namespace millrace::kernels::detail {
 
-// The best this CPU has and MILLRACE_CPU leaves (base/instructions.h), or the one of set_table.
+// The best this CPU has and MILLRACE_CPU leaves (system/instructions.h), or the one of set_table.
 const Table& table() noexcept;
 
 // For tests, which run every kernel on each table this CPU can run; null = the best again.

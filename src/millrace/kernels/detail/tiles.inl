@@ -12,7 +12,7 @@ template <class T>
 inline constexpr bool kOnTiles = sizeof(T) == 2;
 
 // Eight tiles of 16 rows of 64 bytes, from here until destruction; what the thread had before is put back, since LibTorch's
-// libraries use the unit too. The process has the system's leave (base/instructions.h).
+// libraries use the unit too. The process has the system's leave (system/instructions.h).
 class TileUnit {
  public:
   TileUnit() {

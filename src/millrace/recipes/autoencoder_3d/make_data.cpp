@@ -8,9 +8,9 @@
 #include "millrace/base/error.h"
 #include "millrace/base/fs.h"
 #include "millrace/base/json.h"
-#include "millrace/base/on_all_cores.h"
 #include "millrace/base/philox.h"
 #include "millrace/format/npy.h"
+#include "millrace/system/on_all_cores.h"
 
 namespace millrace::recipes::autoencoder_3d {
 namespace {

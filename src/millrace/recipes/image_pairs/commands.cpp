@@ -16,7 +16,6 @@
 #include "millrace/base/clock.h"
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
-#include "millrace/base/on_all_cores.h"
 #include "millrace/config/arguments.h"
 #include "millrace/config/schema_of.h"
 #include "millrace/data/files/folder.h"
@@ -29,6 +28,7 @@
 #include "millrace/recipes/image_pairs/rank.h"
 #include "millrace/recipes/image_pairs/ranking.h"
 #include "millrace/recipes/image_pairs/recipe.h"
+#include "millrace/system/on_all_cores.h"
 #include "millrace/train/recipe/recipe_guard.h"
 #include "millrace/train/run/run.h"
 

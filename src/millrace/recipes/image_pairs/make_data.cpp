@@ -10,11 +10,11 @@
 #include "millrace/base/error.h"
 #include "millrace/base/fs.h"
 #include "millrace/base/json.h"
-#include "millrace/base/on_all_cores.h"
 #include "millrace/base/philox.h"
 #include "millrace/data/files/folder.h"
 #include "millrace/data/files/image.h"
 #include "millrace/format/png.h"
+#include "millrace/system/on_all_cores.h"
 
 namespace millrace::recipes::image_pairs {
 namespace {

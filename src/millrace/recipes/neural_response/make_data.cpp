@@ -8,9 +8,9 @@
 #include "millrace/base/error.h"
 #include "millrace/base/fs.h"
 #include "millrace/base/json.h"
-#include "millrace/base/on_all_cores.h"
 #include "millrace/base/philox.h"
 #include "millrace/hdf5/file.h"
+#include "millrace/system/on_all_cores.h"
 
 namespace millrace::recipes::neural_response {
 namespace {

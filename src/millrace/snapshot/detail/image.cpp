@@ -11,13 +11,13 @@
 
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
-#include "millrace/base/limits.h"
 #include "millrace/core/scalar_type.h"
 #include "millrace/device/errors.h"
 #include "millrace/snapshot/detail/folders.h"
 #include "millrace/snapshot/detail/json_text.h"
 #include "millrace/snapshot/detail/manifest.h"
 #include "millrace/snapshot/detail/tensors.h"
+#include "millrace/system/limits.h"
 
 namespace millrace::snapshot::detail {
 namespace {

@@ -6,8 +6,8 @@
 #include <array>
 
 #include "millrace/base/format.h"
-#include "millrace/base/work_clock.h"
 #include "millrace/kernels/kernels.h"
+#include "millrace/system/work_clock.h"
 #include "millrace/train/assembly/assembly.h"
 #include "millrace/train/step/draws.h"
 

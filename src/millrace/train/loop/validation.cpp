@@ -2,8 +2,8 @@
 
 #include <torch/nn/module.h>
 
-#include "millrace/base/signals.h"
 #include "millrace/metrics/board.h"
+#include "millrace/system/signals.h"
 #include "millrace/train/step/feed.h"
 
 namespace millrace {

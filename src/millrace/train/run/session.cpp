@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include "millrace/base/clock.h"
-#include "millrace/base/crash.h"
 #include "millrace/base/doing.h"
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
@@ -14,6 +13,7 @@
 #include "millrace/device/operation_marks.h"
 #include "millrace/runs/earlier_runs.h"
 #include "millrace/snapshot/layout.h"
+#include "millrace/system/crash.h"
 #include "millrace/train/assembly/kept_trials.h"
 #include "millrace/train/run/rehearsal.h"
 #include "millrace/train/run/snapshot_check.h"

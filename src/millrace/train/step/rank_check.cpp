@@ -17,11 +17,11 @@
 
 #include "millrace/base/error.h"
 #include "millrace/base/hash.h"
-#include "millrace/base/process.h"
 #include "millrace/base/version.h"
 #include "millrace/core/scalar_type.h"
 #include "millrace/device/device.h"
 #include "millrace/kernels/kernels.h"
+#include "millrace/system/process.h"
 
 namespace millrace {
 namespace {

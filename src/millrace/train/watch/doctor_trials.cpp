@@ -6,11 +6,11 @@
 
 #include "millrace/base/doing.h"
 #include "millrace/base/finally.h"
-#include "millrace/base/work_clock.h"
 #include "millrace/device/device.h"
 #include "millrace/device/operation_census.h"
 #include "millrace/device/tensor_memory.h"
 #include "millrace/memory/planner.h"
+#include "millrace/system/work_clock.h"
 #include "millrace/train/step/micro_batches.h"
 
 namespace millrace {

@@ -9,10 +9,10 @@
 #include <system_error>
 #include <utility>
 
-#include "millrace/base/crash.h"
 #include "millrace/base/doing.h"
 #include "millrace/base/format.h"
 #include "millrace/base/median.h"
+#include "millrace/system/crash.h"
 
 namespace millrace {
 namespace {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "millrace/base/clock.h"
-#include "millrace/base/signals.h"
+#include "millrace/system/signals.h"
 
 namespace millrace {
 
@@ -29,7 +29,7 @@ struct WatchdogOptions {
 // Looks at base/doing.h. A phase that takes longer than the limit, and than 50 times what such phases took so far, is told once,
 // with what was being done and what to try, and when it comes back. While it lasts, the first signal ends the process, which
 // otherwise the loop would do after its step; but not while a state is being saved, which is what the signal asks for: there only
-// a second one does, as it does everywhere (base/signals.h).
+// a second one does, as it does everywhere (system/signals.h).
 class Watchdog {
  public:
   explicit Watchdog(WatchdogOptions options);

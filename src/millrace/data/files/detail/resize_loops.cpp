@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "millrace/base/instructions.h"
+#include "millrace/system/instructions.h"
 
 namespace millrace::data::detail {
 namespace {

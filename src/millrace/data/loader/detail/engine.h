@@ -23,9 +23,9 @@
 #include <utility>
 #include <vector>
 
-#include "millrace/base/limits.h"
-#include "millrace/base/signals.h"
 #include "millrace/data/loader/detail/thread_usage.h"
+#include "millrace/system/limits.h"
+#include "millrace/system/signals.h"
 
 namespace millrace::data::detail {
 

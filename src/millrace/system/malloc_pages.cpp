@@ -1,4 +1,4 @@
-#include "millrace/base/malloc_pages.h"
+#include "millrace/system/malloc_pages.h"
 
 #include <cstdlib>
 #include <cstring>

@@ -1,4 +1,4 @@
-#include "millrace/base/process.h"
+#include "millrace/system/process.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "millrace/base/openmp.h"
+#include "millrace/system/openmp.h"
 
 #include <cstdlib>
 #include <cstring>

@@ -1,4 +1,4 @@
-#include "millrace/base/instructions.h"
+#include "millrace/system/instructions.h"
 
 #include <gmock/gmock.h>
 

@@ -1,4 +1,4 @@
-#include "millrace/base/work_clock.h"
+#include "millrace/system/work_clock.h"
 
 #include <dirent.h>
 

@@ -1,4 +1,4 @@
-#include "millrace/base/process.h"
+#include "millrace/system/process.h"
 
 #include <elf.h>
 #include <fcntl.h>
@@ -11,7 +11,7 @@
 #include <fstream>
 #include <string_view>
 
-#include "millrace/base/crash.h"
+#include "millrace/system/crash.h"
 
 namespace millrace {
 

@@ -1,4 +1,4 @@
-#include "millrace/base/child.h"
+#include "millrace/system/child.h"
 
 #include <unistd.h>
 

@@ -1,4 +1,4 @@
-#include "millrace/base/signals.h"
+#include "millrace/system/signals.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -8,7 +8,7 @@
 #include <atomic>
 #include <cerrno>
 
-#include "millrace/base/crash.h"
+#include "millrace/system/crash.h"
 
 namespace millrace {
 namespace {

@@ -1,4 +1,4 @@
-#include "millrace/base/limits.h"
+#include "millrace/system/limits.h"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>

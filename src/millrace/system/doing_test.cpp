@@ -14,7 +14,7 @@
 #include <thread>
 #include <utility>
 
-#include "millrace/base/crash.h"
+#include "millrace/system/crash.h"
 
 namespace millrace {
 namespace {

@@ -1,4 +1,4 @@
-#include "millrace/base/openmp.h"
+#include "millrace/system/openmp.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "millrace/base/crash.h"
+#include "millrace/system/crash.h"
 
 #include <signal.h>
 #include <sys/resource.h>

@@ -1,4 +1,4 @@
-#include "millrace/base/signals.h"
+#include "millrace/system/signals.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "millrace/base/clock.h"
-#include "millrace/base/crash.h"
+#include "millrace/system/crash.h"
 
 namespace millrace {
 namespace {

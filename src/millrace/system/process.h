@@ -7,7 +7,7 @@ namespace millrace {
 
 // Descriptors 0 to 2 that are closed lead to /dev/null, so that no file gets their number and takes what is printed; reading and
 // writing them stays an error. A write beyond the largest file allowed (ulimit -f) fails with EFBIG; it would end the process.
-// A crash says what it interrupted (base/crash.h).
+// A crash says what it interrupted (system/crash.h).
 void prepare_process();
 
 // What the linker put into this program to tell its builds apart, in hexadecimal digits; "" = nothing.
