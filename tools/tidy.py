@@ -40,6 +40,7 @@ NO_STEP = re.compile(r"src/millrace/recipes/\w+/(?:\w*(?:command|commands|file|f
                      r"\.cpp$|_test\.cpp$|/test_\w+\.h$")
 EXCUSE = re.compile(r"// host: \w")
 EXCUSED_LINES = 5  # with the comment's own
+COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 RESERVED = re.compile(r"^[ \t]*(?:#[ \t]*define|struct|class|enum(?: class)?|namespace|using)[ \t]+(_[A-Z]\w*|\w*__\w*)", re.MULTILINE)
 
 
@@ -195,6 +196,21 @@ def check_public_headers(tree):
             if target.startswith("millrace/") and target not in public:
                 tree.say(name, line_of(text, match.start()), f"{target} is internal, and users get this file: declare the class "
                                                              f"instead, or name the header in {PUBLIC_HEADERS}")
+
+
+def check_recipe_names(tree):
+    """The runtime names no recipe: what it has to know of one stands in the recipe's Entry."""
+    folder = "src/millrace/recipes/"
+    recipes = sorted({name[len(folder):].split("/")[0] for name in tree.files if name.startswith(folder) and name.count("/") > 3})
+    if not recipes:
+        return
+    named = re.compile(r"\b(?:" + "|".join(recipes) + r")\b")
+    for name, text in tree.sources():
+        if not name.startswith("src/millrace/") or name.startswith(folder) or name.endswith("_test.cpp"):
+            continue
+        for match in named.finditer(COMMENT.sub(lambda comment: re.sub(r"[^\n]", " ", comment.group()), text)):
+            tree.say(name, line_of(text, match.start()), f"\"{match.group()}\": the runtime knows no recipe; let Entry say it "
+                                                         "(train/recipe/entry.h)")
 
 
 def check_foreign_include(tree, name, line, folder, target):
@@ -372,6 +388,7 @@ def tidy(root):
     check_floors_table(tree, floors)
     check_includes(tree, floors)
     check_public_headers(tree)
+    check_recipe_names(tree)
     check_sizes(tree)
     check_text(tree)
     check_names(tree)

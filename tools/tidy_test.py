@@ -85,6 +85,15 @@ class Planted(unittest.TestCase):
                 self.write("src/millrace/train/run/run.cpp", GOOD["src/millrace/train/run/run.cpp"] + f'#include "{face}"\n')
                 self.expect("src/millrace/train/run/run.cpp", ["above all floors"])
 
+    def test_a_recipe_named_in_the_runtime(self):
+        self.append("ARCHITECTURE.md", "| 6 | `recipes` | recipes |\n")
+        self.append("CMakeLists.txt", "mr_folder(recipes DEPENDS train/run PCH)\n")
+        self.write("src/millrace/recipes/skies/entry.h", "// Skies.\n#pragma once\n")
+        self.append("src/millrace/train/run/run.cpp", '// measured on skies\n')
+        self.expect_clean()
+        self.append("src/millrace/train/run/run.cpp", 'const char* kFirst = "skies";\n')
+        self.expect("src/millrace/train/run/run.cpp", ["skies", "Entry"], 7)
+
     def test_the_good_tree_is_good(self):
         self.expect_clean()
 

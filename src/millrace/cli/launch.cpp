@@ -34,10 +34,10 @@ The first rank that fails is named last, with its step and what it was doing; th
 handed on to the ranks, which finish their step and save. One machine: nothing listens outside of the loopback. data.batch_size is
 per rank.
 
-  millrace launch --nproc 2 train cosmology --preset smoke
-  millrace launch --nproc 4 --nodes 2 --rank 0 --at node-a:29500 train cosmology --config run.toml
+  millrace launch --nproc 2 train RECIPE --preset smoke
+  millrace launch --nproc 4 --nodes 2 --rank 0 --at node-a:29500 train RECIPE --config run.toml
 
-The ranks understand torchrun, srun and mpirun as well: torchrun --no-python --nproc-per-node 2 millrace train cosmology.
+The ranks understand torchrun, srun and mpirun as well: torchrun --no-python --nproc-per-node 2 millrace train RECIPE.
 )";
 
 struct Options {

@@ -1,7 +1,6 @@
 #include "millrace/cli/bench/bench_ablate.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "millrace/base/error.h"
@@ -18,20 +17,6 @@ namespace millrace::cli {
 namespace {
 
 constexpr double kNoise = 0.03;  // of a step's time
-
-// What the five guides say a row is worth.
-struct Claim {
-  std::string_view row, text;
-};
-constexpr std::array kClaims = {
-    Claim{"autocast", "1.5-2x, 25-50 % less memory (language_model, autoencoder_3d)"},
-    Claim{"fused_attention", "5-15 % by cached masks (language_model)"},
-    Claim{"stored_pca", "100x a batch, 5-10x a run (cosmology)"},
-    Claim{"fused_projection", "2-3x for preprocessing on the device (cosmology)"},
-    Claim{"loader_threads", "2x (cosmology), 10-20 % (language_model)"},
-    Claim{"sample_cache", "enable it when the data fits (cosmology)"},
-    Claim{"recompute", "20-30 % less memory (autoencoder_3d)"},
-};
 
 std::string machine(const Json& config) {
   const device::Cpu& cpu = device::cpu_info();
@@ -80,7 +65,15 @@ struct Row {
   }
 };
 
-Row measure(BenchRuns plan, const SwitchRow& row, std::int64_t rounds) {
+// What the recipe's guide says that the row is worth; "" when it says nothing.
+std::string claim_of(const Guide& guide, std::string_view row) {
+  for (const Advice& advice : guide.advice) {
+    if (std::ranges::count(advice.rows, row) > 0) return advice.claim;
+  }
+  return "";
+}
+
+Row measure(BenchRuns plan, const Entry& entry, const SwitchRow& row, std::int64_t rounds) {
   for (const auto& [key, value] : row.occasion.config) {
     if (!key.empty()) plan.words.push_back(flag(key, value));
   }
@@ -101,19 +94,18 @@ Row measure(BenchRuns plan, const SwitchRow& row, std::int64_t rounds) {
   result.memory_on = on.memory;
   result.same_state = on.state == off.state;
   result.difference = on.loss == off.loss ? 0.0 : std::abs(off.loss - on.loss) / std::abs(on.loss);
-  const auto claim = std::find_if(kClaims.begin(), kClaims.end(), [&](const Claim& c) { return c.row == row.name; });
-  if (claim != kClaims.end()) result.claim = claim->text;
+  result.claim = claim_of(entry.guide, row.name);
   return result;
 }
 
 // Those that are named, or all that the recipe reaches; the names of the others go to `out_of_reach`.
-std::vector<const SwitchRow*> chosen_rows(const std::vector<std::string>& names, const std::string& recipe, Json& out_of_reach) {
+std::vector<const SwitchRow*> chosen_rows(const std::vector<std::string>& names, const Entry& entry, Json& out_of_reach) {
   std::vector<const SwitchRow*> rows;
   try {
     const Switches known(names);
     for (const Switches::Setting& setting : known.settings()) {
       if (!names.empty() && setting.on) continue;
-      if (names.empty() && !reaches(recipe, *setting.row)) {
+      if (names.empty() && !reaches(entry, *setting.row)) {
         out_of_reach.push_back(setting.row->name);
       } else {
         rows.push_back(setting.row);
@@ -159,7 +151,7 @@ int bench_ablate(const Invocation& call, Arguments& arguments) {
     }
   }
   Json out_of_reach = Json::array();
-  const std::vector<const SwitchRow*> rows = chosen_rows(names, entry.name, out_of_reach);
+  const std::vector<const SwitchRow*> rows = chosen_rows(names, entry, out_of_reach);
   plan.words = arguments.words();
   plan.words.insert(plan.words.begin(), entry.name);
   const CommandConfig config = resolve_command_config(entry, arguments);  // all mistakes now, in this command's name
@@ -172,7 +164,7 @@ int bench_ablate(const Invocation& call, Arguments& arguments) {
       {"row", "on, ms", "off, ms", "memory off", "equality", "verdict", "guides"}};
   bool equal = true;
   for (const SwitchRow* row : rows) {
-    const Row seen = measure(plan, *row, rounds);
+    const Row seen = measure(plan, entry, *row, rounds);
     equal = equal && seen.equal();
     all.push_back(to_json(seen));
     table_rows.push_back({seen.name(), fixed(seen.on_ms, 2), fixed(seen.off_ms, 2), signed_bytes(seen.memory), seen.equality(),

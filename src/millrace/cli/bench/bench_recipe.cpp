@@ -1,9 +1,7 @@
 #include "millrace/cli/bench/bench_recipe.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <span>
 
 #include "millrace/base/format.h"
 #include "millrace/base/median.h"
@@ -14,60 +12,6 @@
 
 namespace millrace::cli {
 namespace {
-
-constexpr std::size_t kMostRows = 7;
-
-// An advice of a guide: the switchboard's rows that follow it, and what the guide promises.
-struct Advice {
-  std::string_view text;
-  std::array<std::string_view, kMostRows> rows;
-  std::string_view claim;
-};
-
-struct Guide {
-  std::string_view recipe;
-  std::array<Advice, 4> advice;  // in the guide's order; unused places are empty
-  std::string_view whole;        // what it promises of all together
-};
-
-constexpr Advice kLoading{
-    "loading in parallel, samples kept",
-    {"loader_threads", "loader_adaptation", "look_ahead", "sample_cache", "hdf5_direct", "file_index", "token_cache"},
-    ""};
-constexpr Advice with_claim(Advice advice, std::string_view claim) {
-  advice.claim = claim;
-  return advice;
-}
-constexpr Advice kShort{"mixed precision", {"autocast", "bf16_weights"}, ""};
-
-constexpr std::array kGuides = {
-    Guide{"cosmology",
-          {{{"components fitted once", {"stored_pca"}, "100x a batch, \"alone 5-10x\""},
-            {"preprocessing in one pass", {"fused_projection"}, "2-3x of preprocessing"},
-            with_claim(kLoading, "2x of loading"),
-            with_claim(kShort, "")}},
-          "5-10x"},
-    Guide{"language_model",
-          {{{"no mask made anew each forward", {"fused_attention"}, "5-15 % of the forward"},
-            with_claim(kShort, "1.5-2x, memory -25-30 %"),
-            with_claim(kLoading, "10-20 % of loading"),
-            {"no questions to the device", {"device_skip"}, "less overhead"}}},
-          "2-3x"},
-    Guide{"neural_response",
-          {{{"sessions grouped, one forward of the core", {"joined_core"}, "100x against a forward for each sample"},
-            with_claim(kLoading, "0.03 to 2.0 it/s"),
-            with_claim(kShort, ""),
-            {}}},
-          "0.03 to 2.0 it/s"},
-    Guide{"autoencoder_3d",
-          {{with_claim(kShort, "1.5-2x, memory -50 %"),
-            with_claim(kLoading, ""),
-            {"optimiser in one kernel", {"fused_optimizer"}, "a fused AdamW"},
-            {}}},
-          ""},
-    Guide{"image_pairs",
-          {{with_claim(kShort, "bf16 by default"), with_claim(kLoading, "pinned, 4 readers and more"), {}, {}}},
-          "2-5 samples/s on its GPU"}};
 
 struct Stage {
   std::string name;
@@ -84,32 +28,19 @@ std::vector<std::string> all_rows() {
 }
 
 // Everything off; each advice on top of those before it; everything.
-std::vector<Stage> stages_of(const std::string& recipe) {
+std::vector<Stage> stages_of(const Entry& entry) {
   std::vector<std::string> off = all_rows();
   std::vector<Stage> stages = {{.name = "before: everything off", .off = off, .claim = "", .ms = {}, .memory = {}, .last = {}}};
-  const auto guide = std::ranges::find(kGuides, recipe, &Guide::recipe);
-  if (guide != kGuides.end()) {
-    for (const Advice& advice : guide->advice) {
-      const std::size_t before = off.size();
-      std::erase_if(off, [&](const std::string& name) {
-        const SwitchRow& row = *std::ranges::find(switch_rows(), name, &SwitchRow::name);
-        return std::ranges::count(advice.rows, name) > 0 && reaches(recipe, row);
-      });
-      if (off.size() == before) continue;
-      stages.push_back({.name = "+ " + std::string(advice.text),
-                        .off = off,
-                        .claim = std::string(advice.claim),
-                        .ms = {},
-                        .memory = {},
-                        .last = {}});
-    }
+  for (const Advice& advice : entry.guide.advice) {
+    const std::size_t before = off.size();
+    std::erase_if(off, [&](const std::string& name) {
+      const SwitchRow& row = *std::ranges::find(switch_rows(), name, &SwitchRow::name);
+      return std::ranges::count(advice.rows, name) > 0 && reaches(entry, row);
+    });
+    if (off.size() == before) continue;
+    stages.push_back({.name = "+ " + advice.text, .off = off, .claim = advice.claim, .ms = {}, .memory = {}, .last = {}});
   }
-  stages.push_back({.name = "+ the rest: ours",
-                    .off = {},
-                    .claim = guide == kGuides.end() ? "" : std::string(guide->whole),
-                    .ms = {},
-                    .memory = {},
-                    .last = {}});
+  stages.push_back({.name = "+ the rest: ours", .off = {}, .claim = entry.guide.whole, .ms = {}, .memory = {}, .last = {}});
   return stages;
 }
 
@@ -182,7 +113,7 @@ int bench_recipe(const Invocation& call, Arguments& arguments) {
   runs.folder = scratch.path();
   pin_choices(runs, run_once(runs, ""), config.resolved.values);  // also makes data, caches and components
 
-  std::vector<Stage> stages = stages_of(entry.name);
+  std::vector<Stage> stages = stages_of(entry);
   for (std::int64_t round = 0; round < rounds; ++round) {
     for (Stage& stage : stages) {
       stage.last = seen_in(run_once(runs, joined(stage.off, ",")));

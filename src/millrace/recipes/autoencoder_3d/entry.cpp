@@ -48,6 +48,21 @@ BenchShape shape(std::string name, std::string help, const std::string& preset, 
           })};
 }
 
+// What no other recipe needs, and what it shares with some.
+std::vector<std::string> switches() {
+  return {"channels_last",     "tried_convolutions", "fused_group_norm", "lean_norms",
+          "phased_upsampling", "voxel_products",     "look_ahead",       "sample_cache"};
+}
+
+Guide guide() {
+  return {{{"mixed precision", {"autocast", "bf16_weights"}, "1.5-2x, memory -50 %"},
+           {"loading in parallel, samples kept",
+            {"loader_threads", "loader_adaptation", "look_ahead", "sample_cache", "hdf5_direct", "file_index", "token_cache"},
+            ""},
+           {"optimiser in one kernel", {"fused_optimizer"}, "a fused AdamW"}},
+          ""};
+}
+
 std::vector<BenchShape> bench_shapes() {
   return {
       shape("cpu-small", "channels 32,64,128, one crop of 32^3, L1 + KL + discriminator, both networks updated", "stable", 32, 1),
@@ -71,6 +86,8 @@ Entry entry() {
   const auto row = [] { return autoencoder_3d::entry(); };
   entry.commands = {encode_command(row), decode_command(row)};
   entry.bench_shapes = bench_shapes();
+  entry.switches = switches();
+  entry.guide = guide();
   return entry;
 }
 

@@ -41,6 +41,22 @@ BenchShape shape(std::string name, std::string help, const Sky& sky) {
           })};
 }
 
+// What no other recipe needs, and what it shares with some.
+std::vector<std::string> switches() {
+  return {"channels_last",      "tried_convolutions", "file_index", "hdf5_direct", "fused_activation", "fused_padding",
+          "direct_convolution", "fused_projection",   "stored_pca", "look_ahead",  "sample_cache"};
+}
+
+Guide guide() {
+  return {{{"components fitted once", {"stored_pca"}, "100x a batch, \"alone 5-10x\""},
+           {"preprocessing in one pass", {"fused_projection"}, "2-3x of preprocessing"},
+           {"loading in parallel, samples kept",
+            {"loader_threads", "loader_adaptation", "look_ahead", "sample_cache", "hdf5_direct", "file_index", "token_cache"},
+            "2x of loading"},
+           {"mixed precision", {"autocast", "bf16_weights"}, ""}},
+          "5-10x"};
+}
+
 std::vector<BenchShape> bench_shapes() {
   return {shape("cpu-small", "filters 16, input (1,2,64,64,48), log-MSE, clip by value 1", {16, 64, 64, 48, 1, 1}),
           shape("gpu-small", "cpu-small with a batch of 4", {16, 64, 64, 48, 1, 4}),
@@ -64,6 +80,8 @@ Entry entry() {
   entry.commands = {{"pca", "fit foreground components, or compare them with those of each batch", pca_command},
                     {"uvh5", "make a run's folder from an interferometer's uvh5 files", uvh5_command}};
   entry.bench_shapes = bench_shapes();
+  entry.switches = switches();
+  entry.guide = guide();
   return entry;
 }
 

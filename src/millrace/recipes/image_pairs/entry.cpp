@@ -99,6 +99,21 @@ BenchShape shape(std::string name, std::string help, Json config, const std::str
           })};
 }
 
+// What no other recipe needs, and what it shares with some.
+std::vector<std::string> switches() {
+  return {"fused_dropout",   "fused_attention", "fused_gelu",   "bf16_weights", "fp32_products",
+          "fused_rms_rows",  "fused_swiglu",    "fused_rotary", "merged_lora",  "last_position",
+          "shared_features", "feature_cache",   "look_ahead",   "sample_cache"};
+}
+
+Guide guide() {
+  return {{{"mixed precision", {"autocast", "bf16_weights"}, "bf16 by default"},
+           {"loading in parallel, samples kept",
+            {"loader_threads", "loader_adaptation", "look_ahead", "sample_cache", "hdf5_direct", "file_index", "token_cache"},
+            "pinned, 4 readers and more"}},
+          "2-5 samples/s on its GPU"};
+}
+
 std::vector<BenchShape> bench_shapes() {
   return {shape("cpu-small",
                 "frozen tower 192x6 on 64 px, decoder 256x4 with LoRA, 4 pairs in both orders, 128 image and 11 other tokens",
@@ -140,6 +155,8 @@ Entry entry() {
   const auto row = [] { return image_pairs::entry(); };
   entry.commands = {rank_command(row), adapter_command(row)};
   entry.bench_shapes = bench_shapes();
+  entry.switches = switches();
+  entry.guide = guide();
   return entry;
 }
 

@@ -19,6 +19,7 @@
 namespace millrace {
 
 struct Weights;  // train/assembly/weights.h
+struct SwitchRow;  // train/recipe/switchboard.h
 
 // A command of a recipe's own, such as `millrace generate`. Gets the words after the command's name; returns the exit code.
 struct RecipeCommand {
@@ -64,6 +65,18 @@ struct DataOption {
 };
 using DataOptions = std::map<std::string, std::string>;  // name -> value, of those that were given
 
+// What the guide to a recipe's kind of training advises, for `millrace bench RECIPE`: the rows of the switchboard that follow an
+// advice, and what the guide says that they gain.
+struct Advice {
+  std::string text;
+  std::vector<std::string> rows;
+  std::string claim;
+};
+struct Guide {
+  std::vector<Advice> advice;  // in the guide's order
+  std::string whole;           // what it promises of all together
+};
+
 struct Entry {
   std::string name;
   std::string summary;                                // one line for `millrace list`
@@ -99,7 +112,13 @@ struct Entry {
   Predicts predicts;  // empty: the recipe gets what the file of input holds, unchecked
   std::vector<RecipeCommand> commands;
   std::vector<BenchShape> bench_shapes;
+  // Of the rows that have work in some recipes alone (Occasion::named) those that this recipe reaches; empty = it may reach all.
+  std::vector<std::string> switches;
+  Guide guide;
 };
+
+// Whether the row has something to do in the recipe.
+[[nodiscard]] bool reaches(const Entry& entry, const SwitchRow& row);
 
 // A function of (const Sections&, const RunConfig&, more...) as a function of the resolved config: (const Json&, more...).
 template <class Sections, class Function>

@@ -17,8 +17,8 @@ struct Occasion {
   struct Value {
     std::string_view key, value;  // as in --key=value
   };
-  std::array<std::string_view, 4> recipes = {};  // of those that ship, the ones that reach it, the test's first; none: all do
-  std::array<Value, 2> config = {};              // what a run must be asked for; unused places are empty
+  bool named = false;                // work for recipes alone whose Entry::switches names the row; else for all
+  std::array<Value, 2> config = {};  // what a run must be asked for; unused places are empty
 };
 
 // A row says what the optimisation replaces and how "on = off" is meant for it.
@@ -31,9 +31,6 @@ struct SwitchRow {
   bool per_process;             // can only be set before the first tensor is made: checked in child processes
   Occasion occasion = {};
 };
-
-// Whether the row has something to do in that recipe; true for a recipe that does not ship.
-[[nodiscard]] bool reaches(std::string_view recipe, const SwitchRow& row);
 
 // All rows there are. A claim that is not in this table does not exist. Where nothing else shows that a row's path is taken, it
 // is counted by a telemetry::Counter of the row's name; tests/switches looks at it.
