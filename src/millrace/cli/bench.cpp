@@ -8,9 +8,9 @@
 #include "millrace/cli/bench/bench_scaling.h"
 #include "millrace/cli/launch/join_ranks.h"
 #include "millrace/cli/shared/command.h"
-#include "millrace/cli/shared/command_config.h"
 #include "millrace/cli/shared/text.h"
 #include "millrace/measure/step_bench.h"
+#include "millrace/train/run/command_config.h"
 #include "millrace/train/run/run.h"
 
 namespace millrace::cli {

@@ -1,7 +1,7 @@
 #include "millrace/cli/shared/command.h"
-#include "millrace/cli/shared/command_config.h"
 #include "millrace/cli/shared/recipe_help.h"
 #include "millrace/cli/shared/text.h"
+#include "millrace/train/run/command_config.h"
 #include "millrace/train/run/run.h"
 
 namespace millrace::cli {

@@ -5,13 +5,13 @@
 #include "millrace/cli/launch/rank_watch.h"
 #include "millrace/cli/shared/batch_size.h"
 #include "millrace/cli/shared/command.h"
-#include "millrace/cli/shared/command_config.h"
 #include "millrace/cli/shared/recipe_help.h"
 #include "millrace/cli/shared/text.h"
 #include "millrace/device/device.h"
 #include "millrace/runs/ledger.h"
 #include "millrace/runs/report_page.h"
 #include "millrace/system/signals.h"
+#include "millrace/train/run/command_config.h"
 #include "millrace/train/run/run.h"
 
 namespace millrace::cli {

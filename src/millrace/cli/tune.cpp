@@ -10,13 +10,13 @@
 #include "millrace/cli/bench/bench_runs.h"
 #include "millrace/cli/bench/short_runs.h"
 #include "millrace/cli/shared/command.h"
-#include "millrace/cli/shared/command_config.h"
 #include "millrace/cli/shared/recipe_help.h"
 #include "millrace/cli/shared/text.h"
 #include "millrace/cli/tuned_file.h"
 #include "millrace/device/device.h"
 #include "millrace/doctor/tuner.h"
 #include "millrace/runs/ledger.h"
+#include "millrace/train/run/command_config.h"
 #include "millrace/train/run/run.h"
 
 namespace millrace::cli {

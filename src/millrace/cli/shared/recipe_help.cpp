@@ -2,8 +2,8 @@
 
 #include "millrace/base/format.h"
 #include "millrace/cli/shared/arguments.h"
-#include "millrace/cli/shared/command_config.h"
 #include "millrace/cli/shared/text.h"
+#include "millrace/train/run/command_config.h"
 #include "millrace/train/run/run.h"
 
 namespace millrace::cli {

@@ -5,11 +5,11 @@
 #include <initializer_list>
 
 #include "millrace/base/format.h"
-#include "millrace/cli/shared/command_config.h"
 #include "millrace/format/safetensors.h"
 #include "millrace/precision/precision.h"
 #include "millrace/snapshot/snapshot.h"
 #include "millrace/train/assembly/weights.h"
+#include "millrace/train/run/command_config.h"
 
 namespace millrace::cli {
 namespace {

@@ -8,6 +8,7 @@
 #include "millrace/base/clock.h"
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
+#include "millrace/config/arguments.h"
 #include "millrace/config/schema_of.h"
 #include "millrace/device/device.h"
 #include "millrace/format/csv.h"
@@ -16,6 +17,7 @@
 #include "millrace/recipes/cosmology/recipe.h"
 #include "millrace/recipes/cosmology/sky_pca.h"
 #include "millrace/train/recipe/config.h"
+#include "millrace/train/run/command_config.h"
 #include "millrace/train/run/run.h"
 #include "millrace/train/run_folder/run_folder.h"
 
@@ -41,77 +43,20 @@ Config keys are given as for train: --recipe.n_fg=7, --signal_dir DIR ...
 )";
 
 struct Request {
-  std::string verb;
   bool plot = false;
-  std::optional<std::string> config_file, preset, output, components;
-  std::optional<std::int64_t> num_samples;
-  std::vector<std::string> flags;
+  std::optional<std::string> output, components;
+  std::int64_t samples = 0;
+  config::Resolved config;
 };
 
-std::int64_t whole_number(const std::string& text) {
-  std::size_t used = 0;
-  std::int64_t value = 0;
-  try {
-    value = std::stoll(text, &used);
-  } catch (const std::exception&) {
-    used = 0;
-  }
-  if (used != text.size() || value < 1)
-    throw UsageError({"--num-samples is " + quoted(text) + ", not a number of samples", "millrace pca", "give 1 or more"});
-  return value;
-}
-
-Request parse(std::span<const std::string> words) {
+Request request_of(config::Arguments& arguments, std::int64_t samples) {
   Request request;
-  const auto value_of = [&](const std::string& name, std::size_t& i) -> std::optional<std::string> {
-    std::string word = words[i].substr(0, words[i].find('='));
-    std::replace(word.begin() + std::min<std::ptrdiff_t>(2, static_cast<std::ptrdiff_t>(word.size())), word.end(), '_', '-');
-    if (word != name) return std::nullopt;
-    if (const auto equals = words[i].find('='); equals != std::string::npos) return words[i].substr(equals + 1);
-    if (i + 1 == words.size()) throw UsageError({name + " needs a value", "millrace pca", "millrace pca --help"});
-    return words[++i];
-  };
-  if (!words.empty()) request.verb = words[0];
-  for (std::size_t i = 1; i < words.size(); ++i) {
-    if (words[i] == "--help" || words[i] == "-h") {
-      request.verb = "--help";
-    } else if (words[i] == "--plot") {
-      request.plot = true;
-    } else if (auto config = value_of("--config", i)) {
-      request.config_file = std::move(config);
-    } else if (auto preset = value_of("--preset", i)) {
-      request.preset = std::move(preset);
-    } else if (auto output = value_of("--output", i)) {
-      request.output = std::move(output);
-    } else if (auto components = value_of("--pca-components", i)) {
-      request.components = std::move(components);
-    } else if (auto samples = value_of("--num-samples", i)) {
-      request.num_samples = whole_number(*samples);
-    } else {
-      request.flags.push_back(words[i]);
-    }
-  }
+  request.plot = arguments.flag("plot");
+  request.output = arguments.value("output");
+  request.components = arguments.value("pca_components");
+  request.samples = arguments.integer("num_samples", samples, 1);
+  request.config = resolve_command_config(entry(), arguments).resolved;
   return request;
-}
-
-config::Resolved resolve(const Request& request) {
-  const Entry row = entry();
-  const config::Schema schema = schema_of(row);
-  const auto aliases = aliases_of(row);
-  config::Layers layers(schema, aliases);
-  layers.add_values(row.defaults, "recipe");
-  if (request.preset) {
-    const auto it =
-        std::find_if(row.presets.begin(), row.presets.end(), [&](const auto& p) { return p.first == *request.preset; });
-    if (it == row.presets.end())
-      throw UsageError({"there is no preset " + quoted(*request.preset), "millrace pca", "it is smoke, small or full"});
-    layers.add_values(it->second, "preset " + it->first);
-  }
-  if (request.config_file) layers.add_file(*request.config_file, row.convert_file);
-  layers.add_environment();
-  for (const std::string& word : layers.add_flags(request.flags))
-    layers.add_problem({"unexpected word " + quoted(word), "millrace pca", "millrace pca --help"});
-  return layers.resolve();
 }
 
 // What both verbs start from.
@@ -124,8 +69,7 @@ struct Task {
 
 Task task_of(const Request& request) {
   Task task;
-  const config::Resolved config = resolve(request);
-  if (auto problems = run_problems(entry(), config); !problems.empty()) throw ConfigError(std::move(problems));
+  const config::Resolved& config = request.config;
   task.recipe = config::read<Sections>(config.values).recipe;
   task.shared = config::read<RunConfig>(config.values);
   task.seed = static_cast<std::uint64_t>(task.shared.train.seed);
@@ -160,8 +104,7 @@ int fit(const Request& request) {
   };
   const Tell left_out = [&](const std::string& why) { console.warning("left out: " + why); };
   const bool fails = task.shared.data.bad_samples == BadSamplePolicy::fail;
-  const nn::ForegroundPca pca =
-      fit_pca(task.recipe, task.sky, task.seed, request.num_samples.value_or(100), progress, fails ? Tell() : left_out);
+  const nn::ForegroundPca pca = fit_pca(task.recipe, task.sky, task.seed, request.samples, progress, fails ? Tell() : left_out);
   pca.save(Fs::real(), output);
   std::cout << "N_FG                 " << pca.n_fg() << "\n"
             << "N_freq               " << pca.frequencies() << "\n"
@@ -207,7 +150,7 @@ int validate(const Request& request) {
   device::set_threads(static_cast<int>(task.shared.device.threads.value_or(device::cpu_info().physical_cores)));
 
   const SkySource source = training_source(task.recipe, task.sky);
-  const std::int64_t samples = std::min(request.num_samples.value_or(5), source.size());
+  const std::int64_t samples = std::min(request.samples, source.size());
   Comparison all;
   for (std::int64_t i = 0; i < samples; ++i) {
     const at::Tensor x = training_input(source, i, task.seed).unsqueeze(0);
@@ -236,14 +179,16 @@ int validate(const Request& request) {
 }  // namespace
 
 int pca_command(std::span<const std::string> words) {
-  const Request request = parse(words);
-  if (request.verb == "--help" || request.verb == "-h") {
+  config::Arguments arguments(words);
+  if (arguments.flag("help") || arguments.flag("h")) {
     std::cout << kHelp;
     return 0;
   }
-  if (request.verb == "fit") return fit(request);
-  if (request.verb == "validate") return validate(request);
-  throw UsageError({request.verb.empty() ? "pca needs a verb" : "pca has no verb " + quoted(request.verb), "millrace pca",
+  constexpr std::int64_t kFitted = 100, kCompared = 5;  // samples
+  const std::string verb = arguments.positional().value_or("");
+  if (verb == "fit") return fit(request_of(arguments, kFitted));
+  if (verb == "validate") return validate(request_of(arguments, kCompared));
+  throw UsageError({verb.empty() ? "pca needs a verb" : "pca has no verb " + quoted(verb), "millrace pca",
                     "it is fit or validate; millrace pca --help says more"});
 }
 

@@ -3,15 +3,17 @@
 #include <iostream>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
-#include "millrace/config/schema_of.h"
+#include "millrace/config/arguments.h"
 #include "millrace/recipes/language_model/entry.h"
 #include "millrace/recipes/language_model/recipe.h"
 #include "millrace/train/recipe/config.h"
 #include "millrace/train/recipe/recipe_guard.h"
+#include "millrace/train/run/command_config.h"
 #include "millrace/train/run/run.h"
 
 namespace millrace::recipes::language_model {
@@ -34,65 +36,40 @@ Continues PROMPT with a trained language model and prints the text. The model is
 )";
 
 struct Request {
-  bool help = false, beam = false, interactive = false;
-  std::optional<std::string> from, config_file, prompt;
-  std::vector<std::string> flags;
+  bool beam = false, interactive = false;
+  std::optional<std::string> from, prompt;
+  config::Resolved config;
 };
 
-bool is_config_file(const std::string& word) {
-  const std::string suffix = stdfs::path(word).extension().string();
-  return suffix == ".toml" || suffix == ".json" || suffix == ".yaml" || suffix == ".yml";
+// The seed is that of the draws: training has another.
+config::Arguments with_seed_of_draws(std::span<const std::string> words) {
+  std::vector<std::string> all(words.begin(), words.end());
+  for (std::string& word : all) {
+    if (word == "--seed" || word.starts_with("--seed=")) word = "--generate." + word.substr(2);
+  }
+  return config::Arguments(all);
 }
 
-// Takes the command's own options; what is left are config flags and positional words.
-Request parse(std::span<const std::string> words) {
+Request request_of(const Entry& row, config::Arguments arguments) {
   Request request;
-  const auto value_of = [&](const std::string& name, std::size_t& i) -> std::optional<std::string> {
-    if (words[i].starts_with(name + "=")) return words[i].substr(name.size() + 1);
-    if (words[i] != name) return std::nullopt;
-    if (i + 1 == words.size()) throw UsageError({name + " needs a value", "millrace generate", "millrace generate --help"});
-    return words[++i];
-  };
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    if (words[i] == "--help" || words[i] == "-h") {
-      request.help = true;
-    } else if (words[i] == "--beam") {
-      request.beam = true;
-    } else if (words[i] == "--interactive") {
-      request.interactive = true;
-    } else if (auto from = value_of("--from", i)) {
-      request.from = std::move(from);
-    } else if (auto config = value_of("--config", i)) {
-      request.config_file = std::move(config);
-    } else {
-      const bool seed = words[i] == "--seed" || words[i].starts_with("--seed=");  // of the draws: training has another
-      request.flags.push_back(seed ? "--generate." + words[i].substr(2) : words[i]);
-    }
-  }
-  return request;
-}
-
-// Fills in config_file and prompt from the positional words.
-config::Resolved resolve(Request& request, const Entry& row) {
-  const config::Schema schema = schema_of(row);
-  const auto aliases = aliases_of(row);
-  std::vector<Problem> problems;
-  for (const std::string& word : config::Layers(schema, aliases).add_flags(request.flags)) {
-    if (!request.config_file && !request.prompt && is_config_file(word)) {
-      request.config_file = word;
+  request.beam = arguments.flag("beam");
+  request.interactive = arguments.flag("interactive");
+  request.from = arguments.value("from");
+  bool has_file = std::ranges::any_of(arguments.words(), [](const std::string& word) { return word.starts_with("--config"); });
+  for (std::string& word : take_plain_words(row, arguments)) {
+    if (!has_file && !request.prompt && names_a_config_file(word)) {
+      arguments.add("--config=" + word);
+      has_file = true;
     } else if (!request.prompt) {
-      request.prompt = word;
+      request.prompt = std::move(word);
     } else {
-      problems.push_back({"a second prompt: " + quoted(word), "millrace generate", "put a prompt of several words into quotes"});
+      arguments.problems().push_back(
+          {"a second prompt: " + quoted(word), "millrace generate", "put a prompt of several words into quotes"});
     }
   }
-  config::Layers layers(schema, aliases);
-  layers.add_values(row.defaults, "recipe");
-  if (request.config_file) layers.add_file(*request.config_file);
-  layers.add_environment();
-  layers.add_flags(request.flags);
-  for (Problem& problem : problems) layers.add_problem(std::move(problem));
-  return layers.resolve();
+  constexpr bool kWithoutItsRun = true;  // load_for_inference reads the run's config
+  request.config = resolve_command_config(row, arguments, kWithoutItsRun).resolved;
+  return request;
 }
 
 // The run folder whose snapshots were written last.
@@ -166,13 +143,14 @@ void interact(LanguageModel& model, bool beam, telemetry::Console& console) {
 }  // namespace
 
 int generate_command(std::span<const std::string> words) {
-  Request request = parse(words);
-  if (request.help) {
+  config::Arguments arguments = with_seed_of_draws(words);
+  if (arguments.flag("help") || arguments.flag("h")) {
     std::cout << kHelp;
     return 0;
   }
   const Entry row = entry();
-  const config::Resolved config = resolve(request, row);
+  const Request request = request_of(row, std::move(arguments));
+  const config::Resolved& config = request.config;
 
   telemetry::Console console(telemetry::Console::Mode::automatic, 2);
   const stdfs::path from = model_folder(request, config.values);

@@ -1,22 +1,16 @@
-#include "millrace/cli/shared/command_config.h"
+#include "millrace/train/run/command_config.h"
 
 #include <algorithm>
 
 #include "millrace/base/format.h"
-#include "millrace/cli/shared/text.h"
 #include "millrace/device/device.h"
 #include "millrace/train/recipe/switchboard.h"
 #include "millrace/train/run/run.h"
 #include "millrace/train/run_folder/run_files.h"
 #include "millrace/train/run_folder/run_folder.h"
 
-namespace millrace::cli {
+namespace millrace {
 namespace {
-
-bool names_a_config_file(const std::string& word) {
-  const std::string suffix = std::filesystem::path(word).extension().string();
-  return suffix == ".json" || suffix == ".toml" || suffix == ".yaml" || suffix == ".yml";
-}
 
 const Json& value_at(const Json& values, std::string path) {
   std::replace(path.begin(), path.end(), '.', '/');
@@ -31,15 +25,15 @@ config::Schema without_required(config::Schema schema) {
 void add_preset(config::Layers& layers, const Entry& entry, const std::string& preset) {
   std::vector<std::string> names;
   for (const auto& [name, values] : entry.presets) {
-    if (with_underscores(preset) == name) {
+    if (config::with_underscores(preset) == name) {
       layers.add_values(values, "preset " + name);
       return;
     }
     names.push_back(name);
   }
-  layers.add_problem({"recipe " + entry.name + " has no preset " + millrace::quoted(preset), "flag --preset=" + preset,
+  layers.add_problem({"recipe " + entry.name + " has no preset " + quoted(preset), "flag --preset=" + preset,
                       names.empty() ? "leave --preset away: this recipe has none"
-                                    : suggestion(preset, names) + "presets: " + joined(names, ", ")});
+                                    : config::suggestion(preset, names) + "presets: " + joined(names, ", ")});
 }
 
 // The words that are neither config flags nor their values; the flags themselves are checked later, on the real layers.
@@ -49,7 +43,7 @@ std::vector<std::string> without_flags(const config::Schema& schema, const std::
   return layers.add_flags(words);
 }
 
-void add_plain_flags(config::Layers& layers, Arguments& arguments) {
+void add_plain_flags(config::Layers& layers, config::Arguments& arguments) {
   if (const auto run = arguments.value("run")) layers.add_values(Json{{"run.dir", *run}}, "flag --run");
   if (const auto data = arguments.value("data")) layers.add_values(Json{{"data.dir", *data}}, "flag --data");
   if (const auto off = take_off(arguments); !off.empty()) {
@@ -65,14 +59,14 @@ void add_plain_flags(config::Layers& layers, Arguments& arguments) {
   }
 }
 
-void add_problems(config::Layers& layers, Arguments& arguments) {
+void add_problems(config::Layers& layers, config::Arguments& arguments) {
   for (auto& problem : arguments.problems()) layers.add_problem(std::move(problem));
   arguments.problems().clear();
 }
 
 void add_unexpected_words(config::Layers& layers, const std::vector<std::string>& words) {
   for (const auto& word : words) {
-    layers.add_problem({"unexpected word " + millrace::quoted(word), "command line",
+    layers.add_problem({"unexpected word " + quoted(word), "command line",
                         "config files end in .json, .toml, .yaml or .yml; values are written --section.key=value"});
   }
 }
@@ -147,26 +141,45 @@ OldRun find_old_run(const Entry& entry, const config::Schema& schema, const conf
 
 }  // namespace
 
-std::vector<std::string> take_off(Arguments& arguments) {
+bool names_a_config_file(const std::string& word) {
+  const std::string suffix = std::filesystem::path(word).extension().string();
+  return suffix == ".json" || suffix == ".toml" || suffix == ".yaml" || suffix == ".yml";
+}
+
+std::vector<std::string> take_off(config::Arguments& arguments) {
   std::vector<std::string> rows;
   for (const auto& list : arguments.values({"off"})) {
     for (std::size_t begin = 0; begin <= list.size();) {
       const std::size_t end = std::min(list.find(',', begin), list.size());
-      if (end > begin) rows.push_back(with_underscores(list.substr(begin, end - begin)));
+      if (end > begin) rows.push_back(config::with_underscores(list.substr(begin, end - begin)));
       begin = end + 1;
     }
   }
   return rows;
 }
 
-CommandConfig resolve_command_config(const Entry& entry, Arguments& arguments, bool fresh) {
+std::vector<std::string> take_plain_words(const Entry& entry, config::Arguments& arguments) {
+  const config::Schema schema = schema_of(entry);
+  const std::vector<config::Alias> aliases = aliases_of(entry);
+  const std::vector<std::string> words = arguments.words();
+  std::vector<std::string> plain, begun, others;
+  for (const std::string& word : words) {  // a word that a flag before it takes for its value is none of them
+    begun.push_back(word);
+    const bool is_plain = without_flags(schema, aliases, begun).size() > plain.size();
+    (is_plain ? plain : others).push_back(word);
+  }
+  arguments = config::Arguments(others);
+  return plain;
+}
+
+CommandConfig resolve_command_config(const Entry& entry, config::Arguments& arguments, bool fresh) {
   const config::Schema schema = schema_of(entry);
   const std::vector<config::Alias> aliases = aliases_of(entry);
   const auto preset = arguments.value("preset");
   std::vector<std::string> files = arguments.values({"environment_file", "e"});
   for (auto& file : arguments.values({"config", "config_file", "c"})) files.push_back(std::move(file));
   // Taken here already, so that their values are not mistaken for files.
-  Arguments plain(arguments.words());
+  config::Arguments plain(arguments.words());
   config::Layers flags(schema, aliases);
   add_plain_flags(flags, plain);
   std::vector<std::string> leftovers = without_flags(schema, aliases, plain.words());
@@ -181,7 +194,7 @@ CommandConfig resolve_command_config(const Entry& entry, Arguments& arguments, b
     for (const NamedFile& file : named) layers.add_file(file.path, file.config->convert);
     for (const auto& file : files) layers.add_file(file, entry.convert_file);
     layers.add_environment();
-    Arguments words = arguments;
+    config::Arguments words = arguments;
     add_plain_flags(layers, words);
     const std::vector<std::string> flag_words = words.rest();
     static_cast<void>(layers.add_flags(flag_words));  // what it returns are the files added above and `leftovers`
@@ -194,13 +207,13 @@ CommandConfig resolve_command_config(const Entry& entry, Arguments& arguments, b
   if (!fresh) run = find_old_run(entry, schema, naming);
   config::Layers layers(schema, aliases);
   fill(layers, run, named_files(entry, naming));
-  arguments = Arguments(std::vector<std::string>());
+  arguments = config::Arguments(std::vector<std::string>());
 
   CommandConfig result;
   result.resolved = layers.resolve();
   if (!run.notice.empty()) result.resolved.notices.push_back(run.notice);
   if (auto problems = run_problems(entry, result.resolved); !problems.empty()) throw ConfigError(std::move(problems));
-  result.preset = preset ? with_underscores(*preset) : run.preset;
+  result.preset = preset ? config::with_underscores(*preset) : run.preset;
   return result;
 }
 
@@ -224,7 +237,7 @@ std::string config_table(const config::Schema& schema, const config::Resolved& r
   return table(rows);
 }
 
-Json config_overrides(const Entry& entry, Arguments& arguments) {
+Json config_overrides(const Entry& entry, config::Arguments& arguments) {
   const config::Schema schema = without_required(schema_of(entry));  // the run's own config has what is required
   config::Layers layers(schema, aliases_of(entry));
   add_plain_flags(layers, arguments);
@@ -250,4 +263,4 @@ void keep_memory_unless_off(const config::Resolved& resolved) {
   keep_memory_unless_off(resolved.values.at("train").at("off").get<std::vector<std::string>>());
 }
 
-}  // namespace millrace::cli
+}  // namespace millrace

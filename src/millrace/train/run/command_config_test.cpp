@@ -1,4 +1,4 @@
-#include "millrace/cli/shared/command_config.h"
+#include "millrace/train/run/command_config.h"
 
 #include <gmock/gmock.h>
 
@@ -8,7 +8,7 @@
 #include "millrace/config/schema_of.h"
 #include "millrace/train/run/run.h"
 
-namespace millrace::cli {
+namespace millrace {
 namespace {
 
 using testing::HasSubstr;
@@ -170,4 +170,4 @@ TEST_F(CommandConfigTest, TableShowsEveryKey) {
 }
 
 }  // namespace
-}  // namespace millrace::cli
+}  // namespace millrace

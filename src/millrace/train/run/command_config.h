@@ -2,11 +2,13 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
-#include "millrace/cli/shared/arguments.h"
+#include "millrace/config/arguments.h"
 #include "millrace/config/schema.h"
+#include "millrace/train/recipe/entry.h"
 
-namespace millrace::cli {
+namespace millrace {
 
 struct CommandConfig {
   config::Resolved resolved;
@@ -18,7 +20,12 @@ struct CommandConfig {
 //
 // When they name the folder of a run, its config is the layer below the preset, and its preset is remembered; not with `fresh`,
 // which starts over. UsageError when that is a run of another recipe.
-[[nodiscard]] CommandConfig resolve_command_config(const Entry& entry, Arguments& arguments, bool fresh = false);
+[[nodiscard]] CommandConfig resolve_command_config(const Entry& entry, config::Arguments& arguments, bool fresh = false);
+
+[[nodiscard]] bool names_a_config_file(const std::string& word);  // by its suffix
+
+// Takes the words that are neither flags nor their values, in order: a command's own words, and config files.
+[[nodiscard]] std::vector<std::string> take_plain_words(const Entry& entry, config::Arguments& arguments);
 
 // The schema of a recipe's run with the recipe's own defaults in it.
 [[nodiscard]] config::Schema schema_with_defaults(const Entry& entry);
@@ -27,13 +34,13 @@ struct CommandConfig {
 [[nodiscard]] std::string config_table(const config::Schema& schema, const config::Resolved& resolved);
 
 // For predict and eval: only what the command line says, as {"dotted.key": value}; what it leaves open keeps the run's value.
-[[nodiscard]] Json config_overrides(const Entry& entry, Arguments& arguments);
+[[nodiscard]] Json config_overrides(const Entry& entry, config::Arguments& arguments);
 
 // Words of --off=a,b in all its forms.
-[[nodiscard]] std::vector<std::string> take_off(Arguments& arguments);
+[[nodiscard]] std::vector<std::string> take_off(config::Arguments& arguments);
 
 // Switchboard row keep_memory has to act before the first large allocation, so the command line does it.
 void keep_memory_unless_off(const std::vector<std::string>& off);
 void keep_memory_unless_off(const config::Resolved& resolved);
 
-}  // namespace millrace::cli
+}  // namespace millrace
