@@ -379,6 +379,11 @@ def check_links(tree):
             target = (tree.root / name).parent / match.group(1)
             if not target.exists():
                 tree.say(name, line_of(text, match.start()), f"the link to {match.group(1)} leads nowhere")
+        for match in re.finditer(r"\[`([\w:]+)`\]\(([^)#:\s]+)\)", text):  # a name that links to the file which has it
+            target = (tree.root / name).parent / match.group(2)
+            word = match.group(1).rsplit("::", 1)[-1]
+            if target.is_file() and target.suffix in SOURCE and not re.search(rf"\b{word}\b", target.read_text(encoding="utf-8")):
+                tree.say(name, line_of(text, match.start()), f"{match.group(2)} has no {word}; link to the file that has it")
 
 
 def tidy(root):

@@ -94,6 +94,12 @@ class Planted(unittest.TestCase):
         self.append("src/millrace/train/run/run.cpp", 'const char* kFirst = "skies";\n')
         self.expect("src/millrace/train/run/run.cpp", ["skies", "Entry"], 7)
 
+    def test_a_name_that_its_file_does_not_have(self):
+        self.append("CHANGELOG.md", "- [`Source::run`](src/millrace/train/run/run.cpp)\n")
+        self.expect_clean()
+        self.append("CHANGELOG.md", "- [`Source::walk`](src/millrace/train/run/run.cpp)\n")
+        self.expect("CHANGELOG.md", ["has no walk"], 6)
+
     def test_the_good_tree_is_good(self):
         self.expect_clean()
 
