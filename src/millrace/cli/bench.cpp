@@ -7,6 +7,7 @@
 #include "millrace/cli/bench/bench_recipe.h"
 #include "millrace/cli/bench/bench_scaling.h"
 #include "millrace/cli/launch/join_ranks.h"
+#include "millrace/cli/shared/arguments.h"
 #include "millrace/cli/shared/command.h"
 #include "millrace/cli/shared/text.h"
 #include "millrace/measure/step_bench.h"

@@ -66,7 +66,7 @@ void print_data(const runs::Comparison& comparison, const runs::RunFacts& a, con
 }
 
 template <class Format>
-std::vector<std::string> cells(const Pair& pair, const Format& format) {
+std::vector<std::string> cells(const runs::Pair& pair, const Format& format) {
   const auto cell = [&](const std::optional<double>& value) { return value ? format(*value) : std::string("-"); };
   const bool has_ratio = pair.a && pair.b && *pair.a > 0 && *pair.b >= 0;
   return {printable(pair.name), cell(pair.a), cell(pair.b), has_ratio ? significant(*pair.b / *pair.a, 3) : "-"};
@@ -74,24 +74,24 @@ std::vector<std::string> cells(const Pair& pair, const Format& format) {
 
 void print_times(const runs::Comparison& comparison) {
   if (comparison.accounts.empty()) return;
-  const bool shares = comparison.unit == Unit::share;
+  const bool shares = comparison.unit == runs::Unit::share;
   const auto format = [&](double value) { return shares ? percent(value, 1) : fixed(value * 1e3, 3); };
   Table rows = {{"", "A", "B", "B / A"}};
-  for (const Pair& pair : comparison.accounts) rows.push_back(cells(pair, format));
+  for (const runs::Pair& pair : comparison.accounts) rows.push_back(cells(pair, format));
   rows.push_back(cells(comparison.loop, format));
   if (!shares) rows.push_back(cells(comparison.step_ms, [](double ms) { return fixed(ms, 3); }));
-  const std::string unit = comparison.unit == Unit::seconds_a_sample ? "ms a sample" : "ms a step";
+  const std::string unit = comparison.unit == runs::Unit::seconds_a_sample ? "ms a sample" : "ms a step";
   print_part(shares ? "shares of the time" : "time, " + unit, rows);
   if (comparison.once.empty()) return;
   Table once = {{"", "A", "B", "B / A"}};
-  for (const Pair& pair : comparison.once) once.push_back(cells(pair, [](double seconds) { return fixed(seconds, 3); }));
+  for (const runs::Pair& pair : comparison.once) once.push_back(cells(pair, [](double seconds) { return fixed(seconds, 3); }));
   print_part("before the first step, s", once);
 }
 
 void print_memory(const runs::Comparison& comparison) {
   if (comparison.memory.empty()) return;
   Table rows = {{"", "A", "B", "B / A"}};
-  for (const Pair& pair : comparison.memory) {
+  for (const runs::Pair& pair : comparison.memory) {
     constexpr double kWorthALine = 1e6;
     if (std::max(std::abs(pair.a.value_or(0)), std::abs(pair.b.value_or(0))) < kWorthALine) continue;
     rows.push_back(cells(pair, [](double bytes) { return (bytes < 0 ? "-" : "") + human_bytes(std::abs(bytes)); }));

@@ -1,3 +1,4 @@
+#include "millrace/cli/shared/arguments.h"
 #include "millrace/cli/shared/command.h"
 #include "millrace/cli/shared/recipe_help.h"
 #include "millrace/cli/shared/text.h"

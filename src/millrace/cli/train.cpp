@@ -3,6 +3,7 @@
 #include "millrace/base/format.h"
 #include "millrace/cli/launch/join_ranks.h"
 #include "millrace/cli/launch/rank_watch.h"
+#include "millrace/cli/shared/arguments.h"
 #include "millrace/cli/shared/batch_size.h"
 #include "millrace/cli/shared/command.h"
 #include "millrace/cli/shared/recipe_help.h"

@@ -9,6 +9,7 @@
 #include "millrace/base/fs.h"
 #include "millrace/cli/bench/bench_runs.h"
 #include "millrace/cli/bench/short_runs.h"
+#include "millrace/cli/shared/arguments.h"
 #include "millrace/cli/shared/command.h"
 #include "millrace/cli/shared/recipe_help.h"
 #include "millrace/cli/shared/text.h"

@@ -164,7 +164,7 @@ Explanation explain(const RunFacts& a, const RunFacts& b, const Comparison& figu
     if (excess(account) < kPart * (slow.loop - fast.loop)) break;
     const Json* finding = finding_for(account.name, slow, fast);
     if (finding == nullptr) continue;
-    why.rule = field(*finding, "id");
+    why.rule = text_at(*finding, {"id"});
     why.of = slow.id;
     why.explained = account.name;
     reason = finding_text(*finding, account.name, slow, fast, figures);

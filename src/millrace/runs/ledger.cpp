@@ -14,6 +14,7 @@
 #include "millrace/runs/comparison.h"
 #include "millrace/runs/run_facts.h"
 #include "millrace/runs/steady_accounts.h"
+#include "millrace/system/process.h"
 
 namespace millrace::runs {
 namespace {

@@ -74,4 +74,12 @@ std::string build_id() {
   return "";
 }
 
+std::filesystem::path cache_folder() {
+  if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && *cache != '\0')
+    return std::filesystem::path(cache) / "millrace";
+  if (const char* home = std::getenv("HOME"); home != nullptr && *home != '\0')
+    return std::filesystem::path(home) / ".cache" / "millrace";
+  return std::filesystem::path("runs") / "cache";
+}
+
 }  // namespace millrace

@@ -1,6 +1,7 @@
 // What a program asks of the system once, before anything else.
 #pragma once
 
+#include <filesystem>
 #include <string>
 
 namespace millrace {
@@ -12,5 +13,8 @@ void prepare_process();
 
 // What the linker put into this program to tell its builds apart, in hexadecimal digits; "" = nothing.
 [[nodiscard]] std::string build_id();
+
+// Where what is made once is kept for later runs of this user: $XDG_CACHE_HOME/millrace, else ~/.cache/millrace, else runs/cache.
+[[nodiscard]] std::filesystem::path cache_folder();
 
 }  // namespace millrace

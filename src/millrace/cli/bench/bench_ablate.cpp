@@ -7,6 +7,7 @@
 #include "millrace/base/format.h"
 #include "millrace/base/median.h"
 #include "millrace/cli/bench/bench_runs.h"
+#include "millrace/cli/shared/arguments.h"
 #include "millrace/cli/shared/text.h"
 #include "millrace/device/device.h"
 #include "millrace/kernels/kernels.h"

@@ -6,6 +6,7 @@
 #include "millrace/base/format.h"
 #include "millrace/base/median.h"
 #include "millrace/cli/bench/bench_runs.h"
+#include "millrace/cli/shared/arguments.h"
 #include "millrace/cli/shared/text.h"
 #include "millrace/train/recipe/switchboard.h"
 #include "millrace/train/run/command_config.h"

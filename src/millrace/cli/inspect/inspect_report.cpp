@@ -150,11 +150,11 @@ std::string Report::to_text(const fs::path& path) const {
   std::string text = kind + " " + printable(path.string()) + "\n";
   std::vector<std::vector<std::string>> rows;
   for (const auto& [label, value] : facts) rows.push_back({"  " + printable(label), " " + printable(value)});
-  text += cli::table(rows);
+  text += millrace::table(rows);
   if (table.size() > 1) {
     rows = table;
     for (std::vector<std::string>& row : rows) std::ranges::transform(row, row.begin(), printable);
-    text += "\n" + cli::table(rows);
+    text += "\n" + millrace::table(rows);
   }
   for (const auto& kind_of : unread) text += "\nnot a kind that Millrace reads: " + printable(kind_of) + "\n";
   for (const auto& problem : problems) text += "\nproblem: " + printable(problem) + "\n";

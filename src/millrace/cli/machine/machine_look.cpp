@@ -8,6 +8,7 @@
 #include "millrace/cli/machine/doctor_ranks.h"
 #include "millrace/cli/machine/machine_speed.h"
 #include "millrace/system/instructions.h"
+#include "millrace/system/process.h"
 #include "millrace/train/assembly/assembly.h"
 
 namespace millrace::cli {

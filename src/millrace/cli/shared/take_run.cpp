@@ -1,5 +1,6 @@
 #include "millrace/cli/shared/take_run.h"
 
+#include "millrace/cli/shared/arguments.h"
 #include "millrace/train/run/command_config.h"
 
 namespace millrace::cli {

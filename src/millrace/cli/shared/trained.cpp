@@ -5,6 +5,7 @@
 #include <initializer_list>
 
 #include "millrace/base/format.h"
+#include "millrace/cli/shared/arguments.h"
 #include "millrace/format/safetensors.h"
 #include "millrace/precision/precision.h"
 #include "millrace/snapshot/snapshot.h"

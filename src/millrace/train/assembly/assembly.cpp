@@ -78,14 +78,6 @@ data::LoaderOptions loader_options(const RunConfig& config, const Switches& swit
   return options;
 }
 
-std::filesystem::path cache_folder() {
-  if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && *cache != '\0')
-    return std::filesystem::path(cache) / "millrace";
-  if (const char* home = std::getenv("HOME"); home != nullptr && *home != '\0')
-    return std::filesystem::path(home) / ".cache" / "millrace";
-  return std::filesystem::path("runs") / "cache";
-}
-
 std::vector<Problem> problems_of(const RunConfig& config) {
   std::vector<Problem> problems = memory_problems(config.memory);
   if (config.train.epochs == 0 && config.train.max_steps == 0)

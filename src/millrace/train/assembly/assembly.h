@@ -160,8 +160,6 @@ class Assembly {
 // Values of the shared sections that do not fit each other.
 [[nodiscard]] std::vector<Problem> problems_of(const RunConfig& config);
 [[nodiscard]] precision::GpuWays gpu_ways_of(const RunConfig& config, const at::Device& device);
-// $XDG_CACHE_HOME/millrace, else ~/.cache/millrace, else runs/cache.
-[[nodiscard]] std::filesystem::path cache_folder();
 // Loader options of a pipeline: the run's config, and what the pipeline itself asks for.
 [[nodiscard]] data::LoaderOptions loader_options(const RunConfig& config, const Switches& switches,
                                                  const data::Pipeline& pipeline, Split split, telemetry::Console& console);

@@ -12,6 +12,7 @@
 #include "millrace/precision/gpu_ways.h"
 #include "millrace/precision/precision.h"
 #include "millrace/precision/tf32.h"
+#include "millrace/system/process.h"
 #include "millrace/train/assembly/model_state.h"
 #include "millrace/train/assembly/weights.h"
 #include "millrace/train/loop/validation.h"

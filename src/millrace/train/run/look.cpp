@@ -8,6 +8,7 @@
 #include "millrace/base/error.h"
 #include "millrace/snapshot/layout.h"
 #include "millrace/snapshot/snapshot.h"
+#include "millrace/system/process.h"
 #include "millrace/train/assembly/assembly.h"
 #include "millrace/train/assembly/weights.h"
 #include "millrace/train/step/micro_batches.h"

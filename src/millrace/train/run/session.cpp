@@ -14,6 +14,7 @@
 #include "millrace/runs/earlier_runs.h"
 #include "millrace/snapshot/layout.h"
 #include "millrace/system/crash.h"
+#include "millrace/system/process.h"
 #include "millrace/train/assembly/kept_trials.h"
 #include "millrace/train/run/rehearsal.h"
 #include "millrace/train/run/snapshot_check.h"
