@@ -25,6 +25,7 @@ struct Finding {
   std::string key, value;  // of the config, where the remedy is a value; else ""
   std::optional<Gain> gain;
   Stake stake = Stake::time;  // of the rule
+  bool warned = false;        // of the rule
 };
 
 [[nodiscard]] Gain gain_of(double likely, double spread = 0.2);  // with an interval of so much of it on each side, inside 0 to 1

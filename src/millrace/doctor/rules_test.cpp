@@ -22,6 +22,12 @@ TEST(Rules, EachHasItsPlaceInTheManual) {
   for (const Rule& rule : rules()) EXPECT_THAT(page, HasSubstr("\n### " + std::string(rule.id) + "\n"));
 }
 
+TEST(Rules, AccountsOfARuleAreAccountsOfARun) {
+  std::vector<std::string_view> accounts = {"", "others"};  // what other programs took is taken out of the phases
+  for (std::size_t i = 0; i < telemetry::kPhases; ++i) accounts.push_back(name_of(static_cast<Phase>(i)));
+  for (const Rule& rule : rules()) EXPECT_THAT(rule.accounts, testing::Each(testing::AnyOfArray(accounts))) << rule.id;
+}
+
 TEST(Rules, NothingIsSaidOfAFewSteps) {
   Evidence e = sound_with(Phase::data_wait, 50);
   e.times.steps = 5;

@@ -55,13 +55,6 @@ struct Comparison {
   Explanation explanation;
 };
 
-// The accounts in which a rule's finding takes its time; empty for rules about something else than time.
-struct RuleAccounts {
-  std::string_view rule;
-  std::vector<std::string_view> accounts;
-};
-[[nodiscard]] std::span<const RuleAccounts> rule_accounts();
-
 [[nodiscard]] Comparison compare(const RunFacts& a, const RunFacts& b);
 [[nodiscard]] Explanation explain(const RunFacts& a, const RunFacts& b, const Comparison& figures);
 [[nodiscard]] Json to_json(const Comparison& comparison, const RunFacts& a, const RunFacts& b);

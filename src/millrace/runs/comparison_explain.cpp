@@ -3,6 +3,7 @@
 
 #include "millrace/base/foreign_json.h"
 #include "millrace/base/format.h"
+#include "millrace/doctor/rules.h"
 #include "millrace/runs/comparison.h"
 
 namespace millrace::runs {
@@ -34,8 +35,8 @@ bool has_finding(const RunFacts& run, const std::string& rule) {
 }
 
 bool takes_time_in(const std::string& rule, const std::string& account) {
-  const auto row = std::ranges::find(rule_accounts(), rule, &RuleAccounts::rule);
-  return row != rule_accounts().end() && std::ranges::find(row->accounts, account) != row->accounts.end();
+  const auto row = std::ranges::find(doctor::rules(), rule, &doctor::Rule::id);
+  return row != doctor::rules().end() && std::ranges::count(row->accounts, account) > 0;
 }
 
 // Of the slower run, about that account; one that the other run has too explains less.
@@ -91,54 +92,6 @@ std::string without_finding(const Side& slow, const Comparison& figures) {
 }
 
 }  // namespace
-
-std::span<const RuleAccounts> rule_accounts() {
-  static const std::vector<RuleAccounts> kAll = {{"not_finite", {}},
-                                                 {"spikes", {}},
-                                                 {"loss_flat", {}},
-                                                 {"loss_vanished", {}},
-                                                 {"loss_spiking", {}},
-                                                 {"loss_pinned", {}},
-                                                 {"gradient_norm", {}},
-                                                 {"saturated_clamp", {}},
-                                                 {"overfitting", {}},
-                                                 {"few_judges", {}},
-                                                 {"target_missed", {}},
-                                                 {"recompute_needed", {}},
-                                                 {"fragmented", {}},
-                                                 {"memory_high", {}},
-                                                 {"memory_growing", {}},
-                                                 {"bad_samples", {}},
-                                                 {"slow_file", {"data_wait"}},
-                                                 {"slow_sample", {"data_wait"}},
-                                                 {"no_readers", {"data_wait"}},
-                                                 {"few_readers", {"data_wait"}},
-                                                 {"cache_off", {"data_wait"}},
-                                                 {"input_bound", {"data_wait"}},
-                                                 {"log_often", {"log"}},
-                                                 {"snapshot_often", {"snapshot"}},
-                                                 {"validate_often", {"validate"}},
-                                                 {"small_batch", {"forward", "backward", "optimizer"}},
-                                                 {"precision_unused", {"forward", "backward"}},
-                                                 {"layout", {"forward", "backward"}},
-                                                 {"recompute_unneeded", {"backward"}},
-                                                 {"rebuilt_tensors", {"forward", "backward", "prepare"}},
-                                                 {"copy_bound", {"copy"}},
-                                                 {"host_wait", {"forward", "backward", "optimizer", "metrics"}},
-                                                 {"wrong_device", {"forward", "backward", "prepare"}},
-                                                 {"changing_shapes", {"forward", "backward", "prepare"}},
-                                                 {"uneven_ranks", {"reduction"}},
-                                                 {"oversubscribed", {"forward", "backward", "optimizer"}},
-                                                 {"neighbours", {"others"}},
-                                                 {"slowing_down", {"data_wait", "prepare", "forward", "backward"}},
-                                                 {"slower_than_before", {"data_wait", "prepare", "forward", "backward"}},
-                                                 {"gpu_idle", {"forward", "backward", "optimizer"}},
-                                                 {"launch_bound", {"forward", "backward", "optimizer"}},
-                                                 {"gpu_held_back", {"forward", "backward", "optimizer"}},
-                                                 {"clock_throttled", {"forward", "backward", "optimizer"}},
-                                                 {"unaccounted", {"rest"}}};
-  return kAll;
-}
 
 Explanation explain(const RunFacts& a, const RunFacts& b, const Comparison& figures) {
   if (figures.unit == Unit::share) return {.text = "work of different recipes is not slower or faster"};

@@ -126,13 +126,6 @@ TEST(Comparison, AMetricWhoseMeaningWasMendedIsNotSetBesideItsOldSelfWithoutAWor
   EXPECT_THAT(joined(compare(b, b).notes, "\n"), testing::Not(HasSubstr("not the same measure")));
 }
 
-TEST(Comparison, EveryRuleHasItsAccounts) {
-  std::vector<std::string_view> here, there;
-  for (const RuleAccounts& row : rule_accounts()) here.push_back(row.rule);
-  for (const doctor::Rule& rule : doctor::rules()) there.push_back(rule.id);
-  EXPECT_THAT(here, testing::UnorderedElementsAreArray(there));
-}
-
 TEST(Comparison, OfARunWithItself) {
   const RunFacts run = run_of(4, 1);
   const Comparison same = compare(run, run);

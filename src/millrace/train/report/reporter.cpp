@@ -334,7 +334,7 @@ void Reporter::findings(std::int64_t step, const std::vector<doctor::Finding>& t
                         bool changed) const {
   for (const doctor::Finding& finding : told) {
     const std::string line = doctor::to_text(finding);
-    if (!finding.id.starts_with("memory_")) text("doctor  " + line);  // a warning said that
+    if (!finding.warned) text("doctor  " + line);
     if (sinks_.events != nullptr) sinks_.events->text("doctor", step, line);
   }
   if (changed) record("findings", {{"step", step}, {"findings", doctor::to_json(all)}});
