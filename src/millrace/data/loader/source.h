@@ -17,6 +17,10 @@
 
 namespace millrace::data {
 
+// What becomes of a sample that can't be read: the run fails, the sample is left out, another stands in for it, or that and it is
+// listed in a file.
+enum class BadSamples : std::uint8_t { fail, skip, substitute, quarantine };
+
 // Where the samples of one read() go: for each field the first byte of its first row. Row r of field f starts at
 // field_data[f] + r * fields()[f].bytes(). Rows of a field are contiguous, so a source may write them all with one copy.
 struct Rows {

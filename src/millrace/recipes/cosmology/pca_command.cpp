@@ -103,7 +103,7 @@ int fit(const Request& request) {
     console.line("fit  " + with_commas(done) + "/" + with_commas(all) + " samples  " + human_duration(told - begin));
   };
   const Tell left_out = [&](const std::string& why) { console.warning("left out: " + why); };
-  const bool fails = task.shared.data.bad_samples == BadSamplePolicy::fail;
+  const bool fails = task.shared.data.bad_samples == data::BadSamples::fail;
   const nn::ForegroundPca pca = fit_pca(task.recipe, task.sky, task.seed, request.samples, progress, fails ? Tell() : left_out);
   pca.save(Fs::real(), output);
   std::cout << "N_FG                 " << pca.n_fg() << "\n"

@@ -130,7 +130,7 @@ nn::ForegroundPca fitted_pca(const RecipeConfig& recipe, const Sky& sky, const C
   const Tell left_out = [&](const std::string& why) {
     if (bad++ == 0) first = why;
   };
-  const bool fails = run.config->data.bad_samples == BadSamplePolicy::fail;
+  const bool fails = run.config->data.bad_samples == data::BadSamples::fail;
   nn::ForegroundPca pca = fit_pca(recipe, sky, run.seed, recipe.pca_num_samples, {}, fails ? Tell() : left_out);
   if (bad > 0 && tell)
     tell("pca fitted without " + std::to_string(bad) + (bad == 1 ? " sample" : " samples") +

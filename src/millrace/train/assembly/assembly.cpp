@@ -40,20 +40,6 @@ void check_averaging(const DistributedConfig& config) {
        "leave one of the two at its default"});
 }
 
-data::BadSamples policy_of(BadSamplePolicy policy) {
-  switch (policy) {
-    case BadSamplePolicy::fail:
-      return data::BadSamples::fail;
-    case BadSamplePolicy::skip:
-      return data::BadSamples::skip;
-    case BadSamplePolicy::substitute:
-      return data::BadSamples::substitute;
-    case BadSamplePolicy::quarantine:
-      return data::BadSamples::quarantine;
-  }
-  return data::BadSamples::fail;
-}
-
 }  // namespace
 
 data::LoaderOptions loader_options(const RunConfig& config, const Switches& switches, const data::Pipeline& pipeline, Split split,
@@ -69,7 +55,7 @@ data::LoaderOptions loader_options(const RunConfig& config, const Switches& swit
   options.adapts = switches.on("loader_adaptation");
   options.looks_ahead = switches.on("look_ahead");
   options.prefetch = static_cast<int>(config.data.prefetch);
-  options.bad_samples = policy_of(config.data.bad_samples);
+  options.bad_samples = config.data.bad_samples;
   options.max_bad_fraction = config.data.max_bad_fraction;
   options.accepts_changed = config.data.accept_changed;
   options.max_buffer_bytes = static_cast<std::uint64_t>(config.data.max_buffer_bytes);

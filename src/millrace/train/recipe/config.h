@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "millrace/config/schema_of.h"
+#include "millrace/data/loader/source.h"
 #include "millrace/optim/config.h"
 
 namespace millrace {
 
-enum class BadSamplePolicy : std::uint8_t { fail, skip, substitute, quarantine };
 enum class CacheMode : std::uint8_t { off, ram, device, disk };
 enum class Precision : std::uint8_t { fp32, bf16, fp16 };
 enum class Layout : std::uint8_t { contiguous, channels_last };
@@ -35,7 +35,7 @@ struct DataConfig {
   bool persistent_workers = true;
   bool shuffle = true;
   bool drop_last = false;
-  BadSamplePolicy bad_samples = BadSamplePolicy::fail;
+  data::BadSamples bad_samples = data::BadSamples::fail;
   double max_bad_fraction = 0.001;
   std::int64_t max_buffer_bytes = 0;
   config::Auto<CacheMode> cache;
