@@ -12,7 +12,6 @@ namespace {
 
 constexpr std::array<std::string_view, 2> kOnce = {"startup", "trials"};
 constexpr double kSameBatch = 0.05;  // the last batch of an epoch may be smaller
-constexpr double kBusy = 0.10;       // other programs' share of the time that makes figures doubtful
 
 bool is_once(const std::string& account) { return std::ranges::find(kOnce, account) != kOnce.end(); }
 

@@ -12,7 +12,7 @@
 namespace millrace::runs {
 namespace {
 
-constexpr double kFewSteps = 20, kBusy = 0.1;
+constexpr double kFewSteps = 20;
 
 // Sections and keys that change nothing of a step.
 constexpr std::array<std::string_view, 5> kIdleSections = {"run", "log", "targets", "profile", "snapshot"};

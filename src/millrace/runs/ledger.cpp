@@ -67,7 +67,6 @@ std::optional<LedgerLine> remedy_between(const RunFacts& before, const RunFacts&
     changed = &each;
   }
   const auto slow = seconds_a_sample(before), fast = seconds_a_sample(after);
-  constexpr double kBusy = 0.1;
   const bool busy = before.others.value_or(0) > kBusy || after.others.value_or(0) > kBusy;
   if (changed == nullptr || !changed->b || !slow || !fast || busy) return std::nullopt;
   for (const Json& finding : before.findings) {

@@ -12,6 +12,9 @@
 
 namespace millrace::runs {
 
+// Share of its time in which other programs had a run's cores, from which on its figures tell little.
+inline constexpr double kBusy = 0.1;
+
 // The last lines of these kinds in a log; null where there is none near its end.
 struct LastLines {
   Json step, findings;

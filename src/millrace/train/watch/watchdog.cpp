@@ -37,7 +37,8 @@ std::string remedy() {
   const std::string_view word = phase.data();
   if (word == "waiting for data") return "look at the disk or the network that holds the data";
   if (word == "snapshot" || word == "log line") return "look at the disk that holds the run folder";
-  return std::string("where it never ends, a library below has a fault: stop the run and ") + kCrashRemedy;
+  std::string text = "where it never ends, a library below has a fault: stop the run and ";
+  return text.append(kCrashRemedy);
 }
 
 }  // namespace
