@@ -6,6 +6,7 @@
 
 #include "millrace/base/format.h"
 #include "millrace/data/folder.h"
+#include "millrace/hdf5/remedy.h"
 #include "millrace/recipes/cosmology/stored_numbers.h"
 
 namespace millrace::recipes::cosmology::uvh5 {
@@ -73,8 +74,10 @@ void check_visibilities(HeaderReader& reader, const Shape& wanted, Header& heade
   const hdf5::Dataset* data = reader.find(kVisibilities);
   if (data == nullptr) {
     for (const auto& [name, reason, text] : header.file->unreadable()) {
-      if (name == kVisibilities)
-        return reader.refuse(name + " can't be read: " + reason, "write the file anew with pyuvdata, as complex64 or complex128");
+      if (name != kVisibilities) continue;
+      const std::string remedy = hdf5::remedy_for(reason, header.file->path());
+      return reader.refuse(name + " can't be read: " + reason,
+                           remedy.empty() ? "write the file anew with pyuvdata, as complex64 or complex128" : remedy);
     }
     return reader.refuse(std::string(kVisibilities) + " is missing", "is it a uvh5 file? millrace inspect shows what it holds");
   }
