@@ -232,7 +232,7 @@ void describe_image(const fs::path& path, Report& report) {
   const format::PictureSigns& signs = image.signs();
   if (signs.orientation != 1)
     report.facts.emplace_back("orientation",
-                              std::to_string(signs.orientation) + " (EXIF): turned upright, as all readers here do");
+                              std::to_string(signs.orientation) + " (EXIF, XMP): turned upright, as all readers here do");
   if (signs.alpha) report.facts.emplace_back("transparency", "dropped: colours are taken as they stand");
   if (signs.deep) report.facts.emplace_back("depth", "16 bits, of which the upper 8 are taken");
   report.details = {{"height", size.height}, {"width", size.width}, {"channels", colours}};

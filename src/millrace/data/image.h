@@ -1,4 +1,5 @@
-// A PNG or JPEG file, told apart by its content, turned as its EXIF orientation says (as Pillow's ImageOps.exif_transpose does).
+// A PNG or JPEG file, told apart by its content, turned as its EXIF or XMP orientation says (as Pillow's ImageOps.exif_transpose
+// does).
 #pragma once
 
 #include <cstddef>

@@ -11,7 +11,7 @@
 namespace millrace::format {
 
 struct PictureSigns {
-  int orientation = 1;  // of EXIF, 1 to 8: how the stored pixels are to be turned
+  int orientation = 1;  // of EXIF, else of XMP, 1 to 8: how the stored pixels are to be turned
   bool alpha = false;   // an alpha channel, or transparency of a palette or of one colour (tRNS)
   bool deep = false;    // 16 bits a channel
 };

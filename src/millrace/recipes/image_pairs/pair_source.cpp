@@ -151,7 +151,7 @@ std::vector<std::string> signs_told(const std::vector<ImageFile>& images) {
   };
   tell(transparent, "alpha is dropped: ", "have an alpha channel or a transparent colour, their colours are taken as they stand");
   tell(deep, "16 bits become 8: ", "have 16 bits a channel, the upper 8 are taken, so that numbers below 256 are black");
-  tell(turned, "turned upright: ", "are stored turned, as their EXIF orientation says");
+  tell(turned, "turned upright: ", "are stored turned, as their orientation (EXIF, XMP) says");
   return told;
 }
 
