@@ -5,6 +5,7 @@ import unittest
 import zipfile
 
 import torch
+from safetensors.torch import load_file, save_file
 
 from field import FieldTest
 
@@ -107,6 +108,30 @@ class PtFiles(FieldTest):
         code = self.next_of(said).split(": ", 1)[1]
         exec(code, {"torch": torch, "state_dict": state_dict, "path": path})  # pylint: disable=exec-used
         self.assert_as_torch(path)
+
+    def test_types_without_numbers_are_named_with_a_remedy_that_works(self):
+        path = self.folder / "a.pt"
+        made = {str(kind): torch.arange(6, dtype=torch.uint8).view(kind) for kind in
+                (torch.float8_e4m3fnuz, torch.float8_e5m2fnuz, torch.float8_e8m0fnu, torch.float4_e2m1fn_x2, torch.bits8)}
+        made["_rebuild_qtensor"] = torch.quantize_per_tensor(torch.randn(6), 0.1, 0, torch.qint8)
+        for kind, tensor in made.items():
+            with self.subTest(kind=kind):
+                state_dict = {"w": tensor, "n": torch.arange(3)}
+                torch.save(state_dict, path)
+                said = self.run_millrace("import", path, "--to", "x.pt", status=None)
+                self.assertIn(kind, said)
+                exec(self.next_of(said).split(": ", 1)[1], {"torch": torch, "state_dict": state_dict, "path": path})  # pylint: disable=exec-used
+                self.assert_as_torch(path)
+
+    def test_eight_bits_in_safetensors_are_named_with_a_remedy_that_works(self):
+        path = self.folder / "a.safetensors"
+        for kind in (torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e8m0fnu):
+            state_dict = {"w": torch.tensor([1, 2, 8.0]).to(kind), "n": torch.arange(3)}
+            save_file(state_dict, path)
+            said = self.run_millrace("import", path, "--to", "x.pt", status=None)
+            self.assertIn('tensor "w" has the dtype "F8_', said)
+            exec(self.next_of(said).split(": ", 1)[1], {"save_file": save_file, "load_file": load_file, "path": path})  # pylint: disable=exec-used
+            self.assertEqual({name: x.tolist() for name, x in self.imported(path).items()}, {"w": [1, 2, 8], "n": [0, 1, 2]})
 
     def test_what_may_change_values_and_is_unknown_is_refused(self):
         path = self.folder / "a.pt"

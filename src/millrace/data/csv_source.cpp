@@ -89,10 +89,11 @@ class Table {
     return true;
   }
 
-  void take(Columns& columns) const {
+  void take(Columns& columns) {
     for (const std::size_t place : columns.places) {
       if (columns.field->dtype == DType::f32) {
         columns.floats.push_back(static_cast<float>(value_of<double>(place)));
+        watch_marks(place);
       } else {
         columns.integers.push_back(value_of<std::int64_t>(place));
       }
@@ -102,6 +103,18 @@ class Table {
   [[nodiscard]] std::int64_t line() const { return reader_.line(); }
 
  private:
+  // Where commas stand before decimals, a point may stand before thousands: 1.500 next to 12,5.
+  void watch_marks(std::size_t place) {
+    if (separator_ == ',') return;
+    const std::string& cell = row_[place];
+    if (with_comma_.empty() && cell.find(',') != std::string::npos) with_comma_ = cell;
+    if (with_point_.empty() && cell.find('.') != std::string::npos) with_point_ = cell;
+    if (with_comma_.empty() || with_point_.empty()) return;
+    throw DataError({"the table holds " + shown(with_comma_) + " and " + shown(with_point_) +
+                         ", a decimal comma and a point: the latter may stand before decimals or thousands",
+                     where(), "write all numbers with a decimal point, and without marks between thousands"});
+  }
+
   [[nodiscard]] std::string where() const { return path_.string() + " line " + std::to_string(reader_.line()); }
 
   template <class T>
@@ -122,6 +135,7 @@ class Table {
   char separator_;
   format::CsvReader reader_;
   std::vector<std::string> header_, row_;
+  std::string with_comma_, with_point_;  // the first number of each kind
 };
 
 }  // namespace

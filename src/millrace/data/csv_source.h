@@ -26,10 +26,10 @@ struct CsvField {
 
 // Sample i is row i of a table whose first row names its columns; columns that no field takes may hold anything. Cells may be
 // quoted as RFC 4180 has it, lines may end in CR LF, empty lines are passed over. A number is written as in C: 12, -0.5, 6.02e23,
-// nan, inf. Where the header has no comma, semicolons or tabs separate, and numbers may have decimal commas. Read once, when the
-// source is made; it keeps 4 or 8 bytes for each number and 8 for each row. DataError with file and line: a cell that is no
-// number, or no number of the field's type; a row with more or fewer cells than the header; a column that is not there, or is
-// there twice; a table without rows. ConfigError for another dtype.
+// nan, inf. Where the header has no comma, semicolons or tabs separate, and numbers may have decimal commas, all of them or none.
+// Read once, when the source is made; it keeps 4 or 8 bytes for each number and 8 for each row. DataError with file and line: a
+// cell that is no number, or no number of the field's type; a row with more or fewer cells than the header; a column that is not
+// there, or is there twice; a table without rows. ConfigError for another dtype.
 class CsvSource final : public Source {
  public:
   CsvSource(std::filesystem::path path, const std::vector<CsvField>& fields);
