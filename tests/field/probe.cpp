@@ -95,7 +95,8 @@ void read_nifti(const Json& request, Answer& answer) {
   for (const std::int64_t size : header.shape) last.push_back(size - 1);
   std::vector<float> voxel(1);
   file.read_scaled(last, one, voxel);
-  require_same(std::memcmp(&voxel[0], &scaled.back(), sizeof(float)) == 0, "a block differs");
+  const auto whole = std::as_bytes(std::span(scaled));
+  require_same(std::ranges::equal(std::as_bytes(std::span(voxel)), whole.last(sizeof(float))), "a block differs");
 }
 
 // Both kinds of pixels, whole and in part.
@@ -168,6 +169,7 @@ void read_table(const Json& request, Answer& answer) {
   std::vector<Bytes> columns;
   for (const Field& field : source.fields()) columns.emplace_back(field.bytes() * indices.size());
   std::vector<std::byte*> to;
+  to.reserve(columns.size());
   for (Bytes& column : columns) to.push_back(column.data());
   source.read(indices, {to}, data::ReadRandom(0, 0, indices));
   for (std::size_t i = 0; i < fields.size(); ++i) answer.put(fields[i].name, fields[i].dtype, {source.size()}, columns[i]);
