@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "millrace/base/shell_word.h"
 #include "millrace/base/utf8.h"
 
 namespace millrace {
@@ -15,18 +16,10 @@ constexpr std::size_t kLongestCharacter = 4;  // bytes in UTF-8: one may be cut 
 
 unsigned char at(std::string_view bytes, std::size_t i) noexcept { return static_cast<unsigned char>(bytes[i]); }
 
-// As a word of a shell.
-std::string shell_word(const std::string& text) {
-  constexpr auto kPlain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./-+,:@%"sv;
-  if (!text.empty() && text[0] != '-' && text.find_first_not_of(kPlain) == std::string::npos) return text;
-  std::string word = "'";
-  for (const char c : text) word += c == '\'' ? "'\\''" : std::string(1, c);
-  return word + "'";
-}
-
 // The file's bytes through `command` into its place; what was there is kept.
 std::string in_place(const std::string& command, const std::filesystem::path& path) {
-  const std::string file = shell_word(path.string()), kept = shell_word(path.string() + ".orig");
+  const std::string name = path.string().starts_with('-') ? "./" + path.string() : path.string();
+  const std::string file = shell_word(name), kept = shell_word(name + ".orig");
   return "convert it in its place: mv " + file + " " + kept + " && " + command + " < " + kept + " > " + file;
 }
 
