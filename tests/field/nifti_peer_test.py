@@ -91,6 +91,8 @@ class NiftiTest(FieldTest):
 
     def test_one_volume_under_many_names(self):
         self.trained()
+        said = self.run_millrace("decode", "--run", "run", self.folder / "data" / "v0.nii.gz", "--out", "out", status=1)
+        self.assertIn("give a file that millrace encode wrote with this run", self.next_of(said))
         affine = np.array([[-2, 0.1, 0, 30], [0, 2, 0.2, -20], [0.3, 0, 3, -10], [0, 0, 0, 1]], float)
         image = nibabel.Nifti1Image(volume(9), affine)
         scan = self.folder / "scan.nii"

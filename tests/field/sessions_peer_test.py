@@ -157,26 +157,6 @@ class Sessions(FieldTest):
         said = self.train(self.write({"a": sets}), "--log.images=false")
         self.assertNotIn("Are they", said)
 
-    def test_what_is_refused_names_the_place_and_its_remedy_helps(self):
-        reversed_, nan, wide = arrays(3), arrays(4), arrays(5)
-        reversed_["t_bins"] = reversed_["t_bins"][::-1].copy()
-        said = self.train(self.write({"a": reversed_}), "--log.images=false", status=None)
-        self.assertIn("/t_bins run backwards", said)
-        self.assertIn("or remove /t_bins", self.next_of(said))
-        del reversed_["t_bins"]
-        self.train(self.write({"a": reversed_}), "--log.images=false")
-        nan["eyepos"][100, 1] = np.nan
-        said = self.train(self.write({"a": nan}), "--log.images=false", status=None)
-        self.assertIn("/eyepos[100,1] is nan", said)
-        self.assertIn("mark the bin with dpi_valid 0", self.next_of(said))
-        nan["dpi_valid"][100:102] = 0  # both source bins of the bin
-        self.train(self.write({"a": nan}), "--log.images=false")
-        wide["eyepos"] = np.zeros((BINS, 3), np.float32)
-        said = self.train(self.write({"a": arrays(6), "b": wide}), "--log.images=false", status=None)
-        self.assertIn("session b makes 3 numbers of behavior a bin, session a makes 2", said)
-        wide["eyepos"] = wide["eyepos"][:, :2]
-        self.train(self.write({"a": arrays(6), "b": wide}), "--log.images=false")
-
     def test_a_run_of_before_is_not_compared_without_a_word_and_can_be_measured_anew(self):
         sets = arrays(7)
         sets["robs"][:, 1] = 0
