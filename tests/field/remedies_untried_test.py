@@ -47,7 +47,6 @@ NOT_HERE = {
         "check the program that made it", "make the token file with the tokenizer of this run",
         'repair or remove the sample, or set data.bad_samples="skip" (counted and logged), "substitute" or "quarantine"',
         "check the paths and filters of the data", "remove it; a file in a cache folder is made again from its sources", "the file is cut off or its tokens have another size"],
-    "of files for a model that was trained before: cosmology/recipe_test.cpp": ["remove or regrid the file, or give another recipe.test_dir"],
     "of snapshots: tests/resume": [
         "give the data as it was, set data.accept_changed=true to go on with what is there now, or begin a new run"],
     "of keys and flags, not of files": [

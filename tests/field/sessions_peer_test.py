@@ -154,7 +154,8 @@ class Sessions(FieldTest):
         self.assertIn("are they rates in hz?", said.lower())
         sets["missing_pct"] *= 100  # as the notes say
         sets["robs"] /= HZ
-        said = self.train(self.write({"a": sets}), "--log.images=false")
+        said = self.train(self.write({"a": sets}, cids="[0, 1, 2, 3, 1]"), "--log.images=false")
+        self.assertIn("names cid 1 twice", said)
         self.assertNotIn("Are they", said)
 
     def test_a_run_of_before_is_not_compared_without_a_word_and_can_be_measured_anew(self):
