@@ -25,8 +25,8 @@ NO_READERS = {
         recipes/*/checks.cpp recipes/*/prompt.cpp recipes/*/recipe.cpp recipes/*/*_command*.cpp recipes/*/commands.cpp recipes/*/trained.cpp
         recipes/*/model_file.cpp recipes/autoencoder_3d/original_files.cpp""",
     "is about snapshots": "data/detail/data_identity.cpp data/detail/loader_state.cpp",
-    "reads weights of a model: the C++ tests beside it make a model, weights that fit and weights that don't": """recipes/image_pairs/adapters.cpp
-        recipes/image_pairs/base_weights.cpp recipes/language_model/original_*.cpp recipes/cosmology/original_file.cpp recipes/cosmology/sky_pca.cpp
+    "reads weights that other programs made of a whole model: C++ tests of that part load those that fit and refuse the others": """
+        recipes/image_pairs/adapters.cpp recipes/image_pairs/base_weights.cpp recipes/language_model/original_*.cpp recipes/cosmology/original_file.cpp recipes/cosmology/sky_pca.cpp
         recipes/autoencoder_3d/perceptual.cpp recipes/autoencoder_3d/pretrained.cpp""",
 }
 
