@@ -18,7 +18,8 @@ unsigned char at(std::string_view bytes, std::size_t i) noexcept { return static
 
 // The file's bytes through `command` into its place; what was there is kept.
 std::string in_place(const std::string& command, const std::filesystem::path& path) {
-  const std::string file = shell_word(path.string()), kept = shell_word(path.string() + ".orig");
+  const std::string name = path.string().starts_with('-') ? "./" + path.string() : path.string();
+  const std::string file = shell_word(name), kept = shell_word(name + ".orig");
   return "convert it in its place: mv " + file + " " + kept + " && " + command + " < " + kept + " > " + file;
 }
 

@@ -6,6 +6,7 @@
 #include "millrace/cli/command.h"
 #include "millrace/cli/comparison.h"
 #include "millrace/cli/text.h"
+#include "millrace/metrics/figure.h"
 
 namespace millrace::cli {
 namespace {
@@ -105,7 +106,7 @@ void print_quality(const std::string& title, const std::vector<QualityPair>& all
   for (const QualityPair& each : all) {
     std::vector<std::string> row = {printable(each.name)};
     for (const auto& at : {each.a, each.b}) {
-      row.push_back(at ? figure(at->value) : "-");
+      row.push_back(at ? metrics::figure_of(each.name, at->value) : "-");
       row.push_back(at ? with_commas(static_cast<std::int64_t>(at->step)) : "-");
       row.push_back(at ? human_duration(at->seconds) : "-");
     }

@@ -13,6 +13,7 @@
 #include "millrace/cli/run_table.h"
 #include "millrace/cli/text.h"
 #include "millrace/cli/value_table.h"
+#include "millrace/metrics/figure.h"
 #include "millrace/snapshot/snapshot.h"
 
 namespace millrace::cli {
@@ -115,8 +116,9 @@ Report inspect_run(const fs::path& path) {
                   {"step", with_commas(row.step)}, {"loss", row.loss ? fixed(*row.loss, 4) : "-"},
                   {"last written", row.when},      {"size", human_bytes(static_cast<double>(bytes_below(path)))}};
   for (const RunMetric& metric : row.metrics) {
-    std::string text = metric.last ? figure(*metric.last) : "is not a number";
-    if (metric.best) text += "  (" + figure(*metric.best) + " at the best step " + with_commas(metric.best_step) + ")";
+    std::string text = metric.last ? metrics::figure_of(metric.name, *metric.last) : "is not a number";
+    if (metric.best)
+      text += "  (" + metrics::figure_of(metric.name, *metric.best) + " at the best step " + with_commas(metric.best_step) + ")";
     report.facts.emplace_back(metric.name, std::move(text));
     const auto number = [](const std::optional<double>& value) { return value ? Json(*value) : Json(); };
     report.details["metrics"].push_back({{"name", metric.name},

@@ -15,6 +15,7 @@
 #include "millrace/device/device.h"
 #include "millrace/device/errors.h"
 #include "millrace/doctor/cause.h"
+#include "millrace/metrics/figure.h"
 #include "millrace/train/block_times.h"
 #include "millrace/train/draws.h"
 #include "millrace/train/run_files.h"
@@ -58,7 +59,7 @@ void add_metrics(std::vector<std::string>& parts, const Json& summary) {
     const Json& metric = summary["metrics"][name];
     if (metric.contains("quiet")) continue;
     const Json& last = metric["last"];
-    parts.push_back(name + (last.is_number() ? " " + figure(last.get<double>()) : " is not a number"));
+    parts.push_back(name + (last.is_number() ? " " + metrics::figure_of(name, last.get<double>()) : " is not a number"));
     if (!last.is_number() && metric["best_step"].is_number())
       parts.back() += " (best " + figure(metric["best"].get<double>()) + " at step " + fact_text(metric["best_step"]) + ")";
   }

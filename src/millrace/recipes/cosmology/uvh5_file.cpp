@@ -42,7 +42,11 @@ class HeaderReader {
   std::vector<T> numbers(const std::string& name, bool optional = false) {
     const hdf5::Dataset* set = find(name);
     if (set == nullptr) {
-      if (!optional) refuse(name + " is missing", "is it a uvh5 file? millrace inspect shows what it holds");
+      const std::string reason = reason_of(name);
+      if (!reason.empty())
+        refuse(name + " can't be read: " + reason, "write the file anew with pyuvdata");
+      else if (!optional)
+        refuse(name + " is missing", "is it a uvh5 file? millrace inspect shows what it holds");
       return {};
     }
     const auto count = element_count(set->shape);
@@ -59,13 +63,23 @@ class HeaderReader {
   }
 
   [[nodiscard]] std::string text(const std::string& name) const {
-    for (const hdf5::Unreadable& set : file_.unreadable()) {
-      if (set.name == name) return printable(set.text);
-    }
-    return {};
+    const hdf5::Unreadable* set = unread(name);
+    return set == nullptr ? std::string() : printable(set->text);
+  }
+
+  // Why a dataset that is there can't be read; "" of others.
+  [[nodiscard]] std::string reason_of(const std::string& name) const {
+    const hdf5::Unreadable* set = unread(name);
+    return set == nullptr ? std::string() : set->reason;
   }
 
  private:
+  [[nodiscard]] const hdf5::Unreadable* unread(const std::string& name) const {
+    const auto sets = file_.unreadable();
+    const auto it = std::find_if(sets.begin(), sets.end(), [&](const auto& set) { return set.name == name; });
+    return it == sets.end() ? nullptr : &*it;
+  }
+
   const hdf5::File& file_;
   std::vector<Problem>& problems_;
 };
@@ -73,10 +87,9 @@ class HeaderReader {
 void check_visibilities(HeaderReader& reader, const Shape& wanted, Header& header) {
   const hdf5::Dataset* data = reader.find(kVisibilities);
   if (data == nullptr) {
-    for (const auto& [name, reason, text] : header.file->unreadable()) {
-      if (name != kVisibilities) continue;
+    if (const std::string reason = reader.reason_of(kVisibilities); !reason.empty()) {
       const std::string remedy = hdf5::remedy_for(reason, header.file->path());
-      return reader.refuse(name + " can't be read: " + reason,
+      return reader.refuse(std::string(kVisibilities) + " can't be read: " + reason,
                            remedy.empty() ? "write the file anew with pyuvdata, as complex64 or complex128" : remedy);
     }
     return reader.refuse(std::string(kVisibilities) + " is missing", "is it a uvh5 file? millrace inspect shows what it holds");
@@ -146,8 +159,10 @@ std::optional<Header> read_header(const SkyFile& file, std::vector<Problem>& pro
     return std::nullopt;
   }
   for (std::size_t i = 0; i < first.size(); ++i) header.rows.emplace_back(first[i], second[i]);
-  if (!all_finite(header.times)) reader.refuse("/Header/time_array has numbers that are not finite", "repair the file");
-  if (!all_finite(header.freq_hz)) reader.refuse("/Header/freq_array has numbers that are not finite", "repair the file");
+  if (!all_finite(header.times))
+    reader.refuse("/Header/time_array has numbers that are not finite", "write the file anew with pyuvdata");
+  if (!all_finite(header.freq_hz))
+    reader.refuse("/Header/freq_array has numbers that are not finite", "write the file anew with pyuvdata");
   check_visibilities(reader,
                      {static_cast<std::int64_t>(header.rows.size()), static_cast<std::int64_t>(header.freq_hz.size()),
                       static_cast<std::int64_t>(header.polarisations.size())},

@@ -31,9 +31,12 @@ void read_into(const std::filesystem::path& file, std::int64_t side, Resize resi
     return;
   }
   if (size.height < side || size.width < side) {
-    throw DataError({"the image has " + std::to_string(size.height) + " x " + std::to_string(size.width) +
-                         " pixels, its middle " + std::to_string(side) + " x " + std::to_string(side) + " is due",
-                     file.string(), "leave the image out, set recipe.image_size, or recipe.resize=clip"});
+    const bool is_tiny = std::min(size.height, size.width) < kLeast;  // which clip does not resize
+    throw DataError({"the image has " + std::to_string(size.height) + " x " + std::to_string(size.width) + " pixels, " +
+                         (is_tiny ? "and the least is " + std::to_string(kLeast) + " x " + std::to_string(kLeast)
+                                  : "its middle " + std::to_string(side) + " x " + std::to_string(side) + " is due"),
+                     file.string(),
+                     std::string("leave the image out") + (is_tiny ? "" : ", set recipe.image_size, or recipe.resize=clip")});
   }
   image.decode(data::Pixels::rgb, 1,
                {.top = (size.height - side) / 2, .left = (size.width - side) / 2, .height = side, .width = side}, out);

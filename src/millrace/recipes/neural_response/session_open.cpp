@@ -456,9 +456,9 @@ std::vector<stdfs::path> paths_of(const SessionFile& session, const stdfs::path&
         throw DataError({session.name + "/" + type + ".dset is a Python pickle", pickle.string(),
                          "run tools/dset_to_h5.py on it, and only if you trust it: a pickle can run any program"});
       }
-      throw DataError(
-          {"session " + session.name + " has no file " + type + ".h5", path.string(),
-           "set data.dir to the folder that holds " + session.name + "/, or make some: millrace make-data neural_response"});
+      throw DataError({"session " + session.name + " has no file " + type + ".h5", path.string(),
+                       "set data.dir to the folder that holds " + session.name +
+                           "/ and recipe.dataset_config to this dataset file, or make some: millrace make-data neural_response"});
     }
     paths.push_back(path);
   }
