@@ -55,6 +55,17 @@ def table_of(draws):
     return (mark + text).encode(), [[n, k] for n, k in zip(names, kinds) if k != "text"], separator, decimal
 
 
+def as_pandas(path, columns, separator, decimal):
+    """The table, by the first of both marks with which pandas reads it; None where it does so with neither."""
+    for mark in (decimal, "."):
+        try:
+            return pandas.read_csv(path, sep=separator, decimal=mark, encoding="utf-8-sig", float_precision="round_trip",
+                                   dtype={name: np.float64 if kind == "f32" else np.int64 for name, kind in columns})
+        except ValueError:
+            continue
+    return None
+
+
 def labels_of(draws):
     """The bytes of a file of labels, {name: score}, and the words of its refusal."""
     way = draws.integers(0, 6)
@@ -90,10 +101,8 @@ class RandomTables(ProbeTest):
             path = folder / f"{seed}.csv"
             path.write_bytes(content)
             request = {"kind": "table", "path": path, "columns": columns}
-            try:
-                read = pandas.read_csv(path, sep=separator, decimal=decimal, encoding="utf-8-sig", float_precision="round_trip",
-                                       dtype={name: np.float64 if kind == "f32" else np.int64 for name, kind in columns})
-            except ValueError:  # a point where commas stand before decimals
+            read = as_pandas(path, columns, separator, decimal)
+            if read is None:  # commas and points before decimals
                 return Made(request, {}, refused=("a decimal comma and a point", "which is not a number", "the header has 1"))
             arrays = {name: read[name].to_numpy().astype(np.float32 if kind == "f32" else np.int64) for name, kind in columns}
             return Made(request, arrays, optional=("which is not a number", "the header has 1") if decimal == "," else ())
