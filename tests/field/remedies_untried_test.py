@@ -15,6 +15,14 @@ DONE = {
         "in Python, save such tensors as float32: torch.save({name: x.float() if x.is_floating_point() else x for name, x in state_dict.items()}, path)"],
     "pt_peer_test.py test_what_may_change_values_and_is_unknown_is_refused": [
         "in Python, save copies: torch.save({name: x.detach().resolve_conj().resolve_neg().clone() for name, x in state_dict.items()}, path)"],
+    "pt_peer_test.py test_types_without_numbers_are_named_with_a_remedy_that_works": [
+        "in Python, save their bytes: torch.save({name: x.view(torch.uint8) if x.dtype == … else x for name, x in state_dict.items()}, path)"],
+    "pt_peer_test.py test_eight_bits_in_safetensors_are_named_with_a_remedy_that_works": [
+        "…in Python, save such tensors as float32: save_file({name: x.float() if x.is_floating_point() else x for name, x in "
+        "load_file(path).items()}, path)…convert its tensors to a type that Millrace reads, such as F32"],
+    "hdf5_peer_test.py test_forms_of_later_libraries": ["write the file anew in an older form, with h5py: python3 -c \"import …"],
+    "hdf5_peer_test.py test_filters_of_plug_ins": [
+        "write the file anew without the filter, with h5py and hdf5plugin: python3 -c \"import hdf5plugin, …"],
     "../../tools/converters_peer_test.py class": [
         "run tools/dset_to_h5.py on it, and only if you trust it: a pickle can run any program"],
 }

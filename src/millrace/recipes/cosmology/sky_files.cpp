@@ -44,11 +44,10 @@ const hdf5::Dataset& cube_of(const hdf5::File& file, const RecipeConfig& recipe)
   const auto it = std::find_if(sets.begin(), sets.end(), [&](const auto& set) { return set.name == recipe.vis_dataset; });
   for (const auto& [name, reason, text] : file.unreadable()) {
     if (recipe.vis_dataset != name && !recipe.vis_dataset.starts_with(name + "/")) continue;
-    const std::string remedy = hdf5::remedy_for(reason, file.path());
-    throw DataError({name_of_file(file) + ": dataset " + recipe.vis_dataset + " can't be read: " + reason, file.path().string(),
-                     !remedy.empty() ? remedy
-                                     : "write it anew in numbers, all in this file, or name another dataset with "
-                                       "recipe.vis_dataset"});
+    std::string remedy = hdf5::remedy_for(reason, file.path());
+    if (remedy.empty()) remedy = "write it anew in numbers, all in this file, or name another dataset with recipe.vis_dataset";
+    throw DataError(
+        {name_of_file(file) + ": dataset " + recipe.vis_dataset + " can't be read: " + reason, file.path().string(), remedy});
   }
   if (it == sets.end()) {
     std::string all;

@@ -88,9 +88,9 @@ void check_visibilities(HeaderReader& reader, const Shape& wanted, Header& heade
   const hdf5::Dataset* data = reader.find(kVisibilities);
   if (data == nullptr) {
     if (const std::string reason = reader.reason_of(kVisibilities); !reason.empty()) {
-      const std::string remedy = hdf5::remedy_for(reason, header.file->path());
-      return reader.refuse(std::string(kVisibilities) + " can't be read: " + reason,
-                           remedy.empty() ? "write the file anew with pyuvdata, as complex64 or complex128" : remedy);
+      std::string remedy = hdf5::remedy_for(reason, header.file->path());
+      if (remedy.empty()) remedy = "write the file anew with pyuvdata, as complex64 or complex128";
+      return reader.refuse(std::string(kVisibilities) + " can't be read: " + reason, remedy);
     }
     return reader.refuse(std::string(kVisibilities) + " is missing", "is it a uvh5 file? millrace inspect shows what it holds");
   }

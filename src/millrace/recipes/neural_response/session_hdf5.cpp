@@ -160,9 +160,9 @@ const hdf5::Dataset& covariate_of(const hdf5::File& file, const std::string& nam
   const auto told =
       std::find_if(unreadable.begin(), unreadable.end(), [&name](const hdf5::Unreadable& set) { return set.name == name; });
   if (told != unreadable.end()) {
-    const std::string remedy = hdf5::remedy_for(told->reason, file.path());
-    throw DataError({file_name + ": " + name + " can't be read: " + told->reason, where,
-                     remedy.empty() ? "write it anew as plain numbers" : remedy});
+    std::string remedy = hdf5::remedy_for(told->reason, file.path());
+    if (remedy.empty()) remedy = "write it anew as plain numbers";
+    throw DataError({file_name + ": " + name + " can't be read: " + told->reason, where, remedy});
   }
   if (!has_covariate(file, name)) {
     const std::string has = joined(file.datasets(), ", ", &hdf5::Dataset::name);
