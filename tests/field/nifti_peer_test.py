@@ -118,14 +118,16 @@ class NiftiTest(FieldTest):
         self.assertEqual(decoded.shape, SHAPE)
         self.assertIn("of the series of 3 volumes the first is encoded", said)
 
-    def test_affines_of_twenty_headers_are_those_of_nibabel(self):
+    def test_affines_and_orientations_of_twenty_headers_are_those_of_nibabel(self):
         for seed in range(20):
             with self.subTest(seed=seed):
                 path = self.folder / f"h{seed}.nii"
                 self.write_raw(path, header_of(seed), volume(seed, (5, 4, 3)))
                 ours = json.loads(self.run_millrace("inspect", path, "--json"))
                 found = np.array(next(part["affine"] for part in (ours, *[v for v in ours.values() if isinstance(v, dict)]) if "affine" in part))
-                np.testing.assert_allclose(found, nibabel.load(path).affine, rtol=1e-6, atol=1e-6)
+                affine = nibabel.load(path).affine
+                np.testing.assert_allclose(found, affine, rtol=1e-6, atol=1e-6)
+                self.assertEqual(ours["orientation"], "".join(code or "?" for code in nibabel.aff2axcodes(affine)))
 
     def test_a_third_volume_is_told(self):
         data = self.folder / "data"

@@ -119,7 +119,7 @@ void read_picture(const Json& request, Answer& answer) {
     }
     answer.say("orientation", image.signs().orientation);
     answer.say("alpha", image.signs().alpha);
-    answer.say("deep", image.signs().deep);
+    answer.say("deep", image.signs().bits == 16);
   }
 }
 

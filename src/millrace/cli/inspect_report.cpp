@@ -80,13 +80,14 @@ Report inspect_snapshot(const fs::path& path, bool values) {
   return report;
 }
 
-Report inspect_file(const fs::path& path, const FileFormat& format, bool values) {
+Report inspect_file(const fs::path& path, const FileFormat& format, bool values, std::span<const Entry> recipes) {
   const InputFile readable(path);  // who may not read it can't tell damage
   Report report;
   report.kind = format.kind;
   try {
     format.describe(path, report);
-    if (values) add_values(report, format.arrays(path), "");
+    add_recipes(report, path, recipes);
+    if (values && format.arrays != nullptr) add_values(report, format.arrays(path), "");
   } catch (const UnreadKind& unread) {
     report.table.clear();
     report.unread.push_back(one_line(unread));
@@ -173,7 +174,7 @@ Json Report::to_json(const fs::path& path) const {
   return json;
 }
 
-Report inspect_path(const fs::path& path, bool values) {
+Report inspect_path(const fs::path& path, bool values, std::span<const Entry> recipes) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   if (status.type() == fs::file_type::not_found) {
@@ -192,12 +193,11 @@ Report inspect_path(const fs::path& path, bool values) {
     if (is_run) return inspect_run(path);
     static_cast<void>(Fs::real().list(path));  // an error for a folder that may not be looked into
   } else {
-    for (const FileFormat& format : file_formats())
-      if (format.recognises(path)) return inspect_file(path, format, values);
+    if (const FileFormat* format = format_of(path)) return inspect_file(path, *format, values, recipes);
   }
   throw UsageError({"can't tell what " + printable(path.string()) + " is", "millrace inspect",
                     "give a run folder, a snapshot folder (step-...), or a file: .safetensors, .pt, .h5, .npy, .npz, .nii, "
-                    ".nii.gz, .png, .jpg, tokens"});
+                    ".nii.gz, .png, .jpg, .csv, tokens, UTF-8 text"});
 }
 
 }  // namespace millrace::cli

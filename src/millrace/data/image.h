@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <memory>
 #include <span>
+#include <string>
 
 #include "millrace/format/jpeg.h"
 #include "millrace/format/picture_signs.h"
@@ -43,5 +44,16 @@ class Image {
 
 // Without decoding it. Nothing of a file that can't be read: whoever decodes it says what is wrong.
 [[nodiscard]] format::PictureSigns signs_of(const std::filesystem::path& path);
+
+// What many pictures say of themselves.
+struct PicturesSeen {
+  std::int64_t all = 0, looked_at = 0;
+  std::int64_t turned = 0, transparent = 0, deep = 0;  // of those looked at
+  PictureSize least, greatest;                         // upright; 0 where no picture says its size
+};
+// Looks at the heads of `most` of them at most, spread over all.
+[[nodiscard]] PicturesSeen look_at_pictures(std::span<const std::filesystem::path> files, std::int64_t most);
+// "1,050 pictures of 40 to 89 x 41 to 90 pixels (width x height), 12 turned upright as EXIF says, 3 with transparency".
+[[nodiscard]] std::string read_as(const PicturesSeen& seen);
 
 }  // namespace millrace::data

@@ -183,6 +183,21 @@ std::vector<std::string> notices_of(const std::vector<TextSource>& sources, cons
   return notices;
 }
 
+void add(TextSeen& seen, const detail::TextRead& read) {
+  ++seen.files;
+  seen.marks += read.had_mark ? 1 : 0;
+  seen.line_feeds += read.line_feeds;
+  seen.both += read.both;
+  seen.lone_returns += read.lone_returns;
+  seen.characters += read.characters;
+}
+
+std::string read_as_of(const Survey& found) {
+  TextSeen seen;
+  for (const detail::TextRead& read : found.reads) add(seen, read);
+  return read_as(seen);
+}
+
 // Identity of the tokens: tokenizer and content, not where the files lie.
 std::string content_fingerprint(const Tokenizer& tokenizer, const std::vector<SourceStamp>& stamps, bool end_between) {
   Sha256 hash;
@@ -206,13 +221,10 @@ Json notes_of(const Survey& found, const Counts& counts, const std::vector<std::
   for (const SourceStamp& stamp : found.stamps) {
     stamps.push_back({{"size", stamp.size}, {"changed", stamp.changed}, {"sha256", stamp.sha256}});
   }
-  return {{"fingerprint", std::move(fingerprint)},
-          {"made", made},
-          {"sources", std::move(stamps)},
-          {"tokenizer", found.tokenizer->to_json()},
-          {"characters", counts.characters},
-          {"unknown", counts.unknown},
-          {"notices", notices}};
+  return {{"fingerprint", std::move(fingerprint)}, {"made", made},
+          {"sources", std::move(stamps)},          {"tokenizer", found.tokenizer->to_json()},
+          {"characters", counts.characters},       {"unknown", counts.unknown},
+          {"read_as", read_as_of(found)},          {"notices", notices}};
 }
 
 // Is the file on disk the one these notes were made from?
@@ -244,6 +256,7 @@ std::optional<TextTokens> from_cache(const std::filesystem::path& file, const Te
     result.characters = notes.at("characters").get<std::int64_t>();
     result.unknown = notes.at("unknown").get<std::int64_t>();
     result.notices = notes.at("notices").get<std::vector<std::string>>();
+    result.read_as = notes.value("read_as", "UTF-8");  // earlier token files do not say more
     for (const Json& stamp : stamps) {
       result.files.push_back({"", stamp.at("size").get<std::uint64_t>(), kWhole + stamp.at("sha256").get<std::string>()});
     }
@@ -295,11 +308,31 @@ TextTokens find_or_make(const TextOptions& options) {
   result.characters = counts.characters;
   result.unknown = counts.unknown;
   result.notices = notices_of(sources, found, counts);
+  result.read_as = read_as_of(found);
   result.notices.insert(result.notices.end(), trouble.begin(), trouble.end());
   return result;
 }
 
 }  // namespace
+
+TextSeen look_at_text(const std::filesystem::path& file) {
+  TextSeen seen;
+  add(seen, detail::read_text({.path = file, .label = quoted(file.filename().string())}, [](std::string_view) {}));
+  return seen;
+}
+
+std::string read_as(const TextSeen& seen) {
+  std::vector<std::string> ends;
+  const std::int64_t all = seen.line_feeds + seen.lone_returns;
+  for (const auto& [count, name] :
+       {std::pair{seen.line_feeds - seen.both, "LF"}, {seen.both, "CR LF"}, {seen.lone_returns, "CR"}})
+    if (count > 0) ends.push_back(count == all ? name : with_commas(count) + " in " + name);
+  std::string text = "UTF-8" + (seen.files == 1 ? "" : ", " + with_commas(seen.files) + " files");
+  if (!ends.empty()) text += ", lines end in " + (ends.size() == 1 ? ends[0] : "different ways: " + joined(ends, ", "));
+  if (seen.marks > 0)
+    text += seen.files == 1 ? ", a byte-order mark is removed" : ", byte-order marks are removed: " + with_commas(seen.marks);
+  return text + "; " + with_commas(all) + (all == 1 ? " line, " : " lines, ") + with_commas(seen.characters) + " characters";
+}
 
 TextTokens tokens_of_text(const TextOptions& options) {
   TextTokens result = find_or_make(options);

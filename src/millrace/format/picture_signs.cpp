@@ -92,6 +92,11 @@ std::vector<std::byte> block(const ReadAt& read, std::uint64_t offset, std::uint
   return content;
 }
 
+// Whether a marker is one of those that begin a picture's data: SOF0 to SOF15 but DHT, JPG and DAC.
+bool begins_frame(unsigned marker) {
+  return marker >= 0xC0 && marker <= 0xCF && marker != 0xC4 && marker != 0xC8 && marker != 0xCC;
+}
+
 void look_at_jpeg(const ReadAt& read, PictureSigns& signs) {
   constexpr std::string_view kXmp("http://ns.adobe.com/xap/1.0/\0", 29);
   Orientations found;
@@ -111,6 +116,12 @@ void look_at_jpeg(const ReadAt& read, PictureSigns& signs) {
       const std::string_view text = text_of(content);
       if (text.starts_with(kExif) && !std::exchange(has_exif, true)) found.exif = orientation_of(content);
       if (text.starts_with(kXmp)) found.xmp = orientation_of_xmp(text.substr(kXmp.size()));
+    }
+    if (std::array<std::byte, 6> frame{}; begins_frame(marker) && read(at + 4, frame)) {
+      signs.bits = static_cast<int>(number(frame, 0, 1, false));
+      signs.height = number(frame, 1, 2, false);
+      signs.width = number(frame, 3, 2, false);
+      signs.colour = frame[5] == std::byte{1} ? "gray" : frame[5] == std::byte{3} ? "RGB" : "CMYK";
     }
     at += 2 + length;
   }
@@ -169,7 +180,7 @@ std::vector<std::byte> block_of_profile(std::string_view text) {
 }
 
 void look_at_png(const ReadAt& read, PictureSigns& signs) {
-  constexpr unsigned kGrayAlpha = 4, kColorAlpha = 6;
+  constexpr unsigned kGray = 0, kPalette = 3, kGrayAlpha = 4, kColorAlpha = 6;
   constexpr std::string_view kXmp("XML:com.adobe.xmp\0", 18), kProfile("Raw profile type exif\0", 22);
   Orientations found;
   std::optional<int> of_profile;
@@ -182,7 +193,10 @@ void look_at_png(const ReadAt& read, PictureSigns& signs) {
     if (name == "IEND") break;
     if (std::array<std::byte, 10> header{}; name == "IHDR" && read(at + 8, header)) {
       const auto color = std::to_integer<unsigned>(header[9]);
-      signs.deep = header[8] == std::byte{16};
+      signs.width = number(header, 0, 4, false);
+      signs.height = number(header, 4, 4, false);
+      signs.bits = std::to_integer<int>(header[8]);
+      signs.colour = color == kPalette ? "a palette" : color == kGray || color == kGrayAlpha ? "gray" : "RGB";
       signs.alpha = color == kGrayAlpha || color == kColorAlpha;
     }
     if (name == "tRNS") signs.alpha = true;
@@ -214,6 +228,12 @@ PictureSigns picture_signs(const ReadAt& read) {
   if (text == std::string_view("\x89PNG\r\n\x1A\n", 8)) look_at_png(read, signs);
   if (text.starts_with("\xFF\xD8\xFF")) look_at_jpeg(read, signs);
   return signs;
+}
+
+std::string stored_text(const PictureSigns& signs) {
+  return std::string(signs.colour) + " of " + std::to_string(signs.bits) + (signs.bits == 1 ? " bit" : " bits") +
+         (signs.alpha ? ", with transparency, which is dropped: colours are taken as they stand" : "") +
+         (signs.bits == 16 ? ", of which the upper 8 are taken" : "");
 }
 
 PictureSize upright(const PictureSize& stored, int orientation) noexcept {

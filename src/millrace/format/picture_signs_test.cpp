@@ -119,8 +119,8 @@ TEST(PictureSigns, TransparencyAndDepth) {
   EXPECT_TRUE(alpha(png("", 8, 4)));
   EXPECT_TRUE(alpha(png("", 8, 6)));
   EXPECT_TRUE(alpha(png(chunk("tRNS", "\0\1"s), 8, 0)));
-  EXPECT_TRUE(signs_of(png("", 16, 0)).deep);
-  EXPECT_FALSE(signs_of(png("", 8, 0)).deep);
+  EXPECT_EQ(signs_of(png("", 16, 0)).bits, 16);
+  EXPECT_EQ(signs_of(png("", 8, 0)).bits, 8);
   EXPECT_FALSE(alpha(jpeg("")));
 }
 

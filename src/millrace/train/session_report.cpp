@@ -18,6 +18,7 @@
 #include "millrace/metrics/figure.h"
 #include "millrace/train/block_times.h"
 #include "millrace/train/draws.h"
+#include "millrace/train/look.h"
 #include "millrace/train/run_files.h"
 #include "millrace/train/scores.h"
 #include "millrace/train/session.h"
@@ -138,8 +139,9 @@ std::string Session::plan_text() {
     line("data " + dataset.name, with_commas(dataset.samples) + " samples, " + with_commas(dataset.batch_size) + " in a batch" +
                                      (dataset.rule.empty() ? "" : "; " + dataset.rule));
   }
+  const Facts facts = facts_of(assembly_.recipe(), assembly_.training_pipeline().datasets);
+  if (!facts.read_as.empty()) line("read as", printable(facts.read_as));
   line("length", assembly_.total_steps() > 0 ? with_commas(assembly_.total_steps()) + " steps" : "open end");
-  const Facts facts = assembly_.recipe().facts();
   for (const auto& [key, value] : facts.lines.items()) line(key, fact_text(value));
   text.pop_back();
   return text;

@@ -239,12 +239,34 @@ std::vector<Lighter> lighter(std::vector<std::int64_t> patch) {
   return {{.setting = "recipe.patch_size=" + joined(patch, ",", [](std::int64_t side) { return std::to_string(side); })}};
 }
 
+// Crops begin anywhere: lengths count from their corner. Without one orientation and voxel size for all, voxels do.
+std::map<std::string, FieldWords> fields_of(const VolumeFiles& files) {
+  const VolumeFile& first = files.train.front();
+  const auto is_other = [&](const VolumeFile& file) {
+    return file.spacing != first.spacing || file.orientation != first.orientation;
+  };
+  const bool alike = std::ranges::none_of(files.train, is_other) && std::ranges::none_of(files.validation, is_other);
+  std::vector<FieldAxis> axes = {{.label = "channel"}, {.label = "z"}, {.label = "y"}, {.label = "x"}};
+  for (std::size_t i = 0; i < 3 && alike; ++i) {
+    FieldAxis& axis = axes[i + 1];
+    if (!first.orientation.empty()) axis.label += std::string(" to ") + first.orientation[2 - i];
+    if (first.spacing.at(i) <= 0) continue;
+    axis.unit = "mm";
+    axis.step = first.spacing.at(i);
+  }
+  const FieldWords stored{.axes = axes, .value = "value as scaled by the file"},
+      scaled{.axes = axes, .value = "share of the range"};
+  return {{"image", stored}, {"label", stored}, {"input", scaled}, {"target", scaled}};
+}
+
 }  // namespace
 
 Facts Autoencoder3d::facts() const {
   return {.rate_unit = "volumes",
           .units_per_sample = 1.0,
           .history = {"val_autoencoder", "psnr", "kl"},
+          .read_as = files_ ? files_->read_as : "",
+          .fields = files_ ? fields_of(*files_) : std::map<std::string, FieldWords>(),
           .lighter = lighter(recipe_.patch_size)};
 }
 

@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <set>
 
+#include "millrace/base/axis_text.h"
 #include "millrace/base/format.h"
+#include "millrace/base/stored_numbers.h"
 #include "millrace/data/folder.h"
 #include "millrace/hdf5/remedy.h"
-#include "millrace/recipes/cosmology/stored_numbers.h"
+#include "millrace/recipes/cosmology/sky_problems.h"
 
 namespace millrace::recipes::cosmology::uvh5 {
 namespace {
@@ -194,9 +197,47 @@ std::int64_t exchanged(std::int64_t polarisation) {
   return polarisation;
 }
 
-std::vector<std::filesystem::path> files_of(const std::filesystem::path& word) {
+std::string header_text(const Header& header) {
+  const std::vector<double>& freq = header.freq_hz;
+  const int direction = direction_of(freq);
+  return with_commas(std::ssize(header.rows)) + " rows, " + with_commas(std::ssize(freq)) + " channels " +
+         fixed(freq.front() / 1e6, 3) + " to " + fixed(freq.back() / 1e6, 3) + " MHz" +
+         (direction > 0     ? " ascending"
+          : direction < 0   ? " descending"
+          : freq.size() > 1 ? " in no order"
+                            : "") +
+         ", " + joined(header.polarisations, " ", polarisation_name) + ", " +
+         (header.unit.empty() ? "unit not said, taken for kelvin" : header.unit) + ", " +
+         (header.wide ? "complex128" : "complex64");
+}
+
+std::string read_as(const hdf5::File& file) {
+  const auto sets = file.datasets();
+  if (std::ranges::find(sets, "/Header/ant_1_array", &hdf5::Dataset::name) == sets.end()) return "";
+  std::vector<Problem> problems;
+  const auto header = read_header(SkyFile(SkyFile(), &file), problems);  // owned by the caller
+  refuse_all(problems);
+  if (!header || header->freq_hz.empty()) return "";
+  std::vector<double> times = header->times;
+  std::ranges::sort(times);
+  times.erase(std::unique(times.begin(), times.end()), times.end());
+  const std::set<Baseline> baselines(header->rows.begin(), header->rows.end());
+  std::string text = "uvh5: " + header_text(*header) + "; " + with_commas(std::ssize(baselines)) + " baselines, " +
+                     with_commas(std::ssize(times)) + " times from JD " + fixed(times.front(), 5);
+  if (times.size() > 1) {
+    constexpr double kSecondsOfDay = 86400;
+    text += ", " + significant((times.back() - times.front()) * kSecondsOfDay / static_cast<double>(times.size() - 1), 4) +
+            " s apart in the mean";
+  }
+  return text + "; " + (header->has_flags ? "with" : "without") + " flags, " + (header->has_samples ? "with" : "without") +
+         " nsamples";
+}
+
+std::vector<std::filesystem::path> files_of(const std::filesystem::path& word, std::vector<std::string>& told) {
   if (!std::filesystem::is_directory(word)) return {word};
-  return data::find_files(word, {".uvh5"}).files;
+  data::FilesFound found = data::find_files(word, {".uvh5"});
+  if (!found.left_out.empty()) told.push_back(std::move(found.left_out));
+  return std::move(found.files);
 }
 
 }  // namespace millrace::recipes::cosmology::uvh5

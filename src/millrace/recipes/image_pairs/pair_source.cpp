@@ -140,21 +140,21 @@ std::vector<std::uint8_t> read_image(const std::filesystem::path& file, const Re
   return pixels;
 }
 
-std::vector<std::string> signs_told(const std::vector<ImageFile>& images) {
-  std::int64_t transparent = 0, deep = 0, turned = 0;
-  for (const ImageFile& image : images) {
-    const format::PictureSigns signs = data::signs_of(image.path);
-    transparent += signs.alpha ? 1 : 0;
-    deep += signs.deep ? 1 : 0;
-    turned += signs.orientation != 1 ? 1 : 0;
-  }
+data::PicturesSeen look_at_images(const std::vector<ImageFile>& images) {
+  std::vector<std::filesystem::path> paths;
+  for (const ImageFile& image : images) paths.push_back(image.path);
+  return data::look_at_pictures(paths, std::ssize(paths));
+}
+
+std::vector<std::string> signs_told(const data::PicturesSeen& seen) {
   std::vector<std::string> told;
   const auto tell = [&](std::int64_t count, const std::string& what, const std::string& then) {
-    if (count > 0) told.push_back(what + with_commas(count) + " of " + with_commas(std::ssize(images)) + " images " + then);
+    if (count > 0) told.push_back(what + with_commas(count) + " of " + with_commas(seen.all) + " images " + then);
   };
-  tell(transparent, "alpha is dropped: ", "have an alpha channel or a transparent colour, their colours are taken as they stand");
-  tell(deep, "16 bits become 8: ", "have 16 bits a channel, the upper 8 are taken, so that numbers below 256 are black");
-  tell(turned, "turned upright: ", "are stored turned, as their orientation (EXIF, XMP) says");
+  tell(seen.transparent,
+       "alpha is dropped: ", "have an alpha channel or a transparent colour, their colours are taken as they stand");
+  tell(seen.deep, "16 bits become 8: ", "have 16 bits a channel, the upper 8 are taken, so that numbers below 256 are black");
+  tell(seen.turned, "turned upright: ", "are stored turned, as their orientation (EXIF, XMP) says");
   return told;
 }
 

@@ -209,7 +209,7 @@ TEST_F(PairSourceTest, AlphaIsDroppedWithANotice) {
                                "are taken as they stand"),
             1)
       << testing::PrintToString(said);
-  EXPECT_THAT(signs_told({{.path = folder_ / "none.png", .name = "", .score = 0}}), ::testing::IsEmpty());
+  EXPECT_THAT(signs_told(look_at_images({{.path = folder_ / "none.png", .name = "", .score = 0}})), ::testing::IsEmpty());
 }
 
 TEST_F(PairSourceTest, AnImageThatIsTooSmallOrDamagedIsNamed) {

@@ -39,6 +39,7 @@ void LanguageModel::before_training() {
   tokenizer_ = std::move(text.tokenizer);
   tokens_ = std::move(text.tokens);
   files_ = std::move(text.files);
+  read_as_ = std::move(text.read_as);
 }
 
 LanguageModel::Cuts LanguageModel::cuts() const {
@@ -207,6 +208,9 @@ Facts LanguageModel::facts() const {
                              .part = static_cast<double>(half - 1) / static_cast<double>(recipe_.seq_len - 1)});
   if (model_) facts.lines["vocabulary"] = model_->config().vocab_size;
   if (tokens_) facts.lines["tokens"] = tokens_->size();
+  facts.read_as = read_as_;
+  for (const char* field : {"tokens", "input", "target"})
+    facts.fields[field] = {.axes = {{.label = "place in the sequence", .unit = "tokens"}}, .value = "token"};
   facts.blind = blind_;
   return facts;
 }

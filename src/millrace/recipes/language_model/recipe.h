@@ -66,6 +66,7 @@ class LanguageModel final : public Recipe {
   std::shared_ptr<const data::Tokenizer> tokenizer_;
   std::shared_ptr<const data::TokenArray> tokens_;
   std::vector<data::FileStamp> files_;  // the text that they were made of
+  std::string read_as_;                 // what it says of itself
   std::optional<BlindAnswer> blind_;
   std::shared_ptr<Transformer> model_;
   TokenLosses lost_;  // of the validation under way

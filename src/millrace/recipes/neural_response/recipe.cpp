@@ -22,6 +22,7 @@
 #include "millrace/metrics/information.h"
 #include "millrace/recipes/neural_response/loss.h"
 #include "millrace/recipes/neural_response/session_source.h"
+#include "millrace/recipes/neural_response/session_words.h"
 #include "millrace/train/config.h"
 #include "millrace/train/model_size.h"
 #include "millrace/train/switchboard.h"
@@ -475,7 +476,9 @@ Facts NeuralResponse::facts() const {
   return {.rate_unit = "samples",
           .history = {"val_bps_overall"},
           .frozen_source = recipe_.freeze_vision ? recipe_.pretrained : "",
-          .lines = {{"sessions", known_.size()}, {"units", units}}};
+          .lines = {{"sessions", known_.size()}, {"units", units}},
+          .read_as = sessions_ ? read_as(*sessions_) : "",
+          .fields = sessions_ ? fields_of(*sessions_, recipe_) : std::map<std::string, FieldWords>()};
 }
 
 ModelPaths paths_of(const Context& context) {
