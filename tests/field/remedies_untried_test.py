@@ -10,7 +10,7 @@ HERE = Path(__file__).resolve().parent
 # Done by a test that has no row for it.
 DONE = {
     "text_peer_test.py test_no_remedy_makes_garbage": ["…iconv -f … -t UTF-8…"],
-    "text_peer_test.py test_documents": ["take its files out and name the texts of them: python3 -m zipfile -e … texts"],
+    "text_peer_test.py test_archives": ["take its files out and name the texts of them: python3 -m zipfile -e … texts"],
     "pt_peer_test.py test_eight_bits_are_named_with_a_remedy_that_works": [
         "in Python, save such tensors as float32: torch.save({name: x.float() if x.is_floating_point() else x for name, x in state_dict.items()}, path)"],
     "pt_peer_test.py test_what_may_change_values_and_is_unknown_is_refused": [
