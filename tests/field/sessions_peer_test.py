@@ -121,7 +121,7 @@ class Sessions(FieldTest):
         said = self.train(self.folder / "sessions" / "unit_twice")
         self.assertIn("names cid 0 twice", said)
         said = self.train(self.folder / "sessions" / "plain")
-        self.assertNotRegex(said, "t_bins|no spike|twice|Are they")
+        self.assertNotRegex(said, r"\.h5: /t_bins|no spike|twice|Are they")
 
     def test_twenty_random_recordings_give_what_numpy_says(self):
         sessions, silent, seams, gaps = {}, set(), {}, set()
