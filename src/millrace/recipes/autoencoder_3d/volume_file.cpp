@@ -107,6 +107,20 @@ VolumeFile judged_npz(VolumeFile file) {
   return file;
 }
 
+// The nearest ends of the body's axes, the fastest axis of the file first.
+std::string axes_of(const data::NiftiHeader& header) {
+  constexpr std::array<std::string_view, 3> kEnds = {"LR", "PA", "IS"};
+  std::string axes;
+  for (std::size_t column = 0; column < 3 && (header.qform_code > 0 || header.sform_code > 0); ++column) {
+    std::size_t row = 0;
+    for (std::size_t other = 1; other < 3; ++other) {
+      if (std::abs(header.affine[other][column]) > std::abs(header.affine[row][column])) row = other;
+    }
+    axes += kEnds[row][header.affine[row][column] > 0 ? 1 : 0];
+  }
+  return axes;
+}
+
 // What of a header a later reading compares.
 VolumeFile judged_nifti(VolumeFile file, const data::NiftiHeader& header) {
   Shape shape = header.shape;
@@ -124,6 +138,7 @@ VolumeFile judged_nifti(VolumeFile file, const data::NiftiHeader& header) {
   file.scaled = header.scaled;
   file.slope = header.slope;
   file.intercept = header.intercept;
+  file.axes = axes_of(header);
   for (std::size_t axis = 0; axis < 3; ++axis) {
     const double size = std::abs(header.pixdim[3 - axis]);
     file.spacing[axis] = std::isfinite(size) ? size : 0;

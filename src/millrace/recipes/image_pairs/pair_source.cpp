@@ -138,16 +138,25 @@ std::vector<std::uint8_t> read_image(const std::filesystem::path& file, const Re
 }
 
 std::vector<std::string> signs_told(const std::vector<ImageFile>& images) {
-  std::int64_t transparent = 0, deep = 0, turned = 0;
+  struct Tally {
+    std::int64_t count = 0;
+    std::string first;
+    void add(bool is_so, const ImageFile& image) {
+      if (is_so && count++ == 0) first = image.name;
+    }
+  };
+  Tally transparent, deep, turned;
   for (const ImageFile& image : images) {
     const format::PictureSigns signs = data::signs_of(image.path);
-    transparent += signs.alpha ? 1 : 0;
-    deep += signs.deep ? 1 : 0;
-    turned += signs.orientation != 1 ? 1 : 0;
+    transparent.add(signs.alpha, image);
+    deep.add(signs.deep, image);
+    turned.add(signs.orientation != 1, image);
   }
   std::vector<std::string> told;
-  const auto tell = [&](std::int64_t count, const std::string& what, const std::string& then) {
-    if (count > 0) told.push_back(what + with_commas(count) + " of " + with_commas(std::ssize(images)) + " images " + then);
+  const auto tell = [&](const Tally& tally, const std::string& what, const std::string& then) {
+    if (tally.count > 0)
+      told.push_back(what + with_commas(tally.count) + " of " + with_commas(std::ssize(images)) + " images " + then +
+                     " (the first: " + quoted(tally.first) + ")");
   };
   tell(transparent, "alpha is dropped: ", "have an alpha channel or a transparent colour, their colours are taken as they stand");
   tell(deep, "16 bits become 8: ", "have 16 bits a channel, the upper 8 are taken, so that numbers below 256 are black");
