@@ -118,8 +118,8 @@ std::string wide_text(std::string_view start) {
   if (looked.size() >= 8 && reads_as(looked, 4, false) > 0) return "UTF-32BE";
   // Text with a NUL here and there reads as rare characters of 16 bits.
   const Account all = account_of(pairs);
-  const bool is_narrow = 5 * static_cast<std::size_t>(nuls) < pairs.size() && all.controls == static_cast<std::size_t>(nuls) &&
-                         all.broken < kLongestCharacter;
+  const bool is_narrow = 5 * static_cast<std::size_t>(nuls) < pairs.size() &&
+                         20 * (all.controls - static_cast<std::size_t>(nuls)) < pairs.size() && all.broken < kLongestCharacter;
   if (is_narrow) return "";
   const std::size_t little = reads_as(pairs, 2, true), big = reads_as(pairs, 2, false);
   return little == big ? "" : little > big ? "UTF-16LE" : "UTF-16BE";

@@ -89,10 +89,14 @@ PicturesSeen look_at_pictures(std::span<const std::filesystem::path> files, std:
   PicturesSeen seen{.all = std::ssize(files)};
   seen.looked_at = std::min(seen.all, most);
   for (std::int64_t i = 0; i < seen.looked_at; ++i) {
-    const format::PictureSigns signs = signs_of(files[static_cast<std::size_t>(i * seen.all / seen.looked_at)]);
-    seen.transparent += signs.alpha ? 1 : 0;
-    seen.deep += signs.bits == 16 ? 1 : 0;
-    seen.turned += signs.orientation != 1 ? 1 : 0;
+    const std::filesystem::path& file = files[static_cast<std::size_t>(i * seen.all / seen.looked_at)];
+    const format::PictureSigns signs = signs_of(file);
+    const auto add = [&](bool is_so, PicturesSeen::Some& some) {
+      if (is_so && some.count++ == 0) some.first = file;
+    };
+    add(signs.alpha, seen.transparent);
+    add(signs.bits == 16, seen.deep);
+    add(signs.orientation != 1, seen.turned);
     if (signs.height == 0 || signs.width == 0) continue;
     const PictureSize size = format::upright({.height = signs.height, .width = signs.width}, signs.orientation);
     const bool is_first = seen.greatest.height == 0;
@@ -112,9 +116,9 @@ std::string read_as(const PicturesSeen& seen) {
   if (seen.greatest.height > 0)
     text += " of " + range(seen.least.width, seen.greatest.width) + " x " + range(seen.least.height, seen.greatest.height) +
             " pixels (width x height)";
-  if (seen.turned > 0) text += ", " + with_commas(seen.turned) + " turned upright as EXIF says";
-  if (seen.transparent > 0) text += ", " + with_commas(seen.transparent) + " with transparency, which is dropped";
-  if (seen.deep > 0) text += ", " + with_commas(seen.deep) + " of 16 bits, of which the upper 8 are taken";
+  if (seen.turned.count > 0) text += ", " + with_commas(seen.turned.count) + " turned upright as EXIF says";
+  if (seen.transparent.count > 0) text += ", " + with_commas(seen.transparent.count) + " with transparency, which is dropped";
+  if (seen.deep.count > 0) text += ", " + with_commas(seen.deep.count) + " of 16 bits, of which the upper 8 are taken";
   return text + (seen.looked_at < seen.all ? "; by the heads of " + with_commas(seen.looked_at) + " of them" : "");
 }
 

@@ -47,9 +47,13 @@ class Image {
 
 // What many pictures say of themselves.
 struct PicturesSeen {
+  struct Some {
+    std::int64_t count = 0;
+    std::filesystem::path first;
+  };
   std::int64_t all = 0, looked_at = 0;
-  std::int64_t turned = 0, transparent = 0, deep = 0;  // of those looked at
-  PictureSize least, greatest;                         // upright; 0 where no picture says its size
+  Some turned, transparent, deep;  // of those looked at
+  PictureSize least, greatest;     // upright; 0 where no picture says its size
 };
 // Looks at the heads of `most` of them at most, spread over all.
 [[nodiscard]] PicturesSeen look_at_pictures(std::span<const std::filesystem::path> files, std::int64_t most);

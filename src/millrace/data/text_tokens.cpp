@@ -10,6 +10,7 @@
 #include "millrace/base/format.h"
 #include "millrace/base/hash.h"
 #include "millrace/base/utf8.h"
+#include "millrace/data/detail/text_signs.h"
 #include "millrace/data/detail/text_source.h"
 
 namespace millrace::data {
@@ -21,6 +22,8 @@ using detail::TextSource;
 const std::string kWhole = "sha256:";  // kind of digest: of the whole text
 
 constexpr std::int64_t kFirstCharacters = 50'000;
+
+constexpr int kSigns = 1;  // the kinds of signs that notices tell of: text that was looked at for fewer is read again
 
 // A file's time says nothing about changes within the tick it was taken in.
 constexpr std::int64_t kClockTick = 2'000'000'000;
@@ -39,6 +42,7 @@ struct Survey {
   std::shared_ptr<const Tokenizer> tokenizer;
   std::vector<SourceStamp> stamps;
   std::vector<detail::TextRead> reads;
+  std::vector<detail::TextSigns> signs;
 };
 
 Survey survey(const TextOptions& options, const std::vector<TextSource>& sources) {
@@ -48,7 +52,9 @@ Survey survey(const TextOptions& options, const std::vector<TextSource>& sources
   const bool first_only = options.vocabulary_from == VocabularyFrom::first_50000;
   std::int64_t left = first_only ? kFirstCharacters : std::numeric_limits<std::int64_t>::max();
   for (const TextSource& source : sources) {
+    detail::TextSigns& signs = result.signs.emplace_back();
     const detail::TextRead read = detail::read_text(source, [&](std::string_view text) {
+      signs.add(text);
       for (std::size_t at = 0; collects && left > 0 && at < text.size(); --left) {
         const Utf8Step step = decode_utf8(text, at);
         seen[to_lower(step.code_point)] = true;
@@ -170,6 +176,9 @@ std::vector<std::string> notices_of(const std::vector<TextSource>& sources, cons
       notices.push_back(sources[i].label + " holds carriage returns without a line feed, which are learned as characters: " +
                         with_commas(read.lone_returns));
   }
+  std::vector<std::string> labels;
+  for (const TextSource& source : sources) labels.push_back(source.label);
+  for (std::string& line : detail::told_of_signs(found.signs, labels)) notices.push_back(std::move(line));
   if (counts.unknown == 0) return notices;
   std::string line = with_commas(counts.unknown) + " of " + with_commas(counts.characters) + " characters unknown (";
   bool first = true;
@@ -221,10 +230,15 @@ Json notes_of(const Survey& found, const Counts& counts, const std::vector<std::
   for (const SourceStamp& stamp : found.stamps) {
     stamps.push_back({{"size", stamp.size}, {"changed", stamp.changed}, {"sha256", stamp.sha256}});
   }
-  return {{"fingerprint", std::move(fingerprint)}, {"made", made},
-          {"sources", std::move(stamps)},          {"tokenizer", found.tokenizer->to_json()},
-          {"characters", counts.characters},       {"unknown", counts.unknown},
-          {"read_as", read_as_of(found)},          {"notices", notices}};
+  return {{"fingerprint", std::move(fingerprint)},
+          {"made", made},
+          {"sources", std::move(stamps)},
+          {"tokenizer", found.tokenizer->to_json()},
+          {"characters", counts.characters},
+          {"unknown", counts.unknown},
+          {"signs", kSigns},
+          {"read_as", read_as_of(found)},
+          {"notices", notices}};
 }
 
 // Is the file on disk the one these notes were made from?
@@ -245,7 +259,7 @@ std::optional<TextTokens> from_cache(const std::filesystem::path& file, const Te
     result.tokens = TokenArray::open(file);
     const Json& notes = result.tokens->notes();
     const Json& stamps = notes.at("sources");
-    if (stamps.size() != sources.size()) return std::nullopt;
+    if (stamps.size() != sources.size() || notes.value("signs", 0) != kSigns) return std::nullopt;
     for (std::size_t i = 0; i < sources.size(); ++i) {
       if (!still_same(sources[i], stamps.at(i), notes.at("made").get<std::int64_t>())) return std::nullopt;
     }

@@ -14,6 +14,7 @@
 #include "millrace/recipes/autoencoder_3d/loss.h"
 #include "millrace/recipes/autoencoder_3d/pretrained.h"
 #include "millrace/recipes/autoencoder_3d/scaling.h"
+#include "millrace/recipes/autoencoder_3d/volume_look.h"
 #include "millrace/train/config.h"
 #include "millrace/train/model_size.h"
 #include "millrace/train/switchboard.h"
@@ -50,6 +51,11 @@ Autoencoder3d::Autoencoder3d(const Sections& sections, const Context& context) :
 void Autoencoder3d::before_training() {
   files_ = open_volumes(recipe_, context_.config->data.dir, context_.seed);
   for (const std::string& text : files_->told) context_.say(text);
+  for (const std::string& text : look_at_headers(*files_, recipe_)) context_.say(text);
+  if (!context_.places.plan_only) {
+    const bool passes = context_.config->data.bad_samples != BadSamplePolicy::fail;
+    for (const std::string& text : look_at_values(*files_, passes)) context_.say(text);
+  }
   if (recipe_.perceptual_weight > 0 && recipe_.perceptual_weights.empty())
     context_.say("perceptual loss off: no weights given (recipe.perceptual_weights)");
   if (recipe_.perceptual_weight > 0 && !recipe_.perceptual_weights.empty()) {

@@ -140,7 +140,7 @@ std::vector<std::uint8_t> read_image(const std::filesystem::path& file, const Re
   return pixels;
 }
 
-data::PicturesSeen look_at_images(const std::vector<ImageFile>& images) {
+data::PicturesSeen look_at_heads(const std::vector<ImageFile>& images) {
   std::vector<std::filesystem::path> paths;
   for (const ImageFile& image : images) paths.push_back(image.path);
   return data::look_at_pictures(paths, std::ssize(paths));
@@ -148,8 +148,10 @@ data::PicturesSeen look_at_images(const std::vector<ImageFile>& images) {
 
 std::vector<std::string> signs_told(const data::PicturesSeen& seen) {
   std::vector<std::string> told;
-  const auto tell = [&](std::int64_t count, const std::string& what, const std::string& then) {
-    if (count > 0) told.push_back(what + with_commas(count) + " of " + with_commas(seen.all) + " images " + then);
+  const auto tell = [&](const data::PicturesSeen::Some& some, const std::string& what, const std::string& then) {
+    if (some.count > 0)
+      told.push_back(what + with_commas(some.count) + " of " + with_commas(seen.all) + " images " + then +
+                     " (the first: " + quoted(some.first.filename().string()) + ")");
   };
   tell(seen.transparent,
        "alpha is dropped: ", "have an alpha channel or a transparent colour, their colours are taken as they stand");

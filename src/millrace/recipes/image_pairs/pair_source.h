@@ -22,7 +22,7 @@ namespace millrace::recipes::image_pairs {
 // pixels.
 [[nodiscard]] std::vector<std::string> signs_told(const data::PicturesSeen& seen);
 // By the heads of all files.
-[[nodiscard]] data::PicturesSeen look_at_images(const std::vector<ImageFile>& images);
+[[nodiscard]] data::PicturesSeen look_at_heads(const std::vector<ImageFile>& images);
 
 // Sample i is pair i: "images" u8 [2,S,S,3], "label" i64 []. A part is an image: kept once, however many pairs it is in.
 [[nodiscard]] std::shared_ptr<const data::Source> pair_source(const PairFiles& files, Split split, const RecipeConfig& recipe);

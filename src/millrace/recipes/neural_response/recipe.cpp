@@ -21,6 +21,7 @@
 #include "millrace/data/compose.h"
 #include "millrace/metrics/information.h"
 #include "millrace/recipes/neural_response/loss.h"
+#include "millrace/recipes/neural_response/session_look.h"
 #include "millrace/recipes/neural_response/session_source.h"
 #include "millrace/recipes/neural_response/session_words.h"
 #include "millrace/train/config.h"
@@ -123,6 +124,8 @@ void NeuralResponse::before_training() {
       recipe_.dataset_config.empty() ? folder / "dataset.yaml" : std::filesystem::path(recipe_.dataset_config);
   sessions_ = open_sessions(recipe_, file, folder, open_);
   for (const std::string& text : sessions_->told) context_.say(text);
+  if (!goes_on_ && !context_.places.plan_only)
+    for (const std::string& text : look_at_sessions(*sessions_)) context_.say(text);
   std::vector<Known> found;
   for (const auto& session : sessions_->all) {
     const auto counts = session->mean_counts();
