@@ -12,7 +12,7 @@ constexpr std::size_t kShown = 40;          // bytes of a line
 constexpr std::int64_t kLeastTags = 20;     // beside a share of the text: a book may hold a few
 constexpr std::int64_t kBytesPerTag = 100;  // markup has a tag in so many
 constexpr double kMostOfLines = 0.9;
-constexpr std::int64_t kLeastRepeats = 20;
+constexpr std::int64_t kLeastRepeats = 20, kLeastReturns = 10;
 constexpr double kRepeated = 0.25;  // of all bytes
 constexpr std::int64_t kLeastTwice = 5;
 constexpr std::int64_t kBytesPerTwice = 2000;  // text encoded twice has such a pair in so many
@@ -93,7 +93,7 @@ void TextSigns::count_line() {
 
 const TextSigns::Frequent& TextSigns::most_frequent() const { return *std::ranges::max_element(frequent_, {}, &Frequent::bytes); }
 
-bool TextSigns::ends_lines_by_two() const noexcept { return 2 * returns_ > lines_; }
+bool TextSigns::ends_lines_by_two() const noexcept { return returns_ >= kLeastReturns && 2 * returns_ > lines_; }
 bool TextSigns::is_markup() const noexcept { return begins_as_page_ || (tags_ >= kLeastTags && tags_ * kBytesPerTag > bytes_); }
 bool TextSigns::is_json() const noexcept {
   return lines_ > 0 && static_cast<double>(objects_) >= kMostOfLines * static_cast<double>(lines_);
