@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "millrace/base/format.h"
 
@@ -9,7 +10,7 @@ namespace millrace {
 namespace {
 
 constexpr int kDigits = 6;
-constexpr double kEven = 1e-3;  // of a step: numbers that were rounded to f32 differ by less on any axis of use
+constexpr double kEven = 1e-3;  // of a step
 
 double step_at(std::span<const double> values, std::size_t i, double period) {
   const double step = values[i] - values[i - 1];
@@ -25,7 +26,9 @@ std::string steps_text(std::span<const double> values, double period) {
     sum += step;
   }
   const double mean = sum / static_cast<double>(values.size() - 1);
-  if (most - least <= kEven * mean) return significant(mean, kDigits);
+  // Numbers that were rounded to f32 are off by half of this each.
+  const double rounding = std::numeric_limits<float>::epsilon() * std::max(std::abs(values.front()), std::abs(values.back()));
+  if (most - least <= kEven * mean + 2 * rounding) return significant(mean, kDigits);
   return significant(least, kDigits) + " to " + significant(most, kDigits);
 }
 

@@ -128,7 +128,7 @@ TEST_F(InspectTest, ArraysVolumesAndPictures) {
   const auto npz = Fs::real().create(root_ / "a.npz");
   format::write_npz(*npz, std::vector<format::NpzArray>{{{"x", DType::f32, {2, 3}}, bytes}});
   npz->close();
-  EXPECT_THAT(text_of(root_ / "a.npz"), testing::ContainsRegex("x +f32 +\\[2,3\\] +24\n"));
+  EXPECT_THAT(text_of(root_ / "a.npz"), testing::ContainsRegex("x +f32 +\\[2,3\\] +C +24\n"));
   format::write_png(Fs::real(), root_ / "a.png", {2, 4, format::Pixels::rgb}, bytes);
   EXPECT_THAT(text_of(root_ / "a.png"), testing::ContainsRegex("pixels +4 x 2\n"));
   for (const char* name : {"a.npy", "a.npz", "a.png"}) {
