@@ -39,7 +39,7 @@ FieldAxis axis_of(const SeenField& field, std::size_t axis, const char* otherwis
   return fits ? field.words.axes[axis] : FieldAxis{.label = otherwise};
 }
 
-bool is_index(const FieldAxis& axis) { return axis.first == 0 && axis.step == 1; }
+bool is_index(const FieldAxis& axis) { return axis.unit.empty() && axis.first == 0 && axis.step == 1; }
 picture::Axis drawn(const FieldAxis& axis) { return {.label = axis.label, .unit = axis.unit}; }
 double place_at(const FieldAxis& axis, std::int64_t index) { return axis.first + axis.step * static_cast<double>(index); }
 std::optional<picture::Extent> extent_of(const FieldAxis& axis, std::int64_t count) {
