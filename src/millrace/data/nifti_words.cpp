@@ -125,6 +125,11 @@ std::string length_unit(const NiftiHeader& header) {
   return kUnits[header.units & 7U];
 }
 
+double millimetres(const NiftiHeader& header) {
+  constexpr std::array<double, 8> kLengths = {1, 1000, 1, 0.001, 1, 1, 1, 1};
+  return kLengths[header.units & 7U];
+}
+
 std::string time_unit(const NiftiHeader& header) {
   constexpr std::array kUnits = {"", "s", "ms", "us", "Hz", "ppm", "rad/s", ""};
   return kUnits[(header.units >> 3U) & 7U];

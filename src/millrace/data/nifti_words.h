@@ -14,6 +14,8 @@ namespace millrace::data {
 [[nodiscard]] std::string form_of(const NiftiHeader& header);
 // "mm" of lengths, "s" of the fourth axis; "" where the header does not say.
 [[nodiscard]] std::string length_unit(const NiftiHeader& header);
+// Millimetres of a length of 1; 1 where the header does not say.
+[[nodiscard]] double millimetres(const NiftiHeader& header);
 [[nodiscard]] std::string time_unit(const NiftiHeader& header);
 // "1 x 1 x 2 mm", x first. Of the header's sizes; where the affine has others, these too.
 [[nodiscard]] std::string voxel_text(const NiftiHeader& header);

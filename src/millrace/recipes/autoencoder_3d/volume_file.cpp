@@ -127,7 +127,7 @@ VolumeFile judged_nifti(VolumeFile file, const data::NiftiHeader& header) {
   file.slope = header.slope;
   file.intercept = header.intercept;
   for (std::size_t axis = 0; axis < 3; ++axis) {
-    const double size = std::abs(header.pixdim[3 - axis]);
+    const double size = std::abs(header.pixdim[3 - axis]) * data::millimetres(header);
     file.spacing[axis] = std::isfinite(size) ? size : 0;
   }
   file.orientation = data::orientation_of(header);
