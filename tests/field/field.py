@@ -2,7 +2,8 @@
 
 A file `KIND_peer_test.py` of this folder makes files of one kind from a seed, lets the program read them, and compares what it read with the
 reference library of that kind, value for value: nibabel, h5py, Pillow, NumPy, torch. `./dev test` runs all of them in the Python that has
-these packages. A test that needs `../shared` asks for it by `shared()` and is skipped and counted without it; each has a twin on made files.
+these packages. `random_*_peer_test.py` do so for many random files at a time, through the probe (probe.py). A test that needs `../shared`
+asks for it by `shared()` and is skipped and counted without it; each has a twin on made files.
 """
 import os
 import shutil

@@ -83,7 +83,13 @@ class NiftiTest(FieldTest):
         self.trained()
         affine = np.array([[-2, 0, 0, 30], [0, 2, 0, -20], [0, 0, 3, -10], [0, 0, 0, 1]], float)
         self.check_names([folder / name for name in ("scan.nii.gz", "SCAN.NII.GZ", "scan.nii.orig", "pair.hdr", "pair.img")], affine)
+        said = self.run_millrace("train", "autoencoder_3d", "--data", "nifti-names", "--preset", "smoke", "--recipe.patch_size=[16,16,16]", "--rehearse")
+        self.assertIn('4 of 6 names in nifti-names are left out: "README.md", "pair.hdr", "pair.img", …', said)
         folder = self.shared("nifti-geometry")
+        said = self.run_millrace("train", "autoencoder_3d", "--data", "nifti-geometry", "--preset", "smoke", "--recipe.patch_size=[16,16,16]",
+                                 "--recipe.target=label", "--rehearse")
+        self.assertIn('1 file with a series of more than two volumes: the first is the image, the second the label, all others are not used: '
+                      '"three_volumes.nii.gz"', said)
         latent, _, _ = self.encode_and_decode(folder / "negative_pixdim.nii.gz")
         np.testing.assert_allclose(np.diag(latent)[:3], np.array([-1.5, 1.5, 2]) * FACTOR)
         self.assertEqual(self.encode_and_decode(folder / "nan_pixdim.nii.gz")[1].shape, SHAPE)
@@ -91,6 +97,8 @@ class NiftiTest(FieldTest):
 
     def test_one_volume_under_many_names(self):
         self.trained()
+        said = self.run_millrace("decode", "--run", "run", self.folder / "data" / "v0.nii.gz", "--out", "out", status=1)
+        self.assertIn("give a file that millrace encode wrote with this run", self.next_of(said))
         affine = np.array([[-2, 0.1, 0, 30], [0, 2, 0.2, -20], [0.3, 0, 3, -10], [0, 0, 0, 1]], float)
         image = nibabel.Nifti1Image(volume(9), affine)
         scan = self.folder / "scan.nii"
@@ -103,15 +111,23 @@ class NiftiTest(FieldTest):
         for ending in ("hdr", "img"):
             shutil.copy(self.folder / f"pair.{ending}", self.folder / f"UPPER.{ending.upper()}")
         self.check_names([*paths, self.folder / "pair.hdr", self.folder / "UPPER.IMG"], affine)
+        odd = nibabel.Nifti1Image(volume(9, (*SHAPE, 3)), None).header
+        odd["pixdim"][1:4] = np.nan
+        self.write_raw(self.folder / "odd.nii", odd, volume(9, (*SHAPE, 3)))
+        _, decoded, said = self.encode_and_decode(self.folder / "odd.nii")
+        self.assertEqual(decoded.shape, SHAPE)
+        self.assertIn("of the series of 3 volumes the first is encoded", said)
 
-    def test_affines_of_twenty_headers_are_those_of_nibabel(self):
+    def test_affines_and_orientations_of_twenty_headers_are_those_of_nibabel(self):
         for seed in range(20):
             with self.subTest(seed=seed):
                 path = self.folder / f"h{seed}.nii"
                 self.write_raw(path, header_of(seed), volume(seed, (5, 4, 3)))
                 ours = json.loads(self.run_millrace("inspect", path, "--json"))
                 found = np.array(next(part["affine"] for part in (ours, *[v for v in ours.values() if isinstance(v, dict)]) if "affine" in part))
-                np.testing.assert_allclose(found, nibabel.load(path).affine, rtol=1e-6, atol=1e-6)
+                affine = nibabel.load(path).affine
+                np.testing.assert_allclose(found, affine, rtol=1e-6, atol=1e-6)
+                self.assertEqual(ours["orientation"], "".join(code or "?" for code in nibabel.aff2axcodes(affine)))
 
     def test_a_third_volume_is_told(self):
         data = self.folder / "data"

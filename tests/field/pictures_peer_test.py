@@ -92,10 +92,12 @@ class PicturesTest(FieldTest):
             elif kind == 3:
                 image.convert("RGBA").save(path)
             else:
-                image.save(path)
+                Image.fromarray(np.arange(64 * 64, dtype=np.uint16).reshape(64, 64)).save(path)
             return path
 
-        self.assertIn(f"alpha is dropped: {COUNT * 4 // 5} of {COUNT} images", self.rehearse(self.folder_of("clear", save)))
+        said = self.rehearse(self.folder_of("clear", save))
+        self.assertIn(f"alpha is dropped: {COUNT * 4 // 5} of {COUNT} images", said)
+        self.assertIn(f"16 bits become 8: {COUNT // 5} of {COUNT} images", said)
 
 
 if __name__ == "__main__":

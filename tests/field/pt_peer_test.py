@@ -5,8 +5,9 @@ import unittest
 import zipfile
 
 import torch
-
 from field import FieldTest
+from remedies import RemedyTest, Row
+from safetensors.torch import load_file, save_file
 
 KINDS = [torch.complex64, torch.complex128, torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.uint8, torch.int8, torch.int16,
          torch.int32, torch.int64, torch.uint16, torch.uint32, torch.uint64, torch.bool]
@@ -108,6 +109,30 @@ class PtFiles(FieldTest):
         exec(code, {"torch": torch, "state_dict": state_dict, "path": path})  # pylint: disable=exec-used
         self.assert_as_torch(path)
 
+    def test_types_without_numbers_are_named_with_a_remedy_that_works(self):
+        path = self.folder / "a.pt"
+        made = {str(kind): torch.arange(6, dtype=torch.uint8).view(kind) for kind in
+                (torch.float8_e4m3fnuz, torch.float8_e5m2fnuz, torch.float8_e8m0fnu, torch.float4_e2m1fn_x2, torch.bits8)}
+        made["_rebuild_qtensor"] = torch.quantize_per_tensor(torch.randn(6), 0.1, 0, torch.qint8)
+        for kind, tensor in made.items():
+            with self.subTest(kind=kind):
+                state_dict = {"w": tensor, "n": torch.arange(3)}
+                torch.save(state_dict, path)
+                said = self.run_millrace("import", path, "--to", "x.pt", status=None)
+                self.assertIn(kind, said)
+                exec(self.next_of(said).split(": ", 1)[1], {"torch": torch, "state_dict": state_dict, "path": path})  # pylint: disable=exec-used
+                self.assert_as_torch(path)
+
+    def test_eight_bits_in_safetensors_are_named_with_a_remedy_that_works(self):
+        path = self.folder / "a.safetensors"
+        for kind in (torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e8m0fnu):
+            state_dict = {"w": torch.tensor([1, 2, 8.0]).to(kind), "n": torch.arange(3)}
+            save_file(state_dict, path)
+            said = self.run_millrace("import", path, "--to", "x.pt", status=None)
+            self.assertIn('tensor "w" has the dtype "F8_', said)
+            exec(self.next_of(said).split(": ", 1)[1], {"save_file": save_file, "load_file": load_file, "path": path})  # pylint: disable=exec-used
+            self.assertEqual({name: x.tolist() for name, x in self.imported(path).items()}, {"w": [1, 2, 8], "n": [0, 1, 2]})
+
     def test_what_may_change_values_and_is_unknown_is_refused(self):
         path = self.folder / "a.pt"
         state_dict = {"w": torch.tensor([1 + 2j, 3]).conj()}
@@ -121,6 +146,62 @@ class PtFiles(FieldTest):
         self.assertIn('tensor "w" has "turn" as an attribute that may change its values', said)
         exec(self.next_of(said).split(": ", 1)[1], {"torch": torch, "state_dict": state_dict, "path": path})  # pylint: disable=exec-used
         self.assertEqual(self.imported(path)["w"].tolist(), [1 - 2j, 3])
+
+
+
+class Weights(RemedyTest):
+    def importing(self, name):
+        def run(status):
+            (self.folder / "copied.safetensors").unlink(missing_ok=True)
+            return self.run_millrace("import", name, "--to", "copied.safetensors", status=status)
+        return run
+
+    def members(self, name, change):
+        """Rewrites a .pt file, each member as change(name, content) has it."""
+        path = self.folder / name
+        with zipfile.ZipFile(path) as archive:
+            held = {member: archive.read(member) for member in archive.namelist()}
+        with zipfile.ZipFile(path, "w") as archive:
+            for member, content in held.items():
+                archive.writestr(member, change(member, content))
+
+    def test_pt(self):
+        model = torch.nn.Linear(3, 2)
+        state = {"w": torch.ones(3)}
+
+        def save(what, **how):
+            return lambda *_: torch.save(what, self.folder / "a.pt", **how)
+
+        def python(remedy):
+            exec(remedy.split(": ", 1)[1], {"torch": torch, "model": model, "path": self.folder / "a.pt"})  # pylint: disable=exec-used
+
+        def damaged():
+            save(state)()
+            content = (self.folder / "a.pt").read_bytes()
+            (self.folder / "a.pt").write_bytes(content[:len(content) // 2])
+
+        def foreign():
+            save(state)()
+            self.members("a.pt", lambda member, content: b"big" if member.endswith("byteorder") else content)
+
+        for row in (Row("copy or download the file again", damaged, save(state)),
+                    Row("in Python, save the model's state_dict() alone: torch.save(model.state_dict(), path)",
+                        lambda: torch.jit.script(model).save(str(self.folder / "a.pt")), python),
+                    Row("load and save it again with a newer torch", save(state, _use_new_zipfile_serialization=False),
+                        lambda _: torch.save(torch.load(self.folder / "a.pt", weights_only=True), self.folder / "a.pt")),
+                    Row("save it on a little-endian machine", foreign, save(state))):
+            with self.subTest(remedy=row.remedy):
+                self.follow([row], self.importing("a.pt"))
+
+    def test_safetensors(self):
+        path = self.folder / "a.safetensors"
+
+        def cut():
+            save_file({"w": torch.ones(9)}, path)
+            path.write_bytes(path.read_bytes()[:-3])
+
+        self.follow([Row("use an intact safetensors file: copy or download it again", cut, lambda _: save_file({"w": torch.ones(9)}, path))],
+                    self.importing("a.safetensors"))
 
 
 if __name__ == "__main__":

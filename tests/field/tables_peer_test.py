@@ -53,6 +53,12 @@ class Tables(FieldTest):
             self.assertEqual(self.tables_of("".join(f"{n};{s}\n" for n, s in short).replace(".png", "_png").replace(".", ",").replace("_png", ".png")),
                              self.tables_of("".join(f"{n} {s}\n" for n, s in short)))
 
+    def test_points_of_two_meanings_are_refused_with_a_remedy_that_works(self):
+        rows = [(f"p{i:02}.png", 1000 + i if i % 2 else i + 0.25) for i in range(24)]
+        spoilt = "".join(f"{name};{f'{score:,}'.replace(',', '.') if score >= 1000 else str(score).replace('.', ',')}\n" for name, score in rows)
+        self.assertEqual(self.next_of(self.refusal_of(spoilt)), "write all scores with a decimal point, and without marks between thousands")
+        self.assertEqual(self.tables_of("".join(f"{name};{score}\n" for name, score in rows)), self.tables_of("".join(f"{n} {s}\n" for n, s in rows)))
+
     def test_what_is_unclear_is_shown(self):
         self.assertIn('has "1,5" where the score is due, which may mean two numbers: write it with a point', self.refusal_of("a.png 1,5\nb.png 2,5\n"))
         self.assertIn('has "a.png,1.5" where the score is due', self.refusal_of("0,a.png,1.5\n1,b.png,2.5\n"))

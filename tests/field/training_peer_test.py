@@ -10,8 +10,11 @@ import subprocess
 import time
 import unittest
 
+import h5py
+import numpy as np
 import torch
 from field import FieldTest, program
+from sessions_peer_test import BINS, DATASET, SHORT, UNITS, arrays
 
 TINY = ["--preset", "smoke", "--recipe.model_embd=8", "--recipe.model_layer=1", "--recipe.model_head=2", "--precision.dtype=fp32",
         "--data.batch_size=16", "--log.doctor=false", "--off=rehearsal"]
@@ -43,12 +46,30 @@ class Training(FieldTest):
         events.Reload()
         return [event.step for event in events.Scalars("loss/train")]
 
+    def test_a_plateau_falls_on_the_collections_loss_below_zero(self):
+        data = self.shared("training")
+        self.assert_falls(data / "many_spikes")
+        words = ["train", "language_model", "--sources", data / "plain.txt", *TINY, "--optim.schedule=cosine", "--log.every=1", "--run", "S"]
+        self.run_millrace(*words, "--train.max_steps=5")
+        self.assertEqual(" ".join(self.run_millrace(*words, "--train.max_steps=10").split()).count("its schedule spans the whole run"), 1)
+        self.assertEqual(self.scalars("S"), list(range(1, 11)))
+
     def test_a_plateau_falls_on_a_loss_below_zero_that_stands_still(self):
-        data = self.shared("training") / "many_spikes"
+        data = self.folder / "many"
+        (data / "sessions").mkdir(parents=True)
+        (data / "a").mkdir()
+        (data / "dataset.yaml").write_text(DATASET.format(names="a"))
+        (data / "sessions" / "a.yaml").write_text("session: a\ncids: [0, 1, 2, 3]\n")
+        with h5py.File(data / "a" / "syn.h5", "w") as file:
+            for key, values in (arrays(1) | {"robs": np.random.default_rng(1).poisson(30, (BINS, UNITS)).astype(np.float32)}).items():
+                file[key] = values
+        self.assert_falls(data)
+
+    def assert_falls(self, data):
         self.run_millrace("train", "neural_response", "--data", data, "--preset", "smoke", "--precision.dtype=fp32", "--data.batch_size=32",
                           "--optim.schedule=plateau", "--optim.plateau_patience=2", "--optim.learning_rate=1e-12",
                           "--train.early_stop_patience=0", "--train.max_steps=20", "--train.validate_every=2", "--log.every=2",
-                          "--train.validate_batches=1", "--run", "R")
+                          "--train.validate_batches=1", *SHORT[5:], "--log.images=false", "--device.threads=1", "--run", "R")
         rates = self.rates()
         self.assertLess(self.validated("R")[-1], 0, "the loss is below zero")
         self.assertEqual(sorted(set(rates.values()), reverse=True), [1e-12, 5e-13, 2.5e-13], "a fall after every third validation")

@@ -49,6 +49,7 @@ class CountingSource final : public Source {
     }
   }
   [[nodiscard]] std::string describe(std::int64_t index) const override { return print + ".h5 row " + std::to_string(index); }
+  [[nodiscard]] std::string read_as() const override { return print + " in Hz"; }
   [[nodiscard]] bool looks_ahead() const override { return is_advised; }
   void will_need(std::span<const std::int64_t> indices, const ReadRandom&) const noexcept override {
     const std::lock_guard lock(advice_mutex);

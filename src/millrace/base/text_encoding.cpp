@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "millrace/base/shell_word.h"
 #include "millrace/base/utf8.h"
 
 namespace millrace {
@@ -15,18 +16,10 @@ constexpr std::size_t kLongestCharacter = 4;  // bytes in UTF-8: one may be cut 
 
 unsigned char at(std::string_view bytes, std::size_t i) noexcept { return static_cast<unsigned char>(bytes[i]); }
 
-// As a word of a shell.
-std::string shell_word(const std::string& text) {
-  constexpr auto kPlain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./-+,:@%"sv;
-  if (!text.empty() && text[0] != '-' && text.find_first_not_of(kPlain) == std::string::npos) return text;
-  std::string word = "'";
-  for (const char c : text) word += c == '\'' ? "'\\''" : std::string(1, c);
-  return word + "'";
-}
-
 // The file's bytes through `command` into its place; what was there is kept.
 std::string in_place(const std::string& command, const std::filesystem::path& path) {
-  const std::string file = shell_word(path.string()), kept = shell_word(path.string() + ".orig");
+  const std::string name = path.string().starts_with('-') ? "./" + path.string() : path.string();
+  const std::string file = shell_word(name), kept = shell_word(name + ".orig");
   return "convert it in its place: mv " + file + " " + kept + " && " + command + " < " + kept + " > " + file;
 }
 
@@ -125,8 +118,8 @@ std::string wide_text(std::string_view start) {
   if (looked.size() >= 8 && reads_as(looked, 4, false) > 0) return "UTF-32BE";
   // Text with a NUL here and there reads as rare characters of 16 bits.
   const Account all = account_of(pairs);
-  const bool is_narrow = 5 * static_cast<std::size_t>(nuls) < pairs.size() && all.controls == static_cast<std::size_t>(nuls) &&
-                         all.broken < kLongestCharacter;
+  const bool is_narrow = 5 * static_cast<std::size_t>(nuls) < pairs.size() &&
+                         20 * (all.controls - static_cast<std::size_t>(nuls)) < pairs.size() && all.broken < kLongestCharacter;
   if (is_narrow) return "";
   const std::size_t little = reads_as(pairs, 2, true), big = reads_as(pairs, 2, false);
   return little == big ? "" : little > big ? "UTF-16LE" : "UTF-16BE";

@@ -5,6 +5,7 @@
 #include "millrace/cli/shared/arguments.h"
 #include "millrace/cli/shared/command.h"
 #include "millrace/cli/shared/text.h"
+#include "millrace/metrics/figure.h"
 #include "millrace/runs/comparison.h"
 
 namespace millrace::cli {
@@ -105,7 +106,7 @@ void print_quality(const std::string& title, const std::vector<runs::QualityPair
   for (const runs::QualityPair& each : all) {
     std::vector<std::string> row = {printable(each.name)};
     for (const auto& at : {each.a, each.b}) {
-      row.push_back(at ? figure(at->value) : "-");
+      row.push_back(at ? metrics::figure_of(each.name, at->value) : "-");
       row.push_back(at ? with_commas(static_cast<std::int64_t>(at->step)) : "-");
       row.push_back(at ? human_duration(at->seconds) : "-");
     }

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <set>
 
+#include "millrace/base/shell_word.h"
 #include "millrace/cli/docs_pages.h"
 #include "millrace/train/run/run.h"
 
@@ -49,13 +50,6 @@ std::vector<std::string> recipe_names(const Invocation& call) {
 
 std::vector<std::string> words_of(const CompletedCommand& command, const Invocation& call) {
   return takes_keys(command) ? recipe_names(call) : command.words;
-}
-
-// In single quotes of a shell.
-std::string in_quotes(std::string_view text) {
-  std::string quoted = "'";
-  for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
 }
 
 }  // namespace
@@ -124,7 +118,7 @@ std::string zsh_completion(const Invocation& call) {
   const std::vector<CompletedCommand> all = completed_commands(call);
   std::string described, cases;
   for (const CompletedCommand& command : all) {
-    described += "    " + in_quotes(command.name + ":" + command.summary) + "\n";
+    described += "    " + shell_word(command.name + ":" + command.summary) + "\n";
     cases += "    " + command.name + ")\n      flags=(" + joined_by_space(command.flags) + ")\n      words_of=(" +
              joined_by_space(words_of(command, call)) + ")\n" + (takes_keys(command) ? "      flags+=($keys)\n" : "") +
              "      ;;\n";
@@ -160,17 +154,21 @@ std::string fish_completion(const Invocation& call) {
   std::string text = "# Completion of millrace for fish. Made by `millrace docs fish`.\n";
   std::string with_keys;
   for (const CompletedCommand& command : completed_commands(call)) {
-    text += "complete -c millrace -n __fish_use_subcommand -f -a " + command.name + " -d " + in_quotes(command.summary) + "\n";
-    const std::string condition = " -n " + in_quotes("__fish_seen_subcommand_from " + command.name);
+    text += "complete -c millrace -n __fish_use_subcommand -f -a " + command.name + " -d " + shell_word(command.summary) + "\n";
+    const std::string condition = " -n " + shell_word("__fish_seen_subcommand_from " + command.name);
     for (const std::string& flag : command.flags)
       text.append("complete -c millrace").append(condition).append(" -l ").append(flag.substr(2)).append("\n");
     const std::vector<std::string> words = words_of(command, call);
     if (!words.empty())
-      text.append("complete -c millrace").append(condition).append(" -a ").append(in_quotes(joined_by_space(words))).append("\n");
+      text.append("complete -c millrace")
+          .append(condition)
+          .append(" -a ")
+          .append(shell_word(joined_by_space(words)))
+          .append("\n");
     if (takes_keys(command)) with_keys += (with_keys.empty() ? "" : " ") + command.name;
   }
   for (const std::string& key : key_flags(call)) {
-    text.append("complete -c millrace -n ").append(in_quotes("__fish_seen_subcommand_from " + with_keys));
+    text.append("complete -c millrace -n ").append(shell_word("__fish_seen_subcommand_from " + with_keys));
     text.append(" -l ").append(key, 2, key.size() - 3).append(" -r\n");
   }
   return text;

@@ -8,7 +8,9 @@ namespace {
 
 constexpr std::string_view kInspectHelp =
     R"(Says what is in a run folder, a snapshot folder or a file, and checks it: .safetensors, .pt, HDF5, .npy, .npz, NIfTI
-(.nii, .nii.gz, .hdr, .img), .png, .jpg, token files. Exit code 1 when something in it is damaged, or is of a kind that
+(.nii, .nii.gz, .hdr, .img), .png, .jpg, token files, tables (.csv, .tsv), UTF-8 text. What a file is its content says, where
+it does, and not its name. Shown is what the file says of itself as the readers take it: axes, units, orientation and affine,
+clock, bits, separators, ends of lines, what is passed over. Exit code 1 when something in it is damaged, or is of a kind that
 Millrace does not read, such as a pickle of other classes; it says which.
 
   --values              of each array the least, greatest and mean value, the standard deviation, how many are NaN or infinite,
@@ -24,7 +26,7 @@ int run_inspect(const Invocation& call) {
   const auto path = arguments.positional();
   arguments.finish("inspect");
   if (!path) throw UsageError({"millrace inspect needs a path", "millrace inspect", "write millrace inspect PATH"});
-  const Report report = inspect_path(*path, values);
+  const Report report = inspect_path(*path, values, call.recipes);
   json ? print_json(report.to_json(*path)) : print(report.to_text(*path));
   return report.problems.empty() && report.unread.empty() ? 0 : 1;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <utility>
 
 #include "millrace/base/format.h"
 #include "millrace/base/fs.h"
@@ -22,7 +23,8 @@ namespace {
 
 constexpr std::string_view kShowHelp =
     R"(Shows batches as the network sees them: the samples that a run would begin with, after the loader, its augmentation and
-the recipe's prepare(). For each field its values, for each sample where it comes from. It trains nothing and writes no run.
+the recipe's prepare(). First what the data say of themselves (axes, units, orientation, clock, encoding), as they are read; for
+each field its values, for each sample where it comes from. It trains nothing and writes no run.
 
   FILE, --config FILE, --preset, --data, --off, --section.key=VALUE   as in train
   --from RUN            with the config of a run, and its training batches that come next; also a snapshot of a run
@@ -43,6 +45,7 @@ struct Shown {
   telemetry::Console* console = nullptr;
   Json all = Json::array();
   std::int64_t without_picture = 0;
+  bool says = false;  // what the data say of themselves was told
 };
 
 std::span<const std::byte> values_of(const at::Tensor& tensor) {
@@ -68,8 +71,8 @@ std::int64_t first_bad_row(DType dtype, const at::Tensor& tensor) {
 
 class ShownGroup {
  public:
-  ShownGroup(Shown& shown, const Batch& batch, const Group& group, const data::Dataset* dataset)
-      : shown_(shown), batch_(batch), group_(group), dataset_(dataset) {}
+  ShownGroup(Shown& shown, const Batch& batch, const Group& group, const data::Dataset* dataset, const Facts& facts)
+      : shown_(shown), batch_(batch), group_(group), dataset_(dataset), facts_(facts) {}
 
   void show() {
     std::vector<Json> values;
@@ -121,7 +124,9 @@ class ShownGroup {
     SeenField seen{.name = safe_name(number + "-" + field),
                    .title = field + ", " + to_text(batch_.origin()),
                    .values = values,
-                   .samples = names_of_rows()};
+                   .samples = names_of_rows(),
+                   .says = facts_.read_as};
+    if (const auto words = facts_.fields.find(name); words != facts_.fields.end()) seen.words = words->second;
     if (values.dim() > 0 && values.size(0) != group_.rows()) {  // a recipe may make one value of a batch
       seen.samples.clear();
       for (std::int64_t i = 0; i < values.size(0); ++i) seen.samples.push_back("row " + std::to_string(i));
@@ -144,6 +149,7 @@ class ShownGroup {
                             {"epoch", batch_.epoch()},
                             {"batch", batch_.origin().index},
                             {"data_set", group_.name},
+                            {"read_as", facts_.read_as},
                             {"rows", rows},
                             {"positions", group_.positions},
                             {"indices", group_.indices},
@@ -163,6 +169,7 @@ class ShownGroup {
   const Batch& batch_;
   const Group& group_;
   const data::Dataset* dataset_;
+  const Facts& facts_;
 };
 
 // Takes --from; the words of the run's config go to the config.
@@ -193,9 +200,11 @@ int run_show(const Invocation& call) {
   shown.console = &console;
   const RunRequest request = take_run(entry, arguments, console);
   if (!shown.output.empty()) Fs::real().create_directories(shown.output);
-  look_at_batches(request, look, [&](const Batch& batch, std::span<const data::Dataset> datasets) {
+  look_at_batches(request, look, [&](const Batch& batch, std::span<const data::Dataset> datasets, const Facts& facts) {
+    if (!shown.json && !facts.read_as.empty() && !std::exchange(shown.says, true))
+      print("read as  " + printable(facts.read_as) + "\n\n");
     for (std::size_t g = 0; g < batch.groups().size(); ++g)
-      ShownGroup(shown, batch, batch.groups()[g], g < datasets.size() ? &datasets[g] : nullptr).show();
+      ShownGroup(shown, batch, batch.groups()[g], g < datasets.size() ? &datasets[g] : nullptr, facts).show();
   });
   if (shown.json) {
     print_json(shown.all);

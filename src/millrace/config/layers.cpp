@@ -181,9 +181,10 @@ void Layers::set(const std::string& name, const Json& value, const std::string& 
   }
   const auto [first, is_new] = layer.seen.try_emplace(path, name + ", at " + origin);
   if (!is_new && layer.refuses_repeats) {
-    problems_.push_back({.what = path + " is set twice, the second time as " + name,
+    const bool has_both = first->second == name + ", at " + origin;  // of one name in two forms the place has both lines
+    problems_.push_back({.what = path + " is set twice" + (has_both ? "" : ", the second time as " + name),
                          .where = origin,
-                         .next = "remove one of them; the first is " + first->second});
+                         .next = has_both ? "remove one of them" : "remove one of them; the first is " + first->second});
     return;
   }
   sets_.push_back({.path = path,

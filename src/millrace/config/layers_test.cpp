@@ -137,6 +137,18 @@ TEST(Aliases, SetTwiceOrWithoutMeaningIsAProblem) {
   EXPECT_THAT(text, HasSubstr("rate is \"much\", which has no meaning for model.dropout\n        where    file a.toml:2"));
 }
 
+TEST(Layers, AKeyWrittenInTwoFormsIsToldWithBothLines) {
+  for (const auto& [text, suffix, lines] :
+       {std::tuple{"optim:\n  learning_rate: 1\ndata:\n  workers: 2\noptim.learning_rate: 2\n", ".yaml", "file a:2 and a:5"},
+        std::tuple{"{\"optim.learning_rate\": 2,\n\"optim\": {\n\"learning_rate\": 1}}", ".json", "file a:1 and a:3"}}) {
+    Layers layers = make_layers();
+    layers.add_text(text, suffix, "a");
+    const std::string problems = text_of_problems(layers);
+    EXPECT_THAT(problems, HasSubstr("optim.learning_rate is set twice\n"));
+    EXPECT_THAT(problems, HasSubstr("where    " + std::string(lines) + "\n"));
+  }
+}
+
 // Another program's flag that has nothing to do here must not eat the word behind it, nor pass in silence.
 TEST(Aliases, AWordWithoutAKeyIsSaidOnceAndChangesNothing) {
   const auto said = [](const Json& value) { return value == Json(false) ? "" : "fast: it is " + value.dump(); };

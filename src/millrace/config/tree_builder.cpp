@@ -35,7 +35,10 @@ bool TreeBuilder::key(std::string text, std::size_t line) {
                          .where = place(line),
                          .next = "remove one of them; the first is at " + origins_[path]});
   } else {
-    origins_[path] = place(line);
+    const auto [depth, is_new] = depths_.try_emplace(path, open_.size());
+    std::string& origin = origins_[path];
+    const bool in_another_form = !is_new && depth->second != open_.size();  // as section and key, and with a dot
+    origin = (in_another_form ? origin + " and " : "") + place(line);
   }
   key_ = std::move(text);
   has_key_ = true;

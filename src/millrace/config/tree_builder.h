@@ -38,6 +38,7 @@ class TreeBuilder {
 
   std::string name_;
   std::map<std::string, std::string>& origins_;
+  std::map<std::string, std::size_t> depths_;  // of the containers in which each path was met
   std::vector<Problem>& problems_;
   std::vector<Json> open_;                 // containers from the root to the innermost
   std::vector<std::string> paths_;         // dotted path of each of them

@@ -40,8 +40,8 @@ std::string problem_of(libdeflate_result result, std::size_t room) {
 bool is_gzip(std::span<const std::byte> in) { return in.size() > 1 && in[0] == std::byte{0x1F} && in[1] == std::byte{0x8B}; }
 
 // A member that holds more than `out`, by so much at most: its first bytes, all of it checked.
-libdeflate_result gunzip_longer(std::span<const std::byte> in, std::span<std::byte> out, std::size_t& used,
-                                std::size_t& written) {
+libdeflate_result gunzip_longer(std::span<const std::byte> in, std::span<std::byte> out, std::size_t& used, std::size_t& written,
+                                std::uint64_t& passed_over) {
   constexpr std::size_t kPiece = std::size_t{1} << 16U;
   constexpr std::size_t kMost = std::numeric_limits<uInt>::max();
   constexpr std::size_t kMostBehind = std::size_t{16} << 20U;  // what is much longer was made to keep its reader busy
@@ -49,8 +49,8 @@ libdeflate_result gunzip_longer(std::span<const std::byte> in, std::span<std::by
   if (::inflateInit2(&stream, 16 + MAX_WBITS) != Z_OK) throw std::bad_alloc();
   const std::unique_ptr<z_stream, EndInflate> ends(&stream);
   std::vector<std::byte> behind(kPiece);
-  std::size_t passed_over = 0;
   used = written = 0;
+  passed_over = 0;
   for (int status = Z_OK; status != Z_STREAM_END;) {
     const std::span<std::byte> room = written < out.size() ? out.subspan(written) : std::span(behind);
     // zlib does not write to its input.
@@ -62,7 +62,12 @@ libdeflate_result gunzip_longer(std::span<const std::byte> in, std::span<std::by
     status = ::inflate(&stream, Z_NO_FLUSH);
     if (status != Z_OK && status != Z_STREAM_END) return LIBDEFLATE_BAD_DATA;
     used += there - stream.avail_in;
-    (written < out.size() ? written : passed_over) += wanted - stream.avail_out;
+    const uInt made = wanted - stream.avail_out;
+    if (written < out.size()) {
+      written += made;
+    } else {
+      passed_over += made;
+    }
     if (passed_over > kMostBehind) return LIBDEFLATE_INSUFFICIENT_SPACE;
   }
   return LIBDEFLATE_SUCCESS;
@@ -82,21 +87,26 @@ std::string inflate(std::span<const std::byte> in, std::span<std::byte> out) {
   return used == in.size() ? "" : std::to_string(in.size() - used) + " bytes follow the compressed data";
 }
 
-std::string gunzip(std::span<const std::byte> in, std::span<std::byte> out) {
+std::string gunzip(std::span<const std::byte> in, std::span<std::byte> out, PassedOver* passed_over) {
   const std::size_t whole = out.size();
+  PassedOver all{.is_packed = true};
   std::size_t at = 0;
   do {
     std::size_t used = 0;
     std::size_t written = 0;
     libdeflate_result result =
         libdeflate_gzip_decompress_ex(&decompressor(), in.data() + at, in.size() - at, out.data(), out.size(), &used, &written);
-    if (result == LIBDEFLATE_INSUFFICIENT_SPACE) result = gunzip_longer(in.subspan(at), out, used, written);
+    std::uint64_t beyond = 0;
+    if (result == LIBDEFLATE_INSUFFICIENT_SPACE) result = gunzip_longer(in.subspan(at), out, used, written, beyond);
+    all.inside += beyond;
     if (result != LIBDEFLATE_SUCCESS) {
       return problem_of(result, whole) + (at == 0 ? "" : " (the gzip member that begins at byte " + std::to_string(at) + ")");
     }
     at += used;
     out = out.subspan(written);
   } while (is_gzip(in.subspan(at)));
+  all.behind = in.size() - at;
+  if (passed_over != nullptr) *passed_over = all;
   return out.empty() ? "" : problem_of(LIBDEFLATE_SHORT_OUTPUT, whole);
 }
 

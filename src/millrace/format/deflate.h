@@ -19,9 +19,15 @@ inline constexpr std::uint64_t kDeflateMostExpansion = 1032;
 
 // A raw stream that fills `out` exactly and ends with `in`.
 [[nodiscard]] std::string inflate(std::span<const std::byte> in, std::span<std::byte> out);
+// Bytes that a reader leaves aside.
+struct PassedOver {
+  std::uint64_t inside = 0;  // decompressed, beyond what was asked for
+  std::uint64_t behind = 0;  // of the file, behind the last member or, where nothing is compressed, behind the data
+  bool is_packed = false;
+};
 // The first out.size() bytes of gzip members, one after the other; each member's CRC and size are checked. As other readers do,
-// it passes over what the last one holds beyond `out`, and over what stands behind it and is no member.
-[[nodiscard]] std::string gunzip(std::span<const std::byte> in, std::span<std::byte> out);
+// it passes over what the last one holds beyond `out`, and over what stands behind it and is no member, and tells how much.
+[[nodiscard]] std::string gunzip(std::span<const std::byte> in, std::span<std::byte> out, PassedOver* passed_over = nullptr);
 
 enum class DeflateFrame : std::uint8_t { raw, gzip };
 // The first out.size() bytes, for a header. `written` says how many there are when the data ends before.

@@ -93,6 +93,9 @@ class NpzFile {
 // where there is no archive. Memory for one compressed member at a time.
 void check_zip(const std::filesystem::path& path);
 
+// The names of a zip archive's members. DataError where there is no archive.
+[[nodiscard]] std::vector<std::string> zip_names(const std::filesystem::path& path);
+
 // Writes an array as version 1.0, C order; `bytes` has the shape's. Sync and close are the caller's. DataError: bf16, which
 // NumPy has not, or a shape whose size is impossible.
 void write_npy(WritableFile& file, DType dtype, const Shape& shape, std::span<const std::byte> bytes);

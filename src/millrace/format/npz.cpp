@@ -87,6 +87,15 @@ NpzFile::NpzFile(const std::filesystem::path& path) : file_(std::make_unique<Inp
 NpzFile::~NpzFile() = default;
 NpzFile::NpzFile(NpzFile&& other) noexcept = default;
 
+std::vector<std::string> zip_names(const std::filesystem::path& path) {
+  const InputFile file(path);
+  const detail::ParsedZip zip = detail::read_zip_directory(file);
+  if (!zip.problem.empty()) throw DataError({zip.problem, path.string(), "copy or download the file again"});
+  std::vector<std::string> names;
+  for (const detail::ZipMember& member : zip.members) names.push_back(member.name);
+  return names;
+}
+
 void check_zip(const std::filesystem::path& path) {
   const InputFile file(path);
   const detail::ParsedZip zip = detail::read_zip_directory(file);

@@ -5,16 +5,23 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <string>
+#include <string_view>
 
 #include "millrace/format/pixels.h"
 
 namespace millrace::format {
 
 struct PictureSigns {
-  int orientation = 1;  // of EXIF, 1 to 8: how the stored pixels are to be turned
-  bool alpha = false;   // an alpha channel, or transparency of a palette or of one colour (tRNS)
-  bool deep = false;    // 16 bits a channel
+  int orientation = 1;                 // of EXIF, else of XMP, 1 to 8: how the stored pixels are to be turned
+  bool alpha = false;                  // an alpha channel, or transparency of a palette or of one colour (tRNS)
+  int bits = 8;                        // a channel; of a palette's numbers
+  std::string_view colour;             // "gray", "RGB", "a palette"; "" where the head does not say
+  std::int64_t height = 0, width = 0;  // as stored; 0 where the head does not say
 };
+
+// "stored as RGB of 8 bits, with transparency" without the first two words: what inspect says of a picture.
+[[nodiscard]] std::string stored_text(const PictureSigns& signs);
 
 // Fills `out` with the file's bytes from `offset`; false when there are fewer.
 using ReadAt = std::function<bool(std::uint64_t offset, std::span<std::byte> out)>;

@@ -22,6 +22,9 @@ constexpr std::uint64_t kMostReach = 16;  // times the file's size
 constexpr std::size_t kPiece = std::size_t{1} << 18U;
 
 const char* const kStateDict = "in Python, save the model's state_dict() alone: torch.save(model.state_dict(), path)";
+const char* const kDequantized =
+    "in Python, save such tensors as numbers: torch.save({name: x.dequantize() if x.is_quantized else x for name, x in "
+    "state_dict.items()}, path)";
 const char* const kAgain = "copy or download the file again";
 
 [[noreturn]] void refuse_pt(const InputFile& file, std::string what, std::string next = kStateDict) {
@@ -176,8 +179,11 @@ PtFile::PtFile(const std::filesystem::path& path) : file_(std::make_unique<Input
   }
   const std::string text = read_member(*file_, *pickle);
   const detail::Pickled pickled = detail::unpickle(text);
-  if (!pickled.problem.empty())
-    (pickled.is_unread ? pass_over_pt : refuse_pt)(*file_, "data.pkl: " + pickled.problem, kStateDict);
+  if (!pickled.problem.empty()) {
+    const bool is_quantized = pickled.problem.find("_rebuild_qtensor") != std::string::npos;
+    (pickled.is_unread ? pass_over_pt : refuse_pt)(*file_, "data.pkl: " + pickled.problem,
+                                                   is_quantized ? kDequantized : kStateDict);
+  }
   detail::PtContent content = detail::interpret(pickled);
   if (!content.problem.empty())
     (content.is_unread ? pass_over_pt : refuse_pt)(*file_, "data.pkl: " + content.problem,

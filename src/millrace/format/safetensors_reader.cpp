@@ -20,7 +20,14 @@ namespace {
 constexpr std::size_t kMostPerRead = std::size_t{1} << 30U;
 
 [[noreturn]] void refuse_safetensors(const std::filesystem::path& path, std::string what, bool is_unread = false) {
-  if (is_unread) throw UnreadKind({std::move(what), path.string(), "convert its tensors to a type that Millrace reads"});
+  if (is_unread) {
+    const bool has_numbers = what.find("\"F8_") != std::string::npos;
+    throw UnreadKind({std::move(what), path.string(),
+                      has_numbers
+                          ? "in Python, save such tensors as float32: save_file({name: x.float() if x.is_floating_point() "
+                            "else x for name, x in load_file(path).items()}, path)"
+                          : "convert its tensors to a type that Millrace reads, such as F32"});
+  }
   throw DataError({std::move(what), path.string(), "use an intact safetensors file: copy or download it again"});
 }
 
@@ -49,7 +56,8 @@ int open_regular(const std::filesystem::path& path, std::uint64_t& bytes) {
   if (failed != 0 || !S_ISREG(status.st_mode)) {
     ::close(descriptor);
     if (failed != 0) refuse_errno(path, "can't ask for the file's size", failed);
-    refuse_safetensors(path, S_ISDIR(status.st_mode) ? "this is a folder, not a safetensors file" : "this is not a regular file");
+    if (S_ISDIR(status.st_mode)) throw DataError({"this is a folder, not a safetensors file", path.string(), remedy_for(EISDIR)});
+    throw DataError({"this is not a regular file", path.string(), "name a file"});
   }
   bytes = static_cast<std::uint64_t>(status.st_size);
   return descriptor;

@@ -18,6 +18,7 @@
 #include "millrace/hdf5/detail/lent_file.h"
 #include "millrace/hdf5/detail/library_reader.h"
 #include "millrace/hdf5/detail/loadable.h"
+#include "millrace/hdf5/remedy.h"
 
 namespace millrace::hdf5 {
 namespace {
@@ -159,9 +160,11 @@ class OpenFile final : public detail::LoadableFile {
   }
 
   [[noreturn]] void cannot_be_read(const Unreadable& dataset) const {
+    std::string next = remedy_for(dataset.reason, file_.path());
+    if (next.empty()) next = "name another dataset, or write this one in numbers (millrace inspect shows all of the file)";
     throw DataError({.what = label(dataset.name) + " can't be read: it is " + dataset.reason,
                      .where = quoted(file_.path().string()),
-                     .next = "name another dataset, or write this one in numbers (millrace inspect shows all of the file)"});
+                     .next = std::move(next)});
   }
 
   static void advise(const InputFile& file, const Layout& layout, Sizes offset, Sizes count) {

@@ -22,8 +22,8 @@ namespace millrace::hdf5 {
 
 inline constexpr std::size_t kMaxRank = 32;  // axes of a data set
 
-// One data set of a file as it is stored. A compound of two floats {r,i} of equal size without padding is c64 or c128; one of two
-// integers is c64 up to 2 bytes each and c128 up to 4, read by the child.
+// One data set of a file as it is stored. A compound {r,i}, {re,im} or {real,imag}, in either order, of two equal floats is c64,
+// of two f64 c128; of two integers c64 up to 2 bytes each and c128 up to 4. The library converts what is not {r,i} of f32 or f64.
 struct Dataset {
   std::string name;  // full path, "/index_map/freq"
   DType dtype = DType::f32;

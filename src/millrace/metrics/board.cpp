@@ -59,6 +59,8 @@ std::string_view Board::word_of(Reading reading) {
       return "log_mean";
     case Reading::root_mean:
       return "root_mean";
+    case Reading::defined_mean:
+      return "defined_mean";
     case Reading::correlation:
       return "correlation";
     case Reading::determination:
@@ -73,15 +75,17 @@ std::string_view Board::word_of(Reading reading) {
   return "";
 }
 
-// Sum and count; n, x, y, xx, yy, xy; n, squared error, y, yy.
+// Sum and count; both and what was left out; n, x, y, xx, yy, xy; n, squared error, y, yy.
 std::size_t Board::sums_of(Reading reading) {
   if (reading == Reading::correlation) return 6;
-  return reading == Reading::determination ? 4 : 2;
+  if (reading == Reading::determination) return 4;
+  return reading == Reading::defined_mean ? 3 : 2;
 }
 
 Board::Entry& Board::entry_of(std::string_view name, Reading reading) {
   const auto found = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& entry) { return entry.name == name; });
   if (found == entries_.end()) return entries_.emplace_back(Entry{.name = std::string(name), .reading = reading, .parts = {}});
+  if (found->reading == Reading::mean && reading == Reading::defined_mean) found->reading = reading;  // of an earlier snapshot
   if (found->reading != reading) {
     detail::refuse(
         name,
@@ -159,6 +163,12 @@ void Board::add(const Board& other) {
 
 void Board::add_mean(std::string_view name, const at::Tensor& values) {
   add(name, Reading::mean, {wide(values).sum(), count_of(values)});
+}
+
+void Board::add_mean(std::string_view name, const at::Tensor& values, const at::Tensor& defined) {
+  detail::check_shapes(name, "the values", values, "what marks them", defined);
+  const at::Tensor count = defined.detach().sum();
+  add(name, Reading::defined_mean, {wide(values).masked_fill(~defined, 0).sum(), count, count_of(values) - count});
 }
 
 void Board::add_rate(std::string_view name, const at::Tensor& hits) {
@@ -246,26 +256,34 @@ void Board::put(Means& means, const Entry& entry, const double* value) {
     means[name] = mean;
   };
   if (entry.reading == Reading::information) return set(entry.name, kNone);  // put_information() has the number
+  if (entry.reading == Reading::defined_mean) {
+    set(entry.name, read(entry, value));
+    set(entry.name + "/left_out", value[2]);
+    if (value[2] == 0) means.add_quiet(entry.name + "/left_out");
+    return means.set_version(entry.name, {.number = detail::kMendedVersion, .moved = value[2] > 0});
+  }
   if (entry.reading != Reading::classification) return set(entry.name, read(entry, value));
   const std::string prefix = entry.how.prefix();
   const Confusion table = table_of(entry, value);
-  set(prefix + "accuracy", table.accuracy());
-  set(prefix + "balanced_accuracy", table.balanced_accuracy());
+  const bool has_nan = value[table.counts.size() + 2] > 0;
+  const auto sound = [has_nan](double share) { return has_nan ? kNone : share; };
+  set(prefix + "accuracy", sound(table.accuracy()));
+  set(prefix + "balanced_accuracy", sound(table.balanced_accuracy()));
   if (entry.how.top_k > 0) {
     const auto total = static_cast<double>(table.total());
     const double hits = value[entry.parts[0].numel()];
-    set(prefix + "top" + std::to_string(entry.how.top_k) + "_accuracy", total > 0 ? hits / total : kNone);
+    set(prefix + "top" + std::to_string(entry.how.top_k) + "_accuracy", sound(total > 0 ? hits / total : kNone));
   }
   if (!entry.how.per_class) return;
-  for (std::size_t i = 0; i < table.classes.size(); ++i) set(prefix + "recall/" + table.classes[i], table.recall(i));
-  for (std::size_t i = 0; i < table.classes.size(); ++i) set(prefix + "precision/" + table.classes[i], table.precision(i));
+  for (std::size_t i = 0; i < table.classes.size(); ++i) set(prefix + "recall/" + table.classes[i], sound(table.recall(i)));
+  for (std::size_t i = 0; i < table.classes.size(); ++i) set(prefix + "precision/" + table.classes[i], sound(table.precision(i)));
 }
 
 Means Board::means() const {
   Means means;
+  means.set_quiet(quiet_);
   const Host host = read_back();
   for (std::size_t i = 0; i < entries_.size(); ++i) put(means, entries_[i], host.of(i));
-  means.set_quiet(quiet_);
   put_information(means, host);
   return means;
 }

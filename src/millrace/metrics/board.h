@@ -59,6 +59,9 @@ class Board {
   void add(std::string_view name, const Loss& loss);
   // The mean of all values of a tensor of any shape.
   void add_mean(std::string_view name, const at::Tensor& values);
+  // The mean of those that `defined`, booleans of the same shape, marks: the others have no number. Beside it "<name>/left_out",
+  // quiet while it is 0, counts these.
+  void add_mean(std::string_view name, const at::Tensor& values, const at::Tensor& defined);
   // The share of true values in a tensor of booleans.
   void add_rate(std::string_view name, const at::Tensor& hits);
   // Pearson's r of all values of x and y together, which have one shape; NaN where one of them is constant.
@@ -72,6 +75,7 @@ class Board {
   //   predicted  logits [..., K] of any float type, of which the largest counts (of equal ones the first), or class ids [...] as
   //              integers or booleans
   //   labels     class ids [...], integers or booleans
+  // Where a row of logits holds a NaN, all of them are NaN.
   // A label or id outside 0..K-1 is found when it is read: means() and tables() then throw a DataError with name and value. Takes
   // 8 bytes on the device for each of K * K counts; at most 4,096 classes.
   void add_classification(const at::Tensor& predicted, const at::Tensor& labels, const Classification& how = {});
@@ -105,12 +109,22 @@ class Board {
   [[nodiscard]] bool empty() const noexcept { return entries_.empty(); }
 
  private:
-  enum class Reading : std::uint8_t { mean, log_mean, root_mean, correlation, determination, total, classification, information };
+  enum class Reading : std::uint8_t {
+    mean,
+    log_mean,
+    root_mean,
+    defined_mean,
+    correlation,
+    determination,
+    total,
+    classification,
+    information
+  };
   struct Entry {
     std::string name;  // of a classification that of its table
     Reading reading = Reading::mean;
     // f64 scalars as sums_of() says; of a total 3 for each of `terms`: sum, count, weight * count. Of a classification integers:
-    // K * K counts, what was ignored, what was no class; hits of top k; the largest of -label, label, -id, id.
+    // K * K counts, what was ignored, what was no class, what had a NaN; hits of top k; the largest of -label, label, -id, id.
     std::vector<at::Tensor> parts;
     std::vector<std::string> terms = {};  // of a total
     std::vector<Reading> readings = {};   // theirs

@@ -137,7 +137,9 @@ void Board::add_classification(const at::Tensor& predicted, const at::Tensor& la
   const at::Tensor meant = truth.ne(full.ignore_index);
   const at::Tensor counted = meant & is_class(truth) & is_class(ids);
   const std::int64_t aside = classes * classes;
-  const at::Tensor cell = (truth * classes + ids).masked_fill(~counted, aside + 1).masked_fill(~meant, aside);
+  at::Tensor cell = (truth * classes + ids).masked_fill(~counted, aside + 1);
+  if (is_logits(scores)) cell = cell.masked_fill(scores.ne(scores).any(-1).reshape({-1}), aside + 2);
+  cell = cell.masked_fill(~meant, aside);
   for (at::Tensor& part : entry.parts) detail::move_to(part, ids.device());
   // Integers: the order of a device's atomic additions changes no bit.
   entry.parts[0].index_add_(0, cell.to(entry.parts[0].device()), at::ones_like(cell).to(entry.parts[0].device()));

@@ -18,8 +18,8 @@ namespace {
 
 constexpr double kFloor = 1e-8;  // no rate is so small that its logarithm is none
 constexpr std::int64_t kSums = 4;
-// 1: units without an event counted too, with up to 1 / ln 2, and those without a bin as 0.
-constexpr int kVersion = 2;
+// Before: units without an event counted too, with up to 1 / ln 2, and those without a bin as 0.
+constexpr int kVersion = detail::kMendedVersion;
 
 // Sums that are not a number count: a mean over them must not look sound.
 bool counts(double bins, double events) { return bins != 0 && events != 0; }

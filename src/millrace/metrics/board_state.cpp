@@ -95,9 +95,9 @@ void Board::add_saved(std::string_view name, const SavedJson& saved) {
     }
     where.refuse(expected);
   };
-  const Reading reading =
-      reading_of(saved["reading"], {Reading::mean, Reading::log_mean, Reading::root_mean, Reading::correlation,
-                                    Reading::determination, Reading::total, Reading::classification, Reading::information});
+  const Reading reading = reading_of(
+      saved["reading"], {Reading::mean, Reading::log_mean, Reading::root_mean, Reading::defined_mean, Reading::correlation,
+                         Reading::determination, Reading::total, Reading::classification, Reading::information});
   for (const Entry& known : entries_) {
     if (known.name == name && known.reading != reading) saved["reading"].refuse("that of an entry before it of the same name");
   }

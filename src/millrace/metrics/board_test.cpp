@@ -153,6 +153,35 @@ TEST(Board, MeansAndRatesAreOfAllValues) {
   EXPECT_THAT(refusal_of([&] { (void)board.means().at("rat"); }), HasSubstr("there are mean, rate"));
 }
 
+TEST(Board, WhatHasNoNumberIsLeftOutAndCounted) {
+  Board board;
+  const at::Tensor values = at::tensor({3.0, std::numeric_limits<double>::infinity(), 5.0});
+  board.add_mean("psnr", values, values.isfinite());
+  EXPECT_DOUBLE_EQ(board.means().at("psnr"), 4.0);
+  EXPECT_DOUBLE_EQ(board.means().at("psnr/left_out"), 1.0);
+  EXPECT_TRUE(board.means().shown_on_console("psnr/left_out"));
+  EXPECT_EQ(board.means().version_of("psnr"), (MetricVersion{.number = 2, .moved = true}));
+  const Json state = board.state();
+  Board again;
+  again.load_state(SavedJson(state, "trainer"));
+  again.add(board);
+  EXPECT_DOUBLE_EQ(again.means().at("psnr/left_out"), 2.0);
+  Board all, none;
+  all.add_mean("psnr", at::ones({2}), at::ones({2}, at::kBool));
+  EXPECT_FALSE(all.means().shown_on_console("psnr/left_out"));
+  EXPECT_EQ(all.means().version_of("psnr"), (MetricVersion{.number = 2, .moved = false}));
+  none.add_mean("psnr", at::ones({2}), at::zeros({2}, at::kBool));
+  EXPECT_TRUE(std::isnan(none.means().at("psnr")));
+  none.reset();
+  none.add_mean("psnr", at::full({1}, std::numeric_limits<double>::quiet_NaN()), at::ones({1}, at::kBool));
+  EXPECT_TRUE(std::isnan(none.means().at("psnr"))) << "what is marked counts";
+  Board earlier;  // a snapshot of before has a mean
+  earlier.add("psnr", 6.0, 2.0);
+  earlier.add_mean("psnr", values, values.isfinite());
+  EXPECT_DOUBLE_EQ(earlier.means().at("psnr"), 14.0 / 4.0);
+  EXPECT_THAT(refusal_of([&] { board.add_mean("psnr", values, at::ones({2}, at::kBool)); }), HasSubstr("[3]"));
+}
+
 TEST(Board, RegressionFollowsTheFormulas) {
   at::manual_seed(3);
   const at::Tensor target = at::randn({30, 2}, at::kDouble) + 200;  // a mean far above the spread
@@ -379,7 +408,8 @@ TEST(Board, ASavedOneOfAnotherHandIsRefusedByName) {
   EXPECT_EQ(refusal(R"({"a": {"reading": "log_mean", "sums": [1]}})"), begin + "a/sums is [1], not a list of 2");
   EXPECT_EQ(refusal(R"({"a": {"reading": "max", "sums": [1, 2]}})"),
             begin +
-                "a/reading is \"max\", not \"mean\", \"log_mean\", \"root_mean\", \"correlation\", \"determination\", "
+                "a/reading is \"max\", not \"mean\", \"log_mean\", \"root_mean\", \"defined_mean\", \"correlation\", "
+                "\"determination\", "
                 "\"total\", \"classification\", \"information\"");
   EXPECT_EQ(refusal(R"({"a": {"sum": 1, "count": 2}})"), "accepted") << "as snapshots of earlier versions have it";
   const auto table = [&](const std::string& other) { return refusal((R"({"quiet": [], "entries": [)" + other + "]}").c_str()); };
@@ -391,7 +421,7 @@ TEST(Board, ASavedOneOfAnotherHandIsRefusedByName) {
     return text.replace(text.find(from), from.size(), to);
   };
   EXPECT_EQ(table(good + "," + good), "accepted");
-  EXPECT_EQ(table(with("[3, 7]", "[6, 7]")), begin + "entries/0/counts/0 is 6, not an integer >= 0 and <= 5");
+  EXPECT_EQ(table(with("[3, 7]", "[7, 7]")), begin + "entries/0/counts/0 is 7, not an integer >= 0 and <= 6");
   EXPECT_EQ(table(with("[3, 7]", "[3]")), begin + "entries/0/counts is [3], not pairs of cell and count");
   EXPECT_EQ(table(with(R"(["a", "b"])", "[]")), begin + "entries/0/classes is [], not a list of 1 to 4096 names");
   EXPECT_EQ(table(with(R"("prefix": "")", R"("prefix": "g")")),

@@ -64,10 +64,16 @@ struct Extent {
   double first = 0, last = 0;
 };
 
+struct MapAxes {
+  Axis x = {}, y = {};                                                     // never logarithmic, `limits` have no meaning here
+  std::optional<Extent> x_extent = std::nullopt, y_extent = std::nullopt;  // none: the index of column and row
+};
+
 struct Map {
   std::string title = "";
   std::int64_t height = 0, width = 0;
-  std::vector<float> values = {};  // height * width, rows from the top
+  std::vector<float> values = {};              // height * width, rows from the top
+  std::optional<MapAxes> axes = std::nullopt;  // of this map; none: those of all. All maps of a picture have them, or none has
 };
 
 // Arrays beside each other, at most three in a row of the picture. Small arrays are enlarged by whole factors, a cell a rectangle
@@ -76,8 +82,8 @@ struct Maps {
   std::string name;  // of the file
   std::string title = "";
   std::string caption = "";
-  Axis x = {}, y = {};  // of every map; never logarithmic, `limits` have no meaning here
-  std::optional<Extent> x_extent = std::nullopt, y_extent = std::nullopt;  // none: the index of column and row
+  Axis x = {}, y = {};  // of every map, as in MapAxes
+  std::optional<Extent> x_extent = std::nullopt, y_extent = std::nullopt;
   Axis value = {};                            // what the colours stand for; `limits` bound the scale; never logarithmic
   ColourMap colours = ColourMap::sequential;  // diverging: without limits the scale is symmetric about zero
   bool shared_scale = true;                   // false: each map has a scale and a colour bar of its own

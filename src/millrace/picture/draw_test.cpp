@@ -161,6 +161,17 @@ TEST(MapsPicture, ScalesAreSharedOrTheirOwnAndDivergingOnesHaveZeroInTheMiddle) 
   expect_sound(maps(one_map(2, 2, {-3, -3, -3, -3})), "m");
 }
 
+TEST(MapsPicture, AMapMayHaveAxesOfItsOwn) {
+  Maps what = one_map(2, 3, {1, 2, 3, 4, 5, 6});
+  what.maps.push_back(what.maps[0]);
+  const std::vector<std::uint8_t> shared = maps(what).rgb;
+  for (Map& map : what.maps) map.axes = MapAxes{.x = {.label = "z", .unit = "mm"}, .y = {.label = "y"}, .x_extent = Extent{9, 5}};
+  expect_sound(maps(what), "m");
+  EXPECT_NE(maps(what).rgb, shared);
+  what.maps[1].axes->x_extent = Extent{0, kInfinity};
+  EXPECT_THAT(refusal([&] { (void)maps(what); }), HasSubstr("x extent that is not finite"));
+}
+
 TEST(MapsPicture, RefusesWhatItCannotDraw) {
   EXPECT_THAT(refusal([] { (void)maps(one_map(0, 4, {})); }), HasSubstr("picture \"m\" has 0 x 4 values in map \"truth\""));
   EXPECT_THAT(refusal([] { (void)maps(one_map(2, 2, {1, 2, 3})); }), HasSubstr("has 3 values in map \"truth\" of 2 x 2"));

@@ -15,16 +15,22 @@ constexpr double kGap = 14;
 
 std::size_t columns_of(std::size_t maps) { return maps == 4 ? 2 : std::min<std::size_t>(maps, 3); }
 
+void check_axes(const std::string& name, const MapAxes& axes) {
+  check_axis(name, "x axis", axes.x, false);
+  check_axis(name, "y axis", axes.y, false);
+  for (const auto& [which, extent] : {std::pair("x", axes.x_extent), std::pair("y", axes.y_extent)}) {
+    if (extent && (!std::isfinite(extent->first) || !std::isfinite(extent->last))) {
+      refuse(name, std::string("has an ") + which + " extent that is not finite", "give two finite numbers, or leave it out");
+    }
+  }
+}
+
 void check(const Maps& what) {
   if (what.maps.empty()) refuse(what.name, "has no maps", "give it one map or more, or do not draw it");
-  check_axis(what.name, "x axis", what.x, false);
-  check_axis(what.name, "y axis", what.y, false);
   check_axis(what.name, "colour scale", what.value, false);
-  for (const auto& [which, extent] : {std::pair("x", what.x_extent), std::pair("y", what.y_extent)}) {
-    if (extent && (!std::isfinite(extent->first) || !std::isfinite(extent->last))) {
-      refuse(what.name, std::string("has an ") + which + " extent that is not finite",
-             "give two finite numbers, or leave it out");
-    }
+  check_axes(what.name, {what.x, what.y, what.x_extent, what.y_extent});
+  for (const Map& map : what.maps) {
+    if (map.axes) check_axes(what.name, *map.axes);
   }
   for (const Map& map : what.maps) {
     if (map.height < 1 || map.width < 1) {
@@ -80,8 +86,11 @@ MapsLayout layout_of(const Maps& what) {
   MapsLayout layout{.panels = {}, .ranges = {}, .top = Page::top(what.title)};
   scale(what, layout);
   const std::size_t columns = columns_of(what.maps.size());
-  const double slot = (kInner - kBesideAxis - 10) / static_cast<double>(columns);
-  const double room = slot - kYTicks - kGap;
+  // The name of a y axis stands left of the first column, or of each where maps have axes of their own.
+  const double beside_all = what.maps.front().axes ? 0 : kBesideAxis;
+  const double slot = (kInner - beside_all - 10) / static_cast<double>(columns);
+  const double left = kYTicks + kBesideAxis - beside_all;
+  const double room = slot - left - kGap;
   double top = layout.top;
   for (std::size_t first = 0; first < what.maps.size(); first += columns) {
     double lowest = 0;
@@ -90,8 +99,8 @@ MapsLayout layout_of(const Maps& what) {
       Panel panel{.cells = {},
                   .fits = fits(map.height, map.width, room, std::min(room * 0.45, 180.0), std::min(room * 1.25, 620.0)),
                   .bar = {},
-                  .first_column = i == first};
-      panel.cells = {std::round(kMargin + kBesideAxis + slot * static_cast<double>(i - first) + kYTicks),
+                  .first_column = i == first || map.axes};
+      panel.cells = {std::round(kMargin + beside_all + slot * static_cast<double>(i - first) + left),
                      std::round(top + kPanelTitle), static_cast<double>(panel.fits.columns.pixels()),
                      static_cast<double>(panel.fits.rows.pixels())};
       double below = panel.cells.bottom() + kBelowAxis;
@@ -146,13 +155,14 @@ void draw_panel(Canvas& canvas, const Maps& what, const Map& map, const Panel& p
     return colours[static_cast<std::size_t>(row / panel.fits.rows.zoom) * columns +
                    static_cast<std::size_t>(column / panel.fits.columns.zoom)];
   });
-  const Ticks x = ticks_for(what.x, what.x_extent, panel.fits.columns, cells.width, false);
-  const Ticks y = ticks_for(what.y, what.y_extent, panel.fits.rows, cells.height, true);
+  const MapAxes axes = map.axes.value_or(MapAxes{what.x, what.y, what.x_extent, what.y_extent});
+  const Ticks x = ticks_for(axes.x, axes.x_extent, panel.fits.columns, cells.width, false);
+  const Ticks y = ticks_for(axes.y, axes.y_extent, panel.fits.rows, cells.height, true);
   draw_sides(canvas, cells,
-             {.ticks = x, .axis = what.x, .backwards = what.x_extent && what.x_extent->last < what.x_extent->first},
+             {.ticks = x, .axis = axes.x, .backwards = axes.x_extent && axes.x_extent->last < axes.x_extent->first},
              {.ticks = y,
-              .axis = what.y,
-              .backwards = !what.y_extent || what.y_extent->last >= what.y_extent->first,
+              .axis = axes.y,
+              .backwards = !axes.y_extent || axes.y_extent->last >= axes.y_extent->first,
               .labelled = panel.first_column},
              false);
   canvas.text(fitted(map.title, kTextSize, std::max(cells.width + 40, 150.0)), {cells.left, cells.top - 9});

@@ -140,14 +140,13 @@ void add_quality(const RunFacts& a, const RunFacts& b, Comparison& to) {
 }
 
 // Metrics whose meaning was mended between the two runs.
-void add_versions(const RunFacts& a, const RunFacts& b, Comparison& to) {
+void add_versions(Comparison& to) {
   constexpr std::size_t kMost = 3;
   std::vector<std::string> names;
   for (const QualityPair& each : to.at_step) {
-    const std::int64_t of_a = at(a.versions, each.name).value_or(1), of_b = at(b.versions, each.name).value_or(1);
-    if (each.a && each.b && of_a != of_b)
-      names.push_back(printable(each.name) + " (A: version " + std::to_string(of_a) + ", B: version " + std::to_string(of_b) +
-                      ")");
+    if (each.a && each.b && each.a->version != each.b->version)
+      names.push_back(printable(each.name) + " (A: version " + std::to_string(each.a->version) + ", B: version " +
+                      std::to_string(each.b->version) + ")");
   }
   if (names.empty()) return;
   const std::size_t more = names.size() > kMost ? names.size() - kMost : 0;
@@ -169,7 +168,7 @@ void add_notes(const RunFacts& a, const RunFacts& b, Comparison& to) {
                        significant(b.samples_per_step, 3) +
                        ": the time is given for a sample, and at an equal step the runs have not seen as many");
   }
-  add_versions(a, b, to);
+  add_versions(to);
   if (to.data && to.knows_data && to.unit != Unit::share)
     to.notes.emplace_back("the data differs: losses and metrics are of different samples");
   for (const auto& [run, name] : {std::pair{&a, "A"}, std::pair{&b, "B"}}) {

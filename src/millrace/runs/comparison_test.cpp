@@ -124,6 +124,12 @@ TEST(Comparison, AMetricWhoseMeaningWasMendedIsNotSetBesideItsOldSelfWithoutAWor
   EXPECT_THAT(joined(compare(a, b).notes, "\n"),
               HasSubstr("not the same measure in both runs: bits (A: version 1, B: version 2): their figures do not compare"));
   EXPECT_THAT(joined(compare(b, b).notes, "\n"), testing::Not(HasSubstr("not the same measure")));
+  Json later = mended, again = start();
+  later["step"] = 20;
+  again["step"] = 10;
+  const RunFacts resumed = facts_of(story({{start(), old}, {again, later}}), {}, "");  // by the mended program from step 10 on
+  EXPECT_THAT(joined(compare(resumed, b).notes, "\n"), HasSubstr("(A: version 1, B: version 2)"))
+      << "at step 10, which both have";
 }
 
 TEST(Comparison, OfARunWithItself) {

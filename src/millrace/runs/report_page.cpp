@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 
 #include "millrace/base/error.h"
 #include "millrace/base/foreign_json.h"
 #include "millrace/base/format.h"
 #include "millrace/base/fs.h"
 #include "millrace/base/input_file.h"
+#include "millrace/metrics/figure.h"
 #include "millrace/report/html.h"
 #include "millrace/runs/report_curves.h"
 #include "millrace/runs/run_row.h"
@@ -53,7 +55,8 @@ std::vector<std::pair<std::string, std::string>> figures_of(const RunStory& run)
   add("samples a second", number_at(summary, {"samples_per_s"}), [](double v) { return human_rate(v); });
   add("loss, last", number_at(summary, {"loss", "last"}), [](double v) { return figure(v); });
   for (const RunMetric& metric : row_of(Run(run.folder)).metrics) {
-    if (figures.size() < 7 && metric.best) figures.emplace_back(metric.name + ", best", figure(*metric.best));
+    if (figures.size() < 7 && metric.best)
+      figures.emplace_back(metric.name + ", best", metrics::figure_of(metric.name, *metric.best));
   }
   add("peak memory", number_at(summary, {"peak_memory_bytes"}), [](double v) { return human_bytes(v); });
   add("wall time", number_at(summary, {"wall_s"}), [](double v) { return human_duration(v); });
@@ -81,6 +84,34 @@ std::string figures_html(std::span<const RunStory> runs) {
   }
   for (auto& row : rows) row.resize(rows.front().size());
   return report::table(rows);
+}
+
+// Metrics whose meaning was mended between the runs, or while one of them rested.
+std::string versions_html(std::span<const RunStory> runs) {
+  std::map<std::string, std::set<std::int64_t>> versions;
+  for (const RunStory& run : runs) {
+    for (const auto& lines : run.processes) {
+      for (const Json& line : lines) {
+        if (text_at(line, "kind") != "validation") continue;
+        const Json mended = line.value("metric_versions", Json::object());
+        for (const auto& [name, value] : line.items()) {
+          if (!value.is_number()) continue;
+          const bool is_mended = mended.is_object() && mended.contains(name) && mended[name].is_number_integer();
+          versions[name].insert(is_mended ? mended[name].get<std::int64_t>() : 1);
+        }
+      }
+    }
+  }
+  std::erase_if(versions, [](const auto& each) { return each.second.size() < 2; });
+  if (versions.empty()) return "";
+  return "<p class=\"note\">Not the same measure all through: " +
+         escaped(joined(versions, ", ",
+                        [](const auto& each) {
+                          return each.first + " (versions " +
+                                 joined(each.second, " and ", [](std::int64_t v) { return std::to_string(v); }) + ")";
+                        })) +
+         ". Figures of two versions do not compare; CHANGELOG.md says what a version changed, and millrace eval --from RUN "
+         "measures a run anew.</p>\n";
 }
 
 std::string verdict(const RunStory& run, bool named) {
@@ -344,6 +375,7 @@ std::string report_page(std::span<const RunStory> runs) {
   body += "</p>\n";
   for (const RunStory& run : runs) body += verdict(run, runs.size() > 1);
   body += figures_html(runs);
+  body += versions_html(runs);
   body += report::section("Curves", curves_html(runs));
   std::vector<Details> details;
   std::size_t size = body.size() + kFrame;

@@ -71,6 +71,21 @@ TEST(ReportPage, NeedsNoNetwork) {
   for (const char* outside : {"src=\"http", "href=", "@import", "url("}) EXPECT_THAT(page, Not(HasSubstr(outside)));
 }
 
+TEST(ReportPage, FiguresOfTwoVersionsOfAMetricAreNotSetBesideEachOtherWithoutAWord) {
+  RunStory old = long_story(0);
+  old.processes = {{{{"kind", "start"}, {"step", 0}}, {{"kind", "validation"}, {"step", 10}, {"bits", 0.33}, {"val_loss", 1.0}}}};
+  RunStory mended = old;
+  mended.processes.front().back()["metric_versions"] = {{"bits", 2}};
+  const std::string said = "Not the same measure all through: bits (versions 1 and 2). Figures of two versions do not compare";
+  EXPECT_THAT(report_page(std::vector<RunStory>{old, mended}), HasSubstr(said));
+  EXPECT_THAT(report_page(std::vector<RunStory>{mended, mended}), Not(HasSubstr("Not the same measure")));
+  RunStory resumed = old;
+  resumed.processes.push_back(mended.processes.front());
+  EXPECT_THAT(report_page({&resumed, 1}), HasSubstr(said));
+  resumed.processes.back().back()["metric_versions"] = 3;  // any file may be there
+  EXPECT_THAT(report_page({&resumed, 1}), Not(HasSubstr("Not the same measure")));
+}
+
 TEST(ReportPage, SaysWhatBlocksOfTheModelTake) {
   RunStory run = long_story(0);
   const Folder folder(run.folder);

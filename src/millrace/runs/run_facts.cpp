@@ -130,17 +130,14 @@ class Story {
     for (const auto& [name, value] : line.items()) {
       if (std::ranges::find(kNoMetric, name) == kNoMetric.end()) put(name, line, at);
     }
-    to_.versions.clear();
-    const Json& versions = json_at(line, {"metric_versions"});
-    if (!versions.is_object()) return;
-    for (const auto& [name, version] : versions.items())
-      if (version.is_number_integer()) to_.versions[name] = version.get<std::int64_t>();
   }
 
   void put(const std::string& name, const Json& line, Moment at) {
-    const auto value = logged(json_at(line, {name.c_str()}));
+    const auto value = logged(json_at(line, {name}));
     if (!value) return;
     at.value = *value;
+    const Json& version = json_at(line, {"metric_versions", name});
+    if (version.is_number_integer()) at.version = version.get<std::int64_t>();
     auto& moments = to_.quality[name];
     if (moments.empty() || moments.back().step <= at.step) moments.push_back(at);
   }

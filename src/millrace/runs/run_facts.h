@@ -22,6 +22,7 @@ struct Moment {
   double step = 0;
   double seconds = 0;  // for which the run's processes had run until then, one after the other
   double value = 0;
+  std::int64_t version = 1;  // see metrics::MetricVersion
 };
 
 struct RunFacts {
@@ -38,7 +39,6 @@ struct RunFacts {
   std::optional<double> others;                        // part of the time in which other programs had the cores
   std::map<std::string, double> memory;                // bytes of each account of the peak
   std::map<std::string, std::vector<Moment>> quality;  // losses and metrics, rising in step
-  std::map<std::string, std::int64_t> versions;        // of metrics, see metrics::MetricVersion; 1 where there is none
   Json findings;                                       // an array; null: nobody looked
 };
 

@@ -31,6 +31,12 @@ Keeper::Keeper(Fs& fs, const std::filesystem::path& run, const std::filesystem::
   if (began_from.empty() || began_from.parent_path() != snapshots_) return;
   began_from_ = began_from.filename().string();
   whole_.insert(began_from_);
+  // Later ones were passed over by whoever looked for it, and named there.
+  warned(nullptr, [&] {
+    const std::vector<detail::Candidate> all = detail::candidates(fs_, snapshots_);
+    auto later = std::ranges::find(all, began_from_, &detail::Candidate::name);
+    for (; later != all.end(); ++later) told_.insert(later->name);
+  });
 }
 
 void Keeper::wrote(const std::filesystem::path& snapshot) {
@@ -40,7 +46,7 @@ void Keeper::wrote(const std::filesystem::path& snapshot) {
 }
 
 void Keeper::name_once(const std::string& name, const std::string& reason, const Tell& warn) {
-  if (named_.insert(name).second && warn) {
+  if (named_.insert(name).second && warn && !told_.contains(name)) {
     warn((snapshots_ / name).string() + " " + reason + ": it counts as no snapshot and stays where it is");
   }
 }

@@ -25,7 +25,8 @@ struct Retention {
 class Keeper {
  public:
   using Tell = std::function<void(const std::string&)>;
-  // `began_from`: the snapshot that the process went on from ("" = none); it is whole and always stays.
+  // `began_from`: the snapshot that the process went on from ("" = none); it is whole and always stays. Later
+  // ones are not named again: who looked for it has named those that do not load.
   Keeper(Fs& fs, const std::filesystem::path& run, const std::filesystem::path& began_from = {});
 
   // This process wrote it: it is whole, and stays until the next one is written.
@@ -49,6 +50,7 @@ class Keeper {
   std::string last_written_;
   std::set<std::string> whole_;
   std::set<std::string> named_;
+  std::set<std::string> told_;  // named by others before
 };
 
 }  // namespace millrace::snapshot

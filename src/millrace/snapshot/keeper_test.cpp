@@ -59,6 +59,16 @@ TEST_F(KeeperTest, TheOneJustWrittenAndTheOneTheProcessBeganFromStay) {
   EXPECT_THAT(names(), ElementsAre("step-00000001", "step-00000003", "step-00000008"));
 }
 
+TEST_F(KeeperTest, WhatWasPassedOverOnTheWayToTheBeginningIsNotNamedAgain) {
+  for (const std::int64_t step : {1, 2, 4}) save_real(small(step));
+  for (const char* name : {"step-00000001", "step-00000004"}) put(run_ / "snapshots" / name / "manifest.json", "x");
+  const auto tell = [this](const std::string& line) { warnings_.push_back(line); };
+  Keeper keeper(Fs::real(), run_, run_ / "snapshots" / "step-00000002");
+  keeper.retain({.keep_last = 1}, tell);
+  EXPECT_THAT(warnings_, ElementsAre(HasSubstr("step-00000001 is damaged")));
+  EXPECT_THAT(names(), ElementsAre("step-00000001", "step-00000002", "step-00000004"));
+}
+
 TEST_F(KeeperTest, LeftoversGoOnlyWhenTheyAreOursAndTheirProcessIsKnown) {
   save_real(small(1));
   for (const char* name : {".tmp-step-00000002-1", ".tmp-step-00000002-77", ".tmp-notes-1", ".tmp-step-00000003-1"})

@@ -4,6 +4,7 @@
 #include <ATen/ops/isfinite.h>
 
 #include <algorithm>
+#include <array>
 
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
@@ -32,6 +33,26 @@ std::vector<T> numbers(const at::Tensor& values) {
 
 std::string sample(const SeenField& field, std::int64_t row) { return field.samples[static_cast<std::size_t>(row)]; }
 
+// The axis behind the rows, or one of indices called `otherwise`.
+FieldAxis axis_of(const SeenField& field, std::size_t axis, const char* otherwise) {
+  const bool fits = static_cast<std::int64_t>(field.words.axes.size()) == field.values.dim() - 1;
+  return fits ? field.words.axes[axis] : FieldAxis{.label = otherwise};
+}
+
+bool is_index(const FieldAxis& axis) { return axis.unit.empty() && axis.first == 0 && axis.step == 1; }
+picture::Axis drawn(const FieldAxis& axis) { return {.label = axis.label, .unit = axis.unit}; }
+double place_at(const FieldAxis& axis, std::int64_t index) { return axis.first + axis.step * static_cast<double>(index); }
+std::optional<picture::Extent> extent_of(const FieldAxis& axis, std::int64_t count) {
+  if (is_index(axis)) return std::nullopt;
+  return picture::Extent{axis.first, place_at(axis, count - 1)};
+}
+picture::Axis value_of(const SeenField& field) { return {.label = field.words.value, .unit = field.words.unit}; }
+
+std::string with_says(const SeenField& field, std::string caption) {
+  if (field.says.empty()) return caption;
+  return caption + (caption.empty() ? "" : "; ") + "read as " + field.says;
+}
+
 std::string first_of(std::int64_t shown, std::int64_t all, const std::string& what) {
   return shown == all ? "" : "the first " + with_commas(shown) + " of " + with_commas(all) + " " + what;
 }
@@ -41,7 +62,8 @@ Picture histogram(const SeenField& field) {
   constexpr double kMostBins = 400;
   picture::Histograms what{.name = field.name,
                            .title = field.title,
-                           .x = {.label = "value"},
+                           .caption = with_says(field, ""),
+                           .x = value_of(field),
                            .series = {{.name = "", .values = numbers<float>(field.values)}}};
   if (is_whole(field.values)) {
     const at::Tensor real = as_real(field.values, at::kDouble);
@@ -55,7 +77,7 @@ Picture histogram(const SeenField& field) {
 }
 
 Picture column_histograms(const SeenField& field) {
-  picture::Histograms what{.name = field.name, .title = field.title, .x = {.label = "value"}};
+  picture::Histograms what{.name = field.name, .title = field.title, .caption = with_says(field, ""), .x = value_of(field)};
   for (std::int64_t i = 0; i < field.values.size(1); ++i)
     what.series.push_back({.name = "column " + std::to_string(i), .values = numbers<float>(field.values.select(1, i))});
   return picture::histograms(what);
@@ -63,16 +85,20 @@ Picture column_histograms(const SeenField& field) {
 
 // A row for each sample; of [C,n] a series for each channel of the first samples.
 Picture curves(const SeenField& field) {
-  picture::Curves what{.name = field.name, .title = field.title, .x = {.label = "index"}, .y = {.label = "value"}};
   const bool has_channels = field.values.dim() == 3;
+  const FieldAxis along = axis_of(field, has_channels ? 1 : 0, "index");
+  const std::string of_channel = axis_of(field, 0, "channel").label;
+  picture::Curves what{.name = field.name, .title = field.title, .x = drawn(along), .y = value_of(field)};
+  std::vector<double> places;
+  for (std::int64_t i = 0; i < field.values.size(-1) && !is_index(along); ++i) places.push_back(place_at(along, i));
   const std::int64_t channels = has_channels ? field.values.size(1) : 1;
   const std::int64_t rows = std::min(field.values.size(0), std::max<std::int64_t>(1, kCurves / channels));
-  what.caption = first_of(rows, field.values.size(0), "rows");
+  what.caption = with_says(field, first_of(rows, field.values.size(0), "rows"));
   for (std::int64_t row = 0; row < rows; ++row) {
     const at::Tensor of_row = has_channels ? field.values[row] : field.values[row].unsqueeze(0);
     for (std::int64_t c = 0; c < channels; ++c) {
-      const std::string channel = has_channels ? ", channel " + std::to_string(c) : "";
-      what.series.push_back({.name = sample(field, row) + channel, .y = numbers<double>(of_row[c])});
+      const std::string channel = has_channels ? ", " + of_channel + " " + std::to_string(c) : "";
+      what.series.push_back({.name = sample(field, row) + channel, .x = places, .y = numbers<double>(of_row[c])});
     }
   }
   return picture::curves(what);
@@ -82,16 +108,18 @@ picture::Map map_of(const at::Tensor& plane, std::string title) {
   return {.title = std::move(title), .height = plane.size(0), .width = plane.size(1), .values = numbers<float>(plane)};
 }
 
-Picture maps(const SeenField& field, std::vector<picture::Map> some, std::string caption, const char* y = "index",
-             const char* x = "index") {
+Picture maps(const SeenField& field, std::vector<picture::Map> some, std::string caption, const FieldAxis& y,
+             const FieldAxis& x) {
   const at::Tensor values = as_real(field.values);
   const bool has_both = values.numel() > 0 && values.lt(0).any().item<bool>() && values.gt(0).any().item<bool>();
   return picture::maps({.name = field.name,
                         .title = field.title,
-                        .caption = std::move(caption),
-                        .x = {.label = x},
-                        .y = {.label = y},
-                        .value = {.label = "value"},
+                        .caption = with_says(field, std::move(caption)),
+                        .x = drawn(x),
+                        .y = drawn(y),
+                        .x_extent = extent_of(x, some.front().width),
+                        .y_extent = extent_of(y, some.front().height),
+                        .value = value_of(field),
                         .colours = has_both && !field.values.is_complex() ? ColourMap::diverging : ColourMap::sequential,
                         .maps = std::move(some)});
 }
@@ -99,42 +127,57 @@ Picture maps(const SeenField& field, std::vector<picture::Map> some, std::string
 // Room above one of three maps is short: the sample alone, without its label.
 std::string brief(const std::string& name) { return name.substr(0, name.find(',')); }
 
+// "12.5 mm", or the index.
+std::string place_text(const FieldAxis& axis, std::int64_t index) {
+  return is_index(axis) ? std::to_string(index)
+                        : significant(place_at(axis, index), 4) + (axis.unit.empty() ? "" : " " + axis.unit);
+}
+
 // [rows,channels,H,W]: as many whole samples as there is room for, three channels at most.
 Picture channel_maps(const SeenField& field) {
   const std::int64_t channels = std::min<std::int64_t>(3, field.values.size(1));
   const std::int64_t rows = std::min(field.values.size(0), std::max<std::int64_t>(1, 2 * kMaps / 3 / channels));
+  const FieldAxis channel = axis_of(field, 0, "channel");
   std::vector<picture::Map> some;
   for (std::int64_t row = 0; row < rows; ++row) {
     for (std::int64_t c = 0; c < channels; ++c)
-      some.push_back(map_of(field.values[row][c], brief(sample(field, row)) + ", channel " + std::to_string(c)));
+      some.push_back(
+          map_of(field.values[row][c], brief(sample(field, row)) + ", " + channel.label + " " + place_text(channel, c)));
   }
   std::string caption = first_of(rows, field.values.size(0), "rows");
   if (channels < field.values.size(1))
-    caption += (caption.empty() ? "" : ", ") + first_of(channels, field.values.size(1), "channels");
-  return maps(field, std::move(some), std::move(caption));
+    caption += (caption.empty() ? "" : ", ") + first_of(channels, field.values.size(1), channel.label + "s");
+  return maps(field, std::move(some), std::move(caption), axis_of(field, 1, "index"), axis_of(field, 2, "index"));
 }
 
 // [rows,C,D,H,W].
 Picture middle_slices(const SeenField& field) {
   const std::int64_t channels = std::min<std::int64_t>(2, field.values.size(1));
   const std::int64_t rows = std::min<std::int64_t>(2, field.values.size(0));
+  const std::array<FieldAxis, 3> axes = {axis_of(field, 1, "axis 0"), axis_of(field, 2, "axis 1"), axis_of(field, 3, "axis 2")};
   std::vector<picture::Map> some;
   for (std::int64_t row = 0; row < rows; ++row) {
     for (std::int64_t c = 0; c < channels; ++c) {
       const at::Tensor volume = field.values[row][c];
-      for (std::int64_t axis = 0; axis < 3; ++axis) {
-        const std::int64_t at = volume.size(axis) / 2;
-        some.push_back(map_of(volume.select(axis, at),
-                              brief(sample(field, row)) + " c" + std::to_string(c) + ", axis " + std::to_string(axis)));
+      for (std::size_t axis = 0; axis < 3; ++axis) {
+        const std::int64_t at = volume.size(static_cast<std::int64_t>(axis)) / 2;
+        some.push_back(
+            map_of(volume.select(static_cast<std::int64_t>(axis), at), brief(sample(field, row)) + " c" + std::to_string(c)));
+        const FieldAxis& y = axes[axis == 0 ? 1 : 0];
+        const FieldAxis& x = axes[axis == 2 ? 1 : 2];
+        some.back().axes = {drawn(x), drawn(y), extent_of(x, some.back().width), extent_of(y, some.back().height)};
       }
     }
   }
   std::string caption = first_of(rows, field.values.size(0), "rows");
   if (channels < field.values.size(1))
     caption += (caption.empty() ? "" : ", ") + first_of(channels, field.values.size(1), "channels");
-  caption += (caption.empty() ? "" : "; ") +
-             std::string("c is the channel; each slice stands across an axis of the volume, in its middle");
-  return maps(field, std::move(some), std::move(caption), "slower axis", "faster axis");
+  caption += (caption.empty() ? "" : "; ") + std::string("c is the ") + axis_of(field, 0, "channel").label +
+             "; slices in the middle of each axis: ";
+  for (std::size_t axis = 0; axis < 3; ++axis)
+    caption += (axis == 0 ? "" : ", ") + axes[axis].label + " " +
+               place_text(axes[axis], field.values.size(static_cast<std::int64_t>(axis) + 2) / 2);
+  return maps(field, std::move(some), std::move(caption), {}, {});
 }
 
 // [rows,H,W,channels], channels last.
@@ -153,7 +196,7 @@ Picture images(const SeenField& field, const at::Tensor& pixels) {
     caption += (caption.empty() ? "" : "; ") + std::string("black is ") + significant(range.low, 4) + ", white is " +
                significant(range.high, 4);
   }
-  picture::Images what{.name = field.name, .title = field.title, .caption = std::move(caption)};
+  picture::Images what{.name = field.name, .title = field.title, .caption = with_says(field, std::move(caption))};
   for (std::int64_t row = 0; row < rows; ++row) {
     picture::Image image{.caption = sample(field, row),
                          .height = shown.size(1),
@@ -179,7 +222,8 @@ Picture planes(const SeenField& field) {
   std::vector<picture::Map> some;
   const std::int64_t rows = std::min(values.size(0), kMaps);
   for (std::int64_t row = 0; row < rows; ++row) some.push_back(map_of(values[row], sample(field, row)));
-  return maps(field, std::move(some), first_of(rows, values.size(0), "rows"));
+  return maps(field, std::move(some), first_of(rows, values.size(0), "rows"), axis_of(field, 0, "index"),
+              axis_of(field, 1, "index"));
 }
 
 Picture of_shape(const SeenField& field) {
@@ -190,7 +234,7 @@ Picture of_shape(const SeenField& field) {
     case 2:
       if (values.size(1) > (is_whole(values) ? 1 : kColumns) && (is_whole(values) || values.size(1) <= kShort)) {
         const std::string whole = with_commas(values.size(0)) + " rows, from " + sample(field, 0);
-        return maps(field, {map_of(values, "")}, whole, "row of the batch", "place in the sample");
+        return maps(field, {map_of(values, "")}, whole, {.label = "row of the batch"}, axis_of(field, 0, "place in the sample"));
       }
       return values.size(1) == 1 ? histogram(field) : values.size(1) <= kColumns ? column_histograms(field) : curves(field);
     case 3:

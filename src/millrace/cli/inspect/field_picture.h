@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "millrace/picture/picture.h"
+#include "millrace/train/recipe/recipe.h"
 
 namespace millrace::cli {
 
@@ -16,6 +17,8 @@ struct SeenField {
   std::string title;                 // of the picture
   at::Tensor values;                 // on the CPU, first axis = rows
   std::vector<std::string> samples;  // name of each row
+  FieldWords words = {};             // where they have as many axes as stand behind the rows, these are named and measured so
+  std::string says = "";             // what the data say of themselves, for the caption
 };
 
 // What kind of picture the shape behind the rows makes, complex numbers as magnitudes, at most the first rows that fit:

@@ -33,6 +33,25 @@ TEST(FieldPicture, EveryShapeOfEveryTypeHasOne) {
   }
 }
 
+// Names, units and coordinates stand in the picture, where there are as many axes as the field has.
+TEST(FieldPicture, AxesThatAreKnownAreDrawn) {
+  for (const std::vector<std::int64_t>& shape :
+       std::vector<std::vector<std::int64_t>>{{7, 40}, {4, 3, 20}, {4, 9, 2}, {4, 5, 9, 12}, {3, 2, 6, 7, 8}}) {
+    SeenField field = field_of(shape, at::kFloat);
+    const std::vector<std::uint8_t> plain = picture_of(field)->rgb;
+    for (std::size_t i = 1; i < shape.size(); ++i)
+      field.words.axes.push_back({.label = "length", .unit = "mm", .first = 100, .step = -2.5});
+    const std::vector<std::uint8_t> named = picture_of(field)->rgb;
+    EXPECT_NE(plain, named) << shape.size();
+    for (FieldAxis& axis : field.words.axes) axis.step = 0.5;
+    EXPECT_NE(picture_of(field)->rgb, named) << shape.size();
+    field.words.axes.pop_back();  // of another shape than the field's
+    EXPECT_EQ(picture_of(field)->rgb, plain) << shape.size();
+    field.says = "RAS";
+    EXPECT_NE(picture_of(field)->rgb, plain) << shape.size();
+  }
+}
+
 TEST(FieldPicture, ThereIsNoneOfNothing) {
   for (const std::vector<std::int64_t>& shape :
        std::vector<std::vector<std::int64_t>>{{}, {0}, {0, 3}, {4, 0, 3}, {1, 1, 1, 1, 1, 1}})

@@ -1,21 +1,29 @@
 #include "millrace/cli/inspect/inspect_files.h"
 
 #include <algorithm>
+#include <array>
 #include <span>
 #include <type_traits>
 #include <variant>
 #include <vector>
 
+#include "millrace/base/axis_text.h"
+#include "millrace/base/error.h"
 #include "millrace/base/format.h"
 #include "millrace/base/input_file.h"
+#include "millrace/base/text_encoding.h"
 #include "millrace/base/utf8.h"
 #include "millrace/data/files/image.h"
 #include "millrace/data/files/nifti.h"
+#include "millrace/data/files/nifti_words.h"
+#include "millrace/data/files/text_tokens.h"
 #include "millrace/data/files/token_array.h"
+#include "millrace/data/sources/csv_source.h"
+#include "millrace/format/deflate.h"
 #include "millrace/format/npy.h"
 #include "millrace/format/pt.h"
 #include "millrace/format/safetensors.h"
-#include "millrace/hdf5/file.h"
+#include "millrace/hdf5/stored_axis.h"
 
 namespace millrace::cli {
 namespace {
@@ -34,6 +42,7 @@ constexpr char kNii[] = ".nii", kNiiGz[] = ".nii.gz", kHdr[] = ".hdr", kHdrGz[] 
                kImgGz[] = ".img.gz";
 constexpr char kPt[] = ".pt", kPth[] = ".pth", kTokens[] = ".tokens";
 constexpr char kH5[] = ".h5", kHdf5[] = ".hdf5", kUvh5[] = ".uvh5";
+constexpr char kCsv[] = ".csv", kTsv[] = ".tsv", kTxt[] = ".txt";
 
 bool begins_with(const fs::path& path, std::string_view magic) {
   const InputFile file(path);
@@ -42,16 +51,51 @@ bool begins_with(const fs::path& path, std::string_view magic) {
   return bytes == magic;
 }
 
-bool is_npy(const fs::path& path) { return has_extension<kNpy>(path) || begins_with(path, "\x93NUMPY"); }
-bool is_pt(const fs::path& path) { return has_extension<kPt, kPth>(path) || begins_with(path, "PK\3\4"); }
-bool is_image(const fs::path& path) {
-  return has_extension<kPng, kJpg, kJpeg>(path) || begins_with(path, "\x89PNG\r\n\x1a\n") || begins_with(path, "\xff\xd8\xff");
+bool holds_safetensors(const fs::path& path) {
+  const InputFile file(path);
+  std::array<unsigned char, 9> start{};
+  if (file.size() < start.size()) return false;
+  file.read(0, std::as_writable_bytes(std::span(start)));
+  std::uint64_t header = 0;
+  for (std::size_t i = 8; i-- > 0;) header = header << 8U | start[i];
+  return start[8] == '{' && header <= file.size() - 8;
 }
-bool is_token_file(const fs::path& path) { return has_extension<kTokens>(path) || begins_with(path, "MRTOKENS"); }
-bool is_hdf5(const fs::path& path) { return has_extension<kH5, kHdf5, kUvh5>(path) || begins_with(path, "\x89HDF\r\n\x1a\n"); }
+bool holds_npy(const fs::path& path) { return begins_with(path, "\x93NUMPY"); }
+// Of .npz and .pt the members tell: nothing where the archive's end is missing.
+std::vector<std::string> members_of(const fs::path& path) {
+  if (!begins_with(path, "PK\3\4")) return {};
+  try {
+    return format::zip_names(path);
+  } catch (const DataError&) {
+    return {};
+  }
+}
+bool holds_npz(const fs::path& path) {
+  return std::ranges::any_of(members_of(path), [](const std::string& name) { return name.ends_with(".npy"); });
+}
+bool holds_pt(const fs::path& path) {
+  const auto is_pickle = [](const std::string& name) { return name == "data.pkl" || name.ends_with("/data.pkl"); };
+  return std::ranges::any_of(members_of(path), is_pickle) || (begins_with(path, "PK\3\4") && !has_extension<kNpz>(path));
+}
+bool holds_image(const fs::path& path) { return begins_with(path, "\x89PNG\r\n\x1a\n") || begins_with(path, "\xff\xd8\xff"); }
+bool holds_tokens(const fs::path& path) { return begins_with(path, "MRTOKENS"); }
+bool holds_hdf5(const fs::path& path) { return begins_with(path, "\x89HDF\r\n\x1a\n"); }
+bool holds_nothing_known(const fs::path&) { return false; }
 
 void add_size(Report& report, const fs::path& path) {
   report.facts.emplace_back("size", human_bytes(static_cast<double>(fs::file_size(path))));
+}
+
+// What readers leave aside, as others do.
+void add_passed_over(Report& report, const format::PassedOver& bytes, const std::string& what) {
+  std::vector<std::string> parts;
+  const auto add = [&parts](std::uint64_t count, const std::string& place) {
+    if (count > 0)
+      parts.push_back(with_commas(static_cast<std::int64_t>(count)) + (count == 1 ? " byte behind " : " bytes behind ") + place);
+  };
+  add(bytes.inside, what);
+  add(bytes.behind, bytes.is_packed ? "the compressed data" : what);
+  if (!parts.empty()) report.facts.emplace_back("passed over", joined(parts, " and "));
 }
 
 void describe_safetensors(const fs::path& path, Report& report) {
@@ -91,24 +135,26 @@ void describe_npy(const fs::path& path, Report& report) {
                                            {"order", layout.fortran ? "Fortran" : "C"},
                                            {"bytes", layout.swapped ? "big-endian" : "little-endian"},
                                            {"check", "header and size agree; the file itself holds no checksum"}});
+  add_passed_over(report, {.behind = fs::file_size(path) - layout.header_bytes - layout.bytes}, "the elements");
   report.details = {{"dtype", name_of(layout.dtype)}, {"shape", layout.shape}, {"fortran_order", layout.fortran}};
 }
 
 void describe_npz(const fs::path& path, Report& report) {
   add_size(report, path);
-  report.table.push_back({"array", "dtype", "shape", "bytes"});
+  report.table.push_back({"array", "dtype", "shape", "order", "bytes"});
   const format::NpzFile file(path);
   report.details["arrays"] = Json::array();
   for (const format::NpzEntry& entry : file.entries()) {
     std::vector<std::byte> bytes(entry.layout.bytes);
     file.read(entry, bytes);
     report.table.push_back({entry.name, std::string(name_of(entry.layout.dtype)), to_text(entry.layout.shape),
+                            std::string(entry.layout.fortran ? "Fortran" : "C") + (entry.layout.swapped ? ", big-endian" : ""),
                             with_commas(static_cast<std::int64_t>(entry.layout.bytes))});
     report.details["arrays"].push_back(
         {{"name", entry.name}, {"dtype", name_of(entry.layout.dtype)}, {"shape", entry.layout.shape}});
   }
   for (const auto& [name, reason] : file.unread()) {
-    report.table.push_back({name, "-", "-", "not read: " + reason});
+    report.table.push_back({name, "-", "-", "-", "not read: " + reason});
     report.details["unread_members"].push_back({{"name", name}, {"reason", reason}});
   }
   if (!file.unread().empty()) format::check_zip(path);
@@ -133,33 +179,47 @@ void describe_pt(const fs::path& path, Report& report) {
                                            {"check", "nothing but plain data in it; CRC-32 of every storage agrees"}});
 }
 
+// Of a fourth axis: "; 100 volumes, 2 s apart".
+std::string series_text(const data::NiftiHeader& header) {
+  const std::size_t axes = header.shape.size();
+  if (axes < 4 || header.shape[axes - 4] < 2) return "";
+  const std::string unit = data::time_unit(header);
+  return "; " + with_commas(header.shape[axes - 4]) + " volumes, " + significant(header.pixdim[4], 5) +
+         (unit.empty() ? " apart, in no unit" : " " + unit + " apart");
+}
+
 void describe_nifti(const fs::path& path, Report& report) {
   add_size(report, path);
   const data::NiftiFile file(path);
   const data::NiftiHeader& header = file.header();
   std::vector<std::byte> voxels(header.voxel_bytes);
-  file.read(voxels);
-  std::string spacing;
-  for (std::size_t i = 1; i <= header.shape.size(); ++i) spacing += (i == 1 ? "" : " x ") + significant(header.pixdim[i], 5);
+  format::PassedOver passed_over;
+  file.read(voxels, &passed_over);
   report.facts.insert(
       report.facts.end(),
       {{"version", std::to_string(header.version) + (header.swapped ? ", other byte order" : "")},
        {"dtype", std::string(name_of(header.dtype))},
        {"shape", to_text(header.shape) + " (slowest axis first)"},
-       {"spacing", spacing + " (x first)"},
+       {"voxel", data::voxel_text(header) + " (x first)" + series_text(header)},
+       {"orientation", data::orientation_of(header) + " by " + data::form_of(header)},
        {"value",
         header.scaled ? "stored * " + significant(header.slope, 6) + " + " + significant(header.intercept, 6) : "as stored"},
        {"description", quoted(header.description)},
        {"extensions", std::to_string(header.extensions.size())},
        {"check", "header and voxels agree; gzip data has its CRC-32"}});
+  add_passed_over(report, passed_over, "the voxels");
   report.table.push_back({"affine", "x", "y", "z", "offset"});
-  const char* const axes[] = {"x mm", "y mm", "z mm"};
+  const std::string unit = data::length_unit(header);
   for (std::size_t row = 0; row < 3; ++row) {
-    report.table.push_back({axes[row]});
+    constexpr std::array kAxes = {"x", "y", "z"};
+    report.table.push_back({kAxes[row] + (unit.empty() ? "" : " " + unit)});
     for (const double value : header.affine[row]) report.table.back().push_back(significant(value, 6));
   }
   report.details = {{"version", header.version}, {"dtype", name_of(header.dtype)}, {"shape", header.shape},
                     {"slope", header.slope},     {"intercept", header.intercept},  {"affine", header.affine}};
+  report.details["orientation"] = data::orientation_of(header);
+  report.details["form"] = data::form_of(header);
+  report.details["unit"] = unit;
 }
 
 std::string words(const std::vector<std::string>& all) { return all.empty() ? "-" : joined(all, " "); }
@@ -198,6 +258,13 @@ void describe_hdf5(const fs::path& path, Report& report) {
   const auto file = hdf5::File::open(path);
   report.facts.emplace_back("datasets", std::to_string(file->datasets().size()));
   add_attributes(report, report.details, "", file->attributes("/"));
+  for (const hdf5::StoredAxis& axis : hdf5::axes_of(*file)) {
+    report.facts.emplace_back("axis " + axis.name, with_commas(std::ssize(axis.values)) + " numbers, " +
+                                                       axis_text(axis.values, axis.unit) +
+                                                       (axis.unit.empty() ? ", no unit said" : ""));
+    report.details["axes"].push_back(
+        {{"name", axis.name}, {"first", axis.values.front()}, {"last", axis.values.back()}, {"unit", axis.unit}});
+  }
   report.table.push_back({"dataset", "dtype", "shape", "chunks", "filters", "read by"});
   for (const hdf5::Dataset& dataset : file->datasets()) {
     const std::vector<std::string> filters = file->filters(dataset.name);
@@ -213,7 +280,8 @@ void describe_hdf5(const fs::path& path, Report& report) {
     add_attributes(report, report.details["datasets"].back(), dataset.name, file->attributes(dataset.name));
   }
   for (const hdf5::Unreadable& dataset : file->unreadable()) {
-    report.table.push_back({dataset.name, "-", "-", "-", "-", "nobody: " + dataset.reason});
+    report.table.push_back({dataset.name, "-", "-", "-", "-",
+                            "nobody: " + dataset.reason + (dataset.text.empty() ? "" : " " + quoted(dataset.text))});
     report.details["unreadable"].push_back({{"name", dataset.name}, {"reason", dataset.reason}});
   }
   report.facts.emplace_back("check", "structure and the first blocks of each dataset agree with the HDF5 library");
@@ -226,16 +294,50 @@ void describe_image(const fs::path& path, Report& report) {
   std::vector<std::byte> pixels(static_cast<std::size_t>(size.height * size.width) * static_cast<std::size_t>(size.stored));
   image.decode(size.stored, 1, {0, 0, size.height, size.width}, pixels);
   const std::string colours = size.stored == data::Pixels::gray ? "gray" : "colour";
+  const format::PictureSigns& signs = image.signs();
   report.facts.insert(report.facts.end(), {{"pixels", std::to_string(size.width) + " x " + std::to_string(size.height)},
                                            {"channels", colours},
+                                           {"stored as", format::stored_text(signs)},
                                            {"check", "the whole picture decodes"}});
-  const format::PictureSigns& signs = image.signs();
   if (signs.orientation != 1)
     report.facts.emplace_back("orientation",
-                              std::to_string(signs.orientation) + " (EXIF): turned upright, as all readers here do");
-  if (signs.alpha) report.facts.emplace_back("transparency", "dropped: colours are taken as they stand");
-  if (signs.deep) report.facts.emplace_back("depth", "16 bits, of which the upper 8 are taken");
-  report.details = {{"height", size.height}, {"width", size.width}, {"channels", colours}};
+                              std::to_string(signs.orientation) + " (EXIF, XMP): turned upright, as all readers here do");
+  report.details = {{"height", size.height},           {"width", size.width}, {"channels", colours},
+                    {"stored_as", signs.colour},       {"bits", signs.bits},  {"transparency", signs.alpha},
+                    {"orientation", signs.orientation}};
+}
+
+void describe_table(const fs::path& path, Report& report) {
+  add_size(report, path);
+  const data::TableSeen seen = data::look_at_table(path);
+  report.facts.emplace_back("read as", data::read_as(seen));
+  report.table.push_back({"column", "holds"});
+  for (std::size_t i = 0; i < seen.columns.size(); ++i) {
+    report.table.push_back({seen.columns[i], seen.holds[i]});
+    report.details["columns"].push_back({{"name", seen.columns[i]}, {"holds", seen.holds[i]}});
+  }
+  report.details["rows"] = seen.rows;
+  report.details["separator"] = std::string(1, seen.separator);
+}
+
+void describe_text(const fs::path& path, Report& report) {
+  add_size(report, path);
+  const data::TextSeen seen = data::look_at_text(path);
+  report.facts.emplace_back("read as", data::read_as(seen));
+  report.details = {{"characters", seen.characters},
+                    {"line_feeds", seen.line_feeds},
+                    {"cr_lf", seen.both},
+                    {"lone_cr", seen.lone_returns},
+                    {"marks", seen.marks}};
+}
+
+bool holds_text(const fs::path& path) {
+  const InputFile file(path);
+  std::string start(std::min<std::uint64_t>(file.size(), std::uint64_t{1} << 16U), '\0');
+  file.read(0, std::as_writable_bytes(std::span(start)));
+  if (start.empty() || other_than_text(start, path)) return false;
+  const auto bad = first_byte_of_no_text(start);
+  return !bad || (start[*bad] != '\0' && *bad + 4 > start.size() && start.size() < file.size());  // cut inside a character
 }
 
 // The contents may be anybody's; the archive around them has checksums.
@@ -250,19 +352,46 @@ void check_archive(const fs::path& path, Report& report) {
 }
 
 constexpr FileFormat kFormats[] = {
-    {"safetensors file", has_extension<kSafetensors>, describe_safetensors, safetensors_arrays},
-    {"NumPy array", is_npy, describe_npy, npy_arrays},
-    {"NumPy archive", has_extension<kNpz>, describe_npz, npz_arrays},
-    {"PyTorch file", is_pt, describe_pt, pt_arrays, check_archive},
-    {"NIfTI volume", has_extension<kNii, kNiiGz, kHdr, kHdrGz, kImg, kImgGz>, describe_nifti, nifti_arrays},
-    {"image", is_image, describe_image, image_arrays},
-    {"token file", is_token_file, describe_tokens, token_arrays},
-    {"HDF5 file", is_hdf5, describe_hdf5, hdf5_arrays},
+    {"safetensors file", holds_safetensors, has_extension<kSafetensors>, describe_safetensors, safetensors_arrays},
+    {"NumPy array", holds_npy, has_extension<kNpy>, describe_npy, npy_arrays},
+    {"NumPy archive", holds_npz, has_extension<kNpz>, describe_npz, npz_arrays},
+    {"PyTorch file", holds_pt, has_extension<kPt, kPth>, describe_pt, pt_arrays, check_archive},
+    {"image", holds_image, has_extension<kPng, kJpg, kJpeg>, describe_image, image_arrays},
+    {"token file", holds_tokens, has_extension<kTokens>, describe_tokens, token_arrays},
+    {"HDF5 file", holds_hdf5, has_extension<kH5, kHdf5, kUvh5>, describe_hdf5, hdf5_arrays},
+    {"NIfTI volume", data::is_nifti, has_extension<kNii, kNiiGz, kHdr, kHdrGz, kImg, kImgGz>, describe_nifti, nifti_arrays},
+    {"table", holds_nothing_known, has_extension<kCsv, kTsv>, describe_table, nullptr},
+    {"text", holds_nothing_known, has_extension<kTxt>, describe_text, nullptr},
 };
+constexpr FileFormat kText = {"text", holds_text, holds_nothing_known, describe_text, nullptr};
 
 }  // namespace
 
-std::span<const FileFormat> file_formats() { return kFormats; }
+const FileFormat* format_of(const fs::path& path) {
+  for (const FileFormat& format : kFormats)
+    if (format.holds(path)) return &format;
+  for (const FileFormat& format : kFormats)
+    if (format.is_named(path)) return &format;
+  return kText.holds(path) ? &kText : nullptr;
+}
+
+void add_recipes(Report& report, const fs::path& path, std::span<const Entry> recipes) {
+  if (report.kind != "HDF5 file" || std::ranges::none_of(recipes, [](const Entry& entry) { return entry.read_as != nullptr; }))
+    return;
+  const auto file = hdf5::File::open(path);
+  for (const Entry& entry : recipes) {
+    if (!entry.read_as) continue;
+    std::string text;
+    try {
+      text = entry.read_as(*file);
+    } catch (const DataError& error) {
+      text = "refused: " + error.message().what;
+    }
+    if (text.empty()) continue;
+    report.facts.emplace_back("read by " + entry.name + " as", text);
+    report.details["read_as"][entry.name] = text;
+  }
+}
 
 void add_tensors(Report& report, const fs::path& path, const std::string& prefix) {
   if (report.table.empty()) report.table.push_back({"tensor", "dtype", "shape", "bytes"});

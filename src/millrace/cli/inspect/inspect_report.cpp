@@ -12,6 +12,7 @@
 #include "millrace/cli/inspect/inspect_files.h"
 #include "millrace/cli/inspect/value_table.h"
 #include "millrace/cli/shared/text.h"
+#include "millrace/metrics/figure.h"
 #include "millrace/runs/run_row.h"
 #include "millrace/snapshot/snapshot.h"
 
@@ -79,13 +80,14 @@ Report inspect_snapshot(const fs::path& path, bool values) {
   return report;
 }
 
-Report inspect_file(const fs::path& path, const FileFormat& format, bool values) {
+Report inspect_file(const fs::path& path, const FileFormat& format, bool values, std::span<const Entry> recipes) {
   const InputFile readable(path);  // who may not read it can't tell damage
   Report report;
   report.kind = format.kind;
   try {
     format.describe(path, report);
-    if (values) add_values(report, format.arrays(path), "");
+    add_recipes(report, path, recipes);
+    if (values && format.arrays != nullptr) add_values(report, format.arrays(path), "");
   } catch (const UnreadKind& unread) {
     report.table.clear();
     report.unread.push_back(one_line(unread));
@@ -115,8 +117,9 @@ Report inspect_run(const fs::path& path) {
                   {"step", with_commas(row.step)}, {"loss", row.loss ? fixed(*row.loss, 4) : "-"},
                   {"last written", row.when},      {"size", human_bytes(static_cast<double>(bytes_below(path)))}};
   for (const runs::RunMetric& metric : row.metrics) {
-    std::string text = metric.last ? figure(*metric.last) : "is not a number";
-    if (metric.best) text += "  (" + figure(*metric.best) + " at the best step " + with_commas(metric.best_step) + ")";
+    std::string text = metric.last ? metrics::figure_of(metric.name, *metric.last) : "is not a number";
+    if (metric.best)
+      text += "  (" + metrics::figure_of(metric.name, *metric.best) + " at the best step " + with_commas(metric.best_step) + ")";
     report.facts.emplace_back(metric.name, std::move(text));
     const auto number = [](const std::optional<double>& value) { return value ? Json(*value) : Json(); };
     report.details["metrics"].push_back({{"name", metric.name},
@@ -171,7 +174,7 @@ Json Report::to_json(const fs::path& path) const {
   return json;
 }
 
-Report inspect_path(const fs::path& path, bool values) {
+Report inspect_path(const fs::path& path, bool values, std::span<const Entry> recipes) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   if (status.type() == fs::file_type::not_found) {
@@ -190,12 +193,11 @@ Report inspect_path(const fs::path& path, bool values) {
     if (is_run) return inspect_run(path);
     static_cast<void>(Fs::real().list(path));  // an error for a folder that may not be looked into
   } else {
-    for (const FileFormat& format : file_formats())
-      if (format.recognises(path)) return inspect_file(path, format, values);
+    if (const FileFormat* format = format_of(path)) return inspect_file(path, *format, values, recipes);
   }
   throw UsageError({"can't tell what " + printable(path.string()) + " is", "millrace inspect",
                     "give a run folder, a snapshot folder (step-...), or a file: .safetensors, .pt, .h5, .npy, .npz, .nii, "
-                    ".nii.gz, .png, .jpg, tokens"});
+                    ".nii.gz, .png, .jpg, .csv, tokens, UTF-8 text"});
 }
 
 }  // namespace millrace::cli

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <filesystem>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "millrace/base/json.h"
+#include "millrace/train/recipe/entry.h"
 
 namespace millrace::cli {
 
@@ -22,7 +24,7 @@ struct Report {
 
 // UsageError when the path does not exist or is of no kind that is known here, DataError or FsError when it may not be read.
 // Damage is a problem of the report, not an error. With `values` the table says what the values of each array are; UsageError for
-// the folder of a run.
-[[nodiscard]] Report inspect_path(const std::filesystem::path& path, bool values = false);
+// the folder of a run. `recipes` say what an HDF5 file is to them.
+[[nodiscard]] Report inspect_path(const std::filesystem::path& path, bool values = false, std::span<const Entry> recipes = {});
 
 }  // namespace millrace::cli

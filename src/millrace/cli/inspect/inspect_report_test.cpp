@@ -128,7 +128,7 @@ TEST_F(InspectTest, ArraysVolumesAndPictures) {
   const auto npz = Fs::real().create(root_ / "a.npz");
   format::write_npz(*npz, std::vector<format::NpzArray>{{{"x", DType::f32, {2, 3}}, bytes}});
   npz->close();
-  EXPECT_THAT(text_of(root_ / "a.npz"), testing::ContainsRegex("x +f32 +\\[2,3\\] +24\n"));
+  EXPECT_THAT(text_of(root_ / "a.npz"), testing::ContainsRegex("x +f32 +\\[2,3\\] +C +24\n"));
   format::write_png(Fs::real(), root_ / "a.png", {2, 4, format::Pixels::rgb}, bytes);
   EXPECT_THAT(text_of(root_ / "a.png"), testing::ContainsRegex("pixels +4 x 2\n"));
   for (const char* name : {"a.npy", "a.npz", "a.png"}) {
@@ -230,9 +230,12 @@ TEST_F(InspectTest, AnIntactFileOfAnotherKindIsNotDamaged) {
   write_atomically(Fs::real(), root_ / "zip.pt", [&](WritableFile& file) {
     format::write_npz(file, std::vector<format::NpzArray>{{{"x", DType::u8, {4}}, std::vector<std::byte>(4)}});
   });
+  EXPECT_EQ(inspect_path(root_ / "zip.pt").kind, "NumPy archive") << "its members tell, not its name";
+  std::string bytes = Fs::real().read_file(root_ / "zip.pt");
+  for (std::size_t at = bytes.find("x.npy"); at != std::string::npos; at = bytes.find("x.npy")) bytes.replace(at, 5, "x.bin");
+  write(root_ / "zip.pt", bytes);
   EXPECT_THAT(inspect_path(root_ / "zip.pt").problems, IsEmpty());
   EXPECT_THAT(inspect_path(root_ / "zip.pt").to_text("zip.pt"), HasSubstr("CRC-32 of every member agrees"));
-  std::string bytes = Fs::real().read_file(root_ / "zip.pt");
   bytes[bytes.find("NUMPY") + 20] ^= 1;
   write(root_ / "zip.pt", bytes);
   ASSERT_EQ(inspect_path(root_ / "zip.pt").problems.size(), 1U);
@@ -355,8 +358,8 @@ TEST_F(InspectTest, NamesCannotSteerTheTerminal) {
 TEST_F(InspectTest, SaysWhenItCannotTell) {
   EXPECT_THROW(static_cast<void>(inspect_path(root_ / "gone")), UsageError);
   EXPECT_THROW(static_cast<void>(inspect_path(root_)), UsageError);
-  write(root_ / "notes.txt", "hello");
-  EXPECT_THROW(static_cast<void>(inspect_path(root_ / "notes.txt")), UsageError);
+  write(root_ / "notes", std::string("\0hello", 6));
+  EXPECT_THROW(static_cast<void>(inspect_path(root_ / "notes")), UsageError);
 }
 
 TEST_F(InspectTest, BranchesAreRowsOfTheirOwn) {

@@ -50,8 +50,9 @@ std::vector<std::string> texts_of(const Source& source, std::size_t parts) {
     MR_CHECK(texts.empty() || texts.size() == parts, "each part has a text, or none has");
     if (!texts.empty()) return texts;
   }
-  // Another number when a reader gives other values of the same bytes: from 2 on pictures are turned as their EXIF says.
-  std::string common = source.fingerprint() + "\nreaders 2";
+  // Another number when a reader gives other values of the same bytes: from 2 on pictures are turned as their EXIF says, from 3
+  // on as their XMP does.
+  std::string common = source.fingerprint() + "\nreaders 3";
   for (const Field& field : source.fields())
     common += '\n' + field.name + ' ' + std::string(name_of(field.dtype)) + ' ' + to_text(field.shape);
   for (const FileStamp& stamp : source.stamps()) {

@@ -98,6 +98,7 @@ class DiskCachedSource final : public Source {
   [[nodiscard]] std::int64_t samples_per_ticket() const override { return source_->samples_per_ticket(); }
   [[nodiscard]] bool waits() const override { return source_->waits(); }
   [[nodiscard]] std::string describe(std::int64_t index) const override { return source_->describe(index); }
+  [[nodiscard]] std::string read_as() const override { return source_->read_as(); }
   [[nodiscard]] bool looks_ahead() const override { return true; }
   // Of the part's file where there is one, else the source's.
   void will_need(std::span<const std::int64_t> indices, const ReadRandom& random) const noexcept override;

@@ -72,7 +72,8 @@ std::vector<stdfs::path> files_in(const stdfs::path& folder, const std::vector<s
   FilesFound found = find_files(folder, endings);
   if (found.files.empty())
     throw DataError({"the folder holds no file " + joined(endings, ", no file ", [](const std::string& e) { return "*" + e; }),
-                     folder.string(), "put such files into the folder, or name another folder"});
+                     folder.string() + (found.left_out.empty() ? "" : " (" + found.left_out + ")"),
+                     "put such files into the folder, or name another folder"});
   if (told != nullptr && !found.left_out.empty()) told->push_back(std::move(found.left_out));
   return std::move(found.files);
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "millrace/base/error.h"
+#include "millrace/base/format.h"
 #include "millrace/base/input_file.h"
 #include "millrace/format/png.h"
 
@@ -82,6 +83,43 @@ format::PictureSigns signs_of(const std::filesystem::path& path) {
   } catch (const DataError&) {
     return {};
   }
+}
+
+PicturesSeen look_at_pictures(std::span<const std::filesystem::path> files, std::int64_t most) {
+  PicturesSeen seen{.all = std::ssize(files)};
+  seen.looked_at = std::min(seen.all, most);
+  for (std::int64_t i = 0; i < seen.looked_at; ++i) {
+    const std::filesystem::path& file = files[static_cast<std::size_t>(i * seen.all / seen.looked_at)];
+    const format::PictureSigns signs = signs_of(file);
+    const auto add = [&](bool is_so, PicturesSeen::Some& some) {
+      if (is_so && some.count++ == 0) some.first = file;
+    };
+    add(signs.alpha, seen.transparent);
+    add(signs.bits == 16, seen.deep);
+    add(signs.orientation != 1, seen.turned);
+    if (signs.height == 0 || signs.width == 0) continue;
+    const PictureSize size = format::upright({.height = signs.height, .width = signs.width}, signs.orientation);
+    const bool is_first = seen.greatest.height == 0;
+    seen.least.height = is_first ? size.height : std::min(seen.least.height, size.height);
+    seen.least.width = is_first ? size.width : std::min(seen.least.width, size.width);
+    seen.greatest.height = std::max(seen.greatest.height, size.height);
+    seen.greatest.width = std::max(seen.greatest.width, size.width);
+  }
+  return seen;
+}
+
+std::string read_as(const PicturesSeen& seen) {
+  const auto range = [](std::int64_t least, std::int64_t most) {
+    return std::to_string(least) + (most > least ? " to " + std::to_string(most) : "");
+  };
+  std::string text = with_commas(seen.all) + (seen.all == 1 ? " picture" : " pictures");
+  if (seen.greatest.height > 0)
+    text += " of " + range(seen.least.width, seen.greatest.width) + " x " + range(seen.least.height, seen.greatest.height) +
+            " pixels (width x height)";
+  if (seen.turned.count > 0) text += ", " + with_commas(seen.turned.count) + " turned upright as EXIF says";
+  if (seen.transparent.count > 0) text += ", " + with_commas(seen.transparent.count) + " with transparency, which is dropped";
+  if (seen.deep.count > 0) text += ", " + with_commas(seen.deep.count) + " of 16 bits, of which the upper 8 are taken";
+  return text + (seen.looked_at < seen.all ? "; by the heads of " + with_commas(seen.looked_at) + " of them" : "");
 }
 
 }  // namespace millrace::data

@@ -1,10 +1,12 @@
-// A PNG or JPEG file, told apart by its content, turned as its EXIF orientation says (as Pillow's ImageOps.exif_transpose does).
+// A PNG or JPEG file, told apart by its content, turned as its EXIF or XMP orientation says (as Pillow's ImageOps.exif_transpose
+// does).
 #pragma once
 
 #include <cstddef>
 #include <filesystem>
 #include <memory>
 #include <span>
+#include <string>
 
 #include "millrace/format/jpeg.h"
 #include "millrace/format/picture_signs.h"
@@ -42,5 +44,20 @@ class Image {
 
 // Without decoding it. Nothing of a file that can't be read: whoever decodes it says what is wrong.
 [[nodiscard]] format::PictureSigns signs_of(const std::filesystem::path& path);
+
+// What many pictures say of themselves.
+struct PicturesSeen {
+  struct Some {
+    std::int64_t count = 0;
+    std::filesystem::path first;
+  };
+  std::int64_t all = 0, looked_at = 0;
+  Some turned, transparent, deep;  // of those looked at
+  PictureSize least, greatest;     // upright; 0 where no picture says its size
+};
+// Looks at the heads of `most` of them at most, spread over all.
+[[nodiscard]] PicturesSeen look_at_pictures(std::span<const std::filesystem::path> files, std::int64_t most);
+// "1,050 pictures of 40 to 89 x 41 to 90 pixels (width x height), 12 turned upright as EXIF says, 3 with transparency".
+[[nodiscard]] std::string read_as(const PicturesSeen& seen);
 
 }  // namespace millrace::data

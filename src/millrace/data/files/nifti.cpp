@@ -161,6 +161,21 @@ Scale scale_of(DType dtype) {
 
 }  // namespace
 
+bool is_nifti(const std::filesystem::path& path) {
+  const InputFile file(path);
+  std::array<std::byte, 2> magic{};
+  if (file.size() < magic.size()) return false;
+  file.read(0, magic);
+  const bool is_named_otherwise =
+      file.path().extension() == ".gz" && (magic[0] != std::byte{0x1F} || magic[1] != std::byte{0x8B});
+  if (is_named_otherwise) return false;
+  try {
+    return detail::has_nifti_magic(head_of(file, detail::kNifti2Bytes));
+  } catch (const DataError&) {  // gzip data that is damaged
+    return false;
+  }
+}
+
 NiftiFile::NiftiFile(const std::filesystem::path& path) : path_(path) {
   head_ = std::make_unique<InputFile>(is_image_half(path) ? partner(path, ".hdr") : path);
   std::vector<std::byte> head = head_of(*head_, detail::kNifti2Bytes);
@@ -194,6 +209,11 @@ std::vector<std::byte> NiftiFile::extension(const NiftiExtension& extension) con
 }
 
 void NiftiFile::read(std::span<const std::int64_t> offset, std::span<const std::int64_t> size, std::span<std::byte> out) const {
+  read_block(offset, size, out, nullptr);
+}
+
+void NiftiFile::read_block(std::span<const std::int64_t> offset, std::span<const std::int64_t> size, std::span<std::byte> out,
+                           format::PassedOver* passed_over) const {
   const Shape& shape = header_.shape;
   MR_CHECK(offset.size() == shape.size() && size.size() == shape.size(), "a block has an offset and a size for each axis");
   std::uint64_t bytes = size_of(header_.dtype);
@@ -209,9 +229,11 @@ void NiftiFile::read(std::span<const std::int64_t> offset, std::span<const std::
   std::byte* to = out.data();
   if (is_gzip(file)) {
     const std::span<std::byte> whole = scratch(plain, header_.voxel_offset + header_.voxel_bytes);
-    if (const std::string problem = format::gunzip(file.read_all(packed), whole); !problem.empty()) refuse(file, problem);
+    if (const std::string problem = format::gunzip(file.read_all(packed), whole, passed_over); !problem.empty())
+      refuse(file, problem);
     cut(header_, whole.subspan(header_.voxel_offset), offset, size, out);
   } else {
+    if (passed_over != nullptr) passed_over->behind = file.size() - header_.voxel_offset - header_.voxel_bytes;
     walk(shape, size_of(header_.dtype), offset, size, [&](std::uint64_t from, auto rows, auto pitch, auto row_bytes) {
       // One read from the first row to the last; what lies between them costs less than a call for each row.
       const std::uint64_t span = (rows - 1) * pitch + row_bytes;
@@ -259,7 +281,9 @@ void cut_scaled(const NiftiHeader& header, std::span<const std::byte> voxels, st
   convert(header, raw, out);
 }
 
-void NiftiFile::read(std::span<std::byte> out) const { read(Shape(header_.shape.size(), 0), header_.shape, out); }
+void NiftiFile::read(std::span<std::byte> out, format::PassedOver* passed_over) const {
+  read_block(Shape(header_.shape.size(), 0), header_.shape, out, passed_over);
+}
 
 void NiftiFile::read_scaled(std::span<float> out) const { read_scaled(Shape(header_.shape.size(), 0), header_.shape, out); }
 

@@ -16,6 +16,9 @@
 namespace millrace {
 class InputFile;
 }
+namespace millrace::format {
+struct PassedOver;  // format/deflate.h
+}
 
 namespace millrace::data {
 
@@ -48,6 +51,9 @@ struct NiftiHeader {
   std::vector<NiftiExtension> extensions;
 };
 
+// Whether a file begins as a NIfTI header does, gzip undone: told by its content, whatever its name. Of a pair the header's file.
+[[nodiscard]] bool is_nifti(const std::filesystem::path& path);
+
 // A volume open for reading: its header is read and checked against the file's size. Const and thread-safe. Compressed files are
 // inflated whole at each read, into memory that each thread keeps (as much as the largest file and volume it met). DataError
 // names the file and what is wrong: no NIfTI header, an impossible one, voxels missing, a gzip stream that is damaged or holds
@@ -70,11 +76,14 @@ class NiftiFile {
   void read(std::span<const std::int64_t> offset, std::span<const std::int64_t> size, std::span<std::byte> out) const;
   // The same, scaled in double and rounded to float. DataError for complex voxels.
   void read_scaled(std::span<const std::int64_t> offset, std::span<const std::int64_t> size, std::span<float> out) const;
-  // All voxels.
-  void read(std::span<std::byte> out) const;
+  // All voxels. `passed_over`: what the voxels' file holds behind them.
+  void read(std::span<std::byte> out, format::PassedOver* passed_over = nullptr) const;
   void read_scaled(std::span<float> out) const;
 
  private:
+  void read_block(std::span<const std::int64_t> offset, std::span<const std::int64_t> size, std::span<std::byte> out,
+                  format::PassedOver* passed_over) const;
+
   std::filesystem::path path_;
   std::unique_ptr<InputFile> head_;    // the header's file
   std::unique_ptr<InputFile> voxels_;  // of a pair; else null, and head_ has them

@@ -10,6 +10,7 @@
 #include "millrace/base/format.h"
 #include "millrace/base/hash.h"
 #include "millrace/base/utf8.h"
+#include "millrace/data/files/detail/text_signs.h"
 #include "millrace/data/files/detail/text_source.h"
 
 namespace millrace::data {
@@ -21,6 +22,8 @@ using detail::TextSource;
 const std::string kWhole = "sha256:";  // kind of digest: of the whole text
 
 constexpr std::int64_t kFirstCharacters = 50'000;
+
+constexpr int kSigns = 1;  // the kinds of signs that notices tell of: text that was looked at for fewer is read again
 
 // A file's time says nothing about changes within the tick it was taken in.
 constexpr std::int64_t kClockTick = 2'000'000'000;
@@ -39,6 +42,7 @@ struct Survey {
   std::shared_ptr<const Tokenizer> tokenizer;
   std::vector<SourceStamp> stamps;
   std::vector<detail::TextRead> reads;
+  std::vector<detail::TextSigns> signs;
 };
 
 Survey survey(const TextOptions& options, const std::vector<TextSource>& sources) {
@@ -48,7 +52,9 @@ Survey survey(const TextOptions& options, const std::vector<TextSource>& sources
   const bool first_only = options.vocabulary_from == VocabularyFrom::first_50000;
   std::int64_t left = first_only ? kFirstCharacters : std::numeric_limits<std::int64_t>::max();
   for (const TextSource& source : sources) {
+    detail::TextSigns& signs = result.signs.emplace_back();
     const detail::TextRead read = detail::read_text(source, [&](std::string_view text) {
+      signs.add(text);
       for (std::size_t at = 0; collects && left > 0 && at < text.size(); --left) {
         const Utf8Step step = decode_utf8(text, at);
         seen[to_lower(step.code_point)] = true;
@@ -170,6 +176,9 @@ std::vector<std::string> notices_of(const std::vector<TextSource>& sources, cons
       notices.push_back(sources[i].label + " holds carriage returns without a line feed, which are learned as characters: " +
                         with_commas(read.lone_returns));
   }
+  std::vector<std::string> labels;
+  for (const TextSource& source : sources) labels.push_back(source.label);
+  for (std::string& line : detail::told_of_signs(found.signs, labels)) notices.push_back(std::move(line));
   if (counts.unknown == 0) return notices;
   std::string line = with_commas(counts.unknown) + " of " + with_commas(counts.characters) + " characters unknown (";
   bool first = true;
@@ -181,6 +190,21 @@ std::vector<std::string> notices_of(const std::vector<TextSource>& sources, cons
   }
   notices.push_back(line + (counts.unknown_characters.size() == kNamed ? ", ...)" : ")"));
   return notices;
+}
+
+void add(TextSeen& seen, const detail::TextRead& read) {
+  ++seen.files;
+  seen.marks += read.had_mark ? 1 : 0;
+  seen.line_feeds += read.line_feeds;
+  seen.both += read.both;
+  seen.lone_returns += read.lone_returns;
+  seen.characters += read.characters;
+}
+
+std::string read_as_of(const Survey& found) {
+  TextSeen seen;
+  for (const detail::TextRead& read : found.reads) add(seen, read);
+  return read_as(seen);
 }
 
 // Identity of the tokens: tokenizer and content, not where the files lie.
@@ -212,6 +236,8 @@ Json notes_of(const Survey& found, const Counts& counts, const std::vector<std::
           {"tokenizer", found.tokenizer->to_json()},
           {"characters", counts.characters},
           {"unknown", counts.unknown},
+          {"signs", kSigns},
+          {"read_as", read_as_of(found)},
           {"notices", notices}};
 }
 
@@ -233,7 +259,7 @@ std::optional<TextTokens> from_cache(const std::filesystem::path& file, const Te
     result.tokens = TokenArray::open(file);
     const Json& notes = result.tokens->notes();
     const Json& stamps = notes.at("sources");
-    if (stamps.size() != sources.size()) return std::nullopt;
+    if (stamps.size() != sources.size() || notes.value("signs", 0) != kSigns) return std::nullopt;
     for (std::size_t i = 0; i < sources.size(); ++i) {
       if (!still_same(sources[i], stamps.at(i), notes.at("made").get<std::int64_t>())) return std::nullopt;
     }
@@ -244,6 +270,7 @@ std::optional<TextTokens> from_cache(const std::filesystem::path& file, const Te
     result.characters = notes.at("characters").get<std::int64_t>();
     result.unknown = notes.at("unknown").get<std::int64_t>();
     result.notices = notes.at("notices").get<std::vector<std::string>>();
+    result.read_as = notes.value("read_as", "UTF-8");  // earlier token files do not say more
     for (const Json& stamp : stamps) {
       result.files.push_back({"", stamp.at("size").get<std::uint64_t>(), kWhole + stamp.at("sha256").get<std::string>()});
     }
@@ -295,11 +322,31 @@ TextTokens find_or_make(const TextOptions& options) {
   result.characters = counts.characters;
   result.unknown = counts.unknown;
   result.notices = notices_of(sources, found, counts);
+  result.read_as = read_as_of(found);
   result.notices.insert(result.notices.end(), trouble.begin(), trouble.end());
   return result;
 }
 
 }  // namespace
+
+TextSeen look_at_text(const std::filesystem::path& file) {
+  TextSeen seen;
+  add(seen, detail::read_text({.path = file, .label = quoted(file.filename().string())}, [](std::string_view) {}));
+  return seen;
+}
+
+std::string read_as(const TextSeen& seen) {
+  std::vector<std::string> ends;
+  const std::int64_t all = seen.line_feeds + seen.lone_returns;
+  for (const auto& [count, name] :
+       {std::pair{seen.line_feeds - seen.both, "LF"}, {seen.both, "CR LF"}, {seen.lone_returns, "CR"}})
+    if (count > 0) ends.push_back(count == all ? name : with_commas(count) + " in " + name);
+  std::string text = "UTF-8" + (seen.files == 1 ? "" : ", " + with_commas(seen.files) + " files");
+  if (!ends.empty()) text += ", lines end in " + (ends.size() == 1 ? ends[0] : "different ways: " + joined(ends, ", "));
+  if (seen.marks > 0)
+    text += seen.files == 1 ? ", a byte-order mark is removed" : ", byte-order marks are removed: " + with_commas(seen.marks);
+  return text + "; " + with_commas(all) + (all == 1 ? " line, " : " lines, ") + with_commas(seen.characters) + " characters";
+}
 
 TextTokens tokens_of_text(const TextOptions& options) {
   TextTokens result = find_or_make(options);

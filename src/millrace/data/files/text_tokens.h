@@ -36,8 +36,20 @@ struct TextTokens {
   std::vector<std::string>
       notices;                   // one line each: byte-order marks, lone \\r, unknown characters, a cache that can't be written
   std::vector<FileStamp> files;  // the sources; digests of the whole text
+  std::string read_as;           // what read_as(TextSeen) says of the sources
   bool from_cache = false;
 };
+
+// How texts are taken.
+struct TextSeen {
+  std::int64_t files = 0, marks = 0;                        // byte-order marks at the beginning, which are removed
+  std::int64_t line_feeds = 0, both = 0, lone_returns = 0;  // ends of lines: "\n" in all, "\r\n" among them, "\r" alone
+  std::int64_t characters = 0;
+};
+// Reads all of a file. DataError where it is no UTF-8 text, or empty.
+[[nodiscard]] TextSeen look_at_text(const std::filesystem::path& file);
+// "UTF-8, lines end in CR LF, a byte-order mark is removed; 1,234 lines, 45,678 characters".
+[[nodiscard]] std::string read_as(const TextSeen& seen);
 
 // DataError names the source that is missing, empty or not UTF-8 (with the byte), or that changed while it was read. A token file
 // counts as the sources' when each has the size and time it was made from, or else the same content (SHA-256).

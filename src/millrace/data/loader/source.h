@@ -105,6 +105,9 @@ class Source {
   [[nodiscard]] virtual bool waits() const { return false; }
   // Where sample `index` comes from, for people: a path, or a path and a place in it. "" = nothing to add to its number.
   [[nodiscard]] virtual std::string describe(std::int64_t) const { return {}; }
+  // What its files say of themselves, as it reads them, in one line for the plan: orientation, units, bits, separators. "" =
+  // nothing.
+  [[nodiscard]] virtual std::string read_as() const { return {}; }
 
   // Look-ahead: when looks_ahead(), will_need() is called once for (nearly) every sample some batches before it is read, by the
   // reader threads, with the randomness of that read. For advice to the system (posix_fadvise); it neither waits nor throws.

@@ -1,6 +1,7 @@
 #include "millrace/data/sources/csv_source.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -40,6 +41,17 @@ std::optional<T> number(std::string_view cell) {
   return value;
 }
 
+const char* word_of(char separator) { return separator == ',' ? "commas" : separator == ';' ? "semicolons" : "tabs"; }
+
+// A table's text, in memory that the caller keeps. DataError where it is none.
+std::string_view text_of(const std::filesystem::path& path, std::vector<std::byte>& bytes) {
+  const std::span<const std::byte> content = InputFile(path).read_all(bytes);
+  const std::string_view text(reinterpret_cast<const char*>(content.data()), content.size());
+  if (const std::optional<NoText> other = other_than_text(text, path))
+    throw DataError({"the table " + other->is, path.string(), other->next});
+  return text;
+}
+
 // One field while the table is read.
 struct Columns {
   const CsvField* field = nullptr;
@@ -67,11 +79,9 @@ class Table {
     const std::string near = nearest(column, header_.data(), header_.data() + header_.size());
     throw DataError({count == 0 ? "the table has no column " + quoted(column) : "the table has two columns " + quoted(column),
                      where(),
-                     (near.empty() || count > 1 ? "" : "did you mean " + quoted(near) + "? ") +
-                         (separator_ == ','   ? "columns, separated by commas: "
-                          : separator_ == ';' ? "columns, separated by semicolons: "
-                                              : "columns, separated by tabs: ") +
-                         joined(std::span(header_).first(told), ", ", shown) + (told < header_.size() ? ", …" : "")});
+                     (near.empty() || count > 1 ? "" : "did you mean " + quoted(near) + "? ") + "columns, separated by " +
+                         word_of(separator_) + ": " + joined(std::span(header_).first(told), ", ", shown) +
+                         (told < header_.size() ? ", …" : "")});
   }
 
   // False when there is no row left.
@@ -89,10 +99,11 @@ class Table {
     return true;
   }
 
-  void take(Columns& columns) const {
+  void take(Columns& columns) {
     for (const std::size_t place : columns.places) {
       if (columns.field->dtype == DType::f32) {
         columns.floats.push_back(static_cast<float>(value_of<double>(place)));
+        watch_marks(place);
       } else {
         columns.integers.push_back(value_of<std::int64_t>(place));
       }
@@ -100,8 +111,29 @@ class Table {
   }
 
   [[nodiscard]] std::int64_t line() const { return reader_.line(); }
+  [[nodiscard]] char separator() const { return separator_; }
+  [[nodiscard]] const std::vector<std::string>& header() const { return header_; }
+  // Of a cell of the row: a number as C writes it, one with a decimal comma, or anything.
+  enum class Cell : std::uint8_t { number, decimal_comma, text, empty };
+  [[nodiscard]] Cell cell_at(std::size_t place) const {
+    if (trimmed(row_[place]).empty()) return Cell::empty;
+    if (number<double>(row_[place])) return Cell::number;
+    return format::csv_value(trimmed(row_[place]), separator_ != ',') ? Cell::decimal_comma : Cell::text;
+  }
 
  private:
+  // Where commas stand before decimals, a point may stand before thousands: 1.500 next to 12,5.
+  void watch_marks(std::size_t place) {
+    if (separator_ == ',') return;
+    const std::string& cell = row_[place];
+    if (with_comma_.empty() && cell.find(',') != std::string::npos) with_comma_ = cell;
+    if (with_point_.empty() && cell.find('.') != std::string::npos) with_point_ = cell;
+    if (with_comma_.empty() || with_point_.empty()) return;
+    throw DataError({"the table holds " + shown(with_comma_) + " and " + shown(with_point_) +
+                         ", a decimal comma and a point: the latter may stand before decimals or thousands",
+                     where(), "write all numbers with a decimal point, and without marks between thousands"});
+  }
+
   [[nodiscard]] std::string where() const { return path_.string() + " line " + std::to_string(reader_.line()); }
 
   template <class T>
@@ -122,19 +154,24 @@ class Table {
   char separator_;
   format::CsvReader reader_;
   std::vector<std::string> header_, row_;
+  std::string with_comma_, with_point_;  // the first number of each kind
 };
+
+// All but rows and what columns hold. `text` has the mark, if there is one.
+TableSeen seen_of(const Table& table, std::string_view text) {
+  return {.separator = table.separator(),
+          .had_mark = format::without_mark(text).size() < text.size(),
+          .rows = 0,
+          .columns = table.header(),
+          .holds = {}};
+}
 
 }  // namespace
 
 CsvSource::CsvSource(std::filesystem::path path, const std::vector<CsvField>& fields) : path_(std::move(path)) {
-  const InputFile file(path_);
   std::vector<std::byte> bytes;
-  const std::span<const std::byte> content = file.read_all(bytes);
-  std::string_view text(reinterpret_cast<const char*>(content.data()), content.size());
-  if (const std::optional<NoText> other = other_than_text(text, path_))
-    throw DataError({"the table " + other->is, path_.string(), other->next});
-  text = format::without_mark(text);
-  Table table(path_, text);
+  const std::string_view text = text_of(path_, bytes);
+  Table table(path_, format::without_mark(text));
   table.read_header();
   std::vector<Columns> all;
   for (const CsvField& field : fields) {
@@ -152,6 +189,9 @@ CsvSource::CsvSource(std::filesystem::path path, const std::vector<CsvField>& fi
   }
   if (lines_.empty())
     throw DataError({"the table has no rows", path_.string(), "give a file with a row for each sample below the header"});
+  TableSeen seen = seen_of(table, text);
+  seen.rows = std::ssize(lines_);
+  read_as_ = data::read_as(seen);
   fingerprint_ = "csv " + std::to_string(lines_.size()) + " rows";
   std::vector<MemoryArray> arrays;
   for (Columns& columns : all) {
@@ -164,6 +204,31 @@ CsvSource::CsvSource(std::filesystem::path path, const std::vector<CsvField>& fi
         (field.columns.empty() ? quoted(field.name) : joined(field.columns, ",", [](const auto& name) { return quoted(name); }));
   }
   rows_ = std::make_unique<MemorySource>(std::move(arrays));
+}
+
+TableSeen look_at_table(const std::filesystem::path& path) {
+  std::vector<std::byte> bytes;
+  const std::string_view text = text_of(path, bytes);
+  Table table(path, format::without_mark(text));
+  table.read_header();
+  TableSeen seen = seen_of(table, text);
+  std::vector<std::array<std::int64_t, 4>> cells(seen.columns.size());  // of each kind
+  for (; table.next(); ++seen.rows) {
+    for (std::size_t i = 0; i < cells.size(); ++i) ++cells[i].at(static_cast<std::size_t>(table.cell_at(i)));
+  }
+  for (const auto& [numbers, commas, texts, empty] : cells) {
+    std::string holds = texts > 0 ? "text" : commas > 0 ? "numbers with decimal commas" : numbers > 0 ? "numbers" : "";
+    if (empty > 0) holds += (holds.empty() ? "" : ", ") + with_commas(empty) + " empty";
+    seen.holds.push_back(std::move(holds));
+  }
+  return seen;
+}
+
+std::string read_as(const TableSeen& seen) {
+  return with_commas(seen.rows) + (seen.rows == 1 ? " row of " : " rows of ") +
+         (seen.columns.size() == 1 ? "1 column"
+                                   : std::to_string(seen.columns.size()) + " columns, separated by " + word_of(seen.separator)) +
+         (seen.had_mark ? "; a byte-order mark is passed over" : "");
 }
 
 std::string CsvSource::describe(std::int64_t index) const {

@@ -24,12 +24,25 @@ struct CsvField {
   DType dtype = DType::f32;               // f32, or i64 for whole numbers
 };
 
+// How a table is taken.
+struct TableSeen {
+  char separator = ',';
+  bool had_mark = false;             // a byte-order mark
+  std::int64_t rows = 0;             // behind the header
+  std::vector<std::string> columns;  // their names
+  std::vector<std::string> holds;    // of each: "numbers", "numbers with decimal commas", "text"; "" without a row
+};
+// All of it. DataError as CsvSource, but for what cells hold.
+[[nodiscard]] TableSeen look_at_table(const std::filesystem::path& path);
+// "1,000 rows of 3 columns, separated by semicolons".
+[[nodiscard]] std::string read_as(const TableSeen& seen);
+
 // Sample i is row i of a table whose first row names its columns; columns that no field takes may hold anything. Cells may be
 // quoted as RFC 4180 has it, lines may end in CR LF, empty lines are passed over. A number is written as in C: 12, -0.5, 6.02e23,
-// nan, inf. Where the header has no comma, semicolons or tabs separate, and numbers may have decimal commas. Read once, when the
-// source is made; it keeps 4 or 8 bytes for each number and 8 for each row. DataError with file and line: a cell that is no
-// number, or no number of the field's type; a row with more or fewer cells than the header; a column that is not there, or is
-// there twice; a table without rows. ConfigError for another dtype.
+// nan, inf. Where the header has no comma, semicolons or tabs separate, and numbers may have decimal commas, all of them or none.
+// Read once, when the source is made; it keeps 4 or 8 bytes for each number and 8 for each row. DataError with file and line: a
+// cell that is no number, or no number of the field's type; a row with more or fewer cells than the header; a column that is not
+// there, or is there twice; a table without rows. ConfigError for another dtype.
 class CsvSource final : public Source {
  public:
   CsvSource(std::filesystem::path path, const std::vector<CsvField>& fields);
@@ -42,6 +55,7 @@ class CsvSource final : public Source {
   [[nodiscard]] std::string fingerprint() const override { return fingerprint_; }
   [[nodiscard]] std::vector<FileStamp> stamps() const override { return stamps_of({&path_, 1}); }
   [[nodiscard]] std::int64_t samples_per_ticket() const override { return rows_->samples_per_ticket(); }
+  [[nodiscard]] std::string read_as() const override { return read_as_; }
   // "throws.csv line 12".
   [[nodiscard]] std::string describe(std::int64_t index) const override;
 
@@ -49,7 +63,7 @@ class CsvSource final : public Source {
   std::filesystem::path path_;
   std::unique_ptr<MemorySource> rows_;
   std::vector<std::int64_t> lines_;  // of each row
-  std::string fingerprint_;
+  std::string fingerprint_, read_as_;
 };
 
 }  // namespace millrace::data

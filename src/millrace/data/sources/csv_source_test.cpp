@@ -122,6 +122,11 @@ TEST_F(CsvSourceTest, TablesOfSpreadsheetsAreRead) {
     return "accepted";
   };
   EXPECT_EQ(refused("n;x\n1;1,500\n"), "column \"x\" holds \"1,500\", which is not a number") << "1.5 or 1500";
+  EXPECT_EQ(
+      refused("n;x\n1;12,5\n2;1.500\n"),
+      "the table holds \"12,5\" and \"1.500\", a decimal comma and a point: the latter may stand before decimals or thousands");
+  EXPECT_EQ(refused("n;x\n1;2.5\n2;12,5\n").substr(0, 34), "the table holds \"12,5\" and \"2.5\", ");
+  EXPECT_EQ(refused("n;x\n1;1e3\n2;12,5\n"), "accepted");
   EXPECT_EQ(refused("n,x\n1,\"1,5\"\n"), "column \"x\" holds \"1,5\", which is not a number");
   EXPECT_EQ(refused(std::string("\xFF\xFEx\0\n\0", 6)), "the table is UTF-16 text with a byte-order mark, not UTF-8");
 }

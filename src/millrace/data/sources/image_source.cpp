@@ -68,6 +68,11 @@ void ImageSource::read(std::span<const std::int64_t> indices, Rows rows, const R
   }
 }
 
+std::string ImageSource::read_as() const {
+  constexpr std::int64_t kMost = 1000;
+  return data::read_as(look_at_pictures(files_, kMost));
+}
+
 void ImageSource::will_need(std::span<const std::int64_t> indices, const ReadRandom&) const noexcept {
   for (const std::int64_t index : indices) will_need_file(files_[static_cast<std::size_t>(index)]);
 }

@@ -48,6 +48,7 @@ class ImageSource final : public Source {
   [[nodiscard]] std::string describe(std::int64_t index) const override {
     return files_[static_cast<std::size_t>(index)].string();
   }
+  [[nodiscard]] std::string read_as() const override;  // by the heads of 1,000 files
   [[nodiscard]] bool looks_ahead() const override { return true; }
   void will_need(std::span<const std::int64_t> indices, const ReadRandom& random) const noexcept override;
   // Finished crops, when nothing about them is random.

@@ -6,7 +6,9 @@
 #include <utility>
 
 #include "millrace/base/error.h"
+#include "millrace/base/format.h"
 #include "millrace/base/input_file.h"
+#include "millrace/data/files/nifti_words.h"
 #include "millrace/data/sources/detail/file_list.h"
 
 namespace millrace::data {
@@ -55,6 +57,8 @@ NiftiSource::NiftiSource(std::vector<std::filesystem::path> files, NiftiSamples 
   fingerprint_ = "nifti " + detail::count_of_files(files_, "volumes");
   const NiftiFile first(files_.front());
   first_bytes_ = kept_bytes(first.header());
+  read_as_ = data::read_as(first.header()) +
+             (files_.size() > 1 ? ", as the first of " + with_commas(std::ssize(files_)) + " files says" : "");
   const bool whole = samples_.patch.empty();
   field_ = {samples_.field, samples_.as_float ? DType::f32 : first.header().dtype, whole ? first.header().shape : samples_.patch};
   if (!whole && !holds(first.header().shape, samples_.patch)) {

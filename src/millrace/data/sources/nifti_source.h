@@ -33,6 +33,7 @@ class NiftiSource final : public Source {
   [[nodiscard]] std::string describe(std::int64_t index) const override {
     return files_[static_cast<std::size_t>(index)].string();
   }
+  [[nodiscard]] std::string read_as() const override { return read_as_; }  // of the first file
   [[nodiscard]] bool looks_ahead() const override { return true; }
   void will_need(std::span<const std::int64_t> indices, const ReadRandom& random) const noexcept override;
   // A part is a whole volume as stored; where the patch lies is drawn after it.
@@ -52,7 +53,7 @@ class NiftiSource final : public Source {
   Field field_;
   std::size_t first_bytes_ = 0;                          // of the first file's part
   mutable std::vector<std::atomic<std::size_t>> sizes_;  // of each part, 0 = not asked yet
-  std::string fingerprint_;
+  std::string fingerprint_, read_as_;
 };
 
 }  // namespace millrace::data

@@ -38,6 +38,7 @@ class SelectedSource final : public Source {
     if (text.empty() && inner(index) != index) text = "sample " + std::to_string(inner(index)) + " before " + caller_;
     return text;
   }
+  [[nodiscard]] std::string read_as() const override { return source_->read_as(); }
   [[nodiscard]] bool looks_ahead() const override { return source_->looks_ahead(); }
   void will_need(std::span<const std::int64_t> indices, const ReadRandom& random) const noexcept override {
     detail::in_blocks(
@@ -125,6 +126,7 @@ class ConcatSource final : public Source {
   [[nodiscard]] std::int64_t samples_per_ticket() const override { return least_of(&Source::samples_per_ticket); }
   [[nodiscard]] bool waits() const override { return any_of(&Source::waits); }
   [[nodiscard]] std::string describe(std::int64_t index) const override;
+  [[nodiscard]] std::string read_as() const override;
   [[nodiscard]] bool looks_ahead() const override { return any_of(&Source::looks_ahead); }
   void will_need(std::span<const std::int64_t> indices, const ReadRandom& random) const noexcept override;
   [[nodiscard]] Keeps keeps() const override {
@@ -263,6 +265,15 @@ std::string ConcatSource::describe(std::int64_t index) const {
   if (text.empty() && source > 0)
     text = "sample " + std::to_string(index - first_[source]) + " of source " + std::to_string(source + 1) + " of concat()";
   return text;
+}
+
+std::string ConcatSource::read_as() const {
+  std::vector<std::string> texts;
+  for (const auto& source : sources_) {
+    std::string text = source->read_as();
+    if (!text.empty() && std::ranges::find(texts, text) == texts.end()) texts.push_back(std::move(text));
+  }
+  return joined(texts, "; ");
 }
 
 void ConcatSource::parts_of(std::int64_t index, const ReadRandom& random, std::span<std::int64_t> parts) const {

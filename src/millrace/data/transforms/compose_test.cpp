@@ -301,6 +301,13 @@ TEST(Concat, names_the_field_that_differs) {
   EXPECT_EQ(refusal_in([&] { (void)concat({first, nullptr}); }).what, "concat() was given no source");
 }
 
+TEST(Composed, what_files_say_of_themselves_is_passed_on) {
+  const SourcePtr first = take(repeat(counting_as(Keeps::rows, 3), 2), 4), second = counting_as(Keeps::rows, 3, "second");
+  EXPECT_EQ(map(first, {.name = "none", .makes = {}, .drops = {"noise"}, .function = {}})->read_as(), "counting in Hz");
+  EXPECT_EQ(concat({first, second, first})->read_as(), "counting in Hz; second in Hz") << "each text once";
+  EXPECT_EQ(concat({numbers({1}), numbers({2})})->read_as(), "");
+}
+
 TEST(Composed, the_cache_holds_what_is_used_and_each_part_once) {
   constexpr std::uint64_t kEach = 16 + 2 * sizeof(void*);
   const std::uint64_t row = 16 + 16 + kEach;  // two fields, each from a multiple of 16 bytes on

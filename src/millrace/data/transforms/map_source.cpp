@@ -27,6 +27,7 @@ class MapSource final : public Source {
   [[nodiscard]] std::int64_t samples_per_ticket() const override { return samples_per_ticket_; }
   [[nodiscard]] bool waits() const override { return source_->waits(); }
   [[nodiscard]] std::string describe(std::int64_t index) const override { return source_->describe(index); }
+  [[nodiscard]] std::string read_as() const override { return source_->read_as(); }
   [[nodiscard]] bool looks_ahead() const override { return source_->looks_ahead(); }
   void will_need(std::span<const std::int64_t> indices, const ReadRandom& random) const noexcept override {
     source_->will_need(indices, random.inside());

@@ -25,10 +25,17 @@ constexpr const char* kToPlain =
     "in Python, save copies: torch.save({name: x.detach().resolve_conj().resolve_neg().clone() for name, x in "
     "state_dict.items()}, path)";
 
+// Of an element type, "torch.bits8": torch itself makes numbers of those of 8 bits alone.
+std::string remedy_of(const std::string& type) {
+  if (type.find("float8") != std::string::npos) return kToFloat;
+  return "in Python, save their bytes: torch.save({name: x.view(torch.uint8) if x.dtype == " + type +
+         " else x for name, x in state_dict.items()}, path)";
+}
+
 struct RefusedContent {
   std::string why;
   bool is_unread = false;
-  const char* remedy = "";
+  std::string remedy = {};
 };
 
 class Interpreter {
@@ -46,7 +53,7 @@ class Interpreter {
     } catch (RefusedContent& refused) {
       content_.problem = std::move(refused.why);
       content_.is_unread = refused.is_unread;
-      content_.remedy = refused.remedy;
+      content_.remedy = std::move(refused.remedy);
     }
     return std::move(content_);
   }
@@ -156,9 +163,11 @@ class Interpreter {
     tensor.storage = storage(node(made->items[0]), name, dtype);
     if (kind == Kind::rebuild_tensor_v3) {
       const PickleNode& word = node(made->items[6]);
-      if (word.kind == PickleKind::foreign)
-        throw RefusedContent{"tensor " + quoted(name) + " has the element type " + class_name(word) + ", which is not read here",
-                             true, kToFloat};
+      if (word.kind == PickleKind::foreign) {
+        const std::string type = class_name(word);
+        throw RefusedContent{"tensor " + quoted(name) + " has the element type " + type + ", which is not read here", true,
+                             remedy_of(type.substr(1, type.size() - 2))};
+      }
       dtype = word.kind == PickleKind::word && word.word->kind == Kind::dtype ? std::optional(word.word->dtype) : std::nullopt;
     }
     if (!dtype) refuse("has no element type");

@@ -11,6 +11,7 @@
 #include "millrace/hdf5/child/open.h"
 #include "millrace/hdf5/detail/attribute_wire.h"
 #include "millrace/hdf5/detail/wire.h"
+#include "millrace/hdf5/remedy.h"
 
 namespace millrace::hdf5::child {
 namespace {
@@ -62,7 +63,7 @@ std::vector<std::uint32_t> filters_of(hid_t creation, std::size_t element_bytes,
     const H5Z_filter_t id = H5Pget_filter2(creation, index, &flags, &values, &value, name.size() - 1, name.data(), &config);
     check(id);
     if (H5Zfilter_avail(id) <= 0) {
-      throw LibraryError("filter " + std::to_string(id) + " (" + name.data() + "), which is not known here");
+      throw LibraryError("filter " + std::to_string(id) + " (" + name.data() + "), " + std::string(kUnknownFilter));
     }
     const bool compresses = id == H5Z_FILTER_DEFLATE || id == 32000 || id == 32004 || id == 32015;
     compressors += static_cast<int>(compresses);

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstring>
+#include <utility>
 
 namespace millrace::hdf5::child {
 namespace {
@@ -23,10 +24,16 @@ Id small_float(int exponent_bits, int mantissa_bits) {
   return type;
 }
 
-Id complex_type(hid_t part, std::size_t part_bytes) {
+// As h5py names the parts; files of other programs have other names.
+struct PartNames {
+  std::string real = "r";
+  std::string imaginary = "i";
+};
+
+Id complex_type(hid_t part, std::size_t part_bytes, const PartNames& names = {}) {
   Id type = owned(H5Tcreate(H5T_COMPOUND, 2 * part_bytes));
-  check(H5Tinsert(type.get(), "r", 0, part));
-  check(H5Tinsert(type.get(), "i", part_bytes, part));
+  check(H5Tinsert(type.get(), names.real.c_str(), 0, part));
+  check(H5Tinsert(type.get(), names.imaginary.c_str(), part_bytes, part));
   return type;
 }
 
@@ -74,21 +81,43 @@ std::string member_name(hid_t type, unsigned index) {
   return text;
 }
 
-DType compound_of(hid_t type) {
-  if (H5Tget_nmembers(type) == 2 && member_name(type, 0) == "r" && member_name(type, 1) == "i") {
-    const Id real = owned(H5Tget_member_type(type, 0));
-    const Id imaginary = owned(H5Tget_member_type(type, 1));
-    const bool equal = H5Tequal(real.get(), imaginary.get()) > 0;
-    if (H5Tget_class(real.get()) == H5T_FLOAT && equal) {
-      const DType part = float_of(real.get());
-      if (part == DType::f32) return DType::c64;
-      if (part == DType::f64) return DType::c128;
-    }
-    // What a correlator counts: the library converts it, and no number is lost.
-    if (H5Tget_class(real.get()) == H5T_INTEGER && equal && H5Tget_size(real.get()) <= 4)
-      return H5Tget_size(real.get()) <= 2 ? DType::c64 : DType::c128;
+std::string in_small_letters(std::string text) {
+  for (char& c : text) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
   }
-  throw LibraryError("a compound that is not {r,i} of two equal floats, or integers of at most 4 bytes");
+  return text;
+}
+
+// The two parts of a complex number by their names, in either order; nullopt for all other compounds.
+std::optional<PartNames> parts_of(hid_t type) {
+  if (H5Tget_nmembers(type) != 2) return std::nullopt;
+  PartNames names{member_name(type, 0), member_name(type, 1)};
+  for (int order = 0; order < 2; ++order, std::swap(names.real, names.imaginary)) {
+    const std::string real = in_small_letters(names.real), imaginary = in_small_letters(names.imaginary);
+    if ((real == "r" && imaginary == "i") || (real == "re" && imaginary == "im") || (real == "real" && imaginary == "imag") ||
+        (real == "real" && imaginary == "imaginary"))
+      return names;
+  }
+  return std::nullopt;
+}
+
+// The library takes members of a compound by their names, and converts them.
+Element complex_of(hid_t type) {
+  const auto element = [](DType dtype, const PartNames& names) {
+    const bool wide = dtype == DType::c128;
+    return Element{dtype, complex_type(wide ? H5T_IEEE_F64LE : H5T_IEEE_F32LE, wide ? 8 : 4, names)};
+  };
+  if (const std::optional<PartNames> names = parts_of(type)) {
+    const Id first = owned(H5Tget_member_type(type, 0));
+    const Id second = owned(H5Tget_member_type(type, 1));
+    const bool equal = H5Tequal(first.get(), second.get()) > 0;
+    if (H5Tget_class(first.get()) == H5T_FLOAT && equal)
+      return element(float_of(first.get()) == DType::f64 ? DType::c128 : DType::c64, *names);
+    // What a correlator counts: no number is lost.
+    if (H5Tget_class(first.get()) == H5T_INTEGER && equal && H5Tget_size(first.get()) <= 4)
+      return element(H5Tget_size(first.get()) <= 2 ? DType::c64 : DType::c128, *names);
+  }
+  throw LibraryError("a compound that is not {r,i} or {real,imag} of two equal floats, or integers of at most 4 bytes");
 }
 
 }  // namespace
@@ -165,7 +194,7 @@ Element element_of(hid_t file_type) {
   std::optional<DType> dtype;
   if (kind == H5T_INTEGER) dtype = integer_of(file_type);
   if (kind == H5T_FLOAT) dtype = float_of(file_type);
-  if (kind == H5T_COMPOUND) dtype = compound_of(file_type);
+  if (kind == H5T_COMPOUND) return complex_of(file_type);
   if (dtype) return {*dtype, memory_type_of(*dtype)};
   constexpr std::array<const char*, 12> kKinds = {
       "integers",     "floats",    "times",      "text",         "bit fields",

@@ -7,6 +7,7 @@
 
 #include "millrace/hdf5/child/driver.h"
 #include "millrace/hdf5/child/jobs.h"
+#include "millrace/hdf5/remedy.h"
 
 namespace millrace::hdf5::child {
 namespace {
@@ -81,6 +82,16 @@ std::size_t chunk_bytes(const OpenDataset& dataset) {
   return std::min(bytes, std::size_t{1} << 32U);
 }
 
+// A version of a message that this library does not know: libver="latest" of a later one.
+Id open_in_known_form(hid_t file, const std::string& name, hid_t access) {
+  Id id(H5Dopen2(file, name.c_str(), access));
+  if (id.get() >= 0) return id;
+  const std::string words = library_words();
+  const std::size_t version = words.find("bad version");
+  if (version == std::string::npos) throw LibraryError(words);
+  throw LibraryError(std::string(kNewerForm) + " (" + words.substr(version) + ")");
+}
+
 }  // namespace
 
 Id open_file(int descriptor) {
@@ -96,7 +107,7 @@ OpenDataset open_dataset(hid_t file, const std::string& name) {
   refuse_foreign_links(file, name);
   if (!exists(file, name)) throw MissingError(name, beside(file, name));
   const Id access = owned(H5Pcreate(H5P_DATASET_ACCESS));
-  dataset.id = owned(H5Dopen2(file, name.c_str(), access.get()));
+  dataset.id = open_in_known_form(file, name, access.get());
   dataset.creation = owned(H5Dget_create_plist(dataset.id.get()));
   const Id space = owned(H5Dget_space(dataset.id.get()));
   if (H5Sget_simple_extent_type(space.get()) == H5S_NULL) throw LibraryError("no elements at all (a null data space)");

@@ -11,8 +11,10 @@ namespace millrace::metrics::detail {
 
 constexpr std::size_t kPerTerm = 3;          // sums of a term in a total
 constexpr std::int64_t kMostClasses = 4096;  // 134 MB of counts
-constexpr std::int64_t kAside = 2;           // cells after the counts: what was ignored, what was no class
-constexpr std::int64_t kExtremes = 4;        // see Board::Entry::parts
+constexpr std::int64_t kAside = 3;           // cells after the counts: what was ignored, was no class, had a logit that is a NaN
+// 1: a number stood in where there is none.
+constexpr int kMendedVersion = 2;
+constexpr std::int64_t kExtremes = 4;  // see Board::Entry::parts
 
 [[nodiscard]] at::Tensor zero_on(const at::Device& device);                             // a float scalar, as wide as it can be
 [[nodiscard]] at::Tensor integers_on(const at::Device& device, at::IntArrayRef sizes);  // zeros

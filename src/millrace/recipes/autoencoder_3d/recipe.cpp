@@ -14,6 +14,7 @@
 #include "millrace/recipes/autoencoder_3d/loss.h"
 #include "millrace/recipes/autoencoder_3d/pretrained.h"
 #include "millrace/recipes/autoencoder_3d/scaling.h"
+#include "millrace/recipes/autoencoder_3d/volume_look.h"
 #include "millrace/train/recipe/config.h"
 #include "millrace/train/recipe/switchboard.h"
 #include "millrace/train/step/model_size.h"
@@ -50,6 +51,11 @@ Autoencoder3d::Autoencoder3d(const Sections& sections, const Context& context) :
 void Autoencoder3d::before_training() {
   files_ = open_volumes(recipe_, context_.config->data.dir, context_.seed);
   for (const std::string& text : files_->told) context_.say(text);
+  for (const std::string& text : look_at_headers(*files_, recipe_)) context_.say(text);
+  if (!context_.places.plan_only) {
+    const bool passes = context_.config->data.bad_samples != BadSamplePolicy::fail;
+    for (const std::string& text : look_at_values(*files_, passes)) context_.say(text);
+  }
   if (recipe_.perceptual_weight > 0 && recipe_.perceptual_weights.empty())
     context_.say("perceptual loss off: no weights given (recipe.perceptual_weights)");
   if (recipe_.perceptual_weight > 0 && !recipe_.perceptual_weights.empty()) {
@@ -202,7 +208,7 @@ void Autoencoder3d::measure(const Batch& batch, const StepResult& result, metric
   const at::Tensor& target = batch["target"];
   const at::Tensor recon = result.outputs().at("recon").clamp(0, 1);
   const at::Tensor squared = (recon - target).square().flatten(1).mean(1);
-  board.add_mean("psnr", squared.clamp_min(1e-12).log10() * -10);
+  board.add_mean("psnr", squared.log10() * -10, squared.ne(0));
   if (batch.split() == Split::validation) {  // in training it is a term of the loss
     const LossTerm kl = divergence(result.outputs().at("mean"), result.outputs().at("deviation"), 0);
     board.add("kl", kl.sum, kl.count);
@@ -239,12 +245,34 @@ std::vector<Lighter> lighter(std::vector<std::int64_t> patch) {
   return {{.setting = "recipe.patch_size=" + joined(patch, ",", [](std::int64_t side) { return std::to_string(side); })}};
 }
 
+// Crops begin anywhere: lengths count from their corner. Without one orientation and voxel size for all, voxels do.
+std::map<std::string, FieldWords> fields_of(const VolumeFiles& files) {
+  const VolumeFile& first = files.train.front();
+  const auto is_other = [&](const VolumeFile& file) {
+    return file.spacing != first.spacing || file.orientation != first.orientation;
+  };
+  const bool alike = std::ranges::none_of(files.train, is_other) && std::ranges::none_of(files.validation, is_other);
+  std::vector<FieldAxis> axes = {{.label = "channel"}, {.label = "z"}, {.label = "y"}, {.label = "x"}};
+  for (std::size_t i = 0; i < 3 && alike; ++i) {
+    FieldAxis& axis = axes[i + 1];
+    if (!first.orientation.empty()) axis.label += std::string(" to ") + first.orientation[2 - i];
+    if (first.spacing.at(i) <= 0) continue;
+    axis.unit = "mm";
+    axis.step = first.spacing.at(i);
+  }
+  const FieldWords stored{.axes = axes, .value = "value as scaled by the file"},
+      scaled{.axes = axes, .value = "share of the range"};
+  return {{"image", stored}, {"label", stored}, {"input", scaled}, {"target", scaled}};
+}
+
 }  // namespace
 
 Facts Autoencoder3d::facts() const {
   return {.rate_unit = "volumes",
           .units_per_sample = 1.0,
           .history = {"val_autoencoder", "psnr", "kl"},
+          .read_as = files_ ? files_->read_as : "",
+          .fields = files_ ? fields_of(*files_) : std::map<std::string, FieldWords>(),
           .lighter = lighter(recipe_.patch_size)};
 }
 

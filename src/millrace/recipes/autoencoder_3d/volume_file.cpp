@@ -16,6 +16,7 @@
 #include "millrace/base/input_file.h"
 #include "millrace/base/utf8.h"
 #include "millrace/data/files/nifti.h"
+#include "millrace/data/files/nifti_words.h"
 #include "millrace/format/npy.h"
 #include "millrace/recipes/autoencoder_3d/scaling.h"
 
@@ -104,6 +105,7 @@ VolumeFile judged_npz(VolumeFile file) {
   file.shape.assign(layout.shape.begin() + 1, layout.shape.end());
   file.volumes = 2;
   file.dtype = layout.dtype;
+  file.read_as = "arrays of .npz files, which say no orientation and no voxel size";
   return file;
 }
 
@@ -125,9 +127,11 @@ VolumeFile judged_nifti(VolumeFile file, const data::NiftiHeader& header) {
   file.slope = header.slope;
   file.intercept = header.intercept;
   for (std::size_t axis = 0; axis < 3; ++axis) {
-    const double size = std::abs(header.pixdim[3 - axis]);
+    const double size = std::abs(header.pixdim[3 - axis]) * data::millimetres(header);
     file.spacing[axis] = std::isfinite(size) ? size : 0;
   }
+  file.orientation = data::orientation_of(header);
+  file.read_as = data::read_as(header);
   return file;
 }
 

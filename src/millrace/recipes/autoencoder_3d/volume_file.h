@@ -26,6 +26,8 @@ struct VolumeFile {
   double slope = 1, intercept = 0;  // value = stored * slope + intercept
   bool scaled = false;
   std::array<double, 3> spacing{};  // of a voxel along depth, height and width in mm; 0 = the file does not say
+  std::string orientation;          // "RAS", of the axes x, y and z; "" of an NPZ file
+  std::string read_as;              // what it says of itself, in words
 };
 
 // DataError: no file that can be read, no (2,D,H,W) array, no volume of three axes or a series of two and more, complex numbers.

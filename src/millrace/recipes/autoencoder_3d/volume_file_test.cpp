@@ -77,6 +77,17 @@ TEST_F(VolumeFileTest, BigEndianAndPackedNiftiAreEqualToPlain) {
   EXPECT_EQ(open_volume_file(swapped).spacing, file.spacing);
 }
 
+TEST_F(VolumeFileTest, VoxelSizesAreInMillimetresWhateverTheUnitOfTheHeader) {
+  constexpr std::size_t kUnits = 123;  // xyzt_units
+  const auto spacing_of = [&](char unit, float size) {
+    std::string file = Nifti{.dim = {4, 5, 6}, .voxel = {size, size, size}}.file(counted<std::int16_t>(std::size_t{4} * 5 * 6));
+    file[kUnits] = unit;
+    return open_volume_file(write("u.nii", file)).spacing;
+  };
+  for (const auto& [unit, size] : {std::pair{'\0', 2.0F}, {'\1', 0.002F}, {'\2', 2.0F}, {'\3', 2000.0F}})
+    EXPECT_THAT(spacing_of(unit, size), testing::Each(testing::DoubleNear(2, 1e-6))) << int(unit);
+}
+
 TEST_F(VolumeFileTest, BadFilesAreNamedBeforeTheFirstStep) {
   const auto values = counted<float>(16 * 16 * 16);
   const auto what_of = [&] {

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <iterator>
+#include <span>
 #include <utility>
 
 #include "millrace/base/error.h"
@@ -112,11 +114,53 @@ void tell_spacing(const std::vector<const VolumeFile*>& files, const RecipeConfi
   tally.tell(told, "with voxels of another size than recipe.spacing (" + spacing_text(first) + " mm; nothing is resampled)");
 }
 
+// What the files say, the commonest first, each with the number of files where they differ.
+std::vector<std::pair<std::string, std::int64_t>> counted(const std::vector<const VolumeFile*>& files,
+                                                          std::string VolumeFile::*member) {
+  std::vector<std::pair<std::string, std::int64_t>> counts;
+  for (const VolumeFile* file : files) {
+    const auto found = std::ranges::find(counts, file->*member, &std::pair<std::string, std::int64_t>::first);
+    if (found == counts.end()) {
+      counts.emplace_back(file->*member, 1);
+    } else {
+      ++found->second;
+    }
+  }
+  std::ranges::stable_sort(counts, std::greater(), &std::pair<std::string, std::int64_t>::second);
+  return counts;
+}
+
+std::string read_as_of(const std::vector<const VolumeFile*>& files) {
+  constexpr std::size_t kNamed = 3;
+  const auto counts = counted(files, &VolumeFile::read_as);
+  if (counts.size() == 1) return counts[0].first;
+  std::string text = joined(std::span(counts).first(std::min(kNamed, counts.size())), "; ", [](const auto& each) {
+    return std::to_string(each.second) + (each.second == 1 ? " file " : " files ") + each.first;
+  });
+  return counts.size() > kNamed ? text + "; and " + std::to_string(counts.size() - kNamed) + " other forms" : text;
+}
+
+// Left and right of one is not that of the other.
+void tell_orientation(const std::vector<const VolumeFile*>& files, std::vector<std::string>& told) {
+  std::vector<const VolumeFile*> oriented;
+  std::ranges::copy_if(files, std::back_inserter(oriented), [](const VolumeFile* file) { return !file->orientation.empty(); });
+  const auto counts = counted(oriented, &VolumeFile::orientation);
+  if (counts.size() < 2) return;
+  Tally other;
+  for (const VolumeFile* file : oriented) {
+    if (file->orientation != counts[0].first) other.add(*file);
+  }
+  other.tell(told,
+             "with axes in another orientation (" + counts[1].first + ") than most (" + counts[0].first + "; nothing is turned)");
+}
+
 void tell(VolumeFiles& files, const RecipeConfig& recipe) {
   std::vector<const VolumeFile*> all;
   for (const auto* list : {&files.train, &files.validation}) {
     for (const VolumeFile& file : *list) all.push_back(&file);
   }
+  files.read_as = read_as_of(all);
+  tell_orientation(all, files.told);
   Tally alone;
   for (const VolumeFile* file : all) {
     if (file->volumes == 1) alone.add(*file);

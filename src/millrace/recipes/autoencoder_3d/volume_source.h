@@ -16,6 +16,7 @@ namespace millrace::recipes::autoencoder_3d {
 
 struct VolumeFiles {
   std::vector<VolumeFile> train, validation;
+  std::string read_as;            // what the files say of themselves, in one line
   std::vector<std::string> told;  // notices: label = image, voxel sizes that differ, padding, a validation that is cut smaller
 };
 

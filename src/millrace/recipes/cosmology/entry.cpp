@@ -7,6 +7,7 @@
 #include "millrace/recipes/cosmology/original_file.h"
 #include "millrace/recipes/cosmology/presets.h"
 #include "millrace/recipes/cosmology/recipe.h"
+#include "millrace/recipes/cosmology/uvh5_file.h"
 
 namespace millrace::recipes::cosmology {
 namespace {
@@ -75,6 +76,10 @@ Entry entry() {
   entry.convert_file = keys_of_original_file;
   entry.needs_data = of_config<Sections>(needs_data);
   entry.make_data = make_data;
+  entry.read_as = [](const hdf5::File& file) {
+    std::string text = uvh5::read_as(file);
+    return text.empty() ? sky_read_as(file) : text;
+  };
   entry.predicts = {.inputs = {{"x", DType::c64, "[rows,baselines,frequencies,RA]", "visibilities with foreground, kelvin"}},
                     .outputs = {{"signal", DType::c64, "[rows,baselines,frequencies,RA]", "the 21 cm signal in them, kelvin"}}};
   entry.commands = {{"pca", "fit foreground components, or compare them with those of each batch", pca_command},

@@ -10,6 +10,7 @@
 #include "millrace/base/format.h"
 #include "millrace/recipes/cosmology/padding.h"
 #include "millrace/recipes/cosmology/preprocess.h"
+#include "millrace/recipes/cosmology/sky_look.h"
 #include "millrace/recipes/cosmology/sky_pca.h"
 #include "millrace/recipes/cosmology/sky_source.h"
 #include "millrace/train/recipe/config.h"
@@ -55,6 +56,7 @@ void Cosmology::before_training() {
   if (pca_ && stored) return check_pca(*pca_, recipe_, *sky_, "the model's snapshot", context_.notice);  // keeps its own
   if (context_.places.plan_only) return;
   if (stored) pca_ = stored_pca(recipe_, *sky_, recipe_.pca_components_path, context_, context_.notice);
+  for (const std::string& text : look_at_files(recipe_, *sky_)) context_.say(text);
   for (const std::string& text : check_training_sky(recipe_, *sky_, pca_ ? &*pca_ : nullptr, context_.seed)) context_.say(text);
 }
 

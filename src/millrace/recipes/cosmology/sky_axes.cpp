@@ -8,9 +8,11 @@
 #include <utility>
 #include <variant>
 
+#include "millrace/base/axis_text.h"
 #include "millrace/base/format.h"
+#include "millrace/base/stored_numbers.h"
 #include "millrace/base/utf8.h"
-#include "millrace/recipes/cosmology/stored_numbers.h"
+#include "millrace/hdf5/stored_axis.h"
 
 namespace millrace::recipes::cosmology {
 namespace {
@@ -25,6 +27,7 @@ constexpr double kHighestMhz = 1e6;          // numbers above it are hertz
 constexpr double kSameMhz = 1e-3;            // as for the components of a PCA
 constexpr double kSameChannel = 0.02;        // of a channel's width: f32 numbers, and redshifts that were rounded
 constexpr double kSameStep = 0.01;           // of a step along RA
+constexpr double kTurn = 360;                // degrees
 
 std::string name_of_file(const hdf5::File& file) {
   const auto& path = file.path();
@@ -55,17 +58,6 @@ std::string unit_word(std::string text) {
   return printable(text);
 }
 
-std::string unit_attribute(const hdf5::File& file, const std::string& of) {
-  if (of != "/" && find(file, of) == nullptr) return "";
-  const hdf5::Attributes& attributes = file.attributes(of);
-  for (const char* name : {"unit", "units"}) {
-    const hdf5::Attribute* attribute = attributes.find(name);
-    if (attribute == nullptr) continue;
-    if (const auto* text = std::get_if<std::string>(&attribute->value)) return *text;
-  }
-  return "";
-}
-
 // A list of numbers along an axis of the cube.
 std::vector<double> numbers_of(const hdf5::File& file, const std::string& name, std::int64_t count, const std::string& axis,
                                SkyWords& words, std::vector<Problem>& problems) {
@@ -87,11 +79,8 @@ std::vector<double> numbers_of(const hdf5::File& file, const std::string& name, 
                         where, "write the axis anew with a number for each of them, or leave it out of all files"});
     return {};
   }
-  std::vector<std::byte> bytes(static_cast<std::size_t>(count) * size_of(set->dtype));
-  file.read(name, Shape{0}, set->shape, bytes);
-  std::vector<double> values(static_cast<std::size_t>(count));
-  const bool converted = convert_numbers<double>(set->dtype, bytes, values);
-  if (!converted || !std::all_of(values.begin(), values.end(), [](double value) { return std::isfinite(value); })) {
+  std::vector<double> values = hdf5::numbers_of(file, *set);
+  if (!std::all_of(values.begin(), values.end(), [](double value) { return std::isfinite(value); })) {
     problems.push_back({name_of_file(file) + ": " + name + " has numbers that are not finite", where,
                         "write the axis anew, or leave it out of all files"});
     return {};
@@ -103,7 +92,7 @@ void take_frequencies(const hdf5::File& file, std::int64_t count, SkyWords& word
   words.freq_mhz = numbers_of(file, kFrequencies, count, "frequencies", words, problems);
   if (!words.freq_mhz.empty()) {
     static const std::map<std::string, double> kUnits = {{"hz", 1e-6}, {"khz", 1e-3}, {"mhz", 1}, {"ghz", 1e3}};
-    const std::string said = unit_word(unit_attribute(file, kFrequencies));
+    const std::string said = unit_word(hdf5::unit_attribute(file, kFrequencies));
     const auto unit = kUnits.find(to_lower(said));
     const bool is_hertz = std::abs(words.freq_mhz.front()) > kHighestMhz;
     words.freq_from = kFrequencies;
@@ -142,8 +131,8 @@ void take_unit(const hdf5::File& file, const std::string& cube, SkyWords& words,
                              ", not a text");
     }
   }
-  add("the attribute of " + cube, unit_attribute(file, cube));
-  add("the attribute of the file", unit_attribute(file, "/"));
+  add("the attribute of " + cube, hdf5::unit_attribute(file, cube));
+  add("the attribute of the file", hdf5::unit_attribute(file, "/"));
   for (const auto& [place, unit] : said) {
     if (unit == said.front().second) continue;
     std::string text = name_of_file(file);
@@ -175,7 +164,7 @@ double tolerance(const std::vector<double>& mhz) {
 // The usual step along RA, from -180 to 180 degrees: where a file begins does not matter, it is rolled anyway.
 double step_of(const std::vector<double>& ra) {
   std::vector<double> steps;
-  for (std::size_t i = 1; i < ra.size(); ++i) steps.push_back(std::remainder(ra[i] - ra[i - 1], 360.0));
+  for (std::size_t i = 1; i < ra.size(); ++i) steps.push_back(std::remainder(ra[i] - ra[i - 1], kTurn));
   if (steps.empty()) return 0;
   std::nth_element(steps.begin(), steps.begin() + static_cast<std::ptrdiff_t>(steps.size() / 2), steps.end());
   return steps[steps.size() / 2];
@@ -228,11 +217,18 @@ void tell_unread(const std::vector<Said>& all, std::vector<std::string>& told) {
 
 }  // namespace
 
+std::string read_as(const SkyWords& words, const std::string& silent_band) {
+  std::string text = "channels " + (words.freq_mhz.empty() ? silent_band : axis_text(words.freq_mhz, "MHz"));
+  if (!words.freq_mhz.empty() && words.freq_from != kFrequencies) text += " (" + words.freq_from + ")";
+  text += words.ra.empty() ? ", RA not said" : ", RA " + axis_text(words.ra, "degrees", kTurn);
+  return text + (words.unit.empty() ? ", kelvin (unit not said)" : ", in " + words.unit);
+}
+
 SkyWords words_of(const hdf5::File& file, const std::string& cube, const Shape& shape, std::vector<Problem>& problems) {
   SkyWords words;
   take_frequencies(file, shape[1], words, problems);
   words.ra = numbers_of(file, kRightAscension, shape[2], "RA samples", words, problems);
-  const std::string angle = to_lower(unit_attribute(file, kRightAscension));
+  const std::string angle = to_lower(hdf5::unit_attribute(file, kRightAscension));
   if (angle.starts_with("rad")) {
     for (double& value : words.ra) value *= 180 / std::numbers::pi;
   } else if (angle.starts_with("h")) {
@@ -263,13 +259,15 @@ SkyAxes compared_axes(const std::vector<NamedSky>& files, const std::string& cub
     if (ra != all.end()) compare({ra->file, {{}, "", ra->words.ra, said.words.unit, {}}}, said, problems);
     compare(first, said, problems);
   }
-  axes.unit = all.front().words.unit;
+  axes.words.unit = all.front().words.unit;
+  if (ra != all.end()) axes.words.ra = ra->words.ra;
   tell_unread(all, axes.told);
   const auto silent = std::count_if(all.begin(), all.end(), [](const Said& said) { return said.words.freq_mhz.empty(); });
   if (channels != all.end()) {
-    axes.freq_mhz = channels->words.freq_mhz;
+    axes.words.freq_mhz = channels->words.freq_mhz;
+    axes.words.freq_from = channels->words.freq_from;
     if (channels->words.freq_from != kFrequencies || silent > 0) {
-      axes.told.push_back("frequencies are " + range_text(axes.freq_mhz) + ", of " + channels->words.freq_from + " in " +
+      axes.told.push_back("frequencies are " + range_text(axes.words.freq_mhz) + ", of " + channels->words.freq_from + " in " +
                           name_of_file(*channels->file) +
                           (silent > 0 ? "; " + std::to_string(silent) + " of " + std::to_string(all.size()) +
                                             " files do not say theirs and are taken for the same"

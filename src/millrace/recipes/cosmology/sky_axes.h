@@ -24,9 +24,12 @@ struct SkyWords {
 [[nodiscard]] SkyWords words_of(const hdf5::File& file, const std::string& cube, const Shape& shape,
                                 std::vector<Problem>& problems);
 
+// In one line: "channels 100 to 131 MHz ascending in steps of 1, RA 0 to 354 degrees ascending in steps of 6, K". `silent_band`:
+// what is said where there are no frequencies.
+[[nodiscard]] std::string read_as(const SkyWords& words, const std::string& silent_band);
+
 struct SkyAxes {
-  std::vector<double> freq_mhz;  // of the first file that says so; empty: no file does
-  std::string unit;              // likewise; empty: kelvin
+  SkyWords words;  // of each thing what the first file says of it; without a unit: kelvin
   std::vector<std::string> told;
 };
 

@@ -10,6 +10,7 @@
 #include "millrace/base/hash.h"
 #include "millrace/base/philox.h"
 #include "millrace/data/files/folder.h"
+#include "millrace/hdf5/remedy.h"
 #include "millrace/recipes/cosmology/sky_axes.h"
 #include "millrace/recipes/cosmology/sky_problems.h"
 
@@ -42,9 +43,11 @@ const hdf5::Dataset& cube_of(const hdf5::File& file, const RecipeConfig& recipe)
   const auto sets = file.datasets();
   const auto it = std::find_if(sets.begin(), sets.end(), [&](const auto& set) { return set.name == recipe.vis_dataset; });
   for (const auto& [name, reason, text] : file.unreadable()) {
-    if (recipe.vis_dataset == name || recipe.vis_dataset.starts_with(name + "/"))
-      throw DataError({name_of_file(file) + ": dataset " + recipe.vis_dataset + " can't be read: " + reason, file.path().string(),
-                       "write it anew in numbers, all in this file, or name another dataset with recipe.vis_dataset"});
+    if (recipe.vis_dataset != name && !recipe.vis_dataset.starts_with(name + "/")) continue;
+    std::string remedy = hdf5::remedy_for(reason, file.path());
+    if (remedy.empty()) remedy = "write it anew in numbers, all in this file, or name another dataset with recipe.vis_dataset";
+    throw DataError(
+        {name_of_file(file) + ": dataset " + recipe.vis_dataset + " can't be read: " + reason, file.path().string(), remedy});
   }
   if (it == sets.end()) {
     std::string all;
@@ -143,7 +146,8 @@ std::vector<std::filesystem::path> sky_paths(const std::filesystem::path& folder
                                  ? "make a run's folders of the uvh5 files there: millrace uvh5 " +
                                        (here ? folder : above).string() + " --out sky --signal FOLDER, or --make-signal RMS"
                                  : "set recipe." + key + ", or make some: millrace make-data cosmology";
-    throw DataError({key + " holds no .h5 file", folder.string() + (error ? ": " + error.message() : ""), next});
+    const std::string why = error ? ": " + error.message() : found.left_out.empty() ? "" : " (" + found.left_out + ")";
+    throw DataError({key + " holds no .h5 file", folder.string() + why, next});
   }
   if (told != nullptr && !found.left_out.empty()) told->push_back(std::move(found.left_out));
   return std::move(found.files);
@@ -225,9 +229,11 @@ Sky open_sky(const RecipeConfig& recipe, const std::filesystem::path& signal_dir
   refuse_all(problems);
   digest.update(recipe.vis_dataset + " " + std::to_string(recipe.ra_keep));
   sky.fingerprint = digest.hex();
-  sky.unit = std::move(axes.unit);
   sky.told.insert(sky.told.end(), axes.told.begin(), axes.told.end());
-  sky.freq_mhz = axes.freq_mhz.empty() ? centres_of(recipe, sky.shape[1]) : std::move(axes.freq_mhz);
+  sky.read_as = read_as(axes.words, "of recipe.band_mhz, " + band_text(recipe) + ": no file says its own");
+  sky.unit = std::move(axes.words.unit);
+  sky.ra = std::move(axes.words.ra);
+  sky.freq_mhz = axes.words.freq_mhz.empty() ? centres_of(recipe, sky.shape[1]) : std::move(axes.words.freq_mhz);
   return sky;
 }
 
@@ -250,6 +256,19 @@ SkyFiles open_test_sky(const RecipeConfig& recipe, const Sky& sky, const OpenSky
   static_cast<void>(compared_axes(named, recipe.vis_dataset, band_text(recipe), problems));
   refuse_all(problems);
   return files;
+}
+
+std::string sky_read_as(const hdf5::File& file) {
+  const RecipeConfig recipe;
+  const auto sets = file.datasets();
+  const auto cube = std::ranges::find(sets, recipe.vis_dataset, &hdf5::Dataset::name);
+  const bool is_cube = cube != sets.end() && cube->shape.size() == 3 && (cube->dtype == DType::c64 || cube->dtype == DType::c128);
+  if (!is_cube) return "";
+  std::vector<Problem> problems;
+  const SkyWords words = words_of(file, recipe.vis_dataset, cube->shape, problems);
+  refuse_all(problems);
+  return to_text(cube->shape) + " baselines, frequencies, RA; " + read_as(words, "without frequencies") +
+         joined(words.unread, "", [](const std::string& line) { return "; " + line; });
 }
 
 }  // namespace millrace::recipes::cosmology

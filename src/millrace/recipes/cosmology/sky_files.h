@@ -30,6 +30,8 @@ struct Sky {
   Shape shape;                    // (baselines, frequencies, RA) of every file
   std::vector<double> freq_mhz;   // centres of the channels
   std::string unit;               // of the visibilities, where the files say; empty: kelvin
+  std::vector<double> ra;         // degrees, where the files say
+  std::string read_as;            // what they say of channels, RA and unit, in one line
   std::vector<std::string> told;  // notices
   std::string fingerprint;        // of names, sizes, shapes and the keys that choose from them
 };
@@ -64,5 +66,8 @@ struct SplitOfSky {
 // Every file below recipe.test_dir; DataError names the first whose shape is not that of the run's own files, `sky`, and what of
 // its axes and units contradicts them.
 [[nodiscard]] SkyFiles open_test_sky(const RecipeConfig& recipe, const Sky& sky, const OpenSky& open);
+
+// Of one file, as a run with the recipe's defaults takes it; "" where it has no cube. DataError for what contradicts itself.
+[[nodiscard]] std::string sky_read_as(const hdf5::File& file);
 
 }  // namespace millrace::recipes::cosmology

@@ -81,16 +81,18 @@ void check_pca(const nn::ForegroundPca& pca, const RecipeConfig& recipe, const S
     refuse("pca file has n_fg " + std::to_string(pca.n_fg()) + ", recipe.n_fg is " + std::to_string(recipe.n_fg), where);
   }
   if (pca.freq_mhz.defined()) {
-    constexpr double kApart = 1e-3;  // MHz
-    const auto apart_from = [&](const std::vector<double>& mhz) { return (pca.freq_mhz - at::tensor(mhz, at::kDouble)).abs(); };
+    constexpr double kApart = 1e-3;   // MHz
+    constexpr double kHighest = 1e6;  // MHz: earlier versions kept the numbers of an axis in Hz as they stood
+    const at::Tensor known = pca.freq_mhz.abs().max().item<double>() > kHighest ? pca.freq_mhz * 1e-6 : pca.freq_mhz;
+    const auto apart_from = [&](const std::vector<double>& mhz) { return (known - at::tensor(mhz, at::kDouble)).abs(); };
     const at::Tensor apart = apart_from(sky.freq_mhz);
     // Where earlier versions could not read an axis they took recipe.band_mhz: of the same data the components are the same.
     const bool is_default =
         !of_other_data(pca, sky) && apart_from(centres_of(recipe, frequencies)).max().item<double>() <= kApart;
     if (apart.max().item<double>() > kApart && !is_default) {
       const auto i = apart.argmax().item<std::int64_t>();
-      refuse("pca file has channel " + std::to_string(i) + " at " + fixed(pca.freq_mhz[i].item<double>(), 3) +
-                 " MHz, data have " + fixed(sky.freq_mhz[static_cast<std::size_t>(i)], 3) + " MHz",
+      refuse("pca file has channel " + std::to_string(i) + " at " + fixed(known[i].item<double>(), 3) + " MHz, data have " +
+                 fixed(sky.freq_mhz[static_cast<std::size_t>(i)], 3) + " MHz",
              where);
     }
   }

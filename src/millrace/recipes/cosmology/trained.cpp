@@ -4,6 +4,7 @@
 #include <ATen/ops/view_as_real.h>
 #include <ATen/ops/zeros_like.h>
 
+#include "millrace/base/axis_text.h"
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
 #include "millrace/core/saved_json.h"
@@ -113,6 +114,36 @@ Tensors Cosmology::predict(const Tensors& inputs) {
   return {{"signal", to_sky(signal / recipe_.scale, recipe_.split)}};
 }
 
+namespace {
+
+// Coordinates of an axis of even steps; without them indices.
+FieldAxis axis_of(const std::string& label, const std::string& unit, const std::vector<double>& values, double period = 0) {
+  const int direction = direction_of(values, period);
+  if (direction == 0) return {.label = label};
+  const double all = period > 0 && direction * (values.back() - values.front()) < 0 ? direction * period : 0;
+  return {.label = label,
+          .unit = unit,
+          .first = values.front(),
+          .step = (values.back() - values.front() + all) / static_cast<double>(values.size() - 1)};
+}
+
+// Of x and y as the files have them, and of what prepare() makes of them.
+std::map<std::string, FieldWords> fields_of(const Sky& sky, const RecipeConfig& recipe) {
+  constexpr double kTurn = 360;
+  FieldAxis ra = axis_of("RA", "degrees", sky.ra, kTurn);
+  const bool is_moved = recipe.ra_shift || recipe.split > 1;  // rolled, or cut
+  if (is_moved && !ra.unit.empty()) ra = {.label = "RA offset", .unit = ra.unit, .step = ra.step};
+  const FieldAxis frequency = axis_of("frequency", "MHz", sky.freq_mhz);
+  const std::string unit = sky.unit.empty() ? "K" : sky.unit;
+  const FieldWords cube{.axes = {{.label = "baseline"}, frequency, ra}, .value = "magnitude", .unit = unit};
+  const std::string scaled = significant(recipe.scale, 4) + " x " + unit;
+  const FieldWords volume{.axes = {{.label = "part (real, imaginary)"}, ra, frequency, {.label = "baseline"}},
+                          .value = recipe.target_transform == Transform::arcsinh ? "arcsinh of " + scaled : scaled};
+  return {{"x", cube}, {"y", cube}, {"input", volume}, {"target", volume}};
+}
+
+}  // namespace
+
 Facts Cosmology::facts() const {
   Facts facts{.history = {"corr", "residual_power", "pca_corr"}, .metric_tags = "val/"};
   const std::int64_t half = recipe_.ra_keep / 2;
@@ -122,7 +153,8 @@ Facts Cosmology::facts() const {
                          "+" + std::to_string(sky_->validation.signal.size()) + " signal and " +
                          std::to_string(sky_->train.foreground.size()) + "+" +
                          std::to_string(sky_->validation.foreground.size()) + " foreground files (training+validation)";
-    if (!sky_->unit.empty()) facts.lines["unit"] = sky_->unit;
+    facts.read_as = sky_->read_as;
+    facts.fields = fields_of(*sky_, recipe_);
     const Shape chunk{2, recipe_.ra_keep / recipe_.split, sky_->shape[1], sky_->shape[0]};
     std::string chunks = std::to_string(recipe_.split) + " a sample, " + to_text(chunk) + " each";
     if (recipe_.pad != Padding::none) {

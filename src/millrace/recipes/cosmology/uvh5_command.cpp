@@ -59,7 +59,7 @@ class Uvh5Words {
     Result result;
     uvh5::Wish& wish = result.wish;
     if (const auto out = arguments_.value("out")) result.out = *out;
-    wish.signal = paths_of(arguments_.values({"signal"}));
+    wish.signal = paths_of(arguments_.values({"signal"}), wish.left_out);
     if (const auto rms = number("make-signal", "a size in the unit of the files, such as 0.01")) wish.made_signal_rms = rms;
     wish.made_signals = arguments_.integer("signals", wish.made_signals, 1);
     wish.seed = static_cast<std::uint64_t>(arguments_.integer("seed", 0, 0));
@@ -68,7 +68,7 @@ class Uvh5Words {
     take_flags(wish.flags);
     std::vector<std::string> words;
     while (auto word = arguments_.positional()) words.push_back(std::move(*word));
-    wish.foreground = paths_of(words);
+    wish.foreground = paths_of(words, wish.left_out);
     check(result);
     arguments_.finish("uvh5");
     return result;
@@ -79,10 +79,10 @@ class Uvh5Words {
     arguments_.problems().push_back({"--" + flag + " is " + quoted(text) + ", " + what, "flag --" + flag + "=" + text, next});
   }
 
-  std::vector<std::filesystem::path> paths_of(const std::vector<std::string>& words) {
+  std::vector<std::filesystem::path> paths_of(const std::vector<std::string>& words, std::vector<std::string>& left_out) {
     std::vector<std::filesystem::path> all;
     for (const std::string& word : words) {
-      const auto files = uvh5::files_of(word);
+      const auto files = uvh5::files_of(word, left_out);
       if (files.empty())
         arguments_.problems().push_back({"the folder holds no .uvh5 file", quoted(word), "name the files themselves"});
       all.insert(all.end(), files.begin(), files.end());

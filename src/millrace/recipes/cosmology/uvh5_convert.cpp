@@ -57,6 +57,7 @@ class Converter {
   Converter(const Wish& wish, const std::filesystem::path& out) : wish_(wish), out_(out) {}
 
   Converted run() {
+    for (const std::string& text : wish_.left_out) tell("left out", text);
     open(foreground_, wish_.foreground);
     open(signal_, wish_.signal);
     compare();
@@ -80,14 +81,7 @@ class Converter {
     auto axes = axes_of(role.files, wish_.selection, problems_);
     if (!axes) return;
     role.axes = std::move(*axes);
-    for (const Header& file : role.files) {
-      const auto [low, high] = std::minmax_element(file.freq_hz.begin(), file.freq_hz.end());
-      tell(role.name, printable(file.name()) + "  " + with_commas(static_cast<std::int64_t>(file.rows.size())) + " rows, " +
-                          with_commas(static_cast<std::int64_t>(file.freq_hz.size())) + " channels " + fixed(*low / 1e6, 3) +
-                          " to " + fixed(*high / 1e6, 3) + " MHz, " + joined(file.polarisations, " ", polarisation_name) + ", " +
-                          (file.unit.empty() ? "unit not said, taken for kelvin" : file.unit) + ", " +
-                          (file.wide ? "complex128" : "complex64"));
-    }
+    for (const Header& file : role.files) tell(role.name, printable(file.name()) + "  " + header_text(file));
     for (const std::string& text : role.axes.told) tell("chosen", text);
     tell("taken", std::to_string(role.axes.baselines.size()) + " baselines, " +
                       with_commas(static_cast<std::int64_t>(role.axes.freq_hz.size())) + " channels, " +

@@ -15,6 +15,7 @@ namespace millrace::recipes::cosmology::uvh5 {
 struct Wish {
   std::vector<std::filesystem::path> foreground;  // uvh5 files; what was observed counts as foreground
   std::vector<std::filesystem::path> signal;
+  std::vector<std::string> left_out;      // lines on folders of which something is not among them
   std::optional<double> made_signal_rms;  // in the files' unit: signals of known truth, made up
   std::int64_t made_signals = 40;
   std::int64_t times_per_file = 0;  // 0: chosen, so that ten files come of it where the times allow; -1: all in one file

@@ -3,10 +3,14 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <set>
 
+#include "millrace/base/axis_text.h"
 #include "millrace/base/format.h"
+#include "millrace/base/stored_numbers.h"
 #include "millrace/data/files/folder.h"
-#include "millrace/recipes/cosmology/stored_numbers.h"
+#include "millrace/hdf5/remedy.h"
+#include "millrace/recipes/cosmology/sky_problems.h"
 
 namespace millrace::recipes::cosmology::uvh5 {
 namespace {
@@ -41,7 +45,11 @@ class HeaderReader {
   std::vector<T> numbers(const std::string& name, bool optional = false) {
     const hdf5::Dataset* set = find(name);
     if (set == nullptr) {
-      if (!optional) refuse(name + " is missing", "is it a uvh5 file? millrace inspect shows what it holds");
+      const std::string reason = reason_of(name);
+      if (!reason.empty())
+        refuse(name + " can't be read: " + reason, "write the file anew with pyuvdata");
+      else if (!optional)
+        refuse(name + " is missing", "is it a uvh5 file? millrace inspect shows what it holds");
       return {};
     }
     const auto count = element_count(set->shape);
@@ -58,13 +66,23 @@ class HeaderReader {
   }
 
   [[nodiscard]] std::string text(const std::string& name) const {
-    for (const hdf5::Unreadable& set : file_.unreadable()) {
-      if (set.name == name) return printable(set.text);
-    }
-    return {};
+    const hdf5::Unreadable* set = unread(name);
+    return set == nullptr ? std::string() : printable(set->text);
+  }
+
+  // Why a dataset that is there can't be read; "" of others.
+  [[nodiscard]] std::string reason_of(const std::string& name) const {
+    const hdf5::Unreadable* set = unread(name);
+    return set == nullptr ? std::string() : set->reason;
   }
 
  private:
+  [[nodiscard]] const hdf5::Unreadable* unread(const std::string& name) const {
+    const auto sets = file_.unreadable();
+    const auto it = std::find_if(sets.begin(), sets.end(), [&](const auto& set) { return set.name == name; });
+    return it == sets.end() ? nullptr : &*it;
+  }
+
   const hdf5::File& file_;
   std::vector<Problem>& problems_;
 };
@@ -72,9 +90,10 @@ class HeaderReader {
 void check_visibilities(HeaderReader& reader, const Shape& wanted, Header& header) {
   const hdf5::Dataset* data = reader.find(kVisibilities);
   if (data == nullptr) {
-    for (const auto& [name, reason, text] : header.file->unreadable()) {
-      if (name == kVisibilities)
-        return reader.refuse(name + " can't be read: " + reason, "write the file anew with pyuvdata, as complex64 or complex128");
+    if (const std::string reason = reader.reason_of(kVisibilities); !reason.empty()) {
+      std::string remedy = hdf5::remedy_for(reason, header.file->path());
+      if (remedy.empty()) remedy = "write the file anew with pyuvdata, as complex64 or complex128";
+      return reader.refuse(std::string(kVisibilities) + " can't be read: " + reason, remedy);
     }
     return reader.refuse(std::string(kVisibilities) + " is missing", "is it a uvh5 file? millrace inspect shows what it holds");
   }
@@ -143,8 +162,10 @@ std::optional<Header> read_header(const SkyFile& file, std::vector<Problem>& pro
     return std::nullopt;
   }
   for (std::size_t i = 0; i < first.size(); ++i) header.rows.emplace_back(first[i], second[i]);
-  if (!all_finite(header.times)) reader.refuse("/Header/time_array has numbers that are not finite", "repair the file");
-  if (!all_finite(header.freq_hz)) reader.refuse("/Header/freq_array has numbers that are not finite", "repair the file");
+  if (!all_finite(header.times))
+    reader.refuse("/Header/time_array has numbers that are not finite", "write the file anew with pyuvdata");
+  if (!all_finite(header.freq_hz))
+    reader.refuse("/Header/freq_array has numbers that are not finite", "write the file anew with pyuvdata");
   check_visibilities(reader,
                      {static_cast<std::int64_t>(header.rows.size()), static_cast<std::int64_t>(header.freq_hz.size()),
                       static_cast<std::int64_t>(header.polarisations.size())},
@@ -176,9 +197,47 @@ std::int64_t exchanged(std::int64_t polarisation) {
   return polarisation;
 }
 
-std::vector<std::filesystem::path> files_of(const std::filesystem::path& word) {
+std::string header_text(const Header& header) {
+  const std::vector<double>& freq = header.freq_hz;
+  const int direction = direction_of(freq);
+  return with_commas(std::ssize(header.rows)) + " rows, " + with_commas(std::ssize(freq)) + " channels " +
+         fixed(freq.front() / 1e6, 3) + " to " + fixed(freq.back() / 1e6, 3) + " MHz" +
+         (direction > 0     ? " ascending"
+          : direction < 0   ? " descending"
+          : freq.size() > 1 ? " in no order"
+                            : "") +
+         ", " + joined(header.polarisations, " ", polarisation_name) + ", " +
+         (header.unit.empty() ? "unit not said, taken for kelvin" : header.unit) + ", " +
+         (header.wide ? "complex128" : "complex64");
+}
+
+std::string read_as(const hdf5::File& file) {
+  const auto sets = file.datasets();
+  if (std::ranges::find(sets, "/Header/ant_1_array", &hdf5::Dataset::name) == sets.end()) return "";
+  std::vector<Problem> problems;
+  const auto header = read_header(SkyFile(SkyFile(), &file), problems);  // owned by the caller
+  refuse_all(problems);
+  if (!header || header->freq_hz.empty()) return "";
+  std::vector<double> times = header->times;
+  std::ranges::sort(times);
+  times.erase(std::unique(times.begin(), times.end()), times.end());
+  const std::set<Baseline> baselines(header->rows.begin(), header->rows.end());
+  std::string text = "uvh5: " + header_text(*header) + "; " + with_commas(std::ssize(baselines)) + " baselines, " +
+                     with_commas(std::ssize(times)) + " times from JD " + fixed(times.front(), 5);
+  if (times.size() > 1) {
+    constexpr double kSecondsOfDay = 86400;
+    text += ", " + significant((times.back() - times.front()) * kSecondsOfDay / static_cast<double>(times.size() - 1), 4) +
+            " s apart in the mean";
+  }
+  return text + "; " + (header->has_flags ? "with" : "without") + " flags, " + (header->has_samples ? "with" : "without") +
+         " nsamples";
+}
+
+std::vector<std::filesystem::path> files_of(const std::filesystem::path& word, std::vector<std::string>& told) {
   if (!std::filesystem::is_directory(word)) return {word};
-  return data::find_files(word, {".uvh5"}).files;
+  data::FilesFound found = data::find_files(word, {".uvh5"});
+  if (!found.left_out.empty()) told.push_back(std::move(found.left_out));
+  return std::move(found.files);
 }
 
 }  // namespace millrace::recipes::cosmology::uvh5

@@ -44,7 +44,12 @@ struct Header {
 // What the polarisation is called when the two antennas change places: xy becomes yx.
 [[nodiscard]] std::int64_t exchanged(std::int64_t polarisation);
 
-// The files that a word names: itself, or every *.uvh5 of a folder, by name.
-[[nodiscard]] std::vector<std::filesystem::path> files_of(const std::filesystem::path& word);
+// "60 rows, 1,024 channels 100.000 to 199.902 MHz ascending, xx yy, Jy, complex64".
+[[nodiscard]] std::string header_text(const Header& header);
+// "uvh5: " and this, with baselines and times; "" for a file that is no uvh5 file, DataError for one that is not whole.
+[[nodiscard]] std::string read_as(const hdf5::File& file);
+
+// The files that a word names: itself, or every *.uvh5 of a folder, by name. `told` gets what of the folder is left out.
+[[nodiscard]] std::vector<std::filesystem::path> files_of(const std::filesystem::path& word, std::vector<std::string>& told);
 
 }  // namespace millrace::recipes::cosmology::uvh5

@@ -148,6 +148,7 @@ std::vector<Labelled> read_labels(const std::filesystem::path& file) {
   std::vector<Labelled> labels;
   std::vector<std::string> wrong;
   std::map<std::string, std::size_t, std::less<>> lines;
+  bool with_comma = false, with_point = false;
   for_lines(text, [&](std::size_t number, std::string_view line) {
     if (number == 1 && separator != ' ' && is_heading(line, separator)) return;
     Labelled label;
@@ -160,8 +161,15 @@ std::vector<Labelled> read_labels(const std::filesystem::path& file) {
       wrong.push_back("line " + std::to_string(number) + " " + what);
     } else {
       labels.push_back(std::move(label));
+      if (separator != ';' && separator != '\t') return;  // no comma stands before decimals then
+      const std::string_view score = line.substr(line.find(separator) + 1);
+      with_comma = with_comma || score.find(',') != std::string_view::npos;
+      with_point = with_point || score.find('.') != std::string_view::npos;
     }
   });
+  if (with_comma && with_point)
+    throw DataError({"some scores have a decimal comma and some a point, which may stand before decimals or thousands",
+                     file.string(), "write all scores with a decimal point, and without marks between thousands"});
   if (!wrong.empty()) {
     const std::size_t count = wrong.size();
     wrong.resize(std::min(count, kListed));

@@ -24,9 +24,9 @@ struct Labelled {
 };
 // Lines "name score" of a UTF-8 text, in the order of names; blank lines and those that begin with "#" are passed over. The name
 // may have blanks. Also read: a byte-order mark, names in quotes, and a tab, semicolon or comma in each line in place of the
-// blank; a score may then have a decimal comma, but not with commas as separators. DataError naming lines: no number behind the
-// name, a number that is not finite, a name that comes twice. Groups are read from groups.txt beside the file, where it is there:
-// lines "name<tab>group"; DataError for a line without a tab.
+// blank; scores may then have decimal commas, all of them or none, but not with commas as separators. DataError naming lines: no
+// number behind the name, a number that is not finite, a name that comes twice. Groups are read from groups.txt beside the file,
+// where it is there: lines "name<tab>group"; DataError for a line without a tab.
 [[nodiscard]] std::vector<Labelled> read_labels(const std::filesystem::path& file);
 
 // At most `most` images of each `width` of scores, drawn with `seed`; in the order of names.

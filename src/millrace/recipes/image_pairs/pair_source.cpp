@@ -31,9 +31,12 @@ void read_into(const std::filesystem::path& file, std::int64_t side, Resize resi
     return;
   }
   if (size.height < side || size.width < side) {
-    throw DataError({"the image has " + std::to_string(size.height) + " x " + std::to_string(size.width) +
-                         " pixels, its middle " + std::to_string(side) + " x " + std::to_string(side) + " is due",
-                     file.string(), "leave the image out, set recipe.image_size, or recipe.resize=clip"});
+    const bool is_tiny = std::min(size.height, size.width) < kLeast;  // which clip does not resize
+    throw DataError({"the image has " + std::to_string(size.height) + " x " + std::to_string(size.width) + " pixels, " +
+                         (is_tiny ? "and the least is " + std::to_string(kLeast) + " x " + std::to_string(kLeast)
+                                  : "its middle " + std::to_string(side) + " x " + std::to_string(side) + " is due"),
+                     file.string(),
+                     std::string("leave the image out") + (is_tiny ? "" : ", set recipe.image_size, or recipe.resize=clip")});
   }
   image.decode(data::Pixels::rgb, 1,
                {.top = (size.height - side) / 2, .left = (size.width - side) / 2, .height = side, .width = side}, out);
@@ -137,21 +140,23 @@ std::vector<std::uint8_t> read_image(const std::filesystem::path& file, const Re
   return pixels;
 }
 
-std::vector<std::string> signs_told(const std::vector<ImageFile>& images) {
-  std::int64_t transparent = 0, deep = 0, turned = 0;
-  for (const ImageFile& image : images) {
-    const format::PictureSigns signs = data::signs_of(image.path);
-    transparent += signs.alpha ? 1 : 0;
-    deep += signs.deep ? 1 : 0;
-    turned += signs.orientation != 1 ? 1 : 0;
-  }
+data::PicturesSeen look_at_heads(const std::vector<ImageFile>& images) {
+  std::vector<std::filesystem::path> paths;
+  for (const ImageFile& image : images) paths.push_back(image.path);
+  return data::look_at_pictures(paths, std::ssize(paths));
+}
+
+std::vector<std::string> signs_told(const data::PicturesSeen& seen) {
   std::vector<std::string> told;
-  const auto tell = [&](std::int64_t count, const std::string& what, const std::string& then) {
-    if (count > 0) told.push_back(what + with_commas(count) + " of " + with_commas(std::ssize(images)) + " images " + then);
+  const auto tell = [&](const data::PicturesSeen::Some& some, const std::string& what, const std::string& then) {
+    if (some.count > 0)
+      told.push_back(what + with_commas(some.count) + " of " + with_commas(seen.all) + " images " + then +
+                     " (the first: " + quoted(some.first.filename().string()) + ")");
   };
-  tell(transparent, "alpha is dropped: ", "have an alpha channel or a transparent colour, their colours are taken as they stand");
-  tell(deep, "16 bits become 8: ", "have 16 bits a channel, the upper 8 are taken, so that numbers below 256 are black");
-  tell(turned, "turned upright: ", "are stored turned, as their EXIF orientation says");
+  tell(seen.transparent,
+       "alpha is dropped: ", "have an alpha channel or a transparent colour, their colours are taken as they stand");
+  tell(seen.deep, "16 bits become 8: ", "have 16 bits a channel, the upper 8 are taken, so that numbers below 256 are black");
+  tell(seen.turned, "turned upright: ", "are stored turned, as their orientation (EXIF, XMP) says");
   return told;
 }
 

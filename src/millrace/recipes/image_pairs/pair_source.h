@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "millrace/core/batch.h"
+#include "millrace/data/files/image.h"
 #include "millrace/data/loader/source.h"
 #include "millrace/recipes/image_pairs/config.h"
 #include "millrace/recipes/image_pairs/pairs.h"
@@ -19,7 +20,9 @@ namespace millrace::recipes::image_pairs {
 
 // How their files differ from what is learned, a line for each kind with the number of images: transparency, 16 bits, turned
 // pixels.
-[[nodiscard]] std::vector<std::string> signs_told(const std::vector<ImageFile>& images);
+[[nodiscard]] std::vector<std::string> signs_told(const data::PicturesSeen& seen);
+// By the heads of all files.
+[[nodiscard]] data::PicturesSeen look_at_heads(const std::vector<ImageFile>& images);
 
 // Sample i is pair i: "images" u8 [2,S,S,3], "label" i64 []. A part is an image: kept once, however many pairs it is in.
 [[nodiscard]] std::shared_ptr<const data::Source> pair_source(const PairFiles& files, Split split, const RecipeConfig& recipe);

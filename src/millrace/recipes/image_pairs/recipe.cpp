@@ -21,6 +21,7 @@
 #include "millrace/recipes/image_pairs/adapters.h"
 #include "millrace/recipes/image_pairs/base_weights.h"
 #include "millrace/recipes/image_pairs/baseline.h"
+#include "millrace/recipes/image_pairs/image_look.h"
 #include "millrace/recipes/image_pairs/log.h"
 #include "millrace/recipes/image_pairs/loss.h"
 #include "millrace/recipes/image_pairs/pair_source.h"
@@ -129,7 +130,12 @@ bool ImagePairs::is_frozen() const { return recipe_.freeze_base.value_or(!recipe
 void ImagePairs::before_training() {
   files_ = open_pairs(recipe_, context_.config->data.dir, context_.seed);
   for (const std::string& text : files_->told) context_.say(text);
-  for (const std::string& text : signs_told(files_->images)) context_.say(text);
+  seen_ = look_at_heads(files_->images);
+  for (const std::string& text : signs_told(seen_)) context_.say(text);
+  for (const std::string& text : look_at_scores(*files_)) context_.say(text);
+  if (context_.places.plan_only) return;
+  const bool passes = context_.config->data.bad_samples != BadSamplePolicy::fail;
+  for (const std::string& text : look_at_images(files_->images, recipe_, passes)) context_.say(text);
 }
 
 data::Pipeline ImagePairs::data(Split split) {
@@ -337,6 +343,12 @@ Facts ImagePairs::facts() const {
               .step_log = original_log({.projector = 0, .lora = 1})};
   if (!files_) return facts;
   facts.lines["images"] = files_->images.size();
+  facts.read_as = data::read_as(seen_);
+  facts.fields = {
+      {"pixels",
+       {.axes = {{.label = "picture (first, second)"}, {.label = "channel"}, {.label = "row"}, {.label = "column"}},
+        .value = "(value / 255 − mean) / deviation"}},
+      {"images", {.axes = {{.label = "picture (first, second)"}, {.label = "row"}, {.label = "column"}, {.label = "channel"}}}}};
   std::array<std::int64_t, kAnswerKinds> pairs{};
   for (const Pair& pair : files_->train) ++pairs.at(static_cast<std::size_t>(pair.label));
   facts.blind = BlindAnswer{.loss = blind_answer_loss(pairs, recipe_.similar_weight, recipe_.swap_ce_weight, recipe_.swap_double),

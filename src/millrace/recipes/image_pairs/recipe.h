@@ -65,6 +65,7 @@ class ImagePairs final : public Recipe {
   Context context_;
   RecipeConfig recipe_;
   std::optional<PairFiles> files_;
+  data::PicturesSeen seen_;  // of their images
   std::shared_ptr<PairModel> model_;
   Prompts prompts_;
   std::optional<FeatureStore> kept_;

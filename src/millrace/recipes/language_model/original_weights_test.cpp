@@ -9,6 +9,7 @@
 #include "millrace/base/error.h"
 #include "millrace/config/schema_of.h"
 #include "millrace/nn/functional.h"
+#include "millrace/recipes/language_model/config.h"
 #include "millrace/recipes/language_model/entry.h"
 #include "millrace/train/run/run.h"
 

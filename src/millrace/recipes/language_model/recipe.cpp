@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstring>
 #include <numbers>
+#include <numeric>
+#include <span>
 
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
@@ -17,6 +19,15 @@
 #include "millrace/train/step/model_size.h"
 
 namespace millrace::recipes::language_model {
+namespace {
+
+std::uint32_t token_in(const std::vector<std::byte>& bytes, std::int64_t place, std::size_t token_bytes) {
+  std::uint32_t token = 0;  // little-endian, as the CPUs that this runs on
+  std::memcpy(&token, bytes.data() + static_cast<std::size_t>(place) * token_bytes, token_bytes);
+  return token;
+}
+
+}  // namespace
 
 // ---- 1 config: the keys and their defaults are in config.h, the named sizes in presets.cpp
 
@@ -39,6 +50,7 @@ void LanguageModel::before_training() {
   tokenizer_ = std::move(text.tokenizer);
   tokens_ = std::move(text.tokens);
   files_ = std::move(text.files);
+  read_as_ = std::move(text.read_as);
 }
 
 LanguageModel::Cuts LanguageModel::cuts() const {
@@ -47,29 +59,57 @@ LanguageModel::Cuts LanguageModel::cuts() const {
   return {before_test - std::llround(recipe_.val_fraction * all), before_test, tokens_->size()};
 }
 
-// What a model gets that only knows how frequent each token is. Of a long text some stretches tell it.
-void LanguageModel::count_tokens(std::int64_t end) {
+// How often each token stands in the text from `begin` to `end`. Of a long text some stretches tell it.
+std::vector<std::int64_t> LanguageModel::counts_of(std::int64_t begin, std::int64_t end) const {
   constexpr std::int64_t kStretches = 16, kLongest = 1 << 20;
   std::vector<std::int64_t> counts(tokens_->vocab_size());
-  std::int64_t all = 0;
   for (std::int64_t i = 0; i < kStretches; ++i) {
-    const std::int64_t begin = end * i / kStretches;
-    const std::int64_t size = std::min(end * (i + 1) / kStretches - begin, kLongest);
+    const std::int64_t first = begin + (end - begin) * i / kStretches;
+    const std::int64_t size = std::min(begin + (end - begin) * (i + 1) / kStretches - first, kLongest);
     std::vector<std::byte> bytes(static_cast<std::size_t>(size) * tokens_->token_bytes());
-    tokens_->read(begin, size, bytes.data());
+    tokens_->read(first, size, bytes.data());
     for (std::int64_t k = 0; k < size; ++k) {
-      std::uint32_t token = 0;  // little-endian, as the CPUs that this runs on
-      std::memcpy(&token, bytes.data() + static_cast<std::size_t>(k) * tokens_->token_bytes(), tokens_->token_bytes());
+      const std::uint32_t token = token_in(bytes, k, tokens_->token_bytes());
       if (token < counts.size()) ++counts[token];
     }
-    all += size;
   }
+  return counts;
+}
+
+// What a model gets that only knows how frequent each token is.
+void LanguageModel::count_tokens(std::int64_t end) {
+  trained_on_ = counts_of(0, end);
+  const auto all = std::max<std::int64_t>(std::accumulate(trained_on_.begin(), trained_on_.end(), std::int64_t{0}), 1);
   double entropy = 0;
-  for (const std::int64_t count : counts) {
-    const double share = static_cast<double>(count) / static_cast<double>(std::max<std::int64_t>(all, 1));
+  for (const std::int64_t count : trained_on_) {
+    const double share = static_cast<double>(count) / static_cast<double>(all);
     if (count > 0) entropy -= share * std::log(share);
   }
   blind_ = BlindAnswer{.loss = entropy, .what = "the entropy of the training text's single tokens"};
+}
+
+// Characters of the validation that the training text does not have, where they are more than a few.
+void LanguageModel::tell_of_strangers(std::int64_t begin, std::int64_t end) const {
+  constexpr double kFew = 0.01;
+  constexpr std::size_t kNamed = 5;
+  if (trained_on_.empty() || begin >= end) return;
+  const std::vector<std::int64_t> counts = counts_of(begin, end);
+  std::int64_t all = 0, strange = 0;
+  std::vector<std::string> named;
+  for (std::size_t token = 0; token < counts.size(); ++token) {
+    all += counts[token];
+    if (counts[token] == 0 || trained_on_[token] > 0) continue;
+    strange += counts[token];
+    const auto id = static_cast<std::int64_t>(token);
+    if (named.size() < kNamed) named.push_back(quoted(tokenizer_->decode(std::span(&id, 1))));
+  }
+  if (static_cast<double>(strange) <= kFew * static_cast<double>(all)) return;
+  const auto documents = tokens_->documents();
+  const auto last = static_cast<std::size_t>(std::ranges::lower_bound(documents, end) - documents.begin());
+  context_.say(percent(static_cast<double>(strange) / static_cast<double>(all), 1) +
+               " of the validation's characters do not stand in the training text: " + joined(named, " ") + ", …; it ends in " +
+               quoted(last > 0 && last <= files_.size() ? files_[last - 1].name : "the last source") +
+               ". Next: mix the sources, or validate on text of the same kind");
 }
 
 data::Pipeline LanguageModel::data(Split split) {
@@ -81,6 +121,7 @@ data::Pipeline LanguageModel::data(Split split) {
                                          ? data::TokenWindows{recipe_.seq_len, recipe_.overlap, 0, end}
                                          : data::TokenWindows{recipe_.seq_len, 0, end, validation_end};  // a token is judged once
   const auto source = std::make_shared<data::TokenSource>(tokens_, windows, files_);
+  if (!training) tell_of_strangers(end, validation_end);
   context_.say(with_commas(source->size()) + (training ? " training" : " validation") + " sequences, " +
                with_commas(source->tokens_left_out()) + " tokens left over at the end");
   return data::single(source);
@@ -207,6 +248,9 @@ Facts LanguageModel::facts() const {
                              .part = static_cast<double>(half - 1) / static_cast<double>(recipe_.seq_len - 1)});
   if (model_) facts.lines["vocabulary"] = model_->config().vocab_size;
   if (tokens_) facts.lines["tokens"] = tokens_->size();
+  facts.read_as = read_as_;
+  for (const char* field : {"tokens", "input", "target"})
+    facts.fields[field] = {.axes = {{.label = "place in the sequence", .unit = "tokens"}}, .value = "token"};
   facts.blind = blind_;
   return facts;
 }

@@ -57,7 +57,9 @@ class LanguageModel final : public Recipe {
     std::int64_t training, validation, all;  // where each ends
   };
   Cuts cuts() const;
+  std::vector<std::int64_t> counts_of(std::int64_t begin, std::int64_t end) const;
   void count_tokens(std::int64_t end);
+  void tell_of_strangers(std::int64_t begin, std::int64_t end) const;
 
   Context context_;
   RecipeConfig recipe_;
@@ -65,7 +67,9 @@ class LanguageModel final : public Recipe {
   nn::Paths paths_;
   std::shared_ptr<const data::Tokenizer> tokenizer_;
   std::shared_ptr<const data::TokenArray> tokens_;
-  std::vector<data::FileStamp> files_;  // the text that they were made of
+  std::vector<data::FileStamp> files_;    // the text that they were made of
+  std::vector<std::int64_t> trained_on_;  // how often each token stands in the training text, or in stretches of it
+  std::string read_as_;                   // what it says of itself
   std::optional<BlindAnswer> blind_;
   std::shared_ptr<Transformer> model_;
   TokenLosses lost_;  // of the validation under way

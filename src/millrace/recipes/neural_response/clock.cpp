@@ -34,6 +34,10 @@ std::string words_of(double step, double expected, std::int64_t bin, std::int64_
 
 ClockSeen look_at_clock(std::span<const double> seconds, std::span<const std::int64_t> trials) {
   ClockSeen seen;
+  if (!seconds.empty()) {
+    seen.first = seconds.front();
+    seen.last = seconds.back();
+  }
   std::vector<double> steps;
   for (std::size_t t = 1; t < seconds.size(); ++t) {
     const double step = seconds[t] - seconds[t - 1];

@@ -15,7 +15,8 @@ struct ClockSeen {
   double doubt = 0;  // of the step, as a part of it, by the digits that the clock's numbers have
   // Bins before which, within a trial, the clock goes back, jumps or is no number: more than half a step from where it should be.
   std::vector<std::int64_t> seams;
-  std::string worst;  // of the seams, in words: "go back by 3 s at bin 720, in trial 5"
+  std::string worst;           // of the seams, in words: "go back by 3 s at bin 720, in trial 5"
+  double first = 0, last = 0;  // seconds, of the first and the last bin
 };
 
 // `seconds` and `trials` of each bin, of one length. Numbers that all fit float32 are taken to be rounded to it: late in a

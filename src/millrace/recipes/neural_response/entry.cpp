@@ -12,6 +12,7 @@
 #include "millrace/recipes/neural_response/model_file.h"
 #include "millrace/recipes/neural_response/presets.h"
 #include "millrace/recipes/neural_response/recipe.h"
+#include "millrace/recipes/neural_response/session_words.h"
 
 namespace millrace::recipes::neural_response {
 namespace {
@@ -94,6 +95,7 @@ Entry entry() {
   entry.named_configs = {{"recipe.model_config", [](const Json& tree, config::Layers::Foreign& file) {
                             return keys_of_model_file(tree, file.problems);
                           }}};
+  entry.read_as = session_read_as;
   entry.needs_data = of_config<Sections>(needs_data);
   entry.make_data = make_data;
   entry.predicts = {

@@ -21,7 +21,9 @@
 #include "millrace/data/transforms/compose.h"
 #include "millrace/metrics/information.h"
 #include "millrace/recipes/neural_response/loss.h"
+#include "millrace/recipes/neural_response/session_look.h"
 #include "millrace/recipes/neural_response/session_source.h"
+#include "millrace/recipes/neural_response/session_words.h"
 #include "millrace/train/assembly/weights.h"
 #include "millrace/train/recipe/config.h"
 #include "millrace/train/recipe/switchboard.h"
@@ -122,6 +124,8 @@ void NeuralResponse::before_training() {
       recipe_.dataset_config.empty() ? folder / "dataset.yaml" : std::filesystem::path(recipe_.dataset_config);
   sessions_ = open_sessions(recipe_, file, folder, open_);
   for (const std::string& text : sessions_->told) context_.say(text);
+  if (!goes_on_ && !context_.places.plan_only)
+    for (const std::string& text : look_at_sessions(*sessions_)) context_.say(text);
   std::vector<Known> found;
   for (const auto& session : sessions_->all) {
     const auto counts = session->mean_counts();
@@ -475,7 +479,9 @@ Facts NeuralResponse::facts() const {
   return {.rate_unit = "samples",
           .history = {"val_bps_overall"},
           .frozen_source = recipe_.freeze_vision ? recipe_.pretrained : "",
-          .lines = {{"sessions", known_.size()}, {"units", units}}};
+          .lines = {{"sessions", known_.size()}, {"units", units}},
+          .read_as = sessions_ ? read_as(*sessions_) : "",
+          .fields = sessions_ ? fields_of(*sessions_, recipe_) : std::map<std::string, FieldWords>()};
 }
 
 ModelPaths paths_of(const Context& context) {

@@ -13,6 +13,7 @@
 
 #include "millrace/core/batch.h"
 #include "millrace/hdf5/file.h"
+#include "millrace/recipes/neural_response/clock.h"
 #include "millrace/recipes/neural_response/config.h"
 #include "millrace/recipes/neural_response/dataset_file.h"
 
@@ -38,8 +39,9 @@ enum class StimulusKind : std::uint8_t {
 struct SessionPart {
   std::string type;
   SessionHdf5 file;
-  std::int64_t first_bin = 0;  // of the session
-  std::int64_t bins = 0;       // whole groups of `ratio` source bins
+  std::int64_t first_bin = 0;                     // of the session
+  std::int64_t bins = 0;                          // whole groups of `ratio` source bins
+  std::optional<ClockSeen> clock = std::nullopt;  // of /t_bins, where the file has them
 };
 
 // Const once it is open; every call is thread-safe.
@@ -54,6 +56,7 @@ class Session {
   [[nodiscard]] std::int64_t width() const { return width_; }
   [[nodiscard]] std::int64_t bins() const { return bins_; }  // at the target rate, over all types
   [[nodiscard]] std::int64_t trials() const { return trials_; }
+  [[nodiscard]] double source_rate() const { return asked_.source_rate; }
   [[nodiscard]] double target_rate() const { return asked_.target_rate; }
   [[nodiscard]] std::int64_t ratio() const { return asked_.ratio; }
   [[nodiscard]] std::span<const SessionPart> parts() const { return parts_; }

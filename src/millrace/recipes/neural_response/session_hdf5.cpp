@@ -8,6 +8,7 @@
 
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
+#include "millrace/hdf5/remedy.h"
 
 namespace millrace::recipes::neural_response {
 namespace {
@@ -158,8 +159,11 @@ const hdf5::Dataset& covariate_of(const hdf5::File& file, const std::string& nam
   const auto unreadable = file.unreadable();
   const auto told =
       std::find_if(unreadable.begin(), unreadable.end(), [&name](const hdf5::Unreadable& set) { return set.name == name; });
-  if (told != unreadable.end())
-    throw DataError({file_name + ": " + name + " can't be read: " + told->reason, where, "write it anew as plain numbers"});
+  if (told != unreadable.end()) {
+    std::string remedy = hdf5::remedy_for(told->reason, file.path());
+    if (remedy.empty()) remedy = "write it anew as plain numbers";
+    throw DataError({file_name + ": " + name + " can't be read: " + told->reason, where, remedy});
+  }
   if (!has_covariate(file, name)) {
     const std::string has = joined(file.datasets(), ", ", &hdf5::Dataset::name);
     throw DataError({file_name + " has no " + name + " (has: " + (has.empty() ? "nothing" : has) + ")", where,

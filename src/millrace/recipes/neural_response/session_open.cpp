@@ -120,7 +120,7 @@ class SessionOpener {
                            std::to_string(s.height_) + "x" + std::to_string(s.width_),
                        file->path().string(), "cut or scale the stimuli of a session to one size"});
     }
-    s.parts_.push_back({type, file, 0, stim.shape[0] / s.asked_.ratio});
+    s.parts_.push_back({.type = type, .file = file, .bins = stim.shape[0] / s.asked_.ratio});
   }
 
   void add_stimulus_kind() {
@@ -140,7 +140,7 @@ class SessionOpener {
   }
 
   // Read, downsample, transform, filter.
-  void read_part(const SessionPart& part) {
+  void read_part(SessionPart& part) {
     Session& s = *session_;
     const hdf5::File& file = *part.file;
     const std::int64_t ratio = s.asked_.ratio;
@@ -167,7 +167,8 @@ class SessionOpener {
     append(s.behavior_, std::move(behavior));
 
     std::vector<std::int64_t> trials = read_wholes(file, "/trial_inds");
-    const std::vector<std::int64_t> seams = read_clock(file, trials);
+    part.clock = read_clock(file, trials);
+    const std::vector<std::int64_t> seams = part.clock ? part.clock->seams : std::vector<std::int64_t>();
     for (std::int64_t t = 0; t < part.bins; ++t)
       trials[static_cast<std::size_t>(t)] = trials[static_cast<std::size_t>(t * ratio)];
     trials.resize(static_cast<std::size_t>(part.bins));
@@ -248,9 +249,9 @@ class SessionOpener {
                     significant(source_rate, 4) + ", the bins of a second");
   }
 
-  // Source bins before which the file's own clock goes back or jumps; what else it says of the source rate is told.
-  std::vector<std::int64_t> read_clock(const hdf5::File& file, std::span<const std::int64_t> trials) {
-    if (!has_covariate(file, "/t_bins")) return {};
+  // The file's own clock; what it says against the source rate is told.
+  std::optional<ClockSeen> read_clock(const hdf5::File& file, std::span<const std::int64_t> trials) {
+    if (!has_covariate(file, "/t_bins")) return std::nullopt;
     ClockSeen seen = look_at_clock(read_seconds(file, "/t_bins"), trials);
     const double rate = session_->asked_.source_rate;
     if (seen.step_seconds < 0) {
@@ -266,7 +267,7 @@ class SessionOpener {
       told_.push_back(short_name(file) + ": /t_bins " + seen.worst + (more > 0 ? "; such places: " + with_commas(more + 1) : "") +
                       ". No window reaches over such a place");
     }
-    return std::move(seen.seams);
+    return seen;
   }
 
   // Numbers of the stretches of bins without a seam or another trial between them. A bin with a seam inside is not valid.
@@ -456,9 +457,9 @@ std::vector<stdfs::path> paths_of(const SessionFile& session, const stdfs::path&
         throw DataError({session.name + "/" + type + ".dset is a Python pickle", pickle.string(),
                          "run tools/dset_to_h5.py on it, and only if you trust it: a pickle can run any program"});
       }
-      throw DataError(
-          {"session " + session.name + " has no file " + type + ".h5", path.string(),
-           "set data.dir to the folder that holds " + session.name + "/, or make some: millrace make-data neural_response"});
+      throw DataError({"session " + session.name + " has no file " + type + ".h5", path.string(),
+                       "set data.dir to the folder that holds " + session.name +
+                           "/ and recipe.dataset_config to this dataset file, or make some: millrace make-data neural_response"});
     }
     paths.push_back(path);
   }

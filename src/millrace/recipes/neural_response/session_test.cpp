@@ -332,8 +332,10 @@ TEST_F(SessionTest, EveryFaultOfTheInputHasItsText) {
             "DataError  a/backimage.h5 /eyepos[0,0] is nan" + where + "mark the bin with dpi_valid 0, or fill the gap");
   files_.clear();
   std::filesystem::remove(folder_ / "a" / "backimage.h5");
-  EXPECT_EQ(refused(), "DataError  session a has no file backimage.h5" + where +
-                           "set data.dir to the folder that holds a/, or make some: millrace make-data neural_response");
+  EXPECT_EQ(refused(),
+            "DataError  session a has no file backimage.h5" + where +
+                "set data.dir to the folder that holds a/ and recipe.dataset_config to this dataset file, or make some: "
+                "millrace make-data neural_response");
   write("a/backimage.dset", "");
   EXPECT_EQ(refused(), "DataError  a/backimage.dset is a Python pickle\n  where    " +
                            (folder_ / "a" / "backimage.dset").string() +

@@ -7,10 +7,12 @@
 #include <array>
 #include <cmath>
 #include <cstdlib>
+#include <iterator>
 
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
 #include "millrace/config/schema_of.h"
+#include "millrace/data/loader/twins.h"
 #include "millrace/device/attention_guard.h"
 #include "millrace/device/convolution_guard.h"
 #include "millrace/device/device.h"
@@ -238,6 +240,8 @@ void Assembly::make_loaders(std::function<void(const std::string&)> note) {
   input_.pipeline = pipeline;
   data::Pipeline held_out = recipe_->data(Split::validation);
   if (!held_out.datasets.empty()) input_.held_out = held_out;
+  if (!context_.places.plan_only)
+    std::ranges::move(data::told_of_twins(pipeline.datasets, held_out.datasets), std::back_inserter(notices_));
   choose_cache(pipeline, held_out);
   auto options = loader_options(pipeline, Split::train);
   const auto tell = note ? std::move(note) : [this](const std::string& text) { request_.console->notice(text); };

@@ -18,8 +18,11 @@
 
 namespace millrace {
 
-struct Weights;  // train/assembly/weights.h
+struct Weights;    // train/assembly/weights.h
 struct SwitchRow;  // train/recipe/switchboard.h
+namespace hdf5 {
+class File;
+}
 
 // A command of a recipe's own, such as `millrace generate`. Gets the words after the command's name; returns the exit code.
 struct RecipeCommand {
@@ -109,6 +112,9 @@ struct Entry {
   std::function<std::vector<std::string>(Weights& weights, config::Resolved& config)> adopt_weights;
   // Of weights that leave for another program: adds what its files hold besides. Returns what a user should know, a line each.
   std::function<std::vector<std::string>(Tensors& weights, const Json& config)> complete_weights;
+  // What an HDF5 file of its input says of itself, as the recipe reads it: one line. "" for any other file; DataError for one
+  // that it refuses. Null = none.
+  std::function<std::string(const hdf5::File& file)> read_as;
   Predicts predicts;  // empty: the recipe gets what the file of input holds, unchecked
   std::vector<RecipeCommand> commands;
   std::vector<BenchShape> bench_shapes;

@@ -125,6 +125,18 @@ struct BlindAnswer {
   std::string what;  // "the entropy of the training text's tokens"
 };
 
+// An axis of a field behind its rows: what stands at index i is first + i * step.
+struct FieldAxis {
+  std::string label;  // "frequency"
+  std::string unit = "";
+  double first = 0, step = 1;
+};
+// How a field is drawn by `millrace show`: its axes, slowest first, and what its values are.
+struct FieldWords {
+  std::vector<FieldAxis> axes;
+  std::string value = "value", unit = "";
+};
+
 // What a recipe tells of itself once its data is open and its model made.
 struct Facts {
   std::string rate_unit = "samples";  // what a rate counts: samples, tokens, volumes
@@ -133,6 +145,8 @@ struct Facts {
   std::string metric_tags;            // what stands before the names of validation metrics in event files, e.g. "val/"
   std::string frozen_source;          // where weights that are not trained come from; kept with snapshot.frozen=leave_out
   Json lines = Json::object();        // name -> value: further lines of the plan, e.g. {"vocabulary": 65}
+  std::string read_as = "";  // one line: axes, units, orientation, clock, encoding of its data; "": as the sources say it
+  std::map<std::string, FieldWords> fields = {};  // of batches, after prepare()
   std::optional<StepLog> step_log = std::nullopt;
   std::vector<Lighter> lighter = {};
   std::optional<BlindAnswer> blind = std::nullopt;  // a run that stays there is told so

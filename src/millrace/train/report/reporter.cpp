@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "millrace/base/format.h"
+#include "millrace/metrics/figure.h"
 #include "millrace/train/report/numbers.h"
 
 namespace millrace {
@@ -62,9 +63,9 @@ std::string memory_text(const MemoryShown& memory) {
 
 // The judged metric first, the others in the recipe's order.
 void add_metrics(std::vector<std::string>& parts, const metrics::Means& means, const std::string& first) {
-  if (const auto it = means.find(first); it != means.end()) parts.push_back(first + " " + figure(it->second));
+  if (const auto it = means.find(first); it != means.end()) parts.push_back(first + " " + metrics::figure_of(first, it->second));
   for (const auto& [name, value] : means) {
-    if (name != first && means.shown_on_console(name)) parts.push_back(name + " " + figure(value));
+    if (name != first && means.shown_on_console(name)) parts.push_back(name + " " + metrics::figure_of(name, value));
   }
 }
 

@@ -235,11 +235,11 @@ TEST_F(ReporterTest, AValidationThatIsNotTheBestNamesTheBest) {
 
 TEST_F(ReporterTest, AValidationsLineIsInTheRecipesOrderWithoutItsQuietNames) {
   const std::string text = said([](Reporter& reporter) {
-    metrics::Means means{{"val_generator", 2.0}, {"zeal", 0.5}, {"recall/cat", 0.25}, {"corr", 0.75}};
+    metrics::Means means{{"val_generator", 2.0}, {"zeal", 0.5}, {"recall/cat", 0.25}, {"corr", 0.75}, {"bits/units", 1200}};
     means.set_quiet({"recall/*"});
     reporter.validation({.step = 9, .means = means, .judged = "val_generator", .gained = true, .best = {2.0, 2.0, 9}});
   });
-  EXPECT_THAT(text, HasSubstr("val_generator 2.0000  zeal 0.5000  corr 0.7500\n"));
+  EXPECT_THAT(text, HasSubstr("val_generator 2.0000  zeal 0.5000  corr 0.7500  bits/units 1,200\n"));
   EXPECT_EQ(records().at(0).at("recall/cat"), 0.25) << "the log has them all";
 }
 

@@ -3,9 +3,11 @@
 #include <ATen/core/grad_mode.h>
 #include <torch/nn/module.h>
 
+#include <algorithm>
 #include <optional>
 
 #include "millrace/base/error.h"
+#include "millrace/base/format.h"
 #include "millrace/snapshot/layout.h"
 #include "millrace/snapshot/snapshot.h"
 #include "millrace/system/process.h"
@@ -31,6 +33,18 @@ Json loader_state_of(const Look& look, telemetry::Console& console) {
 }
 
 }  // namespace
+
+Facts facts_of(const Recipe& recipe, std::span<const data::Dataset> datasets) {
+  Facts facts = recipe.facts();
+  if (!facts.read_as.empty()) return facts;
+  std::vector<std::string> texts;
+  for (const data::Dataset& dataset : datasets) {
+    std::string text = dataset.source->read_as();
+    if (!text.empty() && std::ranges::find(texts, text) == texts.end()) texts.push_back(std::move(text));
+  }
+  facts.read_as = joined(texts, "; ");
+  return facts;
+}
 
 void look_at_batches(const RunRequest& request, const Look& look, const SeesBatch& sees) {
   config::Resolved config = request.config;
@@ -59,6 +73,7 @@ void look_at_batches(const RunRequest& request, const Look& look, const SeesBatc
   way.split = look.split;
   way.micro_batches = 1;
   assembly.recipe().model().train(training);
+  const Facts facts = facts_of(assembly.recipe(), datasets);
   const at::NoGradGuard no_grad;
   std::int64_t seen = 0;
   while (seen < look.batches) {
@@ -68,7 +83,7 @@ void look_at_batches(const RunRequest& request, const Look& look, const SeesBatc
       state = Json();
       continue;
     }
-    for_each_micro_batch(way, std::move(*host), [&](const Batch& batch, MicroPlace) { sees(batch, datasets); });
+    for_each_micro_batch(way, std::move(*host), [&](const Batch& batch, MicroPlace) { sees(batch, datasets, facts); });
     ++seen;
   }
 }

@@ -8,9 +8,13 @@
 
 #include "millrace/core/batch.h"
 #include "millrace/data/loader/source.h"
+#include "millrace/train/recipe/recipe.h"
 #include "millrace/train/run/run.h"
 
 namespace millrace {
+
+// What a recipe tells of itself, with what the sources of its data sets say of their files where it says nothing: each text once.
+[[nodiscard]] Facts facts_of(const Recipe& recipe, std::span<const data::Dataset> datasets);
 
 struct Look {
   Split split = Split::train;
@@ -20,8 +24,8 @@ struct Look {
 };
 
 // A batch after the loader and Recipe::prepare, whole and on the run's device, and the data sets of the split: group g is of
-// datasets[g].
-using SeesBatch = std::function<void(const Batch& batch, std::span<const data::Dataset> datasets)>;
+// datasets[g]. `facts`: those of facts_of().
+using SeesBatch = std::function<void(const Batch& batch, std::span<const data::Dataset> datasets, const Facts& facts)>;
 
 // Hands the batches on that a run of `request` would begin with, or go on with: the same samples, augmented with the same
 // numbers. Nothing is trained and nothing is written; one batch is in memory at a time. ConfigError when the split has no data.

@@ -1,11 +1,11 @@
 // The run folder of a session: what it goes on from, and when it begins to write there.
 #include <algorithm>
-#include <cctype>
 #include <cmath>
 #include <string_view>
 
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
+#include "millrace/base/shell_word.h"
 #include "millrace/snapshot/layout.h"
 #include "millrace/train/run/session.h"
 #include "millrace/train/run_folder/resume_rules.h"
@@ -49,20 +49,6 @@ Json with_batch_of_these_ranks(const snapshot::Content& content, const RunConfig
   return config;
 }
 
-// The words as a shell takes them.
-std::string shell_text(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) {
-    const bool is_plain = !word.empty() && std::all_of(word.begin(), word.end(), [](unsigned char c) {
-      return std::isalnum(c) != 0 || std::string_view("_-./=:,@%+").find(static_cast<char>(c)) != std::string_view::npos;
-    });
-    std::string escaped;
-    for (const char c : word) escaped += c == '\'' ? std::string("'\\''") : std::string(1, c);
-    text += (text.empty() ? "" : " ") + (is_plain ? word : "'" + escaped + "'");
-  }
-  return text;
-}
-
 }  // namespace
 
 void Session::open_folder() {
@@ -82,7 +68,7 @@ void Session::check_changes() {
                         assembly_.request().config, request_.schema, folder_->record().started_in);
   if (!problems.empty()) {
     const std::vector<std::string> command = read_first_start(folder_->path()).command;
-    if (!command.empty()) problems.back().next += "; the run was begun by: " + shell_text(command);
+    if (!command.empty()) problems.back().next += "; the run was begun by: " + joined(command, " ", shell_word);
     throw ConfigError(std::move(problems));
   }
   const std::string threads = planned(*request_.fs, folder_->path(), "device.threads");

@@ -13,10 +13,12 @@
 #include "millrace/device/device.h"
 #include "millrace/device/errors.h"
 #include "millrace/doctor/cause.h"
+#include "millrace/metrics/figure.h"
 #include "millrace/system/process.h"
 #include "millrace/system/signals.h"
 #include "millrace/train/report/block_times.h"
 #include "millrace/train/report/scores.h"
+#include "millrace/train/run/look.h"
 #include "millrace/train/run/session.h"
 #include "millrace/train/run_folder/run_files.h"
 #include "millrace/train/step/draws.h"
@@ -58,7 +60,7 @@ void add_metrics(std::vector<std::string>& parts, const Json& summary) {
     const Json& metric = summary["metrics"][name];
     if (metric.contains("quiet")) continue;
     const Json& last = metric["last"];
-    parts.push_back(name + (last.is_number() ? " " + figure(last.get<double>()) : " is not a number"));
+    parts.push_back(name + (last.is_number() ? " " + metrics::figure_of(name, last.get<double>()) : " is not a number"));
     if (!last.is_number() && metric["best_step"].is_number())
       parts.back() += " (best " + figure(metric["best"].get<double>()) + " at step " + fact_text(metric["best_step"]) + ")";
   }
@@ -137,8 +139,9 @@ std::string Session::plan_text() {
     line("data " + dataset.name, with_commas(dataset.samples) + " samples, " + with_commas(dataset.batch_size) + " in a batch" +
                                      (dataset.rule.empty() ? "" : "; " + dataset.rule));
   }
+  const Facts facts = facts_of(assembly_.recipe(), assembly_.training_pipeline().datasets);
+  if (!facts.read_as.empty()) line("read as", printable(facts.read_as));
   line("length", assembly_.total_steps() > 0 ? with_commas(assembly_.total_steps()) + " steps" : "open end");
-  const Facts facts = assembly_.recipe().facts();
   for (const auto& [key, value] : facts.lines.items()) line(key, fact_text(value));
   text.pop_back();
   return text;

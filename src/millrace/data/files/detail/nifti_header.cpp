@@ -187,6 +187,16 @@ std::string affine_of_qform(const NiftiHeader& header, NiftiMatrix& affine) {
   return "";
 }
 
+bool has_nifti_magic(std::span<const std::byte> bytes) {
+  if (bytes.size() < kNifti1Bytes) return false;
+  const auto is = [&](std::int32_t size) {
+    return Bytes(bytes, false).at<std::int32_t>(0) == size || Bytes(bytes, true).at<std::int32_t>(0) == size;
+  };
+  const bool first = is(kNifti1Bytes), second = is(kNifti2Bytes);
+  const std::string_view magic = Bytes(bytes, false).text(first ? kPlaces1.magic : kPlaces2.magic, 4);
+  return (first && (magic == "n+1" || magic == "ni1")) || (second && (magic == "n+2" || magic == "ni2"));
+}
+
 std::string parse_nifti(std::span<const std::byte> bytes, NiftiHeader& header, bool& is_unread) {
   if (bytes.size() < kNifti1Bytes) {
     return "not a NIfTI file, or cut off: " + std::to_string(bytes.size()) + " bytes, the header alone has 348";

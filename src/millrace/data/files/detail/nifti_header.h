@@ -16,6 +16,9 @@ inline constexpr std::size_t kNifti1Bytes = 348, kNifti2Bytes = 540;
 // `is_unread`: that is a datatype that the standard has and nobody here reads.
 [[nodiscard]] std::string parse_nifti(std::span<const std::byte> bytes, NiftiHeader& header, bool& is_unread);
 
+// Whether they begin as a NIfTI header does: its size and its magic.
+[[nodiscard]] bool has_nifti_magic(std::span<const std::byte> bytes);
+
 [[nodiscard]] int datatype_of(DType dtype);  // the code in nifti1.h; MR_CHECK: there is one
 
 using NiftiMatrix = std::array<std::array<double, 4>, 4>;

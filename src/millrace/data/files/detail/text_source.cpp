@@ -51,14 +51,20 @@ std::size_t whole_code_points(const TextSource& source, std::string_view text, s
   return *bad;
 }
 
-// Counts what a text seldom means to hold; `before` is the byte before the piece.
-void count_oddities(std::string_view text, char& before, bool last, TextRead& read) {
+// Counts characters, ends of lines and what a text seldom means to hold; `before` is the byte before the piece.
+void count_signs(std::string_view text, char& before, bool last, TextRead& read) {
   for (std::size_t at = text.find(kMark); at != std::string_view::npos; at = text.find(kMark, at + kMark.size()))
     ++read.marks_inside;
   if (before == '\r' && text.front() != '\n') ++read.lone_returns;
   for (std::size_t at = text.find('\r'); at != std::string_view::npos; at = text.find('\r', at + 1)) {
     if (at + 1 < text.size() ? text[at + 1] != '\n' : last) ++read.lone_returns;
   }
+  for (std::size_t at = text.find('\n'); at != std::string_view::npos; at = text.find('\n', at + 1)) {
+    ++read.line_feeds;
+    if ((at == 0 ? before : text[at - 1]) == '\r') ++read.both;
+  }
+  read.characters +=
+      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; });
   before = text.back();
 }
 
@@ -113,7 +119,7 @@ TextRead read_text(const TextSource& source, const std::function<void(std::strin
       buffer.erase(0, whole);
       continue;
     }
-    count_oddities(text, before, at == file.size(), result);
+    count_signs(text, before, at == file.size(), result);
     piece(text);
     buffer.erase(0, whole);
   }

@@ -30,6 +30,9 @@ struct TextRead {
   bool had_mark = false;
   std::int64_t marks_inside = 0;  // byte-order marks that do not begin the text
   std::int64_t lone_returns = 0;  // "\r" without "\n" behind it
+  std::int64_t line_feeds = 0;    // "\n"
+  std::int64_t both = 0;          // of them with "\r" before it
+  std::int64_t characters = 0;    // code points, without the mark
 };
 // Hands the text on in pieces that end between code points. DataError when it is none: what it is, at
 // the first byte that shows it.

@@ -11,7 +11,7 @@
 #include "millrace/base/field.h"
 #include "millrace/base/half.h"
 
-namespace millrace::recipes::cosmology {
+namespace millrace {
 
 [[nodiscard]] inline bool is_real(DType dtype) {
   return dtype != DType::boolean && dtype != DType::bf16 && dtype != DType::c64 && dtype != DType::c128;
@@ -72,4 +72,4 @@ template <class To>
   }
 }
 
-}  // namespace millrace::recipes::cosmology
+}  // namespace millrace

@@ -1,0 +1,91 @@
+#include "millrace/data/loader/twins.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "millrace/base/format.h"
+
+namespace millrace::data {
+namespace {
+
+constexpr double kChance = 0.01;           // of two files with one digest by chance
+constexpr double kDigests = 4294967296.0;  // CRC32
+
+using Content = std::pair<std::uint64_t, std::string>;  // size, digest
+
+struct NamedFile {
+  std::string name;
+  FileStamp stamp;
+};
+
+// Those that could be read and hold something, each file once: several data sets may be made of one.
+std::vector<NamedFile> files_of(const std::vector<Dataset>& datasets) {
+  std::vector<NamedFile> files;
+  std::map<std::pair<std::string, std::int64_t>, Content> known;
+  for (const Dataset& dataset : datasets) {
+    for (FileStamp& stamp : dataset.source->stamps()) {
+      if (stamp.digest.empty() || stamp.size == 0) continue;
+      Content content{stamp.size, stamp.digest};
+      const auto [at, is_new] = known.try_emplace({stamp.name, stamp.modified_ns}, content);
+      if (!is_new && at->second == content) continue;
+      const bool prefixed = !dataset.name.empty() && !stamp.name.starts_with(dataset.name + "/");
+      std::string name = (prefixed ? dataset.name + ": " : "") + stamp.name;
+      files.push_back({std::move(name), std::move(stamp)});
+    }
+  }
+  return files;
+}
+
+bool are_the_same(const std::vector<NamedFile>& a, const std::vector<NamedFile>& b) {
+  const auto same = [](const NamedFile& x, const NamedFile& y) {
+    return x.stamp == y.stamp && x.stamp.modified_ns == y.stamp.modified_ns;
+  };
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), same);
+}
+
+bool may_be_chance(const std::vector<NamedFile>& training, const std::vector<NamedFile>& validation) {
+  std::map<std::uint64_t, double> of_size;
+  for (const auto* files : {&training, &validation}) {
+    for (const NamedFile& file : *files) of_size[file.stamp.size] += 1;
+  }
+  double pairs = 0;
+  for (const auto& [size, count] : of_size) pairs += count * (count - 1) / 2;
+  return pairs / kDigests > kChance;
+}
+
+// "2 files hold what …: "b.txt" and "a.txt", …".
+std::string told_of(const std::vector<std::string>& pairs, const std::string& of, const std::string& what) {
+  return with_commas(static_cast<std::int64_t>(pairs.size())) +
+         (pairs.size() == 1 ? " file" + of + " holds " : " files" + of + " hold ") + what + ": " + pairs.front() +
+         (pairs.size() > 1 ? ", …" : "");
+}
+
+}  // namespace
+
+std::vector<std::string> told_of_twins(const std::vector<Dataset>& training, const std::vector<Dataset>& validation) {
+  const std::vector<NamedFile> learned = files_of(training), judged = files_of(validation);
+  if (may_be_chance(learned, judged)) return {};
+  std::map<Content, const std::string*> first;
+  std::vector<std::string> twice, leaked;  // "a.txt and b.txt"
+  for (const NamedFile& file : learned) {
+    const auto [at, is_new] = first.try_emplace({file.stamp.size, file.stamp.digest}, &file.name);
+    if (!is_new) twice.push_back(quoted(file.name) + " and " + quoted(*at->second));
+  }
+  if (!are_the_same(learned, judged)) {
+    for (const NamedFile& file : judged) {
+      const auto at = first.find({file.stamp.size, file.stamp.digest});
+      if (at != first.end()) leaked.push_back(quoted(file.name) + " and " + quoted(*at->second));
+    }
+  }
+  std::vector<std::string> told;
+  if (!twice.empty())
+    told.push_back(told_of(twice, "", "what another file holds") +
+                   ". Next: leave one of the two out, unless it is meant to count twice");
+  if (!leaked.empty())
+    told.push_back(told_of(leaked, " of the validation", "what a file of the training holds") +
+                   ". Next: leave it out of one of the two: a validation judges by what was not learned");
+  return told;
+}
+
+}  // namespace millrace::data
