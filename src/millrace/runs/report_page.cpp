@@ -92,7 +92,7 @@ std::string versions_html(std::span<const RunStory> runs) {
   for (const RunStory& run : runs) {
     for (const auto& lines : run.processes) {
       for (const Json& line : lines) {
-        if (text_at(line, "kind") != "validation") continue;
+        if (text_at(line, {"kind"}) != "validation") continue;
         const Json mended = line.value("metric_versions", Json::object());
         for (const auto& [name, value] : line.items()) {
           if (!value.is_number()) continue;

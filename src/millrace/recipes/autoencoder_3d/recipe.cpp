@@ -53,7 +53,7 @@ void Autoencoder3d::before_training() {
   for (const std::string& text : files_->told) context_.say(text);
   for (const std::string& text : look_at_headers(*files_, recipe_)) context_.say(text);
   if (!context_.places.plan_only) {
-    const bool passes = context_.config->data.bad_samples != BadSamplePolicy::fail;
+    const bool passes = context_.config->data.bad_samples != data::BadSamples::fail;
     for (const std::string& text : look_at_values(*files_, passes)) context_.say(text);
   }
   if (recipe_.perceptual_weight > 0 && recipe_.perceptual_weights.empty())

@@ -134,7 +134,7 @@ void ImagePairs::before_training() {
   for (const std::string& text : signs_told(seen_)) context_.say(text);
   for (const std::string& text : look_at_scores(*files_)) context_.say(text);
   if (context_.places.plan_only) return;
-  const bool passes = context_.config->data.bad_samples != BadSamplePolicy::fail;
+  const bool passes = context_.config->data.bad_samples != data::BadSamples::fail;
   for (const std::string& text : look_at_images(files_->images, recipe_, passes)) context_.say(text);
 }
 
