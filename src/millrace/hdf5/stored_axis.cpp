@@ -6,7 +6,7 @@
 
 #include "millrace/base/axis_text.h"
 #include "millrace/base/error.h"
-#include "millrace/base/stored_numbers.h"
+#include "millrace/hdf5/stored_numbers.h"
 
 namespace millrace::hdf5 {
 

@@ -10,9 +10,9 @@
 
 #include "millrace/base/axis_text.h"
 #include "millrace/base/format.h"
-#include "millrace/base/stored_numbers.h"
 #include "millrace/base/utf8.h"
 #include "millrace/hdf5/stored_axis.h"
+#include "millrace/hdf5/stored_numbers.h"
 
 namespace millrace::recipes::cosmology {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
-#include "millrace/base/stored_numbers.h"
+#include "millrace/hdf5/stored_numbers.h"
 
 namespace millrace::recipes::cosmology::uvh5 {
 namespace {

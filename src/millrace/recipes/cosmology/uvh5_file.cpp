@@ -7,9 +7,9 @@
 
 #include "millrace/base/axis_text.h"
 #include "millrace/base/format.h"
-#include "millrace/base/stored_numbers.h"
 #include "millrace/data/files/folder.h"
 #include "millrace/hdf5/remedy.h"
+#include "millrace/hdf5/stored_numbers.h"
 #include "millrace/recipes/cosmology/sky_problems.h"
 
 namespace millrace::recipes::cosmology::uvh5 {
