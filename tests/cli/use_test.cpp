@@ -134,7 +134,8 @@ TEST_F(Use, ShowTellsValuesSamplesAndDraws) {
   EXPECT_EQ(input["nan"], 0);
   EXPECT_EQ(read_text(root_.path() / "drawn" / "batch-3-input.png").substr(1, 3), "PNG");
   const Result table = millrace({"show", "--from=r", "--split=validation"});
-  EXPECT_THAT(table.out, testing::StartsWith("validation batch 0: "));
+  EXPECT_THAT(table.out, testing::StartsWith("read as  UTF-8; "));
+  EXPECT_THAT(table.out, HasSubstr("\n\nvalidation batch 0: "));
   EXPECT_THAT(table.out, HasSubstr("\n  row 0  sample 0"));
   EXPECT_EQ(millrace({"show", "--from=in.npy"}).exit_code, 2);
   const Result wrong = millrace({"show", "language_model", "--preset=smoke", "--split=tests"});

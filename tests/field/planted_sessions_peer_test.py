@@ -8,31 +8,9 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from planted import Fault, PlantedTest
+from sessions_peer_test import BINS, DATASET, HZ, TRIAL, UNITS, arrays
 
-BINS, TRIAL, HZ, UNITS = 960, 96, 240, 4
-DATASET = """types: [syn]
-session_dir: ./sessions
-sessions: [{names}]
-sampling: {{source_rate: 240, target_rate: 120}}
-keys_lags: {{robs: 0, stim: [0, 1, 2, 3, 4, 5, 6, 7], behavior: 0, dfs: 0}}
-transforms:
-  stim: {{source: stim, ops: [{{pixelnorm: {{}}}}, {{unsqueeze: 1}}], expose_as: stim}}
-  eye_pos: {{source: eyepos, ops: [], expose_as: behavior}}
-datafilters:
-  dfs: {{ops: [{{valid_nlags: {{n_lags: 8}}}}, {{missing_pct: {{threshold: 45}}}}], expose_as: dfs}}
-train_val_split: 0.5
-seed: 1002
-"""
 OPTIONS = ["--preset", "smoke", "--data.batch_size=256", "--rehearse"]
-
-
-def arrays(seed):
-    """A sound recording."""
-    rng = np.random.default_rng(seed)
-    return {"stim": rng.integers(0, 255, (BINS, 7, 7), dtype=np.uint8), "robs": rng.poisson(0.2, (BINS, UNITS)).astype(np.float32),
-            "eyepos": rng.normal(size=(BINS, 2)).astype(np.float32), "dpi_valid": np.ones(BINS, np.uint8),
-            "trial_inds": np.arange(BINS) // TRIAL, "t_bins": np.arange(BINS) / HZ + 7.0,
-            "missing_pct": rng.uniform(0, 40, (BINS, UNITS)).astype(np.float32)}
 
 
 def changed(key, change):

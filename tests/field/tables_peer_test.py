@@ -54,7 +54,7 @@ class Tables(FieldTest):
                              self.tables_of("".join(f"{n} {s}\n" for n, s in short)))
 
     def test_points_of_two_meanings_are_refused_with_a_remedy_that_works(self):
-        rows = [(f"p{i:02}.png", 1000 + i if i % 2 else i + 0.25) for i in range(24)]
+        rows = [(f"p{i:02}.png", 1000 + i // 4 if i % 2 else i // 4 + 0.25) for i in range(24)]
         spoilt = "".join(f"{name};{f'{score:,}'.replace(',', '.') if score >= 1000 else str(score).replace('.', ',')}\n" for name, score in rows)
         self.assertEqual(self.next_of(self.refusal_of(spoilt)), "write all scores with a decimal point, and without marks between thousands")
         self.assertEqual(self.tables_of("".join(f"{name};{score}\n" for name, score in rows)), self.tables_of("".join(f"{n} {s}\n" for n, s in rows)))

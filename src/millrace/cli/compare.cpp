@@ -25,7 +25,7 @@ using Table = std::vector<std::vector<std::string>>;
 constexpr std::size_t kWidest = 30;  // of a value in a table: five columns stay readable
 
 std::string cut(const std::string& text) {
-  const std::string plain = text.empty() ? "\"\"" : printable(text);
+  std::string plain = text.empty() ? "\"\"" : printable(text);
   if (plain.size() <= kWidest) return plain;
   std::size_t end = kWidest - 1;
   while (end > 0 && (static_cast<unsigned char>(plain[end]) & 0xC0U) == 0x80U) --end;  // a character stays whole

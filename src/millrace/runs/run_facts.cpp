@@ -38,7 +38,9 @@ std::optional<double> logged(const Json& json) {
 void add_config(const Json& values, const Json& origins, const std::string& before, std::map<std::string, Setting>& config) {
   if (!values.is_object()) return;
   for (const auto& [name, value] : values.items()) {
-    const std::string key = before.empty() ? name : before + "." + name;
+    std::string key = before;
+    if (!key.empty()) key += '.';
+    key += name;
     if (value.is_object() && !value.empty())
       add_config(value, origins, key, config);
     else if (key != kFolder)

@@ -80,10 +80,10 @@ std::vector<std::string> told_of_twins(const std::vector<Dataset>& training, con
   }
   std::vector<std::string> told;
   if (!twice.empty())
-    told.push_back(told_of(twice, "", "what another file holds") +
+    told.push_back(told_of(twice, "", "what another file holds, by size and digest") +
                    ". Next: leave one of the two out, unless it is meant to count twice");
   if (!leaked.empty())
-    told.push_back(told_of(leaked, " of the validation", "what a file of the training holds") +
+    told.push_back(told_of(leaked, " of the validation", "what a file of the training holds, by size and digest") +
                    ". Next: leave it out of one of the two: a validation judges by what was not learned");
   return told;
 }

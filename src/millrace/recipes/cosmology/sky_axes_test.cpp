@@ -154,7 +154,7 @@ TEST(ComparedAxes, TheSameInOtherFormsAgrees) {
   const SaidSky rounded = SaidSky("c").with_freq({100.0001, 101, 101.9999, 103}).saying("/", "unit", "K");
   const Compared found = compare({&silent, &plain, &rounded});
   EXPECT_THAT(found.problems, IsEmpty());
-  EXPECT_EQ(found.axes.freq_mhz, kMhz) << "of the first file that says them";
+  EXPECT_EQ(found.axes.words.freq_mhz, kMhz) << "of the first file that says them";
   EXPECT_THAT(found.axes.told, ElementsAre(HasSubstr("1 of 3 files do not say theirs")));
   EXPECT_THAT(compare({&silent, &silent}).axes.told, IsEmpty());
 }

@@ -79,7 +79,8 @@ double bytes_touched(const hdf5::Dataset& cube, const Shape& block) {
   double bytes = static_cast<double>(size_of(cube.dtype));
   for (std::size_t axis = 0; axis < block.size(); ++axis) {
     const std::int64_t chunk = cube.chunk.empty() ? 1 : std::max<std::int64_t>(cube.chunk[axis], 1);
-    bytes *= static_cast<double>((block[axis] + chunk - 1) / chunk * chunk);
+    const std::int64_t chunks = (block[axis] + chunk - 1) / chunk;
+    bytes *= static_cast<double>(chunks * chunk);
   }
   return bytes;
 }

@@ -133,7 +133,7 @@ std::map<std::string, FieldWords> fields_of(const Sky& sky, const RecipeConfig& 
   FieldAxis ra = axis_of("RA", "degrees", sky.ra, kTurn);
   const bool is_moved = recipe.ra_shift || recipe.split > 1;  // rolled, or cut
   if (is_moved && !ra.unit.empty()) ra = {.label = "RA offset", .unit = ra.unit, .step = ra.step};
-  const FieldAxis frequency = axis_of("frequency", "MHz", sky.freq_mhz);
+  const FieldAxis frequency = axis_of("freq", "MHz", sky.freq_mhz);
   const std::string unit = sky.unit.empty() ? "K" : sky.unit;
   const FieldWords cube{.axes = {{.label = "baseline"}, frequency, ra}, .value = "magnitude", .unit = unit};
   const std::string scaled = significant(recipe.scale, 4) + " x " + unit;

@@ -54,6 +54,7 @@ std::vector<Baseline> baselines_of(std::span<const Header> files) {
     for (const Baseline& row : file.rows) met.emplace(in_order(row), row);
   }
   std::vector<Baseline> baselines;
+  baselines.reserve(met.size());
   for (const auto& [key, baseline] : met) baselines.push_back(baseline);
   return baselines;
 }

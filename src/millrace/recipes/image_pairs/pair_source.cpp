@@ -142,6 +142,7 @@ std::vector<std::uint8_t> read_image(const std::filesystem::path& file, const Re
 
 data::PicturesSeen look_at_heads(const std::vector<ImageFile>& images) {
   std::vector<std::filesystem::path> paths;
+  paths.reserve(images.size());
   for (const ImageFile& image : images) paths.push_back(image.path);
   return data::look_at_pictures(paths, std::ssize(paths));
 }
