@@ -25,7 +25,6 @@ class Arena {
   static std::shared_ptr<Arena> host();
 };
 
-
 struct LoaderOptions {
   std::int64_t batch_size = 1;  // samples per rank and batch; of each data set without a size of its own, or of a mix in all
   bool shuffle = false;
