@@ -18,6 +18,7 @@
 #include "millrace/device/shared_cores.h"
 #include "millrace/device/tensor_memory.h"
 #include "millrace/precision/tf32.h"
+#include "millrace/system/process.h"
 #include "millrace/train/assembly/convolution_choice.h"
 #include "millrace/train/assembly/kernel_trial.h"
 #include "millrace/train/assembly/layout_trial.h"

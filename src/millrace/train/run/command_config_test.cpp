@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "millrace/config/arguments.h"
 #include "millrace/config/schema_of.h"
 #include "millrace/train/run/run.h"
 
@@ -48,7 +49,7 @@ class CommandConfigTest : public testing::Test {
     return (folder_ / name).string();
   }
   CommandConfig resolve(const std::vector<std::string>& words) {
-    Arguments arguments(words);
+    config::Arguments arguments(words);
     return resolve_command_config(entry_, arguments);
   }
   std::vector<Problem> problems(const std::vector<std::string>& words) {
@@ -148,9 +149,9 @@ TEST_F(CommandConfigTest, AFileThatAKeyNamesIsALayerBelowTheFilesOfTheCommand) {
 }
 
 TEST_F(CommandConfigTest, OverridesHoldOnlyWhatFlagsSay) {
-  Arguments arguments(std::vector<std::string>{"--recipe.width=3", "--data", "elsewhere"});
+  config::Arguments arguments(std::vector<std::string>{"--recipe.width=3", "--data", "elsewhere"});
   EXPECT_EQ(config_overrides(entry_, arguments), (Json{{"recipe.width", 3}, {"data.dir", "elsewhere"}}));
-  Arguments wrong(std::vector<std::string>{"--recipe.width=many"});
+  config::Arguments wrong(std::vector<std::string>{"--recipe.width=many"});
   EXPECT_THROW(static_cast<void>(config_overrides(entry_, wrong)), ConfigError);
 }
 

@@ -7,7 +7,7 @@
 namespace millrace {
 namespace {
 
-Batch two_groups() {
+Batch two_field_groups() {
   std::vector<Group> groups(2);
   groups[0] = {
       .name = "a", .fields = {{"x", at::ones({2, 3})}, {"label", at::arange(2)}}, .positions = {4, 5}, .indices = {40, 50}};
@@ -16,7 +16,7 @@ Batch two_groups() {
 }
 
 TEST(MovedTo, EveryFieldOfEveryGroupComesToTheDevice) {
-  const Batch moved = moved_to(two_groups(), at::kMeta);
+  const Batch moved = moved_to(two_field_groups(), at::kMeta);
   ASSERT_EQ(moved.groups().size(), 2U);
   std::size_t fields = 0;
   for (const Group& group : moved.groups()) {
@@ -26,14 +26,14 @@ TEST(MovedTo, EveryFieldOfEveryGroupComesToTheDevice) {
     }
   }
   EXPECT_EQ(fields, 3U);
-  EXPECT_EQ(to_text(moved), to_text(two_groups()));
+  EXPECT_EQ(to_text(moved), to_text(two_field_groups()));
   EXPECT_EQ(moved.groups()[0].positions, (std::vector<std::int64_t>{4, 5}));
   EXPECT_EQ(moved.groups()[1].indices, std::vector<std::int64_t>{60});
   EXPECT_EQ(to_text(moved.origin()), "validation batch 3");
 }
 
 TEST(MovedTo, WhatIsThereAlreadyIsNotCopied) {
-  Batch batch = two_groups();
+  Batch batch = two_field_groups();
   const at::Tensor x = batch.groups()[0].fields.at("x");
   const Batch moved = moved_to(std::move(batch), at::kCPU);
   EXPECT_TRUE(moved.groups()[0].fields.at("x").is_alias_of(x));
