@@ -136,8 +136,8 @@ class NpzReader final : public WholeReader {
 
  private:
   void check(const format::NpzEntry& entry) const {
-    constexpr std::uint64_t kPiece = std::uint64_t{1} << 18U;
-    std::vector<std::byte> piece(std::min(kPiece, entry.compressed));
+    constexpr std::uint64_t kAtOnce = std::uint64_t{1} << 18U;
+    std::vector<std::byte> piece(std::min(kAtOnce, entry.compressed));
     std::uint32_t crc = 0;
     for (std::uint64_t at = 0; at < entry.compressed; at += piece.size()) {
       const auto part = std::span(piece).first(std::min<std::uint64_t>(piece.size(), entry.compressed - at));
