@@ -86,9 +86,7 @@ class Planted(unittest.TestCase):
                 self.expect("src/millrace/train/run/run.cpp", ["above all floors"])
 
     def test_a_recipe_named_in_the_runtime(self):
-        self.append("ARCHITECTURE.md", "| 6 | `recipes` | recipes |\n")
-        self.append("CMakeLists.txt", "mr_folder(recipes DEPENDS train/run PCH)\n")
-        self.write("src/millrace/recipes/skies/entry.h", "// Skies.\n#pragma once\n")
+        self.write("recipes/skies/entry.h", "// Skies.\n#pragma once\n")
         self.append("src/millrace/train/run/run.cpp", '// measured on skies\n')
         self.expect_clean()
         self.append("src/millrace/train/run/run.cpp", 'const char* kFirst = "skies";\n')
@@ -141,12 +139,25 @@ class Planted(unittest.TestCase):
         self.expect("src/millrace/train/run/run.h", ["quotes"])
 
     def test_recipe_that_uses_another_recipe(self):
-        self.append("ARCHITECTURE.md", "| 5 | `recipes` | recipes |\n")
-        self.append("CMakeLists.txt", "mr_folder(recipes DEPENDS train PCH)\n")
-        self.write("src/millrace/recipes/a/model.h", "// A.\n#pragma once\n")
-        self.write("src/millrace/recipes/b/model.cpp", '#include "millrace/recipes/a/model.h"\n')
-        self.write("src/millrace/recipes/registry.cpp", '#include "millrace/recipes/a/model.h"\n')
-        self.expect("src/millrace/recipes/b/model.cpp", ["recipe b may not include recipe a"])
+        self.write("recipes/a/model.h", "// A.\n#pragma once\n")
+        self.write("recipes/common/words.h", "// Words.\n#pragma once\n")
+        self.write("recipes/b/files/source.h", "// B.\n#pragma once\n")
+        self.write("recipes/b/model.cpp", '#include "recipes/a/model.h"\n#include "recipes/b/files/source.h"\n#include "recipes/common/words.h"\n')
+        self.write("recipes/registry.cpp", '#include "recipes/a/model.h"\n')
+        self.expect("recipes/b/model.cpp", ["recipe b may not include recipe a"])
+
+    def test_recipe_in_the_runtime(self):
+        self.write("recipes/registry.h", "// All.\n#pragma once\n")
+        self.append("ARCHITECTURE.md", "| 6 | `cli` | commands |\n")
+        self.append("CMakeLists.txt", "mr_folder(cli DEPENDS train/run)\n")
+        self.write("src/millrace/cli/main.cpp", '#include "recipes/registry.h"\n')
+        self.expect_clean()
+        self.append("src/millrace/train/run/run.cpp", '#include "recipes/registry.h"\n')
+        self.expect("src/millrace/train/run/run.cpp", ["knows no recipe", "main.cpp"], 6)
+
+    def test_include_of_a_recipe_that_does_not_exist(self):
+        self.write("recipes/registry.cpp", '#include "recipes/a/gone.h"\n')
+        self.expect("recipes/registry.cpp", ["recipes/a/gone.h does not exist"])
 
     def test_folder_without_a_row(self):
         self.write("src/millrace/doctor/rules.h", "// Rules.\n#pragma once\n")

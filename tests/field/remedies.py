@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from field import FieldTest
 
-SOURCES = Path(__file__).resolve().parents[2] / "src" / "millrace"
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = ROOT / "src" / "millrace"
 LITERAL = re.compile(r'"((?:[^"\\]|\\.)*)"')
 MADE = re.compile(r"\b(?:DataError|UnreadKind|SnapshotError|Message|NoText|Problem|RefusedContent)(?:\s+\w+)?\s*[({]|\bproblems_?(?:->|\.)push_back\(")
 # A function or lambda that takes a remedy: its name, and what it takes.
@@ -112,14 +113,16 @@ def remedies_in(sources):
         for function in re.findall(r"^std::string remedy_for\([^)]*\) \{\n(.*?)^}", text, re.M | re.S):  # what the system says of a path
             found |= {remedy for given in re.findall("return " + STATEMENT, function) for remedy in text_of(given, text)}
         for remedy in filter(re.compile("[a-z]{3}").search, found):
-            held.setdefault(remedy, []).append(str(path.relative_to(SOURCES)))
+            held.setdefault(remedy, []).append(str(path.relative_to(ROOT)).removeprefix("src/millrace/"))
     return held
 
 
 def readers():
     """The sources that read files of users."""
-    every = [path for folder in ("base", "system", "format", "hdf5", "data", "recipes") for path in sorted((SOURCES / folder).rglob("*"))]
-    others = {path for patterns in NO_READERS.values() for pattern in patterns.split() for path in SOURCES.glob(pattern)}
+    every = [path for folder in ("base", "system", "format", "hdf5", "data") for path in sorted((SOURCES / folder).rglob("*"))]
+    every += sorted((ROOT / "recipes").rglob("*"))
+    others = {path for patterns in NO_READERS.values() for pattern in patterns.split()
+              for root in (ROOT, SOURCES) for path in root.glob(pattern)}
     return [path for path in every if path.suffix in (".cpp", ".h") and "test" not in path.stem and path not in others]
 
 

@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-RECIPES = ROOT / "src" / "millrace" / "recipes"
+RECIPES = ROOT / "recipes"
 PEER = ROOT / "tools" / "python-peer"
 PEERS = (ROOT / ".deps" / "venv" / ".millrace-peers").exists()  # `./dev test` sets them up
 
