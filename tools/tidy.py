@@ -61,6 +61,8 @@ class Tree:
                 except UnicodeDecodeError:
                     continue
         self.found = []
+        listing = enumerate(self.files.get(PUBLIC_HEADERS, "").splitlines(), 1)
+        self.public = {line: number for number, line in listing if line.startswith("millrace/")}
 
     def say(self, name, line, message):
         self.found.append((name, line, message))
@@ -155,7 +157,7 @@ def check_includes(tree, floors):
                     check_recipe_include(tree, name, line, target)
                 if folder is not None:
                     check_own_include(tree, floors, name, line, folder, target)
-            if target.startswith("tests/") and folder is not None and not re.search(r"_test\.cpp$|/detail/test_\w+\.h$", name):
+            if target.startswith("tests/") and folder is not None and not FOR_TESTS.search(name):
                 tree.say(name, line, f"{target} is for tests only; what is installed may not need it")
             check_foreign_include(tree, name, line, folder, target)
 
@@ -176,12 +178,16 @@ def check_own_include(tree, floors, name, line, folder, target):
 
 
 def check_recipe_include(tree, name, line, target):
-    """A recipe has its own folder and what all share."""
+    """A recipe has its own folder, what all share, and of the runtime what everybody's recipe has; its tests have all."""
+    if target.startswith("millrace/") and not FOR_TESTS.search(name) and target not in tree.public:
+        tree.say(name, line, f"{target} is internal, and a recipe has what an author outside this tree has: name the header in "
+                             f"{PUBLIC_HEADERS}, with a contract, or offer the part that is needed in one that is there")
     own, other = name.split("/")[1:-1], target.split("/")[1:-1]
     if target.startswith("recipes/") and own and other and other[0] not in (own[0], COMMON):
         tree.say(name, line, f"recipe {own[0]} may not include recipe {other[0]}; move what both need to recipes/{COMMON}")
 
 
+FOR_TESTS = re.compile(r"_test\.cpp$|/detail/test_\w+\.h$")
 COMMON = "common"  # the folder of recipes/ that all recipes may use
 PROGRAM = "src/millrace/cli/main.cpp"
 PUBLIC_HEADERS = "cmake/public_headers.txt"
@@ -193,7 +199,7 @@ def check_public_headers(tree):
     listing = tree.files.get(PUBLIC_HEADERS)
     if listing is None:
         return
-    public = {line: number for number, line in enumerate(listing.splitlines(), 1) if line.startswith("millrace/")}
+    public = tree.public
     for target, number in public.items():
         if "src/" + target not in tree.files:
             tree.say(PUBLIC_HEADERS, number, f"{target} does not exist below src/; remove the line")

@@ -155,6 +155,14 @@ class Planted(unittest.TestCase):
         self.append("src/millrace/train/run/run.cpp", '#include "recipes/registry.h"\n')
         self.expect("src/millrace/train/run/run.cpp", ["knows no recipe", "main.cpp"], 6)
 
+    def test_recipe_with_an_internal_header(self):
+        self.write("recipes/a/model.cpp", '#include "millrace/data/loader/source.h"\n')
+        for name in ("recipes/a/model_test.cpp", "recipes/a/detail/test_rows.h"):
+            self.write(name, '// Rows.\n#pragma once\n#include "millrace/data/loader/loader.h"\n')
+        self.expect_clean()
+        self.append("recipes/a/model.cpp", '#include "millrace/data/loader/loader.h"\n')
+        self.expect("recipes/a/model.cpp", ["millrace/data/loader/loader.h is internal", "cmake/public_headers.txt"], 2)
+
     def test_include_of_a_recipe_that_does_not_exist(self):
         self.write("recipes/registry.cpp", '#include "recipes/a/gone.h"\n')
         self.expect("recipes/registry.cpp", ["recipes/a/gone.h does not exist"])

@@ -18,7 +18,7 @@
 #include "millrace/core/host_values.h"
 #include "millrace/data/files/nifti_writer.h"
 #include "millrace/device/autocast.h"
-#include "millrace/device/device.h"
+#include "millrace/device/free_memory.h"
 #include "recipes/autoencoder_3d/scaling.h"
 #include "recipes/autoencoder_3d/volume_file.h"
 

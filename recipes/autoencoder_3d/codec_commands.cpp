@@ -9,8 +9,7 @@
 #include "millrace/base/error.h"
 #include "millrace/config/arguments.h"
 #include "millrace/config/schema_of.h"
-#include "millrace/train/recipe/recipe_guard.h"
-#include "millrace/train/run/run.h"
+#include "millrace/train/run/loaded.h"
 #include "recipes/autoencoder_3d/codec.h"
 
 namespace millrace::recipes::autoencoder_3d {

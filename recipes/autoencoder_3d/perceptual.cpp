@@ -19,7 +19,7 @@
 #include "millrace/base/error.h"
 #include "millrace/base/fs.h"
 #include "millrace/base/philox.h"
-#include "millrace/telemetry/run_log.h"
+#include "millrace/telemetry/console.h"
 #include "millrace/train/assembly/weights.h"
 
 namespace millrace::recipes::autoencoder_3d {

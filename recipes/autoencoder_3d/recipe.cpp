@@ -12,7 +12,6 @@
 #include "millrace/nn/noise.h"
 #include "millrace/nn/sent.h"
 #include "millrace/train/recipe/config.h"
-#include "millrace/train/recipe/switchboard.h"
 #include "millrace/train/step/model_size.h"
 #include "recipes/autoencoder_3d/loss.h"
 #include "recipes/autoencoder_3d/pretrained.h"

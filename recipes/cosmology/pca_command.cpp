@@ -10,12 +10,10 @@
 #include "millrace/base/format.h"
 #include "millrace/config/arguments.h"
 #include "millrace/config/schema_of.h"
-#include "millrace/device/device.h"
 #include "millrace/format/csv.h"
+#include "millrace/telemetry/console.h"
 #include "millrace/train/recipe/config.h"
 #include "millrace/train/run/command_config.h"
-#include "millrace/train/run/run.h"
-#include "millrace/train/run_folder/run_folder.h"
 #include "recipes/cosmology/entry.h"
 #include "recipes/cosmology/preprocess.h"
 #include "recipes/cosmology/recipe.h"
@@ -91,9 +89,7 @@ int fit(const Request& request) {
   const RunNames& run = task.shared.run;
   const bool has_run = !run.dir.empty() || !run.name.empty();
   const stdfs::path file = pca_file_name(task.recipe.n_fg);
-  const stdfs::path output = request.output ? stdfs::path(*request.output)
-                             : has_run      ? place_of_run("cosmology", run).folder / file
-                                            : file;
+  const stdfs::path output = request.output ? stdfs::path(*request.output) : has_run ? folder_of_run(entry(), run) / file : file;
   telemetry::Console console(telemetry::Console::Mode::automatic, 2);
   const double begin = steady_seconds();
   double told = begin;
@@ -142,12 +138,11 @@ void compare(const nn::ForegroundPca& pca, const at::Tensor& pixels, const Recip
 int validate(const Request& request) {
   if (!request.components)
     throw UsageError({"validate needs --pca-components FILE", "millrace pca validate", "millrace pca fit writes one"});
-  device::keep_freed_memory();  // as a training run does
+  keep_memory_unless_off(request.config);  // as a training run does
   const Task task = task_of(request);
   const nn::ForegroundPca pca = nn::ForegroundPca::load(*request.components);
   check_pca(pca, task.recipe, task.sky, *request.components, [](const std::string& text) { std::cout << text << "\n"; });
-  const at::Device device = device::choose(task.shared.device.name).device;
-  device::set_threads(static_cast<int>(task.shared.device.threads.value_or(device::cpu_info().physical_cores)));
+  const at::Device device = ready_device(task.shared.device);
 
   const SkySource source = training_source(task.recipe, task.sky);
   const std::int64_t samples = std::min(request.samples, source.size());

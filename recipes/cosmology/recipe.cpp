@@ -9,7 +9,6 @@
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
 #include "millrace/train/recipe/config.h"
-#include "millrace/train/recipe/switchboard.h"
 #include "millrace/train/step/model_size.h"
 #include "recipes/cosmology/padding.h"
 #include "recipes/cosmology/preprocess.h"

@@ -6,7 +6,7 @@
 
 #include "millrace/base/format.h"
 #include "millrace/config/arguments.h"
-#include "millrace/telemetry/run_log.h"
+#include "millrace/telemetry/console.h"
 #include "millrace/train/run_folder/sample_data.h"
 #include "recipes/cosmology/entry.h"
 #include "recipes/cosmology/uvh5_convert.h"

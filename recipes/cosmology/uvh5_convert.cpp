@@ -6,7 +6,7 @@
 
 #include "millrace/base/format.h"
 #include "millrace/base/fs.h"
-#include "millrace/device/device.h"
+#include "millrace/device/free_memory.h"
 #include "recipes/cosmology/make_data.h"
 #include "recipes/cosmology/sky_problems.h"
 #include "recipes/cosmology/uvh5_parts.h"

@@ -17,7 +17,7 @@
 #include "millrace/config/schema_of.h"
 #include "millrace/core/scalar_type.h"
 #include "millrace/format/safetensors.h"
-#include "millrace/snapshot/snapshot.h"
+#include "millrace/snapshot/tensor_file.h"
 #include "recipes/image_pairs/names.h"
 #include "recipes/image_pairs/vision.h"
 

@@ -16,7 +16,7 @@
 #include <utility>
 
 #include "millrace/memory/block.h"
-#include "millrace/telemetry/spans.h"
+#include "millrace/telemetry/counter.h"
 
 namespace millrace::recipes::image_pairs {
 namespace {

@@ -15,7 +15,7 @@
 #include "millrace/data/cache/cached_source.h"
 #include "millrace/format/deflate.h"
 #include "millrace/format/png.h"
-#include "recipes/image_pairs/pixels.h"
+#include "millrace/nn/pixels.h"
 #include "recipes/image_pairs/recipe.h"
 
 namespace millrace::recipes::image_pairs {
@@ -89,14 +89,14 @@ TEST_F(PairSourceTest, TheMiddleIsTaken) {
 
 TEST_F(PairSourceTest, ValuesAreThoseOfClip) {
   const at::Tensor images = at::randint(0, 256, {2, 2, 9, 7, 3}, at::kByte);
-  const at::Tensor values = normalised(images);
+  const at::Tensor values = nn::clip_pixels(images);
   ASSERT_EQ(values.sizes(), (std::vector<std::int64_t>{2, 2, 3, 9, 7}));
   constexpr std::array<float, 3> kMean = {.48145466F, .4578275F, .40821073F}, kDeviation = {.26862954F, .26130258F, .27577711F};
   for (std::int64_t c = 0; c < 3; ++c) {
     const auto i = static_cast<std::size_t>(c);
     EXPECT_TRUE(at::equal(values.select(2, c), (images.select(4, c).to(at::kFloat) / 255 - kMean[i]) / kDeviation[i]));
   }
-  EXPECT_TRUE(at::equal(normalised(images.transpose(0, 1)), values.transpose(0, 1))) << "of a view too";
+  EXPECT_TRUE(at::equal(nn::clip_pixels(images.transpose(0, 1)), values.transpose(0, 1))) << "of a view too";
 }
 
 // An image is decoded once, however many pairs it is in.

@@ -15,12 +15,11 @@
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
 #include "millrace/config/schema_of.h"
-#include "millrace/device/tensor_memory.h"
+#include "millrace/device/free_memory.h"
 #include "millrace/format/csv.h"
-#include "millrace/kernels/ways.h"
-#include "millrace/telemetry/spans.h"
+#include "millrace/nn/pixels.h"
+#include "millrace/telemetry/counter.h"
 #include "millrace/train/recipe/config.h"
-#include "millrace/train/recipe/switchboard.h"
 #include "millrace/train/step/model_size.h"
 #include "recipes/image_pairs/adapters.h"
 #include "recipes/image_pairs/base_weights.h"
@@ -30,7 +29,6 @@
 #include "recipes/image_pairs/loss.h"
 #include "recipes/image_pairs/pair_source.h"
 #include "recipes/image_pairs/pictures.h"
-#include "recipes/image_pairs/pixels.h"
 #include "recipes/image_pairs/ranking.h"
 
 namespace millrace::recipes::image_pairs {
@@ -146,7 +144,7 @@ data::Pipeline ImagePairs::data(Split split) {
 
 Batch ImagePairs::prepare(Batch batch) {
   if (!batch.has("images")) return batch;  // a bench gives what the network sees
-  batch.set("pixels", normalised(batch["images"]));
+  batch.set("pixels", nn::clip_pixels(batch["images"]));
   return batch;
 }
 
@@ -232,9 +230,9 @@ at::Tensor ImagePairs::kept_features(const Batch& batch, const at::Tensor& pixel
                   images_together(pixels.device(), context_.config->data.samples_per_batch()));
   }
   if (kept_->budget() > 0) taken().kept.add(1);
-  if (type != kept_type_ || kernels::ways_so_far() != kept_ways_) kept_->forget();
+  if (type != kept_type_ || nn::ways_so_far() != kept_ways_) kept_->forget();
   kept_type_ = type;
-  kept_ways_ = kernels::ways_so_far();
+  kept_ways_ = nn::ways_so_far();
   const auto& pairs = batch.split() == Split::train ? files_->train : files_->validation;
   std::vector<std::int64_t> ids;
   for (const std::int64_t sample : batch.groups().front().indices) {
@@ -426,7 +424,7 @@ TextTable ImagePairs::confusion() const {
 // ---- 6 use
 
 Tensors ImagePairs::predict(const Tensors& inputs) {
-  const at::Tensor pixels = normalised(at::stack({inputs.at("first"), inputs.at("second")}, 1));
+  const at::Tensor pixels = nn::clip_pixels(at::stack({inputs.at("first"), inputs.at("second")}, 1));
   const std::int64_t rows = pixels.size(0);
   if (pixels.size(-1) != recipe_.image_size || pixels.size(-2) != recipe_.image_size) {
     throw DataError({"images have " + std::to_string(pixels.size(-2)) + "x" + std::to_string(pixels.size(-1)) + " pixels",

@@ -5,7 +5,6 @@
 
 #include "millrace/base/error.h"
 #include "millrace/data/files/folder.h"
-#include "millrace/train/recipe/switchboard.h"
 
 namespace millrace::recipes::language_model {
 namespace {

@@ -10,9 +10,8 @@
 #include "millrace/base/format.h"
 #include "millrace/config/arguments.h"
 #include "millrace/train/recipe/config.h"
-#include "millrace/train/recipe/recipe_guard.h"
 #include "millrace/train/run/command_config.h"
-#include "millrace/train/run/run.h"
+#include "millrace/train/run/loaded.h"
 #include "recipes/language_model/entry.h"
 #include "recipes/language_model/recipe.h"
 

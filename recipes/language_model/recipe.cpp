@@ -12,7 +12,6 @@
 #include "millrace/base/utf8.h"
 #include "millrace/core/saved_json.h"
 #include "millrace/train/recipe/config.h"
-#include "millrace/train/recipe/switchboard.h"
 #include "millrace/train/step/model_size.h"
 #include "recipes/language_model/checks.h"
 #include "recipes/language_model/corpus.h"

@@ -5,7 +5,7 @@
 
 #include "millrace/base/error.h"
 #include "millrace/format/csv.h"
-#include "millrace/train/run/run.h"
+#include "millrace/train/run/run_training.h"
 #include "recipes/language_model/entry.h"
 #include "recipes/language_model/recipe.h"
 

@@ -15,7 +15,7 @@
 #include "millrace/core/random.h"
 #include "millrace/device/autocast.h"
 #include "millrace/memory/block.h"
-#include "millrace/telemetry/spans.h"
+#include "millrace/telemetry/counter.h"
 
 namespace millrace::recipes::neural_response {
 namespace {

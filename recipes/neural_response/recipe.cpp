@@ -22,7 +22,6 @@
 #include "millrace/metrics/information.h"
 #include "millrace/train/assembly/weights.h"
 #include "millrace/train/recipe/config.h"
-#include "millrace/train/recipe/switchboard.h"
 #include "millrace/train/step/model_size.h"
 #include "recipes/neural_response/loss.h"
 #include "recipes/neural_response/session_look.h"

@@ -11,6 +11,7 @@
 #include "millrace/snapshot/snapshot.h"
 #include "millrace/train/assembly/weights.h"
 #include "millrace/train/run/command_config.h"
+#include "millrace/train/run_folder/run_record.h"
 
 namespace millrace::cli {
 namespace {

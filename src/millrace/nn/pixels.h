@@ -1,12 +1,12 @@
-// Images as the network takes them.
+// Pictures as networks take them.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
-namespace millrace::recipes::image_pairs {
+namespace millrace::nn {
 
 // u8 (..., S, S, 3) -> f32 (..., 3, S, S): (value / 255 - mean) / deviation of CLIP's training images (Radford et al. 2021), on
 // the images' device. No gradient.
-[[nodiscard]] at::Tensor normalised(const at::Tensor& images);
+[[nodiscard]] at::Tensor clip_pixels(const at::Tensor& images);
 
-}  // namespace millrace::recipes::image_pairs
+}  // namespace millrace::nn

@@ -1,4 +1,4 @@
-#include "recipes/image_pairs/pixels.h"
+#include "millrace/nn/pixels.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
@@ -11,7 +11,7 @@
 #include "millrace/kernels/operation_span.h"
 #include "millrace/kernels/parallel.h"
 
-namespace millrace::recipes::image_pairs {
+namespace millrace::nn {
 namespace {
 
 constexpr std::size_t kPlanes = 3;
@@ -56,7 +56,7 @@ at::Tensor on_host(const at::Tensor& images) {
 
 }  // namespace
 
-at::Tensor normalised(const at::Tensor& images) {
+at::Tensor clip_pixels(const at::Tensor& images) {
   const at::NoGradGuard no_grad;
   if (images.is_cpu()) return on_host(images);
   const auto filled = [&](const std::array<float, kPlanes>& of) {  // on the device: a copy from the host would be waited for
@@ -68,4 +68,4 @@ at::Tensor normalised(const at::Tensor& images) {
   return images.movedim(-1, -3).to(at::kFloat, false, false, at::MemoryFormat::Contiguous).div_(255).sub_(mean).div_(deviation);
 }
 
-}  // namespace millrace::recipes::image_pairs
+}  // namespace millrace::nn
