@@ -15,6 +15,8 @@ MAX_FUNCTION_LINES = 70
 MAX_FILE_KILOBYTES = 256
 MAX_FILE_LINES = 500
 MAX_ARCHITECTURE_LINES = 150
+MAX_FOLDER_FILES, MAX_FOLDER_LINES = 45, 5000  # of sources without tests
+LARGE_FOLDERS = re.compile(r"src/millrace/kernels(?:/|$)")  # a file for each operation
 SOURCE = (".h", ".cpp", ".inl", ".cu", ".cuh")
 CODE = SOURCE + (".py", ".sh", ".cmake", ".in")
 TEXT = CODE + (".md", ".txt", ".json", ".toml", ".yaml", ".yml", "")
@@ -36,7 +38,7 @@ LAUNCH = re.compile(r"\bat::(?!autocast|set_num_threads|removeCallback|sequence_
 WAITS = re.compile(r"\b(?:at|torch)::tensor\(|\.item(?:<[^>]*>)?\(\)|\.cpu\(\)")
 # Where a step may compute, and the files of recipes among them that have no part in one.
 STEP_FOLDERS = re.compile(r"src/millrace/(?:nn|kernels)/|recipes/")
-NO_STEP = re.compile(r"recipes/\w+/(?:\w*(?:command|commands|file|files|weights|pictures|convert|sky_\w+|entry)|trained|rank|generate)"
+NO_STEP = re.compile(r"recipes/\w+/(?:\w+/)?(?:\w*(?:command|commands|file|files|weights|pictures|convert|sky_\w+|entry)|trained|rank|generate)"
                      r"\.cpp$|_test\.cpp$|/test_\w+\.h$")
 EXCUSE = re.compile(r"// host: \w")
 EXCUSED_LINES = 5  # with the comment's own
@@ -291,12 +293,26 @@ def check_sizes(tree):
     for name, text in tree.sources():
         for line, lines in long_functions(text):
             tree.say(name, line, f"a function of {lines} lines; split it, {MAX_FUNCTION_LINES} are the most")
+    check_folders(tree)
     for name, kilobytes in tree.kilobytes.items():
         if kilobytes > MAX_FILE_KILOBYTES:
             tree.say(name, 1, f"{kilobytes} kB; data, wheels and pictures do not belong into the tree, fetch or generate them")
     lines = tree.files.get("ARCHITECTURE.md", "").count("\n")
     if lines > MAX_ARCHITECTURE_LINES:
         tree.say("ARCHITECTURE.md", lines, f"{lines} lines; {MAX_ARCHITECTURE_LINES} are the most, move detail to a decision record")
+
+
+def check_folders(tree):
+    """A folder of src/ or recipes/ is one idea that fits into a head."""
+    folders = {}
+    for name, text in tree.sources():
+        folder = name.rpartition("/")[0]
+        if name.startswith(("src/", "recipes/")) and not FOR_TESTS.search(name) and not LARGE_FOLDERS.match(folder):
+            folders.setdefault(folder, []).append(text.count("\n"))
+    for folder, lines in folders.items():
+        if len(lines) > MAX_FOLDER_FILES or sum(lines) > MAX_FOLDER_LINES:
+            tree.say(folder, 1, f"{len(lines)} sources of {sum(lines)} lines; split the folder by idea, {MAX_FOLDER_FILES} sources and "
+                                f"{MAX_FOLDER_LINES} lines without tests are the most")
 
 
 # -- text -------------------------------------------------------------------------------------------------------------------

@@ -254,6 +254,33 @@ class Planted(unittest.TestCase):
         self.write("tools/long.py", "x = 1\n" * 501)
         self.expect("tools/long.py", ["501 lines"])
 
+    def test_folder_of_too_many_files(self):
+        header = "// Files.\n#pragma once\n"
+        for folder in ("src/millrace/train/run", "recipes/a", "recipes/a/files"):
+            there = len(list((self.root / folder).glob("*.*")))
+            for i in range(there, tidy.MAX_FOLDER_FILES):
+                self.write(f"{folder}/more_{i}.h", header)
+            self.write(f"{folder}/more_test.cpp", "int x = 0;\n")
+            self.write(f"{folder}/detail/test_more.h", header)
+            self.expect_clean()
+            self.write(f"{folder}/last.h", header)
+            self.expect(folder, ["46 sources", "45 sources", "split the folder"])
+            (self.root / folder / "last.h").unlink()
+
+    def test_folder_of_too_many_lines(self):
+        for i in range(10):
+            self.write(f"src/millrace/base/table_{i}.cpp", "int x = 0;\n" * 490)
+        self.expect_clean()
+        self.write("src/millrace/base/table_10.cpp", "int x = 0;\n" * 101)
+        self.expect("src/millrace/base", ["50", "lines", "split the folder"])
+
+    def test_folder_of_kernels_has_a_file_for_each_operation(self):
+        self.append("ARCHITECTURE.md", "| 3 | `kernels` | operations |\n")
+        self.append("CMakeLists.txt", "mr_folder(kernels DEPENDS base)\n")
+        for i in range(46):
+            self.write(f"src/millrace/kernels/operation_{i}.h", "// One.\n#pragma once\n")
+        self.expect_clean()
+
     def test_long_architecture_page(self):
         self.append("ARCHITECTURE.md", "\nx" * 150)
         self.expect("ARCHITECTURE.md", ["150 are the most"])

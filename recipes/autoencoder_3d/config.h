@@ -1,4 +1,4 @@
-// Section "recipe" of an autoencoder_3d run's config. The network's names are those of the original's JSON files.
+// Section "recipe" of an autoencoder_3d run's config. The network's names are those of 3d_ldm's JSON files.
 #pragma once
 
 #include <cstdint>

@@ -5,10 +5,10 @@
 #include <ATen/ops/randn.h>
 
 #include "millrace/base/error.h"
-#include "recipes/autoencoder_3d/aliases.h"
 #include "recipes/autoencoder_3d/codec_commands.h"
 #include "recipes/autoencoder_3d/make_data.h"
-#include "recipes/autoencoder_3d/original_files.h"
+#include "recipes/autoencoder_3d/originals/aliases.h"
+#include "recipes/autoencoder_3d/originals/config_files.h"
 #include "recipes/autoencoder_3d/presets.h"
 #include "recipes/autoencoder_3d/recipe.h"
 

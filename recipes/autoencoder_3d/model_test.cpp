@@ -18,8 +18,8 @@
 #include "millrace/snapshot/snapshot.h"
 #include "recipes/autoencoder_3d/loss.h"
 #include "recipes/autoencoder_3d/network.h"
+#include "recipes/autoencoder_3d/originals/pretrained.h"
 #include "recipes/autoencoder_3d/presets.h"
-#include "recipes/autoencoder_3d/pretrained.h"
 
 namespace millrace::recipes::autoencoder_3d {
 namespace {
@@ -164,7 +164,7 @@ TEST(AutoencoderLoss, TheDivergenceOfANormalLatentIsNothing) {
   EXPECT_NEAR(value(divergence(one, one, 0)), n / 2, 1e-4);
 }
 
-// The original's clamp to 1000 left the term without a gradient almost from the start.
+// 3d_ldm's clamp to 1000 left the term without a gradient almost from the start.
 TEST(AutoencoderLoss, ALargeDivergenceHasAGradientUnlessItIsClamped) {
   for (const double clamp : {0.0, 1000.0}) {
     at::Tensor mean = at::full({1, 100, 1, 1, 1}, 10.0).set_requires_grad(true);

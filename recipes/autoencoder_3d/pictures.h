@@ -24,7 +24,7 @@ struct Shown {
 [[nodiscard]] Picture draw_planes(const Shown& shown);
 // The middle axial slice of each latent channel (at most 16), symmetric scale.
 [[nodiscard]] Picture draw_latent(const Shown& shown);
-// One plain grey picture per axis of the middle slice: "val_img_0" ... and "val_recon_0" ...: the original's TensorBoard tags.
+// One plain grey picture per axis of the middle slice: "val_img_0" ... and "val_recon_0" ...: 3d_ldm's TensorBoard tags.
 [[nodiscard]] std::vector<Picture> draw_slices(const Shown& shown);
 
 }  // namespace millrace::recipes::autoencoder_3d

@@ -14,7 +14,7 @@
 #include "millrace/train/recipe/config.h"
 #include "millrace/train/step/model_size.h"
 #include "recipes/autoencoder_3d/loss.h"
-#include "recipes/autoencoder_3d/pretrained.h"
+#include "recipes/autoencoder_3d/originals/pretrained.h"
 #include "recipes/autoencoder_3d/scaling.h"
 #include "recipes/autoencoder_3d/volume_look.h"
 

@@ -4,10 +4,10 @@
 #include <ATen/ops/randn.h>
 
 #include "millrace/base/error.h"
-#include "recipes/cosmology/original_file.h"
+#include "recipes/cosmology/originals/config_file.h"
+#include "recipes/cosmology/originals/uvh5_file.h"
 #include "recipes/cosmology/presets.h"
 #include "recipes/cosmology/recipe.h"
-#include "recipes/cosmology/uvh5_file.h"
 
 namespace millrace::recipes::cosmology {
 namespace {

@@ -1,4 +1,4 @@
-// A sky of known truth: foreground of exact rank, signal of known strength, in the original's HDF5 layout.
+// A sky of known truth: foreground of exact rank, signal of known strength, in hugh's HDF5 layout.
 #pragma once
 
 #include <complex>

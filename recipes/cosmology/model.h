@@ -1,5 +1,5 @@
-// A 3-D U-Net with two levels: circular convolutions, batch norms, skip connections. Parameters carry the names of the Python
-// original, so that safetensors move both ways.
+// A 3-D U-Net with two levels: circular convolutions, batch norms, skip connections. Parameters carry hugh's names, so that
+// safetensors move both ways.
 #pragma once
 
 #include <torch/nn/module.h>

@@ -1,4 +1,4 @@
-// Named sizes of the cosmology recipe, and the keys of the Python original.
+// Named sizes of the cosmology recipe, and the keys of hugh.
 #pragma once
 
 #include <optional>

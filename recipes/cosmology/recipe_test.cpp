@@ -302,7 +302,7 @@ TEST_F(CosmologyTest, ComponentsFoundThatDoNotFitAreFittedAgain) {
   std::ofstream(ours) << "no such file";
   refitted("not used");
 
-  // A file of the original beside says nothing of its data: taken, and kept as ours.
+  // A file of hugh beside says nothing of its data: taken, and kept as ours.
   nn::ForegroundPca theirs(fitted.mean(), fitted.eigenvalues(), fitted.vectors().flip(1).contiguous(), 3);
   theirs.save(Fs::real(), stdfs::path(ours).replace_extension(".pt"));  // told by its content, not by its name
   stdfs::remove(ours);

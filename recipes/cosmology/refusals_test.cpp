@@ -1,4 +1,4 @@
-// What the recipe refuses, in which words, and the original's config.
+// What the recipe refuses, in which words, and hugh's config.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

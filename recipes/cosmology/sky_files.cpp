@@ -20,7 +20,7 @@ namespace {
 constexpr std::uint64_t kSplitKey = 21;  // of the split's draws among the other uses of the seed
 constexpr double kTrainingShare = 0.9;
 
-std::string name_of_file(const hdf5::File& file) { return file.path().filename().string(); }
+std::string file_name_of(const hdf5::File& file) { return file.path().filename().string(); }
 
 SplitPaths split_list(const std::vector<std::filesystem::path>& files, Philox& random, const std::string& what,
                       std::vector<std::string>& told) {
@@ -47,25 +47,25 @@ const hdf5::Dataset& cube_of(const hdf5::File& file, const RecipeConfig& recipe)
     std::string remedy = hdf5::remedy_for(reason, file.path());
     if (remedy.empty()) remedy = "write it anew in numbers, all in this file, or name another dataset with recipe.vis_dataset";
     throw DataError(
-        {name_of_file(file) + ": dataset " + recipe.vis_dataset + " can't be read: " + reason, file.path().string(), remedy});
+        {file_name_of(file) + ": dataset " + recipe.vis_dataset + " can't be read: " + reason, file.path().string(), remedy});
   }
   if (it == sets.end()) {
     std::string all;
     for (const auto& set : sets) all += (all.empty() ? "" : ", ") + set.name;
     throw DataError(
-        {name_of_file(file) + ": dataset " + recipe.vis_dataset + " is missing (has: " + (all.empty() ? "nothing" : all) + ")",
+        {file_name_of(file) + ": dataset " + recipe.vis_dataset + " is missing (has: " + (all.empty() ? "nothing" : all) + ")",
          file.path().string(), next});
   }
   if (it->dtype != DType::c64 && it->dtype != DType::c128) {
     const std::string type = it->dtype == DType::f64   ? "float64"
                              : it->dtype == DType::f32 ? "float32"
                                                        : std::string(name_of(it->dtype));
-    throw DataError({name_of_file(file) + ": " + recipe.vis_dataset + " is " + type + ", expected complex {r,i}",
+    throw DataError({file_name_of(file) + ": " + recipe.vis_dataset + " is " + type + ", expected complex {r,i}",
                      file.path().string(), next});
   }
   if (it->shape.size() != 3) {
     throw DataError(
-        {name_of_file(file) + ": " + recipe.vis_dataset + " is " + to_text(it->shape) + ", expected [baselines,frequencies,RA]",
+        {file_name_of(file) + ": " + recipe.vis_dataset + " is " + to_text(it->shape) + ", expected [baselines,frequencies,RA]",
          file.path().string(), next});
   }
   return *it;
@@ -75,16 +75,16 @@ void check_sizes(const hdf5::File& file, const Shape& shape, const RecipeConfig&
   const std::string where = file.path().string();
   if (shape[2] < recipe.ra_keep) {
     problems.push_back(
-        {name_of_file(file) + " has " + std::to_string(shape[2]) + " RA samples, ra_keep is " + std::to_string(recipe.ra_keep),
+        {file_name_of(file) + " has " + std::to_string(shape[2]) + " RA samples, ra_keep is " + std::to_string(recipe.ra_keep),
          where, "lower recipe.ra_keep (it must divide by 4*split = " + std::to_string(4 * recipe.split) + ")"});
   }
   for (const auto& [size, what] : {std::pair{shape[0], "baselines"}, std::pair{shape[1], "frequencies"}}) {
     if (size % 4 == 0 || recipe.pad != Padding::none) continue;
-    problems.push_back({name_of_file(file) + " has " + std::to_string(size) + " " + what + ", which does not divide by 4", where,
+    problems.push_back({file_name_of(file) + " has " + std::to_string(size) + " " + what + ", which does not divide by 4", where,
                         "set recipe.pad=mirror or circular, or cut the files: the U-Net halves each axis twice"});
   }
   if (recipe.n_fg >= shape[1]) {
-    problems.push_back({"n_fg is " + std::to_string(recipe.n_fg) + ", " + name_of_file(file) + " has " +
+    problems.push_back({"n_fg is " + std::to_string(recipe.n_fg) + ", " + file_name_of(file) + " has " +
                             std::to_string(shape[1]) + " frequencies",
                         where, "lower recipe.n_fg"});
   }
@@ -202,7 +202,7 @@ Sky open_sky(const RecipeConfig& recipe, const std::filesystem::path& signal_dir
     for (const SkyFile& file : files) {
       collect(problems, [&] {
         all.emplace_back(file, cube_of(*file, recipe).shape);
-        digest.update(name_of_file(*file) + to_text(all.back().second) + std::to_string(file->size()) + "\n");
+        digest.update(file_name_of(*file) + to_text(all.back().second) + std::to_string(file->size()) + "\n");
       });
     }
     digest.update("|");
@@ -216,7 +216,7 @@ Sky open_sky(const RecipeConfig& recipe, const std::filesystem::path& signal_dir
   const SkyFile& first = std::find_if(all.begin(), all.end(), [&](const auto& file) { return file.second == sky.shape; })->first;
   for (const auto& [file, shape] : all) {
     if (shape != sky.shape)
-      problems.push_back({name_of_file(*file) + " " + recipe.vis_dataset + " is " + to_text(shape) + ", " + name_of_file(*first) +
+      problems.push_back({file_name_of(*file) + " " + recipe.vis_dataset + " is " + to_text(shape) + ", " + file_name_of(*first) +
                               " has " + to_text(sky.shape),
                           file->path().string(), "remove or regrid the file"});
   }
@@ -244,7 +244,7 @@ SkyFiles open_test_sky(const RecipeConfig& recipe, const Sky& sky, const OpenSky
     for (const SkyFile& file : files) {
       const hdf5::Dataset& cube = cube_of(*file, recipe);
       if (cube.shape != sky.shape)
-        throw DataError({name_of_file(*file) + " " + recipe.vis_dataset + " is " + to_text(cube.shape) +
+        throw DataError({file_name_of(*file) + " " + recipe.vis_dataset + " is " + to_text(cube.shape) +
                              ", the files that the model was trained on have " + to_text(sky.shape),
                          file->path().string(), "remove or regrid the file, or give another recipe.test_dir"});
       named.push_back({file.get(), cube.shape});

@@ -34,7 +34,7 @@ struct TrainingPair {
 void check_pca(const nn::ForegroundPca& pca, const RecipeConfig& recipe, const Sky& sky, const std::string& where,
                const Tell& tell);
 
-// recipe.pca_components_path, else what lies in the run folder (ours, or the original's .pt), else fitted and kept with the run's
+// recipe.pca_components_path, else what lies in the run folder (ours, or hugh's .pt), else fitted and kept with the run's
 // new files, if there is a run. Says which. Components that were found and do not fit the data are said and fitted again; those
 // that the config names are a DataError then.
 [[nodiscard]] nn::ForegroundPca stored_pca(const RecipeConfig& recipe, const Sky& sky, const std::filesystem::path& components,

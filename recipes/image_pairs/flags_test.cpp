@@ -1,4 +1,4 @@
-// The original's words.
+// LMOL's words.
 #include <gmock/gmock.h>
 
 #include "millrace/train/run/run.h"

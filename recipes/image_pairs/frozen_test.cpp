@@ -13,9 +13,9 @@
 #include "millrace/snapshot/snapshot.h"
 #include "millrace/train/assembly/model_state.h"
 #include "millrace/train/step/stepper.h"
-#include "recipes/image_pairs/base_weights.h"
 #include "recipes/image_pairs/loss.h"
 #include "recipes/image_pairs/model.h"
+#include "recipes/image_pairs/originals/base_weights.h"
 
 namespace millrace::recipes::image_pairs {
 namespace {

@@ -45,7 +45,7 @@ Json small() {
                {"snapshot.every_steps", 100}});
 }
 
-// The published sizes of LLaVA-1.5-7B, and the guide's figures.
+// The published sizes of LLaVA-1.5-7B, and the figures of LMOL's guide.
 Json full() {
   return join(network({336, 14, 1024, 24, 16, 4096, -2}, {4096, 32, 32, 11008, 32064}),
               {{"targets.samples_per_s", 2}, {"targets.gpu_busy", 0.8}});

@@ -21,12 +21,12 @@
 #include "millrace/telemetry/counter.h"
 #include "millrace/train/recipe/config.h"
 #include "millrace/train/step/model_size.h"
-#include "recipes/image_pairs/adapters.h"
-#include "recipes/image_pairs/base_weights.h"
 #include "recipes/image_pairs/baseline.h"
 #include "recipes/image_pairs/image_look.h"
-#include "recipes/image_pairs/log.h"
 #include "recipes/image_pairs/loss.h"
+#include "recipes/image_pairs/originals/adapters.h"
+#include "recipes/image_pairs/originals/base_weights.h"
+#include "recipes/image_pairs/originals/log.h"
 #include "recipes/image_pairs/pair_source.h"
 #include "recipes/image_pairs/pictures.h"
 #include "recipes/image_pairs/ranking.h"
@@ -86,7 +86,7 @@ std::int64_t images_together(at::Device device, std::int64_t pairs) {
   return device.is_cpu() ? 1 : std::min(kMost, 2 * pairs);
 }
 
-// The original's table tells the cross-entropy without weights, and that of pairs as they stand beside that of exchanged ones.
+// LMOL's table tells the cross-entropy without weights, and that of pairs as they stand beside that of exchanged ones.
 void add_losses_of_orders(const at::Tensor& logits, const at::Tensor& labels, std::int64_t pairs, metrics::Board& board) {
   const at::Tensor of_rows = answer_loss_of_rows(logits, labels);
   const bool doubled = of_rows.size(0) == 2 * pairs;

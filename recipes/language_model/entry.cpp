@@ -5,8 +5,8 @@
 #include <ATen/CPUGeneratorImpl.h>
 
 #include "millrace/base/error.h"
-#include "recipes/language_model/original_file.h"
-#include "recipes/language_model/original_weights.h"
+#include "recipes/language_model/originals/config_file.h"
+#include "recipes/language_model/originals/weights.h"
 #include "recipes/language_model/presets.h"
 #include "recipes/language_model/recipe.h"
 
@@ -25,10 +25,10 @@ void make_data(const std::string& preset, const std::filesystem::path& out, std:
 }
 
 // Shapes the step is timed at: random tokens, dropout everywhere. Python's side has the same (bench/step/shapes.py).
-struct Size {
+struct StepSize {
   std::int64_t width, layers, heads, context, batch, vocabulary;
 };
-BenchShape shape(std::string name, std::string help, const Size& size) {
+BenchShape shape(std::string name, std::string help, const StepSize& size) {
   return {.name = std::move(name),
           .help = std::move(help),
           .config = {{"recipe.model_embd", size.width},

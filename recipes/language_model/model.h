@@ -1,5 +1,5 @@
-// A GPT-2-style decoder: pre-norm blocks, sinusoidal positions, output tied to the embedding. Parameters carry the names of the
-// Python original, so that safetensors move both ways.
+// A GPT-2-style decoder: pre-norm blocks, sinusoidal positions, output tied to the embedding. Parameters carry AGI2's names, so
+// that safetensors move both ways.
 #pragma once
 
 #include <torch/nn/module.h>

@@ -57,7 +57,7 @@ config::Alias plain(std::string name, std::string path) {
   return {std::move(name), std::move(path), nullptr, "as in the original's TOML"};
 }
 
-// What the original wrote as an empty string or null is "not given" here.
+// What AGI2 wrote as an empty string or null is "not given" here.
 Json given(const Json& value) { return value.is_string() && value.get<std::string>().empty() ? Json() : value; }
 
 Json stem(const Json& value) {

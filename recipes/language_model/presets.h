@@ -1,4 +1,4 @@
-// Named sizes of the language model, and the keys and flags of the Python original.
+// Named sizes of the language model, and the keys and flags of AGI2.
 #pragma once
 
 #include <optional>

@@ -163,7 +163,7 @@ TEST_F(RecipeTest, TheOriginalsFirstTomlIsRead) {
   EXPECT_EQ(config.values["recipe"]["sources"], Json({"samples/corpus.txt"}));
 }
 
-// Files of the days between hold both words; the original read the newer.
+// Files of the days between hold both words; AGI2 read the newer.
 TEST_F(RecipeTest, OfBothWordsForTheTextsTheNewerHolds) {
   const config::Resolved config =
       resolve("", Json::object(), "sources = [\"a.txt\", \"b.txt\"]\ncorpus_path = \"samples/corpus.txt\"\nseq_len = 64\n");
@@ -171,7 +171,7 @@ TEST_F(RecipeTest, OfBothWordsForTheTextsTheNewerHolds) {
   EXPECT_THAT(config.notices, ::testing::Contains(::testing::HasSubstr("corpus_path: the original's older word")));
 }
 
-// Later files of the original describe another model: that is said, and not each of its keys.
+// Later files of AGI2 describe another model: that is said, and not each of its keys.
 TEST_F(RecipeTest, AFileOfTheOriginalsLaterModelGetsOneSentence) {
   const std::string text = refusal([this] {
     (void)resolve("smoke", Json::object(),

@@ -1,5 +1,5 @@
-// The language model for people with their own program: the model, its tokenizer, and train_model() with the arguments of the
-// Python original.
+// The language model for people with their own program: the model, its tokenizer, and train_model() with the arguments that
+// AGI2's function of that name has.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Section "recipe" of a neural_response run's config. The names are those of the original's YAML files.
+// Section "recipe" of a neural_response run's config. The names are those of VisionCore's YAML files.
 #pragma once
 
 #include <cstdint>

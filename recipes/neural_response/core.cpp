@@ -112,7 +112,7 @@ Stage::Stage(const StageConfig& config, std::int64_t in, const ModelPaths& paths
     excite_ = std::make_shared<Weights>(std::vector<std::int64_t>{out, width, 1, 1, 1}, true);
     const auto pool = std::make_shared<Holder>();
     const at::Tensor taps = at::tensor({1.0F, 2.0F, 1.0F});                            // host: for a buffer
-    pool->register_buffer("blur", (at::outer(taps, taps) / 16.0).view({1, 1, 3, 3}));  // files of the original hold it
+    pool->register_buffer("blur", (at::outer(taps, taps) / 16.0).view({1, 1, 3, 3}));  // files of VisionCore hold it
     pool->put("se.1", squeeze_);
     pool->put("se.3", excite_);
     parts->put("components.pool", pool);

@@ -9,10 +9,10 @@
 
 #include "millrace/base/error.h"
 #include "recipes/neural_response/make_data.h"
-#include "recipes/neural_response/model_file.h"
+#include "recipes/neural_response/originals/model_file.h"
 #include "recipes/neural_response/presets.h"
 #include "recipes/neural_response/recipe.h"
-#include "recipes/neural_response/session_words.h"
+#include "recipes/neural_response/sessions/session_words.h"
 
 namespace millrace::recipes::neural_response {
 namespace {

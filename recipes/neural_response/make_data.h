@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "recipes/neural_response/transforms.h"
+#include "recipes/neural_response/sessions/transforms.h"
 
 namespace millrace::recipes::neural_response {
 

@@ -14,8 +14,8 @@
 #include "millrace/base/error.h"
 #include "millrace/base/json.h"
 #include "millrace/base/philox.h"
-#include "recipes/neural_response/session.h"
-#include "recipes/neural_response/session_source.h"
+#include "recipes/neural_response/sessions/session.h"
+#include "recipes/neural_response/sessions/session_source.h"
 
 namespace millrace::recipes::neural_response {
 namespace {

@@ -1,5 +1,5 @@
 // A digital twin of visual cortex: an adapter and a readout for each recording session, and a core that all sessions share
-// (frontend, convnet, modulator). Parameters carry the names of the Python original, so that safetensors move both ways.
+// (frontend, convnet, modulator). Parameters carry VisionCore's names, so that safetensors move both ways.
 #pragma once
 
 #include <torch/nn/module.h>

@@ -45,7 +45,7 @@ void orthogonal(const at::Tensor& weight, at::Generator& generator) {
 
 at::Tensor last_frame(const at::Tensor& x) { return x.select(1, x.size(1) - 1); }
 
-// A convolutional GRU whose reset gate is computed and not used, as in the original: h' = h + sigmoid(z) (tanh(n) - h), (z, r, n)
+// A convolutional GRU whose reset gate is computed and not used, as in VisionCore: h' = h + sigmoid(z) (tanh(n) - h), (z, r, n)
 // = conv_x(x) + conv_h(h), from h = 0. Behaviour, embedded, is the same for all pixels and comes behind the features.
 class ConvGru : public torch::nn::Module {
  public:

@@ -33,7 +33,7 @@ struct ModelPaths {
   nn::StencilPaths stencil;
   nn::Paths nn;
   // One forward pass of the core over all rows of all sessions, adapters before it and readouts after it per session; false: one
-  // forward pass of everything per session, as the original. Equal within tolerance.
+  // forward pass of everything per session, as VisionCore. Equal within tolerance.
   bool joined_core = true;
   // What no output depends on is not computed: frames that the shortcut crops away, the reset gate, behaviour's maps pixel by
   // pixel, the same frame once per tap of a kernel that reaches before the first frame. false: all of it, layer by layer. Equal
@@ -67,7 +67,7 @@ struct ModelPaths {
 [[nodiscard]] at::ScalarType wide_type(const at::Tensor& x);
 [[nodiscard]] at::Tensor wide(const at::Tensor& x);
 
-// A module that only holds others, so that names become those of the original.
+// A module that only holds others, so that names become those of VisionCore.
 struct Holder : torch::nn::Module {
   // `child` under a dotted name: "main_block.components.conv.conv" makes the holders between.
   void put(const std::string& path, std::shared_ptr<torch::nn::Module> child);

@@ -50,7 +50,7 @@ Json small() {
               steps(4e-3, 600, 100, 32));
 }
 
-// With the guide's figures.
+// With the figures of VisionCore's guide.
 Json full() {
   return {{"data.batch_size", 256},           {"optim.learning_rate", 1e-3}, {"optim.weight_decay", 1e-4},
           {"recipe.steps_per_epoch", 1000},   {"recipe.val_fraction", 0.05}, {"targets.train_it_per_s", 1.5},
@@ -90,7 +90,7 @@ Json defaults() {
           {"optim.learning_rate", 1e-4},
           {"optim.weight_decay", 1e-5},
           {"optim.clip_norm", 1.0},
-          {"optim.decay_factor", 0.5},    // of the original's schedules step and plateau
+          {"optim.decay_factor", 0.5},    // of VisionCore's schedules step and plateau
           {"optim.plateau_patience", 3},  // of its plateau
           {"train.epochs", 100},
           {"train.early_stop_patience", 10},

@@ -1,4 +1,4 @@
-// The named sizes, and the original's flags.
+// The named sizes, and VisionCore's flags.
 #pragma once
 
 #include <string>

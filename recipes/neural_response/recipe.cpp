@@ -24,9 +24,9 @@
 #include "millrace/train/recipe/config.h"
 #include "millrace/train/step/model_size.h"
 #include "recipes/neural_response/loss.h"
-#include "recipes/neural_response/session_look.h"
-#include "recipes/neural_response/session_source.h"
-#include "recipes/neural_response/session_words.h"
+#include "recipes/neural_response/sessions/session_look.h"
+#include "recipes/neural_response/sessions/session_source.h"
+#include "recipes/neural_response/sessions/session_words.h"
 
 namespace millrace::recipes::neural_response {
 namespace {
@@ -319,7 +319,7 @@ std::vector<optim::ParameterGroup> NeuralResponse::groups() {
   return groups;
 }
 
-// Epochs of the original's schedules, where the config says no steps.
+// Epochs of VisionCore's schedules, where the config says no steps.
 optim::OptimConfig NeuralResponse::optimizer() const {
   constexpr std::int64_t kEpochsBetweenDecays = 30;
   optim::OptimConfig optim = context_.config->optim;

@@ -17,7 +17,7 @@
 #include "recipes/neural_response/model.h"
 #include "recipes/neural_response/penalties.h"
 #include "recipes/neural_response/pictures.h"
-#include "recipes/neural_response/session.h"
+#include "recipes/neural_response/sessions/session.h"
 
 namespace millrace::recipes::neural_response {
 

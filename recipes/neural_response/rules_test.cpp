@@ -1,4 +1,4 @@
-// Losses, penalties and the original's model files: what stands between the network and the optimiser.
+// Losses, penalties and VisionCore's model files: what stands between the network and the optimiser.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
@@ -16,7 +16,7 @@
 #include "millrace/train/run/run.h"
 #include "recipes/neural_response/entry.h"
 #include "recipes/neural_response/loss.h"
-#include "recipes/neural_response/model_file.h"
+#include "recipes/neural_response/originals/model_file.h"
 #include "recipes/neural_response/penalties.h"
 
 namespace millrace::recipes::neural_response {
@@ -152,7 +152,7 @@ TEST(NeuralPenalties, ProximalRulesAreTheirFormulas) {
   EXPECT_TRUE(at::equal(after(PenaltyType::proximal_clamp_min), at::tensor({2.0F, 3.0F, 20.0F})));
 }
 
-// ---- the original's model files
+// ---- VisionCore's model files
 
 constexpr const char* kModel = R"(model_type: v1multi
 sampling_rate: 240

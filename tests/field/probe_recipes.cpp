@@ -5,8 +5,8 @@
 #include "millrace/base/error.h"
 #include "millrace/train/assembly/weights.h"
 #include "probe.h"
+#include "recipes/cosmology/originals/uvh5_file.h"
 #include "recipes/cosmology/sky_axes.h"
-#include "recipes/cosmology/uvh5_file.h"
 #include "recipes/image_pairs/labels.h"
 
 namespace millrace::field {

@@ -14,8 +14,8 @@
 
 #include "millrace/config/schema_of.h"
 #include "millrace/snapshot/snapshot.h"
-#include "recipes/image_pairs/adapters.h"
-#include "recipes/image_pairs/base_weights.h"
+#include "recipes/image_pairs/originals/adapters.h"
+#include "recipes/image_pairs/originals/base_weights.h"
 
 namespace millrace::recipes::image_pairs {
 namespace {

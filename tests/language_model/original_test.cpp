@@ -14,7 +14,7 @@
 #include "millrace/train/recipe/recipe_guard.h"
 #include "millrace/train/run/run.h"
 #include "recipes/language_model/entry.h"
-#include "recipes/language_model/original_weights.h"
+#include "recipes/language_model/originals/weights.h"
 #include "recipes/language_model/recipe.h"
 
 namespace millrace::recipes::language_model {

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "millrace/base/error.h"
-#include "recipes/neural_response/session.h"
+#include "recipes/neural_response/sessions/session.h"
 
 namespace millrace::recipes::neural_response::test {
 
