@@ -11,6 +11,7 @@
 #include "recipes/autoencoder_3d/originals/config_files.h"
 #include "recipes/autoencoder_3d/presets.h"
 #include "recipes/autoencoder_3d/recipe.h"
+#include "recipes/common/entry.h"
 
 namespace millrace::recipes::autoencoder_3d {
 namespace {
@@ -18,10 +19,7 @@ namespace {
 bool needs_data(const Sections& own, const RunConfig& run) { return own.recipe.train_dir.empty() && run.data.dir.empty(); }
 
 void make_data(const std::string& preset, const std::filesystem::path& out, std::uint64_t seed) {
-  const auto size = sample_volumes_of(preset);
-  if (!size)
-    throw ConfigError(Message{"preset " + preset + " makes no volumes", "preset " + preset, "take smoke, small or full"});
-  write_sample_volumes(*size, out, seed);
+  write_sample_volumes(sample_size(sample_volumes_of(preset), preset, "volumes"), out, seed);
 }
 
 // A published config with the discriminator at work, on crops in the network's own form. Python's side has the same
@@ -56,9 +54,7 @@ std::vector<std::string> switches() {
 
 Guide guide() {
   return {{{"mixed precision", {"autocast", "bf16_weights"}, "1.5-2x, memory -50 %"},
-           {"loading in parallel, samples kept",
-            {"loader_threads", "loader_adaptation", "look_ahead", "sample_cache", "hdf5_direct", "file_index", "token_cache"},
-            ""},
+           loading_in_parallel(""),
            {"optimiser in one kernel", {"fused_optimizer"}, "a fused AdamW"}},
           ""};
 }

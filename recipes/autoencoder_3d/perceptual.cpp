@@ -17,10 +17,8 @@
 #include <vector>
 
 #include "millrace/base/error.h"
-#include "millrace/base/fs.h"
 #include "millrace/base/philox.h"
-#include "millrace/telemetry/console.h"
-#include "millrace/train/assembly/weights.h"
+#include "recipes/common/weights.h"
 
 namespace millrace::recipes::autoencoder_3d {
 namespace {
@@ -52,14 +50,6 @@ constexpr double kTiny = 1e-10;  // lpips's
 
 std::string name_of(const Layer& layer) { return "net.slice" + std::to_string(layer.slice) + "." + std::to_string(layer.number); }
 std::string head_name(std::size_t tap) { return "lin" + std::to_string(tap) + ".model.1.weight"; }
-
-Tensors tensors_of(const std::filesystem::path& from) {
-  telemetry::Console quiet(telemetry::Console::Mode::quiet);
-  const Weights weights = load_weights(Fs::real(), from, quiet);
-  Tensors all;
-  for (const auto& [model, tensors] : weights.models) all.insert(tensors.begin(), tensors.end());
-  return all;
-}
 
 // The tensor under any of the names it goes by.
 const at::Tensor* find(const Tensors& tensors, const std::string& name) {
@@ -105,7 +95,7 @@ Slices drawn_slices(const nn::RowKey& key, const std::array<std::int64_t, 3>& si
   return slices;
 }
 
-Perceptual::Perceptual(const std::filesystem::path& from, bool maps) : Perceptual(tensors_of(from), maps, from) {}
+Perceptual::Perceptual(const std::filesystem::path& from, bool maps) : Perceptual(tensors_of(quiet_weights(from)), maps, from) {}
 
 Perceptual::Perceptual(const Tensors& weights, bool maps, const std::filesystem::path& from)
     : torch::nn::Module("Perceptual"), maps_(maps) {

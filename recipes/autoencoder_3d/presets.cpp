@@ -1,5 +1,7 @@
 #include "recipes/autoencoder_3d/presets.h"
 
+#include "recipes/common/presets.h"
+
 namespace millrace::recipes::autoencoder_3d {
 namespace {
 
@@ -32,12 +34,6 @@ Json judge(std::int64_t channels, std::int64_t layers) {
 
 Json length(std::int64_t epochs, std::int64_t validate_epochs) {
   return {{"train.epochs", epochs}, {"train.validate_epochs", validate_epochs}, {"snapshot.every_epochs", validate_epochs}};
-}
-
-Json join(const std::vector<Json>& parts) {
-  Json all = Json::object();
-  for (const Json& part : parts) all.update(part);
-  return all;
 }
 
 Json full() {

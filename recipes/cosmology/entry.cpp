@@ -4,6 +4,7 @@
 #include <ATen/ops/randn.h>
 
 #include "millrace/base/error.h"
+#include "recipes/common/entry.h"
 #include "recipes/cosmology/originals/config_file.h"
 #include "recipes/cosmology/originals/uvh5_file.h"
 #include "recipes/cosmology/presets.h"
@@ -17,9 +18,7 @@ bool needs_data(const Sections& own, const RunConfig& run) {
 }
 
 void make_data(const std::string& preset, const std::filesystem::path& out, std::uint64_t seed) {
-  const auto size = sample_sky_of(preset);
-  if (!size) throw ConfigError(Message{"preset " + preset + " makes no sky", "preset " + preset, "take smoke, small or full"});
-  write_sample_sky(*size, out, seed);
+  write_sample_sky(sample_size(sample_sky_of(preset), preset, "sky"), out, seed);
 }
 
 // Chunks of random numbers in the network's layout. Python's side has the same sizes (bench/step/shapes.py).
@@ -51,9 +50,7 @@ std::vector<std::string> switches() {
 Guide guide() {
   return {{{"components fitted once", {"stored_pca"}, "100x a batch, \"alone 5-10x\""},
            {"preprocessing in one pass", {"fused_projection"}, "2-3x of preprocessing"},
-           {"loading in parallel, samples kept",
-            {"loader_threads", "loader_adaptation", "look_ahead", "sample_cache", "hdf5_direct", "file_index", "token_cache"},
-            "2x of loading"},
+           loading_in_parallel("2x of loading"),
            {"mixed precision", {"autocast", "bf16_weights"}, ""}},
           "5-10x"};
 }

@@ -3,6 +3,7 @@
 #include <stdexcept>
 
 #include "millrace/train/recipe/words.h"
+#include "recipes/common/presets.h"
 
 namespace millrace::recipes::cosmology {
 namespace {
@@ -17,13 +18,6 @@ Json steps(std::int64_t batch_size, double learning_rate, std::int64_t max_steps
           {"train.validate_every", validate_every}, {"snapshot.every_epochs", 0},
           {"snapshot.every_steps", validate_every}};
 }
-
-Json join(Json a, const Json& b) {
-  a.update(b);
-  return a;
-}
-
-bool is_true(const Json& value) { return value == Json(true) || value == Json("true"); }
 
 // mixed_precision: no, fp16 or bf16.
 Json precision_of(const Json& value) {

@@ -9,6 +9,7 @@
 #include "millrace/base/format.h"
 #include "millrace/core/saved_json.h"
 #include "millrace/train/recipe/config.h"
+#include "recipes/common/weights.h"
 #include "recipes/cosmology/preprocess.h"
 #include "recipes/cosmology/recipe.h"
 #include "recipes/cosmology/sky_pca.h"
@@ -21,8 +22,8 @@ at::Tensor saved_tensor(const State& state, const std::string& name, const Shape
   if (found == state.tensors.end()) refuse_part("recipe", "tensor \"" + name + "\" is missing");
   const at::Tensor& tensor = found->second;
   if (tensor.scalar_type() != at::kDouble || tensor.sizes() != at::IntArrayRef(shape))
-    refuse_part("recipe", "tensor \"" + name + "\" is " + c10::toString(tensor.scalar_type()) + " " +
-                              to_text(Shape(tensor.sizes().begin(), tensor.sizes().end())) + ", not Double " + to_text(shape));
+    refuse_part("recipe", "tensor \"" + name + "\" is " + c10::toString(tensor.scalar_type()) + " " + shape_text(tensor) +
+                              ", not Double " + to_text(shape));
   if (!tensor.isfinite().all().item<bool>()) refuse_part("recipe", "tensor \"" + name + "\" holds numbers that are not finite");
   return tensor.to(at::kCPU);
 }
@@ -93,7 +94,7 @@ Tensors Cosmology::predict(const Tensors& inputs) {
   }
   use_given_components();
   const at::Tensor x = it->second.to(at::kComplexFloat).contiguous();
-  const std::string shape = to_text(Shape(x.sizes().begin(), x.sizes().end()));
+  const std::string shape = shape_text(x);
   const std::int64_t multiple = recipe_.pad == Padding::none ? 4 : 1;
   if (x.size(1) % multiple != 0 || x.size(2) % multiple != 0 || x.size(3) % (multiple * recipe_.split) != 0 ||
       (pca_ && x.size(2) != pca_->frequencies())) {

@@ -12,6 +12,7 @@
 #include "millrace/base/error.h"
 #include "millrace/config/arguments.h"
 #include "millrace/config/schema_of.h"
+#include "recipes/common/entry.h"
 #include "recipes/image_pairs/commands.h"
 #include "recipes/image_pairs/make_data.h"
 #include "recipes/image_pairs/originals/aliases.h"
@@ -32,9 +33,7 @@ DataOptions data_options_of(const Sections& own, const RunConfig& /*run*/) {
 }
 
 void make_data(const std::string& preset, const std::filesystem::path& out, std::uint64_t seed) {
-  const auto size = sample_images_of(preset);
-  if (!size) throw ConfigError(Message{"preset " + preset + " makes no images", "preset " + preset, "take smoke, small or full"});
-  write_sample_images(*size, out, seed);
+  write_sample_images(sample_size(sample_images_of(preset), preset, "images"), out, seed);
 }
 
 // Keys of a run that say which pairs are drawn, as options of make-data.
@@ -67,11 +66,9 @@ void make_data_with(const std::string& preset, const std::filesystem::path& out,
       if (name == "clean") continue;
       throw UsageError({"--" + name + " is about the tables of --pairs-from", "millrace make-data", "give --pairs-from LABELS"});
     }
-    auto what = sample_images_of(preset);
-    if (!what)
-      throw ConfigError(Message{"preset " + preset + " makes no images", "preset " + preset, "take smoke, small or full"});
-    what->clean = options.at("clean");
-    return write_sample_images(*what, out, seed);
+    SampleImages what = sample_size(sample_images_of(preset), preset, "images");
+    what.clean = options.at("clean");
+    return write_sample_images(what, out, seed);
   }
   if (given("clean"))
     throw UsageError(
@@ -107,11 +104,9 @@ std::vector<std::string> switches() {
 }
 
 Guide guide() {
-  return {{{"mixed precision", {"autocast", "bf16_weights"}, "bf16 by default"},
-           {"loading in parallel, samples kept",
-            {"loader_threads", "loader_adaptation", "look_ahead", "sample_cache", "hdf5_direct", "file_index", "token_cache"},
-            "pinned, 4 readers and more"}},
-          "2-5 samples/s on its GPU"};
+  return {
+      {{"mixed precision", {"autocast", "bf16_weights"}, "bf16 by default"}, loading_in_parallel("pinned, 4 readers and more")},
+      "2-5 samples/s on its GPU"};
 }
 
 std::vector<BenchShape> bench_shapes() {

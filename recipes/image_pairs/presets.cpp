@@ -1,14 +1,10 @@
 #include "recipes/image_pairs/presets.h"
 
+#include "recipes/common/presets.h"
 #include "recipes/image_pairs/prompt.h"
 
 namespace millrace::recipes::image_pairs {
 namespace {
-
-Json join(Json values, const Json& more) {
-  values.update(more);
-  return values;
-}
 
 // Noise is a small part of a photograph's patch, and the tower's first norm divides by the whole: filters that answer to what is
 // rare in photographs, and positions of a size that the rest can be measured by.

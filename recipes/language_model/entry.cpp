@@ -5,6 +5,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 
 #include "millrace/base/error.h"
+#include "recipes/common/entry.h"
 #include "recipes/language_model/originals/config_file.h"
 #include "recipes/language_model/originals/weights.h"
 #include "recipes/language_model/presets.h"
@@ -56,9 +57,7 @@ std::vector<std::string> switches() {
 Guide guide() {
   return {{{"no mask made anew each forward", {"fused_attention"}, "5-15 % of the forward"},
            {"mixed precision", {"autocast", "bf16_weights"}, "1.5-2x, memory -25-30 %"},
-           {"loading in parallel, samples kept",
-            {"loader_threads", "loader_adaptation", "look_ahead", "sample_cache", "hdf5_direct", "file_index", "token_cache"},
-            "10-20 % of loading"},
+           loading_in_parallel("10-20 % of loading"),
            {"no questions to the device", {"device_skip"}, "less overhead"}},
           "2-3x"};
 }

@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "millrace/train/recipe/words.h"
+#include "recipes/common/presets.h"
 
 namespace millrace::recipes::language_model {
 namespace {
@@ -26,11 +27,6 @@ Json training(std::int64_t batch_size, double learning_rate, std::int64_t max_st
                  {"snapshot.every_steps", max_steps / 8}});
   }
   return json;
-}
-
-Json join(Json a, const Json& b) {
-  a.update(b);
-  return a;
 }
 
 Json own_text(const std::string& preset) { return {{"recipe.val_fraction", sample_text_of(preset)->validation_share()}}; }

@@ -8,6 +8,7 @@
 #include <ATen/ops/randn.h>
 
 #include "millrace/base/error.h"
+#include "recipes/common/entry.h"
 #include "recipes/neural_response/make_data.h"
 #include "recipes/neural_response/originals/model_file.h"
 #include "recipes/neural_response/presets.h"
@@ -23,10 +24,7 @@ bool needs_data(const Sections& own, const RunConfig& run) {
 
 void make_data(const std::string& preset, const std::filesystem::path& out, std::uint64_t seed) {
   const std::string size = preset.substr(0, preset.find('_'));  // a model's presets share their data
-  const auto sessions = sample_sessions_of(size);
-  if (!sessions)
-    throw ConfigError(Message{"preset " + preset + " makes no sessions", "preset " + preset, "take smoke, small or full"});
-  write_sample_sessions(*sessions, out, seed);
+  write_sample_sessions(sample_size(sample_sessions_of(size), preset, "sessions"), out, seed);
 }
 
 // Sessions in the network's own form, with the predictive-coding modulator. Python's side has the same (bench/step/shapes.py).
@@ -70,9 +68,7 @@ std::vector<std::string> switches() {
 
 Guide guide() {
   return {{{"sessions grouped, one forward of the core", {"joined_core"}, "100x against a forward for each sample"},
-           {"loading in parallel, samples kept",
-            {"loader_threads", "loader_adaptation", "look_ahead", "sample_cache", "hdf5_direct", "file_index", "token_cache"},
-            "0.03 to 2.0 it/s"},
+           loading_in_parallel("0.03 to 2.0 it/s"),
            {"mixed precision", {"autocast", "bf16_weights"}, ""}},
           "0.03 to 2.0 it/s"};
 }

@@ -3,6 +3,7 @@
 #include <stdexcept>
 
 #include "millrace/train/recipe/words.h"
+#include "recipes/common/presets.h"
 
 namespace millrace::recipes::neural_response {
 namespace {
@@ -25,11 +26,6 @@ Json steps(double learning_rate, std::int64_t max_steps, std::int64_t validate_e
   return {{"data.batch_size", 64},      {"optim.learning_rate", learning_rate},   {"train.max_steps", max_steps},
           {"train.epochs", 0},          {"train.validate_every", validate_every}, {"train.validate_batches", validate_batches},
           {"snapshot.every_epochs", 0}, {"snapshot.every_steps", validate_every}};
-}
-
-Json join(Json a, const Json& b) {
-  a.update(b);
-  return a;
 }
 
 Json smoke() {

@@ -20,9 +20,9 @@
 #include "millrace/core/saved_json.h"
 #include "millrace/data/transforms/compose.h"
 #include "millrace/metrics/information.h"
-#include "millrace/train/assembly/weights.h"
 #include "millrace/train/recipe/config.h"
 #include "millrace/train/step/model_size.h"
+#include "recipes/common/weights.h"
 #include "recipes/neural_response/loss.h"
 #include "recipes/neural_response/sessions/session_look.h"
 #include "recipes/neural_response/sessions/session_source.h"
@@ -238,8 +238,7 @@ void NeuralResponse::begin_with_pretrained() {
   };
   const bool left_out = recipe_.freeze_vision && context_.config->snapshot.frozen == FrozenWeights::leave_out;
   if (!recipe_.pretrained.empty() && (!goes_on_ || left_out)) {  // a snapshot has them, unless it leaves the frozen ones out
-    telemetry::Console quiet(telemetry::Console::Mode::quiet);
-    const millrace::Weights weights = load_weights(Fs::real(), recipe_.pretrained, quiet);
+    const millrace::Weights weights = quiet_weights(recipe_.pretrained);
     const std::int64_t taken = take_pretrained(*model_, weights.models.begin()->second, recipe_.pretrained);
     context_.say("pretrained: " + std::to_string(taken) + " tensors of adapters, frontend and convnet from " + weights.which);
   }

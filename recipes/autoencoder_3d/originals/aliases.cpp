@@ -11,8 +11,6 @@ using Convert = std::function<Json(const Json&)>;
 
 const std::string kFile = "as in the original's JSON";
 
-bool is_true(const Json& value) { return value == Json(true) || value == Json("true"); }
-
 // lr_scheduler: null, cosine or warmup_cosine.
 Json schedule_of(const Json& value) { return value.is_null() || value == Json("none") ? Json("constant") : value; }
 

@@ -5,17 +5,13 @@
 #include <vector>
 
 #include "millrace/base/error.h"
-#include "millrace/base/field.h"
 #include "millrace/base/format.h"
-#include "millrace/base/fs.h"
-#include "millrace/train/assembly/weights.h"
+#include "recipes/common/weights.h"
 
 namespace millrace::recipes::autoencoder_3d {
 namespace {
 
 constexpr std::string_view kOfParallel = "module.";
-
-std::string shape_text(const at::Tensor& tensor) { return to_text(Shape{tensor.sizes().begin(), tensor.sizes().end()}); }
 
 // The files of a folder that a run did not write; else the path itself.
 std::vector<std::filesystem::path> files_of(const std::filesystem::path& from) {
@@ -34,14 +30,10 @@ std::vector<std::filesystem::path> files_of(const std::filesystem::path& from) {
 }
 
 Tensors tensors_of(const std::filesystem::path& from) {
-  telemetry::Console quiet(telemetry::Console::Mode::quiet);
   Tensors all;
   for (const std::filesystem::path& file : files_of(from)) {
-    const Weights weights = load_weights(Fs::real(), file, quiet);
-    for (const auto& [model, tensors] : weights.models) {
-      for (const auto& [name, value] : tensors)
-        all[name.starts_with(kOfParallel) ? name.substr(kOfParallel.size()) : name] = value;
-    }
+    for (const auto& [name, value] : recipes::tensors_of(quiet_weights(file)))
+      all[name.starts_with(kOfParallel) ? name.substr(kOfParallel.size()) : name] = value;
   }
   return all;
 }

@@ -18,6 +18,7 @@
 #include "millrace/core/scalar_type.h"
 #include "millrace/format/safetensors.h"
 #include "millrace/snapshot/tensor_file.h"
+#include "recipes/common/weights.h"
 #include "recipes/image_pairs/originals/names.h"
 #include "recipes/image_pairs/vision.h"
 
@@ -126,8 +127,6 @@ void check_config(const Json& theirs, const RecipeConfig& ours, const stdfs::pat
   compare("r", static_cast<double>(ours.lora_r));
   compare("lora_alpha", ours.lora_alpha);
 }
-
-std::string sizes_text(const at::Tensor& tensor) { return to_text(Shape(tensor.sizes().begin(), tensor.sizes().end())); }
 
 // The projection that an adapter's matrix stands beside: "….q_proj".
 std::string projection_of(const std::string& name) { return name.substr(0, name.find(".lora_")); }
@@ -281,16 +280,16 @@ std::string read_adapter(PairModel& model, const stdfs::path& from) {
     const auto it = wanted.find(name);
     if (it == wanted.end())
       throw SnapshotError(
-          {"the file has " + quoted(name) + " of shape " + sizes_text(value) + ", the model has nothing of that name",
+          {"the file has " + quoted(name) + " of shape " + shape_text(value) + ", the model has nothing of that name",
            file.string(), "add " + quoted(projection_of(name)) + " to what recipe.lora_targets names"});
     if (it->second.sizes() != value.sizes())
       throw SnapshotError(
-          {"the adapter's " + quoted(name) + " has shape " + sizes_text(value) + ", the model expects " + sizes_text(it->second),
+          {"the adapter's " + quoted(name) + " has shape " + shape_text(value) + ", the model expects " + shape_text(it->second),
            file.string(), "set recipe.lora_r and the sizes of recipe as the adapter has them"});
   }
   for (const auto& [name, value] : wanted) {
     if (!stored.contains(name))
-      throw SnapshotError({"the file has no " + quoted(name) + ", the model expects it of shape " + sizes_text(value),
+      throw SnapshotError({"the file has no " + quoted(name) + ", the model expects it of shape " + shape_text(value),
                            file.string(), "set recipe.lora_targets and recipe.lora_vision as the adapter has them"});
   }
   for (auto& [name, value] : wanted) value.copy_(stored.at(name));

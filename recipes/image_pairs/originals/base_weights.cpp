@@ -18,6 +18,7 @@
 #include "millrace/config/schema_of.h"
 #include "millrace/core/scalar_type.h"
 #include "millrace/format/safetensors.h"
+#include "recipes/common/weights.h"
 #include "recipes/image_pairs/originals/names.h"
 #include "recipes/image_pairs/vision.h"
 
@@ -144,7 +145,7 @@ class Loading {
       if (it != places_.end()) {
         check_one(name, value, it->second);
       } else if (part_of(name) != Part::projector || projector_) {
-        throw refused("the weights have no " + quoted(name) + ", the model expects it of shape " + shape_of(value), given(),
+        throw refused("the weights have no " + quoted(name) + ", the model expects it of shape " + shape_text(value), given(),
                       kAnotherModel);
       }
     }
@@ -168,8 +169,6 @@ class Loading {
   }
 
  private:
-  static std::string shape_of(const at::Tensor& value) { return to_text(Shape(value.sizes().begin(), value.sizes().end())); }
-
   [[nodiscard]] std::string given() const {
     return joined(config_.base_weights, ", ", [](const std::string& path) { return path; });
   }
