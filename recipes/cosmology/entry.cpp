@@ -5,6 +5,7 @@
 
 #include "millrace/base/error.h"
 #include "recipes/common/entry.h"
+#include "recipes/cosmology/originals/aliases.h"
 #include "recipes/cosmology/originals/config_file.h"
 #include "recipes/cosmology/originals/uvh5_file.h"
 #include "recipes/cosmology/presets.h"

@@ -1,4 +1,4 @@
-// Named sizes of the cosmology recipe, and the keys of hugh.
+// Named sizes of the cosmology recipe.
 #pragma once
 
 #include <optional>
@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "millrace/base/json.h"
-#include "millrace/config/schema.h"
 #include "recipes/cosmology/make_data.h"
 
 namespace millrace::recipes::cosmology {
@@ -15,7 +14,6 @@ namespace millrace::recipes::cosmology {
 // Over the shared defaults; presets come on top.
 [[nodiscard]] Json defaults();
 [[nodiscard]] std::vector<std::pair<std::string, Json>> presets();
-[[nodiscard]] std::vector<config::Alias> aliases();
 // The sky a preset makes for itself.
 [[nodiscard]] std::optional<SkySize> sample_sky_of(const std::string& preset);
 

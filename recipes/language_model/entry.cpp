@@ -6,6 +6,7 @@
 
 #include "millrace/base/error.h"
 #include "recipes/common/entry.h"
+#include "recipes/language_model/originals/aliases.h"
 #include "recipes/language_model/originals/config_file.h"
 #include "recipes/language_model/originals/weights.h"
 #include "recipes/language_model/presets.h"

@@ -1,4 +1,4 @@
-// Named sizes of the language model, and the keys and flags of AGI2.
+// Named sizes of the language model.
 #pragma once
 
 #include <optional>
@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "millrace/base/json.h"
-#include "millrace/config/schema.h"
 #include "recipes/language_model/make_data.h"
 
 namespace millrace::recipes::language_model {
@@ -15,7 +14,6 @@ namespace millrace::recipes::language_model {
 // Over the shared defaults; presets come on top.
 [[nodiscard]] Json defaults();
 [[nodiscard]] std::vector<std::pair<std::string, Json>> presets();
-[[nodiscard]] std::vector<config::Alias> aliases();
 // The text a preset makes for itself; nullopt for presets that are meant for a real text.
 [[nodiscard]] std::optional<SampleText> sample_text_of(const std::string& preset);
 

@@ -10,6 +10,7 @@
 #include "millrace/base/error.h"
 #include "recipes/common/entry.h"
 #include "recipes/neural_response/make_data.h"
+#include "recipes/neural_response/originals/aliases.h"
 #include "recipes/neural_response/originals/model_file.h"
 #include "recipes/neural_response/presets.h"
 #include "recipes/neural_response/recipe.h"

@@ -1,16 +1,15 @@
-// The named sizes, and VisionCore's flags.
+// The named sizes.
 #pragma once
 
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "millrace/config/schema.h"
+#include "millrace/base/json.h"
 
 namespace millrace::recipes::neural_response {
 
 [[nodiscard]] Json defaults();
 [[nodiscard]] std::vector<std::pair<std::string, Json>> presets();
-[[nodiscard]] std::vector<config::Alias> aliases();
 
 }  // namespace millrace::recipes::neural_response
