@@ -1,4 +1,5 @@
-# One folder of src/millrace = one static library = one namespace; x.h, x.cpp, x_test.cpp side by side.
+# One folder of src/millrace = one static library = one namespace; x.h, x.cpp, x_test.cpp side by side. The folder recipes/, beside
+# src/, is one library too: it has a folder for each recipe, and these have folders.
 #
 #   mr_folder(data DEPENDS base core LINK ZLIB::ZLIB PRIVATE_LINK yaml-cpp [TORCH | PCH name] [UNITY n] [TEST_LINK ...])
 #
@@ -15,25 +16,32 @@ function(mr_warnings target)
     -Wno-missing-field-initializers -Werror>)
 endfunction()
 
-# Headers of `target` that `./dev check headers` compiles, each alone. A target of their own: what is exported names no files.
-function(mr_compiled_alone target)
+# Headers of `target` below `base` that `./dev check headers` compiles, each alone. A target of their own: what is exported names no files.
+function(mr_compiled_alone target base)
   add_library(${target}_headers INTERFACE)
   target_link_libraries(${target}_headers INTERFACE ${target})
-  target_sources(${target}_headers INTERFACE FILE_SET HEADERS BASE_DIRS "${CMAKE_SOURCE_DIR}/src" FILES ${ARGN})
+  target_sources(${target}_headers INTERFACE FILE_SET HEADERS BASE_DIRS "${base}" FILES ${ARGN})
 endfunction()
 
 function(mr_folder folder)
   cmake_parse_arguments(arg "TORCH" "PCH;UNITY" "DEPENDS;LINK;PRIVATE_LINK;TEST_LINK" ${ARGN})
-  set(dir "${CMAKE_SOURCE_DIR}/src/millrace/${folder}")
+  set(base "${CMAKE_SOURCE_DIR}/src")
+  set(dir "${base}/millrace/${folder}")
+  set(subs detail)
+  if(folder STREQUAL "recipes")
+    set(base "${CMAKE_SOURCE_DIR}")
+    set(dir "${base}/recipes")
+    set(subs * */*)
+  endif()
   if(NOT IS_DIRECTORY "${dir}")
     return()
   endif()
-  set(sub detail)
-  if(folder STREQUAL "recipes")
-    set(sub *)  # a folder per recipe
-  endif()
-  file(GLOB sources CONFIGURE_DEPENDS "${dir}/*.cpp" "${dir}/${sub}/*.cpp")
-  file(GLOB headers CONFIGURE_DEPENDS "${dir}/*.h" "${dir}/${sub}/*.h")
+  list(TRANSFORM subs REPLACE "(.+)" "${dir}/\\1/*" OUTPUT_VARIABLE places)
+  list(PREPEND places "${dir}/*")
+  list(TRANSFORM places APPEND ".cpp" OUTPUT_VARIABLE source_places)
+  list(TRANSFORM places APPEND ".h" OUTPUT_VARIABLE header_places)
+  file(GLOB sources CONFIGURE_DEPENDS ${source_places})
+  file(GLOB headers CONFIGURE_DEPENDS ${header_places})
   list(FILTER headers EXCLUDE REGEX "/detail/")
   set(tests ${sources})
   list(FILTER tests INCLUDE REGEX "_test\\.cpp$")
@@ -49,7 +57,7 @@ function(mr_folder folder)
     set(scope PUBLIC)
     mr_warnings(${target})
   endif()
-  target_include_directories(${target} ${scope} "${CMAKE_SOURCE_DIR}/src")
+  target_include_directories(${target} ${scope} "${base}")
   # Each header is compiled alone by `./dev check headers`, but for x.h that x.cpp includes first (tools/tidy.py sees to it): x.h is
   # compiled alone when x.cpp is, here or, without LibTorch, by the clang-tidy stage.
   set(proven)
@@ -62,7 +70,7 @@ function(mr_folder folder)
     endforeach()
   endif()
   list(REMOVE_ITEM headers ${proven})
-  mr_compiled_alone(${target} ${headers})
+  mr_compiled_alone(${target} "${base}" ${headers})
   target_compile_features(${target} ${scope} cxx_std_20)
   foreach(dep IN LISTS arg_DEPENDS)
     string(REPLACE "/" "_" dep "${dep}")

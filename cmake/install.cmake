@@ -30,7 +30,7 @@ foreach(header IN LISTS public_headers)
 endforeach()
 add_library(millrace_face INTERFACE)
 target_link_libraries(millrace_face INTERFACE millrace_cli)
-mr_compiled_alone(millrace_face "${CMAKE_SOURCE_DIR}/src/millrace/recipe.h" "${CMAKE_SOURCE_DIR}/src/millrace/train.h")
+mr_compiled_alone(millrace_face "${CMAKE_SOURCE_DIR}/src" "${CMAKE_SOURCE_DIR}/src/millrace/recipe.h" "${CMAKE_SOURCE_DIR}/src/millrace/train.h")
 
 configure_package_config_file(cmake/MillraceConfig.cmake.in "${CMAKE_BINARY_DIR}/MillraceConfig.cmake"
   INSTALL_DESTINATION ${config_dir})

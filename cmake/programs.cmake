@@ -19,10 +19,10 @@ if(TARGET millrace_device_test)
   add_dependencies(millrace_device_test millrace-convolutions millrace_faulty_convolutions)
 endif()
 # Commands of originals under their old names; those that lay in a folder of the original's keep it.
-file(GLOB scripts CONFIGURE_DEPENDS LIST_DIRECTORIES false "${CMAKE_SOURCE_DIR}/src/millrace/recipes/*/scripts/*")
+file(GLOB scripts CONFIGURE_DEPENDS LIST_DIRECTORIES false "${CMAKE_SOURCE_DIR}/recipes/*/originals/scripts/*")
 install(PROGRAMS ${scripts} DESTINATION bin)
 foreach(recipe image_pairs language_model)
-  install(DIRECTORY "${CMAKE_SOURCE_DIR}/src/millrace/recipes/${recipe}/scripts/" DESTINATION share/millrace/${recipe}
+  install(DIRECTORY "${CMAKE_SOURCE_DIR}/recipes/${recipe}/originals/scripts/" DESTINATION share/millrace/${recipe}
           USE_SOURCE_PERMISSIONS)
 endforeach()
 foreach(dir tests bench examples)

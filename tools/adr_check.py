@@ -29,10 +29,11 @@ def commands_of(block):
 
 
 def programs_of(root):
-    """Test programs that CMake registers by name, and one for each folder of src/millrace that has tests."""
+    """Test programs that CMake registers by name, and one for each folder of src/millrace that has tests, and for recipes/."""
     names = {f"millrace_{path.parent.name}_test" for path in (root / "src/millrace").glob("*/*_test.cpp")}
     for path in (root / "src/millrace").glob("*/*/*_test.cpp"):  # a folder's detail/, or a folder within a folder
         names |= {f"millrace_{path.parts[-3]}_test", f"millrace_{path.parts[-3]}_{path.parts[-2]}_test"}
+    names |= {"millrace_recipes_test" for _ in (root / "recipes").rglob("*_test.cpp")}
     for path in [*root.glob("tests/*/CMakeLists.txt"), *root.glob("src/millrace/*/folder.cmake"), *root.glob("CMakeLists.txt")]:
         names |= set(re.findall(r"\b(?:mr_test|NAME)\(?\s*(\w+)", path.read_text(encoding="utf-8")))
     return names

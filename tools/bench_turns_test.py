@@ -114,7 +114,7 @@ class Options(unittest.TestCase):
 
 class Sizes(unittest.TestCase):
     def test_every_recipe_has_the_three_shapes(self):
-        recipes = {path.parent.name for path in (ROOT / "src/millrace/recipes").glob("*/entry.cpp")}
+        recipes = {path.parent.name for path in (ROOT / "recipes").glob("*/entry.cpp")}
         self.assertEqual(set(shapes.SHAPES), recipes)
         for sizes in shapes.SHAPES.values():
             self.assertEqual(list(sizes), ["cpu-small", "gpu-small", "gpu-guide"])

@@ -35,7 +35,7 @@ class Known:
     def __init__(self, root, ran=None):
         self.root = root
         self.ran = ran  # names of the tests that ran; None: not known
-        self.tests = {f"{suite}.{case}" for folder in ("src", "tests") for path in sorted((root / folder).rglob("*.cpp"))
+        self.tests = {f"{suite}.{case}" for folder in ("src", "recipes", "tests") for path in sorted((root / folder).rglob("*.cpp"))
                       for suite, case in TEST.findall(path.read_text(encoding="utf-8", errors="replace"))}
         self.keys = set(re.findall(r"`([\w.]+)`", self.text("docs/reference/config.md")))
         self.help = self.text("tests/cli/golden/help.txt").splitlines()
@@ -101,7 +101,7 @@ def problems(root, ran=None):
     """(file, line, message) for each tick that shows nothing. `ran`: names of the tests that ran, when all were to run."""
     known = Known(root, ran)
     found = []
-    for path in sorted((root / "src/millrace/recipes").glob("*/README.md")):
+    for path in sorted((root / "recipes").glob("*/README.md")):
         name = str(path.relative_to(root))
         text = path.read_text(encoding="utf-8")
         if GUIDE not in map(table_begins, text.splitlines()):

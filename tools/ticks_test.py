@@ -13,7 +13,7 @@ TABLE = HEAD + ("| cache it | kept | `Cache.Keeps`, `data.cache`, `--off=sample-
                 "\n| promise | shown by |\n|---|---|\n"
                 "| what was kept is the same without a GPU | `Cache.IsTheSame` |\n")
 GOOD = {
-    "src/millrace/recipes/toy/README.md": TABLE,
+    "recipes/toy/README.md": TABLE,
     "src/millrace/data/cache_test.cpp": "TEST_F(Cache, Keeps) {\n}\nTEST(Cache, IsTheSame) {\n}\n",
     "docs/reference/config.md": "| `data.cache` | word |\n",
     "tests/cli/golden/help.txt": "  max-batch RECIPE        the largest\n  bench step|loader WHAT  time it\n",
@@ -33,7 +33,7 @@ class Planted(unittest.TestCase):
             path.write_text(text)
 
     def expect(self, old, new, words, ran=None):
-        path = self.root / "src/millrace/recipes/toy/README.md"
+        path = self.root / "recipes/toy/README.md"
         self.assertIn(old, TABLE)
         path.write_text(TABLE.replace(old, new))
         found = ticks.problems(self.root, ran)
@@ -78,7 +78,7 @@ class Planted(unittest.TestCase):
         self.expect("not yet seen", "not yet seen, `gpu-proof life`", "no card")
         self.expect("not yet seen", "not yet seen, `gpu-proof lives`", "no part")
         page.write_text("## A run's life\nwords\n\n### Card A, driver 1\n1 ok\n")
-        (self.root / "src/millrace/recipes/toy/README.md").write_text(TABLE.replace("not yet seen", "`gpu-proof life`"))
+        (self.root / "recipes/toy/README.md").write_text(TABLE.replace("not yet seen", "`gpu-proof life`"))
         self.assertEqual(ticks.problems(self.root), [])
 
     def test_a_promise_that_nothing_shows(self):

@@ -15,6 +15,8 @@ MAX_FUNCTION_LINES = 70
 MAX_FILE_KILOBYTES = 256
 MAX_FILE_LINES = 500
 MAX_ARCHITECTURE_LINES = 150
+MAX_FOLDER_FILES, MAX_FOLDER_LINES = 45, 5000  # of sources without tests
+LARGE_FOLDERS = re.compile(r"src/millrace/kernels(?:/|$)")  # a file for each operation
 SOURCE = (".h", ".cpp", ".inl", ".cu", ".cuh")
 CODE = SOURCE + (".py", ".sh", ".cmake", ".in")
 TEXT = CODE + (".md", ".txt", ".json", ".toml", ".yaml", ".yml", "")
@@ -35,8 +37,8 @@ LAUNCH = re.compile(r"\bat::(?!autocast|set_num_threads|removeCallback|sequence_
 # What a device waits for: numbers of the host made into a tensor, a tensor's numbers read by the host.
 WAITS = re.compile(r"\b(?:at|torch)::tensor\(|\.item(?:<[^>]*>)?\(\)|\.cpu\(\)")
 # Where a step may compute, and the files of recipes among them that have no part in one.
-STEP_FOLDERS = re.compile(r"src/millrace/(?:nn|kernels|recipes)/")
-NO_STEP = re.compile(r"src/millrace/recipes/\w+/(?:\w*(?:command|commands|file|files|weights|pictures|convert|sky_\w+|entry)|trained|rank|generate)"
+STEP_FOLDERS = re.compile(r"src/millrace/(?:nn|kernels)/|recipes/")
+NO_STEP = re.compile(r"recipes/\w+/(?:\w+/)?(?:\w*(?:command|commands|file|files|weights|pictures|convert|sky_\w+|entry)|trained|rank|generate)"
                      r"\.cpp$|_test\.cpp$|/test_\w+\.h$")
 EXCUSE = re.compile(r"// host: \w")
 EXCUSED_LINES = 5  # with the comment's own
@@ -61,6 +63,8 @@ class Tree:
                 except UnicodeDecodeError:
                     continue
         self.found = []
+        listing = enumerate(self.files.get(PUBLIC_HEADERS, "").splitlines(), 1)
+        self.public = {line: number for number, line in listing if line.startswith("millrace/")}
 
     def say(self, name, line, message):
         self.found.append((name, line, message))
@@ -133,25 +137,29 @@ def check_floors_table(tree, floors):
 
 
 def check_includes(tree, floors):
-    headers = {name for name in tree.files if name.startswith("src/")}
+    headers = {name.removeprefix("src/") for name in tree.files if name.startswith(("src/", "recipes/"))}
     for name, text in tree.sources():
         parts = name.split("/")
         folder = folder_of(name[len("src/"):], floors) if name.startswith("src/millrace/") and len(parts) > 3 else None
-        own = name[:-4] + ".h"
+        own = name.removeprefix("src/")[:-4] + ".h"
         first = INCLUDE.search(text)
-        if name.endswith(".cpp") and own in headers and (first is None or "src/" + first.group(2) != own):
+        if name.endswith(".cpp") and own in headers and (first is None or first.group(2) != own):
             tree.say(name, line_of(text, first.start()) if first else 1,
-                     f"include {own[4:]} first: so it is known to compile alone (cmake/MillraceFolder.cmake)")
+                     f"include {own} first: so it is known to compile alone (cmake/MillraceFolder.cmake)")
         for match in INCLUDE.finditer(text):
             line, target = line_of(text, match.start()), match.group(2)
-            if target.startswith("millrace/"):
+            if target.startswith(("millrace/", "recipes/")):
                 if match.group(1) == "<":
                     tree.say(name, line, f"write #include \"{target}\" with quotes: it is ours")
-                if "src/" + target not in headers:
-                    tree.say(name, line, f"{target} does not exist below src/")
+                if target not in headers:
+                    tree.say(name, line, f"{target} does not exist" + " below src/" * target.startswith("millrace/"))
+                if name.startswith("src/millrace/") and target.startswith("recipes/") and name != PROGRAM:
+                    tree.say(name, line, f"the runtime knows no recipe; {PROGRAM} alone hands them over")
+                if name.startswith("recipes/"):
+                    check_recipe_include(tree, name, line, target)
                 if folder is not None:
                     check_own_include(tree, floors, name, line, folder, target)
-            if target.startswith("tests/") and folder is not None and not re.search(r"_test\.cpp$|/detail/test_\w+\.h$", name):
+            if target.startswith("tests/") and folder is not None and not FOR_TESTS.search(name):
                 tree.say(name, line, f"{target} is for tests only; what is installed may not need it")
             check_foreign_include(tree, name, line, folder, target)
 
@@ -169,11 +177,21 @@ def check_own_include(tree, floors, name, line, folder, target):
                              "take what you need as a value or a function and let a higher floor pass it - ARCHITECTURE.md, Floors")
     if other != folder and "detail" in parts:
         tree.say(name, line, f"{target} is internal to {other}; include a header outside detail/")
-    own = name.split("/")
-    if folder == other == "recipes" and len(own) > 4 and len(parts) > 3 and own[3] != parts[2]:
-        tree.say(name, line, f"recipe {own[3]} may not include recipe {parts[2]}; move what both need to a lower floor")
 
 
+def check_recipe_include(tree, name, line, target):
+    """A recipe has its own folder, what all share, and of the runtime what everybody's recipe has; its tests have all."""
+    if target.startswith("millrace/") and not FOR_TESTS.search(name) and target not in tree.public:
+        tree.say(name, line, f"{target} is internal, and a recipe has what an author outside this tree has: name the header in "
+                             f"{PUBLIC_HEADERS}, with a contract, or offer the part that is needed in one that is there")
+    own, other = name.split("/")[1:-1], target.split("/")[1:-1]
+    if target.startswith("recipes/") and own and other and other[0] not in (own[0], COMMON):
+        tree.say(name, line, f"recipe {own[0]} may not include recipe {other[0]}; move what both need to recipes/{COMMON}")
+
+
+FOR_TESTS = re.compile(r"_test\.cpp$|/detail/test_\w+\.h$")
+COMMON = "common"  # the folder of recipes/ that all recipes may use
+PROGRAM = "src/millrace/cli/main.cpp"
 PUBLIC_HEADERS = "cmake/public_headers.txt"
 FACES = ("millrace/recipe.h", "millrace/train.h")  # what a program outside this tree includes
 
@@ -183,7 +201,7 @@ def check_public_headers(tree):
     listing = tree.files.get(PUBLIC_HEADERS)
     if listing is None:
         return
-    public = {line: number for number, line in enumerate(listing.splitlines(), 1) if line.startswith("millrace/")}
+    public = tree.public
     for target, number in public.items():
         if "src/" + target not in tree.files:
             tree.say(PUBLIC_HEADERS, number, f"{target} does not exist below src/; remove the line")
@@ -200,13 +218,12 @@ def check_public_headers(tree):
 
 def check_recipe_names(tree):
     """The runtime names no recipe: what it has to know of one stands in the recipe's Entry."""
-    folder = "src/millrace/recipes/"
-    recipes = sorted({name[len(folder):].split("/")[0] for name in tree.files if name.startswith(folder) and name.count("/") > 3})
+    recipes = sorted({name.split("/")[1] for name in tree.files if name.startswith("recipes/") and name.count("/") > 1} - {COMMON})
     if not recipes:
         return
     named = re.compile(r"\b(?:" + "|".join(recipes) + r")\b")
     for name, text in tree.sources():
-        if not name.startswith("src/millrace/") or name.startswith(folder) or name.endswith("_test.cpp"):
+        if not name.startswith("src/millrace/") or name.endswith("_test.cpp"):
             continue
         for match in named.finditer(COMMENT.sub(lambda comment: re.sub(r"[^\n]", " ", comment.group()), text)):
             tree.say(name, line_of(text, match.start()), f"\"{match.group()}\": the runtime knows no recipe; let Entry say it "
@@ -219,7 +236,7 @@ def check_foreign_include(tree, name, line, folder, target):
     elif target in ("ATen/ATen.h", "ATen/Functions.h", "ATen/NativeFunctions.h"):
         tree.say(name, line, f"<{target}> brings every operation; include <ATen/ops/NAME.h> for each one used")
     elif name.endswith(".h") and (target.startswith("torch/") or target.startswith("ATen/ops/")):
-        if folder not in ("recipes", "nn") and name.removeprefix("src/") not in FACES and not target.startswith("torch/headeronly/"):
+        if folder != "nn" and not name.startswith("recipes/") and name.removeprefix("src/") not in FACES and not target.startswith("torch/headeronly/"):
             tree.say(name, line, f"<{target}> is heavy for a header; include <ATen/core/Tensor.h> or declare the class, and move "
                                  "the code that needs it into the .cpp")
     if re.match(r"(fmt|spdlog)/", target) and not re.match(r"src/millrace/base/[^/]+\.cpp$", name):
@@ -276,12 +293,26 @@ def check_sizes(tree):
     for name, text in tree.sources():
         for line, lines in long_functions(text):
             tree.say(name, line, f"a function of {lines} lines; split it, {MAX_FUNCTION_LINES} are the most")
+    check_folders(tree)
     for name, kilobytes in tree.kilobytes.items():
         if kilobytes > MAX_FILE_KILOBYTES:
             tree.say(name, 1, f"{kilobytes} kB; data, wheels and pictures do not belong into the tree, fetch or generate them")
     lines = tree.files.get("ARCHITECTURE.md", "").count("\n")
     if lines > MAX_ARCHITECTURE_LINES:
         tree.say("ARCHITECTURE.md", lines, f"{lines} lines; {MAX_ARCHITECTURE_LINES} are the most, move detail to a decision record")
+
+
+def check_folders(tree):
+    """A folder of src/ or recipes/ is one idea that fits into a head."""
+    folders = {}
+    for name, text in tree.sources():
+        folder = name.rpartition("/")[0]
+        if name.startswith(("src/", "recipes/")) and not FOR_TESTS.search(name) and not LARGE_FOLDERS.match(folder):
+            folders.setdefault(folder, []).append(text.count("\n"))
+    for folder, lines in folders.items():
+        if len(lines) > MAX_FOLDER_FILES or sum(lines) > MAX_FOLDER_LINES:
+            tree.say(folder, 1, f"{len(lines)} sources of {sum(lines)} lines; split the folder by idea, {MAX_FOLDER_FILES} sources and "
+                                f"{MAX_FOLDER_LINES} lines without tests are the most")
 
 
 # -- text -------------------------------------------------------------------------------------------------------------------
@@ -329,7 +360,7 @@ def check_guards(tree):
 
 def check_devices(tree):
     for name, text in tree.sources():
-        if not name.startswith("src/") or name.startswith("src/millrace/device/") or re.search(r"_test\.(?:cpp|cu)$", name):
+        if not name.startswith(("src/", "recipes/")) or name.startswith("src/millrace/device/") or re.search(r"_test\.(?:cpp|cu)$", name):
             continue
         code = without_comments_and_strings(text)
         for match in KIND_OF_DEVICE.finditer(code):

@@ -86,9 +86,7 @@ class Planted(unittest.TestCase):
                 self.expect("src/millrace/train/run/run.cpp", ["above all floors"])
 
     def test_a_recipe_named_in_the_runtime(self):
-        self.append("ARCHITECTURE.md", "| 6 | `recipes` | recipes |\n")
-        self.append("CMakeLists.txt", "mr_folder(recipes DEPENDS train/run PCH)\n")
-        self.write("src/millrace/recipes/skies/entry.h", "// Skies.\n#pragma once\n")
+        self.write("recipes/skies/entry.h", "// Skies.\n#pragma once\n")
         self.append("src/millrace/train/run/run.cpp", '// measured on skies\n')
         self.expect_clean()
         self.append("src/millrace/train/run/run.cpp", 'const char* kFirst = "skies";\n')
@@ -141,12 +139,33 @@ class Planted(unittest.TestCase):
         self.expect("src/millrace/train/run/run.h", ["quotes"])
 
     def test_recipe_that_uses_another_recipe(self):
-        self.append("ARCHITECTURE.md", "| 5 | `recipes` | recipes |\n")
-        self.append("CMakeLists.txt", "mr_folder(recipes DEPENDS train PCH)\n")
-        self.write("src/millrace/recipes/a/model.h", "// A.\n#pragma once\n")
-        self.write("src/millrace/recipes/b/model.cpp", '#include "millrace/recipes/a/model.h"\n')
-        self.write("src/millrace/recipes/registry.cpp", '#include "millrace/recipes/a/model.h"\n')
-        self.expect("src/millrace/recipes/b/model.cpp", ["recipe b may not include recipe a"])
+        self.write("recipes/a/model.h", "// A.\n#pragma once\n")
+        self.write("recipes/common/words.h", "// Words.\n#pragma once\n")
+        self.write("recipes/b/files/source.h", "// B.\n#pragma once\n")
+        self.write("recipes/b/model.cpp", '#include "recipes/a/model.h"\n#include "recipes/b/files/source.h"\n#include "recipes/common/words.h"\n')
+        self.write("recipes/registry.cpp", '#include "recipes/a/model.h"\n')
+        self.expect("recipes/b/model.cpp", ["recipe b may not include recipe a"])
+
+    def test_recipe_in_the_runtime(self):
+        self.write("recipes/registry.h", "// All.\n#pragma once\n")
+        self.append("ARCHITECTURE.md", "| 6 | `cli` | commands |\n")
+        self.append("CMakeLists.txt", "mr_folder(cli DEPENDS train/run)\n")
+        self.write("src/millrace/cli/main.cpp", '#include "recipes/registry.h"\n')
+        self.expect_clean()
+        self.append("src/millrace/train/run/run.cpp", '#include "recipes/registry.h"\n')
+        self.expect("src/millrace/train/run/run.cpp", ["knows no recipe", "main.cpp"], 6)
+
+    def test_recipe_with_an_internal_header(self):
+        self.write("recipes/a/model.cpp", '#include "millrace/data/loader/source.h"\n')
+        for name in ("recipes/a/model_test.cpp", "recipes/a/detail/test_rows.h"):
+            self.write(name, '// Rows.\n#pragma once\n#include "millrace/data/loader/loader.h"\n')
+        self.expect_clean()
+        self.append("recipes/a/model.cpp", '#include "millrace/data/loader/loader.h"\n')
+        self.expect("recipes/a/model.cpp", ["millrace/data/loader/loader.h is internal", "cmake/public_headers.txt"], 2)
+
+    def test_include_of_a_recipe_that_does_not_exist(self):
+        self.write("recipes/registry.cpp", '#include "recipes/a/gone.h"\n')
+        self.expect("recipes/registry.cpp", ["recipes/a/gone.h does not exist"])
 
     def test_folder_without_a_row(self):
         self.write("src/millrace/doctor/rules.h", "// Rules.\n#pragma once\n")
@@ -234,6 +253,33 @@ class Planted(unittest.TestCase):
     def test_long_file(self):
         self.write("tools/long.py", "x = 1\n" * 501)
         self.expect("tools/long.py", ["501 lines"])
+
+    def test_folder_of_too_many_files(self):
+        header = "// Files.\n#pragma once\n"
+        for folder in ("src/millrace/train/run", "recipes/a", "recipes/a/files"):
+            there = len(list((self.root / folder).glob("*.*")))
+            for i in range(there, tidy.MAX_FOLDER_FILES):
+                self.write(f"{folder}/more_{i}.h", header)
+            self.write(f"{folder}/more_test.cpp", "int x = 0;\n")
+            self.write(f"{folder}/detail/test_more.h", header)
+            self.expect_clean()
+            self.write(f"{folder}/last.h", header)
+            self.expect(folder, ["46 sources", "45 sources", "split the folder"])
+            (self.root / folder / "last.h").unlink()
+
+    def test_folder_of_too_many_lines(self):
+        for i in range(10):
+            self.write(f"src/millrace/base/table_{i}.cpp", "int x = 0;\n" * 490)
+        self.expect_clean()
+        self.write("src/millrace/base/table_10.cpp", "int x = 0;\n" * 101)
+        self.expect("src/millrace/base", ["50", "lines", "split the folder"])
+
+    def test_folder_of_kernels_has_a_file_for_each_operation(self):
+        self.append("ARCHITECTURE.md", "| 3 | `kernels` | operations |\n")
+        self.append("CMakeLists.txt", "mr_folder(kernels DEPENDS base)\n")
+        for i in range(46):
+            self.write(f"src/millrace/kernels/operation_{i}.h", "// One.\n#pragma once\n")
+        self.expect_clean()
 
     def test_long_architecture_page(self):
         self.append("ARCHITECTURE.md", "\nx" * 150)

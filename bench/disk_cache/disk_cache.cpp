@@ -13,7 +13,7 @@
 #include "millrace/base/json.h"
 #include "millrace/data/cache/disk_cache.h"
 #include "millrace/data/loader/loader.h"
-#include "millrace/recipes/autoencoder_3d/volume_source.h"
+#include "recipes/autoencoder_3d/volume_source.h"
 
 namespace {
 

@@ -14,9 +14,9 @@
 #include "millrace/base/hash.h"
 #include "millrace/data/workload/workload.h"
 #include "millrace/device/device.h"
-#include "millrace/recipes/image_pairs/recipe.h"
 #include "millrace/train/recipe/config.h"
 #include "millrace/train/step/feed.h"
+#include "recipes/image_pairs/recipe.h"
 
 namespace {
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "millrace/base/median.h"
-#include "millrace/recipes/language_model/model.h"
+#include "recipes/language_model/model.h"
 
 namespace lm = millrace::recipes::language_model;
 

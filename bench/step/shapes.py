@@ -1,4 +1,4 @@
-"""The sizes of the bench shapes, as the recipes' entries have them (src/millrace/recipes/*/entry.cpp, bench_shapes).
+"""The sizes of the bench shapes, as the recipes' entries have them (recipes/*/entry.cpp, bench_shapes).
 
 Both sides count their parameters and say the sizes of their batch; sides.py compares them in every run, tests/bench_shapes in the tests.
 """

@@ -13,12 +13,12 @@
 #include "millrace/optim/optimizer.h"
 #include "millrace/precision/loss_scale.h"
 #include "millrace/precision/overflow_rule.h"
-#include "millrace/recipes/cosmology/entry.h"
-#include "millrace/recipes/cosmology/model.h"
-#include "millrace/recipes/language_model/entry.h"
-#include "millrace/recipes/language_model/model.h"
 #include "millrace/train/run/run.h"
 #include "millrace/train/step/buffer_guard.h"
+#include "recipes/cosmology/entry.h"
+#include "recipes/cosmology/model.h"
+#include "recipes/language_model/entry.h"
+#include "recipes/language_model/model.h"
 
 namespace {
 

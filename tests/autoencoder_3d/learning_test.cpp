@@ -10,10 +10,10 @@
 #include <string>
 
 #include "millrace/base/fs.h"
-#include "millrace/recipes/autoencoder_3d/entry.h"
-#include "millrace/recipes/autoencoder_3d/make_data.h"
-#include "millrace/recipes/autoencoder_3d/model.h"
 #include "millrace/train/run/run.h"
+#include "recipes/autoencoder_3d/entry.h"
+#include "recipes/autoencoder_3d/make_data.h"
+#include "recipes/autoencoder_3d/model.h"
 
 namespace millrace::recipes::autoencoder_3d {
 namespace {

@@ -13,9 +13,9 @@
 
 #include "millrace/config/schema_of.h"
 #include "millrace/optim/optimizer.h"
-#include "millrace/recipes/autoencoder_3d/loss.h"
-#include "millrace/recipes/autoencoder_3d/model.h"
 #include "millrace/snapshot/snapshot.h"
+#include "recipes/autoencoder_3d/loss.h"
+#include "recipes/autoencoder_3d/model.h"
 
 namespace millrace::recipes::autoencoder_3d {
 namespace {

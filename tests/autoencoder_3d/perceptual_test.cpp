@@ -1,5 +1,5 @@
 // The perceptual distance against the same in Python torch, with random weights of LPIPS's shapes.
-#include "millrace/recipes/autoencoder_3d/perceptual.h"
+#include "recipes/autoencoder_3d/perceptual.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/rand.h>

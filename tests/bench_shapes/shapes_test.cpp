@@ -10,8 +10,8 @@
 #include "../interop/python.h"
 #include "millrace/device/device.h"
 #include "millrace/measure/step_bench.h"
-#include "millrace/recipes/registry.h"
 #include "millrace/train/step/feed.h"
+#include "recipes/registry.h"
 
 namespace millrace {
 namespace {

@@ -10,9 +10,9 @@
 
 #include "millrace/hdf5/file.h"
 #include "millrace/nn/pca.h"
-#include "millrace/recipes/cosmology/entry.h"
-#include "millrace/recipes/cosmology/presets.h"
 #include "millrace/train/run/run.h"
+#include "recipes/cosmology/entry.h"
+#include "recipes/cosmology/presets.h"
 
 namespace millrace::recipes::cosmology {
 namespace {

@@ -7,9 +7,9 @@
 #include <filesystem>
 #include <string>
 
-#include "millrace/recipes/cosmology/model.h"
-#include "millrace/recipes/cosmology/recipe.h"
 #include "millrace/snapshot/snapshot.h"
+#include "recipes/cosmology/model.h"
+#include "recipes/cosmology/recipe.h"
 
 namespace millrace::recipes::cosmology {
 namespace {

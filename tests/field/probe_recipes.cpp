@@ -3,11 +3,11 @@
 #include <optional>
 
 #include "millrace/base/error.h"
-#include "millrace/recipes/cosmology/sky_axes.h"
-#include "millrace/recipes/cosmology/uvh5_file.h"
-#include "millrace/recipes/image_pairs/labels.h"
 #include "millrace/train/assembly/weights.h"
 #include "probe.h"
+#include "recipes/cosmology/originals/uvh5_file.h"
+#include "recipes/cosmology/sky_axes.h"
+#include "recipes/image_pairs/labels.h"
 
 namespace millrace::field {
 namespace {

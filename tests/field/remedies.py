@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from field import FieldTest
 
-SOURCES = Path(__file__).resolve().parents[2] / "src" / "millrace"
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = ROOT / "src" / "millrace"
 LITERAL = re.compile(r'"((?:[^"\\]|\\.)*)"')
 MADE = re.compile(r"\b(?:DataError|UnreadKind|SnapshotError|Message|NoText|Problem|RefusedContent)(?:\s+\w+)?\s*[({]|\bproblems_?(?:->|\.)push_back\(")
 # A function or lambda that takes a remedy: its name, and what it takes.
@@ -23,11 +24,11 @@ NO_READERS = {
         data/files/tokenizer.cpp data/loader/arena.cpp""",
     "is about keys of the config, flags, or inputs of predict": """system/instructions.cpp recipes/*/entry.cpp recipes/*/model.cpp recipes/*/network.cpp
         recipes/*/checks.cpp recipes/*/prompt.cpp recipes/*/recipe.cpp recipes/*/*_command*.cpp recipes/*/commands.cpp recipes/*/trained.cpp
-        recipes/*/model_file.cpp recipes/autoencoder_3d/original_files.cpp""",
+        recipes/*/originals/*_command.cpp recipes/*/originals/model_file.cpp recipes/autoencoder_3d/originals/config_files.cpp""",
     "is about snapshots": "data/loader/data_identity.cpp data/loader/detail/loader_state.cpp",
     "reads weights that other programs made of a whole model: C++ tests of that part load those that fit and refuse the others": """
-        recipes/image_pairs/adapters.cpp recipes/image_pairs/base_weights.cpp recipes/language_model/original_*.cpp recipes/cosmology/original_file.cpp recipes/cosmology/sky_pca.cpp
-        recipes/autoencoder_3d/perceptual.cpp recipes/autoencoder_3d/pretrained.cpp""",
+        recipes/image_pairs/originals/adapters.cpp recipes/image_pairs/originals/base_weights.cpp recipes/language_model/originals/*.cpp recipes/cosmology/originals/config_file.cpp recipes/cosmology/sky_pca.cpp
+        recipes/autoencoder_3d/perceptual.cpp recipes/autoencoder_3d/originals/pretrained.cpp""",
 }
 
 
@@ -112,14 +113,16 @@ def remedies_in(sources):
         for function in re.findall(r"^std::string remedy_for\([^)]*\) \{\n(.*?)^}", text, re.M | re.S):  # what the system says of a path
             found |= {remedy for given in re.findall("return " + STATEMENT, function) for remedy in text_of(given, text)}
         for remedy in filter(re.compile("[a-z]{3}").search, found):
-            held.setdefault(remedy, []).append(str(path.relative_to(SOURCES)))
+            held.setdefault(remedy, []).append(str(path.relative_to(ROOT)).removeprefix("src/millrace/"))
     return held
 
 
 def readers():
     """The sources that read files of users."""
-    every = [path for folder in ("base", "system", "format", "hdf5", "data", "recipes") for path in sorted((SOURCES / folder).rglob("*"))]
-    others = {path for patterns in NO_READERS.values() for pattern in patterns.split() for path in SOURCES.glob(pattern)}
+    every = [path for folder in ("base", "system", "format", "hdf5", "data") for path in sorted((SOURCES / folder).rglob("*"))]
+    every += sorted((ROOT / "recipes").rglob("*"))
+    others = {path for patterns in NO_READERS.values() for pattern in patterns.split()
+              for root in (ROOT, SOURCES) for path in root.glob(pattern)}
     return [path for path in every if path.suffix in (".cpp", ".h") and "test" not in path.stem and path not in others]
 
 

@@ -90,9 +90,9 @@ class NoRemedyIsLeftOut(unittest.TestCase):
             self.assertRegex((HERE / file).read_text(), rf"(?:def |\b){re.escape(test)}\b", where)
 
     def test_remedies_of_all_kinds_are_found_in_sources(self):
-        for name, remedy in (("format/png.cpp", "use an intact PNG file: copy or write it again"), ("recipes/cosmology/uvh5_file.cpp", "write the file anew"),
+        for name, remedy in (("format/png.cpp", "use an intact PNG file: copy or write it again"), ("recipes/cosmology/originals/uvh5_file.cpp", "write the file anew"),
                              ("data/files/nifti.cpp", "use an intact NIfTI file: copy or convert it again"), ("hdf5/file.cpp", "name one that is there"),
-                             ("base/fs.cpp", "use a shorter name or path"), ("recipes/neural_response/dataset_file.cpp", "filters make dfs")):
+                             ("base/fs.cpp", "use a shorter name or path"), ("recipes/neural_response/sessions/dataset_file.cpp", "filters make dfs")):
             self.assertIn(name, self.held.get(remedy, []), remedy)
 
 

@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-RECIPES = ROOT / "src" / "millrace" / "recipes"
+RECIPES = ROOT / "recipes"
 PEER = ROOT / "tools" / "python-peer"
 PEERS = (ROOT / ".deps" / "venv" / ".millrace-peers").exists()  # `./dev test` sets them up
 
@@ -47,7 +47,7 @@ class Place:
                 (folder / "bin" / name).chmod(0o755)
         else:
             (folder / "bin" / "python").symlink_to(sys.executable)  # guides say python, Debian python3
-        for script in RECIPES.glob("*/scripts/**/*"):
+        for script in RECIPES.glob("*/originals/scripts/**/*"):
             if script.is_file():
                 target = folder / script.relative_to([p for p in script.parents if p.name == "scripts"][-1])
                 target.parent.mkdir(exist_ok=True)

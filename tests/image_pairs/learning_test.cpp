@@ -13,11 +13,11 @@
 #include "millrace/base/fs.h"
 #include "millrace/format/csv.h"
 #include "millrace/measure/memory_search.h"
-#include "millrace/recipes/image_pairs/entry.h"
-#include "millrace/recipes/image_pairs/make_data.h"
-#include "millrace/recipes/image_pairs/model.h"
 #include "millrace/snapshot/snapshot.h"
 #include "millrace/train/run/run.h"
+#include "recipes/image_pairs/entry.h"
+#include "recipes/image_pairs/make_data.h"
+#include "recipes/image_pairs/model.h"
 
 namespace millrace::recipes::image_pairs {
 namespace {

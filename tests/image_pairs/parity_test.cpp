@@ -17,9 +17,9 @@
 
 #include "millrace/config/schema_of.h"
 #include "millrace/optim/optimizer.h"
-#include "millrace/recipes/image_pairs/loss.h"
-#include "millrace/recipes/image_pairs/model.h"
 #include "millrace/snapshot/snapshot.h"
+#include "recipes/image_pairs/loss.h"
+#include "recipes/image_pairs/model.h"
 
 namespace millrace::recipes::image_pairs {
 namespace {

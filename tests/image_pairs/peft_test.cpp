@@ -13,9 +13,9 @@
 #include <fstream>
 
 #include "millrace/config/schema_of.h"
-#include "millrace/recipes/image_pairs/adapters.h"
-#include "millrace/recipes/image_pairs/base_weights.h"
 #include "millrace/snapshot/snapshot.h"
+#include "recipes/image_pairs/originals/adapters.h"
+#include "recipes/image_pairs/originals/base_weights.h"
 
 namespace millrace::recipes::image_pairs {
 namespace {

@@ -12,8 +12,8 @@
 
 #include "millrace/distributed/detail/test_ranks.h"
 #include "millrace/nn/functional.h"
-#include "millrace/recipes/language_model/model.h"
 #include "millrace/snapshot/snapshot.h"
+#include "recipes/language_model/model.h"
 
 namespace millrace::recipes::language_model {
 namespace {

@@ -4,9 +4,9 @@
 #include <torch/nn/module.h>
 
 #include "millrace/device/device.h"
-#include "millrace/recipes/language_model.h"
-#include "millrace/recipes/language_model/recipe.h"
 #include "millrace/train/recipe/recipe_guard.h"
+#include "recipes/language_model/recipe.h"
+#include "recipes/language_model/train_model.h"
 #include "runs.h"
 
 namespace millrace::recipes::language_model {

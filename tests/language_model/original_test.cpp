@@ -10,12 +10,12 @@
 
 #include "millrace/base/error.h"
 #include "millrace/config/schema_of.h"
-#include "millrace/recipes/language_model/entry.h"
-#include "millrace/recipes/language_model/original_weights.h"
-#include "millrace/recipes/language_model/recipe.h"
 #include "millrace/snapshot/snapshot.h"
 #include "millrace/train/recipe/recipe_guard.h"
 #include "millrace/train/run/run.h"
+#include "recipes/language_model/entry.h"
+#include "recipes/language_model/originals/weights.h"
+#include "recipes/language_model/recipe.h"
 
 namespace millrace::recipes::language_model {
 namespace {

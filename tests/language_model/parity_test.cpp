@@ -10,8 +10,8 @@
 #include "millrace/core/batch.h"
 #include "millrace/nn/functional.h"
 #include "millrace/optim/optimizer.h"
-#include "millrace/recipes/language_model/model.h"
 #include "millrace/snapshot/snapshot.h"
+#include "recipes/language_model/model.h"
 
 namespace millrace::recipes::language_model {
 namespace {

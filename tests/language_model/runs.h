@@ -6,9 +6,9 @@
 #include <filesystem>
 #include <string>
 
-#include "millrace/recipes/language_model/entry.h"
-#include "millrace/recipes/language_model/presets.h"
 #include "millrace/train/run/run.h"
+#include "recipes/language_model/entry.h"
+#include "recipes/language_model/presets.h"
 
 namespace millrace::recipes::language_model {
 

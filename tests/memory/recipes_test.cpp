@@ -10,9 +10,9 @@
 #include "millrace/device/tensor_memory.h"
 #include "millrace/measure/step_bench.h"
 #include "millrace/memory/block.h"
-#include "millrace/recipes/language_model/model.h"
-#include "millrace/recipes/registry.h"
 #include "millrace/train/run/run.h"
+#include "recipes/language_model/model.h"
+#include "recipes/registry.h"
 
 namespace millrace {
 namespace {

@@ -16,9 +16,9 @@
 
 #include "millrace/base/fs.h"
 #include "millrace/device/device.h"
-#include "millrace/recipes/neural_response/entry.h"
-#include "millrace/recipes/neural_response/make_data.h"
 #include "millrace/train/run/run.h"
+#include "recipes/neural_response/entry.h"
+#include "recipes/neural_response/make_data.h"
 
 namespace millrace::recipes::neural_response {
 namespace {

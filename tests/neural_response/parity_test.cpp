@@ -14,10 +14,10 @@
 
 #include "millrace/config/schema_of.h"
 #include "millrace/optim/optimizer.h"
-#include "millrace/recipes/neural_response/model.h"
-#include "millrace/recipes/neural_response/recipe.h"
 #include "millrace/snapshot/snapshot.h"
 #include "millrace/train/recipe/config.h"
+#include "recipes/neural_response/model.h"
+#include "recipes/neural_response/recipe.h"
 
 namespace millrace::recipes::neural_response {
 namespace {

@@ -1,5 +1,5 @@
 // The recipe itself on sessions in memory: its loss, its data, what it makes of the original's flags, and what its runs leave.
-#include "millrace/recipes/neural_response/recipe.h"
+#include "recipes/neural_response/recipe.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/equal.h>
@@ -21,9 +21,9 @@
 #include "millrace/base/fs.h"
 #include "millrace/config/schema_of.h"
 #include "millrace/optim/schedule.h"
-#include "millrace/recipes/neural_response/detail/test_sessions.h"
-#include "millrace/recipes/neural_response/entry.h"
 #include "millrace/train/run/run.h"
+#include "recipes/neural_response/detail/test_sessions.h"
+#include "recipes/neural_response/entry.h"
 
 namespace millrace::recipes::neural_response {
 namespace {

@@ -5,7 +5,7 @@
 #include <map>
 
 #include "millrace/base/error.h"
-#include "millrace/recipes/registry.h"
+#include "recipes/registry.h"
 #include "small_runs.h"
 #include "toys.h"
 

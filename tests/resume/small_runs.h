@@ -10,10 +10,10 @@
 
 #include "millrace/base/philox.h"
 #include "millrace/data/files/nifti_writer.h"
-#include "millrace/recipes/autoencoder_3d/make_data.h"
-#include "millrace/recipes/image_pairs/make_data.h"
-#include "millrace/recipes/neural_response/make_data.h"
-#include "millrace/recipes/registry.h"
+#include "recipes/autoencoder_3d/make_data.h"
+#include "recipes/image_pairs/make_data.h"
+#include "recipes/neural_response/make_data.h"
+#include "recipes/registry.h"
 #include "toys.h"
 
 namespace millrace::small_runs {

@@ -19,9 +19,9 @@
 
 #include "millrace/base/error.h"
 #include "millrace/base/hash.h"
-#include "millrace/recipes/cosmology/recipe.h"
-#include "millrace/recipes/neural_response/recipe.h"
 #include "millrace/snapshot/detail/manifest.h"
+#include "recipes/cosmology/recipe.h"
+#include "recipes/neural_response/recipe.h"
 #include "small_runs.h"
 
 namespace millrace {

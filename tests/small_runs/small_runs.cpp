@@ -3,9 +3,9 @@
 #include <fstream>
 
 #include "millrace/base/philox.h"
-#include "millrace/recipes/autoencoder_3d/make_data.h"
-#include "millrace/recipes/image_pairs/make_data.h"
-#include "millrace/recipes/neural_response/make_data.h"
+#include "recipes/autoencoder_3d/make_data.h"
+#include "recipes/image_pairs/make_data.h"
+#include "recipes/neural_response/make_data.h"
 
 namespace millrace::test {
 

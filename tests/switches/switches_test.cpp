@@ -19,13 +19,13 @@
 #include "millrace/cli/main.h"
 #include "millrace/device/tensor_memory.h"
 #include "millrace/hdf5/file.h"
-#include "millrace/recipes/autoencoder_3d/make_data.h"
-#include "millrace/recipes/cosmology/make_data.h"
-#include "millrace/recipes/image_pairs/make_data.h"
-#include "millrace/recipes/neural_response/make_data.h"
-#include "millrace/recipes/registry.h"
 #include "millrace/telemetry/spans.h"
 #include "millrace/train/run/run.h"
+#include "recipes/autoencoder_3d/make_data.h"
+#include "recipes/cosmology/make_data.h"
+#include "recipes/image_pairs/make_data.h"
+#include "recipes/neural_response/make_data.h"
+#include "recipes/registry.h"
 
 namespace millrace {
 namespace {

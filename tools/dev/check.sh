@@ -89,5 +89,5 @@ check_clang_tidy() {
 changed_files() {
   local base
   base=$(git -C "$root" rev-parse -q --verify HEAD~1 || git -C "$root" rev-parse HEAD)
-  git -C "$root" diff --name-only --diff-filter=d "$base" -- 'src/*.cpp'
+  git -C "$root" diff --name-only --diff-filter=d "$base" -- 'src/*.cpp' 'recipes/*.cpp'
 }

@@ -79,7 +79,8 @@ InternalError::InternalError(Message message) : Error("InternalError", std::move
 
 void detail::check_failed(const char* condition, const char* file, int line, const std::string& text) {
   const std::string_view path(file);
-  const std::size_t start = path.rfind("src/millrace/");
+  std::size_t start = path.rfind("src/millrace/");
+  if (start == std::string_view::npos) start = path.rfind("recipes/");
   const std::string_view shown = start == std::string_view::npos ? path : path.substr(start);
   throw InternalError({.what = text + " (" + condition + ")",
                        .where = std::string(shown) + ":" + std::to_string(line),

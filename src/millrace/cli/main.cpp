@@ -3,7 +3,7 @@
 
 #include <sys/prctl.h>
 
-#include "millrace/recipes/registry.h"
+#include "recipes/registry.h"
 
 int main(int argc, char** argv) {
   ::prctl(PR_SET_NAME, "millrace");  // what ps, top and killall know it by

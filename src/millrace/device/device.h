@@ -7,6 +7,7 @@
 #include <string>
 
 #include "millrace/device/backend.h"
+#include "millrace/device/free_memory.h"
 
 namespace millrace::device {
 
@@ -44,7 +45,6 @@ struct Cpu {
 [[nodiscard]] std::uint64_t peak_resident_bytes();  // of this process
 [[nodiscard]] std::uint64_t resident_bytes();
 [[nodiscard]] std::uint64_t private_resident_bytes();  // without pages of files, which the system can drop
-[[nodiscard]] std::uint64_t available_memory_bytes();  // below the limits of the control group and `ulimit -v`
 
 // Switchboard row "keep_memory": make glibc's malloc keep freed memory instead of returning it page by page (456,000 page
 // faults a step were measured without it). Must run before the first large allocation.

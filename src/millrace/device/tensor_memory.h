@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "millrace/device/free_memory.h"
+
 namespace millrace::device {
 
 struct TensorMemory {
@@ -20,9 +22,6 @@ void count_tensor_memory();
 // Of a CPU zeros before count_tensor_memory(), of a GPU what LibTorch's allocator counts. Nothing here waits for a device.
 [[nodiscard]] TensorMemory tensor_memory(c10::Device device = c10::Device(c10::kCPU));
 void reset_peak_tensor_memory(c10::Device device = c10::Device(c10::kCPU));  // to what is alive
-// What more tensors may take: of a CPU what the system has free, of a GPU what its driver has free for whatever program, and what
-// LibTorch keeps there unused. Asks the driver: not within a step.
-[[nodiscard]] std::uint64_t free_tensor_memory(c10::Device device);
 void release_cached_memory(c10::Device device);  // that LibTorch, on a CPU the C library, keeps for tensors to come
 
 // Most bytes of CPU tensors alive; 0 = as the system has it. A tensor that would go beyond throws c10::OutOfMemoryError before

@@ -7,18 +7,10 @@
 #include <string_view>
 #include <vector>
 
+#include "millrace/memory/budget.h"
 #include "millrace/memory/profile.h"
 
 namespace millrace::memory {
-
-// "800 MB", "1.5GiB", "123456" (bytes), or "60 %" of the peak without recompute.
-struct Budget {
-  double amount = 0;
-  bool is_share = false;  // of the plain peak, 1 = all of it
-  [[nodiscard]] std::uint64_t bytes(std::uint64_t plain_peak) const noexcept;
-};
-// nullopt for text that is neither; must be above zero.
-[[nodiscard]] std::optional<Budget> parse_budget(std::string_view text);
 
 // Per block name, summed over its runs in a step.
 struct BlockCost {

@@ -21,6 +21,7 @@
 #include "millrace/kernels/kernels.h"
 #include "millrace/kernels/plain.h"
 #include "millrace/kernels/product.h"
+#include "millrace/kernels/ways.h"
 #include "millrace/nn/detail/labels.h"
 #include "millrace/nn/detail/ways.h"
 #include "millrace/telemetry/spans.h"
@@ -225,5 +226,7 @@ at::Tensor sinusoidal_positions(std::int64_t length, std::int64_t width) {
   const at::Tensor angles = at::arange(0, length, 1, fp64).unsqueeze(1) * rates;
   return at::stack({angles.sin(), angles.cos()}, 2).reshape({length, width}).to(at::kFloat);
 }
+
+std::uint64_t ways_so_far() noexcept { return kernels::ways_so_far(); }
 
 }  // namespace millrace::nn

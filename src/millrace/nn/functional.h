@@ -70,4 +70,8 @@ std::pair<at::Tensor, at::Tensor> cross_entropy_sum(const at::Tensor& logits, co
 // (length, width) fp32: column 2i is sin(p w_i), column 2i+1 cos(p w_i), w_i = 10000^(-2i/width). width must be even.
 at::Tensor sinusoidal_positions(std::int64_t length, std::int64_t width);
 
+// Another number when the way of an operation was chosen anew, ours or LibTorch's (a run's trial chooses, before its first step):
+// results that are kept from before have other bits than those of now.
+[[nodiscard]] std::uint64_t ways_so_far() noexcept;
+
 }  // namespace millrace::nn

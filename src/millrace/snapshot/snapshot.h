@@ -17,6 +17,7 @@
 
 #include "millrace/base/fs.h"
 #include "millrace/core/batch.h"
+#include "millrace/snapshot/tensor_file.h"
 
 namespace millrace::snapshot {
 
@@ -65,15 +66,6 @@ void check(Fs& fs, const std::filesystem::path& snapshot);
     Fs& fs, const std::filesystem::path& run,
     const std::function<void(const std::filesystem::path&, const std::string&)>& passed_over,
     std::filesystem::path* found = nullptr);
-
-// All tensors of one safetensors file or file of Python's torch.save, which its first bytes tell apart. DataError when it
-// can't be read, is damaged, or holds what would be code.
-[[nodiscard]] Tensors read_tensors(const std::filesystem::path& file);
-[[nodiscard]] bool is_pt_name(const std::filesystem::path& file);  // .pt, .pth
-// The opposite; torch.save's form when the name says so, which has no place for `metadata`. Written whole or not at all;
-// DataError when that can't be.
-void write_tensors(Fs& fs, const std::filesystem::path& file, const Tensors& tensors,
-                   const std::map<std::string, std::string>& metadata = {});
 
 // SHA-256 over (name, dtype, shape, bytes) of all tensors in order of name, then the canonical JSON of all parts; neither the
 // step nor the config. Times, paths, thread and reader counts are never put into parts, so equal runs have equal digests.

@@ -1,4 +1,5 @@
-// One file of tensors alone, without the manifest a snapshot has: input and output of predict, weights from and for elsewhere.
+#include "millrace/snapshot/tensor_file.h"
+
 #include <vector>
 
 #include "millrace/base/error.h"
@@ -7,7 +8,6 @@
 #include "millrace/format/pt.h"
 #include "millrace/format/safetensors.h"
 #include "millrace/snapshot/detail/tensors.h"
-#include "millrace/snapshot/snapshot.h"
 
 #include <ATen/ops/empty.h>
 

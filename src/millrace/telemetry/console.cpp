@@ -1,3 +1,5 @@
+#include "millrace/telemetry/console.h"
+
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -9,7 +11,6 @@
 #include "millrace/base/clock.h"
 #include "millrace/base/format.h"
 #include "millrace/base/utf8.h"
-#include "millrace/telemetry/run_log.h"
 
 namespace millrace::telemetry {
 namespace {

@@ -1,3 +1,5 @@
+#include "millrace/telemetry/counter.h"
+
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -6,7 +8,6 @@
 #include <vector>
 
 #include "millrace/base/error.h"
-#include "millrace/telemetry/spans.h"
 
 namespace millrace::telemetry {
 namespace {

@@ -9,6 +9,7 @@
 
 #include "millrace/base/clock.h"
 #include "millrace/base/doing.h"
+#include "millrace/telemetry/counter.h"
 
 namespace millrace::telemetry {
 
@@ -96,17 +97,6 @@ class Timeline {
   Accumulated total_;
   std::int64_t step_begin_ns_ = 0;
   bool in_step_ = false;
-};
-
-// A named counter that any thread may bump: one cache line per thread, summed when read. Register once, keep for the process.
-class Counter {
- public:
-  explicit Counter(std::string_view name);  // same name = same counter
-  void add(std::int64_t value) const noexcept;
-  [[nodiscard]] std::int64_t total() const;
-
- private:
-  std::uint32_t index_;
 };
 
 }  // namespace millrace::telemetry

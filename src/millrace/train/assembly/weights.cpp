@@ -98,9 +98,7 @@ Weights from_snapshot(const snapshot::Content& content, const std::filesystem::p
     const auto choices = trainer->json.find("choices");
     if (choices != trainer->json.end() && choices->is_object()) weights.choices = *choices;
   }
-  if (const auto found = content.report.find(kConvolutionsInReport); found != content.report.end()) {
-    if (auto choice = convolution_choice_in(*found)) weights.convolution_faults = std::move(choice->faults);
-  }
+  if (const auto found = content.report.find(kConvolutionsInReport); found != content.report.end()) weights.convolutions = *found;
   weights.step = content.step;
   weights.path = path;
   weights.run = run_of_snapshot(path);

@@ -9,8 +9,7 @@
 
 #include "millrace/base/fs.h"
 #include "millrace/core/batch.h"
-#include "millrace/device/convolution_shape.h"
-#include "millrace/telemetry/run_log.h"
+#include "millrace/telemetry/console.h"
 
 namespace millrace {
 
@@ -26,8 +25,9 @@ struct Weights {
   std::int64_t newest_step = 0;           // of the run's newest whole snapshot; 0: it was not looked for
   std::string best;                       // the metric that made it the best: "val_loss 0.1234"; "" when it was not chosen so
   Json choices = Json::object();          // what trials and fallbacks of the run chose, by config key
-  // Convolutions that were not right in bf16 where the run was made, by its trial; none in snapshots of before it was saved.
-  std::vector<device::FoundFault> convolution_faults;
+  // Convolutions that were not right in bf16 where the run was made, as ConvolutionChoice::to_json() says it; null where its
+  // snapshot does not.
+  Json convolutions;
 };
 
 // `from` is a run folder (its best snapshot, else the newest whole one), a snapshot folder, or a .safetensors or .pt file.

@@ -218,4 +218,7 @@ class Recipe {
   virtual std::vector<TextTable> tables() { return {}; }
 };
 
+// The recipe behind the guard that a run puts around it, or the recipe itself: for commands that know its class.
+[[nodiscard]] Recipe& unguarded(Recipe& recipe);
+
 }  // namespace millrace

@@ -65,9 +65,6 @@ using MakeRecipe = std::function<std::unique_ptr<Recipe>(const Json& config, con
 // Runs `call`, the function of that name of a recipe's Entry; what it throws is told as a callback's is.
 void in_entry(const std::string& recipe, const std::string& function, const std::function<void()>& call);
 
-// The recipe behind a guard, or the recipe itself: for commands that know its class. std::bad_cast where it is another.
-[[nodiscard]] Recipe& unguarded(Recipe& recipe);
-
 // Runs `pass`, the backward pass of an objective's loss over a batch; what it throws is told as a callback's is.
 void in_backward_pass(const std::string& objective, const Batch& batch, const std::function<void()>& pass);
 

@@ -68,6 +68,8 @@ bool asks_for_nothing(const Json& value) {
          is_one_of(value, {"", "false", "False", "0", "no", "none"});
 }
 
+bool is_true(const Json& value) { return value == Json(true) || value == Json("true"); }
+
 config::Alias accepted_word(const std::string& name, const std::string& reason) {
   return {
       .name = name, .path = "", .convert = nullptr, .note = "accepted: " + reason, .notice = [name, reason](const Json& value) {

@@ -10,6 +10,8 @@ namespace millrace {
 
 // Whether a value asks for nothing: false, 0, null, "", "no", "none".
 [[nodiscard]] bool asks_for_nothing(const Json& value);
+// Whether it is true, or the text "true", as a flag has it.
+[[nodiscard]] bool is_true(const Json& value);
 
 // A word that is accepted and changes nothing. The run that is given it says the reason once, unless its value asks for nothing.
 [[nodiscard]] config::Alias accepted_word(const std::string& name, const std::string& reason);

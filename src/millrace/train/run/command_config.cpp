@@ -254,6 +254,14 @@ Json config_overrides(const Entry& entry, config::Arguments& arguments) {
   return overrides;
 }
 
+std::filesystem::path folder_of_run(const Entry& entry, const RunNames& names) { return place_of_run(entry.name, names).folder; }
+
+c10::Device ready_device(const DeviceConfig& config) {
+  const c10::Device device = device::choose(config.name).device;
+  device::set_threads(static_cast<int>(config.threads.value_or(device::cpu_info().physical_cores)));
+  return device;
+}
+
 void keep_memory_unless_off(const std::vector<std::string>& off) {
   const auto named = [&](const char* row) { return std::find(off.begin(), off.end(), row) != off.end(); };
   if (!named("keep_memory") && !named("all")) device::keep_freed_memory();

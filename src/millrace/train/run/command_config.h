@@ -1,11 +1,15 @@
 // From the words of a command to a resolved config: presets, files, environment and flags in their order.
 #pragma once
 
+#include <c10/core/Device.h>
+
+#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "millrace/config/arguments.h"
 #include "millrace/config/schema.h"
+#include "millrace/train/recipe/config.h"
 #include "millrace/train/recipe/entry.h"
 
 namespace millrace {
@@ -35,6 +39,11 @@ struct CommandConfig {
 
 // For predict and eval: only what the command line says, as {"dotted.key": value}; what it leaves open keeps the run's value.
 [[nodiscard]] Json config_overrides(const Entry& entry, config::Arguments& arguments);
+
+// The folder of the run that these names are of; without names, that of a run which begins now.
+[[nodiscard]] std::filesystem::path folder_of_run(const Entry& entry, const RunNames& names);
+// For commands that compute without a run: the device that a run with this config takes, with its number of threads.
+[[nodiscard]] c10::Device ready_device(const DeviceConfig& config);
 
 // Words of --off=a,b in all its forms.
 [[nodiscard]] std::vector<std::string> take_off(config::Arguments& arguments);

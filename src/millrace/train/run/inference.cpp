@@ -9,10 +9,12 @@
 #include "millrace/config/schema_of.h"
 #include "millrace/device/convolution_guard.h"
 #include "millrace/device/device.h"
+#include "millrace/device/shared_cores.h"
 #include "millrace/precision/gpu_ways.h"
 #include "millrace/precision/precision.h"
 #include "millrace/precision/tf32.h"
 #include "millrace/system/process.h"
+#include "millrace/train/assembly/convolution_choice.h"
 #include "millrace/train/assembly/model_state.h"
 #include "millrace/train/assembly/weights.h"
 #include "millrace/train/loop/validation.h"
@@ -122,12 +124,12 @@ Loaded load_for_inference(const Entry& entry, const std::filesystem::path& from,
   if (weights.run.empty()) adopt_file(entry, weights, loaded.config, console);
 
   const RunConfig shared = config::read<RunConfig>(loaded.config.values);
-  loaded.switches = std::make_unique<Switches>(shared.train.off);
+  loaded.switches = std::make_shared<Switches>(shared.train.off);
   Context context;
   context.device = device::choose(shared.device.name).device;
   precision::use_gpu_ways(gpu_ways_of(shared, context.device), context.device);
   device::set_threads(static_cast<int>(shared.device.threads.value_or(device::cpu_info().physical_cores)));
-  loaded.shared_cores = std::make_unique<device::SharedCores>();
+  loaded.shared_cores = std::make_shared<device::SharedCores>();
   loaded.shared = std::make_unique<RunConfig>(shared);
   context.config = loaded.shared.get();
   context.switches = loaded.switches.get();
@@ -143,7 +145,9 @@ Loaded load_for_inference(const Entry& entry, const std::filesystem::path& from,
   loaded.device = context.device;
   loaded.autocast = format_of_run(shared, *loaded.switches, weights, overrides);
   precision::use_tf32(precision::choose_tf32(shared.device.tf32_wish(), loaded.device, loaded.autocast), loaded.device);
-  if (loaded.autocast == at::kBFloat16 && loaded.device.is_cpu()) device::guard_also(weights.convolution_faults);
+  if (loaded.autocast == at::kBFloat16 && loaded.device.is_cpu()) {
+    if (const auto choice = convolution_choice_in(weights.convolutions)) device::guard_also(choice->faults);
+  }
   loaded.snapshot = weights.path;
   loaded.which = weights.which;
   return loaded;

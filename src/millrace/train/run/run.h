@@ -16,45 +16,13 @@
 #include "millrace/train/assembly/assembly.h"
 #include "millrace/train/recipe/entry.h"
 #include "millrace/train/recipe/switchboard.h"
+#include "millrace/train/run/loaded.h"
+#include "millrace/train/run/run_training.h"
 
 namespace millrace {
 
-// The whole schema of a recipe's run: shared sections and its own.
-[[nodiscard]] config::Schema schema_of(const Entry& entry);
-// The words that all recipes share, but for those that the recipe has as its own; then its own.
-[[nodiscard]] std::vector<config::Alias> aliases_of(const Entry& entry);
-
 // Problems of a config in which every value by itself is legal: values that do not fit each other, the recipe's own among them.
 [[nodiscard]] std::vector<Problem> run_problems(const Entry& entry, const config::Resolved& config);
-
-// What a command that only looks does: nothing is written by any of these.
-enum class Looks : std::uint8_t {
-  no,        // it trains
-  plan,      // prints the plan
-  rehearsal  // prints the plan, and what came of one batch of each split: see rehearsal.h
-};
-
-struct RunRequest {
-  const Entry* entry = nullptr;
-  config::Resolved config;
-  std::string preset;                     // "" = none
-  std::vector<std::string> command_line;  // kept in the log
-  bool fresh = false;                     // start over in a folder that holds a run; see RunFolder
-  Agreement* agreement = nullptr;         // of the run's processes; null = one
-  std::function<void(const std::filesystem::path&)> folder_begun = nullptr;  // told once the run is about to write there
-  Looks looks = Looks::no;                                                   // instead of training
-  telemetry::Console* console = nullptr;                                     // required
-  Fs* fs = nullptr;                                                          // null = Fs::real()
-};
-
-struct RunOutcome {
-  Json summary;  // as written to summary.json
-  std::filesystem::path run_folder;
-  int exit_code = 0;  // 0, or 128 + n after signal n
-};
-
-// Trains until done, stopped or failed. Throws Error; an error after the first step has saved a snapshot when the state is good.
-RunOutcome run_training(const RunRequest& request);
 
 // The input of a run whose config names none: a preset makes its own in runs/data, once. With `keeps` false, for commands that
 // only look: sample data that is there is used, other is made in a temporary folder and removed with this object.
@@ -72,24 +40,6 @@ class SampleInput {
 
 // What an assembly is made from; `config`: the request's, with the input it has now.
 [[nodiscard]] AssemblyRequest assembly_request(const RunRequest& request, config::Resolved config);
-
-// A trained model, ready to be used on new data.
-struct Loaded {
-  config::Resolved config;
-  std::unique_ptr<device::SharedCores> shared_cores;
-  std::unique_ptr<RunConfig> shared;  // the sections that all recipes share; the recipe refers to it, and to the switches
-  std::unique_ptr<Switches> switches;
-  std::unique_ptr<Recipe> recipe;          // weights loaded, eval mode, in the run's layout
-  at::Device device = at::kCPU;            // the model's
-  std::optional<at::ScalarType> autocast;  // the run's number format; nullopt = fp32
-  std::filesystem::path snapshot;          // or the file of weights
-  std::string which;                       // one line: "best snapshot of RUN, step 600 (val_loss 1.71)"
-};
-
-// `from` is a run folder (best snapshot if there is one, else the newest valid), a snapshot folder, or a .safetensors or .pt file
-// (then `config` must be given). Values in `overrides` replace those of the run's config (device, data.dir, generate.*).
-Loaded load_for_inference(const Entry& entry, const std::filesystem::path& from, const config::Resolved* config,
-                          const Json& overrides, telemetry::Console& console);
 
 enum class EvaluatedSplit : std::uint8_t { validation, test };
 struct Evaluation {

@@ -1,0 +1,285 @@
+#include "recipes/autoencoder_3d/network.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/_fused_sdp_choice.h>
+#include <ATen/ops/baddbmm.h>
+#include <ATen/ops/constant_pad_nd.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/scaled_dot_product_attention.h>
+#include <ATen/ops/zeros.h>
+
+#include <array>
+#include <cmath>
+#include <utility>
+
+#include "millrace/base/error.h"
+#include "millrace/base/format.h"
+#include "millrace/memory/block.h"
+
+namespace millrace::recipes::autoencoder_3d {
+namespace {
+
+// at::native's choice "math": every product of queries and keys in memory at once.
+constexpr std::int64_t kMathChoice = 0;
+
+// x + y, in x's memory where that holds the sum's type; x is the result of a convolution, which its gradient does not need.
+at::Tensor add_to(const at::Tensor& x, const at::Tensor& y) {
+  return x.scalar_type() == y.scalar_type() ? at::Tensor(x).add_(y) : x + y;
+}
+
+// A convolution of single voxels as the product that it is: the library's own way copies what goes in and what comes out. x's
+// layout.
+at::Tensor of_voxels(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+  const at::Tensor matrix = weight.flatten(1);
+  if (!x.is_contiguous() && x.is_contiguous(at::MemoryFormat::ChannelsLast3d))
+    return at::linear(x.permute({0, 2, 3, 4, 1}), matrix, bias).permute({0, 4, 1, 2, 3});
+  std::vector<std::int64_t> sizes = x.sizes().vec();
+  sizes[1] = weight.size(0);
+  return at::baddbmm(bias.view({1, -1, 1}), matrix.unsqueeze(0).expand({x.size(0), -1, -1}), x.flatten(2)).view(sizes);
+}
+
+struct Norm : Block {
+  Norm(std::int64_t channels, const StageOptions& how, bool then_silu) : options(how), silu(then_silu) {
+    weight = register_parameter("weight", at::ones({channels}));
+    bias = register_parameter("bias", at::zeros({channels}));
+  }
+  at::Tensor forward(const at::Tensor& x) override {
+    return nn::group_norm(x, weight, bias, options.groups, options.eps, silu, options.paths);
+  }
+  // Norm, activation, convolution.
+  [[nodiscard]] at::Tensor then(const Convolution& conv, const at::Tensor& x) const {
+    return nn::normed_conv3d(x, weight, bias, options.groups, options.eps, silu, conv.weight(), conv.bias(), options.paths);
+  }
+  StageOptions options;
+  bool silu;
+  at::Tensor weight, bias;
+};
+
+struct Linear : torch::nn::Module {
+  explicit Linear(std::int64_t width) {
+    weight = register_parameter("weight", at::empty({width, width}, at::kFloat));
+    bias = register_parameter("bias", at::empty({width}, at::kFloat));
+  }
+  [[nodiscard]] at::Tensor forward(const at::Tensor& x) const { return at::linear(x, weight, bias); }
+  at::Tensor weight, bias;
+};
+
+struct Residual : Block {
+  Residual(const Stage& stage, const StageOptions& options)
+      : norm1(register_module("norm1", std::make_shared<Norm>(stage.in, options, true))),
+        conv1(register_module("conv1", std::make_shared<Convolution>(Convolution::Shape{.in = stage.in, .out = stage.out}))),
+        norm2(register_module("norm2", std::make_shared<Norm>(stage.out, options, true))),
+        conv2(register_module("conv2", std::make_shared<Convolution>(Convolution::Shape{.in = stage.out, .out = stage.out}))) {
+    if (stage.in == stage.out) return;
+    const Convolution::Shape shape{.in = stage.in, .out = stage.out, .kernel = 1, .padding = 0};
+    shortcut = register_module("nin_shortcut", std::make_shared<Convolution>(shape));
+  }
+  at::Tensor forward(const at::Tensor& x) override {
+    return add_to(norm2->then(*conv2, norm1->then(*conv1, x)), shortcut ? shortcut->forward(x) : x);
+  }
+  std::shared_ptr<Norm> norm1;
+  std::shared_ptr<Convolution> conv1;
+  std::shared_ptr<Norm> norm2;
+  std::shared_ptr<Convolution> conv2, shortcut;
+};
+
+struct Projections : torch::nn::Module {
+  explicit Projections(std::int64_t width) {
+    for (auto [layer, name] : {std::pair{&to_q, "to_q"}, {&to_k, "to_k"}, {&to_v, "to_v"}, {&out_proj, "out_proj"}})
+      *layer = register_module(name, std::make_shared<Linear>(width));
+  }
+  std::shared_ptr<Linear> to_q, to_k, to_v, out_proj;
+};
+
+struct Attention : Block {
+  Attention(const Stage& stage, const StageOptions& options)
+      : norm(register_module("norm", std::make_shared<Norm>(stage.in, options, false))),
+        attn(register_module("attn", std::make_shared<Projections>(stage.in))) {}
+  at::Tensor forward(const at::Tensor& x) override {
+    const at::Tensor tokens = norm->forward(x).flatten(2).transpose(1, 2);  // (B, DHW, C)
+    const at::Tensor mixed =
+        self_attention(attn->to_q->forward(tokens), attn->to_k->forward(tokens), attn->to_v->forward(tokens));
+    return x + attn->out_proj->forward(mixed).transpose(1, 2).reshape(x.sizes());
+  }
+  std::shared_ptr<Norm> norm;
+  std::shared_ptr<Projections> attn;
+};
+
+// Half the size: a plane of zeros behind each axis, then every second voxel of a convolution.
+struct Down : Block {
+  Down(const Stage& stage, const StageOptions& options)
+      : conv(register_module(
+            "conv", std::make_shared<Convolution>(Convolution::Shape{.in = stage.in, .out = stage.out, .stride = 2, .padding = 0},
+                                                  options.paths))) {}
+  at::Tensor forward(const at::Tensor& x) override {
+    constexpr std::array<std::int64_t, 6> kBehind{0, 1, 0, 1, 0, 1};
+    return conv->forward(at::constant_pad_nd(x, kBehind));
+  }
+  std::shared_ptr<Convolution> conv;
+};
+
+struct Up : Block {
+  Up(const Stage& stage, const StageOptions& options)
+      : paths(options.paths),
+        postconv(
+            register_module("postconv", std::make_shared<Convolution>(Convolution::Shape{.in = stage.in, .out = stage.out}))) {}
+  at::Tensor forward(const at::Tensor& x) override {
+    return nn::upsampled_conv3d(x, postconv->weight(), postconv->bias(), paths);
+  }
+  nn::ResidualPaths paths;
+  std::shared_ptr<Convolution> postconv;
+};
+
+std::shared_ptr<Block> make_block(const Stage& stage, const StageOptions& options) {
+  switch (stage.kind) {
+    case StageKind::residual:
+      return std::make_shared<Residual>(stage, options);
+    case StageKind::attention:
+      return std::make_shared<Attention>(stage, options);
+    case StageKind::down:
+      return std::make_shared<Down>(stage, options);
+    case StageKind::up:
+      return std::make_shared<Up>(stage, options);
+    case StageKind::norm:
+      return std::make_shared<Norm>(stage.in, options, false);
+    default:
+      return std::make_shared<Convolution>(Convolution::Shape{.in = stage.in, .out = stage.out}, options.paths);
+  }
+}
+
+// Residual blocks of a level from `in` channels, each followed by attention where the level has it.
+void add_level(std::vector<Stage>& stages, const RecipeConfig& config, std::int64_t in, std::size_t level) {
+  const std::int64_t out = config.channels[level];
+  for (std::int64_t i = 0; i < config.num_res_blocks; ++i) {
+    stages.push_back({StageKind::residual, i == 0 ? in : out, out});
+    if (config.attention_levels[level]) stages.push_back({StageKind::attention, out, out});
+  }
+}
+
+void add_nonlocal(std::vector<Stage>& stages, std::int64_t channels) {
+  for (const StageKind kind : {StageKind::residual, StageKind::attention, StageKind::residual})
+    stages.push_back({kind, channels, channels});
+}
+
+double parameters_of(const Stage& stage) {
+  const auto in = static_cast<double>(stage.in), out = static_cast<double>(stage.out);
+  const double conv = parameters_of(Convolution::Shape{.in = stage.in, .out = stage.out});
+  switch (stage.kind) {
+    case StageKind::residual: {
+      const double second = parameters_of(Convolution::Shape{.in = stage.out, .out = stage.out});
+      return 2 * in + 2 * out + conv + second + (stage.in == stage.out ? 0 : in * out + out);
+    }
+    case StageKind::attention:
+      return 2 * in + 4 * (in * in + in);
+    case StageKind::norm:
+      return 2 * in;
+    default:
+      return conv;
+  }
+}
+
+}  // namespace
+
+double parameters_of(const Convolution::Shape& shape) {
+  const auto kernel = static_cast<double>(shape.kernel);
+  return static_cast<double>(shape.out) * (static_cast<double>(shape.in) * kernel * kernel * kernel + (shape.bias ? 1 : 0));
+}
+
+Convolution::Weights::Weights(const Shape& shape) {
+  weight = register_parameter("weight", at::empty({shape.out, shape.in, shape.kernel, shape.kernel, shape.kernel}, at::kFloat));
+  if (shape.bias) bias = register_parameter("bias", at::empty({shape.out}, at::kFloat));
+}
+
+Convolution::Convolution(const Shape& shape, const nn::ResidualPaths& paths)
+    : shape_(shape), paths_(paths), weights_(register_module("conv", std::make_shared<Weights>(shape))) {}
+
+at::Tensor Convolution::forward(const at::Tensor& x) {
+  if (shape_.kernel == 1 && shape_.stride == 1 && shape_.padding == 0 && shape_.bias) return of_voxels(x, weight(), bias());
+  return nn::conv3d(x, weight(), bias(), shape_.stride, shape_.padding, paths_);
+}
+
+std::vector<Stage> encoder_stages(const RecipeConfig& config) {
+  std::vector<Stage> stages = {{StageKind::convolution, config.image_channels, config.channels.front()}};
+  for (std::size_t level = 0; level < config.channels.size(); ++level) {
+    const std::int64_t channels = config.channels[level];
+    add_level(stages, config, config.channels[level == 0 ? 0 : level - 1], level);
+    if (level + 1 < config.channels.size()) stages.push_back({StageKind::down, channels, channels});
+  }
+  const std::int64_t deepest = config.channels.back();
+  if (config.with_encoder_nonlocal_attn) add_nonlocal(stages, deepest);
+  stages.push_back({StageKind::norm, deepest, deepest});
+  stages.push_back({StageKind::convolution, deepest, config.latent_channels});
+  return stages;
+}
+
+std::vector<Stage> decoder_stages(const RecipeConfig& config) {
+  std::int64_t channels = config.channels.back();
+  std::vector<Stage> stages = {{StageKind::convolution, config.latent_channels, channels}};
+  if (config.with_decoder_nonlocal_attn) add_nonlocal(stages, channels);
+  for (std::size_t level = config.channels.size(); level-- > 0;) {
+    add_level(stages, config, channels, level);
+    channels = config.channels[level];
+    if (level > 0) stages.push_back({StageKind::up, channels, channels});
+  }
+  stages.push_back({StageKind::norm, channels, channels});
+  stages.push_back({StageKind::convolution, channels, config.image_channels});
+  return stages;
+}
+
+double parameters_of(const std::vector<Stage>& stages) {
+  double count = 0;
+  for (const Stage& stage : stages) count += parameters_of(stage);
+  return count;
+}
+
+Coder::Coder(std::string name, const std::vector<Stage>& stages, const StageOptions& options)
+    : name_(std::move(name)), stages_(stages) {
+  const auto list = register_module("blocks", std::make_shared<torch::nn::Module>());
+  for (const Stage& stage : stages) {
+    blocks_.push_back(make_block(stage, options));
+    list->register_module(std::to_string(blocks_.size() - 1), blocks_.back());
+  }
+}
+
+at::Tensor Coder::forward(at::Tensor x) {
+  for (std::size_t i = 0; i < blocks_.size(); ++i) {
+    Block& block = *blocks_[i];
+    if (stages_[i].kind == StageKind::norm) {  // a convolution follows
+      x = dynamic_cast<Norm&>(block).then(dynamic_cast<Convolution&>(*blocks_[++i]), x);
+    } else if (stages_[i].kind == StageKind::convolution) {
+      x = block.forward(x);
+    } else {
+      x = memory::block(name_ + "." + std::to_string(i), block, [&block, x] { return block.forward(x); });
+    }
+  }
+  return x;
+}
+
+void initialise_as_torch(torch::nn::Module& module, at::Generator& generator) {
+  const at::NoGradGuard no_grad;
+  double bound = 0;  // 0: of a norm
+  for (auto& item : module.named_parameters()) {
+    at::Tensor& value = item.value();
+    if (item.key().ends_with("weight"))
+      bound = value.dim() > 1 ? 1.0 / std::sqrt(static_cast<double>(value.numel() / value.size(0))) : 0;
+    if (bound > 0) value.uniform_(-bound, bound, generator);  // a bias follows its weight
+  }
+}
+
+at::Tensor self_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+  const auto one_head = [](const at::Tensor& x) { return x.unsqueeze(1); };
+  const at::Tensor queries = one_head(q), keys = one_head(k), values = one_head(v);
+  const std::int64_t tokens = q.size(1);
+  if (tokens > kMostMappedTokens && at::_fused_sdp_choice(queries, keys, values) == kMathChoice) {
+    const double bytes = static_cast<double>(q.size(0)) * static_cast<double>(tokens) * static_cast<double>(tokens) * 4;
+    throw DeviceError({.what = "attention over " + std::to_string(tokens) + " voxels of " + std::to_string(q.size(2)) +
+                               " channels has no fused kernel on this device; its map alone would take " + human_bytes(bytes),
+                       .where = "recipe.attention_levels, recipe.patch_size",
+                       .next = "use precision.dtype=bf16, at most 256 channels, fewer attention levels or a smaller patch"});
+  }
+  return at::scaled_dot_product_attention(queries, keys, values).squeeze(1);
+}
+
+}  // namespace millrace::recipes::autoencoder_3d

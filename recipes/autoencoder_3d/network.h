@@ -1,0 +1,83 @@
+// What the two networks are made of, under the names that MONAI's AutoencoderKL and PatchDiscriminator give them.
+#pragma once
+
+#include <ATen/core/Generator.h>
+#include <ATen/core/Tensor.h>
+#include <torch/nn/module.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "millrace/nn/residual.h"
+#include "recipes/autoencoder_3d/config.h"
+
+namespace millrace::recipes::autoencoder_3d {
+
+struct Block : torch::nn::Module {
+  virtual at::Tensor forward(const at::Tensor& x) = 0;
+};
+
+// A convolution whose weight and perhaps bias are those of a child "conv".
+class Convolution : public Block {
+ public:
+  struct Shape {
+    std::int64_t in = 1, out = 1, kernel = 3, stride = 1, padding = 1;
+    bool bias = true;
+  };
+  explicit Convolution(const Shape& shape, const nn::ResidualPaths& paths = {});
+  at::Tensor forward(const at::Tensor& x) override;
+  [[nodiscard]] const at::Tensor& weight() const noexcept { return weights_->weight; }
+  [[nodiscard]] const at::Tensor& bias() const noexcept { return weights_->bias; }  // undefined without
+
+ private:
+  struct Weights : torch::nn::Module {
+    explicit Weights(const Shape& shape);
+    at::Tensor weight, bias;
+  };
+  Shape shape_;
+  nn::ResidualPaths paths_;
+  std::shared_ptr<Weights> weights_;
+};
+[[nodiscard]] double parameters_of(const Convolution::Shape& shape);
+
+enum class StageKind : std::uint8_t { convolution, residual, attention, down, up, norm };
+
+// One entry of an encoder's or a decoder's list "blocks".
+struct Stage {
+  StageKind kind = StageKind::convolution;
+  std::int64_t in = 1, out = 1;
+};
+[[nodiscard]] std::vector<Stage> encoder_stages(const RecipeConfig& config);
+[[nodiscard]] std::vector<Stage> decoder_stages(const RecipeConfig& config);
+[[nodiscard]] double parameters_of(const std::vector<Stage>& stages);
+
+struct StageOptions {
+  std::int64_t groups = 32;  // of group norms
+  double eps = 1e-6;
+  nn::ResidualPaths paths;
+};
+
+// Stages one after the other, children "blocks.0", "blocks.1", ... Memory blocks "<name>.<number>", but for norms and plain
+// convolutions.
+class Coder : public torch::nn::Module {
+ public:
+  Coder(std::string name, const std::vector<Stage>& stages, const StageOptions& options);
+  at::Tensor forward(at::Tensor x);
+
+ private:
+  std::string name_;
+  std::vector<Stage> stages_;
+  std::vector<std::shared_ptr<Block>> blocks_;
+};
+
+// torch's own beginning: convolutions and linear layers uniform within 1 / sqrt(fan in), norms one and zero.
+void initialise_as_torch(torch::nn::Module& module, at::Generator& generator);
+
+// softmax(q k^T / sqrt(C)) v for q, k, v (B, T, C): attention with one head, without a mask. DeviceError where LibTorch would
+// write out a T x T map for more than kMostMappedTokens tokens.
+inline constexpr std::int64_t kMostMappedTokens = 4096;
+[[nodiscard]] at::Tensor self_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v);
+
+}  // namespace millrace::recipes::autoencoder_3d

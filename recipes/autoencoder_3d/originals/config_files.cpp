@@ -1,0 +1,201 @@
+#include "recipes/autoencoder_3d/originals/config_files.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "millrace/base/format.h"
+
+namespace millrace::recipes::autoencoder_3d {
+namespace {
+
+constexpr std::array<std::string_view, 3> kSecondStage = {"diffusion_def", "diffusion_train", "NoiseScheduler"};
+// Of these a tree is known to be 3d_ldm's.
+constexpr std::array<std::string_view, 10> kOriginal = {
+    "autoencoder_def", "autoencoder_train", "spatial_dims", "data_base_dir", "model_dir",
+    "output_dir",      "tfevent_path",      "resume_ckpt",  "npz_dir_train", "npz_dir"};
+// Only other keys refer to these.
+constexpr std::array<std::string_view, 3> kVariables = {"spatial_dims", "image_channels", "latent_channels"};
+// These have a meaning of their own; another key at the top is there to be referred to.
+constexpr std::array<std::string_view, 13> kOwn = {
+    "data_base_dir", "model_dir",    "output_dir", "tfevent_path", "resume_ckpt",     "npz_dir_train",    "npz_dir_val",
+    "npz_dir",       "val_fraction", "seed",       "spacing",      "autoencoder_def", "autoencoder_train"};
+
+template <class Names>
+bool is_one_of(const Names& names, std::string_view name) {
+  return std::ranges::find(names, name) != names.end();
+}
+
+constexpr int kMostReferences = 8;  // one that leads to the next
+
+bool is_original(const Json& tree) {
+  const auto has = [&](std::string_view key) { return tree.contains(std::string(key)); };
+  return std::ranges::any_of(kOriginal, has) || std::ranges::any_of(kSecondStage, has);
+}
+
+std::string text_of(const Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
+
+// The key that a text refers to: "@key" or "$@key".
+std::string referred_to(std::string_view text) {
+  if (text.starts_with('$')) text.remove_prefix(1);
+  if (text.size() < 2 || text[0] != '@') return "";
+  const std::string_view key = text.substr(1);
+  const auto is_word = [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; };
+  return std::ranges::all_of(key, is_word) ? std::string(key) : "";
+}
+
+class References {
+ public:
+  References(const Json& tree, config::Layers::Foreign& file) : tree_(tree), file_(file) {}
+
+  // False where something in `value` refers to nothing, which is told.
+  bool replace(Json& value, const std::string& path) {
+    for (int i = 0; value.is_string(); ++i) {
+      const std::string text = value.get<std::string>();
+      if (!text.starts_with('$') && !text.starts_with('@')) return true;
+      const std::string key = referred_to(text);
+      if (key.empty() && text.starts_with('@')) {
+        return refuse(path, text, "refers to no key at the top of the file", "write the value, or \"@key\" of a key at the top");
+      }
+      if (key.empty()) {
+        return refuse(path, text, "is code, and a config holds none", "write the value that it would give");
+      }
+      const Json* target = find(key);
+      if (target == nullptr || i == kMostReferences) {
+        return refuse(path, text, target == nullptr ? "refers to a key that is in no file" : "leads back to itself",
+                      "add " + quoted(key) + " at the top of the file, or write the value here");
+      }
+      taken_.insert(key);
+      value = Json(*target);
+    }
+    if (value.is_array()) return std::ranges::all_of(value, [&](Json& each) { return replace(each, path); });
+    if (value.is_object()) replace_in(value, path + ".", [](const std::string&) { return true; });
+    return true;
+  }
+  // Every key of `object` that is `wanted`; one that can't be replaced is left out.
+  template <class Wanted>
+  void replace_in(Json& object, const std::string& prefix, const Wanted& wanted) {
+    for (auto item = object.begin(); item != object.end();) {
+      const bool stays = !wanted(item.key()) || replace(item.value(), prefix + item.key());
+      item = stays ? std::next(item) : object.erase(item);
+    }
+  }
+  [[nodiscard]] bool has_taken(const std::string& key) const { return taken_.contains(key); }
+
+ private:
+  const Json* find(const std::string& key) const {
+    for (const Json* tree : {&tree_, &file_.earlier}) {
+      if (const auto found = tree->find(key); found != tree->end()) return &*found;
+    }
+    return nullptr;
+  }
+  bool refuse(const std::string& path, const std::string& text, const std::string& what, const std::string& next) {
+    file_.problems.push_back({path + " is " + quoted(text) + ", which " + what, path, next});
+    return false;
+  }
+  const Json& tree_;
+  config::Layers::Foreign& file_;
+  std::set<std::string> taken_;
+};
+
+struct Network {
+  Json& keys;
+  std::vector<Problem>& problems;
+
+  // Takes a key out; null where there is none.
+  Json take(const std::string& key) const {
+    const auto found = keys.find(key);
+    if (found == keys.end()) return {};
+    Json value = std::move(*found);
+    keys.erase(found);
+    return value;
+  }
+  void refuse(const std::string& key, const std::string& what, const std::string& next) const {
+    problems.push_back({"autoencoder_def." + key + " is " + what, "autoencoder_def." + key, next});
+  }
+  // Only one value has a meaning here.
+  void only(const std::string& key, const Json& value) const {
+    const Json given = take(key);
+    if (given.is_null() || given == value || given == Json(value.dump())) return;
+    refuse(key, text_of(given) + ", which is another network", "set it to " + value.dump());
+  }
+  void otherwise(const std::string& key, const Json& value) const {
+    if (!keys.contains(key)) keys[key] = value;
+  }
+};
+
+void read_network(Json& keys, std::vector<Problem>& problems) {
+  const Network network{keys, problems};
+  const std::string target = text_of(network.take("_target_"));
+  const std::size_t dot = target.rfind('.');
+  if (target != "null" && target.substr(dot == std::string::npos ? 0 : dot + 1) != "AutoencoderKL") {
+    network.refuse("_target_", target + ", which is not here", "name an AutoencoderKL: it is the one network of this recipe");
+  }
+  network.only("spatial_dims", 3);
+  const Json in = keys.value("in_channels", Json());
+  const Json out = network.take("out_channels");
+  if (!in.is_null() && !out.is_null() && in != out)
+    network.refuse("out_channels", out.dump() + ", but in_channels is " + in.dump(), "write the same number for both");
+  network.only("use_convtranspose", false);
+  network.only("use_combined_linear", false);
+  network.only("include_fc", true);
+  if (const auto blocks = keys.find("num_res_blocks"); blocks != keys.end() && blocks->is_array() && !blocks->empty()) {
+    if (std::ranges::any_of(*blocks, [&](const Json& each) { return each != blocks->front(); })) {
+      network.refuse("num_res_blocks", blocks->dump() + ": it differs between the levels", "take one number for all of them");
+    }
+    const Json first = blocks->front();
+    *blocks = first;
+  }
+  // What MONAI takes where the file is silent.
+  network.otherwise("norm_num_groups", 32);
+  network.otherwise("norm_eps", 1e-6);
+  network.otherwise("with_encoder_nonlocal_attn", true);
+  network.otherwise("with_decoder_nonlocal_attn", true);
+}
+
+// Keys of ours that one key of the training section means beside its own.
+void read_training(Json& keys, Json& tree, std::vector<std::string>& notices) {
+  if (!keys.contains("lr_scheduler")) {
+    keys["lr_scheduler"] = nullptr;
+    notices.push_back(
+        "autoencoder_train has no lr_scheduler: the learning rate stays as it is; warmup_cosine is the recipe's own");
+  }
+  if (keys["lr_scheduler"] != Json("warmup_cosine")) tree["optim.warmup_steps"] = 0;
+  if (const auto every = keys.find("val_interval"); every != keys.end()) tree["snapshot.every_epochs"] = *every;
+}
+
+}  // namespace
+
+Json keys_of_original_file(const Json& tree, config::Layers::Foreign& file) {
+  if (!tree.is_object() || !is_original(tree)) return tree;
+  Json keys = tree;
+  for (const std::string_view section : kSecondStage) {
+    if (keys.erase(std::string(section)) > 0)
+      file.notices.push_back(std::string(section) + ": of stage 2, which is outside this recipe");
+  }
+  if (keys.erase("channel") > 0) file.notices.push_back("channel: nothing reads it, here and in the original");
+  References references(tree, file);
+  references.replace_in(keys, "", [](const std::string& key) { return is_one_of(kOwn, key); });
+  for (const auto& item : tree.items()) {
+    const bool is_taken = references.has_taken(item.key()) && !is_one_of(kOwn, item.key());
+    if (is_taken || is_one_of(kVariables, item.key())) keys.erase(item.key());
+  }
+  if (const auto found = keys.find("autoencoder_def"); found != keys.end() && found->is_object())
+    read_network(*found, file.problems);
+  if (const auto found = keys.find("autoencoder_train"); found != keys.end() && found->is_object()) {
+    Json more = Json::object();
+    read_training(*found, more, file.notices);
+    keys.update(more);
+  }
+  if (const auto found = keys.find("resume_ckpt"); found != keys.end() && text_of(*found) == "true") {
+    file.notices.push_back(
+        "resume_ckpt: the run folder that --run names goes on; weights that MONAI saved are taken by "
+        "recipe.pretrained");
+  }
+  return keys;
+}
+
+}  // namespace millrace::recipes::autoencoder_3d

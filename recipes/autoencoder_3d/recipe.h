@@ -1,0 +1,59 @@
+// Recipe "autoencoder_3d": volumes made small and back again.
+//   data     one random crop of each NPZ or NIfTI file, scaled between its percentiles on the device
+//   model    a KL autoencoder, and a patch discriminator that judges what it makes (model.h)
+//   loss     two objectives in one step. autoencoder: reconstruction, divergence of the latent, the discriminator's judgement;
+//            discriminator: to tell crops from reconstructions. The discriminator joins after recipe.adv_start_epoch
+//   metrics  reconstruction from the latent's mean, PSNR, divergence; how often the discriminator is right
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "millrace/train/recipe/entry.h"
+#include "recipes/autoencoder_3d/config.h"
+#include "recipes/autoencoder_3d/model.h"
+#include "recipes/autoencoder_3d/perceptual.h"
+#include "recipes/autoencoder_3d/pictures.h"
+#include "recipes/autoencoder_3d/volume_source.h"
+
+namespace millrace::recipes::autoencoder_3d {
+
+class Autoencoder3d final : public Recipe {
+ public:
+  Autoencoder3d(const Sections& sections, const Context& context);
+  [[nodiscard]] static std::vector<Problem> problems(const Sections& sections, const RunConfig& run);
+
+  void before_training() override;  // finds all files and reads their headers
+  data::Pipeline data(Split split) override;
+  // "image", "label" -> "input", "target" in [0, 1]; "eps", the latent's random part; "slices0" to "slices2", which slices the
+  // perceptual loss looks at.
+  Batch prepare(Batch batch) override;
+  VolumeGan& model() override;
+  bool set_layout(Layout layout) override;
+  std::vector<Objective> objectives() override;
+  void begin_validation() override { shown_ = {}; }
+  void measure(const Batch& batch, const StepResult& result, metrics::Board& board) override;
+
+  // "x" (rows, C, D, H, W) in [0, 1] -> "recon", the same shape, and "latent" (rows, z, D/f, H/f, W/f), its mean.
+  Tensors predict(const Tensors& inputs) override;
+  Facts facts() const override;
+  std::vector<Picture> draw() override;
+
+ private:
+  std::vector<optim::ParameterGroup> parameters_of(bool discriminator);
+  [[nodiscard]] optim::OptimConfig optimizer() const;
+  [[nodiscard]] LossTerm perceptual(const at::Tensor& recon, const Batch& batch) const;
+  [[nodiscard]] bool judges(const StepContext& context) const;  // whether the discriminator has joined
+  std::optional<Loss> autoencoder_loss(const Batch& batch, const StepContext& context);
+  std::optional<Loss> discriminator_loss(const Batch& batch, const StepContext& context);
+
+  Context context_;
+  RecipeConfig recipe_;
+  std::optional<VolumeFiles> files_;
+  std::shared_ptr<VolumeGan> model_;
+  std::shared_ptr<Perceptual> perceptual_;  // null: no perceptual loss
+  Shown shown_;                             // first sample of the validation under way
+};
+
+}  // namespace millrace::recipes::autoencoder_3d

@@ -1,0 +1,28 @@
+// What the entries of several recipes say alike.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "millrace/base/error.h"
+#include "millrace/train/recipe/entry.h"
+
+namespace millrace::recipes {
+
+// The size of a preset's sample data. ConfigError where the preset has none: "preset X makes no WHAT".
+template <class Size>
+[[nodiscard]] Size sample_size(std::optional<Size> size, const std::string& preset, const std::string& what) {
+  if (!size)
+    throw ConfigError(Message{"preset " + preset + " makes no " + what, "preset " + preset, "take smoke, small or full"});
+  return *std::move(size);
+}
+
+// The advice of every guide to read with several processes and to keep samples; `claim`: what the guide says that it gains.
+[[nodiscard]] inline Advice loading_in_parallel(std::string claim) {
+  return {"loading in parallel, samples kept",
+          {"loader_threads", "loader_adaptation", "look_ahead", "sample_cache", "hdf5_direct", "file_index", "token_cache"},
+          std::move(claim)};
+}
+
+}  // namespace millrace::recipes

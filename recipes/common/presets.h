@@ -1,0 +1,21 @@
+// Named sizes, put together of parts.
+#pragma once
+
+#include <vector>
+
+#include "millrace/base/json.h"
+
+namespace millrace::recipes {
+
+// The values of all parts. Where two parts name a key, the later one counts.
+[[nodiscard]] inline Json join(const std::vector<Json>& parts) {
+  Json all = Json::object();
+  for (const Json& part : parts) all.update(part);
+  return all;
+}
+[[nodiscard]] inline Json join(Json values, const Json& more) {
+  values.update(more);
+  return values;
+}
+
+}  // namespace millrace::recipes

@@ -1,0 +1,23 @@
+#include "recipes/common/weights.h"
+
+#include "millrace/base/field.h"
+#include "millrace/base/fs.h"
+
+namespace millrace::recipes {
+
+Weights quiet_weights(const std::filesystem::path& from) {
+  telemetry::Console quiet(telemetry::Console::Mode::quiet);
+  return load_weights(Fs::real(), from, quiet);
+}
+
+Tensors tensors_of(const Weights& weights) {
+  Tensors all;
+  for (const auto& [model, tensors] : weights.models) {
+    for (const auto& [name, value] : tensors) all[name] = value;
+  }
+  return all;
+}
+
+std::string shape_text(const at::Tensor& tensor) { return to_text(Shape(tensor.sizes().begin(), tensor.sizes().end())); }
+
+}  // namespace millrace::recipes

@@ -1,0 +1,85 @@
+// A 3-D U-Net with two levels: circular convolutions, batch norms, skip connections. Parameters carry hugh's names, so that
+// safetensors move both ways.
+#pragma once
+
+#include <torch/nn/module.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "millrace/nn/batch_norm.h"
+#include "millrace/nn/volume.h"
+#include "recipes/cosmology/config.h"
+
+namespace millrace::recipes::cosmology {
+
+struct ModelConfig {
+  std::int64_t filters = 16;
+  Activation act = Activation::smooth_leaky;
+};
+
+// 2052 f^2 + 195 f + 2.
+[[nodiscard]] std::int64_t parameter_count(std::int64_t filters);
+[[nodiscard]] double parameters_of(double filters);  // also of those that no memory holds
+
+// Weight and bias under torch's names, without torch's own initialisation. A transposed convolution's weight is (in, out, 3, 3,
+// 3).
+struct Convolution : torch::nn::Module {
+  Convolution(std::int64_t first, std::int64_t second, std::int64_t out);
+  at::Tensor weight, bias;
+};
+
+// Convolution, batch norm, activation.
+class Block : public torch::nn::Module {
+ public:
+  Block(std::int64_t in, std::int64_t out, std::int64_t stride, Activation act, const nn::VolumePaths& paths);
+  // The channels of `skip`, when defined, come behind those of x.
+  at::Tensor forward(const at::Tensor& x, const at::Tensor& skip = {});
+
+ private:
+  std::int64_t stride_;
+  Activation act_;
+  nn::VolumePaths paths_;
+  std::shared_ptr<Convolution> conv1_;
+  nn::BatchNorm bn1_;
+};
+
+// Blocks one after the other, named "0", "1"; memory blocks "<name>.0", "<name>.1".
+class Layer : public torch::nn::Module {
+ public:
+  Layer(std::string name, std::int64_t in, std::int64_t out, int blocks, std::int64_t stride, Activation act,
+        const nn::VolumePaths& paths);
+  at::Tensor forward(const at::Tensor& x, const at::Tensor& skip = {});
+
+ private:
+  std::string name_;
+  std::vector<std::shared_ptr<Block>> blocks_;
+};
+
+class UNet : public torch::nn::Module {
+ public:
+  // Weights are a function of `seed`.
+  explicit UNet(const ModelConfig& config, std::uint64_t seed = 0, const nn::VolumePaths& paths = {});
+
+  // (N, 2, D, H, W) with D, H and W divisible by 4; the result has the same shape. Memory blocks: layer1.0 to
+  // layer7.1, deconv1, deconv2.
+  at::Tensor forward(const at::Tensor& x);
+
+  [[nodiscard]] const ModelConfig& config() const noexcept { return config_; }
+  void set_channels_last(bool channels_last) noexcept { channels_last_ = channels_last; }  // what forward() computes in
+
+ private:
+  at::Tensor up(const char* name, const Convolution& deconv, nn::BatchNorm& norm, const at::Tensor& x);
+  void initialise(std::uint64_t seed);
+
+  ModelConfig config_;
+  nn::VolumePaths paths_;
+  bool channels_last_ = false;
+  std::shared_ptr<Layer> layer1_, layer2_, layer3_, layer4_, layer5_, layer6_, layer7_;
+  std::shared_ptr<Convolution> deconv1_, deconv2_, deconv4_;
+  nn::BatchNorm deconv_batchnorm1_, deconv_batchnorm2_;
+};
+
+}  // namespace millrace::recipes::cosmology

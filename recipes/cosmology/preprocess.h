@@ -1,0 +1,34 @@
+// From visibilities to what the network sees, on the device they are on: noise, foreground removal, scale, layout.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "millrace/nn/noise.h"
+#include "millrace/nn/pca.h"
+#include "recipes/cosmology/config.h"
+
+namespace millrace::recipes::cosmology {
+
+// complex (B, baselines, frequencies, RA) -> (B * split, 2, RA / split, frequencies, baselines), index b * split + chunk; back.
+[[nodiscard]] at::Tensor to_volumes(const at::Tensor& pixels, std::int64_t split);  // of as_pixels(): (B, bl, f, 2 RA) reals
+[[nodiscard]] at::Tensor to_sky(const at::Tensor& volumes, std::int64_t split);     // complex
+
+// x += amp * normal numbers, real and imaginary parts alike; x is as_pixels() and is changed.
+void add_noise(at::Tensor& x, double amp, const nn::RowKey& key);
+
+// What pca="batch" does: real and imaginary part each with a mean and components of this batch alone.
+[[nodiscard]] at::Tensor clean_by_batch(const at::Tensor& pixels, std::int64_t n_fg);
+
+struct Volumes {
+  at::Tensor input, target;
+};
+// Order: noise, PCA, scale, layout; the target is never cleaned. fp32 throughout, also under autocast. `pca` null =
+// clean_by_batch; `fused` = the components go in one pass.
+[[nodiscard]] Volumes preprocess(const at::Tensor& x, const at::Tensor& y, const RecipeConfig& recipe,
+                                 const nn::ForegroundPca* pca, const nn::RowKey& key, bool fused = true);
+
+}  // namespace millrace::recipes::cosmology

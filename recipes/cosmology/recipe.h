@@ -1,0 +1,74 @@
+// Recipe "cosmology": recover the 21 cm signal after its foreground was removed by principal components.
+//   data     HDF5 visibilities, signal plus a foreground drawn for it; cleaned, scaled and cut into chunks on the device
+//   model    3-D U-Net with two levels (model.h)
+//   loss     log of the mean squared error, exact over accumulation
+//   metrics  correlation with the true signal, residual power, delay spectra; each also of the cleaned input alone
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "millrace/nn/pca.h"
+#include "millrace/train/recipe/entry.h"
+#include "recipes/cosmology/config.h"
+#include "recipes/cosmology/model.h"
+#include "recipes/cosmology/pictures.h"
+#include "recipes/cosmology/sky_checks.h"
+#include "recipes/cosmology/sky_files.h"
+#include "recipes/cosmology/spectra.h"
+
+namespace millrace::recipes::cosmology {
+
+class Cosmology final : public Recipe {
+ public:
+  Cosmology(const Sections& sections, const Context& context, OpenSky open = {});
+  [[nodiscard]] static std::vector<Problem> problems(const Sections& sections, const RunConfig& run);
+
+  void before_training() override;  // opens all files (headers only); finds or fits the foreground components
+  data::Pipeline data(Split split) override;
+  data::Pipeline test_data() override;
+  Batch prepare(Batch batch) override;  // "x", "y" complex (B,bl,f,RA) -> "input", "target" (B*split,2,RA/split,f,bl)
+  UNet& model() override;
+  bool set_layout(Layout layout) override;
+  std::vector<Objective> objectives() override;
+  void begin_validation() override;
+  void end_validation(metrics::Board& board) override;
+  void measure(const Batch& batch, const StepResult& result, metrics::Board& board) override;
+
+  State state() const override;  // the foreground components
+  void load_state(const State& state) override;
+  Tensors predict(const Tensors& inputs) override;  // "x" complex (B,bl,f,RA) in kelvin -> "signal", the same shape
+  Facts facts() const override;
+  std::vector<Picture> draw() override;
+
+ private:
+  void use_given_components();
+  at::Tensor recover(const at::Tensor& input);  // through the model; padded before it and cut after it as recipe.pad says
+
+  Context context_;
+  OpenSky open_;
+  RecipeConfig recipe_;
+  nn::VolumePaths paths_;
+  bool fused_projection_ = true;
+  std::optional<Sky> sky_;
+  std::optional<nn::ForegroundPca> pca_;
+  std::shared_ptr<UNet> model_;
+  DelaySpectra spectra_;     // of the validation under way
+  Shown shown_;              // its first chunk
+  at::Tensor left_, power_;  // its sums: of recovered minus truth and of truth, squared
+  PinnedLoss pinned_;
+  SkyFiles judged_;  // what the batches of validation are made of: the validation's files, or those of recipe.test_dir
+};
+
+// The folders a config names: recipe.signal_dir, else data.dir/signal; recipe.foreground_dir, else data.dir/foreground.
+struct SkyFolders {
+  std::filesystem::path signal, foreground;
+};
+[[nodiscard]] SkyFolders sky_folders(const RecipeConfig& recipe, const DataConfig& data);
+
+// Sum and count of a loss over fp32 predictions and targets; see recipe page section 5.
+[[nodiscard]] Loss loss_of(const at::Tensor& predicted, const at::Tensor& target, LossKind kind);
+
+}  // namespace millrace::recipes::cosmology

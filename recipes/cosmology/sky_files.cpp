@@ -1,0 +1,274 @@
+#include "recipes/cosmology/sky_files.h"
+
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+#include <limits>
+
+#include "millrace/base/error.h"
+#include "millrace/base/format.h"
+#include "millrace/base/hash.h"
+#include "millrace/base/philox.h"
+#include "millrace/data/files/folder.h"
+#include "millrace/hdf5/remedy.h"
+#include "recipes/cosmology/sky_axes.h"
+#include "recipes/cosmology/sky_problems.h"
+
+namespace millrace::recipes::cosmology {
+namespace {
+
+constexpr std::uint64_t kSplitKey = 21;  // of the split's draws among the other uses of the seed
+constexpr double kTrainingShare = 0.9;
+
+std::string file_name_of(const hdf5::File& file) { return file.path().filename().string(); }
+
+SplitPaths split_list(const std::vector<std::filesystem::path>& files, Philox& random, const std::string& what,
+                      std::vector<std::string>& told) {
+  SplitPaths split;
+  for (const auto& file : files) (random.uniform() < kTrainingShare ? split.train : split.validation).push_back(file);
+  for (auto [empty, full, side] :
+       {std::tuple{&split.train, &split.validation, "training"}, std::tuple{&split.validation, &split.train, "validation"}}) {
+    if (!empty->empty() || full->empty()) continue;
+    empty->push_back(full->back());
+    if (full->size() > 1) full->pop_back();
+    told.push_back("the draw left no " + what + " file for " + side + ": it gets " + empty->back().filename().string() +
+                   (full->back() == empty->back() ? ", the only one there is" : ""));
+  }
+  return split;
+}
+
+// The complex cube of a file, or why it can't be used.
+const hdf5::Dataset& cube_of(const hdf5::File& file, const RecipeConfig& recipe) {
+  const std::string next = "name the dataset with recipe.vis_dataset; a uvh5 file: run millrace uvh5";
+  const auto sets = file.datasets();
+  const auto it = std::find_if(sets.begin(), sets.end(), [&](const auto& set) { return set.name == recipe.vis_dataset; });
+  for (const auto& [name, reason, text] : file.unreadable()) {
+    if (recipe.vis_dataset != name && !recipe.vis_dataset.starts_with(name + "/")) continue;
+    std::string remedy = hdf5::remedy_for(reason, file.path());
+    if (remedy.empty()) remedy = "write it anew in numbers, all in this file, or name another dataset with recipe.vis_dataset";
+    throw DataError(
+        {file_name_of(file) + ": dataset " + recipe.vis_dataset + " can't be read: " + reason, file.path().string(), remedy});
+  }
+  if (it == sets.end()) {
+    std::string all;
+    for (const auto& set : sets) all += (all.empty() ? "" : ", ") + set.name;
+    throw DataError(
+        {file_name_of(file) + ": dataset " + recipe.vis_dataset + " is missing (has: " + (all.empty() ? "nothing" : all) + ")",
+         file.path().string(), next});
+  }
+  if (it->dtype != DType::c64 && it->dtype != DType::c128) {
+    const std::string type = it->dtype == DType::f64   ? "float64"
+                             : it->dtype == DType::f32 ? "float32"
+                                                       : std::string(name_of(it->dtype));
+    throw DataError({file_name_of(file) + ": " + recipe.vis_dataset + " is " + type + ", expected complex {r,i}",
+                     file.path().string(), next});
+  }
+  if (it->shape.size() != 3) {
+    throw DataError(
+        {file_name_of(file) + ": " + recipe.vis_dataset + " is " + to_text(it->shape) + ", expected [baselines,frequencies,RA]",
+         file.path().string(), next});
+  }
+  return *it;
+}
+
+void check_sizes(const hdf5::File& file, const Shape& shape, const RecipeConfig& recipe, std::vector<Problem>& problems) {
+  const std::string where = file.path().string();
+  if (shape[2] < recipe.ra_keep) {
+    problems.push_back(
+        {file_name_of(file) + " has " + std::to_string(shape[2]) + " RA samples, ra_keep is " + std::to_string(recipe.ra_keep),
+         where, "lower recipe.ra_keep (it must divide by 4*split = " + std::to_string(4 * recipe.split) + ")"});
+  }
+  for (const auto& [size, what] : {std::pair{shape[0], "baselines"}, std::pair{shape[1], "frequencies"}}) {
+    if (size % 4 == 0 || recipe.pad != Padding::none) continue;
+    problems.push_back({file_name_of(file) + " has " + std::to_string(size) + " " + what + ", which does not divide by 4", where,
+                        "set recipe.pad=mirror or circular, or cut the files: the U-Net halves each axis twice"});
+  }
+  if (recipe.n_fg >= shape[1]) {
+    problems.push_back({"n_fg is " + std::to_string(recipe.n_fg) + ", " + file_name_of(file) + " has " +
+                            std::to_string(shape[1]) + " frequencies",
+                        where, "lower recipe.n_fg"});
+  }
+}
+
+std::string band_text(const RecipeConfig& recipe) {
+  return significant(recipe.band_mhz[0], 6) + " to " + significant(recipe.band_mhz[1], 6) + " MHz";
+}
+
+bool holds_uvh5(const std::filesystem::path& folder) {
+  std::error_code error;
+  const std::filesystem::path looked = folder.empty() ? "." : folder;
+  return std::filesystem::is_directory(looked, error) && !data::find_files(looked, {".uvh5"}).files.empty();
+}
+
+// The shape that most of the files have.
+Shape usual_shape(const std::vector<std::pair<SkyFile, Shape>>& files) {
+  const std::pair<SkyFile, Shape>* usual = nullptr;
+  std::ptrdiff_t most = 0;
+  for (const auto& file : files) {
+    const auto same = std::count_if(files.begin(), files.end(), [&](const auto& other) { return other.second == file.second; });
+    if (same <= most) continue;
+    most = same;
+    usual = &file;
+    if (2 * most > static_cast<std::ptrdiff_t>(files.size())) break;
+  }
+  return usual->second;
+}
+
+}  // namespace
+
+std::vector<double> centres_of(const RecipeConfig& recipe, std::int64_t count) {
+  std::vector<double> centres(static_cast<std::size_t>(count));
+  const double low = recipe.band_mhz[0];
+  const double width = (recipe.band_mhz[1] - low) / static_cast<double>(count);
+  for (std::int64_t i = 0; i < count; ++i) centres[static_cast<std::size_t>(i)] = low + (static_cast<double>(i) + 0.5) * width;
+  return centres;
+}
+
+OpenSky open_hdf5(hdf5::OpenOptions options) {
+  return [options = std::move(options)](std::span<const std::filesystem::path> paths) {
+    std::vector<Problem> problems;
+    const auto failed = [&](std::size_t, const DataError& error) { problems.push_back(error.message()); };
+    std::vector<SkyFile> files = hdf5::File::open_all(paths, {}, failed, options);
+    refuse_all(problems);
+    return files;
+  };
+}
+
+std::vector<std::filesystem::path> sky_paths(const std::filesystem::path& folder, const std::string& key,
+                                             std::vector<std::string>* told) {
+  data::FilesFound found;
+  std::error_code error;
+  if (std::filesystem::directory_iterator(folder, error); !error) found = data::find_files(folder, {".h5", ".hdf5"});
+  if (found.files.empty()) {
+    const std::filesystem::path above = folder.parent_path();
+    const bool here = holds_uvh5(folder);
+    const std::string next = here || holds_uvh5(above)
+                                 ? "make a run's folders of the uvh5 files there: millrace uvh5 " +
+                                       (here ? folder : above).string() + " --out sky --signal FOLDER, or --make-signal RMS"
+                                 : "set recipe." + key + ", or make some: millrace make-data cosmology";
+    const std::string why = error ? ": " + error.message() : found.left_out.empty() ? "" : " (" + found.left_out + ")";
+    throw DataError({key + " holds no .h5 file", folder.string() + why, next});
+  }
+  if (told != nullptr && !found.left_out.empty()) told->push_back(std::move(found.left_out));
+  return std::move(found.files);
+}
+
+SplitOfSky split_sky(const std::vector<std::filesystem::path>& signal, const std::vector<std::filesystem::path>& foreground,
+                     std::uint64_t seed, std::int64_t num_train) {
+  SplitOfSky split;
+  Philox random(make_key(seed, kSplitKey));
+  split.signal = split_list(signal, random, "signal", split.told);
+  split.foreground = split_list(foreground, random, "foreground", split.told);
+  if (num_train >= 0 && static_cast<std::size_t>(num_train) < split.signal.train.size())
+    split.signal.train.resize(static_cast<std::size_t>(num_train));
+  return split;
+}
+
+std::vector<Problem> problems_of(const RecipeConfig& recipe) {
+  std::vector<Problem> problems;
+  if (recipe.pad != Padding::none) {
+    if (recipe.ra_keep % recipe.split != 0)
+      problems.push_back(
+          {"ra_keep " + std::to_string(recipe.ra_keep) + " does not divide by split = " + std::to_string(recipe.split),
+           "recipe.ra_keep, recipe.split", "choose a multiple: recipe.pad makes each chunk long enough, all of one length"});
+  } else if (recipe.ra_keep % 4 != 0 || recipe.ra_keep / 4 % recipe.split != 0) {  // 64 bits need not hold 4*split
+    const bool fits = recipe.split <= std::numeric_limits<std::int64_t>::max() / 4;
+    problems.push_back({"ra_keep " + std::to_string(recipe.ra_keep) + " does not divide by 4*split = " +
+                            (fits ? std::to_string(4 * recipe.split) : "4*" + std::to_string(recipe.split)),
+                        "recipe.ra_keep, recipe.split", "each chunk is halved twice: choose a multiple, or set recipe.pad"});
+  }
+  if (recipe.num_train == 0)
+    problems.push_back({"num_train is 0: there is nothing to train on", "recipe.num_train", "-1 takes all files"});
+  if (!(recipe.band_mhz[0] < recipe.band_mhz[1]))
+    problems.push_back({"the band ends before it begins", "recipe.band_mhz", "write its lower edge first"});
+  return problems;
+}
+
+Sky open_sky(const RecipeConfig& recipe, const std::filesystem::path& signal_dir, const std::filesystem::path& foreground_dir,
+             std::uint64_t seed, const OpenSky& open) {
+  std::vector<Problem> problems;
+  Sky sky;
+  std::vector<std::filesystem::path> signal;
+  std::vector<std::filesystem::path> foreground;
+  collect(problems, [&] { signal = sky_paths(signal_dir, "signal_dir", &sky.told); });
+  collect(problems, [&] { foreground = sky_paths(foreground_dir, "foreground_dir", &sky.told); });
+  refuse_all(problems);
+  SplitOfSky split = split_sky(signal, foreground, seed, recipe.num_train);
+  std::ranges::move(split.told, std::back_inserter(sky.told));
+  std::vector<std::pair<SkyFile, Shape>> all;
+  Sha256 digest;
+  const auto take = [&](const std::vector<std::filesystem::path>& paths, std::vector<SkyFile>& files) {
+    collect(problems, [&] { files = open(paths); });
+    for (const SkyFile& file : files) {
+      collect(problems, [&] {
+        all.emplace_back(file, cube_of(*file, recipe).shape);
+        digest.update(file_name_of(*file) + to_text(all.back().second) + std::to_string(file->size()) + "\n");
+      });
+    }
+    digest.update("|");
+  };
+  take(split.signal.train, sky.train.signal);
+  take(split.foreground.train, sky.train.foreground);
+  take(split.signal.validation, sky.validation.signal);
+  take(split.foreground.validation, sky.validation.foreground);
+  if (all.empty()) refuse_all(problems);
+  sky.shape = usual_shape(all);
+  const SkyFile& first = std::find_if(all.begin(), all.end(), [&](const auto& file) { return file.second == sky.shape; })->first;
+  for (const auto& [file, shape] : all) {
+    if (shape != sky.shape)
+      problems.push_back({file_name_of(*file) + " " + recipe.vis_dataset + " is " + to_text(shape) + ", " + file_name_of(*first) +
+                              " has " + to_text(sky.shape),
+                          file->path().string(), "remove or regrid the file"});
+  }
+  check_sizes(*first, sky.shape, recipe, problems);
+  std::vector<NamedSky> named = {{first.get(), sky.shape}};  // the usual file first: others are compared with it
+  for (const auto& [file, shape] : all) {
+    if (file != first) named.push_back({file.get(), shape});
+  }
+  SkyAxes axes = compared_axes(named, recipe.vis_dataset, band_text(recipe), problems);
+  refuse_all(problems);
+  digest.update(recipe.vis_dataset + " " + std::to_string(recipe.ra_keep));
+  sky.fingerprint = digest.hex();
+  sky.told.insert(sky.told.end(), axes.told.begin(), axes.told.end());
+  sky.read_as = read_as(axes.words, "of recipe.band_mhz, " + band_text(recipe) + ": no file says its own");
+  sky.unit = std::move(axes.words.unit);
+  sky.ra = std::move(axes.words.ra);
+  sky.freq_mhz = axes.words.freq_mhz.empty() ? centres_of(recipe, sky.shape[1]) : std::move(axes.words.freq_mhz);
+  return sky;
+}
+
+SkyFiles open_test_sky(const RecipeConfig& recipe, const Sky& sky, const OpenSky& open) {
+  std::vector<NamedSky> named = {{sky.train.signal.front().get(), sky.shape}};
+  const auto take = [&](const char* name) {
+    std::vector<SkyFile> files = open(sky_paths(std::filesystem::path(recipe.test_dir) / name, "test_dir"));
+    for (const SkyFile& file : files) {
+      const hdf5::Dataset& cube = cube_of(*file, recipe);
+      if (cube.shape != sky.shape)
+        throw DataError({file_name_of(*file) + " " + recipe.vis_dataset + " is " + to_text(cube.shape) +
+                             ", the files that the model was trained on have " + to_text(sky.shape),
+                         file->path().string(), "remove or regrid the file, or give another recipe.test_dir"});
+      named.push_back({file.get(), cube.shape});
+    }
+    return files;
+  };
+  SkyFiles files{.signal = take("signal"), .foreground = take("foreground")};
+  std::vector<Problem> problems;
+  static_cast<void>(compared_axes(named, recipe.vis_dataset, band_text(recipe), problems));
+  refuse_all(problems);
+  return files;
+}
+
+std::string sky_read_as(const hdf5::File& file) {
+  const RecipeConfig recipe;
+  const auto sets = file.datasets();
+  const auto cube = std::ranges::find(sets, recipe.vis_dataset, &hdf5::Dataset::name);
+  const bool is_cube = cube != sets.end() && cube->shape.size() == 3 && (cube->dtype == DType::c64 || cube->dtype == DType::c128);
+  if (!is_cube) return "";
+  std::vector<Problem> problems;
+  const SkyWords words = words_of(file, recipe.vis_dataset, cube->shape, problems);
+  refuse_all(problems);
+  return to_text(cube->shape) + " baselines, frequencies, RA; " + read_as(words, "without frequencies") +
+         joined(words.unread, "", [](const std::string& line) { return "; " + line; });
+}
+
+}  // namespace millrace::recipes::cosmology

@@ -1,0 +1,163 @@
+#include "recipes/cosmology/sky_pca.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/tensor.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include "millrace/base/clock.h"
+#include "millrace/base/error.h"
+#include "millrace/base/format.h"
+#include "millrace/train/recipe/config.h"
+
+namespace millrace::recipes::cosmology {
+namespace {
+
+constexpr auto kAgain = "fit it again: millrace pca fit --config FILE";
+
+constexpr auto kOtherData = "fitted on other files or another split than this run's";
+
+bool of_other_data(const nn::ForegroundPca& pca, const Sky& sky) {
+  const auto fingerprint = pca.facts.find("fingerprint");
+  return fingerprint != pca.facts.end() && fingerprint->second != sky.fingerprint;
+}
+
+[[noreturn]] void refuse(const std::string& what, const std::string& where) { throw DataError({what, where, kAgain}); }
+
+}  // namespace
+
+std::string pca_file_name(std::int64_t n_fg) { return "pca_components_nfg" + std::to_string(n_fg) + ".safetensors"; }
+
+SkySource training_source(const RecipeConfig& recipe, const Sky& sky) {
+  return {sky.train, sky.shape, {.dataset = recipe.vis_dataset, .ra_keep = recipe.ra_keep}};
+}
+
+TrainingPair training_pair(const SkySource& source, std::int64_t index, std::uint64_t seed) {
+  at::Tensor x = at::empty(source.fields()[0].shape, at::kComplexFloat);
+  at::Tensor y = at::empty(source.fields()[1].shape, at::kComplexFloat);
+  const std::array<std::byte*, 2> fields{static_cast<std::byte*>(x.mutable_data_ptr()),
+                                         static_cast<std::byte*>(y.mutable_data_ptr())};
+  const std::span<const std::int64_t> one(&index, 1);
+  source.read(one, {fields}, data::ReadRandom(seed, 0, one));
+  return {std::move(x), std::move(y)};
+}
+
+at::Tensor training_input(const SkySource& source, std::int64_t index, std::uint64_t seed) {
+  return training_pair(source, index, seed).x;
+}
+
+nn::ForegroundPca fit_pca(const RecipeConfig& recipe, const Sky& sky, std::uint64_t seed, std::int64_t num_samples,
+                          const std::function<void(std::int64_t, std::int64_t)>& progress, const Tell& left_out) {
+  const SkySource source = training_source(recipe, sky);
+  const std::int64_t count = std::min(num_samples, source.size());
+  nn::PcaFit fit;
+  std::int64_t fitted = 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    try {
+      fit.add(nn::as_pixels(training_input(source, i, seed)));
+      ++fitted;
+    } catch (const DataError& error) {
+      if (!left_out || (i + 1 == count && fitted == 0)) throw;
+      left_out(error.message().what);
+    }
+    if (progress) progress(i + 1, count);
+  }
+  nn::ForegroundPca pca = fit.finish(recipe.n_fg);
+  pca.facts = {{"num_samples", std::to_string(fitted)}, {"split_seed", std::to_string(seed)}, {"fingerprint", sky.fingerprint}};
+  pca.freq_mhz = at::tensor(sky.freq_mhz, at::kDouble);
+  return pca;
+}
+
+void check_pca(const nn::ForegroundPca& pca, const RecipeConfig& recipe, const Sky& sky, const std::string& where,
+               const Tell& tell) {
+  const std::int64_t frequencies = sky.shape[1];
+  if (pca.frequencies() != frequencies) {
+    refuse("pca file has " + std::to_string(pca.frequencies()) + " frequencies, data have " + std::to_string(frequencies), where);
+  }
+  if (pca.n_fg() != recipe.n_fg) {
+    refuse("pca file has n_fg " + std::to_string(pca.n_fg()) + ", recipe.n_fg is " + std::to_string(recipe.n_fg), where);
+  }
+  if (pca.freq_mhz.defined()) {
+    constexpr double kApart = 1e-3;   // MHz
+    constexpr double kHighest = 1e6;  // MHz: earlier versions kept the numbers of an axis in Hz as they stood
+    const at::Tensor known = pca.freq_mhz.abs().max().item<double>() > kHighest ? pca.freq_mhz * 1e-6 : pca.freq_mhz;
+    const auto apart_from = [&](const std::vector<double>& mhz) { return (known - at::tensor(mhz, at::kDouble)).abs(); };
+    const at::Tensor apart = apart_from(sky.freq_mhz);
+    // Where earlier versions could not read an axis they took recipe.band_mhz: of the same data the components are the same.
+    const bool is_default =
+        !of_other_data(pca, sky) && apart_from(centres_of(recipe, frequencies)).max().item<double>() <= kApart;
+    if (apart.max().item<double>() > kApart && !is_default) {
+      const auto i = apart.argmax().item<std::int64_t>();
+      refuse("pca file has channel " + std::to_string(i) + " at " + fixed(known[i].item<double>(), 3) + " MHz, data have " +
+                 fixed(sky.freq_mhz[static_cast<std::size_t>(i)], 3) + " MHz",
+             where);
+    }
+  }
+  if (tell && of_other_data(pca, sky)) tell("the pca components of " + where + " were " + kOtherData);
+}
+
+namespace {
+
+std::optional<nn::ForegroundPca> found_pca(const RecipeConfig& recipe, const Sky& sky, const RecipePlaces& places,
+                                           const Tell& tell) {
+  if (places.run_folder.empty()) return std::nullopt;
+  const std::string ours = pca_file_name(recipe.n_fg);
+  for (const std::string& name : {ours, std::filesystem::path(ours).replace_extension(".pt").string()}) {
+    const std::filesystem::path path = places.run_folder / name;
+    if (!std::filesystem::exists(path)) continue;
+    try {
+      nn::ForegroundPca pca = nn::ForegroundPca::load(path);
+      check_pca(pca, recipe, sky, path.string(), {});
+      if (of_other_data(pca, sky)) refuse(std::string("they were ") + kOtherData, path.string());
+      // What was in the run folder is the run's from now on.
+      if (!places.new_files.empty() && (places.new_files != places.run_folder || name != ours))
+        pca.save(Fs::real(), places.new_files / ours);
+      if (tell) tell("pca components of " + path.string());
+      return pca;
+    } catch (const DataError& error) {
+      if (tell) tell("the pca components in " + path.string() + " are not used: " + error.message().what + "; fitted again");
+    }
+  }
+  return std::nullopt;
+}
+
+nn::ForegroundPca fitted_pca(const RecipeConfig& recipe, const Sky& sky, const Context& run, const Tell& tell) {
+  const std::string name = pca_file_name(recipe.n_fg);
+  const double begin = steady_seconds();
+  std::int64_t bad = 0;
+  std::string first;
+  const Tell left_out = [&](const std::string& why) {
+    if (bad++ == 0) first = why;
+  };
+  const bool fails = run.config->data.bad_samples == data::BadSamples::fail;
+  nn::ForegroundPca pca = fit_pca(recipe, sky, run.seed, recipe.pca_num_samples, {}, fails ? Tell() : left_out);
+  if (bad > 0 && tell)
+    tell("pca fitted without " + std::to_string(bad) + (bad == 1 ? " sample" : " samples") +
+         " that can't be read, the first: " + first);
+  if (!run.places.new_files.empty()) pca.save(Fs::real(), run.places.new_files / name);
+  if (tell) {
+    tell("pca fitted on " + pca.facts.at("num_samples") + " training samples in " + human_duration(steady_seconds() - begin) +
+         ": " + std::to_string(recipe.n_fg) + " components hold " + significant(pca.variance_explained() * 100, 12) +
+         " % of the variance" + (run.places.new_files.empty() ? "" : "; kept in the run folder as " + name));
+  }
+  return pca;
+}
+
+}  // namespace
+
+nn::ForegroundPca stored_pca(const RecipeConfig& recipe, const Sky& sky, const std::filesystem::path& components,
+                             const Context& run, const Tell& tell) {
+  if (!components.empty()) {
+    nn::ForegroundPca pca = nn::ForegroundPca::load(components);
+    check_pca(pca, recipe, sky, components.string(), tell);
+    if (tell) tell("pca components of " + components.string());
+    return pca;
+  }
+  if (std::optional<nn::ForegroundPca> found = found_pca(recipe, sky, run.places, tell)) return *std::move(found);
+  return fitted_pca(recipe, sky, run, tell);
+}
+
+}  // namespace millrace::recipes::cosmology

@@ -1,0 +1,56 @@
+// Samples of a sky: y = a signal file, x = y plus a foreground file drawn for it, cut to the RA that is kept.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "millrace/data/loader/source.h"
+#include "recipes/cosmology/sky_files.h"
+
+namespace millrace::recipes::cosmology {
+
+struct SkyOptions {
+  std::string dataset = "/vis";
+  std::int64_t ra_keep = 0;
+  bool rolls = false;  // x and y by one random offset along RA
+};
+
+// Fields "x" and "y", complex64 (baselines, frequencies, ra_keep). The foreground of a sample is drawn uniformly with replacement
+// from the generator of (seed, epoch, position): the same for any number of readers, and in validation the same each time.
+class SkySource final : public data::Source {
+ public:
+  SkySource(SkyFiles files, const Shape& shape, SkyOptions options);
+
+  [[nodiscard]] std::span<const Field> fields() const override { return fields_; }
+  [[nodiscard]] std::int64_t size() const override { return static_cast<std::int64_t>(files_.signal.size()); }
+  void read(std::span<const std::int64_t> indices, data::Rows rows, const data::ReadRandom& random) const override;
+  [[nodiscard]] std::string fingerprint() const override { return fingerprint_; }
+  // "signal/a.h5", "foreground/b.h5", wherever the two folders are.
+  [[nodiscard]] std::vector<data::FileStamp> stamps() const override;
+  [[nodiscard]] std::string describe(std::int64_t index) const override;
+  [[nodiscard]] bool looks_ahead() const override { return true; }
+  void will_need(std::span<const std::int64_t> indices, const data::ReadRandom& random) const noexcept override;
+  // Two parts: the signal file and the foreground file, cut, as complex64. The latter serves many samples.
+  [[nodiscard]] data::Keeps keeps() const override { return data::Keeps::parts; }
+  [[nodiscard]] std::int64_t parts() const override;
+  [[nodiscard]] std::size_t parts_per_sample() const override { return 2; }
+  void parts_of(std::int64_t index, const data::ReadRandom& random, std::span<std::int64_t> parts) const override;
+  [[nodiscard]] std::size_t part_bytes(std::int64_t) const override { return fields_[0].bytes(); }
+  void load(std::int64_t part, std::span<std::byte> bytes) const override;
+  void finish(std::int64_t index, std::span<const std::span<const std::byte>> parts, data::Rows rows,
+              const data::ReadRandom& random) const override;
+
+ private:
+  [[nodiscard]] const hdf5::File& file_of(std::int64_t part) const;
+  [[nodiscard]] std::int64_t roll_of(const data::ReadRandom& random, std::size_t i) const;
+  [[nodiscard]] std::int64_t rows_of_file() const { return fields_[0].shape[0] * fields_[0].shape[1]; }
+  void read_file(const hdf5::File& file, std::int64_t roll, bool adds, float* out) const;
+  [[noreturn]] void refuse_value(const hdf5::File& file, std::int64_t place, double value) const;
+
+  SkyFiles files_;
+  SkyOptions options_;
+  std::vector<Field> fields_;
+  std::string fingerprint_;
+};
+
+}  // namespace millrace::recipes::cosmology

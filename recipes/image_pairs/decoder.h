@@ -1,0 +1,49 @@
+// A causal decoder in LLaMA's manner that answers with one of three words.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "recipes/image_pairs/network.h"
+#include "recipes/image_pairs/prompt.h"
+
+namespace millrace::recipes::image_pairs {
+
+struct DecoderBlock;
+
+// Children as in "language_model" of a published file.
+class LanguageModel : public torch::nn::Module {
+ public:
+  LanguageModel(const RecipeConfig& config, const Projecting& projecting, const Making& how);
+  ~LanguageModel() override;
+  // `images` (n, P, d) in place of image tokens, which of them by `which` (R, 2) int64 -> logits (R, 3) fp32.
+  at::Tensor forward(at::Tensor images, const at::Tensor& which, const Prompts& prompts);
+
+ private:
+  struct Stream {
+    at::Tensor x, y;  // the residual stream, and its norm
+  };
+  at::Tensor embed(const at::Tensor& images, const at::Tensor& which, const Prompts& prompts) const;
+  [[nodiscard]] Stream run(const DecoderBlock& block, const at::Tensor& next_norm, Stream in) const;
+  // A block of which only one position of each row is wanted.
+  struct Last {
+    at::Tensor positions;  // (R) int64
+    at::Tensor rows;       // (R) of the rows and positions as one dimension; undefined: all at the end
+  };
+  [[nodiscard]] Last last_of(const Prompts& prompts, std::int64_t rows) const;
+  [[nodiscard]] Stream run_at(const DecoderBlock& block, const at::Tensor& next_norm, Stream in, const Last& last) const;
+  [[nodiscard]] Stream finish(const DecoderBlock& block, const at::Tensor& mixed, at::Tensor x,
+                              const at::Tensor& next_norm) const;
+  const nn::Rotary& rotary(std::int64_t length, at::Device device);
+
+  std::int64_t heads_, head_width_;
+  double rope_base_;
+  Projecting projecting_;
+  std::vector<std::int64_t> answers_;
+  at::Tensor answer_rows_;  // on the weights' device
+  nn::Rotary rotary_;
+  std::shared_ptr<Weight> embed_tokens_, norm_, lm_head_;
+  std::vector<std::shared_ptr<DecoderBlock>> blocks_;
+};
+
+}  // namespace millrace::recipes::image_pairs

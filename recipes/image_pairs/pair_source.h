@@ -1,0 +1,30 @@
+// Pairs of images as samples.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <vector>
+
+#include "millrace/core/batch.h"
+#include "millrace/data/files/image.h"
+#include "millrace/data/loader/source.h"
+#include "recipes/image_pairs/config.h"
+#include "recipes/image_pairs/pairs.h"
+
+namespace millrace::recipes::image_pairs {
+
+// S x S pixels of three bytes, as recipe.resize says. Grey becomes three equal channels; alpha is dropped. DataError naming the
+// file: neither PNG nor JPEG, damaged, smaller than the crop.
+[[nodiscard]] std::vector<std::uint8_t> read_image(const std::filesystem::path& file, const RecipeConfig& recipe);
+
+// How their files differ from what is learned, a line for each kind with the number of images: transparency, 16 bits, turned
+// pixels.
+[[nodiscard]] std::vector<std::string> signs_told(const data::PicturesSeen& seen);
+// By the heads of all files.
+[[nodiscard]] data::PicturesSeen look_at_heads(const std::vector<ImageFile>& images);
+
+// Sample i is pair i: "images" u8 [2,S,S,3], "label" i64 []. A part is an image: kept once, however many pairs it is in.
+[[nodiscard]] std::shared_ptr<const data::Source> pair_source(const PairFiles& files, Split split, const RecipeConfig& recipe);
+
+}  // namespace millrace::recipes::image_pairs

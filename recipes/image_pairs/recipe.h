@@ -1,0 +1,79 @@
+// Recipe "image_pairs": which of two pictures has the higher score?
+//   data     pairs of PNG or JPEG images, drawn from a list of scores or read from a table (pairs.h)
+//   model    a vision tower, a projector and a decoder with adapters (model.h); with weights of their own, tower and decoder stay
+//            as they are
+//   loss     cross-entropy of the answer, and how much it changes when the two images change places
+//   metrics  accuracy, recall of each answer, agreement of both orders; scores of images from all answers about them
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "millrace/train/recipe/entry.h"
+#include "recipes/image_pairs/config.h"
+#include "recipes/image_pairs/features.h"
+#include "recipes/image_pairs/model.h"
+#include "recipes/image_pairs/pair_source.h"
+
+namespace millrace::recipes::image_pairs {
+
+class ImagePairs final : public Recipe {
+ public:
+  ImagePairs(const Sections& sections, const Context& context);
+  [[nodiscard]] static std::vector<Problem> problems(const Sections& sections, const RunConfig& run);
+
+  void before_training() override;  // reads labels and pairs, finds the images
+  data::Pipeline data(Split split) override;
+  Batch prepare(Batch batch) override;  // "images" u8 [n,2,S,S,3] -> "pixels" f32 [n,2,3,S,S], as CLIP normalises them
+  PairModel& model() override;
+  std::vector<Objective> objectives() override;
+  void begin_validation() override { judged_ = {}; }
+  void measure(const Batch& batch, const StepResult& result, metrics::Board& board) override;
+  void end_validation(metrics::Board& board) override;
+
+  // "first", "second" u8 (rows, S, S, 3) -> "answers" (rows, 3): probabilities of First, Second, Similar; "mirrored": the same
+  // from the images in the other order, exchanged back.
+  Tensors predict(const Tensors& inputs) override;
+  Facts facts() const override;
+  std::vector<Picture> draw() override;
+  std::vector<TextTable> tables() override;
+
+ private:
+  // Images of a batch and which of them each row is about.
+  struct Looked {
+    at::Tensor features, images;
+  };
+  // What a validation told, on the host from end_validation() on.
+  struct Judged {
+    std::vector<at::Tensor> logits;     // of micro-batches, (2 n, 3)
+    std::vector<std::int64_t> samples;  // pairs, in order
+    std::vector<std::array<float, 6>> values;
+    std::vector<double> found;  // score of each image
+    double rank_correlation = 0;
+  };
+  Looked look(const Batch& batch, bool doubled);
+  at::Tensor kept_features(const Batch& batch, const at::Tensor& pixels);
+  [[nodiscard]] bool is_frozen() const;
+  [[nodiscard]] double projector_scale() const;
+  void say_what_is_trained();
+  std::optional<Loss> loss(const Batch& batch, const StepContext& context);
+  [[nodiscard]] double weight_of_consistency(const StepContext& context) const;
+  [[nodiscard]] std::vector<double> known_scores() const;
+  [[nodiscard]] TextTable confusion() const;  // which answer was given for which label, in both orders
+
+  Context context_;
+  RecipeConfig recipe_;
+  std::optional<PairFiles> files_;
+  data::PicturesSeen seen_;  // of their images
+  std::shared_ptr<PairModel> model_;
+  Prompts prompts_;
+  std::optional<FeatureStore> kept_;
+  at::ScalarType kept_type_ = at::kFloat;
+  std::uint64_t kept_ways_ = 0;  // nn::ways_so_far() when they were made
+  Judged judged_;
+};
+
+[[nodiscard]] nn::DecoderPaths paths_of(const Context& context);  // by the switches of a run
+
+}  // namespace millrace::recipes::image_pairs

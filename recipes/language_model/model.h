@@ -1,0 +1,138 @@
+// A GPT-2-style decoder: pre-norm blocks, sinusoidal positions, output tied to the embedding. Parameters carry AGI2's names, so
+// that safetensors move both ways.
+#pragma once
+
+#include <torch/nn/module.h>
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "millrace/base/error.h"
+#include "millrace/nn/functional.h"
+#include "recipes/language_model/config.h"
+#include "recipes/language_model/mask_cache.h"
+
+namespace millrace::recipes::language_model {
+
+struct ModelConfig {
+  std::int64_t vocab_size = 0;
+  std::int64_t positions = 1024;  // longest input
+  std::int64_t width = 768;
+  std::int64_t layers = 12;
+  std::int64_t heads = 12;
+  std::int64_t hidden = 0;  // of the feed-forward layers; 0 = 4 * width
+  Activation activation = Activation::gelu;
+  double embedding_dropout = 0.1;
+  double attention_dropout = 0.1;
+  double residual_dropout = 0.1;
+  bool tied = true;
+  bool embedding_scale = true;
+  bool learned_positions = false;
+  double position_scale = 1.0;  // of the sinusoids
+  Attention attention = Attention::causal;
+};
+
+[[nodiscard]] ModelConfig model_config(const RecipeConfig& recipe, std::int64_t vocab_size);
+// What no model can have: heads that do not divide the width, an odd width.
+[[nodiscard]] std::vector<Problem> shape_problems(const ModelConfig& config);
+// V d + L (4(d^2+d) + (d f + f) + (f d + d) + 4d) + 2d [+ V d untied] [+ T d learned positions], f = hidden.
+[[nodiscard]] std::int64_t parameter_count(const ModelConfig& config);
+// Of any sizes, also of those that no memory holds.
+struct ModelSize {
+  double parameters;
+  double bytes;  // of the model and its table of positions, without gradients
+};
+[[nodiscard]] ModelSize size_of_model(const ModelConfig& config);
+
+// Weight and perhaps bias under torch's names, without torch's own initialisation.
+struct Affine : torch::nn::Module {
+  Affine(std::vector<std::int64_t> weight_shape, bool with_bias, at::Device device);
+  at::Tensor weight;
+  at::Tensor bias;  // undefined without
+};
+
+// What the explicit attention path adds to its scores.
+struct AttentionMask {
+  at::Tensor additive;  // (T,T) or (B,1,T,T); undefined = plain causal attention without a mask
+  at::Tensor open;      // (B,1,T,1), true where a row may attend to anything; undefined = everywhere
+};
+
+class Attend : public torch::nn::Module {
+ public:
+  Attend(const ModelConfig& config, const nn::Paths& paths, at::Device device);
+  at::Tensor forward(const at::Tensor& x, const AttentionMask& mask);
+
+ private:
+  at::Tensor masked(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const AttentionMask& mask);
+  std::int64_t heads_;
+  double dropout_;
+  bool textbook_;
+  nn::Paths paths_;
+  std::shared_ptr<Affine> w_q_, w_k_, w_v_, w_o_;
+};
+
+class FeedForward : public torch::nn::Module {
+ public:
+  FeedForward(const ModelConfig& config, const nn::Paths& paths, at::Device device);
+  at::Tensor forward(const at::Tensor& x);
+
+ private:
+  Activation activation_;
+  double dropout_;
+  nn::Paths paths_;
+  std::shared_ptr<Affine> fc1_, fc2_;
+};
+
+// The two halves of a block; the norms between them belong to the residual stream, which Transformer::forward carries.
+struct Block : torch::nn::Module {
+  Block(const ModelConfig& config, const nn::Paths& paths, at::Device device);
+  std::shared_ptr<Affine> ln1, ln2;
+  std::shared_ptr<Attend> attention;
+  std::shared_ptr<FeedForward> feed_forward;
+};
+
+class Transformer : public torch::nn::Module {
+ public:
+  // Weights are a function of `seed`; on the meta device they have shapes only. ConfigError when the shape is impossible.
+  explicit Transformer(const ModelConfig& config, std::uint64_t seed = 0, const nn::Paths& paths = {},
+                       at::Device device = at::kCPU);
+
+  // tokens (B,T) int64, T <= positions -> logits (B,T,V). `padding` (B,T) is true at real tokens; with it, attention takes the
+  // explicit path and rows without any real token before them give zeros. Memory blocks: transformer_blocks.0 and so on.
+  at::Tensor forward(const at::Tensor& tokens, const at::Tensor& padding = {});
+
+  [[nodiscard]] const ModelConfig& config() const noexcept { return config_; }
+  [[nodiscard]] at::Device device() const;
+
+  // The explicit path's causal masks; the default path has none.
+  void clear_mask_cache() noexcept { masks_.clear(); }
+  [[nodiscard]] std::size_t mask_cache_size() const noexcept { return masks_.size(); }
+  [[nodiscard]] std::int64_t mask_cache_bytes() const noexcept { return masks_.bytes(); }
+  // What the explicit path sees: made once per (length, device) unless the cache is off (for measurements).
+  at::Tensor causal_mask(std::int64_t length, at::Device device);
+  void use_mask_cache(bool on) noexcept { caches_masks_ = on; }
+
+  // Moving the model drops its masks: they belong to the device it leaves.
+  using torch::nn::Module::to;
+  void to(at::Device device, at::ScalarType dtype, bool non_blocking = false) override;
+  void to(at::Device device, bool non_blocking = false) override;
+
+ private:
+  at::Tensor embed(const at::Tensor& tokens);
+  // The residual stream with a branch added, and its norm.
+  std::pair<at::Tensor, at::Tensor> add(const at::Tensor& branch, const at::Tensor& x, const Affine& norm, double dropout) const;
+  AttentionMask attention_mask(const at::Tensor& tokens, const at::Tensor& padding);
+  void initialise(std::uint64_t seed);
+
+  ModelConfig config_;
+  nn::Paths paths_;
+  MaskCache masks_;
+  bool caches_masks_ = true;
+  at::Tensor sinusoids_;  // not a parameter, not saved: a function of its shape
+  std::shared_ptr<Affine> embedding_, position_embedding_, ln_f_, output_projection_;
+  std::vector<std::shared_ptr<Block>> blocks_;
+};
+
+}  // namespace millrace::recipes::language_model

@@ -1,0 +1,20 @@
+// Named sizes of the language model.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "millrace/base/json.h"
+#include "recipes/language_model/make_data.h"
+
+namespace millrace::recipes::language_model {
+
+// Over the shared defaults; presets come on top.
+[[nodiscard]] Json defaults();
+[[nodiscard]] std::vector<std::pair<std::string, Json>> presets();
+// The text a preset makes for itself; nullopt for presets that are meant for a real text.
+[[nodiscard]] std::optional<SampleText> sample_text_of(const std::string& preset);
+
+}  // namespace millrace::recipes::language_model

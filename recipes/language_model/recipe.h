@@ -1,0 +1,81 @@
+// Recipe "language_model": predict the next character of a text.
+//   data     UTF-8 files, encoded once into a token file; windows of seq_len tokens
+//   model    GPT-2-style decoder (model.h)
+//   loss     cross-entropy of each next token
+//   metrics  bits per character
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "millrace/data/files/tokenizer.h"
+#include "millrace/data/sources/token_source.h"
+#include "millrace/train/recipe/entry.h"
+#include "recipes/language_model/config.h"
+#include "recipes/language_model/model.h"
+#include "recipes/language_model/pictures.h"
+
+namespace millrace::recipes::language_model {
+
+class LanguageModel final : public Recipe {
+ public:
+  LanguageModel(const Sections& sections, const Context& context);
+  // With a model and a tokenizer made elsewhere; the model keys of `sections` are passed over.
+  LanguageModel(const Sections& sections, const Context& context, std::shared_ptr<Transformer> model,
+                std::shared_ptr<const data::Tokenizer> tokenizer);
+
+  [[nodiscard]] static std::vector<Problem> problems(const Sections& sections, const RunConfig& run);
+
+  void before_training() override;  // encodes the sources; with a tokenizer from a snapshot its characters stay as they are
+  data::Pipeline data(Split split) override;
+  data::Pipeline test_data() override;
+  Batch prepare(Batch batch) override;  // "tokens" -> "input", "target": int64 views, one token apart
+  Transformer& model() override;
+  std::vector<Objective> objectives() override;
+  void begin_validation() override { lost_ = {}; }
+  void measure(const Batch& batch, const StepResult& result, metrics::Board& board) override;
+
+  State state() const override;  // the tokenizer
+  void load_state(const State& state) override;
+  Tensors predict(const Tensors& inputs) override;  // "tokens" (B,T) any integers -> "logits" (B,T,V)
+  Facts facts() const override;
+  std::vector<std::string> samples(std::int64_t step) override;  // 300 characters
+  std::vector<Picture> draw() override;
+
+  // The distinct characters of `prompt` that the model's vocabulary lacks, as text, in the order of the prompt; bytes that are no
+  // UTF-8 are left to write(), which refuses them.
+  [[nodiscard]] std::vector<std::string> unknown_in(const std::string& prompt);
+  // What the model writes after `prompt`, which is not part of the result. An empty prompt is a new line.
+  [[nodiscard]] std::string write(const std::string& prompt, const GenerateConfig& config, bool beam);
+  [[nodiscard]] const GenerateConfig& generate_config() const noexcept { return generate_; }
+
+ private:
+  // Which part of the text: what is learnt, or what begins so and so far behind it.
+  struct Cuts {
+    std::int64_t training, validation, all;  // where each ends
+  };
+  Cuts cuts() const;
+  std::vector<std::int64_t> counts_of(std::int64_t begin, std::int64_t end) const;
+  void count_tokens(std::int64_t end);
+  void tell_of_strangers(std::int64_t begin, std::int64_t end) const;
+
+  Context context_;
+  RecipeConfig recipe_;
+  GenerateConfig generate_;
+  nn::Paths paths_;
+  std::shared_ptr<const data::Tokenizer> tokenizer_;
+  std::shared_ptr<const data::TokenArray> tokens_;
+  std::vector<data::FileStamp> files_;    // the text that they were made of
+  std::vector<std::int64_t> trained_on_;  // how often each token stands in the training text, or in stretches of it
+  std::string read_as_;                   // what it says of itself
+  std::optional<BlindAnswer> blind_;
+  std::shared_ptr<Transformer> model_;
+  TokenLosses lost_;  // of the validation under way
+};
+
+// Which fused paths the switchboard leaves on; null = all.
+[[nodiscard]] nn::Paths paths_of(const Context& context);
+
+}  // namespace millrace::recipes::language_model

@@ -1,0 +1,25 @@
+// What stands between a session's stimuli and the shared core: a blur and a scale of the visual field, both learned.
+#pragma once
+
+#include <torch/nn/module.h>
+
+#include "recipes/neural_response/network.h"
+
+namespace millrace::recipes::neural_response {
+
+class Adapter : public torch::nn::Module {
+ public:
+  Adapter(const AdapterConfig& config, const nn::StencilPaths& paths);
+
+  // x (N, 1, L, H, W) -> (N, 1, L, G, G), G = grid_size. The blur's deviation sqrt(smin^2 + softplus(log_sigma)^2), where smin =
+  // 0.44 (1/s - 1) for the smaller scale s < 1, keeps what the scale leaves out of the samples from folding back.
+  at::Tensor forward(const at::Tensor& x);
+
+ private:
+  AdapterConfig config_;
+  nn::StencilPaths paths_;
+  at::Tensor log_sigma_;  // scalar
+  at::Tensor log_scale_;  // of x and of y
+};
+
+}  // namespace millrace::recipes::neural_response

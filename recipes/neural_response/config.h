@@ -1,0 +1,295 @@
+// Section "recipe" of a neural_response run's config. The names are those of VisionCore's YAML files.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "millrace/config/field.h"
+
+namespace millrace::recipes::neural_response {
+
+enum class AdapterType : std::uint8_t { adapter, none };
+enum class FrontendType : std::uint8_t { learnable_temporal, none };
+enum class ConvnetType : std::uint8_t { resnet, none };
+enum class ModulatorType : std::uint8_t { convgru, pc, film, concat, stn, none };
+enum class ReadoutType : std::uint8_t { gaussian, linear };
+enum class Activation : std::uint8_t { none, softplus };
+enum class EncoderActivation : std::uint8_t { gelu, silu };
+enum class LossType : std::uint8_t { poisson, zip };
+enum class BucketMean : std::uint8_t { by_count, unweighted };
+enum class SessionWeighting : std::uint8_t { none, equal };
+enum class LagOrder : std::uint8_t { oldest_first, newest_first };
+enum class StimulusFormat : std::uint8_t { u8, bf16, fp32 };
+enum class PenaltyType : std::uint8_t {
+  l1,
+  l2,
+  group_lasso,
+  proximal_l1,
+  proximal_clamp,
+  proximal_clamp_positive,
+  proximal_clamp_min
+};
+enum class PenaltySchedule : std::uint8_t { constant, warmup, linear_ramp, linear_decay };
+
+// What stands before the shared core, one per session: a scale of the visual field and a blur, both learned.
+struct AdapterConfig {
+  AdapterType type = AdapterType::adapter;
+  std::int64_t grid_size = 51;
+  double init_sigma = 1.0;
+  double init_scale = 0.6931471805599453;
+  double sigma_max = 3.0;
+
+  static consteval auto fields() {
+    using C = AdapterConfig;
+    using config::field;
+    return std::tuple{
+        field<&C::type>("none: the stimulus goes to the frontend as it is."),
+        field<&C::grid_size>("Pixels of a side after resampling.").min(1),
+        field<&C::init_sigma>("Standard deviation of the blur at the start.").above(0).unit("pixels"),
+        field<&C::init_scale>("Part of the stimulus that fills the grid at the start; the original's is log 2.").above(0),
+        field<&C::sigma_max>("Largest deviation that the blur's kernel has room for.").above(0).unit("pixels")};
+  }
+};
+
+struct FrontendConfig {
+  FrontendType type = FrontendType::learnable_temporal;
+  std::int64_t kernel_size = 16;
+  std::int64_t num_channels = 4;
+
+  static consteval auto fields() {
+    using C = FrontendConfig;
+    using config::field;
+    return std::tuple{field<&C::type>("Filters over time, the same for every pixel; none: the stimulus itself."),
+                      field<&C::kernel_size>("Lags of a filter.").min(1), field<&C::num_channels>("Filters.").min(1)};
+  }
+};
+
+// A stage of the residual core: convolution, RMS norm, SiLU, dropout, pooling, and a shortcut around them.
+struct StageConfig {
+  std::int64_t channels = 8;
+  std::vector<std::int64_t> kernel_size = {3, 5, 5};
+  std::vector<std::int64_t> padding = {1, 3, 3};
+  std::int64_t stride = 1;
+  std::int64_t dilation = 1;
+  double dropout = 0.0;
+  std::int64_t pool_stride = 0;
+  std::int64_t squeeze = 8;
+
+  static consteval auto fields() {
+    using C = StageConfig;
+    using config::field;
+    return std::tuple{
+        field<&C::channels>("Output channels.").min(1),
+        field<&C::kernel_size>("Time, height, width.").size(3).min(1),
+        field<&C::padding>("Time, height, width. Time is padded on the left alone, by dilation * (kernel - 1).").size(3).min(0),
+        field<&C::stride>("Of all three axes.").min(1),
+        field<&C::dilation>("Of all three axes.").min(1),
+        field<&C::dropout>("After the activation.").min(0).below(1),
+        field<&C::pool_stride>("Stride of the blurred soft pooling; 0 = no pooling.").min(0),
+        field<&C::squeeze>("Channels by this are the width of the pooling's gate.").min(1)};
+  }
+};
+
+struct ConvnetConfig {
+  ConvnetType type = ConvnetType::resnet;
+  std::vector<StageConfig> stages = {{.channels = 8, .stride = 2},
+                                     {.channels = 256, .dropout = 0.1, .pool_stride = 2, .squeeze = 8},
+                                     {.channels = 128,
+                                      .kernel_size = {3, 3, 3},
+                                      .padding = {2, 2, 2},
+                                      .dilation = 2,
+                                      .dropout = 0.2,
+                                      .pool_stride = 1,
+                                      .squeeze = 16}};
+  Activation final_activation = Activation::none;
+
+  static consteval auto fields() {
+    using C = ConvnetConfig;
+    using config::field;
+    return std::tuple{field<&C::type>("none: no shared core."), field<&C::stages>("The stages, first to last.").not_empty(),
+                      field<&C::final_activation>("After the last stage.")};
+  }
+};
+
+struct EncoderConfig {
+  std::vector<std::int64_t> dims = {64, 64};
+  EncoderActivation activation = EncoderActivation::gelu;
+  bool residual = true;
+  double dropout = 0.0;
+  bool last_layer_activation = false;
+
+  static consteval auto fields() {
+    using C = EncoderConfig;
+    using config::field;
+    return std::tuple{field<&C::dims>("Widths of the layers.").not_empty().min(1),
+                      field<&C::activation>("After each layer but the last."),
+                      field<&C::residual>("Add behaviour itself to what the layers give, where the widths agree."),
+                      field<&C::dropout>("After each activation but the last layer's.").min(0).below(1),
+                      field<&C::last_layer_activation>("The activation after the last layer too.")};
+  }
+};
+
+// How behaviour changes the core's features.
+struct ModulatorConfig {
+  ModulatorType type = ModulatorType::convgru;
+  std::int64_t hidden_dim = 128;
+  std::int64_t beh_emb_dim = 32;
+  std::int64_t kernel_size = 3;
+  EncoderConfig encoder_params;
+
+  static consteval auto fields() {
+    using C = ModulatorConfig;
+    using config::field;
+    return std::tuple{
+        field<&C::type>(
+            "convgru: a recurrent net over frames and behaviour. pc: the same predicts the last frame, and the error goes "
+            "on. film, concat, stn: an encoder of behaviour scales and shifts channels, is appended, or moves the frame."),
+        field<&C::hidden_dim>("Channels of the recurrent net (convgru, pc).").min(1),
+        field<&C::beh_emb_dim>("Channels that behaviour becomes (convgru, pc).").min(1),
+        field<&C::kernel_size>("Of the recurrent net's convolutions; odd.").min(1),
+        field<&C::encoder_params>("The encoder of behaviour (film, concat, stn).")};
+  }
+};
+
+struct ReadoutConfig {
+  ReadoutType type = ReadoutType::gaussian;
+  bool bias = true;
+  double initial_std = 5.0;
+  double initial_mean_scale = 0.1;
+  bool bias_from_rates = true;
+
+  static consteval auto fields() {
+    using C = ReadoutConfig;
+    using config::field;
+    return std::tuple{
+        field<&C::type>("gaussian: a unit sees a Gaussian part of the last frame. linear: for features without space."),
+        field<&C::bias>("A bias per unit."),
+        field<&C::initial_std>("Deviation of a unit's Gaussian at the start.").above(0).unit("pixels of the last frame"),
+        field<&C::initial_mean_scale>("Deviation of the places of the Gaussians at the start.").min(0).unit("pixels"),
+        field<&C::bias_from_rates>("The bias begins at the logarithm of the unit's mean count; false: at 0.")};
+  }
+};
+
+// One rule about parameters, beside the loss.
+struct PenaltyConfig {
+  std::string name;
+  PenaltyType type = PenaltyType::l1;
+  double lambda = 0.0;
+  std::vector<std::string> apply_to;
+  PenaltySchedule schedule = PenaltySchedule::constant;
+  double start_epoch = 0.0;
+  double end_epoch = 0.0;
+  double start_lambda = 0.0;
+
+  static consteval auto fields() {
+    using C = PenaltyConfig;
+    using config::field;
+    return std::tuple{field<&C::name>("Name in the logs."),
+                      field<&C::type>("What it does; proximal ones change the parameters after each step."),
+                      field<&C::lambda>("Strength, or the bound of a clamp.").min(0),
+                      field<&C::apply_to>("Parameters whose names hold all the parts between the slashes."),
+                      field<&C::schedule>("How lambda moves with the epoch."),
+                      field<&C::start_epoch>("First epoch of warmup; begin of the line.").min(0).unit("epochs"),
+                      field<&C::end_epoch>("End of the line.").min(0).unit("epochs"),
+                      field<&C::start_lambda>("Where the line begins.").min(0)};
+  }
+};
+
+struct RecipeConfig {
+  std::string model_config;
+  std::string dataset_config;
+  std::int64_t max_datasets = 30;
+  SessionWeighting session_weighting = SessionWeighting::none;
+  std::int64_t steps_per_epoch = 0;
+  double val_fraction = 1.0;
+  bool enable_curriculum = false;
+  StimulusFormat dset_dtype = StimulusFormat::u8;
+  LagOrder lag_order = LagOrder::oldest_first;
+  AdapterConfig adapter;
+  FrontendConfig frontend;
+  ConvnetConfig convnet;
+  ModulatorConfig modulator;
+  ReadoutConfig readout;
+  Activation output_activation = Activation::none;
+  LossType loss_type = LossType::poisson;
+  BucketMean bucket_mean = BucketMean::by_count;
+  double lambda_pred = 0.1;
+  std::vector<PenaltyConfig> regularization = {
+      {.name = "readout_sparsity",
+       .type = PenaltyType::l1,
+       .lambda = 1e-7,
+       .apply_to = {"readouts/features"},
+       .schedule = PenaltySchedule::warmup,
+       .start_epoch = 1},
+      {.name = "decay_readout_std",
+       .type = PenaltyType::proximal_clamp_positive,
+       .lambda = 1.5,
+       .apply_to = {"readouts/std"},
+       .schedule = PenaltySchedule::linear_decay,
+       .start_epoch = 0,
+       .end_epoch = 50,
+       .start_lambda = 10},
+      {.name = "exclude_means_from_wd", .type = PenaltyType::l2, .lambda = 0, .apply_to = {"readouts/mean"}}};
+  double core_lr_scale = 1.0;
+  std::string pretrained;
+  bool freeze_vision = false;
+  std::int64_t warmup_epochs = 5;
+  std::vector<std::int64_t> units;
+
+  static consteval auto fields() {
+    using C = RecipeConfig;
+    using config::field;
+    return std::tuple{
+        field<&C::model_config>(
+            "YAML file of the model, as the original writes it; its values stand below those of other files and "
+            "of flags. Empty: none.")
+            .path()
+            .free_on_resume(),
+        field<&C::dataset_config>("File of the data: sessions, lags, transforms, filters. Empty: data.dir/dataset.yaml.")
+            .path()
+            .free_on_resume(),
+        field<&C::max_datasets>("Sessions taken, from the first on.").min(1),
+        field<&C::session_weighting>("equal: each session has the same share of the rows, drawn with replacement."),
+        field<&C::steps_per_epoch>("Batches of an epoch; 0 = all samples once.").min(0),
+        field<&C::val_fraction>(
+            "Part of each session's validation samples that a validation looks at, the same ones each time; one at least.")
+            .above(0)
+            .max(1)
+            .free_on_resume(),
+        field<&C::enable_curriculum>("Samples of high contrast first, until step 8,000."),
+        field<&C::dset_dtype>("How stimuli travel to the device; u8 where the transforms leave them whole numbers."),
+        field<&C::lag_order>("newest_first: for weights that the original trained."),
+        field<&C::adapter>("Per session: scale and blur of the visual field."),
+        field<&C::frontend>("Filters over time."),
+        field<&C::convnet>("The residual core."),
+        field<&C::modulator>("How behaviour changes the features."),
+        field<&C::readout>("Per session: from features to units."),
+        field<&C::output_activation>("none: the model gives logarithms of rates. softplus: rates."),
+        field<&C::loss_type>("zip needs a model that emits the share of silent bins."),
+        field<&C::bucket_mean>("by_count: all counts of a step weigh the same. unweighted: all sessions do, as in the original."),
+        field<&C::lambda_pred>("Weight of the squared prediction error (modulator pc).").min(0),
+        field<&C::regularization>("Rules about parameters, beside the loss."),
+        field<&C::core_lr_scale>("Learning rate of frontend, convnet and modulator, as a factor of the heads'.").above(0),
+        field<&C::pretrained>("Run, snapshot or file whose adapters, frontend and convnet the model begins with. Empty: none.")
+            .path()
+            .free_on_resume(),
+        field<&C::freeze_vision>("Adapters, frontend and convnet are not trained."),
+        field<&C::warmup_epochs>("Epochs of warm-up of schedule warmup_cosine, where no steps are given.").min(0),
+        field<&C::units>("Units of each session of a model that is made without data, to count or to measure it.").min(1)};
+  }
+};
+
+// The section a neural_response run adds to its config.
+struct Sections {
+  RecipeConfig recipe;
+
+  static consteval auto fields() {
+    using C = Sections;
+    using config::field;
+    return std::tuple{field<&C::recipe>("Sessions, the shared core and its readouts.")};
+  }
+};
+
+}  // namespace millrace::recipes::neural_response

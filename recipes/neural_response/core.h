@@ -1,0 +1,78 @@
+// The part of the vision core that all sessions share: filters over time, and residual stages.
+#pragma once
+
+#include <ATen/core/Generator.h>
+#include <c10/core/MemoryFormat.h>
+#include <torch/nn/module.h>
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "recipes/neural_response/network.h"
+
+namespace millrace::recipes::neural_response {
+
+// Filters over time, the same for every pixel: (N, 1, T, H, W) -> (N, C, T - K + 1, H, W).
+class Frontend : public torch::nn::Module {
+ public:
+  Frontend(const FrontendConfig& config, LagOrder order, const nn::StencilPaths& paths);
+  at::Tensor forward(const at::Tensor& x) const;
+  // A Gaussian, its first and second derivative, and noise under the Gaussian, each of unit norm; turned round in time where
+  // lags come newest first.
+  void initialise(at::Generator& generator);
+
+ private:
+  LagOrder order_;
+  nn::StencilPaths paths_;
+  std::shared_ptr<Weights> temporal_conv_;
+};
+
+// The core's tensors are frames: (N, T, C, H, W), so that the frames of all rows are a batch of images without a copy. In memory
+// the channels of a frame come first, or its pixels (channels_last).
+//
+// A residual stage: convolution, RMS norm, SiLU, dropout, blurred soft pooling times a gate; a 1x1x1 convolution around them (the
+// identity where no stride and no change of channels asks for one). The sum has the last frames and the centre of both.
+class Stage : public torch::nn::Module {
+ public:
+  Stage(const StageConfig& config, std::int64_t in, const ModelPaths& paths);
+
+  // (N, T, in, H, W) -> (N, T', channels, H', W'): the last `frames` of the frames that the stage gives, 0 = all of them.
+  at::Tensor forward(const at::Tensor& x, std::int64_t frames, bool channels_last);
+  void initialise(at::Generator& generator);
+
+ private:
+  [[nodiscard]] at::Tensor convolved(const at::Tensor& x, std::int64_t frames, at::MemoryFormat format);
+  [[nodiscard]] at::Tensor windows(const at::Tensor& x, std::int64_t outputs, std::int64_t frames);
+  [[nodiscard]] at::Tensor skipped(const at::Tensor& x, std::int64_t frames) const;
+  [[nodiscard]] at::Tensor gate(const at::Tensor& pooled) const;
+
+  StageConfig config_;
+  ModelPaths paths_;
+  std::shared_ptr<Weights> conv_, squeeze_, excite_, shortcut_;  // the last three: nullptr where there is none
+  std::vector<std::int64_t> sources_;                            // of index_
+  at::Tensor index_;                                             // the frames that windows() took last
+};
+
+// The stages, and an activation after the last.
+class Convnet : public torch::nn::Module {
+ public:
+  Convnet(const ConvnetConfig& config, std::int64_t in, const ModelPaths& paths);
+
+  // (N, T, in, H, W) -> (N, T', C, H', W'); T' = 1, the last frame, where `last_frame_only`. Memory blocks: convnet.layers.0 and
+  // so on.
+  at::Tensor forward(const at::Tensor& x, bool last_frame_only, bool channels_last);
+  void initialise(at::Generator& generator);
+
+ private:
+  Activation final_activation_;
+  std::vector<std::shared_ptr<Stage>> stages_;
+};
+
+// The frames of all rows as a batch of images, (N T, C, H, W); copied only where `x` is a part of something else.
+[[nodiscard]] at::Tensor images_of(const at::Tensor& x);
+
+}  // namespace millrace::recipes::neural_response

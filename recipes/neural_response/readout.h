@@ -1,0 +1,34 @@
+// From the features of the last frame to a session's units.
+#pragma once
+
+#include <ATen/core/Generator.h>
+#include <torch/nn/module.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "recipes/neural_response/network.h"
+
+namespace millrace::recipes::neural_response {
+
+struct SessionShape {
+  std::string name;
+  std::int64_t units = 0;
+  std::vector<float> mean_counts;  // spikes per bin of each unit, for the biases at the start; may be empty
+};
+
+class Readout : public torch::nn::Module {
+ public:
+  // features (N, C, H, W) -> (N, units) fp32.
+  virtual at::Tensor forward(const at::Tensor& features) = 0;
+  virtual void initialise(at::Generator& generator) = 0;
+  // Where on a frame each unit looks, (units, H, W), each with sum 1; undefined for a readout that looks everywhere.
+  [[nodiscard]] virtual at::Tensor masks(std::int64_t height, std::int64_t width) const = 0;
+};
+
+[[nodiscard]] std::shared_ptr<Readout> make_readout(const ReadoutConfig& config, std::int64_t channels,
+                                                    const SessionShape& session);
+
+}  // namespace millrace::recipes::neural_response

@@ -1,0 +1,76 @@
+// Recipe "neural_response": spike counts of many units in many recording sessions, from the stimulus and the eye's behaviour.
+//   data     HDF5 sessions; a batch has a group for each session, rows drawn from all of them (Grouping::mix)
+//   model    an adapter and a readout per session around a core that all share (model.h)
+//   loss     masked Poisson, exact over accumulation; the predictor's squared error beside it; penalties of parameters
+//   metrics  bits per spike of each session and overall
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "millrace/train/recipe/entry.h"
+#include "recipes/neural_response/checks.h"
+#include "recipes/neural_response/config.h"
+#include "recipes/neural_response/model.h"
+#include "recipes/neural_response/penalties.h"
+#include "recipes/neural_response/pictures.h"
+#include "recipes/neural_response/sessions/session.h"
+
+namespace millrace::recipes::neural_response {
+
+class NeuralResponse final : public Recipe {
+ public:
+  NeuralResponse(const Sections& sections, const Context& context, std::optional<OpenOptions> open = {});
+  [[nodiscard]] static std::vector<Problem> problems(const Sections& sections, const RunConfig& run);
+
+  void before_training() override;  // opens all sessions and reads all of them but the stimuli
+  data::Pipeline data(Split split) override;
+  Batch prepare(Batch batch) override;  // "stim" u8 -> float, as the network sees it
+  DigitalTwin& model() override;
+  bool set_layout(Layout layout) override;
+  std::vector<Objective> objectives() override;
+  void begin_validation() override;
+  void measure(const Batch& batch, const StepResult& result, metrics::Board& board) override;
+
+  State state() const override;  // the sessions: names, units; what their stimuli are
+  void load_state(const State& state) override;
+  // "stim" u8 (rows, 1, L, H, W), "behavior" f32 (rows, B) -> "rates" (rows, units of all sessions), spikes per bin. Grey levels
+  // are taken as in training; DataError where transforms made something else of them. "stim" f32 is as the transforms make it.
+  Tensors predict(const Tensors& inputs) override;
+  Facts facts() const override;
+  std::vector<Picture> draw() override;
+  std::vector<TextTable> tables() override;
+
+ private:
+  data::Dataset dataset(const std::shared_ptr<const Session>& session, Split split) const;
+  data::SampleWeights curriculum(const std::shared_ptr<const Session>& session) const;
+  [[nodiscard]] std::int64_t updates_per_epoch() const;
+  [[nodiscard]] optim::OptimConfig optimizer() const;
+  std::vector<optim::ParameterGroup> groups();
+  void begin_with_pretrained();
+  std::optional<Loss> loss(const Batch& batch, const StepContext& context);
+  std::vector<std::vector<double>> bits() const;
+  at::Tensor gradients_of(std::size_t session);
+
+  Context context_;
+  OpenOptions open_;
+  RecipeConfig recipe_;
+  std::optional<Sessions> sessions_;
+  std::vector<Known> known_;
+  std::int64_t lags_ = 25;
+  std::int64_t behavior_dim_ = 42;
+  double bins_per_s_ = 120;
+  StimulusKind stimulus_ = StimulusKind::pixels;  // of all sessions; transformed where they differ
+  double median_contrast_ = 1;
+  bool goes_on_ = false;  // a snapshot has the weights
+  std::shared_ptr<DigitalTwin> model_;
+  std::optional<Penalties> penalties_;
+  std::vector<Seen> seen_;  // of the validation under way, by session
+};
+
+[[nodiscard]] ModelPaths paths_of(const Context& context);  // by the switches of a run
+
+}  // namespace millrace::recipes::neural_response

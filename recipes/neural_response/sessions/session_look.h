@@ -1,0 +1,16 @@
+// What is in the sessions of a run: stimuli, units and behavior that are unlike what they should be are named before training.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "recipes/neural_response/sessions/session.h"
+
+namespace millrace::recipes::neural_response {
+
+// Looks at frames spread over each file, as many as a moment allows, and at all counts and behavior. A line for each of: a
+// stimulus that is one frame throughout, or for a quarter of the recording; grey levels of at most 1; units of a session with the
+// same counts; behavior that varies 30 times more or less than in the first session. Frames that can't be read are passed over.
+[[nodiscard]] std::vector<std::string> look_at_sessions(const Sessions& sessions);
+
+}  // namespace millrace::recipes::neural_response

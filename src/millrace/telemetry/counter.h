@@ -1,0 +1,20 @@
+// Counters that any thread may bump while the loop goes on.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace millrace::telemetry {
+
+// A named counter that any thread may bump: one cache line per thread, summed when read. Register once, keep for the process.
+class Counter {
+ public:
+  explicit Counter(std::string_view name);  // same name = same counter
+  void add(std::int64_t value) const noexcept;
+  [[nodiscard]] std::int64_t total() const;
+
+ private:
+  std::uint32_t index_;
+};
+
+}  // namespace millrace::telemetry
