@@ -27,7 +27,7 @@ GOOD = {
     "src/millrace/data/loader/loader.h": '// The loader.\n#pragma once\n\n#include "millrace/base/error.h"\n',
     "src/millrace/data/detail/ring.h": "// Slots.\n#pragma once\n",
     "src/millrace/nn/layers.h": "// Layers.\n#pragma once\n#include <torch/nn.h>\n",
-    "src/millrace/train/step/lane.h": "// A lane.\n#pragma once\n",
+    "src/millrace/train/step/objective_step.h": "// A step of one objective.\n#pragma once\n",
     "src/millrace/train/run/run.h": '// Runs.\n#pragma once\n#include <ATen/core/Tensor.h>\n#include "millrace/data/loader/loader.h"\n',
     "src/millrace/train/run/run.cpp": '#include "millrace/train/run/run.h"\n\n#include <ATen/ops/add.h>\n\nint run() { return 0; }\n',
 }
@@ -110,8 +110,8 @@ class Planted(unittest.TestCase):
         self.expect("src/millrace/base/error.h", ["base (floor 0)", "train/run (floor 5)", "up", "value or a function", "ARCHITECTURE.md"], 3)
 
     def test_include_up_between_folders_of_one_folder(self):
-        self.append("src/millrace/train/step/lane.h", '#include "millrace/train/run/run.h"\n')
-        self.expect("src/millrace/train/step/lane.h", ["train/step (floor 4)", "train/run (floor 5)", "up"])
+        self.append("src/millrace/train/step/objective_step.h", '#include "millrace/train/run/run.h"\n')
+        self.expect("src/millrace/train/step/objective_step.h", ["train/step (floor 4)", "train/run (floor 5)", "up"])
 
     def test_include_sideways(self):
         self.append("src/millrace/data/loader/loader.h", '#include "millrace/nn/layers.h"\n')

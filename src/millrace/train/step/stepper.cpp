@@ -49,17 +49,17 @@ Stepper::Stepper(Recipe& recipe, const Switches& switches, telemetry::Timeline& 
       options_(options),
       buffers_(options.trains ? recipe.model().buffers() : std::vector<at::Tensor>()) {
   memory::take_over_backward_passes();
-  const LaneOptions lane{.device = options.device,
-                         .fused = switches.on("fused_optimizer"),
-                         .trains = options.trains,
-                         .total_steps = options.total_steps,
-                         .steps_per_epoch = options.steps_per_epoch,
-                         .global_batch = options.global_batch,
-                         .gradients = options.gradients,
-                         .shares = options.shards_optimizer && options.trains ? options.agreement : nullptr};
+  const ObjectiveStepOptions step{.device = options.device,
+                                  .fused = switches.on("fused_optimizer"),
+                                  .trains = options.trains,
+                                  .total_steps = options.total_steps,
+                                  .steps_per_epoch = options.steps_per_epoch,
+                                  .global_batch = options.global_batch,
+                                  .gradients = options.gradients,
+                                  .shares = options.shards_optimizer && options.trains ? options.agreement : nullptr};
   std::vector<Objective> objectives = recipe.objectives();
   if (objectives.empty()) throw RecipeError({"the recipe has no objective", "objectives()", "return at least one"});
-  for (Objective& objective : objectives) lanes_.emplace_back(std::move(objective), recipe.model(), lane);
+  for (Objective& objective : objectives) objectives_.emplace_back(std::move(objective), recipe.model(), step);
   if (sums_gradients()) nn::share_batch_norms(recipe.model(), options.agreement);
   const auto f64 = at::TensorOptions(at::kDouble).device(options_.device);
   skipped_ = at::zeros({}, f64);
@@ -75,17 +75,17 @@ void Stepper::begin_step(std::int64_t step) {
   step_ = step;
   buffers_.begin();
   forget_micro_batches();
-  for (Lane& lane : lanes_) lane.begin_step(step);
+  for (ObjectiveStep& objective : objectives_) objective.begin_step(step);
 }
 
 void Stepper::forget_micro_batches() {
-  for (Lane& lane : lanes_) lane.forget();
+  for (ObjectiveStep& objective : objectives_) objective.forget();
 }
 
-std::optional<Loss> Stepper::forward(Lane& lane, const Batch& batch, const Tensors& earlier, bool training,
+std::optional<Loss> Stepper::forward(ObjectiveStep& objective, const Batch& batch, const Tensors& earlier, bool training,
                                      std::optional<at::ScalarType> autocast) {
   const Doing doing(Doing::Level::phase, "forward");
-  seed_draws(options_.device, options_.seed, Draws::loss, batch, static_cast<std::uint64_t>(&lane - lanes_.data()));
+  seed_draws(options_.device, options_.seed, Draws::loss, batch, static_cast<std::uint64_t>(&objective - objectives_.data()));
   const device::Autocast guard(options_.device.type(), autocast);
   const StepContext context{
       .step = step_, .epoch = batch.epoch(), .total_steps = options_.total_steps, .training = training, .earlier = &earlier};
@@ -95,7 +95,7 @@ std::optional<Loss> Stepper::forward(Lane& lane, const Batch& batch, const Tenso
   }
   std::optional<memory::BlockScope> blocks;
   if (training) blocks.emplace(options_.recompute, options_.device, blocks_.watcher, blocks_.known ? nullptr : &blocks_.names);
-  return lane.objective().loss(batch, context);
+  return objective.spec().loss(batch, context);
 }
 
 memory::BlockClock* Stepper::clock_of_step() {
@@ -108,20 +108,20 @@ StepResult Stepper::accumulate(const Batch& batch, MicroPlace in_step) {
   epoch_ = batch.epoch();
   StepResult result;
   Tensors earlier;
-  for (Lane& lane : lanes_) {
-    freeze_all_but(lane);
-    const Doing subject(Doing::Level::subject, lane.objective().name.c_str());
+  for (ObjectiveStep& objective : objectives_) {
+    freeze_all_but(objective);
+    const Doing subject(Doing::Level::subject, objective.spec().name.c_str());
     std::optional<Loss> loss;
     {
       const Span span(timeline_, Phase::forward);
       const memory::ForwardWatch watch(clock_of_step());
-      loss = forward(lane, batch, earlier, true, options_.autocast);
+      loss = forward(objective, batch, earlier, true, options_.autocast);
     }
     if (loss) {
       const Span span(timeline_, Phase::backward);
       const memory::BackwardWatch watch(clock_of_step(), roots_of(*loss));
-      in_backward_pass(lane.objective().name, batch, [&] {
-        loss = lane.add(std::move(*loss), {.only = in_step.only && !sums_gradients(), .last = in_step.last});
+      in_backward_pass(objective.spec().name, batch, [&] {
+        loss = objective.add(std::move(*loss), {.only = in_step.only && !sums_gradients(), .last = in_step.last});
       });
     }
     result.losses.push_back(loss ? std::move(*loss) : Loss{});
@@ -133,15 +133,16 @@ StepResult Stepper::accumulate(const Batch& batch, MicroPlace in_step) {
 }
 
 // What each objective's gradients are like; true when the host, asked by device_skip off, says that the step does not count.
-bool Stepper::judge_lanes() {
+bool Stepper::judge_objectives() {
   static const telemetry::Counter on_device("device_skip");
   const bool asks_host = !switches_.on("device_skip");
   if (!asks_host) on_device.add(1);
   std::vector<bool> bad;
-  for (const Lane& lane : lanes_) bad.push_back(asks_host && lane.takes_part() && lane.host_says_skip());
+  for (const ObjectiveStep& objective : objectives_)
+    bad.push_back(asks_host && objective.takes_part() && objective.host_says_skip());
   const bool skips = std::find(bad.begin(), bad.end(), true) != bad.end();
-  for (std::size_t i = 0; i < lanes_.size(); ++i) {
-    if (lanes_[i].takes_part()) lanes_[i].judge(skips ? std::optional<bool>(bad[i]) : std::nullopt);
+  for (std::size_t i = 0; i < objectives_.size(); ++i) {
+    if (objectives_[i].takes_part()) objectives_[i].judge(skips ? std::optional<bool>(bad[i]) : std::nullopt);
   }
   return skips;
 }
@@ -151,20 +152,20 @@ void Stepper::update() {
   const at::NoGradGuard no_grad;
   if (sums_gradients()) {
     const Span reduction(timeline_, Phase::reduction);
-    for (Lane& lane : lanes_) lane.sum_over(agreement());
+    for (ObjectiveStep& objective : objectives_) objective.sum_over(agreement());
   }
-  const bool host_skips = judge_lanes();
+  const bool host_skips = judge_objectives();
   at::Tensor bad = at::zeros({}, at::TensorOptions(at::kFloat).device(options_.device));
-  for (const Lane& lane : lanes_) {
-    if (lane.takes_part()) bad = at::maximum(bad, lane.bad());
+  for (const ObjectiveStep& objective : objectives_) {
+    if (objective.takes_part()) bad = at::maximum(bad, objective.bad());
   }
   at::Tensor skip = bad;
-  for (Lane& lane : lanes_) {
-    if (!lane.takes_part()) continue;
-    if (const auto spike = lane.spike(bad)) skip = at::maximum(skip, *spike);
+  for (ObjectiveStep& objective : objectives_) {
+    if (!objective.takes_part()) continue;
+    if (const auto spike = objective.spike(bad)) skip = at::maximum(skip, *spike);
   }
   const StepContext context{.step = step_, .epoch = epoch_, .total_steps = options_.total_steps};
-  for (Lane& lane : lanes_) lane.finish(skip, !host_skips, context);
+  for (ObjectiveStep& objective : objectives_) objective.finish(skip, !host_skips, context);
   buffers_.settle(skip);
   tally(bad);
 }
@@ -177,31 +178,32 @@ void Stepper::tally(const at::Tensor& bad) {
 
 at::Tensor Stepper::smallest_scale() const {
   at::Tensor smallest;
-  for (const Lane& lane : lanes_) {
-    if (lane.scale() != nullptr)
-      smallest = smallest.defined() ? at::minimum(smallest, lane.scale()->scale()) : lane.scale()->scale();
+  for (const ObjectiveStep& objective : objectives_) {
+    if (objective.scale() != nullptr)
+      smallest = smallest.defined() ? at::minimum(smallest, objective.scale()->scale()) : objective.scale()->scale();
   }
   return smallest;
 }
 
 std::vector<ObjectiveReport> Stepper::reports() const {
   std::vector<at::Tensor> values;
-  for (const Lane& lane : lanes_) {
-    values.push_back(lane.norm().to(at::kDouble));
-    values.push_back(lane.spikes());
-    values.push_back(lane.scale() == nullptr ? at::ones_like(lane.spikes()) : lane.scale()->scale().to(at::kDouble));
+  for (const ObjectiveStep& objective : objectives_) {
+    values.push_back(objective.norm().to(at::kDouble));
+    values.push_back(objective.spikes());
+    values.push_back(objective.scale() == nullptr ? at::ones_like(objective.spikes())
+                                                  : objective.scale()->scale().to(at::kDouble));
   }
   const at::Tensor host = at::stack(values).to(at::kCPU);
   const auto* value = host.const_data_ptr<double>();
   std::vector<ObjectiveReport> reports;
-  for (const Lane& lane : lanes_) {
-    if (const auto misfit = lane.misfit()) throw RecipeError({*misfit, "LossTerm::per_row", "leave per_row out there"});
-    reports.push_back({.name = lane.objective().name,
-                       .learning_rate = lane.learning_rate(),
+  for (const ObjectiveStep& objective : objectives_) {
+    if (const auto misfit = objective.misfit()) throw RecipeError({*misfit, "LossTerm::per_row", "leave per_row out there"});
+    reports.push_back({.name = objective.spec().name,
+                       .learning_rate = objective.learning_rate(),
                        .gradient_norm = value[0],
                        .spikes = value[1],
-                       .loss_scale = lane.scale() == nullptr ? std::nullopt : std::optional(value[2]),
-                       .present = lane.took_part()});
+                       .loss_scale = objective.scale() == nullptr ? std::nullopt : std::optional(value[2]),
+                       .present = objective.took_part()});
     value += 3;
   }
   return reports;
@@ -211,15 +213,15 @@ void Stepper::set_autocast(std::optional<at::ScalarType> autocast) {
   options_.autocast = autocast;
   overflow_.reset();
   if (autocast && options_.trains) overflow_.emplace(options_.device, *autocast);
-  for (Lane& lane : lanes_) lane.use_scale(autocast == at::kHalf);
+  for (ObjectiveStep& objective : objectives_) objective.use_scale(autocast == at::kHalf);
 }
 
 GradientTraffic Stepper::traffic() const {
   GradientTraffic all;
-  for (const Lane& lane : lanes_) {
-    all.buckets += lane.traffic().buckets;
-    all.early_buckets += lane.traffic().early_buckets;
-    all.bytes += lane.traffic().bytes;
+  for (const ObjectiveStep& objective : objectives_) {
+    all.buckets += objective.traffic().buckets;
+    all.early_buckets += objective.traffic().early_buckets;
+    all.bytes += objective.traffic().bytes;
   }
   return all;
 }
@@ -241,16 +243,16 @@ bool Stepper::is_finite() const {
 
 Tensors Stepper::averaged_weights() const {
   Tensors all;
-  for (const Lane& lane : lanes_) {
-    if (lane.average() != nullptr) all.insert(lane.average()->weights().begin(), lane.average()->weights().end());
+  for (const ObjectiveStep& objective : objectives_) {
+    if (objective.average() != nullptr) all.insert(objective.average()->weights().begin(), objective.average()->weights().end());
   }
   return all;
 }
 
 std::vector<optim::AverageInUse> Stepper::use_average() const {
   std::vector<optim::AverageInUse> lent;
-  for (const Lane& lane : lanes_) {
-    if (lane.average() != nullptr) lent.emplace_back(*lane.average());
+  for (const ObjectiveStep& objective : objectives_) {
+    if (objective.average() != nullptr) lent.emplace_back(*objective.average());
   }
   return lent;
 }
@@ -259,8 +261,8 @@ StepResult Stepper::evaluate(const Batch& batch) {
   const at::NoGradGuard no_grad;
   StepResult result;
   Tensors earlier;
-  for (Lane& lane : lanes_) {
-    std::optional<Loss> loss = forward(lane, batch, earlier, false, options_.autocast);
+  for (ObjectiveStep& objective : objectives_) {
+    std::optional<Loss> loss = forward(objective, batch, earlier, false, options_.autocast);
     result.losses.push_back(loss ? detached(std::move(*loss)) : Loss{});
     for (const auto& [name, tensor] : result.losses.back().outputs) earlier[name] = tensor;
   }
@@ -285,10 +287,10 @@ precision::Trial Stepper::try_precision(const Batch& batch, std::optional<at::Sc
 
 precision::Trial Stepper::try_scaled(const Batch& batch, std::optional<at::ScalarType> autocast, double scale, TrialRole role) {
   buffers_.begin();
-  std::vector<precision::Trial> trials = finally([&] { return try_lanes(batch, autocast, scale, role); },
+  std::vector<precision::Trial> trials = finally([&] { return try_objectives(batch, autocast, scale, role); },
                                                  [this] {
                                                    unfreeze();
-                                                   for (Lane& lane : lanes_) lane.optimizer().zero_grad();
+                                                   for (ObjectiveStep& objective : objectives_) objective.optimizer().zero_grad();
                                                    buffers_.put_back();
                                                  });
   if (trials.empty()) refuse_absence(batch);
@@ -302,26 +304,26 @@ precision::Trial Stepper::try_scaled(const Batch& batch, std::optional<at::Scala
   return trial;
 }
 
-std::vector<precision::Trial> Stepper::try_lanes(const Batch& batch, std::optional<at::ScalarType> autocast, double scale,
-                                                 TrialRole role) {
+std::vector<precision::Trial> Stepper::try_objectives(const Batch& batch, std::optional<at::ScalarType> autocast, double scale,
+                                                      TrialRole role) {
   WorkClock clock;
   const RandomScope random(options_.seed, batch);
-  trial_reference_.resize(lanes_.size());
+  trial_reference_.resize(objectives_.size());
   std::vector<precision::Trial> trials;
   Tensors earlier;
-  for (std::size_t i = 0; i < lanes_.size(); ++i) {
-    freeze_all_but(lanes_[i]);
+  for (std::size_t i = 0; i < objectives_.size(); ++i) {
+    freeze_all_but(objectives_[i]);
     clock.start();
-    std::optional<Loss> loss = forward(lanes_[i], batch, earlier, true, autocast);
+    std::optional<Loss> loss = forward(objectives_[i], batch, earlier, true, autocast);
     if (!loss) continue;
-    in_backward_pass(lanes_[i].objective().name, batch, [&] { trials.push_back(try_lane(i, *loss, scale, role, clock)); });
+    in_backward_pass(objectives_[i].spec().name, batch, [&] { trials.push_back(try_objective(i, *loss, scale, role, clock)); });
     for (const auto& [name, tensor] : loss->outputs) earlier[name] = tensor.detach();
   }
   return trials;
 }
 
-precision::Trial Stepper::try_lane(std::size_t i, const Loss& loss, double scale, TrialRole role, WorkClock& clock) {
-  const Lane& lane = lanes_[i];
+precision::Trial Stepper::try_objective(std::size_t i, const Loss& loss, double scale, TrialRole role, WorkClock& clock) {
+  const ObjectiveStep& objective = objectives_[i];
   const Doing doing(Doing::Level::phase, "backward");
   at::Tensor total;
   for (const LossTerm& term : loss.terms) {
@@ -330,13 +332,13 @@ precision::Trial Stepper::try_lane(std::size_t i, const Loss& loss, double scale
   }
   total.backward();
   std::vector<at::Tensor> gradients, norms;
-  for (const at::Tensor& parameter : lane.parameters()) {
+  for (const at::Tensor& parameter : objective.parameters()) {
     const at::Tensor& gradient = parameter.grad();
     gradients.push_back(gradient.defined() && scale != 1.0 ? gradient / scale : gradient);
     if (gradient.defined()) norms.push_back(gradients.back().norm().to(at::kFloat));
   }
   precision::Trial trial;
-  if (lanes_.size() > 1) trial.objective = lane.objective().name;
+  if (objectives_.size() > 1) trial.objective = objective.spec().name;
   {
     const device::ExpectedReads of_the_trial;  // a step of the run asks for neither
     trial.loss = shown(loss).item<double>();
@@ -349,30 +351,30 @@ precision::Trial Stepper::try_lane(std::size_t i, const Loss& loss, double scale
     trial_reference_[i] = std::move(gradients);
     return trial;
   }
-  const GradientDifference difference = compare_gradients(lane.optimizer().groups(), gradients, trial_reference_[i]);
+  const GradientDifference difference = compare_gradients(objective.optimizer().groups(), gradients, trial_reference_[i]);
   trial.gradient_cosine = difference.cosine;
   trial.worst_gradient = difference.worst;
   trial.worst_parameter = difference.parameter;
   return trial;
 }
 
-void Stepper::freeze_all_but(const Lane& lane) {
-  if (lanes_.size() == 1) return;
-  for (const Lane& other : lanes_) {
+void Stepper::freeze_all_but(const ObjectiveStep& objective) {
+  if (objectives_.size() == 1) return;
+  for (const ObjectiveStep& other : objectives_) {
     for (const at::Tensor& parameter : other.parameters()) parameter.set_requires_grad(false);
   }
-  for (const at::Tensor& parameter : lane.parameters()) parameter.set_requires_grad(true);
+  for (const at::Tensor& parameter : objective.parameters()) parameter.set_requires_grad(true);
 }
 
 void Stepper::unfreeze() {
-  if (lanes_.size() == 1) return;
-  for (const Lane& lane : lanes_) {
-    for (const at::Tensor& parameter : lane.parameters()) parameter.set_requires_grad(true);
+  if (objectives_.size() == 1) return;
+  for (const ObjectiveStep& objective : objectives_) {
+    for (const at::Tensor& parameter : objective.parameters()) parameter.set_requires_grad(true);
   }
 }
 
 void Stepper::observe_validation(double loss) {
-  for (Lane& lane : lanes_) lane.observe_validation(loss);
+  for (ObjectiveStep& objective : objectives_) objective.observe_validation(loss);
 }
 
 }  // namespace millrace

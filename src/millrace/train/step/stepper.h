@@ -20,8 +20,8 @@
 #include "millrace/train/recipe/recipe.h"
 #include "millrace/train/recipe/switchboard.h"
 #include "millrace/train/step/buffer_guard.h"
-#include "millrace/train/step/lane.h"
 #include "millrace/train/step/micro_place.h"
+#include "millrace/train/step/objective_step.h"
 
 namespace millrace {
 
@@ -118,15 +118,15 @@ class Stepper {
   // Bytes of a part of the state: "parameters", "buffers", "gradients" (those there are), "optimizer".
   [[nodiscard]] std::map<std::string, std::uint64_t> state_bytes() const;
 
-  [[nodiscard]] std::size_t objectives() const noexcept { return lanes_.size(); }
-  [[nodiscard]] const Objective& objective(std::size_t i) const { return lanes_[i].objective(); }
+  [[nodiscard]] std::size_t objectives() const noexcept { return objectives_.size(); }
+  [[nodiscard]] const Objective& objective(std::size_t i) const { return objectives_[i].spec(); }
   [[nodiscard]] const std::string& objective_name(std::size_t i) const { return objective(i).name; }
   [[nodiscard]] const std::vector<optim::ParameterGroup>& parameter_groups(std::size_t i) const {
-    return lanes_[i].optimizer().groups();
+    return objectives_[i].optimizer().groups();
   }
-  [[nodiscard]] double learning_rate(std::size_t i) const { return lanes_[i].learning_rate(); }
+  [[nodiscard]] double learning_rate(std::size_t i) const { return objectives_[i].learning_rate(); }
   [[nodiscard]] double learning_rate_at(std::size_t i, std::int64_t step, std::int64_t total_steps) const {
-    return lanes_[i].learning_rate_at(step, total_steps);
+    return objectives_[i].learning_rate_at(step, total_steps);
   }
   // Of every objective; waits for the device. RecipeError where a term's counts are not what it says of them
   // (LossTerm::per_row).
@@ -155,30 +155,30 @@ class Stepper {
     bool timed = false;
   };
   [[nodiscard]] memory::BlockClock* clock_of_step();
-  std::optional<Loss> forward(Lane& lane, const Batch& batch, const Tensors& earlier, bool training,
+  std::optional<Loss> forward(ObjectiveStep& objective, const Batch& batch, const Tensors& earlier, bool training,
                               std::optional<at::ScalarType> autocast);
   void forget_micro_batches();
   void return_to_edge();
   void begin_trial();  // what begins here is undone by end_trial()
   void end_trial(bool training);
-  void freeze_all_but(const Lane& lane);
+  void freeze_all_but(const ObjectiveStep& objective);
   void unfreeze();
   precision::Trial try_scaled(const Batch& batch, std::optional<at::ScalarType> autocast, double scale, TrialRole role);
-  std::vector<precision::Trial> try_lanes(const Batch& batch, std::optional<at::ScalarType> autocast, double scale,
-                                          TrialRole role);
-  precision::Trial try_lane(std::size_t i, const Loss& loss, double scale, TrialRole role, WorkClock& clock);
-  bool judge_lanes();
+  std::vector<precision::Trial> try_objectives(const Batch& batch, std::optional<at::ScalarType> autocast, double scale,
+                                               TrialRole role);
+  precision::Trial try_objective(std::size_t i, const Loss& loss, double scale, TrialRole role, WorkClock& clock);
+  bool judge_objectives();
   [[nodiscard]] bool sums_gradients() const { return !agreement().alone() && !averages(); }
   void tally(const at::Tensor& bad);
   [[nodiscard]] Agreement& agreement() const;
   [[nodiscard]] at::Tensor smallest_scale() const;
-  [[nodiscard]] std::string prefix_of(const Lane& lane) const;
+  [[nodiscard]] std::string prefix_of(const ObjectiveStep& objective) const;
 
   Recipe& recipe_;
   const Switches& switches_;
   telemetry::Timeline& timeline_;
   StepperOptions options_;
-  std::vector<Lane> lanes_;
+  std::vector<ObjectiveStep> objectives_;
   std::int64_t step_ = 0;
   std::uint64_t epoch_ = 0;  // of the step's last micro-batch
   at::Tensor skipped_, skipped_in_a_row_;

@@ -12,14 +12,14 @@ namespace millrace {
 
 void Stepper::abandon_step() {
   if (sums_gradients()) {
-    for (Lane& lane : lanes_) lane.call_back(agreement());
+    for (ObjectiveStep& objective : objectives_) objective.call_back(agreement());
   }
   return_to_edge();
 }
 
 void Stepper::return_to_edge() {
   unfreeze();
-  for (Lane& lane : lanes_) lane.optimizer().zero_grad();
+  for (ObjectiveStep& objective : objectives_) objective.optimizer().zero_grad();
   buffers_.put_back();
   forget_micro_batches();
 }
@@ -48,9 +48,9 @@ Stepper::Rehearsed Stepper::rehearse(const Batch& batch) {
     end_trial(training);
     throw;
   }
-  for (const Lane& lane : lanes_) {
-    if (!lane.takes_part() || sums_gradients()) continue;  // among ranks gradients wait elsewhere
-    for (const auto& group : lane.optimizer().groups()) {
+  for (const ObjectiveStep& objective : objectives_) {
+    if (!objective.takes_part() || sums_gradients()) continue;  // among ranks gradients wait elsewhere
+    for (const auto& group : objective.optimizer().groups()) {
       for (const auto& parameter : group.parameters) {
         if (!parameter.value.grad().defined()) rehearsed.without_gradient.push_back(parameter.name);
       }
@@ -109,8 +109,8 @@ std::map<std::string, std::uint64_t> Stepper::state_bytes() const {
     if (parameter.grad().defined()) bytes["gradients"] += parameter.grad().nbytes();
   }
   for (const at::Tensor& buffer : recipe_.model().buffers()) bytes["buffers"] += buffer.nbytes();
-  for (const Lane& lane : lanes_) {
-    for (const auto& [name, tensor] : lane.optimizer().state().tensors) bytes["optimizer"] += tensor.nbytes();
+  for (const ObjectiveStep& objective : objectives_) {
+    for (const auto& [name, tensor] : objective.optimizer().state().tensors) bytes["optimizer"] += tensor.nbytes();
   }
   return bytes;
 }

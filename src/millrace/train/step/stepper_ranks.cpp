@@ -26,11 +26,11 @@ void Stepper::average_over_ranks() {
   std::vector<at::Tensor> means, of_root = {skipped_, skipped_in_a_row_};
   const auto add = [&](const at::Tensor& value, bool has_mean) { (has_mean ? means : of_root).push_back(value.detach()); };
   for (const at::Tensor& buffer : recipe_.model().buffers()) add(buffer, at::isFloatingType(buffer.scalar_type()));
-  for (Lane& lane : lanes_) {
-    for (const at::Tensor& parameter : lane.parameters()) add(parameter, true);
-    for (const auto& [name, tensor] : lane.state().tensors) add(tensor, is_moment(name));
-    if (lane.average() == nullptr) continue;
-    for (const auto& [name, tensor] : lane.average()->weights()) add(tensor, true);
+  for (ObjectiveStep& objective : objectives_) {
+    for (const at::Tensor& parameter : objective.parameters()) add(parameter, true);
+    for (const auto& [name, tensor] : objective.state().tensors) add(tensor, is_moment(name));
+    if (objective.average() == nullptr) continue;
+    for (const auto& [name, tensor] : objective.average()->weights()) add(tensor, true);
   }
   if (overflow_) {
     for (const auto& [name, tensor] : overflow_->state().tensors) add(tensor, false);
@@ -47,7 +47,7 @@ void Stepper::average_over_ranks() {
     bytes = 0;
   }
   agreement().share_from_root(of_root);
-  for (Lane& lane : lanes_) lane.follow_root(agreement());
+  for (ObjectiveStep& objective : objectives_) objective.follow_root(agreement());
 }
 
 }  // namespace millrace

@@ -25,14 +25,16 @@ void copy_saved(const State& state, const std::string& name, at::Tensor& own) {
 
 }  // namespace
 
-std::string Stepper::prefix_of(const Lane& lane) const { return lanes_.size() == 1 ? "" : lane.objective().name + "/"; }
+std::string Stepper::prefix_of(const ObjectiveStep& objective) const {
+  return objectives_.size() == 1 ? "" : objective.spec().name + "/";
+}
 
 State Stepper::state() const {
   State all;
-  for (const Lane& lane : lanes_) {
-    State one = lane.state();
-    for (const auto& [name, tensor] : one.tensors) all.tensors[prefix_of(lane) + name] = tensor;
-    all.json["objectives"][lane.objective().name] = std::move(one.json);
+  for (const ObjectiveStep& objective : objectives_) {
+    State one = objective.state();
+    for (const auto& [name, tensor] : one.tensors) all.tensors[prefix_of(objective) + name] = tensor;
+    all.json["objectives"][objective.spec().name] = std::move(one.json);
   }
   all.tensors["skipped"] = skipped_;
   all.tensors["skipped_in_a_row"] = skipped_in_a_row_;
@@ -44,18 +46,18 @@ State Stepper::state() const {
 
 void Stepper::load_state(const State& state, const Tensors& average) {
   const auto objectives = SavedJson(state.json, "optimizer")["objectives"];
-  for (Lane& lane : lanes_) {
-    const auto objective = objectives.find(lane.objective().name);
-    if (!objective) {
-      throw SnapshotError({"the snapshot has no optimiser state of objective \"" + lane.objective().name + "\"",
+  for (ObjectiveStep& objective : objectives_) {
+    const auto saved = objectives.find(objective.spec().name);
+    if (!saved) {
+      throw SnapshotError({"the snapshot has no optimiser state of objective \"" + objective.spec().name + "\"",
                            "part \"optimizer\"", "resume with the recipe that wrote it, or start over with --fresh"});
     }
-    const std::string prefix = prefix_of(lane);
+    const std::string prefix = prefix_of(objective);
     State one;
     for (const auto& [name, tensor] : state.tensors) {
       if (name.starts_with(prefix)) one.tensors[name.substr(prefix.size())] = tensor;
     }
-    lane.load_state(one, *objective, average);
+    objective.load_state(one, *saved, average);
   }
   copy_saved(state, "skipped", skipped_);
   copy_saved(state, "skipped_in_a_row", skipped_in_a_row_);

@@ -1,4 +1,4 @@
-#include "millrace/train/step/lane.h"
+#include "millrace/train/step/objective_step.h"
 
 #include <ATen/Context.h>
 #include <ATen/ops/arange.h>
@@ -179,11 +179,11 @@ TEST(Schedule, ByEpochKeepsItsRateThroughAnEpoch) {
   objective.optim.schedule = optim::ScheduleKind::step;
   objective.optim.schedule_by = optim::ScheduleUnit::epoch;
   objective.optim.decay_every = 2;
-  Lane lane(std::move(objective), recipe.model(), {.total_steps = 40, .steps_per_epoch = 10});
+  ObjectiveStep step_of_objective(std::move(objective), recipe.model(), {.total_steps = 40, .steps_per_epoch = 10});
   std::vector<double> rates;
   for (const std::int64_t step : {0, 9, 10, 19, 20, 39}) {
-    lane.begin_step(step);
-    rates.push_back(lane.learning_rate());
+    step_of_objective.begin_step(step);
+    rates.push_back(step_of_objective.learning_rate());
   }
   EXPECT_THAT(rates, testing::ElementsAre(1.0, 1.0, 1.0, 1.0, testing::DoubleEq(0.1), testing::DoubleEq(0.1)));
 }

@@ -21,7 +21,7 @@
 
 namespace millrace {
 
-struct LaneOptions {
+struct ObjectiveStepOptions {
   at::Device device = at::kCPU;
   bool fused = true;                 // one kernel updates all parameters
   bool trains = true;                // false: nothing is kept for steps
@@ -43,14 +43,14 @@ struct LaneOptions {
 //   one micro-batch in all    each sum over its own count, one pass
 //   terms that are per_row    each sum over its count in the step's first micro-batch, one pass; one factor fits all
 //   other terms               a pass and a gradient of their own each
-class Lane {
+class ObjectiveStep {
  public:
   // ConfigError when the objective has no parameter that requires a gradient; only those reach the optimiser.
-  Lane(Objective objective, const torch::nn::Module& model, const LaneOptions& options);
-  ~Lane();
-  Lane(Lane&&) noexcept;
+  ObjectiveStep(Objective objective, const torch::nn::Module& model, const ObjectiveStepOptions& options);
+  ~ObjectiveStep();
+  ObjectiveStep(ObjectiveStep&&) noexcept;
 
-  [[nodiscard]] const Objective& objective() const noexcept { return objective_; }
+  [[nodiscard]] const Objective& spec() const noexcept { return objective_; }
   [[nodiscard]] const std::vector<at::Tensor>& parameters() const noexcept { return parameters_; }
   [[nodiscard]] optim::Optimizer& optimizer() const noexcept { return *optimizer_; }
 
@@ -85,8 +85,8 @@ class Lane {
   // A term that is not per_row although it says so: its name. Waits for the device.
   [[nodiscard]] std::optional<std::string> misfit() const;
 
-  // "<parameter>.<word>" is the optimiser's, a name without a dot the lane's own. Collective where ranks keep a part each: rank 0
-  // has the parts of all then.
+  // "<parameter>.<word>" is the optimiser's, a name without a dot the objective's own. Collective where ranks keep a part each:
+  // rank 0 has the parts of all then.
   [[nodiscard]] State state() const;
   void load_state(const State& state, const SavedJson& json, const Tensors& average);
 
@@ -109,7 +109,7 @@ class Lane {
 
   Objective objective_;
   optim::OptimConfig asked_;  // its settings before the run's length settled them
-  LaneOptions options_;
+  ObjectiveStepOptions options_;
   std::vector<at::Tensor> parameters_;
   std::unique_ptr<optim::Optimizer> optimizer_;
   std::optional<optim::Plateau> plateau_;
