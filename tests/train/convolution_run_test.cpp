@@ -14,6 +14,7 @@
 #include "millrace/data/sources/memory_source.h"
 #include "millrace/device/convolution_guard.h"
 #include "millrace/snapshot/snapshot.h"
+#include "millrace/system/process.h"
 #include "millrace/train/assembly/convolution_choice.h"
 #include "millrace/train/recipe/config.h"
 #include "millrace/train/watch/doctor_trials.h"

@@ -27,6 +27,8 @@
 #include "millrace/train/run/session.h"
 #include "millrace/train/step/micro_batches.h"
 #include "millrace/train/step/rank_check.h"
+#include "millrace/train/step/stepper_report.h"
+#include "millrace/train/step/stepper_state.h"
 #include "seats.h"
 #include "toys.h"
 
@@ -165,7 +167,7 @@ struct OfARank {
     stepper.update();
   }
   [[nodiscard]] Tensors state() const {
-    Tensors all = stepper.state().tensors;
+    Tensors all = state_of(stepper).tensors;
     const auto parameters = recipe.model().named_parameters();
     for (const auto& item : parameters) all[item.key()] = item.value().detach();
     return all;
@@ -225,7 +227,7 @@ TEST(Ranks, ThatShareAnOptimiserTrainTheBitsOfOneThatIsWhole) {
       const Ranks ranks{agreement.ranks().rank, agreement.ranks().rank, 4, 4};  // a quarter of each batch is left out
       OfARank rank(&agreement, ranks, 1, shards);
       for (int step = 0; step < 5; ++step) rank.step();
-      return std::pair(copy_of(rank.state()), rank.stepper.state_bytes().at("optimizer"));
+      return std::pair(copy_of(rank.state()), state_bytes_of(rank.stepper).at("optimizer"));
     });
   };
   const auto whole = train(false), parts = train(true);

@@ -11,6 +11,7 @@
 #include "millrace/base/clock.h"
 #include "millrace/base/format.h"
 #include "millrace/device/device.h"
+#include "millrace/system/process.h"
 #include "millrace/train/step/feed.h"
 #include "millrace/train/step/micro_batches.h"
 

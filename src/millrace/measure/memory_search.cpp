@@ -14,6 +14,7 @@
 #include "millrace/measure/trial_step.h"
 #include "millrace/train/loop/validation.h"
 #include "millrace/train/step/lighter.h"
+#include "millrace/train/step/stepper_report.h"
 
 namespace millrace {
 namespace {
@@ -89,7 +90,7 @@ Json estimate_memory(const RunRequest& request) {
   const RunConfig& values = run.config();
   const bool with_gradients = values.optim.accumulate > 1 || values.memory.micro_batches > 1;
   Json result = try_memory(run.stepper(), *batch, values.memory, with_gradients).trial;
-  for (const auto& [part, bytes] : run.stepper().state_bytes()) result[part + "_bytes"] = bytes;
+  for (const auto& [part, bytes] : state_bytes_of(run.stepper())) result[part + "_bytes"] = bytes;
   const MemoryAccount account =
       run.memory_account(result.at("plain_bytes").get<std::uint64_t>(), run.switches().on("async_snapshot"));
   result["account"] = account.to_json(account.sum());

@@ -1,6 +1,7 @@
 #include "millrace/measure/trial_step.h"
 
 #include "millrace/base/clock.h"
+#include "millrace/system/process.h"
 #include "millrace/train/step/micro_batches.h"
 
 namespace millrace {

@@ -19,6 +19,7 @@
 #include "millrace/measure/trial_step.h"
 #include "millrace/train/assembly/model_state.h"
 #include "millrace/train/run/rehearsal.h"
+#include "millrace/train/step/stepper_report.h"
 
 namespace millrace {
 namespace {
@@ -152,10 +153,10 @@ Check Verification::first_step() {
   Check check{
       .name = "training step 1",
       .found = "loss " + significant(step.loss, 4) + " on " + plural(step.rows, "sample") + ", " + human_duration(step.seconds)};
-  for (const ObjectiveReport& report : run_.stepper().reports())
+  for (const ObjectiveReport& report : reports_of(run_.stepper()))
     check.found +=
         ", gradient norm " + significant(report.gradient_norm, 3) + (report.name == "loss" ? "" : " of " + report.name);
-  const bool skipped = run_.stepper().skipped().item<double>() > 0;
+  const bool skipped = run_.stepper().skips().in_all().item<double>() > 0;
   if (std::isfinite(step.loss) && !skipped) return check;
   // fp16 looks for its loss scale by overflows.
   const bool searching = run_.stepper().autocast() == at::kHalf && std::isfinite(step.loss);

@@ -29,6 +29,8 @@
 #include "millrace/train/recipe/recipe_guard.h"
 #include "millrace/train/step/feed.h"
 #include "millrace/train/step/rank_check.h"
+#include "millrace/train/step/stepper_report.h"
+#include "millrace/train/step/stepper_state.h"
 
 namespace millrace {
 namespace {
@@ -330,21 +332,22 @@ void Assembly::make_stepper(Json kept_choices) {
 // By the objectives themselves: a recipe may give one of them a rate of its own.
 void Assembly::plan_rates() {
   const optim::OptimConfig& given = config_.optim;
-  for (std::size_t i = 0; i < stepper_->objectives(); ++i) {
-    const optim::OptimConfig& used = stepper_->objective(i).optim;
+  const bool alone = stepper_->objectives().size() == 1;
+  for (const ObjectiveStep& objective : stepper_->objectives()) {
+    const optim::OptimConfig& used = objective.spec().optim;
     std::string reason;
     if (used.lr_scaling != optim::RateScaling::none) {
       const bool root = used.lr_scaling == optim::RateScaling::sqrt;
       const double ratio = static_cast<double>(global_batch()) / static_cast<double>(used.lr_scaling_batch);
       reason = significant(used.learning_rate / (root ? std::sqrt(ratio) : ratio), 6) + (root ? " x sqrt(" : " x (") +
                with_commas(global_batch()) + " / " + with_commas(used.lr_scaling_batch) + ")";
-    } else if (stepper_->objectives() > 1) {
-      reason = "objective " + stepper_->objective_name(i);
+    } else if (!alone) {
+      reason = "objective " + objective.spec().name;
     } else if (used.learning_rate != given.learning_rate) {
       reason = "by the recipe; optim.learning_rate is " + significant(given.learning_rate, 6);
     }
     if (reason.empty()) continue;
-    const std::string of = stepper_->objectives() == 1 ? "" : "." + stepper_->objective_name(i);
+    const std::string of = alone ? "" : "." + objective.spec().name;
     choose("optim.learning_rate" + of, significant(used.learning_rate, 6), reason);
   }
   const std::string key = "optim.warmup_frac";
@@ -424,7 +427,7 @@ void Assembly::decide_memory() {
     const bool with_gradients = config_.optim.accumulate > 1 || config_.memory.micro_batches > 1;
     memory_ = batch ? try_memory(*stepper_, *batch, config_.memory, with_gradients) : named_memory(config_.memory);
   }
-  stepper_->set_recompute(memory_.recompute);
+  stepper_->blocks().set_recompute(memory_.recompute);
   choose(config_.memory.budget.empty() ? "memory.recompute" : "memory.budget", memory_.value, memory_.reason);
 }
 
@@ -445,16 +448,16 @@ void Assembly::note_undecided() {
 }
 
 MemoryAccount Assembly::memory_account(std::uint64_t step_peak, bool copies_snapshots) const {
-  const auto bytes = stepper_->state_bytes();
+  const auto bytes = state_bytes_of(*stepper_);
   MemoryAccount account{.on_gpu = !context_.device.is_cpu()};
   account.weights = bytes.at("parameters") + bytes.at("buffers");
-  for (std::size_t i = 0; i < stepper_->objectives(); ++i) {
-    for (const auto& group : stepper_->parameter_groups(i)) {
+  for (const ObjectiveStep& objective : stepper_->objectives()) {
+    for (const auto& group : objective.optimizer().groups()) {
       for (const auto& parameter : group.parameters) account.gradients += parameter.value.nbytes();
     }
   }
   account.optimizer = bytes.at("optimizer");
-  for (const auto& [name, tensor] : stepper_->averaged_weights()) account.averages += tensor.nbytes();
+  for (const auto& [name, tensor] : averaged_weights(*stepper_)) account.averages += tensor.nbytes();
   account.activations = step_peak - std::min(step_peak, account.of_tensors());
   account.loader = input_.loader->buffer_bytes() + (input_.validation != nullptr ? input_.validation->buffer_bytes() : 0);
   if (input_.cache != nullptr) account.cache = input_.cache->counters().bytes;

@@ -142,10 +142,10 @@ void Assembly::try_convolutions() {
     (void)try_on_batch([&](const Batch& batch) {
       const LibraryWays ways;
       const std::string trial = step_trial(kConvolutionTrial, request_.recipe, request_.config.values, recipe_->model(), batch);
-      choice = choose_convolutions([&] { (void)stepper_->try_precision(batch, std::nullopt); }, kept_trials(), trial,
+      StepTrials trials(*stepper_);
+      choice = choose_convolutions([&] { (void)trials.try_precision(batch, std::nullopt); }, kept_trials(), trial,
                                    before == nullptr ? "" : before->get<std::string>());
     });
-    stepper_->end_trials();
   }
   const Json agreed = agreement().from_root(choice.to_json());
   if (auto taken = convolution_choice_in(agreed)) choice = std::move(*taken);
@@ -165,7 +165,8 @@ bool Assembly::may_try_bf16(const Batch& batch) {
     }
   }
   const LibraryWays ways;
-  return asked_in_bf16([&] { (void)stepper_->try_precision(batch, std::nullopt); }).empty();
+  StepTrials trials(*stepper_);
+  return asked_in_bf16([&] { (void)trials.try_precision(batch, std::nullopt); }).empty();
 }
 
 }  // namespace millrace

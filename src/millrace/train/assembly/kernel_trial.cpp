@@ -149,13 +149,13 @@ void Assembly::try_kernels() {
   std::vector<std::optional<at::ScalarType>> formats{stepper_->autocast()};
   const bool tries_format = config_.precision.dtype.is_auto() && switches_.on("autocast") && kept_.empty();
   if (tries_format && precision::hardware_has_fast_bf16(context_.device, nullptr)) formats.emplace_back(at::kBFloat16);
+  StepTrials trials(*stepper_);
   for (const auto& format : formats) {
     (void)try_on_batch([&](const Batch& batch) {
       kernel_choices_[precision::name_of(format)] =
-          millrace::try_kernels([&] { (void)stepper_->try_precision(batch, format); }, kept_trials());
+          millrace::try_kernels([&] { (void)trials.try_precision(batch, format); }, kept_trials());
     });
   }
-  stepper_->end_trials();
   for (auto& [format, choices] : kernel_choices_) {
     for (KernelChoice& choice : choices) {
       if (!goes_on) choice.reason += "; tried anew: the run began on " + before.tried_on + ", this is " + here;

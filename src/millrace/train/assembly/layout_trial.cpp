@@ -61,13 +61,13 @@ LayoutVerdict judge_layouts(const LayoutRounds& plain, const LayoutRounds& last)
 
 LayoutVerdict try_layouts(Recipe& recipe, Stepper& stepper, const Batch& batch) {
   LayoutRounds plain, last;
+  StepTrials trials(stepper);
   for (std::size_t round = 0; round < kRounds; ++round) {
     recipe.set_layout(Layout::contiguous);
-    plain[round] = stepper.try_precision(batch, stepper.autocast(), TrialRole::reference);
+    plain[round] = trials.try_precision(batch, stepper.autocast(), TrialRole::reference);
     recipe.set_layout(Layout::channels_last);
-    last[round] = stepper.try_precision(batch, stepper.autocast(), TrialRole::compared);
+    last[round] = trials.try_precision(batch, stepper.autocast(), TrialRole::compared);
   }
-  stepper.end_trials();
   return judge_layouts(plain, last);
 }
 
@@ -77,13 +77,13 @@ const precision::Trial& better_of(const precision::Trial& contiguous, const prec
   return channels_last.step_ms < contiguous.step_ms ? channels_last : contiguous;
 }
 
-precision::Trial try_format(Recipe& recipe, Stepper& stepper, const Batch& batch, std::optional<at::ScalarType> format,
+precision::Trial try_format(Recipe& recipe, StepTrials& trials, const Batch& batch, std::optional<at::ScalarType> format,
                             bool tries_layouts) {
-  if (!tries_layouts) return stepper.try_precision(batch, format);
+  if (!tries_layouts) return trials.try_precision(batch, format);
   recipe.set_layout(Layout::channels_last);
-  const precision::Trial last = stepper.try_precision(batch, format);
+  const precision::Trial last = trials.try_precision(batch, format);
   recipe.set_layout(Layout::contiguous);
-  return better_of(stepper.try_precision(batch, format), last);
+  return better_of(trials.try_precision(batch, format), last);
 }
 
 // Another layout adds in another order, so a resumed run keeps its own.

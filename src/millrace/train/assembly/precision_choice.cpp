@@ -79,6 +79,7 @@ void Assembly::decide_tf32() {
 
 precision::Decision Assembly::try_precisions() {
   precision::Decision decision{.autocast = std::nullopt, .reason = "fp32: no batch to try it on"};
+  StepTrials trials(*stepper_);
   const auto how = try_on_batch([&](const Batch& batch) {
     const std::string trial = step_trial("precision", request_.recipe, request_.config.values, recipe_->model(), batch);
     const Json values = origin_of_values(*input_.loader, config_, plan_);
@@ -89,11 +90,10 @@ precision::Decision Assembly::try_precisions() {
     }
     const bool layouts =
         config_.device.layout.is_auto() && switches_.on("channels_last") && recipe_->set_layout(Layout::contiguous);
-    const auto in_format = [&](auto format) { return try_format(*recipe_, *stepper_, batch, format, layouts); };
+    const auto in_format = [&](auto format) { return try_format(*recipe_, trials, batch, format, layouts); };
     decision = precision::choose(context_.device, in_format);
     if (decision.by_time) keep_format(kept_trials(), trial, values, precision::name_of(decision.autocast), decision.reason);
   });
-  stepper_->end_trials();
   kept_trials().save();
   decision.reason += how.value_or("");
   return decision;

@@ -11,6 +11,7 @@
 #include "millrace/device/errors.h"
 #include "millrace/device/tensor_memory.h"
 #include "millrace/train/step/lighter.h"
+#include "millrace/train/step/stepper_report.h"
 
 namespace millrace {
 namespace {
@@ -68,7 +69,7 @@ std::int64_t Recovery::attempt(const Place& place, const std::function<std::int6
 }
 
 void Recovery::need_less(const Place& place, const std::string& reason) {
-  const bool recomputes = place.may_recompute && wishes_.may_recompute && stepper_.recompute_all();
+  const bool recomputes = place.may_recompute && wishes_.may_recompute && stepper_.blocks().recompute_all();
   if (recomputes) {
     return tell(place,
                 "out of memory in " + place.where + " (" + reason +
@@ -111,7 +112,7 @@ void Recovery::tell_lighter(const Place& place) const {
 Message Recovery::no_room(const Place& place, const std::string& reason) const {
   std::string table = place.where + "; tensors hold " +
                       human_bytes(static_cast<double>(device::tensor_memory(stepper_.device()).live_bytes)) + " between steps:";
-  for (const auto& [part, bytes] : stepper_.state_bytes()) {
+  for (const auto& [part, bytes] : state_bytes_of(stepper_)) {
     if (bytes > 0) table += " " + part + " " + human_bytes(static_cast<double>(bytes)) + ",";
   }
   table.back() = '.';
@@ -137,8 +138,8 @@ void Recovery::forget_peak() { device::reset_peak_tensor_memory(stepper_.device(
 
 Json Recovery::results() const {
   Json all = {{"micro_batches", micro_batches_}, {"step_peak_bytes", step_peak_bytes_}};
-  all["recompute"] = stepper_.recompute().patterns();
-  for (const auto& [part, bytes] : stepper_.state_bytes()) all[part + "_bytes"] = bytes;
+  all["recompute"] = stepper_.blocks().recompute().patterns();
+  for (const auto& [part, bytes] : state_bytes_of(stepper_)) all[part + "_bytes"] = bytes;
   return all;
 }
 

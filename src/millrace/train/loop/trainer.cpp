@@ -19,6 +19,8 @@
 #include "millrace/train/run_folder/run_files.h"
 #include "millrace/train/step/micro_batches.h"
 #include "millrace/train/step/rank_check.h"
+#include "millrace/train/step/stepper_report.h"
+#include "millrace/train/step/stepper_state.h"
 
 namespace millrace {
 
@@ -55,7 +57,7 @@ Trainer::Trainer(TrainerParts parts)
     profiler_ = std::make_unique<StepProfiler>(parts_.config->profile, parts_.stepper->device(), parts_.place, reporter_);
   if (!parts_.stepper->device().is_cpu())
     phases_ = std::make_unique<PhaseClock>(parts_.stepper->device(), parts_.config->log.every);
-  if (parts_.config->log.doctor) parts_.stepper->time_blocks();
+  if (parts_.config->log.doctor) parts_.stepper->blocks().time();
   if (parts_.config->log.doctor && agreement().ranks().rank == 0) diagnosis_ = std::make_unique<Diagnosis>(diagnosis_parts());
 }
 
@@ -184,7 +186,7 @@ bool Trainer::take_step() {
   }
   is_whole_ = false;
   parts_.stepper->update();
-  if (met_.now) parts_.stepper->average_over_ranks();
+  if (met_.now) averaged_bytes_ += parts_.stepper->average_over_ranks();
   is_whole_ = true;
   finish_step(results, measured);
   epoch_end_.of_step = epoch_ + 1;
@@ -319,7 +321,7 @@ LoggedStep Trainer::logged_step(const StepRecord& record) const {
       .seconds_per_step = record.window.seconds / static_cast<double>(std::max<std::int64_t>(record.window.steps, 1)),
       .memory_bytes = device::backend_of(device).memory(device.has_index() ? device.index() : 0).allocated_bytes,
       .gradient_norm = record.objectives.front().gradient_norm};
-  for (const optim::ParameterGroup& group : parts_.stepper->parameter_groups(0))
+  for (const optim::ParameterGroup& group : parts_.stepper->objectives()[0].optimizer().groups())
     logged.learning_rates.push_back(record.objectives.front().learning_rate * group.learning_rate_scale);
   return logged;
 }
@@ -333,14 +335,14 @@ void Trainer::log() {
                     .total_steps = parts_.total_steps,
                     .epoch = epoch_end_.of_step,
                     .window = meter_.take_window(),
-                    .objectives = parts_.stepper->reports(),
-                    .skipped = parts_.stepper->skipped().item<double>(),
+                    .objectives = reports_of(*parts_.stepper),
+                    .skipped = parts_.stepper->skips().in_all().item<double>(),
                     .samples = meter_.samples(),
                     .times = window_times(),
                     .host_ms = host_ms,
                     .cache = {}};
   if (parts_.names.step_log) record.logged = logged_step(record);  // asks the allocator, which others need not
-  const double in_a_row = parts_.stepper->skipped_in_a_row().item<double>();
+  const double in_a_row = parts_.stepper->skips().in_a_row().item<double>();
   if (parts_.cache != nullptr) {
     const data::CacheCounters now = parts_.cache->counters();
     record.cache = now;
@@ -366,7 +368,7 @@ void Trainer::validate() {
   std::optional<Validated> validated;
   {
     const Span span(*parts_.timeline, Phase::validate);
-    const auto average = parts_.stepper->use_average();
+    const auto average = use_average(*parts_.stepper);
     recovery_.attempt(
         {.step = step_, .where = what},
         [&] {
@@ -407,7 +409,8 @@ void Trainer::note_validation(const metrics::Means& means, double seconds, std::
   const bool gained = scores_.note(step_, means);
   if (!scores_.forgot().empty()) reporter_.warning(scores_.forgot());
   const auto loss = means.find("val_" + parts_.names.loss);
-  parts_.stepper->observe_validation(loss == means.end() ? std::nan("") : loss->second);
+  for (ObjectiveStep& objective : parts_.stepper->objectives())
+    objective.observe_validation(loss == means.end() ? std::nan("") : loss->second);
   const auto judged = scores_.metrics().find(scores_.judged());
   reporter_.validation({.step = step_,
                         .means = means,
@@ -469,7 +472,7 @@ void Trainer::require_finite() {
 
 // After the loop's own log lines and nowhere else: when a run falls back must not depend on where it was stopped and saved.
 void Trainer::fall_back_if_due() {
-  std::optional<std::string> reason = parts_.stepper->overflow();
+  std::optional<std::string> reason = parts_.stepper->skips().overflow();
   if (parts_.stepper->averages()) {  // ranks that went on by themselves may see it differently
     const Json of_root = agreement().from_root(reason ? Json(*reason) : Json());
     reason = of_root.is_null() ? std::nullopt : std::optional(of_root.get<std::string>());
@@ -477,7 +480,7 @@ void Trainer::fall_back_if_due() {
   if (!reason) return;
   const std::string from = precision::name_of(parts_.stepper->autocast());
   parts_.stepper->set_autocast(std::nullopt);
-  parts_.stepper->forgive();
+  parts_.stepper->skips().forgive();
   const std::string step = std::to_string(step_);
   reporter_.warning("the run goes on in fp32 from step " + step + ": in " + from + " " + *reason);
   reporter_.record("precision", {{"step", step_}, {"from", from}, {"to", "fp32"}, {"reason", *reason}});

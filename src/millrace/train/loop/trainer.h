@@ -154,7 +154,8 @@ class Trainer {
   std::unique_ptr<PhaseClock> phases_;      // null: steps are done when the host is
   std::unique_ptr<StepProfiler> profiler_;  // null: no steps to record, or they are done
   std::int64_t step_ = 0;
-  std::int64_t began_step_ = 0;  // of this process
+  std::int64_t began_step_ = 0;      // of this process
+  std::int64_t averaged_bytes_ = 0;  // that this rank gave to averages over the ranks
   std::uint64_t epoch_ = 0;
   Json frozen_;        // record of the weights that snapshots leave out; null = none
   Json loader_state_;  // at the edge of the last whole step: what a snapshot saves

@@ -40,6 +40,12 @@ double Meter::seconds_per_step() const {
   return static_cast<double>(steady_nanoseconds() - window_begin_ns_) * 1e-9 / static_cast<double>(window_steps_);
 }
 
+Meter::OfProcess Meter::of_process() const {
+  return {.samples = process_samples_,
+          .others = computes_here_ ? neighbours_.since_made() : std::nullopt,
+          .first_step_seconds = first_step_seconds_};
+}
+
 Window Meter::take_window() {
   metrics::Means means = window_.means();  // waits for the device: that time is the window's
   const std::int64_t now = steady_nanoseconds();

@@ -7,6 +7,7 @@
 #include "millrace/base/format.h"
 #include "millrace/metrics/figure.h"
 #include "millrace/train/report/numbers.h"
+#include "millrace/train/step/stepper_report.h"
 
 namespace millrace {
 namespace {

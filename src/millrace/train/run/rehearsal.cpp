@@ -14,6 +14,7 @@
 #include "millrace/device/errors.h"
 #include "millrace/metrics/board.h"
 #include "millrace/train/run/prediction.h"
+#include "millrace/train/step/step_trials.h"
 
 namespace millrace {
 namespace {
@@ -121,7 +122,7 @@ void rehearse_training(Assembly& assembly, const Entry* entry, Rehearsal& rehear
   const std::optional<Batch> batch = assembly.trial_batch(Split::train);
   if (!batch) return;
   Stepper& stepper = assembly.stepper();
-  const Stepper::Rehearsed rehearsed = stepper.rehearse(*batch);
+  const RehearsedStep rehearsed = StepTrials(stepper).rehearse(*batch);
   rehearsal.training_rows = batch->rows();
   const auto is_absent = [](const Loss& loss) { return loss.terms.empty(); };
   if (std::ranges::all_of(rehearsed.result.losses, is_absent)) refuse_absence(*batch);

@@ -92,10 +92,10 @@ void Session::tell_new_length() {
   const std::int64_t before = assembly_.total_steps(of(epochs), of(max_steps));
   const Stepper& stepper = assembly_.stepper();
   if (before == now || before <= 0 || now <= 0) return;
-  for (std::size_t i = 0; i < stepper.objectives(); ++i) {
-    if (!optim::needs_length(stepper.objective(i).optim.schedule)) continue;
-    const double last = stepper.learning_rate_at(i, step - 1, before), next = stepper.learning_rate_at(i, step, now);
-    const double planned = stepper.learning_rate_at(i, step, before);
+  for (const ObjectiveStep& objective : stepper.objectives()) {
+    if (!optim::needs_length(objective.spec().optim.schedule)) continue;
+    const double last = objective.learning_rate_at(step - 1, before), next = objective.learning_rate_at(step, now);
+    const double planned = objective.learning_rate_at(step, before);
     if (std::abs(next - planned) <= kWorthAWord * std::max(next, planned)) continue;
     const std::string from = resumed_->from.string();
     assembly_.notices().push_back(

@@ -22,6 +22,7 @@
 #include "millrace/train/run/session.h"
 #include "millrace/train/run_folder/run_files.h"
 #include "millrace/train/step/draws.h"
+#include "millrace/train/step/stepper_state.h"
 
 namespace millrace {
 namespace {
@@ -203,7 +204,7 @@ std::vector<std::string> Session::samples() {
   model.eval();
   const at::NoGradGuard no_grad;
   seed_draws(assembly_.context().device, assembly_.context().seed, Draws::samples, static_cast<std::uint64_t>(trainer_->step()));
-  const auto average = assembly_.stepper().use_average();
+  const auto average = use_average(assembly_.stepper());
   auto texts = assembly_.recipe().samples(trainer_->step());
   model.train();
   return texts;

@@ -112,6 +112,7 @@ ObjectiveStep::~ObjectiveStep() = default;
 ObjectiveStep::ObjectiveStep(ObjectiveStep&&) noexcept = default;
 
 void ObjectiveStep::begin_step(std::int64_t step) {
+  *sums_ = {};
   const optim::OptimConfig& config = objective_.optim;
   const std::int64_t now = in_units(config, step - absent_steps_, options_.steps_per_epoch);
   learning_rate_ = optim::learning_rate_at(config, now, length_of(config, options_));
@@ -127,7 +128,11 @@ double ObjectiveStep::learning_rate_at(std::int64_t step, std::int64_t total_ste
   return optim::learning_rate_at(config, in_units(config, step - absent_steps_, options.steps_per_epoch), length);
 }
 
-void ObjectiveStep::forget() { *sums_ = {}; }
+void ObjectiveStep::drop_step(Agreement* ranks) {
+  if (ranks != nullptr && gradient_sums_) static_cast<void>(travelled(ranks->any(gradient_sums_->has_begun())));
+  optimizer_->zero_grad();
+  *sums_ = {};
+}
 
 bool ObjectiveStep::takes_part() const { return !sums_->terms.empty(); }
 
@@ -298,9 +303,15 @@ void ObjectiveStep::use_scale(bool fp16) {
   scale_ = fp16 && options_.trains ? std::make_unique<precision::LossScale>(options_.device) : nullptr;
 }
 
-std::optional<std::string> ObjectiveStep::misfit() const {
-  if (!(misfit_.item<float>() > 0)) return std::nullopt;
-  return "objective " + objective_.name + ": the count of a per_row term is not in proportion to that of the first";
+ObjectiveReadings ObjectiveStep::readings() const {
+  return {.bad = bad_,
+          .norm = norm_,
+          .spikes = spiked_,
+          .misfit = misfit_,
+          .loss_scale = scale_ ? scale_->scale() : at::Tensor(),
+          .learning_rate = learning_rate_,
+          .took_part = took_part_,
+          .traffic = traffic_};
 }
 
 }  // namespace millrace

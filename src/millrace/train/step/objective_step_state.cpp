@@ -75,11 +75,6 @@ std::vector<at::Tensor> ObjectiveStep::travelled(bool some_began) {
   return sums;
 }
 
-void ObjectiveStep::call_back(Agreement& agreement) {
-  if (!gradient_sums_) return;
-  static_cast<void>(travelled(agreement.any(gradient_sums_->has_begun())));
-}
-
 // This rank's gradients of one pass, as sums: what the terms' sums were divided by is undone.
 ObjectiveStep::Pass ObjectiveStep::undivided(const Term& first) const {
   const auto known = std::ranges::find(sums_->passes, first.pass, &Pass::key);

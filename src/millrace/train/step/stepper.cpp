@@ -3,30 +3,24 @@
 #include <torch/nn/module.h>
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <utility>
 
 #include "millrace/base/doing.h"
 #include "millrace/base/error.h"
-#include "millrace/base/finally.h"
 #include "millrace/core/random.h"
 #include "millrace/device/autocast.h"
-#include "millrace/device/operation_census.h"
 #include "millrace/memory/block.h"
 #include "millrace/memory/offload.h"
 #include "millrace/nn/batch_norm.h"
 #include "millrace/train/recipe/recipe_guard.h"
 #include "millrace/train/step/draws.h"
-#include "millrace/train/step/trial_gradients.h"
 
 namespace millrace {
 namespace {
 
 using telemetry::Phase;
 using telemetry::Span;
-
-constexpr std::int64_t kTimedEvery = 8, kTimedFrom = 4;  // steps whose blocks are timed; the first are a warm-up
 
 std::vector<at::Tensor> roots_of(const Loss& loss) {
   std::vector<at::Tensor> roots;
@@ -47,6 +41,8 @@ Stepper::Stepper(Recipe& recipe, const Switches& switches, telemetry::Timeline& 
       switches_(switches),
       timeline_(timeline),
       options_(options),
+      skips_(options.device),
+      blocks_(options.device, options.recompute),
       buffers_(options.trains ? recipe.model().buffers() : std::vector<at::Tensor>()) {
   memory::take_over_backward_passes();
   const ObjectiveStepOptions step{.device = options.device,
@@ -61,9 +57,6 @@ Stepper::Stepper(Recipe& recipe, const Switches& switches, telemetry::Timeline& 
   if (objectives.empty()) throw RecipeError({"the recipe has no objective", "objectives()", "return at least one"});
   for (Objective& objective : objectives) objectives_.emplace_back(std::move(objective), recipe.model(), step);
   if (sums_gradients()) nn::share_batch_norms(recipe.model(), options.agreement);
-  const auto f64 = at::TensorOptions(at::kDouble).device(options_.device);
-  skipped_ = at::zeros({}, f64);
-  skipped_in_a_row_ = at::zeros({}, f64);
   set_autocast(options_.autocast);
 }
 
@@ -74,12 +67,7 @@ Agreement& Stepper::agreement() const { return options_.agreement == nullptr ? A
 void Stepper::begin_step(std::int64_t step) {
   step_ = step;
   buffers_.begin();
-  forget_micro_batches();
   for (ObjectiveStep& objective : objectives_) objective.begin_step(step);
-}
-
-void Stepper::forget_micro_batches() {
-  for (ObjectiveStep& objective : objectives_) objective.forget();
 }
 
 std::optional<Loss> Stepper::forward(ObjectiveStep& objective, const Batch& batch, const Tensors& earlier, bool training,
@@ -94,13 +82,8 @@ std::optional<Loss> Stepper::forward(ObjectiveStep& objective, const Batch& batc
     offload.emplace(options_.device, options_.offload_bytes, recipe_.model().parameters());
   }
   std::optional<memory::BlockScope> blocks;
-  if (training) blocks.emplace(options_.recompute, options_.device, blocks_.watcher, blocks_.known ? nullptr : &blocks_.names);
+  if (training) blocks_.enter(blocks);
   return objective.spec().loss(batch, context);
-}
-
-memory::BlockClock* Stepper::clock_of_step() {
-  const bool now = blocks_.timed && !blocks_.trying && step_ % kTimedEvery == kTimedFrom;
-  return now ? &blocks_.clock : nullptr;
 }
 
 StepResult Stepper::accumulate(const Batch& batch, MicroPlace in_step) {
@@ -114,12 +97,12 @@ StepResult Stepper::accumulate(const Batch& batch, MicroPlace in_step) {
     std::optional<Loss> loss;
     {
       const Span span(timeline_, Phase::forward);
-      const memory::ForwardWatch watch(clock_of_step());
+      const memory::ForwardWatch watch(blocks_.clock_of(step_));
       loss = forward(objective, batch, earlier, true, options_.autocast);
     }
     if (loss) {
       const Span span(timeline_, Phase::backward);
-      const memory::BackwardWatch watch(clock_of_step(), roots_of(*loss));
+      const memory::BackwardWatch watch(blocks_.clock_of(step_), roots_of(*loss));
       in_backward_pass(objective.spec().name, batch, [&] {
         loss = objective.add(std::move(*loss), {.only = in_step.only && !sums_gradients(), .last = in_step.last});
       });
@@ -128,8 +111,14 @@ StepResult Stepper::accumulate(const Batch& batch, MicroPlace in_step) {
     for (const auto& [name, tensor] : result.losses.back().outputs) earlier[name] = tensor;
   }
   unfreeze();
-  if (!std::exchange(blocks_.known, true) && !blocks_.trying) check_blocks(options_.recompute);
+  blocks_.end_pass();
   return result;
+}
+
+void Stepper::drop_step(Agreement* ranks) {
+  unfreeze();
+  for (ObjectiveStep& objective : objectives_) objective.drop_step(ranks);
+  buffers_.put_back();
 }
 
 // What each objective's gradients are like; true when the host, asked by device_skip off, says that the step does not count.
@@ -157,7 +146,7 @@ void Stepper::update() {
   const bool host_skips = judge_objectives();
   at::Tensor bad = at::zeros({}, at::TensorOptions(at::kFloat).device(options_.device));
   for (const ObjectiveStep& objective : objectives_) {
-    if (objective.takes_part()) bad = at::maximum(bad, objective.bad());
+    if (objective.takes_part()) bad = at::maximum(bad, objective.readings().bad);
   }
   at::Tensor skip = bad;
   for (ObjectiveStep& objective : objectives_) {
@@ -167,67 +156,22 @@ void Stepper::update() {
   const StepContext context{.step = step_, .epoch = epoch_, .total_steps = options_.total_steps};
   for (ObjectiveStep& objective : objectives_) objective.finish(skip, !host_skips, context);
   buffers_.settle(skip);
-  tally(bad);
-}
-
-void Stepper::tally(const at::Tensor& bad) {
-  skipped_ += bad;
-  skipped_in_a_row_ = (skipped_in_a_row_ + 1) * bad;
-  if (overflow_) overflow_->update(bad, skipped_in_a_row_, smallest_scale());
+  skips_.add(bad, smallest_scale());
 }
 
 at::Tensor Stepper::smallest_scale() const {
   at::Tensor smallest;
   for (const ObjectiveStep& objective : objectives_) {
-    if (objective.scale() != nullptr)
-      smallest = smallest.defined() ? at::minimum(smallest, objective.scale()->scale()) : objective.scale()->scale();
+    const at::Tensor scale = objective.readings().loss_scale;
+    if (scale.defined()) smallest = smallest.defined() ? at::minimum(smallest, scale) : scale;
   }
   return smallest;
 }
 
-std::vector<ObjectiveReport> Stepper::reports() const {
-  std::vector<at::Tensor> values;
-  for (const ObjectiveStep& objective : objectives_) {
-    values.push_back(objective.norm().to(at::kDouble));
-    values.push_back(objective.spikes());
-    values.push_back(objective.scale() == nullptr ? at::ones_like(objective.spikes())
-                                                  : objective.scale()->scale().to(at::kDouble));
-  }
-  const at::Tensor host = at::stack(values).to(at::kCPU);
-  const auto* value = host.const_data_ptr<double>();
-  std::vector<ObjectiveReport> reports;
-  for (const ObjectiveStep& objective : objectives_) {
-    if (const auto misfit = objective.misfit()) throw RecipeError({*misfit, "LossTerm::per_row", "leave per_row out there"});
-    reports.push_back({.name = objective.spec().name,
-                       .learning_rate = objective.learning_rate(),
-                       .gradient_norm = value[0],
-                       .spikes = value[1],
-                       .loss_scale = objective.scale() == nullptr ? std::nullopt : std::optional(value[2]),
-                       .present = objective.took_part()});
-    value += 3;
-  }
-  return reports;
-}
-
 void Stepper::set_autocast(std::optional<at::ScalarType> autocast) {
   options_.autocast = autocast;
-  overflow_.reset();
-  if (autocast && options_.trains) overflow_.emplace(options_.device, *autocast);
+  skips_.use_rule_of(options_.trains ? autocast : std::nullopt);
   for (ObjectiveStep& objective : objectives_) objective.use_scale(autocast == at::kHalf);
-}
-
-GradientTraffic Stepper::traffic() const {
-  GradientTraffic all;
-  for (const ObjectiveStep& objective : objectives_) {
-    all.buckets += objective.traffic().buckets;
-    all.early_buckets += objective.traffic().early_buckets;
-    all.bytes += objective.traffic().bytes;
-  }
-  return all;
-}
-
-std::optional<std::string> Stepper::overflow() const {
-  return overflow_ && overflow_->given_up() ? std::optional(overflow_->reason()) : std::nullopt;
 }
 
 bool Stepper::is_finite() const {
@@ -241,22 +185,6 @@ bool Stepper::is_finite() const {
   return at::isfinite(at::stack(largest)).all().item<bool>();
 }
 
-Tensors Stepper::averaged_weights() const {
-  Tensors all;
-  for (const ObjectiveStep& objective : objectives_) {
-    if (objective.average() != nullptr) all.insert(objective.average()->weights().begin(), objective.average()->weights().end());
-  }
-  return all;
-}
-
-std::vector<optim::AverageInUse> Stepper::use_average() const {
-  std::vector<optim::AverageInUse> lent;
-  for (const ObjectiveStep& objective : objectives_) {
-    if (objective.average() != nullptr) lent.emplace_back(*objective.average());
-  }
-  return lent;
-}
-
 StepResult Stepper::evaluate(const Batch& batch) {
   const at::NoGradGuard no_grad;
   StepResult result;
@@ -267,95 +195,6 @@ StepResult Stepper::evaluate(const Batch& batch) {
     for (const auto& [name, tensor] : result.losses.back().outputs) earlier[name] = tensor;
   }
   return result;
-}
-
-precision::Trial Stepper::try_precision(const Batch& batch, std::optional<at::ScalarType> autocast) {
-  return try_precision(batch, autocast, autocast ? TrialRole::compared : TrialRole::reference);
-}
-
-precision::Trial Stepper::try_precision(const Batch& batch, std::optional<at::ScalarType> autocast, TrialRole role) {
-  const std::string what = "a trial of " + precision::name_of(autocast);
-  const Doing task(Doing::Level::task, what.c_str());
-  if (autocast != at::kHalf) return try_scaled(batch, autocast, 1.0, role);
-  precision::Trial trial;
-  for (const double scale : {65536.0, 4096.0, 256.0}) {  // where a run's own scale would soon settle
-    trial = try_scaled(batch, autocast, scale, role);
-    if (std::isfinite(trial.gradient_norm)) break;
-  }
-  return trial;
-}
-
-precision::Trial Stepper::try_scaled(const Batch& batch, std::optional<at::ScalarType> autocast, double scale, TrialRole role) {
-  buffers_.begin();
-  std::vector<precision::Trial> trials = finally([&] { return try_objectives(batch, autocast, scale, role); },
-                                                 [this] {
-                                                   unfreeze();
-                                                   for (ObjectiveStep& objective : objectives_) objective.optimizer().zero_grad();
-                                                   buffers_.put_back();
-                                                 });
-  if (trials.empty()) refuse_absence(batch);
-  precision::Trial trial = std::move(trials.front());
-  trial.others.assign(std::make_move_iterator(trials.begin() + 1), std::make_move_iterator(trials.end()));
-  for (const precision::Trial& other : trial.others) {
-    trial.step_ms += other.step_ms;
-    *trial.busy_ms += *other.busy_ms;
-  }
-  if (!options_.device.is_cpu()) trial.busy_ms.reset();
-  return trial;
-}
-
-std::vector<precision::Trial> Stepper::try_objectives(const Batch& batch, std::optional<at::ScalarType> autocast, double scale,
-                                                      TrialRole role) {
-  WorkClock clock;
-  const RandomScope random(options_.seed, batch);
-  trial_reference_.resize(objectives_.size());
-  std::vector<precision::Trial> trials;
-  Tensors earlier;
-  for (std::size_t i = 0; i < objectives_.size(); ++i) {
-    freeze_all_but(objectives_[i]);
-    clock.start();
-    std::optional<Loss> loss = forward(objectives_[i], batch, earlier, true, autocast);
-    if (!loss) continue;
-    in_backward_pass(objectives_[i].spec().name, batch, [&] { trials.push_back(try_objective(i, *loss, scale, role, clock)); });
-    for (const auto& [name, tensor] : loss->outputs) earlier[name] = tensor.detach();
-  }
-  return trials;
-}
-
-precision::Trial Stepper::try_objective(std::size_t i, const Loss& loss, double scale, TrialRole role, WorkClock& clock) {
-  const ObjectiveStep& objective = objectives_[i];
-  const Doing doing(Doing::Level::phase, "backward");
-  at::Tensor total;
-  for (const LossTerm& term : loss.terms) {
-    const at::Tensor mean = term.sum / term.nominal_count * (scale * term.weight);
-    total = total.defined() ? total + mean : mean;
-  }
-  total.backward();
-  std::vector<at::Tensor> gradients, norms;
-  for (const at::Tensor& parameter : objective.parameters()) {
-    const at::Tensor& gradient = parameter.grad();
-    gradients.push_back(gradient.defined() && scale != 1.0 ? gradient / scale : gradient);
-    if (gradient.defined()) norms.push_back(gradients.back().norm().to(at::kFloat));
-  }
-  precision::Trial trial;
-  if (objectives_.size() > 1) trial.objective = objective.spec().name;
-  {
-    const device::ExpectedReads of_the_trial;  // a step of the run asks for neither
-    trial.loss = shown(loss).item<double>();
-    trial.gradient_norm = norms.empty() ? 0.0 : at::stack(norms).norm().item<double>();
-  }
-  const WorkTime time = clock.stop();  // comparing is no part of a step
-  trial.step_ms = time.wall;
-  trial.busy_ms = time.busy;
-  if (role == TrialRole::reference) {
-    trial_reference_[i] = std::move(gradients);
-    return trial;
-  }
-  const GradientDifference difference = compare_gradients(objective.optimizer().groups(), gradients, trial_reference_[i]);
-  trial.gradient_cosine = difference.cosine;
-  trial.worst_gradient = difference.worst;
-  trial.worst_parameter = difference.parameter;
-  return trial;
 }
 
 void Stepper::freeze_all_but(const ObjectiveStep& objective) {
@@ -371,10 +210,6 @@ void Stepper::unfreeze() {
   for (const ObjectiveStep& objective : objectives_) {
     for (const at::Tensor& parameter : objective.parameters()) parameter.set_requires_grad(true);
   }
-}
-
-void Stepper::observe_validation(double loss) {
-  for (ObjectiveStep& objective : objectives_) objective.observe_validation(loss);
 }
 
 }  // namespace millrace
