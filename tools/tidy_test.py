@@ -231,6 +231,20 @@ class Planted(unittest.TestCase):
         self.append("src/millrace/train/run/run.cpp", "constexpr int kTable[] = {\n" + "  1,\n" * 100 + "};\n")
         self.expect_clean()
 
+    def test_class_with_many_public_functions(self):
+        rest = ("  A();\n  ~A();\n  A& operator=(const A&) = delete;\n  enum class B { one, two };\n  std::function<void(int)> told_;\n"
+                "  int size_ = count();\n private:\n  void hidden();\n public:\n")
+        functions = "".join(f"  [[nodiscard]] std::map<int, int> f{i}(int x = 1) const {{ return {{}}; }}\n" for i in range(20))
+        self.append("src/millrace/train/run/run.h", "class A final : public Base {\n public:\n" + rest + functions + "};\n")
+        self.expect_clean()
+        self.append("src/millrace/train/run/run.h", "struct C {\n" + functions + "  void one_more();\n};\n")
+        self.expect("src/millrace/train/run/run.h", ["C has 21 public functions", "20 are the most"], 37)
+
+    def test_class_with_many_public_functions_elsewhere(self):
+        functions = "".join(f"  void f{i}();\n" for i in range(21))
+        self.append("src/millrace/base/error.h", "struct C {\n" + functions + "};\n")
+        self.expect_clean()
+
     def test_long_file(self):
         self.write("tools/long.py", "x = 1\n" * 501)
         self.expect("tools/long.py", ["501 lines"])

@@ -290,7 +290,7 @@ std::vector<at::Tensor> first_weights(const Entry& entry, const Json& config) {
 
 // Such a run as one rank of an agreement makes it.
 std::function<Ended(Agreement&)> run_of(const Json& overrides, const std::filesystem::path& folder) {
-  const Entry entry = toys::grouped_regression();
+  Entry entry = toys::grouped_regression();
   const config::Schema schema = schema_of(entry);
   config::Layers layers(schema, aliases_of(entry));
   layers.add_values(entry.defaults, "recipe");
@@ -298,19 +298,17 @@ std::function<Ended(Agreement&)> run_of(const Json& overrides, const std::filesy
   const config::Resolved config = layers.resolve();
   // Processes have a random generator each, these threads share LibTorch's: what it gives one rank the other does not get.
   const std::vector<at::Tensor> first = first_weights(entry, config.values);
-  const auto make = [entry, first](const Json& values, const Context& context) {
-    std::unique_ptr<Recipe> recipe = entry.make(values, context);
+  entry.make = [make = entry.make, first](const Json& values, const Context& context) {
+    std::unique_ptr<Recipe> recipe = make(values, context);
     const at::NoGradGuard no_grad;
     std::size_t i = 0;
     for (at::Tensor& weight : recipe->model().parameters()) weight.copy_(first.at(i++));
     return recipe;
   };
-  return [entry, config, make, folder](Agreement& agreement) {
+  return [entry, config, folder](Agreement& agreement) {
     telemetry::Console console(telemetry::Console::Mode::quiet);
-    SessionRequest request;
-    request.assembly = {.recipe = entry.name, .config = config, .make = make, .console = &console, .agreement = &agreement};
-    if (agreement.ranks().rank == 0) request.run_place.folder = folder;
-    const RunOutcome outcome = Session(std::move(request)).run();
+    RunRequest request{.entry = &entry, .config = config, .agreement = &agreement, .console = &console};
+    const RunOutcome outcome = Session(std::move(request), {.folder = folder}).run();
     return Ended{outcome.summary, outcome.exit_code};
   };
 }

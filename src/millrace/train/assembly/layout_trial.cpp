@@ -89,22 +89,23 @@ precision::Trial try_format(Recipe& recipe, StepTrials& trials, const Batch& bat
 // Another layout adds in another order, so a resumed run keeps its own.
 void Assembly::decide_layout() {
   if (!recipe_->set_layout(Layout::contiguous)) return;
-  if (!config_.device.layout.is_auto()) {
-    const bool channels_last = config_.device.layout.value() == Layout::channels_last && switches_.on("channels_last");
+  if (!setup_.config().device.layout.is_auto()) {
+    const bool channels_last =
+        setup_.config().device.layout.value() == Layout::channels_last && setup_.switches().on("channels_last");
     recipe_->set_layout(channels_last ? Layout::channels_last : Layout::contiguous);
-    return choose("device.layout", channels_last ? kChannelsLast : kContiguous, "");
+    return setup_.choose("device.layout", channels_last ? kChannelsLast : kContiguous, "");
   }
   Choice choice{"device.layout", kContiguous, "auto", "--off=channels_last", /*by_trial=*/true};
   if (const Json* layout = kept("device.layout")) {
     choice = {"device.layout", layout->get<std::string>(), "snapshot", "as the run began", /*by_trial=*/true};
-  } else if (switches_.on("channels_last")) {
+  } else if (setup_.switches().on("channels_last")) {
     choice = try_layouts();
-    const Json agreed = agreement().from_root({{"value", choice.value}, {"reason", choice.reason}});
+    const Json agreed = setup_.agreement().from_root({{"value", choice.value}, {"reason", choice.reason}});
     choice.value = agreed.at("value").get<std::string>();
     choice.reason = agreed.at("reason").get<std::string>();
   }
   recipe_->set_layout(choice.value == kChannelsLast ? Layout::channels_last : Layout::contiguous);
-  plan_.set(std::move(choice));
+  setup_.plan().set(std::move(choice));
 }
 
 Choice Assembly::try_layouts() {
@@ -115,8 +116,7 @@ Choice Assembly::try_layouts() {
   std::string trial;
   std::optional<Json> known;
   const auto how = try_on_batch([&](const Batch& batch) {
-    trial = step_trial("layout " + precision::name_of(stepper_->autocast()), request_.recipe, request_.config.values,
-                       recipe_->model(), batch);
+    trial = trial_of("layout " + precision::name_of(stepper_->autocast()), batch);
     if (known = kept_trials().find(trial); is_verdict(known)) return;
     verdict = millrace::try_layouts(*recipe_, *stepper_, batch);
   });

@@ -14,6 +14,7 @@
 #include "millrace/metrics/means.h"
 #include "millrace/telemetry/run_log.h"
 #include "millrace/train/assembly/assembly.h"
+#include "millrace/train/assembly/run_request.h"
 #include "millrace/train/recipe/entry.h"
 #include "millrace/train/recipe/switchboard.h"
 
@@ -27,26 +28,6 @@ namespace millrace {
 // Problems of a config in which every value by itself is legal: values that do not fit each other, the recipe's own among them.
 [[nodiscard]] std::vector<Problem> run_problems(const Entry& entry, const config::Resolved& config);
 
-// What a command that only looks does: nothing is written by any of these.
-enum class Looks : std::uint8_t {
-  no,        // it trains
-  plan,      // prints the plan
-  rehearsal  // prints the plan, and what came of one batch of each split: see rehearsal.h
-};
-
-struct RunRequest {
-  const Entry* entry = nullptr;
-  config::Resolved config;
-  std::string preset;                     // "" = none
-  std::vector<std::string> command_line;  // kept in the log
-  bool fresh = false;                     // start over in a folder that holds a run; see RunFolder
-  Agreement* agreement = nullptr;         // of the run's processes; null = one
-  std::function<void(const std::filesystem::path&)> folder_begun = nullptr;  // told once the run is about to write there
-  Looks looks = Looks::no;                                                   // instead of training
-  telemetry::Console* console = nullptr;                                     // required
-  Fs* fs = nullptr;                                                          // null = Fs::real()
-};
-
 struct RunOutcome {
   Json summary;  // as written to summary.json
   std::filesystem::path run_folder;
@@ -54,14 +35,15 @@ struct RunOutcome {
 };
 
 // Trains until done, stopped or failed. Throws Error; an error after the first step has saved a snapshot when the state is good.
-RunOutcome run_training(const RunRequest& request);
+RunOutcome run_training(RunRequest request);
 
 // The input of a run whose config names none: a preset makes its own in runs/data, once. With `keeps` false, for commands that
 // only look: sample data that is there is used, other is made in a temporary folder and removed with this object.
 class SampleInput {
  public:
-  // Writes data.dir into `config`, where the entry needs it. ConfigError when there is no input and no preset to make it.
-  SampleInput(const RunRequest& request, bool keeps, config::Resolved& config);
+  // Writes data.dir into the request's config, where the entry needs it. ConfigError when there is no input and no preset to make
+  // it.
+  SampleInput(RunRequest& request, bool keeps);
   ~SampleInput();
   SampleInput(const SampleInput&) = delete;
   SampleInput& operator=(const SampleInput&) = delete;
@@ -69,9 +51,6 @@ class SampleInput {
  private:
   std::filesystem::path temporary_;  // "" = none
 };
-
-// What an assembly is made from; `config`: the request's, with the input it has now.
-[[nodiscard]] AssemblyRequest assembly_request(const RunRequest& request, config::Resolved config);
 
 // A trained model, ready to be used on new data.
 struct Loaded {

@@ -66,7 +66,7 @@ void count_operations(Assembly& assembly, DoctorTrials& to) {
 bool may_gain_by_format(const Assembly& assembly) {
   const bool fixed =
       !assembly.config().precision.dtype.is_auto() && !assembly.stepper().autocast() && assembly.switches().on("autocast");
-  return fixed && precision::hardware_has_fast_bf16(assembly.context().device, nullptr);
+  return fixed && precision::hardware_has_fast_bf16(assembly.setup().context().device, nullptr);
 }
 
 void try_format(Assembly& assembly, DoctorTrials& to) {
@@ -79,7 +79,7 @@ void try_format(Assembly& assembly, DoctorTrials& to) {
 }
 
 bool has_more_threads_than_cores(const Assembly& assembly) {
-  return at::get_num_threads() > device::cpu_info().physical_cores && assembly.context().device.is_cpu();
+  return at::get_num_threads() > device::cpu_info().physical_cores && assembly.setup().context().device.is_cpu();
 }
 
 void try_threads(Assembly& assembly, DoctorTrials& to) {
@@ -116,7 +116,7 @@ void try_half(Assembly& assembly, DoctorTrials& to) {
   const double ratio =
       ratio_of(in_format(trials, *batch, format), in_format(trials, half, format));  // T(b) / T(b/2); T = a + k b
   const RunConfig& config = assembly.config();
-  const data::Pipeline& pipeline = assembly.training_pipeline();
+  const data::Pipeline& pipeline = *assembly.loaders().pipeline(Split::train);
   const bool by_recipe = pipeline.batch_size || pipeline.datasets.front().batch_size;
   to.experiments.batch = doctor::Experiments::Batch{.rows = batch->rows(),
                                                     .fixed_share = std::clamp(2 / ratio - 1, 0.0, 1.0),
@@ -196,8 +196,8 @@ Json DoctorTrials::to_json() const {
 }
 
 RemedyTrials::RemedyTrials(Assembly& assembly) : assembly_(assembly) {
-  if (!assembly.agreement().alone()) return;  // ranks would have to agree on each
-  constexpr double kInTurns = 2.0 * kRounds;  // of two ways
+  if (!assembly.setup().agreement().alone()) return;  // ranks would have to agree on each
+  constexpr double kInTurns = 2.0 * kRounds;          // of two ways
   const bool threads = has_more_threads_than_cores(assembly);
   all_.push_back({.passes = 1, .make = &count_operations});
   if (may_recompute(assembly)) all_.push_back({.passes = adds_gradients(assembly.config()) ? 3.0 : 2.0, .make = &try_recompute});
@@ -214,7 +214,7 @@ void RemedyTrials::make_next() {
   try {
     all_[next_++].make(assembly_, made_);
   } catch (const std::exception&) {
-    device::release_cached_memory(assembly_.context().device);
+    device::release_cached_memory(assembly_.setup().context().device);
   }
 }
 
