@@ -58,7 +58,7 @@ std::int64_t Recovery::attempt(const Place& place, const std::function<std::int6
     }  // what the failed try held is freed here
     rows = with(place).sum(reason.empty() ? rows : kFailed);
     if (rows >= 0) {
-      if (again) tell_lighter(place);
+      if (again) warn_of_smaller_steps(place);
       return rows;
     }
     undo();
@@ -71,7 +71,7 @@ std::int64_t Recovery::attempt(const Place& place, const std::function<std::int6
 void Recovery::need_less(const Place& place, const std::string& reason) {
   const bool recomputes = place.may_recompute && wishes_.may_recompute && stepper_.blocks().recompute_all();
   if (recomputes) {
-    return tell(place,
+    return warn(place,
                 "out of memory in " + place.where + " (" + reason +
                     "): every block of the model is recomputed from now on, which changes no bit",
                 {{"recompute", "all"}});
@@ -81,10 +81,10 @@ void Recovery::need_less(const Place& place, const std::string& reason) {
   std::string text = "out of memory in " + place.where + " (" + reason + "): each batch is cut into " +
                      std::to_string(micro_batches_) + " micro-batches from now on; the global batch stays";
   if (normalises_batches(recipe_.model())) text += ", but batch norms see a micro-batch at a time";
-  tell(place, text, {{"micro_batches", micro_batches_}});
+  warn(place, text, {{"micro_batches", micro_batches_}});
 }
 
-void Recovery::tell(const Place& place, const std::string& text, Json values) const {
+void Recovery::warn(const Place& place, const std::string& text, Json values) const {
   reporter_.warning(text);
   values["step"] = place.step;
   values["text"] = text;
@@ -92,7 +92,7 @@ void Recovery::tell(const Place& place, const std::string& text, Json values) co
 }
 
 // After the first try that went through, while its peak is known.
-void Recovery::tell_lighter(const Place& place) const {
+void Recovery::warn_of_smaller_steps(const Place& place) const {
   if (!place.may_recompute) return;  // forward passes alone are no measure of a step
   const device::TensorMemory held = device::tensor_memory(stepper_.device());
   const std::uint64_t fixed = held.live_bytes;  // weights, gradients, optimiser, data: the samples' part has been let go by now
@@ -102,7 +102,7 @@ void Recovery::tell_lighter(const Place& place) const {
                                                  static_cast<double>(widest_group_) / static_cast<double>(rows));
   const std::vector<LighterStep> steps = lighter_steps(fixed, fixed + in_one, widest_group_, recipe_.facts().lighter);
   if (steps.empty()) return;
-  tell(place,
+  warn(place,
        "a step holds " + human_bytes(static_cast<double>(peak)) + " of tensors now, " +
            human_bytes(static_cast<double>(fixed + in_one)) +
            " if its batch went through at once; lighter, at once: " + to_text(steps),
@@ -122,14 +122,14 @@ Message Recovery::no_room(const Place& place, const std::string& reason) const {
           "use a smaller model, or " + smaller + ", set memory.recompute=all if it is off, or give the run more memory"};
 }
 
-void Recovery::note_peak() {
+void Recovery::record_peak() {
   const std::uint64_t peak = device::tensor_memory(stepper_.device()).peak_bytes;
   step_peak_bytes_ = std::max(step_peak_bytes_, peak);
   epoch_peak_bytes_ = std::max(epoch_peak_bytes_, peak);
 }
 
 std::uint64_t Recovery::take_epoch_peak() {
-  note_peak();
+  record_peak();
   forget_peak();
   return std::exchange(epoch_peak_bytes_, 0);
 }

@@ -40,7 +40,7 @@ class Recovery {
   std::int64_t attempt(const Place& place, const std::function<std::int64_t()>& run, const std::function<void()>& undo);
 
   // The most tensors held in steps alone, by the allocator's own counters: nothing waits.
-  void note_peak();
+  void record_peak();
   void forget_peak();
   [[nodiscard]] std::uint64_t step_peak_bytes() const noexcept { return step_peak_bytes_; }
   [[nodiscard]] std::uint64_t take_epoch_peak();  // since the last call
@@ -49,8 +49,8 @@ class Recovery {
  private:
   [[nodiscard]] Agreement& with(const Place& place) const { return place.alone ? Agreement::of_one() : agreement_; }
   void need_less(const Place& place, const std::string& reason);
-  void tell(const Place& place, const std::string& text, Json values) const;
-  void tell_lighter(const Place& place) const;
+  void warn(const Place& place, const std::string& text, Json values) const;
+  void warn_of_smaller_steps(const Place& place) const;
   [[nodiscard]] Message no_room(const Place& place, const std::string& reason) const;
 
   RecoveryWishes wishes_;

@@ -117,7 +117,7 @@ void Trainer::diagnose(const StepRecord& record, const MemoryReading& memory) {
 }
 
 // What each rank waited for since the last log line, on all of them. Collective.
-void Trainer::tell_waits() {
+void Trainer::gather_waits() {
   if (agreement().alone() || !parts_.config->log.doctor) return;
   const telemetry::Timeline::Summary times = parts_.timeline->window();
   const std::vector<Json> all = agreement().gather({times.of(Phase::reduction), times.of(Phase::data_wait)});

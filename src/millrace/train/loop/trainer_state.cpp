@@ -99,7 +99,7 @@ void Trainer::restore(const snapshot::Content& content) {
     epoch_end_.row = EpochRow{.epoch = static_cast<std::uint64_t>(cells[0].integer(0)), .train_loss = cells[1].number_or_nan()};
   }
   saves_.restored(step_);
-  met_ = {.now = true, .before = step_ - 1};
+  sync_ = {.now = true, .before = step_ - 1};
 }
 
 void Trainer::save(bool last) {
@@ -107,7 +107,7 @@ void Trainer::save(bool last) {
   const std::string what = kSaveTask + std::to_string(step_);
   const Doing task(Doing::Level::task, what.c_str());
   const std::int64_t begin = steady_nanoseconds();
-  recovery_.note_peak();
+  recovery_.record_peak();
   {
     const telemetry::Span span(*parts_.timeline, telemetry::Phase::snapshot);
     if (!saves_.holds(step_)) require_finite();

@@ -1,4 +1,4 @@
-// What the steppers of several ranks make of one another's state where each steps for itself between two meetings.
+// What the steppers of several ranks make of one another's state where each steps for itself between two syncs.
 #include <ATen/core/grad_mode.h>
 #include <torch/nn/module.h>
 
