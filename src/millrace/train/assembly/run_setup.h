@@ -13,6 +13,7 @@
 #include "millrace/precision/gpu_ways.h"
 #include "millrace/telemetry/spans.h"
 #include "millrace/train/assembly/memory_choice.h"
+#include "millrace/train/assembly/process_inputs.h"
 #include "millrace/train/assembly/run_request.h"
 #include "millrace/train/assembly/weights.h"
 #include "millrace/train/recipe/recipe.h"
@@ -28,7 +29,7 @@ struct BareMemory {
   std::uint64_t heap = 0;
 };
 
-// Belongs to one thread. What is made with it refers to it.
+// Belongs to one thread. What is made with it refers to it. While it lives the process is set up for its run: process_inputs.h.
 class RunSetup {
  public:
   // Chooses the device and its threads, and installs the guards. ConfigError for values that do not fit each other.
@@ -67,6 +68,7 @@ class RunSetup {
   void choose_guards();
   void choose_transport();
 
+  ProcessInputs inputs_;  // first: what the rest sets is put back when all of it is gone
   RunRequest request_;
   RunConfig config_;
   Switches switches_;
