@@ -2,7 +2,7 @@
 
 #include <stdexcept>
 
-#include "millrace/train/recipe/words.h"
+#include "millrace/train/recipe/foreign_options.h"
 
 namespace millrace::recipes::cosmology {
 namespace {

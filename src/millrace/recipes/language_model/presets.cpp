@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <sstream>
 
-#include "millrace/train/recipe/words.h"
+#include "millrace/train/recipe/foreign_options.h"
 
 namespace millrace::recipes::language_model {
 namespace {

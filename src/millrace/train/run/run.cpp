@@ -9,8 +9,8 @@
 #include "millrace/base/format.h"
 #include "millrace/base/hash.h"
 #include "millrace/config/schema_of.h"
+#include "millrace/train/recipe/foreign_options.h"
 #include "millrace/train/recipe/recipe_guard.h"
-#include "millrace/train/recipe/words.h"
 #include "millrace/train/run/session.h"
 #include "millrace/train/run_folder/sample_data.h"
 
