@@ -17,8 +17,8 @@
 #include "millrace/base/format.h"
 #include "millrace/snapshot/keeper.h"
 #include "millrace/snapshot/snapshot.h"
+#include "millrace/train/run_folder/archive.h"
 #include "millrace/train/run_folder/run_files.h"
-#include "millrace/train/run_folder/set_aside.h"
 
 namespace millrace {
 namespace {
@@ -304,10 +304,10 @@ std::vector<std::string> RunFolder::begin(std::optional<std::int64_t> branches_a
   try {
     clear_leftovers();
     if (is_run_ && fresh_) {
-      set_old_run_aside(fs_, path_, record_);
+      archive_old_run(fs_, path_, record_);
       told.push_back("the old run in " + path_.string() + " is replaced: it goes when the first new snapshot is on the disk");
     } else if (is_run_ && branches_after) {
-      branch_ = set_branch_aside(fs_, path_, record_, *branches_after);
+      branch_ = archive_branch(fs_, path_, record_, *branches_after);
       if (!branch_.empty()) told.push_back("later snapshots are set aside: --run " + branch_.string() + " goes on with them");
     }
     has_begun_ = true;
