@@ -11,7 +11,6 @@
 #include "millrace/train/assembly/convolution_choice.h"
 #include "millrace/train/assembly/model_state.h"
 #include "millrace/train/loop/trainer.h"
-#include "millrace/train/report/numbers.h"
 #include "millrace/train/step/stepper_report.h"
 #include "millrace/train/step/stepper_state.h"
 #include "millrace/train/watch/watchdog.h"

@@ -1,9 +1,10 @@
 #include "millrace/train/report/meter.h"
 
+#include <cmath>
 #include <utility>
 
 #include "millrace/base/clock.h"
-#include "millrace/train/report/numbers.h"
+#include "millrace/core/saved_json.h"
 
 namespace millrace {
 

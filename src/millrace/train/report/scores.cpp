@@ -6,7 +6,7 @@
 
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
-#include "millrace/train/report/numbers.h"
+#include "millrace/core/saved_json.h"
 
 namespace millrace {
 
