@@ -110,7 +110,7 @@ Trained train(Agreement& agreement, std::int64_t batch_size, std::int64_t accumu
     for (std::int64_t i = 0; i < accumulate; ++i) {
       auto host = loader.next();
       if (!host) host = loader.next();  // the next epoch's
-      for_each_micro_batch(way, *std::move(host), [&](const Batch& batch, MicroPlace in_batch) {
+      for_each_micro_batch(way, *std::move(host), [&](const Batch& batch, MicroPosition in_batch) {
         stepper.accumulate(batch, {.only = in_batch.only && accumulate == 1, .last = in_batch.last && i + 1 == accumulate});
       });
     }
@@ -163,7 +163,7 @@ struct OfARank {
     auto host = loader.next();
     if (!host) host = loader.next();  // the next epoch's
     for_each_micro_batch({recipe, nullptr, at::kCPU, 1}, *std::move(host),
-                         [&](const Batch& batch, MicroPlace in_batch) { stepper.accumulate(batch, in_batch); });
+                         [&](const Batch& batch, MicroPosition in_batch) { stepper.accumulate(batch, in_batch); });
     stepper.update();
   }
   [[nodiscard]] Tensors state() const {

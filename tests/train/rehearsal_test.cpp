@@ -147,7 +147,7 @@ TEST(Rehearsal, NamesParametersWithoutGradientAndGoesOn) {
   layers.add_values({{"toy.slip", "unused_parameter"}}, "test");
   telemetry::Console console(telemetry::Console::Mode::quiet);
   RunSetup setup({.entry = &row, .config = layers.resolve(), .console = &console});
-  Assembly assembly(setup, RecipePlaces{});
+  Assembly assembly(setup, RecipeFolders{});
   const Rehearsal rehearsal = rehearse(assembly);
   EXPECT_EQ(rehearsal.training_rows, 4);
   EXPECT_EQ(rehearsal.validation_rows, 4);

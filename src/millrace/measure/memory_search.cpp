@@ -43,7 +43,7 @@ Json try_whole_step(const RunRequest& request) {
   if (device.is_cpu() && !setup.switches().on("memory_recovery")) limited.emplace(setup.config().memory.limit);
   device::release_cached_memory(device);  // what a size tried before has left
   const std::uint64_t before = device::private_resident_bytes();
-  Assembly run(setup, looking_places());
+  Assembly run(setup, folders_to_look_in());
   run.decide();
   run.decide_memory();
   run.recipe().model().train();
@@ -82,7 +82,7 @@ Json try_whole_step(const RunRequest& request) {
 Json estimate_memory(RunRequest request) {
   const SampleInput input(request, /*keeps=*/false);
   RunSetup setup(request);
-  Assembly run(setup, looking_places());
+  Assembly run(setup, folders_to_look_in());
   run.decide();
   const std::optional<Batch> batch = run.trial_batch();
   if (!batch) throw no_trial_batch();

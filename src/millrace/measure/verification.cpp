@@ -74,7 +74,7 @@ class Verification {
 // What a run would choose, by the same trials.
 Check Verification::features() {
   setup_.emplace(request_);
-  run_.emplace(*setup_, looking_places());
+  run_.emplace(*setup_, folders_to_look_in());
   run_->decide();
   run_->decide_memory();
   const Choice& format = *setup_->plan().find("precision.dtype");

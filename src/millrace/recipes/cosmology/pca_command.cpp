@@ -92,7 +92,7 @@ int fit(const Request& request) {
   const bool has_run = !run.dir.empty() || !run.name.empty();
   const stdfs::path file = pca_file_name(task.recipe.n_fg);
   const stdfs::path output = request.output ? stdfs::path(*request.output)
-                             : has_run      ? place_of_run("cosmology", run).folder / file
+                             : has_run      ? destination_of_run("cosmology", run).folder / file
                                             : file;
   telemetry::Console console(telemetry::Console::Mode::automatic, 2);
   const double begin = steady_seconds();

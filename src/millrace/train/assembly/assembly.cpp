@@ -37,14 +37,14 @@ Assembly::Assembly(RunSetup& setup, std::unique_ptr<Recipe> recipe, Loaders load
   make_stepper();
 }
 
-Assembly::Assembly(RunSetup& setup, const RecipePlaces& places)
+Assembly::Assembly(RunSetup& setup, const RecipeFolders& places)
     : setup_(setup), recipe_(setup.make_recipe(places)), loaders_(setup, *recipe_), kept_(Json::object()) {
   make_stepper();
 }
 
 Assembly::~Assembly() = default;
 
-RecipePlaces looking_places(bool plan_only) {
+RecipeFolders folders_to_look_in(bool plan_only) {
   return {.run_folder = {}, .new_files = {}, .cache_folder = cache_folder(), .writes = false, .plan_only = plan_only};
 }
 
@@ -145,7 +145,7 @@ std::optional<Batch> Assembly::trial_batch(Split split) const {
       const device::ExpectedCopies on_its_way;
       here = to_batch(std::move(*host), split, way.device);
     }
-    for_each_micro_batch(way, std::move(here), [&](Batch batch, MicroPlace) {
+    for_each_micro_batch(way, std::move(here), [&](Batch batch, MicroPosition) {
       if (!first) first = std::move(batch);
     });
     if (first) break;

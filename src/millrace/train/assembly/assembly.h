@@ -26,7 +26,7 @@ class Assembly {
   // `kept`: choices of trials that a snapshot holds, {option: value}: they are not tried again, since another choice would change
   // bits. ConfigError where the ranks can't step as the config says.
   Assembly(RunSetup& setup, std::unique_ptr<Recipe> recipe, Loaders loaders, Json kept = Json::object());
-  Assembly(RunSetup& setup, const RecipePlaces& places);  // with a new recipe and its loaders
+  Assembly(RunSetup& setup, const RecipeFolders& places);  // with a new recipe and its loaders
   ~Assembly();
   Assembly(const Assembly&) = delete;
   Assembly& operator=(const Assembly&) = delete;
@@ -89,6 +89,6 @@ class Assembly {
 };
 
 // Of files for what only looks: nothing is written there. `plan_only`: the plan alone is asked for.
-[[nodiscard]] RecipePlaces looking_places(bool plan_only = false);
+[[nodiscard]] RecipeFolders folders_to_look_in(bool plan_only = false);
 
 }  // namespace millrace

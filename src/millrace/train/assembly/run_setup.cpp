@@ -160,7 +160,7 @@ void RunSetup::choose_guards() {
     plan_.set({"device.guards", names, "auto", "known faults of the libraries below, which are gone around"});
 }
 
-std::unique_ptr<Recipe> RunSetup::make_recipe(const RecipePlaces& places, std::optional<Weights> weights) {
+std::unique_ptr<Recipe> RunSetup::make_recipe(const RecipeFolders& places, std::optional<Weights> weights) {
   if (weights) choose("train.weights", weights->path.string(), weights->which + "; optimiser and schedule begin anew");
   context_.places = places;
   torch::manual_seed(context_.seed);

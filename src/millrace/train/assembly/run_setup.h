@@ -58,7 +58,7 @@ class RunSetup {
 
   // On the run's device, guarded, in its first state. `places`: of files, as the recipe's context gives them. `weights`: that the
   // model begins with, and the recipe's state that belongs to them.
-  [[nodiscard]] std::unique_ptr<Recipe> make_recipe(const RecipePlaces& places, std::optional<Weights> weights = std::nullopt);
+  [[nodiscard]] std::unique_ptr<Recipe> make_recipe(const RecipeFolders& places, std::optional<Weights> weights = std::nullopt);
   [[nodiscard]] data::LoaderOptions loader_options(const data::Pipeline& pipeline, Split split) const;
 
  private:

@@ -27,7 +27,7 @@ struct RunConfig;                  // train/recipe/config.h
 enum class Layout : std::uint8_t;  // train/recipe/config.h
 
 // Where a recipe may read and write.
-struct RecipePlaces {
+struct RecipeFolders {
   std::filesystem::path run_folder;    // to read from; empty: predict, a measurement, a run that starts over
   std::filesystem::path new_files;     // what is to stay in the run folder is written here before the first step; empty: nothing
   std::filesystem::path cache_folder;  // for token files and the like; empty: none
@@ -41,7 +41,7 @@ struct Context {
   Ranks ranks;
   const RunConfig* config = nullptr;   // the sections that all recipes share; never null in a run, and lives as long as it
   const Switches* switches = nullptr;  // which optimisations are on; lives as long as the run
-  RecipePlaces places;
+  RecipeFolders places;
   std::uint64_t seed = 0;
   std::function<void(const std::string&)> notice;  // see say()
 

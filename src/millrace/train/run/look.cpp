@@ -55,7 +55,7 @@ void look_at_batches(RunRequest request, const Look& look, const SeesBatch& sees
     state = loader_state_of(look, *request.console);
     if (!state.is_null()) weights.emplace(load_weights(Fs::real(), look.from, *request.console));
   }
-  const std::unique_ptr<Recipe> recipe = setup.make_recipe(looking_places(), std::move(weights));
+  const std::unique_ptr<Recipe> recipe = setup.make_recipe(folders_to_look_in(), std::move(weights));
   const bool training = look.split == Split::train;
   data::Pipeline pipeline = recipe->data(Split::train);
   if (!training) pipeline = recipe->data(Split::validation);  // after the other, as in a run
@@ -84,7 +84,7 @@ void look_at_batches(RunRequest request, const Look& look, const SeesBatch& sees
       state = Json();
       continue;
     }
-    for_each_micro_batch(way, std::move(*host), [&](const Batch& batch, MicroPlace) { sees(batch, datasets, facts); });
+    for_each_micro_batch(way, std::move(*host), [&](const Batch& batch, MicroPosition) { sees(batch, datasets, facts); });
     ++seen;
   }
 }

@@ -23,13 +23,13 @@
 
 namespace millrace {
 
-Session::Session(RunRequest request, RunPlace place)
+Session::Session(RunRequest request, RunDestination place)
     : setup_(std::move(request)), request_(setup_.request()), place_(std::move(place)) {
   if (setup_.agreement().ranks().rank != 0) place_.folder.clear();
 }
 
 Session::Session(RunRequest request) : setup_(std::move(request)), request_(setup_.request()) {
-  if (setup_.agreement().ranks().rank == 0) place_ = place_of_run(request_.entry->name, setup_.config().run);
+  if (setup_.agreement().ranks().rank == 0) place_ = destination_of_run(request_.entry->name, setup_.config().run);
 }
 
 Session::~Session() {
@@ -126,14 +126,14 @@ std::optional<Weights> Session::first_weights() const {
 
 // Looking never writes: neither a run folder nor a cache nor sample data that was not there.
 RunOutcome Session::plan_only() {
-  assembly_ = std::make_unique<Assembly>(setup_, looking_places(/*plan_only=*/true));
+  assembly_ = std::make_unique<Assembly>(setup_, folders_to_look_in(/*plan_only=*/true));
   assembly_->note_undecided();
   introduce();
   return {Json::object(), place_.folder, 0};
 }
 
 RunOutcome Session::rehearse_only() {
-  assembly_ = std::make_unique<Assembly>(setup_, looking_places());
+  assembly_ = std::make_unique<Assembly>(setup_, folders_to_look_in());
   const std::unique_ptr<Watchdog> watchdog = watch();
   assembly_->note_undecided();
   introduce();
@@ -147,8 +147,8 @@ RunOutcome Session::rehearse_only() {
   return {Json::object(), place_.folder, 0};
 }
 
-RecipePlaces Session::places() const {
-  RecipePlaces places{.run_folder = {}, .new_files = {}, .cache_folder = cache_folder()};
+RecipeFolders Session::places() const {
+  RecipeFolders places{.run_folder = {}, .new_files = {}, .cache_folder = cache_folder()};
   if (folder_ == nullptr) return places;
   if (!folder_->is_replaced()) places.run_folder = folder_->path();
   places.new_files = folder_->staging();

@@ -18,8 +18,8 @@ namespace millrace {
 // Set-up in order: folder and lock, what to resume from, device and threads, recipe, loaders, precision; then the loop.
 class Session {
  public:
-  explicit Session(RunRequest request);         // in the folder that the config names
-  Session(RunRequest request, RunPlace place);  // place.folder empty: nothing is written
+  explicit Session(RunRequest request);               // in the folder that the config names
+  Session(RunRequest request, RunDestination place);  // place.folder empty: nothing is written
   ~Session();
   RunOutcome run();
 
@@ -35,7 +35,7 @@ class Session {
   void share_snapshot();
   void begin_folder();
   void tell_crashes();  // to log.jsonl, from here on
-  [[nodiscard]] RecipePlaces places() const;
+  [[nodiscard]] RecipeFolders places() const;
   // `total_steps` of the run; 0 = not known yet.
   [[nodiscard]] bool already_complete(std::int64_t total_steps) const;
   [[nodiscard]] bool root_is_complete(std::int64_t total_steps) const;
@@ -71,7 +71,7 @@ class Session {
 
   RunSetup setup_;
   const RunRequest& request_;  // the setup's
-  RunPlace place_;
+  RunDestination place_;
   std::unique_ptr<Assembly> assembly_;  // null until there are steps left to do
   std::unique_ptr<RunFolder> folder_;   // null when nothing is written
   std::unique_ptr<telemetry::RunLog> log_;

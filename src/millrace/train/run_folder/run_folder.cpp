@@ -166,13 +166,13 @@ class RunFolder::Lock {
   bool made_ = false;
 };
 
-RunPlace place_of_run(const std::string& recipe, const RunNames& names) {
+RunDestination destination_of_run(const std::string& recipe, const RunNames& names) {
   if (!names.dir.empty()) return {names.dir};
   const stdfs::path parent = names.parent.empty() ? stdfs::path("runs") / recipe : stdfs::path(names.parent);
-  return names.name.empty() ? RunPlace{parent / date_time(), true} : RunPlace{parent / names.name};
+  return names.name.empty() ? RunDestination{parent / date_time(), true} : RunDestination{parent / names.name};
 }
 
-RunFolder::RunFolder(Fs& fs, const RunPlace& place, std::string recipe, bool fresh)
+RunFolder::RunFolder(Fs& fs, const RunDestination& place, std::string recipe, bool fresh)
     : fs_(fs), recipe_(std::move(recipe)), fresh_(fresh) {
   try {
     while (lock_ == nullptr) {
@@ -210,7 +210,7 @@ RunFolder::~RunFolder() {
   }
 }
 
-void RunFolder::claim(const RunPlace& place) {
+void RunFolder::claim(const RunDestination& place) {
   path_ = place.folder;
   try {
     if (place.folder.has_parent_path()) fs_.create_directories(place.folder.parent_path());

@@ -148,7 +148,7 @@ ObjectiveStep::Term& ObjectiveStep::term_of(const LossTerm& term, std::size_t of
   return sums_->terms.emplace_back(std::move(fresh));
 }
 
-Loss ObjectiveStep::add(Loss loss, MicroPlace in_step) {
+Loss ObjectiveStep::add(Loss loss, MicroPosition in_step) {
   const bool divides = in_step.only && loss.terms.size() > 1;
   std::vector<std::pair<std::string, at::Tensor>> means;  // one for each pass
   for (const LossTerm& given : loss.terms) {

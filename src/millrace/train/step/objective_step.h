@@ -17,7 +17,7 @@
 #include "millrace/optim/spike.h"
 #include "millrace/precision/loss_scale.h"
 #include "millrace/train/recipe/recipe.h"
-#include "millrace/train/step/micro_place.h"
+#include "millrace/train/step/micro_position.h"
 
 namespace millrace {
 
@@ -72,7 +72,7 @@ class ObjectiveStep {
   // ranks are called back first, collective; null = nothing is on its way.
   void drop_step(Agreement* ranks = nullptr);
   // The backward pass of one micro-batch; returns the loss detached. `in_step`: the only one of all ranks; the last of this rank.
-  Loss add(Loss loss, MicroPlace in_step);
+  Loss add(Loss loss, MicroPosition in_step);
   void sum_over(Agreement& agreement);            // gradients and counts of all ranks; collective
   void follow_root(Agreement& agreement);         // in the count of steps without a loss; collective
   [[nodiscard]] bool takes_part() const;          // some micro-batch of this step had a loss

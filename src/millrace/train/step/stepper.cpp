@@ -86,7 +86,7 @@ std::optional<Loss> Stepper::forward(ObjectiveStep& objective, const Batch& batc
   return objective.spec().loss(batch, context);
 }
 
-StepResult Stepper::accumulate(const Batch& batch, MicroPlace in_step) {
+StepResult Stepper::accumulate(const Batch& batch, MicroPosition in_step) {
   const RandomScope random(options_.seed, batch);
   epoch_ = batch.epoch();
   StepResult result;

@@ -14,7 +14,7 @@
 #include "millrace/train/recipe/recipe.h"
 #include "millrace/train/recipe/switchboard.h"
 #include "millrace/train/step/buffer_guard.h"
-#include "millrace/train/step/micro_place.h"
+#include "millrace/train/step/micro_position.h"
 #include "millrace/train/step/model_blocks.h"
 #include "millrace/train/step/objective_step.h"
 #include "millrace/train/step/skip_count.h"
@@ -53,7 +53,7 @@ class Stepper {
   void begin_step(std::int64_t step);  // 0-based; sets the learning rates
   // All objectives forward and backward on a prepared micro-batch; `in_step`: among those of this rank. The gradients travel to
   // the other ranks with the one that is said to be the last.
-  StepResult accumulate(const Batch& batch, MicroPlace in_step = {});
+  StepResult accumulate(const Batch& batch, MicroPosition in_step = {});
   // All objectives' optimisers, then gradients are dropped. Collective, but for ranks that average().
   void update();
   // Before update(), also after a failed accumulate(): the step begins again from where begin_step() began it. Collective.
