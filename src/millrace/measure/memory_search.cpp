@@ -13,7 +13,7 @@
 #include "millrace/device/tensor_memory.h"
 #include "millrace/measure/trial_step.h"
 #include "millrace/train/loop/validation.h"
-#include "millrace/train/step/lighter.h"
+#include "millrace/train/step/smaller_steps.h"
 #include "millrace/train/step/stepper_report.h"
 
 namespace millrace {
@@ -96,8 +96,8 @@ Json estimate_memory(RunRequest request) {
   result["gradients_bytes"] = account.gradients;  // the trial has let them go
   const std::uint64_t fixed = account.weights + account.gradients + account.optimizer + account.averages;
   result["lighter"] = Json::array();
-  for (const LighterStep& step :
-       lighter_steps(fixed, result.at("plain_bytes").get<std::uint64_t>(), batch->rows(), run.recipe().facts().lighter))
+  for (const SmallerStep& step :
+       smaller_steps(fixed, result.at("plain_bytes").get<std::uint64_t>(), batch->rows(), run.recipe().facts().shrinks))
     result["lighter"].push_back({{"setting", step.setting}, {"bytes", step.bytes}});
   result["recipe"] = request.entry->name;
   result["batch_size"] = values.data.samples_per_batch();

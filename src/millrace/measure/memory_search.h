@@ -11,7 +11,7 @@ namespace millrace {
 
 // One step tried twice, with everything kept and with every block recomputed: {recipe, batch_size, micro_batches,
 // parameters_bytes, buffers_bytes, gradients_bytes, optimizer_bytes, available_bytes, account (MemoryAccount: what a run would
-// take in all), lighter: [{setting, bytes}], see lighter_steps()} and MemoryChoice::trial. Writes no run folder.
+// take in all), lighter: [{setting, bytes}], see smaller_steps()} and MemoryChoice::trial. Writes no run folder.
 [[nodiscard]] Json estimate_memory(RunRequest request);
 
 struct MaxBatchOptions {

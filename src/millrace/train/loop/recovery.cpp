@@ -10,7 +10,7 @@
 #include "millrace/base/format.h"
 #include "millrace/device/errors.h"
 #include "millrace/device/tensor_memory.h"
-#include "millrace/train/step/lighter.h"
+#include "millrace/train/step/smaller_steps.h"
 #include "millrace/train/step/stepper_report.h"
 
 namespace millrace {
@@ -101,7 +101,7 @@ void Recovery::warn_of_smaller_steps(const Attempt& tried) const {
   const std::int64_t rows = (widest_group_ + micro_batches_ - 1) / micro_batches_;
   const auto in_one = static_cast<std::uint64_t>(static_cast<double>(peak - std::min(fixed, peak)) *
                                                  static_cast<double>(widest_group_) / static_cast<double>(rows));
-  const std::vector<LighterStep> steps = lighter_steps(fixed, fixed + in_one, widest_group_, recipe_.facts().lighter);
+  const std::vector<SmallerStep> steps = smaller_steps(fixed, fixed + in_one, widest_group_, recipe_.facts().shrinks);
   if (steps.empty()) return;
   warn(tried,
        "a step holds " + human_bytes(static_cast<double>(peak)) + " of tensors now, " +
@@ -117,8 +117,8 @@ Message Recovery::no_room(const Attempt& tried, const std::string& reason) const
     if (bytes > 0) table += " " + part + " " + human_bytes(static_cast<double>(bytes)) + ",";
   }
   table.back() = '.';
-  const std::vector<Lighter> ways = recipe_.facts().lighter;
-  const std::string smaller = ways.empty() ? "smaller samples" : joined(ways, " or ", &Lighter::setting) + " for smaller samples";
+  const std::vector<Shrink> ways = recipe_.facts().shrinks;
+  const std::string smaller = ways.empty() ? "smaller samples" : joined(ways, " or ", &Shrink::setting) + " for smaller samples";
   return {"out of memory with one sample at a time: " + reason, table,
           "use a smaller model, or " + smaller + ", set memory.recompute=all if it is off, or give the run more memory"};
 }

@@ -114,7 +114,7 @@ struct StepLog {
 };
 
 // A way to make samples smaller, for those who run out of memory.
-struct Lighter {
+struct Shrink {
   std::string setting;  // "recipe.seq_len=256"
   double part = 0.5;    // of what a step holds for its samples, as it is now
 };
@@ -148,7 +148,7 @@ struct Facts {
   std::string read_as = "";  // one line: axes, units, orientation, clock, encoding of its data; "": as the sources say it
   std::map<std::string, FieldWords> fields = {};  // of batches, after prepare()
   std::optional<StepLog> step_log = std::nullopt;
-  std::vector<Lighter> lighter = {};
+  std::vector<Shrink> shrinks = {};
   std::optional<BlindAnswer> blind = std::nullopt;  // a run that stays there is told so
 };
 
