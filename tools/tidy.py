@@ -17,6 +17,7 @@ MAX_FILE_LINES = 500
 MAX_ARCHITECTURE_LINES = 150
 MAX_FOLDER_FILES, MAX_FOLDER_LINES = 45, 5000  # of sources without tests
 LARGE_FOLDERS = re.compile(r"src/millrace/kernels(?:/|$)")  # a file for each operation
+MAX_PUBLIC_FUNCTIONS = 20  # of a class in train/; constructors, destructors and operators do not count
 SOURCE = (".h", ".cpp", ".inl", ".cu", ".cuh")
 CODE = SOURCE + (".py", ".sh", ".cmake", ".in")
 TEXT = CODE + (".md", ".txt", ".json", ".toml", ".yaml", ".yml", "")
@@ -285,6 +286,46 @@ def end_of_definition(code, open_brace):
     return len(code) - 1
 
 
+CLASS = re.compile(r"\b(class|struct)\s+(?:\[\[\w+\]\]\s*)?(\w+)[^;{}()]*\{")
+ACCESS = re.compile(r"\s*(public|private|protected)\s*:(?!:)")
+
+
+def public_functions(code, open_brace, kind, name):
+    """How many functions a class offers; `open_brace` is that of its body, `kind` "class" or "struct"."""
+    public, statement, depth, count = kind == "struct", "", 0, 0
+    for char in code[open_brace + 1:]:
+        if char == "{":
+            depth += 1
+        elif char == "}":
+            depth -= 1
+            if depth < 0:
+                return count
+        if depth > 0 or char not in ";}:":
+            statement += char if depth == 0 else ""
+            continue
+        if char == ":":
+            access = ACCESS.match(statement + char)
+            public, statement = (access.group(1) == "public", "") if access else (public, statement + char)
+            continue
+        head = statement.split("=", 1)[0] if "operator" not in statement else ""
+        while re.search(r"<[^<>()]*(?:\([^()]*\))*[^<>()]*>", head):
+            head = re.sub(r"<[^<>()]*(?:\([^()]*\))*[^<>()]*>", "", head)
+        called = re.search(r"(~?\w+)\s*\(", head)
+        left_out = called is None or called.group(1).lstrip("~") == name or re.match(r"\s*(?:using|friend|static_assert|enum)\b", head)
+        count += public and not left_out
+        statement = ""
+    return count
+
+
+def large_classes(text):
+    """(line, name, functions) of each class that offers too many."""
+    code = without_comments_and_strings(text)
+    for match in CLASS.finditer(code):
+        count = public_functions(code, match.end() - 1, match.group(1), match.group(2))
+        if count > MAX_PUBLIC_FUNCTIONS:
+            yield line_of(code, match.start()), match.group(2), count
+
+
 def check_sizes(tree):
     for name, text in tree.sources(CODE):
         lines = text.count("\n")
@@ -294,6 +335,10 @@ def check_sizes(tree):
         for line, lines in long_functions(text):
             tree.say(name, line, f"a function of {lines} lines; split it, {MAX_FUNCTION_LINES} are the most")
     check_folders(tree)
+    for name, text in tree.sources((".h",)):
+        for line, owner, count in large_classes(text) if name.startswith("src/millrace/train/") else ():
+            tree.say(name, line, f"{owner} has {count} public functions; {MAX_PUBLIC_FUNCTIONS} are the most: give what is not its own "
+                                 "to a class of its own or to free functions")
     for name, kilobytes in tree.kilobytes.items():
         if kilobytes > MAX_FILE_KILOBYTES:
             tree.say(name, 1, f"{kilobytes} kB; data, wheels and pictures do not belong into the tree, fetch or generate them")

@@ -27,7 +27,7 @@ GOOD = {
     "src/millrace/data/loader/loader.h": '// The loader.\n#pragma once\n\n#include "millrace/base/error.h"\n',
     "src/millrace/data/detail/ring.h": "// Slots.\n#pragma once\n",
     "src/millrace/nn/layers.h": "// Layers.\n#pragma once\n#include <torch/nn.h>\n",
-    "src/millrace/train/step/lane.h": "// A lane.\n#pragma once\n",
+    "src/millrace/train/step/objective_step.h": "// A step of one objective.\n#pragma once\n",
     "src/millrace/train/run/run.h": '// Runs.\n#pragma once\n#include <ATen/core/Tensor.h>\n#include "millrace/data/loader/loader.h"\n',
     "src/millrace/train/run/run.cpp": '#include "millrace/train/run/run.h"\n\n#include <ATen/ops/add.h>\n\nint run() { return 0; }\n',
 }
@@ -108,8 +108,8 @@ class Planted(unittest.TestCase):
         self.expect("src/millrace/base/error.h", ["base (floor 0)", "train/run (floor 5)", "up", "value or a function", "ARCHITECTURE.md"], 3)
 
     def test_include_up_between_folders_of_one_folder(self):
-        self.append("src/millrace/train/step/lane.h", '#include "millrace/train/run/run.h"\n')
-        self.expect("src/millrace/train/step/lane.h", ["train/step (floor 4)", "train/run (floor 5)", "up"])
+        self.append("src/millrace/train/step/objective_step.h", '#include "millrace/train/run/run.h"\n')
+        self.expect("src/millrace/train/step/objective_step.h", ["train/step (floor 4)", "train/run (floor 5)", "up"])
 
     def test_include_sideways(self):
         self.append("src/millrace/data/loader/loader.h", '#include "millrace/nn/layers.h"\n')
@@ -248,6 +248,20 @@ class Planted(unittest.TestCase):
 
     def test_long_table_is_no_function(self):
         self.append("src/millrace/train/run/run.cpp", "constexpr int kTable[] = {\n" + "  1,\n" * 100 + "};\n")
+        self.expect_clean()
+
+    def test_class_with_many_public_functions(self):
+        rest = ("  A();\n  ~A();\n  A& operator=(const A&) = delete;\n  enum class B { one, two };\n  std::function<void(int)> told_;\n"
+                "  int size_ = count();\n private:\n  void hidden();\n public:\n")
+        functions = "".join(f"  [[nodiscard]] std::map<int, int> f{i}(int x = 1) const {{ return {{}}; }}\n" for i in range(20))
+        self.append("src/millrace/train/run/run.h", "class A final : public Base {\n public:\n" + rest + functions + "};\n")
+        self.expect_clean()
+        self.append("src/millrace/train/run/run.h", "struct C {\n" + functions + "  void one_more();\n};\n")
+        self.expect("src/millrace/train/run/run.h", ["C has 21 public functions", "20 are the most"], 37)
+
+    def test_class_with_many_public_functions_elsewhere(self):
+        functions = "".join(f"  void f{i}();\n" for i in range(21))
+        self.append("src/millrace/base/error.h", "struct C {\n" + functions + "};\n")
         self.expect_clean()
 
     def test_long_file(self):

@@ -237,7 +237,7 @@ void Autoencoder3d::measure(const Batch& batch, const StepResult& result, metric
 namespace {
 
 // The longest axis of the crops halved, as long as the network divides it.
-std::vector<Lighter> lighter(std::vector<std::int64_t> patch) {
+std::vector<Shrink> shrinks(std::vector<std::int64_t> patch) {
   const auto longest = std::max_element(patch.begin(), patch.end());
   if (longest == patch.end() || *longest < 32) return {};
   *longest /= 2;
@@ -272,7 +272,7 @@ Facts Autoencoder3d::facts() const {
           .history = {"val_autoencoder", "psnr", "kl"},
           .read_as = files_ ? files_->read_as : "",
           .fields = files_ ? fields_of(*files_) : std::map<std::string, FieldWords>(),
-          .lighter = lighter(recipe_.patch_size)};
+          .shrinks = shrinks(recipe_.patch_size)};
 }
 
 std::vector<Picture> Autoencoder3d::draw() {

@@ -101,7 +101,7 @@ void check_pca(const nn::ForegroundPca& pca, const RecipeConfig& recipe, const S
 
 namespace {
 
-std::optional<nn::ForegroundPca> found_pca(const RecipeConfig& recipe, const Sky& sky, const RecipePlaces& places,
+std::optional<nn::ForegroundPca> found_pca(const RecipeConfig& recipe, const Sky& sky, const RecipeFolders& places,
                                            const Tell& tell) {
   if (places.run_folder.empty()) return std::nullopt;
   const std::string ours = pca_file_name(recipe.n_fg);

@@ -148,7 +148,7 @@ std::map<std::string, FieldWords> fields_of(const Sky& sky, const RecipeConfig& 
 Facts Cosmology::facts() const {
   Facts facts{.history = {"corr", "residual_power", "pca_corr"}, .metric_tags = "val/"};
   const std::int64_t half = recipe_.ra_keep / 2;
-  if (half > 0 && half % (4 * recipe_.split) == 0) facts.lighter.push_back({.setting = "recipe.ra_keep=" + std::to_string(half)});
+  if (half > 0 && half % (4 * recipe_.split) == 0) facts.shrinks.push_back({.setting = "recipe.ra_keep=" + std::to_string(half)});
   if (sky_) {
     facts.lines["sky"] = to_text(sky_->shape) + " baselines, frequencies, RA; " + std::to_string(sky_->train.signal.size()) +
                          "+" + std::to_string(sky_->validation.signal.size()) + " signal and " +

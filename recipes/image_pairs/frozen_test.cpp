@@ -13,6 +13,7 @@
 #include "millrace/snapshot/snapshot.h"
 #include "millrace/train/assembly/model_state.h"
 #include "millrace/train/step/stepper.h"
+#include "millrace/train/step/stepper_state.h"
 #include "recipes/image_pairs/loss.h"
 #include "recipes/image_pairs/model.h"
 #include "recipes/image_pairs/originals/base_weights.h"
@@ -102,7 +103,7 @@ TEST_F(FrozenBase, IsMovedByNoStepAndInNoOptimiserAndNoSnapshot) {
     stepper.update();
   }
   const auto saved = model_tensors(recipe.model(), stepper, frozen).at("model");
-  const State state = stepper.state();
+  const State state = state_of(stepper);
   for (const auto& item : recipe.model().named_parameters()) {
     const bool trained = item.value().requires_grad();
     EXPECT_EQ(at::equal(item.value(), before.at(item.key())), !trained) << item.key();

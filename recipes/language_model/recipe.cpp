@@ -243,7 +243,7 @@ Facts LanguageModel::facts() const {
   Facts facts{.rate_unit = "tokens", .units_per_sample = static_cast<double>(recipe_.seq_len - 1)};
   const std::int64_t half = (recipe_.seq_len - 1) / 2 + 1;  // its last token is only predicted
   if (half >= 32)
-    facts.lighter.push_back({.setting = "recipe.seq_len=" + std::to_string(half),
+    facts.shrinks.push_back({.setting = "recipe.seq_len=" + std::to_string(half),
                              .part = static_cast<double>(half - 1) / static_cast<double>(recipe_.seq_len - 1)});
   if (model_) facts.lines["vocabulary"] = model_->config().vocab_size;
   if (tokens_) facts.lines["tokens"] = tokens_->size();

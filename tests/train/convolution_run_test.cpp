@@ -82,18 +82,15 @@ config::Resolved resolved(const Entry& row, const Json& overrides) {
 
 struct Assembled {
   explicit Assembled(const Json& overrides)
-      : assembly({.recipe = row.name, .config = resolved(row, overrides), .make = row.make, .console = &console}) {
-    assembly.choose_device();
-    assembly.make_recipe({.run_folder = {}, .new_files = {}, .cache_folder = cache_folder()});
-    assembly.make_loaders();
-    assembly.make_stepper();
-  }
+      : setup({.entry = &row, .config = resolved(row, overrides), .console = &console}),
+        assembly(setup, {.run_folder = {}, .new_files = {}, .cache_folder = cache_folder()}) {}
   [[nodiscard]] bool may_try_bf16() {
     const std::optional<Batch> batch = assembly.trial_batch();
     return batch && assembly.may_try_bf16(*batch);
   }
   Entry row = convolved();
   telemetry::Console console{telemetry::Console::Mode::quiet};
+  RunSetup setup;
   Assembly assembly;
 };
 

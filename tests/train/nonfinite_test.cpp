@@ -8,6 +8,8 @@
 #include <limits>
 
 #include "millrace/train/step/stepper.h"
+#include "millrace/train/step/stepper_report.h"
+#include "millrace/train/step/stepper_state.h"
 #include "toys.h"
 
 namespace millrace {
@@ -94,7 +96,7 @@ struct Bench {
     ++steps;
   }
 
-  double skipped() { return stepper.skipped().item<double>(); }
+  double skipped() { return stepper.skips().in_all().item<double>(); }
 
   // fp16's scale finds its place within a few steps.
   void settle() {
@@ -109,8 +111,8 @@ struct Bench {
     Tensors all;
     for (const auto& item : recipe.model().named_parameters()) all["p." + item.key()] = item.value().detach().clone();
     for (const auto& item : recipe.model().named_buffers()) all["b." + item.key()] = item.value().clone();
-    for (const auto& [name, tensor] : stepper.averaged_weights()) all["a." + name] = tensor.clone();
-    for (const auto& [name, tensor] : stepper.state().tensors) {
+    for (const auto& [name, tensor] : averaged_weights(stepper)) all["a." + name] = tensor.clone();
+    for (const auto& [name, tensor] : state_of(stepper).tensors) {
       const bool counts = name.ends_with("loss_scale") || name.ends_with("growth_tracker") || name.starts_with("overflow") ||
                           name.starts_with("skipped") || name == "gave_up";
       if (!counts) all["o." + name] = tensor.clone();
@@ -155,7 +157,7 @@ TEST_P(NonFinite, AStepLeavesEveryBitAndTheNextOneCounts) {
   const double skipped = run.skipped();
   run.step(where, 2, bad_one);
   EXPECT_EQ(run.skipped(), skipped + 1);
-  EXPECT_EQ(run.stepper.skipped_in_a_row().item<double>(), 1.0);
+  EXPECT_EQ(run.stepper.skips().in_a_row().item<double>(), 1.0);
   EXPECT_THAT(differing(before, run.state()), testing::IsEmpty());
   EXPECT_TRUE(run.stepper.is_finite());
   run.settle();
@@ -204,24 +206,24 @@ TEST(NonFiniteStep, TheHostsDecisionIsTheDevices) {
     }
     EXPECT_EQ(device.skipped(), host.skipped());
     EXPECT_THAT(differing(device.state(), host.state()), testing::IsEmpty()) << format;
-    EXPECT_EQ(device.stepper.reports()[0].loss_scale, host.stepper.reports()[0].loss_scale);
+    EXPECT_EQ(reports_of(device.stepper)[0].loss_scale, reports_of(host.stepper)[0].loss_scale);
   }
 }
 
 TEST(NonFiniteStep, ASpikeIsLeftOutAndCountedApart) {
   Bench run(std::nullopt, everything());
   for (int i = 0; i < 70; ++i) run.step();
-  EXPECT_EQ(run.stepper.reports()[0].spikes, 0.0);
+  EXPECT_EQ(reports_of(run.stepper)[0].spikes, 0.0);
   const Tensors before = run.state();
   run.stepper.begin_step(run.steps);
   const at::Tensor x = at::ones({4, 6}) * at::arange(4, at::kFloat).unsqueeze(1);
   run.stepper.accumulate(Batch(Tensors{{"x", x}, {"y", at::full({4, 1}, 1e4)}}));  // a mislabelled batch
   run.stepper.update();
-  EXPECT_EQ(run.stepper.reports()[0].spikes, 1.0);
+  EXPECT_EQ(reports_of(run.stepper)[0].spikes, 1.0);
   EXPECT_EQ(run.skipped(), 0.0);
   EXPECT_THAT(differing(before, run.state()), testing::UnorderedElementsAre("o.spike_window", "o.spike_seen", "o.spikes"));
   run.step();
-  EXPECT_EQ(run.stepper.reports()[0].spikes, 1.0);
+  EXPECT_EQ(reports_of(run.stepper)[0].spikes, 1.0);
 }
 
 TEST(NonFiniteStep, TheStateSavedIsTheStateGoneOnFrom) {
@@ -236,13 +238,13 @@ TEST(NonFiniteStep, TheStateSavedIsTheStateGoneOnFrom) {
       auto buffers = whole.recipe.model().named_buffers();
       for (auto& item : resumed.recipe.model().named_buffers()) item.value().copy_(buffers[item.key()]);
     }
-    resumed.stepper.load_state(whole.stepper.state(), whole.stepper.averaged_weights());
+    load_state(resumed.stepper, state_of(whole.stepper), averaged_weights(whole.stepper));
     resumed.steps = whole.steps;
     for (Bench* each : {&whole, &resumed}) {
       for (int i = 0; i < 10; ++i) each->step(i == 4 ? Where::input : Where::nowhere);
     }
     EXPECT_THAT(differing(whole.state(), resumed.state()), testing::IsEmpty()) << format;
-    EXPECT_EQ(whole.stepper.reports()[0].loss_scale, resumed.stepper.reports()[0].loss_scale);
+    EXPECT_EQ(reports_of(whole.stepper)[0].loss_scale, reports_of(resumed.stepper)[0].loss_scale);
     EXPECT_EQ(whole.skipped(), resumed.skipped());
   }
 }

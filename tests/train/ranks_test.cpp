@@ -27,6 +27,8 @@
 #include "millrace/train/run/session.h"
 #include "millrace/train/step/micro_batches.h"
 #include "millrace/train/step/rank_check.h"
+#include "millrace/train/step/stepper_report.h"
+#include "millrace/train/step/stepper_state.h"
 #include "seats.h"
 #include "toys.h"
 
@@ -108,7 +110,7 @@ Trained train(Agreement& agreement, std::int64_t batch_size, std::int64_t accumu
     for (std::int64_t i = 0; i < accumulate; ++i) {
       auto host = loader.next();
       if (!host) host = loader.next();  // the next epoch's
-      for_each_micro_batch(way, *std::move(host), [&](const Batch& batch, MicroPlace in_batch) {
+      for_each_micro_batch(way, *std::move(host), [&](const Batch& batch, MicroPosition in_batch) {
         stepper.accumulate(batch, {.only = in_batch.only && accumulate == 1, .last = in_batch.last && i + 1 == accumulate});
       });
     }
@@ -161,11 +163,11 @@ struct OfARank {
     auto host = loader.next();
     if (!host) host = loader.next();  // the next epoch's
     for_each_micro_batch({recipe, nullptr, at::kCPU, 1}, *std::move(host),
-                         [&](const Batch& batch, MicroPlace in_batch) { stepper.accumulate(batch, in_batch); });
+                         [&](const Batch& batch, MicroPosition in_batch) { stepper.accumulate(batch, in_batch); });
     stepper.update();
   }
   [[nodiscard]] Tensors state() const {
-    Tensors all = stepper.state().tensors;
+    Tensors all = state_of(stepper).tensors;
     const auto parameters = recipe.model().named_parameters();
     for (const auto& item : parameters) all[item.key()] = item.value().detach();
     return all;
@@ -225,7 +227,7 @@ TEST(Ranks, ThatShareAnOptimiserTrainTheBitsOfOneThatIsWhole) {
       const Ranks ranks{agreement.ranks().rank, agreement.ranks().rank, 4, 4};  // a quarter of each batch is left out
       OfARank rank(&agreement, ranks, 1, shards);
       for (int step = 0; step < 5; ++step) rank.step();
-      return std::pair(copy_of(rank.state()), rank.stepper.state_bytes().at("optimizer"));
+      return std::pair(copy_of(rank.state()), state_bytes_of(rank.stepper).at("optimizer"));
     });
   };
   const auto whole = train(false), parts = train(true);
@@ -288,7 +290,7 @@ std::vector<at::Tensor> first_weights(const Entry& entry, const Json& config) {
 
 // Such a run as one rank of an agreement makes it.
 std::function<Ended(Agreement&)> run_of(const Json& overrides, const std::filesystem::path& folder) {
-  const Entry entry = toys::grouped_regression();
+  Entry entry = toys::grouped_regression();
   const config::Schema schema = schema_of(entry);
   config::Layers layers(schema, aliases_of(entry));
   layers.add_values(entry.defaults, "recipe");
@@ -296,19 +298,17 @@ std::function<Ended(Agreement&)> run_of(const Json& overrides, const std::filesy
   const config::Resolved config = layers.resolve();
   // Processes have a random generator each, these threads share LibTorch's: what it gives one rank the other does not get.
   const std::vector<at::Tensor> first = first_weights(entry, config.values);
-  const auto make = [entry, first](const Json& values, const Context& context) {
-    std::unique_ptr<Recipe> recipe = entry.make(values, context);
+  entry.make = [make = entry.make, first](const Json& values, const Context& context) {
+    std::unique_ptr<Recipe> recipe = make(values, context);
     const at::NoGradGuard no_grad;
     std::size_t i = 0;
     for (at::Tensor& weight : recipe->model().parameters()) weight.copy_(first.at(i++));
     return recipe;
   };
-  return [entry, config, make, folder](Agreement& agreement) {
+  return [entry, config, folder](Agreement& agreement) {
     telemetry::Console console(telemetry::Console::Mode::quiet);
-    SessionRequest request;
-    request.assembly = {.recipe = entry.name, .config = config, .make = make, .console = &console, .agreement = &agreement};
-    if (agreement.ranks().rank == 0) request.run_place.folder = folder;
-    const RunOutcome outcome = Session(std::move(request)).run();
+    RunRequest request{.entry = &entry, .config = config, .agreement = &agreement, .console = &console};
+    const RunOutcome outcome = Session(std::move(request), {.folder = folder}).run();
     return Ended{outcome.summary, outcome.exit_code};
   };
 }

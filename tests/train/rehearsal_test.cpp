@@ -146,12 +146,9 @@ TEST(Rehearsal, NamesParametersWithoutGradientAndGoesOn) {
   layers.add_values(row.defaults, "recipe");
   layers.add_values({{"toy.slip", "unused_parameter"}}, "test");
   telemetry::Console console(telemetry::Console::Mode::quiet);
-  Assembly assembly({.recipe = row.name, .config = layers.resolve(), .make = row.make, .console = &console});
-  assembly.choose_device();
-  assembly.make_recipe({});
-  assembly.make_loaders();
-  assembly.make_stepper();
-  const Rehearsal rehearsal = rehearse(assembly, nullptr);
+  RunSetup setup({.entry = &row, .config = layers.resolve(), .console = &console});
+  Assembly assembly(setup, RecipeFolders{});
+  const Rehearsal rehearsal = rehearse(assembly);
   EXPECT_EQ(rehearsal.training_rows, 4);
   EXPECT_EQ(rehearsal.validation_rows, 4);
   EXPECT_THAT(rehearsal.pictures, testing::ElementsAre("errors 2x2"));

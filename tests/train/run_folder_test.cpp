@@ -302,7 +302,7 @@ TEST_F(RunFolderTest, ARecordOfAnotherHandIsNoRecord) {
 }
 
 TEST_F(RunFolderTest, RunsThatBeginInTheSameSecondGetFoldersOfTheirOwn) {
-  const RunPlace place{root_.path() / "runs" / "2026-01-01-000000", true};
+  const RunDestination place{root_.path() / "runs" / "2026-01-01-000000", true};
   const RunFolder first(Fs::real(), place, "toy", false);
   const RunFolder second(Fs::real(), place, "toy", false);
   const RunFolder third(Fs::real(), place, "toy", false);

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "millrace/train/recipe/words.h"
+#include "millrace/train/recipe/foreign_options.h"
 
 namespace millrace::recipes::autoencoder_3d {
 namespace {

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "millrace/base/error.h"
+#include "millrace/base/format.h"
 
 namespace millrace {
 namespace {
@@ -76,5 +77,9 @@ std::string SavedJson::text() const {
   if (!json_->is_string()) refuse("text");
   return json_->get<std::string>();
 }
+
+Json number_or_text(double value) { return std::isfinite(value) ? Json(value) : Json(fixed(value, 0)); }
+Json number_or_text(std::optional<double> value) { return value ? number_or_text(*value) : Json(); }
+Json number_or_null(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
 
 }  // namespace millrace

@@ -1,4 +1,5 @@
-// The JSON of a snapshot's part, read with distrust: its checksums may be right and its values of another hand.
+// The JSON of a snapshot's part, read with distrust: its checksums may be right and its values of another hand. And numbers that
+// may not be finite, as JSON, which has no NaN.
 #pragma once
 
 #include <cstdint>
@@ -45,5 +46,12 @@ class SavedJson {
 
 // SnapshotError: the part `part` can't be used; `problem` says why.
 [[noreturn]] void refuse_part(const std::string& part, const std::string& problem);
+
+// For people and logs: what is not finite is written as text, so that nothing is silently lost.
+[[nodiscard]] Json number_or_text(double value);
+[[nodiscard]] Json number_or_text(std::optional<double> value);  // nullopt is null
+
+// For saved state: what is not finite is null and comes back as NaN; see number_or_nan().
+[[nodiscard]] Json number_or_null(double value);
 
 }  // namespace millrace

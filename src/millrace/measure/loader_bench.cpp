@@ -144,22 +144,18 @@ Json bench_workload(const data::Workload& workload, const std::filesystem::path&
   return result;
 }
 
-Json bench_recipe_loader(const RunRequest& request, double seconds) {
-  config::Resolved config = request.config;
-  const SampleInput input(request, /*keeps=*/true, config);
-  Assembly run(assembly_request(request, std::move(config)));
-  run.choose_device();
-  run.make_recipe({.run_folder = {}, .new_files = {}, .cache_folder = cache_folder()});
-  run.make_loaders();
-  run.make_stepper();
+Json bench_recipe_loader(RunRequest request, double seconds) {
+  const SampleInput input(request, /*keeps=*/true);
+  RunSetup setup(request);
+  Assembly run(setup, {.run_folder = {}, .new_files = {}, .cache_folder = cache_folder()});
   run.decide();
   run.recipe().model().train();
-  request.console->line("plan\n" + run.plan().to_text());
+  request.console->line("plan\n" + setup.plan().to_text());
   std::int64_t step = 0;
   const auto consume = [&](data::HostBatch host) {
     run.stepper().begin_step(step);
     at::Tensor loss;
-    const std::int64_t rows = for_each_micro_batch(run.way(), std::move(host), [&](const Batch& batch, MicroPlace place) {
+    const std::int64_t rows = for_each_micro_batch(run.way(), std::move(host), [&](const Batch& batch, MicroPosition place) {
       loss = shown(run.stepper().accumulate(batch, place).losses[0]);
     });
     if (rows == 0) return;
@@ -167,11 +163,11 @@ Json bench_recipe_loader(const RunRequest& request, double seconds) {
     ++step;
     (void)loss.item<double>();  // a device would still be busy
   };
-  const data::Pipeline& pipeline = run.training_pipeline();
-  const auto options = run.loader_options(pipeline, Split::train);
+  const data::Pipeline& pipeline = *run.loaders().pipeline(Split::train);
+  const auto options = setup.loader_options(pipeline, Split::train);
   double eats = replayed_rate(pipeline, options, seconds / 2, consume);
-  const Json fed = data::measure_loader(run.loader(), seconds, [](const data::HostBatch&) {}).to_json();
-  const Json both = data::measure_loader(run.loader(), seconds, consume).to_json();
+  const Json fed = data::measure_loader(run.loaders().training(), seconds, [](const data::HostBatch&) {}).to_json();
+  const Json both = data::measure_loader(run.loaders().training(), seconds, consume).to_json();
   eats = std::max(eats, replayed_rate(pipeline, options, seconds / 2, consume));  // a neighbour can only slow it down
   const double feeds = fed["samples_per_s"];
   const double runs = both["samples_per_s"];
@@ -193,9 +189,9 @@ Json bench_recipe_loader(const RunRequest& request, double seconds) {
           {"wait_ms_p99", both["wait_ms_p99"]},
           {"cpu_s_per_1000", fed["cpu_s_per_1000"]},
           {"first_batch_ms", fed["first_batch_ms"]},
-          {"readers", run.loader().readers()},
-          {"reason", run.loader().readers_reason()},
-          {"cache", cache_json(run.cache(), run.plan().find("data.cache")->reason)},
+          {"readers", run.loaders().training().readers()},
+          {"reason", run.loaders().training().readers_reason()},
+          {"cache", cache_json(run.loaders().cache(), setup.plan().find("data.cache")->reason)},
           {"peak_memory_bytes", device::peak_resident_bytes()},
           {"bound", bound},
           {"verdict", verdict}};

@@ -45,6 +45,6 @@ struct LoaderBenchOptions {
 
 // The ceiling test of a recipe's run: {loader_samples_per_s, step_samples_per_s, run_samples_per_s, bound, verdict, ...}. Writes
 // no run folder.
-[[nodiscard]] Json bench_recipe_loader(const RunRequest& request, double seconds);
+[[nodiscard]] Json bench_recipe_loader(RunRequest request, double seconds);
 
 }  // namespace millrace

@@ -13,7 +13,8 @@
 #include "millrace/device/tensor_memory.h"
 #include "millrace/measure/trial_step.h"
 #include "millrace/train/loop/validation.h"
-#include "millrace/train/step/lighter.h"
+#include "millrace/train/step/smaller_steps.h"
+#include "millrace/train/step/stepper_report.h"
 
 namespace millrace {
 namespace {
@@ -35,29 +36,29 @@ Json refused(std::uint64_t needed, const Json& ran) {
 }
 
 // A step, a validation batch and another step.
-Json try_whole_step(const AssemblyRequest& request) {
-  Assembly run(request);
-  run.choose_device();
-  const at::Device device = run.context().device;
+Json try_whole_step(const RunRequest& request) {
+  RunSetup setup(request);
+  const at::Device device = setup.context().device;
   std::optional<MemoryLimit> limited;  // also where the run itself would not be: there is nothing to recover here
-  if (device.is_cpu() && !run.switches().on("memory_recovery")) limited.emplace(run.config().memory.limit);
+  if (device.is_cpu() && !setup.switches().on("memory_recovery")) limited.emplace(setup.config().memory.limit);
   device::release_cached_memory(device);  // what a size tried before has left
   const std::uint64_t before = device::private_resident_bytes();
-  prepare_trial_steps(run);
+  Assembly run(setup, folders_to_look_in());
+  run.decide();
   run.decide_memory();
   run.recipe().model().train();
   const std::uint64_t room = device.is_cpu() ? 0 : device::tensor_memory(device).live_bytes + device::free_tensor_memory(device);
   device::reset_peak_tensor_memory(device);
   TrialStep largest = make_trial_step(run, 0);  // of the two: an epoch's last batch may be smaller
-  if (run.validation() != nullptr) {
-    (void)run_validation(run.way(), run.stepper(), *run.validation(), 1);
+  if (run.loaders().validation() != nullptr) {
+    (void)run_validation(run.way(), run.stepper(), *run.loaders().validation(), 1);
     run.recipe().model().train();
   }
   if (const TrialStep second = make_trial_step(run, 1); second.rows >= largest.rows) largest = second;
   const std::uint64_t peak = device::tensor_memory(device).peak_bytes;
   // Batches on their way are host memory that no tensor counter sees.
   const std::uint64_t limit = device::tensor_memory_limit();
-  const std::uint64_t buffers = run.loader().buffer_bytes();
+  const std::uint64_t buffers = run.loaders().training().buffer_bytes();
   if (device.is_cpu() && limit > 0 && peak + buffers > limit) {
     throw c10::OutOfMemoryError({__func__, __FILE__, static_cast<std::uint32_t>(__LINE__)},
                                 "the loader's " + human_bytes(static_cast<double>(buffers)) + " of batches do not fit as well");
@@ -67,8 +68,8 @@ Json try_whole_step(const AssemblyRequest& request) {
                  {"limit_bytes", device.is_cpu() ? limit : room},
                  {"step_ms", largest.seconds * 1e3},
                  {"samples_per_s", static_cast<double>(largest.rows) / std::max(largest.seconds, 1e-9)},
-                 {"samples_per_epoch", run.loader().samples_per_epoch()},
-                 {"whole_epoch", run.loader().batches_per_epoch() <= 1}};
+                 {"samples_per_epoch", run.loaders().training().samples_per_epoch()},
+                 {"whole_epoch", run.loaders().training().batches_per_epoch() <= 1}};
   if (!device.is_cpu() || limit > 0) return result;
   result["limit_bytes"] = device::resident_memory_limit();
   result["resident_before_bytes"] = before;
@@ -78,44 +79,41 @@ Json try_whole_step(const AssemblyRequest& request) {
 
 }  // namespace
 
-Json estimate_memory(const RunRequest& request) {
-  config::Resolved config = request.config;
-  const SampleInput input(request, /*keeps=*/false, config);
-  Assembly run(assembly_request(request, std::move(config)));
-  run.choose_device();
-  prepare_trial_steps(run);
+Json estimate_memory(RunRequest request) {
+  const SampleInput input(request, /*keeps=*/false);
+  RunSetup setup(request);
+  Assembly run(setup, folders_to_look_in());
+  run.decide();
   const std::optional<Batch> batch = run.trial_batch();
   if (!batch) throw no_trial_batch();
   const RunConfig& values = run.config();
   const bool with_gradients = values.optim.accumulate > 1 || values.memory.micro_batches > 1;
   Json result = try_memory(run.stepper(), *batch, values.memory, with_gradients).trial;
-  for (const auto& [part, bytes] : run.stepper().state_bytes()) result[part + "_bytes"] = bytes;
+  for (const auto& [part, bytes] : state_bytes_of(run.stepper())) result[part + "_bytes"] = bytes;
   const MemoryAccount account =
       run.memory_account(result.at("plain_bytes").get<std::uint64_t>(), run.switches().on("async_snapshot"));
   result["account"] = account.to_json(account.sum());
   result["gradients_bytes"] = account.gradients;  // the trial has let them go
   const std::uint64_t fixed = account.weights + account.gradients + account.optimizer + account.averages;
   result["lighter"] = Json::array();
-  for (const LighterStep& step :
-       lighter_steps(fixed, result.at("plain_bytes").get<std::uint64_t>(), batch->rows(), run.recipe().facts().lighter))
+  for (const SmallerStep& step :
+       smaller_steps(fixed, result.at("plain_bytes").get<std::uint64_t>(), batch->rows(), run.recipe().facts().shrinks))
     result["lighter"].push_back({{"setting", step.setting}, {"bytes", step.bytes}});
   result["recipe"] = request.entry->name;
   result["batch_size"] = values.data.samples_per_batch();
   result["micro_batches"] = values.memory.micro_batches;
-  result["precision"] = run.plan().find("precision.dtype")->value;
-  const at::Device device = run.context().device;
+  result["precision"] = setup.plan().find("precision.dtype")->value;
+  const at::Device device = setup.context().device;
   result["device"] = device.str();
   result["available_bytes"] = device::free_tensor_memory(device);
   return result;
 }
 
-Json find_max_batch(const RunRequest& request, const MaxBatchOptions& options) {
-  config::Resolved config = request.config;
-  const SampleInput input(request, /*keeps=*/false, config);
-  AssemblyRequest assembly = assembly_request(request, std::move(config));
-  Json result = search_max_batch(options, [&assembly](std::int64_t batch_size) {
-    assembly.config.values["data"]["batch_size"] = batch_size;
-    return try_whole_step(assembly);
+Json find_max_batch(RunRequest request, const MaxBatchOptions& options) {
+  const SampleInput input(request, /*keeps=*/false);
+  Json result = search_max_batch(options, [&request](std::int64_t batch_size) {
+    request.config.values["data"]["batch_size"] = batch_size;
+    return try_whole_step(request);
   });
   result["recipe"] = request.entry->name;
   return result;

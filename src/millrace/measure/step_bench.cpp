@@ -151,7 +151,8 @@ struct StepBench::Impl : Made {
     choose_kernels(device, kept, tries_formats);
     if (tries_layouts) recipe->set_layout(Layout::contiguous);
     if (tries_formats) {
-      const auto trial = [&](auto format) { return try_format(*recipe, *stepper, batch, format, tries_layouts); };
+      StepTrials trials(*stepper);
+      const auto trial = [&](auto format) { return try_format(*recipe, trials, batch, format, tries_layouts); };
       stepper->set_autocast(precision::choose(device, trial).autocast);
     }
     if (tries_layouts) {
@@ -159,14 +160,13 @@ struct StepBench::Impl : Made {
       recipe->set_layout(is_last ? Layout::channels_last : Layout::contiguous);
       layout = is_last ? "channels_last" : "contiguous";
     }
-    stepper->end_trials();
   }
   void try_convolutions(at::Device device, KeptTrials& kept) {
     if (!device.is_cpu() || stepper->autocast() != at::kBFloat16 || !switches.on("tried_convolutions")) return;
     choose_all(kernels::Way::library);
     const std::string trial = step_trial("convolutions", recipe_name, config.values, recipe->model(), batch);
-    convolutions = choose_convolutions([this] { (void)stepper->try_precision(batch, std::nullopt); }, kept, trial);
-    stepper->end_trials();
+    StepTrials trials(*stepper);
+    convolutions = choose_convolutions([&] { (void)trials.try_precision(batch, std::nullopt); }, kept, trial);
     device::guard_also(convolutions.faults);
   }
   void choose_kernels(at::Device device, KeptTrials& kept, bool tries_formats) {
@@ -177,9 +177,9 @@ struct StepBench::Impl : Made {
     }
     std::vector<std::optional<at::ScalarType>> formats{stepper->autocast()};
     if (tries_formats && stepper->autocast()) formats.emplace_back(std::nullopt);
+    StepTrials trials(*stepper);
     for (const auto& format : formats)
-      std::ranges::move(try_kernels([&] { (void)stepper->try_precision(batch, format); }, kept), std::back_inserter(kernels));
-    stepper->end_trials();
+      std::ranges::move(try_kernels([&] { (void)trials.try_precision(batch, format); }, kept), std::back_inserter(kernels));
     choose(kernels);
   }
 };
@@ -203,7 +203,7 @@ StepBench::StepBench(const Entry& entry, const StepBenchOptions& options) : impl
     impl.memory = impl.shared.memory.budget.empty() ? named_memory(impl.shared.memory)
                                                     : try_memory(*impl.stepper, impl.batch, impl.shared.memory, false);
   }
-  impl.stepper->set_recompute(impl.memory.recompute);
+  impl.stepper->blocks().set_recompute(impl.memory.recompute);
   impl.resident_bytes = device::resident_bytes();
   device::reset_peak_tensor_memory(device);
 }

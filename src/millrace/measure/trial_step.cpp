@@ -11,23 +11,16 @@ DataError no_trial_batch() {
       {"there is no batch to try a step with", "the training data", "give more samples, or set data.drop_last=false"});
 }
 
-void prepare_trial_steps(Assembly& run) {
-  run.make_recipe({.run_folder = {}, .new_files = {}, .cache_folder = cache_folder(), .writes = false});
-  run.make_loaders();
-  run.make_stepper();
-  run.decide();
-}
-
 TrialStep make_trial_step(Assembly& run, std::int64_t step) {
   const double begin = steady_seconds();
   TrialStep made;
   run.stepper().begin_step(step);
   const std::int64_t accumulate = run.config().optim.accumulate;
   for (std::int64_t i = 0; i < accumulate; ++i) {
-    auto host = run.loader().next();
-    if (!host) host = run.loader().next();  // the next epoch's
+    auto host = run.loaders().training().next();
+    if (!host) host = run.loaders().training().next();  // the next epoch's
     if (!host) break;
-    made.rows += for_each_micro_batch(run.way(), std::move(*host), [&](const Batch& batch, MicroPlace in_batch) {
+    made.rows += for_each_micro_batch(run.way(), std::move(*host), [&](const Batch& batch, MicroPosition in_batch) {
       const StepResult result = run.stepper().accumulate(batch, {.only = in_batch.only && accumulate == 1});
       made.loss = shown(result.losses[0]).item<double>();  // a device would still be busy
     });

@@ -14,9 +14,6 @@ struct TrialStep {
   double loss = 0;  // of the first objective, its last micro-batch
 };
 
-// Everything of a step but its data, without a file being written: recipe, loaders, stepper, choices. After choose_device().
-void prepare_trial_steps(Assembly& run);
-
 // Step `step` (0-based) with its update, on the loader's next batch; the epoch after the last batch begins by itself.
 // DataError where there is no batch.
 TrialStep make_trial_step(Assembly& run, std::int64_t step);

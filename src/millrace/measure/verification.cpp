@@ -19,6 +19,7 @@
 #include "millrace/measure/trial_step.h"
 #include "millrace/train/assembly/model_state.h"
 #include "millrace/train/run/rehearsal.h"
+#include "millrace/train/step/stepper_report.h"
 
 namespace millrace {
 namespace {
@@ -47,7 +48,7 @@ std::string first_of(const std::vector<std::string>& names) {
 
 class Verification {
  public:
-  Verification(AssemblyRequest request, const Entry* entry) : run_(std::move(request)), entry_(entry) {}
+  explicit Verification(const RunRequest& request) : request_(request) {}
 
   Check features();
   Check model();
@@ -63,28 +64,30 @@ class Verification {
     std::string name;
     at::Tensor now, before;  // the parameter, and a copy of its values before the first step
   };
-  Assembly run_;
-  const Entry* entry_;
+  const RunRequest& request_;
+  std::optional<RunSetup> setup_;
+  std::optional<Assembly> run_;  // made by features()
   std::vector<Tracked> tracked_;
   std::int64_t steps_ = 0;
 };
 
 // What a run would choose, by the same trials.
 Check Verification::features() {
-  run_.choose_device();
-  prepare_trial_steps(run_);
-  run_.decide_memory();
-  const Choice& format = *run_.plan().find("precision.dtype");
+  setup_.emplace(request_);
+  run_.emplace(*setup_, folders_to_look_in());
+  run_->decide();
+  run_->decide_memory();
+  const Choice& format = *setup_->plan().find("precision.dtype");
   return {.name = "number format", .found = format.reason.empty() ? format.value : format.reason};
 }
 
 Check Verification::model() {
-  torch::nn::Module& model = run_.recipe().model();
-  const at::Device device = run_.context().device;
+  torch::nn::Module& model = run_->recipe().model();
+  const at::Device device = setup_->context().device;
   std::vector<std::string> elsewhere;
   std::int64_t numbers = 0;
   std::int64_t trained = 0;
-  const std::vector<std::string> frozen = frozen_names(model, run_.stepper());
+  const std::vector<std::string> frozen = frozen_names(model, run_->stepper());
   const std::set<std::string> is_frozen(frozen.begin(), frozen.end());
   for (const auto& item : model.named_parameters()) {
     numbers += item.value().numel();
@@ -109,10 +112,10 @@ Check Verification::model() {
 
 Check Verification::batch() {
   const double begin = steady_seconds();
-  const std::optional<Batch> batch = run_.trial_batch();
+  const std::optional<Batch> batch = run_->trial_batch();
   if (!batch) throw no_trial_batch();
   const double seconds = steady_seconds() - begin;
-  const at::Device device = run_.context().device;
+  const at::Device device = setup_->context().device;
   std::vector<std::string> elsewhere;
   for (const Group& group : batch->groups()) {
     for (const auto& [name, tensor] : group.fields) {
@@ -132,7 +135,7 @@ Check Verification::batch() {
 }
 
 Check Verification::rehearsal() {
-  const Rehearsal rehearsed = rehearse(run_, entry_);
+  const Rehearsal rehearsed = rehearse(*run_);
   std::vector<std::string> parts = {"prepare", "loss", "gradients"};
   if (rehearsed.validation_rows > 0) parts.emplace_back("measure");
   if (!rehearsed.pictures.empty()) parts.push_back(plural(static_cast<std::int64_t>(rehearsed.pictures.size()), "picture"));
@@ -146,19 +149,19 @@ Check Verification::rehearsal() {
 }
 
 Check Verification::first_step() {
-  device::reset_peak_tensor_memory(run_.context().device);
-  run_.recipe().model().train();
-  const TrialStep step = make_trial_step(run_, steps_++);
+  device::reset_peak_tensor_memory(setup_->context().device);
+  run_->recipe().model().train();
+  const TrialStep step = make_trial_step(*run_, steps_++);
   Check check{
       .name = "training step 1",
       .found = "loss " + significant(step.loss, 4) + " on " + plural(step.rows, "sample") + ", " + human_duration(step.seconds)};
-  for (const ObjectiveReport& report : run_.stepper().reports())
+  for (const ObjectiveReport& report : reports_of(run_->stepper()))
     check.found +=
         ", gradient norm " + significant(report.gradient_norm, 3) + (report.name == "loss" ? "" : " of " + report.name);
-  const bool skipped = run_.stepper().skipped().item<double>() > 0;
+  const bool skipped = run_->stepper().skips().in_all().item<double>() > 0;
   if (std::isfinite(step.loss) && !skipped) return check;
   // fp16 looks for its loss scale by overflows.
-  const bool searching = run_.stepper().autocast() == at::kHalf && std::isfinite(step.loss);
+  const bool searching = run_->stepper().autocast() == at::kHalf && std::isfinite(step.loss);
   check.level = searching ? Check::Level::warn : Check::Level::fail;
   check.found += searching ? "; the loss scale of fp16 was too high, as it may be at first" : "; the step is not finite";
   check.next = searching ? "nothing: it falls by itself"
@@ -167,7 +170,7 @@ Check Verification::first_step() {
 }
 
 Check Verification::second_step() {
-  const TrialStep step = make_trial_step(run_, steps_++);
+  const TrialStep step = make_trial_step(*run_, steps_++);
   std::vector<std::string> unmoved;
   for (const Tracked& tracked : tracked_) {
     if (at::equal(tracked.now.detach(), tracked.before)) unmoved.push_back(tracked.name);
@@ -192,7 +195,7 @@ Check Verification::second_step() {
 }
 
 Check Verification::memory() {
-  const at::Device device = run_.context().device;
+  const at::Device device = setup_->context().device;
   const double peak = static_cast<double>(device::tensor_memory(device).peak_bytes);
   const double room =
       static_cast<double>(device.is_cpu() ? device::resident_memory_limit()
@@ -210,20 +213,20 @@ Check Verification::memory() {
 // How busy a GPU was its driver says, by samples of a sixth of a second or more; where it does not, the share of the time in
 // which the loop did not wait for data stands for it.
 Check Verification::device() {
-  const at::Device device = run_.context().device;
+  const at::Device device = setup_->context().device;
   const double begin = steady_seconds();
   const double cpu = process_cpu_seconds();
-  const double waited = run_.loader().counters().wait_seconds;
+  const double waited = run_->loaders().training().counters().wait_seconds;
   std::int64_t made = 0;
   std::string silent;
   doctor::Sampler sampler("/", device.is_cpu() ? nullptr : doctor::Nvml::open(silent), device.has_index() ? device.index() : 0);
   while (made < kMostSteps && steady_seconds() - begin < kLookSeconds) {
-    (void)make_trial_step(run_, steps_++);
+    (void)make_trial_step(*run_, steps_++);
     if (!device.is_cpu()) sampler.look();
     ++made;
   }
   const double seconds = steady_seconds() - begin;
-  const double waiting = (run_.loader().counters().wait_seconds - waited) / seconds;
+  const double waiting = (run_->loaders().training().counters().wait_seconds - waited) / seconds;
   const double cores = (process_cpu_seconds() - cpu) / seconds;
   const auto threads = static_cast<double>(at::get_num_threads());
   const auto seen = device.is_cpu() ? std::nullopt : sampler.take();
@@ -251,10 +254,9 @@ std::string_view name_of(Check::Level level) {
   return level == Check::Level::warn ? "warn" : "FAIL";
 }
 
-std::vector<Check> verify_run(const RunRequest& request, const std::function<void(const Check&)>& tell) {
-  config::Resolved config = request.config;
-  const SampleInput input(request, /*keeps=*/false, config);
-  Verification all(assembly_request(request, std::move(config)), request.entry);
+std::vector<Check> verify_run(RunRequest request, const std::function<void(const Check&)>& tell) {
+  const SampleInput input(request, /*keeps=*/false);
+  Verification all(request);
   using Part = Check (Verification::*)();
   struct Named {
     const char* name;

@@ -23,6 +23,6 @@ struct Check {
 // Sets the run up as training would and makes steps of it, on the run's own data: the number format, where parameters and batch
 // are, a rehearsal of every callback, what the steps moved, memory, and how busy the device was. `tell` hears each check when it
 // is known. A check that fails is the last: those after it need what it checked. Writes no run folder and nothing else.
-std::vector<Check> verify_run(const RunRequest& request, const std::function<void(const Check&)>& tell);
+std::vector<Check> verify_run(RunRequest request, const std::function<void(const Check&)>& tell);
 
 }  // namespace millrace

@@ -21,7 +21,7 @@ void choose_batch_size(RunRequest& request) {
   Json& data = request.config.values["data"];
   if (data["batch_size"] != "auto") return;
   const std::filesystem::path folder =
-      place_of_run(request.entry->name, config::read<RunConfig>(request.config.values).run).folder;
+      destination_of_run(request.entry->name, config::read<RunConfig>(request.config.values).run).folder;
   if (!request.fresh && std::filesystem::exists(folder / "config.json")) {
     const Json saved = read_config(Fs::real(), folder).values;
     if (saved.contains("data") && saved["data"].value("batch_size", Json()).is_number()) {

@@ -135,29 +135,29 @@ ConvolutionChoice choose_convolutions(const std::function<void()>& step, KeptTri
 
 // Before the first step in bf16, whoever asked for that format. Rank 0 tries for all: its machine is theirs, or like theirs.
 void Assembly::try_convolutions() {
-  if (!context_.device.is_cpu() || !may_compute_in(at::kBFloat16) || !switches_.on("tried_convolutions")) return;
+  if (!setup_.context().device.is_cpu() || !may_compute_in(at::kBFloat16) || !setup_.switches().on("tried_convolutions")) return;
   const Json* before = kept(kOption);
   ConvolutionChoice choice;
-  if (agreement().ranks().rank == 0) {
+  if (setup_.agreement().ranks().rank == 0) {
     (void)try_on_batch([&](const Batch& batch) {
       const LibraryWays ways;
-      const std::string trial = step_trial(kConvolutionTrial, request_.recipe, request_.config.values, recipe_->model(), batch);
-      choice = choose_convolutions([&] { (void)stepper_->try_precision(batch, std::nullopt); }, kept_trials(), trial,
+      const std::string trial = trial_of(kConvolutionTrial, batch);
+      StepTrials trials(*stepper_);
+      choice = choose_convolutions([&] { (void)trials.try_precision(batch, std::nullopt); }, kept_trials(), trial,
                                    before == nullptr ? "" : before->get<std::string>());
     });
-    stepper_->end_trials();
   }
-  const Json agreed = agreement().from_root(choice.to_json());
+  const Json agreed = setup_.agreement().from_root(choice.to_json());
   if (auto taken = convolution_choice_in(agreed)) choice = std::move(*taken);
   device::guard_also(choice.faults);
-  if (choice.shapes > 0) plan_.set({kOption, choice.value(), "auto", choice.reason, /*by_trial=*/true});
+  if (choice.shapes > 0) setup_.plan().set({kOption, choice.value(), "auto", choice.reason, /*by_trial=*/true});
   convolutions_ = std::move(choice);
 }
 
 // Not tried here: the process of its own would take longer than what asks.
 bool Assembly::may_try_bf16(const Batch& batch) {
-  if (!context_.device.is_cpu()) return true;
-  const std::string trial = step_trial(kConvolutionTrial, request_.recipe, request_.config.values, recipe_->model(), batch);
+  if (!setup_.context().device.is_cpu()) return true;
+  const std::string trial = trial_of(kConvolutionTrial, batch);
   if (const auto known = kept_trials().find(trial)) {
     if (const auto choice = convolution_choice_in(*known)) {
       device::guard_also(choice->faults);
@@ -165,7 +165,8 @@ bool Assembly::may_try_bf16(const Batch& batch) {
     }
   }
   const LibraryWays ways;
-  return asked_in_bf16([&] { (void)stepper_->try_precision(batch, std::nullopt); }).empty();
+  StepTrials trials(*stepper_);
+  return asked_in_bf16([&] { (void)trials.try_precision(batch, std::nullopt); }).empty();
 }
 
 }  // namespace millrace

@@ -122,10 +122,11 @@ void choose_all(kernels::Way way) noexcept {
 }
 
 KeptTrials& Assembly::kept_trials() {
-  const bool keeps = switches_.on("kept_trials");
-  const std::filesystem::path& folder = context_.places.cache_folder;
+  const bool keeps = setup_.switches().on("kept_trials");
+  const std::filesystem::path& folder = setup_.context().places.cache_folder;
   if (!kept_trials_)
-    kept_trials_.emplace(Fs::real(), keeps ? folder : std::filesystem::path(), keeps && context_.places.writes, context_.device);
+    kept_trials_.emplace(Fs::real(), keeps ? folder : std::filesystem::path(), keeps && setup_.context().places.writes,
+                         setup_.context().device);
   return *kept_trials_;
 }
 
@@ -133,11 +134,11 @@ KeptTrials& Assembly::kept_trials() {
 void Assembly::try_kernels() {
   kernels::forget_ways();
   kernel_choices_.clear();
-  if (!context_.device.is_cpu()) return;
-  if (!config_.device.kernels.is_auto()) {
-    const bool ours = config_.device.kernels.value() == Kernels::ours;
+  if (!setup_.context().device.is_cpu()) return;
+  if (!setup_.config().device.kernels.is_auto()) {
+    const bool ours = setup_.config().device.kernels.value() == Kernels::ours;
     choose_all(ours ? kernels::Way::ours : kernels::Way::library);
-    return choose("device.kernels", ours ? "ours" : "library", "");
+    return setup_.choose("device.kernels", ours ? "ours" : "library", "");
   }
   const std::string here(kernels::instruction_set());
   const KeptKernels before = kept_kernels(kept_);
@@ -147,26 +148,26 @@ void Assembly::try_kernels() {
     return millrace::choose(before.choices);
   }
   std::vector<std::optional<at::ScalarType>> formats{stepper_->autocast()};
-  const bool tries_format = config_.precision.dtype.is_auto() && switches_.on("autocast") && kept_.empty();
-  if (tries_format && precision::hardware_has_fast_bf16(context_.device, nullptr)) formats.emplace_back(at::kBFloat16);
+  const bool tries_format = setup_.config().precision.dtype.is_auto() && setup_.switches().on("autocast") && kept_.empty();
+  if (tries_format && precision::hardware_has_fast_bf16(setup_.context().device, nullptr)) formats.emplace_back(at::kBFloat16);
+  StepTrials trials(*stepper_);
   for (const auto& format : formats) {
     (void)try_on_batch([&](const Batch& batch) {
       kernel_choices_[precision::name_of(format)] =
-          millrace::try_kernels([&] { (void)stepper_->try_precision(batch, format); }, kept_trials());
+          millrace::try_kernels([&] { (void)trials.try_precision(batch, format); }, kept_trials());
     });
   }
-  stepper_->end_trials();
   for (auto& [format, choices] : kernel_choices_) {
     for (KernelChoice& choice : choices) {
       if (!goes_on) choice.reason += "; tried anew: the run began on " + before.tried_on + ", this is " + here;
     }
   }
-  kernel_choices_ = choices_in(agreement().from_root(json_of(kernel_choices_)));
+  kernel_choices_ = choices_in(setup_.agreement().from_root(json_of(kernel_choices_)));
   for (const auto& [format, choices] : kernel_choices_) millrace::choose(choices);
 }
 
 void Assembly::plan_kernels() {
-  if (!context_.device.is_cpu()) plan_.set(dropout_choice(context_.device));
+  if (!setup_.context().device.is_cpu()) setup_.plan().set(dropout_choice(setup_.context().device));
   if (kernel_choices_.empty()) return;
   const bool resumed = kernel_choices_.contains("");
   const auto found = kernel_choices_.find(resumed ? "" : precision::name_of(stepper_->autocast()));
@@ -175,10 +176,10 @@ void Assembly::plan_kernels() {
   millrace::choose(found->second);
   const char* const origin = resumed ? "snapshot" : "auto";
   for (const KernelChoice& choice : found->second)
-    plan_.set({choice.option(), std::string(name_of(choice.way)), origin, choice.reason, /*by_trial=*/true});
+    setup_.plan().set({choice.option(), std::string(name_of(choice.way)), origin, choice.reason, /*by_trial=*/true});
   std::string tried_on = resumed ? kept_kernels(kept_).tried_on : std::string(kernels::instruction_set());
   if (found->second.empty() || tried_on.empty()) return;
-  plan_.set({kTriedOn, std::move(tried_on), origin, "what these kernels were tried on", /*by_trial=*/true});
+  setup_.plan().set({kTriedOn, std::move(tried_on), origin, "what these kernels were tried on", /*by_trial=*/true});
 }
 
 }  // namespace millrace

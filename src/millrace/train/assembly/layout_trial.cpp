@@ -61,13 +61,13 @@ LayoutVerdict judge_layouts(const LayoutRounds& plain, const LayoutRounds& last)
 
 LayoutVerdict try_layouts(Recipe& recipe, Stepper& stepper, const Batch& batch) {
   LayoutRounds plain, last;
+  StepTrials trials(stepper);
   for (std::size_t round = 0; round < kRounds; ++round) {
     recipe.set_layout(Layout::contiguous);
-    plain[round] = stepper.try_precision(batch, stepper.autocast(), TrialRole::reference);
+    plain[round] = trials.try_precision(batch, stepper.autocast(), TrialRole::reference);
     recipe.set_layout(Layout::channels_last);
-    last[round] = stepper.try_precision(batch, stepper.autocast(), TrialRole::compared);
+    last[round] = trials.try_precision(batch, stepper.autocast(), TrialRole::compared);
   }
-  stepper.end_trials();
   return judge_layouts(plain, last);
 }
 
@@ -77,34 +77,35 @@ const precision::Trial& better_of(const precision::Trial& contiguous, const prec
   return channels_last.step_ms < contiguous.step_ms ? channels_last : contiguous;
 }
 
-precision::Trial try_format(Recipe& recipe, Stepper& stepper, const Batch& batch, std::optional<at::ScalarType> format,
+precision::Trial try_format(Recipe& recipe, StepTrials& trials, const Batch& batch, std::optional<at::ScalarType> format,
                             bool tries_layouts) {
-  if (!tries_layouts) return stepper.try_precision(batch, format);
+  if (!tries_layouts) return trials.try_precision(batch, format);
   recipe.set_layout(Layout::channels_last);
-  const precision::Trial last = stepper.try_precision(batch, format);
+  const precision::Trial last = trials.try_precision(batch, format);
   recipe.set_layout(Layout::contiguous);
-  return better_of(stepper.try_precision(batch, format), last);
+  return better_of(trials.try_precision(batch, format), last);
 }
 
 // Another layout adds in another order, so a resumed run keeps its own.
 void Assembly::decide_layout() {
   if (!recipe_->set_layout(Layout::contiguous)) return;
-  if (!config_.device.layout.is_auto()) {
-    const bool channels_last = config_.device.layout.value() == Layout::channels_last && switches_.on("channels_last");
+  if (!setup_.config().device.layout.is_auto()) {
+    const bool channels_last =
+        setup_.config().device.layout.value() == Layout::channels_last && setup_.switches().on("channels_last");
     recipe_->set_layout(channels_last ? Layout::channels_last : Layout::contiguous);
-    return choose("device.layout", channels_last ? kChannelsLast : kContiguous, "");
+    return setup_.choose("device.layout", channels_last ? kChannelsLast : kContiguous, "");
   }
   Choice choice{"device.layout", kContiguous, "auto", "--off=channels_last", /*by_trial=*/true};
   if (const Json* layout = kept("device.layout")) {
     choice = {"device.layout", layout->get<std::string>(), "snapshot", "as the run began", /*by_trial=*/true};
-  } else if (switches_.on("channels_last")) {
+  } else if (setup_.switches().on("channels_last")) {
     choice = try_layouts();
-    const Json agreed = agreement().from_root({{"value", choice.value}, {"reason", choice.reason}});
+    const Json agreed = setup_.agreement().from_root({{"value", choice.value}, {"reason", choice.reason}});
     choice.value = agreed.at("value").get<std::string>();
     choice.reason = agreed.at("reason").get<std::string>();
   }
   recipe_->set_layout(choice.value == kChannelsLast ? Layout::channels_last : Layout::contiguous);
-  plan_.set(std::move(choice));
+  setup_.plan().set(std::move(choice));
 }
 
 Choice Assembly::try_layouts() {
@@ -115,8 +116,7 @@ Choice Assembly::try_layouts() {
   std::string trial;
   std::optional<Json> known;
   const auto how = try_on_batch([&](const Batch& batch) {
-    trial = step_trial("layout " + precision::name_of(stepper_->autocast()), request_.recipe, request_.config.values,
-                       recipe_->model(), batch);
+    trial = trial_of("layout " + precision::name_of(stepper_->autocast()), batch);
     if (known = kept_trials().find(trial); is_verdict(known)) return;
     verdict = millrace::try_layouts(*recipe_, *stepper_, batch);
   });

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "millrace/precision/precision.h"
-#include "millrace/train/step/stepper.h"
+#include "millrace/train/step/step_trials.h"
 
 namespace millrace {
 
@@ -29,7 +29,7 @@ struct LayoutVerdict {
 [[nodiscard]] const precision::Trial& better_of(const precision::Trial& contiguous, const precision::Trial& channels_last);
 // A trial step in `format`, in both layouts where `tries_layouts`: a format is judged in the layout that a run would take with
 // it. The recipe is contiguous then; else it keeps its layout.
-[[nodiscard]] precision::Trial try_format(Recipe& recipe, Stepper& stepper, const Batch& batch,
+[[nodiscard]] precision::Trial try_format(Recipe& recipe, StepTrials& trials, const Batch& batch,
                                           std::optional<at::ScalarType> format, bool tries_layouts);
 
 }  // namespace millrace

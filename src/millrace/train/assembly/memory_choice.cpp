@@ -26,7 +26,7 @@ std::string bytes_text(std::uint64_t bytes) { return human_bytes(static_cast<dou
 std::optional<StepProfile> profile(Stepper& stepper, const Batch& batch, const Recompute& recompute, bool with_gradients,
                                    at::Device device) {
   try {
-    return stepper.profile_memory(batch, recompute, with_gradients);
+    return StepTrials(stepper).profile_memory(batch, recompute, with_gradients);
   } catch (const std::exception& error) {
     if (!device::is_out_of_memory(error)) throw;
   }
@@ -125,7 +125,7 @@ MemoryChoice try_memory(Stepper& stepper, const Batch& batch, const MemoryConfig
     blocks.push_back({{"name", cost.name}, {"saved_bytes", cost.saved_bytes}, {"ms", cost.ms}});
   }
   MemoryChoice choice = named_memory(config);
-  stepper.check_blocks(choice.recompute);
+  stepper.blocks().check(choice.recompute);
   choice.trial = {{"plain_bytes", planner.plain_bytes()},
                   {"plain_measured", planner.measured_plain()},
                   {"recomputed_bytes", planner.predict(every)},

@@ -5,7 +5,7 @@
 
 #include "millrace/memory/planner.h"
 #include "millrace/train/recipe/config.h"
-#include "millrace/train/step/stepper.h"
+#include "millrace/train/step/step_trials.h"
 
 namespace millrace {
 
@@ -23,7 +23,7 @@ struct MemoryChoice {
 [[nodiscard]] std::vector<Problem> memory_problems(const MemoryConfig& config);
 
 // Trials of a prepared batch, as estimate shows them and the budget needs them. DeviceError when not even a step that recomputes
-// everything fits. `with_gradients`: see Stepper::profile_memory.
+// everything fits. `with_gradients`: see StepTrials::profile_memory.
 [[nodiscard]] MemoryChoice try_memory(Stepper& stepper, const Batch& batch, const MemoryConfig& config, bool with_gradients);
 
 // Bytes from which on activations are offloaded; 0 = none. Refuses the row on a CPU, with the reason.

@@ -43,8 +43,8 @@ void check_frozen(const Json& frozen, const Json& known, const std::string& name
 
 std::vector<std::string> frozen_names(const torch::nn::Module& model, const Stepper& stepper) {
   std::set<const void*> trained;
-  for (std::size_t i = 0; i < stepper.objectives(); ++i) {
-    for (const auto& group : stepper.parameter_groups(i)) {
+  for (const ObjectiveStep& objective : stepper.objectives()) {
+    for (const auto& group : objective.optimizer().groups()) {
       for (const auto& parameter : group.parameters) trained.insert(parameter.value.unsafeGetTensorImpl());
     }
   }
@@ -64,11 +64,11 @@ Json record_of_frozen(const torch::nn::Module& model, const Stepper& stepper, co
 
 std::map<std::string, Tensors> model_tensors(const torch::nn::Module& model, const Stepper& stepper, const Json& frozen) {
   std::map<const void*, std::string> owner;
-  if (stepper.objectives() > 1) {
-    for (std::size_t i = 0; i < stepper.objectives(); ++i) {
-      for (const auto& group : stepper.parameter_groups(i)) {
+  if (stepper.objectives().size() > 1) {
+    for (const ObjectiveStep& objective : stepper.objectives()) {
+      for (const auto& group : objective.optimizer().groups()) {
         for (const auto& parameter : group.parameters)
-          owner[parameter.value.unsafeGetTensorImpl()] = "model." + stepper.objective_name(i);
+          owner[parameter.value.unsafeGetTensorImpl()] = "model." + objective.spec().name;
       }
     }
   }

@@ -10,7 +10,8 @@
 #include "millrace/base/format.h"
 #include "millrace/device/errors.h"
 #include "millrace/device/tensor_memory.h"
-#include "millrace/train/step/lighter.h"
+#include "millrace/train/step/smaller_steps.h"
+#include "millrace/train/step/stepper_report.h"
 
 namespace millrace {
 namespace {
@@ -44,8 +45,9 @@ void Recovery::saw(const Batch& batch) noexcept {
   for (const Group& group : batch.groups()) widest_group_ = std::max(widest_group_, group.rows());
 }
 
-std::int64_t Recovery::attempt(const Place& place, const std::function<std::int64_t()>& run, const std::function<void()>& undo) {
-  if (!wishes_.recovers) return with(place).sum(run());
+std::int64_t Recovery::attempt(const Attempt& tried, const std::function<std::int64_t()>& run,
+                               const std::function<void()>& undo) {
+  if (!wishes_.recovers) return with(tried).sum(run());
   for (bool again = false;; again = true) {
     std::string reason;
     std::int64_t rows = 0;
@@ -55,80 +57,80 @@ std::int64_t Recovery::attempt(const Place& place, const std::function<std::int6
       if (!device::is_out_of_memory(error)) throw;
       reason = reason_of(error);
     }  // what the failed try held is freed here
-    rows = with(place).sum(reason.empty() ? rows : kFailed);
+    rows = with(tried).sum(reason.empty() ? rows : kFailed);
     if (rows >= 0) {
-      if (again) tell_lighter(place);
+      if (again) warn_of_smaller_steps(tried);
       return rows;
     }
     undo();
     device::release_cached_memory(stepper_.device());
-    need_less(place, reason.empty() ? "on another rank" : reason);
+    need_less(tried, reason.empty() ? "on another rank" : reason);
     forget_peak();
   }
 }
 
-void Recovery::need_less(const Place& place, const std::string& reason) {
-  const bool recomputes = place.may_recompute && wishes_.may_recompute && stepper_.recompute_all();
+void Recovery::need_less(const Attempt& tried, const std::string& reason) {
+  const bool recomputes = tried.may_recompute && wishes_.may_recompute && stepper_.blocks().recompute_all();
   if (recomputes) {
-    return tell(place,
-                "out of memory in " + place.where + " (" + reason +
+    return warn(tried,
+                "out of memory in " + tried.where + " (" + reason +
                     "): every block of the model is recomputed from now on, which changes no bit",
                 {{"recompute", "all"}});
   }
-  if (!with(place).any(micro_batches_ < widest_group_)) throw DeviceError(no_room(place, reason));
+  if (!with(tried).any(micro_batches_ < widest_group_)) throw DeviceError(no_room(tried, reason));
   micro_batches_ *= 2;
-  std::string text = "out of memory in " + place.where + " (" + reason + "): each batch is cut into " +
+  std::string text = "out of memory in " + tried.where + " (" + reason + "): each batch is cut into " +
                      std::to_string(micro_batches_) + " micro-batches from now on; the global batch stays";
   if (normalises_batches(recipe_.model())) text += ", but batch norms see a micro-batch at a time";
-  tell(place, text, {{"micro_batches", micro_batches_}});
+  warn(tried, text, {{"micro_batches", micro_batches_}});
 }
 
-void Recovery::tell(const Place& place, const std::string& text, Json values) const {
+void Recovery::warn(const Attempt& tried, const std::string& text, Json values) const {
   reporter_.warning(text);
-  values["step"] = place.step;
+  values["step"] = tried.step;
   values["text"] = text;
   reporter_.record("memory", std::move(values));
 }
 
 // After the first try that went through, while its peak is known.
-void Recovery::tell_lighter(const Place& place) const {
-  if (!place.may_recompute) return;  // forward passes alone are no measure of a step
+void Recovery::warn_of_smaller_steps(const Attempt& tried) const {
+  if (!tried.may_recompute) return;  // forward passes alone are no measure of a step
   const device::TensorMemory held = device::tensor_memory(stepper_.device());
   const std::uint64_t fixed = held.live_bytes;  // weights, gradients, optimiser, data: the samples' part has been let go by now
   const std::uint64_t peak = held.peak_bytes;
   const std::int64_t rows = (widest_group_ + micro_batches_ - 1) / micro_batches_;
   const auto in_one = static_cast<std::uint64_t>(static_cast<double>(peak - std::min(fixed, peak)) *
                                                  static_cast<double>(widest_group_) / static_cast<double>(rows));
-  const std::vector<LighterStep> steps = lighter_steps(fixed, fixed + in_one, widest_group_, recipe_.facts().lighter);
+  const std::vector<SmallerStep> steps = smaller_steps(fixed, fixed + in_one, widest_group_, recipe_.facts().shrinks);
   if (steps.empty()) return;
-  tell(place,
+  warn(tried,
        "a step holds " + human_bytes(static_cast<double>(peak)) + " of tensors now, " +
            human_bytes(static_cast<double>(fixed + in_one)) +
            " if its batch went through at once; lighter, at once: " + to_text(steps),
        {{"peak_bytes", peak}, {"whole_bytes", fixed + in_one}});
 }
 
-Message Recovery::no_room(const Place& place, const std::string& reason) const {
-  std::string table = place.where + "; tensors hold " +
+Message Recovery::no_room(const Attempt& tried, const std::string& reason) const {
+  std::string table = tried.where + "; tensors hold " +
                       human_bytes(static_cast<double>(device::tensor_memory(stepper_.device()).live_bytes)) + " between steps:";
-  for (const auto& [part, bytes] : stepper_.state_bytes()) {
+  for (const auto& [part, bytes] : state_bytes_of(stepper_)) {
     if (bytes > 0) table += " " + part + " " + human_bytes(static_cast<double>(bytes)) + ",";
   }
   table.back() = '.';
-  const std::vector<Lighter> ways = recipe_.facts().lighter;
-  const std::string smaller = ways.empty() ? "smaller samples" : joined(ways, " or ", &Lighter::setting) + " for smaller samples";
+  const std::vector<Shrink> ways = recipe_.facts().shrinks;
+  const std::string smaller = ways.empty() ? "smaller samples" : joined(ways, " or ", &Shrink::setting) + " for smaller samples";
   return {"out of memory with one sample at a time: " + reason, table,
           "use a smaller model, or " + smaller + ", set memory.recompute=all if it is off, or give the run more memory"};
 }
 
-void Recovery::note_peak() {
+void Recovery::record_peak() {
   const std::uint64_t peak = device::tensor_memory(stepper_.device()).peak_bytes;
   step_peak_bytes_ = std::max(step_peak_bytes_, peak);
   epoch_peak_bytes_ = std::max(epoch_peak_bytes_, peak);
 }
 
 std::uint64_t Recovery::take_epoch_peak() {
-  note_peak();
+  record_peak();
   forget_peak();
   return std::exchange(epoch_peak_bytes_, 0);
 }
@@ -137,8 +139,8 @@ void Recovery::forget_peak() { device::reset_peak_tensor_memory(stepper_.device(
 
 Json Recovery::results() const {
   Json all = {{"micro_batches", micro_batches_}, {"step_peak_bytes", step_peak_bytes_}};
-  all["recompute"] = stepper_.recompute().patterns();
-  for (const auto& [part, bytes] : stepper_.state_bytes()) all[part + "_bytes"] = bytes;
+  all["recompute"] = stepper_.blocks().recompute().patterns();
+  for (const auto& [part, bytes] : state_bytes_of(stepper_)) all[part + "_bytes"] = bytes;
   return all;
 }
 

@@ -28,7 +28,7 @@ class Recovery {
   void use_at_least(std::int64_t micro_batches) noexcept;
   void saw(const Batch& batch) noexcept;  // a batch that is about to be used
 
-  struct Place {
+  struct Attempt {
     std::int64_t step = 0;       // for the log
     std::string where;           // "step 12"
     bool may_recompute = false;  // forward passes alone keep nothing
@@ -37,21 +37,21 @@ class Recovery {
   // Calls `run` until it goes through; before each further try `undo`, and then less is held in memory. What `run` throws is
   // thrown on when it is not for want of memory, and a DeviceError when no smaller try is left. Returns what `run` returned (a
   // count of rows), added up over the ranks: one exchange for both.
-  std::int64_t attempt(const Place& place, const std::function<std::int64_t()>& run, const std::function<void()>& undo);
+  std::int64_t attempt(const Attempt& tried, const std::function<std::int64_t()>& run, const std::function<void()>& undo);
 
   // The most tensors held in steps alone, by the allocator's own counters: nothing waits.
-  void note_peak();
+  void record_peak();
   void forget_peak();
   [[nodiscard]] std::uint64_t step_peak_bytes() const noexcept { return step_peak_bytes_; }
   [[nodiscard]] std::uint64_t take_epoch_peak();  // since the last call
   [[nodiscard]] Json results() const;
 
  private:
-  [[nodiscard]] Agreement& with(const Place& place) const { return place.alone ? Agreement::of_one() : agreement_; }
-  void need_less(const Place& place, const std::string& reason);
-  void tell(const Place& place, const std::string& text, Json values) const;
-  void tell_lighter(const Place& place) const;
-  [[nodiscard]] Message no_room(const Place& place, const std::string& reason) const;
+  [[nodiscard]] Agreement& with(const Attempt& tried) const { return tried.alone ? Agreement::of_one() : agreement_; }
+  void need_less(const Attempt& tried, const std::string& reason);
+  void warn(const Attempt& tried, const std::string& text, Json values) const;
+  void warn_of_smaller_steps(const Attempt& tried) const;
+  [[nodiscard]] Message no_room(const Attempt& tried, const std::string& reason) const;
 
   RecoveryWishes wishes_;
   std::int64_t micro_batches_;

@@ -35,9 +35,9 @@ bool Saves::is_due(std::int64_t step, std::int64_t asked_at, bool wanted) const 
   return wanted || (config_.every_steps > 0 && step / config_.every_steps != asked_at / config_.every_steps);
 }
 
-bool Saves::note(std::int64_t step, Failure on_failure, bool asks_to_stop) {
+bool Saves::take_finished(std::int64_t step, Failure on_failure, bool asks_to_stop) {
   const std::optional<snapshot::Saved> saved = writer_ == nullptr ? std::nullopt : writer_->take();
-  if (saved) tell(*saved);
+  if (saved) log(*saved);
   const bool failed = saved && saved->error;
   if (!failed && agreement_.alone()) return asks_to_stop;
   const Json mine = {{"stop", asks_to_stop},
@@ -59,7 +59,7 @@ bool Saves::note(std::int64_t step, Failure on_failure, bool asks_to_stop) {
   return stop;
 }
 
-void Saves::tell(const snapshot::Saved& saved) {
+void Saves::log(const snapshot::Saved& saved) {
   for (const std::string& text : saved.warnings) reporter_.warning(text);
   blocked_ms_ += saved.blocked_ms;
   write_ms_ += saved.write_ms;
@@ -98,7 +98,7 @@ bool Saves::save(std::int64_t step, const std::function<snapshot::Content()>& co
                  bool last) {
   if (!place_.saves) return false;
   if (writer_ != nullptr) writer_->wait();
-  note(step, last ? Failure::warn : Failure::as_configured);  // of an earlier step, or a first try of this one
+  take_finished(step, last ? Failure::warn : Failure::as_configured);  // of an earlier step, or a first try of this one
   if (saved_step_ == step) return false;
   saved_step_ = step;
   const snapshot::Content now = content();
@@ -107,7 +107,7 @@ bool Saves::save(std::int64_t step, const std::function<snapshot::Content()>& co
     writer_->begin(now, {.keep_last = config_.keep_last, .keep_every = config_.keep_every, .keep_steps = std::move(best)});
     if (last) writer_->wait();
   }
-  if (last || !place_.in_background) note(step, last ? Failure::end : Failure::as_configured);
+  if (last || !place_.in_background) take_finished(step, last ? Failure::end : Failure::as_configured);
   return true;
 }
 

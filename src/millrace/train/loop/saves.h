@@ -15,7 +15,7 @@
 
 namespace millrace {
 
-// Used by the loop's thread. All ranks make the same calls; save() and note() are collective.
+// Used by the loop's thread. All ranks make the same calls; save() and take_finished() are collective.
 class Saves {
  public:
   Saves(const SnapshotConfig& config, const SaveDestination& place, Reporter& reporter, Agreement& agreement);
@@ -36,7 +36,7 @@ class Saves {
   // Of a save that ended since. A snapshot that could not be written is a warning, since the previous one is still there and the
   // next save may find room again; unless `on_failure` or snapshot.on_error says otherwise: then SnapshotError, on every rank.
   // Returns whether some rank asks all to stop, which travels with it.
-  bool note(std::int64_t step, Failure on_failure = Failure::as_configured, bool asks_to_stop = false);
+  bool take_finished(std::int64_t step, Failure on_failure = Failure::as_configured, bool asks_to_stop = false);
   // What a crash may cost is bounded: a save that takes longer than snapshot.max_lag steps is waited for. Nanoseconds waited.
   std::int64_t bound_lag(std::int64_t step);
   // "the last good snapshot is PATH; ", or "" when there is none: the newest whose last validation gave the metric `loss` as a
@@ -46,7 +46,7 @@ class Saves {
   [[nodiscard]] Json results(double step_seconds) const;
 
  private:
-  void tell(const snapshot::Saved& saved);
+  void log(const snapshot::Saved& saved);
   void hold_folder();
 
   const SnapshotConfig& config_;

@@ -14,11 +14,10 @@
 #include "millrace/device/tensor_memory.h"
 #include "millrace/system/signals.h"
 #include "millrace/train/assembly/model_state.h"
-#include "millrace/train/loop/validation.h"
-#include "millrace/train/report/pictures.h"
 #include "millrace/train/run_folder/run_files.h"
 #include "millrace/train/step/micro_batches.h"
 #include "millrace/train/step/rank_check.h"
+#include "millrace/train/step/stepper_report.h"
 
 namespace millrace {
 
@@ -55,7 +54,7 @@ Trainer::Trainer(TrainerParts parts)
     profiler_ = std::make_unique<StepProfiler>(parts_.config->profile, parts_.stepper->device(), parts_.place, reporter_);
   if (!parts_.stepper->device().is_cpu())
     phases_ = std::make_unique<PhaseClock>(parts_.stepper->device(), parts_.config->log.every);
-  if (parts_.config->log.doctor) parts_.stepper->time_blocks();
+  if (parts_.config->log.doctor) parts_.stepper->blocks().time();
   if (parts_.config->log.doctor && agreement().ranks().rank == 0) diagnosis_ = std::make_unique<Diagnosis>(diagnosis_parts());
 }
 
@@ -70,41 +69,64 @@ BatchWay Trainer::way() const {
           .seed = parts_.stepper->seed()};
 }
 
-// What the ranks do together between two steps, where their state is one. What follows a step stands before the next one: a
-// resumed run begins there.
-std::optional<Ending> Trainer::meet() {
-  if (validation_pending_) validate();
-  bool is_told_to_stop = false;
-  {
-    const Span span(*parts_.timeline, Phase::snapshot);
-    is_told_to_stop = saves_.note(step_, Saves::Failure::as_configured, pending_signal() != 0);
+Ending Trainer::run() {
+  begin();
+  std::optional<Ending> ending = between_steps();  // what was cut short behind the step that the run goes on from
+  while (!ending) {
+    begin_profiled_step();
+    const bool stepped = take_step();
+    if (stepped) log_if_due();
+    end_profiled_step(stepped);
+    if (sync_.now && (stepped || epoch_end_.reached)) validation_pending_ = validation_due(epoch_end_.reached);
+    if (epoch_end_.reached) end_epoch();
+    show_progress();
+    if (sync_.now) ending = between_steps();
   }
-  if (saves_.is_due(step_, met_.before, epoch_end_.save_due || scores_.wants_save())) save(false);
-  {
-    const Span span(*parts_.timeline, Phase::snapshot);
-    meter_.leave_out(saves_.bound_lag(step_));
-  }
-  if (is_told_to_stop || (agreement().alone() && pending_signal() != 0)) return Ending::signal;
-  return natural_end();
+  return finish(*ending);
 }
 
-Ending Trainer::run() {
+void Trainer::begin() {
   parts_.recipe->model().train();
   if (!parts_.stepper->device().is_cpu()) saves_.make_room([this] { return content(); });
   meter_.start();
   recovery_.forget_peak();
   began_step_ = step_;
-  while (true) {
-    if (met_.now) {
-      if (const auto ending = meet()) return finish(*ending);
-      met_.before = step_;
-    }
-    const bool stepped = next_step();
-    if (met_.now && (stepped || epoch_end_.reached)) validation_pending_ = validation_due(epoch_end_.reached);
-    if (epoch_end_.reached) end_epoch();
-    if (reporter_.shows_progress())
-      reporter_.progress(step_, parts_.total_steps, epoch_end_.of_step, meter_.last_loss(), meter_.seconds_per_step());
+}
+
+// What the ranks do together where their state is one. The snapshot says whether the validation is done.
+std::optional<Ending> Trainer::between_steps() {
+  if (validation_pending_) validate();
+  const bool is_told_to_stop = take_finished_save();
+  if (saves_.is_due(step_, sync_.before, epoch_end_.save_due || scores_.wants_save())) save(false);
+  wait_for_late_save();
+  if (is_told_to_stop || (agreement().alone() && pending_signal() != 0)) return Ending::signal;
+  const std::optional<Ending> ending = natural_end();
+  if (!ending) sync_.before = step_;
+  return ending;
+}
+
+bool Trainer::take_finished_save() {
+  const Span span(*parts_.timeline, Phase::snapshot);
+  return saves_.take_finished(step_, Saves::Failure::as_configured, pending_signal() != 0);
+}
+
+void Trainer::wait_for_late_save() {
+  const Span span(*parts_.timeline, Phase::snapshot);
+  meter_.leave_out(saves_.bound_lag(step_));
+}
+
+void Trainer::log_if_due() {
+  if (step_ == 1 || step_ % parts_.config->log.every == 0) {
+    log();  // with validation and snapshots all that waits for the device
+    fall_back_if_due();
   }
+  const std::int64_t every = parts_.config->log.gpu_every;
+  if (every > 0 && step_ % every == 0) reporter_.memory(memory_now(), step_);
+}
+
+void Trainer::show_progress() {
+  if (reporter_.shows_progress())
+    reporter_.progress(step_, parts_.total_steps, epoch_end_.of_step, meter_.last_loss(), meter_.seconds_per_step());
 }
 
 namespace {
@@ -124,27 +146,19 @@ class Unseen {
 
 }  // namespace
 
-// A step and its log line, recorded where it is to be.
-bool Trainer::next_step() {
-  if (profiler_) {
-    const Unseen span(*parts_.timeline, Phase::profile);
-    profiler_->begin_step(step_ + 1);
-  }
-  const bool stepped = take_step();
-  if (stepped && (step_ == 1 || step_ % parts_.config->log.every == 0)) {
-    log();  // with validation and snapshots all that waits for the device
-    fall_back_if_due();
-  }
-  const std::int64_t every = parts_.config->log.gpu_every;
-  if (stepped && every > 0 && step_ % every == 0) reporter_.memory(memory_now(), step_);
-  if (profiler_) {
-    const Unseen span(*parts_.timeline, Phase::profile);
-    const std::int64_t begin = steady_nanoseconds();
-    profiler_->end_step(stepped);
-    meter_.leave_out(steady_nanoseconds() - begin);
-    if (profiler_->is_done()) profiler_.reset();
-  }
-  return stepped;
+void Trainer::begin_profiled_step() {
+  if (!profiler_) return;
+  const Unseen span(*parts_.timeline, Phase::profile);
+  profiler_->begin_step(step_ + 1);
+}
+
+void Trainer::end_profiled_step(bool stepped) {
+  if (!profiler_) return;
+  const Unseen span(*parts_.timeline, Phase::profile);
+  const std::int64_t begin = steady_nanoseconds();
+  profiler_->end_step(stepped);
+  meter_.leave_out(steady_nanoseconds() - begin);
+  if (profiler_->is_done()) profiler_.reset();
 }
 
 void Trainer::end_profile() noexcept {
@@ -173,9 +187,9 @@ bool Trainer::take_step() {
         parts_.loader->load_state(loader_state_);
         epoch_end_.reached = false;
       });
-  met_.rows += rows;
-  met_.now = !parts_.stepper->averages() || step_ + 1 - met_.before >= parts_.config->distributed.average_every ||
-             epoch_end_.reached || step_ + 1 == parts_.config->train.max_steps;
+  sync_.rows += rows;
+  sync_.now = !parts_.stepper->averages() || step_ + 1 - sync_.before >= parts_.config->distributed.average_every ||
+              epoch_end_.reached || step_ + 1 == parts_.config->train.max_steps;
   if (rows == 0 && !parts_.stepper->averages()) {
     if (phases_) phases_->end_step();
     parts_.timeline->drop_step();
@@ -184,7 +198,7 @@ bool Trainer::take_step() {
   }
   is_whole_ = false;
   parts_.stepper->update();
-  if (met_.now) parts_.stepper->average_over_ranks();
+  if (sync_.now) averaged_bytes_ += parts_.stepper->average_over_ranks();
   is_whole_ = true;
   finish_step(results, measured);
   epoch_end_.of_step = epoch_ + 1;
@@ -207,7 +221,7 @@ std::int64_t Trainer::run_micro_batches(std::vector<StepResult>& results, metric
     if (!batch) break;
     recovery_.saw(*batch);
     if (diagnosis_) diagnosis_->saw_copied(*batch);
-    rows += for_each_micro_batch(way(), std::move(*batch), [&](const Batch& micro, MicroPlace in_batch) {
+    rows += for_each_micro_batch(way(), std::move(*batch), [&](const Batch& micro, MicroPosition in_batch) {
       if (diagnosis_) diagnosis_->saw_batch(micro);
       const bool last_batch = i + 1 == accumulate || epoch_end_.reached;
       results.push_back(
@@ -231,9 +245,9 @@ std::optional<Batch> Trainer::next_batch() {
   return batch;
 }
 
-// Since the last meeting; collective where only a meeting adds them up.
+// Since the last sync; collective where the ranks' rows are added up there alone.
 std::int64_t Trainer::rows_of_all() {
-  const std::int64_t rows = std::exchange(met_.rows, 0);
+  const std::int64_t rows = std::exchange(sync_.rows, 0);
   return parts_.stepper->averages() ? agreement().sum(rows) : rows;
 }
 
@@ -243,7 +257,7 @@ void Trainer::finish_step(const std::vector<StepResult>& results, const metrics:
   check_weights();
   for (const StepResult& result : results) meter_.add(*parts_.stepper, result);
   if (!measured.empty()) meter_.add(measured);
-  meter_.end_step(met_.now ? rows_of_all() : 0);
+  meter_.end_step(sync_.now ? rows_of_all() : 0);
   loader_state_ = parts_.loader->state();
 }
 
@@ -251,7 +265,7 @@ void Trainer::finish_step(const std::vector<StepResult>& results, const metrics:
 // signal during that validation leaves a run that still has it to do.
 Ending Trainer::finish(Ending ending) {
   end_profile();
-  recovery_.note_peak();
+  recovery_.record_peak();
   const bool goes_on = ending == Ending::signal;
   if (agreement().any(!meter_.is_empty()) && !goes_on) log();
   save(true);
@@ -274,14 +288,7 @@ std::optional<Ending> Trainer::natural_end() const {
   return std::nullopt;
 }
 
-bool Trainer::is_due(std::int64_t every) const { return every > 0 && step_ / every != met_.before / every; }
-
-bool Trainer::validation_due(bool epoch_ended) const {
-  if (parts_.validation == nullptr) return false;
-  const TrainConfig& train = parts_.config->train;
-  if (train.validate_every > 0) return is_due(train.validate_every) && validated_step_ != step_;
-  return epoch_ended && epoch_ % static_cast<std::uint64_t>(train.validate_epochs) == 0;
-}
+bool Trainer::is_due(std::int64_t every) const { return every > 0 && step_ / every != sync_.before / every; }
 
 double Trainer::epochs_in_all() const {
   const double of_an_epoch = static_cast<double>(parts_.loader->batches_per_epoch());
@@ -301,14 +308,6 @@ void Trainer::end_epoch() {
   if (!validation_pending_) write_history({});
 }
 
-void Trainer::write_history(const metrics::Means& means) {
-  if (!epoch_end_.row) return;
-  constexpr double kWorthALine = 10;  // seconds
-  const EpochRow& row = *epoch_end_.row;
-  reporter_.epoch(row, step_, means, row.steps_here >= parts_.config->log.every || row.seconds >= kWorthALine);
-  epoch_end_.row.reset();
-}
-
 LoggedStep Trainer::logged_step(const StepRecord& record) const {
   const at::Device device = parts_.stepper->device();
   const std::int64_t per_epoch = std::max<std::int64_t>(parts_.loader->batches_per_epoch(), 1);
@@ -319,7 +318,7 @@ LoggedStep Trainer::logged_step(const StepRecord& record) const {
       .seconds_per_step = record.window.seconds / static_cast<double>(std::max<std::int64_t>(record.window.steps, 1)),
       .memory_bytes = device::backend_of(device).memory(device.has_index() ? device.index() : 0).allocated_bytes,
       .gradient_norm = record.objectives.front().gradient_norm};
-  for (const optim::ParameterGroup& group : parts_.stepper->parameter_groups(0))
+  for (const optim::ParameterGroup& group : parts_.stepper->objectives()[0].optimizer().groups())
     logged.learning_rates.push_back(record.objectives.front().learning_rate * group.learning_rate_scale);
   return logged;
 }
@@ -328,19 +327,19 @@ void Trainer::log() {
   const std::optional<double> host_ms = read_phases(wait_for_steps());
   const Span span(*parts_.timeline, Phase::log);
   meter_.sum_window(agreement());
-  tell_waits();
+  gather_waits();
   StepRecord record{.step = step_,
                     .total_steps = parts_.total_steps,
                     .epoch = epoch_end_.of_step,
                     .window = meter_.take_window(),
-                    .objectives = parts_.stepper->reports(),
-                    .skipped = parts_.stepper->skipped().item<double>(),
+                    .objectives = reports_of(*parts_.stepper),
+                    .skipped = parts_.stepper->skips().in_all().item<double>(),
                     .samples = meter_.samples(),
                     .times = window_times(),
                     .host_ms = host_ms,
                     .cache = {}};
   if (parts_.names.step_log) record.logged = logged_step(record);  // asks the allocator, which others need not
-  const double in_a_row = parts_.stepper->skipped_in_a_row().item<double>();
+  const double in_a_row = parts_.stepper->skips().in_a_row().item<double>();
   if (parts_.cache != nullptr) {
     const data::CacheCounters now = parts_.cache->counters();
     record.cache = now;
@@ -351,101 +350,11 @@ void Trainer::log() {
   if (parts_.config->log.gpu_memory) record.memory = memory_now();
   if (parts_.sampler != nullptr) record.gpu = parts_.sampler->gpu();
   reporter_.step(record);
-  recovery_.note_peak();
+  recovery_.record_peak();
   diagnose(record, watch_memory());
   parts_.timeline->reset_window();
   // Half precision has a rule of its own: while a loss scale finds its place, many steps in a row may overflow.
   if (!parts_.stepper->autocast()) check_divergence(in_a_row);
-}
-
-void Trainer::validate() {
-  const std::string what = "the validation after step " + std::to_string(step_);
-  const Doing task(Doing::Level::task, what.c_str());
-  const std::int64_t begin = steady_nanoseconds();
-  recovery_.note_peak();
-  std::optional<Validated> validated;
-  {
-    const Span span(*parts_.timeline, Phase::validate);
-    const auto average = parts_.stepper->use_average();
-    recovery_.attempt(
-        {.step = step_, .where = what},
-        [&] {
-          validated =
-              run_validation(way(), *parts_.stepper, *parts_.validation, parts_.config->train.validate_batches, agreement());
-          return std::int64_t{0};
-        },
-        [] {});
-    parts_.recipe->model().train();
-  }
-  if (diagnosis_ && !parts_.stepper->device().is_cpu()) diagnosis_->saw_peak(memory_now().counters.peak_bytes);
-  recovery_.forget_peak();
-  const std::int64_t took = steady_nanoseconds() - begin;
-  meter_.leave_out(took);
-  if (validated && diagnosis_) {
-    const auto loss = validated->means.find("val_" + parts_.names.loss);
-    const double units = parts_.names.units_per_sample;
-    diagnosis_->saw_validation(loss == validated->means.end() ? std::nan("") : loss->second, static_cast<double>(took) * 1e-9,
-                               {.unit = parts_.names.rate_unit,
-                                .by = units * static_cast<double>(validated->rows),
-                                .there_are = units * static_cast<double>(parts_.validation->samples_per_epoch()),
-                                .batches = validated->batches,
-                                .most_batches = parts_.config->train.validate_batches});
-  }
-  if (!validated) return;  // a signal came: the snapshot says that this validation is still due
-  if (validation_pending_ && saves_.holds(step_)) saves_.forget();  // what was saved does not know of it
-  validation_pending_ = false;
-  validated_step_ = step_;
-  note_validation(validated->means, static_cast<double>(took) * 1e-9, validated->batches);
-  draw(validated->tables);
-}
-
-void Trainer::note_validation(const metrics::Means& means, double seconds, std::int64_t batches) {
-  if (epoch_end_.row) {
-    epoch_end_.row->validation_seconds = seconds;
-    epoch_end_.row->validation_batches = batches;
-  }
-  const bool gained = scores_.note(step_, means);
-  if (!scores_.forgot().empty()) reporter_.warning(scores_.forgot());
-  const auto loss = means.find("val_" + parts_.names.loss);
-  parts_.stepper->observe_validation(loss == means.end() ? std::nan("") : loss->second);
-  const auto judged = scores_.metrics().find(scores_.judged());
-  reporter_.validation({.step = step_,
-                        .means = means,
-                        .judged = scores_.judged(),
-                        .gained = gained,
-                        .best = judged == scores_.metrics().end() ? Metric{} : judged->second,
-                        .seconds = seconds,
-                        .batches = batches});
-  write_history(means);
-}
-
-// A picture that can't be drawn or written is a warning, never the end of a run.
-void Trainer::draw(const std::vector<metrics::Confusion>& tables) {
-  if (parts_.place.folder == nullptr || !parts_.config->log.images) return;
-  const Span span(*parts_.timeline, Phase::validate);
-  Fs& fs = *parts_.place.fs;
-  const auto most = static_cast<std::size_t>(parts_.config->log.pictures_kept);
-  try {
-    const std::vector<Picture> pictures = pictures_of(*parts_.recipe, tables, "after step " + with_commas(step_));
-    if (!pictures.empty()) fs.create_directories(parts_.place.folder->path() / run_files::kPictures);
-    for (const Picture& picture : pictures)
-      reporter_.picture(picture, step_, keep_picture(*parts_.place.folder, fs, picture, step_, most));
-    thin_pictures(*parts_.place.folder, most);
-    keep_tables();
-  } catch (const FsError& error) {
-    reporter_.warning(std::string("pictures and tables could not be written: ") + error.what());
-  } catch (const RecipeError& error) {
-    reporter_.warning("pictures could not be drawn: " + error.message().what);
-  }
-}
-
-// A file of a table's name that is not the run's stays as it is.
-void Trainer::keep_tables() {
-  try {
-    for (const TextTable& table : parts_.recipe->tables()) keep_table(*parts_.place.folder, *parts_.place.fs, table);
-  } catch (const UsageError& error) {
-    reporter_.warning("a table could not be written: " + error.message().what);
-  }
 }
 
 void Trainer::check_divergence(double skipped_in_a_row) {
@@ -457,7 +366,7 @@ void Trainer::check_divergence(double skipped_in_a_row) {
 }
 
 void Trainer::check_weights() {
-  if (met_.now && is_due(parts_.config->distributed.check_every)) check_same_weights(agreement(), parts_.recipe->model(), step_);
+  if (sync_.now && is_due(parts_.config->distributed.check_every)) check_same_weights(agreement(), parts_.recipe->model(), step_);
 }
 
 // Gradients may be finite and what they lead to may not: such a state is never saved.
@@ -469,7 +378,7 @@ void Trainer::require_finite() {
 
 // After the loop's own log lines and nowhere else: when a run falls back must not depend on where it was stopped and saved.
 void Trainer::fall_back_if_due() {
-  std::optional<std::string> reason = parts_.stepper->overflow();
+  std::optional<std::string> reason = parts_.stepper->skips().overflow();
   if (parts_.stepper->averages()) {  // ranks that went on by themselves may see it differently
     const Json of_root = agreement().from_root(reason ? Json(*reason) : Json());
     reason = of_root.is_null() ? std::nullopt : std::optional(of_root.get<std::string>());
@@ -477,7 +386,7 @@ void Trainer::fall_back_if_due() {
   if (!reason) return;
   const std::string from = precision::name_of(parts_.stepper->autocast());
   parts_.stepper->set_autocast(std::nullopt);
-  parts_.stepper->forgive();
+  parts_.stepper->skips().forgive();
   const std::string step = std::to_string(step_);
   reporter_.warning("the run goes on in fp32 from step " + step + ": in " + from + " " + *reason);
   reporter_.record("precision", {{"step", step_}, {"from", from}, {"to", "fp32"}, {"reason", *reason}});

@@ -94,20 +94,27 @@ class Trainer {
     bool save_due = false;
     std::optional<EpochRow> row;  // until its validation is known
   };
-  // Where the state of all ranks is one: after each step, unless they average (distributed.average_every).
-  struct Meeting {
-    bool now = true;
-    std::int64_t before = 0;  // the step of the one before
+  // Where the state of all ranks is one, and they can act together: after each step, unless they average
+  // (distributed.average_every).
+  struct Sync {
+    bool now = true;          // the latest step is such a place
+    std::int64_t before = 0;  // the step of the place before
     std::int64_t rows = 0;    // since then: of all ranks, or of this one where they average
   };
   [[nodiscard]] std::optional<Ending> natural_end() const;
   [[nodiscard]] Agreement& agreement() const;
   [[nodiscard]] DiagnosisParts diagnosis_parts() const;
   [[nodiscard]] BatchWay way() const;
-  std::optional<Ending> meet();
-  bool next_step();
+  void begin();
+  std::optional<Ending> between_steps();
+  bool take_finished_save();  // whether some rank asks all to stop
+  void wait_for_late_save();
+  void begin_profiled_step();
+  void end_profiled_step(bool stepped);
   void end_profile() noexcept;
   bool take_step();
+  void log_if_due();
+  void show_progress();
   std::int64_t run_micro_batches(std::vector<StepResult>& results, metrics::Board& measured);
   std::optional<Batch> next_batch();
   void finish_step(const std::vector<StepResult>& results, const metrics::Board& measured);
@@ -123,7 +130,7 @@ class Trainer {
   [[nodiscard]] Json accounts_now() const;                         // of this process
   [[nodiscard]] std::vector<BlockTime> blocks_of(const Json& accounts) const;
   void diagnose(const StepRecord& record, const MemoryReading& memory);
-  void tell_waits();
+  void gather_waits();
   void log();
   [[nodiscard]] double epochs_in_all() const;  // that the run is long; 0 = without end
   void end_epoch();
@@ -131,9 +138,9 @@ class Trainer {
   void draw(const std::vector<metrics::Confusion>& tables);
   void keep_tables();
   void validate();
-  void note_validation(const metrics::Means& means, double seconds, std::int64_t batches);
+  void record_validation(const metrics::Means& means, double seconds, std::int64_t batches);
   void save(bool last);
-  [[nodiscard]] bool is_due(std::int64_t every) const;  // since the meeting before this one
+  [[nodiscard]] bool is_due(std::int64_t every) const;  // since the sync before this one
   [[nodiscard]] bool validation_due(bool epoch_ended) const;
   [[nodiscard]] std::string remedy_of_divergence() const;
   void check_divergence(double skipped_in_a_row);
@@ -154,12 +161,13 @@ class Trainer {
   std::unique_ptr<PhaseClock> phases_;      // null: steps are done when the host is
   std::unique_ptr<StepProfiler> profiler_;  // null: no steps to record, or they are done
   std::int64_t step_ = 0;
-  std::int64_t began_step_ = 0;  // of this process
+  std::int64_t began_step_ = 0;      // of this process
+  std::int64_t averaged_bytes_ = 0;  // that this rank gave to averages over the ranks
   std::uint64_t epoch_ = 0;
   Json frozen_;        // record of the weights that snapshots leave out; null = none
   Json loader_state_;  // at the edge of the last whole step: what a snapshot saves
   EpochEnd epoch_end_;
-  Meeting met_;
+  Sync sync_;
   bool is_whole_ = true;             // the state is that of a whole step: no update is under way, or was cut short
   bool validation_pending_ = false;  // due now, or cut short by the stop that the snapshot was saved for
   std::int64_t validated_step_ = -1;

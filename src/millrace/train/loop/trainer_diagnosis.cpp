@@ -5,6 +5,7 @@
 #include "millrace/device/device.h"
 #include "millrace/device/tensor_memory.h"
 #include "millrace/train/loop/trainer.h"
+#include "millrace/train/step/stepper_report.h"
 
 namespace millrace {
 
@@ -84,7 +85,7 @@ MemoryReading Trainer::watch_memory() {
     now.room = counters.allocated_bytes + device::free_tensor_memory(device);
     now.on_gpu = true;
   }
-  for (const std::string& warning : memory_watch_.look(now, [this] { return parts_.stepper->state_bytes(); })) {
+  for (const std::string& warning : memory_watch_.look(now, [this] { return state_bytes_of(*parts_.stepper); })) {
     reporter_.warning(warning);
     reporter_.record("warning", {{"step", step_}, {"text", warning}});
   }
@@ -116,7 +117,7 @@ void Trainer::diagnose(const StepRecord& record, const MemoryReading& memory) {
 }
 
 // What each rank waited for since the last log line, on all of them. Collective.
-void Trainer::tell_waits() {
+void Trainer::gather_waits() {
   if (agreement().alone() || !parts_.config->log.doctor) return;
   const telemetry::Timeline::Summary times = parts_.timeline->window();
   const std::vector<Json> all = agreement().gather({times.of(Phase::reduction), times.of(Phase::data_wait)});

@@ -11,7 +11,8 @@
 #include "millrace/train/assembly/convolution_choice.h"
 #include "millrace/train/assembly/model_state.h"
 #include "millrace/train/loop/trainer.h"
-#include "millrace/train/report/numbers.h"
+#include "millrace/train/step/stepper_report.h"
+#include "millrace/train/step/stepper_state.h"
 #include "millrace/train/watch/watchdog.h"
 
 namespace millrace {
@@ -36,8 +37,8 @@ snapshot::Content Trainer::content() const {
   content.config = parts_.config_values;
   content.models = model_tensors(parts_.recipe->model(), *parts_.stepper, frozen_);
   if (!frozen_.is_null()) content.parts[snapshot::kFrozen].json = frozen_;
-  content.parts[snapshot::kOptimizer] = parts_.stepper->state();
-  if (Tensors average = parts_.stepper->averaged_weights(); !average.empty())
+  content.parts[snapshot::kOptimizer] = state_of(*parts_.stepper);
+  if (Tensors average = averaged_weights(*parts_.stepper); !average.empty())
     content.parts[snapshot::kAverage].tensors = std::move(average);
   content.parts[snapshot::kLoader].json = loader_state_;
   content.parts[snapshot::kRecipe] = parts_.recipe->state();
@@ -78,7 +79,7 @@ void Trainer::restore(const snapshot::Content& content) {
     return *found;
   };
   const State* average = snapshot::part_of(content, snapshot::kAverage);
-  parts_.stepper->load_state(part(snapshot::kOptimizer), average == nullptr ? Tensors() : average->tensors);
+  load_state(*parts_.stepper, part(snapshot::kOptimizer), average == nullptr ? Tensors() : average->tensors);
   const SavedJson report(content.report, "report");
   check_data(*parts_.loader, parts_.validation, report);
   parts_.loader->load_state(part(snapshot::kLoader).json);
@@ -97,7 +98,7 @@ void Trainer::restore(const snapshot::Content& content) {
     epoch_end_.row = EpochRow{.epoch = static_cast<std::uint64_t>(cells[0].integer(0)), .train_loss = cells[1].number_or_nan()};
   }
   saves_.restored(step_);
-  met_ = {.now = true, .before = step_ - 1};
+  sync_ = {.now = true, .before = step_ - 1};
 }
 
 void Trainer::save(bool last) {
@@ -105,7 +106,7 @@ void Trainer::save(bool last) {
   const std::string what = kSaveTask + std::to_string(step_);
   const Doing task(Doing::Level::task, what.c_str());
   const std::int64_t begin = steady_nanoseconds();
-  recovery_.note_peak();
+  recovery_.record_peak();
   {
     const telemetry::Span span(*parts_.timeline, telemetry::Phase::snapshot);
     if (!saves_.holds(step_)) require_finite();
@@ -158,24 +159,24 @@ void Trainer::save_after_error() noexcept {
   }
 }
 
-Json Trainer::accounts_now() const { return accounts_of(total_times(), meter_.others_of_process()); }
+Json Trainer::accounts_now() const { return accounts_of(total_times(), meter_.of_process().others); }
 
 Json Trainer::times() const {
   const auto times = total_times();
-  return {{"accounts", accounts_of(times, meter_.others_of_process())}, {"wall_s", times.wall}};
+  return {{"accounts", accounts_of(times, meter_.of_process().others)}, {"wall_s", times.wall}};
 }
 
 std::vector<BlockTime> Trainer::blocks_of(const Json& accounts) const {
-  return share_out(accounts.at("forward"), accounts.at("backward"), parts_.stepper->block_times());
+  return share_out(accounts.at("forward"), accounts.at("backward"), parts_.stepper->blocks().times());
 }
 
 Json Trainer::results() const {
   const auto times = total_times();
-  const auto others = meter_.others_of_process();  // read once: a later reading is another figure, and parts no longer add up
-  const Json accounts = accounts_of(times, others);
+  const Meter::OfProcess here = meter_.of_process();  // read once: a later reading is another figure, and parts no longer add up
+  const Json accounts = accounts_of(times, here.others);
   double spikes = 0;
   Json objectives = Json::array();
-  for (const ObjectiveReport& objective : parts_.stepper->reports()) {
+  for (const ObjectiveReport& objective : reports_of(*parts_.stepper)) {
     spikes += objective.spikes;
     objectives.push_back({{"name", objective.name},
                           {"learning_rate", objective.learning_rate},
@@ -194,9 +195,9 @@ Json Trainer::results() const {
               {"shares", shares_of(times)},
               {"accounts", accounts},
               {"wall_s", times.wall},
-              {"skipped_steps", parts_.stepper->skipped().item<double>()},
+              {"skipped_steps", parts_.stepper->skips().in_all().item<double>()},
               {"spike_steps", spikes}};
-  all["samples_per_s"] = times.step_seconds > 0 ? static_cast<double>(meter_.samples_of_process()) / times.step_seconds : 0.0;
+  all["samples_per_s"] = times.step_seconds > 0 ? static_cast<double>(here.samples) / times.step_seconds : 0.0;
   if (parts_.names.rate_unit != "samples")
     all[parts_.names.rate_unit + "_per_s"] = all["samples_per_s"].get<double>() * parts_.names.units_per_sample;
   const data::LoaderCounters read = parts_.loader->counters();
@@ -223,19 +224,19 @@ Json Trainer::results() const {
                      {"trials", diagnosis_->trials().to_json()}};
   }
   if (!agreement().alone()) {
-    const GradientTraffic sent = parts_.stepper->traffic();
+    const GradientTraffic sent = traffic_of(*parts_.stepper);
     all["gradients_sent"] = {{"bytes", sent.bytes},
                              {"buckets", sent.buckets},
                              {"early_buckets", sent.early_buckets},
                              {"exchanges", agreement().exchanges()}};
-    if (parts_.stepper->averages()) all["weights_sent"] = {{"bytes", parts_.stepper->averaged_bytes()}};
+    if (parts_.stepper->averages()) all["weights_sent"] = {{"bytes", averaged_bytes_}};
   }
   if (const auto blocks = blocks_of(accounts); !blocks.empty()) all["blocks"] = to_json(blocks);
   all["bound_by"] = largest_account(times);
   all["snapshots"] = saves_.results(times.step_seconds);
   all["memory"] = recovery_.results();
-  if (others) all["others"] = *others;
-  if (const auto seconds = meter_.first_step_seconds()) all["time_to_first_step_s"] = *seconds;
+  if (here.others) all["others"] = *here.others;
+  if (here.first_step_seconds) all["time_to_first_step_s"] = *here.first_step_seconds;
   return all;
 }
 

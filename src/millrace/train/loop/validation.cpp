@@ -22,7 +22,7 @@ std::optional<Validated> run_validation(const BatchWay& way, Stepper& stepper, d
     std::optional<Batch> whole = feed.next();
     if (!whole) break;
     rows += for_each_micro_batch({way.recipe, nullptr, way.device, way.micro_batches, Split::validation, way.ahead, way.seed},
-                                 std::move(*whole), [&](const Batch& batch, MicroPlace) {
+                                 std::move(*whole), [&](const Batch& batch, MicroPosition) {
                                    const StepResult result = stepper.evaluate(batch);
                                    for (std::size_t k = 0; k < result.losses.size(); ++k)
                                      board.add("val_" + stepper.objective_name(k), result.losses[k]);

@@ -27,7 +27,7 @@ struct RunConfig;                  // train/recipe/config.h
 enum class Layout : std::uint8_t;  // train/recipe/config.h
 
 // Where a recipe may read and write.
-struct RecipePlaces {
+struct RecipeFolders {
   std::filesystem::path run_folder;    // to read from; empty: predict, a measurement, a run that starts over
   std::filesystem::path new_files;     // what is to stay in the run folder is written here before the first step; empty: nothing
   std::filesystem::path cache_folder;  // for token files and the like; empty: none
@@ -41,7 +41,7 @@ struct Context {
   Ranks ranks;
   const RunConfig* config = nullptr;   // the sections that all recipes share; never null in a run, and lives as long as it
   const Switches* switches = nullptr;  // which optimisations are on; lives as long as the run
-  RecipePlaces places;
+  RecipeFolders places;
   std::uint64_t seed = 0;
   std::function<void(const std::string&)> notice;  // see say()
 
@@ -114,7 +114,7 @@ struct StepLog {
 };
 
 // A way to make samples smaller, for those who run out of memory.
-struct Lighter {
+struct Shrink {
   std::string setting;  // "recipe.seq_len=256"
   double part = 0.5;    // of what a step holds for its samples, as it is now
 };
@@ -148,7 +148,7 @@ struct Facts {
   std::string read_as = "";  // one line: axes, units, orientation, clock, encoding of its data; "": as the sources say it
   std::map<std::string, FieldWords> fields = {};  // of batches, after prepare()
   std::optional<StepLog> step_log = std::nullopt;
-  std::vector<Lighter> lighter = {};
+  std::vector<Shrink> shrinks = {};
   std::optional<BlindAnswer> blind = std::nullopt;  // a run that stays there is told so
 };
 

@@ -17,8 +17,8 @@ namespace millrace {
 //                 recipe's name, the callback, the objective, the batch and its fields, and in a debug build the author's line
 //   DataError     as it is, with the batch added; a RowError also with the sample, as the source describes it
 //   itself        every other error of ours, errors of files, and want of memory, from which a run recovers
-// What callbacks return is checked, see returned.h; model() gives the same module each time. Calls cost less than a microsecond.
-// As thread-safe as the recipe.
+// What callbacks return is checked, see callback_checks.h; model() gives the same module each time. Calls cost less than a
+// microsecond. As thread-safe as the recipe.
 class RecipeGuard final : public Recipe {
  public:
   RecipeGuard(std::string name, std::unique_ptr<Recipe> recipe);

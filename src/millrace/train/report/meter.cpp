@@ -1,9 +1,10 @@
 #include "millrace/train/report/meter.h"
 
+#include <cmath>
 #include <utility>
 
 #include "millrace/base/clock.h"
-#include "millrace/train/report/numbers.h"
+#include "millrace/core/saved_json.h"
 
 namespace millrace {
 
@@ -38,6 +39,12 @@ void Meter::leave_out(std::int64_t nanoseconds) noexcept {
 double Meter::seconds_per_step() const {
   if (window_steps_ == 0) return 0;
   return static_cast<double>(steady_nanoseconds() - window_begin_ns_) * 1e-9 / static_cast<double>(window_steps_);
+}
+
+Meter::OfProcess Meter::of_process() const {
+  return {.samples = process_samples_,
+          .others = computes_here_ ? neighbours_.since_made() : std::nullopt,
+          .first_step_seconds = first_step_seconds_};
 }
 
 Window Meter::take_window() {

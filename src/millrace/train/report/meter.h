@@ -58,13 +58,14 @@ class Meter {
   [[nodiscard]] std::optional<double> first_loss() const noexcept { return loss_first_; }  // of the run's first log line
   [[nodiscard]] std::optional<double> last_loss() const noexcept { return loss_last_; }
   [[nodiscard]] std::int64_t samples() const noexcept { return samples_; }  // of the run
-  [[nodiscard]] std::int64_t samples_of_process() const noexcept { return process_samples_; }
-  [[nodiscard]] std::optional<double> others_of_process() const {
-    return computes_here_ ? neighbours_.since_made() : std::nullopt;
-  }
-  [[nodiscard]] std::optional<double> first_step_seconds() const noexcept {
-    return first_step_seconds_;
-  }  // since the process began
+  // Of this process until now; read once where parts are to add up. `others`: see device::Neighbours, nullopt where steps are not
+  // computed here.
+  struct OfProcess {
+    std::int64_t samples = 0;
+    std::optional<double> others;
+    std::optional<double> first_step_seconds;  // since the process began
+  };
+  [[nodiscard]] OfProcess of_process() const;
 
   void write_state(Json& trainer, Json& report) const;  // the trainer's part of a snapshot, and what is for reports alone
   void load_state(const SavedJson& trainer, const SavedJson& report);

@@ -78,7 +78,7 @@ TEST_F(MeterTest, AWindowIsTheMeanOfAllItsStepsAndBeginsAnew) {
 // The cores are not what a GPU's steps are computed by: its times are the GPU's own.
 TEST_F(MeterTest, OtherProgramsTakeNothingFromAGpusSteps) {
   Meter meter("loss", /*computes_here=*/false);
-  EXPECT_EQ(meter.others_of_process(), std::nullopt);
+  EXPECT_EQ(meter.of_process().others, std::nullopt);
   meter.add(stepper_, {.losses = {loss_of(1, 1), Loss{}}});
   meter.end_step(1);
   EXPECT_EQ(meter.take_window().others, std::nullopt);

@@ -5,8 +5,9 @@
 #include <utility>
 
 #include "millrace/base/format.h"
+#include "millrace/core/saved_json.h"
 #include "millrace/metrics/figure.h"
-#include "millrace/train/report/numbers.h"
+#include "millrace/train/step/stepper_report.h"
 
 namespace millrace {
 namespace {

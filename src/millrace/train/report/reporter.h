@@ -22,6 +22,7 @@
 #include "millrace/train/report/scores.h"
 #include "millrace/train/report/step_log.h"
 #include "millrace/train/step/stepper.h"
+#include "millrace/train/step/stepper_report.h"
 
 namespace millrace {
 

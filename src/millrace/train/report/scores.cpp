@@ -6,7 +6,7 @@
 
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
-#include "millrace/train/report/numbers.h"
+#include "millrace/core/saved_json.h"
 
 namespace millrace {
 
@@ -69,7 +69,7 @@ void Scores::forget_other_version(const metrics::MetricVersion& now) {
   without_gain_ = 0;
 }
 
-bool Scores::note(std::int64_t step, const metrics::Means& means) {
+bool Scores::record(std::int64_t step, const metrics::Means& means) {
   const auto it = means.find(judged_);
   if (it == means.end() && named_) {
     std::string names;

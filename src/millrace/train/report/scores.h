@@ -57,9 +57,9 @@ class Scores {
   [[nodiscard]] const std::string& judged() const noexcept { return judged_; }
   // The metrics of a validation after step `step`. ConfigError when snapshot.best_metric names none of them. True: the judged
   // metric is better than ever before.
-  bool note(std::int64_t step, const metrics::Means& means);
+  bool record(std::int64_t step, const metrics::Means& means);
   // Whether the judged metric got among the snapshot.best_count best since the last call of saved().
-  // What the last note() has to say: a best value that no longer counts, since what it measures was mended; "" = nothing.
+  // What the last record() has to say: a best value that no longer counts, since what it measures was mended; "" = nothing.
   [[nodiscard]] const std::string& forgot() const noexcept { return forgot_; }
   [[nodiscard]] bool wants_save() const noexcept { return wants_save_; }
   void saved() noexcept { wants_save_ = false; }

@@ -18,9 +18,9 @@ Scores scores_of(const SnapshotConfig& snapshot = {}, const TrainConfig& train =
 
 TEST(Scores, TheLossJudgesAndEqualIsNoGain) {
   Scores scores = scores_of();
-  EXPECT_TRUE(scores.note(1, {{"val_loss", 2.0}, {"accuracy", 0.5}}));
-  EXPECT_FALSE(scores.note(2, {{"val_loss", 2.0}, {"accuracy", 0.9}}));
-  EXPECT_TRUE(scores.note(3, {{"val_loss", 1.0}, {"accuracy", 0.7}}));
+  EXPECT_TRUE(scores.record(1, {{"val_loss", 2.0}, {"accuracy", 0.5}}));
+  EXPECT_FALSE(scores.record(2, {{"val_loss", 2.0}, {"accuracy", 0.9}}));
+  EXPECT_TRUE(scores.record(3, {{"val_loss", 1.0}, {"accuracy", 0.7}}));
   const Metric& accuracy = scores.metrics().at("accuracy");
   EXPECT_EQ(accuracy.best, 0.7) << "the value at the best step, not its own best";
   EXPECT_EQ(accuracy.best_step, 3);
@@ -32,7 +32,7 @@ TEST(Scores, QuietNamesAreMarkedInTheResults) {
   Scores scores = scores_of();
   Means means{{"val_loss", 2.0}, {"recall/cat", 0.5}};
   means.set_quiet({"recall/*"});
-  scores.note(1, means);
+  scores.record(1, means);
   Json saved = Json::object(), report = Json::object();
   scores.write_state(saved, report);
   Scores again = scores_of();
@@ -45,7 +45,7 @@ TEST(Scores, QuietNamesAreMarkedInTheResults) {
 
 TEST(Scores, TheRecipesOrderStaysAlsoInARunThatGoesOn) {
   Scores scores = scores_of();
-  scores.note(1, {{"val_loss", 2.0}, {"zeal", 1.0}, {"accuracy", 0.5}});
+  scores.record(1, {{"val_loss", 2.0}, {"zeal", 1.0}, {"accuracy", 0.5}});
   Json saved = Json::object(), report = Json::object();
   scores.write_state(saved, report);
   EXPECT_FALSE(saved.contains("metrics_order")) << "no part of the state: its digest stays what it was";
@@ -54,7 +54,7 @@ TEST(Scores, TheRecipesOrderStaysAlsoInARunThatGoesOn) {
   older.load_state(SavedJson(saved, "trainer"), SavedJson(Json::object(), "report"));
   EXPECT_THAT(again.names(), ElementsAre("val_loss", "zeal", "accuracy"));
   EXPECT_THAT(older.names(), ElementsAre("val_loss", "accuracy", "zeal")) << "of a snapshot that did not keep it";
-  older.note(2, {{"val_loss", 2.0}, {"zeal", 1.0}, {"new", 3.0}, {"accuracy", 0.5}});
+  older.record(2, {{"val_loss", 2.0}, {"zeal", 1.0}, {"new", 3.0}, {"accuracy", 0.5}});
   EXPECT_THAT(older.names(), ElementsAre("val_loss", "zeal", "new", "accuracy"));
   const Json summary = {{"metrics", again.results()}, {"metrics_order", {"val_loss", 5, "gone", "zeal"}}};
   EXPECT_THAT(metrics_in_order(summary), ElementsAre("val_loss", "zeal", "accuracy"));
@@ -63,11 +63,11 @@ TEST(Scores, TheRecipesOrderStaysAlsoInARunThatGoesOn) {
 
 TEST(Scores, NaNIsNeverBest) {
   Scores scores = scores_of();
-  EXPECT_FALSE(scores.note(1, {{"val_loss", std::nan("")}}));
+  EXPECT_FALSE(scores.record(1, {{"val_loss", std::nan("")}}));
   EXPECT_EQ(scores.metrics().at("val_loss").best_step, -1);
   EXPECT_FALSE(scores.wants_save());
-  EXPECT_TRUE(scores.note(2, {{"val_loss", 5.0}}));
-  EXPECT_FALSE(scores.note(3, {{"val_loss", std::nan("")}}));
+  EXPECT_TRUE(scores.record(2, {{"val_loss", 5.0}}));
+  EXPECT_FALSE(scores.record(3, {{"val_loss", std::nan("")}}));
   EXPECT_TRUE(scores.results()["val_loss"]["last"].is_string()) << "a number JSON does not have is told as text";
   EXPECT_EQ(scores.results()["val_loss"]["best"], 5.0);
 }
@@ -79,7 +79,7 @@ TEST(Scores, KeepsTheBestSeveralAndASaveIsWantedForEach) {
   config.best_is = BestIs::highest;
   Scores scores = scores_of(config);
   const auto note = [&](std::int64_t step, double value) {
-    scores.note(step, {{"accuracy", value}});
+    scores.record(step, {{"accuracy", value}});
     const bool wanted = scores.wants_save();
     scores.saved();
     return wanted;
@@ -97,7 +97,7 @@ TEST(Scores, KeepsTheBestSeveralAndASaveIsWantedForEach) {
   EXPECT_THAT(again.best_steps(), ElementsAre(1, 4));
   config.keep_best = false;
   Scores none = scores_of(config);
-  none.note(1, {{"accuracy", 0.5}});
+  none.record(1, {{"accuracy", 0.5}});
   EXPECT_FALSE(none.wants_save());
   EXPECT_TRUE(none.best_steps().empty());
 }
@@ -107,13 +107,13 @@ TEST(Scores, PatienceCountsGainsOfTheLeastSize) {
   train.early_stop_patience = 2;
   train.early_stop_delta = 0.5;
   Scores scores = scores_of({}, train);
-  scores.note(1, {{"val_loss", 4.0}});
-  scores.note(2, {{"val_loss", 3.8}});
+  scores.record(1, {{"val_loss", 4.0}});
+  scores.record(2, {{"val_loss", 3.8}});
   EXPECT_FALSE(scores.stopped_improving());
-  scores.note(3, {{"val_loss", 3.0}});
-  scores.note(4, {{"val_loss", 2.8}});
+  scores.record(3, {{"val_loss", 3.0}});
+  scores.record(4, {{"val_loss", 2.8}});
   EXPECT_FALSE(scores.stopped_improving());
-  scores.note(5, {{"val_loss", 2.6}});
+  scores.record(5, {{"val_loss", 2.6}});
   EXPECT_TRUE(scores.stopped_improving()) << "two gains of less than .5 after 3.0";
 }
 
@@ -122,7 +122,7 @@ TEST(Scores, ABestOfAnotherVersionCountsNoMoreWhereTheValueMoved) {
   config.best_metric = "bits";
   config.best_is = BestIs::highest;
   Scores before = scores_of(config);
-  before.note(1, {{"bits", 0.33}, {"val_loss", 1.0}});
+  before.record(1, {{"bits", 0.33}, {"val_loss", 1.0}});
   Json saved = Json::object(), report = Json::object();
   before.write_state(saved, report);
   EXPECT_FALSE(report.contains("metric_versions"));
@@ -131,7 +131,7 @@ TEST(Scores, ABestOfAnotherVersionCountsNoMoreWhereTheValueMoved) {
     after.load_state(SavedJson(saved, "trainer"), SavedJson(report, "report"));
     Means means{{"bits", 0.01}, {"val_loss", 0.9}};
     means.set_version("bits", {.number = 2, .moved = moved});
-    EXPECT_EQ(after.note(2, means), moved);
+    EXPECT_EQ(after.record(2, means), moved);
     EXPECT_EQ(after.metrics().at("bits").best_step, moved ? 2 : 1);
     EXPECT_THAT(after.best_steps(), ElementsAre(moved ? 2 : 1));
     EXPECT_EQ(after.results()["bits"]["version"], 2);
@@ -141,7 +141,7 @@ TEST(Scores, ABestOfAnotherVersionCountsNoMoreWhereTheValueMoved) {
     EXPECT_EQ(told["metric_versions"], (Json{{"bits", 2}}));
     Scores last = scores_of(config);
     last.load_state(SavedJson(again, "trainer"), SavedJson(told, "report"));
-    EXPECT_EQ(last.note(3, means), false);
+    EXPECT_EQ(last.record(3, means), false);
     EXPECT_TRUE(last.forgot().empty());
   }
 }
@@ -151,7 +151,7 @@ TEST(Scores, AMetricThatIsNotMeasuredIsNamed) {
   config.best_metric = "acuracy";
   Scores scores = scores_of(config);
   try {
-    scores.note(1, {{"val_loss", 1.0}, {"accuracy", 0.5}});
+    scores.record(1, {{"val_loss", 1.0}, {"accuracy", 0.5}});
     FAIL();
   } catch (const ConfigError& error) {
     EXPECT_THAT(error.what(), testing::HasSubstr("validation gives no metric \"acuracy\""));

@@ -117,7 +117,7 @@ Json values_that_go_on(const Entry& entry, const config::Schema& schema, const J
 }
 
 OldRun find_old_run(const Entry& entry, const config::Schema& schema, const config::Layers& naming) {
-  const RunPlace place = place_of_run(entry.name, run_names(naming));
+  const RunDestination place = destination_of_run(entry.name, run_names(naming));
   Fs& fs = Fs::real();
   if (place.takes_next_name || !std::filesystem::is_directory(place.folder)) return {};
   const auto record = read_record(fs, place.folder);

@@ -123,14 +123,14 @@ Loaded load_for_inference(const Entry& entry, const std::filesystem::path& from,
   override_values(loaded.config, overrides);
   if (weights.run.empty()) adopt_file(entry, weights, loaded.config, console);
 
-  const RunConfig shared = config::read<RunConfig>(loaded.config.values);
+  loaded.shared = std::make_unique<RunConfig>(config::read<RunConfig>(loaded.config.values));
+  const RunConfig& shared = *loaded.shared;
   loaded.switches = std::make_shared<Switches>(shared.train.off);
   Context context;
   context.device = device::choose(shared.device.name).device;
   precision::use_gpu_ways(gpu_ways_of(shared, context.device), context.device);
   device::set_threads(static_cast<int>(shared.device.threads.value_or(device::cpu_info().physical_cores)));
   loaded.shared_cores = std::make_shared<device::SharedCores>();
-  loaded.shared = std::make_unique<RunConfig>(shared);
   context.config = loaded.shared.get();
   context.switches = loaded.switches.get();
   context.places.cache_folder = cache_folder();
@@ -170,7 +170,7 @@ data::Pipeline pipeline_of(Recipe& recipe, EvaluatedSplit split) {
 }  // namespace
 
 Evaluation evaluate(Loaded& loaded, telemetry::Console& console, EvaluatedSplit split, bool draws) {
-  const RunConfig config = config::read<RunConfig>(loaded.config.values);
+  const RunConfig& config = *loaded.shared;
   loaded.recipe->before_training();
   data::Pipeline pipeline = pipeline_of(*loaded.recipe, split);
   auto options = loader_options(config, *loaded.switches, pipeline, Split::validation, console);

@@ -46,34 +46,35 @@ Facts facts_of(const Recipe& recipe, std::span<const data::Dataset> datasets) {
   return facts;
 }
 
-void look_at_batches(const RunRequest& request, const Look& look, const SeesBatch& sees) {
-  config::Resolved config = request.config;
-  const SampleInput input(request, /*keeps=*/false, config);
-  Assembly assembly(assembly_request(request, std::move(config)));
-  assembly.choose_device();
+void look_at_batches(RunRequest request, const Look& look, const SeesBatch& sees) {
+  const SampleInput input(request, /*keeps=*/false);
+  RunSetup setup(request);
   Json state;
+  std::optional<Weights> weights;
   if (!look.from.empty()) {
     state = loader_state_of(look, *request.console);
-    if (!state.is_null()) assembly.begin_with(load_weights(Fs::real(), look.from, *request.console));
+    if (!state.is_null()) weights.emplace(load_weights(Fs::real(), look.from, *request.console));
   }
-  assembly.make_recipe({.run_folder = {}, .new_files = {}, .cache_folder = cache_folder(), .writes = false});
+  const std::unique_ptr<Recipe> recipe = setup.make_recipe(folders_to_look_in(), std::move(weights));
   const bool training = look.split == Split::train;
-  data::Pipeline pipeline = assembly.recipe().data(Split::train);
-  if (!training) pipeline = assembly.recipe().data(Split::validation);  // after the other, as in a run
+  data::Pipeline pipeline = recipe->data(Split::train);
+  if (!training) pipeline = recipe->data(Split::validation);  // after the other, as in a run
   if (pipeline.datasets.empty()) {
     throw ConfigError({"recipe " + request.entry->name + " has no " + (training ? "training" : "validation") + " data",
                        training ? "data" : "flag --split", training ? "name its input; see --help" : "look at --split train"});
   }
   const std::vector<data::Dataset> datasets = pipeline.datasets;
-  data::LoaderOptions options = assembly.loader_options(pipeline, look.split);
+  data::LoaderOptions options = setup.loader_options(pipeline, look.split);
   options.readers = 0;
   data::Loader loader(std::move(pipeline), options);
   if (training && !state.is_null()) loader.load_state(state);
-  BatchWay way = assembly.way();
-  way.split = look.split;
-  way.micro_batches = 1;
-  assembly.recipe().model().train(training);
-  const Facts facts = facts_of(assembly.recipe(), datasets);
+  const BatchWay way{.recipe = *recipe,
+                     .timeline = &setup.timeline(),
+                     .device = setup.context().device,
+                     .split = look.split,
+                     .seed = setup.context().seed};
+  recipe->model().train(training);
+  const Facts facts = facts_of(*recipe, datasets);
   const at::NoGradGuard no_grad;
   std::int64_t seen = 0;
   while (seen < look.batches) {
@@ -83,7 +84,7 @@ void look_at_batches(const RunRequest& request, const Look& look, const SeesBatc
       state = Json();
       continue;
     }
-    for_each_micro_batch(way, std::move(*host), [&](const Batch& batch, MicroPlace) { sees(batch, datasets, facts); });
+    for_each_micro_batch(way, std::move(*host), [&](const Batch& batch, MicroPosition) { sees(batch, datasets, facts); });
     ++seen;
   }
 }

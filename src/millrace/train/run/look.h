@@ -29,7 +29,7 @@ using SeesBatch = std::function<void(const Batch& batch, std::span<const data::D
 
 // Hands the batches on that a run of `request` would begin with, or go on with: the same samples, augmented with the same
 // numbers. Nothing is trained and nothing is written; one batch is in memory at a time. ConfigError when the split has no data.
-void look_at_batches(const RunRequest& request, const Look& look, const SeesBatch& sees);
+void look_at_batches(RunRequest request, const Look& look, const SeesBatch& sees);
 
 // "sample 17 (data/a.h5, row 3)" of a batch's row; "row 4" for a batch that no loader made.
 [[nodiscard]] std::string name_of_row(const Group& group, const data::Dataset* dataset, std::int64_t row);

@@ -14,6 +14,7 @@
 #include "millrace/device/errors.h"
 #include "millrace/metrics/board.h"
 #include "millrace/train/run/prediction.h"
+#include "millrace/train/step/step_trials.h"
 
 namespace millrace {
 namespace {
@@ -82,9 +83,10 @@ std::pair<Tensors, std::string> inputs_in(const Batch& batch, const Predicts& pr
   return {std::move(inputs), ""};
 }
 
-void rehearse_prediction(const Assembly& assembly, const Batch& batch, const Entry* entry, Rehearsal& rehearsal) {
-  if (entry == nullptr || entry->predicts.inputs.empty()) return;
-  const auto [inputs, missing] = inputs_in(batch, entry->predicts);
+void rehearse_prediction(const Assembly& assembly, const Batch& batch, Rehearsal& rehearsal) {
+  const Entry& entry = *assembly.setup().request().entry;
+  if (entry.predicts.inputs.empty()) return;
+  const auto [inputs, missing] = inputs_in(batch, entry.predicts);
   if (!missing.empty()) {
     rehearsal.prediction = "not tried: the batch has no field like the input " + quoted(missing);
     return;
@@ -96,7 +98,7 @@ void rehearse_prediction(const Assembly& assembly, const Batch& batch, const Ent
     rehearsal.prediction = "not tried: its inputs have unlike numbers of rows in a batch";
     return;
   }
-  const Tensors outputs = predict_batch(*entry, assembly.recipe(), inputs, rows, assembly.stepper().autocast());
+  const Tensors outputs = predict_batch(entry, assembly.recipe(), inputs, rows, assembly.stepper().autocast());
   rehearsal.prediction = to_text(inputs) + " -> " + to_text(outputs);
 }
 
@@ -117,11 +119,11 @@ std::string not_finite_in(const Batch& batch) {
   return "";
 }
 
-void rehearse_training(Assembly& assembly, const Entry* entry, Rehearsal& rehearsal) {
+void rehearse_training(Assembly& assembly, Rehearsal& rehearsal) {
   const std::optional<Batch> batch = assembly.trial_batch(Split::train);
   if (!batch) return;
   Stepper& stepper = assembly.stepper();
-  const Stepper::Rehearsed rehearsed = stepper.rehearse(*batch);
+  const RehearsedStep rehearsed = StepTrials(stepper).rehearse(*batch);
   rehearsal.training_rows = batch->rows();
   const auto is_absent = [](const Loss& loss) { return loss.terms.empty(); };
   if (std::ranges::all_of(rehearsed.result.losses, is_absent)) refuse_absence(*batch);
@@ -129,7 +131,7 @@ void rehearse_training(Assembly& assembly, const Entry* entry, Rehearsal& rehear
   Recipe& recipe = assembly.recipe();
   const bool training = recipe.model().is_training();
   recipe.model().eval();
-  rehearse_prediction(assembly, *batch, entry, rehearsal);
+  rehearse_prediction(assembly, *batch, rehearsal);
   recipe.model().train(training);
   metrics::Board board;
   for (std::size_t i = 0; i < rehearsed.result.losses.size(); ++i)
@@ -214,14 +216,14 @@ void require_no_judge(const RunConfig& config) {
 
 }  // namespace
 
-Rehearsal rehearse(Assembly& assembly, const Entry* entry) {
+Rehearsal rehearse(Assembly& assembly) {
   static const telemetry::Counter taken("rehearsal");
   taken.add(1);
   const double begin = steady_seconds();
   Rehearsal rehearsal;
-  if (!within_memory([&] { rehearse_training(assembly, entry, rehearsal); }))
+  if (!within_memory([&] { rehearse_training(assembly, rehearsal); }))
     rehearsal.warnings.emplace_back("memory ran out in the rehearsal of a training batch; the run will try with less");
-  if (assembly.validation() != nullptr) {
+  if (assembly.loaders().validation() != nullptr) {
     const bool whole = within_memory([&] { rehearse_validation(assembly, rehearsal); });
     if (whole && rehearsal.validation_rows > 0) check_names(assembly, rehearsal);
   } else {

@@ -8,7 +8,6 @@
 
 #include "millrace/metrics/means.h"
 #include "millrace/train/assembly/assembly.h"
-#include "millrace/train/recipe/entry.h"
 
 namespace millrace {
 
@@ -22,14 +21,14 @@ struct Rehearsal {
   double seconds = 0;
 };
 
-// Data, prepare, losses, gradients, measure, draw, predict: once each, after the parts of `assembly` are made and its choices
-// are. Changes no random number, statistic, gradient or state; a recipe's own validation state is begun anew. Want of memory ends
-// the rehearsal of a split early, since a run recovers from it.
+// Data, prepare, losses, gradients, measure, draw, predict: once each, after the choices of `assembly` are made. Changes no
+// random number, statistic, gradient or state; a recipe's own validation state is begun anew. Want of memory ends the rehearsal
+// of a split early, since a run recovers from it.
 //   RecipeError   what leaves a callback (see RecipeGuard); a loss that counts nothing; a history column without a metric
 //   ConfigError   snapshot.best_metric names no metric of the validation, or there is no validation to judge by
-// predict() gets two rows of the batch, where the batch has fields of the names, types and shapes that `entry` says it takes; a
-// null entry predicts nothing.
-[[nodiscard]] Rehearsal rehearse(Assembly& assembly, const Entry* entry);
+// predict() gets two rows of the batch, where the batch has fields of the names, types and shapes that the recipe's entry says it
+// takes.
+[[nodiscard]] Rehearsal rehearse(Assembly& assembly);
 
 // For `train --rehearse`: what went through and what came out, a line for each.
 [[nodiscard]] std::string to_text(const Rehearsal& rehearsal);

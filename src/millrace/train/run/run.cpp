@@ -9,8 +9,8 @@
 #include "millrace/base/format.h"
 #include "millrace/base/hash.h"
 #include "millrace/config/schema_of.h"
+#include "millrace/train/recipe/foreign_options.h"
 #include "millrace/train/recipe/recipe_guard.h"
-#include "millrace/train/recipe/words.h"
 #include "millrace/train/run/session.h"
 #include "millrace/train/run_folder/sample_data.h"
 
@@ -82,7 +82,8 @@ bool is_lost_sample_data(const RunRequest& request, const config::Resolved& conf
 
 }  // namespace
 
-SampleInput::SampleInput(const RunRequest& request, bool keeps, config::Resolved& config) {
+SampleInput::SampleInput(RunRequest& request, bool keeps) {
+  config::Resolved& config = request.config;
   const Entry& entry = *request.entry;
   if (!entry.needs_data) return;
   bool needs_data = false;
@@ -131,31 +132,12 @@ SampleInput::~SampleInput() {
   if (!temporary_.empty()) std::filesystem::remove_all(temporary_, code);
 }
 
-AssemblyRequest assembly_request(const RunRequest& request, config::Resolved config) {
-  return {.recipe = request.entry->name,
-          .config = std::move(config),
-          .make = request.entry->make,
-          .console = request.console,
-          .agreement = request.agreement};
-}
-
-RunOutcome run_training(const RunRequest& request) {
-  config::Resolved config = request.config;
+RunOutcome run_training(RunRequest request) {
   std::optional<SampleInput> input;
   Agreement& agreement = request.agreement == nullptr ? Agreement::of_one() : *request.agreement;
-  agreement.in_turn([&] { input.emplace(request, /*keeps=*/request.looks == Looks::no, config); });
-  SessionRequest session;
-  session.run_place = place_of_run(request.entry->name, config::read<RunConfig>(config.values).run);
-  session.assembly = assembly_request(request, std::move(config));
-  session.preset = request.preset;
-  session.entry = request.entry;
-  session.schema = schema_of(*request.entry);
-  session.command_line = request.command_line;
-  session.fresh = request.fresh;
-  session.folder_begun = request.folder_begun;
-  session.looks = request.looks;
-  session.fs = request.fs;
-  return Session(std::move(session)).run();
+  agreement.in_turn([&] { input.emplace(request, /*keeps=*/request.looks == Looks::no); });
+  Session session(std::move(request));
+  return session.run();
 }
 
 }  // namespace millrace

@@ -14,6 +14,7 @@
 #include "millrace/metrics/means.h"
 #include "millrace/telemetry/run_log.h"
 #include "millrace/train/assembly/assembly.h"
+#include "millrace/train/assembly/run_request.h"
 #include "millrace/train/recipe/entry.h"
 #include "millrace/train/recipe/switchboard.h"
 #include "millrace/train/run/loaded.h"
@@ -28,8 +29,9 @@ namespace millrace {
 // only look: sample data that is there is used, other is made in a temporary folder and removed with this object.
 class SampleInput {
  public:
-  // Writes data.dir into `config`, where the entry needs it. ConfigError when there is no input and no preset to make it.
-  SampleInput(const RunRequest& request, bool keeps, config::Resolved& config);
+  // Writes data.dir into the request's config, where the entry needs it. ConfigError when there is no input and no preset to make
+  // it.
+  SampleInput(RunRequest& request, bool keeps);
   ~SampleInput();
   SampleInput(const SampleInput&) = delete;
   SampleInput& operator=(const SampleInput&) = delete;
@@ -38,8 +40,6 @@ class SampleInput {
   std::filesystem::path temporary_;  // "" = none
 };
 
-// What an assembly is made from; `config`: the request's, with the input it has now.
-[[nodiscard]] AssemblyRequest assembly_request(const RunRequest& request, config::Resolved config);
 
 enum class EvaluatedSplit : std::uint8_t { validation, test };
 struct Evaluation {

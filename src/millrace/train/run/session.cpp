@@ -23,9 +23,13 @@
 
 namespace millrace {
 
-Session::Session(SessionRequest request) : request_(std::move(request)), assembly_(request_.assembly) {
-  if (request_.fs == nullptr) request_.fs = &Fs::real();
-  if (assembly_.agreement().ranks().rank != 0) request_.run_place.folder.clear();
+Session::Session(RunRequest request, RunDestination place)
+    : setup_(std::move(request)), request_(setup_.request()), place_(std::move(place)) {
+  if (setup_.agreement().ranks().rank != 0) place_.folder.clear();
+}
+
+Session::Session(RunRequest request) : setup_(std::move(request)), request_(setup_.request()) {
+  if (setup_.agreement().ranks().rank == 0) place_ = destination_of_run(request_.entry->name, setup_.config().run);
 }
 
 Session::~Session() {
@@ -42,45 +46,43 @@ void Session::tell_crashes() {
 RunOutcome Session::run() {
   // A program that calls train() may have done much before.
   if (!request_.command_line.empty()) {
-    telemetry::Timeline& timeline = assembly_.timeline();
+    telemetry::Timeline& timeline = setup_.timeline();
     timeline.began_earlier(static_cast<std::int64_t>((seconds_since_process_start() - timeline.total().wall) * 1e9));
   }
-  assembly_.choose_device();
   if (request_.looks == Looks::plan) return plan_only();
   if (request_.looks == Looks::rehearsal) return rehearse_only();
-  check_alike(assembly_.agreement(), request_.schema, assembly_.request().config.values);
+  check_alike(setup_.agreement(), schema_of(*request_.entry), request_.config.values);
   open_folder();
   share_snapshot();
   if (resumed_) check_trainer_part(resumed_->content);
-  if (resumed_ && already_complete()) return nothing_left();
-  if (const std::string& from = assembly_.config().train.weights; !resumed_ && !from.empty())
-    assembly_.begin_with(load_weights(*request_.fs, from, console()));
-  assembly_.make_recipe(places());
-  assembly_.make_loaders([this](const std::string& text) {
-    if (folder_ != nullptr && !folder_->has_begun()) return assembly_.notices().push_back(text);  // shown with the plan
+  if (resumed_ && already_complete(0)) return nothing_left();
+  std::unique_ptr<Recipe> recipe = setup_.make_recipe(places(), first_weights());
+  Loaders loaders(setup_, *recipe, [this](const std::string& text) {
+    if (folder_ != nullptr && !folder_->has_begun()) return setup_.notices().push_back(text);  // shown with the plan
     console().notice(text);
     if (folder_ != nullptr) log_->write("loader", {{"choice", text}});
   });
-  check_same_data(assembly_.agreement(), assembly_.loader().data_state());
-  if (already_complete()) return nothing_left();
-  assembly_.make_stepper(kept_choices());
+  check_same_data(setup_.agreement(), loaders.training().data_state());
+  const std::int64_t total_steps = loaders.total_steps();
+  if (already_complete(total_steps)) return nothing_left();
+  assembly_ = std::make_unique<Assembly>(setup_, std::move(recipe), std::move(loaders), kept_choices());
   make_trainer();
   if (resumed_) trainer_->restore(resumed_->content);
-  if (already_complete()) return nothing_left();
+  if (already_complete(total_steps)) return nothing_left();
   if (resumed_) tell_new_length();
   const std::unique_ptr<Watchdog> watchdog = watch();
   introduce();
   {
-    const telemetry::Span span(assembly_.timeline(), telemetry::Phase::trials);
+    const telemetry::Span span(setup_.timeline(), telemetry::Phase::trials);
     const device::OperationMarks marks;
-    assembly_.decide();
-    assembly_.decide_memory();
+    assembly_->decide();
+    assembly_->decide_memory();
   }
-  if (!resumed_ && assembly_.switches().on("rehearsal")) {
-    const telemetry::Span span(assembly_.timeline(), telemetry::Phase::trials);
+  if (!resumed_ && setup_.switches().on("rehearsal")) {
+    const telemetry::Span span(setup_.timeline(), telemetry::Phase::trials);
     const Doing task(Doing::Level::task, "the rehearsal");
     const device::OperationMarks marks;
-    for (const std::string& warning : rehearse(assembly_, request_.entry).warnings) console().warning(warning);
+    for (const std::string& warning : rehearse(*assembly_).warnings) console().warning(warning);
   }
   const std::vector<std::string> untrained = resumed_ ? std::vector<std::string>() : samples();
   begin_folder();
@@ -101,7 +103,7 @@ RunOutcome Session::run() {
 std::unique_ptr<Watchdog> Session::watch() {
   device::mark_convolutions();
   WatchdogOptions options;
-  options.limit_s = static_cast<double>(assembly_.config().train.hang_limit);
+  options.limit_s = static_cast<double>(setup_.config().train.hang_limit);
   options.say = [this](const std::string& text) {
     console().warning(text);
     if (folder_ != nullptr && folder_->has_begun()) log_->write("hang", {{"text", text}});
@@ -116,35 +118,37 @@ std::unique_ptr<Watchdog> Session::watch() {
   return watchdog;
 }
 
+std::optional<Weights> Session::first_weights() const {
+  const std::string& from = setup_.config().train.weights;
+  if (resumed_ || from.empty()) return std::nullopt;
+  return load_weights(*request_.fs, from, console());
+}
+
 // Looking never writes: neither a run folder nor a cache nor sample data that was not there.
 RunOutcome Session::plan_only() {
-  assembly_.make_recipe({.run_folder = {}, .new_files = {}, .cache_folder = cache_folder(), .writes = false, .plan_only = true});
-  assembly_.make_loaders();
-  assembly_.make_stepper();
-  assembly_.note_undecided();
+  assembly_ = std::make_unique<Assembly>(setup_, folders_to_look_in(/*plan_only=*/true));
+  assembly_->note_undecided();
   introduce();
-  return {Json::object(), request_.run_place.folder, 0};
+  return {Json::object(), place_.folder, 0};
 }
 
 RunOutcome Session::rehearse_only() {
-  assembly_.make_recipe({.run_folder = {}, .new_files = {}, .cache_folder = cache_folder(), .writes = false});
-  assembly_.make_loaders();
-  assembly_.make_stepper();
+  assembly_ = std::make_unique<Assembly>(setup_, folders_to_look_in());
   const std::unique_ptr<Watchdog> watchdog = watch();
-  assembly_.note_undecided();
+  assembly_->note_undecided();
   introduce();
   const device::OperationMarks marks;
-  if (assembly_.stepper().autocast() == at::kBFloat16) {
-    assembly_.try_convolutions();
+  if (assembly_->stepper().autocast() == at::kBFloat16) {
+    assembly_->try_convolutions();
     tell_choices();
   }
   const Doing task(Doing::Level::task, "the rehearsal");
-  console().line(to_text(rehearse(assembly_, request_.entry)));
-  return {Json::object(), request_.run_place.folder, 0};
+  console().line(to_text(rehearse(*assembly_)));
+  return {Json::object(), place_.folder, 0};
 }
 
-RecipePlaces Session::places() const {
-  RecipePlaces places{.run_folder = {}, .new_files = {}, .cache_folder = cache_folder()};
+RecipeFolders Session::places() const {
+  RecipeFolders places{.run_folder = {}, .new_files = {}, .cache_folder = cache_folder()};
   if (folder_ == nullptr) return places;
   if (!folder_->is_replaced()) places.run_folder = folder_->path();
   places.new_files = folder_->staging();
@@ -169,26 +173,26 @@ ReportSinks Session::sinks() const {
 }
 
 void Session::make_trainer() {
-  const Facts facts = assembly_.recipe().facts();
-  const auto& wish = assembly_.config().memory.recompute;
+  const Facts facts = assembly_->recipe().facts();
+  const auto& wish = setup_.config().memory.recompute;
   TrainerParts parts;
-  parts.config = &assembly_.config();
-  parts.config_values = assembly_.request().config.values;
-  parts.recipe = &assembly_.recipe();
-  parts.stepper = &assembly_.stepper();
-  parts.timeline = &assembly_.timeline();
-  parts.loader = &assembly_.loader();
-  parts.validation = assembly_.validation();
-  parts.cache = assembly_.cache();
-  parts.plan = &assembly_.plan();
-  parts.convolutions = &assembly_.convolutions();
-  parts.place = {.saves = assembly_.agreement().any(folder_ != nullptr),
+  parts.config = &setup_.config();
+  parts.config_values = request_.config.values;
+  parts.recipe = &assembly_->recipe();
+  parts.stepper = &assembly_->stepper();
+  parts.timeline = &setup_.timeline();
+  parts.loader = &assembly_->loaders().training();
+  parts.validation = assembly_->loaders().validation();
+  parts.cache = assembly_->loaders().cache();
+  parts.plan = &setup_.plan();
+  parts.convolutions = &assembly_->convolutions();
+  parts.place = {.saves = setup_.agreement().any(folder_ != nullptr),
                  .fs = request_.fs,
                  .folder = folder_.get(),
                  .began_from = resumed_ ? resumed_->from : std::filesystem::path(),
-                 .in_background = assembly_.switches().on("async_snapshot")};
+                 .in_background = setup_.switches().on("async_snapshot")};
   parts.sinks = sinks();
-  parts.names = {.loss = assembly_.stepper().objective_name(0),
+  parts.names = {.loss = assembly_->stepper().objective_name(0),
                  .rate_unit = facts.rate_unit,
                  .units_per_sample = facts.units_per_sample,
                  .metric_tags = facts.metric_tags,
@@ -198,23 +202,23 @@ void Session::make_trainer() {
   if (facts.step_log && folder_ != nullptr)
     parts.sinks.step_log = [folder = folder_.get(), file = facts.step_log->name + ".csv"] { return folder->own(file); };
   if (resumed_) parts.sinks.steps_kept = resumed_->content.parts.at(snapshot::kTrainer).json.value("step", std::int64_t{0});
-  parts.sinks.line = assembly_.config().log.line;
-  parts.recovery = {.recovers = assembly_.switches().on("memory_recovery"),
-                    .may_recompute = assembly_.switches().on("recompute") && std::ranges::find(wish, "auto") != wish.end()};
-  parts.batch_ahead = assembly_.switches().on("batch_ahead");
+  parts.sinks.line = setup_.config().log.line;
+  parts.recovery = {.recovers = setup_.switches().on("memory_recovery"),
+                    .may_recompute = setup_.switches().on("recompute") && std::ranges::find(wish, "auto") != wish.end()};
+  parts.batch_ahead = setup_.switches().on("batch_ahead");
   parts.frozen_source = facts.frozen_source;
-  parts.total_steps = assembly_.total_steps();
-  parts.agreement = assembly_.request().agreement;
-  if (assembly_.config().log.doctor && assembly_.agreement().ranks().rank == 0) {
+  parts.total_steps = assembly_->loaders().total_steps();
+  parts.agreement = request_.agreement;
+  if (setup_.config().log.doctor && setup_.agreement().ranks().rank == 0) {
     std::string ignored;  // the driver that runs the GPU may come without the library that tells of it
-    const at::Device device = assembly_.stepper().device();
+    const at::Device device = assembly_->stepper().device();
     sampler_ = std::make_unique<doctor::Sampler>("/", device.is_cpu() ? nullptr : doctor::Nvml::open(ignored),
                                                  device.has_index() ? device.index() : 0);
     sampler_->start();
     parts.sampler = sampler_.get();
-    for (const data::Dataset& dataset : assembly_.training_pipeline().datasets)
+    for (const data::Dataset& dataset : assembly_->loaders().pipeline(Split::train)->datasets)
       parts.cacheable_bytes += data::cache_payload(*dataset.source);
-    parts.doctor_trials = [this] { return try_remedies(assembly_); };
+    parts.doctor_trials = [this] { return try_remedies(*assembly_); };
     likeness_ = likeness();
     if (folder_ != nullptr) parts.earlier = runs::earlier_runs(folder_->path(), likeness_);
   }
@@ -222,16 +226,16 @@ void Session::make_trainer() {
 }
 
 std::string Session::likeness() const {
-  const at::Device device = assembly_.stepper().device();
+  const at::Device device = assembly_->stepper().device();
   const device::Cpu& cpu = device::cpu_info();
-  const Json loader = assembly_.loader().state();
-  return runs::Likeness{.recipe = assembly_.request().recipe,
-                        .config = assembly_.request().config.values,
+  const Json loader = assembly_->loaders().training().state();
+  return runs::Likeness{.recipe = request_.entry->name,
+                        .config = request_.config.values,
                         .data = loader.value("fingerprint", Json()).dump(),
                         .machine = {{"cpu", this_cpu()},
                                     {"cores", cpu.physical_cores},
                                     {"device", device::backend_of(device).device_name(device.has_index() ? device.index() : 0)},
-                                    {"global_batch", assembly_.global_batch()}}}
+                                    {"global_batch", assembly_->loaders().global_batch()}}}
       .digest();
 }
 

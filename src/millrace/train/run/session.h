@@ -15,23 +15,11 @@
 
 namespace millrace {
 
-struct SessionRequest {
-  AssemblyRequest assembly;
-  std::string preset;
-  config::Schema schema = config::schema_of<RunConfig>();  // what may differ when the run goes on
-  const Entry* entry = nullptr;                            // for the rehearsal of predict(); null: a program's own module
-  RunPlace run_place;                                      // no folder = nothing is written
-  std::vector<std::string> command_line;
-  bool fresh = false;
-  std::function<void(const std::filesystem::path&)> folder_begun = nullptr;  // see RunRequest
-  Looks looks = Looks::no;
-  Fs* fs = nullptr;
-};
-
 // Set-up in order: folder and lock, what to resume from, device and threads, recipe, loaders, precision; then the loop.
 class Session {
  public:
-  explicit Session(SessionRequest request);
+  explicit Session(RunRequest request);               // in the folder that the config names
+  Session(RunRequest request, RunDestination place);  // place.folder empty: nothing is written
   ~Session();
   RunOutcome run();
 
@@ -47,9 +35,11 @@ class Session {
   void share_snapshot();
   void begin_folder();
   void tell_crashes();  // to log.jsonl, from here on
-  [[nodiscard]] RecipePlaces places() const;
-  [[nodiscard]] bool already_complete() const;
-  [[nodiscard]] bool root_is_complete() const;
+  [[nodiscard]] RecipeFolders places() const;
+  // `total_steps` of the run; 0 = not known yet.
+  [[nodiscard]] bool already_complete(std::int64_t total_steps) const;
+  [[nodiscard]] bool root_is_complete(std::int64_t total_steps) const;
+  [[nodiscard]] std::optional<Weights> first_weights() const;
   [[nodiscard]] Json kept_choices() const;
   void make_trainer();
   [[nodiscard]] std::string likeness() const;
@@ -77,11 +67,13 @@ class Session {
   // What each rank did with its time, by rank. Collective: for the ordinary way out alone. Null: there is one, or one is gone.
   [[nodiscard]] Json times_of_ranks();
   [[nodiscard]] std::string closing_text(Ending ending, const Json& summary) const;
-  [[nodiscard]] telemetry::Console& console() const { return *assembly_.request().console; }
+  [[nodiscard]] telemetry::Console& console() const { return setup_.console(); }
 
-  SessionRequest request_;
-  Assembly assembly_;
-  std::unique_ptr<RunFolder> folder_;  // null when nothing is written
+  RunSetup setup_;
+  const RunRequest& request_;  // the setup's
+  RunDestination place_;
+  std::unique_ptr<Assembly> assembly_;  // null until there are steps left to do
+  std::unique_ptr<RunFolder> folder_;   // null when nothing is written
   std::unique_ptr<telemetry::RunLog> log_;
   std::unique_ptr<telemetry::EventWriter> events_;
   std::optional<Resumed> resumed_;

@@ -52,30 +52,29 @@ Json with_batch_of_these_ranks(const snapshot::Content& content, const RunConfig
 }  // namespace
 
 void Session::open_folder() {
-  if (request_.run_place.folder.empty()) return;
+  if (place_.folder.empty()) return;
   Fs& fs = *request_.fs;
-  folder_ = std::make_unique<RunFolder>(fs, request_.run_place, request_.assembly.recipe, request_.fresh);
+  folder_ = std::make_unique<RunFolder>(fs, place_, request_.entry->name, request_.fresh);
   find_snapshot();
   if (resumed_ && resumed_->from.parent_path().parent_path() == folder_->path()) check_changes();
   const auto warn = [this](const std::string& text) { console().warning(text); };
   log_ = std::make_unique<telemetry::RunLog>(fs, folder_->path() / run_files::kLog, warn);
-  if (assembly_.config().log.tensorboard) events_ = std::make_unique<telemetry::EventWriter>(fs, folder_->path(), warn);
+  if (setup_.config().log.tensorboard) events_ = std::make_unique<telemetry::EventWriter>(fs, folder_->path(), warn);
 }
 
 void Session::check_changes() {
-  auto problems =
-      forbidden_changes(with_batch_of_these_ranks(resumed_->content, assembly_.config(), assembly_.agreement().ranks()),
-                        assembly_.request().config, request_.schema, folder_->record().started_in);
+  auto problems = forbidden_changes(with_batch_of_these_ranks(resumed_->content, setup_.config(), setup_.agreement().ranks()),
+                                    request_.config, schema_of(*request_.entry), folder_->record().started_in);
   if (!problems.empty()) {
     const std::vector<std::string> command = read_first_start(folder_->path()).command;
     if (!command.empty()) problems.back().next += "; the run was begun by: " + joined(command, " ", shell_word);
     throw ConfigError(std::move(problems));
   }
   const std::string threads = planned(*request_.fs, folder_->path(), "device.threads");
-  const Choice* now = assembly_.plan().find("device.threads");
+  const Choice* now = setup_.plan().find("device.threads");
   if (threads.empty() || now == nullptr || now->value == threads) return;
-  assembly_.notices().push_back("device.threads is " + now->value + ", so far it was " + threads +
-                                ": sums are taken in another order, and the last bits of the run's numbers may be others");
+  setup_.notices().push_back("device.threads is " + now->value + ", so far it was " + threads +
+                             ": sums are taken in another order, and the last bits of the run's numbers may be others");
 }
 
 // A schedule that spans the run is another one in a run of another length: its rate then jumps from one step to the next.
@@ -83,22 +82,22 @@ void Session::tell_new_length() {
   constexpr double kWorthAWord = 1e-3;
   const Json::json_pointer epochs("/train/epochs"), max_steps("/train/max_steps");
   const Json& saved = resumed_->content.config;
-  const std::int64_t step = resumed_->content.step, now = assembly_.total_steps();
+  const std::int64_t step = resumed_->content.step, now = assembly_->loaders().total_steps();
   if (step == 0 || !saved.is_object() || !saved.contains(epochs) || !saved.contains(max_steps)) return;
-  if (saved.value("optim", Json()) != assembly_.request().config.values.value("optim", Json())) return;  // meant to be another
+  if (saved.value("optim", Json()) != request_.config.values.value("optim", Json())) return;  // meant to be another
   const auto of = [&saved](const Json::json_pointer& key) {
     return saved.at(key).is_number_integer() ? saved.at(key).get<std::int64_t>() : 0;
   };
-  const std::int64_t before = assembly_.total_steps(of(epochs), of(max_steps));
-  const Stepper& stepper = assembly_.stepper();
+  const std::int64_t before = assembly_->loaders().total_steps(of(epochs), of(max_steps));
+  const Stepper& stepper = assembly_->stepper();
   if (before == now || before <= 0 || now <= 0) return;
-  for (std::size_t i = 0; i < stepper.objectives(); ++i) {
-    if (!optim::needs_length(stepper.objective(i).optim.schedule)) continue;
-    const double last = stepper.learning_rate_at(i, step - 1, before), next = stepper.learning_rate_at(i, step, now);
-    const double planned = stepper.learning_rate_at(i, step, before);
+  for (const ObjectiveStep& objective : stepper.objectives()) {
+    if (!optim::needs_length(objective.spec().optim.schedule)) continue;
+    const double last = objective.learning_rate_at(step - 1, before), next = objective.learning_rate_at(step, now);
+    const double planned = objective.learning_rate_at(step, before);
     if (std::abs(next - planned) <= kWorthAWord * std::max(next, planned)) continue;
     const std::string from = resumed_->from.string();
-    assembly_.notices().push_back(
+    setup_.notices().push_back(
         "the run is " + with_commas(now) + " steps long now, and was " + with_commas(before) +
         ": its schedule spans the whole run, so that the learning rate " + (next > last ? "rises" : "falls") + " from " +
         significant(last, 3) + " at step " + with_commas(step) + " to " + significant(next, 3) + " at step " +
@@ -121,7 +120,7 @@ void Session::find_snapshot() {
     auto content = snapshot::load_newest(fs, run, passed_over, &from);
     return content ? std::optional(Resumed{*std::move(content), std::move(from)}) : std::nullopt;
   };
-  const std::string& resume = assembly_.config().train.resume;
+  const std::string& resume = setup_.config().train.resume;
   if (resume == "never") {
     if (request_.fresh || snapshot::list(fs, folder).empty()) return;
     throw UsageError({"the run folder " + folder.string() + " holds a run already", "train.resume=never",
@@ -154,7 +153,7 @@ void Session::find_snapshot() {
 // The first step can be taken: from here on the folder is written to.
 void Session::begin_folder() {
   if (folder_ == nullptr) return;
-  for (const std::string& text : folder_->begin(branches_after_)) assembly_.notices().push_back(text);
+  for (const std::string& text : folder_->begin(branches_after_)) setup_.notices().push_back(text);
   if (request_.folder_begun) request_.folder_begun(folder_->path());
   if (!events_) return;
   static_cast<void>(folder_->own(events_->file_name()));
@@ -163,7 +162,7 @@ void Session::begin_folder() {
 
 // Rank 0 has the folder; what it goes on from, all go on from.
 void Session::share_snapshot() {
-  Agreement& agreement = assembly_.agreement();
+  Agreement& agreement = setup_.agreement();
   if (agreement.alone()) return;
   const bool is_root = agreement.ranks().rank == 0;
   const Json from = agreement.from_root(is_root && resumed_ ? Json(resumed_->from.string()) : Json());
@@ -172,16 +171,17 @@ void Session::share_snapshot() {
   share_content(agreement, resumed_->content);
 }
 
-bool Session::already_complete() const { return assembly_.agreement().from_root(root_is_complete()).get<bool>(); }
+bool Session::already_complete(std::int64_t total_steps) const {
+  return setup_.agreement().from_root(root_is_complete(total_steps)).get<bool>();
+}
 
 // From a snapshot alone when max_steps says so, else once the length of an epoch is known.
-bool Session::root_is_complete() const {
+bool Session::root_is_complete(std::int64_t total_steps) const {
   if (!resumed_ || folder_ == nullptr) return false;
-  const TrainConfig& train = assembly_.config().train;
+  const TrainConfig& train = setup_.config().train;
   const std::int64_t step = resumed_->content.step;
-  const std::int64_t total = assembly_.total_steps();
   const bool by_steps = train.max_steps > 0 && step >= train.max_steps;
-  const bool by_epochs = total > 0 && train.epochs > 0 && step >= total;
+  const bool by_epochs = total_steps > 0 && train.epochs > 0 && step >= total_steps;
   const bool by_validations = trainer_ != nullptr && trainer_->has_ended();  // an early stop is known last
   if (!by_steps && !by_epochs && !by_validations) return false;
   // A run that was killed, stopped or failed after its last step still has its last validation and its summary to make.

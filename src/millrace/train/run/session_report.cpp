@@ -22,6 +22,7 @@
 #include "millrace/train/run/session.h"
 #include "millrace/train/run_folder/run_files.h"
 #include "millrace/train/step/draws.h"
+#include "millrace/train/step/stepper_state.h"
 
 namespace millrace {
 namespace {
@@ -118,54 +119,54 @@ Json versions() {
 }
 
 std::string Session::plan_text() {
-  Plan& plan = assembly_.plan();
-  for (const Switches::Setting& setting : assembly_.switches().settings()) {
+  Plan& plan = setup_.plan();
+  for (const Switches::Setting& setting : setup_.switches().settings()) {
     if (!setting.on || setting.reason != "default") {
       plan.set({std::string(setting.row->name), setting.on ? "on" : "off", setting.reason == "--off" ? "flag" : "auto",
                 setting.reason});
     }
   }
-  const data::Loader& loader = assembly_.loader();
+  const data::Loader& loader = assembly_->loaders().training();
   std::string text = "plan\n" + plan.to_text();
   const auto line = [&text](const std::string& name, const std::string& value) {
     text += "  " + name + std::string(name.size() < 21 ? 21 - name.size() : 1, ' ') + value + "\n";
   };
-  line("model", with_commas(parameter_count(assembly_.recipe().model())) + " parameters");
+  line("model", with_commas(parameter_count(assembly_->recipe().model())) + " parameters");
   line("data", with_commas(loader.samples_per_epoch()) + " samples an epoch, " + with_commas(loader.batches_per_epoch()) +
-                   " batches; global batch " + with_commas(assembly_.global_batch()));
+                   " batches; global batch " + with_commas(assembly_->loaders().global_batch()));
   const auto datasets = loader.dataset_plans();
   for (const data::DatasetPlan& dataset : datasets) {
     if (datasets.size() == 1) break;  // the line above says it all
     line("data " + dataset.name, with_commas(dataset.samples) + " samples, " + with_commas(dataset.batch_size) + " in a batch" +
                                      (dataset.rule.empty() ? "" : "; " + dataset.rule));
   }
-  const Facts facts = facts_of(assembly_.recipe(), assembly_.training_pipeline().datasets);
+  const Facts facts = facts_of(assembly_->recipe(), assembly_->loaders().pipeline(Split::train)->datasets);
   if (!facts.read_as.empty()) line("read as", printable(facts.read_as));
-  line("length", assembly_.total_steps() > 0 ? with_commas(assembly_.total_steps()) + " steps" : "open end");
+  line("length",
+       assembly_->loaders().total_steps() > 0 ? with_commas(assembly_->loaders().total_steps()) + " steps" : "open end");
   for (const auto& [key, value] : facts.lines.items()) line(key, fact_text(value));
   text.pop_back();
   return text;
 }
 
 void Session::introduce() {
-  const AssemblyRequest& request = assembly_.request();
-  console().heading("Millrace " + std::string(kVersion) + "  recipe " + request.recipe +
+  console().heading("Millrace " + std::string(kVersion) + "  recipe " + request_.entry->name +
                     (request_.preset.empty() ? "" : "  preset " + request_.preset) +
                     (folder_ == nullptr ? "" : "  run " + folder_->path().string()));
-  for (const std::string& notice : request.config.notices) console().notice(notice);
+  for (const std::string& notice : request_.config.notices) console().notice(notice);
   tell_notices();
   console().line(plan_text());
-  told_ = assembly_.plan().choices();
+  told_ = setup_.plan().choices();
 }
 
 void Session::tell_notices() {
-  const std::vector<std::string>& notices = assembly_.notices();
+  const std::vector<std::string>& notices = setup_.notices();
   for (; notices_told_ < notices.size(); ++notices_told_) console().notice(notices[notices_told_]);
 }
 
 void Session::tell_choices() {
   std::vector<Choice> news;
-  for (const Choice& choice : assembly_.plan().choices()) {
+  for (const Choice& choice : setup_.plan().choices()) {
     const auto is_told = [&](const Choice& told) { return told.option == choice.option && told.value == choice.value; };
     if (std::ranges::none_of(told_, is_told)) news.push_back(choice);
   }
@@ -177,34 +178,34 @@ void Session::tell_choices() {
     console().line("resumed from step " + with_commas(resumed_->content.step) + " of " +
                    resumed_->from.parent_path().parent_path().string());
   }
-  if (folder_ == nullptr) return assembly_.tell_notices_to([this](const std::string& said) { console().notice(said); });
-  folder_->write(run_files::kConfig, config_text(assembly_.request().config));
-  folder_->write(run_files::kPlan, assembly_.plan().to_json().dump(2) + "\n");
-  log_->write("start", {{"recipe", assembly_.request().recipe},
+  if (folder_ == nullptr) return setup_.show_notices_with([this](const std::string& said) { console().notice(said); });
+  folder_->write(run_files::kConfig, config_text(request_.config));
+  folder_->write(run_files::kPlan, setup_.plan().to_json().dump(2) + "\n");
+  log_->write("start", {{"recipe", request_.entry->name},
                         {"preset", request_.preset},
                         {"command", request_.command_line},
                         {"step", trainer_->step()},
-                        {"notices", assembly_.notices()},
+                        {"notices", setup_.notices()},
                         {"process", ::getpid()},
                         {"unix_time", unix_seconds()},
                         {"system", doctor::system_mark().to_json()},
-                        {"plan", assembly_.plan().to_json()},
+                        {"plan", setup_.plan().to_json()},
                         {"versions", versions()}});
   tell_crashes();
-  assembly_.tell_notices_to([this](const std::string& said) {
+  setup_.show_notices_with([this](const std::string& said) {
     console().notice(said);
     log_->write("notice", {{"text", said}, {"step", trainer_->step()}});
   });
 }
 
 std::vector<std::string> Session::samples() {
-  const telemetry::Span span(assembly_.timeline(), telemetry::Phase::validate);
-  torch::nn::Module& model = assembly_.recipe().model();
+  const telemetry::Span span(setup_.timeline(), telemetry::Phase::validate);
+  torch::nn::Module& model = assembly_->recipe().model();
   model.eval();
   const at::NoGradGuard no_grad;
-  seed_draws(assembly_.context().device, assembly_.context().seed, Draws::samples, static_cast<std::uint64_t>(trainer_->step()));
-  const auto average = assembly_.stepper().use_average();
-  auto texts = assembly_.recipe().samples(trainer_->step());
+  seed_draws(setup_.context().device, setup_.context().seed, Draws::samples, static_cast<std::uint64_t>(trainer_->step()));
+  const auto average = use_average(assembly_->stepper());
+  auto texts = assembly_->recipe().samples(trainer_->step());
   model.train();
   return texts;
 }
@@ -219,13 +220,10 @@ void Session::show_samples(const std::string& title, const std::vector<std::stri
 }
 
 Json Session::facts_of_end(const std::string& reason, const std::string& error) {
-  Json facts = {{"recipe", assembly_.request().recipe},
-                {"preset", request_.preset},
-                {"run", folder_ == nullptr ? "" : folder_->path().string()},
-                {"exit_reason", reason},
-                {"steps", trainer_->step()},
-                {"choices", assembly_.plan().to_json()},
-                {"versions", versions()}};
+  Json facts = {
+      {"recipe", request_.entry->name}, {"preset", request_.preset}, {"run", folder_ == nullptr ? "" : folder_->path().string()},
+      {"exit_reason", reason},          {"steps", trainer_->step()}, {"choices", setup_.plan().to_json()},
+      {"versions", versions()}};
   if (!error.empty()) facts["error"] = error;
   return facts;
 }
@@ -234,16 +232,16 @@ Json Session::summary_of(const std::string& reason, const std::string& error) {
   Json summary = trainer_->results();
   summary.update(facts_of_end(reason, error));
   if (!likeness_.empty()) summary["likeness"] = likeness_;
-  summary["parameters"] = parameter_count(assembly_.recipe().model());
+  summary["parameters"] = parameter_count(assembly_->recipe().model());
   summary["peak_memory_bytes"] = device::peak_resident_bytes();
-  const bool copies = folder_ != nullptr && assembly_.switches().on("async_snapshot");
-  const MemoryAccount account = assembly_.memory_account(summary["memory"]["step_peak_bytes"].get<std::uint64_t>(),
-                                                         copies && summary["snapshots"]["saved"] != 0);
+  const bool copies = folder_ != nullptr && setup_.switches().on("async_snapshot");
+  const MemoryAccount account = assembly_->memory_account(summary["memory"]["step_peak_bytes"].get<std::uint64_t>(),
+                                                          copies && summary["snapshots"]["saved"] != 0);
   summary["memory"]["account"] = account.to_json(device::peak_resident_bytes());
   summary["memory"]["text"] = account.to_text(device::peak_resident_bytes());
-  for (const auto& [key, value] : assembly_.memory().trial.items())
+  for (const auto& [key, value] : assembly_->memory().trial.items())
     summary["memory"][key == "recompute" ? "planned" : key] = value;
-  summary["snapshots"]["advice"] = lag_advice(summary, assembly_.config().snapshot.max_lag);
+  summary["snapshots"]["advice"] = lag_advice(summary, setup_.config().snapshot.max_lag);
   summary["state_sha256"] = trainer_->state_sha256();
   return summary;
 }
@@ -266,13 +264,13 @@ std::string Session::closing_text(Ending ending, const Json& summary) const {
             " of the time that this run wanted them: alone on the machine it is faster by about that much";
   }
   text += "\n" + summary["memory"]["text"].get<std::string>();
-  if (const Json& trial = assembly_.memory().trial; trial.contains("predicted_bytes")) {
+  if (const Json& trial = assembly_->memory().trial; trial.contains("predicted_bytes")) {
     text += ", tensors of a step " + human_bytes(summary["memory"]["step_peak_bytes"].get<double>()) + " (predicted " +
             human_bytes(trial["predicted_bytes"].get<double>()) + ")";
   }
   if (folder_ != nullptr) text += ", run folder " + folder_->path().string();
-  if (const auto& wish = assembly_.config().snapshot; folder_ != nullptr && wish.keep_best)
-    text += best_text(summary, wish.best_metric.empty() ? "val_" + assembly_.stepper().objective_name(0) : wish.best_metric);
+  if (const auto& wish = setup_.config().snapshot; folder_ != nullptr && wish.keep_best)
+    text += best_text(summary, wish.best_metric.empty() ? "val_" + assembly_->stepper().objective_name(0) : wish.best_metric);
   const auto advice = summary["snapshots"]["advice"].get<std::string>();
   text += verdict(summary);
   return advice.empty() ? text : text + "\n" + advice;
@@ -292,7 +290,7 @@ RunOutcome Session::nothing_left() const {
 
 // The run is done and saved: a rank that is lost this late takes away only what it would have told.
 Json Session::times_of_ranks() {
-  Agreement& agreement = assembly_.agreement();
+  Agreement& agreement = setup_.agreement();
   if (agreement.alone()) return {};
   try {
     Json ranks = Json::array();
@@ -331,7 +329,7 @@ void Session::fail(const char* error, Device device) noexcept {
     } catch (const std::exception&) {  // the caller's error is the one to report
     }
   };
-  attempt([&] { assembly_.agreement().leave(); });
+  attempt([&] { setup_.agreement().leave(); });
   // Before all that asks a device: one that has failed answers nothing any more, or never.
   if (folder_ != nullptr) attempt([&] { tell_end("error", error); });
   if (device == Device::is_lost) {

@@ -40,16 +40,14 @@ class ModuleRecipe final : public Recipe {
 
 Json train(torch::nn::Module& module, data::Pipeline pipeline, std::function<Loss(const Batch&)> loss, TrainOptions options) {
   telemetry::Console console(options.print ? telemetry::Console::Mode::automatic : telemetry::Console::Mode::quiet);
-  SessionRequest request;
-  request.assembly.recipe = "train";
-  request.assembly.config.values = config::write(options.config);
-  request.assembly.console = &console;
-  request.run_place.folder = options.config.run.dir;
-  request.assembly.make = [&](const Json&, const Context&) {
+  Entry entry{.name = "train"};
+  entry.make = [&](const Json&, const Context&) {
     return std::make_unique<ModuleRecipe>(module, std::move(pipeline), std::move(options.validation), std::move(loss),
                                           options.config.optim);
   };
-  return Session(std::move(request)).run().summary;
+  RunRequest request{.entry = &entry, .console = &console};
+  request.config.values = config::write(options.config);
+  return Session(std::move(request), {.folder = options.config.run.dir}).run().summary;
 }
 
 }  // namespace millrace

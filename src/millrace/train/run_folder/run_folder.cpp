@@ -17,8 +17,8 @@
 #include "millrace/base/format.h"
 #include "millrace/snapshot/keeper.h"
 #include "millrace/snapshot/snapshot.h"
+#include "millrace/train/run_folder/archive.h"
 #include "millrace/train/run_folder/run_files.h"
-#include "millrace/train/run_folder/set_aside.h"
 
 namespace millrace {
 namespace {
@@ -166,13 +166,13 @@ class RunFolder::Lock {
   bool made_ = false;
 };
 
-RunPlace place_of_run(const std::string& recipe, const RunNames& names) {
+RunDestination destination_of_run(const std::string& recipe, const RunNames& names) {
   if (!names.dir.empty()) return {names.dir};
   const stdfs::path parent = names.parent.empty() ? stdfs::path("runs") / recipe : stdfs::path(names.parent);
-  return names.name.empty() ? RunPlace{parent / date_time(), true} : RunPlace{parent / names.name};
+  return names.name.empty() ? RunDestination{parent / date_time(), true} : RunDestination{parent / names.name};
 }
 
-RunFolder::RunFolder(Fs& fs, const RunPlace& place, std::string recipe, bool fresh)
+RunFolder::RunFolder(Fs& fs, const RunDestination& place, std::string recipe, bool fresh)
     : fs_(fs), recipe_(std::move(recipe)), fresh_(fresh) {
   try {
     while (lock_ == nullptr) {
@@ -210,7 +210,7 @@ RunFolder::~RunFolder() {
   }
 }
 
-void RunFolder::claim(const RunPlace& place) {
+void RunFolder::claim(const RunDestination& place) {
   path_ = place.folder;
   try {
     if (place.folder.has_parent_path()) fs_.create_directories(place.folder.parent_path());
@@ -304,10 +304,10 @@ std::vector<std::string> RunFolder::begin(std::optional<std::int64_t> branches_a
   try {
     clear_leftovers();
     if (is_run_ && fresh_) {
-      set_old_run_aside(fs_, path_, record_);
+      archive_old_run(fs_, path_, record_);
       told.push_back("the old run in " + path_.string() + " is replaced: it goes when the first new snapshot is on the disk");
     } else if (is_run_ && branches_after) {
-      branch_ = set_branch_aside(fs_, path_, record_, *branches_after);
+      branch_ = archive_branch(fs_, path_, record_, *branches_after);
       if (!branch_.empty()) told.push_back("later snapshots are set aside: --run " + branch_.string() + " goes on with them");
     }
     has_begun_ = true;

@@ -22,19 +22,19 @@
 
 namespace millrace {
 
-struct RunPlace {
+struct RunDestination {
   std::filesystem::path folder;
   bool takes_next_name = false;  // a folder that is there already is another run's: "-2", "-3" … are tried
 };
 // run.dir, or runs/<recipe>/<run.name, else date-time> below the current folder.
-[[nodiscard]] RunPlace place_of_run(const std::string& recipe, const RunNames& names);
+[[nodiscard]] RunDestination destination_of_run(const std::string& recipe, const RunNames& names);
 
 // Belongs to the loop's thread.
 class RunFolder {
  public:
   // Makes the folder where there is none, and locks it. UsageError when it can't be made or locked, another process trains in it,
   // it is a run of another recipe, or it holds what is not a run's. What a --fresh start left when it was killed is put in order.
-  RunFolder(Fs& fs, const RunPlace& place, std::string recipe, bool fresh);
+  RunFolder(Fs& fs, const RunDestination& place, std::string recipe, bool fresh);
   // Without begin(): the folder is as it was before. Without saved(): what begin() set aside is put back.
   ~RunFolder();
   RunFolder(const RunFolder&) = delete;
@@ -63,7 +63,7 @@ class RunFolder {
   class Lock;
   void look_after();
   void keep(const std::string& staged);
-  void claim(const RunPlace& place);
+  void claim(const RunDestination& place);
   void refuse_what_is_not_ours() const;
   void clear_leftovers();
   void settle_replacement();

@@ -34,7 +34,7 @@ std::int64_t for_each_micro_batch(const BatchWay& way, Batch batch, const MicroB
   const std::int64_t rows = batch.rows();
   if (rows == 0) return 0;
   const std::int64_t count = micro_batches_of(batch, way.micro_batches);
-  const auto hand_on = [&](Batch micro, MicroPlace place) {
+  const auto hand_on = [&](Batch micro, MicroPosition place) {
     {
       std::optional<telemetry::Span> span;
       if (way.timeline != nullptr) span.emplace(*way.timeline, telemetry::Phase::prepare);

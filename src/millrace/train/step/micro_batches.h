@@ -8,7 +8,7 @@
 #include "millrace/data/loader/loader.h"
 #include "millrace/telemetry/spans.h"
 #include "millrace/train/recipe/recipe.h"
-#include "millrace/train/step/micro_place.h"
+#include "millrace/train/step/micro_position.h"
 
 namespace millrace {
 
@@ -31,7 +31,7 @@ struct BatchWay {
 };
 
 // A prepared micro-batch of at least one row.
-using MicroBatchVisitor = std::function<void(Batch batch, MicroPlace in_batch)>;
+using MicroBatchVisitor = std::function<void(Batch batch, MicroPosition in_batch)>;
 
 // Brings the batch to the device, cuts it, prepares each micro-batch and hands it on, in order. Returns the batch's rows: 0 when
 // data.bad_samples=skip left nothing of it; then nothing is called. A group without rows, of a batch that has others, is seen by

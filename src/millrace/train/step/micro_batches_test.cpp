@@ -62,7 +62,7 @@ TEST(MicroBatches, EachIsPreparedOnceAndAGroupMayBeEmptyInOne) {
   std::vector<bool> only, last;
   std::int64_t sum = 0;
   const std::int64_t rows =
-      for_each_micro_batch({recipe, nullptr, at::kCPU, 5}, two_groups(), [&](const Batch& micro, MicroPlace place) {
+      for_each_micro_batch({recipe, nullptr, at::kCPU, 5}, two_groups(), [&](const Batch& micro, MicroPosition place) {
         small_rows.push_back(micro.groups()[1].rows());
         only.push_back(place.only);
         last.push_back(place.last);
@@ -80,7 +80,7 @@ TEST(MicroBatches, AnEmptyBatchReachesNobody) {
   Doubling recipe;
   std::vector<Group> groups(2);
   const std::int64_t rows =
-      for_each_micro_batch({recipe, nullptr, at::kCPU, 2}, Batch(std::move(groups)), [](const Batch&, MicroPlace) { FAIL(); });
+      for_each_micro_batch({recipe, nullptr, at::kCPU, 2}, Batch(std::move(groups)), [](const Batch&, MicroPosition) { FAIL(); });
   EXPECT_EQ(rows, 0);
   EXPECT_EQ(recipe.prepared, 0);
 }
@@ -90,7 +90,7 @@ TEST(MicroBatches, AWholeBatchIsTheOnly) {
   telemetry::Timeline timeline;
   timeline.begin_step();
   int visits = 0;
-  for_each_micro_batch({recipe, &timeline, at::kCPU, 1}, two_groups(), [&](const Batch&, MicroPlace place) {
+  for_each_micro_batch({recipe, &timeline, at::kCPU, 1}, two_groups(), [&](const Batch&, MicroPosition place) {
     ++visits;
     EXPECT_TRUE(place.only && place.last);
   });

@@ -3,30 +3,24 @@
 #include <torch/nn/module.h>
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <utility>
 
 #include "millrace/base/doing.h"
 #include "millrace/base/error.h"
-#include "millrace/base/finally.h"
 #include "millrace/core/random.h"
 #include "millrace/device/autocast.h"
-#include "millrace/device/operation_census.h"
 #include "millrace/memory/block.h"
 #include "millrace/memory/offload.h"
 #include "millrace/nn/batch_norm.h"
 #include "millrace/train/recipe/recipe_guard.h"
 #include "millrace/train/step/draws.h"
-#include "millrace/train/step/trial_gradients.h"
 
 namespace millrace {
 namespace {
 
 using telemetry::Phase;
 using telemetry::Span;
-
-constexpr std::int64_t kTimedEvery = 8, kTimedFrom = 4;  // steps whose blocks are timed; the first are a warm-up
 
 std::vector<at::Tensor> roots_of(const Loss& loss) {
   std::vector<at::Tensor> roots;
@@ -47,23 +41,22 @@ Stepper::Stepper(Recipe& recipe, const Switches& switches, telemetry::Timeline& 
       switches_(switches),
       timeline_(timeline),
       options_(options),
+      skips_(options.device),
+      blocks_(options.device, options.recompute),
       buffers_(options.trains ? recipe.model().buffers() : std::vector<at::Tensor>()) {
   memory::take_over_backward_passes();
-  const LaneOptions lane{.device = options.device,
-                         .fused = switches.on("fused_optimizer"),
-                         .trains = options.trains,
-                         .total_steps = options.total_steps,
-                         .steps_per_epoch = options.steps_per_epoch,
-                         .global_batch = options.global_batch,
-                         .gradients = options.gradients,
-                         .shares = options.shards_optimizer && options.trains ? options.agreement : nullptr};
+  const ObjectiveStepOptions step{.device = options.device,
+                                  .fused = switches.on("fused_optimizer"),
+                                  .trains = options.trains,
+                                  .total_steps = options.total_steps,
+                                  .steps_per_epoch = options.steps_per_epoch,
+                                  .global_batch = options.global_batch,
+                                  .gradients = options.gradients,
+                                  .shares = options.shards_optimizer && options.trains ? options.agreement : nullptr};
   std::vector<Objective> objectives = recipe.objectives();
   if (objectives.empty()) throw RecipeError({"the recipe has no objective", "objectives()", "return at least one"});
-  for (Objective& objective : objectives) lanes_.emplace_back(std::move(objective), recipe.model(), lane);
+  for (Objective& objective : objectives) objectives_.emplace_back(std::move(objective), recipe.model(), step);
   if (sums_gradients()) nn::share_batch_norms(recipe.model(), options.agreement);
-  const auto f64 = at::TensorOptions(at::kDouble).device(options_.device);
-  skipped_ = at::zeros({}, f64);
-  skipped_in_a_row_ = at::zeros({}, f64);
   set_autocast(options_.autocast);
 }
 
@@ -74,18 +67,13 @@ Agreement& Stepper::agreement() const { return options_.agreement == nullptr ? A
 void Stepper::begin_step(std::int64_t step) {
   step_ = step;
   buffers_.begin();
-  forget_micro_batches();
-  for (Lane& lane : lanes_) lane.begin_step(step);
+  for (ObjectiveStep& objective : objectives_) objective.begin_step(step);
 }
 
-void Stepper::forget_micro_batches() {
-  for (Lane& lane : lanes_) lane.forget();
-}
-
-std::optional<Loss> Stepper::forward(Lane& lane, const Batch& batch, const Tensors& earlier, bool training,
+std::optional<Loss> Stepper::forward(ObjectiveStep& objective, const Batch& batch, const Tensors& earlier, bool training,
                                      std::optional<at::ScalarType> autocast) {
   const Doing doing(Doing::Level::phase, "forward");
-  seed_draws(options_.device, options_.seed, Draws::loss, batch, static_cast<std::uint64_t>(&lane - lanes_.data()));
+  seed_draws(options_.device, options_.seed, Draws::loss, batch, static_cast<std::uint64_t>(&objective - objectives_.data()));
   const device::Autocast guard(options_.device.type(), autocast);
   const StepContext context{
       .step = step_, .epoch = batch.epoch(), .total_steps = options_.total_steps, .training = training, .earlier = &earlier};
@@ -94,54 +82,56 @@ std::optional<Loss> Stepper::forward(Lane& lane, const Batch& batch, const Tenso
     offload.emplace(options_.device, options_.offload_bytes, recipe_.model().parameters());
   }
   std::optional<memory::BlockScope> blocks;
-  if (training) blocks.emplace(options_.recompute, options_.device, blocks_.watcher, blocks_.known ? nullptr : &blocks_.names);
-  return lane.objective().loss(batch, context);
+  if (training) blocks_.enter(blocks);
+  return objective.spec().loss(batch, context);
 }
 
-memory::BlockClock* Stepper::clock_of_step() {
-  const bool now = blocks_.timed && !blocks_.trying && step_ % kTimedEvery == kTimedFrom;
-  return now ? &blocks_.clock : nullptr;
-}
-
-StepResult Stepper::accumulate(const Batch& batch, MicroPlace in_step) {
+StepResult Stepper::accumulate(const Batch& batch, MicroPosition in_step) {
   const RandomScope random(options_.seed, batch);
   epoch_ = batch.epoch();
   StepResult result;
   Tensors earlier;
-  for (Lane& lane : lanes_) {
-    freeze_all_but(lane);
-    const Doing subject(Doing::Level::subject, lane.objective().name.c_str());
+  for (ObjectiveStep& objective : objectives_) {
+    freeze_all_but(objective);
+    const Doing subject(Doing::Level::subject, objective.spec().name.c_str());
     std::optional<Loss> loss;
     {
       const Span span(timeline_, Phase::forward);
-      const memory::ForwardWatch watch(clock_of_step());
-      loss = forward(lane, batch, earlier, true, options_.autocast);
+      const memory::ForwardWatch watch(blocks_.clock_of(step_));
+      loss = forward(objective, batch, earlier, true, options_.autocast);
     }
     if (loss) {
       const Span span(timeline_, Phase::backward);
-      const memory::BackwardWatch watch(clock_of_step(), roots_of(*loss));
-      in_backward_pass(lane.objective().name, batch, [&] {
-        loss = lane.add(std::move(*loss), {.only = in_step.only && !sums_gradients(), .last = in_step.last});
+      const memory::BackwardWatch watch(blocks_.clock_of(step_), roots_of(*loss));
+      in_backward_pass(objective.spec().name, batch, [&] {
+        loss = objective.add(std::move(*loss), {.only = in_step.only && !sums_gradients(), .last = in_step.last});
       });
     }
     result.losses.push_back(loss ? std::move(*loss) : Loss{});
     for (const auto& [name, tensor] : result.losses.back().outputs) earlier[name] = tensor;
   }
   unfreeze();
-  if (!std::exchange(blocks_.known, true) && !blocks_.trying) check_blocks(options_.recompute);
+  blocks_.end_pass();
   return result;
 }
 
+void Stepper::drop_step(Agreement* ranks) {
+  unfreeze();
+  for (ObjectiveStep& objective : objectives_) objective.drop_step(ranks);
+  buffers_.put_back();
+}
+
 // What each objective's gradients are like; true when the host, asked by device_skip off, says that the step does not count.
-bool Stepper::judge_lanes() {
+bool Stepper::judge_objectives() {
   static const telemetry::Counter on_device("device_skip");
   const bool asks_host = !switches_.on("device_skip");
   if (!asks_host) on_device.add(1);
   std::vector<bool> bad;
-  for (const Lane& lane : lanes_) bad.push_back(asks_host && lane.takes_part() && lane.host_says_skip());
+  for (const ObjectiveStep& objective : objectives_)
+    bad.push_back(asks_host && objective.takes_part() && objective.host_says_skip());
   const bool skips = std::find(bad.begin(), bad.end(), true) != bad.end();
-  for (std::size_t i = 0; i < lanes_.size(); ++i) {
-    if (lanes_[i].takes_part()) lanes_[i].judge(skips ? std::optional<bool>(bad[i]) : std::nullopt);
+  for (std::size_t i = 0; i < objectives_.size(); ++i) {
+    if (objectives_[i].takes_part()) objectives_[i].judge(skips ? std::optional<bool>(bad[i]) : std::nullopt);
   }
   return skips;
 }
@@ -151,81 +141,37 @@ void Stepper::update() {
   const at::NoGradGuard no_grad;
   if (sums_gradients()) {
     const Span reduction(timeline_, Phase::reduction);
-    for (Lane& lane : lanes_) lane.sum_over(agreement());
+    for (ObjectiveStep& objective : objectives_) objective.sum_over(agreement());
   }
-  const bool host_skips = judge_lanes();
+  const bool host_skips = judge_objectives();
   at::Tensor bad = at::zeros({}, at::TensorOptions(at::kFloat).device(options_.device));
-  for (const Lane& lane : lanes_) {
-    if (lane.takes_part()) bad = at::maximum(bad, lane.bad());
+  for (const ObjectiveStep& objective : objectives_) {
+    if (objective.takes_part()) bad = at::maximum(bad, objective.readings().bad);
   }
   at::Tensor skip = bad;
-  for (Lane& lane : lanes_) {
-    if (!lane.takes_part()) continue;
-    if (const auto spike = lane.spike(bad)) skip = at::maximum(skip, *spike);
+  for (ObjectiveStep& objective : objectives_) {
+    if (!objective.takes_part()) continue;
+    if (const auto spike = objective.spike(bad)) skip = at::maximum(skip, *spike);
   }
   const StepContext context{.step = step_, .epoch = epoch_, .total_steps = options_.total_steps};
-  for (Lane& lane : lanes_) lane.finish(skip, !host_skips, context);
+  for (ObjectiveStep& objective : objectives_) objective.finish(skip, !host_skips, context);
   buffers_.settle(skip);
-  tally(bad);
-}
-
-void Stepper::tally(const at::Tensor& bad) {
-  skipped_ += bad;
-  skipped_in_a_row_ = (skipped_in_a_row_ + 1) * bad;
-  if (overflow_) overflow_->update(bad, skipped_in_a_row_, smallest_scale());
+  skips_.add(bad, smallest_scale());
 }
 
 at::Tensor Stepper::smallest_scale() const {
   at::Tensor smallest;
-  for (const Lane& lane : lanes_) {
-    if (lane.scale() != nullptr)
-      smallest = smallest.defined() ? at::minimum(smallest, lane.scale()->scale()) : lane.scale()->scale();
+  for (const ObjectiveStep& objective : objectives_) {
+    const at::Tensor scale = objective.readings().loss_scale;
+    if (scale.defined()) smallest = smallest.defined() ? at::minimum(smallest, scale) : scale;
   }
   return smallest;
 }
 
-std::vector<ObjectiveReport> Stepper::reports() const {
-  std::vector<at::Tensor> values;
-  for (const Lane& lane : lanes_) {
-    values.push_back(lane.norm().to(at::kDouble));
-    values.push_back(lane.spikes());
-    values.push_back(lane.scale() == nullptr ? at::ones_like(lane.spikes()) : lane.scale()->scale().to(at::kDouble));
-  }
-  const at::Tensor host = at::stack(values).to(at::kCPU);
-  const auto* value = host.const_data_ptr<double>();
-  std::vector<ObjectiveReport> reports;
-  for (const Lane& lane : lanes_) {
-    if (const auto misfit = lane.misfit()) throw RecipeError({*misfit, "LossTerm::per_row", "leave per_row out there"});
-    reports.push_back({.name = lane.objective().name,
-                       .learning_rate = lane.learning_rate(),
-                       .gradient_norm = value[0],
-                       .spikes = value[1],
-                       .loss_scale = lane.scale() == nullptr ? std::nullopt : std::optional(value[2]),
-                       .present = lane.took_part()});
-    value += 3;
-  }
-  return reports;
-}
-
 void Stepper::set_autocast(std::optional<at::ScalarType> autocast) {
   options_.autocast = autocast;
-  overflow_.reset();
-  if (autocast && options_.trains) overflow_.emplace(options_.device, *autocast);
-  for (Lane& lane : lanes_) lane.use_scale(autocast == at::kHalf);
-}
-
-GradientTraffic Stepper::traffic() const {
-  GradientTraffic all;
-  for (const Lane& lane : lanes_) {
-    all.buckets += lane.traffic().buckets;
-    all.early_buckets += lane.traffic().early_buckets;
-    all.bytes += lane.traffic().bytes;
-  }
-  return all;
-}
-
-std::optional<std::string> Stepper::overflow() const {
-  return overflow_ && overflow_->given_up() ? std::optional(overflow_->reason()) : std::nullopt;
+  skips_.use_rule_of(options_.trains ? autocast : std::nullopt);
+  for (ObjectiveStep& objective : objectives_) objective.use_scale(autocast == at::kHalf);
 }
 
 bool Stepper::is_finite() const {
@@ -239,140 +185,31 @@ bool Stepper::is_finite() const {
   return at::isfinite(at::stack(largest)).all().item<bool>();
 }
 
-Tensors Stepper::averaged_weights() const {
-  Tensors all;
-  for (const Lane& lane : lanes_) {
-    if (lane.average() != nullptr) all.insert(lane.average()->weights().begin(), lane.average()->weights().end());
-  }
-  return all;
-}
-
-std::vector<optim::AverageInUse> Stepper::use_average() const {
-  std::vector<optim::AverageInUse> lent;
-  for (const Lane& lane : lanes_) {
-    if (lane.average() != nullptr) lent.emplace_back(*lane.average());
-  }
-  return lent;
-}
-
 StepResult Stepper::evaluate(const Batch& batch) {
   const at::NoGradGuard no_grad;
   StepResult result;
   Tensors earlier;
-  for (Lane& lane : lanes_) {
-    std::optional<Loss> loss = forward(lane, batch, earlier, false, options_.autocast);
+  for (ObjectiveStep& objective : objectives_) {
+    std::optional<Loss> loss = forward(objective, batch, earlier, false, options_.autocast);
     result.losses.push_back(loss ? detached(std::move(*loss)) : Loss{});
     for (const auto& [name, tensor] : result.losses.back().outputs) earlier[name] = tensor;
   }
   return result;
 }
 
-precision::Trial Stepper::try_precision(const Batch& batch, std::optional<at::ScalarType> autocast) {
-  return try_precision(batch, autocast, autocast ? TrialRole::compared : TrialRole::reference);
-}
-
-precision::Trial Stepper::try_precision(const Batch& batch, std::optional<at::ScalarType> autocast, TrialRole role) {
-  const std::string what = "a trial of " + precision::name_of(autocast);
-  const Doing task(Doing::Level::task, what.c_str());
-  if (autocast != at::kHalf) return try_scaled(batch, autocast, 1.0, role);
-  precision::Trial trial;
-  for (const double scale : {65536.0, 4096.0, 256.0}) {  // where a run's own scale would soon settle
-    trial = try_scaled(batch, autocast, scale, role);
-    if (std::isfinite(trial.gradient_norm)) break;
-  }
-  return trial;
-}
-
-precision::Trial Stepper::try_scaled(const Batch& batch, std::optional<at::ScalarType> autocast, double scale, TrialRole role) {
-  buffers_.begin();
-  std::vector<precision::Trial> trials = finally([&] { return try_lanes(batch, autocast, scale, role); },
-                                                 [this] {
-                                                   unfreeze();
-                                                   for (Lane& lane : lanes_) lane.optimizer().zero_grad();
-                                                   buffers_.put_back();
-                                                 });
-  if (trials.empty()) refuse_absence(batch);
-  precision::Trial trial = std::move(trials.front());
-  trial.others.assign(std::make_move_iterator(trials.begin() + 1), std::make_move_iterator(trials.end()));
-  for (const precision::Trial& other : trial.others) {
-    trial.step_ms += other.step_ms;
-    *trial.busy_ms += *other.busy_ms;
-  }
-  if (!options_.device.is_cpu()) trial.busy_ms.reset();
-  return trial;
-}
-
-std::vector<precision::Trial> Stepper::try_lanes(const Batch& batch, std::optional<at::ScalarType> autocast, double scale,
-                                                 TrialRole role) {
-  WorkClock clock;
-  const RandomScope random(options_.seed, batch);
-  trial_reference_.resize(lanes_.size());
-  std::vector<precision::Trial> trials;
-  Tensors earlier;
-  for (std::size_t i = 0; i < lanes_.size(); ++i) {
-    freeze_all_but(lanes_[i]);
-    clock.start();
-    std::optional<Loss> loss = forward(lanes_[i], batch, earlier, true, autocast);
-    if (!loss) continue;
-    in_backward_pass(lanes_[i].objective().name, batch, [&] { trials.push_back(try_lane(i, *loss, scale, role, clock)); });
-    for (const auto& [name, tensor] : loss->outputs) earlier[name] = tensor.detach();
-  }
-  return trials;
-}
-
-precision::Trial Stepper::try_lane(std::size_t i, const Loss& loss, double scale, TrialRole role, WorkClock& clock) {
-  const Lane& lane = lanes_[i];
-  const Doing doing(Doing::Level::phase, "backward");
-  at::Tensor total;
-  for (const LossTerm& term : loss.terms) {
-    const at::Tensor mean = term.sum / term.nominal_count * (scale * term.weight);
-    total = total.defined() ? total + mean : mean;
-  }
-  total.backward();
-  std::vector<at::Tensor> gradients, norms;
-  for (const at::Tensor& parameter : lane.parameters()) {
-    const at::Tensor& gradient = parameter.grad();
-    gradients.push_back(gradient.defined() && scale != 1.0 ? gradient / scale : gradient);
-    if (gradient.defined()) norms.push_back(gradients.back().norm().to(at::kFloat));
-  }
-  precision::Trial trial;
-  if (lanes_.size() > 1) trial.objective = lane.objective().name;
-  {
-    const device::ExpectedReads of_the_trial;  // a step of the run asks for neither
-    trial.loss = shown(loss).item<double>();
-    trial.gradient_norm = norms.empty() ? 0.0 : at::stack(norms).norm().item<double>();
-  }
-  const WorkTime time = clock.stop();  // comparing is no part of a step
-  trial.step_ms = time.wall;
-  trial.busy_ms = time.busy;
-  if (role == TrialRole::reference) {
-    trial_reference_[i] = std::move(gradients);
-    return trial;
-  }
-  const GradientDifference difference = compare_gradients(lane.optimizer().groups(), gradients, trial_reference_[i]);
-  trial.gradient_cosine = difference.cosine;
-  trial.worst_gradient = difference.worst;
-  trial.worst_parameter = difference.parameter;
-  return trial;
-}
-
-void Stepper::freeze_all_but(const Lane& lane) {
-  if (lanes_.size() == 1) return;
-  for (const Lane& other : lanes_) {
+void Stepper::freeze_all_but(const ObjectiveStep& objective) {
+  if (objectives_.size() == 1) return;
+  for (const ObjectiveStep& other : objectives_) {
     for (const at::Tensor& parameter : other.parameters()) parameter.set_requires_grad(false);
   }
-  for (const at::Tensor& parameter : lane.parameters()) parameter.set_requires_grad(true);
+  for (const at::Tensor& parameter : objective.parameters()) parameter.set_requires_grad(true);
 }
 
 void Stepper::unfreeze() {
-  if (lanes_.size() == 1) return;
-  for (const Lane& lane : lanes_) {
-    for (const at::Tensor& parameter : lane.parameters()) parameter.set_requires_grad(true);
+  if (objectives_.size() == 1) return;
+  for (const ObjectiveStep& objective : objectives_) {
+    for (const at::Tensor& parameter : objective.parameters()) parameter.set_requires_grad(true);
   }
-}
-
-void Stepper::observe_validation(double loss) {
-  for (Lane& lane : lanes_) lane.observe_validation(loss);
 }
 
 }  // namespace millrace

@@ -1,4 +1,4 @@
-// What the steppers of several ranks make of one another's state where each steps for itself between two meetings.
+// What the steppers of several ranks make of one another's state where each steps for itself between two syncs.
 #include <ATen/core/grad_mode.h>
 #include <torch/nn/module.h>
 
@@ -19,35 +19,35 @@ bool is_moment(std::string_view name) {
 
 bool Stepper::averages() const { return options_.average_every > 1 && !agreement().alone(); }
 
-void Stepper::average_over_ranks() {
-  if (!averages()) return;
+std::int64_t Stepper::average_over_ranks() {
+  if (!averages()) return 0;
   const telemetry::Span span(timeline_, telemetry::Phase::reduction);
   const at::NoGradGuard no_grad;
-  std::vector<at::Tensor> means, of_root = {skipped_, skipped_in_a_row_};
+  std::vector<at::Tensor> means, of_root;
   const auto add = [&](const at::Tensor& value, bool has_mean) { (has_mean ? means : of_root).push_back(value.detach()); };
   for (const at::Tensor& buffer : recipe_.model().buffers()) add(buffer, at::isFloatingType(buffer.scalar_type()));
-  for (Lane& lane : lanes_) {
-    for (const at::Tensor& parameter : lane.parameters()) add(parameter, true);
-    for (const auto& [name, tensor] : lane.state().tensors) add(tensor, is_moment(name));
-    if (lane.average() == nullptr) continue;
-    for (const auto& [name, tensor] : lane.average()->weights()) add(tensor, true);
+  for (ObjectiveStep& objective : objectives_) {
+    for (const at::Tensor& parameter : objective.parameters()) add(parameter, true);
+    for (const auto& [name, tensor] : objective.state().tensors) add(tensor, is_moment(name));
+    if (objective.average() == nullptr) continue;
+    for (const auto& [name, tensor] : objective.average()->weights()) add(tensor, true);
   }
-  if (overflow_) {
-    for (const auto& [name, tensor] : overflow_->state().tensors) add(tensor, false);
-  }
+  for (const auto& [name, tensor] : skips_.state().tensors) add(tensor, false);
   std::vector<at::Tensor> parcel;
   std::uint64_t bytes = 0;
+  std::int64_t given = 0;
   for (std::size_t i = 0; i < means.size(); ++i) {
     parcel.push_back(means[i]);
     bytes += means[i].nbytes();
     if (bytes < kParcel && i + 1 < means.size()) continue;
     agreement().mean(parcel);
-    averaged_bytes_ += static_cast<std::int64_t>(bytes);
+    given += static_cast<std::int64_t>(bytes);
     parcel.clear();
     bytes = 0;
   }
   agreement().share_from_root(of_root);
-  for (Lane& lane : lanes_) lane.follow_root(agreement());
+  for (ObjectiveStep& objective : objectives_) objective.follow_root(agreement());
+  return given;
 }
 
 }  // namespace millrace

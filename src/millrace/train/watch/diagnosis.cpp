@@ -8,6 +8,7 @@
 #include "millrace/device/device.h"
 #include "millrace/doctor/rules.h"
 #include "millrace/precision/precision.h"
+#include "millrace/train/step/stepper_report.h"
 
 namespace millrace {
 namespace {
@@ -45,10 +46,10 @@ Diagnosis::Diagnosis(DiagnosisParts parts) : parts_(std::move(parts)) {
   nn::count_clamps(true);
   if (parts_.blind) numbers_.blind = doctor::Blind{.loss = parts_.blind->loss, .what = parts_.blind->what};
   numbers_.has_bf16 = precision::hardware_has_fast_bf16(parts_.stepper->device(), nullptr);
-  for (std::size_t i = 0; i < parts_.stepper->objectives(); ++i) {
-    const optim::OptimConfig& wish = parts_.stepper->objective(i).optim;
+  for (const ObjectiveStep& objective : parts_.stepper->objectives()) {
+    const optim::OptimConfig& wish = objective.spec().optim;
     numbers_.objectives.push_back(
-        {.name = parts_.stepper->objective_name(i), .lines = {}, .clips = wish.clip_norm > 0 || wish.clip_value > 0});
+        {.name = objective.spec().name, .lines = {}, .clips = wish.clip_norm > 0 || wish.clip_value > 0});
   }
 }
 

@@ -12,6 +12,7 @@
 #include "millrace/memory/planner.h"
 #include "millrace/system/work_clock.h"
 #include "millrace/train/step/micro_batches.h"
+#include "millrace/train/step/step_trials.h"
 
 namespace millrace {
 namespace {
@@ -39,8 +40,8 @@ double ratio_of(const Way& first, const Way& second, Time time = Time::fair) {
   return all.first_ms / std::max(all.second_ms, 1e-9);
 }
 
-Way in_format(Stepper& stepper, const Batch& batch, std::optional<at::ScalarType> format) {
-  return [&stepper, &batch, format] { return stepper.try_precision(batch, format, TrialRole::reference); };
+Way in_format(StepTrials& trials, const Batch& batch, std::optional<at::ScalarType> format) {
+  return [&trials, &batch, format] { return trials.try_precision(batch, format, TrialRole::reference); };
 }
 
 void count_operations(Assembly& assembly, DoctorTrials& to) {
@@ -48,7 +49,7 @@ void count_operations(Assembly& assembly, DoctorTrials& to) {
   bool counted = false;
   const device::OperationCensus census = device::census_of([&] {
     const std::optional<Batch> batch = assembly.trial_batch();
-    if (batch) static_cast<void>(stepper.try_precision(*batch, stepper.autocast(), TrialRole::reference));
+    if (batch) static_cast<void>(StepTrials(stepper).try_precision(*batch, stepper.autocast(), TrialRole::reference));
     counted = batch.has_value();
   });
   if (!counted) return;
@@ -65,26 +66,27 @@ void count_operations(Assembly& assembly, DoctorTrials& to) {
 bool may_gain_by_format(const Assembly& assembly) {
   const bool fixed =
       !assembly.config().precision.dtype.is_auto() && !assembly.stepper().autocast() && assembly.switches().on("autocast");
-  return fixed && precision::hardware_has_fast_bf16(assembly.context().device, nullptr);
+  return fixed && precision::hardware_has_fast_bf16(assembly.setup().context().device, nullptr);
 }
 
 void try_format(Assembly& assembly, DoctorTrials& to) {
   const std::optional<Batch> batch = assembly.trial_batch();
   // Who asked for fp32 may have done so because a convolution in bf16 ends the process here, or never comes back.
   if (!batch || !assembly.may_try_bf16(*batch)) return;
-  Stepper& stepper = assembly.stepper();
-  const double ratio = ratio_of(in_format(stepper, *batch, std::nullopt), in_format(stepper, *batch, at::kBFloat16));
+  StepTrials trials(assembly.stepper());
+  const double ratio = ratio_of(in_format(trials, *batch, std::nullopt), in_format(trials, *batch, at::kBFloat16));
   to.experiments.format = doctor::Experiments::Format{.from = "fp32", .to = "bf16", .ratio = ratio};
 }
 
 bool has_more_threads_than_cores(const Assembly& assembly) {
-  return at::get_num_threads() > device::cpu_info().physical_cores && assembly.context().device.is_cpu();
+  return at::get_num_threads() > device::cpu_info().physical_cores && assembly.setup().context().device.is_cpu();
 }
 
 void try_threads(Assembly& assembly, DoctorTrials& to) {
   const std::optional<Batch> batch = assembly.trial_batch();
   if (!batch) return;
-  const Way now = in_format(assembly.stepper(), *batch, assembly.stepper().autocast());
+  StepTrials trials(assembly.stepper());
+  const Way now = in_format(trials, *batch, assembly.stepper().autocast());
   const int asked = at::get_num_threads();
   const int cores = device::cpu_info().physical_cores;
   struct Back {
@@ -109,12 +111,12 @@ void try_half(Assembly& assembly, DoctorTrials& to) {
   const std::optional<Batch> batch = assembly.trial_batch();
   if (!batch || micro_batches_of(*batch, 2) < 2 || batch->groups().size() > 1) return;
   const Batch half = micro_batch(*batch, 0, 2);
-  Stepper& stepper = assembly.stepper();
-  const auto format = stepper.autocast();
+  StepTrials trials(assembly.stepper());
+  const auto format = assembly.stepper().autocast();
   const double ratio =
-      ratio_of(in_format(stepper, *batch, format), in_format(stepper, half, format));  // T(b) / T(b/2); T = a + k b
+      ratio_of(in_format(trials, *batch, format), in_format(trials, half, format));  // T(b) / T(b/2); T = a + k b
   const RunConfig& config = assembly.config();
-  const data::Pipeline& pipeline = assembly.training_pipeline();
+  const data::Pipeline& pipeline = *assembly.loaders().pipeline(Split::train);
   const bool by_recipe = pipeline.batch_size || pipeline.datasets.front().batch_size;
   to.experiments.batch = doctor::Experiments::Batch{.rows = batch->rows(),
                                                     .fixed_share = std::clamp(2 / ratio - 1, 0.0, 1.0),
@@ -135,7 +137,8 @@ void try_layout(Assembly& assembly, DoctorTrials& to) {
   Recipe& recipe = assembly.recipe();
   const Layout now = assembly.config().device.layout.value();
   const Layout other = now == Layout::contiguous ? Layout::channels_last : Layout::contiguous;
-  const Way way = in_format(assembly.stepper(), *batch, assembly.stepper().autocast());
+  StepTrials trials(assembly.stepper());
+  const Way way = in_format(trials, *batch, assembly.stepper().autocast());
   const auto in = [&](Layout layout) -> Way {
     return [&recipe, &way, layout] {
       recipe.set_layout(layout);
@@ -155,7 +158,7 @@ void try_layout(Assembly& assembly, DoctorTrials& to) {
 bool may_recompute(const Assembly& assembly) {
   const MemoryConfig& wish = assembly.config().memory;
   const bool nothing = wish.recompute == std::vector<std::string>{"none"} && wish.budget.empty();
-  return nothing && assembly.switches().on("recompute") && !assembly.stepper().blocks().empty();
+  return nothing && assembly.switches().on("recompute") && !assembly.stepper().blocks().names().empty();
 }
 
 bool adds_gradients(const RunConfig& config) { return config.optim.accumulate > 1 || config.memory.micro_batches > 1; }
@@ -165,7 +168,7 @@ void try_recompute(Assembly& assembly, DoctorTrials& to) {
   const std::optional<Batch> batch = assembly.trial_batch();
   if (!batch) return;
   const bool with_gradients = adds_gradients(assembly.config());
-  const memory::Planner planner(assembly.stepper().profile_memory(*batch, memory::Recompute({"all"}), with_gradients),
+  const memory::Planner planner(StepTrials(assembly.stepper()).profile_memory(*batch, memory::Recompute({"all"}), with_gradients),
                                 std::nullopt);
   std::vector<std::string> all;
   double ms = 0;
@@ -193,8 +196,8 @@ Json DoctorTrials::to_json() const {
 }
 
 RemedyTrials::RemedyTrials(Assembly& assembly) : assembly_(assembly) {
-  if (!assembly.agreement().alone()) return;  // ranks would have to agree on each
-  constexpr double kInTurns = 2.0 * kRounds;  // of two ways
+  if (!assembly.setup().agreement().alone()) return;  // ranks would have to agree on each
+  constexpr double kInTurns = 2.0 * kRounds;          // of two ways
   const bool threads = has_more_threads_than_cores(assembly);
   all_.push_back({.passes = 1, .make = &count_operations});
   if (may_recompute(assembly)) all_.push_back({.passes = adds_gradients(assembly.config()) ? 3.0 : 2.0, .make = &try_recompute});
@@ -211,9 +214,8 @@ void RemedyTrials::make_next() {
   try {
     all_[next_++].make(assembly_, made_);
   } catch (const std::exception&) {
-    device::release_cached_memory(assembly_.context().device);
+    device::release_cached_memory(assembly_.setup().context().device);
   }
-  assembly_.stepper().end_trials();
 }
 
 std::unique_ptr<RemedyTrials> try_remedies(Assembly& assembly) { return std::make_unique<RemedyTrials>(assembly); }

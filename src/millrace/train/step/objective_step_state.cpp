@@ -1,4 +1,4 @@
-// What of a lane is saved and put back, and what lanes of several ranks add up.
+// What of an objective is saved and put back, and what objectives of several ranks add up.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
@@ -9,7 +9,7 @@
 
 #include "millrace/base/error.h"
 #include "millrace/base/field.h"
-#include "millrace/train/step/detail/lane_sums.h"
+#include "millrace/train/step/detail/step_sums.h"
 
 namespace millrace {
 namespace {
@@ -24,13 +24,13 @@ bool is_own(std::string_view name) { return name.find('.') == std::string_view::
 
 }  // namespace
 
-struct Lane::OnAllRanks {
+struct ObjectiveStep::OnAllRanks {
   std::vector<Term> terms;  // in the same order on each; a rank that had none of one adds nothing to it
   bool some_began = false;  // gradients of some rank are on their way
   bool all_whole = true;    // each rank's gradients are of one pass, and none came after it had left
 };
 
-Lane::OnAllRanks Lane::known_of_all(Agreement& agreement) const {
+ObjectiveStep::OnAllRanks ObjectiveStep::known_of_all(Agreement& agreement) const {
   const bool began = gradient_sums_ && gradient_sums_->has_begun();
   Json mine = {
       {"began", began}, {"whole", sums_->passes.empty() && !(began && gradient_sums_->is_spoiled())}, {"terms", Json::array()}};
@@ -60,7 +60,7 @@ Lane::OnAllRanks Lane::known_of_all(Agreement& agreement) const {
 }
 
 // What left while the backward pass was under way, with what this rank still has, added up over the ranks.
-std::vector<at::Tensor> Lane::travelled(bool some_began) {
+std::vector<at::Tensor> ObjectiveStep::travelled(bool some_began) {
   if (!some_began) return {};
   if (!gradient_sums_->has_begun()) {
     const bool has_own = !sums_->terms.empty() && sums_->passes.empty();
@@ -75,13 +75,8 @@ std::vector<at::Tensor> Lane::travelled(bool some_began) {
   return sums;
 }
 
-void Lane::call_back(Agreement& agreement) {
-  if (!gradient_sums_) return;
-  static_cast<void>(travelled(agreement.any(gradient_sums_->has_begun())));
-}
-
 // This rank's gradients of one pass, as sums: what the terms' sums were divided by is undone.
-Lane::Pass Lane::undivided(const Term& first) const {
+ObjectiveStep::Pass ObjectiveStep::undivided(const Term& first) const {
   const auto known = std::ranges::find(sums_->passes, first.pass, &Pass::key);
   Pass pass{.key = first.pass, .gradients = {}};
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
@@ -97,7 +92,7 @@ Lane::Pass Lane::undivided(const Term& first) const {
 }
 
 // All ranks then hold the same terms and passes, each gradient that of the sum of its terms' sums over all ranks.
-void Lane::sum_over(Agreement& agreement) {
+void ObjectiveStep::sum_over(Agreement& agreement) {
   if (agreement.alone()) return;
   if (gradient_sums_ && gradient_sums_->has_begun()) gradient_sums_->send();
   OnAllRanks known = known_of_all(agreement);
@@ -151,7 +146,7 @@ void Lane::sum_over(Agreement& agreement) {
 }
 
 // From the next step on gradients leave as they come, where this step's could have.
-void Lane::let_travel(Agreement& agreement, bool whole) {
+void ObjectiveStep::let_travel(Agreement& agreement, bool whole) {
   if (gradient_sums_ && !whole) {
     gradient_sums_.reset();
     keeps_home_ = true;
@@ -163,27 +158,27 @@ void Lane::let_travel(Agreement& agreement, bool whole) {
 }
 
 // The gradients, zeros where there is none.
-void Lane::add_gradients(const Pass& pass, std::vector<at::Tensor>& all) const {
+void ObjectiveStep::add_gradients(const Pass& pass, std::vector<at::Tensor>& all) const {
   for (std::size_t i = 0; i < parameters_.size(); ++i)
     all.push_back(pass.gradients[i].defined() ? pass.gradients[i] : at::zeros_like(parameters_[i].detach()));
 }
 
-at::Tensor Lane::presence(const Pass& pass) const {
+at::Tensor ObjectiveStep::presence(const Pass& pass) const {
   std::vector<float> there;
   for (const at::Tensor& gradient : pass.gradients) there.push_back(gradient.defined() ? 1.0F : 0.0F);
   return at::tensor(there);
 }
 
-std::vector<at::Tensor>::iterator Lane::take_gradients(Pass& pass, std::vector<at::Tensor>::iterator next) const {
+std::vector<at::Tensor>::iterator ObjectiveStep::take_gradients(Pass& pass, std::vector<at::Tensor>::iterator next) const {
   const at::Tensor& there = *(next + static_cast<std::ptrdiff_t>(parameters_.size()));
   const auto* present = there.const_data_ptr<float>();
   for (std::size_t i = 0; i < parameters_.size(); ++i, ++next) pass.gradients[i] = present[i] > 0 ? *next : at::Tensor();
   return next + 1;
 }
 
-void Lane::follow_root(Agreement& agreement) { absent_steps_ = agreement.from_root(absent_steps_).get<std::int64_t>(); }
+void ObjectiveStep::follow_root(Agreement& agreement) { absent_steps_ = agreement.from_root(absent_steps_).get<std::int64_t>(); }
 
-State Lane::state() const {
+State ObjectiveStep::state() const {
   State all = optimizer_->whole_state();
   Json json = {{"optimizer", std::move(all.json)}};
   const auto add = [&all](const State& part) { all.tensors.insert(part.tensors.begin(), part.tensors.end()); };
@@ -199,7 +194,7 @@ State Lane::state() const {
   return all;
 }
 
-void Lane::load_state(const State& state, const SavedJson& json, const Tensors& average) {
+void ObjectiveStep::load_state(const State& state, const SavedJson& json, const Tensors& average) {
   State own, update;
   for (const auto& [name, tensor] : state.tensors) (is_own(name) ? own : update).tensors[name] = tensor;
   update.json = json["optimizer"].json();

@@ -1,4 +1,4 @@
-#include "millrace/train/recipe/words.h"
+#include "millrace/train/recipe/foreign_options.h"
 
 #include <algorithm>
 #include <cstdlib>

@@ -1,16 +1,16 @@
-// What the micro-batches of a step gave to a lane: for lane.cpp and lane_state.cpp alone.
+// What the micro-batches of a step gave to an objective: for objective_step.cpp and objective_step_state.cpp alone.
 #pragma once
 
 #include <algorithm>
 #include <string>
 #include <vector>
 
-#include "millrace/train/step/lane.h"
+#include "millrace/train/step/objective_step.h"
 
 namespace millrace {
 
 // A term over the micro-batches of a step.
-struct Lane::Term {
+struct ObjectiveStep::Term {
   std::string name;
   std::string pass;
   double nominal_number = 0;  // of a loss of one term
@@ -22,12 +22,12 @@ struct Lane::Term {
 };
 
 // Gradients of terms that share a division, where the step has several of them.
-struct Lane::Pass {
+struct ObjectiveStep::Pass {
   std::string key;
   std::vector<at::Tensor> gradients;  // of each parameter; undefined = none
 };
 
-struct Lane::Sums {
+struct ObjectiveStep::Sums {
   std::vector<Term> terms;
   std::vector<Pass> passes;  // empty: the gradients are the parameters' own
   std::string key;           // of the parameters' own gradients

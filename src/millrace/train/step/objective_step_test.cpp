@@ -1,4 +1,4 @@
-#include "millrace/train/step/lane.h"
+#include "millrace/train/step/objective_step.h"
 
 #include <ATen/Context.h>
 #include <ATen/ops/arange.h>
@@ -12,7 +12,8 @@
 
 #include "millrace/base/error.h"
 #include "millrace/memory/block.h"
-#include "millrace/train/step/stepper.h"
+#include "millrace/train/step/stepper_report.h"
+#include "millrace/train/step/stepper_state.h"
 
 namespace millrace {
 namespace {
@@ -102,7 +103,7 @@ Outcome step_of(Terms terms, const std::vector<std::int64_t>& sizes, const memor
   stepper.update();
   Outcome outcome;
   for (const at::Tensor& parameter : recipe.model().parameters()) outcome.parameters.push_back(parameter.detach().clone());
-  outcome.gradients.push_back(at::full({}, stepper.reports()[0].gradient_norm));
+  outcome.gradients.push_back(at::full({}, reports_of(stepper)[0].gradient_norm));
   const auto means = board.means();
   outcome.loss = means.at("loss");
   outcome.error = means.at("loss/error");
@@ -159,9 +160,10 @@ TEST(FrozenWeights, ReachNoOptimiser) {
   const Switches switches;
   telemetry::Timeline timeline;
   Stepper stepper(recipe, switches, timeline, {});
-  ASSERT_EQ(stepper.parameter_groups(0).size(), 1U);
-  EXPECT_EQ(stepper.parameter_groups(0)[0].parameters.size(), 2U);
-  for (const auto& [name, tensor] : stepper.state().tensors)
+  const auto& groups = stepper.objectives()[0].optimizer().groups();
+  ASSERT_EQ(groups.size(), 1U);
+  EXPECT_EQ(groups[0].parameters.size(), 2U);
+  for (const auto& [name, tensor] : state_of(stepper).tensors)
     EXPECT_THAT(name, testing::Not(testing::StartsWith("body."))) << name;
   for (const at::Tensor& parameter : recipe.model().head->parameters()) parameter.set_requires_grad(false);
   try {
@@ -179,11 +181,11 @@ TEST(Schedule, ByEpochKeepsItsRateThroughAnEpoch) {
   objective.optim.schedule = optim::ScheduleKind::step;
   objective.optim.schedule_by = optim::ScheduleUnit::epoch;
   objective.optim.decay_every = 2;
-  Lane lane(std::move(objective), recipe.model(), {.total_steps = 40, .steps_per_epoch = 10});
+  ObjectiveStep step_of_objective(std::move(objective), recipe.model(), {.total_steps = 40, .steps_per_epoch = 10});
   std::vector<double> rates;
   for (const std::int64_t step : {0, 9, 10, 19, 20, 39}) {
-    lane.begin_step(step);
-    rates.push_back(lane.learning_rate());
+    step_of_objective.begin_step(step);
+    rates.push_back(step_of_objective.readings().learning_rate);
   }
   EXPECT_THAT(rates, testing::ElementsAre(1.0, 1.0, 1.0, 1.0, testing::DoubleEq(0.1), testing::DoubleEq(0.1)));
 }

@@ -1,4 +1,4 @@
-#include "millrace/train/run_folder/set_aside.h"
+#include "millrace/train/run_folder/archive.h"
 
 #include <algorithm>
 #include <vector>
@@ -109,7 +109,7 @@ void remove_set_aside(Fs& fs, const stdfs::path& folder) {
 
 }  // namespace
 
-void set_old_run_aside(Fs& fs, const stdfs::path& run, RunRecord& record) {
+void archive_old_run(Fs& fs, const stdfs::path& run, RunRecord& record) {
   const RunRecord before = record;
   const stdfs::path old = free_name(run / run_files::kOldRun);
   record.old_run = old.filename().string();
@@ -159,7 +159,7 @@ void drop_old_run(Fs& fs, const stdfs::path& run, RunRecord& record) {
   write_record(fs, run, record);
 }
 
-stdfs::path set_branch_aside(Fs& fs, const stdfs::path& run, RunRecord& record, std::int64_t step) {
+stdfs::path archive_branch(Fs& fs, const stdfs::path& run, RunRecord& record, std::int64_t step) {
   const std::vector<snapshot::Found> later = snapshots_after(fs, run, step);
   if (later.empty()) return {};
   const stdfs::path branches = run / run_files::kBranches;

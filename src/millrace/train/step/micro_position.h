@@ -3,7 +3,7 @@
 
 namespace millrace {
 
-struct MicroPlace {
+struct MicroPosition {
   bool only = false;  // there is no other
   bool last = false;  // none comes after it
 };

@@ -17,11 +17,11 @@
 #include "millrace/optim/spike.h"
 #include "millrace/precision/loss_scale.h"
 #include "millrace/train/recipe/recipe.h"
-#include "millrace/train/step/micro_place.h"
+#include "millrace/train/step/micro_position.h"
 
 namespace millrace {
 
-struct LaneOptions {
+struct ObjectiveStepOptions {
   at::Device device = at::kCPU;
   bool fused = true;                 // one kernel updates all parameters
   bool trains = true;                // false: nothing is kept for steps
@@ -30,6 +30,18 @@ struct LaneOptions {
   std::int64_t global_batch = 0;     // for optim.lr_scaling; 0 = not known
   GradientSumsOptions gradients;     // bucket_bytes 0: they travel when all are there
   Agreement* shares = nullptr;       // ranks that keep a part of the optimiser's state each; null: each keeps all
+};
+
+// How an objective stands after a step. Tensors are scalars on its device.
+struct ObjectiveReadings {
+  at::Tensor bad;         // f32: 1 = the last step was not finite
+  at::Tensor norm;        // f32: of the last gradient
+  at::Tensor spikes;      // f64: so far
+  at::Tensor misfit;      // f32: > 0 where a term is not per_row although it says so
+  at::Tensor loss_scale;  // f32; undefined but in fp16
+  double learning_rate = 0;
+  bool took_part = true;    // in the last step that was finished
+  GradientTraffic traffic;  // to the other ranks, so far
 };
 
 // What a loss's terms come to as logs show them: the sum of weight * mean over the terms that counted anything; an fp64 scalar on
@@ -43,50 +55,43 @@ struct LaneOptions {
 //   one micro-batch in all    each sum over its own count, one pass
 //   terms that are per_row    each sum over its count in the step's first micro-batch, one pass; one factor fits all
 //   other terms               a pass and a gradient of their own each
-class Lane {
+class ObjectiveStep {
  public:
   // ConfigError when the objective has no parameter that requires a gradient; only those reach the optimiser.
-  Lane(Objective objective, const torch::nn::Module& model, const LaneOptions& options);
-  ~Lane();
-  Lane(Lane&&) noexcept;
+  ObjectiveStep(Objective objective, const torch::nn::Module& model, const ObjectiveStepOptions& options);
+  ~ObjectiveStep();
+  ObjectiveStep(ObjectiveStep&&) noexcept;
 
-  [[nodiscard]] const Objective& objective() const noexcept { return objective_; }
+  [[nodiscard]] const Objective& spec() const noexcept { return objective_; }
   [[nodiscard]] const std::vector<at::Tensor>& parameters() const noexcept { return parameters_; }
   [[nodiscard]] optim::Optimizer& optimizer() const noexcept { return *optimizer_; }
 
   // Sets the learning rate of step `step` (0-based) of the run; the steps in which the objective was absent do not count.
   void begin_step(std::int64_t step);
-  void forget();  // the micro-batches of the step under way
+  // The step under way is given up: its micro-batches and gradients go. `ranks`: gradients that are on their way to the other
+  // ranks are called back first, collective; null = nothing is on its way.
+  void drop_step(Agreement* ranks = nullptr);
   // The backward pass of one micro-batch; returns the loss detached. `in_step`: the only one of all ranks; the last of this rank.
-  Loss add(Loss loss, MicroPlace in_step);
-  void sum_over(Agreement& agreement);     // gradients and counts of all ranks; collective
-  void call_back(Agreement& agreement);    // gradients of a step that is given up; collective
-  void follow_root(Agreement& agreement);  // in the count of steps without a loss; collective
-  [[nodiscard]] const GradientTraffic& traffic() const noexcept { return traffic_; }  // to the other ranks, so far
-  [[nodiscard]] bool took_part() const noexcept { return took_part_; }                // in the last step that was finished
-  [[nodiscard]] bool takes_part() const;                                              // some micro-batch of this step had a loss
-  [[nodiscard]] bool host_says_skip() const;                      // by reading the gradients; waits for the device
-  void judge(std::optional<bool> bad_says_host);                  // sets bad() and norm(); without a value by the device alone
-  [[nodiscard]] const at::Tensor& bad() const { return bad_; }    // scalar f32 of the last step: 1 = not finite
-  [[nodiscard]] const at::Tensor& norm() const { return norm_; }  // scalar f32: of the last gradient
-  [[nodiscard]] std::optional<at::Tensor> spike(
-      const at::Tensor& bad);  // scalar f32: 1 = a spike; nullopt without optim.spike_zscore
+  Loss add(Loss loss, MicroPosition in_step);
+  void sum_over(Agreement& agreement);            // gradients and counts of all ranks; collective
+  void follow_root(Agreement& agreement);         // in the count of steps without a loss; collective
+  [[nodiscard]] bool takes_part() const;          // some micro-batch of this step had a loss
+  [[nodiscard]] bool host_says_skip() const;      // by reading the gradients; waits for the device
+  void judge(std::optional<bool> bad_says_host);  // whether the step counts; without a value by the device alone
+  // Scalar f32, 1 = a spike, in a step that `bad` says is finite; nullopt without optim.spike_zscore.
+  [[nodiscard]] std::optional<at::Tensor> spike(const at::Tensor& bad);
   // The update, unless skip is 1 or not `applies`, and what the objective does after it; gradients go.
   void finish(const at::Tensor& skip, bool applies, const StepContext& context);
+  [[nodiscard]] ObjectiveReadings readings() const;
+
   void observe_validation(double loss);  // for plateau schedules
   // Of step `step` (0-based) in a run of `total_steps`, whatever this run's length; without a plateau's factor.
   [[nodiscard]] double learning_rate_at(std::int64_t step, std::int64_t total_steps) const;
+  void use_scale(bool fp16);                                                         // from here on, with a fresh one
+  [[nodiscard]] optim::Average* average() const noexcept { return average_.get(); }  // null where optim.ema_decay is 0
 
-  [[nodiscard]] double learning_rate() const noexcept { return learning_rate_; }
-  [[nodiscard]] precision::LossScale* scale() const noexcept { return scale_.get(); }
-  void use_scale(bool fp16);                                                   // from here on, with a fresh one
-  [[nodiscard]] const at::Tensor& spikes() const noexcept { return spiked_; }  // scalar f64: spikes of this objective so far
-  [[nodiscard]] optim::Average* average() const noexcept { return average_.get(); }
-  // A term that is not per_row although it says so: its name. Waits for the device.
-  [[nodiscard]] std::optional<std::string> misfit() const;
-
-  // "<parameter>.<word>" is the optimiser's, a name without a dot the lane's own. Collective where ranks keep a part each: rank 0
-  // has the parts of all then.
+  // "<parameter>.<word>" is the optimiser's, a name without a dot the objective's own. Collective where ranks keep a part each:
+  // rank 0 has the parts of all then.
   [[nodiscard]] State state() const;
   void load_state(const State& state, const SavedJson& json, const Tensors& average);
 
@@ -109,7 +114,7 @@ class Lane {
 
   Objective objective_;
   optim::OptimConfig asked_;  // its settings before the run's length settled them
-  LaneOptions options_;
+  ObjectiveStepOptions options_;
   std::vector<at::Tensor> parameters_;
   std::unique_ptr<optim::Optimizer> optimizer_;
   std::optional<optim::Plateau> plateau_;

@@ -1,4 +1,4 @@
-#include "millrace/train/step/lane.h"
+#include "millrace/train/step/objective_step.h"
 
 #include <torch/nn/module.h>
 
@@ -9,7 +9,7 @@
 
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
-#include "millrace/train/step/detail/lane_sums.h"
+#include "millrace/train/step/detail/step_sums.h"
 
 namespace millrace {
 namespace {
@@ -54,7 +54,7 @@ std::int64_t in_units(const optim::OptimConfig& config, std::int64_t steps, std:
   return steps / std::max<std::int64_t>(steps_per_epoch, 1);
 }
 
-std::int64_t length_of(const optim::OptimConfig& config, const LaneOptions& options) {
+std::int64_t length_of(const optim::OptimConfig& config, const ObjectiveStepOptions& options) {
   if (config.schedule_by == optim::ScheduleUnit::step || options.steps_per_epoch <= 0) return options.total_steps;
   return (options.total_steps + options.steps_per_epoch - 1) / options.steps_per_epoch;
 }
@@ -80,13 +80,15 @@ Loss detached(Loss loss) {
   return loss;
 }
 
-at::Tensor Lane::Term::divided(const at::Tensor& sum) const { return nominal.defined() ? sum / nominal : sum / nominal_number; }
+at::Tensor ObjectiveStep::Term::divided(const at::Tensor& sum) const {
+  return nominal.defined() ? sum / nominal : sum / nominal_number;
+}
 
-at::Tensor Lane::Term::nominal_like(const at::Tensor& scalar) const {
+at::Tensor ObjectiveStep::Term::nominal_like(const at::Tensor& scalar) const {
   return nominal.defined() ? nominal.to(scalar.options()) : at::full({}, nominal_number, scalar.options());
 }
 
-Lane::Lane(Objective objective, const torch::nn::Module& model, const LaneOptions& options)
+ObjectiveStep::ObjectiveStep(Objective objective, const torch::nn::Module& model, const ObjectiveStepOptions& options)
     : objective_(std::move(objective)), asked_(objective_.optim), options_(options), sums_(std::make_unique<Sums>()) {
   optim::OptimConfig& config = objective_.optim;
   config = optim::settled(config, length_of(config, options), options.global_batch);
@@ -106,10 +108,11 @@ Lane::Lane(Objective objective, const torch::nn::Module& model, const LaneOption
   spiked_ = at::zeros({}, f32.dtype(at::kDouble));
 }
 
-Lane::~Lane() = default;
-Lane::Lane(Lane&&) noexcept = default;
+ObjectiveStep::~ObjectiveStep() = default;
+ObjectiveStep::ObjectiveStep(ObjectiveStep&&) noexcept = default;
 
-void Lane::begin_step(std::int64_t step) {
+void ObjectiveStep::begin_step(std::int64_t step) {
+  *sums_ = {};
   const optim::OptimConfig& config = objective_.optim;
   const std::int64_t now = in_units(config, step - absent_steps_, options_.steps_per_epoch);
   learning_rate_ = optim::learning_rate_at(config, now, length_of(config, options_));
@@ -117,19 +120,23 @@ void Lane::begin_step(std::int64_t step) {
   optimizer_->set_learning_rate(learning_rate_);
 }
 
-double Lane::learning_rate_at(std::int64_t step, std::int64_t total_steps) const {
-  LaneOptions options = options_;
+double ObjectiveStep::learning_rate_at(std::int64_t step, std::int64_t total_steps) const {
+  ObjectiveStepOptions options = options_;
   options.total_steps = total_steps;
   const std::int64_t length = length_of(asked_, options);
   const optim::OptimConfig config = optim::settled(asked_, length, options.global_batch);
   return optim::learning_rate_at(config, in_units(config, step - absent_steps_, options.steps_per_epoch), length);
 }
 
-void Lane::forget() { *sums_ = {}; }
+void ObjectiveStep::drop_step(Agreement* ranks) {
+  if (ranks != nullptr && gradient_sums_) static_cast<void>(travelled(ranks->any(gradient_sums_->has_begun())));
+  optimizer_->zero_grad();
+  *sums_ = {};
+}
 
-bool Lane::takes_part() const { return !sums_->terms.empty(); }
+bool ObjectiveStep::takes_part() const { return !sums_->terms.empty(); }
 
-Lane::Term& Lane::term_of(const LossTerm& term, std::size_t of) {
+ObjectiveStep::Term& ObjectiveStep::term_of(const LossTerm& term, std::size_t of) {
   const auto it = std::ranges::find(sums_->terms, term.name, &Term::name);
   if (it != sums_->terms.end()) return *it;
   Term fresh{.name = term.name, .pass = term.per_row ? "" : term.name};
@@ -141,7 +148,7 @@ Lane::Term& Lane::term_of(const LossTerm& term, std::size_t of) {
   return sums_->terms.emplace_back(std::move(fresh));
 }
 
-Loss Lane::add(Loss loss, MicroPlace in_step) {
+Loss ObjectiveStep::add(Loss loss, MicroPosition in_step) {
   const bool divides = in_step.only && loss.terms.size() > 1;
   std::vector<std::pair<std::string, at::Tensor>> means;  // one for each pass
   for (const LossTerm& given : loss.terms) {
@@ -179,7 +186,7 @@ Loss Lane::add(Loss loss, MicroPlace in_step) {
 }
 
 // From here on each pass has gradients of its own, and the parameters none.
-void Lane::separate(const std::string& key) {
+void ObjectiveStep::separate(const std::string& key) {
   sums_->passes.push_back({.key = key, .gradients = {}});
   for (at::Tensor& parameter : parameters_) {
     sums_->passes.back().gradients.push_back(parameter.grad());
@@ -187,7 +194,7 @@ void Lane::separate(const std::string& key) {
   }
 }
 
-void Lane::backward(const std::string& key, const at::Tensor& mean, bool keeps_graph, bool last) {
+void ObjectiveStep::backward(const std::string& key, const at::Tensor& mean, bool keeps_graph, bool last) {
   Sums& sums = *sums_;
   const at::Tensor scaled = scale_ ? mean * scale_->scale() : mean;
   if (sums.passes.empty()) {
@@ -210,7 +217,7 @@ void Lane::backward(const std::string& key, const at::Tensor& mean, bool keeps_g
 }
 
 // The gradient of the sum of all means; a term that counted nothing gives nothing.
-void Lane::merge_passes() {
+void ObjectiveStep::merge_passes() {
   Sums& sums = *sums_;
   for (const Pass& pass : sums.passes) {
     const Term& first = sums.first_of(pass.key);
@@ -224,7 +231,7 @@ void Lane::merge_passes() {
   }
 }
 
-bool Lane::host_says_skip() const {
+bool ObjectiveStep::host_says_skip() const {
   std::vector<at::Tensor> gradients;
   for (const at::Tensor& parameter : parameters_) gradients.push_back(parameter.grad());
   for (const Pass& pass : sums_->passes) gradients.insert(gradients.end(), pass.gradients.begin(), pass.gradients.end());
@@ -236,7 +243,7 @@ bool Lane::host_says_skip() const {
   return !(counted > 0);
 }
 
-void Lane::judge(std::optional<bool> bad_says_host) {
+void ObjectiveStep::judge(std::optional<bool> bad_says_host) {
   if (bad_says_host) {
     bad_ = at::full({}, *bad_says_host ? 1.0 : 0.0, norm_.options());
     return;
@@ -265,7 +272,7 @@ void Lane::judge(std::optional<bool> bad_says_host) {
   norm_ = report.gradient_norm;
 }
 
-std::optional<at::Tensor> Lane::spike(const at::Tensor& bad) {
+std::optional<at::Tensor> ObjectiveStep::spike(const at::Tensor& bad) {
   if (!spike_rule_) return std::nullopt;
   Loss seen;
   for (const Term& term : sums_->terms) seen.terms.push_back(term.seen);
@@ -274,7 +281,7 @@ std::optional<at::Tensor> Lane::spike(const at::Tensor& bad) {
   return spike;
 }
 
-void Lane::finish(const at::Tensor& skip, bool applies, const StepContext& context) {
+void ObjectiveStep::finish(const at::Tensor& skip, bool applies, const StepContext& context) {
   took_part_ = takes_part();
   if (!took_part_) {
     ++absent_steps_;
@@ -288,17 +295,23 @@ void Lane::finish(const at::Tensor& skip, bool applies, const StepContext& conte
   if (average_) average_->update(skip);
 }
 
-void Lane::observe_validation(double loss) {
+void ObjectiveStep::observe_validation(double loss) {
   if (plateau_) plateau_->observe(loss);
 }
 
-void Lane::use_scale(bool fp16) {
+void ObjectiveStep::use_scale(bool fp16) {
   scale_ = fp16 && options_.trains ? std::make_unique<precision::LossScale>(options_.device) : nullptr;
 }
 
-std::optional<std::string> Lane::misfit() const {
-  if (!(misfit_.item<float>() > 0)) return std::nullopt;
-  return "objective " + objective_.name + ": the count of a per_row term is not in proportion to that of the first";
+ObjectiveReadings ObjectiveStep::readings() const {
+  return {.bad = bad_,
+          .norm = norm_,
+          .spikes = spiked_,
+          .misfit = misfit_,
+          .loss_scale = scale_ ? scale_->scale() : at::Tensor(),
+          .learning_rate = learning_rate_,
+          .took_part = took_part_,
+          .traffic = traffic_};
 }
 
 }  // namespace millrace

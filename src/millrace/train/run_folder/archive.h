@@ -13,14 +13,14 @@ namespace millrace {
 // --fresh: the files of `record` and the snapshots go to a new folder, record.old_run; what is not Millrace's stays, and so do
 // branches. Whatever call is the last before a crash, restore_old_run() or drop_old_run() finds its way by record.replacement.
 // What somebody put into that folder meanwhile stays there. FsError.
-void set_old_run_aside(Fs& fs, const std::filesystem::path& run, RunRecord& record);
+void archive_old_run(Fs& fs, const std::filesystem::path& run, RunRecord& record);
 // Puts it back; what the new run wrote goes.
 void restore_old_run(Fs& fs, const std::filesystem::path& run, RunRecord& record);
 void drop_old_run(Fs& fs, const std::filesystem::path& run, RunRecord& record);
 
 // Snapshots of steps after `step`, and the pictures of such steps, go to <run>/branches/<name of the last one>, with copies of
 // config, plan and history and the summary that tells of them: a run folder of its own. Returns it; "" when there are none.
-std::filesystem::path set_branch_aside(Fs& fs, const std::filesystem::path& run, RunRecord& record, std::int64_t step);
+std::filesystem::path archive_branch(Fs& fs, const std::filesystem::path& run, RunRecord& record, std::int64_t step);
 void restore_branch(Fs& fs, const std::filesystem::path& run, RunRecord& record, const std::filesystem::path& branch);
 
 }  // namespace millrace

@@ -1,4 +1,4 @@
-#include "millrace/train/recipe/returned.h"
+#include "millrace/train/recipe/callback_checks.h"
 
 #include <ATen/core/grad_mode.h>
 #include <torch/nn/module.h>

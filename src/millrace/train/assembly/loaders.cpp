@@ -1,0 +1,118 @@
+#include "millrace/train/assembly/loaders.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "millrace/base/error.h"
+#include "millrace/base/format.h"
+#include "millrace/data/loader/twins.h"
+#include "millrace/device/device.h"
+
+namespace millrace {
+
+Loaders::Loaders(RunSetup& setup, Recipe& recipe, std::function<void(const std::string&)> note) : setup_(setup) {
+  data::Pipeline pipeline = recipe.data(Split::train);
+  if (pipeline.datasets.empty())
+    throw ConfigError({"recipe " + setup_.request().entry->name + " has no training data", "Recipe::data(Split::train)",
+                       "name its input; see --help"});
+  pipeline_ = pipeline;
+  data::Pipeline held_out = recipe.data(Split::validation);
+  if (!held_out.datasets.empty()) held_out_ = held_out;
+  if (!setup_.context().places.plan_only)
+    std::ranges::move(data::told_of_twins(pipeline.datasets, held_out.datasets), std::back_inserter(setup_.notices()));
+  choose_cache(pipeline, held_out);
+  auto options = setup_.loader_options(pipeline, Split::train);
+  const auto tell = note ? std::move(note) : [console = &setup_.console()](const std::string& text) { console->notice(text); };
+  options.note = tell;
+  const SlotMemory memory =
+      slot_memory(setup_.config().data, setup_.context().device, setup_.agreement().ranks().local_world_size,
+                  [this](const std::string& text) { setup_.console().warning(text); });
+  options.arena = memory.arena;
+  training_ = std::make_unique<data::Loader>(std::move(pipeline), options);
+  setup_.choose("data.workers", std::to_string(training_->readers()), training_->readers_reason());
+  if (!held_out.datasets.empty()) {
+    options = setup_.loader_options(held_out, Split::validation);
+    options.note = [](const std::string&) {};
+    options.arena = memory.arena;
+    validation_ = std::make_unique<data::Loader>(std::move(held_out), options);
+  }
+  if (!device::backend_of(setup_.context().device).nature(0).in_host_memory) plan_slots(memory);
+}
+
+const data::Pipeline* Loaders::pipeline(Split split) const noexcept {
+  const std::optional<data::Pipeline>& of_split = split == Split::train ? pipeline_ : held_out_;
+  return of_split ? &*of_split : nullptr;
+}
+
+data::Cache* Loaders::cache() const noexcept { return disk_cache_ ? static_cast<data::Cache*>(disk_cache_.get()) : cache_.get(); }
+
+std::uint64_t Loaders::bytes_in_memory() const noexcept { return cache_ == nullptr ? 0 : cache_->counters().bytes; }
+
+std::uint64_t Loaders::buffer_bytes() const {
+  return training_->buffer_bytes() + (validation_ == nullptr ? 0 : validation_->buffer_bytes());
+}
+
+void Loaders::choose_disk_cache(data::Pipeline& training, data::Pipeline& held_out) {
+  std::vector<data::Dataset> datasets = training.datasets;
+  datasets.insert(datasets.end(), held_out.datasets.begin(), held_out.datasets.end());
+  const std::filesystem::path& folder = setup_.context().places.cache_folder;
+  data::DiskCacheChoice choice = data::choose_disk_cache(
+      datasets, {.folder = folder.empty() ? folder : folder / "parts",
+                 .budget_bytes = static_cast<std::uint64_t>(setup_.config().data.cache_bytes.value_or(0)),
+                 .writes = setup_.context().places.writes,
+                 .note = [console = &setup_.console()](const std::string& text) { console->notice(text); }});
+  disk_cache_ = std::move(choice.cache);
+  data::use_cache(training, disk_cache_);
+  data::use_cache(held_out, disk_cache_);
+  setup_.choose("data.cache", disk_cache_ ? "disk" : "off", choice.reason);
+}
+
+void Loaders::choose_cache(data::Pipeline& training, data::Pipeline& held_out) {
+  const config::Auto<CacheMode>& mode = setup_.config().data.cache;
+  if (!mode.is_auto() && mode.value() == CacheMode::disk && setup_.switches().on("sample_cache"))
+    return choose_disk_cache(training, held_out);
+  data::CacheWish wish = data::CacheWish::automatic;
+  if (!mode.is_auto()) wish = mode.value() == CacheMode::off ? data::CacheWish::off : data::CacheWish::ram;
+  std::vector<data::Dataset> datasets = training.datasets;
+  datasets.insert(datasets.end(), held_out.datasets.begin(), held_out.datasets.end());
+  data::CacheChoice choice{nullptr, "off: --off=sample_cache"};
+  if (setup_.switches().on("sample_cache")) {
+    const auto budget = static_cast<std::uint64_t>(setup_.config().data.cache_bytes.value_or(0));
+    choice = data::choose_cache(
+        datasets, wish,
+        device::available_memory_bytes() / static_cast<std::uint64_t>(setup_.agreement().ranks().local_world_size), budget);
+  }
+  if (choice.cache && !mode.is_auto() && mode.value() == CacheMode::device)
+    choice.reason += "; host memory also serves \"device\"";
+  cache_ = choice.cache;
+  data::use_cache(training, cache_);
+  data::use_cache(held_out, cache_);
+  setup_.choose("data.cache", cache_ ? "ram" : "off", choice.reason);
+}
+
+void Loaders::plan_slots(const SlotMemory& memory) {
+  const std::uint64_t slots = buffer_bytes();
+  std::string reason = memory.reason;
+  if (memory.most_bytes > 0 && memory.most_bytes < slots)
+    reason += ", " + human_bytes(static_cast<double>(memory.most_bytes)) + " of " + human_bytes(static_cast<double>(slots));
+  setup_.choose("data.pin_memory", memory.arena == nullptr ? "off" : "on", std::move(reason));
+}
+
+std::int64_t Loaders::steps_per_epoch() const {
+  const std::int64_t accumulate = setup_.config().optim.accumulate;
+  return (training_->batches_per_epoch() + accumulate - 1) / accumulate;
+}
+
+std::int64_t Loaders::total_steps() const { return total_steps(setup_.config().train.epochs, setup_.config().train.max_steps); }
+
+std::int64_t Loaders::total_steps(std::int64_t epochs, std::int64_t max_steps) const {
+  const std::int64_t by_epochs = epochs * steps_per_epoch();
+  if (max_steps == 0) return by_epochs;
+  return epochs == 0 ? max_steps : std::min(by_epochs, max_steps);
+}
+
+std::int64_t Loaders::global_batch() const {
+  return training_->rows_per_batch() * setup_.config().optim.accumulate * setup_.agreement().ranks().world_size;
+}
+
+}  // namespace millrace

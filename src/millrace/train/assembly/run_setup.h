@@ -1,0 +1,94 @@
+// What a run has before its recipe is made: config, device, switches, plan, and what the ranks know of each other.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "millrace/data/loader/loader.h"
+#include "millrace/device/shared_cores.h"
+#include "millrace/precision/gpu_ways.h"
+#include "millrace/telemetry/spans.h"
+#include "millrace/train/assembly/memory_choice.h"
+#include "millrace/train/assembly/process_inputs.h"
+#include "millrace/train/assembly/run_request.h"
+#include "millrace/train/assembly/weights.h"
+#include "millrace/train/recipe/recipe.h"
+#include "millrace/train/recipe/switchboard.h"
+#include "millrace/train/step/plan.h"
+#include "millrace/train/step/timed_agreement.h"
+
+namespace millrace {
+
+// Bytes of the process before a recipe was made.
+struct BareMemory {
+  std::uint64_t resident = 0;  // its own
+  std::uint64_t heap = 0;
+};
+
+// Belongs to one thread. What is made with it refers to it. While it lives the process is set up for its run: process_inputs.h.
+class RunSetup {
+ public:
+  // Chooses the device and its threads, and installs the guards. ConfigError for values that do not fit each other.
+  explicit RunSetup(RunRequest request);
+  ~RunSetup();
+  RunSetup(const RunSetup&) = delete;
+  RunSetup& operator=(const RunSetup&) = delete;
+
+  [[nodiscard]] const RunRequest& request() const noexcept { return request_; }  // its fs is not null
+  [[nodiscard]] telemetry::Console& console() const noexcept { return *request_.console; }
+  [[nodiscard]] const RunConfig& config() const noexcept { return config_; }
+  [[nodiscard]] Switches& switches() noexcept { return switches_; }
+  [[nodiscard]] const Switches& switches() const noexcept { return switches_; }
+  [[nodiscard]] Plan& plan() noexcept { return plan_; }
+  [[nodiscard]] const Plan& plan() const noexcept { return plan_; }
+  [[nodiscard]] const Context& context() const noexcept { return context_; }
+  [[nodiscard]] Agreement& agreement() const noexcept;
+  [[nodiscard]] telemetry::Timeline& timeline() noexcept { return timeline_; }
+  [[nodiscard]] const BareMemory& bare_memory() const noexcept { return bare_; }
+
+  // Puts a choice into the plan with the origin of its value.
+  void choose(const std::string& key, std::string value, std::string reason);
+  [[nodiscard]] std::vector<std::string>& notices() noexcept { return notices_; }  // of the recipe, until the plan is shown
+  // What the recipe says from now on goes there, on the loop's thread.
+  void show_notices_with(std::function<void(const std::string&)> show) { show_ = std::move(show); }
+
+  // On the run's device, guarded, in its first state. `places`: of files, as the recipe's context gives them. `weights`: that the
+  // model begins with, and the recipe's state that belongs to them.
+  [[nodiscard]] std::unique_ptr<Recipe> make_recipe(const RecipeFolders& places, std::optional<Weights> weights = std::nullopt);
+  [[nodiscard]] data::LoaderOptions loader_options(const data::Pipeline& pipeline, Split split) const;
+
+ private:
+  void choose_device();
+  void choose_threads();
+  void choose_gpu_ways();
+  void choose_guards();
+  void choose_transport();
+
+  ProcessInputs inputs_;  // first: what the rest sets is put back when all of it is gone
+  RunRequest request_;
+  RunConfig config_;
+  Switches switches_;
+  telemetry::Timeline timeline_;
+  std::unique_ptr<TimedAgreement> timed_;  // what request_.agreement is, of several processes
+  Plan plan_;
+  Context context_;
+  std::optional<MemoryLimit> memory_limit_;
+  std::optional<device::SharedCores> shared_cores_;
+  BareMemory bare_;
+  int loader_cores_ = 0;  // of the machine, where ranks share it; 0 = all
+  std::vector<std::string> notices_;
+  std::function<void(const std::string&)> show_;
+};
+
+// Values of the shared sections that do not fit each other.
+[[nodiscard]] std::vector<Problem> problems_of(const RunConfig& config);
+[[nodiscard]] precision::GpuWays gpu_ways_of(const RunConfig& config, const at::Device& device);
+// Loader options of a pipeline: the run's config, and what the pipeline itself asks for.
+[[nodiscard]] data::LoaderOptions loader_options(const RunConfig& config, const Switches& switches,
+                                                 const data::Pipeline& pipeline, Split split, telemetry::Console& console);
+
+}  // namespace millrace

@@ -1,0 +1,53 @@
+// The named blocks of a model in a step (memory/block.h): which of them are computed again, and how long each takes.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "millrace/memory/block.h"
+#include "millrace/memory/block_clock.h"
+
+namespace millrace {
+
+// Belongs to a stepper, on the loop's thread.
+class ModelBlocks {
+ public:
+  ModelBlocks(at::Device device, memory::Recompute recompute) : device_(device), recompute_(std::move(recompute)) {}
+
+  [[nodiscard]] const std::vector<std::string>& names() const noexcept {
+    return names_;
+  }  // in order, after the first forward pass
+  [[nodiscard]] const memory::Recompute& recompute() const noexcept { return recompute_; }
+  void set_recompute(memory::Recompute recompute) { recompute_ = std::move(recompute); }
+  bool recompute_all();  // false when nothing more can be: it is so already, or the model has no blocks
+  void check(const memory::Recompute& recompute) const;  // ConfigError for a name that no block has
+
+  // From here on some steps tell how long they are in each block: one in eight, on a CPU alone, and never a trial.
+  void time() noexcept { timed_ = device_.is_cpu(); }
+  [[nodiscard]] const std::vector<memory::BlockClock::Part>& times() const noexcept { return clock_.parts(); }
+  [[nodiscard]] memory::BlockClock* clock_of(std::int64_t step);  // null: this step is not timed
+
+  // A forward pass that trains, while `scope` lives.
+  void enter(std::optional<memory::BlockScope>& scope);
+  void end_pass();  // ConfigError for a name in recompute() that no block has, after the first pass of a step
+
+  // Passes that leave no trace; `watcher` sees their blocks, null = nothing does.
+  void begin_trial() noexcept { trying_ = true; }
+  void watch(memory::Watcher* watcher) noexcept { watcher_ = watcher; }
+  void end_trial() noexcept;
+
+ private:
+  at::Device device_;
+  memory::Recompute recompute_;
+  std::vector<std::string> names_;
+  bool known_ = false;
+  bool trying_ = false;
+  memory::Watcher* watcher_ = nullptr;
+  memory::BlockClock clock_;
+  bool timed_ = false;
+};
+
+}  // namespace millrace

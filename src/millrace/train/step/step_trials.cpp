@@ -1,0 +1,158 @@
+#include "millrace/train/step/step_trials.h"
+
+#include <torch/nn/module.h>
+
+#include <cmath>
+#include <iterator>
+#include <utility>
+
+#include "millrace/base/doing.h"
+#include "millrace/base/finally.h"
+#include "millrace/core/random.h"
+#include "millrace/device/operation_census.h"
+#include "millrace/train/recipe/recipe_guard.h"
+#include "millrace/train/step/trial_gradients.h"
+
+namespace millrace {
+
+precision::Trial StepTrials::try_precision(const Batch& batch, std::optional<at::ScalarType> autocast) {
+  return try_precision(batch, autocast, autocast ? TrialRole::compared : TrialRole::reference);
+}
+
+precision::Trial StepTrials::try_precision(const Batch& batch, std::optional<at::ScalarType> autocast, TrialRole role) {
+  const std::string what = "a trial of " + precision::name_of(autocast);
+  const Doing task(Doing::Level::task, what.c_str());
+  if (autocast != at::kHalf) return try_scaled(batch, autocast, 1.0, role);
+  precision::Trial trial;
+  for (const double scale : {65536.0, 4096.0, 256.0}) {  // where a run's own scale would soon settle
+    trial = try_scaled(batch, autocast, scale, role);
+    if (std::isfinite(trial.gradient_norm)) break;
+  }
+  return trial;
+}
+
+precision::Trial StepTrials::try_scaled(const Batch& batch, std::optional<at::ScalarType> autocast, double scale,
+                                        TrialRole role) {
+  stepper_.buffers_.begin();
+  std::vector<precision::Trial> trials =
+      finally([&] { return try_objectives(batch, autocast, scale, role); }, [this] { stepper_.drop_step(nullptr); });
+  if (trials.empty()) refuse_absence(batch);
+  precision::Trial trial = std::move(trials.front());
+  trial.others.assign(std::make_move_iterator(trials.begin() + 1), std::make_move_iterator(trials.end()));
+  for (const precision::Trial& other : trial.others) {
+    trial.step_ms += other.step_ms;
+    *trial.busy_ms += *other.busy_ms;
+  }
+  if (!stepper_.options_.device.is_cpu()) trial.busy_ms.reset();
+  return trial;
+}
+
+std::vector<precision::Trial> StepTrials::try_objectives(const Batch& batch, std::optional<at::ScalarType> autocast, double scale,
+                                                         TrialRole role) {
+  WorkClock clock;
+  const RandomScope random(stepper_.options_.seed, batch);
+  reference_.resize(stepper_.objectives_.size());
+  std::vector<precision::Trial> trials;
+  Tensors earlier;
+  for (std::size_t i = 0; i < stepper_.objectives_.size(); ++i) {
+    stepper_.freeze_all_but(stepper_.objectives_[i]);
+    clock.start();
+    std::optional<Loss> loss = stepper_.forward(stepper_.objectives_[i], batch, earlier, true, autocast);
+    if (!loss) continue;
+    in_backward_pass(stepper_.objectives_[i].spec().name, batch,
+                     [&] { trials.push_back(try_objective(i, *loss, scale, role, clock)); });
+    for (const auto& [name, tensor] : loss->outputs) earlier[name] = tensor.detach();
+  }
+  return trials;
+}
+
+precision::Trial StepTrials::try_objective(std::size_t i, const Loss& loss, double scale, TrialRole role, WorkClock& clock) {
+  const ObjectiveStep& objective = stepper_.objectives_[i];
+  const Doing doing(Doing::Level::phase, "backward");
+  at::Tensor total;
+  for (const LossTerm& term : loss.terms) {
+    const at::Tensor mean = term.sum / term.nominal_count * (scale * term.weight);
+    total = total.defined() ? total + mean : mean;
+  }
+  total.backward();
+  std::vector<at::Tensor> gradients, norms;
+  for (const at::Tensor& parameter : objective.parameters()) {
+    const at::Tensor& gradient = parameter.grad();
+    gradients.push_back(gradient.defined() && scale != 1.0 ? gradient / scale : gradient);
+    if (gradient.defined()) norms.push_back(gradients.back().norm().to(at::kFloat));
+  }
+  precision::Trial trial;
+  if (stepper_.objectives_.size() > 1) trial.objective = objective.spec().name;
+  {
+    const device::ExpectedReads of_the_trial;  // a step of the run asks for neither
+    trial.loss = shown(loss).item<double>();
+    trial.gradient_norm = norms.empty() ? 0.0 : at::stack(norms).norm().item<double>();
+  }
+  const WorkTime time = clock.stop();  // comparing is no part of a step
+  trial.step_ms = time.wall;
+  trial.busy_ms = time.busy;
+  if (role == TrialRole::reference) {
+    reference_[i] = std::move(gradients);
+    return trial;
+  }
+  const GradientDifference difference = compare_gradients(objective.optimizer().groups(), gradients, reference_[i]);
+  trial.gradient_cosine = difference.cosine;
+  trial.worst_gradient = difference.worst;
+  trial.worst_parameter = difference.parameter;
+  return trial;
+}
+
+// A step in training mode that is taken back, whatever `run` does.
+template <class Run>
+auto StepTrials::without_trace(const Run& run) {
+  const bool training = stepper_.model().is_training();
+  stepper_.model().train();
+  stepper_.begin_step(stepper_.step_);
+  stepper_.blocks_.begin_trial();
+  return finally(run, [&] {
+    stepper_.blocks_.end_trial();
+    stepper_.model().train(training);
+    stepper_.drop_step(nullptr);
+  });
+}
+
+RehearsedStep StepTrials::rehearse(const Batch& batch) {
+  return without_trace([&] {
+    RehearsedStep rehearsed;
+    rehearsed.result = stepper_.accumulate(batch, {.only = true});
+    stepper_.blocks_.check(stepper_.blocks_.recompute());
+    for (const ObjectiveStep& objective : stepper_.objectives_) {
+      if (!objective.takes_part() || stepper_.sums_gradients()) continue;  // among ranks gradients wait elsewhere
+      for (const auto& group : objective.optimizer().groups()) {
+        for (const auto& parameter : group.parameters) {
+          if (!parameter.value.grad().defined()) rehearsed.without_gradient.push_back(parameter.name);
+        }
+      }
+    }
+    return rehearsed;
+  });
+}
+
+memory::StepProfile StepTrials::profile_memory(const Batch& batch, const memory::Recompute& recompute, bool with_gradients) {
+  ModelBlocks& blocks = stepper_.blocks_;
+  const memory::Recompute kept = blocks.recompute();
+  return without_trace([&] {
+    blocks.set_recompute(recompute);
+    return finally(
+        [&] {
+          std::optional<StepResult> before;  // a step keeps what its micro-steps gave
+          if (with_gradients) before = stepper_.accumulate(batch);
+          memory::Profiler profiler(stepper_.device());
+          blocks.watch(&profiler);
+          // Terms of a loss share their backward pass in a step's only micro-batch.
+          (void)stepper_.accumulate(batch, {.only = !with_gradients});
+          return profiler.finish();
+        },
+        [&] {
+          blocks.watch(nullptr);
+          blocks.set_recompute(kept);
+        });
+  });
+}
+
+}  // namespace millrace
