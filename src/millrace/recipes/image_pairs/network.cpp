@@ -54,11 +54,11 @@ at::Tensor project(const at::Tensor& x, std::initializer_list<const Projection*>
     all.push_back(projection->adapted());
     adapted = adapted || projection->has_adapter();
   }
-  return nn::adapted_linear(x, all, how.scale, training && adapted ? how.dropout : 0.0, how.paths);
+  return nn::adapted_linear(x, all, how.scale, training && adapted ? how.dropout : 0.0, how.fused);
 }
 
 at::Tensor project_gated(const at::Tensor& packed, const Projection& by, const Projecting& how, bool training) {
-  return nn::adapted_swiglu(packed, by.adapted(), how.scale, training && by.has_adapter() ? how.dropout : 0.0, how.paths);
+  return nn::adapted_swiglu(packed, by.adapted(), how.scale, training && by.has_adapter() ? how.dropout : 0.0, how.fused);
 }
 
 at::Tensor norm_weight(const at::Tensor& weight) { return weight.to(at::kFloat); }

@@ -15,6 +15,9 @@
 
 namespace millrace::recipes::image_pairs {
 
+// On: the decoder's last block computes the position alone that the answer is read from; off: all positions. Tolerance.
+inline constexpr nn::Switch kLastPosition{"last_position"};
+
 // How the weights of a network are kept. Their values are the caller's to fill in.
 struct Making {
   at::Device device = at::kCPU;
@@ -58,7 +61,7 @@ std::vector<at::Tensor> side_by_side(const std::vector<std::int64_t>& outs, std:
 struct Projecting {
   double scale = 1;    // of an adapter's product
   double dropout = 0;  // of an adapter's input, while training
-  nn::DecoderPaths paths;
+  nn::Fused fused;
 };
 // Results side by side, from one input.
 at::Tensor project(const at::Tensor& x, std::initializer_list<const Projection*> projections, const Projecting& how,

@@ -74,6 +74,4 @@ class ImagePairs final : public Recipe {
   Judged judged_;
 };
 
-[[nodiscard]] nn::DecoderPaths paths_of(const Context& context);  // by the switches of a run
-
 }  // namespace millrace::recipes::image_pairs

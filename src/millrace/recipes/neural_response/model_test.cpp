@@ -318,9 +318,9 @@ TEST(NeuralResponseModel, ARowDropsItsOwnWhateverElseIsInItsBatch) {
   EXPECT_GT(apart_by(rates_at(32), rates_at(31)), 1e-3);
 }
 
-// One pass of the model of `paths`, in training, with the same weights, rows and random sites each time.
-Pass with_paths(const ModelConfig& config, const ModelPaths& paths, bool channels_last = false) {
-  DigitalTwin model(config, two_sessions(), 6, paths);
+// One pass of the model with `fused`, in training, with the same weights, rows and random sites each time.
+Pass pass_with(const ModelConfig& config, const nn::Fused& fused, bool channels_last = false) {
+  DigitalTwin model(config, two_sessions(), 6, fused);
   model.set_channels_last(channels_last);
   const std::vector<Rows> batch = two_groups(config);
   const RandomScope scope(RandomScope::Place{.seed = 9, .epoch = 2});
@@ -329,10 +329,8 @@ Pass with_paths(const ModelConfig& config, const ModelPaths& paths, bool channel
 
 TEST(NeuralResponseModel, OneCoreForAllSessionsEqualsACoreForEach) {
   for (const ModulatorType type : kModulators) {
-    ModelPaths paths;
-    const Pass joined = with_paths(small(type), paths);  // with dropout: the same elements are dropped
-    paths.joined_core = false;
-    const Pass apart = with_paths(small(type), paths);
+    const Pass joined = pass_with(small(type), {});  // with dropout: the same elements are dropped
+    const Pass apart = pass_with(small(type), nn::Fused::without({kJoinedCore}));
     EXPECT_EQ(joined.predicted.forwards, 1);
     EXPECT_EQ(apart.predicted.forwards, 2);
     expect_equal(joined, apart);
@@ -341,10 +339,7 @@ TEST(NeuralResponseModel, OneCoreForAllSessionsEqualsACoreForEach) {
 
 TEST(NeuralResponseModel, WhatNoOutputDependsOnChangesNothing) {
   for (const ModulatorType type : kModulators) {
-    ModelPaths paths;
-    const Pass needed = with_paths(small(type), paths);
-    paths.needed_only = false;
-    expect_equal(needed, with_paths(small(type), paths));
+    expect_equal(pass_with(small(type), {}), pass_with(small(type), nn::Fused::without({kNeededOnly})));
   }
   ModelConfig shapes = small(ModulatorType::convgru);  // strides, dilations and frames in other combinations
   shapes.lags = 15;
@@ -354,24 +349,21 @@ TEST(NeuralResponseModel, WhatNoOutputDependsOnChangesNothing) {
   shapes.convnet.stages[2].pool_stride = 0;
   for (const std::int64_t lags : {8, 9, 10, 15, 20}) {
     shapes.lags = lags;
-    ModelPaths paths;
-    const Pass needed = with_paths(shapes, paths);
-    paths.needed_only = false;
-    expect_equal(needed, with_paths(shapes, paths));
+    expect_equal(pass_with(shapes, {}), pass_with(shapes, nn::Fused::without({kNeededOnly})));
   }
 }
 
 TEST(NeuralResponseModel, LayoutOfTheCoreChangesNothing) {
   for (const ModulatorType type : kModulators) {
     const ModelConfig config = small(type);
-    expect_equal(with_paths(config, {}, true), with_paths(config, {}, false));
+    expect_equal(pass_with(config, {}, true), pass_with(config, {}, false));
   }
 }
 
 TEST(NeuralResponseModel, ASessionWithoutRowsTakesNoPart) {
   for (const bool joined : {true, false}) {
     const ModelConfig config = small(ModulatorType::pc);
-    DigitalTwin model(config, two_sessions(), 6, {.joined_core = joined});
+    DigitalTwin model(config, two_sessions(), 6, joined ? nn::Fused() : nn::Fused::without({kJoinedCore}));
     torch::manual_seed(3);
     const std::vector<Rows> batch = {rows_of(1, 0, config), rows_of(0, 3, config)};
     const Pass out = pass(model, batch);
