@@ -14,8 +14,9 @@ constexpr std::size_t kLeastRounds = 3;
 constexpr std::size_t kMostRounds = 15;
 constexpr double kEnoughMs = 40;  // of a call's rounds, both ways
 
-constexpr std::array<std::string_view, kOperations> kNames = {"product", "input_gradient", "weight_gradient", "attention",
-                                                              "norm",    "convolution",    "full_attention"};
+#define MILLRACE_NAMED(operation) #operation,
+constexpr std::array<std::string_view, kOperations> kNames = {MILLRACE_OPERATIONS(MILLRACE_NAMED)};
+#undef MILLRACE_NAMED
 
 enum class Choice : std::uint8_t { none, ours, library };
 std::atomic<std::uint64_t> changes = 0;

@@ -17,16 +17,20 @@ namespace millrace::kernels {
 
 enum class Way : std::uint8_t { ours, library };
 
-enum class Operation : std::uint8_t {
-  product,          // fp32: the forward product of a linear layer
-  input_gradient,   // fp32: of a linear layer
-  weight_gradient,  // of a linear layer; LibTorch's is rounded to bf16 where the layer computes in bf16
-  attention,        // causal, forward and backward
-  norm,             // residual, dropout and layer norm, forward and backward
-  convolution,      // circular, 3-D, channels last, forward and backward
-  full_attention    // not causal; forward alone where no gradient is wanted
-};
-inline constexpr std::size_t kOperations = 7;
+// Operations of which a run tries both ways. Forward and backward are tried together but for the first three, which are of a
+// linear layer: in fp32 alone, but for the weights' gradient, which LibTorch rounds to bf16 where the layer computes in bf16.
+// Attention is causal, full attention is not (forward alone where no gradient is wanted); the norm has residual and dropout in
+// it; the convolution is circular, 3-D, channels last.
+#define MILLRACE_OPERATIONS(OPERATION)                                                                             \
+  OPERATION(product)                                                                                               \
+  OPERATION(input_gradient) OPERATION(weight_gradient) OPERATION(attention) OPERATION(norm) OPERATION(convolution) \
+      OPERATION(full_attention)
+#define MILLRACE_LISTED(operation) operation,
+enum class Operation : std::uint8_t { MILLRACE_OPERATIONS(MILLRACE_LISTED) };
+#undef MILLRACE_LISTED
+#define MILLRACE_COUNTED(operation) +1
+inline constexpr std::size_t kOperations = MILLRACE_OPERATIONS(MILLRACE_COUNTED);
+#undef MILLRACE_COUNTED
 [[nodiscard]] std::string_view name_of(Operation operation) noexcept;  // "weight_gradient"
 
 // For tensors of `type`, fp32 or bf16. Until it is chosen: LibTorch's for fp32 products, else ours. Any thread.
