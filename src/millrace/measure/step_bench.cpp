@@ -18,6 +18,7 @@
 #include "millrace/device/shared_cores.h"
 #include "millrace/device/tensor_memory.h"
 #include "millrace/precision/tf32.h"
+#include "millrace/system/process.h"
 #include "millrace/train/assembly/convolution_choice.h"
 #include "millrace/train/assembly/kernel_trial.h"
 #include "millrace/train/assembly/layout_trial.h"
@@ -162,17 +163,17 @@ struct StepBench::Impl : Made {
   }
   void try_convolutions(at::Device device, KeptTrials& kept) {
     if (!device.is_cpu() || stepper->autocast() != at::kBFloat16 || !switches.on("tried_convolutions")) return;
-    choose_all(kernels::Way::library);
+    choose_all(kernels::Implementation::library);
     const std::string trial = step_trial("convolutions", recipe_name, config.values, recipe->model(), batch);
     convolutions = choose_convolutions([this] { (void)stepper->try_precision(batch, std::nullopt); }, kept, trial);
     stepper->end_trials();
     device::guard_also(convolutions.faults);
   }
   void choose_kernels(at::Device device, KeptTrials& kept, bool tries_formats) {
-    kernels::forget_ways();
+    kernels::forget_implementations();
     if (!device.is_cpu()) return;
     if (!shared.device.kernels.is_auto()) {
-      return choose_all(shared.device.kernels.value() == Kernels::ours ? kernels::Way::ours : kernels::Way::library);
+      return choose_all(shared.device.kernels.value());
     }
     std::vector<std::optional<at::ScalarType>> formats{stepper->autocast()};
     if (tries_formats && stepper->autocast()) formats.emplace_back(std::nullopt);
@@ -262,7 +263,7 @@ Json StepBench::report(const std::vector<double>& ms) const {
   for (const auto& setting : impl.switches.settings()) switches[std::string(setting.row->name)] = setting.on;
   Json kernels = Json::object();
   for (const KernelChoice& choice : impl.kernels)
-    kernels[choice.option()] = {{"way", name_of(choice.way)}, {"reason", choice.reason}};
+    kernels[choice.option()] = {{"way", name_of(choice.implementation)}, {"reason", choice.reason}};
   Json memory = {{"step_peak_bytes", device::tensor_memory(impl.stepper->device()).peak_bytes},
                  {"resident_before_bytes", impl.resident_bytes},
                  {"recompute", impl.memory.recompute.patterns()}};

@@ -16,7 +16,7 @@
 #include "millrace/kernels/adapted.h"
 #include "millrace/kernels/decoder.h"
 #include "millrace/kernels/product.h"
-#include "millrace/nn/detail/ways.h"
+#include "millrace/nn/detail/operation_trials.h"
 
 namespace millrace::nn {
 namespace {
@@ -106,7 +106,7 @@ Rotary rotary_table(std::int64_t length, std::int64_t head_width, double base, a
 
 at::Tensor rotary_attention(const at::Tensor& qkv, const Rotary& rotary, std::int64_t heads, const Fused& fused) {
   if (turns(qkv, rotary, fused) &&
-      detail::attention_goes_our_way({qkv.size(0), qkv.size(1), heads, qkv.size(2) / (3 * heads)}, qkv.scalar_type(), 0)) {
+      detail::attention_takes_ours({qkv.size(0), qkv.size(1), heads, qkv.size(2) / (3 * heads)}, qkv.scalar_type(), 0)) {
     return kernels::rotary_attention_packed(qkv, rotary.cos, rotary.sin, heads);
   }
   const auto parts = qkv.chunk(3, -1);

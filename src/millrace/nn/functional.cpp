@@ -22,7 +22,7 @@
 #include "millrace/kernels/plain.h"
 #include "millrace/kernels/product.h"
 #include "millrace/nn/detail/labels.h"
-#include "millrace/nn/detail/ways.h"
+#include "millrace/nn/detail/operation_trials.h"
 
 namespace millrace::nn {
 namespace {
@@ -122,7 +122,7 @@ std::pair<at::Tensor, at::Tensor> dropout_add_layer_norm(const at::Tensor& x, co
   const kernels::Dropout site = next_site(p, x.numel());
   const bool types_agree = x.scalar_type() == autocast_type(x).value_or(residual.scalar_type());
   const bool may_fuse = types_agree && fused.on(kFusedDropout);
-  const auto faster = [&] { return !x.is_cpu() || detail::norm_goes_our_way(x, residual.scalar_type(), site.p); };
+  const auto faster = [&] { return !x.is_cpu() || detail::norm_takes_ours(x, residual.scalar_type(), site.p); };
   if (choose<kFusedNorm>(fused, may_fuse, faster)) {
     (void)fuses_dropout(site, fused);
     return kernels::dropout_add_layer_norm(x, residual, weight, bias, eps, site);
@@ -136,7 +136,7 @@ at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::
   const kernels::Dropout site = next_site(p, attention_weights(q.size(0), q.size(1), q.size(2)));
   if (fused.on(kFusedAttention)) {
     const at::Tensor queries = for_product(q);
-    const auto faster = [&] { return !q.is_cpu() || detail::attention_goes_our_way(q.sizes(), queries.scalar_type(), site.p); };
+    const auto faster = [&] { return !q.is_cpu() || detail::attention_takes_ours(q.sizes(), queries.scalar_type(), site.p); };
     if (choose<kFusedAttention>(fused, true, faster))
       return kernels::causal_attention(queries, for_product(k), for_product(v), site);
     if (site.p > 0.0) {
@@ -154,7 +154,7 @@ at::Tensor causal_self_attention(const at::Tensor& x, const QkvWeights& weights,
   const at::Tensor input = for_product(x);
   const std::array sizes{x.size(0), x.size(1), heads, weights.w_q.size(0) / heads};
   const auto faster = [&] {
-    return takes_own_product(input, fused) && detail::attention_goes_our_way(sizes, input.scalar_type(), p);
+    return takes_own_product(input, fused) && detail::attention_takes_ours(sizes, input.scalar_type(), p);
   };
   if (choose<kFusedAttention>(fused, true, faster)) {
     const std::array<at::Tensor, 3> w{weights.w_q, weights.w_k, weights.w_v};
@@ -170,7 +170,7 @@ at::Tensor causal_self_attention(const at::Tensor& x, const QkvWeights& weights,
 }
 
 at::Tensor full_self_attention(const at::Tensor& qkv, std::int64_t heads, const Fused& fused) {
-  const auto faster = [&] { return detail::full_attention_goes_our_way(qkv, heads); };
+  const auto faster = [&] { return detail::full_attention_takes_ours(qkv, heads); };
   if (choose<kFusedAttention>(fused, qkv.is_cpu(), faster)) return kernels::full_attention_packed(qkv, heads).flatten(2);
   return detail::full_attention_plain(qkv, heads).flatten(2);
 }

@@ -52,8 +52,8 @@ void count_taken() {
 }
 
 // Whether a call takes its fused operation: all switches that the operation needs are on, a kernel takes these tensors (`fits`),
-// and `faster()`, asked last, says that the run's trial found the operation faster (nn/detail/ways.h). A call that takes it is
-// counted for each of the switches.
+// and `faster()`, asked last, says that the run's trial found the operation faster (nn/detail/operation_trials.h). A call that
+// takes it is counted for each of the switches.
 template <const Switch&... kNeeded, class Faster>
 [[nodiscard]] bool choose(const Fused& fused, bool fits, const Faster& faster) {
   if (!(fused.on(kNeeded) && ...) || !fits || !faster()) return false;

@@ -17,7 +17,7 @@
 #include "millrace/config/schema_of.h"
 #include "millrace/device/tensor_memory.h"
 #include "millrace/format/csv.h"
-#include "millrace/kernels/ways.h"
+#include "millrace/kernels/operation_trial.h"
 #include "millrace/recipes/image_pairs/adapters.h"
 #include "millrace/recipes/image_pairs/base_weights.h"
 #include "millrace/recipes/image_pairs/baseline.h"
@@ -232,9 +232,9 @@ at::Tensor ImagePairs::kept_features(const Batch& batch, const at::Tensor& pixel
                   images_together(pixels.device(), context_.config->data.samples_per_batch()));
   }
   if (kept_->budget() > 0) taken().kept.add(1);
-  if (type != kept_type_ || kernels::ways_so_far() != kept_ways_) kept_->forget();
+  if (type != kept_type_ || kernels::implementation_changes() != kept_changes_) kept_->forget();
   kept_type_ = type;
-  kept_ways_ = kernels::ways_so_far();
+  kept_changes_ = kernels::implementation_changes();
   const auto& pairs = batch.split() == Split::train ? files_->train : files_->validation;
   std::vector<std::int64_t> ids;
   for (const std::int64_t sample : batch.groups().front().indices) {

@@ -70,7 +70,7 @@ class ImagePairs final : public Recipe {
   Prompts prompts_;
   std::optional<FeatureStore> kept_;
   at::ScalarType kept_type_ = at::kFloat;
-  std::uint64_t kept_ways_ = 0;  // kernels::ways_so_far() when they were made
+  std::uint64_t kept_changes_ = 0;  // kernels::implementation_changes() when they were made
   Judged judged_;
 };
 
