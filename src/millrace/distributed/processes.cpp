@@ -129,14 +129,14 @@ Processes::~Processes() = default;
 
 Ranks Processes::ranks() const { return rendezvous_.ranks; }
 
-Transport Processes::use_device(at::Device device, const std::string& wish) {
+Chosen<std::string> Processes::use_device(at::Device device, const std::string& wish) {
   std::string why_none;
   device::RankGroups* const groups = device::backend_of(device).rank_groups(why_none);
   return use_groups(device, groups, why_none, wish);
 }
 
-Transport Processes::use_groups(at::Device device, device::RankGroups* groups, const std::string& why_none,
-                                const std::string& wish) {
+Chosen<std::string> Processes::use_groups(at::Device device, device::RankGroups* groups, const std::string& why_none,
+                                          const std::string& wish) {
   const int gpu = device.has_index() ? device.index() : 0;
   RankDevice mine{.host = host_name(), .gpu = {}, .library = {}, .why_none = why_none};
   if (groups != nullptr) {
@@ -147,8 +147,8 @@ Transport Processes::use_groups(at::Device device, device::RankGroups* groups, c
   }
   std::vector<RankDevice> all;
   for (const Json& rank : gather(mine.to_json())) all.push_back(RankDevice::of(rank));
-  Transport transport = choose_transport(all, wish);
-  if (transport.name == "gloo") return transport;
+  Chosen<std::string> transport = choose_transport(all, wish);
+  if (transport.value == "gloo") return transport;
   const Ranks& ranks = rendezvous_.ranks;
   try {
     parts_->groups = std::make_unique<DeviceGroups>(*groups, device,

@@ -132,7 +132,7 @@ struct StepBench::Impl : Made {
   std::vector<KernelChoice> kernels;
   std::string layout;  // that a trial chose
   MemoryChoice memory;
-  precision::Tf32Choice tf32;
+  Chosen<bool> tf32;
   std::uint64_t resident_bytes = 0;  // before the first step
 
   void use_tf32(std::optional<at::ScalarType> format) {
@@ -286,7 +286,7 @@ Json StepBench::report(const std::vector<double>& ms) const {
               {"convolutions", impl.convolutions.reason},
               {"layout", impl.layout},
               {"format", precision::name_of(impl.stepper->autocast())},
-              {"tf32", {{"on", impl.tf32.on}, {"reason", impl.tf32.reason}}},
+              {"tf32", {{"on", impl.tf32.value}, {"reason", impl.tf32.reason}}},
               {"switches", std::move(switches)},
               {"versions", versions()}});
   return all;

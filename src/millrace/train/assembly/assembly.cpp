@@ -152,8 +152,8 @@ void Assembly::choose_transport() {
   if (agreement().alone()) return;
   const config::Auto<Carrier>& wish = config_.distributed.transport;
   const std::string word = wish.is_auto() ? "auto" : wish.value() == Carrier::nccl ? "nccl" : "gloo";
-  Transport transport = agreement().use_device(context_.device, word);
-  if (!transport.name.empty()) choose("distributed.transport", std::move(transport.name), std::move(transport.reason));
+  Chosen<std::string> transport = agreement().use_device(context_.device, word);
+  if (!transport.value.empty()) choose("distributed.transport", std::move(transport.value), std::move(transport.reason));
 }
 
 void Assembly::choose_guards() {
@@ -198,12 +198,12 @@ void Assembly::choose_disk_cache(data::Pipeline& training, data::Pipeline& held_
   std::vector<data::Dataset> datasets = training.datasets;
   datasets.insert(datasets.end(), held_out.datasets.begin(), held_out.datasets.end());
   const std::filesystem::path& folder = context_.places.cache_folder;
-  data::DiskCacheChoice choice = data::choose_disk_cache(
+  Chosen<std::shared_ptr<data::DiskCache>> choice = data::choose_disk_cache(
       datasets, {.folder = folder.empty() ? folder : folder / "parts",
                  .budget_bytes = static_cast<std::uint64_t>(config_.data.cache_bytes.value_or(0)),
                  .writes = context_.places.writes,
                  .note = [console = request_.console](const std::string& text) { console->notice(text); }});
-  input_.disk_cache = std::move(choice.cache);
+  input_.disk_cache = std::move(choice.value);
   data::use_cache(training, input_.disk_cache);
   data::use_cache(held_out, input_.disk_cache);
   choose("data.cache", input_.disk_cache ? "disk" : "off", choice.reason);
@@ -213,20 +213,20 @@ void Assembly::choose_cache(data::Pipeline& training, data::Pipeline& held_out) 
   const config::Auto<CacheMode>& mode = config_.data.cache;
   if (!mode.is_auto() && mode.value() == CacheMode::disk && switches_.on("sample_cache"))
     return choose_disk_cache(training, held_out);
-  data::CacheWish wish = data::CacheWish::automatic;
+  std::optional<data::CacheWish> wish;
   if (!mode.is_auto()) wish = mode.value() == CacheMode::off ? data::CacheWish::off : data::CacheWish::ram;
   std::vector<data::Dataset> datasets = training.datasets;
   datasets.insert(datasets.end(), held_out.datasets.begin(), held_out.datasets.end());
-  data::CacheChoice choice{nullptr, "off: --off=sample_cache"};
+  Chosen<std::shared_ptr<data::SampleCache>> choice{nullptr, "off: --off=sample_cache"};
   if (switches_.on("sample_cache")) {
     const auto budget = static_cast<std::uint64_t>(config_.data.cache_bytes.value_or(0));
     choice = data::choose_cache(
         datasets, wish, device::available_memory_bytes() / static_cast<std::uint64_t>(agreement().ranks().local_world_size),
         budget);
   }
-  if (choice.cache && !mode.is_auto() && mode.value() == CacheMode::device)
+  if (choice.value && !mode.is_auto() && mode.value() == CacheMode::device)
     choice.reason += "; host memory also serves \"device\"";
-  input_.cache = choice.cache;
+  input_.cache = choice.value;
   data::use_cache(training, input_.cache);
   data::use_cache(held_out, input_.cache);
   choose("data.cache", input_.cache ? "ram" : "off", choice.reason);
