@@ -19,7 +19,7 @@ struct Keep {
 };
 
 // Elements begin, begin + 1, ..., begin + count - 1 of a tensor, whose numbers in a site's stream are first, first + 1, ...
-struct Stretch {
+struct DropoutRun {
   std::int64_t begin = 0, count = 0, first = 0;
 };
 
