@@ -13,8 +13,8 @@
 #include <utility>
 
 #include "millrace/core/random.h"
-#include "millrace/kernels/adapted.h"
 #include "millrace/kernels/decoder.h"
+#include "millrace/kernels/lora_linear.h"
 #include "millrace/kernels/product.h"
 #include "millrace/nn/detail/operation_trials.h"
 
@@ -44,20 +44,20 @@ bool turns(const at::Tensor& x, const Rotary& rotary, const Fused& fused) {
 at::Tensor heads_of(const at::Tensor& x, std::int64_t heads) { return x.unflatten(2, {heads, x.size(2) / heads}); }
 
 // Whether all projections go through one function.
-bool merges(const at::Tensor& x, const std::vector<Adapted>& projections, double p, const Fused& fused) {
+bool merges(const at::Tensor& x, const std::vector<LoraProjection>& projections, double p, const Fused& fused) {
   const at::ScalarType type = result_type(x);
   if (!kernels::has_decoder_kernels(x) || !is_kernel_type(type) || (p > 0.0 && !fused.on(kFusedDropout))) return false;
   if (!fused.on(type == at::kBFloat16 ? kBf16Weights : kFp32Products)) return false;
-  const bool fits = std::ranges::all_of(projections, [&](const Adapted& one) {
+  const bool fits = std::ranges::all_of(projections, [&](const LoraProjection& one) {
     return one.weight.is_cpu() && one.bias.defined() == projections.front().bias.defined();
   });
   return choose<kMergedLora>(fused, fits);
 }
 
-at::Tensor merged(const at::Tensor& x, const std::vector<Adapted>& projections, double scale, double p) {
-  std::vector<kernels::AdaptedWeights> all;
+at::Tensor merged(const at::Tensor& x, const std::vector<LoraProjection>& projections, double scale, double p) {
+  std::vector<kernels::LoraWeights> all;
   all.reserve(projections.size());
-  for (const Adapted& one : projections) all.push_back({one.weight, one.bias, one.lora_a, one.lora_b});
+  for (const LoraProjection& one : projections) all.push_back({one.weight, one.bias, one.lora_a, one.lora_b});
   kernels::Dropout site;
   if (p > 0.0) {
     RandomSite drawn = RandomScope::next_site(x.numel());
@@ -69,7 +69,7 @@ at::Tensor merged(const at::Tensor& x, const std::vector<Adapted>& projections, 
   } else if (kernels::own_fp32_products()) {
     count_taken<kFp32Products>();
   }
-  return kernels::adapted_linear(x.to(result_type(x)), all, scale, site);
+  return kernels::lora_linear(x.to(result_type(x)), all, scale, site);
 }
 
 }  // namespace
@@ -132,14 +132,14 @@ at::Tensor rotary_attention_at(const at::Tensor& q, const at::Tensor& kv, const 
       .flatten(2);
 }
 
-at::Tensor adapted_linear(const at::Tensor& x, const std::vector<Adapted>& projections, double scale, double p,
-                          const Fused& fused) {
+at::Tensor lora_linear(const at::Tensor& x, const std::vector<LoraProjection>& projections, double scale, double p,
+                       const Fused& fused) {
   bool adapts = false;
-  for (const Adapted& one : projections) adapts = adapts || one.lora_a.defined();
+  for (const LoraProjection& one : projections) adapts = adapts || one.lora_a.defined();
   if (merges(x, projections, adapts ? p : 0.0, fused)) return merged(x, projections, scale, adapts ? p : 0.0);
   const at::Tensor dropped = adapts ? dropout(x, p, fused) : at::Tensor();
   std::vector<at::Tensor> results;
-  for (const Adapted& one : projections) {
+  for (const LoraProjection& one : projections) {
     const at::ScalarType type = result_type(x);
     const auto as = [&](const at::Tensor& weight) { return weight.defined() ? weight.to(type) : weight; };
     at::Tensor y = linear(x, as(one.weight), as(one.bias), fused);
@@ -152,13 +152,13 @@ at::Tensor adapted_linear(const at::Tensor& x, const std::vector<Adapted>& proje
   return results.size() == 1 ? results.front() : at::cat(results, -1);
 }
 
-at::Tensor adapted_swiglu(const at::Tensor& packed, const Adapted& projection, double scale, double p, const Fused& fused) {
+at::Tensor lora_swiglu(const at::Tensor& packed, const LoraProjection& projection, double scale, double p, const Fused& fused) {
   const bool is_plain = !projection.lora_a.defined() && !projection.bias.defined() && !projection.weight.requires_grad();
   const bool is_one_type = packed.scalar_type() == result_type(packed) && projection.weight.scalar_type() == packed.scalar_type();
   const bool fits = is_plain && is_one_type && kernels::has_decoder_kernels(packed);
   if (choose<kFusedSwiglu>(fused, fits, [&] { return merges(packed, {projection}, 0.0, fused); }))
     return kernels::swiglu_linear(packed, projection.weight);
-  return adapted_linear(swiglu(packed, fused), {projection}, scale, p, fused);
+  return lora_linear(swiglu(packed, fused), {projection}, scale, p, fused);
 }
 
 }  // namespace millrace::nn

@@ -44,14 +44,14 @@ at::Tensor rotary_attention_at(const at::Tensor& q, const at::Tensor& kv, const 
 
 // A projection and its adapter: y = W x + scale * B A dropout(x). W (out, in) of any float type; A (r, in), B (out, r) fp32, or
 // undefined: no adapter.
-struct Adapted {
+struct LoraProjection {
   at::Tensor weight, bias, lora_a, lora_b;
 };
 // The results of several projections of one input side by side in the last dimension. A frozen W has no gradient computed. With
 // dropout p > 0 all adapters of a call see the same dropped x. Draws one key where p > 0.
-at::Tensor adapted_linear(const at::Tensor& x, const std::vector<Adapted>& projections, double scale, double p,
-                          const Fused& fused);
-// adapted_linear() of one projection of swiglu(packed). A frozen one without an adapter keeps nothing but `packed`.
-at::Tensor adapted_swiglu(const at::Tensor& packed, const Adapted& projection, double scale, double p, const Fused& fused);
+at::Tensor lora_linear(const at::Tensor& x, const std::vector<LoraProjection>& projections, double scale, double p,
+                       const Fused& fused);
+// lora_linear() of one projection of swiglu(packed). A frozen one without an adapter keeps nothing but `packed`.
+at::Tensor lora_swiglu(const at::Tensor& packed, const LoraProjection& projection, double scale, double p, const Fused& fused);
 
 }  // namespace millrace::nn

@@ -235,11 +235,11 @@ Tensors tensors_of(const Layout& layout, const Sizes& rows) {
   }
   return all;
 }
-std::vector<Adapted> adapted_of(const Layout& layout, const Tensors& in) {
-  std::vector<Adapted> all;
+std::vector<LoraProjection> adapted_of(const Layout& layout, const Tensors& in) {
+  std::vector<LoraProjection> all;
   std::size_t next = 1;
   for (std::size_t i = 0; i < layout.outs.size(); ++i) {
-    Adapted one{.weight = in[next++]};
+    LoraProjection one{.weight = in[next++]};
     if (layout.bias) one.bias = in[next++];
     if (i == 0 ? layout.first_adapted : layout.others_adapted) {
       one.lora_a = in[next++];
@@ -258,7 +258,7 @@ const std::vector<Layout> kLayouts = {{16, 4, {16, 16, 16}, false, true, true},
 
 at::Tensor adapted_formula(const Layout& layout, const Tensors& in, double scale, const at::Tensor& factor) {
   Tensors parts;
-  for (const Adapted& one : adapted_of(layout, in)) {
+  for (const LoraProjection& one : adapted_of(layout, in)) {
     at::Tensor y = in[0].matmul(one.weight.t());
     if (one.bias.defined()) y = y + one.bias;
     if (one.lora_a.defined()) y = y + (in[0] * factor).matmul(one.lora_a.t()).matmul(one.lora_b.t()) * scale;
@@ -289,7 +289,7 @@ TEST(Decoder, AdaptedProjectionsAreTheirFormula) {
         factor = dropout(at::ones_like(inputs[0]), p, kPlain).to(at::kDouble);
       }
       const Function projected = [&](const Tensors& in, const Fused& fused) {
-        return Tensors{adapted_linear(in[0], adapted_of(layout, in), 1.5, p, fused)};
+        return Tensors{lora_linear(in[0], adapted_of(layout, in), 1.5, p, fused)};
       };
       const Formula formula = [&](const Tensors& in) { return Tensors{adapted_formula(layout, in, 1.5, factor)}; };
       expect_formula(projected, formula, inputs);
@@ -309,7 +309,7 @@ TEST(Decoder, AGatedProjectionIsItsFormula) {
     Tensors inputs = tensors_of(layout, {2, 40});
     inputs[0] = at::randn({2, 40, 2 * layout.in});
     const Function projected = [&](const Tensors& in, const Fused& fused) {
-      return Tensors{adapted_swiglu(in[0] * 1.0, adapted_of(layout, in).front(), 1.5, 0.0, fused)};
+      return Tensors{lora_swiglu(in[0] * 1.0, adapted_of(layout, in).front(), 1.5, 0.0, fused)};
     };
     const Formula formula = [&](const Tensors& in) {
       Tensors gated = in;
@@ -328,7 +328,7 @@ TEST(Decoder, AFrozenWeightMayBeKeptInSixteenBits) {
   Tensors inputs = tensors_of(layout, {5});
   for (const std::size_t i : base_of(layout)) inputs[i] = inputs[i].to(at::kBFloat16);
   const Function projected = [&](const Tensors& in, const Fused& fused) {
-    return Tensors{adapted_linear(in[0], adapted_of(layout, in), 2.0, 0.0, fused)};
+    return Tensors{lora_linear(in[0], adapted_of(layout, in), 2.0, 0.0, fused)};
   };
   const Formula formula = [&](const Tensors& in) { return Tensors{adapted_formula(layout, in, 2.0, at::ones({}, at::kDouble))}; };
   expect_formula(projected, formula, inputs, base_of(layout));
@@ -341,7 +341,7 @@ TEST(Decoder, NoRowsGiveNoRows) {
     EXPECT_EQ(add_rms_norm(none, none, at::ones({8}), kEps, fused).second.sizes(), none.sizes());
     EXPECT_EQ(swiglu(none, fused).sizes(), (Sizes{0, 4}));
     const Layout layout{8, 2, {4, 4}, false, true, true};
-    EXPECT_EQ(adapted_linear(none, adapted_of(layout, tensors_of(layout, {0})), 1, 0, fused).sizes(), (Sizes{0, 8}));
+    EXPECT_EQ(lora_linear(none, adapted_of(layout, tensors_of(layout, {0})), 1, 0, fused).sizes(), (Sizes{0, 8}));
     EXPECT_EQ(rotary_attention(at::zeros({0, 3, 12}), rotary_table(3, 4, 10000, at::kCPU), 1, fused).sizes(), (Sizes{0, 3, 4}));
   }
 }

@@ -121,7 +121,7 @@ class Projector : public torch::nn::Module {
     linear_2_ = layer("linear_2", out);
   }
   at::Tensor forward(const at::Tensor& features) {
-    const nn::Adapted first = linear_1_->adapted(), second = linear_2_->adapted();
+    const nn::LoraProjection first = linear_1_->adapted(), second = linear_2_->adapted();
     const at::Tensor x = nn::linear(features, first.weight, first.bias, fused_);
     return nn::gelu_linear(x, second.weight, second.bias, nn::Gelu::tanh, fused_);
   }

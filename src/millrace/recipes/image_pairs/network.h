@@ -46,7 +46,7 @@ class Projection : public torch::nn::Module {
   };
   // `memory`: what the weight is kept in; undefined: memory of its own.
   Projection(const Shape& shape, const Making& how, const at::Tensor& memory = {});
-  [[nodiscard]] nn::Adapted adapted() const;
+  [[nodiscard]] nn::LoraProjection adapted() const;
   [[nodiscard]] bool has_adapter() const noexcept { return lora_a_ != nullptr; }
 
  private:
@@ -67,7 +67,7 @@ struct Projecting {
 at::Tensor project(const at::Tensor& x, std::initializer_list<const Projection*> projections, const Projecting& how,
                    bool training);
 
-// `by` of the gated product of `packed` (nn::adapted_swiglu).
+// `by` of the gated product of `packed` (nn::lora_swiglu).
 at::Tensor project_gated(const at::Tensor& packed, const Projection& by, const Projecting& how, bool training);
 
 // What a norm computes with: frozen weights may be kept in 16 bits.

@@ -58,7 +58,7 @@ struct VisionBlock : torch::nn::Module {
   }
   [[nodiscard]] at::Tensor feed_forward(const at::Tensor& y, const Projecting& how) const {
     const at::Tensor x = project(y, {fc1.get()}, how, is_training());
-    if (const nn::Adapted second = fc2->adapted(); x.requires_grad() && second.weight.scalar_type() == at::kFloat)
+    if (const nn::LoraProjection second = fc2->adapted(); x.requires_grad() && second.weight.scalar_type() == at::kFloat)
       return nn::gelu_linear(x, second.weight, second.bias, activation, how.fused);
     return project(nn::gelu(x, activation), {fc2.get()}, how, is_training());
   }

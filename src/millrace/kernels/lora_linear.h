@@ -11,7 +11,7 @@ namespace millrace::kernels {
 
 // y = W x + bias + scale * B A dropped, dropped = dropout(x). W (out, in), bias (out) or undefined, A (rank, in) and B (out,
 // rank) fp32, both undefined without an adapter.
-struct AdaptedWeights {
+struct LoraWeights {
   at::Tensor weight, bias, a, b;
 };
 
@@ -21,6 +21,6 @@ struct AdaptedWeights {
 // no gradient has none computed. Weights of x's type that lie behind one another in memory are multiplied where they lie; fp32
 // weights of a bf16 x by their copy (weight_cache.h). Products take the implementations that operation_trial.h says.
 // Differentiable once.
-at::Tensor adapted_linear(const at::Tensor& x, const std::vector<AdaptedWeights>& projections, double scale, const Dropout& site);
+at::Tensor lora_linear(const at::Tensor& x, const std::vector<LoraWeights>& projections, double scale, const Dropout& site);
 
 }  // namespace millrace::kernels
