@@ -91,7 +91,7 @@ void Made::make(const Entry& entry, const StepBenchOptions& options) {
   switches = Switches(options.off);
   context.device = device::choose(shared.device.name, context.ranks.local_rank).device;
   if (!context.device.is_cpu()) c10::impl::VirtualGuardImpl(context.device.type()).setDevice(context.device);
-  precision::use_gpu_ways(gpu_ways_of(shared, context.device), context.device);
+  precision::use_gpu_settings(gpu_settings_of(shared, context.device), context.device);
   device::set_threads(static_cast<int>(options.threads));
   shared_cores.emplace();
   context.config = &shared;

@@ -119,7 +119,7 @@ void Assembly::choose_device() {
   if (!choice.warning.empty()) request_.console->warning(choice.warning);
   // What names no GPU is this rank's, too.
   if (!choice.device.is_cpu()) c10::impl::VirtualGuardImpl(choice.device.type()).setDevice(choice.device);
-  choose_gpu_ways();
+  choose_gpu_settings();
   // Trials of number formats have fp32 itself to compare with.
   precision::use_tf32(precision::choose_tf32(config_.device.tf32_wish(), choice.device, std::nullopt), choice.device);
   if (context_.device.is_cpu() && switches_.on("memory_recovery")) memory_limit_.emplace(config_.memory.limit);

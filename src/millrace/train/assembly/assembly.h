@@ -16,7 +16,7 @@
 #include "millrace/data/cache/disk_cache.h"
 #include "millrace/data/loader/loader.h"
 #include "millrace/device/shared_cores.h"
-#include "millrace/precision/gpu_ways.h"
+#include "millrace/precision/gpu_settings.h"
 #include "millrace/telemetry/run_log.h"
 #include "millrace/train/assembly/convolution_choice.h"
 #include "millrace/train/assembly/kernel_trial.h"
@@ -114,7 +114,7 @@ class Assembly {
   void plan_kernels();      // of the number format that was chosen
   void decide_precision();  // precision_choice.cpp
   [[nodiscard]] precision::Decision try_precisions();
-  void choose_gpu_ways();  // precision_choice.cpp
+  void choose_gpu_settings();  // precision_choice.cpp
   void decide_tf32();
   [[nodiscard]] std::optional<at::ScalarType> known_format() const;
   void decide_layout();  // layout_trial.cpp
@@ -159,7 +159,7 @@ class Assembly {
 
 // Values of the shared sections that do not fit each other.
 [[nodiscard]] std::vector<Problem> problems_of(const RunConfig& config);
-[[nodiscard]] precision::GpuWays gpu_ways_of(const RunConfig& config, const at::Device& device);
+[[nodiscard]] precision::GpuSettings gpu_settings_of(const RunConfig& config, const at::Device& device);
 // Loader options of a pipeline: the run's config, and what the pipeline itself asks for.
 [[nodiscard]] data::LoaderOptions loader_options(const RunConfig& config, const Switches& switches,
                                                  const data::Pipeline& pipeline, Split split, telemetry::Console& console);

@@ -22,14 +22,14 @@ Json origin_of_values(const data::Loader& loader, const RunConfig& config, const
 
 }  // namespace
 
-precision::GpuWays gpu_ways_of(const RunConfig& config, const at::Device& device) {
-  return precision::choose_gpu_ways(config.train.deterministic, config.device.timed_convolutions(), device);
+precision::GpuSettings gpu_settings_of(const RunConfig& config, const at::Device& device) {
+  return precision::choose_gpu_settings(config.train.deterministic, config.device.timed_convolutions(), device);
 }
 
-void Assembly::choose_gpu_ways() {
+void Assembly::choose_gpu_settings() {
   const at::Device device = context_.device;
-  const precision::GpuWays ways = gpu_ways_of(config_, device);
-  precision::use_gpu_ways(ways, device);
+  const precision::GpuSettings ways = gpu_settings_of(config_, device);
+  precision::use_gpu_settings(ways, device);
   if (!ways.deterministic_reason.empty())
     choose("train.deterministic", config_.train.deterministic ? "on" : "off", ways.deterministic_reason);
   if (!device.is_cpu() || !ways.convolutions_reason.empty()) {
