@@ -342,18 +342,18 @@ std::unique_ptr<GradientSums> Processes::gradient_sums(const std::vector<at::Ten
   const auto all = [&](auto holds) { return std::ranges::all_of(parameters, holds); };
   const bool carried = all([this](const at::Tensor& parameter) { return parts_->carries(parameter); });
   if (has_left_ || !(carried || all([](const at::Tensor& parameter) { return parameter.is_cpu(); }))) return nullptr;
-  BucketWays ways{.to = {}, .back = {}, .beside = std::nullopt, .words = parts_->gloo};
+  BucketBackends backends{.to = {}, .back = {}, .beside = std::nullopt, .words = parts_->gloo};
   call([&] {
     const std::string name = "gradients/" + std::to_string(gradient_groups_++);
     if (carried) {
-      ways.to = ways.back = parts_->groups->connect(name);
-      ways.beside = parts_->groups->beside();
+      backends.to = backends.back = parts_->groups->connect(name);
+      backends.beside = parts_->groups->beside();
       return;
     }
-    ways.to = ways.back = parts_->connect(name, rendezvous_, options_);  // two ranks need no second half
-    if (rendezvous_.ranks.world_size > 2) ways.back = parts_->connect(name + "/back", rendezvous_, options_);
+    backends.to = backends.back = parts_->connect(name, rendezvous_, options_);  // two ranks need no second half
+    if (rendezvous_.ranks.world_size > 2) backends.back = parts_->connect(name + "/back", rendezvous_, options_);
   });
-  return std::make_unique<GradientBuckets>(std::move(ways), parameters, options,
+  return std::make_unique<GradientBuckets>(std::move(backends), parameters, options,
                                            [this](const std::function<void()>& collective) { call(collective); });
 }
 

@@ -117,7 +117,7 @@ void DigitalTwin::joined(std::span<const Rows> batch, Predicted& out) {
 }
 
 void DigitalTwin::apart(std::span<const Rows> batch, Predicted& out) {
-  const auto place = RandomScope::place();
+  const auto place = RandomScope::position();
   for (const Rows& rows : batch) {
     std::optional<RandomScope> again;  // the sites of the joined core, at this session's rows: the same elements are dropped
     if (place) again.emplace(*place);

@@ -249,7 +249,7 @@ double largest_of(const Gradients& gradients) {
 
 // Rates as a grouped batch gives them, and the gradients of their sum, each with a weight of its own.
 Pass grouped(DigitalTwin& model, std::span<const Rows> batch) {
-  const RandomScope scope(RandomScope::Place{.seed = 9, .epoch = 2});
+  const RandomScope scope(RandomScope::Position{.seed = 9, .epoch = 2});
   return pass(model, batch);
 }
 
@@ -259,7 +259,7 @@ Pass row_by_row(DigitalTwin& model, std::span<const Rows> batch) {
   for (const Rows& group : batch) {
     std::vector<at::Tensor> rates;
     for (std::int64_t row = 0; row < group.stim.size(0); ++row) {
-      const RandomScope scope(RandomScope::Place{.seed = 9, .epoch = 2});
+      const RandomScope scope(RandomScope::Position{.seed = 9, .epoch = 2});
       const Rows one{group.session, group.stim.narrow(0, row, 1), group.behavior.narrow(0, row, 1),
                      group.positions.subspan(static_cast<std::size_t>(row), 1)};
       const Predicted predicted = model.forward({&one, 1});
@@ -311,7 +311,7 @@ TEST(NeuralResponseModel, ARowDropsItsOwnWhateverElseIsInItsBatch) {
   const auto rates_at = [&](std::int64_t position) {
     const std::array positions = {position};
     const Rows one{0, batch[1].stim.narrow(0, 0, 1), batch[1].behavior.narrow(0, 0, 1), positions};
-    const RandomScope scope(RandomScope::Place{.seed = 9, .epoch = 2});
+    const RandomScope scope(RandomScope::Position{.seed = 9, .epoch = 2});
     return model.forward({&one, 1}).rates[0];
   };
   EXPECT_TRUE(at::equal(rates_at(31), rates_at(31)));
@@ -323,7 +323,7 @@ Pass pass_with(const ModelConfig& config, const nn::Fused& fused, bool channels_
   DigitalTwin model(config, two_sessions(), 6, fused);
   model.set_channels_last(channels_last);
   const std::vector<Rows> batch = two_groups(config);
-  const RandomScope scope(RandomScope::Place{.seed = 9, .epoch = 2});
+  const RandomScope scope(RandomScope::Position{.seed = 9, .epoch = 2});
   return pass(model, batch);
 }
 
@@ -401,7 +401,7 @@ TEST(NeuralResponseModel, RecomputeChangesNothing) {
       const memory::Recompute recompute({blocks});
       DigitalTwin model(small(type), two_sessions(), 6);
       const std::vector<Rows> batch = two_groups(model.config());
-      const RandomScope random(RandomScope::Place{.seed = 9});
+      const RandomScope random(RandomScope::Position{.seed = 9});
       Pass out;
       {
         const memory::BlockScope scope(recompute, at::kCPU, nullptr, &seen);
