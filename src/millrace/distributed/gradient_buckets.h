@@ -32,7 +32,7 @@ class GradientBuckets final : public GradientSums {
  public:
   // Runs a collective call and turns what it throws into the caller's error.
   using Guard = std::function<void(const std::function<void()>&)>;
-  // Parameters are on one device, that which the ways carry.
+  // Parameters are on one device, which the backends carry.
   GradientBuckets(BucketBackends backends, std::vector<at::Tensor> parameters, const GradientSumsOptions& options, Guard guard);
   ~GradientBuckets() override;
   GradientBuckets(const GradientBuckets&) = delete;

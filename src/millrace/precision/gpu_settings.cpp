@@ -41,8 +41,7 @@ GpuSettings choose_gpu_settings(bool deterministic, std::optional<bool> timed, c
   if (deterministic) {
     settings.convolutions_reason = "a timing may choose another way in each run, which train.deterministic forbids";
   } else if (!timed) {
-    settings.convolutions_reason =
-        "cuDNN times its settings once for each shape: shapes are few, and each is computed in every step";
+    settings.convolutions_reason = "cuDNN times its ways once for each shape: shapes are few, and each is computed in every step";
   }
   return settings;
 }

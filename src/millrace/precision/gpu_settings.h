@@ -1,4 +1,4 @@
-// How a GPU chooses among settings to compute the same thing: whether runs must give the same bits, and how cuDNN picks its
+// How a GPU chooses among ways to compute the same thing: whether runs must give the same bits, and how cuDNN picks its
 // convolutions.
 #pragma once
 
