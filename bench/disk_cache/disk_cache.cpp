@@ -28,9 +28,9 @@ int run(const std::vector<std::string>& words) {
   data::Pipeline pipeline = data::single(recipes::autoencoder_3d::volume_source(files.train, Split::train, recipe));
   Json result;
   if (words.size() < 10) {
-    data::DiskCacheChoice choice = data::choose_disk_cache(pipeline.datasets, {.folder = words[2]});
+    Chosen<std::shared_ptr<data::DiskCache>> choice = data::choose_disk_cache(pipeline.datasets, {.folder = words[2]});
     result["reason"] = choice.reason;
-    data::use_cache(pipeline, choice.cache);
+    data::use_cache(pipeline, choice.value);
   }
   data::LoaderOptions options;
   options.batch_size = std::stoll(words[4]);

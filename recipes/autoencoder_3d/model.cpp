@@ -113,8 +113,8 @@ std::int64_t smallest_side(const RecipeConfig& config) {
   return side;
 }
 
-AutoencoderKL::AutoencoderKL(const RecipeConfig& config, const nn::ResidualPaths& paths) {
-  const StageOptions options{.groups = config.norm_num_groups, .eps = config.norm_eps, .paths = paths};
+AutoencoderKL::AutoencoderKL(const RecipeConfig& config, const nn::Fused& fused) {
+  const StageOptions options{.groups = config.norm_num_groups, .eps = config.norm_eps, .fused = fused};
   encoder_ = register_module("encoder", std::make_shared<Coder>("encoder", encoder_stages(config), options));
   decoder_ = register_module("decoder", std::make_shared<Coder>("decoder", decoder_stages(config), options));
   const Convolution::Shape quant{.in = config.latent_channels, .out = config.latent_channels, .kernel = 1, .padding = 0};
@@ -147,11 +147,11 @@ void initialise_as_gan(torch::nn::Module& module, at::Generator& generator) {
   }
 }
 
-PatchDiscriminator::PatchDiscriminator(const RecipeConfig& config, const nn::ResidualPaths& paths) : paths_(paths) {
+PatchDiscriminator::PatchDiscriminator(const RecipeConfig& config, const nn::Fused& fused) : fused_(fused) {
   const std::vector<Convolution::Shape> shapes = discriminator_layers(config);
   for (std::size_t i = 0; i < shapes.size(); ++i) {
     const std::string name = i == 0 ? "initial_conv" : i + 1 == shapes.size() ? "final_conv" : std::to_string(i - 1);
-    layers_.push_back(register_module(name, std::make_shared<Convolution>(shapes[i], paths)));
+    layers_.push_back(register_module(name, std::make_shared<Convolution>(shapes[i], fused)));
   }
 }
 
@@ -159,18 +159,18 @@ at::Tensor PatchDiscriminator::forward(const at::Tensor& x) {
   const auto layout = channels_last_ ? at::MemoryFormat::ChannelsLast3d : at::MemoryFormat::Contiguous;
   at::Tensor y = at::leaky_relu(layers_.front()->forward(x.contiguous(layout)), kSlope);
   for (std::size_t i = 1; i + 1 < layers_.size(); ++i)
-    y = nn::instance_norm_leaky(layers_[i]->forward(y), kInstanceEps, kSlope, paths_);
+    y = nn::instance_norm_leaky(layers_[i]->forward(y), kInstanceEps, kSlope, fused_);
   return layers_.back()->forward(y);
 }
 
-VolumeGan::VolumeGan(const RecipeConfig& config, std::uint64_t seed, const nn::ResidualPaths& paths) {
+VolumeGan::VolumeGan(const RecipeConfig& config, std::uint64_t seed, const nn::Fused& fused) {
   if (auto problems = shape_problems(config); !problems.empty()) throw ConfigError(std::move(problems));
   auto generator = at::make_generator<at::CPUGeneratorImpl>(seed);
-  autoencoder_ = std::make_shared<AutoencoderKL>(config, paths);
+  autoencoder_ = std::make_shared<AutoencoderKL>(config, fused);
   initialise_as_torch(*autoencoder_, generator);
   for (auto& child : autoencoder_->named_children()) register_module(child.key(), child.value());
   if (config.adv_weight <= 0) return;
-  discriminator_ = std::make_shared<PatchDiscriminator>(config, paths);
+  discriminator_ = std::make_shared<PatchDiscriminator>(config, fused);
   initialise_as_gan(*discriminator_, generator);
   for (auto& child : discriminator_->named_children()) register_module(child.key(), child.value());
 }

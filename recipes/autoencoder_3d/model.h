@@ -28,7 +28,7 @@ namespace millrace::recipes::autoencoder_3d {
 
 class AutoencoderKL : public torch::nn::Module {
  public:
-  explicit AutoencoderKL(const RecipeConfig& config, const nn::ResidualPaths& paths = {});
+  explicit AutoencoderKL(const RecipeConfig& config, const nn::Fused& fused = {});
 
   // Of a latent volume (N, z, D/f, H/f, W/f), f = size_divisor(): mean and standard deviation, fp32. log(sd^2) is kept within
   // [-30, 20].
@@ -53,12 +53,12 @@ class AutoencoderKL : public torch::nn::Module {
 // Says of patches of a volume whether they look real: convolutions of kernel 4, instance norms, leaky ReLU of slope 0.2.
 class PatchDiscriminator : public torch::nn::Module {
  public:
-  explicit PatchDiscriminator(const RecipeConfig& config, const nn::ResidualPaths& paths = {});
+  explicit PatchDiscriminator(const RecipeConfig& config, const nn::Fused& fused = {});
   at::Tensor forward(const at::Tensor& x);  // (N, C, D, H, W) -> (N, 1, d, h, w)
   void set_channels_last(bool channels_last) noexcept { channels_last_ = channels_last; }
 
  private:
-  nn::ResidualPaths paths_;
+  nn::Fused fused_;
   bool channels_last_ = false;
   std::vector<std::shared_ptr<Convolution>> layers_;
 };
@@ -72,7 +72,7 @@ class VolumeGan : public torch::nn::Module {
  public:
   // Weights are a function of `seed`. Without a discriminator where recipe.adv_weight is 0. ConfigError when the parts do not
   // fit.
-  explicit VolumeGan(const RecipeConfig& config, std::uint64_t seed = 0, const nn::ResidualPaths& paths = {});
+  explicit VolumeGan(const RecipeConfig& config, std::uint64_t seed = 0, const nn::Fused& fused = {});
 
   [[nodiscard]] AutoencoderKL& autoencoder() noexcept { return *autoencoder_; }
   [[nodiscard]] bool has_discriminator() const noexcept { return discriminator_ != nullptr; }

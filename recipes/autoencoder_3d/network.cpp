@@ -46,11 +46,11 @@ struct Norm : Block {
     bias = register_parameter("bias", at::zeros({channels}));
   }
   at::Tensor forward(const at::Tensor& x) override {
-    return nn::group_norm(x, weight, bias, options.groups, options.eps, silu, options.paths);
+    return nn::group_norm(x, weight, bias, options.groups, options.eps, silu, options.fused);
   }
   // Norm, activation, convolution.
   [[nodiscard]] at::Tensor then(const Convolution& conv, const at::Tensor& x) const {
-    return nn::normed_conv3d(x, weight, bias, options.groups, options.eps, silu, conv.weight(), conv.bias(), options.paths);
+    return nn::normed_conv3d(x, weight, bias, options.groups, options.eps, silu, conv.weight(), conv.bias(), options.fused);
   }
   StageOptions options;
   bool silu;
@@ -112,7 +112,7 @@ struct Down : Block {
   Down(const Stage& stage, const StageOptions& options)
       : conv(register_module(
             "conv", std::make_shared<Convolution>(Convolution::Shape{.in = stage.in, .out = stage.out, .stride = 2, .padding = 0},
-                                                  options.paths))) {}
+                                                  options.fused))) {}
   at::Tensor forward(const at::Tensor& x) override {
     constexpr std::array<std::int64_t, 6> kBehind{0, 1, 0, 1, 0, 1};
     return conv->forward(at::constant_pad_nd(x, kBehind));
@@ -122,13 +122,13 @@ struct Down : Block {
 
 struct Up : Block {
   Up(const Stage& stage, const StageOptions& options)
-      : paths(options.paths),
+      : fused(options.fused),
         postconv(
             register_module("postconv", std::make_shared<Convolution>(Convolution::Shape{.in = stage.in, .out = stage.out}))) {}
   at::Tensor forward(const at::Tensor& x) override {
-    return nn::upsampled_conv3d(x, postconv->weight(), postconv->bias(), paths);
+    return nn::upsampled_conv3d(x, postconv->weight(), postconv->bias(), fused);
   }
-  nn::ResidualPaths paths;
+  nn::Fused fused;
   std::shared_ptr<Convolution> postconv;
 };
 
@@ -145,7 +145,7 @@ std::shared_ptr<Block> make_block(const Stage& stage, const StageOptions& option
     case StageKind::norm:
       return std::make_shared<Norm>(stage.in, options, false);
     default:
-      return std::make_shared<Convolution>(Convolution::Shape{.in = stage.in, .out = stage.out}, options.paths);
+      return std::make_shared<Convolution>(Convolution::Shape{.in = stage.in, .out = stage.out}, options.fused);
   }
 }
 
@@ -192,12 +192,12 @@ Convolution::Weights::Weights(const Shape& shape) {
   if (shape.bias) bias = register_parameter("bias", at::empty({shape.out}, at::kFloat));
 }
 
-Convolution::Convolution(const Shape& shape, const nn::ResidualPaths& paths)
-    : shape_(shape), paths_(paths), weights_(register_module("conv", std::make_shared<Weights>(shape))) {}
+Convolution::Convolution(const Shape& shape, const nn::Fused& fused)
+    : shape_(shape), fused_(fused), weights_(register_module("conv", std::make_shared<Weights>(shape))) {}
 
 at::Tensor Convolution::forward(const at::Tensor& x) {
   if (shape_.kernel == 1 && shape_.stride == 1 && shape_.padding == 0 && shape_.bias) return of_voxels(x, weight(), bias());
-  return nn::conv3d(x, weight(), bias(), shape_.stride, shape_.padding, paths_);
+  return nn::conv3d(x, weight(), bias(), shape_.stride, shape_.padding, fused_);
 }
 
 std::vector<Stage> encoder_stages(const RecipeConfig& config) {

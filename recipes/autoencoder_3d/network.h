@@ -26,7 +26,7 @@ class Convolution : public Block {
     std::int64_t in = 1, out = 1, kernel = 3, stride = 1, padding = 1;
     bool bias = true;
   };
-  explicit Convolution(const Shape& shape, const nn::ResidualPaths& paths = {});
+  explicit Convolution(const Shape& shape, const nn::Fused& fused = {});
   at::Tensor forward(const at::Tensor& x) override;
   [[nodiscard]] const at::Tensor& weight() const noexcept { return weights_->weight; }
   [[nodiscard]] const at::Tensor& bias() const noexcept { return weights_->bias; }  // undefined without
@@ -37,7 +37,7 @@ class Convolution : public Block {
     at::Tensor weight, bias;
   };
   Shape shape_;
-  nn::ResidualPaths paths_;
+  nn::Fused fused_;
   std::shared_ptr<Weights> weights_;
 };
 [[nodiscard]] double parameters_of(const Convolution::Shape& shape);
@@ -56,7 +56,7 @@ struct Stage {
 struct StageOptions {
   std::int64_t groups = 32;  // of group norms
   double eps = 1e-6;
-  nn::ResidualPaths paths;
+  nn::Fused fused;
 };
 
 // Stages one after the other, children "blocks.0", "blocks.1", ... Memory blocks "<name>.<number>", but for norms and plain

@@ -106,11 +106,7 @@ VolumeGan& Autoencoder3d::model() {
   if (!model_) {
     const double parameters = autoencoder_parameters(recipe_) + (recipe_.adv_weight > 0 ? discriminator_parameters(recipe_) : 0);
     check_model_size(parameters, sizeof(float) * parameters, "recipe.channels, recipe.latent_channels, recipe.disc_channels");
-    const nn::ResidualPaths paths{.fused_group_norm = context_.on("fused_group_norm"),
-                                  .lean_norms = context_.on("lean_norms"),
-                                  .phased_upsampling = context_.on("phased_upsampling"),
-                                  .voxel_products = context_.on("voxel_products")};
-    model_ = std::make_shared<VolumeGan>(recipe_, context_.seed, paths);
+    model_ = std::make_shared<VolumeGan>(recipe_, context_.seed, context_.fused());
     if (!recipe_.pretrained.empty()) context_.say(take_pretrained(*model_, recipe_.pretrained));
   }
   return *model_;

@@ -16,8 +16,8 @@ namespace {
 
 constexpr std::int64_t kVolume = 27;  // of a kernel
 
-at::Tensor activate(const at::Tensor& x, Activation act, const nn::VolumePaths& paths) {
-  return act == Activation::silu ? at::silu(x) : nn::smooth_leaky(x, paths);
+at::Tensor activate(const at::Tensor& x, Activation act, const nn::Fused& fused) {
+  return act == Activation::silu ? at::silu(x) : nn::smooth_leaky(x, fused);
 }
 
 }  // namespace
@@ -33,21 +33,21 @@ Convolution::Convolution(std::int64_t first, std::int64_t second, std::int64_t o
   bias = register_parameter("bias", at::empty({out}, at::kFloat));
 }
 
-Block::Block(std::int64_t in, std::int64_t out, std::int64_t stride, Activation act, const nn::VolumePaths& paths)
-    : stride_(stride), act_(act), paths_(paths), conv1_(std::make_shared<Convolution>(out, in, out)), bn1_(out) {
+Block::Block(std::int64_t in, std::int64_t out, std::int64_t stride, Activation act, const nn::Fused& fused)
+    : stride_(stride), act_(act), fused_(fused), conv1_(std::make_shared<Convolution>(out, in, out)), bn1_(out) {
   register_module("conv1", conv1_);
   register_module("bn1", bn1_);
 }
 
 at::Tensor Block::forward(const at::Tensor& x, const at::Tensor& skip) {
-  return activate(bn1_->forward(nn::circular_conv3d(x, skip, conv1_->weight, conv1_->bias, stride_, paths_)), act_, paths_);
+  return activate(bn1_->forward(nn::circular_conv3d(x, skip, conv1_->weight, conv1_->bias, stride_, fused_)), act_, fused_);
 }
 
 Layer::Layer(std::string name, std::int64_t in, std::int64_t out, int blocks, std::int64_t stride, Activation act,
-             const nn::VolumePaths& paths)
+             const nn::Fused& fused)
     : name_(std::move(name)) {
   for (int i = 0; i < blocks; ++i) {
-    blocks_.push_back(register_module(std::to_string(i), std::make_shared<Block>(i == 0 ? in : out, out, stride, act, paths)));
+    blocks_.push_back(register_module(std::to_string(i), std::make_shared<Block>(i == 0 ? in : out, out, stride, act, fused)));
   }
 }
 
@@ -60,11 +60,11 @@ at::Tensor Layer::forward(const at::Tensor& x, const at::Tensor& skip) {
   return y;
 }
 
-UNet::UNet(const ModelConfig& config, std::uint64_t seed, const nn::VolumePaths& paths)
-    : config_(config), paths_(paths), deconv_batchnorm1_(2 * config.filters), deconv_batchnorm2_(config.filters) {
+UNet::UNet(const ModelConfig& config, std::uint64_t seed, const nn::Fused& fused)
+    : config_(config), fused_(fused), deconv_batchnorm1_(2 * config.filters), deconv_batchnorm2_(config.filters) {
   const std::int64_t f = config.filters;
   const auto layer = [&](const char* name, std::int64_t in, std::int64_t out, int blocks, std::int64_t stride) {
-    return register_module(name, std::make_shared<Layer>(name, in, out, blocks, stride, config.act, paths));
+    return register_module(name, std::make_shared<Layer>(name, in, out, blocks, stride, config.act, fused));
   };
   layer1_ = layer("layer1", 2, f, 2, 1);
   layer2_ = layer("layer2", f, 2 * f, 1, 2);
@@ -100,7 +100,7 @@ at::Tensor UNet::up(const char* name, const Convolution& deconv, nn::BatchNorm& 
     constexpr std::array<std::int64_t, 3> kOne{1, 1, 1};
     at::Tensor y = at::conv_transpose3d(x, deconv.weight, deconv.bias, kTwo, kOne, kOne);
     if (channels_last_) y = y.contiguous(at::MemoryFormat::ChannelsLast3d);  // LibTorch's fp32 result is not
-    return activate(norm->forward(y), config_.act, paths_);
+    return activate(norm->forward(y), config_.act, fused_);
   });
 }
 
@@ -113,7 +113,7 @@ at::Tensor UNet::forward(const at::Tensor& x) {
   const at::Tensor quarter = layer5_->forward(layer4_->forward(half));
   const at::Tensor joined = layer6_->forward(up("deconv1", *deconv1_, deconv_batchnorm1_, quarter), half);
   const at::Tensor full = layer7_->forward(up("deconv2", *deconv2_, deconv_batchnorm2_, joined), whole);
-  return nn::circular_conv3d(full, {}, deconv4_->weight, deconv4_->bias, 1, paths_);
+  return nn::circular_conv3d(full, {}, deconv4_->weight, deconv4_->bias, 1, fused_);
 }
 
 }  // namespace millrace::recipes::cosmology

@@ -34,14 +34,14 @@ struct Convolution : torch::nn::Module {
 // Convolution, batch norm, activation.
 class Block : public torch::nn::Module {
  public:
-  Block(std::int64_t in, std::int64_t out, std::int64_t stride, Activation act, const nn::VolumePaths& paths);
+  Block(std::int64_t in, std::int64_t out, std::int64_t stride, Activation act, const nn::Fused& fused);
   // The channels of `skip`, when defined, come behind those of x.
   at::Tensor forward(const at::Tensor& x, const at::Tensor& skip = {});
 
  private:
   std::int64_t stride_;
   Activation act_;
-  nn::VolumePaths paths_;
+  nn::Fused fused_;
   std::shared_ptr<Convolution> conv1_;
   nn::BatchNorm bn1_;
 };
@@ -50,7 +50,7 @@ class Block : public torch::nn::Module {
 class Layer : public torch::nn::Module {
  public:
   Layer(std::string name, std::int64_t in, std::int64_t out, int blocks, std::int64_t stride, Activation act,
-        const nn::VolumePaths& paths);
+        const nn::Fused& fused);
   at::Tensor forward(const at::Tensor& x, const at::Tensor& skip = {});
 
  private:
@@ -61,7 +61,7 @@ class Layer : public torch::nn::Module {
 class UNet : public torch::nn::Module {
  public:
   // Weights are a function of `seed`.
-  explicit UNet(const ModelConfig& config, std::uint64_t seed = 0, const nn::VolumePaths& paths = {});
+  explicit UNet(const ModelConfig& config, std::uint64_t seed = 0, const nn::Fused& fused = {});
 
   // (N, 2, D, H, W) with D, H and W divisible by 4; the result has the same shape. Memory blocks: layer1.0 to
   // layer7.1, deconv1, deconv2.
@@ -75,7 +75,7 @@ class UNet : public torch::nn::Module {
   void initialise(std::uint64_t seed);
 
   ModelConfig config_;
-  nn::VolumePaths paths_;
+  nn::Fused fused_;
   bool channels_last_ = false;
   std::shared_ptr<Layer> layer1_, layer2_, layer3_, layer4_, layer5_, layer6_, layer7_;
   std::shared_ptr<Convolution> deconv1_, deconv2_, deconv4_;

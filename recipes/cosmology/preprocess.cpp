@@ -47,7 +47,7 @@ at::Tensor clean_by_batch(const at::Tensor& pixels, std::int64_t n_fg) {
 }
 
 Volumes preprocess(const at::Tensor& x, const at::Tensor& y, const RecipeConfig& recipe, const nn::ForegroundPca* pca,
-                   const nn::RowKey& key, bool fused) {
+                   const nn::RowKey& key, const nn::Fused& fused) {
   const at::NoGradGuard no_grad;
   const device::NoAutocast full(x.device().type());
   at::Tensor pixels = nn::as_pixels(x);

@@ -27,8 +27,8 @@ struct Volumes {
   at::Tensor input, target;
 };
 // Order: noise, PCA, scale, layout; the target is never cleaned. fp32 throughout, also under autocast. `pca` null =
-// clean_by_batch; `fused` = the components go in one pass.
+// clean_by_batch.
 [[nodiscard]] Volumes preprocess(const at::Tensor& x, const at::Tensor& y, const RecipeConfig& recipe,
-                                 const nn::ForegroundPca* pca, const nn::RowKey& key, bool fused = true);
+                                 const nn::ForegroundPca* pca, const nn::RowKey& key, const nn::Fused& fused = {});
 
 }  // namespace millrace::recipes::cosmology

@@ -28,11 +28,7 @@ constexpr std::uint64_t kNoiseSite = 22;
 std::vector<Problem> Cosmology::problems(const Sections& sections, const RunConfig&) { return problems_of(sections.recipe); }
 
 Cosmology::Cosmology(const Sections& sections, const Context& context, OpenSky open)
-    : context_(context), open_(std::move(open)), recipe_(sections.recipe) {
-  paths_ = {.fused_activation = context.on("fused_activation"),
-            .fused_padding = context.on("fused_padding"),
-            .direct_convolution = context.on("direct_convolution")};
-  fused_projection_ = context.on("fused_projection");
+    : context_(context), open_(std::move(open)), recipe_(sections.recipe), fused_(context.fused()) {
   if (!open_) {
     const bool remembers = context.on("file_index") && context.places.writes && !context.places.cache_folder.empty();
     open_ =
@@ -75,7 +71,7 @@ data::Pipeline Cosmology::test_data() {
 
 Batch Cosmology::prepare(Batch batch) {
   const nn::RowKey key{context_.seed, kNoiseSite, batch.epoch(), batch.groups().front().positions};
-  Volumes volumes = preprocess(batch["x"], batch["y"], recipe_, pca_ ? &*pca_ : nullptr, key, fused_projection_);
+  Volumes volumes = preprocess(batch["x"], batch["y"], recipe_, pca_ ? &*pca_ : nullptr, key, fused_);
   batch.set("input", std::move(volumes.input));
   batch.set("target", std::move(volumes.target));
   return batch;
@@ -88,7 +84,7 @@ UNet& Cosmology::model() {
     const ModelConfig config{.filters = recipe_.filters, .act = recipe_.act};
     const double parameters = parameters_of(static_cast<double>(recipe_.filters));
     check_model_size(parameters, sizeof(float) * parameters, "recipe.filters");
-    model_ = std::make_shared<UNet>(config, context_.seed, paths_);
+    model_ = std::make_shared<UNet>(config, context_.seed, fused_);
   }
   return *model_;
 }

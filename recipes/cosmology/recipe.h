@@ -50,8 +50,7 @@ class Cosmology final : public Recipe {
   Context context_;
   OpenSky open_;
   RecipeConfig recipe_;
-  nn::VolumePaths paths_;
-  bool fused_projection_ = true;
+  nn::Fused fused_;
   std::optional<Sky> sky_;
   std::optional<nn::ForegroundPca> pca_;
   std::shared_ptr<UNet> model_;

@@ -43,7 +43,7 @@ Powers powers_of(const RecipeConfig& recipe, const Sky& sky, const nn::Foregroun
     try {
       const TrainingPair pair = training_pair(source, i * source.size() / count, seed);
       const at::Tensor x = nn::as_pixels(pair.x.unsqueeze(0));  // (1, bl, f, pixels)
-      const at::Tensor clean = pca != nullptr ? pca->clean(x, /*fused=*/false) : clean_by_batch(x, recipe.n_fg);
+      const at::Tensor clean = pca != nullptr ? pca->clean(x, nn::Fused::plain()) : clean_by_batch(x, recipe.n_fg);
       const auto by_channel = [](const at::Tensor& values) {
         return values.to(at::kDouble).square().mean(at::IntArrayRef{0, 1, 3});
       };

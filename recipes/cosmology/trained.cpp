@@ -108,7 +108,7 @@ Tensors Cosmology::predict(const Tensors& inputs) {
   refuse_not_finite(x);
   RecipeConfig quiet = recipe_;
   quiet.add_noise = false;  // real visibilities bring their own
-  const at::Tensor input = preprocess(x, at::zeros_like(x), quiet, pca_ ? &*pca_ : nullptr, {}, fused_projection_).input;
+  const at::Tensor input = preprocess(x, at::zeros_like(x), quiet, pca_ ? &*pca_ : nullptr, {}, fused_).input;
   at::Tensor signal = recover(input).to(at::kFloat);
   if (recipe_.predict_residual) signal = signal + input;
   if (recipe_.target_transform == Transform::arcsinh) signal = signal.sinh();

@@ -16,7 +16,6 @@
 #include <utility>
 
 #include "millrace/memory/block.h"
-#include "millrace/telemetry/counter.h"
 
 namespace millrace::recipes::image_pairs {
 namespace {
@@ -135,22 +134,22 @@ LanguageModel::Last LanguageModel::last_of(const Prompts& prompts, std::int64_t 
 
 LanguageModel::Stream LanguageModel::finish(const DecoderBlock& block, const at::Tensor& mixed, at::Tensor x,
                                             const at::Tensor& next_norm) const {
-  const nn::DecoderPaths& paths = projecting_.paths;
+  const nn::Fused& fused = projecting_.fused;
   const auto multiply = [&](const at::Tensor& input, std::initializer_list<const Projection*> by) {
     return project(input, by, projecting_, is_training());
   };
   const auto middle =
-      nn::add_rms_norm(multiply(mixed, {block.o.get()}), x, norm_weight(block.middle_norm->weight), kRmsNormEps, paths);
+      nn::add_rms_norm(multiply(mixed, {block.o.get()}), x, norm_weight(block.middle_norm->weight), kRmsNormEps, fused);
   x.reset();                 // it is in the sum; no gradient wants it
   const at::Tensor branch =  // what stands between is let go before the sum takes memory
       project_gated(multiply(middle.second, {block.gate.get(), block.up.get()}), *block.down, projecting_, is_training());
-  auto out = nn::add_rms_norm(branch, middle.first, norm_weight(next_norm), kRmsNormEps, paths);
+  auto out = nn::add_rms_norm(branch, middle.first, norm_weight(next_norm), kRmsNormEps, fused);
   return {std::move(out.first), std::move(out.second)};
 }
 
 LanguageModel::Stream LanguageModel::run(const DecoderBlock& block, const at::Tensor& next_norm, Stream in) const {
   const at::Tensor qkv = project(in.y, {block.q.get(), block.k.get(), block.v.get()}, projecting_, is_training());
-  return finish(block, nn::rotary_attention(qkv, rotary_, heads_, projecting_.paths), std::move(in.x), next_norm);
+  return finish(block, nn::rotary_attention(qkv, rotary_, heads_, projecting_.fused), std::move(in.x), next_norm);
 }
 
 LanguageModel::Stream LanguageModel::run_at(const DecoderBlock& block, const at::Tensor& next_norm, Stream in,
@@ -161,24 +160,23 @@ LanguageModel::Stream LanguageModel::run_at(const DecoderBlock& block, const at:
   const auto [all, y] = with_last(in.y, last.rows);
   const at::Tensor kv = project(all, {block.k.get(), block.v.get()}, projecting_, is_training());
   const at::Tensor q = project(y, {block.q.get()}, projecting_, is_training());
-  const at::Tensor mixed = nn::rotary_attention_at(q, kv, last.positions, rotary_, heads_, projecting_.paths);
+  const at::Tensor mixed = nn::rotary_attention_at(q, kv, last.positions, rotary_, heads_, projecting_.fused);
   return finish(block, mixed, std::move(x), next_norm);
 }
 
 at::Tensor LanguageModel::forward(at::Tensor images, const at::Tensor& which, const Prompts& prompts) {
-  static const telemetry::Counter taken("last_position");
   Stream stream;
   stream.x = embed(images, which, prompts);
   images.reset();  // a copy of each row's is in the stream
-  stream.y = nn::rms_norm(stream.x, norm_weight(blocks_.front()->input_norm->weight), kRmsNormEps, projecting_.paths);
+  stream.y = nn::rms_norm(stream.x, norm_weight(blocks_.front()->input_norm->weight), kRmsNormEps, projecting_.fused);
   (void)rotary(stream.x.size(1), stream.x.device());
   const Last last = last_of(prompts, which.size(0));
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
     const DecoderBlock& block = *blocks_[i];
     const bool is_last = i + 1 == blocks_.size();
     const at::Tensor next_norm = is_last ? norm_->weight : blocks_[i + 1]->input_norm->weight;
-    const bool one_position = is_last && projecting_.paths.last_position;
-    if (one_position) taken.add(1);
+    const bool one_position = is_last && projecting_.fused.on(kLastPosition);
+    if (one_position) nn::count_taken<kLastPosition>();
     const auto advance = [this, next_norm, one_position, last, &block](Stream in) {
       return one_position ? run_at(block, next_norm, std::move(in), last) : run(block, next_norm, std::move(in));
     };
@@ -193,7 +191,7 @@ at::Tensor LanguageModel::forward(at::Tensor images, const at::Tensor& which, co
     });
     stream = {out.first, out.second};
   }
-  const at::Tensor hidden = projecting_.paths.last_position ? stream.y : at_last(stream.y, last.rows);
+  const at::Tensor hidden = projecting_.fused.on(kLastPosition) ? stream.y : at_last(stream.y, last.rows);
   if (!answer_rows_.defined() || answer_rows_.device() != hidden.device())
     answer_rows_ = at::tensor(answers_, at::kLong).to(hidden.device());  // host: made once
   const at::Tensor rows = lm_head_->weight.index_select(0, answer_rows_).to(at::kFloat);

@@ -22,9 +22,9 @@ constexpr std::uint64_t kAdapterSeed = 0x6c6f7261;  // adapters have numbers of 
 
 bool is_adapter(std::string_view name) { return name.find(".lora_") != std::string_view::npos; }
 
-Projecting projecting_of(const RecipeConfig& config, const nn::DecoderPaths& paths) {
+Projecting projecting_of(const RecipeConfig& config, const nn::Fused& fused) {
   const double scale = config.lora_r > 0 ? config.lora_alpha / static_cast<double>(config.lora_r) : 1.0;
-  return {.scale = scale, .dropout = config.lora_dropout, .paths = paths};
+  return {.scale = scale, .dropout = config.lora_dropout, .fused = fused};
 }
 
 double fan_in(const at::Tensor& weight) { return static_cast<double>(weight.numel()) / static_cast<double>(weight.size(0)); }
@@ -111,7 +111,7 @@ void add_heads_problem(std::int64_t width, std::int64_t heads, const std::string
 
 class Projector : public torch::nn::Module {
  public:
-  Projector(std::int64_t in, std::int64_t out, const nn::DecoderPaths& paths, at::Device device) : paths_(paths) {
+  Projector(std::int64_t in, std::int64_t out, const nn::Fused& fused, at::Device device) : fused_(fused) {
     const Making trained{.device = device};
     const auto layer = [&](const char* name, std::int64_t from) {
       return register_module(name,
@@ -121,14 +121,14 @@ class Projector : public torch::nn::Module {
     linear_2_ = layer("linear_2", out);
   }
   at::Tensor forward(const at::Tensor& features) {
-    const nn::Adapted first = linear_1_->adapted(), second = linear_2_->adapted();
-    const at::Tensor x = nn::linear(features, first.weight, first.bias, paths_.plain);
-    return nn::gelu_linear(x, second.weight, second.bias, nn::Gelu::tanh, paths_.plain);
+    const nn::LoraProjection first = linear_1_->adapted(), second = linear_2_->adapted();
+    const at::Tensor x = nn::linear(features, first.weight, first.bias, fused_);
+    return nn::gelu_linear(x, second.weight, second.bias, nn::Gelu::tanh, fused_);
   }
   [[nodiscard]] at::Device device() const { return linear_1_->adapted().weight.device(); }
 
  private:
-  nn::DecoderPaths paths_;
+  nn::Fused fused_;
   std::shared_ptr<Projection> linear_1_, linear_2_;
 };
 
@@ -187,15 +187,15 @@ Part part_of(std::string_view parameter) {
   return parameter.starts_with("multi_modal_projector.") ? Part::projector : Part::decoder;
 }
 
-PairModel::PairModel(const RecipeConfig& config, std::uint64_t seed, bool frozen, const nn::DecoderPaths& paths,
-                     at::Device device, at::ScalarType base_type)
+PairModel::PairModel(const RecipeConfig& config, std::uint64_t seed, bool frozen, const nn::Fused& fused, at::Device device,
+                     at::ScalarType base_type)
     : config_(config), frozen_(frozen) {
   if (auto problems = shape_problems(config_); !problems.empty()) throw ConfigError(std::move(problems));
   const Making how{.device = device, .base_type = base_type, .frozen = frozen};
-  const Projecting projecting = projecting_of(config_, paths);
+  const Projecting projecting = projecting_of(config_, fused);
   tower_ = register_module("vision_tower", std::make_shared<VisionTower>(config_, projecting, how));
   projector_ = register_module("multi_modal_projector",
-                               std::make_shared<Projector>(config_.vision_width, config_.decoder_width, paths, device));
+                               std::make_shared<Projector>(config_.vision_width, config_.decoder_width, fused, device));
   decoder_ = register_module("language_model", std::make_shared<LanguageModel>(config_, projecting, how));
   if (device.type() != at::kMeta) initialise(*this, config_, seed, config_.base_weights.empty());
 }

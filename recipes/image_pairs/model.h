@@ -45,7 +45,7 @@ class PairModel : public torch::nn::Module {
   // Weights are a function of `seed`; on the meta device they have shapes only. `frozen`: tower and decoder require no gradient
   // and are of `base_type`. Where recipe.base_weights are given, tower and decoder hold nothing until load_base()
   // (base_weights.h) fills them. ConfigError when the parts do not fit.
-  explicit PairModel(const RecipeConfig& config, std::uint64_t seed = 0, bool frozen = false, const nn::DecoderPaths& paths = {},
+  explicit PairModel(const RecipeConfig& config, std::uint64_t seed = 0, bool frozen = false, const nn::Fused& fused = {},
                      at::Device device = at::kCPU, at::ScalarType base_type = at::kFloat);
 
   // Pixels (n, 3, S, S) f32, normalised -> what the tower says of their patches (n, P, d_v). Without gradient where it is frozen.

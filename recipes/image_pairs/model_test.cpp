@@ -19,6 +19,7 @@
 #include "millrace/device/autocast.h"
 #include "millrace/memory/block.h"
 #include "millrace/optim/optimizer.h"
+#include "recipes/image_pairs/network.h"
 #include "recipes/image_pairs/presets.h"
 
 namespace millrace::recipes::image_pairs {
@@ -254,7 +255,7 @@ TEST(PairModel, ARowIsTheSameBesideALongerOne) {
   RecipeConfig longer = smoke();
   longer.question = "Which of the two is cleaner?";
   for (const bool last_position : {true, false}) {
-    PairModel model(smoke(), 5, true, {.last_position = last_position});
+    PairModel model(smoke(), 5, true, last_position ? nn::Fused() : nn::Fused::without({kLastPosition}));
     const Example x = example(smoke());
     const at::Tensor features = model.features(x.pixels), first = x.images.narrow(0, 0, 1), second = x.images.narrow(0, 2, 1);
     const Prompt of_first = prompt_of(smoke()), of_second = prompt_of(longer);

@@ -28,7 +28,7 @@ Projection::Projection(const Shape& shape, const Making& how, const at::Tensor& 
   lora_b_ = register_module("lora_B", std::make_shared<Weight>(std::vector{shape.out, shape.rank}, trained));
 }
 
-nn::Adapted Projection::adapted() const {
+nn::LoraProjection Projection::adapted() const {
   if (!lora_a_) return {.weight = weight_, .bias = bias_};
   return {.weight = weight_, .bias = bias_, .lora_a = lora_a_->weight, .lora_b = lora_b_->weight};
 }
@@ -48,17 +48,17 @@ std::vector<at::Tensor> side_by_side(const std::vector<std::int64_t>& outs, std:
 
 at::Tensor project(const at::Tensor& x, std::initializer_list<const Projection*> projections, const Projecting& how,
                    bool training) {
-  std::vector<nn::Adapted> all;
+  std::vector<nn::LoraProjection> all;
   bool adapted = false;
   for (const Projection* projection : projections) {
     all.push_back(projection->adapted());
     adapted = adapted || projection->has_adapter();
   }
-  return nn::adapted_linear(x, all, how.scale, training && adapted ? how.dropout : 0.0, how.paths);
+  return nn::lora_linear(x, all, how.scale, training && adapted ? how.dropout : 0.0, how.fused);
 }
 
 at::Tensor project_gated(const at::Tensor& packed, const Projection& by, const Projecting& how, bool training) {
-  return nn::adapted_swiglu(packed, by.adapted(), how.scale, training && by.has_adapter() ? how.dropout : 0.0, how.paths);
+  return nn::lora_swiglu(packed, by.adapted(), how.scale, training && by.has_adapter() ? how.dropout : 0.0, how.fused);
 }
 
 at::Tensor norm_weight(const at::Tensor& weight) { return weight.to(at::kFloat); }

@@ -15,6 +15,9 @@
 
 namespace millrace::recipes::image_pairs {
 
+// On: the decoder's last block computes the position alone that the answer is read from; off: all positions. Tolerance.
+inline constexpr nn::Switch kLastPosition{"last_position"};
+
 // How the weights of a network are kept. Their values are the caller's to fill in.
 struct Making {
   at::Device device = at::kCPU;
@@ -43,7 +46,7 @@ class Projection : public torch::nn::Module {
   };
   // `memory`: what the weight is kept in; undefined: memory of its own.
   Projection(const Shape& shape, const Making& how, const at::Tensor& memory = {});
-  [[nodiscard]] nn::Adapted adapted() const;
+  [[nodiscard]] nn::LoraProjection adapted() const;
   [[nodiscard]] bool has_adapter() const noexcept { return lora_a_ != nullptr; }
 
  private:
@@ -58,13 +61,13 @@ std::vector<at::Tensor> side_by_side(const std::vector<std::int64_t>& outs, std:
 struct Projecting {
   double scale = 1;    // of an adapter's product
   double dropout = 0;  // of an adapter's input, while training
-  nn::DecoderPaths paths;
+  nn::Fused fused;
 };
 // Results side by side, from one input.
 at::Tensor project(const at::Tensor& x, std::initializer_list<const Projection*> projections, const Projecting& how,
                    bool training);
 
-// `by` of the gated product of `packed` (nn::adapted_swiglu).
+// `by` of the gated product of `packed` (nn::lora_swiglu).
 at::Tensor project_gated(const at::Tensor& packed, const Projection& by, const Projecting& how, bool training);
 
 // What a norm computes with: frozen weights may be kept in 16 bits.

@@ -169,7 +169,7 @@ PairModel& ImagePairs::model() {
       context_.say("the tower's activation is " + config::detail::Codec<Activation>::write(*named).get<std::string>() +
                    ", as config.json of recipe.base_weights names it");
   }
-  model_ = std::make_shared<PairModel>(recipe_, context_.seed, is_frozen(), paths_of(context_), at::kCPU, type);
+  model_ = std::make_shared<PairModel>(recipe_, context_.seed, is_frozen(), context_.fused(), at::kCPU, type);
   if (has_base) context_.say(load_base(*model_, recipe_));
   if (!recipe_.adapter.empty()) context_.say(read_adapter(*model_, recipe_.adapter));
   prompts_ = to_tensors({prompt_of(recipe_)}, context_.device);
@@ -230,9 +230,9 @@ at::Tensor ImagePairs::kept_features(const Batch& batch, const at::Tensor& pixel
                   images_together(pixels.device(), context_.config->data.samples_per_batch()));
   }
   if (kept_->budget() > 0) taken().kept.add(1);
-  if (type != kept_type_ || nn::ways_so_far() != kept_ways_) kept_->forget();
+  if (type != kept_type_ || nn::implementation_changes() != kept_changes_) kept_->forget();
   kept_type_ = type;
-  kept_ways_ = nn::ways_so_far();
+  kept_changes_ = nn::implementation_changes();
   const auto& pairs = batch.split() == Split::train ? files_->train : files_->validation;
   std::vector<std::int64_t> ids;
   for (const std::int64_t sample : batch.groups().front().indices) {
@@ -434,19 +434,6 @@ Tensors ImagePairs::predict(const Tensors& inputs) {
   const at::Tensor logits = model().forward(features, images_of_rows(rows, true, pixels.device()), prompts_);
   const at::Tensor both = at::softmax(logits.to(at::kFloat), 1).view({rows, 2, kAnswerKinds});
   return {{"answers", both.select(1, 0)}, {"mirrored", mirrored(both.select(1, 1))}};
-}
-
-nn::DecoderPaths paths_of(const Context& context) {
-  return {.fused_rms_rows = context.on("fused_rms_rows"),
-          .fused_swiglu = context.on("fused_swiglu"),
-          .fused_rotary = context.on("fused_rotary"),
-          .merged_lora = context.on("merged_lora"),
-          .last_position = context.on("last_position"),
-          .plain = {.fused_dropout = context.on("fused_dropout"),
-                    .fused_attention = context.on("fused_attention"),
-                    .fused_gelu = context.on("fused_gelu"),
-                    .weight_cache = context.on("bf16_weights"),
-                    .fp32_products = context.on("fp32_products")}};
 }
 
 }  // namespace millrace::recipes::image_pairs

@@ -70,10 +70,8 @@ class ImagePairs final : public Recipe {
   Prompts prompts_;
   std::optional<FeatureStore> kept_;
   at::ScalarType kept_type_ = at::kFloat;
-  std::uint64_t kept_ways_ = 0;  // nn::ways_so_far() when they were made
+  std::uint64_t kept_changes_ = 0;  // nn::implementation_changes() when they were made
   Judged judged_;
 };
-
-[[nodiscard]] nn::DecoderPaths paths_of(const Context& context);  // by the switches of a run
 
 }  // namespace millrace::recipes::image_pairs

@@ -54,12 +54,12 @@ struct VisionBlock : torch::nn::Module {
   // The two branches; the residual stream and its norms are VisionTower::forward's.
   [[nodiscard]] at::Tensor attend(const at::Tensor& y, std::int64_t heads, const Projecting& how) const {
     const at::Tensor qkv = project(y, {q.get(), k.get(), v.get()}, how, is_training());
-    return project(nn::full_self_attention(qkv, heads, how.paths.plain), {out.get()}, how, is_training());
+    return project(nn::full_self_attention(qkv, heads, how.fused), {out.get()}, how, is_training());
   }
   [[nodiscard]] at::Tensor feed_forward(const at::Tensor& y, const Projecting& how) const {
     const at::Tensor x = project(y, {fc1.get()}, how, is_training());
-    if (const nn::Adapted second = fc2->adapted(); x.requires_grad() && second.weight.scalar_type() == at::kFloat)
-      return nn::gelu_linear(x, second.weight, second.bias, activation, how.paths.plain);
+    if (const nn::LoraProjection second = fc2->adapted(); x.requires_grad() && second.weight.scalar_type() == at::kFloat)
+      return nn::gelu_linear(x, second.weight, second.bias, activation, how.fused);
     return project(nn::gelu(x, activation), {fc2.get()}, how, is_training());
   }
 
@@ -104,13 +104,13 @@ at::Tensor VisionTower::embed(const at::Tensor& pixels) const {
 }
 
 at::Tensor VisionTower::forward(const at::Tensor& pixels) {
-  const nn::Paths& paths = projecting_.paths.plain;
-  const auto add = [&paths](const at::Tensor& branch, const at::Tensor& x, const LayerNorm& norm) {
-    return nn::dropout_add_layer_norm(branch, x, norm_weight(norm.weight), norm_weight(norm.bias), kLayerNormEps, 0, paths);
+  const nn::Fused& fused = projecting_.fused;
+  const auto add = [&fused](const at::Tensor& branch, const at::Tensor& x, const LayerNorm& norm) {
+    return nn::dropout_add_layer_norm(branch, x, norm_weight(norm.weight), norm_weight(norm.bias), kLayerNormEps, 0, fused);
   };
   at::Tensor x = embed(pixels);
   const LayerNorm& first = *blocks_.front()->layer_norm1;
-  at::Tensor y = nn::layer_norm(x, norm_weight(first.weight), norm_weight(first.bias), kLayerNormEps, paths);
+  at::Tensor y = nn::layer_norm(x, norm_weight(first.weight), norm_weight(first.bias), kLayerNormEps, fused);
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
     const VisionBlock& block = *blocks_[i];
     const LayerNorm* next = i + 1 < blocks_.size() ? blocks_[i + 1]->layer_norm1.get() : nullptr;

@@ -98,11 +98,11 @@ Affine::Affine(std::vector<std::int64_t> weight_shape, bool with_bias, at::Devic
   if (with_bias) bias = register_parameter("bias", at::zeros({weight_shape.front()}, options));
 }
 
-Attend::Attend(const ModelConfig& config, const nn::Paths& paths, at::Device device)
+Attend::Attend(const ModelConfig& config, const nn::Fused& fused, at::Device device)
     : heads_(config.heads),
       dropout_(config.attention_dropout),
       textbook_(config.attention == Attention::math),
-      paths_(paths),
+      fused_(fused),
       w_q_(register_module("w_q", linear(config.width, config.width, device))),
       w_k_(register_module("w_k", linear(config.width, config.width, device))),
       w_v_(register_module("w_v", linear(config.width, config.width, device))),
@@ -112,15 +112,15 @@ at::Tensor Attend::forward(const at::Tensor& x, const AttentionMask& mask) {
   at::Tensor attended;
   if (mask.additive.defined()) {
     const auto heads = [&](const Affine& affine) {  // (B,T,C) -> (B,H,T,C/H)
-      const at::Tensor y = nn::linear(x, affine.weight, affine.bias, paths_);
+      const at::Tensor y = nn::linear(x, affine.weight, affine.bias, fused_);
       return y.view({y.size(0), y.size(1), heads_, -1}).transpose(1, 2);
     };
     attended = masked(heads(*w_q_), heads(*w_k_), heads(*w_v_), mask).transpose(1, 2).flatten(2);
   } else {
     attended = nn::causal_self_attention(x, {w_q_->weight, w_q_->bias, w_k_->weight, w_k_->bias, w_v_->weight, w_v_->bias},
-                                         heads_, is_training() ? dropout_ : 0.0, paths_);
+                                         heads_, is_training() ? dropout_ : 0.0, fused_);
   }
-  return nn::linear(attended, w_o_->weight, w_o_->bias, paths_);
+  return nn::linear(attended, w_o_->weight, w_o_->bias, fused_);
 }
 
 at::Tensor Attend::masked(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const AttentionMask& mask) {
@@ -129,36 +129,36 @@ at::Tensor Attend::masked(const at::Tensor& q, const at::Tensor& k, const at::Te
   if (textbook_ || dropout > 0) {  // ATen's attention would draw its own random numbers for dropout
     const double scale = 1.0 / std::sqrt(static_cast<double>(q.size(-1)));
     const at::Tensor scores = at::matmul(q, k.transpose(-2, -1)) * scale + mask.additive;
-    attended = at::matmul(nn::dropout(at::softmax(scores, -1), dropout, paths_), v);
+    attended = at::matmul(nn::dropout(at::softmax(scores, -1), dropout, fused_), v);
   } else {
     attended = at::scaled_dot_product_attention(q, k, v, mask.additive);
   }
   return mask.open.defined() ? attended.masked_fill(mask.open.logical_not(), 0) : attended;
 }
 
-FeedForward::FeedForward(const ModelConfig& config, const nn::Paths& paths, at::Device device)
+FeedForward::FeedForward(const ModelConfig& config, const nn::Fused& fused, at::Device device)
     : activation_(config.activation),
       dropout_(config.residual_dropout),
-      paths_(paths),
+      fused_(fused),
       fc1_(register_module("fc1", linear(hidden_width(config), config.width, device))),
       fc2_(register_module("fc2", linear(config.width, hidden_width(config), device))) {}
 
 at::Tensor FeedForward::forward(const at::Tensor& x) {
   const double dropout = is_training() ? dropout_ : 0.0;
-  const at::Tensor hidden = nn::linear(x, fc1_->weight, fc1_->bias, paths_);
-  const at::Tensor active = activation_ == Activation::gelu ? nn::gelu_dropout(hidden, dropout, paths_)
-                                                            : nn::dropout(at::relu(hidden), dropout, paths_);
-  return nn::linear(active, fc2_->weight, fc2_->bias, paths_);
+  const at::Tensor hidden = nn::linear(x, fc1_->weight, fc1_->bias, fused_);
+  const at::Tensor active = activation_ == Activation::gelu ? nn::gelu_dropout(hidden, dropout, fused_)
+                                                            : nn::dropout(at::relu(hidden), dropout, fused_);
+  return nn::linear(active, fc2_->weight, fc2_->bias, fused_);
 }
 
-Block::Block(const ModelConfig& config, const nn::Paths& paths, at::Device device)
+Block::Block(const ModelConfig& config, const nn::Fused& fused, at::Device device)
     : ln1(register_module("ln1", norm(config.width, device))),
       ln2(register_module("ln2", norm(config.width, device))),
-      attention(register_module("attention", std::make_shared<Attend>(config, paths, device))),
-      feed_forward(register_module("feed_forward", std::make_shared<FeedForward>(config, paths, device))) {}
+      attention(register_module("attention", std::make_shared<Attend>(config, fused, device))),
+      feed_forward(register_module("feed_forward", std::make_shared<FeedForward>(config, fused, device))) {}
 
-Transformer::Transformer(const ModelConfig& config, std::uint64_t seed, const nn::Paths& paths, at::Device device)
-    : config_(config), paths_(paths) {
+Transformer::Transformer(const ModelConfig& config, std::uint64_t seed, const nn::Fused& fused, at::Device device)
+    : config_(config), fused_(fused) {
   if (auto problems = shape_problems(config_); !problems.empty()) throw ConfigError(std::move(problems));
   const auto table = [&](const char* name, std::int64_t rows) {
     auto holder = register_module(name, std::make_shared<torch::nn::Module>());
@@ -168,7 +168,7 @@ Transformer::Transformer(const ModelConfig& config, std::uint64_t seed, const nn
   if (config_.learned_positions) position_embedding_ = table("position_embeddings", config_.positions);
   auto list = register_module("transformer_blocks", std::make_shared<torch::nn::Module>());
   for (std::int64_t i = 0; i < config_.layers; ++i) {
-    blocks_.push_back(list->register_module(std::to_string(i), std::make_shared<Block>(config_, paths_, device)));
+    blocks_.push_back(list->register_module(std::to_string(i), std::make_shared<Block>(config_, fused_, device)));
   }
   ln_f_ = register_module("ln_f", norm(config_.width, device));
   if (!config_.tied)
@@ -195,7 +195,7 @@ at::Tensor Transformer::forward(const at::Tensor& tokens, const at::Tensor& padd
   const AttentionMask mask = attention_mask(tokens, padding);
   // `x` is the residual stream, `y` its norm that feeds the next branch: adding a branch and norming is one pass.
   at::Tensor x = embed(tokens);
-  at::Tensor y = nn::layer_norm(x, blocks_.front()->ln1->weight, blocks_.front()->ln1->bias, kNormEps, paths_);
+  at::Tensor y = nn::layer_norm(x, blocks_.front()->ln1->weight, blocks_.front()->ln1->bias, kNormEps, fused_);
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
     const Affine& next = i + 1 < blocks_.size() ? *blocks_[i + 1]->ln1 : *ln_f_;
     std::tie(x, y) = memory::block("transformer_blocks." + std::to_string(i), *blocks_[i],
@@ -204,24 +204,24 @@ at::Tensor Transformer::forward(const at::Tensor& tokens, const at::Tensor& padd
                                      return add(block.feed_forward->forward(middle.second), middle.first, next, dropout);
                                    });
   }
-  return nn::linear(y, config_.tied ? embedding_->weight : output_projection_->weight, {}, paths_);
+  return nn::linear(y, config_.tied ? embedding_->weight : output_projection_->weight, {}, fused_);
 }
 
 std::pair<at::Tensor, at::Tensor> Transformer::add(const at::Tensor& branch, const at::Tensor& x, const Affine& norm,
                                                    double dropout) const {
-  return nn::dropout_add_layer_norm(branch, x, norm.weight, norm.bias, kNormEps, dropout, paths_);
+  return nn::dropout_add_layer_norm(branch, x, norm.weight, norm.bias, kNormEps, dropout, fused_);
 }
 
 at::Tensor Transformer::embed(const at::Tensor& tokens) {
   const double dropout = is_training() ? config_.embedding_dropout : 0.0;
   at::Tensor x = at::embedding(embedding_->weight, tokens);
   if (config_.embedding_scale) x = x * std::sqrt(static_cast<double>(config_.width));
-  x = nn::dropout(x, dropout, paths_);
+  x = nn::dropout(x, dropout, fused_);
   if (!config_.learned_positions && (!sinusoids_.defined() || sinusoids_.device() != x.device())) {
     sinusoids_ = (nn::sinusoidal_positions(config_.positions, config_.width) * config_.position_scale).to(x.device());
   }
   const at::Tensor& table = config_.learned_positions ? position_embedding_->weight : sinusoids_;
-  return nn::dropout(x + table.narrow(0, 0, tokens.size(1)), dropout, paths_);
+  return nn::dropout(x + table.narrow(0, 0, tokens.size(1)), dropout, fused_);
 }
 
 AttentionMask Transformer::attention_mask(const at::Tensor& tokens, const at::Tensor& padding) {

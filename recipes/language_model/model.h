@@ -61,7 +61,7 @@ struct AttentionMask {
 
 class Attend : public torch::nn::Module {
  public:
-  Attend(const ModelConfig& config, const nn::Paths& paths, at::Device device);
+  Attend(const ModelConfig& config, const nn::Fused& fused, at::Device device);
   at::Tensor forward(const at::Tensor& x, const AttentionMask& mask);
 
  private:
@@ -69,25 +69,25 @@ class Attend : public torch::nn::Module {
   std::int64_t heads_;
   double dropout_;
   bool textbook_;
-  nn::Paths paths_;
+  nn::Fused fused_;
   std::shared_ptr<Affine> w_q_, w_k_, w_v_, w_o_;
 };
 
 class FeedForward : public torch::nn::Module {
  public:
-  FeedForward(const ModelConfig& config, const nn::Paths& paths, at::Device device);
+  FeedForward(const ModelConfig& config, const nn::Fused& fused, at::Device device);
   at::Tensor forward(const at::Tensor& x);
 
  private:
   Activation activation_;
   double dropout_;
-  nn::Paths paths_;
+  nn::Fused fused_;
   std::shared_ptr<Affine> fc1_, fc2_;
 };
 
 // The two halves of a block; the norms between them belong to the residual stream, which Transformer::forward carries.
 struct Block : torch::nn::Module {
-  Block(const ModelConfig& config, const nn::Paths& paths, at::Device device);
+  Block(const ModelConfig& config, const nn::Fused& fused, at::Device device);
   std::shared_ptr<Affine> ln1, ln2;
   std::shared_ptr<Attend> attention;
   std::shared_ptr<FeedForward> feed_forward;
@@ -96,7 +96,7 @@ struct Block : torch::nn::Module {
 class Transformer : public torch::nn::Module {
  public:
   // Weights are a function of `seed`; on the meta device they have shapes only. ConfigError when the shape is impossible.
-  explicit Transformer(const ModelConfig& config, std::uint64_t seed = 0, const nn::Paths& paths = {},
+  explicit Transformer(const ModelConfig& config, std::uint64_t seed = 0, const nn::Fused& fused = {},
                        at::Device device = at::kCPU);
 
   // tokens (B,T) int64, T <= positions -> logits (B,T,V). `padding` (B,T) is true at real tokens; with it, attention takes the
@@ -127,7 +127,7 @@ class Transformer : public torch::nn::Module {
   void initialise(std::uint64_t seed);
 
   ModelConfig config_;
-  nn::Paths paths_;
+  nn::Fused fused_;
   MaskCache masks_;
   bool caches_masks_ = true;
   at::Tensor sinusoids_;  // not a parameter, not saved: a function of its shape

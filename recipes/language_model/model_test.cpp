@@ -116,9 +116,9 @@ TEST(Model, AttentionPathsAgree) {
   const at::Tensor tokens = random_tokens(3, 29);
   torch::NoGradGuard no_grad;
   for (const bool on : {true, false}) {
-    const nn::Paths paths{on, on, on, on, on, on, on, on};
+    const nn::Fused fused = on ? nn::Fused() : nn::Fused::plain();
     const auto logits = [&](Attention attention) {
-      Transformer model(tiny(attention), 1, paths);
+      Transformer model(tiny(attention), 1, fused);
       model.eval();
       return model.forward(tokens);
     };

@@ -33,7 +33,7 @@ std::uint32_t token_in(const std::vector<std::byte>& bytes, std::int64_t place, 
 std::vector<Problem> LanguageModel::problems(const Sections& sections, const RunConfig&) { return problems_of(sections.recipe); }
 
 LanguageModel::LanguageModel(const Sections& sections, const Context& context)
-    : context_(context), recipe_(sections.recipe), generate_(sections.generate), paths_(paths_of(context)) {}
+    : context_(context), recipe_(sections.recipe), generate_(sections.generate), fused_(context.fused()) {}
 
 LanguageModel::LanguageModel(const Sections& sections, const Context& context, std::shared_ptr<Transformer> model,
                              std::shared_ptr<const data::Tokenizer> tokenizer)
@@ -151,7 +151,7 @@ Transformer& LanguageModel::model() {
     const ModelSize size = size_of_model(config);
     check_model_size(size.parameters, size.bytes,
                      "recipe.model_embd, recipe.model_layer, recipe.model_positions, recipe.vocab_size");
-    model_ = std::make_shared<Transformer>(config, context_.seed, paths_);
+    model_ = std::make_shared<Transformer>(config, context_.seed, fused_);
   }
   return *model_;
 }
@@ -163,7 +163,7 @@ std::vector<Objective> LanguageModel::objectives() {
   const auto loss = [this, nominal = batch_size * static_cast<double>(recipe_.seq_len - 1)](const Batch& batch,
                                                                                             const StepContext& context) {
     const at::Tensor logits = model().forward(batch["input"]);
-    auto [sum, count] = nn::cross_entropy_sum(logits, batch["target"], data::Tokenizer::kPad, paths_);
+    auto [sum, count] = nn::cross_entropy_sum(logits, batch["target"], data::Tokenizer::kPad, fused_);
     Loss result{.terms = {{.sum = std::move(sum), .count = std::move(count), .nominal_count = nominal}}};
     if (!context.training) result.outputs["logits"] = logits;  // for the pictures; in training they would be held too long
     return result;
@@ -252,17 +252,6 @@ Facts LanguageModel::facts() const {
     facts.fields[field] = {.axes = {{.label = "place in the sequence", .unit = "tokens"}}, .value = "token"};
   facts.blind = blind_;
   return facts;
-}
-
-nn::Paths paths_of(const Context& context) {
-  return {.fused_dropout = context.on("fused_dropout"),
-          .fused_attention = context.on("fused_attention"),
-          .fused_norm = context.on("fused_norm"),
-          .fused_gelu = context.on("fused_gelu"),
-          .fused_loss = context.on("fused_loss"),
-          .weight_cache = context.on("bf16_weights"),
-          .packed_qkv = context.on("fused_attention"),
-          .fp32_products = context.on("fp32_products")};
 }
 
 }  // namespace millrace::recipes::language_model

@@ -64,7 +64,7 @@ class LanguageModel final : public Recipe {
   Context context_;
   RecipeConfig recipe_;
   GenerateConfig generate_;
-  nn::Paths paths_;
+  nn::Fused fused_;
   std::shared_ptr<const data::Tokenizer> tokenizer_;
   std::shared_ptr<const data::TokenArray> tokens_;
   std::vector<data::FileStamp> files_;    // the text that they were made of
@@ -74,8 +74,5 @@ class LanguageModel final : public Recipe {
   std::shared_ptr<Transformer> model_;
   TokenLosses lost_;  // of the validation under way
 };
-
-// Which fused paths the switchboard leaves on; null = all.
-[[nodiscard]] nn::Paths paths_of(const Context& context);
 
 }  // namespace millrace::recipes::language_model

@@ -18,7 +18,7 @@ double softplus_inverse(double value) { return std::log(std::expm1(value)); }
 
 }  // namespace
 
-Adapter::Adapter(const AdapterConfig& config, const nn::StencilPaths& paths) : config_(config), paths_(paths) {
+Adapter::Adapter(const AdapterConfig& config, const nn::Fused& fused) : config_(config), fused_(fused) {
   log_sigma_ = register_parameter("log_sigma", at::scalar_tensor(softplus_inverse(config.init_sigma), at::kFloat));
   log_scale_ = register_parameter("log_scale", at::full({2}, softplus_inverse(config.init_scale), at::kFloat));
 }
@@ -29,7 +29,7 @@ at::Tensor Adapter::forward(const at::Tensor& x) {
   const at::Tensor least = at::relu(0.44 * (scale.min().reciprocal() - 1.0));  // 0 where the grid is no coarser than the pixels
   const at::Tensor sigma = at::sqrt(least.square() + at::softplus(log_sigma_).square());
   const std::int64_t size = 2 * static_cast<std::int64_t>(std::ceil(3.0 * config_.sigma_max)) + 1;
-  return nn::zoom(nn::gaussian_blur(x, sigma, size, paths_), scale, config_.grid_size, paths_);
+  return nn::zoom(nn::gaussian_blur(x, sigma, size, fused_), scale, config_.grid_size, fused_);
 }
 
 }  // namespace millrace::recipes::neural_response

@@ -9,7 +9,7 @@ namespace millrace::recipes::neural_response {
 
 class Adapter : public torch::nn::Module {
  public:
-  Adapter(const AdapterConfig& config, const nn::StencilPaths& paths);
+  Adapter(const AdapterConfig& config, const nn::Fused& fused);
 
   // x (N, 1, L, H, W) -> (N, 1, L, G, G), G = grid_size. The blur's deviation sqrt(smin^2 + softplus(log_sigma)^2), where smin =
   // 0.44 (1/s - 1) for the smaller scale s < 1, keeps what the scale leaves out of the samples from folding back.
@@ -17,7 +17,7 @@ class Adapter : public torch::nn::Module {
 
  private:
   AdapterConfig config_;
-  nn::StencilPaths paths_;
+  nn::Fused fused_;
   at::Tensor log_sigma_;  // scalar
   at::Tensor log_scale_;  // of x and of y
 };

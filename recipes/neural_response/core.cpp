@@ -75,14 +75,14 @@ at::Tensor images_of(const at::Tensor& x) {
   return (joins || x.is_non_overlapping_and_dense() ? x : x.clone(at::MemoryFormat::Preserve)).flatten(0, 1);
 }
 
-Frontend::Frontend(const FrontendConfig& config, LagOrder order, const nn::StencilPaths& paths)
+Frontend::Frontend(const FrontendConfig& config, LagOrder order, const nn::Fused& fused)
     : order_(order),
-      paths_(paths),
+      fused_(fused),
       temporal_conv_(register_module(
           "temporal_conv",
           std::make_shared<Weights>(std::vector<std::int64_t>{config.num_channels, 1, config.kernel_size}, false))) {}
 
-at::Tensor Frontend::forward(const at::Tensor& x) const { return nn::temporal_filters(x, temporal_conv_->weight, paths_); }
+at::Tensor Frontend::forward(const at::Tensor& x) const { return nn::temporal_filters(x, temporal_conv_->weight, fused_); }
 
 void Frontend::initialise(at::Generator& generator) {
   const at::Tensor& weight = temporal_conv_->weight;
@@ -100,7 +100,7 @@ void Frontend::initialise(at::Generator& generator) {
   }
 }
 
-Stage::Stage(const StageConfig& config, std::int64_t in, const ModelPaths& paths) : config_(config), paths_(paths) {
+Stage::Stage(const StageConfig& config, std::int64_t in, const nn::Fused& fused) : config_(config), fused_(fused) {
   const std::int64_t out = config.channels;
   const auto parts = std::make_shared<Holder>();
   conv_ = std::make_shared<Weights>(
@@ -156,13 +156,13 @@ at::Tensor Stage::convolved(const at::Tensor& x, std::int64_t frames, at::Memory
   const at::Tensor padded = padded_by_edges(images, high, wide).unflatten(0, {x.size(0), x.size(1)});
   const std::int64_t outputs = (x.size(1) - 1) / config_.stride + 1;
   const at::Tensor& weight = conv_->weight;
-  if (paths_.needed_only && taps > 1 && config_.stride == 1 && x.size(1) <= config_.dilation + 1 && x.size(1) > 1) {
+  if (fused_.on(kNeededOnly) && taps > 1 && config_.stride == 1 && x.size(1) <= config_.dilation + 1 && x.size(1) > 1) {
     // All taps but the last one see the first frame, whatever the frame: one convolution with their sum.
     const at::Tensor past = convolution(padded.select(1, 0), weight.narrow(2, 0, taps - 1).sum(2));
     const at::Tensor now = convolution(images_of(last_frames(padded, frames)), weight.select(2, taps - 1));
     return now.unflatten(0, {x.size(0), frames}).add_(past.unsqueeze(1)).flatten(0, 1);
   }
-  const std::int64_t computed = paths_.needed_only ? frames : outputs;
+  const std::int64_t computed = fused_.on(kNeededOnly) ? frames : outputs;
   const at::Tensor y = convolution(windows(padded, outputs, computed), weight.transpose(1, 2).flatten(1, 2));
   return computed == frames ? y : images_of(last_frames(y.unflatten(0, {x.size(0), computed}), frames));
 }
@@ -181,7 +181,7 @@ at::Tensor Stage::skipped(const at::Tensor& x, std::int64_t frames) const {
 // (N, C, 1, 1), between 0 and 1, from each frame's mean over its pixels.
 at::Tensor Stage::gate(const at::Tensor& pooled) const {
   const auto layer = [&](const at::Tensor& x, const Weights& weights) {
-    return nn::linear(x, weights.weight.flatten(1), weights.bias, paths_.nn);
+    return nn::linear(x, weights.weight.flatten(1), weights.bias, fused_);
   };
   const at::Tensor mean = pooled.mean({2, 3}, false, wide_type(pooled));
   return at::sigmoid(layer(at::silu(layer(mean, *squeeze_)), *excite_)).unsqueeze(2).unsqueeze(3);
@@ -191,13 +191,13 @@ at::Tensor Stage::forward(const at::Tensor& x, std::int64_t frames, bool channel
   const auto [of_main, of_shortcut] = frames_of(config_, x.size(1));
   const std::int64_t kept = frames > 0 ? std::min(frames, std::min(of_main, of_shortcut)) : std::min(of_main, of_shortcut);
   const auto format = channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous;
-  at::Tensor y = nn::rms_norm_silu(convolved(x, kept, format).unsqueeze(2), kEpsilon, paths_.stencil);
+  at::Tensor y = nn::rms_norm_silu(convolved(x, kept, format).unsqueeze(2), kEpsilon, fused_);
   if (is_training() && config_.dropout > 0) {  // numbered with channels last in both layouts: the same elements are dropped
-    y = nn::dropout(y.permute({0, 2, 3, 4, 1}), config_.dropout, paths_.nn).permute({0, 4, 1, 2, 3});
+    y = nn::dropout(y.permute({0, 2, 3, 4, 1}), config_.dropout, fused_).permute({0, 4, 1, 2, 3});
     if (!channels_last) y = y.contiguous();
   }
   const at::Tensor skip = skipped(x, kept);
-  if (config_.pool_stride > 0) y = nn::blurred_soft_pool(y, config_.pool_stride, paths_.stencil);
+  if (config_.pool_stride > 0) y = nn::blurred_soft_pool(y, config_.pool_stride, fused_);
   y = y.squeeze(2);
   const std::int64_t height = std::min(y.size(2), skip.size(2)), width = std::min(y.size(3), skip.size(3));
   const at::Tensor middle = centre(y, height, width), around = centre(skip, height, width);
@@ -205,11 +205,11 @@ at::Tensor Stage::forward(const at::Tensor& x, std::int64_t frames, bool channel
   return sum.unflatten(0, {x.size(0), kept});
 }
 
-Convnet::Convnet(const ConvnetConfig& config, std::int64_t in, const ModelPaths& paths)
+Convnet::Convnet(const ConvnetConfig& config, std::int64_t in, const nn::Fused& fused)
     : final_activation_(config.final_activation) {
   const auto layers = register_module("layers", std::make_shared<Holder>());
   for (std::size_t i = 0; i < config.stages.size(); ++i) {
-    stages_.push_back(std::make_shared<Stage>(config.stages[i], in, paths));
+    stages_.push_back(std::make_shared<Stage>(config.stages[i], in, fused));
     layers->put(std::to_string(i), stages_.back());
     in = config.stages[i].channels;
   }

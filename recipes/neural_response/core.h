@@ -19,7 +19,7 @@ namespace millrace::recipes::neural_response {
 // Filters over time, the same for every pixel: (N, 1, T, H, W) -> (N, C, T - K + 1, H, W).
 class Frontend : public torch::nn::Module {
  public:
-  Frontend(const FrontendConfig& config, LagOrder order, const nn::StencilPaths& paths);
+  Frontend(const FrontendConfig& config, LagOrder order, const nn::Fused& fused);
   at::Tensor forward(const at::Tensor& x) const;
   // A Gaussian, its first and second derivative, and noise under the Gaussian, each of unit norm; turned round in time where
   // lags come newest first.
@@ -27,7 +27,7 @@ class Frontend : public torch::nn::Module {
 
  private:
   LagOrder order_;
-  nn::StencilPaths paths_;
+  nn::Fused fused_;
   std::shared_ptr<Weights> temporal_conv_;
 };
 
@@ -38,7 +38,7 @@ class Frontend : public torch::nn::Module {
 // identity where no stride and no change of channels asks for one). The sum has the last frames and the centre of both.
 class Stage : public torch::nn::Module {
  public:
-  Stage(const StageConfig& config, std::int64_t in, const ModelPaths& paths);
+  Stage(const StageConfig& config, std::int64_t in, const nn::Fused& fused);
 
   // (N, T, in, H, W) -> (N, T', channels, H', W'): the last `frames` of the frames that the stage gives, 0 = all of them.
   at::Tensor forward(const at::Tensor& x, std::int64_t frames, bool channels_last);
@@ -51,7 +51,7 @@ class Stage : public torch::nn::Module {
   [[nodiscard]] at::Tensor gate(const at::Tensor& pooled) const;
 
   StageConfig config_;
-  ModelPaths paths_;
+  nn::Fused fused_;
   std::shared_ptr<Weights> conv_, squeeze_, excite_, shortcut_;  // the last three: nullptr where there is none
   std::vector<std::int64_t> sources_;                            // of index_
   at::Tensor index_;                                             // the frames that windows() took last
@@ -60,7 +60,7 @@ class Stage : public torch::nn::Module {
 // The stages, and an activation after the last.
 class Convnet : public torch::nn::Module {
  public:
-  Convnet(const ConvnetConfig& config, std::int64_t in, const ModelPaths& paths);
+  Convnet(const ConvnetConfig& config, std::int64_t in, const nn::Fused& fused);
 
   // (N, T, in, H, W) -> (N, T', C, H', W'); T' = 1, the last frame, where `last_frame_only`. Memory blocks: convnet.layers.0 and
   // so on.

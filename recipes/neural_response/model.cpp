@@ -15,7 +15,6 @@
 #include "millrace/core/random.h"
 #include "millrace/device/autocast.h"
 #include "millrace/memory/block.h"
-#include "millrace/telemetry/counter.h"
 
 namespace millrace::recipes::neural_response {
 namespace {
@@ -26,22 +25,22 @@ constexpr double kLeastRate = 1e-8;
 }  // namespace
 
 DigitalTwin::DigitalTwin(const ModelConfig& config, std::vector<SessionShape> sessions, std::uint64_t seed,
-                         const ModelPaths& paths)
-    : config_(config), sessions_(std::move(sessions)), paths_(paths) {
+                         const nn::Fused& fused)
+    : config_(config), sessions_(std::move(sessions)), fused_(fused) {
   if (auto problems = shape_problems(config_); !problems.empty()) throw ConfigError(std::move(problems));
   const auto adapters = register_module("adapters", std::make_shared<Holder>());
   for (std::size_t k = 0; k < sessions_.size() && config_.adapter.type != AdapterType::none; ++k) {
-    adapters_.push_back(std::make_shared<Adapter>(config_.adapter, paths_.stencil));
+    adapters_.push_back(std::make_shared<Adapter>(config_.adapter, fused_));
     adapters->put(std::to_string(k), adapters_.back());
   }
   std::int64_t channels = 1;
   if (config_.frontend.type != FrontendType::none) {
-    frontend_ = register_module("frontend", std::make_shared<Frontend>(config_.frontend, config_.lag_order, paths_.stencil));
+    frontend_ = register_module("frontend", std::make_shared<Frontend>(config_.frontend, config_.lag_order, fused_));
     channels = config_.frontend.num_channels;
   }
   if (config_.convnet.type != ConvnetType::none)
-    convnet_ = register_module("convnet", std::make_shared<Convnet>(config_.convnet, channels, paths_));
-  modulator_ = make_modulator(config_.modulator, feature_channels(config_), config_.behavior_dim, paths_);
+    convnet_ = register_module("convnet", std::make_shared<Convnet>(config_.convnet, channels, fused_));
+  modulator_ = make_modulator(config_.modulator, feature_channels(config_), config_.behavior_dim, fused_);
   if (modulator_ != nullptr) register_module("modulator", modulator_);
   const auto readouts = register_module("readouts", std::make_shared<Holder>());
   for (std::size_t k = 0; k < sessions_.size(); ++k) {
@@ -58,8 +57,7 @@ DigitalTwin::DigitalTwin(const ModelConfig& config, std::vector<SessionShape> se
 
 // Everything between adapters and readouts.
 DigitalTwin::Shared DigitalTwin::core(const at::Tensor& stim, const at::Tensor& behavior) {
-  static const telemetry::Counter needed("needed_only");
-  if (paths_.needed_only) needed.add(1);
+  if (fused_.on(kNeededOnly)) nn::count_taken<kNeededOnly>();
   const bool last_frame_only = modulator_ == nullptr || modulator_->reads_last_frame_only();
   at::Tensor x = stim;
   if (is_modulator_only(config_)) x = at::ones({stim.size(0), 1, 1, 1, 1}, stim.options().dtype(wide_type(stim)));
@@ -97,8 +95,6 @@ void DigitalTwin::read(const Rows& rows, const Shared& shared, std::int64_t firs
 }
 
 void DigitalTwin::joined(std::span<const Rows> batch, Predicted& out) {
-  static const telemetry::Counter taken("joined_core");
-  taken.add(1);
   std::vector<at::Tensor> stim, behavior;
   std::vector<std::int64_t> positions;
   for (const Rows& rows : batch) {
@@ -121,7 +117,7 @@ void DigitalTwin::joined(std::span<const Rows> batch, Predicted& out) {
 }
 
 void DigitalTwin::apart(std::span<const Rows> batch, Predicted& out) {
-  const auto place = RandomScope::place();
+  const auto place = RandomScope::position();
   for (const Rows& rows : batch) {
     std::optional<RandomScope> again;  // the sites of the joined core, at this session's rows: the same elements are dropped
     if (place) again.emplace(*place);
@@ -143,7 +139,7 @@ Predicted DigitalTwin::forward(std::span<const Rows> batch) {
              "rows are (N, 1, L, H, W), (N, B) and N positions or none, of a session of the model");
   }
   Predicted out;
-  if (paths_.joined_core) {
+  if (nn::choose<kJoinedCore>(fused_)) {
     joined(batch, out);
   } else {
     apart(batch, out);

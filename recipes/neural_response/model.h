@@ -42,8 +42,7 @@ class DigitalTwin : public torch::nn::Module {
  public:
   // Weights are a function of `seed`. ConfigError when the parts do not fit: more lags in the frontend's filters than there are,
   // a predictor (pc) with fewer than two frames or other channels than the features', behaviour without variables.
-  DigitalTwin(const ModelConfig& config, std::vector<SessionShape> sessions, std::uint64_t seed = 0,
-              const ModelPaths& paths = {});
+  DigitalTwin(const ModelConfig& config, std::vector<SessionShape> sessions, std::uint64_t seed = 0, const nn::Fused& fused = {});
 
   // Memory blocks: convnet.layers.0 and so on, modulator. A session without rows takes no part: its parameters get no gradient.
   Predicted forward(std::span<const Rows> batch);
@@ -72,7 +71,7 @@ class DigitalTwin : public torch::nn::Module {
 
   ModelConfig config_;
   std::vector<SessionShape> sessions_;
-  ModelPaths paths_;
+  nn::Fused fused_;
   bool channels_last_ = false;
   std::vector<std::shared_ptr<Adapter>> adapters_;
   std::shared_ptr<Frontend> frontend_;

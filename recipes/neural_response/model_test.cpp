@@ -249,7 +249,7 @@ double largest_of(const Gradients& gradients) {
 
 // Rates as a grouped batch gives them, and the gradients of their sum, each with a weight of its own.
 Pass grouped(DigitalTwin& model, std::span<const Rows> batch) {
-  const RandomScope scope(RandomScope::Place{.seed = 9, .epoch = 2});
+  const RandomScope scope(RandomScope::Position{.seed = 9, .epoch = 2});
   return pass(model, batch);
 }
 
@@ -259,7 +259,7 @@ Pass row_by_row(DigitalTwin& model, std::span<const Rows> batch) {
   for (const Rows& group : batch) {
     std::vector<at::Tensor> rates;
     for (std::int64_t row = 0; row < group.stim.size(0); ++row) {
-      const RandomScope scope(RandomScope::Place{.seed = 9, .epoch = 2});
+      const RandomScope scope(RandomScope::Position{.seed = 9, .epoch = 2});
       const Rows one{group.session, group.stim.narrow(0, row, 1), group.behavior.narrow(0, row, 1),
                      group.positions.subspan(static_cast<std::size_t>(row), 1)};
       const Predicted predicted = model.forward({&one, 1});
@@ -311,28 +311,26 @@ TEST(NeuralResponseModel, ARowDropsItsOwnWhateverElseIsInItsBatch) {
   const auto rates_at = [&](std::int64_t position) {
     const std::array positions = {position};
     const Rows one{0, batch[1].stim.narrow(0, 0, 1), batch[1].behavior.narrow(0, 0, 1), positions};
-    const RandomScope scope(RandomScope::Place{.seed = 9, .epoch = 2});
+    const RandomScope scope(RandomScope::Position{.seed = 9, .epoch = 2});
     return model.forward({&one, 1}).rates[0];
   };
   EXPECT_TRUE(at::equal(rates_at(31), rates_at(31)));
   EXPECT_GT(apart_by(rates_at(32), rates_at(31)), 1e-3);
 }
 
-// One pass of the model of `paths`, in training, with the same weights, rows and random sites each time.
-Pass with_paths(const ModelConfig& config, const ModelPaths& paths, bool channels_last = false) {
-  DigitalTwin model(config, two_sessions(), 6, paths);
+// One pass of the model with `fused`, in training, with the same weights, rows and random sites each time.
+Pass pass_with(const ModelConfig& config, const nn::Fused& fused, bool channels_last = false) {
+  DigitalTwin model(config, two_sessions(), 6, fused);
   model.set_channels_last(channels_last);
   const std::vector<Rows> batch = two_groups(config);
-  const RandomScope scope(RandomScope::Place{.seed = 9, .epoch = 2});
+  const RandomScope scope(RandomScope::Position{.seed = 9, .epoch = 2});
   return pass(model, batch);
 }
 
 TEST(NeuralResponseModel, OneCoreForAllSessionsEqualsACoreForEach) {
   for (const ModulatorType type : kModulators) {
-    ModelPaths paths;
-    const Pass joined = with_paths(small(type), paths);  // with dropout: the same elements are dropped
-    paths.joined_core = false;
-    const Pass apart = with_paths(small(type), paths);
+    const Pass joined = pass_with(small(type), {});  // with dropout: the same elements are dropped
+    const Pass apart = pass_with(small(type), nn::Fused::without({kJoinedCore}));
     EXPECT_EQ(joined.predicted.forwards, 1);
     EXPECT_EQ(apart.predicted.forwards, 2);
     expect_equal(joined, apart);
@@ -341,10 +339,7 @@ TEST(NeuralResponseModel, OneCoreForAllSessionsEqualsACoreForEach) {
 
 TEST(NeuralResponseModel, WhatNoOutputDependsOnChangesNothing) {
   for (const ModulatorType type : kModulators) {
-    ModelPaths paths;
-    const Pass needed = with_paths(small(type), paths);
-    paths.needed_only = false;
-    expect_equal(needed, with_paths(small(type), paths));
+    expect_equal(pass_with(small(type), {}), pass_with(small(type), nn::Fused::without({kNeededOnly})));
   }
   ModelConfig shapes = small(ModulatorType::convgru);  // strides, dilations and frames in other combinations
   shapes.lags = 15;
@@ -354,24 +349,21 @@ TEST(NeuralResponseModel, WhatNoOutputDependsOnChangesNothing) {
   shapes.convnet.stages[2].pool_stride = 0;
   for (const std::int64_t lags : {8, 9, 10, 15, 20}) {
     shapes.lags = lags;
-    ModelPaths paths;
-    const Pass needed = with_paths(shapes, paths);
-    paths.needed_only = false;
-    expect_equal(needed, with_paths(shapes, paths));
+    expect_equal(pass_with(shapes, {}), pass_with(shapes, nn::Fused::without({kNeededOnly})));
   }
 }
 
 TEST(NeuralResponseModel, LayoutOfTheCoreChangesNothing) {
   for (const ModulatorType type : kModulators) {
     const ModelConfig config = small(type);
-    expect_equal(with_paths(config, {}, true), with_paths(config, {}, false));
+    expect_equal(pass_with(config, {}, true), pass_with(config, {}, false));
   }
 }
 
 TEST(NeuralResponseModel, ASessionWithoutRowsTakesNoPart) {
   for (const bool joined : {true, false}) {
     const ModelConfig config = small(ModulatorType::pc);
-    DigitalTwin model(config, two_sessions(), 6, {.joined_core = joined});
+    DigitalTwin model(config, two_sessions(), 6, joined ? nn::Fused() : nn::Fused::without({kJoinedCore}));
     torch::manual_seed(3);
     const std::vector<Rows> batch = {rows_of(1, 0, config), rows_of(0, 3, config)};
     const Pass out = pass(model, batch);
@@ -409,7 +401,7 @@ TEST(NeuralResponseModel, RecomputeChangesNothing) {
       const memory::Recompute recompute({blocks});
       DigitalTwin model(small(type), two_sessions(), 6);
       const std::vector<Rows> batch = two_groups(model.config());
-      const RandomScope random(RandomScope::Place{.seed = 9});
+      const RandomScope random(RandomScope::Position{.seed = 9});
       Pass out;
       {
         const memory::BlockScope scope(recompute, at::kCPU, nullptr, &seen);

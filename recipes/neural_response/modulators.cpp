@@ -134,10 +134,10 @@ class ConvGru : public torch::nn::Module {
 class Recurrent : public Modulator {
  public:
   Recurrent(const ModulatorConfig& config, std::int64_t channels, std::int64_t behavior_dim, const char* name,
-            const ModelPaths& paths)
-      : paths_(paths), beh_emb_(register_module("beh_emb", linear_weights(behavior_dim, config.beh_emb_dim))) {
-    gru_ = register_module(
-        name, std::make_shared<ConvGru>(channels, config.beh_emb_dim, config.hidden_dim, config.kernel_size, paths.needed_only));
+            const nn::Fused& fused)
+      : fused_(fused), beh_emb_(register_module("beh_emb", linear_weights(behavior_dim, config.beh_emb_dim))) {
+    gru_ = register_module(name, std::make_shared<ConvGru>(channels, config.beh_emb_dim, config.hidden_dim, config.kernel_size,
+                                                           fused.on(kNeededOnly)));
   }
   bool reads_last_frame_only() const override { return false; }
   void initialise(at::Generator& generator) override {
@@ -147,19 +147,19 @@ class Recurrent : public Modulator {
 
  protected:
   at::Tensor run(const at::Tensor& features, const at::Tensor& behavior) {
-    return gru_->forward(features, nn::linear(behavior, beh_emb_->weight, beh_emb_->bias, paths_.nn));
+    return gru_->forward(features, nn::linear(behavior, beh_emb_->weight, beh_emb_->bias, fused_));
   }
 
  private:
-  ModelPaths paths_;
+  nn::Fused fused_;
   std::shared_ptr<Weights> beh_emb_;
   std::shared_ptr<ConvGru> gru_;
 };
 
 class ConvGruModulator final : public Recurrent {
  public:
-  ConvGruModulator(const ModulatorConfig& config, std::int64_t channels, std::int64_t behavior_dim, const ModelPaths& paths)
-      : Recurrent(config, channels, behavior_dim, "gru", paths) {
+  ConvGruModulator(const ModulatorConfig& config, std::int64_t channels, std::int64_t behavior_dim, const nn::Fused& fused)
+      : Recurrent(config, channels, behavior_dim, "gru", fused) {
     output_proj_ =
         register_module("output_proj", std::make_shared<Weights>(Sizes{config.hidden_dim, config.hidden_dim, 1, 1}, true));
   }
@@ -178,8 +178,8 @@ class ConvGruModulator final : public Recurrent {
 // Predicts the last frame from those before it; the readouts see the frame and the error.
 class PredictiveCoding final : public Recurrent {
  public:
-  PredictiveCoding(const ModulatorConfig& config, std::int64_t channels, std::int64_t behavior_dim, const ModelPaths& paths)
-      : Recurrent(config, channels, behavior_dim, "predictor", paths) {}
+  PredictiveCoding(const ModulatorConfig& config, std::int64_t channels, std::int64_t behavior_dim, const nn::Fused& fused)
+      : Recurrent(config, channels, behavior_dim, "predictor", fused) {}
   Modulated forward(const at::Tensor& features, const at::Tensor& behavior) override {
     const at::Tensor last = wide(last_frame(features));
     const at::Tensor error = last - run(features.narrow(1, 0, features.size(1) - 1), behavior);
@@ -192,8 +192,8 @@ class PredictiveCoding final : public Recurrent {
 // Layers of behaviour: linear, activation, dropout; the last one linear alone, unless asked for.
 class Encoder : public torch::nn::Module {
  public:
-  Encoder(const EncoderConfig& config, std::int64_t in, const nn::Paths& paths)
-      : config_(config), paths_(paths), adds_input_(config.residual && in == config.dims.back()) {
+  Encoder(const EncoderConfig& config, std::int64_t in, const nn::Fused& fused)
+      : config_(config), fused_(fused), adds_input_(config.residual && in == config.dims.back()) {
     const auto mlp = register_module("mlp", std::make_shared<Holder>());
     for (std::size_t i = 0; i < config.dims.size(); ++i) {
       layers_.push_back(linear_weights(in, config.dims[i]));
@@ -207,7 +207,7 @@ class Encoder : public torch::nn::Module {
   at::Tensor forward(const at::Tensor& behavior) const {
     at::Tensor x = behavior;
     for (std::size_t i = 0; i < layers_.size(); ++i) {
-      x = nn::linear(x, layers_[i]->weight, layers_[i]->bias, paths_);
+      x = nn::linear(x, layers_[i]->weight, layers_[i]->bias, fused_);
       const bool drops = is_training() && i + 1 < layers_.size();
       if (is_active(i)) x = activated(x, drops ? config_.dropout : 0.0);
     }
@@ -216,14 +216,14 @@ class Encoder : public torch::nn::Module {
 
  private:
   [[nodiscard]] at::Tensor activated(const at::Tensor& x, double dropout) const {
-    if (config_.activation == EncoderActivation::silu) return nn::dropout(at::silu(x), dropout, paths_);
-    return nn::gelu_dropout(x, dropout, paths_);
+    if (config_.activation == EncoderActivation::silu) return nn::dropout(at::silu(x), dropout, fused_);
+    return nn::gelu_dropout(x, dropout, fused_);
   }
   [[nodiscard]] bool is_active(std::size_t layer) const {
     return layer + 1 < config_.dims.size() || config_.last_layer_activation;
   }
   EncoderConfig config_;
-  nn::Paths paths_;
+  nn::Fused fused_;
   bool adds_input_;
   std::vector<std::shared_ptr<Weights>> layers_;
 };
@@ -231,25 +231,25 @@ class Encoder : public torch::nn::Module {
 // Modulators of one frame, by an encoder of behaviour.
 class Encoded : public Modulator {
  public:
-  Encoded(const ModulatorConfig& config, std::int64_t behavior_dim, const ModelPaths& paths)
-      : paths_(paths.nn),
-        encoder_(register_module("encoder", std::make_shared<Encoder>(config.encoder_params, behavior_dim, paths.nn))) {}
+  Encoded(const ModulatorConfig& config, std::int64_t behavior_dim, const nn::Fused& fused)
+      : fused_(fused),
+        encoder_(register_module("encoder", std::make_shared<Encoder>(config.encoder_params, behavior_dim, fused))) {}
   bool reads_last_frame_only() const override { return true; }
   void initialise(at::Generator& generator) override { encoder_->initialise(generator); }
 
  protected:
   // (N, out, 1, 1).
   [[nodiscard]] at::Tensor per_channel(const at::Tensor& encoded, const Weights& head) const {
-    return nn::linear(encoded, head.weight, head.bias, paths_).unsqueeze(2).unsqueeze(3);
+    return nn::linear(encoded, head.weight, head.bias, fused_).unsqueeze(2).unsqueeze(3);
   }
-  nn::Paths paths_;
+  nn::Fused fused_;
   std::shared_ptr<Encoder> encoder_;
 };
 
 class Film final : public Encoded {
  public:
-  Film(const ModulatorConfig& config, std::int64_t channels, std::int64_t behavior_dim, const ModelPaths& paths)
-      : Encoded(config, behavior_dim, paths) {
+  Film(const ModulatorConfig& config, std::int64_t channels, std::int64_t behavior_dim, const nn::Fused& fused)
+      : Encoded(config, behavior_dim, fused) {
     scale_ = register_module("scale_layer", linear_weights(config.encoder_params.dims.back(), channels));
     shift_ = register_module("shift_layer", linear_weights(config.encoder_params.dims.back(), channels));
   }
@@ -280,14 +280,14 @@ class Concat final : public Encoded {
 // Moves the frame by an affine map, and blends it with the frame as it was, channel by channel.
 class SpatialTransformer final : public Encoded {
  public:
-  SpatialTransformer(const ModulatorConfig& config, std::int64_t channels, std::int64_t behavior_dim, const ModelPaths& paths)
-      : Encoded(config, behavior_dim, paths) {
+  SpatialTransformer(const ModulatorConfig& config, std::int64_t channels, std::int64_t behavior_dim, const nn::Fused& fused)
+      : Encoded(config, behavior_dim, fused) {
     theta_ = register_module("theta_head", linear_weights(config.encoder_params.dims.back(), 6));
     alpha_ = register_module("alpha_head", linear_weights(config.encoder_params.dims.back(), channels));
   }
   Modulated forward(const at::Tensor& features, const at::Tensor& behavior) override {
     const at::Tensor last = wide(last_frame(features)), encoded = encoder_->forward(behavior);
-    const at::Tensor theta = wide(nn::linear(encoded, theta_->weight, theta_->bias, paths_)).view({-1, 2, 3});
+    const at::Tensor theta = wide(nn::linear(encoded, theta_->weight, theta_->bias, fused_)).view({-1, 2, 3});
     const at::Tensor grid = at::affine_grid_generator(theta, last.sizes(), false);
     const at::Tensor moved = at::grid_sampler(last, grid, 0, 0, false);  // bilinear, zeros outside
     return {at::lerp(last, moved, wide(at::sigmoid(per_channel(encoded, *alpha_)))), {}};
@@ -306,18 +306,18 @@ class SpatialTransformer final : public Encoded {
 }  // namespace
 
 std::shared_ptr<Modulator> make_modulator(const ModulatorConfig& config, std::int64_t channels, std::int64_t behavior_dim,
-                                          const ModelPaths& paths) {
+                                          const nn::Fused& fused) {
   switch (config.type) {
     case ModulatorType::convgru:
-      return std::make_shared<ConvGruModulator>(config, channels, behavior_dim, paths);
+      return std::make_shared<ConvGruModulator>(config, channels, behavior_dim, fused);
     case ModulatorType::pc:
-      return std::make_shared<PredictiveCoding>(config, channels, behavior_dim, paths);
+      return std::make_shared<PredictiveCoding>(config, channels, behavior_dim, fused);
     case ModulatorType::film:
-      return std::make_shared<Film>(config, channels, behavior_dim, paths);
+      return std::make_shared<Film>(config, channels, behavior_dim, fused);
     case ModulatorType::concat:
-      return std::make_shared<Concat>(config, behavior_dim, paths);
+      return std::make_shared<Concat>(config, behavior_dim, fused);
     case ModulatorType::stn:
-      return std::make_shared<SpatialTransformer>(config, channels, behavior_dim, paths);
+      return std::make_shared<SpatialTransformer>(config, channels, behavior_dim, fused);
     case ModulatorType::none:
       break;
   }

@@ -27,6 +27,6 @@ class Modulator : public torch::nn::Module {
 
 // nullptr for type none. `channels` of the features.
 [[nodiscard]] std::shared_ptr<Modulator> make_modulator(const ModulatorConfig& config, std::int64_t channels,
-                                                        std::int64_t behavior_dim, const ModelPaths& paths);
+                                                        std::int64_t behavior_dim, const nn::Fused& fused);
 
 }  // namespace millrace::recipes::neural_response

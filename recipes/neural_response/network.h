@@ -1,4 +1,4 @@
-// What the parts of the network share: its shape, the paths it takes, and how many parameters it has.
+// What the parts of the network share: its shape, the switches of its own, and how many parameters it has.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -29,17 +29,13 @@ struct ModelConfig {
   std::int64_t behavior_dim = 42;
 };
 
-struct ModelPaths {
-  nn::StencilPaths stencil;
-  nn::Paths nn;
-  // One forward pass of the core over all rows of all sessions, adapters before it and readouts after it per session; false: one
-  // forward pass of everything per session, as VisionCore. Equal within tolerance.
-  bool joined_core = true;
-  // What no output depends on is not computed: frames that the shortcut crops away, the reset gate, behaviour's maps pixel by
-  // pixel, the same frame once per tap of a kernel that reaches before the first frame. false: all of it, layer by layer. Equal
-  // within tolerance.
-  bool needed_only = true;
-};
+// On: one forward pass of the core over all rows of all sessions, adapters before it and readouts after it per session; off: one
+// forward pass of everything per session, as VisionCore. Equal within tolerance.
+inline constexpr nn::Switch kJoinedCore{"joined_core"};
+// On: what no output depends on is not computed: frames that the shortcut crops away, the reset gate, behaviour's maps pixel by
+// pixel, the same frame once per tap of a kernel that reaches before the first frame. Off: all of it, layer by layer. Equal
+// within tolerance.
+inline constexpr nn::Switch kNeededOnly{"needed_only"};
 
 [[nodiscard]] ModelConfig model_config_of(const RecipeConfig& recipe, std::int64_t lags, std::int64_t behavior_dim);
 

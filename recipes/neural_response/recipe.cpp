@@ -223,7 +223,7 @@ DigitalTwin& NeuralResponse::model() {
     }
     const double parameters = parameters_of(config, units);
     check_model_size(parameters, sizeof(float) * parameters, "recipe.convnet.stages, recipe.modulator.hidden_dim");
-    model_ = std::make_shared<DigitalTwin>(config, std::move(shapes), context_.seed, paths_of(context_));
+    model_ = std::make_shared<DigitalTwin>(config, std::move(shapes), context_.seed, context_.fused());
     begin_with_pretrained();
     std::vector<std::string> told;
     penalties_.emplace(recipe_.regularization, *model_, told);
@@ -480,15 +480,6 @@ Facts NeuralResponse::facts() const {
           .lines = {{"sessions", known_.size()}, {"units", units}},
           .read_as = sessions_ ? read_as(*sessions_) : "",
           .fields = sessions_ ? fields_of(*sessions_, recipe_) : std::map<std::string, FieldWords>()};
-}
-
-ModelPaths paths_of(const Context& context) {
-  return {.stencil = {.stencils = context.on("stencils"),
-                      .fused_pooling = context.on("fused_pooling"),
-                      .fused_rms_norm = context.on("fused_rms_norm")},
-          .nn = {.fused_dropout = context.on("fused_dropout")},
-          .joined_core = context.on("joined_core"),
-          .needed_only = context.on("needed_only")};
 }
 
 }  // namespace millrace::recipes::neural_response

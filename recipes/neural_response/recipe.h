@@ -71,6 +71,4 @@ class NeuralResponse final : public Recipe {
   std::vector<Seen> seen_;  // of the validation under way, by session
 };
 
-[[nodiscard]] ModelPaths paths_of(const Context& context);  // by the switches of a run
-
 }  // namespace millrace::recipes::neural_response

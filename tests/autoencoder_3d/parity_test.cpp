@@ -93,9 +93,7 @@ class AutoencoderParity : public ::testing::TestWithParam<Case> {
     const Case& c = GetParam();
     folder_ = std::filesystem::current_path() / ("autoencoder_3d_parity_" + c.name);
     std::filesystem::create_directories(folder_);
-    nn::ResidualPaths paths;
-    if (c.plain) paths = {.fused_group_norm = false, .lean_norms = false, .phased_upsampling = false, .voxel_products = false};
-    model_ = std::make_unique<VolumeGan>(c.recipe, 7, paths);
+    model_ = std::make_unique<VolumeGan>(c.recipe, 7, c.plain ? nn::Fused::plain() : nn::Fused());
     model_->set_channels_last(!c.plain);
     torch::manual_seed(seed);
     const at::NoGradGuard no_grad;

@@ -30,7 +30,7 @@ TEST_P(Parity, OutputLossEveryGradientAndTheRunningStatistics) {
   if (!std::filesystem::exists(root / ".deps/venv/bin/python")) GTEST_SKIP() << "no Python environment in .deps/venv";
   const auto folder = std::filesystem::current_path() / ("cosmology_parity_" + std::to_string(GetParam()));
   std::filesystem::create_directories(folder);
-  UNet model({.filters = kFilters}, 7, {.fused_activation = GetParam(), .fused_padding = GetParam()});
+  UNet model({.filters = kFilters}, 7, GetParam() ? nn::Fused() : nn::Fused::plain());
   torch::manual_seed(5);
   const Tensors batch = {{"input", at::randn({2, 2, 8, 16, 4})}, {"target", at::randn({2, 2, 8, 16, 4})}};
   Tensors weights;

@@ -113,9 +113,7 @@ class PairParity : public ::testing::TestWithParam<Case> {
     const Case& c = GetParam();
     folder_ = std::filesystem::current_path() / ("image_pairs_parity_" + c.name);
     std::filesystem::create_directories(folder_);
-    nn::DecoderPaths paths;
-    if (c.plain) paths = {false, false, false, false, false, {false, false, false, false, false, false, false, false}};
-    model_ = std::make_unique<PairModel>(c.recipe, 7, c.frozen, paths);
+    model_ = std::make_unique<PairModel>(c.recipe, 7, c.frozen, c.plain ? nn::Fused::plain() : nn::Fused());
     torch::manual_seed(5);
     make_weights();
     make_batch();

@@ -29,7 +29,7 @@ std::unique_ptr<Transformer> model() {
                                                    .embedding_dropout = 0,
                                                    .attention_dropout = 0,
                                                    .residual_dropout = 0},
-                                       7, nn::Paths{});
+                                       7, nn::Fused{});
 }
 
 // What each rank has after its second step: the first shows in what order gradients come.
@@ -46,7 +46,7 @@ Tensors gradients_of(distributed::Processes& processes, const Tensors& weights, 
     for (const at::Tensor& parameter : net->parameters()) parameter.mutable_grad() = at::Tensor();
     sums->begin(at::full({}, 1.0F / kRanks));
     const auto [sum, count] =
-        nn::cross_entropy_sum(net->forward(mine.narrow(1, 0, kTokens)), mine.narrow(1, 1, kTokens), 0, nn::Paths{});
+        nn::cross_entropy_sum(net->forward(mine.narrow(1, 0, kTokens)), mine.narrow(1, 1, kTokens), 0, nn::Fused{});
     (sum / count).backward();
     sums->send();
     const std::vector<at::Tensor> all = sums->receive();

@@ -39,8 +39,7 @@ class Parity : public ::testing::TestWithParam<bool> {  // fused kernels or ATen
     if (!std::filesystem::exists(root / ".deps/venv/bin/python")) GTEST_SKIP() << "no Python environment in .deps/venv";
     folder_ = std::filesystem::current_path() / ("language_model_parity_" + std::to_string(GetParam()));
     std::filesystem::create_directories(folder_);
-    const bool on = GetParam();
-    nn::Paths paths{on, on, on, on, on, on, on, on};
+    if (!GetParam()) fused_ = nn::Fused::plain();
     model_ = std::make_unique<Transformer>(ModelConfig{.vocab_size = 43,
                                                        .positions = 48,
                                                        .width = 64,
@@ -49,8 +48,7 @@ class Parity : public ::testing::TestWithParam<bool> {  // fused kernels or ATen
                                                        .embedding_dropout = 0,
                                                        .attention_dropout = 0,
                                                        .residual_dropout = 0},
-                                           7, paths);
-    paths_ = paths;
+                                           7, fused_);
     torch::manual_seed(5);
     tokens_ = at::randint(1, 43, {6, 41}, at::kLong);
     tokens_.narrow(0, 2, 1).narrow(1, 30, 11).zero_();  // padding: counts unequal between rows
@@ -66,12 +64,12 @@ class Parity : public ::testing::TestWithParam<bool> {  // fused kernels or ATen
 
   std::pair<at::Tensor, at::Tensor> loss() {
     logits_ = model_->forward(tokens_.narrow(1, 0, 40));
-    return nn::cross_entropy_sum(logits_, tokens_.narrow(1, 1, 40), 0, paths_);
+    return nn::cross_entropy_sum(logits_, tokens_.narrow(1, 1, 40), 0, fused_);
   }
 
   std::filesystem::path folder_;
   std::unique_ptr<Transformer> model_;
-  nn::Paths paths_;
+  nn::Fused fused_;
   at::Tensor tokens_;
   at::Tensor logits_;
   Tensors theirs_;

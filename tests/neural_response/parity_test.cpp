@@ -91,10 +91,9 @@ class Parity : public ::testing::TestWithParam<Case> {
     const Case& c = GetParam();
     folder_ = std::filesystem::current_path() / ("neural_response_parity_" + c.name);
     std::filesystem::create_directories(folder_);
-    ModelPaths paths;
-    if (c.plain) paths = {{false, false, false}, {false, false, false, false, false, false, false, false}, false, false};
+    const nn::Fused fused = c.plain ? nn::Fused::plain() : nn::Fused();
     const std::vector<SessionShape> sessions = {{"a", 12, {}}, {"b", 7, {}}};
-    model_ = std::make_unique<DigitalTwin>(model_config_of(c.recipe, c.lags, c.behavior), sessions, 7, paths);
+    model_ = std::make_unique<DigitalTwin>(model_config_of(c.recipe, c.lags, c.behavior), sessions, 7, fused);
     model_->set_channels_last(!c.plain);
     torch::manual_seed(5);
     const at::NoGradGuard no_grad;

@@ -18,13 +18,13 @@ namespace {
 
 using kernels::detail::DropoutArgs;
 using kernels::detail::DropoutOf;
-using kernels::detail::Stretch;
+using kernels::detail::DropoutRun;
 using kernels::detail::Type;
 
 const std::string kDropout = "millrace::dropout";
 
 template <class T>
-T* touched(const void* tensor, const Stretch& stretch, bool written, int device) {
+T* touched(const void* tensor, const DropoutRun& stretch, bool written, int device) {
   auto* const memory = reinterpret_cast<T*>(for_kernels(tensor));
   const auto* const begin = reinterpret_cast<const std::byte*>(memory + stretch.begin);
   if (stretch.count > 0) touch(device, begin, begin + static_cast<std::size_t>(stretch.count) * sizeof(T), written, kDropout);
@@ -32,7 +32,7 @@ T* touched(const void* tensor, const Stretch& stretch, bool written, int device)
 }
 
 template <class X, class Out>
-void dropout_of(const DropoutArgs& args, const Stretch& stretch, int device) {
+void dropout_of(const DropoutArgs& args, const DropoutRun& stretch, int device) {
   const DropoutOf<X, Out> of{.x = touched<X>(args.x, stretch, false, device),
                              .residual = args.residual == nullptr ? nullptr : touched<Out>(args.residual, stretch, false, device),
                              .out = touched<Out>(args.out, stretch, true, device),
@@ -42,13 +42,13 @@ void dropout_of(const DropoutArgs& args, const Stretch& stretch, int device) {
 }
 
 template <class X>
-void dropout_to(const DropoutArgs& args, const Stretch& stretch, int device) {
+void dropout_to(const DropoutArgs& args, const DropoutRun& stretch, int device) {
   if (args.out_type == Type::f32) return dropout_of<X, float>(args, stretch, device);
   if (args.out_type == Type::bf16) return dropout_of<X, c10::BFloat16>(args, stretch, device);
   dropout_of<X, c10::Half>(args, stretch, device);
 }
 
-void dropout(const DropoutArgs& args, const Stretch* stretches, std::size_t count, c10::DeviceIndex index) {
+void dropout(const DropoutArgs& args, const DropoutRun* stretches, std::size_t count, c10::DeviceIndex index) {
   const c10::DeviceGuard guard(c10::Device(c10::kCUDA, index));
   launch(index, kDropout);
   if (computes_nothing()) return;

@@ -9,7 +9,7 @@
 #include <iostream>
 #include <string>
 
-#include "millrace/kernels/ways.h"
+#include "millrace/kernels/operation_trial.h"
 #include "toys.h"
 
 namespace millrace {
@@ -77,10 +77,10 @@ TEST(TwoRuns, GiveWhatEachGivesAlone) {
 }
 
 TEST(TwoRuns, LeaveTheProcessAsItWas) {
-  const kernels::Way before = kernels::way_of(kernels::Operation::norm, c10::kFloat);
+  const kernels::Implementation before = kernels::implementation_of(kernels::Operation::norm, c10::kFloat);
   const int threads = at::get_num_threads();
   at::set_num_threads(2);
-  kernels::choose_way(kernels::Operation::norm, c10::kFloat, kernels::Way::ours);
+  kernels::choose_implementation(kernels::Operation::norm, c10::kFloat, kernels::Implementation::ours);
   at::globalContext().setBenchmarkCuDNN(true);
   at::manual_seed(7);
   const at::Tensor expected = at::rand({4});
@@ -88,10 +88,10 @@ TEST(TwoRuns, LeaveTheProcessAsItWas) {
   static_cast<void>(state_of_run(narrow()));
   EXPECT_TRUE(at::equal(at::rand({4}), expected));
   EXPECT_EQ(at::get_num_threads(), 2);
-  EXPECT_EQ(kernels::way_of(kernels::Operation::norm, c10::kFloat), kernels::Way::ours);
+  EXPECT_EQ(kernels::implementation_of(kernels::Operation::norm, c10::kFloat), kernels::Implementation::ours);
   EXPECT_TRUE(at::globalContext().benchmarkCuDNN());
   at::globalContext().setBenchmarkCuDNN(false);
-  kernels::choose_way(kernels::Operation::norm, c10::kFloat, before);
+  kernels::choose_implementation(kernels::Operation::norm, c10::kFloat, before);
   at::set_num_threads(threads);
 }
 

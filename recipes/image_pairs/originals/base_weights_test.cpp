@@ -100,7 +100,7 @@ class BaseWeights : public ::testing::Test {
   static std::unique_ptr<PairModel> model_of(RecipeConfig config, const std::vector<std::string>& paths,
                                              at::ScalarType type = at::kFloat) {
     config.base_weights = paths;
-    return std::make_unique<PairModel>(config, 99, true, nn::DecoderPaths{}, at::kCPU, type);
+    return std::make_unique<PairModel>(config, 99, true, nn::Fused{}, at::kCPU, type);
   }
   std::string refusal(const RecipeConfig& config, std::vector<std::string> paths = {}) const {
     if (paths.empty()) paths = {folder_.string()};

@@ -129,7 +129,7 @@ std::string clock_text(const MachineView& machine) {
 
 Rows rows_of(const MachineView& machine, const std::optional<RankRates>& ranks) {
   const Json all = versions();
-  const device::Grants& given = machine.grants;
+  const device::ProcessResources& given = machine.resources;
   Rows rows = {
       {"Millrace", version_number() + ", LibTorch " + all.value("libtorch", "") + ", compiler " + all.value("compiler", "")},
       {"CPU", machine.cpu.name},

@@ -30,7 +30,7 @@ void take_findings(const std::vector<Finding>& findings, bool of_hardware, Check
 Check environment_of(const MachineView& machine, const std::vector<Finding>& findings) {
   Check check{.name = "environment",
               .found = "Millrace " + version_number() + ", LibTorch " + versions().value("libtorch", "") + "; " +
-                       human_bytes(static_cast<double>(machine.grants.available_memory)) + " of memory free"};
+                       human_bytes(static_cast<double>(machine.resources.available_memory)) + " of memory free"};
   for (const FolderRoom& folder : machine.folders)
     check.found += ", " + human_bytes(static_cast<double>(folder.free_bytes)) + " in the " + folder.what;
   take_findings(findings, /*of_hardware=*/false, check);

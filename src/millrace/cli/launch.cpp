@@ -110,7 +110,7 @@ void check(const Options& options) {
                       "give all of them the same --at HOST:PORT, an address of the machine with --rank 0"});
 }
 
-distributed::MeetingPoint::Place place_of(const Options& options) {
+distributed::MeetingPoint::Address place_of(const Options& options) {
   if (options.at.empty()) return {"127.0.0.1", 0};
   const std::size_t colon = options.at.rfind(':');
   const std::string port = colon == std::string::npos ? "0" : options.at.substr(colon + 1);
@@ -152,7 +152,7 @@ int run_launch(const Invocation& call) {
   install_signal_handlers();
   constexpr double kWaitForMachines = 300;
   distributed::MeetingPoint meeting(place_of(options), options.node == 0, kWaitForMachines);
-  RankStart start{.words = options.words, .ranks = {}, .host = meeting.place().host, .port = meeting.place().port};
+  RankStart start{.words = options.words, .ranks = {}, .host = meeting.address().host, .port = meeting.address().port};
   start.most_restarts = options.restarts;
   start.logs = make_logs(options);
   start.plain_out = json;

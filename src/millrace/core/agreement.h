@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "millrace/base/chosen.h"
 #include "millrace/base/json.h"
 #include "millrace/core/batch.h"
 
@@ -16,12 +17,6 @@ namespace millrace {
 
 class GradientSums;  // core/gradient_sums.h
 struct GradientSumsOptions;
-
-// How tensors travel between the ranks: "gloo", "nccl"; "" for one process.
-struct Transport {
-  std::string name;
-  std::string reason;  // one line for the plan
-};
 
 // Every call but ranks() is collective: all processes of a run make the same calls in the same order, from the thread of the
 // training loop, and wait for each other. A process that leaves the run makes the others' next call fail with an Error.
@@ -37,8 +32,8 @@ class Agreement {
 
   // Tensors of `device`, on which this rank computes, travel from here on as `wish` says: "auto", "gloo", "nccl". To be called
   // before any travels. Sums of a GPU's tensors then may still be under way when a call returns: the current stream waits for
-  // them. ConfigError where the wish can't be.
-  [[nodiscard]] virtual Transport use_device(at::Device device, const std::string& wish);
+  // them. Gives how they travel, "gloo" or "nccl"; "" for one process. ConfigError where the wish can't be.
+  [[nodiscard]] virtual Chosen<std::string> use_device(at::Device device, const std::string& wish);
 
   void mean(std::vector<at::Tensor>& values);  // the same of floating-point numbers, divided by the number of ranks
 

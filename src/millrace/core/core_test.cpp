@@ -147,7 +147,7 @@ TEST(RandomScope, ARowScopeCountsTheRowsItIsGiven) {
     EXPECT_TRUE(RandomScope::next_site(9).runs.empty()) << "not a multiple of the rows";
   }
   EXPECT_EQ(RandomScope::next_site(12).first, 40 * 2);
-  EXPECT_EQ(RandomScope::place()->site, 5U);
+  EXPECT_EQ(RandomScope::position()->site, 5U);
 }
 
 TEST(RandomScope, RowsThatWereLeftOutMoveNoOther) {
@@ -167,11 +167,11 @@ TEST(RandomScope, InnerScopeLeavesTheOuterSitesAlone) {
 }
 
 TEST(RandomScope, GoesOnFromAPlace) {
-  EXPECT_FALSE(RandomScope::place().has_value());
+  EXPECT_FALSE(RandomScope::position().has_value());
   const std::vector<std::uint64_t> expected = keys(1, 2, 4);
   const RandomScope outer({.seed = 1, .epoch = 2});
   (void)next_key();
-  const auto place = RandomScope::place();
+  const auto place = RandomScope::position();
   ASSERT_TRUE(place.has_value());
   for (int pass = 0; pass < 2; ++pass) {
     const RandomScope again(*place);

@@ -35,15 +35,15 @@ std::vector<IndexRun> rows_of(const Batch& batch) {
 }  // namespace
 
 RandomScope::RandomScope(std::uint64_t seed, const Batch& batch)
-    : RandomScope(Place{.seed = seed, .epoch = batch.epoch(), .site = 0, .rows = rows_of(batch)}) {}
+    : RandomScope(Position{.seed = seed, .epoch = batch.epoch(), .site = 0, .rows = rows_of(batch)}) {}
 
-RandomScope::RandomScope(Place place) noexcept : place_(std::move(place)), outer_(innermost) { innermost = this; }
+RandomScope::RandomScope(Position position) noexcept : position_(std::move(position)), outer_(innermost) { innermost = this; }
 
 RandomScope::~RandomScope() { innermost = outer_; }
 
 RandomSite RandomScope::next_site(std::int64_t elements) {
   if (RandomScope* scope = innermost) {
-    Place& here = scope->place_;
+    Position& here = scope->position_;
     RandomSite site{.key = make_key(here.seed, kForward, here.epoch, here.site++), .first = 0, .runs = {}};
     std::int64_t rows = 0;
     for (const IndexRun& run : here.rows) rows += run.count;
@@ -60,15 +60,15 @@ RandomSite RandomScope::next_site(std::int64_t elements) {
 }
 
 RowScope::RowScope(std::span<const std::int64_t> positions) : scope_(innermost) {
-  if (scope_ != nullptr) rows_ = std::exchange(scope_->place_.rows, runs_of(positions));
+  if (scope_ != nullptr) rows_ = std::exchange(scope_->position_.rows, runs_of(positions));
 }
 
 RowScope::~RowScope() {
-  if (scope_ != nullptr) scope_->place_.rows = std::move(rows_);
+  if (scope_ != nullptr) scope_->position_.rows = std::move(rows_);
 }
 
-std::optional<RandomScope::Place> RandomScope::place() {
-  return innermost == nullptr ? std::nullopt : std::optional(innermost->place_);
+std::optional<RandomScope::Position> RandomScope::position() {
+  return innermost == nullptr ? std::nullopt : std::optional(innermost->position_);
 }
 
 }  // namespace millrace

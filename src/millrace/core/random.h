@@ -30,13 +30,13 @@ struct RandomSite {
 class RandomScope {
  public:
   // Where a scope stands: a part of the forward pass that is computed a second time goes on from the same site.
-  struct Place {
+  struct Position {
     std::uint64_t seed = 0, epoch = 0, site = 0;
     std::vector<IndexRun> rows =
         {};  // of the epoch, in the order of the tensors' rows; empty = not known: sites begin at element 0
   };
 
-  explicit RandomScope(Place place) noexcept;
+  explicit RandomScope(Position position) noexcept;
   RandomScope(std::uint64_t seed, const Batch& batch);
   ~RandomScope();
   RandomScope(const RandomScope&) = delete;
@@ -45,11 +45,11 @@ class RandomScope {
   // The next site of the innermost scope, for a tensor of `elements` elements. Outside any scope the key is drawn from ATen's
   // default CPU generator, so that a layer used alone behaves as torch users expect (torch.manual_seed repeats it).
   [[nodiscard]] static RandomSite next_site(std::int64_t elements);
-  [[nodiscard]] static std::optional<Place> place();  // of the innermost scope; nullopt outside any
+  [[nodiscard]] static std::optional<Position> position();  // of the innermost scope; nullopt outside any
 
  private:
   friend class RowScope;
-  Place place_;
+  Position position_;
   RandomScope* outer_;
 };
 

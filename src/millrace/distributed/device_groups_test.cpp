@@ -84,7 +84,7 @@ class NotedGroups final : public device::RankGroups {
   std::string identity_;
 };
 
-Transport use(Processes& processes, NotedGroups& groups) { return processes.use_groups(at::kCPU, &groups, "", "auto"); }
+Chosen<std::string> use(Processes& processes, NotedGroups& groups) { return processes.use_groups(at::kCPU, &groups, "", "auto"); }
 
 std::string card_of(const Processes& processes) { return "card " + std::to_string(processes.ranks().rank); }
 

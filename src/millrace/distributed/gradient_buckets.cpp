@@ -41,9 +41,9 @@ struct GradientBuckets::Bucket {
   std::unique_ptr<OrderedSum> sum;
 };
 
-GradientBuckets::GradientBuckets(BucketWays ways, std::vector<at::Tensor> parameters, const GradientSumsOptions& options,
+GradientBuckets::GradientBuckets(BucketBackends backends, std::vector<at::Tensor> parameters, const GradientSumsOptions& options,
                                  Guard guard)
-    : ways_(std::move(ways)), parameters_(std::move(parameters)), options_(options), guard_(std::move(guard)) {
+    : backends_(std::move(backends)), parameters_(std::move(parameters)), options_(options), guard_(std::move(guard)) {
   std::vector<std::size_t> order(parameters_.size());
   std::iota(order.rbegin(), order.rend(), std::size_t{0});
   lay_out(order);
@@ -129,7 +129,7 @@ void GradientBuckets::fill(std::size_t parameter) {
 void GradientBuckets::launch_full() {
   for (; next_ < buckets_.size() && buckets_[next_].missing == 0; ++next_) {
     Bucket& bucket = buckets_[next_];
-    bucket.sum = std::make_unique<OrderedSum>(*ways_.to, *ways_.back, bucket.flat, ways_.beside);
+    bucket.sum = std::make_unique<OrderedSum>(*backends_.to, *backends_.back, bucket.flat, backends_.beside);
     ++traffic_.buckets;
     if (!sent_) ++traffic_.early_buckets;
     traffic_.bytes += static_cast<std::int64_t>(bucket.flat.nbytes());
@@ -171,8 +171,8 @@ void GradientBuckets::agree_on_order() {
   }
   std::vector<at::Tensor> all = {at::zeros({static_cast<std::int64_t>(order.size())}, at::kLong)};
   auto* places = all[0].mutable_data_ptr<std::int64_t>();
-  if (ways_.words->getRank() == 0) std::ranges::copy(order, places);
-  guard_([&] { ways_.words->allreduce(all)->wait(); });
+  if (backends_.words->getRank() == 0) std::ranges::copy(order, places);
+  guard_([&] { backends_.words->allreduce(all)->wait(); });
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<std::size_t>(places[i]);
   lay_out(order);
 }

@@ -20,7 +20,7 @@ class Backend;
 namespace millrace::distributed {
 
 // What carries the buckets of one set of parameters, and nothing else: the order of its calls is theirs.
-struct BucketWays {
+struct BucketBackends {
   c10::intrusive_ptr<c10d::Backend> to, back;  // the halves of a sum; one where the second begins with the first
   std::optional<c10::Stream> beside;           // where the second halves are computed: of groups that hold up streams
   c10::intrusive_ptr<c10d::Backend> words;     // numbers of the CPU, from the loop's thread
@@ -32,8 +32,8 @@ class GradientBuckets final : public GradientSums {
  public:
   // Runs a collective call and turns what it throws into the caller's error.
   using Guard = std::function<void(const std::function<void()>&)>;
-  // Parameters are on one device, that which the ways carry.
-  GradientBuckets(BucketWays ways, std::vector<at::Tensor> parameters, const GradientSumsOptions& options, Guard guard);
+  // Parameters are on one device, which the backends carry.
+  GradientBuckets(BucketBackends backends, std::vector<at::Tensor> parameters, const GradientSumsOptions& options, Guard guard);
   ~GradientBuckets() override;
   GradientBuckets(const GradientBuckets&) = delete;
   GradientBuckets& operator=(const GradientBuckets&) = delete;
@@ -59,7 +59,7 @@ class GradientBuckets final : public GradientSums {
   void launch_full();
   void agree_on_order();
 
-  BucketWays ways_;
+  BucketBackends backends_;
   std::vector<at::Tensor> parameters_;
   GradientSumsOptions options_;
   Guard guard_;

@@ -17,9 +17,9 @@ namespace {
 
 std::string key_of(int attempt) { return "failed/" + std::to_string(attempt); }
 
-DistributedError gone(const MeetingPoint::Place& place, const std::string& what) {
+DistributedError gone(const MeetingPoint::Address& address, const std::string& what) {
   return DistributedError(
-      {what, place.host + ":" + std::to_string(place.port),
+      {what, address.host + ":" + std::to_string(address.port),
        "see whether millrace launch runs there with the same --nodes, and whether a firewall lets the port through"});
 }
 
@@ -31,18 +31,18 @@ struct MeetingPoint::Parts {
   double asked = 0;
 };
 
-MeetingPoint::MeetingPoint(Place place, bool serves, double wait_s)
-    : place_(std::move(place)), parts_(std::make_unique<Parts>()) {
+MeetingPoint::MeetingPoint(Address address, bool serves, double wait_s)
+    : address_(std::move(address)), parts_(std::make_unique<Parts>()) {
   c10d::TCPStoreOptions options;
   options.isServer = serves;
-  if (serves) options.masterListenFd = listen_on(place_.host, place_.port);
-  options.port = static_cast<std::uint16_t>(place_.port);
+  if (serves) options.masterListenFd = listen_on(address_.host, address_.port);
+  options.port = static_cast<std::uint16_t>(address_.port);
   options.waitWorkers = false;
   options.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(wait_s * 1000));
   try {
-    parts_->store = c10::make_intrusive<c10d::TCPStore>(place_.host, options);
+    parts_->store = c10::make_intrusive<c10d::TCPStore>(address_.host, options);
   } catch (const std::exception&) {
-    throw gone(place_, "no launcher answered at the meeting point");
+    throw gone(address_, "no launcher answered at the meeting point");
   }
 }
 
@@ -73,7 +73,7 @@ std::optional<std::string> MeetingPoint::announced(int attempt) {
   }
   if (parts_->question.wait_for(std::chrono::milliseconds(0)) != std::future_status::ready) {
     if (steady_seconds() - parts_->asked > kLimit)
-      throw gone(place_, "the launcher that holds the meeting point does not answer");
+      throw gone(address_, "the launcher that holds the meeting point does not answer");
     return std::nullopt;
   }
   try {

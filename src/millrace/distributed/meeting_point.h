@@ -10,18 +10,18 @@ namespace millrace::distributed {
 
 class MeetingPoint {
  public:
-  struct Place {
+  struct Address {
     std::string host;
     int port = 0;  // 0 = one that is free
   };
   // `serves`: this launcher holds it; else it waits so long for the launcher that does. DistributedError: the port is taken, the
   // host is another machine, nobody came.
-  MeetingPoint(Place place, bool serves, double wait_s);
+  MeetingPoint(Address address, bool serves, double wait_s);
   ~MeetingPoint();
   MeetingPoint(const MeetingPoint&) = delete;
   MeetingPoint& operator=(const MeetingPoint&) = delete;
 
-  [[nodiscard]] const Place& place() const noexcept { return place_; }
+  [[nodiscard]] const Address& address() const noexcept { return address_; }
   // A rank of this machine failed; told to the launchers of all machines. The first text of an attempt stays.
   void announce(int attempt, const std::string& text);
   // What was announced, by any machine, as far as the answer is here; never waits. DistributedError when the launcher that holds
@@ -32,7 +32,7 @@ class MeetingPoint {
 
  private:
   struct Parts;
-  Place place_;
+  Address address_;
   std::unique_ptr<Parts> parts_;
   bool is_gone_ = false;
 };

@@ -129,14 +129,14 @@ Processes::~Processes() = default;
 
 Ranks Processes::ranks() const { return rendezvous_.ranks; }
 
-Transport Processes::use_device(at::Device device, const std::string& wish) {
+Chosen<std::string> Processes::use_device(at::Device device, const std::string& wish) {
   std::string why_none;
   device::RankGroups* const groups = device::backend_of(device).rank_groups(why_none);
   return use_groups(device, groups, why_none, wish);
 }
 
-Transport Processes::use_groups(at::Device device, device::RankGroups* groups, const std::string& why_none,
-                                const std::string& wish) {
+Chosen<std::string> Processes::use_groups(at::Device device, device::RankGroups* groups, const std::string& why_none,
+                                          const std::string& wish) {
   const int gpu = device.has_index() ? device.index() : 0;
   RankDevice mine{.host = host_name(), .gpu = {}, .library = {}, .why_none = why_none};
   if (groups != nullptr) {
@@ -147,8 +147,8 @@ Transport Processes::use_groups(at::Device device, device::RankGroups* groups, c
   }
   std::vector<RankDevice> all;
   for (const Json& rank : gather(mine.to_json())) all.push_back(RankDevice::of(rank));
-  Transport transport = choose_transport(all, wish);
-  if (transport.name == "gloo") return transport;
+  Chosen<std::string> transport = choose_transport(all, wish);
+  if (transport.value == "gloo") return transport;
   const Ranks& ranks = rendezvous_.ranks;
   try {
     parts_->groups = std::make_unique<DeviceGroups>(*groups, device,
@@ -342,18 +342,18 @@ std::unique_ptr<GradientSums> Processes::gradient_sums(const std::vector<at::Ten
   const auto all = [&](auto holds) { return std::ranges::all_of(parameters, holds); };
   const bool carried = all([this](const at::Tensor& parameter) { return parts_->carries(parameter); });
   if (has_left_ || !(carried || all([](const at::Tensor& parameter) { return parameter.is_cpu(); }))) return nullptr;
-  BucketWays ways{.to = {}, .back = {}, .beside = std::nullopt, .words = parts_->gloo};
+  BucketBackends backends{.to = {}, .back = {}, .beside = std::nullopt, .words = parts_->gloo};
   call([&] {
     const std::string name = "gradients/" + std::to_string(gradient_groups_++);
     if (carried) {
-      ways.to = ways.back = parts_->groups->connect(name);
-      ways.beside = parts_->groups->beside();
+      backends.to = backends.back = parts_->groups->connect(name);
+      backends.beside = parts_->groups->beside();
       return;
     }
-    ways.to = ways.back = parts_->connect(name, rendezvous_, options_);  // two ranks need no second half
-    if (rendezvous_.ranks.world_size > 2) ways.back = parts_->connect(name + "/back", rendezvous_, options_);
+    backends.to = backends.back = parts_->connect(name, rendezvous_, options_);  // two ranks need no second half
+    if (rendezvous_.ranks.world_size > 2) backends.back = parts_->connect(name + "/back", rendezvous_, options_);
   });
-  return std::make_unique<GradientBuckets>(std::move(ways), parameters, options,
+  return std::make_unique<GradientBuckets>(std::move(backends), parameters, options,
                                            [this](const std::function<void()>& collective) { call(collective); });
 }
 

@@ -37,10 +37,10 @@ class Processes final : public Agreement {
   [[nodiscard]] Ranks ranks() const override;
   // DistributedError names the ranks that are gone, as far as those that are left can tell.
   [[nodiscard]] std::vector<Json> gather(Json mine) override;
-  [[nodiscard]] Transport use_device(at::Device device, const std::string& wish) override;
+  [[nodiscard]] Chosen<std::string> use_device(at::Device device, const std::string& wish) override;
   // The same with what carries that device's tensors given: null where nothing does, for the reason given. It outlives this.
-  [[nodiscard]] Transport use_groups(at::Device device, device::RankGroups* groups, const std::string& why_none,
-                                     const std::string& wish);
+  [[nodiscard]] Chosen<std::string> use_groups(at::Device device, device::RankGroups* groups, const std::string& why_none,
+                                               const std::string& wish);
   using Agreement::sum;
   // Tensors of one type and device travel as one; those of a GPU by way of host memory where nothing else carries them.
   void sum(std::vector<at::Tensor>& values) override;

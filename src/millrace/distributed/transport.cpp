@@ -40,7 +40,7 @@ RankDevice RankDevice::of(const Json& json) {
   return {text("host"), text("gpu"), text("library"), text("why_none")};
 }
 
-Transport choose_transport(const std::vector<RankDevice>& ranks, const std::string& wish) {
+Chosen<std::string> choose_transport(const std::vector<RankDevice>& ranks, const std::string& wish) {
   const bool none_has_a_gpu = std::ranges::all_of(ranks, [](const RankDevice& rank) { return rank.gpu.empty(); });
   const std::string problem = obstacle(ranks);
   if (wish == "nccl" && !problem.empty())

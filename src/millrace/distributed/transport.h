@@ -22,6 +22,6 @@ struct RankDevice {
 // "nccl" where each rank has a GPU of its own and the same library, else "gloo", which carries tensors of a GPU by way of host
 // memory; with the reason, one line. ConfigError where `wish` is "nccl" and can't be; "gloo" and "auto" always can. The same on
 // all ranks that give the same.
-[[nodiscard]] Transport choose_transport(const std::vector<RankDevice>& ranks, const std::string& wish);
+[[nodiscard]] Chosen<std::string> choose_transport(const std::vector<RankDevice>& ranks, const std::string& wish);
 
 }  // namespace millrace::distributed

@@ -14,8 +14,8 @@ const RankDevice kSecond{"a", "0000:5e:00.0", "NCCL 2.28.9", ""};
 const RankDevice kElsewhere{"b", "0000:3b:00.0", "NCCL 2.28.9", ""};
 
 std::string text(const std::vector<RankDevice>& ranks, const std::string& wish = "auto") {
-  const Transport transport = choose_transport(ranks, wish);
-  return transport.name + ": " + transport.reason;
+  const Chosen<std::string> transport = choose_transport(ranks, wish);
+  return transport.value + ": " + transport.reason;
 }
 
 std::string refusal(const std::vector<RankDevice>& ranks) {

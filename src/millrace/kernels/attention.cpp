@@ -13,11 +13,11 @@
 #include "millrace/kernels/attention_draws.h"
 #include "millrace/kernels/decoder.h"
 #include "millrace/kernels/default_generator.h"
+#include "millrace/kernels/dropout_layout.h"
 #include "millrace/kernels/kernels.h"
 #include "millrace/kernels/operation_span.h"
 #include "millrace/kernels/parallel.h"
 #include "millrace/kernels/plain.h"
-#include "millrace/kernels/site.h"
 
 namespace millrace::kernels {
 namespace {
@@ -78,7 +78,7 @@ void run(const detail::Attention& args, bool backward, const Form& form, const D
                   .back = backward},
                  begin, end);
   };
-  const UnitsOfSite heads(site, args.batch * args.heads, args.rows * args.rows);
+  const DropoutUnits heads(site, args.batch * args.heads, args.rows * args.rows);
   parallel(args.batch * args.heads, [&](std::int64_t begin, std::int64_t end) {
     if (!backward && form.cos.defined()) turn(args.q, begin, end), turn(args.k, begin, end);
     heads.each(begin, end, [&, here = args](const detail::Keep& keep, std::int64_t first, std::int64_t last) mutable {

@@ -15,8 +15,8 @@
 
 #include "millrace/kernels/dropout_bits.h"
 #include "millrace/kernels/dropout_lane.h"
+#include "millrace/kernels/dropout_layout.h"
 #include "millrace/kernels/plain.h"
-#include "millrace/kernels/site.h"
 
 namespace millrace::kernels {
 namespace {
@@ -50,9 +50,9 @@ at::Tensor composed_mask(at::IntArrayRef sizes, const Dropout& site, c10::Device
   const std::int64_t elements = c10::multiply_integers(sizes);
   const std::int64_t threshold = dropout_threshold(site.p);
   if (elements == 0 || threshold == 0) return at::ones(sizes, integers.dtype(at::kBool));
-  const std::vector<Stretch> stretches = stretches_of(site, elements);
+  const std::vector<DropoutRun> stretches = dropout_runs(site, elements);
   std::vector<at::Tensor> counters;
-  for (const Stretch& stretch : stretches) {
+  for (const DropoutRun& stretch : stretches) {
     const std::int64_t first = stretch.first / kDropoutGroup * detail::kLanesOfGroup;
     counters.push_back(at::arange(first, first + detail::lanes_of(stretch), integers));
   }
@@ -67,7 +67,7 @@ at::Tensor composed_mask(at::IntArrayRef sizes, const Dropout& site, c10::Device
   const at::Tensor keeps = at::stack(of_words, 1).ge(at::Scalar(threshold)).flatten();
   std::vector<at::Tensor> parts;
   std::int64_t begin = 0;
-  for (const Stretch& stretch : stretches) {
+  for (const DropoutRun& stretch : stretches) {
     parts.push_back(keeps.narrow(0, begin + stretch.first % kDropoutGroup, stretch.count));
     begin += detail::lanes_of(stretch) / detail::kLanesOfGroup * kDropoutGroup;
   }

@@ -10,8 +10,8 @@
 #include "millrace/kernels/detail/test_support.h"
 #include "millrace/kernels/dropout_bits.h"
 #include "millrace/kernels/dropout_lane.h"
+#include "millrace/kernels/dropout_layout.h"
 #include "millrace/kernels/plain.h"
-#include "millrace/kernels/site.h"
 
 namespace millrace::kernels {
 namespace {
@@ -49,7 +49,7 @@ at::Tensor by_lanes(const at::Tensor& x, const at::Tensor& residual, const Dropo
                                      .residual = residual.defined() ? residual.const_data_ptr<Out>() : nullptr,
                                      .out = out.mutable_data_ptr<Out>(),
                                      .keep = {site.key, 0, dropout_threshold(site.p), dropout_scale(site.p)}};
-  for (const Stretch& stretch : stretches_of(site, x.numel()))
+  for (const DropoutRun& stretch : dropout_runs(site, x.numel()))
     for (std::int64_t lane = 0; lane < detail::lanes_of(stretch); ++lane) of.lane(stretch, lane);
   return out;
 }

@@ -15,9 +15,9 @@
 #include <cmath>
 
 #include "millrace/base/error.h"
-#include "millrace/kernels/adapted.h"
 #include "millrace/kernels/detail/test_support.h"
 #include "millrace/kernels/dropout_bits.h"
+#include "millrace/kernels/lora_linear.h"
 #include "millrace/kernels/weight_cache.h"
 
 namespace millrace::kernels {
@@ -223,7 +223,7 @@ TEST_P(Decoders, AdaptedLinearAgreesWithAten) {
         for (const auto& site : {Dropout{}, Dropout{0.3, kKey}, Dropout{0.3, kKey, 0, out_of_order}}) {
           SCOPED_TRACE(testing::Message() << rows << " " << in << " " << type << " " << site.p << " " << site.runs.size());
           const auto kernel = [&](const Tensors& x) {
-            return Tensors{adapted_linear(x[0], {{x[1], {}, {}, {}}, {x[2], {}, x[3], x[4]}}, 2.0, site)};
+            return Tensors{lora_linear(x[0], {{x[1], {}, {}, {}}, {x[2], {}, x[3], x[4]}}, 2.0, site)};
           };
           const at::Tensor keep = dropout_mask_reference({rows, in}, site).to(at::kDouble) / (1 - site.p);
           const auto reference = [&](const Tensors& x) {
@@ -240,7 +240,7 @@ TEST_P(Decoders, AdaptedLinearAgreesWithAten) {
 TEST_P(Decoders, FrozenWeightsAreCopiedOnceAndMultipliedWhereTheyLie) {
   const at::Tensor x = at::randn({8, 16}).to(at::kBFloat16), both = at::randn({12, 16});
   const auto projected = [](const at::Tensor& rows, const at::Tensor& first, const at::Tensor& second) {
-    return adapted_linear(rows, {{first, {}, {}, {}}, {second, {}, {}, {}}}, 1.0, {});
+    return lora_linear(rows, {{first, {}, {}, {}}, {second, {}, {}, {}}}, 1.0, {});
   };
   const at::Tensor wide = x.to(at::kFloat).requires_grad_();
   const at::Tensor apart = projected(wide, both.narrow(0, 0, 5).clone(), both.narrow(0, 5, 7).clone());

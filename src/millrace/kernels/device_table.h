@@ -13,7 +13,7 @@ namespace millrace::kernels {
 // Plain structs alone cross to the plugin. Whatever is launched goes to the current stream of device `index`.
 struct DeviceTable {
   // Of tensors of any type; `keep.first` is not looked at, each stretch has its own.
-  void (*dropout)(const detail::DropoutArgs&, const detail::Stretch* stretches, std::size_t count, c10::DeviceIndex index);
+  void (*dropout)(const detail::DropoutArgs&, const detail::DropoutRun* stretches, std::size_t count, c10::DeviceIndex index);
 };
 
 // Null where there is none.

@@ -16,7 +16,7 @@ namespace millrace::kernels::detail {
 inline constexpr std::int64_t kLanesOfGroup = 16;
 
 // How many lanes a stretch has.
-[[nodiscard]] C10_HOST_DEVICE inline std::int64_t lanes_of(const Stretch& stretch) {
+[[nodiscard]] C10_HOST_DEVICE inline std::int64_t lanes_of(const DropoutRun& stretch) {
   if (stretch.count == 0) return 0;
   return kLanesOfGroup * ((stretch.first + stretch.count - 1) / kDropoutGroup - stretch.first / kDropoutGroup + 1);
 }
@@ -58,7 +58,7 @@ struct DropoutOf {
     if (i + 1 >= begin && i + 1 < end) out[i + 1] = of(x[i + 1], residual == nullptr ? Out(0.0F) : residual[i + 1], second);
   }
 
-  C10_HOST_DEVICE void lane(const Stretch& stretch, std::int64_t lane) const {
+  C10_HOST_DEVICE void lane(const DropoutRun& stretch, std::int64_t lane) const {
     const std::int64_t group = stretch.first / kDropoutGroup;
     const PhiloxBlock words = dropout_block(keep.key, static_cast<std::uint64_t>(group * kLanesOfGroup + lane));
     const std::int64_t number = (group + lane / kLanesOfGroup) * kDropoutGroup + 2 * (lane % kLanesOfGroup);

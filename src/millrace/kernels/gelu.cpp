@@ -3,9 +3,9 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "millrace/kernels/arguments.h"
+#include "millrace/kernels/dropout_layout.h"
 #include "millrace/kernels/kernels.h"
 #include "millrace/kernels/operation_span.h"
-#include "millrace/kernels/site.h"
 
 namespace millrace::kernels {
 namespace {

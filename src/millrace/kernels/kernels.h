@@ -72,7 +72,8 @@ std::pair<at::Tensor, at::Tensor> cross_entropy_sum(const at::Tensor& logits, co
 
 // x W^T + b with x bf16 and weights kept fp32: the weight's bf16 copy is made once per step (keyed on the tensor's version
 // counter) and the weight gradient is accumulated in fp32. x (..., in), weight (out, in), bias (out) or undefined.
-// Each of its products goes the way that ways.h says; in fp32, where all three go LibTorch's, this is at::linear.
+// Each of its products takes the implementation that operation_trial.h says; in fp32, where all three are LibTorch's, this is
+// at::linear.
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
 // Several linear layers of one input as one product: the results side by side in the last dimension. weights: (out_i, in), biases
 // as many (out_i), or none.

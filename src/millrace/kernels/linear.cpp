@@ -12,8 +12,8 @@
 #include "millrace/kernels/arguments.h"
 #include "millrace/kernels/kernels.h"
 #include "millrace/kernels/operation_span.h"
+#include "millrace/kernels/operation_trial.h"
 #include "millrace/kernels/product.h"
-#include "millrace/kernels/ways.h"
 #include "millrace/kernels/weight_cache.h"
 
 namespace millrace::kernels {
@@ -22,12 +22,12 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// A product (rows, inner) times (inner, columns) by one of two ways.
+// A product (rows, inner) times (inner, columns) by either implementation.
 template <class Ours, class Library>
-at::Tensor by_the_way_of(Operation operation, at::ScalarType type, std::array<std::int64_t, 3> shape, const Ours& ours,
-                         const Library& library) {
+at::Tensor by_implementation_of(Operation operation, at::ScalarType type, std::array<std::int64_t, 3> shape, const Ours& ours,
+                                const Library& library) {
   const double work = static_cast<double>(shape[0]) * static_cast<double>(shape[1]) * static_cast<double>(shape[2]);
-  const bool goes = goes_our_way(
+  const bool goes = takes_ours(
       {operation, type, shape, work}, [&] { (void)ours(); }, [&] { (void)library(); });
   return goes ? ours() : library();
 }
@@ -111,7 +111,7 @@ WeightGradients weight_gradients(const at::Tensor& dy, const at::Tensor& x, bool
   };
   const std::array shape{dy.size(1), dy.size(0), x.size(1)};
   const bool has_ours = !fp32 || dy.size(1) >= kProductRows;
-  sums.weight = has_ours ? by_the_way_of(Operation::weight_gradient, dy.scalar_type(), shape, ours, library) : library();
+  sums.weight = has_ours ? by_implementation_of(Operation::weight_gradient, dy.scalar_type(), shape, ours, library) : library();
   // ATen adds bf16 up in fp32; asked for an fp32 result it makes an fp32 copy of the whole operand first.
   if (wants_bias && !sums.bias.defined()) sums.bias = dy.sum(0).to(at::kFloat);
   return sums;
@@ -120,21 +120,21 @@ WeightGradients weight_gradients(const at::Tensor& dy, const at::Tensor& x, bool
 at::Tensor forward_product(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
   const auto library = [&] { return bias.defined() ? at::addmm(bias, x, weight.t()) : at::mm(x, weight.t()); };
   if (x.scalar_type() != at::kFloat || x.size(0) < kProductRows) return library();
-  return by_the_way_of(
+  return by_implementation_of(
       Operation::product, at::kFloat, {x.size(0), x.size(1), weight.size(0)},
       [&] { return product_with_transposed(x, weight, bias); }, library);
 }
 
 at::Tensor input_gradient(const at::Tensor& dy, const at::Tensor& weight) {
   if (dy.scalar_type() != at::kFloat || dy.size(0) < kProductRows) return at::mm(dy, weight);
-  return by_the_way_of(
+  return by_implementation_of(
       Operation::input_gradient, at::kFloat, {dy.size(0), dy.size(1), weight.size(1)}, [&] { return product(dy, weight); },
       [&] { return at::mm(dy, weight); });
 }
 
 bool own_fp32_products() noexcept {
-  const auto is_ours = [](Operation operation) { return way_of(operation, at::kFloat) == Way::ours; };
-  return way_trial_runs() || is_ours(Operation::product) || is_ours(Operation::input_gradient) ||
+  const auto is_ours = [](Operation operation) { return implementation_of(operation, at::kFloat) == Implementation::ours; };
+  return operation_trial_runs() || is_ours(Operation::product) || is_ours(Operation::input_gradient) ||
          is_ours(Operation::weight_gradient);
 }
 

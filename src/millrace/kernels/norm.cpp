@@ -5,10 +5,10 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "millrace/kernels/arguments.h"
+#include "millrace/kernels/dropout_layout.h"
 #include "millrace/kernels/kernels.h"
 #include "millrace/kernels/operation_span.h"
 #include "millrace/kernels/parallel.h"
-#include "millrace/kernels/site.h"
 
 namespace millrace::kernels {
 namespace {
@@ -49,7 +49,7 @@ struct NormFunction : torch::autograd::Function<NormFunction> {
                              .epsilon = static_cast<float>(epsilon),
                              .keep = {}};
     const detail::Table& table = detail::table();
-    const UnitsOfSite parts(site, rows, width);
+    const DropoutUnits parts(site, rows, width);
     parallel(rows, [&](std::int64_t begin, std::int64_t end) {
       parts.each(begin, end, [&, args](const detail::Keep& keep, std::int64_t first, std::int64_t last) mutable {
         args.keep = keep;
@@ -94,7 +94,7 @@ struct NormFunction : torch::autograd::Function<NormFunction> {
     at::Tensor partial = at::zeros({2, chunks.count, width}, sum.options().dtype(at::kFloat));
     auto* partial_data = partial.mutable_data_ptr<float>();
     const detail::Table& table = detail::table();
-    const UnitsOfSite parts(remembered(context), chunks.rows, width);
+    const DropoutUnits parts(remembered(context), chunks.rows, width);
     parallel(chunks, [&](std::int64_t chunk, std::int64_t begin, std::int64_t end) {
       parts.each(begin, end, [&, args](const detail::Keep& keep, std::int64_t first, std::int64_t last) mutable {
         args.keep = keep;

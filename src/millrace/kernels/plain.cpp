@@ -12,7 +12,7 @@
 #include <limits>
 
 #include "millrace/kernels/arguments.h"
-#include "millrace/kernels/site.h"
+#include "millrace/kernels/dropout_layout.h"
 #include "millrace/kernels/widened.h"
 
 namespace millrace::kernels {
@@ -48,7 +48,7 @@ at::Tensor dropout_mask_reference(at::IntArrayRef sizes, const Dropout& dropout)
   at::Tensor mask = at::empty(sizes, at::kBool);
   auto* out = mask.data_ptr<bool>();
   const std::uint32_t threshold = dropout_threshold(dropout.p);
-  for (const Stretch& stretch : stretches_of(dropout, mask.numel())) {
+  for (const DropoutRun& stretch : dropout_runs(dropout, mask.numel())) {
     for (std::int64_t i = 0; i < stretch.count; ++i)
       out[stretch.begin + i] = dropout_keeps(dropout.key, threshold, static_cast<std::uint64_t>(stretch.first + i));
   }

@@ -8,7 +8,7 @@
 #include <limits>
 
 #include "millrace/kernels/detail/test_support.h"
-#include "millrace/kernels/ways.h"
+#include "millrace/kernels/operation_trial.h"
 
 namespace millrace::kernels {
 
@@ -78,14 +78,14 @@ void expect_agreement(const Function& kernel, const Function& reference, const T
 void EachTable::SetUp() {
   detail::set_table(GetParam());
   for (std::size_t i = 0; i < kOperations; ++i) {
-    choose_way(static_cast<Operation>(i), at::kFloat, Way::ours);
-    choose_way(static_cast<Operation>(i), at::kBFloat16, Way::ours);
+    choose_implementation(static_cast<Operation>(i), at::kFloat, Implementation::ours);
+    choose_implementation(static_cast<Operation>(i), at::kBFloat16, Implementation::ours);
   }
   at::manual_seed(7);
 }
 void EachTable::TearDown() {
   detail::set_table(nullptr);
-  forget_ways();
+  forget_implementations();
 }
 
 }  // namespace millrace::kernels

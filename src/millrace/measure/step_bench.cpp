@@ -91,7 +91,7 @@ void Made::make(const Entry& entry, const StepBenchOptions& options) {
   switches = Switches(options.off);
   context.device = device::choose(shared.device.name, context.ranks.local_rank).device;
   if (!context.device.is_cpu()) c10::impl::VirtualGuardImpl(context.device.type()).setDevice(context.device);
-  precision::use_gpu_ways(gpu_ways_of(shared, context.device), context.device);
+  precision::use_gpu_settings(gpu_settings_of(shared, context.device), context.device);
   device::set_threads(static_cast<int>(options.threads));
   shared_cores.emplace();
   context.config = &shared;
@@ -132,7 +132,7 @@ struct StepBench::Impl : Made {
   std::vector<KernelChoice> kernels;
   std::string layout;  // that a trial chose
   MemoryChoice memory;
-  precision::Tf32Choice tf32;
+  Chosen<bool> tf32;
   std::uint64_t resident_bytes = 0;  // before the first step
 
   void use_tf32(std::optional<at::ScalarType> format) {
@@ -163,17 +163,17 @@ struct StepBench::Impl : Made {
   }
   void try_convolutions(at::Device device, KeptTrials& kept) {
     if (!device.is_cpu() || stepper->autocast() != at::kBFloat16 || !switches.on("tried_convolutions")) return;
-    choose_all(kernels::Way::library);
+    choose_all(kernels::Implementation::library);
     const std::string trial = step_trial("convolutions", recipe_name, config.values, recipe->model(), batch);
     StepTrials trials(*stepper);
     convolutions = choose_convolutions([&] { (void)trials.try_precision(batch, std::nullopt); }, kept, trial);
     device::guard_also(convolutions.faults);
   }
   void choose_kernels(at::Device device, KeptTrials& kept, bool tries_formats) {
-    kernels::forget_ways();
+    kernels::forget_implementations();
     if (!device.is_cpu()) return;
     if (!shared.device.kernels.is_auto()) {
-      return choose_all(shared.device.kernels.value() == Kernels::ours ? kernels::Way::ours : kernels::Way::library);
+      return choose_all(shared.device.kernels.value());
     }
     std::vector<std::optional<at::ScalarType>> formats{stepper->autocast()};
     if (tries_formats && stepper->autocast()) formats.emplace_back(std::nullopt);
@@ -263,7 +263,7 @@ Json StepBench::report(const std::vector<double>& ms) const {
   for (const auto& setting : impl.switches.settings()) switches[std::string(setting.row->name)] = setting.on;
   Json kernels = Json::object();
   for (const KernelChoice& choice : impl.kernels)
-    kernels[choice.option()] = {{"way", name_of(choice.way)}, {"reason", choice.reason}};
+    kernels[choice.option()] = {{"way", name_of(choice.implementation)}, {"reason", choice.reason}};
   Json memory = {{"step_peak_bytes", device::tensor_memory(impl.stepper->device()).peak_bytes},
                  {"resident_before_bytes", impl.resident_bytes},
                  {"recompute", impl.memory.recompute.patterns()}};
@@ -286,7 +286,7 @@ Json StepBench::report(const std::vector<double>& ms) const {
               {"convolutions", impl.convolutions.reason},
               {"layout", impl.layout},
               {"format", precision::name_of(impl.stepper->autocast())},
-              {"tf32", {{"on", impl.tf32.on}, {"reason", impl.tf32.reason}}},
+              {"tf32", {{"on", impl.tf32.value}, {"reason", impl.tf32.reason}}},
               {"switches", std::move(switches)},
               {"versions", versions()}});
   return all;

@@ -95,7 +95,7 @@ class Pass {
        std::size_t index)
       : name_(name), part_(part), device_(device), run_(std::move(run)), watcher_(watcher), index_(index), generators_(device) {
     if (at::autocast::is_autocast_enabled(device.type())) autocast_ = at::autocast::get_autocast_dtype(device.type());
-    place_ = RandomScope::place();
+    place_ = RandomScope::position();
   }
 
   std::size_t add(const at::Tensor& tensor) {
@@ -137,7 +137,7 @@ class Pass {
   std::size_t index_;
   Generators generators_;
   std::optional<at::ScalarType> autocast_;
-  std::optional<RandomScope::Place> place_;
+  std::optional<RandomScope::Position> place_;
   std::size_t saved_ = 0;
   std::uint64_t shapes_ = 0;
   std::uint64_t seen_shapes_ = 0;

@@ -53,7 +53,7 @@ LossTerm CrossEntropy::operator()(const at::Tensor& logits, const at::Tensor& la
   }
   LossTerm term{.nominal_count = static_cast<double>(std::max<std::int64_t>(labels.numel(), 1))};
   if (!weights.defined() && options_.label_smoothing == 0.0) {
-    std::tie(term.sum, term.count) = cross_entropy_sum(logits, known, options_.ignore_index, options_.paths);
+    std::tie(term.sum, term.count) = cross_entropy_sum(logits, known, options_.ignore_index, options_.fused);
   } else {
     const at::Tensor rows = logits.reshape({-1, classes}).to(at::kFloat);
     const at::Tensor flat = known.reshape({-1});

@@ -22,7 +22,7 @@ struct CrossEntropyOptions {
   std::vector<double> class_weights = {};  // one for each class, 0 or more; empty: all count 1
   double label_smoothing = 0.0;            // 0..1: this share of a label is spread evenly over all classes
   std::int64_t ignore_index = -100;        // labels of this value count nothing
-  Paths paths = {};                        // fused_loss, which takes what is neither weighted nor smoothed
+  Fused fused = {};                        // kFusedLoss, which takes what is neither weighted nor smoothed
 };
 
 // With p the softmax of a row, y its label, w the weights, e the smoothing and K classes, the sum over all rows that are not

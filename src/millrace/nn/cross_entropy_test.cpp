@@ -52,7 +52,7 @@ TEST(CrossEntropy, AllOptionsAreEqualToLibTorchsMeanAndToTheFormula) {
     for (const std::vector<double>& weights : {std::vector<double>{}, kWeights}) {
       for (const double smoothing : {0.0, 0.1, 1.0}) {
         for (const bool fused : {true, false}) {
-          const CrossEntropyOptions options{weights, smoothing, ignore, {.fused_loss = fused}};
+          const CrossEntropyOptions options{weights, smoothing, ignore, fused ? Fused() : Fused::plain()};
           SCOPED_TRACE(testing::Message() << "ignore " << ignore << ", weights " << weights.size() << ", smoothing "
                                           << smoothing);
           const at::Tensor mine = logits.clone().requires_grad_();

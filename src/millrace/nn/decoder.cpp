@@ -13,11 +13,10 @@
 #include <utility>
 
 #include "millrace/core/random.h"
-#include "millrace/kernels/adapted.h"
 #include "millrace/kernels/decoder.h"
+#include "millrace/kernels/lora_linear.h"
 #include "millrace/kernels/product.h"
-#include "millrace/nn/detail/ways.h"
-#include "millrace/telemetry/spans.h"
+#include "millrace/nn/detail/operation_trials.h"
 
 namespace millrace::nn {
 namespace {
@@ -35,88 +34,65 @@ at::Tensor turned(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& 
   return at::cat({a * c - b * s, b * c + a * s}, -1).to(x.scalar_type());
 }
 
-// How often a switch's path was taken, by the row's name.
-struct DecoderCounters {
-  telemetry::Counter rms_rows{"fused_rms_rows"}, swiglu{"fused_swiglu"}, rotary{"fused_rotary"}, lora{"merged_lora"},
-      dropout{"fused_dropout"}, attention{"fused_attention"}, bf16_weights{"bf16_weights"}, fp32_products{"fp32_products"};
-};
-const DecoderCounters& decoder_counters() {
-  static const DecoderCounters all;
-  return all;
-}
-
 bool is_kernel_type(at::ScalarType type) { return type == at::kFloat || type == at::kBFloat16; }
 
 // Angles as the kernels want them, or none: a table on another device.
-bool turns(const at::Tensor& x, const Rotary& rotary, const DecoderPaths& paths) {
-  const bool goes = paths.fused_rotary && paths.plain.fused_attention && kernels::has_decoder_kernels(x) && rotary.cos.is_cpu();
-  if (goes) {
-    decoder_counters().rotary.add(1);
-    decoder_counters().attention.add(1);
-  }
-  return goes;
+bool turns(const at::Tensor& x, const Rotary& rotary, const Fused& fused) {
+  return choose<kFusedRotary, kFusedAttention>(fused, kernels::has_decoder_kernels(x) && rotary.cos.is_cpu());
 }
 
 at::Tensor heads_of(const at::Tensor& x, std::int64_t heads) { return x.unflatten(2, {heads, x.size(2) / heads}); }
 
 // Whether all projections go through one function.
-bool merges(const at::Tensor& x, const std::vector<Adapted>& projections, double p, const DecoderPaths& paths) {
-  const bool bf16 = result_type(x) == at::kBFloat16;
-  if (!paths.merged_lora || !kernels::has_decoder_kernels(x) || !is_kernel_type(result_type(x))) return false;
-  if ((p > 0.0 && !paths.plain.fused_dropout) || !(bf16 ? paths.plain.weight_cache : paths.plain.fp32_products)) return false;
-  return std::ranges::all_of(projections, [&](const Adapted& one) {
+bool merges(const at::Tensor& x, const std::vector<LoraProjection>& projections, double p, const Fused& fused) {
+  const at::ScalarType type = result_type(x);
+  if (!kernels::has_decoder_kernels(x) || !is_kernel_type(type) || (p > 0.0 && !fused.on(kFusedDropout))) return false;
+  if (!fused.on(type == at::kBFloat16 ? kBf16Weights : kFp32Products)) return false;
+  const bool fits = std::ranges::all_of(projections, [&](const LoraProjection& one) {
     return one.weight.is_cpu() && one.bias.defined() == projections.front().bias.defined();
   });
+  return choose<kMergedLora>(fused, fits);
 }
 
-at::Tensor merged(const at::Tensor& x, const std::vector<Adapted>& projections, double scale, double p) {
-  std::vector<kernels::AdaptedWeights> all;
+at::Tensor merged(const at::Tensor& x, const std::vector<LoraProjection>& projections, double scale, double p) {
+  std::vector<kernels::LoraWeights> all;
   all.reserve(projections.size());
-  for (const Adapted& one : projections) all.push_back({one.weight, one.bias, one.lora_a, one.lora_b});
+  for (const LoraProjection& one : projections) all.push_back({one.weight, one.bias, one.lora_a, one.lora_b});
   kernels::Dropout site;
   if (p > 0.0) {
     RandomSite drawn = RandomScope::next_site(x.numel());
     site = {p, drawn.key, drawn.first, std::move(drawn.runs)};
-    decoder_counters().dropout.add(1);
+    count_taken<kFusedDropout>();
   }
-  decoder_counters().lora.add(1);
   if (result_type(x) == at::kBFloat16) {
-    decoder_counters().bf16_weights.add(1);
+    count_taken<kBf16Weights>();
   } else if (kernels::own_fp32_products()) {
-    decoder_counters().fp32_products.add(1);
+    count_taken<kFp32Products>();
   }
-  return kernels::adapted_linear(x.to(result_type(x)), all, scale, site);
+  return kernels::lora_linear(x.to(result_type(x)), all, scale, site);
 }
 
 }  // namespace
 
-at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps, const DecoderPaths& paths) {
-  if (paths.fused_rms_rows && kernels::has_decoder_kernels(x) && is_kernel_type(result_type(x))) {
-    decoder_counters().rms_rows.add(1);
+at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps, const Fused& fused) {
+  if (choose<kFusedRmsRows>(fused, kernels::has_decoder_kernels(x) && is_kernel_type(result_type(x))))
     return kernels::rms_rows(x, weight.to(at::kFloat), eps, result_type(x));
-  }
   const at::Tensor values = x.to(at::kFloat);
   return (values * (values.square().mean(-1, true) + eps).rsqrt() * weight.to(at::kFloat)).to(result_type(x));
 }
 
 std::pair<at::Tensor, at::Tensor> add_rms_norm(const at::Tensor& branch, const at::Tensor& residual, const at::Tensor& weight,
-                                               double eps, const DecoderPaths& paths) {
-  const bool types_agree = branch.scalar_type() == result_type(residual);
-  if (paths.fused_rms_rows && types_agree && kernels::has_decoder_kernels(residual) && kernels::has_decoder_kernels(branch) &&
-      branch.sizes().equals(residual.sizes())) {
-    decoder_counters().rms_rows.add(1);
-    return kernels::add_rms_rows(branch, residual, weight.to(at::kFloat), eps);
-  }
+                                               double eps, const Fused& fused) {
+  const bool fits = branch.scalar_type() == result_type(residual) && kernels::has_decoder_kernels(residual) &&
+                    kernels::has_decoder_kernels(branch) && branch.sizes().equals(residual.sizes());
+  if (choose<kFusedRmsRows>(fused, fits)) return kernels::add_rms_rows(branch, residual, weight.to(at::kFloat), eps);
   at::Tensor sum = residual + branch.to(residual.scalar_type());
-  at::Tensor y = rms_norm(sum, weight, eps, paths);
+  at::Tensor y = rms_norm(sum, weight, eps, fused);
   return {std::move(sum), std::move(y)};
 }
 
-at::Tensor swiglu(const at::Tensor& packed, const DecoderPaths& paths) {
-  if (paths.fused_swiglu && kernels::has_decoder_kernels(packed)) {
-    decoder_counters().swiglu.add(1);
-    return kernels::swiglu(packed);
-  }
+at::Tensor swiglu(const at::Tensor& packed, const Fused& fused) {
+  if (choose<kFusedSwiglu>(fused, kernels::has_decoder_kernels(packed))) return kernels::swiglu(packed);
   const auto halves = packed.chunk(2, -1);
   return at::silu(halves[0]) * halves[1];
 }
@@ -128,20 +104,20 @@ Rotary rotary_table(std::int64_t length, std::int64_t head_width, double base, a
   return {angles.cos().to(device, at::kFloat), angles.sin().to(device, at::kFloat)};
 }
 
-at::Tensor rotary_attention(const at::Tensor& qkv, const Rotary& rotary, std::int64_t heads, const DecoderPaths& paths) {
-  if (turns(qkv, rotary, paths) &&
-      detail::attention_goes_our_way({qkv.size(0), qkv.size(1), heads, qkv.size(2) / (3 * heads)}, qkv.scalar_type(), 0)) {
+at::Tensor rotary_attention(const at::Tensor& qkv, const Rotary& rotary, std::int64_t heads, const Fused& fused) {
+  if (turns(qkv, rotary, fused) &&
+      detail::attention_takes_ours({qkv.size(0), qkv.size(1), heads, qkv.size(2) / (3 * heads)}, qkv.scalar_type(), 0)) {
     return kernels::rotary_attention_packed(qkv, rotary.cos, rotary.sin, heads);
   }
   const auto parts = qkv.chunk(3, -1);
   return causal_attention(turned(heads_of(parts[0], heads), rotary.cos, rotary.sin),
-                          turned(heads_of(parts[1], heads), rotary.cos, rotary.sin), heads_of(parts[2], heads), 0, paths.plain)
+                          turned(heads_of(parts[1], heads), rotary.cos, rotary.sin), heads_of(parts[2], heads), 0, fused)
       .flatten(2);
 }
 
 at::Tensor rotary_attention_at(const at::Tensor& q, const at::Tensor& kv, const at::Tensor& positions, const Rotary& rotary,
-                               std::int64_t heads, const DecoderPaths& paths) {
-  if (turns(kv, rotary, paths) && q.scalar_type() == kv.scalar_type()) {
+                               std::int64_t heads, const Fused& fused) {
+  if (turns(kv, rotary, fused) && q.scalar_type() == kv.scalar_type()) {
     return kernels::rotary_attention_at(q, kv, positions, rotary.cos, rotary.sin, heads);
   }
   const auto parts = kv.chunk(2, -1);
@@ -156,37 +132,33 @@ at::Tensor rotary_attention_at(const at::Tensor& q, const at::Tensor& kv, const 
       .flatten(2);
 }
 
-at::Tensor adapted_linear(const at::Tensor& x, const std::vector<Adapted>& projections, double scale, double p,
-                          const DecoderPaths& paths) {
+at::Tensor lora_linear(const at::Tensor& x, const std::vector<LoraProjection>& projections, double scale, double p,
+                       const Fused& fused) {
   bool adapts = false;
-  for (const Adapted& one : projections) adapts = adapts || one.lora_a.defined();
-  if (merges(x, projections, adapts ? p : 0.0, paths)) return merged(x, projections, scale, adapts ? p : 0.0);
-  const at::Tensor dropped = adapts ? dropout(x, p, paths.plain) : at::Tensor();
+  for (const LoraProjection& one : projections) adapts = adapts || one.lora_a.defined();
+  if (merges(x, projections, adapts ? p : 0.0, fused)) return merged(x, projections, scale, adapts ? p : 0.0);
+  const at::Tensor dropped = adapts ? dropout(x, p, fused) : at::Tensor();
   std::vector<at::Tensor> results;
-  for (const Adapted& one : projections) {
+  for (const LoraProjection& one : projections) {
     const at::ScalarType type = result_type(x);
     const auto as = [&](const at::Tensor& weight) { return weight.defined() ? weight.to(type) : weight; };
-    at::Tensor y = linear(x, as(one.weight), as(one.bias), paths.plain);
+    at::Tensor y = linear(x, as(one.weight), as(one.bias), fused);
     if (one.lora_a.defined()) {
-      const at::Tensor narrow = linear(dropped, one.lora_a, {}, paths.plain);
-      y = y + linear(narrow, one.lora_b, {}, paths.plain) * scale;
+      const at::Tensor narrow = linear(dropped, one.lora_a, {}, fused);
+      y = y + linear(narrow, one.lora_b, {}, fused) * scale;
     }
     results.push_back(std::move(y));
   }
   return results.size() == 1 ? results.front() : at::cat(results, -1);
 }
 
-at::Tensor adapted_swiglu(const at::Tensor& packed, const Adapted& projection, double scale, double p,
-                          const DecoderPaths& paths) {
+at::Tensor lora_swiglu(const at::Tensor& packed, const LoraProjection& projection, double scale, double p, const Fused& fused) {
   const bool is_plain = !projection.lora_a.defined() && !projection.bias.defined() && !projection.weight.requires_grad();
   const bool is_one_type = packed.scalar_type() == result_type(packed) && projection.weight.scalar_type() == packed.scalar_type();
-  if (is_plain && is_one_type && paths.fused_swiglu && kernels::has_decoder_kernels(packed) &&
-      merges(packed, {projection}, 0.0, paths)) {
-    decoder_counters().swiglu.add(1);
-    decoder_counters().lora.add(1);
+  const bool fits = is_plain && is_one_type && kernels::has_decoder_kernels(packed);
+  if (choose<kFusedSwiglu>(fused, fits, [&] { return merges(packed, {projection}, 0.0, fused); }))
     return kernels::swiglu_linear(packed, projection.weight);
-  }
-  return adapted_linear(swiglu(packed, paths), {projection}, scale, p, paths);
+  return lora_linear(swiglu(packed, fused), {projection}, scale, p, fused);
 }
 
 }  // namespace millrace::nn

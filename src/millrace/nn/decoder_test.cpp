@@ -25,17 +25,12 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 using Sizes = std::vector<std::int64_t>;
-using Function = std::function<Tensors(const Tensors&, const DecoderPaths&)>;
+using Function = std::function<Tensors(const Tensors&, const Fused&)>;
 using Formula = std::function<Tensors(const Tensors&)>;  // of fp64
 
 constexpr double kEps = 1e-5;
-const DecoderPaths kFused;
-const DecoderPaths kPlain{.fused_rms_rows = false,
-                          .fused_swiglu = false,
-                          .fused_rotary = false,
-                          .merged_lora = false,
-                          .last_position = false,
-                          .plain = {false, false, false, false, false, false, false, false}};
+const Fused kFused;
+const Fused kPlain = Fused::plain();
 
 // bf16 autocast on the CPU for a scope.
 class Bf16 {
@@ -114,9 +109,7 @@ TEST(Decoder, RmsNormIsItsFormula) {
   at::manual_seed(1);
   for (const Sizes& sizes : {Sizes{3, 5, 16}, Sizes{7, 33}, Sizes{1, 1, 3}, Sizes{2, 9, 250}}) {
     const Tensors inputs{at::randn(sizes) * 2 + 0.5, at::randn({sizes.back()}) + 1.5};
-    const Function norm = [](const Tensors& in, const DecoderPaths& paths) {
-      return Tensors{rms_norm(in[0], in[1], kEps, paths)};
-    };
+    const Function norm = [](const Tensors& in, const Fused& fused) { return Tensors{rms_norm(in[0], in[1], kEps, fused)}; };
     const Formula formula = [](const Tensors& in) { return Tensors{norm_formula(in[0], in[1])}; };
     expect_formula(norm, formula, inputs);
     expect_formula(norm, formula, inputs, {1});
@@ -127,15 +120,15 @@ TEST(Decoder, AddRmsNormGivesTheSumAndItsNorm) {
   at::manual_seed(2);
   for (const Sizes& sizes : {Sizes{3, 5, 16}, Sizes{7, 33}, Sizes{2, 9, 250}}) {
     const Tensors inputs{at::randn(sizes), at::randn(sizes) * 2, at::randn({sizes.back()}) + 1.5};
-    const Function both = [](const Tensors& in, const DecoderPaths& paths) {
-      const auto [sum, y] = add_rms_norm(in[0], in[1], in[2], kEps, paths);
+    const Function both = [](const Tensors& in, const Fused& fused) {
+      const auto [sum, y] = add_rms_norm(in[0], in[1], in[2], kEps, fused);
       return Tensors{sum, y};
     };
     const Formula formula = [](const Tensors& in) { return Tensors{in[0] + in[1], norm_formula(in[0] + in[1], in[2])}; };
     expect_formula(both, formula, inputs);
     expect_formula(both, formula, inputs, {2});
-    const Function alone = [](const Tensors& in, const DecoderPaths& paths) {  // nobody reads the sum
-      return Tensors{add_rms_norm(in[0], in[1], in[2], kEps, paths).second};
+    const Function alone = [](const Tensors& in, const Fused& fused) {  // nobody reads the sum
+      return Tensors{add_rms_norm(in[0], in[1], in[2], kEps, fused).second};
     };
     expect_formula(alone, [](const Tensors& in) { return Tensors{norm_formula(in[0] + in[1], in[2])}; }, inputs, {2});
   }
@@ -144,18 +137,18 @@ TEST(Decoder, AddRmsNormGivesTheSumAndItsNorm) {
 TEST(Decoder, NormsHaveAutocastsTypeAndSumsTheResiduals) {
   const at::Tensor x = at::randn({2, 8}), weight = at::ones({8});
   const Bf16 autocast;
-  for (const DecoderPaths& paths : {kFused, kPlain}) {
-    const auto [sum, y] = add_rms_norm(x.to(at::kBFloat16), x, weight, kEps, paths);
+  for (const Fused& fused : {kFused, kPlain}) {
+    const auto [sum, y] = add_rms_norm(x.to(at::kBFloat16), x, weight, kEps, fused);
     EXPECT_EQ(sum.scalar_type(), at::kFloat);
     EXPECT_EQ(y.scalar_type(), at::kBFloat16);
-    EXPECT_EQ(rms_norm(x, weight, kEps, paths).scalar_type(), at::kBFloat16);
+    EXPECT_EQ(rms_norm(x, weight, kEps, fused).scalar_type(), at::kBFloat16);
   }
 }
 
 TEST(Decoder, SwigluIsItsFormula) {
   at::manual_seed(3);
   for (const Sizes& sizes : {Sizes{3, 5, 32}, Sizes{4, 2}, Sizes{2, 3, 2 * 43}, Sizes{1, 2 * 200}}) {
-    const Function gated = [](const Tensors& in, const DecoderPaths& paths) { return Tensors{swiglu(in[0], paths)}; };
+    const Function gated = [](const Tensors& in, const Fused& fused) { return Tensors{swiglu(in[0], fused)}; };
     const Formula formula = [](const Tensors& in) {
       const auto halves = in[0].chunk(2, -1);
       return Tensors{halves[0] / (1 + (-halves[0]).exp()) * halves[1]};
@@ -187,8 +180,8 @@ TEST(Decoder, RotaryAttentionIsItsFormula) {
   };
   for (const Case& one : {Case{2, 7, 3, 8}, Case{1, 1, 1, 2}, Case{2, 37, 2, 18}, Case{1, 70, 4, 64}}) {
     const Rotary rotary = rotary_table(one.length, one.width, 10000, at::kCPU);
-    const Function attend = [&](const Tensors& in, const DecoderPaths& paths) {
-      return Tensors{rotary_attention(in[0] * 1.0, rotary, one.heads, paths)};
+    const Function attend = [&](const Tensors& in, const Fused& fused) {
+      return Tensors{rotary_attention(in[0] * 1.0, rotary, one.heads, fused)};
     };
     const Formula formula = [&](const Tensors& in) {
       const auto parts = in[0].chunk(3, -1);
@@ -207,9 +200,9 @@ TEST(Decoder, AttentionOfOnePositionIsThatPositionsRow) {
   const std::int64_t rows = 3, length = 9, heads = 2, width = 6, c = heads * width;
   const Rotary rotary = rotary_table(length, width, 10000, at::kCPU);
   const at::Tensor positions = at::tensor({8, 0, 5}, at::kLong);
-  const Function attend = [&](const Tensors& in, const DecoderPaths& paths) {
+  const Function attend = [&](const Tensors& in, const Fused& fused) {
     const at::Tensor q = in[0].narrow(2, 0, c).gather(1, positions.view({rows, 1, 1}).expand({rows, 1, c}));
-    return Tensors{rotary_attention_at(q, in[0].narrow(2, c, 2 * c) * 1.0, positions, rotary, heads, paths)};
+    return Tensors{rotary_attention_at(q, in[0].narrow(2, c, 2 * c) * 1.0, positions, rotary, heads, fused)};
   };
   const Formula formula = [&](const Tensors& in) {
     const auto parts = in[0].chunk(3, -1);
@@ -242,11 +235,11 @@ Tensors tensors_of(const Layout& layout, const Sizes& rows) {
   }
   return all;
 }
-std::vector<Adapted> adapted_of(const Layout& layout, const Tensors& in) {
-  std::vector<Adapted> all;
+std::vector<LoraProjection> adapted_of(const Layout& layout, const Tensors& in) {
+  std::vector<LoraProjection> all;
   std::size_t next = 1;
   for (std::size_t i = 0; i < layout.outs.size(); ++i) {
-    Adapted one{.weight = in[next++]};
+    LoraProjection one{.weight = in[next++]};
     if (layout.bias) one.bias = in[next++];
     if (i == 0 ? layout.first_adapted : layout.others_adapted) {
       one.lora_a = in[next++];
@@ -265,7 +258,7 @@ const std::vector<Layout> kLayouts = {{16, 4, {16, 16, 16}, false, true, true},
 
 at::Tensor adapted_formula(const Layout& layout, const Tensors& in, double scale, const at::Tensor& factor) {
   Tensors parts;
-  for (const Adapted& one : adapted_of(layout, in)) {
+  for (const LoraProjection& one : adapted_of(layout, in)) {
     at::Tensor y = in[0].matmul(one.weight.t());
     if (one.bias.defined()) y = y + one.bias;
     if (one.lora_a.defined()) y = y + (in[0] * factor).matmul(one.lora_a.t()).matmul(one.lora_b.t()) * scale;
@@ -293,10 +286,10 @@ TEST(Decoder, AdaptedProjectionsAreTheirFormula) {
       at::Tensor factor = at::ones({}, at::kDouble);
       if (p > 0) {  // what this key drops
         const RandomScope scope({.seed = 3, .epoch = 1});
-        factor = dropout(at::ones_like(inputs[0]), p, kPlain.plain).to(at::kDouble);
+        factor = dropout(at::ones_like(inputs[0]), p, kPlain).to(at::kDouble);
       }
-      const Function projected = [&](const Tensors& in, const DecoderPaths& paths) {
-        return Tensors{adapted_linear(in[0], adapted_of(layout, in), 1.5, p, paths)};
+      const Function projected = [&](const Tensors& in, const Fused& fused) {
+        return Tensors{lora_linear(in[0], adapted_of(layout, in), 1.5, p, fused)};
       };
       const Formula formula = [&](const Tensors& in) { return Tensors{adapted_formula(layout, in, 1.5, factor)}; };
       expect_formula(projected, formula, inputs);
@@ -315,8 +308,8 @@ TEST(Decoder, AGatedProjectionIsItsFormula) {
     const Layout layout{14, 3, {9}, false, adapts, adapts};
     Tensors inputs = tensors_of(layout, {2, 40});
     inputs[0] = at::randn({2, 40, 2 * layout.in});
-    const Function projected = [&](const Tensors& in, const DecoderPaths& paths) {
-      return Tensors{adapted_swiglu(in[0] * 1.0, adapted_of(layout, in).front(), 1.5, 0.0, paths)};
+    const Function projected = [&](const Tensors& in, const Fused& fused) {
+      return Tensors{lora_swiglu(in[0] * 1.0, adapted_of(layout, in).front(), 1.5, 0.0, fused)};
     };
     const Formula formula = [&](const Tensors& in) {
       Tensors gated = in;
@@ -334,22 +327,22 @@ TEST(Decoder, AFrozenWeightMayBeKeptInSixteenBits) {
   const Layout& layout = kLayouts[1];
   Tensors inputs = tensors_of(layout, {5});
   for (const std::size_t i : base_of(layout)) inputs[i] = inputs[i].to(at::kBFloat16);
-  const Function projected = [&](const Tensors& in, const DecoderPaths& paths) {
-    return Tensors{adapted_linear(in[0], adapted_of(layout, in), 2.0, 0.0, paths)};
+  const Function projected = [&](const Tensors& in, const Fused& fused) {
+    return Tensors{lora_linear(in[0], adapted_of(layout, in), 2.0, 0.0, fused)};
   };
   const Formula formula = [&](const Tensors& in) { return Tensors{adapted_formula(layout, in, 2.0, at::ones({}, at::kDouble))}; };
   expect_formula(projected, formula, inputs, base_of(layout));
 }
 
 TEST(Decoder, NoRowsGiveNoRows) {
-  for (const DecoderPaths& paths : {kFused, kPlain}) {
+  for (const Fused& fused : {kFused, kPlain}) {
     const at::Tensor none = at::zeros({0, 8});
-    EXPECT_EQ(rms_norm(none, at::ones({8}), kEps, paths).sizes(), none.sizes());
-    EXPECT_EQ(add_rms_norm(none, none, at::ones({8}), kEps, paths).second.sizes(), none.sizes());
-    EXPECT_EQ(swiglu(none, paths).sizes(), (Sizes{0, 4}));
+    EXPECT_EQ(rms_norm(none, at::ones({8}), kEps, fused).sizes(), none.sizes());
+    EXPECT_EQ(add_rms_norm(none, none, at::ones({8}), kEps, fused).second.sizes(), none.sizes());
+    EXPECT_EQ(swiglu(none, fused).sizes(), (Sizes{0, 4}));
     const Layout layout{8, 2, {4, 4}, false, true, true};
-    EXPECT_EQ(adapted_linear(none, adapted_of(layout, tensors_of(layout, {0})), 1, 0, paths).sizes(), (Sizes{0, 8}));
-    EXPECT_EQ(rotary_attention(at::zeros({0, 3, 12}), rotary_table(3, 4, 10000, at::kCPU), 1, paths).sizes(), (Sizes{0, 3, 4}));
+    EXPECT_EQ(lora_linear(none, adapted_of(layout, tensors_of(layout, {0})), 1, 0, fused).sizes(), (Sizes{0, 8}));
+    EXPECT_EQ(rotary_attention(at::zeros({0, 3, 12}), rotary_table(3, 4, 10000, at::kCPU), 1, fused).sizes(), (Sizes{0, 3, 4}));
   }
 }
 

@@ -21,24 +21,12 @@
 #include "millrace/kernels/kernels.h"
 #include "millrace/kernels/plain.h"
 #include "millrace/kernels/product.h"
-#include "millrace/kernels/ways.h"
+#include "millrace/kernels/operation_trial.h"
 #include "millrace/nn/detail/labels.h"
-#include "millrace/nn/detail/ways.h"
-#include "millrace/telemetry/spans.h"
+#include "millrace/nn/detail/operation_trials.h"
 
 namespace millrace::nn {
 namespace {
-
-// How often a switch's path was taken, by the row's name.
-struct Taken {
-  telemetry::Counter dropout{"fused_dropout"}, attention{"fused_attention"}, norm{"fused_norm"}, gelu{"fused_gelu"},
-      loss{"fused_loss"}, bf16_weights{"bf16_weights"}, fp32_products{"fp32_products"};
-};
-
-const Taken& taken() {
-  static const Taken all;
-  return all;
-}
 
 // One key per site, on every path, so that turning a path off leaves the other sites' bits alone.
 kernels::Dropout next_site(double p, std::int64_t elements) {
@@ -51,21 +39,20 @@ std::int64_t attention_weights(std::int64_t rows, std::int64_t length, std::int6
   return rows * heads * length * length;
 }
 
-at::Tensor dropout_at(const at::Tensor& x, const kernels::Dropout& site, const Paths& paths) {
+// Whether an operation has the dropout of this site inside. A site that drops nothing isn't counted.
+bool fuses_dropout(const kernels::Dropout& site, const Fused& fused) {
+  return site.p > 0.0 ? choose<kFusedDropout>(fused) : fused.on(kFusedDropout);
+}
+
+at::Tensor dropout_at(const at::Tensor& x, const kernels::Dropout& site, const Fused& fused) {
   if (site.p <= 0.0) return x;
-  if (paths.fused_dropout) {
-    taken().dropout.add(1);
-    return kernels::dropout(x, site);
-  }
+  if (choose<kFusedDropout>(fused)) return kernels::dropout(x, site);
   return kernels::dropout_with_mask(x, kernels::dropout_mask(x.sizes(), site, x.device()), site.p);
 }
 
-at::Tensor dropout_add_at(const at::Tensor& x, const at::Tensor& residual, const kernels::Dropout& site, const Paths& paths) {
-  if (paths.fused_dropout) {
-    if (site.p > 0.0) taken().dropout.add(1);
-    return kernels::dropout_add(x, residual, site);
-  }
-  return residual + dropout_at(x.to(residual.scalar_type()), site, paths);
+at::Tensor dropout_add_at(const at::Tensor& x, const at::Tensor& residual, const kernels::Dropout& site, const Fused& fused) {
+  if (fuses_dropout(site, fused)) return kernels::dropout_add(x, residual, site);
+  return residual + dropout_at(x.to(residual.scalar_type()), site, fused);
 }
 
 // What autocast computes matrix products in, or nothing when it is off.
@@ -82,13 +69,9 @@ at::Tensor for_product(const at::Tensor& x) {
 }
 
 // Whether kernels::linear is to multiply this input (as for_product gives it).
-bool takes_own_product(const at::Tensor& input, const Paths& paths) {
-  if (!input.is_cpu()) return false;
-  const bool bf16 = input.scalar_type() == at::kBFloat16;
-  const bool takes =
-      bf16 ? paths.weight_cache : input.scalar_type() == at::kFloat && paths.fp32_products && kernels::own_fp32_products();
-  if (takes) (bf16 ? taken().bf16_weights : taken().fp32_products).add(1);
-  return takes;
+bool takes_own_product(const at::Tensor& input, const Fused& fused) {
+  if (input.scalar_type() == at::kBFloat16) return choose<kBf16Weights>(fused, input.is_cpu());
+  return choose<kFp32Products>(fused, input.is_cpu() && input.scalar_type() == at::kFloat, kernels::own_fp32_products);
 }
 
 kernels::Gelu kernels_word(Gelu kind) {
@@ -99,74 +82,64 @@ bool all_defined(const QkvWeights& w) { return w.b_q.defined() && w.b_k.defined(
 
 }  // namespace
 
-at::Tensor dropout(const at::Tensor& x, double p, const Paths& paths) { return dropout_at(x, next_site(p, x.numel()), paths); }
+at::Tensor dropout(const at::Tensor& x, double p, const Fused& fused) { return dropout_at(x, next_site(p, x.numel()), fused); }
 
-at::Tensor dropout_add(const at::Tensor& x, const at::Tensor& residual, double p, const Paths& paths) {
-  return dropout_add_at(x, residual, next_site(p, x.numel()), paths);
+at::Tensor dropout_add(const at::Tensor& x, const at::Tensor& residual, double p, const Fused& fused) {
+  return dropout_add_at(x, residual, next_site(p, x.numel()), fused);
 }
 
-at::Tensor gelu_dropout(const at::Tensor& x, double p, const Paths& paths) {
+at::Tensor gelu_dropout(const at::Tensor& x, double p, const Fused& fused) {
   const kernels::Dropout site = next_site(p, x.numel());
-  if (paths.fused_gelu) taken().gelu.add(1);
-  if (paths.fused_gelu && (paths.fused_dropout || site.p <= 0.0)) {
-    if (site.p > 0.0) taken().dropout.add(1);
-    return kernels::gelu_dropout(x, site);
-  }
-  const at::Tensor y = paths.fused_gelu ? kernels::gelu_dropout(x, {}) : at::gelu(x);
-  return dropout_at(y, site, paths);
+  if (!choose<kFusedGelu>(fused)) return dropout_at(at::gelu(x), site, fused);
+  if (site.p <= 0.0 || choose<kFusedDropout>(fused)) return kernels::gelu_dropout(x, site);
+  return dropout_at(kernels::gelu_dropout(x, {}), site, fused);
 }
 
-at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, const Paths& paths) {
+at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, const Fused& fused) {
   const at::Tensor input = for_product(x);
-  if (takes_own_product(input, paths)) return kernels::linear(input, weight, bias);
+  if (takes_own_product(input, fused)) return kernels::linear(input, weight, bias);
   return at::linear(x, weight, bias.defined() ? std::optional<at::Tensor>(bias) : std::nullopt);
 }
 
 at::Tensor gelu(const at::Tensor& x, Gelu kind) { return kernels::gelu(x, kernels_word(kind)); }
 
-at::Tensor gelu_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, Gelu kind, const Paths& paths) {
+at::Tensor gelu_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, Gelu kind, const Fused& fused) {
   const at::Tensor input = for_product(x);
   // The fp32 layer takes whichever product is faster, ours or the library's.
-  if (paths.fused_gelu && input.is_cpu() && (input.scalar_type() == at::kFloat || takes_own_product(input, paths))) {
-    taken().gelu.add(1);
-    return kernels::gelu_linear(input, weight, bias, kernels_word(kind));
-  }
-  return linear(gelu(x, kind), weight, bias, paths);
+  const auto ours = [&] { return input.scalar_type() == at::kFloat || takes_own_product(input, fused); };
+  if (choose<kFusedGelu>(fused, input.is_cpu(), ours)) return kernels::gelu_linear(input, weight, bias, kernels_word(kind));
+  return linear(gelu(x, kind), weight, bias, fused);
 }
 
-at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, double eps, const Paths& paths) {
+at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, double eps, const Fused& fused) {
   const at::ScalarType out = autocast_type(x).value_or(x.scalar_type());
-  if (paths.fused_norm) {
-    taken().norm.add(1);
-    return kernels::layer_norm(x, weight, bias, eps, out);
-  }
+  if (choose<kFusedNorm>(fused)) return kernels::layer_norm(x, weight, bias, eps, out);
   return at::layer_norm(x, weight.sizes(), weight, bias, eps).to(out);
 }
 
 std::pair<at::Tensor, at::Tensor> dropout_add_layer_norm(const at::Tensor& x, const at::Tensor& residual,
                                                          const at::Tensor& weight, const at::Tensor& bias, double eps, double p,
-                                                         const Paths& paths) {
+                                                         const Fused& fused) {
   const kernels::Dropout site = next_site(p, x.numel());
   const bool types_agree = x.scalar_type() == autocast_type(x).value_or(residual.scalar_type());
-  const bool fused = paths.fused_norm && paths.fused_dropout && types_agree;
-  if (fused && (!x.is_cpu() || detail::norm_goes_our_way(x, residual.scalar_type(), site.p))) {
-    taken().norm.add(1);
-    if (site.p > 0.0) taken().dropout.add(1);
+  const bool may_fuse = types_agree && fused.on(kFusedDropout);
+  const auto faster = [&] { return !x.is_cpu() || detail::norm_takes_ours(x, residual.scalar_type(), site.p); };
+  if (choose<kFusedNorm>(fused, may_fuse, faster)) {
+    (void)fuses_dropout(site, fused);
     return kernels::dropout_add_layer_norm(x, residual, weight, bias, eps, site);
   }
-  const at::Tensor sum = dropout_add_at(x, residual, site, paths);
-  if (!fused) return {sum, layer_norm(sum, weight, bias, eps, paths)};
+  const at::Tensor sum = dropout_add_at(x, residual, site, fused);
+  if (!may_fuse || !fused.on(kFusedNorm)) return {sum, layer_norm(sum, weight, bias, eps, fused)};
   return {sum, at::layer_norm(sum, weight.sizes(), weight, bias, eps).to(x.scalar_type())};
 }
 
-at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double p, const Paths& paths) {
+at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double p, const Fused& fused) {
   const kernels::Dropout site = next_site(p, attention_weights(q.size(0), q.size(1), q.size(2)));
-  if (paths.fused_attention) {
+  if (fused.on(kFusedAttention)) {
     const at::Tensor queries = for_product(q);
-    if (!q.is_cpu() || detail::attention_goes_our_way(q.sizes(), queries.scalar_type(), site.p)) {
-      taken().attention.add(1);
+    const auto faster = [&] { return !q.is_cpu() || detail::attention_takes_ours(q.sizes(), queries.scalar_type(), site.p); };
+    if (choose<kFusedAttention>(fused, true, faster))
       return kernels::causal_attention(queries, for_product(k), for_product(v), site);
-    }
     if (site.p > 0.0) {
       const at::Tensor keep = kernels::dropout_mask({q.size(0), q.size(2), q.size(1), q.size(1)}, site);
       return kernels::causal_attention_with_mask(queries, for_product(k), for_product(v), keep, site.p);
@@ -178,42 +151,38 @@ at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::
 }
 
 at::Tensor causal_self_attention(const at::Tensor& x, const QkvWeights& weights, std::int64_t heads, double p,
-                                 const Paths& paths) {
+                                 const Fused& fused) {
   const at::Tensor input = for_product(x);
   const std::array sizes{x.size(0), x.size(1), heads, weights.w_q.size(0) / heads};
-  if (paths.packed_qkv && paths.fused_attention && takes_own_product(input, paths) &&
-      detail::attention_goes_our_way(sizes, input.scalar_type(), p)) {
-    taken().attention.add(1);
+  const auto faster = [&] {
+    return takes_own_product(input, fused) && detail::attention_takes_ours(sizes, input.scalar_type(), p);
+  };
+  if (choose<kFusedAttention>(fused, true, faster)) {
     const std::array<at::Tensor, 3> w{weights.w_q, weights.w_k, weights.w_v};
     const std::array<at::Tensor, 3> b{weights.b_q, weights.b_k, weights.b_v};
     const at::Tensor qkv = kernels::linear_packed(input, w, all_defined(weights) ? at::TensorList(b) : at::TensorList());
     return kernels::causal_attention_packed(qkv, heads, next_site(p, attention_weights(x.size(0), x.size(1), heads))).flatten(2);
   }
   const auto split = [heads](const at::Tensor& y) { return y.unflatten(2, {heads, y.size(2) / heads}); };
-  return causal_attention(split(linear(input, weights.w_q, weights.b_q, paths)),
-                          split(linear(input, weights.w_k, weights.b_k, paths)),
-                          split(linear(input, weights.w_v, weights.b_v, paths)), p, paths)
+  return causal_attention(split(linear(input, weights.w_q, weights.b_q, fused)),
+                          split(linear(input, weights.w_k, weights.b_k, fused)),
+                          split(linear(input, weights.w_v, weights.b_v, fused)), p, fused)
       .flatten(2);
 }
 
-at::Tensor full_self_attention(const at::Tensor& qkv, std::int64_t heads, const Paths& paths) {
-  if (paths.fused_attention && qkv.is_cpu() && detail::full_attention_goes_our_way(qkv, heads)) {
-    taken().attention.add(1);
-    return kernels::full_attention_packed(qkv, heads).flatten(2);
-  }
+at::Tensor full_self_attention(const at::Tensor& qkv, std::int64_t heads, const Fused& fused) {
+  const auto faster = [&] { return detail::full_attention_takes_ours(qkv, heads); };
+  if (choose<kFusedAttention>(fused, qkv.is_cpu(), faster)) return kernels::full_attention_packed(qkv, heads).flatten(2);
   return detail::full_attention_plain(qkv, heads).flatten(2);
 }
 
 std::pair<at::Tensor, at::Tensor> cross_entropy_sum(const at::Tensor& logits, const at::Tensor& target, std::int64_t ignore_index,
-                                                    const Paths& paths) {
+                                                    const Fused& fused) {
   detail::check_labels(logits, target);
   const at::Tensor rows = logits.reshape({-1, logits.size(-1)});
   const at::Tensor targets = target.reshape({-1});
   return detail::naming_bad_labels(target, logits.size(-1), ignore_index, [&]() -> std::pair<at::Tensor, at::Tensor> {
-    if (paths.fused_loss) {
-      taken().loss.add(1);
-      return kernels::cross_entropy_sum(rows, targets, ignore_index);
-    }
+    if (choose<kFusedLoss>(fused)) return kernels::cross_entropy_sum(rows, targets, ignore_index);
     const at::Tensor logs = at::log_softmax(rows.to(at::kFloat), 1);
     return {at::nll_loss(logs, targets, {}, at::Reduction::Sum, ignore_index), targets.ne(ignore_index).sum().to(at::kFloat)};
   });
@@ -227,6 +196,6 @@ at::Tensor sinusoidal_positions(std::int64_t length, std::int64_t width) {
   return at::stack({angles.sin(), angles.cos()}, 2).reshape({length, width}).to(at::kFloat);
 }
 
-std::uint64_t ways_so_far() noexcept { return kernels::ways_so_far(); }
+std::uint64_t implementation_changes() noexcept { return kernels::implementation_changes(); }
 
 }  // namespace millrace::nn

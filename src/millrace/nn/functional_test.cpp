@@ -21,9 +21,9 @@ namespace millrace::nn {
 namespace {
 
 using Inputs = std::vector<at::Tensor>;
-using Function = std::function<at::Tensor(const Inputs&, const Paths&)>;
+using Function = std::function<at::Tensor(const Inputs&, const Fused&)>;
 
-constexpr Paths kPlain{false, false, false, false, false, false, false, false};
+const Fused kPlain = Fused::plain();
 
 // bf16 autocast on the CPU for a scope.
 class Bf16 {
@@ -40,7 +40,7 @@ class Bf16 {
 };
 
 // Value and gradients of one pass under one key, flattened into one fp32 vector.
-at::Tensor pass(const Function& function, const Inputs& inputs, const Paths& paths, bool bf16) {
+at::Tensor pass(const Function& function, const Inputs& inputs, const Fused& fused, bool bf16) {
   Inputs leaves;
   for (const at::Tensor& input : inputs) {
     leaves.push_back(input.is_floating_point() ? input.detach().clone().requires_grad_() : input);
@@ -50,7 +50,7 @@ at::Tensor pass(const Function& function, const Inputs& inputs, const Paths& pat
     const RandomScope scope({.seed = 3, .epoch = 1});
     std::optional<Bf16> autocast;
     if (bf16) autocast.emplace();
-    out = function(leaves, paths);
+    out = function(leaves, fused);
   }
   const at::Tensor weight = at::ones({out.numel()}).cumsum(0).sin().view(out.sizes());
   (out.to(at::kFloat) * weight).sum().backward();
@@ -61,23 +61,23 @@ at::Tensor pass(const Function& function, const Inputs& inputs, const Paths& pat
   return at::cat(all);
 }
 
-double difference(const Function& function, const Inputs& inputs, const Paths& paths, bool bf16) {
-  const at::Tensor fused = pass(function, inputs, paths, bf16);
+double difference(const Function& function, const Inputs& inputs, const Fused& fused, bool bf16) {
+  const at::Tensor given = pass(function, inputs, fused, bf16);
   const at::Tensor plain = pass(function, inputs, kPlain, bf16);
-  return ((fused - plain).abs().max() / plain.abs().max()).item<double>();
+  return ((given - plain).abs().max() / plain.abs().max()).item<double>();
 }
 
 TEST(Functional, DropoutOnAndOffAreEqualToTheBit) {
   at::manual_seed(1);
   const Inputs in{at::randn({9, 50}), at::randn({9, 50})};
-  const Function alone = [](const Inputs& x, const Paths& paths) { return dropout(x[0], 0.3, paths) + x[1]; };
-  const Function added = [](const Inputs& x, const Paths& paths) { return dropout_add(x[0], x[1], 0.3, paths); };
+  const Function alone = [](const Inputs& x, const Fused& fused) { return dropout(x[0], 0.3, fused) + x[1]; };
+  const Function added = [](const Inputs& x, const Fused& fused) { return dropout_add(x[0], x[1], 0.3, fused); };
   for (const bool bf16 : {false, true}) {
     EXPECT_EQ(difference(alone, in, {}, bf16), 0.0);
     EXPECT_EQ(difference(added, in, {}, bf16), 0.0);
   }
-  const Function narrow = [](const Inputs& x, const Paths& paths) {
-    return dropout_add(x[0].to(at::kBFloat16), x[1], 0.3, paths);
+  const Function narrow = [](const Inputs& x, const Fused& fused) {
+    return dropout_add(x[0].to(at::kBFloat16), x[1], 0.3, fused);
   };
   EXPECT_EQ(difference(narrow, in, {}, false), 0.0);
 }
@@ -85,19 +85,18 @@ TEST(Functional, DropoutOnAndOffAreEqualToTheBit) {
 TEST(Functional, EveryPathAgreesWithThePlainOne) {
   at::manual_seed(2);
   const Inputs rows{at::randn({2, 9, 32}), at::randn({2, 9, 32}), at::randn({32}), at::randn({32})};
-  const Function norm = [](const Inputs& x, const Paths& paths) {
-    return layer_norm(x[0], x[2], x[3], 1e-5, paths).to(at::kFloat) + x[1];
+  const Function norm = [](const Inputs& x, const Fused& fused) {
+    return layer_norm(x[0], x[2], x[3], 1e-5, fused).to(at::kFloat) + x[1];
   };
-  const Function step = [](const Inputs& x, const Paths& paths) {
-    const auto [sum, y] = dropout_add_layer_norm(x[0], x[1], x[2], x[3], 1e-5, 0.2, paths);
+  const Function step = [](const Inputs& x, const Fused& fused) {
+    const auto [sum, y] = dropout_add_layer_norm(x[0], x[1], x[2], x[3], 1e-5, 0.2, fused);
     return at::cat({sum, y.to(sum.scalar_type())});
   };
-  const Function gelu = [](const Inputs& x, const Paths& paths) { return gelu_dropout(x[0], 0.2, paths) + x[1] + x[2] + x[3]; };
+  const Function gelu = [](const Inputs& x, const Fused& fused) { return gelu_dropout(x[0], 0.2, fused) + x[1] + x[2] + x[3]; };
   for (const Function& function : {norm, step, gelu}) {
     EXPECT_LT(difference(function, rows, {}, false), 1e-5);
     EXPECT_LT(difference(function, rows, {}, true), 2e-2);
-    Paths mixed;
-    mixed.fused_dropout = false;  // the other kernels go on with the reference's mask
+    const Fused mixed = Fused::without({kFusedDropout});  // the other kernels go on with the reference's mask
     EXPECT_LT(difference(function, rows, mixed, false), 1e-5);
   }
 }
@@ -109,24 +108,20 @@ TEST(Functional, SelfAttentionAgreesWithThePlainPathForEachFlag) {
     in.push_back(at::randn({48, 48}) * 0.1);
     in.push_back(at::randn({48}) * 0.1);
   }
-  const Function attend = [](const Inputs& x, const Paths& paths) {
-    return causal_self_attention(x[0], {x[1], x[2], x[3], x[4], x[5], x[6]}, 3, 0.2, paths);
+  const Function attend = [](const Inputs& x, const Fused& fused) {
+    return causal_self_attention(x[0], {x[1], x[2], x[3], x[4], x[5], x[6]}, 3, 0.2, fused);
   };
   EXPECT_LT(difference(attend, in, {}, false), 2e-5);
   EXPECT_LT(difference(attend, in, {}, true), 4e-2);
-  Paths apart;
-  apart.packed_qkv = false;
+  const Fused apart = Fused::without({kBf16Weights, kFp32Products});  // three products, then fused attention
   EXPECT_LT(difference(attend, in, apart, true), 4e-2);
   EXPECT_LT(difference(attend, in, apart, false), 2e-5);
-  Paths aten;
-  aten.fp32_products = false;
-  EXPECT_LT(difference(attend, in, aten, false), 2e-5);
 }
 
 TEST(Functional, LinearUnderAutocastKeepsFp32Gradients) {
   at::manual_seed(4);
   const Inputs in{at::randn({5, 24}), at::randn({7, 24}), at::randn({7})};
-  const Function with_bias = [](const Inputs& x, const Paths& paths) { return linear(x[0], x[1], x[2], paths); };
+  const Function with_bias = [](const Inputs& x, const Fused& fused) { return linear(x[0], x[1], x[2], fused); };
   EXPECT_LT(difference(with_bias, in, {}, false), 2e-6);
   EXPECT_LT(difference(with_bias, in, {}, true), 2e-2);
   const at::Tensor weight = in[1].clone().requires_grad_();
@@ -144,7 +139,7 @@ TEST(Functional, CrossEntropyAgreesWithThePlainPathAndCounts) {
   at::manual_seed(5);
   const at::Tensor target = at::randint(0, 11, {2, 6}, at::kLong);
   target[0][0].fill_(0);
-  const Function loss = [&](const Inputs& x, const Paths& paths) { return cross_entropy_sum(x[0], target, 0, paths).first; };
+  const Function loss = [&](const Inputs& x, const Fused& fused) { return cross_entropy_sum(x[0], target, 0, fused).first; };
   EXPECT_LT(difference(loss, {at::randn({2, 6, 11})}, {}, false), 1e-6);
   const float counted = target.ne(0).sum().item<float>();
   EXPECT_EQ(cross_entropy_sum(at::randn({2, 6, 11}), target, 0, {}).second.item<float>(), counted);
@@ -153,17 +148,17 @@ TEST(Functional, CrossEntropyAgreesWithThePlainPathAndCounts) {
 
 TEST(Functional, ProbabilityZeroDrawsNoKeyAndEverySiteDrawsOne) {
   const at::Tensor x = at::randn({4, 8});
-  const auto key_after = [&](const std::function<void(const Paths&)>& calls, const Paths& paths) {
+  const auto key_after = [&](const std::function<void(const Fused&)>& calls, const Fused& fused) {
     const RandomScope scope({.seed = 9, .epoch = 2});
-    calls(paths);
+    calls(fused);
     return RandomScope::next_site(1).key;
   };
-  const auto none = [](const Paths&) {};
-  const auto zero = [&](const Paths& paths) { dropout(gelu_dropout(dropout_add(x, x, 0.0, paths), 0.0, paths), 0.0, paths); };
-  const auto three = [&](const Paths& paths) {
-    dropout(gelu_dropout(x, 0.1, paths), 0.1, paths);
+  const auto none = [](const Fused&) {};
+  const auto zero = [&](const Fused& fused) { dropout(gelu_dropout(dropout_add(x, x, 0.0, fused), 0.0, fused), 0.0, fused); };
+  const auto three = [&](const Fused& fused) {
+    dropout(gelu_dropout(x, 0.1, fused), 0.1, fused);
     const at::Tensor q = x.view({1, 4, 1, 8});
-    causal_attention(q, q, q, 0.1, paths);
+    causal_attention(q, q, q, 0.1, fused);
   };
   EXPECT_EQ(key_after(zero, {}), key_after(none, {}));
   EXPECT_EQ(key_after(three, {}), key_after(three, kPlain));

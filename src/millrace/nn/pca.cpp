@@ -15,7 +15,6 @@
 #include "millrace/format/pt.h"
 #include "millrace/format/safetensors.h"
 #include "millrace/kernels/remove_components.h"
-#include "millrace/telemetry/spans.h"
 
 namespace millrace::nn {
 namespace {
@@ -103,14 +102,12 @@ const ForegroundPca::OnDevice& ForegroundPca::on(const at::Tensor& like) const {
   return *cached_;
 }
 
-at::Tensor ForegroundPca::clean(const at::Tensor& x, bool fused) const {
+at::Tensor ForegroundPca::clean(const at::Tensor& x, const Fused& fused) const {
   MR_CHECK(x.dim() >= 2 && x.size(-2) == frequencies(), "the second-last axis must be the PCA's frequencies");
   const device::NoAutocast full(x.device().type());
   const device::Tf32 exact(false);
   const OnDevice& own = on(x);
-  if (!fused) return kernels::remove_components_plain(x, own.mean, own.components);
-  static const telemetry::Counter taken("fused_projection");
-  taken.add(1);
+  if (!choose<kFusedProjection>(fused)) return kernels::remove_components_plain(x, own.mean, own.components);
   return kernels::remove_components(x, own.mean, own.components);
 }
 

@@ -11,8 +11,11 @@
 #include <string>
 
 #include "millrace/base/fs.h"
+#include "millrace/nn/fused.h"
 
 namespace millrace::nn {
+
+inline constexpr Switch kFusedProjection{"fused_projection"};  // off: two matrix products over all pixels; tolerance
 
 // Removes the components of the largest variance: clean = d - A (A^T d), d = x - mean, A the first n_fg eigenvectors of the
 // covariance. The mean is not put back.
@@ -31,8 +34,7 @@ class ForegroundPca {
 
   // x (..., F, P), P pixels along the last axis, fp32 or fp64 on any device. Outside autocast and without TF32: the signal is
   // 1e-5 of what is removed.
-  // `fused`: in one pass where there is a kernel for it (kernels/remove_components.h).
-  [[nodiscard]] at::Tensor clean(const at::Tensor& x, bool fused = true) const;
+  [[nodiscard]] at::Tensor clean(const at::Tensor& x, const Fused& fused = {}) const;
 
   // What else its file says: "num_samples", "split_seed", "fingerprint" of the data; centres of the channels in MHz (may be
   // undefined).

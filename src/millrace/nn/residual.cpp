@@ -9,20 +9,9 @@
 #include "millrace/kernels/few_voxels_conv3d.h"
 #include "millrace/kernels/group_norm.h"
 #include "millrace/kernels/upsampled_conv3d.h"
-#include "millrace/telemetry/spans.h"
 
 namespace millrace::nn {
 namespace {
-
-// How often a switch's path was taken, by the row's name.
-struct Taken {
-  telemetry::Counter group_norm{"fused_group_norm"}, lean_norm{"lean_norms"}, upsampling{"phased_upsampling"},
-      products{"voxel_products"}, channels_last{"channels_last"};
-};
-const Taken& taken() {
-  static const Taken all;
-  return all;
-}
 
 // What the convolution behind it would cast its input to.
 at::ScalarType type_for_convolution(const at::Tensor& x) {
@@ -32,58 +21,54 @@ at::ScalarType type_for_convolution(const at::Tensor& x) {
 }
 
 at::Tensor norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, const kernels::GroupNormOptions& options,
-                const ResidualPaths& paths) {
+                const Fused& fused) {
   const at::ScalarType type = type_for_convolution(x);
   const device::NoAutocast fp32(x.device().type());
-  if (!paths.fused_group_norm) return kernels::group_norm_plain(x, weight, bias, options).to(type);
-  taken().group_norm.add(1);
+  if (!choose<kFusedGroupNorm>(fused)) return kernels::group_norm_plain(x, weight, bias, options).to(type);
   return kernels::group_norm(x, weight, bias, options).to(type);
 }
 
 }  // namespace
 
 at::Tensor group_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, std::int64_t groups, double eps,
-                      bool silu, const ResidualPaths& paths) {
-  return norm(x, weight, bias, {.groups = groups, .epsilon = eps, .silu = silu}, paths);
+                      bool silu, const Fused& fused) {
+  return norm(x, weight, bias, {.groups = groups, .epsilon = eps, .silu = silu}, fused);
 }
 
 at::Tensor normed_conv3d(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, std::int64_t groups, double eps,
-                         bool silu, const at::Tensor& conv_weight, const at::Tensor& conv_bias, const ResidualPaths& paths) {
+                         bool silu, const at::Tensor& conv_weight, const at::Tensor& conv_bias, const Fused& fused) {
   constexpr std::array<std::int64_t, 3> kOne{1, 1, 1};
   const kernels::GroupNormOptions options{.groups = groups, .epsilon = eps, .silu = silu};
-  if (!paths.fused_group_norm) return at::conv3d(norm(x, weight, bias, options, paths), conv_weight, conv_bias, kOne, kOne);
+  if (!choose<kFusedGroupNorm>(fused))
+    return at::conv3d(norm(x, weight, bias, options, fused), conv_weight, conv_bias, kOne, kOne);
   const at::Tensor narrow = x.to(type_for_convolution(x));
   const device::NoAutocast as_it_is(x.device().type());
-  taken().group_norm.add(1);
-  if (paths.lean_norms) taken().lean_norm.add(1);
-  return kernels::group_norm_conv3d(narrow, weight, bias, options, conv_weight, conv_bias, paths.lean_norms);
+  return kernels::group_norm_conv3d(narrow, weight, bias, options, conv_weight, conv_bias, choose<kLeanNorms>(fused));
 }
 
-at::Tensor instance_norm_leaky(const at::Tensor& x, double eps, double slope, const ResidualPaths& paths) {
-  return norm(x, {}, {}, {.groups = x.size(1), .epsilon = eps, .slope = slope}, paths);
+at::Tensor instance_norm_leaky(const at::Tensor& x, double eps, double slope, const Fused& fused) {
+  return norm(x, {}, {}, {.groups = x.size(1), .epsilon = eps, .slope = slope}, fused);
 }
 
-at::Tensor upsampled_conv3d(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, const ResidualPaths& paths) {
+at::Tensor upsampled_conv3d(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, const Fused& fused) {
   const at::Tensor narrow = x.to(type_for_convolution(x));
   const device::NoAutocast as_it_is(x.device().type());
-  if (narrow.is_contiguous(at::MemoryFormat::ChannelsLast3d) && !narrow.is_contiguous()) taken().channels_last.add(1);
-  if (!paths.phased_upsampling) return kernels::upsampled_conv3d_plain(narrow, weight, bias);
-  if (kernels::transposes_upsampled(narrow)) taken().upsampling.add(1);
+  if (narrow.is_contiguous(at::MemoryFormat::ChannelsLast3d) && !narrow.is_contiguous()) count_taken<kChannelsLast>();
+  if (!choose<kPhasedUpsampling>(fused, kernels::transposes_upsampled(narrow)))
+    return kernels::upsampled_conv3d_plain(narrow, weight, bias);
   return kernels::upsampled_conv3d(narrow, weight, bias);
 }
 
 at::Tensor conv3d(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, std::int64_t stride,
-                  std::int64_t padding, const ResidualPaths& paths) {
+                  std::int64_t padding, const Fused& fused) {
   const at::ScalarType type = type_for_convolution(x);
   // Without autocast nobody drops its copies of weights: x of another type than the weight is an error, which ATen names.
   const bool fits =
       type == weight.scalar_type() || (type == at::kBFloat16 && at::autocast::is_autocast_enabled(x.device().type()));
-  const bool products = paths.voxel_products && fits && kernels::has_few_voxels(x, weight, bias, stride, padding);
-  if (!products) {
+  if (!choose<kVoxelProducts>(fused, fits && kernels::has_few_voxels(x, weight, bias, stride, padding))) {
     const std::array<std::int64_t, 3> steps{stride, stride, stride}, around{padding, padding, padding};
     return at::conv3d(x, weight, bias, steps, around);
   }
-  taken().products.add(1);
   const at::Tensor as_x =
       (type == weight.scalar_type() ? weight : at::autocast::cached_cast(type, weight, x.device().type())).detach();
   const at::Tensor narrow = x.to(type);

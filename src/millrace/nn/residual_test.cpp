@@ -18,8 +18,8 @@
 namespace millrace::nn {
 namespace {
 
-const ResidualPaths kUnfused{.fused_group_norm = false, .phased_upsampling = false, .voxel_products = false};
-const auto kWays = {ResidualPaths{}, kUnfused};
+const Fused kUnfused = Fused::without({kFusedGroupNorm, kPhasedUpsampling, kVoxelProducts});
+const auto kWays = {Fused{}, kUnfused};
 
 double distance(const at::Tensor& a, const at::Tensor& b) {
   return (a.to(at::kDouble) - b.to(at::kDouble)).abs().max().item<double>();
@@ -35,13 +35,13 @@ TEST(Residual, NormsAreTheirFormulas) {
   const at::Tensor h = normed(x.view({2, 3, -1}), 1e-6).view_as(x) * weight.view({6, 1, 1, 1}) + bias.view({6, 1, 1, 1});
   const at::Tensor instance = normed(x.view({2, 6, -1}), 1e-5).view_as(x);
   const at::Tensor leaky = instance.clamp_min(0.0) + instance.clamp_max(0.0) * 0.2;
-  for (const ResidualPaths& paths : kWays) {
-    EXPECT_LE(distance(group_norm(x, weight, bias, 3, 1e-6, true, paths), h * h.sigmoid()), 1e-12);  // fp64 takes plain paths
-    EXPECT_LE(distance(group_norm(x, weight, bias, 3, 1e-6, false, paths), h), 1e-12);
-    EXPECT_LE(distance(instance_norm_leaky(x, 1e-5, 0.2, paths), leaky), 1e-12);
+  for (const Fused& fused : kWays) {
+    EXPECT_LE(distance(group_norm(x, weight, bias, 3, 1e-6, true, fused), h * h.sigmoid()), 1e-12);  // fp64 takes plain paths
+    EXPECT_LE(distance(group_norm(x, weight, bias, 3, 1e-6, false, fused), h), 1e-12);
+    EXPECT_LE(distance(instance_norm_leaky(x, 1e-5, 0.2, fused), leaky), 1e-12);
     const auto f32 = [](const at::Tensor& value) { return value.to(at::kFloat); };
-    EXPECT_LE(distance(group_norm(f32(x), f32(weight), f32(bias), 3, 1e-6, true, paths), h * h.sigmoid()), 1e-5);
-    EXPECT_LE(distance(instance_norm_leaky(f32(x), 1e-5, 0.2, paths), leaky), 1e-5);
+    EXPECT_LE(distance(group_norm(f32(x), f32(weight), f32(bias), 3, 1e-6, true, fused), h * h.sigmoid()), 1e-5);
+    EXPECT_LE(distance(instance_norm_leaky(f32(x), 1e-5, 0.2, fused), leaky), 1e-5);
   }
 }
 
@@ -52,8 +52,8 @@ TEST(Residual, UpsamplingRepeatsVoxels) {
     const bool inside = d >= 0 && h >= 0 && w >= 0 && d < 6 && h < 4 && w < 8;
     return inside ? x[0][c][d / 2][h / 2][w / 2].item<double>() : 0.0;
   };
-  for (const ResidualPaths& paths : kWays) {
-    const at::Tensor y = upsampled_conv3d(x, weight, bias, paths);
+  for (const Fused& fused : kWays) {
+    const at::Tensor y = upsampled_conv3d(x, weight, bias, fused);
     for (const auto& [d, h, w] : std::vector<std::array<std::int64_t, 3>>{{0, 0, 0}, {3, 2, 5}, {5, 3, 7}, {2, 1, 0}}) {
       double expected = bias[1].item<double>();
       for (std::int64_t i = 0; i < 54; ++i) {
@@ -71,10 +71,10 @@ TEST(Residual, UnderAutocastResultsAreForAConvolution) {
   const at::Tensor kernel = at::randn({4, 4, 3, 3, 3}).requires_grad_();
   for (const auto type : {at::kFloat, at::kBFloat16}) {
     const at::Tensor x = at::randn({1, 4, 2, 3, 4}).to(type);
-    for (const ResidualPaths& paths : kWays) {
-      EXPECT_EQ(group_norm(x, weight, bias, 2, 1e-6, true, paths).scalar_type(), at::kBFloat16);
-      EXPECT_EQ(instance_norm_leaky(x, 1e-5, 0.2, paths).scalar_type(), at::kBFloat16);
-      EXPECT_EQ(upsampled_conv3d(x, kernel, bias, paths).scalar_type(), at::kBFloat16);
+    for (const Fused& fused : kWays) {
+      EXPECT_EQ(group_norm(x, weight, bias, 2, 1e-6, true, fused).scalar_type(), at::kBFloat16);
+      EXPECT_EQ(instance_norm_leaky(x, 1e-5, 0.2, fused).scalar_type(), at::kBFloat16);
+      EXPECT_EQ(upsampled_conv3d(x, kernel, bias, fused).scalar_type(), at::kBFloat16);
     }
     const at::Tensor ours = upsampled_conv3d(x, kernel, bias, {});
     EXPECT_LE(distance(ours, upsampled_conv3d(x, kernel, bias, kUnfused)), 0.02 * ours.abs().max().item<double>());
@@ -87,9 +87,9 @@ TEST(Residual, UpsamplingOfNarrowVolumesIsGuarded) {
   for (const auto layout : {at::MemoryFormat::Contiguous, at::MemoryFormat::ChannelsLast3d}) {
     const at::Tensor values = at::randn({2, 24, 4, 3, 1}).contiguous(layout);
     const at::Tensor kernel = at::randn({20, 24, 3, 3, 3}), shift = at::randn({20}), wanted = at::randn({2, 20, 8, 6, 2});
-    const auto results = [&](at::ScalarType type, const ResidualPaths& paths) {
+    const auto results = [&](at::ScalarType type, const Fused& fused) {
       const at::Tensor x = values.to(type).requires_grad_(), weight = kernel.to(at::kDouble).requires_grad_();
-      const at::Tensor y = upsampled_conv3d(x, type == at::kDouble ? weight : weight.to(at::kFloat), shift, paths);
+      const at::Tensor y = upsampled_conv3d(x, type == at::kDouble ? weight : weight.to(at::kFloat), shift, fused);
       y.backward(wanted.to(type));
       return std::vector<at::Tensor>{y.detach(), x.grad(), weight.grad()};
     };
@@ -109,13 +109,12 @@ TEST(Residual, ALeanNormChangesNoBit) {
         std::vector<at::Tensor> inputs;
         for (const at::Tensor& value : {values, numbers[0], numbers[1], kernel, shift})
           inputs.push_back(value.detach().clone().requires_grad_());
-        ResidualPaths paths;
-        paths.lean_norms = lean;
+        const Fused fused = lean ? Fused() : Fused::without({kLeanNorms});
         at::Tensor y;
         {
           std::optional<device::Autocast> autocast;
           if (type == at::kBFloat16) autocast.emplace(at::kCPU, type);
-          y = normed_conv3d(inputs[0], inputs[1], inputs[2], 4, 1e-6, true, inputs[3], inputs[4], paths);
+          y = normed_conv3d(inputs[0], inputs[1], inputs[2], 4, 1e-6, true, inputs[3], inputs[4], fused);
         }
         (y.to(at::kFloat).square() + y).sum().backward();
         std::vector<at::Tensor> all = {y.detach()};
@@ -134,28 +133,28 @@ TEST(Residual, ALeanNormChangesNoBit) {
 TEST(Residual, CountsWhichWayWasTaken) {
   const telemetry::Counter norms("fused_group_norm"), upsamplings("phased_upsampling"), products("voxel_products");
   const at::Tensor x = at::randn({1, 4, 2, 2, 2}), kernel = at::randn({4, 4, 3, 3, 3}), bias = at::randn({4});
-  for (const ResidualPaths& paths : kWays) {
+  for (const Fused& fused : kWays) {
     const auto before = norms.total(), upsampled_before = upsamplings.total(), products_before = products.total();
-    (void)group_norm(x, bias, bias, 2, 1e-6, true, paths);
-    (void)instance_norm_leaky(x, 1e-5, 0.2, paths);
-    (void)upsampled_conv3d(x, kernel, bias, paths);
-    (void)conv3d(x, kernel, bias, 2, 1, paths);
-    (void)conv3d(x, kernel, bias, 1, 1, paths);  // eight voxels of four channels
-    EXPECT_EQ(norms.total() - before, paths.fused_group_norm ? 2 : 0);
-    EXPECT_EQ(upsamplings.total() - upsampled_before, paths.phased_upsampling ? 1 : 0);
-    EXPECT_EQ(products.total() - products_before, paths.voxel_products ? 1 : 0);
+    (void)group_norm(x, bias, bias, 2, 1e-6, true, fused);
+    (void)instance_norm_leaky(x, 1e-5, 0.2, fused);
+    (void)upsampled_conv3d(x, kernel, bias, fused);
+    (void)conv3d(x, kernel, bias, 2, 1, fused);
+    (void)conv3d(x, kernel, bias, 1, 1, fused);  // eight voxels of four channels
+    EXPECT_EQ(norms.total() - before, fused.on(kFusedGroupNorm) ? 2 : 0);
+    EXPECT_EQ(upsamplings.total() - upsampled_before, fused.on(kPhasedUpsampling) ? 1 : 0);
+    EXPECT_EQ(products.total() - products_before, fused.on(kVoxelProducts) ? 1 : 0);
   }
 }
 
 // Autocast keeps its copies of weights: one without a graph would be found by whoever asks next.
 TEST(Residual, AConvolutionOfFewVoxelsAndOneOfManyTrainTheSameWeight) {
   const at::Tensor few = at::randn({1, 4, 2, 2, 2}), many = at::randn({1, 4, 4, 4, 4});
-  const auto gradient = [&](const ResidualPaths& paths) {
+  const auto gradient = [&](const Fused& fused) {
     const at::Tensor weight = at::ones({8, 4, 3, 3, 3}).requires_grad_(), bias = at::ones({8}).requires_grad_();
     at::Tensor sum;
     {
       const device::Autocast guard(at::kCPU, at::kBFloat16);
-      const at::Tensor first = conv3d(few, weight, bias, 1, 1, paths), second = conv3d(many, weight, bias, 1, 1, paths);
+      const at::Tensor first = conv3d(few, weight, bias, 1, 1, fused), second = conv3d(many, weight, bias, 1, 1, fused);
       EXPECT_EQ(first.scalar_type(), at::kBFloat16);
       sum = first.to(at::kFloat).sum() + second.to(at::kFloat).sum();
     }

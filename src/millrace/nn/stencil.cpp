@@ -22,7 +22,6 @@
 #include "millrace/kernels/rms_norm.h"
 #include "millrace/kernels/soft_pool.h"
 #include "millrace/kernels/widened.h"
-#include "millrace/telemetry/spans.h"
 
 namespace millrace::nn {
 namespace {
@@ -32,15 +31,6 @@ using kernels::wide;
 // Along an axis no longer than this a stencil is a small dense matrix, which a product applies at many times a convolution's
 // pace.
 constexpr std::int64_t kLargestBand = 512;
-
-// How often a switch's path was taken, by the row's name.
-struct Taken {
-  telemetry::Counter stencils{"stencils"}, pooling{"fused_pooling"}, rms_norm{"fused_rms_norm"};
-};
-const Taken& taken() {
-  static const Taken all;
-  return all;
-}
 
 at::Tensor gaussian_taps(const at::Tensor& sigma, std::int64_t size) {
   const at::Tensor distance = at::arange(size, sigma.options()) - static_cast<double>(size / 2);
@@ -99,33 +89,28 @@ at::Tensor separable(const at::Tensor& x, const at::Tensor& down, const at::Tens
 
 }  // namespace
 
-at::Tensor gaussian_blur(const at::Tensor& x, const at::Tensor& sigma, std::int64_t size, const StencilPaths& paths) {
+at::Tensor gaussian_blur(const at::Tensor& x, const at::Tensor& sigma, std::int64_t size, const Fused& fused) {
   MR_CHECK(size % 2 == 1, "gaussian_blur takes an odd number of taps");
   const device::NoAutocast fp32(x.device().type());
   const at::Tensor taps = gaussian_taps(wide(sigma), size);
-  if (!paths.stencils || std::max(x.size(-1), x.size(-2)) > kLargestBand) return blur_plain(wide(x), taps);
-  taken().stencils.add(1);
+  if (!choose<kStencils>(fused, std::max(x.size(-1), x.size(-2)) <= kLargestBand)) return blur_plain(wide(x), taps);
   const at::Tensor down = band(taps, x.size(-2));
   return separable(wide(x), down, x.size(-1) == x.size(-2) ? down : band(taps, x.size(-1)));
 }
 
-at::Tensor zoom(const at::Tensor& x, const at::Tensor& scale, std::int64_t size, const StencilPaths& paths) {
+at::Tensor zoom(const at::Tensor& x, const at::Tensor& scale, std::int64_t size, const Fused& fused) {
   MR_CHECK(scale.dim() == 1 && scale.size(0) == 2, "zoom takes a scale for each axis");
   const device::NoAutocast fp32(x.device().type());
   const at::Tensor scales = wide(scale);
-  if (!paths.stencils || std::max(x.size(-1), x.size(-2)) > kLargestBand) return zoom_plain(wide(x), scales, size);
-  taken().stencils.add(1);
+  if (!choose<kStencils>(fused, std::max(x.size(-1), x.size(-2)) <= kLargestBand)) return zoom_plain(wide(x), scales, size);
   return separable(wide(x), interpolation(scales[1], size, x.size(-2)), interpolation(scales[0], size, x.size(-1)));
 }
 
-at::Tensor temporal_filters(const at::Tensor& x, const at::Tensor& weight, const StencilPaths& paths) {
+at::Tensor temporal_filters(const at::Tensor& x, const at::Tensor& weight, const Fused& fused) {
   const device::NoAutocast fp32(x.device().type());
   const std::int64_t channels = weight.size(0), taps = weight.size(2), frames = x.size(2);
   MR_CHECK(x.size(1) == 1 && weight.size(1) == 1 && frames >= taps, "temporal_filters: one channel, no fewer frames than taps");
-  if (!paths.stencils || frames > kLargestBand) {
-    return at::conv3d(wide(x), wide(weight).view({channels, 1, taps, 1, 1}));
-  }
-  taken().stencils.add(1);
+  if (!choose<kStencils>(fused, frames <= kLargestBand)) return at::conv3d(wide(x), wide(weight).view({channels, 1, taps, 1, 1}));
   // A matrix (C out, T): row (c, t) holds filter c from t on.
   const std::int64_t out = frames - taps + 1;
   const at::Tensor rows = at::constant_pad_nd(wide(weight).view({channels, 1, taps}).expand({channels, out, taps}), {0, out});
@@ -135,18 +120,14 @@ at::Tensor temporal_filters(const at::Tensor& x, const at::Tensor& weight, const
   return filtered.view({x.size(0), channels, out, x.size(3), x.size(4)});
 }
 
-at::Tensor rms_norm_silu(const at::Tensor& x, double eps, const StencilPaths& paths) {
+at::Tensor rms_norm_silu(const at::Tensor& x, double eps, const Fused& fused) {
   const device::NoAutocast fp32(x.device().type());
-  if (!paths.fused_rms_norm) return kernels::rms_norm_silu_plain(x, eps);
-  taken().rms_norm.add(1);
-  return kernels::rms_norm_silu(x, eps);
+  return choose<kFusedRmsNorm>(fused) ? kernels::rms_norm_silu(x, eps) : kernels::rms_norm_silu_plain(x, eps);
 }
 
-at::Tensor blurred_soft_pool(const at::Tensor& x, std::int64_t stride, const StencilPaths& paths) {
+at::Tensor blurred_soft_pool(const at::Tensor& x, std::int64_t stride, const Fused& fused) {
   const device::NoAutocast fp32(x.device().type());
-  if (!paths.fused_pooling) return kernels::blurred_soft_pool_plain(x, stride);
-  taken().pooling.add(1);
-  return kernels::blurred_soft_pool(x, stride);
+  return choose<kFusedPooling>(fused) ? kernels::blurred_soft_pool(x, stride) : kernels::blurred_soft_pool_plain(x, stride);
 }
 
 }  // namespace millrace::nn

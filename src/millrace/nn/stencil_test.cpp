@@ -24,7 +24,7 @@ namespace millrace::nn {
 namespace {
 
 using Sizes = std::vector<std::int64_t>;
-const StencilPaths kPlain{.stencils = false, .fused_pooling = false, .fused_rms_norm = false};
+const Fused kPlain = Fused::plain();
 
 // A scalar of x at an index, 0 outside the last two axes.
 double pixel(const at::Tensor& plane, std::int64_t h, std::int64_t w) {
@@ -101,7 +101,7 @@ TEST(Stencil, SoftPoolingIsItsFormula) {
   }
 }
 
-using Function = std::function<at::Tensor(const std::vector<at::Tensor>&, const StencilPaths&)>;
+using Function = std::function<at::Tensor(const std::vector<at::Tensor>&, const Fused&)>;
 
 // Our path in fp32 against the plain one in fp64: values and the gradients of all inputs from `first` on.
 void expect_agreement(const Function& function, const std::vector<at::Tensor>& inputs, std::size_t first = 0) {
@@ -110,7 +110,7 @@ void expect_agreement(const Function& function, const std::vector<at::Tensor>& i
     ours.push_back(inputs[i].detach().clone().set_requires_grad(i >= first));
     theirs.push_back(inputs[i].detach().to(at::kDouble).set_requires_grad(i >= first));
   }
-  const at::Tensor result = function(ours, StencilPaths{}), expected = function(theirs, kPlain);
+  const at::Tensor result = function(ours, Fused{}), expected = function(theirs, kPlain);
   ASSERT_EQ(result.sizes(), expected.sizes());
   const auto close = [](const at::Tensor& a, const at::Tensor& b) {
     return (a - b).abs().max().item<double>() <= 2e-5 * std::max(1.0, b.abs().max().item<double>());
@@ -131,15 +131,15 @@ void expect_agreement(const Function& function, const std::vector<at::Tensor>& i
 TEST(Stencil, ProductsAgreeWithConvolutions) {
   for (const std::size_t first : {0, 1}) {  // 1: the stimulus needs no gradient
     for (const auto& [height, width, taps] : std::vector<std::array<std::int64_t, 3>>{{7, 9, 5}, {4, 3, 19}, {51, 51, 19}}) {
-      expect_agreement([taps = taps](const auto& in, const auto& paths) { return gaussian_blur(in[0], in[1], taps, paths); },
+      expect_agreement([taps = taps](const auto& in, const auto& fused) { return gaussian_blur(in[0], in[1], taps, fused); },
                        {at::randn({2, 1, 3, height, width}), at::tensor(1.3F)}, first);
     }
     for (const double scale : {0.693, 1.37, 0.05}) {
-      expect_agreement([](const auto& in, const auto& paths) { return zoom(in[0], in[1], 11, paths); },
+      expect_agreement([](const auto& in, const auto& fused) { return zoom(in[0], in[1], 11, fused); },
                        {at::randn({2, 3, 9, 12}), at::tensor({scale, 0.83}, at::kFloat)}, first);
     }
     for (const auto& [frames, taps] : std::vector<std::array<std::int64_t, 2>>{{25, 16}, {5, 5}, {6, 1}}) {
-      expect_agreement([](const auto& in, const auto& paths) { return temporal_filters(in[0], in[1], paths); },
+      expect_agreement([](const auto& in, const auto& fused) { return temporal_filters(in[0], in[1], fused); },
                        {at::randn({2, 1, frames, 3, 5}), at::randn({4, 1, taps})}, first);
     }
   }
@@ -148,12 +148,12 @@ TEST(Stencil, ProductsAgreeWithConvolutions) {
 TEST(Stencil, UnderAutocastItComputesInFp32) {
   const device::Autocast autocast(at::kCPU, at::kBFloat16);
   const at::Tensor x = at::randn({1, 4, 2, 6, 6}), filters = at::randn({2, 1, 2});
-  for (const StencilPaths& paths : {StencilPaths{}, kPlain}) {
-    EXPECT_EQ(gaussian_blur(x, at::tensor(1.0F), 3, paths).scalar_type(), at::kFloat);
-    EXPECT_EQ(zoom(x, at::ones({2}), 3, paths).scalar_type(), at::kFloat);
-    EXPECT_EQ(temporal_filters(x.narrow(1, 0, 1), filters, paths).scalar_type(), at::kFloat);
-    EXPECT_EQ(rms_norm_silu(x.to(at::kBFloat16), 1e-5, paths).scalar_type(), at::kBFloat16);
-    EXPECT_EQ(blurred_soft_pool(x.to(at::kBFloat16), 2, paths).scalar_type(), at::kBFloat16);
+  for (const Fused& fused : {Fused{}, kPlain}) {
+    EXPECT_EQ(gaussian_blur(x, at::tensor(1.0F), 3, fused).scalar_type(), at::kFloat);
+    EXPECT_EQ(zoom(x, at::ones({2}), 3, fused).scalar_type(), at::kFloat);
+    EXPECT_EQ(temporal_filters(x.narrow(1, 0, 1), filters, fused).scalar_type(), at::kFloat);
+    EXPECT_EQ(rms_norm_silu(x.to(at::kBFloat16), 1e-5, fused).scalar_type(), at::kBFloat16);
+    EXPECT_EQ(blurred_soft_pool(x.to(at::kBFloat16), 2, fused).scalar_type(), at::kBFloat16);
   }
 }
 

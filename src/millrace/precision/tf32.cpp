@@ -15,31 +15,32 @@ std::string text_of(std::pair<int, int> capability) {
 
 }  // namespace
 
-Tf32Choice choose_tf32(std::optional<bool> wish, c10::Device device, std::pair<int, int> capability,
-                       std::optional<c10::ScalarType> format) {
-  if (device.is_cpu()) return {.on = false, .reason = wish ? "without effect: GPUs alone have TF32" : ""};
+Chosen<bool> choose_tf32(std::optional<bool> wish, c10::Device device, std::pair<int, int> capability,
+                         std::optional<c10::ScalarType> format) {
+  if (device.is_cpu()) return {.value = false, .reason = wish ? "without effect: GPUs alone have TF32" : ""};
   if (capability.first < kTf32Capability)
-    return {.on = false, .reason = (wish ? "without effect: " : "") + text_of(capability) + ", TF32 needs 8.0"};
-  if (wish) return {.on = *wish, .reason = *wish ? "fp32 products and convolutions round their factors to 10 bits" : ""};
-  if (format) return {.on = true, .reason = name_of(format) + " rounds more than TF32 does, so what stays in fp32 beside it may"};
-  return {.on = false,
+    return {.value = false, .reason = (wish ? "without effect: " : "") + text_of(capability) + ", TF32 needs 8.0"};
+  if (wish) return {.value = *wish, .reason = *wish ? "fp32 products and convolutions round their factors to 10 bits" : ""};
+  if (format)
+    return {.value = true, .reason = name_of(format) + " rounds more than TF32 does, so what stays in fp32 beside it may"};
+  return {.value = false,
           .reason =
               "fp32 products and convolutions are exact; device.tf32=on rounds their factors to 10 bits and takes a fraction of "
               "the time"};
 }
 
-Tf32Choice choose_tf32(std::optional<bool> wish, c10::Device device, std::optional<c10::ScalarType> format) {
+Chosen<bool> choose_tf32(std::optional<bool> wish, c10::Device device, std::optional<c10::ScalarType> format) {
   const int index = device.has_index() ? device.index() : 0;
   return choose_tf32(wish, device, device::backend_of(device).compute_capability(index), format);
 }
 
-std::string tf32_remark(const Tf32Choice& choice, c10::Device device, std::optional<c10::ScalarType> format) {
+std::string tf32_remark(const Chosen<bool>& choice, c10::Device device, std::optional<c10::ScalarType> format) {
   if (device.is_cpu() || format) return "";
-  return choice.on ? "products and convolutions in TF32, see device.tf32" : "exact, without TF32";
+  return choice.value ? "products and convolutions in TF32, see device.tf32" : "exact, without TF32";
 }
 
-void use_tf32(const Tf32Choice& choice, c10::Device device) {
-  if (!device.is_cpu()) device::allow_tf32(choice.on);
+void use_tf32(const Chosen<bool>& choice, c10::Device device) {
+  if (!device.is_cpu()) device::allow_tf32(choice.value);
 }
 
 }  // namespace millrace::precision

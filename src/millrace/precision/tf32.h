@@ -8,25 +8,22 @@
 #include <string>
 #include <utility>
 
-namespace millrace::precision {
+#include "millrace/base/chosen.h"
 
-struct Tf32Choice {
-  bool on = false;
-  std::string reason;  // one line for the plan; "" = nothing to say: it was left to us, and the device has no TF32 to choose
-};
+namespace millrace::precision {
 
 // `wish`: device.tf32, nullopt = auto: on where the step computes in 16 bits, which round more than TF32 does; off where it
 // computes in fp32, whose products and convolutions are then exact, both. `format`: what the step computes in (nullopt = fp32);
-// `capability`: of the GPU.
-[[nodiscard]] Tf32Choice choose_tf32(std::optional<bool> wish, c10::Device device, std::pair<int, int> capability,
-                                     std::optional<c10::ScalarType> format);
+// `capability`: of the GPU. No reason is given where it was left to us and the device has no TF32 to choose.
+[[nodiscard]] Chosen<bool> choose_tf32(std::optional<bool> wish, c10::Device device, std::pair<int, int> capability,
+                                       std::optional<c10::ScalarType> format);
 // The same for a device of this machine.
-[[nodiscard]] Tf32Choice choose_tf32(std::optional<bool> wish, c10::Device device, std::optional<c10::ScalarType> format);
+[[nodiscard]] Chosen<bool> choose_tf32(std::optional<bool> wish, c10::Device device, std::optional<c10::ScalarType> format);
 
 // What the plan adds to a number format on a GPU, where "fp32" alone could mean two things; "" where it means one.
-[[nodiscard]] std::string tf32_remark(const Tf32Choice& choice, c10::Device device, std::optional<c10::ScalarType> format);
+[[nodiscard]] std::string tf32_remark(const Chosen<bool>& choice, c10::Device device, std::optional<c10::ScalarType> format);
 
 // For products and convolutions, of the whole process; nothing on a CPU. Before the first step.
-void use_tf32(const Tf32Choice& choice, c10::Device device);
+void use_tf32(const Chosen<bool>& choice, c10::Device device);
 
 }  // namespace millrace::precision

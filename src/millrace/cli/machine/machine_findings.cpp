@@ -43,7 +43,7 @@ void about_folders(const MachineView& machine, std::vector<Finding>& found) {
 }
 
 void about_cores(const MachineView& machine, std::vector<Finding>& found) {
-  const device::Grants& given = machine.grants;
+  const device::ProcessResources& given = machine.resources;
   if (given.cpu_quota && *given.cpu_quota < given.allowed_cpus) {
     found.push_back(
         {false, "cores", "cpu_quota",
@@ -66,7 +66,7 @@ void about_cores(const MachineView& machine, std::vector<Finding>& found) {
 }
 
 void about_memory(const MachineView& machine, std::vector<Finding>& found) {
-  const device::Grants& given = machine.grants;
+  const device::ProcessResources& given = machine.resources;
   if (given.available_memory < kLittleMemory) {
     found.push_back({false, "memory", "memory_low",
                      human_bytes(static_cast<double>(given.available_memory)) + " of memory are free",
@@ -99,7 +99,7 @@ void about_neighbours(const MachineView& machine, std::vector<Finding>& found) {
 }
 
 void about_gpus(const MachineView& machine, std::vector<Finding>& found) {
-  if (machine.grants.has_nvidia_gpu && !machine.cuda.empty()) {
+  if (machine.resources.has_nvidia_gpu && !machine.cuda.empty()) {
     found.push_back({false, "GPU", "gpu_unused", "the machine has an NVIDIA GPU that is not used: " + machine.cuda,
                      "runs use the CPU; a driver and the plugin libmillrace_cuda.so beside the program are what a GPU needs"});
   }

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "millrace/device/device.h"
-#include "millrace/device/grants.h"
+#include "millrace/device/process_resources.h"
 #include "millrace/doctor/nvml.h"
 
 namespace millrace::cli {
@@ -31,7 +31,7 @@ struct GpuView {
 // All that findings are made of.
 struct MachineView {
   device::Cpu cpu;
-  device::Grants grants;
+  device::ProcessResources resources;
   std::string cuda;  // why no GPU is used; "" = one is
   std::string asked_instructions;
   std::vector<FolderRoom> folders;

@@ -13,14 +13,14 @@ constexpr std::uint64_t kGigabyte = 1'000'000'000;
 MachineView whole_machine() {
   MachineView machine;
   machine.cpu.avx2 = machine.cpu.avx512 = true;
-  machine.grants = {.machine_cpus = 8,
-                    .allowed_cpus = 8,
-                    .cpu_quota = {},
-                    .machine_memory = 32 * kGigabyte,
-                    .available_memory = 30 * kGigabyte,
-                    .group_memory = {},
-                    .address_space = {},
-                    .has_nvidia_gpu = false};
+  machine.resources = {.machine_cpus = 8,
+                       .allowed_cpus = 8,
+                       .cpu_quota = {},
+                       .machine_memory = 32 * kGigabyte,
+                       .available_memory = 30 * kGigabyte,
+                       .group_memory = {},
+                       .address_space = {},
+                       .has_nvidia_gpu = false};
   machine.cuda = "no NVIDIA driver";
   machine.folders = {{.what = "cache folder", .path = "/c", .free_bytes = 100 * kGigabyte, .is_writable = true}};
   return machine;
@@ -62,13 +62,13 @@ TEST(MachineFindings, EachComesOfItsCauseAlone) {
       {"ranks_unmet", [](MachineView& m) { m.ranks_failure = "no way"; }, "could not meet: no way"},
       {"port_taken", [](MachineView& m) { m.taken_port = 29500; }, "port 29500 is taken"},
       {"open_files", [](MachineView& m) { m.open_files = 64; }, "may open 64 files"},
-      {"gpu_unused", [](MachineView& m) { m.grants.has_nvidia_gpu = true; }, "not used: no NVIDIA driver"},
-      {"cpu_quota", [](MachineView& m) { m.grants.cpu_quota = 1.5; }, "the time of 1.5 of 8 CPUs"},
-      {"cpu_affinity", [](MachineView& m) { m.grants.allowed_cpus = 1; }, "1 CPU of the machine's 8"},
+      {"gpu_unused", [](MachineView& m) { m.resources.has_nvidia_gpu = true; }, "not used: no NVIDIA driver"},
+      {"cpu_quota", [](MachineView& m) { m.resources.cpu_quota = 1.5; }, "the time of 1.5 of 8 CPUs"},
+      {"cpu_affinity", [](MachineView& m) { m.resources.allowed_cpus = 1; }, "1 CPU of the machine's 8"},
       {"cpu_instructions", [](MachineView& m) { m.asked_instructions = "MILLRACE_CPU=avx2"; }, "MILLRACE_CPU=avx2 leaves"},
       {"cpu_instructions", [](MachineView& m) { m.cpu.avx2 = false; }, "no AVX2"},
-      {"memory_low", [](MachineView& m) { m.grants.available_memory = kGigabyte; }, "1.0 GB of memory are free"},
-      {"address_space", [](MachineView& m) { m.grants.address_space = 4 * kGigabyte; }, "limited to 4.0 GB"}};
+      {"memory_low", [](MachineView& m) { m.resources.available_memory = kGigabyte; }, "1.0 GB of memory are free"},
+      {"address_space", [](MachineView& m) { m.resources.address_space = 4 * kGigabyte; }, "limited to 4.0 GB"}};
   for (const Case& row : cases) {
     MachineView machine = whole_machine();
     row.change(machine);
@@ -92,7 +92,7 @@ TEST(MachineFindings, AWholeMachineHasNone) {
 
 TEST(MachineFindings, WhatStopsRunsComesFirst) {
   MachineView machine = whole_machine();
-  machine.grants.allowed_cpus = 2;
+  machine.resources.allowed_cpus = 2;
   machine.folders.push_back({.what = "current folder", .path = ".", .free_bytes = 100 * kGigabyte, .is_writable = false});
   const std::vector<Finding> found = findings_of(machine);
   ASSERT_EQ(found.size(), 2U);

@@ -55,7 +55,7 @@ std::optional<std::uint64_t> shared_memory() {
 
 MachineView look_at_machine(bool disks) {
   MachineView machine{.cpu = device::cpu_info(),
-                      .grants = device::grants(),
+                      .resources = device::process_resources(),
                       .cuda = "",
                       .asked_instructions = asked_instructions(),
                       .folders = {}};

@@ -242,8 +242,8 @@ void CachedSource::will_need(std::span<const std::int64_t> indices, const ReadRa
   }
 }
 
-CacheChoice choose_cache(std::span<const Dataset> datasets, CacheWish wish, std::uint64_t available_bytes,
-                         std::uint64_t budget_bytes) {
+Chosen<std::shared_ptr<SampleCache>> choose_cache(std::span<const Dataset> datasets, std::optional<CacheWish> wish,
+                                                  std::uint64_t available_bytes, std::uint64_t budget_bytes) {
   if (wish == CacheWish::off) return {nullptr, "off: as configured"};
   std::uint64_t payload = 0;
   for (const Dataset& dataset : datasets) payload += cache_payload(*dataset.source);
@@ -253,7 +253,7 @@ CacheChoice choose_cache(std::span<const Dataset> datasets, CacheWish wish, std:
   const std::string of =
       budget_bytes > 0 ? "data.cache_bytes is " + text(budget_bytes) : "half of the free memory is " + text(budget);
   const bool fits = payload <= budget;
-  if (wish == CacheWish::automatic && !fits) return {nullptr, "off: " + text(payload) + " to keep, " + of};
+  if (!wish && !fits) return {nullptr, "off: " + text(payload) + " to keep, " + of};
   std::string reason = (fits ? "ram: " : "ram, in part: ") + text(payload) + " to keep, " + of;
   return {std::make_shared<SampleCache>(std::min(payload, budget)), std::move(reason)};
 }

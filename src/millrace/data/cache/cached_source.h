@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "millrace/base/chosen.h"
 #include "millrace/data/loader/source.h"
 
 namespace millrace::data {
@@ -108,17 +109,12 @@ class CachedSource final : public Source {
 };
 
 // What the config asks for.
-enum class CacheWish : std::uint8_t { automatic, off, ram };
+enum class CacheWish : std::uint8_t { off, ram };
 
-struct CacheChoice {
-  std::shared_ptr<SampleCache> cache;  // null = off: not a byte is used
-  std::string reason;                  // one line for the plan
-};
-
-// `available_bytes` is the memory this process may still take. automatic: on when all that can be kept fits into half of it;
-// ram: on, with what fits into half of it. `budget_bytes` > 0 replaces that half.
-[[nodiscard]] CacheChoice choose_cache(std::span<const Dataset> datasets, CacheWish wish, std::uint64_t available_bytes,
-                                       std::uint64_t budget_bytes = 0);
+// `available_bytes` is the memory this process may still take. nullopt: on when all that can be kept fits into half of it; ram:
+// on, with what fits into half of it. `budget_bytes` > 0 replaces that half. Null where it is off: then not a byte is used.
+[[nodiscard]] Chosen<std::shared_ptr<SampleCache>> choose_cache(std::span<const Dataset> datasets, std::optional<CacheWish> wish,
+                                                                std::uint64_t available_bytes, std::uint64_t budget_bytes = 0);
 
 // Puts the cache before every data set of the pipeline that keeps something. Null leaves it as it is.
 void use_cache(Pipeline& pipeline, const std::shared_ptr<SampleCache>& cache);

@@ -183,18 +183,18 @@ TEST(CachedSource, look_ahead_leaves_out_what_is_kept) {
 
 TEST(CacheChoice, decides_by_size_against_free_memory_and_says_why) {
   const std::vector<Dataset> datasets = {{"", counting(Keeps::parts, 1000)}};
-  const auto choose = [&](CacheWish wish, std::uint64_t available, std::uint64_t budget = 0) {
+  const auto choose = [&](std::optional<CacheWish> wish, std::uint64_t available, std::uint64_t budget = 0) {
     return choose_cache(datasets, wish, available, budget);
   };
   ASSERT_EQ(cache_payload(*datasets[0].source), 40'000U);
-  EXPECT_EQ(choose(CacheWish::off, 1 << 30).cache, nullptr);
-  EXPECT_EQ(choose(CacheWish::automatic, 80'000).reason, "ram: 40 kB to keep, half of the free memory is 40 kB");
-  EXPECT_NE(choose(CacheWish::automatic, 80'000).cache, nullptr);
-  EXPECT_EQ(choose(CacheWish::automatic, 79'998).cache, nullptr);
-  EXPECT_EQ(choose(CacheWish::automatic, 40'000).reason, "off: 40 kB to keep, half of the free memory is 20 kB");
+  EXPECT_EQ(choose(CacheWish::off, 1 << 30).value, nullptr);
+  EXPECT_EQ(choose(std::nullopt, 80'000).reason, "ram: 40 kB to keep, half of the free memory is 40 kB");
+  EXPECT_NE(choose(std::nullopt, 80'000).value, nullptr);
+  EXPECT_EQ(choose(std::nullopt, 79'998).value, nullptr);
+  EXPECT_EQ(choose(std::nullopt, 40'000).reason, "off: 40 kB to keep, half of the free memory is 20 kB");
   EXPECT_EQ(choose(CacheWish::ram, 40'000).reason, "ram, in part: 40 kB to keep, half of the free memory is 20 kB");
-  EXPECT_EQ(choose(CacheWish::ram, 40'000).cache->counters().budget_bytes, 20'000U);
-  EXPECT_EQ(choose(CacheWish::automatic, 0, 50'000).reason, "ram: 40 kB to keep, data.cache_bytes is 50 kB");
+  EXPECT_EQ(choose(CacheWish::ram, 40'000).value->counters().budget_bytes, 20'000U);
+  EXPECT_EQ(choose(std::nullopt, 0, 50'000).reason, "ram: 40 kB to keep, data.cache_bytes is 50 kB");
   const std::vector<Dataset> nothing = {{"", counting(Keeps::nothing)}};
   EXPECT_EQ(choose_cache(nothing, CacheWish::ram, 1 << 30).reason, "off: the data is in memory already");
 }

@@ -270,7 +270,7 @@ void DiskCachedSource::will_need(std::span<const std::int64_t> indices, const Re
   }
 }
 
-DiskCacheChoice choose_disk_cache(std::span<const Dataset> datasets, DiskCacheOptions options) {
+Chosen<std::shared_ptr<DiskCache>> choose_disk_cache(std::span<const Dataset> datasets, DiskCacheOptions options) {
   if (options.folder.empty()) return {nullptr, "off: there is no folder for it"};
   const std::uint64_t asked = options.budget_bytes;
   const auto cache = std::make_shared<DiskCache>(std::move(options));

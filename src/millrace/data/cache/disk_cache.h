@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "millrace/base/chosen.h"
 #include "millrace/base/fs.h"
 #include "millrace/data/cache/cached_source.h"
 #include "millrace/data/loader/source.h"
@@ -36,8 +37,6 @@ struct DiskCacheOptions {
   Fs* fs = nullptr;  // null = the process's
 };
 
-struct DiskCacheChoice;
-
 // What the sources of a run share. Thread-safe. A disk that is full or refuses costs the cache, never the run.
 class DiskCache final : public Cache {
  public:
@@ -47,7 +46,7 @@ class DiskCache final : public Cache {
 
  private:
   friend class DiskCachedSource;
-  friend DiskCacheChoice choose_disk_cache(std::span<const Dataset> datasets, DiskCacheOptions options);
+  friend Chosen<std::shared_ptr<DiskCache>> choose_disk_cache(std::span<const Dataset> datasets, DiskCacheOptions options);
   struct Part {
     std::array<std::uint8_t, 32> key{};
     bool is_kept = false;               // false: there is nothing that tells it from parts of changed data
@@ -114,13 +113,9 @@ class DiskCachedSource final : public Source {
   std::shared_ptr<std::vector<DiskCache::Part>> parts_;
 };
 
-struct DiskCacheChoice {
-  std::shared_ptr<DiskCache> cache;  // null = off
-  std::string reason;                // one line for the plan
-};
 // A cache for these data sets, and room in it: files of other data leave, those first that were written first, where all that is
-// to be kept would not fit into the budget.
-[[nodiscard]] DiskCacheChoice choose_disk_cache(std::span<const Dataset> datasets, DiskCacheOptions options);
+// to be kept would not fit into the budget. Null where it is off.
+[[nodiscard]] Chosen<std::shared_ptr<DiskCache>> choose_disk_cache(std::span<const Dataset> datasets, DiskCacheOptions options);
 
 // Puts the cache before every data set of the pipeline that keeps something. Null leaves it as it is.
 void use_cache(Pipeline& pipeline, const std::shared_ptr<DiskCache>& cache);

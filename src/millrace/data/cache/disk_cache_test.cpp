@@ -303,17 +303,18 @@ TEST_F(DiskCacheTest, FilesOfOtherDataLeaveInTheOrderTheyCame) {
   write(folder_ / "parts" / "notes.txt", "mine");
   const auto source = std::make_shared<WideSource>("c");
   const std::vector<Dataset> datasets = {{.name = "", .source = source}};
-  const DiskCacheChoice choice =
+  const Chosen<std::shared_ptr<DiskCache>> choice =
       choose_disk_cache(datasets, {.folder = folder_ / "parts", .budget_bytes = 13 * one, .fs = &disk_});
-  ASSERT_NE(choice.cache, nullptr);
+  ASSERT_NE(choice.value, nullptr);
   EXPECT_EQ(choice.reason, "disk: 1.9 MB to keep, 0 B of it there, data.cache_bytes is 4.2 MB");
   const std::vector<stdfs::path> left = files();
   for (std::size_t i = 0; i < old.size(); ++i)
     EXPECT_EQ(std::find(left.begin(), left.end(), old[i]) != left.end(), i >= 6) << "the first data's leave";
   EXPECT_EQ(text_of(folder_ / "parts" / "notes.txt"), "mine");
-  (void)rows_of<std::int64_t>(DiskCachedSource(source, choice.cache), {0, 1, 2, 3, 4, 5});
+  (void)rows_of<std::int64_t>(DiskCachedSource(source, choice.value), {0, 1, 2, 3, 4, 5});
   EXPECT_LE(bytes(), 13 * one);
-  const DiskCacheChoice again = choose_disk_cache(datasets, {.folder = folder_ / "parts", .budget_bytes = 4 * one, .fs = &disk_});
+  const Chosen<std::shared_ptr<DiskCache>> again =
+      choose_disk_cache(datasets, {.folder = folder_ / "parts", .budget_bytes = 4 * one, .fs = &disk_});
   EXPECT_EQ(again.reason, "disk, in part: 1.9 MB to keep, 1.9 MB of it there, data.cache_bytes is 1.3 MB") << "its own stay";
 }
 

@@ -132,14 +132,14 @@ struct Loader::Impl {
     work->on_starved = [this](std::size_t lent) { starved(lent); };
     work->on_stalled = [this](std::uint64_t late, double seconds) { stalled(late, seconds); };
     const int cores = options.cores > 0 ? options.cores : detail::usable_cores();
-    const detail::ReaderChoice choice = detail::choose_readers(*work, options.readers, cores);
+    const Chosen<int> choice = detail::choose_readers(*work, options.readers, cores);
     reason = choice.reason;
     probe_seconds = work->read_seconds();
-    detail::EngineOptions engine_options{.readers = choice.readers, .slots = slots};
+    detail::EngineOptions engine_options{.readers = choice.value, .slots = slots};
     engine_options.ahead = std::min(static_cast<std::size_t>(options.prefetch), std::max<std::size_t>(slots, 3) - 2);
     engine_options.max_ahead = std::max(engine_options.ahead, most_ahead());
     engine.emplace(work, engine_options);
-    stages = {choice.readers, engine_options.ahead};
+    stages = {choice.value, engine_options.ahead};
     tuner.emplace(detail::Limits{.chooses_readers = options.readers < 0,
                                  .cores = cores,
                                  .tickets = static_cast<std::size_t>(work->tickets()),

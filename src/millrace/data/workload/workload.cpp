@@ -224,12 +224,11 @@ OpenWorkload open_workload(const Workload& workload, const fs::path& folder) {
   }
   OpenWorkload open;
   open.pipeline = kind->open(workload, folder);
-  const CacheWish wish = workload.cache.is_auto()                       ? CacheWish::automatic
-                         : workload.cache.value() == WorkloadCache::ram ? CacheWish::ram
-                                                                        : CacheWish::off;
-  CacheChoice cache = choose_cache(open.pipeline.datasets, wish, 0, static_cast<std::uint64_t>(workload.cache_bytes));
-  use_cache(open.pipeline, cache.cache);
-  open.cache = std::move(cache.cache);
+  const std::optional<CacheWish> wish = workload.cache.is_auto() ? std::nullopt : std::optional(workload.cache.value());
+  Chosen<std::shared_ptr<SampleCache>> cache =
+      choose_cache(open.pipeline.datasets, wish, 0, static_cast<std::uint64_t>(workload.cache_bytes));
+  use_cache(open.pipeline, cache.value);
+  open.cache = std::move(cache.value);
   open.cache_reason = std::move(cache.reason);
   open.options.batch_size = workload.batch_size;
   open.options.shuffle = workload.shuffle;

@@ -20,8 +20,6 @@
 
 namespace millrace::data {
 
-enum class WorkloadCache : std::uint8_t { off, ram };
-
 struct Workload {
   std::string kind = "memory";
   std::vector<std::string> files;
@@ -47,7 +45,7 @@ struct Workload {
   config::Auto<std::int64_t> readers;
   std::int64_t prefetch = 2;
   std::int64_t max_buffer_bytes = std::int64_t{1} << 30;
-  config::Auto<WorkloadCache> cache = WorkloadCache::off;
+  config::Auto<CacheWish> cache = CacheWish::off;
   std::int64_t cache_bytes = std::int64_t{1} << 30;
 
   static consteval auto fields() {

@@ -12,25 +12,25 @@ namespace {
 
 using kernels::detail::DropoutArgs;
 using kernels::detail::DropoutOf;
-using kernels::detail::Stretch;
+using kernels::detail::DropoutRun;
 using kernels::detail::Type;
 
 // What travels with a launch: no copy to the device.
 struct Stretches {
   static constexpr std::size_t kMost = 32;
-  Stretch at[kMost];
+  DropoutRun at[kMost];
 };
 
 template <class X, class Out>
 __global__ void dropout(DropoutOf<X, Out> of, const __grid_constant__ Stretches stretches) {
-  const Stretch& stretch = stretches.at[blockIdx.y];
+  const DropoutRun& stretch = stretches.at[blockIdx.y];
   const std::int64_t lanes = kernels::detail::lanes_of(stretch), step = std::int64_t{gridDim.x} * blockDim.x;
   for (std::int64_t lane = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; lane < lanes; lane += step)
     of.lane(stretch, lane);
 }
 
 template <class X, class Out>
-cudaError_t launch_of(const DropoutArgs& args, const Stretch* stretches, std::size_t count, cudaStream_t stream) {
+cudaError_t launch_of(const DropoutArgs& args, const DropoutRun* stretches, std::size_t count, cudaStream_t stream) {
   constexpr unsigned kThreads = 256;
   constexpr std::int64_t kMostBlocks = std::int64_t{1} << 20;  // threads go on where there is more
   const DropoutOf<X, Out> of{.x = static_cast<const X*>(args.x),
@@ -54,7 +54,7 @@ cudaError_t launch_of(const DropoutArgs& args, const Stretch* stretches, std::si
 }
 
 template <class X>
-cudaError_t launch_to(const DropoutArgs& args, const Stretch* stretches, std::size_t count, cudaStream_t stream) {
+cudaError_t launch_to(const DropoutArgs& args, const DropoutRun* stretches, std::size_t count, cudaStream_t stream) {
   switch (args.out_type) {
     case Type::f32:
       return launch_of<X, float>(args, stretches, count, stream);
@@ -68,7 +68,7 @@ cudaError_t launch_to(const DropoutArgs& args, const Stretch* stretches, std::si
 
 }  // namespace
 
-cudaError_t launch_dropout(const DropoutArgs& args, const Stretch* stretches, std::size_t count, cudaStream_t stream) {
+cudaError_t launch_dropout(const DropoutArgs& args, const DropoutRun* stretches, std::size_t count, cudaStream_t stream) {
   switch (args.x_type) {
     case Type::f32:
       return launch_to<float>(args, stretches, count, stream);

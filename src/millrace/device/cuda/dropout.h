@@ -10,7 +10,7 @@
 namespace millrace::device {
 
 // On `stream`, in as many launches as the stretches need; the first error that CUDA has to tell ends it.
-[[nodiscard]] cudaError_t launch_dropout(const kernels::detail::DropoutArgs& args, const kernels::detail::Stretch* stretches,
+[[nodiscard]] cudaError_t launch_dropout(const kernels::detail::DropoutArgs& args, const kernels::detail::DropoutRun* stretches,
                                          std::size_t count, cudaStream_t stream);
 
 }  // namespace millrace::device

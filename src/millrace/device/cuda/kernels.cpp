@@ -9,7 +9,7 @@
 namespace millrace::device {
 namespace {
 
-void dropout(const kernels::detail::DropoutArgs& args, const kernels::detail::Stretch* stretches, std::size_t count,
+void dropout(const kernels::detail::DropoutArgs& args, const kernels::detail::DropoutRun* stretches, std::size_t count,
              c10::DeviceIndex index) {
   const c10::cuda::CUDAGuard guard(index);
   C10_CUDA_CHECK(launch_dropout(args, stretches, count, c10::cuda::getCurrentCUDAStream(index).stream()));

@@ -19,7 +19,7 @@ struct Keep {
 };
 
 // Elements begin, begin + 1, ..., begin + count - 1 of a tensor, whose numbers in a site's stream are first, first + 1, ...
-struct Stretch {
+struct DropoutRun {
   std::int64_t begin = 0, count = 0, first = 0;
 };
 
@@ -277,44 +277,61 @@ struct OneQuery {
   float scale;
 };
 
+// Every kernel: what it gives, its name, its arguments. Of this list the table's members are made here, and each instruction
+// set's table in table.inl.
+#define MILLRACE_KERNELS(KERNEL)                                                                                                \
+  /* 16 bytes a group */                                                                                                        \
+  KERNEL(void, keep_bits, (const Keep&, std::int64_t first_group, std::int64_t groups, std::uint8_t* bits))                     \
+  KERNEL(void, dropout, (const DropoutArgs&, std::int64_t first_group, std::int64_t last_group))                                \
+  KERNEL(void, norm_forward, (const NormForward&, std::int64_t first_row, std::int64_t last_row, float* scratch))               \
+  /* adds to the last two */                                                                                                    \
+  KERNEL(void, norm_backward,                                                                                                   \
+         (const NormBackward&, std::int64_t first_row, std::int64_t last_row, float* scratch, float* weight_gradient,           \
+          float* bias_gradient))                                                                                                \
+  KERNEL(void, gelu, (const GeluArgs&, std::int64_t first_group, std::int64_t last_group))                                      \
+  KERNEL(void, quick_gelu, (const PointwiseArgs&, std::int64_t first_group, std::int64_t last_group))                           \
+  KERNEL(void, smooth_leaky, (const PointwiseArgs&, std::int64_t first_group, std::int64_t last_group))                         \
+  /* bytes each caller of the next two provides */                                                                              \
+  KERNEL(std::size_t, attention_scratch, (const Attention&, bool backward))                                                     \
+  KERNEL(void, attention_forward, (const Attention&, std::int64_t first_head, std::int64_t last_head, void* scratch))           \
+  KERNEL(void, attention_backward, (const Attention&, std::int64_t first_head, std::int64_t last_head, void* scratch))          \
+  KERNEL(CrossEntropySum, cross_entropy_forward, (const CrossEntropy&, std::int64_t first_row, std::int64_t last_row))          \
+  KERNEL(void, cross_entropy_backward, (const CrossEntropy&, std::int64_t first_row, std::int64_t last_row))                    \
+  KERNEL(void, pack_panels, (const Pack&, std::int64_t first_panel, std::int64_t last_panel))                                   \
+  KERNEL(void, pack_word_rows, (const WordRows&, std::int64_t first_strip, std::int64_t last_strip))                            \
+  /* bytes each caller of the next provides */                                                                                  \
+  KERNEL(std::size_t, components_scratch, (const Components&))                                                                  \
+  KERNEL(void, remove_components, (const Components&, std::int64_t first_tile, std::int64_t last_tile, void* scratch))          \
+  KERNEL(void, multiply, (const Product&, std::int64_t first_work, std::int64_t last_work))                                     \
+  KERNEL(void, conv3d_forward, (const Conv3d&, std::int64_t first_band, std::int64_t last_band, void* scratch))                 \
+  /* adds to the last two */                                                                                                    \
+  KERNEL(void, conv3d_weights,                                                                                                  \
+         (const Conv3d&, std::int64_t first_band, std::int64_t last_band, void* scratch, float* weight_sums, float* bias_sums)) \
+  /* bytes each caller of the next provides */                                                                                  \
+  KERNEL(std::size_t, rms_norm_scratch, (const RmsNorm&))                                                                       \
+  KERNEL(void, rms_norm, (const RmsNorm&, std::int64_t first_block, std::int64_t last_block, void* scratch))                    \
+  /* sum, squares from the mean */                                                                                              \
+  KERNEL(void, group_norm_moments, (const GroupNorm&, std::int64_t first_share, std::int64_t last_share))                       \
+  /* Of the gradient before act, and of its product with x * factor + offset. */                                                \
+  KERNEL(void, group_norm_sums, (const GroupNorm&, std::int64_t first_share, std::int64_t last_share))                          \
+  KERNEL(void, group_norm_apply, (const GroupNorm&, std::int64_t first_share, std::int64_t last_share))                         \
+  /* bytes each caller of the next provides */                                                                                  \
+  KERNEL(std::size_t, soft_pool_scratch, (const SoftPool&))                                                                     \
+  KERNEL(void, soft_pool, (const SoftPool&, std::int64_t first_group, std::int64_t last_group, void* scratch))                  \
+  KERNEL(void, rms_rows_forward, (const RmsRows&, std::int64_t first_row, std::int64_t last_row))                               \
+  /* adds to it; may be null */                                                                                                 \
+  KERNEL(void, rms_rows_backward,                                                                                               \
+         (const RmsRowsBackward&, std::int64_t first_row, std::int64_t last_row, float* weight_gradient))                       \
+  KERNEL(void, swiglu, (const Swiglu&, std::int64_t first_row, std::int64_t last_row))                                          \
+  KERNEL(void, rotate, (const Rotate&, std::int64_t first_item, std::int64_t last_item))                                        \
+  KERNEL(void, one_query_forward, (const OneQuery&, std::int64_t first_item, std::int64_t last_item, float* scratch))           \
+  KERNEL(void, one_query_backward, (const OneQuery&, std::int64_t first_item, std::int64_t last_item, float* scratch))
+
 struct Table {
   const char* name;
-  void (*keep_bits)(const Keep&, std::int64_t first_group, std::int64_t groups, std::uint8_t* bits);  // 16 bytes a group
-  void (*dropout)(const DropoutArgs&, std::int64_t first_group, std::int64_t last_group);
-  void (*norm_forward)(const NormForward&, std::int64_t first_row, std::int64_t last_row, float* scratch);
-  void (*norm_backward)(const NormBackward&, std::int64_t first_row, std::int64_t last_row, float* scratch,
-                        float* weight_gradient, float* bias_gradient);  // adds to the last two
-  void (*gelu)(const GeluArgs&, std::int64_t first_group, std::int64_t last_group);
-  void (*quick_gelu)(const PointwiseArgs&, std::int64_t first_group, std::int64_t last_group);
-  void (*smooth_leaky)(const PointwiseArgs&, std::int64_t first_group, std::int64_t last_group);
-  std::size_t (*attention_scratch)(const Attention&, bool backward);  // bytes each caller of the next two provides
-  void (*attention_forward)(const Attention&, std::int64_t first_head, std::int64_t last_head, void* scratch);
-  void (*attention_backward)(const Attention&, std::int64_t first_head, std::int64_t last_head, void* scratch);
-  CrossEntropySum (*cross_entropy_forward)(const CrossEntropy&, std::int64_t first_row, std::int64_t last_row);
-  void (*cross_entropy_backward)(const CrossEntropy&, std::int64_t first_row, std::int64_t last_row);
-  void (*pack_panels)(const Pack&, std::int64_t first_panel, std::int64_t last_panel);
-  void (*pack_word_rows)(const WordRows&, std::int64_t first_strip, std::int64_t last_strip);
-  std::size_t (*components_scratch)(const Components&);  // bytes each caller of the next provides
-  void (*remove_components)(const Components&, std::int64_t first_tile, std::int64_t last_tile, void* scratch);
-  void (*multiply)(const Product&, std::int64_t first_work, std::int64_t last_work);
-  void (*conv3d_forward)(const Conv3d&, std::int64_t first_band, std::int64_t last_band, void* scratch);
-  void (*conv3d_weights)(const Conv3d&, std::int64_t first_band, std::int64_t last_band, void* scratch, float* weight_sums,
-                         float* bias_sums);         // adds to the last two
-  std::size_t (*rms_norm_scratch)(const RmsNorm&);  // bytes each caller of the next provides
-  void (*rms_norm)(const RmsNorm&, std::int64_t first_block, std::int64_t last_block, void* scratch);
-  void (*group_norm_moments)(const GroupNorm&, std::int64_t first_share, std::int64_t last_share);  // sum, squares from the mean
-  // Of the gradient before act, and of its product with x * factor + offset.
-  void (*group_norm_sums)(const GroupNorm&, std::int64_t first_share, std::int64_t last_share);
-  void (*group_norm_apply)(const GroupNorm&, std::int64_t first_share, std::int64_t last_share);
-  std::size_t (*soft_pool_scratch)(const SoftPool&);  // bytes each caller of the next provides
-  void (*soft_pool)(const SoftPool&, std::int64_t first_group, std::int64_t last_group, void* scratch);
-  void (*rms_rows_forward)(const RmsRows&, std::int64_t first_row, std::int64_t last_row);
-  void (*rms_rows_backward)(const RmsRowsBackward&, std::int64_t first_row, std::int64_t last_row,
-                            float* weight_gradient);  // adds to it; may be null
-  void (*swiglu)(const Swiglu&, std::int64_t first_row, std::int64_t last_row);
-  void (*rotate)(const Rotate&, std::int64_t first_item, std::int64_t last_item);
-  void (*one_query_forward)(const OneQuery&, std::int64_t first_item, std::int64_t last_item, float* scratch);
-  void (*one_query_backward)(const OneQuery&, std::int64_t first_item, std::int64_t last_item, float* scratch);
+#define MILLRACE_MEMBER(result, kernel, arguments) result(*kernel) arguments;
+  MILLRACE_KERNELS(MILLRACE_MEMBER)
+#undef MILLRACE_MEMBER
 };
 
 const Table& portable_table() noexcept;

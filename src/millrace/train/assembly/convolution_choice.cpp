@@ -68,10 +68,10 @@ class LibraryWays {
     for (std::size_t i = 0; i < kernels::kOperations; ++i) {
       for (const c10::ScalarType type : {c10::kFloat, c10::kBFloat16}) {
         const auto operation = static_cast<kernels::Operation>(i);
-        before_.push_back({operation, type, kernels::way_of(operation, type), ""});
+        before_.push_back({operation, type, kernels::implementation_of(operation, type), ""});
       }
     }
-    choose_all(kernels::Way::library);
+    choose_all(kernels::Implementation::library);
   }
   ~LibraryWays() { choose(before_); }
   LibraryWays(const LibraryWays&) = delete;

@@ -18,8 +18,8 @@ namespace {
 constexpr double kWorthATrial = 1e9;
 constexpr double kNoise = 0.97;  // the way that is not taken untried has to be this much faster
 
-bool is_worth_a_trial(const std::vector<kernels::WayTimes>& all) {
-  return std::ranges::any_of(all, [](const kernels::WayTimes& times) { return times.work >= kWorthATrial; });
+bool is_worth_a_trial(const std::vector<kernels::OperationTimes>& all) {
+  return std::ranges::any_of(all, [](const kernels::OperationTimes& times) { return times.work >= kWorthATrial; });
 }
 
 kernels::KnownTimes times_in(const KeptTrials& kept) {
@@ -31,23 +31,25 @@ kernels::KnownTimes times_in(const KeptTrials& kept) {
   return known;
 }
 
-KernelChoice choice_of(const kernels::WayTimes& times) {
-  using kernels::Way;
-  const bool ours_untried = kernels::way_of(times.operation, times.type) == Way::ours;
+KernelChoice choice_of(const kernels::OperationTimes& times) {
+  using kernels::Implementation;
+  const bool ours_untried = kernels::implementation_of(times.operation, times.type) == Implementation::ours;
   const bool ours = ours_untried ? kNoise * times.ours_ms <= times.library_ms : times.ours_ms < kNoise * times.library_ms;
   std::string reason = "a trial measured " + fixed(times.ours_ms, 1) + " ms a step by our kernel, " + fixed(times.library_ms, 1) +
                        " by LibTorch's, in " + with_commas(times.calls) + (times.calls == 1 ? " call" : " calls");
   if (times.disturbed) reason += kDisturbed;
-  return {times.operation, times.type, ours ? Way::ours : Way::library, std::move(reason)};
+  return {times.operation, times.type, ours ? Implementation::ours : Implementation::library, std::move(reason)};
 }
 
-kernels::Way way_of(std::string_view name) noexcept { return name == "ours" ? kernels::Way::ours : kernels::Way::library; }
+kernels::Implementation implementation_named(std::string_view name) noexcept {
+  return name == "ours" ? kernels::Implementation::ours : kernels::Implementation::library;
+}
 
 // What a plan or a snapshot says of an operation; nullopt: it says nothing of a kernel.
 std::optional<KernelChoice> choice_of(const std::string& option, const std::string& way, const std::string& reason) {
   for (std::size_t i = 0; i < kernels::kOperations; ++i) {
     for (const c10::ScalarType type : {c10::kFloat, c10::kBFloat16}) {
-      KernelChoice choice{static_cast<kernels::Operation>(i), type, way_of(way), reason};
+      KernelChoice choice{static_cast<kernels::Operation>(i), type, implementation_named(way), reason};
       if (choice.option() == option) return choice;
     }
   }
@@ -57,7 +59,7 @@ std::optional<KernelChoice> choice_of(const std::string& option, const std::stri
 Json json_of(const std::map<std::string, std::vector<KernelChoice>>& all) {
   Json json = Json::object();
   for (const auto& [format, choices] : all) {
-    for (const KernelChoice& choice : choices) json[format][choice.option()] = {name_of(choice.way), choice.reason};
+    for (const KernelChoice& choice : choices) json[format][choice.option()] = {name_of(choice.implementation), choice.reason};
   }
   return json;
 }
@@ -75,7 +77,9 @@ std::map<std::string, std::vector<KernelChoice>> choices_in(const Json& json) {
 
 }  // namespace
 
-std::string_view name_of(kernels::Way way) noexcept { return way == kernels::Way::ours ? "ours" : "library"; }
+std::string_view name_of(kernels::Implementation implementation) noexcept {
+  return implementation == kernels::Implementation::ours ? "ours" : "library";
+}
 
 std::string KernelChoice::option() const {
   return "kernels." + std::string(kernels::name_of(operation)) + (type == c10::kBFloat16 ? ".bf16" : ".fp32");
@@ -83,18 +87,18 @@ std::string KernelChoice::option() const {
 
 std::vector<KernelChoice> try_kernels(const std::function<void()>& step, KeptTrials& kept) {
   {
-    const kernels::WayTrial count(kernels::WayTrial::Counts::only);
+    const kernels::OperationTrial count(kernels::OperationTrial::Counts::only);
     step();
     if (!is_worth_a_trial(count.times())) return {};
   }
-  const kernels::WayTrial trial(times_in(kept));
+  const kernels::OperationTrial trial(times_in(kept));
   step();
   for (const auto& [call, time] : trial.measured()) {
     if (!time.disturbed) kept.keep(call, {time.ours_ms, time.library_ms});
   }
   kept.save();
   std::vector<KernelChoice> choices;
-  for (const kernels::WayTimes& times : trial.times()) {
+  for (const kernels::OperationTimes& times : trial.times()) {
     if (times.work >= kWorthATrial) choices.push_back(choice_of(times));
   }
   return choices;
@@ -111,13 +115,13 @@ KeptKernels kept_kernels(const Json& choices) {
 }
 
 void choose(const std::vector<KernelChoice>& choices) noexcept {
-  for (const KernelChoice& choice : choices) kernels::choose_way(choice.operation, choice.type, choice.way);
+  for (const KernelChoice& choice : choices) kernels::choose_implementation(choice.operation, choice.type, choice.implementation);
 }
 
-void choose_all(kernels::Way way) noexcept {
+void choose_all(kernels::Implementation implementation) noexcept {
   for (std::size_t i = 0; i < kernels::kOperations; ++i) {
     for (const c10::ScalarType type : {c10::kFloat, c10::kBFloat16})
-      kernels::choose_way(static_cast<kernels::Operation>(i), type, way);
+      kernels::choose_implementation(static_cast<kernels::Operation>(i), type, implementation);
   }
 }
 
@@ -132,13 +136,12 @@ KeptTrials& Assembly::kept_trials() {
 
 // The formats that a run may compute in are tried, since the trial of the number format is to compare the best of each.
 void Assembly::try_kernels() {
-  kernels::forget_ways();
+  kernels::forget_implementations();
   kernel_choices_.clear();
   if (!setup_.context().device.is_cpu()) return;
   if (!setup_.config().device.kernels.is_auto()) {
-    const bool ours = setup_.config().device.kernels.value() == Kernels::ours;
-    choose_all(ours ? kernels::Way::ours : kernels::Way::library);
-    return setup_.choose("device.kernels", ours ? "ours" : "library", "");
+    choose_all(setup_.config().device.kernels.value());
+    return setup_.choose("device.kernels", std::string(name_of(setup_.config().device.kernels.value())), "");
   }
   const std::string here(kernels::instruction_set());
   const KeptKernels before = kept_kernels(kept_);
@@ -171,12 +174,12 @@ void Assembly::plan_kernels() {
   if (kernel_choices_.empty()) return;
   const bool resumed = kernel_choices_.contains("");
   const auto found = kernel_choices_.find(resumed ? "" : precision::name_of(stepper_->autocast()));
-  kernels::forget_ways();
+  kernels::forget_implementations();
   if (found == kernel_choices_.end()) return;
   millrace::choose(found->second);
   const char* const origin = resumed ? "snapshot" : "auto";
   for (const KernelChoice& choice : found->second)
-    setup_.plan().set({choice.option(), std::string(name_of(choice.way)), origin, choice.reason, /*by_trial=*/true});
+    setup_.plan().set({choice.option(), std::string(name_of(choice.implementation)), origin, choice.reason, /*by_trial=*/true});
   std::string tried_on = resumed ? kept_kernels(kept_).tried_on : std::string(kernels::instruction_set());
   if (found->second.empty() || tried_on.empty()) return;
   setup_.plan().set({kTriedOn, std::move(tried_on), origin, "what these kernels were tried on", /*by_trial=*/true});

@@ -1,4 +1,4 @@
-// Which kernels a run takes on this CPU: a trial of its own step decides between ours and LibTorch's (kernels/ways.h).
+// Which kernels a run takes on this CPU: a trial of its own step decides between ours and LibTorch's (kernels/operation_trial.h).
 #pragma once
 
 #include <functional>
@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "millrace/kernels/ways.h"
+#include "millrace/kernels/operation_trial.h"
 #include "millrace/train/assembly/kept_trials.h"
 #include "millrace/train/recipe/config.h"
 
@@ -15,12 +15,12 @@ namespace millrace {
 struct KernelChoice {
   kernels::Operation operation;
   c10::ScalarType type;
-  kernels::Way way;
+  kernels::Implementation implementation;
   std::string reason;                        // with the times
   [[nodiscard]] std::string option() const;  // "kernels.weight_gradient.bf16", as plans and snapshots name it
 };
 
-[[nodiscard]] std::string_view name_of(kernels::Way way) noexcept;  // "ours", "library"
+[[nodiscard]] std::string_view name_of(kernels::Implementation implementation) noexcept;  // "ours", "library"
 
 // `step` makes one training step that leaves no trace; it is made twice where it is worth a trial. Operations that do too little
 // in a step to matter have no choice, and go the way they go untried. Takes known times from `kept`, and adds those that were
@@ -38,7 +38,7 @@ struct KeptKernels {
 inline constexpr const char* kTriedOn = "device.instructions";  // their option there
 
 // All operations one way, in every number format.
-void choose_all(kernels::Way way) noexcept;
+void choose_all(kernels::Implementation implementation) noexcept;
 void choose(const std::vector<KernelChoice>& choices) noexcept;
 
 }  // namespace millrace

@@ -11,9 +11,9 @@ TEST(KeptKernels, HoldOnTheInstructionsThatTheyWereTriedOn) {
   const KeptKernels kept = kept_kernels(choices);
   ASSERT_EQ(kept.choices.size(), 2U);
   EXPECT_EQ(kept.choices[0].option(), "kernels.norm.bf16");
-  EXPECT_EQ(kept.choices[0].way, kernels::Way::library);
+  EXPECT_EQ(kept.choices[0].implementation, kernels::Implementation::library);
   EXPECT_EQ(kept.choices[1].option(), "kernels.product.fp32");
-  EXPECT_EQ(kept.choices[1].way, kernels::Way::ours);
+  EXPECT_EQ(kept.choices[1].implementation, kernels::Implementation::ours);
   EXPECT_TRUE(kept.hold_on("avx512"));
   EXPECT_FALSE(kept.hold_on("amx"));
   choices.erase("device.instructions");

@@ -56,12 +56,12 @@ void Loaders::choose_disk_cache(data::Pipeline& training, data::Pipeline& held_o
   std::vector<data::Dataset> datasets = training.datasets;
   datasets.insert(datasets.end(), held_out.datasets.begin(), held_out.datasets.end());
   const std::filesystem::path& folder = setup_.context().places.cache_folder;
-  data::DiskCacheChoice choice = data::choose_disk_cache(
+  Chosen<std::shared_ptr<data::DiskCache>> choice = data::choose_disk_cache(
       datasets, {.folder = folder.empty() ? folder : folder / "parts",
                  .budget_bytes = static_cast<std::uint64_t>(setup_.config().data.cache_bytes.value_or(0)),
                  .writes = setup_.context().places.writes,
                  .note = [console = &setup_.console()](const std::string& text) { console->notice(text); }});
-  disk_cache_ = std::move(choice.cache);
+  disk_cache_ = std::move(choice.value);
   data::use_cache(training, disk_cache_);
   data::use_cache(held_out, disk_cache_);
   setup_.choose("data.cache", disk_cache_ ? "disk" : "off", choice.reason);
@@ -71,20 +71,20 @@ void Loaders::choose_cache(data::Pipeline& training, data::Pipeline& held_out) {
   const config::Auto<CacheMode>& mode = setup_.config().data.cache;
   if (!mode.is_auto() && mode.value() == CacheMode::disk && setup_.switches().on("sample_cache"))
     return choose_disk_cache(training, held_out);
-  data::CacheWish wish = data::CacheWish::automatic;
+  std::optional<data::CacheWish> wish;
   if (!mode.is_auto()) wish = mode.value() == CacheMode::off ? data::CacheWish::off : data::CacheWish::ram;
   std::vector<data::Dataset> datasets = training.datasets;
   datasets.insert(datasets.end(), held_out.datasets.begin(), held_out.datasets.end());
-  data::CacheChoice choice{nullptr, "off: --off=sample_cache"};
+  Chosen<std::shared_ptr<data::SampleCache>> choice{nullptr, "off: --off=sample_cache"};
   if (setup_.switches().on("sample_cache")) {
     const auto budget = static_cast<std::uint64_t>(setup_.config().data.cache_bytes.value_or(0));
     choice = data::choose_cache(
         datasets, wish,
         device::available_memory_bytes() / static_cast<std::uint64_t>(setup_.agreement().ranks().local_world_size), budget);
   }
-  if (choice.cache && !mode.is_auto() && mode.value() == CacheMode::device)
+  if (choice.value && !mode.is_auto() && mode.value() == CacheMode::device)
     choice.reason += "; host memory also serves \"device\"";
-  cache_ = choice.cache;
+  cache_ = choice.value;
   data::use_cache(training, cache_);
   data::use_cache(held_out, cache_);
   setup_.choose("data.cache", cache_ ? "ram" : "off", choice.reason);

@@ -42,12 +42,12 @@ void Assembly::decide_precision() {
 void Assembly::decide_tf32() {
   const at::Device device = setup_.context().device;
   const std::optional<bool> wish = setup_.config().device.tf32_wish();
-  precision::Tf32Choice choice = precision::choose_tf32(wish, device, stepper_->autocast());
+  Chosen<bool> choice = precision::choose_tf32(wish, device, stepper_->autocast());
   const Json* const before = !device.is_cpu() && !wish ? kept("device.tf32") : nullptr;
-  if (before != nullptr) choice = {.on = *before == "on", .reason = "as the run began"};
+  if (before != nullptr) choice = {.value = *before == "on", .reason = "as the run began"};
   precision::use_tf32(choice, device);
   if (!choice.reason.empty() || !device.is_cpu()) {
-    setup_.choose("device.tf32", choice.on ? "on" : "off", choice.reason);
+    setup_.choose("device.tf32", choice.value ? "on" : "off", choice.reason);
     Choice row = *setup_.plan().find("device.tf32");
     row.by_trial = !wish;
     if (before != nullptr) row.origin = "snapshot";

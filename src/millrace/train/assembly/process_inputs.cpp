@@ -10,7 +10,7 @@
 
 #include "millrace/device/autocast.h"
 #include "millrace/kernels/attention_draws.h"
-#include "millrace/kernels/ways.h"
+#include "millrace/kernels/operation_trial.h"
 
 namespace millrace {
 namespace {
@@ -29,14 +29,14 @@ class Saved {
   Saved() {
     for (std::size_t i = 0; i < kernels::kOperations; ++i) {
       for (std::size_t k = 0; k < kTypes.size(); ++k)
-        ways_[i][k] = kernels::way_of(static_cast<kernels::Operation>(i), kTypes[k]);
+        implementations_[i][k] = kernels::implementation_of(static_cast<kernels::Operation>(i), kTypes[k]);
     }
-    kernels::forget_ways();
+    kernels::forget_implementations();
   }
   void put_back() const {
     for (std::size_t i = 0; i < kernels::kOperations; ++i) {
       for (std::size_t k = 0; k < kTypes.size(); ++k)
-        kernels::choose_way(static_cast<kernels::Operation>(i), kTypes[k], ways_[i][k]);
+        kernels::choose_implementation(static_cast<kernels::Operation>(i), kTypes[k], implementations_[i][k]);
     }
     at::Generator generator = at::globalContext().defaultGenerator(at::kCPU);
     {
@@ -53,7 +53,7 @@ class Saved {
   }
 
  private:
-  std::array<std::array<kernels::Way, kTypes.size()>, kernels::kOperations> ways_{};
+  std::array<std::array<kernels::Implementation, kTypes.size()>, kernels::kOperations> implementations_{};
   at::Tensor generator_state_ = generator_state();
   int threads_ = at::get_num_threads();
   bool deterministic_ = at::globalContext().deterministicAlgorithms();

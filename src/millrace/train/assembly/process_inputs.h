@@ -4,7 +4,7 @@
 //   state                                 set by                                          put back by
 //   of the process, for a run:
 //     number of ATen's threads            RunSetup (device.threads)                       ProcessInputs
-//     kernels: ours or LibTorch's         Assembly::decide (kernels/ways.h)               ProcessInputs
+//     kernels: ours or LibTorch's         Assembly::decide (kernels/operation_trial.h)               ProcessInputs
 //     LibTorch's random generators        RunSetup::make_recipe; seed_draws, anew for     ProcessInputs, the host's; each run
 //                                         each part of a step (step/draws.h)              seeds a GPU's anew
 //     determinism, TF32, cuDNN's ways     RunSetup (train.deterministic, device.cudnn,    ProcessInputs

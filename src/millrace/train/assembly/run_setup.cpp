@@ -21,8 +21,8 @@
 
 namespace millrace {
 
-precision::GpuWays gpu_ways_of(const RunConfig& config, const at::Device& device) {
-  return precision::choose_gpu_ways(config.train.deterministic, config.device.timed_convolutions(), device);
+precision::GpuSettings gpu_settings_of(const RunConfig& config, const at::Device& device) {
+  return precision::choose_gpu_settings(config.train.deterministic, config.device.timed_convolutions(), device);
 }
 
 data::LoaderOptions loader_options(const RunConfig& config, const Switches& switches, const data::Pipeline& pipeline, Split split,
@@ -98,7 +98,7 @@ void RunSetup::choose_device() {
   if (!choice.warning.empty()) console().warning(choice.warning);
   // What names no GPU is this rank's, too.
   if (!choice.device.is_cpu()) c10::impl::VirtualGuardImpl(choice.device.type()).setDevice(choice.device);
-  choose_gpu_ways();
+  choose_gpu_settings();
   // Trials of number formats have fp32 itself to compare with.
   precision::use_tf32(precision::choose_tf32(config_.device.tf32_wish(), choice.device, std::nullopt), choice.device);
   if (context_.device.is_cpu() && switches_.on("memory_recovery")) memory_limit_.emplace(config_.memory.limit);
@@ -131,15 +131,15 @@ void RunSetup::choose_threads() {
   plan_.set({"device.pages", pages.size, "auto", pages.reason});
 }
 
-void RunSetup::choose_gpu_ways() {
+void RunSetup::choose_gpu_settings() {
   const at::Device device = context_.device;
-  const precision::GpuWays ways = gpu_ways_of(config_, device);
-  precision::use_gpu_ways(ways, device);
-  if (!ways.deterministic_reason.empty())
-    choose("train.deterministic", config_.train.deterministic ? "on" : "off", ways.deterministic_reason);
-  if (!device.is_cpu() || !ways.convolutions_reason.empty()) {
-    const bool timed = device.is_cpu() ? *config_.device.timed_convolutions() : ways.timed_convolutions;
-    choose("device.cudnn", timed ? "timed" : "rules", ways.convolutions_reason);
+  const precision::GpuSettings settings = gpu_settings_of(config_, device);
+  precision::use_gpu_settings(settings, device);
+  if (!settings.deterministic_reason.empty())
+    choose("train.deterministic", config_.train.deterministic ? "on" : "off", settings.deterministic_reason);
+  if (!device.is_cpu() || !settings.convolutions_reason.empty()) {
+    const bool timed = device.is_cpu() ? *config_.device.timed_convolutions() : settings.timed_convolutions;
+    choose("device.cudnn", timed ? "timed" : "rules", settings.convolutions_reason);
   }
 }
 
@@ -147,8 +147,8 @@ void RunSetup::choose_transport() {
   if (agreement().alone()) return;
   const config::Auto<Carrier>& wish = config_.distributed.transport;
   const std::string word = wish.is_auto() ? "auto" : wish.value() == Carrier::nccl ? "nccl" : "gloo";
-  Transport transport = agreement().use_device(context_.device, word);
-  if (!transport.name.empty()) choose("distributed.transport", std::move(transport.name), std::move(transport.reason));
+  Chosen<std::string> transport = agreement().use_device(context_.device, word);
+  if (!transport.value.empty()) choose("distributed.transport", std::move(transport.value), std::move(transport.reason));
 }
 
 void RunSetup::choose_guards() {

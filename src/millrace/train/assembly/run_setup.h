@@ -10,7 +10,7 @@
 
 #include "millrace/data/loader/loader.h"
 #include "millrace/device/shared_cores.h"
-#include "millrace/precision/gpu_ways.h"
+#include "millrace/precision/gpu_settings.h"
 #include "millrace/telemetry/spans.h"
 #include "millrace/train/assembly/memory_choice.h"
 #include "millrace/train/assembly/process_inputs.h"
@@ -64,7 +64,7 @@ class RunSetup {
  private:
   void choose_device();
   void choose_threads();
-  void choose_gpu_ways();
+  void choose_gpu_settings();
   void choose_guards();
   void choose_transport();
 
@@ -86,7 +86,7 @@ class RunSetup {
 
 // Values of the shared sections that do not fit each other.
 [[nodiscard]] std::vector<Problem> problems_of(const RunConfig& config);
-[[nodiscard]] precision::GpuWays gpu_ways_of(const RunConfig& config, const at::Device& device);
+[[nodiscard]] precision::GpuSettings gpu_settings_of(const RunConfig& config, const at::Device& device);
 // Loader options of a pipeline: the run's config, and what the pipeline itself asks for.
 [[nodiscard]] data::LoaderOptions loader_options(const RunConfig& config, const Switches& switches,
                                                  const data::Pipeline& pipeline, Split split, telemetry::Console& console);

@@ -9,6 +9,7 @@
 
 #include "millrace/config/schema_of.h"
 #include "millrace/data/loader/source.h"
+#include "millrace/kernels/implementation.h"
 #include "millrace/optim/config.h"
 
 namespace millrace {
@@ -16,7 +17,6 @@ namespace millrace {
 enum class CacheMode : std::uint8_t { off, ram, device, disk };
 enum class Precision : std::uint8_t { fp32, bf16, fp16 };
 enum class Layout : std::uint8_t { contiguous, channels_last };
-enum class Kernels : std::uint8_t { ours, library };
 enum class CudnnWays : std::uint8_t { timed, rules };
 enum class BestIs : std::uint8_t { lowest, highest };
 enum class FrozenWeights : std::uint8_t { keep, leave_out };
@@ -263,7 +263,7 @@ struct DeviceConfig {
   std::string name = "auto";
   config::Auto<std::int64_t> threads;
   config::Auto<Layout> layout;
-  config::Auto<Kernels> kernels;
+  config::Auto<kernels::Implementation> kernels;
   config::Auto<bool> tf32;
   config::Auto<CudnnWays> cudnn;
 

@@ -7,6 +7,16 @@ namespace millrace {
 
 bool Context::on(std::string_view row) const { return switches == nullptr || switches->on(row); }
 
+nn::Fused Context::fused() const {
+  std::vector<nn::Switch> off;
+  if (switches != nullptr) {
+    for (const Switches::Setting& setting : switches->settings()) {
+      if (!setting.on) off.push_back({setting.row->name});
+    }
+  }
+  return nn::Fused::without(std::move(off));
+}
+
 Tensors Recipe::predict(const Tensors& /*inputs*/) {
   throw UsageError({"this recipe does not predict", "Recipe::predict is not overridden",
                     "use millrace eval, or give the recipe a predict method"});

@@ -13,6 +13,7 @@
 #include "millrace/core/batch.h"
 #include "millrace/data/loader/source.h"
 #include "millrace/metrics/board.h"
+#include "millrace/nn/fused.h"
 #include "millrace/optim/optimizer.h"
 #include "millrace/picture/picture.h"
 
@@ -51,6 +52,7 @@ struct Context {
   }
   // Whether a row of the switchboard is on; without a switchboard all are.
   [[nodiscard]] bool on(std::string_view row) const;
+  [[nodiscard]] nn::Fused fused() const;  // what the functions of nn take
 };
 
 struct StepContext {

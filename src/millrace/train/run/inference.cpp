@@ -10,7 +10,7 @@
 #include "millrace/device/convolution_guard.h"
 #include "millrace/device/device.h"
 #include "millrace/device/shared_cores.h"
-#include "millrace/precision/gpu_ways.h"
+#include "millrace/precision/gpu_settings.h"
 #include "millrace/precision/precision.h"
 #include "millrace/precision/tf32.h"
 #include "millrace/system/process.h"
@@ -128,7 +128,7 @@ Loaded load_for_inference(const Entry& entry, const std::filesystem::path& from,
   loaded.switches = std::make_shared<Switches>(shared.train.off);
   Context context;
   context.device = device::choose(shared.device.name).device;
-  precision::use_gpu_ways(gpu_ways_of(shared, context.device), context.device);
+  precision::use_gpu_settings(gpu_settings_of(shared, context.device), context.device);
   device::set_threads(static_cast<int>(shared.device.threads.value_or(device::cpu_info().physical_cores)));
   loaded.shared_cores = std::make_shared<device::SharedCores>();
   context.config = loaded.shared.get();

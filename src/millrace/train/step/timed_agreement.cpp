@@ -33,7 +33,7 @@ std::unique_ptr<GradientSums> TimedAgreement::gradient_sums(const std::vector<at
   return on_account([&] { return inner_.gradient_sums(parameters, options); });
 }
 
-Transport TimedAgreement::use_device(at::Device device, const std::string& wish) {
+Chosen<std::string> TimedAgreement::use_device(at::Device device, const std::string& wish) {
   return on_account([&] { return inner_.use_device(device, wish); });
 }
 

@@ -22,7 +22,7 @@ class TimedAgreement final : public Agreement {
   void share(std::vector<at::Tensor>& values, const std::vector<int>& owners) override;
   [[nodiscard]] std::unique_ptr<GradientSums> gradient_sums(const std::vector<at::Tensor>& parameters,
                                                             const GradientSumsOptions& options) override;
-  [[nodiscard]] Transport use_device(at::Device device, const std::string& wish) override;
+  [[nodiscard]] Chosen<std::string> use_device(at::Device device, const std::string& wish) override;
   void leave() override { inner_.leave(); }
   [[nodiscard]] bool has_cut_sums() const noexcept override { return inner_.has_cut_sums(); }
   [[nodiscard]] std::int64_t exchanges() const noexcept override { return inner_.exchanges(); }

@@ -178,7 +178,7 @@ void BatchOrder::fill(std::size_t group, std::uint64_t epoch, std::int64_t first
   }
 }
 
-void BatchOrder::fill_mixed(std::uint64_t epoch, std::int64_t first, std::span<Place> places) const {
+void BatchOrder::fill_mixed(std::uint64_t epoch, std::int64_t first, std::span<MixedRow> places) const {
   const std::shared_ptr<const Draws> draws = has_weights_ ? draws_of(epoch) : nullptr;
   if (draws && draws->share_table) {
     for (std::size_t i = 0; i < places.size(); ++i) {

@@ -29,7 +29,7 @@ struct BatchOrderOptions {
 };
 
 // A row of a mixed batch.
-struct Place {
+struct MixedRow {
   std::size_t group = 0;
   std::int64_t index = 0;
 };
@@ -53,7 +53,7 @@ class BatchOrder {
   // What stands at positions first, first + 1, ... of an epoch. Throw what weights() throws, and ConfigError when its result is
   // none; not without weights.
   void fill(std::size_t group, std::uint64_t epoch, std::int64_t first, std::span<std::int64_t> indices) const;
-  void fill_mixed(std::uint64_t epoch, std::int64_t first, std::span<Place> places) const;
+  void fill_mixed(std::uint64_t epoch, std::int64_t first, std::span<MixedRow> places) const;
   // Another sample of the data set instead of a bad one, drawn as its samples are.
   [[nodiscard]] std::int64_t replacement(std::size_t group, std::uint64_t epoch, std::uint64_t position,
                                          std::uint64_t attempt) const;

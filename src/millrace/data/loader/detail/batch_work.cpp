@@ -51,7 +51,7 @@ BatchWork::BatchWork(std::vector<Dataset> datasets, WorkOptions options, std::sh
   };
   rows_per_ticket_ = options_.order.batch_size;
   for (std::size_t group = 0; group < datasets_.size(); ++group) {
-    Part part;
+    OpenDataset part;
     part.source = datasets_[group].source;
     part.seed = order_.seed(group);
     part.rows_per_ticket = std::clamp<std::int64_t>(part.source->samples_per_ticket(), 1, order_.most_rows(group));
@@ -70,7 +70,7 @@ BatchWork::BatchWork(std::vector<Dataset> datasets, WorkOptions options, std::sh
 
 void BatchWork::lay_out() {
   for (std::size_t group = 0; group < parts_.size(); ++group) {
-    Part& part = parts_[group];
+    OpenDataset& part = parts_[group];
     const auto rows = static_cast<std::size_t>(order_.most_rows(group));
     for (const Field& field : part.source->fields()) {
       const std::size_t row_bytes = field.bytes();
@@ -87,7 +87,7 @@ void BatchWork::lay_out() {
 void BatchWork::lay_out_mix() {
   std::size_t widest = 0;
   std::size_t fields = 0;
-  for (const Part& part : parts_) {
+  for (const OpenDataset& part : parts_) {
     widest = std::max(widest, std::accumulate(part.field_bytes.begin(), part.field_bytes.end(), std::size_t{0}));
     fields += part.field_bytes.size();
   }
@@ -160,7 +160,7 @@ void BatchWork::run(BatchSlot& slot, std::uint64_t batch, std::uint64_t ticket, 
   if (order_.mixes()) return run_mix(slot, batch, ticket, reader);
   std::size_t group = 0;
   while (ticket >= parts_[group].end_ticket) ++group;
-  const Part& part = parts_[group];
+  const OpenDataset& part = parts_[group];
   if (looks_ahead(part)) look_ahead(group, batch + look_ahead_batches_, ticket);
   const std::int64_t first_row = static_cast<std::int64_t>(ticket - part.first_ticket) * part.rows_per_ticket;
   const std::int64_t rows = std::min(part.rows_per_ticket, slot.groups[group].rows - first_row);
@@ -169,7 +169,7 @@ void BatchWork::run(BatchSlot& slot, std::uint64_t batch, std::uint64_t ticket, 
 
 // A ticket takes its rows of all groups one after the other.
 void BatchWork::run_mix(BatchSlot& slot, std::uint64_t batch, std::uint64_t ticket, int reader) noexcept {
-  if (std::any_of(parts_.begin(), parts_.end(), [this](const Part& part) { return looks_ahead(part); }))
+  if (std::any_of(parts_.begin(), parts_.end(), [this](const OpenDataset& part) { return looks_ahead(part); }))
     look_ahead_in_mix(batch + look_ahead_batches_, ticket);
   const std::int64_t first = static_cast<std::int64_t>(ticket) * rows_per_ticket_;
   std::int64_t begin = 0;
@@ -213,9 +213,9 @@ void BatchWork::read_timed(BatchSlot& slot, const Block& block) noexcept {
   }
 }
 
-bool BatchWork::looks_ahead(const Part& part) const { return options_.looks_ahead && part.source->looks_ahead(); }
+bool BatchWork::looks_ahead(const OpenDataset& part) const { return options_.looks_ahead && part.source->looks_ahead(); }
 
-void BatchWork::announce(const Part& part, std::span<const std::int64_t> indices, const ReadRandom& random) noexcept {
+void BatchWork::announce(const OpenDataset& part, std::span<const std::int64_t> indices, const ReadRandom& random) noexcept {
   static const telemetry::Counter taken("look_ahead");
   taken.add(1);
   part.source->will_need(indices, random);
@@ -224,7 +224,7 @@ void BatchWork::announce(const Part& part, std::span<const std::int64_t> indices
 // The order is a function of the position, so what will be read is known without a list; and as each ticket announces one some
 // batches on, none is announced twice.
 void BatchWork::look_ahead(std::size_t group, std::uint64_t batch, std::uint64_t ticket) const noexcept {
-  const Part& part = parts_[group];
+  const OpenDataset& part = parts_[group];
   const RowRange range = order_.rows(group, static_cast<std::int64_t>(batch % batches_per_epoch_));
   const std::int64_t first_row = static_cast<std::int64_t>(ticket - part.first_ticket) * part.rows_per_ticket;
   const std::uint64_t epoch = batch / batches_per_epoch_;
@@ -247,7 +247,7 @@ void BatchWork::look_ahead_in_mix(std::uint64_t batch, std::uint64_t ticket) con
   const RowRange range = order_.mixed_rows(static_cast<std::int64_t>(batch % batches_per_epoch_));
   const std::uint64_t epoch = batch / batches_per_epoch_;
   const std::int64_t first_row = static_cast<std::int64_t>(ticket) * rows_per_ticket_;
-  std::array<Place, 64> places{};
+  std::array<MixedRow, 64> places{};
   const std::int64_t end = std::min(first_row + rows_per_ticket_, range.count);
   for (std::int64_t row = first_row; row < end; row += static_cast<std::int64_t>(places.size())) {
     const auto count = static_cast<std::size_t>(std::min<std::int64_t>(end - row, places.size()));
@@ -257,7 +257,7 @@ void BatchWork::look_ahead_in_mix(std::uint64_t batch, std::uint64_t ticket) con
       return;
     }
     for (std::size_t i = 0; i < count; ++i) {
-      const Part& part = parts_[places[i].group];
+      const OpenDataset& part = parts_[places[i].group];
       const std::int64_t position = range.first + row + static_cast<std::int64_t>(i);
       if (looks_ahead(part)) announce(part, {&places[i].index, 1}, ReadRandom(part.seed, epoch, {&position, 1}));
     }
@@ -290,7 +290,7 @@ void BatchWork::read_block(BatchSlot& slot, const Block& block) {
 void BatchWork::read_rows(BatchSlot& slot, const Block& block, std::span<const std::int64_t> indices,
                           std::int64_t first_row) const {
   const GroupSlot& here = slot.groups[block.group];
-  const Part& part = block.part;
+  const OpenDataset& part = block.part;
   std::array<std::byte*, 16> few{};
   std::vector<std::byte*> many;
   std::span<std::byte*> rows(few.data(), std::min(few.size(), part.field_bytes.size()));

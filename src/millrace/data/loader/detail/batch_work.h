@@ -51,7 +51,7 @@ struct BatchSlot {
   std::byte* const memory;
   const std::size_t bytes;
   std::vector<GroupSlot> groups;
-  std::vector<Place> places;  // of a mix
+  std::vector<MixedRow> places;  // of a mix
   std::mutex mutex;
   std::vector<BadRow> bad;  // protected by mutex while tickets run
 };
@@ -104,7 +104,7 @@ class BatchWork {
 
  private:
   // One data set.
-  struct Part {
+  struct OpenDataset {
     std::shared_ptr<const Source> source;
     std::vector<std::size_t> field_bytes;    // of one row
     std::vector<std::size_t> field_offsets;  // in the slot
@@ -124,7 +124,7 @@ class BatchWork {
     std::atomic<std::int64_t> slowest_nanoseconds{0};
   };
   struct Block {
-    const Part& part;
+    const OpenDataset& part;
     std::size_t group;
     std::int64_t first_row;
     std::int64_t rows;
@@ -137,8 +137,8 @@ class BatchWork {
   void lay_out_mix();
   void begin_mix(BatchSlot& slot, std::uint64_t batch) const;
   void run_mix(BatchSlot& slot, std::uint64_t batch, std::uint64_t ticket, int reader) noexcept;
-  [[nodiscard]] bool looks_ahead(const Part& part) const;
-  static void announce(const Part& part, std::span<const std::int64_t> indices, const ReadRandom& random) noexcept;
+  [[nodiscard]] bool looks_ahead(const OpenDataset& part) const;
+  static void announce(const OpenDataset& part, std::span<const std::int64_t> indices, const ReadRandom& random) noexcept;
   void look_ahead(std::size_t group, std::uint64_t batch, std::uint64_t ticket) const noexcept;
   void look_ahead_in_mix(std::uint64_t batch, std::uint64_t ticket) const noexcept;
   void read_timed(BatchSlot& slot, const Block& block) noexcept;
@@ -153,7 +153,7 @@ class BatchWork {
   const WorkOptions options_;
   const std::shared_ptr<Arena> arena_;
   const BatchOrder order_;
-  std::vector<Part> parts_;
+  std::vector<OpenDataset> parts_;
   std::int64_t rows_per_ticket_ = 1;  // of a mix
   std::uint64_t tickets_ = 0;
   std::uint64_t batches_per_epoch_ = 0;

@@ -56,7 +56,7 @@ int usable_cores() noexcept {
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 
-ReaderChoice choose_readers(BatchWork& work, int wanted, int cores) {
+Chosen<int> choose_readers(BatchWork& work, int wanted, int cores) {
   if (wanted >= 0) return {wanted, std::to_string(wanted) + " readers: as configured"};
   // Below this a hand-over between threads costs a good part of the read, and the step is longer anyway.
   constexpr double kCheap = 200e-6;

@@ -1,4 +1,4 @@
-#include "millrace/kernels/adapted.h"
+#include "millrace/kernels/lora_linear.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
@@ -14,10 +14,10 @@
 #include "millrace/base/error.h"
 #include "millrace/kernels/arguments.h"
 #include "millrace/kernels/decoder.h"
+#include "millrace/kernels/dropout_layout.h"
 #include "millrace/kernels/operation_span.h"
 #include "millrace/kernels/parallel.h"
 #include "millrace/kernels/product.h"
-#include "millrace/kernels/site.h"
 #include "millrace/kernels/weight_cache.h"
 
 namespace millrace::kernels {
@@ -57,12 +57,12 @@ at::Tensor side_by_side(const Tensors& parts, at::ScalarType type) {
 }
 
 // Which inputs of the function are a projection's; -1: it has none.
-struct Places {
+struct ProjectionInputs {
   std::int64_t out = 0, rank = 0;
   std::int64_t weight = -1, bias = -1, a = -1, b = -1;
 };
 struct Layout {
-  std::vector<Places> projections;
+  std::vector<ProjectionInputs> projections;
   double scale = 1;
   Dropout site;
   std::int64_t width = 0, rank = 0;  // of all results, of all adapters
@@ -72,7 +72,7 @@ struct Layout {
 template <class T>
 void spread(const Layout& layout, at::TensorList tensors, T* out) {
   std::int64_t row = 0, column = 0;
-  for (const Places& one : layout.projections) {
+  for (const ProjectionInputs& one : layout.projections) {
     if (one.b >= 0) {
       const at::Tensor b = tensors[static_cast<std::size_t>(one.b)].contiguous();
       const auto* values = b.const_data_ptr<float>();
@@ -153,24 +153,24 @@ at::Tensor narrow_product(const at::Tensor& x, const at::Tensor& a, const Dropou
   return all;
 }
 
-Tensors chosen(const Layout& layout, at::TensorList tensors, std::int64_t Places::*place) {
+Tensors chosen(const Layout& layout, at::TensorList tensors, std::int64_t ProjectionInputs::*place) {
   Tensors parts;
-  for (const Places& one : layout.projections) {
+  for (const ProjectionInputs& one : layout.projections) {
     if (one.*place >= 0) parts.push_back(tensors[static_cast<std::size_t>(one.*place)]);
   }
   return parts;
 }
 
-struct AdaptedFunction : torch::autograd::Function<AdaptedFunction> {
+struct LoraFunction : torch::autograd::Function<LoraFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, at::TensorList tensors, const Layout& layout) {
     const at::ScalarType type = x.scalar_type();
     const at::Tensor rows = x.reshape({-1, x.size(-1)}).contiguous();
-    const at::Tensor weight = side_by_side(chosen(layout, tensors, &Places::weight), type);
-    const Tensors biases = chosen(layout, tensors, &Places::bias);
+    const at::Tensor weight = side_by_side(chosen(layout, tensors, &ProjectionInputs::weight), type);
+    const Tensors biases = chosen(layout, tensors, &ProjectionInputs::bias);
     const at::Tensor y = forward_product(rows, weight, biases.empty() ? at::Tensor() : side_by_side(biases, type));
     at::Tensor a, b, narrow;
     if (layout.rank > 0) {
-      a = side_by_side(chosen(layout, tensors, &Places::a), type);
+      a = side_by_side(chosen(layout, tensors, &ProjectionInputs::a), type);
       b = spread_b(layout, tensors, rows);
       narrow = narrow_product(rows, a, layout.site);
       y.addmm_(narrow, b.t());
@@ -192,25 +192,26 @@ struct AdaptedFunction : torch::autograd::Function<AdaptedFunction> {
     const Layout layout = layout_of_context(context);
     const at::Tensor dy = gradients[0].reshape({-1, gradients[0].size(-1)}).contiguous();
     std::int64_t inputs = 1;
-    for (const Places& one : layout.projections) inputs += (one.weight >= 0) + (one.bias >= 0) + (one.a >= 0) + (one.b >= 0);
+    for (const ProjectionInputs& one : layout.projections)
+      inputs += (one.weight >= 0) + (one.bias >= 0) + (one.a >= 0) + (one.b >= 0);
     variable_list result(static_cast<std::size_t>(inputs) + 1);
     const bool wants_x = context->needs_input_grad(0);
-    const auto wants = [&](std::int64_t Places::*place) {
-      return std::ranges::any_of(layout.projections, [&](const Places& one) {
+    const auto wants = [&](std::int64_t ProjectionInputs::*place) {
+      return std::ranges::any_of(layout.projections, [&](const ProjectionInputs& one) {
         return one.*place >= 0 && context->needs_input_grad(static_cast<std::size_t>(one.*place) + 1);
       });
     };
     // What takes memory only for a while comes before the gradient of x is there.
     at::Tensor dnarrow;
-    if (layout.rank > 0 && (wants_x || wants(&Places::a))) dnarrow = at::mm(dy, b);
-    if (wants(&Places::a)) {
-      hand_out_rows(layout, &Places::a, &Places::rank, summed_by_parts(dnarrow, x, layout.site), result);
+    if (layout.rank > 0 && (wants_x || wants(&ProjectionInputs::a))) dnarrow = at::mm(dy, b);
+    if (wants(&ProjectionInputs::a)) {
+      hand_out_rows(layout, &ProjectionInputs::a, &ProjectionInputs::rank, summed_by_parts(dnarrow, x, layout.site), result);
     }
-    if (wants(&Places::b)) hand_out_b(layout, summed_by_parts(dy, narrow, {}), result);
-    if (wants(&Places::weight) || wants(&Places::bias)) {
-      const WeightGradients sums = weight_gradients(dy, x, wants(&Places::bias));
-      hand_out_rows(layout, &Places::weight, &Places::out, sums.weight, result);
-      if (sums.bias.defined()) hand_out_rows(layout, &Places::bias, &Places::out, sums.bias, result);
+    if (wants(&ProjectionInputs::b)) hand_out_b(layout, summed_by_parts(dy, narrow, {}), result);
+    if (wants(&ProjectionInputs::weight) || wants(&ProjectionInputs::bias)) {
+      const WeightGradients sums = weight_gradients(dy, x, wants(&ProjectionInputs::bias));
+      hand_out_rows(layout, &ProjectionInputs::weight, &ProjectionInputs::out, sums.weight, result);
+      if (sums.bias.defined()) hand_out_rows(layout, &ProjectionInputs::bias, &ProjectionInputs::out, sums.bias, result);
     }
     if (wants_x) {
       const at::Tensor dx = input_gradient(dy, weight);
@@ -226,7 +227,7 @@ struct AdaptedFunction : torch::autograd::Function<AdaptedFunction> {
     remember(context, layout.site);
     context->saved_data["scale"] = layout.scale;
     std::vector<std::int64_t> places, types;
-    for (const Places& one : layout.projections) {
+    for (const ProjectionInputs& one : layout.projections) {
       for (const std::int64_t number : {one.out, one.rank, one.weight, one.bias, one.a, one.b}) places.push_back(number);
     }
     for (const at::Tensor& part : tensors) types.push_back(static_cast<std::int64_t>(part.scalar_type()));
@@ -248,10 +249,10 @@ struct AdaptedFunction : torch::autograd::Function<AdaptedFunction> {
   }
 
   // To each projection its rows of a gradient.
-  static void hand_out_rows(const Layout& layout, std::int64_t Places::*place, std::int64_t Places::*rows,
+  static void hand_out_rows(const Layout& layout, std::int64_t ProjectionInputs::*place, std::int64_t ProjectionInputs::*rows,
                             const at::Tensor& gradient, variable_list& result) {
     std::int64_t row = 0;
-    for (const Places& one : layout.projections) {
+    for (const ProjectionInputs& one : layout.projections) {
       if (one.*place >= 0) result[static_cast<std::size_t>(one.*place) + 1] = gradient.narrow(0, row, one.*rows);
       row += one.*rows;
     }
@@ -259,7 +260,7 @@ struct AdaptedFunction : torch::autograd::Function<AdaptedFunction> {
 
   static void hand_out_b(const Layout& layout, const at::Tensor& gradient, variable_list& result) {
     std::int64_t row = 0, column = 0;
-    for (const Places& one : layout.projections) {
+    for (const ProjectionInputs& one : layout.projections) {
       if (one.b >= 0) {
         result[static_cast<std::size_t>(one.b) + 1] = gradient.narrow(0, row, one.out).narrow(1, column, one.rank) * layout.scale;
       }
@@ -281,8 +282,7 @@ struct AdaptedFunction : torch::autograd::Function<AdaptedFunction> {
 
 }  // namespace
 
-at::Tensor adapted_linear(const at::Tensor& x, const std::vector<AdaptedWeights>& projections, double scale,
-                          const Dropout& site) {
+at::Tensor lora_linear(const at::Tensor& x, const std::vector<LoraWeights>& projections, double scale, const Dropout& site) {
   MR_CHECK(has_decoder_kernels(x) && !projections.empty(), "adapted_linear takes rows of fp32 or bf16, and projections");
   Layout layout{.projections = {}, .scale = scale, .site = site};
   Tensors tensors;
@@ -291,7 +291,7 @@ at::Tensor adapted_linear(const at::Tensor& x, const std::vector<AdaptedWeights>
     tensors.push_back(part);
     return static_cast<std::int64_t>(tensors.size()) - 1;
   };
-  for (const AdaptedWeights& one : projections) {
+  for (const LoraWeights& one : projections) {
     MR_CHECK(one.weight.dim() == 2 && one.weight.size(1) == x.size(-1) && one.a.defined() == one.b.defined() &&
                  one.bias.defined() == projections.front().bias.defined(),
              "adapted_linear takes weights (out, in) of x's width, adapters of two parts, and a bias for each weight or none");
@@ -304,7 +304,7 @@ at::Tensor adapted_linear(const at::Tensor& x, const std::vector<AdaptedWeights>
     layout.rank += rank;
   }
   const OperationSpan span("millrace::adapted_linear", x, projections.front().weight);
-  return AdaptedFunction::apply(x, at::TensorList(tensors), layout);
+  return LoraFunction::apply(x, at::TensorList(tensors), layout);
 }
 
 }  // namespace millrace::kernels

@@ -1,4 +1,4 @@
-#include "millrace/kernels/ways.h"
+#include "millrace/kernels/operation_trial.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/randn.h>
@@ -17,12 +17,12 @@ using testing::Key;
 
 class WaysTest : public ::testing::Test {
  protected:
-  WaysTest() { forget_ways(); }
-  ~WaysTest() override { forget_ways(); }
+  WaysTest() { forget_implementations(); }
+  ~WaysTest() override { forget_implementations(); }
 
-  static void choose_products(Way way) {
+  static void choose_products(Implementation way) {
     for (const Operation operation : {Operation::product, Operation::input_gradient, Operation::weight_gradient})
-      choose_way(operation, at::kFloat, way);
+      choose_implementation(operation, at::kFloat, way);
   }
   // Outputs and gradients of a linear layer, forward and backward.
   static Tensors layer(at::ScalarType type) {
@@ -37,22 +37,22 @@ class WaysTest : public ::testing::Test {
 };
 
 TEST_F(WaysTest, UntilItIsChosenAWayIsByTheOperation) {
-  EXPECT_EQ(way_of(Operation::product, at::kFloat), Way::library);
-  EXPECT_EQ(way_of(Operation::weight_gradient, at::kBFloat16), Way::ours);
-  EXPECT_EQ(way_of(Operation::attention, at::kFloat), Way::ours);
-  choose_way(Operation::weight_gradient, at::kBFloat16, Way::library);
-  EXPECT_EQ(way_of(Operation::weight_gradient, at::kBFloat16), Way::library);
-  EXPECT_EQ(way_of(Operation::weight_gradient, at::kFloat), Way::library) << "each number format by itself";
-  EXPECT_EQ(way_of(Operation::attention, at::kBFloat16), Way::ours);
+  EXPECT_EQ(implementation_of(Operation::product, at::kFloat), Implementation::library);
+  EXPECT_EQ(implementation_of(Operation::weight_gradient, at::kBFloat16), Implementation::ours);
+  EXPECT_EQ(implementation_of(Operation::attention, at::kFloat), Implementation::ours);
+  choose_implementation(Operation::weight_gradient, at::kBFloat16, Implementation::library);
+  EXPECT_EQ(implementation_of(Operation::weight_gradient, at::kBFloat16), Implementation::library);
+  EXPECT_EQ(implementation_of(Operation::weight_gradient, at::kFloat), Implementation::library) << "each number format by itself";
+  EXPECT_EQ(implementation_of(Operation::attention, at::kBFloat16), Implementation::ours);
 }
 
 TEST_F(WaysTest, BothWaysOfALayerAgree) {
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
-    choose_products(Way::ours);
-    choose_way(Operation::weight_gradient, at::kBFloat16, Way::ours);
+    choose_products(Implementation::ours);
+    choose_implementation(Operation::weight_gradient, at::kBFloat16, Implementation::ours);
     const Tensors ours = layer(type);
-    choose_products(Way::library);
-    choose_way(Operation::weight_gradient, at::kBFloat16, Way::library);
+    choose_products(Implementation::library);
+    choose_implementation(Operation::weight_gradient, at::kBFloat16, Implementation::library);
     const Tensors library = layer(type);
     for (std::size_t i = 0; i < ours.size(); ++i)
       EXPECT_LT(relative_error(ours[i], library[i]), type == at::kFloat ? 1e-5 : 2e-2) << i;
@@ -62,11 +62,11 @@ TEST_F(WaysTest, BothWaysOfALayerAgree) {
 }
 
 TEST_F(WaysTest, ATrialTimesEachShapeOnceAndCountsItsCalls) {
-  const WayTrial trial;
+  const OperationTrial trial;
   layer(at::kFloat);
   layer(at::kFloat);
   layer(at::kBFloat16);
-  const std::vector<WayTimes> times = trial.times();
+  const std::vector<OperationTimes> times = trial.times();
   ASSERT_EQ(times.size(), 4U);
   for (std::size_t i = 0; i < times.size(); ++i) {
     const bool bf16 = times[i].type == at::kBFloat16;
@@ -85,14 +85,14 @@ TEST_F(WaysTest, ATrialChangesNoResult) {
   const Tensors alone = layer(at::kFloat);
   Tensors tried;
   {
-    const WayTrial trial;
+    const OperationTrial trial;
     tried = layer(at::kFloat);
   }
   for (std::size_t i = 0; i < alone.size(); ++i) EXPECT_LT(relative_error(tried[i], alone[i]), 1e-5);
 }
 
 TEST_F(WaysTest, KnownTimesAreNotMeasuredAgain) {
-  const WayTrial trial({{"product f32 40x24x16", {3, 5, false}}});
+  const OperationTrial trial({{"product f32 40x24x16", {3, 5, false}}});
   layer(at::kFloat);
   EXPECT_EQ(trial.times().front().ours_ms, 3);
   EXPECT_EQ(trial.times().front().library_ms, 5);
@@ -101,8 +101,8 @@ TEST_F(WaysTest, KnownTimesAreNotMeasuredAgain) {
 }
 
 TEST_F(WaysTest, WhatOnlyCountsTimesNothing) {
-  choose_products(Way::ours);
-  const WayTrial trial(WayTrial::Counts::only);
+  choose_products(Implementation::ours);
+  const OperationTrial trial(OperationTrial::Counts::only);
   layer(at::kFloat);
   EXPECT_EQ(trial.times().size(), 3U);
   EXPECT_EQ(trial.times().front().calls, 1);
@@ -110,26 +110,26 @@ TEST_F(WaysTest, WhatOnlyCountsTimesNothing) {
 }
 
 TEST_F(WaysTest, WhoKeepsResultsSeesThatTheWayChanged) {
-  choose_way(Operation::product, at::kFloat, Way::ours);
-  const std::uint64_t before = ways_so_far();
-  choose_way(Operation::product, at::kFloat, Way::ours);
-  EXPECT_EQ(ways_so_far(), before);
-  choose_way(Operation::product, at::kFloat, Way::library);
-  EXPECT_NE(ways_so_far(), before);
+  choose_implementation(Operation::product, at::kFloat, Implementation::ours);
+  const std::uint64_t before = implementation_changes();
+  choose_implementation(Operation::product, at::kFloat, Implementation::ours);
+  EXPECT_EQ(implementation_changes(), before);
+  choose_implementation(Operation::product, at::kFloat, Implementation::library);
+  EXPECT_NE(implementation_changes(), before);
 }
 
 TEST_F(WaysTest, WithoutATrialNothingIsCalledTwice) {
   int calls = 0;
   const auto count = [&] { ++calls; };
-  EXPECT_TRUE(goes_our_way({Operation::attention, at::kFloat, {1, 2}, 1e12}, count, count));
+  EXPECT_TRUE(takes_ours({Operation::attention, at::kFloat, {1, 2}, 1e12}, count, count));
   EXPECT_EQ(calls, 0);
 }
 
 TEST_F(WaysTest, AnErrorInATrialEndsItsTiming) {
-  const WayTrial trial;
+  const OperationTrial trial;
   const auto fails = [] { throw std::runtime_error("no memory"); };
-  EXPECT_THROW((void)goes_our_way({Operation::attention, at::kFloat, {1, 2}, 1}, fails, fails), std::runtime_error);
-  EXPECT_TRUE(way_trial_runs());
+  EXPECT_THROW((void)takes_ours({Operation::attention, at::kFloat, {1, 2}, 1}, fails, fails), std::runtime_error);
+  EXPECT_TRUE(operation_trial_runs());
 }
 
 }  // namespace

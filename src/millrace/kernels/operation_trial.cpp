@@ -1,4 +1,4 @@
-#include "millrace/kernels/ways.h"
+#include "millrace/kernels/operation_trial.h"
 
 #include <algorithm>
 #include <array>
@@ -12,10 +12,11 @@ namespace {
 
 constexpr std::size_t kLeastRounds = 3;
 constexpr std::size_t kMostRounds = 15;
-constexpr double kEnoughMs = 40;  // of a call's rounds, both ways
+constexpr double kEnoughMs = 40;  // of a call's rounds, with both
 
-constexpr std::array<std::string_view, kOperations> kNames = {"product", "input_gradient", "weight_gradient", "attention",
-                                                              "norm",    "convolution",    "full_attention"};
+#define MILLRACE_NAMED(operation) #operation,
+constexpr std::array<std::string_view, kOperations> kNames = {MILLRACE_OPERATIONS(MILLRACE_NAMED)};
+#undef MILLRACE_NAMED
 
 enum class Choice : std::uint8_t { none, ours, library };
 std::atomic<std::uint64_t> changes = 0;
@@ -59,15 +60,15 @@ std::string key_of(const Call& call) {
   return key;
 }
 
-WayTime timed(const std::function<void()>& ours, const std::function<void()>& library) {
+CallTime timed(const std::function<void()>& ours, const std::function<void()>& library) {
   ours();
   library();
   WorkClock clock;  // now that their threads are there
   std::vector<WorkTime> of_ours, of_library;
   double spent = 0;
-  const auto run = [&](const std::function<void()>& way, std::vector<WorkTime>& times) {
+  const auto run = [&](const std::function<void()>& implementation, std::vector<WorkTime>& times) {
     clock.start();
-    way();
+    implementation();
     times.push_back(clock.stop());
     spent += times.back().wall;
   };
@@ -83,51 +84,51 @@ WayTime timed(const std::function<void()>& ours, const std::function<void()>& li
 
 std::string_view name_of(Operation operation) noexcept { return kNames[static_cast<std::size_t>(operation)]; }
 
-Way way_of(Operation operation, c10::ScalarType type) noexcept {
+Implementation implementation_of(Operation operation, c10::ScalarType type) noexcept {
   switch (choice_of(operation, type).load(std::memory_order_relaxed)) {
     case Choice::ours:
-      return Way::ours;
+      return Implementation::ours;
     case Choice::library:
-      return Way::library;
+      return Implementation::library;
     case Choice::none:
       break;
   }
-  return operation <= Operation::weight_gradient && type == c10::kFloat ? Way::library : Way::ours;
+  return operation <= Operation::weight_gradient && type == c10::kFloat ? Implementation::library : Implementation::ours;
 }
 
-void choose_way(Operation operation, c10::ScalarType type, Way way) noexcept {
-  const Choice choice = way == Way::ours ? Choice::ours : Choice::library;
+void choose_implementation(Operation operation, c10::ScalarType type, Implementation implementation) noexcept {
+  const Choice choice = implementation == Implementation::ours ? Choice::ours : Choice::library;
   if (choice_of(operation, type).exchange(choice, std::memory_order_relaxed) != choice) ++changes;
 }
 
-void forget_ways() noexcept {
+void forget_implementations() noexcept {
   ++changes;
   for (auto& of_types : choices()) {
     for (auto& choice : of_types) choice.store(Choice::none, std::memory_order_relaxed);
   }
 }
 
-std::uint64_t ways_so_far() noexcept { return changes; }
+std::uint64_t implementation_changes() noexcept { return changes; }
 
-WayTrial::WayTrial(KnownTimes known) {
+OperationTrial::OperationTrial(KnownTimes known) {
   trial_of_thread = std::make_unique<Running>();
   trial_of_thread->known = std::move(known);
 }
 
-WayTrial::WayTrial(Counts) : WayTrial() { trial_of_thread->only_counts = true; }
+OperationTrial::OperationTrial(Counts) : OperationTrial() { trial_of_thread->only_counts = true; }
 
-WayTrial::~WayTrial() { trial_of_thread.reset(); }
+OperationTrial::~OperationTrial() { trial_of_thread.reset(); }
 
-bool way_trial_runs() noexcept { return trial_of_thread != nullptr && !is_timing; }
+bool operation_trial_runs() noexcept { return trial_of_thread != nullptr && !is_timing; }
 
-std::vector<WayTimes> WayTrial::times() const {
-  std::map<std::pair<Operation, c10::ScalarType>, WayTimes> sums;
+std::vector<OperationTimes> OperationTrial::times() const {
+  std::map<std::pair<Operation, c10::ScalarType>, OperationTimes> sums;
   for (const auto& [key, call] : trial_of_thread->calls) {
-    WayTime time;
+    CallTime time;
     for (const KnownTimes* from : {&trial_of_thread->known, &trial_of_thread->measured}) {
       if (const auto found = from->find(key); found != from->end()) time = found->second;
     }
-    WayTimes& sum = sums.try_emplace({call.operation, call.type}, WayTimes{call.operation, call.type}).first->second;
+    OperationTimes& sum = sums.try_emplace({call.operation, call.type}, OperationTimes{call.operation, call.type}).first->second;
     const auto calls = static_cast<double>(call.calls);
     sum.ours_ms += calls * time.ours_ms;
     sum.library_ms += calls * time.library_ms;
@@ -135,15 +136,15 @@ std::vector<WayTimes> WayTrial::times() const {
     sum.work += calls * call.work;
     sum.disturbed = sum.disturbed || time.disturbed;
   }
-  std::vector<WayTimes> times;
+  std::vector<OperationTimes> times;
   for (const auto& [operation, sum] : sums) times.push_back(sum);
   return times;
 }
 
-KnownTimes WayTrial::measured() const { return trial_of_thread->measured; }
+KnownTimes OperationTrial::measured() const { return trial_of_thread->measured; }
 
-bool goes_our_way(const Call& call, const std::function<void()>& ours, const std::function<void()>& library) {
-  if (way_trial_runs()) {
+bool takes_ours(const Call& call, const std::function<void()>& ours, const std::function<void()>& library) {
+  if (operation_trial_runs()) {
     Running& trial = *trial_of_thread;
     const std::string key = key_of(call);
     if (!trial.only_counts && !trial.known.contains(key) && !trial.measured.contains(key)) {
@@ -153,7 +154,7 @@ bool goes_our_way(const Call& call, const std::function<void()>& ours, const std
     Counted& counted = trial.calls.try_emplace(key, Counted{call.operation, call.type, call.work}).first->second;
     ++counted.calls;
   }
-  return way_of(call.operation, call.type) == Way::ours;
+  return implementation_of(call.operation, call.type) == Implementation::ours;
 }
 
 }  // namespace millrace::kernels

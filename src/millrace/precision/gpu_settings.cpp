@@ -1,4 +1,4 @@
-#include "millrace/precision/gpu_ways.h"
+#include "millrace/precision/gpu_settings.h"
 
 #include <ATen/Context.h>
 
@@ -27,34 +27,34 @@ void fix_workspace() {
 
 }  // namespace
 
-GpuWays choose_gpu_ways(bool deterministic, std::optional<bool> timed, c10::Device device) {
+GpuSettings choose_gpu_settings(bool deterministic, std::optional<bool> timed, c10::Device device) {
   if (device.is_cpu()) {
     return {.deterministic_reason =
                 deterministic ? "a CPU computes the same bits in each run of one seed and thread count, asked or not" : "",
             .convolutions_reason = timed ? "without effect: cuDNN is of GPUs alone" : ""};
   }
-  GpuWays ways{.deterministic = deterministic, .timed_convolutions = !deterministic && timed.value_or(true)};
-  ways.deterministic_reason =
+  GpuSettings settings{.deterministic = deterministic, .timed_convolutions = !deterministic && timed.value_or(true)};
+  settings.deterministic_reason =
       deterministic ? "every operation in a form that adds in one order; one that has none is refused"
                     : "sums by atomic additions come in another order each time: runs of one seed agree to rounding, not to the "
                       "bit; train.deterministic=true asks for the bits";
   if (deterministic) {
-    ways.convolutions_reason = "a timing may choose another way in each run, which train.deterministic forbids";
+    settings.convolutions_reason = "a timing may choose another way in each run, which train.deterministic forbids";
   } else if (!timed) {
-    ways.convolutions_reason = "cuDNN times its ways once for each shape: shapes are few, and each is computed in every step";
+    settings.convolutions_reason = "cuDNN times its ways once for each shape: shapes are few, and each is computed in every step";
   }
-  return ways;
+  return settings;
 }
 
-void use_gpu_ways(const GpuWays& ways, c10::Device device) {
+void use_gpu_settings(const GpuSettings& settings, c10::Device device) {
   if (device.is_cpu()) return;
-  if (ways.deterministic) fix_workspace();
+  if (settings.deterministic) fix_workspace();
   at::Context& context = at::globalContext();
-  context.setDeterministicAlgorithms(ways.deterministic, /*warn_only=*/false);
+  context.setDeterministicAlgorithms(settings.deterministic, /*warn_only=*/false);
   context.setDeterministicFillUninitializedMemory(false);  // each of our kernels writes all that it makes
-  context.setDeterministicCuDNN(ways.deterministic);
-  context.setBenchmarkCuDNN(ways.timed_convolutions);
-  kernels::set_counted_attention(ways.deterministic);
+  context.setDeterministicCuDNN(settings.deterministic);
+  context.setBenchmarkCuDNN(settings.timed_convolutions);
+  kernels::set_counted_attention(settings.deterministic);
 }
 
 }  // namespace millrace::precision

@@ -1,35 +1,30 @@
-#include "millrace/nn/detail/ways.h"
+#include "millrace/nn/detail/operation_trials.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
-#include <ATen/ops/full_like.h>
 #include <ATen/ops/layer_norm.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include <functional>
-#include <vector>
-
-#include "millrace/kernels/conv3d.h"
 #include "millrace/kernels/kernels.h"
+#include "millrace/kernels/operation_trial.h"
 #include "millrace/kernels/plain.h"
-#include "millrace/kernels/ways.h"
 
 namespace millrace::nn::detail {
 namespace {
 
 using kernels::Operation;
-using Tensors = std::vector<at::Tensor>;
 
 constexpr double kMostScoreBytes = 256e6;  // of one operation's; the plain path holds some
 constexpr double kEpsilon = 1e-5;
 // An element of a pass over memory takes about as long as this many multiplications of a product.
 constexpr double kWorkOfAnElement = 100;
 
-// Values that no kernel meets a special case in.
+}  // namespace
+
 at::Tensor leaf(at::IntArrayRef sizes, at::ScalarType type) {
   return at::full(sizes, 0.1, at::TensorOptions().dtype(type)).requires_grad_();
 }
@@ -44,32 +39,31 @@ std::function<void()> forward_and_backward(const Tensors& inputs, std::function<
   };
 }
 
-}  // namespace
-
-bool attention_goes_our_way(at::IntArrayRef sizes, at::ScalarType type, double p) {
+bool attention_takes_ours(at::IntArrayRef sizes, at::ScalarType type, double p) {
   const double scores = static_cast<double>(sizes[0]) * static_cast<double>(sizes[2]) * static_cast<double>(sizes[1]) *
                         static_cast<double>(sizes[1]);
   if (type != at::kFloat && type != at::kBFloat16) return true;
-  if (!kernels::way_trial_runs() || scores * 4 > kMostScoreBytes)
-    return kernels::way_of(Operation::attention, type) == kernels::Way::ours;
+  if (!kernels::operation_trial_runs() || scores * 4 > kMostScoreBytes)
+    return kernels::implementation_of(Operation::attention, type) == kernels::Implementation::ours;
   const Tensors qkv{leaf(sizes, type), leaf(sizes, type), leaf(sizes, type)};
   const kernels::Dropout site{.p = p, .key = 1};
   at::Tensor keep;
   if (p > 0) keep = kernels::dropout_mask({sizes[0], sizes[2], sizes[1], sizes[1]}, site);
   std::vector<std::int64_t> shape = sizes.vec();
   shape.push_back(p > 0 ? 1 : 0);
-  return kernels::goes_our_way(
+  return kernels::takes_ours(
       {Operation::attention, type, shape, scores * static_cast<double>(sizes[3])},
       forward_and_backward(qkv, [&] { return Tensors{kernels::causal_attention(qkv[0], qkv[1], qkv[2], site)}; }),
       forward_and_backward(qkv, [&] { return Tensors{kernels::causal_attention_with_mask(qkv[0], qkv[1], qkv[2], keep, p)}; }));
 }
 
-bool full_attention_goes_our_way(const at::Tensor& qkv, std::int64_t heads) {
+bool full_attention_takes_ours(const at::Tensor& qkv, std::int64_t heads) {
   const at::ScalarType type = qkv.scalar_type();
   if (type != at::kFloat && type != at::kBFloat16) return true;
   const auto rows = static_cast<double>(qkv.size(1));
   const double work = static_cast<double>(qkv.size(0)) * rows * rows * static_cast<double>(qkv.size(2)) / 3;
-  if (!kernels::way_trial_runs()) return kernels::way_of(Operation::full_attention, type) == kernels::Way::ours;
+  if (!kernels::operation_trial_runs())
+    return kernels::implementation_of(Operation::full_attention, type) == kernels::Implementation::ours;
   const bool learns = at::GradMode::is_enabled() && qkv.requires_grad();
   const Tensors inputs{leaf(qkv.sizes(), type)};
   const auto whole = [&](const std::function<at::Tensor()>& forward) -> std::function<void()> {
@@ -79,7 +73,7 @@ bool full_attention_goes_our_way(const at::Tensor& qkv, std::int64_t heads) {
       (void)forward();
     };
   };
-  return kernels::goes_our_way(
+  return kernels::takes_ours(
       {Operation::full_attention, type, {qkv.size(0), qkv.size(1), qkv.size(2), heads, learns ? 1 : 0}, work},
       whole([&] { return kernels::full_attention_packed(inputs[0], heads); }),
       whole([&] { return full_attention_plain(inputs[0], heads); }));
@@ -91,10 +85,10 @@ at::Tensor full_attention_plain(const at::Tensor& qkv, std::int64_t heads) {
   return at::scaled_dot_product_attention(part(0), part(1), part(2)).transpose(1, 2);
 }
 
-bool norm_goes_our_way(const at::Tensor& x, at::ScalarType residual_type, double p) {
+bool norm_takes_ours(const at::Tensor& x, at::ScalarType residual_type, double p) {
   const at::ScalarType type = x.scalar_type();
   if (type != at::kFloat && type != at::kBFloat16) return true;
-  if (!kernels::way_trial_runs()) return kernels::way_of(Operation::norm, type) == kernels::Way::ours;
+  if (!kernels::operation_trial_runs()) return kernels::implementation_of(Operation::norm, type) == kernels::Implementation::ours;
   const std::int64_t width = x.size(-1);
   const Tensors inputs{leaf(x.sizes(), type), leaf(x.sizes(), residual_type), leaf({width}, at::kFloat),
                        leaf({width}, at::kFloat)};
@@ -108,30 +102,8 @@ bool norm_goes_our_way(const at::Tensor& x, at::ScalarType residual_type, double
     return Tensors{sum, at::layer_norm(sum, {width}, inputs[2], inputs[3], kEpsilon).to(type)};
   };
   const double elements = static_cast<double>(x.numel());
-  return kernels::goes_our_way({Operation::norm, type, {x.numel() / width, width, p > 0 ? 1 : 0}, kWorkOfAnElement * elements},
-                               forward_and_backward(inputs, fused), forward_and_backward(inputs, plain));
-}
-
-bool convolution_goes_our_way(const at::Tensor& x, const at::Tensor& more, const at::Tensor& weight) {
-  const at::ScalarType type = x.scalar_type();
-  if (!kernels::way_trial_runs()) return kernels::way_of(Operation::convolution, type) == kernels::Way::ours;
-  const auto volume = [](const at::Tensor& like) {
-    return at::full_like(like, 0.1).detach().requires_grad_(like.requires_grad());
-  };
-  const at::Tensor first = volume(x);
-  const at::Tensor second = more.defined() ? volume(more) : more;
-  Tensors inputs{leaf(weight.sizes(), at::kFloat), leaf({weight.size(0)}, at::kFloat)};
-  for (const at::Tensor& one : {first, second}) {
-    if (one.defined() && one.requires_grad()) inputs.push_back(one);
-  }
-  std::vector<std::int64_t> shape = x.sizes().vec();
-  for (const std::int64_t size : {more.defined() ? more.size(1) : 0, weight.size(0), first.requires_grad() ? 1L : 0L})
-    shape.push_back(size);
-  const double pixels = static_cast<double>(x.numel()) / static_cast<double>(x.size(1));
-  return kernels::goes_our_way(
-      {Operation::convolution, type, shape, pixels * static_cast<double>(weight.numel())},
-      forward_and_backward(inputs, [&] { return Tensors{kernels::direct_conv3d(first, second, inputs[0], inputs[1])}; }),
-      forward_and_backward(inputs, [&] { return Tensors{kernels::direct_conv3d_plain(first, second, inputs[0], inputs[1])}; }));
+  return kernels::takes_ours({Operation::norm, type, {x.numel() / width, width, p > 0 ? 1 : 0}, kWorkOfAnElement * elements},
+                             forward_and_backward(inputs, fused), forward_and_backward(inputs, plain));
 }
 
 }  // namespace millrace::nn::detail

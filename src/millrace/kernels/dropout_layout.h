@@ -10,10 +10,10 @@
 
 namespace millrace::kernels {
 
-using detail::Stretch;
+using detail::DropoutRun;
 
 // Those of a tensor with so many elements, in its order. InternalError when the site's runs have another number of elements.
-[[nodiscard]] std::vector<Stretch> stretches_of(const Dropout& site, std::int64_t elements);
+[[nodiscard]] std::vector<DropoutRun> dropout_runs(const Dropout& site, std::int64_t elements);
 
 // The site of elements begin, ..., begin + count - 1 of a tensor with so many elements.
 [[nodiscard]] Dropout part_of(const Dropout& site, std::int64_t elements, std::int64_t begin, std::int64_t count);
@@ -25,16 +25,16 @@ void run_gelu(const detail::GeluArgs& args, const Dropout& site);
 
 // Calls body(keep, first, last) for parts of [begin, end), in order: units of `width` elements each, of which the tensor has
 // `units`, so that each part lies in one stretch. `keep` counts from the tensor's first element.
-class UnitsOfSite {
+class DropoutUnits {
  public:
-  UnitsOfSite(const Dropout& site, std::int64_t units, std::int64_t width);
+  DropoutUnits(const Dropout& site, std::int64_t units, std::int64_t width);
   void each(std::int64_t begin, std::int64_t end,
             const std::function<void(const detail::Keep&, std::int64_t, std::int64_t)>& body) const;
 
  private:
   detail::Keep keep_;
   std::int64_t width_;
-  std::vector<Stretch> stretches_;
+  std::vector<DropoutRun> stretches_;
 };
 
 }  // namespace millrace::kernels

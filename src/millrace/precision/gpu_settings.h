@@ -9,7 +9,7 @@
 
 namespace millrace::precision {
 
-struct GpuWays {
+struct GpuSettings {
   bool deterministic = false;
   bool timed_convolutions = false;   // cuDNN times its ways for each new shape, once; else it goes by rules of its own
   std::string deterministic_reason;  // one line for the plan; "" = nothing to say: it was left to us, and nothing is to choose
@@ -18,10 +18,10 @@ struct GpuWays {
 
 // `deterministic`: train.deterministic; `timed`: device.cudnn, nullopt = auto. A timing may choose another way in each
 // run: where bits must repeat, cuDNN goes by its rules whatever is wished.
-[[nodiscard]] GpuWays choose_gpu_ways(bool deterministic, std::optional<bool> timed, c10::Device device);
+[[nodiscard]] GpuSettings choose_gpu_settings(bool deterministic, std::optional<bool> timed, c10::Device device);
 
 // Of the whole process, before the first operation on the GPU, since cuBLAS reads the environment as it starts; nothing on a CPU.
 // ConfigError where CUBLAS_WORKSPACE_CONFIG is set to what gives other bits each time.
-void use_gpu_ways(const GpuWays& ways, c10::Device device);
+void use_gpu_settings(const GpuSettings& settings, c10::Device device);
 
 }  // namespace millrace::precision

@@ -1,4 +1,4 @@
-#include "millrace/kernels/site.h"
+#include "millrace/kernels/dropout_layout.h"
 
 #include <algorithm>
 #include <utility>
@@ -18,14 +18,14 @@ const void* moved(const void* data, std::int64_t elements, detail::Type type) {
 }
 void* moved(void* data, std::int64_t elements, detail::Type type) { return static_cast<char*>(data) + elements * bytes_of(type); }
 
-detail::DropoutArgs at_stretch(detail::DropoutArgs args, const Stretch& stretch) {
+detail::DropoutArgs at_stretch(detail::DropoutArgs args, const DropoutRun& stretch) {
   args.x = moved(args.x, stretch.begin, args.x_type);
   args.residual = moved(args.residual, stretch.begin, args.out_type);
   args.out = moved(args.out, stretch.begin, args.out_type);
   return args;
 }
 
-detail::GeluArgs at_stretch(detail::GeluArgs args, const Stretch& stretch) {
+detail::GeluArgs at_stretch(detail::GeluArgs args, const DropoutRun& stretch) {
   args.x = moved(args.x, stretch.begin, args.type);
   args.gradient = moved(args.gradient, stretch.begin, args.type);
   args.out = moved(args.out, stretch.begin, args.type);
@@ -35,11 +35,11 @@ detail::GeluArgs at_stretch(detail::GeluArgs args, const Stretch& stretch) {
 // Each stretch has groups of its own; a thread gets a share of all of them.
 template <class Args>
 void over_groups(const Args& whole, const Dropout& site, void (*kernel)(const Args&, std::int64_t, std::int64_t)) {
-  const std::vector<Stretch> stretches = stretches_of(site, whole.count);
+  const std::vector<DropoutRun> stretches = dropout_runs(site, whole.count);
   std::vector<std::int64_t> ends;  // of each stretch's groups among all groups
   ends.reserve(stretches.size());
   std::int64_t groups = 0;
-  for (const Stretch& stretch : stretches) ends.push_back(groups += (stretch.count + kDropoutGroup - 1) / kDropoutGroup);
+  for (const DropoutRun& stretch : stretches) ends.push_back(groups += (stretch.count + kDropoutGroup - 1) / kDropoutGroup);
   parallel(groups, [&](std::int64_t begin, std::int64_t end) {
     auto i = static_cast<std::size_t>(std::ranges::upper_bound(ends, begin) - ends.begin());
     for (; begin < end; ++i) {
@@ -56,9 +56,9 @@ void over_groups(const Args& whole, const Dropout& site, void (*kernel)(const Ar
 
 }  // namespace
 
-std::vector<Stretch> stretches_of(const Dropout& site, std::int64_t elements) {
+std::vector<DropoutRun> dropout_runs(const Dropout& site, std::int64_t elements) {
   if (site.runs.empty() || site.p <= 0.0) return {{.begin = 0, .count = elements, .first = site.first}};
-  std::vector<Stretch> all;
+  std::vector<DropoutRun> all;
   std::int64_t begin = 0;
   for (const IndexRun& run : site.runs) {
     all.push_back({.begin = begin, .count = run.count, .first = run.first});
@@ -71,7 +71,7 @@ std::vector<Stretch> stretches_of(const Dropout& site, std::int64_t elements) {
 Dropout part_of(const Dropout& site, std::int64_t elements, std::int64_t begin, std::int64_t count) {
   Dropout part{.p = site.p, .key = site.key, .first = site.first + begin};
   if (site.runs.empty() || site.p <= 0.0) return part;
-  for (const Stretch& stretch : stretches_of(site, elements)) {
+  for (const DropoutRun& stretch : dropout_runs(site, elements)) {
     const std::int64_t from = std::max(begin, stretch.begin), to = std::min(begin + count, stretch.begin + stretch.count);
     if (from < to) part.runs.push_back({stretch.first + from - stretch.begin, to - from});
   }
@@ -84,21 +84,21 @@ void run_dropout(const detail::DropoutArgs& args, const Dropout& site, c10::Devi
   MR_CHECK(table != nullptr, "a device without kernels of its own goes the plain way");
   detail::DropoutArgs whole = args;
   whole.keep = keep_of(site);
-  const std::vector<Stretch> stretches = stretches_of(site, args.count);
+  const std::vector<DropoutRun> stretches = dropout_runs(site, args.count);
   table->dropout(whole, stretches.data(), stretches.size(), device.index());
 }
 void run_gelu(const detail::GeluArgs& args, const Dropout& site) { over_groups(args, site, detail::table().gelu); }
 
-UnitsOfSite::UnitsOfSite(const Dropout& site, std::int64_t units, std::int64_t width)
-    : keep_(keep_of(site)), width_(width), stretches_(stretches_of(site, units * width)) {
-  for (const Stretch& stretch : stretches_)
+DropoutUnits::DropoutUnits(const Dropout& site, std::int64_t units, std::int64_t width)
+    : keep_(keep_of(site)), width_(width), stretches_(dropout_runs(site, units * width)) {
+  for (const DropoutRun& stretch : stretches_)
     MR_CHECK(stretches_.size() == 1 || stretch.count % width == 0, "a run of a dropout site is some whole rows");
 }
 
-void UnitsOfSite::each(std::int64_t begin, std::int64_t end,
-                       const std::function<void(const detail::Keep&, std::int64_t, std::int64_t)>& body) const {
+void DropoutUnits::each(std::int64_t begin, std::int64_t end,
+                        const std::function<void(const detail::Keep&, std::int64_t, std::int64_t)>& body) const {
   if (stretches_.size() == 1) return body(keep_, begin, end);
-  for (const Stretch& stretch : stretches_) {
+  for (const DropoutRun& stretch : stretches_) {
     const std::int64_t from = std::max(begin, stretch.begin / width_),
                        to = std::min(end, (stretch.begin + stretch.count) / width_);
     if (from >= to) continue;

@@ -6,7 +6,7 @@
 
 namespace millrace::device {
 
-struct Grants {
+struct ProcessResources {
   int machine_cpus = 1;             // logical, online
   int allowed_cpus = 1;             // logical, by affinity
   std::optional<double> cpu_quota;  // CPUs' worth of time that the control groups allow; nullopt = no limit
@@ -16,6 +16,6 @@ struct Grants {
   bool has_nvidia_gpu = false;                             // whether or not anything can use it
 };
 // As it is now. Any thread; never throws over what /proc and /sys hold.
-[[nodiscard]] Grants grants();
+[[nodiscard]] ProcessResources process_resources();
 
 }  // namespace millrace::device
