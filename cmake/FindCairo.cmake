@@ -1,5 +1,5 @@
 # Debian's static libcairo and the libraries that it draws pictures with, FreeType among them; it has no CMake config. Defines
-# Cairo::Cairo. Static: the shared library is made for windows too and brings those of X, which nothing here uses.
+# Cairo::Cairo. Static: the shared library also supports windows and brings in the libraries of X, which Millrace does not use.
 include(FindPackageHandleStandardArgs)
 find_path(Cairo_INCLUDE_DIR cairo-ft.h PATH_SUFFIXES cairo)
 find_path(Cairo_freetype_INCLUDE_DIR ft2build.h PATH_SUFFIXES freetype2)

@@ -1,4 +1,4 @@
-# Gloo's headers, which c10d's ProcessGroupGloo.hpp includes and the torch wheel leaves out; the library itself is inside the wheel.
+# Gloo's headers, which c10d's ProcessGroupGloo.hpp includes and the torch wheel lacks; the library itself is inside the wheel.
 # Debian's package has no CMake config. Defines Gloo::headers.
 include(FindPackageHandleStandardArgs)
 find_path(Gloo_INCLUDE_DIR gloo/config.h)

@@ -1,5 +1,5 @@
-# Debian's serial build of HDF5, static: the shared one brings curl, Kerberos and GnuTLS for files on remote stores, which nothing here
-# opens. Defines Hdf5Serial::Hdf5Serial. (CMake's own FindHDF5 runs compiler wrappers to guess flags.)
+# Debian's serial build of HDF5, static: the shared library brings in curl, Kerberos and GnuTLS for files on remote stores, which
+# Millrace does not open. Defines Hdf5Serial::Hdf5Serial. (CMake's own FindHDF5 runs compiler wrappers to guess flags.)
 include(FindPackageHandleStandardArgs)
 find_path(Hdf5Serial_INCLUDE_DIR hdf5.h PATH_SUFFIXES hdf5/serial)
 find_library(Hdf5Serial_HDF5_LIBRARY libhdf5_serial.a)

@@ -2,7 +2,7 @@
 # find_package(Torch) is not used: with a CUDA wheel it insists on a CUDA toolkit even for CPU programs.
 #
 # Input    MILLRACE_TORCH           cache or environment variable: the site-packages folder that holds torch/ (or torch/ itself)
-#          MILLRACE_TORCH_DEFAULT   the same, taken when neither is given (an installed Millrace names the one it was built with)
+#          MILLRACE_TORCH_DEFAULT   the same, used if neither is given (an installed Millrace names the one it was built with)
 # Output   TorchWheel_FOUND, TorchWheel_VERSION, TorchWheel_SITE, TorchWheel_HAS_CUDA, target TorchWheel::cpu
 include(FindPackageHandleStandardArgs)
 
@@ -48,8 +48,8 @@ if(TorchWheel_FOUND AND NOT TARGET TorchWheel::cpu)
   file(GLOB _nvidia "${TorchWheel_SITE}/nvidia/*/lib")
   list(APPEND _rpath_links ${_nvidia})
   add_library(TorchWheel::cpu INTERFACE IMPORTED)
-  # SYSTEM: LibTorch's headers are not ours to keep free of warnings. They also hold an fmt of their own, which would shadow
-  # Debian's; only src/millrace/base may include fmt, and base does not use this target.
+  # SYSTEM: warnings in LibTorch's headers are not ours to fix. They also contain their own fmt, which would shadow Debian's; only
+  # src/millrace/base may include fmt, and base does not use this target.
   set_target_properties(TorchWheel::cpu PROPERTIES
     INTERFACE_SYSTEM_INCLUDE_DIRECTORIES "${_torch}/include;${_torch}/include/torch/csrc/api/include"
     INTERFACE_INCLUDE_DIRECTORIES "${_torch}/include;${_torch}/include/torch/csrc/api/include"

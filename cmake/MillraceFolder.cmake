@@ -1,13 +1,13 @@
-# One folder of src/millrace = one static library = one namespace; x.h, x.cpp, x_test.cpp side by side. The folder recipes/, beside
-# src/, is one library too: it has a folder for each recipe, and these have folders.
+# Each folder of src/millrace is a static library and a namespace; x.h, x.cpp and x_test.cpp are next to each other. The folder
+# recipes/, next to src/, is one library too: it has a folder for each recipe, and these have folders.
 #
 #   mr_folder(data DEPENDS base core LINK ZLIB::ZLIB PRIVATE_LINK yaml-cpp [TORCH | PCH name] [UNITY n] [TEST_LINK ...])
 #
 # Library millrace_<folder> is made of *.cpp and detail/*.cpp, the test program millrace_<folder>_test of *_test.cpp; *.h are for
-# higher floors, detail/*.h stay inside. Users get the headers that cmake/public_headers.txt names, and one library
+# higher floors, detail/*.h for this folder alone. Users get the headers listed in cmake/public_headers.txt, and one library
 # (cmake/install.cmake). A new file needs no edit here.
-# PCH implies TORCH and uses the precompiled headers of target millrace_pch_<name>. UNITY compiles n sources at a time: each saves
-# the 4 s that a file costs for LibTorch's headers even when they are precompiled.
+# PCH implies TORCH and uses the precompiled headers of target millrace_pch_<name>. UNITY compiles n sources at a time: each source
+# after the first saves the 4 s that LibTorch's headers cost even when they are precompiled.
 include_guard(GLOBAL)
 set(MILLRACE_FOLDERS "" CACHE INTERNAL "")
 
@@ -16,7 +16,8 @@ function(mr_warnings target)
     -Wno-missing-field-initializers -Werror>)
 endfunction()
 
-# Headers of `target` below `base` that `./dev check headers` compiles, each alone. A target of their own: what is exported names no files.
+# Headers of `target` below `base` that `./dev check headers` compiles, each alone. They are a separate target, since exported targets
+# list no files.
 function(mr_compiled_alone target base)
   add_library(${target}_headers INTERFACE)
   target_link_libraries(${target}_headers INTERFACE ${target})
@@ -58,8 +59,8 @@ function(mr_folder folder)
     mr_warnings(${target})
   endif()
   target_include_directories(${target} ${scope} "${base}")
-  # Each header is compiled alone by `./dev check headers`, but for x.h that x.cpp includes first (tools/tidy.py sees to it): x.h is
-  # compiled alone when x.cpp is, here or, without LibTorch, by the clang-tidy stage.
+  # `./dev check headers` compiles each header alone, except x.h if there is an x.cpp: x.cpp includes it first (tools/tidy.py checks
+  # that), so it is compiled alone with x.cpp, here or, without LibTorch, by the clang-tidy stage.
   set(proven)
   if(NOT arg_PCH AND NOT (arg_TORCH AND arg_UNITY))
     foreach(header IN LISTS headers)
@@ -86,9 +87,9 @@ function(mr_folder folder)
   if(arg_PCH AND sources)
     target_precompile_headers(${target} REUSE_FROM millrace_pch_${arg_PCH})
   endif()
-  if(arg_UNITY AND NOT CMAKE_DISABLE_PRECOMPILE_HEADERS)  # clang-tidy takes every file by itself
+  if(arg_UNITY AND NOT CMAKE_DISABLE_PRECOMPILE_HEADERS)  # clang-tidy reads every file separately
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${arg_UNITY})
-    if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND sources)  # g++ takes a source that another one includes for a header
+    if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND sources)  # g++ takes a source included by another source for a header
       target_compile_options(${target} PRIVATE -Wno-subobject-linkage)
     endif()
   endif()
@@ -105,20 +106,20 @@ function(mr_folder folder)
   endif()
 endfunction()
 
-# Target millrace_pch_<name>: headers compiled once for every target that says REUSE_FROM it.
+# Target millrace_pch_<name>: headers compiled once for all targets that use it with REUSE_FROM.
 function(mr_precompiled name)
   add_library(millrace_pch_${name} STATIC "${CMAKE_SOURCE_DIR}/cmake/pch.cpp")
   target_link_libraries(millrace_pch_${name} PUBLIC TorchWheel::cpu nlohmann_json::nlohmann_json)
   target_include_directories(millrace_pch_${name} PUBLIC "${CMAKE_SOURCE_DIR}/src")
   target_precompile_headers(millrace_pch_${name} PRIVATE ${ARGN})
-  mr_warnings(millrace_pch_${name})  # g++ refuses a precompiled header made without -Wpedantic
+  mr_warnings(millrace_pch_${name})  # g++ rejects a precompiled header made without -Wpedantic
 endfunction()
 
-# What happens on all cores at once, or measures; the other tests run side by side, a core each (tools/run_tests.py).
+# Test programs that use all cores or measure time; the others run in parallel, one per core (tools/run_tests.py).
 set(MILLRACE_TESTS_ALONE millrace_device_test millrace_kernels_test millrace_data_loader_test millrace_data_cache_test language_model_learning_test)
 
-# What runs once more with the instructions of an AVX2 CPU, as most desktops are: the kernels and ATen's and oneDNN's code are
-# others then. A variable of GoogleTest's leaves out what would only take time.
+# Test programs that run once more with the instructions of an AVX2 CPU, as most desktops have: the kernels and the code of ATen and
+# oneDNN then differ. A variable of GoogleTest omits cases that would only take time.
 set(MILLRACE_TESTS_AVX2 millrace_kernels_test millrace_nn_test cosmology_parity_test language_model_parity_test language_model_learning_test
     autoencoder_3d_parity_test image_pairs_parity_test neural_response_parity_test)
 set(MILLRACE_AVX2_language_model_learning_test "GTEST_FILTER=Learning.SmokeComesNearTheEntropyOfItsTextAndNotBelow")
@@ -127,7 +128,7 @@ foreach(recipe autoencoder_3d image_pairs)
 endforeach()
 set(MILLRACE_AVX2_neural_response_parity_test "GTEST_FILTER=Modulators/*/pc")
 
-# One run of a test program, in a working folder of its own: tests write where they run, and two runs of one program are side by side.
+# Adds a run of a test program in a separate working folder: tests write where they run, and two runs of a program may overlap.
 function(mr_test_run name target label)
   set(folder "${CMAKE_BINARY_DIR}/scratch/${name}")
   file(MAKE_DIRECTORY "${folder}")
@@ -135,12 +136,12 @@ function(mr_test_run name target label)
   set_tests_properties(${name} PROPERTIES LABELS ${label} WORKING_DIRECTORY "${folder}")
 endfunction()
 
-# A GoogleTest program with a ctest label (unit, slow, ranks, interop, gpu). ./dev test runs them and adds up passed, failed, skipped.
-# Its main() is tests/support/main.cpp where it has none: one that is started by hand makes itself a working folder.
+# Adds a GoogleTest program with a ctest label (unit, slow, ranks, interop, gpu). ./dev test runs them and adds up passed, failed,
+# skipped. If it has no main(), it gets that of tests/support/main.cpp, which makes a working folder when started by hand.
 function(mr_test target label)
   add_executable(${target} ${ARGN})
   mr_warnings(${target})
-  # A quarter less to compile, under sanitizers half; what is tested keeps its own flags.
+  # Compiles in three quarters of the time, under sanitizers in half; the tested code keeps its own flags.
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1> $<$<CONFIG:RelWithDebInfo>:-O0 -fno-sanitize=undefined>)
   if(NOT CMAKE_DISABLE_PRECOMPILE_HEADERS)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 5)
@@ -153,7 +154,7 @@ function(mr_test target label)
     list(APPEND tests ${target}-avx2)
     set(environment MILLRACE_CPU=avx2 ${MILLRACE_AVX2_${target}})
     mr_test_run(${target}-avx2 ${target} ${label})
-    set_tests_properties(${target}-avx2 PROPERTIES ENVIRONMENT "${environment}" SKIP_RETURN_CODE 2)  # where the CPU has no AVX2
+    set_tests_properties(${target}-avx2 PROPERTIES ENVIRONMENT "${environment}" SKIP_RETURN_CODE 2)  # if the CPU lacks AVX2
   endif()
   if(target IN_LIST MILLRACE_TESTS_ALONE)
     set_tests_properties(${tests} PROPERTIES RUN_SERIAL ON)

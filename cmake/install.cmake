@@ -1,5 +1,6 @@
-# What `cmake --install` leaves for other projects: find_package(Millrace) and the target millrace::millrace. It is the only one, so
-# that folders may move: its library holds the objects of every folder but the recipes'. programs.cmake installs the program.
+# What `cmake --install` installs for other projects: find_package(Millrace) and the target millrace::millrace. It is the only
+# target, so that folders may move: its library holds the objects of every folder except the recipes'. programs.cmake installs the
+# program.
 include(CMakePackageConfigHelpers)
 set(config_dir lib/cmake/Millrace)
 
@@ -21,7 +22,7 @@ endforeach()
 install(TARGETS millrace_all EXPORT MillraceTargets ARCHIVE DESTINATION lib)
 install(EXPORT MillraceTargets NAMESPACE millrace:: DESTINATION ${config_dir})
 
-# Users get the headers that are meant for them, and no other.
+# Users get only the headers that are meant for them.
 file(STRINGS "${CMAKE_SOURCE_DIR}/cmake/public_headers.txt" public_headers REGEX "^millrace/")
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/cmake/public_headers.txt")
 foreach(header IN LISTS public_headers)
@@ -39,7 +40,7 @@ install(FILES "${CMAKE_BINARY_DIR}/MillraceConfig.cmake" "${CMAKE_BINARY_DIR}/Mi
   cmake/FindTorchWheel.cmake cmake/FindCairo.cmake cmake/FindDeflate.cmake cmake/FindLz4.cmake cmake/FindSpng.cmake
   cmake/FindUtf8proc.cmake DESTINATION ${config_dir})
 
-# What `cmake --install` needs built, without the tests.
+# The targets that `cmake --install` needs, without the tests.
 add_custom_target(millrace_installable)
 add_dependencies(millrace_installable millrace_all)
 foreach(target millrace millrace-torch millrace-hdf5 millrace-convolutions millrace_cuda)

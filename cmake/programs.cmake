@@ -1,11 +1,11 @@
 # The millrace program, the cross-folder tests, the benches and the install rules.
 if(EXISTS "${CMAKE_SOURCE_DIR}/src/millrace/cli/main.cpp")
-  # millrace looks around without LibTorch and becomes millrace-torch, which has it (docs/decisions/0026).
+  # millrace starts without LibTorch, checks the machine and becomes millrace-torch, which has it (docs/decisions/0026).
   add_executable(millrace-torch "${CMAKE_SOURCE_DIR}/src/millrace/cli/main.cpp")
   target_link_libraries(millrace-torch PRIVATE millrace_cli millrace_recipes)
   add_executable(millrace "${CMAKE_SOURCE_DIR}/src/millrace/cli/launcher/main.cpp")
   target_link_libraries(millrace PRIVATE millrace_system)
-  target_link_options(millrace PRIVATE LINKER:--as-needed)  # not OpenSSL: it hashes nothing
+  target_link_options(millrace PRIVATE LINKER:--as-needed)  # without OpenSSL: millrace computes no hashes
   add_dependencies(millrace millrace-torch)
   foreach(program millrace millrace-torch)
     mr_warnings(${program})
@@ -13,12 +13,12 @@ if(EXISTS "${CMAKE_SOURCE_DIR}/src/millrace/cli/main.cpp")
     install(TARGETS ${program} RUNTIME DESTINATION bin COMPONENT program)
   endforeach()
 endif()
-# Whoever tries convolutions can run the program that computes them; device/ can't say so, since the program links it.
+# Every target that tries convolutions needs the program that computes them; device/ can't add it, since the program links device/.
 add_dependencies(millrace_train_assembly millrace-convolutions)
 if(TARGET millrace_device_test)
   add_dependencies(millrace_device_test millrace-convolutions millrace_faulty_convolutions)
 endif()
-# Commands of originals under their old names; those that lay in a folder of the original's keep it.
+# Commands of originals under their old names; those from a subfolder of the original stay in that subfolder.
 file(GLOB scripts CONFIGURE_DEPENDS LIST_DIRECTORIES false "${CMAKE_SOURCE_DIR}/recipes/*/originals/scripts/*")
 install(PROGRAMS ${scripts} DESTINATION bin)
 foreach(recipe image_pairs language_model)

@@ -1,5 +1,5 @@
-# What tools/wheel.py packs: component "program". Under OpenMP's usual name a library without code, for builds of torch that carry
-# OpenMP under another name: the program finds its functions in theirs (python/millrace_train/start.py).
+# What tools/wheel.py packs: component "program". It has an empty library under OpenMP's usual name, for builds of torch that contain
+# OpenMP under another name: the program finds the functions in torch's library (python/millrace_train/start.py).
 set(gomp_source "${CMAKE_BINARY_DIR}/generated/gomp_names.cpp")
 set(gomp_versions "${CMAKE_BINARY_DIR}/generated/gomp_names.map")
 file(CONFIGURE OUTPUT "${gomp_source}" CONTENT "")

@@ -24,7 +24,7 @@ SECONDS = 20
 
 
 def commands_of(block):
-    """One a line; a line that ends with a backslash goes on."""
+    """The commands, one per line; a line that ends with a backslash continues."""
     return [line.strip() for line in block.replace("\\\n", " ").splitlines() if line.strip() and not line.startswith("#")]
 
 
@@ -40,7 +40,7 @@ def programs_of(root):
 
 
 def objection(root, known, programs, word):
-    """Why a word in backticks names nothing, or None."""
+    """Why a word in backticks names nothing; None if it names something."""
     program = PROGRAM.fullmatch(word)
     if program:
         if program.group(1) not in programs:

@@ -1,4 +1,4 @@
-"""Tests of bench/step/turns.py: programs that take turns, what their times are worth, and what is refused."""
+"""Tests of bench/step/turns.py: programs that take turns, how their times are judged, and what is refused."""
 import argparse
 import contextlib
 import io
@@ -13,7 +13,7 @@ sys.path.insert(0, str(ROOT / "bench" / "step"))
 import shapes  # noqa: E402
 import turns  # noqa: E402
 
-# Answers as a peer does: a first line, then a round for each line; what it was asked is noted in a file.
+# Answers as a peer does: a first line, then a round for each line; its requests are recorded in a file.
 PEER = """
 import json, sys
 name, ms, parameters, notes = sys.argv[1], float(sys.argv[2]), int(sys.argv[3]), sys.argv[4]

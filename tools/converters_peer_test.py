@@ -48,7 +48,7 @@ def covariates(bins=8):
 
 
 class Strange:
-    """What a pickle may hold beside tensors."""
+    """A class whose objects a pickle may hold next to tensors."""
 
 
 @unittest.skipIf(np is None, "no numpy")
@@ -94,7 +94,7 @@ class Dset(unittest.TestCase):
             self.assertEqual(self.convert(load(plain, False), "x")["stim"].shape, (8, 2, 3))
             self.assertIn("run this again with --trusted", self.refusal(lambda: load(strange, False)))
             kept = Strange
-            del globals()["Strange"]  # as where the original is not installed
+            del globals()["Strange"]  # as if the original were not installed
             try:
                 with contextlib.redirect_stderr(io.StringIO()) as said:
                     self.assertEqual(self.convert(load(strange, True), "x")["robs"].shape, (8, 2))

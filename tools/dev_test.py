@@ -1,7 +1,7 @@
 """Tests of ./dev: messages and exit codes, what set-up skips and refuses, the demo's text and run folders.
 
-Each test sources the parts of ./dev in a bash of its own, with a scratch folder as the repository and, where a part would
-reach for the network, a command of the same name in front of the real one.
+Each test sources the parts of ./dev in a separate bash, with a scratch folder as the repository and, where a part would use the
+network, a command of the same name that shadows the real one.
 """
 import os
 import re

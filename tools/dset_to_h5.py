@@ -34,9 +34,9 @@ def fail(what, where, next_):
 
 
 def counts_type(values):
-    """The smallest of u8, u16 and f32 that holds all of them."""
+    """The smallest of u8, u16 and f32 that holds all values."""
     if values.size and ((values < 0) | ~np.isfinite(values)).any():
-        return np.float32  # the recipe says which one it is, and in which session
+        return np.float32  # the recipe reports which value it is, and in which session
     if (values != np.floor(values)).any() or values.max(initial=0) > 65535:
         return np.float32
     return np.uint8 if values.max(initial=0) < 256 else np.uint16

@@ -1,4 +1,4 @@
-"""Tests of the parts of tools/gpu-proof: what they judge, and what they do on a GPU alone, with programs that stand in for it."""
+"""Tests of the parts of tools/gpu-proof: their verdicts, and the steps that need a GPU, with programs that replace it."""
 import json
 import sys
 import unittest
@@ -14,7 +14,7 @@ class Judging(Folder):
     def test_losses_that_differ_are_told_apart(self):
         self.assertLess(training.distance_of([1.00001, 2], [1, 2]), 1e-4)
         self.assertGreater(training.distance_of([1.01, 2], [1, 2]), 1e-3)
-        self.assertAlmostEqual(training.distance_of([0.1, 2], [0.0, 2]), 0.1)  # a loss near zero is held against the usual one
+        self.assertAlmostEqual(training.distance_of([0.1, 2], [0.0, 2]), 0.1)  # a loss near zero is compared with the usual loss
         with self.assertRaises(ValueError):
             training.distance_of([1], [1, 2])
         self.assertGreater(training.loss_distance({"a": [1], "b": [2]}, {"a": [1], "b": [1]}), 0.9)
@@ -98,7 +98,7 @@ lines += [dict(kind="snapshot", blocked_ms=2.0)]
 
 
 class OnGpu(Folder):
-    """What is done on a GPU alone, with programs that stand in for it: a typing mistake is found here."""
+    """The steps that need a GPU, with programs that replace it: a typing mistake is found here."""
 
     def setUp(self):
         super().setUp()

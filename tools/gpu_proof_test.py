@@ -50,7 +50,7 @@ def result(name, rows, title=None):
 
 
 class Running(Folder):
-    """Parts are modules that each test writes."""
+    """The parts are modules that each test writes."""
 
     def run_parts(self, bodies, limit=60, whole=500):
         modules = self.folder / "modules"

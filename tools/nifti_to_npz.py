@@ -68,7 +68,7 @@ def stem(path):
 
 
 def convert(volumes, out, q=40.0, blocks=0, block=(64, 64, 64), share=0.25, seed=0):
-    """`volumes`: (name, array) pairs. Writes the files; how many there are in each folder."""
+    """`volumes`: (name, array) pairs. Writes the files and returns their number in each folder."""
     out = Path(out)
     written = {}
 

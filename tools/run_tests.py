@@ -32,7 +32,7 @@ import ticks
 ROOT = Path(__file__).resolve().parent.parent
 HANG_SECONDS = 1800  # a test program that runs longer is stuck; it is stopped and counted as failed
 LEFT_OUT = "long"    # the label that only --long includes
-SAID = re.compile(r"\[( RUN      |       OK |  FAILED  |  SKIPPED )\] ([\w/]+\.[\w/]+)")  # GoogleTest's lines
+SAID = re.compile(r"\[( RUN      |       OK |  FAILED  |  SKIPPED )\] ([\w/]+\.[\w/]+)")  # lines that GoogleTest prints
 PRINTING = threading.Lock()
 
 
@@ -41,7 +41,7 @@ class Tally:
     passed: int = 0
     failed: list = field(default_factory=list)   # names
     skipped: list = field(default_factory=list)  # (name, reason)
-    ran: set = field(default_factory=set)        # "Suite.Case" of GoogleTest's that ran or said why not
+    ran: set = field(default_factory=set)        # GoogleTest's "Suite.Case" that ran or was skipped with a reason
 
     def add(self, other):
         self.passed += other.passed
@@ -78,14 +78,14 @@ def registered_tests(build):
 
 
 def interpreter(test):
-    """Tests named *_peer_test.py need the Python beside our LibTorch, once it is set up."""
+    """Tests named *_peer_test.py need the Python next to our LibTorch, once it is set up."""
     peer = ROOT / "tools/python-peer"
     ready = (ROOT / ".deps/venv/.millrace-peers").exists()
     return [str(peer)] if ready and test.name.endswith("_peer_test.py") else [sys.executable]
 
 
 def python_tests():
-    """tools/*_test.py and tests/field/*_test.py: unittest files, run by this script in a process of their own."""
+    """tools/*_test.py and tests/field/*_test.py: unittest files, which this script runs in separate processes."""
     return [Test(f"{folder}/{path.name}", [*interpreter(path), __file__, "--unittest", str(path)], ["unit"], str(ROOT), {})
             for folder in ("tools", "tests/field") for path in sorted((ROOT / folder).glob("*_test.py"))]
 
@@ -123,7 +123,7 @@ def in_source(case):
 
 
 def listed_cases(command, folder, environment):
-    """The cases that a GoogleTest program would run, in its order; nothing where it does not say."""
+    """The cases that a GoogleTest program would run, in its order; empty if it does not list them."""
     try:
         listing = subprocess.run([*command, "--gtest_list_tests"], cwd=folder, env=environment, stdin=subprocess.DEVNULL,
                                  stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=HANG_SECONDS).stdout
@@ -140,7 +140,7 @@ def listed_cases(command, folder, environment):
 
 
 def judge_dead(test, status, output, list_cases):
-    """Counts of a GoogleTest program that ended without a report: by what it said, and by what it had left to do."""
+    """Counts of a GoogleTest program that ended without a report: from its output, and from the cases it had not run."""
     tally, running, ended, before = Tally(), None, set(), ""
     for line in output.decode(errors="replace").splitlines():
         said = SAID.search(line)
@@ -150,7 +150,7 @@ def judge_dead(test, status, output, list_cases):
         verdict, case = said.group(1).strip(), said.group(2)
         if verdict == "RUN":
             running = case
-        elif case == running:  # the list of what failed, at the end, names them again
+        elif case == running:  # the final list of failed cases repeats their names
             running = None
             ended.add(case)
             if verdict == "FAILED":
@@ -169,7 +169,7 @@ def judge_dead(test, status, output, list_cases):
 
 
 def judge(test, status, report, output=b"", list_cases=list):
-    """What one finished program adds. A program that dies, or fails without a failed case, is itself a failure."""
+    """The counts of a finished program. A program that dies, or fails without a failed case, is itself a failure."""
     if not report.exists():
         if status == 0:
             return Tally(passed=1)
@@ -192,7 +192,7 @@ def describe(status):
 
 
 def run(test, quiet, gtest_flags):
-    """Runs one program; prints its output only when something in it failed."""
+    """Runs one program; prints its output only if something in it failed."""
     with tempfile.TemporaryDirectory() as scratch:
         report = Path(scratch) / "report.xml"
         environment = {**os.environ, **test.environment, "GTEST_OUTPUT": f"xml:{report}", "GTEST_COLOR": "no"}
@@ -219,7 +219,7 @@ def run(test, quiet, gtest_flags):
 
 
 def run_all(tests, run_one):
-    """The tallies of all tests, in no order: those that want all cores first, then one on each core, slow ones first."""
+    """The tallies of all tests, unordered. Tests that need all cores run first, then one test per core, slow tests first."""
     total = Tally()
     for test in tests:
         if test.alone:
@@ -228,7 +228,7 @@ def run_all(tests, run_one):
     for core in sorted(os.sched_getaffinity(0)):
         cores.put(core)
     others = sorted((test for test in tests if not test.alone), key=lambda test: "slow" not in test.labels)
-    # A thread's cores are those of the programs it starts.
+    # Programs inherit the cores of the thread that starts them.
     with ThreadPoolExecutor(cores.qsize(), initializer=lambda: os.sched_setaffinity(0, {cores.get()})) as pool:
         for tally in pool.map(run_one, others):
             total.add(tally)
@@ -280,7 +280,7 @@ def main(arguments):
     tests = registered_tests(options.build) + ([] if options.no_python else python_tests())
     began = time.monotonic()
     total = run_all([test for test in tests if wanted(test, options)], lambda test: run(test, options.quiet, gtest_flags))
-    if not (options.only or options.label or options.no_python or gtest_flags):  # all of them: a tick may name no other
+    if not (options.only or options.label or options.no_python or gtest_flags):  # all tests ran: a tick may name only these
         total.failed += [f"{name}:{line}: {message}" for name, line, message in ticks.problems(ROOT, total.ran)]
     for name, reason in total.skipped:
         print(f"  skipped  {name}: {reason}")

@@ -30,11 +30,11 @@ ELSEWHERE = re.compile(r"(?<!without a )\b(?:GPUs?|CUDA|ranks?|sharding|distribu
 
 
 class Known:
-    """What a tick may name."""
+    """The names that a tick may use."""
 
     def __init__(self, root, ran=None):
         self.root = root
-        self.ran = ran  # names of the tests that ran; None: not known
+        self.ran = ran  # names of the tests that ran; None: unknown
         self.tests = {f"{suite}.{case}" for folder in ("src", "recipes", "tests") for path in sorted((root / folder).rglob("*.cpp"))
                       for suite, case in TEST.findall(path.read_text(encoding="utf-8", errors="replace"))}
         self.keys = set(re.findall(r"`([\w.]+)`", self.text("docs/reference/config.md")))
@@ -52,7 +52,7 @@ class Known:
         return path.read_text(encoding="utf-8") if path.exists() else ""
 
     def has_command(self, words):
-        """`words` behind "millrace": a command of the help, whose line names what follows."""
+        """Whether `words` after "millrace" are a command of the help, whose line names the words that follow."""
         for line in self.help:
             row = re.match(r"  (\S.*?)(?:  +|$)(.*)", line)
             if row and row.group(1).split()[0] == words[0]:
@@ -61,7 +61,7 @@ class Known:
         return False
 
     def objection(self, tick):
-        """Why this tick shows nothing, or None."""
+        """Why this tick shows nothing; None if it shows something."""
         if tick.startswith("gpu-proof "):
             return None if self.proved.get(tick) else "docs/gpu.md has no card in the table of that part" if tick in self.proved else "no part of tools/gpu-proof"
         if tick.startswith("--off="):
@@ -80,7 +80,7 @@ class Known:
 
 
 def table_begins(line):
-    """How many columns the table has whose header this is; 0 where it is none."""
+    """Number of columns of the table with this header; 0 if the line is not such a header."""
     return next((columns for columns, header in HEADERS.items() if header.match(line.strip())), 0)
 
 

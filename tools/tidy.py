@@ -22,7 +22,7 @@ SOURCE = (".h", ".cpp", ".inl", ".cu", ".cuh")
 CODE = SOURCE + (".py", ".sh", ".cmake", ".in")
 TEXT = CODE + (".md", ".txt", ".json", ".toml", ".yaml", ".yml", "")
 RECORD_SECTIONS = ("## Context", "## Decision", "## What we gave up", "## How to check it still holds")
-# Written in pieces, so that this file does not break its own rules.
+# Split into pieces, so that this file does not break its own rules.
 OPEN_ENDS = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|XX" + r"X|HA" + r"CK)\b")
 MACHINE_PATH = re.compile(r"(?<![\w.$}~)\]/-])/(?:ho" + r"me|ro" + r"ot|wo" + r"rk|tm" + r"p|mn" + r"t|Us" + r"ers)/(?=\w)")
 SCRATCH = "/tm" + "p/"
@@ -32,12 +32,12 @@ INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(["<])([^">]+)[">]', re.MULTIL
 FLOOR_ROW = re.compile(r"^\|\s*(\d+)\s*\|\s*`(?:src/millrace/)?([\w/<>]+)`")
 KIND_OF_DEVICE = re.compile(r"\bis_cuda\b")
 DESTRUCTOR = re.compile(r"~\w+\(\)\s*(?:noexcept\s*)?(?:override\s*)?\{")
-# What launches a kernel, or may: a call of ATen's own, a method that writes into a tensor. Settings of the host are none.
+# Code that launches a kernel, or may: a call of ATen, a method that writes into a tensor. Settings of the host launch nothing.
 LAUNCH = re.compile(r"\bat::(?!autocast|set_num_threads|removeCallback|sequence_number|NoGradGuard|AutoGradMode)\w+\(|"
                     r"[.>](?:copy_|zero_|fill_|add_|mul_|set_state|settle|item|synchronize)\b")
-# What a device waits for: numbers of the host made into a tensor, a tensor's numbers read by the host.
+# Code that makes a device or its host wait: numbers of the host copied into a tensor, a tensor's numbers read by the host.
 WAITS = re.compile(r"\b(?:at|torch)::tensor\(|\.item(?:<[^>]*>)?\(\)|\.cpu\(\)")
-# Where a step may compute, and the files of recipes among them that have no part in one.
+# Folders in which a step may compute, and the files of recipes in them that take no part in a step.
 STEP_FOLDERS = re.compile(r"src/millrace/(?:nn|kernels)/|recipes/")
 NO_STEP = re.compile(r"recipes/\w+/(?:\w+/)?(?:\w*(?:command|commands|file|files|weights|pictures|convert|sky_\w+|entry)|trained|rank|generate)"
                      r"\.cpp$|_test\.cpp$|/test_\w+\.h$")
@@ -110,7 +110,7 @@ def floors_of(tree):
 
 
 def folder_of(path, floors):
-    """The folder of the floors table that holds `path`, below src/: "train/step" of "millrace/train/step/detail/x.h"; None for others."""
+    """The folder of the floors table with `path`, below src/: "train/step" for "millrace/train/step/detail/x.h"; None for others."""
     parts = path.split("/")[1:-1]
     if not path.startswith("millrace/") or not parts:
         return None
@@ -194,11 +194,11 @@ FOR_TESTS = re.compile(r"_test\.cpp$|/detail/test_\w+\.h$")
 COMMON = "common"  # the folder of recipes/ that all recipes may use
 PROGRAM = "src/millrace/cli/main.cpp"
 PUBLIC_HEADERS = "cmake/public_headers.txt"
-FACES = ("millrace/recipe.h", "millrace/train.h")  # what a program outside this tree includes
+FACES = ("millrace/recipe.h", "millrace/train.h")  # headers for programs outside this tree
 
 
 def check_public_headers(tree):
-    """What is installed includes only what is installed; so does what users read as an example of their own code."""
+    """Installed headers include only installed headers; so do the examples that users read as models of their own code."""
     listing = tree.files.get(PUBLIC_HEADERS)
     if listing is None:
         return
@@ -218,7 +218,7 @@ def check_public_headers(tree):
 
 
 def check_recipe_names(tree):
-    """The runtime names no recipe: what it has to know of one stands in the recipe's Entry."""
+    """The runtime names no recipe: facts that it needs about a recipe are in the recipe's Entry."""
     recipes = sorted({name.split("/")[1] for name in tree.files if name.startswith("recipes/") and name.count("/") > 1} - {COMMON})
     if not recipes:
         return
@@ -370,7 +370,7 @@ def check_text(tree):
                 (REGISTRY_HOST, "a registry's host name; let pip or apt use what the machine is set up with")):
             for match in pattern.finditer(text):
                 if match.group() == SCRATCH and re.search(r"_test\.(?:cpp|py)$", name):
-                    continue  # a value in a test, where nothing is written
+                    continue  # a value in a test, which writes no such path
                 tree.say(name, line_of(text, match.start()), f"\"{match.group().strip()}\": {message}")
 
 
@@ -455,7 +455,7 @@ def check_links(tree):
             target = (tree.root / name).parent / match.group(1)
             if not target.exists():
                 tree.say(name, line_of(text, match.start()), f"the link to {match.group(1)} leads nowhere")
-        for match in re.finditer(r"\[`([\w:]+)`\]\(([^)#:\s]+)\)", text):  # a name that links to the file which has it
+        for match in re.finditer(r"\[`([\w:]+)`\]\(([^)#:\s]+)\)", text):  # a name that links to the file that defines it
             target = (tree.root / name).parent / match.group(2)
             word = match.group(1).rsplit("::", 1)[-1]
             if target.is_file() and target.suffix in SOURCE and not re.search(rf"\b{word}\b", target.read_text(encoding="utf-8")):

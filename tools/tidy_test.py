@@ -54,7 +54,7 @@ class Planted(unittest.TestCase):
         self.write(name, (self.root / name).read_text() + text)
 
     def expect(self, name, words, line=None):
-        """Exactly one violation, in this file, whose message holds these words."""
+        """Expects exactly one violation, in this file, whose message contains these words."""
         found = tidy.tidy(self.root)
         self.assertEqual([entry[0] for entry in found], [name], found)
         for word in words:
@@ -193,7 +193,7 @@ class Planted(unittest.TestCase):
         self.write("src/millrace/base/error.cpp", "// Errors.\n#include <string>\n#include \"millrace/base/error.h\"\n")
         self.expect("src/millrace/base/error.cpp", ["include millrace/base/error.h first"], 2)
 
-    # includes of others
+    # includes of other folders
 
     def test_torch_whole(self):
         self.append("src/millrace/train/run/run.cpp", "#include <torch/torch.h>\n")

@@ -17,7 +17,7 @@ QUESTION = ("Which of the two images has less noise? Answer with exactly one wor
 
 
 def answer_ids(tokenizer, answers):
-    """The first token of each answer; None where two answers begin alike."""
+    """The first token of each answer; None if two answers begin alike."""
     ids = [tokenizer.encode(answer, add_special_tokens=False)[0] for answer in answers]
     return ids if len(set(ids)) == len(ids) else None
 
@@ -29,7 +29,7 @@ def prompt_ids(tokenizer, image_token, question):
 
 
 def config_of(tokenizer, question, image_token, answers):
-    """The keys, or a SystemExit that says what does not fit."""
+    """The keys; a SystemExit says what does not fit."""
     image = tokenizer.convert_tokens_to_ids(image_token)
     if image is None or image == tokenizer.unk_token_id:
         raise SystemExit(f"the tokenizer has no token {image_token!r}: name its image token with --image-token")

@@ -16,9 +16,9 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-SYSROOT = ROOT / ".deps/sysroot"  # of ./dev --no-root
+SYSROOT = ROOT / ".deps/sysroot"  # made by ./dev --no-root
 MOST_BYTES = 48_000_000
-# Never inside: LibTorch's libraries, and what LibTorch brings or loads itself.
+# Never packed: LibTorch's libraries, and those that LibTorch brings or loads itself.
 BESIDE_TORCH = ["libtorch*.so*", "libc10*.so*", "libgomp*.so*", "libcudart.so*", "libnccl.so*"]
 
 
@@ -59,7 +59,7 @@ def stage_pages(build, stage):
 
 
 def linked_files(build):
-    """Every library file, static and shared, that the programs are linked with, by the build's own commands; fonts and headers too."""
+    """Every library file, static or shared, that the programs are linked with, from the build's own commands; fonts and headers too."""
     commands = run("ninja", "-C", build, "-t", "commands", "millrace_wheel")
     files = {Path(word) for word in re.findall(r"(?<=\s)/\S+\.(?:a|so)(?:\.\S+)?(?=\s)", commands) if word.startswith("/")}
     files |= {Path(word) for word in re.findall(r'MILLRACE_FONT_FILE=\\?"([^"\\]+)', commands)}
@@ -68,7 +68,7 @@ def linked_files(build):
 
 
 def header_files(build):
-    """One file of each library that is headers alone, of those that the compiler read."""
+    """A file of each header-only library, among those that the compiler read."""
     deps = run("ninja", "-C", build, "-t", "deps")
     return {line.strip() for line in deps.splitlines()
             if re.match(r"\s+(/\S*)?/usr/include/(nlohmann/json\.hpp|toml\+\+/toml\.h|toml\+\+/toml\.hpp|gloo/context\.h|fmt/core\.h)$", line)}
@@ -85,10 +85,10 @@ def package_of(file):
 
 
 def notices_of(files):
-    """{package: its copyright file} of the packages that these files are of."""
+    """{package: its copyright file} for the packages that contain these files."""
     notices = {}
     for file in files:
-        if file.is_relative_to(SYSROOT):  # unpacked without dpkg, which file is of which package is not kept: all of them
+        if file.is_relative_to(SYSROOT):  # unpacked without dpkg, files are not assigned to packages: all packages count
             notices |= {notice.parent.name: notice for notice in (SYSROOT / "usr/share/doc").glob("lib*/copyright")}
             continue
         package = package_of(file)
@@ -108,14 +108,14 @@ def stage_licences(build, stage, wheel_libraries):
     for package, notice in notices_of(files).items():
         if not notice.exists():
             fail(f"package {package} has no copyright file", str(notice), f"apt-get install --reinstall {package}")
-        if notice.read_bytes() not in texts:  # a library and its headers are two packages of one text
+        if notice.read_bytes() not in texts:  # a library and its headers are two packages with the same text
             shutil.copyfile(notice, folder / f"{package}.txt")
             texts.add(notice.read_bytes())
     return len(texts)
 
 
 def shared_libraries(stage):
-    """Debian's shared libraries that the programs load, where they are here: what auditwheel will add."""
+    """Debian's shared libraries on this machine that the programs load: those that auditwheel will add."""
     found = set()
     for program in (stage / "millrace_train/bin").iterdir():
         for line in subprocess.run(["ldd", str(program)], capture_output=True, text=True).stdout.splitlines():
@@ -126,7 +126,7 @@ def shared_libraries(stage):
 
 
 def remarks_on_gpus(stage):
-    """What the wheel will not do on GPUs, since this machine lacked something when it was built."""
+    """GPU features that the wheel lacks, since this machine lacked something when it was built."""
     plugin = stage / "millrace_train/lib/libmillrace_cuda.so"
     if not plugin.exists():
         return "; without the plugin for GPUs: the torch that it was built with has no CUDA"

@@ -1,5 +1,5 @@
-"""Tests of what starts the program of the wheel (python/millrace_train/start.py), with a torch and a program that are folders of a
-few bytes: what is wrong with a torch is said in three parts, and what is right reaches the program as it is.
+"""Tests of the code that starts the wheel's program (python/millrace_train/start.py), with a torch and a program that are folders of
+a few bytes: a problem with torch is reported in three parts, and a sound torch is passed to the program unchanged.
 
 tests/wheel/run.py does the same with the wheel itself.
 """
@@ -49,7 +49,7 @@ class Started(unittest.TestCase):
         code = f"import sys; sys.path[:0] = {[str(path) for path in (before, self.site, behind) if path]!r}; sys.argv[1:] = {list(words)!r}\n"
         code += f"sys.prefix = {str(prefix)!r}\n" if prefix else ""
         code += "from millrace_train import start\n"
-        if linker:  # what it says of the program: a script's interpreter would be traced in its place
+        if linker:  # its answer about the program: for a script, the interpreter would be traced instead
             code += f"start.subprocess.run = lambda *_, **__: start.subprocess.CompletedProcess([], *{linker!r})\n"
         code += "start.main()"
         clean = {name: value for name, value in os.environ.items() if name not in ("LD_LIBRARY_PATH", "PYTHONPATH")}

@@ -11,13 +11,13 @@
 
 namespace millrace {
 
-// What goes wrong. Calls are counted from 0: every call of Fs except exists(), and write, sync and close of its files.
+// The fault. Calls are counted from 0: every call of Fs except exists(), and write, sync and close of its files.
 struct Faults {
-  std::int64_t fail_at = -1;                                           // this call fails; -1 = none
+  std::int64_t fail_at = -1;                                           // this call fails; -1 = no call
   int error_number = 5;                                                // with this errno (EIO)
-  bool keeps_failing = false;                                          // and all calls after it, as when the machine dies
-  bool tears_write = false;                                            // a write that fails leaves its first half in the file
-  std::uint64_t capacity = std::numeric_limits<std::uint64_t>::max();  // bytes in all; then ENOSPC, after what still fits
+  bool keeps_failing = false;                                          // and all calls after it, as if the machine stopped
+  bool tears_write = false;                                            // a failing write leaves its first half in the file
+  std::uint64_t capacity = std::numeric_limits<std::uint64_t>::max();  // bytes in all; then ENOSPC, once they are full
 };
 
 // Passes calls on to `real` until a fault is due. Thread-safe; files must not outlive it.
@@ -25,11 +25,11 @@ class FaultFs : public Fs {
  public:
   explicit FaultFs(Fs& real, Faults faults = {}) : real_(real), faults_(faults) {}
 
-  // How many calls there were: run once without faults, then again with each of them failing.
+  // Number of calls so far: run once without faults, then again with each of them failing.
   [[nodiscard]] std::int64_t calls() const;
-  // One line per call, "write a/b" and the like, in order.
+  // A line per call, such as "write a/b", in order.
   [[nodiscard]] std::vector<std::string> log() const;
-  // What a power cut leaves: every file written through here is cut back to the size of its last sync().
+  // Simulates a power cut: every file written through this is cut back to its size at its last sync().
   void drop_unsynced();
 
   std::unique_ptr<WritableFile> create(const std::filesystem::path& path) override;
@@ -51,13 +51,13 @@ class FaultFs : public Fs {
     std::uint64_t written;
     std::uint64_t synced;
   };
-  void count(const char* call, const std::filesystem::path& path);  // throws when this call is to fail
+  void count(const char* call, const std::filesystem::path& path);  // throws if this call is to fail
   [[nodiscard]] bool is_due(const char* call, const std::filesystem::path& path);
   std::unique_ptr<WritableFile> track(std::unique_ptr<WritableFile> file, const std::filesystem::path& path, std::uint64_t size);
 
   Fs& real_;
   Faults faults_;
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards the members below
   std::uint64_t bytes_ = 0;
   std::vector<std::string> log_;
   std::vector<std::shared_ptr<Sizes>> files_;

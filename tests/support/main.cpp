@@ -1,4 +1,4 @@
-// main() of each test program that has none of its own.
+// main() of each test program without its own.
 #include <gtest/gtest.h>
 
 #include "tests/support/own_folder.h"

@@ -1,4 +1,4 @@
-// Damaged files by the thousand, for the tests of readers. Mutant k of a file is a function of the file, k and the seed alone.
+// Damaged files by the thousand, for the tests of readers. Mutant k of a file depends only on the file, k and the seed.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ inline Mutant mutant(const std::string& file, std::size_t header_bytes, std::uin
   const auto noise = [&] { return static_cast<char>(random.below(256)); };
   switch (result.damage) {
     case Damage::bit: {
-      // Half of them in the header, which is a small part of the file but where the decisions are.
+      // Half of them are in the header, a small part of the file that controls most decisions.
       const std::size_t at = random.below(random.below(2) == 0 ? header_bytes : bytes.size());
       bytes[at] = static_cast<char>(static_cast<unsigned char>(bytes[at]) ^ (1U << random.below(8)));
       break;
@@ -69,7 +69,7 @@ inline Mutant mutant(const std::string& file, std::size_t header_bytes, std::uin
   return result;
 }
 
-// 1,000 in CI; the long set asks for more by MILLRACE_MUTANTS.
+// 1,000 in CI; the long set sets MILLRACE_MUTANTS to a larger number.
 inline std::uint64_t mutant_count() {
   const char* const asked = std::getenv("MILLRACE_MUTANTS");
   return asked == nullptr ? 1000 : std::strtoull(asked, nullptr, 10);
@@ -77,15 +77,15 @@ inline std::uint64_t mutant_count() {
 
 struct MutantFormat {
   std::string extension;         // ".npy"
-  std::string file;              // a whole one
+  std::string file;              // an intact file
   std::size_t header_bytes = 0;  // where extremes go
-  bool checked = false;          // every bit is covered by a checksum or a rule: what is accepted equals the truth
-  // All content as bytes. Anything but a DataError is a failure.
+  bool checked = false;          // every bit is covered by a checksum or a rule: accepted content equals the truth
+  // All content as bytes. Any exception but a DataError is a failure.
   std::function<std::string(const std::filesystem::path&)> read;
 };
 
-// Every mutant is refused with a DataError of three parts, or read; a truncated one is refused unless its content is all there;
-// what is read is the truth where the format can tell. Memory stays within 64 MB of what the process had.
+// Every mutant is rejected with a DataError of three parts, or read; a truncated one is rejected unless its content is complete;
+// the content read is the truth if the format can detect damage. Memory use stays within 64 MB of the process's earlier use.
 inline void expect_survives_mutants(const MutantFormat& format) {
   const std::filesystem::path folder =
       std::filesystem::temp_directory_path() / ("millrace-mutants-" + std::to_string(::getpid()));
@@ -122,7 +122,7 @@ inline void expect_survives_mutants(const MutantFormat& format) {
   EXPECT_GT(refused, mutant_count() / 6);
   rusage after{};
   ::getrusage(RUSAGE_SELF, &after);
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which keep what was freed
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they keep freed memory
   EXPECT_LT(after.ru_maxrss - before.ru_maxrss, 64 * 1024) << "kB";
 #endif
   std::filesystem::remove_all(folder);

@@ -16,7 +16,7 @@ namespace {
 
 namespace stdfs = std::filesystem;
 
-constexpr const char* kVariable = "MILLRACE_TEST_FOLDER";  // that of the program that started this one
+constexpr const char* kVariable = "MILLRACE_TEST_FOLDER";  // set by the program that started this one
 
 bool is_in_scratch(const stdfs::path& folder) {
   std::error_code missing;
@@ -36,7 +36,7 @@ stdfs::path new_folder() {
 }  // namespace
 
 int run_all_tests() {
-  // A shell's background jobs ignore both, and so would what the tests end by them.
+  // A shell's background jobs ignore both signals, and so would the programs that the tests end by them.
   for (const int number : {SIGINT, SIGQUIT}) std::signal(number, SIG_DFL);
   if (const char* const joined = std::getenv(kVariable); joined != nullptr && *joined != '\0') {
     stdfs::current_path(joined);

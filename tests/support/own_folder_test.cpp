@@ -17,10 +17,10 @@ namespace {
 
 namespace stdfs = std::filesystem;
 
-constexpr const char* kTold = "OWN_FOLDER_TOLD";  // a file into which the test below writes where it ran
+constexpr const char* kTold = "OWN_FOLDER_TOLD";  // a file into which the test below writes its working folder
 constexpr const char* kFails = "OWN_FOLDER_FAILS";
 
-// What the tests of OwnFolder start this program for.
+// The tests of OwnFolder start this program to run this test.
 TEST(OwnFolderChild, DISABLED_WritesWhereItRuns) {
   const char* const told = std::getenv(kTold);
   if (told == nullptr) GTEST_SKIP() << "it is for a test of OwnFolder to run";
@@ -51,7 +51,7 @@ class OwnFolder : public testing::Test {
     stdfs::remove_all(root_, ignored);
   }
 
-  // Exit code of this program, started in `folder` for that one test.
+  // Exit code of this program when started in `folder` for that test alone.
   int run_in(const std::string& folder, bool fails = false) const {
     const std::string program = stdfs::read_symlink("/proc/self/exe").string();
     const std::string told = told_.string();
@@ -72,7 +72,7 @@ class OwnFolder : public testing::Test {
     ::waitpid(child, &status, 0);
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   }
-  // Where that test ran.
+  // The folder in which that test ran.
   std::string ran_in() const {
     std::ifstream file(told_);
     return {std::istreambuf_iterator<char>(file), {}};

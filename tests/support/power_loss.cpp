@@ -12,7 +12,7 @@ namespace {
 
 namespace stdfs = std::filesystem;
 
-constexpr std::size_t kSector = 512;  // what a disk writes whole
+constexpr std::size_t kSector = 512;  // the unit that a disk writes whole
 
 std::string text_of(std::span<const std::byte> bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
 
@@ -20,16 +20,16 @@ std::string text_of(std::span<const std::byte> bytes) { return {reinterpret_cast
 
 struct PowerLossFs::Node {
   bool is_folder = false;
-  Entries now;        // of a folder, as the program sees it
-  Entries first;      // ... as they were safe at the beginning
-  std::string bytes;  // of a file, safe at the beginning
+  Entries now;        // of a folder, as the program sees it now
+  Entries first;      // ... as they were safely on disk at the beginning
+  std::string bytes;  // of a file, safely on disk at the beginning
 };
 
 struct PowerLossFs::Change {
   enum class Kind : std::uint8_t { entry, move, write, truncate, sync_file, sync_folder } kind = Kind::entry;
-  std::size_t node = 0;               // the folder of entry, move, sync_folder; the file of the others
+  std::size_t node = 0;               // entry, move, sync_folder: the folder; otherwise the file
   std::string name, to;               // entry: of the name; move: from name to `to`
-  std::optional<std::size_t> target;  // entry: what the name stands for then, none = nothing; move: what is moved
+  std::optional<std::size_t> target;  // entry: the node that the name then stands for, nullopt = no node; move: the moved node
   std::string bytes;                  // write: appended
 };
 
@@ -111,7 +111,7 @@ std::unique_ptr<WritableFile> PowerLossFs::create(const stdfs::path& path) {
   return added(std::move(file), path);
 }
 
-// A file that was not there; the mutex is held.
+// Adds a file that did not exist; the caller holds the mutex.
 std::unique_ptr<WritableFile> PowerLossFs::added(std::unique_ptr<WritableFile> file, const stdfs::path& path) {
   const std::size_t folder = node_at(path.parent_path());
   const std::size_t node = add_node(false, "");
@@ -150,7 +150,7 @@ void PowerLossFs::rename(const stdfs::path& from, const stdfs::path& to) {
   log_.push_back({.kind = Change::Kind::move, .node = folder, .name = name, .to = target, .target = node});
 }
 
-// As the system does it: what is in a folder goes first, entry by entry.
+// In the system's order: the contents of a folder go first, entry by entry.
 void PowerLossFs::forget(std::size_t folder, const std::string& name) {
   const std::size_t node = nodes_[folder].now.at(name);
   while (!nodes_[node].now.empty()) forget(node, std::string(nodes_[node].now.begin()->first));
@@ -238,7 +238,7 @@ PowerLossFs::Moment PowerLossFs::moment_after(std::size_t changes) const {
   return moment;
 }
 
-// The bytes of all files: what is open lost, kept, and the last write in part.
+// The bytes of all files: unsafe bytes lost, kept, and with the last write in part.
 std::vector<std::vector<std::string>> PowerLossFs::contents_of(const Moment& moment, std::size_t changes) const {
   std::vector<std::vector<std::string>> contents = {moment.safe};
   if (moment.written != moment.safe) contents.push_back(moment.written);
@@ -261,7 +261,7 @@ void PowerLossFs::states_after(std::size_t changes, unsigned most_open, const st
   Philox random(changes);
   std::set<std::map<std::string, std::optional<std::string>>> seen;
   for (std::uint64_t i = 0; i < tries; ++i) {
-    // Of too many, none and all are always among them.
+    // If there are too many combinations, the first and the last (nothing and everything kept) are always included.
     const std::uint64_t kept = tries == all || i == 0 ? i : i == 1 ? all - 1 : random.below(all);
     std::vector<Entries> tree = moment.entries;
     for (std::size_t bit = 0; bit < std::min(moment.open.size(), kBits); ++bit) {

@@ -1,9 +1,9 @@
-// A file system that remembers what is done through it, and makes what a power cut would have left, for tests of everything
-// that writes files.
+// A file system that records its calls, and constructs the states that a power cut could leave, for tests of everything that
+// writes files.
 //
-// The model is what POSIX promises and no more. The bytes of a file are safe once it was synced; what was written since may be
-// there or not, the last write also in part. An entry of a folder (a file or folder made, moved or removed there) is safe once
-// that folder was synced; each change since is there or not, whatever the others do.
+// The model is what POSIX promises and no more. The bytes of a file are safe once it was synced; bytes written since may be there
+// or not, the last write also in part. An entry of a folder (a file or folder made, moved or removed there) is safe once that
+// folder was synced; each change since is there or not, independently of the others.
 #pragma once
 
 #include <cstdint>
@@ -22,22 +22,22 @@ namespace millrace {
 // Passes all calls on to `real`. Moves stay within their folder. Thread-safe.
 class PowerLossFs : public Fs {
  public:
-  // What lies below `root` now is safe already. Only what is done below it is remembered.
+  // The present contents of `root` are safe. Only changes below `root` are recorded.
   PowerLossFs(Fs& real, std::filesystem::path root);
   ~PowerLossFs() override;
 
-  // How many changes were made so far: a cut may come before each and after the last.
+  // Number of changes so far: a cut may come before each change and after the last.
   [[nodiscard]] std::size_t changes() const;
 
-  // One state that a cut leaves.
+  // A state that a cut can leave.
   struct State {
     std::size_t changes = 0;                                    // made before the cut
     std::map<std::string, std::optional<std::string>> entries;  // path below the root -> bytes; nullopt = a folder
     // Writes the state into an empty folder.
     void make(const std::filesystem::path& folder) const;
   };
-  // Calls `visit` with every state that a cut after each number of changes from `first` on can leave; equal states of one moment
-  // once. Where more than 2^`most_open` combinations of unsafe entries are possible, that many are drawn (keyed, repeatable).
+  // Calls `visit` with every state that a cut after each number of changes from `first` on can leave; equal states of the same
+  // moment once. If more than 2^`most_open` combinations of unsafe entries are possible, that many are drawn (keyed, repeatable).
   void for_each_state(std::size_t first, unsigned most_open, const std::function<void(const State&)>& visit) const;
 
   std::unique_ptr<WritableFile> create(const std::filesystem::path& path) override;
@@ -58,11 +58,11 @@ class PowerLossFs : public Fs {
   struct Change;
   using Entries = std::map<std::string, std::size_t>;  // name -> node
 
-  // What is safe and what is open after a number of changes.
+  // The safe and the unsafe contents after a number of changes.
   struct Moment {
     std::vector<Entries> entries;      // of each folder, safe
     std::vector<std::string> safe;     // bytes of each file
-    std::vector<std::string> written;  // ... and with what may be lost
+    std::vector<std::string> written;  // ... and including the bytes that may be lost
     std::vector<std::size_t> open;     // changes of entries that may be lost, by their place in the log
   };
   static void apply(std::vector<Entries>& entries, const Change& change);
@@ -80,7 +80,7 @@ class PowerLossFs : public Fs {
 
   Fs& real_;
   std::filesystem::path root_;
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards the members below
   std::vector<Node> nodes_;   // 0 = the root; nodes are never removed
   std::vector<Change> log_;
 };

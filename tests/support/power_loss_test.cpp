@@ -96,7 +96,7 @@ TEST_F(PowerLoss, StatesOfAllMomentsCanBeMade) {
   EXPECT_THAT(contents, UnorderedElementsAre("old", "new text")) << "whole or not at all, whenever the power goes";
 }
 
-// The same, done carelessly, is found out.
+// The same writes without a sync are detected.
 TEST_F(PowerLoss, AWriteWithoutSyncIsFound) {
   PowerLossFs fs(Fs::real(), root_);
   fs.create(root_ / "a" / "temporary")->write(bytes_of("new text"));

@@ -30,7 +30,7 @@ class CountingSource final : public Source {
 
   std::function<void(std::int64_t index)> before;  // may throw or wait
   std::string print = "counting";
-  Keeps kept = Keeps::nothing;  // rows: "noise" is then a function of the index alone; parts: "id" is the part
+  Keeps kept = Keeps::nothing;  // rows: "noise" then depends on the index alone; parts: "id" is the part
   bool is_advised = false;
   mutable std::mutex advice_mutex;
   mutable std::vector<std::int64_t> advised;
@@ -80,7 +80,7 @@ class CountingSource final : public Source {
   std::int64_t samples_per_ticket_;
 };
 
-// What a batch delivers, copied out.
+// A copy of a delivered batch.
 struct Delivered {
   std::uint64_t epoch = 0;
   std::uint64_t index = 0;
@@ -119,7 +119,7 @@ std::vector<T> rows_of(const Source& source, const std::vector<std::int64_t>& in
   return values;
 }
 
-// What a ConfigError says.
+// The text of a ConfigError.
 template <class Do>
 Message refusal_in(const Do& act) {
   try {
@@ -153,7 +153,7 @@ inline std::vector<std::int64_t> up_to(std::int64_t size) {
   return all;
 }
 
-// 0, 1, 2, 5, 0, 1, 2, 5, ... until an epoch, then none.
+// 0, 1, 2, 5, 0, 1, 2, 5, ... up to an epoch, then no weights.
 inline SampleWeights by_fours(std::int64_t size, std::uint64_t until = 1000) {
   return [size, until](std::uint64_t epoch) {
     std::vector<float> weights;

@@ -1,4 +1,4 @@
-// What more than one test file of this folder asks for.
+// Helpers that several test files use.
 #pragma once
 
 #include <unistd.h>
@@ -10,7 +10,7 @@
 
 namespace millrace::data::detail {
 
-// Of this process, in KiB; 0 where /proc does not say.
+// Resident memory of this process, in KiB; 0 if /proc does not say.
 inline std::size_t resident_kib() {
   std::ifstream file("/proc/self/statm");
   std::size_t total = 0;

@@ -1,4 +1,4 @@
-# ./dev check: what CI runs beside the tests, cheapest first. Sourced by ./dev.
+# ./dev check: the stages that CI runs in addition to the tests, cheapest first. Sourced by ./dev.
 
 check_stages=(format tidy records headers asan tsan clang-tidy)
 torch_free=(base system format config telemetry hdf5 hdf5/child data/files data/loader data/sources data/cache data/transforms data/workload)
@@ -12,7 +12,7 @@ word_check() {
   set_up program check
   for stage in "${stages[@]}"; do
     began=$SECONDS
-    # A process of its own: `fail` ends the stage, not the check.
+    # A separate process: `fail` ends the stage, not the check.
     if (set -e; "check_${stage//-/_}"); then
       say "check $stage: ok ($((SECONDS - began)) s)"
     else
@@ -42,7 +42,7 @@ check_tidy() {
   python3 "$root/tools/tidy.py"
 }
 
-check_records() { # what decision records say can be checked, as far as it takes seconds
+check_records() { # the claims of decision records that can be checked in seconds
   python3 "$root/tools/adr_check.py"
 }
 
@@ -54,7 +54,7 @@ check_headers() { # every public header compiles alone
 }
 
 check_asan() { sanitize asan base test_support format config telemetry hdf5 hdf5_hostile data; }
-check_tsan() { sanitize tsan base telemetry hdf5 data; } # those that have threads
+check_tsan() { sanitize tsan base telemetry hdf5 data; } # folders that use threads
 
 sanitize() { # sanitize PRESET NAME...: the tests of these names, without LibTorch
   local tests=("${@:2}")
@@ -68,10 +68,10 @@ sanitize() { # sanitize PRESET NAME...: the tests of these names, without LibTor
   python3 "$root/tools/run_tests.py" --build "$folder" --quiet --no-python --only "^($(IFS='|' && echo "${tests[*]}"))\$"
 }
 
-# All torch-free folders, and whatever else changed since the last commit's parent.
+# All torch-free folders, and all other files changed since the last commit's parent.
 check_clang_tidy() {
   local folder=$root/build/tidy file
-  # Without the precompiled header: it is g++'s. Anew each time: nothing is built there that would notice a new source.
+  # Without the precompiled header, which is g++'s. Configured anew each time: no build there would notice a new source.
   rm -f "$folder/.configured"
   (cd "$root" && configure release "$folder" -DMILLRACE_TORCH="${MILLRACE_TORCH:-}" -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON \
     -DMILLRACE_BENCH=OFF -DMILLRACE_CUDA=OFF)

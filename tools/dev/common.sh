@@ -1,4 +1,4 @@
-# What every part of ./dev uses: messages, locks, sizes. Sourced by ./dev, which sets root, deps and build.
+# Helpers for all parts of ./dev: messages, locks, sizes. Sourced by ./dev, which sets root, deps and build.
 
 say() { printf '%s\n' "dev: $*"; }
 
@@ -25,7 +25,7 @@ have() { command -v "$1" >/dev/null 2>&1; }
 
 sha256_of() { sha256sum -- "$1" | cut -d' ' -f1; }
 
-# At most what memory carries: a LibTorch file takes up to 1.5 GB to compile.
+# As many jobs as memory allows: a LibTorch file takes up to 1.5 GB to compile.
 job_count() {
   local cores free_mb by_memory
   cores=$(nproc)

@@ -24,7 +24,7 @@ train_demo() { # train_demo TEXT RUN_FOLDER ARGUMENT...
     --train.max_steps=4000 --train.validate_every=500 --snapshot.every_steps=500 --log.every=250 "${@:3}") # three minutes on two cores
 }
 
-# The newest demo folder when its run was cut short (it is resumed), else a new one.
+# The newest demo folder if its run was interrupted (it is resumed), else a new one.
 demo_run_folder() {
   local base=$root/runs/language_model/demo number=1 folder
   folder=$base
@@ -35,12 +35,12 @@ demo_run_folder() {
   echo "$folder"
 }
 
-demo_is_complete() { # a run that ended on its own says so in its summary; a killed or stopped one does not
+demo_is_complete() { # a finished run records that in its summary; a killed or stopped run does not
   grep -Eqs '"exit_reason": *"(max_steps|epochs|early_stop)"' "$1/summary.json"
 }
 
 # The path of a text to learn from; made once. Debian's `fortunes` (English epigrams, verse, quotations), unpacked, not
-# installed; where it cannot be had, the headers of the LibTorch just set up.
+# installed; if it is not available, the headers of the LibTorch just set up.
 demo_text() {
   mkdir -p "$demo_folder"
   local text=$demo_folder/fortunes.txt
@@ -67,7 +67,7 @@ unpack_fortunes() {
     cd "$part"
     exec >"$deps/fortunes.log" 2>&1 </dev/null
     apt-get -o APT::Sandbox::User=root download fortunes fortunes-min && exit 0
-    # No package lists on this machine: make our own.
+    # No package lists on this machine: download separate ones.
     private_lists && private_apt download fortunes fortunes-min
   ) 9>&- || return 1
   local package

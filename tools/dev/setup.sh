@@ -1,5 +1,5 @@
-# Set-up: Debian packages, the LibTorch wheel and the Python peers. Everything is pinned, announced with its size, and skipped
-# when it is there; nothing touches the network once a group is set up. Sourced by ./dev.
+# Set-up: Debian packages, the LibTorch wheel and the Python peers. Everything is pinned, announced with its size, and skipped if it
+# is already there; once a group is set up, it does not use the network. Sourced by ./dev.
 
 venv=$deps/venv
 wheels=$deps/wheels
@@ -42,7 +42,7 @@ set_up() { # set_up GROUP...
 
 is_root() { ((EUID == 0)); }
 
-absent_packages() { # those of the arguments that are not installed, one line
+absent_packages() { # the arguments that are not installed, on one line
   local package state absent=()
   for package; do
     state=$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null || true)
@@ -89,7 +89,7 @@ apt_download_mb() { # apt_download_mb PACKAGE...
 
 # ------------------------------------------------------------------------------------------------ Python wheels
 
-torch_site() { # the site-packages folder LibTorch is used from
+torch_site() { # the site-packages folder with the LibTorch in use
   if [[ -n ${MILLRACE_TORCH:-} ]]; then
     echo "${MILLRACE_TORCH%/torch}"
   else
@@ -118,13 +118,13 @@ set_up_wheels() { # set_up_wheels GROUP: the wheels of its requirements file, in
   local file=$root/${requirements[$1]} stamp
   stamp=$(wheel_stamp "$1")
   [[ -e $stamp && $(<"$stamp") == "$(sha256_of "$file")" ]] && return 0
-  # Another version of a group that is there: start over, pip would leave files of the old one behind.
+  # Another version of the group is there: start over, since pip would leave files of the old version.
   [[ ! -e $stamp ]] || rm -rf "$venv"
   make_venv
   [[ $1 == program || -n ${MILLRACE_TORCH:-} ]] || set_up_wheels program
   fetch_wheels "$1" "$file"
   say "unpacking the wheels into .deps/venv"
-  # --ignore-installed: what a killed run left half-unpacked is written again.
+  # --ignore-installed: files that a killed run left half-unpacked are written again.
   run "$venv/bin/python" -m pip install --quiet --no-index --find-links "$wheels/$1" --no-deps --ignore-installed \
     --no-compile --disable-pip-version-check --require-hashes -r "$file" </dev/null ||
     fail "pip could not unpack the wheels of ${requirements[$1]}" "$venv" "look at the lines above, then run the same ./dev again"
@@ -133,8 +133,8 @@ set_up_wheels() { # set_up_wheels GROUP: the wheels of its requirements file, in
   rm -rf "${wheels:?}/$1"
 }
 
-# The Python the venv is made from: the one of Debian's packages, which ./dev installs itself (in the sysroot when there is no
-# root), before whatever else PATH offers.
+# The Python for the venv: that of Debian's packages, which ./dev installs itself (without root in the sysroot), before any other
+# in PATH.
 python_candidates() { printf '%s\n' "$sysroot/bin/python3" "$sysroot/usr/bin/python3" /usr/bin/python3 "$(command -v python3)"; }
 
 base_python() {
@@ -163,7 +163,7 @@ new_venv() { # new_venv PYTHON
     run "$1" -m venv "$venv"
     return
   fi
-  # Debian's pip is unpacked, not installed by ensurepip: that one looks in /usr, whichever python runs it.
+  # Debian's pip is unpacked, not installed by ensurepip, which looks in /usr whichever python runs it.
   run "$1" -m venv --without-pip "$venv" || return
   for wheel in "$bundled"/pip-*.whl "$bundled"/setuptools-*.whl; do
     run "$1" -m zipfile -e "$wheel" "$venv/lib/python3.11/site-packages" || return
@@ -171,7 +171,7 @@ new_venv() { # new_venv PYTHON
   run "$venv/bin/python" -m pip --version
 }
 
-# Every wheel of FILE under .deps/wheels/GROUP. Each is kept as soon as it is whole, so a killed run goes on where it was.
+# Every wheel of FILE under .deps/wheels/GROUP. Each is kept as soon as it is whole, so a killed run resumes where it stopped.
 fetch_wheels() { # fetch_wheels GROUP FILE
   local mb folder=$wheels/$1 line name
   mb=$(awk '$NF == "MB" { sum += $(NF - 1) } END { printf "%d", sum + 0.5 }' "$2")

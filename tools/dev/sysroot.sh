@@ -1,6 +1,6 @@
 # The way without root: Debian packages are downloaded as an ordinary user, unpacked into .deps/sysroot and used from there.
 # Sourced by ./dev. .deps/sysroot/
-#   usr/...   the packages        bin/   g++ and gcc that look there        run/   the libraries programs need when they run
+#   usr/...   the packages        bin/   g++ and gcc that use them          run/   the libraries programs need when they run
 # libc itself is only linked against, never run from here: a program must not mix two of them.
 
 apt_private=$deps/apt
@@ -22,8 +22,8 @@ set_up_sysroot() { # set_up_sysroot PACKAGE...
   use_sysroot
 }
 
-# apt-get with lists and archives of our own, so that it needs no rights. It is told that nothing is installed: what is on
-# this machine may be half of what we need, the sysroot is to be whole.
+# apt-get with separate lists and archives, so that it needs no rights. Its list of installed packages is empty: this machine may
+# have half of the packages we need, but the sysroot must have all.
 private_apt() {
   run env DEBIAN_FRONTEND=noninteractive apt-get -qq -o "Dir::State=$apt_private/state" -o "Dir::Cache=$apt_private/cache" \
     -o "Dir::State::status=$apt_private/nothing" -o Debug::NoLocking=1 -o APT::Sandbox::User=root "$@" </dev/null

@@ -28,7 +28,7 @@ TEST(AxisText, AnAngleGoesOnBeyondItsTurn) {
   EXPECT_EQ(text(ra, "degrees", 360), "350 to 5 degrees ascending in steps of 5");
 }
 
-// Of a float axis the steps differ by rounding.
+// The steps of a float axis differ by rounding.
 TEST(AxisText, RoundingMakesNoStepsOfItsOwn) {
   std::vector<double> values;
   for (int i = 0; i < 1000; ++i) values.push_back(static_cast<double>(static_cast<float>(1100 + 0.1 * i)));

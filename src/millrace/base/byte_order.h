@@ -8,9 +8,9 @@
 
 namespace millrace {
 
-// Bytes of the numbers an element is made of: a complex one has two.
+// Bytes of each number in an element: a complex element holds two numbers.
 [[nodiscard]] std::size_t number_size(DType dtype) noexcept;
-// Swaps the bytes of each number in place; `bytes` are whole elements.
+// Swaps the bytes of each number in place; `bytes` must hold whole elements.
 void swap_bytes(DType dtype, std::span<std::byte> bytes) noexcept;
 
 }  // namespace millrace

@@ -5,9 +5,9 @@
 
 namespace millrace {
 
-[[nodiscard]] std::int64_t steady_nanoseconds() noexcept;  // never goes back; the zero point means nothing
+[[nodiscard]] std::int64_t steady_nanoseconds() noexcept;  // never goes back; its zero point is arbitrary
 [[nodiscard]] double steady_seconds() noexcept;
-// Seconds since the kernel started this process, program loading included; since the first call here where /proc can't say.
+// Seconds since the kernel started this process, program loading included; since the first call here if /proc does not say.
 [[nodiscard]] double seconds_since_process_start() noexcept;
 [[nodiscard]] double unix_seconds() noexcept;  // wall clock, for logs
 

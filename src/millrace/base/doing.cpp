@@ -11,11 +11,11 @@ namespace millrace {
 namespace {
 
 constexpr std::size_t kLevels = 3;
-constexpr std::size_t kWords = 32;  // of 8 characters: what an operation's detail has room for
+constexpr std::size_t kWords = 32;  // of 8 characters: the room for an operation's detail
 constexpr std::size_t kTextWords = std::tuple_size_v<Doing::Text> / 8;
 constexpr auto kRelaxed = std::memory_order_relaxed;
 
-// Copied rather than pointed to: a watchdog's thread reads a text when the scope that it is of may have ended.
+// Copied rather than pointed to: the watchdog's thread may read a text after its scope has ended.
 using TextWords = std::array<std::atomic<std::uint64_t>, kTextWords>;
 
 struct State {
@@ -49,7 +49,7 @@ Doing::Text cut(const char* text) noexcept {
 // One writer: no need for a locked addition.
 void moved() noexcept { state.beat.store(state.beat.load(kRelaxed) + 1, kRelaxed); }
 
-// Where several loops run in one process, the texts of one alone: those of others end at other times.
+// If several loops run in one process, the texts of one alone are kept: the scopes of the others end at other times.
 thread_local int depth = 0;
 
 bool enter() noexcept {
@@ -141,7 +141,7 @@ std::size_t describe_doing(char* text, std::size_t size) noexcept {
     separate();
     out.add(phase.data());
   }
-  if (subject.front() != '\0') {  // also without a phase: whether a rank waits for others is told by it
+  if (subject.front() != '\0') {  // also without a phase: it shows whether a rank waits for others
     if (has_phase) out.add(" of ");
     if (!has_phase) separate();
     out.add(subject.data());

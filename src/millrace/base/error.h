@@ -10,7 +10,7 @@
 
 namespace millrace {
 
-// The three parts of every message a user sees. `where` and `next` may be empty; their line is left out then.
+// The three parts of every message a user sees. `where` and `next` may be empty; their line is then omitted.
 struct Message {
   std::string what;
   std::string where;
@@ -31,7 +31,7 @@ class Error : public std::exception {
   [[nodiscard]] int exit_code() const noexcept { return exit_code_; }
 
  protected:
-  Error(std::string_view kind, Message message, int exit_code, std::string text);  // for a class with a layout of its own
+  Error(std::string_view kind, Message message, int exit_code, std::string text);  // for a class with its own layout
 
  private:
   std::string kind_;
@@ -68,8 +68,8 @@ class DataError : public Error {
   explicit DataError(Message message);
 };
 
-// An intact file, or a part of it, of a kind that nobody reads here: another dtype, a pickle of other classes, an archive of
-// code. Told as any other DataError; `inspect` does not call it damage.
+// An intact file, or a part of it, of a kind that Millrace does not read: another dtype, a pickle of other classes, an archive of
+// code. It is reported as any other DataError, but `inspect` does not call it damage.
 class UnreadKind : public DataError {
  public:
   using DataError::DataError;
@@ -95,8 +95,8 @@ class TrainingDiverged : public Error {
   explicit TrainingDiverged(Message message);
 };
 
-// A sample that something later than its reading can't use: `row` of the batch, or of the group of that name. The batch's user
-// adds which sample that is.
+// A sample that some stage after its reading can't use: `row` of the batch, or of the group of that name. The user of the batch
+// adds which sample it is.
 class RowError : public DataError {
  public:
   RowError(Message message, std::int64_t row, std::string group = "");
@@ -108,14 +108,14 @@ class RowError : public DataError {
   std::string group_;
 };
 
-// A mistake in the code of a recipe: what it returned, or how it called a function that is meant for recipes. Whoever calls the
-// recipe adds which callback it was, and with which batch.
+// A mistake in the code of a recipe: in what it returned, or in how it called a function meant for recipes. The recipe's caller
+// adds the name of the callback and the batch.
 class RecipeError : public Error {
  public:
   explicit RecipeError(Message message);
 };
 
-// A mistake of ours, never reachable by user input; thrown by MR_CHECK.
+// A mistake in Millrace itself, never reachable by user input; thrown by MR_CHECK.
 class InternalError : public Error {
  public:
   explicit InternalError(Message message);
@@ -127,6 +127,6 @@ namespace detail {
 
 }  // namespace millrace
 
-// Our own invariants. Stays on in release builds; `text` is any expression convertible to std::string.
+// Checks an invariant of Millrace. Stays on in release builds; `text` is any expression convertible to std::string.
 #define MR_CHECK(condition, text) \
   (static_cast<bool>(condition) ? static_cast<void>(0) : ::millrace::detail::check_failed(#condition, __FILE__, __LINE__, text))

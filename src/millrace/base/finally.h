@@ -1,4 +1,4 @@
-// Work with an end that must come, for what may fail where a destructor may not throw: on a GPU each operation.
+// Work followed by clean-up that must run and may itself throw, which a destructor may not: on a GPU each operation may fail.
 #pragma once
 
 #include <exception>
@@ -7,7 +7,8 @@
 
 namespace millrace {
 
-// work(), then after(); also when work() throws. What after() throws then is dropped: the first error is the one to tell.
+// Calls work(), then after(), also if work() throws. If both throw, after()'s error is dropped: the first error is the one to
+// report.
 template <class Work, class After>
 std::invoke_result_t<Work> finally(Work&& work, After&& after) {
   const auto guarded = [&]() -> std::invoke_result_t<Work> {
@@ -16,7 +17,7 @@ std::invoke_result_t<Work> finally(Work&& work, After&& after) {
     } catch (...) {
       try {
         after();
-      } catch (const std::exception&) {  // of the same cause, as a rule
+      } catch (const std::exception&) {  // usually of the same cause
       }
       throw;
     }

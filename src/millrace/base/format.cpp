@@ -13,7 +13,7 @@
 namespace millrace {
 namespace {
 
-// Longest words compared when looking for the nearest: the cost is quadratic and the words come from users.
+// Longer words are not compared when looking for the nearest: the cost is quadratic and the words come from users.
 constexpr std::size_t kLongestWord = 128;
 
 // "nan", "inf" or "-inf"; empty for a finite number.
@@ -132,7 +132,7 @@ std::string significant(double value, int digits) {
 }
 
 std::string figure(double value) {
-  constexpr double kLeast = 1e-3, kMost = 100;  // what four decimals say well
+  constexpr double kLeast = 1e-3, kMost = 100;  // the range that four decimals show well
   const double size = std::abs(value);
   return size == 0 || (size >= kLeast && size < kMost) || !std::isfinite(value) ? fixed(value, 4)
                                                                                 : significant(value, size < kLeast ? 4 : 6);

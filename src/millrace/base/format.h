@@ -20,13 +20,13 @@ namespace millrace {
 [[nodiscard]] std::string figure(double value);
 [[nodiscard]] std::string percent(double fraction, int digits = 0);  // "12 %"
 [[nodiscard]] std::string quoted(std::string_view text);             // "…" with control bytes and invalid UTF-8 escaped
-// The same: beside these, std::quoted of <iomanip> would be found first for arguments from std.
+// Overloads for std::string: without them, argument-dependent lookup would find std::quoted of <iomanip> first.
 [[nodiscard]] inline std::string quoted(const std::string& text) { return quoted(std::string_view(text)); }
 [[nodiscard]] inline std::string quoted(std::string& text) { return quoted(std::string_view(text)); }
 [[nodiscard]] inline std::string quoted(const char* text) { return quoted(std::string_view(text)); }
-// As it is when it is one line of plain text, else quoted: for names in tables, that could be anything a file system holds.
+// `text` itself if it is one line of plain text, else quoted: for names in tables, which may be anything a file system allows.
 [[nodiscard]] std::string printable(std::string_view text);
-// The words of a range with a separator between them; `word` makes the word of an element: joined(fields, ", ", &Field::name).
+// The words of a range with a separator between them; `word` turns an element into its word: joined(fields, ", ", &Field::name).
 template <class Range, class Word = std::identity>
 [[nodiscard]] std::string joined(const Range& range, std::string_view separator, Word word = {}) {
   std::string text;
@@ -38,14 +38,14 @@ template <class Range, class Word = std::identity>
   }
   return text;
 }
-// The parts with `gap` between them, as many as fit into `width` columns; what does not stands on further lines behind `indent`.
+// The parts with `gap` between them, as many as fit into `width` columns; the others stand on further lines after `indent`.
 [[nodiscard]] std::string wrapped(const std::vector<std::string>& parts, std::string_view gap, std::size_t width,
                                   std::string_view indent);
-// The candidate nearest to `word` by Damerau-Levenshtein distance, or "" when none is near enough to suggest.
+// The candidate nearest to `word` by Damerau-Levenshtein distance, or "" if no candidate is near enough to suggest.
 [[nodiscard]] std::string nearest(std::string_view word, const std::string* begin, const std::string* end);
 
-// Columns padded to their widest cell, two spaces apart; a column whose cells (but the first row's) all begin with a digit, sign
-// or dash stands to the right.
+// Columns padded to their widest cell, two spaces apart; a column is aligned right if all of its cells, except in the first row,
+// begin with a digit, sign or dash.
 [[nodiscard]] std::string table(const std::vector<std::vector<std::string>>& rows);
 
 }  // namespace millrace

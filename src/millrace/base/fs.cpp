@@ -51,7 +51,7 @@ class PosixFile final : public WritableFile {
       const ssize_t written = ::write(descriptor_.number(), bytes.data(), bytes.size());
       if (written < 0 && errno == EINTR) continue;
       if (written < 0) throw FsError("write", path_, errno);
-      if (written == 0) throw FsError("write", path_, ENOSPC);  // a device that takes nothing would loop for ever
+      if (written == 0) throw FsError("write", path_, ENOSPC);  // a device that accepts no bytes would loop for ever
       bytes = bytes.subspan(static_cast<std::size_t>(written));
     }
   }
@@ -92,7 +92,7 @@ class PosixFs final : public Fs {
   void sync_directory(const stdfs::path& path) override {
     const Descriptor folder(open_retrying(path, O_RDONLY | O_DIRECTORY));
     if (folder.number() < 0) throw FsError("open folder", path, errno);
-    // Some network file systems can't sync a folder and say EINVAL: nothing more can be done there.
+    // Some network file systems can't sync a folder and report EINVAL: nothing more can be done then.
     if (::fsync(folder.number()) != 0 && errno != EINVAL) throw FsError("fsync folder", path, errno);
   }
   std::string read_file(const stdfs::path& path) override {
@@ -184,7 +184,7 @@ Fs& Fs::real() {
 
 AtomicFile::AtomicFile(Fs& fs, std::filesystem::path path) : fs_(fs), path_(std::move(path)) {
   static std::atomic<std::uint64_t> counter{0};
-  constexpr int kTries = 100;  // names may be taken: a process of the same number died here, or runs in another container
+  constexpr int kTries = 100;  // a name may be taken: by a dead process of the same number, or by one in another container
   for (int i = 1; !file_; ++i) {
     stdfs::path name = path_;
     name += ".tmp." + std::to_string(::getpid()) + "." + std::to_string(counter.fetch_add(1));

@@ -1,5 +1,5 @@
-// The file system as snapshots, caches and run files see it. All writes of theirs go through one Fs, so that tests can fail
-// call k, fill the disk or lose unsynced data. Reading of training data does not go through here.
+// The file system as snapshots, caches and run files see it. All of their writes go through one Fs, so that tests can fail call
+// k, fill the disk or lose unsynced data. Training data is read without it.
 #pragma once
 
 #include <cstdint>
@@ -30,11 +30,11 @@ class FsError : public std::exception {
 // What to do about a file that can't be opened, read or written for this reason: the `next` of a message.
 [[nodiscard]] std::string remedy_for(int error_number);
 
-// A file open for writing. Destruction closes without throwing; call close() to see its errors.
+// A file open for writing. Destruction closes it without throwing; call close() to see its errors.
 class WritableFile {
  public:
   virtual ~WritableFile() = default;
-  virtual void write(std::span<const std::byte> bytes) = 0;  // whole span or FsError
+  virtual void write(std::span<const std::byte> bytes) = 0;  // writes the whole span or throws FsError
   virtual void sync() = 0;                                   // fsync
   virtual void close() = 0;
 };
@@ -44,7 +44,7 @@ class Fs {
  public:
   virtual ~Fs() = default;
   virtual std::unique_ptr<WritableFile> create(const std::filesystem::path& path) = 0;  // truncates
-  // EEXIST when anything has that name, a link that leads nowhere too.
+  // Fails with EEXIST if anything has that name, even a link that leads nowhere.
   virtual std::unique_ptr<WritableFile> create_new(const std::filesystem::path& path) = 0;
   virtual std::unique_ptr<WritableFile> append(const std::filesystem::path& path) = 0;  // creates if missing
   virtual void rename(const std::filesystem::path& from, const std::filesystem::path& to) = 0;
@@ -58,18 +58,18 @@ class Fs {
   static Fs& real();  // the process's file system
 };
 
-// A file that appears under its name whole or not at all. Until finish() its bytes are in a new file beside it, of a name that
-// nobody else has, so that several writers of one path don't meet: the last one wins.
+// A file that appears under its name whole or not at all. Until finish() its bytes are in a new file next to it, under a unique
+// name, so several writers of one path don't disturb each other: the last one wins.
 class AtomicFile {
  public:
   AtomicFile(Fs& fs, std::filesystem::path path);
-  ~AtomicFile();  // without finish(), or after one that failed, nothing is left
+  ~AtomicFile();  // without a successful finish(), leaves no file
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
   [[nodiscard]] WritableFile& file() noexcept { return *file_; }
   [[nodiscard]] const std::filesystem::path& temporary() const noexcept { return temporary_; }
   void finish();           // fsync, rename, fsync of the folder
-  void finish_unsynced();  // rename alone: for what its reader checks, and can make again when a power cut took bytes of it
+  void finish_unsynced();  // rename alone: for files whose reader checks them and can recreate them after a power cut
 
  private:
   Fs& fs_;
@@ -78,7 +78,7 @@ class AtomicFile {
   std::unique_ptr<WritableFile> file_;
 };
 
-// The same for a file that is written in one go; what `write` throws leaves nothing.
+// The same for a file written by one call; if `write` throws, no file is left.
 void write_atomically(Fs& fs, const std::filesystem::path& path, const std::function<void(WritableFile&)>& write);
 void write_atomically(Fs& fs, const std::filesystem::path& path, std::string_view text);
 

@@ -117,7 +117,7 @@ TEST_F(Folder, ANewFileTakesNothingThatIsThere) {
   EXPECT_EQ(fs_.read_file(folder_ / "new"), "new");
 }
 
-// A process of this number may have died here, and somebody may lay links in our way.
+// A process of this number may have died here, and another user may place links in the way.
 TEST_F(Folder, AtomicWritesTouchNoOtherFile) {
   fs_.create(folder_ / "victim")->write(bytes_of("mine"));
   std::filesystem::path next;

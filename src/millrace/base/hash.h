@@ -16,8 +16,8 @@ namespace millrace {
 // Continues from `crc` (0 to begin), so crc32c(b, crc32c(a)) = crc32c(a ++ b). Uses SSE4.2 where the CPU has it.
 [[nodiscard]] std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t crc = 0) noexcept;
 
-// crcs[i] = crc32c of block i of `block` bytes, a multiple of 8; the last block may be shorter. Three blocks at once, since one
-// after the other each step of a checksum waits for the step before.
+// crcs[i] = crc32c of block i of `block` bytes, a multiple of 8; the last block may be shorter. Computes three blocks at once,
+// since each step of a single checksum waits for the step before.
 void crc32c_blocks(std::span<const std::byte> bytes, std::size_t block, std::span<std::uint32_t> crcs) noexcept;
 
 namespace detail {
@@ -37,7 +37,7 @@ class Sha256 {
   struct Free {
     void operator()(SHA256state_st* state) const noexcept;
   };
-  std::unique_ptr<SHA256state_st, Free> state_;  // null: read already
+  std::unique_ptr<SHA256state_st, Free> state_;  // null: already read
 };
 
 }  // namespace millrace

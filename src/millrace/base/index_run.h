@@ -1,4 +1,4 @@
-// Numbers that follow each other: of elements in a stream of random numbers, or of whatever these belong to.
+// Consecutive numbers: of elements in a stream of random numbers, or of whatever the elements belong to.
 #pragma once
 
 #include <cstdint>

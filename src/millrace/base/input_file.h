@@ -18,10 +18,10 @@ class InputFile {
   InputFile& operator=(const InputFile&) = delete;
 
   [[nodiscard]] std::uint64_t size() const noexcept { return size_; }               // when it was opened
-  [[nodiscard]] std::int64_t modified_ns() const noexcept { return modified_ns_; }  // its modification time then
+  [[nodiscard]] std::int64_t modified_ns() const noexcept { return modified_ns_; }  // its modification time at that moment
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
-  [[nodiscard]] int descriptor() const noexcept { return descriptor_; }  // stays this object's
-  // Exactly these bytes; DataError when the file ends before or the disk fails.
+  [[nodiscard]] int descriptor() const noexcept { return descriptor_; }  // owned by this object
+  // Reads exactly these bytes; DataError if the file ends earlier or the disk fails.
   void read(std::uint64_t offset, std::span<std::byte> out) const;
   // The whole file, as long as it was when opened. `buffer` is grown when needed and never shrunk: keep one per thread.
   std::span<const std::byte> read_all(std::vector<std::byte>& buffer) const;

@@ -1,4 +1,4 @@
-// The bytes of a file as memory that the system reads in when it is looked at, and may take away again.
+// The bytes of a file as memory that the system reads on access and may evict again.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@ namespace millrace {
 
 class MappedFile {
  public:
-  // The first `size` bytes, which the file must have and keep as long as this lives. Throws FsError.
+  // Maps the first `size` bytes; the file must have them as long as this lives. Throws FsError.
   MappedFile(const std::filesystem::path& path, std::uint64_t size);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;

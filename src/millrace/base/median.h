@@ -5,7 +5,7 @@
 
 namespace millrace {
 
-// Of an even number of values the upper one of the two in the middle; 0 of none.
+// The upper of the two middle values if their number is even; 0 if there are no values.
 [[nodiscard]] double median(std::vector<double> values);
 
 }  // namespace millrace

@@ -1,6 +1,6 @@
-// Three functions that programs built here would ask of a newer glibc (above 2.34) or libstdc++ (above gcc 11's) than
-// Ubuntu 22.04, RHEL 9 and their like have. base/folder.cmake has the linker send their callers here (--wrap), those in static
-// libraries too.
+// Three functions for which programs built here would need a newer glibc (above 2.34) or libstdc++ (above gcc 11's) than Ubuntu
+// 22.04, RHEL 9 and similar systems have. base/folder.cmake makes the linker (--wrap) send their callers here, also those in
+// static libraries.
 #include <pthread.h>
 #include <sys/random.h>
 
@@ -12,14 +12,14 @@
 
 // NOLINTBEGIN(bugprone-reserved-identifier, readability-identifier-naming): the linker's names
 
-// The same function under the name of its first version, which differs in how it reports an overflow: through errno too.
+// The first version of the same function; it differs only in how it reports an overflow: also through errno.
 extern "C" double millrace_first_hypot(double x, double y);
 __asm__(".symver millrace_first_hypot, hypot@GLIBC_2.2.5");
 
 extern "C" double __wrap_hypot(double x, double y);
 extern "C" double __wrap_hypot(double x, double y) { return ::millrace_first_hypot(x, y); }
 
-// Expat asks for the salt of its hash tables.
+// Expat calls it for the salt of its hash tables.
 extern "C" void __wrap_arc4random_buf(void* target, std::size_t bytes);
 extern "C" void __wrap_arc4random_buf(void* target, std::size_t bytes) {
   auto* at = static_cast<std::byte*>(target);

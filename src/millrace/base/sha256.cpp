@@ -1,5 +1,5 @@
-// A source of its own: a program that only needs CRC32C links no OpenSSL. OpenSSL's low-level functions, although it calls them
-// deprecated: through EVP the static library would bring all of its ciphers and providers, 5 MB.
+// This source is separate so that a program that only needs CRC32C links no OpenSSL. It calls OpenSSL's low-level functions
+// although they are deprecated: with EVP the static library would bring in all of its ciphers and providers, 5 MB.
 #define OPENSSL_SUPPRESS_DEPRECATED
 #include <openssl/sha.h>
 

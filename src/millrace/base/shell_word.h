@@ -6,7 +6,7 @@
 
 namespace millrace {
 
-// As a word of a POSIX shell, in quotes where it needs them; fish takes it too where it holds no backslash.
+// `text` as a word of a POSIX shell, quoted if needed; fish reads it the same unless it holds a backslash.
 [[nodiscard]] std::string shell_word(std::string_view text);
 
 }  // namespace millrace

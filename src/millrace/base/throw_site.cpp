@@ -26,7 +26,7 @@ struct Noted {
 };
 thread_local Noted noted;
 
-// The stack grows down: calls that came after a watch lie below it.
+// The stack grows down: calls made after a watch began lie below it.
 _Unwind_Reason_Code note_caller(_Unwind_Context* context, void*) {
   if (_Unwind_GetCFA(context) > reinterpret_cast<std::uintptr_t>(noted.watch) || noted.count == noted.callers.size())
     return _URC_END_OF_STACK;
@@ -34,7 +34,7 @@ _Unwind_Reason_Code note_caller(_Unwind_Context* context, void*) {
   return _URC_NO_REASON;
 }
 
-// The bytes of the program itself, without its libraries, which are the ones of others.
+// The address range of the program itself, without its libraries.
 struct Span {
   std::uintptr_t bias = 0, first = 0, last = 0;
 };
@@ -91,7 +91,7 @@ bool is_of_program(std::string_view file, std::span<const std::string_view> othe
                       [&](std::string_view other) { return file.find(other) != std::string_view::npos; });
 }
 
-// "/there/recipe.cpp:92 (discriminator 3)" as seen from here; "" for a line of others.
+// "/there/recipe.cpp:92 (discriminator 3)" relative to the current folder; "" if the line lies in a source of others.
 std::string place_of(std::string_view line, std::span<const std::string_view> others) {
   line = line.substr(0, line.find(' '));
   const std::size_t colon = line.rfind(':');

@@ -1,4 +1,4 @@
-// UTF-8 as RFC 3629 has it (no overlong forms, no surrogates, nothing above U+10FFFF), and Unicode's simple lower case (by
+// UTF-8 as defined by RFC 3629 (no overlong forms, no surrogates, nothing above U+10FFFF), and Unicode's simple lower case (by
 // utf8proc).
 #pragma once
 
@@ -11,18 +11,18 @@ namespace millrace {
 
 struct Utf8Step {
   char32_t code_point = U'\uFFFD';
-  std::size_t size = 1;  // bytes to go on by; 1 when invalid
+  std::size_t size = 1;  // bytes to advance; 1 if invalid
   bool valid = false;
 };
 
 // The code point that starts at byte `at`; at < text.size().
 [[nodiscard]] Utf8Step decode_utf8(std::string_view text, std::size_t at) noexcept;
 void append_utf8(std::string& text, char32_t code_point);
-// Offset of the first byte that is not part of valid UTF-8, nullopt when all is.
+// Offset of the first byte that is not part of valid UTF-8; nullopt if all bytes are.
 [[nodiscard]] std::optional<std::size_t> first_invalid_utf8(std::string_view text) noexcept;
-// Unicode's simple lower-case mapping (the same in versions 14 and 15): always one code point; unchanged when there is none.
+// Unicode's simple lower-case mapping (the same in versions 14 and 15): always one code point; unchanged if it has no lower case.
 [[nodiscard]] char32_t to_lower(char32_t code_point) noexcept;
-// Of valid UTF-8; invalid bytes are kept as they are.
+// Lower case of valid UTF-8; invalid bytes are kept as they are.
 [[nodiscard]] std::string to_lower(std::string_view text);
 
 }  // namespace millrace

@@ -13,7 +13,7 @@
 namespace millrace {
 namespace {
 
-constexpr std::size_t kBlock = 2048;  // values whose squares are summed about one mean
+constexpr std::size_t kBlock = 2048;  // number of values whose squares are summed about one mean
 constexpr std::size_t kSlots = std::size_t{1} << 17U;
 static_assert(kSlots > static_cast<std::size_t>(kMostDistinct), "the table of different values always has a free place");
 
@@ -66,7 +66,7 @@ bool ValueSummary::is_whole() const noexcept {
 
 ValueStats::ValueStats(DType dtype) : dtype_(dtype) {}
 
-// Mean and squares of a block are joined to those so far (Chan, Golub and LeVeque, 1983).
+// Joins the mean and squares of a block to those so far (Chan, Golub and LeVeque, 1983).
 void ValueStats::take_block(std::span<const double> block) {
   if (block.empty()) return;
   const auto count = static_cast<double>(block.size());
@@ -114,7 +114,7 @@ void ValueStats::add_whole(std::span<const std::byte> elements) {
       if (last == value) continue;
       last = value;
       const bool first = count_ == 0 && begin + i == 0;
-      const auto wide = static_cast<Wide>(value);  // NOLINT(bugprone-signed-char-misuse): a number, no character
+      const auto wide = static_cast<Wide>(value);  // NOLINT(bugprone-signed-char-misuse): a number, not a character
       if (first || wide < least) least = wide;
       if (first || wide > greatest) greatest = wide;
       note_distinct(static_cast<std::uint64_t>(value));

@@ -1,4 +1,4 @@
-// What the numbers of an array are like: least, greatest, mean, spread, and how many are none. Any array, piece by piece.
+// Summary of the numbers in an array, piece by piece: least, greatest, mean, deviation, and the numbers of NaNs and infinities.
 #pragma once
 
 #include <cstddef>
@@ -13,31 +13,31 @@
 
 namespace millrace {
 
-// Of a complex number its magnitude is looked at. Least, greatest, mean and deviation are of the finite values.
+// For complex numbers the magnitude is summarised. Least, greatest, mean and deviation cover finite values only.
 struct ValueSummary {
   DType dtype = DType::f32;
   std::int64_t count = 0;       // all elements
-  std::int64_t nans = 0;        // of a complex number: either part
-  std::int64_t infinities = 0;  // of a complex number: either part, and none is NaN
-  Json least, greatest;         // integers of integers and bool, exact; null = there is no finite value
+  std::int64_t nans = 0;        // for complex numbers: either part
+  std::int64_t infinities = 0;  // for complex numbers: either part, and neither is NaN
+  Json least, greatest;         // integers for integers and bool, exact; null = there is no finite value
   double mean = 0;              // NaN = there is no finite value
-  double deviation = 0;         // square root of the mean of the squared distances from the mean, as numpy.std; NaN likewise
-  // Different values, of integers and bool; nullopt = more than kMostDistinct, or not counted.
+  double deviation = 0;         // root of the mean squared distance from the mean, as numpy.std; NaN = no finite value
+  // Number of different values, for integers and bool; nullopt = more than kMostDistinct, or not counted.
   std::optional<std::int64_t> distinct;
 
-  [[nodiscard]] bool is_whole() const noexcept;  // integers or bool
+  [[nodiscard]] bool is_whole() const noexcept;  // whether the dtype is an integer or bool
   [[nodiscard]] std::int64_t finite() const noexcept { return count - nans - infinities; }
 };
 
 inline constexpr std::int64_t kMostDistinct = 65536;
 
-// Takes an array in pieces of any length; memory is bounded: some kilobytes, for integers 1.1 MB. Sums are taken in double,
-// block by block about each block's mean, so that neither many values nor a large mean cost digits; where a sum of doubles
-// overflows, mean and deviation are infinite. One thread.
+// Takes an array in pieces of any length; memory is bounded: some kilobytes, for integers 1.1 MB. Sums are taken in double, block
+// by block about each block's mean, so that neither many values nor a large mean cost digits; if a sum of doubles overflows, mean
+// and deviation are infinite. For one thread.
 class ValueStats {
  public:
   explicit ValueStats(DType dtype);
-  // Whole elements in this machine's byte order, at any address.
+  // Takes whole elements in this machine's byte order, at any address.
   void add(std::span<const std::byte> elements);
   [[nodiscard]] ValueSummary summary() const;
 
@@ -51,15 +51,15 @@ class ValueStats {
 
   DType dtype_;
   std::int64_t count_ = 0, nans_ = 0, infinities_ = 0;
-  std::int64_t taken_ = 0;  // finite values that mean and squares hold
+  std::int64_t taken_ = 0;  // finite values included in mean_ and squares_
   double mean_ = 0, squares_ = 0;
-  double least_ = 0, greatest_ = 0;  // of reals, once taken_ > 0
+  double least_ = 0, greatest_ = 0;  // for real numbers; valid if taken_ > 0
   template <class T>
   struct Bounds {
     T least = 0, greatest = 0;
   };
-  std::tuple<Bounds<std::int64_t>, Bounds<std::uint64_t>> bounds_;  // of whole numbers, with and without a sign; likewise
-  std::vector<std::uint64_t> table_;  // of different values, open addressing; a key's place is free where used_ says so
+  std::tuple<Bounds<std::int64_t>, Bounds<std::uint64_t>> bounds_;  // for signed and unsigned whole numbers; valid if taken_ > 0
+  std::vector<std::uint64_t> table_;  // different values, by open addressing; a slot is free unless used_ is set
   std::vector<bool> used_;
   std::int64_t distinct_ = 0;  // kMostDistinct + 1 = too many
 };

@@ -26,7 +26,7 @@ struct Reference {
   long double least = 0, greatest = 0, mean = 0, deviation = 0;
 };
 
-// As numpy has it of the finite values, in long double and in two passes.
+// The same as numpy over the finite values, in long double and in two passes.
 template <class T>
 Reference reference_of(const std::vector<T>& values) {
   std::vector<long double> finite;
@@ -40,7 +40,7 @@ Reference reference_of(const std::vector<T>& values) {
   return result;
 }
 
-// Of any pieces, however they are cut.
+// The pieces may be cut anywhere.
 template <class T>
 void expect_as_reference(DType dtype, const std::vector<T>& values, double tolerance) {
   const Reference expected = reference_of(values);
@@ -103,7 +103,7 @@ TEST(ValueStats, RealsAlsoWithAMeanThatHidesTheirSpread) {
 }
 
 TEST(ValueStats, LeastAndGreatestOfWholeNumbersAreExact) {
-  constexpr std::int64_t kAbove = (std::int64_t{1} << 53U) + 1;  // no double has it
+  constexpr std::int64_t kAbove = (std::int64_t{1} << 53U) + 1;  // not representable as double
   ValueSummary summary = summary_of(DType::i64, bytes_of(std::vector<std::int64_t>{kAbove, -kAbove, kAbove - 2}));
   EXPECT_EQ(summary.least, -kAbove);
   EXPECT_EQ(summary.greatest, kAbove);

@@ -1,4 +1,4 @@
-// The options a command has itself, taken out of its words; what is left are config flags (config::Layers) or mistakes.
+// A command's own options, taken out of its words; the words left over are config flags (config::Layers) or mistakes.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 
 namespace millrace::config {
 
-// Names are given without dashes; one letter means -x, more mean --xyz. Hyphen and underscore are alike. Mistakes are collected
-// in problems(), so that they can be reported together with those of the config.
+// Names are given without dashes; a one-letter name means -x, a longer one --xyz. Hyphen and underscore are alike. Mistakes are
+// collected in problems(), so that they can be reported together with those of the config.
 class Arguments {
  public:
   explicit Arguments(std::span<const std::string> words) : words_(words.begin(), words.end()) {}
@@ -24,15 +24,15 @@ class Arguments {
   std::optional<std::string> value(std::string_view name);  // the last one counts
   std::int64_t integer(std::string_view name, std::int64_t otherwise, std::int64_t minimum);
   bool flag(std::string_view name);  // --name, --no-name, --name=true|false, --name true|false
-  // Takes the first word that is no option; nullopt when there is none.
+  // Takes the first word that is not an option; nullopt if there is none.
   std::optional<std::string> positional();
-  std::vector<std::string> rest() { return std::move(words_); }  // what nobody took
+  std::vector<std::string> rest() { return std::move(words_); }  // words not taken so far
 
   [[nodiscard]] const std::vector<std::string>& words() const noexcept { return words_; }
   [[nodiscard]] std::vector<Problem>& problems() noexcept { return problems_; }
   void add(std::string word) { words_.push_back(std::move(word)); }
   void remove(std::size_t index) { words_.erase(words_.begin() + static_cast<std::ptrdiff_t>(index)); }
-  // Throws for the problems and for every word nobody took, with the nearest option of `command`.
+  // Throws if there are problems or words left; for each word left, suggests the nearest option of `command`.
   void finish(std::string_view command);
 
  private:
@@ -42,7 +42,7 @@ class Arguments {
 };
 
 [[nodiscard]] std::string with_underscores(std::string_view word);
-// "did you mean "x"? " or "" when nothing is near.
+// "did you mean "x"? ", or "" if no candidate is near.
 [[nodiscard]] std::string suggestion(std::string_view word, const std::vector<std::string>& candidates);
 [[nodiscard]] bool looks_like_option(std::string_view word);
 

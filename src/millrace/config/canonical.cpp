@@ -10,7 +10,7 @@
 namespace millrace::config {
 namespace {
 
-// A number from a flag or a variable is a text here, and needs no quotes.
+// A number from a flag or a variable is a text here; it needs no quotes.
 std::string unquoted(const Json& value) {
   const std::string text = shown(value);
   return value.is_string() && text.size() > 1 && text.ends_with('"') ? text.substr(1, text.size() - 2) : text;
@@ -18,7 +18,7 @@ std::string unquoted(const Json& value) {
 
 using Kind = ValueType::Kind;
 
-constexpr int kDeepest = 32;  // what lies deeper is the value of no key, and a copy of it would need a stack of that depth
+constexpr int kDeepest = 32;  // no key has a value nested deeper, and copying one would need a stack of that depth
 constexpr double kMostExact = 9007199254740991;  // above it a double stands for several integers
 
 std::string_view trimmed(std::string_view text) {
@@ -28,13 +28,13 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(kSpace) - begin + 1);
 }
 
-// Text of a flag, variable or YAML scalar as JSON, without what is nested too deeply; discarded when it is none.
+// Text of a flag, variable or YAML scalar as JSON; discarded if it is not JSON or is nested too deeply.
 Json json_in(std::string_view text) {
   const auto is_shallow = [](int depth, Json::parse_event_t, Json&) { return depth <= kDeepest; };
   return Json::parse(trimmed(text), is_shallow, false, true);
 }
 
-// Text that is one number as JSON writes it, a leading + or . or a bare "nan" aside. Null when it isn't; infinity on overflow.
+// A text that is one number as JSON writes it, or with a leading + or . or a bare "nan". Null if it is not; infinity on overflow.
 Json number_in(std::string_view text) {
   text = trimmed(text);
   if (text.starts_with('+')) text.remove_prefix(1);
@@ -63,7 +63,7 @@ std::optional<bool> boolean_in(std::string_view text) {
   return std::nullopt;
 }
 
-// "6-8", as guides print a recommendation.
+// A range such as "6-8", as guides print a recommendation.
 bool is_range(std::string_view text) {
   text = trimmed(text);
   const std::size_t dash = text.find('-', 1);
@@ -117,7 +117,7 @@ class Checker {
     return problem(path + " is " + shown(value) + ", expected " + expected, std::move(next));
   }
 
-  // The string behind `value` when strings are to be parsed.
+  // The string in `value` if strings are to be parsed, else null.
   const std::string* source_text(const Json& value) const {
     return scalar_text_ && value.is_string() ? value.get_ptr<const std::string*>() : nullptr;
   }
@@ -161,7 +161,7 @@ class Checker {
     const std::string* source = source_text(value);
     Json parsed = source != nullptr ? number_in(*source) : value;
     if (!parsed.is_number()) return not_a_number(type, value, path);
-    if (parsed.is_number_float()) {  // 1e3 and 5.0 are integers written in another way
+    if (parsed.is_number_float()) {  // 1e3 and 5.0 are integers too
       const auto real = parsed.get<double>();
       if (std::isnan(real) || (std::isfinite(real) && real != std::floor(real))) return wrong(type, value, path);
       if (std::abs(real) > kMostExact) return too_large(type, value, path, static_cast<std::uint64_t>(kMostExact));
@@ -175,7 +175,7 @@ class Checker {
     return parsed;
   }
 
-  // Says both ends: that steps are >= 0 does not help who wrote 1e30.
+  // Names both ends: that steps are >= 0 does not help a user who wrote 1e30.
   std::optional<Json> too_large(const ValueType& type, const Json& value, const std::string& path, std::uint64_t highest) {
     highest = std::min(highest, type.highest);
     if (limits_.maximum < static_cast<double>(highest)) return out_of_range(type, value, path);
@@ -229,7 +229,7 @@ class Checker {
     return inner_or_wrong(type, value, path);
   }
 
-  // Checks against the inner type; a scalar that doesn't fit is reported with the whole type, "auto" or null included.
+  // Checks against the inner type; a scalar that doesn't fit is reported with the whole type, including "auto" or null.
   std::optional<Json> inner_or_wrong(const ValueType& type, const Json& value, const std::string& path) {
     const std::size_t before = problems_.size();
     std::optional<Json> result = check(type.inner.front(), value, path);
@@ -267,7 +267,7 @@ class Checker {
     return is_valid ? std::optional(std::move(items)) : std::nullopt;
   }
 
-  // "a, b" or a JSON list, as flags and variables have it.
+  // Splits "a, b" or a JSON list, the forms that flags and variables use.
   static Json split(const std::string& source) {
     const std::string_view whole = trimmed(source);
     if (whole.starts_with('[')) {
@@ -343,7 +343,7 @@ class Checker {
   const Limits& limits_;
   bool scalar_text_;
   std::vector<Problem>& problems_;
-  bool inside_list_ = false;  // an exact size is that of the outer list
+  bool inside_list_ = false;  // an exact size applies to the outer list
 };
 
 }  // namespace

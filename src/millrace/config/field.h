@@ -1,4 +1,4 @@
-// How a config struct describes itself: a consteval fields() list beside its members drives reading, flags, help and docs.
+// How a config struct describes itself: its consteval fields() list drives reading, flags, help and docs.
 //
 //   struct OptimConfig {
 //     double learning_rate = 3e-4;
@@ -9,7 +9,7 @@
 //   };
 //
 // Members may be: bool, integers, floating point, std::string, std::filesystem::path, enums (enumerator names are the legal
-// words), std::optional, std::vector, std::map<std::string, T>, std::variant, Auto<T>, and structs with fields() themselves.
+// words), std::optional, std::vector, std::map<std::string, T>, std::variant, Auto<T>, and structs that have fields() themselves.
 // A member missing from fields(), a C array or a base class is a compile error (checked where the schema is made).
 #pragma once
 
@@ -22,7 +22,7 @@
 
 namespace millrace::config {
 
-// A value, or "auto": Millrace chooses and says why. Default: auto.
+// A value, or "auto": Millrace chooses the value and reports why. Default: auto.
 template <class T>
 class Auto {
  public:
@@ -38,7 +38,7 @@ class Auto {
   std::optional<T> value_;
 };
 
-// What fields() says of one member. Bounds apply to the number, each element of a vector, or the value inside optional/Auto.
+// What fields() states about one member. Bounds apply to the number, each element of a vector, or the value inside optional/Auto.
 template <auto Member>
 struct FieldSpec {
   std::string_view help;
@@ -46,7 +46,7 @@ struct FieldSpec {
   double maximum = std::numeric_limits<double>::infinity();
   bool minimum_open = false;  // value must be > minimum, not >=
   bool maximum_open = false;
-  std::int64_t least_size = 0;  // of a vector
+  std::int64_t least_size = 0;  // for a vector
   std::int64_t greatest_size = std::numeric_limits<std::int64_t>::max();
   bool is_required = false;
   std::string_view unit_text = {};
@@ -96,15 +96,15 @@ struct FieldSpec {
     s.unit_text = value;
     return s;
   }
-  // A text that names a file or folder to read, or a list of such texts; see Layers on where a relative one is looked for.
-  // `words`, between bars, are taken too and name none.
+  // Marks a text, or a list of texts, as the path of a file or folder to read; Layers says where relative paths are looked for.
+  // `words`, separated by bars, are also legal and are not paths.
   consteval FieldSpec path(std::string_view words = {}) const {
     FieldSpec s = *this;
     s.is_path = true;
     s.words_beside_path = words;
     return s;
   }
-  // Of a member or a whole section: a run may go on with another value.
+  // Marks a member or a whole section whose value may change when a run resumes.
   consteval FieldSpec free_on_resume() const {
     FieldSpec s = *this;
     s.is_free_on_resume = true;

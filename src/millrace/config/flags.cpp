@@ -75,7 +75,7 @@ std::vector<std::string> Layers::add_flags(std::span<const std::string> words) {
   return rest;
 }
 
-// `value` is the text after "=", null without one; `next` is the index of the following word, moved on when that is the value.
+// `value` is the text after "=", null if there is none; `next` is the index of the following word, advanced if that is the value.
 void Layers::add_flag(const std::string& name, const std::string* value, std::span<const std::string> words, std::size_t& next) {
   Layer layer{.origin_of = {}, .scalar_text = true, .refuses_repeats = false};
   const std::string origin = "flag --" + name;
@@ -119,7 +119,7 @@ void Layers::add_flag(const std::string& name, const std::string* value, std::sp
   const std::string* word = next < words.size() ? &words[next] : nullptr;
   const bool is_truth = word != nullptr && (*word == "true" || *word == "false");
   const bool is_word = word != nullptr && !word->starts_with("--") && !(is_short(*word) && alias(word->substr(1)) != nullptr);
-  // Another program's number may stand for our true and false: --gpu_log_interval 100.
+  // Another program's number may stand for true or false: --gpu_log_interval 100.
   const bool is_number = is_word && target.is_converted && word->find_first_not_of("0123456789") == std::string::npos;
   if (is_truth || is_number || (is_word && !target.is_boolean)) {
     ++next;

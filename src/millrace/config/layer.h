@@ -11,13 +11,13 @@
 
 namespace millrace::config {
 
-// One file, the environment, the flags, or values given by the program.
+// One source: a file, the environment, the flags, or values given by the program.
 struct Layers::Layer {
   std::function<std::string(const std::string&)> origin_of;  // by dotted path as written
   bool scalar_text = false;
-  bool refuses_repeats = true;                      // of one key under two names; for flags the last one counts
-  std::map<std::string, std::string> seen = {};     // path -> "name, at origin" of the first
-  std::vector<std::filesystem::path> folders = {};  // where a relative path is looked for, in order; "" = the current one
+  bool refuses_repeats = true;                      // rejects one key under two names; among flags the last one counts
+  std::map<std::string, std::string> seen = {};     // path -> "name, at origin" of its first use
+  std::vector<std::filesystem::path> folders = {};  // searched in order for relative paths; "" = the current one
 };
 
 }  // namespace millrace::config

@@ -22,7 +22,7 @@ std::string normalized(std::string_view name) {
 
 std::string_view last_part(std::string_view path) { return path.substr(path.rfind('.') + 1); }
 
-// The line in "file name:line"; 0 when there is none.
+// The line in "file name:line"; 0 if there is none.
 std::size_t line_of(std::string_view origin) {
   const std::size_t colon = origin.rfind(':');
   std::size_t line = 0;
@@ -30,7 +30,7 @@ std::size_t line_of(std::string_view origin) {
   return line;
 }
 
-// Where bytes stand that are not UTF-8, in `value` or anything inside it.
+// False if `value` or anything inside it holds bytes that are not UTF-8.
 bool is_valid_text(const Json& value) {
   if (value.is_string()) return !first_invalid_utf8(value.get_ref<const std::string&>());
   return !value.is_structured() || std::ranges::all_of(value, is_valid_text);
@@ -47,7 +47,7 @@ void assign(Json& values, std::string_view path, Json value) {
   *node = std::move(value);
 }
 
-// `value` of a path leaf, with the folder before it in which the file was found.
+// `value` of a path leaf, prefixed by the folder in which the file was found.
 Json as_seen_from_here(const Leaf& leaf, Json value, const std::vector<std::filesystem::path>& folders) {
   if (value.is_array()) {
     for (Json& each : value) each = as_seen_from_here(leaf, std::move(each), folders);
@@ -130,14 +130,14 @@ void Layers::unknown(const std::string& name, const std::string& what, const std
 }
 
 void Layers::walk(const Json& tree, const std::string& prefix, Layer& layer) {
-  std::vector<std::pair<std::size_t, std::string>> names;  // in order of the file, so that problems come in that order
+  std::vector<std::pair<std::size_t, std::string>> names;  // in the order of the file, so that problems come in that order
   for (const auto& item : tree.items()) names.emplace_back(line_of(layer.origin_of(prefix + item.key())), item.key());
   std::ranges::stable_sort(names, {}, [](const auto& name) { return name.first; });
   for (const auto& [line, name] : names) add_key(prefix + name, tree[name], layer);
 }
 
 void Layers::add_key(const std::string& name, const Json& value, Layer& layer) {
-  if (last_part(name).starts_with('_')) return;  // a comment, in formats that have none
+  if (last_part(name).starts_with('_')) return;  // a comment, in formats that have no comments
   const std::string origin = layer.origin_of(name);
   const bool is_subtree = value.is_object() && is_section(name);
   if (schema_->find(name) != nullptr || (!is_subtree && alias(name) != nullptr)) {
@@ -181,7 +181,7 @@ void Layers::set(const std::string& name, const Json& value, const std::string& 
   }
   const auto [first, is_new] = layer.seen.try_emplace(path, name + ", at " + origin);
   if (!is_new && layer.refuses_repeats) {
-    const bool has_both = first->second == name + ", at " + origin;  // of one name in two forms the place has both lines
+    const bool has_both = first->second == name + ", at " + origin;  // if one name is used in two forms, the place has both lines
     problems_.push_back({.what = path + " is set twice" + (has_both ? "" : ", the second time as " + name),
                          .where = origin,
                          .next = has_both ? "remove one of them" : "remove one of them; the first is " + first->second});

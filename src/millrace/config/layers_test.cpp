@@ -20,7 +20,7 @@ using ::testing::IsEmpty;
 using Words = std::vector<std::string>;
 using Variables = std::vector<std::pair<std::string, std::string>>;
 
-// Layers that already have what is required.
+// Layers in which all required keys are set.
 Layers make_layers(std::span<const Alias> aliases = {}) {
   Layers layers(settings_schema(), aliases);
   layers.add_values({{"data", {{"sources", {"a.txt"}}}}}, "preset small");
@@ -50,7 +50,7 @@ TEST(Layers, LaterSourcesWinPerLeaf) {
   EXPECT_EQ(resolved.origins.at("optim.momentum"), "flag --optim.momentum");
   EXPECT_EQ(resolved.origins.at("optim.learning_rate"), "file a.json:3");
   EXPECT_EQ(resolved.origins.at("optim.name"), "preset small");
-  EXPECT_EQ(resolved.values["model"]["sizes"], Json({{"b", 2}}));  // a map is replaced whole
+  EXPECT_EQ(resolved.values["model"]["sizes"], Json({{"b", 2}}));  // a map is replaced as a whole
   EXPECT_EQ(resolved.origins.at("model.sizes"), "file c.yaml:2");
 }
 
@@ -149,7 +149,7 @@ TEST(Layers, AKeyWrittenInTwoFormsIsToldWithBothLines) {
   }
 }
 
-// Another program's flag that has nothing to do here must not eat the word behind it, nor pass in silence.
+// Another program's flag without effect here must not take the next word, nor be ignored silently.
 TEST(Aliases, AWordWithoutAKeyIsSaidOnceAndChangesNothing) {
   const auto said = [](const Json& value) { return value == Json(false) ? "" : "fast: it is " + value.dump(); };
   const std::vector<Alias> aliases = {
@@ -316,7 +316,7 @@ TEST(Layers, APathInAFileIsLookedForBesideThatFile) {
   EXPECT_EQ(layers.last("in.folder"), Json("data"));
   EXPECT_EQ(layers.last("in.nothing"), std::nullopt);
 
-  // Of a run: the current folder first.
+  // The config of a run: the current folder is searched first.
   Layers run(schema);
   run.add_values({{"in.folder", "data"}, {"in.files", {"b"}}}, "run r", {"", root});
   const Resolved resolved = run.resolve();

@@ -10,9 +10,9 @@
 namespace millrace::config {
 namespace {
 
-constexpr std::size_t kLargestText = 1U << 20U;  // parsed in a second by any of the three
+constexpr std::size_t kLargestText = 1U << 20U;  // each of the three parsers needs at most a second for it
 
-// False, with a problem, for bytes that no config holds.
+// False, with a problem, if `text` holds bytes that no config has.
 bool is_text(std::string_view text, const std::string& name, detail::TreeBuilder& tree) {
   if (text.size() > kLargestText) {
     tree.problem("the file has " + human_bytes(static_cast<double>(text.size())) + ", a config has at most 1 MB", 0,

@@ -1,4 +1,4 @@
-// TOML through toml++. The originals' files hold `resume = null`, which TOML doesn't have: taken as null, with a notice.
+// TOML through toml++. The originals' files hold `resume = null`, which TOML doesn't have: it is accepted as null, with a notice.
 #include <algorithm>
 #include <set>
 #include <sstream>
@@ -14,8 +14,8 @@ namespace {
 constexpr std::size_t kMostDots = 32;  // of one key; toml++ itself bounds brackets
 
 struct NullPatch {
-  std::string text;             // the same with "" for each null
-  std::set<std::size_t> lines;  // where
+  std::string text;             // the text with "" in place of each null
+  std::set<std::size_t> lines;  // the lines of those nulls
 };
 
 // Replaces `key = null` lines outside multi-line strings; byte positions stay the same.
@@ -49,10 +49,10 @@ NullPatch patch_nulls(std::string_view text) {
   return patch;
 }
 
-// The line of a key with more dots than sections can be deep, 0 when there is none: toml++ goes down a level of its own stack for
-// each. Text and comments are passed over, as it does.
+// The line of a key that has more dots than sections can be deep (toml++ recurses once per dot); 0 if there is none. Strings and
+// comments are skipped, as toml++ does.
 std::size_t line_of_deep_key(std::string_view text) {
-  // Behind the end of text that begins at `at`, or where toml++ will stop because it is never closed.
+  // The position after the end of the string that begins at `at`; if it is never closed, the position where toml++ will stop.
   const auto past = [&](std::size_t at, std::string_view end, bool has_escapes) {
     for (; at < text.size() && !text.substr(at).starts_with(end); ++at) {
       if (end.size() == 1 && text[at] == '\n') return at;
@@ -69,7 +69,7 @@ std::size_t line_of_deep_key(std::string_view text) {
       const bool is_long = text.substr(begin).starts_with(std::string(3, c));
       const std::string end(is_long ? 3 : 1, c);
       at = past(begin + end.size(), end, c == '"');
-      for (int i = 0; is_long && i < 2 && at < text.size() && text[at] == c; ++i) ++at;  // two more may belong to the text
+      for (int i = 0; is_long && i < 2 && at < text.size() && text[at] == c; ++i) ++at;  // two more quotes may belong to the text
     } else if (c == '#') {
       at = std::min(text.find('\n', at), text.size());
     } else if (c == '.') {
@@ -89,7 +89,7 @@ class Walker {
 
   bool table(const toml::table& table) {
     if (!tree_.begin(Json::object(), table.source().begin.line)) return false;
-    // In order of the file, so that problems come in that order too.
+    // In the order of the file, so that problems come in that order too.
     std::vector<std::pair<const toml::key*, const toml::node*>> items;
     for (const auto& [key, node] : table) items.emplace_back(&key, &node);
     std::ranges::stable_sort(items, {}, [](const auto& item) { return item.first->source().begin.line; });
@@ -118,7 +118,7 @@ class Walker {
     if (const auto* number = node.as_integer()) return number->get();
     if (const auto* number = node.as_floating_point()) return number->get();
     if (const auto* truth = node.as_boolean()) return truth->get();
-    std::ostringstream text;  // dates and times: no key has such a type, so the text serves the message
+    std::ostringstream text;  // dates and times: no key has such a type, so only the message needs the text
     node.visit([&](const auto& any) {
       if constexpr (toml::is_date<decltype(any)> || toml::is_time<decltype(any)> || toml::is_date_time<decltype(any)>) {
         text << any.get();

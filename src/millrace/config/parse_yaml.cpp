@@ -10,7 +10,7 @@
 namespace millrace::config::detail {
 namespace {
 
-// Ends the parsing after a problem that is already noted.
+// Ends the parsing after a problem that is already recorded.
 struct Stop {};
 
 class YamlHandler final : public YAML::EventHandler {

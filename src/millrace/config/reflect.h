@@ -1,4 +1,4 @@
-// What C++20 lets a program know of its own types: names of members and enumerators, and how many members a struct has.
+// What C++20 lets a program know about its own types: names of members and enumerators, and the number of a struct's members.
 #pragma once
 
 #include <array>
@@ -26,7 +26,7 @@ consteval std::string_view member_name() {
   return kText.substr(kText.rfind("::") + 2);
 }
 
-// "" when no enumerator has this value. An enumerator that is a keyword is written with a final underscore, which is dropped.
+// "" if no enumerator has this value. An enumerator that is a keyword is written with a final underscore, which is dropped.
 template <auto Value>
 consteval std::string_view enumerator_name() {
   constexpr std::string_view kText = argument_text<Value>();
@@ -38,7 +38,7 @@ consteval std::string_view enumerator_name() {
 
 inline constexpr std::size_t kEnumScan = 128;
 
-// Name by value for 0 ... 127; "" where there is no enumerator. Enumerators outside that range can't be used in a config.
+// Name by value for 0 ... 127; "" if there is no enumerator. Enumerators outside that range can't be used in a config.
 template <class E>
 inline constexpr auto kEnumNames = []<std::size_t... I>(std::index_sequence<I...>) {
   return std::array<std::string_view, sizeof...(I)>{enumerator_name<static_cast<E>(I)>()...};
@@ -63,7 +63,7 @@ concept HasBase = requires {
   T{AnyBase<T>{}};
 };
 
-// How many members the aggregate T has; the elements of a C array count one by one.
+// Number of members of the aggregate T; each element of a C array counts as a member.
 template <class T, class... Known>
 consteval std::size_t count_members() {
   if constexpr (requires { T{Known{}..., AnyMember{}}; }) {
@@ -104,7 +104,7 @@ consteval bool has_c_array(const std::tuple<Specs...>& specs) {
       []<auto... Member>(const FieldSpec<Member>&...) { return (std::is_array_v<MemberType<Member>> || ...); }, specs);
 }
 
-// Compile errors, in words, for a struct whose fields() doesn't describe it.
+// Turns a struct whose fields() doesn't describe it into a readable compile error.
 template <class T>
 consteval bool check_struct() {
   static_assert(std::is_aggregate_v<T>, "a config struct must be an aggregate: no constructors, no private members");

@@ -22,17 +22,17 @@ struct Leaf {
   std::string type;  // "number", "integer", "true|false", "text", "adamw|adam|sgd", "auto|integer", "list of numbers", ...
   std::string help;
   std::string range;  // ">= 0 and < 1", "2 values"; empty without limits
-  std::string unit;   // "s", "bytes"; empty mostly
+  std::string unit;   // "s", "bytes"; usually empty
   Json default_value;
   bool required = false;
-  bool is_boolean = false;                          // as a flag it may stand without a value, and with --no- before it
+  bool is_boolean = false;                          // its flag may be given without a value, and as --no-...
   std::vector<std::string> choices;                 // legal words of an enum
-  bool is_path = false;                             // the value, or each one of the list, names a file or folder
-  std::vector<std::string> words_beside_path = {};  // of a path: legal values that name none
-  bool free_on_resume = false;                      // a run may go on with another value
-  // Checks and converts one value to canonical JSON (numbers of the right kind, enum words). `scalar_text` is true when the
-  // value came as text (flags, environment, YAML scalars) and must be parsed by type. Adds problems (what and next) and
-  // returns the default when it can't.
+  bool is_path = false;                             // the value, or each element of the list, names a file or folder
+  std::vector<std::string> words_beside_path = {};  // legal values of a path that are not paths
+  bool free_on_resume = false;                      // may change when a run resumes
+  // Checks one value and converts it to canonical JSON (numbers of the right kind, enum words). `scalar_text` is true if the
+  // value came as text (flags, environment, YAML scalars) and must be parsed by type. If it can't, adds problems (what and next)
+  // and returns the default.
   std::function<Json(const Json& value, bool scalar_text, std::vector<Problem>& problems)> canonical;
 };
 
@@ -40,63 +40,63 @@ struct Schema {
   std::vector<Leaf> leaves;                   // in order of declaration
   std::map<std::string, std::string> groups;  // section path -> its help
   [[nodiscard]] const Leaf* find(std::string_view path) const;
-  Schema& operator+=(const Schema& other);  // sections of `other` are added; a leaf declared twice is a ConfigError
+  Schema& operator+=(const Schema& other);  // adds the sections of `other`; a leaf declared twice is a ConfigError
 };
 
-// An accepted other name of a key, in files (flat or dotted) and as a flag. `convert` maps the old value to the new one;
-// null = unchanged. A null result means "leave the key alone". Without a key the word is accepted and changes nothing; as a flag
-// it needs no value and takes true, false or a whole number.
+// Another accepted name of a key, in files (flat or dotted) and as a flag. `convert` maps the old value to the new one; null =
+// unchanged. A null result leaves the key as it is. Without a key the word is accepted and changes nothing; its flag needs no
+// value and takes true, false or a whole number.
 struct Alias {
   std::string name;
   std::string path;  // "" = no key
   std::function<Json(const Json&)> convert;
   std::string note;  // for the reference, e.g. "as in the original's TOML"
-  // What a run says of a value that does not do here what it does elsewhere; "" = nothing.
+  // What a run reports about a value that has a different effect here than elsewhere; "" = nothing.
   std::function<std::string(const Json&)> notice = nullptr;
-  bool takes_text = false;  // of a word without a key: its flag is followed by a value
+  bool takes_text = false;  // for a word without a key: its flag is followed by a value
 };
 
-// A resolved config: every leaf has a value, canonical, with where it came from.
+// A resolved config: each leaf with its canonical value and its origin.
 struct Resolved {
   Json values;  // nested: values["optim"]["learning_rate"]
   std::map<std::string, std::string>
       origins;  // "optim.learning_rate" -> "flag --optim.learning_rate", "default", "preset small", "file a.toml:7"
-  std::vector<std::string> notices;  // e.g. resume = null in TOML accepted as empty
+  std::vector<std::string> notices;  // e.g. that resume = null in TOML was accepted as empty
 };
 
-// Collects layers, lowest precedence first, then resolve() checks all of them at once.
+// Collects layers, lowest precedence first; then resolve() checks all of them at once.
 // run < preset < files in order < environment (MILLRACE_OPTIM__LEARNING_RATE) < flags; aliases are accepted in all.
 //
-// Paths: what a resolved config holds is relative to the current folder. A path that a file holds is looked for beside that file
-// first; where nothing is there it stays as it is written.
+// Paths in a resolved config are relative to the current folder. A path in a file is first looked for in that file's folder; if
+// nothing is found there, it stays as written.
 class Layers {
  public:
   // `schema` must outlive this; an alias of a key that isn't in it is a ConfigError.
   explicit Layers(const Schema& schema, std::span<const Alias> aliases = {});
-  // Defaults of a recipe, a preset, the config of a run: nested or dotted keys. A relative path in them is looked for in each of
-  // `folders` in turn.
+  // Adds defaults of a recipe, a preset or the config of a run, with nested or dotted keys. Their relative paths are looked for
+  // in each of `folders` in turn.
   void add_values(const Json& values, const std::string& origin, std::vector<std::filesystem::path> folders = {});
   void add_file(const std::filesystem::path& path);  // .json (comments allowed) .toml .yaml .yml; problems are kept, not thrown
-  // The same for a file of another program's making: `convert` makes keys of ours, or of an alias, of its tree, whose values are
-  // texts in YAML. A key that keeps its path keeps its line in messages.
+  // The same for another program's file: `convert` turns its tree, in which YAML values are texts, into our keys or aliases. A
+  // key that keeps its path keeps its line in messages.
   struct Foreign {
-    const Json& earlier;             // the trees that were converted before, the keys of later ones over those of earlier ones
-    std::vector<Problem>& problems;  // what it can't take; `where` is a path in the file
+    const Json& earlier;             // the trees converted before; keys of later trees replace those of earlier ones
+    std::vector<Problem>& problems;  // keys it can't convert; `where` is a path in the file
     std::vector<std::string>& notices;
   };
   using Convert = std::function<Json(const Json& tree, Foreign& file)>;
   void add_file(const std::filesystem::path& path, const Convert& convert);
   void add_text(std::string_view text, std::string_view suffix, const std::string& name);  // the same from memory
-  void add_environment();  // of this process, prefix MILLRACE_; MILLRACE_TORCH and names without "__" are not ours
+  void add_environment();  // reads this process's MILLRACE_ variables, but not MILLRACE_TORCH and names without "__"
   void add_environment(std::span<const std::pair<std::string, std::string>> variables);
-  // Takes --section.key=value, --section.key value, --flag, --no-flag and aliases from `words`, those of one letter also with one
-  // hyphen; what is not one is returned in order. Hyphen and underscore alike; a bare boolean takes the next word only if it is
-  // true or false. Unknown --words are problems.
+  // Takes --section.key=value, --section.key value, --flag, --no-flag and aliases from `words` (one-letter aliases also with a
+  // single hyphen) and returns the other words in order. Hyphen and underscore are alike; a bare boolean takes the next word only
+  // if it is true or false. Unknown --words are problems.
   std::vector<std::string> add_flags(std::span<const std::string> words);
   void add_problem(Problem problem);
-  // What the highest layer so far says of a key, unchecked; nullopt when none does.
+  // The unchecked value of a key in the highest layer so far that has it; nullopt if no layer has it.
   [[nodiscard]] std::optional<Json> last(std::string_view path) const;
-  // The same of a key that names a file, as seen from the current folder; nullopt also where that is no text.
+  // The same for a key that names a file, relative to the current folder; nullopt also if the value is not a text.
   [[nodiscard]] std::optional<std::string> last_path(std::string_view path) const;
   // Throws ConfigError with all problems (unknown keys with the nearest legal one, wrong types, out of range, missing, ...).
   [[nodiscard]] Resolved resolve() const;
@@ -127,11 +127,11 @@ class Layers {
   std::vector<std::string> notices_;
   std::vector<Set> sets_;          // in order of precedence, lowest first
   Json earlier_ = Json::object();  // Foreign::earlier
-  bool is_complete_ = true;        // false: a file was unreadable, so what is missing may stand in it
+  bool is_complete_ = true;        // false: a file was unreadable, so keys that seem missing may be in it
 };
 
-// Parses one config file's text into a tree: comments in JSON, duplicate keys are problems, positions kept for messages.
-// Returned in `origins`: dotted path -> "name:line"; in `is_complete` false when a problem cut the text short.
+// Parses one config file's text into a tree; JSON may have comments, duplicate keys are problems. Sets `origins` (dotted path ->
+// "name:line") and `is_complete` (false if a problem cut the text short).
 Json parse_text(std::string_view text, std::string_view suffix, const std::string& name,
                 std::map<std::string, std::string>& origins, std::vector<Problem>& problems, std::vector<std::string>& notices,
                 bool& scalars_are_text, bool* is_complete = nullptr);

@@ -29,7 +29,7 @@ struct Codec {
 
 [[noreturn]] void wrong_kind(const char* expected, const Json& value);
 [[nodiscard]] ValueType wrap(ValueType::Kind kind, ValueType inner);
-// A text as a path, also inside a list or an optional.
+// Marks a text as a path, also inside a list or an optional.
 [[nodiscard]] ValueType as_path(ValueType type);
 [[nodiscard]] std::vector<std::string> words_between_bars(std::string_view words);
 [[nodiscard]] Leaf make_leaf(std::string path, std::string_view help, std::string_view unit, ValueType type, const Limits& limits,
@@ -166,7 +166,7 @@ struct Codec<std::map<std::string, T, Less>> {
   }
 };
 
-// The first alternative that a value fits is taken.
+// The first alternative that fits a value is taken.
 template <class... T>
 struct Codec<std::variant<T...>> {
   using Variant = std::variant<T...>;
@@ -256,7 +256,7 @@ void add_leaves(const std::string& prefix, const T& defaults, bool free_on_resum
 
 }  // namespace detail
 
-// Struct members of T are sections, the others leaves; all paths start with `prefix` and a dot when it isn't empty.
+// Struct members of T are sections, the others leaves; all paths start with `prefix` and a dot unless it is empty.
 template <class T>
 [[nodiscard]] Schema schema_of(std::string_view prefix = "") {
   Schema schema;
@@ -264,8 +264,8 @@ template <class T>
   return schema;
 }
 
-// A T from canonical values (Resolved::values or one of its sections). Missing keys keep T's default, keys that T doesn't have
-// are passed over. Values that aren't canonical are a mistake of ours: InternalError.
+// Makes a T from canonical values (Resolved::values or one of its sections). Missing keys keep T's default, unknown keys are
+// ignored. Values that aren't canonical are a mistake in Millrace: InternalError.
 template <class T>
 [[nodiscard]] T read(const Json& values) {
   return detail::Codec<T>::read(values);

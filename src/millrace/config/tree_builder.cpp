@@ -5,7 +5,7 @@
 namespace millrace::config::detail {
 namespace {
 
-constexpr std::size_t kDeepest = 32;         // a config has sections, keys and now and then a list of objects
+constexpr std::size_t kDeepest = 32;         // a config has sections, keys and sometimes a list of objects
 constexpr std::size_t kMostValues = 100000;  // a list of files may be long
 
 }  // namespace
@@ -37,7 +37,7 @@ bool TreeBuilder::key(std::string text, std::size_t line) {
   } else {
     const auto [depth, is_new] = depths_.try_emplace(path, open_.size());
     std::string& origin = origins_[path];
-    const bool in_another_form = !is_new && depth->second != open_.size();  // as section and key, and with a dot
+    const bool in_another_form = !is_new && depth->second != open_.size();  // once as section and key, once with a dot
     origin = (in_another_form ? origin + " and " : "") + place(line);
   }
   key_ = std::move(text);
@@ -52,7 +52,7 @@ bool TreeBuilder::add(Json value) {
   } else if (open_.back().is_array()) {
     open_.back().push_back(std::move(value));
   } else {
-    open_.back().emplace(key_, std::move(value));  // of a key that appears twice the first stays
+    open_.back().emplace(key_, std::move(value));  // if a key appears twice, its first value stays
     has_key_ = false;
   }
   return true;
@@ -89,7 +89,7 @@ bool TreeBuilder::end() {
 }
 
 Json TreeBuilder::take() {
-  while (!open_.empty()) end();  // the parser stopped half-way: what it got is still checked
+  while (!open_.empty()) end();  // the parser stopped half-way: the part it read is still checked
   if (!has_root_ || root_.is_null()) return Json::object();
   if (root_.is_object()) return std::move(root_);
   if (!is_complete_) return Json::object();

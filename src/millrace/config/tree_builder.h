@@ -1,4 +1,4 @@
-// What the three file formats have in common: a tree built from events, with the line of each key, and its problems.
+// What the parsers of the three file formats share: a tree built from events, the line of each key, and the problems.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace millrace::config::detail {
 
-// Fed by a parser in document order. Each call returns false when the parser should stop: the text is too deep or too large.
+// A parser calls it in document order. Each call returns false if the parser should stop: the text is too deep or too large.
 class TreeBuilder {
  public:
   TreeBuilder(std::string name, std::map<std::string, std::string>& origins, std::vector<Problem>& problems)
@@ -23,12 +23,12 @@ class TreeBuilder {
   bool value(Json value, std::size_t line);
   bool begin(Json container, std::size_t line);  // an empty object or array
   bool end();
-  // The document; an empty object when it isn't one (with a problem).
+  // Returns the document; an empty object, with a problem, if the document isn't an object.
   [[nodiscard]] Json take();
-  // A problem that ends the reading of this text.
+  // Adds a problem that ends the reading of this text.
   void problem(std::string what, std::size_t line, std::string next, std::size_t column = 0);
   [[nodiscard]] std::string place(std::size_t line, std::size_t column = 0) const;  // "name:line:column"
-  // False once a problem has cut the text short, so that what is missing may only be unread.
+  // False once a problem has cut the text short: keys that seem missing may be in the unread part.
   [[nodiscard]] bool is_complete() const noexcept { return is_complete_; }
   [[nodiscard]] bool expects_key() const noexcept { return !open_.empty() && open_.back().is_object() && !has_key_; }
 
@@ -38,11 +38,11 @@ class TreeBuilder {
 
   std::string name_;
   std::map<std::string, std::string>& origins_;
-  std::map<std::string, std::size_t> depths_;  // of the containers in which each path was met
+  std::map<std::string, std::size_t> depths_;  // depth of the containers in which each path was found
   std::vector<Problem>& problems_;
   std::vector<Json> open_;                 // containers from the root to the innermost
   std::vector<std::string> paths_;         // dotted path of each of them
-  std::vector<std::string> pending_keys_;  // key under which each of them goes into its parent
+  std::vector<std::string> pending_keys_;  // key under which each container goes into its parent
   std::string key_;
   bool has_key_ = false;
   Json root_;
@@ -51,7 +51,7 @@ class TreeBuilder {
   bool is_complete_ = true;
 };
 
-// What to do about a syntax error in `line`: a remedy when it holds a range such as 6-8, else `otherwise`.
+// What to do about a syntax error in `line`: a remedy if it holds a range such as 6-8, else `otherwise`.
 [[nodiscard]] std::string range_hint(std::string_view line, std::string otherwise);
 // The line of `text` that holds byte `at`.
 [[nodiscard]] std::string_view line_at(std::string_view text, std::size_t at);

@@ -1,4 +1,4 @@
-// The type of a config value at run time, and the one check of a value against its type.
+// The type of a config value at run time, and the only check of a value against its type.
 #pragma once
 
 #include <cstdint>
@@ -30,12 +30,12 @@ struct RecordField;
 struct ValueType {
   enum class Kind : std::uint8_t { boolean, integer, number, text, path, word, nullable, automatic, list, map, choice, record };
   Kind kind = Kind::text;
-  std::int64_t lowest = 0;              // of an integer
-  std::uint64_t highest = 0;            // of an integer
-  double largest = 0;                   // magnitude of a number
-  std::vector<std::string> words = {};  // of an enum
-  std::vector<ValueType> inner = {};    // nullable, automatic, list, map: one; choice: the alternatives
-  std::vector<RecordField> fields;      // of a record
+  std::int64_t lowest = 0;              // for an integer
+  std::uint64_t highest = 0;            // for an integer
+  double largest = 0;                   // for a number: largest magnitude
+  std::vector<std::string> words = {};  // for an enum
+  std::vector<ValueType> inner = {};    // nullable, automatic, list, map: one type; choice: the alternatives
+  std::vector<RecordField> fields;      // for a record
 };
 
 struct RecordField {
@@ -52,21 +52,21 @@ struct RecordField {
 [[nodiscard]] std::string limits_text(const ValueType& type, const Limits& limits);
 // For messages: "an integer >= 1", "one of adamw, adam, sgd", "\"auto\" or a number > 0", ...
 [[nodiscard]] std::string expectation_text(const ValueType& type, const Limits& limits);
-// Whether a flag of this type may stand without a value.
+// Whether a flag of this type may be given without a value.
 [[nodiscard]] bool is_boolean(const ValueType& type);
 
 // The canonical form of `value`: integers as integers, numbers as doubles, enums as their word, lists and maps element by
-// element. With `scalar_text`, strings are parsed by type. On failure nullopt, and a problem (what and next) is added that calls
-// the value `path`.
+// element. With `scalar_text`, strings are parsed by type. On failure returns nullopt and adds a problem (what and next) that
+// calls the value `path`.
 [[nodiscard]] std::optional<Json> canonical_value(const ValueType& type, const Limits& limits, const Json& value,
                                                   const std::string& path, bool scalar_text, std::vector<Problem>& problems);
 
 // `value` for a message: compact JSON, cut when long.
 [[nodiscard]] std::string shown(const Json& value);
-// A string from a flag, a variable or a YAML scalar as the JSON value it looks like; text when it looks like none.
+// A string from a flag, a variable or a YAML scalar as the JSON value it looks like, else as text.
 [[nodiscard]] Json guessed(const std::string& text);
 
-// Whether canonical JSON `value` is one of this type, without conversion (3 is no number, 3.0 no integer).
+// Whether canonical JSON `value` has this type without conversion (3 is not a number, 3.0 not an integer).
 [[nodiscard]] bool is_exactly(const ValueType& type, const Json& value);
 
 }  // namespace millrace::config

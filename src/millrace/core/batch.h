@@ -1,4 +1,4 @@
-// The words all subsystems speak: batches, losses, the state of a part of the run.
+// The types all subsystems share: batches, losses, the state of a part of the run.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -32,13 +32,13 @@ struct Group {
   std::string name;                     // data set's name, "" for a plain batch
   Tensors fields;                       // name -> tensor, first dimension = rows
   std::vector<std::int64_t> positions;  // position of each row in the epoch's order: keys randomness, see core/random.h
-  std::vector<std::int64_t> indices;    // sample of the data set that each row is; empty in a batch that no loader made
+  std::vector<std::int64_t> indices;    // each row's sample in the data set; empty in a batch that no loader made
   [[nodiscard]] std::int64_t rows() const noexcept { return static_cast<std::int64_t>(positions.size()); }
 };
 
-// What the loader delivers at once, or the rows of it that go through the model at once. Move-only. On the CPU its tensors are
-// 64-byte aligned views of a loader slot, which goes back to the loader when the last of them dies; a tensor that must outlive
-// the step is to be cloned.
+// What the loader delivers at once, or those of its rows that go through the model at once. Move-only. On the CPU its tensors are
+// 64-byte aligned views of a loader slot, which returns to the loader when the last of them dies; clone a tensor that must
+// outlive the step.
 class Batch {
  public:
   Batch() = default;
@@ -49,7 +49,7 @@ class Batch {
   Batch(const Batch&) = delete;
   Batch& operator=(const Batch&) = delete;
 
-  // Field of a plain batch. RecipeError names the fields there are when it is missing.
+  // Field of a plain batch. If it is missing, a RecipeError names the existing fields.
   [[nodiscard]] const at::Tensor& operator[](std::string_view name) const;
   void set(std::string name, at::Tensor value);  // in group 0
   [[nodiscard]] bool has(std::string_view name) const;
@@ -65,7 +65,7 @@ class Batch {
   BatchOrigin origin_;
 };
 
-// What logs and metrics show of a term whose count says nothing to people.
+// The values that logs and metrics show for a term whose count means nothing to people.
 struct LossReport {
   at::Tensor sum, count;   // scalars; added up over batches and ranks, then divided
   bool logarithm = false;  // show the natural logarithm of the quotient
@@ -75,39 +75,39 @@ struct LossReport {
 // so that ragged batches, micro-batches and ranks cannot change the result.
 struct LossTerm {
   at::Tensor sum;    // scalar with gradient
-  at::Tensor count;  // scalar without gradient, on the sum's device; how many things `sum` adds up. 0 = the term has nothing here
+  at::Tensor count;  // scalar without gradient, on the sum's device: number of things in `sum`; 0 = the term has no part here
   // Nominal count of a full micro-batch, known before the step without a read-back: backward runs on sum / nominal, so that
   // half precision never sees huge numbers. Any positive constant gives the same result in exact arithmetic.
   double nominal_count = 1.0;
   // Shown instead of sum / count. A log(S/N) loss has sum = S and count = S, detached: its gradient is exact over micro-batches
-  // and ranks, its quotient is always 1; it reports S, N and the logarithm.
+  // and ranks, but its quotient is always 1; it reports S, N and the logarithm.
   std::optional<LossReport> report = std::nullopt;
-  std::string name = "";  // of one of several terms, where logs show it; unique within its loss
+  std::string name = "";  // unique within its loss; shown by logs if there are several terms
   double weight = 1.0;    // factor of this mean in the loss
-  // The count is the same for each row of a batch (its voxels, its tokens). Terms of this kind share a backward pass; each other
-  // term of a loss with several has a pass of its own where a step has more than one micro-batch. Checked: see Stepper.
+  // The count is the same for each row of a batch (its voxels, its tokens). Such terms share a backward pass; if a loss has
+  // several terms and a step more than one micro-batch, each other term has a separate pass. Checked: see Stepper.
   bool per_row = false;
 };
 
-// What an objective is to make smaller: the sum of weight * mean over its terms.
+// What an objective minimises: the sum of weight * mean over its terms.
 struct Loss {
-  std::vector<LossTerm> terms;  // none = the objective was absent; see Objective::loss
-  Tensors outputs = {};         // detached by the trainer; handed to later objectives and to Recipe::measure
-  [[nodiscard]] const LossTerm& term(std::string_view name = "") const;  // RecipeError when there is none of that name
+  std::vector<LossTerm> terms;  // empty = the objective was absent; see Objective::loss
+  Tensors outputs = {};         // detached by the trainer; passed to later objectives and to Recipe::measure
+  [[nodiscard]] const LossTerm& term(std::string_view name = "") const;  // RecipeError if there is no term of that name
 };
 
-// Named tensors and a JSON value: what one part of a run (loader, optimiser, schedule, recipe) needs to go on exactly.
+// Named tensors and a JSON value: what a part of a run (loader, optimiser, schedule, recipe) needs to resume exactly.
 struct State {
   Tensors tensors;
   Json json = Json::object();
 };
 
-// "image f32 [32,3,32,32], label i64 [32]"; of several groups "a: x f32 [4,3]; b: x f32 [4,5]". For messages.
+// "image f32 [32,3,32,32], label i64 [32]"; for several groups "a: x f32 [4,3]; b: x f32 [4,5]". For messages.
 [[nodiscard]] std::string to_text(const Tensors& tensors);
 [[nodiscard]] std::string to_text(const Batch& batch);
 [[nodiscard]] std::string to_text(const BatchOrigin& origin);  // "training batch 3 of epoch 0", "validation batch 2"
 
-// Where this process stands among the processes of a run.
+// The position of this process among the processes of a run.
 struct Ranks {
   int rank = 0;
   int local_rank = 0;  // among those on its machine

@@ -11,7 +11,7 @@ namespace millrace {
 
 namespace {
 thread_local RandomScope* innermost = nullptr;
-constexpr std::uint64_t kForward = 0x666f7277;  // tells these keys from those of the loader's order and of sources
+constexpr std::uint64_t kForward = 0x666f7277;  // makes these keys differ from those of the loader's order and of sources
 
 std::vector<IndexRun> runs_of(std::span<const std::int64_t> positions) {
   std::vector<IndexRun> runs;

@@ -12,28 +12,28 @@
 
 namespace millrace {
 
-// One call of a layer that draws random numbers: its key, and which elements of the site's stream the tensor's elements are.
+// One call of a layer that draws random numbers: its key, and the elements of the site's stream that the tensor uses.
 struct RandomSite {
   std::uint64_t key = 0;
-  std::int64_t first = 0;           // of the tensor's first element; the others follow it, where `runs` is empty
-  std::vector<IndexRun> runs = {};  // else all elements, run by run
+  std::int64_t first = 0;           // index of the tensor's first element in the stream; the others follow it if `runs` is empty
+  std::vector<IndexRun> runs = {};  // otherwise all elements, run by run
 };
 
 // Set by the trainer before each forward pass, read by layers that draw random numbers (dropout). Thread-local: the loop's
 // thread owns LibTorch. Each next_site() call within a forward pass is one site; the order of calls is the model's order.
 //
-// The stream of a site runs over the rows of an epoch: row r has elements [r e, (r + 1) e) of it, with e elements a row. So two
-// ranks, or two micro-batches, drop what one process drops that has their rows in one batch, whichever rows of it were left out.
-// It holds for tensors whose first dimension runs over the batch's rows (or over equal pieces of each row, in order); others have
-// streams of their own too, but not those that one process would have. Nor has a batch of several groups, whose rows may have the
-// same positions: it counts the rows of all groups together, and RowScope tells which are which.
+// The stream of a site runs over the rows of an epoch: row r has its elements [r e, (r + 1) e), with e elements a row. So ranks
+// or micro-batches drop the same elements as one process with all of these rows in one batch, whichever rows were left out. This
+// holds for tensors whose first dimension runs over the batch's rows (or over equal pieces of each row, in order). Other tensors,
+// and batches of several groups, whose rows may have equal positions, have separate streams, but not those of one process; for
+// groups the rows of all groups are counted together, and RowScope says which rows are which.
 class RandomScope {
  public:
-  // Where a scope stands: a part of the forward pass that is computed a second time goes on from the same site.
+  // Where a scope stands: if a part of the forward pass is computed again, it resumes from the same site.
   struct Position {
     std::uint64_t seed = 0, epoch = 0, site = 0;
     std::vector<IndexRun> rows =
-        {};  // of the epoch, in the order of the tensors' rows; empty = not known: sites begin at element 0
+        {};  // of the epoch, in the order of the tensors' rows; empty = unknown: sites begin at element 0
   };
 
   explicit RandomScope(Position position) noexcept;
@@ -54,8 +54,8 @@ class RandomScope {
 };
 
 // Until destruction the sites of the innermost scope draw for these rows: a recipe opens one around a part of the forward pass
-// that has the rows of one group of a grouped batch alone, or those of several groups in an order of its own. Does nothing
-// outside a RandomScope.
+// that has only the rows of one group of a grouped batch, or rows of several groups in another order. Does nothing outside a
+// RandomScope.
 class RowScope {
  public:
   // Position of each row in the epoch's order (Group::positions), in the order of the tensors' rows.
@@ -66,7 +66,7 @@ class RowScope {
 
  private:
   RandomScope* scope_;
-  std::vector<IndexRun> rows_;  // of the scope before
+  std::vector<IndexRun> rows_;  // rows of the scope before
 };
 
 }  // namespace millrace

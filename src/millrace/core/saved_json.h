@@ -1,5 +1,5 @@
-// The JSON of a snapshot's part, read with distrust: its checksums may be right and its values of another hand. And numbers that
-// may not be finite, as JSON, which has no NaN.
+// The JSON of a snapshot's part, read with distrust: its checksums may be right although another program wrote its values. And
+// numbers that may not be finite, as JSON, which has no NaN.
 #pragma once
 
 #include <cstdint>
@@ -14,17 +14,17 @@
 
 namespace millrace {
 
-// A place in the part's JSON, which must outlive it. Whatever is asked for and not there, of another kind or out of range is a
-// SnapshotError that names part, place and value.
+// A place in the part's JSON, which must outlive it. A value that is missing, of another kind or out of range is a SnapshotError
+// that names part, place and value.
 class SavedJson {
  public:
   SavedJson(const Json& json, std::string part) : SavedJson(json, std::move(part), "") {}
 
   [[nodiscard]] const Json& json() const noexcept { return *json_; }
-  [[nodiscard]] SavedJson operator[](const std::string& key) const;           // of an object
-  [[nodiscard]] std::optional<SavedJson> find(const std::string& key) const;  // the same; nullopt when the key is missing
+  [[nodiscard]] SavedJson operator[](const std::string& key) const;           // for an object
+  [[nodiscard]] std::optional<SavedJson> find(const std::string& key) const;  // the same; nullopt if the key is missing
   [[nodiscard]] std::vector<std::pair<std::string, SavedJson>> members() const;
-  [[nodiscard]] std::vector<SavedJson> list(std::optional<std::size_t> size = {}) const;  // an array, of this length
+  [[nodiscard]] std::vector<SavedJson> list(std::optional<std::size_t> size = {}) const;  // an array, of this length if given
 
   [[nodiscard]] std::int64_t integer(std::int64_t lowest, std::int64_t highest = std::numeric_limits<std::int64_t>::max()) const;
   [[nodiscard]] double number() const;
@@ -44,7 +44,7 @@ class SavedJson {
   std::string place_;
 };
 
-// SnapshotError: the part `part` can't be used; `problem` says why.
+// Throws a SnapshotError: the part `part` can't be used because of `problem`.
 [[noreturn]] void refuse_part(const std::string& part, const std::string& problem);
 
 // For people and logs: what is not finite is written as text, so that nothing is silently lost.

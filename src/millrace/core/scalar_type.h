@@ -1,4 +1,4 @@
-// LibTorch's element types and ours.
+// LibTorch's element types and Millrace's.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -9,7 +9,7 @@
 
 namespace millrace {
 
-// nullopt for types no file of ours holds (quantised, 8-bit float, half complex, ...).
+// nullopt for types that no Millrace file holds (quantised, 8-bit float, half complex, ...).
 [[nodiscard]] std::optional<DType> dtype_of(at::ScalarType type) noexcept;
 [[nodiscard]] at::ScalarType scalar_type_of(DType dtype) noexcept;
 

@@ -1,4 +1,4 @@
-// Joining the states of several parts into one and taking them apart again.
+// Joins the states of several parts into one and takes them apart again.
 #pragma once
 
 #include <string_view>
@@ -11,7 +11,7 @@ namespace millrace {
 // is already there is an InternalError.
 void merge(State& whole, std::string_view prefix, State part);
 
-// The part that merge() put under `prefix`; empty when there is none. Tensors are shared, not copied.
+// The part that merge() put under `prefix`; empty if there is none. Tensors are shared, not copied.
 [[nodiscard]] State split(const State& whole, std::string_view prefix);
 
 }  // namespace millrace

@@ -1,4 +1,4 @@
-// Tensors that groups of their device carry, as NCCL does those of GPUs: here Gloo stands for it, on the CPU.
+// Tensors that groups of their device carry, as NCCL carries those of GPUs: here Gloo replaces it, on the CPU.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
@@ -26,14 +26,14 @@ namespace {
 struct NotedCalls {
   std::mutex mutex;
   std::vector<std::string> all;
-  bool has_failed = false;  // what the groups say of themselves
+  bool has_failed = false;  // what the groups report about themselves
   void note(const std::string& call) {
     const std::lock_guard lock(mutex);
     all.push_back(call);
   }
 };
 
-// Gloo that notes what it is asked for and how it ends.
+// Gloo that records its calls and how it ends.
 class NotedGroup final : public c10d::Backend {
  public:
   NotedGroup(c10::intrusive_ptr<c10d::ProcessGroupGloo> gloo, std::shared_ptr<NotedCalls> calls)
@@ -122,7 +122,7 @@ TEST_P(DeviceGroupsOf, SumsAndSharesAreThoseOfGloo) {
             none(world));
 }
 
-// One group carries both halves: the order of its calls is one on all ranks, whenever a half arrives.
+// A single group carries both halves: the order of its calls is the same on all ranks, whenever a half arrives.
 TEST_P(DeviceGroupsOf, GradientsHaveTheBitsOfGloosInCallsOfOneOrder) {
   const int world = GetParam();
   std::mutex mutex;
@@ -194,7 +194,7 @@ TEST(DeviceGroups, EndWithTheRunTogether) {
   for (const NotedGroups& mine : groups) EXPECT_THAT(mine.calls->all, testing::ElementsAre("shutdown", "shutdown"));
 }
 
-// What the others began with a rank that is gone never ends by itself.
+// Sums that the others began with a lost rank never end by themselves.
 TEST(DeviceGroups, AreCutWhereARankIsLostOrLeaves) {
   for (const bool has_failed : {false, true}) {
     std::latch told(2);

@@ -1,4 +1,4 @@
-// Gradients of the ranks, added up in buckets that leave while the backward pass is under way.
+// Gradients of the ranks, added up in buckets that are sent while the backward pass is under way.
 #pragma once
 
 #include <c10/core/Stream.h>
@@ -19,20 +19,20 @@ class Backend;
 
 namespace millrace::distributed {
 
-// What carries the buckets of one set of parameters, and nothing else: the order of its calls is theirs.
+// The transports for the buckets of one set of parameters, used by nothing else, so that the order of calls is theirs.
 struct BucketBackends {
-  c10::intrusive_ptr<c10d::Backend> to, back;  // the halves of a sum; one where the second begins with the first
-  std::optional<c10::Stream> beside;           // where the second halves are computed: of groups that hold up streams
-  c10::intrusive_ptr<c10d::Backend> words;     // numbers of the CPU, from the loop's thread
+  c10::intrusive_ptr<c10d::Backend> to, back;  // the halves of a sum; the same if the second begins with the first
+  std::optional<c10::Stream> beside;           // stream of the second halves, if waits of the groups block streams
+  c10::intrusive_ptr<c10d::Backend> words;     // for CPU numbers, from the loop's thread
 };
 
-// Buckets leave in one order on all ranks: that of the first begun step on rank 0, once that is known, else the parameters'
-// from the last to the first, in which a backward pass comes to most of them.
+// Buckets are sent in one order on all ranks: that of the first step on rank 0, once it is known; before that, the parameters
+// from the last to the first, the order in which a backward pass reaches most of them.
 class GradientBuckets final : public GradientSums {
  public:
-  // Runs a collective call and turns what it throws into the caller's error.
+  // Runs a collective call and converts its exceptions to the caller's error.
   using Guard = std::function<void(const std::function<void()>&)>;
-  // Parameters are on one device, which the backends carry.
+  // All parameters are on the device that the transports carry.
   GradientBuckets(BucketBackends backends, std::vector<at::Tensor> parameters, const GradientSumsOptions& options, Guard guard);
   ~GradientBuckets() override;
   GradientBuckets(const GradientBuckets&) = delete;
@@ -50,7 +50,7 @@ class GradientBuckets final : public GradientSums {
   struct Bucket;
   struct Slot {
     std::size_t bucket = 0;
-    at::Tensor view;  // in its bucket, with the sizes and strides of its parameter
+    at::Tensor view;  // inside its bucket, with the sizes and strides of its parameter
     bool filled = false;
   };
   void lay_out(const std::vector<std::size_t>& order);
@@ -65,11 +65,11 @@ class GradientBuckets final : public GradientSums {
   Guard guard_;
   std::vector<Bucket> buckets_;
   std::vector<Slot> slots_;            // by parameter
-  std::vector<std::size_t> arrivals_;  // of the first step
+  std::vector<std::size_t> arrivals_;  // order in the first step
   bool order_agreed_ = false;
-  std::mutex mutex_;  // of all below: gradients come in autograd's threads
+  std::mutex mutex_;  // guards all below: gradients arrive in autograd's threads
   at::Tensor factor_;
-  std::size_t next_ = 0, next_back_ = 0;  // the bucket that leaves next, and whose sum is given back next
+  std::size_t next_ = 0, next_back_ = 0;  // the bucket to send next, and the bucket whose sum is sent back next
   bool begun_ = false, sent_ = false, spoiled_ = false;
   GradientTraffic traffic_;
 };

@@ -48,7 +48,7 @@ MeetingPoint::MeetingPoint(Address address, bool serves, double wait_s)
 
 MeetingPoint::~MeetingPoint() = default;
 
-// A launcher that does not hear it has ended, and with it its ranks, or is beyond a link that was cut.
+// A launcher that this does not reach has ended, together with its ranks, or is behind a broken link.
 void MeetingPoint::announce(int attempt, const std::string& text) {
   constexpr double kLimit = 1;
   try {

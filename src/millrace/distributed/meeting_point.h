@@ -1,5 +1,5 @@
-// The store where the ranks meet, held by the program that starts them: no rank's end takes it away, and its port is found
-// before any rank looks for it.
+// The store where the ranks meet. The program that starts the ranks holds it: it survives the end of any rank, and its port is
+// known before any rank looks for it.
 #pragma once
 
 #include <memory>
@@ -12,22 +12,22 @@ class MeetingPoint {
  public:
   struct Address {
     std::string host;
-    int port = 0;  // 0 = one that is free
+    int port = 0;  // 0 = any free port
   };
-  // `serves`: this launcher holds it; else it waits so long for the launcher that does. DistributedError: the port is taken, the
-  // host is another machine, nobody came.
+  // `serves`: this launcher holds the store; otherwise it waits up to `wait_s` for the launcher that does. DistributedError if
+  // the port is taken, the host is another machine, or the wait fails.
   MeetingPoint(Address address, bool serves, double wait_s);
   ~MeetingPoint();
   MeetingPoint(const MeetingPoint&) = delete;
   MeetingPoint& operator=(const MeetingPoint&) = delete;
 
   [[nodiscard]] const Address& address() const noexcept { return address_; }
-  // A rank of this machine failed; told to the launchers of all machines. The first text of an attempt stays.
+  // Announces to the launchers of all machines that a rank of this machine failed. The first text of an attempt stays.
   void announce(int attempt, const std::string& text);
-  // What was announced, by any machine, as far as the answer is here; never waits. DistributedError when the launcher that holds
-  // the store has not answered for ten seconds.
+  // The text announced by any machine, if the answer has already arrived; never waits. DistributedError if the launcher that
+  // holds the store has not answered for ten seconds.
   [[nodiscard]] std::optional<std::string> announced(int attempt);
-  // That launcher has ended. It may have come to the end of the run before this one: ranks that miss others fail by themselves.
+  // Whether that launcher has ended. It may have finished the run before this one; ranks that miss others fail by themselves.
   [[nodiscard]] bool is_gone() const noexcept { return is_gone_; }
 
  private:

@@ -15,25 +15,26 @@ class Work;
 
 namespace millrace::distributed {
 
-// A sum over ranks that is under way: of each element ((rank 0 + rank 1) + rank 2) + ..., on all ranks the same bits. They do not
-// depend on what travels together, as those of the libraries' allreduce do from three ranks on: a run that goes on, and groups
-// its gradients anew, ends in the bits of one that was never stopped. bf16 and fp16 are added up in fp32 and rounded once.
+// A sum over ranks that is under way: for each element ((rank 0 + rank 1) + rank 2) + ..., the same bits on all ranks. They do
+// not depend on which tensors travel together, as those of the libraries' allreduce do from three ranks on: a resumed run, which
+// groups its gradients anew, ends in the same bits as an uninterrupted one. bf16 and fp16 are added up in fp32 and rounded once.
 //
-// Each rank is given its slice of what all have, adds, and gives all the sum: the bytes of a ring. Ranks begin the same sums in
-// the same order; the second halves are begun in that order too. Collective; a rank that is gone makes it throw.
+// Each rank receives its slice of all ranks' values, adds, and sends all ranks the sum: the same bytes as a ring. Ranks begin the
+// same sums in the same order, and the second halves in that order too. Collective; throws if a rank is gone.
 //
-// Of a group whose waits hold up a stream and not the thread (NCCL), all this is the current stream's: finish() makes it wait.
+// For a group whose waits block a stream and not the thread (NCCL), all of this happens in the current stream: finish() makes it
+// wait.
 class OrderedSum {
  public:
-  // Begins to add up `flat` (contiguous), which is written by finish(). `to` and `back` carry the two halves; they are one only
-  // where no sum begins before the last has ended, or with `beside`: a stream in which the second half is begun at once, so that
-  // the order of the halves is one on all ranks and the current stream goes on.
+  // Begins to add up `flat` (contiguous), which finish() overwrites. `to` and `back` carry the two halves; they may be the same
+  // group only if no sum begins before the last has ended, or with `beside`: a stream in which the second half begins at once, so
+  // that the order of the halves is the same on all ranks and the current stream continues.
   OrderedSum(c10d::Backend& to, c10d::Backend& back, at::Tensor flat, std::optional<c10::Stream> beside = std::nullopt);
   ~OrderedSum();
   OrderedSum(const OrderedSum&) = delete;
   OrderedSum& operator=(const OrderedSum&) = delete;
 
-  // Begins the second half where it can, or waits until it can; false: it could not yet.
+  // Begins the second half if it can, or waits until it can; false if it could not yet.
   bool go_on(bool waits);
   void finish();
 

@@ -33,7 +33,7 @@
 namespace millrace::distributed {
 namespace {
 
-constexpr std::int64_t kSlot = 512;  // bytes that each rank gives in the first round; longer values take a second one
+constexpr std::int64_t kSlot = 512;  // bytes of each rank in the first round; longer values need a second round
 constexpr std::int64_t kLength = 8;
 
 std::chrono::milliseconds milliseconds(double seconds) {
@@ -83,7 +83,7 @@ struct Processes::Parts {
 
   [[nodiscard]] bool carries(const at::Tensor& value) const { return groups && groups->carries(value); }
 
-  // Connections of their own between all ranks. Collective.
+  // Separate connections between all ranks. Collective.
   [[nodiscard]] c10::intrusive_ptr<c10d::ProcessGroupGloo> connect(const std::string& name, const Rendezvous& rendezvous,
                                                                    const ProcessesOptions& options) const {
     auto group = c10d::ProcessGroupGloo::Options::create(milliseconds(options.timeout_s));
@@ -186,7 +186,7 @@ void Processes::call(const std::function<void()>& collective) {
 
 namespace {
 
-// Who is left says so in the store; who does not is gone, or hangs.
+// Each rank that is left reports in the store; a rank that does not is gone, or hangs.
 std::vector<int> absent_ranks(c10d::Store& store, Ranks ranks) {
   constexpr int kRollCallMs = 400;
   store.setTimeout(std::chrono::milliseconds(kRollCallMs));
@@ -202,7 +202,7 @@ std::vector<int> absent_ranks(c10d::Store& store, Ranks ranks) {
 }  // namespace
 
 void Processes::tell_loss(const std::string& reason) {
-  constexpr double kLimit = 1.2;  // seconds; the store may be beyond a link that was cut
+  constexpr double kLimit = 1.2;  // seconds; the store may be behind a broken link
   cut_groups();
   const Ranks& ranks = rendezvous_.ranks;
   std::string who = "another rank";
@@ -303,7 +303,7 @@ void Processes::share(std::vector<at::Tensor>& values, const std::vector<int>& o
   }
 }
 
-// Of values that travel one way. A round: one parcel of each owner, all under way at once.
+// For values that travel by the same transport. A round sends one parcel of each owner, all at the same time.
 void Processes::share_alike(std::vector<at::Tensor>& values, const std::vector<int>& owners) {
   const bool carried = parts_->carries(values.front());
   c10d::Backend& way = carried ? parts_->groups->sums() : *parts_->gloo;

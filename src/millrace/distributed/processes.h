@@ -1,4 +1,4 @@
-// The ranks of a run as processes that found each other through c10d's store and add up over Gloo, and over NCCL on GPUs.
+// The ranks of a run as processes that find each other through c10d's store and add up over Gloo, or over NCCL on GPUs.
 #pragma once
 
 #include <functional>
@@ -17,36 +17,38 @@ class RankGroups;
 namespace millrace::distributed {
 
 struct ProcessesOptions {
-  double join_s = 300;      // how long a rank waits for the others to come
-  double timeout_s = 1800;  // how long a call waits for the others; a process that ended is noticed at once
+  double join_s = 300;      // how long a rank waits for the others to join
+  double timeout_s = 1800;  // how long a call waits for the others; the end of a process is noticed at once
 };
 
-// One per process, used by one thread. SIGPIPE must be ignored (system/signals.h): a rank that is gone may be written to.
+// One per process, used by one thread. SIGPIPE must be ignored (system/signals.h): writes may go to a rank that is gone.
 //
-// The store and all connections listen on the address by which this machine reaches the store's: on the loopback alone where all
+// The store and all connections listen on the address by which this machine reaches the store's: on the loopback only, if all
 // ranks are on this machine. GLOO_SOCKET_IFNAME names another interface for the connections.
 class Processes final : public Agreement {
  public:
-  // Returns when all ranks are here. DistributedError: the port is taken, the host is another machine or unknown, ranks that did
-  // not come by their numbers.
+  // Returns when all ranks have joined. DistributedError if the port is taken or the host is another machine or unknown; if ranks
+  // did not join, it lists their numbers.
   explicit Processes(Rendezvous rendezvous, ProcessesOptions options = {});
   ~Processes() override;
   Processes(const Processes&) = delete;
   Processes& operator=(const Processes&) = delete;
 
   [[nodiscard]] Ranks ranks() const override;
-  // DistributedError names the ranks that are gone, as far as those that are left can tell.
+  // DistributedError names the lost ranks, as far as the remaining ranks can find out.
   [[nodiscard]] std::vector<Json> gather(Json mine) override;
   [[nodiscard]] Chosen<std::string> use_device(at::Device device, const std::string& wish) override;
-  // The same with what carries that device's tensors given: null where nothing does, for the reason given. It outlives this.
+  // The same with the given transport of that device's tensors: null if there is none, because of `why_none`. It must outlive
+  // this.
   [[nodiscard]] Chosen<std::string> use_groups(at::Device device, device::RankGroups* groups, const std::string& why_none,
-                                               const std::string& wish);
+                                     const std::string& wish);
   using Agreement::sum;
-  // Tensors of one type and device travel as one; those of a GPU by way of host memory where nothing else carries them.
+  // Tensors of the same type and device travel together; a GPU's tensors go through host memory if no other transport carries
+  // them.
   void sum(std::vector<at::Tensor>& values) override;
-  // From each owner to all, some megabytes at a time, as in sum().
+  // Sends from each owner to all, some megabytes at a time, as in sum().
   void share(std::vector<at::Tensor>& values, const std::vector<int>& owners) override;
-  // Null for parameters of a GPU that travel by way of host memory.
+  // Null for a GPU's parameters if they travel through host memory.
   [[nodiscard]] std::unique_ptr<GradientSums> gradient_sums(const std::vector<at::Tensor>& parameters,
                                                             const GradientSumsOptions& options) override;
   void leave() override;

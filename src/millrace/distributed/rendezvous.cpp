@@ -37,7 +37,7 @@ class Variables {
   }
   [[nodiscard]] int number_or(const char* name, int otherwise) const { return has(name) ? number(name) : otherwise; }
 
-  // Of the first of two variables that is set; an error names the first.
+  // The first of two variables that is set; if neither is, an error names the first.
   [[nodiscard]] const char* first_of(const char* name, const char* other) const {
     return has(name) || !has(other) ? name : other;
   }
@@ -75,7 +75,7 @@ Rendezvous of_torchrun(const Environment& environment) {
   return result;
 }
 
-// All ranks of a job must come to the same port without a word between them; two jobs on a machine should not.
+// All ranks of a job must find the same port without communication; two jobs on a machine should find different ones.
 int port_of(const std::string& job) {
   return kFirstPort + static_cast<int>(crc32c(std::as_bytes(std::span(job.data(), job.size()))) % kPorts);
 }
@@ -117,7 +117,7 @@ Rendezvous of_pmi(const Environment& environment) {
   return result;
 }
 
-// "4(x2),3": tasks of the first nodes; the rank's own node has `local` or more.
+// "4(x2),3": tasks of the first nodes; the rank's own node has at least `local`.
 int tasks_of_node(const std::string& counts, int node) {
   int first = 0;
   for (const char* at = counts.c_str(); *at != '\0';) {

@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::size_t kPage = 8192, kText = 1024, kPath = 4096;
 
-// A text that another process may read while it is written: its version is odd meanwhile.
+// A text that another process may read while it is being written: its version is then odd.
 template <std::size_t size>
 class SharedText {
  public:
@@ -35,7 +35,7 @@ class SharedText {
     version_.fetch_add(1, std::memory_order_release);
   }
   [[nodiscard]] std::string read() const {
-    constexpr int kTries = 100;  // of a rank that was killed while it wrote, the version stays odd
+    constexpr int kTries = 100;  // if a rank was killed while it wrote, the version stays odd
     std::string text;
     for (int i = 0; i < kTries; ++i) {
       const std::uint32_t before = version_.load(std::memory_order_acquire);

@@ -1,5 +1,5 @@
-// What a rank is doing, for the program that started it: through memory that both hold, so that it can still be read when the
-// rank is gone or frozen.
+// What a rank is doing, for the program that started it: in memory that both share, so that it can still be read when the rank is
+// gone or frozen.
 #pragma once
 
 #include <sys/types.h>
@@ -17,21 +17,21 @@ inline constexpr const char* kStatusVariable = "MILLRACE_STATUS_FD";
 
 struct Status {
   std::string doing;       // "step 12, backward of generator"; see base/doing.h
-  std::uint64_t beat = 0;  // changes while the rank moves
-  bool is_done = false;    // it came to the end of its work: leaving now is right
-  std::string run_folder;  // of rank 0
+  std::uint64_t beat = 0;  // changes while the rank makes progress
+  bool is_done = false;    // it has finished its work: it may leave now
+  std::string run_folder;  // set by rank 0
 };
 
-// The launcher's side: one page for each rank of its machine. DistributedError when the system gives no memory.
+// The launcher's side: a page for each rank of its machine. DistributedError if the system grants no memory.
 class StatusPages {
  public:
   explicit StatusPages(int ranks);
   ~StatusPages();
   StatusPages(const StatusPages&) = delete;
   StatusPages& operator=(const StatusPages&) = delete;
-  [[nodiscard]] int descriptor() const noexcept { return descriptor_; }  // not closed by exec
+  [[nodiscard]] int descriptor() const noexcept { return descriptor_; }  // survives exec
   [[nodiscard]] Status read(int local_rank) const;
-  void clear();  // before the ranks are started anew
+  void clear();  // call it before the ranks are restarted
 
  private:
   int ranks_;
@@ -39,10 +39,10 @@ class StatusPages {
   void* memory_ = nullptr;
 };
 
-// The rank's side: a thread writes what the loop is doing, twenty times a second, until destruction.
+// The rank's side: until destruction a thread writes twenty times a second what the loop is doing.
 class StatusWriter {
  public:
-  // Without the variable, or where the descriptor is not a launcher's, all calls do nothing.
+  // If the variable is missing or the descriptor is not a launcher's, all calls do nothing.
   StatusWriter(const Environment& environment, int local_rank);
   ~StatusWriter();
   StatusWriter(const StatusWriter&) = delete;

@@ -1,4 +1,4 @@
-// Which way tensors travel between the ranks of a run.
+// Chooses how tensors travel between the ranks of a run.
 #pragma once
 
 #include <string>
@@ -8,20 +8,20 @@
 
 namespace millrace::distributed {
 
-// What one rank computes on, and what could carry that device's tensors to the others.
+// The device on which a rank computes, and the library that could carry its tensors to the others.
 struct RankDevice {
   std::string host;
-  std::string gpu;      // on that host, by an identity that all processes there know; "" = it computes on its CPU
-  std::string library;  // "NCCL 2.28.9"; "" = nothing carries them
+  std::string gpu;      // identity of the GPU, the same for all processes on that host; "" = it computes on its CPU
+  std::string library;  // "NCCL 2.28.9"; "" = no library carries them
   std::string why_none;
 
   [[nodiscard]] Json to_json() const;
   [[nodiscard]] static RankDevice of(const Json& json);
 };
 
-// "nccl" where each rank has a GPU of its own and the same library, else "gloo", which carries tensors of a GPU by way of host
-// memory; with the reason, one line. ConfigError where `wish` is "nccl" and can't be; "gloo" and "auto" always can. The same on
-// all ranks that give the same.
+// "nccl" if each rank has its own GPU and all have the same library; else "gloo", which carries a GPU's tensors through host
+// memory. The reason is one line. ConfigError if `wish` is "nccl" and that is impossible; "gloo" and "auto" always work. Equal
+// arguments give the same result on all ranks.
 [[nodiscard]] Chosen<std::string> choose_transport(const std::vector<RankDevice>& ranks, const std::string& wish);
 
 }  // namespace millrace::distributed

@@ -1,4 +1,4 @@
-// CSV as RFC 4180 has it: a table that grows by rows and survives kills and resumes.
+// CSV as defined by RFC 4180: a table that grows by rows and survives kills and resumes.
 #pragma once
 
 #include <cstdint>
@@ -14,28 +14,29 @@
 
 namespace millrace::format {
 
-// Shortest text that reads back as the same number; "nan", "inf", "-inf".
+// The shortest text that reads back as the same number; "nan", "inf", "-inf".
 [[nodiscard]] std::string csv_number(double value);
-// Cells with commas, quotes or line breaks are quoted. Without a newline at the end.
+// Cells with commas, quotes or line breaks are quoted. Does not end with a newline.
 [[nodiscard]] std::string csv_line(std::span<const std::string> cells);
 
-// What stands between the cells of a table with a line of names: a comma, or in a line without one a semicolon or a tab, as
-// spreadsheets write them where numbers have commas.
+// The separator of a table whose first line has names: a comma; if that line has none, a semicolon or a tab, which spreadsheets
+// write where numbers have commas.
 [[nodiscard]] char csv_separator(std::string_view text);
-// The number of a whole cell without blanks around it. With `decimal_comma` also 12,5; then not 12,500, which may be either.
+// The number that is the whole cell, without blanks around it. With `decimal_comma` also 12,5; then not 12,500, which may be
+// either.
 [[nodiscard]] std::optional<double> csv_value(std::string_view cell, bool decimal_comma = false);
-// Without the byte-order mark that spreadsheets write.
+// The text without the byte-order mark that spreadsheets write.
 [[nodiscard]] std::string_view without_mark(std::string_view text);
 
-// The rows of a text, one after the other. Cells are bytes of any kind; the text outlives the reader.
+// Reads the rows of a text one by one. Cells may hold any bytes; the text must outlive the reader.
 class CsvReader {
  public:
   explicit CsvReader(std::string_view text, char separator = ',') : text_(text), separator_(separator) {}
-  // The next row; false when there is none.
+  // The next row; false at the end.
   bool next(std::vector<std::string>& row);
-  [[nodiscard]] std::int64_t line() const noexcept { return line_; }  // where the row begins that next() gave, from 1
-  // Of the row that next() gave: false when the text ends inside of it, without a newline or (ends_in_quotes) before the quote
-  // that closes a cell.
+  [[nodiscard]] std::int64_t line() const noexcept { return line_; }  // line where the last row begins, from 1
+  // About the last row: complete() is false if the text ends inside it, without a newline or (ends_in_quotes) before a cell's
+  // closing quote.
   [[nodiscard]] bool complete() const noexcept { return complete_; }
   [[nodiscard]] bool ends_in_quotes() const noexcept { return ends_in_quotes_; }
 
@@ -56,8 +57,8 @@ struct CsvTable {
 // Appends rows to a table whose first column is the step. A file that can't be written never stops the run (see LogFile).
 class CsvWriter {
  public:
-  // Goes on with an existing file of the same columns, without a row that was cut and without the rows after step
-  // `keep_through` (of a run that is resumed there); a file with other columns is kept as "<path>.old".
+  // Continues an existing file of the same columns, but drops a row that was cut and, for a run resumed at step `keep_through`,
+  // the rows after that step; a file with other columns is kept as "<path>.old".
   CsvWriter(Fs& fs, const std::filesystem::path& path, std::vector<std::string> columns, Warn warn,
             std::optional<std::int64_t> keep_through = std::nullopt);
   void row(std::int64_t step, std::span<const std::string> cells);  // one cell per column after the first

@@ -29,22 +29,22 @@ libdeflate_decompressor& decompressor() {
 
 std::string announced(std::size_t bytes) { return std::to_string(bytes) + " bytes that are announced"; }
 
-// What a result other than success means when `room` bytes were announced.
+// The meaning of a result other than success if `room` bytes were announced.
 std::string problem_of(libdeflate_result result, std::size_t room) {
   if (result == LIBDEFLATE_INSUFFICIENT_SPACE) return "the compressed data holds more than the " + announced(room);
   if (result == LIBDEFLATE_SHORT_OUTPUT) return "the compressed data holds less than the " + announced(room);
   return "the compressed data is damaged or cut off";
 }
 
-// Whether a member begins here. What stands behind the last one is padding: tapes and archives fill up their blocks.
+// Whether a member begins here. Bytes after the last one are padding: tapes and archives fill up their blocks.
 bool is_gzip(std::span<const std::byte> in) { return in.size() > 1 && in[0] == std::byte{0x1F} && in[1] == std::byte{0x8B}; }
 
-// A member that holds more than `out`, by so much at most: its first bytes, all of it checked.
+// Decodes a member that holds more than `out`, within a limit: returns its first bytes, but checks all of it.
 libdeflate_result gunzip_longer(std::span<const std::byte> in, std::span<std::byte> out, std::size_t& used, std::size_t& written,
                                 std::uint64_t& passed_over) {
   constexpr std::size_t kPiece = std::size_t{1} << 16U;
   constexpr std::size_t kMost = std::numeric_limits<uInt>::max();
-  constexpr std::size_t kMostBehind = std::size_t{16} << 20U;  // what is much longer was made to keep its reader busy
+  constexpr std::size_t kMostBehind = std::size_t{16} << 20U;  // a much longer member was made to keep its reader busy
   z_stream stream{};
   if (::inflateInit2(&stream, 16 + MAX_WBITS) != Z_OK) throw std::bad_alloc();
   const std::unique_ptr<z_stream, EndInflate> ends(&stream);

@@ -18,14 +18,14 @@
 namespace millrace::format {
 namespace {
 
-constexpr int kMostScans = 500;     // each costs a pass over the whole picture; encoders make some ten
-constexpr JDIMENSION kContext = 2;  // columns beside a part that smooth upsampling looks at
+constexpr int kMostScans = 500;     // each costs a pass over the whole picture; encoders use about ten
+constexpr JDIMENSION kContext = 2;  // columns next to a part that smooth upsampling reads
 
 [[noreturn]] void refuse_jpeg(const std::filesystem::path& path, std::string what) {
   throw DataError({std::move(what), path.string(), "use an intact JPEG file: copy or write it again"});
 }
 
-// libjpeg reports through functions and expects a fatal one not to return.
+// libjpeg reports through functions and expects that a fatal report does not return.
 struct Reports {
   jpeg_error_mgr manager{};  // first: libjpeg hands back a pointer to it
   std::jmp_buf stop{};
@@ -38,7 +38,7 @@ struct Reports {
   std::longjmp(reports->stop, 1);
 }
 
-// Warnings mean that libjpeg went on with invented pixels, but for a few that concern no pixel.
+// A warning means that libjpeg continued with invented pixels, except a few warnings that concern no pixel.
 void on_message(j_common_ptr info, int level) {
   constexpr std::array kHarmless = {JWRN_ADOBE_XFORM, JWRN_JFIF_MAJOR, JWRN_EXTRANEOUS_DATA, JWRN_BOGUS_ICC};
   if (level < 0 && std::find(kHarmless.begin(), kHarmless.end(), info->err->msg_code) == kHarmless.end()) stop(info);
@@ -51,7 +51,7 @@ void on_progress(j_common_ptr info) {
   std::longjmp(reports->stop, 1);
 }
 
-// The functions below that call setjmp own nothing: longjmp passes destructors by.
+// The functions below that call setjmp own nothing, since longjmp skips destructors.
 
 bool read_header(Reports& reports, jpeg_decompress_struct& info, std::span<const std::byte> bytes) {
   if (setjmp(reports.stop) != 0) return false;
@@ -65,7 +65,7 @@ struct Request {
   PicturePart part;
   std::size_t channels = 3;
   int reduction = 1;
-  bool ends = false;  // the file ends with the end marker: what follows the part needs no look
+  bool ends = false;  // the file ends with the end marker: the data after the part need not be read
 };
 
 bool start(Reports& reports, jpeg_decompress_struct& info, const Request& request) {
@@ -93,7 +93,7 @@ bool read_part(Reports& reports, jpeg_decompress_struct& info, const Request& re
     std::memcpy(out + static_cast<std::size_t>(y) * row_bytes, row + (left - first) * request.channels, row_bytes);
   }
   if (request.ends && info.output_scanline < info.output_height) return true;
-  // Read, not skipped: skipping to the bottom does not look at the data.
+  // Read, not skipped: skipping to the bottom does not check the data.
   while (info.output_scanline < info.output_height) {
     auto* target = reinterpret_cast<JSAMPROW>(row);
     jpeg_read_scanlines(&info, &target, 1);

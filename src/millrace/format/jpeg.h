@@ -1,5 +1,5 @@
-// JPEG pictures (ITU-T T.81), decoded by libjpeg-turbo into given memory: baseline and progressive, gray or colour. Only the part
-// asked for is transformed and coloured, bit for bit as in the whole picture. CMYK and arithmetic coding are refused.
+// JPEG pictures (ITU-T T.81), decoded by libjpeg-turbo into given memory: baseline and progressive, gray or colour. Only the
+// requested part is transformed and coloured, bit for bit as in the whole picture. CMYK and arithmetic coding are rejected.
 #pragma once
 
 #include <cstddef>
@@ -14,23 +14,23 @@ namespace millrace::format {
 
 // Decoding at 1/2, 1/4 or 1/8 costs less than at full size. Sizes are rounded up.
 [[nodiscard]] PictureSize reduced(const PictureSize& size, int reduction) noexcept;
-// The largest of 1, 2, 4, 8 that leaves at least so many rows and columns; 1 when the picture itself has fewer.
+// The largest of 1, 2, 4, 8 that leaves at least this many rows and columns; 1 if the picture itself has fewer.
 [[nodiscard]] int largest_reduction(const PictureSize& size, std::int64_t height, std::int64_t width) noexcept;
 
-// A picture whose header is read. The file's bytes must outlive it. One thread at a time.
+// A picture whose header has been read. The file's bytes must outlive it. One thread at a time.
 class JpegPicture {
  public:
-  // `file` holds the header at least, all of the file to decode it; `file_bytes` is the size of the whole file. DataError: no
-  // JPEG, cut off, or a size that so few bytes can't hold.
+  // `file` holds at least the header; decode() needs all of the file. `file_bytes` is the size of the whole file. DataError if it
+  // is not JPEG, is cut off, or has a size that this many bytes can't hold.
   JpegPicture(PictureFile file, std::uint64_t file_bytes);
   ~JpegPicture();
   JpegPicture(const JpegPicture&) = delete;
   JpegPicture& operator=(const JpegPicture&) = delete;
 
   [[nodiscard]] const PictureSize& size() const noexcept { return size_; }
-  // `part` of the picture reduced by `reduction`, inside it; `out` has its height * width * channels bytes. Gray of a coloured
-  // picture is its stored luma. Once for each object. DataError: data damaged or missing, anywhere in the file; JPEG has no
-  // checksums, so damage that is still a picture is not noticed.
+  // Decodes `part` of the picture reduced by `reduction`, inside it; `out` has its height * width * channels bytes. Gray of a
+  // coloured picture is its stored luma. May be called once per object. DataError if data anywhere in the file is damaged or
+  // missing; JPEG has no checksums, so damage that still is a picture is not noticed.
   void decode(Pixels pixels, int reduction, const PicturePart& part, std::span<std::byte> out);
 
  private:

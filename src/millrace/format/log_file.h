@@ -1,4 +1,4 @@
-// A file that a run appends to and that must never stop it: the first failure is reported, later ones are counted.
+// A file to which a run appends and which must never stop it: the first failure is reported, later ones are counted.
 #pragma once
 
 #include <cstdint>
@@ -14,24 +14,24 @@ namespace millrace::format {
 
 using Warn = std::function<void(const std::string&)>;
 
-// Opened at the first write and again after a failure, so that writing goes on once there is space. Not thread-safe.
+// Opened at the first write and again after a failure, so that writing continues once there is space. Not thread-safe.
 class LogFile {
  public:
-  // `room`: bytes of the disk, behind the file's end, that lines leave to write_last_line(), where the file system can keep them
-  // for a file (fallocate): a disk that others fill then has room for the last line alone.
+  // `room`: bytes of the disk after the file's end that are kept for write_last_line(), if the file system can reserve them
+  // (fallocate): on a disk that other programs fill, the last line still has space.
   LogFile(Fs& fs, std::filesystem::path path, Warn warn, std::uint64_t room = 0);
-  ~LogFile();  // says how many writes were lost when there was more than one
+  ~LogFile();  // reports the number of lost writes if there was more than one
   LogFile(const LogFile&) = delete;
   LogFile& operator=(const LogFile&) = delete;
 
-  // Appends the bytes as they are. False when that failed; some of them may be in the file then.
+  // Appends the bytes as they are. False if that failed; some of them may then be in the file.
   bool write(std::string_view bytes);
-  // Appends a line. `line` has no newline of its own; a line that a crash or a failure cut is ended first.
+  // Appends a line. `line` must not end with a newline; a line that a crash or a failure cut is ended first.
   bool write_line(std::string_view line);
-  bool write_last_line(std::string_view line);  // takes the room
-  // Goes on in another file.
+  bool write_last_line(std::string_view line);  // may use the room
+  // Continues in another file.
   void move_to(std::filesystem::path path);
-  // For work of the owner on the same file: a failure inside counts like a failed write.
+  // For the owner's own work on the same file: a failure inside counts as a failed write.
   bool guarded(const std::function<void()>& work);
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
   [[nodiscard]] std::int64_t failures() const noexcept { return failures_; }

@@ -1,6 +1,6 @@
-// NumPy's files: .npy holds one array (versions 1 to 3 of the format), .npz is a zip of them. Arrays are given in C order and
-// this machine's byte order whatever the file has. Every size is checked against the file before memory is taken; a file that is
-// cut off, holds more than it says, or has objects or records in it is a DataError that names it.
+// NumPy's files: .npy holds one array (versions 1 to 3 of the format), .npz is a zip of them. Arrays are returned in C order and
+// this machine's byte order, whatever the file has. Every size is checked against the file before memory is allocated; a file
+// that is cut off, holds more than it claims, or has objects or records in it is a DataError that names it.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +25,7 @@ namespace millrace::format {
 // How an array lies in its file.
 struct NpyLayout {
   DType dtype = DType::f32;
-  Shape shape;                     // the whole array's
+  Shape shape;                     // of the whole array
   bool fortran = false;            // first axis fastest
   bool swapped = false;            // the other byte order
   std::uint64_t bytes = 0;         // of the elements
@@ -46,8 +46,9 @@ class NpyFile {
   [[nodiscard]] const InputFile& file() const noexcept { return *file_; }
   // The whole array; `out` has layout().bytes.
   void read(std::span<std::byte> out) const;
-  // Rows [first, first + count) of the first axis, by pread of these alone. An array in Fortran order has its rows scattered:
-  // one short pread for each element of a row. `out` has their bytes; the rows must be inside the array, which must have an axis.
+  // Reads rows [first, first + count) of the first axis; only these are read from the disk. An array in Fortran order has its
+  // rows scattered: one short pread for each element of a row. `out` has their bytes; the rows must be inside the array, which
+  // must have an axis.
   void read_rows(std::int64_t first, std::int64_t count, std::span<std::byte> out) const;
 
  private:
@@ -61,7 +62,7 @@ struct NpzEntry {
   NpyLayout layout;
   std::uint64_t offset = 0;      // of the member's data in the file
   std::uint64_t compressed = 0;  // its bytes there
-  std::uint32_t crc32 = 0;       // of the member, decompressed
+  std::uint32_t crc32 = 0;       // of the decompressed member
   bool deflated = false;
 };
 
@@ -76,11 +77,11 @@ class NpzFile {
   NpzFile& operator=(const NpzFile&) = delete;
 
   [[nodiscard]] const std::vector<NpzEntry>& entries() const noexcept { return entries_; }  // in order of name
-  // Members that are no array of plain numbers: name in the archive, and why not. Their CRCs are checked by check_zip().
+  // Members that are not an array of plain numbers: name in the archive, and the reason. Their CRCs are checked by check_zip().
   [[nodiscard]] const std::vector<std::pair<std::string, std::string>>& unread() const noexcept { return unread_; }
   [[nodiscard]] const NpzEntry* find(std::string_view name) const noexcept;
   [[nodiscard]] const InputFile& file() const noexcept { return *file_; }
-  // The whole array, its CRC checked; `out` has entry.layout.bytes.
+  // Reads the whole array and checks its CRC; `out` has entry.layout.bytes.
   void read(const NpzEntry& entry, std::span<std::byte> out) const;
 
  private:
@@ -89,23 +90,23 @@ class NpzFile {
   std::vector<std::pair<std::string, std::string>> unread_;
 };
 
-// Whether a zip archive is whole: the CRC-32 of every member agrees. DataError names the member where it does not, and the file
-// where there is no archive. Memory for one compressed member at a time.
+// Checks the CRC-32 of every member of a zip archive. DataError names the member that differs, or the file if it is not an
+// archive. Holds one compressed member in memory at a time.
 void check_zip(const std::filesystem::path& path);
 
-// The names of a zip archive's members. DataError where there is no archive.
+// The names of a zip archive's members. DataError if the file is not an archive.
 [[nodiscard]] std::vector<std::string> zip_names(const std::filesystem::path& path);
 
-// Writes an array as version 1.0, C order; `bytes` has the shape's. Sync and close are the caller's. DataError: bf16, which
-// NumPy has not, or a shape whose size is impossible.
+// Writes an array as version 1.0, C order; `bytes` has the size of the shape. The caller syncs and closes. DataError for bf16,
+// which NumPy lacks, and for a shape whose size is impossible.
 void write_npy(WritableFile& file, DType dtype, const Shape& shape, std::span<const std::byte> bytes);
 
-// One array of a .npz file to write; `field.shape` is the whole shape.
+// An array of a .npz file to write; `field.shape` is the whole shape.
 struct NpzArray {
   Field field;
   std::span<const std::byte> bytes;
 };
-// Equal arrays give equal bytes: members have no dates. DataError as above, and for two arrays of one name.
+// Equal arrays give equal bytes: members have no dates. DataError as above, and for two arrays of the same name.
 void write_npz(WritableFile& file, std::span<const NpzArray> arrays, bool deflated = false);
 
 }  // namespace millrace::format

@@ -38,7 +38,7 @@ class NpyTest : public testing::Test {
     std::ifstream file(path_, std::ios::binary);
     return {std::istreambuf_iterator<char>(file), {}};
   }
-  // A file of this version and header with these elements.
+  // A file with this version, header and elements.
   static std::string npy(const std::string& header, const std::string& elements, char version = 1) {
     std::string result = "\x93NUMPY";
     result += {version, '\0'};
@@ -310,7 +310,7 @@ TEST_F(NpzTest, HostileArchivesAreRefusedWithAReason) {
   EXPECT_THAT(changed(entry + 16, "\1\2\3\4"), HasSubstr("array \"b\" is damaged: its CRC-32 differs"));
   EXPECT_THAT(changed(entry + 46, "c"), HasSubstr("there is not the header of member \"c.npy\""));
   EXPECT_THAT(changed(entry + 50, "x"), HasSubstr("there is not the header of"));
-  // The zip64 record behind the name: size, compressed size, offset.
+  // The zip64 record after the name: size, compressed size, offset.
   const std::size_t sizes = entry + 46 + 5 + 4;
   EXPECT_THAT(changed(sizes, std::string("\0\0\0\0\1\0\0\0", 8)), HasSubstr("can't hold that"));
   EXPECT_THAT(changed(sizes, "\x10"), HasSubstr("member \"b.npy\":"));

@@ -16,14 +16,14 @@
 namespace millrace::format {
 namespace {
 
-constexpr int kMostParts = 1 << 16;               // chunks or segments that are looked at
-constexpr std::uint64_t kMostMetadata = 1 << 20;  // bytes of a chunk or segment
+constexpr int kMostParts = 1 << 16;               // largest number of chunks or segments read
+constexpr std::uint64_t kMostMetadata = 1 << 20;  // largest chunk or segment, in bytes
 constexpr std::uint32_t kOrientation = 0x0112;
 constexpr std::string_view kExif("Exif\0\0", 6);
 
 std::string_view text_of(std::span<const std::byte> bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
 
-// A whole number of the file in its byte order; 0 beyond its end.
+// A whole number in the file's byte order; 0 beyond its end.
 std::uint32_t number(std::span<const std::byte> bytes, std::size_t at, std::size_t size, bool little) {
   if (bytes.size() < size || at > bytes.size() - size) return 0;
   std::uint32_t value = 0;
@@ -32,10 +32,10 @@ std::uint32_t number(std::span<const std::byte> bytes, std::size_t at, std::size
   return value;
 }
 
-// The first number of an entry of TIFF, of any type that Pillow takes for a number; 0 of all else.
+// The first number of a TIFF entry whose type Pillow accepts as a number; 0 for all others.
 std::uint32_t value_at(std::span<const std::byte> tiff, std::size_t entry, bool little) {
   constexpr unsigned kShort = 3, kLong = 4, kSignedByte = 6, kSignedShort = 8, kSignedLong = 9, kFloat = 11, kIfd = 13;
-  constexpr std::size_t kInPlace = 4;  // bytes that stand in the entry; more of them stand elsewhere
+  constexpr std::size_t kInPlace = 4;  // bytes that fit into the entry; a longer value is stored elsewhere
   const std::uint32_t type = number(tiff, entry + 2, 2, little), count = number(tiff, entry + 4, 4, little);
   const std::size_t size = type == kSignedByte                                                      ? 1
                            : type == kShort || type == kSignedShort                                 ? 2
@@ -49,7 +49,8 @@ std::uint32_t value_at(std::span<const std::byte> tiff, std::size_t entry, bool 
   return value >= 1 && value <= 8 && value == std::floor(value) ? static_cast<std::uint32_t>(value) : 0;
 }
 
-// Of an EXIF block, which is a TIFF file; nullopt without that entry. What is no whole number from 1 to 8 turns nothing.
+// The orientation in an EXIF block, which is a TIFF file; nullopt if it has no such entry. A value other than 1 to 8 turns
+// nothing.
 std::optional<int> orientation_of(std::span<const std::byte> tiff) {
   while (text_of(tiff).starts_with(kExif)) tiff = tiff.subspan(kExif.size());
   const std::string_view order = text_of(tiff).substr(0, 2);
@@ -67,7 +68,7 @@ std::optional<int> orientation_of(std::span<const std::byte> tiff) {
   return std::nullopt;
 }
 
-// Of an XMP packet: an attribute tiff:Orientation="6", or an element of that name.
+// The orientation in an XMP packet: an attribute tiff:Orientation="6", or an element of that name.
 std::optional<int> orientation_of_xmp(std::string_view text) {
   constexpr std::string_view kName = "tiff:Orientation";
   for (std::size_t at = text.find(kName); at != std::string_view::npos; at = text.find(kName, at + 1)) {
@@ -80,7 +81,7 @@ std::optional<int> orientation_of_xmp(std::string_view text) {
   return std::nullopt;
 }
 
-// EXIF is asked before XMP, as Pillow does.
+// EXIF takes precedence over XMP, as in Pillow.
 struct Orientations {
   std::optional<int> exif, xmp;
   [[nodiscard]] int value() const { return exif.value_or(xmp.value_or(1)); }
@@ -92,7 +93,7 @@ std::vector<std::byte> block(const ReadAt& read, std::uint64_t offset, std::uint
   return content;
 }
 
-// Whether a marker is one of those that begin a picture's data: SOF0 to SOF15 but DHT, JPG and DAC.
+// Whether a marker begins a picture's data: SOF0 to SOF15 except DHT, JPG and DAC.
 bool begins_frame(unsigned marker) {
   return marker >= 0xC0 && marker <= 0xCF && marker != 0xC4 && marker != 0xC8 && marker != 0xCC;
 }
@@ -128,7 +129,7 @@ void look_at_jpeg(const ReadAt& read, PictureSigns& signs) {
   signs.orientation = found.value();
 }
 
-// What stands in a text chunk of PNG (tEXt, zTXt, iTXt) behind its keyword, inflated; "" where it is damaged or too long.
+// The inflated text after the keyword in a PNG text chunk (tEXt, zTXt, iTXt); "" if it is damaged or too long.
 std::string text_in(std::string_view chunk, std::string_view name) {
   std::string_view rest = chunk.substr(std::min(chunk.size(), chunk.find('\0')));
   bool is_packed = name == "zTXt";
@@ -139,7 +140,7 @@ std::string text_in(std::string_view chunk, std::string_view name) {
   if (name == "iTXt") {
     is_packed = rest[0] != 0;
     rest.remove_prefix(2);
-    for (int word = 0; word < 2; ++word) {  // language and keyword in it
+    for (int word = 0; word < 2; ++word) {  // language and translated keyword
       const std::size_t end = rest.find('\0');
       if (end == std::string_view::npos) return "";
       rest.remove_prefix(end + 1);
@@ -158,7 +159,7 @@ std::string text_in(std::string_view chunk, std::string_view name) {
   return text;
 }
 
-// "\nexif\n    1234\n" and the block in hexadecimal digits: what ImageMagick writes.
+// A block as ImageMagick writes it: "\nexif\n    1234\n" and the block in hexadecimal digits.
 std::vector<std::byte> block_of_profile(std::string_view text) {
   for (int line = 0; line < 3; ++line) {
     const std::size_t end = text.find('\n');

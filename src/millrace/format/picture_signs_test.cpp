@@ -31,7 +31,7 @@ std::string number(std::uint64_t value, std::size_t bytes, bool little = false) 
   return text;
 }
 
-// A TIFF block of one entry.
+// A TIFF block with one entry.
 std::string exif(std::uint64_t orientation, bool little = true, std::uint64_t type = 3, std::uint64_t count = 1,
                  std::uint64_t tag = 0x0112) {
   const auto n = [little](std::uint64_t value, std::size_t bytes) { return number(value, bytes, little); };
@@ -136,7 +136,7 @@ TEST(PictureSigns, WhatIsCutOffSaysWhatStandsBefore) {
         EXPECT_EQ(found, 6) << bytes;
       }
     }
-    for (std::size_t at = 8; at < whole.size(); ++at) {  // lengths beyond all measure among them
+    for (std::size_t at = 8; at < whole.size(); ++at) {  // lengths far too large are among them
       std::string damaged = whole;
       damaged[at] = '\xFF';
       (void)signs_of(damaged);
@@ -144,7 +144,7 @@ TEST(PictureSigns, WhatIsCutOffSaysWhatStandsBefore) {
   }
 }
 
-// Where the upright picture's (row, column) stands in the stored one of height x width.
+// Where (row, column) of the upright picture lies in the stored one of height x width.
 std::pair<std::int64_t, std::int64_t> stored_place(int orientation, std::int64_t y, std::int64_t x, std::int64_t height,
                                                    std::int64_t width) {
   switch (orientation) {

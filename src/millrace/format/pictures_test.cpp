@@ -74,7 +74,7 @@ TEST(Png, GrayOfColourIsLumaAndColourOfGrayRepeatsIt) {
   EXPECT_EQ(decode(gray, Pixels::rgb), std::vector<std::byte>(3, std::byte{77}));
 }
 
-// A PNG of these chunks, each with its right CRC.
+// A PNG of these chunks, each with its correct CRC.
 std::vector<std::byte> png_of(const std::vector<std::pair<std::string, std::string>>& chunks) {
   std::string text("\x89PNG\r\n\x1A\n", 8);
   const auto put = [&](std::uint32_t value) {
@@ -149,7 +149,7 @@ TEST(Jpeg, SizeAndReductionsOfIt) {
   for (const int reduction : {1, 2, 4, 8}) EXPECT_NO_THROW(static_cast<void>(decode_whole(bytes, Pixels::gray, reduction)));
 }
 
-// What decoding a part leaves out must not show in what it returns.
+// Decoding a part must return the same pixels although it skips the rest.
 TEST(Jpeg, APartIsThatPartOfTheWhole) {
   const PictureSize size{.height = 61, .width = 83, .stored = Pixels::rgb};
   const std::vector<std::byte> values = picture(size, 5);

@@ -1,4 +1,4 @@
-// Words that the codecs of pictures share. Pixels are 8 bits a channel, rows from top to bottom, channels last.
+// Types that the codecs of pictures share. Pixels are 8 bits a channel, rows from top to bottom, channels last.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ enum class Pixels : std::uint8_t { gray = 1, rgb = 3 };  // the value is the num
 struct PictureSize {
   std::int64_t height = 0;
   std::int64_t width = 0;
-  Pixels stored = Pixels::rgb;  // gray when the file holds no colour
+  Pixels stored = Pixels::rgb;  // gray if the file holds no colour
   friend bool operator==(const PictureSize&, const PictureSize&) = default;
 };
 
@@ -29,7 +29,7 @@ struct PicturePart {
          part.left <= size.width - part.width;
 }
 
-// A file's bytes and the name its errors carry.
+// A file's bytes and its name for errors.
 struct PictureFile {
   std::span<const std::byte> bytes;
   const std::filesystem::path& path;

@@ -79,7 +79,7 @@ Header parse_header(PictureFile file, std::uint64_t file_bytes) {
   return header;
 }
 
-// All chunks are whole, end with IEND and have the CRC they say: afterwards nothing that libspng reads was cut off.
+// Checks that all chunks are whole, end with IEND and match their CRC: then no data that libspng reads was cut off.
 void check_chunks(PictureFile file) {
   const std::span<const std::byte> bytes = file.bytes;
   for (std::size_t at = kMagic.size();;) {
@@ -102,7 +102,7 @@ void check_chunks(PictureFile file) {
 
 void decode(PictureFile file, spng_format format, std::span<std::byte> out) {
   const Context decoder = context(0);
-  // Checked above, and faster there.
+  // CRCs are already checked above, where it is faster.
   spng_set_crc_action(decoder.get(), SPNG_CRC_USE, SPNG_CRC_USE);
   int status = spng_set_png_buffer(decoder.get(), file.bytes.data(), file.bytes.size());
   std::size_t needed = 0;

@@ -15,8 +15,8 @@ namespace millrace::format {
 
 inline constexpr std::size_t kPngStart = 33;
 
-// From the header; `start` is the file's first kPngStart bytes or more, `file_bytes` its size. DataError: no PNG, or a size that
-// so few bytes can't hold.
+// Reads the size from the header; `start` is at least the file's first kPngStart bytes, `file_bytes` its size. DataError if it is
+// not PNG, or has a size that this many bytes can't hold.
 [[nodiscard]] PictureSize png_size(PictureFile start, std::uint64_t file_bytes);
 
 // `out` has height * width * channels bytes. Every chunk's CRC is checked first. Gray of a coloured picture is
@@ -25,7 +25,7 @@ void decode_png(PictureFile file, Pixels pixels, std::span<std::byte> out);
 
 // `pixels` has the size's bytes; equal pictures give equal bytes.
 [[nodiscard]] std::vector<std::byte> encode_png(const PictureSize& size, std::span<const std::byte> pixels);
-// The same into a file, whole or not at all.
+// The same into a file, written whole or not at all.
 void write_png(Fs& fs, const std::filesystem::path& path, const PictureSize& size, std::span<const std::byte> pixels);
 
 }  // namespace millrace::format

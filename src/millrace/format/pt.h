@@ -1,6 +1,6 @@
-// Files of Python's torch.save, as data: tensors and plain values in dicts, lists, tuples and the attributes of objects. Nothing
-// in a file is called; what asks for it is refused by name (detail/pickle.h). Files of torch 1.6 and later: a zip archive of
-// data.pkl and one member for each storage. TorchScript archives hold code and are refused.
+// Files of Python's torch.save, as data: tensors and plain values in dicts, lists, tuples and the attributes of objects. No
+// function in a file is called; what would need a call is rejected by name (detail/pickle.h). Files of torch 1.6 and later: a zip
+// archive of data.pkl and a member for each storage. TorchScript archives hold code and are rejected.
 #pragma once
 
 #include <cstddef>
@@ -25,28 +25,28 @@ namespace millrace::format {
 
 // A tensor of a file: a view of a storage.
 struct PtTensor {
-  std::string name;  // keys and places on the way to it, joined by '.'; "tensor" when the file is one tensor alone
+  std::string name;  // keys and indices on the path to it, joined by '.'; "tensor" if the file is a single tensor
   DType dtype = DType::f32;
   Shape shape;
-  std::vector<std::int64_t> strides;         // in elements, none negative
+  std::vector<std::int64_t> strides;         // in elements, not negative
   std::size_t storage = 0;                   // index of the storage
   std::uint64_t first = 0;                   // element of the storage
   std::uint64_t bytes = 0;                   // of the elements, row-major
-  bool conjugated = false, negated = false;  // what torch left for later; read() does it
+  bool conjugated = false, negated = false;  // operations that torch deferred; read() does them
 };
 
-// Whether its elements lie one after the other as read() gives them.
+// Whether its elements are stored in the order in which read() returns them.
 [[nodiscard]] bool is_row_major(const PtTensor& tensor) noexcept;
 
-// A number, text, truth value or null beside the tensors.
+// A number, text, truth value or null stored next to the tensors.
 struct PtValue {
   std::string name;
   Json value;
 };
 
 // A file open for reading. The constructor reads and checks everything but the elements: afterwards every tensor lies inside its
-// storage and every storage inside the file, and all tensors together reach over at most 16 times the file's size. Memory is
-// bounded by the size of the file. One thread at a time. DataError names the file and what is wrong with it.
+// storage and every storage inside the file, and all tensors together cover at most 16 times the file's size. Memory is bounded
+// by the size of the file. One thread at a time. DataError names the file and what is wrong with it.
 class PtFile {
  public:
   explicit PtFile(const std::filesystem::path& path);
@@ -61,7 +61,7 @@ class PtFile {
   [[nodiscard]] const PtTensor* find(std::string_view name) const noexcept;
   // Row-major; `into` has tensor.bytes. The storage's CRC-32 is checked first.
   void read(const PtTensor& tensor, std::span<std::byte> into);
-  // Bytes [first, first + into.size()) of the same, of these alone where the tensor lies row-major; of another, all or none.
+  // Bytes [first, first + into.size()) of the same; a row-major tensor's are read alone, of any other tensor all or none.
   void read_part(const PtTensor& tensor, std::uint64_t first, std::span<std::byte> into);
 
  private:
@@ -79,12 +79,12 @@ class PtFile {
   std::vector<PtValue> values_;
 };
 
-// True for a file that begins as a zip archive does: torch.save's, whatever its name.
+// True for a file that begins as a zip archive does, as torch.save writes it, whatever its name.
 [[nodiscard]] bool looks_like_pt(const std::filesystem::path& path) noexcept;
 
-// Writes what torch.save writes of an OrderedDict of tensors; torch.load reads it with weights_only=True. Elements begin at
-// multiples of 64 bytes, so that it can be mapped. Equal tensors in equal order give equal bytes. One array is asked for at a
-// time. Sync and close are the caller's. DataError when a tensor can't be stored (name, size); FsError as the file gives it.
+// Writes what torch.save writes for an OrderedDict of tensors; torch.load reads it with weights_only=True. Elements begin at
+// multiples of 64 bytes, so that the file can be mapped. Equal tensors in equal order give equal bytes. Arrays are requested one
+// at a time. The caller syncs and closes. DataError if a tensor can't be stored (name, size); FsError from the file.
 void write_pt(WritableFile& file, std::span<const Field> tensors, const TensorBytes& bytes_of);
 
 }  // namespace millrace::format

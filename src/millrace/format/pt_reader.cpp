@@ -31,12 +31,12 @@ const char* const kAgain = "copy or download the file again";
   throw DataError({std::move(what), file.path().string(), std::move(next)});
 }
 
-// An intact file, as far as its checksums tell, of what is not read here.
+// For a file that is intact, as far as its checksums show, but of a kind that Millrace does not read.
 [[noreturn]] void pass_over_pt(const InputFile& file, std::string what, std::string next = kStateDict) {
   throw UnreadKind({std::move(what), file.path().string(), std::move(next)});
 }
 
-// What begins like older files and other kinds gets its own words.
+// Older files and other kinds are recognised by their beginning and get their own messages.
 void refuse_other_kinds(const InputFile& file) {
   constexpr std::string_view kLegacy("\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19", 14);
   std::string start(std::min<std::uint64_t>(file.size(), kLegacy.size()), '\0');
@@ -64,7 +64,7 @@ std::string read_member(const InputFile& file, const detail::ZipMember& member) 
   return text;
 }
 
-// The name of the archive's only folder.
+// The name of the only folder in the archive.
 std::string prefix_of(const InputFile& file, const std::vector<detail::ZipMember>& members) {
   std::string prefix;
   for (const detail::ZipMember& member : members) {
@@ -100,7 +100,7 @@ void gather(const PtTensor& tensor, std::span<const std::byte> from, std::span<s
   }
 }
 
-// What torch leaves for later: a conjugate turns the sign of every second number, a negative that of all.
+// An operation that torch deferred: a conjugate turns the sign of every second number, a negative that of all.
 template <class Number>
 void turn_signs(const PtTensor& tensor, std::uint64_t first, std::span<std::byte> bytes) {
   constexpr bool kIsReal = std::is_floating_point_v<Number>;
@@ -114,7 +114,7 @@ void turn_signs(const PtTensor& tensor, std::uint64_t first, std::span<std::byte
   }
 }
 
-// `bytes` are those of the row-major tensor from byte `first` on, whole numbers of it.
+// `bytes` are those of the row-major tensor from byte `first` on, in whole numbers.
 void do_what_was_left(const PtTensor& tensor, std::uint64_t first, std::span<std::byte> bytes) {
   if (!tensor.conjugated && !tensor.negated) return;
   switch (tensor.dtype) {
@@ -143,7 +143,7 @@ void do_what_was_left(const PtTensor& tensor, std::uint64_t first, std::span<std
   }
 }
 
-// Elements from the first to the last one.
+// Number of elements from the first to the last.
 std::uint64_t extent(const PtTensor& tensor) {
   std::uint64_t last = 0;
   for (std::size_t i = 0; i < tensor.shape.size(); ++i)

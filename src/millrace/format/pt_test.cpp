@@ -64,7 +64,7 @@ class PtTest : public testing::Test {
     zip.finish();
     file->close();
   }
-  // A file of this pickle and one storage of six floats.
+  // A file with this pickle and one storage of six floats.
   void put(const std::string& data_pkl, const std::string& elements = raw<float>({0, 1, 2, 3, 4, 5})) {
     put_members({{"a/data.pkl", data_pkl}, {"a/byteorder", "little"}, {"a/data/0", elements}, {"a/version", "3\n"}});
   }
@@ -94,7 +94,7 @@ class PtTest : public testing::Test {
     }
     return "accepted";
   }
-  // Why a file with this pickle is refused.
+  // Why a file with this pickle is rejected.
   std::string refused(const std::string& body) {
     put(pickle(body));
     return refusal();
@@ -195,7 +195,7 @@ TEST_F(PtTest, OneTensorAndAParameterAreReadToo) {
   EXPECT_EQ(read("p"), raw<float>({0, 1, 2, 3, 4, 5}));
 }
 
-// Of six floats or three complex numbers, with a last argument.
+// A tensor of six floats or three complex numbers, with a last argument.
 std::string lazy(const std::string& type, int count, const std::string& said) {
   return global("torch._utils", "_rebuild_tensor_v2") +
          tuple(
@@ -272,13 +272,13 @@ TEST_F(PtTest, GlobalsAreRefusedByNameWhateverTheyAreUsedFor) {
     EXPECT_THAT(refused(dict({six_floats(), text("x") + global(c.module, c.name)})), HasSubstr(expected))
         << "only named, never called";
   }
-  // A chain that would fetch one through an allowed one.
+  // A chain that would get a forbidden global through an allowed one.
   EXPECT_THAT(refused(global("builtins", "getattr") + tuple({global("collections", "OrderedDict"), text("__class__")}) + "R"),
               HasSubstr("builtins.getattr"));
   EXPECT_THAT(refused(global("a\"b\x01", "c")), HasSubstr("global \"a\\\"b\\x01.c\" is not allowed"));
 }
 
-// What a checkpoint keeps beside its weights: a config, a tokenizer.
+// What a checkpoint keeps next to its weights: a config, a tokenizer.
 TEST_F(PtTest, ObjectsOfOtherClassesAreTheirAttributes) {
   const std::string config = global("own.config", "Config");
   const std::string made = config + "q\1)\x81" + dict({text("width") + number(8), text("name") + text("a")}) + "b";
@@ -410,7 +410,7 @@ TEST_F(PtTest, TensorsThatLieAboutTheirStorageAreRefused) {
 }
 
 TEST_F(PtTest, BombsAreRefusedBeforeTheyGrow) {
-  // A list of two lists of two lists ...: 40 levels by memory alone.
+  // A list of two lists of two lists ...: 40 levels, built only from the memo.
   std::string levels;
   for (int i = 0; i < 40; ++i) {
     const std::string below = i == 0 ? "N" : "h"s + static_cast<char>(i - 1);
@@ -423,7 +423,7 @@ TEST_F(PtTest, BombsAreRefusedBeforeTheyGrow) {
   EXPECT_THAT(refused(std::string(3'000'000, '(')), HasSubstr("it nests too deeply"));
   EXPECT_THAT(refused(std::string(3'000'000, ']')), HasSubstr("more than 2,000,000 values"));
   EXPECT_THAT(refused(dict({text(std::string(2000, 'a')) + "N"})), HasSubstr("a name has more than 1000 bytes"));
-  // One long name before very many entries.
+  // A long name before very many entries.
   EXPECT_THAT(refused(dict({text(std::string(900, 'a')) + "](" + std::string(100000, 'N') + "e"})),
               HasSubstr("grow beyond all bounds"));
   // Very many tensors over one storage.
@@ -432,7 +432,7 @@ TEST_F(PtTest, BombsAreRefusedBeforeTheyGrow) {
   for (int i = 0; i < 2000; ++i) many += "h\2";
   put(pickle(many + "e"), std::string(800, '\1'));
   EXPECT_THAT(refusal(), HasSubstr("reach over 16 times the file's size"));
-  // A short tuple that is copied once for every few bytes.
+  // A short tuple copied once for every few bytes.
   EXPECT_THAT(refused("(" + std::string(70, 'N') + "tq\0"s + "Q"), HasSubstr("more than 64 elements"));
 }
 

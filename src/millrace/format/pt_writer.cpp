@@ -69,7 +69,7 @@ const detail::PickleWord* word_of(Kind kind, DType dtype) noexcept {
   return found == words.end() ? nullptr : &*found;
 }
 
-// torch has typed storages for its older element types; the others are an untyped storage with the type beside it.
+// torch has typed storages for its older element types; for the others it has an untyped storage and a separate type.
 void add_tensor(Pickler& pickle, const Field& field, std::size_t index) {
   const detail::PickleWord* const typed = word_of(Kind::storage, field.dtype);
   const auto elements = element_count(field.shape).value_or(0);
@@ -109,7 +109,7 @@ void check(std::span<const Field> tensors) {
     if (first_invalid_utf8(field.name)) refuse("its name is not UTF-8");
     if (field.name.size() > 1000) refuse("its name has more than 1000 bytes");
     if (!names.insert(field.name).second) refuse("the name occurs twice");
-    Shape sizes = field.shape;  // also a tensor without elements has strides
+    Shape sizes = field.shape;  // a tensor without elements has strides too
     std::replace(sizes.begin(), sizes.end(), std::int64_t{0}, std::int64_t{1});
     if (!element_count(field.shape) || !element_count(sizes)) refuse("shape " + to_text(field.shape) + " is not possible");
   }

@@ -1,4 +1,4 @@
-// Safetensors files: named arrays behind a JSON header, read by most libraries that hold weights.
+// Safetensors files: a JSON header followed by named arrays, read by most libraries that hold weights.
 //
 //   8 bytes   length n of the header, little endian
 //   n bytes   {"<name>": {"dtype": "F32", "shape": [2,3], "data_offsets": [0,24]}, ..., "__metadata__": {"key": "text"}}
@@ -23,7 +23,7 @@ namespace millrace::format {
 
 using Metadata = std::map<std::string, std::string>;
 
-// The format's word for a dtype ("F32"); nullopt for those it lacks (c128).
+// The format's name for a dtype ("F32"); nullopt for dtypes it lacks (c128).
 [[nodiscard]] std::optional<std::string_view> safetensors_name(DType dtype) noexcept;
 
 // Row-major bytes of tensor `index` of the list given to the writer. Valid until the next call.
@@ -36,13 +36,13 @@ struct WrittenSafetensors {
   std::vector<std::uint32_t> tensor_crcs;  // in the order of `tensors`
 };
 
-// Writes a whole file; sync and close are the caller's. One array is asked for at a time, so memory stays flat. Equal tensors
-// give equal bytes, whatever their order: the header is in order of name, the arrays in order of element size (largest first,
-// so that each is aligned) and name. `tensors` uses Field's shape as the whole shape. DataError when a tensor can't be stored
-// (name, dtype, size); FsError as the file gives it.
+// Writes a whole file; the caller syncs and closes. Arrays are requested one at a time, so memory use stays flat. Equal tensors
+// give equal bytes, whatever their order: the header is in order of name, the arrays in order of element size (largest first, so
+// that each is aligned) and name. `tensors` uses Field's shape as the whole shape. DataError if a tensor can't be stored (name,
+// dtype, size); FsError from the file.
 WrittenSafetensors write_safetensors(WritableFile& file, std::span<const Field> tensors, const TensorBytes& bytes_of,
                                      const Metadata& metadata = {});
-// Size such a file will have. DataError as above.
+// Size that such a file will have. DataError as above.
 [[nodiscard]] std::uint64_t safetensors_bytes(std::span<const Field> tensors, const Metadata& metadata = {});
 
 struct StoredTensor {
@@ -53,9 +53,9 @@ struct StoredTensor {
   std::uint64_t bytes = 0;
 };
 
-// A file open for reading. The constructor reads and checks the whole header: afterwards every tensor is known to lie inside
-// the file, without overlap or hole, with a size that fits its shape. Memory is bounded by the size of the file.
-// DataError names the file and what is wrong with it.
+// A file open for reading. The constructor reads and checks the whole header: afterwards every tensor is known to lie inside the
+// file, without overlap or gap, with a size that fits its shape. Memory is bounded by the size of the file. DataError names the
+// file and what is wrong with it.
 class SafetensorsFile {
  public:
   explicit SafetensorsFile(const std::filesystem::path& path);
@@ -71,7 +71,7 @@ class SafetensorsFile {
   [[nodiscard]] const Metadata& metadata() const noexcept { return metadata_; }
   [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
   [[nodiscard]] std::uint32_t header_crc32c() const noexcept { return header_crc32c_; }
-  // Reads a whole tensor with pread; `into` has its size. Any thread. DataError when the file shrank meanwhile or fails.
+  // Reads a whole tensor with pread; `into` has its size. Any thread. DataError if the file has shrunk or reading fails.
   void read(const StoredTensor& tensor, std::span<std::byte> into) const;
 
  private:

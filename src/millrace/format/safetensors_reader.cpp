@@ -35,7 +35,7 @@ constexpr std::size_t kMostPerRead = std::size_t{1} << 30U;
   throw DataError({what + ": " + std::generic_category().message(error_number), path.string(), remedy_for(error_number)});
 }
 
-// Whole span, or DataError.
+// Reads the whole span or throws DataError.
 void read_at(int descriptor, const std::filesystem::path& path, std::uint64_t offset, std::span<std::byte> into) {
   while (!into.empty()) {
     const ssize_t got = ::pread(descriptor, into.data(), std::min(into.size(), kMostPerRead), static_cast<off_t>(offset));
@@ -48,7 +48,7 @@ void read_at(int descriptor, const std::filesystem::path& path, std::uint64_t of
 }
 
 int open_regular(const std::filesystem::path& path, std::uint64_t& bytes) {
-  // O_NONBLOCK: a named pipe must be refused, not waited for.
+  // O_NONBLOCK: a named pipe must be rejected, not waited for.
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0) refuse_errno(path, "can't open the file", errno);
   struct stat status {};

@@ -42,7 +42,7 @@ class SafetensorsTest : public testing::Test {
     stdfs::remove(path_);  // ext4 writes a file through to the disk when it is truncated and filled again
     std::ofstream(path_, std::ios::binary) << text;
   }
-  // A file with this header and so many bytes of data.
+  // A file with this header and this many bytes of data.
   void put_header(const std::string& json, std::size_t data_bytes) {
     std::string text;
     for (int i = 0; i < 8; ++i) text += static_cast<char>(json.size() >> (8 * i) & 0xFFU);
@@ -243,7 +243,7 @@ TEST_F(SafetensorsTest, ShrinkingWhileOpenIsAnError) {
   EXPECT_THROW(read(file, "a"), DataError);
 }
 
-// What is accepted after a change must still be a layout that makes sense; every truncation must be refused.
+// A changed file that is accepted must still have a sensible layout; every truncation must be rejected.
 TEST_F(SafetensorsTest, MutantsNeverCrashAndTruncationsAreNeverAccepted) {
   const std::vector<Field> fields = {
       {"w", DType::f32, {4, 3}}, {"b", DType::bf16, {3}}, {"n", DType::i64, {}}, {"e", DType::u8, {0}}};

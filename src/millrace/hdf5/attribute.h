@@ -1,5 +1,5 @@
-// Attributes of HDF5 files: what stands beside the data, such as a rate or a unit. Single numbers and short texts are read; of
-// all others their name is known, and why they are not read.
+// Attributes of HDF5 files: facts stored with the data, such as a rate or a unit. Single numbers and short texts are read; for
+// all others only the name and the reason for not reading them are known.
 #pragma once
 
 #include <cstddef>
@@ -12,16 +12,16 @@
 
 namespace millrace::hdf5 {
 
-inline constexpr std::size_t kMaxAttributes = 1000;          // of one object
-inline constexpr std::size_t kMaxAttributesOfFile = 10'000;  // of its root and its data sets together
+inline constexpr std::size_t kMaxAttributes = 1000;          // per object
+inline constexpr std::size_t kMaxAttributesOfFile = 10'000;  // of the root and all data sets together
 inline constexpr std::size_t kMaxAttributeName = 1024;       // bytes
 inline constexpr std::size_t kMaxAttributeText = 4096;       // bytes
 
 // Whole numbers are std::int64_t, above its range std::uint64_t; floats of all sizes are double. A text ends before its first
-// zero byte and may be no UTF-8. std::monostate: the value can't be read.
+// zero byte and may be invalid UTF-8. std::monostate: the value can't be read.
 using AttributeValue = std::variant<std::monostate, bool, std::int64_t, std::uint64_t, double, std::string>;
 
-// Also one of an array with a single element.
+// An attribute with a single value, or with an array of a single element.
 struct Attribute {
   std::string name;
   AttributeValue value;
@@ -29,18 +29,18 @@ struct Attribute {
   friend bool operator==(const Attribute&, const Attribute&) = default;
 };
 
-// Those of one object, in the order of their names.
+// The attributes of one object, ordered by name.
 struct Attributes {
   std::vector<Attribute> all;
-  std::uint64_t left_out = 0;  // more of them, beyond the limits above
-  std::string failure = {};    // the library's words when it can't list them; `all` is empty then
-  // Null when it is not in `all`.
+  std::uint64_t left_out = 0;  // number of attributes omitted, beyond the limits above
+  std::string failure = {};    // the library's words if it can't list them; `all` is then empty
+  // Null if there is no such attribute in `all`.
   [[nodiscard]] const Attribute* find(std::string_view name) const;
 };
 
-// Of a number; nullopt for all else.
+// The value of a number; nullopt for everything else.
 [[nodiscard]] std::optional<double> number_of(const Attribute& attribute);
-// For people: 240, true, "allen_0216" in quotation marks; the reason of one that can't be read.
+// For people: 240, true, "allen_0216" in quotation marks; the reason if the value can't be read.
 [[nodiscard]] std::string value_text(const Attribute& attribute);
 
 }  // namespace millrace::hdf5

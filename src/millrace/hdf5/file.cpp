@@ -30,15 +30,15 @@ using detail::Layout;
 using detail::Sizes;
 using Place = std::array<std::int64_t, kMaxRank>;
 
-std::atomic<std::uint64_t> g_direct{0};  // blocks
+std::atomic<std::uint64_t> g_direct{0};  // number of blocks
 constexpr std::uint64_t kWindow = std::uint64_t{1} << 20U;
 
-// Of one thread, for all files: buffers that only grow, and the chunk decoded last.
+// Buffers of one thread, for all files: they only grow, and hold the chunk decoded last.
 struct Scratch {
   std::vector<std::byte> stored;
   std::vector<std::byte> chunk;
   detail::FilterScratch filters;
-  std::uint64_t file = 0;  // whose chunk it is; 0: none
+  std::uint64_t file = 0;  // the chunk's file; 0: no chunk
   const Layout* layout = nullptr;
   std::size_t index = 0;
   std::span<std::byte> room(std::vector<std::byte>& buffer, std::size_t bytes) {
@@ -145,7 +145,7 @@ class OpenFile final : public detail::LoadableFile {
     try {
       file_.with([&](const InputFile& file) { advise(file, layout, offset, count); });
     } catch (const DataError&) {
-      // read() will say so
+      // read() will report it
     }
   }
 
@@ -248,7 +248,7 @@ class OpenFile final : public detail::LoadableFile {
                      .next = "write the dataset, or define a fill value"});
   }
 
-  // Pieces that lie far apart are read one by one, near ones together through a window.
+  // Pieces that lie far apart are read one by one, near pieces together through a window.
   void read_contiguous(const InputFile& file, const Layout& layout, Sizes offset, Sizes count, std::span<std::byte> out) const {
     const Shape& shape = layout.dataset.shape;
     const std::size_t rank = shape.size();
@@ -309,7 +309,7 @@ class OpenFile final : public detail::LoadableFile {
         const std::int64_t position = first[d] + at[d];
         index = index * static_cast<std::size_t>(layout.grid[d]) + static_cast<std::size_t>(position);
         begin[d] = std::max(offset[d], position * chunk[d]);
-        // Not (position + 1) * chunk[d]: that may be beyond the last number for a chunk far larger than its axis.
+        // Not (position + 1) * chunk[d]: that may overflow for a chunk far larger than its axis.
         size[d] = std::min(offset[d] + count[d] - begin[d], chunk[d] - (begin[d] - position * chunk[d]));
       }
       visit(index, Sizes(begin).first(rank), Sizes(size).first(rank));
@@ -361,7 +361,7 @@ class OpenFile final : public detail::LoadableFile {
 
   void decode(const InputFile& file, const Layout& layout, std::size_t index, std::span<std::byte> out) const {
     const Chunk& chunk = layout.chunks[index];
-    if (layout.filters.empty()) return file.read(chunk.address, out);  // of that size: checked when opened
+    if (layout.filters.empty()) return file.read(chunk.address, out);  // of that size: checked at open
     if (!detail::is_plausible(layout.filters, chunk.mask, chunk.size, layout.chunk_bytes)) too_short(layout, index);
     Scratch& own = scratch();
     const std::span<std::byte> stored = own.room(own.stored, chunk.size);
@@ -370,7 +370,7 @@ class OpenFile final : public detail::LoadableFile {
     if (wrong != nullptr) damaged(layout, index, wrong);
   }
 
-  // Bit for bit what the library decodes, or the library reads this data set from now on.
+  // Whether both decode the same bytes; if not, the library reads this data set from now on.
   bool agrees_with_library(const InputFile& file, Layout& layout) const {
     std::vector<std::byte> bytes;
     for (const detail::Digest& digest : layout.digests) {
@@ -383,7 +383,7 @@ class OpenFile final : public detail::LoadableFile {
       } catch (const DataError& error) {
         failure = error.message().what;
       }
-      if (!failure.empty() && !digest.failure.empty()) continue;  // both say so: the error is told when a sample is read
+      if (!failure.empty() && !digest.failure.empty()) continue;  // both fail: the error is reported when a sample is read
       if (failure.empty() && digest.failure.empty() && own == digest.crc32c) continue;
       layout.dataset.through_child = true;
       layout.dataset.reason = !failure.empty() ? "own decoding fails: " + failure

@@ -1,7 +1,7 @@
-// HDF5 files: reading at the speed of pread and decode, and writing. The library itself runs only in a child process
+// HDF5 files: reading at the speed of pread and decoding, and writing. The library itself runs only in a child process
 // (millrace-hdf5): a file that crashes it is a DataError here. The child returns the chunk table and digests of the first chunks
-// as the library decodes them; this process reads chunks with pread, undoes their filters on the calling thread and checks itself
-// against those digests at open. Layouts this process does not know are read by the child, serially, through a pipe.
+// as the library decodes them; this process reads chunks with pread, undoes their filters on the calling thread and checks its
+// results against those digests at open. Layouts that this process does not know are read by the child, serially, through a pipe.
 #pragma once
 
 #include <cstddef>
@@ -23,39 +23,40 @@ namespace millrace::hdf5 {
 inline constexpr std::size_t kMaxRank = 32;  // axes of a data set
 
 // One data set of a file as it is stored. A compound {r,i}, {re,im} or {real,imag}, in either order, of two equal floats is c64,
-// of two f64 c128; of two integers c64 up to 2 bytes each and c128 up to 4. The library converts what is not {r,i} of f32 or f64.
+// of two f64 c128; of two integers c64 up to 2 bytes each and c128 up to 4. The library converts all but {r,i} of f32 or f64.
 struct Dataset {
   std::string name;  // full path, "/index_map/freq"
   DType dtype = DType::f32;
   Shape shape;
   Shape chunk;                 // empty: contiguous
   bool through_child = false;  // read by the library in the child: correct, serial
-  std::string reason;          // why, when through_child
+  std::string reason;          // why, if through_child
 };
 
 // A data set that can't be read, and why: "text", "filter 32001 (blosc), which is not known here".
 struct Unreadable {
   std::string name;
   std::string reason;
-  std::string text = {};  // what it says, when it is one text of at most 1024 bytes: any bytes, but no zero among them
+  std::string text = {};  // its value, if that is a text of at most 1024 bytes: any bytes except zero
 };
 
 struct OpenOptions {
-  std::filesystem::path index_folder;  // what the children say is kept there, for the next call; "": nowhere
-  // False: the library in the child reads every block, one process a file. The plain path of reading chunks here.
+  std::filesystem::path index_folder;  // where the children's answers are kept for the next call; "": nowhere
+  // False: the library in the child reads every block, in one process per file: the reference for the reading of chunks here.
   bool direct = true;
 };
 
 // An open file. read() is const and thread-safe; everything else is fixed once open.
 class File {
  public:
-  // Starts the child for the metadata of `datasets` (empty: all of the file). Throws DataError: no HDF5 file, truncated, crashed
-  // the library, a data set is missing (the message lists what is there) or of a type with no DType.
+  // Starts the child for the metadata of `datasets` (empty: all of the file). Throws DataError if the file is not HDF5, is
+  // truncated or crashed the library, or if a data set is missing (the message lists the existing ones) or has a type without a
+  // DType.
   [[nodiscard]] static std::shared_ptr<const File> open(const std::filesystem::path& path,
                                                         std::span<const std::string> datasets = {});
-  // The same for many files, by a few children side by side; in the order of `paths`. With `failed`, the DataError of a file goes
-  // there, on this thread, with the file's place in `paths`, and that place stays null. From an index is taken what is about
-  // files of the same size, modification time and first 4096 bytes.
+  // The same for many files, by a few children in parallel; in the order of `paths`. With `failed`, the DataError of a file is
+  // passed to it, on this thread, with the file's index in `paths`, and that file is null in the result. The index supplies the
+  // metadata of files with unchanged size, modification time and first 4096 bytes.
   using OnFailure = std::function<void(std::size_t, const DataError&)>;
   [[nodiscard]] static std::vector<std::shared_ptr<const File>> open_all(std::span<const std::filesystem::path> paths,
                                                                          std::span<const std::string> datasets = {},
@@ -64,11 +65,11 @@ class File {
   virtual ~File() = default;
   [[nodiscard]] virtual const std::filesystem::path& path() const = 0;
   [[nodiscard]] virtual std::span<const Dataset> datasets() const = 0;
-  // Those left out of datasets(), when all of the file was asked for.
+  // Those omitted from datasets(), if all of the file was requested.
   [[nodiscard]] virtual std::span<const Unreadable> unreadable() const { return {}; }
   [[nodiscard]] virtual std::uint64_t size() const noexcept { return 0; }        // bytes of the file when it was opened
-  [[nodiscard]] virtual std::int64_t modified_ns() const noexcept { return 0; }  // its modification time then
-  // Of the root group, "/", or of a data set. Throws DataError as dataset() does.
+  [[nodiscard]] virtual std::int64_t modified_ns() const noexcept { return 0; }  // its modification time at that moment
+  // Attributes of the root group, "/", or of a data set. Throws DataError as dataset() does.
   [[nodiscard]] virtual const Attributes& attributes(std::string_view) const {
     static const Attributes kNone{};
     return kNone;
@@ -76,10 +77,10 @@ class File {
   // The filters of a data set in the order they were applied: "shuffle", "deflate", "fletcher32", "lzf", "lz4", "bitshuffle",
   // "zstd", "filter 32001".
   [[nodiscard]] virtual std::vector<std::string> filters(std::string_view) const { return {}; }
-  // Throws DataError naming the file, the data set and those it has.
+  // Throws DataError that names the file, the data set and the existing ones.
   [[nodiscard]] virtual const Dataset& dataset(std::string_view name) const = 0;
-  // The block of `count` elements per axis from `offset`, in C order and this machine's byte order, into `out`, which holds
-  // exactly its bytes. Throws DataError: outside the data set, truncated, a filter's check fails.
+  // Reads the block of `count` elements per axis from `offset`, in C order and this machine's byte order, into `out`, which holds
+  // exactly its bytes. Throws DataError if it is outside the data set or truncated, or if a filter's check fails.
   virtual void read(std::string_view name, std::span<const std::int64_t> offset, std::span<const std::int64_t> count,
                     std::span<std::byte> out) const = 0;
   // Advises the kernel that the block will be read soon (posix_fadvise); never fails.
@@ -87,27 +88,27 @@ class File {
                          std::span<const std::int64_t> count) const = 0;
 };
 
-// Files that millrace-hdf5 has described for this process so far: what an index knew is not among them.
+// Number of files that millrace-hdf5 has described for this process so far, without those found in an index.
 [[nodiscard]] std::uint64_t files_described() noexcept;
-// Blocks that File::read has read without the library, in all threads of this process so far.
+// Number of blocks that File::read has read without the library, in all threads of this process so far.
 [[nodiscard]] std::uint64_t blocks_read_directly() noexcept;
 
-// What write_file puts into a file.
+// An array for write_file().
 struct Array {
-  std::string name;  // "/vis"; groups on the way are made
+  std::string name;  // "/vis"; its groups are created
   DType dtype = DType::f32;
   Shape shape;
   std::span<const std::byte> bytes;  // C order
   Shape chunk = {};                  // empty: contiguous
-  int deflate = 0;                   // 0 to 9; needs chunks, as all that follow
+  int deflate = 0;                   // 0 to 9; needs chunks, as do all that follow
   bool shuffle = false;
   bool lz4 = false;
   int zstd = 0;  // 1 to 19; at most one of deflate, lz4, zstd
   bool fletcher32 = false;
 };
 
-// Writes a new file under a temporary name, syncs it and renames it to `path`; `attributes` become those of its root group, each
-// with a value. Throws DataError with the library's own words.
+// Writes a new file under a temporary name, syncs it and renames it to `path`; `attributes` become those of its root group, and
+// each must have a value. Throws DataError with the library's own words.
 void write_file(const std::filesystem::path& path, std::span<const Array> arrays, std::span<const Attribute> attributes = {});
 
 }  // namespace millrace::hdf5

@@ -59,7 +59,7 @@ std::string read_all(const File& file, const std::string& name) {
   return read(file, name, Shape(shape.size(), 0), shape);
 }
 
-// The block of an array in memory.
+// That block of an array in memory.
 std::string slab(const std::string& all, const Shape& shape, const Shape& offset, const Shape& count, std::size_t element) {
   std::string bytes;
   Shape at(count.size(), 0);
@@ -84,7 +84,7 @@ struct Case {
 constexpr DType kAll[] = {DType::boolean, DType::u8,  DType::i8,   DType::i16, DType::u16, DType::i32, DType::u32, DType::i64,
                           DType::u64,     DType::f16, DType::bf16, DType::f32, DType::f64, DType::c64, DType::c128};
 
-// Every type with every filter, chunks that end beyond the edge.
+// Every type with every filter, and chunks that end beyond the edge.
 std::vector<Case> all_cases() {
   std::vector<Case> cases;
   for (const DType dtype : kAll) {
@@ -189,7 +189,7 @@ TEST_F(Hdf5Test, TheLibraryReadsTheSameWhenDirectReadingIsOff) {
   EXPECT_GT(blocks_read_directly(), before);
 }
 
-// One of each kind, in the order of their names.
+// An attribute of each kind, ordered by name.
 std::vector<Attribute> some_attributes() {
   return {{"blind", true},  {"count", std::int64_t{-3}},         {"most", std::numeric_limits<std::uint64_t>::max()},
           {"rate", 239.76}, {"session", std::string("allen µ")}, {"silent", std::string()}};

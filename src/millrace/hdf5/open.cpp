@@ -1,4 +1,4 @@
-// Opens many files at once: what an index knows needs no child, the rest is described by a few children side by side.
+// Opens many files at once: files that an index knows need no child, the others are described by a few children in parallel.
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -37,7 +37,7 @@ std::atomic<std::uint64_t> g_described{0};
                    .next = "check that millrace-hdf5 is the one built with this program, and that memory is free"});
 }
 
-// No more than there are cores, nor than hold a quarter of the files this process may have open.
+// At most one thread per core, and few enough that all hold at most a quarter of the files this process may have open.
 std::size_t most_threads() {
   const std::uint64_t files = limit_of(RLIMIT_NOFILE).value_or(1U << 16U);
   const std::size_t most = std::min<std::size_t>(kMostThreads, files / (4 * kFilesAtOnce));
@@ -64,7 +64,7 @@ class Opening {
     fresh_.resize(paths.size());
   }
 
-  // Files without an error; errors go to `failed` in order, or the first is thrown.
+  // The files without an error; errors go to `failed` in order, or the first is thrown.
   std::vector<std::shared_ptr<const File>> run(const File::OnFailure& failed) {
     const std::size_t groups = (paths_.size() + kFilesAtOnce - 1) / kFilesAtOnce;
     const std::size_t most = most_threads();
@@ -73,7 +73,7 @@ class Opening {
       try {
         others.emplace_back([this] { work(); });
       } catch (const std::system_error&) {
-        break;  // a limit on threads: go on with those there are
+        break;  // a limit on threads: continue with the existing ones
       }
     }
     work();
@@ -89,7 +89,7 @@ class Opening {
     std::string answer;  // empty: not to be kept
   };
 
-  // Groups of files until there are none left.
+  // Handles groups of files until all are done.
   void work() noexcept {
     try {
       std::optional<detail::Process> child;
@@ -136,7 +136,7 @@ class Opening {
     if (!alive) child.reset();
   }
 
-  // Opens the file; true when the index knows what is in it.
+  // Opens the file; true if the index knows its contents.
   bool is_known(std::size_t i) {
     files_[i] = detail::open_loadable(paths_[i]);
     if (!index_) return false;
@@ -147,7 +147,7 @@ class Opening {
       files_[i]->load(answer, all_, /*compares=*/false);
       if (!direct_) files_[i]->read_by_library();
       return true;
-    } catch (const DataError&) {  // of what the index says: the file itself is asked
+    } catch (const DataError&) {  // the index was wrong: the file itself is described
       files_[i] = detail::open_loadable(paths_[i]);
       return false;
     }
@@ -186,16 +186,16 @@ class Opening {
   std::span<const std::filesystem::path> paths_;
   bool all_;
   bool direct_;
-  bool collects_;  // goes on after an error
+  bool collects_;  // continues after an error
   std::string request_;
   std::optional<detail::Index> index_;
-  // Each place is written by the thread that has its group.
+  // Each element is written only by the thread that has its group.
   std::vector<std::shared_ptr<detail::LoadableFile>> files_;
   std::vector<std::optional<DataError>> errors_;
   std::vector<Fresh> fresh_;
   std::atomic<std::size_t> next_{0};
   std::atomic<std::size_t> first_bad_{std::numeric_limits<std::size_t>::max()};
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::exception_ptr fatal_;
 };
 

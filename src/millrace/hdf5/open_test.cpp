@@ -1,4 +1,4 @@
-// Many files at once, and what is kept about them between starts.
+// Many files at once, and the answers about them that are kept between starts.
 #include <gmock/gmock.h>
 #include <unistd.h>
 
@@ -32,7 +32,7 @@ class OpenAll : public testing::Test {
   }
   void TearDown() override { fs::remove_all(root_); }
 
-  // A file of two data sets with numbers of its own, an hour old.
+  // A file of two data sets with numbers that depend on `number`, an hour old.
   fs::path make(int number, std::int64_t rows = 6) {
     std::vector<float> values(static_cast<std::size_t>(rows) * 4);
     for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(number * 1000) + static_cast<float>(i);
@@ -59,7 +59,7 @@ class OpenAll : public testing::Test {
     }
     return paths;
   }
-  // Opens with the index, and says how many files the child described for it.
+  // Opens with the index, and returns how many files the child described.
   std::pair<Files, std::uint64_t> open(const std::vector<fs::path>& paths) const {
     const std::uint64_t before = files_described();
     Files files = File::open_all(paths, names_, {}, {.index_folder = root_ / "index"});
@@ -97,7 +97,7 @@ std::string contents_of(const fs::path& path) {
 
 void put(const fs::path& path, const std::string& text) { std::ofstream(path, std::ios::binary) << text; }
 
-// Each file of 200 is its own, whatever process described it; the first of two bad ones is told.
+// Each of 200 files has its own contents, whichever process described it; the first of two bad ones is reported.
 TEST_F(OpenAll, GivesEachFileAsItIs) {
   const std::vector<fs::path> paths = make_many(200);
   const Files files = File::open_all(paths, names_);
@@ -159,7 +159,7 @@ TEST_F(OpenAll, AFileThatChangedIsAskedAgain) {
   age(paths[2], 1800);  // touched
   std::string other = contents_of(paths[3]);
   const fs::file_time_type time = fs::last_write_time(paths[3]);
-  other[700] = static_cast<char>(other[700] ^ 1);  // in the head, between its parts or in them
+  other[700] = static_cast<char>(other[700] ^ 1);  // in the head, between or inside its parts
   put(paths[3], other);
   fs::last_write_time(paths[3], time);
   paths.push_back(make(8));  // new
@@ -181,7 +181,7 @@ TEST_F(OpenAll, AFileThatChangedIsAskedAgain) {
   EXPECT_LE(fs::file_size(index_file()), size + 8) << "one is new, one is gone";
 }
 
-// Within one tick of the clock a second write would leave size and time as they were.
+// Within a tick of the clock a second write would leave size and time unchanged.
 TEST_F(OpenAll, OfAFileThatJustChangedNothingIsKept) {
   const std::vector<fs::path> paths = make_many(3);
   age(paths[1], 0);
@@ -210,7 +210,7 @@ TEST_F(OpenAll, ADamagedIndexIsMadeAnew) {
   }
 }
 
-// Bytes that somebody made up, with the right checksum: what they say of a file is checked as if the child had said it.
+// Made-up bytes with the right checksum: their answers about a file are checked like those of the child.
 TEST_F(OpenAll, HostileBytesInAnIndexDoNoHarm) {
   const std::vector<fs::path> paths = make_many(3);
   static_cast<void>(open(paths));
@@ -243,7 +243,7 @@ TEST_F(OpenAll, HostileBytesInAnIndexDoNoHarm) {
       }
       ++as_said;
     } catch (const DataError&) {
-      continue;  // of a read: what the index said is not there
+      continue;  // from a read: the data of the index do not exist
     }
   }
   EXPECT_GT(as_said, mutants / 4);

@@ -1,4 +1,4 @@
-// What helps where a data set can't be read though it is sound.
+// Advice if a sound data set can't be read.
 #pragma once
 
 #include <filesystem>
@@ -7,11 +7,11 @@
 
 namespace millrace::hdf5 {
 
-// Words of Unreadable::reason.
+// Texts of Unreadable::reason.
 inline constexpr std::string_view kNewerForm = "in a newer form of HDF5 than that of 1.10";
 inline constexpr std::string_view kUnknownFilter = "which is not known here";
 
-// A command that writes the file anew in a form that is read here; "" where writing it anew does not help.
+// A command that rewrites the file in a readable form; "" if rewriting does not help.
 [[nodiscard]] std::string remedy_for(std::string_view reason, const std::filesystem::path& file);
 
 }  // namespace millrace::hdf5

@@ -1,4 +1,4 @@
-// What the data sets of a file say of axes: lists of numbers that rise or fall, and units beside them.
+// Axes that the data sets of a file describe: lists of numbers that rise or fall, and their units.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace millrace::hdf5 {
 
-// The attribute unit or units of a data set, or of the root group "/", where it is a text; "" where there is none, and of a data
-// set that the file does not have.
+// The text of the attribute unit or units of a data set, or of the root group "/"; "" if there is no such text or no such data
+// set.
 [[nodiscard]] std::string unit_attribute(const File& file, const std::string& of);
 
 // All numbers of a data set of real numbers, of any type. DataError as File::read.
@@ -17,11 +17,10 @@ namespace millrace::hdf5 {
 
 struct StoredAxis {
   std::string name;  // of the data set
-  std::string unit;  // as its attribute has it; may be empty
+  std::string unit;  // from its attribute; may be empty
   std::vector<double> values;
 };
-// The data sets with one axis of 2 to 2^20 real numbers each of which is above the one before, or each below, in the order in
-// which the file has them.
+// The data sets with one axis of 2 to 2^20 real numbers that strictly rise or strictly fall, in the order of the file.
 [[nodiscard]] std::vector<StoredAxis> axes_of(const File& file);
 
 }  // namespace millrace::hdf5

@@ -48,7 +48,7 @@ bool covers(const std::string& pattern, const std::string& block) {
   return dot != std::string::npos && covers(pattern, block.substr(0, dot));
 }
 
-// State of the generators that layers without keys of their own draw from, and back to it.
+// State of the generators used by layers without keys of their own; can be restored.
 class Generators {
  public:
   explicit Generators(c10::Device device) {
@@ -71,7 +71,7 @@ class Generators {
   std::vector<std::pair<at::Generator, at::Tensor>> states_;
 };
 
-// What a second pass may move and must not.
+// State that a second pass may change but must restore.
 class KeepState {
  public:
   KeepState(const torch::nn::Module& part, c10::Device device) : generators_(device) {
@@ -88,7 +88,7 @@ class KeepState {
   std::vector<std::pair<at::Tensor, at::Tensor>> buffers_;
 };
 
-// One run of a block through the forward pass, shared by all that it saved.
+// One run of a block through the forward pass, shared by all tensors that it saved.
 class Pass {
  public:
   Pass(std::string_view name, const torch::nn::Module& part, c10::Device device, std::function<void()> run, Watcher* watcher,
@@ -113,7 +113,7 @@ class Pass {
     return std::move(tensors_[i]);
   }
 
-  // In the second pass.
+  // Called in the second pass.
   void fill(const at::Tensor& tensor) {
     seen_shapes_ = seen_shapes_ * 31 + shape_of(tensor);
     tensors_.push_back(tensor);
@@ -142,10 +142,10 @@ class Pass {
   std::uint64_t shapes_ = 0;
   std::uint64_t seen_shapes_ = 0;
   bool told_ = false;
-  std::vector<at::Tensor> tensors_;  // of the second pass, each until it is taken
+  std::vector<at::Tensor> tensors_;  // from the second pass, each until it is taken
 };
 
-// Keeps nothing: the pass has it made again.
+// Keeps nothing: the pass recomputes the tensor.
 struct Forgotten final : torch::autograd::SavedVariableHooks {
   explicit Forgotten(std::shared_ptr<Pass> of) : pass(std::move(of)) {}
   void call_pack_hook(const at::Tensor& tensor) override { index = pass->add(tensor); }
@@ -154,8 +154,8 @@ struct Forgotten final : torch::autograd::SavedVariableHooks {
   std::size_t index = 0;
 };
 
-// Keeps the tensor, and tells when it is wanted. Detached: an output that a node saves would keep the node, and the node it,
-// where no backward pass comes by to part them.
+// Keeps the tensor, and reports when it is wanted. Detached: a saved output would keep its node alive, and the node the output,
+// if no backward pass ever separates them.
 struct Kept final : torch::autograd::SavedVariableHooks {
   explicit Kept(std::shared_ptr<Pass> of) : pass(std::move(of)) {}
   void call_pack_hook(const at::Tensor& tensor) override { kept = tensor.detach(); }
@@ -167,7 +167,7 @@ struct Kept final : torch::autograd::SavedVariableHooks {
   at::Tensor kept;
 };
 
-// Of the second pass, whose graph nobody goes through.
+// For the second pass, whose graph is never used.
 struct Filling final : torch::autograd::SavedVariableHooks {
   explicit Filling(Pass& of) : pass(of) {}
   void call_pack_hook(const at::Tensor& tensor) override { pass.fill(tensor); }
@@ -192,7 +192,7 @@ void Pass::run_again() {
   if (place_) random.emplace(*place_);
   SecondPass filling(*this);
   const detail::SaverScope saver(&filling);
-  run_();  // to its end: stopped by an exception, a custom autograd function would keep its outputs, and they it, for good
+  run_();  // to its end: stopped by an exception, a custom autograd function and its outputs would keep each other alive for good
 }
 
 void Pass::compute() {
@@ -276,7 +276,7 @@ class Saving final : public detail::Saver {
 struct BlockGuard::Impl {
   explicit Impl(std::string_view name) : span(name) {}
   BlockSpan span;
-  std::optional<Saving> saving;  // none: its time alone is asked for
+  std::optional<Saving> saving;  // nullopt: only the block's time is measured
 };
 
 BlockGuard::BlockGuard(std::string_view name, const torch::nn::Module& part, std::function<void()> run)

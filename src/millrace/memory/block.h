@@ -1,4 +1,4 @@
-// Named parts of a network, whose activations can be thrown away after the forward pass and computed again in the backward pass.
+// Named parts of a network, whose activations can be dropped after the forward pass and recomputed in the backward pass.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -16,12 +16,12 @@ class Module;
 
 namespace millrace::memory {
 
-// Before the first backward pass of a process: scopes of this folder need an autograd engine of ours, and LibTorch gives the
-// threads of devices to the first engine there is, to no later one. Scopes call it too; later calls do nothing.
+// Call this before the first backward pass of a process: scopes of this folder need Millrace's autograd engine, and LibTorch
+// gives device threads to the first engine only. Scopes call it too; later calls do nothing.
 void take_over_backward_passes();
 
-// Which blocks to compute again: names, or patterns as a shell knows them (* any characters, ? one, [a-c] one of these); "a"
-// takes "a.b" too. Among them the words "all" (or "true") and "none", "false", "auto", which add nothing.
+// The blocks to recompute: names, or shell patterns (* any characters, ? one, [a-c] one of these); "a" matches "a.b" too. Also
+// accepts the words "all" (or "true") and "none", "false", "auto", which add no block.
 class Recompute {
  public:
   Recompute() = default;
@@ -29,26 +29,26 @@ class Recompute {
   [[nodiscard]] bool takes(std::string_view block) const;
   [[nodiscard]] bool any() const noexcept { return !patterns_.empty(); }
   [[nodiscard]] const std::vector<std::string>& patterns() const noexcept { return patterns_; }
-  // Those that take none of `blocks`.
+  // The names and patterns that match no entry of `blocks`.
   [[nodiscard]] std::vector<std::string> unmatched(const std::vector<std::string>& blocks) const;
 
  private:
   std::vector<std::string> patterns_;
 };
 
-// Told of every block of the forward passes in a BlockScope, and of its part of the backward pass.
+// Receives every block of the forward passes in a BlockScope, and its part of the backward pass.
 class Watcher {
  public:
   virtual ~Watcher() = default;
-  virtual std::size_t forward_begins(std::string_view block) = 0;  // returns the `index` the calls below name it by
+  virtual std::size_t forward_begins(std::string_view block) = 0;  // returns the `index` that identifies it in the calls below
   virtual void forward_ends() = 0;
-  virtual void backward_begins(std::size_t index) = 0;  // the backward pass wants the first thing the block saved
+  virtual void backward_begins(std::size_t index) = 0;  // the backward pass wants the first tensor the block saved
   virtual void second_pass_begins(std::size_t index) = 0;
   virtual void second_pass_ends(std::size_t index) = 0;
 };
 
-// What block() does on this thread until destruction; outside of one it only runs its part. Hold one over the forward pass, not
-// over the backward pass. All arguments outlive the scope, `watcher` also the backward pass.
+// What block() does on this thread until destruction; without a scope it only runs its part. Hold it during the forward pass, but
+// not during the backward pass. All arguments must outlive the scope, `watcher` also the backward pass.
 class BlockScope {
  public:
   BlockScope(const Recompute& recompute, c10::Device device, Watcher* watcher = nullptr,
@@ -67,10 +67,10 @@ class BlockScope {
   BlockScope* outer_;
 };
 
-// Whether block() has anything to do but to run its part: no gradients, no scope, or inside another block = no.
+// Whether block() has to do more than run its part; false without gradients, without a scope and inside another block.
 [[nodiscard]] bool wants_block(std::string_view name);
 
-// The first pass of a block, as long as one lives.
+// Marks the first pass of a block during its lifetime.
 class BlockGuard {
  public:
   BlockGuard(std::string_view name, const torch::nn::Module& part, std::function<void()> run);
@@ -84,13 +84,13 @@ class BlockGuard {
   std::unique_ptr<Impl> impl_;
 };
 
-// run(), the forward pass of `part`, as block `name`. When the block is recomputed, nothing that `run` saves for its gradient is
-// kept; the first time the backward pass wants some of it, `run` runs again, in the same autocast and random state, and its
-// result is dropped. Bits do not change, since the gradients are those of the first pass.
+// Runs run(), the forward pass of `part`, as block `name`. If the block is recomputed, tensors that `run` saves for its gradient
+// are not kept; the first time the backward pass wants one of them, `run` runs again, in the same autocast and random state, and
+// its result is dropped. Bits do not change, since the gradients are those of the first pass.
 //
-// `run` captures its inputs by value (it lives until the backward pass has come past it, and so must `part`) and returns tensors;
-// it is a function of them and of parameters. Buffers of `part` may move (running statistics): they are put back after the second
-// pass. Blocks inside a block are part of it.
+// `run` captures its inputs by value (it and `part` must live until the backward pass has passed the block) and returns tensors;
+// it is a function of them and of parameters. Buffers of `part` may change (running statistics): they are restored after the
+// second pass. Blocks inside a block are part of it.
 template <class Run>
 auto block(std::string_view name, const torch::nn::Module& part, Run run) -> decltype(run()) {
   if (!wants_block(name)) return run();

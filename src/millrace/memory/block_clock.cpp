@@ -17,7 +17,7 @@ namespace millrace::memory {
 using torch::autograd::Node;
 
 struct BlockClock::State {
-  // Of a forward pass: the nodes that a block made.
+  // Part of a forward pass: the nodes that a block made.
   struct Stretch {
     std::uint64_t begin = 0, end = 0;  // sequence numbers
     std::size_t part = 0;
@@ -26,7 +26,7 @@ struct BlockClock::State {
 
   std::vector<Part> parts = {Part{}};
   std::vector<Stretch> stretches;  // of the latest forward pass, in order
-  std::size_t next = 1;            // the part that is likely to come, as passes are alike
+  std::size_t next = 1;            // the part expected next, as passes are alike
   std::size_t now = 0;             // the part under way
   std::int64_t since_ns = 0;
   Pass pass = Pass::none;
@@ -54,7 +54,7 @@ struct BlockClock::State {
     }
     return next++;
   }
-  // Even: between blocks; odd: of one.
+  // Even: between blocks; odd: inside a block.
   [[nodiscard]] std::size_t place_of(const Node& node) const noexcept {
     const auto after = std::ranges::upper_bound(stretches, node.sequence_nr(), {}, &Stretch::begin);
     const auto count = static_cast<std::size_t>(after - stretches.begin());
@@ -65,7 +65,7 @@ struct BlockClock::State {
 
 namespace {
 
-thread_local BlockClock::State* watched = nullptr;  // null inside a block too
+thread_local BlockClock::State* watched = nullptr;  // null also inside a block
 
 struct EntersPart final : torch::autograd::FunctionPreHook {
   EntersPart(std::shared_ptr<BlockClock::State> of, std::size_t enters) : state(std::move(of)), part(enters) {}
@@ -77,7 +77,7 @@ struct EntersPart final : torch::autograd::FunctionPreHook {
   std::size_t part;
 };
 
-// Where the passes may come into a block, or out of one, they tell. They begin behind all blocks.
+// Adds hooks at nodes where the passes may enter or leave a block. The passes begin after all blocks.
 void mark_borders(const std::shared_ptr<BlockClock::State>& state, std::span<const at::Tensor> roots) {
   struct Known {
     Node* node;
@@ -86,7 +86,7 @@ void mark_borders(const std::shared_ptr<BlockClock::State>& state, std::span<con
   std::unordered_set<Node*> seen, marked;
   std::vector<Known> open;
   const auto follow = [&](Node* to, std::size_t from) {
-    // What adds a gradient up comes as soon as it can, and belongs to whom it came from.
+    // A node that accumulates a gradient runs as soon as it can, and belongs to the block that the gradient came from.
     if (to == nullptr || to->sequence_nr() == std::numeric_limits<std::uint64_t>::max()) return;
     const std::size_t place = state->place_of(*to);
     if (place != from && marked.insert(to).second) to->add_pre_hook(std::make_unique<EntersPart>(state, state->part_at(place)));

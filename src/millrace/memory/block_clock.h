@@ -1,5 +1,4 @@
-// Where the time of forward and backward passes goes: into the named blocks of a model (memory/block.h) and into what is outside
-// of them.
+// Where the time of forward and backward passes goes: the named blocks of a model (memory/block.h) and the rest.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +14,8 @@ class Tensor;
 
 namespace millrace::memory {
 
-// Watches the passes that its owner asks it to, on the owner's thread. For devices whose work is done when a call returns. Costs
-// a watched step a walk through the graph of its loss, and one clock read where a pass goes from one block to another.
+// Watches the passes that its owner marks, on the owner's thread. For devices whose work is done when a call returns. A watched
+// step costs a walk through the graph of its loss, and a clock read whenever a pass goes from one block to another.
 class BlockClock {
  public:
   struct Part {
@@ -31,7 +30,7 @@ class BlockClock {
   BlockClock(const BlockClock&) = delete;
   BlockClock& operator=(const BlockClock&) = delete;
 
-  // The outside first, then the blocks in order of first use. What they have of a pass adds up to how long it was watched.
+  // The rest first, then the blocks in order of first use. Their times in a pass add up to the time it was watched.
   [[nodiscard]] const std::vector<Part>& parts() const noexcept;
 
   struct State;
@@ -42,7 +41,7 @@ class BlockClock {
   std::shared_ptr<State> state_;  // nodes of a graph may outlive the clock
 };
 
-// A forward pass, as long as one lives. A null clock watches nothing.
+// Watches a forward pass during its lifetime. A null clock watches nothing.
 class ForwardWatch {
  public:
   explicit ForwardWatch(BlockClock* clock);
@@ -54,9 +53,8 @@ class ForwardWatch {
   BlockClock::State* state_;
 };
 
-// The backward passes from `roots`, which came out of the forward pass that was watched last, as long as one lives. The engine
-// takes the nodes of a CPU's graph in the reverse of the order in which they were made, so that a pass goes through each block
-// once.
+// Watches, during its lifetime, the backward passes from `roots`, which come from the forward pass watched last. The engine takes
+// the nodes of a CPU's graph in the reverse order of their creation, so that a pass goes through each block once.
 class BackwardWatch {
  public:
   BackwardWatch(BlockClock* clock, std::span<const at::Tensor> roots);
@@ -68,13 +66,13 @@ class BackwardWatch {
   BlockClock::State* state_;
 };
 
-// A block in the forward pass that is watched on this thread, inside a BlockScope; nothing where none is, or inside another
+// A block in the forward pass watched on this thread, inside a BlockScope; does nothing if no pass is watched, or inside another
 // block.
 class BlockSpan {
  public:
   explicit BlockSpan(std::string_view name);
   ~BlockSpan();
-  [[nodiscard]] static bool is_wanted() noexcept;  // whether one would count
+  [[nodiscard]] static bool is_wanted() noexcept;  // whether a span would be counted
   BlockSpan(const BlockSpan&) = delete;
   BlockSpan& operator=(const BlockSpan&) = delete;
 

@@ -21,13 +21,13 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// A mask of the scope's keys, as the fused layers draw theirs.
+// A mask from the scope's keys, drawn as the fused layers draw theirs.
 at::Tensor keyed_dropout(const at::Tensor& x) {
   at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(RandomScope::next_site(x.numel()).key);
   return x * at::empty_like(x).bernoulli_(0.7, generator);
 }
 
-// Linear, batch norm, both kinds of dropout, a skip connection that a block captures.
+// Linear, batch norm, both kinds of dropout, and a skip connection that a block captures.
 struct Net : torch::nn::Module {
   Net() {
     for (int i = 0; i < 4; ++i) {
@@ -205,7 +205,7 @@ TEST_F(Block, OneThatRunsDifferentlyTheSecondTimeIsNamed) {
   }
 }
 
-// On a CPU there is nothing to gain: the copies stand for those of a GPU.
+// On a CPU offloading saves nothing: the copies replace those of a GPU.
 TEST_F(Block, OffloadedTensorsComeBackAsTheyWere) {
   const auto gradients = [](std::optional<std::uint64_t> least_bytes) {
     torch::manual_seed(3);
@@ -248,7 +248,7 @@ TEST(RecomputeNames, PatternsAndWords) {
   EXPECT_TRUE(some.takes("encoder.3.attention"));
   EXPECT_FALSE(some.takes("encoder.3.mlp"));
   EXPECT_THAT(some.unmatched({"layer1", "layer2"}), ElementsAre("encoder.*.attention"));
-  // An own matcher once tried each place for each star: this took until the end of days.
+  // A simpler matcher once tried each place for each star and never finished.
   std::string stars;
   for (int i = 0; i < 40; ++i) stars += "*a";
   EXPECT_FALSE(Recompute({stars + "b"}).takes(std::string(80, 'a')));
@@ -265,7 +265,7 @@ TEST(Budgets, AreBytesOrAShare) {
     EXPECT_FALSE(parse_budget(wrong).has_value()) << wrong;
 }
 
-// Two trials of the net above: every choice of blocks is predicted, and met.
+// From two trials of the net above, the peak of every choice of blocks is predicted correctly.
 TEST_F(Block, ThePlannersPredictionsComeTrue) {
   torch::manual_seed(3);
   Net net;
@@ -314,7 +314,7 @@ TEST_F(Block, ThePlannersPredictionsComeTrue) {
   EXPECT_EQ(plain.where({.kind = Segment::Kind::gap, .block = -1}), "before the first block");
 }
 
-// On a GPU what fails once fails again, and so does what would put a block's buffers back.
+// On a GPU an operation that failed fails again, and so does restoring a block's buffers.
 TEST_F(Block, WhoseBuffersCantBePutBackTellsWhatFailedFirst) {
   torch::nn::BatchNorm1d part(4);
   at::Tensor x = at::randn({8, 4}).set_requires_grad(true);

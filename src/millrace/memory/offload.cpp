@@ -22,14 +22,14 @@
 namespace millrace::memory {
 namespace {
 
-// What several saved tensors may be views of: it travels once, and comes back as it lay, so that kernels find what they would
-// have.
+// Memory that several saved tensors may be views of: it travels once, and comes back with the same layout, so that kernels see
+// the same input.
 struct Item {
   c10::weak_intrusive_ptr<c10::StorageImpl> of;
   int users = 0;
   at::Tensor host;
-  at::Tensor back;                  // on the device again, from before the backward pass asks for it first
-  device::Copies::MarkPtr arrived;  // of `back`; null once the work waits for it
+  at::Tensor back;                  // on the device again, fetched before the backward pass asks for it
+  device::Copies::MarkPtr arrived;  // for `back`; null once the work waits for it
 };
 
 at::Tensor bytes_of(const c10::Storage& storage, c10::Device device) {
@@ -37,8 +37,8 @@ at::Tensor bytes_of(const c10::Storage& storage, c10::Device device) {
   return at::empty({0}, at::TensorOptions(at::kByte).device(device)).set_(storage, 0, {bytes}, {1});
 }
 
-// What one scope has moved, in the order in which the forward pass saved it last. The backward pass asks from the last to the
-// first, in a thread of LibTorch's.
+// Tensors moved by one scope, in the order in which the forward pass last saved them. The backward pass asks for them from the
+// last to the first, in a thread of LibTorch.
 class Shelf {
  public:
   using Place = std::list<Item>::iterator;
@@ -79,7 +79,7 @@ class Shelf {
     return item->back.storage();
   }
 
-  // One user's part of the graph is gone.
+  // A user's part of the graph is gone.
   void forget(Place item) noexcept {
     const std::lock_guard lock(mutex_);
     if (--item->users > 0) return;
@@ -94,7 +94,7 @@ class Shelf {
     for (Item& item : items_) item.of.reset();
     try {
       let_go(leaving_.size());
-    } catch (const std::exception&) {  // of a lost device, where nothing is under way any more
+    } catch (const std::exception&) {  // a lost device, on which nothing is under way any more
     }
   }
 
@@ -103,11 +103,11 @@ class Shelf {
     c10::Storage memory;
     device::Copies::MarkPtr copied;
   };
-  // So many may be on their way out beside the work. The next one makes the work wait for the oldest: from then on its memory can
-  // be anybody's, and the host, which is far ahead, waits for nothing.
+  // This many may be on their way out during the work. The next one makes the work wait for the oldest: from then on that memory
+  // can be reused, and the host, which is far ahead, does not wait.
   static constexpr std::size_t kLeaving = 2;
-  static constexpr std::size_t kAhead = 2;                             // fetched before they are asked for ...
-  static constexpr std::size_t kAheadBytes = std::size_t{256} << 20U;  // ... and so many bytes
+  static constexpr std::size_t kAhead = 2;                             // fetched before they are needed ...
+  static constexpr std::size_t kAheadBytes = std::size_t{256} << 20U;  // ... up to this many bytes
 
   void let_go(std::size_t count) {
     if (count == 0) return;
@@ -121,7 +121,7 @@ class Shelf {
       return;
     }
     item.back = at::empty(item.host.sizes(), at::TensorOptions(at::kByte).device(device_));
-    copies_->hold_copies(*copies_->mark_work());  // of who had this memory before
+    copies_->hold_copies(*copies_->mark_work());  // until the previous user of this memory is done
     copies_->copy(item.back, item.host);
     item.arrived = copies_->mark_copies();
   }
@@ -138,28 +138,28 @@ class Shelf {
         ++ahead;
       }
     } catch (const std::exception& error) {
-      if (!device::is_out_of_memory(error)) throw;  // else it comes when it must
+      if (!device::is_out_of_memory(error)) throw;  // otherwise it is fetched when it is needed
     }
   }
 
-  // Its memory on the device goes back to the work, which must not overtake the copy into it.
+  // Returns its memory on the device to the work, which must not overtake the copy into it.
   void release(Item& item) noexcept {
     if (!item.arrived) return;
     try {
       copies_->hold_work(*item.arrived);
-    } catch (const std::exception&) {  // of a lost device
+    } catch (const std::exception&) {  // a lost device
     }
   }
 
   const c10::Device device_;
-  std::mutex mutex_;                              // guards what follows
+  std::mutex mutex_;                              // guards the members below
   const std::unique_ptr<device::Copies> copies_;  // null: the device's tensors are host memory
   std::list<Item> items_;
   std::unordered_map<const c10::StorageImpl*, Place> known_;  // during the forward pass
   std::deque<Leaving> leaving_;
 };
 
-// Where a tensor is until the backward pass: here, or on the shelf.
+// Where a tensor stays until the backward pass: here, or on the shelf.
 struct Moved final : torch::autograd::SavedVariableHooks {
   Moved(std::shared_ptr<Shelf> shelf, c10::Device device, std::uint64_t least_bytes, const std::unordered_set<const void*>& stay,
         std::uint64_t& count)
@@ -185,7 +185,7 @@ struct Moved final : torch::autograd::SavedVariableHooks {
   }
 
   at::Tensor call_unpack_hook() override {
-    // LibTorch leaves this check out where there are hooks.
+    // LibTorch omits this check if there are hooks.
     TORCH_CHECK(counter_.current_version() == version_,
                 "a tensor that the backward pass needs was changed in place after the forward ", "pass had saved it (version ",
                 counter_.current_version(), ", saved at version ", version_, ")");
@@ -201,7 +201,7 @@ struct Moved final : torch::autograd::SavedVariableHooks {
   std::uint64_t& count_;
   c10::VariableVersion counter_;
   std::uint32_t version_ = 0;
-  at::Tensor kept_;  // of what is on the shelf: nothing but the type
+  at::Tensor kept_;  // for a tensor on the shelf, only the type
   std::optional<Shelf::Place> item_;
   std::vector<std::int64_t> sizes_, strides_;
   std::int64_t offset_ = 0;

@@ -9,11 +9,11 @@
 
 namespace millrace::memory {
 
-// Until destruction what operations on this thread save for their gradients goes to host memory (page-locked for a GPU) when it
-// is on `device` and has at least `least_bytes`; the backward pass brings it back. `parameters` stay: they would be there anyway.
-// What several tensors are views of travels once and comes back as it lay, so bits do not change. The copies run beside the
-// device's work: out as soon as a tensor is there, two at a time, and back before the backward pass asks. Blocks that are
-// recomputed keep nothing in any case.
+// Until destruction, tensors that operations on this thread save for their gradients go to host memory (page-locked for a GPU) if
+// they are on `device` and have at least `least_bytes`; the backward pass brings them back. `parameters` stay: they are there
+// anyway. Memory shared by several tensors travels once and comes back with the same layout, so bits do not change. The copies
+// overlap the device's work: out as soon as a tensor exists, two at a time, and back before the backward pass asks. Recomputed
+// blocks keep nothing in any case.
 class OffloadScope {
  public:
   OffloadScope(c10::Device device, std::uint64_t least_bytes, const std::vector<at::Tensor>& parameters);
@@ -21,7 +21,7 @@ class OffloadScope {
   OffloadScope(const OffloadScope&) = delete;
   OffloadScope& operator=(const OffloadScope&) = delete;
 
-  [[nodiscard]] std::uint64_t moved_bytes() const noexcept;  // of the memory that tensors lie in
+  [[nodiscard]] std::uint64_t moved_bytes() const noexcept;  // of the memory that the tensors use
 
  private:
   struct Impl;

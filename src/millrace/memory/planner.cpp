@@ -20,7 +20,7 @@ std::uint64_t growth(const Segment& segment) {
 
 std::uint64_t minus(std::uint64_t a, std::uint64_t b) { return a > b ? a - b : 0; }
 
-// The step that keeps everything, from the one that keeps nothing.
+// Derives the step that keeps everything from the one that keeps nothing.
 StepProfile as_if_kept(StepProfile profile) {
   std::uint64_t alive = 0;
   for (Segment& segment : profile.segments) {
@@ -66,8 +66,8 @@ Peak Planner::peak(const std::vector<std::string>& blocks) const {
   const auto is_again = [&](std::size_t block) { return again.contains(plain_.blocks[block]); };
   std::uint64_t most = 0;
   std::size_t at = 0;
-  std::uint64_t gone = 0;     // of the blocks between their passes, saved bytes of those that are recomputed
-  std::uint64_t present = 0;  // and of the others
+  std::uint64_t gone = 0;     // saved bytes of recomputed blocks that are between their passes
+  std::uint64_t present = 0;  // saved bytes of the other blocks
   for (std::size_t i = 0; i < plain_.segments.size(); ++i) {
     const Segment& segment = plain_.segments[i];
     const auto block = static_cast<std::size_t>(std::max<std::int64_t>(segment.block, 0));

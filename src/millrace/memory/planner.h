@@ -1,4 +1,4 @@
-// What to compute again, so that a step stays within given bytes.
+// Chooses the blocks to recompute so that a step stays within given bytes.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,14 @@
 
 namespace millrace::memory {
 
-// Per block name, summed over its runs in a step.
+// Costs per block name, summed over its runs in a step.
 struct BlockCost {
   std::string name;
-  std::uint64_t saved_bytes = 0;  // not alive between the passes when it is recomputed
-  double ms = 0;                  // what that costs
+  std::uint64_t saved_bytes = 0;  // freed between the passes if the block is recomputed
+  double ms = 0;                  // time that recomputing costs
 };
 
-// Where a step holds most.
+// The point at which a step uses most memory.
 struct Peak {
   std::uint64_t bytes = 0;
   std::string
@@ -28,28 +28,28 @@ struct Peak {
 
 struct RecomputePlan {
   std::vector<std::string> blocks;  // to recompute
-  std::string peak_in;              // Peak::where
+  std::string peak_in;              // as Peak::where
   std::uint64_t predicted_bytes = 0;
   double extra_ms = 0;
-  bool fits = true;  // false: all blocks together are not enough
+  bool fits = true;  // false: recomputing all blocks is not enough
 };
 
-// From one step that kept everything and one that recomputed every block. Between them any choice can be told: a block's saved
-// bytes are alive from the end of its forward pass to the start of its backward pass, and each stretch of the step has a peak of
-// its own.
+// Planned from a step that kept everything and a step that recomputed every block. Any choice between them can be predicted: a
+// block's saved bytes are alive from the end of its forward pass to the start of its backward pass, and each stretch of the step
+// has its own peak.
 class Planner {
  public:
-  // Without `plain` (it did not fit) what the second passes brought back stands for it.
+  // Without `plain` (it did not fit) the bytes that the second passes brought back replace it.
   Planner(StepProfile recomputed, std::optional<StepProfile> plain);
 
   [[nodiscard]] const std::vector<BlockCost>& costs() const noexcept { return costs_; }
   [[nodiscard]] std::uint64_t plain_bytes() const { return predict({}); }
   [[nodiscard]] bool measured_plain() const noexcept { return measured_plain_; }
-  // Peak of a step that recomputes these.
+  // Peak of a step that recomputes `blocks`.
   [[nodiscard]] Peak peak(const std::vector<std::string>& blocks) const;
   [[nodiscard]] std::uint64_t predict(const std::vector<std::string>& blocks) const { return peak(blocks).bytes; }
-  // Most saved bytes per recomputed millisecond first, until the prediction is within `bytes`; then without those that turn out
-  // not to be needed.
+  // Adds the blocks with most saved bytes per recomputed millisecond first, until the prediction is within `bytes`; then removes
+  // those that turn out to be unnecessary.
   [[nodiscard]] RecomputePlan choose(std::uint64_t bytes) const;
 
  private:

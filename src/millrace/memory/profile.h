@@ -14,7 +14,7 @@ namespace millrace::memory {
 struct Segment {
   enum class Kind : std::uint8_t { gap, forward, backward };
   Kind kind = Kind::gap;
-  std::int64_t block = -1;  // index into StepProfile::blocks; of a gap the block before it, -1 = none yet
+  std::int64_t block = -1;  // index into StepProfile::blocks; for a gap the block before it, -1 = none yet
   std::uint64_t peak_bytes = 0;
   std::uint64_t begin_bytes = 0, end_bytes = 0;  // alive
   double ms = 0;
@@ -23,13 +23,13 @@ struct Segment {
 struct StepProfile {
   std::vector<std::string> blocks;               // a name for each run of a block, in order
   std::vector<Segment> segments;                 // in order
-  std::vector<std::uint64_t> second_pass_bytes;  // by block: what a second pass brought back; 0 = there was none
+  std::vector<std::uint64_t> second_pass_bytes;  // by block: bytes that a second pass brought back; 0 = there was none
   std::vector<double> second_pass_ms;
   [[nodiscard]] std::uint64_t peak_bytes() const noexcept;
   [[nodiscard]] std::string where(const Segment& segment) const;  // "in the backward pass of layer1"
 };
 
-// Watches one step. Waits for the device at each border: for trials only.
+// Watches one step. Waits for the device at each border, so it is for trials only.
 class Profiler final : public Watcher {
  public:
   explicit Profiler(c10::Device device);
@@ -38,7 +38,7 @@ class Profiler final : public Watcher {
   void backward_begins(std::size_t index) override;
   void second_pass_begins(std::size_t index) override;
   void second_pass_ends(std::size_t index) override;
-  [[nodiscard]] StepProfile finish();  // at the end of the backward pass
+  [[nodiscard]] StepProfile finish();  // call it at the end of the backward pass
 
  private:
   void next(Segment::Kind kind, std::int64_t block);

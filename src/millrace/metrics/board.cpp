@@ -41,7 +41,7 @@ at::Tensor count_of(const at::Tensor& values) {
   return at::scalar_tensor(static_cast<double>(values.numel()), zero_on(values.device()).options());
 }
 
-// n^2 times the variance; 0 where nothing is left of it but rounding.
+// n^2 times the variance; 0 if only rounding is left of it.
 double spread(double n, double sum, double squares) {
   constexpr double kRounding = 1e-13;
   const double whole = n * squares;
@@ -75,7 +75,7 @@ std::string_view Board::word_of(Reading reading) {
   return "";
 }
 
-// Sum and count; both and what was left out; n, x, y, xx, yy, xy; n, squared error, y, yy.
+// Numbers of sums: sum, count; the same and left out; n, x, y, xx, yy, xy; n, squared error, y, yy.
 std::size_t Board::sums_of(Reading reading) {
   if (reading == Reading::correlation) return 6;
   if (reading == Reading::determination) return 4;
@@ -85,7 +85,7 @@ std::size_t Board::sums_of(Reading reading) {
 Board::Entry& Board::entry_of(std::string_view name, Reading reading) {
   const auto found = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& entry) { return entry.name == name; });
   if (found == entries_.end()) return entries_.emplace_back(Entry{.name = std::string(name), .reading = reading, .parts = {}});
-  if (found->reading == Reading::mean && reading == Reading::defined_mean) found->reading = reading;  // of an earlier snapshot
+  if (found->reading == Reading::mean && reading == Reading::defined_mean) found->reading = reading;  // from an earlier snapshot
   if (found->reading != reading) {
     detail::refuse(
         name,
@@ -228,7 +228,7 @@ double Board::read(const Entry& entry, const double* value) {
 
 Board::Host Board::read_back() const {
   Host host;
-  at::Device device = at::kCPU;  // the device read back from; sums on the CPU travel there first, which costs no wait
+  at::Device device = at::kCPU;  // the device read back from; sums on the CPU are sent there first, which does not wait
   for (const Entry& entry : entries_) {
     for (const at::Tensor& part : entry.parts) {
       if (!part.is_cpu()) device = part.device();
@@ -255,7 +255,7 @@ void Board::put(Means& means, const Entry& entry, const double* value) {
     if (means.contains(name)) detail::refuse(name, "two metrics have this name", "give one of them another name");
     means[name] = mean;
   };
-  if (entry.reading == Reading::information) return set(entry.name, kNone);  // put_information() has the number
+  if (entry.reading == Reading::information) return set(entry.name, kNone);  // put_information() sets the number
   if (entry.reading == Reading::defined_mean) {
     set(entry.name, read(entry, value));
     set(entry.name + "/left_out", value[2]);

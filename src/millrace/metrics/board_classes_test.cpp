@@ -57,7 +57,7 @@ TEST(BoardClasses, ATableIsTrueClassesByPredictedOnes) {
   EXPECT_FALSE(means.shown_on_console("precision/dog"));
 }
 
-// Against each sample looked at by itself, and against LibTorch's topk.
+// Compared with each sample checked separately, and with LibTorch's topk.
 TEST(BoardClasses, LogitsAreCountedByTheirLargest) {
   at::manual_seed(11);
   const at::Tensor logits = at::randn({40, 7, 5});  // any leading shape

@@ -1,4 +1,4 @@
-// Information that rates give about counts, on a board.
+// Information in rates about counts, on a board.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/tensor.h>
@@ -16,12 +16,12 @@ namespace millrace::metrics {
 
 namespace {
 
-constexpr double kFloor = 1e-8;  // no rate is so small that its logarithm is none
+constexpr double kFloor = 1e-8;  // keeps the logarithm of every rate finite
 constexpr std::int64_t kSums = 4;
-// Before: units without an event counted too, with up to 1 / ln 2, and those without a bin as 0.
+// In the version before, units without an event counted too, with up to 1 / ln 2, and those without a bin as 0.
 constexpr int kVersion = detail::kMendedVersion;
 
-// Sums that are not a number count: a mean over them must not look sound.
+// True also for sums that are NaN: a mean over them must not look sound.
 bool counts(double bins, double events) { return bins != 0 && events != 0; }
 
 }  // namespace
@@ -95,7 +95,7 @@ Board::UnitCounts Board::information_of(const Entry& entry, const double* sums) 
   return found;
 }
 
-// Names of which no unit counts say nothing, and are no part of the mean over names.
+// A name without units that count has no value, and does not enter the mean over names.
 void Board::put_information(Means& means, const Host& host) const {
   struct Overall {
     double sum = 0;
@@ -111,7 +111,7 @@ void Board::put_information(Means& means, const Host& host) const {
     const Entry& entry = entries_[i];
     if (entry.reading != Reading::information) continue;
     const UnitCounts found = information_of(entry, host.of(i));
-    means[entry.name] = found.mean;  // which put() made a place for
+    means[entry.name] = found.mean;  // put() has added the entry
     means.set_version(entry.name, {.number = kVersion, .moved = found.moved});
     Overall& overall = overalls[entry.overall];
     overall.all.units += found.units;

@@ -1,4 +1,4 @@
-// A board's sums as JSON: in snapshots, and between ranks.
+// A board's sums as JSON: for snapshots, and between ranks.
 #include <ATen/ops/maximum.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/tensor.h>
@@ -16,11 +16,11 @@ using detail::kPerTerm;
 
 namespace {
 
-constexpr std::int64_t kMost = std::int64_t{1} << 53;  // up to here each integer is a double
+constexpr std::int64_t kMost = std::int64_t{1} << 53;  // up to this size each integer is exact as a double
 
 }  // namespace
 
-// Of the counts of classes only those that are not zero: cell, count, cell, count, …
+// Of the counts of classes only the nonzero ones are saved: cell, count, cell, count, …
 Json Board::saved_of(const Entry& entry, const double* value) {
   Json saved = {{"name", entry.name}, {"reading", word_of(entry.reading)}};
   if (entry.reading == Reading::information) {
@@ -119,7 +119,7 @@ void Board::add_saved(std::string_view name, const SavedJson& saved) {
   }
 }
 
-// Snapshots of earlier versions hold {name: entry} and know of no order.
+// Snapshots of earlier versions hold {name: entry}, without an order.
 void Board::add_saved(const SavedJson& state) {
   const auto entries = state.find("entries");
   if (!entries || !entries->json().is_array()) {

@@ -40,7 +40,7 @@ TEST(Board, MeansAreSumsOverCounts) {
   ASSERT_EQ(means.size(), 2U);
   EXPECT_EQ(means.at("loss"), 3.0);
   EXPECT_EQ(means.at("accuracy"), 3.0 / 8.0);
-  EXPECT_EQ(board.means(), means);  // reading changes nothing
+  EXPECT_EQ(board.means(), means);  // reading does not change the board
 }
 
 TEST(Board, ZeroCountIsNan) {
@@ -49,7 +49,7 @@ TEST(Board, ZeroCountIsNan) {
   EXPECT_TRUE(std::isnan(board.means().at("x")));
 }
 
-// A board of a step that counts is added to that of the log line.
+// The board of a step that counts is added to that of the log line.
 TEST(Board, TakesWhatAnotherBoardHolds) {
   const auto fill = [](Board& board, double x) {
     board.add("loss", x, 2);
@@ -175,7 +175,7 @@ TEST(Board, WhatHasNoNumberIsLeftOutAndCounted) {
   none.reset();
   none.add_mean("psnr", at::full({1}, std::numeric_limits<double>::quiet_NaN()), at::ones({1}, at::kBool));
   EXPECT_TRUE(std::isnan(none.means().at("psnr"))) << "what is marked counts";
-  Board earlier;  // a snapshot of before has a mean
+  Board earlier;  // an earlier snapshot has a plain mean
   earlier.add("psnr", 6.0, 2.0);
   earlier.add_mean("psnr", values, values.isfinite());
   EXPECT_DOUBLE_EQ(earlier.means().at("psnr"), 14.0 / 4.0);
@@ -201,7 +201,7 @@ TEST(Board, RegressionFollowsTheFormulas) {
   EXPECT_TRUE(std::isnan(means.at("flat/pearson")));
 }
 
-// Two units; counts and rates of four bins, of which the mask leaves three of the second unit.
+// Two units; counts and rates of four bins, of which the mask keeps three for the second unit.
 TEST(Board, BitsPerEventFollowTheFormula) {
   const at::Tensor y = at::randint(0, 4, {4, 2}).to(at::kFloat) + 0.5;
   const at::Tensor r = at::randn({4, 2}).exp();
@@ -269,7 +269,7 @@ TEST(Board, AUnitWithoutAnEventOrABinHasNoBitsAndCountsNowhere) {
   Board only_silent;
   only_silent.add_bits_per_event("bps/s", silent, silent, at::ones({3, 2}, at::kDouble), "bps");
   EXPECT_TRUE(std::isnan(only_silent.means().at("bps")));
-  Board broken;  // a rate that is no number is one, whatever else is left out
+  Board broken;  // a NaN rate shows, whatever else is left out
   broken.add_bits_per_event("bps/a", y, r * std::nan(""), mask, "bps");
   EXPECT_TRUE(std::isnan(broken.means().at("bps")));
 }
@@ -302,7 +302,7 @@ TEST(Board, MeansKeepTheOrderOfAdditionAndQuietNamesAreMarked) {
   }
 }
 
-// One of two ranks: what the other has is known beforehand.
+// One of two ranks: the other's values are known beforehand.
 class OfTwo final : public Agreement {
  public:
   explicit OfTwo(Json other) : other_(std::move(other)) {}
@@ -334,7 +334,7 @@ TEST(Board, RanksAddUpToOneProcess) {
   OfTwo agreement(right.state());
   left.sum_over(agreement);
   OfTwo with_all(left.state());
-  empty.sum_over(with_all);  // a rank without a batch learns names, classes and order of the other
+  empty.sum_over(with_all);  // a rank without a batch gets names, classes and order from the other
   for (const Board* board : {&left, &empty}) {
     const Means means = board->means();
     ASSERT_EQ(joined(means, " ", &Means::value_type::first), joined(whole.means(), " ", &Means::value_type::first));
@@ -375,7 +375,7 @@ TEST(Board, ALossOfSeveralTermsIsTheSumOfTheirWeightedMeans) {
   };
   Board board;
   board.add("loss", loss(1, 2, 3, 1));
-  board.add("loss", loss(5, 4, 0, 0));  // b has nothing here
+  board.add("loss", loss(5, 4, 0, 0));  // b does not count here
   board.add("none", Loss{});
   board.add("nothing", loss(0, 0, 0, 0));
   Board again;
@@ -432,7 +432,7 @@ TEST(Board, ASavedOneOfAnotherHandIsRefusedByName) {
             begin + "entries/1/reading is \"mean\", not that of an entry before it of the same name");
 }
 
-// The meta device has no values: any read-back of it throws, so passing proves that add() waits for nothing.
+// The meta device has no values: any read-back from it throws, so passing proves that add() does not wait.
 TEST(Board, AddReadsNothingBack) {
   Board board;
   const at::Tensor there = at::empty({}, at::TensorOptions().device(at::kMeta));

@@ -1,4 +1,4 @@
-// Which class was told for which, counted; and what follows from the counts.
+// Counts of the predicted classes for each true class, and the metrics that follow from them.
 #pragma once
 
 #include <cstdint>
@@ -10,17 +10,17 @@ namespace millrace::metrics {
 struct Confusion {
   std::string name;                  // "confusion", or "<name>/confusion"
   std::vector<std::string> classes;  // K names
-  std::vector<std::int64_t> counts;  // K * K, row by row: a row is a true class, a column a predicted one
+  std::vector<std::int64_t> counts;  // K * K, row by row: a row is a true class, a column a predicted class
 
   [[nodiscard]] std::int64_t count(std::size_t truth, std::size_t predicted) const {
     return counts[truth * classes.size() + predicted];
   }
   [[nodiscard]] std::int64_t total() const;
-  // The share of a sum in which nothing was counted is NaN.
+  // A share is NaN if nothing was counted for it.
   [[nodiscard]] double accuracy() const;
   [[nodiscard]] double balanced_accuracy() const;               // the mean recall of the classes that have labels
-  [[nodiscard]] double recall(std::size_t truth) const;         // of what is of this class, the share predicted as such
-  [[nodiscard]] double precision(std::size_t predicted) const;  // of what was predicted as this class, the share that is
+  [[nodiscard]] double recall(std::size_t truth) const;         // the share of this class that was predicted as it
+  [[nodiscard]] double precision(std::size_t predicted) const;  // the share of its predictions that is right
 };
 
 }  // namespace millrace::metrics

@@ -7,7 +7,7 @@
 namespace millrace::metrics {
 
 std::string figure_of(std::string_view metric, double value) {
-  constexpr double kMost = 9e15;  // that a double holds to the last digit
+  constexpr double kMost = 9e15;  // up to here a double is exact in all digits
   const bool is_count = metric.find("/units") != std::string_view::npos && std::abs(value) < kMost && std::trunc(value) == value;
   return is_count ? with_commas(static_cast<std::int64_t>(value)) : figure(value);
 }

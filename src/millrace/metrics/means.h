@@ -1,4 +1,4 @@
-// What was measured, by name, in the order in which the names came.
+// Measured values by name, in the order in which the names were added.
 #pragma once
 
 #include <functional>
@@ -12,16 +12,15 @@
 
 namespace millrace::metrics {
 
-// What a metric's name means changes where its meaning is mended: figures of two versions are not set beside each other without a
-// word.
+// The version of a metric's definition, which changes when the definition is corrected: values of two versions are not compared
+// without a note.
 struct MetricVersion {
   int number = 1;
-  bool moved = false;  // of this value: the version before gives another
+  bool moved = false;  // the version before gives another value here
   friend bool operator==(const MetricVersion&, const MetricVersion&) = default;
 };
 
-// A few hundred names at most: they are looked up one after the other. Loops see pairs of name and value in the order of
-// addition.
+// Holds a few hundred names at most: lookup is linear. Iterates over pairs of name and value in the order of addition.
 class Means {
  public:
   using value_type = std::pair<std::string, double>;
@@ -31,23 +30,23 @@ class Means {
   Means() = default;
   Means(std::initializer_list<value_type> values) : values_(values) {}
 
-  double& operator[](std::string_view name);                                // added at the end, as NaN, where it is missing
-  [[nodiscard]] const_iterator find(std::string_view name) const noexcept;  // end() where it is missing
+  double& operator[](std::string_view name);                                // adds a missing name at the end, as NaN
+  [[nodiscard]] const_iterator find(std::string_view name) const noexcept;  // end() if it is missing
   [[nodiscard]] bool contains(std::string_view name) const noexcept { return find(name) != end(); }
-  [[nodiscard]] double at(std::string_view name) const;  // RecipeError names what there is
+  [[nodiscard]] double at(std::string_view name) const;  // RecipeError lists the existing names
   [[nodiscard]] const_iterator begin() const noexcept { return values_.begin(); }
   [[nodiscard]] const_iterator end() const noexcept { return values_.end(); }
   [[nodiscard]] std::size_t size() const noexcept { return values_.size(); }
   [[nodiscard]] bool empty() const noexcept { return values_.empty(); }
 
-  // Names that stay out of lines for people; logs and event files have them all. See Board::quiet for the patterns.
+  // Names omitted from lines for people; logs and event files have all names. See Board::quiet for the patterns.
   void set_quiet(Patterns patterns) { quiet_ = std::move(patterns); }
   void add_quiet(std::string pattern) { quiet_.insert(std::move(pattern)); }
-  [[nodiscard]] Patterns quiet_with(std::string_view prefix) const;  // the patterns of the names with a prefix before each
+  [[nodiscard]] Patterns quiet_with(std::string_view prefix) const;  // the patterns, each with this prefix
   [[nodiscard]] bool shown_on_console(std::string_view name) const noexcept;
 
   void set_version(std::string_view name, MetricVersion version) { versions_[std::string(name)] = version; }
-  [[nodiscard]] MetricVersion version_of(std::string_view name) const;  // 1 where it was never set
+  [[nodiscard]] MetricVersion version_of(std::string_view name) const;  // 1 if it was never set
 
   friend bool operator==(const Means&, const Means&) = default;
 

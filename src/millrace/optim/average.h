@@ -11,18 +11,18 @@
 namespace millrace::optim {
 
 // After each update: average += (weight - average) * (1 - d), d = min(decay, (1 + n) / (10 + n)) with n updates before this one,
-// so that a short run is not ruled by its first weights. Buffers are not averaged. Everything stays on the device.
+// so that the first weights do not dominate a short run. Buffers are not averaged. Everything stays on the device.
 class Average {
  public:
-  // Keeps references to the parameters; the average starts as what they are now.
+  // Keeps references to the parameters; the average starts at their present values.
   Average(const std::vector<ParameterGroup>& groups, double decay);
 
-  void update(const at::Tensor& skip);  // scalar f32 on the device; 1 leaves everything as it is
+  void update(const at::Tensor& skip);  // scalar f32 on the device; 1 changes nothing
 
-  // The averaged weights by parameter name, the live tensors: copy what must not change with the next update.
+  // The averaged weights by parameter name. These are the live tensors: copy those that must not change with the next update.
   [[nodiscard]] const Tensors& weights() const noexcept { return weights_; }
   [[nodiscard]] const at::Tensor& updates() const noexcept { return updates_; }  // scalar f32: n
-  // SnapshotError when a weight is missing or has another shape; nothing is changed then.
+  // SnapshotError if a weight is missing or has another shape; then nothing is changed.
   void load(const Tensors& weights, const at::Tensor& updates);
 
  private:
@@ -33,7 +33,7 @@ class Average {
   at::Tensor updates_;
 };
 
-// While it lives the parameters hold the averaged weights. No step and no load in that time.
+// While it lives, the parameters hold the averaged weights. No step and no load may happen in that time.
 class AverageInUse {
  public:
   explicit AverageInUse(const Average& average);

@@ -28,7 +28,7 @@ namespace millrace::optim {
 
 namespace {
 
-// Everything of one parameter; `index` is its place in the step counters.
+// The tensors of one parameter; `index` is its place in the step counters.
 struct Slot {
   std::string name;
   at::Tensor value;
@@ -45,12 +45,12 @@ struct Bucket {
   bool fused = false;
   at::Tensor learning_rate;
   std::vector<Slot> slots;
-  // Of the step under way:
-  std::vector<at::Tensor> gradients;  // all there are
-  detail::Lists lists;                // of the parameters this rank updates
+  // For the step under way:
+  std::vector<at::Tensor> gradients;  // all gradients
+  detail::Lists lists;                // for the parameters that this rank updates
 };
 
-// Equal but for the strides of dimensions of size one, which no kernel follows.
+// Equal except for the strides of dimensions of size one, which no kernel uses.
 bool same_layout(const at::Tensor& a, const at::Tensor& b) {
   if (a.scalar_type() != b.scalar_type() || a.sizes() != b.sizes()) return false;
   for (std::int64_t i = 0; i < a.dim(); ++i) {
@@ -59,14 +59,14 @@ bool same_layout(const at::Tensor& a, const at::Tensor& b) {
   return true;
 }
 
-// The gradient laid out as its parameter: fused kernels walk both as flat memory.
+// The gradient in the layout of its parameter: fused kernels walk both as flat memory.
 at::Tensor matching_gradient(const at::Tensor& value) {
   at::Tensor& gradient = value.mutable_grad();
   if (!same_layout(gradient, value)) gradient = at::empty_like(value.detach()).copy_(gradient.detach());
   return gradient.detach();
 }
 
-// The rank that updates each parameter: the largest first, each to the rank that has least so far.
+// The rank that updates each parameter: the largest parameter first, each to the rank with the fewest bytes so far.
 std::vector<int> owners_of(const std::vector<ParameterGroup>& groups, int ranks) {
   std::vector<std::size_t> bytes;
   for (const ParameterGroup& group : groups) {
@@ -99,13 +99,13 @@ struct Optimizer::Impl {
   OptimConfig config;
   std::vector<ParameterGroup> groups;
   Agreement* shares;        // null: this rank updates all parameters
-  std::vector<int> owners;  // by parameter, with shares
+  std::vector<int> owners;  // by parameter, if there are shares
   std::vector<Bucket> buckets;
   at::Device device = at::kCPU;
   at::Tensor steps;                 // f32, one counter per parameter, advanced by one operation; Slot::step are views
-  std::vector<float> participants;  // of the last step: 1 where there was a gradient
+  std::vector<float> participants;  // in the last step: 1 for a parameter with a gradient
   at::Tensor participants_there;    // the same on the device
-  at::Tensor scale;                 // of the step under way: what its gradients are divided by
+  at::Tensor scale;                 // divisor of the gradients in the step under way
 
   Impl(std::vector<ParameterGroup> parameter_groups, OptimConfig settings, bool fused, Agreement* agreement)
       : config(std::move(settings)),
@@ -201,7 +201,7 @@ struct Optimizer::Impl {
     const detail::GradientLists gradients = gather();
     const at::Tensor factor = (nominal / count).to(at::kFloat);
     const at::Tensor norm = detail::norm_of(gradients, device) * factor;
-    const at::Tensor square = norm * norm;                                // Adam's second moment must hold it too
+    const at::Tensor square = norm * norm;                                // Adam's second moment must be able to hold it
     const at::Tensor found_inf = (square - square).ne(0).to(at::kFloat);  // inf - inf and nan - nan are nan, which equals nothing
     scale = (count / nominal).to(at::kFloat);
     at::Tensor norm_to_clip = norm;
@@ -229,7 +229,7 @@ struct Optimizer::Impl {
     if (shares != nullptr) spread();
   }
 
-  // The new values of all parameters that had a gradient.
+  // Sends all ranks the new values of all parameters that had a gradient.
   void spread() const {
     std::vector<at::Tensor> values;
     std::vector<int> from;
@@ -248,7 +248,7 @@ struct Optimizer::Impl {
     return slot.name + (config.name != Algorithm::sgd ? ".exp_avg" : ".momentum_buffer");
   }
 
-  // One tensor at a time: only rank 0 needs the room for all.
+  // One tensor at a time: only rank 0 needs memory for all.
   [[nodiscard]] Tensors all_tensors() const {
     Tensors tensors = state_tensors();
     const auto add = [&](const std::string& name, const Slot& slot, const at::Tensor& own) {
@@ -279,7 +279,7 @@ struct Optimizer::Impl {
     return tensors;
   }
 
-  // Throws before anything is changed.
+  // Throws before any change is made.
   void check(const Tensors& own, const State& given) const {
     const auto refuse = [](std::string what, const std::string& name) {
       throw SnapshotError({.what = std::move(what),
@@ -297,7 +297,7 @@ struct Optimizer::Impl {
         refuse("the optimiser's state has " + shape_of(found->second) + ", the model needs " + shape_of(tensor), name);
       }
     }
-    std::set<std::string> others;  // of parameters that another rank updates
+    std::set<std::string> others;  // state of parameters that another rank updates
     for (const Bucket& bucket : buckets) {
       for (const Slot& slot : bucket.slots) {
         if (!is_own(slot)) others.insert({first_name(slot), slot.name + ".exp_avg_sq"});

@@ -29,7 +29,7 @@ using testing::HasSubstr;
 at::Tensor one() { return at::scalar_tensor(1.0F, at::kFloat); }
 at::Tensor number(double value) { return at::scalar_tensor(value, at::kFloat); }
 
-// Three parameters of different rank and layout, equal for every call.
+// Three parameters of different rank and layout, the same for every call.
 std::vector<NamedParameter> parameters(at::ScalarType dtype = at::kFloat) {
   at::Generator(at::detail::getDefaultCPUGenerator()).set_current_seed(3);
   std::vector<NamedParameter> made = {{"w", at::randn({4, 3}, dtype)},
@@ -79,7 +79,7 @@ TEST(Optimizer, OneAdamStepIsTheFormula) {
   Optimizer optimizer({{.parameters = {{"w", w}}}}, c);
   w.mutable_grad() = number(0.5);
   optimizer.step(one(), one());
-  // The first step of Adam moves by the learning rate against the sign of the gradient, after the decay.
+  // Adam's first step moves by the learning rate against the sign of the gradient, after the decay.
   EXPECT_NEAR(w.item<float>(), 2.0 * (1 - 0.01 * 0.1) - 0.01, 1e-6);
   const State state = optimizer.state();
   EXPECT_NEAR(state.tensors.at("w.exp_avg").item<float>(), 0.05, 1e-7);
@@ -238,7 +238,7 @@ TEST(Optimizer, ClipsByValueAfterDividing) {
     expected[parameter.name] = before.at(parameter.name) - (parameter.value.grad() / 2).clamp(-0.25, 0.25);
   }
   const StepReport report = optimizer.step(one(), number(2));
-  EXPECT_GT(report.gradient_norm.item<float>(), 1.0F);  // of the gradient before clipping
+  EXPECT_GT(report.gradient_norm.item<float>(), 1.0F);  // the norm before clipping
   for (const auto& parameter : list) EXPECT_TRUE(at::allclose(parameter.value, expected.at(parameter.name), 1e-6, 1e-7));
 }
 
@@ -399,8 +399,8 @@ struct Scope final : at::ObserverContext {
   bool fused;
 };
 
-// Operations that hand a device value to the host. On the CPU the fused kernels read their own scalars, which waits for
-// nothing; on a GPU they are given pointers.
+// Operations that return a device value to the host. On the CPU the fused kernels read their own scalars, which does not wait; on
+// a GPU they get pointers.
 Watch watched(Optimizer& optimizer) {
   Watch seen;
   watch = &seen;

@@ -1,4 +1,4 @@
-// Learning-rate schedules: pure functions of the step. Plateau alone has a state, which is part of the snapshot.
+// Learning-rate schedules: pure functions of the step. Only Plateau has a state, which is part of the snapshot.
 #pragma once
 
 #include <cstdint>
@@ -8,20 +8,20 @@
 
 namespace millrace::optim {
 
-// Whether the schedule moves over the run's whole length: linear, cosine, warmup_cosine, cosine_floor, one_cycle.
+// Whether the schedule depends on the run's whole length: linear, cosine, warmup_cosine, cosine_floor, one_cycle.
 [[nodiscard]] bool needs_length(ScheduleKind kind) noexcept;
 
-// With schedule_by = epoch every "step" below is an epoch: the caller gives epochs, and the rate is the same for all steps of
-// one.
+// With schedule_by = epoch every "step" below is an epoch: the caller passes epochs, and all steps of an epoch have the same
+// rate.
 //
-// The settings of one run: warmup_frac as warmup_steps where the schedule ends and no steps are given; learning_rate scaled to
-// `global_batch` as lr_scaling says (linear after Goyal et al. 2017, arXiv:1706.02677; sqrt keeps the noise of Adam's steps).
-// total_steps and global_batch are 0 where they are not known, and leave it alone. ConfigError when lr_scaling has no batch to
-// compare with.
+// The settings of one run: warmup_frac becomes warmup_steps if the schedule has an end and no steps are given; learning_rate is
+// scaled to `global_batch` as lr_scaling says (linear after Goyal et al. 2017, arXiv:1706.02677; sqrt keeps the noise of Adam's
+// steps). total_steps and global_batch are 0 if they are not known, and then change nothing. ConfigError if lr_scaling has no
+// reference batch.
 [[nodiscard]] OptimConfig settled(OptimConfig config, std::int64_t total_steps, std::int64_t global_batch);
 
-// ConfigError when the schedule lacks a number it needs: total_steps (linear, cosine, warmup_cosine, cosine_floor, one_cycle) or
-// decay_every (step). total_steps is 0 when the run has no end.
+// ConfigError if the schedule lacks a number it needs: total_steps (linear, cosine, warmup_cosine, cosine_floor, one_cycle) or
+// decay_every (step). total_steps is 0 if the run has no end.
 void check_schedule(const OptimConfig& config, std::int64_t total_steps);
 
 // Learning rate of step `step` (0-based) of `total_steps`; throws as check_schedule(). The first W = warmup_steps steps rise
@@ -35,15 +35,15 @@ void check_schedule(const OptimConfig& config, std::int64_t total_steps);
 // W, or 30 % of the steps when W is 0.
 [[nodiscard]] double learning_rate_at(const OptimConfig& config, std::int64_t step, std::int64_t total_steps);
 
-// Reduce-on-plateau as torch.optim.lr_scheduler.ReduceLROnPlateau, mode "min", but for values below 0: the relative threshold is
-// of the best value's magnitude, as its sign says nothing. (There a value below 0 that stands still counts as better.)
+// Reduce-on-plateau as torch.optim.lr_scheduler.ReduceLROnPlateau, mode "min", except for values below 0: the relative threshold
+// applies to the magnitude of the best value. (In torch a value below 0 that stands still counts as better.)
 class Plateau {
  public:
   explicit Plateau(const OptimConfig& config);
-  void observe(double metric);                                      // after each validation; what is not finite is no improvement
+  void observe(double metric);                                      // after each validation; NaN and infinity are no improvement
   [[nodiscard]] double factor() const noexcept { return factor_; }  // multiplies the base rate
   [[nodiscard]] Json state() const;
-  void load_state(const SavedJson& state);  // SnapshotError for what state() does not write
+  void load_state(const SavedJson& state);  // SnapshotError for JSON that state() does not write
 
  private:
   double decay_;

@@ -13,7 +13,7 @@
 namespace millrace::optim {
 namespace {
 
-constexpr double kLeastSpread = 0.01;  // of the mean: a loss that hardly moves must not make a spike of every ripple
+constexpr double kLeastSpread = 0.01;  // relative to the mean: a loss that hardly moves must not make a spike of every ripple
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-// Colours that mean something: maps from numbers to colours that are even to the eye, and the colours of lines.
+// Colours with a meaning: perceptually even maps from numbers to colours, and the colours of lines.
 #pragma once
 
 #include <array>
@@ -14,15 +14,15 @@ enum class ColourMap : std::uint8_t {
   diverging    // blue (below zero) over near-white (zero) to red-brown (above): for values with a sign
 };
 
-// Of a share from 0 (least) to 1 (greatest); outside it the ends. NaN is kNoNumber. Computed in CIE L*a*b* (CIE 15:2004, white
-// D65) and sRGB (IEC 61966-2-1); 256 steps.
+// Colour of a share from 0 (least) to 1 (greatest); shares outside are clamped. NaN gives kNoNumber. Computed in CIE L*a*b* (CIE
+// 15:2004, white D65) and sRGB (IEC 61966-2-1); 256 steps.
 [[nodiscard]] Colour colour_of(ColourMap map, double share);
 
-// What stands for a value that is not a number: a grey that neither map contains.
+// Stands for a value that is not a number: a grey that neither map contains.
 inline constexpr Colour kNoNumber{140, 140, 140};
 
-// The n-th line: eight colours that differ in hue and in lightness, so that eyes that do not tell red from green tell them apart;
-// then the same again (curves are dashed from there on).
+// Colour of the n-th line: eight colours that differ in hue and in lightness, so that readers with red-green blindness can
+// distinguish them; then they repeat (those curves are dashed).
 [[nodiscard]] Colour line_colour(std::size_t n);
 
 }  // namespace millrace::picture

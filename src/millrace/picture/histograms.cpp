@@ -64,7 +64,7 @@ Binned binned(const Histograms& what) {
   return result;
 }
 
-// The bars' areas, or the line around them: areas are drawn first, so that no area hides a line.
+// Draws the bars' areas, or the line around them: all areas come first, so that they hide no line.
 void draw_bars(Canvas& canvas, const Box& box, const std::vector<std::int64_t>& counts, const Ticks& y, std::size_t series,
                bool areas) {
   const Colour colour = line_colour(series);

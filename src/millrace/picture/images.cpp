@@ -36,7 +36,7 @@ void check(const std::string& name, const Image& image, std::size_t number) {
     refuse(name, "has no size of a pixel for " + who, "give a height and a width above 0, or leave the size out");
 }
 
-// Rows that are as high as the size of a pixel says, where the image is not too long for that.
+// Gives rows the height that the pixel size demands, unless the image would be too long.
 Fits in_proportion(const Image& image, Fits fits, double greatest_height) {
   if (!image.size) return fits;
   const double wanted = static_cast<double>(fits.columns.zoom) / static_cast<double>(fits.columns.shrink) * image.size->height /
@@ -52,7 +52,7 @@ Fits in_proportion(const Image& image, Fits fits, double greatest_height) {
   return fits;
 }
 
-// The longest of 1, 2 and 5 times a power of ten that takes no more than a third of the image.
+// The longest of 1, 2 and 5 times a power of ten that takes at most a third of the image.
 ScaleBar bar_of(const Image& image, const Fits& fits) {
   if (!image.size) return {};
   const double pixel = static_cast<double>(fits.columns.zoom) / static_cast<double>(fits.columns.shrink) / image.size->width;

@@ -1,4 +1,4 @@
-// Pictures a recipe draws of what its model does; millrace/picture/draw.h draws them.
+// Pictures that a recipe draws of its model's work; millrace/picture/draw.h draws them.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace millrace {
 struct Picture {
   std::string name;  // of the file, without suffix
   std::int64_t width = 0, height = 0;
-  std::vector<std::uint8_t> rgb;  // rows from the top, three bytes a pixel
+  std::vector<std::uint8_t> rgb;  // rows from the top, three bytes per pixel
 };
 
 }  // namespace millrace

@@ -27,7 +27,7 @@ struct Range {
   [[nodiscard]] bool is_empty() const { return !(low <= high); }
   void widen() {
     if (low < high) return;
-    constexpr double kLeast = 1e-300;  // below it a twentieth may be nothing
+    constexpr double kLeast = 1e-300;  // below it a twentieth may be 0
     const double by = std::abs(low) < kLeast ? 1 : std::abs(low) * 0.05;
     low -= by;
     high += by;

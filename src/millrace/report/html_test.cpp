@@ -40,7 +40,7 @@ TEST(Html, SharesOfWhatSumsToSomething) {
 
 TEST(Html, ThePageNeedsNoNetwork) {
   std::string html = page("</title><script>", "");
-  const std::string name_space = "http://www.w3.org/2000/svg";  // a name, that nobody fetches
+  const std::string name_space = "http://www.w3.org/2000/svg";  // only a name; nothing fetches it
   if (const auto at = html.find(name_space); at != std::string::npos) html.erase(at, name_space.size());
   EXPECT_THAT(html, Not(HasSubstr("</title><script>")));
   for (const char* word : {"http:", "https:", "src=", "@import", "url("}) EXPECT_THAT(html, Not(HasSubstr(word))) << word;

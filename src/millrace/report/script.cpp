@@ -2,8 +2,8 @@
 
 namespace millrace::report::detail {
 
-// Values under the pointer, and a stretch of the steps at a time: drag to choose it, double-click for all of it. Without it the
-// curves stand as they are.
+// Shows the values under the pointer and zooms into a range of steps: drag to choose it, double-click for all of it. Without the
+// script the curves stay static.
 constinit const std::string_view kScript = R"(
 (()=>{'use strict';
 const W=400,H=190,L=58,R=20,T=8,B=26,tip=document.getElementById('tip'),NS='http://www.w3.org/2000/svg';

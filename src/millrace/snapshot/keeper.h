@@ -1,4 +1,4 @@
-// Which of a run's snapshots stay. The one owner of the question whether a snapshot may be removed.
+// Decides which of a run's snapshots stay; no other code removes a snapshot.
 #pragma once
 
 #include <cstdint>
@@ -14,28 +14,28 @@ namespace millrace::snapshot {
 
 // Which snapshots are worth keeping.
 struct Retention {
-  std::int64_t keep_last = 1;            // of the newest; at least 1
-  std::int64_t keep_every = 0;           // also each whose step is a multiple of it; 0 = none
-  std::vector<std::int64_t> keep_steps;  // also these: the best
+  std::int64_t keep_last = 1;            // number of newest snapshots to keep; at least 1
+  std::int64_t keep_every = 0;           // also keep each whose step is a multiple of this; 0 = none of these
+  std::vector<std::int64_t> keep_steps;  // also keep these: the best
 };
 
-// Removes only what Millrace made and what is whole: a snapshot that does not load counts for nothing, stays where it is and is
-// named once, and so is a folder that is not ours or that somebody put something into. Snapshots that this process has neither
-// read nor written are read once before they count or go. One thread at a time.
+// Removes only whole snapshots that Millrace made. A snapshot that does not load does not count, stays where it is and is
+// reported once, and so is a folder that is foreign or was changed by others. Snapshots that this process has neither read nor
+// written are read once before they are counted or removed. One thread at a time.
 class Keeper {
  public:
   using Tell = std::function<void(const std::string&)>;
-  // `began_from`: the snapshot that the process went on from ("" = none); it is whole and always stays. Later
-  // ones are not named again: who looked for it has named those that do not load.
+  // `began_from`: the snapshot from which the process resumed ("" = none); it is whole and always stays. Later snapshots are not
+  // reported again: the search for `began_from` has reported those that do not load.
   Keeper(Fs& fs, const std::filesystem::path& run, const std::filesystem::path& began_from = {});
 
-  // This process wrote it: it is whole, and stays until the next one is written.
+  // This process wrote `snapshot`: it is whole, and stays until the next one is written.
   void wrote(const std::filesystem::path& snapshot);
-  // Removes what `retention` does not keep. Also beside a save of another thread. A snapshot that a crash cuts off while it is
-  // removed is never seen half. Never throws; what can't be removed is handed to `warn`.
+  // Removes the snapshots that `retention` does not keep. May run during a save of another thread. An interrupted removal leaves
+  // no partial snapshot visible. Never throws; failures are passed to `warn`.
   void retain(const Retention& retention, const Tell& warn);
-  // Removes what saves and removals of these processes left when they were killed. A replaced snapshot whose successor never came
-  // goes back to its place. No other process may be at work in the run. Never throws.
+  // Removes the leftovers of saves and removals of these killed processes. A replaced snapshot whose successor never appeared is
+  // restored to its place. No other process may be working in the run. Never throws.
   void clear_leftovers(const std::set<long>& processes, const Tell& warn);
 
  private:
@@ -50,7 +50,7 @@ class Keeper {
   std::string last_written_;
   std::set<std::string> whole_;
   std::set<std::string> named_;
-  std::set<std::string> told_;  // named by others before
+  std::set<std::string> told_;  // already reported by other code
 };
 
 }  // namespace millrace::snapshot

@@ -1,4 +1,4 @@
-// Names inside a snapshot: its parts, which also become names of files. Whoever writes or reads a part names it by these.
+// Names of a snapshot's parts, which also become names of files. All code that writes or reads a part uses these names.
 #pragma once
 
 #include "millrace/snapshot/snapshot.h"
@@ -6,13 +6,13 @@
 namespace millrace::snapshot {
 
 inline constexpr const char* kOptimizer = "optimizer";  // moments and steps of the optimisers
-inline constexpr const char* kAverage = "average";      // averaged weights, where the run averages
-inline constexpr const char* kLoader = "loader";        // where in the order of its samples the run is, and of which data
-inline constexpr const char* kRecipe = "recipe";        // what the recipe keeps itself
-inline constexpr const char* kTrainer = "trainer";      // step, epoch, scores, and what trials chose
-inline constexpr const char* kFrozen = "frozen";        // which weights are a file's, and were not saved
+inline constexpr const char* kAverage = "average";      // averaged weights, if the run averages
+inline constexpr const char* kLoader = "loader";        // the run's position in the order of its samples, and the data
+inline constexpr const char* kRecipe = "recipe";        // the recipe's own state
+inline constexpr const char* kTrainer = "trainer";      // step, epoch, scores, and the results of trials
+inline constexpr const char* kFrozen = "frozen";        // names of weights that come from a file and were not saved
 
-// The part of that name; null when the snapshot has none. It lives as long as `content`.
+// The part of that name; null if the snapshot does not have it. It lives as long as `content`.
 [[nodiscard]] inline const State* part_of(const Content& content, const char* name) {
   const auto found = content.parts.find(name);
   return found == content.parts.end() ? nullptr : &found->second;

@@ -34,7 +34,7 @@ class Loader {
     }
   }
 
-  // One tensor at a time is in memory.
+  // Holds one tensor at a time in memory.
   void check() {
     read_manifest();
     static_cast<void>(read_state());
@@ -186,7 +186,7 @@ std::vector<Found> list(Fs& fs, const std::filesystem::path& run) {
   const std::filesystem::path snapshots = detail::snapshots_of(run);
   std::vector<Found> found;
   for (const detail::Candidate& candidate : candidates_of(fs, snapshots)) {
-    // The replaced one comes first: the one that replaced it is the one that counts.
+    // The replaced snapshot comes first: its replacement counts.
     if (!found.empty() && found.back().step == candidate.step && found.back().copy == candidate.copy) found.pop_back();
     found.push_back({snapshots / candidate.name, candidate.step, candidate.copy});
   }

@@ -1,4 +1,5 @@
-// The power goes while a snapshot is saved and older ones are removed: whatever the disk kept, the run goes on from a whole one.
+// Power fails while a snapshot is saved and older ones are removed: whatever the disk kept, the run resumes from a whole
+// snapshot.
 #include <ATen/ops/full.h>
 #include <gmock/gmock.h>
 #include <unistd.h>
@@ -37,8 +38,8 @@ class PowerLossTest : public testing::Test {
   }
   ~PowerLossTest() override { stdfs::remove_all(root_); }
 
-  // Saves `after` over what is there and removes older ones, then goes through what a cut would have left. Each state must give
-  // `before` or `after`, `after` once the save had returned, and show nothing damaged.
+  // Saves `after` over the existing snapshots and removes older ones, then tries every state a power cut could leave. Each state
+  // must give `before` or `after`, `after` once the save had returned, and show no damage.
   void expect_recovery(const Content& before, const Content& after) {
     PowerLossFs fs(Fs::real(), run_);
     save(fs, run_, after);
@@ -64,7 +65,7 @@ class PowerLossTest : public testing::Test {
       for (const Found& each : list(Fs::real(), copy_)) {
         ASSERT_NO_THROW(static_cast<void>(load(Fs::real(), each.path))) << "after " << state.changes << " changes " << each.path;
       }
-      // And the next save and removal find their way.
+      // The next save and removal must work too.
       save(Fs::real(), copy_, content_of(9));
       retain(Fs::real(), copy_);
       ASSERT_EQ(Fs::real().list(copy_ / "snapshots"), std::vector<std::string>{"step-00000009"});
@@ -92,7 +93,7 @@ TEST_F(PowerLossTest, WhileASnapshotOfTheSameStepIsReplaced) {
   expect_recovery(content_of(2), content_of(2, 0.5));
 }
 
-// Before the first one there is nothing: a cut leaves nothing, or the whole of it.
+// Before the first snapshot there is nothing: a cut leaves nothing, or the whole snapshot.
 TEST_F(PowerLossTest, WhileTheFirstOneIsSaved) {
   PowerLossFs fs(Fs::real(), run_);
   save(fs, run_, content_of(1));

@@ -17,7 +17,7 @@ namespace {
 constexpr std::uint64_t kManifestBytesPerTensor = 256;
 constexpr std::uint64_t kSlackBytes = std::uint64_t{64} << 10U;  // folders, block rounding
 
-// Removes the folder of a save that failed; a failure to do so must not hide the reason.
+// Removes the folder of a failed save; a failure of the removal must not hide the reason.
 class TemporaryFolder {
  public:
   TemporaryFolder(Fs& fs, std::filesystem::path path) : fs_(fs), path_(std::move(path)), writing_(path_) {
@@ -46,7 +46,7 @@ class TemporaryFolder {
   bool is_moved_ = false;
 };
 
-// Names the file and its size in what went wrong with it.
+// Adds the file's name and size to errors of `work`.
 template <class Work>
 auto writing(const std::string& file, std::uint64_t bytes, const Work& work) {
   try {
@@ -81,7 +81,7 @@ detail::FileRecord write_text(Fs& fs, const std::filesystem::path& folder, const
   });
 }
 
-// Of this process, which may have the number of one that left something here; what is not ours keeps its name.
+// A folder of this process, whose number an earlier process may have had; foreign folders keep their names.
 std::filesystem::path temporary_place(Fs& fs, const std::filesystem::path& snapshots, std::int64_t step) {
   for (int copy = 1;; ++copy) {
     auto place = snapshots / detail::beside_name(detail::kTemporary, detail::folder_name(step, copy));
@@ -89,8 +89,8 @@ std::filesystem::path temporary_place(Fs& fs, const std::filesystem::path& snaps
   }
 }
 
-// Puts the finished folder in its place and tells which that is. Whatever call is the last before a crash, a whole snapshot of
-// this step stays if there was one: the old one goes aside first, where load_newest() looks too.
+// Moves the finished folder to its place and returns that place. Whichever call is the last before a crash, a whole snapshot of
+// this step stays if there was one: the old one is first moved aside, where load_newest() looks too.
 std::filesystem::path publish(Fs& fs, TemporaryFolder& finished, const std::filesystem::path& snapshots, std::int64_t step) {
   const std::lock_guard lock(detail::moves_mutex());
   const auto aside_of = [&](const std::filesystem::path& path) {
@@ -109,7 +109,7 @@ std::filesystem::path publish(Fs& fs, TemporaryFolder& finished, const std::file
     return target;
   }
   const std::filesystem::path aside = aside_of(target);
-  fs.remove_all(aside);  // of an earlier crash; `target` is whole
+  fs.remove_all(aside);  // from an earlier crash; `target` is whole
   fs.rename(target, aside);
   try {
     finished.move_to(target);

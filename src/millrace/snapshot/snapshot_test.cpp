@@ -152,7 +152,7 @@ TEST_F(SnapshotTest, CutGrownMissingAndExchangedFilesAreRefused) {
     put(path / file, good + "x");
     EXPECT_THAT(refusal(path), HasSubstr(file)) << "grown";
     put(path / file, text_of(other / file));
-    if (file != "optimizer.safetensors") {  // equal in both
+    if (file != "optimizer.safetensors") {  // the same in both
       EXPECT_THAT(refusal(path), HasSubstr("is damaged")) << "exchanged " << file;
     }
     stdfs::remove(path / file);
@@ -166,7 +166,7 @@ TEST_F(SnapshotTest, CutGrownMissingAndExchangedFilesAreRefused) {
   EXPECT_THAT(refusal(run_ / "none"), HasSubstr("manifest.json can't be read"));
 }
 
-// Checksums keep accidents out, not people: what is well-summed but senseless must be refused too.
+// Checksums detect accidents, not manipulation: values with correct checksums that make no sense must be rejected too.
 TEST_F(SnapshotTest, CraftedManifestsAndStatesAreRefused) {
   const stdfs::path path = save_real(small(3));
   const auto signed_text = [](const std::string& rest) {
@@ -255,7 +255,7 @@ TEST_F(SnapshotTest, ANameThatSomethingElseHasIsLeftToIt) {
   EXPECT_THAT(names(), ElementsAre("step-00000004", "step-00000005"));
 }
 
-// A crash between the two renames of a replacement, each half.
+// A crash between the two renames of a replacement, on either side.
 TEST_F(SnapshotTest, AReplacementCutShortLosesNothing) {
   save_real(small(1));
   const stdfs::path path = save_real(small(2));
@@ -275,7 +275,7 @@ TEST_F(SnapshotTest, AReplacementCutShortLosesNothing) {
   expect_equal(small(2), *newest());
 }
 
-// Every call of a save fails once, alone or with all calls after it (as when the machine stops there).
+// Every call of a save fails once, alone or with all calls after it (as if the machine stopped there).
 TEST_F(SnapshotTest, AFailureOfAnyCallLeavesAValidSnapshot) {
   for (const bool replaces : {false, true}) {
     const Content before = small(replaces ? 2 : 1);
@@ -308,7 +308,7 @@ TEST_F(SnapshotTest, AFailureOfAnyCallLeavesAValidSnapshot) {
         if (digest(*content) != digest(after)) expect_equal(before, *content);
         save_real(after);
         retain_real(1);
-        // With the suffix where the failure kept the save from knowing that the one in its place is ours.
+        // Has the suffix if the failure kept the save from recognising the snapshot in its place.
         EXPECT_THAT(names(), ElementsAre(testing::AnyOf("step-00000002", "step-00000002.2"))) << "nothing may be left over";
         expect_equal(after, *newest());
       }

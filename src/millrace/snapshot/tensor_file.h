@@ -1,5 +1,4 @@
-// One file of tensors alone, without the manifest that a snapshot has: input and output of predict, weights from and for
-// elsewhere.
+// A file of tensors without a snapshot's manifest: input and output of predict, weights from and for other programs.
 #pragma once
 
 #include <filesystem>
@@ -11,12 +10,12 @@
 
 namespace millrace::snapshot {
 
-// All tensors of one safetensors file or file of Python's torch.save, which its first bytes tell apart. DataError when it
-// can't be read, is damaged, or holds what would be code.
+// All tensors of a safetensors file or a file of Python's torch.save, distinguished by the first bytes. DataError if the file
+// can't be read, is damaged, or holds code.
 [[nodiscard]] Tensors read_tensors(const std::filesystem::path& file);
 [[nodiscard]] bool is_pt_name(const std::filesystem::path& file);  // .pt, .pth
-// The opposite; torch.save's form when the name says so, which has no place for `metadata`. Written whole or not at all;
-// DataError when that can't be.
+// The inverse; uses torch.save's form if the name demands it, which has no place for `metadata`. Written whole or not at all;
+// DataError on failure.
 void write_tensors(Fs& fs, const std::filesystem::path& file, const Tensors& tensors,
                    const std::map<std::string, std::string>& metadata = {});
 

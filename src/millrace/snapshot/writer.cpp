@@ -16,13 +16,13 @@ namespace {
 
 double milliseconds_since(std::int64_t begin_ns) { return static_cast<double>(steady_nanoseconds() - begin_ns) * 1e-6; }
 
-// What `stage` throws goes into the result.
+// An exception of `stage` goes into the result.
 void attempt(Saved& saved, const std::filesystem::path& run, const std::function<void()>& stage) {
   try {
     detail::saving(run, saved.step, stage);
   } catch (const SnapshotError& error) {
     saved.error = error;
-  } catch (const std::exception& error) {  // a mistake of ours; it must not leave a thread
+  } catch (const std::exception& error) {  // a mistake in Millrace; it must not escape from the thread
     saved.error = SnapshotError({"can't save the snapshot of step " + std::to_string(saved.step) + ": " + error.what(),
                                  run.string(), "report this; --off=async_snapshot saves in the loop's thread"});
   }
@@ -35,7 +35,7 @@ struct Writer::Impl {
     detail::Image image;
     Retention retention;
     Saved saved;
-    std::optional<detail::Room> room;  // instead of the others: only make it
+    std::optional<detail::Room> room;  // if set, only this room is made
   };
 
   Impl(Fs& file_system, std::filesystem::path run_folder, const std::filesystem::path& began_from)
@@ -57,7 +57,7 @@ struct Writer::Impl {
   void make(const detail::Room& room) noexcept {
     try {
       room.make_in(memory);
-    } catch (const std::exception&) {  // the save, which needs it, tells
+    } catch (const std::exception&) {  // the save that needs the room will report it
     }
   }
 
@@ -68,7 +68,7 @@ struct Writer::Impl {
       changed.wait(lock, [&] { return job.has_value() || is_ending; });
       if (!job) return;
       lock.unlock();
-      job->room ? make(*job->room) : write(*job);  // nobody else touches a job before `job` is empty again
+      job->room ? make(*job->room) : write(*job);  // other threads leave a job alone until `job` is empty again
       lock.lock();
       if (!job->room) result = std::move(job->saved);
       job.reset();
@@ -78,11 +78,11 @@ struct Writer::Impl {
 
   Fs& fs;
   const std::filesystem::path run;
-  Keeper keeper;              // of whoever writes, like `memory`
-  detail::HostMemory memory;  // the writing thread's while there is a job, else the caller's
+  Keeper keeper;              // used by the thread that writes, as is `memory`
+  detail::HostMemory memory;  // used by the writing thread during a job, otherwise by the caller
   std::thread thread;         // not joinable: saves in the caller's thread
 
-  std::mutex mutex;  // guards what follows
+  std::mutex mutex;  // guards the members below
   std::condition_variable changed;
   std::optional<Job> job;
   std::optional<Saved> result;

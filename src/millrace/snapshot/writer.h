@@ -1,4 +1,4 @@
-// Saves a run's snapshots beside the training: the loop waits for the copy of the state only, a thread of its own writes it.
+// Saves a run's snapshots during training: the loop waits only for the copy of the state; a separate thread writes it.
 #pragma once
 
 #include <cstdint>
@@ -15,31 +15,31 @@
 
 namespace millrace::snapshot {
 
-// What became of a save.
+// The result of a save.
 struct Saved {
   std::int64_t step = 0;
   std::filesystem::path path;
-  std::optional<SnapshotError> error;  // none: it is durable, and what is not to be kept was removed
-  std::vector<std::string> warnings;   // of the removal
-  double blocked_ms = 0;               // the caller of begin() waited
+  std::optional<SnapshotError> error;  // nullopt: it is durable, and snapshots not to be kept were removed
+  std::vector<std::string> warnings;   // from the removal
+  double blocked_ms = 0;               // time that the caller of begin() waited
   double write_ms = 0;                 // from the copy to durable
 };
 
-// One save at a time. All calls are of one thread, the one that owns the tensors; `fs` outlives the writer.
+// One save at a time. All calls come from one thread, which owns the tensors; `fs` must outlive the writer.
 class Writer {
  public:
-  // in_background: keeps a thread, and host memory for a copy of the state. Else begin() writes, without a copy.
+  // in_background: keeps a thread, and host memory for a copy of the state. Otherwise begin() writes, without a copy.
   // `began_from`: see Keeper.
   Writer(Fs& fs, std::filesystem::path run, bool in_background, const std::filesystem::path& began_from = {});
   ~Writer();  // waits for the save under way
   Writer(const Writer&) = delete;
   Writer& operator=(const Writer&) = delete;
 
-  // Makes room for the copy of such a state before the first save, in the thread: locking memory for a device takes a second for
-  // some GB. Nothing where the state is in host memory. A failure is the first save's to tell.
+  // In the thread, allocates memory for the copy of such a state before the first save: locking memory for a device takes a
+  // second for some GB. Does nothing if the state is in host memory. The first save reports a failure.
   void make_room(const Content& content);
-  // Starts a save; waits first while one is under way. When this returns, the tensors may change. Never throws for what the disk
-  // or the state is to blame for: take() tells. A result that nobody took is lost.
+  // Starts a save, after waiting for the save under way. When this returns, the tensors may change. Never throws because of the
+  // disk or the state: take() returns such errors. A result that was not taken is lost.
   void begin(const Content& content, Retention retention);
   void wait();                  // until no save is under way
   [[nodiscard]] bool busy();    // a save is under way

@@ -1,4 +1,4 @@
-// Saves beside the training: what is written, what fails, what waits.
+// Saves during training: what is written, what fails, what waits.
 #include "millrace/snapshot/writer.h"
 
 #include <ATen/ops/arange.h>
@@ -20,7 +20,7 @@ namespace stdfs = std::filesystem;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// Holds every create() until it is opened.
+// Blocks every create() until it is opened.
 class Gate final : public FaultFs {
  public:
   using FaultFs::FaultFs;
@@ -59,7 +59,7 @@ class WriterTest : public testing::Test {
   }
   ~WriterTest() override { stdfs::remove_all(root_); }
 
-  // Tensors of a training: changed in place from step to step, one of them not contiguous.
+  // Tensors of a training run: changed in place from step to step, one of them not contiguous.
   struct Training {
     at::Tensor weight = at::full({40, 30}, 0.5);
     at::Tensor turned = at::arange(12).to(at::kFloat).reshape({3, 4}).t();

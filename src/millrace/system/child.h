@@ -1,4 +1,4 @@
-// Programs of ours that run beside this one: where they are, how they are started, how they ended.
+// Millrace's other programs, which it starts as processes: where they are, how they are started, how they ended.
 #pragma once
 
 #include <spawn.h>
@@ -9,14 +9,14 @@
 
 namespace millrace {
 
-// The program `name`: beside the running one, else where it was built, else where it was installed. "" = nowhere.
+// The program `name`: next to the running one, else where it was built, else where it was installed. "" = not found.
 [[nodiscard]] std::string find_beside(std::string_view name, const std::filesystem::path& built,
                                       const std::filesystem::path& installed);
-// "looked for beside "/usr/bin/millrace" and in …": for the error of who did not find it.
+// "looked for beside "/usr/bin/millrace" and in …": for the error if it was not found.
 [[nodiscard]] std::string looked_for_beside(const std::filesystem::path& installed);
 
-// What posix_spawn is told: default signals, none of them blocked, and a process group of its own, since an interrupt from the
-// terminal is for the training program, which ends the child when it is done. Files are added by the caller.
+// Settings for posix_spawn: default signals, all unblocked, and a separate process group, since an interrupt from the terminal is
+// for the training program, which ends the child when it is done. The caller adds files.
 class SpawnActions {
  public:
   SpawnActions();
@@ -31,7 +31,7 @@ class SpawnActions {
   posix_spawnattr_t attributes_{};
 };
 
-// A descriptor that goes with the object.
+// A descriptor that is closed with the object.
 class Descriptor {
  public:
   explicit Descriptor(int value = -1) noexcept : value_(value) {}
@@ -47,7 +47,7 @@ class Descriptor {
   int value_;
 };
 
-// "ended by signal 11 (Segmentation fault)" or, when `signal` is 0, "exit status 3".
+// "ended by signal 11 (Segmentation fault)" or, if `signal` is 0, "exit status 3".
 [[nodiscard]] std::string ending(int signal, int status);
 
 }  // namespace millrace

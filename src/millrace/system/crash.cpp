@@ -16,7 +16,7 @@ namespace {
 struct Row {
   int number;
   const char* text;
-  bool is_fault;  // of the program itself
+  bool is_fault;  // a fault in the program itself
 };
 constexpr std::array<Row, 14> kSignals = {{{SIGSEGV, "a segmentation fault (SIGSEGV)", true},
                                            {SIGBUS, "a bus error (SIGBUS)", true},
@@ -33,7 +33,7 @@ constexpr std::array<Row, 14> kSignals = {{{SIGSEGV, "a segmentation fault (SIGS
                                            {SIGTRAP, "a trap (SIGTRAP)", false},
                                            {SIGPWR, "a power failure (SIGPWR)", false}}};
 
-// Room for the handler where a thread's own stack is what ran out.
+// A stack for the handler, for the case that a thread's own stack has run out.
 alignas(16) std::array<char, 32768> handler_stack;
 
 std::atomic<int> crash_log{-1};
@@ -47,7 +47,7 @@ void say(int descriptor, const char* text, std::size_t size) noexcept {
   }
 }
 
-// Put together from what handlers may call, and cut where there is no more room.
+// Built only with functions that handlers may call; cut when there is no more room.
 template <std::size_t size>
 struct HandlerText {
   std::array<char, size> chars{};
@@ -59,7 +59,7 @@ struct HandlerText {
 };
 using LastWords = HandlerText<1024>;
 
-// False when it is not known.
+// False if it is not known.
 bool add_doing(LastWords& words) noexcept {
   std::array<char, 512> doing{};
   if (describe_doing(doing.data(), doing.size()) == 0) return false;
@@ -84,7 +84,7 @@ void log_words(const char* kind, const LastWords& words) noexcept {
   say(log, entry.chars.data(), entry.used);
 }
 
-// One write for a line, so that other threads' don't come between.
+// Writes a line with a single call, so that lines of other threads don't interleave.
 extern "C" void on_crash(int number, siginfo_t* info, void*) {
   Row row{number, "a signal", false};
   for (const Row& known : kSignals) {
@@ -102,12 +102,12 @@ extern "C" void on_crash(int number, siginfo_t* info, void*) {
   line.add("\n");
   say(STDERR_FILENO, line.chars.data(), line.used);
   log_words(row.is_fault ? "crash" : "signal", words);
-  // SA_RESETHAND: what comes now is the default action, of a fault at the instruction where the processor found it. What came
-  // from outside has no such instruction, whatever its code says.
+  // SA_RESETHAND: the default action follows, for a fault at the instruction where the processor found it. A signal from outside
+  // has no such instruction, whatever its code says.
   if (!row.is_fault || info == nullptr || info->si_code <= 0) ::raise(number);
 }
 
-// ulimit -t sets both limits to one value, at which the system sends SIGKILL and nothing can be said.
+// ulimit -t sets both limits to the same value, at which the system sends SIGKILL and no report is possible.
 void keep_a_second_for_the_last_line() noexcept {
   struct rlimit limit {};
   if (::getrlimit(RLIMIT_CPU, &limit) != 0 || limit.rlim_max == RLIM_INFINITY) return;

@@ -1,10 +1,10 @@
 // Which of the CPU's instructions this process uses.
 //
-// Our kernels, ATen, oneDNN and MKL each take the best that the CPU has. MILLRACE_CPU in the environment names a lower set for
-// all four, so that each path can be run, tested and timed on one machine. It reaches the libraries through the variables that
-// they read when they are first used (ATEN_CPU_CAPABILITY, ONEDNN_MAX_CPU_ISA, MKL_ENABLE_INSTRUCTIONS): these are set before
-// main, in every program that links this file. One that names a set no higher already stands. A word that is none, or a set that
-// this CPU does not have, ends the program there, with a ConfigError's text and exit code 2. MKL looks at its variable on Intel's
+// Millrace's kernels, ATen, oneDNN and MKL each use the best set that the CPU has. MILLRACE_CPU in the environment names a lower
+// set for all four, so that each path can be run, tested and timed on one machine. It reaches the libraries through variables
+// that they read at first use (ATEN_CPU_CAPABILITY, ONEDNN_MAX_CPU_ISA, MKL_ENABLE_INSTRUCTIONS): these are set before main, in
+// every program that links this file. A variable that already names a set no higher stays. An unknown word, or a set that this
+// CPU does not have, ends the program there, with a ConfigError's text and exit code 2. MKL reads its variable on Intel's
 // processors only.
 #pragma once
 
@@ -14,28 +14,28 @@
 
 namespace millrace {
 
-// Each holds those before it. avx2 is AVX2 with FMA; avx512 is AVX512F, BW, DQ and VL; amx is AMX_TILE and AMX_BF16.
+// Each set includes those before it. avx2 is AVX2 with FMA; avx512 is AVX512F, BW, DQ and VL; amx is AMX_TILE and AMX_BF16.
 enum class InstructionSet : std::uint8_t { portable, avx2, avx512, avx512_bf16, amx };
 
 [[nodiscard]] std::string_view name_of(InstructionSet set) noexcept;
-// The best of this CPU; amx where the system lets this process use the matrix unit: the first call asks for it.
+// The best set of this CPU; amx if the system lets this process use the matrix unit: the first call requests it.
 [[nodiscard]] InstructionSet hardware_instructions() noexcept;
 
-// What this process uses. Any thread.
+// The set that this process uses. Any thread.
 [[nodiscard]] InstructionSet instructions() noexcept;
-// "MILLRACE_CPU=avx2" where the environment says so, else "".
+// "MILLRACE_CPU=avx2" if the environment sets it, else "".
 [[nodiscard]] std::string asked_instructions();
 
-// The set that a value of MILLRACE_CPU names, on a CPU whose best is `has`; ConfigError for another word or a higher set.
+// The set that a value of MILLRACE_CPU names, on a CPU whose best set is `has`; ConfigError for another word or a higher set.
 [[nodiscard]] InstructionSet read_instructions(const std::string& word, InstructionSet has);
 
-// A library's variable and the words for sets up to the best of ours, lowest first.
+// A library's variable and its words for the sets of ours, lowest first.
 struct LibraryWords {
   const char* variable;
   std::string_view words[9];
   std::string_view of_set[5];  // by InstructionSet
 };
-// What the variable has to be for this set; `now` when that is no higher already.
+// The variable's value for this set; `now` if that is already no higher.
 [[nodiscard]] std::string_view library_word(const LibraryWords& library, InstructionSet set, std::string_view now) noexcept;
 inline constexpr LibraryWords kLibraryWords[] = {
     {"ATEN_CPU_CAPABILITY", {"default", "avx2", "avx512"}, {"default", "avx2", "avx512", "avx512", "avx512"}},

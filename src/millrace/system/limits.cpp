@@ -67,8 +67,8 @@ std::uint64_t thread_stack_bytes() noexcept {
 }
 
 std::string start_refusal() {
-  // `millrace --version` with LibTorch 2.11 of the CUDA wheel takes 430 MiB, and 5 descriptors; the rest is for other versions of
-  // the system's libraries. tests/limits finds out when it is too little.
+  // `millrace --version` with LibTorch 2.11 of the CUDA wheel takes 430 MiB and 5 descriptors; the rest is a margin for other
+  // versions of the system's libraries. tests/limits detects when it is too small.
   constexpr std::uint64_t kAddressSpace = std::uint64_t{480} << 20U;
   constexpr std::uint64_t kFiles = 16;
   if (const auto limit = limit_of(RLIMIT_AS); limit && *limit < kAddressSpace) {

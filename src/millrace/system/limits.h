@@ -1,4 +1,4 @@
-// What the system grants this process: for checks made before a library meets a limit, and for messages that name it.
+// Limits that the system sets for this process: for checks made before a library hits a limit, and for messages that name it.
 #pragma once
 
 #include <cstdint>
@@ -7,27 +7,27 @@
 
 namespace millrace {
 
-// The soft limit (RLIMIT_AS, …) as it holds now, in the unit of getrlimit; nullopt = none.
+// The current soft limit (RLIMIT_AS, …), in the unit of getrlimit; nullopt = no limit.
 [[nodiscard]] std::optional<std::uint64_t> limit_of(int resource) noexcept;
 
-// Address space in use, as RLIMIT_AS counts it; 0 where /proc is not mounted. Allocates nothing, so that it serves where memory
-// has run out.
+// Address space in use, as RLIMIT_AS counts it; 0 if /proc is not mounted. Allocates nothing, so it can be called when memory has
+// run out.
 [[nodiscard]] std::uint64_t mapped_bytes() noexcept;
 
 // Address space that may still be mapped; nullopt = no limit (ulimit -v).
 [[nodiscard]] std::optional<std::uint64_t> address_space_left() noexcept;
 
-// Where address space is limited, libraries below LibTorch crash when it ends: what is large and ours leaves them this much of
-// it. 0 = nothing is kept, as at the start. Any thread.
+// If address space is limited, libraries below LibTorch crash when it runs out: Millrace's own large allocations leave them this
+// much of it. 0 = nothing is reserved, as at the start. Any thread.
 void keep_address_space(std::uint64_t bytes) noexcept;
 [[nodiscard]] std::uint64_t kept_address_space() noexcept;
-// Whether that much more can be mapped beside what is kept; true without a limit or where nothing is kept.
+// Whether this much more can be mapped in addition to the reserved space; true if there is no limit or nothing is reserved.
 [[nodiscard]] bool may_map(std::uint64_t bytes) noexcept;
 
-[[nodiscard]] std::uint64_t thread_stack_bytes() noexcept;  // that a new thread maps
+[[nodiscard]] std::uint64_t thread_stack_bytes() noexcept;  // mapped for each new thread
 
-// What to say and end with exit code 1 when the limits of this process do not even let a program start that links LibTorch; ""
-// when they do. Its libraries are mapped, and run code of theirs, before main: where they fail, the program can say nothing.
+// What to print, before exit code 1, if the limits of this process do not even let a program start that links LibTorch; "" if
+// they do. LibTorch's libraries are mapped and run code before main: if they fail, the program can't print anything.
 [[nodiscard]] std::string start_refusal();
 
 }  // namespace millrace

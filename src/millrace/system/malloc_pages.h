@@ -1,9 +1,9 @@
-// In which pages malloc asks for memory.
+// The size of the pages in which malloc requests memory.
 //
-// A step goes through the same megabytes of tensors again and again. In pages of 2 MB the CPU has fewer addresses to look up, and
-// the kernel fewer pages to clear: steps take 3 to 5 % less (docs/decisions/0050). glibc asks for them where its environment says
-// so, which it reads once, before main, and where the kernel gives them to those that ask ("madvise"), as many distributions have
-// it.
+// A step goes through the same megabytes of tensors again and again. With pages of 2 MB the CPU has fewer addresses to look up,
+// and the kernel fewer pages to clear: steps take 3 to 5 % less (docs/decisions/0050). glibc requests them if its environment
+// says so, which it reads once, before main, and gets them if the kernel gives them on request ("madvise"), as in many
+// distributions.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ namespace millrace {
 [[nodiscard]] bool says_how_malloc_works(const char* const* environment) noexcept;
 inline constexpr const char* kMallocPages = "GLIBC_TUNABLES=glibc.malloc.hugetlb=1";
 
-// For plans: what this process gets, by its environment and what the kernel says of itself
+// For plans: the pages of this process, by its environment and the kernel's setting
 // (/sys/kernel/mm/transparent_hugepage/enabled).
 struct MallocPages {
   std::string size;    // "2 MB" or "4 kB"

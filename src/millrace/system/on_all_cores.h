@@ -1,5 +1,5 @@
-// Work that falls into independent tasks, on threads of its own: for what is done once, such as making sample data. A step's work
-// goes on LibTorch's threads.
+// Runs independent tasks on separate threads: for work that is done once, such as making sample data. A step's work runs on
+// LibTorch's threads.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,8 @@
 
 namespace millrace {
 
-// task(i) for 0 <= i < count on all cores; what a task does depends on i alone. Throws what a task threw, when all have ended.
+// Runs task(i) for 0 <= i < count on all cores; a task's work must depend on i alone. Throws a task's exception when all have
+// ended.
 template <class Task>
 void on_all_cores(std::int64_t count, const Task& task) {
   std::atomic<std::int64_t> next{0};

@@ -16,10 +16,10 @@
 namespace millrace {
 
 void prepare_process() {
-  // In order, so that each open gets the number that is free.
+  // In order, so that each open gets the free number.
   for (int number = STDIN_FILENO; number <= STDERR_FILENO; ++number) {
     if (::fcntl(number, F_GETFD) != -1) continue;
-    ::open("/dev/null", number == STDIN_FILENO ? O_WRONLY : O_RDONLY);  // the wrong way round: its use is an error, as it was
+    ::open("/dev/null", number == STDIN_FILENO ? O_WRONLY : O_RDONLY);  // in the wrong mode: use stays an error, as before
   }
   struct sigaction ignore {};
   ignore.sa_handler = SIG_IGN;

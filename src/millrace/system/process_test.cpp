@@ -37,7 +37,7 @@ TEST(ProcessDeathTest, OpenStreamsStayWhatTheyAre) {
       ::testing::ExitedWithCode(0), "said");
 }
 
-// The error number of a write of 5000 bytes where 1000 are allowed.
+// The error number of a write of 5000 bytes if 1000 are allowed.
 int error_of_a_long_write(const std::filesystem::path& path) {
   rlimit limit{};
   limit.rlim_cur = limit.rlim_max = 1000;

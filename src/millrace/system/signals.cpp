@@ -30,7 +30,7 @@ std::atomic<int> sender{0};  // process; 0 = the kernel
 std::atomic<bool> had_echo{false};
 std::array<char, 32> sender_name{};  // written once, by the handler of the first signal
 
-// The sender may be gone when somebody asks.
+// The sender may be gone by the time its name is needed.
 void keep_name_of(int process) noexcept {
   std::array<char, 40> path = {'/', 'p', 'r', 'o', 'c', '/'};
   std::array<char, 12> digits{};
@@ -52,14 +52,14 @@ void keep_name_of(int process) noexcept {
   ::_exit(exit_code_for(number));
 }
 
-// Of a launcher and whoever sent the launcher and its ranks a signal each.
+// True for a second signal of a pair from the launcher and from the process that signalled both the launcher and its ranks.
 bool is_echo(int process) noexcept {
   const int parent = ::getppid();
   return (process == parent) != (sender.load() == parent) && !had_echo.exchange(true);
 }
 
 extern "C" void on_signal(int number, siginfo_t* info, void*) {
-  const int error = errno;  // of the call that this interrupts
+  const int error = errno;  // errno of the call that this interrupts
   const int process = info != nullptr && info->si_code <= 0 ? info->si_pid : 0;
   int none = 0;
   if (!pending.compare_exchange_strong(none, number)) {
@@ -84,7 +84,7 @@ void install_signal_handlers() {
     if (!is_ignored) ::sigaction(row.number, &action, nullptr);  // nohup, or a shell's trap '' INT
   }
   struct sigaction ignore {};
-  ignore.sa_handler = SIG_IGN;  // a closed pipe is a failed write, with an error we can report
+  ignore.sa_handler = SIG_IGN;  // writing to a closed pipe fails with an error that can be reported
   ::sigaction(SIGPIPE, &ignore, nullptr);
 }
 

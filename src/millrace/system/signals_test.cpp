@@ -17,7 +17,7 @@
 namespace millrace {
 namespace {
 
-// Where the tests were started with & by a script, SIGINT is ignored, and would stay so.
+// If a script started the tests with &, SIGINT is ignored, and would stay ignored.
 void forget_what_was_ignored() {
   for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGUSR1}) ::signal(number, SIG_DFL);
 }
@@ -64,7 +64,7 @@ TEST(SignalsDeathTest, ASecondOneLeavesAtOnce) {
       ::testing::ExitedWithCode(130), "");
 }
 
-// A child that was sent SIGTERM by another process and then by its parent: how it ended.
+// How a child ended that got SIGTERM from another process and then from its parent.
 int end_after_both() {
   int go[2] = {}, ready[2] = {};
   EXPECT_EQ(::pipe(go) + ::pipe(ready), 0);

@@ -12,12 +12,12 @@ namespace millrace {
 namespace {
 
 constexpr double kMs = 1e-6;
-// What wakes, page faults of others and timer ticks add to work that has the cores to itself.
+// What wake-ups, page faults of other threads and timer ticks add to work that has the cores to itself.
 constexpr double kLongerBy = 1.05;
 constexpr double kLongerByMs = 0.05;
 
-// The clock of a thread's time on a core, as the kernel's include/linux/posix-timers_types.h makes it of the thread's id: there
-// is no call for a thread that is not this process's own creation, as OpenMP's are.
+// The clock of a thread's time on a core, computed from the thread's id as in the kernel's include/linux/posix-timers_types.h:
+// there is no call for threads that this process did not create itself, such as OpenMP's.
 std::int64_t on_core_ns(int thread) noexcept {
   constexpr unsigned kPerThread = 4;
   constexpr unsigned kScheduler = 2;

@@ -1,4 +1,4 @@
-// How long work takes on a machine that other programs may use at the same time. Linux.
+// Measures work on a machine that other programs may use at the same time. Linux.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,13 @@ namespace millrace {
 // Milliseconds.
 struct WorkTime {
   double wall = 0;
-  // The longest that any thread of this process was on a core. Alone on the machine, and for work that does not sleep, it is the
-  // wall time; beside other programs it is what the wall time would be without them.
+  // The longest time that any thread of this process was on a core. Alone on the machine, and for work that does not sleep, it
+  // equals the wall time; next to other programs it is what the wall time would be without them.
   double busy = 0;
 };
 
-// Times pieces of work, each from start() to stop(). Sees the threads that exist when it is made: warm up first. One thread's.
+// Times pieces of work, each from start() to stop(). Covers the threads that exist at construction: warm up first. For one
+// thread.
 class WorkClock {
  public:
   WorkClock();
@@ -33,13 +34,13 @@ class WorkClock {
 // Whether the work had the cores to itself: it took hardly longer than its busiest thread was on a core.
 [[nodiscard]] bool had_the_cores(const WorkTime& time) noexcept;
 
-// Two ways to do a thing, timed in turns: the least time of each, which is the time that other programs had least to do with.
+// Two ways to do a thing, timed in turns: the least time of each, which is the one that other programs disturbed least.
 struct Comparison {
   double first_ms = 0, second_ms = 0;
-  bool disturbed = false;  // in no round had one of the two the cores to itself: these are busy times instead of wall times
+  bool disturbed = false;  // one of the two never had the cores to itself: these are busy times instead of wall times
 };
 [[nodiscard]] Comparison compare(const std::vector<WorkTime>& first, const std::vector<WorkTime>& second);  // neither is empty
-// What a reason that gives the times of a disturbed comparison ends with.
+// Ends the reason that gives the times of a disturbed comparison.
 inline constexpr const char* kDisturbed = "; other programs had the cores, so the times are those of our busiest thread";
 
 }  // namespace millrace

@@ -23,7 +23,7 @@ constexpr std::string_view kBold = "\x1b[1m";
 constexpr std::string_view kYellow = "\x1b[33m";
 constexpr std::string_view kPlain = "\x1b[0m";
 
-// False when something of it was lost.
+// False if part of the text was lost.
 bool write_all(int descriptor, std::string_view text) noexcept {
   while (!text.empty()) {
     const ssize_t written = ::write(descriptor, text.data(), text.size());
@@ -65,7 +65,7 @@ std::string step_part(const Progress& progress) {
   return "step " + step + "/" + total;
 }
 
-// Most important first: a narrow terminal loses the last ones.
+// Most important first: a narrow terminal omits the last ones.
 std::vector<std::string> parts_of(const Progress& progress) {
   std::vector<std::string> parts = {step_part(progress), "epoch " + std::to_string(progress.epoch),
                                     "loss " + fixed(progress.loss, 4)};
@@ -106,7 +106,7 @@ struct Console::Impl {
     winsize size{};
     return is_terminal && ::ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : kUsualWidth;
   }
-  // Text and the line shown below it go out in one write, so that nothing flickers.
+  // Writes the text and the line shown below it in a single call, so that nothing flickers.
   void print(std::string_view text) {
     std::string out = drawn.empty() ? "" : std::string(kEraseLine);
     out.append(text).append("\n").append(drawn);

@@ -24,22 +24,22 @@ struct Progress {
   std::optional<double> learning_rate;
 };
 
-// Lines on a terminal are redrawn in place between log lines; elsewhere plain lines only. NO_COLOR is respected. All output of
-// a run goes through one Console, so that lines and the progress line do not mix. Thread-safe. Output that fails (a closed
-// pipe, a full disk) is dropped, and has_failed() says so. automatic: a terminal gets progress, colours and redrawing; plain:
+// Lines on a terminal are redrawn in place between log lines; elsewhere only plain lines are written. NO_COLOR is respected. All
+// output of a run goes through one Console, so that lines and the progress line do not mix. Thread-safe. Output that fails (a
+// closed pipe, a full disk) is dropped and sets has_failed(). automatic: progress, colours and redrawing on a terminal; plain:
 // never; quiet: warnings only.
 class Console {
  public:
   enum class Mode : std::uint8_t { automatic, plain, quiet };
   explicit Console(Mode mode = Mode::automatic, int file_descriptor = 1);
   ~Console();
-  void line(std::string_view text);     // one finished line (or several)
+  void line(std::string_view text);     // one or several finished lines
   void heading(std::string_view text);  // bold on a terminal
   void notice(std::string_view text);
   void warning(std::string_view text);      // to stderr, yellow on a terminal
-  void progress(const Progress& progress);  // redraws; at most ~10 a second; nothing when not a terminal
+  void progress(const Progress& progress);  // redraws at most ~10 times a second; does nothing if not on a terminal
   void end_progress();
-  [[nodiscard]] bool has_failed() const;  // lines were lost; warnings, on stderr, don't count
+  [[nodiscard]] bool has_failed() const;  // whether lines were lost; warnings, on stderr, don't count
   [[nodiscard]] bool is_terminal() const noexcept;
   [[nodiscard]] int width() const noexcept;
 
@@ -48,7 +48,7 @@ class Console {
   std::unique_ptr<Impl> impl_;
 };
 
-// Parts of a line that may be long, two spaces apart, wrapped to the terminal or, elsewhere, to 100 columns.
+// Joins the parts of a long line, two spaces apart, wrapped to the terminal's width or, elsewhere, to 100 columns.
 [[nodiscard]] std::string in_lines(const Console& console, const std::vector<std::string>& parts);
 
 // The log line: "step  300/800  epoch 2  loss 2.3170  lr 1e-03  18.4k tokens/s  wait 1 %  ETA 42 s".

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kMostCounters = 64;
 
-// One thread's share of all counters. Only that thread writes, so a plain load and store do; readers see whole values.
+// One thread's share of all counters. Only that thread writes, so a plain load and store suffice; readers see whole values.
 struct alignas(64) Cells {
   std::array<std::atomic<std::int64_t>, kMostCounters> values{};
 };
@@ -37,7 +37,7 @@ class Registry {
     const std::lock_guard lock(mutex_);
     threads_.push_back(cells);
   }
-  // A thread that ends leaves its counts behind.
+  // Keeps the counts of a thread that ends.
   void leave(Cells* cells) {
     const std::lock_guard lock(mutex_);
     for (std::size_t i = 0; i < kMostCounters; ++i) ended_[i] += cells->values[i].load(std::memory_order_relaxed);

@@ -1,4 +1,4 @@
-// Counters that any thread may bump while the loop goes on.
+// Counters that any thread may increment while the loop runs.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,8 @@
 
 namespace millrace::telemetry {
 
-// A named counter that any thread may bump: one cache line per thread, summed when read. Register once, keep for the process.
+// A named counter that any thread may increment: one cache line per thread, summed when read. Register once, keep for the
+// process.
 class Counter {
  public:
   explicit Counter(std::string_view name);  // same name = same counter

@@ -86,7 +86,7 @@ std::string summary_event(std::int64_t step, const Encoder& value) {
   return event(step, 5, summary.text());
 }
 
-// Readers refuse a whole event for a string that is not UTF-8.
+// Readers reject a whole event if a string in it is not UTF-8.
 std::string valid_utf8(std::string_view text) {
   std::string result;
   for (std::size_t at = 0; at < text.size();) {
@@ -97,7 +97,7 @@ std::string valid_utf8(std::string_view text) {
   return result;
 }
 
-// Host names go into a file name.
+// The host name, for a file name.
 std::string host_name() {
   std::array<char, 65> name{};
   if (::gethostname(name.data(), name.size() - 1) != 0 || name[0] == '\0') return "host";

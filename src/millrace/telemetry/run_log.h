@@ -1,5 +1,5 @@
-// What a run writes while it goes: log.jsonl, TensorBoard events; its lines for people are those of console.h. A log that can't
-// be written never stops training: the first failure is reported once, later ones are counted.
+// What a run writes while it runs: log.jsonl, TensorBoard events; its lines for people are in console.h. A log that can't be written
+// never stops training: the first failure is reported once, later ones are counted.
 #pragma once
 
 #include <cstdint>
@@ -17,10 +17,10 @@
 
 namespace millrace::telemetry {
 
-// One JSON object a line, appended and flushed per line. "kind" says what it is: start, step, validation, epoch, snapshot,
-// loader, memory, precision, warning, end. Adds "time" (seconds since this RunLog was made) itself. Thread-safe. After a resume
-// new lines are appended; a line cut by a crash is completed with a newline first. Lines leave 16 kB of the disk to "end", where
-// the file system can keep them: it is written on a disk that is full.
+// One JSON object a line, appended and flushed per line. "kind" is the line's kind: start, step, validation, epoch, snapshot,
+// loader, memory, precision, warning, end. "time" (seconds since this RunLog was made) is added automatically. Thread-safe. After
+// a resume new lines are appended; a line cut by a crash is first completed by a newline. If the file system can reserve space,
+// 16 kB are kept for the "end" line, so that it can be written even when the disk is full.
 class RunLog {
  public:
   RunLog(Fs& fs, const std::filesystem::path& file, std::function<void(const std::string&)> warn);
@@ -33,19 +33,19 @@ class RunLog {
 };
 
 // TensorBoard scalar and text events (TFRecord framing with masked CRC32C, protobuf encoded by hand): the real `tensorboard`
-// package reads them. One file per process: events.out.tfevents.<unix seconds>.<host>.<pid>. Events are kept until flush(),
-// the destructor or 64 kB; after a failed write they go on in a new file, since readers stop at a torn record. Thread-safe.
+// package reads them. One file per process: events.out.tfevents.<unix seconds>.<host>.<pid>. Events are kept until flush(), the
+// destructor or 64 kB; after a failed write they continue in a new file, since readers stop at a torn record. Thread-safe.
 class EventWriter {
  public:
   EventWriter(Fs& fs, const std::filesystem::path& folder, std::function<void(const std::string&)> warn);
   ~EventWriter();
-  // The run goes on, and `step` is the first that is made anew: readers drop what older files of the folder say from there on.
+  // Marks a resumed run whose first repeated step is `step`: readers drop events from that step on in older files of the folder.
   void goes_on_at(std::int64_t step);
   void scalar(std::string_view tag, std::int64_t step, double value);
   void text(std::string_view tag, std::int64_t step, std::string_view value);
   void image(std::string_view tag, std::int64_t step, std::int64_t height, std::int64_t width, std::string_view rgb_png);
   void flush();
-  [[nodiscard]] std::string file_name() const;  // in the folder; after a failure "<file name>.<n>"
+  [[nodiscard]] std::string file_name() const;  // inside the folder; after a failure "<file name>.<n>"
 
  private:
   struct Impl;

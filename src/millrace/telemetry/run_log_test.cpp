@@ -87,7 +87,7 @@ TEST_F(RunLogTest, AFullDiskIsReportedOnceAndWritingResumes) {
   EXPECT_EQ(lines().back().at("i"), 4);
 }
 
-// The disk has room for the end that the file's size does not show: after a kill there are lines and nothing else.
+// The disk keeps room for the end line that the file's size does not show: after a kill the file holds only its lines.
 TEST_F(RunLogTest, RoomForTheEndIsKeptBehindTheFile) {
   RunLog log(Fs::real(), folder_ / "log.jsonl", warn());
   for (int i = 0; i < 200; ++i) log.write("step", {{"text", std::string(300, 'x')}});
@@ -123,7 +123,7 @@ std::uint64_t number_at(std::string_view text, std::size_t at, int bytes) {
   return value;
 }
 
-// The records of a TFRecord file; checks both sums of each.
+// The records of a TFRecord file; checks both checksums of each.
 std::vector<std::string> records_of(const stdfs::path& path) {
   const std::string text = text_of(path);
   const auto masked = [](std::string_view bytes) {

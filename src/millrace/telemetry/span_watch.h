@@ -1,12 +1,12 @@
-// Who else wants to know of spans: a profile of some steps.
+// An observer of spans, such as a profile of some steps.
 #pragma once
 
 #include "millrace/telemetry/spans.h"
 
 namespace millrace::telemetry {
 
-// Called in the thread of the spans. Ends come in the reverse order of begins; the first may be of spans that began before the
-// watch.
+// Called in the thread of the spans. Ends come in the reverse order of begins; the first ends may belong to spans that began
+// before the watch.
 class SpanWatch {
  public:
   virtual ~SpanWatch() = default;
@@ -14,7 +14,8 @@ class SpanWatch {
   virtual void ends() noexcept = 0;
 };
 
-// Of the calling thread's spans from here on; null = nobody, which costs a span two looks at a pointer. `watch` outlives that.
+// Observes the calling thread's spans from here on; `watch` must outlive that. null = no observer, a span then costs two pointer
+// checks.
 void watch_spans(SpanWatch* watch) noexcept;
 
 }  // namespace millrace::telemetry

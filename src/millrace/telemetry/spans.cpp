@@ -26,7 +26,7 @@ double quantile(std::vector<float>& values, double fraction) {
   return *nth;
 }
 
-// For people, where a name is one for logs.
+// The word for people; name_of() is the one for logs.
 const char* word_of(Phase phase) noexcept {
   constexpr std::array<const char*, kPhases> kWords = {"start-up",
                                                        "a trial",
@@ -46,7 +46,7 @@ const char* word_of(Phase phase) noexcept {
   return kWords[index_of(phase)];
 }
 
-// What happens inside has the names of a step's phases and is none.
+// Spans inside these phases have the names of a step's phases but are not part of a step.
 bool is_whole(Phase phase) noexcept { return phase == Phase::trials || phase == Phase::validate; }
 
 }  // namespace
@@ -123,7 +123,7 @@ void Timeline::Accumulated::add_step(std::int64_t nanoseconds) {
     step_ms.push_back(ms);
     return;
   }
-  // Vitter's algorithm R: each step so far has the same chance to be in the sample.
+  // Vitter's algorithm R: each step so far is in the sample with the same probability.
   const std::uint64_t slot = Philox(static_cast<std::uint64_t>(steps)).below(static_cast<std::uint64_t>(steps));
   if (slot < kReservoir) step_ms[slot] = ms;
 }

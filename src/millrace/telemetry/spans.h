@@ -1,4 +1,4 @@
-// Where a run's time goes: an account of every second of the loop's thread, and counters, without locks in the hot path.
+// Where a run's time goes: accounts that cover every second of the loop's thread, and counters, without locks in the hot path.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@
 
 namespace millrace::telemetry {
 
-// The accounts: at each moment the loop's thread is in one of them.
+// The accounts: at each moment the loop's thread is in exactly one account.
 enum class Phase : std::uint8_t {
   startup,  // until the first step begins
   trials,   // of number formats, layouts, kernels, memory; the rehearsal
@@ -22,20 +22,20 @@ enum class Phase : std::uint8_t {
   prepare,
   forward,
   backward,
-  reduction,  // over ranks: of gradients and of all else that they exchange
+  reduction,  // exchange between ranks: of gradients and everything else
   optimizer,
   metrics,
   log,
   snapshot,
-  validate,  // with its pictures and samples
-  profile,   // recording operations, where the config asks for it
+  validate,  // includes its pictures and samples
+  profile,   // recording operations, if the config asks for it
   rest       // no span covers it
 };
 inline constexpr std::size_t kPhases = 15;
 [[nodiscard]] std::string_view name_of(Phase phase) noexcept;
 
-// Until its end the time is a phase's, which is what the process is doing meanwhile (base/doing.h). Two clock reads. A span
-// inside another one takes its time away from that one; inside a trial or a validation there is nothing to tell apart.
+// Until its end, time counts for `phase`, which is also shown as what the process is doing (base/doing.h). Costs two clock reads.
+// A nested span takes its time away from the outer one; spans inside a trial or a validation are not counted separately.
 class Timeline;
 class Span {
  public:
@@ -56,24 +56,24 @@ class Timeline {
  public:
   using Clock = std::int64_t (*)() noexcept;  // nanoseconds
   explicit Timeline(Clock clock = &steady_nanoseconds) noexcept;
-  void began_earlier(std::int64_t nanoseconds) noexcept;  // by so much: that was `startup`, too
+  void began_earlier(std::int64_t nanoseconds) noexcept;  // moves the start back by this much, as `startup`
 
   void begin_step() noexcept;
   void end_step();
-  void drop_step() noexcept { in_step_ = false; }  // what was under way is no step after all
+  void drop_step() noexcept { in_step_ = false; }  // the step under way does not count as one
   [[nodiscard]] Phase phase() const noexcept { return phase_; }
-  Phase enter(Phase phase) noexcept;  // what it was before; Span calls these two
+  Phase enter(Phase phase) noexcept;  // returns the phase before; called by Span, as is leave()
   void leave(Phase before) noexcept { turn_to(before); }
 
   struct Summary {
     std::int64_t steps = 0;
     double step_ms_p50 = 0, step_ms_p95 = 0;  // from a bounded reservoir
-    double step_seconds = 0;                  // sum of all steps, without what came between them
+    double step_seconds = 0;                  // sum of all steps, without the time between them
     double wall = 0;                          // seconds
     std::array<double, kPhases> seconds{};    // of each account; they sum to `wall`
     [[nodiscard]] double of(Phase phase) const noexcept { return seconds[static_cast<std::size_t>(phase)]; }
     [[nodiscard]] double loop() const noexcept { return wall - of(Phase::startup) - of(Phase::trials); }
-    [[nodiscard]] double share(Phase phase) const noexcept;  // of loop(); 0 of what comes before it
+    [[nodiscard]] double share(Phase phase) const noexcept;  // of loop(); 0 for phases before it
   };
   [[nodiscard]] Summary window() const;  // since the last reset_window()
   void reset_window();
@@ -84,7 +84,7 @@ class Timeline {
     std::int64_t steps = 0;
     std::int64_t step_ns = 0;
     std::array<std::int64_t, kPhases> phase_ns{};
-    std::vector<float> step_ms;  // all of them at first, then an even sample
+    std::vector<float> step_ms;  // all steps at first, then a uniform sample
     void add_step(std::int64_t nanoseconds);
   };
   void turn_to(Phase phase) noexcept;
@@ -92,7 +92,7 @@ class Timeline {
 
   Clock clock_;
   Phase phase_ = Phase::startup;
-  std::int64_t since_ns_;  // of `phase_`
+  std::int64_t since_ns_;  // start of `phase_`
   Accumulated window_;
   Accumulated total_;
   std::int64_t step_begin_ns_ = 0;

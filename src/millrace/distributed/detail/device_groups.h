@@ -1,4 +1,4 @@
-// The groups that carry tensors of a device between the ranks without a way by host memory, and how they end.
+// The groups that carry tensors of a device between the ranks directly, without host memory, and how they end.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,19 +17,19 @@ namespace millrace::distributed {
 // Used by the loop's thread.
 class DeviceGroups {
  public:
-  // Collective. `seat`: of the run; each group gets a corner of its store. `maker` outlives this.
+  // Collective. `seat`: the run's; each group gets a separate part of its store. `maker` must outlive this.
   DeviceGroups(device::RankGroups& maker, at::Device device, device::RankSeat seat);
-  ~DeviceGroups();  // of a run that came to its end: collective, unless cut() was called
+  ~DeviceGroups();  // collective if the run ended normally, unless cut() was called
   DeviceGroups(const DeviceGroups&) = delete;
   DeviceGroups& operator=(const DeviceGroups&) = delete;
 
   [[nodiscard]] bool carries(const at::Tensor& value) const { return value.device().type() == device_.type(); }
   [[nodiscard]] c10d::Backend& sums() const { return *all_.front(); }
-  [[nodiscard]] c10::intrusive_ptr<c10d::Backend> connect(const std::string& name);  // one more; collective
-  // Where the second halves of sums are computed, beside the loop's own stream.
+  [[nodiscard]] c10::intrusive_ptr<c10d::Backend> connect(const std::string& name);  // adds a group; collective
+  // The stream for the second halves of sums, separate from the loop's own stream.
   [[nodiscard]] c10::Stream beside() const { return beside_; }
-  // Ends all that is under way, for good. False where the loop's stream had not come to the end of what it waits for: what it
-  // computes after that is computed with half a sum.
+  // Ends for good all sums under way. False if the loop's stream had not finished waiting for them: its further results then use
+  // incomplete sums.
   bool cut();
 
  private:
@@ -41,7 +41,7 @@ class DeviceGroups {
   bool ended_ = false;
 };
 
-// Whether the current stream of `device` comes to the end of what it has to do within that time; a CPU has nothing to do.
+// Whether the current stream of `device` finishes its work within that time; a CPU has no such work.
 [[nodiscard]] bool stream_ends_within(at::Device device, double seconds);
 
 }  // namespace millrace::distributed

@@ -8,7 +8,7 @@
 
 namespace millrace::distributed {
 
-// Some megabytes of values, each at a place that suits any type.
+// Some megabytes of values, each aligned for any type.
 struct Parcel {
   std::vector<std::size_t> values;
   std::vector<std::int64_t> begins;
@@ -27,7 +27,7 @@ struct Parcel {
   }
 };
 
-// Those that `owner` has, in their order; values without a byte are in none.
+// The parcels of `owner`'s values, in their order; values without bytes are in no parcel.
 inline std::vector<Parcel> parcels_of(const std::vector<at::Tensor>& values, const std::vector<int>& owners, int owner) {
   constexpr std::int64_t kParcel = 16 << 20, kAligned = 64;  // bytes
   std::vector<Parcel> parcels;

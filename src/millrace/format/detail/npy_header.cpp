@@ -20,7 +20,7 @@ static_assert(std::endian::native == std::endian::little, "byte orders below are
 constexpr std::string_view kMagic("\x93NUMPY", 6);
 constexpr std::size_t kMaxRank = 64;
 
-// NumPy's words, without the byte order.
+// NumPy's names, without the byte order.
 constexpr std::array<std::pair<DType, std::string_view>, 14> kNames = {{{DType::boolean, "b1"},
                                                                         {DType::u8, "u1"},
                                                                         {DType::i8, "i1"},
@@ -41,7 +41,7 @@ std::string shown(std::string_view text) {
   return text.size() <= kMost ? quoted(text) : quoted(text.substr(0, kMost)) + "...";
 }
 
-// Reads the one dictionary that is allowed. Every step says "" or the problem.
+// Reads the only dictionary that is allowed. Every step returns "" or the problem.
 class Parser {
  public:
   explicit Parser(std::string_view text) : text_(text) {}
@@ -133,7 +133,7 @@ class Parser {
       if (layout.shape.size() == kMaxRank) return "the array has more than 64 dimensions";
       layout.shape.push_back(size);
       position_ += static_cast<std::size_t>(end - begin);
-      eat('L');  // Python 2 wrote its long numbers so
+      eat('L');  // Python 2 wrote long numbers this way
       comma = eat(',');
       if (!comma && !at(')')) return unexpected("',' or ')'");
     }
@@ -151,7 +151,7 @@ class Parser {
   }
   bool eat(char c) noexcept { return at(c) && ++position_ > 0; }
 
-  // Escapes are not allowed: no key and no dtype needs one.
+  // Escapes are rejected: no key and no dtype needs one.
   bool string(std::string& out) {
     skip_space();
     if (position_ == text_.size() || (text_[position_] != '\'' && text_[position_] != '"')) return false;
@@ -175,7 +175,7 @@ class Parser {
   bool is_unread_ = false;
 };
 
-// Walks the output in C order and takes each element from where the first axis is the fastest.
+// Walks the output in C order and takes each element from its place in the input, where the first axis is the fastest.
 void transpose(const NpyLayout& layout, std::span<const std::byte> in, std::span<std::byte> out) {
   const std::size_t element = size_of(layout.dtype);
   const std::size_t rank = layout.shape.size();

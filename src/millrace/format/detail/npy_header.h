@@ -8,10 +8,10 @@
 
 namespace millrace::format::detail {
 
-inline constexpr std::size_t kNpyPrologue = 12;          // magic, version and length take at most this
+inline constexpr std::size_t kNpyPrologue = 12;          // upper limit of the magic, version and length
 inline constexpr std::uint64_t kNpyHeaderLimit = 65536;  // a header is some 100 bytes; objects and records may need more
 
-// Bytes of the header in all, or `problem`. `start` is what the file begins with, kNpyPrologue bytes of it when it has so many.
+// All bytes of the header, or `problem`. `start` is the beginning of the file: kNpyPrologue bytes, or all if it has fewer.
 struct NpyPrologue {
   std::uint64_t text_at = 0;
   std::uint64_t header_bytes = 0;
@@ -19,18 +19,19 @@ struct NpyPrologue {
 };
 [[nodiscard]] NpyPrologue parse_prologue(std::span<const std::byte> start);
 
-// Checks everything the text alone can tell, and that the elements fill exactly the rest of `whole_bytes`.
+// Checks everything the text alone shows, and that the elements fill exactly the rest of `whole_bytes`.
 struct ParsedNpy {
   NpyLayout layout;
   std::string problem;
-  bool is_unread = false;  // the problem is a dtype that NumPy has and nobody here reads
+  bool is_unread = false;  // the problem is a dtype of NumPy that Millrace does not read
 };
 [[nodiscard]] ParsedNpy parse_npy(std::string_view text, std::uint64_t header_bytes, std::uint64_t whole_bytes);
 
-// Header of version 1.0 for an array in C order; DataError as write_npy says.
+// Header of version 1.0 for an array in C order; throws DataError as write_npy does.
 [[nodiscard]] std::string npy_header(DType dtype, const Shape& shape, std::size_t bytes);
 
-// Elements as they lie in the file to C order and this machine's byte order. `in` and `out` have layout.bytes and don't overlap.
+// Converts elements from the file's order to C order and this machine's byte order. `in` and `out` have layout.bytes and don't
+// overlap.
 void to_native(const NpyLayout& layout, std::span<const std::byte> in, std::span<std::byte> out);
 
 }  // namespace millrace::format::detail

@@ -56,7 +56,7 @@ constexpr std::array kWords = {
     PickleWord{"torch", "complex128", Kind::dtype, DType::c128},
 };
 
-// Python's names of the opcodes that are refused, so that a message says what a file tried.
+// Python's names of the rejected opcodes, so that a message can say what a file tried.
 struct OpcodeName {
   unsigned char code;
   std::string_view name;
@@ -99,7 +99,7 @@ constexpr std::array kRefused = {
     OpcodeName{'1', "POP_MARK"},
 };
 
-// Thrown inside this file only.
+// Thrown only inside this file.
 struct Refused {
   std::string why;
   bool is_unread = false;
@@ -155,7 +155,7 @@ class Machine {
     if (stack_.size() == kMostPickleNodes) throw Refused{"it nests too deeply"};
     stack_.push_back(node);
   }
-  // Values above the innermost mark belong to it; without a mark there are none to take below it.
+  // Values above the innermost mark belong to it; without a mark all values may be taken.
   std::size_t floor() const { return marks_.empty() ? 0 : marks_.back(); }
   std::uint32_t pop() {
     if (stack_.size() <= floor()) throw Refused{"an opcode takes more values than there are"};
@@ -176,7 +176,7 @@ class Machine {
     return node(stack_.back());
   }
 
-  // One opcode; false after STOP.
+  // Runs one opcode; false after STOP.
   bool step() {
     opcode_at_ = at_;
     const auto opcode = static_cast<unsigned char>(take(1)[0]);
@@ -244,7 +244,7 @@ class Machine {
       case 0x8a:  // LONG1
         long_integer(take(number(1)));
         return true;
-      case 'G': {  // BINFLOAT, the one number with its first byte first
+      case 'G': {  // BINFLOAT, the only number stored with its first byte first
         std::uint64_t bits = 0;
         for (const char c : take(8)) bits = bits << 8U | static_cast<unsigned char>(c);
         make(PickleKind::real).real = std::bit_cast<double>(bits);
@@ -261,7 +261,7 @@ class Machine {
     }
   }
   void integer(std::int64_t value) { make(PickleKind::integer).integer = value; }
-  // Two's complement, last byte first.
+  // Two's complement, least significant byte first.
   void long_integer(std::string_view bytes) {
     const bool negative = !bytes.empty() && static_cast<signed char>(bytes.back()) < 0;
     const bool unsigned_fits = bytes.size() == 9 && bytes.back() == 0;
@@ -369,13 +369,13 @@ class Machine {
     }
   }
 
-  // Of a class that is a name here, and without arguments: its attributes may follow.
+  // Makes an object of a class outside the list, without arguments; its attributes may follow.
   void new_object() {
     const std::uint32_t arguments = pop();
     const std::uint32_t made = pop();
     if (node(made).kind != PickleKind::foreign)
       throw Refused{"opcode NEWOBJ (0x81) of " + describe(node(made)) + " is not allowed", true};
-    if (node(made).text.starts_with("torch"))  // a whole module: its weights are not found under their names
+    if (node(made).text.starts_with("torch"))  // a whole module: its weights would not be found under their names
       throw Refused{"global " + class_name(node(made)) + " is not allowed", true};
     if (node(arguments).kind != PickleKind::tuple || !node(arguments).items.empty())
       throw Refused{"an object of class " + class_name(node(made)) + " is made with arguments", true};
@@ -383,7 +383,7 @@ class Machine {
     make(PickleKind::object).text = name;
   }
 
-  // A copy, so short: a long one could be copied once for every three bytes of the file.
+  // A copy, therefore short: a long tuple could be copied once for every three bytes of the file.
   std::vector<std::uint32_t> short_tuple(std::uint32_t index, const char* role) {
     constexpr std::size_t kMost = 64;
     const PickleNode& tuple = node(index);
@@ -392,7 +392,7 @@ class Machine {
     return tuple.items;
   }
 
-  // What would be a call in Python.
+  // Records what would be a call in Python.
   void reduce() {
     const std::uint32_t arguments = pop();
     const std::uint32_t callee = pop();
@@ -423,7 +423,7 @@ class Machine {
     }
   }
 
-  // Attributes: a state_dict carries its modules' versions as one. They are no part of its items and are dropped.
+  // Sets attributes: a state_dict carries its modules' versions as one. They are not among its items and are dropped.
   void build() {
     const std::uint32_t state = pop();
     PickleNode& target = top();
@@ -443,7 +443,7 @@ class Machine {
   std::size_t opcode_at_ = 0;
   std::vector<std::uint32_t> stack_;
   std::vector<std::size_t> marks_;
-  std::map<std::uint32_t, std::uint32_t> memo_;  // a hash table's worst case could be provoked
+  std::map<std::uint32_t, std::uint32_t> memo_;  // a map: the worst case of a hash table could be provoked
   Pickled result_;
 };
 

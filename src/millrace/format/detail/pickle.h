@@ -1,7 +1,7 @@
-// The part of Python's pickle that torch.save writes (protocol 2), read as data. Nothing is called and nothing is imported: a
-// global is a word of a fixed list, a call becomes a node that its reader interprets. A class that is not in the list is a name:
-// an object of it that is made without arguments is the dict of its attributes. Every other use of it, and every other opcode,
-// is refused by name.
+// The part of Python's pickle that torch.save writes (protocol 2), read as data. No function is called and nothing is imported: a
+// global is a word of a fixed list, and a call becomes a node that its reader interprets. A class outside the list is only a
+// name: an object of it that is made without arguments is the dict of its attributes. Every other use of it, and every other
+// opcode, is rejected by name.
 #pragma once
 
 #include <cstdint>
@@ -27,11 +27,11 @@ enum class PickleWordKind : std::uint8_t {
   rebuild_parameter,  // (tensor, requires_grad, hooks[, state])
 };
 
-// A global that may occur.
+// A global that is allowed.
 struct PickleWord {
   std::string_view module, name;
   PickleWordKind kind;
-  DType dtype = DType::f32;  // of storage and dtype
+  DType dtype = DType::f32;  // for storage and dtype
 };
 [[nodiscard]] std::span<const PickleWord> pickle_words() noexcept;
 
@@ -48,11 +48,11 @@ enum class PickleKind : std::uint8_t {
   word,
   call,
   persistent,
-  foreign,  // a class that is no word
-  object    // of such a class
+  foreign,  // a class outside the list of words
+  object    // an object of such a class
 };
 
-// Other nodes are named by their index. Containers may be shared and may hold themselves.
+// Other nodes are named by their index. Containers may be shared and may contain themselves.
 struct PickleNode {
   PickleKind kind = PickleKind::none;
   union {
@@ -60,25 +60,25 @@ struct PickleNode {
     std::uint64_t unsigned_integer;  // above the largest std::int64_t
     double real;
   };
-  const PickleWord* word = nullptr;  // word; call: what would be called
+  const PickleWord* word = nullptr;  // word; call: the global that would be called
   std::string_view text;             // in the pickle's bytes; text: valid UTF-8; foreign, object: the class, see class_name()
   std::vector<std::uint32_t> items;  // list, tuple: elements; dict: key, value, key, ...; call: arguments; persistent: the id;
-                                     // object: none, or the dict of its attributes
+                                     // object: empty, or the dict of its attributes
 };
 
 struct Pickled {
   std::vector<PickleNode> nodes;
   std::uint32_t root = 0;
-  std::string problem;     // "" or what is wrong, with the byte; then the rest is worth nothing
-  bool is_unread = false;  // the problem is a word of pickle's or a class that is not read here, none of a broken pickle
+  std::string problem;     // "" or what is wrong and at which byte; then the rest is meaningless
+  bool is_unread = false;  // the pickle is intact, but has a word of pickle's or a class that Millrace does not read
 };
 
 inline constexpr std::size_t kMostPickleNodes = 2'000'000;  // some 80,000 tensors; bounds the memory to 200 MB
 
-// `bytes` must outlive the result. Memory grows with what the bytes can hold, up to the limit above; time is linear.
+// `bytes` must outlive the result. Memory is bounded by the number of bytes and by the limit above; time is linear.
 [[nodiscard]] Pickled unpickle(std::string_view bytes);
 
-// "collections.deque", in quotes, of a foreign or an object: for messages.
+// The class of a foreign or an object, in quotes, such as "collections.deque": for messages.
 [[nodiscard]] std::string class_name(const PickleNode& node);
 
 // "a list", "text", "torch.FloatStorage": for messages.

@@ -16,7 +16,7 @@ using Kind = PickleWordKind;
 constexpr std::size_t kMostLevels = 64;
 constexpr std::size_t kMostDimensions = 64;  // torch's own
 constexpr std::size_t kLongestName = 1000;
-constexpr std::size_t kMostNameBytes = std::size_t{1} << 26U;  // of all names together
+constexpr std::size_t kMostNameBytes = std::size_t{1} << 26U;  // for all names together
 
 constexpr const char* kToFloat =
     "in Python, save such tensors as float32: torch.save({name: x.float() if x.is_floating_point() else x for name, x in "
@@ -25,7 +25,7 @@ constexpr const char* kToPlain =
     "in Python, save copies: torch.save({name: x.detach().resolve_conj().resolve_neg().clone() for name, x in "
     "state_dict.items()}, path)";
 
-// Of an element type, "torch.bits8": torch itself makes numbers of those of 8 bits alone.
+// For an element type such as "torch.bits8": torch itself converts only those of 8 bits to numbers.
 std::string remedy_of(const std::string& type) {
   if (type.find("float8") != std::string::npos) return kToFloat;
   return "in Python, save their bytes: torch.save({name: x.view(torch.uint8) if x.dtype == " + type +
@@ -69,7 +69,7 @@ class Interpreter {
     if (twice != entries.end()) throw RefusedContent{"the name " + quoted(twice->name) + " occurs twice", true};
   }
 
-  // Shared containers are entered each time: a few bytes can stand for any number of entries, so these are counted.
+  // Shared containers are entered each time: a few bytes can stand for any number of entries, so the entries are counted.
   void visit(const PickleNode& value, const std::string& name, std::size_t level) {
     if (level > kMostLevels) throw RefusedContent{"it is nested more than 64 levels deep, or holds itself", true};
     if (++visits_ > kMostPickleNodes || (name_bytes_ += name.size()) > kMostNameBytes) {
@@ -217,7 +217,7 @@ class Interpreter {
     return numbers;
   }
 
-  // Index of the storage that ("storage", type, key, location, elements) names.
+  // Index of the storage named by ("storage", type, key, location, elements).
   std::size_t storage(const PickleNode& id, const std::string& name, std::optional<DType>& dtype) {
     const auto is = [&](std::size_t i, PickleKind kind) { return node(id.items[i]).kind == kind; };
     const bool known = id.kind == PickleKind::persistent && id.items.size() == 5 && is(0, PickleKind::text) &&
@@ -245,7 +245,8 @@ class Interpreter {
     return found->second;
   }
 
-  // Fills in bytes; says why the view does not fit its storage. `repeats`: it does, but has elements of it several times.
+  // Fills in bytes; returns why the view does not fit its storage, or "". `repeats`: it fits, but uses some elements several
+  // times.
   std::string place(PtTensor& tensor, bool& repeats) {
     const std::uint64_t width = size_of(tensor.dtype);
     const std::uint64_t limit = content_.storages[tensor.storage].bytes / width;  // elements
@@ -255,7 +256,7 @@ class Interpreter {
     };
     if (tensor.shape.size() != tensor.strides.size())
       return "has " + std::to_string(tensor.shape.size()) + " sizes and " + std::to_string(tensor.strides.size()) + " strides";
-    // Also a tensor without elements needs strides that are numbers.
+    // A tensor without elements needs valid strides too.
     Shape sizes = tensor.shape;
     std::replace(sizes.begin(), sizes.end(), std::int64_t{0}, std::int64_t{1});
     const std::optional<std::int64_t> count = element_count(tensor.shape);

@@ -1,4 +1,4 @@
-// What the pickle of a torch.save file says: tensors as views of storages, and plain values, all with the way to them as a name.
+// What the pickle of a torch.save file contains: tensors as views of storages, and plain values, each named by the path to it.
 #pragma once
 
 #include <cstdint>
@@ -16,16 +16,16 @@ struct PtStorageClaim {
 };
 
 struct PtContent {
-  std::vector<PtTensor> tensors;  // in order of name; each inside what its storage claims to have
+  std::vector<PtTensor> tensors;  // in order of name; each inside the claimed size of its storage
   std::vector<PtValue> values;    // in order of name
   std::vector<PtStorageClaim> storages;
   std::uint64_t reach = 0;  // bytes that reading all tensors touches
   std::string problem;      // "" or what is wrong
-  std::string remedy;       // of the problem, where it has one of its own
-  bool is_unread = false;   // the problem is something that torch may write and nobody here reads
+  std::string remedy;       // for the problem, if it has a special remedy
+  bool is_unread = false;   // the problem is something valid that Millrace does not read
 };
 
-// A container that occurs in several places is listed in each of them, within limits; one that holds itself is refused.
+// A container that occurs in several places is listed in each of them, within limits; one that contains itself is rejected.
 [[nodiscard]] PtContent interpret(const Pickled& pickled);
 
 }  // namespace millrace::format::detail

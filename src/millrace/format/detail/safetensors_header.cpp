@@ -23,7 +23,7 @@ std::string shown(std::string_view name) {
   return name.size() <= kShownName ? millrace::quoted(name) : millrace::quoted(name.substr(0, kShownName)) + "...";
 }
 
-// What the parser expects next. Each level of the header has one state, so that depth is bounded by construction.
+// What the parser expects next. Each level of the header has its own state, so that depth is bounded by construction.
 enum class Place : std::uint8_t {
   start,
   names,
@@ -48,7 +48,7 @@ class Handler {
   using string_t = Json::string_t;
   using binary_t = Json::binary_t;
 
-  bool null() {  // metadata of other writers that have none
+  bool null() {  // some writers store null if there is no metadata
     return place_ == Place::entry_value && key_ == "__metadata__" ? move_to(Place::names) : unexpected("null");
   }
   bool boolean(bool) { return unexpected("a boolean"); }
@@ -193,7 +193,7 @@ class Handler {
   bool has_dtype_ = false, has_shape_ = false, has_offsets_ = false;
 };
 
-// "" when the tensors lie one after the other and fill the data exactly.
+// "" if the tensors follow each other and fill the data exactly.
 std::string check_layout(const std::vector<StoredTensor>& tensors, std::uint64_t data_bytes) {
   std::vector<const StoredTensor*> by_offset;
   by_offset.reserve(tensors.size());

@@ -9,7 +9,7 @@
 
 namespace millrace::format::detail {
 
-inline constexpr std::uint64_t kHeaderLimit = 100'000'000;  // as the reference implementation has it
+inline constexpr std::uint64_t kHeaderLimit = 100'000'000;  // as in the reference implementation
 inline constexpr std::uint64_t kLengthBytes = 8;
 
 struct Header {
@@ -17,14 +17,14 @@ struct Header {
   Metadata metadata;
 };
 
-// Either `problem` is empty, or it says what is wrong.
+// `problem` is empty or describes what is wrong.
 struct ParsedHeader {
   Header header;
   std::string problem;
-  bool is_unread = false;  // the problem is a dtype that the format has and nobody here reads
+  bool is_unread = false;  // the problem is a dtype of the format that Millrace does not read
 };
 
-// Checks everything the text alone can tell and that the tensors fill exactly `data_bytes`.
+// Checks everything the text alone shows, and that the tensors fill exactly `data_bytes`.
 [[nodiscard]] ParsedHeader parse_header(std::string_view text, std::uint64_t data_bytes);
 
 }  // namespace millrace::format::detail

@@ -1,4 +1,4 @@
-// Pictures for tests, and JPEG files of every kind: Millrace itself writes none.
+// Pictures for tests, and JPEG files of every kind: Millrace itself does not write JPEG.
 #pragma once
 
 #include <cstdio>
@@ -12,7 +12,7 @@
 
 namespace millrace::format::detail {
 
-// Slopes with noise: smooth enough to compress, different everywhere.
+// Slopes with noise: smooth enough to compress, but different everywhere.
 inline std::vector<std::byte> picture(const PictureSize& size, std::uint64_t seed) {
   const auto channels = static_cast<std::size_t>(size.stored);
   const auto width = static_cast<std::size_t>(size.width);
@@ -26,7 +26,7 @@ inline std::vector<std::byte> picture(const PictureSize& size, std::uint64_t see
 }
 
 struct JpegKind {
-  int horizontal = 2, vertical = 2;  // luma samples for each of colour
+  int horizontal = 2, vertical = 2;  // luma samples per colour sample
   bool progressive = false;
   bool cmyk = false;
   int quality = 90;

@@ -1,5 +1,5 @@
-// Zip archives (PKWARE's APPNOTE) as far as NumPy and PyTorch use them: members stored or deflated, zip64; no encryption, one
-// disk.
+// Zip archives (PKWARE's APPNOTE) as far as NumPy and PyTorch use them: members stored or deflated, zip64; no encryption, a
+// single disk.
 #pragma once
 
 #include <string>
@@ -13,20 +13,20 @@ namespace millrace::format::detail {
 struct ZipMember {
   std::string name;
   std::uint64_t offset = 0;      // of its data in the file
-  std::uint64_t compressed = 0;  // bytes there; inside the file
-  std::uint64_t bytes = 0;       // decompressed; no more than the compressed ones can give
+  std::uint64_t compressed = 0;  // bytes in the file; not beyond its end
+  std::uint64_t bytes = 0;       // decompressed; no more than the compressed bytes can expand to
   std::uint32_t crc32 = 0;
   bool deflated = false;
 };
 
-// Members in order of name, from the directory at the end; `problem` or "". DataError when the file can't be read.
+// Members in order of name, from the directory at the end; `problem` or "". DataError if the file can't be read.
 struct ParsedZip {
   std::vector<ZipMember> members;
   std::string problem;
 };
 [[nodiscard]] ParsedZip read_zip_directory(const InputFile& file);
 
-// Writes an archive: members with data, then the directory. Sizes above 4 GiB in zip64's way.
+// Writes an archive: members with data, then the directory. Sizes above 4 GiB are stored as zip64.
 class ZipWriter {
  public:
   explicit ZipWriter(WritableFile& file) : file_(file) {}

@@ -8,10 +8,10 @@
 
 namespace millrace::hdf5::child {
 
-// Of a data set, or of a file's root by the file's identifier: at most `room` of them, which becomes less by as many. What the
-// library refuses stands in the answer.
+// The attributes of a data set, or of a file's root, given the file's identifier: at most `room`, which is lowered by their
+// number. If the library fails, its words are in the result.
 [[nodiscard]] Attributes attributes_of(hid_t object, std::size_t& room);
-// Puts a new one there. LibraryError that names it.
+// Adds a new attribute. LibraryError names it.
 void write_attribute(hid_t object, const Attribute& attribute);
 
 }  // namespace millrace::hdf5::child

@@ -32,7 +32,7 @@ struct Plan {
   std::vector<std::uint32_t> filters;
   std::vector<std::int64_t> chunk;
   std::uint64_t address = detail::kNoAddress;
-  std::string reason;  // why only the library can read it; empty: the fast path can
+  std::string reason;  // why only the library can read it; empty: the fast path can read it
 };
 
 struct Block {
@@ -75,7 +75,7 @@ std::vector<std::uint32_t> filters_of(hid_t creation, std::size_t element_bytes,
   return filters;
 }
 
-// A virtual data set shows zeros where a source is missing, so each source must be a real data set of this file.
+// A virtual data set shows zeros where a source is missing, so each source must be an existing data set of this file.
 void check_virtual(hid_t file, hid_t creation) {
   std::size_t count = 0;
   check(H5Pget_virtual_count(creation, &count));
@@ -109,7 +109,7 @@ Plan plan_of(const OpenDataset& dataset, hid_t file) {
   }
   if (layout == H5D_CONTIGUOUS) {
     if (H5Pget_external_count(creation) > 0) throw LibraryError("data in external files");
-    // Asked first: with a user block the library gives a wrong address for data that were never written.
+    // Checked first: with a user block the library returns a wrong address for data that were never written.
     H5D_space_status_t status = H5D_SPACE_STATUS_NOT_ALLOCATED;
     check(H5Dget_space_status(dataset.id.get(), &status));
     if (status == H5D_SPACE_STATUS_ALLOCATED) plan.address = H5Dget_offset(dataset.id.get());
@@ -179,7 +179,7 @@ std::vector<Chunk> table_of(const OpenDataset& dataset, const Plan& plan) {
   return table;
 }
 
-// Whole chunks (clipped at the edge): the first two that are written, and the last. Contiguous: its two ends.
+// Whole chunks (clipped at the edge): the first two that are written, and the last. Contiguous data: both ends.
 std::vector<Block> blocks_to_check(const OpenDataset& dataset, const Plan& plan, std::span<const Chunk> table) {
   std::vector<Block> blocks;
   if (product(dataset.shape) == 0) return blocks;
@@ -241,7 +241,7 @@ void put_digests(WireWriter& out, const OpenDataset& dataset, std::span<const Bl
   }
 }
 
-// The layout of one data set, and its attributes as far as there is room; throws LibraryError when it can't be read at all.
+// The layout of a data set, and its attributes while there is room; throws LibraryError if it can't be read at all.
 void put_dataset(WireWriter& out, const OpenDataset& dataset, hid_t file, std::size_t& room) {
   Plan plan = plan_of(dataset, file);
   std::vector<Chunk> table;
@@ -262,7 +262,7 @@ void put_dataset(WireWriter& out, const OpenDataset& dataset, hid_t file, std::s
   detail::put_attributes(out, attributes_of(dataset.id.get(), room));
 }
 
-// Ends a walk that a file could make as long as it likes: the library finds each object by its whole path.
+// Bounds a walk that a file could make arbitrarily long: the library finds each object by its whole path.
 struct Walk {
   std::vector<std::string> names;
   std::size_t seen = 0;
@@ -287,7 +287,7 @@ herr_t collect_dataset(hid_t, const char* name, const H5O_info_t* info, void* to
   return walk.goes_on(name);
 }
 
-// Of other files, which are named so that their refusal is told.
+// Links to other files, which are collected so that their rejection is reported.
 herr_t collect_foreign_link(hid_t, const char* name, const H5L_info_t* info, void* to) {
   auto& walk = *static_cast<Walk*>(to);
   if (info->type == H5L_TYPE_EXTERNAL) walk.names.push_back('/' + std::string(name));
@@ -301,7 +301,7 @@ std::vector<std::string> all_datasets(hid_t file) {
   return std::move(walk.names);
 }
 
-// What a data set says that is one short text, of fixed or of any length; "" for all others.
+// The value of a data set that is one short text, of fixed or of any length; "" for all others.
 std::string text_of(hid_t file, const std::string& name) {
   const Id dataset = owned(H5Dopen2(file, name.c_str(), H5P_DEFAULT));
   const Id type = owned(H5Dget_type(dataset.get()));
@@ -340,7 +340,7 @@ std::string describe(int descriptor, const std::string& request) {
         if (reason == "text") {
           try {
             says = text_of(file.get(), name);
-          } catch (const LibraryError&) {  // it stays unread
+          } catch (const LibraryError&) {  // the data set stays unread
           }
         }
         answer.text(reason).text(says);

@@ -15,16 +15,16 @@ namespace {
 constexpr haddr_t kMaxAddress = (haddr_t{1} << 62U) - 1;
 
 struct File {
-  H5FD_t base;  // first: the library casts
+  H5FD_t base;  // must be first: the library casts
   int descriptor;
   haddr_t end_of_allocation;
   haddr_t end_of_file;
 };
 
-// libhdf5 hands a driver no argument of ours but the file's name, so its state is the process's. The process has one thread.
+// libhdf5 passes a driver no argument of ours except the file's name, so the state is global. The process has one thread.
 struct State {
   int descriptor = -1;
-  bool is_open = false;  // the library may open the file again after closing it, as it does to look at it first
+  bool is_open = false;  // the library may reopen the file after closing it, as it does to inspect it first
   bool records = false;
   std::optional<RawRead> recorded;
 };

@@ -35,7 +35,7 @@ std::uint64_t big_endian(const unsigned char* from, int bytes) {
   return value;
 }
 
-// Gives the library a buffer of malloc in place of its own; 0 means failure, as the library has it.
+// Gives the library a buffer from malloc in place of its own; returns 0 on failure, as the library expects.
 std::size_t exchange(void** buffer, std::size_t* buffer_size, void* made, std::size_t made_size, std::size_t bytes) {
   std::free(*buffer);
   *buffer = made;
@@ -101,7 +101,7 @@ std::size_t lz4_filter(unsigned flags, std::size_t, const unsigned*, std::size_t
   return (flags & H5Z_FLAG_REVERSE) != 0 ? lz4_decode(bytes, buffer_size, buffer) : lz4_encode(bytes, buffer_size, buffer);
 }
 
-// The third of its values is the chunk's size.
+// The third of the filter's values is the chunk's size.
 std::size_t lzf_filter(unsigned flags, std::size_t values, const unsigned* value, std::size_t bytes, std::size_t* buffer_size,
                        void** buffer) {
   if ((flags & H5Z_FLAG_REVERSE) == 0 || values < 3 || value[2] == 0 || value[2] / 264 > bytes) return 0;
@@ -130,7 +130,7 @@ std::size_t zstd_filter(unsigned flags, std::size_t values, const unsigned* valu
   return 0;
 }
 
-// Bit k of byte j of element i is bit i of row 8 j + k in `from`, a row being count / 8 bytes, the first bit of a byte its
+// Bit k of byte j of element i is bit i of row 8 j + k in `from`; a row has count / 8 bytes, and the first bit of a byte is its
 // lowest. `count`: elements, a multiple of 8.
 void unshuffle_bits(const unsigned char* from, unsigned char* to, std::size_t count, std::size_t element) {
   const std::size_t row = count / 8;
@@ -146,7 +146,7 @@ void unshuffle_bits(const unsigned char* from, unsigned char* to, std::size_t co
   }
 }
 
-// One block of it as `packing` has it (0: not compressed, 2: lz4, 3: zstd); false when it is damaged.
+// Unpacks a block compressed as `packing` says (0: not compressed, 2: lz4, 3: zstd); false if it is damaged.
 bool unpack_block(unsigned packing, const unsigned char* from, std::size_t have, unsigned char* to, std::size_t want) {
   if (packing == 2) {
     if (have > LZ4_MAX_INPUT_SIZE || want > LZ4_MAX_INPUT_SIZE) return false;
@@ -156,9 +156,9 @@ bool unpack_block(unsigned packing, const unsigned char* from, std::size_t have,
   return ZSTD_decompress(to, want, from, have) == want;
 }
 
-// Its values: two of its version, bytes of an element, elements of a block (0: about 8 KB), how blocks are compressed. Compressed
-// data begin with the whole size (8 bytes) and the bytes of a block (4), then come blocks, each behind its size (4). Elements
-// that fill no eight stand at the end as they are.
+// The filter's values: two for its version, bytes per element, elements per block (0: about 8 KB), compression of blocks.
+// Compressed data begin with the whole size (8 bytes) and the bytes of a block (4); then come blocks, each preceded by its size
+// (4). The last elements, if fewer than eight, are stored unchanged at the end.
 std::size_t bitshuffle_filter(unsigned flags, std::size_t values, const unsigned* value, std::size_t bytes,
                               std::size_t* buffer_size, void** buffer) {
   constexpr std::size_t kMost = std::size_t{1} << 32U;
@@ -174,7 +174,7 @@ std::size_t bitshuffle_filter(unsigned flags, std::size_t values, const unsigned
     whole = big_endian(at, 8);
     block = big_endian(at + 8, 4) / element;
     at += 12;
-    if (whole / 50'000 > bytes) return 0;  // more than either makes of a byte
+    if (whole / 50'000 > bytes) return 0;  // more than either algorithm makes from one byte
   }
   if (block == 0) block = std::max<std::size_t>(8192 / element / 8 * 8, 128);
   if (whole == 0 || whole > kMost || whole % element != 0 || block % 8 != 0) return 0;

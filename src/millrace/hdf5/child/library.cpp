@@ -24,7 +24,7 @@ Id small_float(int exponent_bits, int mantissa_bits) {
   return type;
 }
 
-// As h5py names the parts; files of other programs have other names.
+// h5py's names of the parts; other programs use other names.
 struct PartNames {
   std::string real = "r";
   std::string imaginary = "i";
@@ -37,7 +37,7 @@ Id complex_type(hid_t part, std::size_t part_bytes, const PartNames& names = {})
   return type;
 }
 
-// As h5py stores booleans.
+// The type that h5py uses for booleans.
 Id boolean_type() {
   Id type = owned(H5Tenum_create(H5T_STD_I8LE));
   std::int8_t value = 0;
@@ -101,7 +101,7 @@ std::optional<PartNames> parts_of(hid_t type) {
   return std::nullopt;
 }
 
-// The library takes members of a compound by their names, and converts them.
+// The library matches members of a compound by name, and converts them.
 Element complex_of(hid_t type) {
   const auto element = [](DType dtype, const PartNames& names) {
     const bool wide = dtype == DType::c128;
@@ -113,7 +113,7 @@ Element complex_of(hid_t type) {
     const bool equal = H5Tequal(first.get(), second.get()) > 0;
     if (H5Tget_class(first.get()) == H5T_FLOAT && equal)
       return element(float_of(first.get()) == DType::f64 ? DType::c128 : DType::c64, *names);
-    // What a correlator counts: no number is lost.
+    // Counts from a correlator: no number loses precision.
     if (H5Tget_class(first.get()) == H5T_INTEGER && equal && H5Tget_size(first.get()) <= 4)
       return element(H5Tget_size(first.get()) <= 2 ? DType::c64 : DType::c128, *names);
   }

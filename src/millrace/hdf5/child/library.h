@@ -17,13 +17,13 @@
 
 namespace millrace::hdf5::child {
 
-// The library's own words for what went wrong.
+// The library's own description of an error.
 class LibraryError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// A dataset or group that is not there; `has` lists what is.
+// A dataset or group that does not exist; `has` lists those that do.
 class MissingError : public std::runtime_error {
  public:
   MissingError(const std::string& name, std::string has) : std::runtime_error(name), has_(std::move(has)) {}
@@ -54,18 +54,17 @@ class Id {
   hid_t id_ = -1;
 };
 
-// Takes the library's pending errors as text: the outermost and the innermost of the stack.
+// Returns the library's pending errors as text, the outermost and the innermost of the stack, and clears them.
 [[nodiscard]] std::string library_words();
 // Throws LibraryError on a negative result.
 Id owned(hid_t id);
 void check(herr_t result);
 inline void check_bool(htri_t result) { check(static_cast<herr_t>(result)); }
 
-// Quiet, no plug-ins, our filters registered.
+// Makes the library quiet, disables plug-ins, registers our filters.
 void start_library();
 
-// The type in memory that holds elements of `file_type` as millrace has them, and its DType. Throws LibraryError when there is
-// none.
+// The memory type in which millrace holds elements of `file_type`, and its DType. Throws LibraryError if there is none.
 struct Element {
   DType dtype;
   Id memory_type;
@@ -73,15 +72,15 @@ struct Element {
 [[nodiscard]] Element element_of(hid_t file_type);
 [[nodiscard]] Id memory_type_of(DType dtype);  // for writing
 
-// One text of a type of class H5T_STRING, of fixed or of any length, up to its first zero byte; nullopt when it has more than
-// `most` bytes. `space` holds one element, which read(to) reads as that type.
+// A text of a type of class H5T_STRING, of fixed or of any length, up to its first zero byte; nullopt if it has more than `most`
+// bytes. `space` holds one element, which read(to) reads as that type.
 [[nodiscard]] std::optional<std::string> read_text(hid_t type, hid_t space, std::size_t most,
                                                    const std::function<herr_t(void*)>& read);
 
 // Selects the block [offset, offset + count) of a data set's space.
 [[nodiscard]] Id block_of(hid_t dataset, std::span<const std::int64_t> offset, std::span<const std::int64_t> count);
 
-// Registers the filters 32000 (lzf), 32004 (lz4), 32008 (bitshuffle) and 32015 (zstd), which the library does not bring.
+// Registers the filters 32000 (lzf), 32004 (lz4), 32008 (bitshuffle) and 32015 (zstd), which the library lacks.
 void register_filters();
 
 }  // namespace millrace::hdf5::child

@@ -1,4 +1,4 @@
-// Files that the library's own calls or other programs make, which our writer does not.
+// Files made by the library's own calls or by other programs, which Millrace's writer can't make.
 #include <gmock/gmock.h>
 #include <unistd.h>
 
@@ -28,7 +28,7 @@ class LibraryFiles : public testing::Test {
 };
 
 TEST_F(LibraryFiles, BitshuffleIsUndone) {
-  // 5,003 values: blocks, a shorter last one, and three that fill no eight.
+  // 5,003 values: blocks, a shorter last one, and a rest of three that are fewer than eight.
   std::vector<float> values(5003);
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i * i % 977) * 0.37F - 100;
   for (const unsigned packing : {0U, 2U, 3U}) {
@@ -82,7 +82,7 @@ std::vector<std::int32_t> numbers_in(const File& file) {
   return numbers;
 }
 
-// To be closed with the test.
+// Types that are closed with the test.
 struct Types {
   ~Types() {
     for (const hid_t type : all) H5Tclose(type);

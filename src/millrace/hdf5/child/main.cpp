@@ -1,8 +1,9 @@
-// millrace-hdf5: the one program that calls libhdf5. Millrace starts it with open files, and asks over a socket:
-//   millrace-hdf5 describe_all      what is in the files that each message brings (describe_some() says in which processes)
+// millrace-hdf5: the only program that calls libhdf5. Millrace starts it with open files, and asks over a socket:
+//   millrace-hdf5 describe_all      the contents of the files in each message (describe_some() chooses the processes)
 //   millrace-hdf5 read              blocks of one file, until the socket ends
 //   millrace-hdf5 write             arrays into one file
-// Standard input is the socket; the file of the last two is descriptor 3. It opens nothing: the limit on descriptors forbids it.
+// Standard input is the socket; for the last two, descriptor 3 is the file. Its limit on descriptors keeps it from
+// opening files.
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -43,13 +44,13 @@ void limit(int what, rlim_t soft, rlim_t hard) {
 
 std::uint64_t g_memory = 0;
 
-// So much memory for a file of that size, until the next call.
+// Limits the memory by the size of the file, until the next call.
 void bound_memory(std::uint64_t file_bytes) {
   g_memory = kMemory + 2 * std::min<std::uint64_t>(file_bytes, kMostMemory / 4);
   allow_memory(0);
 }
 
-// No core files, no new descriptors (so no other file, no socket, no plug-in).
+// Forbids core files and new descriptors (so other files, sockets and plug-ins).
 void confine([[maybe_unused]] int descriptors) {
   limit(RLIMIT_CORE, 0, 0);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they open pipes to probe memory
@@ -83,13 +84,13 @@ rlim_t used_cpu_seconds() {
 
 bool is_sound(const std::string& answer) { return !answer.empty() && static_cast<Answer>(answer[0]) == Answer::ok; }
 
-// Describes file after file, up to the first that is not sound.
+// Describes file after file, up to the first one that is not sound.
 [[noreturn]] void describe_in_worker(std::span<const int> files, int pipe, const std::string& request) {
   const int highest = *std::max_element(files.begin(), files.end());
   ::close(kSocket);
   ::dup2(pipe, STDOUT_FILENO);
   ::close(pipe);
-  // Descriptors below the highest in use are free now: fill them, so that none is.
+  // Descriptors below the highest in use are free now; filling them leaves no free descriptor.
   int filler = ::dup(STDERR_FILENO);
   while (filler >= 0 && filler < highest) filler = ::dup(STDERR_FILENO);
   if (filler > highest) ::close(filler);
@@ -106,9 +107,9 @@ bool is_sound(const std::string& answer) { return !answer.empty() && static_cast
   ::_exit(0);
 }
 
-// What a process met in one file must not change what it says of another, and most files are sound: one worker describes
-// many, but ends at the first that is not, and that file is asked about again in a worker of its own. Returns for how many files
-// an answer was passed on; nullopt when there is nobody to answer, or no process to be had.
+// A process's reading of one file must not change its answer about another, and most files are sound: a worker describes many
+// files, but ends at the first unsound one, which is described again in a separate worker. Returns the number of files whose
+// answer was passed on; nullopt if the receiver has gone or no process can be made.
 std::optional<std::size_t> describe_some(std::span<const int> files, const std::string& request) {
   int ends[2] = {};
   if (::pipe(ends) != 0) return std::nullopt;
@@ -141,7 +142,7 @@ std::optional<std::size_t> describe_some(std::span<const int> files, const std::
   return heard ? std::optional(done) : std::nullopt;
 }
 
-// The files of the next message; none at the end of the conversation.
+// The files of the next message; empty at the end of the conversation.
 std::vector<int> receive_files() {
   std::uint32_t count = 0;
   iovec part{&count, sizeof count};

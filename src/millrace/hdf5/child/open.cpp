@@ -26,7 +26,7 @@ bool exists(hid_t file, const std::string& path) {
   return there > 0;
 }
 
-// What lies in the innermost group of `name` that exists: "/map, /index_map".
+// The contents of the innermost group of `name` that exists: "/map, /index_map".
 std::string beside(hid_t file, const std::string& name) {
   std::string group = "/";
   for (std::size_t slash = name.find('/', 1); slash != std::string::npos; slash = name.find('/', slash + 1)) {
@@ -44,7 +44,7 @@ std::string beside(hid_t file, const std::string& name) {
   return text.empty() ? "nothing" : text;
 }
 
-// Each component on its own: the library follows a link to another file only here, where it is refused in our words.
+// Checks each component separately: the library would follow a link to another file only here, where it is rejected in our words.
 void refuse_foreign_links(hid_t file, const std::string& name) {
   for (std::size_t end = name.find('/', 1);; end = name.find('/', end + 1)) {
     const std::string part = name.substr(0, end);
@@ -57,8 +57,8 @@ void refuse_foreign_links(hid_t file, const std::string& name) {
   }
 }
 
-// A writer at work marks version 3 of the superblock (byte 11: 1 = write, 4 = single writer, many readers). The library looks at
-// the mark with its own drivers only.
+// An active writer marks version 3 of the superblock (byte 11: 1 = write, 4 = single writer, many readers). The library checks
+// the mark only with its own drivers.
 void refuse_unfinished(hid_t file, int descriptor) {
   const Id creation = owned(H5Fget_create_plist(file));
   hsize_t userblock = 0;
@@ -82,7 +82,7 @@ std::size_t chunk_bytes(const OpenDataset& dataset) {
   return std::min(bytes, std::size_t{1} << 32U);
 }
 
-// A version of a message that this library does not know: libver="latest" of a later one.
+// Detects a message version that this library does not know: libver="latest" of a later library.
 Id open_in_known_form(hid_t file, const std::string& name, hid_t access) {
   Id id(H5Dopen2(file, name.c_str(), access));
   if (id.get() >= 0) return id;

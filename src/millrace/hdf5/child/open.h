@@ -17,14 +17,14 @@ struct OpenDataset {
   DType dtype = DType::f32;
   std::vector<std::int64_t> shape;
   std::size_t element_bytes = 0;
-  bool same_in_memory = false;  // the file's elements are this machine's, byte for byte
+  bool same_in_memory = false;  // the elements in the file equal this machine's, byte for byte
   bool big_endian = false;
 };
 
 [[nodiscard]] Id open_file(int descriptor);
-// MissingError when there is no such thing; LibraryError when it is no data set or of a type without a DType.
+// MissingError if there is no such thing; LibraryError if it is not a data set or has a type without a DType.
 [[nodiscard]] OpenDataset open_dataset(hid_t file, const std::string& name);
-// Raises the limit on memory by what the library needs for the chunks of this data set.
+// Reads a block; raises the limit on memory by what the library needs for the chunks of this data set.
 void read_block(const OpenDataset& dataset, std::span<const std::int64_t> offset, std::span<const std::int64_t> count, void* out);
 
 }  // namespace millrace::hdf5::child

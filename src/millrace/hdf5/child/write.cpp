@@ -1,4 +1,4 @@
-// Arrays into a new file.
+// Writes arrays into a new file.
 #include <algorithm>
 
 #include "millrace/hdf5/child/attributes.h"
@@ -69,7 +69,7 @@ Id create(hid_t file, const Array& array) {
   return owned(H5Dcreate2(file, array.name.c_str(), type.get(), space.get(), links.get(), creation.get(), H5P_DEFAULT));
 }
 
-// Takes the bytes of a block from the socket in C order and writes them in pieces of whole chunks; false: the socket ended.
+// Reads the bytes of a block from the socket in C order and writes them in pieces of whole chunks; false: the socket ended.
 bool fill(const Array& array, hid_t dataset, hid_t type, std::vector<std::int64_t> offset, std::vector<std::int64_t> count,
           std::string& buffer) {
   auto bytes = static_cast<std::int64_t>(size_of(array.dtype));

@@ -11,12 +11,12 @@ namespace millrace::hdf5::detail {
 
 using Sizes = std::span<const std::int64_t>;
 
-[[nodiscard]] std::int64_t product(Sizes sizes) noexcept;  // 1 for none; the caller knows that it fits
-// Whether a block of `count` elements per axis lies in one piece in an array of `shape`.
+[[nodiscard]] std::int64_t product(Sizes sizes) noexcept;  // 1 if there are no sizes; the caller knows that it fits
+// Whether a block of `count` elements per axis is contiguous in an array of `shape`.
 [[nodiscard]] bool in_one_piece(Sizes shape, Sizes count) noexcept;
 // Offset in elements of the element at `at`.
 [[nodiscard]] std::int64_t flat(Sizes shape, Sizes at) noexcept;
-// The next place within `count` in C order; false when it wraps around to the first.
+// Advances to the next place within `count` in C order; false if it wraps around to the first.
 bool advance(std::span<std::int64_t> at, Sizes count) noexcept;
 
 // A place in an array.
@@ -28,10 +28,9 @@ struct Corner {
 void copy_block(const std::byte* from, Corner source, std::byte* to, Corner target, Sizes count,
                 std::size_t element_bytes) noexcept;
 
-// The pieces of a block that lie in a row in an array: `rows` of `run` elements; row r starts where `at` (counted through by
-// advance(at, outer)) says.
+// The contiguous pieces of a block in an array: each has `run` elements; piece r starts at `at`, counted with advance(at, outer).
 struct Runs {
-  std::size_t axes = 0;  // that are counted through: the first `axes` of the block
+  std::size_t axes = 0;  // the first axes of the block, which are counted through
   std::int64_t run = 1;  // elements in a piece
 };
 [[nodiscard]] Runs runs_of(Sizes shape, Sizes count) noexcept;

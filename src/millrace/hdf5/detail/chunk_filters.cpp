@@ -59,7 +59,8 @@ std::uint64_t big_endian(const std::byte* from, int bytes) {
   return value;
 }
 
-// The whole size (8 bytes), the size of a block (4), then blocks, each behind its size (4); one as long as a block is stored.
+// The whole size (8 bytes), the size of a block (4), then blocks, each preceded by its size (4); a block of full size is
+// uncompressed.
 const char* undo_lz4(std::span<const std::byte> in, std::span<std::byte> out) {
   constexpr const char* kDamaged = "its lz4 data are damaged";
   if (in.size() < 12 || big_endian(in.data(), 8) != out.size()) return "its lz4 data are not of a chunk's size";
@@ -98,7 +99,7 @@ const char* undo_zstd(std::span<const std::byte> in, std::span<std::byte> out) {
 __m128i load(const std::byte* from) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from)); }
 void store(std::byte* to, __m128i value) { _mm_storeu_si128(reinterpret_cast<__m128i*>(to), value); }
 
-// 16 elements at a time; returns how many are done. SSE2 is part of every x86-64.
+// 16 elements at a time; returns the number done. SSE2 is part of every x86-64.
 std::size_t unshuffle_4(const std::byte* in, std::byte* out, std::size_t count) noexcept {
   std::size_t i = 0;
   for (; i + 16 <= count; i += 16) {
@@ -122,7 +123,7 @@ std::size_t unshuffle_4(const std::byte* in, std::byte* out, std::size_t count) 
 std::size_t unshuffle_8(const std::byte* in, std::byte* out, std::size_t count) noexcept {
   std::size_t i = 0;
   for (; i + 16 <= count; i += 16) {
-    __m128i pairs[8];  // of planes 01, 23, 45, 67: low half, high half
+    __m128i pairs[8];  // from planes 01, 23, 45, 67: low half, high half
     for (std::size_t k = 0; k < 4; ++k) {
       const __m128i a = load(in + 2 * k * count + i);
       const __m128i b = load(in + (2 * k + 1) * count + i);
@@ -168,7 +169,7 @@ void unshuffle(std::span<const std::byte> in, std::span<std::byte> out, std::siz
   if (unit == 4) first = unshuffle_4(in.data(), out.data(), count);
   if (unit == 8) first = unshuffle_8(in.data(), out.data(), count);
 #endif
-  // In pieces, so that the planes' lines stay in the cache while the elements are put together.
+  // In pieces, so that the planes' lines stay in the cache while the elements are assembled.
   constexpr std::size_t kPiece = 256;
   for (std::size_t begin = first; begin < count; begin += kPiece) {
     const std::size_t end = std::min(count, begin + kPiece);
@@ -200,7 +201,7 @@ std::uint32_t fletcher32(std::span<const std::byte> bytes) noexcept {
     first += std::to_integer<std::uint64_t>(bytes[even]) << 8U;
     second += first;
   }
-  // The library folds carries instead of dividing: it says 65535 where the rest is 0, unless nothing but zeros was added.
+  // The library folds carries instead of dividing: it gives 65535 where the remainder is 0, unless only zeros were added.
   const auto fold = [&](std::uint64_t sum, bool only_zeros) {
     const auto rest = static_cast<std::uint32_t>(sum % 65535);
     return rest == 0 && !only_zeros ? 65535U : rest;
@@ -211,7 +212,7 @@ std::uint32_t fletcher32(std::span<const std::byte> bytes) noexcept {
 
 bool is_plausible(std::span<const std::uint32_t> filters, std::uint32_t mask, std::uint64_t stored,
                   std::uint64_t chunk) noexcept {
-  std::uint64_t ratio = 1;  // the most bytes the format makes of one
+  std::uint64_t ratio = 1;  // most bytes that the format makes from one byte
   for (std::size_t i = 0; i < filters.size(); ++i) {
     if ((mask >> i & 1U) != 0) continue;
     if (filters[i] == kDeflate) ratio = 1032;
@@ -225,8 +226,8 @@ bool is_plausible(std::span<const std::uint32_t> filters, std::uint32_t mask, st
 const char* undo_filters(std::span<const std::uint32_t> filters, std::uint32_t mask, std::span<const std::byte> stored,
                          std::span<std::byte> out, std::size_t element_bytes, FilterScratch& scratch) {
   const auto active = [&](std::size_t i) { return (mask >> i & 1U) == 0; };
-  std::size_t changing = 0;        // steps that write their result anew
-  std::size_t plain = out.size();  // bytes before the compression: checksums taken earlier are part of them
+  std::size_t changing = 0;        // steps that write their result to a new buffer
+  std::size_t plain = out.size();  // bytes before the compression, including checksums taken earlier
   bool seen = false;
   for (std::size_t i = 0; i < filters.size(); ++i) {
     if (!active(i)) continue;

@@ -1,4 +1,4 @@
-// What millrace-hdf5 said about files, kept between starts in one file for each set of data sets and common folder of the files.
+// Answers of millrace-hdf5 about files, kept between starts: one index file for each set of data sets and common folder.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ namespace millrace::hdf5::detail {
 
 inline constexpr std::size_t kHeadBytes = 4096;
 
-// By what an index knows a file again.
+// What identifies an unchanged file.
 struct Stamp {
   std::uint64_t bytes = 0;
   std::int64_t modified_ns = 0;
@@ -26,17 +26,17 @@ struct Stamp {
 // find() is const and thread-safe.
 class Index {
  public:
-  // `folder` is where indices lie. One that is missing, damaged or of another version is empty: no bytes in it do harm, and what
-  // they say of a file is checked like an answer of millrace-hdf5.
+  // `folder` is where indices lie. An index that is missing, damaged or of another version is read as empty: its bytes can do no
+  // harm, and its answers are checked like those of millrace-hdf5.
   Index(const std::filesystem::path& folder, std::span<const std::filesystem::path> files, std::span<const std::string> datasets);
 
-  // "" when nothing is known of a file with this stamp. The text lives as long as the index.
+  // The answer for a file with this stamp; "" if unknown. The text lives as long as the index.
   [[nodiscard]] std::string_view find(const std::filesystem::path& file, const Stamp& stamp) const;
-  // Taken at the next save(). Of a file that changed in the last two seconds nothing is kept: it could change again within the
-  // tick of the file system's clock and look the same.
+  // Adds an answer for the next save(). Ignores a file that changed in the last two seconds: it could change again within a tick
+  // of the file system's clock and look the same.
   void add(const std::filesystem::path& file, const Stamp& stamp, const std::string& answer);
-  // Writes what was found and added, whole or not at all, and forgets files that are gone. Nothing is written when nothing is new
-  // or the disk refuses: the next start is a slow one, no more.
+  // Writes the answers found and added, whole or not at all, and drops files that no longer exist. Writes nothing if there is
+  // nothing new or the disk refuses: then only the next start is slower.
   void save(Fs& fs);
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
 
@@ -47,7 +47,7 @@ class Index {
   };
   void read();
   std::filesystem::path path_;
-  std::string bytes_;                                       // of the index file; entries_ looks into it
+  std::string bytes_;                                       // the index file; entries_ refers to it
   std::unordered_map<std::string_view, Entry> entries_;     // by absolute path
   std::unordered_map<std::string, std::string> new_bytes_;  // of entries added, by absolute path
 };

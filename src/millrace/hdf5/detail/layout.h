@@ -1,4 +1,4 @@
-// What millrace-hdf5 says about a file, checked: a process that a hostile file took over must not harm this one.
+// The checked answers of millrace-hdf5 about a file: a process taken over by a hostile file must not harm this one.
 #pragma once
 
 #include <array>
@@ -16,14 +16,14 @@ namespace millrace::hdf5::detail {
 struct Digest {
   Shape offset;
   Shape count;
-  std::string failure;  // the library's words when it could not
+  std::string failure;  // the library's words if it could not decode
   std::uint32_t crc32c = 0;
 };
 
 struct Layout {
   Dataset dataset;
   std::size_t element_bytes = 1;
-  std::string fill;                    // one element; empty: none is defined
+  std::string fill;                    // one element; empty: undefined
   std::uint64_t address = kNoAddress;  // contiguous
   std::vector<std::uint32_t> filters;
   Shape grid;                     // chunks along each axis
@@ -39,8 +39,8 @@ struct Contents {
   std::vector<Unreadable> unreadable;
 };
 
-// `answer`: the child's to "describe". `file` names the file in errors, `file_bytes` is its size. Throws DataError: what the
-// child refuses, how it died, contents that do not fit together or lie behind the end of the file.
+// `answer`: the child's to "describe". `file` names the file in errors, `file_bytes` is its size. Throws DataError if the child
+// rejects the file or dies, or if the contents are inconsistent or lie beyond the end of the file.
 [[nodiscard]] Contents read_contents(std::string_view answer, const std::filesystem::path& file, std::uint64_t file_bytes);
 
 }  // namespace millrace::hdf5::detail

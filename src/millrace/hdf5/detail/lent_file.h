@@ -1,5 +1,5 @@
-// A file that stays open while there are few of them: with more than half of the process's descriptors in use this way, each use
-// opens its file again, and notices when it is another one by then.
+// A file that stays open while few such files exist: if they use more than half of the process's descriptors, each use reopens
+// its file, and detects that it has been replaced.
 #pragma once
 
 #include <cstdint>
@@ -12,17 +12,17 @@ namespace millrace::hdf5::detail {
 
 class LentFile {
  public:
-  explicit LentFile(const std::filesystem::path& path);  // opens it; DataError as InputFile
+  explicit LentFile(const std::filesystem::path& path);  // opens it; throws DataError as InputFile
   ~LentFile();
   LentFile(const LentFile&) = delete;
   LentFile& operator=(const LentFile&) = delete;
 
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
-  [[nodiscard]] std::uint64_t size() const noexcept { return size_; }               // when it was opened first
-  [[nodiscard]] std::int64_t modified_ns() const noexcept { return modified_ns_; }  // then
-  // Closes it when too many are open. Before the object is shared between threads.
+  [[nodiscard]] std::uint64_t size() const noexcept { return size_; }               // when first opened
+  [[nodiscard]] std::int64_t modified_ns() const noexcept { return modified_ns_; }  // at that moment
+  // Closes the file if too many are open. Call it before the object is shared between threads.
   void return_if_many();
-  // Calls use(file). DataError when the file has to be opened again and is gone or has changed.
+  // Calls use(file). DataError if the file must be reopened and is gone or has changed.
   template <class Use>
   auto with(Use use) const {
     if (file_) return use(*file_);

@@ -15,11 +15,11 @@
 
 namespace millrace::hdf5::detail {
 
-// Of one file. Thread-safe: one block at a time. The child is started at the first block, and again after a crash.
+// For one file. Thread-safe, but reads one block at a time. The child is started at the first block, and again after a crash.
 class LibraryReader {
  public:
-  // A sound block of data set `name` into `out`, which holds exactly its bytes. `label` names the data set in errors. DataError:
-  // the library refuses, or its process dies.
+  // Reads a valid block of data set `name` into `out`, which holds exactly its bytes. `label` names the data set in errors.
+  // DataError if the library fails or its process dies.
   void read(const InputFile& file, std::string_view name, Sizes offset, Sizes count, std::span<std::byte> out,
             const std::string& label);
 

@@ -1,4 +1,4 @@
-// A file that is open and not yet known: what open.cpp fills with what millrace-hdf5 or an index says.
+// An open file whose contents are not yet known: open.cpp fills it with the answer of millrace-hdf5 or of an index.
 #pragma once
 
 #include <cstdint>
@@ -11,19 +11,19 @@
 
 namespace millrace::hdf5::detail {
 
-// load() once, before the object is shared between threads.
+// Call load() once, before the object is shared between threads.
 class LoadableFile : public File {
  public:
-  [[nodiscard]] virtual Stamp stamp() const = 0;     // DataError when the file can't be read
-  [[nodiscard]] virtual int descriptor() const = 0;  // until load() stays this object's
-  // Takes an answer of millrace-hdf5; `all` of the file was asked for. With `compares`, what this process decodes is compared
-  // with what the library decoded; false when they differ (the library reads such a data set from then on). DataError as open().
+  [[nodiscard]] virtual Stamp stamp() const = 0;     // DataError if the file can't be read
+  [[nodiscard]] virtual int descriptor() const = 0;  // owned by this object; valid until load()
+  // Takes an answer of millrace-hdf5; `all` of the file was requested. With `compares`, blocks decoded here are compared with
+  // those decoded by the library; false if they differ (the library then reads that data set). DataError as open().
   virtual bool load(std::string_view answer, bool all, bool compares) = 0;
   // After load(): the library reads all data sets from now on.
   virtual void read_by_library() = 0;
 };
 
-// DataError when it can't be opened.
+// DataError if it can't be opened.
 [[nodiscard]] std::shared_ptr<LoadableFile> open_loadable(const std::filesystem::path& path);
 
 }  // namespace millrace::hdf5::detail

@@ -1,4 +1,4 @@
-// A running millrace-hdf5: the only process that calls libhdf5. Started with posix_spawn, so at any time and from any thread.
+// A running millrace-hdf5: the only process that calls libhdf5. Started with posix_spawn, at any time and from any thread.
 #pragma once
 
 #include <sys/types.h>
@@ -14,7 +14,7 @@ namespace millrace::hdf5::detail {
 
 class Process {
  public:
-  // `files` become the child's descriptors from kFirstFile. DataError when the program is not there or can't be started.
+  // `files` become the child's descriptors from kFirstFile on. DataError if the program is missing or can't be started.
   Process(const std::string& job, std::span<const int> files);
   ~Process();  // ends it
   Process(const Process&) = delete;
@@ -22,13 +22,13 @@ class Process {
 
   bool send(std::span<const std::byte> bytes);  // false: it has ended
   bool send_frame(std::string_view bytes);
-  // At most kFilesAtOnce open files, which the child gets as descriptors of its own.
+  // At most kFilesAtOnce open files, which the child receives as its own descriptors.
   bool send_files(std::span<const int> files);
   [[nodiscard]] std::optional<std::string> receive_frame();  // nullopt: it has ended
-  // For answers that go straight to their place: the size of the next frame, then its bytes.
+  // For answers that are read directly into place: the size of the next frame, then its bytes.
   [[nodiscard]] std::optional<std::uint64_t> receive_size();
   bool receive(std::span<std::byte> out);
-  // After one of the above failed (waits for the end): "ended by signal 11 (Segmentation fault)", "exit status 3".
+  // After a call above failed, waits for the end: "ended by signal 11 (Segmentation fault)", "exit status 3".
   [[nodiscard]] std::string how_it_ended();
 
  private:

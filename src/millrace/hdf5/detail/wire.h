@@ -1,5 +1,5 @@
-// What this process and millrace-hdf5 say to each other: frames of a length and bytes, little-endian, over one socket. Both ends
-// check every length against what is there.
+// Messages between this process and millrace-hdf5: frames of a length and bytes, little-endian, over one socket. Both ends check
+// every length against the bytes that exist.
 #pragma once
 
 #include <bit>
@@ -19,10 +19,10 @@ namespace millrace::hdf5::detail {
 
 static_assert(std::endian::native == std::endian::little, "the frames and HDF5's fast path are little-endian");
 
-// The first descriptor a child gets beside its socket, which is its standard input and output.
+// The first descriptor a child gets in addition to its socket, which is its standard input and output.
 inline constexpr int kFirstFile = 3;
-inline constexpr std::size_t kFilesAtOnce = 64;  // that one message carries; the kernel takes 253
-// Raise it when the bytes of an answer change: indices of files (detail/index.h) are then made anew.
+inline constexpr std::size_t kFilesAtOnce = 64;  // in one message; the kernel allows 253
+// Raise it when the bytes of an answer change: indices of files (detail/index.h) are then rebuilt.
 inline constexpr std::uint32_t kAnswerVersion = 3;
 inline constexpr std::uint64_t kMaxFrame = std::uint64_t{1} << 30U;
 inline constexpr std::uint64_t kNoAddress = std::numeric_limits<std::uint64_t>::max();
@@ -56,7 +56,7 @@ class WireWriter {
   std::string bytes_;
 };
 
-// Throws DataError when the bytes end before what is asked for.
+// Throws DataError if the bytes end before the requested value.
 class WireReader {
  public:
   explicit WireReader(std::string_view bytes) : bytes_(bytes) {}
@@ -70,7 +70,7 @@ class WireReader {
     const auto size = get<std::uint32_t>();
     return {take(size), size};
   }
-  std::string_view view() {  // as text(), of the bytes that are read
+  std::string_view view() {  // as text(), but a view of the source bytes
     const auto size = get<std::uint32_t>();
     return {take(size), size};
   }
@@ -99,7 +99,7 @@ class WireReader {
   std::string_view bytes_;
 };
 
-// Where a chunk is in the file; address kNoAddress: never written. Bit i of `mask` set: filter i was left out.
+// Where a chunk is in the file; address kNoAddress: never written. Bit i of `mask` set: filter i was skipped.
 struct Chunk {
   std::uint64_t address = kNoAddress;
   std::uint32_t size = 0;

@@ -1,5 +1,5 @@
-// Who decides what becomes of the tensors that operations save for their gradients. LibTorch asks its autograd engine for that;
-// ours answers from a stack of this thread's.
+// Decides what happens to the tensors that operations save for their gradients. LibTorch asks its autograd engine; Millrace's
+// engine answers from a stack of this thread.
 #pragma once
 
 #include <memory>
@@ -13,13 +13,13 @@ namespace millrace::memory::detail {
 class Saver {
  public:
   virtual ~Saver() = default;
-  // Called once for each tensor saved; null = LibTorch keeps it as it always does.
+  // Called once for each saved tensor; null = LibTorch keeps it as usual.
   virtual std::unique_ptr<torch::autograd::SavedVariableHooks> hooks() = 0;
 };
 
-void install_engine();  // as take_over_backward_passes() says
+void install_engine();  // see take_over_backward_passes()
 
-// `saver` decides on this thread until destruction, and none before it; null = nobody does. Installs the engine, which
+// `saver` alone decides on this thread until destruction; null = LibTorch keeps everything as usual. Installs the engine, which
 // must not happen within a backward pass.
 class SaverScope {
  public:

@@ -7,16 +7,16 @@
 
 namespace millrace::optim::detail {
 
-// Gradients of one dtype each.
+// Each list holds gradients of one dtype.
 using GradientLists = std::vector<std::vector<at::Tensor>*>;
 
-// L2 norm over all lists as an f32 scalar on their device; a zero on `device` when there is no gradient.
+// L2 norm over all lists as an f32 scalar on their device; a zero on `device` if there is no gradient.
 [[nodiscard]] at::Tensor norm_of(const GradientLists& lists, const at::Device& device);
 
 // Multiplies by `factor` (a scalar on the device), then clamps each element to +-limit, in place.
 void scale_and_clamp(const GradientLists& lists, const at::Tensor& factor, double limit);
 
-// What torch's clip_grad_norm_ multiplies by: limit / (norm + 1e-6), at most 1.
+// The factor of torch's clip_grad_norm_: limit / (norm + 1e-6), at most 1.
 [[nodiscard]] at::Tensor clip_coefficient(const at::Tensor& norm, double limit);
 
 }  // namespace millrace::optim::detail

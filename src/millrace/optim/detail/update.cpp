@@ -14,7 +14,7 @@ namespace millrace::optim::detail {
 
 namespace {
 
-// Overwrites `old` unless the step is skipped; a select on the device, so that a skipped step leaves the bits alone.
+// Overwrites `old` unless the step is skipped; uses a select on the device, so that a skipped step changes no bit.
 void store(const at::Tensor& old, const at::Tensor& fresh, const at::Tensor& skip) {
   old.copy_(at::where(skip, old, fresh.to(old.scalar_type())));
 }
@@ -62,7 +62,7 @@ void plain_sgd(const OptimConfig& config, double weight_decay, const Lists& list
 
 void update_fused(const OptimConfig& config, double weight_decay, Lists& lists, const Scalars& scalars) {
   if (config.name == Algorithm::sgd) {
-    // is_first_step only says that buffers hold nothing yet; ours start as zeros, which gives the same first step.
+    // is_first_step only means that buffers are uninitialised; ours start as zeros, which gives the same first step.
     at::_fused_sgd_(lists.parameters, lists.gradients, lists.first, weight_decay, config.momentum, scalars.learning_rate,
                     /*dampening=*/0.0, /*nesterov=*/false, /*maximize=*/false, /*is_first_step=*/false, scalars.scale,
                     scalars.found_inf);

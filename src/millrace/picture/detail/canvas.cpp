@@ -11,7 +11,7 @@
 #include "millrace/base/error.h"
 #include "millrace/base/utf8.h"
 
-// The whole font file, with the licence that it carries in its name table.
+// The whole font file, including the licence in its name table.
 asm(R"(
   .section .rodata
   .balign 16
@@ -32,7 +32,7 @@ extern const unsigned char millrace_font_end;    // NOLINT(readability-identifie
 namespace millrace::picture::detail {
 namespace {
 
-// FreeType's face is not for two threads at once.
+// FreeType's face must not be used by two threads at once.
 std::mutex& font_mutex() {
   static std::mutex mutex;
   return mutex;
@@ -66,7 +66,7 @@ void set_colour(cairo_t* context, Colour colour, double opacity = 1) {
   cairo_set_source_rgba(context, colour[0] / 255.0, colour[1] / 255.0, colour[2] / 255.0, opacity);
 }
 
-// Cairo stops drawing for good at a byte that is no UTF-8.
+// Cairo stops drawing for good at a byte that is not UTF-8.
 std::string cleaned(std::string_view text) {
   std::string result;
   for (std::size_t at = 0; at < text.size();) {
@@ -77,12 +77,12 @@ std::string cleaned(std::string_view text) {
   return result;
 }
 
-// Of text that does not fit: as many characters as do, and "…".
+// For a text that does not fit: as many characters as fit, and "…".
 std::string cut(const std::string& text, double size, double width) {
   std::vector<std::size_t> ends{0};
   for (std::size_t at = 0; at < text.size();) ends.push_back(at += decode_utf8(text, at).size);
   std::size_t low = 0;
-  std::size_t high = std::min<std::size_t>(ends.size() - 1, 400);  // no line of a picture has more
+  std::size_t high = std::min<std::size_t>(ends.size() - 1, 400);  // no line of a picture has more characters
   while (low < high) {
     const std::size_t middle = (low + high + 1) / 2;
     if (text_width(text.substr(0, ends[middle]) + "…", size) <= width) {

@@ -1,4 +1,4 @@
-// A white sheet to draw on, by Cairo; letters by FreeType out of the font in this program. Lengths in pixels, y downwards.
+// A white sheet to draw on, by Cairo; FreeType draws letters with the font in this program. Lengths in pixels, y downwards.
 #pragma once
 
 #include <cstdint>
@@ -44,7 +44,7 @@ struct Writing {
   double size = kTextSize;
   Align align = Align::start;
   Colour colour = kInk;
-  bool upwards = false;  // read from below
+  bool upwards = false;  // reads from bottom to top
 };
 
 class Canvas {
@@ -57,12 +57,12 @@ class Canvas {
   void fill(const Box& box, Colour colour, double opacity = 1);
   void frame(const Box& box, const Pen& pen = {});
   void line(Point from, Point to, const Pen& pen);
-  // Through the points; a point that is not finite ends a line and the next begins another. Nothing outside `inside`.
+  // Draws a line through the points; a point that is not finite interrupts it. Nothing outside `inside` is drawn.
   void path(std::span<const Point> points, const Pen& pen, const Box& inside);
-  // `at` is a point of the base line; text is one line, as wrapped() gives it.
+  // `at` is a point of the base line; text is a single line, as wrapped() returns it.
   void text(const std::string& text, Point at, const Writing& writing = {});
-  // Each pixel of the box by itself, without smoothing: colour(row, column) from its upper left corner. The box's edges are
-  // whole.
+  // Colours each pixel of the box separately, without smoothing: colour(row, column) from its upper left corner. The box's edges
+  // are whole numbers.
   void pixels(const Box& box, const std::function<Colour(std::int64_t row, std::int64_t column)>& colour);
   [[nodiscard]] Picture picture(std::string name) const;
 
@@ -72,9 +72,9 @@ class Canvas {
 };
 
 [[nodiscard]] double text_width(const std::string& text, double size);
-// One line that fits: without control characters, valid UTF-8, cut with "…".
+// A line that fits: without control characters, valid UTF-8, cut with "…".
 [[nodiscard]] std::string fitted(std::string_view text, double size, double width);
-// Lines that fit, broken at blanks; at most `most`, the last one cut.
+// Lines that fit, broken at blanks; at most `most` lines, the last one cut.
 [[nodiscard]] std::vector<std::string> wrapped(std::string_view text, double size, double width, std::size_t most);
 
 }  // namespace millrace::picture::detail

@@ -1,4 +1,4 @@
-// Where the cells of a picture of maps, of a matrix and of images lie: tests look there too.
+// Positions of the cells in a picture of maps, of a matrix and of images; tests read them too.
 #pragma once
 
 #include <string>
@@ -9,19 +9,19 @@
 namespace millrace::picture::detail {
 
 struct Panel {
-  Box cells;  // whole edges
+  Box cells;  // edges are whole numbers
   Fits fits;
-  Box bar;  // of its own colour bar
+  Box bar;  // its separate colour bar
   bool first_column = true;
 };
 
 struct MapsLayout {
   std::vector<Panel> panels;
-  std::vector<Range> ranges;  // of each map's colours
+  std::vector<Range> ranges;  // of the colours of each map
   double top = 0, height = 0;
-  std::int64_t lost = 0, all = 0, outside = 0;  // values: not finite, in all, beyond the scale
+  std::int64_t lost = 0, all = 0, outside = 0;  // counts of values: not finite, in all, beyond the scale
 };
-[[nodiscard]] MapsLayout layout_of(const Maps& what);  // refuses as maps() does
+[[nodiscard]] MapsLayout layout_of(const Maps& what);  // throws as maps() does
 
 struct MatrixLayout {
   double top = 0, height = 0;
@@ -31,9 +31,9 @@ struct MatrixLayout {
 [[nodiscard]] MatrixLayout layout_of(const Matrix& what);
 [[nodiscard]] double name_room(const Matrix& what);  // width of the longest class name
 
-// Under an image; without a length where the image has no size.
+// Stands under an image; has no length if the image has no size.
 struct ScaleBar {
-  double length = 0;  // pixels of the picture
+  double length = 0;  // in pixels of the picture
   std::string text = "";
 };
 
@@ -45,6 +45,6 @@ struct ImagesLayout {
   std::vector<ScaleBar> bars;
 };
 [[nodiscard]] ImagesLayout layout_of(const Images& what);
-[[nodiscard]] std::size_t size_of(const Image& image);  // values
+[[nodiscard]] std::size_t size_of(const Image& image);  // number of values
 
 }  // namespace millrace::picture::detail

@@ -74,7 +74,7 @@ Ticks log_ticks(Range range, int most) {
   const auto inside = [&](double value) { return value >= range.low * (1 - 1e-9) && value <= range.high * (1 + 1e-9); };
   for (int power = first; power <= last; ++power) {
     const double decade = std::pow(10.0, power);
-    const bool plain = is_short && power >= -3 && power < 5;  // 0.2 beside 2·10⁻¹ is easier to read
+    const bool plain = is_short && power >= -3 && power < 5;  // 0.2 next to 2·10⁻¹ is easier to read
     for (int factor = 1; factor < 10; ++factor) {
       const double value = factor * decade;
       if (!inside(value) || (factor > 1 && every > 1)) continue;

@@ -1,4 +1,4 @@
-// Where an axis has its marks, and what is written at them.
+// Where an axis has its ticks, and their labels.
 #pragma once
 
 #include <string>
@@ -18,16 +18,16 @@ struct Ticks {
   bool logarithmic = false;
   std::vector<Tick> marks;
   int exponent = 0;                                // labels are multiples of ten to this power
-  [[nodiscard]] double share(double value) const;  // of the way from low to high; NaN where a logarithm has no value
+  [[nodiscard]] double share(double value) const;  // position between low (0) and high (1); NaN if the logarithm is undefined
 };
 
-// At most `most` labels of 1, 2 or 5 times a power of ten in a range; `whole`: of whole numbers only. A range of no width is
-// widened; a huge one is bounded to what double can tell apart.
+// At most `most` labels at multiples of 1, 2 or 5 times a power of ten; `whole`: only at whole numbers. A range without width is
+// widened; a huge one is bounded to what double can resolve.
 [[nodiscard]] Ticks linear_ticks(Range range, int most, bool whole = false);
-// At powers of ten; 2 and 5 times them where the range is short. low > 0.
+// Labels at powers of ten, and at 2 and 5 times them if the range is short. low > 0.
 [[nodiscard]] Ticks log_ticks(Range range, int most);
 
-// What is finite (and above zero, for a logarithmic axis) of many values. Kept even where there is nothing: see any.
+// Range of the finite values (above zero, for a logarithmic axis). May be empty: see any.
 struct Span {
   double low = 0, high = 0;
   std::int64_t used = 0, left_out = 0;

@@ -1,10 +1,10 @@
 // Names of folders under <run>/snapshots.
 //
 //   step-00001200               a snapshot
-//   step-00001200.2             a snapshot of a step whose name something else has taken: a damaged one, or what is not ours
+//   step-00001200.2             a snapshot of a step whose name is taken, by a damaged snapshot or a foreign folder
 //   .tmp-step-00001200-<pid>    one being written, or left by a killed save
 //   .tmp-gone-step-00001200-<pid>   one being removed
-//   .old-step-00001200-<pid>    the one that a new one of the same step is just replacing; valid until the new one is in place
+//   .old-step-00001200-<pid>    a snapshot being replaced by a new one of the same step; valid until the new one is in place
 #pragma once
 
 #include <cstdint>
@@ -25,15 +25,15 @@ inline constexpr std::string_view kReplaced = ".old-";
 
 [[nodiscard]] std::filesystem::path snapshots_of(const std::filesystem::path& run);
 [[nodiscard]] std::string folder_name(std::int64_t step, int copy = 1);
-[[nodiscard]] std::string beside_name(std::string_view prefix, std::string_view folder);  // with this process's id
+[[nodiscard]] std::string beside_name(std::string_view prefix, std::string_view folder);  // contains this process's id
 
 struct FolderName {
   std::int64_t step = 0;
   int copy = 1;
   std::string folder;  // "step-NNNNNNNN", "step-NNNNNNNN.2"
-  long process = 0;    // 0 = not beside a folder
+  long process = 0;    // 0 = a snapshot's own folder
 };
-// What a name stands for; nullopt for a name that none of these functions gives.
+// The meaning of a name; nullopt for a name that these functions never make.
 [[nodiscard]] std::optional<FolderName> parse_name(std::string_view name);
 [[nodiscard]] std::optional<FolderName> parse_beside(std::string_view prefix, std::string_view name);
 
@@ -43,15 +43,15 @@ struct Candidate {
   int copy = 1;
   bool is_replaced = false;
 };
-// In order of step, a replaced one before the one that replaced it; by name alone. FsError.
+// In order of step, a replaced snapshot before its replacement; reads names only. FsError.
 [[nodiscard]] std::vector<Candidate> candidates(Fs& fs, const std::filesystem::path& snapshots);
 
-[[nodiscard]] bool is_taken(const std::filesystem::path& path);  // by anything, a link that leads nowhere included
+[[nodiscard]] bool is_taken(const std::filesystem::path& path);  // whether anything has this name, even a link that leads nowhere
 
-// Held while snapshots change places, so that a save and a Keeper of two threads do not see each other half-way.
+// Held while snapshots are moved, so that a save and a Keeper of two threads do not see each other's intermediate states.
 [[nodiscard]] std::mutex& moves_mutex();
 
-// While it lives, a Keeper leaves the folder alone.
+// While it lives, a Keeper does not touch the folder.
 class WritingFolder {
  public:
   explicit WritingFolder(std::filesystem::path path);

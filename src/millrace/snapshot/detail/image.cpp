@@ -26,7 +26,7 @@ constexpr std::uint64_t kAlignment = 64;
 
 std::uint64_t aligned(std::uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
-// Why a tensor can't be written byte by byte; "" when it can.
+// Why a tensor can't be written byte by byte; "" if it can.
 std::string problem_of(const at::Tensor& tensor) {
   if (!tensor.defined()) return "it is undefined";
   if (tensor.layout() != at::kStrided || tensor.is_nested()) return "it is not dense";
@@ -35,7 +35,7 @@ std::string problem_of(const at::Tensor& tensor) {
   return "";
 }
 
-// Fields and name; `tensors` gets the tensors in the order of the fields.
+// Returns the fields and the name; puts the tensors in the order of the fields into `tensors`.
 ImageFile describe(const std::string& name, const Tensors& named, std::vector<at::Tensor>& tensors) {
   ImageFile file;
   file.name = name + kTensorSuffix;
@@ -86,7 +86,7 @@ Image make(const Content& content, const std::function<format::TensorBytes(std::
   return image;
 }
 
-// Of what can be stored; make() refuses the rest by name.
+// Bytes of the tensors that can be stored; make() rejects the others by name.
 std::uint64_t bytes_of_all(const Content& content) {
   std::uint64_t bytes = 0;
   const auto add = [&](const Tensors& tensors) {
@@ -97,7 +97,7 @@ std::uint64_t bytes_of_all(const Content& content) {
   return bytes;
 }
 
-// Where the state is: the device of its first tensor that is not in host memory, or the CPU.
+// The device of the state's first tensor that is not in host memory, or the CPU.
 c10::Device device_of(const Content& content) {
   const auto elsewhere = [](const Tensors& tensors) -> const at::Tensor* {
     for (const auto& [name, tensor] : tensors) {
@@ -114,18 +114,18 @@ c10::Device device_of(const Content& content) {
   return c10::Device(c10::kCPU);
 }
 
-// Copies of a state that goes on changing when they have begun.
+// Copies of a state, which may change as soon as its copies have begun.
 class Beside {
  public:
   explicit Beside(std::unique_ptr<device::Copies> copies) : copies_(std::move(copies)) {
     if (copies_) copies_->hold_copies(*copies_->mark_work());
   }
-  // An error left copies under way into memory that is about to be something else's.
+  // After an error, copies may still be writing into memory that is about to be reused.
   ~Beside() {
     if (!copies_ || ended_) return;
     try {
       copies_->mark_copies()->wait();
-    } catch (const std::exception&) {  // of a lost device, whose copies are over too
+    } catch (const std::exception&) {  // the device is lost: its copies are over too
     }
   }
   Beside(const Beside&) = delete;
@@ -154,7 +154,7 @@ void FreeHost::operator()(std::byte* memory) const noexcept {
 
 std::byte* HostMemory::get(std::uint64_t bytes, device::Backend* copier) {
   if (bytes <= capacity_) return memory_.get();
-  memory_.reset();  // first: both at once may be more than there is
+  memory_.reset();  // first: there may not be enough memory for both
   capacity_ = 0;
   memory_ = {static_cast<std::byte*>(std::aligned_alloc(kAlignment, aligned(bytes))), FreeHost{}};
   if (memory_ == nullptr) throw std::bad_alloc();
@@ -163,14 +163,14 @@ std::byte* HostMemory::get(std::uint64_t bytes, device::Backend* copier) {
   try {
     copier->pin(memory_.get(), capacity_);
     memory_.get_deleter().locked_for = copier;
-  } catch (const DeviceError&) {  // copies wait then: slower, and as right
+  } catch (const DeviceError&) {  // copies then wait: slower, but equally correct
   }
   return memory_.get();
 }
 
 Image image_of(const Content& content) {
   return make(content, [](std::vector<at::Tensor> tensors) {
-    // Keeps the bytes of the tensor that is being written alive.
+    // Keeps the bytes of the tensor being written alive.
     return [tensors = std::move(tensors), host = std::make_shared<at::Tensor>()](std::size_t i) {
       *host = on_host(tensors[i]);
       return std::span<const std::byte>(detail::bytes_of(*host));
@@ -185,7 +185,7 @@ void Room::make_in(HostMemory& memory) const {
     memory.get(bytes);
     return;
   }
-  const c10::DeviceGuard there(device);  // where memory is locked for it
+  const c10::DeviceGuard there(device);  // the device for which memory is locked
   memory.get(bytes, &device::backend_of(device));
 }
 
@@ -231,7 +231,7 @@ void saving(const std::filesystem::path& run, std::int64_t step, const std::func
   } catch (const Json::exception& error) {
     refuse(std::string("its state is not valid JSON: ") + error.what(), "report this; texts in a state must be UTF-8");
   } catch (const c10::Error& error) {
-    if (device::is_device_lost(error)) throw;  // nothing is wrong with the snapshot
+    if (device::is_device_lost(error)) throw;  // the snapshot itself is not at fault
     refuse(std::string("a tensor can't be copied: ") + error.what_without_backtrace(), "see whether the device failed");
   } catch (const std::bad_alloc&) {
     const std::string limit = limit_of(RLIMIT_AS) ? " within the limit of address space (ulimit -v)" : "";

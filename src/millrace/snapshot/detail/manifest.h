@@ -1,4 +1,4 @@
-// manifest.json: what a snapshot consists of, so that any changed byte is found and named.
+// manifest.json: the list of a snapshot's contents, by which any changed byte is found and named.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ inline constexpr const char* kTensorSuffix = ".safetensors";
 struct FileRecord {
   std::uint64_t bytes = 0;
   std::uint32_t crc32c = 0;
-  std::optional<std::uint32_t> header_crc32c;    // of tensor files
+  std::optional<std::uint32_t> header_crc32c;    // for tensor files
   std::map<std::string, std::uint32_t> tensors;  // name -> CRC32C
 };
 
@@ -31,13 +31,13 @@ struct Manifest {
   std::map<std::string, FileRecord> files;  // without the manifest itself
 };
 
-// Letters, digits, '_', '-' and '.', not first: what names of models and parts and so of files are made of.
+// Allows letters, digits, '_', '-' and '.', which can't be first: names of models and parts become names of files.
 [[nodiscard]] bool is_plain_name(std::string_view name) noexcept;
 
 // The text begins with the CRC32C of all that follows it.
 [[nodiscard]] std::string to_text(const Manifest& manifest);
 
-// Either a manifest or why there is none.
+// A manifest, or the reason why there is none.
 struct ParsedManifest {
   Manifest manifest;
   std::string problem;
@@ -46,12 +46,12 @@ struct ParsedManifest {
 
 [[nodiscard]] std::string hex(std::uint32_t value);
 
-// Whether Millrace made this folder and nobody put anything into it: a manifest of that step, and the files that it names, each
-// of its size, and no other entry. What is in the files is not looked at. Never throws.
+// Whether the folder is exactly what Millrace made: a manifest of that step, the files it lists with their sizes, and no other
+// entry. Contents of files are not checked. Never throws.
 [[nodiscard]] bool is_our_snapshot(Fs& fs, const std::filesystem::path& folder, std::int64_t step) noexcept;
-// Those files, the manifest last, also where there are other entries; empty for what is not ours. Never throws.
+// Those files, the manifest last, even if there are other entries; empty if the folder is not Millrace's. Never throws.
 [[nodiscard]] std::vector<std::string> files_of_snapshot(Fs& fs, const std::filesystem::path& folder, std::int64_t step) noexcept;
-// Whether a save that was cut short can have left it: a folder of nothing but files with names of a snapshot's. Never throws.
+// Whether an interrupted save can have left this folder: it holds only files with names that snapshots use. Never throws.
 [[nodiscard]] bool is_our_leftover(Fs& fs, const std::filesystem::path& folder) noexcept;
 
 }  // namespace millrace::snapshot::detail

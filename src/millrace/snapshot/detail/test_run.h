@@ -20,7 +20,7 @@ namespace millrace::snapshot::detail {
 
 namespace stdfs = std::filesystem;
 
-// A run folder for a test, and what the tests of this folder do with it.
+// A run folder for a test, with the operations that the tests of this folder share.
 class RunTest : public testing::Test {
  protected:
   RunTest() : run_(scratch() / ("millrace-snapshot-" + std::to_string(::getpid()))) {
@@ -38,7 +38,7 @@ class RunTest : public testing::Test {
   void retain_real(std::int64_t keep_last, const std::vector<std::int64_t>& keep_steps = {}) {
     retain_in(Fs::real(), {keep_last, 0, keep_steps});
   }
-  // As a process does that starts in the run and saves nothing.
+  // Acts as a process that starts in the run and saves nothing.
   void retain_in(Fs& fs, const Retention& retention) {
     const auto tell = [this](const std::string& line) { warnings_.push_back(line); };
     Keeper keeper(fs, run_);
@@ -80,7 +80,7 @@ class RunTest : public testing::Test {
     return "saved";
   }
 
-  // How many calls of the file system `work` makes.
+  // The number of file system calls that `work` makes.
   static std::int64_t count_calls(const std::function<void(Fs&)>& work) {
     FaultFs fs(Fs::real());
     work(fs);
