@@ -35,7 +35,7 @@ LoaderOptions shuffled(int readers) {
   return options;
 }
 
-// The loader over a cache with room for everything (or for `budget` bytes) before each data set.
+// A pipeline with a cache with room for everything (or for `budget` bytes) in front of each data set.
 Pipeline cached(std::shared_ptr<const Source> source, const std::shared_ptr<SampleCache>& cache) {
   Pipeline pipeline = single(std::move(source));
   use_cache(pipeline, cache);
@@ -96,7 +96,7 @@ TEST(CachedSource, keeps_what_came_first_when_not_all_fits) {
   EXPECT_EQ(source->reads, 1 + 100 + 75);
 }
 
-// Sample i is a part of its own and one of three that is drawn for it.
+// Sample i is made of its own part and one of three that is drawn.
 class DrawnSource final : public Source {
  public:
   [[nodiscard]] std::span<const Field> fields() const override { return {&field_, 1}; }
@@ -199,7 +199,7 @@ TEST(CacheChoice, decides_by_size_against_free_memory_and_says_why) {
   EXPECT_EQ(choose_cache(nothing, CacheWish::ram, 1 << 30).reason, "off: the data is in memory already");
 }
 
-// Says that it keeps rows and draws numbers for some of them.
+// Claims Keeps::rows although it draws numbers for some rows.
 class BrokenPromise final : public Source {
  public:
   explicit BrokenPromise(std::int64_t first_drawn) : first_drawn_(first_drawn) {}
@@ -262,7 +262,7 @@ TEST(Keeping, parts_without_bytes_are_refused_when_the_pipeline_is_built) {
   EXPECT_THROW(const Loader loader(pipeline, shuffled(0)), ConfigError);
 }
 
-// Big enough that one per cent of it is more than what an allocator rounds by.
+// Big enough that one per cent of it is more than the allocator's rounding.
 class BulkySource final : public Source {
  public:
   [[nodiscard]] std::span<const Field> fields() const override { return {&field_, 1}; }
@@ -287,7 +287,7 @@ TEST(CachedSource, memory_stays_flat_over_20_epochs_with_the_cache_off_and_on) {
     const auto source = std::make_shared<BulkySource>();
     const auto cache = on ? std::make_shared<SampleCache>(cache_payload(*source)) : nullptr;
     LoaderOptions options = shuffled(2);
-    options.adapts = false;  // slots come and stay; this is about the cache
+    options.adapts = false;  // keeps the number of slots constant: this test is about the cache
     Loader loader(cached(source, cache), options);
     (void)loader.next();
     const std::size_t before = resident_kib();

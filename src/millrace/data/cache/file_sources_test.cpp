@@ -1,4 +1,4 @@
-// The sources that read a file for each sample, and .npy rows.
+// The sources that read one file per sample, and .npy rows.
 #include <gmock/gmock.h>
 #include <unistd.h>
 

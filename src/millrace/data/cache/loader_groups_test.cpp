@@ -1,4 +1,4 @@
-// Several data sets in a batch, and draws by weight: loader_weights_test.cpp has what the weights say.
+// Several data sets in a batch, and weighted draws; loader_weights_test.cpp tests the effect of the weights.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -51,7 +51,7 @@ std::vector<std::size_t> rows_of(const std::vector<Delivered>& batches, std::siz
   return rows;
 }
 
-// Each kind of batch there is.
+// One pipeline per kind of batch.
 std::map<std::string, Pipeline> all_kinds() {
   std::map<std::string, Pipeline> all;
   all["each"] = two(Grouping::each);

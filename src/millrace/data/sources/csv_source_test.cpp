@@ -35,7 +35,7 @@ class CsvSourceTest : public testing::Test {
     std::ofstream(folder_ / name, std::ios::binary) << text;
     return folder_ / name;
   }
-  // What is said of a table, where and what next.
+  // The message about a table: what, where and next.
   template <class E = DataError>
   [[nodiscard]] Message refusal(const std::string& text, const Fields& fields) const {
     const stdfs::path path = put("t.csv", text);

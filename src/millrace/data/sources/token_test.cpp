@@ -122,13 +122,13 @@ TEST_F(TokenTest, things_that_are_no_files_are_refused) {
       HasSubstr("no token file's first bytes"));
 }
 
-// Every bit of the file counts: header, tokens, padding, index, notes, footer.
+// Changing any bit of the file is detected: header, tokens, padding, index, notes, footer.
 TEST_F(TokenTest, every_flipped_bit_truncation_and_growth_is_noticed) {
   const std::string good = read(token_file({5, 6, 7, 8, 9}, 300));
   const auto path = folder_ / "mutant.tokens";
   write("mutant.tokens", good);
   const auto opens = [&](const std::string& bytes) {
-    // In place: truncating and writing again makes some file systems go to the disk each time.
+    // Written in place: truncating and rewriting makes some file systems access the disk each time.
     std::fstream(path, std::ios::binary | std::ios::in | std::ios::out) << bytes;
     std::filesystem::resize_file(path, bytes.size());
     return data_error([&] { (void)TokenArray::open(path); }).what == "no error";
@@ -151,7 +151,7 @@ TEST_F(TokenTest, every_flipped_bit_truncation_and_growth_is_noticed) {
   }
 }
 
-// A footer that lies with a right checksum: counts are held against the file's size before anything is allocated.
+// A false footer with a correct checksum: counts are compared with the file's size before anything is allocated.
 TEST_F(TokenTest, counts_beyond_the_file_are_refused) {
   const std::string good = read(token_file({5, 6, 7, 8, 9}, 300));
   constexpr std::size_t kFooter = 48;
@@ -166,7 +166,7 @@ TEST_F(TokenTest, counts_beyond_the_file_are_refused) {
       mutant.replace(good.size() - kFooter, kFooter, footer);
       const auto path = write("mutant.tokens", mutant);
       const std::string what = data_error([&] { (void)TokenArray::open(path); }).what;
-      const bool larger_vocabulary = field == 2 && lie == std::uint64_t{1} << 32U;  // nothing in the file speaks against it
+      const bool larger_vocabulary = field == 2 && lie == std::uint64_t{1} << 32U;  // nothing in the file contradicts it
       EXPECT_EQ(what == "no error", larger_vocabulary) << "field " << field << " = " << lie << ": " << what;
     }
   }
@@ -352,7 +352,7 @@ TEST_F(TokenTest, a_file_system_that_fails_anywhere_leaves_tokens_in_memory_and_
   EXPECT_GE(failed, 6);
 }
 
-// The real text when the sample data is there; the tests above are its twins on text of their own.
+// Uses the real text if the sample data is present; the tests above check the same on their own text.
 TEST_F(TokenTest, tinyshakespeare_has_the_numbers_of_the_recipe_page) {
   const std::filesystem::path path = std::filesystem::path(MILLRACE_SOURCE_DIR) / "../shared/data/text/tinyshakespeare.txt";
   if (!std::filesystem::exists(path)) GTEST_SKIP() << "no sample data";

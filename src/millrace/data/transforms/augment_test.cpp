@@ -144,7 +144,7 @@ TEST(Augment, normalises_bytes_and_floats_by_channel) {
   EXPECT_THAT(after<float>(normalise({1}, {4}), counting_up<float>({3})), ElementsAre(-0.25F, 0, 0.25F));
 }
 
-// The same bits as ImageSource: there is one way.
+// Gives the same bits as ImageSource, since both use the same code.
 TEST(Augment, normalises_as_the_source_of_pictures_does) {
   const auto folder = std::filesystem::temp_directory_path() / ("millrace-augment-" + std::to_string(::getpid()));
   std::filesystem::create_directories(folder);
@@ -203,7 +203,7 @@ TEST(Augment, a_picture_and_its_mask_are_cut_and_flipped_alike) {
 }
 
 TEST(Augment, streams_are_equal_with_the_cache_off_and_on_for_any_readers) {
-  class Stored final : public Source {  // as a source of files would be
+  class Stored final : public Source {  // like a source of files
    public:
     [[nodiscard]] std::span<const Field> fields() const override { return fields_; }
     [[nodiscard]] std::int64_t size() const override { return 37; }

@@ -40,7 +40,7 @@ SourcePtr numbers(std::vector<float> values) {
       std::vector{memory_array("x", {}, std::move(values)), memory_array("row", {}, std::move(rows))});
 }
 
-// "id" of a CountingSource becomes "drawn": id * 2^32 + a number of the sample's own.
+// "id" of a CountingSource becomes "drawn": id * 2^32 + one of the sample's own random numbers.
 SourcePtr drawn_ids(SourcePtr source, const std::string& from = "id") {
   return map(std::move(source), {.name = "drawn",
                                  .makes = {{"drawn", DType::i64, {}}},
