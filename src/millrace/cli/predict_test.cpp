@@ -1,4 +1,4 @@
-// `predict` in this process, with a recipe of pictures: its memory, its numbers, what it says of input.
+// `predict` in this process, with a recipe of pictures: its memory, its numbers, its messages about input.
 #include <ATen/ops/cat.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/from_blob.h>
@@ -142,7 +142,7 @@ TEST_F(PredictTest, MemoryIsThatOfOneBatch) {
       EXPECT_EQ(predict(input, "out" + std::string(suffix), small), 0);
       return device::tensor_memory().peak_bytes - before - model_bytes_;
     };
-    static_cast<void>(peak(64));  // what libraries keep from their first call on
+    static_cast<void>(peak(64));  // memory that libraries keep after their first call
     const std::uint64_t one = peak(64);
     const std::uint64_t all = peak(kPictures);
     EXPECT_LE(static_cast<double>(all), 1.2 * static_cast<double>(one)) << suffix;
