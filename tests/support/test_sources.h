@@ -119,17 +119,6 @@ std::vector<T> rows_of(const Source& source, const std::vector<std::int64_t>& in
   return values;
 }
 
-// What a ConfigError says.
-template <class Do>
-Message refusal_in(const Do& act) {
-  try {
-    act();
-  } catch (const ConfigError& error) {
-    return error.message();
-  }
-  return {.what = "accepted", .where = "", .next = ""};
-}
-
 inline std::vector<Delivered> epoch_of(Loader& loader) {
   std::vector<Delivered> batches;
   while (auto batch = loader.next()) batches.push_back(copy_of(*batch));

@@ -17,6 +17,7 @@
 #include "millrace/device/tensor_memory.h"
 #include "millrace/snapshot/snapshot.h"
 #include "millrace/train/run/run.h"
+#include "tests/support/refusal.h"
 
 namespace millrace::cli {
 namespace {
@@ -117,12 +118,7 @@ class PredictTest : public testing::Test {
     return kPredict.run({.recipes = std::span(&entry_, 1), .words = std::move(words)});
   }
   std::string refusal(const std::string& input, const std::string& output, std::vector<std::string> more = {}) {
-    try {
-      predict(input, output, std::move(more));
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "nothing was refused";
+    return millrace::refusal([&] { predict(input, output, std::move(more)); });
   }
 
   fs::path root_;

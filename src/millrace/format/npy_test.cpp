@@ -13,6 +13,7 @@
 #include "millrace/base/input_file.h"
 #include "millrace/format/deflate.h"
 #include "millrace/format/detail/test_bytes.h"
+#include "tests/support/refusal.h"
 
 namespace millrace::format {
 namespace {
@@ -50,20 +51,17 @@ class NpyTest : public testing::Test {
   }
   template <class File>
   [[nodiscard]] std::string refusal() const {
-    try {
-      const File file(path_);
-      if constexpr (std::is_same_v<File, NpzFile>) {
-        for (const NpzEntry& entry : file.entries()) {
-          std::vector<std::byte> out(entry.layout.bytes);
-          file.read(entry, out);
-        }
-      }
-    } catch (const DataError& error) {
-      EXPECT_EQ(error.message().where, path_.string());
-      EXPECT_FALSE(error.message().next.empty());
-      return error.message().what;
-    }
-    return "accepted";
+    return refusal_reason<DataError>(
+        [&] {
+          const File file(path_);
+          if constexpr (std::is_same_v<File, NpzFile>) {
+            for (const NpzEntry& entry : file.entries()) {
+              std::vector<std::byte> out(entry.layout.bytes);
+              file.read(entry, out);
+            }
+          }
+        },
+        path_.string());
   }
   [[nodiscard]] std::string read() const {
     const NpyFile file(path_);

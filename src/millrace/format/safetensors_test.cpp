@@ -12,6 +12,7 @@
 #include "millrace/base/error.h"
 #include "millrace/base/hash.h"
 #include "millrace/base/philox.h"
+#include "tests/support/refusal.h"
 
 namespace millrace::format {
 namespace {
@@ -53,14 +54,7 @@ class SafetensorsTest : public testing::Test {
     return {std::istreambuf_iterator<char>(file), {}};
   }
   [[nodiscard]] std::string refusal() const {
-    try {
-      const SafetensorsFile file(path_);
-    } catch (const DataError& error) {
-      EXPECT_EQ(error.message().where, path_.string());
-      EXPECT_FALSE(error.message().next.empty());
-      return error.message().what;
-    }
-    return "accepted";
+    return refusal_reason<DataError>([&] { const SafetensorsFile file(path_); }, path_.string());
   }
   static std::string read(const SafetensorsFile& file, std::string_view name) {
     const StoredTensor* tensor = file.find(name);

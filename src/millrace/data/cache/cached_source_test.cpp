@@ -7,6 +7,7 @@
 
 #include "millrace/data/loader/loader.h"
 #include "millrace/data/sources/memory_source.h"
+#include "tests/support/refusal.h"
 #include "tests/support/test_sources.h"
 #include "tests/support/test_support.h"
 
@@ -16,7 +17,6 @@ namespace {
 using detail::CountingSource;
 using detail::Delivered;
 using detail::epoch_of;
-using detail::refusal_in;
 using detail::resident_kib;
 using testing::HasSubstr;
 
@@ -224,19 +224,21 @@ TEST(Keeping, rows_that_are_drawn_are_refused_when_the_pipeline_is_built) {
   pipeline.datasets = {{"patches", std::make_shared<BrokenPromise>(0)}, {"others", counting(Keeps::rows)}};
   const std::string what =
       "data set \"patches\" draws random numbers in read(): a cache of its rows would freeze them after the first epoch";
-  const Message cached = refusal_in([&] {
+  const Message cached = refusal_message<ConfigError>([&] {
     Pipeline copy = pipeline;
     use_cache(copy, std::make_shared<SampleCache>(1 << 20));
   });
   EXPECT_EQ(cached.what, what);
   EXPECT_EQ(cached.where, "keeps() of its source, which says Keeps::rows");
   EXPECT_EQ(cached.next, "return Keeps::parts and draw in finish(), or return Keeps::nothing");
-  EXPECT_EQ(refusal_in([&] { const Loader loader(pipeline, shuffled(0)); }).what, what) << "without a cache too";
+  EXPECT_EQ(refusal_message<ConfigError>([&] { const Loader loader(pipeline, shuffled(0)); }).what, what)
+      << "without a cache too";
 }
 
 TEST(Keeping, rows_that_are_drawn_now_and_then_are_refused_before_the_first_is_kept) {
   Loader loader(cached(std::make_shared<BrokenPromise>(39), std::make_shared<SampleCache>(1 << 20)), shuffled(0));
-  EXPECT_THAT(refusal_in([&] { (void)epoch_of(loader); }).what, HasSubstr("the data set draws random numbers in read()"));
+  EXPECT_THAT(refusal_message<ConfigError>([&] { (void)epoch_of(loader); }).what,
+              HasSubstr("the data set draws random numbers in read()"));
 }
 
 TEST(Keeping, parts_without_bytes_are_refused_when_the_pipeline_is_built) {
@@ -252,7 +254,7 @@ TEST(Keeping, parts_without_bytes_are_refused_when_the_pipeline_is_built) {
     Field field_{"x", DType::u8, {8}};
   };
   const Pipeline pipeline = single(std::make_shared<Sizeless>());
-  const Message refused = refusal_in([&] {
+  const Message refused = refusal_message<ConfigError>([&] {
     Pipeline copy = pipeline;
     use_cache(copy, std::make_shared<SampleCache>(1 << 20));
   });

@@ -12,6 +12,7 @@
 #include "millrace/base/error.h"
 #include "millrace/format/deflate.h"
 #include "tests/support/nifti_maker.h"
+#include "tests/support/refusal.h"
 
 namespace millrace::data {
 namespace {
@@ -39,15 +40,11 @@ class NiftiTest : public testing::Test {
   }
   // The error of opening and reading the whole file.
   static std::string refusal(const stdfs::path& path) {
-    try {
+    return refusal_reason<DataError>([&] {
       const NiftiFile file(path);
       std::vector<std::byte> out(file.header().voxel_bytes);
       file.read(out);
-    } catch (const DataError& error) {
-      EXPECT_FALSE(error.message().next.empty());
-      return error.message().what;
-    }
-    return "accepted";
+    });
   }
   template <class T>
   static std::vector<T> read(const NiftiFile& file, const Shape& offset, const Shape& size) {

@@ -12,6 +12,7 @@
 #include "millrace/data/sources/image_source.h"
 #include "millrace/format/png.h"
 #include "tests/support/mutants.h"
+#include "tests/support/refusal.h"
 #include "tests/support/test_sources.h"
 #include "tests/support/test_support.h"
 
@@ -39,16 +40,11 @@ class CsvSourceTest : public testing::Test {
   template <class E = DataError>
   [[nodiscard]] Message refusal(const std::string& text, const Fields& fields) const {
     const stdfs::path path = put("t.csv", text);
-    try {
-      const CsvSource source(path, fields);
-    } catch (const E& error) {
-      Message message = error.message();
-      EXPECT_FALSE(message.next.empty());
-      const std::size_t at = message.where.find(folder_.string());
-      if (at == 0) message.where.erase(0, folder_.string().size() + 1);
-      return message;
-    }
-    return {"accepted", "", ""};
+    Message message = refusal_message<E>([&] { const CsvSource source(path, fields); });
+    EXPECT_EQ(message.next.empty(), message.what == "accepted");
+    const std::size_t at = message.where.find(folder_.string());
+    if (at == 0) message.where.erase(0, folder_.string().size() + 1);
+    return message;
   }
   stdfs::path folder_;
 };

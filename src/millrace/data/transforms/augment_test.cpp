@@ -15,13 +15,13 @@
 #include "millrace/data/sources/memory_source.h"
 #include "millrace/data/transforms/compose.h"
 #include "millrace/format/png.h"
+#include "tests/support/refusal.h"
 #include "tests/support/test_sources.h"
 #include "tests/support/test_support.h"
 
 namespace millrace::data {
 namespace {
 
-using detail::refusal_in;
 using detail::rows_of;
 using testing::ElementsAre;
 using testing::ElementsAreArray;
@@ -263,7 +263,7 @@ TEST(Augment, the_fingerprint_says_the_steps) {
 TEST(Augment, mistakes_are_named_when_the_source_is_made) {
   const SourcePtr picture = counting_up<std::uint8_t>({3, 8, 8});
   const auto refused = [&](const std::function<Step()>& step) {
-    return refusal_in([&] { (void)augment(picture, {"image"}, {step()}); });
+    return refusal_message<ConfigError>([&] { (void)augment(picture, {"image"}, {step()}); });
   };
   const Message large = refused([] { return random_crop({9, 8}); });
   EXPECT_EQ(large.what, "field \"image\" u8 [3,8,8] is smaller than the part");
@@ -289,9 +289,10 @@ TEST(Augment, mistakes_are_named_when_the_source_is_made) {
   EXPECT_EQ(refused([] { return normalise({0}, {0}); }).what, "1 means, 1 deviations, one of them not above 0");
   EXPECT_EQ(refused([] { return gaussian_noise(1); }).what, "field \"image\" u8 [3,8,8] is not f32");
   EXPECT_EQ(refused([] { return gaussian_noise(-1); }).what, "a deviation of -1");
-  EXPECT_EQ(refusal_in([&] { (void)augment(picture, {"imge"}, {random_flip({-1})}); }).what, "the sample has no field \"imge\"");
-  EXPECT_EQ(refusal_in([&] { (void)augment(picture, {}, {random_flip({-1})}); }).what, "no field is named");
-  EXPECT_EQ(refusal_in([&] { (void)augment(picture, {"image"}, {}); }).what, "a step is missing");
+  EXPECT_EQ(refusal_message<ConfigError>([&] { (void)augment(picture, {"imge"}, {random_flip({-1})}); }).what,
+            "the sample has no field \"imge\"");
+  EXPECT_EQ(refusal_message<ConfigError>([&] { (void)augment(picture, {}, {random_flip({-1})}); }).what, "no field is named");
+  EXPECT_EQ(refusal_message<ConfigError>([&] { (void)augment(picture, {"image"}, {}); }).what, "a step is missing");
 }
 
 }  // namespace
