@@ -226,12 +226,7 @@ TEST_F(NpyTest, AFileThatShrinksIsNoticed) {
 TEST_F(NpyTest, WriterNamesWhatItCannotStore) {
   const auto refused = [&](DType dtype, const Shape& shape, std::size_t bytes) {
     const auto file = Fs::real().create(path_);
-    try {
-      write_npy(*file, dtype, shape, bytes_of(std::string(bytes, 'x')));
-    } catch (const DataError& error) {
-      return error.message().what;
-    }
-    return std::string("accepted");
+    return refusal_message<DataError>([&] { write_npy(*file, dtype, shape, bytes_of(std::string(bytes, 'x'))); }).what;
   };
   EXPECT_EQ(refused(DType::bf16, {1}, 2), "an array of bf16 can't be stored: NumPy has no such dtype");
   EXPECT_EQ(refused(DType::f32, {2}, 4), "an array of shape [2] and dtype f32 does not have 4 bytes");

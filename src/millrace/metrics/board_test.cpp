@@ -384,12 +384,7 @@ TEST(Board, ASavedOneOfAnotherHandIsRefusedByName) {
   const auto refusal = [](const char* text) {
     const Json saved = Json::parse(text);
     Board board;
-    try {
-      board.load_state(SavedJson(saved, "trainer"));
-    } catch (const SnapshotError& error) {
-      return error.message().what;
-    }
-    return std::string("accepted");
+    return refusal_message<SnapshotError>([&] { board.load_state(SavedJson(saved, "trainer")); }).what;
   };
   const std::string begin = "the snapshot's trainer part can't be used: ";
   EXPECT_EQ(refusal("[]"), begin + "it is [], not an object");

@@ -109,13 +109,8 @@ TEST_F(CsvSourceTest, TablesOfSpreadsheetsAreRead) {
   EXPECT_THAT(rows_of<float>(source, {0, 1}, 0, 0), ElementsAre(1.5F, -0.125F));
   EXPECT_THAT(rows_of<std::int64_t>(source, {0, 1}, 0, 1), ElementsAre(1, 2));
   EXPECT_THAT(rows_of<float>(CsvSource(put("tabs.tsv", "x\tn\n2.5\t1\n"), {{"x"}}), {0}, 0, 0), ElementsAre(2.5F));
-  const auto refused = [&](const std::string& table) -> std::string {
-    try {
-      const CsvSource read(put("bad.csv", table), {{"x"}});
-    } catch (const DataError& error) {
-      return error.message().what;
-    }
-    return "accepted";
+  const auto refused = [&](const std::string& table) {
+    return refusal_message<DataError>([&] { const CsvSource read(put("bad.csv", table), {{"x"}}); }).what;
   };
   EXPECT_EQ(refused("n;x\n1;1,500\n"), "column \"x\" holds \"1,500\", which is not a number") << "1.5 or 1500";
   EXPECT_EQ(
@@ -155,14 +150,7 @@ TEST_F(CsvSourceTest, FoldersAreClasses) {
   EXPECT_THAT(mixed.files, ElementsAre(folder_ / "mixed/B.PNG", folder_ / "mixed/a.png", folder_ / "mixed/z.png"));
   EXPECT_EQ(mixed.left_out,
             "3 of 6 names in " + (folder_ / "mixed").string() + " are left out: \"._a.png\", \"c.png/\", \"loop/\"");
-  const auto refused = [](const auto& act) -> std::string {
-    try {
-      static_cast<void>(act());
-    } catch (const DataError& error) {
-      return error.message().what;
-    }
-    return "accepted";
-  };
+  const auto refused = [](const auto& act) { return refusal_message<DataError>([&] { static_cast<void>(act()); }).what; };
   EXPECT_EQ(refused([&] {
               return files_in(folder_ / "photos", {".nii", ".nii.gz"});
             }),
