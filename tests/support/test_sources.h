@@ -16,7 +16,6 @@
 #include <utility>
 #include <vector>
 
-#include "millrace/base/error.h"
 #include "millrace/data/loader/loader.h"
 #include "millrace/data/loader/source.h"
 

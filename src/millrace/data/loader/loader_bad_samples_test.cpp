@@ -6,6 +6,7 @@
 #include <new>
 #include <set>
 
+#include "millrace/base/error.h"
 #include "millrace/data/loader/loader.h"
 #include "tests/support/test_sources.h"
 

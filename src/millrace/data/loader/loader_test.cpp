@@ -7,6 +7,7 @@
 #include <deque>
 #include <numeric>
 
+#include "millrace/base/error.h"
 #include "tests/support/test_sources.h"
 #include "tests/support/test_support.h"
 
